@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <string>
+#include <string_view>
+#include "core/clock.hpp"
+#include "core/error.hpp"
+
+namespace dlock {
+
+// `30`, `.5`, `500ms`, `90s`, `5m`, `1h30m`, `1.5h`, `2d`, `1w`: a bare number is seconds; units ms s m h d w in lower
+// case, decimals with any of them, compounds without spaces. Anything else, a negative one, an exponent and more than
+// 100 years are Errc::usage; the message names the text and what is allowed. Rounded to the nearest microsecond, but
+// never to zero unless it is zero.
+Result<Duration> parse_duration(std::string_view text);
+
+// For people: "480ms", "1.5s", "31m04s", "2h05m", "3d04h". Never longer than 8 characters below 1000 days.
+std::string format_duration(Duration d);
+
+}  // namespace dlock

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// How dlock reports failure. Expected outcomes (busy, lost, not held) are values of their own and never an Error.
+#pragma once
+#include <string>
+#include <tl/expected.hpp>
+#include <utility>
+
+namespace dlock {
+
+// What the caller can do about it. cli/exit_status.cpp maps each code to an exit status, in one table.
+enum class Errc {
+  usage,          // the request makes no sense: change the command line
+  config,         // configuration file, environment or secret file is wrong
+  denied,         // authentication, permission or TLS verification refused
+  cannot_create,  // the state directory, file or table cannot be created
+  unavailable,    // not reachable now, nothing was changed: try again
+  timed_out,      // the outcome is unknown: the request may have been carried out
+  protocol,       // the store answered something we do not understand; the outcome is unknown
+  internal,       // a bug in dlock
+};
+
+struct Error {
+  Errc code;
+  std::string message;  // operation, redacted URL or path, cause; one line, no prefix, no full stop
+};
+
+// True where repeating the same request (same owner) later can help.
+constexpr bool retryable(Errc c) noexcept { return c == Errc::unavailable || c == Errc::timed_out || c == Errc::protocol; }
+
+template <class T>
+using Result = tl::expected<T, Error>;
+
+inline tl::unexpected<Error> fail(Errc code, std::string message) {
+  return tl::unexpected<Error>(Error{code, std::move(message)});
+}
+inline tl::unexpected<Error> fail(Error e) { return tl::unexpected<Error>(std::move(e)); }
+
+}  // namespace dlock

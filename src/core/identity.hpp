@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace dlock {
+
+// Who somebody says they are: shown to people, never used to decide anything. Others wrote it: print only through printable().
+struct Identity {
+  std::string host, user;
+  std::int64_t pid = 0;
+  std::int64_t since = 0;  // wall clock of that host in microseconds, when it asked
+  std::string reason;      // --reason
+  std::string command;     // only with --publish-command
+
+  static Identity mine(std::string reason);  // host name, pid and user of this process, since = now
+  // One line of printable ASCII without spaces: `host=..&pid=..&user=..&since=..&reason=..`, values percent-encoded, empty
+  // ones left out. The format every backend stores.
+  std::string encode() const;
+  static Identity decode(std::string_view text);  // what cannot be read stays empty
+};
+
+}  // namespace dlock

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <compare>
+#include <string>
+#include <string_view>
+#include "core/error.hpp"
+
+namespace dlock {
+
+// The name that is contended for: 1 to 200 bytes of valid UTF-8 without control characters (C0, DEL, C1).
+class Key {
+ public:
+  static Result<Key> parse(std::string_view text);  // Errc::usage; the message names --key, the value (escaped) and the rule
+  const std::string& text() const noexcept { return text_; }
+  auto operator<=>(const Key&) const = default;
+
+ private:
+  explicit Key(std::string text) : text_(std::move(text)) {}
+  std::string text_;
+};
+
+// The name of `key` in a store, for recipes of dlock's own: every byte outside [A-Za-z0-9._-] and a leading dot become
+// %XX (upper-case hex); a result over 200 bytes becomes its first 120 bytes (cut before a %XX, never inside one) + "%~" +
+// the first 40 hex digits of the key's SHA-256. Unique per key, safe as a file name.
+std::string store_name(const Key& key);
+
+// The inverse where there is one: nothing for a shortened or foreign name (the record holds the full key).
+Result<Key> key_from_store_name(std::string_view name);
+
+// %XX for every byte outside [A-Za-z0-9._-]; used in sequencers and records, not only for keys.
+std::string percent_encode(std::string_view bytes);
+// Errc::usage on a broken escape.
+Result<std::string> percent_decode(std::string_view text);
+
+// For messages: C0, DEL, C1, bidi controls (U+061C, U+200E, U+200F, U+202A-202E, U+2066-2069), line separators and
+// invalid UTF-8 become \xNN, so that a string which somebody else wrote cannot speak to a terminal.
+std::string printable(std::string_view bytes);
+
+}  // namespace dlock

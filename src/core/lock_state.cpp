@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/lock_state.hpp"
+#include <algorithm>
+
+namespace dlock {
+namespace {
+
+// Who is, or would be, inside at the same time.
+struct Tally {
+  std::size_t count = 0;
+  bool exclusive = false;
+
+  bool admits(Mode mode, unsigned limit) const noexcept {
+    if (mode == Mode::exclusive) return count == 0;
+    return !exclusive && (mode == Mode::shared || count < limit);
+  }
+  void add(Mode mode) noexcept {
+    ++count;
+    exclusive |= mode == Mode::exclusive;
+  }
+};
+
+// A vanished holder counts until its lock-delay is over; expire() has removed the others.
+Tally inside(const LockState& s) noexcept {
+  Tally t;
+  for (const auto& h : s.holders) t.add(h.mode);
+  return t;
+}
+
+// First come, first served without needless waiting: the one at `rank` may run if all ahead of it could run at the same
+// time and leave room for it. So readers pass together, but never a writer that came first.
+bool may_run(const LockState& s, std::size_t rank, Mode mode, unsigned limit) noexcept {
+  Tally t = inside(s);
+  for (std::size_t i = 0; i < rank; ++i) {
+    if (!t.admits(s.waiters[i].mode, s.waiters[i].limit)) return false;
+    t.add(s.waiters[i].mode);
+  }
+  return t.admits(mode, limit);
+}
+
+unsigned lowest_free_slot(const LockState& s) noexcept {
+  unsigned slot = 0;
+  const auto taken = [&](const LockState::Holder& h) { return h.mode == Mode::permit && h.slot == slot; };
+  while (std::any_of(s.holders.begin(), s.holders.end(), taken)) ++slot;
+  return slot;
+}
+
+LockState::Holder* held_by(LockState& s, const Owner& owner, Micros now) noexcept {
+  return const_cast<LockState::Holder*>(s.holder(owner, now));
+}
+
+}  // namespace
+
+LockState::Answer LockState::acquire(const Ask& ask, Micros now) {
+  for (Waiter& w : waiters)
+    if (w.owner == ask.owner) w.live_until = after(now, ask.patience);  // who asks is alive, whatever the clock says
+  expire(now);
+  if (const Holder* h = holder(ask.owner, now)) return Granted{h->token, h->ticket, h->slot};
+
+  const std::size_t rank = rank_of(ask.owner);
+  const bool queued = rank < waiters.size();
+  if (may_run(*this, rank, ask.mode, ask.limit)) {
+    const std::uint64_t ticket = queued ? waiters[rank].ticket : next_ticket++;
+    if (queued) waiters.erase(waiters.begin() + static_cast<std::ptrdiff_t>(rank));
+    fence = std::max(fence + 1, ask.token_floor);
+    const unsigned slot = ask.mode == Mode::permit ? lowest_free_slot(*this) : 0;
+    holders.push_back({ask.owner, ask.mode, ticket, fence, slot, now, after(now, ask.ttl), ask.delay, ask.meta});
+    return Granted{fence, ticket, slot};
+  }
+  if (!ask.wait) return Busy{free_at()};
+  if (!queued) waiters.push_back({ask.owner, ask.mode, ask.limit, next_ticket++, never, false, ask.meta});
+  waiters[rank].live_until = after(now, ask.patience);
+  waiters[rank].invited = false;  // it asked and could not run: whoever frees the key tells it again
+  return Waiting{rank, free_at()};
+}
+
+std::optional<FencingToken> LockState::renew(const Owner& owner, Micros ttl, Micros now) {
+  expire(now);
+  Holder* h = held_by(*this, owner, now);
+  if (!h) return std::nullopt;
+  h->since = now;
+  h->deadline = after(now, ttl);
+  return h->token;
+}
+
+bool LockState::release(const Owner& owner, Micros now) {
+  expire(now);
+  return std::erase_if(holders, [&](const Holder& h) { return h.owner == owner && h.deadline > now; }) > 0;
+}
+
+bool LockState::cancel(const Owner& owner) {
+  return std::erase_if(waiters, [&](const Waiter& w) { return w.owner == owner; }) > 0;
+}
+
+std::size_t LockState::force_release(FencingToken token) {
+  return std::erase_if(holders, [&](const Holder& h) { return token == 0 || h.token == token; });
+}
+
+bool LockState::vanish(std::uint64_t ticket, Micros now) {
+  bool hit = std::erase_if(waiters, [&](const Waiter& w) { return w.ticket == ticket; }) > 0;
+  for (Holder& h : holders) {
+    if (h.ticket != ticket || h.deadline <= now) continue;
+    h.deadline = now;
+    hit = true;
+  }
+  expire(now);
+  return hit;
+}
+
+void LockState::expire(Micros now) {
+  std::erase_if(holders, [&](const Holder& h) { return h.free_at() <= now; });
+  std::erase_if(waiters, [&](const Waiter& w) { return w.live_until <= now; });
+}
+
+std::vector<std::uint64_t> LockState::invite(Micros now, Micros claim) {
+  std::vector<std::uint64_t> tickets;
+  Tally t = inside(*this);
+  for (Waiter& w : waiters) {
+    if (!t.admits(w.mode, w.limit)) break;
+    t.add(w.mode);
+    if (w.invited) continue;
+    w.invited = true;
+    w.live_until = std::min(w.live_until, after(now, claim));
+    tickets.push_back(w.ticket);
+  }
+  return tickets;
+}
+
+Micros LockState::free_at() const noexcept {
+  Micros at = oldest_invitation_ends();
+  for (const Holder& h : holders) at = std::min(at, h.free_at());
+  return at;
+}
+
+Micros LockState::oldest_invitation_ends() const noexcept {
+  Micros at = never;
+  for (const Waiter& w : waiters)
+    if (w.invited) at = std::min(at, w.live_until);
+  return at;
+}
+
+const LockState::Holder* LockState::holder(const Owner& owner, Micros now) const noexcept {
+  for (const Holder& h : holders)
+    if (h.owner == owner && h.deadline > now) return &h;
+  return nullptr;
+}
+
+std::size_t LockState::rank_of(const Owner& owner) const noexcept {
+  const auto at = std::find_if(waiters.begin(), waiters.end(), [&](const Waiter& w) { return w.owner == owner; });
+  return static_cast<std::size_t>(at - waiters.begin());
+}
+
+}  // namespace dlock

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+#include "core/error.hpp"
+
+namespace dlock {
+
+// Where the locks are kept: `scheme:path`, `scheme:///path`, `scheme://[user[:password]@]host[:port][,host[:port]...][/path][?name=value&...]`.
+struct Url {
+  struct Host {
+    std::string name;  // without the brackets of an IPv6 literal
+    std::optional<std::uint16_t> port;
+  };
+  std::string scheme;          // lower case
+  std::string user, password;  // decoded
+  std::vector<Host> hosts;
+  std::string path;  // decoded, with its leading slash if it had one; never from a bare `scheme:`
+  std::vector<std::pair<std::string, std::string>> items;  // decoded, in order
+
+  // Errc::usage; the message shows the redacted URL and what is wrong. A name that occurs twice, an empty host, a port
+  // outside 1-65535, a fragment, a control character or a broken %XX are refused.
+  static Result<Url> parse(std::string_view text);
+
+  std::optional<std::string_view> item(std::string_view name) const;
+  std::string redacted() const;  // the password, and items that look like one, as `***`
+};
+
+}  // namespace dlock

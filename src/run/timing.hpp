@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <optional>
+#include "core/backend.hpp"
+#include "core/clock.hpp"
+#include "core/error.hpp"
+
+namespace dlock::run {
+
+// When a lease is renewed and when a job is ended, all measured from the sending of the last kept renewal:
+//
+//   0        renew_every               term_at            kill_at      proven            ttl
+//   |------------|------------- ... ------|------------------|------------|---------------|
+//                  each try op_timeout      kill_after          margin       drift
+struct Timing {
+  Duration ttl{};          // asked of the store
+  Duration proven{};       // L: what the recipe proves of it
+  Duration renew_every{};  // L / 3
+  Duration op_timeout{};   // one exchange with the store: at most L / 6 and 5 s
+  Duration kill_after{};   // between TERM and KILL: by default at most L / 5 and 5 s
+  Duration margin{};       // kept free before the end: max(500 ms, L / 20)
+  bool leased = true;      // false: attached to a descriptor; nothing above but kill_after and op_timeout matters
+};
+
+struct TimingAsked {
+  Duration ttl{};
+  std::optional<Duration> op_timeout, kill_after;
+  bool allow_short_ttl = false;
+};
+
+// Start rule (leased only): renew_every + op_timeout + kill_after + margin must fit into `proven`, and ttl be at least 2 s
+// unless allow_short_ttl. Errc::usage names the options, their values and the largest that would fit.
+// `proven`: ttl - drift(ttl) for a lease.
+Result<Timing> plan_timing(const TimingAsked&, Duration proven, bool leased);
+
+}  // namespace dlock::run
