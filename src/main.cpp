@@ -2,8 +2,8 @@
 #include <exception>
 #include <string>
 #include "cli/command.hpp"
-#include "core/exit_status.hpp"
 #include "cli/say.hpp"
+#include "core/exit_status.hpp"
 #include "run/plan.hpp"
 
 int main(int argc, char** argv) {
