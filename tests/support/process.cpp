@@ -15,6 +15,7 @@
 #include <ctime>
 #include <filesystem>
 #include <string_view>
+#include "support/options.hpp"
 
 extern char** environ;
 
@@ -80,6 +81,13 @@ double boot_now() noexcept {
 void give_up(const std::string& what) {
   std::fprintf(stderr, "cannot test: %s\n", what.c_str());
   ::_exit(1);
+}
+
+void clean_environment() {
+  std::vector<std::string> doomed;
+  for (char** e = environ; *e; ++e)
+    if (std::string_view(*e).substr(0, 6) == "DLOCK_") doomed.emplace_back(*e, std::strcspn(*e, "="));
+  for (const auto& name : doomed) ::unsetenv(name.c_str());
 }
 
 TempDir::TempDir() {
