@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support/fake_backend.hpp"
+#include <unistd.h>
+#include <algorithm>
+#include <array>
+#include <stdexcept>
+#include "core/lock_view.hpp"
+#include "support/fake_impl.hpp"
+
+namespace dlock::fake {
+namespace {
+
+constexpr std::array<std::string_view, 1> schemes{"fake"};
+constexpr std::array<std::string_view, 10> items{"grant_after", "hang_after", "hang_release",      "drip",      "throw_after",
+                                                 "lose",        "lost_after", "renew_fails_after", "fail_open", "patience"};
+constexpr std::array<Traits, 2> recipes{{
+    {.family = "fake",
+     .recipe = "lease",
+     .liveness = Liveness::lease,
+     .fifo = true,
+     .shared = true,
+     .permits = true,
+     .detached = true,
+     .lock_delay = true,
+     .wakes = true,
+     .native = true,
+     .weakness = "in the memory of one process, for tests"},
+    {.family = "fake",
+     .recipe = "process",
+     .liveness = Liveness::process,
+     .fifo = true,
+     .shared = true,
+     .permits = true,
+     .detached = false,
+     .lock_delay = true,
+     .wakes = true,
+     .native = true,
+     .weakness = "in the memory of one process, for tests"},
+}};
+
+}  // namespace
+
+Error lost_reply(const char* what) { return {Errc::timed_out, std::string(what) + " fake: no answer in time"}; }
+
+Result<std::unique_ptr<Waiter>> FakeBackend::enqueue(const Request& r) {
+  if (!leased() && !r.attached)
+    return fail(Errc::usage, "fake, recipe process: the lock ends with the process, it cannot be detached");
+  if (r.mode == Mode::permit && r.limit == 0) return fail(Errc::usage, "--limit 0: at least 1");
+  if (leased() && r.ttl <= Duration::zero()) return fail(Errc::usage, "fake: a lease needs a ttl");
+  return std::make_unique<FakeWaiter>(*this, r);
+}
+
+Result<Renewal> FakeBackend::extend(const Lease& lease, Duration ttl) {
+  const Deadline sent = Clock::now();
+  const Micros now = now_us();
+  Table table;
+  Entry& e = entry(table, lease.key, now);
+  const auto token = e.state.renew(lease.owner, leased() ? ttl.count() : never, now);
+  if (const auto held = held_.find({name(lease.key), lease.owner}); held != held_.end()) {
+    std::uint64_t rings = 0;
+    (void)!::read(held->second.bell.get(), &rings, sizeof rings);
+  }
+  e.settle(now, false);
+  if (!token) return Renewal{Lost{"the record is gone"}};
+  Lease kept = lease;
+  kept.token = *token;
+  kept.deadline = leased() ? lease_end(sent, ttl) : no_deadline;
+  if (lose(RequestKind::renew)) return fail(lost_reply("renew"));
+  return Renewal{Kept{std::move(kept)}};
+}
+
+Result<Renewal> FakeBackend::renew(const Lease& lease, Duration ttl) {
+  if (const auto begun = begin(); !begun) return fail(begun.error());
+  const std::uint64_t before = renewals_++;
+  const auto due = [before](const std::optional<std::uint64_t>& after) { return after && before >= *after; };
+  if (due(faults_.hang_after)) hang();
+  if (due(faults_.throw_after)) throw std::runtime_error("fake: renew throws");
+  if (due(faults_.renew_fails_after)) return fail(Errc::unavailable, "renew fake:" + store_ + ": not reachable");
+  if (due(faults_.lost_after)) {
+    const Micros now = now_us();
+    Table table;
+    Entry& e = entry(table, lease.key, now);
+    e.state.release(lease.owner, now);
+    e.settle(now, false);
+    return Renewal{Lost{"taken away by a fault"}};
+  }
+  return extend(lease, ttl);
+}
+
+Result<Renewal> FakeBackend::detach(const Lease& lease, Duration ttl) {
+  if (const auto begun = begin(); !begun) return fail(begun.error());
+  if (!traits_.detached) return fail(Errc::usage, "fake, recipe process: the lock ends with the process, it cannot be detached");
+  auto answer = extend(lease, ttl);
+  if (answer)
+    if (auto* kept = std::get_if<Kept>(&*answer)) kept->lease.attached = false;
+  return answer;
+}
+
+Result<Released> FakeBackend::release(const Lease& lease) {
+  if (const auto begun = begin(); !begun) return fail(begun.error());
+  if (faults_.hang_release) hang();
+  const Micros now = now_us();
+  Table table;
+  Entry& e = entry(table, lease.key, now);
+  const bool was = e.state.release(lease.owner, now);
+  held_.erase({name(lease.key), lease.owner});
+  e.settle(now, false);
+  if (was && lose(RequestKind::release)) return fail(lost_reply("release"));
+  return was ? Released::yes : Released::was_not_held;
+}
+
+Result<Released> FakeBackend::force_release(const Key& key, std::optional<FencingToken> token) {
+  if (const auto begun = begin(); !begun) return fail(begun.error());
+  const Micros now = now_us();
+  Table table;
+  Entry& e = entry(table, key, now);
+  for (const auto& h : e.state.holders)
+    if (!token || h.token == *token) e.ring(h.ticket);
+  const bool was = token == FencingToken{0} ? false : e.state.force_release(token.value_or(0)) > 0;
+  e.settle(now, false);
+  return was ? Released::yes : Released::was_not_held;
+}
+
+Result<Validity> FakeBackend::check(const Key& key, FencingToken token) {
+  if (const auto begun = begin(); !begun) return fail(begun.error());
+  const Micros now = now_us();
+  Table table;
+  const Entry& e = entry(table, key, now);
+  const auto holds = [&](const auto& h) { return h.token == token && h.deadline > now; };
+  return std::any_of(e.state.holders.begin(), e.state.holders.end(), holds) ? Validity::valid : Validity::stale;
+}
+
+Result<Validity> FakeBackend::check(const Key& key, const Owner& owner) {
+  if (const auto begun = begin(); !begun) return fail(begun.error());
+  const Micros now = now_us();
+  Table table;
+  return entry(table, key, now).state.holder(owner, now) ? Validity::valid : Validity::stale;
+}
+
+Result<std::optional<KeyView>> FakeBackend::inspect(const Key& key) {
+  if (const auto begun = begin(); !begun) return fail(begun.error());
+  Table table;
+  if (!table.find(store_, name(key))) return std::optional<KeyView>{};
+  return std::optional{view(entry(table, key, now_us()).state, key.text(), now_us())};
+}
+
+Result<std::vector<KeyView>> FakeBackend::list() {
+  if (const auto begun = begin(); !begun) return fail(begun.error());
+  Table table;
+  std::vector<KeyView> all;
+  for (const std::string& full : table.keys(store_)) {
+    if (!full.starts_with(prefix_)) continue;
+    Entry& e = table.at(store_, full);
+    e.reap(now_us());
+    all.push_back(view(e.state, full.substr(prefix_.size()), now_us()));
+  }
+  return all;
+}
+
+namespace {
+
+Result<std::unique_ptr<Backend>> open(const Url& url, const Traits& traits, const Settings& settings) {
+  const auto faults = Faults::parse(url);
+  if (!faults) return fail(faults.error());
+  if (!url.hosts.empty()) return fail(Errc::usage, "fake: takes a name, not a host");
+  return std::make_unique<FakeBackend>(url.path, std::string(url.item("prefix").value_or("dlock:")), traits, *faults,
+                                       settings.interrupt_fd);
+}
+
+}  // namespace
+
+constinit const BackendFactory factory{"fake", schemes, recipes, items, open};
+
+}  // namespace dlock::fake

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include "core/backend.hpp"
+#include "support/fake_faults.hpp"
+#include "support/fake_store.hpp"
+
+namespace dlock::fake {
+
+// What ties a contender of recipe `process` to whoever has these open.
+struct Life {
+  std::uint64_t ticket = 0;
+  Fd bell{}, write_end{};
+};
+
+class FakeBackend final : public Backend {
+ public:
+  FakeBackend(std::string store, std::string prefix, const Traits& traits, Faults faults, int interrupt_fd)
+      : store_(std::move(store)), prefix_(std::move(prefix)), traits_(traits), faults_(faults), interrupt_fd_(interrupt_fd) {}
+
+  const Traits& traits() const noexcept override { return traits_; }
+  std::string where() const override { return "fake:" + store_; }
+  Counters counters() const noexcept override { return counters_; }
+
+  Result<std::unique_ptr<Waiter>> enqueue(const Request&) override;
+  Result<Renewal> renew(const Lease&, Duration ttl) override;
+  Result<Renewal> detach(const Lease&, Duration ttl) override;
+  Result<Released> release(const Lease&) override;
+  Result<Released> force_release(const Key&, std::optional<FencingToken>) override;
+  Result<Validity> check(const Key&, FencingToken) override;
+  Result<Validity> check(const Key&, const Owner&) override;
+  Result<std::optional<KeyView>> inspect(const Key&) override;
+  Result<std::vector<KeyView>> list() override;
+
+ private:
+  friend class FakeWaiter;
+
+  bool leased() const noexcept { return traits_.liveness == Liveness::lease; }
+  std::string name(const Key& key) const { return prefix_ + key.text(); }
+
+  // Every call begins here: the drip, and the error of a store that cannot be opened.
+  Result<void> begin() {
+    sleep_for(faults_.drip);
+    if (faults_.fail_open) return fail(*faults_.fail_open, "fake:" + store_ + ": cannot be opened");
+    return {};
+  }
+  bool lose(RequestKind kind) {
+    if (faults_.lose != kind) return false;
+    faults_.lose = RequestKind::none;
+    return true;
+  }
+  Entry& entry(Table& table, const Key& key, Micros now) {
+    Entry& e = table.at(store_, name(key));
+    e.reap(now);
+    ++counters_.requests;
+    return e;
+  }
+  Result<Renewal> extend(const Lease&, Duration ttl);
+
+  const std::string store_, prefix_;
+  const Traits& traits_;
+  Faults faults_;
+  const int interrupt_fd_;
+  std::uint64_t renewals_ = 0;
+  Counters counters_;
+  std::map<std::pair<std::string, Owner>, Life> held_;  // recipe `process`
+};
+
+class FakeWaiter final : public Waiter {
+ public:
+  FakeWaiter(FakeBackend& backend, const Request& request) : backend_(backend), request_(request) {}
+  Result<Progress> poll(Duration slice) override;
+  Result<void> cancel() override;
+
+ private:
+  struct Step {
+    Progress progress = Waiting{};
+    Deadline wake_at = no_deadline;
+    std::vector<Fd> watched;
+  };
+  Step ask();
+  Step held_back() const;
+  Granted granted(const LockState::Granted&, Entry&, Deadline sent);
+  void make_life(Entry&, std::uint64_t ticket);
+  bool sleep_until(Deadline, const Step&);
+
+  FakeBackend& backend_;
+  const Request request_;
+  std::optional<Deadline> closed_until_, unknown_since_;
+  Life life_;
+};
+
+Error lost_reply(const char* what);  // carried out, but the answer never came
+
+}  // namespace dlock::fake
