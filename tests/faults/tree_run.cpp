@@ -59,7 +59,8 @@ class TreeRun {
 
   void start() {
     Spawn s;
-    s.argv = command("tree", {"--ttl", std::to_string(int(ttl_ * 1000)) + "ms", "--status-file", dir_ / "status"});
+    s.argv = command(
+        "tree", {"--ttl", std::to_string(int(ttl_ * 1000)) + "ms", "--status-file", dir_ / "status", "--trace", dir_ / "trace"});
     if (!cell_.leased()) s.argv.insert(s.argv.end() - 1, {"-k", "1s"});
     if (cell_.fault == Fault::kill_outer) {
       const auto inner = command("inner", {"--ttl", std::to_string(int(ttl_ * 1000)) + "ms"});
@@ -146,16 +147,16 @@ class TreeRun {
     for (pid_t pid : carriers_after("DLOCK_CELL", mark_, 5)) wrong("left behind: " + command_line(pid));
   }
 
+  // The lease in force when the last member died: its deadline is what the store had confirmed last before that.
   void measure(double dead_at) {
-    const auto events = parse_events(read_file(dir_ / "status"));
-    if (cell_.fault == Fault::backend || cell_.fault == Fault::stop_guard)  // counts from the last word of the store
-      for (const Event& e : events)
-        if (e.t <= dead_at && (e.name == "acquired" || e.name == "renewed")) fault_at_ = e.t;
-    seen_.dead_after = dead_at - fault_at_;
+    std::optional<Grant> last;
+    for (const Grant& g : grants_in(read_file(dir_ / "trace")))
+      if (g.t <= dead_at) last = g;
+    if (cell_.leased() && !last) return wrong("no deadline in the history");
+    const bool silent = cell_.fault == Fault::backend || cell_.fault == Fault::stop_guard;  // then the store's last word counts
+    seen_.dead_after = dead_at - (silent ? last->t : fault_at_);
     if (!cell_.leased()) return;
-    const auto deadline = deadline_at(events, dead_at);
-    if (!deadline) return wrong("no deadline among the events: " + names(events));
-    seen_.slack = *deadline - dead_at;
+    seen_.slack = last->deadline - dead_at;
     if (*seen_.slack <= 0) wrong("dead " + std::to_string(-*seen_.slack) + " s after the deadline");
   }
 

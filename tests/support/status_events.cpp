@@ -27,11 +27,15 @@ const Event* find(const std::vector<Event>& events, std::string_view name) {
   return nullptr;
 }
 
-std::optional<double> deadline_at(const std::vector<Event>& events, double t) {
-  std::optional<double> deadline;
-  for (const Event& e : events)
-    if (e.t <= t && (e.name == "acquired" || e.name == "renewed") && e.all.contains("deadline")) deadline = e.all["deadline"];
-  return deadline;
+std::vector<Grant> grants_in(const std::string& trace) {
+  std::vector<Grant> grants;
+  for (std::size_t at = 0, end; (end = trace.find('\n', at)) != trace.npos; at = end + 1) {
+    const auto line = nlohmann::json::parse(trace.substr(at, end - at), nullptr, false);
+    if (!line.is_object() || !line.contains("t")) give_up("not a line of history: '" + trace.substr(at, end - at) + "'");
+    if (line.value("ev", "") == "ok" && line.contains("deadline"))
+      grants.push_back({line["t"].get<double>() / 1e9, line["deadline"].get<double>() / 1e9});
+  }
+  return grants;
 }
 
 std::string names(const std::vector<Event>& events) {

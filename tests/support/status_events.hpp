@@ -21,9 +21,13 @@ Event parse_event(const std::string& line);
 std::vector<Event> parse_events(const std::string& text);
 
 const Event* find(const std::vector<Event>&, std::string_view name);
-// The deadline in force at `t`: that of the last grant or renewal before. Nothing: no such event, or no deadline in it.
-std::optional<double> deadline_at(const std::vector<Event>&, double t);
 std::string names(const std::vector<Event>&);  // "waiting acquired ... exit"
+
+// A lease as the history of --trace has it: each grant and each renewal that the store confirmed.
+struct Grant {
+  double t = 0, deadline = 0;  // CLOCK_BOOTTIME, seconds
+};
+std::vector<Grant> grants_in(const std::string& trace);
 
 // Events as they come, through a pipe.
 class EventStream {
