@@ -2,7 +2,7 @@
 #include <exception>
 #include <string>
 #include "cli/command.hpp"
-#include "cli/exit_status.hpp"
+#include "core/exit_status.hpp"
 #include "cli/say.hpp"
 #include "run/plan.hpp"
 
@@ -12,7 +12,7 @@ int main(int argc, char** argv) {
     outcome = dlock::cli::command_line(argc, argv);
   } catch (const std::exception& e) {
     dlock::cli::say(std::string("this is a bug: ") + e.what());
-    outcome = {.by_signal = false, .value = dlock::cli::status_bug};
+    outcome = {.by_signal = false, .value = dlock::status_bug};
   }
   dlock::run::finish(outcome);
 }

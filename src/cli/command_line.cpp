@@ -2,7 +2,7 @@
 #include <array>
 #include <fmt/format.h>
 #include "cli/command.hpp"
-#include "cli/exit_status.hpp"
+#include "core/exit_status.hpp"
 #include "cli/help.hpp"
 #include "cli/nearest.hpp"
 #include "cli/say.hpp"

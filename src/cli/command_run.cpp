@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 #include "cli/command.hpp"
-#include "cli/exit_status.hpp"
+#include "core/exit_status.hpp"
 #include "cli/explain.hpp"
 #include "cli/say.hpp"
 #include "cli/store.hpp"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <fmt/format.h>
-#include "cli/exit_status.hpp"
+#include "core/exit_status.hpp"
 #include "core/backend.hpp"
 
 namespace dlock::cli {
