@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include <algorithm>
 #include <atomic>
 #include <csignal>
@@ -46,6 +47,18 @@ class TreeRun {
   static Fd make_fifo(const std::string& path) {
     if (::mkfifo(path.c_str(), 0600) != 0) give_up("mkfifo " + path);
     return Fd(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  }
+  // Where the guard may have made a cgroup for the job; empty: nothing is there.
+  static std::string cgroup_of(pid_t guard) {
+    const std::string ours = read_file("/proc/self/cgroup");
+    const auto line = ours.find("0::/");
+    if (line == ours.npos) return {};
+    const std::string path = ours.substr(line + 3, ours.find('\n', line) - line - 3);
+    for (const char* mount : {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"}) {
+      const std::string cgroup = mount + path + "/dlock-" + std::to_string(guard);
+      if (::access(cgroup.c_str(), F_OK) == 0) return cgroup;
+    }
+    return {};
   }
   void wrong(const std::string& what) { seen_.wrong.push_back(what); }
 
@@ -145,6 +158,7 @@ class TreeRun {
     if (dead) measure(tree_.ended_at());
     if (waiter_) await_waiter();
     for (pid_t pid : carriers_after("DLOCK_CELL", mark_, 5)) wrong("left behind: " + command_line(pid));
+    if (const auto cgroup = cgroup_of(guard_); !cgroup.empty()) wrong("left behind: " + cgroup);
   }
 
   // The lease in force when the last member died: its deadline is what the store had confirmed last before that.
