@@ -152,7 +152,7 @@ struct BackendFactory {
   std::string_view family;
   std::span<const std::string_view> schemes;  // first is the canonical one
   std::span<const Traits> recipes;            // first is the default
-  std::span<const std::string_view> items;    // URL query items besides `recipe` and `prefix`
+  std::span<const std::string_view> items;    // URL query items besides `recipe` and `prefix`; `where.` allows every `where.NAME`
   // Checks everything in the URL that can be checked without a connection (Errc::usage) and connects no earlier than the
   // first call. `url` outlives nothing: copy what you need.
   Result<std::unique_ptr<Backend>> (*open)(const Url&, const Traits&, const Settings&);
@@ -161,7 +161,7 @@ struct BackendFactory {
 // One explicit table, in backends/table.cpp; no self-registration.
 std::span<const BackendFactory> backends() noexcept;
 
-// Families that this binary could have but was built without, with the CMake option that adds them.
+// Families that this binary could have but was built without, with the CMake option that adds them (its bare name).
 struct AbsentBackend {
   std::string_view family, option;
   std::span<const std::string_view> schemes;

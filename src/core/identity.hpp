@@ -8,13 +8,15 @@ namespace dlock {
 
 // Who somebody says they are: shown to people, never used to decide anything. Others wrote it: print only through printable().
 struct Identity {
-  std::string host, user;
+  std::string host;
+  std::string
+      user;  // the numeric user id, which `host` alone can turn into a name: asking NSS costs 60 us or a dead LDAP server's time-out
   std::int64_t pid = 0;
   std::int64_t since = 0;  // wall clock of that host in microseconds, when it asked
   std::string reason;      // --reason
   std::string command;     // only with --publish-command
 
-  static Identity mine(std::string reason);  // host name, pid and user of this process, since = now
+  static Identity mine(std::string reason);  // host name, pid and user id of this process, since = now
   // One line of printable ASCII without spaces: `host=..&pid=..&user=..&since=..&reason=..`, values percent-encoded, empty
   // ones left out. The format every backend stores.
   std::string encode() const;

@@ -35,5 +35,7 @@ Result<std::string> percent_decode(std::string_view text);
 // For messages: C0, DEL, C1, bidi controls (U+061C, U+200E, U+200F, U+202A-202E, U+2066-2069), line separators and
 // invalid UTF-8 become \xNN, so that a string which somebody else wrote cannot speak to a terminal.
 std::string printable(std::string_view bytes);
+// printable() between single quotes, for messages about bad input; what is longer than `longest` bytes is cut and ends in "...".
+std::string quoted(std::string_view bytes, std::size_t longest = 60);
 
 }  // namespace dlock

@@ -18,8 +18,8 @@ struct Url {
   };
   std::string scheme;          // lower case
   std::string user, password;  // decoded
-  std::vector<Host> hosts;
-  std::string path;  // decoded, with its leading slash if it had one; never from a bare `scheme:`
+  std::vector<Host> hosts;     // `scheme://user@/path` has none
+  std::string path;            // decoded, with its leading slash if it had one; never from a bare `scheme:`
   std::vector<std::pair<std::string, std::string>> items;  // decoded, in order
 
   // Errc::usage; the message shows the redacted URL and what is wrong. A name that occurs twice, an empty host, a port

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/duration.hpp"
+#include <fmt/format.h>
+#include <array>
+#include "core/key.hpp"
+
+namespace dlock {
+namespace {
+
+constexpr std::int64_t millisecond = 1'000, second = 1'000'000;
+constexpr std::int64_t minute = 60 * second, hour = 60 * minute, day = 24 * hour, week = 7 * day;
+constexpr std::int64_t longest = 36525 * day;  // 100 years
+
+struct Unit {
+  std::string_view name;
+  std::int64_t micros;
+};
+// "ms" before "m": the first that fits is taken.
+constexpr std::array<Unit, 6> units{{{"ms", millisecond}, {"s", second}, {"m", minute}, {"h", hour}, {"d", day}, {"w", week}}};
+
+bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
+
+std::string_view take_digits(std::string_view& text) noexcept {
+  std::size_t n = 0;
+  while (n < text.size() && is_digit(text[n])) ++n;
+  const std::string_view digits = text.substr(0, n);
+  text.remove_prefix(n);
+  return digits;
+}
+
+// whole.fraction * unit in microseconds, in integers. More than `longest` comes out as some number above it.
+std::int64_t times(std::string_view whole, std::string_view fraction, std::int64_t unit) noexcept {
+  std::int64_t count = 0;
+  for (const char c : whole) {
+    count = count * 10 + (c - '0');
+    if (count > longest / unit) return longest + 1;
+  }
+  // Long multiplication, last digit first. After the step for a digit, `part` holds the microseconds of what stands right of
+  // that digit's left edge, `first` the first decimal digit of a microsecond (it alone decides the rounding).
+  std::int64_t part = 0, first = 0;
+  bool something = false;
+  for (std::size_t i = fraction.size(); i > 0; --i) {
+    const std::int64_t sum = (fraction[i - 1] - '0') * unit + part;
+    part = sum / 10;
+    first = sum % 10;
+    something |= fraction[i - 1] != '0';
+  }
+  const std::int64_t micros = count * unit + part + (first >= 5 ? 1 : 0);
+  return micros == 0 && something ? 1 : micros;
+}
+
+}  // namespace
+
+Result<Duration> parse_duration(std::string_view text) {
+  const auto bad = [&] {
+    return fail(Errc::usage,
+                fmt::format("{} is not a duration; allowed are a number of seconds or numbers with the units ms, s, m, h, d "
+                            "and w, without spaces: 30, 500ms, 1.5h, 1h30m",
+                            quoted(text)));
+  };
+  if (text.empty()) return bad();
+  std::int64_t total = 0;
+  for (std::string_view rest = text; !rest.empty();) {
+    const bool first = rest.size() == text.size();
+    const std::string_view whole = take_digits(rest);
+    std::string_view fraction;
+    if (!rest.empty() && rest.front() == '.') {
+      rest.remove_prefix(1);
+      fraction = take_digits(rest);
+      if (fraction.empty()) return bad();
+    }
+    if (whole.empty() && fraction.empty()) return bad();
+    Unit unit{"", second};
+    if (!rest.empty() || !first) {  // only a number that stands alone may do without
+      unit.name = {};
+      for (const Unit& u : units) {
+        if (!rest.starts_with(u.name)) continue;
+        unit = u;
+        break;
+      }
+      if (unit.name.empty()) return bad();
+    }
+    rest.remove_prefix(unit.name.size());
+    total += times(whole, fraction, unit.micros);
+    if (total > longest)
+      return fail(Errc::usage, fmt::format("{} is too long a duration; at most 100 years (36525d)", quoted(text)));
+  }
+  return Duration{total};
+}
+
+std::string format_duration(Duration d) {
+  const std::int64_t micros = d.count();
+  if (micros < 0) return "-" + format_duration(Duration{micros == INT64_MIN ? INT64_MAX : -micros});
+  if (micros == 0) return "0s";
+  if (micros < millisecond) return fmt::format("{}us", micros);
+  if (micros < second) return fmt::format("{}ms", micros / millisecond);
+  const auto two = [&](std::int64_t large, std::string_view name, std::int64_t small, std::string_view small_name) {
+    const std::int64_t rest = micros % large / small;
+    return rest == 0 ? fmt::format("{}{}", micros / large, name)
+                     : fmt::format("{}{}{:02}{}", micros / large, name, rest, small_name);
+  };
+  if (micros < minute) {
+    const std::int64_t tenths = micros % second / (second / 10);
+    return tenths == 0 ? fmt::format("{}s", micros / second) : fmt::format("{}.{}s", micros / second, tenths);
+  }
+  if (micros < hour) return two(minute, "m", second, "s");
+  if (micros < day) return two(hour, "h", minute, "m");
+  return two(day, "d", hour, "h");
+}
+
+}  // namespace dlock

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/sequencer.hpp"
+#include <fmt/format.h>
+#include <algorithm>
+#include <charconv>
+#include <optional>
+
+namespace dlock {
+namespace {
+
+constexpr std::string_view sequencer_form = "v1:FAMILY.RECIPE:KEY:X|S|P:TOKEN";
+constexpr std::string_view handle_form = "h1:FAMILY.RECIPE:32 hex digits";
+
+// The text up to the next colon, which is taken too; nothing is left after the last field.
+std::optional<std::string_view> next_field(std::optional<std::string_view>& rest) {
+  if (!rest) return std::nullopt;
+  const std::size_t colon = rest->find(':');
+  const std::string_view field = rest->substr(0, colon);
+  rest = colon == rest->npos ? std::nullopt : std::optional{rest->substr(colon + 1)};
+  return field;
+}
+
+bool is_word(std::string_view text) noexcept {
+  const auto fits = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-'; };
+  return !text.empty() && std::all_of(text.begin(), text.end(), fits);
+}
+
+struct Kind {
+  std::string_view family, recipe;
+};
+std::optional<Kind> parse_kind(std::string_view text) {
+  const std::size_t dot = text.find('.');
+  if (dot == text.npos) return std::nullopt;
+  const Kind kind{text.substr(0, dot), text.substr(dot + 1)};
+  if (!is_word(kind.family) || !is_word(kind.recipe)) return std::nullopt;
+  return kind;
+}
+
+std::optional<Mode> parse_mode(std::string_view text) {
+  for (const Mode mode : {Mode::exclusive, Mode::shared, Mode::permit})
+    if (text.size() == 1 && text[0] == static_cast<char>(mode)) return mode;
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string Sequencer::text() const {
+  return fmt::format("v1:{}.{}:{}:{}:{}", family, recipe, percent_encode(key.text()), static_cast<char>(mode), token);
+}
+
+Result<Sequencer> Sequencer::parse(std::string_view text) {
+  const auto bad = [&](std::string_view what) {
+    return fail(Errc::usage, fmt::format("{} is not a sequencer ({}); allowed is {}", quoted(text), what, sequencer_form));
+  };
+  std::optional rest{text};
+  if (next_field(rest) != "v1") return bad("it does not begin with v1:");
+  const auto kind = next_field(rest), name = next_field(rest), mode = next_field(rest), token = next_field(rest);
+  if (!token) return bad("fields are missing");
+  if (rest) return bad("there is something after the token");
+
+  const auto parsed_kind = parse_kind(*kind);
+  if (!parsed_kind) return bad("family and recipe are lower-case words with a dot between");
+  const auto decoded = percent_decode(*name);
+  if (!decoded) return bad("the key has a broken %XX");
+  auto key = Key::parse(*decoded);
+  if (!key) return bad("the key is 1 to 200 bytes of UTF-8 without control characters");
+  if (percent_encode(key->text()) != *name) return bad("the key is not encoded as dlock does");  // one grant has one text
+  const auto parsed_mode = parse_mode(*mode);
+  if (!parsed_mode) return bad("the mode is X, S or P");
+  const auto parsed_token = parse_token(*token);
+  if (!parsed_token) return bad("the token is a number from 1 to 18446744073709551615");
+  return Sequencer{std::string{parsed_kind->family}, std::string{parsed_kind->recipe}, std::move(*key), *parsed_mode,
+                   *parsed_token};
+}
+
+std::string Handle::text() const {
+  std::string out = fmt::format("h1:{}.{}:{}", family, recipe, owner.hex());
+  if (!extra.empty()) out.append(":").append(percent_encode(extra));
+  return out;
+}
+
+Result<Handle> Handle::parse(std::string_view text) {
+  // Whatever this is, it was meant as a secret: the message describes and never quotes.
+  const auto bad = [&](std::string_view what) {
+    return fail(Errc::usage, fmt::format("--handle: {}; allowed is what dlock acquire printed, {}", what, handle_form));
+  };
+  std::optional rest{text};
+  if (next_field(rest) != "h1") return bad("it does not begin with h1:");
+  const auto kind = next_field(rest), hex = next_field(rest), extra = next_field(rest);
+  if (!hex) return bad("fields are missing");
+  if (rest) return bad("there are too many fields");
+
+  const auto parsed_kind = parse_kind(*kind);
+  if (!parsed_kind) return bad("family and recipe are not lower-case words with a dot between");
+  const auto owner = Owner::parse(*hex);
+  if (!owner) return bad("the owner is not 32 lower-case hex digits");
+  auto decoded = percent_decode(extra.value_or(""));
+  if (!decoded || (extra && (extra->empty() || percent_encode(*decoded) != *extra))) return bad("the last field is broken");
+  return Handle{std::string{parsed_kind->family}, std::string{parsed_kind->recipe}, *owner, std::move(*decoded)};
+}
+
+Result<FencingToken> parse_token(std::string_view text) {
+  FencingToken token = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), token);
+  if (error != std::errc{} || end != text.data() + text.size() || text.front() == '0')
+    return fail(Errc::usage,
+                fmt::format("{} is not a fencing token; allowed is a number from 1 to 18446744073709551615", quoted(text)));
+  return token;
+}
+
+}  // namespace dlock

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include "core/key.hpp"
+#include "core/utf8.hpp"
+
+namespace dlock {
+namespace {
+
+constexpr std::string_view upper_hex = "0123456789ABCDEF";
+constexpr std::string_view lower_hex = "0123456789abcdef";
+
+bool stays(char c) noexcept {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
+}
+
+int hex_value(char c) noexcept {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
+
+// Characters that move or reorder what a terminal shows.
+bool speaks_to_terminal(char32_t c) noexcept {
+  return is_control(c) || c == 0x061c || c == 0x200e || c == 0x200f || c == 0x2028 || c == 0x2029 ||
+         (c >= 0x202a && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
+}
+
+}  // namespace
+
+std::string percent_encode(std::string_view bytes) {
+  std::string out;
+  out.reserve(bytes.size());
+  for (const char c : bytes) {
+    if (stays(c)) {
+      out += c;
+      continue;
+    }
+    const auto byte = static_cast<unsigned char>(c);
+    out += {'%', upper_hex[byte >> 4U], upper_hex[byte & 15U]};
+  }
+  return out;
+}
+
+Result<std::string> percent_decode(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '%') {
+      out += text[i];
+      continue;
+    }
+    const int high = i + 2 < text.size() ? hex_value(text[i + 1]) : -1;
+    const int low = high < 0 ? -1 : hex_value(text[i + 2]);
+    // The text itself may be a secret: the message says only where.
+    if (low < 0) return fail(Errc::usage, fmt::format("the '%' at byte {} is not followed by two hex digits", i + 1));
+    out += static_cast<char>(high * 16 + low);
+    i += 2;
+  }
+  return out;
+}
+
+std::string printable(std::string_view bytes) {
+  std::string out;
+  out.reserve(bytes.size());
+  while (!bytes.empty()) {
+    const Utf8 c = utf8_at(bytes);
+    const std::size_t length = c.length == 0 ? 1 : c.length;
+    if (c.length == 0 || speaks_to_terminal(c.code)) {
+      for (std::size_t i = 0; i < length; ++i) {
+        const auto byte = static_cast<unsigned char>(bytes[i]);
+        out += {'\\', 'x', lower_hex[byte >> 4U], lower_hex[byte & 15U]};
+      }
+    } else {
+      out += bytes.substr(0, length);
+    }
+    bytes.remove_prefix(length);
+  }
+  return out;
+}
+
+std::string quoted(std::string_view bytes, std::size_t longest) {
+  if (bytes.size() <= longest) return fmt::format("'{}'", printable(bytes));
+  const auto continues = [&](std::size_t i) { return (static_cast<unsigned char>(bytes[i]) & 0xc0U) == 0x80; };
+  std::size_t end = longest;
+  while (end > 0 && longest - end < 3 && continues(end)) --end;  // not inside a character
+  return fmt::format("'{}'...", printable(bytes.substr(0, end)));
+}
+
+}  // namespace dlock

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/url.hpp"
+#include <fmt/format.h>
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include "core/key.hpp"
+
+namespace dlock {
+namespace {
+
+constexpr std::string_view hidden = "***";
+constexpr std::size_t longest_shown = 300;
+
+bool is_letter(char c) noexcept { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
+bool is_hex(char c) noexcept { return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); }
+
+std::string lower(std::string_view text) {
+  std::string out{text};
+  for (char& c : out)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return out;
+}
+
+bool has_control(std::string_view text) noexcept {
+  return std::any_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
+}
+
+// Takes what stands before the first of `stops`, which stays.
+std::string_view take_until(std::string_view& rest, std::string_view stops) noexcept {
+  const std::string_view head = rest.substr(0, rest.find_first_of(stops));
+  rest.remove_prefix(head.size());
+  return head;
+}
+
+bool is_secret_name(std::string_view name) {
+  const std::string low = lower(name);
+  if (low.ends_with("file")) return false;  // a path says where the secret is, not what
+  constexpr std::array<std::string_view, 6> words{"pass", "pwd", "secret", "token", "credential", "auth"};
+  return std::any_of(words.begin(), words.end(), [&](std::string_view word) { return low.find(word) != low.npos; });
+}
+
+// The hosts of a broken URL: from the first port on that is no port, it may be `user:password` without its '@'.
+std::string redact_hosts(std::string_view hosts) {
+  std::string out;
+  while (!hosts.empty()) {
+    const std::string_view host = take_until(hosts, ",");
+    const std::size_t colon = host.find(':', host.starts_with('[') ? host.find(']') : 0);
+    out += host.substr(0, colon);
+    if (colon != host.npos) {
+      const std::string_view port = host.substr(colon + 1);
+      if (port.size() > 5 || !std::all_of(port.begin(), port.end(), is_digit)) return out.append(":").append(hidden);
+      out.append(":").append(port);
+    }
+    if (!hosts.empty()) out += ',', hosts.remove_prefix(1);
+  }
+  return out;
+}
+
+// A URL that may be broken anywhere, for messages: without what could be a password, and rather without too much.
+std::string redact_broken(std::string_view text) {
+  const std::size_t slashes = text.find("//");
+  const bool authority = slashes != text.npos;
+  const std::size_t from = authority ? slashes + 2 : text.find(':') + 1;  // no colon: 0
+  std::string out{text.substr(0, from)};
+  std::string_view rest = text.substr(from);
+  if (const std::size_t at = rest.rfind('@'); at != rest.npos) {
+    const std::string_view user = rest.substr(0, authority ? std::min(at, rest.find(':')) : 0);
+    out += user;
+    if (user.size() < at) out.append(authority ? ":" : "").append(hidden);
+    rest.remove_prefix(at);
+  } else if (authority) {
+    out += redact_hosts(take_until(rest, "/?#"));
+  }
+  out += take_until(rest, "?#");
+  while (!rest.empty()) {
+    out += rest.front();  // ? & or #
+    rest.remove_prefix(1);
+    const std::string_view item = take_until(rest, "&#");
+    const std::size_t equals = item.find('=');
+    const auto name = percent_decode(item.substr(0, equals));
+    const bool hide = equals != item.npos && (!name || is_secret_name(*name));
+    out += hide ? fmt::format("{}={}", item.substr(0, equals), hidden) : std::string{item};
+  }
+  return out;
+}
+
+class Parser {
+ public:
+  explicit Parser(std::string_view text) : text_(text) {}
+
+  Result<Url> parse() {
+    if (has_control(text_)) return bad("it has a control character");
+    if (text_.find('#') != text_.npos) return bad("it has a fragment; write a '#' as %23");
+    std::string_view rest = text_;
+    const std::size_t colon = rest.find(':');
+    if (colon == rest.npos) return bad("it has no scheme; allowed is SCHEME:PATH or SCHEME://HOST");
+    const std::string_view scheme = rest.substr(0, colon);
+    const auto fits = [](char c) { return is_letter(c) || is_digit(c) || c == '+' || c == '-' || c == '.'; };
+    if (scheme.empty() || !is_letter(scheme.front()) || !std::all_of(scheme.begin(), scheme.end(), fits))
+      return bad("its scheme is not a letter followed by letters, digits, '+', '-' or '.'");
+    url_.scheme = lower(scheme);
+    rest.remove_prefix(colon + 1);
+
+    if (rest.starts_with("//")) {
+      rest.remove_prefix(2);
+      authority(take_until(rest, "/?"));
+    }
+    url_.path = decoded(take_until(rest, "?"), "path");
+    if (!rest.empty()) items(rest.substr(1));
+    if (!wrong_.empty()) return bad(wrong_);
+    return std::move(url_);
+  }
+
+ private:
+  tl::unexpected<Error> bad(std::string_view what) const {
+    return fail(Errc::usage, fmt::format("backend URL {}: {}", quoted(redact_broken(text_), longest_shown), what));
+  }
+  // The first thing that is wrong is the one that is told.
+  void wrong(std::string what) {
+    if (wrong_.empty()) wrong_ = std::move(what);
+  }
+
+  std::string decoded(std::string_view part, std::string_view what) {
+    auto out = percent_decode(part);
+    if (!out) return wrong(fmt::format("its {} has a '%' that is not followed by two hex digits", what)), std::string{};
+    if (has_control(*out)) wrong(fmt::format("its {} has a control character", what));
+    return std::move(*out);
+  }
+
+  void authority(std::string_view text) {
+    if (const std::size_t at = text.rfind('@'); at != text.npos) {
+      const std::string_view user = text.substr(0, at);
+      const std::size_t colon = user.find(':');
+      url_.user = decoded(user.substr(0, colon), "user");
+      if (colon != user.npos) url_.password = decoded(user.substr(colon + 1), "password");
+      text.remove_prefix(at + 1);
+    }
+    if (text.empty()) return;
+    while (true) {
+      const std::size_t comma = text.find(',');
+      host(text.substr(0, comma));
+      if (comma == text.npos) return;
+      text.remove_prefix(comma + 1);
+    }
+  }
+
+  void host(std::string_view text) {
+    Url::Host host;
+    if (text.starts_with('[')) {
+      const std::size_t end = text.find(']');
+      if (end == text.npos) return wrong("a '[' has no ']'");
+      host.name = decoded(text.substr(1, end - 1), "host");
+      const std::string_view address = std::string_view{host.name}.substr(0, host.name.find('%'));  // without the zone
+      const auto fits = [](char c) { return is_hex(c) || c == ':' || c == '.'; };
+      if (address.find(':') == address.npos || !std::all_of(address.begin(), address.end(), fits))
+        return wrong("between '[' and ']' stands no IPv6 address");
+      text.remove_prefix(end + 1);
+      if (!text.empty() && text.front() != ':') return wrong("after ']' stands neither ':' nor ','");
+    } else {
+      host.name = take_until(text, ":");
+      if (host.name.empty()) return wrong("a host is empty");
+      const auto fits = [](char c) { return is_letter(c) || is_digit(c) || c == '.' || c == '-' || c == '_'; };
+      if (!std::all_of(host.name.begin(), host.name.end(), fits))
+        return wrong("a host has something else than letters, digits, '.', '-' and '_'");
+    }
+    if (!text.empty()) host.port = port(text.substr(1));
+    url_.hosts.push_back(std::move(host));
+  }
+
+  std::optional<std::uint16_t> port(std::string_view text) {
+    std::uint16_t value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc{} || end != text.data() + text.size() || value == 0)
+      return wrong("a port is not a number from 1 to 65535"), std::nullopt;
+    return value;
+  }
+
+  void items(std::string_view text) {
+    while (!text.empty()) {
+      const std::string_view item = take_until(text, "&");
+      if (!text.empty()) text.remove_prefix(1);
+      const std::size_t equals = item.find('=');
+      std::string name = decoded(item.substr(0, equals), "query");
+      if (name.empty() || equals == item.npos) return wrong("its query is not NAME=VALUE&NAME=VALUE");
+      std::string value = decoded(item.substr(equals + 1), "query");
+      if (url_.item(name)) return wrong(fmt::format("item {} occurs twice", quoted(name)));
+      url_.items.emplace_back(std::move(name), std::move(value));
+    }
+  }
+
+  std::string_view text_;
+  std::string wrong_;
+  Url url_;
+};
+
+// As percent_encode, but what may stand in that part of a URL stays readable.
+std::string encoded(std::string_view text, std::string_view stay) {
+  std::string out;
+  for (const char c : text) stay.find(c) != stay.npos ? out += c : out += percent_encode({&c, 1});
+  return out;
+}
+
+}  // namespace
+
+Result<Url> Url::parse(std::string_view text) { return Parser{text}.parse(); }
+
+std::optional<std::string_view> Url::item(std::string_view name) const {
+  for (const auto& [have, value] : items)
+    if (have == name) return value;
+  return std::nullopt;
+}
+
+std::string Url::redacted() const {
+  std::string out = scheme + ":";
+  if (!hosts.empty() || !user.empty() || !password.empty() || path.starts_with('/')) out += "//";
+  out += encoded(user, "");
+  if (!password.empty()) out.append(":").append(hidden);
+  if (!user.empty() || !password.empty()) out += '@';
+  for (const Host& host : hosts) {
+    if (&host != &hosts.front()) out += ',';
+    const bool brackets = host.name.find(':') != host.name.npos;
+    out += brackets ? fmt::format("[{}]", encoded(host.name, ":")) : host.name;
+    if (host.port) out += fmt::format(":{}", *host.port);
+  }
+  // `user:password@host` with the scheme forgotten parses as a scheme with a path.
+  const std::size_t at = path.starts_with('/') || !hosts.empty() ? path.npos : path.rfind('@');
+  if (at != path.npos) out += hidden;
+  out += encoded(std::string_view{path}.substr(at == path.npos ? 0 : at), "/:@,+=~");
+  for (const auto& [name, value] : items) {
+    out += &name == &items.front().first ? '?' : '&';
+    out.append(encoded(name, "")).append("=").append(is_secret_name(name) ? std::string{hidden} : encoded(value, "/:@,+~"));
+  }
+  return out;
+}
+
+}  // namespace dlock
