@@ -19,6 +19,14 @@ namespace dlock::file {
 std::string fifo_name(std::uint64_t ticket);
 std::optional<std::uint64_t> ticket_of(std::string_view fifo_name) noexcept;  // nothing: not such a name
 
+// The directory of a key, as it is open now.
+struct Place {
+  int dir;
+  unsigned epoch;  // changes when it had to be opened again: it may be another directory then
+  const Access& access;
+  std::string_view path;
+};
+
 class Lifeline {
  public:
   Lifeline() = default;
@@ -27,23 +35,26 @@ class Lifeline {
 
   // Under the lock of the state. A dead FIFO of that name is replaced: its maker ended before it could commit the ticket.
   // nullopt: a live one is there, which the state does not know about.
-  static Result<std::optional<Lifeline>> make(int dir, std::uint64_t ticket, const Access&, std::string_view dir_path);
+  static Result<std::optional<Lifeline>> make(const Place&, std::uint64_t ticket);
   // Under the lock of the state. nullopt: there is none.
-  static Result<std::optional<Lifeline>> rejoin(int dir, std::uint64_t ticket, const Access&, std::string_view dir_path);
+  static Result<std::optional<Lifeline>> rejoin(const Place&, std::uint64_t ticket);
 
   explicit operator bool() const noexcept { return static_cast<bool>(fd_); }
   int fd() const noexcept { return fd_.get(); }
   std::uint64_t ticket() const noexcept { return ticket_; }
-  bool linked() const noexcept;  // false: its name was deleted, so others cannot see that we live
+  bool linked() const noexcept;  // false: its name was deleted
+  // Whether others find it at this place. False: they cannot see that we live.
+  bool is_at(const Place&) noexcept;
   void drain() const noexcept;
 
-  // Ends our proof of life. `dir`: removes the name as well; -1 leaves it, so that others find it dead.
-  void drop(int dir) noexcept;
+  void drop(const Place&) noexcept;  // ends our proof of life and removes its name
+  void drop() noexcept;              // leaves the name, so that others find it dead
 
  private:
-  Lifeline(std::uint64_t ticket, Fd fd) : ticket_(ticket), fd_(std::move(fd)) {}
+  Lifeline(std::uint64_t ticket, unsigned epoch, Fd fd) : ticket_(ticket), epoch_(epoch), fd_(std::move(fd)) {}
 
   std::uint64_t ticket_ = 0;
+  unsigned epoch_ = 0;  // of the place where it was seen last
   Fd fd_{};
 };
 
@@ -52,7 +63,7 @@ struct Sight {
   Fd fd{};                                        // alive: to watch and to knock
 };
 // An Error is our own trouble (descriptors, permission), no death.
-Result<Sight> look(int dir, std::uint64_t ticket, std::string_view dir_path);
+Result<Sight> look(const Place&, std::uint64_t ticket);
 
 bool ended(int watched_fd) noexcept;  // POLLERR on a descriptor that look() gave: the same proof as ENXIO
 

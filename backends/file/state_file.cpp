@@ -76,6 +76,7 @@ Result<bool> StateFile::open(Make make) {
   file_ = std::move(file);
   device_ = st.st_dev;
   inode_ = st.st_ino;
+  ++epoch_;
   return true;
 }
 

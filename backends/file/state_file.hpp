@@ -7,6 +7,7 @@
 #pragma once
 #include <string>
 #include "file/directory.hpp"
+#include "file/lifeline.hpp"
 #include "file/state_codec.hpp"
 
 namespace dlock::file {
@@ -47,8 +48,8 @@ class StateFile {
   // too often, never too rarely for long.
   bool wants_a_look(Micros now) const noexcept;
 
-  int dir() const noexcept { return dir_.get(); }  // of the key; -1 before the first lock()
-  const Access& access() const noexcept { return access_; }
+  // Good until the next call that may open something; dir is -1 before the first.
+  Place place() const noexcept { return {dir_.get(), epoch_, access_, dir_path_}; }
   const std::string& path() const noexcept { return path_; }
   const std::string& dir_path() const noexcept { return dir_path_; }
 
@@ -71,6 +72,7 @@ class StateFile {
   Fd dir_, file_;
   dev_t device_ = 0;
   ino_t inode_ = 0;
+  unsigned epoch_ = 0;
   bool locked_ = false;
   std::uint64_t seq_ = 0;                // of the slot in force; 0: none
   std::string page_[2], body_, buffer_;  // body_: of the slot in force
