@@ -28,7 +28,8 @@ struct Plan {
   Request request;
   std::optional<Duration> wait;  // nullopt: for ever; zero: one try (then request.wait is false)
   Timing timing;
-  int conflict_status = 75;  // -E
+  Duration connect_timeout{std::chrono::seconds{5}};  // how long an unreachable store is retried at start without -w
+  int conflict_status = 75;                           // -E
 
   // The job (run only).
   char* const* command = nullptr;  // NULL-terminated argv; [0] is looked up in PATH
@@ -46,16 +47,17 @@ struct Plan {
 struct Outcome {
   bool by_signal = false;
   int value = 0;
+  const char* result = "command";  // for the exit event: command, signal, busy, error, lost, max_run, failed, not_started
 };
 
 // Takes the lock, runs the command, releases. Prints what the user should know on stderr. Call it before any thread
 // exists, with the signal mask and dispositions that dlock was started with, and end with finish().
 Outcome run(const Plan&);
 
-// Takes the lock without a command. Detached: prints nothing, leaves the granted lease in `granted` and returns status 0.
-// Attached (--hold): calls `on_granted` once, then holds until stdin ends (0), a signal (the signal) or the loss of the
-// lock (123).
-Outcome take(const Plan&, std::function<void(const Lease&, const Backend&)> on_granted);
+// Takes the lock without a command and calls `on_granted` once; if that answers false (nobody could be told), the lock is
+// given back and the status is 125. Detached: ends then with 0. Attached (--hold): holds until stdin ends (0), a signal
+// (that signal) or the loss of the lock (123).
+Outcome take(const Plan&, const std::function<bool(const Lease&)>& on_granted);
 
 // Ends this process as `outcome` says. A signal is raised with its default disposition and without a core of our own.
 [[noreturn]] void finish(Outcome);

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/entry.hpp"
+#include <dirent.h>
+#include <fcntl.h>
+#include <unistd.h>
+#include <algorithm>
+#include <cstdlib>
+#include "run/process_tree.hpp"
+
+namespace dlock::run {
+namespace {
+
+std::vector<int> open_descriptors() {
+  std::vector<int> fds;
+  DIR* dir = ::opendir("/proc/self/fd");
+  if (!dir) return fds;
+  while (const dirent* e = ::readdir(dir)) {
+    if (e->d_name[0] == '.') continue;
+    const int fd = std::atoi(e->d_name);
+    if (fd != ::dirfd(dir)) fds.push_back(fd);
+  }
+  ::closedir(dir);
+  return fds;
+}
+
+void fill_standard_descriptors() {
+  for (int fd = 0; fd <= 2;) {
+    fd = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (fd < 0) return;
+    if (fd > 2) ::close(fd);
+  }
+}
+
+}  // namespace
+
+Entry::Entry() : group_(::getpgrp()), children_(own_children()) {
+  fill_standard_descriptors();
+  fds_ = open_descriptors();
+  // Any controlling terminal will do, whatever stdin is: `dump | dlock run -- ssh ...` asks /dev/tty for its passphrase.
+  tty_.reset(::open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC));
+
+  sigfillset(&handled_);
+  for (const int s : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS, SIGPIPE, SIGCHLD}) sigdelset(&handled_, s);
+  for (int s = 1; s <= SIGRTMAX; ++s) {
+    struct sigaction a {};
+    if (sigismember(&handled_, s) == 1 && ::sigaction(s, nullptr, &a) == 0 && a.sa_handler == SIG_IGN) sigdelset(&handled_, s);
+  }
+  sigset_t blocked = handled_;
+  sigaddset(&blocked, SIGPIPE);
+  ::sigprocmask(SIG_BLOCK, &blocked, &mask_);
+  struct sigaction standard {};
+  standard.sa_handler = SIG_DFL;
+  ::sigaction(SIGCHLD, &standard, &on_child_);  // were it ignored, the kernel would reap and the job's status be lost
+}
+
+void Entry::let_go(std::initializer_list<int> keep) const {
+  const Fd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  for (const int fd : fds_) {
+    if (std::find(keep.begin(), keep.end(), fd) != keep.end()) continue;
+    if (fd < 3 && null) ::dup3(null.get(), fd, O_CLOEXEC);
+    else ::close(fd);
+  }
+}
+
+void Entry::restore() const noexcept {
+  ::sigaction(SIGCHLD, &on_child_, nullptr);
+  ::sigprocmask(SIG_SETMASK, &mask_, nullptr);  // what was sent since the fork arrives here: never lost
+}
+
+}  // namespace dlock::run

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <sys/types.h>
+#include <csignal>
+#include <initializer_list>
+#include <optional>
+#include <vector>
+#include "util/fd.hpp"
+
+namespace dlock::run {
+
+// What dlock was started with, and what the job must find again: signal mask, the disposition of SIGCHLD, descriptors.
+// Everything else (ignored signals, umask, limits, terminal, directory) dlock leaves as it is.
+class Entry {
+ public:
+  // Takes stock, then blocks every asynchronous signal, so that they are read from a signalfd and all threads inherit the
+  // mask. Call it first, with one thread. A closed 0, 1 or 2 is filled until the exec, so that none of our descriptors lands
+  // there; the job sees it closed.
+  Entry();
+
+  // Signals to be read from the signalfd. Not among them: those dlock was told to ignore (nohup: a blocked signal is queued even
+  // when ignored), those that report a fault of our own, and SIGPIPE, which stays blocked and is never read.
+  const sigset_t& handled() const noexcept { return handled_; }
+  pid_t group() const noexcept { return group_; }
+  bool can_list_children() const noexcept { return children_.has_value(); }   // false: no orphan could be found, so do not start
+  const std::vector<pid_t>& children() const noexcept { return *children_; }  // `sleep 99 & exec dlock ...`: not ours to kill
+  int tty() const noexcept { return tty_.get(); }                             // /dev/tty; -1: no controlling terminal
+
+  // Closes what was inherited except `keep`; 0, 1 and 2 become /dev/null. A pipe must end when the job closes it, not when we
+  // leave.
+  void let_go(std::initializer_list<int> keep) const;
+
+  // In the forked job, before exec: dispositions and mask as they were. Async-signal-safe.
+  void restore() const noexcept;
+
+ private:
+  sigset_t mask_{}, handled_{};
+  struct sigaction on_child_ {};
+  pid_t group_;
+  std::vector<int> fds_;
+  std::optional<std::vector<pid_t>> children_;
+  Fd tty_;
+};
+
+}  // namespace dlock::run

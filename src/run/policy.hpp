@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every decision of `dlock run`, without a clock, a descriptor or a process: step(event, now) -> actions. The supervisor
+// collects facts, calls it, and does what it says.
+#pragma once
+#include <variant>
+#include <vector>
+#include "run/message.hpp"
+#include "run/plan.hpp"
+
+namespace dlock::run {
+
+namespace event {
+// from the keeper
+struct Granted {
+  Deadline deadline;
+};  // no_deadline: attached
+struct Kept {
+  Deadline deadline;
+};
+struct KeeperLost {};
+struct WaitEnded {
+  int status;
+  bool busy;
+};                   // busy, unreachable, denied...: nothing is held
+struct WaitLeft {};  // answer to leave_queue
+struct ReleaseDone {
+  bool confirmed;
+};
+struct DetachDone {
+  bool confirmed;
+};
+// from the user
+struct Signal {
+  int number;
+  bool from_kernel;
+};
+// from the guard
+struct JobStarted {};
+struct StartFailed {
+  int error;
+};
+struct StartRefused {};
+struct ExecFailed {
+  int error;
+};
+struct JobStopped {
+  int signal;
+  bool orphaned;
+};  // orphaned: nobody could continue our group if it stopped
+struct JobExited {
+  int status;
+};
+struct Expired {};
+struct Killing {};
+struct TreeDead {
+  int status;
+  bool expired;
+};
+struct GuardGone {};
+struct OwnSweepDone {};  // after sweep_own: no child of the guard's tree is left
+struct Tick {};          // wake_at() has come
+}  // namespace event
+
+using Event = std::variant<event::Granted, event::Kept, event::KeeperLost, event::WaitEnded, event::WaitLeft, event::ReleaseDone,
+                           event::DetachDone, event::Signal, event::JobStarted, event::StartFailed, event::StartRefused,
+                           event::ExecFailed, event::JobStopped, event::JobExited, event::Expired, event::Killing,
+                           event::TreeDead, event::GuardGone, event::OwnSweepDone, event::Tick>;
+
+struct Action {
+  enum class Do {
+    start_job,       // with deadlines(), the environment and the descriptor to hold
+    send_deadlines,  // deadlines() to the guard
+    send_signal,     // number, to the job's group
+    signal_all,      // number, to the whole tree
+    sweep,           // tell the guard to kill the tree
+    kill_guard,      // it did not act on time: KILL it, its tree comes to us
+    sweep_own,       // kill our own (adopted) children once; answer OwnSweepDone when nobody is left
+    stop_self,       // number: stop as the job was stopped
+    leave_queue,     // answer WaitLeft
+    queue_again,     // release what was granted too late and wait again; answer Granted or WaitEnded
+    release,         // answer ReleaseDone
+    detach,          // let the lock go on for `span` without us; answer DetachDone
+    say,             // note, for people and events
+    end,             // outcome: over
+  };
+  enum class Note { lost, stuck, descendants, holding, not_released, guard_died, max_run, start_failed, too_late };
+  Do what;
+  int number = 0;
+  Duration span{};
+  Note note{};
+  Outcome outcome{};
+};
+using Actions = std::vector<Action>;
+
+class Policy {
+ public:
+  struct Rules {
+    Timing timing;
+    bool same_group = false;
+    int end_signal = SIGTERM;
+    Duration max_run{}, min_hold{};
+    Descendants descendants = Descendants::wait;
+    bool can_detach = false;
+  };
+  explicit Policy(const Rules& rules) : rules_(rules) {}
+
+  Actions step(const Event&, Deadline now);
+  Deadline wake_at() const noexcept;  // no_deadline: only events matter
+  const GuardDeadlines& deadlines() const noexcept { return when_; }
+  bool waiting() const noexcept { return phase_ == Phase::waiting; }
+  bool over() const noexcept { return phase_ == Phase::over; }
+  bool abandoned() const noexcept { return gave_up_; }  // members of the job live on, and the guard goes on with them
+  bool killed() const noexcept { return killing_ || lost_ || guard_gone_; }  // we ended the job: restore the terminal
+
+ private:
+  enum class Phase { waiting, leaving, starting, running, descendants, own_sweep, detaching, lingering, releasing, over };
+
+  void on(const event::Granted&, Deadline now);
+  void on(const event::Kept&, Deadline now);
+  void on(const event::KeeperLost&, Deadline now);
+  void on(const event::WaitEnded&, Deadline now);
+  void on(const event::WaitLeft&, Deadline now);
+  void on(const event::ReleaseDone&, Deadline now);
+  void on(const event::DetachDone&, Deadline now);
+  void on(const event::Signal&, Deadline now);
+  void on(const event::JobStarted&, Deadline now);
+  void on(const event::StartFailed&, Deadline now);
+  void on(const event::StartRefused&, Deadline now);
+  void on(const event::ExecFailed&, Deadline now);
+  void on(const event::JobStopped&, Deadline now);
+  void on(const event::JobExited&, Deadline now);
+  void on(const event::Expired&, Deadline now);
+  void on(const event::Killing&, Deadline now);
+  void on(const event::TreeDead&, Deadline now);
+  void on(const event::GuardGone&, Deadline now);
+  void on(const event::OwnSweepDone&, Deadline now);
+  void on(const event::Tick&, Deadline now);
+
+  void act(Action::Do what, int number = 0);
+  void say(Action::Note);
+  void set_lease(Deadline deadline);
+  void queue_again();
+  void forward(const event::Signal&, Deadline now);
+  void give_back(Deadline now);  // the tree is dead: detach, linger or release
+  void release(Deadline now);
+  void end(Outcome);
+  bool job_may_live() const noexcept;
+  Outcome result() const noexcept;
+
+  const Rules rules_;
+  Phase phase_ = Phase::waiting;
+  GuardDeadlines when_;
+  Deadline deadline_ = no_deadline;  // of the lease
+  Deadline granted_at_ = no_deadline, hold_until_ = no_deadline;
+  Deadline max_run_at_ = no_deadline;
+  Deadline step_by_ = no_deadline;    // bound of the phase we are in
+  Deadline next_word_ = no_deadline;  // when to name those that are left
+  Deadline ended_at_{};               // last ending signal
+  int last_end_ = 0, leave_signal_ = 0;
+  int status_ = -1, exec_error_ = 0;
+  bool lost_ = false, killing_ = false, guard_gone_ = false, guard_failed_ = false, start_failed_ = false, max_run_over_ = false;
+  bool guard_killed_ = false, gave_up_ = false;
+  Actions actions_;
+};
+
+}  // namespace dlock::run

@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/supervisor.hpp"
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <algorithm>
+#include <cstring>
+#include "core/duration.hpp"
+#include "core/exit_status.hpp"
+#include "run/cgroup.hpp"
+#include "run/environment.hpp"
+#include "run/guard.hpp"
+#include "run/process_tree.hpp"
+
+namespace dlock::run {
+
+using namespace std::chrono_literals;
+using Do = Action::Do;
+using Note = Action::Note;
+
+namespace {
+
+constexpr Duration fast_job = 20ms;  // one that ends within needs nobody to watch its lock
+
+std::int64_t millis(Deadline from, Deadline to) { return (to - from) / 1ms; }
+
+Policy::Rules rules(const Plan& plan, bool same_group) {
+  Policy::Rules r;
+  r.timing = plan.timing;
+  r.same_group = same_group;
+  r.end_signal = plan.end_signal;
+  r.max_run = plan.max_run;
+  r.min_hold = plan.min_hold;
+  r.descendants = plan.descendants;
+  r.can_detach = plan.traits.detached;
+  return r;
+}
+
+std::string list(const std::vector<pid_t>& pids) {
+  std::string text;
+  for (std::size_t i = 0; i < pids.size() && i < 8; ++i) text += fmt::format("{}{}", i ? ", " : "", pids[i]);
+  if (pids.size() > 8) text += fmt::format(" and {} more", pids.size() - 8);
+  return text;
+}
+
+}  // namespace
+
+Supervisor::Supervisor(const Plan& plan, const Entry& entry, Events& events, Fd ours, Fd guards)
+    : plan_(plan),
+      entry_(entry),
+      guard_(std::move(ours)),
+      guards_end_(std::move(guards)),
+      events_(events),
+      same_group_(plan.group == Group::same || (plan.group == Group::automatic && entry.tty() >= 0)),
+      modes_(entry.tty()),
+      signals_(::signalfd(-1, &entry.handled(), SFD_CLOEXEC | SFD_NONBLOCK)),
+      keeper_(*new Keeper(plan, events)),
+      waiting_line_(plan, events),
+      policy_(rules(plan, same_group_)) {}
+
+Outcome Supervisor::run() {
+  // The guard is forked before any thread and any client library exists. Where the store is this machine there is no library, and
+  // the first try comes even before the guard: a lock that is free is then held by a guard that finds its orders waiting.
+  const bool granted = plan_.traits.liveness == Liveness::process && keeper_.try_now();
+  if (!granted) {
+    if (!keeper_.over() && !fork_guard()) {
+      events_.error(fmt::format("cannot fork the guard: {}", std::strerror(errno)));
+      return {false, status_unavailable, "error"};
+    }
+    keeper_.start();
+  }
+  while (!policy_.over()) {
+    timer_.arm(std::min(policy_.wake_at(), thread_at_));
+    pollfd p[] = {{signals_.get(), POLLIN, 0}, {guard_.fd(), POLLIN, 0}, {timer_.fd(), POLLIN, 0}, {keeper_.fd(), POLLIN, 0}};
+    ::poll(p, std::size(p), -1);
+    timer_.drain();
+    const Deadline now = Clock::now();
+    if (now >= thread_at_) {
+      thread_at_ = no_deadline;
+      keeper_.start();
+    }
+    for (const Event& e : gather(now))
+      for (const Action& a : policy_.step(e, now)) perform(a);
+    if (const int sig = std::exchange(stop_by_, 0); sig != 0) {
+      waiting_line_.clear();
+      events_.flush(100ms);
+      take_default(sig);
+    }
+  }
+  return outcome_;
+}
+
+// Order: what makes the lock lost, the deadlines, the user, the job.
+std::vector<Event> Supervisor::gather(Deadline now) {
+  std::vector<Event> events, rest;
+  from_guard(events, rest);
+  from_keeper(events, now);
+  if (now >= policy_.wake_at()) events.emplace_back(event::Tick{});
+  from_user(events);
+  events.insert(events.end(), rest.begin(), rest.end());
+  return events;
+}
+
+void Supervisor::from_keeper(std::vector<Event>& out, Deadline now) {
+  for (Keeper::Report& report : keeper_.reports()) {
+    if (auto* waiting = std::get_if<Waiting>(&report)) {
+      if (!std::exchange(said_waiting_, true)) events_.status("waiting", {{"ahead", static_cast<std::int64_t>(waiting->ahead)}});
+      if (policy_.waiting()) waiting_line_.update(*waiting, now);
+    } else if (auto* granted = std::get_if<Keeper::Granted>(&report)) {
+      lease_ = granted->lease;
+      hold_ = std::move(granted->hold);
+      out.emplace_back(event::Granted{lease_->deadline});
+    } else if (auto* kept = std::get_if<Keeper::Kept>(&report)) {
+      if (std::exchange(failing_, false)) events_.words(fmt::format("{}: renewed again", printable(plan_.request.key.text())));
+      if (plan_.timing.leased) events_.status("renewed", {{"deadline_ms", millis(now, kept->deadline)}});
+      out.emplace_back(event::Kept{kept->deadline});
+    } else if (auto* failed = std::get_if<Keeper::RenewFailed>(&report)) {
+      const std::int64_t left = millis(now, policy_.deadlines().term_at);
+      if (plan_.timing.leased) events_.status("renew_failed", {{"error", failed->why}, {"job_ends_in_ms", left}});
+      if (!std::exchange(failing_, true)) {
+        if (plan_.timing.leased) events_.status("jeopardy", {{"job_ends_in_ms", left}});
+        events_.words(plan_.timing.leased
+                          ? fmt::format("{}: cannot renew ({}); the command is ended in {} unless that changes",
+                                        printable(plan_.request.key.text()), failed->why,
+                                        format_duration(Duration(std::max<std::int64_t>(0, left) * 1000)))
+                          : fmt::format("{}: cannot check the lock ({})", printable(plan_.request.key.text()), failed->why));
+      }
+    } else if (auto* gone = std::get_if<Keeper::Gone>(&report)) {
+      last_error_ = gone->why;
+      out.emplace_back(event::KeeperLost{});
+    } else if (auto* ended = std::get_if<Keeper::Ended>(&report)) {
+      waiting_line_.clear();
+      events_.error(ended->message);
+      out.emplace_back(event::WaitEnded{ended->status, ended->busy});
+    } else if (std::holds_alternative<Keeper::Left>(report)) {
+      out.emplace_back(event::WaitLeft{});
+    } else if (auto* released = std::get_if<Keeper::Released>(&report)) {
+      if (released->confirmed) events_.status("released");
+      else last_error_ = released->why;
+      out.emplace_back(event::ReleaseDone{released->confirmed});
+    } else if (auto* detached = std::get_if<Keeper::Detached>(&report)) {
+      if (detached->confirmed) events_.status("detached");
+      else last_error_ = detached->why;
+      out.emplace_back(event::DetachDone{detached->confirmed});
+    }
+  }
+}
+
+void Supervisor::from_user(std::vector<Event>& out) {
+  signalfd_siginfo s;
+  while (::read(signals_.get(), &s, sizeof s) > 0)
+    out.emplace_back(event::Signal{static_cast<int>(s.ssi_signo), s.ssi_code == SI_KERNEL});
+}
+
+void Supervisor::from_guard(std::vector<Event>& urgent, std::vector<Event>& rest) {
+  Channel::Received r;
+  auto got = Channel::Got::nothing;
+  while (guard_.open() && (got = guard_.receive(r)) == Channel::Got::message) {
+    const int value = r.message.value;
+    switch (r.message.kind) {
+      case Kind::started:
+        events_.trace("child_start", "job", {{"child", std::int64_t{value}}});
+        rest.emplace_back(event::JobStarted{});
+        break;
+      case Kind::start_failed: rest.emplace_back(event::StartFailed{value}); break;
+      case Kind::refused: rest.emplace_back(event::StartRefused{}); break;
+      case Kind::exec_failed:
+        events_.error(fmt::format("{}: {}", printable(plan_.command[0]), std::strerror(value)));
+        rest.emplace_back(event::ExecFailed{value});
+        break;
+      case Kind::stopped: rest.emplace_back(event::JobStopped{value, same_group_ && group_is_orphaned()}); break;
+      case Kind::exited: rest.emplace_back(event::JobExited{value}); break;
+      case Kind::expired:
+        events_.status("term", {{"signal", std::int64_t{plan_.end_signal}}});
+        events_.trace("term_sent", "job");
+        urgent.emplace_back(event::Expired{});
+        break;
+      case Kind::killing:
+        events_.status("kill");
+        events_.trace("kill_sent", "job");
+        rest.emplace_back(event::Killing{});
+        break;
+      case Kind::tree_dead:
+        events_.status("job_dead");
+        events_.trace("tree_dead", "job");
+        if (r.message.expired) urgent.emplace_back(event::Expired{});
+        rest.emplace_back(event::TreeDead{value, r.message.expired});
+        break;
+      default: break;
+    }
+  }
+  if (got == Channel::Got::closed) {
+    guard_.close();
+    rest.emplace_back(event::GuardGone{});
+  }
+}
+
+void Supervisor::perform(const Action& a) {
+  switch (a.what) {
+    case Do::start_job: return start_job();
+    case Do::send_deadlines: guard_.send({Kind::deadlines, 0, false, policy_.deadlines()}); return;
+    case Do::send_signal: guard_.send({Kind::signal, a.number, false, {}}); return;
+    case Do::signal_all:
+      if (a.number == plan_.end_signal) events_.status("term", {{"signal", std::int64_t{a.number}}});
+      guard_.send({Kind::signal_all, a.number, false, {}});
+      return;
+    case Do::sweep: guard_.send({Kind::sweep, 0, false, {}}); return;
+    case Do::kill_guard: ::kill(guard_pid_, SIGKILL); return;
+    case Do::sweep_own: return sweep_own();
+    case Do::stop_self: stop_by_ = a.number; return;
+    case Do::leave_queue: keeper_.leave(); return;
+    case Do::queue_again: keeper_.queue_again(); return;
+    case Do::release: keeper_.release(); return;
+    case Do::detach: keeper_.detach(a.span); return;
+    case Do::say: return say(a.note);
+    case Do::end: return end(a.outcome);
+  }
+}
+
+void Supervisor::start_job() {
+  waiting_line_.clear();
+  // The descriptor that ends the lock travels with the order to start: there is never a job whose guard does not hold it.
+  const bool sent =
+      guard_.send({Kind::start, same_group_ ? 1 : 0, false, policy_.deadlines()}, job_environment(plan_, *lease_), hold_.get());
+  hold_.reset();
+  if (guard_pid_ == 0 && !fork_guard()) {
+    for (const Event& e : {Event(event::StartFailed{errno}), Event(event::TreeDead{-1, false})})
+      for (const Action& a : policy_.step(e, Clock::now())) perform(a);
+    return;
+  }
+  if (!sent) ::kill(guard_pid_, SIGKILL);  // its end of the channel is broken; the end of file is on the way
+  if (!keeper_.started()) thread_at_ = later(Clock::now(), fast_job);
+  const auto token = static_cast<std::int64_t>(lease_->token);
+  if (plan_.timing.leased)
+    events_.status("acquired", {{"token", token}, {"deadline_ms", millis(Clock::now(), lease_->deadline)}});
+  else events_.status("acquired", {{"token", token}});
+}
+
+void Supervisor::say(Note note) {
+  const std::string key = printable(plan_.request.key.text());
+  waiting_line_.clear();
+  switch (note) {
+    case Note::lost:
+      events_.status("lost", {{"why", last_error_.empty() ? "the lease ran out" : last_error_}});
+      events_.error(fmt::format("{}: the lock is lost ({}); the command is being ended", key,
+                                last_error_.empty() ? "the lease could not be renewed in time" : last_error_));
+      return;
+    case Note::stuck:
+      events_.status("stuck");
+      events_.error(fmt::format("{}: killed, but not dead: {}; the lock is kept while it lasts", key, list(job_members())));
+      return;
+    case Note::descendants: {
+      events_.words(
+          fmt::format("{}: the command has ended, its descendants have not: {}; the lock is held until they end "
+                      "(--descendants=kill ends them)",
+                      key, list(job_members())));
+      return;
+    }
+    case Note::holding:
+      events_.words(fmt::format("{}: holding the lock until --min-hold {} is over", key, format_duration(plan_.min_hold)));
+      return;
+    case Note::not_released:
+      events_.status("not_released", {{"error", last_error_}});
+      events_.error(fmt::format("{}: not released ({}); the lock ends {}", key,
+                                last_error_.empty() ? "no answer in time" : last_error_,
+                                plan_.timing.leased ? "by its ttl" : "with this process"));
+      return;
+    case Note::guard_died: events_.error(fmt::format("{}: the guard process died; the command is being killed", key)); return;
+    case Note::max_run:
+      events_.words(fmt::format("{}: --max-run {} is over; the command is being ended", key, format_duration(plan_.max_run)));
+      return;
+    case Note::start_failed:
+      events_.error(fmt::format("{}: the command cannot be started: no process or descriptor to be had", key));
+      return;
+    case Note::too_late: events_.words(fmt::format("{}: granted too late to start; waiting again", key)); return;
+  }
+}
+
+// The guard is dead and the tree has come to us. ECHILD would be the proof, but children that were here before dlock must live;
+// so three looks in a row at an empty list, after everything was reaped.
+void Supervisor::sweep_own() {
+  reap_guard();
+  auto cgroup = JobCgroup::find(guard_pid_);
+  for (int empty = 0, rounds = 0; rounds < 200; ++rounds) {
+    cgroup.kill();
+    const auto found = kill_children(entry_.children());
+    for (const pid_t p : found) ::waitpid(p, nullptr, WNOHANG);
+    if (entry_.children().empty() && found.empty() && ::waitpid(-1, nullptr, WNOHANG) < 0) empty = 3;
+    empty = found.empty() ? empty + 1 : 0;
+    if (empty < 3) continue;
+    cgroup.remove();
+    const Deadline now = Clock::now();
+    events_.status("job_dead");
+    events_.trace("tree_dead", "job");
+    for (const Action& a : policy_.step(event::OwnSweepDone{}, now)) perform(a);
+    return;
+  }
+}
+
+bool Supervisor::fork_guard() {
+  guard_pid_ = ::fork();
+  if (guard_pid_ == 0) {
+    guard_.close();
+    Guard(Channel(std::move(guards_end_)), entry_, plan_.command, plan_.end_signal).run();
+  }
+  guards_end_.reset();
+  if (guard_pid_ < 0) guard_pid_ = 0;
+  entry_.let_go({STDERR_FILENO, plan_.say.status_fd});
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // second line: if the guard is killed, its orphans come to us
+  events_.go();
+  return guard_pid_ > 0;
+}
+
+// Whoever is below us now and was not when we started.
+std::vector<pid_t> Supervisor::job_members() const {
+  auto members = descendants();
+  std::erase(members, guard_pid_);
+  for (const pid_t p : entry_.children()) std::erase(members, p);
+  return members;
+}
+
+// Nothing of ours may outlive us; only a guard that still has somebody to end goes on alone.
+void Supervisor::dismiss_guard() {
+  if (policy_.abandoned() || guard_reaped_ || guard_pid_ == 0) return;
+  if (guard_.open()) {
+    ::shutdown(guard_.fd(), SHUT_WR);
+    const Deadline end = later(Clock::now(), 2s);
+    Channel::Received r;
+    for (auto got = Channel::Got::nothing; got != Channel::Got::closed && Clock::now() < end; got = guard_.receive(r)) {
+      pollfd p{guard_.fd(), POLLIN, 0};
+      if (got == Channel::Got::nothing) ::poll(&p, 1, 100);
+      if (Clock::now() >= end) ::kill(guard_pid_, SIGKILL);
+    }
+  }
+  ::waitpid(guard_pid_, nullptr, 0);
+}
+
+void Supervisor::reap_guard() {
+  if (!guard_reaped_ && ::waitpid(guard_pid_, nullptr, WNOHANG) == guard_pid_) guard_reaped_ = true;
+}
+
+void Supervisor::end(Outcome outcome) {
+  outcome_ = outcome;
+  waiting_line_.clear();
+  dismiss_guard();
+  if (policy_.killed()) modes_.restore();
+  events_.status("exit", {{"result", outcome.result}, {outcome.by_signal ? "signal" : "code", std::int64_t{outcome.value}}});
+  events_.trace("exit", "run", {{outcome.by_signal ? "signal" : "code", std::int64_t{outcome.value}}});
+}
+
+}  // namespace dlock::run

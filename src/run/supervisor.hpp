@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+#include "run/entry.hpp"
+#include "run/events.hpp"
+#include "run/keeper.hpp"
+#include "run/message.hpp"
+#include "run/policy.hpp"
+#include "run/terminal.hpp"
+#include "run/timer.hpp"
+#include "run/waiting_line.hpp"
+
+namespace dlock::run {
+
+// dlock's main thread while a command runs. It gathers what the keeper, the user and the guard say, lets Policy decide with one
+// `now`, and does it. It calls no client library, waits for nobody without a bound, and is the only thread that forks,
+// waits for children and signals.
+class Supervisor {
+ public:
+  Supervisor(const Plan&, const Entry&, Events&, Fd ours, Fd guards);  // the two ends of the channel
+  ~Supervisor() = delete;
+  Outcome run();
+
+ private:
+  std::vector<Event> gather(Deadline now);
+  void from_keeper(std::vector<Event>&, Deadline now);
+  void from_user(std::vector<Event>&);
+  void from_guard(std::vector<Event>& urgent, std::vector<Event>& rest);
+  void perform(const Action&);
+  void start_job();
+  bool fork_guard();
+  void say(Action::Note);
+  void sweep_own();
+  void reap_guard();
+  void dismiss_guard();
+  std::vector<pid_t> job_members() const;
+  void end(Outcome);
+
+  const Plan& plan_;
+  const Entry& entry_;
+  Channel guard_;
+  Fd guards_end_;  // until the guard is forked
+  pid_t guard_pid_ = 0;
+  Events& events_;
+  const bool same_group_;
+  const TerminalModes modes_;
+  Fd signals_;
+  Timer timer_;
+  Keeper& keeper_;
+  WaitingLine waiting_line_;
+  Policy policy_;
+  std::optional<Lease> lease_;
+  Fd hold_;                           // until the guard has it
+  Deadline thread_at_ = no_deadline;  // when the keeper gets its thread
+  std::string last_error_;            // of the keeper, for what is said at the end
+  bool failing_ = false;              // renewals fail at the moment
+  bool guard_reaped_ = false, said_waiting_ = false;
+  int stop_by_ = 0;  // stop ourselves when everything else of this wake-up is done
+  Outcome outcome_{};
+};
+
+}  // namespace dlock::run

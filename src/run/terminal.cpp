@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/terminal.hpp"
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include "util/fd.hpp"
+
+namespace dlock::run {
+
+bool group_is_orphaned() {
+  const pid_t own_session = ::getsid(0), own_group = ::getpgrp();
+  for (pid_t pid = ::getppid(); pid > 0;) {
+    char path[64], text[512];
+    std::snprintf(path, sizeof path, "/proc/%d/stat", static_cast<int>(pid));
+    const Fd fd(::open(path, O_RDONLY | O_CLOEXEC));
+    const ssize_t n = fd ? ::read(fd.get(), text, sizeof text - 1) : -1;
+    if (n <= 0) return true;
+    text[n] = '\0';
+    const char* after_name = std::strrchr(text, ')');  // the name may hold anything
+    int parent = 0, group = 0, session = 0;
+    if (!after_name || std::sscanf(after_name + 1, " %*c %d %d %d", &parent, &group, &session) != 3) return true;
+    if (session != own_session) return true;
+    if (group != own_group) return false;
+    pid = parent;
+  }
+  return true;
+}
+
+void take_default(int signal) {
+  ::kill(::getpid(), signal);
+  sigset_t one;
+  sigemptyset(&one);
+  sigaddset(&one, signal);
+  ::pthread_sigmask(SIG_UNBLOCK, &one, nullptr);
+  ::pthread_sigmask(SIG_BLOCK, &one, nullptr);
+}
+
+TerminalModes::TerminalModes(int tty) : tty_(tty), known_(tty >= 0 && ::tcgetattr(tty, &modes_) == 0) {}
+
+void TerminalModes::restore() const {
+  if (known_ && ::tcgetpgrp(tty_) == ::getpgrp()) ::tcsetattr(tty_, TCSADRAIN, &modes_);
+}
+
+void finish(Outcome outcome) {
+  if (outcome.by_signal) {
+    ::prctl(PR_SET_DUMPABLE, 0);  // the job's core is of interest, ours is not
+    ::signal(outcome.value, SIG_DFL);
+    take_default(outcome.value);
+    ::_exit(128 + outcome.value);  // pid 1 of a container does not die by its own signal
+  }
+  ::_exit(outcome.value);
+}
+
+}  // namespace dlock::run

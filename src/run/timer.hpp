@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <sys/timerfd.h>
+#include <unistd.h>
+#include <cstdint>
+#include "core/clock.hpp"
+#include "util/fd.hpp"
+
+namespace dlock::run {
+
+// One absolute alarm on CLOCK_BOOTTIME; poll's own timeout would stand still in suspend.
+class Timer {
+ public:
+  Timer() : fd_(::timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK)) {}
+  int fd() const noexcept { return fd_.get(); }
+  void arm(Deadline at) {  // no_deadline: off
+    if (at == armed_) return;
+    armed_ = at;
+    itimerspec spec{};
+    if (at != no_deadline) {
+      const auto ns = std::max<std::int64_t>(1, at.time_since_epoch().count());
+      spec.it_value = {ns / 1'000'000'000, ns % 1'000'000'000};
+    }
+    ::timerfd_settime(fd_.get(), TFD_TIMER_ABSTIME, &spec, nullptr);
+  }
+  void drain() {
+    std::uint64_t expirations = 0;
+    if (::read(fd_.get(), &expirations, sizeof expirations) > 0) armed_ = no_deadline;
+  }
+
+ private:
+  Fd fd_;
+  Deadline armed_ = no_deadline;
+};
+
+}  // namespace dlock::run

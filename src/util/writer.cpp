@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "util/writer.hpp"
+#include <poll.h>
+#include <pthread.h>
+#include <unistd.h>
+#include <cerrno>
+#include <chrono>
+#include <thread>
+
+namespace dlock {
+namespace {
+
+// False: this descriptor will not take any more (closed, full disk).
+bool write_all(int fd, const std::string& text) {
+  for (std::size_t done = 0; done < text.size();) {
+    const ssize_t n = ::write(fd, text.data() + done, text.size() - done);
+    if (n > 0) {
+      done += static_cast<std::size_t>(n);
+    } else if (errno == EAGAIN) {  // somebody made it non-blocking
+      pollfd p{fd, POLLOUT, 0};
+      ::poll(&p, 1, -1);
+    } else if (errno != EINTR) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+void Writer::write(int fd, std::string text) {
+  if (fd < 0) return;
+  const std::lock_guard lock(mutex_);
+  if (bytes_ + text.size() > most_bytes) {
+    ++dropped_;
+    return;
+  }
+  bytes_ += text.size();
+  lines_.push_back({fd, std::move(text)});
+  start_if_needed();
+  changed_.notify_all();
+}
+
+void Writer::go() {
+  const std::lock_guard lock(mutex_);
+  may_start_ = true;
+  start_if_needed();
+}
+
+void Writer::start_if_needed() {
+  if (!may_start_ || started_ || lines_.empty()) return;
+  started_ = true;
+  std::thread([this] { work(); }).detach();
+}
+
+bool Writer::flush(Duration bound) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, bound, [this] { return lines_.empty() && !busy_; });
+}
+
+std::uint64_t Writer::dropped() {
+  const std::lock_guard lock(mutex_);
+  return dropped_;
+}
+
+void Writer::work() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return !lines_.empty(); });
+    const Line line = std::move(lines_.front());
+    lines_.pop_front();
+    busy_ = true;
+    lock.unlock();
+    const bool ok = write_all(line.fd, line.text);
+    lock.lock();
+    busy_ = false;
+    bytes_ -= line.text.size();
+    if (!ok) ++dropped_;
+    changed_.notify_all();
+  }
+}
+
+}  // namespace dlock
