@@ -209,11 +209,14 @@ Result<LeaseWaiter::Woken> LeaseWaiter::sleep(Deadline until) {
 
 // A change of our rank wakes nobody; at the end of a slice the caller wants to tell it.
 void LeaseWaiter::refresh() {
+  const std::uint64_t newest = key_.file().newest_change();
+  if (newest != 0 && newest == seen_change_) return;
   const auto record = key_.file().peek();
   if (!record || !*record) return;
   const LockState& s = (*record)->state;
   const std::size_t rank = s.rank_of(request_.owner);
   if (rank == s.waiters.size()) return;
+  seen_change_ = newest;
   last_.ahead = rank;
   last_.holder.reset();
   if (!s.holders.empty()) last_.holder = view(s.holders.front(), boottime_us());

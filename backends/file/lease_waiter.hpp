@@ -42,6 +42,7 @@ class LeaseWaiter final : public Waiter {
   std::vector<Watched> watched_;
   bool asked_ = false, queued_ = false;
   Waiting last_;
+  std::uint64_t seen_change_ = 0;    // of which last_ tells
   Deadline wake_at_ = no_deadline;   // when time alone may make it our turn
   Deadline check_at_ = no_deadline;  // when to look for an invitation that nobody has claimed
   unsigned checks_ = 0;

@@ -229,8 +229,7 @@ Result<std::optional<Record>> StateFile::peek() {
   return std::optional<Record>{};
 }
 
-bool StateFile::wants_a_look(Micros now) const noexcept {
-  if (!still_linked()) return true;
+Header StateFile::newest_header() const noexcept {
   Header newest;
   for (const int slot : {0, 1}) {
     char text[header_size];
@@ -238,8 +237,15 @@ bool StateFile::wants_a_look(Micros now) const noexcept {
     const Header h = parse_header({text, static_cast<std::size_t>(std::max<ssize_t>(n, 0))});
     if (h.kind == Header::Kind::good && h.seq >= newest.seq) newest = h;
   }
-  return newest.kind != Header::Kind::good || newest.overdue <= now;
+  return newest;
 }
+
+bool StateFile::wants_a_look(Micros now) const noexcept {
+  const Header newest = newest_header();
+  return !still_linked() || newest.kind != Header::Kind::good || newest.overdue <= now;
+}
+
+std::uint64_t StateFile::newest_change() const noexcept { return newest_header().seq; }
 
 // ---- writing ----------------------------------------------------------------------------------------------------------------
 // So that the next transitions, a release above all, do not need space.

@@ -47,6 +47,8 @@ class StateFile {
   // Without the lock: whether somebody who was invited has let its time pass, or the file is not in its place any more. It may say yes
   // too often, never too rarely for long.
   bool wants_a_look(Micros now) const noexcept;
+  // Without the lock: the number of the newest change; 0: cannot tell.
+  std::uint64_t newest_change() const noexcept;
 
   // Good until the next call that may open something; dir is -1 before the first.
   Place place() const noexcept { return {dir_.get(), epoch_, access_, dir_path_}; }
@@ -65,6 +67,7 @@ class StateFile {
   bool read_body(int slot, const Slot&);
   Result<Loaded> newest(bool& torn);
   Result<void> reserve() const;
+  Header newest_header() const noexcept;
 
   const Directory& where_;
   const std::string name_, dir_path_, path_;
