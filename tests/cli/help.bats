@@ -77,8 +77,8 @@ sorted() { tr ' ' '\n' | sort | tr '\n' ' '; }
 }
 
 @test "--explain of a lease: the times add up" {
-  [ -x "$FAKE_DLOCK" ] || skip 'dlock_fake is not built'
-  run -0 "$FAKE_DLOCK" run -b fake: --explain --key k --ttl 10s --kill-after 2s --op-timeout 1s
+  [ -x "$DLOCK_FAKE" ] || skip 'dlock_fake is not built'
+  run -0 "$DLOCK_FAKE" run -b fake: --explain --key k --ttl 10s --kill-after 2s --op-timeout 1s
   # proven 9.898s, margin 500ms
   assert_line --regexp '^renewed +every 3\.[23][0-9]*s, each try at most 1s$'
   assert_line --regexp '^if the store is gone +from t=0: end signal at 7\.[34][0-9]*s, KILL at 9\.[34][0-9]*s; the lease ends at 9\.[89][0-9]*s here, 10s there$'

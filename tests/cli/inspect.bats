@@ -160,8 +160,8 @@ waiting() { [ "$("$DLOCK" inspect k --no-heading -o WAIT)" = "$1" ]; }
 }
 
 @test "what cannot be asked is ?, never free, and 69" {
-  [ -x "$FAKE_DLOCK" ] || skip 'dlock_fake is not built'
-  DLOCK=$FAKE_DLOCK
+  [ -x "$DLOCK_FAKE" ] || skip 'dlock_fake is not built'
+  DLOCK=$DLOCK_FAKE
   export DLOCK_BACKEND='fake:?fail_open=unavailable'
   run --separate-stderr -69 "$DLOCK" inspect k
   assert_line --regexp '^state +\?$'

@@ -118,8 +118,8 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # nothing refused here may 
 
 @test "times that do not fit into each other name the options and what would fit" {
   # `file` has no lease to fit into unless it is detached; the fake backend's does.
-  [ -x "$FAKE_DLOCK" ] || skip 'dlock_fake is not built'
-  DLOCK=$FAKE_DLOCK
+  [ -x "$DLOCK_FAKE" ] || skip 'dlock_fake is not built'
+  DLOCK=$DLOCK_FAKE
   refused 64 '--kill-after' run -b fake: --key k --ttl 3s --kill-after 4s -- true
   refused 64 '--allow-short-ttl' run -b fake: --key k --ttl 1s -- true
   DLOCK_TTL=1s refused 78 'DLOCK_TTL' run -b fake: --key k -- true

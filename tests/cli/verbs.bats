@@ -270,8 +270,8 @@ setup() { common_setup; }
 }
 
 @test "a store that cannot be asked is 69, one that refuses is 77" {
-  [ -x "$FAKE_DLOCK" ] || skip 'dlock_fake is not built'
-  DLOCK=$FAKE_DLOCK
+  [ -x "$DLOCK_FAKE" ] || skip 'dlock_fake is not built'
+  DLOCK=$DLOCK_FAKE
   h=h1:fake.lease:00000000000000000000000000000000
   export DLOCK_BACKEND='fake:?fail_open=unavailable'
   refused 69 '' check --key k --token 3
