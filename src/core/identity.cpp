@@ -83,12 +83,19 @@ Identity Identity::decode(std::string_view text) {
     const std::string_view name = item.substr(0, equals);
     auto value = percent_decode(item.substr(equals + 1));
     if (!value) continue;
-    if (name == "host") who.host = std::move(*value);
-    if (name == "user") who.user = std::move(*value);
-    if (name == "pid") who.pid = positive(*value);
-    if (name == "since") who.since = positive(*value);
-    if (name == "reason") who.reason = std::move(*value);
-    if (name == "command") who.command = std::move(*value);
+    if (name == "host") {
+      who.host = std::move(*value);
+    } else if (name == "user") {
+      who.user = std::move(*value);
+    } else if (name == "pid") {
+      who.pid = positive(*value);
+    } else if (name == "since") {
+      who.since = positive(*value);
+    } else if (name == "reason") {
+      who.reason = std::move(*value);
+    } else if (name == "command") {
+      who.command = std::move(*value);
+    }
   }
   return who;
 }
