@@ -41,13 +41,13 @@ Row headings(const std::vector<const Column*>& columns) {
 std::string csv_field(const std::string& text) {
   if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
   std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+  for (const char c : text) quoted.append(c == '"' ? 2 : 1, c);
   return quoted + '"';
 }
 
 std::string csv_line(const Row& row) {
   std::string text;
-  for (const std::string& field : row) text += (&field == &row.front() ? "" : ",") + csv_field(field);
+  for (const std::string& field : row) text.append(text.empty() ? "" : ",").append(csv_field(field));
   return text + '\n';
 }
 
