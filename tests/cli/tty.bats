@@ -116,7 +116,7 @@ STEPS
 @test "Ctrl-Z, then bg: it runs on in the background" {
   in_shell <<'STEPS'
     expect rdy>
-    type $D -- sh -c 'echo $$ >pid; echo star''ted; until [ -e go ]; do sleep 0.02; done; echo x >done'\n
+    type mkfifo gate; $D -- sh -c 'echo $$ >pid; echo star''ted; read -r x <gate; echo x >done'\n
     expect started
     type \x1a
     expect Stopped
@@ -124,7 +124,7 @@ STEPS
     stopped pid
     type bg\n
     expect rdy>
-    type touch go; wait; echo st''atus=$?\n
+    type echo >gate; wait; echo st''atus=$?\n
     file done
     expect status=0
     type exit\n
@@ -257,6 +257,18 @@ STEPS
   assert_equal "$("$RESISTING_TREE" --count "$dir/tree")" 0
 }
 
+@test "a HUP of a process just before the hang-up does not hide it: a command that lives on is ended" {
+  # Signals of one kind are queued once, with the origin of the first: while dlock is stopped the kernel's HUP is lost in the other.
+  on_tty sh -c 'sh -c "echo \$\$ >dpid; exec \$D -k 200ms -- sh -c \"trap : HUP; echo \\\$\\\$ >pid; echo up; while :; do sleep 0.05; done\""; true' <<'STEPS'
+    expect up
+    signal 19 dpid
+    stopped dpid
+    signal 1 dpid
+    hangup
+    gone pid
+STEPS
+}
+
 @test "a hang-up of a stopped job whose shell was killed: nothing is left" {
   on_tty sh -c 'echo $$ >shell; PS1="rdy> " exec bash --norc --noprofile --noediting -i' <<'STEPS'
     expect rdy>
@@ -304,8 +316,9 @@ STEPS
     type \x1a
     expect Stopped
     expect inner>
-    type kill %1; wait; echo wai''ted\n
+    type kill -9 %1; wait; echo wai''ted\n
     expect waited
+    expect inner>
     type \x03
     expect inner>
     type exit 4\n
