@@ -113,7 +113,7 @@ void Guard::start_job(const Channel::Received& r) {
   own_group_ = group_ == 0;
   if (own_group_) group_ = job_;
   leader_alive_ = true;
-  let_go_of_all_but({channel_.fd(), child_signal_.get(), timer_.fd(), exec_error_.get(), hold_.get(), cgroup_.fd()});
+  let_go_of_inherited();
 }
 
 void Guard::cannot_start(int error) {

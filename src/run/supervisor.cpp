@@ -61,26 +61,34 @@ Supervisor::Supervisor(const Plan& plan, const Entry& entry, const Surroundings&
 
 Outcome Supervisor::run() {
   // Where the store is this machine, the first try needs no thread: the guard gets ready meanwhile.
-  if (plan_.traits.liveness != Liveness::process || !keeper_.try_now()) keeper_.start();
+  const bool granted = plan_.traits.liveness == Liveness::process && keeper_.try_now();
+  if (granted) turn();
+  let_go_of_inherited(STDERR_FILENO);
+  if (!granted) keeper_.start();
   while (!policy_.over()) {
     timer_.arm(std::min(policy_.wake_at(), thread_at_));
     pollfd p[] = {{signals_.get(), POLLIN, 0}, {guard_.fd(), POLLIN, 0}, {timer_.fd(), POLLIN, 0}, {keeper_.fd(), POLLIN, 0}};
     ::poll(p, std::size(p), -1);
     timer_.drain();
-    const Deadline now = Clock::now();
-    if (now >= thread_at_) {
-      thread_at_ = no_deadline;
-      keeper_.start();
-    }
-    for (const Event& e : gather(now))
-      for (const Action& a : policy_.step(e, now)) perform(a);
-    if (const int sig = std::exchange(stop_by_, 0); sig != 0) {
-      waiting_line_.clear();
-      events_.flush(100ms);
-      take_default(sig);
-    }
+    turn();
   }
   return outcome_;
+}
+
+// One `now`, all the facts, then the decisions.
+void Supervisor::turn() {
+  const Deadline now = Clock::now();
+  if (now >= thread_at_) {
+    thread_at_ = no_deadline;
+    keeper_.start();
+  }
+  for (const Event& e : gather(now))
+    for (const Action& a : policy_.step(e, now)) perform(a);
+  if (const int sig = std::exchange(stop_by_, 0); sig != 0) {
+    waiting_line_.clear();
+    events_.flush(100ms);
+    take_default(sig);
+  }
 }
 
 // Order: what makes the lock lost, the deadlines, the user, the job.

@@ -24,6 +24,7 @@ class Supervisor {
   Outcome run();
 
  private:
+  void turn();
   std::vector<Event> gather(Deadline now);
   void from_keeper(std::vector<Event>&, Deadline now);
   void from_user(std::vector<Event>&);
