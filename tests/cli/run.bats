@@ -121,11 +121,11 @@ load run_helpers
   refute_output
 }
 
-@test "the rest of the environment, umask and limits are the command's" {
+@test "the rest of the environment, umask, limits and directory are the command's" {
   umask 027
   ulimit -n 300 -t 1000
-  run on_file -- sh -c 'umask; ulimit -n; ulimit -t'
-  assert_output $'0027\n300\n1000'
+  run on_file -- sh -c 'umask; ulimit -n; ulimit -t; pwd'
+  assert_output $'0027\n300\n1000\n'"$dir"
   env -0 DLOCK_TEST="$BATS_TEST_TMPDIR" | grep -zv ^_= | sort -z >wanted
   on_file --no-env -- env -0 | grep -zv ^_= | sort -z >got
   diff -a wanted got
