@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/lock_state.hpp"
 #include <algorithm>
+#include <stdexcept>
 
 namespace dlock {
 namespace {
@@ -8,15 +9,23 @@ namespace {
 // Who is, or would be, inside at the same time.
 struct Tally {
   std::size_t count = 0;
+  std::size_t room = SIZE_MAX;  // the smallest limit of those who came first and still wait: they must find their place free
   bool exclusive = false;
 
   bool admits(Mode mode, unsigned limit) const noexcept {
     if (mode == Mode::exclusive) return count == 0;
-    return !exclusive && (mode == Mode::shared || count < limit);
+    return !exclusive && count < room && (mode == Mode::shared || count < limit);
   }
   void add(Mode mode) noexcept {
     ++count;
     exclusive |= mode == Mode::exclusive;
+  }
+  // Whether the waiter may run; it counts as inside for those behind it.
+  bool let_in(const LockState::Waiter& w) noexcept {
+    if (!admits(w.mode, w.limit)) return false;
+    add(w.mode);
+    if (w.mode == Mode::permit) room = std::min<std::size_t>(room, w.limit);
+    return true;
   }
 };
 
@@ -28,13 +37,11 @@ Tally inside(const LockState& s) noexcept {
 }
 
 // First come, first served without needless waiting: the one at `rank` may run if all ahead of it could run at the same
-// time and leave room for it. So readers pass together, but never a writer that came first.
+// time, in any order, and leave room for it. So readers pass together, but never a writer that came first.
 bool may_run(const LockState& s, std::size_t rank, Mode mode, unsigned limit) noexcept {
   Tally t = inside(s);
-  for (std::size_t i = 0; i < rank; ++i) {
-    if (!t.admits(s.waiters[i].mode, s.waiters[i].limit)) return false;
-    t.add(s.waiters[i].mode);
-  }
+  for (std::size_t i = 0; i < rank; ++i)
+    if (!t.let_in(s.waiters[i])) return false;
   return t.admits(mode, limit);
 }
 
@@ -60,6 +67,7 @@ LockState::Answer LockState::acquire(const Ask& ask, Micros now) {
   const std::size_t rank = rank_of(ask.owner);
   const bool queued = rank < waiters.size();
   if (may_run(*this, rank, ask.mode, ask.limit)) {
+    if (fence == UINT64_MAX) throw std::overflow_error("no fencing token is left");  // a damaged record; 0 would undo every fence
     const std::uint64_t ticket = queued ? waiters[rank].ticket : next_ticket++;
     if (queued) waiters.erase(waiters.begin() + static_cast<std::ptrdiff_t>(rank));
     fence = std::max(fence + 1, ask.token_floor);
@@ -97,6 +105,7 @@ std::size_t LockState::force_release(FencingToken token) {
 }
 
 bool LockState::vanish(std::uint64_t ticket, Micros now) {
+  expire(now);
   bool hit = std::erase_if(waiters, [&](const Waiter& w) { return w.ticket == ticket; }) > 0;
   for (Holder& h : holders) {
     if (h.ticket != ticket || h.deadline <= now) continue;
@@ -113,11 +122,11 @@ void LockState::expire(Micros now) {
 }
 
 std::vector<std::uint64_t> LockState::invite(Micros now, Micros claim) {
+  expire(now);  // nobody is behind a waiter that is gone
   std::vector<std::uint64_t> tickets;
   Tally t = inside(*this);
   for (Waiter& w : waiters) {
-    if (!t.admits(w.mode, w.limit)) break;
-    t.add(w.mode);
+    if (!t.let_in(w)) break;
     if (w.invited) continue;
     w.invited = true;
     w.live_until = std::min(w.live_until, after(now, claim));
@@ -126,9 +135,15 @@ std::vector<std::uint64_t> LockState::invite(Micros now, Micros claim) {
   return tickets;
 }
 
+// The end of a holder, of one who may run and does not, and of the first who may not: it is what those behind wait for.
 Micros LockState::free_at() const noexcept {
-  Micros at = oldest_invitation_ends();
+  Micros at = never;
   for (const Holder& h : holders) at = std::min(at, h.free_at());
+  Tally t = inside(*this);
+  for (const Waiter& w : waiters) {
+    at = std::min(at, w.live_until);
+    if (!t.let_in(w)) break;
+  }
   return at;
 }
 

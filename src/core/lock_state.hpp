@@ -74,6 +74,7 @@ struct LockState {
   bool operator==(const LockState&) const = default;
 
   // Grants, queues or refuses. Repeating it is harmless: a holder gets its own token again, a waiter keeps its place.
+  // An owner asks the same thing each time. Throws std::overflow_error when no greater token exists: the record is damaged.
   Answer acquire(const Ask&, Micros now);
 
   // The token of the lease that now ends at now + ttl (ttl never: attached), or nothing: lost. Never revives a lapsed one.

@@ -41,25 +41,37 @@ bool is_secret_name(std::string_view name) {
   return std::any_of(words.begin(), words.end(), [&](std::string_view word) { return low.find(word) != low.npos; });
 }
 
-// A URL that may be broken anywhere, for messages. Hides what could be a password: everything from the first colon of what
-// may be user information to the last '@', a port that is no number, and the values of items with such a name. Rather too
-// much than too little.
+// The hosts of a broken URL: from the first port on that is no port, it may be `user:password` without its '@'.
+std::string redact_hosts(std::string_view hosts) {
+  std::string out;
+  while (!hosts.empty()) {
+    const std::string_view host = take_until(hosts, ",");
+    const std::size_t colon = host.find(':', host.starts_with('[') ? host.find(']') : 0);
+    out += host.substr(0, colon);
+    if (colon != host.npos) {
+      const std::string_view port = host.substr(colon + 1);
+      if (port.size() > 5 || !std::all_of(port.begin(), port.end(), is_digit)) return out.append(":").append(hidden);
+      out.append(":").append(port);
+    }
+    if (!hosts.empty()) out += ',', hosts.remove_prefix(1);
+  }
+  return out;
+}
+
+// A URL that may be broken anywhere, for messages: without what could be a password, and rather without too much.
 std::string redact_broken(std::string_view text) {
   const std::size_t slashes = text.find("//");
-  const std::size_t from = slashes != text.npos ? slashes + 2 : text.find(':') + 1;  // no colon: 0
+  const bool authority = slashes != text.npos;
+  const std::size_t from = authority ? slashes + 2 : text.find(':') + 1;  // no colon: 0
   std::string out{text.substr(0, from)};
   std::string_view rest = text.substr(from);
   if (const std::size_t at = rest.rfind('@'); at != rest.npos) {
-    const std::string_view user = rest.substr(0, slashes == text.npos ? 0 : rest.find(':'));
-    if (user.size() < at) out.append(user).append(slashes == text.npos ? "" : ":").append(hidden);
-    if (user.size() >= at) out += user.substr(0, at);
+    const std::string_view user = rest.substr(0, authority ? std::min(at, rest.find(':')) : 0);
+    out += user;
+    if (user.size() < at) out.append(authority ? ":" : "").append(hidden);
     rest.remove_prefix(at);
-  } else if (slashes != text.npos) {
-    out += take_until(rest, ":/?#");
-    const std::string_view port = take_until(rest, "/?#");
-    const bool harmless =
-        std::all_of(port.begin(), port.end(), [](char c) { return is_hex(c) || c == ':' || c == ',' || c == ']'; });
-    if (!port.empty()) out += harmless ? std::string{port} : fmt::format(":{}", hidden);
+  } else if (authority) {
+    out += redact_hosts(take_until(rest, "/?#"));
   }
   out += take_until(rest, "?#");
   while (!rest.empty()) {
@@ -157,7 +169,6 @@ class Parser {
     url_.hosts.push_back(std::move(host));
   }
 
-  // A bad port may be a password whose '@' was forgotten: digits are shown, nothing else is.
   std::optional<std::uint16_t> port(std::string_view text) {
     std::uint16_t value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);

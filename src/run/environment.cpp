@@ -30,7 +30,7 @@ std::string job_environment(const Plan& plan, const Lease& lease) {
   if (lease.mode == Mode::permit) set("DLOCK_SLOT", std::to_string(lease.slot));
   else remove("DLOCK_SLOT");
   nlohmann::ordered_json grant{{"key", lease.key.text()},
-                               {"token", std::to_string(lease.token)},
+                               {"token", lease.token},
                                {"sequencer", sequencer},
                                {"mode", std::string(1, static_cast<char>(lease.mode))}};
   grant["slot"] = lease.mode == Mode::permit ? nlohmann::ordered_json(lease.slot) : nlohmann::ordered_json(nullptr);

@@ -69,8 +69,10 @@ void Events::trace_result(const char* f, const char* ev, std::optional<Deadline>
 }
 
 void Events::trace_granted(const Lease& lease) {
-  if (lease.deadline == no_deadline) trace("ok", "acquire", {{"token", std::to_string(lease.token)}});
-  else trace("ok", "acquire", {{"token", std::to_string(lease.token)}, {"deadline", lease.deadline.time_since_epoch().count()}});
+  if (lease.deadline == no_deadline) trace("ok", "acquire", {{"token", static_cast<std::int64_t>(lease.token)}});
+  else
+    trace("ok", "acquire",
+          {{"token", static_cast<std::int64_t>(lease.token)}, {"deadline", lease.deadline.time_since_epoch().count()}});
 }
 
 void Events::words(std::string_view line) {

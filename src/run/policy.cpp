@@ -143,10 +143,11 @@ void Policy::forward(const event::Signal& e, Deadline now) {
   if (ending && e.number == last_end_ && now - ended_at_ < same_request) return;
   // One that the terminal raised went to the whole group, the job too. Before `started` the job may have missed it: twice
   // rather than never.
-  const bool job_has_it = rules_.same_group && e.from_kernel && phase_ != Phase::starting;
+  const bool of_terminal = rules_.same_group && e.from_kernel;
+  const bool job_has_it = of_terminal && phase_ != Phase::starting;
   if (!job_has_it) act(phase_ == Phase::descendants ? Do::signal_all : Do::send_signal, e.number);
   // A terminal's Ctrl-C is the job's to interpret: a database shell lives on. A HUP that a process sent means "reload".
-  const bool asks_to_end = e.number == SIGHUP ? e.from_kernel : ending && !job_has_it;
+  const bool asks_to_end = e.number == SIGHUP ? e.from_kernel : ending && !of_terminal;
   if (!asks_to_end) return;
   when_.stop_by = last_end_ != 0 ? now : std::min(when_.stop_by, later(now, rules_.timing.kill_after));
   last_end_ = e.number;

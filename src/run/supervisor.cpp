@@ -205,9 +205,9 @@ void Supervisor::perform(const Action& a) {
 void Supervisor::start_job() {
   waiting_line_.clear();
   if (plan_.timing.leased)
-    events_.status("acquired",
-                   {{"token", std::to_string(lease_->token)}, {"deadline_ms", millis(Clock::now(), lease_->deadline)}});
-  else events_.status("acquired", {{"token", std::to_string(lease_->token)}});
+    events_.status("acquired", {{"token", static_cast<std::int64_t>(lease_->token)},
+                                {"deadline_ms", millis(Clock::now(), lease_->deadline)}});
+  else events_.status("acquired", {{"token", static_cast<std::int64_t>(lease_->token)}});
   // The descriptor that ends the lock travels with the order to start: there is never a job whose guard does not hold it.
   const bool sent =
       guard_.send({Kind::start, same_group_ ? 1 : 0, false, policy_.deadlines()}, job_environment(plan_, *lease_), hold_.get());

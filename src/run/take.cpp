@@ -62,7 +62,7 @@ class Taker {
     if (asked_) return;  // leaving: the keeper gives it back
     waiting_line_.clear();
     lease_deadline(g.lease.deadline);
-    events_.status("acquired", {{"token", std::to_string(g.lease.token)}});
+    events_.status("acquired", {{"token", static_cast<std::int64_t>(g.lease.token)}});
     if (!on_granted_(g.lease)) return give_back({false, status_failed_holding, "failed"}, now);
     if (!plan_.request.attached) return end({false, status_ok, "command"});
     holding_ = true;

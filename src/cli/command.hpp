@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// The verbs. Each takes options that parse() has judged, prints its result on stdout and says how dlock ends. An Error is
+// printed by the caller and decides the exit status. Called on the main thread, before any other exists.
+#pragma once
+#include "cli/options.hpp"
+#include "run/plan.hpp"
+
+namespace dlock::cli {
+
+Result<run::Outcome> command_run(const Options&);
+Result<run::Outcome> command_acquire(const Options&);
+Result<run::Outcome> command_renew(const Options&);
+Result<run::Outcome> command_release(const Options&);
+Result<run::Outcome> command_check(const Options&);
+Result<run::Outcome> command_inspect(const Options&);
+
+// The whole command line; argv[0] is dlock. Prints errors. The one function that main() calls.
+run::Outcome command_line(int argc, char** argv);
+
+}  // namespace dlock::cli

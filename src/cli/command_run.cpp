@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <array>
+#include <string>
+#include <vector>
+#include "cli/command.hpp"
+#include "core/exit_status.hpp"
+#include "cli/explain.hpp"
+#include "cli/say.hpp"
+#include "cli/store.hpp"
+#include "cli/taking.hpp"
+
+namespace dlock::cli {
+namespace {
+
+// argv of `-c STR [-- ARG...]`: $0 is "sh", as with sh -c STR sh ARG...
+struct ShellCommand {
+  std::array<std::string, 4> words;
+  std::vector<char*> argv;
+
+  ShellCommand(std::string_view text, char* const* arguments) : words{"/bin/sh", "-c", std::string(text), "sh"} {
+    for (std::string& w : words) argv.push_back(w.data());
+    for (; arguments && *arguments; ++arguments) argv.push_back(*arguments);
+    argv.push_back(nullptr);
+  }
+  ShellCommand(const ShellCommand&) = delete;  // argv points into words
+  ShellCommand& operator=(const ShellCommand&) = delete;
+};
+
+}  // namespace
+
+Result<run::Outcome> command_run(const Options& o) {
+  const auto store = choose_store(o);
+  if (!store) return fail(store.error());
+  auto plan = plan_taking(o, *store, Hold::attached);
+  if (!plan) return fail(plan.error());
+  if (o.explain) {
+    if (auto r = explain(o, *store, *plan); !r) return fail(r.error());
+    return run::Outcome{.value = status_ok};
+  }
+  if (!o.shell_command) return run::run(*plan);
+  const ShellCommand shell(*o.shell_command, o.command);
+  plan->command = shell.argv.data();
+  return run::run(*plan);
+}
+
+}  // namespace dlock::cli

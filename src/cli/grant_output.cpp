@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/grant_output.hpp"
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+namespace dlock::cli {
+namespace {
+
+std::int64_t milliseconds(Duration d) { return std::chrono::duration_cast<std::chrono::milliseconds>(d).count(); }
+
+struct Grant {
+  const Lease& lease;
+  const Store& store;
+  Duration ttl;
+  std::string handle, sequencer;
+};
+
+std::string json(const Grant& g) {
+  nlohmann::ordered_json j;
+  j["key"] = g.lease.key.text();
+  j["keys"] = {g.lease.key.text()};
+  j["handle"] = g.handle;
+  j["token"] = g.lease.token;
+  j["sequencer"] = g.sequencer;
+  j["scheme"] = g.store.url.scheme;
+  j["recipe"] = g.store.traits->recipe;
+  j["mode"] = mode_name(g.lease.mode);
+  j["slot"] = nullptr;
+  if (g.lease.mode == Mode::permit) j["slot"] = g.lease.slot;
+  j["ttl_ms"] = milliseconds(g.ttl);
+  return j.dump() + '\n';
+}
+
+// The variables that a job of `dlock run` finds and that mean the same here. Not DLOCK_HELD and DLOCK_GRANTS: they say that
+// a dlock stands behind the job, and here none does.
+std::string env(const Grant& g) {
+  std::string text;
+  const auto line = [&](std::string_view name, std::string_view value) {
+    text += fmt::format("export DLOCK_{}={}\n", name, shell_quoted(value));
+  };
+  line("KEY", g.lease.key.text());
+  line("TOKEN", fmt::to_string(g.lease.token));
+  line("SEQUENCER", g.sequencer);
+  line("HANDLE", g.handle);
+  line("TTL_MS", fmt::to_string(milliseconds(g.ttl)));
+  if (g.lease.mode == Mode::permit) line("SLOT", fmt::to_string(g.lease.slot));
+  return text;
+}
+
+}  // namespace
+
+std::string text_of_grant(Output form, const Lease& lease, const Store& store, Duration ttl) {
+  const std::string family(store.traits->family), recipe(store.traits->recipe);
+  const Grant g{.lease = lease,
+                .store = store,
+                .ttl = ttl,
+                .handle = Handle{.family = family, .recipe = recipe, .owner = lease.owner, .extra = {}}.text(),
+                .sequencer = Sequencer{.family = family, .recipe = recipe, .key = lease.key, .mode = lease.mode, .token = lease.token}.text()};
+  switch (form) {
+    case Output::text: return g.handle + '\n';
+    case Output::json: return json(g);
+    case Output::env: return env(g);
+  }
+  return {};
+}
+
+std::string shell_quoted(std::string_view text) {
+  std::string quoted = "'";
+  for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + '\'';
+}
+
+std::string_view mode_name(Mode m) noexcept {
+  switch (m) {
+    case Mode::exclusive: return "exclusive";
+    case Mode::shared: return "shared";
+    case Mode::permit: return "permit";
+  }
+  return "?";
+}
+
+}  // namespace dlock::cli

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <ctime>
+#include <fmt/format.h>
+#include <pwd.h>
+#include <unistd.h>
+#include "cli/inspect.hpp"
+
+namespace dlock::cli {
+namespace {
+
+using namespace std::chrono_literals;
+
+bool over(const HolderView& h) noexcept { return h.remaining && *h.remaining <= 0us; }
+
+bool is_here(const Identity& i) {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 && i.host == name.data();
+}
+
+}  // namespace
+
+KeyState state_of(const KeyView& k) noexcept {
+  const auto any = [&](auto is) { return std::any_of(k.holders.begin(), k.holders.end(), is); };
+  if (any([](const HolderView& h) { return !h.vanished && !over(h); })) return KeyState::held;
+  if (any([](const HolderView& h) { return h.vanished && !over(h); })) return KeyState::delayed;
+  return k.holders.empty() ? KeyState::free : KeyState::stale;
+}
+
+std::string_view state_name(KeyState s) noexcept {
+  switch (s) {
+    case KeyState::held: return "held";
+    case KeyState::delayed: return "delayed";
+    case KeyState::stale: return "stale";
+    case KeyState::free: return "free";
+  }
+  return "?";
+}
+
+bool has_stale_holder(const KeyView& k) noexcept {
+  return std::any_of(k.holders.begin(), k.holders.end(), [](const HolderView& h) { return h.vanished || over(h); });
+}
+
+std::optional<Duration> age(const Identity& i) {
+  const std::int64_t now = wall_micros();
+  if (i.since <= 0 || i.since > now) return std::nullopt;
+  return Duration{now - i.since};
+}
+
+std::string user_name(const Identity& i) {
+  uid_t uid = 0;
+  const char* end = i.user.data() + i.user.size();
+  const auto [stop, error] = std::from_chars(i.user.data(), end, uid);
+  if (i.user.empty() || error != std::errc{} || stop != end || !is_here(i)) return i.user;
+  const passwd* entry = ::getpwuid(uid);  // NOLINT(concurrency-mt-unsafe): the one thread
+  return entry ? entry->pw_name : i.user;
+}
+
+std::string who(const Identity& i) {
+  const std::string user = user_name(i);
+  std::string text = printable(i.host.empty() ? "?" : i.host);
+  if (i.pid > 0) text += fmt::format(":{}", i.pid);
+  if (!user.empty()) text += fmt::format(" ({})", printable(user));
+  return text;
+}
+
+std::string utc(std::int64_t micros) {
+  const std::time_t seconds = micros / 1'000'000;
+  std::tm t{};
+  if (!::gmtime_r(&seconds, &t)) return "?";
+  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z", t.tm_year + 1900, t.tm_mon + 1, t.tm_mday, t.tm_hour, t.tm_min, t.tm_sec,
+                     micros / 1000 % 1000);
+}
+
+}  // namespace dlock::cli

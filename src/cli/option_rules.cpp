@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <fmt/format.h>
+#include "cli/options.hpp"
+#include "cli/verbs.hpp"
+
+namespace dlock::cli {
+namespace {
+
+using namespace std::chrono_literals;
+
+tl::unexpected<Error> wrong(std::string message) { return fail(Errc::usage, std::move(message)); }
+
+// Two options cannot both be meant.
+Result<void> apart(const Options& o, std::string_view a, std::string_view b) {
+  if (!given(o, a) || !given(o, b)) return {};
+  const bool environment = !given_by_flag(o, a) && !given_by_flag(o, b);
+  return fail(environment ? Errc::config : Errc::usage,
+              fmt::format("{}: {} and {} contradict each other", info(o.verb).name, called(o, a), called(o, b)));
+}
+
+Result<void> all_apart(const Options& o, std::initializer_list<std::pair<std::string_view, std::string_view>> pairs) {
+  for (const auto& [a, b] : pairs)
+    if (auto r = apart(o, a, b); !r) return r;
+  return {};
+}
+
+Result<void> needs_key(const Options& o) {
+  if (o.key) return {};
+  return wrong(fmt::format("{}: --key is missing; usage: dlock {} {}", info(o.verb).name, info(o.verb).name, info(o.verb).usage));
+}
+
+Result<void> taking(const Options& o) {
+  if (auto r = needs_key(o); !r) return r;
+  if (given(o, "nonblock") && o.wait != 0us)
+    if (auto r = apart(o, "nonblock", "wait"); !r) return r;
+  if (auto r = all_apart(o, {{"limit", "shared"}, {"limit", "exclusive"}}); !r) return r;
+  // On the command line the last of -s and -x is meant; the environment has no order.
+  const bool ordered = given_by_flag(o, "shared") || given_by_flag(o, "exclusive");
+  return ordered ? Result<void>{} : apart(o, "shared", "exclusive");
+}
+
+Result<void> writable_status_fd(const Options& o) {
+  if (o.status_fd < 0) return {};
+  const int flags = ::fcntl(o.status_fd, F_GETFL);
+  const std::string name = called(o, "status-fd");
+  if (flags < 0) return fail(blame(o, "status-fd"), fmt::format("{}: \"{}\" is not an open descriptor", name, o.status_fd));
+  if ((flags & O_ACCMODE) != O_RDONLY) return {};
+  return fail(blame(o, "status-fd"), fmt::format("{}: descriptor {} is not open for writing", name, o.status_fd));
+}
+
+Result<void> run(const Options& o) {
+  if (auto r = taking(o); !r) return r;
+  if (auto r = apart(o, "foreground", "no-foreground"); !r) return r;
+  if (auto r = writable_status_fd(o); !r) return r;
+  if (o.shell_command || o.explain) return {};
+  if (!o.command) return wrong("run: -- and the command are missing; usage: dlock run --key K -- COMMAND [ARG...]");
+  if (!*o.command) return wrong("run: the command after -- is missing; usage: dlock run --key K -- COMMAND [ARG...]");
+  return {};
+}
+
+Result<void> release(const Options& o) {
+  if (auto r = needs_key(o); !r) return r;
+  if (auto r = apart(o, "force", "handle"); !r) return r;
+  for (const std::string_view name : {"token", "yes"})
+    if (given(o, name) && !o.force) return wrong(fmt::format("release: --{} goes with --force", name));
+  return {};
+}
+
+Result<void> check(const Options& o) {
+  if (o.operand) {
+    for (const std::string_view name : {"key", "token", "handle"})
+      if (given(o, name)) return wrong(fmt::format("check: give either a sequencer or --key, not both; --{} is too much", name));
+    return {};
+  }
+  if (!o.key) return wrong("check: SEQUENCER or --key is missing; usage: dlock check SEQUENCER | --key K [--token N | --handle H]");
+  return apart(o, "token", "handle");
+}
+
+Result<void> inspect(const Options& o) {
+  if (auto r = all_apart(o, {{"json", "csv"}, {"json", "columns"}, {"json", "no-heading"}, {"check", "json"}, {"check", "csv"}}); !r)
+    return r;
+  if (o.check && !o.operand) return wrong("inspect: --check needs a key; usage: dlock inspect --check K");
+  if (o.operand && (o.held || o.stale))
+    return wrong(fmt::format("inspect: --{} chooses from the list of all keys and does not go with a key", o.held ? "held" : "stale"));
+  return all_apart(o, {{"held", "stale"}});
+}
+
+}  // namespace
+
+Result<void> check_rules(const Options& o) {
+  if (auto r = apart(o, "quiet", "verbose"); !r) return r;
+  switch (o.verb) {
+    case Verb::run: return run(o);
+    case Verb::acquire: return taking(o);
+    case Verb::renew: return needs_key(o);
+    case Verb::release: return release(o);
+    case Verb::check: return check(o);
+    case Verb::inspect: return inspect(o);
+  }
+  return {};
+}
+
+}  // namespace dlock::cli

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <climits>
+#include <fmt/format.h>
+#include "cli/options.hpp"
+#include "cli/values.hpp"
+#include "core/duration.hpp"
+#include "core/sequencer.hpp"
+
+namespace dlock::cli {
+namespace {
+
+using namespace std::chrono_literals;
+
+// How a value reaches its field: the last column of the table.
+
+template <auto Field>
+Result<void> on(Options& o, std::string_view) {
+  o.*Field = true;
+  return {};
+}
+
+template <auto Field>
+Result<void> text(Options& o, std::string_view value) {
+  if (value.empty()) return fail(Errc::usage, "must not be empty");
+  o.*Field = value;
+  return {};
+}
+
+template <auto Field>
+Result<void> any_text(Options& o, std::string_view value) {
+  o.*Field = value;
+  return {};
+}
+
+template <auto Field>
+Result<void> duration(Options& o, std::string_view value) {
+  const auto d = parse_duration(value);
+  if (!d) return fail(d.error());
+  o.*Field = *d;
+  return {};
+}
+
+template <auto Field>
+Result<void> positive_duration(Options& o, std::string_view value) {
+  const auto d = parse_duration(value);
+  if (!d) return fail(d.error());
+  if (*d <= 0us) return fail(Errc::usage, fmt::format("{} must be longer than 0", quoted(value)));
+  o.*Field = *d;
+  return {};
+}
+
+template <auto Field, std::uint64_t Least, std::uint64_t Most>
+Result<void> number(Options& o, std::string_view value) {
+  const auto n = parse_number(value, Least, Most);
+  if (!n) return fail(n.error());
+  o.*Field = static_cast<std::remove_reference_t<decltype(o.*Field)>>(*n);
+  return {};
+}
+
+template <Mode M>
+Result<void> mode(Options& o, std::string_view) {
+  o.mode = M;
+  return {};
+}
+
+Result<void> limit(Options& o, std::string_view value) {
+  o.mode = Mode::permit;
+  return number<&Options::limit, 1, 1'000'000>(o, value);
+}
+
+Result<void> key(Options& o, std::string_view value) {
+  if (o.key) return fail(Errc::usage, "several keys are not supported by this version");
+  o.key = value;
+  return {};
+}
+
+Result<void> token(Options& o, std::string_view value) {
+  const auto t = parse_token(value);
+  if (!t) return fail(t.error());
+  o.token = *t;
+  return {};
+}
+
+Result<void> nonblock(Options& o, std::string_view) {
+  // Does not replace a --wait: check_rules() sees both.
+  if (!o.wait) o.wait = 0us;
+  return {};
+}
+
+Result<void> lock_delay(Options& o, std::string_view value) {
+  const auto d = parse_duration(value);
+  if (!d) return fail(d.error());
+  if (*d > 60s) return fail(Errc::usage, fmt::format("{} is more than the 60s that are allowed", quoted(value)));
+  o.lock_delay = *d;
+  return {};
+}
+
+Result<void> signal(Options& o, std::string_view value) {
+  const auto n = parse_signal(value);
+  if (!n) return fail(n.error());
+  o.signal = *n;
+  return {};
+}
+
+Result<void> descendants(Options& o, std::string_view value) {
+  if (value != "wait" && value != "kill") return fail(Errc::usage, fmt::format("{} is neither wait nor kill", quoted(value)));
+  o.descendants = value == "wait" ? run::Descendants::wait : run::Descendants::kill;
+  return {};
+}
+
+Result<void> output(Options& o, std::string_view value) {
+  if (value == "text")
+    o.output = Output::text;
+  else if (value == "json")
+    o.output = Output::json;
+  else if (value == "env")
+    o.output = Output::env;
+  else
+    return fail(Errc::usage, fmt::format("{} is neither text, json nor env", quoted(value)));
+  return {};
+}
+
+Result<void> verbose(Options& o, std::string_view) {
+  ++o.verbosity;
+  return {};
+}
+
+constexpr Verbs run = bit(Verb::run), acquire = bit(Verb::acquire), renew = bit(Verb::renew), release = bit(Verb::release),
+                check = bit(Verb::check), inspect = bit(Verb::inspect);
+constexpr Verbs taking = run | acquire, keyed = taking | renew | release | check, all = keyed | inspect;
+
+constexpr bool twin = true, no_twin = false;
+using G = Group;
+using C = Choice;
+using O = Options;
+
+constexpr Option table[] = {
+    {"key", 0, "K", keyed, G::subject, no_twin, C::none, "the name to lock: 1 to 200 bytes of UTF-8", key},
+    {"handle", 0, "H", renew | release | check, G::subject, no_twin, C::none,
+     "what acquire printed: literally, - for standard input or @FILE (default: $DLOCK_HANDLE if it is a handle of this backend)",
+     text<&O::handle>},
+    {"token", 0, "N", release | check, G::subject, no_twin, C::none, "the fencing token of a grant", token},
+    {"force", 0, nullptr, release, G::subject, no_twin, C::none, "remove a holder without its handle; needs --token or --yes",
+     on<&O::force>},
+    {"yes", 0, nullptr, release, G::subject, no_twin, C::none, "with --force: remove every holder", on<&O::yes>},
+    {"if-held", 0, nullptr, release, G::subject, no_twin, C::none, "succeed if the lock is not held", on<&O::if_held>},
+
+    {"nonblock", 'n', nullptr, taking, G::taking, twin, C::waiting, "one try; busy at once when somebody else has the lock",
+     nonblock},
+    {"wait", 'w', "D", taking, G::taking, twin, C::waiting, "wait at most D; 0 is one try (default: for ever)",
+     duration<&O::wait>},
+    {"conflict-exit-code", 'E', "N", taking, G::taking, twin, C::none, "exit status when busy, 0 to 255 (default: 75)",
+     number<&O::conflict_status, 0, 255>},
+    {"shared", 's', nullptr, taking, G::taking, twin, C::mode, "a lock that admits other shared ones",
+     mode<Mode::shared>},
+    {"exclusive", 'x', nullptr, taking, G::taking, twin, C::mode, "the only holder (default)", mode<Mode::exclusive>},
+    {"limit", 0, "N", taking, G::taking, twin, C::mode, "one of at most N holders, 1 to 1000000", limit},
+    {"lock-delay", 0, "D", taking, G::taking, twin, C::none,
+     "if this holder vanishes, nobody gets the lock for D, at most 60s (default: 0)", lock_delay},
+    {"reason", 0, "TEXT", taking, G::taking, twin, C::none, "shown to those who wait and in inspect", any_text<&O::reason>},
+
+    {"command", 'c', "STR", run, G::job, no_twin, C::none, "run STR with /bin/sh -c; what follows -- becomes $1 and so on",
+     text<&O::shell_command>},
+    {"kill-after", 'k', "D", run, G::job, twin, C::none, "from the end signal to KILL (default: ttl/5, at most 5s)",
+     duration<&O::kill_after>},
+    {"signal", 0, "SIG", run, G::job, twin, C::none, "the end signal, sent on loss and by --max-run (default: TERM)", signal},
+    {"max-run", 0, "D", run, G::job, twin, C::none, "end the command after D, status 124 (default: 0, no limit)",
+     duration<&O::max_run>},
+    {"min-hold", 0, "D", run, G::job, twin, C::none, "keep the lock at least D from when it was taken", duration<&O::min_hold>},
+    {"foreground", 0, nullptr, run, G::job, no_twin, C::none, "the command stays in the process group of dlock", on<&O::foreground>},
+    {"no-foreground", 0, nullptr, run, G::job, no_twin, C::none, "the command gets its own process group", on<&O::no_foreground>},
+    {"descendants", 0, "wait|kill", run, G::job, twin, C::none, "what happens to them once the command has ended (default: wait)",
+     descendants},
+    {"no-env", 0, nullptr, run, G::job, no_twin, C::none, "set no DLOCK_ variables for the command", on<&O::no_env>},
+    {"status-fd", 0, "N", run, G::job, twin, C::none, "write events to descriptor N, one JSON object per line",
+     number<&O::status_fd, 0, INT_MAX>},
+    {"status-file", 0, "F", run, G::job, twin, C::none, "the same, to a new file F", text<&O::status_file>},
+    {"explain", 0, nullptr, run, G::job, no_twin, C::none, "print the time line and the guarantees; run nothing", on<&O::explain>},
+
+    {"hold", 0, nullptr, acquire, G::result, no_twin, C::none, "stay and hold the lock until standard input ends or a signal comes",
+     on<&O::hold>},
+    {"output", 0, "text|json|env", acquire, G::result, twin, C::none, "what to print: the handle alone (default), JSON, or lines for eval",
+     output},
+
+    {"json", 'J', nullptr, inspect, G::result, no_twin, C::format, "one JSON object", on<&O::json>},
+    {"csv", 0, nullptr, inspect, G::result, no_twin, C::none, "comma-separated values", on<&O::csv>},
+    {"columns", 'o', "COL,...", inspect, G::result, twin, C::format, "the columns to show; +COL,... adds to the default ones",
+     text<&O::columns>},
+    {"no-heading", 0, nullptr, inspect, G::result, no_twin, C::none, "no heading and no summary", on<&O::no_heading>},
+    {"held", 0, nullptr, inspect, G::result, no_twin, C::none, "only keys that are held, or kept back by a lock-delay", on<&O::held>},
+    {"stale", 0, nullptr, inspect, G::result, no_twin, C::none, "only keys with a holder that has vanished or whose lease has ended", on<&O::stale>},
+    {"check", 0, nullptr, inspect, G::result, no_twin, C::none, "print nothing: 0 free, 75 held, 69 unknown", on<&O::check>},
+
+    {"backend", 'b', "URL", all, G::common, twin, C::none, "where the locks are kept (default: file:)", text<&O::backend>},
+    {"recipe", 0, "R", all, G::common, twin, C::none, "the way of locking; dlock --version lists them", text<&O::recipe>},
+    {"ttl", 0, "D", all, G::common, twin, C::none, "how long the lock survives when nobody renews it (default: 30s)",
+     positive_duration<&O::ttl>},
+    {"allow-short-ttl", 0, nullptr, all, G::common, no_twin, C::none, "permit a --ttl below 2s", on<&O::allow_short_ttl>},
+    {"op-timeout", 0, "D", all, G::common, twin, C::none, "one exchange with the store (default: ttl/6, at most 5s)",
+     positive_duration<&O::op_timeout>},
+    {"connect-timeout", 0, "D", all, G::common, twin, C::none, "reaching the store (default: 5s)",
+     positive_duration<&O::connect_timeout>},
+    {"quiet", 'q', nullptr, all, G::common, twin, C::words, "no words but errors", on<&O::quiet>},
+    {"verbose", 'v', nullptr, all, G::common, twin, C::words, "more words; repeat it for more", verbose},
+    {"trace", 0, "FILE", all, G::common, twin, C::none, "append what happens to FILE, one JSON object per line",
+     text<&O::trace>},
+    {"help", 0, nullptr, all, G::common, no_twin, C::none, "print this", on<&O::help>},
+};
+static_assert(std::size(table) <= 64, "Options::from_flag has one bit for each row");
+
+}  // namespace
+
+std::span<const Option> option_table() noexcept { return table; }
+
+}  // namespace dlock::cli

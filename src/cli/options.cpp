@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/options.hpp"
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <fmt/format.h>
+#include <getopt.h>
+#include "cli/nearest.hpp"
+#include "cli/values.hpp"
+#include "cli/verbs.hpp"
+
+namespace dlock::cli {
+namespace {
+
+constexpr int first_long = 256;  // getopt's value for row i of the table: first_long + i
+constexpr std::size_t most_rows = 64;
+
+bool belongs(const Option& o, Verb v) noexcept { return (o.verbs & bit(v)) != 0; }
+
+const Option* by_name(std::string_view name, Verbs verbs) noexcept {
+  for (const Option& o : option_table())
+    if ((o.verbs & verbs) && name == o.name) return &o;
+  return nullptr;
+}
+const Option* by_letter(char letter, Verbs verbs) noexcept {
+  for (const Option& o : option_table())
+    if ((o.verbs & verbs) && o.letter && letter == o.letter) return &o;
+  return nullptr;
+}
+
+std::uint64_t bit_of(const Option& o) noexcept { return std::uint64_t{1} << (&o - option_table().data()); }
+std::uint64_t bit_of(const Options& given, std::string_view name) noexcept {
+  const Option* o = by_name(name, bit(given.verb));
+  return o ? bit_of(*o) : 0;
+}
+
+// What getopt_long(3) needs to know about the options of one verb.
+struct Getopt {
+  std::array<::option, most_rows + 1> longs{};
+  std::string shorts = "+:";  // stop at operands: parse() takes them; a missing argument is ':'
+
+  explicit Getopt(Verb v) {
+    std::size_t n = 0;
+    int value = first_long;
+    for (const Option& o : option_table()) {
+      if (belongs(o, v)) {
+        longs[n++] = {o.name, o.argument ? required_argument : no_argument, nullptr, value};
+        if (o.letter) shorts += o.letter;
+        if (o.letter && o.argument) shorts += ':';
+      }
+      ++value;
+    }
+  }
+};
+
+// -- What is wrong with an option that is not one of this verb's ------------------------------------------------------
+
+tl::unexpected<Error> unknown(Verb verb, std::string_view shown, const Option* elsewhere, std::string_view hint) {
+  const std::string_view name = info(verb).name;
+  if (elsewhere) {
+    std::string owners;
+    for (const VerbInfo& v : verbs())
+      if (belongs(*elsewhere, v.verb)) owners += fmt::format("{}{}", owners.empty() ? "" : ", ", v.name);
+    return fail(Errc::usage, fmt::format("{} is an option of {}, not of {}", shown, owners, name));
+  }
+  const std::string also = hint.empty() ? "" : fmt::format("; did you mean --{}?", hint);
+  return fail(Errc::usage, fmt::format("{}: unknown option {}{} (dlock {} --help lists them)", name, shown, also, name));
+}
+
+tl::unexpected<Error> unknown_long(Verb verb, std::string_view name) {
+  std::array<std::string_view, most_rows> names{};
+  std::size_t n = 0;
+  for (const Option& o : option_table())
+    if (belongs(o, verb)) names[n++] = o.name;
+  const auto hint = nearest(name, std::span{names}.first(n));
+  return unknown(verb, quoted(fmt::format("--{}", name)), by_name(name, ~0U), hint);
+}
+
+tl::unexpected<Error> unknown_letter(Verb verb, char letter) {
+  return unknown(verb, quoted(fmt::format("-{}", letter)), by_letter(letter, ~0U), {});
+}
+
+// -- Values ----------------------------------------------------------------------------------------------------------
+
+Result<void> set(Options& to, const Option& o, std::string_view value) {
+  const auto done = o.set(to, value);
+  if (!done) return fail(done.error().code, fmt::format("--{}: {}", o.name, done.error().message));
+  to.from_flag |= bit_of(o);
+  return {};
+}
+
+Result<void> set_operand(Options& to, std::string_view text, bool before_dashes, int argc, char** argv) {
+  const bool takes_one = to.verb == Verb::check || to.verb == Verb::inspect;
+  if (takes_one && !to.operand) {
+    to.operand = text;
+    return {};
+  }
+  const std::string_view name = info(to.verb).name;
+  if (to.verb == Verb::run && before_dashes) {
+    const bool no_dashes = std::none_of(argv, argv + argc, [](const char* a) { return std::string_view(a) == "--"; });
+    const std::string_view hint = no_dashes ? "put -- before the command" : "the command goes after --";
+    return fail(Errc::usage, fmt::format("run: unexpected argument {}: {}", quoted(text), hint));
+  }
+  return fail(Errc::usage, fmt::format("{}: unexpected argument {}; usage: dlock {} {}", name, quoted(text), name, info(to.verb).usage));
+}
+
+Result<void> from_arguments(Options& to, int argc, char** argv) {
+  Getopt known(to.verb);
+  const Verbs mine = bit(to.verb);
+  const int left = static_cast<int>(std::find(argv, argv + argc, std::string_view("--")) - argv);
+
+  ::opterr = 0;
+  ::optind = 0;  // glibc: start afresh
+  for (;;) {
+    const int at = std::max(::optind, 1);
+    const int c = ::getopt_long(left, argv, known.shorts.c_str(), known.longs.data(), nullptr);  // NOLINT(concurrency-mt-unsafe)
+    if (c == -1) {
+      if (::optind >= left) break;
+      if (auto r = set_operand(to, argv[::optind++], true, argc, argv); !r) return r;
+      continue;
+    }
+    const std::string_view argument = argv[at];
+    const Option* option = nullptr;
+    if (argument.starts_with("--")) {
+      // getopt_long accepts abbreviations; what was written decides.
+      const std::string_view name = argument.substr(2, argument.find('=') - 2);
+      option = by_name(name, mine);
+      if (!option) return unknown_long(to.verb, name);
+    } else {
+      const int letter = c == '?' || c == ':' ? ::optopt : c;
+      option = by_letter(static_cast<char>(letter), mine);
+      if (!option) return unknown_letter(to.verb, static_cast<char>(letter));
+    }
+    if (c == ':') return fail(Errc::usage, fmt::format("--{}: needs a value, {}", option->name, option->argument));
+    if (c == '?') return fail(Errc::usage, fmt::format("--{}: takes no value", option->name));
+    if (auto r = set(to, *option, ::optarg ? ::optarg : ""); !r) return r;
+  }
+
+  if (left == argc) return {};
+  char** rest = argv + left + 1;
+  if (to.verb == Verb::run)
+    to.command = rest;
+  else
+    for (; *rest; ++rest)
+      if (auto r = set_operand(to, *rest, false, argc, argv); !r) return r;
+  return {};
+}
+
+// -- Environment -----------------------------------------------------------------------------------------------------
+
+Result<void> from_environment(Options& to) {
+  // A choice that the command line has made is not overruled by the environment twin of another option about it.
+  const auto decided = [&](const Option& o) {
+    if (to.from_flag & bit_of(o)) return true;
+    if (o.choice == Choice::none) return false;
+    return std::any_of(option_table().begin(), option_table().end(), [&](const Option& rival) {
+      return rival.choice == o.choice && (to.from_flag & bit_of(rival));
+    });
+  };
+  for (const Option& o : option_table()) {
+    if (!o.twin || !belongs(o, to.verb) || decided(o)) continue;
+    const std::string name = environment_name(o);
+    const char* value = std::getenv(name.c_str());  // NOLINT(concurrency-mt-unsafe): no thread exists yet
+    if (!value) continue;
+    const auto wrong = [&](const Error& e) { return fail(Errc::config, fmt::format("{}: {}", name, e.message)); };
+    // Set and empty is a mistake, not "unset": it must not send a lock to another place than was meant.
+    if (!*value) return fail(Errc::config, fmt::format("{}: is set but empty; unset it or give it a value", name));
+    if (!o.argument) {
+      const auto is_on = parse_switch(value);
+      if (!is_on) return wrong(is_on.error());
+      if (!*is_on) continue;
+    }
+    if (const auto done = o.set(to, value); !done) return wrong(done.error());
+    to.from_environment |= bit_of(o);
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string environment_name(const Option& o) {
+  std::string name = "DLOCK_";
+  for (const char* c = o.name; *c; ++c) name += *c == '-' ? '_' : static_cast<char>(*c >= 'a' && *c <= 'z' ? *c - 'a' + 'A' : *c);
+  return name;
+}
+
+bool given_by_flag(const Options& o, std::string_view name) noexcept { return (o.from_flag & bit_of(o, name)) != 0; }
+bool given(const Options& o, std::string_view name) noexcept {
+  return ((o.from_flag | o.from_environment) & bit_of(o, name)) != 0;
+}
+
+std::string called(const Options& o, std::string_view name) {
+  const Option* row = by_name(name, bit(o.verb));
+  return row && (o.from_environment & bit_of(*row)) ? environment_name(*row) : fmt::format("--{}", name);
+}
+
+Errc blame(const Options& o, std::string_view name) noexcept {
+  return (o.from_environment & bit_of(o, name)) ? Errc::config : Errc::usage;
+}
+
+Result<Options> parse(Verb verb, int argc, char** argv) {
+  Options to;
+  to.verb = verb;
+  if (auto r = from_arguments(to, argc, argv); !r) return fail(r.error());
+  if (to.help) return to;
+  if (auto r = from_environment(to); !r) return fail(r.error());
+  if (auto r = check_rules(to); !r) return fail(r.error());
+  return to;
+}
+
+}  // namespace dlock::cli

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command line and its environment twins. One table of options: parsing, --help and DLOCK_<NAME> come from it.
+//
+// Long names are accepted in full only: a script must not break when an option is added. Text is kept as views into argv
+// and the environment, which last as long as the process.
+#pragma once
+#include <csignal>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include "core/clock.hpp"
+#include "core/error.hpp"
+#include "core/lease.hpp"
+#include "run/plan.hpp"
+
+namespace dlock::cli {
+
+enum class Verb : std::uint8_t { run, acquire, renew, release, check, inspect };
+
+using Verbs = unsigned;  // a set of them
+constexpr Verbs bit(Verb v) noexcept { return 1U << static_cast<unsigned>(v); }
+
+enum class Output { text, json, env };
+
+struct Options {
+  Verb verb{};
+  bool help = false;
+
+  // common
+  std::string_view backend = "file:", recipe;
+  std::optional<Duration> op_timeout;
+  Duration connect_timeout{5'000'000};
+  Duration ttl{30'000'000};
+  bool allow_short_ttl = false, quiet = false;
+  int verbosity = 0;
+  std::string_view trace;
+
+  // what it is about
+  std::optional<std::string_view> key, handle, operand;  // operand: SEQUENCER or K
+  std::optional<FencingToken> token;
+
+  // run, acquire
+  std::optional<Duration> wait;  // nothing: for ever; zero: one try
+  Mode mode = Mode::exclusive;
+  unsigned limit = UINT_MAX;
+  int conflict_status = 75;
+  Duration lock_delay{};
+  std::string_view reason;
+
+  // run
+  char** command = nullptr;  // what follows the first `--`, NULL-terminated; null: there was none
+  std::optional<std::string_view> shell_command;
+  std::optional<Duration> kill_after;
+  int signal = SIGTERM;
+  Duration max_run{}, min_hold{};
+  bool foreground = false, no_foreground = false, no_env = false, explain = false;
+  run::Descendants descendants = run::Descendants::wait;
+  int status_fd = -1;
+  std::string_view status_file;
+
+  bool hold = false;  // acquire
+  Output output = Output::text;
+  bool force = false, yes = false, if_held = false;  // release
+  bool json = false, csv = false, no_heading = false, held = false, stale = false, check = false;  // inspect
+  std::string_view columns;
+
+  // Where values came from: one bit for each row of the table.
+  std::uint64_t from_flag = 0, from_environment = 0;
+};
+
+enum class Group : std::uint8_t { common, subject, taking, job, result };
+
+// Options that speak about the same choice: one of them on the command line silences the environment twins of all.
+enum class Choice : std::uint8_t { none, waiting, mode, words, format };
+
+struct Option {
+  const char* name;      // "wait" for --wait
+  char letter;           // 'w' for -w; 0: none
+  const char* argument;  // "D" in --wait=D; null: a switch
+  Verbs verbs;
+  Group group;
+  bool twin;  // read from DLOCK_WAIT when it is not on the command line
+  Choice choice;
+  std::string_view help;
+  Result<void> (*set)(Options&, std::string_view);  // its message names the value and what is allowed, not the option
+};
+
+std::span<const Option> option_table() noexcept;
+
+std::string environment_name(const Option&);  // "DLOCK_WAIT"
+
+// argv[0] is the verb. Errc::usage, or Errc::config for the environment. The order of argv is left as it is.
+Result<Options> parse(Verb, int argc, char** argv);
+
+// True if the option of this long name was set by the command line or the environment / by the command line.
+bool given(const Options&, std::string_view name) noexcept;
+bool given_by_flag(const Options&, std::string_view name) noexcept;
+
+// "--wait" or "DLOCK_WAIT": what messages call it, by where its value came from.
+std::string called(const Options&, std::string_view name);
+
+// The code of an error in the value of this option: usage for the command line, config for the environment.
+Errc blame(const Options&, std::string_view name) noexcept;
+
+// What single options cannot see: contradictions and what is missing. Part of parse().
+Result<void> check_rules(const Options&);
+
+}  // namespace dlock::cli

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/say.hpp"
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+namespace dlock::cli {
+namespace {
+
+// 0 or errno.
+int write_all(int fd, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t n = ::write(fd, text.data(), text.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return errno;
+    text.remove_prefix(static_cast<std::size_t>(n));
+  }
+  return 0;
+}
+
+// Turns a SIGPIPE of this thread into EPIPE alone, without touching the disposition that others may inherit.
+class NoSigpipe {
+ public:
+  NoSigpipe() {
+    sigset_t pending;
+    ::sigemptyset(&pipe_);
+    ::sigaddset(&pipe_, SIGPIPE);
+    ::sigpending(&pending);
+    was_pending_ = ::sigismember(&pending, SIGPIPE) == 1;
+    ::pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
+  }
+  ~NoSigpipe() {
+    const timespec now{};
+    if (!was_pending_) ::sigtimedwait(&pipe_, nullptr, &now);  // takes the one that the write has raised, if any
+    ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  NoSigpipe(const NoSigpipe&) = delete;
+  NoSigpipe& operator=(const NoSigpipe&) = delete;
+
+ private:
+  sigset_t pipe_{}, before_{};
+  bool was_pending_ = false;
+};
+
+}  // namespace
+
+void put_on_stderr(std::string_view text) {
+  const NoSigpipe quiet;
+  write_all(STDERR_FILENO, text);  // nobody is left to tell when this fails
+}
+
+void say(std::string_view message) { put_on_stderr(fmt::format("dlock: {}\n", message)); }
+
+Result<void> put(std::string_view text) {
+  const NoSigpipe quiet;
+  const int error = write_all(STDOUT_FILENO, text);
+  if (!error) return {};
+  return fail(Errc::cannot_create, fmt::format("cannot write to standard output: {}", ::strerrordesc_np(error)));
+}
+
+Result<void> stdout_usable() {
+  const int flags = ::fcntl(STDOUT_FILENO, F_GETFL);
+  if (flags >= 0 && (flags & O_ACCMODE) != O_RDONLY) return {};
+  return fail(Errc::usage, "standard output is not open for writing");
+}
+
+}  // namespace dlock::cli

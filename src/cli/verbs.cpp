@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/verbs.hpp"
+
+namespace dlock::cli {
+namespace {
+
+constexpr VerbInfo table[] = {
+    {Verb::run, "run", "[OPTION...] --key K -- COMMAND [ARG...]", "take the lock, run COMMAND, release",
+     "Takes the lock K, runs COMMAND while it is held, and releases it when COMMAND and all of its descendants are gone. "
+     "What follows the first -- reaches COMMAND byte for byte; there is no shell unless -c asks for one."},
+    {Verb::acquire, "acquire", "[OPTION...] --key K", "take the lock for --ttl and print its handle",
+     "Takes the lock K as a lease of --ttl that no process keeps alive, and prints the handle with which it can be renewed and "
+     "released. With --hold, dlock stays and holds the lock until its standard input ends or a signal comes."},
+    {Verb::renew, "renew", "[OPTION...] --key K [--handle H]", "extend a lease that acquire took",
+     "Lets the lease of K last --ttl from now. A lease that has ended is not revived."},
+    {Verb::release, "release", "[OPTION...] --key K [--handle H | --force --token N | --force --yes]", "give the lock back",
+     "Releases the lock K that the handle holds. --force removes somebody else's holder: the one with --token N, or all with --yes. "
+     "It does not stop their work."},
+    {Verb::check, "check", "[OPTION...] SEQUENCER | --key K [--token N | --handle H]", "is this grant still in force?",
+     "Exit status 0 if the grant is in force now, 1 if it is not. Prints nothing."},
+    {Verb::inspect, "inspect", "[OPTION...] [K]", "show who holds what and who waits",
+     "Shows one key, or every key of the backend. ASKED and AGE tell when the holder asked for the lock, by the clock of its host; "
+     "LEASE is what is left until the lock ends when nobody renews it."},
+};
+
+}  // namespace
+
+std::span<const VerbInfo> verbs() noexcept { return table; }
+const VerbInfo& info(Verb v) noexcept { return table[static_cast<unsigned>(v)]; }
+
+std::optional<Verb> find_verb(std::string_view name) noexcept {
+  for (const VerbInfo& v : table)
+    if (v.name == name) return v.verb;
+  return std::nullopt;
+}
+
+}  // namespace dlock::cli

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <exception>
+#include <string>
+#include "cli/command.hpp"
+#include "core/exit_status.hpp"
+#include "cli/say.hpp"
+#include "run/plan.hpp"
+
+int main(int argc, char** argv) {
+  dlock::run::Outcome outcome;
+  try {
+    outcome = dlock::cli::command_line(argc, argv);
+  } catch (const std::exception& e) {
+    dlock::cli::say(std::string("this is a bug: ") + e.what());
+    outcome = {.by_signal = false, .value = dlock::status_bug};
+  }
+  dlock::run::finish(outcome);
+}

@@ -1,0 +1,141 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# The scripts that a new user meets first, on a tree whose cmake is a stand-in that takes its time and counts its calls.
+bats_require_minimum_version 1.5.0
+bats_load_library bats-support
+bats_load_library bats-assert
+
+setup() {
+  scripts=$(cd "$BATS_TEST_DIRNAME/../../scripts" && pwd)
+  tree="$BATS_TEST_TMPDIR/a tree"
+  mkdir -p "$tree/scripts" "$tree/src" "$tree/backends" "$BATS_TEST_TMPDIR/bin"
+  cp "$scripts/dlock" "$scripts/deps" "$tree/scripts/"
+  touch "$tree/CMakeLists.txt" "$tree/src/main.cpp"
+  # Configuring leaves what cmake leaves; building makes a "dlock" that says who it is and ends as its first argument says.
+  cat >"$BATS_TEST_TMPDIR/bin/cmake" <<'STAND_IN'
+#!/bin/sh
+echo "some chatter"
+case $1 in
+  --build)
+    if [ -n "$BREAK" ]; then echo "main.cpp:1: error: as told" && exit 1; fi
+    [ -z "$GATE" ] || { echo started >"$GATE.started" && read -r _ <"$GATE"; }
+    mkdir -p "$2/src"
+    printf '#!/bin/sh\n[ "$1" != PID ] || exec echo $$\necho "dlock($#): $*"\nexit ${1:-0}\n' >"$2/src/dlock"
+    chmod +x "$2/src/dlock"
+    ;;
+  *)
+    while [ "$1" != -B ]; do
+      [ "$1" != -S ] || home=$2
+      shift
+    done
+    touch "$2/build.ninja" && echo "CMAKE_HOME_DIRECTORY:INTERNAL=$home" >"$2/CMakeCache.txt"
+    ;;
+esac
+echo "$1" >>"$(dirname "$0")/../calls"
+STAND_IN
+  chmod +x "$BATS_TEST_TMPDIR/bin/cmake"
+  PATH=$BATS_TEST_TMPDIR/bin:$PATH
+  export BREAK='' GATE=''
+}
+
+builds() { grep -cx -- --build "$BATS_TEST_TMPDIR/calls"; }
+# Older than any build that starts now, however coarse the clock of the file system is.
+age() { find "$tree" -exec touch -d '1 minute ago' {} +; }
+
+@test "deps: nothing missing, nothing said, nothing asked of the network" {
+  run "$scripts/deps" build
+  assert_success
+  assert_output ''
+}
+
+@test "deps: an unknown purpose is 64 and names what there is" {
+  run "$scripts/deps" tests
+  assert_failure 64
+  assert_output --partial "'tests' is not one of build, test, peers, all"
+}
+
+@test "dlock: the first call builds; stdout, arguments and status are the binary's" {
+  age
+  run --separate-stderr "$tree/scripts/dlock" 7 'a  b' ''
+  assert_failure 7
+  assert_output 'dlock(3): 7 a  b '
+  assert_regex "$stderr" 'first use'
+  run --separate-stderr "$tree/scripts/dlock" 3
+  assert_failure 3
+  assert_equal "$stderr" ''
+  assert_equal "$(builds)" 1
+}
+
+@test "dlock: works through a symbolic link, from anywhere, without stdin or stderr" {
+  age
+  ln -s "$tree/scripts/dlock" "$BATS_TEST_TMPDIR/bin/dl"
+  cd /
+  run sh -c 'exec "$1" 5 <&- 2>&-' sh "$BATS_TEST_TMPDIR/bin/dl"
+  assert_failure 5
+  assert_output 'dlock(1): 5'
+  run dl 4
+  assert_failure 4
+  cd "$tree/scripts"
+  run sh dlock 6
+  assert_failure 6
+  assert_equal "$(builds)" 1
+}
+
+@test "dlock: the binary takes the place of the script, so signals are its own" {
+  age
+  "$tree/scripts/dlock" 0
+  "$tree/scripts/dlock" PID >"$BATS_TEST_TMPDIR/pid" 3>&- &
+  wait $!
+  assert_equal "$(cat "$BATS_TEST_TMPDIR/pid")" $!
+}
+
+@test "dlock: a newer source is built, a newer README is not" {
+  age
+  "$tree/scripts/dlock"
+  age
+  touch "$tree/build/.built" "$tree/src/README.md"
+  touch -d '1 minute' "$tree/src/README.md"
+  "$tree/scripts/dlock"
+  assert_equal "$(builds)" 1
+  touch -d '1 minute' "$tree/src/main.cpp"
+  run "$tree/scripts/dlock" 2
+  assert_failure 2
+  assert_equal "$(builds)" 2
+}
+
+@test "dlock: a build that fails is 69, shows the end of its log and says where it is" {
+  age
+  BREAK=yes run "$tree/scripts/dlock" 0
+  assert_failure 69
+  assert_output --partial 'main.cpp:1: error: as told'
+  assert_output --partial "its log is $tree/build/build.log"
+  run "$tree/scripts/dlock" 0
+  assert_success
+}
+
+@test "dlock: two first calls at a time build once" {
+  age
+  mkfifo "$BATS_TEST_TMPDIR/gate" "$BATS_TEST_TMPDIR/gate.started" "$BATS_TEST_TMPDIR/said"
+  GATE=$BATS_TEST_TMPDIR/gate "$tree/scripts/dlock" 0 >"$BATS_TEST_TMPDIR/one" 2>&1 3>&- &
+  first=$!
+  read -r -t 20 line <>"$BATS_TEST_TMPDIR/gate.started"
+  "$tree/scripts/dlock" 0 >"$BATS_TEST_TMPDIR/two" 2>"$BATS_TEST_TMPDIR/said" 3>&- &
+  second=$!
+  read -r -t 20 line <>"$BATS_TEST_TMPDIR/said"
+  assert_equal "$line" 'dlock: another call is building; waiting for it'
+  echo go >"$BATS_TEST_TMPDIR/gate"
+  wait $first
+  wait $second
+  assert_equal "$(builds)" 1
+  assert_equal "$(cat "$BATS_TEST_TMPDIR/two")" 'dlock(1): 0'
+}
+
+@test "dlock: a copy of a built tree is configured anew" {
+  age
+  "$tree/scripts/dlock"
+  cp -a "$tree" "$BATS_TEST_TMPDIR/copy"
+  touch -d '1 minute' "$BATS_TEST_TMPDIR/copy/src/main.cpp"
+  "$BATS_TEST_TMPDIR/copy/scripts/dlock"
+  run cat "$BATS_TEST_TMPDIR/copy/build/CMakeCache.txt"
+  assert_output "CMAKE_HOME_DIRECTORY:INTERNAL=$(cd "$BATS_TEST_TMPDIR/copy" && pwd -P)"
+}
