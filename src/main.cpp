@@ -2,8 +2,8 @@
 #include <exception>
 #include <string>
 #include "cli/command.hpp"
-#include "core/exit_status.hpp"
 #include "cli/say.hpp"
+#include "core/exit_status.hpp"
 #include "run/plan.hpp"
 
 int main(int argc, char** argv) {
@@ -12,7 +12,7 @@ int main(int argc, char** argv) {
     outcome = dlock::cli::command_line(argc, argv);
   } catch (const std::exception& e) {
     dlock::cli::say(std::string("this is a bug: ") + e.what());
-    outcome = {.by_signal = false, .value = dlock::status_bug};
+    outcome = dlock::cli::ended(dlock::status_bug);
   }
   dlock::run::finish(outcome);
 }

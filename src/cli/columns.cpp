@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
 #include <algorithm>
 #include <ctime>
-#include <fmt/format.h>
 #include "cli/grant_output.hpp"
 #include "cli/inspect.hpp"
 #include "cli/values.hpp"
@@ -137,7 +137,8 @@ Result<std::vector<const Column*>> choose_columns(const Options& o) {
     const std::string_view name = names.substr(0, names.find(','));
     const Column* c = find(name);
     if (!c)
-      return fail(blame(o, "columns"), fmt::format("{}: {} is not a column: {}", called(o, "columns"), quoted(name), all_names()));
+      return fail(blame(o, "columns"),
+                  fmt::format("{}: {} is not a column: {}", called(o, "columns"), quoted(name), all_names()));
     if (std::find(chosen.begin(), chosen.end(), c) == chosen.end()) chosen.push_back(c);
     if (name.size() == names.size()) break;
     names.remove_prefix(name.size() + 1);

@@ -7,6 +7,12 @@
 
 namespace dlock::cli {
 
+inline run::Outcome ended(int status) {
+  run::Outcome o;
+  o.value = status;
+  return o;
+}
+
 Result<run::Outcome> command_run(const Options&);
 Result<run::Outcome> command_acquire(const Options&);
 Result<run::Outcome> command_renew(const Options&);

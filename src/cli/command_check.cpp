@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include "cli/command.hpp"
-#include "core/exit_status.hpp"
 #include "cli/say.hpp"
 #include "cli/store.hpp"
 #include "cli/trace.hpp"
 #include "cli/values.hpp"
+#include "core/exit_status.hpp"
 
 namespace dlock::cli {
 namespace {
@@ -19,9 +19,9 @@ struct Grant {
 
 Result<Grant> from_sequencer(std::string_view text, const Store& store) {
   const auto s = Sequencer::parse(text);
-  if (!s) return fail(s.error());
+  if (!s) return fail(s.error().code, fmt::format("check: {}", s.error().message));
   if (s->family != store.traits->family || s->recipe != store.traits->recipe)
-    return fail(Errc::usage, fmt::format("{} is a sequencer of {}.{}, but --backend is {}.{}", quoted(text), printable(s->family),
+    return fail(Errc::usage, fmt::format("check: {} is a sequencer of {}.{}, but --backend is {}.{}", quoted(text), printable(s->family),
                                          printable(s->recipe), store.traits->family, store.traits->recipe));
   return Grant{.key = s->key, .token = s->token};
 }
@@ -53,13 +53,14 @@ Result<run::Outcome> command_check(const Options& o) {
   const auto answer = trace->around(
       what,
       [&] {
-        return grant->token ? opened->backend->check(grant->key, *grant->token) : opened->backend->check(grant->key, grant->owner);
+        return grant->token ? opened->backend->check(grant->key, *grant->token)
+                            : opened->backend->check(grant->key, grant->owner);
       },
       [](Validity v) { return v == Validity::valid; });
   if (!answer) return fail(answer.error());
   const bool valid = *answer == Validity::valid;
   if (o.verbosity > 0) say(fmt::format("{}: the grant is {}", printable(grant->key.text()), valid ? "valid" : "stale"));
-  return run::Outcome{.value = valid ? status_ok : status_stale};
+  return ended(valid ? status_ok : status_stale);
 }
 
 }  // namespace dlock::cli

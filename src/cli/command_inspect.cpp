@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include "cli/command.hpp"
-#include "core/exit_status.hpp"
 #include "cli/inspect.hpp"
 #include "cli/say.hpp"
 #include "cli/store.hpp"
 #include "cli/trace.hpp"
+#include "core/exit_status.hpp"
 
 namespace dlock::cli {
 namespace {
@@ -16,11 +16,11 @@ constexpr auto always = [](const auto&) { return true; };
 bool as_row(const Options& o) { return o.csv || o.no_heading || given_by_flag(o, "columns"); }
 
 // The store could not be asked: what was to be shown is unknown, which is not the same as free.
-tl::unexpected<Error> unknown(const Options& o, const OpenStore& opened, const std::vector<const Column*>& columns, const Error& e) {
+tl::unexpected<Error> unknown(const Options& o, const OpenStore& opened, const std::vector<const Column*>& columns,
+                              const Error& e) {
   if (e.code != Errc::usage && e.code != Errc::config && !o.check) {
     std::string text;
-    if (o.json)
-      text = json_of_unknown(o, opened, e);
+    if (o.json) text = json_of_unknown(o, opened, e);
     else if (o.operand)
       if (const auto key = Key::parse(*o.operand); key)
         text = as_row(o) ? table_of_unknown(*key, columns, o) : text_of_unknown_key(*key);
@@ -31,18 +31,20 @@ tl::unexpected<Error> unknown(const Options& o, const OpenStore& opened, const s
 
 Result<run::Outcome> shown(const std::string& text) {
   if (const auto done = put(text); !done) return fail(done.error());
-  return run::Outcome{.value = status_ok};
+  return ended(status_ok);
 }
 
-Result<run::Outcome> one(const Options& o, const OpenStore& opened, const Trace& trace, const std::vector<const Column*>& columns) {
+Result<run::Outcome> one(const Options& o, const OpenStore& opened, const Trace& trace,
+                         const std::vector<const Column*>& columns) {
   const auto key = Key::parse(*o.operand);
   if (!key) return fail(key.error());
-  const auto found = trace.around({.request = "inspect", .key = key->text()}, [&] { return opened.backend->inspect(*key); }, always);
+  const auto found = trace.around(
+      {.request = "inspect", .key = key->text()}, [&] { return opened.backend->inspect(*key); }, always);
   if (!found) return unknown(o, opened, columns, found.error());
-  const KeyView view = *found ? **found : KeyView{.key = key->text()};  // never heard of: free
+  const KeyView view = *found ? **found : free_key(*key);
   if (o.check) {
     const KeyState state = state_of(view);
-    return run::Outcome{.value = state == KeyState::held || state == KeyState::delayed ? status_busy : status_ok};
+    return ended(state == KeyState::held || state == KeyState::delayed ? status_busy : status_ok);
   }
   if (o.json) return shown(json_of_key(view, opened));
   if (o.csv) return shown(csv_of({view}, columns, !o.no_heading));
@@ -50,8 +52,10 @@ Result<run::Outcome> one(const Options& o, const OpenStore& opened, const Trace&
   return shown(table_of({view}, columns, !o.no_heading));
 }
 
-Result<run::Outcome> list(const Options& o, const OpenStore& opened, const Trace& trace, const std::vector<const Column*>& columns) {
-  auto found = trace.around({.request = "list"}, [&] { return opened.backend->list(); }, always);
+Result<run::Outcome> list(const Options& o, const OpenStore& opened, const Trace& trace,
+                          const std::vector<const Column*>& columns) {
+  auto found = trace.around(
+      {.request = "list"}, [&] { return opened.backend->list(); }, always);
   if (!found) return unknown(o, opened, columns, found.error());
   std::erase_if(*found, [&](const KeyView& k) {
     const KeyState state = state_of(k);

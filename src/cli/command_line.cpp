@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <array>
 #include <fmt/format.h>
+#include <array>
 #include "cli/command.hpp"
-#include "core/exit_status.hpp"
 #include "cli/help.hpp"
 #include "cli/nearest.hpp"
 #include "cli/say.hpp"
 #include "cli/values.hpp"
 #include "cli/verbs.hpp"
+#include "core/exit_status.hpp"
 
 namespace dlock::cli {
 namespace {
-
-run::Outcome ended(int status) { return {.by_signal = false, .value = status}; }
 
 run::Outcome failed(const Error& e) {
   say(e.message);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include "cli/command.hpp"
-#include "core/exit_status.hpp"
 #include "cli/inspect.hpp"
 #include "cli/say.hpp"
 #include "cli/store.hpp"
 #include "cli/trace.hpp"
+#include "core/exit_status.hpp"
 
 namespace dlock::cli {
 namespace {
@@ -16,10 +16,11 @@ constexpr auto was_held = [](Released r) { return r == Released::yes; };
 Result<run::Outcome> refuse_force(const Key& key, const OpenStore& opened) {
   const auto view = opened.backend->inspect(key);
   if (!view) return fail(view.error());
-  const auto shown = put(text_of_key(*view ? **view : KeyView{.key = key.text()}, opened));
+  const auto shown = put(text_of_key(*view ? **view : free_key(key), opened));
   if (!shown) return fail(shown.error());
   const bool nobody = !*view || (*view)->holders.empty();
-  if (nobody) return fail(Errc::usage, fmt::format("release: nobody holds {}; --force needs --token N or --yes", printable(key.text())));
+  if (nobody)
+    return fail(Errc::usage, fmt::format("release: nobody holds {}; --force needs --token N or --yes", printable(key.text())));
   return fail(Errc::usage, fmt::format("release: --force needs --token {} (this holder and no other) or --yes (all holders)",
                                        (*view)->holders.front().token));
 }
@@ -38,21 +39,23 @@ Result<run::Outcome> command_release(const Options& o) {
   Traced what{.request = o.force ? "force_release" : "release", .key = key->text(), .token = o.token};
   Result<Released> answer = Released::was_not_held;
   if (o.force) {
-    answer = trace->around(what, [&] { return opened->backend->force_release(*key, o.token); }, was_held);
+    answer = trace->around(
+        what, [&] { return opened->backend->force_release(*key, o.token); }, was_held);
   } else {
     const auto handle = require_handle(o, opened->store);
     if (!handle) return fail(handle.error());
     const Lease lease{.key = *key, .owner = handle->owner};
     what.owner = handle->owner.hex().substr(0, 8);
-    answer = trace->around(what, [&] { return opened->backend->release(lease); }, was_held);
+    answer = trace->around(
+        what, [&] { return opened->backend->release(lease); }, was_held);
   }
   if (!answer) return fail(answer.error());
-  if (*answer == Released::yes || o.if_held) return run::Outcome{.value = status_ok};
+  if (*answer == Released::yes || o.if_held) return ended(status_ok);
   if (!o.quiet) {
     const std::string by = !o.force ? " by this handle" : o.token ? fmt::format(" with token {}", *o.token) : "";
     say(fmt::format("{} is not held{}", printable(key->text()), by));
   }
-  return run::Outcome{.value = status_busy};
+  return ended(status_busy);
 }
 
 }  // namespace dlock::cli

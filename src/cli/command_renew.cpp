@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include "cli/command.hpp"
-#include "core/exit_status.hpp"
 #include "cli/say.hpp"
 #include "cli/store.hpp"
 #include "cli/trace.hpp"
+#include "core/exit_status.hpp"
 
 namespace dlock::cli {
 
@@ -30,9 +30,9 @@ Result<run::Outcome> command_renew(const Options& o) {
   if (!answer) return fail(answer.error());
   if (const Lost* lost = std::get_if<Lost>(&*answer)) {
     if (!o.quiet) say(fmt::format("{} is not held by this handle: {}", printable(key->text()), printable(lost->why)));
-    return run::Outcome{.value = status_busy};
+    return ended(status_busy);
   }
-  return run::Outcome{.value = status_ok};
+  return ended(status_ok);
 }
 
 }  // namespace dlock::cli

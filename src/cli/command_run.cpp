@@ -3,11 +3,11 @@
 #include <string>
 #include <vector>
 #include "cli/command.hpp"
-#include "core/exit_status.hpp"
 #include "cli/explain.hpp"
 #include "cli/say.hpp"
 #include "cli/store.hpp"
 #include "cli/taking.hpp"
+#include "core/exit_status.hpp"
 
 namespace dlock::cli {
 namespace {
@@ -35,7 +35,7 @@ Result<run::Outcome> command_run(const Options& o) {
   if (!plan) return fail(plan.error());
   if (o.explain) {
     if (auto r = explain(o, *store, *plan); !r) return fail(r.error());
-    return run::Outcome{.value = status_ok};
+    return ended(status_ok);
   }
   if (!o.shell_command) return run::run(*plan);
   const ShellCommand shell(*o.shell_command, o.command);

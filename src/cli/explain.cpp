@@ -17,8 +17,8 @@ void line(std::string& text, std::string_view about, std::string_view what) {
 std::string what_is_locked(const run::Plan& p, const Store& s, std::string_view where) {
   const Request& r = p.request;
   const std::string limit = r.mode == Mode::permit ? fmt::format(" of {}", r.limit) : "";
-  return fmt::format("{} ({}{}) in {}, {} recipe {}", printable(r.key.text()), mode_name(r.mode), limit, printable(where), s.traits->family,
-                     s.traits->recipe);
+  return fmt::format("{} ({}{}) in {}, {} recipe {}", printable(r.key.text()), mode_name(r.mode), limit, printable(where),
+                     s.traits->family, s.traits->recipe);
 }
 
 std::string waiting(const run::Plan& p) {
@@ -36,10 +36,11 @@ std::string ending(const run::Plan& p) {
 // All counted from the sending of the last request that the store answered.
 void leased(std::string& text, const run::Timing& t) {
   const Duration kill_at = t.proven - t.margin, end_at = kill_at - t.kill_after;
-  line(text, "renewed", fmt::format("every {}, each try at most {}", format_duration(t.renew_every), format_duration(t.op_timeout)));
-  line(text, "if the store is gone", fmt::format("from t=0: end signal at {}, KILL at {}; the lease ends at {} here, {} there",
-                                                 format_duration(end_at), format_duration(kill_at), format_duration(t.proven),
-                                                 format_duration(t.ttl)));
+  line(text, "renewed",
+       fmt::format("every {}, each try at most {}", format_duration(t.renew_every), format_duration(t.op_timeout)));
+  line(text, "if the store is gone",
+       fmt::format("from t=0: end signal at {}, KILL at {}; the lease ends at {} here, {} there", format_duration(end_at),
+                   format_duration(kill_at), format_duration(t.proven), format_duration(t.ttl)));
   line(text, "next holder",
        fmt::format("not before {}: no overlap, unless this whole host is frozen; then only a comparison of DLOCK_TOKEN helps",
                    format_duration(t.ttl)));
@@ -59,23 +60,24 @@ void attached(std::string& text) {
 Result<void> explain(const Options& o, const Store& store, const run::Plan& plan) {
   Settings settings;
   settings.op_timeout = plan.timing.op_timeout;
+  settings.connect_timeout = plan.connect_timeout;
   const auto backend = plan.open(settings);
   if (!backend) return fail(backend.error());
 
   std::string text;
   line(text, "lock", what_is_locked(plan, store, (*backend)->where()));
   line(text, "waits", waiting(plan));
-  if (plan.timing.leased)
-    leased(text, plan.timing);
-  else
-    attached(text);
+  if (plan.timing.leased) leased(text, plan.timing);
+  else attached(text);
   line(text, "to end the job", ending(plan));
-  if (plan.max_run > 0us) line(text, "longest run", fmt::format("{}, then the job is ended (status 124)", format_duration(plan.max_run)));
+  if (plan.max_run > 0us)
+    line(text, "longest run", fmt::format("{}, then the job is ended (status 124)", format_duration(plan.max_run)));
   if (plan.min_hold > 0us) line(text, "shortest hold", format_duration(plan.min_hold));
   if (o.lock_delay > 0us)
-    line(text, "lock-delay", fmt::format("{} in which nobody gets the lock if this holder vanishes", format_duration(o.lock_delay)));
-  line(text, "descendants", plan.descendants == run::Descendants::wait ? "waited for when the command has ended"
-                                                                       : "ended when the command has ended");
+    line(text, "lock-delay",
+         fmt::format("{} in which nobody gets the lock if this holder vanishes", format_duration(o.lock_delay)));
+  line(text, "descendants",
+       plan.descendants == run::Descendants::wait ? "waited for when the command has ended" : "ended when the command has ended");
   line(text, "weakness", plan.traits.weakness);
   return put(text);
 }

@@ -20,7 +20,7 @@ std::string json(const Grant& g) {
   j["key"] = g.lease.key.text();
   j["keys"] = {g.lease.key.text()};
   j["handle"] = g.handle;
-  j["token"] = g.lease.token;
+  j["token"] = fmt::to_string(g.lease.token);  // a string: 64 bits do not survive every reader of JSON numbers
   j["sequencer"] = g.sequencer;
   j["scheme"] = g.store.url.scheme;
   j["recipe"] = g.store.traits->recipe;
@@ -51,11 +51,13 @@ std::string env(const Grant& g) {
 
 std::string text_of_grant(Output form, const Lease& lease, const Store& store, Duration ttl) {
   const std::string family(store.traits->family), recipe(store.traits->recipe);
-  const Grant g{.lease = lease,
-                .store = store,
-                .ttl = ttl,
-                .handle = Handle{.family = family, .recipe = recipe, .owner = lease.owner, .extra = {}}.text(),
-                .sequencer = Sequencer{.family = family, .recipe = recipe, .key = lease.key, .mode = lease.mode, .token = lease.token}.text()};
+  const Grant g{
+      .lease = lease,
+      .store = store,
+      .ttl = ttl,
+      .handle = Handle{.family = family, .recipe = recipe, .owner = lease.owner, .extra = {}}.text(),
+      .sequencer =
+          Sequencer{.family = family, .recipe = recipe, .key = lease.key, .mode = lease.mode, .token = lease.token}.text()};
   switch (form) {
     case Output::text: return g.handle + '\n';
     case Output::json: return json(g);

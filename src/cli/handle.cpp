@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
 #include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <fcntl.h>
-#include <fmt/format.h>
-#include <unistd.h>
 #include "cli/store.hpp"
 #include "cli/values.hpp"
 #include "cli/verbs.hpp"
@@ -34,26 +34,30 @@ std::optional<std::string> read_line(int fd) {
 
 bool of(const Handle& h, const Store& s) { return h.family == s.traits->family && h.recipe == s.traits->recipe; }
 
-Result<Handle> from_text(std::string_view text, std::string_view where, Errc code) {
+// Handle::parse says "--handle: ..."; here it came from elsewhere.
+Result<Handle> from_elsewhere(std::string_view text, std::string_view where, Errc code) {
   auto h = Handle::parse(text);
-  if (!h) return fail(code, fmt::format("{}: {}", where, h.error().message));
-  return *h;
+  if (h) return h;
+  constexpr std::string_view begin = "--handle: ";
+  std::string_view what = h.error().message;
+  if (what.starts_with(begin)) what.remove_prefix(begin.size());
+  return fail(code, fmt::format("{}: {}", where, what));
 }
 
 Result<Handle> from_option(std::string_view value) {
   if (value == "-") {
     const auto text = read_line(STDIN_FILENO);
     if (!text) return fail(Errc::usage, fmt::format("--handle -: cannot read standard input: {}", ::strerrordesc_np(errno)));
-    return from_text(*text, "--handle -: standard input", Errc::usage);
+    return from_elsewhere(*text, "--handle -: standard input", Errc::usage);
   }
-  if (!value.starts_with('@')) return from_text(value, "--handle", Errc::usage);
+  if (!value.starts_with('@')) return Handle::parse(value);
 
   const std::string path(value.substr(1));
   const std::string name = fmt::format("--handle @FILE: {}", quoted(path));
   const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
   const auto text = fd ? read_line(fd.get()) : std::nullopt;
   if (!text) return fail(Errc::config, fmt::format("{} cannot be read: {}", name, ::strerrordesc_np(errno)));
-  return from_text(*text, name, Errc::config);
+  return from_elsewhere(*text, name, Errc::config);
 }
 
 }  // namespace

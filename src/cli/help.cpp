@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/help.hpp"
+#include <fmt/format.h>
 #include <algorithm>
 #include <array>
-#include <fmt/format.h>
-#include "core/exit_status.hpp"
 #include "core/backend.hpp"
+#include "core/exit_status.hpp"
 
 namespace dlock::cli {
 namespace {
@@ -85,12 +85,14 @@ std::string short_usage() {
 }
 
 std::string general_help() {
-  std::string text = "usage: dlock COMMAND [OPTION...]\n\n"
-                     "Takes a lock, runs a command while it is held, and makes sure that the command is\n"
-                     "dead before anybody else is given the lock.\n\nCommands:\n";
+  std::string text =
+      "usage: dlock COMMAND [OPTION...]\n\n"
+      "Takes a lock, runs a command while it is held, and makes sure that the command is\n"
+      "dead before anybody else is given the lock.\n\nCommands:\n";
   for (const VerbInfo& v : verbs()) text += entry(fmt::format("  {}", v.name), v.summary, 12);
-  text += "\ndlock COMMAND --help lists the options of a command; dlock --version the backends\n"
-          "and recipes that are built in.\n\n";
+  text +=
+      "\ndlock COMMAND --help lists the options of a command; dlock --version the backends\n"
+      "and recipes that are built in.\n\n";
   text += durations;
   text += "\nExit status:\n";
   for (const ExitStatus& s : exit_statuses()) text += entry(fmt::format("  {}", static_cast<int>(s.code)), s.meaning, 12);
@@ -99,7 +101,8 @@ std::string general_help() {
 
 std::string verb_help(Verb v) {
   const VerbInfo& i = info(v);
-  return fmt::format("usage: dlock {} {}\n\n{}{}{}\n{}", i.name, i.usage, wrapped(i.about, 0), options_of(v), twins_of(v), durations);
+  return fmt::format("usage: dlock {} {}\n\n{}{}{}\n{}", i.name, i.usage, wrapped(i.about, 0), options_of(v), twins_of(v),
+                     durations);
 }
 
 std::string version_text() {
@@ -110,7 +113,7 @@ std::string version_text() {
       text += fmt::format("{} {}{}", &t == b.recipes.data() ? "" : ",", t.recipe, &t == b.recipes.data() ? " (default)" : "");
     text += '\n';
   }
-  for (const AbsentBackend& a : absent_backends()) text += fmt::format("{}: not built in ({})\n", a.family, a.option);
+  for (const AbsentBackend& a : absent_backends()) text += fmt::format("{}: not built in (-D{}=ON)\n", a.family, a.option);
   return text;
 }
 

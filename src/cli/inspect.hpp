@@ -14,6 +14,7 @@ enum class KeyState {
   stale,    // only records whose lease has ended
   free,
 };
+KeyView free_key(const Key&);  // what the store has never heard of
 KeyState state_of(const KeyView&) noexcept;
 std::string_view state_name(KeyState) noexcept;
 bool has_stale_holder(const KeyView&) noexcept;  // vanished, or its lease has ended
@@ -38,7 +39,7 @@ std::string json_of_unknown(const Options&, const OpenStore&, const Error&);
 // The columns of a table. Errc::usage (or config, by where it came from) with the list of what exists.
 struct Column {
   std::string_view name;
-  bool usual;  // shown unless --columns says otherwise
+  bool usual;                           // shown unless --columns says otherwise
   std::string (*text)(const KeyView&);  // for people
   std::string (*csv)(const KeyView&);   // for programs: RFC 3339, milliseconds, empty for "not there"
 };

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <pwd.h>
+#include <unistd.h>
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <ctime>
-#include <fmt/format.h>
-#include <pwd.h>
-#include <unistd.h>
 #include "cli/inspect.hpp"
 
 namespace dlock::cli {
@@ -21,6 +21,12 @@ bool is_here(const Identity& i) {
 }
 
 }  // namespace
+
+KeyView free_key(const Key& key) {
+  KeyView k;
+  k.key = key.text();
+  return k;
+}
 
 KeyState state_of(const KeyView& k) noexcept {
   const auto any = [&](auto is) { return std::any_of(k.holders.begin(), k.holders.end(), is); };
@@ -70,8 +76,8 @@ std::string utc(std::int64_t micros) {
   const std::time_t seconds = micros / 1'000'000;
   std::tm t{};
   if (!::gmtime_r(&seconds, &t)) return "?";
-  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z", t.tm_year + 1900, t.tm_mon + 1, t.tm_mday, t.tm_hour, t.tm_min, t.tm_sec,
-                     micros / 1000 % 1000);
+  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z", t.tm_year + 1900, t.tm_mon + 1, t.tm_mday, t.tm_hour, t.tm_min,
+                     t.tm_sec, micros / 1000 % 1000);
 }
 
 }  // namespace dlock::cli

@@ -44,7 +44,7 @@ Result<void> writable_status_fd(const Options& o) {
   if (o.status_fd < 0) return {};
   const int flags = ::fcntl(o.status_fd, F_GETFL);
   const std::string name = called(o, "status-fd");
-  if (flags < 0) return fail(blame(o, "status-fd"), fmt::format("{}: \"{}\" is not an open descriptor", name, o.status_fd));
+  if (flags < 0) return fail(blame(o, "status-fd"), fmt::format("{}: '{}' is not an open descriptor", name, o.status_fd));
   if ((flags & O_ACCMODE) != O_RDONLY) return {};
   return fail(blame(o, "status-fd"), fmt::format("{}: descriptor {} is not open for writing", name, o.status_fd));
 }
@@ -73,16 +73,19 @@ Result<void> check(const Options& o) {
       if (given(o, name)) return wrong(fmt::format("check: give either a sequencer or --key, not both; --{} is too much", name));
     return {};
   }
-  if (!o.key) return wrong("check: SEQUENCER or --key is missing; usage: dlock check SEQUENCER | --key K [--token N | --handle H]");
+  if (!o.key)
+    return wrong("check: SEQUENCER or --key is missing; usage: dlock check SEQUENCER | --key K [--token N | --handle H]");
   return apart(o, "token", "handle");
 }
 
 Result<void> inspect(const Options& o) {
-  if (auto r = all_apart(o, {{"json", "csv"}, {"json", "columns"}, {"json", "no-heading"}, {"check", "json"}, {"check", "csv"}}); !r)
+  if (auto r = all_apart(o, {{"json", "csv"}, {"json", "columns"}, {"json", "no-heading"}, {"check", "json"}, {"check", "csv"}});
+      !r)
     return r;
   if (o.check && !o.operand) return wrong("inspect: --check needs a key; usage: dlock inspect --check K");
   if (o.operand && (o.held || o.stale))
-    return wrong(fmt::format("inspect: --{} chooses from the list of all keys and does not go with a key", o.held ? "held" : "stale"));
+    return wrong(
+        fmt::format("inspect: --{} chooses from the list of all keys and does not go with a key", o.held ? "held" : "stale"));
   return all_apart(o, {{"held", "stale"}});
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <climits>
 #include <fmt/format.h>
+#include <climits>
 #include "cli/options.hpp"
 #include "cli/values.hpp"
 #include "core/duration.hpp"
@@ -109,14 +109,10 @@ Result<void> descendants(Options& o, std::string_view value) {
 }
 
 Result<void> output(Options& o, std::string_view value) {
-  if (value == "text")
-    o.output = Output::text;
-  else if (value == "json")
-    o.output = Output::json;
-  else if (value == "env")
-    o.output = Output::env;
-  else
-    return fail(Errc::usage, fmt::format("{} is neither text, json nor env", quoted(value)));
+  if (value == "text") o.output = Output::text;
+  else if (value == "json") o.output = Output::json;
+  else if (value == "env") o.output = Output::env;
+  else return fail(Errc::usage, fmt::format("{} is neither text, json nor env", quoted(value)));
   return {};
 }
 
@@ -151,8 +147,7 @@ constexpr Option table[] = {
      duration<&O::wait>},
     {"conflict-exit-code", 'E', "N", taking, G::taking, twin, C::none, "exit status when busy, 0 to 255 (default: 75)",
      number<&O::conflict_status, 0, 255>},
-    {"shared", 's', nullptr, taking, G::taking, twin, C::mode, "a lock that admits other shared ones",
-     mode<Mode::shared>},
+    {"shared", 's', nullptr, taking, G::taking, twin, C::mode, "a lock that admits other shared ones", mode<Mode::shared>},
     {"exclusive", 'x', nullptr, taking, G::taking, twin, C::mode, "the only holder (default)", mode<Mode::exclusive>},
     {"limit", 0, "N", taking, G::taking, twin, C::mode, "one of at most N holders, 1 to 1000000", limit},
     {"lock-delay", 0, "D", taking, G::taking, twin, C::none,
@@ -167,28 +162,32 @@ constexpr Option table[] = {
     {"max-run", 0, "D", run, G::job, twin, C::none, "end the command after D, status 124 (default: 0, no limit)",
      duration<&O::max_run>},
     {"min-hold", 0, "D", run, G::job, twin, C::none, "keep the lock at least D from when it was taken", duration<&O::min_hold>},
-    {"foreground", 0, nullptr, run, G::job, no_twin, C::none, "the command stays in the process group of dlock", on<&O::foreground>},
+    {"foreground", 0, nullptr, run, G::job, no_twin, C::none, "the command stays in the process group of dlock",
+     on<&O::foreground>},
     {"no-foreground", 0, nullptr, run, G::job, no_twin, C::none, "the command gets its own process group", on<&O::no_foreground>},
     {"descendants", 0, "wait|kill", run, G::job, twin, C::none, "what happens to them once the command has ended (default: wait)",
      descendants},
     {"no-env", 0, nullptr, run, G::job, no_twin, C::none, "set no DLOCK_ variables for the command", on<&O::no_env>},
     {"status-fd", 0, "N", run, G::job, twin, C::none, "write events to descriptor N, one JSON object per line",
      number<&O::status_fd, 0, INT_MAX>},
-    {"status-file", 0, "F", run, G::job, twin, C::none, "the same, to a new file F", text<&O::status_file>},
-    {"explain", 0, nullptr, run, G::job, no_twin, C::none, "print the time line and the guarantees; run nothing", on<&O::explain>},
+    {"status-file", 0, "F", run, G::job, twin, C::none, "the same, appended to file F", text<&O::status_file>},
+    {"explain", 0, nullptr, run, G::job, no_twin, C::none, "print the time line and the guarantees; run nothing",
+     on<&O::explain>},
 
-    {"hold", 0, nullptr, acquire, G::result, no_twin, C::none, "stay and hold the lock until standard input ends or a signal comes",
-     on<&O::hold>},
-    {"output", 0, "text|json|env", acquire, G::result, twin, C::none, "what to print: the handle alone (default), JSON, or lines for eval",
-     output},
+    {"hold", 0, nullptr, acquire, G::result, no_twin, C::none,
+     "stay and hold the lock until standard input ends or a signal comes", on<&O::hold>},
+    {"output", 0, "text|json|env", acquire, G::result, twin, C::none,
+     "what to print: the handle alone (default), JSON, or lines for eval", output},
 
     {"json", 'J', nullptr, inspect, G::result, no_twin, C::format, "one JSON object", on<&O::json>},
     {"csv", 0, nullptr, inspect, G::result, no_twin, C::none, "comma-separated values", on<&O::csv>},
     {"columns", 'o', "COL,...", inspect, G::result, twin, C::format, "the columns to show; +COL,... adds to the default ones",
      text<&O::columns>},
     {"no-heading", 0, nullptr, inspect, G::result, no_twin, C::none, "no heading and no summary", on<&O::no_heading>},
-    {"held", 0, nullptr, inspect, G::result, no_twin, C::none, "only keys that are held, or kept back by a lock-delay", on<&O::held>},
-    {"stale", 0, nullptr, inspect, G::result, no_twin, C::none, "only keys with a holder that has vanished or whose lease has ended", on<&O::stale>},
+    {"held", 0, nullptr, inspect, G::result, no_twin, C::none, "only keys that are held, or kept back by a lock-delay",
+     on<&O::held>},
+    {"stale", 0, nullptr, inspect, G::result, no_twin, C::none,
+     "only keys with a holder that has vanished or whose lease has ended", on<&O::stale>},
     {"check", 0, nullptr, inspect, G::result, no_twin, C::none, "print nothing: 0 free, 75 held, 69 unknown", on<&O::check>},
 
     {"backend", 'b', "URL", all, G::common, twin, C::none, "where the locks are kept (default: file:)", text<&O::backend>},
@@ -202,8 +201,7 @@ constexpr Option table[] = {
      positive_duration<&O::connect_timeout>},
     {"quiet", 'q', nullptr, all, G::common, twin, C::words, "no words but errors", on<&O::quiet>},
     {"verbose", 'v', nullptr, all, G::common, twin, C::words, "more words; repeat it for more", verbose},
-    {"trace", 0, "FILE", all, G::common, twin, C::none, "append what happens to FILE, one JSON object per line",
-     text<&O::trace>},
+    {"trace", 0, "FILE", all, G::common, twin, C::none, "append what happens to FILE, one JSON object per line", text<&O::trace>},
     {"help", 0, nullptr, all, G::common, no_twin, C::none, "print this", on<&O::help>},
 };
 static_assert(std::size(table) <= 64, "Options::from_flag has one bit for each row");

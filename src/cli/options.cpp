@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/options.hpp"
+#include <fmt/format.h>
+#include <getopt.h>
 #include <algorithm>
 #include <array>
 #include <cstdlib>
-#include <fmt/format.h>
-#include <getopt.h>
 #include "cli/nearest.hpp"
 #include "cli/values.hpp"
 #include "cli/verbs.hpp"
@@ -101,7 +101,8 @@ Result<void> set_operand(Options& to, std::string_view text, bool before_dashes,
     const std::string_view hint = no_dashes ? "put -- before the command" : "the command goes after --";
     return fail(Errc::usage, fmt::format("run: unexpected argument {}: {}", quoted(text), hint));
   }
-  return fail(Errc::usage, fmt::format("{}: unexpected argument {}; usage: dlock {} {}", name, quoted(text), name, info(to.verb).usage));
+  return fail(Errc::usage,
+              fmt::format("{}: unexpected argument {}; usage: dlock {} {}", name, quoted(text), name, info(to.verb).usage));
 }
 
 Result<void> from_arguments(Options& to, int argc, char** argv) {
@@ -132,14 +133,16 @@ Result<void> from_arguments(Options& to, int argc, char** argv) {
       if (!option) return unknown_letter(to.verb, static_cast<char>(letter));
     }
     if (c == ':') return fail(Errc::usage, fmt::format("--{}: needs a value, {}", option->name, option->argument));
-    if (c == '?') return fail(Errc::usage, fmt::format("--{}: takes no value", option->name));
+    if (c == '?') {
+      const std::string_view value = argument.substr(argument.find('=') + 1);
+      return fail(Errc::usage, fmt::format("--{}: {} is too much, it takes no value", option->name, quoted(value)));
+    }
     if (auto r = set(to, *option, ::optarg ? ::optarg : ""); !r) return r;
   }
 
   if (left == argc) return {};
   char** rest = argv + left + 1;
-  if (to.verb == Verb::run)
-    to.command = rest;
+  if (to.verb == Verb::run) to.command = rest;
   else
     for (; *rest; ++rest)
       if (auto r = set_operand(to, *rest, false, argc, argv); !r) return r;
@@ -153,9 +156,8 @@ Result<void> from_environment(Options& to) {
   const auto decided = [&](const Option& o) {
     if (to.from_flag & bit_of(o)) return true;
     if (o.choice == Choice::none) return false;
-    return std::any_of(option_table().begin(), option_table().end(), [&](const Option& rival) {
-      return rival.choice == o.choice && (to.from_flag & bit_of(rival));
-    });
+    return std::any_of(option_table().begin(), option_table().end(),
+                       [&](const Option& rival) { return rival.choice == o.choice && (to.from_flag & bit_of(rival)); });
   };
   for (const Option& o : option_table()) {
     if (!o.twin || !belongs(o, to.verb) || decided(o)) continue;

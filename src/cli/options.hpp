@@ -62,7 +62,7 @@ struct Options {
 
   bool hold = false;  // acquire
   Output output = Output::text;
-  bool force = false, yes = false, if_held = false;  // release
+  bool force = false, yes = false, if_held = false;                                                // release
   bool json = false, csv = false, no_heading = false, held = false, stale = false, check = false;  // inspect
   std::string_view columns;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
 #include <fmt/format.h>
+#include <algorithm>
 #include "cli/grant_output.hpp"
 #include "cli/inspect.hpp"
 #include "core/duration.hpp"
@@ -54,7 +54,8 @@ std::string csv_line(const Row& row) {
 void line(std::string& text, std::string_view about, std::string_view what) { text += fmt::format("{:<9}{}\n", about, what); }
 
 std::string lease(const HolderView& h) {
-  if (h.vanished) return h.remaining ? fmt::format("vanished; lock-delay for {} more", format_duration(*h.remaining)) : "vanished";
+  if (h.vanished)
+    return h.remaining ? fmt::format("vanished; lock-delay for {} more", format_duration(*h.remaining)) : "vanished";
   if (!h.remaining) return h.attached ? "lasts as long as its process" : "no end is known";
   if (*h.remaining <= 0us) return "has ended";
   return fmt::format("ends in {} when nobody renews it", format_duration(*h.remaining));
@@ -88,7 +89,8 @@ std::string summary(const std::vector<KeyView>& keys) {
     waiting += k.waiters.size();
     known &= k.waiters_known;
   }
-  return fmt::format("{} {}, {} held, {}{} waiting\n", keys.size(), keys.size() == 1 ? "key" : "keys", held, waiting, known ? "" : "?");
+  return fmt::format("{} {}, {} held, {}{} waiting\n", keys.size(), keys.size() == 1 ? "key" : "keys", held, waiting,
+                     known ? "" : "?");
 }
 
 }  // namespace
@@ -134,11 +136,13 @@ std::string text_of_key(const KeyView& k, const OpenStore& opened) {
   for (std::size_t i = 0; i < k.waiters.size(); ++i) {
     const WaiterView& w = k.waiters[i];
     const std::string reason = w.who.reason.empty() ? "" : fmt::format(", reason {}", printable(w.who.reason));
-    line(text, i ? "" : "waiting", fmt::format("{} {}, {}, asked {}{}", i + 1, who(w.who), mode_name(w.mode), asked(w.who), reason));
+    line(text, i ? "" : "waiting",
+         fmt::format("{} {}, {}, asked {}{}", i + 1, who(w.who), mode_name(w.mode), asked(w.who), reason));
   }
   for (const std::string& n : k.notes) line(text, "note", printable(n));
-  line(text, "where", fmt::format("{}, recipe {} ({})", printable(opened.backend->where()), opened.store.traits->recipe,
-                                  opened.store.traits->weakness));
+  line(text, "where",
+       fmt::format("{}, recipe {} ({})", printable(opened.backend->where()), opened.store.traits->recipe,
+                   opened.store.traits->weakness));
   if (!k.holders.empty()) line(text, "force", force(k, opened));
   return text;
 }

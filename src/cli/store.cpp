@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/store.hpp"
-#include <algorithm>
 #include <fmt/format.h>
+#include <algorithm>
 #include "cli/say.hpp"
 #include "cli/verbs.hpp"
 
@@ -15,14 +15,13 @@ Result<Store> choose_store(const Options& o) {
   };
   auto url = Url::parse(o.backend);
   if (!url) return wrong("backend", url.error());
-  if (!url->password.empty() && !o.quiet)
-    say(fmt::format("{}: others may see a password in a URL ({})", called(o, "backend"), url->redacted()));
-
   const bool url_decides = !given_by_flag(o, "recipe") && url->item("recipe");
   const std::string_view recipe = url_decides ? std::string_view{} : o.recipe;
   const auto choice = choose(*url, recipe);
   // With a recipe from elsewhere, try the URL alone: who is to blame decides the name in the message and the exit status.
   if (!choice) return wrong(!recipe.empty() && choose(*url, {}) ? "recipe" : "backend", choice.error());
+  if (!url->password.empty() && !o.quiet)
+    say(fmt::format("{}: a password in a URL is easily seen by others ({})", called(o, "backend"), url->redacted()));
   return Store{std::move(*url), choice->factory, choice->traits};
 }
 

@@ -27,7 +27,14 @@ Result<run::Timing> times(const Options& o, const Traits& t, Hold hold) {
     return fail(blame(o, "ttl"), fmt::format("{}: must be at least 2s (--allow-short-ttl permits less)", called(o, "ttl")));
   const run::TimingAsked asked{
       .ttl = o.ttl, .op_timeout = o.op_timeout, .kill_after = o.kill_after, .allow_short_ttl = o.allow_short_ttl};
-  return run::plan_timing(asked, o.ttl - drift(o.ttl), !detached && t.liveness != Liveness::process);
+  const auto timing = run::plan_timing(asked, o.ttl - drift(o.ttl), !detached && t.liveness != Liveness::process);
+  if (timing) return timing;
+  // plan_timing names the options; if their values came from the environment alone, say so.
+  std::string flags, variables;
+  for (const std::string_view name : {"ttl", "op-timeout", "kill-after"})
+    if (given(o, name)) (given_by_flag(o, name) ? flags : variables) += called(o, name) + ": ";
+  if (!flags.empty() || variables.empty()) return timing;
+  return fail(Errc::config, variables + timing.error().message);
 }
 
 }  // namespace
@@ -41,12 +48,7 @@ Result<run::Plan> plan_taking(const Options& o, const Store& store, Hold hold) {
 
   const bool one_try = o.wait == 0us;
   return run::Plan{
-      .open =
-          [store, connect = o.connect_timeout](const Settings& s) {
-            Settings with = s;
-            with.connect_timeout = connect;
-            return store.open(with);
-          },
+      .open = [store](const Settings& s) { return store.open(s); },
       .traits = *store.traits,
       .request = {.key = *key,
                   .owner = Owner::random(),
@@ -59,12 +61,15 @@ Result<run::Plan> plan_taking(const Options& o, const Store& store, Hold hold) {
                   .identity = Identity::mine(std::string(o.reason))},
       .wait = o.wait,
       .timing = *timing,
+      .connect_timeout = o.connect_timeout,
       .conflict_status = o.conflict_status,
       .command = o.command,
       .end_signal = o.signal,
       .max_run = o.max_run,
       .min_hold = o.min_hold,
-      .group = o.foreground ? run::Group::same : o.no_foreground ? run::Group::own : run::Group::automatic,
+      .group = o.foreground      ? run::Group::same
+               : o.no_foreground ? run::Group::own
+                                 : run::Group::automatic,
       .descendants = o.descendants,
       .publish_environment = !o.no_env,
       .say = {.quiet = o.quiet,

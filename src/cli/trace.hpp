@@ -11,9 +11,9 @@ namespace dlock::cli {
 
 struct Traced {
   std::string_view request;  // "release"
-  std::string key;           // empty: all
-  std::optional<FencingToken> token;
-  std::string owner;  // a prefix of the owner id, not the secret
+  std::string key{};         // empty: all
+  std::optional<FencingToken> token{};
+  std::string owner{};  // a prefix of the owner id, not the secret
 };
 
 class Trace {
@@ -26,10 +26,8 @@ class Trace {
   auto around(const Traced& what, Ask ask, Kept succeeded) const {
     write("invoke", what, {});
     auto answer = ask();
-    if (answer)
-      write(succeeded(*answer) ? "ok" : "fail", what, {});
-    else
-      write(retryable(answer.error().code) ? "info" : "fail", what, answer.error().message);
+    if (answer) write(succeeded(*answer) ? "ok" : "fail", what, {});
+    else write(retryable(answer.error().code) ? "info" : "fail", what, answer.error().message);
     return answer;
   }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/values.hpp"
+#include <fmt/format.h>
 #include <algorithm>
 #include <charconv>
 #include <csignal>
 #include <cstring>
-#include <fmt/format.h>
 #include <optional>
 #include "core/key.hpp"
 
@@ -64,12 +64,6 @@ Result<bool> parse_switch(std::string_view text) {
   for (const std::string_view no : {"0", "false", "no", "off"})
     if (text == no) return false;
   return fail(Errc::usage, fmt::format("{} is neither 1, true, yes or on, nor 0, false, no or off", quoted(text)));
-}
-
-std::string quoted(std::string_view text) {
-  constexpr std::size_t most = 80;
-  const std::string shown = printable(text.substr(0, most));
-  return fmt::format("\"{}\"{}", shown, text.size() > most ? "..." : "");
 }
 
 }  // namespace dlock::cli

@@ -2,7 +2,6 @@
 // Values of options, parsed strictly. Every error is Errc::usage and names the value and what is allowed.
 #pragma once
 #include <cstdint>
-#include <string>
 #include <string_view>
 #include "core/error.hpp"
 
@@ -16,8 +15,5 @@ Result<int> parse_signal(std::string_view text);
 
 // 1, true, yes, on; 0, false, no, off.
 Result<bool> parse_switch(std::string_view text);
-
-// For messages: in quotes, printable, and not longer than a line.
-std::string quoted(std::string_view text);
 
 }  // namespace dlock::cli

@@ -14,12 +14,14 @@ constexpr VerbInfo table[] = {
     {Verb::renew, "renew", "[OPTION...] --key K [--handle H]", "extend a lease that acquire took",
      "Lets the lease of K last --ttl from now. A lease that has ended is not revived."},
     {Verb::release, "release", "[OPTION...] --key K [--handle H | --force --token N | --force --yes]", "give the lock back",
-     "Releases the lock K that the handle holds. --force removes somebody else's holder: the one with --token N, or all with --yes. "
+     "Releases the lock K that the handle holds. --force removes somebody else's holder: the one with --token N, or all with "
+     "--yes. "
      "It does not stop their work."},
     {Verb::check, "check", "[OPTION...] SEQUENCER | --key K [--token N | --handle H]", "is this grant still in force?",
      "Exit status 0 if the grant is in force now, 1 if it is not. Prints nothing."},
     {Verb::inspect, "inspect", "[OPTION...] [K]", "show who holds what and who waits",
-     "Shows one key, or every key of the backend. ASKED and AGE tell when the holder asked for the lock, by the clock of its host; "
+     "Shows one key, or every key of the backend. ASKED and AGE tell when the holder asked for the lock, by the clock of its "
+     "host; "
      "LEASE is what is left until the lock ends when nobody renews it."},
 };
 

@@ -59,22 +59,24 @@ std::string name_for(pid_t guard) {
 
 JobCgroup JobCgroup::create(pid_t guard) {
   JobCgroup c;
-  const std::string path = name_for(guard);
-  if (path.empty()) return c;
-  if (::mkdir(path.c_str(), 0755) != 0 && !(errno == EEXIST && ::rmdir(path.c_str()) == 0 && ::mkdir(path.c_str(), 0755) == 0))
-    return c;
-  c = find(guard);
+  c.path_ = name_for(guard);
+  if (c.path_.empty()) return c;
+  const char* path = c.path_.c_str();
+  if (::mkdir(path, 0755) != 0 && !(errno == EEXIST && ::rmdir(path) == 0 && ::mkdir(path, 0755) == 0)) return c;
+  c.open();
   if (c && ::faccessat(c.dir_.get(), "cgroup.kill", W_OK, 0) == 0) return c;  // Linux 5.14
-  ::rmdir(path.c_str());
+  ::rmdir(path);
   return {};
 }
 
 JobCgroup JobCgroup::find(pid_t guard) {
   JobCgroup c;
   c.path_ = name_for(guard);
-  if (!c.path_.empty()) c.dir_.reset(::open(c.path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+  if (!c.path_.empty()) c.open();
   return c;
 }
+
+void JobCgroup::open() { dir_.reset(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW)); }
 
 pid_t JobCgroup::fork() const {
   if (dir_) {

@@ -21,6 +21,8 @@ class JobCgroup {
   explicit operator bool() const noexcept { return static_cast<bool>(dir_); }
 
  private:
+  void open();
+
   std::string path_;
   Fd dir_;
 };

@@ -33,7 +33,7 @@ void fill_standard_descriptors() {
 
 }  // namespace
 
-Entry::Entry() : group_(::getpgrp()), children_(children_of(::getpid())) {
+Entry::Entry() : group_(::getpgrp()), children_(own_children()) {
   fill_standard_descriptors();
   fds_ = open_descriptors();
   // Any controlling terminal will do, whatever stdin is: `dump | dlock run -- ssh ...` asks /dev/tty for its passphrase.

@@ -3,6 +3,7 @@
 #include <sys/types.h>
 #include <csignal>
 #include <initializer_list>
+#include <optional>
 #include <vector>
 #include "util/fd.hpp"
 
@@ -21,8 +22,9 @@ class Entry {
   // when ignored), those that report a fault of our own, and SIGPIPE, which stays blocked and is never read.
   const sigset_t& handled() const noexcept { return handled_; }
   pid_t group() const noexcept { return group_; }
-  const std::vector<pid_t>& children() const noexcept { return children_; }  // `sleep 99 & exec dlock ...`: not ours to kill
-  int tty() const noexcept { return tty_.get(); }                            // /dev/tty; -1: no controlling terminal
+  bool can_list_children() const noexcept { return children_.has_value(); }   // false: no orphan could be found, so do not start
+  const std::vector<pid_t>& children() const noexcept { return *children_; }  // `sleep 99 & exec dlock ...`: not ours to kill
+  int tty() const noexcept { return tty_.get(); }                             // /dev/tty; -1: no controlling terminal
 
   // Closes what was inherited except `keep`; 0, 1 and 2 become /dev/null. A pipe must end when the job closes it, not when we
   // leave.
@@ -36,7 +38,7 @@ class Entry {
   struct sigaction on_child_ {};
   pid_t group_;
   std::vector<int> fds_;
-  std::vector<pid_t> children_;
+  std::optional<std::vector<pid_t>> children_;
   Fd tty_;
 };
 

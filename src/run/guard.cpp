@@ -43,16 +43,18 @@ void Guard::run() {
       start_sweep();
     }
     check_deadlines(Clock::now());
+    const bool job_lived = leader_alive_;
     bool alive = reap();
     if (sweeping_ && alive) sweep_while_anything_changes(alive);
     if (!alive && (job_ > 0 || !channel_.open())) leave();
+    if (job_lived && !leader_alive_) tell(Kind::exited, status_);  // if nobody is left, the last word says it
   }
 }
 
 void Guard::leave() {
-  cgroup_.remove();
   // The only word that waits: dlock may be stopped with a full queue, and must not miss it. If dlock dies, this fails at once.
   channel_.send_and_wait({Kind::tree_dead, status_, expired_, {}});
+  cgroup_.remove();  // while dlock releases the lock; it waits for our exit before its own
   ::_exit(0);
 }
 
@@ -161,7 +163,6 @@ bool Guard::reap() {
       leader_alive_ = false;
       status_ = status;
       if (exec_error_) read_exec_outcome();
-      tell(Kind::exited, status);
     }
   }
 }

@@ -30,11 +30,8 @@ Keeper::Keeper(const Plan& plan, Events& events)
       wake_supervisor_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       wake_keeper_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
 
-void Keeper::start() {
-  std::thread([this] { work(); }).detach();
-}
-
 void Keeper::ask(Request r) {
+  start();
   {
     const std::lock_guard lock(mutex_);
     request_ = r;
@@ -84,69 +81,112 @@ Duration Keeper::jitter(Duration d) {  // between a half and the whole: many cli
   return d / 2 + Duration(d.count() / 2 * (::rand_r(&seed_) % 1024) / 1024);
 }
 
+void Keeper::start() {
+  if (over_ || std::exchange(started_, true)) return;
+  std::thread([this] { work(); }).detach();
+}
+
 void Keeper::work() {
   try {
     wait_and_hold();
   } catch (const std::exception& e) { report(Ended{status_bug, fmt::format("internal error: {}", e.what())}); }
 }
 
+bool Keeper::try_now() {
+  if (!open() || !enqueue()) return false;
+  const auto answer = place_->poll(Duration{});
+  reached_ = answer.has_value();
+  const auto* granted = answer ? std::get_if<dlock::Granted>(&*answer) : nullptr;
+  return granted && take(*granted);
+}
+
 void Keeper::wait_and_hold() {
-  const auto bytes = plan_.request.owner.bytes;
-  for (const std::uint8_t b : bytes) seed_ = seed_ * 257 + b;
+  if (!over_ && !backend_) open();
+  while (!over_) {
+    if (!lease_ && acquire() == Next::over) return;
+    if (hold() == Next::over) return;
+    lease_.reset();
+  }
+}
+
+bool Keeper::open() {
+  for (const std::uint8_t b : plan_.request.owner.bytes) seed_ = seed_ * 257 + b;
   const Deadline now = Clock::now();
   if (plan_.wait) wait_until_ = later(now, *plan_.wait);
   connect_until_ = later(now, plan_.connect_timeout);
-
   Settings settings;
   settings.op_timeout = plan_.timing.op_timeout;
   settings.connect_timeout = plan_.connect_timeout;
   settings.interrupt_fd = wake_keeper_.get();
   auto opened = plan_.open(settings);
-  if (!opened) return report(Ended{exit_status(opened.error().code), opened.error().message});
-  backend_ = std::move(*opened);
-
-  for (;;) {
-    std::optional<Lease> lease;
-    int alarm_fd = -1;
-    if (acquire(lease, alarm_fd) == Next::over) return;
-    if (hold(*lease, alarm_fd) == Next::over) return;
+  if (opened) {
+    backend_ = std::move(*opened);
+  } else {
+    over_ = true;
+    report(Ended{exit_status(opened.error().code), opened.error().message});
   }
+  return !over_;
 }
 
 // ---- waiting -------------------------------------------------------------------------------------------------------------
 
-Keeper::Next Keeper::acquire(std::optional<Lease>& lease, int& alarm_fd) {
+bool Keeper::enqueue() {
+  events_.trace_invoke("acquire");
   auto queued = backend_->enqueue(plan_.request);
-  if (!queued) return report(Ended{exit_status(queued.error().code), queued.error().message}), Next::over;
-  Waiter& place = **queued;
+  if (queued) {
+    place_ = std::move(*queued);
+  } else {
+    over_ = true;
+    report(Ended{exit_status(queued.error().code), queued.error().message});
+  }
+  return !over_;
+}
+
+// False: granted, but the guard could not be given what it must hold.
+bool Keeper::take(const dlock::Granted& granted) {
+  Fd hold(granted.hold_fd >= 0 ? ::fcntl(granted.hold_fd, F_DUPFD_CLOEXEC, 3) : -1);
+  place_.reset();
+  if (granted.hold_fd >= 0 && !hold) {
+    (void)backend_->release(granted.lease);
+    over_ = true;
+    report(Ended{status_unavailable, "no file descriptor is left for the guard"});
+    return false;
+  }
+  lease_ = granted.lease;
+  alarm_fd_ = granted.alarm_fd;
+  events_.trace_granted(*lease_);
+  report(Granted{*lease_, std::move(hold)});
+  return true;
+}
+
+Keeper::Next Keeper::acquire() {
+  if (!place_ && !enqueue()) return Next::over;
   const Duration look = plan_.say.quiet ? quiet_look : later_looks;
-  Duration slice = plan_.request.wait ? std::min(look, first_look) : plan_.timing.op_timeout, retry = first_retry;
+  Duration slice = std::min(look, first_look), retry = first_retry;
   std::optional<HolderView> holder;
   Error last{};
   bool unreachable = false, tried = false;
-  events_.trace_invoke("acquire");
 
   for (;;) {
     if (requested() && request().what == Request::leave) {
-      if (const auto left = place.cancel(); !left && retryable(left.error().code)) place.cancel();
+      if (const auto left = place_->cancel(); !left && retryable(left.error().code)) (void)place_->cancel();
       return report(Left{}), Next::over;
     }
     const Duration left = until(wait_until_);
     if (tried && plan_.request.wait && left <= 0us) {
-      (void)place.cancel();
+      (void)place_->cancel();
       events_.trace_result("acquire", unreachable ? "info" : "fail");
       if (unreachable) return report(Ended{status_unavailable, last.message}), Next::over;
       return report(Ended{plan_.conflict_status, events_.busy_line(holder), true}), Next::over;
     }
     tried = true;
-    auto answer = place.poll(plan_.request.wait ? std::clamp<Duration>(left, 0us, slice) : Duration{});
+    auto answer = place_->poll(plan_.request.wait ? std::clamp<Duration>(left, 0us, slice) : Duration{});
     if (!answer) {
       last = std::move(answer.error());
       unreachable = true;
-      const bool give_up =
-          !retryable(last.code) || !plan_.request.wait || (!reached_ && !plan_.wait && Clock::now() >= connect_until_);
-      if (give_up) {
-        (void)place.cancel();
+      const bool too_long = !reached_ && !plan_.wait && Clock::now() >= connect_until_;
+      if (!retryable(last.code) || !plan_.request.wait || too_long) {
+        (void)place_->cancel();
         events_.trace_result("acquire", "info");
         return report(Ended{exit_status(last.code), last.message}), Next::over;
       }
@@ -157,21 +197,12 @@ Keeper::Next Keeper::acquire(std::optional<Lease>& lease, int& alarm_fd) {
     unreachable = false;
     reached_ = true;
     retry = first_retry;
-    if (auto* granted = std::get_if<dlock::Granted>(&*answer)) {
-      lease = granted->lease;
-      alarm_fd = granted->alarm_fd;
-      Fd hold(granted->hold_fd >= 0 ? ::fcntl(granted->hold_fd, F_DUPFD_CLOEXEC, 3) : -1);
-      if (granted->hold_fd >= 0 && !hold) {
-        (void)backend_->release(*lease);
-        return report(Ended{status_unavailable, "no file descriptor is left for the guard"}), Next::over;
-      }
+    if (const auto* granted = std::get_if<dlock::Granted>(&*answer)) {
       if (requested() && request().what == Request::leave) {
-        if (auto r = backend_->release(*lease); !r && retryable(r.error().code)) (void)backend_->release(*lease);
+        if (auto r = backend_->release(granted->lease); !r && retryable(r.error().code)) (void)backend_->release(granted->lease);
         return report(Left{}), Next::over;
       }
-      events_.trace_granted(*lease);
-      report(Granted{*lease, std::move(hold)});
-      return Next::again;
+      return take(*granted) ? Next::again : Next::over;
     }
     if (auto* busy = std::get_if<Busy>(&*answer)) {
       events_.trace_result("acquire", "fail");
@@ -214,7 +245,14 @@ bool Keeper::renew(Lease& lease, Deadline& next) {
   return false;
 }
 
-Keeper::Next Keeper::hold(Lease lease, int alarm_fd) {
+void Keeper::release() {
+  if (started_) return ask({Request::release, {}});
+  give_back(*lease_, false);
+}
+
+Keeper::Next Keeper::hold() {
+  Lease lease = *lease_;
+  const int alarm_fd = alarm_fd_;
   // Counted from the sending of the acquisition, not from its answer, where the lease says when that was.
   Deadline next = lease.deadline == no_deadline ? later(Clock::now(), plan_.timing.renew_every)
                                                 : lease.deadline - plan_.timing.proven + plan_.timing.renew_every;

@@ -48,15 +48,20 @@ class Keeper {
 
   Keeper(const Plan&, Events&);
   ~Keeper() = delete;
-  void start();
+  // The first try on the caller's thread, before any other exists. Only for recipes whose store is this machine: what they do
+  // takes microseconds and is bounded, and a job that ends before start() costs no thread. False: not granted, start() goes on.
+  bool try_now();
+  void start();  // the thread; goes on where try_now() ended
+  bool started() const noexcept { return started_; }
+  bool over() const noexcept { return over_; }  // after try_now(): it failed, and a report says why
 
   int fd() const noexcept { return wake_supervisor_.get(); }  // readable: reports() has news
   std::vector<Report> reports();
 
-  // Requests; each is answered by one report.
+  // Requests; each is answered by one report. They start the thread, except release(), which needs none.
   void leave() { ask({Request::leave, {}}); }              // Left
   void queue_again() { ask({Request::queue_again, {}}); }  // releases, then as from the start
-  void release() { ask({Request::release, {}}); }          // Released
+  void release();                                          // Released
   void detach(Duration d) { ask({Request::detach, d}); }   // Detached; when not confirmed it goes on renewing
 
  private:
@@ -72,8 +77,11 @@ class Keeper {
   void report(Report);
   void work();
   void wait_and_hold();
-  Next acquire(std::optional<Lease>& lease, int& alarm_fd);
-  Next hold(Lease lease, int alarm_fd);
+  bool open();
+  bool enqueue();
+  Next acquire();
+  bool take(const dlock::Granted&);
+  Next hold();
   bool renew(Lease& lease, Deadline& next);
   void give_back(const Lease&, bool lost);
   void nap(Duration, int alarm_fd = -1);  // ends early for a request or an alarm
@@ -86,10 +94,15 @@ class Keeper {
   std::vector<Report> reports_;
   Request request_;
 
-  // the thread's own
+  bool started_ = false;
+
+  // the thread's own; the caller's until start()
   std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Waiter> place_;
+  std::optional<Lease> lease_;
+  int alarm_fd_ = -1;
   Deadline wait_until_ = no_deadline, connect_until_ = no_deadline;
-  bool reached_ = false;
+  bool reached_ = false, over_ = false;
   unsigned seed_ = 0;
 };
 

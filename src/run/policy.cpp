@@ -212,7 +212,7 @@ void Policy::on(const event::Killing&, Deadline now) {
 
 void Policy::on(const event::TreeDead& e, Deadline now) {
   if (!job_may_live() || phase_ == Phase::own_sweep) return;
-  if (status_ < 0) status_ = e.status;
+  if (status_ < 0) status_ = e.status;  // the command was the last to die
   if (e.expired) on(event::Expired{}, now);
   give_back(now);
 }

@@ -49,11 +49,12 @@ std::vector<pid_t> children_of(pid_t pid) {
   return found;
 }
 
-bool can_list_children() {
-  char self[16];
-  std::snprintf(self, sizeof self, "%d", static_cast<int>(::gettid()));
-  std::vector<pid_t> ignored;
-  return read_children(::getpid(), self, ignored);
+std::optional<std::vector<pid_t>> own_children() {
+  char thread[16];
+  std::snprintf(thread, sizeof thread, "%d", static_cast<int>(::getpid()));
+  std::vector<pid_t> found;
+  if (!read_children(::getpid(), thread, found)) return std::nullopt;
+  return found;
 }
 
 std::vector<pid_t> descendants() {

@@ -2,6 +2,7 @@
 // Looking at and signalling the processes below this one. All of it needs a readable /proc.
 #pragma once
 #include <sys/types.h>
+#include <optional>
 #include <vector>
 
 namespace dlock::run {
@@ -10,8 +11,8 @@ namespace dlock::run {
 // answer proves nothing, only waitpid's ECHILD does.
 std::vector<pid_t> children_of(pid_t pid);
 
-// False: /proc does not list children here, so no orphan could be found.
-bool can_list_children();
+// Our own children; call it while there is one thread. nullopt: /proc does not list them here, so no orphan could be found.
+std::optional<std::vector<pid_t>> own_children();
 
 // All our descendants, parents before children. Same caveat.
 std::vector<pid_t> descendants();

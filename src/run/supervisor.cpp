@@ -2,14 +2,17 @@
 #include "run/supervisor.hpp"
 #include <fmt/format.h>
 #include <poll.h>
+#include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <algorithm>
 #include <cstring>
 #include "core/duration.hpp"
+#include "core/exit_status.hpp"
 #include "run/cgroup.hpp"
 #include "run/environment.hpp"
+#include "run/guard.hpp"
 #include "run/process_tree.hpp"
 
 namespace dlock::run {
@@ -19,6 +22,8 @@ using Do = Action::Do;
 using Note = Action::Note;
 
 namespace {
+
+constexpr Duration fast_job = 20ms;  // one that ends within needs nobody to watch its lock
 
 std::int64_t millis(Deadline from, Deadline to) { return (to - from) / 1ms; }
 
@@ -43,27 +48,40 @@ std::string list(const std::vector<pid_t>& pids) {
 
 }  // namespace
 
-Supervisor::Supervisor(const Plan& plan, const Entry& entry, Channel guard, pid_t guard_pid, Events& events, bool same_group)
+Supervisor::Supervisor(const Plan& plan, const Entry& entry, Events& events, Fd ours, Fd guards)
     : plan_(plan),
       entry_(entry),
-      guard_(std::move(guard)),
-      guard_pid_(guard_pid),
+      guard_(std::move(ours)),
+      guards_end_(std::move(guards)),
       events_(events),
-      same_group_(same_group),
+      same_group_(plan.group == Group::same || (plan.group == Group::automatic && entry.tty() >= 0)),
       modes_(entry.tty()),
       signals_(::signalfd(-1, &entry.handled(), SFD_CLOEXEC | SFD_NONBLOCK)),
       keeper_(*new Keeper(plan, events)),
       waiting_line_(plan, events),
-      policy_(rules(plan, same_group)) {}
+      policy_(rules(plan, same_group_)) {}
 
 Outcome Supervisor::run() {
-  keeper_.start();
+  // The guard is forked before any thread and any client library exists. Where the store is this machine there is no library, and
+  // the first try comes even before the guard: a lock that is free is then held by a guard that finds its orders waiting.
+  const bool granted = plan_.traits.liveness == Liveness::process && keeper_.try_now();
+  if (!granted) {
+    if (!keeper_.over() && !fork_guard()) {
+      events_.error(fmt::format("cannot fork the guard: {}", std::strerror(errno)));
+      return {false, status_unavailable, "error"};
+    }
+    keeper_.start();
+  }
   while (!policy_.over()) {
-    timer_.arm(policy_.wake_at());
+    timer_.arm(std::min(policy_.wake_at(), thread_at_));
     pollfd p[] = {{signals_.get(), POLLIN, 0}, {guard_.fd(), POLLIN, 0}, {timer_.fd(), POLLIN, 0}, {keeper_.fd(), POLLIN, 0}};
     ::poll(p, std::size(p), -1);
     timer_.drain();
     const Deadline now = Clock::now();
+    if (now >= thread_at_) {
+      thread_at_ = no_deadline;
+      keeper_.start();
+    }
     for (const Event& e : gather(now))
       for (const Action& a : policy_.step(e, now)) perform(a);
     if (const int sig = std::exchange(stop_by_, 0); sig != 0) {
@@ -204,17 +222,21 @@ void Supervisor::perform(const Action& a) {
 
 void Supervisor::start_job() {
   waiting_line_.clear();
-  if (plan_.timing.leased)
-    events_.status("acquired", {{"token", static_cast<std::int64_t>(lease_->token)},
-                                {"deadline_ms", millis(Clock::now(), lease_->deadline)}});
-  else events_.status("acquired", {{"token", static_cast<std::int64_t>(lease_->token)}});
   // The descriptor that ends the lock travels with the order to start: there is never a job whose guard does not hold it.
   const bool sent =
       guard_.send({Kind::start, same_group_ ? 1 : 0, false, policy_.deadlines()}, job_environment(plan_, *lease_), hold_.get());
   hold_.reset();
-  if (!sent) {  // only if the guard is dead or its end of the channel broke: its end of file is on the way
-    ::kill(guard_pid_, SIGKILL);
+  if (guard_pid_ == 0 && !fork_guard()) {
+    for (const Event& e : {Event(event::StartFailed{errno}), Event(event::TreeDead{-1, false})})
+      for (const Action& a : policy_.step(e, Clock::now())) perform(a);
+    return;
   }
+  if (!sent) ::kill(guard_pid_, SIGKILL);  // its end of the channel is broken; the end of file is on the way
+  if (!keeper_.started()) thread_at_ = later(Clock::now(), fast_job);
+  const auto token = static_cast<std::int64_t>(lease_->token);
+  if (plan_.timing.leased)
+    events_.status("acquired", {{"token", token}, {"deadline_ms", millis(Clock::now(), lease_->deadline)}});
+  else events_.status("acquired", {{"token", token}});
 }
 
 void Supervisor::say(Note note) {
@@ -278,6 +300,20 @@ void Supervisor::sweep_own() {
   }
 }
 
+bool Supervisor::fork_guard() {
+  guard_pid_ = ::fork();
+  if (guard_pid_ == 0) {
+    guard_.close();
+    Guard(Channel(std::move(guards_end_)), entry_, plan_.command, plan_.end_signal).run();
+  }
+  guards_end_.reset();
+  if (guard_pid_ < 0) guard_pid_ = 0;
+  entry_.let_go({STDERR_FILENO, plan_.say.status_fd});
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // second line: if the guard is killed, its orphans come to us
+  events_.go();
+  return guard_pid_ > 0;
+}
+
 // Whoever is below us now and was not when we started.
 std::vector<pid_t> Supervisor::job_members() const {
   auto members = descendants();
@@ -288,7 +324,7 @@ std::vector<pid_t> Supervisor::job_members() const {
 
 // Nothing of ours may outlive us; only a guard that still has somebody to end goes on alone.
 void Supervisor::dismiss_guard() {
-  if (policy_.abandoned() || guard_reaped_) return;
+  if (policy_.abandoned() || guard_reaped_ || guard_pid_ == 0) return;
   if (guard_.open()) {
     ::shutdown(guard_.fd(), SHUT_WR);
     const Deadline end = later(Clock::now(), 2s);

@@ -19,7 +19,7 @@ namespace dlock::run {
 // waits for children and signals.
 class Supervisor {
  public:
-  Supervisor(const Plan&, const Entry&, Channel guard, pid_t guard_pid, Events&, bool same_group);
+  Supervisor(const Plan&, const Entry&, Events&, Fd ours, Fd guards);  // the two ends of the channel
   ~Supervisor() = delete;
   Outcome run();
 
@@ -30,6 +30,7 @@ class Supervisor {
   void from_guard(std::vector<Event>& urgent, std::vector<Event>& rest);
   void perform(const Action&);
   void start_job();
+  bool fork_guard();
   void say(Action::Note);
   void sweep_own();
   void reap_guard();
@@ -40,7 +41,8 @@ class Supervisor {
   const Plan& plan_;
   const Entry& entry_;
   Channel guard_;
-  const pid_t guard_pid_;
+  Fd guards_end_;  // until the guard is forked
+  pid_t guard_pid_ = 0;
   Events& events_;
   const bool same_group_;
   const TerminalModes modes_;
@@ -50,9 +52,10 @@ class Supervisor {
   WaitingLine waiting_line_;
   Policy policy_;
   std::optional<Lease> lease_;
-  Fd hold_;                 // until the guard has it
-  std::string last_error_;  // of the keeper, for what is said at the end
-  bool failing_ = false;    // renewals fail at the moment
+  Fd hold_;                           // until the guard has it
+  Deadline thread_at_ = no_deadline;  // when the keeper gets its thread
+  std::string last_error_;            // of the keeper, for what is said at the end
+  bool failing_ = false;              // renewals fail at the moment
   bool guard_reaped_ = false, said_waiting_ = false;
   int stop_by_ = 0;  // stop ourselves when everything else of this wake-up is done
   Outcome outcome_{};

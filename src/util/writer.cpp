@@ -35,13 +35,22 @@ void Writer::write(int fd, std::string text) {
     ++dropped_;
     return;
   }
-  if (!started_) {
-    started_ = true;
-    std::thread([this] { work(); }).detach();
-  }
   bytes_ += text.size();
   lines_.push_back({fd, std::move(text)});
+  start_if_needed();
   changed_.notify_all();
+}
+
+void Writer::go() {
+  const std::lock_guard lock(mutex_);
+  may_start_ = true;
+  start_if_needed();
+}
+
+void Writer::start_if_needed() {
+  if (!may_start_ || started_ || lines_.empty()) return;
+  started_ = true;
+  std::thread([this] { work(); }).detach();
 }
 
 bool Writer::flush(Duration bound) {

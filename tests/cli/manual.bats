@@ -1,0 +1,56 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# The manual and --help name the same options, exit statuses, variables and columns. $DLOCK: the binary.
+bats_load_library bats-support
+bats_load_library bats-assert
+
+man=$BATS_TEST_DIRNAME/../../man
+commands='run acquire renew release check inspect'
+
+# `.It Fl w , Fl -wait Ns = Ns Ar D` -> `-w, --wait=D`, of all pages named, without --version (dlock itself)
+options_of_pages() {
+  sed -n -e 's/^\.It Fl \([[:alnum:]]\) , Fl -/-\1, --/p' -e 's/^\.It Fl -/--/p' "$@" |
+    sed -e 's/ Ns = Ns Ar /=/' | grep -v '^--version' | sort
+}
+
+options_of_help() {
+  "$DLOCK" "$1" --help | sed -n 's/^  *\(\(-., \)\{0,1\}--[a-z-]*\(=[^ ]*\)\{0,1\}\).*/\1/p' | sort
+}
+
+@test "each page has the options of --help with their arguments, and no others" {
+  for command in $commands; do
+    assert_equal "$command: $(options_of_pages "$man/dlock.1" "$man/dlock-$command.1")" "$command: $(options_of_help "$command")"
+  done
+}
+
+@test "the commands of --help have a page that dlock(1) names" {
+  assert_equal "$("$DLOCK" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p' | tr '\n' ' ')" "$commands "
+  for command in $commands; do grep -qx ".It Xr dlock-$command 1" "$man/dlock.1" || fail "dlock(1) does not list $command"; done
+}
+
+@test "dlock(1) and --help list the same exit statuses" {
+  of_help=$("$DLOCK" --help | sed -n '/^Exit status:/,$s/^  \([0-9]*\) .*/\1/p' | sort -n)
+  of_page=$(sed -n '/^\.Sh EXIT STATUS/,/^\.Sh EXAMPLES/s/^\.It //p' "$man/dlock.1" | sed 's/\\(en255//; s/, /\n/' | sort -n)
+  assert_equal "$of_page" "$of_help"
+}
+
+@test "the options without a variable are those that dlock(1) names" {
+  of_page=$(sed -n '/^There is no such variable/,/^\.Pp/p' "$man/dlock.1" | grep '^\.Fl' | sed 's/\.Fl//' | tr ',' '\n' | tr -d ' .' |
+    sed 's/^/-/' | sort)
+  of_help=$(for command in $commands; do
+    variables=" $("$DLOCK" "$command" --help | sed -n '/^Environment/,/^$/p' | tr '\n' ' ') "
+    for option in $(options_of_help "$command" | sed 's/.*--/--/; s/=.*//'); do
+      name=DLOCK_$(echo "${option#--}" | tr 'a-z-' 'A-Z_')
+      case $variables in *" $name "*) ;; *) echo "$option" ;; esac
+    done
+  done | sort -u)
+  assert_equal "$of_page" "$of_help"
+}
+
+@test "dlock-inspect(1) names the columns" {
+  run "$DLOCK" inspect -o NONE
+  assert_failure 64
+  of_help=$(sed 's/.*is not a column: //' <<<"$output" | tr -d ' ' | tr ',' '\n' | sort)
+  of_page=$(sed -n '/^\.Ss Columns/,/^\.Sh/p' "$man/dlock-inspect.1" | sed -n 's/^\.Cm//p' | tr ' ' '\n' | grep -E '^[A-Z]{2,}$' | sort -u)
+  assert_equal "$of_page" "$of_help"
+}

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// Promise G1: whatever happens to dlock, its guard or its backend, every member of the job is dead before the deadline; on
+// `file`, which has none, nobody else gets the lock while a member lives.
+//
+//   kill_matrix [--full] [--runs N] [--busy N] [--parallel N] [--only TEXT] [--seed N] [--without-cgroup]
+//
+// Each cell of the matrix runs N resisting trees (default 2, --full 10), several at once, with busy processes beside them.
+// Where the guard may write a cgroup it ends the job with that; --without-cgroup hides it, so that the sweep alone has to do.
+// The programs come from $DLOCK, $DLOCK_FAKE and $RESISTING_TREE.
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <random>
+#include <thread>
+#include "support/options.hpp"
+#include "support/process.hpp"
+#include "tree_run.hpp"
+
+using namespace dlock::test;
+
+namespace {
+
+const std::string killed = "signal 9 (KILL)";  // the leader ignores TERM, so it dies of KILL, and dlock ends as it did
+const std::string lost = "exit 123", failed = "exit 125";
+
+const std::vector<Cell> cells{
+    {"lease: TERM dlock", "", Fault::term, false, {killed}},
+    {"lease: KILL dlock", "", Fault::kill, false, {killed}},
+    {"lease: STOP dlock", "", Fault::stop, false, {lost}},
+    {"lease: KILL guard", "", Fault::kill_guard, false, {failed}},
+    {"lease: STOP guard, TERM dlock", "", Fault::stop_guard_term, false, {failed}},
+    {"lease: backend hangs", "hang_after=1", Fault::backend, false, {lost}},
+    {"lease: backend hangs, STOP guard", "hang_after=1", Fault::stop_guard, false, {lost, failed}},
+    {"lease: backend throws", "throw_after=1", Fault::backend, false, {lost}},
+    {"lease: renewals fail", "renew_fails_after=1", Fault::backend, false, {lost}},
+    {"lease: lost to another", "lost_after=1", Fault::backend, false, {lost}},
+    {"lease: KILL outer of two", "", Fault::kill_outer, false, {killed}},
+    {"lease, tty: TERM dlock", "", Fault::term, true, {killed}},
+    {"lease, tty: KILL dlock", "", Fault::kill, true, {killed}},
+    {"lease, tty: STOP dlock", "", Fault::stop, true, {lost}},
+    {"lease, tty: KILL guard", "", Fault::kill_guard, true, {failed}},
+    {"lease, tty: backend hangs", "hang_after=1", Fault::backend, true, {lost}},
+    {"file: TERM dlock", "file", Fault::term, false, {killed}},
+    {"file: KILL dlock", "file", Fault::kill, false, {killed}},
+    {"file: STOP dlock, CONT, TERM", "file", Fault::stop, false, {killed}},
+    {"file: KILL guard", "file", Fault::kill_guard, false, {failed}},
+    {"file: STOP guard, TERM dlock", "file", Fault::stop_guard_term, false, {failed}},
+    {"file, tty: KILL dlock", "file", Fault::kill, true, {killed}},
+};
+
+std::string milliseconds(std::optional<double> seconds) {
+  if (!seconds) return "-";
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f", *seconds * 1000);
+  return text;
+}
+
+std::string spread(std::vector<double> values) {
+  if (values.empty()) return "-";
+  std::sort(values.begin(), values.end());
+  return milliseconds(values.front()) + " / " + milliseconds(values[values.size() / 2]) + " / " + milliseconds(values.back());
+}
+
+// True when every run kept its promise.
+bool print_cell(const Cell& cell, const std::vector<Seen>& runs) {
+  std::vector<double> dead;
+  std::optional<double> slack;
+  std::size_t survivors = 0;
+  std::string ends;
+  bool good = true;
+  for (const Seen& s : runs) {
+    survivors += s.survivors;
+    good = good && s.wrong.empty();
+    if (s.dead_after) dead.push_back(*s.dead_after);
+    if (s.slack) slack = std::min(slack.value_or(*s.slack), *s.slack);
+    if (ends.find(s.end) == ends.npos) ends += (ends.empty() ? "" : ", ") + s.end;
+  }
+  std::printf("| %-34s | %4zu | %9zu | %-25s | %9s | %s |%s\n", cell.name, runs.size(), survivors, spread(dead).c_str(),
+              milliseconds(slack).c_str(), ends.c_str(), good ? "" : " FAILED");
+  return good;
+}
+
+// In a mount namespace of ours, so it needs root; everybody else has no cgroup to write as a rule.
+void hide_cgroups() {
+  if (::geteuid() != 0) return;
+  if (::unshare(CLONE_NEWNS) != 0 || ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)
+    give_up(std::string("a mount namespace: ") + std::strerror(errno));
+  for (const char* at : {"/sys/fs/cgroup/unified", "/sys/fs/cgroup"}) ::umount2(at, MNT_DETACH);
+}
+
+std::vector<Process> start_busy(long n) {
+  std::vector<Process> busy;
+  for (long i = 0; i < n; ++i) busy.push_back(Process::start({.argv = {"sh", "-c", "while :; do :; done"}}));
+  return busy;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const Options o(argc, argv, {"--full", "--without-cgroup"}, {"--runs", "--busy", "--parallel", "--only", "--seed"});
+  const Programs programs{program_from("DLOCK"), program_from("DLOCK_FAKE"), program_from("RESISTING_TREE")};
+  const long runs = o.number("--runs", o.has("--full") ? 10 : 2);
+  const unsigned long seed = static_cast<unsigned long>(o.number("--seed", long(std::random_device{}() >> 1)));
+  clean_environment();
+  if (o.has("--without-cgroup")) hide_cgroups();
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // what a killed dlock leaves behind is ours to see and to kill
+  ::signal(SIGPIPE, SIG_IGN);
+
+  std::vector<std::pair<const Cell*, std::vector<Seen>>> results;
+  for (const Cell& c : cells)
+    if (std::string(c.name).find(o.text("--only", "")) != std::string::npos) results.emplace_back(&c, std::vector<Seen>{});
+  if (results.empty()) give_up("no cell has that name");
+
+  const auto busy = start_busy(o.number("--busy", 0));
+  std::mt19937_64 random(seed);
+  std::mutex mutex;
+  std::size_t next = 0;
+  const std::size_t total = results.size() * std::size_t(runs);
+  const auto work = [&] {
+    for (std::unique_lock lock(mutex); next < total;) {
+      auto& [cell, seen] = results[next % results.size()];  // a round over all cells, then the next round
+      const double ttl = 2 + double(next / results.size() % 4);
+      const bool at_once = cell->fault == Fault::backend || cell->fault == Fault::stop_guard;
+      const double jitter = at_once ? 0 : std::uniform_real_distribution<>(0, ttl / 3)(random);
+      ++next;
+      lock.unlock();
+      Seen s = run_tree(programs, *cell, ttl, jitter);
+      lock.lock();
+      for (const auto& what : s.wrong) std::fprintf(stderr, "%s (ttl %.0f s): %s\n", cell->name, ttl, what.c_str());
+      seen.push_back(std::move(s));
+    }
+  };
+  std::vector<std::thread> threads;
+  for (long i = 0; i < o.number("--parallel", 8); ++i) threads.emplace_back(work);
+  for (auto& t : threads) t.join();
+
+  std::printf("seed %lu, %zu trees, %zu busy processes%s\n\n", seed, total, busy.size(),
+              o.has("--without-cgroup") ? ", no cgroup" : "");
+  std::printf(
+      "milliseconds from the fault to the death of the last member, least, median and most; slack: from there to the "
+      "deadline\n\n");
+  std::printf("| %-34s | runs | survivors | %-25s | slack     | dlock ended |\n|---|---|---|---|---|---|\n", "case",
+              "dead after");
+  bool good = true;
+  for (const auto& [cell, seen] : results) good = print_cell(*cell, seen) && good;
+  std::printf("\n%s\n", good ? "every tree was dead in time" : "FAILED");
+  return good ? 0 : 1;
+}

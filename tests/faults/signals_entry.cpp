@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// What dlock was started with is what the command finds, and it does not disturb dlock; what dlock is sent, the command gets.
+#include <sys/wait.h>
+#include <csignal>
+#include <sstream>
+#include "signal_run.hpp"
+
+namespace dlock::test {
+namespace {
+
+// Everything about a process that an exec hands on, but for the environment. The command may be in a cgroup of its own below ours.
+const std::vector<std::string> show_state{
+    "sh", "-c",
+    "grep -E '^(Umask|Sig(Blk|Ign|Cgt|Pnd)|ShdPnd|Cap|NoNewPrivs|Seccomp|Uid|Gid|Groups|Cpus_allowed_list)' /proc/self/status;"
+    "cat /proc/self/limits /proc/self/oom_score_adj /proc/self/personality; sed 's,dlock-[0-9]*$,,; s,/$,,' /proc/self/cgroup; "
+    "pwd; ls -l /proc/self/root | sed "
+    "'s/.*->//';"
+    "cut -d' ' -f18,19,40,41 /proc/self/stat"};
+
+std::string differences(const std::string& wanted, const std::string& got) {
+  std::istringstream a(wanted), b(got);
+  std::string all;
+  for (std::string x, y; bool(std::getline(a, x)) | bool(std::getline(b, y)); x.clear(), y.clear())
+    if (x != y) all += "\n    without dlock '" + x + "', with it '" + y + "'";
+  return all;
+}
+
+struct Entry {
+  const char* name;
+  std::vector<int> ignored, blocked;
+};
+
+void same_state(Tally& tally) {
+  const std::vector<Entry> entries{
+      {"as usual", {}, {}},
+      {"nohup", {SIGHUP}, {}},
+      {"a background job of sh", {SIGINT, SIGQUIT}, {}},
+      {"everything ignored",
+       {SIGHUP, SIGINT, SIGQUIT, SIGPIPE, SIGALRM, SIGTERM, SIGUSR1, SIGUSR2, SIGCHLD, SIGTSTP, SIGTTIN, SIGTTOU, SIGWINCH,
+        SIGRTMIN},
+       {}},
+      {"SIGCHLD ignored", {SIGCHLD}, {}},
+      {"SIGPIPE ignored", {SIGPIPE}, {}},
+      {"some blocked", {}, {SIGTERM, SIGUSR1, SIGCHLD, SIGPIPE, SIGALRM, SIGRTMIN + 3}},
+      {"both", {SIGHUP, SIGCHLD}, {SIGHUP, SIGCHLD, SIGTERM}},
+  };
+  for (const Mode& mode : {plain, foreground, pty, pty_own})
+    for (const Entry& e : entries) {
+      const RunAsked asked{.mode = mode, .job = show_state, .ignored = e.ignored, .blocked = e.blocked};
+      const std::string wanted = run_direct(asked);
+      DlockRun run(asked);
+      std::string got;
+      while (const auto line = run.out().next(20)) got += *line + "\n";
+      const std::string what = std::string(e.name) + ", " + mode.name;
+      tally.check(run.end() == "exit 0", what + ": " + run.end() + run.complaint());
+      tally.check(got == wanted, what + ": the command's state differs:" + differences(wanted, got));
+    }
+}
+
+void ignored_signals(Tally& tally) {
+  for (const Mode& mode : {plain, foreground, pty, pty_own}) {
+    for (int sig : {SIGHUP, SIGINT, SIGUSR1}) {
+      const std::string what = std::string(mode.name) + ", ignored at entry: " + describe(sig);
+      // While waiting: it stays in the queue, gets the lock, and runs.
+      DlockRun waiting({.mode = mode, .backend = "fake:?grant_after=700ms", .job = {"sh", "-c", "exit 7"}, .ignored = {sig}});
+      waiting.events().wait("waiting", 20);
+      waiting.dlock().signal(sig);
+      tally.check(waiting.end() == "exit 7", what + ", waiting: " + waiting.end() + waiting.complaint());
+      // While running: the command and dlock live on to the next renewal; TERM still works.
+      DlockRun running(
+          {.mode = mode, .options = {"--ttl", "2s"}, .job = {"sh", "-c", "echo up; exec sleep 60"}, .ignored = {sig}});
+      tally.check(running.out().next(20) == "up", what + ": did not start" + running.complaint());
+      running.dlock().signal(sig);
+      tally.check(running.events().wait("renewed", 20).has_value(), what + ": it ended" + running.complaint());
+      running.dlock().signal(SIGTERM);
+      tally.check(running.end() == describe(SIGTERM), what + ", running: " + running.end() + running.complaint());
+    }
+  }
+}
+
+void blocked_signals(Tally& tally) {
+  for (const Mode& mode : {plain, foreground}) {
+    // The command has TERM blocked, so it dies of KILL after --kill-after; dlock itself is not deaf.
+    DlockRun run(
+        {.mode = mode, .options = {"-k", "300ms"}, .job = {"sh", "-c", "echo up; exec sleep 60"}, .blocked = {SIGTERM, SIGINT}});
+    tally.check(run.out().next(20) == "up", "TERM blocked at entry: did not start" + run.complaint());
+    run.dlock().signal(SIGTERM);
+    tally.check(run.end() == describe(SIGKILL), "TERM blocked at entry: " + run.end() + run.complaint());
+    DlockRun waiting({.mode = mode, .backend = "fake:?grant_after=60s", .job = {"true"}, .blocked = {SIGTERM, SIGINT}});
+    waiting.events().wait("waiting", 20);
+    waiting.dlock().signal(SIGTERM);
+    tally.check(waiting.end() == describe(SIGTERM), "TERM blocked at entry, waiting: " + waiting.end() + waiting.complaint());
+  }
+}
+
+void status_without_sigchld(Tally& tally) {
+  for (const Mode& mode : {plain, foreground, pty}) {
+    DlockRun run({.mode = mode, .job = {"sh", "-c", "sleep 0.05; exit 7"}, .ignored = {SIGCHLD}});
+    tally.check(run.end() == "exit 7", std::string(mode.name) + ", SIGCHLD ignored: " + run.end() + run.complaint());
+  }
+}
+
+// `sleep 60 & exec dlock ...`: a child that was there before is neither waited for nor killed, whatever happens.
+void children_from_before(Tally& tally) {
+  const std::vector<std::string> with_child{"sh", "-c", "sleep 60 & exec \"$@\"", "sh"};
+  for (const Mode& mode : {plain, foreground}) {  // in a pty the end of its leader would hang up on that child
+    const std::string what = std::string(mode.name) + ", a child from before: ";
+    DlockRun run({.mode = mode, .job = {"sh", "-c", "exit 7"}, .before = with_child});
+    tally.check(run.end() == "exit 7", what + run.end() + run.complaint());
+    tally.check(run.left(0).size() == 1, what + std::to_string(run.left(0).size()) + " processes left, that child was expected");
+
+    DlockRun swept({.mode = mode, .job = {"sh", "-c", "echo up; exec sleep 61"}, .before = with_child});
+    tally.check(swept.out().next(20) == "up", what + "did not start" + swept.complaint());
+    for (pid_t pid : children_of(swept.dlock().pid()))
+      if (command_line(pid) != "sleep 60 ") ::kill(pid, SIGKILL);  // the guard: dlock has to sweep
+    tally.check(swept.end() == "exit 125", what + "guard killed: " + swept.end() + swept.complaint());
+    const auto left = swept.left(0);
+    tally.check(left.size() == 1 && command_line(left[0]) == "sleep 60 ", what + "it did not survive the sweep");
+  }
+  DlockRun zombie({.job = {"sh", "-c", "sleep 0.05; exit 7"}, .before = {"sh", "-c", "true & exec \"$@\"", "sh"}});
+  tally.check(zombie.end() == "exit 7", "a child from before that ends: " + zombie.end() + zombie.complaint());
+}
+
+}  // namespace
+
+bool forwarded() {
+  Tally tally("signals forwarded to the command: HUP USR1 USR2 ALRM WINCH CONT 34-64");
+  std::vector<int> signals{SIGHUP, SIGUSR1, SIGUSR2, SIGALRM, SIGWINCH, SIGCONT};
+  for (int n = 34; n <= 64; ++n) signals.push_back(n);
+  for (const Mode& mode : {plain, foreground, pty, pty_own}) {
+    DlockRun run({.mode = mode, .job = {signal_job(), "print"}});
+    tally.check(run.out().next(20) == "up", std::string(mode.name) + ": did not start" + run.complaint());
+    for (int n : signals) {
+      run.dlock().signal(n);
+      const std::string line = run.out().next(20).value_or("nothing");
+      tally.check(line == "got " + std::to_string(n),
+                  std::string(mode.name) + ": sent " + std::to_string(n) + ", it " + line + run.complaint());
+    }
+    run.dlock().signal(SIGTERM);
+    tally.check(run.out().next(20) == "got 15", std::string(mode.name) + ": TERM did not arrive");
+    tally.check(!run.out().next(20), std::string(mode.name) + ": a signal arrived twice");
+    tally.check(run.end() == "exit 0", std::string(mode.name) + ": " + run.end() + run.complaint());
+  }
+  return tally.report();
+}
+
+bool state_at_entry() {
+  Tally tally("state at entry: ignored and blocked signals, SIGCHLD, limits, children from before");
+  same_state(tally);
+  ignored_signals(tally);
+  blocked_signals(tally);
+  status_without_sigchld(tally);
+  children_from_before(tally);
+  return tally.report();
+}
+
+}  // namespace dlock::test

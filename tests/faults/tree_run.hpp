@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// One resisting tree under one `dlock run`, and one fault.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace dlock::test {
+
+enum class Fault {
+  backend,          // by a fault item of the fake backend
+  term,             // TERM to dlock
+  kill,             // KILL to dlock
+  stop,             // STOP to dlock; CONT once the tree is dead (file: once it has been seen alive)
+  kill_guard,       // KILL to the guard
+  stop_guard_term,  // STOP to the guard, TERM to dlock
+  stop_guard,       // STOP to the guard; with a fault of the backend
+  kill_outer,       // two dlocks, one inside the other; KILL to the outer one
+};
+
+struct Cell {
+  const char* name;
+  const char* backend;  // "file", or the fault items of a fake lease
+  Fault fault;
+  bool terminal;                  // in a pty, so the job is in dlock's group
+  std::vector<std::string> ends;  // how dlock may end
+  bool leased() const { return std::string(backend) != "file"; }
+};
+
+struct Programs {
+  std::string dlock, dlock_fake, tree;
+};
+
+struct Seen {
+  std::vector<std::string> wrong;    // empty: as promised
+  std::size_t survivors = 0;         // members of the tree when dlock said that it is dead, or after the bound
+  std::optional<double> dead_after;  // seconds from the fault to the death of the last member
+  std::optional<double> slack;       // seconds from there to the deadline
+  std::string end;                   // of dlock
+};
+
+// `ttl` and `jitter` (how long to let the tree live before the fault) in seconds.
+Seen run_tree(const Programs&, const Cell&, double ttl, double jitter);
+
+}  // namespace dlock::test
