@@ -21,7 +21,7 @@ TEST_CASE("every kind of reply is read") {
   CHECK(one("-ERR no\r\n")->is(Reply::Type::error));
   CHECK(one(":-42\r\n")->integer == -42);
   CHECK(one("$-1\r\n")->is(Reply::Type::nil));
-  CHECK(one("$5\r\na\0\r\nb\r\n")->text.empty() == false);
+  CHECK(one({"$5\r\na\0\r\nb\r\n", 11})->text == std::string{"a\0\r\nb", 5});
   const auto nested = one("*3\r\n$1\r\na\r\n*2\r\n:1\r\n$-1\r\n$2\r\n17\r\n");
   REQUIRE(nested);
   CHECK(nested->text_at(0) == "a");

@@ -60,6 +60,6 @@ TEST_CASE("errors are told apart by what can be done about them") {
 TEST_CASE("what a server says cannot speak to a terminal") {
   const Error e = as_error("acquire", "db:6379", "ERR \x1b]0;title\x07" + std::string(500, 'x'));
   CHECK(e.message.find('\x1b') == std::string::npos);
-  CHECK(e.message.find("\\x1B]0;title") != std::string::npos);
+  CHECK(e.message.find("\\x1b]0;title") != std::string::npos);
   CHECK(e.message.size() < 300);
 }
