@@ -54,7 +54,17 @@ Result<void> Connection::flush(Wait wait) {
     wire_ += plain_;
   }
   plain_.clear();
-  return send_wire(wait);
+  auto sent = send_wire(wait);
+  if (!sent && tls_) return fail(last_words(std::move(sent.error())));
+  return sent;
+}
+
+// A server that refuses our certificate says so and resets the connection: what it said is a better reason than the reset.
+Error Connection::last_words(Error e) {
+  std::string received, plain;
+  while (read_wire(received).value_or(false)) {}
+  const auto said = tls_->decrypt(received, plain, wire_);
+  return said ? e : said.error();
 }
 
 Result<void> Connection::send_wire(Wait wait) {
@@ -92,7 +102,7 @@ Result<std::optional<Reply>> Connection::receive(Wait wait) {
     auto reply = reader_.next();
     if (!reply || *reply) return reply;
     if (!wait_for(fd_.get(), POLLIN, wait)) return std::optional<Reply>{};
-    if (auto more = read_wire(received); !more) return fail(std::move(more.error()));
+    if (auto more = read_wire(received); !more) return fail(tls_ ? last_words(std::move(more.error())) : std::move(more.error()));
     if (!tls_) {
       if (auto ok = reader_.feed(received); !ok) return fail(std::move(ok.error()));
       continue;

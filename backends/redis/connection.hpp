@@ -54,6 +54,7 @@ class Connection {
   Result<void> secure(const TlsContext&, const std::string& host, Wait);
   Result<bool> read_wire(std::string& to);  // false: nothing there now
   Result<void> send_wire(Wait);
+  Error last_words(Error);
 
   Fd fd_;
   std::string where_;

@@ -36,7 +36,8 @@ while others and fits do
 end
 
 if fits and admits(would, mode, limit) then
-  local stored = string.match(redis.call('GET', fence) or '0', '^(%d+)')
+  local record = redis.call('GET', fence) or '0'
+  local stored = string.match(record, '^(%d+)$') or string.match(record, '^(%d+) ')
   if not stored or tonumber(stored) >= 9007199254740991 then corrupt(fence) end
   local token = digits(math.max(tonumber(stored) + 1, now))
   local slot, taken = 0, {}

@@ -115,10 +115,9 @@ local function invite(tally, claim)
     if not owner then return free_at end
     local runs = let_in(tally, mode, limit)
     local live_until = tonumber(redis.call('ZSCORE', alive, owner) or now + claim)
-    if runs and redis.call('SISMEMBER', called, owner) == 0 then
+    if runs and redis.pcall('SADD', called, owner) == 1 then
       live_until = math.min(live_until, now + claim)
       redis.pcall('ZADD', alive, live_until, owner)
-      redis.pcall('SADD', called, owner)
       redis.pcall('PEXPIRE', called, ms(claim))
       redis.pcall('RPUSH', wake_prefix .. owner, '1')
       redis.pcall('PEXPIRE', wake_prefix .. owner, ms(claim))
