@@ -18,22 +18,6 @@ tl::unexpected<Error> not_understood(const Client& client, std::string_view what
 
 }  // namespace
 
-const Traits fair_traits{
-    .family = "redis",
-    .recipe = "fair",
-    .liveness = Liveness::lease,
-    .fifo = true,
-    .shared = true,
-    .permits = true,
-    .detached = true,
-    .lock_delay = true,
-    .wakes = true,
-    .native = true,
-    .weakness =
-        "a failover to a replica that has not seen a grant forgets it (?replicas=N makes that less likely), and a jump of the "
-        "server's clock ends leases early or late",
-};
-
 Result<std::unique_ptr<Waiter>> FairBackend::enqueue(const Request& request) {
   return std::make_unique<FairWaiter>(*this, *client_, request);
 }

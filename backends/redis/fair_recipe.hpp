@@ -12,8 +12,6 @@
 
 namespace dlock::redis {
 
-extern const Traits fair_traits;
-
 // A waiter speaks every third of its patience, and is dropped when it is silent for all of it. One that was told to run and does not
 // claim the lock within `claim` loses its place: so long a dead waiter at the head of the queue can hold up the others.
 constexpr Duration patience_of(Duration ttl) noexcept { return std::max<Duration>(std::chrono::seconds{3}, ttl / 3); }
@@ -21,9 +19,9 @@ inline constexpr Duration claim = std::chrono::seconds{2};
 
 class FairBackend final : public Backend {
  public:
-  explicit FairBackend(std::unique_ptr<Client> client) : client_(std::move(client)) {}
+  FairBackend(const Traits& traits, std::unique_ptr<Client> client) : traits_(traits), client_(std::move(client)) {}
 
-  const Traits& traits() const noexcept override { return fair_traits; }
+  const Traits& traits() const noexcept override { return traits_; }
   std::string where() const override { return client_->options().where; }
   Result<std::unique_ptr<Waiter>> enqueue(const Request&) override;
   Result<Renewal> renew(const Lease&, Duration ttl) override;
@@ -43,6 +41,7 @@ class FairBackend final : public Backend {
   Result<std::optional<KeyView>> inspect(const FairKeys&);
   Result<void> names_at(const Endpoint&, std::vector<std::string>& names);
 
+  const Traits& traits_;  // of the table, which lives for ever
   std::unique_ptr<Client> client_;
   std::optional<Owner> release_unanswered_;
 };

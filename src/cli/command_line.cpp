@@ -38,6 +38,7 @@ run::Outcome unknown_verb(std::string_view name) {
 }
 
 Result<run::Outcome> dispatch(const Options& o) {
+  if (o.explain || (o.verb != Verb::run && o.verb != Verb::acquire)) fill_closed_descriptors();
   switch (o.verb) {
     case Verb::run: return command_run(o);
     case Verb::acquire: return command_acquire(o);
@@ -57,8 +58,10 @@ run::Outcome command_line(int argc, char** argv) {
     return ended(status_usage);
   }
   const std::string_view name = argv[1];
-  if (name == "--help") return printed(general_help());
-  if (name == "--version") return printed(version_text());
+  if (name == "--help" || name == "--version") {
+    if (argc > 2) return failed({Errc::usage, fmt::format("{}: unexpected argument {}", name, quoted(argv[2]))});
+    return printed(name == "--help" ? general_help() : version_text());
+  }
   const auto verb = find_verb(name);
   if (!verb) return unknown_verb(name);
 

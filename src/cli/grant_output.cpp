@@ -20,7 +20,7 @@ std::string json(const Grant& g) {
   j["key"] = g.lease.key.text();
   j["keys"] = {g.lease.key.text()};
   j["handle"] = g.handle;
-  j["token"] = fmt::to_string(g.lease.token);  // a string: 64 bits do not survive every reader of JSON numbers
+  j["token"] = g.lease.token;
   j["sequencer"] = g.sequencer;
   j["scheme"] = g.store.url.scheme;
   j["recipe"] = g.store.traits->recipe;

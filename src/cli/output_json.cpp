@@ -24,7 +24,7 @@ void add(Json& to, const Identity& i) {
 }
 
 Json of(const HolderView& h) {
-  Json j{{"id", printable(h.id)}, {"mode", mode_name(h.mode)}, {"token", std::to_string(h.token)}};
+  Json j{{"id", printable(h.id)}, {"mode", mode_name(h.mode)}, {"token", h.token}};
   j["slot"] = h.mode == Mode::permit ? Json(h.slot) : Json(nullptr);
   add(j, h.who);
   j["attached"] = h.attached;
@@ -42,7 +42,7 @@ Json of(const WaiterView& w) {
 Json of(const KeyView& k) {
   Json j{{"key", printable(k.key)}, {"state", state_name(state_of(k))}};
   j["mode"] = k.holders.empty() ? Json(nullptr) : Json(mode_name(k.holders.front().mode));
-  j["token"] = std::to_string(k.fence);  // a string: 64 bits do not survive every reader of JSON numbers
+  j["token"] = k.fence;
   j["holders"] = Json::array();
   for (const HolderView& h : k.holders) j["holders"].push_back(of(h));
   j["waiters"] = k.waiters_known ? Json::array() : Json(nullptr);

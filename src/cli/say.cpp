@@ -61,6 +61,12 @@ Result<void> put(std::string_view text) {
   return fail(Errc::cannot_create, fmt::format("cannot write to standard output: {}", ::strerrordesc_np(error)));
 }
 
+void fill_closed_descriptors() {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (::fcntl(fd, F_GETFD) < 0)
+      ::open("/dev/null", (fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) | O_CLOEXEC);  // the lowest free one: fd
+}
+
 Result<void> stdout_usable() {
   const int flags = ::fcntl(STDOUT_FILENO, F_GETFL);
   if (flags >= 0 && (flags & O_ACCMODE) != O_RDONLY) return {};

@@ -15,6 +15,11 @@ void put_on_stderr(std::string_view text);
 // All of `text` on stdout. Errc::cannot_create when it cannot be written; never raises SIGPIPE.
 Result<void> put(std::string_view text);
 
+// Fills a closed 0, 1 or 2, so that no file of ours lands there and receives words meant for people. What fills it can
+// neither be read from (0) nor written to (1, 2), so the closed descriptor is still noticed. Not before run/ takes over: it
+// passes a job what dlock was given.
+void fill_closed_descriptors();
+
 // Errc::usage unless stdout is open for writing.
 Result<void> stdout_usable();
 

@@ -22,7 +22,13 @@ Result<Store> choose_store(const Options& o) {
   if (!choice) return wrong(!recipe.empty() && choose(*url, {}) ? "recipe" : "backend", choice.error());
   if (!url->password.empty() && !o.quiet)
     say(fmt::format("{}: a password in a URL is easily seen by others ({})", called(o, "backend"), url->redacted()));
-  return Store{std::move(*url), choice->factory, choice->traits};
+  return Store{std::move(*url), choice->factory, choice->traits, called(o, "backend"), blame(o, "backend")};
+}
+
+Result<std::unique_ptr<Backend>> Store::open(const Settings& s) const {
+  auto backend = factory->open(url, *traits, s);
+  if (backend || backend.error().code != Errc::usage) return backend;
+  return fail(blame, fmt::format("{}: {}", called, backend.error().message));
 }
 
 Result<OpenStore> open_store(const Options& o) {

@@ -14,7 +14,10 @@ struct Store {
   const BackendFactory* factory;
   const Traits* traits;
 
-  Result<std::unique_ptr<Backend>> open(const Settings& s) const { return factory->open(url, *traits, s); }
+  std::string called;  // "--backend" or "DLOCK_BACKEND", for what only open() can find wrong with the URL
+  Errc blame;
+
+  Result<std::unique_ptr<Backend>> open(const Settings&) const;
 };
 
 // Flag, URL item, environment, default: in this order. Errc::usage or Errc::config, by where the wrong text came from.

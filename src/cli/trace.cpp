@@ -24,7 +24,7 @@ void Trace::write(std::string_view event, const Traced& what, std::string_view e
   nlohmann::ordered_json line{{"t", Clock::now().time_since_epoch().count()}, {"pid", ::getpid()}, {"ev", event}};
   line["f"] = what.request;
   if (!what.key.empty()) line["key"] = what.key;
-  if (what.token) line["token"] = std::to_string(*what.token);
+  if (what.token) line["token"] = *what.token;
   if (!what.owner.empty()) line["owner"] = what.owner;
   if (!error.empty()) line["err"] = printable(error);
   const std::string text = line.dump() + '\n';

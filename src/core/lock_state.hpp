@@ -2,8 +2,9 @@
 // The one brain of dlock: who holds a key, who waits, who may run next. A pure value without clock, files or processes.
 //
 // A store keeps the value in one place under mutual exclusion, supplies `now` in microseconds of its own clock and proof of
-// death (`vanish`), and wakes those whom `invite` names. The Lua of redis/fair is the same procedure; a model test holds
-// the two together.
+// death (`vanish`), and wakes those whom `invite` names. A clock that is set back prolongs leases, and may bring one back
+// that was in its lock-delay; it lets nobody in beside another. The Lua of redis/fair is the same procedure; a model test
+// holds the two together.
 #pragma once
 #include <cstdint>
 #include <optional>

@@ -46,7 +46,8 @@ std::string redact_hosts(std::string_view hosts) {
   std::string out;
   while (!hosts.empty()) {
     const std::string_view host = take_until(hosts, ",");
-    const std::size_t colon = host.find(':', host.starts_with('[') ? host.find(']') : 0);
+    const std::size_t bracket = host.starts_with('[') ? host.find(']') : host.npos;
+    const std::size_t colon = host.find(':', bracket == host.npos ? 0 : bracket);
     out += host.substr(0, colon);
     if (colon != host.npos) {
       const std::string_view port = host.substr(colon + 1);

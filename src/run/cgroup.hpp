@@ -18,6 +18,7 @@ class JobCgroup {
   pid_t fork() const;
   void kill() const;  // every member, atomically
   void remove();      // once it is empty; harmless otherwise
+  int fd() const noexcept { return dir_.get(); }
   explicit operator bool() const noexcept { return static_cast<bool>(dir_); }
 
  private:

@@ -33,12 +33,8 @@ void fill_standard_descriptors() {
 
 }  // namespace
 
-Entry::Entry() : group_(::getpgrp()), children_(own_children()) {
+Entry::Entry() : group_(::getpgrp()) {
   fill_standard_descriptors();
-  fds_ = open_descriptors();
-  // Any controlling terminal will do, whatever stdin is: `dump | dlock run -- ssh ...` asks /dev/tty for its passphrase.
-  tty_.reset(::open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC));
-
   sigfillset(&handled_);
   for (const int s : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS, SIGPIPE, SIGCHLD}) sigdelset(&handled_, s);
   for (int s = 1; s <= SIGRTMAX; ++s) {
@@ -53,18 +49,24 @@ Entry::Entry() : group_(::getpgrp()), children_(own_children()) {
   ::sigaction(SIGCHLD, &standard, &on_child_);  // were it ignored, the kernel would reap and the job's status be lost
 }
 
-void Entry::let_go(std::initializer_list<int> keep) const {
+void Entry::restore() const noexcept {
+  ::sigaction(SIGCHLD, &on_child_, nullptr);
+  ::sigprocmask(SIG_SETMASK, &mask_, nullptr);  // what was sent since the fork arrives here: never lost
+}
+
+// Any controlling terminal will do, whatever stdin is: `dump | dlock run -- ssh ...` asks /dev/tty for its passphrase.
+Surroundings::Surroundings(pid_t guard) : children(own_children()), tty(::open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC)) {
+  if (children) std::erase(*children, guard);
+}
+
+void let_go_of_all_but(std::initializer_list<int> keep) {
+  const std::vector<int> all = open_descriptors();
   const Fd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
-  for (const int fd : fds_) {
+  for (const int fd : all) {
     if (std::find(keep.begin(), keep.end(), fd) != keep.end()) continue;
     if (fd < 3 && null) ::dup3(null.get(), fd, O_CLOEXEC);
     else ::close(fd);
   }
-}
-
-void Entry::restore() const noexcept {
-  ::sigaction(SIGCHLD, &on_child_, nullptr);
-  ::sigprocmask(SIG_SETMASK, &mask_, nullptr);  // what was sent since the fork arrives here: never lost
 }
 
 }  // namespace dlock::run

@@ -9,8 +9,8 @@
 
 namespace dlock::run {
 
-// What dlock was started with, and what the job must find again: signal mask, the disposition of SIGCHLD, descriptors.
-// Everything else (ignored signals, umask, limits, terminal, directory) dlock leaves as it is.
+// What dlock was started with, and what the job must find again: signal mask and the disposition of SIGCHLD. Everything else
+// (ignored signals, umask, limits, terminal, directory, descriptors) dlock leaves as it is.
 class Entry {
  public:
   // Takes stock, then blocks every asynchronous signal, so that they are read from a signalfd and all threads inherit the
@@ -22,13 +22,6 @@ class Entry {
   // when ignored), those that report a fault of our own, and SIGPIPE, which stays blocked and is never read.
   const sigset_t& handled() const noexcept { return handled_; }
   pid_t group() const noexcept { return group_; }
-  bool can_list_children() const noexcept { return children_.has_value(); }   // false: no orphan could be found, so do not start
-  const std::vector<pid_t>& children() const noexcept { return *children_; }  // `sleep 99 & exec dlock ...`: not ours to kill
-  int tty() const noexcept { return tty_.get(); }                             // /dev/tty; -1: no controlling terminal
-
-  // Closes what was inherited except `keep`; 0, 1 and 2 become /dev/null. A pipe must end when the job closes it, not when we
-  // leave.
-  void let_go(std::initializer_list<int> keep) const;
 
   // In the forked job, before exec: dispositions and mask as they were. Async-signal-safe.
   void restore() const noexcept;
@@ -37,9 +30,19 @@ class Entry {
   sigset_t mask_{}, handled_{};
   struct sigaction on_child_ {};
   pid_t group_;
-  std::vector<int> fds_;
-  std::optional<std::vector<pid_t>> children_;
-  Fd tty_;
 };
+
+// What else dlock finds around it; looked up after the guard is forked, which gets ready meanwhile.
+struct Surroundings {
+  explicit Surroundings(pid_t guard);  // call it while there is one thread
+
+  // `sleep 99 & exec dlock ...`: not ours to kill. nullopt: /proc does not list children here, so no orphan could be found.
+  std::optional<std::vector<pid_t>> children;
+  Fd tty;  // /dev/tty, if there is a controlling terminal
+};
+
+// Closes every descriptor but `keep`; 0, 1 and 2 become /dev/null. A pipe must end when the job closes it, not when dlock
+// and its guard leave.
+void let_go_of_all_but(std::initializer_list<int> keep);
 
 }  // namespace dlock::run

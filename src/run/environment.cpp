@@ -1,10 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/environment.hpp"
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 #include "core/sequencer.hpp"
 
 namespace dlock::run {
+
+namespace {
+
+// A key inside a JSON string: it is valid UTF-8 without control characters, so two characters need care. (A JSON library on the way
+// of every start costs more than the rest of this file.)
+std::string json_text(std::string_view key) {
+  std::string out;
+  for (const char c : key) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out;
+}
+
+}  // namespace
 
 std::string handle_of(const Traits& traits, const Lease& lease) {
   return Handle{std::string(traits.family), std::string(traits.recipe), lease.owner, {}}.text();
@@ -29,12 +43,9 @@ std::string job_environment(const Plan& plan, const Lease& lease) {
   set("DLOCK_TTL_MS", std::to_string(plan.timing.ttl / std::chrono::milliseconds{1}));
   if (lease.mode == Mode::permit) set("DLOCK_SLOT", std::to_string(lease.slot));
   else remove("DLOCK_SLOT");
-  nlohmann::ordered_json grant{{"key", lease.key.text()},
-                               {"token", lease.token},
-                               {"sequencer", sequencer},
-                               {"mode", std::string(1, static_cast<char>(lease.mode))}};
-  grant["slot"] = lease.mode == Mode::permit ? nlohmann::ordered_json(lease.slot) : nlohmann::ordered_json(nullptr);
-  set("DLOCK_GRANTS", nlohmann::ordered_json::array({grant}).dump());
+  set("DLOCK_GRANTS", fmt::format(R"([{{"key":"{}","token":{},"sequencer":"{}","mode":"{}","slot":{}}}])",
+                                  json_text(lease.key.text()), lease.token, sequencer, static_cast<char>(lease.mode),
+                                  lease.mode == Mode::permit ? std::to_string(lease.slot) : "null"));
   return out;
 }
 

@@ -43,7 +43,6 @@ class Events {
   // The same with ", not waiting"; empty when nobody wants to hear it: -q, or -E 0, with which cron skips in silence.
   std::string busy_line(const std::optional<HolderView>&) const;
 
-  void go() { writer_.go(); }  // from now on threads may exist
   bool flush(Duration bound) { return writer_.flush(bound); }
 
  private:

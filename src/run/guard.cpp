@@ -13,6 +13,11 @@
 #include "run/process_tree.hpp"
 
 namespace dlock::run {
+namespace {
+
+constexpr int patience_ms = 50;
+
+}  // namespace
 
 void Guard::run() {
   ::setpgid(0, 0);  // neither the terminal nor `kill -9 %1` reaches us; setsid would cost the job its terminal
@@ -23,15 +28,20 @@ void Guard::run() {
   ::sigprocmask(SIG_SETMASK, &set, nullptr);
   sigemptyset(&set);
   sigaddset(&set, SIGCHLD);
-  const Fd child_signal(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+  child_signal_.reset(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+
+  // Made ahead, while dlock asks for the lock, and given up again if that takes long: waiters should not litter.
+  cgroup_ = JobCgroup::create(::getpid());
 
   for (int pause_ms = 1;; pause_ms = sweeping_ ? std::min(pause_ms * 2, 100) : 1) {
     pollfd p[] = {
-        {channel_.fd(), POLLIN, 0}, {child_signal.get(), POLLIN, 0}, {timer_.fd(), POLLIN, 0}, {exec_error_.get(), POLLIN, 0}};
-    ::poll(p, std::size(p), sweeping_ && job_ > 0 ? pause_ms : -1);
+        {channel_.fd(), POLLIN, 0}, {child_signal_.get(), POLLIN, 0}, {timer_.fd(), POLLIN, 0}, {exec_error_.get(), POLLIN, 0}};
+    const bool waiting = job_ == 0 && cgroup_;
+    const int ready = ::poll(p, std::size(p), sweeping_ && job_ > 0 ? pause_ms : waiting ? patience_ms : -1);
+    if (ready == 0 && waiting) cgroup_.remove();
     if (p[1].revents != 0) {
       signalfd_siginfo s;
-      while (::read(child_signal.get(), &s, sizeof s) > 0) {}
+      while (::read(child_signal_.get(), &s, sizeof s) > 0) {}
     }
     if (p[2].revents != 0) timer_.drain();
     if (p[3].revents != 0) read_exec_outcome();
@@ -92,7 +102,7 @@ void Guard::start_job(const Channel::Received& r) {
   const pid_t guard = ::getpid();
   int error[2];
   if (::pipe2(error, O_CLOEXEC) != 0) return cannot_start(errno);
-  cgroup_ = JobCgroup::create(guard);
+  if (!cgroup_) cgroup_ = JobCgroup::create(guard);
   job_ = cgroup_.fork();
   if (job_ == 0) become_job(guard, error[1]);
   const int fork_error = errno;
@@ -103,7 +113,7 @@ void Guard::start_job(const Channel::Received& r) {
   own_group_ = group_ == 0;
   if (own_group_) group_ = job_;
   leader_alive_ = true;
-  entry_.let_go({});
+  let_go_of_all_but({channel_.fd(), child_signal_.get(), timer_.fd(), exec_error_.get(), hold_.get(), cgroup_.fd()});
 }
 
 void Guard::cannot_start(int error) {

@@ -41,7 +41,7 @@ class Guard {
   Timer timer_;
   JobCgroup cgroup_;
   GuardDeadlines when_;
-  Fd exec_error_, hold_;
+  Fd child_signal_, exec_error_, hold_;
   pid_t job_ = 0, group_ = 0;
   int status_ = -1;
   bool own_group_ = false, leader_alive_ = false, expired_ = false, sweeping_ = false;

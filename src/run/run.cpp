@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/prctl.h>
 #include <cerrno>
 #include <cstring>
 #include "core/exit_status.hpp"
+#include "run/guard.hpp"
 #include "run/supervisor.hpp"
 
 namespace dlock::run {
@@ -16,7 +18,6 @@ constexpr Duration last_words = 2s;  // for a reader of stderr or --status-fd th
 
 Outcome cannot_begin(Events& events, Status status, const std::string& why) {
   events.error(why);
-  events.go();
   events.flush(last_words);
   return {false, status};
 }
@@ -27,16 +28,25 @@ Outcome run(const Plan& plan) {
   Entry& entry = *new Entry;  // as long as the process, like everything the keeper's thread may see
   if (plan.say.status_fd >= 0) ::fcntl(plan.say.status_fd, F_SETFD, FD_CLOEXEC);
   Events& events = *new Events(plan);
-  if (!entry.can_list_children())
-    return cannot_begin(events, status_unavailable,
-                        "/proc does not list child processes here: a job could not be ended for certain");
-
-  if (const auto opened = events.open(); !opened)
-    return cannot_begin(events, exit_status(opened.error().code), opened.error().message);
   Fd ours, theirs;
   if (!Channel::make_pair(ours, theirs))
     return cannot_begin(events, status_unavailable, fmt::format("no socket pair: {}", std::strerror(errno)));
-  const Outcome outcome = (new Supervisor(plan, entry, events, std::move(ours), std::move(theirs)))->run();
+  const pid_t guard = ::fork();  // before any thread and any client library exists
+  if (guard < 0) return cannot_begin(events, status_unavailable, fmt::format("cannot fork the guard: {}", std::strerror(errno)));
+  if (guard == 0) {
+    ours.reset();
+    Guard(Channel(std::move(theirs)), entry, plan.command, plan.end_signal).run();
+  }
+  theirs.reset();
+  let_go_of_all_but({STDERR_FILENO, plan.say.status_fd, ours.get()});
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // second line: if the guard is killed, its orphans come to us
+  Surroundings& around = *new Surroundings(guard);
+  if (!around.children)
+    return cannot_begin(events, status_unavailable,
+                        "/proc does not list child processes here: a job could not be ended for certain");
+  if (const auto opened = events.open(); !opened)
+    return cannot_begin(events, exit_status(opened.error().code), opened.error().message);
+  const Outcome outcome = (new Supervisor(plan, entry, around, events, Channel(std::move(ours)), guard))->run();
   events.flush(last_words);
   return outcome;
 }

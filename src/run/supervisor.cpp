@@ -2,17 +2,14 @@
 #include "run/supervisor.hpp"
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <algorithm>
 #include <cstring>
 #include "core/duration.hpp"
-#include "core/exit_status.hpp"
 #include "run/cgroup.hpp"
 #include "run/environment.hpp"
-#include "run/guard.hpp"
 #include "run/process_tree.hpp"
 
 namespace dlock::run {
@@ -48,30 +45,23 @@ std::string list(const std::vector<pid_t>& pids) {
 
 }  // namespace
 
-Supervisor::Supervisor(const Plan& plan, const Entry& entry, Events& events, Fd ours, Fd guards)
+Supervisor::Supervisor(const Plan& plan, const Entry& entry, const Surroundings& around, Events& events, Channel guard,
+                       pid_t guard_pid)
     : plan_(plan),
-      entry_(entry),
-      guard_(std::move(ours)),
-      guards_end_(std::move(guards)),
+      around_(around),
+      guard_(std::move(guard)),
+      guard_pid_(guard_pid),
       events_(events),
-      same_group_(plan.group == Group::same || (plan.group == Group::automatic && entry.tty() >= 0)),
-      modes_(entry.tty()),
+      same_group_(plan.group == Group::same || (plan.group == Group::automatic && around.tty)),
+      modes_(around.tty.get()),
       signals_(::signalfd(-1, &entry.handled(), SFD_CLOEXEC | SFD_NONBLOCK)),
       keeper_(*new Keeper(plan, events)),
       waiting_line_(plan, events),
       policy_(rules(plan, same_group_)) {}
 
 Outcome Supervisor::run() {
-  // The guard is forked before any thread and any client library exists. Where the store is this machine there is no library, and
-  // the first try comes even before the guard: a lock that is free is then held by a guard that finds its orders waiting.
-  const bool granted = plan_.traits.liveness == Liveness::process && keeper_.try_now();
-  if (!granted) {
-    if (!keeper_.over() && !fork_guard()) {
-      events_.error(fmt::format("cannot fork the guard: {}", std::strerror(errno)));
-      return {false, status_unavailable, "error"};
-    }
-    keeper_.start();
-  }
+  // Where the store is this machine, the first try needs no thread: the guard gets ready meanwhile.
+  if (plan_.traits.liveness != Liveness::process || !keeper_.try_now()) keeper_.start();
   while (!policy_.over()) {
     timer_.arm(std::min(policy_.wake_at(), thread_at_));
     pollfd p[] = {{signals_.get(), POLLIN, 0}, {guard_.fd(), POLLIN, 0}, {timer_.fd(), POLLIN, 0}, {keeper_.fd(), POLLIN, 0}};
@@ -226,11 +216,6 @@ void Supervisor::start_job() {
   const bool sent =
       guard_.send({Kind::start, same_group_ ? 1 : 0, false, policy_.deadlines()}, job_environment(plan_, *lease_), hold_.get());
   hold_.reset();
-  if (guard_pid_ == 0 && !fork_guard()) {
-    for (const Event& e : {Event(event::StartFailed{errno}), Event(event::TreeDead{-1, false})})
-      for (const Action& a : policy_.step(e, Clock::now())) perform(a);
-    return;
-  }
   if (!sent) ::kill(guard_pid_, SIGKILL);  // its end of the channel is broken; the end of file is on the way
   if (!keeper_.started()) thread_at_ = later(Clock::now(), fast_job);
   const auto token = static_cast<std::int64_t>(lease_->token);
@@ -286,9 +271,9 @@ void Supervisor::sweep_own() {
   auto cgroup = JobCgroup::find(guard_pid_);
   for (int empty = 0, rounds = 0; rounds < 200; ++rounds) {
     cgroup.kill();
-    const auto found = kill_children(entry_.children());
+    const auto found = kill_children(*around_.children);
     for (const pid_t p : found) ::waitpid(p, nullptr, WNOHANG);
-    if (entry_.children().empty() && found.empty() && ::waitpid(-1, nullptr, WNOHANG) < 0) empty = 3;
+    if (around_.children->empty() && found.empty() && ::waitpid(-1, nullptr, WNOHANG) < 0) empty = 3;
     empty = found.empty() ? empty + 1 : 0;
     if (empty < 3) continue;
     cgroup.remove();
@@ -300,31 +285,17 @@ void Supervisor::sweep_own() {
   }
 }
 
-bool Supervisor::fork_guard() {
-  guard_pid_ = ::fork();
-  if (guard_pid_ == 0) {
-    guard_.close();
-    Guard(Channel(std::move(guards_end_)), entry_, plan_.command, plan_.end_signal).run();
-  }
-  guards_end_.reset();
-  if (guard_pid_ < 0) guard_pid_ = 0;
-  entry_.let_go({STDERR_FILENO, plan_.say.status_fd});
-  ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // second line: if the guard is killed, its orphans come to us
-  events_.go();
-  return guard_pid_ > 0;
-}
-
 // Whoever is below us now and was not when we started.
 std::vector<pid_t> Supervisor::job_members() const {
   auto members = descendants();
   std::erase(members, guard_pid_);
-  for (const pid_t p : entry_.children()) std::erase(members, p);
+  for (const pid_t p : *around_.children) std::erase(members, p);
   return members;
 }
 
 // Nothing of ours may outlive us; only a guard that still has somebody to end goes on alone.
 void Supervisor::dismiss_guard() {
-  if (policy_.abandoned() || guard_reaped_ || guard_pid_ == 0) return;
+  if (policy_.abandoned() || guard_reaped_) return;
   if (guard_.open()) {
     ::shutdown(guard_.fd(), SHUT_WR);
     const Deadline end = later(Clock::now(), 2s);

@@ -19,7 +19,7 @@ namespace dlock::run {
 // waits for children and signals.
 class Supervisor {
  public:
-  Supervisor(const Plan&, const Entry&, Events&, Fd ours, Fd guards);  // the two ends of the channel
+  Supervisor(const Plan&, const Entry&, const Surroundings&, Events&, Channel guard, pid_t guard_pid);
   ~Supervisor() = delete;
   Outcome run();
 
@@ -30,7 +30,6 @@ class Supervisor {
   void from_guard(std::vector<Event>& urgent, std::vector<Event>& rest);
   void perform(const Action&);
   void start_job();
-  bool fork_guard();
   void say(Action::Note);
   void sweep_own();
   void reap_guard();
@@ -39,10 +38,9 @@ class Supervisor {
   void end(Outcome);
 
   const Plan& plan_;
-  const Entry& entry_;
+  const Surroundings& around_;
   Channel guard_;
-  Fd guards_end_;  // until the guard is forked
-  pid_t guard_pid_ = 0;
+  const pid_t guard_pid_;
   Events& events_;
   const bool same_group_;
   const TerminalModes modes_;

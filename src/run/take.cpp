@@ -146,7 +146,6 @@ Outcome take(const Plan& plan, const std::function<bool(const Lease&)>& on_grant
   const Entry& entry = *new Entry;
   if (plan.say.status_fd >= 0) ::fcntl(plan.say.status_fd, F_SETFD, FD_CLOEXEC);
   Events& events = *new Events(plan);
-  events.go();
   Outcome outcome;
   if (const auto opened = events.open(); !opened) {
     events.error(opened.error().message);

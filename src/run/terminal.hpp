@@ -20,8 +20,8 @@ class TerminalModes {
 
  private:
   int tty_;
+  termios modes_{};  // before known_, whose initializer fills it
   bool known_;
-  termios modes_{};
 };
 
 }  // namespace dlock::run

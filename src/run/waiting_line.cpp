@@ -35,10 +35,11 @@ std::string fitted(std::string line, std::size_t width) {
 }  // namespace
 
 WaitingLine::WaitingLine(const Plan& plan, Events& events)
-    : plan_(plan), events_(events), terminal_(draws_on_stderr()), since_(Clock::now()), next_(later(since_, 500ms)) {}
+    : plan_(plan), events_(events), since_(Clock::now()), next_(later(since_, 500ms)) {}
 
 void WaitingLine::update(const Waiting& waiting, Deadline now) {
   if (now < next_ || plan_.say.quiet) return;
+  terminal_ = draws_on_stderr();
   std::string line = events_.held_line(waiting.holder) + "; waiting";
   if (plan_.wait) line += " up to " + format_duration(*plan_.wait);
   line += fmt::format(" (position {})", waiting.ahead + 1);

@@ -17,7 +17,7 @@ class WaitingLine {
  private:
   const Plan& plan_;
   Events& events_;
-  const bool terminal_;
+  bool terminal_ = false;
   const Deadline since_;
   Deadline next_;
   int said_ = 0;

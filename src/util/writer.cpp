@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <chrono>
 #include <thread>
+#include <utility>
 
 namespace dlock {
 namespace {
@@ -37,20 +38,8 @@ void Writer::write(int fd, std::string text) {
   }
   bytes_ += text.size();
   lines_.push_back({fd, std::move(text)});
-  start_if_needed();
+  if (!std::exchange(started_, true)) std::thread([this] { work(); }).detach();
   changed_.notify_all();
-}
-
-void Writer::go() {
-  const std::lock_guard lock(mutex_);
-  may_start_ = true;
-  start_if_needed();
-}
-
-void Writer::start_if_needed() {
-  if (!may_start_ || started_ || lines_.empty()) return;
-  started_ = true;
-  std::thread([this] { work(); }).detach();
 }
 
 bool Writer::flush(Duration bound) {

@@ -11,7 +11,7 @@ namespace dlock {
 
 // Writes to descriptors that somebody else may not read (stderr, --status-fd) or that may hang (a file on a dead mount), on a
 // thread of its own, so that nobody who must act on time waits for a reader. Bounded: what does not fit is dropped and
-// counted. Lines that come before go() wait for it. Any thread may call.
+// counted. The thread starts with the first line; do not fork after that. Any thread may call.
 class Writer {
  public:
   Writer() = default;
@@ -19,7 +19,6 @@ class Writer {
   Writer& operator=(const Writer&) = delete;
   ~Writer() = delete;  // lives as long as the process: its thread may hang in a write
 
-  void go();                             // from now on a thread may exist: it starts with the first line
   void write(int fd, std::string text);  // whole lines; an error of the descriptor is remembered and ends its output
   bool flush(Duration bound);            // true: everything is written
   std::uint64_t dropped();
@@ -37,8 +36,7 @@ class Writer {
   std::deque<Line> lines_;
   std::size_t bytes_ = 0;
   std::uint64_t dropped_ = 0;
-  void start_if_needed();
-  bool may_start_ = false, started_ = false, busy_ = false;
+  bool started_ = false, busy_ = false;
 };
 
 }  // namespace dlock

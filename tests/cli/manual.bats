@@ -29,13 +29,13 @@ options_of_help() {
 }
 
 @test "dlock(1) and --help list the same exit statuses" {
-  of_help=$("$DLOCK" --help | sed -n '/^Exit status:/,$s/^  \([0-9]*\) .*/\1/p' | sort -n)
+  of_help=$("$DLOCK" --help | sed -n '/^Exit status:/,$s/^  \([0-9]\{1,\}\) .*/\1/p' | sort -n)
   of_page=$(sed -n '/^\.Sh EXIT STATUS/,/^\.Sh EXAMPLES/s/^\.It //p' "$man/dlock.1" | sed 's/\\(en255//; s/, /\n/' | sort -n)
   assert_equal "$of_page" "$of_help"
 }
 
 @test "the options without a variable are those that dlock(1) names" {
-  of_page=$(sed -n '/^There is no such variable/,/^\.Pp/p' "$man/dlock.1" | grep '^\.Fl' | sed 's/\.Fl//' | tr ',' '\n' | tr -d ' .' |
+  of_page=$(sed -n '/^There is no such variable/,/^\.Pp/p' "$man/dlock.1" | grep '^\.Fl' | sed 's/\.Fl//' | tr ',' '\n' | tr -d ' .' | grep . |
     sed 's/^/-/' | sort)
   of_help=$(for command in $commands; do
     variables=" $("$DLOCK" "$command" --help | sed -n '/^Environment/,/^$/p' | tr '\n' ' ') "

@@ -23,6 +23,7 @@ class Terminal {
   void hang_up() { master_.reset(); }
   void drain(double seconds);  // until every slave is closed
   const std::string& shown() const noexcept { return shown_; }
+  std::size_t found() const noexcept { return found_; }  // in shown(): behind what the last expect() found
   int fd() const noexcept { return master_.get(); }
 
  private:

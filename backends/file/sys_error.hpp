@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <string_view>
+#include "core/error.hpp"
+
+namespace dlock::file {
+
+// What errno means for the caller: permission is `denied`; no space, a read-only or wrong place is `cannot_create`; everything
+// else (descriptors, memory, an I/O error) is `unavailable`, because nothing was changed. `what` is the operation.
+Error sys_error(std::string_view what, std::string_view path, int errnum);
+
+inline tl::unexpected<Error> fail_errno(std::string_view what, std::string_view path, int errnum) {
+  return tl::unexpected<Error>(sys_error(what, path, errnum));
+}
+
+}  // namespace dlock::file

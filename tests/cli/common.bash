@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+# For the tests of the command line. $DLOCK is the binary; each test has a directory of locks of its own.
+bats_require_minimum_version 1.5.0
+bats_load_library bats-support
+bats_load_library bats-assert
+
+common_setup() {
+  local variable
+  for variable in ${!DLOCK_@}; do unset "$variable"; done
+  export DLOCK_BACKEND=file:$BATS_TEST_TMPDIR/locks
+}
+
+# refused STATUS WORDS ARGUMENT...: dlock says exactly one line, on stderr, with these words in it, and exits so.
+refused() {
+  local wanted=$1 words=$2
+  shift 2
+  run --separate-stderr timeout 20 "$DLOCK" "$@"
+  if [[ $status -ne $wanted || -n $output || ${#stderr_lines[@]} -ne 1 || $stderr != "dlock: "* || $stderr != *"$words"* ]]; then
+    batslib_print_kv_multi 'dlock' "$*" 'wanted' "$wanted, one line with: $words" 'status' "$status" 'stdout' "$output" \
+      'stderr' "$stderr" | batslib_decorate 'not refused as it should be' | fail
+  fi
+}
+
+# json EXPRESSION <<<TEXT: a Python expression over the value `j`.
+json() { python3 -c 'import json, sys; j = json.load(sys.stdin); print(eval(sys.argv[1]))' "$1"; }
+
+is_held() { run -75 "$DLOCK" inspect --check "$1"; }
+is_free() { run -0 "$DLOCK" inspect --check "$1"; }
+
+# eventually COMMAND ARGUMENT...: waits until it succeeds, at most 20 s.
+eventually() {
+  local end=$((SECONDS + 20))
+  until "$@"; do ((SECONDS < end)) || fail "not within 20 s: $*"; done
+}

@@ -1,0 +1,85 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# What dlock says about itself. (manual.bats compares it with the pages.)
+load common
+
+setup() { common_setup; }
+
+commands='run acquire renew release check inspect'
+common='allow-short-ttl backend connect-timeout help op-timeout quiet recipe trace ttl verbose'
+taking='conflict-exit-code exclusive key limit lock-delay nonblock reason shared wait'
+
+options_of() { "$DLOCK" "$1" --help | sed -n 's/^  *\(-.,\)\{0,1\} *--\([a-z-]*\).*/\2/p' | sort | tr '\n' ' '; }
+sorted() { tr ' ' '\n' | sort | tr '\n' ' '; }
+
+@test "every command has a --help, on stdout, alone" {
+  for command in $commands; do
+    run --separate-stderr -0 "$DLOCK" "$command" --help
+    assert_line --index 0 --regexp "^usage: dlock $command "
+    assert_equal "$stderr" ''
+    run -0 "$DLOCK" "$command" -q --help
+    assert_equal "$("$DLOCK" "$command" --help | grep -v ^usage | awk 'length > 80')" '' # fits a terminal
+  done
+}
+
+@test "the options of each command are these" {
+  assert_equal "$(options_of run)" "$(echo -n "$common $taking command descendants explain foreground kill-after max-run min-hold no-env no-foreground signal status-fd status-file" | sorted)"
+  assert_equal "$(options_of acquire)" "$(echo -n "$common $taking hold output" | sorted)"
+  assert_equal "$(options_of renew)" "$(echo -n "$common key handle" | sorted)"
+  assert_equal "$(options_of release)" "$(echo -n "$common key handle token force yes if-held" | sorted)"
+  assert_equal "$(options_of check)" "$(echo -n "$common key handle token" | sorted)"
+  assert_equal "$(options_of inspect)" "$(echo -n "$common json csv columns no-heading held stale check" | sorted)"
+}
+
+@test "every option of --help is accepted, by its long name and its letter" {
+  for command in $commands; do
+    while read -r letter name argument; do
+      for form in "--$name" ${letter#none}; do
+        [ "$name" != help ] || continue
+        run timeout 20 "$DLOCK" "$command" "$form" ${argument:+@} --help
+        [[ $output != *'unknown option'* && $output != *'is an option of'* ]] || fail "$command $form: $output"
+      done
+    done < <("$DLOCK" "$command" --help |
+      sed -n -e 's/^      --/  none, --/' -e 's/^  \([^ ]*\), --\([a-z-]*\)=\{0,1\}\([^ ]*\).*/\1 \2 \3/p')
+  done
+}
+
+@test "dlock --help lists the commands and the exit statuses" {
+  run --separate-stderr -0 "$DLOCK" --help
+  for command in $commands; do assert_line --regexp "^  $command "; done
+  for status in 0 1 64 69 70 73 75 77 78 123 124 125 126 127; do assert_line --regexp "^  $status "; done
+  assert_equal "$stderr" ''
+}
+
+@test "dlock --version: the version, the backends, their recipes, the default" {
+  run --separate-stderr -0 "$DLOCK" --version
+  assert_line --index 0 --regexp '^dlock [0-9]+\.[0-9]+\.[0-9]+$'
+  assert_line --regexp '^file: lease \(default\), flock$'
+  assert_equal "$stderr" ''
+}
+
+@test "--help needs neither a store nor good variables" {
+  DLOCK_BACKEND=nope: DLOCK_WAIT=soon run -0 "$DLOCK" run --help
+  run -73 bash -c '"$DLOCK" --help >/dev/full'
+}
+
+@test "--explain prints on stdout, runs nothing and locks nothing" {
+  run --separate-stderr -0 "$DLOCK" run --explain --key k --min-hold 1m --max-run 2h --lock-delay 3 -- touch "$BATS_TEST_TMPDIR/ran"
+  assert_equal "$stderr" ''
+  [ ! -e "$BATS_TEST_TMPDIR/ran" ]
+  [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]
+  assert_line --regexp "^lock +k \(exclusive\) in .*$BATS_TEST_TMPDIR/locks.*, file recipe lease$"
+  assert_line --regexp '^renewed +never: .* there is no deadline$'
+  assert_line --regexp '^longest run +2h'
+  assert_line --regexp '^shortest hold +1m'
+  assert_line --regexp '^lock-delay +3s'
+  assert_line --regexp '^weakness +.'
+}
+
+@test "--explain of a lease: the times add up" {
+  [ -x "$DLOCK_FAKE" ] || skip 'dlock_fake is not built'
+  run -0 "$DLOCK_FAKE" run -b fake: --explain --key k --ttl 10s --kill-after 2s --op-timeout 1s
+  # proven 9.898s, margin 500ms
+  assert_line --regexp '^renewed +every 3\.[23][0-9]*s, each try at most 1s$'
+  assert_line --regexp '^if the store is gone +from t=0: end signal at 7\.[34][0-9]*s, KILL at 9\.[34][0-9]*s; the lease ends at 9\.[89][0-9]*s here, 10s there$'
+}

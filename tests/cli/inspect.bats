@@ -1,0 +1,188 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# What inspect shows, to people and to programs.
+load common
+
+setup() { common_setup; }
+
+@test "nothing yet: an empty table, no keys" {
+  run -0 "$DLOCK" inspect
+  assert_line --index 0 --regexp '^KEY +STATE +HOLDER +ASKED +AGE +LEASE +TOKEN +WAIT +REASON$'
+  assert_line --index 1 '0 keys, 0 held, 0 waiting'
+  run -0 "$DLOCK" inspect --no-heading
+  assert_output ''
+  run -0 json 'j["keys"], j["complete"]' <<<"$("$DLOCK" inspect -J)"
+  assert_output '([], True)'
+}
+
+@test "a key the store has never heard of is free and has no token" {
+  run -0 "$DLOCK" inspect never
+  assert_line --regexp '^state +free$'
+  assert_line --regexp '^token +-$'
+  run -0 "$DLOCK" inspect --check never
+  assert_output ''
+  run -0 json 'j["state"], j["token"], j["holders"], j["mode"], j["complete"]' <<<"$("$DLOCK" inspect -J never)"
+  assert_output "('free', 0, [], None, True)"
+  run -0 "$DLOCK" inspect never --no-heading
+  assert_output --regexp '^never +free +- +- +- +- +- +0 +-$'
+  [ ! -e "$BATS_TEST_TMPDIR/locks/never" ]
+}
+
+@test "held and free keys in the table" {
+  "$DLOCK" acquire --key held --ttl 1h --reason 'INC-812 ana' >/dev/null
+  "$DLOCK" release --key free --handle "$("$DLOCK" acquire --key free)"
+  run -0 "$DLOCK" inspect
+  assert_line --regexp "^free +free +- +- +- +- +[0-9]+ +0 +-$"
+  assert_line --regexp "^held +held +$(hostname):[0-9]+ \($(id -un)\) +[0-9:]{8} +[0-9.ms]+ +[0-9msh]+ +[0-9]+ +0 +INC-812 ana$"
+  assert_line '2 keys, 1 held, 0 waiting'
+  run -0 "$DLOCK" inspect --held --no-heading -o key
+  assert_output held
+  run -0 "$DLOCK" inspect --stale --no-heading -o key
+  assert_output ''
+}
+
+@test "columns: chosen, added, in any case, and refused with the list" {
+  "$DLOCK" acquire --key k --limit 3 >/dev/null
+  "$DLOCK" acquire --key k --limit 3 >/dev/null
+  run -0 "$DLOCK" inspect -o KEY,mode,Holders,SLOT --no-heading
+  assert_output --regexp '^k +permit +2 +0$'
+  run -0 "$DLOCK" inspect -o +MODE
+  assert_line --index 0 --regexp 'REASON +MODE$'
+  run -0 "$DLOCK" inspect k --columns STATE
+  assert_output --regexp '^STATE
+held
+1 key, 1 held, 0 waiting$'
+  DLOCK_COLUMNS=key run -0 "$DLOCK" inspect --no-heading
+  assert_output k
+  DLOCK_COLUMNS=key run -0 "$DLOCK" inspect k # a habit of tables does not replace the view of one key
+  assert_line --regexp '^state +held, permit$'
+  refused 64 "'x' is not a column: KEY, STATE" inspect -o KEY,x
+  refused 64 "'' is not a column" inspect -o KEY,,STATE
+  refused 64 "'' is not a column" inspect -o +
+  DLOCK_COLUMNS=x refused 78 "DLOCK_COLUMNS: 'x' is not a column" inspect
+}
+
+@test "the view of one key" {
+  "$DLOCK" acquire --key 'a b' -s --reason one >/dev/null
+  "$DLOCK" acquire --key 'a b' -s --reason two >/dev/null
+  run -0 "$DLOCK" inspect 'a b'
+  assert_line --regexp '^key +a b$'
+  assert_line --regexp '^state +held, shared$'
+  assert_line --regexp "^holder +$(hostname):[0-9]+ \($(id -un)\), token [0-9]+, id [0-9a-f]+$"
+  assert_line --regexp '^ +asked 20[0-9-]+T[0-9:.]+Z, .* ago$'
+  assert_line --regexp '^ +lease ends in [0-9.ms]+ when nobody renews it$'
+  assert_line --regexp '^ +reason one$'
+  assert_line --regexp '^ +reason two$'
+  assert_line --regexp "^where +.*$BATS_TEST_TMPDIR/locks.*, recipe lease \("
+}
+
+@test "the view of one key ends with the command that removes the holder" {
+  "$DLOCK" acquire --key "it's" >/dev/null
+  command=$("$DLOCK" inspect "it's" | sed -n 's/^force *dlock //p')
+  eval "set -- $command"
+  unset DLOCK_BACKEND
+  run -0 "$DLOCK" "$@"
+  run -0 "$DLOCK" inspect --check "it's" -b "file:$BATS_TEST_TMPDIR/locks"
+}
+
+waiting() { [ "$("$DLOCK" inspect k --no-heading -o WAIT)" = "$1" ]; }
+
+@test "waiters, in the order of the queue" {
+  "$DLOCK" acquire --key k --ttl 1m >/dev/null
+  for n in 1 2; do
+    timeout 60 "$DLOCK" acquire --key k --reason "waiter $n" >"$BATS_TEST_TMPDIR/out" 2>&1 3>&- &
+    pids[n]=$!
+    eventually waiting $n
+  done
+  run -0 "$DLOCK" inspect k
+  assert_line --regexp '^waiting  1 .*reason waiter 1$'
+  assert_line --regexp '^         2 .*reason waiter 2$'
+  run -0 json '[w["reason"] for w in j["waiters"]]' <<<"$("$DLOCK" inspect -J k)"
+  assert_output "['waiter 1', 'waiter 2']"
+  for n in 1 2; do kill "${pids[n]}"; done
+  for n in 1 2; do wait "${pids[n]}" || :; done
+  is_held k
+}
+
+@test "a holder that lasts as long as its process, and a lock-delay after it vanished" {
+  mkfifo "$BATS_TEST_TMPDIR/in" "$BATS_TEST_TMPDIR/out"
+  exec 6<>"$BATS_TEST_TMPDIR/in" 7<>"$BATS_TEST_TMPDIR/out"
+  "$DLOCK" acquire --key k --hold --lock-delay 60s <&6 >&7 3>&- &
+  pid=$!
+  read -r -t 20 -u 7 _
+  run -0 "$DLOCK" inspect k
+  assert_line --regexp '^ +lease lasts as long as its process$'
+  run -0 json 'j["holders"][0]["pid"], j["holders"][0]["attached"], j["holders"][0]["lease_remaining_ms"]' <<<"$("$DLOCK" inspect -J k)"
+  assert_output "($pid, True, None)"
+  kill -KILL $pid
+  wait $pid || :
+  run -75 "$DLOCK" acquire --key k -n # notices the death
+  run -0 "$DLOCK" inspect k
+  assert_line --regexp '^state +delayed'
+  assert_line --regexp 'lease vanished; lock-delay for '
+  is_held k
+  run -0 "$DLOCK" inspect --stale --no-heading -o KEY
+  assert_output k
+}
+
+@test "JSON has stable names" {
+  "$DLOCK" acquire --key k --reason r >/dev/null
+  run -0 json 'sorted(j), sorted(j["backend"])' <<<"$("$DLOCK" inspect -J k)"
+  assert_output "(['backend', 'complete', 'holders', 'key', 'mode', 'notes', 'state', 'token', 'waiters'], ['family', 'recipe', 'scheme', 'where'])"
+  run -0 json 'sorted(j["holders"][0])' <<<"$("$DLOCK" inspect -J k)"
+  assert_output "['age_ms', 'asked_at', 'attached', 'host', 'id', 'lease_remaining_ms', 'mode', 'pid', 'reason', 'slot', 'token', 'user', 'vanished']"
+  run -0 json 'sorted(j), [k["key"] for k in j["keys"]]' <<<"$("$DLOCK" inspect -J)"
+  assert_output "(['backend', 'complete', 'keys'], ['k'])"
+  run -0 "$DLOCK" inspect -J
+  assert_equal "${#lines[@]}" 1
+}
+
+@test "CSV is quoted, and numbers are plain" {
+  "$DLOCK" acquire --key 'a,"b"' --ttl 1h --reason 'x,y' >/dev/null
+  run -0 "$DLOCK" inspect --csv -o KEY,AGE,LEASE,ASKED,REASON
+  assert_line --index 0 'KEY,AGE,LEASE,ASKED,REASON'
+  assert_line --index 1 --regexp '^"a,""b""",[0-9]+,[0-9]{7},20[0-9-]+T[0-9:.]+Z,"x,y"$'
+  run -0 "$DLOCK" inspect --csv --no-heading never
+  assert_output 'never,free,,,,,0,0,'
+}
+
+@test "what others wrote cannot speak to the terminal" {
+  "$DLOCK" acquire --key k --reason $'\e]0;owned\a\e[2J \u202e\u009b31m \xff' >/dev/null
+  for form in '' -J --csv; do
+    run -0 "$DLOCK" inspect k $form
+    assert_output --partial '\x1b]0;owned'
+    [[ $output != *[$'\e\a\x9b\xff']* ]]
+    run -0 "$DLOCK" inspect $form
+    [[ $output != *$'\e'* && $output != *$'\u202e'* ]]
+  done
+  run -75 "$DLOCK" acquire --key k -n
+  [[ $output != *$'\e'* ]]
+}
+
+@test "what cannot be asked is ?, never free, and 69" {
+  [ -x "$DLOCK_FAKE" ] || skip 'dlock_fake is not built'
+  DLOCK=$DLOCK_FAKE
+  export DLOCK_BACKEND='fake:?fail_open=unavailable'
+  run --separate-stderr -69 "$DLOCK" inspect k
+  assert_line --regexp '^state +\?$'
+  assert_equal "${#stderr_lines[@]}" 1
+  run --separate-stderr -69 "$DLOCK" inspect k --no-heading
+  assert_output --regexp '^k +\? +\?'
+  run --separate-stderr -69 "$DLOCK" inspect k --csv --no-heading
+  assert_output 'k,?,?,?,?,?,?,?,?'
+  run --separate-stderr -69 "$DLOCK" inspect -J k
+  run -0 json 'j["key"], j["state"], j["complete"]' <<<"$output"
+  assert_output "('k', '?', False)"
+  run --separate-stderr -69 "$DLOCK" inspect -J
+  run -0 json 'j["keys"], j["complete"]' <<<"$output"
+  assert_output '(None, False)'
+  refused 69 '' inspect
+  refused 69 '' inspect --check k
+}
+
+@test "an answer that cannot be written is no success" {
+  "$DLOCK" acquire --key k >/dev/null
+  run -73 bash -c '"$DLOCK" inspect >/dev/full'
+  assert_output --partial 'No space left on device'
+  run -73 bash -c '"$DLOCK" inspect k -J >&-'
+}

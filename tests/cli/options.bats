@@ -1,0 +1,214 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# Command lines and variables that make no sense: one clear line and the right status, and nothing is locked.
+load common
+
+setup() { common_setup; }
+teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # nothing refused here may have reached the store
+
+@test "no command, an unknown one, an option in its place" {
+  run --separate-stderr -64 "$DLOCK"
+  assert_output ''
+  assert_regex "$stderr" '^usage: dlock run '
+  refused 64 'did you mean run?' rnu
+  refused 64 "unknown command 'help'" help
+  refused 64 'the command comes first' -q run --key k -- true
+  refused 64 "unknown command ''" ''
+  refused 64 '\x1b[2J' $'\e[2J'
+  refused 64 "--version: unexpected argument 'run'" --version run
+}
+
+@test "options are known by their full name only" {
+  refused 64 'did you mean --nonblock?' run --non --key k -- true
+  refused 64 'did you mean --key?' run --kye k -- true
+  refused 64 'did you mean --quiet?' run --quite --key k -- true
+  refused 64 "unknown option '--bogus'" run --bogus --key k -- true
+  refused 64 "unknown option '--'" run --=3 --key k -- true
+  refused 64 "unknown option '-Z'" run -Z --key k -- true
+  refused 64 "unknown option '-Z'" run -nZ --key k -- true
+  refused 64 '\xff' run -$'\xff' --key k -- true
+  refused 64 '\x1b' run --$'\e[31m' --key k -- true
+}
+
+@test "an option of another command is named as that" {
+  refused 64 "'--hold' is an option of acquire, not of run" run --hold --key k -- true
+  refused 64 "'-J' is an option of inspect, not of release" release -J --key k
+  refused 64 "'--min-hold' is an option of run, not of acquire" acquire --min-hold 3 --key k
+  refused 64 "'--wait' is an option of run, acquire, not of check" check --wait 3 --key k --token 3
+}
+
+@test "an option needs its value, a switch takes none" {
+  refused 64 '--wait: needs a value, D' run --key k --wait -- true
+  refused 64 '--wait: needs a value, D' run --key k -w -- true
+  refused 64 "--quiet: '3' is too much" run --key k --quiet=3 -- true
+  refused 64 '--backend: must not be empty' run --key k -b '' -- true
+  refused 64 '--command: must not be empty' run --key k -c ''
+}
+
+@test "the command goes after --" {
+  refused 64 'the command after -- is missing' run --key k --
+  refused 64 '-- and the command are missing' run --key k
+  refused 64 "'echo': put -- before the command" run --key k echo hi
+  refused 64 "'echo': the command goes after --" run --key k echo -- hi
+  refused 64 "unexpected argument 'true'" acquire --key k -- true
+  refused 64 "unexpected argument 'b'" check a b
+  refused 64 "unexpected argument 'b'" inspect a b
+  refused 64 "unexpected argument 'k'" release k
+}
+
+@test "keys" {
+  refused 64 '--key is missing' run -- true
+  refused 64 '--key is missing' acquire
+  refused 64 '--key is missing' renew --handle h1:file.lease:00000000000000000000000000000000
+  refused 64 '--key is missing' release
+  refused 64 "--key '' is empty" run --key '' -- true
+  refused 64 "'a\\x0ab' has a control character" run --key $'a\nb' -- true
+  refused 64 "'\\xff' is not valid UTF-8" run --key $'\xff' -- true
+  refused 64 'is 201 bytes long' run --key "$(printf '%0201d' 0)" -- true
+  refused 64 'several keys are not supported by this version' run --key a --key b -- true
+}
+
+@test "durations" {
+  local bad
+  for bad in '5 m' -1 '' 5M 1e3 soon 1h-3m ' 5' 5s5 . 101y 9999999999999999999 5300w; do
+    refused 64 "--wait: '$bad'" run --key k --wait "$bad" -- true
+  done
+  refused 64 "--ttl: '0' must be longer than 0" run --key k --ttl 0 -- true
+  refused 64 "--op-timeout: '0s' must be longer than 0" run --key k --op-timeout 0s -- true
+  refused 64 '60s' run --key k --lock-delay 61 -- true
+  refused 64 '--allow-short-ttl' acquire --key k --ttl 1.9s
+  refused 64 '--allow-short-ttl' renew --key k --ttl 1.9s --handle h1:file.lease:00000000000000000000000000000000
+}
+
+@test "numbers and signals" {
+  local bad
+  for bad in 256 -1 +1 0x10 ' 1' 1.0 99999999999999999999 a; do
+    refused 64 "--conflict-exit-code: '$bad' is not a whole number from 0 to 255" run --key k -E "$bad" -- true
+  done
+  refused 64 "'0' is not a whole number from 1 to 1000000" run --key k --limit 0 -- true
+  refused 64 "--signal: 'FOO' is not a signal" run --key k --signal FOO -- true
+  for bad in 0 32 33 65 -1 SIG SIGSIGTERM term RTMIN+99 RTMAX+1; do
+    refused 64 "--signal: '$bad' is not a signal" run --key k --signal "$bad" -- true
+  done
+  refused 64 "'0' is not a fencing token" check --key k --token 0
+  refused 64 "'-3' is not a fencing token" release --key k --force --token -3
+  refused 64 "--descendants: 'leave' is neither wait nor kill" run --key k --descendants leave -- true
+  refused 64 "--output: 'xml' is neither text, json nor env" acquire --key k --output xml
+  refused 64 "'97' is not an open descriptor" run --key k --status-fd 97 -- true
+  refused 64 'descriptor 0 is not open for writing' run --key k --status-fd 0 -- true </dev/null
+}
+
+@test "contradictions" {
+  refused 64 '--nonblock and --wait contradict each other' run --key k -n -w 3 -- true
+  refused 64 '--nonblock and --wait contradict each other' run --key k -w 3 -n -- true
+  refused 64 '--limit and --shared contradict each other' run --key k -s --limit 3 -- true
+  refused 64 '--limit and --exclusive contradict each other' run --key k --limit 3 -x -- true
+  refused 64 '--foreground and --no-foreground' run --key k --foreground --no-foreground -- true
+  refused 64 '--quiet and --verbose' run --key k -qv -- true
+  refused 64 '--force and --handle' release --key k --force --handle h1:file.lease:00000000000000000000000000000000
+  refused 64 '--token goes with --force' release --key k --token 3
+  refused 64 '--yes goes with --force' release --key k --yes
+  refused 64 '--token and --handle' check --key k --token 3 --handle h1:file.lease:00000000000000000000000000000000
+  refused 64 'either a sequencer or --key' check v1:file.lease:k:X:3 --key k
+  refused 64 'SEQUENCER or --key is missing' check
+  refused 64 '--json and --csv' inspect -J --csv
+  refused 64 '--check needs a key' inspect --check
+  refused 64 '--held chooses from the list' inspect k --held
+}
+
+@test "times that do not fit into each other name the options and what would fit" {
+  # `file` has no lease to fit into unless it is detached; the fake backend's does.
+  [ -x "$DLOCK_FAKE" ] || skip 'dlock_fake is not built'
+  DLOCK=$DLOCK_FAKE
+  refused 64 '--kill-after' run -b fake: --key k --ttl 3s --kill-after 4s -- true
+  refused 64 '--allow-short-ttl' run -b fake: --key k --ttl 1s -- true
+  DLOCK_TTL=1s refused 78 'DLOCK_TTL' run -b fake: --key k -- true
+}
+
+@test "handles, which are never repeated" {
+  refused 64 '--handle: ' release --key k --handle secret
+  refused 64 '--handle -: standard input: ' release --key k --handle - <<<secret
+  echo secret >"$BATS_TEST_TMPDIR/handle"
+  refused 78 "--handle @FILE: '$BATS_TEST_TMPDIR/handle'" release --key k --handle "@$BATS_TEST_TMPDIR/handle"
+  [[ $stderr != *secret* ]]
+  refused 78 'cannot be read: No such file' release --key k --handle "@$BATS_TEST_TMPDIR/none"
+  refused 78 'cannot be read: Is a directory' release --key k --handle "@$BATS_TEST_TMPDIR"
+  refused 78 'cannot be read: File too large' release --key k --handle @/dev/zero
+  refused 64 '--handle -: ' release --key k --handle - </dev/null
+  run -64 timeout 20 bash -c '"$DLOCK" release --key k --handle - <&-'
+  assert_output --partial 'cannot read standard input'
+  refused 64 'it is a handle of redis.fair, but --backend is file.lease' release --key k --handle h1:redis.fair:00000000000000000000000000000000
+  refused 64 '--handle is missing' release --key k
+  DLOCK_HANDLE=h1:redis.fair:00000000000000000000000000000000 refused 64 '--handle is missing' renew --key k
+  [[ $stderr != *0000* ]]
+}
+
+@test "sequencers" {
+  refused 64 "'v2:file.lease:k:X:3' is not a sequencer" check v2:file.lease:k:X:3
+  refused 64 'is not a sequencer' check v1:file.lease:k:X
+  refused 64 'is not a sequencer' check v1:file.lease:k:Q:3
+  refused 64 'is a sequencer of redis.fair, but --backend is file.lease' check v1:redis.fair:k:X:3
+  refused 64 'is a sequencer of file.flock, but --backend is file.lease' check v1:file.flock:k:X:3
+}
+
+@test "backend URLs, schemes, recipes and items" {
+  refused 64 "there is no scheme 'nope'" run -b nope:/x --key k -- true
+  refused 64 '--backend: ' run -b nothing --key k -- true
+  refused 64 '--backend: ' run -b 'file:///x#y' --key k -- true
+  refused 64 "has no item 'colour'" run -b 'file:///x?colour=red' --key k -- true
+  refused 64 "has no recipe 'fast'; allowed are lease, flock" run -b 'file:///x?recipe=fast' --key k -- true
+  refused 64 "--recipe: " run --recipe fast --key k -- true
+  refused 64 "has no recipe 'fast'" inspect --recipe fast
+  refused 64 'u:***@' run -b 'nope://u:geheim@h/' --key k -- true
+  [[ $stderr != *geheim* ]]
+}
+
+@test "a bad variable is 78 and named; a good option hides it" {
+  DLOCK_WAIT=soon refused 78 "DLOCK_WAIT: 'soon'" run --key k -- true
+  DLOCK_NONBLOCK=maybe refused 78 "DLOCK_NONBLOCK: 'maybe' is neither 1, true, yes or on, nor 0" run --key k -- true
+  DLOCK_CONFLICT_EXIT_CODE=300 refused 78 "DLOCK_CONFLICT_EXIT_CODE: '300'" run --key k -- true
+  DLOCK_BACKEND='' refused 78 'DLOCK_BACKEND: is set but empty' run --key k -- true
+  DLOCK_BACKEND=nope: refused 78 'DLOCK_BACKEND: ' run --key k -- true
+  DLOCK_RECIPE=fast refused 78 'DLOCK_RECIPE: ' run --key k -- true
+  DLOCK_TTL=1s refused 78 'DLOCK_TTL: must be at least 2s' acquire --key k
+  DLOCK_NONBLOCK=1 DLOCK_WAIT=3 refused 78 'DLOCK_NONBLOCK and DLOCK_WAIT contradict' run --key k -- true
+  DLOCK_SHARED=1 DLOCK_LIMIT=3 refused 78 'DLOCK_LIMIT and DLOCK_SHARED contradict' run --key k -- true
+  DLOCK_SHARED=1 DLOCK_EXCLUSIVE=1 refused 78 'DLOCK_SHARED and DLOCK_EXCLUSIVE contradict' run --key k -- true
+  DLOCK_STATUS_FD=97 refused 78 'DLOCK_STATUS_FD' run --key k -- true
+
+  DLOCK_WAIT=soon run -0 "$DLOCK" run --explain --key e -w 3
+  DLOCK_WAIT=soon run -0 "$DLOCK" run --explain --key e -n # the same choice
+  DLOCK_SHARED=1 run -0 "$DLOCK" run --explain --key e --limit 3
+  assert_output --partial 'permit of 3'
+  DLOCK_TTL=soon run -0 "$DLOCK" run --explain --key e --ttl 9
+  DLOCK_BACKEND=nope: run -0 "$DLOCK" run --explain --key e -b "file:$BATS_TEST_TMPDIR/other"
+  DLOCK_RECIPE=fast run -0 "$DLOCK" run --explain --key e -b "file:$BATS_TEST_TMPDIR/other?recipe=lease" # flag, URL, environment
+}
+
+@test "variables stand for options, and only for those that may have one" {
+  DLOCK_WAIT=7 run -0 "$DLOCK" run --explain --key e
+  assert_output --partial 'at most 7s'
+  DLOCK_NONBLOCK=yes run -0 "$DLOCK" run --explain --key e
+  assert_output --partial 'one try'
+  DLOCK_NONBLOCK=off run -0 "$DLOCK" run --explain --key e
+  assert_output --partial 'for ever'
+  DLOCK_KEY=other refused 64 '--key is missing' run -- true
+  DLOCK_COMMAND=true DLOCK_EXPLAIN=1 DLOCK_HELD=1 refused 64 '-- and the command are missing' run --key k
+  DLOCK_FORCE=1 DLOCK_YES=1 DLOCK_TOKEN=3 refused 64 '--handle is missing' release --key k
+  DLOCK_HOLD=maybe DLOCK_JSON=maybe DLOCK_CHECK=maybe DLOCK_ALLOW_SHORT_TTL=1 refused 64 '--allow-short-ttl' acquire --key k --ttl 1
+}
+
+@test "options may stand anywhere before --, in every form" {
+  run -0 "$DLOCK" run --explain -nE9 --key=e
+  assert_output --partial 'busy (status 9)'
+  run -0 "$DLOCK" run --key e -w3m --explain -- a command --that -n is not read
+  assert_output --partial 'at most 3m'
+  refused 64 "'=3'" run --explain --key e -w=3
+  run -0 "$DLOCK" run --explain --key -n # a value may look like an option
+  assert_output --partial '-n (exclusive)'
+  run -0 "$DLOCK" run --explain --key e -s -x # the last one counts, as with flock(1)
+  assert_output --partial 'e (exclusive)'
+  run -0 "$DLOCK" run --explain --key e -w 3 -w 5
+  assert_output --partial 'at most 5s'
+  POSIXLY_CORRECT=1 run -0 "$DLOCK" inspect k --no-heading
+}

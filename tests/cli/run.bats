@@ -1,0 +1,253 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# What a command under `dlock run` sees, and what is seen of it. CLI.md §1, §4, §5, §8.
+load run_helpers
+
+@test "the status of the command is dlock's" {
+  for n in 0 1 63 75 123 127 255; do
+    run "-$n" on_file -- sh -c "exit $n"
+    refute_output
+  done
+}
+
+@test "a command that does not exist: 127, one line, and the lock is released first" {
+  start it on_file -- "$dir/no such command" arg
+  ended it
+  assert_equal "$end" 'exit 127'
+  assert_equal "$(events it)" 'acquired job_dead released exit'
+  run cat it.err
+  assert_output --regexp '^dlock: .*no such command: No such file or directory$'
+  nobody_has_it
+}
+
+@test "a command that cannot be executed: 126, one line, and the lock is released first" {
+  touch plain
+  for what in "$dir/plain" "$dir" /proc/self/status; do
+    start it on_file -- "$what"
+    ended it
+    assert_equal "$end" 'exit 126'
+    assert_equal "$(events it)" 'acquired job_dead released exit'
+    run cat it.err
+    assert_output "dlock: $what: Permission denied"
+    rm it.*
+  done
+  nobody_has_it
+}
+
+@test "the command has exactly the descriptors that dlock was started with" {
+  touch three nine
+  local backend=file:$dir/locks
+  compare() { # REDIRECTIONS: of a shell that executes the probe, and of one that executes dlock
+    rm -f direct under
+    sh -c "exec $1; exec \"\$PROBE\" fds direct"
+    sh -c "exec $1; exec \"\$DLOCK\" run -b $backend --key k $2 -- \"\$PROBE\" fds under"
+    diff direct under
+  }
+  compare '</dev/null >out 2>err'
+  compare '</dev/null >out 2>err 3<three 9>nine'
+  compare '</dev/null >out 2>err 3<three 4<>nine 7>>nine'
+  compare '<&- >out 2>err'
+  compare '</dev/null >&- 2>err'
+  compare '</dev/null >out 2>&-'
+  compare '<&- >&- 2>&-'
+  compare '<&- >&- 2>&- 5>nine'
+  compare '</dev/null >out 2>err 3<three' '--trace t --status-file s'
+}
+
+@test "the status descriptor is not passed on" {
+  "$PROBE" fds direct 8>&- </dev/null >out 2>err 3>&-
+  on_file --status-fd 8 -- "$PROBE" fds under 8>status </dev/null >out 2>err 3>&-
+  diff direct under
+  grep -q '"event":"exit"' status
+}
+
+@test "arguments reach the command byte for byte" {
+  set -- '' ' ' -- -n --key 'a  b' $'line\nline\n' $'\xff\xfe\x01' '$HOME' '*' "it's" '"' '\' é
+  "$PROBE" args direct "$@"
+  on_file -- "$PROBE" args under "$@"
+  diff direct under
+}
+
+@test "-c runs a shell with the arguments after --" {
+  run on_file -c 'printf "%s|" "$0" "$@"; exit 3' -- a 'b c' -x
+  assert_failure 3
+  assert_output 'sh|a|b c|-x|'
+  run on_file -c 'echo $#' --
+  assert_output 0
+}
+
+@test "DLOCK_ variables of the command" {
+  run on_lease --ttl 7s -- env
+  assert_success
+  for line in DLOCK_HELD=1 DLOCK_KEY=k DLOCK_TTL_MS=7000; do assert_line "$line"; done
+  local token=$(sed -n 's/^DLOCK_TOKEN=//p' <<<"$output")
+  [[ $token =~ ^[1-9][0-9]*$ ]]
+  assert_line "DLOCK_SEQUENCER=v1:fake.lease:k:X:$token"
+  assert_line --regexp '^DLOCK_HANDLE=.+'
+  local grants=$(sed -n 's/^DLOCK_GRANTS=//p' <<<"$output")
+  assert_regex "$grants" "^\[\{.*\"key\":\"k\".*\]$"
+  assert_regex "$grants" "\"sequencer\":\"v1:fake.lease:k:X:$token\""
+  assert_regex "$grants" '"mode":"X"'
+  refute_line --regexp '^DLOCK_SLOT='
+  refute_line --regexp '^DLOCK_(BACKEND|STATUS|ERROR)'
+}
+
+@test "DLOCK_ variables: modes, and values from outside are replaced or removed" {
+  export DLOCK_TOKEN=5 DLOCK_SLOT=7 DLOCK_HELD=maybe DLOCK_GRANTS=x DLOCK_PASSWORD=secret REDISCLI_AUTH=kept
+  run on_file -- env
+  assert_success
+  assert_line DLOCK_HELD=1
+  refute_line DLOCK_TOKEN=5
+  refute_line --regexp '^DLOCK_SLOT='
+  refute_output --partial secret
+  assert_line REDISCLI_AUTH=kept
+  run on_file --limit 3 -- sh -c 'echo $DLOCK_SLOT $DLOCK_SEQUENCER'
+  assert_output --regexp '^0 v1:file\.lease:k:P:[0-9]+$'
+  run on_file -s -- sh -c 'echo $DLOCK_SEQUENCER'
+  assert_output --regexp '^v1:file\.lease:k:S:[0-9]+$'
+}
+
+@test "--no-env: nothing is set, the password is removed all the same" {
+  export DLOCK_PASSWORD=secret
+  run on_file --no-env -- env
+  assert_success
+  refute_output --regexp '(^|
+)DLOCK_(HELD|KEY|TOKEN|SEQUENCER|HANDLE|TTL_MS|SLOT|GRANTS|PASSWORD)='
+}
+
+@test "env -i: an empty environment is enough" {
+  run env -i "$DLOCK" run -b "file:$dir/locks" --key k --no-env -- /usr/bin/env
+  assert_success
+  refute_output
+}
+
+@test "the rest of the environment, umask and limits are the command's" {
+  umask 027
+  ulimit -n 300 -t 1000
+  run on_file -- sh -c 'umask; ulimit -n; ulimit -t'
+  assert_output $'0027\n300\n1000'
+  env -0 DLOCK_TEST="$BATS_TEST_TMPDIR" | grep -zv ^_= | sort -z >wanted
+  on_file --no-env -- env -0 | grep -zv ^_= | sort -z >got
+  diff -a wanted got
+}
+
+@test "a reader sees the end when the command closes its output, not when dlock leaves" {
+  mkfifo gate
+  # The command closes stdout and lives until the reader has seen the end.
+  timeout 20 sh -c '"$DLOCK" run -b "file:$1" --key k -- sh -c "echo line; exec >&-; read -r x <gate" | { cat >copy; echo seen >gate; }' sh "$dir/locks"
+  assert_equal "$(cat copy)" line
+}
+
+@test "a writer gets SIGPIPE when the command closes its input, not when dlock leaves" {
+  mkfifo gate
+  timeout 20 sh -c '{ yes; echo seen >gate; } | "$DLOCK" run -b "file:$1" --key k -- sh -c "exec <&-; read -r x <gate; echo \$x"' \
+    sh "$dir/locks" >copy 2>/dev/null
+  assert_equal "$(cat copy)" seen
+}
+
+@test "events come in order, with a rising t, and end with exit" {
+  start it on_lease --ttl 2s -- sh -c 'until [ -e go ]; do sleep 0.05; done; exit 5'
+  event it renewed
+  touch go
+  ended it
+  assert_equal "$end" 'exit 5'
+  run events it
+  assert_output --regexp '^acquired( renewed)+ job_dead released exit$'
+  sed 's/.*"t":\([0-9.]*\).*/\1/' it.events >times
+  sort -n -C times
+  run tail -n 1 it.events
+  assert_output --partial '"result":"command"'
+  assert_output --partial '"code":5'
+  assert_equal "$(stat -c %a it.events)" 600
+}
+
+@test "--status-fd and --status-file say the same" {
+  on_lease --status-fd 8 --status-file file -- true 8>fd
+  diff fd file
+}
+
+@test "--trace: one JSON object per line, invoke before its answer, t rising" {
+  on_lease --trace t --ttl 2s -- true
+  sed 's/.*"ev":"\([a-z_]*\)","f":"\([a-z_]*\)".*/\1 \2/' t >steps
+  run cat steps
+  assert_line --index 0 'invoke acquire'
+  assert_line --index 1 'ok acquire'
+  assert_line 'child_start job'
+  assert_line 'tree_dead job'
+  assert_line 'ok release'
+  assert_line --index "$((${#lines[@]} - 1))" 'exit run'
+  [ "$(grep -n 'tree_dead job' steps | cut -d: -f1)" -lt "$(grep -n 'invoke release' steps | cut -d: -f1)" ]
+  sed 's/^{"t":\([0-9]*\),.*/\1/' t | sort -n -C
+}
+
+@test "a full disk, a reader that has left or does not read disturb nothing" {
+  run on_lease --status-fd 8 -- sh -c 'exit 4' 8>/dev/full
+  assert_failure 4
+  run on_lease -- sh -c 'exit 4' 2>/dev/full
+  assert_failure 4
+  mkfifo gone
+  exec 7<>gone 8>gone 7<&-
+  run on_lease --status-fd 8 -- sh -c 'exit 4' 8>&8
+  assert_failure 4
+  exec 8>&-
+  # Nobody reads: dlock says its words for 2 s at most and leaves.
+  mkfifo deaf
+  exec 7<>deaf
+  dd if=/dev/zero of=deaf oflag=nonblock bs=4096 count=1000 2>/dev/null || : # full
+  run timeout 20 "$DLOCK_FAKE" run -b fake: --key k --status-fd 7 -- sh -c 'exit 4'
+  assert_failure 4
+}
+
+@test "a status descriptor that is not open is refused before anything happens" {
+  run on_file --status-fd 8 -- touch ran 8>&-
+  assert_failure 64
+  assert_output --regexp '^dlock: .*--status-fd.*8'
+  [ ! -e ran ]
+}
+
+@test "nested: the inner lock and job end when the outer dlock is killed" {
+  mkfifo tree
+  start outer on_file -- "$DLOCK" run -b "file:$dir/locks" --key inner -- "$RESISTING_TREE" "$dir/tree"
+  timeout 20 sh -c 'read -r line <tree; echo "$line"' >line
+  assert_regex "$(cat line)" '^complete 12$'
+  send outer KILL
+  ended outer
+  # Who gets the inner key afterwards finds no member of that tree.
+  run timeout 20 "$DLOCK" run -b "file:$dir/locks" --key inner -- "$RESISTING_TREE" --count "$dir/tree"
+  assert_output 0
+  run timeout 20 "$DLOCK" run -b "file:$dir/locks" --key k -- "$RESISTING_TREE" --count "$dir/tree"
+  assert_output 0
+}
+
+@test "setsid and nohup" {
+  run setsid -w "$DLOCK" run -b "file:$dir/locks" --key k -- sh -c 'exit 6'
+  assert_failure 6
+  start it on_file -- true
+  ended it
+  nohup "$PROBE" end "$dir/hup.end" "$DLOCK" run -b "file:$dir/locks" --key k --status-file hup.events -- \
+    sh -c 'echo up >up; until [ -e go ]; do sleep 0.05; done; exit 6' >/dev/null 2>&1 3>&- &
+  until_true 'the command' test -s up
+  kill -HUP "$(cat hup.end.pid)"
+  touch go
+  ended hup
+  assert_equal "$end" 'exit 6'
+}
+
+@test "as PID 1 of a namespace: statuses, signals as 128+n, orphans, TERM" {
+  [ "$(id -u)" = 0 ] || skip 'needs root for unshare'
+  in_namespace() { unshare -pf --mount-proc "$DLOCK_FAKE" run -b fake: --key k "$@"; }
+  run in_namespace -- sh -c 'exit 6'
+  assert_failure 6
+  run in_namespace -- sh -c 'kill -USR1 $$'
+  assert_failure 138
+  run in_namespace --descendants kill -- sh -c '(setsid sleep 60 &) & exit 6'
+  assert_failure 6
+  unshare -pf --mount-proc "$DLOCK_FAKE" run -b fake: --key k --status-file s -- sh -c 'echo up >up; exec sleep 60' 3>&- &
+  local outside=$!
+  until_true 'the command' test -s up
+  kill -TERM "$(cat /proc/$outside/task/*/children)" # dlock, seen from outside
+  until_true 'the end' grep -q '"event":"exit"' s
+  local status=0
+  wait $outside || status=$?
+  assert_equal $status 143
+}

@@ -1,0 +1,241 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# How a command under `dlock run` comes to its end. CLI.md §2, §4, §8.6, §8.9, §8.20, §8.21.
+load run_helpers
+
+# A command that ignores TERM, tells so, and lives.
+stubborn=(sh -c 'trap "" TERM INT QUIT; echo up; while :; do sleep 1; done')
+
+@test "TERM is forwarded, and dlock ends as the command does" {
+  start it on_file -- sh -c 'echo up; exec sleep 60'
+  said it up
+  send it TERM
+  ended it
+  assert_equal "$end" 'signal 15 (TERM)'
+  start handles on_file -- "$SIGNAL_JOB" exit 9
+  said handles up
+  send handles TERM
+  ended handles
+  assert_equal "$end" 'exit 9'
+  nobody_has_it
+}
+
+@test "TERM, then KILL after --kill-after: the whole tree" {
+  start it on_file -k 300ms -- "${stubborn[@]}"
+  said it up
+  send it TERM
+  ended it
+  assert_equal "$end" 'signal 9 (KILL)'
+  assert_equal "$(events it)" 'acquired kill job_dead released exit'
+  nobody_has_it
+}
+
+@test "-k 0: KILL at once" {
+  start it on_file -k 0 -- "${stubborn[@]}"
+  said it up
+  send it TERM
+  ended it
+  assert_equal "$end" 'signal 9 (KILL)'
+}
+
+@test "a second ending signal escalates; the same one within 100 ms counts once" {
+  start it on_file -k 60s -- "${stubborn[@]}"
+  said it up
+  send it TERM
+  send it TERM
+  run ended_within_a_second it
+  assert_failure
+  send it INT
+  ended it
+  assert_equal "$end" 'signal 9 (KILL)'
+  # The same signal, but not at once.
+  start again on_file -k 60s -- "$SIGNAL_JOB" print
+  said again up
+  send again INT
+  said again 'got 2'
+  run ended_within_a_second again
+  assert_failure
+  send again INT
+  ended again
+  assert_equal "$end" 'signal 9 (KILL)'
+}
+ended_within_a_second() { timeout 1 sh -c 'until [ -s "$1" ]; do sleep 0.05; done' sh "$dir/$1.end"; }
+
+@test "HUP, USR1 and others are forwarded and end nothing" {
+  start it on_file -k 100ms -- "$SIGNAL_JOB" print
+  said it up
+  for sig in HUP USR1 USR2 ALRM WINCH; do
+    send it "$sig"
+    said it "got $(kill -l "$sig")"
+  done
+  run ended_within_a_second it
+  assert_failure
+  send it TERM
+  ended it
+  assert_equal "$end" 'exit 0'
+}
+
+@test "--max-run: 124, with TERM first and KILL after --kill-after" {
+  start polite on_file --max-run 300ms -- sleep 60
+  ended polite
+  assert_equal "$end" 'exit 124'
+  start it on_file --max-run 300ms -k 300ms -- "${stubborn[@]}"
+  ended it
+  assert_equal "$end" 'exit 124'
+  assert_equal "$(events it)" 'acquired term kill job_dead released exit'
+  run on_file --max-run 20s -- sh -c 'exit 3'
+  assert_failure 3
+  run on_file --max-run 0 -- sh -c 'sleep 0.2; exit 3'
+  assert_failure 3
+}
+
+@test "--signal: what a request to end sends" {
+  start it on_file --max-run 300ms --signal USR1 -- "$SIGNAL_JOB" exit 9
+  ended it
+  assert_equal "$end" 'exit 124'
+  start number on_file --max-run 300ms --signal 12 -- "$SIGNAL_JOB" print
+  said number 'got 12'
+  send number TERM
+  ended number
+}
+
+@test "--min-hold on file: the command's status at once, the key stays held for the remainder" {
+  local began=$EPOCHREALTIME
+  start it on_file --min-hold 3s -- sh -c 'exit 5'
+  ended it
+  assert_equal "$end" 'exit 5'
+  (((${EPOCHREALTIME/[.,]/} - ${began/[.,]/}) < 2500000))
+  run on_file -n -- true
+  assert_failure 75
+  run timeout 20 "$DLOCK" run -b "file:$dir/locks" --key k -- true
+  assert_success
+  (((${EPOCHREALTIME/[.,]/} - ${began/[.,]/}) >= 2900000))
+}
+
+@test "--min-hold on a lease: exits at once, the lease is set to the remainder" {
+  start it on_lease --min-hold 20s --ttl 5s -- sh -c 'exit 5'
+  ended it
+  assert_equal "$end" 'exit 5'
+  assert_equal "$(events it)" 'acquired job_dead detached exit'
+}
+
+@test "--min-hold where nothing can be left behind: dlock lingers, and a signal ends that" {
+  start it on_lease --recipe process --min-hold 60s -- sh -c 'exit 5'
+  event it job_dead
+  says it '--min-hold'
+  send it TERM
+  ended it
+  assert_equal "$end" 'exit 5'
+  assert_equal "$(events it)" 'acquired job_dead released exit'
+}
+
+@test "--min-hold is over before the command: released as usual; a failed exec holds nothing" {
+  start it on_lease --min-hold 100ms -- sh -c 'sleep 0.3'
+  ended it
+  assert_equal "$(events it)" 'acquired job_dead released exit'
+  start failed on_lease --min-hold 20s -- "$dir/nothing"
+  ended failed
+  assert_equal "$end" 'exit 127'
+  assert_equal "$(events failed)" 'acquired job_dead released exit'
+}
+
+@test "--descendants wait: one line after a second names the pids and the option; the lock is held to their end" {
+  start it on_file -- sh -c 'setsid sh -c "echo \$\$ >pid; until [ -e go ]; do sleep 0.05; done" & exit 5'
+  says it '--descendants'
+  run cat it.err
+  assert_output --regexp "^dlock: k: .*[ :]$(cat pid)[ ;,].*--descendants.*kill"
+  assert_equal "${#lines[@]}" 1
+  run on_file -n -- true
+  assert_failure 75
+  touch go
+  ended it
+  assert_equal "$end" 'exit 5'
+  nobody_has_it
+}
+
+@test "--descendants kill: TERM, then KILL after --kill-after, and the command's status" {
+  start it on_file --descendants kill -k 300ms -- sh -c 'setsid sleep 60 & exit 5'
+  ended it
+  assert_equal "$end" 'exit 5'
+  start hard on_file --descendants kill -k 300ms -- \
+    sh -c 'setsid sh -c "trap \"\" TERM; echo \$\$ >hard; while :; do sleep 1; done" & until [ -s hard ]; do sleep 0.02; done; exit 5'
+  ended hard
+  assert_equal "$end" 'exit 5'
+  assert_regex "$(events hard)" 'kill job_dead released exit$'
+  ! kill -0 "$(cat hard)"
+  nobody_has_it
+}
+
+@test "signals during the wait for descendants reach those" {
+  start it on_file -- sh -c 'setsid sh -c "trap \"echo bye >bye; exit\" USR1; echo \$\$ >pid; while :; do sleep 0.05; done" & exit 5'
+  says it '--descendants'
+  send it USR1
+  ended it
+  assert_equal "$end" 'exit 5'
+  assert_equal "$(cat bye)" bye
+}
+
+@test "the lock is lost: 123, TERM to the command, and no release" {
+  faults=lost_after=0
+  start it on_lease --ttl 2s -k 300ms -- sh -c 'trap "echo term >term; exit 0" TERM; while :; do sleep 0.05; done'
+  ended it
+  assert_equal "$end" 'exit 123'
+  assert_equal "$(cat term)" term
+  assert_regex "$(events it)" '^acquired (lost term|term lost) job_dead exit$'
+  run cat it.err
+  assert_output --partial 'the lock is lost'
+}
+
+@test "renewals fail: said once, and again when they work" {
+  faults=renew_fails_after=1
+  start it on_lease --ttl 2s -- sleep 60
+  ended it
+  assert_equal "$end" 'exit 123'
+  assert_regex "$(events it)" '^acquired renewed renew_failed jeopardy( renew_failed)* (term lost|lost term) job_dead exit$'
+  assert_equal "$(grep -c 'cannot renew' it.err)" 1
+}
+
+@test "a release that fails or hangs: a warning, an event, the command's status, in a bounded time" {
+  faults=hang_release=1
+  start it on_lease --ttl 3s -- sh -c 'exit 5'
+  ended it
+  assert_equal "$end" 'exit 5'
+  assert_equal "$(events it)" 'acquired job_dead not_released exit'
+  run cat it.err
+  assert_output --regexp '^dlock: k: not released'
+  faults=lose=release
+  start lost on_lease --ttl 3s -- sh -c 'exit 5'
+  ended lost
+  assert_equal "$end" 'exit 5'
+}
+
+@test "a reply that is lost, a store that is slow: nothing is seen of it" {
+  for faults in lose=renew drip=100ms grant_after=300ms; do
+    start "it$faults" on_lease --ttl 3s -- sh -c 'until [ -e "go$0" ]; do sleep 0.05; done; exit 5' "$faults"
+    event "it$faults" renewed
+    touch "go$faults"
+    ended "it$faults"
+    assert_equal "$end" 'exit 5'
+  done
+}
+
+@test "file: a forced release ends the command with 123" {
+  start it on_file -k 300ms -- sleep 60
+  event it acquired
+  run "$DLOCK" release -b "file:$dir/locks" --key k --force --yes
+  assert_success
+  ended it
+  assert_equal "$end" 'exit 123'
+}
+
+@test "file: STOP of dlock keeps lock and command; CONT goes on" {
+  start it on_file -- sh -c 'until [ -e go ]; do sleep 0.02; done; exit 5'
+  event it acquired
+  send it STOP
+  run on_file -n -- true
+  assert_failure 75
+  touch go
+  send it CONT
+  ended it
+  assert_equal "$end" 'exit 5'
+}

@@ -1,0 +1,164 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# `dlock run` while it waits, and when it does not. CLI.md §2, §4, §6, §8.6, §8.9.
+load run_helpers
+
+# holder: somebody who has the key until `touch let_go`.
+holder() {
+  start holder on_file --reason 'the nightly backup' "$@" -- sh -c 'until [ -e let_go ]; do sleep 0.02; done'
+  event holder acquired
+}
+
+@test "-n: busy is 75, says by whom, and does not wait" {
+  holder
+  run on_file -n -- touch ran
+  assert_failure 75
+  assert_output --regexp "^dlock: k is held by $(hostname):[0-9]+ \([a-z0-9_-]+\) for [0-9a-z.]+: the nightly backup; not waiting$"
+  [ ! -e ran ]
+}
+
+@test "-E: another status for busy, 0 says nothing; -q says nothing" {
+  holder
+  run on_file -n -E 9 -- touch ran
+  assert_failure 9
+  assert_output --partial 'k is held by'
+  run on_file -n -E 0 -- touch ran
+  assert_success
+  refute_output
+  run on_file -n -q -- touch ran
+  assert_failure 75
+  refute_output
+  [ ! -e ran ]
+}
+
+@test "-w: waits, then busy; 0 is -n" {
+  holder
+  run on_file -w 0 -- touch ran
+  assert_failure 75
+  local began=$EPOCHREALTIME
+  run on_file -w 700ms -- touch ran
+  assert_failure 75
+  (((${EPOCHREALTIME/[.,]/} - ${began/[.,]/}) >= 700000))
+  [ ! -e ran ]
+}
+
+@test "-w: granted in time" {
+  holder
+  start next on_file -w 20s -- echo got
+  event next waiting
+  touch let_go
+  ended next
+  assert_equal "$end" 'exit 0'
+  assert_equal "$(cat next.out)" got
+  assert_equal "$(events next)" 'waiting acquired job_dead released exit'
+}
+
+@test "the waiting line: after 500 ms, once, with holder, reason, bound and position" {
+  holder
+  start first on_file -w 30s -- true
+  event first waiting
+  start second on_file -- true
+  says first 'k is held by'
+  says second '(position 2)'
+  run cat first.err
+  assert_output --regexp "^dlock: k is held by $(hostname):[0-9]+ \([a-z0-9_-]+\) for [0-9a-z.]+: the nightly backup; waiting up to 30s \(position 1\)$"
+  run cat second.err
+  assert_output --regexp "; waiting \(position 2\)$"
+  touch let_go
+  ended second
+  ended first
+  assert_equal "$(wc -l <first.err)" 1
+}
+
+@test "the waiting line: nothing when the lock comes sooner, nothing with -q" {
+  faults=grant_after=200ms
+  run on_lease -- true
+  assert_success
+  refute_output
+  faults=grant_after=1200ms
+  run on_lease -q -- true
+  assert_success
+  refute_output
+}
+
+@test "INT, TERM, HUP, QUIT while waiting: leaves the queue and dies by that signal" {
+  holder
+  for sig in INT TERM HUP QUIT; do
+    start "w$sig" on_file -- touch ran
+    event "w$sig" waiting
+    until_true 'a waiter' test "$(waiters)" = 1
+    send "w$sig" "$sig"
+    ended "w$sig"
+    assert_equal "$end" "signal $(kill -l "$sig") ($sig)"
+    assert_equal "$(waiters)" 0
+  done
+  [ ! -e ran ]
+  touch let_go
+  ended holder
+  nobody_has_it
+}
+
+@test "signals while waiting: those behind move up" {
+  holder
+  start first on_file -- true
+  event first waiting
+  start second on_file -- echo got
+  event second waiting
+  send first TERM
+  ended first
+  touch let_go
+  ended second
+  assert_equal "$(cat second.out)" got
+}
+
+@test "-s: shared holders together, an exclusive one waits for all" {
+  start one on_file -s -- sh -c 'until [ -e let_go ]; do sleep 0.02; done'
+  event one acquired
+  run on_file -n -s -- echo together
+  assert_output together
+  run on_file -n -- touch ran
+  assert_failure 75
+  [ ! -e ran ]
+  touch let_go
+  ended one
+  nobody_has_it
+}
+
+@test "--limit: N holders with the lowest free slots" {
+  start one on_file --limit 2 -- sh -c 'echo $DLOCK_SLOT; until [ -e let_go ]; do sleep 0.02; done'
+  start two on_file --limit 2 -- sh -c 'until [ -e let_go ]; do sleep 0.02; done'
+  event one acquired
+  event two acquired
+  run on_file --limit 2 -n -- touch ran
+  assert_failure 75
+  touch let_go
+  ended one
+  ended two
+  [ ! -e ran ]
+}
+
+@test "an outcome that is unknown never starts the command" {
+  faults=lose=acquire
+  run on_lease -w 3s --ttl 4s -- sh -c 'echo "$DLOCK_TOKEN"'
+  # The same request again recognises its own grant, so it is granted, once.
+  assert_success
+  assert_equal "${#lines[@]}" 1
+}
+
+@test "unreachable at the start: 69, and the command is not run" {
+  faults=fail_open=unavailable
+  run on_lease --connect-timeout 300ms -- touch ran
+  assert_failure 69
+  assert_output --regexp '^dlock: '
+  run on_lease -n -- touch ran
+  assert_failure 69
+  run on_lease -w 500ms -- touch ran
+  assert_failure 69
+  faults=fail_open=denied
+  run on_lease -- touch ran
+  assert_failure 77
+  faults=fail_open=cannot_create
+  run on_lease -- touch ran
+  assert_failure 73
+  [ ! -e ran ]
+}

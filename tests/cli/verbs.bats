@@ -1,0 +1,288 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# acquire, renew, release and check on `file`.
+load common
+
+setup() { common_setup; }
+
+@test "a life: acquire, check, renew, release" {
+  run --separate-stderr -0 "$DLOCK" acquire --key k
+  assert_regex "$output" '^h1:file\.lease:[0-9a-f]{32}$'
+  assert_equal "$stderr" ''
+  h=$output
+  is_held k
+  run -0 "$DLOCK" check --key k --handle "$h"
+  assert_output ''
+  run -0 "$DLOCK" renew --key k --handle "$h" --ttl 1m
+  assert_output ''
+  run -0 "$DLOCK" release --key k --handle "$h"
+  assert_output ''
+  is_free k
+  run -1 "$DLOCK" check --key k --handle "$h"
+  assert_output ''
+}
+
+@test "busy is 75 or what -E says, one line that names the holder, or none with -q" {
+  "$DLOCK" acquire --key k --reason 'INC-812 ana' >/dev/null
+  refused 75 "$(hostname)" acquire --key k -n
+  assert_regex "$stderr" 'INC-812 ana'
+  refused 75 'k' acquire --key k -w 0
+  refused 3 'k' acquire --key k -n -E 3
+  DLOCK_CONFLICT_EXIT_CODE=4 refused 4 'k' acquire --key k -n
+  DLOCK_NONBLOCK=1 refused 75 'k' acquire --key k
+  run -75 "$DLOCK" acquire --key k -nq
+  assert_output ''
+  DLOCK_QUIET=1 run -75 "$DLOCK" acquire --key k -n
+  assert_output ''
+}
+
+@test "a lease ends by itself, and is not revived" {
+  h=$("$DLOCK" acquire --key k --ttl 300ms --allow-short-ttl)
+  second=$(timeout 20 "$DLOCK" acquire --key k) # waits for the end
+  refused 75 'is not held by this handle' renew --key k --handle "$h"
+  run -1 "$DLOCK" check --key k --handle "$h"
+  run -0 "$DLOCK" check --key k --handle "$second"
+}
+
+@test "renew sets the rest of the lease, longer or shorter" {
+  h=$("$DLOCK" acquire --key k --ttl 30s)
+  "$DLOCK" renew --key k --handle "$h" --ttl 1h
+  run -0 json 'j["holders"][0]["lease_remaining_ms"] > 3500000' <<<"$("$DLOCK" inspect -J k)"
+  assert_output True
+  "$DLOCK" renew --key k --handle "$h" --ttl 5s
+  run -0 json '0 < j["holders"][0]["lease_remaining_ms"] <= 5000' <<<"$("$DLOCK" inspect -J k)"
+  assert_output True
+}
+
+@test "the handle of another holder does nothing" {
+  h=$("$DLOCK" acquire --key k)
+  other=$("$DLOCK" acquire --key other)
+  refused 75 'k is not held by this handle' release --key k --handle "$other"
+  refused 75 'k is not held by this handle' renew --key k --handle "$other"
+  run -0 "$DLOCK" release --key k --handle "$other" --if-held
+  run -1 "$DLOCK" check --key k --handle "$other"
+  run -0 "$DLOCK" check --key k --handle "$h"
+}
+
+@test "release twice: not held, a success with --if-held, silent with -q" {
+  h=$("$DLOCK" acquire --key k)
+  "$DLOCK" release --key k --handle "$h"
+  refused 75 'k is not held by this handle' release --key k --handle "$h"
+  run -0 "$DLOCK" release --key k --handle "$h" --if-held
+  assert_output ''
+  run -75 "$DLOCK" release -q --key k --handle "$h"
+  assert_output ''
+  run -0 "$DLOCK" release --key never --handle "$h" --if-held
+}
+
+@test "a handle from standard input, a file, a variable" {
+  h=$("$DLOCK" acquire --key k)
+  run -0 "$DLOCK" check --key k --handle - <<<"$h"
+  echo "$h" >"$BATS_TEST_TMPDIR/handle"
+  run -0 "$DLOCK" check --key k --handle "@$BATS_TEST_TMPDIR/handle"
+  printf %s "$h" >"$BATS_TEST_TMPDIR/handle" # without a newline
+  run -0 "$DLOCK" renew --key k --handle "@$BATS_TEST_TMPDIR/handle"
+  DLOCK_HANDLE=$h run -0 "$DLOCK" check --key k
+  DLOCK_HANDLE=$h run -0 "$DLOCK" renew --key k
+  DLOCK_HANDLE=h1:file.lease:00000000000000000000000000000000 run -75 "$DLOCK" release --key k
+  DLOCK_HANDLE=h1:file.lease:00000000000000000000000000000000 run -0 "$DLOCK" release --key k --handle "$h" # the option first
+  is_free k
+}
+
+@test "--handle - takes one line and does not wait for the end of a pipe" {
+  h=$("$DLOCK" acquire --key k)
+  mkfifo "$BATS_TEST_TMPDIR/pipe"
+  exec 7<>"$BATS_TEST_TMPDIR/pipe" # stays open for writing
+  echo "$h" >&7
+  run -0 timeout 20 "$DLOCK" release --key k --handle - <"$BATS_TEST_TMPDIR/pipe"
+  exec 7>&-
+}
+
+@test "release --force shows the holder and wants to be sure" {
+  "$DLOCK" acquire --key k --reason 'half way' >/dev/null
+  run --separate-stderr -64 "$DLOCK" release --key k --force
+  assert_line --partial "holder   $(hostname)"
+  assert_line --partial 'half way'
+  assert_regex "$stderr" '^dlock: .*--token [0-9]+ .*--yes'
+  is_held k
+  run -64 "$DLOCK" release --key free --force
+  assert_output --partial 'nobody holds free'
+}
+
+@test "release --force --token compares, --yes does not; old grants stay stale" {
+  h=$("$DLOCK" acquire --key k)
+  token=$(json 'j["token"]' <<<"$("$DLOCK" inspect -J k)")
+  refused 75 "k is not held with token $((token + 1))" release --key k --force --token $((token + 1))
+  run -0 "$DLOCK" release --key k --force --token $((token + 1)) --if-held
+  is_held k
+  run -0 "$DLOCK" release --key k --force --token "$token"
+  assert_output ''
+  is_free k
+  run -1 "$DLOCK" check --key k --handle "$h"
+  run -1 "$DLOCK" check --key k --token "$token"
+  refused 75 'not held' release --key k --handle "$h"
+  "$DLOCK" acquire --key k -s >/dev/null
+  "$DLOCK" acquire --key k -s >/dev/null
+  run -0 "$DLOCK" release --key k --force --yes
+  is_free k
+  refused 75 'k is not held' release --key k --force --yes
+}
+
+@test "check knows tokens and sequencers" {
+  "$DLOCK" acquire --key 'a key/with:%signs' --output json >"$BATS_TEST_TMPDIR/grant"
+  token=$(json 'j["token"]' <"$BATS_TEST_TMPDIR/grant")
+  sequencer=$(json 'j["sequencer"]' <"$BATS_TEST_TMPDIR/grant")
+  run -0 "$DLOCK" check "$sequencer"
+  run -0 "$DLOCK" check --key 'a key/with:%signs' --token "$token"
+  run -1 "$DLOCK" check --key 'a key/with:%signs' --token $((token - 1))
+  run -1 "$DLOCK" check --key never --token "$token"
+  run -1 "$DLOCK" check "${sequencer%:*}:1"
+  assert_output ''
+  run -1 "$DLOCK" check -v "${sequencer%:*}:1"
+  assert_output --partial 'stale'
+  "$DLOCK" release --key 'a key/with:%signs' --handle "$(json 'j["handle"]' <"$BATS_TEST_TMPDIR/grant")"
+  run -1 "$DLOCK" check "$sequencer"
+}
+
+@test "tokens rise with every grant, also over a forced release" {
+  last=0
+  for _ in 1 2 3 4; do
+    "$DLOCK" acquire --key k --output json >"$BATS_TEST_TMPDIR/grant"
+    token=$(json 'j["token"]' <"$BATS_TEST_TMPDIR/grant")
+    [ "$token" -gt "$last" ]
+    last=$token
+    "$DLOCK" release --key k --force --yes
+  done
+}
+
+@test "shared and limited grants" {
+  "$DLOCK" acquire --key s -s >/dev/null
+  "$DLOCK" acquire --key s --shared >/dev/null
+  run -75 "$DLOCK" acquire --key s -n
+  for want in 0 1; do
+    run -0 json 'j["slot"], j["mode"]' <<<"$("$DLOCK" acquire --key p --limit 2 --output json)"
+    assert_output "($want, 'permit')"
+  done
+  run -75 "$DLOCK" acquire --key p --limit 2 -n
+}
+
+@test "--output json has these names and no others" {
+  run -0 "$DLOCK" acquire --key k --ttl 90s --output json
+  assert_equal "${#lines[@]}" 1
+  run -0 json 'list(j), j["key"], j["keys"], j["scheme"], j["recipe"], j["mode"], j["slot"], j["ttl_ms"]' <<<"$output"
+  assert_output "(['key', 'keys', 'handle', 'token', 'sequencer', 'scheme', 'recipe', 'mode', 'slot', 'ttl_ms'], 'k', ['k'], 'file', 'lease', 'exclusive', None, 90000)"
+}
+
+@test "--output env is for eval, whatever the key" {
+  nasty=$'it\'s $(touch gone) `x` "q" \\ é'
+  cd "$BATS_TEST_TMPDIR"
+  DLOCK_OUTPUT=env run -0 "$DLOCK" acquire --key "$nasty" --ttl 90s
+  for line in "${lines[@]}"; do assert_regex "$line" "^export DLOCK_[A-Z_]+='"; done
+  eval "$output"
+  [ ! -e gone ]
+  assert_equal "$DLOCK_KEY" "$nasty"
+  assert_equal "$DLOCK_TTL_MS" 90000
+  run -0 "$DLOCK" check "$DLOCK_SEQUENCER"
+  run -0 "$DLOCK" check --key "$nasty" --token "$DLOCK_TOKEN"
+  run -0 "$DLOCK" renew --key "$nasty"   # by DLOCK_HANDLE
+  run -0 "$DLOCK" release --key "$nasty"
+  run -1 "$DLOCK" check "$DLOCK_SEQUENCER"
+}
+
+@test "a handle that cannot be printed leaves no lock behind" {
+  run -125 bash -c '"$DLOCK" acquire --key k >/dev/full'
+  assert_output --partial 'No space left on device'
+  is_free k
+  exec 7> >(:)
+  wait $! # the reader is gone
+  run -125 bash -c '"$DLOCK" acquire --key k >&7'
+  assert_output --partial 'Broken pipe'
+  exec 7>&-
+  is_free k
+  run -125 timeout 20 bash -c '"$DLOCK" acquire --key k --hold >/dev/full </dev/zero'
+  is_free k
+  run -64 bash -c '"$DLOCK" acquire --key k >&-'
+  assert_output --partial 'standard output is not open for writing'
+  [ ! -e "$BATS_TEST_TMPDIR/locks/k" ] || is_free k
+}
+
+@test "a recipe without detached leases is refused, and --hold is named" {
+  refused 64 '--hold' acquire --key k --recipe flock
+  [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]
+}
+
+@test "a recipe says what it cannot do before anything is touched" {
+  refused 64 '--limit: recipe flock of file has no permits' run --limit 3 --recipe flock --key k -- true
+  refused 64 '--lock-delay: recipe flock of file has no lock-delay' run --lock-delay 3 --recipe flock --key k -- true
+  DLOCK_LIMIT=3 refused 78 'DLOCK_LIMIT: recipe flock' run --recipe flock --key k -- true
+}
+
+@test "--hold holds until standard input ends" {
+  coproc HOLDER { exec timeout 60 "$DLOCK" acquire --key k --hold --reason lunch 2>&1; }
+  pid=$HOLDER_PID
+  read -r -t 20 -u "${HOLDER[0]}" h
+  assert_regex "$h" '^h1:file\.lease:[0-9a-f]{32}$'
+  is_held k
+  run -0 "$DLOCK" check --key k --handle "$h"
+  eval "exec ${HOLDER[1]}>&-"
+  wait "$pid"
+  is_free k
+}
+
+@test "--hold dies by a signal and frees the lock" {
+  mkfifo "$BATS_TEST_TMPDIR/in" "$BATS_TEST_TMPDIR/out"
+  exec 7<>"$BATS_TEST_TMPDIR/in" 8<>"$BATS_TEST_TMPDIR/out"
+  for signal in TERM INT HUP; do
+    # A background child of a script ignores INT; here it must not.
+    python3 -c 'import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])' \
+      "$DLOCK" acquire --key k --hold <&7 >&8 2>"$BATS_TEST_TMPDIR/err" 3>&- &
+    pid=$!
+    read -r -t 20 -u 8 _
+    is_held k
+    kill -"$signal" "$pid"
+    wait "$pid" && code=0 || code=$?
+    assert_equal "$code" $((128 + $(kill -l "$signal")))
+    is_free k
+  done
+}
+
+@test "--hold exits 123 when the lock is taken away" {
+  mkfifo "$BATS_TEST_TMPDIR/in" "$BATS_TEST_TMPDIR/out"
+  exec 6<>"$BATS_TEST_TMPDIR/in" 7<>"$BATS_TEST_TMPDIR/out"
+  timeout 60 "$DLOCK" acquire --key k --hold <&6 >&7 2>"$BATS_TEST_TMPDIR/err" 3>&- &
+  pid=$!
+  read -r -t 20 -u 7 _
+  "$DLOCK" release --key k --force --yes
+  wait "$pid" && code=0 || code=$?
+  assert_equal "$code" 123
+  is_free k
+}
+
+@test "the trace has a line before and after each request, and no secret" {
+  h=$("$DLOCK" acquire --key k --trace "$BATS_TEST_TMPDIR/trace")
+  "$DLOCK" renew --key k --handle "$h" --trace "$BATS_TEST_TMPDIR/trace"
+  "$DLOCK" release --key k --handle "$h" --trace "$BATS_TEST_TMPDIR/trace"
+  run -75 "$DLOCK" release --key k --handle "$h" --trace "$BATS_TEST_TMPDIR/trace"
+  run -0 json '[(l["ev"], l["f"]) for l in j]' <<<"[$(paste -sd, "$BATS_TEST_TMPDIR/trace")]"
+  assert_output --partial "('invoke', 'renew'), ('ok', 'renew'), ('invoke', 'release'), ('ok', 'release'), ('invoke', 'release'), ('fail', 'release')]"
+  run -1 grep -F "${h##*:}" "$BATS_TEST_TMPDIR/trace"
+  refused 73 '--trace ' release --key k --handle "$h" --trace "$BATS_TEST_TMPDIR/no/such"
+}
+
+@test "a store that cannot be asked is 69, one that refuses is 77" {
+  [ -x "$DLOCK_FAKE" ] || skip 'dlock_fake is not built'
+  DLOCK=$DLOCK_FAKE
+  h=h1:fake.lease:00000000000000000000000000000000
+  export DLOCK_BACKEND='fake:?fail_open=unavailable'
+  refused 69 '' check --key k --token 3
+  refused 69 '' release --key k --handle $h
+  refused 69 '' release --key k --handle $h --if-held
+  refused 69 '' release --key k --force --yes
+  refused 69 '' renew --key k --handle $h
+  refused 69 '' acquire --key k -n
+  export DLOCK_BACKEND='fake:?fail_open=denied'
+  refused 77 '' check --key k --token 3
+  refused 77 '' acquire --key k
+  export DLOCK_BACKEND='fake:?fail_open=cannot_create'
+  refused 73 '' acquire --key k
+}

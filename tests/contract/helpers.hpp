@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <sys/eventfd.h>
+#include <unistd.h>
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <memory>
+#include <string>
+#include "contract/subject.hpp"
+#include "util/fd.hpp"
+
+namespace dlock::contract {
+
+using namespace std::chrono_literals;
+
+inline constexpr Duration patient = 30s;  // longer than anything here may take on a busy machine
+
+void note_skip(const std::string& why);
+
+// The body of a case, with its store; what it cannot test is reported.
+template <class Body>
+void run(Body body) {
+  try {
+    const auto store = subject().make_store();
+    body(*store);
+  } catch (const Skip& skip) {
+    note_skip(skip.why);
+  }
+}
+
+inline void need(bool claimed, const char* what) {
+  if (!claimed) throw Skip{std::string("does not claim ") + what};
+}
+
+inline Key key(std::string_view text) { return Key::parse(text).value(); }
+
+inline Request request(const std::string& name, Mode mode = Mode::exclusive, unsigned limit = UINT_MAX) {
+  Request r{key(name), Owner::random()};
+  r.mode = mode;
+  r.limit = limit;
+  r.ttl = 60s;
+  r.identity = Identity::mine("contract");
+  return r;
+}
+inline Request impatient(Request r) {
+  r.wait = false;
+  return r;
+}
+inline Request detached(Request r, Duration ttl) {
+  r.attached = false;
+  r.ttl = ttl;
+  return r;
+}
+
+// One poll; an Error is thrown as text, so that it can be used on any thread.
+inline Progress step(Waiter& w, Duration slice) {
+  auto answer = w.poll(slice);
+  if (!answer) throw std::runtime_error(answer.error().message);
+  return std::move(*answer);
+}
+
+// Polls until granted; throws after `patient`.
+inline Granted take(Waiter& w, Duration bound = patient) {
+  for (const Deadline end = later(Clock::now(), bound); Clock::now() < end;) {
+    auto p = step(w, std::chrono::duration_cast<Duration>(end - Clock::now()));
+    if (auto* g = std::get_if<Granted>(&p)) return std::move(*g);
+    if (std::holds_alternative<Busy>(p)) throw std::runtime_error("busy");
+  }
+  throw std::runtime_error("not granted in time");
+}
+
+// Takes at once; throws when it is not free.
+inline Granted take(Backend& b, const Request& r) {
+  auto w = b.enqueue(r);
+  if (!w) throw std::runtime_error(w.error().message);
+  return take(**w);
+}
+
+inline bool free_now(Backend& b, const Request& r) {
+  auto w = b.enqueue(impatient(r)).value();
+  auto p = step(*w, 0s);
+  if (std::holds_alternative<Granted>(p)) {
+    b.release(std::get<Granted>(p).lease).value();
+    return true;
+  }
+  return false;
+}
+
+// A waiter that is in its place when this returns.
+inline std::unique_ptr<Waiter> in_queue(Backend& b, const Request& r) {
+  auto w = b.enqueue(r).value();
+  auto p = step(*w, 0s);
+  if (!std::holds_alternative<Waiting>(p)) throw std::runtime_error("does not wait");
+  return w;
+}
+
+inline bool kept(const Result<Renewal>& r) { return std::holds_alternative<Kept>(r.value()); }
+inline bool lost(const Result<Renewal>& r) { return std::holds_alternative<Lost>(r.value()); }
+
+// Asks again until it is so. For what a store may show a little later.
+template <class Condition>
+bool becomes(Condition condition, Duration bound = patient) {
+  for (const Deadline end = later(Clock::now(), bound); Clock::now() < end;) {
+    if (condition()) return true;
+    ::usleep(1000);
+  }
+  return false;
+}
+
+class Event {
+ public:
+  Event() : fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+  int fd() const { return fd_.get(); }
+  void set() const {
+    const std::uint64_t one = 1;
+    REQUIRE(::write(fd_.get(), &one, sizeof one) == sizeof one);
+  }
+
+ private:
+  Fd fd_;
+};
+
+}  // namespace dlock::contract

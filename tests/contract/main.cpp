@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// dlock_contract --recipe NAME [options of Catch2]
+#define CATCH_CONFIG_RUNNER
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cstdio>
+#include <stdexcept>
+#include "contract/helpers.hpp"
+#include "contract/subject.hpp"
+
+namespace dlock::contract {
+namespace {
+
+std::vector<Subject>& all() {
+  static std::vector<Subject> subjects;
+  return subjects;
+}
+const Subject* chosen = nullptr;
+bool skipped = false;
+
+}  // namespace
+
+void add(Subject s) { all().push_back(std::move(s)); }
+const Subject& subject() { return *chosen; }
+void note_skip(const std::string& why) {
+  skipped = true;
+  std::printf("skipped: %s: %s\n", chosen->name.c_str(), why.c_str());
+}
+
+std::unique_ptr<Backend> open_url(const std::string& text, const Settings& settings) {
+  const auto url = Url::parse(text);
+  if (!url) throw std::runtime_error(url.error().message);
+  const auto choice = choose(*url, "");
+  if (!choice) throw std::runtime_error(choice.error().message);
+  auto backend = choice->factory->open(*url, *choice->traits, settings);
+  if (!backend) throw std::runtime_error(backend.error().message);
+  return std::move(*backend);
+}
+
+}  // namespace dlock::contract
+
+int main(int argc, char** argv) {
+  using namespace dlock::contract;
+  Catch::Session session;
+  std::string recipe;
+  session.cli(session.cli() | Catch::clara::Opt(recipe, "name")["--recipe"]("the recipe to test"));
+  if (const int wrong = session.applyCommandLine(argc, argv)) return wrong;
+  const auto found = std::find_if(all().begin(), all().end(), [&](const Subject& s) { return s.name == recipe; });
+  if (found == all().end() && !session.config().listTests() && !session.config().listTestNamesOnly()) {
+    std::fprintf(stderr, "no recipe '%s'; there are:", recipe.c_str());
+    for (const Subject& s : all()) std::fprintf(stderr, " %s", s.name.c_str());
+    std::fprintf(stderr, "\n");
+    return 64;
+  }
+  chosen = found == all().end() ? nullptr : &*found;
+  const int failed = session.run();
+  if (failed) return failed;
+  return skipped ? 77 : 0;
+}

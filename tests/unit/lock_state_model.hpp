@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// What LockState should be, said another way: people who came and what happened to each. Nothing is ever removed or kept
+// up to date; every question is answered from the facts by comparing all with all. Slow, and hard to get wrong.
+#pragma once
+#include "core/lock_state.hpp"
+
+namespace dlock::test {
+
+class Model {
+ public:
+  using Ask = LockState::Ask;
+
+  LockState::Answer acquire(const Ask&, Micros now);
+  std::optional<FencingToken> renew(const Owner&, Micros ttl, Micros now);
+  bool release(const Owner&, Micros now);
+  bool cancel(const Owner&);
+  std::size_t force_release(FencingToken);
+  bool vanish(std::uint64_t ticket, Micros now);
+  void expire(Micros now);
+  std::vector<std::uint64_t> invite(Micros now, Micros claim);
+  Micros free_at() const;
+  Micros oldest_invitation_ends() const;
+
+  LockState as_state() const;
+
+  // Whether the waiter with this ticket may run: it and all who came before it could be inside together, with those who are.
+  bool may_run(std::uint64_t ticket) const;
+
+ private:
+  enum class Place { queue, inside, gone };
+  struct Person {
+    Ask asked;
+    std::uint64_t ticket = 0;
+    Place place = Place::queue;
+    Micros heard = 0;         // in the queue: asked last
+    Micros patience = never;  // and may be silent for so long
+    Micros told = 0;          // invited: when,
+    Micros claim = never;     // and how long it may take
+    bool invited = false;
+    FencingToken token = 0;  // inside
+    unsigned slot = 0;
+    Micros since = 0, ttl = never, delay = 0;
+    bool dead = false;  // vanished inside, at `died`
+    Micros died = 0;
+
+    Micros queue_end() const;  // when it is dropped
+    Micros lease_end() const;  // when the lease ends
+    Micros free_at() const;    // when its place is free
+  };
+  std::vector<const Person*> in(Place) const;
+  Person* find(const Owner&, Place, Micros now);
+  static bool at_ease(const Person&, const std::vector<const Person*>& company);
+  bool may_run(const Person&) const;
+
+  std::vector<Person> people_;         // in order of arrival
+  std::vector<std::uint64_t> grants_;  // tickets in order of their grants
+  FencingToken newest_ = 0;
+  std::uint64_t arrivals_ = 0;
+};
+
+}  // namespace dlock::test

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#define CATCH_CONFIG_RUNNER
+#include <catch2/catch.hpp>
+#include <cstdio>
+#include "unit/random.hpp"
+
+std::uint64_t dlock::test::seed() {
+  static const std::uint64_t chosen = [] {
+    const char* set = std::getenv("DLOCK_TEST_SEED");
+    return set && *set ? std::strtoull(set, nullptr, 10) : std::uint64_t{std::random_device{}()};
+  }();
+  return chosen;
+}
+
+int main(int argc, char** argv) {
+  std::printf("seed %llu (DLOCK_TEST_SEED repeats it)\n", static_cast<unsigned long long>(dlock::test::seed()));
+  std::fflush(stdout);
+  return Catch::Session().run(argc, argv);
+}

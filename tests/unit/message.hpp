@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <string>
+#include "core/error.hpp"
+#include "core/key.hpp"
+
+namespace dlock::test {
+
+// What every message to people must be, whatever was in the input: one bounded line that cannot speak to a terminal.
+inline bool is_good_message(const Error& e) {
+  return e.code == Errc::usage && !e.message.empty() && e.message.size() < 2000 && printable(e.message) == e.message &&
+         !e.message.ends_with('.');
+}
+
+}  // namespace dlock::test
