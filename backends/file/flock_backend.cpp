@@ -79,7 +79,7 @@ Result<Renewal> FlockBackend::renew(const Lease& lease, Duration) {
     if (auto done = record(*name).enter_again(mine->entry.holder); !done) return fail(done.error());
     return Renewal{Kept{kept}};
   }
-  const auto same = [&](const LockState::Holder& h) { return h.owner == lease.owner; };
+  const auto same = [&](const LockState::Holder& h) { return h.owner == lease.owner && !evicted(h); };
   if (std::none_of((*state)->holders.begin(), (*state)->holders.end(), same))
     return Renewal{Lost{"somebody wants it back (release --force)"}};
   return Renewal{Kept{kept}};
@@ -115,11 +115,11 @@ Result<Released> FlockBackend::force_release(const Key& key, std::optional<Fenci
   if (!file) return fail(file.error());
   if (!file->fd) return Released::was_not_held;
   ++counters_.requests;
-  const auto removed = record(*name).evict(token, file->fd.get());
-  if (!removed) return fail(removed.error());
-  if (*removed) return Released::yes;
+  const auto gone = record(*name).evict(token, file->fd.get());
+  if (!gone) return fail(gone.error());
+  if (gone->now) return Released::yes;
   const auto strangers = flock_entries(file->device, file->inode);
-  if (token || strangers.empty()) return Released::was_not_held;
+  if (token || gone->before || strangers.empty()) return Released::was_not_held;
   return fail(Errc::usage, fmt::format("{}/{}: is locked by process {}, which is not dlock's; only that process can release it",
                                        printable(where_.path()), printable(*name), strangers.front().pid));
 }
@@ -135,7 +135,7 @@ Result<std::optional<LockState::Holder>> FlockBackend::in_force(const Key& key, 
   if (!state) return fail(state.error());
   if (file->fd && *state)
     for (const auto& h : (*state)->holders)
-      if ((!token || h.token == *token) && (!owner || h.owner == *owner) && marked(file->fd.get(), h.token))
+      if ((!token || h.token == *token) && (!owner || h.owner == *owner) && !evicted(h) && marked(file->fd.get(), h.token))
         return std::optional{h};
   return std::optional<LockState::Holder>{};
 }
@@ -159,9 +159,13 @@ Result<std::optional<KeyView>> FlockBackend::look_at(const std::string& name, co
   if (!state) return fail(state.error());
   auto locks = file->fd ? flock_entries(file->device, file->inode) : std::vector<FlockEntry>{};
   if (!*state && locks.empty()) return std::optional<KeyView>{};
+  std::vector<std::string> notes;
   LockState s = state->value_or(LockState{});
   std::erase_if(s.holders, [&](const auto& h) { return !file->fd || !marked(file->fd.get(), h.token); });
+  if (std::any_of(s.holders.begin(), s.holders.end(), evicted)) notes.push_back("a holder was asked to let go (release --force)");
+  for (auto& h : s.holders) h.slot = 0;
   KeyView v = view(s, key, boottime_us());
+  v.notes = std::move(notes);
   v.waiters_known = false;
   // Each of ours is one line of the kernel's table: with its process id, if it is of this pid namespace.
   for (const HolderView& ours : v.holders) {

@@ -6,6 +6,8 @@
 namespace dlock::file {
 namespace {
 
+constexpr unsigned evicted_slot = 1;  // this recipe has no slots
+
 // Unlocks, whatever way a function is left.
 struct Unlock {
   StateFile& file;
@@ -13,6 +15,8 @@ struct Unlock {
 };
 
 }  // namespace
+
+bool evicted(const LockState::Holder& h) noexcept { return h.slot == evicted_slot; }
 
 FlockRecord::FlockRecord(const Directory& where, const std::string& name, std::string key, Duration patience)
     : file_(where, name), key_(std::move(key)), patience_(patience) {}
@@ -84,33 +88,35 @@ Result<bool> FlockRecord::leave(const Owner& owner, Lifeline& mailbox) {
   const Unlock unlock{file_};
   auto record = begin(Make::nothing);
   if (!record) return fail(record.error());
-  const bool was = std::erase_if(record->state.holders, [&](const auto& h) { return h.owner == owner; }) > 0;
-  if (was)
+  auto& holders = record->state.holders;
+  const auto mine = [&](const auto& h) { return h.owner == owner; };
+  const bool was = std::any_of(holders.begin(), holders.end(), [&](const auto& h) { return mine(h) && !evicted(h); });
+  if (std::erase_if(holders, mine) > 0)
     if (const auto counts = end(*record); !counts) return fail(counts.error());
   mailbox.drop(file_.place());
   return was;
 }
 
-Result<std::size_t> FlockRecord::evict(std::optional<FencingToken> token, int file) {
+Result<FlockRecord::Evicted> FlockRecord::evict(std::optional<FencingToken> token, int file) {
   std::vector<Fd> doors;
-  std::size_t removed = 0;
+  Evicted result;
   {
     const Unlock unlock{file_};
     auto record = begin(Make::nothing);
     if (!record) return fail(record.error());
-    for (const auto& h : record->state.holders) {
+    for (auto& h : record->state.holders) {
       if ((token && h.token != *token) || !marked(file, h.token)) continue;
-      ++removed;
+      ++(evicted(h) ? result.before : result.now);
+      h.slot = evicted_slot;
       auto seen = look(file_.place(), h.ticket);
       if (!seen) return fail(seen.error());
       if (seen->life == Sight::Life::alive) doors.push_back(std::move(seen->fd));
     }
-    if (removed == 0) return removed;
-    std::erase_if(record->state.holders, [&](const auto& h) { return !token || h.token == *token; });
-    if (const auto counts = end(*record); !counts) return fail(counts.error());
+    if (result.now)
+      if (const auto counts = end(*record); !counts) return fail(counts.error());
   }
   knock(doors);
-  return removed;
+  return result;
 }
 
 Result<std::optional<LockState>> FlockRecord::peek() {

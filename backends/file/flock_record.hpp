@@ -23,10 +23,14 @@ class FlockRecord {
   Result<Entry> enter(const Request&, int locked);
   // Writes `holder` again, after the record was lost.
   Result<void> enter_again(const LockState::Holder&);
-  // True: it was there.
+  // True: it was there, and not evicted.
   Result<bool> leave(const Owner&, Lifeline& mailbox);
-  // Removes the holders with this token, or all whose mark is there, and knocks at them. Answers how many.
-  Result<std::size_t> evict(std::optional<FencingToken>, int file);
+  // Evicts the holders with this token, or all: knocks at them and takes their word away. The lock itself is theirs until they
+  // let it go.
+  struct Evicted {
+    std::size_t now = 0, before = 0;
+  };
+  Result<Evicted> evict(std::optional<FencingToken>, int file);
 
   // Without a lock. nullopt: never heard of.
   Result<std::optional<LockState>> peek();
@@ -39,5 +43,8 @@ class FlockRecord {
   const std::string key_;
   const Duration patience_;
 };
+
+// Somebody wants its lock back; what it was granted is not valid any more.
+bool evicted(const LockState::Holder&) noexcept;
 
 }  // namespace dlock::file

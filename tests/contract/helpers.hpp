@@ -23,9 +23,7 @@ void run(Body body) {
   try {
     const auto store = subject().make_store();
     body(*store);
-  } catch (const Skip& skip) {
-    note_skip(skip.why);
-  }
+  } catch (const Skip& skip) { note_skip(skip.why); }
 }
 
 inline void need(bool claimed, const char* what) {

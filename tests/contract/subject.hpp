@@ -21,10 +21,10 @@ struct Subject {
   std::string name;  // "file/lease"
   const Traits* traits;
   std::function<std::unique_ptr<Store>()> make_store;  // throws Skip: its server is not there
-  bool across_processes = true;       // a forked child sees the same store
-  bool forced_release_frees = true;   // false: the key is free only once the holder has let go
-  bool owner_across_backends = true;  // the same owner is recognised by another Backend object
-  Duration shortest_ttl{400'000};     // a lease that is short for this recipe, and long for a busy machine
+  bool across_processes = true;                        // a forked child sees the same store
+  bool forced_release_frees = true;                    // false: the key is free only once the holder has let go
+  bool owner_across_backends = true;                   // the same owner is recognised by another Backend object
+  Duration shortest_ttl{400'000};                      // a lease that is short for this recipe, and long for a busy machine
 };
 
 void add(Subject);

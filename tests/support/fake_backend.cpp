@@ -54,7 +54,9 @@ Result<Renewal> FakeBackend::extend(const Lease& lease, Duration ttl) {
   const Deadline sent = Clock::now();
   const Micros now = now_us();
   Table table;
-  Entry& e = entry(table, lease.key, now);
+  Entry* const known_one = known(table, lease.key, now);
+  if (!known_one) return Renewal{Lost{"never heard of it"}};
+  Entry& e = *known_one;
   const auto token = e.state.renew(lease.owner, leased() ? ttl.count() : never, now);
   if (const auto held = held_.find({name(lease.key), lease.owner}); held != held_.end()) {
     std::uint64_t rings = 0;
@@ -101,7 +103,9 @@ Result<Released> FakeBackend::release(const Lease& lease) {
   if (faults_.hang_release) hang();
   const Micros now = now_us();
   Table table;
-  Entry& e = entry(table, lease.key, now);
+  Entry* const known_one = known(table, lease.key, now);
+  if (!known_one) return Released::was_not_held;
+  Entry& e = *known_one;
   const bool was = e.state.release(lease.owner, now);
   held_.erase({name(lease.key), lease.owner});
   e.settle(now, false);
@@ -113,7 +117,9 @@ Result<Released> FakeBackend::force_release(const Key& key, std::optional<Fencin
   if (const auto begun = begin(); !begun) return fail(begun.error());
   const Micros now = now_us();
   Table table;
-  Entry& e = entry(table, key, now);
+  Entry* const known_one = known(table, key, now);
+  if (!known_one) return Released::was_not_held;
+  Entry& e = *known_one;
   for (const auto& h : e.state.holders)
     if (!token || h.token == *token) e.ring(h.ticket);
   const bool was = token == FencingToken{0} ? false : e.state.force_release(token.value_or(0)) > 0;
@@ -125,23 +131,25 @@ Result<Validity> FakeBackend::check(const Key& key, FencingToken token) {
   if (const auto begun = begin(); !begun) return fail(begun.error());
   const Micros now = now_us();
   Table table;
-  const Entry& e = entry(table, key, now);
+  const Entry* e = known(table, key, now);
   const auto holds = [&](const auto& h) { return h.token == token && h.deadline > now; };
-  return std::any_of(e.state.holders.begin(), e.state.holders.end(), holds) ? Validity::valid : Validity::stale;
+  return e && std::any_of(e->state.holders.begin(), e->state.holders.end(), holds) ? Validity::valid : Validity::stale;
 }
 
 Result<Validity> FakeBackend::check(const Key& key, const Owner& owner) {
   if (const auto begun = begin(); !begun) return fail(begun.error());
   const Micros now = now_us();
   Table table;
-  return entry(table, key, now).state.holder(owner, now) ? Validity::valid : Validity::stale;
+  const Entry* e = known(table, key, now);
+  return e && e->state.holder(owner, now) ? Validity::valid : Validity::stale;
 }
 
 Result<std::optional<KeyView>> FakeBackend::inspect(const Key& key) {
   if (const auto begun = begin(); !begun) return fail(begun.error());
   Table table;
-  if (!table.find(store_, name(key))) return std::optional<KeyView>{};
-  return std::optional{view(entry(table, key, now_us()).state, key.text(), now_us())};
+  const Entry* e = known(table, key, now_us());
+  if (!e) return std::optional<KeyView>{};
+  return std::optional{view(e->state, key.text(), now_us())};
 }
 
 Result<std::vector<KeyView>> FakeBackend::list() {

@@ -54,6 +54,10 @@ class FakeBackend final : public Backend {
     ++counters_.requests;
     return e;
   }
+  // nullptr: never heard of.
+  Entry* known(Table& table, const Key& key, Micros now) {
+    return table.find(store_, name(key)) ? &entry(table, key, now) : nullptr;
+  }
   Result<Renewal> extend(const Lease&, Duration ttl);
 
   const std::string store_, prefix_;

@@ -76,7 +76,7 @@ Table::Table() : lock_(shared().mutex) {}
 
 Entry& Table::at(const std::string& store, const std::string& key) { return shared().entries[{store, key}]; }
 
-const Entry* Table::find(const std::string& store, const std::string& key) const {
+Entry* Table::find(const std::string& store, const std::string& key) const {
   const auto found = shared().entries.find({store, key});
   return found == shared().entries.end() ? nullptr : &found->second;
 }

@@ -30,9 +30,9 @@ struct Entry {
 class Table {
  public:
   Table();
-  Entry& at(const std::string& store, const std::string& key);  // made when missing
-  const Entry* find(const std::string& store, const std::string& key) const;
-  std::vector<std::string> keys(const std::string& store) const;  // in byte order
+  Entry& at(const std::string& store, const std::string& key);          // made when missing
+  Entry* find(const std::string& store, const std::string& key) const;  // nullptr: never heard of
+  std::vector<std::string> keys(const std::string& store) const;        // in byte order
 
  private:
   std::unique_lock<std::mutex> lock_;

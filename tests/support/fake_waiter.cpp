@@ -121,7 +121,9 @@ Result<void> FakeWaiter::cancel() {
   if (const auto begun = backend_.begin(); !begun) return fail(begun.error());
   const Micros now = now_us();
   Table table;
-  Entry& e = backend_.entry(table, request_.key, now);
+  Entry* const known_one = backend_.known(table, request_.key, now);
+  if (!known_one) return {};
+  Entry& e = *known_one;
   e.state.cancel(request_.owner);
   e.state.release(request_.owner, now);
   backend_.held_.erase({backend_.name(request_.key), request_.owner});

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a lock ends that nobody releases: by its time, by the end of its process, with and without a lock-delay.
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include "contract/helpers.hpp"
+
+using namespace dlock;
+using namespace dlock::contract;
+
+namespace {
+
+bool process_bound() { return subject().traits->liveness == Liveness::process; }
+
+// A lease that ends by its time, if the recipe has any.
+Request short_lease(const std::string& name) {
+  Request r = request(name);
+  r.ttl = subject().shortest_ttl;
+  if (process_bound()) r.attached = false;
+  return r;
+}
+void need_leases() { need(!process_bound() || subject().traits->detached, "leases that end by their time"); }
+
+}  // namespace
+
+TEST_CASE("a lease that has ended is lost and never revived") {
+  run([](Store& store) {
+    need_leases();
+    const auto backend = store.open({}), other = store.open({});
+    const Granted g = take(*backend, short_lease("k"));
+    REQUIRE(becomes([&] { return other->check(key("k"), g.lease.token).value() == Validity::stale; }));
+    CHECK(Clock::now() >= g.lease.deadline);
+    CHECK(lost(backend->renew(g.lease, 60s)));
+    CHECK(other->check(key("k"), g.lease.token).value() == Validity::stale);
+    CHECK(backend->release(g.lease).value() == Released::was_not_held);
+  });
+}
+
+TEST_CASE("a waiter gets the key when the lease ends, not before") {
+  run([](Store& store) {
+    need_leases();
+    const auto backend = store.open({}), other = store.open({});
+    const Granted g = take(*backend, short_lease("k"));
+    auto w = in_queue(*other, request("k"));
+    const Granted next = take(*w);
+    CHECK(Clock::now() >= g.lease.deadline);
+    CHECK(next.lease.token > g.lease.token);
+    CHECK(lost(backend->renew(g.lease, 60s)));
+    CHECK(kept(other->renew(next.lease, 60s)));
+  });
+}
+
+TEST_CASE("a renewed lease outlives its first time") {
+  run([](Store& store) {
+    need_leases();
+    const auto backend = store.open({}), other = store.open({});
+    const Granted g = take(*backend, short_lease("k"));
+    const auto again = backend->renew(g.lease, 60s).value();
+    REQUIRE(std::holds_alternative<Kept>(again));
+    auto w = in_queue(*other, request("k"));
+    CHECK(std::holds_alternative<Waiting>(step(*w, 2 * subject().shortest_ttl)));
+    CHECK(other->check(key("k"), g.lease.token).value() == Validity::valid);
+    // And a renewal may bring the end nearer.
+    REQUIRE(kept(backend->renew(g.lease, subject().shortest_ttl)));
+    CHECK(take(*w).lease.token > g.lease.token);
+  });
+}
+
+TEST_CASE("a detached lease survives the closing of its Backend") {
+  run([](Store& store) {
+    need(subject().traits->detached, "detached leases");
+    auto backend = store.open({});
+    const Granted g = take(*backend, detached(request("k"), 60s));
+    CHECK(g.hold_fd == -1);
+    CHECK_FALSE(g.lease.attached);
+    CHECK(g.lease.deadline != no_deadline);
+    backend.reset();
+    const auto other = store.open({}), third = store.open({});
+    CHECK(other->check(key("k"), g.lease.token).value() == Validity::valid);
+    CHECK_FALSE(free_now(*third, request("k")));
+    // Who has the handle knows the owner and nothing else.
+    const auto again = other->renew(Lease{key("k"), g.lease.owner}, 30s).value();
+    REQUIRE(std::holds_alternative<Kept>(again));
+    CHECK(std::get<Kept>(again).lease.token == g.lease.token);
+    CHECK(other->release(Lease{key("k"), g.lease.owner}).value() == Released::yes);
+    CHECK(free_now(*third, request("k")));
+  });
+}
+
+TEST_CASE("detach: the lock goes on without its process, for as long as asked") {
+  run([](Store& store) {
+    need(subject().traits->detached, "detached leases");
+    auto backend = store.open({});
+    const auto other = store.open({});
+    const Granted g = take(*backend, request("k"));
+    auto w = in_queue(*other, request("k"));
+    const auto answer = backend->detach(g.lease, 2 * subject().shortest_ttl).value();
+    REQUIRE(std::holds_alternative<Kept>(answer));
+    const Lease lease = std::get<Kept>(answer).lease;
+    CHECK_FALSE(lease.attached);
+    CHECK(lease.token == g.lease.token);
+    CHECK(lease.deadline <= later(Clock::now(), 2 * subject().shortest_ttl));
+    backend.reset();
+    CHECK(other->check(key("k"), g.lease.token).value() == Validity::valid);
+    const Granted next = take(*w);
+    CHECK(Clock::now() >= lease.deadline);
+    CHECK(next.lease.token > g.lease.token);
+  });
+}
+
+TEST_CASE("detach is refused where nothing outlives the process") {
+  run([](Store& store) {
+    if (subject().traits->detached) throw Skip{"detaches"};
+    const auto backend = store.open({});
+    const Granted g = take(*backend, request("k"));
+    const auto answer = backend->detach(g.lease, 60s);
+    REQUIRE_FALSE(answer.has_value());
+    CHECK(answer.error().code == Errc::usage);
+    CHECK(kept(backend->renew(g.lease, 60s)));
+  });
+}
+
+TEST_CASE("an attached lock ends with its Backend") {
+  run([](Store& store) {
+    need(process_bound(), "locks that end with their process");
+    auto backend = store.open({});
+    const auto other = store.open({}), third = store.open({});
+    const Granted g = take(*backend, request("k"));
+    auto w = in_queue(*other, request("k"));
+    backend.reset();
+    CHECK(third->check(key("k"), g.lease.token).value() == Validity::stale);
+    CHECK(take(*w).lease.token > g.lease.token);
+  });
+}
+
+TEST_CASE("a duplicate of hold_fd keeps the lock when its Backend is gone") {
+  run([](Store& store) {
+    need(process_bound(), "a lock that ends with a descriptor");
+    auto backend = store.open({});
+    const auto other = store.open({});
+    const Granted g = take(*backend, request("k"));
+    REQUIRE(g.hold_fd >= 0);
+    Fd guard(::fcntl(g.hold_fd, F_DUPFD_CLOEXEC, 3));
+    auto w = in_queue(*other, request("k"));
+    backend.reset();
+    CHECK(std::holds_alternative<Waiting>(step(*w, 50ms)));
+    CHECK(other->check(key("k"), g.lease.token).value() == Validity::valid);
+    guard.reset();
+    CHECK(take(*w).lease.token > g.lease.token);
+  });
+}
+
+TEST_CASE("a killed process gives its lock up") {
+  run([](Store& store) {
+    need(subject().across_processes, "a store that other processes see");
+    int ready[2];
+    REQUIRE(::pipe2(ready, O_CLOEXEC) == 0);
+    Fd read_end(ready[0]), write_end(ready[1]);
+    const pid_t holder = ::fork();
+    if (holder == 0) {
+      const auto backend = store.open({});
+      Request r = request("k");
+      r.ttl = subject().shortest_ttl;
+      const Granted g = take(*backend, r);
+      (void)!::write(write_end.get(), &g.lease.token, sizeof g.lease.token);
+      for (;;) ::pause();
+    }
+    FencingToken token = 0;
+    write_end.reset();
+    REQUIRE(::read(read_end.get(), &token, sizeof token) == sizeof token);
+    const auto backend = store.open({});
+    auto w = backend->enqueue(request("k")).value();
+    if (process_bound()) CHECK(std::holds_alternative<Waiting>(step(*w, 50ms)));
+    ::kill(holder, SIGKILL);
+    CHECK(take(*w).lease.token > token);
+    ::waitpid(holder, nullptr, 0);
+  });
+}
+
+TEST_CASE("lock-delay: after a holder has vanished, and only then") {
+  run([](Store& store) {
+    need(subject().traits->lock_delay, "a lock-delay");
+    const Duration delay = 400ms;
+    Request r = process_bound() ? request("k") : short_lease("k");
+    r.lock_delay = delay;
+    auto backend = store.open({});
+    const auto other = store.open({});
+    const Granted clean = take(*backend, r);
+    backend->release(clean.lease).value();
+    CHECK(free_now(*other, request("k")));
+
+    r.owner = Owner::random();
+    const Granted g = take(*backend, r);
+    auto w = in_queue(*other, request("k"));
+    const Deadline vanished = process_bound() ? Clock::now() : g.lease.deadline;
+    backend.reset();
+    const Granted next = take(*w);
+    CHECK(Clock::now() >= later(vanished, delay));
+    CHECK(next.lease.token > g.lease.token);
+  });
+}

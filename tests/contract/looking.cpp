@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// What people are shown, and names that try to be something else.
+#include <algorithm>
+#include "contract/helpers.hpp"
+
+using namespace dlock;
+using namespace dlock::contract;
+
+TEST_CASE("a key that nobody has heard of") {
+  run([](Store& store) {
+    const auto backend = store.open({});
+    CHECK_FALSE(backend->inspect(key("k")).value().has_value());
+    CHECK(backend->list().value().empty());
+    CHECK(backend->check(key("k"), FencingToken{1}).value() == Validity::stale);
+    CHECK(backend->release(Lease{key("k"), Owner::random()}).value() == Released::was_not_held);
+    CHECK(backend->force_release(key("k"), std::nullopt).value() == Released::was_not_held);
+    CHECK_FALSE(backend->inspect(key("k")).value().has_value());  // looking has made nothing
+    CHECK(backend->list().value().empty());
+  });
+}
+
+TEST_CASE("inspect shows holders and waiters") {
+  run([](Store& store) {
+    const auto backend = store.open({}), other = store.open({});
+    const Granted g = take(*backend, request("k"));
+    auto w = in_queue(*other, request("k"));
+    const auto seen = other->inspect(key("k")).value().value();
+    CHECK(seen.key == "k");
+    CHECK(seen.fence == g.lease.token);
+    REQUIRE(seen.holders.size() == 1);
+    const HolderView& h = seen.holders[0];
+    CHECK(h.token == g.lease.token);
+    CHECK(h.mode == Mode::exclusive);
+    CHECK_FALSE(h.vanished);
+    CHECK(h.who.pid == ::getpid());
+    CHECK(h.attached == (subject().traits->liveness == Liveness::process));
+    CHECK(h.remaining.has_value() == (subject().traits->liveness != Liveness::process));
+    CHECK(h.id.size() >= 4);
+    CHECK(h.id.size() <= 16);
+    CHECK(g.lease.owner.hex().starts_with(h.id));
+    if (seen.waiters_known) {
+      REQUIRE(seen.waiters.size() == 1);
+      CHECK(seen.waiters[0].who.reason == "contract");
+    }
+    CHECK(w->cancel().has_value());
+    backend->release(g.lease).value();
+    const auto after = other->inspect(key("k")).value().value();
+    CHECK(after.fence == g.lease.token);
+    CHECK(after.holders.empty());
+    CHECK(after.waiters.empty());
+  });
+}
+
+TEST_CASE("list shows every key in byte order") {
+  run([](Store& store) {
+    const auto backend = store.open({});
+    std::vector<Granted> held;
+    for (const char* name : {"b", "a.b", "a", "aB", "ab"}) held.push_back(take(*backend, request(name)));
+    backend->release(held[2].lease).value();
+    const auto other = store.open({});
+    std::vector<std::string> names;
+    const auto all = other->list().value();
+    for (const KeyView& v : all) {
+      names.push_back(v.key);
+      CHECK(v.holders.size() == (v.key == "a" ? 0 : 1));
+    }
+    CHECK(names == std::vector<std::string>{"a", "a.b", "aB", "ab", "b"});
+  });
+}
+
+TEST_CASE("hostile names are names") {
+  run([](Store& store) {
+    std::vector<std::string> names = {"../../etc/passwd",
+                                      "/",
+                                      "//",
+                                      "/etc",
+                                      ".",
+                                      "..",
+                                      "...",
+                                      ".hidden",
+                                      "a/b",
+                                      "a/../b",
+                                      "a%2Fb",
+                                      "%",
+                                      "%00",
+                                      "%2E",
+                                      "%~",
+                                      "a b",
+                                      " ",
+                                      "-n",
+                                      "--key",
+                                      "*",
+                                      "$(id)",
+                                      "`id`",
+                                      "a;b",
+                                      "a|b",
+                                      "\"'",
+                                      "\\",
+                                      "state",
+                                      "1",
+                                      "?prefix=x",
+                                      "#",
+                                      "{k}",
+                                      "käse",
+                                      "日本語",
+                                      "🔒",
+                                      "İ",
+                                      "A",
+                                      "a",
+                                      "a ",
+                                      "a.",
+                                      std::string(200, 'x'),
+                                      std::string(199, 'x') + "y",
+                                      std::string(200, '/'),
+                                      std::string(199, '/') + ".",
+                                      std::string(120, 'x') + "%~" + std::string(40, '0')};
+    for (std::string long_one; names.size() < 48;) names.push_back(long_one = std::string(names.size() + 100, '%'));
+    const auto backend = store.open({}), other = store.open({});
+    std::vector<std::string> taken;
+    std::vector<Lease> leases;
+    for (const std::string& name : names) {
+      const Request r = request(name);
+      auto w = backend->enqueue(r);
+      if (!w) {  // a name that others use may be one that the store cannot take
+        CAPTURE(name);
+        CHECK_FALSE(subject().traits->native);
+        CHECK(w.error().code == Errc::usage);
+        continue;
+      }
+      leases.push_back(take(**w).lease);
+      taken.push_back(name);
+    }
+    CHECK(taken.size() >= 30);
+    for (const std::string& name : taken) {
+      CAPTURE(name);
+      CHECK_FALSE(free_now(*other, request(name)));
+      CHECK(other->inspect(key(name)).value().value().key == name);
+    }
+    std::vector<std::string> listed;
+    const auto all = other->list().value();
+    for (const KeyView& v : all) listed.push_back(v.key);
+    std::sort(taken.begin(), taken.end());
+    CHECK(listed == taken);
+    for (const Lease& lease : leases) CHECK(backend->release(lease).value() == Released::yes);
+    for (const std::string& name : taken) CHECK(free_now(*other, request(name)));
+  });
+}
