@@ -19,6 +19,8 @@ tl::unexpected<Error> not_understood(const Client& client, std::string_view what
 }  // namespace
 
 Result<std::unique_ptr<Waiter>> FairBackend::enqueue(const Request& request) {
+  if (request.ttl <= Duration{}) return fail(Errc::usage, "a lease needs a --ttl above 0");
+  if (request.mode == Mode::permit && request.limit == 0) return fail(Errc::usage, "--limit is 0; allowed is 1 and more");
   return std::make_unique<FairWaiter>(*this, *client_, request);
 }
 
@@ -30,14 +32,14 @@ Result<Renewal> FairBackend::renew(const Lease& lease, Duration ttl) {
   if (!answer) return fail(answer.error());
   const std::string_view verdict = answer->reply.text_at(0);
   if (verdict == "lost") return Lost{"the server does not have it any more: its time was over, or somebody removed it"};
-  if (verdict != "kept") return not_understood(*client_, "renew");
+  const auto token = parse_unsigned(answer->reply.text_at(2));
+  const auto mode = parse_mode(answer->reply.text_at(3));
+  const auto slot = answer->reply.number_at(4);
+  if (verdict != "kept" || !token || !mode || !slot) return not_understood(*client_, "renew");
   if (answer->copies < replicas)
     return fail(Errc::unavailable,
                 fmt::format("renew at {}: only {} of {} replicas confirmed it", where(), answer->copies, replicas));
-  Lease kept = lease;
-  kept.attached = false;
-  kept.deadline = lease_end(answer->sent, ttl);
-  return Kept{std::move(kept)};
+  return Kept{{lease.key, lease.owner, *mode, *token, static_cast<unsigned>(*slot), lease_end(answer->sent, ttl)}};
 }
 
 Result<Released> FairBackend::release(const Lease& lease) {
@@ -57,7 +59,7 @@ Result<Released> FairBackend::release(const Lease& lease) {
 
 Result<Released> FairBackend::force_release(const Key& key, std::optional<FencingToken> token) {
   const FairKeys keys{client_->options().prefix, key};
-  const std::string wanted = fmt::format_int(token.value_or(0)).str();
+  const std::string wanted = token ? fmt::format_int(*token).str() : "";
   const auto answer = client_->call({"force a release", &scripts::force_release, keys.all(), {wanted, micros(claim)}});
   if (!answer) return fail(answer.error());
   const auto removed = answer->reply.number_at(0);
@@ -66,7 +68,7 @@ Result<Released> FairBackend::force_release(const Key& key, std::optional<Fencin
 }
 
 Result<Validity> FairBackend::check(const Key& key, FencingToken token) { return check(key, "", fmt::format_int(token).str()); }
-Result<Validity> FairBackend::check(const Key& key, const Owner& owner) { return check(key, owner.hex(), "0"); }
+Result<Validity> FairBackend::check(const Key& key, const Owner& owner) { return check(key, owner.hex(), ""); }
 
 Result<Validity> FairBackend::check(const Key& key, std::string owner, std::string token) {
   const FairKeys keys{client_->options().prefix, key};

@@ -2,6 +2,7 @@
 // The recipe `fair`: LockState in Redis. Every operation is one script, so one round trip and one decision; a waiter sleeps in BLPOP on a list
 // of its own until a script that made room names it.
 #pragma once
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,7 +15,9 @@ namespace dlock::redis {
 
 // A waiter speaks every third of its patience, and is dropped when it is silent for all of it. One that was told to run and does not
 // claim the lock within `claim` loses its place: so long a dead waiter at the head of the queue can hold up the others.
-constexpr Duration patience_of(Duration ttl) noexcept { return std::max<Duration>(std::chrono::seconds{3}, ttl / 3); }
+constexpr Duration patience_of(Duration ttl) noexcept {
+  return std::clamp<Duration>(ttl / 3, std::chrono::seconds{3}, std::chrono::seconds{10});
+}
 inline constexpr Duration claim = std::chrono::seconds{2};
 
 class FairBackend final : public Backend {

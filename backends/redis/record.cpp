@@ -12,12 +12,12 @@ std::string_view field(std::string_view& rest) noexcept {
   return head;
 }
 
-std::optional<Mode> parse_mode(std::string_view text) noexcept {
-  if (text.size() != 1 || std::string_view{"XSP"}.find(text.front()) == text.npos) return std::nullopt;
-  return static_cast<Mode>(text.front());
-}
-
 }  // namespace
+
+std::optional<Mode> parse_mode(std::string_view letter) noexcept {
+  if (letter.size() != 1 || std::string_view{"XSP"}.find(letter.front()) == letter.npos) return std::nullopt;
+  return static_cast<Mode>(letter.front());
+}
 
 std::optional<std::uint64_t> parse_unsigned(std::string_view digits) noexcept {
   std::uint64_t value = 0;

@@ -10,6 +10,7 @@ namespace dlock::redis {
 std::optional<LockState::Holder> parse_holder(std::string_view record);  // mode|token|slot|since|deadline|delay|meta
 std::optional<LockState::Waiter> parse_waiter(std::string_view record);  // mode|limit|meta
 
+std::optional<Mode> parse_mode(std::string_view letter) noexcept;
 std::optional<std::uint64_t> parse_unsigned(std::string_view digits) noexcept;
 
 }  // namespace dlock::redis

@@ -25,8 +25,9 @@ inline constexpr std::array<Traits, 1> recipes{{
      .lock_delay = true,
      .wakes = true,
      .native = true,
-     .weakness = "a failover to a replica that has not seen a grant forgets it (?replicas=N makes that less likely); a jump of the "
-                 "server's clock ends leases early or late"},
+     .weakness =
+         "a failover to a replica that has not seen a grant forgets it (?replicas=N makes that less likely); a jump of the "
+         "server's clock ends leases early or late"},
 }};
 
 Result<std::unique_ptr<Backend>> open(const Url&, const Traits&, const Settings&);

@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- The lease ends `ttl` from now, later or earlier than before. One that has ended is never revived.
--- -> {'kept', now, token} or {'lost', now}
+-- -> {'kept', now, token, mode, slot} or {'lost', now}
 local me, ttl, claim = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local record = redis.call('HGET', holders, me)
 local h = record and parse_holder(record)
@@ -13,4 +13,4 @@ if kept then
 end
 wake(claim)
 if not kept then return { 'lost', digits(now) } end
-return { 'kept', digits(now), h.token }
+return { 'kept', digits(now), h.token, h.mode, h.slot }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // What recipe `fair` does on a real server beyond the contract every backend fulfils.
-#include <catch2/catch.hpp>
+#include <fmt/format.h>
 #include <sys/eventfd.h>
+#include <unistd.h>
 #include <atomic>
+#include <catch2/catch.hpp>
 #include <mutex>
 #include <thread>
-#include <unistd.h>
-#include <fmt/format.h>
 #include "redis/fair_recipe.hpp"
 #include "support/redis_client.hpp"
 
