@@ -35,16 +35,16 @@ std::string holders(const KeyView& k) { return fmt::to_string(k.holders.size());
 std::string holder(const KeyView& k) {
   const HolderView* h = first(k);
   if (!h) return "-";
-  return who(h->who) + (k.holders.size() > 1 ? fmt::format(" +{}", k.holders.size() - 1) : "");
+  return h->who.text() + (k.holders.size() > 1 ? fmt::format(" +{}", k.holders.size() - 1) : "");
 }
-std::string csv_holder(const KeyView& k) { return k.holders.empty() ? "" : who(k.holders.front().who); }
+std::string csv_holder(const KeyView& k) { return k.holders.empty() ? "" : k.holders.front().who.text(); }
 
 std::string mode(const HolderView& h) { return std::string(mode_name(h.mode)); }
 std::string slot(const HolderView& h) { return h.mode == Mode::permit ? fmt::to_string(h.slot) : ""; }
 std::string id(const HolderView& h) { return printable(h.id); }
 std::string host(const HolderView& h) { return printable(h.who.host); }
 std::string pid(const HolderView& h) { return h.who.pid > 0 ? fmt::to_string(h.who.pid) : ""; }
-std::string user(const HolderView& h) { return printable(user_name(h.who)); }
+std::string user(const HolderView& h) { return printable(h.who.user_name()); }
 std::string reason(const HolderView& h) { return printable(h.who.reason); }
 
 // The time of day if that is unambiguous, else the day; in local time.

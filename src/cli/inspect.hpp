@@ -22,9 +22,6 @@ bool has_stale_holder(const KeyView&) noexcept;  // vanished, or its lease has e
 // Since the holder asked, by the clocks of its host and ours; nothing if that is unknown or lies in the future.
 std::optional<Duration> age(const Identity&);
 
-// "db3:41223 (backup)". A user that is only a number is looked up if the host is this one.
-std::string who(const Identity&);
-std::string user_name(const Identity&);
 std::string utc(std::int64_t wall_micros);  // RFC 3339
 
 // One key in full, for people.

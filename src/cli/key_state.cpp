@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
-#include <pwd.h>
 #include <unistd.h>
 #include <algorithm>
 #include <array>
@@ -14,11 +13,6 @@ namespace {
 using namespace std::chrono_literals;
 
 bool over(const HolderView& h) noexcept { return h.remaining && *h.remaining <= 0us; }
-
-bool is_here(const Identity& i) {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 && i.host == name.data();
-}
 
 }  // namespace
 
@@ -53,23 +47,6 @@ std::optional<Duration> age(const Identity& i) {
   const std::int64_t now = wall_micros();
   if (i.since <= 0 || i.since > now) return std::nullopt;
   return Duration{now - i.since};
-}
-
-std::string user_name(const Identity& i) {
-  uid_t uid = 0;
-  const char* end = i.user.data() + i.user.size();
-  const auto [stop, error] = std::from_chars(i.user.data(), end, uid);
-  if (i.user.empty() || error != std::errc{} || stop != end || !is_here(i)) return i.user;
-  const passwd* entry = ::getpwuid(uid);  // NOLINT(concurrency-mt-unsafe): the one thread
-  return entry ? entry->pw_name : i.user;
-}
-
-std::string who(const Identity& i) {
-  const std::string user = user_name(i);
-  std::string text = printable(i.host.empty() ? "?" : i.host);
-  if (i.pid > 0) text += fmt::format(":{}", i.pid);
-  if (!user.empty()) text += fmt::format(" ({})", printable(user));
-  return text;
 }
 
 std::string utc(std::int64_t micros) {

@@ -17,7 +17,7 @@ Json milliseconds_or_null(const std::optional<Duration>& d) { return d ? Json(mi
 void add(Json& to, const Identity& i) {
   to["host"] = text_or_null(i.host);
   to["pid"] = i.pid > 0 ? Json(i.pid) : Json(nullptr);
-  to["user"] = text_or_null(user_name(i));
+  to["user"] = text_or_null(i.user_name());
   to["reason"] = text_or_null(i.reason);
   to["asked_at"] = i.since > 0 ? Json(utc(i.since)) : Json(nullptr);
   to["age_ms"] = milliseconds_or_null(age(i));

@@ -41,13 +41,13 @@ Row headings(const std::vector<const Column*>& columns) {
 std::string csv_field(const std::string& text) {
   if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
   std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+  for (const char c : text) quoted.append(c == '"' ? 2 : 1, c);
   return quoted + '"';
 }
 
 std::string csv_line(const Row& row) {
   std::string text;
-  for (const std::string& field : row) text += (&field == &row.front() ? "" : ",") + csv_field(field);
+  for (const std::string& field : row) text.append(text.empty() ? "" : ",").append(csv_field(field));
   return text + '\n';
 }
 
@@ -69,7 +69,7 @@ std::string asked(const Identity& i) {
 
 void holder(std::string& text, const HolderView& h) {
   const std::string slot = h.mode == Mode::permit ? fmt::format(", slot {}", h.slot) : "";
-  line(text, "holder", fmt::format("{}, token {}{}, id {}", who(h.who), h.token, slot, printable(h.id)));
+  line(text, "holder", fmt::format("{}, token {}{}, id {}", h.who.text(), h.token, slot, printable(h.id)));
   line(text, "", fmt::format("asked {}", asked(h.who)));
   line(text, "", fmt::format("lease {}", lease(h)));
   if (!h.who.reason.empty()) line(text, "", fmt::format("reason {}", printable(h.who.reason)));
@@ -137,7 +137,7 @@ std::string text_of_key(const KeyView& k, const OpenStore& opened) {
     const WaiterView& w = k.waiters[i];
     const std::string reason = w.who.reason.empty() ? "" : fmt::format(", reason {}", printable(w.who.reason));
     line(text, i ? "" : "waiting",
-         fmt::format("{} {}, {}, asked {}{}", i + 1, who(w.who), mode_name(w.mode), asked(w.who), reason));
+         fmt::format("{} {}, {}, asked {}{}", i + 1, w.who.text(), mode_name(w.mode), asked(w.who), reason));
   }
   for (const std::string& n : k.notes) line(text, "note", printable(n));
   line(text, "where",

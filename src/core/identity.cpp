@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/identity.hpp"
+#include <pwd.h>
 #include <unistd.h>
 #include <array>
 #include <charconv>
+#include <cstdio>
+#include <memory>
 #include "core/clock.hpp"
 #include "core/key.hpp"
 
@@ -24,17 +27,39 @@ std::int64_t positive(std::string_view text) {
   return error == std::errc{} && end == text.data() + text.size() && value > 0 ? value : 0;
 }
 
+std::string this_host() {
+  std::array<char, 256> host{};  // HOST_NAME_MAX is 64
+  return ::gethostname(host.data(), host.size() - 1) == 0 ? host.data() : "";
+}
+
 }  // namespace
 
 Identity Identity::mine(std::string reason) {
-  std::array<char, 256> host{};  // HOST_NAME_MAX is 64
-  if (::gethostname(host.data(), host.size() - 1) != 0) host[0] = '\0';
-  return {.host = host.data(),
+  return {.host = this_host(),
           .user = std::to_string(::getuid()),
           .pid = ::getpid(),
           .since = wall_micros(),
           .reason = std::move(reason),
           .command = {}};
+}
+
+bool Identity::of_this_host() const { return !host.empty() && host == this_host(); }
+
+std::string Identity::user_name() const {
+  const std::int64_t uid = user == "0" ? 0 : positive(user);
+  if (!of_this_host() || (uid == 0 && user != "0")) return user;
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen("/etc/passwd", "re"), std::fclose);
+  passwd entry{}, *found = nullptr;
+  for (std::array<char, 1024> room{}; file && ::fgetpwent_r(file.get(), &entry, room.data(), room.size(), &found) == 0;)
+    if (found->pw_uid == static_cast<uid_t>(uid)) return found->pw_name;
+  return user;
+}
+
+std::string Identity::text() const {
+  std::string out = host.empty() ? "?" : printable(host);
+  if (pid > 0) out += ":" + std::to_string(pid);
+  if (const std::string name = user_name(); !name.empty()) out += " (" + printable(name) + ")";
+  return out;
 }
 
 std::string Identity::encode() const {
@@ -58,12 +83,19 @@ Identity Identity::decode(std::string_view text) {
     const std::string_view name = item.substr(0, equals);
     auto value = percent_decode(item.substr(equals + 1));
     if (!value) continue;
-    if (name == "host") who.host = std::move(*value);
-    if (name == "user") who.user = std::move(*value);
-    if (name == "pid") who.pid = positive(*value);
-    if (name == "since") who.since = positive(*value);
-    if (name == "reason") who.reason = std::move(*value);
-    if (name == "command") who.command = std::move(*value);
+    if (name == "host") {
+      who.host = std::move(*value);
+    } else if (name == "user") {
+      who.user = std::move(*value);
+    } else if (name == "pid") {
+      who.pid = positive(*value);
+    } else if (name == "since") {
+      who.since = positive(*value);
+    } else if (name == "reason") {
+      who.reason = std::move(*value);
+    } else if (name == "command") {
+      who.command = std::move(*value);
+    }
   }
   return who;
 }

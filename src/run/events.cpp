@@ -89,9 +89,7 @@ std::string Events::held_line(const std::optional<HolderView>& holder) const {
   const std::string key = printable(plan_.request.key.text());
   if (!holder) return fmt::format("{} is not free", key);
   const Identity& who = holder->who;
-  std::string line = fmt::format("{} is held by {}", key, who.host.empty() ? "somebody" : printable(who.host));
-  if (who.pid > 0) line += fmt::format(":{}", who.pid);
-  if (!who.user.empty()) line += fmt::format(" ({})", printable(who.user));
+  std::string line = fmt::format("{} is held by {}", key, who.host.empty() ? "somebody" : who.text());
   if (const auto age = wall_micros() - who.since; who.since > 0 && age >= 0) line += " for " + format_duration(Duration(age));
   if (!who.reason.empty()) line += fmt::format(": {}", printable(who.reason));
   if (holder->vanished) line += " (gone; its lock-delay is running)";

@@ -13,12 +13,12 @@ setup() {
   touch "$tree/CMakeLists.txt" "$tree/src/main.cpp"
   # Configuring leaves what cmake leaves; building makes a "dlock" that says who it is and ends as its first argument says.
   cat >"$BATS_TEST_TMPDIR/bin/cmake" <<'STAND_IN'
-#!/bin/sh
+#!/bin/bash
 echo "some chatter"
 case $1 in
   --build)
     if [ -n "$BREAK" ]; then echo "main.cpp:1: error: as told" && exit 1; fi
-    [ -z "$GATE" ] || { echo started >"$GATE.started" && read -r _ <"$GATE"; }
+    [ -z "$GATE" ] || { echo started >"$GATE.started" && read -r -t 20 _ <>"$GATE"; }
     mkdir -p "$2/src"
     printf '#!/bin/sh\n[ "$1" != PID ] || exec echo $$\necho "dlock($#): $*"\nexit ${1:-0}\n' >"$2/src/dlock"
     chmod +x "$2/src/dlock"

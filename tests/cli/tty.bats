@@ -116,7 +116,7 @@ STEPS
 @test "Ctrl-Z, then bg: it runs on in the background" {
   in_shell <<'STEPS'
     expect rdy>
-    type $D -- sh -c 'echo $$ >pid; echo star''ted; until [ -e go ]; do sleep 0.02; done; echo x >done'\n
+    type mkfifo gate; $D -- sh -c 'echo $$ >pid; echo star''ted; read -r x <gate; echo x >done'\n
     expect started
     type \x1a
     expect Stopped
@@ -124,7 +124,7 @@ STEPS
     stopped pid
     type bg\n
     expect rdy>
-    type touch go; wait; echo st''atus=$?\n
+    type echo >gate; wait; echo st''atus=$?\n
     file done
     expect status=0
     type exit\n
@@ -304,8 +304,9 @@ STEPS
     type \x1a
     expect Stopped
     expect inner>
-    type kill %1; wait; echo wai''ted\n
+    type kill -9 %1; wait; echo wai''ted\n
     expect waited
+    expect inner>
     type \x03
     expect inner>
     type exit 4\n

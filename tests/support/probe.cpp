@@ -2,7 +2,7 @@
 // What a shell cannot see exactly:
 //   probe fds FILE            writes the open descriptors to FILE, one `NUMBER TARGET ACCESS [cloexec]` per line
 //   probe args FILE ARG...    writes the arguments to FILE, each in hex
-//   probe end FILE CMD...     runs CMD; its pid is in FILE.pid while it runs, how it ended in FILE (`signal 15 (TERM)`) after
+//   probe end FILE CMD...     runs CMD, deaf to no signal but what nohup(1) does; its pid is in FILE.pid while it runs, how it ended in FILE (`signal 15 (TERM)`) after
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -69,6 +69,7 @@ int end_of(const std::string& file, char** command) {
   ::sigprocmask(SIG_SETMASK, &all, &before);  // what the whole group is sent is for the command
   const pid_t pid = ::fork();
   if (pid == 0) {
+    for (int sig : {SIGINT, SIGQUIT}) ::signal(sig, SIG_DFL);  // a shell starts what is in the background without them
     ::sigprocmask(SIG_SETMASK, &before, nullptr);
     ::execvp(command[0], command);
     ::_exit(98);

@@ -188,6 +188,7 @@ TEST_CASE("percent encoding") {
   CHECK(text_of(percent_decode("%2f%2F")) == "//");
   CHECK(text_of(percent_decode("a+b c")) == "a+b c");
   CHECK(text_of(percent_decode("")) == "");
+  CHECK_FALSE(percent_decode(std::string_view("%41", 2)));  // what lies behind the text is not read
   for (const std::string bad : {"%", "%2", "a%", "a%2", "%zz", "%2g", "%g2", "%%41", "% 41", "%-1", "%+1"}) {
     CAPTURE(bad);
     REQUIRE_FALSE(percent_decode(bad));

@@ -102,6 +102,7 @@ TEST_CASE("a broken URL: what is wrong, and never the password") {
       {"a_b:y", "'a_b:y'", "scheme"},
       {"redis://h#x", "'redis://h#x'", "fragment"},
       {"redis://u:hunter2#x@h", "'redis://u:***@h'", "fragment"},
+      {"redis://u:p@hunter2@h:0", "'redis://u:***@h:0'", "1 to 65535"},
       {"redis://u:hunter2@h:0", "'redis://u:***@h:0'", "1 to 65535"},
       {"redis://h:65536", "'redis://h:65536'", "1 to 65535"},
       {"redis://h:", "'redis://h:'", "1 to 65535"},
