@@ -143,6 +143,12 @@ Client::Attempt Client::attempt(const Command& command, Deadline by, unsigned wa
   auto session = std::move(*taken);
   const bool used = session->used;
   Answer answer;
+  if (command.grants) answer.grace_left = session->facts.grace_left(options_.restart_grace);
+  if (answer.grace_left > Duration{}) {
+    made.answer = std::move(answer);
+    give_back(std::move(session));
+    return made;
+  }
   answer.sent = Clock::now();
   auto reply = exchange(*session, command, false, {by});
   if (reply && reply->is(Reply::Type::error) && classify(reply->text).remedy == Remedy::send_text) {

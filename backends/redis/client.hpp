@@ -32,6 +32,7 @@ struct Command {
   const Script* script = nullptr;  // none: a plain command
   std::vector<std::string> keys;   // of the script; plain: keys[0] chooses the server and is not sent
   std::vector<std::string> words;  // the script's arguments, or the command with its own
+  bool grants = false;             // may give a lock away: not sent to a server that may have forgotten one (restart_grace)
 
   // `by_text`: EVAL instead of EVALSHA, for a server that does not know the script.
   void put(Connection&, bool by_text) const;
@@ -42,6 +43,7 @@ struct Answer {
   Deadline sent;            // before the request left that this answers
   bool repeated = false;    // an earlier one may have been carried out as well
   std::int64_t copies = 0;  // replicas that have it, when asked for
+  Duration grace_left{};    // above 0: not sent, and the server grants nothing for so long
 };
 
 class Client {
@@ -63,6 +65,23 @@ class Client {
   Result<Reply> ask(Session&, const Command&);
   void give_back(std::unique_ptr<Session>);
   void mistrust(std::unique_ptr<Session>, std::string_view text = {});
+
+  // Calls `found` for every key on that server that matches.
+  template <class Found>
+  Result<void> scan(const Endpoint& at, const std::string& pattern, Found found) {
+    auto session = take_from(at, {usual_deadline()});
+    if (!session) return fail(std::move(session.error()));
+    std::string cursor = "0";
+    do {
+      auto reply = ask(**session, {"list", nullptr, {}, {"SCAN", cursor, "MATCH", pattern, "COUNT", "1000"}});
+      if (!reply) return fail(std::move(reply.error()));
+      cursor = reply->text_at(0);
+      if (cursor.empty() || reply->items.size() != 2) return fail(Errc::protocol, "list: the answer makes no sense");
+      for (const Reply& key : reply->items[1].items) found(std::string_view{key.text});
+    } while (cursor != "0");
+    give_back(std::move(*session));
+    return {};
+  }
 
   // How many replicas have what was written on this session so far.
   Result<std::int64_t> copies(Session&, unsigned wanted);

@@ -57,20 +57,9 @@ Result<std::optional<KeyView>> view_of(const FairKeys& keys, const Reply& reply)
 
 Result<void> FairBackend::names_at(const Endpoint& at, std::vector<std::string>& names) {
   const std::string& prefix = client_->options().prefix;
-  auto session = client_->take_from(at, {client_->usual_deadline()});
-  if (!session) return fail(std::move(session.error()));
-  std::string cursor = "0";
-  do {
-    const Command scan{"list", nullptr, {}, {"SCAN", cursor, "MATCH", FairKeys::pattern(prefix), "COUNT", "1000"}};
-    auto reply = client_->ask(**session, scan);
-    if (!reply) return fail(std::move(reply.error()));
-    cursor = reply->text_at(0);
-    if (cursor.empty() || reply->items.size() != 2) return fail(Errc::protocol, "list: the answer makes no sense");
-    for (const Reply& found : reply->items[1].items)
-      if (auto name = FairKeys::name_in(found.text, prefix)) names.push_back(std::move(*name));
-  } while (cursor != "0");
-  client_->give_back(std::move(*session));
-  return {};
+  return client_->scan(at, FairKeys::pattern(prefix), [&](std::string_view found) {
+    if (auto name = FairKeys::name_in(found, prefix)) names.push_back(std::move(*name));
+  });
 }
 
 Result<std::vector<KeyView>> FairBackend::list() {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "redis/fair_keys.hpp"
 #include <fmt/format.h>
+#include "redis/named_key.hpp"
 
 namespace dlock::redis {
 
@@ -23,14 +24,7 @@ std::optional<std::string> FairKeys::name_in(std::string_view found, std::string
   return std::string{found.substr(1, end - 1)};
 }
 
-std::string FairKeys::pattern(std::string_view prefix) {
-  std::string out;
-  for (const char c : prefix) {
-    if (std::string_view{"*?[]\\"}.find(c) != std::string_view::npos) out += '\\';
-    out += c;
-  }
-  return out + "{*}:*";
-}
+std::string FairKeys::pattern(std::string_view prefix) { return glob_escape(prefix) + "{*}:*"; }
 
 std::string FairKeys::key_text(const std::string& name, std::string_view fence_record) {
   if (const auto key = key_from_store_name(name)) return key->text();

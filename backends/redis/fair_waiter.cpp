@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "redis/fair_waiter.hpp"
 #include <fmt/format.h>
-#include "core/duration.hpp"
 #include "core/lock_view.hpp"
 #include "redis/fair_recipe.hpp"
 #include "redis/record.hpp"
@@ -62,8 +61,7 @@ FairWaiter::Step FairWaiter::start(Deadline end) {
   }
   const Duration grace = client_.options().restart_grace;
   if (const Duration left = session_->facts.grace_left(grace); left > Duration{}) {
-    std::string why = fmt::format("the server restarted less than {} ago and may have forgotten a lock; grants resume in {}",
-                                  format_duration(grace), format_duration(left));
+    std::string why = grace_note(grace, left);
     if (!request_.wait) return Progress{Busy{std::nullopt, std::move(why)}};
     wait_for(-1, 0, {std::min(end, later(Clock::now(), left)), wait.interrupt});
     if (session_->facts.grace_left(grace) > Duration{}) return Progress{Waiting{0, std::nullopt, std::move(why)}};

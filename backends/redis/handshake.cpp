@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <charconv>
+#include "core/duration.hpp"
 #include "redis/server_error.hpp"
 
 namespace dlock::redis {
@@ -83,6 +84,11 @@ Duration ServerFacts::grace_left(Duration grace) const noexcept {
   if (durable) return {};
   const auto lived = uptime + std::chrono::duration_cast<Duration>(Clock::now() - seen);
   return std::max(Duration{}, grace - lived);
+}
+
+std::string grace_note(Duration grace, Duration left) {
+  return fmt::format("the server restarted less than {} ago and may have forgotten a lock; grants resume in {}",
+                     format_duration(grace), format_duration(left));
 }
 
 Result<ServerFacts> greet(Connection& connection, const Options& options, Wait wait, std::uint64_t& requests) {

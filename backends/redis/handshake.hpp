@@ -22,6 +22,9 @@ struct ServerFacts {
   Duration grace_left(Duration grace) const noexcept;
 };
 
+// What a person is told while grants wait for that.
+std::string grace_note(Duration grace, Duration left);
+
 // Logs in, selects the database and asks who is there: one round trip (a second one only for a server that started less than restart_grace ago).
 // No other request may be sent before this has succeeded. Errc::denied: password or rights; Errc::usage: no such database.
 Result<ServerFacts> greet(Connection&, const Options&, Wait, std::uint64_t& requests);

@@ -30,6 +30,7 @@ class Parser {
       if (d) made_.restart_grace = *d;
       else wrong("restart_grace", *text, "a duration such as 60s, or 0");
     }
+    recipe_items();
     if (!wrong_.empty()) return fail(Errc::usage, fmt::format("backend URL {}: {}", quoted(url_.redacted(), 300), wrong_));
     return std::move(made_);
   }
@@ -49,6 +50,24 @@ class Parser {
   std::optional<unsigned> number(std::string_view item, unsigned most) {
     const auto text = url_.item(item);
     return text ? parse_number(item, *text, most) : std::nullopt;
+  }
+
+  // Items that one recipe alone has.
+  void recipe_items() {
+    const auto only = [&](std::string_view item, std::string_view recipe) {
+      const auto text = url_.item(item);
+      if (text && traits_.recipe != recipe) wrong(item, *text, fmt::format("nothing but with recipe {}", recipe));
+      return text;
+    };
+    if (const auto text = only("stale_after", "setnx-expire")) {
+      const auto d = parse_duration(*text);
+      if (d && *d > Duration{}) made_.stale_after = *d;
+      else wrong("stale_after", *text, "a duration above 0, such as 1h");
+    }
+    if (const auto text = only("unit", "getset")) {
+      if (*text == "ms") made_.unit = 1000;
+      else if (*text != "s") wrong("unit", *text, "s or ms: what the timestamps of the others count");
+    }
   }
 
   void servers() {

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 #include "core/backend.hpp"
+#include "core/lock_state.hpp"
 #include "redis/endpoint.hpp"
 #include "redis/tls.hpp"
 
@@ -18,6 +19,8 @@ struct Options {
   std::string prefix;     // of every key in the store
   unsigned replicas = 0;  // acknowledgements a grant needs
   Duration restart_grace{60'000'000};
+  std::optional<Duration> stale_after;  // setnx-expire: a foreign lock without expiry that did not change for so long is removed
+  Micros unit = 1'000'000;              // getset: microseconds per unit of its timestamps
   Duration op_timeout, connect_timeout;
   int interrupt_fd = -1;
   std::string where;  // redacted URL

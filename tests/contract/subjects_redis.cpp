@@ -9,13 +9,14 @@ namespace {
 
 class RedisStore final : public Store {
  public:
-  explicit RedisStore(std::string recipe) : recipe_(std::move(recipe)) {}
-  std::unique_ptr<Backend> open(const Settings& s) override {
-    return test::open_redis(server_.url() + "?restart_grace=0", s, recipe_);
+  explicit RedisStore(const Traits& traits) : recipe_(traits.recipe) {
+    if (!traits.native) items_ += "&prefix=locks:";  // listing needs one
+    if (recipe_ == "getset") items_ += "&unit=ms";
   }
+  std::unique_ptr<Backend> open(const Settings& s) override { return test::open_redis(server_.url() + items_, s, recipe_); }
 
  private:
-  std::string recipe_;
+  std::string recipe_, items_ = "?restart_grace=0";
   test::RedisServer server_;
 };
 
@@ -26,7 +27,7 @@ const bool added = [] {
              if (test::without("redis-server") != test::skipped) std::exit(1);
              throw Skip{"redis-server is not installed"};
            }
-           return std::make_unique<RedisStore>(std::string{traits.recipe});
+           return std::make_unique<RedisStore>(traits);
          }});
   return true;
 }();
