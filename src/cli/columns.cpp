@@ -14,9 +14,7 @@ using namespace std::chrono_literals;
 
 std::int64_t milliseconds(Duration d) { return std::chrono::duration_cast<std::chrono::milliseconds>(d).count(); }
 
-const HolderView* first(const KeyView& k) { return k.holders.empty() ? nullptr : &k.holders.front(); }
-
-std::string or_dash(std::string text) { return text.empty() ? "-" : text; }
+std::string or_dash(const std::string& text) { return text.empty() ? "-" : text; }
 
 // A column that shows the first holder: "-" for people and nothing for programs where there is none.
 template <std::string (*Of)(const HolderView&)>
@@ -33,9 +31,8 @@ std::string state(const KeyView& k) { return std::string(state_name(state_of(k))
 std::string holders(const KeyView& k) { return fmt::to_string(k.holders.size()); }
 
 std::string holder(const KeyView& k) {
-  const HolderView* h = first(k);
-  if (!h) return "-";
-  return h->who.text() + (k.holders.size() > 1 ? fmt::format(" +{}", k.holders.size() - 1) : "");
+  if (k.holders.empty()) return "-";
+  return k.holders.front().who.text() + (k.holders.size() > 1 ? fmt::format(" +{}", k.holders.size() - 1) : "");
 }
 std::string csv_holder(const KeyView& k) { return k.holders.empty() ? "" : k.holders.front().who.text(); }
 
@@ -72,12 +69,9 @@ std::string lease(const HolderView& h) { return h.remaining ? format_duration(st
 std::string csv_lease(const HolderView& h) { return h.remaining ? fmt::to_string(milliseconds(*h.remaining)) : ""; }
 
 // The token of the holder; of a free key the newest that was granted.
-std::string token(const KeyView& k) {
-  const HolderView* h = first(k);
-  const FencingToken t = h ? h->token : k.fence;
-  return t ? fmt::to_string(t) : "-";
-}
-std::string csv_token(const KeyView& k) { return fmt::to_string(first(k) ? first(k)->token : k.fence); }
+FencingToken token_of(const KeyView& k) { return k.holders.empty() ? k.fence : k.holders.front().token; }
+std::string token(const KeyView& k) { return token_of(k) ? fmt::to_string(token_of(k)) : "-"; }
+std::string csv_token(const KeyView& k) { return fmt::to_string(token_of(k)); }
 
 std::string wait(const KeyView& k) { return k.waiters_known ? fmt::to_string(k.waiters.size()) : "?"; }
 

@@ -22,6 +22,7 @@ struct ShellCommand {
     for (; arguments && *arguments; ++arguments) argv.push_back(*arguments);
     argv.push_back(nullptr);
   }
+  ~ShellCommand() = default;
   ShellCommand(const ShellCommand&) = delete;  // argv points into words
   ShellCommand& operator=(const ShellCommand&) = delete;
 };

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
-#include <unistd.h>
 #include <algorithm>
-#include <array>
-#include <charconv>
 #include <ctime>
 #include "cli/inspect.hpp"
 

@@ -47,7 +47,7 @@ std::string csv_field(const std::string& text) {
 
 std::string csv_line(const Row& row) {
   std::string text;
-  for (const std::string& field : row) text.append(text.empty() ? "" : ",").append(csv_field(field));
+  for (const std::string& field : row) text.append(&field == row.data() ? "" : ",").append(csv_field(field));
   return text + '\n';
 }
 

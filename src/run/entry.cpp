@@ -3,7 +3,6 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <unistd.h>
-#include <algorithm>
 #include <cstdlib>
 #include "run/process_tree.hpp"
 
@@ -59,11 +58,12 @@ Surroundings::Surroundings(pid_t guard) : children(own_children()), tty(::open("
   if (children) std::erase(*children, guard);
 }
 
-void let_go_of_all_but(std::initializer_list<int> keep) {
+void let_go_of_inherited(int keep) {
   const std::vector<int> all = open_descriptors();
   const Fd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
   for (const int fd : all) {
-    if (std::find(keep.begin(), keep.end(), fd) != keep.end()) continue;
+    const int flags = ::fcntl(fd, F_GETFD);
+    if (fd == keep || flags < 0 || (flags & FD_CLOEXEC)) continue;
     if (fd < 3 && null) ::dup3(null.get(), fd, O_CLOEXEC);
     else ::close(fd);
   }

@@ -2,7 +2,6 @@
 #pragma once
 #include <sys/types.h>
 #include <csignal>
-#include <initializer_list>
 #include <optional>
 #include <vector>
 #include "util/fd.hpp"
@@ -41,8 +40,9 @@ struct Surroundings {
   Fd tty;  // /dev/tty, if there is a controlling terminal
 };
 
-// Closes every descriptor but `keep`; 0, 1 and 2 become /dev/null. A pipe must end when the job closes it, not when dlock
-// and its guard leave.
-void let_go_of_all_but(std::initializer_list<int> keep);
+// Closes what was inherited but `keep`; 0, 1 and 2 become /dev/null. A pipe must end when the job closes it, not when dlock
+// and its guard leave. Inherited is what is not close-on-exec: all of dlock's own are; so call it before a client library
+// that does not know the flag opens anything.
+void let_go_of_inherited(int keep = -1);
 
 }  // namespace dlock::run

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 #include "run/process_tree.hpp"
+#include "run/terminal.hpp"
 
 namespace dlock::run {
 namespace {
@@ -37,7 +38,8 @@ void Guard::run() {
     pollfd p[] = {
         {channel_.fd(), POLLIN, 0}, {child_signal_.get(), POLLIN, 0}, {timer_.fd(), POLLIN, 0}, {exec_error_.get(), POLLIN, 0}};
     const bool waiting = job_ == 0 && cgroup_;
-    const int ready = ::poll(p, std::size(p), sweeping_ && job_ > 0 ? pause_ms : waiting ? patience_ms : -1);
+    const int watch_ms = waiting ? patience_ms : stopped_ ? 1000 : -1;
+    const int ready = ::poll(p, std::size(p), sweeping_ && job_ > 0 ? pause_ms : watch_ms);
     if (ready == 0 && waiting) cgroup_.remove();
     if (p[1].revents != 0) {
       signalfd_siginfo s;
@@ -53,6 +55,7 @@ void Guard::run() {
       start_sweep();
     }
     check_deadlines(Clock::now());
+    if (stopped_) wake_orphans();
     const bool job_lived = leader_alive_;
     bool alive = reap();
     if (sweeping_ && alive) sweep_while_anything_changes(alive);
@@ -113,7 +116,7 @@ void Guard::start_job(const Channel::Received& r) {
   own_group_ = group_ == 0;
   if (own_group_) group_ = job_;
   leader_alive_ = true;
-  let_go_of_all_but({channel_.fd(), child_signal_.get(), timer_.fd(), exec_error_.get(), hold_.get(), cgroup_.fd()});
+  let_go_of_inherited();
 }
 
 void Guard::cannot_start(int error) {
@@ -166,11 +169,14 @@ bool Guard::reap() {
     if (pid <= 0) return pid == 0;
     if (pid != job_) continue;
     if (WIFSTOPPED(status)) {
+      stopped_ = !own_group_;
+      was_orphaned_ = stopped_ && group_is_orphaned(dlock_);
       tell(Kind::stopped, WSTOPSIG(status));
     } else if (WIFCONTINUED(status)) {
+      stopped_ = false;
       tell(Kind::continued);
     } else {
-      leader_alive_ = false;
+      leader_alive_ = stopped_ = false;
       status_ = status;
       if (exec_error_) read_exec_outcome();
     }
@@ -188,6 +194,15 @@ void Guard::sweep_while_anything_changes(bool& alive) {
     if (now == before) return;
     before.swap(now);
   }
+}
+
+// A stopped group that loses the last who could continue it gets HUP and CONT from the kernel, but for us, who count as
+// somebody and would keep a job stopped for ever when its shell was killed. So we do it.
+void Guard::wake_orphans() {
+  if (was_orphaned_ || !group_is_orphaned(dlock_)) return;
+  was_orphaned_ = true;
+  ::kill(-group_, SIGHUP);
+  ::kill(-group_, SIGCONT);
 }
 
 // What a user sent to dlock. By group where the job has its own, because that is atomic, and only before its leader is

@@ -29,6 +29,7 @@ class Guard {
   void read_exec_outcome();
   void signal_job(int signal) const;
   void check_deadlines(Deadline now);
+  void wake_orphans();
   void start_sweep();
   bool reap();
   void sweep_while_anything_changes(bool& alive);
@@ -42,8 +43,10 @@ class Guard {
   JobCgroup cgroup_;
   GuardDeadlines when_;
   Fd child_signal_, exec_error_, hold_;
+  const pid_t dlock_ = ::getppid();
   pid_t job_ = 0, group_ = 0;
   int status_ = -1;
+  bool stopped_ = false, was_orphaned_ = false;
   bool own_group_ = false, leader_alive_ = false, expired_ = false, sweeping_ = false;
 };
 

@@ -38,7 +38,6 @@ Outcome run(const Plan& plan) {
     Guard(Channel(std::move(theirs)), entry, plan.command, plan.end_signal).run();
   }
   theirs.reset();
-  let_go_of_all_but({STDERR_FILENO, plan.say.status_fd, ours.get()});
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // second line: if the guard is killed, its orphans come to us
   Surroundings& around = *new Surroundings(guard);
   if (!around.children)

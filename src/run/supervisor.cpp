@@ -61,26 +61,36 @@ Supervisor::Supervisor(const Plan& plan, const Entry& entry, const Surroundings&
 
 Outcome Supervisor::run() {
   // Where the store is this machine, the first try needs no thread: the guard gets ready meanwhile.
-  if (plan_.traits.liveness != Liveness::process || !keeper_.try_now()) keeper_.start();
+  const bool granted = plan_.traits.liveness == Liveness::process && keeper_.try_now();
+  if (granted) turn();
+  let_go_of_inherited(STDERR_FILENO);
+  if (!granted) keeper_.start();
   while (!policy_.over()) {
     timer_.arm(std::min(policy_.wake_at(), thread_at_));
     pollfd p[] = {{signals_.get(), POLLIN, 0}, {guard_.fd(), POLLIN, 0}, {timer_.fd(), POLLIN, 0}, {keeper_.fd(), POLLIN, 0}};
     ::poll(p, std::size(p), -1);
     timer_.drain();
-    const Deadline now = Clock::now();
-    if (now >= thread_at_) {
-      thread_at_ = no_deadline;
-      keeper_.start();
-    }
-    for (const Event& e : gather(now))
-      for (const Action& a : policy_.step(e, now)) perform(a);
-    if (const int sig = std::exchange(stop_by_, 0); sig != 0) {
-      waiting_line_.clear();
-      events_.flush(100ms);
-      take_default(sig);
-    }
+    turn();
   }
   return outcome_;
+}
+
+// One `now`, all the facts, then the decisions.
+void Supervisor::turn() {
+  const Deadline now = Clock::now();
+  if (now >= thread_at_) {
+    thread_at_ = no_deadline;
+    keeper_.start();
+  }
+  for (const Event& e : gather(now)) {
+    announce(e);
+    for (const Action& a : policy_.step(e, now)) perform(a);
+  }
+  if (const int sig = std::exchange(stop_by_, 0); sig != 0) {
+    waiting_line_.clear();
+    events_.flush(100ms);
+    take_default(sig);
+  }
 }
 
 // Order: what makes the lock lost, the deadlines, the user, the job.
@@ -141,8 +151,11 @@ void Supervisor::from_keeper(std::vector<Event>& out, Deadline now) {
 
 void Supervisor::from_user(std::vector<Event>& out) {
   signalfd_siginfo s;
-  while (::read(signals_.get(), &s, sizeof s) > 0)
-    out.emplace_back(event::Signal{static_cast<int>(s.ssi_signo), s.ssi_code == SI_KERNEL});
+  while (::read(signals_.get(), &s, sizeof s) > 0) {
+    // Signals of one kind are queued once, with the origin of the first: the kernel's HUP may be hidden in a process's.
+    const bool hung_up = s.ssi_signo == SIGHUP && modes_.terminal_is_gone();
+    out.emplace_back(event::Signal{static_cast<int>(s.ssi_signo), s.ssi_code == SI_KERNEL || hung_up});
+  }
 }
 
 void Supervisor::from_guard(std::vector<Event>& urgent, std::vector<Event>& rest) {
@@ -161,21 +174,11 @@ void Supervisor::from_guard(std::vector<Event>& urgent, std::vector<Event>& rest
         events_.error(fmt::format("{}: {}", printable(plan_.command[0]), std::strerror(value)));
         rest.emplace_back(event::ExecFailed{value});
         break;
-      case Kind::stopped: rest.emplace_back(event::JobStopped{value, same_group_ && group_is_orphaned()}); break;
+      case Kind::stopped: rest.emplace_back(event::JobStopped{value, same_group_ && group_is_orphaned(::getpid())}); break;
       case Kind::exited: rest.emplace_back(event::JobExited{value}); break;
-      case Kind::expired:
-        events_.status("term", {{"signal", std::int64_t{plan_.end_signal}}});
-        events_.trace("term_sent", "job");
-        urgent.emplace_back(event::Expired{});
-        break;
-      case Kind::killing:
-        events_.status("kill");
-        events_.trace("kill_sent", "job");
-        rest.emplace_back(event::Killing{});
-        break;
+      case Kind::expired: urgent.emplace_back(event::Expired{}); break;
+      case Kind::killing: rest.emplace_back(event::Killing{}); break;
       case Kind::tree_dead:
-        events_.status("job_dead");
-        events_.trace("tree_dead", "job");
         if (r.message.expired) urgent.emplace_back(event::Expired{});
         rest.emplace_back(event::TreeDead{value, r.message.expired});
         break;
@@ -185,6 +188,20 @@ void Supervisor::from_guard(std::vector<Event>& urgent, std::vector<Event>& rest
   if (got == Channel::Got::closed) {
     guard_.close();
     rest.emplace_back(event::GuardGone{});
+  }
+}
+
+// What the guard did, in the order in which it is decided about.
+void Supervisor::announce(const Event& e) {
+  if (std::holds_alternative<event::Expired>(e) && !std::exchange(expired_, true)) {
+    events_.status("term", {{"signal", std::int64_t{plan_.end_signal}}});
+    events_.trace("term_sent", "job");
+  } else if (std::holds_alternative<event::Killing>(e)) {
+    events_.status("kill");
+    events_.trace("kill_sent", "job");
+  } else if (std::holds_alternative<event::TreeDead>(e)) {
+    events_.status("job_dead");
+    events_.trace("tree_dead", "job");
   }
 }
 

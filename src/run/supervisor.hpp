@@ -24,10 +24,12 @@ class Supervisor {
   Outcome run();
 
  private:
+  void turn();
   std::vector<Event> gather(Deadline now);
   void from_keeper(std::vector<Event>&, Deadline now);
   void from_user(std::vector<Event>&);
   void from_guard(std::vector<Event>& urgent, std::vector<Event>& rest);
+  void announce(const Event&);
   void perform(const Action&);
   void start_job();
   void say(Action::Note);
@@ -54,7 +56,7 @@ class Supervisor {
   Deadline thread_at_ = no_deadline;  // when the keeper gets its thread
   std::string last_error_;            // of the keeper, for what is said at the end
   bool failing_ = false;              // renewals fail at the moment
-  bool guard_reaped_ = false, said_waiting_ = false;
+  bool guard_reaped_ = false, said_waiting_ = false, expired_ = false;
   int stop_by_ = 0;  // stop ourselves when everything else of this wake-up is done
   Outcome outcome_{};
 };

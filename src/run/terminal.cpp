@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/terminal.hpp"
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 #include <csignal>
@@ -10,9 +11,9 @@
 
 namespace dlock::run {
 
-bool group_is_orphaned() {
-  const pid_t own_session = ::getsid(0), own_group = ::getpgrp();
-  for (pid_t pid = ::getppid(); pid > 0;) {
+bool group_is_orphaned(pid_t member) {
+  const pid_t own_session = ::getsid(member), own_group = ::getpgid(member);
+  for (pid_t pid = member;;) {
     char path[64], text[512];
     std::snprintf(path, sizeof path, "/proc/%d/stat", static_cast<int>(pid));
     const Fd fd(::open(path, O_RDONLY | O_CLOEXEC));
@@ -25,8 +26,8 @@ bool group_is_orphaned() {
     if (session != own_session) return true;
     if (group != own_group) return false;
     pid = parent;
+    if (pid <= 0) return true;
   }
-  return true;
 }
 
 void take_default(int signal) {
@@ -39,6 +40,11 @@ void take_default(int signal) {
 }
 
 TerminalModes::TerminalModes(int tty) : tty_(tty), known_(tty >= 0 && ::tcgetattr(tty, &modes_) == 0) {}
+
+bool TerminalModes::terminal_is_gone() const {
+  pollfd p{tty_, 0, 0};
+  return tty_ >= 0 && ::poll(&p, 1, 0) > 0 && (p.revents & (POLLHUP | POLLERR)) != 0;
+}
 
 void TerminalModes::restore() const {
   if (known_ && ::tcgetpgrp(tty_) == ::getpgrp()) ::tcsetattr(tty_, TCSADRAIN, &modes_);

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-# For the tests of the command line. $DLOCK is the binary; each test has a directory of locks of its own.
+# For the tests of the command line. $DLOCK is the binary, $DLOCK_FAKE the one with the fake backend; each test has a directory of locks of its own.
 bats_require_minimum_version 1.5.0
 bats_load_library bats-support
 bats_load_library bats-assert
 
 common_setup() {
   local variable
-  for variable in ${!DLOCK_@}; do unset "$variable"; done
+  for variable in ${!DLOCK_@}; do [ "$variable" = DLOCK_FAKE ] || unset "$variable"; done
   export DLOCK_BACKEND=file:$BATS_TEST_TMPDIR/locks
 }
 

@@ -144,6 +144,8 @@ waiting() { [ "$("$DLOCK" inspect k --no-heading -o WAIT)" = "$1" ]; }
   assert_line --index 1 --regexp '^"a,""b""",[0-9]+,[0-9]{7},20[0-9-]+T[0-9:.]+Z,"x,y"$'
   run -0 "$DLOCK" inspect --csv --no-heading never
   assert_output 'never,free,,,,,0,0,'
+  run -0 "$DLOCK" inspect --csv --no-heading never -o HOLDER,KEY
+  assert_output ',never'
 }
 
 @test "what others wrote cannot speak to the terminal" {

@@ -257,6 +257,18 @@ STEPS
   assert_equal "$("$RESISTING_TREE" --count "$dir/tree")" 0
 }
 
+@test "a HUP of a process just before the hang-up does not hide it: a command that lives on is ended" {
+  # Signals of one kind are queued once, with the origin of the first: while dlock is stopped the kernel's HUP is lost in the other.
+  on_tty sh -c 'sh -c "echo \$\$ >dpid; exec \$D -k 200ms -- sh -c \"trap : HUP; echo \\\$\\\$ >pid; echo up; while :; do sleep 0.05; done\""; true' <<'STEPS'
+    expect up
+    signal 19 dpid
+    stopped dpid
+    signal 1 dpid
+    hangup
+    gone pid
+STEPS
+}
+
 @test "a hang-up of a stopped job whose shell was killed: nothing is left" {
   on_tty sh -c 'echo $$ >shell; PS1="rdy> " exec bash --norc --noprofile --noediting -i' <<'STEPS'
     expect rdy>

@@ -34,6 +34,7 @@ const std::string lost = "exit 123", failed = "exit 125";
 const std::vector<Cell> cells{
     {"lease: TERM dlock", "", Fault::term, false, {killed}},
     {"lease: KILL dlock", "", Fault::kill, false, {killed}},
+    {"lease of 30 s: KILL dlock", "", Fault::kill, false, {killed}, 30},  // at once, not when the lease ends
     {"lease: STOP dlock", "", Fault::stop, false, {lost}},
     {"lease: KILL guard", "", Fault::kill_guard, false, {failed}},
     {"lease: STOP guard, TERM dlock", "", Fault::stop_guard_term, false, {failed}},
@@ -53,6 +54,9 @@ const std::vector<Cell> cells{
     {"file: STOP dlock, CONT, TERM", "file", Fault::stop, false, {killed}},
     {"file: KILL guard", "file", Fault::kill_guard, false, {failed}},
     {"file: STOP guard, TERM dlock", "file", Fault::stop_guard_term, false, {failed}},
+    {"file: KILL dlock, guard is frozen", "file", Fault::kill_frozen, false, {killed}},
+    {"flock: KILL dlock, guard is frozen", "file?recipe=flock", Fault::kill_frozen, false, {killed}},
+    {"flock: KILL guard", "file?recipe=flock", Fault::kill_guard, false, {failed}},
     {"file, tty: KILL dlock", "file", Fault::kill, true, {killed}},
 };
 

@@ -2,12 +2,16 @@
 #include "tree_run.hpp"
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/ptrace.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include "support/process.hpp"
 #include "support/pty.hpp"
 #include "support/status_events.hpp"
@@ -20,7 +24,7 @@ constexpr double patience = 30;  // for what has no bound of its own but must ha
 class TreeRun {
  public:
   TreeRun(const Programs& p, const Cell& c, double ttl, double jitter)
-      : programs_(p), cell_(c), ttl_(ttl), jitter_(jitter), fifo_(dir_ / "tree"), tree_(make_fifo(fifo_)) {
+      : programs_(p), cell_(c), ttl_(c.ttl > 0 ? c.ttl : ttl), jitter_(jitter), fifo_(dir_ / "tree"), tree_(make_fifo(fifo_)) {
     static std::atomic<int> number{0};
     mark_ = std::to_string(::getpid()) + "." + std::to_string(++number);
   }
@@ -64,7 +68,7 @@ class TreeRun {
 
   std::vector<std::string> command(const std::string& key, std::vector<std::string> options) const {
     std::vector<std::string> argv{cell_.leased() ? programs_.dlock_fake : programs_.dlock, "run", "--key", key, "-b"};
-    argv.push_back(cell_.leased() ? std::string("fake:?") + cell_.backend : "file:" + (dir_ / "locks"));
+    argv.push_back(cell_.leased() ? std::string("fake:?") + cell_.backend : "file:" + (dir_ / "locks") + (cell_.backend + 4));
     argv.insert(argv.end(), options.begin(), options.end());
     argv.push_back("--");
     return argv;
@@ -130,9 +134,11 @@ class TreeRun {
       case Fault::stop: dlock_->signal(SIGSTOP); break;
       case Fault::kill_guard: ::kill(guard_, SIGKILL); break;
       case Fault::stop_guard: ::kill(guard_, SIGSTOP); break;
+      case Fault::kill_frozen: freeze_guard(), dlock_->signal(SIGKILL); break;
       case Fault::stop_guard_term: ::kill(guard_, SIGSTOP), dlock_->signal(SIGTERM); break;
     }
     if (cell_.fault == Fault::stop && !cell_.leased()) outlive_stop();
+    if (cell_.fault == Fault::kill_frozen) outlive_dlock();
   }
 
   // An attached holder of `file` has no deadline: a stopped dlock keeps the lock and the job, a continued one goes on.
@@ -143,6 +149,21 @@ class TreeRun {
     if (tree_.wait_end(0.2)) wrong("the tree died when dlock was continued");
     fault_at_ = boot_now();
     dlock_->signal(SIGTERM);
+  }
+
+  // As a debugger does it: a STOP would not last, because the kernel continues a group that dlock's death orphans.
+  void freeze_guard() {
+    if (::ptrace(PTRACE_SEIZE, guard_, nullptr, nullptr) != 0 || ::ptrace(PTRACE_INTERRUPT, guard_, nullptr, nullptr) != 0 ||
+        ::waitpid(guard_, nullptr, __WALL) != guard_)
+      give_up(std::string("ptrace: ") + std::strerror(errno));
+  }
+
+  // The lock ends with the last process that has it, and the guard has it too.
+  void outlive_dlock() {
+    if (waiter_->wait(1)) wrong("the second contender got the lock while the guard had a living tree");
+    if (tree_.wait_end(0)) wrong("the tree died although its guard was frozen");
+    fault_at_ = boot_now();
+    if (::ptrace(PTRACE_DETACH, guard_, nullptr, nullptr) != 0) give_up(std::string("ptrace: ") + std::strerror(errno));
   }
 
   void await_death() {
@@ -171,6 +192,7 @@ class TreeRun {
     seen_.dead_after = dead_at - (silent ? last->t : fault_at_);
     if (!cell_.leased()) return;
     seen_.slack = last->deadline - dead_at;
+    if (cell_.ttl > 0 && *seen_.slack < cell_.ttl / 2) wrong("it took the end of the lease to end the tree");
     if (*seen_.slack <= 0) wrong("dead " + std::to_string(-*seen_.slack) + " s after the deadline");
   }
 

@@ -3,6 +3,7 @@
 #pragma once
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace dlock::test {
@@ -15,16 +16,18 @@ enum class Fault {
   kill_guard,       // KILL to the guard
   stop_guard_term,  // STOP to the guard, TERM to dlock
   stop_guard,       // STOP to the guard; with a fault of the backend
+  kill_frozen,      // the guard is frozen, KILL to dlock; the guard goes on once the tree has been seen alive
   kill_outer,       // two dlocks, one inside the other; KILL to the outer one
 };
 
 struct Cell {
   const char* name;
-  const char* backend;  // "file", or the fault items of a fake lease
+  const char* backend;  // "file" and query items, or the fault items of a fake lease
   Fault fault;
   bool terminal;                  // in a pty, so the job is in dlock's group
   std::vector<std::string> ends;  // how dlock may end
-  bool leased() const { return std::string(backend) != "file"; }
+  double ttl = 0;                 // seconds; 0: as the run says
+  bool leased() const { return std::string_view(backend).substr(0, 4) != "file"; }
 };
 
 struct Programs {
@@ -39,7 +42,7 @@ struct Seen {
   std::string end;                   // of dlock
 };
 
-// `ttl` and `jitter` (how long to let the tree live before the fault) in seconds.
+// `ttl` (unless the cell has its own) and `jitter` (how long to let the tree live before the fault) in seconds.
 Seen run_tree(const Programs&, const Cell&, double ttl, double jitter);
 
 }  // namespace dlock::test
