@@ -144,7 +144,9 @@ void Policy::forward(const event::Signal& e, Deadline now) {
   // One that the terminal raised went to the whole group, the job too. Before `started` the job may have missed it: twice
   // rather than never.
   const bool of_terminal = rules_.same_group && e.from_kernel;
-  const bool job_has_it = of_terminal && phase_ != Phase::starting;
+  // When a terminal hangs up, the kernel tells the leader of the session alone.
+  const bool told_us_alone = e.number == SIGHUP && rules_.session_leader;
+  const bool job_has_it = of_terminal && phase_ != Phase::starting && !told_us_alone;
   if (!job_has_it) act(phase_ == Phase::descendants ? Do::signal_all : Do::send_signal, e.number);
   // A terminal's Ctrl-C is the job's to interpret: a database shell lives on. A HUP that a process sent means "reload".
   const bool asks_to_end = e.number == SIGHUP ? e.from_kernel : ending && !of_terminal;

@@ -97,6 +97,7 @@ class Policy {
   struct Rules {
     Timing timing;
     bool same_group = false;
+    bool session_leader = false;  // dlock is
     int end_signal = SIGTERM;
     Duration max_run{}, min_hold{};
     Descendants descendants = Descendants::wait;

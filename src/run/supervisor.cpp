@@ -28,6 +28,7 @@ Policy::Rules rules(const Plan& plan, bool same_group) {
   Policy::Rules r;
   r.timing = plan.timing;
   r.same_group = same_group;
+  r.session_leader = ::getsid(0) == ::getpid();
   r.end_signal = plan.end_signal;
   r.max_run = plan.max_run;
   r.min_hold = plan.min_hold;

@@ -263,6 +263,15 @@ TEST_CASE("a terminal: its signals are not sent twice, Ctrl-C starts no --kill-a
   CHECK(s.does(Do::send_signal, SIGTERM));
 }
 
+TEST_CASE("a hang-up of the terminal is passed on by the leader of the session, who alone hears of it") {
+  auto r = leased();
+  r.same_group = r.session_leader = true;
+  Story s(r);
+  s.running().see(event::Signal{SIGHUP, true});
+  CHECK(s.does(Do::send_signal, SIGHUP));
+  CHECK(s.policy.deadlines().stop_by == s.now + 5s);
+}
+
 TEST_CASE("a stopped job") {
   auto r = leased();
   SECTION("without a terminal nobody watches: go on renewing") {
