@@ -1,19 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every backend of this binary, and those that it was built without. A new one is a line here.
-#include <array>
+// Every backend of this binary, and those that it was built without. A new one is a line in each table.
 #include "core/backend.hpp"
 #include "file/file_backend.hpp"
+#if DLOCK_WITH_REDIS
+#include "redis/redis_backend.hpp"
+#endif
 
 namespace dlock {
 namespace {
 
-constexpr std::array built_in{file::factory};
-constexpr std::array<AbsentBackend, 0> absent{};
+constexpr BackendFactory built_in[] = {
+    file::factory,
+#if DLOCK_WITH_REDIS
+    redis::factory,
+#endif
+};
+
+[[maybe_unused]] constexpr std::string_view redis_schemes[] = {"redis", "rediss", "redis+unix"};
+
+constexpr AbsentBackend absent[] = {
+#if !DLOCK_WITH_REDIS
+    {"redis", "DLOCK_WITH_REDIS", redis_schemes},
+#endif
+    {},  // the end
+};
 
 }  // namespace
 
 std::span<const BackendFactory> backends() noexcept { return built_in; }
 
-std::span<const AbsentBackend> absent_backends() noexcept { return absent; }
+std::span<const AbsentBackend> absent_backends() noexcept { return {absent, std::size(absent) - 1}; }
 
 }  // namespace dlock

@@ -76,9 +76,11 @@ struct Granted {
 struct Waiting {
   std::size_t ahead = 0;             // how many waiters are before us; nobody knows: 0
   std::optional<HolderView> holder;  // one of those in the way
+  std::string why{};                 // what else is in the way, for people: "the server restarted 12s ago; grants resume in 48s"
 };
 struct Busy {
   std::optional<HolderView> holder;
+  std::string why{};  // as above
 };
 using Progress = std::variant<Granted, Waiting, Busy>;
 
@@ -145,7 +147,10 @@ class Backend {
 struct Settings {
   Duration op_timeout{5'000'000};  // one exchange with the store
   Duration connect_timeout{5'000'000};
-  int interrupt_fd = -1;  // poll(2)-able; readable: every wait returns early. Not read by the backend
+  int interrupt_fd = -1;                        // poll(2)-able; readable: every wait returns early. Not read by the backend
+  std::string password{};                       // empty: the URL's, then what the service itself has (a variable, a file)
+  std::string tls_ca{}, tls_cert{}, tls_key{};  // paths; empty: the URL items of the same names
+  bool tls_insecure = false;                    // verify no certificate
 };
 
 struct BackendFactory {

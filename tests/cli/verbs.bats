@@ -176,7 +176,7 @@ setup() { common_setup; }
 @test "--output env is for eval, whatever the key" {
   nasty=$'it\'s $(touch gone) `x` "q" \\ é'
   cd "$BATS_TEST_TMPDIR"
-  DLOCK_OUTPUT=env run -0 "$DLOCK" acquire --key "$nasty" --ttl 90s
+  DLOCK_OUTPUT='env' run -0 "$DLOCK" acquire --key "$nasty" --ttl 90s
   for line in "${lines[@]}"; do assert_regex "$line" "^export DLOCK_[A-Z_]+='"; done
   eval "$output"
   [ ! -e gone ]

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// One connection to a server, without a thread and without a blocking call other than poll(2), so that every wait has a deadline on
+// CLOCK_BOOTTIME and can be interrupted. Replies come in the order of the commands.
+//
+// The one exception: a host name is looked up with getaddrinfo(3), which has no deadline. Addresses are not looked up.
+#pragma once
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include "core/clock.hpp"
+#include "core/error.hpp"
+#include "redis/endpoint.hpp"
+#include "redis/reply.hpp"
+#include "redis/tls.hpp"
+#include "util/fd.hpp"
+
+namespace dlock::redis {
+
+// How long to wait. `interrupt` readable ends the wait early; it is not read.
+struct Wait {
+  Deadline until;
+  int interrupt = -1;
+
+  bool over() const noexcept { return Clock::now() >= until; }
+  bool interrupted() const noexcept;
+};
+
+class Connection {
+ public:
+  // Errc::unavailable: nobody answers there. Errc::denied: TLS. `silence`: how long sent data may stay unacknowledged (TCP_USER_TIMEOUT).
+  static Result<std::unique_ptr<Connection>> open(const Endpoint&, const TlsContext* tls, Duration silence, Wait);
+
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+  ~Connection();
+
+  void add(std::span<const std::string_view> command);  // into the buffer
+  void add(std::initializer_list<std::string_view> command) { add(std::span{command.begin(), command.size()}); }
+  // Errc::unavailable: the connection is broken; some of it may have arrived. Errc::timed_out: not all could be sent.
+  Result<void> flush(Wait);
+  // The next reply; nothing: the wait is over, the reply may still come.
+  // Errc::unavailable: the connection is broken. Errc::protocol: the peer does not speak RESP. Either way it is of no use any more.
+  Result<std::optional<Reply>> receive(Wait);
+
+  // Closes at once and throws away what has not reached the server yet, so that a request we gave up on is not sent later.
+  void abandon() noexcept;
+
+  const std::string& where() const noexcept { return where_; }
+
+ private:
+  Connection(Fd fd, std::string where) : fd_(std::move(fd)), where_(std::move(where)) {}
+  Result<void> secure(const TlsContext&, const std::string& host, Wait);
+  Result<bool> read_wire(std::string& to);  // false: nothing there now
+  Result<void> send_wire(Wait);
+  Error last_words(Error);
+
+  Fd fd_;
+  std::string where_;
+  std::string plain_;  // commands not yet encrypted or sent
+  std::string wire_;   // bytes to send
+  ReplyReader reader_;
+  std::unique_ptr<Tls> tls_;
+};
+
+}  // namespace dlock::redis

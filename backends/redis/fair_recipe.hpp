@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// The recipe `fair`: LockState in Redis. Every operation is one script, so one round trip and one decision; a waiter sleeps in BLPOP on a list
+// of its own until a script that made room names it.
+#pragma once
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+#include "core/backend.hpp"
+#include "redis/client.hpp"
+#include "redis/fair_keys.hpp"
+
+namespace dlock::redis {
+
+// A waiter speaks every third of its patience, and is dropped when it is silent for all of it. One that was told to run and does not
+// claim the lock within `claim` loses its place: so long a dead waiter at the head of the queue can hold up the others.
+constexpr Duration patience_of(Duration ttl) noexcept {
+  return std::clamp<Duration>(ttl / 3, std::chrono::seconds{3}, std::chrono::seconds{10});
+}
+inline constexpr Duration claim = std::chrono::seconds{2};
+
+class FairBackend final : public Backend {
+ public:
+  FairBackend(const Traits& traits, std::unique_ptr<Client> client) : traits_(traits), client_(std::move(client)) {}
+
+  const Traits& traits() const noexcept override { return traits_; }
+  std::string where() const override { return client_->options().where; }
+  Result<std::unique_ptr<Waiter>> enqueue(const Request&) override;
+  Result<Renewal> renew(const Lease&, Duration ttl) override;
+  Result<Renewal> detach(const Lease& lease, Duration ttl) override { return renew(lease, ttl); }
+  Result<Released> release(const Lease&) override;
+  Result<Released> force_release(const Key&, std::optional<FencingToken>) override;
+  Result<Validity> check(const Key&, FencingToken) override;
+  Result<Validity> check(const Key&, const Owner&) override;
+  Result<std::optional<KeyView>> inspect(const Key&) override;
+  Result<std::vector<KeyView>> list() override;
+  Counters counters() const noexcept override { return {client_->requests, wakeups}; }
+
+  std::uint64_t wakeups = 0;
+
+ private:
+  Result<Validity> check(const Key&, std::string owner, std::string token);
+  Result<std::optional<KeyView>> inspect(const FairKeys&);
+  Result<void> names_at(const Endpoint&, std::vector<std::string>& names);
+
+  const Traits& traits_;  // of the table, which lives for ever
+  std::unique_ptr<Client> client_;
+  std::optional<Owner> release_unanswered_;
+};
+
+}  // namespace dlock::redis

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <string_view>
+#include <vector>
+#include "core/error.hpp"
+#include "redis/connection.hpp"
+#include "redis/endpoint.hpp"
+
+namespace dlock::redis {
+
+// Knows which server has a key.
+class Locator {
+ public:
+  virtual ~Locator() = default;
+  virtual Result<Endpoint> find(std::string_view key, Wait) = 0;
+  // That server could not be reached, or answered `text` (an error that means "elsewhere"): look again next time.
+  virtual void mistrust(const Endpoint&, std::string_view text) = 0;
+  // Every server that has keys.
+  virtual Result<std::vector<Endpoint>> everyone(Wait) = 0;
+};
+
+// One server, for all keys.
+class SingleServer final : public Locator {
+ public:
+  explicit SingleServer(Endpoint at) : at_(std::move(at)) {}
+  Result<Endpoint> find(std::string_view, Wait) override { return at_; }
+  void mistrust(const Endpoint&, std::string_view) override {}
+  Result<std::vector<Endpoint>> everyone(Wait) override { return std::vector{at_}; }
+
+ private:
+  Endpoint at_;
+};
+
+}  // namespace dlock::redis

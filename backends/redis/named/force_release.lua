@@ -1,0 +1,8 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- With a token: if dlock's grant with this token is in force. Without: whatever is there, whoever made it. -> 1 or 0
+local token = ARGV[1]
+if token ~= '' then
+  local r = record()
+  if not r or r.token ~= token or value() ~= r.value then return 0 end
+end
+return redis.call('DEL', lock)

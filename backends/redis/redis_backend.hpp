@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// The factory of family `redis`. What its recipes guarantee, and what the server must allow: README.md beside this file.
+//
+//   redis://[USER[:PASSWORD]@]HOST[:6379][/DB]     rediss:// or tls=yes: over TLS
+//   redis+unix:///PATH[?db=DB]
+//
+// Items: `tls=yes|no`, `tls_ca`, `tls_cert`, `tls_key` (files); `replicas=N` (acknowledgements that a grant and a renewal need);
+// `restart_grace=D` (no grant by a server that started less than D ago and may have forgotten locks; 60s); of
+// setnx-expire: `stale_after=D` (removes a foreign lock without expiry that has not changed for D); of getset: `unit=s|ms` (of timestamps).
+#pragma once
+#include <array>
+#include "core/backend.hpp"
+
+namespace dlock::redis {
+
+inline constexpr std::array<std::string_view, 3> schemes{"redis", "rediss", "redis+unix"};
+inline constexpr std::array<std::string_view, 9> items{"db",       "tls",           "tls_ca",      "tls_cert", "tls_key",
+                                                       "replicas", "restart_grace", "stale_after", "unit"};
+inline constexpr std::array<Traits, 4> recipes{{
+    {.family = "redis",
+     .recipe = "fair",
+     .liveness = Liveness::lease,
+     .fifo = true,
+     .shared = true,
+     .permits = true,
+     .detached = true,
+     .lock_delay = true,
+     .wakes = true,
+     .native = true,
+     .weakness = "a failover to a replica that has not seen a grant forgets it (?replicas=N makes that less likely); a jump of "
+                 "the server's "
+                 "clock ends leases early or late"},
+    {.family = "redis",
+     .recipe = "set",
+     .liveness = Liveness::lease,
+     .fifo = false,
+     .shared = false,
+     .permits = false,
+     .detached = true,
+     .lock_delay = false,
+     .wakes = false,
+     .native = false,
+     .weakness = "no queue: waiters ask again and again, in no order; a failover or a jump of the server's clock as with fair"},
+    {.family = "redis",
+     .recipe = "setnx-expire",
+     .liveness = Liveness::lease,
+     .fifo = false,
+     .shared = false,
+     .permits = false,
+     .detached = true,
+     .lock_delay = false,
+     .wakes = false,
+     .native = false,
+     .weakness = "a crash between SETNX and EXPIRE leaves a lock for ever, unless it was a dlock's; foreign ones end by release "
+                 "--force or "
+                 "?stale_after=; no queue"},
+    {.family = "redis",
+     .recipe = "getset",
+     .liveness = Liveness::lease,
+     .fifo = false,
+     .shared = false,
+     .permits = false,
+     .detached = true,
+     .lock_delay = false,
+     .wakes = false,
+     .native = false,
+     .weakness = "needs equal clocks on all clients; a loser overwrites the winner's time, which then takes its lock for lost; "
+                 "the value tells "
+                 "no owner; no queue"},
+}};
+
+Result<std::unique_ptr<Backend>> open(const Url&, const Traits&, const Settings&);
+
+inline constexpr BackendFactory factory{"redis", schemes, recipes, items, open};
+
+}  // namespace dlock::redis

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include "redis/named_recipe.hpp"
+
+namespace dlock::redis {
+
+// SETNX, then EXPIRE: two commands, and a crash between them leaves a lock for ever.
+//
+// 1. A takes the lock (SETNX) and dies. The lock has no end.
+//    The value of a dlock is `dlock1:<owner>:<ttl in ms>`: whoever else waits gives such a lock its end. A foreign one stays until an operator removes it,
+//    or for `?stale_after=`.
+// 2. A takes the lock and stalls; B gives it an end, it ends, B takes it; A's EXPIRE, which looks at no owner, prolongs B's by at most A's ttl.
+//    A then finds that the value is not its own, and does not start.
+class SetnxBackend final : public NamedBackend {
+ public:
+  using NamedBackend::NamedBackend;
+  Result<Try> try_once(const Request&) override;
+
+ protected:
+  std::string sign(const Owner& owner) const override { return std::string{mark} + owner.hex() + ":"; }
+
+ private:
+  static constexpr std::string_view mark = "dlock1:";
+  Result<Try> complete(const Request&, const NamedKey&, const std::string& value);
+  Result<Try> mend(const NamedKey&, const Look&);
+
+  struct Endless {
+    std::string lock, value;
+    Deadline since;
+  };
+  std::optional<Endless> endless_;  // the foreign lock without an end that was seen last
+};
+
+}  // namespace dlock::redis

@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: Apache-2.0
+// What recipe `fair` does on a real server beyond the contract every backend fulfils.
+#include <fmt/format.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <mutex>
+#include <thread>
+#include "redis/fair_recipe.hpp"
+#include "support/redis_client.hpp"
+
+using namespace dlock;
+using namespace dlock::test;
+using namespace std::chrono_literals;
+
+TEST_CASE("a grant, its renewal and its release cost one command each on a warm connection") {
+  RedisServer server;
+  auto backend = open_redis(server.url() + "?restart_grace=0");
+  const Key key = *Key::parse("nightly");
+  const Lease warm = acquire_or_fail(*backend, request(key));  // connected, scripts known
+  REQUIRE(backend->renew(warm, 10s));
+  release_or_fail(*backend, warm);
+  const auto before = backend->counters().requests;
+  const Lease lease = acquire_or_fail(*backend, request(key));
+  CHECK(backend->counters().requests == before + 1);
+  const auto renewal = backend->renew(lease, 10s);
+  REQUIRE(renewal);
+  REQUIRE(std::holds_alternative<Kept>(*renewal));
+  CHECK(std::get<Kept>(*renewal).lease.token == lease.token);
+  CHECK(std::get<Kept>(*renewal).lease.deadline > Clock::now() + 9s);
+  CHECK(backend->release(lease) == Released::yes);
+  CHECK(backend->counters().requests == before + 3);
+  CHECK(backend->release(lease) == Released::was_not_held);
+}
+
+TEST_CASE("what stays behind is the fence, and it expires 90 days after the last grant") {
+  RedisServer server;
+  auto backend = open_redis(server.url() + "?restart_grace=0");
+  const Key key = *Key::parse("a key/with {braces} and ümlauts");
+  const Lease held = acquire_or_fail(*backend, request(key));
+  auto other = open_redis(server.url() + "?restart_grace=0");
+  auto waiter = *other->enqueue(request(key));
+  REQUIRE(std::holds_alternative<Waiting>(*waiter->poll(0s)));
+  CHECK(server.command({"DBSIZE"}).integer == 5);  // holders, fence; queue, alive, waiters
+  for (const Reply& name : server.command({"KEYS", "*"}).items) {
+    INFO(name.text);
+    CHECK(server.command({"PTTL", name.text}).integer > 0);
+  }
+  CHECK(waiter->cancel());
+  CHECK(backend->release(held) == Released::yes);
+  const auto left = server.command({"KEYS", "*"});
+  REQUIRE(left.items.size() == 1);
+  CHECK(left.items[0].text == "dlock:{a%20key%2Fwith%20%7Bbraces%7D%20and%20%C3%BCmlauts}:fence");
+  const auto days = server.command({"TTL", left.items[0].text}).integer / 86400;
+  CHECK((days == 89 || days == 90));
+  const auto view = backend->inspect(key);
+  REQUIRE((view && *view));
+  CHECK((*view)->fence == held.token);
+  CHECK((*view)->holders.empty());
+  CHECK(backend->inspect(*Key::parse("never heard of")).value() == std::nullopt);
+}
+
+TEST_CASE("a long key is told in full by list") {
+  RedisServer server;
+  auto backend = open_redis(server.url() + "?restart_grace=0&prefix=x*[y]?:");
+  const Key longest = *Key::parse(std::string(100, '%') + std::string(90, '\''));
+  const Key plain = *Key::parse("plain");
+  const Lease one = acquire_or_fail(*backend, request(longest));
+  acquire_or_fail(*backend, request(plain));
+  CHECK(server.command({"SET", "xyy:{other}:fence", "1"}).text == "OK");  // matches only if the prefix were a pattern
+  const auto all = backend->list();
+  REQUIRE(all);
+  REQUIRE(all->size() == 2);
+  CHECK((*all)[0].key == longest.text());
+  CHECK((*all)[0].holders.size() == 1);
+  CHECK((*all)[1].key == "plain");
+  CHECK(backend->release(one) == Released::yes);
+  CHECK(backend->list().value()[0].key == longest.text());  // the fence record alone tells it
+}
+
+TEST_CASE("a release wakes exactly the next waiter, in order of arrival") {
+  RedisServer server;
+  const Key key = *Key::parse("fifo");
+  auto first = open_redis(server.url() + "?restart_grace=0");
+  const Lease held = acquire_or_fail(*first, request(key));
+  constexpr int n = 8;
+  std::vector<std::unique_ptr<Backend>> backends;
+  std::vector<std::unique_ptr<Waiter>> waiters;
+  std::vector<int> order;
+  std::mutex mutex;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < n; ++i) {  // all are in the queue, in a known order, before the first is let in
+    backends.push_back(open_redis(server.url() + "?restart_grace=0"));
+    waiters.push_back(*backends[i]->enqueue(request(key)));
+    const auto p = waiters[i]->poll(0s);
+    REQUIRE((p && std::get<Waiting>(*p).ahead == static_cast<std::size_t>(i)));
+  }
+  for (int i = 0; i < n; ++i)
+    threads.emplace_back([&, i] {
+      const auto p = waiters[i]->poll(20s);
+      if (!p || !std::holds_alternative<Granted>(*p)) return;
+      {
+        const std::lock_guard lock{mutex};
+        order.push_back(i);
+      }
+      (void)backends[i]->release(std::get<Granted>(*p).lease);
+    });
+  REQUIRE(blocked_clients(server, n));
+  const auto began = Clock::now();
+  REQUIRE(first->release(held) == Released::yes);
+  for (auto& t : threads) t.join();
+  CHECK(order == std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7});
+  CHECK(Clock::now() - began < 3s);  // nobody needed its timer
+  std::uint64_t woken = 0;
+  for (const auto& b : backends) woken += b->counters().wakeups;
+  CHECK(woken == n);
+}
+
+TEST_CASE("a dead waiter at the head costs at most one liveness period") {
+  RedisServer server;
+  const Key key = *Key::parse("dead-head");
+  auto holder = open_redis(server.url() + "?restart_grace=0");
+  const Lease held = acquire_or_fail(*holder, request(key, 9s));
+  auto dead = open_redis(server.url() + "?restart_grace=0");
+  auto gone = *dead->enqueue(request(key, 9s));
+  REQUIRE(std::holds_alternative<Waiting>(*gone->poll(0s)));
+  gone.reset();  // closes, gives nothing up
+  dead.reset();
+  auto second = open_redis(server.url() + "?restart_grace=0");
+  auto waiter = *second->enqueue(request(key, 9s));
+  REQUIRE(std::get<Waiting>(*waiter->poll(0s)).ahead == 1);
+  REQUIRE(holder->release(held) == Released::yes);
+  const auto began = Clock::now();
+  const auto p = waiter->poll(20s);
+  REQUIRE((p && std::holds_alternative<Granted>(*p)));
+  const auto took = Clock::now() - began;
+  CHECK(took <= redis::patience_of(9s) + 500ms);
+  WARN("dead head: " << took / 1ms << " ms, liveness period " << redis::patience_of(9s) / 1ms << " ms");
+}
+
+TEST_CASE("a holder that vanished is followed when its lease ends, a lock-delay later with one") {
+  RedisServer server;
+  const Key key = *Key::parse("crash");
+  for (const auto delay : {0ms, 600ms}) {
+    auto holder = open_redis(server.url() + "?restart_grace=0");
+    Request r = request(key, 1s);
+    r.lock_delay = delay;
+    const auto began = Clock::now();
+    const Lease lost = acquire_or_fail(*holder, r);
+    holder.reset();
+    auto next = open_redis(server.url() + "?restart_grace=0");
+    auto waiter = *next->enqueue(request(key, 1s));
+    const auto p = waiter->poll(10s);
+    REQUIRE((p && std::holds_alternative<Granted>(*p)));
+    const auto took = Clock::now() - began;
+    CHECK(took >= 1s + delay);
+    CHECK(took < 1500ms + delay);
+    CHECK(std::get<Granted>(*p).lease.token > lost.token);
+    CHECK(next->release(lost) == Released::was_not_held);
+    CHECK(next->release(std::get<Granted>(*p).lease) == Released::yes);
+  }
+}
+
+TEST_CASE("an interrupted wait returns at once and keeps its place") {
+  RedisServer server;
+  const Key key = *Key::parse("interrupt");
+  auto holder = open_redis(server.url() + "?restart_grace=0");
+  const Lease held = acquire_or_fail(*holder, request(key));
+  const Fd knock{::eventfd(0, EFD_CLOEXEC)};
+  Settings settings;
+  settings.interrupt_fd = knock.get();
+  auto backend = open_redis(server.url() + "?restart_grace=0", settings);
+  auto waiter = *backend->enqueue(request(key));
+  REQUIRE(std::holds_alternative<Waiting>(*waiter->poll(0s)));
+  std::thread later{[&] {
+    if (blocked_clients(server, 1)) (void)!::write(knock.get(), "\1\0\0\0\0\0\0\0", 8);
+  }};
+  const auto began = Clock::now();
+  REQUIRE(std::holds_alternative<Waiting>(*waiter->poll(30s)));
+  CHECK(Clock::now() - began < 5s);
+  later.join();
+  std::uint64_t n = 0;
+  REQUIRE(::read(knock.get(), &n, sizeof n) == sizeof n);
+  const auto asked = backend->counters().requests;
+  REQUIRE(holder->release(held) == Released::yes);
+  REQUIRE(std::holds_alternative<Granted>(*waiter->poll(5s)));  // the wake-up came on the wait that was interrupted
+  CHECK(backend->counters().requests == asked + 1);
+}
+
+TEST_CASE("a lease is renewed while another key is waited for on the same backend") {
+  RedisServer server;
+  auto backend = open_redis(server.url() + "?restart_grace=0");
+  auto other = open_redis(server.url() + "?restart_grace=0");
+  const Lease mine = acquire_or_fail(*backend, request(*Key::parse("one")));
+  const Lease theirs = acquire_or_fail(*other, request(*Key::parse("two")));
+  auto waiter = *backend->enqueue(request(*Key::parse("two")));
+  REQUIRE(std::holds_alternative<Waiting>(*waiter->poll(50ms)));
+  const auto renewal = backend->renew(mine, 20s);
+  REQUIRE((renewal && std::holds_alternative<Kept>(*renewal)));
+  REQUIRE(other->release(theirs) == Released::yes);
+  REQUIRE(std::holds_alternative<Granted>(*waiter->poll(5s)));
+  CHECK(backend->release(mine) == Released::yes);
+}
+
+TEST_CASE("readers pass together, a writer that came first is not overtaken, permits have slots") {
+  RedisServer server;
+  auto backend = open_redis(server.url() + "?restart_grace=0");
+  const Key key = *Key::parse("modes");
+  const auto with = [&](Mode mode, unsigned limit = UINT_MAX, bool wait = true) {
+    Request r = request(key);
+    r.mode = mode, r.limit = limit, r.wait = wait;
+    return r;
+  };
+  const Lease reader = acquire_or_fail(*backend, with(Mode::shared));
+  const Lease reader2 = acquire_or_fail(*backend, with(Mode::shared));
+  CHECK(reader2.token > reader.token);
+  auto writer = *backend->enqueue(with(Mode::exclusive));
+  CHECK(std::holds_alternative<Waiting>(*writer->poll(0s)));
+  CHECK(std::holds_alternative<Busy>(*(*backend->enqueue(with(Mode::shared, UINT_MAX, false)))->poll(0s)));
+  CHECK(backend->release(reader) == Released::yes);
+  CHECK(std::holds_alternative<Waiting>(*writer->poll(0s)));
+  CHECK(backend->release(reader2) == Released::yes);
+  const auto p = writer->poll(5s);
+  REQUIRE(std::holds_alternative<Granted>(*p));
+  CHECK(backend->release(std::get<Granted>(*p).lease) == Released::yes);
+
+  std::vector<Lease> permits;
+  for (unsigned i = 0; i < 3; ++i) permits.push_back(acquire_or_fail(*backend, with(Mode::permit, 3)));
+  CHECK((permits[0].slot == 0 && permits[1].slot == 1 && permits[2].slot == 2));
+  CHECK(std::holds_alternative<Busy>(*(*backend->enqueue(with(Mode::permit, 3, false)))->poll(0s)));
+  CHECK(backend->release(permits[1]) == Released::yes);
+  CHECK(acquire_or_fail(*backend, with(Mode::permit, 3)).slot == 1);
+}
+
+TEST_CASE("what others see of holders and waiters") {
+  RedisServer server;
+  auto backend = open_redis(server.unix_url() + "?restart_grace=0");
+  const Key key = *Key::parse("seen");
+  Request r = request(key, 30s);
+  r.identity = Identity::mine("nightly backup");
+  const Lease held = acquire_or_fail(*backend, r);
+  auto waiter = *backend->enqueue(request(key));
+  const auto p = waiter->poll(0s);
+  REQUIRE(std::holds_alternative<Waiting>(*p));
+  const auto& w = std::get<Waiting>(*p);
+  REQUIRE(w.holder);
+  CHECK(w.holder->who.reason == "nightly backup");
+  CHECK(w.holder->who.pid == ::getpid());
+  CHECK(w.holder->id == held.owner.hex().substr(0, 8));
+  const auto view = **backend->inspect(key);
+  REQUIRE(view.holders.size() == 1);
+  CHECK(view.holders[0].token == held.token);
+  CHECK(view.holders[0].remaining > 29s);
+  CHECK(view.holders[0].remaining <= 30s);
+  CHECK_FALSE(view.holders[0].attached);
+  REQUIRE(view.waiters.size() == 1);
+  CHECK(view.notes.empty());
+  CHECK(backend->check(key, held.token) == Validity::valid);
+  CHECK(backend->check(key, held.owner) == Validity::valid);
+  CHECK(backend->check(key, held.token + 1) == Validity::stale);
+  CHECK(backend->check(key, Owner::random()) == Validity::stale);
+  CHECK(backend->force_release(key, held.token + 1) == Released::was_not_held);
+  CHECK(backend->force_release(key, held.token) == Released::yes);
+  CHECK(backend->check(key, held.token) == Validity::stale);
+  CHECK(std::holds_alternative<Lost>(*backend->renew(held, 30s)));
+  CHECK(std::holds_alternative<Granted>(*waiter->poll(5s)));
+}
+
+TEST_CASE("a lease can be set longer or shorter, and is never revived") {
+  RedisServer server;
+  auto backend = open_redis(server.url() + "?restart_grace=0");
+  const Key key = *Key::parse("detach");
+  const Lease held = acquire_or_fail(*backend, request(key, 30s));
+  const auto shorter = backend->detach(held, 300ms);
+  REQUIRE(std::holds_alternative<Kept>(*shorter));
+  CHECK(std::get<Kept>(*shorter).lease.deadline < Clock::now() + 300ms);
+  auto waiter = *backend->enqueue(request(key));
+  REQUIRE(std::holds_alternative<Granted>(*waiter->poll(5s)));
+  CHECK(std::holds_alternative<Lost>(*backend->renew(held, 30s)));
+}
+
+TEST_CASE("after a restart nothing is granted for restart_grace, unless every write was on disk") {
+  const Key key = *Key::parse("grace");
+  SECTION("not durable") {
+    RedisServer server;
+    auto backend = open_redis(server.url() + "?restart_grace=2500ms");
+    Request once = request(key);
+    once.wait = false;
+    const auto p = (*backend->enqueue(once))->poll(0s);
+    REQUIRE((p && std::holds_alternative<Busy>(*p)));
+    CHECK(std::get<Busy>(*p).why.find("restarted") != std::string::npos);
+    auto waiter = *backend->enqueue(request(key));
+    const auto w = waiter->poll(100ms);
+    REQUIRE((w && std::holds_alternative<Waiting>(*w)));
+    CHECK(std::get<Waiting>(*w).why.find("grants resume in") != std::string::npos);
+    CHECK(server.command({"DBSIZE"}).integer == 0);  // ACQUIRE was not sent
+    CHECK(std::holds_alternative<Granted>(*waiter->poll(10s)));
+    CHECK(std::stoi(info_field(server, "server", "uptime_in_seconds")) >= 2);
+  }
+  SECTION("appendonly without appendfsync always is not durable") {
+    RedisServer server{{.config = {"appendonly yes"}}};
+    auto backend = open_redis(server.url());
+    CHECK(std::holds_alternative<Waiting>(*(*backend->enqueue(request(key)))->poll(0s)));
+  }
+  SECTION("durable") {
+    RedisServer server{{.config = {"appendonly yes", "appendfsync always"}}};
+    auto backend = open_redis(server.url());
+    const Lease held = acquire_or_fail(*backend, request(key));
+    server.restart();
+    CHECK(std::holds_alternative<Kept>(*backend->renew(held, 10s)));
+  }
+}
+
+TEST_CASE("?replicas=N: a grant that too few replicas have is given back") {
+  RedisServer server;
+  Settings settings;
+  settings.op_timeout = 600ms;
+  auto backend = open_redis(server.url() + "?restart_grace=0&replicas=1", settings);
+  const Key key = *Key::parse("copies");
+  const auto p = (*backend->enqueue(request(key)))->poll(0s);
+  REQUIRE_FALSE(p);
+  CHECK(p.error().code == Errc::unavailable);
+  CHECK(p.error().message.find("0 of 1 replicas") != std::string::npos);
+  CHECK((*backend->inspect(key).value()).holders.empty());
+
+  RedisServer replica{{.config = {fmt::format("replicaof 127.0.0.1 {}", server.port()), "repl-diskless-load swapdb"}}};
+  REQUIRE(server.command({"CONFIG", "SET", "repl-diskless-sync-delay", "0"}).text == "OK");
+  REQUIRE(replicates(server));
+  const Lease held = acquire_or_fail(*backend, request(key));
+  CHECK(std::holds_alternative<Kept>(*backend->renew(held, 10s)));
+  replica.kill();
+  const auto renewal = backend->renew(held, 10s);
+  REQUIRE_FALSE(renewal);  // not kept, not lost: the deadline stays
+  CHECK(retryable(renewal.error().code));
+}
+
+TEST_CASE("a replica is no place for locks") {
+  RedisServer master;
+  RedisServer replica{{.config = {fmt::format("replicaof 127.0.0.1 {}", master.port())}}};
+  auto backend = open_redis(replica.url() + "?restart_grace=0");
+  const auto p = (*backend->enqueue(request(*Key::parse("k"))))->poll(0s);
+  REQUIRE_FALSE(p);
+  CHECK(p.error().code == Errc::unavailable);
+  CHECK(p.error().message.find("replica") != std::string::npos);
+}

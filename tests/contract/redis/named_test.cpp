@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: Apache-2.0
+// The recipes that exclude with other programs: what those programs do is done here with their own commands. Every weakness that the recipes state
+// is shown to be there.
+#include <fmt/format.h>
+#include <unistd.h>
+#include <catch2/catch.hpp>
+#include <thread>
+#include "redis_scripts/named_scripts.hpp"
+#include "support/proxy.hpp"
+#include "support/redis_client.hpp"
+
+using namespace dlock;
+using namespace dlock::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+const Key k = *Key::parse("app:nightly");
+constexpr const char* fence = "dlock:fence:{app:nightly}app:nightly";
+constexpr const char* all[] = {"set", "setnx-expire", "getset"};
+
+std::unique_ptr<Backend> open(RedisServer& server, std::string_view recipe, const std::string& items = "") {
+  return open_redis(server.url() + "?restart_grace=0" + items, {}, recipe);
+}
+Request once(Duration ttl = 10s) {
+  Request r = request(k, ttl);
+  r.wait = false;
+  return r;
+}
+bool is_busy(const Result<Progress>& p) { return p && std::holds_alternative<Busy>(*p); }
+bool is_granted(const Result<Progress>& p) { return p && std::holds_alternative<Granted>(*p); }
+Result<Progress> poll_once(Backend& b, Duration ttl = 10s) { return (*b.enqueue(once(ttl)))->poll(0s); }
+std::int64_t unix_seconds(RedisServer& server) { return *server.command({"TIME"}).number_at(0); }
+
+}  // namespace
+
+TEST_CASE("the lock is a string under its own name, beside it only the fence") {
+  for (const char* recipe : all) {
+    CAPTURE(recipe);
+    RedisServer server;
+    auto backend = open(server, recipe);
+    const Lease lease = acquire_or_fail(*backend, request(k));
+    CHECK(server.command({"TYPE", "app:nightly"}).text == "string");
+    CHECK(server.command({"DBSIZE"}).integer == 2);
+    const auto ttl = server.command({"PTTL", "app:nightly"}).integer;
+    if (std::string_view{recipe} == "getset") CHECK(ttl == -1);
+    else CHECK((ttl > 9000 && ttl <= 10000));
+    CHECK(backend->release(lease) == Released::yes);
+    CHECK(server.command({"EXISTS", "app:nightly"}).integer == 0);
+    CHECK(server.command({"TTL", fence}).integer > 89 * 86400);
+    CHECK(server.command({"DBSIZE"}).integer == 1);
+  }
+}
+
+TEST_CASE("set: clients of SET NX PX and dlock exclude each other") {
+  RedisServer server;
+  auto backend = open(server, "set");
+  const Lease lease = acquire_or_fail(*backend, request(k));
+  CHECK(server.command({"GET", "app:nightly"}).text == lease.owner.hex());
+  CHECK(server.command({"SET", "app:nightly", "stranger", "NX", "PX", "5000"}).is(Reply::Type::nil));
+  CHECK(backend->release(lease) == Released::yes);
+  CHECK(server.command({"SET", "app:nightly", "0123456789abcdef0123", "NX", "PX", "700"}).text == "OK");
+  const auto p = poll_once(*backend);
+  REQUIRE(is_busy(p));
+  CHECK(std::get<Busy>(*p).why.find("another program: type string, ends in") != std::string::npos);
+  CHECK(std::get<Busy>(*p).holder->id == "01234567");
+  CHECK(backend->release(lease) == Released::was_not_held);  // theirs is left alone
+  auto waiter = *backend->enqueue(request(k));
+  const auto began = Clock::now();
+  const auto next = waiter->poll(5s);
+  REQUIRE(is_granted(next));
+  CHECK(Clock::now() - began < 900ms);  // when their time is over, not a poll later
+  CHECK(std::get<Granted>(*next).lease.token > lease.token);
+}
+
+TEST_CASE("set: foreign holders of every kind are shown and respected") {
+  RedisServer server;
+  auto backend = open(server, "set");
+  const auto note = [&] {
+    const auto v = backend->inspect(k);
+    REQUIRE((v && *v && (*v)->holders.size() == 1 && (*v)->notes.size() == 1));
+    CHECK_FALSE((*v)->waiters_known);
+    return (*v)->notes[0];
+  };
+  server.command({"SET", "app:nightly", "x"});
+  CHECK(note() == "held by another program: type string, no expiry");
+  CHECK(is_busy(poll_once(*backend)));
+  CHECK(backend->force_release(k, FencingToken{1}) == Released::was_not_held);
+  CHECK(backend->force_release(k, std::nullopt) == Released::yes);
+  server.command({"HSET", "app:nightly", "8743c9c0:17", "1"});
+  server.command({"PEXPIRE", "app:nightly", "30000"});
+  CHECK(note().find("type hash, as Redisson's locks are, ends in ") != std::string::npos);
+  CHECK(is_busy(poll_once(*backend)));
+  CHECK(backend->release({k, Owner::random()}) == Released::was_not_held);
+  CHECK(std::holds_alternative<Lost>(*backend->renew({k, Owner::random()}, 10s)));
+  CHECK(server.command({"TYPE", "app:nightly"}).text == "hash");
+}
+
+TEST_CASE("set: somebody overwrites the lock: lost, and not ours to delete") {
+  RedisServer server;
+  auto backend = open(server, "set");
+  const Lease lease = acquire_or_fail(*backend, request(k));
+  server.command({"SET", "app:nightly", "usurper"});
+  CHECK(backend->check(k, lease.token) == Validity::stale);
+  CHECK(std::holds_alternative<Lost>(*backend->renew(lease, 10s)));
+  CHECK(backend->release(lease) == Released::was_not_held);
+  CHECK(server.command({"GET", "app:nightly"}).text == "usurper");
+}
+
+TEST_CASE("set: the record is lost, the lock is not; and the token still rises") {
+  RedisServer server;
+  auto backend = open(server, "set");
+  const Lease lease = acquire_or_fail(*backend, request(k));
+  server.command({"DEL", fence});
+  const auto renewal = backend->renew(lease, 10s);
+  REQUIRE(std::holds_alternative<Kept>(*renewal));
+  CHECK(std::get<Kept>(*renewal).lease.token > lease.token);
+  CHECK(backend->release(lease) == Released::yes);
+}
+
+TEST_CASE("the answer to any command of an acquisition is lost: granted once, by the same owner") {
+  struct Row {
+    const char* recipe;
+    std::string command;
+  };
+  for (const Row& row : {Row{"set", std::string{redis::scripts::set_acquire.sha}}, Row{"setnx-expire", "SETNX"},
+                         Row{"setnx-expire", "PEXPIRE"}, Row{"setnx-expire", std::string{redis::scripts::named_grant.sha}},
+                         Row{"getset", std::string{redis::scripts::named_grant.sha}}}) {
+    for (const bool quietly : {false, true}) {
+      CAPTURE(row.recipe, row.command, quietly);
+      RedisServer server;
+      Proxy proxy{server.port()};
+      Settings settings;
+      settings.op_timeout = 300ms;
+      auto backend = open_redis(fmt::format("redis://127.0.0.1:{}?restart_grace=0", proxy.port()), settings, row.recipe);
+      release_or_fail(*backend, acquire_or_fail(*backend, request(k)));
+      auto waiter = *backend->enqueue(request(k));
+      proxy.lose_reply(row.command, quietly);
+      auto p = waiter->poll(0s);
+      REQUIRE(proxy.lost_one());
+      if (!p) {
+        CHECK(p.error().code == Errc::timed_out);
+        p = waiter->poll(0s);
+      }
+      REQUIRE(is_granted(p));
+      const Lease lease = std::get<Granted>(*p).lease;
+      CHECK(backend->check(k, lease.token) == Validity::valid);
+      CHECK(backend->release(lease) == Released::yes);
+      CHECK(server.command({"EXISTS", "app:nightly"}).integer == 0);
+    }
+  }
+}
+
+TEST_CASE("setnx-expire, the weakness: a foreign lock without an end is for ever") {
+  RedisServer server;
+  server.command({"SETNX", "app:nightly", "some old script"});  // and it died before EXPIRE
+  auto backend = open(server, "setnx-expire");
+  auto waiter = *backend->enqueue(request(k));
+  const auto p = waiter->poll(1500ms);
+  REQUIRE(std::holds_alternative<Waiting>(*p));
+  CHECK(std::get<Waiting>(*p).why.find("no expiry") != std::string::npos);
+  CHECK(server.command({"PTTL", "app:nightly"}).integer == -1);  // nothing was done about it
+  SECTION("until an operator removes it") {
+    CHECK(open(server, "setnx-expire")->force_release(k, std::nullopt) == Released::yes);
+    CHECK(is_granted(waiter->poll(2s)));
+  }
+  SECTION("or ?stale_after= is over, counted from when this waiter saw it first, as long as it does not change") {
+    auto bold = open(server, "setnx-expire", "&stale_after=700ms");
+    auto hopeful = *bold->enqueue(request(k));
+    const auto began = Clock::now();
+    CHECK(std::holds_alternative<Waiting>(*hopeful->poll(400ms)));
+    server.command({"SET", "app:nightly", "some other script"});
+    CHECK(std::holds_alternative<Waiting>(*hopeful->poll(500ms)));
+    CHECK(is_granted(hopeful->poll(5s)));
+    CHECK(Clock::now() - began >= 1100ms);
+  }
+}
+
+TEST_CASE("setnx-expire: a dlock that died between the two commands holds nobody up for longer than its ttl") {
+  RedisServer server;
+  const std::string dead = "dlock1:" + Owner::random().hex() + ":800";
+  server.command({"SETNX", "app:nightly", dead});
+  auto backend = open(server, "setnx-expire");
+  auto waiter = *backend->enqueue(request(k));
+  const auto began = Clock::now();
+  CHECK(is_granted(waiter->poll(5s)));
+  CHECK(Clock::now() - began >= 800ms);
+  CHECK(Clock::now() - began < 1500ms);
+}
+
+TEST_CASE("setnx-expire: dlock and scripts of SETNX and EXPIRE exclude each other") {
+  RedisServer server;
+  auto backend = open(server, "setnx-expire");
+  const Lease lease = acquire_or_fail(*backend, request(k));
+  CHECK(server.command({"SETNX", "app:nightly", "script"}).integer == 0);
+  CHECK(backend->release(lease) == Released::yes);
+  CHECK(server.command({"SETNX", "app:nightly", "script"}).integer == 1);
+  server.command({"EXPIRE", "app:nightly", "1"});
+  CHECK(is_busy(poll_once(*backend)));
+  CHECK(is_granted((*backend->enqueue(request(k)))->poll(3s)));
+}
+
+TEST_CASE("setnx-expire, the weakness of such scripts: their DEL looks at no owner") {
+  RedisServer server;
+  auto backend = open(server, "setnx-expire");
+  const Lease lease = acquire_or_fail(*backend, request(k));
+  server.command({"DEL", "app:nightly"});  // by one whose own lock had ended
+  CHECK(std::holds_alternative<Lost>(*backend->renew(lease, 10s)));
+}
+
+TEST_CASE("getset: the value is when it ends; dlock and clients of the algorithm exclude each other") {
+  RedisServer server;
+  auto backend = open(server, "getset");
+  const Lease lease = acquire_or_fail(*backend, request(k, 10s));
+  const auto now = unix_seconds(server);
+  const auto ends = std::stoll(server.command({"GET", "app:nightly"}).text);
+  CHECK((ends >= now + 10 && ends <= now + 13));
+  CHECK(server.command({"SETNX", "app:nightly", "1"}).integer == 0);
+  CHECK(backend->release(lease) == Released::yes);
+  server.command({"SETNX", "app:nightly", std::to_string(now + 100)});
+  CHECK(is_busy(poll_once(*backend)));
+  server.command({"SET", "app:nightly", fmt::format("{}.5", now - 5)});  // its holder died
+  const auto p = poll_once(*backend);
+  REQUIRE(is_granted(p));
+  CHECK(std::get<Granted>(*p).lease.token > lease.token);
+  server.command({"SET", "app:nightly", "no number"});
+  CHECK(is_busy(poll_once(*backend)));
+}
+
+TEST_CASE("getset: a waiter takes over when the time has passed, in milliseconds as well") {
+  RedisServer server;
+  auto dead = open(server, "getset", "&unit=ms"), next = open(server, "getset", "&unit=ms");
+  const auto began = Clock::now();
+  const Lease lost = acquire_or_fail(*dead, request(k, 700ms));
+  const auto p = (*next->enqueue(request(k)))->poll(5s);
+  REQUIRE(is_granted(p));
+  CHECK(Clock::now() - began >= 700ms);
+  CHECK(Clock::now() - began < 1200ms);
+  CHECK(std::holds_alternative<Lost>(*dead->renew(lost, 10s)));
+  CHECK(dead->release(lost) == Released::was_not_held);
+  CHECK(next->check(k, std::get<Granted>(*p).lease.token) == Validity::valid);
+}
+
+TEST_CASE("getset, the weakness: a client whose clock is ahead takes over from a holder in its right") {
+  RedisServer server;
+  auto backend = open(server, "getset");
+  const Lease lease = acquire_or_fail(*backend, request(k, 10s));
+  const auto theirs_now = unix_seconds(server) + 60;  // a clock one minute ahead
+  const auto seen = server.command({"GET", "app:nightly"}).text;
+  REQUIRE(std::stoll(seen) < theirs_now);
+  CHECK(server.command({"GETSET", "app:nightly", std::to_string(theirs_now + 10)}).text ==
+        seen);  // by its rules it holds the lock now
+  CHECK(backend->check(k, lease.token) == Validity::stale);
+  CHECK(std::holds_alternative<Lost>(*backend->renew(lease, 10s)));
+}
+
+TEST_CASE("getset, the weakness: a foreign loser overwrites the time, and the winner takes its lock for lost") {
+  RedisServer server;
+  auto backend = open(server, "getset");
+  const auto now = unix_seconds(server);
+  const std::string old = std::to_string(now - 5);
+  server.command({"SET", "app:nightly", old});
+  CHECK(server.command({"GET", "app:nightly"}).text == old);  // the other one sees the old time, too,
+  const Lease lease = acquire_or_fail(*backend, request(k));
+  const auto theirs = std::to_string(now + 40);
+  CHECK(server.command({"GETSET", "app:nightly", theirs}).text !=
+        old);  // is too late, so by its rules it has lost, and leaves this behind
+  CHECK(std::holds_alternative<Lost>(*backend->renew(lease, 10s)));  // though nobody else holds it
+  CHECK(backend->release(lease) == Released::was_not_held);
+  CHECK(is_busy(poll_once(*backend)));  // until that time has passed
+}
+
+TEST_CASE("getset: a dlock that loses puts the time back") {
+  RedisServer server;
+  Proxy proxy{server.port()};
+  Settings settings;
+  settings.op_timeout = 1s;
+  auto slow = open_redis(fmt::format("redis://127.0.0.1:{}?restart_grace=0", proxy.port()), settings, "getset");
+  auto fast = open(server, "getset");
+  CHECK(is_granted(poll_once(*slow)));  // warm
+  for (int i = 0; i < 20; ++i) {
+    server.command({"SET", "app:nightly", std::to_string(unix_seconds(server) - 5)});
+    std::optional<Lease> won;
+    std::thread winner{[&] {  // between the other's GET and its GETSET, at some of the tries
+      ::usleep(static_cast<useconds_t>(2000 + 700 * i));
+      const auto p = poll_once(*fast);
+      if (is_granted(p)) won = std::get<Granted>(*p).lease;
+    }};
+    proxy.delay(Proxy::to_server, 5ms);
+    const auto p = poll_once(*slow);
+    winner.join();
+    proxy.delay(Proxy::to_server, 0ms);
+    REQUIRE(p);
+    CHECK(is_granted(p) != won.has_value());  // exactly one
+    if (won) CHECK(std::holds_alternative<Kept>(*fast->renew(*won, 10s)));
+  }
+}
+
+TEST_CASE("restart_grace and ?replicas= hold for every recipe") {
+  for (const char* recipe : all) {
+    CAPTURE(recipe);
+    RedisServer server;
+    auto careful = open_redis(server.url(), {}, recipe);
+    const auto p = poll_once(*careful);
+    REQUIRE(is_busy(p));
+    CHECK(std::get<Busy>(*p).why.find("restarted") != std::string::npos);
+    CHECK(server.command({"DBSIZE"}).integer == 0);
+    Settings settings;
+    settings.op_timeout = 300ms;
+    auto copied = open_redis(server.url() + "?restart_grace=0&replicas=1", settings, recipe);
+    const auto q = poll_once(*copied);
+    REQUIRE_FALSE(q);
+    CHECK(q.error().message.find("0 of 1 replicas") != std::string::npos);
+    CHECK(server.command({"EXISTS", "app:nightly"}).integer == 0);
+  }
+}
+
+TEST_CASE("what these recipes cannot do is refused, and so are items of other recipes") {
+  RedisServer server;
+  for (const char* recipe : all) {
+    auto backend = open(server, recipe);
+    Request shared = request(k);
+    shared.mode = Mode::shared;
+    CHECK(backend->enqueue(shared).error().code == Errc::usage);
+    CHECK(backend->list().error().code == Errc::usage);  // without a prefix
+  }
+  CHECK_THROWS_WITH(open(server, "set", "&stale_after=1h"), Catch::Contains("setnx-expire"));
+  CHECK_THROWS_WITH(open(server, "setnx-expire", "&stale_after=0"), Catch::Contains("above 0"));
+  CHECK_THROWS_WITH(open(server, "set", "&unit=ms"), Catch::Contains("getset"));
+  CHECK_THROWS_WITH(open(server, "getset", "&unit=us"), Catch::Contains("s or ms"));
+}

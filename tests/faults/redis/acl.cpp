@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rights that backends/redis/README.md asks for are enough for everything, and none of them is too many.
+#include <fstream>
+#include <sstream>
+#include "faults.hpp"
+#include "redis/fair_recipe.hpp"
+
+using namespace dlock;
+using namespace dlock::test;
+
+namespace {
+
+// The words of the line in the README, so that the two cannot differ.
+std::vector<std::string> documented() {
+  std::ifstream readme{BACKENDS_REDIS_README};
+  for (std::string line; std::getline(readme, line);)
+    if (line.starts_with("ACL SETUSER dlock ")) {
+      std::istringstream in{line};
+      std::vector<std::string> words;
+      for (std::string word; in >> word;) words.push_back(word);
+      return words;
+    }
+  FAIL("no ACL line in the README");
+  return {};
+}
+
+void set_user(RedisServer& server, std::vector<std::string> words) {
+  for (auto& w : words)
+    if (w.starts_with('>')) w = ">secret-canary";
+  const Reply r = server.command(std::vector<std::string_view>{words.begin(), words.end()});
+  INFO(r.text);
+  REQUIRE(r.text == "OK");
+}
+
+// Everything dlock does. Empty: it worked.
+std::string use_all(RedisServer& server) {
+  try {
+    Settings settings = quick(1s);
+    settings.password = "secret-canary";
+    const auto url = fmt::format("redis://dlock@127.0.0.1:{}?restart_grace=0", server.port());
+    auto backend = open_redis(url, settings);
+    const Key k = key("acl");
+    Lease lease = acquire_or_fail(*backend, request(k));
+    Request shared = request(k);
+    shared.mode = Mode::shared;
+    shared.lock_delay = 1s;
+    auto waiter = *backend->enqueue(shared);
+    const auto must = [](const auto& r) {
+      if (!r) throw std::runtime_error(r.error().message);
+      return *r;
+    };
+    must(waiter->poll(20ms));
+    must(backend->renew(lease, 10s));
+    must(backend->check(k, lease.token));
+    if (!must(backend->inspect(k))) throw std::runtime_error("nothing to see");
+    if (must(backend->list()).size() != 1) throw std::runtime_error("list");
+    if (must(backend->release(lease)) != Released::yes) throw std::runtime_error("release");
+    const auto released = Clock::now();
+    if (!std::holds_alternative<Granted>(must(waiter->poll(5s)))) throw std::runtime_error("not granted");
+    if (Clock::now() - released > 500ms) throw std::runtime_error("not woken");
+    if (const auto left = waiter->cancel(); !left) throw std::runtime_error(left.error().message);
+    Request permit = request(k);
+    permit.mode = Mode::permit;
+    permit.limit = 2;
+    lease = acquire_or_fail(*backend, permit);
+    must(backend->force_release(k, lease.token));
+    settings.op_timeout = 300ms;
+    const auto copied = (*open_redis(url + "&replicas=1", settings)->enqueue(request(k)))->poll(0s);
+    if (copied || copied.error().message.find("0 of 1") == std::string::npos)
+      throw std::runtime_error("WAIT: " + (copied ? "?" : copied.error().message));
+    server.command({"FLUSHDB"});
+    return "";
+  } catch (const std::exception& e) {
+    server.command({"FLUSHDB"});
+    return e.what();
+  }
+}
+
+}  // namespace
+
+TEST_CASE("the documented rights are enough, and each of them is needed") {
+  RedisServer server;
+  const auto words = documented();
+  set_user(server, words);
+  CHECK(use_all(server) == "");
+  for (const std::string& word : words) {
+    if (!word.starts_with('+') && !word.starts_with('~')) continue;
+    if (word == "+config|get")
+      continue;  // only a server that started a moment ago is asked; without it, it counts as not durable
+    std::vector<std::string> fewer;
+    for (const auto& w : words)
+      if (w != word) fewer.push_back(w);
+    set_user(server, fewer);
+    server.command({"SCRIPT", "FLUSH"});
+    CAPTURE(word);
+    const std::string why = use_all(server);
+    CHECK(why != "");
+    CHECK(why.find("secret-canary") == std::string::npos);
+  }
+}
+
+TEST_CASE("a user without the right to look at the configuration waits out the grace") {
+  RedisServer server{{.config = {"appendonly yes", "appendfsync always"}}};
+  auto words = documented();
+  std::erase(words, "+config|get");
+  set_user(server, words);
+  Settings settings = quick();
+  settings.password = "secret-canary";
+  auto backend = open_redis(fmt::format("redis://dlock@127.0.0.1:{}", server.port()), settings);
+  CHECK(std::holds_alternative<Waiting>(*(*backend->enqueue(request(key("k"))))->poll(0s)));
+}
+
+TEST_CASE("wrong password, no password, rights taken away while holding: refused at once, the secret never shown") {
+  RedisServer server;
+  set_user(server, documented());
+  const auto url = [&](const char* user) { return fmt::format("redis://{}127.0.0.1:{}?restart_grace=0", user, server.port()); };
+  Settings settings = quick();
+  const auto refused = [&](const std::string& at) {
+    auto backend = open_redis(at, settings);
+    const auto p = (*backend->enqueue(request(key("k"))))->poll(0s);
+    REQUIRE_FALSE(p);
+    CHECK(p.error().code == Errc::denied);
+    CHECK(p.error().message.find("canary") == std::string::npos);
+  };
+  settings.password = "wrong-canary";
+  refused(url("dlock@"));
+  refused(url("nobody@"));
+  refused(url(""));  // the default user has none
+  settings.password = "";
+  server.command({"CONFIG", "SET", "requirepass", "default-canary"});
+  refused(url(""));
+
+  settings.password = "secret-canary";
+  auto backend = open_redis(url("dlock@"), settings);
+  const Lease lease = acquire_or_fail(*backend, request(key("k")));
+  // (The unix socket of the test's own connection was there before the password.)
+  server.command({"ACL", "SETUSER", "dlock", "-evalsha"});
+  const auto began = Clock::now();
+  const auto renewal = backend->renew(lease, 10s);
+  REQUIRE_FALSE(renewal);
+  CHECK(renewal.error().code == Errc::denied);
+  CHECK(Clock::now() - began < 300ms);  // no storm of retries
+}

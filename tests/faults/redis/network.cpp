@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// Slow, silent, broken and hostile peers: every call ends when it said it would.
+#include <arpa/inet.h>
+#include <sys/socket.h>
+#include <thread>
+#include "faults.hpp"
+
+using namespace dlock;
+using namespace dlock::test;
+
+namespace {
+
+// Accepts one connection after the other and says `answer` to whatever comes; then waits for the peer to leave.
+class Liar {
+ public:
+  explicit Liar(std::string answer) : listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)), answer_(std::move(answer)) {
+    sockaddr_in a{};
+    a.sin_family = AF_INET;
+    a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof a;
+    if (::bind(listener_.get(), reinterpret_cast<sockaddr*>(&a), size) != 0 || ::listen(listener_.get(), 8) != 0 ||
+        ::getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&a), &size) != 0)
+      throw std::runtime_error("cannot listen");
+    port_ = ntohs(a.sin_port);
+    thread_ = std::thread{[this] { run(); }};
+  }
+  ~Liar() {
+    ::shutdown(listener_.get(), SHUT_RDWR);
+    thread_.join();
+  }
+  std::string url() const { return fmt::format("redis://127.0.0.1:{}", port_); }
+
+ private:
+  void run() {
+    for (;;) {
+      const Fd peer{::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC)};
+      if (!peer) return;
+      char buffer[4096];
+      if (::recv(peer.get(), buffer, sizeof buffer, 0) <= 0) continue;
+      for (std::size_t sent = 0; sent < answer_.size();) {
+        const ssize_t n = ::send(peer.get(), answer_.data() + sent, answer_.size() - sent, MSG_NOSIGNAL);
+        if (n <= 0) break;
+        sent += static_cast<std::size_t>(n);
+      }
+      while (::recv(peer.get(), buffer, sizeof buffer, 0) > 0) {}
+    }
+  }
+
+  Fd listener_;
+  std::string answer_;
+  std::uint16_t port_ = 0;
+  std::thread thread_;
+};
+
+Error first_poll(const std::string& url, const Settings& settings = quick()) {
+  auto backend = open_redis(url, settings);
+  const auto p = (*backend->enqueue(request(key("k"))))->poll(0s);
+  REQUIRE_FALSE(p);
+  return p.error();
+}
+
+}  // namespace
+
+TEST_CASE("a server that drips its answer byte by byte does not stretch the deadline") {
+  Proxied p;
+  auto backend = open_redis(p.url(), quick());
+  const Lease lease = acquire_or_fail(*backend, request(key("drip")));
+  REQUIRE(kept(backend->renew(lease, 10s)));
+  p.proxy.drip(Proxy::to_client, 1, 60ms);  // each byte well within the timeout, the whole answer in 3 s
+  const auto began = Clock::now();
+  const auto answer = backend->renew(lease, 10s);
+  const auto took = Clock::now() - began;
+  REQUIRE_FALSE(answer);
+  CHECK(answer.error().code == Errc::timed_out);
+  CHECK(took >= 400ms);
+  CHECK(took < 700ms);
+  p.proxy.drip(Proxy::to_client, 0, 0ms);
+  CHECK(kept(backend->renew(lease, 10s)));
+}
+
+TEST_CASE("silence in either direction ends at op_timeout, and nothing is lost when it is over") {
+  for (const auto side : {Proxy::to_server, Proxy::to_client}) {
+    Proxied p;
+    auto backend = open_redis(p.url(), quick());
+    const Lease lease = acquire_or_fail(*backend, request(key("stall")));
+    p.proxy.stall(side, true);
+    const auto began = Clock::now();
+    const auto answer = backend->renew(lease, 10s);
+    REQUIRE_FALSE(answer);
+    CHECK(retryable(answer.error().code));
+    CHECK(Clock::now() - began < 700ms);
+    p.proxy.stall(side, false);
+    CHECK(kept(backend->renew(lease, 10s)));
+    CHECK(backend->release(lease) == Released::yes);
+  }
+}
+
+TEST_CASE("a connection that was cut is replaced without an error") {
+  Proxied p;
+  auto backend = open_redis(p.url(), quick());
+  const Lease lease = acquire_or_fail(*backend, request(key("cut")));
+  for (int i = 0; i < 5; ++i) {
+    p.proxy.cut();
+    CHECK(kept(backend->renew(lease, 10s)));
+  }
+  CHECK(backend->release(lease) == Released::yes);
+}
+
+TEST_CASE("nobody there: refused, silent, unknown host") {
+  Proxied p;
+  p.proxy.refuse(true);
+  CHECK(first_poll(p.url()).code == Errc::unavailable);
+  p.proxy.refuse(false);
+  p.proxy.blackhole(true);
+  const auto began = Clock::now();
+  CHECK(first_poll(p.url(), quick(500ms, 400ms)).code == Errc::unavailable);
+  CHECK(Clock::now() - began < 700ms);
+  CHECK(first_poll("redis://127.0.0.1:1").code == Errc::unavailable);
+  const Error unknown = first_poll("redis://no-such-host.invalid");
+  CHECK(unknown.code == Errc::unavailable);
+  CHECK(unknown.message.find("no-such-host.invalid") != std::string::npos);
+  CHECK(first_poll("redis+unix:///nowhere/sock").code == Errc::unavailable);
+}
+
+TEST_CASE("a renewal while the server is away ends at op_timeout") {
+  Proxied p;
+  auto backend = open_redis(p.url(), quick());
+  const Lease lease = acquire_or_fail(*backend, request(key("away")));
+  p.proxy.refuse(true);
+  p.proxy.cut();
+  const auto began = Clock::now();
+  const auto answer = backend->renew(lease, 10s);
+  REQUIRE_FALSE(answer);
+  CHECK(retryable(answer.error().code));
+  CHECK(Clock::now() - began < 700ms);
+  p.proxy.refuse(false);
+  CHECK(kept(backend->renew(lease, 10s)));
+}
+
+TEST_CASE("who does not speak Redis is refused, and never trusted with a request") {
+  CHECK(first_poll(Liar{"HTTP/1.1 400 Bad Request\r\n\r\n"}.url()).code == Errc::protocol);
+  CHECK(first_poll(Liar{"$1000000000\r\n" + std::string(3 << 20, 'x')}.url()).code == Errc::protocol);
+  CHECK(first_poll(Liar{"*1000000000\r\n"}.url()).code == Errc::protocol);
+  const Error lie = first_poll(Liar{"-ERR \x1b[2Jgone\r\n-ERR x\r\n"}.url());
+  CHECK(lie.message.find('\x1b') == std::string::npos);
+  CHECK(first_poll(Liar{"-DENIED Redis is running in protected mode\r\n"}.url()).code == Errc::denied);
+  CHECK(first_poll(Liar{"-ERR max number of clients reached\r\n"}.url()).code == Errc::unavailable);
+}
+
+TEST_CASE("a slow network delays, and nothing else") {
+  Proxied p;
+  p.proxy.delay(Proxy::to_server, 50ms);
+  p.proxy.delay(Proxy::to_client, 50ms);
+  auto backend = open_redis(p.url(), quick(2s));
+  const auto before = Clock::now();
+  const Lease lease = acquire_or_fail(*backend, request(key("slow")));
+  CHECK(lease.deadline <= lease_end(Clock::now() - 100ms, 10s));  // counts from before the request left
+  CHECK(lease.deadline >= lease_end(before, 10s));
+  CHECK(kept(backend->renew(lease, 10s)));
+  CHECK(backend->release(lease) == Released::yes);
+}

@@ -1,0 +1,164 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""dlock's recipe `set` and the Lock of redis-py on the same key exclude each other, both ways and under contention.
+
+usage: redis_py.py DLOCK    exit status 77: redis-server or python3-redis is not installed (1 with CI=true)
+"""
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+try:
+    import redis
+    from redis.lock import Lock
+except ImportError:
+    redis = None
+
+DLOCK = sys.argv[1]
+URL_ITEMS = "?recipe=set&restart_grace=0"
+
+
+def missing(what):
+    ci = os.environ.get("CI") == "true"
+    print(("FAILED" if ci else "SKIPPED") + ": " + what + " is not installed", file=sys.stderr)
+    sys.exit(1 if ci else 77)
+
+
+class Server:
+    def __init__(self):
+        self.dir = tempfile.mkdtemp(prefix="dlock-interop.")
+        self.socket = self.dir + "/sock"
+        with open(self.dir + "/conf", "w") as conf:
+            conf.write(f'port 0\nunixsocket {self.socket}\nsave ""\ndir {self.dir}\nlogfile {self.dir}/log\n')
+        self.process = subprocess.Popen(["redis-server", self.dir + "/conf"], stdout=subprocess.DEVNULL)
+        self.client = redis.Redis(unix_socket_path=self.socket)
+        for _ in range(1000):
+            try:
+                self.client.ping()
+                return
+            except redis.exceptions.ConnectionError:
+                time.sleep(0.005)
+        raise RuntimeError("redis-server does not start")
+
+    def end(self):
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+        shutil.rmtree(self.dir)
+
+
+def dlock(server, *words, **more):
+    verb, *rest = words
+    return subprocess.run([DLOCK, verb, "-b", f"redis+unix://{server.socket}{URL_ITEMS}", "-q", *rest],
+                          capture_output=True, text=True, timeout=60, **more)
+
+
+def check(what, condition, detail=""):
+    if not condition:
+        raise AssertionError(f"{what} {detail}")
+    print("ok", what)
+
+
+def redis_py_holds(server):
+    lock = Lock(server.client, "nightly", timeout=30, blocking=False)
+    check("redis-py takes the lock", lock.acquire())
+    busy = dlock(server, "run", "--key", "nightly", "-n", "--", "true")
+    check("dlock finds it busy", busy.returncode == 75, busy)
+    seen = dlock(server, "inspect", "nightly")
+    check("inspect shows a foreign holder", "held by another program" in seen.stdout + seen.stderr, seen)
+    waiter = subprocess.Popen([DLOCK, "run", "-b", f"redis+unix://{server.socket}{URL_ITEMS}", "-q", "--key", "nightly", "--", "true"])
+    time.sleep(0.3)
+    check("dlock waits", waiter.poll() is None)
+    lock.release()
+    check("dlock runs when redis-py has released", waiter.wait(10) == 0)
+
+
+def redis_py_without_timeout(server):
+    lock = Lock(server.client, "for-ever", blocking=False)
+    check("redis-py takes a lock without timeout", lock.acquire())
+    seen = dlock(server, "inspect", "for-ever")
+    check("inspect says that it has no expiry", "no expiry" in seen.stdout + seen.stderr, seen)
+    lock.release()
+
+
+def dlock_holds(server):
+    release = os.pipe()
+    holder = subprocess.Popen([DLOCK, "run", "-b", f"redis+unix://{server.socket}{URL_ITEMS}", "-q", "--key", "nightly", "--",
+                               "sh", "-c", "echo $DLOCK_TOKEN; read go"], stdin=release[0], stdout=subprocess.PIPE, text=True)
+    token = int(holder.stdout.readline())
+    lock = Lock(server.client, "nightly", timeout=5, blocking=False)
+    check("redis-py finds dlock's lock", not lock.acquire())
+    check("redis-py sees it as locked", lock.locked())
+    check("and not as its own", not lock.owned())
+    os.write(release[1], b"\n")
+    check("dlock ends", holder.wait(10) == 0)
+    check("redis-py takes it then", Lock(server.client, "nightly", timeout=5, blocking_timeout=5).acquire())
+    server.client.delete("nightly")
+    again = dlock(server, "run", "--key", "nightly", "--", "sh", "-c", "echo $DLOCK_TOKEN")
+    check("dlock's tokens rise over redis-py's holds", int(again.stdout) > token)
+
+
+def contention(server, each=40):
+    """Lost updates of a counter in a file show an overlap."""
+    counter = server.dir + "/counter"
+    with open(counter, "w") as f:
+        f.write("0")
+
+    def bump():
+        with open(counter) as f:
+            n = int(f.read())
+        time.sleep(0.001)
+        with open(counter, "w") as f:
+            f.write(str(n + 1))
+
+    def python_side():
+        client = redis.Redis(unix_socket_path=server.socket)
+        for _ in range(each):
+            with Lock(client, "counter", timeout=20, sleep=0.005):
+                bump()
+
+    def dlock_side():
+        for _ in range(each):
+            done = dlock(server, "run", "--key", "counter", "--", "sh", "-c", f"n=$(cat {counter}); sleep .001; echo $((n + 1)) >{counter}")
+            if done.returncode != 0:
+                raise AssertionError(done)
+
+    failed = []
+
+    def guarded(side):
+        try:
+            side()
+        except BaseException as e:  # of a thread: told at the end
+            failed.append(e)
+
+    threads = [threading.Thread(target=guarded, args=(side,)) for side in (python_side, dlock_side, python_side, dlock_side)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    check("nobody failed", not failed, failed)
+    with open(counter) as f:
+        n = int(f.read())
+    check("no update was lost", n == 4 * each, f"{n} of {4 * each}")
+    check("the lock is gone", not server.client.exists("counter"))
+
+
+def main():
+    if redis is None:
+        missing("python3-redis")
+    if shutil.which("redis-server") is None:
+        missing("redis-server")
+    server = Server()
+    try:
+        for test in (redis_py_holds, redis_py_without_timeout, dlock_holds, contention):
+            test(server)
+    finally:
+        server.end()
+
+
+main()

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support/proxy.hpp"
+#include <arpa/inet.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <cerrno>
+#include <stdexcept>
+#include <vector>
+
+namespace dlock::test {
+namespace {
+
+sockaddr_in loopback(std::uint16_t port) {
+  sockaddr_in a{};
+  a.sin_family = AF_INET;
+  a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  a.sin_port = htons(port);
+  return a;
+}
+
+void reset(Fd& fd) {
+  const linger at_once{1, 0};
+  ::setsockopt(fd.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+  fd.reset();
+}
+
+}  // namespace
+
+Proxy::Proxy(std::uint16_t target)
+    : target_(target),
+      listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)),
+      event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  sockaddr_in a = loopback(0);
+  socklen_t size = sizeof a;
+  if (::bind(listener_.get(), reinterpret_cast<sockaddr*>(&a), size) != 0 || ::listen(listener_.get(), 1024) != 0 ||
+      ::getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&a), &size) != 0)
+    throw std::runtime_error("proxy: cannot listen");
+  port_ = ntohs(a.sin_port);
+  thread_ = std::thread{[this] { run(); }};
+}
+
+Proxy::~Proxy() {
+  {
+    const std::lock_guard lock{mutex_};
+    stop_ = true;
+  }
+  wake();
+  thread_.join();
+}
+
+void Proxy::wake() {
+  const std::uint64_t one = 1;
+  (void)!::write(event_.get(), &one, sizeof one);
+}
+
+void Proxy::delay(Side side, Duration d) {
+  const std::lock_guard lock{mutex_};
+  rules_.delay[side] = d;
+}
+void Proxy::stall(Side side, bool on) {
+  {
+    const std::lock_guard lock{mutex_};
+    rules_.stall[side] = on;
+  }
+  wake();
+}
+void Proxy::drip(Side side, std::size_t bytes, Duration every) {
+  const std::lock_guard lock{mutex_};
+  rules_.drip[side] = bytes;
+  rules_.drip_every[side] = every;
+}
+void Proxy::refuse(bool on) {
+  const std::lock_guard lock{mutex_};
+  rules_.refuse = on;
+}
+void Proxy::blackhole(bool on) {
+  const std::lock_guard lock{mutex_};
+  rules_.blackhole = on;
+}
+void Proxy::cut() {
+  {
+    const std::lock_guard lock{mutex_};
+    for (Link& link : links_) link.dead = true;
+  }
+  wake();
+}
+void Proxy::lose_reply(std::string text, bool quietly) {
+  const std::lock_guard lock{mutex_};
+  rules_.lose = std::move(text);
+  rules_.quietly = quietly;
+  ++asked_to_lose_;
+}
+bool Proxy::lost_one(Duration bound) {
+  for (const Deadline until = later(Clock::now(), bound); Clock::now() < until; ::usleep(500)) {
+    const std::lock_guard lock{mutex_};
+    if (lost_ == asked_to_lose_) return true;
+  }
+  return false;
+}
+
+void Proxy::accept_one() {
+  Fd client{::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)};
+  if (!client) return;
+  const std::lock_guard lock{mutex_};
+  if (rules_.refuse) return reset(client);
+  Link link;
+  if (!rules_.blackhole) {
+    Fd server{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+    const sockaddr_in a = loopback(target_);
+    if (::connect(server.get(), reinterpret_cast<const sockaddr*>(&a), sizeof a) != 0) return reset(client);
+    const int one = 1;
+    for (const int fd : {server.get(), client.get()}) ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    link.end[to_server] = std::move(server);
+  }
+  link.end[to_client] = std::move(client);
+  links_.push_back(std::move(link));
+}
+
+// Takes what has come from the other side than `side`, to be sent to `side`.
+void Proxy::read_from(Link& link, Side side) {
+  char buffer[65536];
+  const ssize_t n = ::recv(link.end[1 - side].get(), buffer, sizeof buffer, MSG_DONTWAIT);
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (n <= 0) {
+    link.closing[side] = true;
+    if (n < 0) link.dead = true;
+    return;
+  }
+  const std::string_view bytes{buffer, static_cast<std::size_t>(n)};
+  if (side == to_server && rules_.lose && !link.losing) {
+    link.seen.append(bytes);
+    if (link.seen.find(*rules_.lose) != std::string::npos) {
+      link.losing = true;
+      rules_.lose.reset();
+    }
+    if (link.seen.size() > 4096) link.seen.erase(0, link.seen.size() - 4096);
+  }
+  if (side == to_client && link.losing) {
+    link.losing = false;
+    ++lost_;
+    link.dead = !rules_.quietly;
+    return;
+  }
+  link.queue[side].push_back({later(Clock::now(), rules_.delay[side]), std::string{bytes}});
+}
+
+void Proxy::write_to(Link& link, Side side) {
+  auto& queue = link.queue[side];
+  const Deadline now = Clock::now();
+  while (!queue.empty() && queue.front().due <= now && !rules_.stall[side]) {
+    std::string& bytes = queue.front().bytes;
+    std::size_t most = bytes.size();
+    if (rules_.drip[side] > 0) {
+      if (now < link.next_drip[side]) return;
+      most = std::min(most, rules_.drip[side]);
+      link.next_drip[side] = later(now, rules_.drip_every[side]);
+    }
+    const ssize_t n = ::send(link.end[side].get(), bytes.data(), most, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n < 0) {
+      if (errno != EAGAIN && errno != EINTR) link.dead = true;
+      return;
+    }
+    bytes.erase(0, static_cast<std::size_t>(n));
+    if (bytes.empty()) queue.pop_front();
+  }
+  if (queue.empty() && link.closing[side]) link.dead = true;  // half-open connections are of no use to anybody here
+}
+
+void Proxy::run() {
+  for (;;) {
+    std::vector<pollfd> fds{{event_.get(), POLLIN, 0}, {listener_.get(), POLLIN, 0}};
+    int timeout = 1000;
+    {
+      const std::lock_guard lock{mutex_};
+      if (stop_) return;
+      for (auto link = links_.begin(); link != links_.end();) {
+        if (link->dead) {
+          for (Fd& fd : link->end)
+            if (fd) reset(fd);
+          link = links_.erase(link);
+          continue;
+        }
+        for (const Side side : {to_server, to_client}) {
+          const bool ends = link->closing[1 - side];
+          fds.push_back({link->end[side].get(), static_cast<short>(ends ? 0 : POLLIN), 0});
+          if (!link->queue[side].empty()) timeout = 1;
+        }
+        ++link;
+      }
+    }
+    if (::poll(fds.data(), fds.size(), timeout) < 0) continue;
+    std::uint64_t n = 0;
+    (void)!::read(event_.get(), &n, sizeof n);
+    {
+      const std::lock_guard lock{mutex_};
+      std::size_t at = 2;
+      for (Link& link : links_) {
+        for (const Side side : {to_server, to_client}) {
+          const pollfd& p = fds[at++];
+          if ((p.revents & (POLLIN | POLLHUP | POLLERR)) != 0) read_from(link, static_cast<Side>(1 - side));
+        }
+        if (!link.end[to_server]) continue;
+        for (const Side side : {to_server, to_client})
+          if (!link.dead) write_to(link, side);
+      }
+    }
+    if (fds[1].revents != 0) accept_one();
+  }
+}
+
+}  // namespace dlock::test

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// A TCP proxy before a real server, for the faults of networks: delay, silence, bytes that drip, cut connections, refused ones, and the reply that
+// gets lost after its request was carried out. One thread, poll(2); needs no rights.
+#pragma once
+#include <cstdint>
+#include <list>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include "core/clock.hpp"
+#include "util/fd.hpp"
+
+namespace dlock::test {
+
+class Proxy {
+ public:
+  enum Side { to_server = 0, to_client = 1 };
+
+  explicit Proxy(std::uint16_t target);  // 127.0.0.1:target
+  ~Proxy();
+  Proxy(const Proxy&) = delete;
+  Proxy& operator=(const Proxy&) = delete;
+
+  std::uint16_t port() const noexcept { return port_; }
+
+  // What holds from now on, for all connections. Bytes that are under way already keep their time.
+  void delay(Side, Duration);
+  void stall(Side, bool on);                     // nothing passes; nothing is lost
+  void drip(Side, std::size_t bytes, Duration);  // so many bytes at a time; 0: freely
+  void refuse(bool on);                          // new connections are closed at once
+  void blackhole(bool on);                       // new connections are accepted and never served
+  void cut();                                    // resets all connections
+
+  // The next request that contains `text` reaches the server; its answer does not come back. After that the connection is reset, or
+  // (`quietly`) stands and stays silent about that request.
+  void lose_reply(std::string text, bool quietly = false);
+  bool lost_one(Duration bound = std::chrono::seconds{10});  // waits until that has happened
+
+ private:
+  struct Chunk {
+    Deadline due;
+    std::string bytes;
+  };
+  struct Link {
+    Fd end[2];  // [to_server]: the server's socket, [to_client]: the client's
+    std::list<Chunk> queue[2];
+    Deadline next_drip[2]{};
+    std::string seen;     // the end of what the client sent
+    bool losing = false;  // the next bytes of the server are lost
+    bool closing[2]{};    // no more comes for that side
+    bool dead = false;
+  };
+  struct Rules {
+    Duration delay[2]{};
+    bool stall[2]{};
+    std::size_t drip[2]{};
+    Duration drip_every[2]{};
+    bool refuse = false, blackhole = false;
+    std::optional<std::string> lose;
+    bool quietly = false;
+  };
+
+  void run();
+  void accept_one();
+  void read_from(Link&, Side);
+  void write_to(Link&, Side);
+  void wake();
+
+  const std::uint16_t target_;
+  std::uint16_t port_ = 0;
+  Fd listener_, event_;
+  std::mutex mutex_;
+  Rules rules_;
+  std::list<Link> links_;
+  bool stop_ = false;
+  unsigned lost_ = 0, asked_to_lose_ = 0;
+  std::thread thread_;
+};
+
+}  // namespace dlock::test

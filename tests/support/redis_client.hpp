@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Short forms for tests that use the Redis backend.
+#pragma once
+#include <memory>
+#include <string>
+#include "core/backend.hpp"
+#include "redis/redis_backend.hpp"
+#include "support/redis_server.hpp"
+
+namespace dlock::test {
+
+using redis::Reply;
+
+// Throws with the message of the error.
+std::unique_ptr<Backend> open_redis(const std::string& url, const Settings& settings = {}, std::string_view recipe = "fair");
+Request request(const Key& key, Duration ttl = std::chrono::seconds{10});
+Lease acquire_or_fail(Backend&, const Request&);  // granted at once
+void release_or_fail(Backend&, const Lease&);
+
+// Waits until so many clients sleep in the server; false: not within 5 s.
+bool blocked_clients(RedisServer&, int wanted);
+// Waits until a replica acknowledges what is written; false: not within 10 s.
+bool replicates(RedisServer& master);
+std::string info_field(RedisServer&, std::string_view section, std::string_view field);
+
+}  // namespace dlock::test

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// main() of test programs that need redis-server.
+#define CATCH_CONFIG_RUNNER
+#include <catch2/catch.hpp>
+#include <csignal>
+#include "support/redis_server.hpp"
+
+int main(int argc, char** argv) {
+  if (!dlock::test::installed("redis-server")) return dlock::test::without("redis-server");
+  std::signal(SIGPIPE, SIG_DFL);  // nothing here may rely on its being ignored
+  return Catch::Session().run(argc, argv);
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Throw-away Redis servers for tests: private directory, private port, gone when the object or the test program is gone.
+#pragma once
+#include <sys/types.h>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+#include "redis/connection.hpp"
+#include "redis/reply.hpp"
+
+namespace dlock::test {
+
+// Status of a test program that could not run because a server program is not installed; ctest shows it as skipped.
+// With CI=true in the environment that is a failure instead.
+inline constexpr int skipped = 77;
+int without(std::string_view program);  // says so; answers the exit status
+bool installed(std::string_view program);
+
+// A directory of its own, removed with all that is in it.
+class TestDirectory {
+ public:
+  TestDirectory();
+  ~TestDirectory();
+  TestDirectory(const TestDirectory&) = delete;
+  TestDirectory& operator=(const TestDirectory&) = delete;
+  const std::string& path() const noexcept { return path_; }
+
+ private:
+  std::string path_;
+};
+
+// A port of 127.0.0.1 that was free a moment ago.
+std::uint16_t free_port();
+
+class RedisServer {
+ public:
+  struct Setup {
+    std::vector<std::string> config;       // lines of redis.conf, after the usual ones
+    std::vector<std::string> arguments;    // "--sentinel"
+    std::vector<std::string> environment;  // "LD_PRELOAD=..."
+    bool plain_port = true;                // false: no TCP without TLS
+    bool wait_ready = true;
+  };
+  explicit RedisServer(Setup setup);
+  RedisServer() : RedisServer(Setup{}) {}
+  ~RedisServer();
+  RedisServer(const RedisServer&) = delete;
+  RedisServer& operator=(const RedisServer&) = delete;
+
+  std::string url() const;       // redis://127.0.0.1:port
+  std::string unix_url() const;  // redis+unix:///...
+  std::uint16_t port() const noexcept { return port_; }
+  const std::string& directory() const noexcept { return directory_.path(); }
+  pid_t pid() const noexcept { return pid_; }
+
+  void kill();   // SIGKILL, reaped
+  void start();  // again, same place
+  void restart() { kill(), start(); }
+  void freeze();  // SIGSTOP, and it has stopped
+  void thaw();
+
+  // Over a connection of its own to the unix socket; throws when there is no answer within 5 s.
+  redis::Reply command(std::initializer_list<std::string_view> words) { return command(std::span{words.begin(), words.size()}); }
+  redis::Reply command(std::span<const std::string_view> words);
+  std::string info(std::string_view section);
+
+ private:
+  void wait_ready();
+
+  Setup setup_;
+  TestDirectory directory_;
+  std::uint16_t port_;
+  pid_t pid_ = -1;
+  std::unique_ptr<redis::Connection> admin_;
+};
+
+}  // namespace dlock::test
