@@ -44,6 +44,7 @@ start() {
 pid_of() { cat "$dir/$1.end.pid"; }
 guard_of() { cat "/proc/$(pid_of "$1")/task/$(pid_of "$1")/children"; } # dlock's only child
 send() { kill -s "$2" "$(pid_of "$1")"; }
+# shellcheck disable=SC2034  # $end is for the tests
 ended() {
   until_true "end of $1" test -s "$dir/$1.end"
   end=$(cat "$dir/$1.end")
