@@ -239,3 +239,10 @@ ended_within_a_second() { timeout 1 sh -c 'until [ -s "$1" ]; do sleep 0.05; don
   ended it
   assert_equal "$end" 'exit 5'
 }
+
+@test "dlock and its guard both killed: the command dies with them" {
+  start it on_lease -- sh -c 'echo $$ >pid; echo up; exec sleep 60'
+  said it up
+  kill -9 "$(guard_of it)" "$(pid_of it)"
+  until_true 'the end of the command' sh -c '! kill -0 "$(cat pid)"'
+}

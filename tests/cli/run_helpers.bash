@@ -42,6 +42,7 @@ start() {
   until_true "start of $name" test -s "$dir/$name.end.pid"
 }
 pid_of() { cat "$dir/$1.end.pid"; }
+guard_of() { cat "/proc/$(pid_of "$1")/task/$(pid_of "$1")/children"; } # dlock's only child
 send() { kill -s "$2" "$(pid_of "$1")"; }
 ended() {
   until_true "end of $1" test -s "$dir/$1.end"

@@ -162,3 +162,17 @@ holder() {
   assert_failure 73
   [ ! -e ran ]
 }
+
+@test "a start that comes too late is refused; dlock queues again, and the command runs once" {
+  faults=grant_after=700ms
+  start it on_lease --ttl 2s -- sh -c 'echo ran'
+  event it waiting
+  kill -STOP "$(guard_of it)"
+  # The first grant's time to end the command is over with the second renewal; the guard must not start it then.
+  until_true 'two renewals' sh -c '[ "$(grep -c renewed it.events)" -ge 2 ]'
+  kill -CONT "$(guard_of it)"
+  ended it
+  assert_equal "$end" 'exit 0'
+  assert_equal "$(cat it.out)" ran
+  assert_regex "$(events it)" 'acquired renewed renewed .*acquired .*job_dead released exit$'
+}

@@ -7,6 +7,7 @@ load run_helpers
 export D
 D="$DLOCK_FAKE run -b fake: --key k"
 
+# A command that Ctrl-Z shall stop forks nothing then: a shell that waits for its vfork cannot stop, with or without dlock.
 # in_shell: an interactive shell with job control. on_tty COMMAND...: without a shell, so it leads the session.
 in_shell() { PS1='rdy> ' "$PTY_DRIVE" bash --norc --noprofile --noediting -i; }
 on_tty() { "$PTY_DRIVE" "$@"; }
@@ -135,7 +136,7 @@ STEPS
 @test "Ctrl-Z past the deadline: the command is killed while stopped, 123 after fg" {
   in_shell <<'STEPS'
     expect rdy>
-    type $D --ttl 2s -k 200ms --trace trace -- sh -c 'echo $$ >pid; echo star''ted; while :; do sleep 1; done'\n
+    type $D --ttl 2s -k 200ms -- sh -c 'echo $$ >pid; echo star''ted; exec sleep 60'\n
     expect started
     type \x1a
     expect Stopped
@@ -295,7 +296,7 @@ STEPS
 
 @test "--no-foreground: Ctrl-Z stops the command only; the lease is renewed; CONT continues it" {
   on_tty sh -c 'echo $$ >dpid; exec $D --no-foreground --ttl 2s --status-file ev -- \
-    sh -c "echo \$\$ >pid; echo up; until [ -e go ]; do sleep 0.02; done; exit 5"' <<'STEPS'
+    sh -c "echo \$\$ >pid; echo up; exec sleep 60"' <<'STEPS'
     expect up
     type \x1a
     stopped pid

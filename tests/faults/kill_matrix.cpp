@@ -43,6 +43,7 @@ const std::vector<Cell> cells{
     {"lease: backend throws", "throw_after=1", Fault::backend, false, {lost}},
     {"lease: renewals fail", "renew_fails_after=1", Fault::backend, false, {lost}},
     {"lease: lost to another", "lost_after=1", Fault::backend, false, {lost}},
+    {"lease: renewed after TERM", "drip=2300ms", Fault::backend, false, {lost}, 5},  // lost is a latch
     {"lease: KILL outer of two", "", Fault::kill_outer, false, {killed}},
     {"lease, tty: TERM dlock", "", Fault::term, true, {killed}},
     {"lease, tty: KILL dlock", "", Fault::kill, true, {killed}},

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+// What recipe file/lease promises, measured on many real processes through the Backend interface.
+//   file_prove contend [GRANTS [KILL_EVERY]]   8 processes on one key, one killed (-9) about every KILL_EVERY grants
+//   file_prove waiters N                        N processes in the queue of one key: wake-ups per grant, hand-off times, order
+//   file_prove alone [GRANTS]                   acquire and release without anybody else: microseconds
+// Ends with 1 on any violation. The ledger is shared memory; whoever enters notes it there before it leaves.
+#include <dirent.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <algorithm>
+#include <atomic>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+#include "file/file_backend.hpp"
+#include "support/temp_dir.hpp"
+
+using namespace dlock;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr std::size_t most = 1024;
+
+struct Contender {
+  std::atomic<std::uint64_t> asked,
+      queued;  // ledger clock before the first try, and after it left us in the queue; 0: not waiting
+  std::atomic<bool> inside;
+  std::atomic<bool> doomed;  // about to be killed: it cannot note that it left
+};
+struct Ledger {
+  std::atomic<std::uint64_t> clock{1}, grants, overlaps, inversions, overtakes, last_token, wakeups, handoffs;
+  std::atomic<std::int64_t> released_at;
+  std::atomic<int> errors;
+  std::atomic<bool> go;
+  std::int64_t handoff_ns[8192];
+  Contender contender[most];
+};
+
+Ledger& ledger() {
+  static Ledger& l = *new (::mmap(nullptr, sizeof(Ledger), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) Ledger;
+  return l;
+}
+
+Request request(const char* key) {
+  return {.key = *Key::parse(key), .owner = Owner::random(), .ttl = 30s, .identity = Identity::mine("prove")};
+}
+
+// One acquisition by contender `me`. False: an error.
+bool take(Backend& b, const Request& r, std::size_t me, std::optional<Lease>& lease) {
+  Ledger& l = ledger();
+  Contender& c = l.contender[me];
+  c.queued = 0;
+  c.asked = l.clock++;
+  auto place = b.enqueue(r);
+  for (Duration slice{}; place;) {
+    const auto answer = (*place)->poll(slice);
+    if (!answer) return std::fprintf(stderr, "%s\n", answer.error().message.c_str()), false;
+    if (const auto* g = std::get_if<Granted>(&*answer)) {
+      lease = g->lease;
+      return true;
+    }
+    if (c.queued == 0) c.queued = l.clock++;  // from now on everybody who asks comes after us
+    slice = 10s;
+  }
+  return false;
+}
+
+// Inside: nobody else, a higher token than ever, and nobody waiting who was queued before we asked.
+void enter(std::size_t me, const Lease& lease) {
+  Ledger& l = ledger();
+  l.contender[me].inside = true;
+  if (lease.token <= l.last_token.exchange(lease.token)) ++l.inversions;
+  const std::uint64_t asked = l.contender[me].asked;
+  for (std::size_t i = 0; i < most; ++i) {
+    const Contender& o = l.contender[i];
+    const std::uint64_t queued = o.queued;
+    if (i == me || o.doomed) continue;
+    if (o.inside) ++l.overlaps;
+    if (queued != 0 && queued < asked) ++l.overtakes;
+  }
+  l.contender[me].queued = 0;
+  ++l.grants;
+}
+
+[[noreturn]] void contend(const std::string& dir, std::size_t me, std::uint64_t goal) {
+  auto b = file::open_lease(dir, {}, {});
+  while (ledger().grants < goal) {
+    std::optional<Lease> lease;
+    if (!take(*b, request("k"), me, lease)) ++ledger().errors, ::_exit(1);
+    enter(me, *lease);
+    ledger().contender[me].inside = false;
+    if (!b->release(*lease)) ++ledger().errors;
+  }
+  ::_exit(0);
+}
+
+int report_violations(const char* what) {
+  const Ledger& l = ledger();
+  const bool bad = l.overlaps + l.inversions + l.overtakes + std::uint64_t(l.errors) > 0;
+  std::printf("%s: %lu grants, %lu overlaps, %lu tokens not rising, %lu overtakes, %d errors%s\n", what, l.grants.load(),
+              l.overlaps.load(), l.inversions.load(), l.overtakes.load(), l.errors.load(), bad ? "  FAIL" : "");
+  return bad ? 1 : 0;
+}
+
+int prove_contend(const std::string& dir, std::uint64_t goal, std::uint64_t kill_every) {
+  constexpr std::size_t n = 8;
+  Ledger& l = ledger();
+  pid_t pids[n];
+  const auto start = [&](std::size_t i) {
+    l.contender[i].queued = 0;
+    l.contender[i].inside = l.contender[i].doomed = false;
+    if ((pids[i] = ::fork()) == 0) contend(dir, i, goal);
+  };
+  for (std::size_t i = 0; i < n; ++i) start(i);
+  std::mt19937 random(std::random_device{}());
+  std::uint64_t next_kill = kill_every, kills = 0;
+  const Deadline end = later(Clock::now(), 300s);
+  while (l.grants < goal && Clock::now() < end) {
+    ::usleep(200 + static_cast<useconds_t>(random() % 300));
+    if (l.grants < next_kill) continue;
+    next_kill = l.grants + kill_every / 2 + random() % kill_every;
+    const std::size_t victim = random() % n;
+    l.contender[victim].doomed = true;
+    ::kill(pids[victim], SIGKILL);
+    int status = 0;
+    ::waitpid(pids[victim], &status, 0);
+    if (!WIFSIGNALED(status)) continue;  // it was done
+    ++kills;
+    start(victim);
+  }
+  for (const pid_t p : pids) ::waitpid(p, nullptr, 0);
+  std::printf("%lu of the contenders were killed\n", kills);
+  if (l.grants < goal) return std::printf("contend: only %lu grants in time  FAIL\n", l.grants.load()), 1;
+  return report_violations("contend, 8 processes");
+}
+
+[[noreturn]] void wait_once(const std::string& dir, std::size_t me, int ready) {
+  Ledger& l = ledger();
+  auto b = file::open_lease(dir, {}, {});
+  const Request r = request("q");
+  auto place = b->enqueue(r);
+  Contender& c = l.contender[me];
+  c.asked = l.clock++;
+  auto answer = (*place)->poll(0s);
+  c.queued = l.clock++;
+  (void)!::write(ready, "!", 1);
+  while (answer && !std::holds_alternative<Granted>(*answer)) answer = (*place)->poll(60s);
+  if (!answer) ++l.errors, ::_exit(1);
+  const auto now = Clock::now().time_since_epoch().count();
+  l.handoff_ns[l.handoffs++ % std::size(l.handoff_ns)] = now - l.released_at;
+  const Lease lease = std::get<Granted>(*answer).lease;
+  enter(me, lease);
+  l.wakeups += b->counters().wakeups;
+  c.inside = false;
+  l.released_at = Clock::now().time_since_epoch().count();
+  if (!b->release(lease)) ++l.errors;
+  ::_exit(0);
+}
+
+std::size_t entries(const std::string& dir) {
+  std::size_t n = 0;
+  if (DIR* d = ::opendir(dir.c_str())) {
+    while (const dirent* e = ::readdir(d)) n += e->d_name[0] != '.';
+    ::closedir(d);
+  }
+  return n;
+}
+
+int prove_waiters(const std::string& dir, std::size_t n) {
+  Ledger& l = ledger();
+  const std::size_t descriptors = entries("/proc/self/fd");
+  {
+    auto holder = file::open_lease(dir, {}, {});
+    const Request r = request("q");
+    auto place = holder->enqueue(r);
+    const auto first = (*place)->poll(0s);
+    if (!first || !std::holds_alternative<Granted>(*first)) return std::printf("waiters: the holder got nothing  FAIL\n"), 1;
+    int ready[2];
+    if (::pipe(ready) != 0) return 1;
+    std::vector<pid_t> pids;
+    for (std::size_t i = 0; i < n; ++i) {  // one after the other: the order is known
+      pids.push_back(::fork());
+      if (pids.back() == 0) wait_once(dir, i, ready[1]);
+      char told = 0;
+      if (::read(ready[0], &told, 1) != 1) return 1;
+    }
+    l.released_at = Clock::now().time_since_epoch().count();
+    if (!holder->release(std::get<Granted>(*first).lease)) ++l.errors;
+    for (const pid_t p : pids) ::waitpid(p, nullptr, 0);
+    ::close(ready[0]);
+    ::close(ready[1]);
+  }
+  std::vector<std::int64_t> t(l.handoff_ns, l.handoff_ns + std::min<std::size_t>(l.handoffs, std::size(l.handoff_ns)));
+  std::sort(t.begin(), t.end());
+  const double per_grant = static_cast<double>(l.wakeups) / static_cast<double>(n);
+  const std::size_t files = entries(dir + "/q"), left = entries("/proc/self/fd") - descriptors;
+  std::printf(
+      "waiters %4zu: %.3f wake-ups per grant, hand-off p50 %.0f us, p99 %.0f us, max %.0f us; left: %zu file (the state), %zu "
+      "descriptors\n",
+      n, per_grant, static_cast<double>(t[t.size() / 2]) / 1e3, static_cast<double>(t[t.size() * 99 / 100]) / 1e3,
+      static_cast<double>(t.back()) / 1e3, files, left);
+  const int bad = report_violations("waiters");
+  // One wake-up each, and a little for waiters whose safety check fell into the run.
+  return bad || l.grants != n || per_grant > 1.1 || files != 1 || left != 0;
+}
+
+int prove_alone(const std::string& dir, std::uint64_t grants) {
+  auto b = file::open_lease(dir, {}, {});
+  std::vector<std::int64_t> t;
+  for (std::uint64_t i = 0; i < grants; ++i) {
+    const Request r = request("u");
+    const auto start = Clock::now();
+    auto place = b->enqueue(r);
+    const auto answer = (*place)->poll(0s);
+    if (!answer || !std::holds_alternative<Granted>(*answer) || !b->release(std::get<Granted>(*answer).lease)) return 1;
+    t.push_back((Clock::now() - start).count());
+  }
+  std::sort(t.begin(), t.end());
+  std::printf("alone: acquire + release p50 %.1f us, p99 %.1f us, min %.1f us, %lu times\n",
+              static_cast<double>(t[t.size() / 2]) / 1e3, static_cast<double>(t[t.size() * 99 / 100]) / 1e3,
+              static_cast<double>(t[0]) / 1e3, grants);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string what = argc > 1 ? argv[1] : "";
+  const auto number = [&](int at, std::uint64_t otherwise) {
+    return argc > at ? std::strtoull(argv[at], nullptr, 10) : otherwise;
+  };
+  const test::TempDir dir;
+  if (what == "contend") return prove_contend(dir.path(), number(2, 8000), number(3, 50));
+  if (what == "waiters") return prove_waiters(dir.path(), std::min<std::size_t>(number(2, 200), most));
+  if (what == "alone") return prove_alone(dir.path(), number(2, 10000));
+  std::fprintf(stderr, "usage: file_prove contend|waiters|alone [N]\n");
+  return 64;
+}
