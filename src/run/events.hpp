@@ -39,9 +39,9 @@ class Events {
   void raw(std::string text);  // to stderr as it is: the waiting line on a terminal
 
   // "nightly is held by db3:41223 (backup) for 31m"
-  std::string held_line(const std::optional<HolderView>&) const;
+  std::string held_line(const std::optional<HolderView>&, std::string_view why) const;
   // The same with ", not waiting"; empty when nobody wants to hear it: -q, or -E 0, with which cron skips in silence.
-  std::string busy_line(const std::optional<HolderView>&) const;
+  std::string busy_line(const std::optional<HolderView>&, std::string_view why) const;
 
   bool flush(Duration bound) { return writer_.flush(bound); }
 

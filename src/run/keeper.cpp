@@ -164,6 +164,7 @@ Keeper::Next Keeper::acquire() {
   const Duration look = plan_.say.quiet ? quiet_look : later_looks;
   Duration slice = std::min(look, first_look), retry = first_retry;
   std::optional<HolderView> holder;
+  std::string why;
   Error last{};
   bool unreachable = false, tried = false;
 
@@ -177,7 +178,7 @@ Keeper::Next Keeper::acquire() {
       (void)place_->cancel();
       events_.trace_result("acquire", unreachable ? "info" : "fail");
       if (unreachable) return report(Ended{status_unavailable, last.message}), Next::over;
-      return report(Ended{plan_.conflict_status, events_.busy_line(holder), true}), Next::over;
+      return report(Ended{plan_.conflict_status, events_.busy_line(holder, why), true}), Next::over;
     }
     tried = true;
     auto answer = place_->poll(plan_.request.wait ? std::clamp<Duration>(left, 0us, slice) : Duration{});
@@ -206,10 +207,11 @@ Keeper::Next Keeper::acquire() {
     }
     if (auto* busy = std::get_if<Busy>(&*answer)) {
       events_.trace_result("acquire", "fail");
-      return report(Ended{plan_.conflict_status, events_.busy_line(busy->holder), true}), Next::over;
+      return report(Ended{plan_.conflict_status, events_.busy_line(busy->holder, busy->why), true}), Next::over;
     }
     auto& waiting = std::get<Waiting>(*answer);
     holder = waiting.holder;
+    why = waiting.why;
     report(std::move(waiting));
     slice = look;
   }
