@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "redis/fair_keys.hpp"
 #include <fmt/format.h>
+#include <algorithm>
 #include "redis/named_key.hpp"
 
 namespace dlock::redis {
@@ -32,5 +33,7 @@ std::string FairKeys::key_text(const std::string& name, std::string_view fence_r
   if (space == fence_record.npos) return name;
   return percent_decode(fence_record.substr(space + 1)).value_or(name);
 }
+
+std::string micros(Duration d) { return fmt::format_int(std::max<Duration::rep>(0, d.count())).str(); }
 
 }  // namespace dlock::redis

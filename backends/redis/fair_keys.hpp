@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 #include <vector>
+#include "core/clock.hpp"
 #include "core/key.hpp"
 #include "core/owner.hpp"
 
@@ -35,5 +36,7 @@ class FairKeys {
  private:
   std::string name_, base_, record_suffix_;
 };
+
+std::string micros(Duration);  // as the scripts want it: whole microseconds, not negative
 
 }  // namespace dlock::redis

@@ -9,8 +9,6 @@
 namespace dlock::redis {
 namespace {
 
-std::string micros(Duration d) { return fmt::format_int(std::max<Duration::rep>(0, d.count())).str(); }
-
 // An answer that is none of those the script can give.
 tl::unexpected<Error> not_understood(const Client& client, std::string_view what) {
   return fail(Errc::protocol, fmt::format("{} at {}: the answer makes no sense", what, client.options().where));

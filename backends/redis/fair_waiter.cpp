@@ -13,8 +13,6 @@ namespace {
 constexpr unsigned most_breaks = 2;  // in one poll; more is for the caller to know
 constexpr auto past_the_end = std::chrono::milliseconds{2};
 
-std::string micros(Duration d) { return fmt::format_int(d.count()).str(); }
-
 std::optional<HolderView> holder_in(const Reply& reply, std::size_t at, Micros now) {
   const auto h = parse_holder(reply.text_at(at + 1));
   if (!h) return std::nullopt;

@@ -112,7 +112,7 @@ class Parser {
     if (made_.password.empty())
       if (const char* own = std::getenv("REDISCLI_AUTH")) made_.password = own;
     if (!made_.user.empty() && made_.password.empty())
-      wrong("user", made_.user, "a user with a password: --password-file, DLOCK_PASSWORD or REDISCLI_AUTH");
+      wrong("user", made_.user, "a user with a password: DLOCK_PASSWORD or REDISCLI_AUTH");
   }
 
   void tls() {

@@ -2,6 +2,7 @@
 #include "cli/store.hpp"
 #include <fmt/format.h>
 #include <algorithm>
+#include <cstdlib>
 #include "cli/say.hpp"
 #include "cli/verbs.hpp"
 
@@ -26,7 +27,10 @@ Result<Store> choose_store(const Options& o) {
 }
 
 Result<std::unique_ptr<Backend>> Store::open(const Settings& s) const {
-  auto backend = factory->open(url, *traits, s);
+  Settings settings = s;
+  const char* password = std::getenv("DLOCK_PASSWORD");  // NOLINT(concurrency-mt-unsafe): nobody changes the environment
+  if (password && url.password.empty()) settings.password = password;
+  auto backend = factory->open(url, *traits, settings);
   if (backend || backend.error().code != Errc::usage) return backend;
   return fail(blame, fmt::format("{}: {}", called, backend.error().message));
 }

@@ -2,6 +2,7 @@
 #include "core/duration.hpp"
 #include <fmt/format.h>
 #include <array>
+#include "core/ascii.hpp"
 #include "core/key.hpp"
 
 namespace dlock {
@@ -17,8 +18,6 @@ struct Unit {
 };
 // "ms" before "m": the first that fits is taken.
 constexpr std::array<Unit, 6> units{{{"ms", millisecond}, {"s", second}, {"m", minute}, {"h", hour}, {"d", day}, {"w", week}}};
-
-bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
 
 std::string_view take_digits(std::string_view& text) noexcept {
   std::size_t n = 0;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <charconv>
+#include "core/ascii.hpp"
 #include "core/key.hpp"
 #include "core/url_text.hpp"
 
@@ -12,7 +13,6 @@ namespace {
 constexpr std::size_t longest_shown = 300;
 
 bool is_letter(char c) noexcept { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
-bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
 bool is_hex(char c) noexcept { return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); }
 
 bool has_control(std::string_view text) noexcept {

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <array>
+#include "core/ascii.hpp"
 #include "core/key.hpp"
 #include "core/url.hpp"
 #include "core/url_text.hpp"
@@ -10,8 +11,6 @@ namespace dlock {
 namespace {
 
 constexpr std::string_view hidden = "***";
-
-bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
 
 bool is_secret_name(std::string_view name) {
   const std::string low = lower(name);

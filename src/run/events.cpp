@@ -85,19 +85,19 @@ void Events::error(std::string_view line) {
 
 void Events::raw(std::string t) { writer_.write(STDERR_FILENO, std::move(t)); }
 
-std::string Events::held_line(const std::optional<HolderView>& holder, std::string_view why) const {
+std::string Events::held_line(const std::optional<HolderView>& holder, const std::string& why) const {
   const std::string key = printable(plan_.request.key.text());
-  const std::string reason = why.empty() ? "" : fmt::format(": {}", printable(why));
-  if (!holder) return fmt::format("{} is not free{}", key, reason);
+  if (!holder) return why.empty() ? fmt::format("{} is not free", key) : fmt::format("{}: {}", key, printable(why));
   const Identity& who = holder->who;
   std::string line = fmt::format("{} is held by {}", key, who.host.empty() ? "somebody" : who.text());
   if (const auto age = wall_micros() - who.since; who.since > 0 && age >= 0) line += " for " + format_duration(Duration(age));
   if (!who.reason.empty()) line += fmt::format(": {}", printable(who.reason));
   if (holder->vanished) line += " (gone; its lock-delay is running)";
-  return line + reason;
+  if (!why.empty()) line += fmt::format(": {}", printable(why));
+  return line;
 }
 
-std::string Events::busy_line(const std::optional<HolderView>& holder, std::string_view why) const {
+std::string Events::busy_line(const std::optional<HolderView>& holder, const std::string& why) const {
   if (plan_.say.quiet || plan_.conflict_status == 0) return {};
   return held_line(holder, why) +
          (plan_.wait && *plan_.wait > Duration{} ? "; waited " + format_duration(*plan_.wait) : "; not waiting");

@@ -38,10 +38,10 @@ class Events {
   void error(std::string_view line);
   void raw(std::string text);  // to stderr as it is: the waiting line on a terminal
 
-  // "nightly is held by db3:41223 (backup) for 31m"
-  std::string held_line(const std::optional<HolderView>&, std::string_view why) const;
+  // "nightly is held by db3:41223 (backup) for 31m", or what else is in the way
+  std::string held_line(const std::optional<HolderView>&, const std::string& why) const;
   // The same with ", not waiting"; empty when nobody wants to hear it: -q, or -E 0, with which cron skips in silence.
-  std::string busy_line(const std::optional<HolderView>&, std::string_view why) const;
+  std::string busy_line(const std::optional<HolderView>&, const std::string& why) const;
 
   bool flush(Duration bound) { return writer_.flush(bound); }
 

@@ -175,7 +175,7 @@ Keeper::Next Keeper::acquire() {
     }
     const Duration left = until(wait_until_);
     if (tried && plan_.request.wait && left <= 0us) {
-      (void)place_->cancel();
+      if (reached_) (void)place_->cancel();
       events_.trace_result("acquire", unreachable ? "info" : "fail");
       if (unreachable) return report(Ended{status_unavailable, last.message}), Next::over;
       return report(Ended{plan_.conflict_status, events_.busy_line(holder, why), true}), Next::over;
@@ -187,7 +187,8 @@ Keeper::Next Keeper::acquire() {
       unreachable = true;
       const bool too_long = !reached_ && !plan_.wait && Clock::now() >= connect_until_;
       if (!retryable(last.code) || !plan_.request.wait || too_long) {
-        (void)place_->cancel();
+        // Nothing to undo where nothing was ever sent; else, best effort: what stays ends by its ttl.
+        if (reached_ || last.code == Errc::timed_out || last.code == Errc::protocol) (void)place_->cancel();
         events_.trace_result("acquire", "info");
         return report(Ended{exit_status(last.code), last.message}), Next::over;
       }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/redis_client.hpp"
+#include <unistd.h>
 #include <algorithm>
 #include <stdexcept>
-#include <unistd.h>
 
 namespace dlock::test {
 
