@@ -4,6 +4,8 @@
 #include <poll.h>
 #include <algorithm>
 #include <random>
+#include "redis/cluster.hpp"
+#include "redis/sentinel.hpp"
 #include "redis/socket.hpp"
 
 namespace dlock::redis {
@@ -46,9 +48,15 @@ Result<std::unique_ptr<Client>> Client::create(Options options) {
     if (!made) return fail(std::move(made.error()));
     tls = std::move(*made);
   }
-  auto locator = std::make_unique<SingleServer>(options.servers.front());
-  std::unique_ptr<Client> client{new Client{std::move(options), std::move(locator)}};
-  client->tls_ = std::move(tls);
+  std::unique_ptr<Client> client{new Client{std::move(options)}};
+  Client& c = *client;
+  c.tls_ = std::move(tls);
+  const TlsContext* const context = c.tls_ ? &*c.tls_ : nullptr;
+  switch (c.options_.topology) {
+    case Options::Topology::single: c.locator_ = std::make_unique<SingleServer>(c.options_.servers.front()); break;
+    case Options::Topology::sentinel: c.locator_ = std::make_unique<SentinelLocator>(c.options_, context, c.requests); break;
+    case Options::Topology::cluster: c.locator_ = std::make_unique<ClusterLocator>(c.options_, context, c.requests); break;
+  }
   return client;
 }
 

@@ -91,7 +91,7 @@ class Client {
   std::uint64_t requests = 0;
 
  private:
-  Client(Options options, std::unique_ptr<Locator> locator) : options_(std::move(options)), locator_(std::move(locator)) {}
+  explicit Client(Options options) : options_(std::move(options)) {}
   struct Attempt;
   Result<std::unique_ptr<Session>> connect(const Endpoint&, Wait);
   Attempt attempt(const Command&, Deadline by, unsigned copies);

@@ -49,14 +49,13 @@ Progress FairWaiter::waiting() const { return last_; }
 
 FairWaiter::Step FairWaiter::start(Deadline end) {
   const Wait wait{Clock::now() + client_.options().connect_timeout, client_.options().interrupt_fd};
-  if (!session_) {
-    auto taken = client_.take(keys_.slot(), wait);
-    if (!taken) {
-      if (request_.wait && wait.interrupted()) return waiting();
-      return fail(std::move(taken.error()));
-    }
-    session_ = std::move(*taken);
+  if (session_) client_.give_back(std::move(session_));  // it may not be the right server any more
+  auto taken = client_.take(keys_.slot(), wait);
+  if (!taken) {
+    if (request_.wait && wait.interrupted()) return waiting();
+    return fail(std::move(taken.error()));
   }
+  session_ = std::move(*taken);
   const Duration grace = client_.options().restart_grace;
   if (const Duration left = session_->facts.grace_left(grace); left > Duration{}) {
     std::string why = grace_note(grace, left);

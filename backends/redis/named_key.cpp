@@ -7,14 +7,13 @@ namespace {
 
 constexpr std::string_view fence_prefix = "dlock:fence:{";
 
-// What a cluster hashes: the part between the first '{' and the next '}', if there is something between them.
+}  // namespace
+
 std::string_view hashed_part(std::string_view name) noexcept {
   const std::size_t open = name.find('{');
   const std::size_t close = open == name.npos ? name.npos : name.find('}', open + 1);
   return close == name.npos || close == open + 1 ? name : name.substr(open + 1, close - open - 1);
 }
-
-}  // namespace
 
 NamedKey::NamedKey(std::string lock_name) : lock(std::move(lock_name)) {
   const std::string_view tag = hashed_part(lock);

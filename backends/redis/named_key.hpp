@@ -21,6 +21,9 @@ struct NamedKey {
   static std::string fences_below(std::string_view prefix);           // pattern for SCAN
 };
 
+// What a cluster hashes: the part between the first '{' and the next '}', if there is something between them.
+std::string_view hashed_part(std::string_view name) noexcept;
+
 std::string glob_escape(std::string_view text);
 
 }  // namespace dlock::redis

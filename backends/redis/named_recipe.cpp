@@ -29,6 +29,8 @@ Result<std::unique_ptr<Waiter>> NamedBackend::enqueue(const Request& request) {
   if (request.mode == Mode::permit) return refuse("no --limit: the programs it excludes with know one holder only");
   if (request.lock_delay > Duration{}) return refuse("no --lock-delay: the server deletes what nobody renews");
   if (request.ttl <= Duration{}) return refuse("a lease needs a --ttl above 0");
+  if (client_->options().topology == Options::Topology::cluster && !named(request.key).same_slot)
+    return refuse("in a cluster, no '}' before the first '{' in --key: the fence could not be on the same server");
   return std::make_unique<NamedWaiter>(*this, request);
 }
 

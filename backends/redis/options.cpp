@@ -81,12 +81,29 @@ class Parser {
       return;
     }
     if (url_.item("db")) wrong("db", *url_.item("db"), "an item of redis+unix only; others write /N behind the host");
-    if (url_.hosts.size() != 1) wrong("host", fmt::format("{} hosts", url_.hosts.size()), "one, as in redis://HOST[:PORT][/DB]");
+    const bool sentinel = url_.scheme == "redis+sentinel", cluster = url_.scheme == "redis+cluster";
+    const bool several = sentinel || cluster;
+    if (url_.hosts.empty() || (!several && url_.hosts.size() != 1))
+      wrong("host", fmt::format("{} hosts", url_.hosts.size()),
+            sentinel  ? "the sentinels, as in redis+sentinel://H1,H2,H3/MASTER"
+            : cluster ? "nodes, as in redis+cluster://H1,H2"
+                      : "one, as in redis://HOST[:PORT][/DB]");
+    const std::uint16_t usual = sentinel ? 26379 : 6379;
     for (const auto& host : url_.hosts)
-      made_.servers.push_back({.host = host.name, .port = host.port.value_or(6379), .socket = {}});
+      made_.servers.push_back({.host = host.name, .port = host.port.value_or(usual), .socket = {}});
     if (path.starts_with('/')) path.remove_prefix(1);
+    if (sentinel) {
+      made_.topology = Options::Topology::sentinel;
+      made_.master = path.substr(0, path.find('/'));
+      path.remove_prefix(std::min(made_.master.size() + 1, path.size()));
+      if (made_.master.empty()) wrong("master", "", "its name behind the sentinels, as in redis+sentinel://H1,H2,H3/MASTER");
+    }
     if (!path.empty())
       if (const auto n = parse_number("database", path, 1'000'000)) made_.database = *n;
+    if (cluster) {
+      made_.topology = Options::Topology::cluster;
+      if (made_.database != 0) wrong("database", path, "none: a cluster has no databases");
+    }
   }
 
   void login() {

@@ -12,7 +12,10 @@ namespace dlock::redis {
 
 // What a URL and the settings say, checked as far as that goes without a connection.
 struct Options {
-  std::vector<Endpoint> servers;
+  enum class Topology { single, sentinel, cluster };
+  Topology topology = Topology::single;
+  std::vector<Endpoint> servers;  // sentinels, of that topology
+  std::string master;             // its name, as sentinels know it
   std::string user, password;
   unsigned database = 0;
   std::optional<TlsOptions> tls;

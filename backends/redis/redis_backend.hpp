@@ -3,6 +3,8 @@
 //
 //   redis://[USER[:PASSWORD]@]HOST[:6379][/DB]     rediss:// or tls=yes: over TLS
 //   redis+unix:///PATH[?db=DB]
+//   redis+sentinel://HOST[:26379],HOST...,HOST.../MASTER[/DB]
+//   redis+cluster://HOST[:6379],HOST...
 //
 // Items: `tls=yes|no`, `tls_ca`, `tls_cert`, `tls_key` (files); `replicas=N` (acknowledgements that a grant and a renewal need);
 // `restart_grace=D` (no grant by a server that started less than D ago and may have forgotten locks; 60s); of
@@ -13,7 +15,7 @@
 
 namespace dlock::redis {
 
-inline constexpr std::array<std::string_view, 3> schemes{"redis", "rediss", "redis+unix"};
+inline constexpr std::array<std::string_view, 5> schemes{"redis", "rediss", "redis+unix", "redis+sentinel", "redis+cluster"};
 inline constexpr std::array<std::string_view, 9> items{"db",       "tls",           "tls_ca",      "tls_cert", "tls_key",
                                                        "replicas", "restart_grace", "stale_after", "unit"};
 inline constexpr std::array<Traits, 4> recipes{{

@@ -10,8 +10,9 @@ namespace {
 
 constexpr std::array known{
     ServerError{"NOSCRIPT", Remedy::send_text, Errc::unavailable, ""},
-    ServerError{"MOVED", Remedy::elsewhere, Errc::unavailable, "part of a cluster: use redis+cluster://"},
-    ServerError{"ASK", Remedy::elsewhere, Errc::unavailable, "part of a cluster: use redis+cluster://"},
+    ServerError{"MOVED", Remedy::elsewhere, Errc::unavailable, "a node of a cluster: use redis+cluster://"},
+    // Of the keys of one lock most do not exist at any moment, and no node serves such a script for a slot that is being moved.
+    ServerError{"ASK", Remedy::later, Errc::unavailable, "the slot is being moved to another node"},
     ServerError{"READONLY", Remedy::elsewhere, Errc::unavailable, "a replica; locks live on the master"},
     ServerError{"UNBLOCKED", Remedy::elsewhere, Errc::unavailable, "the server changed its role"},
     ServerError{"MASTERDOWN", Remedy::elsewhere, Errc::unavailable, ""},

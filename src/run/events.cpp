@@ -93,6 +93,7 @@ std::string Events::held_line(const std::optional<HolderView>& holder, const std
   if (const auto age = wall_micros() - who.since; who.since > 0 && age >= 0) line += " for " + format_duration(Duration(age));
   if (!who.reason.empty()) line += fmt::format(": {}", printable(who.reason));
   if (holder->vanished) line += " (gone; its lock-delay is running)";
+  if (!why.empty()) line += fmt::format(": {}", printable(why));
   return line;
 }
 

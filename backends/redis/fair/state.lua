@@ -130,8 +130,9 @@ end
 
 -- After something that may have made room. Nobody waits: nothing to look at.
 local function wake(claim)
+  if redis.call('ZCARD', queue) == 0 then return end
   expire_waiters()
-  if redis.call('ZCARD', queue) > 0 then invite(inside(), claim) end
+  invite(inside(), claim)
 end
 
 -- Removes a holder in force.

@@ -45,6 +45,22 @@ TEST_CASE("forms of a redis URL") {
   CHECK(parse("redis://h?tls=yes").value().tls);
 }
 
+TEST_CASE("forms for sentinels and clusters") {
+  const auto sentinel = parse("redis+sentinel://s1,s2:5000,[::1]/main/4?tls=yes").value();
+  CHECK(sentinel.topology == Options::Topology::sentinel);
+  CHECK(sentinel.servers == std::vector<Endpoint>{{"s1", 26379, ""}, {"s2", 5000, ""}, {"::1", 26379, ""}});
+  CHECK(sentinel.master == "main");
+  CHECK(sentinel.database == 4);
+  CHECK(sentinel.tls);
+  const auto cluster = parse("redis+cluster://a,b:7001").value();
+  CHECK(cluster.topology == Options::Topology::cluster);
+  CHECK(cluster.servers == std::vector<Endpoint>{{"a", 6379, ""}, {"b", 7001, ""}});
+  CHECK(why_not("redis+sentinel://s1,s2").find("behind the sentinels") != std::string::npos);
+  CHECK(why_not("redis+sentinel:///main").find("0 hosts") != std::string::npos);
+  CHECK(why_not("redis+sentinel://s1/main/x").find("database is 'x'") != std::string::npos);
+  CHECK(why_not("redis+cluster://a/1").find("no databases") != std::string::npos);
+}
+
 TEST_CASE("settings come before the URL, the URL before the environment") {
   ::setenv("REDISCLI_AUTH", "from-environment", 1);
   Settings settings;

@@ -14,7 +14,7 @@ TEST_CASE("errors are told apart by what can be done about them") {
   const Row rows[] = {
       {"NOSCRIPT No matching script. Please use EVAL.", Remedy::send_text, Errc::unavailable},
       {"MOVED 3999 127.0.0.1:6381", Remedy::elsewhere, Errc::unavailable},
-      {"ASK 3999 127.0.0.1:6381", Remedy::elsewhere, Errc::unavailable},
+      {"ASK 3999 127.0.0.1:6381", Remedy::later, Errc::unavailable},
       {"READONLY You can't write against a read only replica. script: 3a4f, on @user_script:9.", Remedy::elsewhere,
        Errc::unavailable},
       {"ERR Error running script (call to f_1f): @user_script:9: @user_script: 9: -READONLY You can't write against a read only "
