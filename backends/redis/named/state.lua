@@ -34,9 +34,11 @@ end
 
 local function next_token(r) return digits(math.max(tonumber(r and r.token or '0') + 1, now)) end
 
--- Whether value `v` is that of `owner`. `sign`: what the value of this owner is, or begins with if it ends in ':'; empty: only the record knows.
+-- Whether value `v` is that of `owner`, and its time not over: in its last millisecond (PTTL 0) the server still shows a lock that check calls stale,
+-- and what was told stale once must not come back.
+-- `sign`: what the value of this owner is, or begins with if it ends in ':'; empty: only the record knows.
 local function belongs(v, r, owner, sign)
-  if not v then return false end
+  if not v or redis.call('PTTL', lock) == 0 then return false end
   if sign == '' then return r ~= nil and r.owner == owner and r.value == v end
   return v == sign or (string.sub(sign, -1) == ':' and string.sub(v, 1, #sign) == sign)
 end
