@@ -27,7 +27,8 @@ Result<run::Timing> times(const Options& o, const Traits& t, Hold hold) {
     return fail(blame(o, "ttl"), fmt::format("{}: must be at least 2s (--allow-short-ttl permits less)", called(o, "ttl")));
   const run::TimingAsked asked{
       .ttl = o.ttl, .op_timeout = o.op_timeout, .kill_after = o.kill_after, .allow_short_ttl = o.allow_short_ttl};
-  auto timing = run::plan_timing(asked, o.ttl - drift(o.ttl), !detached && t.liveness != Liveness::process);
+  auto timing =
+      run::plan_timing(asked, t.proves ? t.proves(o.ttl) : o.ttl - drift(o.ttl), !detached && t.liveness != Liveness::process);
   if (timing) return timing;
   // plan_timing names the options; if their values came from the environment alone, say so.
   std::string flags, variables;

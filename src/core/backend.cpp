@@ -46,6 +46,16 @@ std::string allowed_items(const BackendFactory& factory) {
 
 }  // namespace
 
+Error Backend::cannot(std::string_view what) const {
+  return {Errc::usage, fmt::format("{}, recipe {}: {}", traits().family, traits().recipe, what)};
+}
+Result<Released> Backend::revoke(const Key&) { return fail(cannot("a holder cannot be asked to stop")); }
+Result<Starts> Backend::starts(const Key&) { return fail(cannot("does not note when jobs were started")); }
+Result<Validity> Backend::note_start(const Lease&, std::optional<std::int64_t>, Duration) {
+  return fail(cannot("does not note when jobs were started"));
+}
+Result<std::vector<Finding>> Backend::doctor() { return fail(cannot("has nothing to examine")); }
+
 Result<Choice> choose(const Url& url, std::string_view recipe) {
   const auto all = backends();
   const auto factory =

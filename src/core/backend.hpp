@@ -41,6 +41,9 @@ struct Traits {
   bool wakes;                 // waiters sleep until it is their turn; false: they poll
   bool native;                // keys are prefixed and encoded as dlock's own; false: the key is the name that others use
   std::string_view weakness;  // one sentence for --explain, inspect and the manual
+  bool starts = false;        // notes when a job was started (--once-per)
+  bool revokes = false;       // has Backend::revoke
+  Duration (*proves)(Duration ttl) = nullptr;  // how much of a ttl is proven to be ours; nullptr: all but drift(ttl)
 };
 
 struct HolderView {  // what people see; the deciding copy is in the store
@@ -51,6 +54,7 @@ struct HolderView {  // what people see; the deciding copy is in the store
   bool attached = false;
   bool vanished = false;              // gone; only its lock-delay still runs
   std::optional<Duration> remaining;  // until the lease (or lock-delay) ends when nobody renews it
+  std::optional<Duration> held;       // since the grant, by the store's clock; nullopt: the store does not keep it
   Identity who;
 };
 struct WaiterView {
@@ -97,7 +101,8 @@ class Waiter {
 
 struct Kept {
   Lease lease;
-};  // the only answer that moves the deadline
+  bool revoked = false;  // somebody asks this holder to stop (revoke); it holds until it does
+};                       // the only answer that moves the deadline
 struct Lost {
   std::string why;
 };                                         // final: somebody else may hold it
@@ -105,6 +110,20 @@ using Renewal = std::variant<Kept, Lost>;  // "could not find out" is an Error a
 
 enum class Released { yes, was_not_held };
 enum class Validity { valid, stale };
+
+// The newest start noted for a key (--once-per), by the store's wall clock, in microseconds since 1970.
+struct Starts {
+  std::int64_t now = 0;
+  std::optional<std::int64_t> last;
+};
+
+// One fact about a store that decides whether it is fit to keep locks.
+struct Finding {
+  enum class Level { good, warning, bad, unknown } level;
+  std::string what;    // "maxmemory-policy"
+  std::string seen;    // "allkeys-lru"
+  std::string advice;  // what to do about it; empty when good
+};
 
 struct Counters {              // for bench and tests
   std::uint64_t requests = 0;  // commands sent to the store; for `file`: state transitions
@@ -141,7 +160,22 @@ class Backend {
   virtual Result<std::optional<KeyView>> inspect(const Key&) = 0;
   virtual Result<std::vector<KeyView>> list() = 0;  // every key below the prefix, in byte order
 
+  // Asks whoever holds the key to stop (Kept::revoked). Errc::usage where the recipe has no such word.
+  virtual Result<Released> revoke(const Key&);
+
+  // --once-per, where Traits::starts says so (else Errc::usage). The caller holds the key, so no start comes between these two.
+  virtual Result<Starts> starts(const Key&);
+  // Notes a start at `at` (nullopt: forgets it), if `lease` is in force; stale: it is not, and nothing was noted. The store drops the record
+  // `keep` after it was written.
+  virtual Result<Validity> note_start(const Lease&, std::optional<std::int64_t> at, Duration keep);
+
+  // Is this store fit to keep locks? Only an unreachable store is an Error.
+  virtual Result<std::vector<Finding>> doctor();
+
   virtual Counters counters() const noexcept { return {}; }
+
+ protected:
+  Error cannot(std::string_view what) const;  // Errc::usage: this recipe does not do that
 };
 
 struct Settings {
