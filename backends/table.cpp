@@ -16,7 +16,8 @@ constexpr BackendFactory built_in[] = {
 #endif
 };
 
-[[maybe_unused]] constexpr std::string_view redis_schemes[] = {"redis", "rediss", "redis+unix", "redis+sentinel", "redis+cluster"};
+[[maybe_unused]] constexpr std::string_view redis_schemes[] = {"redis", "rediss", "redis+unix", "redis+sentinel",
+                                                               "redis+cluster"};
 
 constexpr AbsentBackend absent[] = {
 #if !DLOCK_WITH_REDIS
