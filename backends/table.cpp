@@ -4,6 +4,7 @@
 #include "file/file_backend.hpp"
 #if DLOCK_WITH_REDIS
 #include "redis/redis_backend.hpp"
+#include "redlock/redlock_backend.hpp"
 #endif
 
 namespace dlock {
@@ -13,15 +14,18 @@ constexpr BackendFactory built_in[] = {
     file::factory,
 #if DLOCK_WITH_REDIS
     redis::factory,
+    redlock::factory,
 #endif
 };
 
 [[maybe_unused]] constexpr std::string_view redis_schemes[] = {"redis", "rediss", "redis+unix", "redis+sentinel",
                                                                "redis+cluster"};
+[[maybe_unused]] constexpr std::string_view redlock_schemes[] = {"redlock"};
 
 constexpr AbsentBackend absent[] = {
 #if !DLOCK_WITH_REDIS
     {"redis", "DLOCK_WITH_REDIS", redis_schemes},
+    {"redlock", "DLOCK_WITH_REDIS", redlock_schemes},
 #endif
     {},  // the end
 };

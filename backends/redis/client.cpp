@@ -53,6 +53,7 @@ Result<std::unique_ptr<Client>> Client::create(Options options) {
   c.tls_ = std::move(tls);
   const TlsContext* const context = c.tls_ ? &*c.tls_ : nullptr;
   switch (c.options_.topology) {
+    case Options::Topology::independent:  // of these each has a Client of its own
     case Options::Topology::single: c.locator_ = std::make_unique<SingleServer>(c.options_.servers.front()); break;
     case Options::Topology::sentinel: c.locator_ = std::make_unique<SentinelLocator>(c.options_, context, c.requests); break;
     case Options::Topology::cluster: c.locator_ = std::make_unique<ClusterLocator>(c.options_, context, c.requests); break;

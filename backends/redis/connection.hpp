@@ -13,6 +13,7 @@
 #include "core/error.hpp"
 #include "redis/endpoint.hpp"
 #include "redis/reply.hpp"
+#include "redis/socket.hpp"
 #include "redis/tls.hpp"
 #include "util/fd.hpp"
 
@@ -32,6 +33,16 @@ class Connection {
   // Errc::unavailable: nobody answers there. Errc::denied: TLS. `silence`: how long sent data may stay unacknowledged (TCP_USER_TIMEOUT).
   static Result<std::unique_ptr<Connection>> open(const Endpoint&, const TlsContext* tls, Duration silence, Wait);
 
+  // The same without waiting, for several on one poll(2): `step_open` until it says true, whenever poll_events() happen on poll_fd(), and at
+  // poll_until() at the latest.
+  static std::unique_ptr<Connection> start(const Endpoint&, Addresses, const TlsContext* tls, Duration silence, Deadline until);
+  Result<bool> step_open();
+  int poll_fd() const noexcept { return dial_ ? dial_->fd() : fd_.get(); }
+  short poll_events() const noexcept;
+  Deadline poll_until() const noexcept { return dial_ ? dial_->patience() : no_deadline; }
+  // Sends what the socket takes now; the rest goes with the next call. Errors as of flush.
+  Result<void> push();
+
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
   ~Connection();
@@ -50,12 +61,16 @@ class Connection {
   const std::string& where() const noexcept { return where_; }
 
  private:
-  Connection(Fd fd, std::string where) : fd_(std::move(fd)), where_(std::move(where)) {}
-  Result<void> secure(const TlsContext&, const std::string& host, Wait);
+  Connection() = default;
+  Result<bool> step_tls();
+  Result<void> encrypt();
   Result<bool> read_wire(std::string& to);  // false: nothing there now
-  Result<void> send_wire(Wait);
   Error last_words(Error);
 
+  std::optional<Dial> dial_;  // as long as it is not connected
+  const TlsContext* context_ = nullptr;
+  std::string host_;
+  bool open_ = false;
   Fd fd_;
   std::string where_;
   std::string plain_;  // commands not yet encrypted or sent

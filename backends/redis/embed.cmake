@@ -14,7 +14,7 @@ function(dlock_embed_lua header namespace)
       string(APPEND text "${part}")
     endforeach()
     string(SHA1 sha "${text}")
-    string(APPEND out "inline constexpr Script ${name}{R\"lua(${text})lua\",\n    \"${sha}\"};\n\n")
+    string(APPEND out "inline constexpr redis::Script ${name}{R\"lua(${text})lua\",\n    \"${sha}\"};\n\n")
   endforeach()
   string(APPEND out "}  // namespace ${namespace}\n")
   file(CONFIGURE OUTPUT ${header} CONTENT "@out@" @ONLY)  # touches the file only when something changed

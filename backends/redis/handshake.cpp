@@ -7,55 +7,6 @@
 #include "redis/server_error.hpp"
 
 namespace dlock::redis {
-namespace {
-
-class Greeting {
- public:
-  Greeting(Connection& connection, Wait wait, std::uint64_t& requests)
-      : connection_(connection), wait_(wait), requests_(requests) {}
-
-  void ask(std::initializer_list<std::string_view> command) {
-    connection_.add(command);
-    ++requests_;
-  }
-  Result<void> send() { return connection_.flush(wait_); }
-  // The next answer, whatever it is.
-  Result<Reply> take() {
-    auto reply = connection_.receive(wait_);
-    if (!reply) return fail(std::move(reply.error()));
-    if (!*reply) return fail(Errc::unavailable, wait_.interrupted() ? "interrupted" : "no answer in time");
-    return std::move(**reply);
-  }
-  // The next answer; an error reply is a failure of `what`.
-  Result<Reply> expect(std::string_view what, std::string_view secret = {}) {
-    auto reply = take();
-    if (!reply || !reply->is(Reply::Type::error)) return reply;
-    std::string& text = reply->text;
-    if (!secret.empty() && text.find(secret) != text.npos)
-      text = text.substr(0, text.find_first_of(" '"));  // it repeats what we sent
-    return fail(as_error(what, connection_.where(), text));
-  }
-
- private:
-  Connection& connection_;
-  Wait wait_;
-  std::uint64_t& requests_;
-};
-
-// AOF alone is not enough: with appendfsync everysec the last second is lost. Not allowed to look, or an old server: not proven.
-Result<bool> is_durable(Greeting& g) {
-  g.ask({"INFO", "persistence"});
-  g.ask({"CONFIG", "GET", "appendfsync"});
-  if (auto ok = g.send(); !ok) return fail(std::move(ok.error()));
-  const auto persistence = g.take();
-  if (!persistence) return fail(persistence.error());
-  const auto policy = g.take();
-  if (!policy) return fail(policy.error());
-  return info_field(persistence->text, "aof_enabled") == "1" && policy->text_at(1) == "always";
-}
-
-}  // namespace
-
 Duration ServerFacts::grace_left(Duration grace) const noexcept {
   if (durable) return {};
   const auto lived = uptime + std::chrono::duration_cast<Duration>(Clock::now() - seen);
@@ -67,40 +18,66 @@ std::string grace_note(Duration grace, Duration left) {
                      format_duration(grace), format_duration(left));
 }
 
-Result<ServerFacts> greet(Connection& connection, const Options& options, Wait wait, std::uint64_t& requests) {
-  Greeting g{connection, wait, requests};
-  const bool login = !options.password.empty();
-  const bool select = options.database != 0;
-  if (login && options.user.empty()) g.ask({"AUTH", options.password});
-  if (login && !options.user.empty()) g.ask({"AUTH", options.user, options.password});
-  if (select) g.ask({"SELECT", fmt::format_int(options.database).str()});
-  g.ask({"INFO", "server"});
-  g.ask({"INFO", "replication"});
-  if (auto ok = g.send(); !ok) return fail(std::move(ok.error()));
+Greeting::Greeting(const Options& options, Connection& connection, std::uint64_t& requests)
+    : options_(options), connection_(connection), requests_(requests) {
+  const std::string& password = options.password;
+  if (!password.empty() && options.user.empty()) ask("log in", {"AUTH", password});
+  if (!password.empty() && !options.user.empty()) ask("log in", {"AUTH", options.user, password});
+  if (options.database != 0)
+    ask(fmt::format("select database {}", options.database), {"SELECT", fmt::format_int(options.database).str()});
+  ask("ask who is there", {"INFO", "server"});
+  ask("ask who is there", {"INFO", "replication"});
+}
 
-  if (login)
-    if (auto ok = g.expect("log in", options.password); !ok) return fail(std::move(ok.error()));
-  if (select)
-    if (auto ok = g.expect(fmt::format("select database {}", options.database)); !ok) return fail(std::move(ok.error()));
-  const auto server = g.expect("ask who is there");
-  if (!server) return fail(server.error());
-  const auto replication = g.expect("ask who is there");
-  if (!replication) return fail(replication.error());
+void Greeting::ask(std::string what, std::initializer_list<std::string_view> command) {
+  connection_.add(command);
+  ++requests_;
+  awaited_.push_back(std::move(what));
+}
 
-  ServerFacts facts;
-  facts.seen = Clock::now();
-  facts.version = info_version(server->text);
-  facts.cluster = info_field(server->text, "redis_mode") == "cluster";
-  facts.replica = info_field(replication->text, "role") == "slave";
-  // In whole seconds, cut at both ends: it may be almost one too many.
-  const std::int64_t seconds = info_number(server->text, "uptime_in_seconds");
-  facts.uptime = std::chrono::seconds{std::clamp<std::int64_t>(seconds - 1, 0, 1'000'000'000)};
-  if (facts.grace_left(options.restart_grace) > Duration{}) {
-    const auto durable = is_durable(g);
-    if (!durable) return fail(durable.error());
-    facts.durable = *durable;
+Result<std::optional<ServerFacts>> Greeting::hear(Reply reply) {
+  const std::string what = std::move(awaited_.front());
+  awaited_.pop_front();
+  if (reply.is(Reply::Type::error) && !looking_closer_) {
+    std::string& text = reply.text;
+    if (!options_.password.empty() && text.find(options_.password) != text.npos)
+      text = text.substr(0, text.find_first_of(" '"));  // it repeats what we sent
+    return fail(as_error(what, connection_.where(), text));
   }
-  return facts;
+  heard_.push_back(std::move(reply));
+  if (!awaited_.empty()) return std::optional<ServerFacts>{};
+  if (looking_closer_) {
+    // AOF alone is not enough: with appendfsync everysec the last second is lost. Not allowed to look, or an old server: not proven.
+    const Reply &persistence = heard_[heard_.size() - 2], &policy = heard_.back();
+    facts_.durable = info_field(persistence.text, "aof_enabled") == "1" && policy.text_at(1) == "always";
+    return std::optional{facts_};
+  }
+  const std::string &server = heard_[heard_.size() - 2].text, &replication = heard_.back().text;
+  facts_.seen = Clock::now();
+  facts_.version = info_version(server);
+  facts_.run_id = info_field(server, "run_id");
+  facts_.cluster = info_field(server, "redis_mode") == "cluster";
+  facts_.replica = info_field(replication, "role") == "slave";
+  // In whole seconds, cut at both ends: it may be almost one too many.
+  facts_.uptime =
+      std::chrono::seconds{std::clamp<std::int64_t>(info_number(server, "uptime_in_seconds") - 1, 0, 1'000'000'000)};
+  if (facts_.grace_left(options_.restart_grace) == Duration{}) return std::optional{facts_};
+  looking_closer_ = true;
+  ask("ask how it saves", {"INFO", "persistence"});
+  ask("ask how it saves", {"CONFIG", "GET", "appendfsync"});
+  return std::optional<ServerFacts>{};
+}
+
+Result<ServerFacts> greet(Connection& connection, const Options& options, Wait wait, std::uint64_t& requests) {
+  for (Greeting greeting{options, connection, requests};;) {
+    if (auto ok = connection.flush(wait); !ok) return fail(std::move(ok.error()));
+    auto reply = connection.receive(wait);
+    if (!reply) return fail(std::move(reply.error()));
+    if (!*reply) return fail(Errc::unavailable, wait.interrupted() ? "interrupted" : "no answer in time");
+    auto facts = greeting.hear(std::move(**reply));
+    if (!facts) return fail(std::move(facts.error()));
+    if (*facts) return std::move(**facts);
+  }
 }
 
 }  // namespace dlock::redis

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "redis/options.hpp"
 #include <fmt/format.h>
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include "core/duration.hpp"
@@ -82,11 +83,13 @@ class Parser {
     }
     if (url_.item("db")) wrong("db", *url_.item("db"), "an item of redis+unix only; others write /N behind the host");
     const bool sentinel = url_.scheme == "redis+sentinel", cluster = url_.scheme == "redis+cluster";
-    const bool several = sentinel || cluster;
+    const bool independent = url_.scheme == "redlock";
+    const bool several = sentinel || cluster || independent;
     if (url_.hosts.empty() || (!several && url_.hosts.size() != 1))
       wrong("host", fmt::format("{} hosts", url_.hosts.size()),
             sentinel  ? "the sentinels, as in redis+sentinel://H1,H2,H3/MASTER"
             : cluster ? "nodes, as in redis+cluster://H1,H2"
+            : independent ? "masters, as in redlock://H1,H2,H3"
                       : "one, as in redis://HOST[:PORT][/DB]");
     const std::uint16_t usual = sentinel ? 26379 : 6379;
     for (const auto& host : url_.hosts)
@@ -100,10 +103,25 @@ class Parser {
     }
     if (!path.empty())
       if (const auto n = parse_number("database", path, 1'000'000)) made_.database = *n;
+    if (independent) masters();
     if (cluster) {
       made_.topology = Options::Topology::cluster;
       if (made_.database != 0) wrong("database", path, "none: a cluster has no databases");
     }
+  }
+
+  // Of which a majority decides: one that is named twice would vote twice, and half of an even number decides nothing.
+  void masters() {
+    made_.topology = Options::Topology::independent;
+    for (std::size_t i = 0; i < made_.servers.size(); ++i)
+      if (std::find(made_.servers.begin(), made_.servers.begin() + static_cast<std::ptrdiff_t>(i), made_.servers[i]) !=
+          made_.servers.begin() + static_cast<std::ptrdiff_t>(i))
+        wrong("host", made_.servers[i].text(), "each master once");
+    const auto even = url_.item("allow_even");
+    if (even && *even != "yes" && *even != "no") wrong("allow_even", *even, "yes or no");
+    if (made_.servers.size() % 2 == 0 && even != "yes")
+      wrong("host", fmt::format("{} hosts", made_.servers.size()),
+            "an odd number of masters: one more of an even number bears no more failures (allow_even=yes overrules)");
   }
 
   void login() {

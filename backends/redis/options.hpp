@@ -12,9 +12,9 @@ namespace dlock::redis {
 
 // What a URL and the settings say, checked as far as that goes without a connection.
 struct Options {
-  enum class Topology { single, sentinel, cluster };
+  enum class Topology { single, sentinel, cluster, independent };
   Topology topology = Topology::single;
-  std::vector<Endpoint> servers;  // sentinels, of that topology
+  std::vector<Endpoint> servers;  // sentinels, of that topology; all the masters of redlock
   std::string master;             // its name, as sentinels know it
   std::string user, password;
   unsigned database = 0;

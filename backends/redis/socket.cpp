@@ -10,31 +10,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <memory>
+#include <utility>
 #include "redis/connection.hpp"
 
 namespace dlock::redis {
 namespace {
-
-struct FreeAddresses {
-  void operator()(addrinfo* a) const noexcept { ::freeaddrinfo(a); }
-};
-using Addresses = std::unique_ptr<addrinfo, FreeAddresses>;
-
-Result<Addresses> look_up(const Endpoint& at) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
-  const std::string port = fmt::format_int(at.port).str();
-  addrinfo* found = nullptr;
-  int error = ::getaddrinfo(at.host.c_str(), port.c_str(), &hints, &found);
-  if (error == EAI_NONAME) {  // not an address
-    hints.ai_flags = AI_NUMERICSERV | AI_ADDRCONFIG;
-    error = ::getaddrinfo(at.host.c_str(), port.c_str(), &hints, &found);
-  }
-  if (error != 0) return fail(Errc::unavailable, fmt::format("cannot find host {}: {}", at.host, ::gai_strerror(error)));
-  return Addresses{found};
-}
 
 void set(int fd, int level, int option, int value) noexcept { ::setsockopt(fd, level, option, &value, sizeof value); }
 
@@ -49,30 +29,13 @@ void tune(int fd, Duration silence) noexcept {
   set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(std::clamp<long long>(ms, 100, 3'600'000)));
 }
 
-Result<Fd> connect_address(const sockaddr* address, socklen_t size, int family, const Wait& wait) {
-  Fd fd{::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)};
-  if (!fd) return fail(Errc::unavailable, fmt::format("socket: {}", std::strerror(errno)));
-  int error = ::connect(fd.get(), address, size) == 0 ? 0 : errno;
-  if (error == EINPROGRESS) {
-    if (!wait_for(fd.get(), POLLOUT, wait))
-      return fail(Errc::unavailable, wait.interrupted() ? "interrupted" : "no answer in time");
-    socklen_t length = sizeof error;
-    ::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &length);
-  }
-  if (error == EAGAIN) return fail(Errc::unavailable, "its queue of connections is full");  // a unix socket
-  if (error == EACCES) return fail(Errc::denied, std::strerror(error));
-  if (error != 0) return fail(Errc::unavailable, std::strerror(error));
-  return fd;
+// What connect(2) or SO_ERROR says, for people.
+Error refused(int error) {
+  if (error == EAGAIN) return {Errc::unavailable, "its queue of connections is full"};  // a unix socket
+  return {error == EACCES ? Errc::denied : Errc::unavailable, std::strerror(error)};
 }
 
-Result<Fd> connect_unix(const std::string& path, const Wait& wait) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path)
-    return fail(Errc::usage, fmt::format("the path of a unix socket has at most {} bytes", sizeof address.sun_path - 1));
-  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
-  return connect_address(reinterpret_cast<const sockaddr*>(&address), sizeof address, AF_UNIX, wait);
-}
+Fd new_socket(int family) noexcept { return Fd{::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)}; }
 
 }  // namespace
 
@@ -90,28 +53,77 @@ bool wait_for(int fd, short events, const Wait& wait) noexcept {
   }
 }
 
-Result<Fd> connect_to(const Endpoint& at, Duration silence, const Wait& wait) {
-  const auto named = [&](Error e) { return fail(e.code, fmt::format("cannot connect to {}: {}", at.text(), e.message)); };
-  if (!at.socket.empty()) {
-    auto fd = connect_unix(at.socket, wait);
-    if (!fd) return named(fd.error());
-    return fd;
+Result<Addresses> look_up(const Endpoint& at) {
+  if (!at.socket.empty()) return Addresses{};
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
+  const std::string port = fmt::format_int(at.port).str();
+  addrinfo* found = nullptr;
+  int error = ::getaddrinfo(at.host.c_str(), port.c_str(), &hints, &found);
+  if (error == EAI_NONAME) {  // not an address
+    hints.ai_flags = AI_NUMERICSERV | AI_ADDRCONFIG;
+    error = ::getaddrinfo(at.host.c_str(), port.c_str(), &hints, &found);
   }
-  auto addresses = look_up(at);
-  if (!addresses) return fail(std::move(addresses.error()));
-  long long left = 0;
-  for (const addrinfo* a = addresses->get(); a; a = a->ai_next) ++left;
-  Error last{Errc::unavailable, "no address"};
-  for (const addrinfo* a = addresses->get(); a; a = a->ai_next, --left) {
-    const auto now = Clock::now();  // an address that is silent must not use up the time of the others
-    auto fd = connect_address(a->ai_addr, a->ai_addrlen, a->ai_family, {now + (wait.until - now) / left, wait.interrupt});
-    if (fd) {
-      tune(fd->get(), silence);
-      return fd;
+  if (error != 0) return fail(Errc::unavailable, fmt::format("cannot find host {}: {}", at.host, ::gai_strerror(error)));
+  return Addresses{found, [](const addrinfo* a) { ::freeaddrinfo(const_cast<addrinfo*>(a)); }};
+}
+
+Dial::Dial(Endpoint at, Addresses addresses, Duration silence, Deadline until)
+    : at_(std::move(at)), addresses_(std::move(addresses)), silence_(silence), until_(until), next_(addresses_.get()) {
+  for (const addrinfo* a = next_; a; a = a->ai_next) ++left_;
+}
+
+Result<Fd> Dial::step() {
+  if (fd_) {
+    pollfd watched{fd_.get(), POLLOUT, 0};
+    if (::poll(&watched, 1, 0) <= 0) {
+      if (Clock::now() < patience_) return Fd{};
+      last_ = {Errc::unavailable, "no answer in time"};
+      fd_.reset();
+    } else {
+      int error = 0;
+      socklen_t length = sizeof error;
+      ::getsockopt(fd_.get(), SOL_SOCKET, SO_ERROR, &error, &length);
+      if (error == 0) {
+        if (at_.socket.empty()) tune(fd_.get(), silence_);
+        return std::move(fd_);
+      }
+      last_ = refused(error);
+      fd_.reset();
     }
-    last = fd.error();
   }
-  return named(last);
+  return connect_next();
+}
+
+Result<Fd> Dial::connect_next() {
+  if (!at_.socket.empty() && !std::exchange(tried_, true)) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    if (at_.socket.size() >= sizeof address.sun_path)
+      return fail(Errc::usage, fmt::format("cannot connect to {}: the path of a unix socket has at most {} bytes", at_.text(),
+                                           sizeof address.sun_path - 1));
+    std::memcpy(address.sun_path, at_.socket.c_str(), at_.socket.size() + 1);
+    patience_ = until_;
+    fd_ = new_socket(AF_UNIX);
+    const bool started = fd_ && ::connect(fd_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+    if (started) return step();
+    last_ = refused(errno);
+  }
+  for (; next_; next_ = next_->ai_next, --left_) {
+    const auto now = Clock::now();  // an address that is silent must not use up the time of the others
+    patience_ = now + (until_ - now) / left_;
+    fd_ = new_socket(next_->ai_family);
+    if (fd_ && (::connect(fd_.get(), next_->ai_addr, next_->ai_addrlen) == 0 || errno == EINPROGRESS)) {
+      next_ = next_->ai_next;
+      --left_;
+      return Fd{};
+    }
+    last_ = refused(errno);
+    fd_.reset();
+  }
+  fd_.reset();
+  return fail(last_.code, fmt::format("cannot connect to {}: {}", at_.text(), last_.message));
 }
 
 }  // namespace dlock::redis

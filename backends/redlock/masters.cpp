@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "redlock/masters.hpp"
+#include <fmt/format.h>
+#include <poll.h>
+#include <algorithm>
+
+namespace dlock::redlock {
+
+std::size_t count(const Votes& votes, const std::function<bool(const Vote&)>& is) {
+  return static_cast<std::size_t>(std::count_if(votes.begin(), votes.end(), is));
+}
+
+Masters::Masters(const redis::Options& options, const redis::TlsContext* tls, std::uint64_t& requests) : options_(options) {
+  nodes_.reserve(options.servers.size());
+  for (const auto& at : options.servers) nodes_.emplace_back(options, at, tls, requests);
+}
+
+std::size_t Masters::ready() const noexcept {
+  return static_cast<std::size_t>(std::count_if(nodes_.begin(), nodes_.end(), [](const Node& n) { return n.ready(); }));
+}
+
+bool Masters::votes(std::size_t i) const noexcept {
+  return nodes_[i].ready() && nodes_[i].facts().grace_left(options_.restart_grace) == Duration{};
+}
+
+std::size_t Masters::voting() const noexcept {
+  std::size_t n = 0;
+  for (std::size_t i = 0; i < nodes_.size(); ++i) n += votes(i);
+  return n;
+}
+
+Duration Masters::grace_left() const noexcept {
+  std::vector<Duration> left;
+  for (const Node& n : nodes_)
+    if (n.ready()) left.push_back(n.facts().grace_left(options_.restart_grace));
+  if (left.size() < majority()) return {};
+  std::sort(left.begin(), left.end());
+  return left[majority() - 1];
+}
+
+Error Masters::too_few() const {
+  Error e{Errc::unavailable, ""};
+  std::string why;
+  for (const Node& n : nodes_) {
+    if (n.ready()) continue;
+    if (!retryable(n.why().code)) e.code = n.why().code;
+    why += (why.empty() ? "" : "; ") + (n.pending() ? n.at().text() + ": no answer in time" : n.why().message);
+  }
+  e.message = fmt::format("only {} of {} masters can be asked, {} are needed: {}", ready(), size(), majority(), why);
+  return e;
+}
+
+Result<void> Masters::gather(Deadline by, Duration patience) {
+  for (;;) {
+    for (Node& n : nodes_) n.connect();
+    Deadline until = Clock::time_point{};
+    for (const Node& n : nodes_)
+      if (n.pending()) until = std::max(until, ready() >= majority() ? std::min(by, later(n.pending_since(), patience)) : by);
+    if (Clock::now() >= until) break;
+    if (!hear(until, [](std::size_t, const Heard& h) { return h.number == 0; }, true)) break;  // somebody is there, or is not
+  }
+  for (std::size_t i = 0; i < nodes_.size(); ++i)
+    for (std::size_t j = 0; j < i; ++j)
+      if (nodes_[i].ready() && nodes_[j].ready() && !nodes_[i].facts().run_id.empty() &&
+          nodes_[i].facts().run_id == nodes_[j].facts().run_id)
+        return fail(Errc::usage, fmt::format("{} and {} are the same server: it would vote twice", nodes_[j].at().text(),
+                                             nodes_[i].at().text()));
+  return {};
+}
+
+bool Masters::hear(Deadline by, const std::function<bool(std::size_t, const Heard&)>& heard, bool interruptible) {
+  std::vector<pollfd> watched(nodes_.size() + 1);
+  std::vector<Heard> got;
+  for (;;) {
+    Deadline until = by;
+    bool connecting = false;
+    for (std::size_t i = 0; i < nodes_.size(); ++i) {
+      watched[i] = {nodes_[i].poll_fd(), nodes_[i].poll_events(), 0};
+      if (watched[i].fd >= 0) until = std::min(until, nodes_[i].poll_until());
+      connecting |= nodes_[i].pending();
+    }
+    watched.back() = {interruptible ? options_.interrupt_fd : -1, POLLIN, 0};
+    // poll(2) stands still in suspend: looking at the clock again each second keeps deadlines on CLOCK_BOOTTIME.
+    const auto left = std::clamp<Clock::duration>(until - Clock::now(), Clock::duration::zero(), std::chrono::seconds{1});
+    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(left);
+    const timespec timeout{seconds.count(), (left - seconds).count()};
+    (void)::ppoll(watched.data(), watched.size(), &timeout, nullptr);
+    if (watched.back().revents != 0) return false;
+    bool enough = false;
+    for (std::size_t i = 0; i < nodes_.size(); ++i) {
+      const bool was_pending = nodes_[i].pending();
+      if (watched[i].revents != 0 || Clock::now() >= nodes_[i].poll_until()) nodes_[i].advance(got);
+      for (const Heard& h : std::exchange(got, {})) enough |= heard(i, h);
+      if (was_pending && !nodes_[i].pending()) enough |= heard(i, {0, fail(Errc::unavailable, "")});  // for those who wait for that
+    }
+    if (enough || Clock::now() >= by) return true;
+    if (connecting && !std::any_of(nodes_.begin(), nodes_.end(), [](const Node& n) { return n.pending(); })) return true;
+  }
+}
+
+Votes Masters::ask(const std::function<std::optional<Ask>(std::size_t)>& make, Deadline by,
+                   const std::function<bool(const Votes&)>& decided, Duration patience) {
+  Votes votes(size());
+  std::vector<std::optional<Ask>> asks(size());
+  const std::uint64_t number = next_number();
+  const std::function<bool(std::size_t, const Heard&)> take = [&](std::size_t i, const Heard& h) {
+    Vote& v = votes[i];
+    if (h.number != number || !v.open()) return false;
+    if (h.reply) {
+      v.state = Vote::State::answered;
+      v.reply = *h.reply;
+      v.took = std::chrono::duration_cast<Duration>(Clock::now() - v.sent_at);
+      v.wall_heard = wall_micros();
+    } else if (h.unknown_script && !v.by_text && nodes_[i].idle()) {
+      // Nothing was sent behind it, so what was not carried out may still come in its place.
+      nodes_[i].send(*asks[i], number, v.by_text = true);
+    } else {
+      v.state = Vote::State::failed;
+      v.why = h.reply.error();
+    }
+    return true;
+  };
+  const Deadline patient = later(Clock::now(), patience);
+  for (std::size_t i = 0; i < size(); ++i) {
+    if (!nodes_[i].ready() || !(asks[i] = make(i))) continue;
+    votes[i].state = Vote::State::under_way;
+    votes[i].sent = true;
+    votes[i].sent_at = Clock::now();
+    nodes_[i].send(*asks[i], number, false);
+  }
+  while (count(votes, [](const Vote& v) { return v.open(); }) > 0) {
+    const Deadline until = decided(votes) ? std::min(by, patient) : by;
+    if (Clock::now() >= until) break;
+    hear(until, take, false);
+  }
+  return votes;
+}
+
+void Masters::tell(const std::function<std::optional<Ask>(std::size_t)>& make) {
+  for (std::size_t i = 0; i < size(); ++i) {
+    auto ask = make(i);
+    if (!ask) continue;
+    if (ask->must_arrive) nodes_[i].send_or_owe(std::move(*ask), next_number());
+    else if (nodes_[i].ready()) nodes_[i].send(*ask, next_number(), false);
+  }
+}
+
+}  // namespace dlock::redlock

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "redlock/node.hpp"
+#include <fmt/format.h>
+#include <poll.h>
+#include <algorithm>
+#include "core/owner.hpp"
+#include "redis/server_error.hpp"
+
+namespace dlock::redlock {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr Duration first_pause = 20ms, longest_pause = 1s;  // between attempts to connect
+constexpr Duration look_up_every = 30s;
+constexpr std::size_t most_owed = 64;
+
+}  // namespace
+
+Node::Node(const redis::Options& options, redis::Endpoint at, const redis::TlsContext* tls, std::uint64_t& requests)
+    : options_(options), at_(std::move(at)), tls_(tls), requests_(requests) {}
+
+void Node::connect() {
+  const Deadline now = Clock::now();
+  if (state_ != State::closed || now < again_) return;
+  // A name is looked up before the first connection, and again only when its addresses have not answered for a while: a name service that hangs
+  // must not hold up the renewals at the other masters.
+  if (!addresses_ || (pause_ == longest_pause && now >= later(looked_up_, look_up_every))) {
+    auto found = redis::look_up(at_);
+    looked_up_ = Clock::now();
+    if (!found) return drop(std::move(found.error()));
+    addresses_ = std::move(*found);
+  }
+  began_ = Clock::now();
+  give_up_ = later(began_, options_.connect_timeout);
+  connection_ = redis::Connection::start(at_, addresses_, tls_, options_.op_timeout, give_up_);
+  state_ = State::opening;
+  std::vector<Heard> none;
+  advance(none);
+}
+
+void Node::drop(Error why, std::vector<Heard>* out) {
+  if (connection_ && state_ != State::opening) connection_->abandon();
+  greeting_.reset();
+  connection_.reset();
+  state_ = State::closed;
+  why_ = std::move(why);
+  pause_ = std::clamp<Duration>(pause_ * 2, first_pause, longest_pause);
+  again_ = later(Clock::now(), pause_ / 2 + pause_ * static_cast<long>(Owner::random().bytes[0]) / 512);
+  for (UnderWay& u : under_way_) {
+    if (u.owed && owed_.size() < most_owed) owed_.push_back(std::move(*u.owed));
+    if (out) out->push_back({u.number, fail(Errc::timed_out, why_.message)});
+  }
+  under_way_.clear();
+}
+
+void Node::send(const Ask& ask, std::uint64_t number, bool by_text) {
+  std::vector<std::string_view> words;
+  const std::string key_count = std::to_string(ask.keys.size()), id = std::to_string(number);
+  if (ask.script) {
+    words = {by_text ? "EVAL" : "EVALSHA", by_text ? ask.script->text : ask.script->sha, key_count};
+    words.insert(words.end(), ask.keys.begin(), ask.keys.end());
+    words.push_back(id);
+  }
+  words.insert(words.end(), ask.words.begin(), ask.words.end());
+  connection_->add(words);
+  ++requests_;
+  // A plain command is one that sleeps on the server (BLPOP).
+  under_way_.push_back({number, ask.script != nullptr, ask.script ? later(Clock::now(), options_.op_timeout) : no_deadline,
+                        ask.must_arrive ? std::optional{ask} : std::nullopt});
+  (void)connection_->push();  // should it fail, so does the next advance
+}
+
+void Node::send_or_owe(Ask ask, std::uint64_t number) {
+  if (ready()) send(ask, number, false);
+  else if (owed_.size() < most_owed) owed_.push_back(std::move(ask));
+}
+
+int Node::poll_fd() const noexcept { return connection_ ? connection_->poll_fd() : -1; }
+short Node::poll_events() const noexcept { return connection_ ? connection_->poll_events() : 0; }
+Deadline Node::poll_until() const noexcept {
+  switch (state_) {
+    case State::closed: return again_;
+    case State::opening: return std::min(give_up_, connection_->poll_until());
+    case State::greeting: return give_up_;
+    case State::ready: break;
+  }
+  return under_way_.empty() ? no_deadline : under_way_.front().answer_by;
+}
+
+void Node::advance(std::vector<Heard>& out) {
+  if (!connection_) return;
+  if (auto ok = step(out); !ok) {
+    Error why = std::move(ok.error());
+    if (why.message.find(at_.text()) == std::string::npos) why.message = fmt::format("{}: {}", at_.text(), why.message);
+    drop(std::move(why), &out);
+  }
+}
+
+Result<void> Node::step(std::vector<Heard>& out) {
+  if (state_ == State::opening) {
+    const auto open = connection_->step_open();
+    if (!open) return fail(open.error());
+    if (!*open && Clock::now() >= give_up_) return fail(Errc::unavailable, "no answer in time");
+    if (!*open) return {};
+    state_ = State::greeting;
+    greeting_.emplace(options_, *connection_, requests_);
+  }
+  if (auto ok = connection_->push(); !ok) return ok;
+  if (state_ == State::greeting) {
+    for (;;) {
+      auto reply = connection_->receive({Clock::time_point{}});
+      if (!reply) return fail(std::move(reply.error()));
+      if (!*reply) break;
+      auto facts = greeting_->hear(std::move(**reply));
+      if (!facts) return fail(std::move(facts.error()));
+      if (auto ok = connection_->push(); !ok) return ok;
+      if (!*facts) continue;
+      facts_ = std::move(**facts);
+      return became_ready();
+    }
+    if (Clock::now() >= give_up_) return fail(Errc::unavailable, "no answer in time");
+    return {};
+  }
+  return listen(out);
+}
+
+Result<void> Node::became_ready() {
+  greeting_.reset();
+  if (facts_.replica) return fail(Errc::unavailable, "it is a replica; a vote is a master's");
+  if (facts_.cluster) return fail(Errc::usage, "it is a node of a cluster; redlock needs independent masters");
+  state_ = State::ready;
+  pause_ = {};
+  const Deadline now = Clock::now();
+  for (const Ask& ask : std::exchange(owed_, {}))
+    if (now < ask.pointless) send(ask, 0, true);
+  return connection_->push();
+}
+
+Result<void> Node::listen(std::vector<Heard>& out) {
+  for (;;) {
+    auto reply = connection_->receive({Clock::time_point{}});
+    if (!reply) return fail(std::move(reply.error()));
+    if (!*reply) break;
+    if (under_way_.empty()) return fail(Errc::protocol, "an answer that nobody asked for");
+    const UnderWay asked = std::move(under_way_.front());
+    Reply& answer = **reply;
+    if (answer.is(Reply::Type::error)) {
+      const bool unknown = redis::classify(answer.text).remedy == redis::Remedy::send_text;
+      under_way_.pop_front();
+      if (unknown && asked.owed) {
+        send(*asked.owed, asked.number, true);
+        continue;
+      }
+      out.push_back({asked.number, fail(redis::as_error("ask", at_.text(), answer.text)), unknown});
+      continue;
+    }
+    if (asked.numbered && answer.number_at(0) != static_cast<std::int64_t>(asked.number))
+      return fail(Errc::protocol, "an answer to another request");
+    under_way_.pop_front();
+    out.push_back({asked.number, std::move(answer)});
+  }
+  if (!under_way_.empty() && Clock::now() >= under_way_.front().answer_by)
+    return fail(Errc::timed_out, "no answer in time");
+  return connection_->push();
+}
+
+}  // namespace dlock::redlock

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// One master: its connection, and what is on its way there. Nothing here waits: masters.hpp polls all of them at once.
+#pragma once
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+#include "redis/connection.hpp"
+#include "redis/handshake.hpp"
+#include "redis/options.hpp"
+#include "redis/script.hpp"
+
+namespace dlock::redlock {
+
+using redis::Reply;
+
+// A request to one master. Scripts answer with its number first, so an answer is never taken for that of another request.
+struct Ask {
+  const redis::Script* script = nullptr;  // none: a plain command, whose answer has no number
+  std::vector<std::string> keys;
+  std::vector<std::string> words;  // after the number; plain: the command
+  bool must_arrive = false;        // gives something back: sent again on the next connection if this one breaks
+  Deadline pointless = no_deadline;  // must_arrive: after that it need not
+};
+
+struct Heard {
+  std::uint64_t number;
+  Result<Reply> reply;  // an error reply is an Error: Errc::unavailable where the script was not known
+  bool unknown_script = false;
+};
+
+class Node {
+ public:
+  // The references outlive this.
+  Node(const redis::Options&, redis::Endpoint, const redis::TlsContext*, std::uint64_t& requests);
+
+  const redis::Endpoint& at() const noexcept { return at_; }
+  bool ready() const noexcept { return state_ == State::ready; }
+  // Connecting or greeting: not yet known whether it can be asked.
+  bool pending() const noexcept { return state_ == State::opening || state_ == State::greeting; }
+  Deadline pending_since() const noexcept { return began_; }
+  const redis::ServerFacts& facts() const noexcept { return facts_; }
+  const Error& why() const noexcept { return why_; }  // not ready: what went wrong last
+  bool idle() const noexcept { return under_way_.empty(); }
+
+  // Starts to connect if it is not connected and the last failure was long enough ago.
+  void connect();
+  // Sends it; its answer comes with this number, if the connection lives. Only when ready.
+  void send(const Ask&, std::uint64_t number, bool by_text);
+  // Now, or when there is a connection.
+  void send_or_owe(Ask, std::uint64_t number);
+
+  int poll_fd() const noexcept;  // -1: nothing to poll
+  short poll_events() const noexcept;
+  Deadline poll_until() const noexcept;  // call advance then at the latest
+  // Takes what has come. Never waits.
+  void advance(std::vector<Heard>& out);
+  void drop(Error why, std::vector<Heard>* out = nullptr);
+
+ private:
+  enum class State { closed, opening, greeting, ready };
+  struct UnderWay {
+    std::uint64_t number;
+    bool numbered;
+    Deadline answer_by;
+    std::optional<Ask> owed;  // to be sent again if the connection breaks
+  };
+
+  Result<void> step(std::vector<Heard>& out);
+  Result<void> listen(std::vector<Heard>& out);
+  Result<void> became_ready();
+
+  const redis::Options& options_;
+  const redis::Endpoint at_;
+  const redis::TlsContext* tls_;
+  std::uint64_t& requests_;
+  State state_ = State::closed;
+  redis::Addresses addresses_;
+  Deadline looked_up_{};
+  std::unique_ptr<redis::Connection> connection_;
+  std::optional<redis::Greeting> greeting_;
+  Deadline began_{};    // to connect
+  Deadline give_up_{};  // opening and greeting: then it has failed
+  Deadline again_{};    // closed: not before
+  Duration pause_{};
+  redis::ServerFacts facts_;
+  Error why_{Errc::unavailable, "not connected"};
+  std::deque<UnderWay> under_way_;
+  std::vector<Ask> owed_;
+};
+
+}  // namespace dlock::redlock

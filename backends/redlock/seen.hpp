@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <optional>
+#include <string>
+#include "core/backend.hpp"
+#include "core/lock_state.hpp"
+#include "redlock/masters.hpp"
+
+namespace dlock::redlock {
+
+// What seen() of scripts/state.lua tells of one master.
+struct Seen {
+  Micros now = 0;  // its clock
+  std::string type, value;
+  std::optional<Duration> left;  // until its lock ends; nothing: it has no end, or there is none
+  FencingToken newest = 0;
+  std::string owner;  // of the record
+  FencingToken token = 0;
+  Micros since = 0;
+  std::string meta;
+
+  bool held() const noexcept { return type != "none" && left != Duration{}; }
+  bool ours() const noexcept { return held() && !owner.empty() && value == owner; }  // by some dlock
+};
+
+// Of the answers to look.lua, or to acquire.lua when it was busy. Nothing: it makes no sense.
+std::optional<Seen> parse_seen(const Reply&);
+
+// The lock that has the most of these votes. Its remaining time is that until no majority has it any more.
+struct Leader {
+  std::size_t votes = 0;
+  std::string value;
+  HolderView holder;
+  bool ours = false;
+};
+Leader leader_of(const std::vector<std::optional<Seen>>&, std::size_t majority);
+
+}  // namespace dlock::redlock

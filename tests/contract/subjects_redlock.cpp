@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstdlib>
+#include "contract/subject.hpp"
+#include "support/redlock_masters.hpp"
+
+namespace dlock::contract {
+namespace {
+
+class RedlockStore final : public Store {
+ public:
+  std::unique_ptr<Backend> open(const Settings& s) override { return test::open_redlock(masters_.url("?restart_grace=0&prefix=locks:"), s); }
+
+ private:
+  test::RedlockMasters masters_;
+};
+
+const bool added = [] {
+  add({.name = "redlock/redlock",
+       .traits = &redlock::recipes[0],
+       .make_store = []() -> std::unique_ptr<Store> {
+         if (!test::installed("redis-server")) {
+           if (test::without("redis-server") != test::skipped) std::exit(1);
+           throw Skip{"redis-server is not installed"};
+         }
+         return std::make_unique<RedlockStore>();
+       },
+       .owner_across_backends = false,             // each attempt has an owner of its own
+       .shortest_ttl = std::chrono::seconds{2}});  // of which a master gets a twentieth to answer
+  return true;
+}();
+
+}  // namespace
+}  // namespace dlock::contract

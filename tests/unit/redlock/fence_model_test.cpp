@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// Why the tokens of Redlock rise (backends/redlock/recipe.hpp), by random schedules of a model: five masters, contenders whose messages arrive in any
+// order, late or never, and locks that vanish at any moment, as if clocks jumped. Exclusion breaks all the time; the tokens must not: no two
+// grants have the same, and a grant that began after another had ended has a higher one.
+//
+// The same schedules catch the schemes that are nearly right: no write-back, a write-back that does not look whose vote it is, and votes that count though
+// their number was not heard.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <optional>
+#include <vector>
+#include "unit/random.hpp"
+
+namespace {
+
+constexpr int masters = 5, majority = 3;
+
+enum class Scheme { confirmed, no_write_back, unconditional, late_votes_count };
+enum class Loss { none, wiped };  // a master may forget everything
+
+struct Master {
+  int key = 0;  // owner; 0: free
+  long counter = 0;
+  long skew = 0;  // of its clock
+};
+
+struct Grant {
+  long began, ended;
+  long token;
+};
+
+struct Contender {
+  int owner = 0;
+  long began = 0;
+  bool asked[masters]{};        // phase 1 was sent there and may still arrive
+  bool confirming[masters]{};   // phase 2 was sent there and may still arrive
+  bool may_vote[masters]{};     // phase 1 was sent
+  std::optional<long> heard[masters];  // its number
+  int confirmed = 0;
+  std::optional<long> token;
+  bool granted = false;
+};
+
+
+class Model {
+ public:
+  Model(unsigned seed, Scheme scheme, Loss loss) : random_(seed), scheme_(scheme), loss_(loss) {
+    for (Master& m : all_) m.skew = static_cast<long>(pick(7)) - 3;
+    for (Contender& c : contenders_) renew(c);
+  }
+
+  void run(int steps) {
+    for (; steps > 0; --steps) {
+      ++clock_;
+      const unsigned what = pick(1000);
+      if (what < 60) all_[pick(masters)].key = 0;  // its time is over, or its clock has jumped
+      else if (what < 65 && loss_ == Loss::wiped) forget(all_[pick(masters)]);
+      else step(contenders_[pick(3)]);
+    }
+  }
+
+  std::vector<Grant> grants;
+
+ private:
+  unsigned pick(unsigned n) { return static_cast<unsigned>(random_.below(n)); }
+
+  void forget(Master& m) { m.key = 0, m.counter = 0; }
+
+  void renew(Contender& c) {
+    c = Contender{};
+    c.owner = ++owners_;
+    c.began = clock_;
+    for (int i = 0; i < masters; ++i) c.asked[i] = c.may_vote[i] = true;
+  }
+
+  // One message arrives somewhere, or the contender decides.
+  void step(Contender& c) {
+    const auto i = pick(masters);
+    Master& m = all_[i];
+    if (c.asked[i]) {
+      c.asked[i] = false;
+      if (pick(10) == 0) return;  // never arrived
+      if (m.key == 0) {
+        m.key = c.owner;
+        m.counter = std::max(m.counter + 1, loss_ == Loss::wiped ? clock_ * 10 + m.skew : 0);
+        if (pick(8) != 0 && !c.token) c.heard[i] = m.counter;  // or the answer was lost, or too late
+      }
+      return;
+    }
+    if (c.confirming[i]) {
+      c.confirming[i] = false;
+      if (pick(10) == 0) return;
+      if (confirm(m, c)) ++c.confirmed;
+      return;
+    }
+    decide(c);
+  }
+
+  // scripts/confirm.lua
+  bool confirm(Master& m, const Contender& c) {
+    switch (scheme_) {
+      case Scheme::unconditional: m.counter = std::max(m.counter, *c.token); return true;
+      case Scheme::late_votes_count:
+        if (m.key != c.owner) return false;
+        m.counter = std::max(m.counter, *c.token);
+        return true;
+      default: break;
+    }
+    if (m.key != c.owner || m.counter > *c.token) return false;
+    m.counter = *c.token;
+    return true;
+  }
+
+  void decide(Contender& c) {
+    const auto heard = std::count_if(c.heard, c.heard + masters, [](const auto& h) { return h.has_value(); });
+    if (!c.token && heard >= majority) {
+      c.token = 0;
+      for (const auto& h : c.heard)
+        if (h) c.token = std::max(*c.token, *h);
+      if (scheme_ == Scheme::no_write_back) c.confirmed = masters;
+      else std::copy(c.may_vote, c.may_vote + masters, c.confirming);  // also where the vote was not heard yet
+      return;
+    }
+    if (c.token && !c.granted && c.confirmed >= majority) {
+      c.granted = true;
+      grants.push_back({c.began, clock_, *c.token});
+      return;
+    }
+    if (c.granted ? pick(3) != 0 : pick(6) != 0) return;
+    if (pick(10) < 7)  // given back, as far as the messages arrive; or it died
+      for (Master& m : all_)
+        if (m.key == c.owner && pick(10) != 0) m.key = 0;
+    renew(c);
+  }
+
+  dlock::test::Random random_;
+  const Scheme scheme_;
+  const Loss loss_;
+  Master all_[masters];
+  Contender contenders_[3];
+  long clock_ = 0;
+  int owners_ = 0;
+};
+
+struct Found {
+  long grants = 0, duplicates = 0, inversions = 0;
+};
+
+Found search(Scheme scheme, Loss loss, unsigned schedules) {
+  Found found;
+  for (unsigned seed = 1; seed <= schedules; ++seed) {
+    Model model{seed, scheme, loss};
+    model.run(400);
+    const auto& g = model.grants;
+    found.grants += static_cast<long>(g.size());
+    for (std::size_t i = 0; i < g.size(); ++i)
+      for (std::size_t j = 0; j < g.size(); ++j) {
+        found.duplicates += i < j && g[i].token == g[j].token;
+        found.inversions += g[i].ended < g[j].began && g[i].token >= g[j].token;
+      }
+  }
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("tokens of Redlock: unique and rising over random schedules") {
+  const char* more = std::getenv("DLOCK_TEST_SCHEDULES");
+  const unsigned schedules = more ? static_cast<unsigned>(std::atoi(more)) : 12'000;
+  for (const Loss loss : {Loss::none, Loss::wiped}) {
+    const Found found = search(Scheme::confirmed, loss, schedules);
+    CAPTURE(loss == Loss::wiped, found.grants);
+    CHECK(found.grants > schedules);
+    CHECK(found.duplicates == 0);
+    CHECK(found.inversions == 0);
+    WARN(schedules << " schedules" << (loss == Loss::wiped ? ", masters that forget" : "") << ": " << found.grants << " grants, "
+                   << found.duplicates << " duplicates, " << found.inversions << " inversions");
+  }
+}
+
+TEST_CASE("tokens of Redlock: what is nearly right is caught") {
+  for (const auto& [name, scheme] : {std::pair{"no write-back", Scheme::no_write_back},
+                                     std::pair{"a write-back to whoever has the vote now", Scheme::unconditional},
+                                     std::pair{"votes whose number was not heard", Scheme::late_votes_count}}) {
+    const Found found = search(scheme, Loss::none, 12'000);
+    CAPTURE(name, found.grants);
+    CHECK(found.duplicates + found.inversions > 0);
+    WARN(name << ": " << found.grants << " grants, " << found.duplicates << " duplicates, " << found.inversions << " inversions");
+  }
+}
