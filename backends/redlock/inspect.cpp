@@ -40,12 +40,11 @@ std::string address_of(const redis::Endpoint& at) {
 }  // namespace
 
 Result<std::vector<std::optional<Seen>>> RedlockBackend::look(const Names& at, Votes* out) {
-  const auto by = gather();
-  if (!by) return fail(by.error());
   Masters& m = masters_;
   const auto answered = [](const Vote& v) { return v.answered(); };
-  Votes votes = m.ask([&](std::size_t) { return std::optional{Ask{&scripts::look, at.all(), {}}}; }, *by,
-                      [&](const Votes& v) { return count(v, answered) >= m.majority(); }, patience);
+  auto asked = insist({&scripts::look, at.all(), {}}, [&](const Votes& v) { return count(v, answered) >= m.majority(); }, patience);
+  if (!asked) return fail(std::move(asked.error()));
+  Votes& votes = asked->votes;
   std::vector<std::optional<Seen>> seen(m.size());
   std::size_t understood = 0;
   Error why{Errc::unavailable, "no answer in time"};
@@ -109,7 +108,8 @@ Result<std::unique_ptr<redis::Client>> RedlockBackend::client_of(std::size_t mas
 Result<std::vector<KeyView>> RedlockBackend::list() {
   const std::string& prefix = options_.prefix;
   if (prefix.empty()) return fail(Errc::usage, "without a prefix only a named key can be inspected: give a KEY");
-  if (const auto by = gather(); !by) return fail(by.error());
+  if (auto ok = masters_.gather(usual_deadline(), patience, true); !ok) return fail(std::move(ok.error()));
+  if (masters_.ready() < masters_.majority()) return fail(masters_.too_few());
   std::vector<std::string> locks;
   std::size_t scanned = 0;
   std::optional<Error> last;
@@ -139,7 +139,8 @@ Result<std::vector<KeyView>> RedlockBackend::list() {
 
 Result<std::vector<Finding>> RedlockBackend::doctor() {
   using Level = Finding::Level;
-  if (const auto by = gather(); !by) return fail(by.error());
+  if (auto ok = masters_.gather(usual_deadline(), patience, true); !ok) return fail(std::move(ok.error()));
+  if (masters_.ready() < masters_.majority()) return fail(masters_.too_few());
   std::vector<Finding> out;
   const std::size_t n = masters_.size();
   out.push_back({n >= 3 && n % 2 == 1 ? Level::good : Level::warning, "masters",

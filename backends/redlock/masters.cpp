@@ -50,13 +50,21 @@ Error Masters::too_few() const {
   return e;
 }
 
-Result<void> Masters::gather(Deadline by, Duration patience) {
+Result<void> Masters::gather(Deadline by, Duration patience, bool insist) {
   for (;;) {
     for (Node& n : nodes_) n.connect();
     Deadline until = Clock::time_point{};
     for (const Node& n : nodes_)
       if (n.pending()) until = std::max(until, ready() >= majority() ? std::min(by, later(n.pending_since(), patience)) : by);
-    if (Clock::now() >= until) break;
+    if (insist && ready() < majority()) {
+      until = by;  // and look at those again that wait for their next attempt
+      for (const Node& n : nodes_)
+        if (!n.ready() && !n.pending()) until = std::min(until, n.poll_until());
+    }
+    if (Clock::now() >= std::min(until, by)) {
+      if (insist && ready() < majority() && Clock::now() < by) continue;
+      break;
+    }
     if (!hear(until, [](std::size_t, const Heard& h) { return h.number == 0; }, true)) break;  // somebody is there, or is not
   }
   for (std::size_t i = 0; i < nodes_.size(); ++i)
@@ -111,9 +119,10 @@ Votes Masters::ask(const std::function<std::optional<Ask>(std::size_t)>& make, D
       v.reply = *h.reply;
       v.took = std::chrono::duration_cast<Duration>(Clock::now() - v.sent_at);
       v.wall_heard = wall_micros();
-    } else if (h.unknown_script && !v.by_text && nodes_[i].idle()) {
+    } else if (h.unknown_script && !v.again && nodes_[i].idle()) {
       // Nothing was sent behind it, so what was not carried out may still come in its place.
-      nodes_[i].send(*asks[i], number, v.by_text = true);
+      nodes_[i].send(*asks[i], number);
+      v.again = true;
     } else {
       v.state = Vote::State::failed;
       v.why = h.reply.error();
@@ -126,7 +135,7 @@ Votes Masters::ask(const std::function<std::optional<Ask>(std::size_t)>& make, D
     votes[i].state = Vote::State::under_way;
     votes[i].sent = true;
     votes[i].sent_at = Clock::now();
-    nodes_[i].send(*asks[i], number, false);
+    nodes_[i].send(*asks[i], number);
   }
   while (count(votes, [](const Vote& v) { return v.open(); }) > 0) {
     const Deadline until = decided(votes) ? std::min(by, patient) : by;
@@ -141,7 +150,7 @@ void Masters::tell(const std::function<std::optional<Ask>(std::size_t)>& make) {
     auto ask = make(i);
     if (!ask) continue;
     if (ask->must_arrive) nodes_[i].send_or_owe(std::move(*ask), next_number());
-    else if (nodes_[i].ready()) nodes_[i].send(*ask, next_number(), false);
+    else if (nodes_[i].ready()) nodes_[i].send(*ask, next_number());
   }
 }
 

@@ -13,7 +13,7 @@ struct Vote {
   bool sent = false;  // it may have been carried out
   Reply reply;        // answered
   Error why{Errc::unavailable, ""};
-  bool by_text = false;
+  bool again = false;  // sent a second time, since the script was not known
   Deadline sent_at{};
   Duration took{};            // until its answer
   std::int64_t wall_heard{};  // this host's clock then
@@ -32,8 +32,8 @@ class Masters {
   const Node& operator[](std::size_t i) const noexcept { return nodes_[i]; }
 
   // Connects: until every master is ready or has failed, or a majority is ready and the others have had `patience`, or `by` has passed, or the wait
-  // is interrupted. Errc::usage: two of them are the same server.
-  Result<void> gather(Deadline by, Duration patience);
+  // is interrupted. `insist`: as long as there is no majority, those that failed are tried again. Errc::usage: two of them are the same server.
+  Result<void> gather(Deadline by, Duration patience, bool insist);
   // Of the masters, those that can be asked; and those that may be asked for a vote, since they cannot have forgotten one.
   std::size_t ready() const noexcept;
   std::size_t voting() const noexcept;

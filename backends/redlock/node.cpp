@@ -52,9 +52,11 @@ void Node::drop(Error why, std::vector<Heard>* out) {
     if (out) out->push_back({u.number, fail(Errc::timed_out, why_.message)});
   }
   under_way_.clear();
+  known_.clear();
 }
 
-void Node::send(const Ask& ask, std::uint64_t number, bool by_text) {
+void Node::send(const Ask& ask, std::uint64_t number) {
+  const bool by_text = std::find(known_.begin(), known_.end(), ask.script) == known_.end();
   std::vector<std::string_view> words;
   const std::string key_count = std::to_string(ask.keys.size()), id = std::to_string(number);
   if (ask.script) {
@@ -66,13 +68,13 @@ void Node::send(const Ask& ask, std::uint64_t number, bool by_text) {
   connection_->add(words);
   ++requests_;
   // A plain command is one that sleeps on the server (BLPOP).
-  under_way_.push_back({number, ask.script != nullptr, ask.script ? later(Clock::now(), options_.op_timeout) : no_deadline,
+  under_way_.push_back({number, ask.script, ask.script ? later(Clock::now(), std::max<Duration>(options_.op_timeout, 500ms)) : no_deadline,
                         ask.must_arrive ? std::optional{ask} : std::nullopt});
   (void)connection_->push();  // should it fail, so does the next advance
 }
 
 void Node::send_or_owe(Ask ask, std::uint64_t number) {
-  if (ready()) send(ask, number, false);
+  if (ready()) send(ask, number);
   else if (owed_.size() < most_owed) owed_.push_back(std::move(ask));
 }
 
@@ -133,7 +135,7 @@ Result<void> Node::became_ready() {
   pause_ = {};
   const Deadline now = Clock::now();
   for (const Ask& ask : std::exchange(owed_, {}))
-    if (now < ask.pointless) send(ask, 0, true);
+    if (now < ask.pointless) send(ask, 0);
   return connection_->push();
 }
 
@@ -148,16 +150,18 @@ Result<void> Node::listen(std::vector<Heard>& out) {
     if (answer.is(Reply::Type::error)) {
       const bool unknown = redis::classify(answer.text).remedy == redis::Remedy::send_text;
       under_way_.pop_front();
+      if (unknown) known_.clear();
       if (unknown && asked.owed) {
-        send(*asked.owed, asked.number, true);
+        send(*asked.owed, asked.number);
         continue;
       }
       out.push_back({asked.number, fail(redis::as_error("ask", at_.text(), answer.text)), unknown});
       continue;
     }
-    if (asked.numbered && answer.number_at(0) != static_cast<std::int64_t>(asked.number))
+    if (asked.script && answer.number_at(0) != static_cast<std::int64_t>(asked.number))
       return fail(Errc::protocol, "an answer to another request");
     under_way_.pop_front();
+    if (std::find(known_.begin(), known_.end(), asked.script) == known_.end()) known_.push_back(asked.script);
     out.push_back({asked.number, std::move(answer)});
   }
   if (!under_way_.empty() && Clock::now() >= under_way_.front().answer_by)

@@ -47,8 +47,9 @@ class Node {
 
   // Starts to connect if it is not connected and the last failure was long enough ago.
   void connect();
-  // Sends it; its answer comes with this number, if the connection lives. Only when ready.
-  void send(const Ask&, std::uint64_t number, bool by_text);
+  // Sends it; its answer comes with this number, if the connection lives. Only when ready. A script goes by its text the first time on each
+  // connection: an answer that the master does not know it would come when other requests are behind it, and nobody may stay to hear it.
+  void send(const Ask&, std::uint64_t number);
   // Now, or when there is a connection.
   void send_or_owe(Ask, std::uint64_t number);
 
@@ -63,7 +64,7 @@ class Node {
   enum class State { closed, opening, greeting, ready };
   struct UnderWay {
     std::uint64_t number;
-    bool numbered;
+    const redis::Script* script;  // none: its answer has no number
     Deadline answer_by;
     std::optional<Ask> owed;  // to be sent again if the connection breaks
   };
@@ -88,6 +89,7 @@ class Node {
   redis::ServerFacts facts_;
   Error why_{Errc::unavailable, "not connected"};
   std::deque<UnderWay> under_way_;
+  std::vector<const redis::Script*> known_;  // scripts that were answered on this connection
   std::vector<Ask> owed_;
 };
 

@@ -54,29 +54,32 @@ Deadline RedlockBackend::usual_deadline() const noexcept {
   return Clock::now() + options_.op_timeout + (ever_ready_ ? Duration{} : options_.connect_timeout);
 }
 
-Result<Deadline> RedlockBackend::gather() {
+Result<RedlockBackend::Outcome> RedlockBackend::insist(const Ask& ask, const std::function<bool(const Votes&)>& decided,
+                                                       Duration patience) {
   const Deadline by = usual_deadline();
-  if (auto ok = masters_.gather(by, 50ms); !ok) return fail(std::move(ok.error()));
-  if (masters_.ready() < masters_.majority()) return fail(masters_.too_few());
-  ever_ready_ = true;
-  return by;
+  Outcome out{{}, Clock::now()};
+  for (;;) {
+    if (auto ok = masters_.gather(by, 50ms, true); !ok) return fail(std::move(ok.error()));
+    if (masters_.ready() < masters_.majority()) return fail(masters_.too_few());
+    ever_ready_ = true;
+    out.votes = masters_.ask([&](std::size_t) { return std::optional{ask}; }, by, decided, patience);
+    if (decided(out.votes) || Clock::now() >= by) return out;
+    out.repeated = true;
+    masters_.hear(std::min(by, later(Clock::now(), 10ms)), [](std::size_t, const Heard&) { return false; }, false);
+  }
 }
 
 Result<Renewal> RedlockBackend::renew(const Lease& lease, Duration ttl) {
-  const auto by = gather();
-  if (!by) return fail(by.error());
   Masters& m = masters_;
   const Names at = names(lease.key);
   const std::string owner = lease.owner.hex(), px = redis::millis(ttl);
-  const Deadline sent = Clock::now();
   const auto kept = [](const Vote& v) { return v.answered() && v.reply.text_at(2) == "kept"; };
   const auto refused = [&](const Vote& v) { return v.answered() && !kept(v); };
   const auto is_lost = [&](const Votes& v) { return count(v, refused) > m.size() - m.majority(); };
-  const Votes votes = m.ask(
-      [&](std::size_t) {
-        return std::optional{Ask{&scripts::renew, at.all(), {owner, px, std::to_string(lease.token)}}};
-      },
-      *by, [&](const Votes& v) { return count(v, kept) >= m.majority() || is_lost(v); }, stragglers);
+  const auto asked = insist({&scripts::renew, at.all(), {owner, px, std::to_string(lease.token)}},
+                            [&](const Votes& v) { return count(v, kept) >= m.majority() || is_lost(v); }, stragglers);
+  if (!asked) return fail(asked.error());
+  const Votes& votes = asked->votes;
   if (is_lost(votes)) {
     undo(at, lease.owner, ttl);  // what is left of it would only be in the way
     return Lost{fmt::format("{} of {} masters do not have it any more: its time was over, or somebody removed or replaced it",
@@ -90,7 +93,7 @@ Result<Renewal> RedlockBackend::renew(const Lease& lease, Duration ttl) {
                                              m.size(), why));
   }
   Lease longer{lease.key, lease.owner};
-  longer.deadline = lease_end(sent, ttl);
+  longer.deadline = lease_end(asked->sent, ttl);
   std::string since = "0", meta;
   for (const Vote& v : votes) {
     if (!kept(v)) continue;
@@ -112,16 +115,15 @@ Result<Renewal> RedlockBackend::renew(const Lease& lease, Duration ttl) {
 }
 
 Result<Released> RedlockBackend::release(const Lease& lease) {
-  const auto by = gather();
-  if (!by) return fail(by.error());
   Masters& m = masters_;
   const Names at = names(lease.key);
   const Ask give_back{&scripts::release, at.all(), {lease.owner.hex(), "1"}, true,
                       lease.deadline == no_deadline ? later(Clock::now(), options_.op_timeout) : lease.deadline};
   const auto gone = [](const Vote& v) { return v.answered(); };
   const auto deleted = [](const Vote& v) { return says(v, 1); };
-  const Votes votes = m.ask([&](std::size_t) { return std::optional{give_back}; }, *by,
-                            [&](const Votes& v) { return count(v, gone) >= m.majority(); }, stragglers);
+  const auto asked = insist(give_back, [&](const Votes& v) { return count(v, gone) >= m.majority(); }, stragglers);
+  if (!asked) return fail(asked.error());
+  const Votes& votes = asked->votes;
   for (std::size_t i = 0; i < m.size(); ++i)
     if (!votes[i].sent) m.nodes()[i].send_or_owe(give_back, m.next_number());
   const bool asked_before = release_unanswered_ == lease.owner;
@@ -133,23 +135,22 @@ Result<Released> RedlockBackend::release(const Lease& lease) {
   const std::size_t silent = count(votes, [](const Vote& v) { return !v.answered(); });
   const bool had = count(votes, deleted) > 0 && count(votes, deleted) + silent >= m.majority();
   // Not there, though its time was not over: an earlier request of ours, whose answers got lost, has removed it.
-  const bool by_us = asked_before && Clock::now() < lease.deadline;
+  const bool by_us = (asked->repeated || asked_before) && Clock::now() < lease.deadline;
   return had || by_us ? Released::yes : Released::was_not_held;
 }
 
 Result<Released> RedlockBackend::force_release(const Key& key, std::optional<FencingToken> token) {
-  const auto by = gather();
-  if (!by) return fail(by.error());
   Masters& m = masters_;
   if (token == FencingToken{0}) return Released::was_not_held;  // of no grant
   const std::string wanted = std::to_string(token.value_or(0));
   const Ask ask{&scripts::force_release, names(key).all(), {wanted}};
   const auto answered = [](const Vote& v) { return v.answered(); };
-  const Votes votes = m.ask([&](std::size_t) { return std::optional{ask}; }, *by,
-                            [&](const Votes& v) { return count(v, answered) >= m.majority(); }, 200ms);
+  const auto asked = insist(ask, [&](const Votes& v) { return count(v, answered) >= m.majority(); }, 200ms);
+  if (!asked) return fail(asked.error());
+  const Votes& votes = asked->votes;
   if (count(votes, answered) < m.majority())
     return fail(Errc::timed_out, fmt::format("force a release at {}: only {} of {} masters answered", where(), count(votes, answered), m.size()));
-  return count(votes, [](const Vote& v) { return says(v, 1); }) > 0 ? Released::yes : Released::was_not_held;
+  return asked->repeated || count(votes, [](const Vote& v) { return says(v, 1); }) > 0 ? Released::yes : Released::was_not_held;
 }
 
 Result<Validity> RedlockBackend::check(const Key& key, FencingToken token) {
@@ -160,8 +161,6 @@ Result<Validity> RedlockBackend::check(const Key& key, const Owner& owner) {
 }
 
 Result<Validity> RedlockBackend::check(const Key& key, const std::function<bool(const Seen&)>& is_it) {
-  const auto by = gather();
-  if (!by) return fail(by.error());
   Masters& m = masters_;
   const auto yes = [&](const Vote& v) {
     const auto s = v.answered() ? parse_seen(v.reply) : std::nullopt;
@@ -170,8 +169,10 @@ Result<Validity> RedlockBackend::check(const Key& key, const std::function<bool(
   const auto no = [&](const Vote& v) { return v.answered() && !yes(v); };
   const auto valid = [&](const Votes& v) { return count(v, yes) >= m.majority(); };
   const auto stale = [&](const Votes& v) { return count(v, no) > m.size() - m.majority(); };
-  const Votes votes = m.ask([&](std::size_t) { return std::optional{Ask{&scripts::look, names(key).all(), {}}}; }, *by,
-                            [&](const Votes& v) { return valid(v) || stale(v); });
+  const auto asked =
+      insist({&scripts::look, names(key).all(), {}}, [&](const Votes& v) { return valid(v) || stale(v); }, Duration{});
+  if (!asked) return fail(asked.error());
+  const Votes& votes = asked->votes;
   if (valid(votes)) return Validity::valid;
   if (stale(votes)) return Validity::stale;
   return fail(Errc::unavailable, fmt::format("check at {}: no majority: {} masters have it, {} have not, {} do not answer", where(),

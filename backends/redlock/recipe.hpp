@@ -94,8 +94,13 @@ class RedlockBackend final : public Backend {
   RedlockBackend(const Traits& traits, redis::Options options, std::optional<redis::TlsContext> tls)
       : traits_(traits), options_(std::move(options)), tls_(std::move(tls)), masters_(options_, this->tls(), requests) {}
 
-  // A majority that answers at all, or why there is none.
-  Result<Deadline> gather();
+  // Asks every master, again and again until it is decided or the usual deadline has passed. An error: no majority could be asked.
+  struct Outcome {
+    Votes votes;
+    Deadline sent;          // before the first request left
+    bool repeated = false;  // an earlier request may have been carried out as well
+  };
+  Result<Outcome> insist(const Ask&, const std::function<bool(const Votes&)>& decided, Duration patience);
   Result<std::vector<std::optional<Seen>>> look(const Names&, Votes* votes = nullptr);
   Result<Validity> check(const Key&, const std::function<bool(const Seen&)>& is_it);
   Result<std::optional<KeyView>> inspect(const Names&);

@@ -38,7 +38,7 @@ Result<std::optional<Progress>> RedlockWaiter::try_once(Deadline end) {
   Masters& m = backend_.masters();
   const redis::Options& options = backend_.options();
   const redis::Wait wait{later(Clock::now(), options.connect_timeout), options.interrupt_fd};
-  if (auto ok = m.gather(wait.until, node_patience(request_.ttl)); !ok) return fail(std::move(ok.error()));
+  if (auto ok = m.gather(wait.until, node_patience(request_.ttl), false); !ok) return fail(std::move(ok.error()));
   if (m.voting() < m.majority()) {
     if (request_.wait && wait.interrupted()) return Progress{last_};
     if (m.ready() < m.majority()) return fail(m.too_few());
@@ -99,7 +99,7 @@ void RedlockWaiter::sleep(Deadline until) {
       Node& n = ears_->nodes()[i];
       n.connect();
       if (!n.ready() || listening_[i]) continue;
-      n.send({nullptr, {}, {"BLPOP", names_.wake, "0"}}, ears_->next_number(), false);
+      n.send(Ask{nullptr, {}, {"BLPOP", names_.wake, "0"}}, ears_->next_number());
       listening_[i] = true;
     }
     const bool told = first_told != no_deadline;

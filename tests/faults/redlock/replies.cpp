@@ -63,7 +63,7 @@ TEST_CASE("lost answers of phase 1, phase 2, a renewal and a release: no second 
 TEST_CASE("an attempt that no majority answered leaves nothing behind") {
   RedlockMasters m{{.proxied = true}};
   warm(m);
-  auto one = open_redlock(m.proxied_url(), quick(200ms, 300ms));
+  auto one = open_redlock(m.proxied_url(), quick(1s, 300ms));
   REQUIRE(one->inspect(key("k")));  // connected
   for (std::size_t i = 0; i < 5; ++i) m.proxies[i]->stall(Proxy::to_client, true);
   auto waiter = *one->enqueue(request(key("k"), 20s));

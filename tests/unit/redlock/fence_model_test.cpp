@@ -54,8 +54,8 @@ class Model {
     for (; steps > 0; --steps) {
       ++clock_;
       const unsigned what = pick(1000);
-      if (what < 60) all_[pick(masters)].key = 0;  // its time is over, or its clock has jumped
-      else if (what < 65 && loss_ == Loss::wiped) forget(all_[pick(masters)]);
+      if (what < 30) all_[pick(masters)].key = 0;  // its time is over, or its clock has jumped
+      else if (what < 34 && loss_ == Loss::wiped) forget(all_[pick(masters)]);
       else step(contenders_[pick(3)]);
     }
   }
@@ -84,7 +84,7 @@ class Model {
       if (m.key == 0) {
         m.key = c.owner;
         m.counter = std::max(m.counter + 1, loss_ == Loss::wiped ? clock_ * 10 + m.skew : 0);
-        if (pick(8) != 0 && !c.token) c.heard[i] = m.counter;  // or the answer was lost, or too late
+        if (pick(4) != 0 && !c.token) c.heard[i] = m.counter;  // or the answer was lost, or too late
       }
       return;
     }
@@ -127,7 +127,7 @@ class Model {
       grants.push_back({c.began, clock_, *c.token});
       return;
     }
-    if (c.granted ? pick(3) != 0 : pick(6) != 0) return;
+    if (c.granted ? pick(2) != 0 : pick(25) != 0) return;
     if (pick(10) < 7)  // given back, as far as the messages arrive; or it died
       for (Master& m : all_)
         if (m.key == c.owner && pick(10) != 0) m.key = 0;
