@@ -70,6 +70,18 @@ TEST_CASE("full while held: renewed, released and handed on all the same") {
   });
 }
 
+TEST_CASE("full since the first grant: what a release needs was reserved") {
+  on_small_disk([](SmallDisk& disk) {
+    const auto holder = open_in(disk.path()), other = open_in(disk.path());
+    Request r = request("k");
+    r.lock_delay = 60s;  // a lock that only ends because its holder does would keep the key so long
+    const Granted held = take(*holder, r);
+    disk.fill();
+    CHECK(holder->release(held.lease).value() == Released::yes);
+    CHECK(free_now(*other, request("k")));
+  });
+}
+
 TEST_CASE("full with a queue that needs more space than was reserved: the key is free when its holder says so") {
   on_small_disk([](SmallDisk& disk) {
     const auto holder = open_in(disk.path()), other = open_in(disk.path());

@@ -51,12 +51,12 @@ class As {
 struct SharedDirectory {
   test::TempDir parent;
   std::string dir = parent / "locks";
-  SharedDirectory() {
+  explicit SharedDirectory(mode_t mode = 02770) {
     need(::geteuid() == 0, "to be root, who alone can be two users");
     REQUIRE(::chmod(parent.path().c_str(), 0755) == 0);
     REQUIRE(::mkdir(dir.c_str(), 0700) == 0);
     REQUIRE(::chown(dir.c_str(), 0, team) == 0);
-    REQUIRE(::chmod(dir.c_str(), 02770) == 0);
+    REQUIRE(::chmod(dir.c_str(), mode) == 0);
   }
 };
 
@@ -64,7 +64,7 @@ struct SharedDirectory {
 
 TEST_CASE("members of the group exclude each other, whoever came first") {
   try {
-    SharedDirectory shared;
+    SharedDirectory shared(GENERATE(02770u, 0770u));
     Event held, go;
     As first(12001, {team}, [&] {
       const auto backend = open_in(shared.dir);

@@ -48,6 +48,46 @@ TEST_CASE("halted at any system call of acquire and release: nobody gets in besi
   } catch (const Skip& skip) { note_skip(skip.why); }
 }
 
+TEST_CASE("the state is deleted at any moment of an acquisition: never two holders") {
+  try {
+    int both_tried = 0;
+    for (int steps = 0, more = 1; more; ++steps) {
+      test::TempDir dir;
+      struct Shared {
+        std::atomic<bool> granted, done;
+      };
+      auto& child_is = *new (::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) Shared;
+      const Event go;
+      // Later numbers than a new state begins with: two of the same would stop the second by themselves.
+      for (int i = 0; i < 3; ++i) REQUIRE(free_now(*open_in(dir.path()), request("k")));
+      Traced child([&](const std::function<void()>& halt) {
+        const auto b = open_in(dir.path());
+        halt();
+        auto w = b->enqueue(impatient(request("k"))).value();
+        const auto answer = w->poll(0s);
+        child_is.granted = answer && std::holds_alternative<Granted>(*answer);
+        child_is.done = true;
+        std::uint64_t told = 0;
+        if (::read(go.fd(), &told, sizeof told) < 0) ::pause();  // holds on, until it is killed
+      });
+      for (int i = 0; i < steps && more; ++i) more = child.step() && !child_is.done;
+      (void)::unlink(state_of(dir.path()).c_str());
+      const auto other = open_in(dir.path(), 10ms);
+      auto w = other->enqueue(impatient(request("k"))).value();
+      auto answer = w->poll(30s);
+      const bool ours = answer && std::holds_alternative<Granted>(*answer);
+      while (!child_is.done && child.step()) {}
+      INFO("step " << steps);
+      CHECK_FALSE((ours && child_is.granted));
+      both_tried += ours || child_is.granted;
+      child.kill();
+      ::munmap(&child_is, 4096);
+      REQUIRE(steps < 1000);
+    }
+    CHECK(both_tried > 10);
+  } catch (const Skip& skip) { note_skip(skip.why); }
+}
+
 TEST_CASE("a stopped head of the queue loses its place after the claim time, and is served when it goes on") {
   try {
     test::TempDir dir;

@@ -11,7 +11,9 @@
 
 namespace dlock::contract {
 
-Traced::Traced(const std::function<void(const std::function<void()>&)>& body) : pid_(::fork()) {
+Traced::Traced(const std::function<void(const std::function<void()>&)>& body) {
+  std::fflush(stdout);
+  pid_ = ::fork();
   REQUIRE(pid_ >= 0);
   if (pid_ == 0) {
     int status = 0;
