@@ -54,9 +54,9 @@ class Model {
     for (; steps > 0; --steps) {
       ++clock_;
       const unsigned what = pick(1000);
-      if (what < 30) all_[pick(masters)].key = 0;  // its time is over, or its clock has jumped
-      else if (what < 34 && loss_ == Loss::wiped) forget(all_[pick(masters)]);
-      else step(contenders_[pick(3)]);
+      if (what < 60) all_[pick(masters)].key = 0;  // its time is over, or its clock has jumped
+      else if (what < 65 && loss_ == Loss::wiped) forget(all_[pick(masters)]);
+      else step(contenders_[turn_ = pick(8) == 0 ? pick(3) : turn_]);  // mostly the same one goes on
     }
   }
 
@@ -84,7 +84,7 @@ class Model {
       if (m.key == 0) {
         m.key = c.owner;
         m.counter = std::max(m.counter + 1, loss_ == Loss::wiped ? clock_ * 10 + m.skew : 0);
-        if (pick(4) != 0 && !c.token) c.heard[i] = m.counter;  // or the answer was lost, or too late
+        if (pick(3) != 0 && !c.token) c.heard[i] = m.counter;  // or the answer was lost, or too late
       }
       return;
     }
@@ -127,7 +127,7 @@ class Model {
       grants.push_back({c.began, clock_, *c.token});
       return;
     }
-    if (c.granted ? pick(2) != 0 : pick(25) != 0) return;
+    if (c.granted ? pick(2) != 0 : pick(12) != 0) return;
     if (pick(10) < 7)  // given back, as far as the messages arrive; or it died
       for (Master& m : all_)
         if (m.key == c.owner && pick(10) != 0) m.key = 0;
@@ -141,13 +141,15 @@ class Model {
   Contender contenders_[3];
   long clock_ = 0;
   int owners_ = 0;
+  unsigned turn_ = 0;
 };
 
 struct Found {
+  unsigned schedules = 0;
   long grants = 0, duplicates = 0, inversions = 0;
 };
 
-Found search(Scheme scheme, Loss loss, unsigned schedules) {
+Found search(Scheme scheme, Loss loss, unsigned schedules, bool first_only = false) {
   Found found;
   for (unsigned seed = 1; seed <= schedules; ++seed) {
     Model model{seed, scheme, loss};
@@ -159,6 +161,8 @@ Found search(Scheme scheme, Loss loss, unsigned schedules) {
         found.duplicates += i < j && g[i].token == g[j].token;
         found.inversions += g[i].ended < g[j].began && g[i].token >= g[j].token;
       }
+    found.schedules = seed;
+    if (first_only && found.duplicates + found.inversions > 0) break;
   }
   return found;
 }
@@ -171,7 +175,7 @@ TEST_CASE("tokens of Redlock: unique and rising over random schedules") {
   for (const Loss loss : {Loss::none, Loss::wiped}) {
     const Found found = search(Scheme::confirmed, loss, schedules);
     CAPTURE(loss == Loss::wiped, found.grants);
-    CHECK(found.grants > schedules);
+    CHECK(found.grants > schedules / 2);
     CHECK(found.duplicates == 0);
     CHECK(found.inversions == 0);
     WARN(schedules << " schedules" << (loss == Loss::wiped ? ", masters that forget" : "") << ": " << found.grants << " grants, "
@@ -183,9 +187,9 @@ TEST_CASE("tokens of Redlock: what is nearly right is caught") {
   for (const auto& [name, scheme] : {std::pair{"no write-back", Scheme::no_write_back},
                                      std::pair{"a write-back to whoever has the vote now", Scheme::unconditional},
                                      std::pair{"votes whose number was not heard", Scheme::late_votes_count}}) {
-    const Found found = search(scheme, Loss::none, 12'000);
+    const Found found = search(scheme, Loss::none, 150'000, true);  // the seeds are fixed: the last one needs some 100'000
     CAPTURE(name, found.grants);
     CHECK(found.duplicates + found.inversions > 0);
-    WARN(name << ": " << found.grants << " grants, " << found.duplicates << " duplicates, " << found.inversions << " inversions");
+    WARN(name << ": caught in schedule " << found.schedules << " (" << found.grants << " grants)");
   }
 }
