@@ -5,6 +5,9 @@
 #if DLOCK_WITH_REDIS
 #include "redis/redis_backend.hpp"
 #endif
+#if DLOCK_WITH_ZOOKEEPER
+#include "zookeeper/zookeeper_backend.hpp"
+#endif
 
 namespace dlock {
 namespace {
@@ -14,13 +17,20 @@ constexpr BackendFactory built_in[] = {
 #if DLOCK_WITH_REDIS
     redis::factory,
 #endif
+#if DLOCK_WITH_ZOOKEEPER
+    zookeeper::factory,
+#endif
 };
 
 [[maybe_unused]] constexpr std::string_view redis_schemes[] = {"redis", "rediss", "redis+unix", "redis+sentinel", "redis+cluster"};
+[[maybe_unused]] constexpr std::string_view zookeeper_schemes[] = {"zookeeper", "zk"};
 
 constexpr AbsentBackend absent[] = {
 #if !DLOCK_WITH_REDIS
     {"redis", "DLOCK_WITH_REDIS", redis_schemes},
+#endif
+#if !DLOCK_WITH_ZOOKEEPER
+    {"zookeeper", "DLOCK_WITH_ZOOKEEPER", zookeeper_schemes},
 #endif
     {},  // the end
 };
