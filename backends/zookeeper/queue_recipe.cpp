@@ -12,6 +12,10 @@ namespace {
 // As many reads under way at a time as one connection takes without a thought.
 constexpr std::size_t most_at_once = 256;
 
+bool in_a_queue(const std::string& name) {
+  return parse_member(Dialect::sequential, name) || parse_member(Dialect::curator, name) || parse_member(Dialect::kazoo, name);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Waiter>> QueueBackend::enqueue(const Request& request) {
@@ -220,13 +224,13 @@ Result<void> QueueBackend::walk(Session& s, const std::string& path, std::vector
       paths.push_back(child);
       continue;
     }
-    if (looks_sequential(name) || child == "/zookeeper") continue;
+    if (in_a_queue(name) || child == "/zookeeper") continue;
     const std::size_t before = paths.size();
     if (auto ok = walk(s, child + '/', paths); !ok) return ok;
     const Session::Call inside = s.children(child);
     if (auto ok = done(s, "list", {&inside}, op_deadline()); !ok) return ok;
     const auto& names = inside.reply().names;
-    const bool queue = std::any_of(names.begin(), names.end(), looks_sequential);
+    const bool queue = std::any_of(names.begin(), names.end(), in_a_queue);
     if (queue || paths.size() == before) paths.push_back(child);
   }
   return {};
