@@ -22,7 +22,8 @@ constexpr BackendFactory built_in[] = {
 #endif
 };
 
-[[maybe_unused]] constexpr std::string_view redis_schemes[] = {"redis", "rediss", "redis+unix", "redis+sentinel", "redis+cluster"};
+[[maybe_unused]] constexpr std::string_view redis_schemes[] = {"redis", "rediss", "redis+unix", "redis+sentinel",
+                                                               "redis+cluster"};
 [[maybe_unused]] constexpr std::string_view zookeeper_schemes[] = {"zookeeper", "zk"};
 
 constexpr AbsentBackend absent[] = {

@@ -65,6 +65,7 @@ Result<bool> StateFile::open(Make make) {
     file = try_open(0);  // made under a umask that forbids even its owner
   if (!file && errno == ELOOP)
     return fail(Errc::denied, fmt::format("{}: is a symbolic link, which dlock does not follow", printable(path_)));
+  if (!file && errno == EISDIR) return fail(Errc::denied, fmt::format("{}: is not a regular file", printable(path_)));
   if (!file) return fail_errno("open", path_, errno);
   struct stat st {};
   if (::fstat(file.get(), &st)) return fail_errno("open", path_, errno);

@@ -117,4 +117,12 @@ Result<std::vector<Endpoint>> ClusterLocator::everyone(Wait wait) {
   return masters;
 }
 
+void ClusterLocator::examine(Wait wait, std::vector<Finding>& out) {
+  const auto masters = everyone(wait);
+  const auto free = std::count(slots_.begin(), slots_.end(), unknown);
+  out.push_back({masters && free == 0 ? Finding::Level::good : Finding::Level::bad, "cluster",
+                 fmt::format("{} masters, {} of 16384 slots without one", masters ? masters->size() : 0, free),
+                 free == 0 ? "" : "keys of these slots cannot be locked"});
+}
+
 }  // namespace dlock::redis

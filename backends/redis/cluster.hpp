@@ -28,6 +28,7 @@ class ClusterLocator final : public Locator {
   Result<Endpoint> find(std::string_view key, Wait) override;
   void mistrust(const Endpoint&, std::string_view text) override;
   Result<std::vector<Endpoint>> everyone(Wait) override;
+  void examine(Wait, std::vector<Finding>&) override;
 
  private:
   static constexpr std::uint16_t unknown = UINT16_MAX;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include "core/duration.hpp"
 #include "core/lock_view.hpp"
+#include "redis/doctor.hpp"
 #include "redis/fair_recipe.hpp"
 #include "redis/record.hpp"
 
@@ -39,7 +40,7 @@ Result<std::optional<KeyView>> view_of(const FairKeys& keys, const Reply& reply)
   for (std::size_t i = 0; i + 1 < holders.items.size(); i += 2) {
     const auto h = parse_holder(holders.text_at(i + 1));
     if (!h) continue;
-    v.holders.push_back(view(*h, *now));
+    v.holders.push_back(view_of(*h, *now));
     v.holders.back().id = holders.text_at(i);
     note_clock(*h, *now, v.notes);
   }
@@ -82,5 +83,7 @@ Result<std::vector<KeyView>> FairBackend::list() {
   std::sort(views.begin(), views.end(), [](const KeyView& a, const KeyView& b) { return a.key < b.key; });
   return views;
 }
+
+Result<std::vector<Finding>> FairBackend::doctor() { return examine_all(*client_, traits_); }
 
 }  // namespace dlock::redis

@@ -34,6 +34,4 @@ std::string FairKeys::key_text(const std::string& name, std::string_view fence_r
   return percent_decode(fence_record.substr(space + 1)).value_or(name);
 }
 
-std::string micros(Duration d) { return fmt::format_int(std::max<Duration::rep>(0, d.count())).str(); }
-
 }  // namespace dlock::redis

@@ -7,6 +7,7 @@
 #include "core/clock.hpp"
 #include "core/key.hpp"
 #include "core/owner.hpp"
+#include "redis/script.hpp"
 
 namespace dlock::redis {
 
@@ -21,6 +22,7 @@ class FairKeys {
 
   std::vector<std::string> all() const;  // in the order of fair/state.lua
   std::string wake(const Owner& owner) const { return base_ + "wake:" + owner.hex(); }
+  std::string started() const { return base_ + "started"; }
   std::string slot() const { return base_; }  // chooses the server
   const std::string& name() const noexcept { return name_; }
   const std::string& record_suffix() const noexcept {
@@ -36,7 +38,5 @@ class FairKeys {
  private:
   std::string name_, base_, record_suffix_;
 };
-
-std::string micros(Duration);  // as the scripts want it: whole microseconds, not negative
 
 }  // namespace dlock::redis

@@ -76,6 +76,41 @@ Result<Validity> FairBackend::check(const Key& key, std::string owner, std::stri
   return answer->reply.integer == 1 ? Validity::valid : Validity::stale;
 }
 
+Result<Starts> FairBackend::starts(const Key& key) {
+  const FairKeys keys{client_->options().prefix, key};
+  auto names = keys.all();
+  names.push_back(keys.started());
+  const auto answer = client_->call({"ask for the last start", &scripts::starts, std::move(names), {}});
+  if (!answer) return fail(answer.error());
+  const auto now = answer->reply.number_at(0);
+  const std::string_view last = answer->reply.text_at(1);
+  Starts found;
+  if (now) found.now = *now;
+  if (!last.empty()) found.last = answer->reply.number_at(1);
+  if (!now || (!last.empty() && !found.last)) return not_understood(*client_, "ask for the last start");
+  return found;
+}
+
+// A note that a failover forgets lets a job start twice in a period: it is confirmed by as many replicas as a grant.
+Result<Validity> FairBackend::note_start(const Lease& lease, std::optional<std::int64_t> at, Duration keep) {
+  const unsigned replicas = client_->options().replicas;
+  const FairKeys keys{client_->options().prefix, lease.key};
+  auto names = keys.all();
+  names.push_back(keys.started());
+  const auto answer = client_->call({"note the start",
+                                     &scripts::note_start,
+                                     std::move(names),
+                                     {lease.owner.hex(), at ? fmt::format_int(*at).str() : "", millis(keep)}},
+                                    replicas);
+  if (!answer) return fail(answer.error());
+  const auto noted = answer->reply.number_at(0);
+  if (!noted) return not_understood(*client_, "note the start");
+  if (answer->copies < replicas)
+    return fail(Errc::timed_out,
+                fmt::format("note the start at {}: only {} of {} replicas confirmed it", where(), answer->copies, replicas));
+  return *noted == 1 ? Validity::valid : Validity::stale;
+}
+
 Result<std::optional<KeyView>> FairBackend::inspect(const Key& key) { return inspect(FairKeys{client_->options().prefix, key}); }
 
 Result<std::optional<KeyView>> FairBackend::inspect(const FairKeys& keys) {

@@ -16,7 +16,7 @@ constexpr auto past_the_end = std::chrono::milliseconds{2};
 std::optional<HolderView> holder_in(const Reply& reply, std::size_t at, Micros now) {
   const auto h = parse_holder(reply.text_at(at + 1));
   if (!h) return std::nullopt;
-  HolderView v = view(*h, now);
+  HolderView v = view_of(*h, now);
   v.id = reply.text_at(at);
   return v;
 }

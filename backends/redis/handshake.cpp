@@ -2,36 +2,12 @@
 #include "redis/handshake.hpp"
 #include <fmt/format.h>
 #include <algorithm>
-#include <charconv>
 #include "core/duration.hpp"
+#include "redis/info.hpp"
 #include "redis/server_error.hpp"
 
 namespace dlock::redis {
 namespace {
-
-// The value of `field` in the answer to INFO; empty: not there.
-std::string_view field_of(std::string_view info, std::string_view field) noexcept {
-  for (std::size_t at = info.find(field); at != info.npos; at = info.find(field, at + 1)) {
-    const std::size_t colon = at + field.size();
-    if ((at != 0 && info[at - 1] != '\n') || colon >= info.size() || info[colon] != ':') continue;
-    const std::string_view value = info.substr(colon + 1);
-    return value.substr(0, value.find_first_of("\r\n"));
-  }
-  return {};
-}
-
-std::int64_t number(std::string_view text) noexcept {
-  std::int64_t value = 0;
-  std::from_chars(text.data(), text.data() + text.size(), value);
-  return value;
-}
-
-unsigned version_of(std::string_view text) noexcept {  // "7.0.15"
-  const std::size_t dot = text.find('.');
-  if (dot == text.npos) return 0;
-  const auto in_range = [](std::int64_t n) { return static_cast<unsigned>(std::clamp<std::int64_t>(n, 0, 99)); };
-  return in_range(number(text.substr(0, dot))) * 100 + in_range(number(text.substr(dot + 1)));
-}
 
 class Greeting {
  public:
@@ -75,7 +51,7 @@ Result<bool> is_durable(Greeting& g) {
   if (!persistence) return fail(persistence.error());
   const auto policy = g.take();
   if (!policy) return fail(policy.error());
-  return field_of(persistence->text, "aof_enabled") == "1" && policy->text_at(1) == "always";
+  return info_field(persistence->text, "aof_enabled") == "1" && policy->text_at(1) == "always";
 }
 
 }  // namespace
@@ -113,11 +89,11 @@ Result<ServerFacts> greet(Connection& connection, const Options& options, Wait w
 
   ServerFacts facts;
   facts.seen = Clock::now();
-  facts.version = version_of(field_of(server->text, "redis_version"));
-  facts.cluster = field_of(server->text, "redis_mode") == "cluster";
-  facts.replica = field_of(replication->text, "role") == "slave";
+  facts.version = info_version(server->text);
+  facts.cluster = info_field(server->text, "redis_mode") == "cluster";
+  facts.replica = info_field(replication->text, "role") == "slave";
   // In whole seconds, cut at both ends: it may be almost one too many.
-  const std::int64_t seconds = number(field_of(server->text, "uptime_in_seconds"));
+  const std::int64_t seconds = info_number(server->text, "uptime_in_seconds");
   facts.uptime = std::chrono::seconds{std::clamp<std::int64_t>(seconds - 1, 0, 1'000'000'000)};
   if (facts.grace_left(options.restart_grace) > Duration{}) {
     const auto durable = is_durable(g);

@@ -2,7 +2,7 @@
 #pragma once
 #include <string_view>
 #include <vector>
-#include "core/error.hpp"
+#include "core/backend.hpp"
 #include "redis/connection.hpp"
 #include "redis/endpoint.hpp"
 
@@ -17,6 +17,8 @@ class Locator {
   virtual void mistrust(const Endpoint&, std::string_view text) = 0;
   // Every server that has keys.
   virtual Result<std::vector<Endpoint>> everyone(Wait) = 0;
+  // What there is to say about how the servers are found.
+  virtual void examine(Wait, std::vector<Finding>&) {}
 };
 
 // One server, for all keys.

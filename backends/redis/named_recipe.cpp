@@ -3,15 +3,13 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include "core/duration.hpp"
+#include "redis/doctor.hpp"
 #include "redis/named_waiter.hpp"
 #include "redis/record.hpp"
 #include "redis_scripts/named_scripts.hpp"
 
 namespace dlock::redis {
 
-std::string millis(Duration d) {
-  return fmt::format_int(std::max<std::int64_t>(1, std::chrono::ceil<std::chrono::milliseconds>(d).count())).str();
-}
 Error NamedBackend::not_understood(std::string_view what) const {
   return {Errc::protocol, fmt::format("{} at {}: the answer makes no sense", what, where())};
 }
@@ -124,6 +122,7 @@ Try NamedBackend::busy(const Look& seen) const {
   if (seen.ours()) {
     h.id = seen.record->owner.substr(0, 8);
     h.token = seen.record->token;
+    h.held = Duration{std::max<Micros>(0, seen.now - seen.record->since)};
     h.who = seen.record->who;
   } else if (seen.type == "string" && seen.value.size() >= 16) {
     h.id = seen.value.substr(0, 8);
@@ -205,5 +204,7 @@ Result<std::vector<KeyView>> NamedBackend::list() {
   }
   return views;
 }
+
+Result<std::vector<Finding>> NamedBackend::doctor() { return examine_all(*client_, traits_); }
 
 }  // namespace dlock::redis

@@ -37,9 +37,6 @@ struct Try {
   std::string why;
 };
 
-// For PX and PEXPIRE: in whole milliseconds, never less than asked for and never 0.
-std::string millis(Duration);
-
 class NamedBackend : public Backend {
  public:
   NamedBackend(const Traits& traits, std::unique_ptr<Client> client) : client_(std::move(client)), traits_(traits) {}
@@ -55,6 +52,7 @@ class NamedBackend : public Backend {
   Result<Validity> check(const Key&, const Owner&) override;
   Result<std::optional<KeyView>> inspect(const Key&) override;
   Result<std::vector<KeyView>> list() override;
+  Result<std::vector<Finding>> doctor() override;
   Counters counters() const noexcept override { return {client_->requests, 0}; }
 
   // Takes the lock if it is free. The request is one that enqueue has accepted; repeating it is harmless.

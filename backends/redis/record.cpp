@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "redis/record.hpp"
+#include <algorithm>
 #include <charconv>
+#include "core/lock_view.hpp"
 
 namespace dlock::redis {
 namespace {
@@ -26,23 +28,31 @@ std::optional<std::uint64_t> parse_unsigned(std::string_view digits) noexcept {
   return value;
 }
 
-std::optional<LockState::Holder> parse_holder(std::string_view record) {
+std::optional<HolderRecord> parse_holder(std::string_view record) {
   const auto mode = parse_mode(field(record));
   const auto token = parse_unsigned(field(record));
   const auto slot = parse_unsigned(field(record));
   const auto since = parse_unsigned(field(record));
   const auto deadline = parse_unsigned(field(record));
   const auto delay = parse_unsigned(field(record));
-  if (!mode || !token || !slot || !since || !deadline || !delay) return std::nullopt;
-  LockState::Holder h;
+  const auto granted = parse_unsigned(field(record));
+  if (!mode || !token || !slot || !since || !deadline || !delay || !granted) return std::nullopt;
+  HolderRecord h;
   h.mode = *mode;
   h.token = *token;
   h.slot = static_cast<unsigned>(*slot);
   h.since = static_cast<Micros>(*since);
   h.deadline = static_cast<Micros>(*deadline);
   h.delay = static_cast<Micros>(*delay);
+  h.granted = static_cast<Micros>(*granted);
   h.meta = record;
   return h;
+}
+
+HolderView view_of(const HolderRecord& h, Micros now) {
+  HolderView v = view(h, now);
+  v.held = Duration{std::max<Micros>(0, now - h.granted)};
+  return v;
 }
 
 std::optional<LockState::Waiter> parse_waiter(std::string_view record) {

@@ -31,7 +31,8 @@ inline constexpr std::array<Traits, 4> recipes{{
      .native = true,
      .weakness = "a failover to a replica that has not seen a grant forgets it (?replicas=N makes that less likely); a jump of "
                  "the server's "
-                 "clock ends leases early or late"},
+                 "clock ends leases early or late",
+     .starts = true},
     {.family = "redis",
      .recipe = "set",
      .liveness = Liveness::lease,
@@ -55,7 +56,8 @@ inline constexpr std::array<Traits, 4> recipes{{
      .native = false,
      .weakness = "a crash between SETNX and EXPIRE leaves a lock for ever, unless it was a dlock's; foreign ones end by release "
                  "--force or "
-                 "?stale_after=; no queue"},
+                 "?stale_after=; no queue",
+     .legacy = true},
     {.family = "redis",
      .recipe = "getset",
      .liveness = Liveness::lease,
@@ -68,7 +70,8 @@ inline constexpr std::array<Traits, 4> recipes{{
      .native = false,
      .weakness = "needs equal clocks on all clients; a loser overwrites the winner's time, which then takes its lock for lost; "
                  "the value tells "
-                 "no owner; no queue"},
+                 "no owner; no queue",
+     .legacy = true},
 }};
 
 Result<std::unique_ptr<Backend>> open(const Url&, const Traits&, const Settings&);

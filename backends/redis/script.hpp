@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <algorithm>
+#include <string>
 #include <string_view>
+#include "core/clock.hpp"
 
 namespace dlock::redis {
 
@@ -9,5 +12,11 @@ struct Script {
   std::string_view text;
   std::string_view sha;  // 40 lower-case hex digits, for EVALSHA
 };
+
+// Spans of time as arguments: whole microseconds, not negative; and for PX and PEXPIRE whole milliseconds, never less than asked for and never 0.
+inline std::string micros(Duration d) { return std::to_string(std::max<Duration::rep>(0, d.count())); }
+inline std::string millis(Duration d) {
+  return std::to_string(std::max<std::int64_t>(1, std::chrono::ceil<std::chrono::milliseconds>(d).count()));
+}
 
 }  // namespace dlock::redis

@@ -97,4 +97,22 @@ Result<std::vector<Endpoint>> SentinelLocator::everyone(Wait wait) {
   return std::vector{std::move(*master)};
 }
 
+void SentinelLocator::examine(Wait wait, std::vector<Finding>& out) {
+  std::size_t agree = 0;
+  std::string others;
+  for (std::size_t i = 0; i < sentinels_.size(); ++i) {
+    const Deadline start = Clock::now();
+    const Wait own{start + (wait.until - start) / static_cast<long>(sentinels_.size() - i), wait.interrupt};
+    const auto answer = ask(sentinels_[i], own);
+    if (answer && *answer == master_) ++agree;
+    else others += fmt::format("; {}", answer ? sentinels_[i].at.text() + " names " + answer->text() : answer.error().message);
+  }
+  const bool few = sentinels_.size() < 3;
+  out.push_back({agree == sentinels_.size() && !few ? Finding::Level::good : Finding::Level::warning, "sentinels",
+                 fmt::format("{} of {} name {}{}", agree, sentinels_.size(), master_.text(), others),
+                 few                         ? "name at least three: a majority of fewer fails with the first"
+                 : agree < sentinels_.size() ? "nothing is granted when no majority is left"
+                                             : ""});
+}
+
 }  // namespace dlock::redis

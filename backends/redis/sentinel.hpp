@@ -23,6 +23,7 @@ class SentinelLocator final : public Locator {
   Result<Endpoint> find(std::string_view key, Wait) override;
   void mistrust(const Endpoint&, std::string_view) override { asked_.reset(); }
   Result<std::vector<Endpoint>> everyone(Wait) override;
+  void examine(Wait, std::vector<Finding>&) override;
 
  private:
   struct Sentinel {

@@ -23,6 +23,8 @@ Result<Store> choose_store(const Options& o) {
   if (!choice) return wrong(!recipe.empty() && choose(*url, {}) ? "recipe" : "backend", choice.error());
   if (!url->password.empty() && !o.quiet)
     say(fmt::format("{}: a password in a URL is easily seen by others ({})", called(o, "backend"), url->redacted()));
+  if (choice->traits->legacy && !o.quiet)
+    say(fmt::format("{}, recipe {}: {}", choice->traits->family, choice->traits->recipe, choice->traits->weakness));
   return Store{std::move(*url), choice->factory, choice->traits, called(o, "backend"), blame(o, "backend")};
 }
 

@@ -43,6 +43,7 @@ struct Traits {
   std::string_view weakness;  // one sentence for --explain, inspect and the manual
   bool starts = false;        // notes when a job was started (--once-per)
   bool revokes = false;       // has Backend::revoke
+  bool legacy = false;        // a historical algorithm, offered for the sake of others who use it: each use warns
   Duration (*proves)(Duration ttl) = nullptr;  // how much of a ttl is proven to be ours; nullptr: all but drift(ttl)
 };
 

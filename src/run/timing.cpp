@@ -14,7 +14,10 @@ constexpr Duration shortest_ttl = 2s;
 
 tl::unexpected<Error> does_not_fit(const Timing& t, const TimingAsked& asked) {
   const Duration fixed = t.renew_every + t.margin;
-  const auto room = [&](Duration other) { return std::max<Duration>(0us, t.proven - fixed - other); };
+  // Rounded down to what can be typed.
+  const auto room = [&](Duration other) {
+    return std::max<Duration>(0us, std::chrono::floor<std::chrono::milliseconds>(t.proven - fixed - other));
+  };
   return fail(
       Errc::usage,
       fmt::format("--ttl {} leaves {} for --op-timeout {} and --kill-after {}: use a longer --ttl, --op-timeout up to {}, or "

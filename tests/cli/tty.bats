@@ -340,7 +340,7 @@ STEPS
 }
 
 @test "the waiting line is redrawn each second on a terminal, and taken away" {
-  TERM=xterm on_tty $DLOCK_FAKE run -b 'fake:?grant_after=3s' --key k -- echo granted <<'STEPS'
+  TERM=xterm on_tty $DLOCK_FAKE run -b 'fake:?grant_after=6s' --key k -- echo granted <<'STEPS'
     expect waiting
     expect \rdlock: k
     expect \rdlock: k

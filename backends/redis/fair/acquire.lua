@@ -48,7 +48,7 @@ if fits and admits(would, mode, limit) then
   redis.call('SET', fence, token .. suffix, 'PX', fence_kept)
   -- My lapsed grant, whose lock-delay still runs, goes on counting beside the new one.
   if mine then redis.call('HSET', holders, me .. ':' .. mine.token, mine.record) end
-  redis.call('HSET', holders, me, format_holder({ mode = mode, token = token, slot = slot, since = digits(now), deadline = now + ttl, delay = delay, meta = meta }))
+  redis.call('HSET', holders, me, format_holder({ mode = mode, token = token, slot = slot, since = digits(now), deadline = now + ttl, delay = delay, granted = digits(now), meta = meta }))
   if tally.count == 0 then redis.call('PEXPIRE', holders, ms(ttl + delay)) else at_least(holders, ttl + delay) end
   if ticket then
     drop_waiter(me)

@@ -1,13 +1,15 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- LockState of src/core/lock_state.cpp, kept in Redis; put before every operation.
 --
---   holders  HASH  owner -> mode|token|slot|since|deadline|delay|meta      who is inside, or still keeps others out by its lock-delay
+--   holders  HASH  owner -> mode|token|slot|since|deadline|delay|granted|meta  who is inside, or still keeps others out by its lock-delay;
+--                                                                 since: granted or renewed last
 --   queue    ZSET  owner -> ticket                                         who waits, in order of arrival
 --   alive    ZSET  owner -> live_until                                     a waiter that is silent for longer is dropped
 --   waiters  HASH  owner -> mode|limit|meta                                what it asked for
 --   called   SET   owner                                                   told that it may run, and has not asked again yet
 --   fence    STR   newest token; after a space the full key, if the name in the store is not one
 --   wake:<owner>  LIST  where that waiter, and nobody else, listens
+--   started  STR   when the newest job was started (--once-per); with an expiry of its own
 --
 -- Instants are microseconds of the server's clock. A double holds them exactly until the year 2255. No decision rests on the
 -- expiry of a Redis key: that only clears away what nobody came back for. Exclusion rests on `holders` and `fence` alone, so losing one of the
@@ -30,15 +32,17 @@ local function at_least(key, span)
 end
 
 local function parse_holder(record)
-  local mode, token, slot, since, deadline, delay, meta = string.match(record, '^([XSP])|(%d+)|(%d+)|(%d+)|(%d+)|(%d+)|(.*)$')
+  local mode, token, slot, since, deadline, delay, granted, meta =
+    string.match(record, '^([XSP])|(%d+)|(%d+)|(%d+)|(%d+)|(%d+)|(%d+)|(.*)$')
   if not mode then corrupt(holders) end
-  local h = { mode = mode, token = token, slot = tonumber(slot), since = since, deadline = tonumber(deadline), delay = tonumber(delay), meta = meta }
+  local h = { mode = mode, token = token, slot = tonumber(slot), since = since, deadline = tonumber(deadline), delay = tonumber(delay),
+    granted = granted, meta = meta }
   h.free_at = h.deadline + h.delay
   return h
 end
 
 local function format_holder(h)
-  return table.concat({ h.mode, h.token, h.slot, h.since, digits(h.deadline), digits(h.delay), h.meta }, '|')
+  return table.concat({ h.mode, h.token, h.slot, h.since, digits(h.deadline), digits(h.delay), h.granted, h.meta }, '|')
 end
 
 -- Who is, or would be, inside at the same time. `room`: the smallest limit of those who came first and still wait, for they must find

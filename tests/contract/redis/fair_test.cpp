@@ -344,3 +344,56 @@ TEST_CASE("a replica is no place for locks") {
   CHECK(p.error().code == Errc::unavailable);
   CHECK(p.error().message.find("replica") != std::string::npos);
 }
+
+TEST_CASE("starts: noted under a grant in force, kept for their time, forgotten on demand") {
+  RedisServer server;
+  auto backend = open_redis(server.url() + "?restart_grace=0"), other = open_redis(server.url() + "?restart_grace=0");
+  const Key key = *Key::parse("dated");
+  REQUIRE(backend->traits().starts);
+  const auto before = wall_micros();
+  const Starts none = backend->starts(key).value();
+  CHECK_FALSE(none.last);
+  CHECK(std::llabs(none.now - before) < 5'000'000);
+  const Lease lease = acquire_or_fail(*backend, request(key));
+  CHECK(other->note_start({key, Owner::random()}, none.now, 1h) == Validity::stale);  // not the holder
+  CHECK_FALSE(backend->starts(key).value().last);
+  CHECK(backend->note_start(lease, none.now, 1h) == Validity::valid);
+  CHECK(backend->note_start(lease, none.now, 1h) == Validity::valid);  // repeated
+  CHECK(other->starts(key).value().last == none.now);
+  const auto left = server.command({"PTTL", "dlock:{dated}:started"}).integer;
+  CHECK((left > 3'590'000 && left <= 3'600'000));
+  CHECK(backend->note_start(lease, std::nullopt, 1h) == Validity::valid);
+  CHECK_FALSE(other->starts(key).value().last);
+  CHECK(backend->note_start(lease, none.now, 1500us) == Validity::valid);
+  release_or_fail(*backend, lease);
+  CHECK(backend->note_start(lease, none.now + 1, 1h) == Validity::stale);
+  for (const Deadline until = Clock::now() + 5s; Clock::now() < until && backend->starts(key).value().last;) ::usleep(500);
+  CHECK_FALSE(backend->starts(key).value().last);  // its time is over
+}
+
+TEST_CASE("how long it is held counts from the grant, not from the last renewal") {
+  RedisServer server;
+  for (const char* recipe : {"fair", "set", "setnx-expire", "getset"}) {
+    CAPTURE(recipe);
+    const std::string url = server.url() + "?restart_grace=0" + (std::string_view{recipe} == "getset" ? "&unit=ms" : "");
+    auto backend = open_redis(url, {}, recipe), other = open_redis(url, {}, recipe);
+    const Key key = *Key::parse(fmt::format("held-{}", recipe));
+    const auto began = Clock::now();
+    const Lease lease = acquire_or_fail(*backend, request(key));
+    const auto granted = Clock::now();
+    ::usleep(30'000);
+    REQUIRE(std::holds_alternative<Kept>(backend->renew(lease, 10s).value()));
+    const auto asked = Clock::now();
+    const auto view = backend->inspect(key).value();
+    const auto answered = Clock::now();
+    REQUIRE((view && view->holders.size() == 1 && view->holders[0].held));
+    CHECK(*view->holders[0].held >= asked - granted - 1ms);
+    CHECK(*view->holders[0].held <= answered - began + 1ms);
+    auto waiter = *other->enqueue(request(key));
+    const auto p = waiter->poll(0s).value();
+    REQUIRE((std::holds_alternative<Waiting>(p) && std::get<Waiting>(p).holder));
+    CHECK(std::get<Waiting>(p).holder->held >= asked - granted - 1ms);
+    release_or_fail(*backend, lease);
+    CHECK(waiter->cancel());
+  }
+}

@@ -17,9 +17,20 @@ TEST_CASE("sentinels: the master that most of them name") {
   CHECK(kept(backend->renew(lease, 10s)));
   CHECK(backend->list().value().size() == 1);
   CHECK(backend->release(lease) == Released::yes);
+  const auto seen = [&](const char* what) {
+    const auto found = backend->doctor().value();
+    for (const Finding& f : found)
+      if (f.what == what) return std::pair{f.level, f.seen};
+    return std::pair{Finding::Level::unknown, std::string{}};
+  };
+  CHECK(seen("sentinels").first == Finding::Level::good);
+  CHECK(seen("sentinels").second.starts_with("3 of 3 name"));
+  CHECK(seen("replicas").second == "2");
 
   SECTION("one that is away is enough") {
     g.sentinels[0]->kill();
+    CHECK(seen("sentinels").first == Finding::Level::warning);
+    CHECK(seen("sentinels").second.starts_with("2 of 3 name"));
     CHECK(kept(backend->renew(acquire_or_fail(*backend, request(k)), 10s)));
     auto fresh = open_redis(g.url(), quick(1s));
     CHECK(holders_of(*fresh, k) == 1);
@@ -60,7 +71,7 @@ TEST_CASE("sentinels: failover under load: contenders go on, a holder whose gran
   SentinelGroup g;
   const Key k = key("load"), steady = key("steady");
   auto keeper = open_redis(g.url("?restart_grace=0&replicas=1"), quick(700ms));
-  const Lease held = acquire_or_fail(*keeper, request(steady, 20s));
+  const Lease held = granted_within(**keeper->enqueue(request(steady, 20s)), 10s);
 
   std::atomic<bool> stop{false};
   struct Grant {

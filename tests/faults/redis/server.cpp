@@ -175,6 +175,36 @@ TEST_CASE("keys that vanish: without holders the lease is lost, without the othe
   CHECK(other->check(k, next.token) == Validity::valid);
 }
 
+TEST_CASE("a server that evicts: tokens rise, and who lost its record is told so") {
+  RedisServer server{{.config = {"maxmemory-policy allkeys-random"}}};
+  auto one = open_redis(server.url() + "?restart_grace=0"), two = open_redis(server.url() + "?restart_grace=0");
+  const Key k = key("evicted");
+  std::size_t evicted = 0;
+  FencingToken newest = 0;
+  for (int round = 0; round < 5; ++round) {
+    const Lease held = acquire_or_fail(*one, request(k, 30s));
+    CHECK(held.token > newest);
+    newest = held.token;
+    // Memory runs out: the server deletes whatever it likes, until nothing is left to delete.
+    server.command({"CONFIG", "SET", "maxmemory", "1"});
+    server.command({"SET", "more", std::string(1000, 'x')});
+    server.command({"CONFIG", "SET", "maxmemory", "0"});
+    const bool gone = server.command({"EXISTS", "dlock:{evicted}:holders"}).integer == 0;
+    evicted += gone;
+    CHECK(lost(one->renew(held, 30s)) == gone);
+    if (gone) {
+      const Lease next = acquire_or_fail(*two, request(k, 30s));
+      CHECK(next.token > newest);  // by the server's clock, though the fence is gone, too
+      newest = next.token;
+      CHECK(one->release(held) == Released::was_not_held);
+      CHECK(two->release(next) == Released::yes);
+    } else {
+      CHECK(one->release(held) == Released::yes);
+    }
+  }
+  CHECK(evicted > 0);
+}
+
 TEST_CASE("a full server refuses grants and still takes releases") {
   RedisServer server{{.config = {"maxmemory-policy noeviction"}}};
   auto backend = open_redis(server.url() + "?restart_grace=0", quick());

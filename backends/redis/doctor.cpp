@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "redis/doctor.hpp"
+#include <fmt/format.h>
+#include <cstdlib>
+#include "core/duration.hpp"
+#include "core/key.hpp"
+#include "redis/fair_keys.hpp"
+#include "redis/info.hpp"
+#include "redis_scripts/rights_script.hpp"
+
+namespace dlock::redis {
+namespace {
+
+using Level = Finding::Level;
+
+class Examination {
+ public:
+  Examination(Client& client, Session& session, const Needs& needs, const std::string& of, std::vector<Finding>& out)
+      : client_(client), session_(session), needs_(needs), of_(of), out_(out) {}
+
+  Result<void> run(const std::string& probe) {
+    const auto info = ask({"INFO"});
+    if (!info) return fail(info.error());
+    if (info->is(Reply::Type::error)) return fail(as_error("ask for its state", session_.at.text(), info->text));
+    version(info->text);
+    memory(info->text);
+    persistence(info->text);
+    grace();
+    replicas(info->text);
+    if (auto ok = clock(); !ok) return ok;
+    return rights(probe);
+  }
+
+ private:
+  void add(Level level, std::string_view what, std::string seen, std::string advice = {}) {
+    out_.push_back({level, fmt::format("{}{}", what, of_), std::move(seen), level == Level::good ? "" : std::move(advice)});
+  }
+
+  // Error replies are answers here: a right that is missing is a finding.
+  Result<Reply> ask(std::vector<std::string> words, const Script* script = nullptr, std::vector<std::string> keys = {}) {
+    const Command command{"examine", script, std::move(keys), std::move(words)};
+    command.put(*session_.connection, script != nullptr);
+    ++client_.requests;
+    const Wait wait{Clock::now() + client_.options().op_timeout + std::chrono::seconds{1}};  // an old server waits whole seconds
+    if (auto ok = session_.connection->flush(wait); !ok) return fail(std::move(ok.error()));
+    auto reply = session_.connection->receive(wait);
+    if (!reply) return fail(std::move(reply.error()));
+    if (!*reply) return fail(Errc::unavailable, fmt::format("examine {}: no answer in time", session_.at.text()));
+    return std::move(**reply);
+  }
+  std::string config(const char* name) {  // empty: not allowed to look
+    const auto reply = ask({"CONFIG", "GET", name});
+    return reply ? std::string{reply->text_at(1)} : "";
+  }
+
+  void version(std::string_view info) {
+    const unsigned v = info_version(info);
+    add(v >= 500 ? Level::good
+        : v == 0 ? Level::unknown
+                 : Level::bad,
+        "version", std::string{info_field(info, "redis_version")}, "Redis 5.0 or newer is needed");
+  }
+
+  void memory(std::string_view info) {
+    const std::string policy{info_field(info, "maxmemory_policy")};
+    const bool limited = info_number(info, "maxmemory") > 0;
+    const auto level = policy.empty()           ? Level::unknown
+                       : policy == "noeviction" ? Level::good
+                       : limited                ? Level::bad
+                                                : Level::warning;
+    add(level, "maxmemory-policy", limited || policy.empty() ? policy : policy + ", no maxmemory",
+        "set noeviction: other policies delete locks when memory runs out");
+  }
+
+  void persistence(std::string_view info) {
+    if (info_field(info, "aof_enabled") != "1") {
+      add(Level::warning, "persistence", "no AOF",
+          "set appendonly yes and appendfsync always, or keep restart_grace at the largest --ttl: a restart forgets locks");
+      return;
+    }
+    if (info_field(info, "aof_last_write_status") == "err") {
+      add(Level::bad, "persistence", "the AOF cannot be written", "look at its disk and its log");
+      return;
+    }
+    const std::string fsync = config("appendfsync");
+    if (fsync.empty())
+      add(Level::unknown, "persistence", "AOF, appendfsync not known",
+          "grant +config|get: without proof of appendfsync always grants wait for restart_grace after each restart");
+    else
+      add(fsync == "always" ? Level::good : Level::warning, "persistence", "AOF, appendfsync " + fsync,
+          "set appendfsync always, or keep restart_grace at the largest --ttl: a restart forgets the last second");
+  }
+
+  void grace() {
+    const Duration grace = client_.options().restart_grace;
+    const Duration left = session_.facts.grace_left(grace);
+    if (left > Duration{})
+      add(Level::warning, "uptime", "started less than " + format_duration(grace) + " ago",
+          "it may have forgotten a lock; grants resume in " + format_duration(left));
+    else if (grace == Duration{} && !session_.facts.durable)
+      add(Level::warning, "restart_grace", "0",
+          "leave it at 60s, or at the largest --ttl: a server that restarted may have forgotten a lock");
+  }
+
+  void replicas(std::string_view info) {
+    const std::int64_t have = info_number(info, "connected_slaves");
+    const unsigned wanted = client_.options().replicas;
+    const bool failover = needs_.failover && (have > 0 || client_.options().topology != Options::Topology::single);
+    if (!failover) {
+      add(have > 0 ? Level::warning : Level::good, "replicas", std::to_string(have),
+          "a master of redlock must not be replaced by a replica: a failover forgets grants");
+      return;
+    }
+    if (have < wanted)
+      add(Level::bad, "replicas", std::to_string(have), fmt::format("nothing is granted: replicas={} asks for more", wanted));
+    else
+      add(have == 0 || wanted == 0 ? Level::warning : Level::good, "replicas", std::to_string(have),
+          have == 0 ? "there is none to take over"
+                    : "replicas=1 in the URL makes it less likely that a failover forgets a grant");
+    const std::string least = config("min-replicas-to-write");
+    add(least.empty()  ? Level::unknown
+        : least == "0" ? Level::warning
+                       : Level::good,
+        "min-replicas-to-write", least.empty() ? "?" : least,
+        "set 1, with min-replicas-max-lag: a master that is cut off from its replicas then stops granting");
+  }
+
+  // Of five looks the quickest: it tells most exactly.
+  Result<void> clock() {
+    Micros offset = 0, round_trip = never;
+    for (int i = 0; i < 5; ++i) {
+      const Micros before = wall_micros();
+      const auto reply = ask({"TIME"});
+      const Micros after = wall_micros();
+      if (!reply) return fail(reply.error());
+      const auto s = reply->number_at(0), us = reply->number_at(1);
+      if (!s || !us) {
+        add(Level::unknown, "clock", "?", "grant +time");
+        return {};
+      }
+      if (after - before < round_trip) {
+        round_trip = after - before;
+        offset = *s * 1'000'000 + *us - before - (after - before) / 2;
+      }
+    }
+    const Micros bound = needs_.equal_clocks ? 100'000 : 1'000'000;
+    const bool off = std::llabs(offset) - round_trip / 2 > bound;
+    add(!off                  ? Level::good
+        : needs_.equal_clocks ? Level::bad
+                              : Level::warning,
+        "clock",
+        fmt::format("{:+.3f} s against this host, round trip {:.1f} ms", static_cast<double>(offset) / 1e6,
+                    static_cast<double>(round_trip) / 1e3),
+        "let NTP set all clocks: a jump ends leases early or late");
+    return {};
+  }
+
+  Result<void> rights(const std::string& probe) {
+    std::string missing;
+    const auto note = [&](std::string_view name) { missing += fmt::format("{}+{}", missing.empty() ? "" : " ", name); };
+    const auto denied = [](const Reply& r) { return r.is(Reply::Type::error) && classify(r.text).code == Errc::denied; };
+    auto script = ask({needs_.in_scripts.begin(), needs_.in_scripts.end()}, &scripts::rights, {probe});
+    if (!script) return fail(std::move(script.error()));
+    if (script->is(Reply::Type::error)) {
+      add(Level::bad, "rights", printable(script->text.substr(0, 120)), "grant what dlock-backends(7) lists");
+      return {};
+    }
+    const std::string_view list = script->text_at(0);
+    for (std::size_t at = 0; at < list.size();) {
+      const std::size_t end = std::min(list.find(' ', at), list.size());
+      note(list.substr(at, end - at));
+      at = end + 1;
+    }
+    const auto plain = [&](std::string_view name, std::vector<std::string> words) -> Result<void> {
+      const auto reply = ask(std::move(words));
+      if (!reply) return fail(reply.error());
+      if (denied(*reply)) note(name);
+      return {};
+    };
+    if (needs_.blpop)
+      if (auto ok = plain("blpop", {"BLPOP", probe, session_.facts.version >= 600 ? "0.001" : "1"}); !ok) return ok;
+    if (client_.options().replicas > 0)
+      if (auto ok = plain("wait", {"WAIT", "0", "1"}); !ok) return ok;
+    if (auto ok = plain("evalsha", {"EVALSHA", std::string{scripts::rights.sha}, "0"}); !ok) return ok;
+    if (!client_.options().prefix.empty())
+      if (auto ok = plain("scan", {"SCAN", "0", "COUNT", "1"}); !ok) return ok;
+    add(missing.empty() ? Level::good : Level::bad, "rights", missing.empty() ? "enough" : "missing: " + missing,
+        "grant what dlock-backends(7) lists");
+    if (!script->text_at(1).empty())
+      add(Level::bad, "writing", printable(script->text_at(1).substr(0, 120)), "nothing is granted until it can be written");
+    return {};
+  }
+
+  Client& client_;
+  Session& session_;
+  const Needs& needs_;
+  const std::string& of_;
+  std::vector<Finding>& out_;
+};
+
+}  // namespace
+
+Needs needs_of(std::string_view recipe) {
+  if (recipe == "fair")
+    return {.in_scripts = {"time",      "get",           "set",    "del",     "pexpire", "pttl", "rpush", "hget",
+                           "hset",      "hsetnx",        "hdel",   "hgetall", "hvals",   "zadd", "zrem",  "zrange",
+                           "zrevrange", "zrangebyscore", "zscore", "zcard",   "zrank",   "sadd", "srem",  "scard"},
+            .blpop = true};
+  Needs named{.in_scripts = {"time", "get", "set", "del", "pexpire", "pttl", "type"}};
+  if (recipe == "setnx-expire" || recipe == "getset") named.in_scripts.push_back("setnx");
+  if (recipe == "getset") named.in_scripts.push_back("getset"), named.equal_clocks = true;
+  return named;
+}
+
+Result<void> examine(Client& client, const Endpoint& at, const Needs& needs, const std::string& probe, const std::string& of,
+                     std::vector<Finding>& out) {
+  auto session = client.take_from(at, {client.usual_deadline()});
+  if (!session) return fail(std::move(session.error()));
+  auto ok = Examination{client, **session, needs, of, out}.run(probe);
+  if (ok) client.give_back(std::move(*session));
+  return ok;
+}
+
+Result<std::vector<Finding>> examine_all(Client& client, const Traits& traits) {
+  std::vector<Finding> out;
+  const Wait wait{client.usual_deadline()};
+  const auto servers = client.locator().everyone(wait);
+  if (!servers) return fail(servers.error());
+  client.locator().examine(wait, out);
+  for (const Endpoint& at : *servers) {
+    // A key in a slot of this very server.
+    std::string probe;
+    for (unsigned n = 0; n < 100'000; ++n) {
+      probe = traits.native ? fmt::format("{}{{.doctor-{}}}:rights", client.options().prefix, n)
+                            : fmt::format("{}dlock-doctor-{}", client.options().prefix, n);
+      const auto home = client.locator().find(probe, wait);
+      if (!home) return fail(home.error());
+      if (*home == at) break;
+    }
+    const std::string of = servers->size() > 1 ? " of " + at.text() : "";
+    if (auto ok = examine(client, at, needs_of(traits.recipe), probe, of, out); !ok) return fail(std::move(ok.error()));
+  }
+  return out;
+}
+
+}  // namespace dlock::redis

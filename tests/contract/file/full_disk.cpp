@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// A disk without space: nothing is granted that was not written, and what is held can be given back.
+#include <sched.h>
+#include <sys/mount.h>
+#include "contract/file/lease_files.hpp"
+
+using namespace dlock;
+using namespace dlock::contract;
+
+namespace {
+
+// A filesystem of 256 KiB that only this program sees.
+class SmallDisk {
+ public:
+  SmallDisk() {
+    static const bool apart = ::unshare(CLONE_NEWNS) == 0 && ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0;
+    need(apart, "the right to mount a small disk");
+    need(::mount("tmpfs", dir_.path().c_str(), "tmpfs", 0, "size=256k,mode=0700") == 0, "the right to mount a small disk");
+  }
+  ~SmallDisk() { ::umount2(dir_.path().c_str(), MNT_DETACH); }
+  const std::string& path() const { return dir_.path(); }
+  void fill() {
+    const Fd file(::open((dir_ / "ballast").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+    REQUIRE(file);
+    const std::string block(4096, 'x');
+    while (::write(file.get(), block.data(), block.size()) > 0) {}
+    REQUIRE(errno == ENOSPC);
+  }
+  void clear() { REQUIRE(::unlink((dir_ / "ballast").c_str()) == 0); }
+
+ private:
+  test::TempDir dir_;
+};
+
+template <class Body>
+void on_small_disk(Body body) {
+  try {
+    SmallDisk disk;
+    body(disk);
+  } catch (const Skip& skip) { note_skip(skip.why); }
+}
+
+}  // namespace
+
+TEST_CASE("full before the first use: an error that says so, no grant, and nothing to repair afterwards") {
+  on_small_disk([](SmallDisk& disk) {
+    disk.fill();
+    const auto backend = open_in(disk.path());
+    std::string message;
+    const auto code = refused(*backend, request("k"), &message);
+    REQUIRE(code);
+    CHECK((*code == Errc::cannot_create || *code == Errc::unavailable));
+    CHECK_THAT(message, Catch::Contains("No space left on device"));
+    disk.clear();
+    CHECK(free_now(*backend, request("k")));
+  });
+}
+
+TEST_CASE("full while held: renewed, released and handed on all the same") {
+  on_small_disk([](SmallDisk& disk) {
+    const auto holder = open_in(disk.path()), other = open_in(disk.path());
+    const Granted held = take(*holder, request("k"));
+    auto waiter = in_queue(*other, request("k"));
+    disk.fill();
+    CHECK(kept(holder->renew(held.lease, 30s)));
+    CHECK(holder->release(held.lease).value() == Released::yes);
+    const Granted next = take(*waiter);
+    CHECK(next.lease.token > held.lease.token);
+    CHECK(other->release(next.lease).value() == Released::yes);
+  });
+}
+
+TEST_CASE("full with a queue that needs more space than was reserved: the key is free when its holder says so") {
+  on_small_disk([](SmallDisk& disk) {
+    const auto holder = open_in(disk.path()), other = open_in(disk.path());
+    const Granted held = take(*holder, request("k"));
+    std::vector<std::unique_ptr<Backend>> backends;
+    std::vector<std::unique_ptr<Waiter>> waiters;
+    bool full = false;
+    for (int i = 0; i < 100 && !full; ++i) {
+      if (i == 2) disk.fill();
+      Request r = request("k");
+      r.identity.reason = std::string(180, 'r');
+      backends.push_back(open_in(disk.path()));
+      auto w = backends.back()->enqueue(r).value();
+      auto answer = w->poll(0s);
+      full = !answer;
+      if (answer) waiters.push_back(std::move(w));
+    }
+    REQUIRE(full);
+    REQUIRE(waiters.size() > 2);
+    CHECK(holder->release(held.lease).value() == Released::yes);
+    CHECK(take(*waiters[0]).lease.token > held.lease.token);
+  });
+}

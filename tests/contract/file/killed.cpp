@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// kill -9 before and after every single system call of each operation: the key is free for the next, tokens rise, nothing piles up.
+#include <fmt/format.h>
+#include "contract/file/lease_files.hpp"
+#include "contract/file/traced.hpp"
+
+using namespace dlock;
+using namespace dlock::contract;
+
+namespace {
+
+constexpr Duration short_ttl = 100ms;
+
+// What the others do around the one that is killed.
+struct Others {
+  std::string dir;
+  std::unique_ptr<Backend> holder = open_in(dir), waiting = open_in(dir);
+  std::optional<Lease> held;
+  std::unique_ptr<Waiter> queued;
+};
+
+using Halt = std::function<void()>;
+struct Operation {
+  const char* name;
+  std::function<void(Others&)> before;                            // the child exists
+  std::function<void(const std::string& dir, const Halt&)> body;  // in the child
+  std::function<void(Others&)> halted;                            // when it is about to begin
+  std::function<void(Others&)> after;                             // when it is dead
+};
+
+void nothing(Others&) {}
+void hold(Others& o) { o.held = take(*o.holder, request("k")).lease; }
+void let_go(Others& o) {
+  if (o.held) (void)o.holder->release(*o.held).value();
+}
+void queue(Others& o) { o.queued = in_queue(*o.waiting, request("k")); }
+
+const Operation operations[] = {
+    {"acquire and release", nothing,
+     [](const std::string& dir, const Halt& halt) {
+       const auto b = open_in(dir);
+       halt();
+       b->release(take(*b, request("k")).lease).value();
+     },
+     nothing, nothing},
+    {"release with a waiter behind", nothing,
+     [](const std::string& dir, const Halt& halt) {
+       const auto b = open_in(dir);
+       const Granted g = take(*b, request("k"));
+       halt();
+       b->release(g.lease).value();
+     },
+     queue, nothing},
+    {"queue and give up", hold,
+     [](const std::string& dir, const Halt& halt) {
+       const auto b = open_in(dir);
+       halt();
+       if (!in_queue(*b, request("k"))->cancel()) throw std::runtime_error("cancel");
+     },
+     nothing, let_go},
+    {"first in the queue, called and granted", hold,
+     [](const std::string& dir, const Halt& halt) {
+       const auto b = open_in(dir);
+       auto w = in_queue(*b, request("k"));
+       halt();
+       b->release(take(*w).lease).value();
+     },
+     [](Others& o) {
+       queue(o);
+       let_go(o);
+     },
+     nothing},
+    {"a detached lease: take, renew, release", nothing,
+     [](const std::string& dir, const Halt& halt) {
+       const auto b = open_in(dir);
+       halt();
+       const Granted g = take(*b, detached(request("k"), short_ttl));
+       b->renew(g.lease, short_ttl).value();
+       b->release(g.lease).value();
+     },
+     nothing, nothing},
+    {"detach", nothing,
+     [](const std::string& dir, const Halt& halt) {
+       const auto b = open_in(dir);
+       const Granted g = take(*b, request("k"));
+       halt();
+       b->detach(g.lease, short_ttl).value();
+     },
+     queue, nothing},
+    {"forced release", hold,
+     [](const std::string& dir, const Halt& halt) {
+       const auto b = open_in(dir);
+       halt();
+       b->force_release(key("k"), std::nullopt).value();
+     },
+     nothing, let_go},
+};
+
+}  // namespace
+
+TEST_CASE("killed at any system call of an operation") {
+  try {
+    for (const Operation& operation : operations) {
+      test::TempDir dir;
+      FencingToken newest = 0;
+      Duration longest{};
+      int steps = 0;
+      for (bool ended = false; !ended; ++steps) {
+        Others others{dir.path()};
+        operation.before(others);
+        Traced child([&](const Halt& halt) { operation.body(dir.path(), halt); });
+        operation.halted(others);
+        for (int i = 0; i < steps && !ended; ++i) ended = !child.step();
+        child.kill();
+        operation.after(others);
+        INFO(operation.name << ", step " << steps);
+        if (!others.queued) others.queued = others.waiting->enqueue(request("k")).value();
+        const Deadline begun = Clock::now();
+        const Granted next = take(*others.queued);
+        longest = std::max(longest, std::chrono::duration_cast<Duration>(Clock::now() - begun));
+        CHECK(next.lease.token > newest);
+        newest = next.lease.token;
+        CHECK(others.waiting->release(next.lease).value() == Released::yes);
+        REQUIRE(steps < 1000);
+      }
+      fmt::print("{}: killed at {} moments; next grant after at most {:.1f} ms\n", operation.name, steps - 1,
+                 static_cast<double>(longest.count()) / 1000);
+      CHECK(longest < 2s);  // an invitation that is not answered is passed on after 2 s; a death is seen before
+      CHECK(steps > 10);
+      // What the dead could not remove any more goes with the sweep that comes with each 1024th ticket.
+      const auto sweeper = open_in(dir.path());
+      for (int i = 0; i < 1024; ++i) REQUIRE(sweeper->release(take(*sweeper, request("k")).lease).value() == Released::yes);
+      CHECK(files_of(dir.path()) == std::vector<std::string>{"state"});
+    }
+  } catch (const Skip& skip) { note_skip(skip.why); }
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files that somebody put in place of dlock's own, and rights that let others do so: refused, and not touched.
+#include "contract/file/lease_files.hpp"
+
+using namespace dlock;
+using namespace dlock::contract;
+
+namespace {
+
+// A directory with key `k` used and free again.
+struct Used {
+  test::TempDir dir;
+  std::unique_ptr<Backend> backend = open_in(dir.path());
+  std::string state = state_of(dir.path());
+  Used() { REQUIRE(backend->release(take(*backend, request("k")).lease)); }
+  // By somebody who comes after whatever was planted.
+  Errc refusal(const std::string& part) {
+    const auto fresh = open_in(dir.path());
+    std::string message;
+    const auto code = refused(*fresh, request("k"), &message);
+    INFO(message);
+    CHECK_THAT(message, Catch::Contains(part));
+    CHECK(message.find('\n') == message.npos);
+    REQUIRE(code);
+    return *code;
+  }
+};
+
+void need_root() { need(::geteuid() == 0, "to be root, who alone can give files away"); }
+
+}  // namespace
+
+TEST_CASE("a symbolic link as state is not followed") {
+  Used u;
+  const std::string victim = u.dir / "victim";
+  const Fd made(::open(victim.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+  REQUIRE(::write(made.get(), "precious", 8) == 8);
+  REQUIRE(::unlink(u.state.c_str()) == 0);
+  REQUIRE(::symlink(victim.c_str(), u.state.c_str()) == 0);
+  CHECK(u.refusal("symbolic link") == Errc::denied);
+  CHECK(content(victim) == "precious");
+}
+
+TEST_CASE("a dangling link makes no file elsewhere") {
+  Used u;
+  REQUIRE(::unlink(u.state.c_str()) == 0);
+  REQUIRE(::symlink((u.dir / "elsewhere").c_str(), u.state.c_str()) == 0);
+  CHECK(u.refusal("symbolic link") == Errc::denied);
+  CHECK(::access((u.dir / "elsewhere").c_str(), F_OK) == -1);
+}
+
+TEST_CASE("a FIFO, a directory or a device as state does not hang and is refused") {
+  Used u;
+  REQUIRE(::unlink(u.state.c_str()) == 0);
+  SECTION("FIFO") {
+    REQUIRE(::mkfifo(u.state.c_str(), 0600) == 0);
+    CHECK(u.refusal("not a regular file") == Errc::denied);
+  }
+  SECTION("directory") {
+    REQUIRE(::mkdir(u.state.c_str(), 0700) == 0);
+    CHECK(u.refusal("state") == Errc::denied);
+  }
+}
+
+TEST_CASE("a second name of the state is refused: who has it can lock us out or write to us") {
+  Used u;
+  REQUIRE(::link(u.state.c_str(), (u.dir / "second").c_str()) == 0);
+  CHECK(u.refusal("hard links") == Errc::denied);
+}
+
+TEST_CASE("rights that let others write are refused") {
+  Used u;
+  SECTION("state") {
+    REQUIRE(::chmod(u.state.c_str(), 0666) == 0);
+    CHECK(u.refusal("mode 0666") == Errc::denied);
+  }
+  SECTION("directory of the key") {
+    REQUIRE(::chmod((u.dir / "k").c_str(), 0777) == 0);
+    CHECK(u.refusal("mode 0777") == Errc::denied);
+  }
+  SECTION("lock directory") {
+    REQUIRE(::chmod(u.dir.path().c_str(), 0777) == 0);
+    CHECK(u.refusal("everybody may write") == Errc::denied);
+  }
+}
+
+TEST_CASE("what belongs to somebody else is refused") {
+  try {
+    need_root();
+    Used u;
+    SECTION("state") {
+      REQUIRE(::chown(u.state.c_str(), 12001, 12001) == 0);
+      CHECK(u.refusal("belongs to uid 12001") == Errc::denied);
+    }
+    SECTION("directory of the key") {
+      REQUIRE(::chown((u.dir / "k").c_str(), 12001, 12001) == 0);
+      CHECK(u.refusal("belongs to uid 12001") == Errc::denied);
+    }
+    SECTION("lock directory") {
+      REQUIRE(::chown(u.dir.path().c_str(), 12001, 12001) == 0);
+      CHECK(u.refusal("belongs to uid 12001") == Errc::denied);
+    }
+  } catch (const Skip& skip) { note_skip(skip.why); }
+}
+
+TEST_CASE("a link as directory of a key is not followed") {
+  Used u;
+  REQUIRE(::rename((u.dir / "k").c_str(), (u.dir / "moved").c_str()) == 0);
+  REQUIRE(::symlink("moved", (u.dir / "k").c_str()) == 0);
+  CHECK(u.refusal("put in its place") == Errc::denied);
+}
+
+TEST_CASE("a planted FIFO of a waiter that nobody has open does not stop the queue") {
+  Used u;
+  const Granted held = take(*u.backend, request("k"));
+  const auto tickets = files_of(u.dir.path());
+  // The numbers that come next, and a file that looks like one.
+  for (std::uint64_t n = 1; n < 40; ++n) ::mkfifo((u.dir / ("k/" + std::to_string(n))).c_str(), 0600);
+  const auto other = open_in(u.dir.path());
+  auto waiter = in_queue(*other, request("k"));
+  REQUIRE(u.backend->release(held.lease));
+  CHECK(take(*waiter).lease.token > held.lease.token);
+}
+
+TEST_CASE("network filesystems are recognised by their magic numbers") {
+  CHECK(file::network_filesystem(0x6969) == "NFS");
+  CHECK(file::network_filesystem(0xFE534D42) == "SMB2");
+  CHECK(file::network_filesystem(0x65735546) == "FUSE");
+  CHECK_FALSE(file::network_filesystem(0xEF53));      // ext4
+  CHECK_FALSE(file::network_filesystem(0x01021994));  // tmpfs
+  CHECK_FALSE(file::network_filesystem(0x9123683E));  // btrfs
+}
