@@ -77,6 +77,7 @@ class Base : public Backend {
   Result<bool> adopt(Session& s, Place& p, Deadline until) { return find_node(s, p, until); }
 
   std::uint64_t wakeups = 0;
+  std::uint64_t relists = 0;  // what was to be watched was gone already
 
  protected:
   // Finds the node of `owner` in its session: what this Backend did not make itself, or does not know that it made.

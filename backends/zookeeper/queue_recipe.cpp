@@ -30,10 +30,8 @@ Result<std::unique_ptr<Waiter>> QueueBackend::enqueue(const Request& request) {
 }
 
 std::string QueueBackend::directory_data(const Key& key) const {
-  if (dialect_ != Dialect::sequential) return {};
-  DirectoryRecord r;
-  if (!key_from_store_name(store_name(key))) r.key = key.text();
-  return r.text();
+  const bool shortened = options_.native && !key_from_store_name(store_name(key));
+  return shortened ? percent_encode(key.text()) : std::string{};
 }
 
 Error QueueBackend::foreign(const Key& key, std::string_view node) const {
@@ -83,9 +81,6 @@ std::vector<Op> QueueBackend::release_ops(const Place& p) const {
   const std::string directory{parent_of(p.node)};
   if (p.mode == Mode::permit) ops.push_back({Op::Kind::remove, directory + '/' + slot_node(p.slot)});
   if (!p.mark.empty()) ops.push_back({Op::Kind::remove, p.mark});
-  DirectoryRecord r{p.token, {}};
-  if (!key_from_store_name(store_name(p.key))) r.key = p.key.text();
-  ops.push_back({Op::Kind::set, directory, r.text()});
   return ops;
 }
 
@@ -104,7 +99,7 @@ Result<QueueBackend::Look> QueueBackend::look(Session& s, const std::string& pat
     if (c->reply().rc != ZOK) return fail(server_error(options_, "look", c->reply().rc));
   }
   seen.exists = true;
-  if (dialect_ == Dialect::sequential) seen.record = DirectoryRecord::parse(data.reply().text);
+  if (options_.native) seen.key = percent_decode(data.reply().text).value_or("");
   seen.directory = Directory::of(dialect_, list.reply().names);
   const auto& queue = seen.directory.queue;
   for (std::size_t begin = 0; begin < queue.size(); begin += most_at_once) {
@@ -185,8 +180,7 @@ Result<std::optional<KeyView>> QueueBackend::view_of(Session& s, const std::stri
   if (!seen) return fail(seen.error());
   if (!seen->exists) return std::nullopt;
   KeyView view;
-  view.key = !key.empty() ? key : seen->record.key;
-  view.fence = seen->record.fence;
+  view.key = !key.empty() ? key : seen->key;
   for (const Seen& m : seen->members) {
     if (m.data == revoke_word) view.notes.push_back(fmt::format("{} was asked to stop", m.member.name));
     HolderView h = Base::view({path, m.stat, m.data, m.member.mode});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The recipes sequential, curator and kazoo: a directory per key, in it an ephemeral sequential node per contender. The lowest number holds; everybody else
-// watches one node before it. Only the names differ (queue.hpp); shared mode, permits, lock-delay and the fence in the directory's data are sequential's.
+// watches one node before it. Only the names differ (queue.hpp); shared mode, permits and lock-delay are sequential's.
 #pragma once
 #include "zookeeper/base.hpp"
 #include "zookeeper/queue.hpp"
@@ -20,7 +20,7 @@ class QueueBackend final : public Base {
   Result<std::vector<KeyView>> list() override;
 
   Dialect dialect() const noexcept { return dialect_; }
-  // What the directory's data are before anybody has held the key.
+  // The data of a new directory: the key, where its name in the store is a shortened one.
   std::string directory_data(const Key&) const;
   Error foreign(const Key&, std::string_view node) const;
   static HolderView seen(const Reply&, Mode);
@@ -39,7 +39,7 @@ class QueueBackend final : public Base {
   };
   struct Look {
     bool exists = false;
-    DirectoryRecord record;
+    std::string key;  // in full, where the directory's name is a shortened one
     Directory directory;
     std::vector<Seen> members;
   };

@@ -241,6 +241,7 @@ QueueWaiter::Step QueueWaiter::wait(Session& s, Place&, const Verdict& v, Deadli
     if (!s.finish({&set}, backend_.op_deadline())) return fail(Errc::timed_out, fmt::format("watch at {}: no answer in time", backend_.where()));
     const Reply& r = set.reply();
     if (unknown(r.rc) || r.rc == ZNONODE) {
+      backend_.relists += r.rc == ZNONODE;
       listed_ = false;
       watched_.clear();
       return std::optional<Progress>{};

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <charconv>
-#include "core/key.hpp"
 
 namespace dlock::zookeeper {
 namespace {
@@ -44,17 +43,6 @@ std::optional<Record> Record::parse(std::string_view text) {
   r.limit = number<unsigned>(word(text));
   r.slot = number<unsigned>(word(text));
   r.who = Identity::decode(text);
-  return r;
-}
-
-std::string DirectoryRecord::text() const {
-  return key.empty() ? fmt::format_int(fence).str() : fmt::format("{} {}", fence, percent_encode(key));
-}
-
-DirectoryRecord DirectoryRecord::parse(std::string_view text) {
-  DirectoryRecord r;
-  r.fence = number<FencingToken>(word(text)).value_or(0);
-  if (!text.empty()) r.key = percent_decode(text).value_or("");
   return r;
 }
 

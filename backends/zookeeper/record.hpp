@@ -24,13 +24,4 @@ struct Record {
 // What Curator writes into a holder's node to ask it to release.
 inline constexpr std::string_view revoke_word = "__REVOKE__";
 
-// The data of a directory (sequential): `TOKEN[ KEY]`, the token of the last holder that released, and the full key (percent-encoded) where its name in
-// the store is a shortened one.
-struct DirectoryRecord {
-  FencingToken fence = 0;
-  std::string key;
-  std::string text() const;
-  static DirectoryRecord parse(std::string_view);
-};
-
 }  // namespace dlock::zookeeper

@@ -190,6 +190,7 @@ Session::Session(const Options& o, Duration timeout, std::optional<Ticket> ticke
     init_error_ = errno == 0 ? EHOSTUNREACH : errno;
     return;
   }
+  zoo_set_servers_resolution_delay(handle_, -1);  // names are resolved when a connection is lost, not whenever a socket is looked at
   if (const std::size_t colon = o.auth.find(':'); colon != o.auth.npos) {
     const std::string credential = o.auth.substr(colon + 1);
     zoo_add_auth(handle_, o.auth.substr(0, colon).c_str(), credential.data(), static_cast<int>(credential.size()), nullptr, nullptr);
