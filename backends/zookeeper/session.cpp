@@ -318,8 +318,8 @@ bool Session::finish(std::initializer_list<const Call*> calls, Deadline until) {
   while (!done()) {
     if (state() == State::expired || state() == State::denied) break;
     if (listen(until) == Heard::nothing && !done()) {
-      drop();
-      break;
+      drop();  // this answers them all, with "unknown"
+      return false;
     }
   }
   return done();

@@ -32,7 +32,7 @@ const bool added = [] {
          },
          .owner_across_backends = false,  // a node belongs to a session
          .remembers = false,  // tokens rise by themselves, nothing is kept
-         .shortest_ttl = std::chrono::milliseconds{800}});
+         .shortest_ttl = std::chrono::milliseconds{500}});
   return true;
 }();
 

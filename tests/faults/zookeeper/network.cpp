@@ -64,16 +64,22 @@ TEST_CASE("who gives up after a lost answer leaves nothing") {
     CAPTURE(recipe);
     Far far;
     const auto backend = far.open(300ms, recipe);
-    RawZookeeper raw{shared_zookeeper().url()};
-    raw.make_all(far.chroot + (std::string_view{recipe} == "sequential" ? "/dlock/k" : ""));
-    far.proxy.lose_reply("dlock1", true);
+    release_or_fail(*backend, acquire_or_fail(*backend, ask()));
     auto w = backend->enqueue(ask()).value();
+    far.proxy.stall(Proxy::to_client, true);
     const auto p = w->poll(0s);
-    REQUIRE_FALSE(p);
+    REQUIRE_FALSE(p.has_value());
     CHECK(p.error().code == Errc::timed_out);
-    CHECK(w->cancel().has_value());
+    CHECK_FALSE(w->cancel().has_value());  // still unknown
     const auto other = open_zookeeper(far.direct(), {}, recipe);
-    release_or_fail(*other, acquire_or_fail(*other, ask()));
+    CHECK(std::holds_alternative<Waiting>((*other->enqueue(ask()))->poll(20ms).value()));  // the node is there
+    far.proxy.stall(Proxy::to_client, false);
+    Result<void> left = fail(Errc::internal, "");
+    for (const Deadline end = Clock::now() + 8s; !left && Clock::now() < end;) left = w->cancel();
+    CHECK(left.has_value());
+    const auto third = open_zookeeper(far.direct(), {}, recipe);
+    if (std::string_view{recipe} == "ephemeral") CHECK_FALSE(third->inspect(key()).value().has_value());
+    else CHECK(third->inspect(key()).value()->holders.size() == 1);  // `other`, which did not wait in vain
   }
 }
 

@@ -277,7 +277,7 @@ void relist() {
   for (std::size_t i = 0; i < n; ++i) pids[i] = spawn(i);
   std::mt19937 random{7};
   long kills = 0, holders = 0;
-  const Deadline began = Clock::now(), end = began + (full ? 60s : 6s);
+  const Deadline began = Clock::now(), end = began + (full ? 60s : 5s);
   double worst = 0;
   long seen = 0;
   Deadline seen_at = began;

@@ -87,7 +87,7 @@ TEST_CASE("a directory that is removed again and again does not keep anybody out
   }};
   const auto backend = open_zookeeper(shared_zookeeper().url() + chroot);
   FencingToken last = 0;
-  for (int i = 0; i < 300; ++i) {
+  for (int i = 0; i < 100; ++i) {
     const Lease l = take(**backend->enqueue(ask()));
     CHECK(l.token > last);
     last = l.token;
@@ -223,7 +223,7 @@ TEST_CASE("a revoked dlock run ends its job as on TERM") {
   const std::string url = place();
   const pid_t p = ::fork();
   if (p == 0) {
-    ::execl(dlock, "dlock", "run", "-q", "-b", url.c_str(), "--ttl", "3s", "--key", "k", "--", "sleep", "60", nullptr);
+    ::execl(dlock, "dlock", "run", "-q", "-b", url.c_str(), "--ttl", "4s", "--key", "k", "--", "sleep", "60", nullptr);
     ::_exit(127);
   }
   const auto admin = open_zookeeper(url);

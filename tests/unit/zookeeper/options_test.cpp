@@ -74,10 +74,10 @@ TEST_CASE("credentials come from a file that nobody else may read") {
     write("digest:user:pass\n", mode);
     CHECK(parse(url).error().code == Errc::config);
   }
-  for (const char* text : {"", "digest", "digest:", ":x"}) {
+  for (const char* text : {"", "digest", "digest:", ":hunter2"}) {
     write(text, 0600);
     CHECK(parse(url).error().code == Errc::config);
-    CHECK(why(parse(url)).find("pass") == std::string::npos);
+    CHECK(why(parse(url)).find("hunter2") == std::string::npos);
   }
   Settings settings;
   settings.password = "secret";
