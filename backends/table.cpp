@@ -6,6 +6,9 @@
 #include "redis/redis_backend.hpp"
 #include "redlock/redlock_backend.hpp"
 #endif
+#if DLOCK_WITH_ZOOKEEPER
+#include "zookeeper/zookeeper_backend.hpp"
+#endif
 
 namespace dlock {
 namespace {
@@ -16,16 +19,23 @@ constexpr BackendFactory built_in[] = {
     redis::factory,
     redlock::factory,
 #endif
+#if DLOCK_WITH_ZOOKEEPER
+    zookeeper::factory,
+#endif
 };
 
 [[maybe_unused]] constexpr std::string_view redis_schemes[] = {"redis", "rediss", "redis+unix", "redis+sentinel",
                                                                "redis+cluster"};
 [[maybe_unused]] constexpr std::string_view redlock_schemes[] = {"redlock"};
+[[maybe_unused]] constexpr std::string_view zookeeper_schemes[] = {"zookeeper", "zk"};
 
 constexpr AbsentBackend absent[] = {
 #if !DLOCK_WITH_REDIS
     {"redis", "DLOCK_WITH_REDIS", redis_schemes},
     {"redlock", "DLOCK_WITH_REDIS", redlock_schemes},
+#endif
+#if !DLOCK_WITH_ZOOKEEPER
+    {"zookeeper", "DLOCK_WITH_ZOOKEEPER", zookeeper_schemes},
 #endif
     {},  // the end
 };

@@ -44,7 +44,7 @@ Result<run::Outcome> command_release(const Options& o) {
   } else {
     const auto handle = require_handle(o, opened->store);
     if (!handle) return fail(handle.error());
-    const Lease lease{.key = *key, .owner = handle->owner};
+    const Lease lease{.key = *key, .owner = handle->owner, .ticket = handle->extra};
     what.owner = handle->owner.hex().substr(0, 8);
     answer = trace->around(
         what, [&] { return opened->backend->release(lease); }, was_held);

@@ -22,7 +22,7 @@ Result<run::Outcome> command_renew(const Options& o) {
   const auto handle = require_handle(o, opened->store);
   if (!handle) return fail(handle.error());
 
-  const Lease lease{.key = *key, .owner = handle->owner};
+  const Lease lease{.key = *key, .owner = handle->owner, .ticket = handle->extra};
   const Traced what{.request = "renew", .key = key->text(), .owner = handle->owner.hex().substr(0, 8)};
   const auto answer = trace->around(
       what, [&] { return opened->backend->renew(lease, o.ttl); },

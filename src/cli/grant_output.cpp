@@ -55,7 +55,7 @@ std::string text_of_grant(Output form, const Lease& lease, const Store& store, D
       .lease = lease,
       .store = store,
       .ttl = ttl,
-      .handle = Handle{.family = family, .recipe = recipe, .owner = lease.owner, .extra = {}}.text(),
+      .handle = Handle{.family = family, .recipe = recipe, .owner = lease.owner, .extra = lease.ticket}.text(),
       .sequencer =
           Sequencer{.family = family, .recipe = recipe, .key = lease.key, .mode = lease.mode, .token = lease.token}.text()};
   switch (form) {

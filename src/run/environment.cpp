@@ -21,7 +21,7 @@ std::string json_text(std::string_view key) {
 }  // namespace
 
 std::string handle_of(const Traits& traits, const Lease& lease) {
-  return Handle{std::string(traits.family), std::string(traits.recipe), lease.owner, {}}.text();
+  return Handle{std::string(traits.family), std::string(traits.recipe), lease.owner, lease.ticket}.text();
 }
 
 std::string job_environment(const Plan& plan, const Lease& lease) {

@@ -90,6 +90,9 @@ void Keeper::work() {
   try {
     wait_and_hold();
   } catch (const std::exception& e) { report(Ended{status_bug, fmt::format("internal error: {}", e.what())}); }
+  if (plan_.traits.liveness != Liveness::session) return;
+  place_.reset();
+  backend_.reset();  // tells the store that the session is over, unless the process ends first: nothing depends on it
 }
 
 bool Keeper::try_now() {
@@ -240,7 +243,7 @@ bool Keeper::renew(Lease& lease, Deadline& next) {
     lease = kept->lease;
     next = later(now, plan_.timing.renew_every);
     events_.trace_result("renew", "ok", lease.deadline);
-    report(Kept{lease.deadline});
+    report(Kept{lease.deadline, kept->revoked});
     return true;
   }
   events_.trace_result("renew", "fail");

@@ -23,6 +23,7 @@ class Keeper {
   };
   struct Kept {
     Deadline deadline;
+    bool revoked = false;  // somebody asks that the job be stopped
   };
   struct RenewFailed {
     std::string why;

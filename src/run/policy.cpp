@@ -85,6 +85,14 @@ void Policy::on(const event::Kept& e, Deadline) {
   if (job_may_live()) act(Do::send_deadlines);
 }
 
+// As if the user had sent TERM, once: the job may take it as it likes, until --kill-after.
+void Policy::on(const event::Revoked&, Deadline now) {
+  if (std::exchange(revoked_, true)) return;
+  const bool running = phase_ == Phase::starting || phase_ == Phase::running || phase_ == Phase::descendants;
+  if (running) say(Note::revoked);
+  if (running || phase_ == Phase::lingering) on(event::Signal{SIGTERM, false}, now);
+}
+
 void Policy::on(const event::KeeperLost&, Deadline now) {
   if (job_may_live()) {
     when_.term_at = now;

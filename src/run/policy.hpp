@@ -17,6 +17,7 @@ struct Granted {
 struct Kept {
   Deadline deadline;
 };
+struct Revoked {};  // somebody asks this holder to stop
 struct KeeperLost {};
 struct WaitEnded {
   int status;
@@ -61,7 +62,7 @@ struct OwnSweepDone {};  // after sweep_own: no child of the guard's tree is lef
 struct Tick {};          // wake_at() has come
 }  // namespace event
 
-using Event = std::variant<event::Granted, event::Kept, event::KeeperLost, event::WaitEnded, event::WaitLeft, event::ReleaseDone,
+using Event = std::variant<event::Granted, event::Kept, event::Revoked, event::KeeperLost, event::WaitEnded, event::WaitLeft, event::ReleaseDone,
                            event::DetachDone, event::Signal, event::JobStarted, event::StartFailed, event::StartRefused,
                            event::ExecFailed, event::JobStopped, event::JobExited, event::Expired, event::Killing,
                            event::TreeDead, event::GuardGone, event::OwnSweepDone, event::Tick>;
@@ -83,7 +84,7 @@ struct Action {
     say,             // note, for people and events
     end,             // outcome: over
   };
-  enum class Note { lost, stuck, descendants, holding, not_released, guard_died, max_run, start_failed, too_late };
+  enum class Note { lost, stuck, descendants, holding, not_released, guard_died, max_run, start_failed, too_late, revoked };
   Do what;
   int number = 0;
   Duration span{};
@@ -118,6 +119,7 @@ class Policy {
 
   void on(const event::Granted&, Deadline now);
   void on(const event::Kept&, Deadline now);
+  void on(const event::Revoked&, Deadline now);
   void on(const event::KeeperLost&, Deadline now);
   void on(const event::WaitEnded&, Deadline now);
   void on(const event::WaitLeft&, Deadline now);
@@ -159,7 +161,7 @@ class Policy {
   Deadline ended_at_{};               // last ending signal
   int last_end_ = 0, leave_signal_ = 0;
   int status_ = -1, exec_error_ = 0;
-  bool lost_ = false, killing_ = false, guard_gone_ = false, guard_failed_ = false, start_failed_ = false, max_run_over_ = false;
+  bool lost_ = false, killing_ = false, guard_gone_ = false, guard_failed_ = false, start_failed_ = false, max_run_over_ = false, revoked_ = false;
   bool guard_killed_ = false, gave_up_ = false;
   Actions actions_;
 };

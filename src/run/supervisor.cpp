@@ -118,6 +118,7 @@ void Supervisor::from_keeper(std::vector<Event>& out, Deadline now) {
       if (std::exchange(failing_, false)) events_.words(fmt::format("{}: renewed again", printable(plan_.request.key.text())));
       if (plan_.timing.leased) events_.status("renewed", {{"deadline_ms", millis(now, kept->deadline)}});
       out.emplace_back(event::Kept{kept->deadline});
+      if (kept->revoked) out.emplace_back(event::Revoked{});
     } else if (auto* failed = std::get_if<Keeper::RenewFailed>(&report)) {
       const std::int64_t left = millis(now, policy_.deadlines().term_at);
       if (plan_.timing.leased) events_.status("renew_failed", {{"error", failed->why}, {"job_ends_in_ms", left}});
@@ -274,6 +275,10 @@ void Supervisor::say(Note note) {
     case Note::guard_died: events_.error(fmt::format("{}: the guard process died; the command is being killed", key)); return;
     case Note::max_run:
       events_.words(fmt::format("{}: --max-run {} is over; the command is being ended", key, format_duration(plan_.max_run)));
+      return;
+    case Note::revoked:
+      events_.status("revoked");
+      events_.words(fmt::format("{}: somebody asks this holder to stop; the command is being ended", key));
       return;
     case Note::start_failed:
       events_.error(fmt::format("{}: the command cannot be started: no process or descriptor to be had", key));

@@ -67,9 +67,13 @@ class Taker {
     if (!plan_.request.attached) return end({false, status_ok, "command"});
     holding_ = true;
   }
-  void on(const Keeper::Kept& k, Deadline) {
+  void on(const Keeper::Kept& k, Deadline now) {
     if (plan_.timing.leased) events_.status("renewed");
     lease_deadline(k.deadline);
+    if (!k.revoked || asked_) return;
+    events_.status("revoked");
+    events_.words(fmt::format("{}: somebody asks this holder to stop; the lock is given back", printable(plan_.request.key.text())));
+    give_back({true, SIGTERM, "signal"}, now);
   }
   void on(const Keeper::RenewFailed& f, Deadline) {
     events_.status("renew_failed", {{"error", f.why}});

@@ -78,11 +78,13 @@ TEST_CASE("a detached lease survives the closing of its Backend") {
     const auto other = store.open({}), third = store.open({});
     CHECK(other->check(key("k"), g.lease.token).value() == Validity::valid);
     CHECK_FALSE(free_now(*third, request("k")));
-    // Who has the handle knows the owner and nothing else.
-    const auto again = other->renew(Lease{key("k"), g.lease.owner}, 30s).value();
+    // Who has the handle knows the owner and the ticket and nothing else.
+    Lease handle{key("k"), g.lease.owner};
+    handle.ticket = g.lease.ticket;
+    const auto again = other->renew(handle, 30s).value();
     REQUIRE(std::holds_alternative<Kept>(again));
     CHECK(std::get<Kept>(again).lease.token == g.lease.token);
-    CHECK(other->release(Lease{key("k"), g.lease.owner}).value() == Released::yes);
+    CHECK(other->release(handle).value() == Released::yes);
     CHECK(free_now(*third, request("k")));
   });
 }

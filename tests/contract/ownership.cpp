@@ -96,7 +96,7 @@ TEST_CASE("forced release: only with the right token, and the holder gets to kno
     CHECK(admin->force_release(key("k"), g.lease.token).value() == Released::yes);
     if (g.alarm_fd >= 0) {
       pollfd alarm{g.alarm_fd, POLLIN, 0};
-      CHECK(::poll(&alarm, 1, 0) == 1);
+      CHECK(::poll(&alarm, 1, static_cast<int>(patient / 1ms)) == 1);
     }
     CHECK(lost(backend->renew(g.lease, 60s)));
     if (g.alarm_fd >= 0) {

@@ -24,6 +24,7 @@ struct Subject {
   bool across_processes = true;                        // a forked child sees the same store
   bool forced_release_frees = true;                    // false: the key is free only once the holder has let go
   bool owner_across_backends = true;                   // the same owner is recognised by another Backend object
+  bool remembers = true;                               // a key that nobody holds is still known, with its fence
   Duration shortest_ttl{400'000};                      // a lease that is short for this recipe, and long for a busy machine
 };
 

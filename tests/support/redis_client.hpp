@@ -5,6 +5,7 @@
 #include <string>
 #include "core/backend.hpp"
 #include "redis/redis_backend.hpp"
+#include "support/client.hpp"
 #include "support/redis_server.hpp"
 
 namespace dlock::test {
@@ -13,9 +14,6 @@ using redis::Reply;
 
 // Throws with the message of the error.
 std::unique_ptr<Backend> open_redis(const std::string& url, const Settings& settings = {}, std::string_view recipe = "fair");
-Request request(const Key& key, Duration ttl = std::chrono::seconds{10});
-Lease acquire_or_fail(Backend&, const Request&);  // granted at once
-void release_or_fail(Backend&, const Lease&);
 
 // Waits until so many clients sleep in the server; false: not within 5 s.
 bool blocked_clients(RedisServer&, int wanted);

@@ -432,3 +432,18 @@ TEST_CASE("a release that is not answered is not waited for") {
   CHECK(s.says(Note::not_released));
   CHECK(s.ends_with(5));
 }
+
+TEST_CASE("a holder that is asked to stop ends its job as on TERM, once") {
+  Story s(leased());
+  s.running().after(3s).see(event::Revoked{});
+  CHECK(s.does(Do::send_signal, SIGTERM));
+  CHECK(s.does(Do::send_deadlines));
+  CHECK(s.says(Note::revoked));
+  CHECK(s.policy.deadlines().stop_by == later(s.now, 5s));
+  s.after(1s).see(event::Revoked{});  // each renewal says it again
+  CHECK(s.last.empty());
+  s.after(1s).exits(7).dead(7 << 8);
+  CHECK(s.does(Do::release));
+  s.see(event::ReleaseDone{true});
+  CHECK(s.ends_with(7));
+}

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "zookeeper/options.hpp"
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cerrno>
+#include <cstring>
+#include "core/duration.hpp"
+#include "core/key.hpp"
+#include "core/utf8.hpp"
+#include "util/fd.hpp"
+
+namespace dlock::zookeeper {
+namespace {
+
+constexpr std::string_view native_prefix = "dlock/";
+
+// A secret of others' is not read: a regular file, ours or root's, with nothing for group and others.
+Result<std::string> read_secret(const std::string& path) {
+  const auto bad = [&](std::string_view what) {
+    return fail(Errc::config, fmt::format("auth_file {}: {}", quoted(path), what));
+  };
+  const Fd fd{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK)};
+  if (!fd) return bad(::strerrordesc_np(errno));
+  struct stat s {};
+  if (::fstat(fd.get(), &s) != 0) return bad(::strerrordesc_np(errno));
+  if (!S_ISREG(s.st_mode)) return bad("is no regular file");
+  if (s.st_uid != ::geteuid() && s.st_uid != 0) return bad("belongs to somebody else");
+  if ((s.st_mode & 077U) != 0) return bad("group or others have rights to it; chmod 600");
+  char text[1024];
+  const ssize_t n = ::read(fd.get(), text, sizeof text);
+  if (n < 0) return bad(::strerrordesc_np(errno));
+  std::string_view line{text, static_cast<std::size_t>(n)};
+  line = line.substr(0, line.find('\n'));
+  if (const std::size_t colon = line.find(':'); colon == 0 || colon == line.npos || colon + 1 == line.size())
+    return bad("the first line must be scheme:credential, as in digest:user:password");
+  return std::string{line};
+}
+
+bool loopback(std::string_view host) { return host == "localhost" || host == "::1" || host.starts_with("127."); }
+
+class Parser {
+ public:
+  Parser(const Url& url, const Traits& traits, const Settings& settings) : url_(url), traits_(traits), settings_(settings) {}
+
+  Result<Options> parse() {
+    made_.op_timeout = settings_.op_timeout;
+    made_.connect_timeout = settings_.connect_timeout;
+    made_.interrupt_fd = settings_.interrupt_fd;
+    made_.where = url_.redacted();
+    made_.native = traits_.native;
+    servers();
+    root();
+    tls();
+    if (const auto text = url_.item("tick")) {
+      const auto d = parse_duration(*text);
+      if (d && *d > Duration{}) made_.tick = *d;
+      else wrong("tick", *text, "the servers' tickTime, such as 2s");
+    }
+    if (!wrong_.empty()) return fail(Errc::usage, fmt::format("backend URL {}: {}", quoted(url_.redacted(), 300), wrong_));
+    if (auto ok = login(); !ok) return fail(std::move(ok.error()));
+    if (!wrong_.empty()) return fail(Errc::usage, fmt::format("backend URL {}: {}", quoted(url_.redacted(), 300), wrong_));
+    return std::move(made_);
+  }
+
+ private:
+  void wrong(std::string_view item, std::string_view value, std::string_view allowed) {
+    if (wrong_.empty()) wrong_ = fmt::format("{} is {}; allowed is {}", item, quoted(value), allowed);
+  }
+
+  void servers() {
+    if (url_.hosts.empty()) wrong("host", "", "at least one, as in zookeeper://H1,H2,H3[/chroot]");
+    for (const auto& host : url_.hosts) {
+      if (!made_.servers.empty()) made_.servers += ',';
+      const bool v6 = host.name.find(':') != host.name.npos;
+      made_.servers += fmt::format(fmt::runtime(v6 ? "[{}]:{}" : "{}:{}"), host.name, host.port.value_or(2181));
+      ++made_.server_count;
+      made_.all_loopback = made_.all_loopback && loopback(host.name);
+    }
+  }
+
+  void root() {
+    std::string path = url_.path;
+    while (path.ends_with('/')) path.pop_back();
+    const std::string_view prefix = url_.item("prefix").value_or(traits_.native ? native_prefix : "");
+    made_.root = fmt::format("{}/{}", path, prefix);
+    std::string whole = made_.root + "k";  // a prefix need not end in a slash
+    if (const auto what = wrong_path(whole)) wrong(path.empty() ? "prefix" : "path", made_.root, "a path: " + *what);
+  }
+
+  void tls() {
+    const auto asked = url_.item("tls");
+    if (asked && *asked != "no") wrong("tls", *asked, "no: the ZooKeeper client library of this dlock has no TLS");
+    for (const std::string* file : {&settings_.tls_ca, &settings_.tls_cert, &settings_.tls_key})
+      if (!file->empty()) wrong("tls", *file, "no: the ZooKeeper client library of this dlock has no TLS");
+  }
+
+  // The credential goes over the wire as it is.
+  Result<void> login() {
+    if (const auto file = url_.item("auth_file")) {
+      auto secret = read_secret(std::string{*file});
+      if (!secret) return fail(std::move(secret.error()));
+      made_.auth = std::move(*secret);
+      return {};
+    }
+    const std::string& password = settings_.password.empty() ? url_.password : settings_.password;
+    if (!url_.user.empty() && password.empty()) wrong("user", url_.user, "a user with a password (DLOCK_PASSWORD), or auth_file=");
+    else if (!url_.user.empty()) made_.auth = fmt::format("digest:{}:{}", url_.user, password);
+    return {};
+  }
+
+  const Url& url_;
+  const Traits& traits_;
+  const Settings& settings_;
+  Options made_;
+  std::string wrong_;
+};
+
+// What the server's PathUtils refuses; its characters are UTF-16, so nothing above U+FFFF either.
+bool forbidden(char32_t c) noexcept {
+  return c <= 0x1f || (c >= 0x7f && c <= 0x9f) || (c >= 0xd800 && c <= 0xf8ff) || c >= 0xfff0;
+}
+
+}  // namespace
+
+Result<Options> parse_options(const Url& url, const Traits& traits, const Settings& settings) {
+  return Parser{url, traits, settings}.parse();
+}
+
+std::optional<std::string> wrong_path(std::string_view path) {
+  if (!path.starts_with('/') || path.size() < 2) return "it has to begin with '/' and a name";
+  for (std::string_view rest = path; !rest.empty();) {
+    const Utf8 c = utf8_at(rest);
+    if (c.length == 0 || forbidden(c.code)) return "ZooKeeper allows no such character";
+    rest.remove_prefix(c.length);
+  }
+  for (std::string_view rest = path.substr(1);;) {
+    const std::string_view part = rest.substr(0, rest.find('/'));
+    if (part.empty()) return "no part between two '/' may be empty, nor the last one";
+    if (part == "." || part == "..") return "no part may be '.' or '..'";
+    if (part.size() == rest.size()) break;
+    rest.remove_prefix(part.size() + 1);
+  }
+  if (path == "/zookeeper" || path.starts_with("/zookeeper/")) return "/zookeeper is the service's own";
+  return std::nullopt;
+}
+
+Result<std::string> path_of(const Options& o, const Key& key, bool nested) {
+  const std::string name = o.native ? store_name(key) : key.text();
+  if (!nested && name.find('/') != name.npos)
+    return fail(Errc::usage, fmt::format("--key {}: this recipe's lock is one node; a path goes into the URL: /chroot or ?prefix=a/b/",
+                                         quoted(key.text())));
+  std::string path = o.root + name;
+  if (const auto what = wrong_path(path)) return fail(Errc::usage, fmt::format("--key {}: {}", quoted(key.text()), *what));
+  return path;
+}
+
+std::string_view parent_of(std::string_view path) {
+  const std::size_t slash = path.rfind('/');
+  return slash == 0 ? path.substr(0, 1) : path.substr(0, slash);
+}
+std::string_view name_of(std::string_view path) { return path.substr(path.rfind('/') + 1); }
+
+}  // namespace dlock::zookeeper

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <optional>
+#include <string>
+#include "core/backend.hpp"
+
+namespace dlock::zookeeper {
+
+struct Options {
+  std::string servers;  // "h1:2181,h2:2181"
+  unsigned server_count = 0;
+  bool all_loopback = true;   // nothing leaves this machine
+  std::string root;           // chroot and prefix: "/app/dlock/"; a key's path is this and its name. At least "/"
+  std::string where;          // redacted URL
+  std::string auth;           // "scheme:credential"; empty: none
+  Duration tick{};            // the servers' tickTime; zero: not known
+  Duration op_timeout{}, connect_timeout{};
+  int interrupt_fd = -1;
+  bool native = true;
+};
+
+// Errc::usage: the URL. Errc::config: the file of `auth_file`.
+Result<Options> parse_options(const Url&, const Traits&, const Settings&);
+
+// Where the key is kept: for native recipes one encoded component; for others the key is a path. Errc::usage: ZooKeeper cannot have such a name.
+Result<std::string> path_of(const Options&, const Key&, bool nested = true);
+
+// May this be a path below the root? Says what is wrong.
+std::optional<std::string> wrong_path(std::string_view path);
+
+std::string_view parent_of(std::string_view path);  // of "/a/b": "/a"; of "/a": "/"
+std::string_view name_of(std::string_view path);    // of "/a/b": "b"
+
+}  // namespace dlock::zookeeper

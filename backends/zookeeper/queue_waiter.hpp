@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+#include "zookeeper/queue.hpp"
+#include "zookeeper/queue_recipe.hpp"
+
+namespace dlock::zookeeper {
+
+// One contender. It makes its node and lists the directory in one go; not first, it watches the one node that decides about it, and lists again when that is
+// gone. Nothing is believed across a reconnect: it lists again.
+//
+// Interleavings:
+// 1. The create got no answer: the next poll looks for the owner's guid among the nodes of this session. Only if there is none does it create again.
+//    The connection was dropped, so the first request cannot arrive after that look; a new connection of the session makes the ensemble refuse
+//    what the old one still had under way.
+// 2. The node watched is deleted between listing and watching: the watch answers ZNONODE and leaves nothing behind, and the list is read again.
+// 3. A permit before us is granted between listing and watching: its data say so, and the list is read again.
+// 4. Two permits are released before the first waiter has listed: it is granted and pokes the next, which lists and finds room: no permit is lost.
+// 5. The directory is removed (it is a container) before the create: ZNONODE, it is made again.
+class QueueWaiter final : public Waiter {
+ public:
+  QueueWaiter(QueueBackend& backend, Request request, std::string path)
+      : backend_(backend), request_(std::move(request)), path_(std::move(path)) {}
+  ~QueueWaiter() override;
+  Result<Progress> poll(Duration slice) override;
+  Result<void> cancel() override;
+
+ private:
+  using Step = Result<std::optional<Progress>>;  // nothing: go on
+
+  Step turn(Deadline end);
+  Result<bool> enter(Session&, Place&, Deadline until);  // false: the connection broke, or the directory is new
+  Step decide_now(Session&, Place&, Deadline end);
+  Step claim(Session&, Place&);
+  Step wait(Session&, Place&, const Verdict&, Deadline end);
+  Step in_delay(Session&, const Directory&, Deadline end);
+  Result<Progress> waiting(Session*, const Verdict*, std::string why = {});
+  std::optional<HolderView> holder(Session&, const std::string& name);
+  void reset();  // the session is another one
+
+  QueueBackend& backend_;
+  const Request request_;
+  const std::string path_;
+  std::vector<std::string> names_;
+  bool listed_ = false;        // names_ are as new as our last event
+  bool waited_ = false;        // since our node was made: its making is no proof any more
+  Deadline entered_{};         // before the create was sent
+  std::uint64_t connection_ = 0;
+  WatchId watch_ = 0;
+  Session* watch_session_ = nullptr;
+  std::string watched_, watched_data_;
+  std::vector<std::pair<std::string, Deadline>> delays_;  // marks of vanished holders, and when we first saw them so
+  std::string holder_name_;
+  std::optional<HolderView> holder_;
+};
+
+}  // namespace dlock::zookeeper

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lost answers, silent servers, sessions that end.
+#include <fmt/format.h>
+#include <unistd.h>
+#include <catch2/catch.hpp>
+#include "support/proxy.hpp"
+#include "support/zookeeper_client.hpp"
+
+using namespace dlock;
+using namespace dlock::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+Key key(const std::string& text = "k") { return Key::parse(text).value(); }
+Request ask(Duration ttl = 10s) { return request(key(), ttl); }
+
+struct Far {  // a chroot of the shared server, also behind a proxy
+  std::string chroot = fresh_chroot();
+  Proxy proxy{shared_zookeeper().port()};
+  std::string direct() const { return shared_zookeeper().url() + chroot; }
+  std::string url() const { return fmt::format("zookeeper://127.0.0.1:{}{}", proxy.port(), chroot); }
+  std::unique_ptr<Backend> open(Duration op_timeout, std::string_view recipe = "sequential") const {
+    Settings s;
+    s.op_timeout = op_timeout;
+    return open_zookeeper(url(), s, recipe);
+  }
+};
+
+Lease take(Waiter& w) {
+  for (const Deadline end = Clock::now() + 30s; Clock::now() < end;) {
+    const auto p = w.poll(1s);
+    if (p && std::holds_alternative<Granted>(*p)) return std::get<Granted>(*p).lease;
+    if (!p) REQUIRE(retryable(p.error().code));
+  }
+  throw std::runtime_error("not granted");
+}
+
+}  // namespace
+
+TEST_CASE("a create whose answer is lost is found again, not repeated") {
+  for (const bool quietly : {false, true})
+    for (const char* recipe : {"sequential", "curator", "kazoo", "ephemeral"}) {
+      CAPTURE(quietly, recipe);
+      Far far;
+      const auto backend = far.open(500ms, recipe);
+      RawZookeeper raw{shared_zookeeper().url()};
+      const bool native = std::string_view{recipe} == "sequential";
+      const std::string directory = far.chroot + (native ? "/dlock" : "");
+      raw.make_all(std::string_view{recipe} == "ephemeral" ? far.chroot : directory + "/k");
+      far.proxy.lose_reply("dlock1", quietly);
+      const Lease l = take(**backend->enqueue(ask()));
+      CHECK(far.proxy.lost_one());
+      if (std::string_view{recipe} != "ephemeral") CHECK(raw.children(directory + "/k").size() == 1);
+      const auto other = open_zookeeper(far.direct(), {}, recipe);
+      CHECK(other->check(key(), l.token).value() == Validity::valid);
+      release_or_fail(*backend, l);
+      release_or_fail(*other, acquire_or_fail(*other, ask()));
+    }
+}
+
+TEST_CASE("who gives up after a lost answer leaves nothing") {
+  for (const char* recipe : {"sequential", "ephemeral"}) {
+    CAPTURE(recipe);
+    Far far;
+    const auto backend = far.open(300ms, recipe);
+    release_or_fail(*backend, acquire_or_fail(*backend, ask()));
+    auto w = backend->enqueue(ask()).value();
+    far.proxy.stall(Proxy::to_client, true);
+    const auto p = w->poll(0s);
+    REQUIRE_FALSE(p.has_value());
+    CHECK(p.error().code == Errc::timed_out);
+    CHECK_FALSE(w->cancel().has_value());  // still unknown
+    const auto other = open_zookeeper(far.direct(), {}, recipe);
+    CHECK(std::holds_alternative<Waiting>((*other->enqueue(ask()))->poll(20ms).value()));  // the node is there
+    far.proxy.stall(Proxy::to_client, false);
+    Result<void> left = fail(Errc::internal, "");
+    for (const Deadline end = Clock::now() + 8s; !left && Clock::now() < end;) left = w->cancel();
+    CHECK(left.has_value());
+    const auto third = open_zookeeper(far.direct(), {}, recipe);
+    if (std::string_view{recipe} == "ephemeral") CHECK_FALSE(third->inspect(key()).value().has_value());
+    else CHECK(third->inspect(key()).value()->holders.size() == 1);  // `other`, which did not wait in vain
+  }
+}
+
+TEST_CASE("a release whose answer is lost was one") {
+  Far far;
+  const auto backend = far.open(2s);
+  const Lease l = acquire_or_fail(*backend, ask());
+  far.proxy.lose_reply("__WRIT__");
+  CHECK(backend->release(l).value() == Released::yes);
+  CHECK(far.proxy.lost_one());
+  const auto other = open_zookeeper(far.direct());
+  release_or_fail(*other, acquire_or_fail(*other, ask()));
+}
+
+TEST_CASE("a permit's claim whose answer is lost has one slot") {
+  Far far;
+  const auto backend = far.open(500ms), other = open_zookeeper(far.direct());
+  Request r = ask();
+  r.mode = Mode::permit;
+  r.limit = 2;
+  RawZookeeper raw{shared_zookeeper().url()};
+  raw.make_all(far.chroot + "/dlock/k");
+  far.proxy.lose_reply("slot-0");
+  const Lease l = take(**backend->enqueue(r));
+  CHECK(far.proxy.lost_one());
+  CHECK(l.slot == 0);
+  CHECK(raw.children(far.chroot + "/dlock/k").size() == 2);
+  r.owner = Owner::random();
+  const Lease second = acquire_or_fail(*other, r);
+  CHECK(second.slot == 1);
+  release_or_fail(*backend, l);
+  release_or_fail(*other, second);
+  CHECK(raw.children(far.chroot + "/dlock/k").empty());
+}
+
+TEST_CASE("a renewal without an answer is bounded, moves no deadline, and the next one may succeed") {
+  Far far;
+  const auto backend = far.open(200ms);
+  const Lease l = acquire_or_fail(*backend, ask());
+  far.proxy.stall(Proxy::to_client, true);
+  for (int i = 0; i < 3; ++i) {
+    const Deadline began = Clock::now();
+    const auto r = backend->renew(l, 10s);
+    CHECK_FALSE(r.has_value());
+    CHECK(Clock::now() < began + 2s);
+  }
+  far.proxy.stall(Proxy::to_client, false);
+  Result<Renewal> r = fail(Errc::internal, "");
+  for (const Deadline end = Clock::now() + 8s; !r && Clock::now() < end;) r = backend->renew(l, 10s);
+  REQUIRE(r.has_value());
+  REQUIRE(std::holds_alternative<Kept>(*r));
+  CHECK(std::get<Kept>(*r).lease.token == l.token);
+}
+
+TEST_CASE("pings and reads that are answered prove nothing: the deadline stands while no write is committed") {
+  // A frozen server answers nothing; the point is that nothing but renew's own write moves the deadline.
+  const auto backend = open_zookeeper(shared_zookeeper().url() + fresh_chroot());
+  const Lease l = acquire_or_fail(*backend, ask(4s));
+  for (int i = 0; i < 5; ++i) CHECK(backend->check(key(), l.token).value() == Validity::valid);
+  CHECK(l.deadline < Clock::now() + 4s);
+}
+
+TEST_CASE("a frozen server: nobody is told anything but that it is unknown") {
+  ZookeeperServer server{{.durable = false}};
+  Settings s;
+  s.op_timeout = 300ms;
+  s.connect_timeout = 500ms;
+  const auto backend = open_zookeeper(server.url(), s), other = open_zookeeper(server.url(), s);
+  const Lease l = acquire_or_fail(*backend, ask());
+  const auto w = other->enqueue(ask()).value();
+  CHECK(std::holds_alternative<Waiting>(w->poll(20ms).value()));
+  server.freeze();
+  CHECK_FALSE(backend->renew(l, 10s).has_value());
+  const auto p = w->poll(100ms);
+  CHECK((!p || std::holds_alternative<Waiting>(*p)));
+  CHECK_FALSE(backend->check(key(), l.token).has_value());
+  server.thaw();
+  Result<Renewal> r = fail(Errc::internal, "");
+  for (const Deadline end = Clock::now() + 8s; !r && Clock::now() < end;) r = backend->renew(l, 10s);
+  REQUIRE(r.has_value());
+  CHECK(std::holds_alternative<Kept>(*r));
+  release_or_fail(*backend, std::get<Kept>(*r).lease);
+  CHECK(take(*w).token > l.token);
+}
+
+TEST_CASE("a server that is killed and comes back keeps the lock") {
+  ZookeeperServer server{{.durable = true}};
+  Settings s;
+  s.op_timeout = 300ms;
+  const auto backend = open_zookeeper(server.url(), s);
+  const Lease l = acquire_or_fail(*backend, ask());
+  server.kill();
+  CHECK_FALSE(backend->renew(l, 10s).has_value());
+  server.start();
+  Result<Renewal> r = fail(Errc::internal, "");
+  for (const Deadline end = Clock::now() + 8s; !r && Clock::now() < end;) r = backend->renew(l, 10s);
+  REQUIRE(r.has_value());
+  CHECK(std::holds_alternative<Kept>(*r));
+}
+
+TEST_CASE("a session that ends while its client waits: it queues again and is told so only by its place") {
+  Far far;
+  const auto holder = open_zookeeper(far.direct()), behind = open_zookeeper(far.direct());
+  const auto waiter = far.open(2s);
+  const Lease l = acquire_or_fail(*holder, ask());
+  const Request r = ask(1s);
+  const auto w = waiter->enqueue(r).value();
+  CHECK(std::holds_alternative<Waiting>(w->poll(20ms).value()));
+  const auto later_one = behind->enqueue(ask()).value();
+  CHECK(std::holds_alternative<Waiting>(later_one->poll(20ms).value()));
+  RawZookeeper raw{shared_zookeeper().url()};
+  for (const Deadline end = Clock::now() + 20s; raw.children(far.chroot + "/dlock/k").size() > 2 && Clock::now() < end;) ::usleep(20000);
+  REQUIRE(raw.children(far.chroot + "/dlock/k").size() == 2);  // nobody has polled it for longer than its timeout
+  release_or_fail(*holder, l);
+  const Lease next = take(*later_one);
+  CHECK(std::holds_alternative<Waiting>(w->poll(100ms).value()));
+  release_or_fail(*behind, next);
+  const Lease own = take(*w);
+  CHECK(own.token > next.token);
+  CHECK(behind->check(key(), own.token).value() == Validity::valid);
+}
+
+TEST_CASE("a session that is ended from outside while it holds is lost at the next renewal") {
+  const std::string url = shared_zookeeper().url() + fresh_chroot();
+  const auto backend = open_zookeeper(url);
+  Request r = ask();
+  r.attached = false;
+  const Lease l = acquire_or_fail(*backend, r);
+  {
+    const auto options = zookeeper::parse_options(Url::parse(url).value(), zookeeper::recipes[0], {}).value();
+    zookeeper::Session thief{options, 10s, zookeeper::Ticket::parse(l.ticket)};
+    REQUIRE(thief.connect(Clock::now() + 10s).has_value());
+  }  // closes it
+  const auto answer = backend->renew(l, 10s);
+  REQUIRE(answer.has_value());
+  CHECK(std::holds_alternative<Lost>(*answer));
+  CHECK(backend->release(l).value() == Released::was_not_held);
+}

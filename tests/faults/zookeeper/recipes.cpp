@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+// What other clients, operators and limits do to a lock.
+#include <poll.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <algorithm>
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <thread>
+#include "support/temp_dir.hpp"
+#include "support/zookeeper_client.hpp"
+#include "zookeeper/queue.hpp"
+
+using namespace dlock;
+using namespace dlock::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+Key key(const std::string& text = "k") { return Key::parse(text).value(); }
+Request ask(Duration ttl = 10s) { return request(key(), ttl); }
+std::string place() { return shared_zookeeper().url() + fresh_chroot(); }
+bool lost(const Result<Renewal>& r) { return std::holds_alternative<Lost>(r.value()); }
+Settings impatient(Duration d) {
+  Settings s;
+  s.op_timeout = d;
+  return s;
+}
+
+Lease take(Waiter& w) {
+  for (const Deadline end = Clock::now() + 30s; Clock::now() < end;) {
+    const auto p = w.poll(1s);
+    if (p && std::holds_alternative<Granted>(*p)) return std::get<Granted>(*p).lease;
+  }
+  throw std::runtime_error("not granted");
+}
+
+}  // namespace
+
+TEST_CASE("another dialect's nodes are an error with a hint, and nothing of ours stays") {
+  struct Case {
+    const char *node, *recipe, *hint;
+  };
+  for (const Case& c : {Case{"_c_0123-lock-", "sequential", "--recipe curator"}, {"0123__lock__", "sequential", "--recipe kazoo"},
+                        {"_c_0123-__WRIT__", "curator", "--recipe sequential"}, {"0123__lock__", "curator", "--recipe kazoo"},
+                        {"_c_0123-lock-", "kazoo", "--recipe curator"}, {"0123__rlock__", "kazoo", "prefix"}, {"x-77-", "curator", "prefix"}}) {
+    CAPTURE(c.node, c.recipe);
+    const std::string chroot = fresh_chroot(), url = shared_zookeeper().url() + chroot + "?prefix=p/";
+    RawZookeeper raw{shared_zookeeper().url()};
+    raw.make_all(chroot + "/p/k");
+    raw.make(chroot + "/p/k/" + c.node, "", true, true);
+    const auto backend = open_zookeeper(url, {}, c.recipe);
+    const auto p = (*backend->enqueue(ask()))->poll(1s);
+    REQUIRE_FALSE(p);
+    CHECK(p.error().code == Errc::usage);
+    CHECK(p.error().message.find(c.hint) != std::string::npos);
+    CHECK(raw.children(chroot + "/p/k").size() == 1);
+  }
+}
+
+TEST_CASE("a holder of another program is waited for, by its names") {
+  for (const auto& [node, recipe] : {std::pair{"_c_aaaa-lock-", "curator"}, {"aaaa__lock__", "kazoo"}, {"_c_aaaa-__WRIT__", "sequential"}}) {
+    CAPTURE(recipe);
+    const std::string chroot = fresh_chroot();
+    RawZookeeper raw{shared_zookeeper().url()};
+    raw.make_all(chroot + "/p/k");
+    const std::string theirs = raw.make(chroot + "/p/k/" + node, "10.0.0.1", true, true);
+    const auto backend = open_zookeeper(shared_zookeeper().url() + chroot + "?prefix=p/", {}, recipe);
+    const auto w = backend->enqueue(ask()).value();
+    CHECK(std::holds_alternative<Waiting>(w->poll(50ms).value()));
+    raw.remove(theirs);
+    release_or_fail(*backend, take(*w));
+  }
+}
+
+TEST_CASE("a directory that is removed again and again does not keep anybody out") {
+  const std::string chroot = fresh_chroot();
+  std::atomic<bool> stop{false};
+  std::atomic<long> removed{0};
+  std::thread remover{[&] {
+    RawZookeeper raw{shared_zookeeper().url()};
+    while (!stop) removed += raw.remove(chroot + "/dlock/k") == 0;
+  }};
+  const auto backend = open_zookeeper(shared_zookeeper().url() + chroot);
+  FencingToken last = 0;
+  for (int i = 0; i < 100; ++i) {
+    const Lease l = take(**backend->enqueue(ask()));
+    CHECK(l.token > last);
+    last = l.token;
+    CHECK(backend->release(l).value() == Released::yes);
+  }
+  stop = true;
+  remover.join();
+  CHECK(removed > 0);
+}
+
+TEST_CASE("a waiter whose node is removed queues again, at the end") {
+  const std::string chroot = fresh_chroot();
+  const std::string url = shared_zookeeper().url() + chroot;
+  const auto a = open_zookeeper(url), b = open_zookeeper(url), c = open_zookeeper(url);
+  const Lease held = acquire_or_fail(*a, ask());
+  const auto first = b->enqueue(ask()).value();
+  CHECK(std::holds_alternative<Waiting>(first->poll(20ms).value()));
+  const auto second = c->enqueue(ask()).value();
+  CHECK(std::holds_alternative<Waiting>(second->poll(20ms).value()));
+  RawZookeeper raw{shared_zookeeper().url()};
+  auto names = raw.children(chroot + "/dlock/k");
+  const auto d = zookeeper::Directory::of(zookeeper::Dialect::sequential, names);
+  REQUIRE(d.queue.size() == 3);
+  raw.remove(chroot + "/dlock/k/" + d.queue[1].name);
+  release_or_fail(*a, held);
+  const Lease next = take(*second);
+  CHECK(std::holds_alternative<Waiting>(first->poll(20ms).value()));
+  release_or_fail(*c, next);
+  CHECK(take(*first).token > next.token);
+}
+
+TEST_CASE("revoke: the holder hears it at once and goes on holding") {
+  for (const char* recipe : {"sequential", "curator", "kazoo", "ephemeral"}) {
+    CAPTURE(recipe);
+    const std::string url = place() + "?prefix=p/";
+    const auto holder = open_zookeeper(url, {}, recipe), admin = open_zookeeper(url, {}, recipe);
+    CHECK(admin->revoke(key()).value() == Released::was_not_held);
+    const auto p = (*holder->enqueue(ask()))->poll(1s).value();
+    const Granted g = std::get<Granted>(p);
+    REQUIRE(g.alarm_fd >= 0);
+    const auto before = holder->renew(g.lease, 10s).value();
+    CHECK_FALSE(std::get<Kept>(before).revoked);
+    CHECK(admin->revoke(key()).value() == Released::yes);
+    pollfd alarm{g.alarm_fd, POLLIN, 0};
+    CHECK(::poll(&alarm, 1, 30000) == 1);
+    for (int i = 0; i < 2; ++i) {
+      const auto after = holder->renew(g.lease, 10s).value();
+      REQUIRE(std::holds_alternative<Kept>(after));
+      CHECK(std::get<Kept>(after).revoked);
+    }
+    CHECK(admin->check(key(), g.lease.token).value() == Validity::valid);
+    release_or_fail(*holder, g.lease);
+  }
+}
+
+TEST_CASE("a ttl that the servers do not give is refused with their limit") {
+  const auto backend = open_zookeeper(place());
+  for (const auto& [ttl, limit] : {std::pair<Duration, const char*>{100ms, "at least 200ms"}, {300s, "at most 2m"}}) {
+    const auto p = (*backend->enqueue(ask(ttl)))->poll(1s);
+    REQUIRE_FALSE(p);
+    CHECK(p.error().code == Errc::usage);
+    CHECK(p.error().message.find(limit) != std::string::npos);
+  }
+  release_or_fail(*backend, acquire_or_fail(*backend, ask()));
+}
+
+TEST_CASE("a detached lease can be renewed for longer; one process at a time has its handle") {
+  const std::string url = place();
+  auto first = open_zookeeper(url);
+  Request r = ask(1s);
+  r.attached = false;
+  const Lease lease = acquire_or_fail(*first, r);
+  REQUIRE_FALSE(lease.ticket.empty());
+  first.reset();
+  Lease handle{key(), lease.owner};
+  handle.ticket = lease.ticket;
+  auto second = open_zookeeper(url), third = open_zookeeper(url, impatient(200ms));
+  const auto kept = second->renew(handle, 20s).value();
+  REQUIRE(std::holds_alternative<Kept>(kept));
+  CHECK(std::get<Kept>(kept).lease.token == lease.token);
+  CHECK(std::get<Kept>(kept).lease.deadline > Clock::now() + 5s);
+  const auto evicted = third->renew(handle, 20s);
+  REQUIRE_FALSE(evicted);
+  CHECK(evicted.error().code == Errc::unavailable);
+  CHECK(evicted.error().message.find("another process") != std::string::npos);
+  second.reset();
+  ::usleep(1'500'000);  // longer than it would have lasted
+  CHECK(third->check(key(), lease.token).value() == Validity::valid);
+  CHECK(third->release(handle).value() == Released::yes);
+  CHECK(third->release(handle).value() == Released::was_not_held);
+  Lease wrong = handle;
+  wrong.ticket[47] = wrong.ticket[47] == '0' ? '1' : '0';
+  CHECK(lost(third->renew(wrong, 20s)));
+}
+
+TEST_CASE("nodes of who logs in are closed to others") {
+  const TempDir dir;
+  const std::string file = dir / "auth", url = place();
+  std::FILE* f = std::fopen(file.c_str(), "we");
+  std::fputs("digest:me:secret\n", f);
+  std::fclose(f);
+  ::chmod(file.c_str(), 0600);
+  const auto mine = open_zookeeper(url + "?auth_file=" + file), theirs = open_zookeeper(url);
+  const Lease l = acquire_or_fail(*mine, ask());
+  const auto p = (*theirs->enqueue(ask()))->poll(1s);
+  REQUIRE_FALSE(p);
+  CHECK(p.error().code == Errc::denied);
+  CHECK(p.error().message.find("secret") == std::string::npos);
+  CHECK(theirs->force_release(key(), std::nullopt).error().code == Errc::denied);
+  const auto other = open_zookeeper(url + "?auth_file=" + file);
+  CHECK(std::holds_alternative<Waiting>((*other->enqueue(ask()))->poll(20ms).value()));
+  release_or_fail(*mine, l);
+}
+
+TEST_CASE("doctor: quorum, servers, limits and ACL") {
+  const auto backend = open_zookeeper(place());
+  const auto findings = backend->doctor().value();
+  const auto of = [&](std::string_view what) {
+    const auto at = std::find_if(findings.begin(), findings.end(), [&](const Finding& f) { return f.what.starts_with(what); });
+    REQUIRE(at != findings.end());
+    return *at;
+  };
+  CHECK(of("quorum").level == Finding::Level::good);
+  CHECK(of("servers").seen.find("standalone") != std::string::npos);
+  CHECK(of("session limits").seen.find("tickTime 100ms, sessions of 200ms to 2m") != std::string::npos);
+  CHECK(of("ensemble").level == Finding::Level::warning);
+  CHECK(of("ACL").level == Finding::Level::good);
+}
+
+TEST_CASE("a revoked dlock run ends its job as on TERM") {
+  const char* dlock = std::getenv("DLOCK");
+  if (!dlock) FAIL("DLOCK is not set");
+  const std::string url = place();
+  const pid_t p = ::fork();
+  if (p == 0) {
+    ::execl(dlock, "dlock", "run", "-q", "-b", url.c_str(), "--ttl", "4s", "--key", "k", "--", "sleep", "60", nullptr);
+    ::_exit(127);
+  }
+  const auto admin = open_zookeeper(url);
+  for (const Deadline end = Clock::now() + 20s; admin->revoke(key()).value() != Released::yes && Clock::now() < end;) ::usleep(20000);
+  int status = 0;
+  REQUIRE(::waitpid(p, &status, 0) == p);
+  CHECK(WIFSIGNALED(status));
+  CHECK(WTERMSIG(status) == SIGTERM);
+  CHECK(admin->inspect(key()).value()->holders.empty());
+}

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support/zookeeper_server.hpp"
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <stdexcept>
+#include "util/fd.hpp"
+
+namespace dlock::test {
+namespace fs = std::filesystem;
+
+using namespace std::chrono_literals;
+
+namespace {
+constexpr const char* jar = "/usr/share/java/zookeeper.jar";
+}
+
+bool zookeeper_installed() { return ::access(jar, R_OK) == 0 && installed("java"); }
+int without_zookeeper() { return without(installed("java") ? "zookeeper.jar (libzookeeper-java)" : "java"); }
+
+ZookeeperServer::ZookeeperServer(Setup setup) : setup_(std::move(setup)), port_(setup_.port != 0 ? setup_.port : free_port()) {
+  const std::string conf = directory_.path() + "/zoo.cfg", data = directory_.path() + "/data";
+  fs::create_directory(data);
+  std::FILE* out = std::fopen(conf.c_str(), "we");
+  if (!out) throw std::runtime_error("cannot write " + conf);
+  fmt::print(out,
+             "tickTime={}\ndataDir={}\nclientPort={}\nclientPortAddress={}\nadmin.enableServer=false\n4lw.commands.whitelist=*\n"
+             "maxClientCnxns=0\nmaxSessionTimeout=120000\npreAllocSize=64\n",
+             setup_.tick / 1ms, data, port_, setup_.address);
+  for (const auto& line : setup_.config) fmt::print(out, "{}\n", line);
+  std::fclose(out);
+  if (setup_.id != 0) {
+    std::FILE* id = std::fopen((data + "/myid").c_str(), "we");
+    fmt::print(id, "{}\n", setup_.id);
+    std::fclose(id);
+  }
+  start();
+}
+
+ZookeeperServer::~ZookeeperServer() { kill(); }
+
+std::string ZookeeperServer::host() const { return fmt::format("{}:{}", setup_.address, port_); }
+
+void ZookeeperServer::start() {
+  std::vector<std::string> words = setup_.prefix;
+  for (const std::string_view w : {"java", "-Xms16m", "-Xmx64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
+                                   "-Dzookeeper.admin.enableServer=false"})
+    words.emplace_back(w);
+  if (!setup_.durable) words.emplace_back("-Dzookeeper.forceSync=no");
+  words.insert(words.end(), {"-cp", directory_.path() + ":" + jar,
+                             setup_.id != 0 ? "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+                                            : "org.apache.zookeeper.server.ZooKeeperServerMain",
+                             directory_.path() + "/zoo.cfg"});
+  pid_ = start_server(words, {}, directory_.path() + "/out");
+  if (setup_.wait_ready) wait_ready();
+}
+
+void ZookeeperServer::wait_ready() const {
+  for (const Deadline until = Clock::now() + 30s; Clock::now() < until; ::usleep(20000))
+    if (word("srvr").find("Mode:") != std::string::npos) return;
+  throw std::runtime_error("ZooKeeper does not start");
+}
+
+void ZookeeperServer::kill() {
+  if (pid_ <= 0) return;
+  ::kill(pid_, SIGKILL);
+  ::waitpid(pid_, nullptr, 0);
+  pid_ = -1;
+}
+void ZookeeperServer::freeze() {
+  ::kill(pid_, SIGSTOP);
+  ::waitpid(pid_, nullptr, WUNTRACED);
+}
+void ZookeeperServer::thaw() { ::kill(pid_, SIGCONT); }
+
+std::string ZookeeperServer::word(std::string_view four) const {
+  const Fd fd{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_port = htons(port_);
+  ::inet_pton(AF_INET, setup_.address.c_str(), &to.sin_addr);
+  const timeval second{1, 0};
+  ::setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &second, sizeof second);
+  ::setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &second, sizeof second);
+  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to) != 0) return {};
+  if (::send(fd.get(), four.data(), four.size(), MSG_NOSIGNAL) < 0) return {};
+  std::string text;
+  char block[4096];
+  for (ssize_t n = 0; (n = ::recv(fd.get(), block, sizeof block, 0)) > 0;) text.append(block, static_cast<std::size_t>(n));
+  return text;
+}
+
+std::string ZookeeperServer::field(std::string_view name) const {
+  const std::string text = word("srvr");
+  const std::size_t at = text.find(fmt::format("{}: ", name));
+  if (at == text.npos) return {};
+  const std::size_t from = at + name.size() + 2;
+  return text.substr(from, text.find('\n', from) - from);
+}
+
+ZookeeperEnsemble::ZookeeperEnsemble(Setup setup) {
+  struct Ports {
+    std::uint16_t client, quorum, election;
+  };
+  std::vector<Ports> ports;
+  const bool own_addresses = setup.addresses[0] != setup.addresses[1];
+  for (int i = 0; i < 3; ++i) ports.push_back(own_addresses ? Ports{2181, 2888, 3888} : Ports{free_port(), free_port(), free_port()});
+  for (std::size_t i = 0; i < 3; ++i) {
+    ZookeeperServer::Setup one;
+    one.tick = setup.tick;
+    one.address = setup.addresses[i];
+    one.prefix = setup.prefixes[i];
+    one.port = ports[i].client;
+    one.id = static_cast<int>(i) + 1;
+    one.wait_ready = false;
+    one.config = {"initLimit=20", "syncLimit=10"};
+    for (std::size_t j = 0; j < 3; ++j)
+      one.config.push_back(fmt::format("server.{}={}:{}:{}", j + 1, setup.addresses[j], ports[j].quorum, ports[j].election));
+    servers_.push_back(std::make_unique<ZookeeperServer>(std::move(one)));
+  }
+  leader();
+}
+
+std::size_t ZookeeperEnsemble::leader() {
+  for (const Deadline until = Clock::now() + 60s; Clock::now() < until; ::usleep(50000)) {
+    std::size_t leader = 3, followers = 0;
+    for (std::size_t i = 0; i < 3; ++i) {
+      const std::string mode = servers_[i]->field("Mode");
+      if (mode == "leader") leader = i;
+      followers += mode == "follower";
+    }
+    if (leader < 3 && followers == 2) return leader;
+  }
+  throw std::runtime_error("the ensemble has no leader with two followers");
+}
+
+std::size_t ZookeeperEnsemble::follower(std::size_t not_this) {
+  const std::size_t l = leader();
+  for (std::size_t i = 0; i < 3; ++i)
+    if (i != l && i != not_this) return i;
+  return 3;
+}
+
+std::string ZookeeperEnsemble::url() const {
+  std::string text = "zookeeper://";
+  for (const auto& s : servers_) text += (text.ends_with('/') ? "" : ",") + s->host();
+  return text;
+}
+
+}  // namespace dlock::test
