@@ -2,6 +2,9 @@
 // Every backend of this binary, and those that it was built without. A new one is a line in each table.
 #include "core/backend.hpp"
 #include "file/file_backend.hpp"
+#if DLOCK_WITH_MYSQL
+#include "mysql/mysql_backend.hpp"
+#endif
 #if DLOCK_WITH_REDIS
 #include "redis/redis_backend.hpp"
 #endif
@@ -14,13 +17,20 @@ constexpr BackendFactory built_in[] = {
 #if DLOCK_WITH_REDIS
     redis::factory,
 #endif
+#if DLOCK_WITH_MYSQL
+    mysql::factory,
+#endif
 };
 
 [[maybe_unused]] constexpr std::string_view redis_schemes[] = {"redis", "rediss", "redis+unix", "redis+sentinel", "redis+cluster"};
+[[maybe_unused]] constexpr std::string_view mysql_schemes[] = {"mysql", "mariadb", "mysql+unix"};
 
 constexpr AbsentBackend absent[] = {
 #if !DLOCK_WITH_REDIS
     {"redis", "DLOCK_WITH_REDIS", redis_schemes},
+#endif
+#if !DLOCK_WITH_MYSQL
+    {"mysql", "DLOCK_WITH_MYSQL", mysql_schemes},
 #endif
     {},  // the end
 };

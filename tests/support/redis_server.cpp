@@ -1,62 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/redis_server.hpp"
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <filesystem>
 #include <stdexcept>
 
 namespace dlock::test {
-namespace fs = std::filesystem;
-
-bool installed(std::string_view program) {
-  const char* path = std::getenv("PATH");
-  std::string_view rest = path ? path : "/usr/bin:/bin";
-  while (!rest.empty()) {
-    const std::string_view dir = rest.substr(0, rest.find(':'));
-    rest.remove_prefix(std::min(dir.size() + 1, rest.size()));
-    if (::access(fmt::format("{}/{}", dir, program).c_str(), X_OK) == 0) return true;
-  }
-  return false;
-}
-
-int without(std::string_view program) {
-  const char* ci = std::getenv("CI");
-  const bool must = ci && std::string_view{ci} == "true";
-  std::fprintf(stderr, "%s: %.*s is not installed\n", must ? "FAILED" : "SKIPPED", static_cast<int>(program.size()),
-               program.data());
-  return must ? 1 : skipped;
-}
-
-TestDirectory::TestDirectory() {
-  const char* base = std::getenv("TMPDIR");
-  path_ = fmt::format("{}/dlock-test.XXXXXX", base ? base : "/tmp");
-  if (!::mkdtemp(path_.data())) throw std::runtime_error("mkdtemp " + path_);
-}
-TestDirectory::~TestDirectory() {
-  std::error_code ignored;
-  fs::remove_all(path_, ignored);
-}
-
-std::uint16_t free_port() {
-  const Fd fd{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
-  sockaddr_in a{};
-  a.sin_family = AF_INET;
-  a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof a;
-  if (::bind(fd.get(), reinterpret_cast<sockaddr*>(&a), size) != 0 ||
-      ::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&a), &size) != 0)
-    throw std::runtime_error("no free port");
-  return ntohs(a.sin_port);
-}
 
 RedisServer::RedisServer(Setup setup) : setup_(std::move(setup)), port_(free_port()) {
   const std::string conf = directory() + "/redis.conf";
