@@ -142,7 +142,7 @@ Result<Answer> Connection::query(std::string_view what, std::string_view sql, De
   auto answer = receive({until});
   if (!answer) return fail(std::move(answer.error()));
   if (*answer) return std::move(**answer);
-  broken_ = true;
+  broken_ = !patient;
   return fail(Errc::timed_out, fmt::format("{} at {}: no answer in time", what, at_.text()));
 }
 

@@ -60,7 +60,8 @@ class Connection {
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  // One statement (or several, `;` between) and its answer. Errc::timed_out: none in time; the connection is then broken.
+  // One statement (or several, `;` between) and its answer. Errc::timed_out: none in time; the connection is then broken, or if it is `patient`
+  // the answer is still under way.
   Result<Answer> query(std::string_view what, std::string_view sql, Deadline until);
 
   // The same in two steps. One statement is under way at a time.
@@ -86,6 +87,7 @@ class Connection {
   // The session ends when the server has not heard of us for so long. Whole seconds, rounded up.
   Result<void> wait_timeout(Duration, Deadline until);
 
+  bool patient = false;
   bool used = false;  // it has worked before: that it fails now may only mean that the server closed it meanwhile
   std::vector<std::string> names;  // named locks that this session has
 

@@ -109,10 +109,8 @@ Result<void> Connection::connect(const Options& o, Duration timeout) {
   ::fcntl(fd_, F_SETFD, FD_CLOEXEC);
   if (at_.socket.empty()) {
     const int yes = 1;
-    const unsigned silence = static_cast<unsigned>(std::chrono::duration_cast<std::chrono::milliseconds>(o.op_timeout).count());
     ::setsockopt(fd_, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
     ::setsockopt(fd_, SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof yes);
-    ::setsockopt(fd_, IPPROTO_TCP, TCP_USER_TIMEOUT, &silence, sizeof silence);
   }
   if (o.tls && !::mysql_get_ssl_cipher(handle_)) {
     broken_ = true;
