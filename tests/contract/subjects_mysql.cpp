@@ -10,7 +10,8 @@ namespace {
 class MysqlStore final : public Store {
  public:
   explicit MysqlStore(const Traits& traits, std::string items = "") : recipe_(traits.recipe), items_(std::move(items)) {
-    if (!traits.native) items_ += "&prefix=locks:";  // listing needs one
+    // Listing needs a prefix; named locks are those of the server, whatever the database.
+    if (!traits.native) items_ += "&prefix=" + database_.name() + ":";
     if (!items_.empty()) items_.front() = '?';
   }
   std::unique_ptr<Backend> open(const Settings& s) override { return test::open_mysql(database_.url() + items_, s, recipe_); }
