@@ -87,7 +87,7 @@ Error Connection::error(std::string_view what) {
   error_number_ = ::mysql_errno(handle_);
   under_way_ = false;
   const ServerError known = classify(error_number_);
-  if (known.remedy == Remedy::reconnect || error_number_ >= 2000) broken_ = broken_ || error_number_ < 3000;
+  broken_ |= known.remedy == Remedy::reconnect || (error_number_ >= 2000 && error_number_ < 3000);
   return as_error(what, at_.text(), error_number_, ::mysql_error(handle_));
 }
 
@@ -114,6 +114,7 @@ Result<Answer> Connection::read_answer() {
   Answer answer;
   for (;;) {
     answer.rows.clear();
+    ++answer.results;
     MYSQL_RES* const result = ::mysql_store_result(handle_);
     if (!result && ::mysql_field_count(handle_) > 0) return fail(error(what_));
     if (!result) answer.affected += ::mysql_affected_rows(handle_);

@@ -31,6 +31,7 @@ struct Answer {
   std::vector<std::vector<std::optional<std::string>>> rows;
   std::uint64_t affected = 0;  // rows that matched, not only those that changed
   std::uint64_t insert_id = 0;
+  unsigned results = 0;  // of so many statements
 
   bool has(std::size_t column, std::size_t row = 0) const noexcept;  // there, and not NULL
   std::string_view text(std::size_t column, std::size_t row = 0) const noexcept;
@@ -73,6 +74,9 @@ class Connection {
   bool broken() const noexcept { return broken_; }
   unsigned error_number() const noexcept { return error_number_; }  // of the last failed call; 0: none of the server's
   Remedy remedy() const noexcept { return classify(error_number_).remedy; }
+
+  // What it answers makes no sense.
+  void distrust() noexcept { broken_ = true; }
 
   // Our end goes, and nothing is said to the server: whoever has a duplicate of the socket keeps the session. What the destructor does
   // unless close() was called.

@@ -387,6 +387,10 @@ Result<bool> LeaseTable::release(Connection& c, const std::string& name, const O
                                    hex(encode(rest)), setup_.clock, hex(name), known->version, in_time, wake),
                        until);
       if (!r) return fail(std::move(r.error()));
+      if (r->results != (named ? 2u : 1u)) {
+        c.distrust();
+        return fail(Errc::timed_out, "write the lock: an answer is missing");
+      }
       if (named) std::erase(c.names, hold_name(me));
       if (r->affected == 1) return true;
       ++conflicts_;

@@ -33,10 +33,10 @@ std::string plugin_dir(const Options& options) {
   return "";
 }
 
-// "Authentication plugin 'X' cannot be loaded: /dir/X.so: cannot open shared object file"
+// "Plugin X could not be loaded: /dir/X.so: cannot open ..." or "Authentication plugin 'X' cannot be loaded: ..."
 std::string plugin_advice(const std::string& dir, std::string_view text) {
-  std::string_view name = text.substr(std::min(text.find('\'') + 1, text.size()));
-  name = name.substr(0, name.find('\''));
+  std::string_view name = text.substr(text.starts_with("Plugin ") ? 7 : std::min(text.find('\'') + 1, text.size()));
+  name = name.substr(0, name.find_first_of("' "));
   return fmt::format("the file {}.so is needed in {}: install the package libmariadb3, or say where it is with ?plugin_dir= or "
                      "MARIADB_PLUGIN_DIR",
                      printable(name), dir.empty() ? "a plugin directory, and none was found" : printable(dir));
@@ -44,7 +44,7 @@ std::string plugin_advice(const std::string& dir, std::string_view text) {
 
 void use_tls(MYSQL* m, const Options& o) {
   const auto path = [](const std::string& s) { return s.empty() ? nullptr : s.c_str(); };
-  ::mysql_ssl_set(m, path(o.tls_key), path(o.tls_cert), path(o.tls_ca), nullptr, nullptr);
+  ::mysql_ssl_set(m, path(o.tls_key), path(o.tls_cert), o.tls_verify ? path(o.tls_ca) : nullptr, nullptr, nullptr);
 #ifdef MARIADB_PACKAGE_VERSION
   ::mysql_options(m, MYSQL_OPT_SSL_ENFORCE, &on);
   if (o.tls_verify) ::mysql_options(m, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, &on);  // 3.3 does not unless asked
@@ -99,7 +99,7 @@ Result<void> Connection::connect(const Options& o, Duration timeout) {
     error_number_ = ::mysql_errno(handle_);
     const std::string_view text = ::mysql_error(handle_);
     Error e = as_error("connect", at_.text(), error_number_, text);
-    if (error_number_ == CR_AUTH_PLUGIN_CANNOT_LOAD) e.message += fmt::format(" ({})", plugin_advice(plugins, text));
+    if (error_number_ == CR_AUTH_PLUGIN_CANNOT_LOAD || text.find("could not be loaded") != text.npos) e.message += fmt::format(" ({})", plugin_advice(plugins, text));
     if (e.code == Errc::timed_out) e.code = Errc::unavailable;  // nothing was asked of it yet
     ::mysql_close(handle_);
     handle_ = nullptr;

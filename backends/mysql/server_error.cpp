@@ -39,6 +39,8 @@ constexpr std::array known{
     // The connection is gone.
     ServerError{1053, Remedy::reconnect, Errc::timed_out, "the server shuts down"},
     ServerError{1152, Remedy::reconnect, Errc::timed_out, ""},
+    ServerError{1156, Remedy::reconnect, Errc::timed_out, ""},
+    ServerError{1157, Remedy::reconnect, Errc::timed_out, ""},
     ServerError{1158, Remedy::reconnect, Errc::timed_out, ""},
     ServerError{1159, Remedy::reconnect, Errc::timed_out, ""},
     ServerError{1160, Remedy::reconnect, Errc::timed_out, ""},

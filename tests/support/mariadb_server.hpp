@@ -27,6 +27,7 @@ class MariadbServer {
     std::string directory{};                 // given: it is used, and stays
     std::string data_of{};                   // another server's directory, whose data are copied before it starts
     std::vector<std::string> arguments{};    // of the next start only
+    std::vector<std::pair<std::string, std::string>> files{};  // name below the data, text
     bool wait_ready = true;
   };
   explicit MariadbServer(Setup setup);
@@ -44,6 +45,7 @@ class MariadbServer {
   void kill();   // SIGKILL, reaped
   void start();  // again, same place
   void restart() { kill(), start(); }
+  std::string recovered_position();  // of a dead node of Galera: what its data say
   void freeze();  // SIGSTOP, and it has stopped
   void thaw();
   void wait_ready();
