@@ -6,6 +6,7 @@
 // Ends with 1 on any violation. The ledger is shared memory; whoever enters notes it there before it leaves.
 #include <dirent.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <algorithm>
@@ -49,6 +50,14 @@ Ledger& ledger() {
 
 Request request(const char* key) {
   return {.key = *Key::parse(key), .owner = Owner::random(), .ttl = 30s, .identity = Identity::mine("prove")};
+}
+
+// A contender; it does not outlive this program, whatever ends that.
+pid_t fork_contender() {
+  const pid_t parent = ::getpid();
+  const pid_t pid = ::fork();
+  if (pid == 0 && (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || ::getppid() != parent)) ::_exit(1);
+  return pid;
 }
 
 // One acquisition by contender `me`. False: an error.
@@ -115,7 +124,7 @@ int prove_contend(const std::string& dir, std::uint64_t goal, std::uint64_t kill
   const auto start = [&](std::size_t i) {
     l.contender[i].queued = 0;
     l.contender[i].inside = l.contender[i].doomed = false;
-    if ((pids[i] = ::fork()) == 0) contend(dir, i, goal);
+    if ((pids[i] = fork_contender()) == 0) contend(dir, i, goal);
   };
   for (std::size_t i = 0; i < n; ++i) start(i);
   std::mt19937 random(std::random_device{}());
@@ -185,7 +194,7 @@ int prove_waiters(const std::string& dir, std::size_t n) {
     if (::pipe(ready) != 0) return 1;
     std::vector<pid_t> pids;
     for (std::size_t i = 0; i < n; ++i) {  // one after the other: the order is known
-      pids.push_back(::fork());
+      pids.push_back(fork_contender());
       if (pids.back() == 0) wait_once(dir, i, ready[1]);
       char told = 0;
       if (::read(ready[0], &told, 1) != 1) return 1;

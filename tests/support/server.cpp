@@ -35,9 +35,8 @@ int without(std::string_view program) {
   return must ? 1 : skipped;
 }
 
-TestDirectory::TestDirectory() {
-  const char* base = std::getenv("TMPDIR");
-  path_ = fmt::format("{}/dlock-test.XXXXXX", base ? base : "/tmp");
+TestDirectory::TestDirectory() : TestDirectory(std::getenv("TMPDIR") ? std::getenv("TMPDIR") : "/tmp") {}
+TestDirectory::TestDirectory(const std::string& base) : path_(base + "/dlock-test.XXXXXX") {
   if (!::mkdtemp(path_.data())) throw std::runtime_error("mkdtemp " + path_);
 }
 TestDirectory::~TestDirectory() {

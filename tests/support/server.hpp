@@ -18,7 +18,8 @@ bool installed(std::string_view program);
 // A directory of its own, removed with all that is in it.
 class TestDirectory {
  public:
-  TestDirectory();
+  TestDirectory();  // below $TMPDIR or /tmp
+  explicit TestDirectory(const std::string& base);
   ~TestDirectory();
   TestDirectory(const TestDirectory&) = delete;
   TestDirectory& operator=(const TestDirectory&) = delete;

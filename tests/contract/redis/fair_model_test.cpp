@@ -3,13 +3,8 @@
 // each, the same waiters woken. Once with a clock that the test sets, which meets the edges of deadlines, and once with the
 // very text and clock of production, where LockState is given the time that the script says it saw.
 #include <fmt/format.h>
-#include <algorithm>
 #include <catch2/catch.hpp>
-#include <map>
-#include <random>
-#include <set>
-#include <stdexcept>
-#include "core/lock_state.hpp"
+#include "contract/model_driver.hpp"
 #include "redis/client.hpp"
 #include "redis/fair_keys.hpp"
 #include "redis/record.hpp"
@@ -21,8 +16,6 @@ using namespace dlock;
 using namespace dlock::redis;
 
 namespace {
-
-constexpr Micros claim = 2'000'000;
 
 struct Texts {
   const Script &acquire, &renew, &release, &cancel, &force_release, &check;
@@ -47,77 +40,84 @@ end
 for i = 2, 5 do table.insert(out, redis.call(i == 4 and 'HLEN' or i == 5 and 'SCARD' or 'ZCARD', KEYS[i])) end
 return out)";
 
-class Both {
+class RedisModel final : public test::ModelStore {
  public:
-  Both(test::RedisServer& server, const Texts& texts, bool set_clock, unsigned seed)
-      : server_(server), texts_(texts), set_clock_(set_clock), random_(seed) {
-    for (unsigned i = 0; i < 7; ++i) owners_.push_back(Owner::random());
+  RedisModel(test::RedisServer& server, const Texts& texts) : server_(server), texts_(texts) {}
+
+  void clear(const std::vector<Owner>&) override { server_.command({"FLUSHDB"}); }
+  void set_clock(Micros now) override { server_.command({"SET", "test-clock", std::to_string(now)}); }
+
+  Acquired acquire(const LockState::Ask& ask) override {
+    const Reply r =
+        run(texts_.acquire,
+            {ask.owner.hex(), std::string{static_cast<char>(ask.mode)}, std::to_string(ask.limit), std::to_string(ask.ttl),
+             std::to_string(ask.delay), std::to_string(ask.patience), std::to_string(test::model_claim), ask.meta, "",
+             ask.wait ? "1" : "0"},
+            true, ask.owner);
+    const std::string verdict{r.text_at(0)};
+    std::string figures;
+    if (verdict == "granted" || verdict == "held") figures = fmt::format("{} {}", r.text_at(2), r.number_at(3).value_or(-1));
+    else if (verdict == "waiting") figures = fmt::format("{} {}", r.number_at(2).value_or(-1), r.text_at(3));
+    else figures = r.text_at(2);
+    return {r.number_at(1), verdict, figures};
   }
+  Counted release(const Owner& owner) override {
+    const Reply r = run(texts_.release, {owner.hex(), std::to_string(test::model_claim)});
+    return {r.number_at(1), r.number_at(0).value_or(-1)};
+  }
+  Renewed renew(const Owner& owner, Micros ttl) override {
+    const Reply r = run(texts_.renew, {owner.hex(), std::to_string(ttl), std::to_string(test::model_claim)});
+    const bool kept = r.text_at(0) == "kept";
+    REQUIRE((kept || r.text_at(0) == "lost"));
+    return {r.number_at(1), kept ? parse_unsigned(r.text_at(2)) : std::nullopt};
+  }
+  Cancelled cancel(const Owner& owner) override {
+    const Reply r = run(texts_.cancel, {owner.hex(), std::to_string(test::model_claim)}, true, owner);
+    return {r.number_at(2), r.number_at(0) == 1, r.number_at(1) == 1};
+  }
+  Counted force(FencingToken token) override {
+    const Reply r = run(texts_.force_release, {token ? std::to_string(token) : "", std::to_string(test::model_claim)});
+    return {r.number_at(1), r.number_at(0).value_or(-1)};
+  }
+  bool check(const Owner& owner) override { return ask(owner.hex(), 0); }
+  bool check(FencingToken token) override { return ask("", token); }
 
-  unsigned pick(unsigned n) { return static_cast<unsigned>(random_() % n); }
+  Contents contents(Micros now, const std::vector<Owner>& owners) override {
+    std::vector<std::string> words{"EVAL", std::string{dump}, "6"};
+    const auto keys = keys_.all();
+    words.insert(words.end(), keys.begin(), keys.end());
+    for (const Owner& o : owners) words.push_back(o.hex());
+    const Reply r = server_.command(std::vector<std::string_view>{words.begin(), words.end()});
+    REQUIRE(r.items.size() == 11);
 
-  void new_sequence() {
-    server_.command({"FLUSHDB"});
-    state_ = {};
-    now_ = 1'700'000'000'000'000 + static_cast<Micros>(pick(1'000'000));
-    asks_.clear();
-    const unsigned kind = pick(4);  // all exclusive, readers, permits, all mixed
-    for (const Owner& owner : owners_) {
-      LockState::Ask ask;
-      ask.owner = owner;
-      const unsigned mode = kind == 0 ? 0 : kind == 3 ? pick(3) : pick(2) * kind;
-      ask.mode = mode == 0 ? Mode::exclusive : mode == 1 ? Mode::shared : Mode::permit;
-      if (ask.mode == Mode::permit) ask.limit = 1 + pick(3);
-      ask.ttl = scale() * (1 + pick(40));
-      ask.delay = pick(3) == 0 ? scale() * pick(20) : 0;
-      ask.patience = scale() * (1 + pick(60));
-      ask.wait = pick(5) != 0;
-      ask.meta = fmt::format("host=h{}&reason=a%7Cb", pick(100));
-      asks_.push_back(std::move(ask));
+    Contents c;
+    for (std::size_t i = 0; i + 1 < r.items[0].items.size(); i += 2) {
+      auto h = parse_holder(r.items[0].text_at(i + 1));
+      const auto owner = Owner::parse(r.items[0].text_at(i).substr(0, 32));
+      REQUIRE(h);
+      REQUIRE(owner);
+      h->owner = *owner;
+      if (h->free_at() > now) c.holders.insert(test::ModelRun::holder_text(*h));  // others: dropped by the next script that needs to know
     }
-  }
-
-  void step() {
-    if (set_clock_) tick();
-    const LockState::Ask& ask = asks_[pick(static_cast<unsigned>(asks_.size()))];
-    const Owner some =
-        !state_.holders.empty() && pick(3) ? state_.holders[pick(static_cast<unsigned>(state_.holders.size()))].owner : ask.owner;
-    switch (pick(12)) {
-      default: acquire(ask); break;
-      case 7: release(some); break;
-      case 8: renew(some, pick(4) ? ask.ttl : scale()); break;
-      case 9:
-        cancel(pick(2) && !state_.waiters.empty() ? state_.waiters[pick(static_cast<unsigned>(state_.waiters.size()))].owner
-                                                  : ask.owner);
-        break;
-      case 10:
-        force(pick(3) && !state_.holders.empty() ? state_.holders[pick(static_cast<unsigned>(state_.holders.size()))].token : 0);
-        break;
-      case 11: set_clock_ ? check(some) : acquire(ask); break;
+    for (std::size_t i = 0; i < r.items[1].items.size(); ++i) {
+      const auto w = parse_waiter(r.items[3].text_at(i));
+      REQUIRE(w);
+      if (std::stoll(std::string{r.items[2].text_at(i)}) <= now) continue;
+      c.waiters.push_back(fmt::format("{} {} {} {} {} {}", r.items[1].text_at(i), static_cast<char>(w->mode), w->limit, w->meta,
+                                      r.items[2].text_at(i), r.items[4].number_at(i) == 1));
     }
-    compare();
-    ++steps;
+    for (std::size_t i = 7; i < 10; ++i) REQUIRE(r.number_at(i) == r.number_at(7));  // queue, alive, waiters: the same people
+    REQUIRE(*r.number_at(10) <= *r.number_at(7));
+    if (!r.text_at(5).empty()) c.fence = parse_unsigned(r.text_at(5)).value();
+    for (std::size_t i = 0; i < owners.size(); ++i) {
+      const auto n = r.items[6].number_at(i).value_or(-1);
+      REQUIRE((n == 0 || n == 1));
+      if (n == 1) c.woken.insert(owners[i]);
+    }
+    return c;
   }
-
-  std::map<std::string, int> answers;
-  long steps = 0, wakeups = 0;
 
  private:
-  Micros scale() const { return set_clock_ ? 1000 : 400; }  // real time passes at about 150 us per step
-
-  void tick() {
-    if (pick(4) == 0) {  // to the very edge of something, or one before or behind it
-      std::vector<Micros> edges;
-      for (const auto& h : state_.holders) edges.insert(edges.end(), {h.deadline, h.free_at()});
-      for (const auto& w : state_.waiters) edges.push_back(w.live_until);
-      if (!edges.empty())
-        now_ = std::max(now_, edges[pick(static_cast<unsigned>(edges.size()))] - 1 + static_cast<Micros>(pick(3)));
-    } else {
-      now_ += static_cast<Micros>(pick(8) ? pick(800) : pick(30'000));
-    }
-    server_.command({"SET", "test-clock", std::to_string(now_)});
-  }
-
   Reply run(const Script& script, const std::vector<std::string>& args, bool with_wake = false, const Owner& owner = {}) {
     std::vector<std::string> words{"EVALSHA", std::string{script.sha}};
     auto keys = keys_.all();
@@ -135,174 +135,20 @@ class Both {
     REQUIRE(!reply.is(Reply::Type::error));
     return reply;
   }
-  void saw(std::optional<std::int64_t> time) {
-    REQUIRE(time);
-    if (set_clock_) REQUIRE(*time == now_);
-    now_ = *time;
-  }
-  void invite() {
-    for (const std::uint64_t ticket : state_.invite(now_, claim))
-      for (const auto& w : state_.waiters)
-        if (w.ticket == ticket) expect_woken_.insert(w.owner);
-  }
-
-  void acquire(LockState::Ask ask) {
-    const Reply r =
-        run(texts_.acquire,
-            {ask.owner.hex(), std::string{static_cast<char>(ask.mode)}, std::to_string(ask.limit), std::to_string(ask.ttl),
-             std::to_string(ask.delay), std::to_string(ask.patience), std::to_string(claim), ask.meta, "", ask.wait ? "1" : "0"},
-            true, ask.owner);
-    saw(r.number_at(1));
-    ask.token_floor = static_cast<FencingToken>(now_);
-    const bool held = state_.holder(ask.owner, now_) != nullptr;
-    const auto answer = state_.acquire(ask, now_);
-    invite();
-    std::string want, got = std::string{r.text_at(0)} + " ";
-    if (const auto* g = std::get_if<LockState::Granted>(&answer)) {
-      want = fmt::format("{} {} {}", held ? "held" : "granted", g->token, g->slot);
-      got += fmt::format("{} {}", r.text_at(2), r.number_at(3).value_or(-1));
-    } else if (const auto* w = std::get_if<LockState::Waiting>(&answer)) {
-      want = fmt::format("waiting {} {}", w->rank, state_.free_at() == never ? 0 : state_.free_at());
-      got += fmt::format("{} {}", r.number_at(2).value_or(-1), r.text_at(3));
-    } else {
-      want = fmt::format("busy {}", state_.free_at() == never ? 0 : state_.free_at());
-      got += r.text_at(2);
-    }
-    REQUIRE(got == want);
-    ++answers[std::string{r.text_at(0)}];
-  }
-
-  void release(Owner owner) {
-    const Reply r = run(texts_.release, {owner.hex(), std::to_string(claim)});
-    saw(r.number_at(1));
-    const bool released = state_.release(owner, now_);
-    invite();
-    REQUIRE(r.number_at(0) == (released ? 1 : 0));
-    ++answers[released ? "released" : "not held"];
-  }
-
-  void renew(Owner owner, Micros ttl) {
-    const Reply r = run(texts_.renew, {owner.hex(), std::to_string(ttl), std::to_string(claim)});
-    saw(r.number_at(1));
-    const auto token = state_.renew(owner, ttl, now_);
-    invite();
-    REQUIRE(r.text_at(0) == (token ? "kept" : "lost"));
-    if (token) REQUIRE(r.text_at(2) == std::to_string(*token));
-    ++answers[std::string{r.text_at(0)}];
-  }
-
-  void cancel(Owner owner) {
-    const Reply r = run(texts_.cancel, {owner.hex(), std::to_string(claim)}, true, owner);
-    saw(r.number_at(2));
-    state_.expire(now_);
-    const bool waited = state_.cancel(owner);
-    const bool held = state_.release(owner, now_);
-    invite();
-    REQUIRE(r.number_at(0) == (waited ? 1 : 0));
-    REQUIRE(r.number_at(1) == (held ? 1 : 0));
-    ++answers[waited ? "cancelled" : "was not queued"];
-  }
-
-  void force(FencingToken token) {
-    const Reply r = run(texts_.force_release, {token ? std::to_string(token) : "", std::to_string(claim)});
-    saw(r.number_at(1));
-    state_.expire(now_);
-    const std::size_t removed = state_.force_release(token);
-    invite();
-    REQUIRE(r.number_at(0) == static_cast<std::int64_t>(removed));
-    ++answers[removed ? "forced" : "nothing to force"];
-  }
-
-  void check(Owner owner) {
-    const auto ask = [&](std::string who, FencingToken token) {
-      return run(texts_.check, {std::move(who), token ? std::to_string(token) : ""}).integer;
-    };
-    REQUIRE(ask(owner.hex(), 0) == (state_.holder(owner, now_) ? 1 : 0));
-    for (const auto& h : state_.holders) REQUIRE(ask("", h.token) == (h.deadline > now_ ? 1 : 0));
-    REQUIRE(ask("", state_.fence + 1) == 0);
-    ++answers["checked"];
-  }
-
-  void compare() {
-    LockState state = state_;
-    state.expire(now_);
-    std::vector<std::string> words{"EVAL", std::string{dump}, "6"};
-    const auto keys = keys_.all();
-    words.insert(words.end(), keys.begin(), keys.end());
-    for (const Owner& o : owners_) words.push_back(o.hex());
-    const Reply r = server_.command(std::vector<std::string_view>{words.begin(), words.end()});
-    REQUIRE(r.items.size() == 11);
-
-    std::set<std::string> want, got;
-    for (const auto& h : state.holders)
-      want.insert(fmt::format("{} {} {} {} {} {} {} {}", h.owner.hex(), static_cast<char>(h.mode), h.token, h.slot, h.since,
-                              h.deadline, h.delay, h.meta));
-    for (std::size_t i = 0; i + 1 < r.items[0].items.size(); i += 2) {
-      const auto h = parse_holder(r.items[0].text_at(i + 1));
-      REQUIRE(h);
-      if (h->free_at() <= now_) continue;  // dropped by the next script that needs to know
-      got.insert(fmt::format("{} {} {} {} {} {} {} {}", r.items[0].text_at(i).substr(0, 32), static_cast<char>(h->mode), h->token,
-                             h->slot, h->since, h->deadline, h->delay, h->meta));
-    }
-    REQUIRE(got == want);
-
-    std::vector<std::string> queue, expected;
-    for (const auto& w : state.waiters)
-      expected.push_back(
-          fmt::format("{} {} {} {} {} {}", w.owner.hex(), w.live_until, static_cast<char>(w.mode), w.limit, w.meta, w.invited));
-    for (std::size_t i = 0; i < r.items[1].items.size(); ++i) {
-      const auto w = parse_waiter(r.items[3].text_at(i));
-      REQUIRE(w);
-      if (std::stoll(std::string{r.items[2].text_at(i)}) <= now_) continue;
-      queue.push_back(fmt::format("{} {} {} {} {} {}", r.items[1].text_at(i), r.items[2].text_at(i), static_cast<char>(w->mode),
-                                  w->limit, w->meta, r.items[4].number_at(i) == 1));
-    }
-    REQUIRE(queue == expected);
-    for (std::size_t i = 7; i < 10; ++i) REQUIRE(r.number_at(i) == r.number_at(7));  // queue, alive, waiters: the same people
-    REQUIRE(*r.number_at(10) <= *r.number_at(7));
-    REQUIRE(r.text_at(5) == (state.fence ? std::to_string(state.fence) : ""));
-
-    std::set<Owner> woken;
-    for (std::size_t i = 0; i < owners_.size(); ++i) {
-      const auto n = r.items[6].number_at(i).value_or(-1);
-      REQUIRE((n == 0 || n == 1));
-      if (n == 1) woken.insert(owners_[i]);
-    }
-    REQUIRE(woken == expect_woken_);
-    wakeups += static_cast<long>(woken.size());
-    expect_woken_.clear();
+  bool ask(const std::string& who, FencingToken token) {
+    return run(texts_.check, {who, token ? std::to_string(token) : ""}).integer == 1;
   }
 
   test::RedisServer& server_;
   const Texts& texts_;
-  const bool set_clock_;
-  std::mt19937 random_;
   const FairKeys keys_{"dlock:", *Key::parse("model")};
-  std::vector<Owner> owners_;
-  std::vector<LockState::Ask> asks_;
-  LockState state_;
-  std::set<Owner> expect_woken_;
-  Micros now_ = 0;
 };
 
 void run_both(const Texts& texts, bool set_clock, long steps) {
   test::RedisServer server;
   const unsigned seed = Catch::rngSeed() ? Catch::rngSeed() : 1;
-  Both both{server, texts, set_clock, seed};
-  while (both.steps < steps) {
-    both.new_sequence();
-    const long end = both.steps + 20 + static_cast<long>(both.pick(80));
-    CAPTURE(seed, both.steps);
-    while (both.steps < end) both.step();
-  }
-  for (const char* seen : {"granted", "held", "waiting", "busy", "released", "not held", "kept", "lost", "cancelled", "forced"}) {
-    INFO(seen);
-    CHECK(both.answers[seen] > steps / 400);  // the run would prove little without
-  }
-  CHECK(both.wakeups > steps / 50);
-  std::string tally;
-  for (const auto& [what, n] : both.answers) tally += fmt::format(" {}: {};", what, n);
-  WARN(both.steps << " operations, " << both.wakeups << " wake-ups, seed " << seed << ":" << tally);
+  RedisModel store{server, texts};
+  test::ModelRun{store, {.sets_clock = set_clock}, seed}.run(steps, seed);
 }
 
 }  // namespace

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mysql/doctor.hpp"
+#include <fmt/format.h>
+#include <cstdlib>
+#include "core/key.hpp"
+#include "mysql/lease_table.hpp"
+
+namespace dlock::mysql {
+namespace {
+
+using Level = Finding::Level;
+
+class Examination {
+ public:
+  Examination(Connection& c, const Traits& traits, Deadline until) : c_(c), traits_(traits), until_(until) {}
+
+  Result<std::vector<Finding>> examine() {
+    auto all = c_.query("examine", "SHOW VARIABLES", until_);
+    if (!all) return fail(std::move(all.error()));
+    variables_ = std::move(*all);
+    add(Level::good, "server", c_.facts().version, "");
+    read_only();
+    time_outs();
+    durability();
+    cluster();
+    proxy();
+    replication();
+    clock();
+    return std::move(found_);
+  }
+
+ private:
+  std::string value(std::string_view name) const {
+    for (std::size_t i = 0; i < variables_.rows.size(); ++i)
+      if (variables_.text(0, i) == name) return std::string{variables_.text(1, i)};
+    return "";
+  }
+  void add(Level level, std::string what, std::string seen, std::string advice) {
+    found_.push_back({level, std::move(what), printable(seen), std::move(advice)});
+  }
+  bool by_connection() const { return traits_.liveness == Liveness::connection; }
+
+  void read_only() {
+    if (c_.facts().read_only) add(Level::bad, "read_only", "ON", "use the server that writes: locks are rows, and a replica lags");
+    else add(Level::good, "read_only", "OFF", "");
+  }
+
+  void time_outs() {
+    const std::string names = value("max_connections");
+    const long most = std::atol(names.c_str());
+    add(most >= 100 ? Level::good : Level::warning, "max_connections", names,
+        most >= 100 ? "" : "each holder and each waiter needs a connection");
+    // What this session sees is its own; the global value is what others get.
+    auto global = c_.query("examine", "SHOW GLOBAL VARIABLES LIKE 'wait_timeout'", until_);
+    const std::string seen = global ? std::string{global->text(1)} : "?";
+    add(Level::good, "wait_timeout", seen, "");
+    const long kill_idle = std::atol(value("idle_transaction_timeout").c_str());
+    if (traits_.recipe == "for-update" && kill_idle > 0)
+      add(Level::bad, "idle_transaction_timeout", value("idle_transaction_timeout"),
+          "the server ends an open transaction after so many seconds, and the lock with it: set it to 0");
+    const std::string statement = value("max_statement_time");
+    if (!statement.empty() && std::atof(statement.c_str()) > 0)
+      add(Level::warning, "max_statement_time", statement, "the server ends waits after so many seconds; waiters ask again");
+  }
+
+  void durability() {
+    const std::string flush = value("innodb_flush_log_at_trx_commit");
+    if (flush == "1" || by_connection()) add(Level::good, "innodb_flush_log_at_trx_commit", flush, "");
+    else add(Level::warning, "innodb_flush_log_at_trx_commit", flush, "a crash of the machine can forget the last second's grants: set it to 1");
+  }
+
+  void cluster() {
+    if (!c_.facts().galera) {
+      add(Level::good, "wsrep_on", "OFF", "");
+      return;
+    }
+    if (traits_.recipe == "get-lock" || traits_.recipe == "for-update")
+      add(Level::bad, "wsrep_on", "ON", "named locks and row locks are known to one node of the cluster only: use recipe lease");
+    else if (traits_.recipe == "lease") add(Level::good, "wsrep_on", "ON: waiters poll", "");
+    else add(Level::warning, "wsrep_on", "ON", "a lost update shows as error 1213, and is asked again");
+    auto status = c_.query("examine", "SHOW STATUS WHERE Variable_name IN ('wsrep_ready','wsrep_cluster_status','wsrep_cluster_size')", until_);
+    for (std::size_t i = 0; status && i < status->rows.size(); ++i) {
+      const std::string what{status->text(0, i)}, seen{status->text(1, i)};
+      const bool good = seen == "ON" || seen == "Primary" || (what == "wsrep_cluster_size" && std::atoi(seen.c_str()) >= 3);
+      add(good ? Level::good : what == "wsrep_cluster_size" ? Level::warning : Level::bad, what, seen,
+          good ? "" : "a cluster needs three nodes, and most of them in its primary component");
+    }
+  }
+
+  void proxy() {
+    if (!c_.facts().proxied) return add(Level::good, "proxy", "none that shares connections", "");
+    add(by_connection() ? Level::bad : Level::warning, "proxy", "the server knows another connection than we do",
+        by_connection() ? "a lock would end up with whoever uses that connection next: connect to the server itself, or use recipe lease"
+                        : "waiters poll; connect to the server itself for a wake-up");
+  }
+
+  void replication() {
+    auto replica = c_.query("examine", c_.facts().mariadb ? "SHOW SLAVE STATUS" : "SHOW REPLICA STATUS", until_);
+    if (!replica) {
+      add(Level::unknown, "replication", "may not be asked", "grant REPLICA MONITOR (REPLICATION CLIENT on MySQL) to see it");
+    } else if (!replica->rows.empty()) {
+      add(Level::bad, "replication", "this server is a replica", "use the server that writes: a replica learns of a grant later");
+    } else {
+      const bool logs = value("log_bin") == "ON";
+      const bool semi = value("rpl_semi_sync_master_enabled") == "ON" || value("rpl_semi_sync_source_enabled") == "ON";
+      if (logs && !semi && !c_.facts().galera)
+        add(Level::warning, "replication", "asynchronous, if there are replicas",
+            "the promotion of a replica can lose the newest grants: semi-synchronous replication, or Galera");
+      else add(Level::good, "replication", semi ? "semi-synchronous" : "no binary log", "");
+    }
+  }
+
+  void clock() {
+    const std::int64_t before = wall_micros();
+    auto now = c_.query("examine", fmt::format("SELECT {}", server_clock), until_);
+    const std::int64_t after = wall_micros();
+    if (!now || !now->number(0)) return;
+    const double apart = static_cast<double>(*now->number(0) - (before + after) / 2) / 1e6;
+    const bool small = apart < 1 && apart > -1;
+    add(small ? Level::good : Level::warning, "clock", fmt::format("{:+.3f} s against this host", apart),
+        small ? "" : "leases follow the server's clock alone, but a promoted server or another node must not be apart: synchronise them");
+  }
+
+  Connection& c_;
+  const Traits& traits_;
+  const Deadline until_;
+  Answer variables_;
+  std::vector<Finding> found_;
+};
+
+}  // namespace
+
+Result<std::vector<Finding>> examine(Client& client, const Traits& traits) {
+  const Deadline until = client.usual_deadline();
+  auto c = client.take(until);
+  if (!c) return fail(std::move(c.error()));
+  auto found = Examination{**c, traits, until}.examine();
+  client.give_back(std::move(*c));
+  return found;
+}
+
+}  // namespace dlock::mysql

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mysql/get_lock.hpp"
+#include <fmt/format.h>
+#include <algorithm>
+#include "mysql_schema/schema.hpp"
+
+namespace dlock::mysql {
+namespace {
+
+constexpr std::ptrdiff_t most_characters = 64;  // of MySQL; MariaDB has 192 bytes
+
+}  // namespace
+
+std::string lock_name(const std::string& name) {
+  const auto characters = std::count_if(name.begin(), name.end(), [](char c) { return (c & 0xc0) != 0x80; });
+  if (characters <= most_characters && name.size() <= 192) return text_hex(name);
+  return fmt::format("CONCAT('dlock:',SHA1({}))", text_hex(name));
+}
+
+GetLockBackend::GetLockBackend(const Traits& traits, Options options)
+    : HeldBackend(traits, std::move(options), schema::get_lock, "dlock_named") {}
+
+Result<void> GetLockBackend::fit(const Facts& f) const {
+  if (f.galera)
+    return fail(refuse("this server is a node of a Galera cluster, where named locks are known to one node only; use recipe lease"));
+  if (f.proxied)
+    return fail(refuse("behind a proxy that shares connections a named lock ends up with whoever uses the connection next; connect to the "
+                       "server itself, or use recipe lease"));
+  return {};
+}
+
+std::string GetLockBackend::in_force(const std::string& name) const { return fmt::format("IS_USED_LOCK({})=r.conn", lock_name(name)); }
+std::string GetLockBackend::held(const std::string& name) const { return fmt::format("IS_USED_LOCK({}) IS NOT NULL", lock_name(name)); }
+
+// Lock and record in one statement.
+Result<std::optional<FencingToken>> GetLockBackend::try_now(Connection& c, const std::string& name, const Request& r, Deadline until) {
+  return record(c, name, r, fmt::format("GET_LOCK({},0)=1", lock_name(name)), "CONNECTION_ID()", until);
+}
+
+std::string GetLockBackend::wait(const std::string& name, double seconds) const {
+  return fmt::format("SELECT GET_LOCK({},{:.3f})", lock_name(name), seconds);
+}
+bool GetLockBackend::got(const Answer& a) const { return a.text(0) == "1"; }
+
+Result<FencingToken> GetLockBackend::note(Connection& c, const std::string& name, const Request& r, Deadline until) {
+  auto token = record(c, name, r, fmt::format("IS_USED_LOCK({})=CONNECTION_ID()", lock_name(name)), "CONNECTION_ID()", until);
+  if (!token) return fail(std::move(token.error()));
+  if (!*token) return fail(Errc::unavailable, "the named lock was taken away at once");
+  return **token;
+}
+
+Result<bool> GetLockBackend::beat(Connection& c, const std::string& name, const Owner& owner, Duration ttl, Deadline until) {
+  auto r = c.query("renew",
+                   fmt::format("UPDATE {} SET until={}+{} WHERE name={} AND owner='{}' AND conn=CONNECTION_ID() AND "
+                               "IS_USED_LOCK({})=CONNECTION_ID()",
+                               table_, server_clock, ttl.count(), hex(name), owner.hex(), lock_name(name)),
+                   until);
+  if (!r) return fail(std::move(r.error()));
+  return r->affected == 1;
+}
+
+Result<bool> GetLockBackend::give_up(Connection& c, const std::string& name, const Owner& owner, Deadline until) {
+  auto r = c.query("release",
+                   fmt::format("UPDATE {} SET owner='' WHERE name={} AND owner='{}' AND RELEASE_LOCK({})=1", table_, hex(name),
+                               owner.hex(), lock_name(name)),
+                   until);
+  if (!r) return fail(std::move(r.error()));
+  if (r->affected == 1) return true;
+  if (auto ok = undo(c, name, until); !ok) return fail(std::move(ok.error()));
+  return false;
+}
+
+Result<void> GetLockBackend::undo(Connection& c, const std::string& name, Deadline until) {
+  auto r = c.query("release", fmt::format("DO RELEASE_LOCK({})", lock_name(name)), until);
+  if (!r) return fail(std::move(r.error()));
+  return {};
+}
+
+Result<std::uint64_t> GetLockBackend::session_of(Connection& c, const std::string& name, Deadline until) {
+  auto r = c.query("look", fmt::format("SELECT IS_USED_LOCK({})", lock_name(name)), until);
+  if (!r) return fail(std::move(r.error()));
+  return r->unsigned_number(0).value_or(0);
+}
+
+}  // namespace dlock::mysql

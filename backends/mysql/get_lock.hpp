@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include "mysql/held_backend.hpp"
+
+namespace dlock::mysql {
+
+// GET_LOCK(name, ...) as every user of named locks calls it. The record lives in memory, as the locks do: a server that starts anew has forgotten both, and
+// its tokens go on with its clock.
+class GetLockBackend final : public HeldBackend {
+ public:
+  GetLockBackend(const Traits&, Options);
+
+ protected:
+  Result<void> fit(const Facts&) const override;
+  std::string in_force(const std::string&) const override;
+  std::string held(const std::string&) const override;
+  Result<std::optional<FencingToken>> try_now(Connection&, const std::string&, const Request&, Deadline) override;
+  std::string wait(const std::string&, double seconds) const override;
+  bool got(const Answer&) const override;
+  Result<FencingToken> note(Connection&, const std::string&, const Request&, Deadline) override;
+  Result<bool> beat(Connection&, const std::string&, const Owner&, Duration, Deadline) override;
+  Result<bool> give_up(Connection&, const std::string&, const Owner&, Deadline) override;
+  Result<void> undo(Connection&, const std::string&, Deadline) override;
+  Result<std::uint64_t> session_of(Connection&, const std::string&, Deadline) override;
+};
+
+// The name of a lock as an SQL expression: the key itself, or its SHA-1 when MySQL's 64 characters are too few.
+std::string lock_name(const std::string& name);
+
+}  // namespace dlock::mysql

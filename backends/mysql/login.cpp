@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a connection begins: address, TLS, authentication plugins, the session's settings.
+#include <errmsg.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <mysql.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <type_traits>
+#include "core/key.hpp"
+#include "mysql/connection.hpp"
+
+namespace dlock::mysql {
+namespace {
+
+// MariaDB Connector/C has my_bool, Oracle's libmysqlclient 8 has bool; both take a pointer to one byte.
+constexpr char on = 1;
+
+constexpr const char* usual_plugin_dirs[] = {
+    "/usr/lib/x86_64-linux-gnu/libmariadb3/plugin", "/usr/lib/aarch64-linux-gnu/libmariadb3/plugin",
+    "/usr/lib64/mariadb/plugin",                    "/usr/lib/mariadb/plugin",
+    "/usr/lib/libmariadb3/plugin",                  "/usr/local/lib/mariadb/plugin"};
+
+std::string plugin_dir(const Options& options) {
+  if (!options.plugin_dir.empty()) return options.plugin_dir;
+  if (const char* own = std::getenv("MARIADB_PLUGIN_DIR"); own && *own) return own;
+  for (const char* dir : usual_plugin_dirs)
+    if (::access(dir, X_OK) == 0) return dir;
+  return "";
+}
+
+// "Plugin X could not be loaded: /dir/X.so: cannot open ..." or "Authentication plugin 'X' cannot be loaded: ..."
+std::string plugin_advice(const std::string& dir, std::string_view text) {
+  std::string_view name = text.substr(text.starts_with("Plugin ") ? 7 : std::min(text.find('\'') + 1, text.size()));
+  name = name.substr(0, name.find_first_of("' "));
+  return fmt::format("the file {}.so is needed in {}: install the package libmariadb3, or say where it is with ?plugin_dir= or "
+                     "MARIADB_PLUGIN_DIR",
+                     printable(name), dir.empty() ? "a plugin directory, and none was found" : printable(dir));
+}
+
+void use_tls(MYSQL* m, const Options& o) {
+  const auto path = [](const std::string& s) { return s.empty() ? nullptr : s.c_str(); };
+  ::mysql_ssl_set(m, path(o.tls_key), path(o.tls_cert), o.tls_verify ? path(o.tls_ca) : nullptr, nullptr, nullptr);
+#ifdef MARIADB_PACKAGE_VERSION
+  ::mysql_options(m, MYSQL_OPT_SSL_ENFORCE, &on);
+  if (o.tls_verify) ::mysql_options(m, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, &on);  // 3.3 does not unless asked
+#else
+  const unsigned mode = o.tls_verify ? SSL_MODE_VERIFY_IDENTITY : SSL_MODE_REQUIRED;
+  ::mysql_options(m, MYSQL_OPT_SSL_MODE, &mode);
+#endif
+  ::mysql_options(m, MYSQL_OPT_TLS_VERSION, "TLSv1.2,TLSv1.3");
+}
+
+int socket_of(MYSQL* m) noexcept {
+#ifdef MARIADB_PACKAGE_VERSION
+  return static_cast<int>(::mysql_get_socket(m));
+#else
+  return static_cast<int>(m->net.fd);
+#endif
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Connection>> Connection::open(const Options& options, const Server& server, Duration timeout) {
+  std::unique_ptr<Connection> c{new Connection(server)};
+  if (auto ok = c->connect(options, timeout); !ok) return fail(std::move(ok.error()));
+  if (auto ok = c->set_up(options, later(Clock::now(), options.op_timeout)); !ok) return fail(std::move(ok.error()));
+  c->used = false;
+  return c;
+}
+
+Result<void> Connection::connect(const Options& o, Duration timeout) {
+  handle_ = ::mysql_init(nullptr);
+  if (!handle_) return fail(Errc::internal, "the client library does not start");
+  const auto seconds = [](Duration d) {
+    return static_cast<unsigned>(std::max<std::int64_t>(1, std::chrono::ceil<std::chrono::seconds>(d).count()));
+  };
+  const unsigned connect = seconds(timeout), exchange = seconds(o.op_timeout);
+  const unsigned protocol = at_.socket.empty() ? MYSQL_PROTOCOL_TCP : MYSQL_PROTOCOL_SOCKET;
+  ::mysql_options(handle_, MYSQL_OPT_CONNECT_TIMEOUT, &connect);
+  ::mysql_options(handle_, MYSQL_OPT_READ_TIMEOUT, &exchange);  // of one read; poll(2) decides how long an answer may take
+  ::mysql_options(handle_, MYSQL_OPT_WRITE_TIMEOUT, &exchange);
+  ::mysql_options(handle_, MYSQL_OPT_PROTOCOL, &protocol);
+  ::mysql_options(handle_, MYSQL_SET_CHARSET_NAME, "utf8mb4");
+  ::mysql_options4(handle_, MYSQL_OPT_CONNECT_ATTR_ADD, "program_name", "dlock");
+  const std::string plugins = plugin_dir(o);
+  if (!plugins.empty()) ::mysql_options(handle_, MYSQL_PLUGIN_DIR, plugins.c_str());
+  if (o.tls) use_tls(handle_, o);
+  // Neither library reconnects by itself unless asked to; no file of defaults is read that could ask.
+  const auto flags = CLIENT_FOUND_ROWS | CLIENT_MULTI_STATEMENTS;
+  const bool ok = ::mysql_real_connect(handle_, at_.socket.empty() ? at_.host.c_str() : nullptr,
+                                       o.user.empty() ? nullptr : o.user.c_str(), o.password.c_str(), o.database.c_str(),
+                                       at_.port, at_.socket.empty() ? nullptr : at_.socket.c_str(), flags) != nullptr;
+  if (!ok) {
+    error_number_ = ::mysql_errno(handle_);
+    const std::string_view text = ::mysql_error(handle_);
+    Error e = as_error("connect", at_.text(), error_number_, text);
+    if (error_number_ == CR_AUTH_PLUGIN_CANNOT_LOAD || text.find("could not be loaded") != text.npos) e.message += fmt::format(" ({})", plugin_advice(plugins, text));
+    if (e.code == Errc::timed_out) e.code = Errc::unavailable;  // nothing was asked of it yet
+    ::mysql_close(handle_);
+    handle_ = nullptr;
+    return fail(std::move(e));
+  }
+  fd_ = socket_of(handle_);
+  ::fcntl(fd_, F_SETFD, FD_CLOEXEC);
+  if (at_.socket.empty()) {
+    const int yes = 1;
+    ::setsockopt(fd_, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+    ::setsockopt(fd_, SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof yes);
+  }
+  if (o.tls && !::mysql_get_ssl_cipher(handle_)) {
+    broken_ = true;
+    return fail(Errc::denied, fmt::format("connect at {}: the server does not speak TLS", at_.text()));
+  }
+  return {};
+}
+
+Result<void> Connection::set_up(const Options& o, Deadline until) {
+  const auto lock_wait = std::clamp<std::int64_t>(std::chrono::floor<std::chrono::seconds>(o.op_timeout).count(), 1, 3);
+  wait_timeout_ = 120;
+  const auto answer = query("connect", fmt::format("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;"
+                                                   "SET SESSION sql_mode='STRICT_ALL_TABLES',autocommit=1,time_zone='+00:00',"
+                                                   "innodb_lock_wait_timeout={},lock_wait_timeout={},wait_timeout={};"
+                                                   "SHOW VARIABLES WHERE Variable_name IN ('version','version_comment','hostname','port',"
+                                                   "'server_id','server_uuid','read_only','super_read_only','wsrep_on','wsrep_provider',"
+                                                   "'pseudo_thread_id')",
+                                                   lock_wait, lock_wait, wait_timeout_),
+                            until);
+  if (!answer) return fail(answer.error());
+  const auto value = [&](std::string_view name) -> std::string {
+    for (std::size_t i = 0; i < answer->rows.size(); ++i)
+      if (answer->text(0, i) == name) return std::string{answer->text(1, i)};
+    return "";
+  };
+  const auto is_on = [&](std::string_view name) {
+    const std::string v = value(name);
+    return v == "ON" || v == "1" || v == "NO_LOCK" || v == "NO_LOCK_NO_ADMIN";
+  };
+  facts_.version = value("version");
+  facts_.mariadb = facts_.version.find("MariaDB") != facts_.version.npos;
+  facts_.server = fmt::format("{}/{}:{}/{}", value("server_uuid"), value("hostname"), value("port"), value("server_id"));
+  facts_.read_only = is_on("read_only") || is_on("super_read_only");
+  facts_.galera = is_on("wsrep_on") && value("wsrep_provider") != "none" && !value("wsrep_provider").empty();
+  facts_.thread = ::mysql_thread_id(handle_);
+  facts_.proxied = value("pseudo_thread_id") != std::to_string(facts_.thread) ||
+                   value("version_comment").find("ProxySQL") != std::string::npos;
+  return {};
+}
+
+}  // namespace dlock::mysql

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mysql/named_backend.hpp"
+#include <fmt/format.h>
+#include <algorithm>
+#include "core/duration.hpp"
+#include "mysql/doctor.hpp"
+
+namespace dlock::mysql {
+
+Error NamedBackend::refuse(std::string_view what) const {
+  return {Errc::usage, fmt::format("mysql, recipe {}: {}", traits_.recipe, what)};
+}
+
+Result<void> NamedBackend::accept(const Request& r, std::size_t longest) const {
+  if (r.mode == Mode::shared) return fail(refuse("no --shared: the programs it excludes with know one holder only"));
+  if (r.mode == Mode::permit) return fail(refuse("no --limit: the programs it excludes with know one holder only"));
+  if (r.lock_delay > Duration{}) return fail(refuse("no --lock-delay"));
+  if (r.ttl <= Duration{}) return fail(refuse("a lease needs a --ttl above 0"));
+  if (!r.attached && !traits_.detached) return fail(refuse("the lock ends with its connection, so it cannot be detached"));
+  if (name_of(r.key).size() > longest) return fail(refuse(fmt::format("prefix and key have at most {} bytes", longest)));
+  return {};
+}
+
+Result<Record> NamedBackend::look(Connection& c, const std::string& name, Deadline until) {
+  auto r = c.query("look",
+                   fmt::format("SELECT r.fence,r.owner,r.conn,r.granted,r.until,r.who,{},COALESCE(r.owner<>'' AND {},0),COALESCE({},0) "
+                               "FROM (SELECT 1 AS one) x LEFT JOIN {} r ON r.name={}",
+                               server_clock, in_force(name), held(name), table_, hex(name)),
+                   until);
+  Record seen;
+  if (!r && c.remedy() == Remedy::create) return seen;  // no table: nobody has ever used it here
+  if (!r) return fail(std::move(r.error()));
+  seen.exists = r->has(0);
+  seen.fence = r->unsigned_number(0).value_or(0);
+  seen.owner = r->text(1);
+  seen.conn = r->unsigned_number(2).value_or(0);
+  seen.granted = r->number(3).value_or(0);
+  seen.until = r->number(4).value_or(0);
+  seen.who = Identity::decode(r->text(5));
+  seen.now = r->number(6).value_or(0);
+  seen.ours = r->text(7) == "1";
+  seen.held = seen.ours || r->text(8) == "1";
+  if (auto ok = look_closer(c, name, seen, until); !ok) return fail(std::move(ok.error()));
+  return seen;
+}
+
+Result<Record> NamedBackend::look(const std::string& name) {
+  const Deadline until = client_.usual_deadline();
+  return client_.run<Record>(until, "", [&](Connection& c) { return look(c, name, until); });
+}
+
+HolderView NamedBackend::view(const Record& r) {
+  HolderView h;
+  if (!r.ours) return h;
+  h.id = r.owner.substr(0, 8);
+  h.token = r.fence;
+  h.who = r.who;
+  h.remaining = Duration{std::max<Micros>(0, r.until - r.now)};
+  if (r.now >= r.granted) h.held = Duration{r.now - r.granted};
+  return h;
+}
+
+std::vector<std::string> NamedBackend::notes(const Record& r) const {
+  std::vector<std::string> out;
+  if (r.held && !r.ours) out.push_back("held by another program");
+  return out;
+}
+
+Result<Validity> NamedBackend::check(const Key& key, FencingToken token) {
+  const auto r = look(name_of(key));
+  if (!r) return fail(r.error());
+  return r->ours && r->fence == token ? Validity::valid : Validity::stale;
+}
+Result<Validity> NamedBackend::check(const Key& key, const Owner& owner) {
+  const auto r = look(name_of(key));
+  if (!r) return fail(r.error());
+  return r->ours && r->owner == owner.hex() ? Validity::valid : Validity::stale;
+}
+
+Result<std::optional<KeyView>> NamedBackend::inspect(const Key& key) {
+  const auto r = look(name_of(key));
+  if (!r) return fail(r.error());
+  if (!r->exists && !r->held) return std::optional<KeyView>{};
+  KeyView v;
+  v.key = key.text();
+  v.fence = r->fence;
+  v.waiters_known = false;
+  if (r->held) v.holders.push_back(view(*r));
+  v.notes = notes(*r);
+  return std::optional{std::move(v)};
+}
+
+Result<std::vector<KeyView>> NamedBackend::list() {
+  const std::string& prefix = client_.options().prefix;
+  if (prefix.empty()) return fail(Errc::usage, "without a prefix only a named key can be inspected: give a KEY");
+  using Views = std::vector<KeyView>;
+  auto names = client_.run<Answer>(client_.usual_deadline(), "", [&](Connection& c) -> Result<Answer> {
+    auto r = c.query("list", fmt::format("SELECT name FROM {} WHERE LEFT(name,{})={}", table_, prefix.size(), hex(prefix)),
+                     client_.usual_deadline());
+    if (!r && c.remedy() == Remedy::create) return Answer{};
+    return r;
+  });
+  if (!names) return fail(names.error());
+  Views views;
+  for (std::size_t i = 0; i < names->rows.size(); ++i) {
+    const auto key = Key::parse(names->text(0, i).substr(prefix.size()));
+    if (!key) continue;
+    auto v = inspect(*key);
+    if (!v) return fail(std::move(v.error()));
+    if (*v) views.push_back(std::move(**v));
+  }
+  std::sort(views.begin(), views.end(), [](const KeyView& a, const KeyView& b) { return a.key < b.key; });
+  return views;
+}
+
+// One statement, so that no other grant comes between the reading of the newest token and the writing of the next.
+Result<std::optional<FencingToken>> NamedBackend::record(Connection& c, const std::string& name, const Request& r,
+                                                         const std::string& only_if, const std::string& conn, Deadline until) {
+  const std::string who = r.identity.encode();
+  const std::string next = fmt::format("IF(owner='{}',fence,GREATEST(fence+1,VALUES(fence)))", r.owner.hex());
+  auto answer =
+      c.query("record the grant",
+              fmt::format("INSERT INTO {}(name,fence,owner,conn,granted,until,who) SELECT {},LAST_INSERT_ID({}),'{}',{},{},{}+{},{} "
+                          "FROM (SELECT 1 AS one) x{} ON DUPLICATE KEY UPDATE fence=LAST_INSERT_ID({}),owner=VALUES(owner),"
+                          "conn=VALUES(conn),granted=VALUES(granted),until=VALUES(until),who=VALUES(who)",
+                          table_, hex(name), server_clock, r.owner.hex(), conn, server_clock, server_clock, r.ttl.count(),
+                          hex(who.size() <= 512 ? who : ""), only_if.empty() ? "" : " WHERE " + only_if, next),
+              until);
+  if (!answer) return fail(std::move(answer.error()));
+  if (answer->affected == 0) return std::optional<FencingToken>{};
+  return std::optional<FencingToken>{answer->insert_id};
+}
+
+Result<std::vector<Finding>> NamedBackend::doctor() { return examine(client_, traits_); }
+
+}  // namespace dlock::mysql

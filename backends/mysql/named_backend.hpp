@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the recipes that exclude with other programs have in common: the lock under the name those use, and beside it dlock's own record, a row
+// that tells who has it and keeps the newest token. The record decides nothing but the token; the lock is elsewhere.
+#pragma once
+#include <optional>
+#include <string>
+#include "core/backend.hpp"
+#include "mysql/client.hpp"
+#include "mysql/lease_table.hpp"
+
+namespace dlock::mysql {
+
+struct Record {
+  bool exists = false;
+  FencingToken fence = 0;
+  std::string owner;  // hex; empty: released
+  std::uint64_t conn = 0;
+  Micros granted = 0, until = 0, now = 0;
+  Identity who;
+  bool ours = false;  // and it is in force: by some dlock
+  bool held = false;  // by anybody
+};
+
+class NamedBackend : public Backend {
+ public:
+  NamedBackend(const Traits& traits, Options options, std::string_view schema, std::string table)
+      : client_(std::move(options)), traits_(traits), schema_(schema), table_(std::move(table)) {}
+
+  const Traits& traits() const noexcept override { return traits_; }
+  std::string where() const override { return client_.options().where_text; }
+  Result<Validity> check(const Key&, FencingToken) override;
+  Result<Validity> check(const Key&, const Owner&) override;
+  Result<std::optional<KeyView>> inspect(const Key&) override;
+  Result<std::vector<KeyView>> list() override;
+  Result<std::vector<Finding>> doctor() override;
+  Counters counters() const noexcept override { return {client_.statements(), wakeups_}; }
+  Client& client() noexcept { return client_; }
+
+ protected:
+  // Refuses what none of these recipes can do. `longest`: bytes of prefix and key.
+  Result<void> accept(const Request&, std::size_t longest) const;
+  Error refuse(std::string_view what) const;
+  std::string name_of(const Key& key) const { return client_.options().prefix + key.text(); }
+
+  // SQL conditions on the record `r` of `name`: it is in force; somebody holds the lock.
+  virtual std::string in_force(const std::string& name) const = 0;
+  virtual std::string held(const std::string& name) const = 0;
+  // Asks what cannot be said in SQL. `c` is a session without locks.
+  virtual Result<void> look_closer(Connection&, const std::string&, Record&, Deadline) { return {}; }
+
+  Result<Record> look(Connection&, const std::string& name, Deadline until);
+  Result<Record> look(const std::string& name);
+  static HolderView view(const Record&);
+  std::vector<std::string> notes(const Record&) const;
+
+  // Writes who has the lock now and answers its token. `only_if`: an SQL condition; not so: no token. `owner` again keeps its token.
+  Result<std::optional<FencingToken>> record(Connection&, const std::string& name, const Request&, const std::string& only_if,
+                                             const std::string& conn, Deadline until);
+
+  template <class T>
+  Result<T> run(const std::function<Result<T>(Connection&)>& step) {
+    return client_.run<T>(client_.usual_deadline(), schema_, step);
+  }
+
+  Client client_;
+  const Traits& traits_;
+  const std::string_view schema_;
+  const std::string table_;  // of the records
+  std::uint64_t wakeups_ = 0;
+};
+
+}  // namespace dlock::mysql

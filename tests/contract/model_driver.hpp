@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+// Random operations on a store and on LockState: the same answers, the same state after each, the same waiters woken. Used by
+// every store that promises to decide as LockState does.
+#pragma once
+#include <fmt/format.h>
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <map>
+#include <optional>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+#include "core/lock_state.hpp"
+
+namespace dlock::test {
+
+inline constexpr Micros model_claim = 2'000'000;
+
+// The store, as the model sees it. Each operation says what time it saw on the store's clock.
+class ModelStore {
+ public:
+  virtual ~ModelStore() = default;
+  virtual void clear(const std::vector<Owner>&) = 0;
+  virtual void set_clock(Micros) = 0;  // only with Rules::sets_clock
+
+  struct Acquired {
+    std::optional<Micros> now;
+    std::string verdict;  // "granted", "held", "waiting" or "busy"
+    std::string figures;  // "<token> <slot>", "<rank> <free at, 0: never>", "<free at>"
+  };
+  virtual Acquired acquire(const LockState::Ask&) = 0;
+  struct Counted {
+    std::optional<Micros> now;
+    std::int64_t count = 0;
+  };
+  virtual Counted release(const Owner&) = 0;
+  virtual Counted force(FencingToken) = 0;
+  struct Renewed {
+    std::optional<Micros> now;
+    std::optional<FencingToken> token;
+  };
+  virtual Renewed renew(const Owner&, Micros ttl) = 0;
+  struct Cancelled {
+    std::optional<Micros> now;
+    bool waited = false, held = false;
+  };
+  virtual Cancelled cancel(const Owner&) = 0;
+  virtual bool check(const Owner&) = 0;
+  virtual bool check(FencingToken) = 0;
+  // Its connection is gone, and the store has noticed. False: not in this store.
+  virtual bool lose(const Owner&) { return false; }
+
+  // What is stored: in the form of ModelRun::holder_text and waiter_text, what time has ended left out.
+  struct Contents {
+    std::set<std::string> holders;
+    std::vector<std::string> waiters;  // in queue order
+    std::optional<FencingToken> fence;
+    std::set<Owner> woken;  // since the last look
+  };
+  virtual Contents contents(Micros now, const std::vector<Owner>&) = 0;
+};
+
+class ModelRun {
+ public:
+  struct Rules {
+    bool sets_clock = true;
+    bool invites = true;      // waiters are told that it is their turn, and lose it when they do not come
+    bool by_patience = true;  // a waiter that is silent for its patience is dropped
+  };
+  ModelRun(ModelStore& store, Rules rules, unsigned seed) : store_(store), rules_(rules), random_(seed) {
+    for (unsigned i = 0; i < 7; ++i) owners_.push_back(Owner::random());
+  }
+
+  static std::string holder_text(const LockState::Holder& h) {
+    return fmt::format("{} {} {} {} {} {} {} {}", h.owner.hex(), static_cast<char>(h.mode), h.token, h.slot, h.since, h.deadline,
+                       h.delay, h.meta);
+  }
+  // live_until and invited only where the store has them.
+  std::string waiter_text(const LockState::Waiter& w) const {
+    std::string s = fmt::format("{} {} {} {}", w.owner.hex(), static_cast<char>(w.mode), w.limit, w.meta);
+    if (rules_.by_patience) s += fmt::format(" {}", w.live_until);
+    if (rules_.invites) s += fmt::format(" {}", w.invited);
+    return s;
+  }
+
+  void run(long steps, unsigned seed) {
+    while (steps_ < steps) {
+      new_sequence();
+      const long end = steps_ + 20 + static_cast<long>(pick(80));
+      CAPTURE(seed, steps_);
+      while (steps_ < end) step();
+    }
+    for (const char* seen : {"granted", "held", "waiting", "busy", "released", "not held", "kept", "lost", "cancelled", "forced"}) {
+      INFO(seen);
+      CHECK(answers_[seen] > steps / 400);  // the run would prove little without
+    }
+    if (rules_.invites) CHECK(wakeups_ > steps / 50);
+    std::string tally;
+    for (const auto& [what, n] : answers_) tally += fmt::format(" {}: {};", what, n);
+    WARN(steps_ << " operations, " << wakeups_ << " wake-ups, seed " << seed << ":" << tally);
+  }
+
+ private:
+  unsigned pick(unsigned n) { return static_cast<unsigned>(random_() % n); }
+  Micros scale() const { return rules_.sets_clock ? 1000 : 400; }  // real time passes at about 150 us per step
+
+  void new_sequence() {
+    store_.clear(owners_);
+    state_ = {};
+    now_ = 1'700'000'000'000'000 + static_cast<Micros>(pick(1'000'000));
+    asks_.clear();
+    kind_ = pick(4);  // all exclusive, readers, permits, all mixed
+    for (const Owner& owner : owners_) asks_.push_back(some_ask(owner));
+  }
+  LockState::Ask some_ask(const Owner& owner) {
+    LockState::Ask ask;
+    ask.owner = owner;
+    const unsigned mode = kind_ == 0 ? 0 : kind_ == 3 ? pick(3) : pick(2) * kind_;
+    ask.mode = mode == 0 ? Mode::exclusive : mode == 1 ? Mode::shared : Mode::permit;
+    if (ask.mode == Mode::permit) ask.limit = 1 + pick(3);
+    ask.ttl = scale() * (1 + pick(40));
+    ask.delay = pick(3) == 0 ? scale() * pick(20) : 0;
+    ask.patience = scale() * (1 + pick(60));
+    if (!rules_.by_patience) ask.patience = never;
+    ask.wait = pick(5) != 0;
+    ask.meta = fmt::format("host=h{}&reason=a%7Cb", pick(100));
+    return ask;
+  }
+
+  void step() {
+    if (rules_.sets_clock) tick();
+    const LockState::Ask& ask = asks_[pick(static_cast<unsigned>(asks_.size()))];
+    const Owner some =
+        !state_.holders.empty() && pick(3) ? state_.holders[pick(static_cast<unsigned>(state_.holders.size()))].owner : ask.owner;
+    switch (pick(12)) {
+      default: acquire(ask); break;
+      case 6: lose(ask.owner) ? void() : acquire(ask); break;
+      case 7: release(some); break;
+      case 8: renew(some, pick(4) ? ask.ttl : scale()); break;
+      case 9:
+        cancel(pick(2) && !state_.waiters.empty() ? state_.waiters[pick(static_cast<unsigned>(state_.waiters.size()))].owner
+                                                  : ask.owner);
+        break;
+      case 10:
+        force(pick(3) && !state_.holders.empty() ? state_.holders[pick(static_cast<unsigned>(state_.holders.size()))].token : 0);
+        break;
+      case 11: rules_.sets_clock ? check(some) : acquire(ask); break;
+    }
+    compare();
+    ++steps_;
+  }
+
+  void tick() {
+    if (pick(4) == 0) {  // to the very edge of something, or one before or behind it
+      std::vector<Micros> edges;
+      for (const auto& h : state_.holders) edges.insert(edges.end(), {h.deadline, h.free_at()});
+      for (const auto& w : state_.waiters)
+        if (w.live_until != never) edges.push_back(w.live_until);
+      if (!edges.empty())
+        now_ = std::max(now_, edges[pick(static_cast<unsigned>(edges.size()))] - 1 + static_cast<Micros>(pick(3)));
+    } else {
+      now_ += static_cast<Micros>(pick(8) ? pick(800) : pick(30'000));
+    }
+    store_.set_clock(now_);
+  }
+  void saw(std::optional<Micros> time) {
+    REQUIRE(time);
+    if (rules_.sets_clock) REQUIRE(*time == now_);
+    now_ = *time;
+  }
+  void invite() {
+    if (!rules_.invites) return;
+    for (const std::uint64_t ticket : state_.invite(now_, model_claim))
+      for (const auto& w : state_.waiters)
+        if (w.ticket == ticket) expect_woken_.insert(w.owner);
+  }
+
+  void acquire(LockState::Ask ask) {
+    const auto r = store_.acquire(ask);
+    saw(r.now);
+    ask.token_floor = static_cast<FencingToken>(now_);
+    const bool held = state_.holder(ask.owner, now_) != nullptr;
+    const auto answer = state_.acquire(ask, now_);
+    invite();
+    const auto free_at = [&] { return state_.free_at() == never ? 0 : state_.free_at(); };
+    std::string want;
+    if (const auto* g = std::get_if<LockState::Granted>(&answer))
+      want = fmt::format("{} {} {}", held ? "held" : "granted", g->token, g->slot);
+    else if (const auto* w = std::get_if<LockState::Waiting>(&answer)) want = fmt::format("waiting {} {}", w->rank, free_at());
+    else want = fmt::format("busy {}", free_at());
+    REQUIRE(r.verdict + " " + r.figures == want);
+    ++answers_[r.verdict];
+  }
+
+  void release(Owner owner) {
+    const auto r = store_.release(owner);
+    saw(r.now);
+    const bool released = state_.release(owner, now_);
+    invite();
+    REQUIRE(r.count == (released ? 1 : 0));
+    ++answers_[released ? "released" : "not held"];
+  }
+
+  void renew(Owner owner, Micros ttl) {
+    const auto r = store_.renew(owner, ttl);
+    saw(r.now);
+    const auto token = state_.renew(owner, ttl, now_);
+    invite();
+    REQUIRE(r.token == token);
+    ++answers_[token ? "kept" : "lost"];
+  }
+
+  void cancel(Owner owner) {
+    const auto r = store_.cancel(owner);
+    saw(r.now);
+    state_.expire(now_);
+    const bool waited = state_.cancel(owner);
+    const bool held = state_.release(owner, now_);
+    invite();
+    REQUIRE(r.waited == waited);
+    REQUIRE(r.held == held);
+    ++answers_[waited ? "cancelled" : "was not queued"];
+  }
+
+  void force(FencingToken token) {
+    const auto r = store_.force(token);
+    saw(r.now);
+    state_.expire(now_);
+    const std::size_t removed = state_.force_release(token);
+    invite();
+    REQUIRE(r.count == static_cast<std::int64_t>(removed));
+    ++answers_[removed ? "forced" : "nothing to force"];
+  }
+
+  void check(Owner owner) {
+    REQUIRE(store_.check(owner) == (state_.holder(owner, now_) != nullptr));
+    for (const auto& h : state_.holders) REQUIRE(store_.check(h.token) == (h.deadline > now_));
+    REQUIRE_FALSE(store_.check(state_.fence + 1));
+    ++answers_["checked"];
+  }
+
+  // A waiter dies without a word; nobody ever uses its owner id again.
+  bool lose(Owner owner) {
+    const auto rank = state_.rank_of(owner);
+    if (rank >= state_.waiters.size() || !store_.lose(owner)) return false;
+    state_.cancel(owner);
+    for (std::size_t i = 0; i < owners_.size(); ++i) {
+      if (owners_[i] != owner) continue;
+      owners_[i] = Owner::random();
+      asks_[i] = some_ask(owners_[i]);
+    }
+    ++answers_["waiter lost"];
+    return true;
+  }
+
+  void compare() {
+    LockState state = state_;
+    state.expire(now_);
+    const auto seen = store_.contents(now_, owners_);
+    std::set<std::string> holders;
+    for (const auto& h : state.holders) holders.insert(holder_text(h));
+    REQUIRE(seen.holders == holders);
+    std::vector<std::string> waiters;
+    for (const auto& w : state.waiters) waiters.push_back(waiter_text(w));
+    REQUIRE(seen.waiters == waiters);
+    REQUIRE(seen.fence.value_or(0) == state.fence);
+    REQUIRE(seen.woken == expect_woken_);
+    wakeups_ += static_cast<long>(seen.woken.size());
+    expect_woken_.clear();
+  }
+
+  ModelStore& store_;
+  const Rules rules_;
+  std::mt19937 random_;
+  std::vector<Owner> owners_;
+  std::vector<LockState::Ask> asks_;
+  unsigned kind_ = 0;
+  LockState state_;
+  std::set<Owner> expect_woken_;
+  Micros now_ = 0;
+  std::map<std::string, int> answers_;
+  long steps_ = 0, wakeups_ = 0;
+};
+
+}  // namespace dlock::test

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// The server's clock jumps by an hour. Leases end early or late; tokens rise and nobody holds beside another who may believe that it holds.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include "faults.hpp"
+
+using namespace dlock;
+using namespace dlock::test;
+
+namespace {
+
+class Shift {
+ public:
+  Shift() {
+    const int fd = ::open(path().c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    REQUIRE(::ftruncate(fd, 4096) == 0);
+    page_ = static_cast<volatile std::int64_t*>(::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+    ::close(fd);
+  }
+  std::string path() const { return dir_.path() + "/shift"; }
+  void set(std::chrono::nanoseconds by) { *page_ = by.count(); }
+
+ private:
+  TestDirectory dir_;
+  volatile std::int64_t* page_;
+};
+
+}  // namespace
+
+TEST_CASE("a clock that jumps by an hour") {
+  Shift shift;
+  MariadbServer own{{.environment = {"LD_PRELOAD=" CLOCK_SHIFT, "CLOCK_SHIFT_FILE=" + shift.path()}}};
+  Database db{own};
+  const auto a = open_mysql(db.url()), b = open_mysql(db.url());
+  const auto now = [&] { return std::stoll(db.value("SELECT UNIX_TIMESTAMP()")); };
+  const long long before = now();
+
+  const Lease one = take_or_throw(*a, mysql_request(key("k"), 30s));
+  shift.set(1h);
+  REQUIRE(now() >= before + 3590);
+  // Its time is over on the clock that decides. It is told so.
+  const Lease two = take_or_throw(*b, mysql_request(key("k"), 30s));
+  CHECK(two.token > one.token);
+  CHECK(lost(a->renew(one, 30s)));
+
+  shift.set(-1h);
+  REQUIRE(now() <= before - 3590);
+  // Two lasts longer now; its holder can still renew and release.
+  auto w = waiter(*a, mysql_request(key("k"), 30s));
+  CHECK(waits(*w, 20ms));
+  const auto seen = b->inspect(key("k")).value().value();
+  CHECK_FALSE(seen.notes.empty());
+  CHECK(kept(b->renew(two, 30s)));
+  CHECK(b->release(two).value() == Released::yes);
+  const Lease three = granted_within(*w, 10s);
+  CHECK(three.token > two.token);  // though the clock says less
+  a->release(three).value();
+}

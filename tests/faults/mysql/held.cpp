@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+// get-lock and for-update: a lock that belongs to a session. insert and version: a lock that is a row.
+#include <sys/wait.h>
+#include <csignal>
+#include "faults.hpp"
+#include "mysql_schema/schema.hpp"
+
+using namespace dlock;
+using namespace dlock::test;
+
+namespace {
+
+std::string url_of(const Database& db, std::string_view recipe) {
+  return recipe == "get-lock" ? db.url() + "?prefix=" + db.name() + ":" : db.url();
+}
+Granted take_all(Backend& b, const Request& r) {
+  auto w = waiter(b, r);
+  auto p = w->poll(0us);
+  if (!p) FAIL(p.error().message);
+  REQUIRE(std::holds_alternative<Granted>(*p));
+  return std::get<Granted>(std::move(*p));
+}
+
+}  // namespace
+
+TEST_CASE("the server ends the session: lost at once, by the alarm; the next one has it (the weakness)") {
+  Database db{server()};
+  for (const char* recipe : {"get-lock", "for-update"}) {
+    CAPTURE(recipe);
+    const auto a = open_mysql(url_of(db, recipe), quick(), recipe), b = open_mysql(url_of(db, recipe), quick(), recipe);
+    const Granted g = take_all(*a, mysql_request(key("k"), 30s));
+    CHECK_FALSE(readable(g.alarm_fd, 0));
+    auto w = waiter(*b, mysql_request(key("k"), 30s));
+    REQUIRE(waits(*w, 50ms));
+    const auto id = db.value(recipe == std::string{"get-lock"} ? "SELECT conn FROM dlock_named WHERE owner<>''"
+                                                               : "SELECT conn FROM dlock_grant WHERE owner<>''");
+    db.sql("KILL " + id);
+    CHECK(readable(g.alarm_fd, 5000));
+    CHECK(lost(a->renew(g.lease, 30s)));
+    CHECK_FALSE(readable(g.alarm_fd, 0));
+    CHECK(granted_within(*w, 10s).token > g.lease.token);
+    CHECK(a->release(g.lease).value() == Released::was_not_held);
+  }
+}
+
+TEST_CASE("wait_timeout is the lease: heartbeats keep it, silence ends it, and not before the deadline") {
+  Database db{server()};
+  for (const char* recipe : {"get-lock", "for-update"}) {
+    CAPTURE(recipe);
+    const auto a = open_mysql(url_of(db, recipe), quick(), recipe), b = open_mysql(url_of(db, recipe), quick(), recipe);
+    const Granted g = take_all(*a, mysql_request(key("k"), 1s));
+    auto w = waiter(*b, mysql_request(key("k"), 30s));
+    Deadline end = g.lease.deadline;
+    for (int i = 0; i < 5; ++i) {  // longer than the ttl
+      CHECK(waits(*w, 300ms));
+      const auto r = a->renew(g.lease, 1s);
+      REQUIRE(kept(r));
+      end = std::get<Kept>(*r).lease.deadline;
+    }
+    granted_within(*w, 10s);
+    CHECK(Clock::now() >= end);
+    CHECK(lost(a->renew(g.lease, 1s)));
+  }
+}
+
+TEST_CASE("a heartbeat without an answer in time changes nothing; a cut connection is the end") {
+  Database db{server()};
+  Proxy proxy{server().port()};
+  for (const char* recipe : {"get-lock", "for-update"}) {
+    CAPTURE(recipe);
+    const std::string url = through(proxy, db) + (recipe == std::string{"get-lock"} ? "?prefix=" + db.name() + ":" : "");
+    const auto a = open_mysql(url, quick(200ms), recipe);
+    const Granted g = take_all(*a, mysql_request(key("k"), 30s));
+    proxy.stall(Proxy::to_client, true);
+    const auto r = a->renew(g.lease, 30s);
+    REQUIRE_FALSE(r);
+    CHECK(r.error().code == Errc::timed_out);
+    proxy.stall(Proxy::to_client, false);
+    for (int i = 0; i < 50; ++i) {
+      const auto again = a->renew(g.lease, 30s);
+      if (kept(again)) break;
+      REQUIRE_FALSE(lost(again));
+      REQUIRE(i < 49);
+    }
+    proxy.cut();
+    CHECK(readable(g.alarm_fd, 5000));
+    CHECK(lost(a->renew(g.lease, 30s)));
+    kill_sessions(db);
+  }
+}
+
+TEST_CASE("a server that dies: the lock is lost, and the next token is greater") {
+  MariadbServer own{{.on_disk = true}};
+  Database db{own};
+  for (const char* recipe : {"get-lock", "for-update"}) {
+    CAPTURE(recipe);
+    const auto a = open_mysql(db.url(), quick(), recipe), b = open_mysql(db.url(), quick(), recipe);
+    const Granted g = take_all(*a, mysql_request(key("k"), 30s));
+    own.restart();
+    CHECK(readable(g.alarm_fd, 5000));
+    CHECK(lost(a->renew(g.lease, 30s)));
+    CHECK(take_all(*b, mysql_request(key("k"), 30s)).lease.token > g.lease.token);
+  }
+}
+
+TEST_CASE("for-update: the token outlives a holder that dies with its transaction open") {
+  Database db{server()};
+  const auto b = open_mysql(db.url(), quick(), "for-update");
+  int pipe_fd[2];
+  REQUIRE(::pipe(pipe_fd) == 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const auto a = open_mysql(db.url(), quick(), "for-update");
+    const Lease l = take_or_throw(*a, mysql_request(key("k"), 30s));
+    (void)!::write(pipe_fd[1], &l.token, sizeof l.token);
+    for (;;) ::pause();
+  }
+  FencingToken token = 0;
+  REQUIRE(::read(pipe_fd[0], &token, sizeof token) == sizeof token);
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  auto w = waiter(*b, mysql_request(key("k"), 30s));
+  CHECK(granted_within(*w, 10s).token > token);
+  ::close(pipe_fd[0]), ::close(pipe_fd[1]);
+}
+
+TEST_CASE("get-lock: a long name is its hash, and still the same lock for everybody") {
+  Database db{server()};
+  const std::string longest(200, 'x');
+  const auto a = open_mysql(db.url(), quick(), "get-lock"), b = open_mysql(db.url(), quick(), "get-lock");
+  const Granted g = take_all(*a, mysql_request(key(longest), 30s));
+  CHECK(db.value("SELECT IS_USED_LOCK(CONCAT('dlock:',SHA1(REPEAT('x',200)))) IS NOT NULL") == "1");
+  auto w = waiter(*b, mysql_request(key(longest), 30s));
+  CHECK(waits(*w));
+  CHECK(a->release(g.lease).value() == Released::yes);
+}
+
+TEST_CASE("a read-only server, and a proxy that shares connections") {
+  Database db{server()};
+  const auto a = open_mysql(db.url(), quick(), "get-lock");
+  server().sql("SET GLOBAL read_only=1");
+  const auto p = waiter(*a, mysql_request(key("k"), 30s))->poll(0us);
+  server().sql("SET GLOBAL read_only=0");
+  REQUIRE_FALSE(p);
+  CHECK(p.error().code == Errc::unavailable);
+  // What such a proxy looks like from here: the server tells another id than the one at the greeting.
+  server().sql("SET GLOBAL init_connect='SET SESSION pseudo_thread_id=42'");
+  server().sql(fmt::format("CREATE OR REPLACE USER shared@'%'; GRANT ALL ON {}.* TO shared@'%'; GRANT BINLOG ADMIN, BINLOG REPLAY ON *.* TO shared@'%'", db.name()));
+  const auto b = open_mysql(fmt::format("mysql://shared@127.0.0.1:{}/{}", server().port(), db.name()), quick(), "get-lock");
+  const auto q = waiter(*b, mysql_request(key("k"), 30s))->poll(0us);
+  const auto leases = open_mysql(fmt::format("mysql://shared@127.0.0.1:{}/{}", server().port(), db.name()), quick());
+  take_or_throw(*leases, mysql_request(key("k")));
+  const auto seen = leases->inspect(key("k")).value().value();
+  server().sql("SET GLOBAL init_connect=''");
+  REQUIRE_FALSE(q);
+  CHECK(q.error().code == Errc::usage);
+  CHECK(q.error().message.find("proxy") != std::string::npos);
+  CHECK(seen.notes == std::vector<std::string>{"wake=poll: waiters ask again and again"});
+}
+
+TEST_CASE("insert: a holder that dies leaves its row until its time is over; a stranger's row stays, but for ?stale_after=") {
+  Database db{server()};
+  auto a = open_mysql(db.url(), quick(), "insert");
+  const auto b = open_mysql(db.url(), quick(), "insert");
+  const Lease l = take_or_throw(*a, mysql_request(key("k"), 700ms));
+  a.reset();
+  auto w = waiter(*b, mysql_request(key("k"), 30s));
+  CHECK(waits(*w));  // the weakness
+  CHECK(db.value("SELECT COUNT(*) FROM method_lock") == "1");
+  const Lease next = granted_within(*w, 10s);
+  CHECK(Clock::now() >= l.deadline);
+  CHECK(next.token > l.token);
+  b->release(next).value();
+  CHECK(db.value("SELECT COUNT(*) FROM method_lock") == "0");
+
+  db.sql("INSERT INTO method_lock(method_name,method_desc,update_time) VALUES('k','by hand',NOW(6)-INTERVAL 1 HOUR)");
+  auto for_ever = waiter(*b, mysql_request(key("k"), 30s));
+  CHECK(waits(*for_ever, 300ms));
+  const auto seen = b->inspect(key("k")).value().value();
+  CHECK(seen.notes == std::vector<std::string>{"held by another program"});
+  const auto cautious = open_mysql(db.url() + "?stale_after=2h", quick(), "insert");
+  CHECK(waits(*waiter(*cautious, mysql_request(key("k"), 30s))));
+  const auto bold = open_mysql(db.url() + "?stale_after=30m", quick(), "insert");
+  CHECK(take_or_throw(*bold, mysql_request(key("k"), 30s)).token > next.token);
+}
+
+TEST_CASE("insert and version: a grant whose answer got lost is recognised") {
+  Database db{server()};
+  Proxy proxy{server().port()};
+  for (const auto& [recipe, statement] : {std::pair{"insert", "INSERT INTO `method_lock`"}, {"version", "UPDATE dlock_version"}}) {
+    CAPTURE(recipe);
+    const auto a = open_mysql(through(proxy, db), quick(), recipe), other = open_mysql(db.url(), quick(), recipe);
+    give_back_or_throw(*a, take_or_throw(*a, mysql_request(key("warm"))));
+    const Request r = mysql_request(key("k"), 10s);
+    proxy.lose_reply(statement);
+    const Deadline before = Clock::now();
+    const Lease l = granted_within(*waiter(*a, r), 10s);
+    REQUIRE(proxy.lost_one());
+    CHECK(l.deadline <= later(before, 10s + 1s));
+    CHECK(other->check(r.key, l.token).value() == Validity::valid);
+    CHECK(kept(a->renew(l, 10s)));
+    CHECK(a->release(l).value() == Released::yes);
+  }
+}
+
+TEST_CASE("version: who writes on an old version has not written") {
+  Database db{server()};
+  const auto a = open_mysql(db.url(), quick(), "version");
+  const Lease l = take_or_throw(*a, mysql_request(key("k"), 30s));
+  const auto version = db.value("SELECT version FROM dlock_version");
+  CHECK(kept(a->renew(l, 30s)));
+  CHECK(db.sql("UPDATE dlock_version SET owner='',version=version+1 WHERE version=" + version).affected == 0);
+  // A home-made client that follows the rule: it waits for the time, and its token is greater.
+  CHECK(db.sql("UPDATE dlock_version SET owner='x',until=0,version=version+1 WHERE until<TIMESTAMPDIFF(MICROSECOND,'1970-01-01',UTC_TIMESTAMP(6))").affected == 0);
+  CHECK(a->release(l).value() == Released::yes);
+}

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <array>
+#include <memory>
+#include "support/mariadb_server.hpp"
+
+namespace dlock::test {
+
+// Three nodes on this machine. They start from the same empty data, so no state transfer is needed (wsrep_sst_method=skip); a node that comes
+// back gets what it missed from the others' memory.
+class Galera {
+ public:
+  static bool installed();
+  Galera();
+  MariadbServer& operator[](std::size_t i) { return *nodes_[i]; }
+  std::string url(const std::string& database, std::size_t first = 0) const;  // all nodes, that one first
+  void wait_synced(std::size_t i);
+  void come_back(std::size_t i);  // after kill()
+
+ private:
+  std::array<std::unique_ptr<MariadbServer>, 3> nodes_;
+};
+
+}  // namespace dlock::test

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support/mariadb_server.hpp"
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <pwd.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <algorithm>
+#include <atomic>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <stdexcept>
+#include "mysql/mysql_backend.hpp"
+
+namespace dlock::test {
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+
+namespace {
+
+std::string user_name() {
+  const passwd* p = ::getpwuid(::geteuid());
+  return p ? p->pw_name : "nobody";
+}
+
+std::string memory() { return ::access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp"; }
+
+std::string read_line(const std::string& path) {
+  std::FILE* f = std::fopen(path.c_str(), "re");
+  char line[256] = "";
+  if (f) {
+    (void)!std::fgets(line, sizeof line, f);
+    std::fclose(f);
+  }
+  std::string s = line;
+  while (!s.empty() && s.back() == '\n') s.pop_back();
+  return s;
+}
+
+void write_text(const std::string& path, const std::string& text) {
+  std::FILE* out = std::fopen(path.c_str(), "we");
+  if (!out) throw std::runtime_error("cannot write " + path);
+  std::fputs(text.c_str(), out);
+  std::fclose(out);
+}
+
+// A fresh data directory, made once per program: half a second each.
+const std::string& template_data() {
+  static const TestDirectory* const made = [] {
+    auto* dir = new TestDirectory(memory());
+    const std::string command =
+        fmt::format("mariadb-install-db --no-defaults --datadir={0}/data --auth-root-authentication-method=normal --skip-test-db --user={1} "
+                    ">{0}/install.log 2>&1",
+                    dir->path(), user_name());
+    if (std::system(command.c_str()) != 0) throw std::runtime_error("mariadb-install-db failed; see " + dir->path());
+    std::atexit([] {});
+    return dir;
+  }();
+  static const struct Remove {
+    const TestDirectory* dir;
+    ~Remove() { delete dir; }
+  } remove{made};
+  static const std::string data = made->path() + "/data";
+  return data;
+}
+
+}  // namespace
+
+bool mariadb_installed() {
+  const char* path = std::getenv("PATH");
+  const std::string all = path ? path : "";
+  if (all.find("/usr/sbin") == all.npos) ::setenv("PATH", (all + ":/usr/sbin:/usr/local/sbin").c_str(), 1);
+  return installed(mariadbd) && installed("mariadb-install-db");
+}
+
+std::unique_ptr<mysql::Connection> connect_as_root(const std::string& socket, const std::string& database) {
+  mysql::Options o;
+  o.user = "root";
+  o.database = database;
+  o.op_timeout = 60s;
+  auto c = mysql::Connection::open(o, {.host = {}, .port = 0, .socket = socket}, 10s);
+  if (!c) throw std::runtime_error(c.error().message);
+  return std::move(*c);
+}
+
+MariadbServer::MariadbServer(Setup setup) : setup_(std::move(setup)), port_(free_port()) {
+  if (!mariadb_installed()) throw std::runtime_error("mariadbd is not installed");
+  if (setup_.directory.empty()) own_ = setup_.on_disk ? std::make_unique<TestDirectory>() : std::make_unique<TestDirectory>(memory());
+  fs::copy(setup_.data_of.empty() ? template_data() : setup_.data_of + "/data", directory() + "/data", fs::copy_options::recursive);
+  std::string conf = fmt::format(
+      "[mariadbd]\ndatadir={0}/data\nport={1}\nbind-address=127.0.0.1\nsocket={0}/s\npid-file={0}/pid\nlog-error={0}/log\n"
+      "tmpdir={0}\ninnodb_buffer_pool_size=16M\ninnodb_log_file_size=8M\ninnodb_flush_log_at_trx_commit={2}\nperformance_schema=OFF\n"
+      "skip-name-resolve\nskip-log-bin\nmax_connections=1000\nsecure-file-priv={0}\n",
+      directory(), port_, setup_.on_disk ? 1 : 0);
+  for (const auto& line : setup_.config) conf += line + "\n";
+  write_text(directory() + "/my.cnf", conf);
+  for (const auto& [name, text] : setup_.files) write_text(directory() + "/data/" + name, text);
+  write_text(directory() + "/port", std::to_string(port_) + "\n");
+  start();
+}
+
+MariadbServer::~MariadbServer() { kill(); }
+
+std::string MariadbServer::url(std::string_view database) const {
+  return fmt::format("mysql://root@127.0.0.1:{}/{}", port_, database);
+}
+
+void MariadbServer::start() {
+  const std::string defaults = fmt::format("--defaults-file={}/my.cnf", directory()), user = "--user=" + user_name();
+  std::vector<char*> argv{const_cast<char*>("mariadbd"), const_cast<char*>(defaults.c_str()), const_cast<char*>(user.c_str())};
+  for (auto& a : setup_.arguments) argv.push_back(a.data());
+  argv.push_back(nullptr);
+  const pid_t parent = ::getpid();
+  pid_ = ::fork();
+  if (pid_ == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (::getppid() != parent) ::_exit(1);
+    ::setpgid(0, 0);  // a Ctrl-C at the terminal is for the tests
+    for (auto& e : setup_.environment) ::putenv(e.data());
+    const int null = ::open("/dev/null", O_RDWR);
+    for (int fd = 0; fd < 3; ++fd) ::dup2(null, fd);
+    ::close_range(3, ~0u, 0);
+    ::execvp(argv[0], argv.data());
+    ::_exit(127);
+  }
+  setup_.arguments.clear();
+  if (setup_.wait_ready) wait_ready();
+}
+
+std::string MariadbServer::recovered_position() {
+  const std::string log = directory() + "/recover.log";
+  const std::string command = fmt::format("mariadbd --defaults-file={0}/my.cnf --user={1} --wsrep-recover --log-error={2} >/dev/null 2>&1",
+                                          directory(), user_name(), log);
+  if (std::system(command.c_str()) != 0) throw std::runtime_error("wsrep-recover failed; see " + log);
+  std::FILE* f = std::fopen(log.c_str(), "re");
+  char line[512];
+  std::string found;
+  while (f && std::fgets(line, sizeof line, f)) {
+    const std::string text = line;
+    const auto at = text.find("Recovered position: ");
+    if (at != text.npos) found = text.substr(at + 20, text.find_first_of(" \n", at + 20) - at - 20);
+  }
+  if (f) std::fclose(f);
+  std::remove(log.c_str());
+  return found;
+}
+
+void MariadbServer::wait_ready() {
+  for (const Deadline until = Clock::now() + 60s; Clock::now() < until; ::usleep(3000)) {
+    int status = 0;
+    if (::waitpid(pid_, &status, WNOHANG) == pid_) {
+      pid_ = -1;
+      break;
+    }
+    try {
+      admin_ = connect_as_root(socket());
+      return;
+    } catch (const std::runtime_error&) {}
+  }
+  throw std::runtime_error("mariadbd does not start; see " + directory() + "/log");
+}
+
+void MariadbServer::kill() {
+  admin_.reset();
+  if (pid_ <= 0) return;
+  ::kill(pid_, SIGKILL);
+  ::waitpid(pid_, nullptr, 0);
+  pid_ = -1;
+}
+
+void MariadbServer::freeze() {
+  ::kill(pid_, SIGSTOP);
+  ::waitpid(pid_, nullptr, WUNTRACED);
+}
+void MariadbServer::thaw() { ::kill(pid_, SIGCONT); }
+
+mysql::Answer MariadbServer::sql(std::string_view statement) {
+  if (!admin_ || admin_->broken()) admin_ = connect_as_root(socket());
+  auto r = admin_->query("sql", statement, Clock::now() + 60s);
+  if (!r) throw std::runtime_error(fmt::format("{}: {}", statement, r.error().message));
+  return std::move(*r);
+}
+std::string MariadbServer::value(std::string_view statement) { return std::string{sql(statement).text(0)}; }
+
+Database::Database() {
+  const char* shared = std::getenv("DLOCK_TEST_MARIADB");
+  if (shared && ::access(fmt::format("{}/ready", shared).c_str(), R_OK) == 0) {
+    port_ = static_cast<std::uint16_t>(std::stoi(read_line(fmt::format("{}/port", shared))));
+    admin_ = connect_as_root(fmt::format("{}/s", shared));
+  } else {
+    static MariadbServer own;
+    port_ = own.port();
+    admin_ = connect_as_root(own.socket());
+  }
+  create();
+}
+Database::Database(MariadbServer& server) : port_(server.port()), admin_(connect_as_root(server.socket())) { create(); }
+
+void Database::create() {
+  static std::atomic<int> n{0};
+  name_ = fmt::format("t_{}_{}", ::getpid(), ++n);
+  sql("CREATE DATABASE " + name_);
+  sql("USE " + name_);
+}
+
+Database::~Database() {
+  if (admin_) (void)admin_->query("drop", "DROP DATABASE IF EXISTS " + name_, Clock::now() + 10s);
+}
+
+std::string Database::url() const { return fmt::format("mysql://root@127.0.0.1:{}/{}", port_, name_); }
+
+mysql::Answer Database::sql(std::string_view statement) {
+  auto r = admin_->query("sql", statement, Clock::now() + 60s);
+  if (!r) throw std::runtime_error(fmt::format("{}: {}", statement, r.error().message));
+  return std::move(*r);
+}
+std::string Database::value(std::string_view statement) { return std::string{sql(statement).text(0)}; }
+
+std::unique_ptr<Backend> open_mysql(const std::string& url, const Settings& settings, std::string_view recipe) {
+  const auto parsed = Url::parse(url);
+  if (!parsed) throw std::runtime_error(parsed.error().message);
+  const auto recipes = mysql::factory.recipes;
+  const auto traits = std::find_if(recipes.begin(), recipes.end(), [&](const Traits& t) { return t.recipe == recipe; });
+  if (traits == recipes.end()) throw std::runtime_error("no such recipe");
+  auto backend = mysql::factory.open(*parsed, *traits, settings);
+  if (!backend) throw std::runtime_error(backend.error().message);
+  return std::move(*backend);
+}
+
+Request mysql_request(const Key& key, Duration ttl) {
+  Request r{.key = key, .owner = Owner::random()};
+  r.ttl = ttl;
+  r.identity = Identity::mine("test");
+  return r;
+}
+
+Lease take_or_throw(Backend& backend, const Request& r) {
+  const auto waiter = backend.enqueue(r);
+  if (!waiter) throw std::runtime_error(waiter.error().message);
+  const auto p = (*waiter)->poll(Duration{0});
+  if (!p) throw std::runtime_error(p.error().message);
+  if (!std::holds_alternative<Granted>(*p)) throw std::runtime_error("not granted");
+  return std::get<Granted>(*p).lease;
+}
+
+void give_back_or_throw(Backend& backend, const Lease& lease) {
+  const auto r = backend.release(lease);
+  if (!r) throw std::runtime_error(r.error().message);
+  if (*r != Released::yes) throw std::runtime_error("was not held");
+}
+
+}  // namespace dlock::test
