@@ -58,7 +58,8 @@ Result<Line*> Base::line_for(const Request& r, Deadline until, int interrupt_fd)
   const bool fresh = !l.session;
   if (fresh) l.session = std::make_unique<Session>(options_, asked);
   // Places of another ttl share the longer one.
-  const bool shared = std::any_of(places_.begin(), places_.end(), [&](const Place& p) { return p.line == &l && lives(p) && !p.node.empty(); });
+  const bool shared =
+      std::any_of(places_.begin(), places_.end(), [&](const Place& p) { return p.line == &l && lives(p) && !p.node.empty(); });
   if (!fresh && (shared ? l.session->asked() < asked : l.session->asked() != asked) && l.session->id() != 0)
     if (auto ok = retime(l, asked); !ok) return fail(std::move(ok.error()));
   if (auto ok = l.session->connect(until, interrupt_fd); !ok) {
@@ -260,8 +261,8 @@ Result<Renewal> Base::renew(const Lease& lease, Duration ttl) {
       return Lost{"the session that held it has expired"};
     }
     if (s.timeout() < s.asked())
-      return fail(Errc::usage, fmt::format("--ttl {}: sessions of {} last at most {} (its maxSessionTimeout)", format_duration(ttl),
-                                           options_.where, format_duration(s.timeout())));
+      return fail(Errc::usage, fmt::format("--ttl {}: sessions of {} last at most {} (its maxSessionTimeout)",
+                                           format_duration(ttl), options_.where, format_duration(s.timeout())));
     if (p->watch == 0 || s.fired(p->watch)) {
       s.forget(p->watch);
       p->watch = s.new_watch();
@@ -349,7 +350,8 @@ Result<Released> Base::release(const Lease& lease) {
 Result<Validity> Base::check(const Key& key, FencingToken token) {
   const auto held = holders(key);
   if (!held) return fail(held.error());
-  const bool found = std::any_of(held->begin(), held->end(), [&](const Held& h) { return static_cast<FencingToken>(h.stat.czxid) == token; });
+  const bool found =
+      std::any_of(held->begin(), held->end(), [&](const Held& h) { return static_cast<FencingToken>(h.stat.czxid) == token; });
   return found ? Validity::valid : Validity::stale;
 }
 

@@ -28,14 +28,14 @@ struct Place {
   bool attached = true;
   Line* line = nullptr;
   std::int64_t session = 0;
-  std::string node;         // its path; empty: there is none yet
-  FencingToken token = 0;   // its czxid
+  std::string node;          // its path; empty: there is none yet
+  FencingToken token = 0;    // its czxid
   std::int32_t version = 0;  // of its data
   unsigned slot = 0;
-  bool slotted = false;   // the slot is ours
-  std::string mark;       // path of its lock-delay mark
-  WatchId watch = 0;      // on the node itself, while it holds
-  bool unsure = false;    // a create got no answer: there may be a node
+  bool slotted = false;  // the slot is ours
+  std::string mark;      // path of its lock-delay mark
+  WatchId watch = 0;     // on the node itself, while it holds
+  bool unsure = false;   // a create got no answer: there may be a node
   bool granted = false;
   bool releasing = false;  // a release got no answer
 };

@@ -49,7 +49,8 @@ std::string ask(const std::string& host, const std::string& port, std::string_vi
 std::string field(std::string_view text, std::string_view name, std::string_view separator) {
   for (std::size_t at = 0; at < text.size();) {
     const std::string_view line = text.substr(at, text.find('\n', at) - at);
-    if (line.starts_with(name) && line.substr(name.size()).starts_with(separator)) return std::string{line.substr(name.size() + separator.size())};
+    if (line.starts_with(name) && line.substr(name.size()).starts_with(separator))
+      return std::string{line.substr(name.size() + separator.size())};
     at += line.size() + 1;
   }
   return {};
@@ -77,22 +78,35 @@ void servers(const Options& o, std::vector<Finding>& out) {
     const std::string mode = field(srvr, "Mode", ": ");
     up += !srvr.empty();
     told += !mode.empty();
-    modes += fmt::format("{}{} {}", modes.empty() ? "" : ", ", one, !mode.empty() ? mode : srvr.empty() ? "silent" : "no mode told");
+    modes += fmt::format("{}{} {}", modes.empty() ? "" : ", ", one,
+                         !mode.empty()  ? mode
+                         : srvr.empty() ? "silent"
+                                        : "no mode told");
     const std::string conf = ask(host, port, "conf", later(Clock::now(), 1s));
     const auto tick = millis(field(conf, "tickTime", "=")), least = millis(field(conf, "minSessionTimeout", "=")),
                most = millis(field(conf, "maxSessionTimeout", "="));
     if (!tick || !least || !most) continue;
     const bool proof_holds = *least >= 2 * *tick || o.tick >= *tick;
     out.push_back({proof_holds ? Level::good : Level::bad, "session limits of " + one,
-                   fmt::format("tickTime {}, sessions of {} to {}", format_duration(*tick), format_duration(*least), format_duration(*most)),
-                   proof_holds ? "" : fmt::format("minSessionTimeout is below two ticks: say ?tick={} in the URL, or a --ttl of four ticks", format_duration(*tick))});
+                   fmt::format("tickTime {}, sessions of {} to {}", format_duration(*tick), format_duration(*least),
+                               format_duration(*most)),
+                   proof_holds
+                       ? ""
+                       : fmt::format("minSessionTimeout is below two ticks: say ?tick={} in the URL, or a --ttl of four ticks",
+                                     format_duration(*tick))});
     if (o.tick > Duration{} && o.tick < *tick)
-      out.push_back({Level::bad, "?tick=", format_duration(o.tick), fmt::format("{} has {}: deadlines would come too late", one, format_duration(*tick))});
+      out.push_back({Level::bad, "?tick=", format_duration(o.tick),
+                     fmt::format("{} has {}: deadlines would come too late", one, format_duration(*tick))});
   }
   const bool all = up == asked;
-  out.push_back({!all ? Level::warning : told == 0 ? Level::unknown : Level::good, "servers", modes,
+  out.push_back({!all        ? Level::warning
+                 : told == 0 ? Level::unknown
+                             : Level::good,
+                 "servers", modes,
                  all ? "" : "a server that does not answer brings the ensemble nearer to the loss of its quorum"});
-  if (asked == 1) out.push_back({Level::warning, "ensemble", "one server named", "three or more, so that one may fail; name them all in the URL"});
+  if (asked == 1)
+    out.push_back(
+        {Level::warning, "ensemble", "one server named", "three or more, so that one may fail; name them all in the URL"});
 }
 
 }  // namespace
@@ -109,12 +123,15 @@ Result<std::vector<Finding>> Base::doctor() {
   const Deadline sent = Clock::now();
   const Session::Call write = s.multi({{Op::Kind::check, "/", {}, -1}});
   const bool quorum = s.finish({&write}, op_deadline()) && write.reply().rc == ZOK;
-  out.push_back({quorum ? Level::good : Level::bad, "quorum",
-                 quorum ? fmt::format("a write was committed in {}", format_duration(std::chrono::ceil<Duration>(Clock::now() - sent))) : "a write was not committed",
-                 quorum ? "" : "no majority of the servers works together: no lock can be taken or kept"});
+  out.push_back(
+      {quorum ? Level::good : Level::bad, "quorum",
+       quorum ? fmt::format("a write was committed in {}", format_duration(std::chrono::ceil<Duration>(Clock::now() - sent)))
+              : "a write was not committed",
+       quorum ? "" : "no majority of the servers works together: no lock can be taken or kept"});
 
-  const std::string directory = options_.root.size() > 1 && options_.root.ends_with('/') ? options_.root.substr(0, options_.root.size() - 1)
-                                                                                        : std::string{parent_of(options_.root + "k")};
+  const std::string directory = options_.root.size() > 1 && options_.root.ends_with('/')
+                                    ? options_.root.substr(0, options_.root.size() - 1)
+                                    : std::string{parent_of(options_.root + "k")};
   const Session::Call acl = s.acl(directory);
   if (auto ok = done(s, "read the ACL", {&acl}, op_deadline()); !ok) return fail(std::move(ok.error()));
   if (acl.reply().rc == ZOK) {
@@ -133,7 +150,8 @@ Result<std::vector<Finding>> Base::doctor() {
                    missing ? "" : "this client may not use the directory"});
   }
   if (!options_.auth.empty() && !options_.all_loopback)
-    out.push_back({Level::warning, "login", "the credential goes over the network as it is", "a private network or a tunnel; this client has no TLS"});
+    out.push_back({Level::warning, "login", "the credential goes over the network as it is",
+                   "a private network or a tunnel; this client has no TLS"});
   return out;
 }
 

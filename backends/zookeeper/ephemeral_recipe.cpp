@@ -74,7 +74,8 @@ Result<Released> EphemeralBackend::force_release(const Key& key, std::optional<F
   if (!s) return fail(std::move(s.error()));
   const Session::Call call = (*s)->remove(held->front().path);
   if (auto ok = done(**s, "force a release", {&call}, op_deadline()); !ok) return fail(std::move(ok.error()));
-  if (call.reply().rc != ZOK && call.reply().rc != ZNONODE) return fail(server_error(options_, "force a release", call.reply().rc));
+  if (call.reply().rc != ZOK && call.reply().rc != ZNONODE)
+    return fail(server_error(options_, "force a release", call.reply().rc));
   return call.reply().rc == ZOK ? Released::yes : Released::was_not_held;
 }
 
@@ -163,7 +164,8 @@ EphemeralWaiter::Step EphemeralWaiter::turn(Deadline end) {
   connection_ = s.connections();
   const Session::Call create = s.create(path_, Record::of(request_).text(), ZOO_EPHEMERAL);
   p.unsure = true;
-  if (!s.finish({&create}, until)) return fail(Errc::timed_out, fmt::format("acquire at {}: no answer in time", backend_.where()));
+  if (!s.finish({&create}, until))
+    return fail(Errc::timed_out, fmt::format("acquire at {}: no answer in time", backend_.where()));
   const Reply& made = create.reply();
   if (unknown(made.rc)) return std::optional<Progress>{};
   if (made.rc == ZNONODE) {
@@ -188,7 +190,8 @@ EphemeralWaiter::Step EphemeralWaiter::look(Session& s, Place& p, Deadline end) 
     watch_ = s.new_watch();
     watch_session_ = &s;
     const Session::Call get = s.get(path_, watch_);
-    if (!s.finish({&get}, backend_.op_deadline())) return fail(Errc::timed_out, fmt::format("watch at {}: no answer in time", backend_.where()));
+    if (!s.finish({&get}, backend_.op_deadline()))
+      return fail(Errc::timed_out, fmt::format("watch at {}: no answer in time", backend_.where()));
     const Reply& r = get.reply();
     if (r.rc != ZOK) {
       s.forget(watch_);
@@ -198,8 +201,11 @@ EphemeralWaiter::Step EphemeralWaiter::look(Session& s, Place& p, Deadline end) 
     }
     if (r.stat.owner == 0) {
       p.unsure = false;
-      return fail(Errc::usage, fmt::format("--key {}: its node at {} is not ephemeral, so it never goes away by itself; recipe ephemeral cannot use it",
-                                           quoted(request_.key.text()), backend_.where()));
+      return fail(
+          Errc::usage,
+          fmt::format(
+              "--key {}: its node at {} is not ephemeral, so it never goes away by itself; recipe ephemeral cannot use it",
+              quoted(request_.key.text()), backend_.where()));
     }
     if (r.stat.owner == s.id() && record_is_of(r.text, request_.owner)) {
       p.node = path_;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include "core/duration.hpp"
@@ -18,9 +19,7 @@ constexpr std::string_view native_prefix = "dlock/";
 
 // A secret of others' is not read: a regular file, ours or root's, with nothing for group and others.
 Result<std::string> read_secret(const std::string& path) {
-  const auto bad = [&](std::string_view what) {
-    return fail(Errc::config, fmt::format("auth_file {}: {}", quoted(path), what));
-  };
+  const auto bad = [&](std::string_view what) { return fail(Errc::config, fmt::format("auth_file {}: {}", quoted(path), what)); };
   const Fd fd{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK)};
   if (!fd) return bad(::strerrordesc_np(errno));
   struct stat s {};
@@ -50,6 +49,7 @@ class Parser {
     made_.interrupt_fd = settings_.interrupt_fd;
     made_.where = url_.redacted();
     made_.native = traits_.native;
+    made_.all_loopback = stays_on_this_machine(url_);
     servers();
     root();
     tls();
@@ -76,7 +76,6 @@ class Parser {
       const bool v6 = host.name.find(':') != host.name.npos;
       made_.servers += fmt::format(fmt::runtime(v6 ? "[{}]:{}" : "{}:{}"), host.name, host.port.value_or(2181));
       ++made_.server_count;
-      made_.all_loopback = made_.all_loopback && loopback(host.name);
     }
   }
 
@@ -91,9 +90,9 @@ class Parser {
 
   void tls() {
     const auto asked = url_.item("tls");
-    if (asked && *asked != "no") wrong("tls", *asked, "no: the ZooKeeper client library of this dlock has no TLS");
+    if (asked && *asked != "no") wrong("tls", *asked, "no: this dlock speaks to ZooKeeper without TLS");
     for (const std::string* file : {&settings_.tls_ca, &settings_.tls_cert, &settings_.tls_key})
-      if (!file->empty()) wrong("tls", *file, "no: the ZooKeeper client library of this dlock has no TLS");
+      if (!file->empty()) wrong("tls", *file, "no: this dlock speaks to ZooKeeper without TLS");
   }
 
   // The credential goes over the wire as it is.
@@ -105,7 +104,8 @@ class Parser {
       return {};
     }
     const std::string& password = settings_.password.empty() ? url_.password : settings_.password;
-    if (!url_.user.empty() && password.empty()) wrong("user", url_.user, "a user with a password (DLOCK_PASSWORD), or auth_file=");
+    if (!url_.user.empty() && password.empty())
+      wrong("user", url_.user, "a user with a password (DLOCK_PASSWORD), or auth_file=");
     else if (!url_.user.empty()) made_.auth = fmt::format("digest:{}:{}", url_.user, password);
     return {};
   }
@@ -123,6 +123,10 @@ bool forbidden(char32_t c) noexcept {
 }
 
 }  // namespace
+
+bool stays_on_this_machine(const Url& url) {
+  return std::all_of(url.hosts.begin(), url.hosts.end(), [](const Url::Host& h) { return loopback(h.name); });
+}
 
 Result<Options> parse_options(const Url& url, const Traits& traits, const Settings& settings) {
   return Parser{url, traits, settings}.parse();
@@ -149,8 +153,9 @@ std::optional<std::string> wrong_path(std::string_view path) {
 Result<std::string> path_of(const Options& o, const Key& key, bool nested) {
   const std::string name = o.native ? store_name(key) : key.text();
   if (!nested && name.find('/') != name.npos)
-    return fail(Errc::usage, fmt::format("--key {}: this recipe's lock is one node; a path goes into the URL: /chroot or ?prefix=a/b/",
-                                         quoted(key.text())));
+    return fail(Errc::usage,
+                fmt::format("--key {}: this recipe's lock is one node; a path goes into the URL: /chroot or ?prefix=a/b/",
+                            quoted(key.text())));
   std::string path = o.root + name;
   if (const auto what = wrong_path(path)) return fail(Errc::usage, fmt::format("--key {}: {}", quoted(key.text()), *what));
   return path;

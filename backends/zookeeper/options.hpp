@@ -9,15 +9,17 @@ namespace dlock::zookeeper {
 struct Options {
   std::string servers;  // "h1:2181,h2:2181"
   unsigned server_count = 0;
-  bool all_loopback = true;   // nothing leaves this machine
-  std::string root;           // chroot and prefix: "/app/dlock/"; a key's path is this and its name. At least "/"
-  std::string where;          // redacted URL
-  std::string auth;           // "scheme:credential"; empty: none
-  Duration tick{};            // the servers' tickTime; zero: not known
+  bool all_loopback = true;  // nothing leaves this machine
+  std::string root;          // chroot and prefix: "/app/dlock/"; a key's path is this and its name. At least "/"
+  std::string where;         // redacted URL
+  std::string auth;          // "scheme:credential"; empty: none
+  Duration tick{};           // the servers' tickTime; zero: not known
   Duration op_timeout{}, connect_timeout{};
   int interrupt_fd = -1;
   bool native = true;
 };
+
+bool stays_on_this_machine(const Url&);  // all its hosts are loopback addresses
 
 // Errc::usage: the URL. Errc::config: the file of `auth_file`.
 Result<Options> parse_options(const Url&, const Traits&, const Settings&);

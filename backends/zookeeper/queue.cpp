@@ -12,7 +12,8 @@ struct Tag {
   std::string_view text;
   Mode mode;
 };
-constexpr std::array<Tag, 3> sequential_tags{{{"-__WRIT__", Mode::exclusive}, {"-__READ__", Mode::shared}, {"-__SEMA__", Mode::permit}}};
+constexpr std::array<Tag, 3> sequential_tags{
+    {{"-__WRIT__", Mode::exclusive}, {"-__READ__", Mode::shared}, {"-__SEMA__", Mode::permit}}};
 constexpr std::string_view curator_tag = "-lock-", kazoo_tag = "__lock__", slot_prefix = "slot-", delay_prefix = "lock-delay-";
 
 std::string uuid(const Owner& owner) {
@@ -82,7 +83,9 @@ std::optional<unsigned> parse_slot(std::string_view name) {
   return parse_number<unsigned>(name.substr(slot_prefix.size()));
 }
 
-std::string delay_node(Duration delay, std::string_view holder) { return fmt::format("{}{}-{}", delay_prefix, delay.count(), holder); }
+std::string delay_node(Duration delay, std::string_view holder) {
+  return fmt::format("{}{}-{}", delay_prefix, delay.count(), holder);
+}
 std::optional<DelayMark> parse_delay(std::string_view name) {
   if (!name.starts_with(delay_prefix)) return std::nullopt;
   const std::string_view rest = name.substr(delay_prefix.size());

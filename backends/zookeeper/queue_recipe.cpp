@@ -19,10 +19,13 @@ bool in_a_queue(const std::string& name) {
 }  // namespace
 
 Result<std::unique_ptr<Waiter>> QueueBackend::enqueue(const Request& request) {
-  if (request.mode == Mode::shared && !traits().shared) return fail(cannot("no --shared: the programs it excludes with know one holder only"));
-  if (request.mode == Mode::permit && !traits().permits) return fail(cannot("no --limit: the programs it excludes with know one holder only"));
+  if (request.mode == Mode::shared && !traits().shared)
+    return fail(cannot("no --shared: the programs it excludes with know one holder only"));
+  if (request.mode == Mode::permit && !traits().permits)
+    return fail(cannot("no --limit: the programs it excludes with know one holder only"));
   if (request.mode == Mode::permit && request.limit == 0) return fail(cannot("--limit must be at least 1"));
-  if (request.lock_delay > Duration{} && !traits().lock_delay) return fail(cannot("no --lock-delay: other programs would not keep it"));
+  if (request.lock_delay > Duration{} && !traits().lock_delay)
+    return fail(cannot("no --lock-delay: other programs would not keep it"));
   if (request.ttl <= Duration{}) return fail(cannot("a session needs a --ttl above 0"));
   auto path = path_of(options_, request.key);
   if (!path) return fail(std::move(path.error()));
@@ -36,11 +39,14 @@ std::string QueueBackend::directory_data(const Key& key) const {
 
 Error QueueBackend::foreign(const Key& key, std::string_view node) const {
   std::string_view hint = "another --key or ?prefix=";
-  for (const auto& [dialect, recipe] : {std::pair{Dialect::curator, "--recipe curator"}, std::pair{Dialect::kazoo, "--recipe kazoo"},
-                                        std::pair{Dialect::sequential, "--recipe sequential"}})
+  for (const auto& [dialect, recipe] :
+       {std::pair{Dialect::curator, "--recipe curator"}, std::pair{Dialect::kazoo, "--recipe kazoo"},
+        std::pair{Dialect::sequential, "--recipe sequential"}})
     if (dialect != dialect_ && parse_member(dialect, node)) hint = recipe;
-  return {Errc::usage, fmt::format("--key {}: its directory at {} is used by other programs, which recipe {} would not exclude (node {}); use {}",
-                                   quoted(key.text()), options_.where, traits().recipe, quoted(node), hint)};
+  return {
+      Errc::usage,
+      fmt::format("--key {}: its directory at {} is used by other programs, which recipe {} would not exclude (node {}); use {}",
+                  quoted(key.text()), options_.where, traits().recipe, quoted(node), hint)};
 }
 
 Result<bool> QueueBackend::find_node(Session& s, Place& p, Deadline until) {
@@ -112,7 +118,8 @@ Result<QueueBackend::Look> QueueBackend::look(Session& s, const std::string& pat
       if (unknown(r.rc)) return fail(server_error(options_, "look", r.rc));
       if (r.rc != ZOK) continue;  // gone meanwhile
       Seen m{queue[i], r.stat, r.text};
-      m.holds = m.member.mode == Mode::permit ? Record::parse(m.data).value_or(Record{}).slot.has_value() : runs(seen.directory, i, 0);
+      m.holds =
+          m.member.mode == Mode::permit ? Record::parse(m.data).value_or(Record{}).slot.has_value() : runs(seen.directory, i, 0);
       seen.members.push_back(std::move(m));
     }
   }
@@ -202,7 +209,8 @@ Result<std::optional<KeyView>> QueueBackend::view_of(Session& s, const std::stri
   constexpr std::int32_t near_the_wrap = INT32_MAX - 10'000'000;
   if (!seen->members.empty() && seen->members.back().member.number > near_the_wrap)
     view.notes.push_back("the sequence numbers are about to wrap around: Curator and kazoo sort wrongly then, dlock does not");
-  if (!seen->directory.foreign.empty()) view.notes.push_back(fmt::format("node {} belongs to another program", seen->directory.foreign));
+  if (!seen->directory.foreign.empty())
+    view.notes.push_back(fmt::format("node {} belongs to another program", seen->directory.foreign));
   return view;
 }
 

@@ -162,7 +162,8 @@ QueueWaiter::Step QueueWaiter::in_delay(Session& s, const Directory& d, Deadline
                       format_duration(std::chrono::ceil<std::chrono::milliseconds>(free - Clock::now())));
   if (!request_.wait) return Progress{Busy{std::nullopt, w.why}};
   while (Clock::now() < std::min(free, end))
-    if (s.listen(std::min(free, end), backend_.options().interrupt_fd) == Session::Heard::interrupted) return Progress{std::move(w)};
+    if (s.listen(std::min(free, end), backend_.options().interrupt_fd) == Session::Heard::interrupted)
+      return Progress{std::move(w)};
   listed_ = false;
   if (Clock::now() < free) return Progress{std::move(w)};
   return turn(end);
@@ -238,7 +239,8 @@ QueueWaiter::Step QueueWaiter::wait(Session& s, Place&, const Verdict& v, Deadli
     watch_session_ = &s;
     // A node of the queue has no children, so a watch on those fires at its deletion alone; one on its data at a permit's grant as well.
     const Session::Call set = v.what == What::wait_turn ? s.get(target, watch_) : s.children(target, watch_);
-    if (!s.finish({&set}, backend_.op_deadline())) return fail(Errc::timed_out, fmt::format("watch at {}: no answer in time", backend_.where()));
+    if (!s.finish({&set}, backend_.op_deadline()))
+      return fail(Errc::timed_out, fmt::format("watch at {}: no answer in time", backend_.where()));
     const Reply& r = set.reply();
     if (unknown(r.rc) || r.rc == ZNONODE) {
       backend_.relists += r.rc == ZNONODE;

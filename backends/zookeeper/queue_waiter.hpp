@@ -44,9 +44,9 @@ class QueueWaiter final : public Waiter {
   const Request request_;
   const std::string path_;
   std::vector<std::string> names_;
-  bool listed_ = false;        // names_ are as new as our last event
-  bool waited_ = false;        // since our node was made: its making is no proof any more
-  Deadline entered_{};         // before the create was sent
+  bool listed_ = false;  // names_ are as new as our last event
+  bool waited_ = false;  // since our node was made: its making is no proof any more
+  Deadline entered_{};   // before the create was sent
   std::uint64_t connection_ = 0;
   WatchId watch_ = 0;
   Session* watch_session_ = nullptr;

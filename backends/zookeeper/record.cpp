@@ -26,7 +26,8 @@ std::string or_dash(const std::optional<unsigned>& n) { return n ? fmt::format_i
 }  // namespace
 
 Record Record::of(const Request& r) {
-  return {r.owner.hex().substr(0, 8), r.ttl, r.mode == Mode::permit ? std::optional{r.limit} : std::nullopt, std::nullopt, r.identity};
+  return {r.owner.hex().substr(0, 8), r.ttl, r.mode == Mode::permit ? std::optional{r.limit} : std::nullopt, std::nullopt,
+          r.identity};
 }
 
 std::string Record::text() const {

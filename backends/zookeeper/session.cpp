@@ -64,7 +64,9 @@ bool unknown(int rc) noexcept {
 }
 
 Error server_error(const Options& o, std::string_view operation, int rc) {
-  const auto error = [&](Errc code, std::string_view what) { return Error{code, fmt::format("{} at {}: {}", operation, o.where, what)}; };
+  const auto error = [&](Errc code, std::string_view what) {
+    return Error{code, fmt::format("{} at {}: {}", operation, o.where, what)};
+  };
   switch (rc) {
     case ZNOAUTH: return error(Errc::denied, "the node's ACL does not allow it");
     case ZAUTHFAILED: return error(Errc::denied, "the server does not accept the credential");
@@ -190,10 +192,12 @@ Session::Session(const Options& o, Duration timeout, std::optional<Ticket> ticke
     init_error_ = errno == 0 ? EHOSTUNREACH : errno;
     return;
   }
-  zoo_set_servers_resolution_delay(handle_, -1);  // names are resolved when a connection is lost, not whenever a socket is looked at
+  zoo_set_servers_resolution_delay(handle_,
+                                   -1);  // names are resolved when a connection is lost, not whenever a socket is looked at
   if (const std::size_t colon = o.auth.find(':'); colon != o.auth.npos) {
     const std::string credential = o.auth.substr(colon + 1);
-    zoo_add_auth(handle_, o.auth.substr(0, colon).c_str(), credential.data(), static_cast<int>(credential.size()), nullptr, nullptr);
+    zoo_add_auth(handle_, o.auth.substr(0, colon).c_str(), credential.data(), static_cast<int>(credential.size()), nullptr,
+                 nullptr);
   }
 }
 
@@ -255,10 +259,11 @@ Session::Heard Session::listen(Deadline until, int interrupt_fd) {
     timeval tv{};
     const Deadline asked = Clock::now();
     zookeeper_interest(handle_, &fd, &interest, &tv);  // its errors are in the state afterwards
-    if (zoo_state(handle_) == 0) fd = -1;  // it has closed it
+    if (zoo_state(handle_) == 0) fd = -1;              // it has closed it
     note_descriptor(fd, asked);
     if (news_ != before || state() == State::expired || state() == State::denied) return Heard::something;
-    Deadline wake = std::min<Deadline>(until, Clock::now() + std::chrono::seconds{tv.tv_sec} + std::chrono::microseconds{tv.tv_usec});
+    Deadline wake =
+        std::min<Deadline>(until, Clock::now() + std::chrono::seconds{tv.tv_sec} + std::chrono::microseconds{tv.tv_usec});
     // A server that says nothing is left for the next one sooner than the library would, which gives it two thirds of the timeout.
     const Duration patience = std::max<Duration>(100ms, std::min<Duration>(asked_ / 10, options_.connect_timeout));
     const bool connecting = fd >= 0 && state() != State::connected;
@@ -285,15 +290,15 @@ Session::Heard Session::listen(Deadline until, int interrupt_fd) {
 
 Result<void> Session::connect(Deadline until, int interrupt_fd) {
   if (!handle_)
-    return fail(Errc::unavailable, init_error_ == EBUSY
-                                       ? fmt::format("{}: another process is using this handle", options_.where)
-                                       : fmt::format("{}: the servers' names cannot be resolved ({})", options_.where,
-                                                     ::strerrordesc_np(init_error_)));
+    return fail(Errc::unavailable, init_error_ == EBUSY ? fmt::format("{}: another process is using this handle", options_.where)
+                                                        : fmt::format("{}: the servers' names cannot be resolved ({})",
+                                                                      options_.where, ::strerrordesc_np(init_error_)));
   listen(Deadline{});  // what has come meanwhile: events, or the end of the connection
   while (state() == State::connecting) {
     const Heard heard = listen(until, interrupt_fd);
     if (state() != State::connecting) break;
-    if (heard == Heard::interrupted) return fail(Errc::unavailable, fmt::format("{}: interrupted while connecting", options_.where));
+    if (heard == Heard::interrupted)
+      return fail(Errc::unavailable, fmt::format("{}: interrupted while connecting", options_.where));
     if (Clock::now() >= until) return fail(Errc::unavailable, fmt::format("{}: no server of it answers", options_.where));
   }
   if (state() == State::denied) return fail(server_error(options_, "connect", ZAUTHFAILED));

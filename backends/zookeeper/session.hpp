@@ -69,8 +69,10 @@ class Session {
   std::int64_t id() const;
   Ticket ticket() const;
   Duration asked() const noexcept { return asked_; }
-  Duration timeout() const;                                      // as negotiated; valid once connected
-  std::uint64_t connections() const noexcept { return connections_; }  // rises whenever it connects: what was learned before may be old
+  Duration timeout() const;  // as negotiated; valid once connected
+  std::uint64_t connections() const noexcept {
+    return connections_;
+  }  // rises whenever it connects: what was learned before may be old
   const Proof& proof() const noexcept { return proof_; }
   int alarm_fd();  // readable: the server has something to say
 
@@ -139,8 +141,8 @@ class Session {
   bool keep_ = false;
   _zhandle* handle_ = nullptr;
   int init_error_ = 0;
-  int fd_ = -1;             // the library's
-  Deadline attempt_at_{};   // when it began to connect
+  int fd_ = -1;            // the library's
+  Deadline attempt_at_{};  // when it began to connect
   std::uint64_t connections_ = 0, news_ = 0;
   WatchId last_watch_ = 0;
   std::map<WatchId, bool> watches_;

@@ -33,13 +33,18 @@ constexpr Traits traits_of(std::string_view recipe, bool queues, bool native, st
 
 inline constexpr std::array<Traits, 4> recipes{{
     traits_of("sequential", true, true, "the lock ends with its session: where the ensemble loses its quorum, jobs are ended"),
-    traits_of("curator", true, false, "exclusive only; the lock ends with its session; the other programs trust \"connected\", which proves nothing"),
-    traits_of("kazoo", true, false, "exclusive only; the lock ends with its session; the other programs trust \"connected\", which proves nothing"),
-    traits_of("ephemeral", false, false, "every waiter wakes at each release, and they run in no order; the lock ends with its session"),
+    traits_of("curator", true, false,
+              "exclusive only; the lock ends with its session; the other programs trust \"connected\", which proves nothing"),
+    traits_of("kazoo", true, false,
+              "exclusive only; the lock ends with its session; the other programs trust \"connected\", which proves nothing"),
+    traits_of("ephemeral", false, false,
+              "every waiter wakes at each release, and they run in no order; the lock ends with its session"),
 }};
 
 Result<std::unique_ptr<Backend>> open(const Url&, const Traits&, const Settings&);
 
-inline constexpr BackendFactory factory{"zookeeper", schemes, recipes, items, open};
+std::string warning(const Url&);
+
+inline constexpr BackendFactory factory{"zookeeper", schemes, recipes, items, open, "no TLS, no SASL", warning};
 
 }  // namespace dlock::zookeeper

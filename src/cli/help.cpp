@@ -111,6 +111,7 @@ std::string version_text() {
     text += fmt::format("{}:", b.family);
     for (const Traits& t : b.recipes)
       text += fmt::format("{} {}{}", &t == b.recipes.data() ? "" : ",", t.recipe, &t == b.recipes.data() ? " (default)" : "");
+    if (!b.note.empty()) text += fmt::format(" ({})", b.note);
     text += '\n';
   }
   for (const AbsentBackend& a : absent_backends()) text += fmt::format("{}: not built in (-D{}=ON)\n", a.family, a.option);

@@ -25,6 +25,9 @@ Result<Store> choose_store(const Options& o) {
     say(fmt::format("{}: a password in a URL is easily seen by others ({})", called(o, "backend"), url->redacted()));
   if (choice->traits->legacy && !o.quiet)
     say(fmt::format("{}, recipe {}: {}", choice->traits->family, choice->traits->recipe, choice->traits->weakness));
+  if (choice->factory->warning && !o.quiet)
+    if (const std::string text = choice->factory->warning(*url); !text.empty())
+      say(fmt::format("{}: {}", called(o, "backend"), text));
   return Store{std::move(*url), choice->factory, choice->traits, called(o, "backend"), blame(o, "backend")};
 }
 

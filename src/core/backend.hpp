@@ -196,6 +196,8 @@ struct BackendFactory {
   // Checks everything in the URL that can be checked without a connection (Errc::usage) and connects no earlier than the
   // first call. `url` outlives nothing: copy what you need.
   Result<std::unique_ptr<Backend>> (*open)(const Url&, const Traits&, const Settings&);
+  std::string_view note{};                       // for --version: "no TLS, no SASL"
+  std::string (*warning)(const Url&) = nullptr;  // what a user of this URL should know once; empty: nothing
 };
 
 // One explicit table, in backends/table.cpp; no self-registration.

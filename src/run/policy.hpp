@@ -62,10 +62,10 @@ struct OwnSweepDone {};  // after sweep_own: no child of the guard's tree is lef
 struct Tick {};          // wake_at() has come
 }  // namespace event
 
-using Event = std::variant<event::Granted, event::Kept, event::Revoked, event::KeeperLost, event::WaitEnded, event::WaitLeft, event::ReleaseDone,
-                           event::DetachDone, event::Signal, event::JobStarted, event::StartFailed, event::StartRefused,
-                           event::ExecFailed, event::JobStopped, event::JobExited, event::Expired, event::Killing,
-                           event::TreeDead, event::GuardGone, event::OwnSweepDone, event::Tick>;
+using Event = std::variant<event::Granted, event::Kept, event::Revoked, event::KeeperLost, event::WaitEnded, event::WaitLeft,
+                           event::ReleaseDone, event::DetachDone, event::Signal, event::JobStarted, event::StartFailed,
+                           event::StartRefused, event::ExecFailed, event::JobStopped, event::JobExited, event::Expired,
+                           event::Killing, event::TreeDead, event::GuardGone, event::OwnSweepDone, event::Tick>;
 
 struct Action {
   enum class Do {
@@ -161,7 +161,8 @@ class Policy {
   Deadline ended_at_{};               // last ending signal
   int last_end_ = 0, leave_signal_ = 0;
   int status_ = -1, exec_error_ = 0;
-  bool lost_ = false, killing_ = false, guard_gone_ = false, guard_failed_ = false, start_failed_ = false, max_run_over_ = false, revoked_ = false;
+  bool lost_ = false, killing_ = false, guard_gone_ = false, guard_failed_ = false, start_failed_ = false, max_run_over_ = false,
+       revoked_ = false;
   bool guard_killed_ = false, gave_up_ = false;
   Actions actions_;
 };

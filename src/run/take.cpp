@@ -72,7 +72,8 @@ class Taker {
     lease_deadline(k.deadline);
     if (!k.revoked || asked_) return;
     events_.status("revoked");
-    events_.words(fmt::format("{}: somebody asks this holder to stop; the lock is given back", printable(plan_.request.key.text())));
+    events_.words(
+        fmt::format("{}: somebody asks this holder to stop; the lock is given back", printable(plan_.request.key.text())));
     give_back({true, SIGTERM, "signal"}, now);
   }
   void on(const Keeper::RenewFailed& f, Deadline) {

@@ -31,7 +31,7 @@ const bool added = [] {
            return std::make_unique<ZookeeperStore>(traits);
          },
          .owner_across_backends = false,  // a node belongs to a session
-         .remembers = false,  // tokens rise by themselves, nothing is kept
+         .remembers = false,              // tokens rise by themselves, nothing is kept
          .shortest_ttl = std::chrono::milliseconds{500}});
   return true;
 }();

@@ -34,6 +34,7 @@ std::uint16_t free_port();
 
 // Starts a program that dies with the test program, in a process group of its own (a Ctrl-C at the terminal is for the tests), and with its standard
 // descriptors on /dev/null, or its output in the file `log`.
-pid_t start_server(const std::vector<std::string>& words, const std::vector<std::string>& environment = {}, const std::string& log = {});
+pid_t start_server(const std::vector<std::string>& words, const std::vector<std::string>& environment = {},
+                   const std::string& log = {});
 
 }  // namespace dlock::test

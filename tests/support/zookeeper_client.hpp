@@ -9,7 +9,8 @@
 
 namespace dlock::test {
 
-std::unique_ptr<Backend> open_zookeeper(const std::string& url, const Settings& settings = {}, std::string_view recipe = "sequential");
+std::unique_ptr<Backend> open_zookeeper(const std::string& url, const Settings& settings = {},
+                                        std::string_view recipe = "sequential");
 
 // One server for the whole test program; tests use a chroot of their own.
 ZookeeperServer& shared_zookeeper();

@@ -110,7 +110,8 @@ ZookeeperEnsemble::ZookeeperEnsemble(Setup setup) {
   };
   std::vector<Ports> ports;
   const bool own_addresses = setup.addresses[0] != setup.addresses[1];
-  for (int i = 0; i < 3; ++i) ports.push_back(own_addresses ? Ports{2181, 2888, 3888} : Ports{free_port(), free_port(), free_port()});
+  for (int i = 0; i < 3; ++i)
+    ports.push_back(own_addresses ? Ports{2181, 2888, 3888} : Ports{free_port(), free_port(), free_port()});
   for (std::size_t i = 0; i < 3; ++i) {
     ZookeeperServer::Setup one;
     one.tick = setup.tick;

@@ -31,13 +31,13 @@ class ZookeeperServer {
   ZookeeperServer(const ZookeeperServer&) = delete;
   ZookeeperServer& operator=(const ZookeeperServer&) = delete;
 
-  std::string host() const;                                        // address:port
+  std::string host() const;  // address:port
   std::string url() const { return "zookeeper://" + host(); }
   std::uint16_t port() const noexcept { return port_; }
   pid_t pid() const noexcept { return pid_; }
 
-  void kill();   // SIGKILL, reaped
-  void start();  // again, same place
+  void kill();    // SIGKILL, reaped
+  void start();   // again, same place
   void freeze();  // SIGSTOP, and it has stopped
   void thaw();
   // The answer to a four-letter word ("srvr", "mntr"); empty when there is none within a second.
@@ -64,7 +64,7 @@ class ZookeeperEnsemble {
   ZookeeperEnsemble() : ZookeeperEnsemble(Setup{}) {}
 
   ZookeeperServer& operator[](std::size_t i) { return *servers_[i]; }
-  std::size_t leader();                  // waits until there is one and all follow; throws after 60 s
+  std::size_t leader();  // waits until there is one and all follow; throws after 60 s
   std::size_t follower(std::size_t not_this = 3);
   std::string url() const;
 

@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 #include "support/proxy.hpp"
 #include "support/zookeeper_client.hpp"
+#include "zookeeper/queue.hpp"
 
 using namespace dlock;
 using namespace dlock::test;
@@ -57,6 +58,28 @@ TEST_CASE("a create whose answer is lost is found again, not repeated") {
       release_or_fail(*backend, l);
       release_or_fail(*other, acquire_or_fail(*other, ask()));
     }
+}
+
+TEST_CASE("a node of our name that another session left is not taken for ours") {
+  Far far;
+  const auto backend = far.open(500ms);
+  RawZookeeper raw{shared_zookeeper().url()}, dying{shared_zookeeper().url()};
+  raw.make_all(far.chroot + "/dlock/k");
+  const Request r = ask();
+  const std::string old =
+      dying.make(far.chroot + "/dlock/k/" + zookeeper::node_prefix(zookeeper::Dialect::sequential, r.owner, Mode::exclusive), "",
+                 true, true);
+  far.proxy.lose_reply("dlock1");
+  const auto w = backend->enqueue(r).value();
+  for (const Deadline end = Clock::now() + 1s; Clock::now() < end;) {
+    const auto p = w->poll(200ms);
+    if (p) REQUIRE(std::holds_alternative<Waiting>(*p));
+  }
+  CHECK(far.proxy.lost_one());
+  raw.remove(old);
+  const Lease l = take(*w);
+  CHECK(raw.children(far.chroot + "/dlock/k").size() == 1);
+  release_or_fail(*backend, l);
 }
 
 TEST_CASE("who gives up after a lost answer leaves nothing") {
@@ -191,7 +214,8 @@ TEST_CASE("a session that ends while its client waits: it queues again and is to
   const auto later_one = behind->enqueue(ask()).value();
   CHECK(std::holds_alternative<Waiting>(later_one->poll(20ms).value()));
   RawZookeeper raw{shared_zookeeper().url()};
-  for (const Deadline end = Clock::now() + 20s; raw.children(far.chroot + "/dlock/k").size() > 2 && Clock::now() < end;) ::usleep(20000);
+  for (const Deadline end = Clock::now() + 20s; raw.children(far.chroot + "/dlock/k").size() > 2 && Clock::now() < end;)
+    ::usleep(20000);
   REQUIRE(raw.children(far.chroot + "/dlock/k").size() == 2);  // nobody has polled it for longer than its timeout
   release_or_fail(*holder, l);
   const Lease next = take(*later_one);

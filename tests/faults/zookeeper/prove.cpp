@@ -79,7 +79,8 @@ double plain_loop(const std::string& host, Duration span) {
   const auto close = reinterpret_cast<int (*)(void*)>(::dlsym(lib, "zookeeper_close"));
   const auto state = reinterpret_cast<int (*)(void*)>(::dlsym(lib, "zoo_state"));
   const auto debug = reinterpret_cast<void (*)(int)>(::dlsym(lib, "zoo_set_debug_level"));
-  const auto create = reinterpret_cast<int (*)(void*, const char*, const char*, int, const void*, int, char*, int)>(::dlsym(lib, "zoo_create"));
+  const auto create =
+      reinterpret_cast<int (*)(void*, const char*, const char*, int, const void*, int, char*, int)>(::dlsym(lib, "zoo_create"));
   const auto remove = reinterpret_cast<int (*)(void*, const char*, int)>(::dlsym(lib, "zoo_delete"));
   const void* acl = ::dlsym(lib, "ZOO_OPEN_ACL_UNSAFE");
   if (!init || !close || !state || !debug || !create || !remove || !acl) return 0;
@@ -123,9 +124,11 @@ void rate() {
     same = std::max(same, s);
     own = std::max(own, o);
   }
-  fmt::print("acquire and release on one session, best of the rounds: {:.0f}/s; create and delete by the C client's synchronous calls: {:.0f}/s; "
-             "by the library used here: {:.0f}/s; median ratio to the first {:.2f}, of the bests {:.2f}\n",
-             own, plain, same, quantile(ratios, 0.5), plain > 0 ? own / plain : 0);
+  fmt::print(
+      "acquire and release on one session, best of the rounds: {:.0f}/s; create and delete by the C client's synchronous calls: "
+      "{:.0f}/s; "
+      "by the library used here: {:.0f}/s; median ratio to the first {:.2f}, of the bests {:.2f}\n",
+      own, plain, same, quantile(ratios, 0.5), plain > 0 ? own / plain : 0);
   if (const char* script = std::getenv("KAZOO_RATE")) {
     const std::string command = fmt::format("/usr/bin/python3 {} {} {}", script, server.host(), full ? 3 : 1);
     std::fflush(stdout);
@@ -195,10 +198,12 @@ void contended(std::string_view recipe, unsigned n, Request example) {
   }
   const double per_grant = static_cast<double>(wakes) / n;
   const bool sorted = std::is_sorted(order.begin(), order.end());
-  fmt::print("{}{}, {} waiters: {:.2f} watch events per grant, {:.2f} requests per grant (after joining: create, list, watch), {:.0f} grants/s, hand-off p50 "
-             "{:.2f} ms p99 {:.2f} ms, in order of arrival: {}\n",
-             recipe, limit > 1 ? fmt::format(" with {} permits", limit) : "", n, per_grant, static_cast<double>(requests) / n, n / seconds,
-             quantile(hand_offs, 0.5), quantile(hand_offs, 0.99), sorted ? "yes" : "no");
+  fmt::print(
+      "{}{}, {} waiters: {:.2f} watch events per grant, {:.2f} requests per grant (after joining: create, list, watch), {:.0f} "
+      "grants/s, hand-off p50 "
+      "{:.2f} ms p99 {:.2f} ms, in order of arrival: {}\n",
+      recipe, limit > 1 ? fmt::format(" with {} permits", limit) : "", n, per_grant, static_cast<double>(requests) / n,
+      n / seconds, quantile(hand_offs, 0.5), quantile(hand_offs, 0.99), sorted ? "yes" : "no");
   must(most <= limit, "never more inside than allowed");
   if (recipe == "sequential" && limit == 1) {
     must(per_grant <= 1.01, "one watch event per grant");
@@ -257,7 +262,8 @@ struct Shared {
 void relist() {
   ZookeeperServer server{{.durable = false}};
   Proxy slow{server.port()};
-  slow.delay(Proxy::to_client, 4ms);  // between the answer to a list and the watch lies a round trip: so long may the predecessor go
+  slow.delay(Proxy::to_client,
+             4ms);  // between the answer to a list and the watch lies a round trip: so long may the predecessor go
   slow.delay(Proxy::to_server, 4ms);
   auto* s = static_cast<Shared*>(::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   constexpr std::size_t n = 8;
@@ -303,10 +309,12 @@ void relist() {
   s->stop = true;
   const Deadline stopped = Clock::now();
   for (const pid_t p : pids) ::waitpid(p, nullptr, 0);
-  fmt::print("8 processes, half of them 8 ms away, 1 s sessions: {} grants, {} kills ({} of the holder), {} lists again because the predecessor had gone, {} overlaps, {} "
-             "tokens out of order, {} waiters lost, longest gap without a grant {:.0f} ms, the last one done {:.0f} ms after the end\n",
-             s->grants.load(), kills, holders, s->relists.load(), s->overlaps.load(), s->inversions.load(), s->errors.load(), worst,
-             ms(Clock::now() - stopped));
+  fmt::print(
+      "8 processes, half of them 8 ms away, 1 s sessions: {} grants, {} kills ({} of the holder), {} lists again because the "
+      "predecessor had gone, {} overlaps, {} "
+      "tokens out of order, {} waiters lost, longest gap without a grant {:.0f} ms, the last one done {:.0f} ms after the end\n",
+      s->grants.load(), kills, holders, s->relists.load(), s->overlaps.load(), s->inversions.load(), s->errors.load(), worst,
+      ms(Clock::now() - stopped));
   must(s->overlaps == 0 && s->inversions == 0, "one at a time, tokens rising");
   must(s->errors == 0, "no waiter is lost");
   must(!full || s->relists > 0, "the race was met");
@@ -351,8 +359,10 @@ void killed() {
     ::waitpid(holder, nullptr, 0);
   }
   const double longest = quantile(took, 1), bound = ms(ttl + tick);
-  fmt::print("holder killed (-9), {} runs: next grant after min {:.0f}, p50 {:.0f}, max {:.0f} ms; session timeout + tick is {:.0f} ms\n", took.size(),
-             quantile(took, 0), quantile(took, 0.5), longest, bound);
+  fmt::print(
+      "holder killed (-9), {} runs: next grant after min {:.0f}, p50 {:.0f}, max {:.0f} ms; session timeout + tick is {:.0f} "
+      "ms\n",
+      took.size(), quantile(took, 0), quantile(took, 0.5), longest, bound);
   must(longest <= bound + 50, "the next grant within the session timeout and a tick");
 }
 
@@ -377,8 +387,8 @@ void run_time() {
     must(status == 0, "dlock run -- true ends with 0");
   }
   const std::string connections = server.word("mntr");
-  fmt::print("dlock run -- true, from start to exit: min {:.1f}, p50 {:.1f}, p99 {:.1f} ms over {} runs\n", quantile(took, 0), quantile(took, 0.5),
-             quantile(took, 0.99), took.size());
+  fmt::print("dlock run -- true, from start to exit: min {:.1f}, p50 {:.1f}, p99 {:.1f} ms over {} runs\n", quantile(took, 0),
+             quantile(took, 0.5), quantile(took, 0.99), took.size());
 }
 
 // ---- a follower and its client cut off together -------------------------------------------------------------------------
@@ -393,9 +403,11 @@ struct Network {
     down();
     sh("ip link add brdlz type bridge && ip addr add 10.213.8.254/24 dev brdlz && ip link set brdlz up");
     for (int i = 1; i <= 3; ++i)
-      sh(fmt::format("ip netns add dlz{0} && ip link add vdlz{0} type veth peer name eth0 netns dlz{0} && ip link set vdlz{0} master brdlz up && "
-                     "ip netns exec dlz{0} sh -c 'ip link set lo up; ip addr add 10.213.8.{0}/24 dev eth0; ip link set eth0 up'",
-                     i));
+      sh(
+          fmt::format("ip netns add dlz{0} && ip link add vdlz{0} type veth peer name eth0 netns dlz{0} && ip link set vdlz{0} "
+                      "master brdlz up && "
+                      "ip netns exec dlz{0} sh -c 'ip link set lo up; ip addr add 10.213.8.{0}/24 dev eth0; ip link set eth0 up'",
+                      i));
   }
   ~Network() { down(); }
   static void down() { sh("for i in 1 2 3; do ip netns del dlz$i; done 2>/dev/null; ip link del brdlz 2>/dev/null; true"); }
@@ -447,8 +459,8 @@ void cut(const char* self) {
       const int null = ::open("/dev/null", O_RDWR);
       ::dup2(null, 0);
       ::dup2(null, 2);
-      ::execlp("ip", "ip", "netns", "exec", ns.c_str(), dlock, "run", "-b", url.c_str(), "--ttl", "4s", "--key", k.c_str(), "--", self, "--job",
-               sign.c_str(), nullptr);
+      ::execlp("ip", "ip", "netns", "exec", ns.c_str(), dlock, "run", "-b", url.c_str(), "--ttl", "4s", "--key", k.c_str(), "--",
+               self, "--job", sign.c_str(), nullptr);
       ::_exit(127);
     }
     for (const Deadline end = Clock::now() + 20s; last_sign(sign) == 0 && Clock::now() < end;) ::usleep(5000);
@@ -468,9 +480,11 @@ void cut(const char* self) {
     int status = 0;
     const bool ended = ::waitpid(holder, &status, WNOHANG) == holder;
     slacks.push_back(static_cast<double>(granted_at - died_at) / 1e6);
-    fmt::print("cut {}: the job's last sign {:+.0f} ms, the second grant {:+.0f} ms after the cut: slack {:.0f} ms; dlock had ended: {}{}\n", i + 1,
-               static_cast<double>(died_at - cut_at) / 1e6, static_cast<double>(granted_at - cut_at) / 1e6, slacks.back(), ended ? "yes" : "no",
-               ended && WIFEXITED(status) ? fmt::format(", status {}", WEXITSTATUS(status)) : "");
+    fmt::print(
+        "cut {}: the job's last sign {:+.0f} ms, the second grant {:+.0f} ms after the cut: slack {:.0f} ms; dlock had ended: "
+        "{}{}\n",
+        i + 1, static_cast<double>(died_at - cut_at) / 1e6, static_cast<double>(granted_at - cut_at) / 1e6, slacks.back(),
+        ended ? "yes" : "no", ended && WIFEXITED(status) ? fmt::format(", status {}", WEXITSTATUS(status)) : "");
     std::fflush(stdout);
     must(slacks.back() > 0 && last_sign(sign) == died_at, "the job is dead before the second client is granted");
     release_or_fail(*second, lease);
@@ -478,8 +492,9 @@ void cut(const char* self) {
     if (!ended) ::waitpid(holder, &status, 0);
     must(WIFEXITED(status) && WEXITSTATUS(status) == 123, "dlock ends with 123");
   }
-  fmt::print("follower and its client cut off together, {} runs, tick 500 ms, session 4 s: smallest slack {:.0f} ms, median {:.0f} ms\n", runs,
-             quantile(slacks, 0), quantile(slacks, 0.5));
+  fmt::print(
+      "follower and its client cut off together, {} runs, tick 500 ms, session 4 s: smallest slack {:.0f} ms, median {:.0f} ms\n",
+      runs, quantile(slacks, 0), quantile(slacks, 0.5));
 }
 
 }  // namespace
@@ -492,7 +507,9 @@ int main(int argc, char** argv) {
     if (std::string_view{argv[i]} == "--full") full = true;
     else parts.emplace_back(argv[i]);
   }
-  const auto wanted = [&](std::string_view part) { return parts.empty() || std::find(parts.begin(), parts.end(), part) != parts.end(); };
+  const auto wanted = [&](std::string_view part) {
+    return parts.empty() || std::find(parts.begin(), parts.end(), part) != parts.end();
+  };
   try {
     if (wanted("rate")) rate();
     if (wanted("queue")) queue();

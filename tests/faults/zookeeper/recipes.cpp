@@ -45,9 +45,13 @@ TEST_CASE("another dialect's nodes are an error with a hint, and nothing of ours
   struct Case {
     const char *node, *recipe, *hint;
   };
-  for (const Case& c : {Case{"_c_0123-lock-", "sequential", "--recipe curator"}, {"0123__lock__", "sequential", "--recipe kazoo"},
-                        {"_c_0123-__WRIT__", "curator", "--recipe sequential"}, {"0123__lock__", "curator", "--recipe kazoo"},
-                        {"_c_0123-lock-", "kazoo", "--recipe curator"}, {"0123__rlock__", "kazoo", "prefix"}, {"x-77-", "curator", "prefix"}}) {
+  for (const Case& c : {Case{"_c_0123-lock-", "sequential", "--recipe curator"},
+                        {"0123__lock__", "sequential", "--recipe kazoo"},
+                        {"_c_0123-__WRIT__", "curator", "--recipe sequential"},
+                        {"0123__lock__", "curator", "--recipe kazoo"},
+                        {"_c_0123-lock-", "kazoo", "--recipe curator"},
+                        {"0123__rlock__", "kazoo", "prefix"},
+                        {"x-77-", "curator", "prefix"}}) {
     CAPTURE(c.node, c.recipe);
     const std::string chroot = fresh_chroot(), url = shared_zookeeper().url() + chroot + "?prefix=p/";
     RawZookeeper raw{shared_zookeeper().url()};
@@ -63,7 +67,8 @@ TEST_CASE("another dialect's nodes are an error with a hint, and nothing of ours
 }
 
 TEST_CASE("a holder of another program is waited for, by its names") {
-  for (const auto& [node, recipe] : {std::pair{"_c_aaaa-lock-", "curator"}, {"aaaa__lock__", "kazoo"}, {"_c_aaaa-__WRIT__", "sequential"}}) {
+  for (const auto& [node, recipe] :
+       {std::pair{"_c_aaaa-lock-", "curator"}, {"aaaa__lock__", "kazoo"}, {"_c_aaaa-__WRIT__", "sequential"}}) {
     CAPTURE(recipe);
     const std::string chroot = fresh_chroot();
     RawZookeeper raw{shared_zookeeper().url()};
@@ -227,7 +232,8 @@ TEST_CASE("a revoked dlock run ends its job as on TERM") {
     ::_exit(127);
   }
   const auto admin = open_zookeeper(url);
-  for (const Deadline end = Clock::now() + 20s; admin->revoke(key()).value() != Released::yes && Clock::now() < end;) ::usleep(20000);
+  for (const Deadline end = Clock::now() + 20s; admin->revoke(key()).value() != Released::yes && Clock::now() < end;)
+    ::usleep(20000);
   int status = 0;
   REQUIRE(::waitpid(p, &status, 0) == p);
   CHECK(WIFSIGNALED(status));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "zookeeper/options.hpp"
+#include <sys/stat.h>
 #include <catch2/catch.hpp>
 #include <cstdio>
-#include <sys/stat.h>
 #include "support/temp_dir.hpp"
 #include "zookeeper/zookeeper_backend.hpp"
 
@@ -34,7 +34,9 @@ TEST_CASE("servers, chroot and prefix") {
 }
 
 TEST_CASE("keys become paths, or are refused") {
-  const auto path = [](const std::string& key, const Traits& traits) { return path_of(parse("zk://a", traits).value(), Key::parse(key).value()); };
+  const auto path = [](const std::string& key, const Traits& traits) {
+    return path_of(parse("zk://a", traits).value(), Key::parse(key).value());
+  };
   CHECK(path("a/b", native).value() == "/dlock/a%2Fb");
   CHECK(path("a/b", curator).value() == "/a/b");
   CHECK(path("käse", curator).value() == "/käse");
@@ -83,4 +85,12 @@ TEST_CASE("credentials come from a file that nobody else may read") {
   settings.password = "secret";
   CHECK(parse("zk://user@a", native, settings).value().auth == "digest:user:secret");
   CHECK_FALSE(parse("zk://user@a"));
+}
+
+TEST_CASE("a login that leaves the machine is worth a warning") {
+  const auto warns = [](const char* url) { return !warning(Url::parse(url).value()).empty(); };
+  CHECK(warns("zk://me@db1"));
+  CHECK(warns("zk://localhost,db1?auth_file=/x"));
+  CHECK_FALSE(warns("zk://db1"));
+  CHECK_FALSE(warns("zk://me@localhost,127.0.0.1:99,[::1]"));
 }

@@ -10,7 +10,9 @@ namespace {
 
 const Owner someone = *Owner::parse("0123456789abcdef0123456789abcdef");
 
-std::string name(std::string_view kind, std::string_view number) { return "_c_x-__" + std::string{kind} + "__" + std::string{number}; }
+std::string name(std::string_view kind, std::string_view number) {
+  return "_c_x-__" + std::string{kind} + "__" + std::string{number};
+}
 const std::string w1 = name("WRIT", "0000000001"), r2 = name("READ", "0000000002"), r3 = name("READ", "0000000003"),
                   w4 = name("WRIT", "0000000004"), r5 = name("READ", "0000000005");
 
@@ -55,8 +57,8 @@ TEST_CASE("names of each dialect") {
         CHECK(Directory::of(other, {mine}).foreign == mine);
       }
   }
-  for (const char* broken : {"_c_x-__WRIT__", "_c_x-__WRIT__1", "_c_x-__WRIT__00000000001", "_c_x-__WRIT__9999999999", "_c_x-__WRIT__-2147483649",
-                             "_c_x-__WRIT__000000000x", "x"})
+  for (const char* broken : {"_c_x-__WRIT__", "_c_x-__WRIT__1", "_c_x-__WRIT__00000000001", "_c_x-__WRIT__9999999999",
+                             "_c_x-__WRIT__-2147483649", "_c_x-__WRIT__000000000x", "x"})
     CHECK_FALSE(parse_member(Dialect::sequential, broken));
   CHECK(Directory::of(Dialect::kazoo, {"x__rlock__0000000001"}).foreign == "x__rlock__0000000001");
   CHECK(Directory::of(Dialect::curator, {"sub-key"}).foreign.empty());

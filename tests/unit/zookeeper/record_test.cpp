@@ -26,7 +26,8 @@ TEST_CASE("a record is read as it was written") {
 }
 
 TEST_CASE("what others wrote is not a record") {
-  for (const char* text : {"", "10.0.0.1", "__REVOKE__", "dlock1", "dlock1 ", "dlock1 12345678", "dlock1 12345678 x - - ", "dlock2 12345678 1 - - "})
+  for (const char* text :
+       {"", "10.0.0.1", "__REVOKE__", "dlock1", "dlock1 ", "dlock1 12345678", "dlock1 12345678 x - - ", "dlock2 12345678 1 - - "})
     CHECK_FALSE(Record::parse(text));
 }
 
@@ -38,5 +39,7 @@ TEST_CASE("a ticket is read as it was written, and nothing else is") {
   CHECK(again->id == t.id);
   CHECK(again->password == t.password);
   CHECK(t.text().size() == 48);
-  for (const std::string& text : {std::string{}, t.text().substr(1), t.text() + "0", "x" + t.text().substr(1), "-" + t.text().substr(1)}) CHECK_FALSE(Ticket::parse(text));
+  for (const std::string& text :
+       {std::string{}, t.text().substr(1), t.text() + "0", "x" + t.text().substr(1), "-" + t.text().substr(1)})
+    CHECK_FALSE(Ticket::parse(text));
 }
