@@ -318,9 +318,9 @@ Result<LeaseTable::Outcome> LeaseTable::acquire(Connection& c, Asking& a, Deadli
     for (const auto& h : seen->state.holders)
       if (h.free_at() > seen->now && h.owner != me && !out.in_the_way) out.in_the_way = h;
     out.idle = !out.in_the_way;
+    out.version = seen->version;
 
     if (std::holds_alternative<LockState::Granted>(out.answer)) {
-      out.version = seen->version;
       seen->holders.key = a.key;
       out.holders = shortened(*seen, s, me);
       if (!held) {

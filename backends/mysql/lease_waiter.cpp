@@ -72,10 +72,14 @@ void LeaseWaiter::plan(const LeaseTable::Outcome& out) {
     ask_at_ = {};
     return;
   }
-  const Duration longest = named || target_.holder || target_.name.empty() ? holder_idle : queue_idle;
-  idle_ = idle_ == Duration{} ? first_idle : std::min(idle_ * (named ? 2 : 3) / (named ? 1 : 2), longest);
+  const bool first = target_.holder || target_.name.empty();
+  // Without a wake-up: where things move, soon, the sooner the fewer are ahead; where nothing does, less and less often.
+  const bool moved = std::exchange(version_, out.version) != out.version && !named;
+  const auto place = static_cast<Duration::rep>(last_.ahead) + 1;
+  idle_ = idle_ == Duration{} || moved ? first_idle * place : idle_ * (named ? 2 : 3) / (named ? 1 : 2);
+  idle_ = std::min(idle_, first ? holder_idle : queue_idle);
   const Duration jittered = idle_ * (768 + request_.owner.bytes[static_cast<std::size_t>(out.now) % 16]) / 1024;
-  ask_at_ = later(Clock::now(), std::min(jittered, target_.holder || target_.name.empty() ? to_free : jittered));
+  ask_at_ = later(Clock::now(), first ? std::min(jittered, to_free) : jittered);
   target_ = {};
 }
 
@@ -100,7 +104,13 @@ Result<std::optional<Progress>> LeaseWaiter::ask_over(Deadline until) {
       backend_.client_.give_back(std::move(connection_));
     return std::optional{Progress{Busy{std::move(by)}}};
   }
+  if (!backend_.table_.setup().named) {
+    const auto n = backend_.table_.ahead(*connection_, asking_.name, request_.owner, until);
+    if (!n) return fail(n.error());
+    last_.ahead = *n;
+  }
   plan(*out);
+  told_ = !backend_.table_.setup().named;
   gone_.reset();
   return std::optional<Progress>{};
 }

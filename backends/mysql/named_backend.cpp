@@ -121,10 +121,10 @@ Result<std::optional<FencingToken>> NamedBackend::record(Connection& c, const st
   auto answer =
       c.query("record the grant",
               fmt::format("INSERT INTO {}(name,fence,owner,conn,granted,until,who) SELECT {},LAST_INSERT_ID({}),'{}',{},{},{}+{},{} "
-                          "FROM (SELECT 1 AS one) x{} ON DUPLICATE KEY UPDATE fence=LAST_INSERT_ID({}),owner=VALUES(owner),"
+                          "FROM DUAL WHERE {} ON DUPLICATE KEY UPDATE fence=LAST_INSERT_ID({}),owner=VALUES(owner),"
                           "conn=VALUES(conn),granted=VALUES(granted),until=VALUES(until),who=VALUES(who)",
                           table_, hex(name), server_clock, r.owner.hex(), conn, server_clock, server_clock, r.ttl.count(),
-                          hex(who.size() <= 512 ? who : ""), only_if.empty() ? "" : " WHERE " + only_if, next),
+                          hex(who.size() <= 512 ? who : ""), only_if.empty() ? "1=1" : only_if, next),
               until);
   if (!answer) return fail(std::move(answer.error()));
   if (answer->affected == 0) return std::optional<FencingToken>{};

@@ -123,7 +123,8 @@ int main(int argc, char** argv) {
   must(!refused && refused.error().code == Errc::usage && refused.error().message.find("Galera") != std::string::npos,
        "get-lock is refused");
   fmt::print("get-lock: {}\n", refused ? "granted" : refused.error().message);
-  for (const auto& f : *open_mysql(cluster[0].url("d"), {}, "get-lock")->doctor())
+  const auto found = open_mysql(cluster[0].url("d"), {}, "get-lock")->doctor();
+  for (const auto& f : *found)
     if (f.what.starts_with("wsrep")) fmt::print("doctor: {} {} {}\n", f.what, f.seen, f.advice);
   give_back_or_throw(*open_mysql(cluster[0].url("d")), take_or_throw(*open_mysql(cluster[0].url("d")), mysql_request(*Key::parse("warm")))); 
 
