@@ -24,20 +24,21 @@ Galera::Galera() {
   for (int i = 0; i < 3; ++i) all += fmt::format("{}127.0.0.1:{}", i ? "," : "", ports[static_cast<std::size_t>(i)]);
   for (std::size_t i = 0; i < 3; ++i) {
     MariadbServer::Setup s;
-    s.config = {"binlog_format=ROW",
-                "default_storage_engine=InnoDB",
-                "innodb_autoinc_lock_mode=2",
-                "wsrep_on=ON",
-                fmt::format("wsrep_provider={}", provider),
-                "wsrep_cluster_name=dlock_test",
-                "wsrep_cluster_address=gcomm://" + all,
-                fmt::format("wsrep_node_name=n{}", i),
-                "wsrep_node_address=127.0.0.1",
-                "wsrep_sst_method=rsync",
-                fmt::format("wsrep_sst_receive_address=127.0.0.1:{}", ports[i + 6]),
-                fmt::format("wsrep_provider_options=base_port={0};gmcast.listen_addr=tcp://127.0.0.1:{0};ist.recv_addr=127.0.0.1:{1};"
-                            "gcache.size=64M;pc.recovery=true",
-                            ports[i], ports[i + 3])};
+    s.config = {
+        "binlog_format=ROW",
+        "default_storage_engine=InnoDB",
+        "innodb_autoinc_lock_mode=2",
+        "wsrep_on=ON",
+        fmt::format("wsrep_provider={}", provider),
+        "wsrep_cluster_name=dlock_test",
+        "wsrep_cluster_address=gcomm://" + all,
+        fmt::format("wsrep_node_name=n{}", i),
+        "wsrep_node_address=127.0.0.1",
+        "wsrep_sst_method=rsync",
+        fmt::format("wsrep_sst_receive_address=127.0.0.1:{}", ports[i + 6]),
+        fmt::format("wsrep_provider_options=base_port={0};gmcast.listen_addr=tcp://127.0.0.1:{0};ist.recv_addr=127.0.0.1:{1};"
+                    "gcache.size=64M;pc.recovery=true",
+                    ports[i], ports[i + 3])};
     s.user = "mysql";  // rsync refuses to serve root
     if (i == 0) s.arguments = {"--wsrep-new-cluster"};
     nodes_[i] = std::make_unique<MariadbServer>(s);

@@ -51,10 +51,10 @@ void write_text(const std::string& path, const std::string& text) {
 const std::string& template_data() {
   static const TestDirectory* const made = [] {
     auto* dir = new TestDirectory(memory());
-    const std::string command =
-        fmt::format("mariadb-install-db --no-defaults --datadir={0}/data --auth-root-authentication-method=normal --skip-test-db --user={1} "
-                    ">{0}/install.log 2>&1",
-                    dir->path(), user_name());
+    const std::string command = fmt::format(
+        "mariadb-install-db --no-defaults --datadir={0}/data --auth-root-authentication-method=normal --skip-test-db --user={1} "
+        ">{0}/install.log 2>&1",
+        dir->path(), user_name());
     if (std::system(command.c_str()) != 0) throw std::runtime_error("mariadb-install-db failed; see " + dir->path());
     std::atexit([] {});
     return dir;
@@ -88,11 +88,14 @@ std::unique_ptr<mysql::Connection> connect_as_root(const std::string& socket, co
 
 MariadbServer::MariadbServer(Setup setup) : setup_(std::move(setup)), port_(free_port()) {
   if (!mariadb_installed()) throw std::runtime_error("mariadbd is not installed");
-  if (setup_.directory.empty()) own_ = setup_.on_disk ? std::make_unique<TestDirectory>() : std::make_unique<TestDirectory>(memory());
-  fs::copy(setup_.data_of.empty() ? template_data() : setup_.data_of + "/data", directory() + "/data", fs::copy_options::recursive);
+  if (setup_.directory.empty())
+    own_ = setup_.on_disk ? std::make_unique<TestDirectory>() : std::make_unique<TestDirectory>(memory());
+  fs::copy(setup_.data_of.empty() ? template_data() : setup_.data_of + "/data", directory() + "/data",
+           fs::copy_options::recursive);
   std::string conf = fmt::format(
       "[mariadbd]\ndatadir={0}/data\nport={1}\nbind-address=127.0.0.1\nsocket={0}/s\npid-file={0}/pid\nlog-error={0}/log\n"
-      "tmpdir={0}\ninnodb_buffer_pool_size=16M\ninnodb_log_file_size=8M\ninnodb_flush_log_at_trx_commit={2}\nperformance_schema=OFF\n"
+      "tmpdir={0}\ninnodb_buffer_pool_size=16M\ninnodb_log_file_size=8M\ninnodb_flush_log_at_trx_commit={2}\nperformance_schema="
+      "OFF\n"
       "skip-name-resolve\nskip-log-bin\nmax_connections=1000\nsecure-file-priv={0}\n",
       directory(), port_, setup_.on_disk ? 1 : 0);
   for (const auto& line : setup_.config) conf += line + "\n";
@@ -111,7 +114,8 @@ std::string MariadbServer::url(std::string_view database) const {
 }
 
 void MariadbServer::start() {
-  const std::string defaults = fmt::format("--defaults-file={}/my.cnf", directory()), user = "--user=" + (setup_.user.empty() ? user_name() : setup_.user);
+  const std::string defaults = fmt::format("--defaults-file={}/my.cnf", directory()),
+                    user = "--user=" + (setup_.user.empty() ? user_name() : setup_.user);
   std::vector<char*> argv{const_cast<char*>("mariadbd"), const_cast<char*>(defaults.c_str()), const_cast<char*>(user.c_str())};
   for (auto& a : setup_.arguments) argv.push_back(a.data());
   argv.push_back(nullptr);

@@ -27,7 +27,7 @@ class MariadbServer {
     std::string directory{};                 // given: it is used, and stays
     std::string data_of{};                   // another server's directory, whose data are copied before it starts
     std::vector<std::string> arguments{};    // of the next start only
-    std::string user{};  // root becomes this one
+    std::string user{};                      // root becomes this one
     bool wait_ready = true;
   };
   explicit MariadbServer(Setup setup);

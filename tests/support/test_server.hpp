@@ -16,7 +16,7 @@ bool installed(std::string_view program);
 // A directory of its own, removed with all that is in it.
 class TestDirectory {
  public:
-  TestDirectory();                                // below $TMPDIR or /tmp
+  TestDirectory();  // below $TMPDIR or /tmp
   explicit TestDirectory(const std::string& base);
   ~TestDirectory();
   TestDirectory(const TestDirectory&) = delete;

@@ -45,10 +45,10 @@ Key key(std::string_view text) { return *Key::parse(text); }
 
 // Rounds per second of a few statements over one connection, by mariadb-slap. A round of several statements is several queries to it.
 double slap(MariadbServer& server, const std::string& statements, int per_round, long rounds) {
-  const std::string command =
-      fmt::format("mariadb-slap --no-defaults --user=root --host=127.0.0.1 --port={} --concurrency=1 --number-of-queries={} --delimiter=';' "
-                  "--create-schema=slap --no-drop --csv --query=\"{}\" 2>/dev/null",
-                  server.port(), rounds * per_round, statements);
+  const std::string command = fmt::format(
+      "mariadb-slap --no-defaults --user=root --host=127.0.0.1 --port={} --concurrency=1 --number-of-queries={} --delimiter=';' "
+      "--create-schema=slap --no-drop --csv --query=\"{}\" 2>/dev/null",
+      server.port(), rounds * per_round, statements);
   std::FILE* out = ::popen(command.c_str(), "re");
   char line[512];
   double took = 0;
@@ -86,9 +86,11 @@ void uncontended(MariadbServer& server, const char* where, long n, bool fast) {
       theirs = std::max(theirs, slap(server, c.raw, 2, n));
     }
     const double statements = static_cast<double>(backend->counters().requests - before) / static_cast<double>(turns * n);
-    fmt::print("{}, {}: {:.0f} acquire+release per s on one connection, {:.2f} statements each; mariadb-slap, raw: {:.0f}/s; ratio {:.2f} "
-               "(wanted {})\n",
-               where, c.recipe, ours, statements, theirs, theirs > 0 ? ours / theirs : 0, c.wanted);
+    fmt::print(
+        "{}, {}: {:.0f} acquire+release per s on one connection, {:.2f} statements each; mariadb-slap, raw: {:.0f}/s; ratio "
+        "{:.2f} "
+        "(wanted {})\n",
+        where, c.recipe, ours, statements, theirs, theirs > 0 ? ours / theirs : 0, c.wanted);
     must(statements <= 3.01, "lease: a reading, and two writes; get-lock: two statements");
   }
 }
@@ -155,11 +157,13 @@ void contended(MariadbServer& server, unsigned n, long grants, double most_state
   const double took = seconds(Clock::now() - began);
   const auto after = counts();
   const double per = static_cast<double>(done);
-  const double statements = static_cast<double>(after[0] - before[0]) / per, wakes = static_cast<double>(after[1] - before[1]) / per,
+  const double statements = static_cast<double>(after[0] - before[0]) / per,
+               wakes = static_cast<double>(after[1] - before[1]) / per,
                conflicts = static_cast<double>(after[2] - before[2]) / per;
-  fmt::print("{} waiters, {} grants: {:.2f} statements, {:.3f} conflicts, {:.2f} wake-ups per grant; {:.0f} grants/s; hand-off (release "
-             "sent to next grant) p50 {:.2f} ms, p99 {:.2f} ms\n",
-             n, done, statements, conflicts, wakes, per / took, quantile(hand_offs, 0.5), quantile(hand_offs, 0.99));
+  fmt::print(
+      "{} waiters, {} grants: {:.2f} statements, {:.3f} conflicts, {:.2f} wake-ups per grant; {:.0f} grants/s; hand-off (release "
+      "sent to next grant) p50 {:.2f} ms, p99 {:.2f} ms\n",
+      n, done, statements, conflicts, wakes, per / took, quantile(hand_offs, 0.5), quantile(hand_offs, 0.99));
   must(statements <= most_statements, "statements per grant");
   must(wakes <= most_wakes, "wake-ups per grant");
   must(conflicts <= 0.05, "conflicts per grant");
@@ -259,9 +263,10 @@ void gone(MariadbServer& server) {
       if (how == 0) ::kill(holder.pid, SIGKILL);
       if (how == 1) ::kill(holder.pid, SIGSTOP);
       if (how == 2) {
-        const auto id = server.value(fmt::format("SELECT ID FROM information_schema.processlist WHERE DB='{}' AND COMMAND='Sleep' AND ID<>"
-                                                 "CONNECTION_ID() AND USER='root' AND INFO IS NULL ORDER BY ID DESC LIMIT 1",
-                                                 db.name()));
+        const auto id =
+            server.value(fmt::format("SELECT ID FROM information_schema.processlist WHERE DB='{}' AND COMMAND='Sleep' AND ID<>"
+                                     "CONNECTION_ID() AND USER='root' AND INFO IS NULL ORDER BY ID DESC LIMIT 1",
+                                     db.name()));
         if (!id.empty()) server.sql("KILL " + id);
       }
     });
@@ -290,8 +295,10 @@ void gone(MariadbServer& server) {
     const Lease again = take_or_throw(*holder, mysql_request(k, 60s));
     plain.push_back(wait_for_grant(*b, k, [&] { give_back_or_throw(*holder, again); }));
   }
-  fmt::print("head waiter killed, then the lock released: next grant after p50 {:.1f} ms, max {:.1f} ms; without a dead head p50 {:.1f} ms\n",
-             quantile(times, 0.5) * 1e3, quantile(times, 1.0) * 1e3, quantile(plain, 0.5) * 1e3);
+  fmt::print(
+      "head waiter killed, then the lock released: next grant after p50 {:.1f} ms, max {:.1f} ms; without a dead head p50 {:.1f} "
+      "ms\n",
+      quantile(times, 0.5) * 1e3, quantile(times, 1.0) * 1e3, quantile(plain, 0.5) * 1e3);
 }
 
 }  // namespace

@@ -71,7 +71,8 @@ TEST_CASE("items") {
 
 TEST_CASE("~/.my.cnf: user, password and TLS files of [client], nothing else") {
   const auto d = parse_client_defaults(
-      "# comment\n[mysqld]\nuser=no\n[client]\nuser = me\npassword=\"se#cret\\n\"\nssl_ca=/ca  # c\ninit-command=DROP\n[mysql]\nuser=x\n");
+      "# comment\n[mysqld]\nuser=no\n[client]\nuser = me\npassword=\"se#cret\\n\"\nssl_ca=/ca  # "
+      "c\ninit-command=DROP\n[mysql]\nuser=x\n");
   CHECK(d.user == "me");
   CHECK(d.password == "se#cret\n");
   CHECK(d.ssl_ca == "/ca");

@@ -33,7 +33,8 @@ TEST_CASE("holders are read as they were written, and nothing else is") {
   CHECK(back->list == h.list);
   CHECK(back->granted == h.granted);
   CHECK(decode("")->list.empty());
-  for (const std::string& bad : {std::string{"dlock2 k\n"}, text.substr(0, text.size() - 1), text + "X y\n", text + "H 1\n", std::string{"{}"}}) {
+  for (const std::string& bad :
+       {std::string{"dlock2 k\n"}, text.substr(0, text.size() - 1), text + "X y\n", text + "H 1\n", std::string{"{}"}}) {
     CAPTURE(bad);
     CHECK_FALSE(decode(bad));
   }
