@@ -47,7 +47,8 @@ Result<std::unique_ptr<Connection>> Client::take(Deadline until) {
     const Duration left = std::chrono::duration_cast<Duration>(until - Clock::now());
     if (left <= Duration{} && tried > 0) break;
     // With several nodes none may use up the time of the others.
-    const Duration share = std::max<Duration>(left, Duration{1'000}) / static_cast<Duration::rep>(options_.servers.size() - tried);
+    const Duration share =
+        std::max<Duration>(left, Duration{1'000}) / static_cast<Duration::rep>(options_.servers.size() - tried);
     auto c = Connection::open(options_, options_.servers[server_], std::min(options_.connect_timeout, share));
     if (c) {
       ever_connected_ = true;

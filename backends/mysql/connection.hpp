@@ -92,7 +92,7 @@ class Connection {
   Result<void> wait_timeout(Duration, Deadline until);
 
   bool patient = false;
-  bool used = false;  // it has worked before: that it fails now may only mean that the server closed it meanwhile
+  bool used = false;               // it has worked before: that it fails now may only mean that the server closed it meanwhile
   std::vector<std::string> names;  // named locks that this session has
 
  private:

@@ -41,7 +41,8 @@ class Examination {
   bool by_connection() const { return traits_.liveness == Liveness::connection; }
 
   void read_only() {
-    if (c_.facts().read_only) add(Level::bad, "read_only", "ON", "use the server that writes: locks are rows, and a replica lags");
+    if (c_.facts().read_only)
+      add(Level::bad, "read_only", "ON", "use the server that writes: locks are rows, and a replica lags");
     else add(Level::good, "read_only", "OFF", "");
   }
 
@@ -66,7 +67,9 @@ class Examination {
   void durability() {
     const std::string flush = value("innodb_flush_log_at_trx_commit");
     if (flush == "1" || by_connection()) add(Level::good, "innodb_flush_log_at_trx_commit", flush, "");
-    else add(Level::warning, "innodb_flush_log_at_trx_commit", flush, "a crash of the machine can forget the last second's grants: set it to 1");
+    else
+      add(Level::warning, "innodb_flush_log_at_trx_commit", flush,
+          "a crash of the machine can forget the last second's grants: set it to 1");
   }
 
   void cluster() {
@@ -78,20 +81,24 @@ class Examination {
       add(Level::bad, "wsrep_on", "ON", "named locks and row locks are known to one node of the cluster only: use recipe lease");
     else if (traits_.recipe == "lease") add(Level::good, "wsrep_on", "ON: waiters poll", "");
     else add(Level::warning, "wsrep_on", "ON", "a lost update shows as error 1213, and is asked again");
-    auto status = c_.query("examine", "SHOW STATUS WHERE Variable_name IN ('wsrep_ready','wsrep_cluster_status','wsrep_cluster_size')", until_);
+    auto status = c_.query(
+        "examine", "SHOW STATUS WHERE Variable_name IN ('wsrep_ready','wsrep_cluster_status','wsrep_cluster_size')", until_);
     for (std::size_t i = 0; status && i < status->rows.size(); ++i) {
       const std::string what{status->text(0, i)}, seen{status->text(1, i)};
       const bool good = seen == "ON" || seen == "Primary" || (what == "wsrep_cluster_size" && std::atoi(seen.c_str()) >= 3);
-      add(good ? Level::good : what == "wsrep_cluster_size" ? Level::warning : Level::bad, what, seen,
-          good ? "" : "a cluster needs three nodes, and most of them in its primary component");
+      add(good                           ? Level::good
+          : what == "wsrep_cluster_size" ? Level::warning
+                                         : Level::bad,
+          what, seen, good ? "" : "a cluster needs three nodes, and most of them in its primary component");
     }
   }
 
   void proxy() {
     if (!c_.facts().proxied) return add(Level::good, "proxy", "none that shares connections", "");
     add(by_connection() ? Level::bad : Level::warning, "proxy", "the server knows another connection than we do",
-        by_connection() ? "a lock would end up with whoever uses that connection next: connect to the server itself, or use recipe lease"
-                        : "waiters poll; connect to the server itself for a wake-up");
+        by_connection()
+            ? "a lock would end up with whoever uses that connection next: connect to the server itself, or use recipe lease"
+            : "waiters poll; connect to the server itself for a wake-up");
   }
 
   void replication() {
@@ -118,7 +125,9 @@ class Examination {
     const double apart = static_cast<double>(*now->number(0) - (before + after) / 2) / 1e6;
     const bool small = apart < 1 && apart > -1;
     add(small ? Level::good : Level::warning, "clock", fmt::format("{:+.3f} s against this host", apart),
-        small ? "" : "leases follow the server's clock alone, but a promoted server or another node must not be apart: synchronise them");
+        small ? ""
+              : "leases follow the server's clock alone, but a promoted server or another node must not be apart: synchronise "
+                "them");
   }
 
   Connection& c_;

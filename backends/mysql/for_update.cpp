@@ -12,7 +12,8 @@ ForUpdateBackend::ForUpdateBackend(const Traits& traits, Options options)
 
 Result<void> ForUpdateBackend::fit(const Facts& f) const {
   if (f.proxied)
-    return fail(refuse("behind a proxy that shares connections nobody knows whose transaction it is; connect to the server itself"));
+    return fail(
+        refuse("behind a proxy that shares connections nobody knows whose transaction it is; connect to the server itself"));
   return {};
 }
 
@@ -42,7 +43,8 @@ Result<void> ForUpdateBackend::make_row(Connection& c, const std::string& name, 
     return fail(Errc::cannot_create, fmt::format("{}: there is no table {}; it belongs to the program that is to be excluded",
                                                  client_.options().where_text, o.table));
   if (c.error_number() == 1364)
-    return fail(refuse(fmt::format("table {} has no row for this key, and one cannot be made because other columns need values", o.table)));
+    return fail(refuse(
+        fmt::format("table {} has no row for this key, and one cannot be made because other columns need values", o.table)));
   return fail(std::move(made.error()));
 }
 
@@ -70,7 +72,8 @@ Result<void> ForUpdateBackend::look_closer(Connection& c, const std::string& nam
   return {};
 }
 
-Result<std::optional<FencingToken>> ForUpdateBackend::try_now(Connection& c, const std::string& name, const Request& r, Deadline until) {
+Result<std::optional<FencingToken>> ForUpdateBackend::try_now(Connection& c, const std::string& name, const Request& r,
+                                                              Deadline until) {
   for (int missing = 0;; ++missing) {
     auto locked = c.query("acquire", fmt::format("START TRANSACTION; SELECT 1 FROM {} FOR UPDATE NOWAIT", row(name)), until);
     if (locked && !locked->rows.empty()) break;
@@ -111,7 +114,8 @@ Result<FencingToken> ForUpdateBackend::note(Connection& c, const std::string& na
 }
 
 Result<bool> ForUpdateBackend::beat(Connection& c, const std::string& name, const Owner& owner, Duration ttl, Deadline until) {
-  auto alive = c.query("renew", fmt::format("SELECT CONNECTION_ID(),IS_USED_LOCK('{}')=CONNECTION_ID()", hold_name(owner)), until);
+  auto alive =
+      c.query("renew", fmt::format("SELECT CONNECTION_ID(),IS_USED_LOCK('{}')=CONNECTION_ID()", hold_name(owner)), until);
   if (!alive) return fail(std::move(alive.error()));
   if (alive->unsigned_number(0) != c.facts().thread || alive->text(1) != "1") return false;
   auto known = client_.run<Answer>(until, "", [&](Connection& beside) {
@@ -127,8 +131,8 @@ Result<bool> ForUpdateBackend::beat(Connection& c, const std::string& name, cons
 Result<bool> ForUpdateBackend::give_up(Connection& c, const std::string& name, const Owner& owner, Deadline until) {
   // The record first: who is next overwrites it.
   auto cleared = client_.run<Answer>(until, "", [&](Connection& beside) {
-    return beside.query("release", fmt::format("UPDATE {} SET owner='' WHERE name={} AND owner='{}'", table_, hex(name), owner.hex()),
-                        until);
+    return beside.query(
+        "release", fmt::format("UPDATE {} SET owner='' WHERE name={} AND owner='{}'", table_, hex(name), owner.hex()), until);
   });
   if (auto ok = undo(c, name, until); !ok) return fail(std::move(ok.error()));
   return cleared && cleared->affected == 1;

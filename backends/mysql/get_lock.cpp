@@ -22,18 +22,25 @@ GetLockBackend::GetLockBackend(const Traits& traits, Options options)
 
 Result<void> GetLockBackend::fit(const Facts& f) const {
   if (f.galera)
-    return fail(refuse("this server is a node of a Galera cluster, where named locks are known to one node only; use recipe lease"));
+    return fail(
+        refuse("this server is a node of a Galera cluster, where named locks are known to one node only; use recipe lease"));
   if (f.proxied)
-    return fail(refuse("behind a proxy that shares connections a named lock ends up with whoever uses the connection next; connect to the "
-                       "server itself, or use recipe lease"));
+    return fail(refuse(
+        "behind a proxy that shares connections a named lock ends up with whoever uses the connection next; connect to the "
+        "server itself, or use recipe lease"));
   return {};
 }
 
-std::string GetLockBackend::in_force(const std::string& name) const { return fmt::format("IS_USED_LOCK({})=r.conn", lock_name(name)); }
-std::string GetLockBackend::held(const std::string& name) const { return fmt::format("IS_USED_LOCK({}) IS NOT NULL", lock_name(name)); }
+std::string GetLockBackend::in_force(const std::string& name) const {
+  return fmt::format("IS_USED_LOCK({})=r.conn", lock_name(name));
+}
+std::string GetLockBackend::held(const std::string& name) const {
+  return fmt::format("IS_USED_LOCK({}) IS NOT NULL", lock_name(name));
+}
 
 // Lock and record in one statement.
-Result<std::optional<FencingToken>> GetLockBackend::try_now(Connection& c, const std::string& name, const Request& r, Deadline until) {
+Result<std::optional<FencingToken>> GetLockBackend::try_now(Connection& c, const std::string& name, const Request& r,
+                                                            Deadline until) {
   return record(c, name, r, fmt::format("GET_LOCK({},0)=1", lock_name(name)), "CONNECTION_ID()", until);
 }
 

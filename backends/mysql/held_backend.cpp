@@ -115,12 +115,14 @@ Result<Released> HeldBackend::force_release(const Key& key, std::optional<Fencin
     }
     // Its next heartbeat would notice by the record, too; the end of its session it notices at once.
     if (r->ours) {
-      auto cleared = c.query("force a release", fmt::format("UPDATE {} SET owner='' WHERE name={} AND fence={}", table_, hex(name), r->fence), until);
+      auto cleared =
+          c.query("force a release",
+                  fmt::format("UPDATE {} SET owner='' WHERE name={} AND fence={}", table_, hex(name), r->fence), until);
       if (!cleared) return fail(std::move(cleared.error()));
     }
     auto killed = c.query("force a release", fmt::format("KILL {}", session), until);
     if (!killed && c.error_number() != 1094) return fail(std::move(killed.error()));  // 1094: it is gone already
-    for (;;) {  // until the server has cleaned up
+    for (;;) {                                                                        // until the server has cleaned up
       auto after = look(c, name, until);
       if (!after) return fail(after.error());
       if (!after->held || Clock::now() >= until) return Released::yes;
@@ -142,12 +144,16 @@ Result<void> HeldWaiter::connect() {
   connection_ = std::move(*c);
   if (auto ok = backend_.fit(connection_->facts()); !ok) return fail(std::move(ok.error()));
   if (connection_->facts().read_only)
-    return fail(Errc::unavailable, fmt::format("{} is read-only: locks live on the server that writes", connection_->at().text()));
+    return fail(Errc::unavailable,
+                fmt::format("{} is read-only: locks live on the server that writes", connection_->at().text()));
   if (auto ok = connection_->wait_timeout(request_.ttl, until); !ok) return ok;
-  return backend_.client_.run_on<std::monostate>(*connection_, until, backend_.schema_, [&](Connection& s) -> Result<std::monostate> {
-    if (auto ok = backend_.prepare(s, name_, until); !ok) return fail(std::move(ok.error()));
-    return std::monostate{};
-  }).map([](std::monostate) {});
+  return backend_.client_
+      .run_on<std::monostate>(*connection_, until, backend_.schema_,
+                              [&](Connection& s) -> Result<std::monostate> {
+                                if (auto ok = backend_.prepare(s, name_, until); !ok) return fail(std::move(ok.error()));
+                                return std::monostate{};
+                              })
+      .map([](std::monostate) {});
 }
 
 Result<Progress> HeldWaiter::granted(FencingToken token, Deadline sent) {
@@ -192,7 +198,8 @@ Result<Progress> HeldWaiter::poll(Duration slice) {
   if (auto* h = backend_.mine(request_.key, request_.owner)) {  // asked again for what we hold
     auto again = backend_.renew({request_.key, request_.owner}, request_.ttl);
     if (!again) return fail(std::move(again.error()));
-    if (auto* kept = std::get_if<Kept>(&*again)) return Progress{Granted{std::move(kept->lease), h->connection->fd(), h->alarm.get()}};
+    if (auto* kept = std::get_if<Kept>(&*again))
+      return Progress{Granted{std::move(kept->lease), h->connection->fd(), h->alarm.get()}};
     backend_.held_.erase({request_.key.text(), request_.owner});
   }
   for (unsigned breaks = 0;;) {
@@ -219,7 +226,8 @@ Result<Progress> HeldWaiter::poll(Duration slice) {
         looked_ = false;
         if (Clock::now() >= end) return waiting();
       }
-      if (auto ok = backend_.before_wait(*connection_, backend_.client_.usual_deadline()); !ok) return failed(std::move(ok.error()));
+      if (auto ok = backend_.before_wait(*connection_, backend_.client_.usual_deadline()); !ok)
+        return failed(std::move(ok.error()));
       if (auto ok = connection_->send("wait", backend_.wait(name_, std::chrono::duration<double>(longest_wait).count())); !ok)
         return failed(std::move(ok.error()));
       answer_by_ = later(Clock::now(), longest_wait + backend_.client_.options().op_timeout);

@@ -15,8 +15,9 @@ InsertBackend::InsertBackend(const Traits& traits, Options options)
       rows_(client_.options().table.empty() ? "method_lock" : client_.options().table) {}
 
 std::string InsertBackend::in_force(const std::string& name) const {
-  return fmt::format("EXISTS(SELECT 1 FROM `{}` WHERE method_name={} AND method_desc LIKE CONCAT('dlock ',r.owner,' %') AND {}>{})", rows_,
-                     text_hex(name), end_of_lease, server_clock);
+  return fmt::format(
+      "EXISTS(SELECT 1 FROM `{}` WHERE method_name={} AND method_desc LIKE CONCAT('dlock ',r.owner,' %') AND {}>{})", rows_,
+      text_hex(name), end_of_lease, server_clock);
 }
 // A row of a dlock whose time is over is none: the next one removes it.
 std::string InsertBackend::held(const std::string& name) const {
@@ -27,11 +28,12 @@ std::string InsertBackend::held(const std::string& name) const {
 Result<RowBackend::Try> InsertBackend::try_over(Connection& c, const std::string& name, const Request& r, Deadline until) {
   for (;;) {
     const Deadline sent = Clock::now();
-    auto made = c.query("acquire",
-                        fmt::format("INSERT INTO `{}`(method_name,method_desc,create_time,update_time) VALUES({},CONCAT('{}',{}+{}),"
-                                    "UTC_TIMESTAMP(6),UTC_TIMESTAMP(6))",
-                                    rows_, text_hex(name), mark(r.owner), server_clock, r.ttl.count()),
-                        until);
+    auto made =
+        c.query("acquire",
+                fmt::format("INSERT INTO `{}`(method_name,method_desc,create_time,update_time) VALUES({},CONCAT('{}',{}+{}),"
+                            "UTC_TIMESTAMP(6),UTC_TIMESTAMP(6))",
+                            rows_, text_hex(name), mark(r.owner), server_clock, r.ttl.count()),
+                until);
     bool again = false;
     if (!made) {
       if (c.error_number() != 1062) return fail(std::move(made.error()));
@@ -44,7 +46,8 @@ Result<RowBackend::Try> InsertBackend::try_over(Connection& c, const std::string
         if (client_.options().stale_after)
           stale += fmt::format(" OR (method_desc NOT LIKE 'dlock %' AND update_time<UTC_TIMESTAMP(6)-INTERVAL {} MICROSECOND)",
                                client_.options().stale_after->count());
-        auto cleaned = c.query("clean", fmt::format("DELETE FROM `{}` WHERE method_name={} AND ({})", rows_, text_hex(name), stale), until);
+        auto cleaned =
+            c.query("clean", fmt::format("DELETE FROM `{}` WHERE method_name={} AND ({})", rows_, text_hex(name), stale), until);
         if (!cleaned) return fail(std::move(cleaned.error()));
         if (cleaned->affected > 0) continue;
         auto seen = look(c, name, until);
@@ -58,20 +61,22 @@ Result<RowBackend::Try> InsertBackend::try_over(Connection& c, const std::string
   }
 }
 
-Result<std::optional<FencingToken>> InsertBackend::renew_over(Connection& c, const std::string& name, const Owner& owner, Duration ttl,
-                                                              Deadline until) {
-  auto r = c.query("renew",
-                   fmt::format("UPDATE `{}` SET method_desc=CONCAT('{}',{}+{}),update_time=UTC_TIMESTAMP(6) WHERE method_name={} AND "
-                               "method_desc LIKE '{}%' AND {}>{}",
-                               rows_, mark(owner), server_clock, ttl.count(), text_hex(name), mark(owner), end_of_lease, server_clock),
-                   until);
+Result<std::optional<FencingToken>> InsertBackend::renew_over(Connection& c, const std::string& name, const Owner& owner,
+                                                              Duration ttl, Deadline until) {
+  auto r =
+      c.query("renew",
+              fmt::format("UPDATE `{}` SET method_desc=CONCAT('{}',{}+{}),update_time=UTC_TIMESTAMP(6) WHERE method_name={} AND "
+                          "method_desc LIKE '{}%' AND {}>{}",
+                          rows_, mark(owner), server_clock, ttl.count(), text_hex(name), mark(owner), end_of_lease, server_clock),
+              until);
   if (!r) return fail(std::move(r.error()));
   if (r->affected == 0) return std::optional<FencingToken>{};
-  auto t = c.query("renew",
-                   fmt::format("UPDATE {0} SET until={1}+{2} WHERE name={3} AND owner='{4}'; SELECT fence FROM {0} WHERE name={3} AND "
-                               "owner='{4}'",
-                               table_, server_clock, ttl.count(), hex(name), owner.hex()),
-                   until);
+  auto t =
+      c.query("renew",
+              fmt::format("UPDATE {0} SET until={1}+{2} WHERE name={3} AND owner='{4}'; SELECT fence FROM {0} WHERE name={3} AND "
+                          "owner='{4}'",
+                          table_, server_clock, ttl.count(), hex(name), owner.hex()),
+              until);
   if (!t) return fail(std::move(t.error()));
   return std::optional<FencingToken>{t->unsigned_number(0).value_or(0)};  // 0: the record was never written; try_over does
 }
@@ -89,10 +94,13 @@ Result<bool> InsertBackend::release_over(Connection& c, const std::string& name,
 
 Result<bool> InsertBackend::force_over(Connection& c, const std::string& name, const Record& seen, Deadline until) {
   const std::string which = seen.ours ? fmt::format(" AND method_desc LIKE 'dlock {} %'", seen.owner) : "";
-  auto r = c.query("force a release", fmt::format("DELETE FROM `{}` WHERE method_name={}{}", rows_, text_hex(name), which), until);
+  auto r =
+      c.query("force a release", fmt::format("DELETE FROM `{}` WHERE method_name={}{}", rows_, text_hex(name), which), until);
   if (!r) return fail(std::move(r.error()));
   const bool was = r->affected > 0;
-  auto cleared = c.query("force a release", fmt::format("UPDATE {} SET owner='' WHERE name={} AND owner={}", table_, hex(name), hex(seen.owner)), until);
+  auto cleared =
+      c.query("force a release",
+              fmt::format("UPDATE {} SET owner='' WHERE name={} AND owner={}", table_, hex(name), hex(seen.owner)), until);
   if (!cleared) return fail(std::move(cleared.error()));
   return was;
 }

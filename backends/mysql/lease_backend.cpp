@@ -60,9 +60,8 @@ Result<std::unique_ptr<Waiter>> LeaseBackend::enqueue(const Request& r) {
 Result<Renewal> LeaseBackend::renew(const Lease& lease, Duration ttl) {
   Held* h = held(lease.key, lease.owner);
   const std::string name = name_of(lease.key);
-  auto r = run<LeaseTable::Renewed>(h, [&](Connection& c) {
-    return table_.renew(c, name, lease.owner, ttl.count(), client_.usual_deadline());
-  });
+  auto r = run<LeaseTable::Renewed>(
+      h, [&](Connection& c) { return table_.renew(c, name, lease.owner, ttl.count(), client_.usual_deadline()); });
   if (!r) return fail(std::move(r.error()));
   if (!r->token) {
     let_go(lease.key, lease.owner);
@@ -79,7 +78,9 @@ Result<Renewal> LeaseBackend::renew(const Lease& lease, Duration ttl) {
       }
     }
     // A session that is silent for longer than this is closed by the server.
-    if (h->connection) (void)h->connection->wait_timeout(std::max<Duration>(ttl + std::chrono::seconds{15}, std::chrono::seconds{120}), client_.usual_deadline());
+    if (h->connection)
+      (void)h->connection->wait_timeout(std::max<Duration>(ttl + std::chrono::seconds{15}, std::chrono::seconds{120}),
+                                        client_.usual_deadline());
   }
   Lease kept{lease.key, lease.owner};
   kept.mode = r->mine.mode;
@@ -137,7 +138,8 @@ Result<Validity> LeaseBackend::check(const Key& key, FencingToken token) {
   const auto seen = look(key);
   if (!seen) return fail(seen.error());
   const auto& all = seen->state.holders;
-  const bool valid = std::any_of(all.begin(), all.end(), [&](const auto& h) { return h.token == token && h.deadline > seen->now; });
+  const bool valid =
+      std::any_of(all.begin(), all.end(), [&](const auto& h) { return h.token == token && h.deadline > seen->now; });
   return valid ? Validity::valid : Validity::stale;
 }
 
@@ -164,7 +166,8 @@ Result<std::optional<KeyView>> LeaseBackend::view_of(Connection& c, const std::s
   s.expire(seen->now);
   for (std::size_t i = 0; i < v.holders.size() && i < s.holders.size(); ++i) {
     const auto granted = seen->holders.granted.find(s.holders[i].owner);
-    if (granted != seen->holders.granted.end() && seen->now >= granted->second) v.holders[i].held = Duration{seen->now - granted->second};
+    if (granted != seen->holders.granted.end() && seen->now >= granted->second)
+      v.holders[i].held = Duration{seen->now - granted->second};
   }
   for (const auto& h : s.holders)
     if (h.since > seen->now + 1'000'000)
@@ -219,9 +222,8 @@ Result<Starts> LeaseBackend::starts(const Key& key) {
 Result<Validity> LeaseBackend::note_start(const Lease& lease, std::optional<std::int64_t> at, Duration keep) {
   const std::string name = name_of(lease.key);
   Held* h = held(lease.key, lease.owner);
-  auto r = run<bool>(h, [&](Connection& c) {
-    return table_.note_start(c, name, lease.owner, at, keep.count(), client_.usual_deadline());
-  });
+  auto r = run<bool>(
+      h, [&](Connection& c) { return table_.note_start(c, name, lease.owner, at, keep.count(), client_.usual_deadline()); });
   if (!r) return fail(std::move(r.error()));
   return *r ? Validity::valid : Validity::stale;
 }

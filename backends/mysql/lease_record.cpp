@@ -47,9 +47,9 @@ std::string encode(const Holders& holders) {
   std::string out = fmt::format("{}{}\n", magic, percent_encode(holders.key));
   for (const auto& h : holders.list) {
     const auto granted = holders.granted.find(h.owner);
-    fmt::format_to(std::back_inserter(out), "H {} {} {} {} {} {} {} {} {} {}\n", h.owner.hex(), static_cast<char>(h.mode), h.ticket,
-                   h.token, h.slot, granted == holders.granted.end() ? h.since : granted->second, h.since, h.deadline, h.delay,
-                   h.meta.empty() ? "-" : h.meta);
+    fmt::format_to(std::back_inserter(out), "H {} {} {} {} {} {} {} {} {} {}\n", h.owner.hex(), static_cast<char>(h.mode),
+                   h.ticket, h.token, h.slot, granted == holders.granted.end() ? h.since : granted->second, h.since, h.deadline,
+                   h.delay, h.meta.empty() ? "-" : h.meta);
   }
   return out;
 }

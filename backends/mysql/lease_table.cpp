@@ -133,12 +133,12 @@ Result<LeaseTable::Seen> LeaseTable::read(Connection& c, const Asking& a, Deadli
 
 // Read after the holders: one of those ahead may be granted in between, and then the version has moved.
 Result<void> LeaseTable::read_all_ahead(Connection& c, const Asking& a, Seen& seen, Deadline until) {
-  auto r = c.query("read the queue",
-                   fmt::format("SELECT w.ticket,w.mode,w.owner,w.permits FROM dlock_wait w WHERE w.name={}{} AND w.owner<>'{}' AND {} "
-                               "ORDER BY w.ticket",
-                               hex(a.name), seen.ticket ? fmt::format(" AND w.ticket<{}", *seen.ticket) : "", a.ask.owner.hex(),
-                               alive("w")),
-                   until);
+  auto r = c.query(
+      "read the queue",
+      fmt::format("SELECT w.ticket,w.mode,w.owner,w.permits FROM dlock_wait w WHERE w.name={}{} AND w.owner<>'{}' AND {} "
+                  "ORDER BY w.ticket",
+                  hex(a.name), seen.ticket ? fmt::format(" AND w.ticket<{}", *seen.ticket) : "", a.ask.owner.hex(), alive("w")),
+      until);
   if (!r) return fail(std::move(r.error()));
   seen.state.waiters.clear();
   for (std::size_t i = 0; i < r->rows.size(); ++i) {
@@ -159,15 +159,15 @@ Result<void> LeaseTable::read_all_ahead(Connection& c, const Asking& a, Seen& se
 // A waiter whose process is stopped keeps its session, so its name. Where the key has been free for long enough for all who are ahead to
 // claim it, they lose their turn. Free means no holder at all: "no conflict for me" would let readers pass a writer.
 Result<void> LeaseTable::pass_the_frozen(Connection& c, const Asking& a, Seen& seen, Deadline until) {
-  const bool any_ahead = std::any_of(seen.state.waiters.begin(), seen.state.waiters.end(),
-                                     [&](const auto& w) { return w.owner != a.ask.owner; });
+  const bool any_ahead =
+      std::any_of(seen.state.waiters.begin(), seen.state.waiters.end(), [&](const auto& w) { return w.owner != a.ask.owner; });
   if (!setup_.named || !seen.ticket || !any_ahead) return {};
   Micros free_since = seen.updated;
   for (const auto& h : seen.state.holders) free_since = std::max(free_since, h.free_at());
   if (seen.now - free_since <= setup_.claim) return {};
   auto r = c.query("read the queue",
-                   fmt::format("SELECT COUNT(*),MAX(w.since) FROM dlock_wait w WHERE w.name={} AND w.ticket<{} AND {}", hex(a.name),
-                               *seen.ticket, alive("w")),
+                   fmt::format("SELECT COUNT(*),MAX(w.since) FROM dlock_wait w WHERE w.name={} AND w.ticket<{} AND {}",
+                               hex(a.name), *seen.ticket, alive("w")),
                    until);
   if (!r) return fail(std::move(r.error()));
   const auto count = r->number(0);
@@ -179,11 +179,12 @@ Result<void> LeaseTable::pass_the_frozen(Connection& c, const Asking& a, Seen& s
 
 Result<LeaseTable::Seen> LeaseTable::look(Connection& c, const std::string& name, Deadline until) {
   const Deadline sent = Clock::now();
-  auto r = c.query("read the lock",
-                   fmt::format("SELECT l.version,l.fence,l.state,{},l.updated,l.started,l.started_until,NULL,NULL FROM dlock_lock l "
-                               "WHERE l.name={}",
-                               setup_.clock, hex(name)),
-                   until);
+  auto r =
+      c.query("read the lock",
+              fmt::format("SELECT l.version,l.fence,l.state,{},l.updated,l.started,l.started_until,NULL,NULL FROM dlock_lock l "
+                          "WHERE l.name={}",
+                          setup_.clock, hex(name)),
+              until);
   if (!r) return fail(std::move(r.error()));
   auto seen = parse(*r, sent);
   if (!seen) return fail(damaged(c));
@@ -204,10 +205,11 @@ Result<void> LeaseTable::make_row(Connection& c, const std::string& name, Deadli
 
 Result<bool> LeaseTable::swap(Connection& c, const std::string& name, std::uint64_t version, const Holders& holders,
                               FencingToken fence, std::string_view more, std::string_view then, Deadline until) {
-  auto r = c.query("write the lock",
-                   fmt::format("UPDATE dlock_lock SET state={},version=version+1,fence={},updated={} WHERE name={} AND version={}{}{}",
-                               hex(encode(holders)), fence, setup_.clock, hex(name), version, more, then),
-                   until);
+  auto r =
+      c.query("write the lock",
+              fmt::format("UPDATE dlock_lock SET state={},version=version+1,fence={},updated={} WHERE name={} AND version={}{}{}",
+                          hex(encode(holders)), fence, setup_.clock, hex(name), version, more, then),
+              until);
   if (!r) return fail(std::move(r.error()));
   if (r->affected == 0) ++conflicts_;
   return r->affected == 1;
@@ -215,18 +217,19 @@ Result<bool> LeaseTable::swap(Connection& c, const std::string& name, std::uint6
 
 Result<void> LeaseTable::queue_up(Connection& c, const Asking& a, Deadline until) {
   const std::string live = setup_.named ? "0" : fmt::format("{}+{}", setup_.clock, setup_.patience);
-  auto r = c.query("join the queue",
-                   fmt::format("INSERT INTO dlock_wait(name,owner,mode,permits,live,since,who) VALUES({},'{}','{}',{},{},{},{}) ON "
-                               "DUPLICATE KEY UPDATE live=VALUES(live)",
-                               hex(a.name), a.ask.owner.hex(), static_cast<char>(a.ask.mode), a.ask.limit, live, setup_.clock,
-                               hex(a.ask.meta.substr(0, 4096))),
-                   until);
+  auto r =
+      c.query("join the queue",
+              fmt::format("INSERT INTO dlock_wait(name,owner,mode,permits,live,since,who) VALUES({},'{}','{}',{},{},{},{}) ON "
+                          "DUPLICATE KEY UPDATE live=VALUES(live)",
+                          hex(a.name), a.ask.owner.hex(), static_cast<char>(a.ask.mode), a.ask.limit, live, setup_.clock,
+                          hex(a.ask.meta.substr(0, 4096))),
+              until);
   if (!r) return fail(std::move(r.error()));
   return {};
 }
 
-Result<void> LeaseTable::leave_queue(Connection& c, const std::string& name, const Owner& owner, std::optional<std::uint64_t> ticket,
-                                     bool sweep, Deadline until) {
+Result<void> LeaseTable::leave_queue(Connection& c, const std::string& name, const Owner& owner,
+                                     std::optional<std::uint64_t> ticket, bool sweep, Deadline until) {
   std::string sql = fmt::format("DELETE w FROM dlock_wait w WHERE w.name={}", hex(name));
   if (!ticket) sql += fmt::format(" AND w.owner='{}'", owner.hex());
   else if (sweep) sql += fmt::format(" AND w.ticket<={}", *ticket);  // whoever is still ahead is dead or was passed
@@ -254,7 +257,8 @@ Result<void> LeaseTable::free_names(Connection& c, const Owner& owner, Deadline 
 
 Result<void> LeaseTable::back_off(unsigned conflict, Deadline until) {
   if (Clock::now() >= until) return fail(Errc::unavailable, "others change this lock all the time");
-  if (conflict > 1) nap(Duration{200 * (1LL << std::min(conflict, 8u))} * (1 + Clock::now().time_since_epoch().count() / 64 % 8) / 8, -1);
+  if (conflict > 1)
+    nap(Duration{200 * (1LL << std::min(conflict, 8u))} * (1 + Clock::now().time_since_epoch().count() / 64 % 8) / 8, -1);
   return {};
 }
 
@@ -318,9 +322,9 @@ Result<LeaseTable::Outcome> LeaseTable::acquire(Connection& c, Asking& a, Deadli
     for (const auto& h : seen->state.holders)
       if (h.free_at() > seen->now && h.owner != me && !out.in_the_way) out.in_the_way = h;
     out.idle = !out.in_the_way;
+    out.version = seen->version;
 
     if (std::holds_alternative<LockState::Granted>(out.answer)) {
-      out.version = seen->version;
       seen->holders.key = a.key;
       out.holders = shortened(*seen, s, me);
       if (!held) {
@@ -351,7 +355,8 @@ Result<LeaseTable::Outcome> LeaseTable::acquire(Connection& c, Asking& a, Deadli
   }
 }
 
-Result<LeaseTable::Renewed> LeaseTable::renew(Connection& c, const std::string& name, const Owner& me, Micros ttl, Deadline until) {
+Result<LeaseTable::Renewed> LeaseTable::renew(Connection& c, const std::string& name, const Owner& me, Micros ttl,
+                                              Deadline until) {
   for (unsigned conflicts = 0;;) {
     auto seen = look(c, name, until);
     if (!seen) return fail(std::move(seen.error()));
@@ -410,7 +415,8 @@ Result<bool> LeaseTable::release(Connection& c, const std::string& name, const O
 }
 
 Result<std::pair<bool, bool>> LeaseTable::cancel(Connection& c, const std::string& name, const Owner& me, Deadline until) {
-  auto r = c.query("leave the queue", fmt::format("DELETE FROM dlock_wait WHERE name={} AND owner='{}'", hex(name), me.hex()), until);
+  auto r =
+      c.query("leave the queue", fmt::format("DELETE FROM dlock_wait WHERE name={} AND owner='{}'", hex(name), me.hex()), until);
   if (!r) return fail(std::move(r.error()));
   const bool waited = r->affected > 0;
   const auto held = release(c, name, me, nullptr, until);
@@ -435,18 +441,19 @@ Result<std::size_t> LeaseTable::force_release(Connection& c, const std::string& 
   }
 }
 
-Result<bool> LeaseTable::note_start(Connection& c, const std::string& name, const Owner& me, std::optional<Micros> at, Micros keep,
-                                    Deadline until) {
+Result<bool> LeaseTable::note_start(Connection& c, const std::string& name, const Owner& me, std::optional<Micros> at,
+                                    Micros keep, Deadline until) {
   for (unsigned conflicts = 0;;) {
     auto seen = look(c, name, until);
     if (!seen) return fail(std::move(seen.error()));
     if (!seen->exists || !in_force(seen->state, me, seen->now)) return false;
     const std::string start = at ? fmt::format("{}", *at) : "NULL";
     const std::string end = at ? fmt::format("{}", after(seen->now, keep)) : "NULL";
-    auto r = c.query("note the start",
-                     fmt::format("UPDATE dlock_lock SET started={},started_until={},version=version+1 WHERE name={} AND version={}",
-                                 start, end, hex(name), seen->version),
-                     until);
+    auto r =
+        c.query("note the start",
+                fmt::format("UPDATE dlock_lock SET started={},started_until={},version=version+1 WHERE name={} AND version={}",
+                            start, end, hex(name), seen->version),
+                until);
     if (!r) return fail(std::move(r.error()));
     if (r->affected == 1) return true;
     if (auto ok = back_off(++conflicts, until); !ok) return fail(std::move(ok.error()));
@@ -456,11 +463,12 @@ Result<bool> LeaseTable::note_start(Connection& c, const std::string& name, cons
 // ---- looking ----------------------------------------------------------------------------------------------------------------
 
 Result<std::size_t> LeaseTable::ahead(Connection& c, const std::string& name, const Owner& me, Deadline until) {
-  auto r = c.query("read the queue",
-                   fmt::format("SELECT COUNT(*) FROM dlock_wait w JOIN dlock_wait m ON m.name=w.name AND m.owner='{}' WHERE w.name={} "
-                               "AND w.ticket<m.ticket AND {}",
-                               me.hex(), hex(name), alive("w")),
-                   until);
+  auto r =
+      c.query("read the queue",
+              fmt::format("SELECT COUNT(*) FROM dlock_wait w JOIN dlock_wait m ON m.name=w.name AND m.owner='{}' WHERE w.name={} "
+                          "AND w.ticket<m.ticket AND {}",
+                          me.hex(), hex(name), alive("w")),
+              until);
   if (!r) return fail(std::move(r.error()));
   return static_cast<std::size_t>(r->number(0).value_or(0));
 }
@@ -476,14 +484,16 @@ Result<void> LeaseTable::say_alive(Connection& c, const std::string& name, const
 
 Result<std::vector<LockState::Waiter>> LeaseTable::waiters(Connection& c, const std::string& name, Deadline until) {
   // Our own session's names count here: one who looks is not one who waits.
-  const std::string here = setup_.named ? fmt::format("IF(w.live=0,IS_USED_LOCK(CONCAT(IF(w.mode='X','dl:','dq:'),w.owner)) IS NOT NULL,"
-                                                      "w.live>{})",
-                                                      setup_.clock)
+  const std::string here = setup_.named ? fmt::format(
+                                              "IF(w.live=0,IS_USED_LOCK(CONCAT(IF(w.mode='X','dl:','dq:'),w.owner)) IS NOT NULL,"
+                                              "w.live>{})",
+                                              setup_.clock)
                                         : fmt::format("w.live>{}", setup_.clock);
-  auto r = c.query("read the queue",
-                   fmt::format("SELECT w.owner,w.mode,w.ticket,w.permits,w.who FROM dlock_wait w WHERE w.name={} AND {} ORDER BY w.ticket",
-                               hex(name), here),
-                   until);
+  auto r = c.query(
+      "read the queue",
+      fmt::format("SELECT w.owner,w.mode,w.ticket,w.permits,w.who FROM dlock_wait w WHERE w.name={} AND {} ORDER BY w.ticket",
+                  hex(name), here),
+      until);
   if (!r) return fail(std::move(r.error()));
   std::vector<LockState::Waiter> out;
   for (std::size_t i = 0; i < r->rows.size(); ++i) {
@@ -504,7 +514,8 @@ Result<std::vector<LockState::Waiter>> LeaseTable::waiters(Connection& c, const 
 // Names in byte order, with the record of each.
 Result<Answer> LeaseTable::keys(Connection& c, const std::string& prefix, Deadline until) {
   return c.query("list the locks",
-                 fmt::format("SELECT name FROM dlock_lock WHERE LEFT(name,{})={} ORDER BY name", prefix.size(), hex(prefix)), until);
+                 fmt::format("SELECT name FROM dlock_lock WHERE LEFT(name,{})={} ORDER BY name", prefix.size(), hex(prefix)),
+                 until);
 }
 
 }  // namespace dlock::mysql

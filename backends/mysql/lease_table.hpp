@@ -38,9 +38,9 @@ class LeaseTable {
     bool exists = false;
     std::uint64_t version = 0;
     Micros now = 0, updated = 0;
-    Deadline sent{};  // before the reading left
-    Holders holders;  // as stored
-    LockState state;  // with foreign leases prolonged by `skew`, and those waiters that matter
+    Deadline sent{};                      // before the reading left
+    Holders holders;                      // as stored
+    LockState state;                      // with foreign leases prolonged by `skew`, and those waiters that matter
     std::optional<std::uint64_t> ticket;  // of the asking owner's row
     bool queue = false;                   // there are rows of waiters, dead or alive
     std::optional<Micros> started, started_until;
@@ -59,8 +59,8 @@ class LeaseTable {
     Deadline sent{};    // before the reading left on which this was decided
     Micros now = 0;
     std::uint64_t version = 0;
-    Holders holders;  // after a grant
-    Target target;    // of Waiting
+    Holders holders;    // after a grant
+    Target target;      // of Waiting
     bool idle = false;  // nobody holds it: those ahead only have to claim it
     std::optional<LockState::Holder> in_the_way;
     unsigned conflicts = 0;
@@ -70,9 +70,9 @@ class LeaseTable {
     std::string name;  // in the store
     std::string key;   // the full one
     LockState::Ask ask;
-    bool first = true;         // of this owner: the queue is probably empty, and the named locks are to be taken
-    std::string give_up{};     // a named lock to release on the way
-    unsigned distance = 16;    // places ahead of whom to wait for
+    bool first = true;       // of this owner: the queue is probably empty, and the named locks are to be taken
+    std::string give_up{};   // a named lock to release on the way
+    unsigned distance = 16;  // places ahead of whom to wait for
   };
   // Grants, queues or refuses. Repeating it is harmless.
   Result<Outcome> acquire(Connection&, Asking&, Deadline until);
@@ -97,7 +97,8 @@ class LeaseTable {
   Result<std::size_t> force_release(Connection&, const std::string& name, FencingToken, Deadline until);
   Result<Seen> look(Connection&, const std::string& name, Deadline until);
   // False: the lease is not in force.
-  Result<bool> note_start(Connection&, const std::string& name, const Owner&, std::optional<Micros> at, Micros keep, Deadline until);
+  Result<bool> note_start(Connection&, const std::string& name, const Owner&, std::optional<Micros> at, Micros keep,
+                          Deadline until);
 
   Result<std::size_t> ahead(Connection&, const std::string& name, const Owner&, Deadline until);
   Result<void> say_alive(Connection&, const std::string& name, const Owner&, Deadline until);

@@ -10,12 +10,12 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr Duration longest_wait = 5s;         // then look again, whatever happens
-constexpr Duration one_of_several = 100ms;     // nobody can wait for the first of several to end
+constexpr Duration longest_wait = 5s;       // then look again, whatever happens
+constexpr Duration one_of_several = 100ms;  // nobody can wait for the first of several to end
 constexpr Duration first_idle = 10ms, holder_idle = 250ms, queue_idle = 1s;
 constexpr Duration past_the_end = 1ms;
-constexpr Duration at_once = 2ms;              // a name that is had so soon was free
-constexpr unsigned usual_distance = 16;        // the server's search for deadlocks ends at depth 32
+constexpr Duration at_once = 2ms;        // a name that is had so soon was free
+constexpr unsigned usual_distance = 16;  // the server's search for deadlocks ends at depth 32
 
 }  // namespace
 
@@ -60,7 +60,8 @@ void LeaseWaiter::plan(const LeaseTable::Outcome& out) {
   told_ = false;
   target_ = out.target;
   const auto& w = std::get<LockState::Waiting>(out.answer);
-  const Duration to_free = w.free_at == never ? longest_wait : std::clamp<Duration>(Duration{w.free_at - out.now}, 0us, longest_wait) + past_the_end;
+  const Duration to_free =
+      w.free_at == never ? longest_wait : std::clamp<Duration>(Duration{w.free_at - out.now}, 0us, longest_wait) + past_the_end;
   const bool named = backend_.table_.setup().named;
   // Its name is free and its lease is not over: only time, or a release by somebody else, will end it.
   const bool orphan = same_holder || target_.name.empty();
@@ -72,16 +73,21 @@ void LeaseWaiter::plan(const LeaseTable::Outcome& out) {
     ask_at_ = {};
     return;
   }
-  const Duration longest = named || target_.holder || target_.name.empty() ? holder_idle : queue_idle;
-  idle_ = idle_ == Duration{} ? first_idle : std::min(idle_ * (named ? 2 : 3) / (named ? 1 : 2), longest);
+  const bool first = target_.holder || target_.name.empty();
+  // Without a wake-up: where things move, soon, the sooner the fewer are ahead; where nothing does, less and less often.
+  const bool moved = std::exchange(version_, out.version) != out.version && !named;
+  const auto place = static_cast<Duration::rep>(last_.ahead) + 1;
+  idle_ = idle_ == Duration{} || moved ? first_idle * place : idle_ * (named ? 2 : 3) / (named ? 1 : 2);
+  idle_ = std::min(idle_, first ? holder_idle : queue_idle);
   const Duration jittered = idle_ * (768 + request_.owner.bytes[static_cast<std::size_t>(out.now) % 16]) / 1024;
-  ask_at_ = later(Clock::now(), std::min(jittered, target_.holder || target_.name.empty() ? to_free : jittered));
+  ask_at_ = later(Clock::now(), first ? std::min(jittered, to_free) : jittered);
   target_ = {};
 }
 
 Result<std::optional<Progress>> LeaseWaiter::ask_over(Deadline until) {
   if (!backend_.table_.setup().named && asked_ && Clock::now() >= speak_at_) {
-    if (auto ok = backend_.table_.say_alive(*connection_, asking_.name, request_.owner, until); !ok) return fail(std::move(ok.error()));
+    if (auto ok = backend_.table_.say_alive(*connection_, asking_.name, request_.owner, until); !ok)
+      return fail(std::move(ok.error()));
     speak_at_ = later(Clock::now(), Duration{backend_.table_.setup().patience / 3});
   }
   const Deadline sent = Clock::now();
@@ -100,7 +106,13 @@ Result<std::optional<Progress>> LeaseWaiter::ask_over(Deadline until) {
       backend_.client_.give_back(std::move(connection_));
     return std::optional{Progress{Busy{std::move(by)}}};
   }
+  if (!backend_.table_.setup().named) {
+    const auto n = backend_.table_.ahead(*connection_, asking_.name, request_.owner, until);
+    if (!n) return fail(n.error());
+    last_.ahead = *n;
+  }
   plan(*out);
+  told_ = !backend_.table_.setup().named;
   gone_.reset();
   return std::optional<Progress>{};
 }
@@ -207,9 +219,8 @@ Result<void> LeaseWaiter::cancel() {
   if (connection_ && connection_->under_way()) {  // out of the wait, by another session
     const auto id = connection_->facts().thread;
     const Deadline until = backend_.client_.usual_deadline();
-    auto killed = backend_.client_.run<Answer>(until, "", [&](Connection& c) {
-      return c.query("end the wait", fmt::format("KILL QUERY {}", id), until);
-    });
+    auto killed = backend_.client_.run<Answer>(
+        until, "", [&](Connection& c) { return c.query("end the wait", fmt::format("KILL QUERY {}", id), until); });
     bool over = false;
     if (killed) {
       const auto answer = connection_->receive({until});

@@ -41,12 +41,13 @@ class LeaseWaiter final : public Waiter {
   Waiting last_;
   bool asked_ = false, told_ = false;  // told_: last_.ahead is right
   LeaseTable::Target target_;
-  Duration wait_{};           // for the target, at most
-  Deadline ask_at_{};         // nobody to wait for: when to ask again
-  Deadline speak_at_{};       // without named locks: when to say that we live
-  Duration idle_{};           // between two questions
-  Deadline listened_{};       // when the wait for the target began
-  std::optional<Owner> gone_;  // the holder whose name was free
+  Duration wait_{};                        // for the target, at most
+  Deadline ask_at_{};                      // nobody to wait for: when to ask again
+  Deadline speak_at_{};                    // without named locks: when to say that we live
+  Duration idle_{};                        // between two questions
+  std::uint64_t version_ = 0;              // seen last
+  Deadline listened_{};                    // when the wait for the target began
+  std::optional<Owner> gone_;              // the holder whose name was free
   std::optional<Deadline> unclear_since_;  // the reading before the first swap without an answer
   unsigned breaks_ = 0;
 };

@@ -20,10 +20,12 @@ namespace {
 // MariaDB Connector/C has my_bool, Oracle's libmysqlclient 8 has bool; both take a pointer to one byte.
 constexpr char on = 1;
 
-constexpr const char* usual_plugin_dirs[] = {
-    "/usr/lib/x86_64-linux-gnu/libmariadb3/plugin", "/usr/lib/aarch64-linux-gnu/libmariadb3/plugin",
-    "/usr/lib64/mariadb/plugin",                    "/usr/lib/mariadb/plugin",
-    "/usr/lib/libmariadb3/plugin",                  "/usr/local/lib/mariadb/plugin"};
+constexpr const char* usual_plugin_dirs[] = {"/usr/lib/x86_64-linux-gnu/libmariadb3/plugin",
+                                             "/usr/lib/aarch64-linux-gnu/libmariadb3/plugin",
+                                             "/usr/lib64/mariadb/plugin",
+                                             "/usr/lib/mariadb/plugin",
+                                             "/usr/lib/libmariadb3/plugin",
+                                             "/usr/local/lib/mariadb/plugin"};
 
 std::string plugin_dir(const Options& options) {
   if (!options.plugin_dir.empty()) return options.plugin_dir;
@@ -37,9 +39,10 @@ std::string plugin_dir(const Options& options) {
 std::string plugin_advice(const std::string& dir, std::string_view text) {
   std::string_view name = text.substr(text.starts_with("Plugin ") ? 7 : std::min(text.find('\'') + 1, text.size()));
   name = name.substr(0, name.find_first_of("' "));
-  return fmt::format("the file {}.so is needed in {}: install the package libmariadb3, or say where it is with ?plugin_dir= or "
-                     "MARIADB_PLUGIN_DIR",
-                     printable(name), dir.empty() ? "a plugin directory, and none was found" : printable(dir));
+  return fmt::format(
+      "the file {}.so is needed in {}: install the package libmariadb3, or say where it is with ?plugin_dir= or "
+      "MARIADB_PLUGIN_DIR",
+      printable(name), dir.empty() ? "a plugin directory, and none was found" : printable(dir));
 }
 
 void use_tls(MYSQL* m, const Options& o) {
@@ -99,7 +102,8 @@ Result<void> Connection::connect(const Options& o, Duration timeout) {
     error_number_ = ::mysql_errno(handle_);
     const std::string_view text = ::mysql_error(handle_);
     Error e = as_error("connect", at_.text(), error_number_, text);
-    if (error_number_ == CR_AUTH_PLUGIN_CANNOT_LOAD || text.find("could not be loaded") != text.npos) e.message += fmt::format(" ({})", plugin_advice(plugins, text));
+    if (error_number_ == CR_AUTH_PLUGIN_CANNOT_LOAD || text.find("could not be loaded") != text.npos)
+      e.message += fmt::format(" ({})", plugin_advice(plugins, text));
     if (e.code == Errc::timed_out) e.code = Errc::unavailable;  // nothing was asked of it yet
     ::mysql_close(handle_);
     handle_ = nullptr;
@@ -122,13 +126,14 @@ Result<void> Connection::connect(const Options& o, Duration timeout) {
 Result<void> Connection::set_up(const Options& o, Deadline until) {
   const auto lock_wait = std::clamp<std::int64_t>(std::chrono::floor<std::chrono::seconds>(o.op_timeout).count(), 1, 3);
   wait_timeout_ = 120;
-  const auto answer = query("connect", fmt::format("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;"
-                                                   "SET SESSION sql_mode='STRICT_ALL_TABLES',autocommit=1,time_zone='+00:00',"
-                                                   "innodb_lock_wait_timeout={},lock_wait_timeout={},wait_timeout={};"
-                                                   "SHOW VARIABLES WHERE Variable_name IN ('version','version_comment','hostname','port',"
-                                                   "'server_id','server_uuid','read_only','super_read_only','wsrep_on','wsrep_provider',"
-                                                   "'pseudo_thread_id')",
-                                                   lock_wait, lock_wait, wait_timeout_),
+  const auto answer = query("connect",
+                            fmt::format("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;"
+                                        "SET SESSION sql_mode='STRICT_ALL_TABLES',autocommit=1,time_zone='+00:00',"
+                                        "innodb_lock_wait_timeout={},lock_wait_timeout={},wait_timeout={};"
+                                        "SHOW VARIABLES WHERE Variable_name IN ('version','version_comment','hostname','port',"
+                                        "'server_id','server_uuid','read_only','super_read_only','wsrep_on','wsrep_provider',"
+                                        "'pseudo_thread_id')",
+                                        lock_wait, lock_wait, wait_timeout_),
                             until);
   if (!answer) return fail(answer.error());
   const auto value = [&](std::string_view name) -> std::string {

@@ -41,7 +41,9 @@ std::string value_of(std::string_view text) {
       case 'r': out += '\r'; break;
       case 'b': out += '\b'; break;
       case 's': out += ' '; break;
-      case '\\': case '"': case '\'': out += escaped; break;
+      case '\\':
+      case '"':
+      case '\'': out += escaped; break;
       default: (out += '\\') += escaped;
     }
   }
@@ -73,8 +75,11 @@ ClientDefaults parse_client_defaults(std::string_view text) {
     std::string name{trimmed(line.substr(0, equals))};
     for (char& c : name)
       if (c == '_') c = '-';
-    for (const auto& [known, to] : {std::pair{"user", &d.user}, {"password", &d.password}, {"ssl-ca", &d.ssl_ca},
-                                    {"ssl-cert", &d.ssl_cert}, {"ssl-key", &d.ssl_key}})
+    for (const auto& [known, to] : {std::pair{"user", &d.user},
+                                    {"password", &d.password},
+                                    {"ssl-ca", &d.ssl_ca},
+                                    {"ssl-cert", &d.ssl_cert},
+                                    {"ssl-key", &d.ssl_key}})
       if (name == known) *to = value_of(line.substr(equals + 1));
   }
   return d;

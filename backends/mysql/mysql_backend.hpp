@@ -26,8 +26,9 @@ inline constexpr std::array<Traits, 5> recipes{{
      .lock_delay = true,
      .wakes = true,
      .native = true,
-     .weakness = "the promotion of a replica that has not seen a grant forgets it; on Galera waiters poll, and the nodes' clocks must "
-                 "not be further apart than ?clock_skew=",
+     .weakness =
+         "the promotion of a replica that has not seen a grant forgets it; on Galera waiters poll, and the nodes' clocks must "
+         "not be further apart than ?clock_skew=",
      .starts = true},
     {.family = "mysql",
      .recipe = "get-lock",
@@ -39,8 +40,9 @@ inline constexpr std::array<Traits, 5> recipes{{
      .lock_delay = false,
      .wakes = true,
      .native = false,
-     .weakness = "known to one server only, and ends with the connection: when the server closes it, another may hold the lock before "
-                 "the job is dead; refused on Galera and behind proxies that share connections"},
+     .weakness =
+         "known to one server only, and ends with the connection: when the server closes it, another may hold the lock before "
+         "the job is dead; refused on Galera and behind proxies that share connections"},
     {.family = "mysql",
      .recipe = "for-update",
      .liveness = Liveness::connection,
@@ -51,8 +53,9 @@ inline constexpr std::array<Traits, 5> recipes{{
      .lock_delay = false,
      .wakes = true,
      .native = false,
-     .weakness = "an open transaction for as long as the job runs, which ends with its connection: when the server closes it, another "
-                 "may hold the lock before the job is dead; in no order on MySQL 8; known to one node only on Galera"},
+     .weakness =
+         "an open transaction for as long as the job runs, which ends with its connection: when the server closes it, another "
+         "may hold the lock before the job is dead; in no order on MySQL 8; known to one node only on Galera"},
     {.family = "mysql",
      .recipe = "insert",
      .liveness = Liveness::lease,
@@ -63,8 +66,9 @@ inline constexpr std::array<Traits, 5> recipes{{
      .lock_delay = false,
      .wakes = false,
      .native = false,
-     .weakness = "no queue: waiters ask again and again, in no order; a program of the others that dies leaves its row for ever, unless "
-                 "?stale_after= is given"},
+     .weakness =
+         "no queue: waiters ask again and again, in no order; a program of the others that dies leaves its row for ever, unless "
+         "?stale_after= is given"},
     {.family = "mysql",
      .recipe = "version",
      .liveness = Liveness::lease,

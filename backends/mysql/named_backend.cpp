@@ -22,11 +22,12 @@ Result<void> NamedBackend::accept(const Request& r, std::size_t longest) const {
 }
 
 Result<Record> NamedBackend::look(Connection& c, const std::string& name, Deadline until) {
-  auto r = c.query("look",
-                   fmt::format("SELECT r.fence,r.owner,r.conn,r.granted,r.until,r.who,{},COALESCE(r.owner<>'' AND {},0),COALESCE({},0) "
-                               "FROM (SELECT 1 AS one) x LEFT JOIN {} r ON r.name={}",
-                               server_clock, in_force(name), held(name), table_, hex(name)),
-                   until);
+  auto r = c.query(
+      "look",
+      fmt::format("SELECT r.fence,r.owner,r.conn,r.granted,r.until,r.who,{},COALESCE(r.owner<>'' AND {},0),COALESCE({},0) "
+                  "FROM (SELECT 1 AS one) x LEFT JOIN {} r ON r.name={}",
+                  server_clock, in_force(name), held(name), table_, hex(name)),
+      until);
   Record seen;
   if (!r && c.remedy() == Remedy::create) return seen;  // no table: nobody has ever used it here
   if (!r) return fail(std::move(r.error()));
@@ -118,14 +119,14 @@ Result<std::optional<FencingToken>> NamedBackend::record(Connection& c, const st
                                                          const std::string& only_if, const std::string& conn, Deadline until) {
   const std::string who = r.identity.encode();
   const std::string next = fmt::format("IF(owner='{}',fence,GREATEST(fence+1,VALUES(fence)))", r.owner.hex());
-  auto answer =
-      c.query("record the grant",
-              fmt::format("INSERT INTO {}(name,fence,owner,conn,granted,until,who) SELECT {},LAST_INSERT_ID({}),'{}',{},{},{}+{},{} "
-                          "FROM (SELECT 1 AS one) x{} ON DUPLICATE KEY UPDATE fence=LAST_INSERT_ID({}),owner=VALUES(owner),"
-                          "conn=VALUES(conn),granted=VALUES(granted),until=VALUES(until),who=VALUES(who)",
-                          table_, hex(name), server_clock, r.owner.hex(), conn, server_clock, server_clock, r.ttl.count(),
-                          hex(who.size() <= 512 ? who : ""), only_if.empty() ? "" : " WHERE " + only_if, next),
-              until);
+  auto answer = c.query(
+      "record the grant",
+      fmt::format("INSERT INTO {}(name,fence,owner,conn,granted,until,who) SELECT {},LAST_INSERT_ID({}),'{}',{},{},{}+{},{} "
+                  "FROM DUAL WHERE {} ON DUPLICATE KEY UPDATE fence=LAST_INSERT_ID({}),owner=VALUES(owner),"
+                  "conn=VALUES(conn),granted=VALUES(granted),until=VALUES(until),who=VALUES(who)",
+                  table_, hex(name), server_clock, r.owner.hex(), conn, server_clock, server_clock, r.ttl.count(),
+                  hex(who.size() <= 512 ? who : ""), only_if.empty() ? "1=1" : only_if, next),
+      until);
   if (!answer) return fail(std::move(answer.error()));
   if (answer->affected == 0) return std::optional<FencingToken>{};
   return std::optional<FencingToken>{answer->insert_id};

@@ -47,7 +47,8 @@ class Parser {
   void servers() {
     if (url_.scheme == "mysql+unix") {
       if (!url_.hosts.empty()) wrong("host", url_.hosts.front().name, "none: mysql+unix:///PATH?db=DB has three slashes");
-      if (url_.path.size() < 2) wrong("path", url_.path, "the path of a socket, as in mysql+unix:///run/mysqld/mysqld.sock?db=DB");
+      if (url_.path.size() < 2)
+        wrong("path", url_.path, "the path of a socket, as in mysql+unix:///run/mysqld/mysqld.sock?db=DB");
       made_.servers.push_back({.host = {}, .port = 0, .socket = url_.path});
       made_.database = url_.item("db").value_or("");
       if (made_.database.empty()) wrong("db", "", "the name of a database, as in mysql+unix:///run/mysqld/mysqld.sock?db=DB");
@@ -93,7 +94,8 @@ class Parser {
 
   std::optional<std::string_view> only(std::string_view item, std::string_view recipes) {
     const auto text = url_.item(item);
-    if (text && recipes.find(traits_.recipe) == recipes.npos) wrong(item, *text, fmt::format("nothing but with recipe {}", recipes));
+    if (text && recipes.find(traits_.recipe) == recipes.npos)
+      wrong(item, *text, fmt::format("nothing but with recipe {}", recipes));
     return text;
   }
   std::string name(std::string_view item, std::string_view recipes) {
@@ -124,7 +126,8 @@ class Parser {
     for (const auto& [item, value] : url_.items) {
       if (!item.starts_with("where.")) continue;
       const std::string column = item.substr(6);
-      if (traits_.recipe != "for-update" || made_.table.empty()) wrong(item, value, "nothing but with recipe for-update and ?table=");
+      if (traits_.recipe != "for-update" || made_.table.empty())
+        wrong(item, value, "nothing but with recipe for-update and ?table=");
       if (!identifier(column)) wrong(item, value, "a column's name of letters, digits, _ and $ behind where.");
       made_.where.emplace_back(column, value);
     }

@@ -21,12 +21,12 @@ struct Options {
   std::vector<Server> servers;  // nodes of one cluster; the first that answers is used
   std::string user, password, database;
   bool tls = false, tls_verify = true;
-  std::string tls_ca, tls_cert, tls_key;  // files; empty ca: the system's
-  std::string plugin_dir;                 // of client authentication plugins; empty: where they usually are
-  std::string prefix;                     // of every key
-  bool poll = false;                      // wake=poll: no named locks
-  Duration clock_skew{2'000'000};         // Galera: how far the clocks of the nodes may be apart
-  std::string table, key_column;          // of the recipes that lock rows; empty: the recipe's own
+  std::string tls_ca, tls_cert, tls_key;                   // files; empty ca: the system's
+  std::string plugin_dir;                                  // of client authentication plugins; empty: where they usually are
+  std::string prefix;                                      // of every key
+  bool poll = false;                                       // wake=poll: no named locks
+  Duration clock_skew{2'000'000};                          // Galera: how far the clocks of the nodes may be apart
+  std::string table, key_column;                           // of the recipes that lock rows; empty: the recipe's own
   std::vector<std::pair<std::string, std::string>> where;  // for-update: column, value
   std::optional<Duration> stale_after;                     // insert: a foreign row is removed at this age
   Duration op_timeout, connect_timeout;

@@ -94,7 +94,8 @@ Result<Renewal> RowBackend::renew(const Lease& lease, Duration ttl) {
     return renew_over(c, name, lease.owner, ttl, client_.usual_deadline());
   });
   if (!token) return fail(std::move(token.error()));
-  if (!*token) return Renewal{Lost{"the database does not have it any more: its time was over, or somebody removed or replaced it"}};
+  if (!*token)
+    return Renewal{Lost{"the database does not have it any more: its time was over, or somebody removed or replaced it"}};
   Lease kept{lease.key, lease.owner};
   kept.token = **token;
   kept.deadline = lease_end(sent, ttl);

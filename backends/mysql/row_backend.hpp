@@ -26,7 +26,8 @@ class RowBackend : public NamedBackend {
   friend class RowWaiter;
   virtual Result<Try> try_over(Connection&, const std::string& name, const Request&, Deadline until) = 0;
   // The token of the lease that now ends at now + ttl; none: lost.
-  virtual Result<std::optional<FencingToken>> renew_over(Connection&, const std::string&, const Owner&, Duration ttl, Deadline) = 0;
+  virtual Result<std::optional<FencingToken>> renew_over(Connection&, const std::string&, const Owner&, Duration ttl,
+                                                         Deadline) = 0;
   virtual Result<bool> release_over(Connection&, const std::string&, const Owner&, Deadline) = 0;
   virtual Result<bool> force_over(Connection&, const std::string&, const Record&, Deadline) = 0;
 

@@ -16,8 +16,9 @@ VersionBackend::VersionBackend(const Traits& traits, Options options)
                  options.table.empty() ? "dlock_version" : options.table) {}
 
 Result<VersionBackend::Row> VersionBackend::read(Connection& c, const std::string& name, Deadline until) {
-  auto r = c.query("read the lock",
-                   fmt::format("SELECT version,fence,owner,until,{} FROM {} WHERE name={}", server_clock, table_, hex(name)), until);
+  auto r =
+      c.query("read the lock",
+              fmt::format("SELECT version,fence,owner,until,{} FROM {} WHERE name={}", server_clock, table_, hex(name)), until);
   if (!r) return fail(std::move(r.error()));
   Row row;
   row.exists = !r->rows.empty();
@@ -31,8 +32,9 @@ Result<VersionBackend::Row> VersionBackend::read(Connection& c, const std::strin
 
 Result<bool> VersionBackend::write(Connection& c, const std::string& name, std::uint64_t version, const std::string& set,
                                    Deadline until) {
-  auto r = c.query("write the lock",
-                   fmt::format("UPDATE {} SET version=version+1,{} WHERE name={} AND version={}", table_, set, hex(name), version), until);
+  auto r = c.query(
+      "write the lock",
+      fmt::format("UPDATE {} SET version=version+1,{} WHERE name={} AND version={}", table_, set, hex(name), version), until);
   if (!r) return fail(std::move(r.error()));
   return r->affected == 1;
 }
@@ -43,10 +45,11 @@ Result<RowBackend::Try> VersionBackend::try_over(Connection& c, const std::strin
     auto row = read(c, name, until);
     if (!row) return fail(std::move(row.error()));
     if (!row->exists) {
-      auto made = c.query("make the lock",
-                          fmt::format("INSERT IGNORE INTO {}(name,version,fence,owner,conn,granted,until,who) VALUES({},{},0,'',0,0,0,'')",
-                                      table_, hex(name), server_clock),
-                          until);
+      auto made = c.query(
+          "make the lock",
+          fmt::format("INSERT IGNORE INTO {}(name,version,fence,owner,conn,granted,until,who) VALUES({},{},0,'',0,0,0,'')",
+                      table_, hex(name), server_clock),
+          until);
       if (!made) return fail(std::move(made.error()));
       continue;
     }
@@ -67,8 +70,8 @@ Result<RowBackend::Try> VersionBackend::try_over(Connection& c, const std::strin
   return fail(Errc::unavailable, "others change this lock all the time");
 }
 
-Result<std::optional<FencingToken>> VersionBackend::renew_over(Connection& c, const std::string& name, const Owner& owner, Duration ttl,
-                                                               Deadline until) {
+Result<std::optional<FencingToken>> VersionBackend::renew_over(Connection& c, const std::string& name, const Owner& owner,
+                                                               Duration ttl, Deadline until) {
   for (int conflicts = 0; conflicts < most_conflicts; ++conflicts) {
     auto row = read(c, name, until);
     if (!row) return fail(std::move(row.error()));

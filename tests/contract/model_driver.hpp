@@ -91,7 +91,8 @@ class ModelRun {
       CAPTURE(seed, steps_);
       while (steps_ < end) step();
     }
-    for (const char* seen : {"granted", "held", "waiting", "busy", "released", "not held", "kept", "lost", "cancelled", "forced"}) {
+    for (const char* seen :
+         {"granted", "held", "waiting", "busy", "released", "not held", "kept", "lost", "cancelled", "forced"}) {
       INFO(seen);
       CHECK(answers_[seen] > steps / 400);  // the run would prove little without
     }

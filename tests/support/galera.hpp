@@ -6,8 +6,7 @@
 
 namespace dlock::test {
 
-// Three nodes on this machine. They start from the same empty data, so no state transfer is needed (wsrep_sst_method=skip); a node that comes
-// back gets what it missed from the others' memory.
+// Three nodes on this machine; the second and third copy the first's data (rsync), one that comes back is sent what it missed.
 class Galera {
  public:
   static bool installed();

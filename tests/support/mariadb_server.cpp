@@ -51,10 +51,10 @@ void write_text(const std::string& path, const std::string& text) {
 const std::string& template_data() {
   static const TestDirectory* const made = [] {
     auto* dir = new TestDirectory(memory());
-    const std::string command =
-        fmt::format("mariadb-install-db --no-defaults --datadir={0}/data --auth-root-authentication-method=normal --skip-test-db --user={1} "
-                    ">{0}/install.log 2>&1",
-                    dir->path(), user_name());
+    const std::string command = fmt::format(
+        "mariadb-install-db --no-defaults --datadir={0}/data --auth-root-authentication-method=normal --skip-test-db --user={1} "
+        ">{0}/install.log 2>&1",
+        dir->path(), user_name());
     if (std::system(command.c_str()) != 0) throw std::runtime_error("mariadb-install-db failed; see " + dir->path());
     std::atexit([] {});
     return dir;
@@ -88,17 +88,22 @@ std::unique_ptr<mysql::Connection> connect_as_root(const std::string& socket, co
 
 MariadbServer::MariadbServer(Setup setup) : setup_(std::move(setup)), port_(free_port()) {
   if (!mariadb_installed()) throw std::runtime_error("mariadbd is not installed");
-  if (setup_.directory.empty()) own_ = setup_.on_disk ? std::make_unique<TestDirectory>() : std::make_unique<TestDirectory>(memory());
-  fs::copy(setup_.data_of.empty() ? template_data() : setup_.data_of + "/data", directory() + "/data", fs::copy_options::recursive);
+  if (setup_.directory.empty())
+    own_ = setup_.on_disk ? std::make_unique<TestDirectory>() : std::make_unique<TestDirectory>(memory());
+  fs::copy(setup_.data_of.empty() ? template_data() : setup_.data_of + "/data", directory() + "/data",
+           fs::copy_options::recursive);
   std::string conf = fmt::format(
       "[mariadbd]\ndatadir={0}/data\nport={1}\nbind-address=127.0.0.1\nsocket={0}/s\npid-file={0}/pid\nlog-error={0}/log\n"
-      "tmpdir={0}\ninnodb_buffer_pool_size=16M\ninnodb_log_file_size=8M\ninnodb_flush_log_at_trx_commit={2}\nperformance_schema=OFF\n"
+      "tmpdir={0}\ninnodb_buffer_pool_size=16M\ninnodb_log_file_size=8M\ninnodb_flush_log_at_trx_commit={2}\nperformance_schema="
+      "OFF\n"
       "skip-name-resolve\nskip-log-bin\nmax_connections=1000\nsecure-file-priv={0}\n",
       directory(), port_, setup_.on_disk ? 1 : 0);
   for (const auto& line : setup_.config) conf += line + "\n";
   write_text(directory() + "/my.cnf", conf);
-  for (const auto& [name, text] : setup_.files) write_text(directory() + "/data/" + name, text);
   write_text(directory() + "/port", std::to_string(port_) + "\n");
+  if (::geteuid() != 0) setup_.user.clear();
+  if (!setup_.user.empty() && std::system(fmt::format("chown -R {} {}", setup_.user, directory()).c_str()) != 0)
+    throw std::runtime_error("chown to " + setup_.user);
   start();
 }
 
@@ -109,7 +114,8 @@ std::string MariadbServer::url(std::string_view database) const {
 }
 
 void MariadbServer::start() {
-  const std::string defaults = fmt::format("--defaults-file={}/my.cnf", directory()), user = "--user=" + user_name();
+  const std::string defaults = fmt::format("--defaults-file={}/my.cnf", directory()),
+                    user = "--user=" + (setup_.user.empty() ? user_name() : setup_.user);
   std::vector<char*> argv{const_cast<char*>("mariadbd"), const_cast<char*>(defaults.c_str()), const_cast<char*>(user.c_str())};
   for (auto& a : setup_.arguments) argv.push_back(a.data());
   argv.push_back(nullptr);
@@ -128,24 +134,6 @@ void MariadbServer::start() {
   }
   setup_.arguments.clear();
   if (setup_.wait_ready) wait_ready();
-}
-
-std::string MariadbServer::recovered_position() {
-  const std::string log = directory() + "/recover.log";
-  const std::string command = fmt::format("mariadbd --defaults-file={0}/my.cnf --user={1} --wsrep-recover --log-error={2} >/dev/null 2>&1",
-                                          directory(), user_name(), log);
-  if (std::system(command.c_str()) != 0) throw std::runtime_error("wsrep-recover failed; see " + log);
-  std::FILE* f = std::fopen(log.c_str(), "re");
-  char line[512];
-  std::string found;
-  while (f && std::fgets(line, sizeof line, f)) {
-    const std::string text = line;
-    const auto at = text.find("Recovered position: ");
-    if (at != text.npos) found = text.substr(at + 20, text.find_first_of(" \n", at + 20) - at - 20);
-  }
-  if (f) std::fclose(f);
-  std::remove(log.c_str());
-  return found;
 }
 
 void MariadbServer::wait_ready() {

@@ -27,7 +27,7 @@ class MariadbServer {
     std::string directory{};                 // given: it is used, and stays
     std::string data_of{};                   // another server's directory, whose data are copied before it starts
     std::vector<std::string> arguments{};    // of the next start only
-    std::vector<std::pair<std::string, std::string>> files{};  // name below the data, text
+    std::string user{};                      // root becomes this one
     bool wait_ready = true;
   };
   explicit MariadbServer(Setup setup);
@@ -45,7 +45,6 @@ class MariadbServer {
   void kill();   // SIGKILL, reaped
   void start();  // again, same place
   void restart() { kill(), start(); }
-  std::string recovered_position();  // of a dead node of Galera: what its data say
   void freeze();  // SIGSTOP, and it has stopped
   void thaw();
   void wait_ready();

@@ -18,9 +18,7 @@ namespace {
 
 class MysqlModel final : public test::ModelStore {
  public:
-  explicit MysqlModel(bool named) : table_({.clock = "@dlock_clock", .named = named}) {
-    database_.sql(schema::lease);
-  }
+  explicit MysqlModel(bool named) : table_({.clock = "@dlock_clock", .named = named}) { database_.sql(schema::lease); }
 
   void clear(const std::vector<Owner>&) override {
     for (auto& [owner, s] : sessions_) {
@@ -92,7 +90,8 @@ class MysqlModel final : public test::ModelStore {
     if (found == sessions_.end()) return false;
     found->second.connection->abandon();
     sessions_.erase(found);
-    while (database_.value(fmt::format("SELECT IS_USED_LOCK('dl:{0}') IS NULL AND IS_USED_LOCK('dq:{0}') IS NULL", owner.hex())) != "1")
+    while (database_.value(
+               fmt::format("SELECT IS_USED_LOCK('dl:{0}') IS NULL AND IS_USED_LOCK('dq:{0}') IS NULL", owner.hex())) != "1")
       ::usleep(200);
     return true;
   }

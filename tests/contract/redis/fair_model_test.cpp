@@ -48,12 +48,11 @@ class RedisModel final : public test::ModelStore {
   void set_clock(Micros now) override { server_.command({"SET", "test-clock", std::to_string(now)}); }
 
   Acquired acquire(const LockState::Ask& ask) override {
-    const Reply r =
-        run(texts_.acquire,
-            {ask.owner.hex(), std::string{static_cast<char>(ask.mode)}, std::to_string(ask.limit), std::to_string(ask.ttl),
-             std::to_string(ask.delay), std::to_string(ask.patience), std::to_string(test::model_claim), ask.meta, "",
-             ask.wait ? "1" : "0"},
-            true, ask.owner);
+    const Reply r = run(texts_.acquire,
+                        {ask.owner.hex(), std::string{static_cast<char>(ask.mode)}, std::to_string(ask.limit),
+                         std::to_string(ask.ttl), std::to_string(ask.delay), std::to_string(ask.patience),
+                         std::to_string(test::model_claim), ask.meta, "", ask.wait ? "1" : "0"},
+                        true, ask.owner);
     const std::string verdict{r.text_at(0)};
     std::string figures;
     if (verdict == "granted" || verdict == "held") figures = fmt::format("{} {}", r.text_at(2), r.number_at(3).value_or(-1));
@@ -97,7 +96,8 @@ class RedisModel final : public test::ModelStore {
       REQUIRE(h);
       REQUIRE(owner);
       h->owner = *owner;
-      if (h->free_at() > now) c.holders.insert(test::ModelRun::holder_text(*h));  // others: dropped by the next script that needs to know
+      if (h->free_at() > now)
+        c.holders.insert(test::ModelRun::holder_text(*h));  // others: dropped by the next script that needs to know
     }
     for (std::size_t i = 0; i < r.items[1].items.size(); ++i) {
       const auto w = parse_waiter(r.items[3].text_at(i));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // mysql_galera [grants]: recipe lease on a cluster of three nodes while nodes are killed, stopped and cut off. Twelve clients, four per node, take turns on
 // one key; each grant's token and each hold are checked. Counts are asserted, times are printed.
+#include "support/galera.hpp"
 #include <fmt/format.h>
 #include <unistd.h>
 #include <algorithm>
@@ -13,7 +14,6 @@
 #include <set>
 #include <thread>
 #include <vector>
-#include "support/galera.hpp"
 #include "support/proxy.hpp"
 
 using namespace dlock;
@@ -123,9 +123,11 @@ int main(int argc, char** argv) {
   must(!refused && refused.error().code == Errc::usage && refused.error().message.find("Galera") != std::string::npos,
        "get-lock is refused");
   fmt::print("get-lock: {}\n", refused ? "granted" : refused.error().message);
-  for (const auto& f : *open_mysql(cluster[0].url("d"), {}, "get-lock")->doctor())
+  const auto found = open_mysql(cluster[0].url("d"), {}, "get-lock")->doctor();
+  for (const auto& f : *found)
     if (f.what.starts_with("wsrep")) fmt::print("doctor: {} {} {}\n", f.what, f.seen, f.advice);
-  give_back_or_throw(*open_mysql(cluster[0].url("d")), take_or_throw(*open_mysql(cluster[0].url("d")), mysql_request(*Key::parse("warm")))); 
+  give_back_or_throw(*open_mysql(cluster[0].url("d")),
+                     take_or_throw(*open_mysql(cluster[0].url("d")), mysql_request(*Key::parse("warm"))));
 
   Proxy cut{cluster[2].port()};  // the way of one node's clients, which is cut now and then
   Seen seen;
@@ -168,9 +170,11 @@ int main(int argc, char** argv) {
   stop = true;
   for (auto& c : clients) c.join();
   const double seconds = std::chrono::duration<double>(Clock::now() - started).count();
-  fmt::print("Galera, 12 clients over 3 nodes, 2 x kill -9, 8 s stop, 5 cuts: {} grants in {:.0f} s; {} duplicate tokens, {} falling tokens, "
-             "{} overlaps; {} errors that were tried again, {} grants that came too late, {} holds that had ended\n",
-             seen.grants, seconds, seen.duplicates, seen.falling, seen.overlaps, seen.errors, seen.expired, seen.lost);
+  fmt::print(
+      "Galera, 12 clients over 3 nodes, 2 x kill -9, 8 s stop, 5 cuts: {} grants in {:.0f} s; {} duplicate tokens, {} falling "
+      "tokens, "
+      "{} overlaps; {} errors that were tried again, {} grants that came too late, {} holds that had ended\n",
+      seen.grants, seconds, seen.duplicates, seen.falling, seen.overlaps, seen.errors, seen.expired, seen.lost);
   must(seen.grants >= wanted, "enough grants");
   must(seen.duplicates == 0 && seen.falling == 0, "tokens rise");
   must(seen.overlaps == 0, "one holder at a time");

@@ -145,7 +145,10 @@ TEST_CASE("a read-only server, and a proxy that shares connections") {
   CHECK(p.error().code == Errc::unavailable);
   // What such a proxy looks like from here: the server tells another id than the one at the greeting.
   server().sql("SET GLOBAL init_connect='SET SESSION pseudo_thread_id=42'");
-  server().sql(fmt::format("CREATE OR REPLACE USER shared@'%'; GRANT ALL ON {}.* TO shared@'%'; GRANT BINLOG ADMIN, BINLOG REPLAY ON *.* TO shared@'%'", db.name()));
+  server().sql(
+      fmt::format("CREATE OR REPLACE USER shared@'%'; GRANT ALL ON {}.* TO shared@'%'; GRANT BINLOG ADMIN, BINLOG REPLAY ON *.* "
+                  "TO shared@'%'",
+                  db.name()));
   const auto b = open_mysql(fmt::format("mysql://shared@127.0.0.1:{}/{}", server().port(), db.name()), quick(), "get-lock");
   const auto q = waiter(*b, mysql_request(key("k"), 30s))->poll(0us);
   const auto leases = open_mysql(fmt::format("mysql://shared@127.0.0.1:{}/{}", server().port(), db.name()), quick());
@@ -187,7 +190,8 @@ TEST_CASE("insert: a holder that dies leaves its row until its time is over; a s
 TEST_CASE("insert and version: a grant whose answer got lost is recognised") {
   Database db{server()};
   Proxy proxy{server().port()};
-  for (const auto& [recipe, statement] : {std::pair{"insert", "INSERT INTO `method_lock`"}, {"version", "UPDATE dlock_version"}}) {
+  for (const auto& [recipe, statement] :
+       {std::pair{"insert", "INSERT INTO `method_lock`"}, {"version", "UPDATE dlock_version"}}) {
     CAPTURE(recipe);
     const auto a = open_mysql(through(proxy, db), quick(), recipe), other = open_mysql(db.url(), quick(), recipe);
     give_back_or_throw(*a, take_or_throw(*a, mysql_request(key("warm"))));
@@ -211,6 +215,8 @@ TEST_CASE("version: who writes on an old version has not written") {
   CHECK(kept(a->renew(l, 30s)));
   CHECK(db.sql("UPDATE dlock_version SET owner='',version=version+1 WHERE version=" + version).affected == 0);
   // A home-made client that follows the rule: it waits for the time, and its token is greater.
-  CHECK(db.sql("UPDATE dlock_version SET owner='x',until=0,version=version+1 WHERE until<TIMESTAMPDIFF(MICROSECOND,'1970-01-01',UTC_TIMESTAMP(6))").affected == 0);
+  CHECK(db.sql("UPDATE dlock_version SET owner='x',until=0,version=version+1 WHERE "
+               "until<TIMESTAMPDIFF(MICROSECOND,'1970-01-01',UTC_TIMESTAMP(6))")
+            .affected == 0);
   CHECK(a->release(l).value() == Released::yes);
 }

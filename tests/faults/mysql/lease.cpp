@@ -242,9 +242,10 @@ TEST_CASE("somebody deletes the row, or the tables: the holder is told, and the 
 TEST_CASE("rights that are taken away in the middle: denied, and nothing is forgotten") {
   Database db{server()};
   take_or_throw(*open_mysql(db.url()), mysql_request(key("first")));  // makes the tables
-  server().sql(fmt::format("CREATE OR REPLACE USER least@'%'; GRANT SELECT,INSERT,UPDATE,DELETE ON {0}.dlock_wait TO least@'%';"
-                           "GRANT SELECT,INSERT,UPDATE ON {0}.dlock_lock TO least@'%'",
-                           db.name()));
+  server().sql(
+      fmt::format("CREATE OR REPLACE USER least@'%'; GRANT SELECT,INSERT,UPDATE,DELETE ON {0}.dlock_wait TO least@'%';"
+                  "GRANT SELECT,INSERT,UPDATE ON {0}.dlock_lock TO least@'%'",
+                  db.name()));
   const auto a = open_mysql(fmt::format("mysql://least@127.0.0.1:{}/{}", server().port(), db.name()), quick());
   const Lease lease = take_or_throw(*a, mysql_request(key("k"), 30s));
   server().sql(fmt::format("REVOKE UPDATE ON {}.dlock_lock FROM least@'%'", db.name()));

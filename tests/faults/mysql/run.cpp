@@ -66,7 +66,8 @@ TEST_CASE("kill -9 of dlock frees nothing while the job lives") {
         other->release(std::get<Granted>(*p).lease).value();
       }
       CHECK_FALSE(alive(run.job));
-      if (round == 0 && std::string{recipe} != "get-lock" && std::string{recipe} != "for-update") break;  // they end by their time
+      if (round == 0 && std::string{recipe} != "get-lock" && std::string{recipe} != "for-update")
+        break;  // they end by their time
     }
 }
 

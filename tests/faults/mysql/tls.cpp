@@ -10,7 +10,9 @@ using namespace dlock::test;
 
 namespace {
 
-Result<Progress> try_url(const std::string& url, const Settings& s = quick(2s)) { return waiter(*open_mysql(url, s), mysql_request(key("k")))->poll(0us); }
+Result<Progress> try_url(const std::string& url, const Settings& s = quick(2s)) {
+  return waiter(*open_mysql(url, s), mysql_request(key("k")))->poll(0us);
+}
 
 // Takes a lock and gives it back over that URL.
 bool works(const std::string& url, const Settings& s = quick(2s)) {
@@ -31,8 +33,9 @@ TEST_CASE("TLS: the right authority and the right name, or nothing") {
   const auto client = good.issue("client", "DNS:client");
   MariadbServer own{{.config = {"ssl-cert=" + right.cert, "ssl-key=" + right.key, "ssl-ca=" + good.file()}}};
   Database db{own};
-  own.sql("CREATE OR REPLACE USER secure@'%' REQUIRE SSL; GRANT ALL ON *.* TO secure@'%';"
-          "CREATE OR REPLACE USER certified@'%' REQUIRE X509; GRANT ALL ON *.* TO certified@'%'");
+  own.sql(
+      "CREATE OR REPLACE USER secure@'%' REQUIRE SSL; GRANT ALL ON *.* TO secure@'%';"
+      "CREATE OR REPLACE USER certified@'%' REQUIRE X509; GRANT ALL ON *.* TO certified@'%'");
   const auto url = [&](std::string_view user, std::string_view items) {
     return fmt::format("mysql://{}@localhost:{}/{}?tls=yes{}", user, own.port(), db.name(), items);
   };
@@ -87,7 +90,8 @@ TEST_CASE("ed25519, whose client half is a file of the plugin directory") {
   }
   Database db{server()};
   server().sql("INSTALL SONAME 'auth_ed25519'");
-  server().sql("CREATE OR REPLACE USER modern@'%' IDENTIFIED VIA ed25519 USING PASSWORD('secret'); GRANT ALL ON *.* TO modern@'%'");
+  server().sql(
+      "CREATE OR REPLACE USER modern@'%' IDENTIFIED VIA ed25519 USING PASSWORD('secret'); GRANT ALL ON *.* TO modern@'%'");
   const std::string url = fmt::format("mysql://modern:secret@127.0.0.1:{}/{}", server().port(), db.name());
   // First, because a plugin that was loaded once is there for good.
   const auto missing = try_url(url + "?plugin_dir=/nonexistent");
