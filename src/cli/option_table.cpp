@@ -95,6 +95,13 @@ Result<void> lock_delay(Options& o, std::string_view value) {
   return {};
 }
 
+Result<void> once_per(Options& o, std::string_view value) {
+  const auto p = run::OncePer::parse(value);
+  if (!p) return fail(p.error());
+  o.once_per = *p;
+  return {};
+}
+
 Result<void> signal(Options& o, std::string_view value) {
   const auto n = parse_signal(value);
   if (!n) return fail(n.error());
@@ -154,6 +161,9 @@ constexpr Option table[] = {
      "if this holder vanishes, nobody gets the lock for D, at most 60s (default: 0)", lock_delay},
     {"reason", 0, "TEXT", taking, G::taking, twin, C::none, "shown to those who wait and in inspect", any_text<&O::reason>},
 
+    {"splay", 0, "D", taking, G::taking, twin, C::none, "wait a random time up to D before asking (default: 0)",
+     duration<&O::splay>},
+
     {"command", 'c', "STR", run, G::job, no_twin, C::none, "run STR with /bin/sh -c; what follows -- becomes $1 and so on",
      text<&O::shell_command>},
     {"kill-after", 'k', "D", run, G::job, twin, C::none, "from the end signal to KILL (default: ttl/5, at most 5s)",
@@ -162,6 +172,8 @@ constexpr Option table[] = {
     {"max-run", 0, "D", run, G::job, twin, C::none, "end the command after D, status 124 (default: 0, no limit)",
      duration<&O::max_run>},
     {"min-hold", 0, "D", run, G::job, twin, C::none, "keep the lock at least D from when it was taken", duration<&O::min_hold>},
+    {"once-per", 0, "D|UNIT", run, G::job, twin, C::none,
+     "at most one start per D, or per calendar hour, day, week or month, by the store's clock; else busy", once_per},
     {"foreground", 0, nullptr, run, G::job, no_twin, C::none, "the command stays in the process group of dlock",
      on<&O::foreground>},
     {"no-foreground", 0, nullptr, run, G::job, no_twin, C::none, "the command gets its own process group", on<&O::no_foreground>},
@@ -202,9 +214,12 @@ constexpr Option table[] = {
     {"quiet", 'q', nullptr, all, G::common, twin, C::words, "no words but errors", on<&O::quiet>},
     {"verbose", 'v', nullptr, all, G::common, twin, C::words, "more words; repeat it for more", verbose},
     {"trace", 0, "FILE", all, G::common, twin, C::none, "append what happens to FILE, one JSON object per line", text<&O::trace>},
+    {"config", 0, "F", all, G::common, twin, C::none,
+     "read this configuration file too; it outweighs ~/.config/dlock/config.toml and /etc/dlock/config.toml", text<&O::config>},
+    {"profile", 0, "NAME", all, G::common, twin, C::none, "use [profile.NAME] of the configuration files", text<&O::profile>},
     {"help", 0, nullptr, all, G::common, no_twin, C::none, "print this", on<&O::help>},
 };
-static_assert(std::size(table) <= 64, "Options::from_flag has one bit for each row");
+static_assert(std::size(table) <= 128, "options.cpp has room for so many");
 
 }  // namespace
 

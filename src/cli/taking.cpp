@@ -17,6 +17,7 @@ Result<void> recipe_can(const Options& o, const Traits& t) {
   if (o.mode == Mode::shared && !t.shared) return cannot("shared", "shared locks");
   if (o.mode == Mode::permit && !t.permits) return cannot("limit", "permits");
   if (o.lock_delay > 0us && !t.lock_delay) return cannot("lock-delay", "lock-delay");
+  if (o.once_per && !t.starts) return cannot("once-per", "record of when jobs were started");
   return {};
 }
 
@@ -64,6 +65,8 @@ Result<run::Plan> plan_taking(const Options& o, const Store& store, Hold hold) {
       .timing = *timing,
       .connect_timeout = o.connect_timeout,
       .conflict_status = o.conflict_status,
+      .splay = o.splay,
+      .once_per = o.once_per,
       .command = o.command,
       .end_signal = o.signal,
       .max_run = o.max_run,

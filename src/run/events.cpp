@@ -103,4 +103,10 @@ std::string Events::busy_line(const std::optional<HolderView>& holder, const std
          (plan_.wait && *plan_.wait > Duration{} ? "; waited " + format_duration(*plan_.wait) : "; not waiting");
 }
 
+std::string Events::started_line(Duration ago) const {
+  if (plan_.say.quiet || plan_.conflict_status == 0) return {};
+  return fmt::format("{} was started {} ago; not again (--once-per {})", printable(plan_.request.key.text()),
+                     format_duration(ago), plan_.once_per->text());
+}
+
 }  // namespace dlock::run

@@ -43,6 +43,9 @@ class Events {
   // The same with ", not waiting"; empty when nobody wants to hear it: -q, or -E 0, with which cron skips in silence.
   std::string busy_line(const std::optional<HolderView>&, const std::string& why) const;
 
+  // "nightly was started 3m ago (--once-per hour)"; empty as above.
+  std::string started_line(Duration ago) const;
+
   bool flush(Duration bound) { return writer_.flush(bound); }
 
  private:

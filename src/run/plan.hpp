@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include "core/backend.hpp"
+#include "run/once_per.hpp"
 #include "run/timing.hpp"
 
 namespace dlock::run {
@@ -30,6 +31,8 @@ struct Plan {
   Timing timing;
   Duration connect_timeout{std::chrono::seconds{5}};  // how long an unreachable store is retried at start without -w
   int conflict_status = 75;                           // -E
+  Duration splay{};                                   // wait a random part of it before asking
+  std::optional<OncePer> once_per;                    // only where Traits::starts
 
   // The job (run only).
   char* const* command = nullptr;  // NULL-terminated argv; [0] is looked up in PATH

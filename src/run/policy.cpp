@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 #include "core/exit_status.hpp"
 
 namespace dlock::run {
@@ -95,6 +96,20 @@ void Policy::on(const event::KeeperLost&, Deadline now) {
     say(Note::not_released);
     end(result());
   }
+}
+
+// Graceful, and once: the job is asked to end, the lock is given back, and dlock ends as the command did.
+void Policy::on(const event::Revoked&, Deadline now) {
+  if (!std::exchange(revoked_, true)) say(Note::revoked);
+  else return;
+  if (job_may_live() && phase_ != Phase::own_sweep) end_job(now);
+  else if (phase_ == Phase::lingering) release(now);
+}
+
+void Policy::end_job(Deadline now) {
+  act(Do::signal_all, rules_.end_signal);
+  when_.stop_by = std::min(when_.stop_by, later(now, rules_.timing.kill_after));
+  act(Do::send_deadlines);
 }
 
 void Policy::on(const event::WaitEnded& e, Deadline) {
@@ -194,11 +209,7 @@ void Policy::on(const event::JobExited& e, Deadline now) {
   if (phase_ != Phase::starting && phase_ != Phase::running) return;
   phase_ = Phase::descendants;
   next_word_ = later(now, first_word);
-  if (rules_.descendants == Descendants::kill && exec_error_ == 0) {
-    act(Do::signal_all, rules_.end_signal);
-    when_.stop_by = std::min(when_.stop_by, later(now, rules_.timing.kill_after));
-    act(Do::send_deadlines);
-  }
+  if (rules_.descendants == Descendants::kill && exec_error_ == 0) { end_job(now); }
 }
 
 void Policy::on(const event::Expired&, Deadline) {
@@ -277,9 +288,7 @@ void Policy::on(const event::Tick&, Deadline now) {
     max_run_at_ = no_deadline;
     max_run_over_ = true;
     say(Note::max_run);
-    act(Do::signal_all, rules_.end_signal);
-    when_.stop_by = std::min(when_.stop_by, later(now, rules_.timing.kill_after));
-    act(Do::send_deadlines);
+    end_job(now);
   }
   // Half a margin late, and not a word that it kills: the guard is stopped or wedged.
   if (!killing_ && !guard_killed_ && now >= later(std::min(when_.kill_at, when_.stop_by), rules_.timing.margin / 2)) {

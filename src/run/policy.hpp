@@ -18,6 +18,7 @@ struct Kept {
   Deadline deadline;
 };
 struct KeeperLost {};
+struct Revoked {};  // somebody asks us to stop
 struct WaitEnded {
   int status;
   bool busy;
@@ -61,10 +62,10 @@ struct OwnSweepDone {};  // after sweep_own: no child of the guard's tree is lef
 struct Tick {};          // wake_at() has come
 }  // namespace event
 
-using Event = std::variant<event::Granted, event::Kept, event::KeeperLost, event::WaitEnded, event::WaitLeft, event::ReleaseDone,
-                           event::DetachDone, event::Signal, event::JobStarted, event::StartFailed, event::StartRefused,
-                           event::ExecFailed, event::JobStopped, event::JobExited, event::Expired, event::Killing,
-                           event::TreeDead, event::GuardGone, event::OwnSweepDone, event::Tick>;
+using Event = std::variant<event::Granted, event::Kept, event::KeeperLost, event::Revoked, event::WaitEnded, event::WaitLeft,
+                           event::ReleaseDone, event::DetachDone, event::Signal, event::JobStarted, event::StartFailed,
+                           event::StartRefused, event::ExecFailed, event::JobStopped, event::JobExited, event::Expired,
+                           event::Killing, event::TreeDead, event::GuardGone, event::OwnSweepDone, event::Tick>;
 
 struct Action {
   enum class Do {
@@ -83,7 +84,7 @@ struct Action {
     say,             // note, for people and events
     end,             // outcome: over
   };
-  enum class Note { lost, stuck, descendants, holding, not_released, guard_died, max_run, start_failed, too_late };
+  enum class Note { lost, revoked, stuck, descendants, holding, not_released, guard_died, max_run, start_failed, too_late };
   Do what;
   int number = 0;
   Duration span{};
@@ -119,6 +120,7 @@ class Policy {
   void on(const event::Granted&, Deadline now);
   void on(const event::Kept&, Deadline now);
   void on(const event::KeeperLost&, Deadline now);
+  void on(const event::Revoked&, Deadline now);
   void on(const event::WaitEnded&, Deadline now);
   void on(const event::WaitLeft&, Deadline now);
   void on(const event::ReleaseDone&, Deadline now);
@@ -141,6 +143,7 @@ class Policy {
   void say(Action::Note);
   void set_lease(Deadline deadline);
   void queue_again();
+  void end_job(Deadline now);
   void forward(const event::Signal&, Deadline now);
   void give_back(Deadline now);  // the tree is dead: detach, linger or release
   void release(Deadline now);
@@ -160,7 +163,7 @@ class Policy {
   int last_end_ = 0, leave_signal_ = 0;
   int status_ = -1, exec_error_ = 0;
   bool lost_ = false, killing_ = false, guard_gone_ = false, guard_failed_ = false, start_failed_ = false, max_run_over_ = false;
-  bool guard_killed_ = false, gave_up_ = false;
+  bool revoked_ = false, guard_killed_ = false, gave_up_ = false;
   Actions actions_;
 };
 

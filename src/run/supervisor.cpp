@@ -62,7 +62,7 @@ Supervisor::Supervisor(const Plan& plan, const Entry& entry, const Surroundings&
 
 Outcome Supervisor::run() {
   // Where the store is this machine, the first try needs no thread: the guard gets ready meanwhile.
-  const bool granted = plan_.traits.liveness == Liveness::process && keeper_.try_now();
+  const bool granted = plan_.traits.liveness == Liveness::process && plan_.splay <= Duration{} && keeper_.try_now();
   if (granted) turn();
   let_go_of_inherited(STDERR_FILENO);
   if (!granted) keeper_.start();
@@ -118,6 +118,7 @@ void Supervisor::from_keeper(std::vector<Event>& out, Deadline now) {
       if (std::exchange(failing_, false)) events_.words(fmt::format("{}: renewed again", printable(plan_.request.key.text())));
       if (plan_.timing.leased) events_.status("renewed", {{"deadline_ms", millis(now, kept->deadline)}});
       out.emplace_back(event::Kept{kept->deadline});
+      if (kept->revoked) out.emplace_back(event::Revoked{});
     } else if (auto* failed = std::get_if<Keeper::RenewFailed>(&report)) {
       const std::int64_t left = millis(now, policy_.deadlines().term_at);
       if (plan_.timing.leased) events_.status("renew_failed", {{"error", failed->why}, {"job_ends_in_ms", left}});
@@ -169,9 +170,13 @@ void Supervisor::from_guard(std::vector<Event>& urgent, std::vector<Event>& rest
         events_.trace("child_start", "job", {{"child", std::int64_t{value}}});
         rest.emplace_back(event::JobStarted{});
         break;
-      case Kind::start_failed: rest.emplace_back(event::StartFailed{value}); break;
+      case Kind::start_failed:
+        keeper_.forget_start();
+        rest.emplace_back(event::StartFailed{value});
+        break;
       case Kind::refused: rest.emplace_back(event::StartRefused{}); break;
       case Kind::exec_failed:
+        keeper_.forget_start();
         events_.error(fmt::format("{}: {}", printable(plan_.command[0]), std::strerror(value)));
         rest.emplace_back(event::ExecFailed{value});
         break;
@@ -250,6 +255,10 @@ void Supervisor::say(Note note) {
       events_.status("lost", {{"why", last_error_.empty() ? "the lease ran out" : last_error_}});
       events_.error(fmt::format("{}: the lock is lost ({}); the command is being ended", key,
                                 last_error_.empty() ? "the lease could not be renewed in time" : last_error_));
+      return;
+    case Note::revoked:
+      events_.status("revoked");
+      events_.words(fmt::format("{}: somebody asks for the lock (release --revoke); the command is being ended", key));
       return;
     case Note::stuck:
       events_.status("stuck");

@@ -67,9 +67,14 @@ class Taker {
     if (!plan_.request.attached) return end({false, status_ok, "command"});
     holding_ = true;
   }
-  void on(const Keeper::Kept& k, Deadline) {
+  void on(const Keeper::Kept& k, Deadline now) {
     if (plan_.timing.leased) events_.status("renewed");
     lease_deadline(k.deadline);
+    if (!k.revoked || !holding_) return;
+    events_.status("revoked");
+    events_.words(
+        fmt::format("{}: given back, because somebody asked for it (release --revoke)", printable(plan_.request.key.text())));
+    give_back({false, status_ok, "revoked"}, now);
   }
   void on(const Keeper::RenewFailed& f, Deadline) {
     events_.status("renew_failed", {{"error", f.why}});
