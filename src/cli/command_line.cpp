@@ -38,13 +38,14 @@ run::Outcome unknown_verb(std::string_view name) {
 }
 
 Result<run::Outcome> dispatch(const Options& o) {
-  if (o.explain || (o.verb != Verb::run && o.verb != Verb::acquire)) fill_closed_descriptors();
+  if (o.explain || (o.verb != Verb::run && o.verb != Verb::acquire && o.verb != Verb::fence)) fill_closed_descriptors();
   switch (o.verb) {
     case Verb::run: return command_run(o);
     case Verb::acquire: return command_acquire(o);
     case Verb::renew: return command_renew(o);
     case Verb::release: return command_release(o);
     case Verb::check: return command_check(o);
+    case Verb::fence: return command_fence(o);
     case Verb::inspect: return command_inspect(o);
   }
   return fail(Errc::internal, "no such command");

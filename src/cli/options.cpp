@@ -47,7 +47,8 @@ struct Getopt {
     int value = first_long;
     for (const Option& o : option_table()) {
       if (belongs(o, v)) {
-        longs[n++] = {o.name, o.argument ? required_argument : no_argument, nullptr, value};
+        const int argument = !o.argument ? no_argument : o.argument[0] == '[' ? optional_argument : required_argument;
+        longs[n++] = {o.name, argument, nullptr, value};
         if (o.letter) shorts += o.letter;
         if (o.letter && o.argument) shorts += ':';
       }
@@ -99,10 +100,10 @@ Result<void> set_operand(Options& to, std::string_view text, bool before_dashes,
     return {};
   }
   const std::string_view name = info(to.verb).name;
-  if (to.verb == Verb::run && before_dashes) {
+  if ((to.verb == Verb::run || to.verb == Verb::fence) && before_dashes) {
     const bool no_dashes = std::none_of(argv, argv + argc, [](const char* a) { return std::string_view(a) == "--"; });
     const std::string_view hint = no_dashes ? "put -- before the command" : "the command goes after --";
-    return fail(Errc::usage, fmt::format("run: unexpected argument {}: {}", quoted(text), hint));
+    return fail(Errc::usage, fmt::format("{}: unexpected argument {}: {}", name, quoted(text), hint));
   }
   return fail(Errc::usage,
               fmt::format("{}: unexpected argument {}; usage: dlock {} {}", name, quoted(text), name, info(to.verb).usage));
@@ -145,7 +146,7 @@ Result<void> from_arguments(Options& to, int argc, char** argv) {
 
   if (left == argc) return {};
   char** rest = argv + left + 1;
-  if (to.verb == Verb::run) to.command = rest;
+  if (to.verb == Verb::run || to.verb == Verb::fence) to.command = rest;
   else
     for (; *rest; ++rest)
       if (auto r = set_operand(to, *rest, false, argc, argv); !r) return r;

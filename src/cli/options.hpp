@@ -18,7 +18,7 @@
 
 namespace dlock::cli {
 
-enum class Verb : std::uint8_t { run, acquire, renew, release, check, inspect };
+enum class Verb : std::uint8_t { run, acquire, renew, release, check, fence, inspect };
 
 using Verbs = unsigned;  // a set of them
 constexpr Verbs bit(Verb v) noexcept { return 1U << static_cast<unsigned>(v); }
@@ -50,9 +50,12 @@ struct Options {
   bool allow_short_ttl = false, quiet = false;
   int verbosity = 0;
   std::string_view trace, config, profile;
+  std::string_view password_file, auth_file, tls_ca, tls_cert, tls_key;
+  bool tls_insecure = false, log_json = false, show_config = false, debug_report = false;
 
   // what it is about
-  std::optional<std::string_view> key, handle, operand;  // operand: SEQUENCER or K
+  std::vector<std::string_view> keys;               // in the order given
+  std::optional<std::string_view> handle, operand;  // operand: SEQUENCER or K
   std::optional<FencingToken> token;
 
   // run, acquire
@@ -72,13 +75,21 @@ struct Options {
   std::optional<run::OncePer> once_per;
   bool foreground = false, no_foreground = false, no_env = false, explain = false;
   run::Descendants descendants = run::Descendants::wait;
+  run::OnLost on_lost;
+  bool publish_command = false, no_reentrant = false;
   int status_fd = -1;
-  std::string_view status_file;
+  std::string_view status_file, metrics_file;
 
-  bool hold = false;  // acquire
+  std::string_view state;  // fence
+
+  bool hold = false, keep = false;  // acquire
+  std::optional<int> watch_pid;
+  Duration max_hold{std::chrono::hours{1}};
   Output output = Output::text;
-  bool force = false, yes = false, if_held = false;                                                // release
+  bool force = false, yes = false, if_held = false, revoke = false;                                // release
   bool json = false, csv = false, no_heading = false, held = false, stale = false, check = false;  // inspect
+  bool doctor = false;
+  std::optional<Duration> watch;
   std::string_view columns;
 
   std::vector<Given> values;  // what was given, in the order in which it was read

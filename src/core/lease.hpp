@@ -2,6 +2,7 @@
 #pragma once
 #include <climits>
 #include <cstdint>
+#include <string>
 #include "core/clock.hpp"
 #include "core/identity.hpp"
 #include "core/key.hpp"
@@ -23,6 +24,8 @@ struct Lease {
   unsigned slot = 0;  // 0..limit-1 for a permit
   Deadline deadline = no_deadline;
   bool attached = false;  // lives as long as this process (or whoever it handed `hold_fd` to)
+  std::string
+      ticket{};  // what another process needs besides the owner to renew or release a detached lease; a secret, part of the handle
 };
 
 struct Request {

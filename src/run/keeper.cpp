@@ -172,7 +172,7 @@ bool Keeper::take(const dlock::Granted& granted) {
   lease_ = granted.lease;
   alarm_fd_ = granted.alarm_fd;
   events_.trace_granted(*lease_);
-  report(Granted{*lease_, std::move(hold)});
+  report(Granted{*lease_, std::move(hold), granted.more});
   return true;
 }
 

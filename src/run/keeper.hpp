@@ -21,6 +21,7 @@ class Keeper {
   struct Granted {
     Lease lease;
     Fd hold;  // a duplicate of the descriptor with which the lock would end
+    std::vector<Lease> more;
   };
   struct Kept {
     Deadline deadline;

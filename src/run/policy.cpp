@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <utility>
 #include "core/exit_status.hpp"
+#include "run/signal_kinds.hpp"
 
 namespace dlock::run {
 
@@ -18,12 +19,6 @@ constexpr Duration same_request = 100ms;  // timeout(1) signals its child and th
 constexpr Duration own_sweep_every = 10ms;
 constexpr Duration first_word = 1s, next_word = 10s;
 constexpr Duration grace_to_die = 5s;  // after the lease is over, for a member that will not die
-
-bool ends(int signal) noexcept { return signal == SIGTERM || signal == SIGINT || signal == SIGQUIT || signal == SIGHUP; }
-bool stops(int signal) noexcept { return signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU; }
-bool ignored_by_default(int signal) noexcept {
-  return signal == SIGCONT || signal == SIGWINCH || signal == SIGURG || signal == SIGCHLD;
-}
 
 }  // namespace
 
@@ -58,6 +53,7 @@ void Policy::set_lease(Deadline deadline) {
   deadline_ = deadline;
   when_.kill_at = deadline == no_deadline ? no_deadline : deadline - rules_.timing.margin;
   when_.term_at = deadline == no_deadline ? no_deadline : when_.kill_at - rules_.timing.kill_after;
+  if (!rules_.kill_when_lost) when_.kill_at = no_deadline;
 }
 
 void Policy::on(const event::Granted& e, Deadline now) {
@@ -89,7 +85,7 @@ void Policy::on(const event::Kept& e, Deadline) {
 void Policy::on(const event::KeeperLost&, Deadline now) {
   if (job_may_live()) {
     when_.term_at = now;
-    when_.kill_at = std::min(when_.kill_at, later(now, rules_.timing.kill_after));
+    if (rules_.kill_when_lost) when_.kill_at = std::min(when_.kill_at, later(now, rules_.timing.kill_after));
     deadline_ = std::min(deadline_, when_.kill_at);
     act(Do::send_deadlines);  // the guard answers `expired`
   } else if (phase_ == Phase::lingering || phase_ == Phase::detaching) {

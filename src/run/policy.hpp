@@ -103,6 +103,7 @@ class Policy {
     Duration max_run{}, min_hold{};
     Descendants descendants = Descendants::wait;
     bool can_detach = false;
+    bool kill_when_lost = true;  // false: --on-lost says something else
   };
   explicit Policy(const Rules& rules) : rules_(rules) {}
 

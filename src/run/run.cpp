@@ -35,7 +35,7 @@ Outcome run(const Plan& plan) {
   if (guard < 0) return cannot_begin(events, status_unavailable, fmt::format("cannot fork the guard: {}", std::strerror(errno)));
   if (guard == 0) {
     ours.reset();
-    Guard(Channel(std::move(theirs)), entry, plan.command, plan.end_signal).run();
+    Guard(Channel(std::move(theirs)), entry, plan.command, plan.end_signal, plan.on_lost).run();
   }
   theirs.reset();
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // second line: if the guard is killed, its orphans come to us

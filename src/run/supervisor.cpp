@@ -34,7 +34,14 @@ Policy::Rules rules(const Plan& plan, bool same_group) {
   r.min_hold = plan.min_hold;
   r.descendants = plan.descendants;
   r.can_detach = plan.traits.detached;
+  r.kill_when_lost = plan.on_lost.what == OnLost::Do::kill;
   return r;
+}
+
+std::string consequence(const OnLost& o) {
+  if (o.what == OnLost::Do::signal) return fmt::format("the command was sent signal {} and goes on (--on-lost)", o.signal);
+  if (o.what == OnLost::Do::exec) return "the command goes on; the one of --on-lost was started";
+  return "the command is being ended";
 }
 
 std::string list(const std::vector<pid_t>& pids) {
@@ -111,12 +118,13 @@ void Supervisor::from_keeper(std::vector<Event>& out, Deadline now) {
       if (!std::exchange(said_waiting_, true)) events_.status("waiting", {{"ahead", static_cast<std::int64_t>(waiting->ahead)}});
       if (policy_.waiting()) waiting_line_.update(*waiting, now);
     } else if (auto* granted = std::get_if<Keeper::Granted>(&report)) {
-      lease_ = granted->lease;
+      leases_ = std::move(granted->more);
+      leases_.insert(leases_.begin(), granted->lease);
       hold_ = std::move(granted->hold);
-      out.emplace_back(event::Granted{lease_->deadline});
+      out.emplace_back(event::Granted{leases_.front().deadline});
     } else if (auto* kept = std::get_if<Keeper::Kept>(&report)) {
       if (std::exchange(failing_, false)) events_.words(fmt::format("{}: renewed again", printable(plan_.request.key.text())));
-      if (plan_.timing.leased) events_.status("renewed", {{"deadline_ms", millis(now, kept->deadline)}});
+      if (kept->deadline != no_deadline) events_.status("renewed", {{"deadline_ms", millis(now, kept->deadline)}});
       out.emplace_back(event::Kept{kept->deadline});
       if (kept->revoked) out.emplace_back(event::Revoked{});
     } else if (auto* failed = std::get_if<Keeper::RenewFailed>(&report)) {
@@ -140,7 +148,7 @@ void Supervisor::from_keeper(std::vector<Event>& out, Deadline now) {
     } else if (std::holds_alternative<Keeper::Left>(report)) {
       out.emplace_back(event::WaitLeft{});
     } else if (auto* released = std::get_if<Keeper::Released>(&report)) {
-      if (released->confirmed) events_.status("released");
+      if (released->confirmed) events_.status(plan_.borrowed ? "left" : "released");
       else last_error_ = released->why;
       out.emplace_back(event::ReleaseDone{released->confirmed});
     } else if (auto* detached = std::get_if<Keeper::Detached>(&report)) {
@@ -200,8 +208,10 @@ void Supervisor::from_guard(std::vector<Event>& urgent, std::vector<Event>& rest
 // What the guard did, in the order in which it is decided about.
 void Supervisor::announce(const Event& e) {
   if (std::holds_alternative<event::Expired>(e) && !std::exchange(expired_, true)) {
-    events_.status("term", {{"signal", std::int64_t{plan_.end_signal}}});
-    events_.trace("term_sent", "job");
+    if (plan_.on_lost.what == OnLost::Do::kill) {
+      events_.status("term", {{"signal", std::int64_t{plan_.end_signal}}});
+      events_.trace("term_sent", "job");
+    }
   } else if (std::holds_alternative<event::Killing>(e)) {
     events_.status("kill");
     events_.trace("kill_sent", "job");
@@ -236,14 +246,14 @@ void Supervisor::perform(const Action& a) {
 void Supervisor::start_job() {
   waiting_line_.clear();
   // The descriptor that ends the lock travels with the order to start: there is never a job whose guard does not hold it.
-  const bool sent =
-      guard_.send({Kind::start, same_group_ ? 1 : 0, false, policy_.deadlines()}, job_environment(plan_, *lease_), hold_.get());
+  const bool sent = guard_.send({Kind::start, same_group_ ? 1 : 0, false, policy_.deadlines()},
+                                job_environment(plan_, leases_, guard_pid_), hold_.get());
   hold_.reset();
   if (!sent) ::kill(guard_pid_, SIGKILL);  // its end of the channel is broken; the end of file is on the way
   if (!keeper_.started()) thread_at_ = later(Clock::now(), fast_job);
-  const auto token = static_cast<std::int64_t>(lease_->token);
-  if (plan_.timing.leased)
-    events_.status("acquired", {{"token", token}, {"deadline_ms", millis(Clock::now(), lease_->deadline)}});
+  const auto token = static_cast<std::int64_t>(leases_.front().token);
+  if (const Deadline end = leases_.front().deadline; end != no_deadline)
+    events_.status("acquired", {{"token", token}, {"deadline_ms", millis(Clock::now(), end)}});
   else events_.status("acquired", {{"token", token}});
 }
 
@@ -253,8 +263,9 @@ void Supervisor::say(Note note) {
   switch (note) {
     case Note::lost:
       events_.status("lost", {{"why", last_error_.empty() ? "the lease ran out" : last_error_}});
-      events_.error(fmt::format("{}: the lock is lost ({}); the command is being ended", key,
-                                last_error_.empty() ? "the lease could not be renewed in time" : last_error_));
+      events_.error(fmt::format("{}: the lock is lost ({}); {}", key,
+                                last_error_.empty() ? "the lease could not be renewed in time" : last_error_,
+                                consequence(plan_.on_lost)));
       return;
     case Note::revoked:
       events_.status("revoked");

@@ -51,7 +51,7 @@ class Supervisor {
   Keeper& keeper_;
   WaitingLine waiting_line_;
   Policy policy_;
-  std::optional<Lease> lease_;
+  std::vector<Lease> leases_;
   Fd hold_;                           // until the guard has it
   Deadline thread_at_ = no_deadline;  // when the keeper gets its thread
   std::string last_error_;            // of the keeper, for what is said at the end
