@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include <array>
+#include <string>
+#include <vector>
 #include "cli/command.hpp"
+#include "cli/config_text.hpp"
 #include "cli/help.hpp"
 #include "cli/nearest.hpp"
 #include "cli/say.hpp"
@@ -59,6 +62,14 @@ run::Outcome command_line(int argc, char** argv) {
     return ended(status_usage);
   }
   const std::string_view name = argv[1];
+  if (name == "--show-config" || name == "--debug-report") {  // of run, the command with the most options
+    std::string run = "run";
+    std::vector<char*> words(argv, argv + argc + 1);
+    words[0] = run.data();
+    const auto options = parse(Verb::run, argc, words.data());
+    if (!options) return failed(options.error());
+    return printed(options->debug_report ? debug_report(*options) : config_text(*options));
+  }
   if (name == "--help" || name == "--version") {
     if (argc > 2) return failed({Errc::usage, fmt::format("{}: unexpected argument {}", name, quoted(argv[2]))});
     return printed(name == "--help" ? general_help() : version_text());
@@ -69,6 +80,9 @@ run::Outcome command_line(int argc, char** argv) {
   const auto options = parse(*verb, argc - 1, argv + 1);
   if (!options) return failed(options.error());
   if (options->help) return printed(verb_help(*verb));
+  if (options->log_json) say_as_json();
+  if (options->show_config) return printed(config_text(*options));
+  if (options->debug_report) return printed(debug_report(*options));
   const auto outcome = dispatch(*options);
   return outcome ? *outcome : failed(outcome.error());
 }

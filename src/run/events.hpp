@@ -49,6 +49,8 @@ class Events {
   bool flush(Duration bound) { return writer_.flush(bound); }
 
  private:
+  void own_word(const char* level, std::string_view line);
+
   const Plan& plan_;
   Writer& writer_;
   Fd status_file_, trace_file_;

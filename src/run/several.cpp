@@ -251,7 +251,7 @@ Result<Progress> SeveralWaiter::poll(Duration slice) {
     if (auto* busy = std::get_if<Busy>(&*answer)) {
       std::string why = busy->why.empty() ? "" : "; " + busy->why;
       if (all_.keys_.front() != all_.order_[all_.taken_.size()])
-        why = fmt::format("for its {}{}", printable(all_.order_[all_.taken_.size()].text()), why);
+        why = fmt::format("the key in the way is {}{}", printable(all_.order_[all_.taken_.size()].text()), why);
       place_.reset();
       (void)all_.release_all();
       all_.taken_.clear();
