@@ -121,6 +121,7 @@ void Supervisor::from_keeper(std::vector<Event>& out, Deadline now) {
       leases_ = std::move(granted->more);
       leases_.insert(leases_.begin(), granted->lease);
       hold_ = std::move(granted->hold);
+      granted_at_ = now;
       out.emplace_back(event::Granted{leases_.front().deadline});
     } else if (auto* kept = std::get_if<Keeper::Kept>(&report)) {
       if (std::exchange(failing_, false)) events_.words(fmt::format("{}: renewed again", printable(plan_.request.key.text())));
@@ -351,8 +352,17 @@ void Supervisor::reap_guard() {
   if (!guard_reaped_ && ::waitpid(guard_pid_, nullptr, WNOHANG) == guard_pid_) guard_reaped_ = true;
 }
 
+Figures Supervisor::figures() const {
+  const auto seconds = [](Deadline from, Deadline to) { return std::chrono::duration<double>(to - from).count(); };
+  const bool granted = granted_at_ != no_deadline;
+  return {.wait_seconds = seconds(asked_at_, granted ? granted_at_ : ended_at_),
+          .held_seconds = granted ? seconds(granted_at_, ended_at_) : 0,
+          .granted = granted};
+}
+
 void Supervisor::end(Outcome outcome) {
   outcome_ = outcome;
+  ended_at_ = Clock::now();
   waiting_line_.clear();
   dismiss_guard();
   if (policy_.killed()) modes_.restore();
