@@ -4,6 +4,7 @@
 #include <algorithm>
 #include "core/duration.hpp"
 #include "file/lease_waiter.hpp"
+#include "file/note_file.hpp"
 
 namespace dlock::file {
 namespace {
@@ -60,8 +61,12 @@ Result<Renewal> LeaseBackend::keep_attached(const Lease& lease, Held& held) {
   if (!record) return fail(record.error());
   const auto mine = [&](const LockState::Holder& h) { return h.owner == lease.owner && h.deadline == never; };
   if (*record && std::any_of((*record)->state.holders.begin(), (*record)->state.holders.end(), mine) &&
-      held.life.is_at(key.place()))
-    return kept;
+      held.life.is_at(key.place())) {
+    const auto revoked = is_revoked(key, held.record.token);
+    if (!revoked) return fail(revoked.error());
+    held.revoked = *revoked;
+    return Renewal{Kept{lease_of(lease, held.record, no_deadline, true), *revoked}};
+  }
 
   const auto begun = begin(key, Make::state);
   if (!begun) return fail(begun.error());
@@ -92,11 +97,13 @@ Result<Renewal> LeaseBackend::keep_lease(const Lease& lease, Duration ttl) {
   if (h->deadline == never) return Renewal{Kept{lease_of(lease, *h, no_deadline, true)}};  // held by another process
   if (after(key.now(), ttl.count()) < h->deadline) key.wake_head();
   const Lease kept = lease_of(lease, *h, lease_end(sent, ttl), false);
+  const auto revoked = is_revoked(key, h->token);
+  if (!revoked) return fail(revoked.error());
   key.state().renew(lease.owner, ttl.count(), key.now());
   const auto done = key.finish();
   if (!done) return fail(done.error());
   if (!*done) return fail(deleted_under_us(key.file().path()));
-  return Renewal{Kept{kept}};
+  return Renewal{Kept{kept, *revoked}};
 }
 
 Result<Renewal> LeaseBackend::renew(const Lease& lease, Duration ttl) {
@@ -147,6 +154,7 @@ Result<Released> LeaseBackend::release(const Lease& lease) {
   const LockState::Holder* h = key.state().holder(lease.owner, key.now());
   if (h && h->deadline == never && !mine) key.alarm(h->ticket);  // another process holds it
   bool was = mine && mine->life.is_at(key.place()) && key.disown(mine->life);
+  if (h && mine && mine->revoked && key.state().holders.size() == 1) forget_revoked(key.place());
   was |= key.state().release(lease.owner, key.now());
   const auto done = key.finish();
   if (done) {

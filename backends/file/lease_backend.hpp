@@ -29,6 +29,10 @@ class LeaseBackend final : public Backend {
   Result<Validity> check(const Key&, const Owner&) override;
   Result<std::optional<KeyView>> inspect(const Key&) override;
   Result<std::vector<KeyView>> list() override;
+  Result<Released> revoke(const Key&) override;
+  Result<Starts> starts(const Key&) override;
+  Result<Validity> note_start(const Lease&, std::optional<std::int64_t> at, Duration keep) override;
+  Result<std::vector<Finding>> doctor() override;
 
  private:
   friend class LeaseWaiter;
@@ -37,6 +41,7 @@ class LeaseBackend final : public Backend {
   struct Held {
     Lifeline life;
     LockState::Holder record;  // as granted, to speak for itself when the state was lost
+    bool revoked = false;      // somebody asked for it
   };
   using HeldKey = std::pair<std::string, Owner>;
 
@@ -46,6 +51,7 @@ class LeaseBackend final : public Backend {
   Result<Renewal> keep_attached(const Lease&, Held&);
   Result<Renewal> keep_lease(const Lease&, Duration ttl);
   bool speak_again(KeyStore&, Held&);
+  Result<bool> is_revoked(KeyStore&, FencingToken);
   template <class Predicate>
   Result<Validity> check_holder(const Key&, Predicate);
 

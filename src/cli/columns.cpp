@@ -65,6 +65,12 @@ std::string csv_age(const HolderView& h) {
   return a ? fmt::to_string(milliseconds(*a)) : "?";
 }
 
+// When it got the lock, by the store's clock: only where that is kept.
+std::string since(const HolderView& h) { return h.held ? format_duration(*h.held) : "?"; }
+std::string csv_since(const HolderView& h) { return h.held ? fmt::to_string(milliseconds(*h.held)) : "?"; }
+
+std::string command(const HolderView& h) { return printable(h.who.command); }
+
 std::string lease(const HolderView& h) { return h.remaining ? format_duration(std::max(*h.remaining, 0us)) : ""; }
 std::string csv_lease(const HolderView& h) { return h.remaining ? fmt::to_string(milliseconds(*h.remaining)) : ""; }
 
@@ -97,10 +103,12 @@ constexpr Column table[] = {
     {"SLOT", unusual, of_holder<slot>, csv_of_holder<slot>},
     {"ASKED", usual, of_holder<asked>, csv_of_holder<csv_asked>},
     {"AGE", usual, of_holder<age_text>, csv_of_holder<csv_age>},
+    {"SINCE", unusual, of_holder<since>, csv_of_holder<csv_since>},
     {"LEASE", usual, of_holder<lease>, csv_of_holder<csv_lease>},
     {"TOKEN", usual, token, csv_token},
     {"WAIT", usual, wait, wait},
     {"REASON", usual, of_holder<reason>, csv_of_holder<reason>},
+    {"COMMAND", unusual, of_holder<command>, csv_of_holder<command>},
     {"NOTES", unusual, notes_text, notes},
 };
 

@@ -1,33 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include "cli/caller.hpp"
 #include "cli/command.hpp"
 #include "cli/grant_output.hpp"
+#include "cli/keeper_handle.hpp"
 #include "cli/say.hpp"
 #include "cli/store.hpp"
 #include "cli/taking.hpp"
 #include "core/exit_status.hpp"
 
 namespace dlock::cli {
+
 Result<run::Outcome> command_acquire(const Options& o) {
   const auto store = choose_store(o);
   if (!store) return fail(store.error());
-  if (!o.hold && !store->traits->detached)
+  const bool outlives = store->traits->detached;
+  if (!o.hold && !o.keep && !outlives)
     return fail(Errc::usage,
-                fmt::format("acquire: with recipe {} of {} no lock outlives its process; use --hold, which keeps one",
+                fmt::format("acquire: with recipe {} of {} no lock outlives its process; use --keep (a process in the "
+                            "background keeps it) or --hold (this one does)",
                             store->traits->recipe, store->traits->family));
   // Asked before anything is locked, and before run/ fills a closed descriptor with /dev/null.
   if (auto r = stdout_usable(); !r)
     return fail(r.error().code, fmt::format("acquire: {}: the handle could not be printed", r.error().message));
-  const auto plan = plan_taking(o, *store, o.hold ? Hold::attached : Hold::detached);
+  const auto plan = plan_taking(o, *store, o.hold ? Hold::attached : o.keep ? Hold::kept : Hold::detached);
   if (!plan) return fail(plan.error());
 
-  // A handle that cannot be printed is lost, and nobody could renew or release with it: take() then gives the lock back on the
-  // connection that took it, and ends with 125. If that fails as well, it says so, and the lease ends by its --ttl.
-  return run::take(*plan, [&](const Lease& lease) {
-    const auto printed = put(text_of_grant(o.output, lease, *store, o.ttl));
-    if (!printed) say(fmt::format("acquire: {}: the lock is given back", printed.error().message));
-    return printed.has_value();
-  });
+  // A handle that cannot be printed is lost, and nobody could renew or release with it: the lock is then given back on the
+  // connection that took it, and the status is 125. If that fails as well, it says so, and the lease ends by its --ttl.
+  const std::string keeper = o.keep && !outlives ? new_keeper_name() : std::string();
+  const run::GrantSink sink{.text = [&](const auto& leases) { return text_of_grant(o.output, leases, *store, o.ttl, keeper); },
+                            .print =
+                                [](std::string_view text) {
+                                  const auto printed = put(text);
+                                  if (!printed) say(fmt::format("acquire: {}: the lock is given back", printed.error().message));
+                                  return printed.has_value();
+                                }};
+  if (!o.keep) return run::take(*plan, sink);
+  const auto caller = open_caller(o.watch_pid);
+  if (!caller) return fail(caller.error());
+  return run::keep(*plan, sink, {.watch = caller->get(), .max_hold = o.max_hold, .socket = socket_of(keeper)});
 }
 
 }  // namespace dlock::cli

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include "cli/command.hpp"
+#include "cli/keeper_handle.hpp"
 #include "cli/say.hpp"
 #include "cli/store.hpp"
 #include "cli/trace.hpp"
@@ -10,11 +11,11 @@
 namespace dlock::cli {
 namespace {
 
-// What is asked about: a token, or an owner.
+// What is asked about: a token, or what a handle holds.
 struct Grant {
-  Key key;
+  std::vector<Key> keys;
   std::optional<FencingToken> token;
-  Owner owner{};
+  std::optional<Handle> handle{};
 };
 
 Result<Grant> from_sequencer(std::string_view text, const Store& store) {
@@ -23,17 +24,27 @@ Result<Grant> from_sequencer(std::string_view text, const Store& store) {
   if (s->family != store.traits->family || s->recipe != store.traits->recipe)
     return fail(Errc::usage, fmt::format("check: {} is a sequencer of {}.{}, but --backend is {}.{}", quoted(text),
                                          printable(s->family), printable(s->recipe), store.traits->family, store.traits->recipe));
-  return Grant{.key = s->key, .token = s->token};
+  return Grant{.keys = {s->key}, .token = s->token};
 }
 
 Result<Grant> find_grant(const Options& o, const Store& store) {
   if (o.operand) return from_sequencer(*o.operand, store);
-  const auto key = parse_key(o);
-  if (!key) return fail(key.error());
-  if (o.token) return Grant{.key = *key, .token = o.token};
-  const auto handle = require_handle(o, store);
+  auto keys = parse_keys(o);
+  if (!keys) return fail(keys.error());
+  if (o.token) return Grant{.keys = std::move(*keys), .token = o.token};
+  auto handle = require_handle(o, store);
   if (!handle) return fail(handle.error());
-  return Grant{.key = *key, .token = std::nullopt, .owner = handle->owner};
+  return Grant{.keys = std::move(*keys), .token = std::nullopt, .handle = std::move(*handle)};
+}
+
+Result<Validity> check_one(const Key& key, const Grant& grant, Backend& backend, const Trace& trace) {
+  const Traced what{.request = "check",
+                    .key = key.text(),
+                    .token = grant.token,
+                    .owner = grant.token ? "" : grant.handle->owner.hex().substr(0, 8)};
+  return trace.around(
+      what, [&] { return grant.token ? backend.check(key, *grant.token) : backend.check(key, grant.handle->owner); },
+      [](Validity v) { return v == Validity::valid; });
 }
 
 }  // namespace
@@ -46,20 +57,19 @@ Result<run::Outcome> command_check(const Options& o) {
   const auto grant = find_grant(o, opened->store);
   if (!grant) return fail(grant.error());
 
-  const Traced what{.request = "check",
-                    .key = grant->key.text(),
-                    .token = grant->token,
-                    .owner = grant->token ? "" : grant->owner.hex().substr(0, 8)};
-  const auto answer = trace->around(
-      what,
-      [&] {
-        return grant->token ? opened->backend->check(grant->key, *grant->token)
-                            : opened->backend->check(grant->key, grant->owner);
-      },
-      [](Validity v) { return v == Validity::valid; });
-  if (!answer) return fail(answer.error());
-  const bool valid = *answer == Validity::valid;
-  if (o.verbosity > 0) say(fmt::format("{}: the grant is {}", printable(grant->key.text()), valid ? "valid" : "stale"));
+  bool valid = true;
+  const auto kept = grant->handle ? ask_keeper_of(*grant->handle, "check") : Result<std::optional<run::KeeperAnswer>>{};
+  if (!kept) return fail(kept.error());
+  if (*kept) {
+    valid = *kept == run::KeeperAnswer::done;
+  } else {
+    for (const Key& key : grant->keys) {  // of several keys all have to be held
+      const auto answer = check_one(key, *grant, *opened->backend, *trace);
+      if (!answer) return fail(answer.error());
+      valid = valid && *answer == Validity::valid;
+    }
+  }
+  if (o.verbosity > 0) say(fmt::format("{}: the grant is {}", printable(grant->keys.front().text()), valid ? "valid" : "stale"));
   return ended(valid ? status_ok : status_stale);
 }
 

@@ -5,6 +5,8 @@
 #include "cli/say.hpp"
 #include "cli/store.hpp"
 #include "cli/trace.hpp"
+#include "cli/watch.hpp"
+#include "core/duration.hpp"
 #include "core/exit_status.hpp"
 
 namespace dlock::cli {
@@ -52,19 +54,66 @@ Result<run::Outcome> one(const Options& o, const OpenStore& opened, const Trace&
   return shown(table_of({view}, columns, !o.no_heading));
 }
 
+void keep_wanted(const Options& o, std::vector<KeyView>& keys) {
+  std::erase_if(keys, [&](const KeyView& k) {
+    const KeyState state = state_of(k);
+    if (o.held) return state != KeyState::held && state != KeyState::delayed;
+    return o.stale && !has_stale_holder(k);
+  });
+}
+
 Result<run::Outcome> list(const Options& o, const OpenStore& opened, const Trace& trace,
                           const std::vector<const Column*>& columns) {
   auto found = trace.around(
       {.request = "list"}, [&] { return opened.backend->list(); }, always);
   if (!found) return unknown(o, opened, columns, found.error());
-  std::erase_if(*found, [&](const KeyView& k) {
-    const KeyState state = state_of(k);
-    if (o.held) return state != KeyState::held && state != KeyState::delayed;
-    return o.stale && !has_stale_holder(k);
-  });
+  keep_wanted(o, *found);
   if (o.json) return shown(json_of_list(*found, opened));
   if (o.csv) return shown(csv_of(*found, columns, !o.no_heading));
   return shown(table_of(*found, columns, !o.no_heading));
+}
+
+Result<run::Outcome> doctor(const Options& o, const OpenStore& opened, const Trace& trace) {
+  const auto found = trace.around(
+      {.request = "doctor"}, [&] { return opened.backend->doctor(); }, always);
+  if (!found) return fail(found.error());
+  const auto done = put(o.json ? json_of_findings(*found, opened) : text_of_findings(*found, opened));
+  if (!done) return fail(done.error());
+  return ended(unfit(*found) ? status_stale : status_ok);
+}
+
+// What changes only because time goes by is no change.
+std::string without_times(const std::vector<KeyView>& keys) {
+  std::string text;
+  for (const KeyView& k : keys) {
+    text += fmt::format("{}\n{} {}\n", k.key, state_name(state_of(k)), k.fence);
+    for (const HolderView& h : k.holders)
+      text += fmt::format("H {} {} {} {} {}\n", h.id, h.token, h.slot, h.vanished, h.who.encode());
+    for (const WaiterView& w : k.waiters) text += fmt::format("W {} {}\n", w.id, w.who.encode());
+    for (const std::string& n : k.notes) text += n + '\n';
+  }
+  return text;
+}
+
+// One look, whatever becomes of it: a store that cannot be asked now may be there again at the next one.
+Look look(const Options& o, const OpenStore& opened, const std::vector<const Column*>& columns, bool redraw) {
+  Result<std::vector<KeyView>> keys = std::vector<KeyView>{};
+  if (o.operand) {
+    const auto key = Key::parse(*o.operand).value();
+    auto found = opened.backend->inspect(key);
+    if (found) keys->push_back(*found ? **found : free_key(key));
+    else keys = fail(found.error());
+  } else {
+    keys = opened.backend->list();
+    if (keys) keep_wanted(o, *keys);
+  }
+  if (!keys)
+    return {redraw ? fmt::format("? {}\n", printable(keys.error().message)) : json_of_unknown(o, opened, keys.error()), "?"};
+  std::string compare = without_times(*keys);
+  if (!redraw) return {o.operand ? json_of_key(keys->front(), opened) : json_of_list(*keys, opened), std::move(compare)};
+  std::string text = fmt::format("{}, every {}; q ends\n\n", printable(opened.backend->where()), format_duration(*o.watch));
+  text += o.operand && !as_row(o) ? text_of_key(keys->front(), opened) : table_of(*keys, columns, !o.no_heading);
+  return {std::move(text), std::move(compare)};
 }
 
 }  // namespace
@@ -76,6 +125,14 @@ Result<run::Outcome> command_inspect(const Options& o) {
   if (!trace) return fail(trace.error());
   const auto opened = open_store(o);
   if (!opened) return fail(opened.error());
+  if (o.doctor) return doctor(o, *opened, *trace);
+  if (o.watch) {
+    if (o.operand)
+      if (const auto key = Key::parse(*o.operand); !key) return fail(key.error());
+    const bool redraw = terminal_on_stdout() && !o.json;
+    if (auto done = watch(*o.watch, redraw, [&] { return look(o, *opened, *columns, redraw); }); !done) return fail(done.error());
+    return ended(status_ok);
+  }
   return o.operand ? one(o, *opened, *trace, *columns) : list(o, *opened, *trace, *columns);
 }
 

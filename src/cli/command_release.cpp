@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include "cli/command.hpp"
 #include "cli/inspect.hpp"
+#include "cli/keeper_handle.hpp"
 #include "cli/say.hpp"
 #include "cli/store.hpp"
 #include "cli/trace.hpp"
@@ -25,37 +26,63 @@ Result<run::Outcome> refuse_force(const Key& key, const OpenStore& opened) {
                                        (*view)->holders.front().token));
 }
 
+// How one key is given back; `handle` unless it is by force or by a request.
+Result<Released> give_back(const Options& o, const OpenStore& opened, const Trace& trace, const Key& key, const Handle* handle) {
+  Traced what{.request = o.force ? "force_release" : o.revoke ? "revoke" : "release", .key = key.text(), .token = o.token};
+  if (handle) what.owner = handle->owner.hex().substr(0, 8);
+  return trace.around(
+      what,
+      [&] {
+        if (o.force) return opened.backend->force_release(key, o.token);
+        if (o.revoke) return opened.backend->revoke(key);
+        return opened.backend->release(Lease{.key = key, .owner = handle->owner, .ticket = handle->extra});
+      },
+      was_held);
+}
+
+Result<run::Outcome> not_held(const Options& o, std::string_view key) {
+  if (o.if_held) return ended(status_ok);
+  if (!o.quiet) {
+    const std::string by = o.revoke ? "" : !o.force ? " by this handle" : o.token ? fmt::format(" with token {}", *o.token) : "";
+    say(fmt::format("{} is not held{}", printable(key), by));
+  }
+  return ended(status_busy);
+}
+
 }  // namespace
 
 Result<run::Outcome> command_release(const Options& o) {
-  const auto key = parse_key(o);
-  if (!key) return fail(key.error());
+  const auto keys = parse_keys(o);
+  if (!keys) return fail(keys.error());
   const auto trace = Trace::open(o.trace);
   if (!trace) return fail(trace.error());
   const auto opened = open_store(o);
   if (!opened) return fail(opened.error());
-  if (o.force && !o.token && !o.yes) return refuse_force(*key, *opened);
+  const Traits& t = *opened->store.traits;
+  if (o.revoke && !t.revokes)
+    return fail(Errc::usage,
+                fmt::format("release: --revoke: with recipe {} of {} a holder cannot be asked to stop", t.recipe, t.family));
+  if (o.force && !o.token && !o.yes) return refuse_force(keys->front(), *opened);
 
-  Traced what{.request = o.force ? "force_release" : "release", .key = key->text(), .token = o.token};
-  Result<Released> answer = Released::was_not_held;
-  if (o.force) {
-    answer = trace->around(
-        what, [&] { return opened->backend->force_release(*key, o.token); }, was_held);
-  } else {
-    const auto handle = require_handle(o, opened->store);
-    if (!handle) return fail(handle.error());
-    const Lease lease{.key = *key, .owner = handle->owner, .ticket = handle->extra};
-    what.owner = handle->owner.hex().substr(0, 8);
-    answer = trace->around(
-        what, [&] { return opened->backend->release(lease); }, was_held);
+  std::optional<Handle> handle;
+  if (!o.force && !o.revoke) {
+    auto h = require_handle(o, opened->store);
+    if (!h) return fail(h.error());
+    handle = std::move(*h);
+    const auto kept = ask_keeper_of(*handle, "release");
+    if (!kept) return fail(kept.error());
+    if (*kept == run::KeeperAnswer::done) return ended(status_ok);
+    if (*kept) return not_held(o, keys->front().text());
   }
-  if (!answer) return fail(answer.error());
-  if (*answer == Released::yes || o.if_held) return ended(status_ok);
-  if (!o.quiet) {
-    const std::string by = !o.force ? " by this handle" : o.token ? fmt::format(" with token {}", *o.token) : "";
-    say(fmt::format("{} is not held{}", printable(key->text()), by));
+  // All of them, whatever becomes of the first: what is still held must not stay because of what is not.
+  Result<run::Outcome> outcome = ended(status_ok);
+  for (const Key& key : *keys) {
+    const auto answer = give_back(o, *opened, *trace, key, handle ? &*handle : nullptr);
+    if (!answer) outcome = fail(answer.error());
+    else if (*answer != Released::yes)
+      if (auto missed = not_held(o, key.text()); outcome && missed->value != status_ok) outcome = missed;
   }
-  return ended(status_busy);
+  return outcome;
 }
 
 }  // namespace dlock::cli

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include "cli/command.hpp"
+#include "cli/keeper_handle.hpp"
 #include "cli/say.hpp"
 #include "cli/store.hpp"
 #include "cli/trace.hpp"
@@ -10,9 +11,18 @@ namespace dlock::cli {
 
 using namespace std::chrono_literals;
 
+namespace {
+
+Result<run::Outcome> not_held(const Options& o, const Key& key, std::string_view why) {
+  if (!o.quiet) say(fmt::format("{} is not held by this handle: {}", printable(key.text()), printable(why)));
+  return ended(status_busy);
+}
+
+}  // namespace
+
 Result<run::Outcome> command_renew(const Options& o) {
-  const auto key = parse_key(o);
-  if (!key) return fail(key.error());
+  const auto keys = parse_keys(o);
+  if (!keys) return fail(keys.error());
   if (o.ttl < 2s && !o.allow_short_ttl)
     return fail(blame(o, "ttl"), fmt::format("{}: must be at least 2s (--allow-short-ttl permits less)", called(o, "ttl")));
   const auto trace = Trace::open(o.trace);
@@ -21,16 +31,21 @@ Result<run::Outcome> command_renew(const Options& o) {
   if (!opened) return fail(opened.error());
   const auto handle = require_handle(o, opened->store);
   if (!handle) return fail(handle.error());
+  const auto kept = ask_keeper_of(*handle, "renew");
+  if (!kept) return fail(kept.error());
+  if (*kept == run::KeeperAnswer::done) return ended(status_ok);
+  if (*kept) return not_held(o, keys->front(), "its keeper has ended");
 
-  const Lease lease{.key = *key, .owner = handle->owner, .ticket = handle->extra};
-  const Traced what{.request = "renew", .key = key->text(), .owner = handle->owner.hex().substr(0, 8)};
-  const auto answer = trace->around(
-      what, [&] { return opened->backend->renew(lease, o.ttl); },
-      [](const Renewal& r) { return std::holds_alternative<Kept>(r); });
-  if (!answer) return fail(answer.error());
-  if (const Lost* lost = std::get_if<Lost>(&*answer)) {
-    if (!o.quiet) say(fmt::format("{} is not held by this handle: {}", printable(key->text()), printable(lost->why)));
-    return ended(status_busy);
+  for (const Key& key : *keys) {
+    const Lease lease{.key = key, .owner = handle->owner, .ticket = handle->extra};
+    const Traced what{.request = "renew", .key = key.text(), .owner = handle->owner.hex().substr(0, 8)};
+    const auto answer = trace->around(
+        what, [&] { return opened->backend->renew(lease, o.ttl); },
+        [](const Renewal& r) { return std::holds_alternative<Kept>(r); });
+    if (!answer) return fail(answer.error());
+    if (const Lost* lost = std::get_if<Lost>(&*answer)) return not_held(o, key, lost->why);
+    if (std::get<Kept>(*answer).revoked && !o.quiet)
+      say(fmt::format("{}: somebody asks for the lock (release --revoke)", printable(key.text())));
   }
   return ended(status_ok);
 }

@@ -9,7 +9,8 @@ namespace {
 std::int64_t milliseconds(Duration d) { return std::chrono::duration_cast<std::chrono::milliseconds>(d).count(); }
 
 struct Grant {
-  const Lease& lease;
+  const std::vector<Lease>& all;
+  const Lease& lease;  // the first
   const Store& store;
   Duration ttl;
   std::string handle, sequencer;
@@ -18,7 +19,7 @@ struct Grant {
 std::string json(const Grant& g) {
   nlohmann::ordered_json j;
   j["key"] = g.lease.key.text();
-  j["keys"] = {g.lease.key.text()};
+  for (const Lease& l : g.all) j["keys"].push_back(l.key.text());
   j["handle"] = g.handle;
   j["token"] = g.lease.token;
   j["sequencer"] = g.sequencer;
@@ -49,13 +50,17 @@ std::string env(const Grant& g) {
 
 }  // namespace
 
-std::string text_of_grant(Output form, const Lease& lease, const Store& store, Duration ttl) {
+std::string text_of_grant(Output form, const std::vector<Lease>& leases, const Store& store, Duration ttl,
+                          const std::string& keeper) {
   const std::string family(store.traits->family), recipe(store.traits->recipe);
+  const Lease& lease = leases.front();
   const Grant g{
+      .all = leases,
       .lease = lease,
       .store = store,
       .ttl = ttl,
-      .handle = Handle{.family = family, .recipe = recipe, .owner = lease.owner, .extra = lease.ticket}.text(),
+      .handle = Handle{.family = family, .recipe = recipe, .owner = lease.owner, .extra = keeper.empty() ? lease.ticket : keeper}
+                    .text(),
       .sequencer =
           Sequencer{.family = family, .recipe = recipe, .key = lease.key, .mode = lease.mode, .token = lease.token}.text()};
   switch (form) {

@@ -40,7 +40,10 @@ std::string entry(std::string_view left, std::string_view meaning, std::size_t c
 
 std::string option_entry(const Option& o) {
   const std::string letter = o.letter ? fmt::format("-{}, ", o.letter) : "    ";
-  const std::string argument = o.argument ? fmt::format("={}", o.argument) : "";
+  const std::string_view name = o.argument ? o.argument : "";
+  const std::string argument = name.empty()     ? ""
+                               : name[0] == '[' ? fmt::format("[={}", name.substr(1))
+                                                : fmt::format("={}", name);
   return entry(fmt::format("  {}--{}{}", letter, o.name, argument), o.help, option_column);
 }
 

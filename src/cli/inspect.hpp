@@ -33,6 +33,11 @@ std::string json_of_key(const KeyView&, const OpenStore&);
 std::string json_of_list(const std::vector<KeyView>&, const OpenStore&);
 std::string json_of_unknown(const Options&, const OpenStore&, const Error&);
 
+// --doctor
+bool unfit(const std::vector<Finding>&) noexcept;
+std::string text_of_findings(const std::vector<Finding>&, const OpenStore&);
+std::string json_of_findings(const std::vector<Finding>&, const OpenStore&);
+
 // The columns of a table. Errc::usage (or config, by where it came from) with the list of what exists.
 struct Column {
   std::string_view name;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <algorithm>
 #include <climits>
 #include "cli/options.hpp"
 #include "cli/values.hpp"
@@ -68,9 +69,13 @@ Result<void> limit(Options& o, std::string_view value) {
   return number<&Options::limit, 1, 1'000'000>(o, value);
 }
 
+constexpr std::size_t most_keys = 64;  // as many as the guard's start message has room for
+
 Result<void> key(Options& o, std::string_view value) {
-  if (o.key) return fail(Errc::usage, "several keys are not supported by this version");
-  o.key = value;
+  if (std::find(o.keys.begin(), o.keys.end(), value) != o.keys.end())
+    return fail(Errc::usage, fmt::format("{} twice", quoted(value)));
+  if (o.keys.size() == most_keys) return fail(Errc::usage, fmt::format("at most {} keys", most_keys));
+  o.keys.push_back(value);
   return {};
 }
 
@@ -95,10 +100,51 @@ Result<void> lock_delay(Options& o, std::string_view value) {
   return {};
 }
 
+Result<void> once_per(Options& o, std::string_view value) {
+  const auto p = run::OncePer::parse(value);
+  if (!p) return fail(p.error());
+  o.once_per = *p;
+  return {};
+}
+
 Result<void> signal(Options& o, std::string_view value) {
   const auto n = parse_signal(value);
   if (!n) return fail(n.error());
   o.signal = *n;
+  return {};
+}
+
+Result<void> on_lost(Options& o, std::string_view value) {
+  using Do = run::OnLost::Do;
+  const std::string_view rest = value.substr(std::min(value.find(':') + 1, value.size()));
+  if (value == "kill") {
+    o.on_lost = {};
+  } else if (value.starts_with("signal:")) {
+    const auto n = parse_signal(rest);
+    if (!n) return fail(n.error());
+    o.on_lost = {Do::signal, *n, {}};
+  } else if (value.starts_with("exec:") && !rest.empty()) {
+    o.on_lost = {Do::exec, 0, std::string(rest)};
+  } else {
+    return fail(Errc::usage, fmt::format("{} is neither kill, signal:SIG nor exec:CMD", quoted(value)));
+  }
+  return {};
+}
+
+Result<void> log_format(Options& o, std::string_view value) {
+  if (value != "text" && value != "json") return fail(Errc::usage, fmt::format("{} is neither text nor json", quoted(value)));
+  o.log_json = value == "json";
+  return {};
+}
+
+Result<void> watch(Options& o, std::string_view value) {
+  return positive_duration<&Options::watch>(o, value.empty() ? "2s" : value);
+}
+
+Result<void> watch_pid(Options& o, std::string_view value) {
+  const auto n = parse_number(value, 1, 1 << 22);  // the largest that a kernel can give
+  if (!n) return fail(n.error());
+  o.watch_pid = static_cast<int>(*n);
   return {};
 }
 
@@ -122,8 +168,9 @@ Result<void> verbose(Options& o, std::string_view) {
 }
 
 constexpr Verbs run = bit(Verb::run), acquire = bit(Verb::acquire), renew = bit(Verb::renew), release = bit(Verb::release),
-                check = bit(Verb::check), inspect = bit(Verb::inspect);
-constexpr Verbs taking = run | acquire, keyed = taking | renew | release | check, all = keyed | inspect;
+                check = bit(Verb::check), fence = bit(Verb::fence), inspect = bit(Verb::inspect);
+constexpr Verbs taking = run | acquire, jobs = run | fence, keyed = taking | renew | release | check, stores = keyed | inspect,
+                all = stores | fence;
 
 constexpr bool twin = true, no_twin = false;
 using G = Group;
@@ -131,21 +178,28 @@ using C = Choice;
 using O = Options;
 
 constexpr Option table[] = {
-    {"key", 0, "K", keyed, G::subject, no_twin, C::none, "the name to lock: 1 to 200 bytes of UTF-8", key},
-    {"handle", 0, "H", renew | release | check, G::subject, no_twin, C::none,
-     "what acquire printed: literally, - for standard input or @FILE (default: $DLOCK_HANDLE if it is a handle of this backend)",
+    {"key", 0, "K", keyed, G::subject, no_twin, C::none, "the name to lock: 1 to 200 bytes of UTF-8; repeat it for several keys",
+     key},
+    {"handle", 0, "H", run | renew | release | check, G::subject, no_twin, C::none,
+     "what acquire printed: literally, - for standard input or @FILE (default, not for run: $DLOCK_HANDLE if it is a handle of "
+     "this "
+     "backend)",
      text<&O::handle>},
-    {"token", 0, "N", release | check, G::subject, no_twin, C::none, "the fencing token of a grant", token},
+    {"state", 0, "FILE", fence, G::subject, no_twin, C::none, "remembers the newest token; made when it is not there",
+     text<&O::state>},
+    {"token", 0, "N", release | check | fence, G::subject, no_twin, C::none, "the fencing token of a grant", token},
     {"force", 0, nullptr, release, G::subject, no_twin, C::none, "remove a holder without its handle; needs --token or --yes",
      on<&O::force>},
     {"yes", 0, nullptr, release, G::subject, no_twin, C::none, "with --force: remove every holder", on<&O::yes>},
+    {"revoke", 0, nullptr, release, G::subject, no_twin, C::none, "ask the holder to stop and give the lock back",
+     on<&O::revoke>},
     {"if-held", 0, nullptr, release, G::subject, no_twin, C::none, "succeed if the lock is not held", on<&O::if_held>},
 
-    {"nonblock", 'n', nullptr, taking, G::taking, twin, C::waiting, "one try; busy at once when somebody else has the lock",
-     nonblock},
-    {"wait", 'w', "D", taking, G::taking, twin, C::waiting, "wait at most D; 0 is one try (default: for ever)",
+    {"nonblock", 'n', nullptr, taking | fence, G::taking, twin, C::waiting,
+     "one try; busy at once when somebody else has the lock", nonblock},
+    {"wait", 'w', "D", taking | fence, G::taking, twin, C::waiting, "wait at most D; 0 is one try (default: for ever)",
      duration<&O::wait>},
-    {"conflict-exit-code", 'E', "N", taking, G::taking, twin, C::none, "exit status when busy, 0 to 255 (default: 75)",
+    {"conflict-exit-code", 'E', "N", taking | fence, G::taking, twin, C::none, "exit status when busy, 0 to 255 (default: 75)",
      number<&O::conflict_status, 0, 255>},
     {"shared", 's', nullptr, taking, G::taking, twin, C::mode, "a lock that admits other shared ones", mode<Mode::shared>},
     {"exclusive", 'x', nullptr, taking, G::taking, twin, C::mode, "the only holder (default)", mode<Mode::exclusive>},
@@ -153,29 +207,48 @@ constexpr Option table[] = {
     {"lock-delay", 0, "D", taking, G::taking, twin, C::none,
      "if this holder vanishes, nobody gets the lock for D, at most 60s (default: 0)", lock_delay},
     {"reason", 0, "TEXT", taking, G::taking, twin, C::none, "shown to those who wait and in inspect", any_text<&O::reason>},
+    {"splay", 0, "D", taking, G::taking, twin, C::none, "wait a random time up to D before asking (default: 0)",
+     duration<&O::splay>},
 
     {"command", 'c', "STR", run, G::job, no_twin, C::none, "run STR with /bin/sh -c; what follows -- becomes $1 and so on",
      text<&O::shell_command>},
-    {"kill-after", 'k', "D", run, G::job, twin, C::none, "from the end signal to KILL (default: ttl/5, at most 5s)",
+    {"kill-after", 'k', "D", jobs, G::job, twin, C::none, "from the end signal to KILL (default: ttl/5, at most 5s)",
      duration<&O::kill_after>},
-    {"signal", 0, "SIG", run, G::job, twin, C::none, "the end signal, sent on loss and by --max-run (default: TERM)", signal},
-    {"max-run", 0, "D", run, G::job, twin, C::none, "end the command after D, status 124 (default: 0, no limit)",
+    {"signal", 0, "SIG", jobs, G::job, twin, C::none, "the end signal, sent on loss and by --max-run (default: TERM)", signal},
+    {"max-run", 0, "D", jobs, G::job, twin, C::none, "end the command after D, status 124 (default: 0, no limit)",
      duration<&O::max_run>},
     {"min-hold", 0, "D", run, G::job, twin, C::none, "keep the lock at least D from when it was taken", duration<&O::min_hold>},
-    {"foreground", 0, nullptr, run, G::job, no_twin, C::none, "the command stays in the process group of dlock",
+    {"once-per", 0, "D|UNIT", run, G::job, twin, C::none,
+     "at most one start per D, or per calendar hour, day, week or month, by the store's clock; else busy", once_per},
+    {"on-lost", 0, "WHAT", run, G::job, twin, C::none,
+     "when the lock is lost: kill the command (default), only send it signal:SIG, or run exec:CMD beside it", on_lost},
+    {"foreground", 0, nullptr, jobs, G::job, no_twin, C::none, "the command stays in the process group of dlock",
      on<&O::foreground>},
-    {"no-foreground", 0, nullptr, run, G::job, no_twin, C::none, "the command gets its own process group", on<&O::no_foreground>},
-    {"descendants", 0, "wait|kill", run, G::job, twin, C::none, "what happens to them once the command has ended (default: wait)",
-     descendants},
+    {"no-foreground", 0, nullptr, jobs, G::job, no_twin, C::none, "the command gets its own process group",
+     on<&O::no_foreground>},
+    {"descendants", 0, "wait|kill", jobs, G::job, twin, C::none,
+     "what happens to them once the command has ended (default: wait)", descendants},
+    {"publish-command", 0, nullptr, run, G::job, no_twin, C::none, "show the command line to those who wait and in inspect",
+     on<&O::publish_command>},
     {"no-env", 0, nullptr, run, G::job, no_twin, C::none, "set no DLOCK_ variables for the command", on<&O::no_env>},
+    {"no-reentrant", 0, nullptr, run, G::job, no_twin, C::none, "contend also for a key that a dlock around this one holds",
+     on<&O::no_reentrant>},
     {"status-fd", 0, "N", run, G::job, twin, C::none, "write events to descriptor N, one JSON object per line",
      number<&O::status_fd, 0, INT_MAX>},
     {"status-file", 0, "F", run, G::job, twin, C::none, "the same, appended to file F", text<&O::status_file>},
+    {"metrics-file", 0, "F", run, G::job, twin, C::none, "keep figures for Prometheus in file F, which is replaced at the end",
+     text<&O::metrics_file>},
     {"explain", 0, nullptr, run, G::job, no_twin, C::none, "print the time line and the guarantees; run nothing",
      on<&O::explain>},
 
     {"hold", 0, nullptr, acquire, G::result, no_twin, C::none,
      "stay and hold the lock until standard input ends or a signal comes", on<&O::hold>},
+    {"keep", 0, nullptr, acquire, G::result, no_twin, C::none,
+     "a process in the background keeps the lock until release, until the caller is gone, or for --max-hold", on<&O::keep>},
+    {"watch-pid", 0, "PID", acquire, G::result, no_twin, C::none,
+     "with --keep: the caller (default: the leader of the process group if it is an ancestor, else the parent)", watch_pid},
+    {"max-hold", 0, "D", acquire, G::result, twin, C::none, "with --keep: give the lock back after D (default: 1h)",
+     positive_duration<&O::max_hold>},
     {"output", 0, "text|json|env", acquire, G::result, twin, C::none,
      "what to print: the handle alone (default), JSON, or lines for eval", output},
 
@@ -184,27 +257,50 @@ constexpr Option table[] = {
     {"columns", 'o', "COL,...", inspect, G::result, twin, C::format, "the columns to show; +COL,... adds to the default ones",
      text<&O::columns>},
     {"no-heading", 0, nullptr, inspect, G::result, no_twin, C::none, "no heading and no summary", on<&O::no_heading>},
+    {"watch", 0, "[D]", inspect, G::result, no_twin, C::none,
+     "again each D (default: 2s): redrawn at a terminal, q ends it; elsewhere one JSON line per change", watch},
     {"held", 0, nullptr, inspect, G::result, no_twin, C::none, "only keys that are held, or kept back by a lock-delay",
      on<&O::held>},
     {"stale", 0, nullptr, inspect, G::result, no_twin, C::none,
      "only keys with a holder that has vanished or whose lease has ended", on<&O::stale>},
     {"check", 0, nullptr, inspect, G::result, no_twin, C::none, "print nothing: 0 free, 75 held, 69 unknown", on<&O::check>},
+    {"doctor", 0, nullptr, inspect, G::result, no_twin, C::none, "is this backend fit to hold locks? 1 if not", on<&O::doctor>},
 
-    {"backend", 'b', "URL", all, G::common, twin, C::none, "where the locks are kept (default: file:)", text<&O::backend>},
-    {"recipe", 0, "R", all, G::common, twin, C::none, "the way of locking; dlock --version lists them", text<&O::recipe>},
-    {"ttl", 0, "D", all, G::common, twin, C::none, "how long the lock survives when nobody renews it (default: 30s)",
+    {"backend", 'b', "URL", stores, G::common, twin, C::none, "where the locks are kept (default: file:)", text<&O::backend>},
+    {"recipe", 0, "R", stores, G::common, twin, C::none, "the way of locking; dlock --version lists them", text<&O::recipe>},
+    {"ttl", 0, "D", stores, G::common, twin, C::none, "how long the lock survives when nobody renews it (default: 30s)",
      positive_duration<&O::ttl>},
-    {"allow-short-ttl", 0, nullptr, all, G::common, no_twin, C::none, "permit a --ttl below 2s", on<&O::allow_short_ttl>},
-    {"op-timeout", 0, "D", all, G::common, twin, C::none, "one exchange with the store (default: ttl/6, at most 5s)",
+    {"allow-short-ttl", 0, nullptr, stores, G::common, no_twin, C::none, "permit a --ttl below 2s", on<&O::allow_short_ttl>},
+    {"op-timeout", 0, "D", stores, G::common, twin, C::none, "one exchange with the store (default: ttl/6, at most 5s)",
      positive_duration<&O::op_timeout>},
-    {"connect-timeout", 0, "D", all, G::common, twin, C::none, "reaching the store (default: 5s)",
+    {"connect-timeout", 0, "D", stores, G::common, twin, C::none, "reaching the store (default: 5s)",
      positive_duration<&O::connect_timeout>},
+    {"password-file", 0, "F", stores, G::common, twin, C::none,
+     "the password of the store: the first line of F, which nobody else may read", text<&O::password_file>},
+    {"auth-file", 0, "F", stores, G::common, twin, C::none, "credentials for ZooKeeper, SCHEME:CREDENTIAL, likewise",
+     text<&O::auth_file>},
+    {"tls-ca", 0, "F", stores, G::common, twin, C::none, "certificates that may sign the server's (default: those of the system)",
+     text<&O::tls_ca>},
+    {"tls-cert", 0, "F", stores, G::common, twin, C::none, "a certificate to show to the server", text<&O::tls_cert>},
+    {"tls-key", 0, "F", stores, G::common, twin, C::none, "its private key", text<&O::tls_key>},
+    {"tls-insecure", 0, nullptr, stores, G::common, no_twin, C::none, "believe any certificate: somebody in between may read all",
+     on<&O::tls_insecure>},
     {"quiet", 'q', nullptr, all, G::common, twin, C::words, "no words but errors", on<&O::quiet>},
     {"verbose", 'v', nullptr, all, G::common, twin, C::words, "more words; repeat it for more", verbose},
-    {"trace", 0, "FILE", all, G::common, twin, C::none, "append what happens to FILE, one JSON object per line", text<&O::trace>},
+    {"log-format", 0, "text|json", all, G::common, twin, C::none,
+     "own words on stderr as text (default), or one JSON object per line", log_format},
+    {"trace", 0, "FILE", stores, G::common, twin, C::none, "append what happens to FILE, one JSON object per line",
+     text<&O::trace>},
+    {"config", 0, "F", all, G::common, twin, C::none,
+     "read this configuration file too; it outweighs ~/.config/dlock/config.toml and /etc/dlock/config.toml", text<&O::config>},
+    {"profile", 0, "NAME", all, G::common, twin, C::none, "use [profile.NAME] of the configuration files", text<&O::profile>},
+    {"show-config", 0, nullptr, all, G::common, no_twin, C::none, "print every value and where it comes from; do nothing",
+     on<&O::show_config>},
+    {"debug-report", 0, nullptr, all, G::common, no_twin, C::none,
+     "print what to attach to a bug report, without secrets; do nothing", on<&O::debug_report>},
     {"help", 0, nullptr, all, G::common, no_twin, C::none, "print this", on<&O::help>},
 };
-static_assert(std::size(table) <= 64, "Options::from_flag has one bit for each row");
+static_assert(std::size(table) <= 128, "options.cpp has room for so many");
 
 }  // namespace
 

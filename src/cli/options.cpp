@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include "cli/configuration.hpp"
 #include "cli/nearest.hpp"
 #include "cli/values.hpp"
 #include "cli/verbs.hpp"
@@ -14,7 +15,7 @@ namespace dlock::cli {
 namespace {
 
 constexpr int first_long = 256;  // getopt's value for row i of the table: first_long + i
-constexpr std::size_t most_rows = 64;
+constexpr std::size_t most_rows = 128;
 
 bool belongs(const Option& o, Verb v) noexcept { return (o.verbs & bit(v)) != 0; }
 
@@ -29,10 +30,11 @@ const Option* by_letter(char letter, Verbs verbs) noexcept {
   return nullptr;
 }
 
-std::uint64_t bit_of(const Option& o) noexcept { return std::uint64_t{1} << (&o - option_table().data()); }
-std::uint64_t bit_of(const Options& given, std::string_view name) noexcept {
-  const Option* o = by_name(name, bit(given.verb));
-  return o ? bit_of(*o) : 0;
+// The value that counts, of those that were given: the command line is read first, and then only what is not there yet.
+const Given* find(const Options& o, std::string_view name) noexcept {
+  for (const Given& g : o.values)
+    if (!g.off && name == g.option->name) return &g;
+  return nullptr;
 }
 
 // What getopt_long(3) needs to know about the options of one verb.
@@ -45,7 +47,8 @@ struct Getopt {
     int value = first_long;
     for (const Option& o : option_table()) {
       if (belongs(o, v)) {
-        longs[n++] = {o.name, o.argument ? required_argument : no_argument, nullptr, value};
+        const int argument = !o.argument ? no_argument : o.argument[0] == '[' ? optional_argument : required_argument;
+        longs[n++] = {o.name, argument, nullptr, value};
         if (o.letter) shorts += o.letter;
         if (o.letter && o.argument) shorts += ':';
       }
@@ -86,7 +89,7 @@ tl::unexpected<Error> unknown_letter(Verb verb, char letter) {
 Result<void> set(Options& to, const Option& o, std::string_view value) {
   const auto done = o.set(to, value);
   if (!done) return fail(done.error().code, fmt::format("--{}: {}", o.name, done.error().message));
-  to.from_flag |= bit_of(o);
+  to.values.push_back({&o, value, Source::flag});
   return {};
 }
 
@@ -97,10 +100,10 @@ Result<void> set_operand(Options& to, std::string_view text, bool before_dashes,
     return {};
   }
   const std::string_view name = info(to.verb).name;
-  if (to.verb == Verb::run && before_dashes) {
+  if ((to.verb == Verb::run || to.verb == Verb::fence) && before_dashes) {
     const bool no_dashes = std::none_of(argv, argv + argc, [](const char* a) { return std::string_view(a) == "--"; });
     const std::string_view hint = no_dashes ? "put -- before the command" : "the command goes after --";
-    return fail(Errc::usage, fmt::format("run: unexpected argument {}: {}", quoted(text), hint));
+    return fail(Errc::usage, fmt::format("{}: unexpected argument {}: {}", name, quoted(text), hint));
   }
   return fail(Errc::usage,
               fmt::format("{}: unexpected argument {}; usage: dlock {} {}", name, quoted(text), name, info(to.verb).usage));
@@ -143,41 +146,65 @@ Result<void> from_arguments(Options& to, int argc, char** argv) {
 
   if (left == argc) return {};
   char** rest = argv + left + 1;
-  if (to.verb == Verb::run) to.command = rest;
+  if (to.verb == Verb::run || to.verb == Verb::fence) to.command = rest;
   else
     for (; *rest; ++rest)
       if (auto r = set_operand(to, *rest, false, argc, argv); !r) return r;
   return {};
 }
 
-// -- Environment -----------------------------------------------------------------------------------------------------
+// -- Environment and configuration -----------------------------------------------------------------------------------
+
+// A choice that was made where more weight lies is not overruled by another option about it.
+bool decided(const Options& to, const Given& by) {
+  const auto outweighs = [&](const Given& g) { return g.source != by.source ? g.source < by.source : g.layer < by.layer; };
+  return std::any_of(to.values.begin(), to.values.end(), [&](const Given& g) {
+    const Choice choice = by.option->choice;
+    return outweighs(g) && (g.option == by.option || (choice != Choice::none && g.option->choice == choice && !g.off));
+  });
+}
+
+// The value of a twin, which for a switch may be "no".
+Result<void> set_twin(Options& to, Given given) {
+  if (decided(to, given)) return {};
+  if (!given.option->argument) {
+    const auto is_on = parse_switch(given.value);
+    if (!is_on) return fail(is_on.error());
+    given.off = !*is_on;
+  }
+  if (!given.off)
+    if (auto done = given.option->set(to, given.value); !done) return done;
+  to.values.push_back(given);
+  return {};
+}
 
 Result<void> from_environment(Options& to) {
-  // A choice that the command line has made is not overruled by the environment twin of another option about it.
-  const auto decided = [&](const Option& o) {
-    if (to.from_flag & bit_of(o)) return true;
-    if (o.choice == Choice::none) return false;
-    return std::any_of(option_table().begin(), option_table().end(),
-                       [&](const Option& rival) { return rival.choice == o.choice && (to.from_flag & bit_of(rival)); });
-  };
   bool any = false;
   for (char** e = ::environ; *e && !any; ++e) any = std::string_view(*e).starts_with("DLOCK_");
   if (!any) return {};  // the usual case, and half of what parsing costs
   for (const Option& o : option_table()) {
-    if (!o.twin || !belongs(o, to.verb) || decided(o)) continue;
+    if (!o.twin || !belongs(o, to.verb)) continue;
     const std::string name = environment_name(o);
     const char* value = std::getenv(name.c_str());  // NOLINT(concurrency-mt-unsafe): no thread exists yet
-    if (!value) continue;
-    const auto wrong = [&](const Error& e) { return fail(Errc::config, fmt::format("{}: {}", name, e.message)); };
+    if (!value || decided(to, {&o, value, Source::environment})) continue;
     // Set and empty is a mistake, not "unset": it must not send a lock to another place than was meant.
     if (!*value) return fail(Errc::config, fmt::format("{}: is set but empty; unset it or give it a value", name));
-    if (!o.argument) {
-      const auto is_on = parse_switch(value);
-      if (!is_on) return wrong(is_on.error());
-      if (!*is_on) continue;
-    }
-    if (const auto done = o.set(to, value); !done) return wrong(done.error());
-    to.from_environment |= bit_of(o);
+    if (const auto done = set_twin(to, {&o, value, Source::environment}); !done)
+      return fail(Errc::config, fmt::format("{}: {}", name, done.error().message));
+  }
+  return {};
+}
+
+Result<void> from_configuration(Options& to) {
+  const auto entries = read_configuration(to);
+  if (!entries) return fail(entries.error());
+  for (const Entry& e : *entries) {  // the ones with more weight first
+    const Option* o = by_name(e.name, ~0U);
+    const auto wrong = [&](std::string_view why) { return fail(Errc::config, fmt::format("{}: {}: {}", e.where, e.name, why)); };
+    if (!o) return wrong("there is no such option");
+    if (!o->twin) return wrong("this option cannot be in a configuration file");
+    if (!belongs(*o, to.verb)) continue;
+    if (const auto done = set_twin(to, {o, e.value, Source::config, e.where, e.layer}); !done) return wrong(done.error().message);
   }
   return {};
 }
@@ -190,18 +217,22 @@ std::string environment_name(const Option& o) {
   return name;
 }
 
-bool given_by_flag(const Options& o, std::string_view name) noexcept { return (o.from_flag & bit_of(o, name)) != 0; }
-bool given(const Options& o, std::string_view name) noexcept {
-  return ((o.from_flag | o.from_environment) & bit_of(o, name)) != 0;
+bool given_by_flag(const Options& o, std::string_view name) noexcept {
+  const Given* g = find(o, name);
+  return g && g->source == Source::flag;
 }
+bool given(const Options& o, std::string_view name) noexcept { return find(o, name) != nullptr; }
 
 std::string called(const Options& o, std::string_view name) {
-  const Option* row = by_name(name, bit(o.verb));
-  return row && (o.from_environment & bit_of(*row)) ? environment_name(*row) : fmt::format("--{}", name);
+  const Given* g = find(o, name);
+  if (g && g->source == Source::environment) return environment_name(*g->option);
+  if (g && g->source == Source::config) return fmt::format("{}: {}", g->where, name);
+  return fmt::format("--{}", name);
 }
 
 Errc blame(const Options& o, std::string_view name) noexcept {
-  return (o.from_environment & bit_of(o, name)) ? Errc::config : Errc::usage;
+  const Given* g = find(o, name);
+  return g && g->source != Source::flag ? Errc::config : Errc::usage;
 }
 
 Result<Options> parse(Verb verb, int argc, char** argv) {
@@ -210,6 +241,7 @@ Result<Options> parse(Verb verb, int argc, char** argv) {
   if (auto r = from_arguments(to, argc, argv); !r) return fail(r.error());
   if (to.help) return to;
   if (auto r = from_environment(to); !r) return fail(r.error());
+  if (auto r = from_configuration(to); !r) return fail(r.error());
   if (auto r = check_rules(to); !r) return fail(r.error());
   return to;
 }

@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 #include "core/clock.hpp"
 #include "core/error.hpp"
 #include "core/lease.hpp"
@@ -17,12 +18,25 @@
 
 namespace dlock::cli {
 
-enum class Verb : std::uint8_t { run, acquire, renew, release, check, inspect };
+enum class Verb : std::uint8_t { run, acquire, renew, release, check, fence, inspect };
 
 using Verbs = unsigned;  // a set of them
 constexpr Verbs bit(Verb v) noexcept { return 1U << static_cast<unsigned>(v); }
 
 enum class Output { text, json, env };
+
+struct Option;
+
+// Where the value of an option came from.
+enum class Source : std::uint8_t { flag, environment, config };
+struct Given {
+  const Option* option;
+  std::string_view value;
+  Source source;
+  std::string_view where;  // config: "/etc/dlock/config.toml:3"
+  unsigned layer = 0;      // config: 0 has the most weight
+  bool off = false;        // a switch that was set to "no"
+};
 
 struct Options {
   Verb verb{};
@@ -35,10 +49,13 @@ struct Options {
   Duration ttl{30'000'000};
   bool allow_short_ttl = false, quiet = false;
   int verbosity = 0;
-  std::string_view trace;
+  std::string_view trace, config, profile;
+  std::string_view password_file, auth_file, tls_ca, tls_cert, tls_key;
+  bool tls_insecure = false, log_json = false, show_config = false, debug_report = false;
 
   // what it is about
-  std::optional<std::string_view> key, handle, operand;  // operand: SEQUENCER or K
+  std::vector<std::string_view> keys;               // in the order given
+  std::optional<std::string_view> handle, operand;  // operand: SEQUENCER or K
   std::optional<FencingToken> token;
 
   // run, acquire
@@ -46,7 +63,7 @@ struct Options {
   Mode mode = Mode::exclusive;
   unsigned limit = UINT_MAX;
   int conflict_status = 75;
-  Duration lock_delay{};
+  Duration lock_delay{}, splay{};
   std::string_view reason;
 
   // run
@@ -55,19 +72,27 @@ struct Options {
   std::optional<Duration> kill_after;
   int signal = SIGTERM;
   Duration max_run{}, min_hold{};
+  std::optional<run::OncePer> once_per;
   bool foreground = false, no_foreground = false, no_env = false, explain = false;
   run::Descendants descendants = run::Descendants::wait;
+  run::OnLost on_lost;
+  bool publish_command = false, no_reentrant = false;
   int status_fd = -1;
-  std::string_view status_file;
+  std::string_view status_file, metrics_file;
 
-  bool hold = false;  // acquire
+  std::string_view state;  // fence
+
+  bool hold = false, keep = false;  // acquire
+  std::optional<int> watch_pid;
+  Duration max_hold{std::chrono::hours{1}};
   Output output = Output::text;
-  bool force = false, yes = false, if_held = false;                                                // release
+  bool force = false, yes = false, if_held = false, revoke = false;                                // release
   bool json = false, csv = false, no_heading = false, held = false, stale = false, check = false;  // inspect
+  bool doctor = false;
+  std::optional<Duration> watch;
   std::string_view columns;
 
-  // Where values came from: one bit for each row of the table.
-  std::uint64_t from_flag = 0, from_environment = 0;
+  std::vector<Given> values;  // what was given, in the order in which it was read
 };
 
 enum class Group : std::uint8_t { common, subject, taking, job, result };
@@ -94,14 +119,14 @@ std::string environment_name(const Option&);  // "DLOCK_WAIT"
 // argv[0] is the verb. Errc::usage, or Errc::config for the environment. The order of argv is left as it is.
 Result<Options> parse(Verb, int argc, char** argv);
 
-// True if the option of this long name was set by the command line or the environment / by the command line.
+// True if the option of this long name was set at all / by the command line.
 bool given(const Options&, std::string_view name) noexcept;
 bool given_by_flag(const Options&, std::string_view name) noexcept;
 
-// "--wait" or "DLOCK_WAIT": what messages call it, by where its value came from.
+// "--wait", "DLOCK_WAIT" or "/etc/dlock/config.toml:3: wait": what messages call it, by where its value came from.
 std::string called(const Options&, std::string_view name);
 
-// The code of an error in the value of this option: usage for the command line, config for the environment.
+// The code of an error in the value of this option: usage for the command line, config for everything else.
 Errc blame(const Options&, std::string_view name) noexcept;
 
 // What single options cannot see: contradictions and what is missing. Part of parse().

@@ -27,6 +27,8 @@ Json of(const HolderView& h) {
   Json j{{"id", printable(h.id)}, {"mode", mode_name(h.mode)}, {"token", h.token}};
   j["slot"] = h.mode == Mode::permit ? Json(h.slot) : Json(nullptr);
   add(j, h.who);
+  j["command"] = text_or_null(h.who.command);
+  j["held_ms"] = milliseconds_or_null(h.held);
   j["attached"] = h.attached;
   j["vanished"] = h.vanished;
   j["lease_remaining_ms"] = milliseconds_or_null(h.remaining);

@@ -71,8 +71,10 @@ void holder(std::string& text, const HolderView& h) {
   const std::string slot = h.mode == Mode::permit ? fmt::format(", slot {}", h.slot) : "";
   line(text, "holder", fmt::format("{}, token {}{}, id {}", h.who.text(), h.token, slot, printable(h.id)));
   line(text, "", fmt::format("asked {}", asked(h.who)));
+  if (h.held) line(text, "", fmt::format("held for {}", format_duration(*h.held)));
   line(text, "", fmt::format("lease {}", lease(h)));
   if (!h.who.reason.empty()) line(text, "", fmt::format("reason {}", printable(h.who.reason)));
+  if (!h.who.command.empty()) line(text, "", fmt::format("command {}", printable(h.who.command)));
 }
 
 // What an operator would type to remove the first holder, for a shell.

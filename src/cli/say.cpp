@@ -6,9 +6,12 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <nlohmann/json.hpp>
 
 namespace dlock::cli {
 namespace {
+
+bool as_json = false;  // set once, before any thread
 
 // 0 or errno.
 int write_all(int fd, std::string_view text) {
@@ -52,7 +55,13 @@ void put_on_stderr(std::string_view text) {
   write_all(STDERR_FILENO, text);  // nobody is left to tell when this fails
 }
 
-void say(std::string_view message) { put_on_stderr(fmt::format("dlock: {}\n", message)); }
+void say_as_json() noexcept { as_json = true; }
+
+void say(std::string_view message) {
+  if (!as_json) return put_on_stderr(fmt::format("dlock: {}\n", message));
+  const nlohmann::ordered_json line{{"level", "error"}, {"pid", ::getpid()}, {"message", message}};
+  put_on_stderr(line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + '\n');
+}
 
 Result<void> put(std::string_view text) {
   const NoSigpipe quiet;

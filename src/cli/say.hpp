@@ -9,6 +9,9 @@ namespace dlock::cli {
 // "dlock: <message>\n" in one write(2), so that lines of several processes do not mix.
 void say(std::string_view message);
 
+// From now on say() writes {"level":"error","message":...} (--log-format json).
+void say_as_json() noexcept;
+
 // The same without a prefix, for what is more than a message.
 void put_on_stderr(std::string_view text);
 

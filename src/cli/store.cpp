@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include "cli/say.hpp"
+#include "cli/secrets.hpp"
 #include "cli/verbs.hpp"
 
 namespace dlock::cli {
@@ -28,13 +29,24 @@ Result<Store> choose_store(const Options& o) {
   if (choice->factory->warning && !o.quiet)
     if (const std::string text = choice->factory->warning(*url); !text.empty())
       say(fmt::format("{}: {}", called(o, "backend"), text));
-  return Store{std::move(*url), choice->factory, choice->traits, called(o, "backend"), blame(o, "backend")};
+  if (given_by_flag(o, "auth-file") && choice->factory->family != "zookeeper")
+    return fail(Errc::usage,
+                fmt::format("--auth-file: is for zookeeper; {} has passwords (--password-file)", choice->factory->family));
+  if (o.tls_insecure && !o.quiet)
+    say("--tls-insecure: the server's certificate is not verified; somebody in between may read and change all");
+  auto secrets = find_secrets(o, *url);
+  if (!secrets) return fail(secrets.error());
+  return Store{std::move(*url), choice->factory, choice->traits, std::move(*secrets), called(o, "backend"), blame(o, "backend")};
 }
 
 Result<std::unique_ptr<Backend>> Store::open(const Settings& s) const {
   Settings settings = s;
-  const char* password = std::getenv("DLOCK_PASSWORD");  // NOLINT(concurrency-mt-unsafe): nobody changes the environment
-  if (password && url.password.empty()) settings.password = password;
+  settings.password = secrets.password;
+  settings.auth = secrets.auth;
+  settings.tls_ca = secrets.tls_ca;
+  settings.tls_cert = secrets.tls_cert;
+  settings.tls_key = secrets.tls_key;
+  settings.tls_insecure = secrets.tls_insecure;
   auto backend = factory->open(url, *traits, settings);
   if (backend || backend.error().code != Errc::usage) return backend;
   return fail(blame, fmt::format("{}: {}", called, backend.error().message));
@@ -53,6 +65,14 @@ Result<OpenStore> open_store(const Options& o) {
   return OpenStore{std::move(*store), std::move(*backend)};
 }
 
-Result<Key> parse_key(const Options& o) { return Key::parse(o.key.value_or("")); }
+Result<std::vector<Key>> parse_keys(const Options& o) {
+  std::vector<Key> keys;
+  for (const std::string_view text : o.keys) {
+    auto key = Key::parse(text);
+    if (!key) return fail(key.error());
+    keys.push_back(std::move(*key));
+  }
+  return keys;
+}
 
 }  // namespace dlock::cli

@@ -14,6 +14,8 @@ struct Store {
   const BackendFactory* factory;
   const Traits* traits;
 
+  Settings secrets;  // password and TLS, and nothing else of it
+
   std::string called;  // "--backend" or "DLOCK_BACKEND", for what only open() can find wrong with the URL
   Errc blame;
 
@@ -37,6 +39,6 @@ Result<std::optional<Handle>> find_handle(const Options&, const Store&);
 // Errc::usage where --handle is required and there is none.
 Result<Handle> require_handle(const Options&, const Store&);
 
-Result<Key> parse_key(const Options&);  // --key; the rules have seen that it is there
+Result<std::vector<Key>> parse_keys(const Options&);  // --key, in the order given; the rules have seen that there is one
 
 }  // namespace dlock::cli

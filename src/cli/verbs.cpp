@@ -10,18 +10,25 @@ constexpr VerbInfo table[] = {
      "What follows the first -- reaches COMMAND byte for byte; there is no shell unless -c asks for one."},
     {Verb::acquire, "acquire", "[OPTION...] --key K", "take the lock for --ttl and print its handle",
      "Takes the lock K as a lease of --ttl that no process keeps alive, and prints the handle with which it can be renewed and "
-     "released. With --hold, dlock stays and holds the lock until its standard input ends or a signal comes."},
+     "released. With --keep, a process in the background keeps the lock until release or until the caller is gone. With --hold, "
+     "dlock "
+     "stays and holds the lock until its standard input ends or a signal comes."},
     {Verb::renew, "renew", "[OPTION...] --key K [--handle H]", "extend a lease that acquire took",
      "Lets the lease of K last --ttl from now. A lease that has ended is not revived."},
-    {Verb::release, "release", "[OPTION...] --key K [--handle H | --force --token N | --force --yes]", "give the lock back",
+    {Verb::release, "release", "[OPTION...] --key K [--handle H | --revoke | --force --token N | --force --yes]",
+     "give the lock back",
      "Releases the lock K that the handle holds. --force removes somebody else's holder: the one with --token N, or all with "
      "--yes. "
-     "It does not stop their work."},
+     "It does not stop their work; --revoke asks them to."},
     {Verb::check, "check", "[OPTION...] SEQUENCER | --key K [--token N | --handle H]", "is this grant still in force?",
      "Exit status 0 if the grant is in force now, 1 if it is not. Prints nothing."},
+    {Verb::fence, "fence", "[OPTION...] --state FILE --token N -- COMMAND [ARG...]", "run COMMAND unless a newer token was seen",
+     "Runs COMMAND only if N is not older than the newest token that FILE has seen, and notes N before. Calls for the same FILE "
+     "run one after "
+     "the other. So a holder that was frozen, and has lost its lock since, changes nothing any more."},
     {Verb::inspect, "inspect", "[OPTION...] [K]", "show who holds what and who waits",
      "Shows one key, or every key of the backend. ASKED and AGE tell when the holder asked for the lock, by the clock of its "
-     "host; "
+     "host; SINCE when it got it, where the store keeps that; "
      "LEASE is what is left until the lock ends when nobody renews it."},
 };
 

@@ -77,6 +77,7 @@ struct Granted {
   Lease lease;
   int hold_fd = -1;   // the lock lasts while any process has this open file; it stays the backend's. -1: none
   int alarm_fd = -1;  // readable: something happened to the lock (forced release, revocation); call renew at once. -1: none
+  std::vector<Lease> more{};  // the other keys, where several were taken together; a store never sets it
 };
 struct Waiting {
   std::size_t ahead = 0;             // how many waiters are before us; nobody knows: 0
@@ -184,6 +185,7 @@ struct Settings {
   Duration connect_timeout{5'000'000};
   int interrupt_fd = -1;                        // poll(2)-able; readable: every wait returns early. Not read by the backend
   std::string password{};                       // empty: the URL's, then what the service itself has (a variable, a file)
+  std::string auth{};                           // ZooKeeper: scheme:credential
   std::string tls_ca{}, tls_cert{}, tls_key{};  // paths; empty: the URL items of the same names
   bool tls_insecure = false;                    // verify no certificate
 };

@@ -16,6 +16,7 @@ enum class Errc {
   unavailable,    // not reachable now, nothing was changed: try again
   timed_out,      // the outcome is unknown: the request may have been carried out
   protocol,       // the store answered something we do not understand; the outcome is unknown
+  stale,          // fence: a newer token has been seen
   internal,       // a bug in dlock
 };
 

@@ -18,6 +18,7 @@ HolderView view(const LockState::Holder& h, Micros now) {
   v.slot = h.slot;
   v.attached = h.deadline == never;
   v.vanished = h.deadline <= now;
+  if (v.attached && h.since <= now) v.held = Duration{now - h.since};  // of a lease `since` is the last renewal
   if (h.free_at() != never) v.remaining = Duration{(v.vanished ? h.free_at() : h.deadline) - now};
   v.who = Identity::decode(h.meta);
   return v;

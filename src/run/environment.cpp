@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/environment.hpp"
 #include <fmt/format.h>
+#include <algorithm>
 #include "core/sequencer.hpp"
+#include "run/process_id.hpp"
 
 namespace dlock::run {
 
@@ -24,7 +26,7 @@ std::string handle_of(const Traits& traits, const Lease& lease) {
   return Handle{std::string(traits.family), std::string(traits.recipe), lease.owner, lease.ticket}.text();
 }
 
-std::string job_environment(const Plan& plan, const Lease& lease) {
+std::string job_environment(const Plan& plan, const std::vector<Lease>& leases, pid_t guard) {
   std::string out;
   const auto set = [&](std::string_view name, std::string_view value) {
     out.append(name).append("=").append(value).push_back('\0');
@@ -33,19 +35,33 @@ std::string job_environment(const Plan& plan, const Lease& lease) {
   remove("DLOCK_PASSWORD");
   if (!plan.publish_environment) return out;
 
-  const std::string sequencer =
-      Sequencer{std::string(plan.traits.family), std::string(plan.traits.recipe), lease.key, lease.mode, lease.token}.text();
+  const auto sequencer = [&](const Lease& l) {
+    return Sequencer{std::string(plan.traits.family), std::string(plan.traits.recipe), l.key, l.mode, l.token}.text();
+  };
+  const Lease& first = leases.front();
   set("DLOCK_HELD", "1");
-  set("DLOCK_KEY", lease.key.text());
-  set("DLOCK_TOKEN", std::to_string(lease.token));
-  set("DLOCK_SEQUENCER", sequencer);
-  set("DLOCK_HANDLE", handle_of(plan.traits, lease));
+  set("DLOCK_KEY", first.key.text());
+  set("DLOCK_TOKEN", std::to_string(first.token));
+  set("DLOCK_SEQUENCER", sequencer(first));
+  set("DLOCK_HANDLE", handle_of(plan.traits, first));
   set("DLOCK_TTL_MS", std::to_string(plan.timing.ttl / std::chrono::milliseconds{1}));
-  if (lease.mode == Mode::permit) set("DLOCK_SLOT", std::to_string(lease.slot));
+  if (first.mode == Mode::permit) set("DLOCK_SLOT", std::to_string(first.slot));
   else remove("DLOCK_SLOT");
-  set("DLOCK_GRANTS", fmt::format(R"([{{"key":"{}","token":{},"sequencer":"{}","mode":"{}","slot":{}}}])",
-                                  json_text(lease.key.text()), lease.token, sequencer, static_cast<char>(lease.mode),
-                                  lease.mode == Mode::permit ? std::to_string(lease.slot) : "null"));
+
+  // What a nested dlock needs besides: the handle, and who must be its ancestor.
+  const auto seen = look_up(guard);
+  const std::string stands_behind = fmt::format(R"("guard":{{"pid":{},"start":{}}})", guard, seen ? seen->id.start : 0);
+  std::string grants;
+  for (const Lease& l : leases) {
+    const bool permit = l.mode == Mode::permit;
+    grants += fmt::format(R"({}{{"key":"{}","token":{},"sequencer":"{}","mode":"{}","slot":{},"limit":{},"handle":"{}",{}}})",
+                          grants.empty() ? "" : ",", json_text(l.key.text()), l.token, sequencer(l), static_cast<char>(l.mode),
+                          permit ? std::to_string(l.slot) : "null", permit ? std::to_string(plan.request.limit) : "null",
+                          handle_of(plan.traits, l), stands_behind);
+  }
+  for (const auto& [key, text] : plan.inherited_grants)  // of our ancestors, for those further down
+    if (std::none_of(leases.begin(), leases.end(), [&, &k = key](const Lease& l) { return l.key == k; })) grants += "," + text;
+  set("DLOCK_GRANTS", fmt::format("[{}]", grants));
   return out;
 }
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 #include <nlohmann/json.hpp>
 #include "core/duration.hpp"
 
@@ -21,6 +22,15 @@ void add(Json& line, Events::Fields fields) {
 }
 
 std::string text(const Json& line) { return line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"; }
+
+std::string utc_now() {
+  const std::int64_t now = wall_micros();
+  const std::time_t seconds = now / 1'000'000;
+  std::tm t{};
+  ::gmtime_r(&seconds, &t);
+  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z", t.tm_year + 1900, t.tm_mon + 1, t.tm_mday, t.tm_hour, t.tm_min,
+                     t.tm_sec, now / 1000 % 1000);
+}
 
 Result<Fd> open_for_append(const std::string& path, const char* option) {
   Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0600));
@@ -76,11 +86,16 @@ void Events::trace_granted(const Lease& lease) {
 }
 
 void Events::words(std::string_view line) {
-  if (!plan_.say.quiet) error(line);
+  if (!plan_.say.quiet) own_word("info", line);
 }
 
-void Events::error(std::string_view line) {
-  if (!line.empty()) writer_.write(STDERR_FILENO, fmt::format("dlock: {}\n", line));
+void Events::error(std::string_view line) { own_word("error", line); }
+
+void Events::own_word(const char* level, std::string_view line) {
+  if (line.empty()) return;
+  if (!plan_.say.json) return writer_.write(STDERR_FILENO, fmt::format("dlock: {}\n", line));
+  const Json j{{"time", utc_now()}, {"level", level}, {"pid", ::getpid()}, {"key", plan_.request.key.text()}, {"message", line}};
+  writer_.write(STDERR_FILENO, text(j));
 }
 
 void Events::raw(std::string t) { writer_.write(STDERR_FILENO, std::move(t)); }
@@ -101,6 +116,12 @@ std::string Events::busy_line(const std::optional<HolderView>& holder, const std
   if (plan_.say.quiet || plan_.conflict_status == 0) return {};
   return held_line(holder, why) +
          (plan_.wait && *plan_.wait > Duration{} ? "; waited " + format_duration(*plan_.wait) : "; not waiting");
+}
+
+std::string Events::started_line(Duration ago) const {
+  if (plan_.say.quiet || plan_.conflict_status == 0) return {};
+  return fmt::format("{} was started {} ago; not again (--once-per {})", printable(plan_.request.key.text()),
+                     format_duration(ago), plan_.once_per->text());
 }
 
 }  // namespace dlock::run

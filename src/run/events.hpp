@@ -43,9 +43,14 @@ class Events {
   // The same with ", not waiting"; empty when nobody wants to hear it: -q, or -E 0, with which cron skips in silence.
   std::string busy_line(const std::optional<HolderView>&, const std::string& why) const;
 
+  // "nightly was started 3m ago (--once-per hour)"; empty as above.
+  std::string started_line(Duration ago) const;
+
   bool flush(Duration bound) { return writer_.flush(bound); }
 
  private:
+  void own_word(const char* level, std::string_view line);
+
   const Plan& plan_;
   Writer& writer_;
   Fd status_file_, trace_file_;

@@ -149,11 +149,21 @@ void Guard::check_deadlines(Deadline now) {
   if (!expired_ && now >= std::min(when_.term_at, when_.kill_at)) {
     expired_ = true;
     tell(Kind::expired);
-    signal_descendants(0, end_signal_);  // all of them, and the stopped must hear it too
-    signal_descendants(0, SIGCONT);
+    lose();
   }
   if (now >= std::min(when_.kill_at, when_.stop_by)) start_sweep();
   timer_.arm(sweeping_ ? no_deadline : std::min({expired_ ? no_deadline : when_.term_at, when_.kill_at, when_.stop_by}));
+}
+
+void Guard::lose() {
+  if (on_lost_.what == OnLost::Do::exec) {
+    if (::fork() != 0) return;  // one more member of the tree: dlock waits for it
+    entry_.restore();
+    ::execl("/bin/sh", "sh", "-c", on_lost_.command.c_str(), static_cast<char*>(nullptr));
+    ::_exit(127);
+  }
+  signal_descendants(0, on_lost_.what == OnLost::Do::kill ? end_signal_ : on_lost_.signal);  // all of them,
+  signal_descendants(0, SIGCONT);                                                            // and the stopped must hear it too
 }
 
 void Guard::start_sweep() {

@@ -4,6 +4,7 @@
 #include "run/cgroup.hpp"
 #include "run/entry.hpp"
 #include "run/message.hpp"
+#include "run/plan.hpp"
 #include "run/timer.hpp"
 
 namespace dlock::run {
@@ -16,8 +17,8 @@ namespace dlock::run {
 // Holding `hold_fd` is the other half of its job: a lock that ends with a descriptor does not end before the tree.
 class Guard {
  public:
-  Guard(Channel channel, const Entry& entry, char* const* command, int end_signal)
-      : channel_(std::move(channel)), entry_(entry), command_(command), end_signal_(end_signal) {}
+  Guard(Channel channel, const Entry& entry, char* const* command, int end_signal, const OnLost& on_lost)
+      : channel_(std::move(channel)), entry_(entry), command_(command), end_signal_(end_signal), on_lost_(on_lost) {}
   [[noreturn]] void run();
 
  private:
@@ -29,6 +30,7 @@ class Guard {
   void read_exec_outcome();
   void signal_job(int signal) const;
   void check_deadlines(Deadline now);
+  void lose();
   void wake_orphans();
   void start_sweep();
   bool reap();
@@ -39,6 +41,7 @@ class Guard {
   const Entry& entry_;
   char* const* command_;
   const int end_signal_;
+  const OnLost& on_lost_;
   Timer timer_;
   JobCgroup cgroup_;
   GuardDeadlines when_;

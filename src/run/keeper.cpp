@@ -103,7 +103,23 @@ bool Keeper::try_now() {
   return granted && take(*granted);
 }
 
+// --splay. False: the user left meanwhile.
+bool Keeper::splay() {
+  if (plan_.splay <= 0us) return true;
+  std::uint64_t random = 0;
+  for (const std::uint8_t b : Owner::random().bytes) random = random * 257 + b;
+  const Deadline end =
+      later(Clock::now(), Duration(static_cast<std::int64_t>(random % static_cast<std::uint64_t>(plan_.splay.count() + 1))));
+  while (until(end) > 0us) {
+    nap(until(end));
+    if (!requested()) continue;
+    if (request().what == Request::leave) return over_ = true, report(Left{}), false;
+  }
+  return true;
+}
+
 void Keeper::wait_and_hold() {
+  if (!over_ && !backend_ && !splay()) return;
   if (!over_ && !backend_) open();
   while (!over_) {
     if (!lease_ && acquire() == Next::over) return;
@@ -155,11 +171,46 @@ bool Keeper::take(const dlock::Granted& granted) {
     report(Ended{status_unavailable, "no file descriptor is left for the guard"});
     return false;
   }
+  if (plan_.once_per && !note_start(granted.lease)) return over_ = true, false;
   lease_ = granted.lease;
   alarm_fd_ = granted.alarm_fd;
   events_.trace_granted(*lease_);
-  report(Granted{*lease_, std::move(hold)});
+  report(Granted{*lease_, std::move(hold), granted.more});
   return true;
+}
+
+// --once-per, after the grant and before the start. False: nothing may start; the lock was given back and a report says why.
+// A start whose record has an unknown fate is no start; the attempt to withdraw it may fail, and then this period has none.
+bool Keeper::note_start(const Lease& lease) {
+  const auto twice = [](auto ask) {
+    auto answer = ask();
+    return !answer && retryable(answer.error().code) ? ask() : answer;
+  };
+  const auto known = twice([&] { return backend_->starts(lease.key); });
+  Error error = known ? Error{} : known.error();
+  if (known && !plan_.once_per->due(*known)) {
+    (void)twice([&] { return backend_->release(lease); });
+    events_.trace_result("acquire", "fail");
+    const Duration ago{std::max<std::int64_t>(0, known->now - *known->last)};
+    report(Ended{plan_.conflict_status, events_.started_line(ago), true});
+    return false;
+  }
+  if (known) {
+    noted_ = *known;
+    const auto done = twice([&] { return backend_->note_start(lease, known->now, plan_.once_per->keep()); });
+    if (done && *done == Validity::valid) return true;
+    error = done ? Error{Errc::unavailable, "the lock ended before the start could be noted"} : done.error();
+    withdraw_start(lease);
+  }
+  (void)twice([&] { return backend_->release(lease); });
+  events_.trace_result("acquire", "info");
+  report(Ended{exit_status(error.code), fmt::format("--once-per: {}; nothing was started", error.message)});
+  return false;
+}
+
+void Keeper::withdraw_start(const Lease& lease) {
+  if (noted_) (void)backend_->note_start(lease, noted_->last, plan_.once_per->keep());
+  noted_.reset();
 }
 
 Keeper::Next Keeper::acquire() {
@@ -269,7 +320,7 @@ Keeper::Next Keeper::hold() {
       case Request::release: give_back(lease, lost); return Next::over;
       case Request::leave:
       case Request::queue_again:
-        if (!lost) (void)backend_->release(lease);
+        if (!lost) withdraw_start(lease), (void)backend_->release(lease);
         if (asked.what == Request::queue_again) return Next::again;
         report(Left{});
         return Next::over;
@@ -290,6 +341,7 @@ Keeper::Next Keeper::hold() {
 void Keeper::give_back(const Lease& lease, bool lost) {
   if (lost) return report(Released{false, "it was lost"});
   const Deadline until_then = later(Clock::now(), plan_.timing.op_timeout);
+  if (started_nothing_) withdraw_start(lease);
   events_.trace_invoke("release");
   for (Duration retry = first_retry;; retry *= 2) {
     const auto answer = backend_->release(lease);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -20,6 +21,7 @@ class Keeper {
   struct Granted {
     Lease lease;
     Fd hold;  // a duplicate of the descriptor with which the lock would end
+    std::vector<Lease> more;
   };
   struct Kept {
     Deadline deadline;
@@ -63,6 +65,7 @@ class Keeper {
   void leave() { ask({Request::leave, {}}); }              // Left
   void queue_again() { ask({Request::queue_again, {}}); }  // releases, then as from the start
   void release();                                          // Released
+  void forget_start() { started_nothing_ = true; }         // --once-per: the job was not started; before release()
   void detach(Duration d) { ask({Request::detach, d}); }   // Detached; when not confirmed it goes on renewing
 
  private:
@@ -82,6 +85,9 @@ class Keeper {
   bool enqueue();
   Next acquire();
   bool take(const dlock::Granted&);
+  bool note_start(const Lease&);
+  void withdraw_start(const Lease&);
+  bool splay();
   Next hold();
   bool renew(Lease& lease, Deadline& next);
   void give_back(const Lease&, bool lost);
@@ -96,12 +102,14 @@ class Keeper {
   Request request_;
 
   bool started_ = false;
+  std::atomic<bool> started_nothing_ = false;
 
   // the thread's own; the caller's until start()
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Waiter> place_;
   std::optional<Lease> lease_;
   int alarm_fd_ = -1;
+  std::optional<Starts> noted_;  // what the store knew before a start of ours was noted
   Deadline wait_until_ = no_deadline, connect_until_ = no_deadline;
   bool reached_ = false, over_ = false;
   unsigned seed_ = 0;

@@ -3,7 +3,9 @@
 #include <sys/wait.h>
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 #include "core/exit_status.hpp"
+#include "run/signal_kinds.hpp"
 
 namespace dlock::run {
 
@@ -17,12 +19,6 @@ constexpr Duration same_request = 100ms;  // timeout(1) signals its child and th
 constexpr Duration own_sweep_every = 10ms;
 constexpr Duration first_word = 1s, next_word = 10s;
 constexpr Duration grace_to_die = 5s;  // after the lease is over, for a member that will not die
-
-bool ends(int signal) noexcept { return signal == SIGTERM || signal == SIGINT || signal == SIGQUIT || signal == SIGHUP; }
-bool stops(int signal) noexcept { return signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU; }
-bool ignored_by_default(int signal) noexcept {
-  return signal == SIGCONT || signal == SIGWINCH || signal == SIGURG || signal == SIGCHLD;
-}
 
 }  // namespace
 
@@ -57,6 +53,7 @@ void Policy::set_lease(Deadline deadline) {
   deadline_ = deadline;
   when_.kill_at = deadline == no_deadline ? no_deadline : deadline - rules_.timing.margin;
   when_.term_at = deadline == no_deadline ? no_deadline : when_.kill_at - rules_.timing.kill_after;
+  if (!rules_.kill_when_lost) when_.kill_at = no_deadline;
 }
 
 void Policy::on(const event::Granted& e, Deadline now) {
@@ -96,13 +93,19 @@ void Policy::on(const event::Revoked&, Deadline now) {
 void Policy::on(const event::KeeperLost&, Deadline now) {
   if (job_may_live()) {
     when_.term_at = now;
-    when_.kill_at = std::min(when_.kill_at, later(now, rules_.timing.kill_after));
+    if (rules_.kill_when_lost) when_.kill_at = std::min(when_.kill_at, later(now, rules_.timing.kill_after));
     deadline_ = std::min(deadline_, when_.kill_at);
     act(Do::send_deadlines);  // the guard answers `expired`
   } else if (phase_ == Phase::lingering || phase_ == Phase::detaching) {
     say(Note::not_released);
     end(result());
   }
+}
+
+void Policy::end_job(Deadline now) {
+  act(Do::signal_all, rules_.end_signal);
+  when_.stop_by = std::min(when_.stop_by, later(now, rules_.timing.kill_after));
+  act(Do::send_deadlines);
 }
 
 void Policy::on(const event::WaitEnded& e, Deadline) {
@@ -202,11 +205,7 @@ void Policy::on(const event::JobExited& e, Deadline now) {
   if (phase_ != Phase::starting && phase_ != Phase::running) return;
   phase_ = Phase::descendants;
   next_word_ = later(now, first_word);
-  if (rules_.descendants == Descendants::kill && exec_error_ == 0) {
-    act(Do::signal_all, rules_.end_signal);
-    when_.stop_by = std::min(when_.stop_by, later(now, rules_.timing.kill_after));
-    act(Do::send_deadlines);
-  }
+  if (rules_.descendants == Descendants::kill && exec_error_ == 0) { end_job(now); }
 }
 
 void Policy::on(const event::Expired&, Deadline) {
@@ -285,9 +284,7 @@ void Policy::on(const event::Tick&, Deadline now) {
     max_run_at_ = no_deadline;
     max_run_over_ = true;
     say(Note::max_run);
-    act(Do::signal_all, rules_.end_signal);
-    when_.stop_by = std::min(when_.stop_by, later(now, rules_.timing.kill_after));
-    act(Do::send_deadlines);
+    end_job(now);
   }
   // Half a margin late, and not a word that it kills: the guard is stopped or wedged.
   if (!killing_ && !guard_killed_ && now >= later(std::min(when_.kill_at, when_.stop_by), rules_.timing.margin / 2)) {

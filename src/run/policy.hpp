@@ -103,6 +103,7 @@ class Policy {
     Duration max_run{}, min_hold{};
     Descendants descendants = Descendants::wait;
     bool can_detach = false;
+    bool kill_when_lost = true;  // false: --on-lost says something else
   };
   explicit Policy(const Rules& rules) : rules_(rules) {}
 
@@ -143,6 +144,7 @@ class Policy {
   void say(Action::Note);
   void set_lease(Deadline deadline);
   void queue_again();
+  void end_job(Deadline now);
   void forward(const event::Signal&, Deadline now);
   void give_back(Deadline now);  // the tree is dead: detach, linger or release
   void release(Deadline now);

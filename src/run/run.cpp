@@ -35,7 +35,7 @@ Outcome run(const Plan& plan) {
   if (guard < 0) return cannot_begin(events, status_unavailable, fmt::format("cannot fork the guard: {}", std::strerror(errno)));
   if (guard == 0) {
     ours.reset();
-    Guard(Channel(std::move(theirs)), entry, plan.command, plan.end_signal).run();
+    Guard(Channel(std::move(theirs)), entry, plan.command, plan.end_signal, plan.on_lost).run();
   }
   theirs.reset();
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // second line: if the guard is killed, its orphans come to us
@@ -45,7 +45,11 @@ Outcome run(const Plan& plan) {
                         "/proc does not list child processes here: a job could not be ended for certain");
   if (const auto opened = events.open(); !opened)
     return cannot_begin(events, exit_status(opened.error().code), opened.error().message);
-  const Outcome outcome = (new Supervisor(plan, entry, around, events, Channel(std::move(ours)), guard))->run();
+  Supervisor& supervisor = *new Supervisor(plan, entry, around, events, Channel(std::move(ours)), guard);
+  const Outcome outcome = supervisor.run();
+  if (const std::string& file = plan.say.metrics_file; !file.empty())  // whatever becomes of it, the command has ended as it has
+    if (const auto written = write_metrics(file, plan.request.key, supervisor.figures(), outcome); !written)
+      events.error(written.error().message);
   events.flush(last_words);
   return outcome;
 }

@@ -34,7 +34,14 @@ Policy::Rules rules(const Plan& plan, bool same_group) {
   r.min_hold = plan.min_hold;
   r.descendants = plan.descendants;
   r.can_detach = plan.traits.detached;
+  r.kill_when_lost = plan.on_lost.what == OnLost::Do::kill;
   return r;
+}
+
+std::string consequence(const OnLost& o) {
+  if (o.what == OnLost::Do::signal) return fmt::format("the command was sent signal {} and goes on (--on-lost)", o.signal);
+  if (o.what == OnLost::Do::exec) return "the command goes on; the one of --on-lost was started";
+  return "the command is being ended";
 }
 
 std::string list(const std::vector<pid_t>& pids) {
@@ -62,7 +69,7 @@ Supervisor::Supervisor(const Plan& plan, const Entry& entry, const Surroundings&
 
 Outcome Supervisor::run() {
   // Where the store is this machine, the first try needs no thread: the guard gets ready meanwhile.
-  const bool granted = plan_.traits.liveness == Liveness::process && keeper_.try_now();
+  const bool granted = plan_.traits.liveness == Liveness::process && plan_.splay <= Duration{} && keeper_.try_now();
   if (granted) turn();
   let_go_of_inherited(STDERR_FILENO);
   if (!granted) keeper_.start();
@@ -111,12 +118,14 @@ void Supervisor::from_keeper(std::vector<Event>& out, Deadline now) {
       if (!std::exchange(said_waiting_, true)) events_.status("waiting", {{"ahead", static_cast<std::int64_t>(waiting->ahead)}});
       if (policy_.waiting()) waiting_line_.update(*waiting, now);
     } else if (auto* granted = std::get_if<Keeper::Granted>(&report)) {
-      lease_ = granted->lease;
+      leases_ = std::move(granted->more);
+      leases_.insert(leases_.begin(), granted->lease);
       hold_ = std::move(granted->hold);
-      out.emplace_back(event::Granted{lease_->deadline});
+      granted_at_ = now;
+      out.emplace_back(event::Granted{leases_.front().deadline});
     } else if (auto* kept = std::get_if<Keeper::Kept>(&report)) {
       if (std::exchange(failing_, false)) events_.words(fmt::format("{}: renewed again", printable(plan_.request.key.text())));
-      if (plan_.timing.leased) events_.status("renewed", {{"deadline_ms", millis(now, kept->deadline)}});
+      if (kept->deadline != no_deadline) events_.status("renewed", {{"deadline_ms", millis(now, kept->deadline)}});
       out.emplace_back(event::Kept{kept->deadline});
       if (kept->revoked) out.emplace_back(event::Revoked{});
     } else if (auto* failed = std::get_if<Keeper::RenewFailed>(&report)) {
@@ -140,7 +149,7 @@ void Supervisor::from_keeper(std::vector<Event>& out, Deadline now) {
     } else if (std::holds_alternative<Keeper::Left>(report)) {
       out.emplace_back(event::WaitLeft{});
     } else if (auto* released = std::get_if<Keeper::Released>(&report)) {
-      if (released->confirmed) events_.status("released");
+      if (released->confirmed) events_.status(plan_.borrowed ? "left" : "released");
       else last_error_ = released->why;
       out.emplace_back(event::ReleaseDone{released->confirmed});
     } else if (auto* detached = std::get_if<Keeper::Detached>(&report)) {
@@ -170,9 +179,13 @@ void Supervisor::from_guard(std::vector<Event>& urgent, std::vector<Event>& rest
         events_.trace("child_start", "job", {{"child", std::int64_t{value}}});
         rest.emplace_back(event::JobStarted{});
         break;
-      case Kind::start_failed: rest.emplace_back(event::StartFailed{value}); break;
+      case Kind::start_failed:
+        keeper_.forget_start();
+        rest.emplace_back(event::StartFailed{value});
+        break;
       case Kind::refused: rest.emplace_back(event::StartRefused{}); break;
       case Kind::exec_failed:
+        keeper_.forget_start();
         events_.error(fmt::format("{}: {}", printable(plan_.command[0]), std::strerror(value)));
         rest.emplace_back(event::ExecFailed{value});
         break;
@@ -196,8 +209,10 @@ void Supervisor::from_guard(std::vector<Event>& urgent, std::vector<Event>& rest
 // What the guard did, in the order in which it is decided about.
 void Supervisor::announce(const Event& e) {
   if (std::holds_alternative<event::Expired>(e) && !std::exchange(expired_, true)) {
-    events_.status("term", {{"signal", std::int64_t{plan_.end_signal}}});
-    events_.trace("term_sent", "job");
+    if (plan_.on_lost.what == OnLost::Do::kill) {
+      events_.status("term", {{"signal", std::int64_t{plan_.end_signal}}});
+      events_.trace("term_sent", "job");
+    }
   } else if (std::holds_alternative<event::Killing>(e)) {
     events_.status("kill");
     events_.trace("kill_sent", "job");
@@ -232,14 +247,14 @@ void Supervisor::perform(const Action& a) {
 void Supervisor::start_job() {
   waiting_line_.clear();
   // The descriptor that ends the lock travels with the order to start: there is never a job whose guard does not hold it.
-  const bool sent =
-      guard_.send({Kind::start, same_group_ ? 1 : 0, false, policy_.deadlines()}, job_environment(plan_, *lease_), hold_.get());
+  const bool sent = guard_.send({Kind::start, same_group_ ? 1 : 0, false, policy_.deadlines()},
+                                job_environment(plan_, leases_, guard_pid_), hold_.get());
   hold_.reset();
   if (!sent) ::kill(guard_pid_, SIGKILL);  // its end of the channel is broken; the end of file is on the way
   if (!keeper_.started()) thread_at_ = later(Clock::now(), fast_job);
-  const auto token = static_cast<std::int64_t>(lease_->token);
-  if (plan_.timing.leased)
-    events_.status("acquired", {{"token", token}, {"deadline_ms", millis(Clock::now(), lease_->deadline)}});
+  const auto token = static_cast<std::int64_t>(leases_.front().token);
+  if (const Deadline end = leases_.front().deadline; end != no_deadline)
+    events_.status("acquired", {{"token", token}, {"deadline_ms", millis(Clock::now(), end)}});
   else events_.status("acquired", {{"token", token}});
 }
 
@@ -249,8 +264,13 @@ void Supervisor::say(Note note) {
   switch (note) {
     case Note::lost:
       events_.status("lost", {{"why", last_error_.empty() ? "the lease ran out" : last_error_}});
-      events_.error(fmt::format("{}: the lock is lost ({}); the command is being ended", key,
-                                last_error_.empty() ? "the lease could not be renewed in time" : last_error_));
+      events_.error(fmt::format("{}: the lock is lost ({}); {}", key,
+                                last_error_.empty() ? "the lease could not be renewed in time" : last_error_,
+                                consequence(plan_.on_lost)));
+      return;
+    case Note::revoked:
+      events_.status("revoked");
+      events_.words(fmt::format("{}: somebody asks for the lock (release --revoke); the command is being ended", key));
       return;
     case Note::stuck:
       events_.status("stuck");
@@ -275,10 +295,6 @@ void Supervisor::say(Note note) {
     case Note::guard_died: events_.error(fmt::format("{}: the guard process died; the command is being killed", key)); return;
     case Note::max_run:
       events_.words(fmt::format("{}: --max-run {} is over; the command is being ended", key, format_duration(plan_.max_run)));
-      return;
-    case Note::revoked:
-      events_.status("revoked");
-      events_.words(fmt::format("{}: somebody asks this holder to stop; the command is being ended", key));
       return;
     case Note::start_failed:
       events_.error(fmt::format("{}: the command cannot be started: no process or descriptor to be had", key));
@@ -336,8 +352,17 @@ void Supervisor::reap_guard() {
   if (!guard_reaped_ && ::waitpid(guard_pid_, nullptr, WNOHANG) == guard_pid_) guard_reaped_ = true;
 }
 
+Figures Supervisor::figures() const {
+  const auto seconds = [](Deadline from, Deadline to) { return std::chrono::duration<double>(to - from).count(); };
+  const bool granted = granted_at_ != no_deadline;
+  return {.wait_seconds = seconds(asked_at_, granted ? granted_at_ : ended_at_),
+          .held_seconds = granted ? seconds(granted_at_, ended_at_) : 0,
+          .granted = granted};
+}
+
 void Supervisor::end(Outcome outcome) {
   outcome_ = outcome;
+  ended_at_ = Clock::now();
   waiting_line_.clear();
   dismiss_guard();
   if (policy_.killed()) modes_.restore();

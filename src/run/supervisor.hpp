@@ -7,6 +7,7 @@
 #include "run/events.hpp"
 #include "run/keeper.hpp"
 #include "run/message.hpp"
+#include "run/metrics.hpp"
 #include "run/policy.hpp"
 #include "run/terminal.hpp"
 #include "run/timer.hpp"
@@ -22,6 +23,7 @@ class Supervisor {
   Supervisor(const Plan&, const Entry&, const Surroundings&, Events&, Channel guard, pid_t guard_pid);
   ~Supervisor() = delete;
   Outcome run();
+  Figures figures() const;  // after run()
 
  private:
   void turn();
@@ -51,13 +53,15 @@ class Supervisor {
   Keeper& keeper_;
   WaitingLine waiting_line_;
   Policy policy_;
-  std::optional<Lease> lease_;
+  std::vector<Lease> leases_;
   Fd hold_;                           // until the guard has it
   Deadline thread_at_ = no_deadline;  // when the keeper gets its thread
   std::string last_error_;            // of the keeper, for what is said at the end
   bool failing_ = false;              // renewals fail at the moment
   bool guard_reaped_ = false, said_waiting_ = false, expired_ = false;
   int stop_by_ = 0;  // stop ourselves when everything else of this wake-up is done
+  const Deadline asked_at_ = Clock::now();
+  Deadline granted_at_ = no_deadline, ended_at_ = no_deadline;
   Outcome outcome_{};
 };
 

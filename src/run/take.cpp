@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The lock without a command: `dlock acquire`, detached and --hold.
+// The lock without a command: `dlock acquire`, detached, --hold and --keep.
+#include "run/take.hpp"
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
@@ -7,156 +8,169 @@
 #include <unistd.h>
 #include <cerrno>
 #include "core/exit_status.hpp"
-#include "run/entry.hpp"
-#include "run/events.hpp"
-#include "run/keeper.hpp"
+#include "run/signal_kinds.hpp"
 #include "run/terminal.hpp"
-#include "run/timer.hpp"
-#include "run/waiting_line.hpp"
 
 namespace dlock::run {
 
 using namespace std::chrono_literals;
 
-namespace {
+Taker::Taker(const Plan& plan, const Entry& entry, Events& events,
+             const std::function<bool(const std::vector<Lease>&)>& on_granted, Staying stays)
+    : plan_(plan),
+      events_(events),
+      on_granted_(on_granted),
+      stays_(stays),
+      signals_(::signalfd(-1, &entry.handled(), SFD_CLOEXEC | SFD_NONBLOCK)),
+      keeper_(*new Keeper(plan, events)),
+      waiting_line_(plan, events) {}
 
-bool ends(int signal) { return signal == SIGTERM || signal == SIGINT || signal == SIGQUIT || signal == SIGHUP; }
-bool stops(int signal) { return signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU; }
+Outcome Taker::run() {
+  keeper_.start();
+  while (!over_) {
+    timer_.arm(std::min({lost_at_, answer_by_, holding_ ? hold_until_ : no_deadline}));
+    pollfd p[] = {{signals_.get(), POLLIN, 0},
+                  {keeper_.fd(), POLLIN, 0},
+                  {timer_.fd(), POLLIN, 0},
+                  {holding_ && stays_.until_stdin_ends ? STDIN_FILENO : -1, POLLIN, 0},
+                  {stays_.watch, POLLIN, 0},
+                  {holding_ ? stays_.listener : -1, POLLIN, 0},
+                  {holding_ ? -1 : stays_.asker, POLLIN, 0}};
+    ::poll(p, std::size(p), -1);
+    timer_.drain();
+    const Deadline now = Clock::now();
+    for (Keeper::Report& r : keeper_.reports()) std::visit([&](auto& what) { on(what, now); }, r);
+    if (!over_ && now >= lost_at_) lose("the lease could not be renewed in time");
+    if (!over_ && now >= answer_by_) end(outcome_);
+    signalfd_siginfo s;
+    while (!over_ && ::read(signals_.get(), &s, sizeof s) > 0) on_signal(static_cast<int>(s.ssi_signo), now);
+    if (over_) break;
+    if (holding_ && p[3].revents != 0 && stdin_ended()) give_back({false, status_ok, "command"}, now);
+    else if (holding_ && now >= hold_until_) give_back({false, status_ok, "max_hold"}, now);
+    else if (p[4].revents != 0 && !asked_) caller_is_gone(now);
+    else if (p[6].revents != 0 && !asked_ && !holding_) leave({false, status_ok, "error"}, now);
+    else if (holding_ && p[5].revents != 0) on_question(now);
+  }
+  waiting_line_.clear();
+  events_.status("exit", {{"result", outcome_.result}, {outcome_.by_signal ? "signal" : "code", std::int64_t{outcome_.value}}});
+  return outcome_;
+}
 
-class Taker {
- public:
-  Taker(const Plan& plan, const Entry& entry, Events& events, const std::function<bool(const Lease&)>& on_granted)
-      : plan_(plan),
-        events_(events),
-        on_granted_(on_granted),
-        signals_(::signalfd(-1, &entry.handled(), SFD_CLOEXEC | SFD_NONBLOCK)),
-        keeper_(*new Keeper(plan, events)),
-        waiting_line_(plan, events) {}
+void Taker::on(Keeper::Granted& g, Deadline now) {
+  if (asked_) return;  // leaving: the keeper gives it back
+  waiting_line_.clear();
+  lease_deadline(g.lease.deadline);
+  events_.status("acquired", {{"token", static_cast<std::int64_t>(g.lease.token)}});
+  std::vector<Lease> all{g.lease};
+  all.insert(all.end(), g.more.begin(), g.more.end());
+  if (!on_granted_(all)) return give_back({false, status_failed_holding, "failed"}, now);
+  if (!stays_.at_all) return end({false, status_ok, "command"});
+  holding_ = true;
+  if (stays_.max_hold > 0us) hold_until_ = later(now, stays_.max_hold);
+}
 
-  Outcome run() {
-    keeper_.start();
-    while (!over_) {
-      timer_.arm(std::min(lost_at_, answer_by_));
-      pollfd p[] = {{signals_.get(), POLLIN, 0},
-                    {keeper_.fd(), POLLIN, 0},
-                    {timer_.fd(), POLLIN, 0},
-                    {holding_ ? STDIN_FILENO : -1, POLLIN, 0}};
-      ::poll(p, std::size(p), -1);
-      timer_.drain();
-      const Deadline now = Clock::now();
-      for (Keeper::Report& r : keeper_.reports()) std::visit([&](auto& what) { on(what, now); }, r);
-      if (!over_ && now >= lost_at_) lose("the lease could not be renewed in time");
-      if (!over_ && now >= answer_by_) end(outcome_);
-      signalfd_siginfo s;
-      while (!over_ && ::read(signals_.get(), &s, sizeof s) > 0) on_signal(static_cast<int>(s.ssi_signo), now);
-      if (!over_ && holding_ && p[3].revents != 0 && stdin_ended()) give_back({false, status_ok, "command"}, now);
-    }
-    waiting_line_.clear();
-    events_.status("exit", {{"result", outcome_.result}, {outcome_.by_signal ? "signal" : "code", std::int64_t{outcome_.value}}});
-    return outcome_;
-  }
+void Taker::on(const Keeper::Kept& k, Deadline now) {
+  if (plan_.timing.leased) events_.status("renewed");
+  lease_deadline(k.deadline);
+  if (!k.revoked || !holding_) return;
+  events_.status("revoked");
+  events_.words(
+      fmt::format("{}: given back, because somebody asked for it (release --revoke)", printable(plan_.request.key.text())));
+  give_back({false, status_ok, "revoked"}, now);
+}
 
- private:
-  void on(const Waiting& w, Deadline now) { waiting_line_.update(w, now); }
-  void on(Keeper::Granted& g, Deadline now) {
-    if (asked_) return;  // leaving: the keeper gives it back
-    waiting_line_.clear();
-    lease_deadline(g.lease.deadline);
-    events_.status("acquired", {{"token", static_cast<std::int64_t>(g.lease.token)}});
-    if (!on_granted_(g.lease)) return give_back({false, status_failed_holding, "failed"}, now);
-    if (!plan_.request.attached) return end({false, status_ok, "command"});
-    holding_ = true;
-  }
-  void on(const Keeper::Kept& k, Deadline now) {
-    if (plan_.timing.leased) events_.status("renewed");
-    lease_deadline(k.deadline);
-    if (!k.revoked || asked_) return;
-    events_.status("revoked");
-    events_.words(
-        fmt::format("{}: somebody asks this holder to stop; the lock is given back", printable(plan_.request.key.text())));
-    give_back({true, SIGTERM, "signal"}, now);
-  }
-  void on(const Keeper::RenewFailed& f, Deadline) {
-    events_.status("renew_failed", {{"error", f.why}});
-    events_.words(fmt::format("{}: cannot renew ({})", printable(plan_.request.key.text()), f.why));
-  }
-  void on(const Keeper::Gone& g, Deadline) { lose(g.why); }
-  void on(const Keeper::Ended& e, Deadline) {
-    waiting_line_.clear();
-    events_.error(e.message);
-    end(leaving_ ? outcome_ : Outcome{false, e.status, e.busy ? "busy" : "error"});
-  }
-  void on(const Keeper::Left&, Deadline) { end(outcome_); }
-  void on(const Keeper::Released& r, Deadline) {
-    if (!r.confirmed) events_.error(fmt::format("{}: not released ({})", printable(plan_.request.key.text()), r.why));
-    end(outcome_);
-  }
-  void on(const Keeper::Detached&, Deadline) {}
+void Taker::on(const Keeper::RenewFailed& f, Deadline) {
+  events_.status("renew_failed", {{"error", f.why}});
+  events_.words(fmt::format("{}: cannot renew ({})", printable(plan_.request.key.text()), f.why));
+}
 
-  void on_signal(int signal, Deadline now) {
-    if (stops(signal)) return take_default(signal);
-    if (signal == SIGCONT || signal == SIGWINCH || signal == SIGURG) return;
-    const Outcome by{true, signal, "signal"};
-    if (holding_) return give_back(by, now);
-    if (asked_ && ends(signal)) return end(by);
-    if (asked_) return;
-    asked_ = leaving_ = true;
-    outcome_ = by;
-    answer_by_ = later(now, plan_.timing.op_timeout);
-    keeper_.leave();
-  }
-  void give_back(Outcome o, Deadline now) {
-    if (asked_) return end(o);  // asked twice: do not wait for the store
-    asked_ = true;
-    holding_ = false;
-    lost_at_ = no_deadline;
-    outcome_ = o;
-    answer_by_ = later(now, plan_.timing.op_timeout);
-    keeper_.release();
-  }
-  void lose(const std::string& why) {
-    if (asked_) return;
-    events_.status("lost", {{"why", why}});
-    events_.error(fmt::format("{}: the lock is lost ({})", printable(plan_.request.key.text()), why));
-    end({false, status_lost, "lost"});
-  }
-  void lease_deadline(Deadline d) {
-    if (!asked_) lost_at_ = d == no_deadline || !plan_.request.attached ? no_deadline : d - plan_.timing.margin;
-  }
-  void end(Outcome o) {
-    over_ = true;
-    outcome_ = o;
-  }
-  bool stdin_ended() {
-    char sink[4096];
-    const ssize_t n = ::read(STDIN_FILENO, sink, sizeof sink);
-    return n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
-  }
+void Taker::on(const Keeper::Ended& e, Deadline) {
+  waiting_line_.clear();
+  events_.error(e.message);
+  end(leaving_ ? outcome_ : Outcome{false, e.status, e.busy ? "busy" : "error"});
+}
 
-  const Plan& plan_;
-  Events& events_;
-  const std::function<bool(const Lease&)>& on_granted_;
-  Fd signals_;
-  Timer timer_;
-  Keeper& keeper_;
-  WaitingLine waiting_line_;
-  Outcome outcome_{};
-  Deadline lost_at_ = no_deadline, answer_by_ = no_deadline;
-  bool holding_ = false, asked_ = false, leaving_ = false, over_ = false;
-};
+void Taker::on(const Keeper::Released& r, Deadline) {
+  if (!r.confirmed) events_.error(fmt::format("{}: not released ({})", printable(plan_.request.key.text()), r.why));
+  if (question_) answer(*question_, r.confirmed ? KeeperAnswer::done : KeeperAnswer::not_held);
+  end(outcome_);
+}
 
-}  // namespace
+void Taker::on_signal(int signal, Deadline now) {
+  if (stops(signal)) return take_default(signal);
+  if (ignored_by_default(signal)) return;
+  const Outcome by{true, signal, "signal"};
+  if (holding_) return give_back(by, now);
+  if (asked_ && ends(signal)) return end(by);
+  if (!asked_) leave(by, now);
+}
 
-Outcome take(const Plan& plan, const std::function<bool(const Lease&)>& on_granted) {
+void Taker::caller_is_gone(Deadline now) {
+  const Outcome gone{false, status_ok, "caller_gone"};
+  holding_ ? give_back(gone, now) : leave(gone, now);
+}
+
+void Taker::on_question(Deadline now) {
+  KeeperQuestion q = next_question(stays_.listener, plan_.request.owner);
+  if (q.what.empty()) return;
+  if (q.what != "release") return answer(q, KeeperAnswer::done);
+  question_ = std::move(q);  // answered when the store has
+  give_back({false, status_ok, "command"}, now);
+}
+
+void Taker::leave(Outcome o, Deadline now) {
+  asked_ = leaving_ = true;
+  outcome_ = o;
+  answer_by_ = later(now, plan_.timing.op_timeout);
+  keeper_.leave();
+}
+
+void Taker::give_back(Outcome o, Deadline now) {
+  if (asked_) return end(o);  // asked twice: do not wait for the store
+  asked_ = true;
+  holding_ = false;
+  lost_at_ = no_deadline;
+  outcome_ = o;
+  answer_by_ = later(now, plan_.timing.op_timeout);
+  keeper_.release();
+}
+
+void Taker::lose(const std::string& why) {
+  if (asked_) return;
+  events_.status("lost", {{"why", why}});
+  events_.error(fmt::format("{}: the lock is lost ({})", printable(plan_.request.key.text()), why));
+  end({false, status_lost, "lost"});
+}
+
+void Taker::lease_deadline(Deadline d) {
+  if (!asked_) lost_at_ = d == no_deadline || !stays_.at_all ? no_deadline : d - plan_.timing.margin;
+}
+
+void Taker::end(Outcome o) {
+  over_ = true;
+  outcome_ = o;
+}
+
+bool Taker::stdin_ended() {
+  char sink[4096];
+  const ssize_t n = ::read(STDIN_FILENO, sink, sizeof sink);
+  return n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
+}
+
+Outcome take(const Plan& plan, const GrantSink& sink) {
   const Entry& entry = *new Entry;
   if (plan.say.status_fd >= 0) ::fcntl(plan.say.status_fd, F_SETFD, FD_CLOEXEC);
   Events& events = *new Events(plan);
+  const std::function<bool(const std::vector<Lease>&)> printed = [&](const auto& leases) {
+    return sink.print(sink.text(leases));
+  };
   Outcome outcome;
   if (const auto opened = events.open(); !opened) {
     events.error(opened.error().message);
     outcome = {false, exit_status(opened.error().code), "error"};
   } else {
-    outcome = (new Taker(plan, entry, events, on_granted))->run();
+    const Taker::Staying stays{.at_all = plan.request.attached, .until_stdin_ends = plan.request.attached};
+    outcome = (new Taker(plan, entry, events, printed, stays))->run();
   }
   events.flush(2s);
   return outcome;

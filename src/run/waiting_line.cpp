@@ -39,7 +39,7 @@ WaitingLine::WaitingLine(const Plan& plan, Events& events)
 
 void WaitingLine::update(const Waiting& waiting, Deadline now) {
   if (now < next_ || plan_.say.quiet) return;
-  terminal_ = draws_on_stderr();
+  terminal_ = !plan_.say.json && draws_on_stderr();
   std::string line = events_.held_line(waiting.holder, waiting.why) + "; waiting";
   if (plan_.wait) line += " up to " + format_duration(*plan_.wait);
   line += fmt::format(" (position {})", waiting.ahead + 1);

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/metrics.hpp"
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+#include "core/clock.hpp"
+#include "util/fd.hpp"
+
+namespace dlock::run {
+namespace {
+
+// In label values: backslash, quote and newline (a key has no newline).
+std::string label(const Key& key) {
+  std::string out;
+  for (const char c : key.text()) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out;
+}
+
+// The value of `name{labels} value` in what was there, or `otherwise`.
+double former(std::string_view text, const std::string& series, double otherwise) {
+  const std::string line = "\n" + series + " ";
+  const auto at = text.find(line);
+  if (at == text.npos) return otherwise;
+  return std::strtod(std::string(text.substr(at + line.size(), 40)).c_str(), nullptr);
+}
+
+class Page {
+ public:
+  Page(std::string_view before, const Key& key) : before_(before), labels_(fmt::format("{{key=\"{}\"}}", label(key))) {}
+  void gauge(std::string_view name, std::string_view help, double value) { add(name, help, "gauge", value); }
+  void counter(std::string_view name, std::string_view help, bool one_more) {
+    add(name, help, "counter", former(before_, fmt::format("{}{}", name, labels_), 0) + (one_more ? 1 : 0));
+  }
+  double last(std::string_view name) const { return former(before_, fmt::format("{}{}", name, labels_), 0); }
+  const std::string& text() const noexcept { return text_; }
+
+ private:
+  void add(std::string_view name, std::string_view help, std::string_view type, double value) {
+    text_ += fmt::format("# HELP {0} {1}\n# TYPE {0} {2}\n{0}{3} {4}\n", name, help, type, labels_, value);
+  }
+  std::string_view before_;
+  const std::string labels_;
+  std::string text_;
+};
+
+std::string page_of(std::string_view before, const Key& key, const Figures& f, const Outcome& o) {
+  const std::string_view result = o.result;
+  const bool ok = !o.by_signal && o.value == 0 && f.granted;
+  const double now = static_cast<double>(wall_micros() / 1000) / 1e3;
+  Page p(before, key);
+  p.counter("dlock_runs_total", "Commands that were run.", f.granted && result != "not_started");
+  p.counter("dlock_skipped_total", "Times that the lock was busy, or --once-per had its start.", result == "busy");
+  p.counter("dlock_lost_total", "Times that the lock was lost while the command ran.", result == "lost");
+  p.gauge("dlock_wait_seconds", "How long the last one waited for the lock.", f.wait_seconds);
+  p.gauge("dlock_held_seconds", "How long the last one held the lock.",
+          f.granted ? f.held_seconds : p.last("dlock_held_seconds"));
+  p.gauge("dlock_exit_status", "How the last one ended; 128+n for signal n.", o.by_signal ? 128 + o.value : o.value);
+  p.gauge("dlock_last_end_timestamp_seconds", "When the last one ended.", now);
+  p.gauge("dlock_last_success_timestamp_seconds", "When one ended with status 0, 0: never.",
+          ok ? now : p.last("dlock_last_success_timestamp_seconds"));
+  return p.text();
+}
+
+std::string read_all(int fd) {
+  std::string text = "\n";
+  char part[4096];
+  for (ssize_t n = 0; fd >= 0 && text.size() < (1U << 20U) && (n = ::read(fd, part, sizeof part)) > 0;)
+    text.append(part, static_cast<std::size_t>(n));
+  return text;
+}
+
+// The file as it is, locked if that is possible soon: whoever replaces it does so under the lock of what it replaces.
+Fd lock_former(const std::string& path) {
+  for (int tries = 0; tries < 100; ++tries) {
+    Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | O_NOFOLLOW));
+    struct stat mine {
+    }, there{};
+    if (!fd || ::fstat(fd.get(), &mine) || !S_ISREG(mine.st_mode)) return Fd();
+    const bool locked = ::flock(fd.get(), LOCK_EX | LOCK_NB) == 0;
+    if (locked && ::lstat(path.c_str(), &there) == 0 && there.st_ino == mine.st_ino) return fd;
+    const timespec nap{0, 10'000'000};
+    ::nanosleep(&nap, nullptr);
+  }
+  return Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | O_NOFOLLOW));
+}
+
+bool write_all(int fd, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t n = ::write(fd, text.data(), text.size());
+    if (n < 0 && errno != EINTR) return false;
+    if (n > 0) text.remove_prefix(static_cast<std::size_t>(n));
+  }
+  return true;
+}
+
+}  // namespace
+
+Result<void> write_metrics(const std::string& path, const Key& key, const Figures& figures, const Outcome& outcome) {
+  const Fd before = lock_former(path);
+  const std::string made = fmt::format("{}.{}.tmp", path, ::getpid());  // not *.prom: a collector must not take it for one
+  const auto failed = [&](int why) {
+    ::unlink(made.c_str());
+    return fail(Errc::cannot_create, fmt::format("--metrics-file {}: {}", quoted(path), std::strerror(why)));
+  };
+  const Fd fd(::open(made.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644));  // a collector is another user
+  if (!fd) return fail(Errc::cannot_create, fmt::format("--metrics-file {}: {}", quoted(path), std::strerror(errno)));
+  if (!write_all(fd.get(), page_of(read_all(before.get()), key, figures, outcome))) return failed(errno);
+  if (::rename(made.c_str(), path.c_str()) != 0) return failed(errno);
+  return {};
+}
+
+}  // namespace dlock::run

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/once_per.hpp"
+#include <fmt/format.h>
+#include <algorithm>
+#include <ctime>
+#include "core/duration.hpp"
+#include "core/key.hpp"
+
+namespace dlock::run {
+
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr std::string_view names[] = {"", "hour", "day", "week", "month"};
+
+std::tm local(std::int64_t wall_micros) {
+  const std::time_t seconds = wall_micros / 1'000'000;
+  std::tm t{};
+  ::localtime_r(&seconds, &t);
+  return t;
+}
+
+bool same(const std::tm& a, const std::tm& b, OncePer::Calendar unit) {
+  const bool month = a.tm_year == b.tm_year && a.tm_mon == b.tm_mon, day = month && a.tm_mday == b.tm_mday;
+  switch (unit) {
+    case OncePer::Calendar::none: return false;
+    // The hour that comes twice when summer time ends is two hours.
+    case OncePer::Calendar::hour: return day && a.tm_hour == b.tm_hour && a.tm_gmtoff == b.tm_gmtoff;
+    case OncePer::Calendar::day: return day;
+    case OncePer::Calendar::month: return month;
+    case OncePer::Calendar::week: break;
+  }
+  // ISO 8601: the year and the number of the week that its Thursday lies in.
+  char x[16], y[16];
+  std::strftime(x, sizeof x, "%G %V", &a);
+  std::strftime(y, sizeof y, "%G %V", &b);
+  return std::string_view(x) == y;
+}
+
+}  // namespace
+
+Result<OncePer> OncePer::parse(std::string_view text) {
+  for (std::size_t i = 1; i < std::size(names); ++i)
+    if (text == names[i]) return OncePer{static_cast<Calendar>(i), {}};
+  const auto d = parse_duration(text);
+  if (d && *d > 0us) return OncePer{Calendar::none, *d};
+  return fail(Errc::usage,
+              fmt::format("{} is neither a duration longer than 0 (30s, 5m, 1h30m) nor hour, day, week or month", quoted(text)));
+}
+
+std::string OncePer::text() const {
+  return calendar == Calendar::none ? format_duration(period) : std::string(names[static_cast<std::size_t>(calendar)]);
+}
+
+bool OncePer::due(const Starts& s) const {
+  if (!s.last) return true;
+  if (*s.last > s.now) return false;
+  if (calendar != Calendar::none) {
+    ::tzset();
+    return !same(local(*s.last), local(s.now), calendar);
+  }
+  const Duration slack = std::min<Duration>(period / 10, 1min);
+  return Duration{s.now - *s.last} >= period - slack;
+}
+
+Duration OncePer::keep() const {
+  switch (calendar) {
+    case Calendar::none: return period;
+    case Calendar::hour: return 2h;
+    case Calendar::day: return 26h;
+    case Calendar::week: return 7 * 24h + 2h;
+    case Calendar::month: return 31 * 24h + 2h;
+  }
+  return period;
+}
+
+}  // namespace dlock::run

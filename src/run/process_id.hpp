@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <sys/types.h>
+#include <cstdint>
+#include <optional>
+
+namespace dlock::run {
+
+// A process beyond the reuse of its number.
+struct ProcessId {
+  pid_t pid = 0;
+  std::uint64_t start = 0;  // clock ticks since boot (proc(5), field 22)
+  bool operator==(const ProcessId&) const = default;
+};
+
+struct ProcessStat {
+  ProcessId id;
+  pid_t parent = 0, group = 0;
+};
+std::optional<ProcessStat> look_up(pid_t) noexcept;  // nothing: there is no such process, or no /proc
+
+bool is_ancestor(const ProcessId&) noexcept;  // of this process
+
+}  // namespace dlock::run

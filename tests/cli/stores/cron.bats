@@ -1,0 +1,118 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# What cron needs: --min-hold, --once-per, --splay, -E 0.
+load stores
+
+hosts() { # OPTION...: many hosts whose cron fires a little apart; $DLOCK_TEST_TICKS for the full proof
+  mkdir -p hosts
+  python3 "$BATS_TEST_DIRNAME/../../support/cron_hosts.py" --ticks "${DLOCK_TEST_TICKS:-12}" "$DLOCK" hosts \
+    -b "$DLOCK_BACKEND" --key report -n -E 0 "$@"
+}
+exactly_once() {
+  run -0 json '(j["ticks"] == j["runs"], j["not_exactly_once"], list(j["statuses"]))' <<<"$1"
+  assert_output "(True, 0, ['0'])"
+}
+
+@test "--min-hold: eight hosts run a job exactly once per tick" { exactly_once "$(hosts --min-hold 250ms)"; }
+
+@test "--once-per: eight hosts run a job exactly once per tick" {
+  needs_starts
+  exactly_once "$(hosts --once-per 500ms)"
+}
+
+@test "without both they run it more often: the two tests above can fail" {
+  run -0 json 'j["runs"] > j["ticks"]' <<<"$(hosts)"
+  assert_output True
+}
+
+@test "--min-hold: dlock ends with the job, the lease is shortened to the remainder" {
+  run -3 timeout 20 "$DLOCK" run --key k --ttl 1h --min-hold 20s -- sh -c 'exit 3'
+  run -0 json '0 < j["holders"][0]["lease_remaining_ms"] <= 20000' <<<"$("$DLOCK" inspect -J k)"
+  assert_output True
+  run -75 "$DLOCK" run --key k -n -- true
+}
+
+@test "--min-hold: over when the job took longer, and not kept for a job that could not start" {
+  run -0 "$DLOCK" run --key k --min-hold 1ms -- sleep 0.01
+  is_free k
+  run -127 "$DLOCK" run --key k --min-hold 1h -- /nonexistent
+  is_free k
+}
+
+@test "--once-per: one start per period, busy says since when, -E replaces the status" {
+  needs_starts
+  run -0 "$DLOCK" run --key k --once-per 1h -- echo ran
+  assert_output ran
+  refused 75 '--once-per 1h' run --key k --once-per 1h -- echo ran
+  assert_regex "$stderr" 'k was started .* ago'
+  run -5 "$DLOCK" run -q -E 5 --key k --once-per 1h -- echo ran
+  assert_output ''
+  run -0 "$DLOCK" run -E 0 --key k --once-per 1h -- echo ran
+  assert_output ''
+  is_free k
+  run -0 "$DLOCK" run --key other --once-per 1h -- echo ran
+  assert_output ran
+  run -0 "$DLOCK" run --key k -- echo 'without the option it does not matter'
+}
+
+@test "--once-per: a job that failed has started, one that could not be executed has not" {
+  needs_starts
+  run -7 "$DLOCK" run --key k --once-per day -- sh -c 'exit 7'
+  run -75 "$DLOCK" run --key k --once-per day -- true
+  run -127 "$DLOCK" run --key z --once-per day -- /nonexistent
+  run -126 "$DLOCK" run --key z --once-per day -- /etc/passwd
+  run -0 "$DLOCK" run --key z --once-per day -- true
+}
+
+@test "--once-per: the slack; a period's jitter does not skip a run" {
+  needs_starts
+  run -0 "$DLOCK" run --key k --once-per 2s -- true
+  began=$(now_ms)
+  run -75 "$DLOCK" run --key k --once-per 2s -- true
+  until "$DLOCK" run -q --key k --once-per 2s -- true; do sleep 0.02; done
+  took=$(($(now_ms) - began))
+  [ "$took" -le 5000 ] || fail "the next start was possible only after $took ms"
+  [ "$took" -ge 1500 ] || fail "the next start was possible after $took ms, which is less than 1.8 s but for the start of a process"
+}
+
+@test "--once-per: the record goes when the period is over" {
+  needs_starts
+  "$DLOCK" run --key k --once-per 200ms -- true
+  if on_file; then [ -e locks/k/started ]; fi
+  sleep 0.25
+  "$DLOCK" run --key k --once-per 200ms -- false || :
+  on_file || skip 'redis: the record has an expiry of the server'
+  sleep 0.25
+  run -127 "$DLOCK" run --key k --once-per 200ms -- /nonexistent
+  [ ! -e locks/k/started ]
+}
+
+@test "--once-per: the new one waits for the lock, and then finds that it was started" {
+  needs_starts
+  mkfifo go
+  "$DLOCK" run --key k --once-per 1h -- cat go &
+  eventually is_held k
+  "$DLOCK" run --key k --once-per 1h -- touch twice 2>second.err &
+  second=$!
+  eventually grep -q '"waiters":\[{' <("$DLOCK" inspect -J k)
+  : >go
+  wait "$second" && fail 'it ran twice'
+  [ ! -e twice ]
+  grep -q 'was started' second.err
+}
+
+@test "--once-per and --splay: bad values" {
+  needs_starts
+  refused 64 'hour, day, week or month' run --key k --once-per fortnight -- true
+  refused 64 'longer than 0' run --key k --once-per 0 -- true
+  refused 64 '--splay' run --key k --splay soon -- true
+  DLOCK_ONCE_PER=never refused 78 'DLOCK_ONCE_PER' run --key k -- true
+}
+
+@test "--splay: a random time up to D, which a signal ends" {
+  run -0 "$DLOCK" run --key k --splay 50ms -- echo ran
+  assert_output ran
+  # Seconds that are not waited: with -n the wait for the lock is none, the splay is before it.
+  run -143 timeout --preserve-status -s TERM 1 "$DLOCK" run --key k -n --splay 100d -- touch ran
+  [ ! -e ran ]
+}

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/once_per.hpp"
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <ctime>
+
+using namespace dlock;
+using namespace std::chrono_literals;
+using run::OncePer;
+
+namespace {
+
+constexpr std::int64_t second = 1'000'000;
+
+OncePer per(const char* text) { return OncePer::parse(text).value(); }
+
+// "2025-03-30 01:30:00" UTC
+std::int64_t utc(const char* text) {
+  std::tm t{};
+  REQUIRE(::strptime(text, "%Y-%m-%d %H:%M:%S", &t));
+  return std::int64_t{::timegm(&t)} * second;
+}
+
+bool due(const char* period, const char* last, const char* now) { return per(period).due({utc(now), utc(last)}); }
+
+struct Zone {
+  explicit Zone(const char* name) {
+    ::setenv("TZ", name, 1);
+    ::tzset();
+  }
+  ~Zone() {
+    ::unsetenv("TZ");
+    ::tzset();
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a first start is due") { CHECK(per("1h").due({5 * second, std::nullopt})); }
+
+TEST_CASE("a duration: no start within it but for the slack of a tenth, at most a minute") {
+  const auto at = [](const char* period, std::int64_t micros) {
+    return per(period).due({1'000'000 * second + micros, 1'000'000 * second});
+  };
+  CHECK_FALSE(at("1s", 0));
+  CHECK_FALSE(at("1s", 899'999));
+  CHECK(at("1s", 900'000));
+  CHECK_FALSE(at("1d", (86400 - 60) * second - 1));
+  CHECK(at("1d", (86400 - 60) * second));
+}
+
+TEST_CASE("a last start in the future: the clock was set back, and it counts") {
+  CHECK_FALSE(per("1s").due({10 * second, 11 * second}));
+  CHECK_FALSE(due("day", "2025-06-02 00:00:00", "2025-06-01 12:00:00"));
+}
+
+TEST_CASE("calendar periods have edges, in the zone of TZ") {
+  const Zone zone("UTC");
+  CHECK_FALSE(due("hour", "2025-06-01 12:00:00", "2025-06-01 12:59:59"));
+  CHECK(due("hour", "2025-06-01 12:59:59", "2025-06-01 13:00:00"));
+  CHECK(due("hour", "2025-06-01 12:30:00", "2025-06-02 12:30:00"));
+  CHECK_FALSE(due("day", "2025-06-01 00:00:00", "2025-06-01 23:59:59"));
+  CHECK(due("day", "2025-06-01 23:59:59", "2025-06-02 00:00:00"));
+  CHECK_FALSE(due("month", "2025-06-01 00:00:00", "2025-06-30 23:59:59"));
+  CHECK(due("month", "2025-06-30 23:59:59", "2025-07-01 00:00:00"));
+  CHECK(due("month", "2024-06-10 00:00:00", "2025-06-10 00:00:00"));
+}
+
+TEST_CASE("a week begins on Monday, also over the end of a year") {
+  const Zone zone("UTC");
+  CHECK_FALSE(due("week", "2025-06-02 00:00:00", "2025-06-08 23:59:59"));  // Monday to Sunday
+  CHECK(due("week", "2025-06-08 23:59:59", "2025-06-09 00:00:00"));
+  CHECK_FALSE(due("week", "2024-12-30 10:00:00", "2025-01-05 10:00:00"));
+  CHECK(due("week", "2024-12-30 10:00:00", "2025-01-06 10:00:00"));
+}
+
+TEST_CASE("the day is that of TZ, and the hour that comes twice is two hours") {
+  const Zone zone("CET-1CEST,M3.5.0,M10.5.0/3");                    // as Europe/Berlin
+  CHECK(due("day", "2025-06-01 21:59:59", "2025-06-01 22:00:00"));  // midnight there
+  CHECK_FALSE(due("day", "2025-06-01 22:00:00", "2025-06-02 21:59:59"));
+  CHECK(due("hour", "2025-10-26 00:30:00", "2025-10-26 01:30:00"));  // 02:30 CEST, 02:30 CET
+  CHECK(due("hour", "2025-03-30 00:59:59", "2025-03-30 01:00:00"));  // 01:59 CET, 03:00 CEST
+}
+
+TEST_CASE("the record is kept at least as long as it matters") {
+  CHECK(per("500ms").keep() == 500ms);
+  CHECK(per("day").keep() >= 25h);
+  CHECK(per("week").keep() >= 7 * 24h + 1h);
+  CHECK(per("month").keep() >= 31 * 24h + 1h);
+}
+
+TEST_CASE("what is no period") {
+  for (const char* bad : {"", "0", "-1", "days", "Hour", "5 m", "fortnight"}) CHECK_FALSE(OncePer::parse(bad));
+  CHECK(per("90s").text() == "1m30s");
+  CHECK(per("month").text() == "month");
+}
