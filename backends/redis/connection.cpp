@@ -142,8 +142,11 @@ Result<std::optional<Reply>> Connection::receive(Wait wait) {
   for (std::string received;; received.clear()) {
     auto reply = reader_.next();
     if (!reply || *reply) return reply;
-    if (!wait_for(fd_.get(), POLLIN, wait)) return std::optional<Reply>{};
-    if (auto more = read_wire(received); !more) return fail(tls_ ? last_words(std::move(more.error())) : std::move(more.error()));
+    const bool look_only = wait.until == Deadline{};
+    if (!look_only && !wait_for(fd_.get(), POLLIN, wait)) return std::optional<Reply>{};
+    const auto more = read_wire(received);
+    if (!more) return fail(tls_ ? last_words(more.error()) : more.error());
+    if (look_only && !*more) return std::optional<Reply>{};
     if (!tls_) {
       if (auto ok = reader_.feed(received); !ok) return fail(std::move(ok.error()));
       continue;

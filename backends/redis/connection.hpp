@@ -51,7 +51,7 @@ class Connection {
   void add(std::initializer_list<std::string_view> command) { add(std::span{command.begin(), command.size()}); }
   // Errc::unavailable: the connection is broken; some of it may have arrived. Errc::timed_out: not all could be sent.
   Result<void> flush(Wait);
-  // The next reply; nothing: the wait is over, the reply may still come.
+  // The next reply; nothing: the wait is over, the reply may still come. Wait{{}}: takes what is there, without waiting.
   // Errc::unavailable: the connection is broken. Errc::protocol: the peer does not speak RESP. Either way it is of no use any more.
   Result<std::optional<Reply>> receive(Wait);
 

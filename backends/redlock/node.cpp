@@ -111,7 +111,7 @@ Result<void> Node::step(std::vector<Heard>& out) {
   if (auto ok = connection_->push(); !ok) return ok;
   if (state_ == State::greeting) {
     for (;;) {
-      auto reply = connection_->receive({Clock::time_point{}});
+      auto reply = connection_->receive({Deadline{}});
       if (!reply) return fail(std::move(reply.error()));
       if (!*reply) break;
       auto facts = greeting_->hear(std::move(**reply));
@@ -141,7 +141,7 @@ Result<void> Node::became_ready() {
 
 Result<void> Node::listen(std::vector<Heard>& out) {
   for (;;) {
-    auto reply = connection_->receive({Clock::time_point{}});
+    auto reply = connection_->receive({Deadline{}});
     if (!reply) return fail(std::move(reply.error()));
     if (!*reply) break;
     if (under_way_.empty()) return fail(Errc::protocol, "an answer that nobody asked for");

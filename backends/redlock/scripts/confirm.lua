@@ -1,10 +1,11 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Phase 2: writes the token back, as long as the vote is still ours. A master whose own number is higher does not count: its number was not heard
--- when the token was chosen, and the token would not be above what it has told others.
+-- Phase 2: writes the token back, as long as the vote is still ours. A master whose own number is higher takes note, but does not count: its number was
+-- not heard when the token was chosen, and the token is not above what it may have told others.
 -- ARGV: request, owner, token -> {request, now, 1 or 0}
 local me, token = ARGV[2], ARGV[3]
 local r = record()
-if not belongs(me) or r.owner ~= me or r.counter > tonumber(token) then return { id, digits(now), 0 } end
+if not belongs(me) or r.owner ~= me then return { id, digits(now), 0 } end
+local counts = r.counter <= tonumber(token)
 confirm(r, token)
 keep(r)
-return { id, digits(now), 1 }
+return { id, digits(now), counts and 1 or 0 }
