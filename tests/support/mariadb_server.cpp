@@ -2,6 +2,7 @@
 #include "support/mariadb_server.hpp"
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <grp.h>
 #include <pwd.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -120,8 +121,11 @@ void MariadbServer::start() {
   for (auto& a : setup_.arguments) argv.push_back(a.data());
   argv.push_back(nullptr);
   const pid_t parent = ::getpid();
+  const passwd* become = setup_.user.empty() ? nullptr : ::getpwnam(setup_.user.c_str());
   pid_ = ::fork();
   if (pid_ == 0) {
+    // Before the next line, which a change of user would undo.
+    if (become && (::setgroups(0, nullptr) != 0 || ::setgid(become->pw_gid) != 0 || ::setuid(become->pw_uid) != 0)) ::_exit(1);
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != parent) ::_exit(1);
     ::setpgid(0, 0);  // a Ctrl-C at the terminal is for the tests
