@@ -244,7 +244,7 @@ constexpr Option table[] = {
     {"hold", 0, nullptr, acquire, G::result, no_twin, C::none,
      "stay and hold the lock until standard input ends or a signal comes", on<&O::hold>},
     {"keep", 0, nullptr, acquire, G::result, no_twin, C::none,
-     "a process in the background keeps the lock until release, until the caller is gone, or for --max-hold", on<&O::keep>},
+     "a process in the background keeps the lock until it is released or the caller is gone", on<&O::keep>},
     {"watch-pid", 0, "PID", acquire, G::result, no_twin, C::none,
      "with --keep: the caller (default: the leader of the process group if it is an ancestor, else the parent)", watch_pid},
     {"max-hold", 0, "D", acquire, G::result, twin, C::none, "with --keep: give the lock back after D (default: 1h)",

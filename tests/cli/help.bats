@@ -5,9 +5,10 @@ load common
 
 setup() { common_setup; }
 
-commands='run acquire renew release check inspect'
-common='allow-short-ttl backend connect-timeout help op-timeout quiet recipe trace ttl verbose'
-taking='conflict-exit-code exclusive key limit lock-delay nonblock reason shared wait'
+commands='run acquire renew release check fence inspect'
+everywhere='config debug-report help log-format profile quiet show-config verbose'
+common="$everywhere allow-short-ttl auth-file backend connect-timeout op-timeout password-file recipe tls-ca tls-cert tls-insecure tls-key trace ttl"
+taking='conflict-exit-code exclusive key limit lock-delay nonblock reason shared splay wait'
 
 options_of() { "$DLOCK" "$1" --help | sed -n 's/^  *\(-.,\)\{0,1\} *--\([a-z-]*\).*/\2/p' | sort | tr '\n' ' '; }
 sorted() { tr ' ' '\n' | sort | tr '\n' ' '; }
@@ -23,12 +24,13 @@ sorted() { tr ' ' '\n' | sort | tr '\n' ' '; }
 }
 
 @test "the options of each command are these" {
-  assert_equal "$(options_of run)" "$(echo -n "$common $taking command descendants explain foreground kill-after max-run min-hold no-env no-foreground signal status-fd status-file" | sorted)"
-  assert_equal "$(options_of acquire)" "$(echo -n "$common $taking hold output" | sorted)"
+  assert_equal "$(options_of run)" "$(echo -n "$common $taking command descendants explain foreground handle kill-after max-run metrics-file min-hold no-env no-foreground no-reentrant on-lost once-per publish-command signal status-fd status-file" | sorted)"
+  assert_equal "$(options_of acquire)" "$(echo -n "$common $taking hold keep max-hold output watch-pid" | sorted)"
   assert_equal "$(options_of renew)" "$(echo -n "$common key handle" | sorted)"
-  assert_equal "$(options_of release)" "$(echo -n "$common key handle token force yes if-held" | sorted)"
+  assert_equal "$(options_of release)" "$(echo -n "$common key handle token force yes revoke if-held" | sorted)"
   assert_equal "$(options_of check)" "$(echo -n "$common key handle token" | sorted)"
-  assert_equal "$(options_of inspect)" "$(echo -n "$common json csv columns no-heading held stale check" | sorted)"
+  assert_equal "$(options_of inspect)" "$(echo -n "$common json csv columns no-heading watch held stale check doctor" | sorted)"
+  assert_equal "$(options_of fence)" "$(echo -n "$everywhere state token nonblock wait conflict-exit-code kill-after signal max-run foreground no-foreground descendants" | sorted)"
 }
 
 @test "every option of --help is accepted, by its long name and its letter" {

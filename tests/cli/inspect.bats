@@ -130,7 +130,7 @@ waiting() { [ "$("$DLOCK" inspect k --no-heading -o WAIT)" = "$1" ]; }
   run -0 json 'sorted(j), sorted(j["backend"])' <<<"$("$DLOCK" inspect -J k)"
   assert_output "(['backend', 'complete', 'holders', 'key', 'mode', 'notes', 'state', 'token', 'waiters'], ['family', 'recipe', 'scheme', 'where'])"
   run -0 json 'sorted(j["holders"][0])' <<<"$("$DLOCK" inspect -J k)"
-  assert_output "['age_ms', 'asked_at', 'attached', 'host', 'id', 'lease_remaining_ms', 'mode', 'pid', 'reason', 'slot', 'token', 'user', 'vanished']"
+  assert_output "['age_ms', 'asked_at', 'attached', 'command', 'held_ms', 'host', 'id', 'lease_remaining_ms', 'mode', 'pid', 'reason', 'slot', 'token', 'user', 'vanished']"
   run -0 json 'sorted(j), [k["key"] for k in j["keys"]]' <<<"$("$DLOCK" inspect -J)"
   assert_output "(['backend', 'complete', 'keys'], ['k'])"
   run -0 "$DLOCK" inspect -J

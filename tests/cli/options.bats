@@ -34,7 +34,7 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # nothing refused here may 
   refused 64 "'--hold' is an option of acquire, not of run" run --hold --key k -- true
   refused 64 "'-J' is an option of inspect, not of release" release -J --key k
   refused 64 "'--min-hold' is an option of run, not of acquire" acquire --min-hold 3 --key k
-  refused 64 "'--wait' is an option of run, acquire, not of check" check --wait 3 --key k --token 3
+  refused 64 "'--wait' is an option of run, acquire, fence, not of check" check --wait 3 --key k --token 3
 }
 
 @test "an option needs its value, a switch takes none" {
@@ -65,7 +65,7 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # nothing refused here may 
   refused 64 "'a\\x0ab' has a control character" run --key $'a\nb' -- true
   refused 64 "'\\xff' is not valid UTF-8" run --key $'\xff' -- true
   refused 64 'is 201 bytes long' run --key "$(printf '%0201d' 0)" -- true
-  refused 64 'several keys are not supported by this version' run --key a --key b -- true
+  refused 64 "--key: 'a' twice" run --key a --key a -- true
 }
 
 @test "durations" {

@@ -1,0 +1,95 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+load common
+
+setup() {
+  common_setup
+  cd "$BATS_TEST_TMPDIR" || return
+  export XDG_CONFIG_HOME=$PWD/xdg
+  mkdir -p xdg/dlock
+}
+
+value() { "$DLOCK" run --show-config "$@" | sed -n 's/ *#.*//; /^[a-z]/p'; }
+
+@test "precedence: flag, environment, --config, the user's file; a profile outweighs" {
+  printf 'ttl = "1m"\nwait = "1m"\nreason = "user"\nsplay = "1s"\n[profile.p]\nsplay = "2s"\n' >xdg/dlock/config.toml
+  printf 'ttl = "2m"\nwait = "2m"\nreason = "file"\nsplay = "3s"\n' >other.toml
+  DLOCK_WAIT=3m DLOCK_TTL=3m run -0 value --config other.toml --profile p --ttl 4m --key k
+  assert_line 'ttl = "4m"'
+  assert_line 'wait = "3m"'
+  assert_line 'reason = "file"'
+  assert_line 'splay = "2s"'
+}
+
+@test "a choice is overruled as a whole: -n on the command line silences wait of the file" {
+  printf 'wait = "1h"\n' >xdg/dlock/config.toml
+  "$DLOCK" acquire --key k >/dev/null
+  run -75 timeout 20 "$DLOCK" run -n --key k -- true
+  DLOCK_NONBLOCK=1 run -75 timeout 20 "$DLOCK" run --key k -- true
+  printf 'nonblock = true\n' >xdg/dlock/config.toml
+  run -75 timeout 20 "$DLOCK" run --key k -- true
+  DLOCK_NONBLOCK=0 run -124 timeout 1 "$DLOCK" run --key k -- true # waits
+}
+
+@test "--show-config names the source, and hides what is secret" {
+  printf 'wait = "1m"\n' >xdg/dlock/config.toml
+  run -0 "$DLOCK" --show-config -b 'redis://u:hidden@h/0'
+  assert_line "wait = \"1m\"  # $PWD/xdg/dlock/config.toml:1"
+  assert_line --regexp '^backend = "redis://u:\*+@h/0"  # command line$'
+  assert_line --regexp '^# ttl = 30s$'
+  refute_output --partial hidden
+  run -0 env DLOCK_PASSWORD=hidden "$DLOCK" --debug-report -b 'redis://u:hidden@h/0'
+  refute_output --partial hidden
+  assert_line --partial 'DLOCK_PASSWORD'
+}
+
+@test "what is wrong names file, line and key: 78" {
+  wrong() { # TEXT WORDS
+    printf '%b' "$1" >bad.toml
+    refused 78 "$2" run --config bad.toml --key k -- true
+  }
+  wrong 'wat = 1\n' 'bad.toml:1: wat: there is no such option'
+  wrong '\nwait = "soon"\n' 'bad.toml:2: wait'
+  wrong 'wait = [1]\n' 'bad.toml:1: wait'
+  wrong 'wait = \n' 'bad.toml:1'
+  wrong 'key = "k"\n' 'cannot be in a configuration file'
+  wrong 'quiet = "perhaps"\n' 'bad.toml:1: quiet'
+  wrong 'reason = ""\n' 'must not be empty'
+  refused 78 'none.toml' run --config none.toml --key k -- true
+  refused 78 'profile.nope' run --profile nope --key k -- true
+  printf 'wait = 1\n' >open.toml
+  chmod 666 open.toml
+  refused 78 'everybody may write' run --config open.toml --key k -- true
+}
+
+@test "an option of another command in the file does no harm" {
+  printf 'max-hold = "1m"\ncolumns = "KEY"\n' >xdg/dlock/config.toml
+  run -0 "$DLOCK" run --key k -- true
+  run -0 "$DLOCK" inspect
+  assert_line --index 0 KEY
+}
+
+@test "secrets: the file of a password is nobody else's business" {
+  printf 'canary\n' >pw
+  chmod 644 pw
+  refused 78 'mode 0644' inspect -b redis://127.0.0.1:1 --password-file pw
+  chmod 600 pw
+  ln -s pw link
+  refused 78 'symbolic link' inspect -b redis://127.0.0.1:1 --password-file link
+  mkfifo fifo
+  refused 78 'not a regular file' inspect -b redis://127.0.0.1:1 --password-file fifo
+  : >empty
+  chmod 600 empty
+  refused 78 'first line is empty' inspect -b redis://127.0.0.1:1 --password-file empty
+  run -69 timeout 20 "$DLOCK" inspect -b redis://127.0.0.1:1 --password-file pw --connect-timeout 100ms
+  refute_output --partial canary
+  DLOCK_PASSWORD=canary run -0 "$DLOCK" run --key k -- sh -c 'echo "${DLOCK_PASSWORD-gone}"'
+  assert_output gone
+}
+
+@test "--log-format json: one object per line" {
+  run --separate-stderr -127 "$DLOCK" run --log-format json --key k -- /nonexistent
+  json 'j["level"], j["key"]' <<<"$stderr"
+  run --separate-stderr -75 "$DLOCK" release --log-format json --key k --handle h1:file.lease:00000000000000000000000000000000
+  json 'j["message"]' <<<"$stderr"
+}

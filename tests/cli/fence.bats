@@ -1,0 +1,74 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+load common
+
+setup() {
+  common_setup
+  cd "$BATS_TEST_TMPDIR" || return
+}
+
+@test "an older token is refused, the same and a newer one are not" {
+  run -0 "$DLOCK" fence --state f --token 5 -- echo five
+  assert_output five
+  refused 123 'token 4 is older than 5' fence --state f --token 4 -- touch ran
+  [ ! -e ran ]
+  run -0 "$DLOCK" fence --state f --token 5 -- true
+  run -0 "$DLOCK" fence --state f --token 18446744073709551615 -- true
+  run -123 "$DLOCK" fence --state f --token 6 -- true
+}
+
+@test "the command's status, and its tokens" {
+  run -7 "$DLOCK" fence --state f --token 5 -- sh -c 'exit 7'
+  run -127 "$DLOCK" fence --state f --token 5 -- /nonexistent
+  DLOCK_TOKEN=9 run -0 "$DLOCK" fence --state f --token 9 -- sh -c 'echo $DLOCK_TOKEN'
+  assert_output 9
+}
+
+@test "the token is noted before the command starts, and stays when everybody is killed" {
+  "$DLOCK" fence --state f --token 7 -- sh -c 'touch began; exec sleep 100' &
+  eventually test -e began
+  kill -9 $! "$(cat /proc/$!/task/$!/children)"
+  run -123 timeout 20 "$DLOCK" fence --state f --token 6 -- true
+}
+
+@test "calls for one file run one after the other" {
+  pids=()
+  for _ in {1..20}; do
+    "$DLOCK" fence --state f --token 3 -- sh -c 'mkdir inside && sleep 0.01 && rmdir inside || touch overlap' &
+    pids+=($!)
+  done
+  wait "${pids[@]}"
+  [ ! -e overlap ]
+  "$DLOCK" fence --state f --token 3 -- sh -c 'touch began; exec sleep 100' &
+  eventually test -e began
+  refused 75 'another command' fence --state f --token 3 -n -- true
+  refused 9 'another command' fence --state f --token 3 -w 50ms -E 9 -- true
+}
+
+@test "a damaged slot leaves the older record; a foreign file is refused" {
+  "$DLOCK" fence --state f --token 7 -- true
+  "$DLOCK" fence --state f --token 8 -- true
+  printf x | dd of=f bs=1 seek=4110 conv=notrunc status=none # in the record of token 8: a torn write
+  run -123 "$DLOCK" fence --state f --token 6 -- true
+  run -0 "$DLOCK" fence --state f --token 7 -- true
+  echo 'dear diary' >diary
+  refused 78 'something else' fence --state diary --token 1 -- true
+  refused 73 '--state' fence --state no/such/dir --token 1 -- true
+  ln -s f link
+  refused 77 '--state' fence --state link --token 9 -- true
+}
+
+@test "usage" {
+  refused 64 '--token' fence --state f --token 0 -- true
+  refused 64 '--state is missing' fence --token 1 -- true
+  refused 64 '--token is missing' fence --state f -- true
+  refused 64 'put -- before the command' fence --state f --token 1 true
+}
+
+@test "the worked example: the write of a holder that was frozen is refused" {
+  publish='cat >new && mv new page'
+  frozen=$("$DLOCK" run --key site -- sh -c 'echo $DLOCK_TOKEN')
+  "$DLOCK" run --key site -- sh -c "echo B | \"\$DLOCK\" fence --state .fence --token \$DLOCK_TOKEN -- sh -c '$publish'"
+  run -123 bash -c "echo A | '$DLOCK' fence --state .fence --token $frozen -- sh -c '$publish'"
+  assert_equal "$(cat page)" B
+}

@@ -1,0 +1,142 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# What scripts do: acquire --keep, run --handle, several keys, nested runs, release --revoke.
+load stores
+
+# A script in a session of its own, so that it is the leader of its process group.
+script() { setsid -w bash -c "$1"; }
+
+@test "--keep: the handle at once, through a pipe; release, renew, check" {
+  h=$(timeout 20 "$DLOCK" acquire --keep --key k --watch-pid $$)
+  is_held k
+  run -0 "$DLOCK" check --key k --handle "$h"
+  run -0 "$DLOCK" renew --key k --handle "$h"
+  run -0 "$DLOCK" release --key k --handle "$h"
+  is_free k
+}
+
+@test "--keep: a script that dies by any signal leaves the key free, long before the ttl" {
+  for signal in TERM KILL INT HUP; do
+    run script '"$DLOCK" acquire --keep --key k --ttl 1h >handle; kill -'$signal' $$; sleep 60'
+    timeout 20 "$DLOCK" run --key k -- true || fail "not free after $signal"
+  done
+}
+
+@test "--keep: the lease is renewed beyond its ttl while the caller lives" {
+  run -0 script 'h=$("$DLOCK" acquire --keep --key k --ttl 2s) && sleep 3 &&
+    "$DLOCK" check --key k --handle "$h"'
+}
+
+@test "--keep: --max-hold gives the lock back" {
+  timeout 20 "$DLOCK" acquire --keep --key k --watch-pid $$ --max-hold 100ms --ttl 1h >handle
+  timeout 20 "$DLOCK" run --key k -- true
+}
+
+@test "--keep: busy, and what is wrong, are said in the foreground" {
+  "$DLOCK" acquire --key k >/dev/null
+  refused 75 'k is held by' acquire --keep --key k -n
+  refused 64 'no process' acquire --keep --key z --watch-pid 4194303
+  refused 64 '--keep' acquire --key z --watch-pid $$
+  refused 64 'contradict' acquire --key z --keep --hold
+  run -125 bash -c '"$DLOCK" acquire --keep --key z --watch-pid $$ >/dev/full'
+  is_free z
+}
+
+@test "run --handle: under the lease of acquire, which it renews and does not release" {
+  h=$("$DLOCK" acquire --key k --ttl 1h)
+  run -3 "$DLOCK" run --handle "$h" --key k -- sh -c 'echo "$DLOCK_KEY $DLOCK_HANDLE"; exit 3'
+  assert_output "k $h"
+  is_held k
+  run -0 "$DLOCK" run --handle - --key k -- true <<<"$h"
+  "$DLOCK" release --key k --handle "$h"
+  refused 75 'not held by this handle' run --handle "$h" --key k -- touch ran
+  [ ! -e ran ]
+  DLOCK_HANDLE=$h run -0 "$DLOCK" run --key k -n -- true # an ordinary contender
+  refused 64 'contradict' run --handle "$h" --key k -n -- true
+}
+
+@test "several keys: all or none, whatever the order; the variables are those of the first" {
+  run -0 "$DLOCK" run --key b --key a --key c -- bash -c 'for k in a b c; do "$DLOCK" inspect --check $k; echo $?; done; echo $DLOCK_KEY
+    python3 -c "import json,os; print([g[\"key\"] for g in json.loads(os.environ[\"DLOCK_GRANTS\"])])"'
+  assert_output "$(printf '75\n75\n75\nb\n%s' "['b', 'a', 'c']")"
+  for k in a b c; do is_free $k; done
+  h=$("$DLOCK" acquire --key c)
+  refused 75 'c' run --key a --key c -n -- true
+  is_free a
+  "$DLOCK" release --key c --handle "$h"
+  refused 64 'twice' run --key a --key a -- true
+}
+
+@test "several keys in opposite orders do not wait for each other" {
+  for _ in {1..10}; do "$DLOCK" run --key a --key b -- true & pids+=($!); done
+  for _ in {1..10}; do "$DLOCK" run --key b --key a -- true & pids+=($!); done
+  eventually is_free a
+  wait "${pids[@]}"
+}
+
+@test "several keys: kill -9 of dlock and its guard frees all of them" {
+  on_file || skip 'a lease ends by its ttl'
+  "$DLOCK" run --key a --key b -- sleep 100 &
+  eventually is_held b
+  kill -9 $! "$(cat /proc/$!/task/$!/children)"
+  timeout 20 "$DLOCK" run --key b --key a -- true
+}
+
+@test "acquire several keys: one handle for all" {
+  h=$("$DLOCK" acquire --key a --key b)
+  run -0 "$DLOCK" check --key a --key b --handle "$h"
+  run -0 "$DLOCK" release --key a --key b --handle "$h"
+  is_free a
+  is_free b
+}
+
+@test "nested: the same key is re-entrant, with the same token, and stays held" {
+  run -0 timeout 20 "$DLOCK" run --key k -- bash -c 'echo $DLOCK_TOKEN; "$DLOCK" run --key k -- sh -c "echo \$DLOCK_TOKEN"; "$DLOCK" inspect --check k; echo $?'
+  assert_equal "${lines[0]}" "${lines[1]}"
+  assert_equal "${lines[2]}" 75
+  run -0 timeout 20 "$DLOCK" run --key k -- "$DLOCK" run --key other -- "$DLOCK" run -n --key k -- echo deep
+  assert_output deep
+}
+
+@test "nested: shared to exclusive, and another limit, would wait for itself" {
+  run -64 timeout 20 "$DLOCK" run -s --key k -- "$DLOCK" run --key k -- true
+  assert_output --partial 'shared'
+  run -0 timeout 20 "$DLOCK" run --key k -- "$DLOCK" run -s --key k -- true
+  run -0 timeout 20 "$DLOCK" run --limit 2 --key p -- "$DLOCK" run --limit 2 --key p -- true
+  run -64 timeout 20 "$DLOCK" run --limit 2 --key p -- "$DLOCK" run --limit 3 --key p -- true
+  run -75 "$DLOCK" run --key k -- "$DLOCK" run --no-reentrant -n --key k -- true
+}
+
+@test "nested: what was inherited from a dlock that is no ancestor, or holds nothing any more, is not trusted" {
+  "$DLOCK" run --key k -- sh -c 'echo "$DLOCK_GRANTS" >grants'
+  "$DLOCK" run --key k -- sleep 100 &
+  outer=$!
+  eventually is_held k
+  DLOCK_GRANTS=$(cat grants) run -75 "$DLOCK" run -n --key k -- true
+  DLOCK_GRANTS='[{"key":"k","guard":7' run -75 "$DLOCK" run -n --key k -- true
+  kill $outer
+  # An ancestor whose lock was taken away: the nested one contends, and gets it after the new holder.
+  run timeout 20 "$DLOCK" run --key z -- bash -c '"$DLOCK" release --key z --force --yes; exec "$DLOCK" run -n --key z -- true'
+  [ "$status" -ne 75 ] || fail "$output"
+}
+
+@test "release --revoke: the job is asked to end, and the lock is given back" {
+  "$DLOCK" run --explain --key k -- true >/dev/null
+  run "$DLOCK" release --key free --revoke
+  [ "$status" -ne 64 ] || skip 'this recipe has no --revoke'
+  assert_equal "$status" 75
+  "$DLOCK" run --key k --ttl 2s -- sleep 100 &
+  eventually is_held k
+  run -0 "$DLOCK" release --key k --revoke
+  wait $! && fail 'it did not end' || [ $? -eq 143 ]
+  is_free k
+}
+
+@test "--publish-command: shown only when asked for" {
+  h=$("$DLOCK" run --publish-command --key k -- bash -c '"$DLOCK" inspect -J k' visible)
+  run -0 json 'j["holders"][0]["command"]' <<<"$h"
+  assert_output --partial visible
+  h=$("$DLOCK" run --key k -- bash -c '"$DLOCK" inspect -J k' hidden)
+  run -0 json 'j["holders"][0]["command"]' <<<"$h"
+  assert_output None
+}

@@ -1,0 +1,108 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# Where operators start dlock from: cron, services, closed descriptors, full disks; completions and metrics.
+load common
+
+setup() {
+  common_setup
+  cd "$BATS_TEST_TMPDIR" || return
+}
+
+@test "an empty environment, as cron's" {
+  run -3 env -i "$DLOCK" run -b "$DLOCK_BACKEND" --key k -- /bin/sh -c 'exit 3'
+  run -0 env -i "$DLOCK" inspect -b "$DLOCK_BACKEND"
+  assert_line --partial 'free'
+}
+
+@test "closed stdin, stdout, stderr: the job finds them closed, dlock works" {
+  run -0 bash -c '"$DLOCK" run --key k -- sh -c "[ ! -e /proc/self/fd/0 ] && touch ran" <&-'
+  [ -e ran ]
+  run -0 bash -c '"$DLOCK" run --key k -- true >&- 2>&- <&-'
+  run -64 bash -c '"$DLOCK" acquire --key k >&-'
+  run -64 bash -c '"$DLOCK" acquire --keep --key k --watch-pid $$ >&-'
+}
+
+@test "a full disk for status, trace, metrics: the command's status stands" {
+  run -3 "$DLOCK" run --key k --status-file /dev/full --trace /dev/full -- sh -c 'exit 3'
+  run -3 "$DLOCK" run --key k --metrics-file /proc/no/such -- sh -c 'exit 3'
+  assert_output --partial '--metrics-file'
+  run -73 "$DLOCK" run --key k --status-file /proc/no/such -- true
+}
+
+@test "--metrics-file: counters go on, gauges are of the last, labels are escaped" {
+  "$DLOCK" run --key 'a"b\' --metrics-file m.prom -- true
+  run -4 "$DLOCK" run --key 'a"b\' --metrics-file m.prom -- sh -c 'exit 4'
+  "$DLOCK" acquire --key 'a"b\' >/dev/null
+  run -75 "$DLOCK" run -n --key 'a"b\' --metrics-file m.prom -- true
+  assert_equal "$(grep -c '^# TYPE' m.prom)" 8
+  grep -qxF 'dlock_runs_total{key="a\"b\\"} 2' m.prom
+  grep -qxF 'dlock_skipped_total{key="a\"b\\"} 1' m.prom
+  grep -qxF 'dlock_exit_status{key="a\"b\\"} 75' m.prom
+  grep -q '^dlock_last_success_timestamp_seconds{.*} [1-9]' m.prom
+  assert_equal "$(ls)" "$(printf 'locks\nm.prom')"
+}
+
+@test "--metrics-file: calls at the same time lose no count" {
+  for _ in {1..10}; do "$DLOCK" run --limit 10 --key k --metrics-file m.prom -- true & pids+=($!); done
+  wait "${pids[@]}"
+  "$DLOCK" run --limit 10 --key k --metrics-file m.prom -- true
+  n=$(sed -n 's/^dlock_runs_total.* //p' m.prom)
+  [ "$n" -ge 2 ] && [ "$n" -le 11 ]
+}
+
+@test "completions know every command and every option" {
+  "$BATS_TEST_DIRNAME/../../scripts/completions/generate" "$DLOCK" made
+  bash -n made/dlock
+  if command -v zsh >/dev/null; then zsh -n made/_dlock; fi
+  if command -v fish >/dev/null; then fish -n made/dlock.fish; fi
+  for verb in run acquire renew release check fence inspect; do
+    for option in $("$DLOCK" "$verb" --help | sed -n 's/^  *\(-.,\)\{0,1\} *--\([a-z-]*\).*/\2/p'); do
+      grep -q -- "^    $verb) .*--$option " made/dlock || fail "bash: $verb --$option"
+      grep -q -- "from $verb' -l $option " made/dlock.fish || fail "fish: $verb --$option"
+      sed -n "/^    $verb)/,/;;\$/p" made/_dlock | grep -q -- "--$option[=[]" || fail "zsh: $verb --$option"
+    done
+  done
+  run -0 bash -c '. made/dlock; COMP_WORDS=(dlock run --min); COMP_CWORD=2; _dlock; echo "${COMPREPLY[@]}"'
+  assert_output -- '--min-hold'
+}
+
+@test "the systemd units of dlock-run(1) are good" {
+  command -v systemd-analyze >/dev/null || skip 'no systemd-analyze'
+  sed -n '/^\[Unit\]/,/^\.Ed/p' "$BATS_TEST_DIRNAME/../../man/dlock-run.1" | sed "s|/usr/[a-z/]*bin/[a-z]*|/bin/true|g" |
+    awk '/^\[Unit\]/{n++} !/^\.Ed/{print >("unit" n ".service")}'
+  [ -e unit2.service ]
+  for unit in unit*.service; do
+    run systemd-analyze verify --man=no "$PWD/$unit"
+    refute_output --partial "$unit"
+  done
+}
+
+@test "inspect --doctor: fit, and not fit" {
+  run -0 "$DLOCK" inspect --doctor
+  assert_line --partial 'fit to keep locks'
+  run -0 json 'j["fit"]' <<<"$("$DLOCK" inspect --doctor -J)"
+  assert_output True
+  mkdir open
+  chmod 777 open
+  run -1 "$DLOCK" inspect --doctor -b "file:$PWD/open"
+  assert_line --regexp '^BAD .*everybody may write'
+}
+
+@test "inspect --watch without a terminal: a line per change, and the end of the reader ends it" {
+  "$DLOCK" inspect --watch=20ms k >lines &
+  watcher=$!
+  eventually grep -q '"free"' lines
+  h=$("$DLOCK" acquire --key k)
+  eventually grep -q '"held"' lines
+  "$DLOCK" release --key k --handle "$h"
+  eventually bash -c '[ "$(wc -l <lines)" -ge 3 ]'
+  kill $watcher
+  wait $watcher || :
+  assert_equal "$(wc -l <lines)" 3
+  run -0 timeout 20 bash -c '"$DLOCK" inspect --watch=20ms k | head -n 1'
+}
+
+@test "inspect --watch at a terminal: redrawn, q ends it" {
+  "$DLOCK" acquire --key k --reason seen >/dev/null
+  TERM=xterm "$PTY_DRIVE" "$DLOCK" inspect --watch=50ms <<<$'expect q ends\nexpect seen\nexpect seen\ntype q\nend exit 0'
+}
