@@ -19,8 +19,7 @@ namespace {
 constexpr BackendFactory built_in[] = {
     file::factory,
 #if DLOCK_WITH_REDIS
-    redis::factory,
-    redlock::factory,
+    redis::factory,     redlock::factory,
 #endif
 #if DLOCK_WITH_ZOOKEEPER
     zookeeper::factory,

@@ -14,10 +14,10 @@ namespace {
 
 constexpr std::size_t longest = 128;
 
-std::string path_of(const Place& place, std::string_view name) { return fmt::format("{}/{}", place.path, name); }
+std::string note_path(const Place& place, std::string_view name) { return fmt::format("{}/{}", place.path, name); }
 
 Result<std::optional<std::string>> read(const Place& place, const char* name) {
-  const std::string path = path_of(place, name);
+  const std::string path = note_path(place, name);
   const Fd file(::openat(place.dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (!file && errno == ENOENT) return std::optional<std::string>{};
   if (!file) return fail_errno("open", path, errno);
@@ -42,7 +42,7 @@ bool write_all(int fd, std::string_view text) {
 }
 
 Result<void> write(const Place& place, const char* name, const std::string& text) {
-  const std::string path = path_of(place, name), made = std::string(name) + ".new";  // one name: we have the lock
+  const std::string path = note_path(place, name), made = std::string(name) + ".new";  // one name: we have the lock
   ::unlinkat(place.dir, made.c_str(), 0);
   const Access& access = place.access;
   const Fd file(::openat(place.dir, made.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, access.file_mode()));
@@ -75,7 +75,7 @@ bool parse(std::string_view text, std::string_view magic, Number&... numbers) {
 }
 
 tl::unexpected<Error> strange(const Place& place, const char* name) {
-  return fail(Errc::protocol, fmt::format("{}: is not what this version of dlock writes", printable(path_of(place, name))));
+  return fail(Errc::protocol, fmt::format("{}: is not what this version of dlock writes", printable(note_path(place, name))));
 }
 
 }  // namespace
@@ -95,7 +95,7 @@ Result<void> write_start(const Place& place, const StartNote& note) {
 
 Result<void> forget_start(const Place& place) {
   if (::unlinkat(place.dir, "started", 0) == 0 || errno == ENOENT) return {};
-  return fail_errno("delete", path_of(place, "started"), errno);
+  return fail_errno("delete", note_path(place, "started"), errno);
 }
 
 Result<std::optional<std::uint64_t>> read_revoked(const Place& place) {

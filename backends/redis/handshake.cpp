@@ -59,8 +59,7 @@ Result<std::optional<ServerFacts>> Greeting::hear(Reply reply) {
   facts_.cluster = info_field(server, "redis_mode") == "cluster";
   facts_.replica = info_field(replication, "role") == "slave";
   // In whole seconds, cut at both ends: it may be almost one too many.
-  facts_.uptime =
-      std::chrono::seconds{std::clamp<std::int64_t>(info_number(server, "uptime_in_seconds") - 1, 0, 1'000'000'000)};
+  facts_.uptime = std::chrono::seconds{std::clamp<std::int64_t>(info_number(server, "uptime_in_seconds") - 1, 0, 1'000'000'000)};
   if (facts_.grace_left(options_.restart_grace) == Duration{}) return std::optional{facts_};
   looking_closer_ = true;
   ask("ask how it saves", {"INFO", "persistence"});

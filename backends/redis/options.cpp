@@ -87,10 +87,10 @@ class Parser {
     const bool several = sentinel || cluster || independent;
     if (url_.hosts.empty() || (!several && url_.hosts.size() != 1))
       wrong("host", fmt::format("{} hosts", url_.hosts.size()),
-            sentinel  ? "the sentinels, as in redis+sentinel://H1,H2,H3/MASTER"
-            : cluster ? "nodes, as in redis+cluster://H1,H2"
+            sentinel      ? "the sentinels, as in redis+sentinel://H1,H2,H3/MASTER"
+            : cluster     ? "nodes, as in redis+cluster://H1,H2"
             : independent ? "masters, as in redlock://H1,H2,H3"
-                      : "one, as in redis://HOST[:PORT][/DB]");
+                          : "one, as in redis://HOST[:PORT][/DB]");
     const std::uint16_t usual = sentinel ? 26379 : 6379;
     for (const auto& host : url_.hosts)
       made_.servers.push_back({.host = host.name, .port = host.port.value_or(usual), .socket = {}});

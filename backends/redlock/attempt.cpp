@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Taking the lock: the two phases, and what to do when they fail.
 #include <algorithm>
-#include "redlock/recipe.hpp"
 #include "redis/record.hpp"
+#include "redlock/recipe.hpp"
 #include "redlock_scripts/scripts.hpp"
 
 namespace dlock::redlock {
@@ -31,8 +31,7 @@ Attempt RedlockBackend::attempt(const Request& request, const Owner& owner) {
   const Duration patience = node_patience(request.ttl);
   const Deadline sent = Clock::now(), phase_1_ends = later(sent, patience);
   const auto phase_1 = [&](std::size_t) {
-    return std::optional{
-        Ask{&scripts::acquire, at.all(), {owner.hex(), redis::millis(request.ttl), request.identity.encode()}}};
+    return std::optional{Ask{&scripts::acquire, at.all(), {owner.hex(), redis::millis(request.ttl), request.identity.encode()}}};
   };
   const auto decided = [&](const Votes& votes) {
     const std::size_t yes = count(votes, granted);
@@ -50,17 +49,18 @@ Attempt RedlockBackend::attempt(const Request& request, const Owner& owner) {
   Leader leader = look();
   // A split vote: the others yield to the greatest owner, which keeps what it has and asks those again that they had.
   const auto greatest = [&] {
-    return leader.votes < enough && std::all_of(seen.begin(), seen.end(), [&](const auto& s) { return !s || (s->ours() && s->value < owner.hex()); });
+    return leader.votes < enough &&
+           std::all_of(seen.begin(), seen.end(), [&](const auto& s) { return !s || (s->ours() && s->value < owner.hex()); });
   };
   for (int round = 1; round < most_rounds && count(votes, granted) < enough && count(votes, granted) > 0 && greatest() &&
                       Clock::now() < phase_1_ends;
        ++round) {
     Duration slowest{};
     for (const Vote& v : votes) slowest = std::max(slowest, v.took);
-    m.hear(std::min(phase_1_ends, later(Clock::now(), slowest * round)), [](std::size_t, const Heard&) { return false; }, false);
-    Votes again = m.ask([&](std::size_t i) { return busy(votes[i]) ? phase_1(i) : std::nullopt; }, phase_1_ends, [&](const Votes& v) {
-      return count(votes, granted) + count(v, granted) >= enough;
-    });
+    m.hear(
+        std::min(phase_1_ends, later(Clock::now(), slowest * round)), [](std::size_t, const Heard&) { return false; }, false);
+    Votes again = m.ask([&](std::size_t i) { return busy(votes[i]) ? phase_1(i) : std::nullopt; }, phase_1_ends,
+                        [&](const Votes& v) { return count(votes, granted) + count(v, granted) >= enough; });
     for (std::size_t i = 0; i < m.size(); ++i)
       if (again[i].sent) votes[i] = std::move(again[i]);
     leader = look();

@@ -42,7 +42,8 @@ std::string address_of(const redis::Endpoint& at) {
 Result<std::vector<std::optional<Seen>>> RedlockBackend::look(const Names& at, Votes* out) {
   Masters& m = masters_;
   const auto answered = [](const Vote& v) { return v.answered(); };
-  auto asked = insist({&scripts::look, at.all(), {}}, [&](const Votes& v) { return count(v, answered) >= m.majority(); }, patience);
+  auto asked = insist(
+      {&scripts::look, at.all(), {}}, [&](const Votes& v) { return count(v, answered) >= m.majority(); }, patience);
   if (!asked) return fail(std::move(asked.error()));
   Votes& votes = asked->votes;
   std::vector<std::optional<Seen>> seen(m.size());
@@ -54,7 +55,8 @@ Result<std::vector<std::optional<Seen>>> RedlockBackend::look(const Names& at, V
     if (votes[i].state == Vote::State::failed) why = votes[i].why;
   }
   if (understood < m.majority())
-    return fail(why.code, fmt::format("look at {}: only {} of {} masters answered: {}", where(), understood, m.size(), why.message));
+    return fail(why.code,
+                fmt::format("look at {}: only {} of {} masters answered: {}", where(), understood, m.size(), why.message));
   if (out) *out = std::move(votes);
   return seen;
 }
@@ -150,8 +152,8 @@ Result<std::vector<Finding>> RedlockBackend::doctor() {
   for (const auto& at : options_.servers) ++hosts[address_of(at)];
   for (const auto& [host, here] : hosts)
     if (here > 1)
-      out.push_back({n - here < masters_.majority() ? Level::bad : Level::warning, "masters on one host", fmt::format("{}: {} of {}", host, here, n),
-                     "give each master a host of its own: these fail together"});
+      out.push_back({n - here < masters_.majority() ? Level::bad : Level::warning, "masters on one host",
+                     fmt::format("{}: {} of {}", host, here, n), "give each master a host of its own: these fail together"});
   redis::Needs needs;
   needs.in_scripts = {"time", "get", "set", "del", "pexpire", "pttl", "type", "llen", "rpush"};
   needs.blpop = true;

@@ -65,7 +65,9 @@ Result<void> Masters::gather(Deadline by, Duration patience, bool insist) {
       if (insist && ready() < majority() && Clock::now() < by) continue;
       break;
     }
-    if (!hear(until, [](std::size_t, const Heard& h) { return h.number == 0; }, true)) break;  // somebody is there, or is not
+    if (!hear(
+            until, [](std::size_t, const Heard& h) { return h.number == 0; }, true))
+      break;  // somebody is there, or is not
   }
   for (std::size_t i = 0; i < nodes_.size(); ++i)
     for (std::size_t j = 0; j < i; ++j)
@@ -99,7 +101,8 @@ bool Masters::hear(Deadline by, const std::function<bool(std::size_t, const Hear
       const bool was_pending = nodes_[i].pending();
       if (watched[i].revents != 0 || Clock::now() >= nodes_[i].poll_until()) nodes_[i].advance(got);
       for (const Heard& h : std::exchange(got, {})) enough |= heard(i, h);
-      if (was_pending && !nodes_[i].pending()) enough |= heard(i, {0, fail(Errc::unavailable, "")});  // for those who wait for that
+      if (was_pending && !nodes_[i].pending())
+        enough |= heard(i, {0, fail(Errc::unavailable, "")});  // for those who wait for that
     }
     if (enough || Clock::now() >= by) return true;
     if (connecting && !std::any_of(nodes_.begin(), nodes_.end(), [](const Node& n) { return n.pending(); })) return true;

@@ -68,7 +68,8 @@ void Node::send(const Ask& ask, std::uint64_t number) {
   connection_->add(words);
   ++requests_;
   // A plain command is one that sleeps on the server (BLPOP).
-  under_way_.push_back({number, ask.script, ask.script ? later(Clock::now(), std::max<Duration>(options_.op_timeout, 500ms)) : no_deadline,
+  under_way_.push_back({number, ask.script,
+                        ask.script ? later(Clock::now(), std::max<Duration>(options_.op_timeout, 500ms)) : no_deadline,
                         ask.must_arrive ? std::optional{ask} : std::nullopt});
   (void)connection_->push();  // should it fail, so does the next advance
 }
@@ -164,8 +165,7 @@ Result<void> Node::listen(std::vector<Heard>& out) {
     if (std::find(known_.begin(), known_.end(), asked.script) == known_.end()) known_.push_back(asked.script);
     out.push_back({asked.number, std::move(answer)});
   }
-  if (!under_way_.empty() && Clock::now() >= under_way_.front().answer_by)
-    return fail(Errc::timed_out, "no answer in time");
+  if (!under_way_.empty() && Clock::now() >= under_way_.front().answer_by) return fail(Errc::timed_out, "no answer in time");
   return connection_->push();
 }
 

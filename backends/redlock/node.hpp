@@ -20,8 +20,8 @@ using redis::Reply;
 struct Ask {
   const redis::Script* script = nullptr;  // none: a plain command, whose answer has no number
   std::vector<std::string> keys;
-  std::vector<std::string> words;  // after the number; plain: the command
-  bool must_arrive = false;        // gives something back: sent again on the next connection if this one breaks
+  std::vector<std::string> words;    // after the number; plain: the command
+  bool must_arrive = false;          // gives something back: sent again on the next connection if this one breaks
   Deadline pointless = no_deadline;  // must_arrive: after that it need not
 };
 

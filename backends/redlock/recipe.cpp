@@ -65,7 +65,8 @@ Result<RedlockBackend::Outcome> RedlockBackend::insist(const Ask& ask, const std
     out.votes = masters_.ask([&](std::size_t) { return std::optional{ask}; }, by, decided, patience);
     if (decided(out.votes) || Clock::now() >= by) return out;
     out.repeated = true;
-    masters_.hear(std::min(by, later(Clock::now(), 10ms)), [](std::size_t, const Heard&) { return false; }, false);
+    masters_.hear(
+        std::min(by, later(Clock::now(), 10ms)), [](std::size_t, const Heard&) { return false; }, false);
   }
 }
 
@@ -76,8 +77,9 @@ Result<Renewal> RedlockBackend::renew(const Lease& lease, Duration ttl) {
   const auto kept = [](const Vote& v) { return v.answered() && v.reply.text_at(2) == "kept"; };
   const auto refused = [&](const Vote& v) { return v.answered() && !kept(v); };
   const auto is_lost = [&](const Votes& v) { return count(v, refused) > m.size() - m.majority(); };
-  const auto asked = insist({&scripts::renew, at.all(), {owner, px, std::to_string(lease.token)}},
-                            [&](const Votes& v) { return count(v, kept) >= m.majority() || is_lost(v); }, stragglers);
+  const auto asked = insist(
+      {&scripts::renew, at.all(), {owner, px, std::to_string(lease.token)}},
+      [&](const Votes& v) { return count(v, kept) >= m.majority() || is_lost(v); }, stragglers);
   if (!asked) return fail(asked.error());
   const Votes& votes = asked->votes;
   if (is_lost(votes)) {
@@ -89,8 +91,8 @@ Result<Renewal> RedlockBackend::renew(const Lease& lease, Duration ttl) {
     std::string why;
     for (const Vote& v : votes)
       if (v.state == Vote::State::failed) why = ": " + v.why.message;
-    return fail(Errc::timed_out, fmt::format("renew at {}: only {} of {} masters renewed it{}", where(), count(votes, kept),
-                                             m.size(), why));
+    return fail(Errc::timed_out,
+                fmt::format("renew at {}: only {} of {} masters renewed it{}", where(), count(votes, kept), m.size(), why));
   }
   Lease longer{lease.key, lease.owner};
   longer.deadline = lease_end(asked->sent, ttl);
@@ -108,8 +110,7 @@ Result<Renewal> RedlockBackend::renew(const Lease& lease, Duration ttl) {
   m.tell([&](std::size_t i) {
     if (!votes[i].answered() || votes[i].reply.text_at(2) != "absent" || !m.votes(i)) return std::optional<Ask>{};
     const std::string not_after = std::to_string(votes[i].reply.number_at(1).value_or(0) + retake_within);
-    return std::optional{
-        Ask{&scripts::retake, at.all(), {owner, px, std::to_string(longer.token), not_after, since, meta}}};
+    return std::optional{Ask{&scripts::retake, at.all(), {owner, px, std::to_string(longer.token), not_after, since, meta}}};
   });
   return Kept{std::move(longer)};
 }
@@ -117,11 +118,15 @@ Result<Renewal> RedlockBackend::renew(const Lease& lease, Duration ttl) {
 Result<Released> RedlockBackend::release(const Lease& lease) {
   Masters& m = masters_;
   const Names at = names(lease.key);
-  const Ask give_back{&scripts::release, at.all(), {lease.owner.hex(), "1"}, true,
+  const Ask give_back{&scripts::release,
+                      at.all(),
+                      {lease.owner.hex(), "1"},
+                      true,
                       lease.deadline == no_deadline ? later(Clock::now(), options_.op_timeout) : lease.deadline};
   const auto gone = [](const Vote& v) { return v.answered(); };
   const auto deleted = [](const Vote& v) { return says(v, 1); };
-  const auto asked = insist(give_back, [&](const Votes& v) { return count(v, gone) >= m.majority(); }, stragglers);
+  const auto asked = insist(
+      give_back, [&](const Votes& v) { return count(v, gone) >= m.majority(); }, stragglers);
   if (!asked) return fail(asked.error());
   const Votes& votes = asked->votes;
   for (std::size_t i = 0; i < m.size(); ++i)
@@ -129,7 +134,8 @@ Result<Released> RedlockBackend::release(const Lease& lease) {
   const bool asked_before = release_unanswered_ == lease.owner;
   if (count(votes, gone) < m.majority()) {
     release_unanswered_ = lease.owner;
-    return fail(Errc::timed_out, fmt::format("release at {}: only {} of {} masters answered", where(), count(votes, gone), m.size()));
+    return fail(Errc::timed_out,
+                fmt::format("release at {}: only {} of {} masters answered", where(), count(votes, gone), m.size()));
   }
   // A majority had it, or may have had it as far as it answered.
   const std::size_t silent = count(votes, [](const Vote& v) { return !v.answered(); });
@@ -145,11 +151,13 @@ Result<Released> RedlockBackend::force_release(const Key& key, std::optional<Fen
   const std::string wanted = std::to_string(token.value_or(0));
   const Ask ask{&scripts::force_release, names(key).all(), {wanted}};
   const auto answered = [](const Vote& v) { return v.answered(); };
-  const auto asked = insist(ask, [&](const Votes& v) { return count(v, answered) >= m.majority(); }, 200ms);
+  const auto asked = insist(
+      ask, [&](const Votes& v) { return count(v, answered) >= m.majority(); }, 200ms);
   if (!asked) return fail(asked.error());
   const Votes& votes = asked->votes;
   if (count(votes, answered) < m.majority())
-    return fail(Errc::timed_out, fmt::format("force a release at {}: only {} of {} masters answered", where(), count(votes, answered), m.size()));
+    return fail(Errc::timed_out,
+                fmt::format("force a release at {}: only {} of {} masters answered", where(), count(votes, answered), m.size()));
   return asked->repeated || count(votes, [](const Vote& v) { return says(v, 1); }) > 0 ? Released::yes : Released::was_not_held;
 }
 
@@ -169,14 +177,15 @@ Result<Validity> RedlockBackend::check(const Key& key, const std::function<bool(
   const auto no = [&](const Vote& v) { return v.answered() && !yes(v); };
   const auto valid = [&](const Votes& v) { return count(v, yes) >= m.majority(); };
   const auto stale = [&](const Votes& v) { return count(v, no) > m.size() - m.majority(); };
-  const auto asked =
-      insist({&scripts::look, names(key).all(), {}}, [&](const Votes& v) { return valid(v) || stale(v); }, Duration{});
+  const auto asked = insist(
+      {&scripts::look, names(key).all(), {}}, [&](const Votes& v) { return valid(v) || stale(v); }, Duration{});
   if (!asked) return fail(asked.error());
   const Votes& votes = asked->votes;
   if (valid(votes)) return Validity::valid;
   if (stale(votes)) return Validity::stale;
-  return fail(Errc::unavailable, fmt::format("check at {}: no majority: {} masters have it, {} have not, {} do not answer", where(),
-                                             count(votes, yes), count(votes, no), m.size() - count(votes, yes) - count(votes, no)));
+  return fail(Errc::unavailable,
+              fmt::format("check at {}: no majority: {} masters have it, {} have not, {} do not answer", where(),
+                          count(votes, yes), count(votes, no), m.size() - count(votes, yes) - count(votes, no)));
 }
 
 }  // namespace dlock::redlock

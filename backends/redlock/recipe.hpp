@@ -54,9 +54,9 @@ struct Attempt {
   std::optional<HolderView> holder;  // not taken: who has the most votes
   std::optional<Duration> free_in;   // when time alone may give a majority
   std::string why;
-  bool foreign = false;     // that is no dlock, and will wake nobody
-  bool split = false;       // nobody has a majority
-  bool unanswered = false;  // masters that did not answer could have made the difference
+  bool foreign = false;         // that is no dlock, and will wake nobody
+  bool split = false;           // nobody has a majority
+  bool unanswered = false;      // masters that did not answer could have made the difference
   bool ours_elsewhere = false;  // a grant of this very owner is in force; nothing was undone
 };
 

@@ -24,8 +24,9 @@ inline constexpr std::array<Traits, 1> recipes{{
      .lock_delay = false,
      .wakes = true,
      .native = false,
-     .weakness = "exclusion depends on the clocks of a majority of the masters, and on restarts that forget nothing or are waited "
-                 "out (restart_grace); no queue"},
+     .weakness =
+         "exclusion depends on the clocks of a majority of the masters, and on restarts that forget nothing or are waited "
+         "out (restart_grace); no queue"},
 }};
 
 Result<std::unique_ptr<Backend>> open(const Url&, const Traits&, const Settings&);

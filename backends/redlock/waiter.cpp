@@ -43,8 +43,9 @@ Result<std::optional<Progress>> RedlockWaiter::try_once(Deadline end) {
     if (request_.wait && wait.interrupted()) return Progress{last_};
     if (m.ready() < m.majority()) return fail(m.too_few());
     const Duration left = m.grace_left();
-    std::string why = fmt::format("{} of {} masters restarted less than {} ago and may have forgotten a vote; grants resume in {}",
-                                  m.ready() - m.voting(), m.size(), format_duration(options.restart_grace), format_duration(left));
+    std::string why =
+        fmt::format("{} of {} masters restarted less than {} ago and may have forgotten a vote; grants resume in {}",
+                    m.ready() - m.voting(), m.size(), format_duration(options.restart_grace), format_duration(left));
     if (!request_.wait) return Progress{Busy{std::nullopt, std::move(why)}};
     last_ = Waiting{0, std::nullopt, std::move(why)};
     redis::wait_for(-1, 0, {std::min(end, later(Clock::now(), left)), wait.interrupt});
@@ -134,7 +135,8 @@ Result<void> RedlockWaiter::cancel() {
     if (!released) return fail(released.error());
   } else if (tries_ > 0) {
     backend_.undo(names_, request_.owner, request_.ttl);
-    backend_.masters().hear(later(Clock::now(), 1ms), [](std::size_t, const Heard&) { return false; }, false);
+    backend_.masters().hear(
+        later(Clock::now(), 1ms), [](std::size_t, const Heard&) { return false; }, false);
   }
   return {};
 }

@@ -10,7 +10,8 @@ namespace dlock::redlock {
 // Other programs tell nobody: for their sake, and for a waiter that was told and died, it also tries after a while.
 class RedlockWaiter final : public Waiter {
  public:
-  RedlockWaiter(RedlockBackend& backend, const Request& request) : backend_(backend), request_(request), names_(backend.names(request.key)) {}
+  RedlockWaiter(RedlockBackend& backend, const Request& request)
+      : backend_(backend), request_(request), names_(backend.names(request.key)) {}
   Result<Progress> poll(Duration slice) override;
   Result<void> cancel() override;
 

@@ -9,7 +9,7 @@
 namespace dlock::zookeeper {
 
 namespace {
-constexpr unsigned most_breaks = 2;  // in one poll; more is for the caller to know
+constexpr unsigned breaks_per_poll = 2;  // in one poll; more is for the caller to know
 }
 
 QueueWaiter::~QueueWaiter() {
@@ -19,7 +19,7 @@ QueueWaiter::~QueueWaiter() {
 
 Result<Progress> QueueWaiter::poll(Duration slice) {
   const Deadline end = later(Clock::now(), slice);
-  for (unsigned breaks = 0; breaks <= most_breaks;) {
+  for (unsigned breaks = 0; breaks <= breaks_per_poll;) {
     Step step = turn(end);
     if (!step) return fail(std::move(step.error()));
     if (*step) return std::move(**step);

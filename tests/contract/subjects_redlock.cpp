@@ -8,7 +8,9 @@ namespace {
 
 class RedlockStore final : public Store {
  public:
-  std::unique_ptr<Backend> open(const Settings& s) override { return test::open_redlock(masters_.url("?restart_grace=0&prefix=locks:"), s); }
+  std::unique_ptr<Backend> open(const Settings& s) override {
+    return test::open_redlock(masters_.url("?restart_grace=0&prefix=locks:"), s);
+  }
 
  private:
   test::RedlockMasters masters_;

@@ -34,6 +34,8 @@ std::string RedlockMasters::proxied_url(const std::string& items) const {
   return fmt::format("redlock://{}{}", hosts, items);
 }
 
-std::string RedlockMasters::value(std::size_t master, const std::string& key) { return servers[master]->command({"GET", key}).text; }
+std::string RedlockMasters::value(std::size_t master, const std::string& key) {
+  return servers[master]->command({"GET", key}).text;
+}
 
 }  // namespace dlock::test

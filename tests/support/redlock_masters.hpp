@@ -10,7 +10,8 @@
 
 namespace dlock::test {
 
-std::unique_ptr<Backend> open_redlock(const std::string& url, const Settings& settings = {});  // throws with the message of the error
+std::unique_ptr<Backend> open_redlock(const std::string& url,
+                                      const Settings& settings = {});  // throws with the message of the error
 
 class RedlockMasters {
  public:
@@ -23,7 +24,7 @@ class RedlockMasters {
   RedlockMasters() : RedlockMasters(Setup{}) {}
   explicit RedlockMasters(const Setup&);
 
-  std::string url(const std::string& items = "?restart_grace=0") const;         // of the servers themselves
+  std::string url(const std::string& items = "?restart_grace=0") const;          // of the servers themselves
   std::string proxied_url(const std::string& items = "?restart_grace=0") const;  // through the proxies
   std::size_t size() const noexcept { return servers.size(); }
   // The value of a string at that master; empty: there is none.

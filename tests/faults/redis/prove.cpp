@@ -326,15 +326,16 @@ void processes(RedisServer& server, int n) {
   TestDirectory directory;
   pid_t etcd = -1;
   if (installed("etcd") && installed("etcdctl")) {
-    const std::string client = fmt::format("http://127.0.0.1:{}", free_port()), peer = fmt::format("http://127.0.0.1:{}", free_port());
+    const std::string client = fmt::format("http://127.0.0.1:{}", free_port()),
+                      peer = fmt::format("http://127.0.0.1:{}", free_port());
     etcd = ::fork();
     if (etcd == 0) {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
       const int null = ::open("/dev/null", O_RDWR);
       for (int fd = 0; fd < 3; ++fd) ::dup2(null, fd);
-      ::execlp("etcd", "etcd", "--data-dir", directory.path().c_str(), "--listen-client-urls", client.c_str(), "--advertise-client-urls",
-               client.c_str(), "--listen-peer-urls", peer.c_str(), "--initial-advertise-peer-urls", peer.c_str(), "--initial-cluster",
-               ("default=" + peer).c_str(), nullptr);
+      ::execlp("etcd", "etcd", "--data-dir", directory.path().c_str(), "--listen-client-urls", client.c_str(),
+               "--advertise-client-urls", client.c_str(), "--listen-peer-urls", peer.c_str(), "--initial-advertise-peer-urls",
+               peer.c_str(), "--initial-cluster", ("default=" + peer).c_str(), nullptr);
       ::_exit(127);
     }
     ::setenv("ETCDCTL_API", "3", 1);
@@ -352,7 +353,8 @@ void processes(RedisServer& server, int n) {
     for (const auto& [name, words] : programs) took[name].push_back(run_ms(words));
   for (std::size_t i = 0; i < programs.size(); ++i) {
     const auto& all = took[programs[i].first];
-    fmt::print("process {}: {:.2f} ms (p50 of {}), PSS {} KiB\n", programs[i].first, quantile(all, 0.5), n, pss_kib(waiting[i].second));
+    fmt::print("process {}: {:.2f} ms (p50 of {}), PSS {} KiB\n", programs[i].first, quantile(all, 0.5), n,
+               pss_kib(waiting[i].second));
   }
   if (etcd > 0) {
     ::kill(etcd, SIGKILL);

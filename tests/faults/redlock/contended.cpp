@@ -12,5 +12,6 @@ TEST_CASE("six clients under random faults of masters: nobody overlaps, tokens r
   CHECK(c.overlaps == 0);
   CHECK(c.inversions == 0);
   CHECK(c.duplicates == 0);
-  WARN(c.windows.size() << " grants, " << c.faults << " faults, " << c.errors << " errors, " << c.lost << " leases lost, seed " << seed);
+  WARN(c.windows.size() << " grants, " << c.faults << " faults, " << c.errors << " errors, " << c.lost << " leases lost, seed "
+                        << seed);
 }

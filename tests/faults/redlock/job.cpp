@@ -17,10 +17,11 @@ class Run {
   Run(const std::string& url, const char* ttl) {
     pid_ = ::fork();
     if (pid_ == 0) {
-      const std::string job = fmt::format("echo $$ >{}/new && mv {}/new {}/pid && exec sleep 1000", dir_.path(), dir_.path(), dir_.path());
+      const std::string job =
+          fmt::format("echo $$ >{}/new && mv {}/new {}/pid && exec sleep 1000", dir_.path(), dir_.path(), dir_.path());
       const std::string events = dir_.path() + "/events";
-      ::execl(DLOCK, DLOCK, "run", "-q", "-b", url.c_str(), "--key", "job", "--ttl", ttl, "--status-file", events.c_str(), "--", "sh",
-              "-c", job.c_str(), nullptr);
+      ::execl(DLOCK, DLOCK, "run", "-q", "-b", url.c_str(), "--key", "job", "--ttl", ttl, "--status-file", events.c_str(), "--",
+              "sh", "-c", job.c_str(), nullptr);
       ::_exit(127);
     }
     REQUIRE(eventually(20s, [&] { return std::ifstream{dir_.path() + "/pid"} >> job_ && job_ > 0; }));
@@ -64,7 +65,8 @@ void ends_in_time(Run& run, double ttl, const std::function<void()>& freeze, con
   const double dead = now();
   const double confirmed = run.confirmed();
   CHECK(dead < confirmed + ttl);
-  WARN("dead " << (confirmed + ttl - dead) << " s before the lease could end, " << dead - confirmed << " s after it was confirmed last");
+  WARN("dead " << (confirmed + ttl - dead) << " s before the lease could end, " << dead - confirmed
+               << " s after it was confirmed last");
   thaw();
   CHECK(run.status() == 123);
 }
@@ -74,7 +76,8 @@ void ends_in_time(Run& run, double ttl, const std::function<void()>& freeze, con
 TEST_CASE("run on one Redis: frozen, the job is dead before the lease can end") {
   RedisServer server;
   Run run{server.url() + "?restart_grace=0", "3s"};
-  ends_in_time(run, 3, [&] { server.freeze(); }, [&] { server.thaw(); });
+  ends_in_time(
+      run, 3, [&] { server.freeze(); }, [&] { server.thaw(); });
 }
 
 TEST_CASE("run on five masters: two frozen, it goes on; three frozen, the job is dead before the lease can end") {

@@ -119,7 +119,8 @@ TEST_CASE("a master that restarts without its memory has no vote until the grace
   const Key k = key("forgetful");
   const Lease held = granted_within(*holder, request(k, 60s), 15s);  // their own start had to pass first
   // Long enough ago also for who connects only now, to whom they tell whole seconds.
-  for (auto& s : m.servers) REQUIRE(eventually(15s, [&] { return std::stoi(info_field(*s, "server", "uptime_in_seconds")) >= 5; }));
+  for (auto& s : m.servers)
+    REQUIRE(eventually(15s, [&] { return std::stoi(info_field(*s, "server", "uptime_in_seconds")) >= 5; }));
   // Those that had no vote when it was granted are asked for it by renewals.
   CHECK(eventually(5s, [&] { return kept(holder->renew(held, 60s)) && votes_of(m, "forgetful", held.owner) == 5; }));
   m.servers[0]->restart();
@@ -144,8 +145,8 @@ TEST_CASE("a master that restarts without its memory has no vote until the grace
 
 TEST_CASE("two names of one server are refused: it would vote twice") {
   RedlockMasters m{{.count = 2, .proxied = true}};
-  auto backend = open_redlock(fmt::format("redlock://127.0.0.1:{},127.0.0.1:{},127.0.0.1:{}?restart_grace=0", m.servers[0]->port(),
-                                          m.servers[1]->port(), m.proxies[0]->port()),
+  auto backend = open_redlock(fmt::format("redlock://127.0.0.1:{},127.0.0.1:{},127.0.0.1:{}?restart_grace=0",
+                                          m.servers[0]->port(), m.servers[1]->port(), m.proxies[0]->port()),
                               quick());
   const auto p = (*backend->enqueue(request(key("k"))))->poll(0s);
   REQUIRE_FALSE(p);

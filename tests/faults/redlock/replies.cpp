@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Requests that were carried out and whose answers got lost, in each phase; other Redlock clients.
-#include "redlock_faults.hpp"
 #include "redlock/recipe.hpp"
+#include "redlock_faults.hpp"
 #include "redlock_scripts/scripts.hpp"
 
 using namespace dlock;
@@ -83,7 +83,9 @@ TEST_CASE("other clients of the algorithm: excluded both ways, shown, waited for
   RedlockMasters m;
   auto backend = open_redlock(m.url(), quick());
   const Key k = key("shared name");
-  const auto theirs = [&](std::size_t i) { return m.servers[i]->command({"SET", "shared name", "0123456789abcdef0123", "NX", "PX", "1500"}); };
+  const auto theirs = [&](std::size_t i) {
+    return m.servers[i]->command({"SET", "shared name", "0123456789abcdef0123", "NX", "PX", "1500"});
+  };
   for (std::size_t i = 0; i < 3; ++i) REQUIRE(theirs(i).text == "OK");
   const auto began = Clock::now();
   auto waiter = *backend->enqueue(request(k, 20s));
@@ -91,7 +93,8 @@ TEST_CASE("other clients of the algorithm: excluded both ways, shown, waited for
   REQUIRE((std::holds_alternative<Waiting>(p) && std::get<Waiting>(p).holder));
   CHECK(std::get<Waiting>(p).holder->id == "01234567");
   CHECK(std::get<Waiting>(p).holder->token == 0);
-  for (std::size_t i = 3; i < 5; ++i) CHECK(eventually(1s, [&] { return m.value(i, "shared name").empty(); }));  // ours were given back
+  for (std::size_t i = 3; i < 5; ++i)
+    CHECK(eventually(1s, [&] { return m.value(i, "shared name").empty(); }));  // ours were given back
   const auto seen = backend->inspect(k).value();
   REQUIRE(seen);
   CHECK(seen->holders.size() == 1);

@@ -33,15 +33,14 @@ struct Grant {
 struct Contender {
   int owner = 0;
   long began = 0;
-  bool asked[masters]{};        // phase 1 was sent there and may still arrive
-  bool confirming[masters]{};   // phase 2 was sent there and may still arrive
-  bool may_vote[masters]{};     // phase 1 was sent
+  bool asked[masters]{};               // phase 1 was sent there and may still arrive
+  bool confirming[masters]{};          // phase 2 was sent there and may still arrive
+  bool may_vote[masters]{};            // phase 1 was sent
   std::optional<long> heard[masters];  // its number
   int confirmed = 0;
   std::optional<long> token;
   bool granted = false;
 };
-
 
 class Model {
  public:
