@@ -51,7 +51,7 @@ age() { find "$tree" -exec touch -d '1 minute ago' {} +; }
 @test "deps: an unknown purpose is 64 and names what there is" {
   run "$scripts/deps" tests
   assert_failure 64
-  assert_output --partial "'tests' is not one of build, test, peers, all"
+  assert_output --partial "'tests' is not one of build, test, services, peers, all"
 }
 
 @test "dlock: the first call builds; stdout, arguments and status are the binary's" {
