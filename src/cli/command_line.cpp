@@ -46,6 +46,7 @@ Result<run::Outcome> dispatch(const Options& o) {
     case Verb::release: return command_release(o);
     case Verb::check: return command_check(o);
     case Verb::inspect: return command_inspect(o);
+    case Verb::bench: return command_bench(o);
   }
   return fail(Errc::internal, "no such command");
 }

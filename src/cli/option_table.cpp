@@ -125,6 +125,8 @@ constexpr Verbs run = bit(Verb::run), acquire = bit(Verb::acquire), renew = bit(
                 check = bit(Verb::check), inspect = bit(Verb::inspect);
 constexpr Verbs taking = run | acquire, keyed = taking | renew | release | check, all = keyed | inspect;
 
+constexpr Verbs benching = bit(Verb::bench), with_bench = all | benching;
+
 constexpr bool twin = true, no_twin = false;
 using G = Group;
 using C = Choice;
@@ -190,19 +192,42 @@ constexpr Option table[] = {
      "only keys with a holder that has vanished or whose lease has ended", on<&O::stale>},
     {"check", 0, nullptr, inspect, G::result, no_twin, C::none, "print nothing: 0 free, 75 held, 69 unknown", on<&O::check>},
 
+    {"scenario", 0, "S,...", benching, G::subject, twin, C::none,
+     "uncontended, handoff, shared, limit, renew, crash or all (default: uncontended,handoff)", bench_set::scenario},
+    {"clients", 'c', "N", benching, G::subject, twin, C::none, "how many, each with a connection of its own (default: 8)",
+     bench_set::clients},
+    {"duration", 'd', "D", benching, G::subject, twin, C::waiting, "of each measurement (default: 5s)", bench_set::duration},
+    {"ops", 'N', "N", benching, G::subject, twin, C::waiting, "measure so many grants instead", bench_set::ops},
+    {"hold", 0, "D", benching, G::subject, twin, C::none, "keep the lock for D (default: 0)", bench_set::hold},
+    {"rate", 0, "R", benching, G::subject, twin, C::none,
+     "ask R times per second, all clients together, and count late starts (default: as fast as it goes)", bench_set::rate},
+    {"repeat", 0, "N", benching, G::subject, twin, C::none, "everything N times: median and range (default: 1)", bench_set::repeat},
+    {"prefix", 0, "P", benching, G::subject, twin, C::none,
+     "of the keys in the store; refused when there is something below it (default: a random one)", bench_set::prefix},
+    {"output", 0, "text|json|csv|markdown", benching, G::result, twin, C::none, "what to print (default: text)", bench_set::output},
+    {"html", 0, "FILE", benching, G::result, twin, C::none, "write a page with charts, too", bench_set::html},
+    {"fail-if", 0, "EXPR", benching, G::result, no_twin, C::none,
+     "exit status 1 if a figure passes a bound: redis.fair.acquire.p99>5ms; may be repeated", bench_set::fail_if},
+    {"progress", 'P', "D", benching, G::result, twin, C::none, "a line on standard error each D", bench_set::progress},
+    {"no-progress", 0, nullptr, benching, G::result, no_twin, C::none, "no progress bar on a terminal", bench_set::no_progress},
+
+    {"backend", 'b', "URL", benching, G::common, twin, C::none, "where the locks are kept; may be repeated (default: file:)",
+     bench_set::backend},
+    {"recipe", 0, "R|all", benching, G::common, twin, C::none, "the ways of locking; may be repeated (default: each backend's own)",
+     bench_set::recipe},
     {"backend", 'b', "URL", all, G::common, twin, C::none, "where the locks are kept (default: file:)", text<&O::backend>},
     {"recipe", 0, "R", all, G::common, twin, C::none, "the way of locking; dlock --version lists them", text<&O::recipe>},
-    {"ttl", 0, "D", all, G::common, twin, C::none, "how long the lock survives when nobody renews it (default: 30s)",
+    {"ttl", 0, "D", with_bench, G::common, twin, C::none, "how long the lock survives when nobody renews it (default: 30s)",
      positive_duration<&O::ttl>},
-    {"allow-short-ttl", 0, nullptr, all, G::common, no_twin, C::none, "permit a --ttl below 2s", on<&O::allow_short_ttl>},
-    {"op-timeout", 0, "D", all, G::common, twin, C::none, "one exchange with the store (default: ttl/6, at most 5s)",
+    {"allow-short-ttl", 0, nullptr, with_bench, G::common, no_twin, C::none, "permit a --ttl below 2s", on<&O::allow_short_ttl>},
+    {"op-timeout", 0, "D", with_bench, G::common, twin, C::none, "one exchange with the store (default: ttl/6, at most 5s)",
      positive_duration<&O::op_timeout>},
-    {"connect-timeout", 0, "D", all, G::common, twin, C::none, "reaching the store (default: 5s)",
+    {"connect-timeout", 0, "D", with_bench, G::common, twin, C::none, "reaching the store (default: 5s)",
      positive_duration<&O::connect_timeout>},
-    {"quiet", 'q', nullptr, all, G::common, twin, C::words, "no words but errors", on<&O::quiet>},
-    {"verbose", 'v', nullptr, all, G::common, twin, C::words, "more words; repeat it for more", verbose},
+    {"quiet", 'q', nullptr, with_bench, G::common, twin, C::words, "no words but errors", on<&O::quiet>},
+    {"verbose", 'v', nullptr, with_bench, G::common, twin, C::words, "more words; repeat it for more", verbose},
     {"trace", 0, "FILE", all, G::common, twin, C::none, "append what happens to FILE, one JSON object per line", text<&O::trace>},
-    {"help", 0, nullptr, all, G::common, no_twin, C::none, "print this", on<&O::help>},
+    {"help", 0, nullptr, with_bench, G::common, no_twin, C::none, "print this", on<&O::help>},
 };
 static_assert(std::size(table) <= 64, "Options::from_flag has one bit for each row");
 

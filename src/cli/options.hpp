@@ -13,11 +13,12 @@
 #include "core/clock.hpp"
 #include "core/error.hpp"
 #include "core/lease.hpp"
+#include "cli/bench_options.hpp"
 #include "run/plan.hpp"
 
 namespace dlock::cli {
 
-enum class Verb : std::uint8_t { run, acquire, renew, release, check, inspect };
+enum class Verb : std::uint8_t { run, acquire, renew, release, check, inspect, bench };
 
 using Verbs = unsigned;  // a set of them
 constexpr Verbs bit(Verb v) noexcept { return 1U << static_cast<unsigned>(v); }
@@ -65,6 +66,8 @@ struct Options {
   bool force = false, yes = false, if_held = false;                                                // release
   bool json = false, csv = false, no_heading = false, held = false, stale = false, check = false;  // inspect
   std::string_view columns;
+
+  BenchOptions bench;
 
   // Where values came from: one bit for each row of the table.
   std::uint64_t from_flag = 0, from_environment = 0;
