@@ -29,8 +29,10 @@ void Arena::enter(Phase p) {
 
 void Arena::tell() const noexcept { ::eventfd_write(event_.get(), 1); }
 
-bool Arena::take_op() {
-  if (plan.ops == 0 || phase() != Phase::measuring) return true;
+bool Arena::take_op(bool& counts) {
+  const bool measured = phase() == Phase::measuring;
+  counts = plan.ops == 0 || measured;
+  if (plan.ops == 0 || !measured) return true;
   return ops_left_.fetch_sub(1, std::memory_order_relaxed) > 0;
 }
 

@@ -38,14 +38,15 @@ class Arena {
 
   int stop_fd() const noexcept { return stop_.get(); }    // readable once it is over
   int event_fd() const noexcept { return event_.get(); }  // readable: look at ready(), finished()
-  bool take_op();                                         // false: as many as --ops have begun
+  // False: as many as --ops have begun. `counts`: this one is measured; with --ops what began in the warm-up is not.
+  bool take_op(bool& counts);
   bool ops_are_over() const noexcept { return plan.ops > 0 && ops_left_.load(std::memory_order_relaxed) <= 0; }
 
   // What clients report.
   void ready();
-  void left();                  // no more from this client
-  void fatal(const Error&);     // nobody can go on
-  void error(const Error&);     // one operation failed
+  void left();               // no more from this client
+  void fatal(const Error&);  // nobody can go on
+  void error(const Error&);  // one operation failed
   void counted(Latency, Nanoseconds);
   void grant(unsigned client);
   void waited(Nanoseconds);

@@ -93,9 +93,10 @@ Result<void> Bench::open_empty(const Target& t) {
   const auto there = (*backend)->list();
   if (!there) return fail(there.error());
   if (!there->empty())
-    return fail(Errc::usage, fmt::format("--prefix {}: {} has keys below it ({}); only an empty one is used, because everything below it "
-                                         "is removed at the end",
-                                         quoted(plan_.prefix), (*backend)->where(), quoted(there->front().key)));
+    return fail(Errc::usage,
+                fmt::format("--prefix {}: {} has keys below it ({}); only an empty one is used, because everything below it "
+                            "is removed at the end",
+                            quoted(plan_.prefix), (*backend)->where(), quoted(there->front().key)));
   Histogram h;
   const Key key = key_of(t, plan_.scenarios.front(), 0);
   for (unsigned i = 0; i < bare_commands && !stopped(); ++i) {
@@ -116,7 +117,9 @@ Result<void> Bench::measure(const Target& t, Scenario s, Figures& f) {
 
   const Deadline patience = later(Clock::now(), to_connect + plan_.settings.connect_timeout);
   while (!broken() && arena.ready_count() < plan_.clients) {
-    if (Clock::now() >= patience) return fail(Errc::unavailable, fmt::format("{}: only {} of {} clients are connected", title(t, s), arena.ready_count(), plan_.clients));
+    if (Clock::now() >= patience)
+      return fail(Errc::unavailable,
+                  fmt::format("{}: only {} of {} clients are connected", title(t, s), arena.ready_count(), plan_.clients));
     sleep_until(patience, arena.event_fd(), signals_.fd());
   }
   arena.enter(Phase::warming);
@@ -230,8 +233,8 @@ void Bench::clean(Report& report) {
       return {};
     };
     if (const auto done = remove(); !done)
-      report.notes.push_back(fmt::format("{} {}: what was written below {} is still there: {}", t.backend, t.recipe, quoted(plan_.prefix),
-                                         done.error().message));
+      report.notes.push_back(fmt::format("{} {}: what was written below {} is still there: {}", t.backend, t.recipe,
+                                         quoted(plan_.prefix), done.error().message));
   }
 }
 
@@ -250,11 +253,11 @@ Result<Report> Bench::run() {
   progress_.clear();
   if (!done) return fail(done.error());
   report.signal = signals_.seen();
-  for (Figures& f : report.runs)
-    f.starved = static_cast<std::uint64_t>(std::count(f.per_client.begin(), f.per_client.end(), 0U));
+  for (Figures& f : report.runs) f.starved = static_cast<std::uint64_t>(std::count(f.per_client.begin(), f.per_client.end(), 0U));
   for (const FailIf& e : plan_.fail_if)
     for (const Figures& f : report.runs)
-      if (e.matches(f) && e.holds(f)) report.failed.push_back(fmt::format("{}: {} {} {}", e.text, f.backend, f.recipe, name_of(f.scenario)));
+      if (e.matches(f) && e.holds(f))
+        report.failed.push_back(fmt::format("{}: {} {} {}", e.text, f.backend, f.recipe, name_of(f.scenario)));
   return report;
 }
 

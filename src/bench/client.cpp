@@ -25,7 +25,7 @@ class Client {
   std::optional<Deadline> next_start();
   std::optional<Granted> acquire(const Request&);
   void release(const Lease&);
-  void renew_one(Lease&);
+  void renew_one(Lease&, bool counts);
   Request request(unsigned lease = 0);
   bool measuring() const noexcept { return arena_.phase() == Phase::measuring; }
   void nap_until(Deadline);
@@ -123,7 +123,8 @@ void Client::release(const Lease& lease) {
 
 void Client::take_and_release() {
   const Duration hold = arena_.plan.hold;
-  while (!arena_.over() && arena_.take_op()) {
+  bool counts = true;
+  while (!arena_.over() && arena_.take_op(counts)) {
     const auto due = next_start();
     if (!due) return;
     note_phase();
@@ -139,8 +140,8 @@ void Client::take_and_release() {
       continue;
     }
     const auto handoff = ledger_.granted(number_, granted->lease, at);
-    if (handoff && measuring()) arena_.counted(Latency::handoff, *handoff);
-    if (measuring()) {
+    if (handoff && counts && measuring()) arena_.counted(Latency::handoff, *handoff);
+    if (counts && measuring()) {
       arena_.counted(Latency::acquire, at - *due);
       arena_.grant(id_);
     }
@@ -149,12 +150,12 @@ void Client::take_and_release() {
     const Deadline ending = Clock::now();
     ledger_.ending(number_, ending);
     release(granted->lease);
-    if (measuring()) arena_.counted(Latency::release, Clock::now() - ending);
+    if (counts && measuring()) arena_.counted(Latency::release, Clock::now() - ending);
     if (ledger_.violated()) arena_.violation();
   }
 }
 
-void Client::renew_one(Lease& lease) {
+void Client::renew_one(Lease& lease, bool counts) {
   note_phase();
   const Deadline asked = Clock::now();
   const auto answer = backend_->renew(lease, arena_.plan.ttl);
@@ -164,7 +165,7 @@ void Client::renew_one(Lease& lease) {
   }
   if (const auto* kept = std::get_if<Kept>(&*answer)) {
     lease = kept->lease;
-    if (!measuring()) return;
+    if (!counts || !measuring()) return;
     arena_.counted(Latency::renew, Clock::now() - asked);
     arena_.grant(id_);
     return;
@@ -178,8 +179,9 @@ void Client::renew() {
     if (auto granted = acquire(request(i))) leases.push_back(granted->lease);
   while (!arena_.over() && !leases.empty()) {
     for (Lease& l : leases) {
-      if (arena_.over() || !arena_.take_op()) break;
-      renew_one(l);
+      bool counts = true;
+      if (arena_.over() || !arena_.take_op(counts)) break;
+      renew_one(l, counts);
     }
     if (arena_.ops_are_over()) break;
   }

@@ -42,7 +42,7 @@ struct Figures {
   Nanoseconds rtt{};
   std::vector<std::uint64_t> per_client;
   std::uint64_t max_overtakes = 0, requests = 0, wakeups = 0, errors = 0, overlaps = 0, inversions = 0, late = 0, starved = 0;
-  bool wakes = false;  // false: waiters poll, so that wake-ups say nothing
+  bool wakes = false;          // false: waiters poll, so that wake-ups say nothing
   Nanoseconds longest_wait{};  // also of those who still waited at the end
   std::string first_error, first_violation;
   Duration renew_every{};  // renew: what one lease needs

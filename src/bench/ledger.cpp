@@ -38,7 +38,8 @@ void Ledger::check_exclusion(unsigned client, const Lease& lease, Deadline at) {
   if (!against) return;
   ++tally_.overlaps;
   note(fmt::format("key {}: client {} was granted token {} ({}) while client {} held token {} ({})", lease.key.text(), client,
-                   lease.token, static_cast<char>(lease.mode), against->client, against->token, static_cast<char>(against->mode)));
+                   lease.token, static_cast<char>(lease.mode), against->client, against->token,
+                   static_cast<char>(against->mode)));
 }
 
 // Shared holders may note their grants in another order than the store's: each must only be above what was noted before it asked, and above

@@ -21,7 +21,7 @@ struct Target {
   std::string where;  // redacted URL
   std::string tag;    // begins the keys of this target, so that two recipes of one store do not meet
   const Traits* traits = nullptr;
-  bool loopback = false;                                                      // this host, over the network's stack
+  bool loopback = false;                                                  // this host, over the network's stack
   std::function<Result<std::unique_ptr<Backend>>(const Settings&)> open;  // may be called by several threads at once
   // Removes every trace of these keys; null: the backend cannot.
   std::function<Result<void>(const Settings&, std::span<const Key>)> purge;
@@ -34,7 +34,8 @@ struct Plan {
   Duration duration{5'000'000};
   std::uint64_t ops = 0;  // measured grants instead of a duration; 0: none
   Duration hold{};
-  std::uint64_t rate = 0;  // grants asked for per second by all clients together; 0: each asks when the last is done (closed loop)
+  std::uint64_t rate =
+      0;  // grants asked for per second by all clients together; 0: each asks when the last is done (closed loop)
   unsigned repeat = 1;
   Duration ttl{30'000'000}, crash_ttl{5'000'000};
   Settings settings;   // without interrupt_fd

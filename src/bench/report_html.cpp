@@ -60,14 +60,17 @@ class TimeAxis {
   std::string grid() const {
     std::string text;
     for (double v = low_; v <= high_ * 1.01; v *= 10)
-      text += fmt::format("<line class=grid x1={} x2={} y1={:.1f} y2={:.1f} /><text x={} y={:.1f} text-anchor=end>{}</text>", left, right, y(v),
-                          y(v), left - 6, y(v) + 4, unit(v));
+      text += fmt::format("<line class=grid x1={} x2={} y1={:.1f} y2={:.1f} /><text x={} y={:.1f} text-anchor=end>{}</text>",
+                          left, right, y(v), y(v), left - 6, y(v) + 4, unit(v));
     return text;
   }
 
  private:
   static std::string unit(double ns) {
-    return ns < 1e3 ? fmt::format("{:.0f} ns", ns) : ns < 1e6 ? fmt::format("{:.0f} us", ns / 1e3) : ns < 1e9 ? fmt::format("{:.0f} ms", ns / 1e6) : fmt::format("{:.0f} s", ns / 1e9);
+    return ns < 1e3   ? fmt::format("{:.0f} ns", ns)
+           : ns < 1e6 ? fmt::format("{:.0f} us", ns / 1e3)
+           : ns < 1e9 ? fmt::format("{:.0f} ms", ns / 1e6)
+                      : fmt::format("{:.0f} s", ns / 1e9);
   }
   double low_ = 100, high_ = 1000;
 };
@@ -106,7 +109,8 @@ std::string distribution(std::string_view title, const std::vector<Series>& all,
       double share = 1;  // 2^(-step / 5)
       for (std::uint32_t i = 0; i < step; ++i) share *= 0.870550563;
       const auto per_100000 = static_cast<std::uint32_t>((1 - share) * 100'000);
-      points += fmt::format("{:.1f},{:.1f} ", std::min(x(share), right), axis.y(static_cast<double>(h.percentile(per_100000).count())));
+      points +=
+          fmt::format("{:.1f},{:.1f} ", std::min(x(share), right), axis.y(static_cast<double>(h.percentile(per_100000).count())));
     }
     inside += fmt::format("<polyline class=curve style=\"stroke:var(--c{})\" points=\"{}\"/>", s.colour, points);
   }
@@ -129,8 +133,10 @@ std::string timeline(std::string_view title, const std::vector<Series>& all) {
   const TimeAxis axis(std::max(least, 1.0), most);
   std::string inside = axis.grid();
   for (int i = 0; i <= 4; ++i)
-    inside += fmt::format("<text x={:.1f} y={} text-anchor={}>{:.1f} s</text>", left + (right - left) * i / 4, bottom + 18, i == 4 ? "end" : "middle", end * i / 4e9);
-  inside += fmt::format("<text x={} y={} text-anchor=end>mean (line) and worst (dashes) of each moment, last round</text>", right, bottom + 34);
+    inside += fmt::format("<text x={:.1f} y={} text-anchor={}>{:.1f} s</text>", left + (right - left) * i / 4, bottom + 18,
+                          i == 4 ? "end" : "middle", end * i / 4e9);
+  inside += fmt::format("<text x={} y={} text-anchor=end>mean (line) and worst (dashes) of each moment, last round</text>", right,
+                        bottom + 34);
   for (const Series& s : all) {
     const Timeline& t = *s.figures->timeline;
     std::string mean, worst;
@@ -141,8 +147,10 @@ std::string timeline(std::string_view title, const std::vector<Series>& all) {
       mean += fmt::format("{:.1f},{:.1f} ", x, axis.y(static_cast<double>(slot.sum.count()) / static_cast<double>(slot.count)));
       worst += fmt::format("{:.1f},{:.1f} ", x, axis.y(static_cast<double>(slot.max.count())));
     }
-    inside += fmt::format("<polyline class=curve style=\"stroke:var(--c{0})\" points=\"{1}\"/><polyline class=\"curve faint\" style=\"stroke:var(--c{0})\" points=\"{2}\"/>",
-                          s.colour, mean, worst);
+    inside += fmt::format(
+        "<polyline class=curve style=\"stroke:var(--c{0})\" points=\"{1}\"/><polyline class=\"curve faint\" "
+        "style=\"stroke:var(--c{0})\" points=\"{2}\"/>",
+        s.colour, mean, worst);
   }
   return fmt::format("<div><h3>{}</h3>{}</div>", escaped(title), svg(title, inside));
 }
@@ -161,12 +169,14 @@ std::string fairness(const std::vector<Series>& all) {
     for (std::size_t i = 0; i < bars; ++i) {
       const double height = static_cast<double>(shares[i * shares.size() / bars]) / tallest * (bottom - top);
       const double width = (right - left) / static_cast<double>(bars);
-      inside += fmt::format("<rect x={:.1f} y={:.1f} width={:.1f} height={:.1f} style=\"fill:var(--c{})\"/>", left + width * static_cast<double>(i), bottom - height,
-                            std::max(width - 1, 0.5), std::max(height, 0.0), s.colour);
+      inside += fmt::format("<rect x={:.1f} y={:.1f} width={:.1f} height={:.1f} style=\"fill:var(--c{})\"/>",
+                            left + width * static_cast<double>(i), bottom - height, std::max(width - 1, 0.5),
+                            std::max(height, 0.0), s.colour);
     }
-    inside += fmt::format("<line class=grid x1={0} x2={1} y1={2} y2={2} /><text x={3} y={4} text-anchor=end>{5}</text>", left, right, bottom, left - 6, top + 10,
-                          grouped(tallest));
-    const std::string title = fmt::format("Grants of each client, {}: fairness {:.3f}, most overtakes {}", target_name(*s.figures), s.figures->fairness(), s.figures->max_overtakes);
+    inside += fmt::format("<line class=grid x1={0} x2={1} y1={2} y2={2} /><text x={3} y={4} text-anchor=end>{5}</text>", left,
+                          right, bottom, left - 6, top + 10, grouped(tallest));
+    const std::string title = fmt::format("Grants of each client, {}: fairness {:.3f}, most overtakes {}",
+                                          target_name(*s.figures), s.figures->fairness(), s.figures->max_overtakes);
     text += fmt::format("<div><h3>{}</h3>{}</div>", escaped(title), svg(title, inside));
   }
   return text;
@@ -195,16 +205,19 @@ std::string charts(const Report& r, Scenario scenario) {
     if (f.scenario == scenario && !f.rounds.empty()) all.push_back({&f, static_cast<std::size_t>(name - names.begin()) % 8});
   }
   std::string text = "<ul class=legend>";
-  for (const Series& s : all) text += fmt::format("<li><i style=\"background:var(--c{})\"></i>{}</li>", s.colour, escaped(target_name(*s.figures)));
+  for (const Series& s : all)
+    text += fmt::format("<li><i style=\"background:var(--c{})\"></i>{}</li>", s.colour, escaped(target_name(*s.figures)));
   text += "</ul><div class=charts>";
   switch (scenario) {
     case Scenario::crash: text += distribution("Next grant after the crash", all, Latency::takeover); break;
     case Scenario::renew: text += distribution("Renewal", all, Latency::renew) + timeline("Renewals in time", all); break;
     case Scenario::uncontended:
-      text += distribution("Acquire", all, Latency::acquire) + distribution("Release", all, Latency::release) + timeline("Acquisitions in time", all);
+      text += distribution("Acquire", all, Latency::acquire) + distribution("Release", all, Latency::release) +
+              timeline("Acquisitions in time", all);
       break;
     default:
-      text += distribution("Hand-off: from the release to the next grant", all, Latency::handoff) + timeline("Hand-offs in time", all) + fairness(all);
+      text += distribution("Hand-off: from the release to the next grant", all, Latency::handoff) +
+              timeline("Hand-offs in time", all) + fairness(all);
   }
   return text + "</div>";
 }
@@ -212,9 +225,12 @@ std::string charts(const Report& r, Scenario scenario) {
 }  // namespace
 
 std::string html_of(const Plan& p, const Report& r, std::string_view version) {
-  std::string text = fmt::format("<!DOCTYPE html><html lang=en><meta charset=utf-8><meta name=viewport content=\"width=device-width\"><title>dlock bench</title><style>{}</style><h1>dlock bench</h1><p class=dim>{}</p>",
-                                 style, escaped(headline(p, version)));
-  for (const std::string& line : verdict(r)) text += fmt::format("<p{}>{}</p>", line.starts_with("FAIL") ? " class=fail" : "", escaped(line));
+  std::string text = fmt::format(
+      "<!DOCTYPE html><html lang=en><meta charset=utf-8><meta name=viewport content=\"width=device-width\"><title>dlock "
+      "bench</title><style>{}</style><h1>dlock bench</h1><p class=dim>{}</p>",
+      style, escaped(headline(p, version)));
+  for (const std::string& line : verdict(r))
+    text += fmt::format("<p{}>{}</p>", line.starts_with("FAIL") ? " class=fail" : "", escaped(line));
   const std::vector<Table> tables = tables_of(p, r);
   for (std::size_t i = 0; i < tables.size(); ++i)
     text += fmt::format("<h2>{}</h2>{}{}", escaped(tables[i].title), table(tables[i]), charts(r, p.scenarios[i]));

@@ -10,7 +10,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-double rounded(double v) noexcept { return static_cast<double>(static_cast<std::int64_t>(v * 1000 + (v < 0 ? -0.5 : 0.5))) / 1000; }
+double rounded(double v) noexcept {
+  return static_cast<double>(static_cast<std::int64_t>(v * 1000 + (v < 0 ? -0.5 : 0.5))) / 1000;
+}
 
 Json of(const Histogram& h) {
   Json j;
@@ -63,10 +65,14 @@ Json host() {
 std::string json_of(const Plan& p, const Report& r, std::string_view version) {
   Json j{{"version", 1}, {"dlock", version}, {"host", host()}};
   const auto seconds = [](Duration d) { return rounded(std::chrono::duration<double>(d).count()); };
-  j["config"] = Json{{"clients", p.clients},         {"duration_s", p.ops ? Json(nullptr) : Json(seconds(p.duration))},
-                     {"ops", p.ops ? Json(p.ops) : Json(nullptr)}, {"hold_s", seconds(p.hold)},
-                     {"rate", p.rate ? Json(p.rate) : Json(nullptr)}, {"repeat", p.repeat},
-                     {"ttl_s", seconds(p.ttl)},      {"crash_ttl_s", seconds(p.crash_ttl)}};
+  j["config"] = Json{{"clients", p.clients},
+                     {"duration_s", p.ops ? Json(nullptr) : Json(seconds(p.duration))},
+                     {"ops", p.ops ? Json(p.ops) : Json(nullptr)},
+                     {"hold_s", seconds(p.hold)},
+                     {"rate", p.rate ? Json(p.rate) : Json(nullptr)},
+                     {"repeat", p.repeat},
+                     {"ttl_s", seconds(p.ttl)},
+                     {"crash_ttl_s", seconds(p.crash_ttl)}};
   j["runs"] = Json::array();
   for (const Figures& f : r.runs) j["runs"].push_back(of(f));
   j["notes"] = r.notes;

@@ -139,10 +139,11 @@ std::string target_name(const Figures& f) { return fmt::format("{} {}", f.backen
 
 std::string headline(const Plan& p, std::string_view version) {
   const std::string length = p.ops ? fmt::format("{} grants each", p.ops) : fmt::format("{} each", format_duration(p.duration));
-  const std::string loop =
-      p.rate ? fmt::format("open loop, {} per second, late starts counted", p.rate) : std::string("closed loop: queueing outside the lock is hidden");
-  return fmt::format("dlock {} bench · {} clients · {} after {} warm-up{}{} · {} · prefix {} (removed at the end)", version, p.clients,
-                     length, format_duration(warm_up(p)), p.repeat > 1 ? fmt::format(", {} times, median [range]", p.repeat) : "",
+  const std::string loop = p.rate ? fmt::format("open loop, {} per second, late starts counted", p.rate)
+                                  : std::string("closed loop: queueing outside the lock is hidden");
+  return fmt::format("dlock {} bench · {} clients · {} after {} warm-up{}{} · {} · prefix {} (removed at the end)", version,
+                     p.clients, length, format_duration(warm_up(p)),
+                     p.repeat > 1 ? fmt::format(", {} times, median [range]", p.repeat) : "",
                      p.hold > Duration::zero() ? fmt::format(" · held for {}", format_duration(p.hold)) : "", loop, p.prefix);
 }
 
@@ -159,10 +160,12 @@ std::vector<std::string> verdict(const Report& r) {
     if (contended(f.scenario)) checked += f.grants;
     const std::string where = fmt::format("{} {}", target_name(f), name_of(f.scenario));
     if (f.violated())
-      lines.push_back(fmt::format("FAIL  {}: {} overlaps, {} token inversions; {}", where, f.overlaps, f.inversions, f.first_violation));
+      lines.push_back(
+          fmt::format("FAIL  {}: {} overlaps, {} token inversions; {}", where, f.overlaps, f.inversions, f.first_violation));
     if (f.errors > 0) lines.push_back(fmt::format("note  {}: {} errors, the first: {}", where, f.errors, f.first_error));
+    if (!f.skipped.empty()) continue;
     if (f.late > 0) lines.push_back(fmt::format("note  {}: {} holds went on past the end of their own lease", where, f.late));
-    if (f.starved > 0 && contended(f.scenario))
+    if (f.starved > 0 && contended(f.scenario) && f.grants > 0)
       lines.push_back(fmt::format("note  {}: {} of {} clients were never granted the lock", where, f.starved, f.clients));
   }
   for (const std::string& f : r.failed) lines.push_back(fmt::format("FAIL  --fail-if {}", f));
@@ -220,9 +223,11 @@ std::string csv_of(const Report& r) {
     text += fmt::format("{},{},{},{},{:.3f},{},{:.3f}", f.backend, f.recipe, name_of(f.scenario), f.clients, f.seconds, f.grants,
                         f.grants_per_s());
     for (const Histogram& h : f.latency)
-      for (const Quantile& q : quantiles) text += h.count() ? fmt::format(",{:.3f}", in_us(h.percentile(q.per_100000))) : std::string(",");
-    text += fmt::format(",{:.3f},{:.4f},{},{:.3f},{},{},{},{}\n", in_us(f.rtt), f.fairness(), f.max_overtakes, f.commands_per_grant(),
-                        f.wakes ? fmt::format("{:.3f}", f.wakeups_per_grant().value_or(0)) : "", f.errors, f.overlaps, f.inversions);
+      for (const Quantile& q : quantiles)
+        text += h.count() ? fmt::format(",{:.3f}", in_us(h.percentile(q.per_100000))) : std::string(",");
+    text +=
+        fmt::format(",{:.3f},{:.4f},{},{:.3f},{},{},{},{}\n", in_us(f.rtt), f.fairness(), f.max_overtakes, f.commands_per_grant(),
+                    f.wakes ? fmt::format("{:.3f}", f.wakeups_per_grant().value_or(0)) : "", f.errors, f.overlaps, f.inversions);
   }
   return text;
 }

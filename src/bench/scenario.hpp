@@ -28,9 +28,7 @@ std::optional<Scenario> find_scenario(std::string_view name) noexcept;
 std::string_view cannot(const Traits&, Scenario) noexcept;
 
 // One key that everybody wants.
-constexpr bool contended(Scenario s) noexcept {
-  return s == Scenario::handoff || s == Scenario::shared || s == Scenario::limit;
-}
+constexpr bool contended(Scenario s) noexcept { return s == Scenario::handoff || s == Scenario::shared || s == Scenario::limit; }
 constexpr unsigned permits(unsigned clients) noexcept { return clients > 2 ? clients / 2 : 1; }
 inline constexpr unsigned leases_per_client = 16;  // renew
 

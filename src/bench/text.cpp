@@ -6,7 +6,9 @@ namespace dlock::bench {
 namespace {
 
 // Three digits; a fraction only where there is room for one.
-std::string three(double v) { return v < 9.995 ? fmt::format("{:.2f}", v) : v < 99.95 ? fmt::format("{:.1f}", v) : fmt::format("{:.0f}", v); }
+std::string three(double v) {
+  return v < 9.995 ? fmt::format("{:.2f}", v) : v < 99.95 ? fmt::format("{:.1f}", v) : fmt::format("{:.0f}", v);
+}
 
 }  // namespace
 

@@ -47,14 +47,18 @@ void put(std::string_view text) { (void)!::write(STDERR_FILENO, text.data(), tex
 
 }  // namespace
 
-Duration Progress::every() const noexcept { return plan_.quiet ? 0us : plan_.progress > 0us ? plan_.progress : plan_.bar ? 200ms : 0us; }
+Duration Progress::every() const noexcept {
+  return plan_.quiet ? 0us : plan_.progress > 0us ? plan_.progress : plan_.bar ? 200ms : 0us;
+}
 
 void Progress::show(const std::string& title, const Arena& arena, Nanoseconds since, Nanoseconds of) {
   const auto seconds = [](Nanoseconds n) { return std::chrono::duration<double>(n).count(); };
   const double rate = since > 0ns ? static_cast<double>(arena.grants_so_far()) / seconds(since) : 0;
-  const std::string time = of > 0ns ? fmt::format("{:.1f}/{:.1f}s", seconds(since), seconds(of)) : fmt::format("{:.1f}s", seconds(since));
+  const std::string time =
+      of > 0ns ? fmt::format("{:.1f}/{:.1f}s", seconds(since), seconds(of)) : fmt::format("{:.1f}s", seconds(since));
   const Ledger::Tally tally = arena.tally();
-  const std::string line = fmt::format("{}  {}  {}/s  err {}  overlaps {}", title, time, grouped(rate), arena.errors_so_far(), tally.overlaps);
+  const std::string line =
+      fmt::format("{}  {}  {}/s  err {}  overlaps {}", title, time, grouped(rate), arena.errors_so_far(), tally.overlaps);
   if (plan_.progress > 0us) return put(fmt::format("progress: {}\n", line));
   put(fmt::format("\r\033[K{}", line));
   drawn_ = true;

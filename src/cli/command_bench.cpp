@@ -79,7 +79,8 @@ Result<std::vector<bench::Target>> targets_of(const Options& o) {
   }
   for (const std::string_view asked : o.bench.recipes)
     if (std::find(used.begin(), used.end(), asked) == used.end())
-      return fail(blame(o, "recipe"), fmt::format("{}: the backends do not have a recipe {}", called(o, "recipe"), quoted(asked)));
+      return fail(blame(o, "recipe"),
+                  fmt::format("{}: the backends do not have a recipe {}", called(o, "recipe"), quoted(asked)));
   return targets;
 }
 
@@ -96,7 +97,8 @@ std::vector<std::string> notes_on(const bench::Plan& plan) {
   std::string last;
   for (const bench::Target& t : plan.targets) {
     const std::string name = fmt::format("{} {}", t.backend, t.recipe);
-    if (t.loopback) notes.push_back(fmt::format("{}: the server is on this host; over a network each command takes a round trip more", name));
+    if (t.loopback)
+      notes.push_back(fmt::format("{}: the server is on this host; over a network each command takes a round trip more", name));
     if (t.traits->legacy) notes.push_back(fmt::format("{}: {}", name, t.traits->weakness));
     if (t.backend == last) continue;  // the same server
     last = t.backend;
@@ -141,10 +143,11 @@ Result<bench::Plan> plan_of(const Options& o) {
   p.ttl = o.ttl;
   if (given(o, "ttl")) p.crash_ttl = o.ttl;
   if (o.ttl < 2s && !o.allow_short_ttl)
-    return fail(blame(o, "ttl"), fmt::format("{}: {} must be at least 2s (--allow-short-ttl permits less)", called(o, "ttl"), format_duration(o.ttl)));
+    return fail(blame(o, "ttl"), fmt::format("{}: {} must be at least 2s (--allow-short-ttl permits less)", called(o, "ttl"),
+                                             format_duration(o.ttl)));
   if (p.hold > p.ttl / 3)
-    return fail(blame(o, "hold"), fmt::format("{}: {} is more than a third of --ttl {}, and nothing is renewed meanwhile", called(o, "hold"),
-                                              format_duration(p.hold), format_duration(p.ttl)));
+    return fail(blame(o, "hold"), fmt::format("{}: {} is more than a third of --ttl {}, and nothing is renewed meanwhile",
+                                              called(o, "hold"), format_duration(p.hold), format_duration(p.ttl)));
   p.settings.op_timeout = o.op_timeout.value_or(std::min<Duration>(5s, o.ttl / 6));
   p.settings.connect_timeout = o.connect_timeout;
   p.prefix = b.prefix;
@@ -168,7 +171,8 @@ Result<bench::Plan> plan_of(const Options& o) {
         f.skipped = bench::cannot(*t.traits, s);
         any = any || e.matches(f);
       }
-    if (!any) return fail(Errc::usage, fmt::format("--fail-if: {}: no measurement of this run has these names", quoted(e.text, 120)));
+    if (!any)
+      return fail(Errc::usage, fmt::format("--fail-if: {}: no measurement of this run has these names", quoted(e.text, 120)));
   }
   return p;
 }
@@ -199,7 +203,8 @@ Result<run::Outcome> command_bench(const Options& given_options) {
                            : format == F::markdown ? bench::markdown_of(*plan, *report, version)
                                                    : bench::text_of(*plan, *report, version));
   if (!printed) return fail(printed.error());
-  if (auto written = write_page(*page, bench::html_of(*plan, *report, version), o.bench.html); !written) return fail(written.error());
+  if (auto written = write_page(*page, bench::html_of(*plan, *report, version), o.bench.html); !written)
+    return fail(written.error());
   if (format != F::text)
     for (const std::string& line : bench::verdict(*report))
       if (line.starts_with("FAIL")) say(line);

@@ -10,10 +10,10 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include "cli/bench_options.hpp"
 #include "core/clock.hpp"
 #include "core/error.hpp"
 #include "core/lease.hpp"
-#include "cli/bench_options.hpp"
 #include "run/plan.hpp"
 
 namespace dlock::cli {

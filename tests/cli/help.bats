@@ -5,7 +5,7 @@ load common
 
 setup() { common_setup; }
 
-commands='run acquire renew release check inspect'
+commands='run acquire renew release check inspect bench'
 common='allow-short-ttl backend connect-timeout help op-timeout quiet recipe trace ttl verbose'
 taking='conflict-exit-code exclusive key limit lock-delay nonblock reason shared wait'
 
@@ -29,6 +29,7 @@ sorted() { tr ' ' '\n' | sort | tr '\n' ' '; }
   assert_equal "$(options_of release)" "$(echo -n "$common key handle token force yes if-held" | sorted)"
   assert_equal "$(options_of check)" "$(echo -n "$common key handle token" | sorted)"
   assert_equal "$(options_of inspect)" "$(echo -n "$common json csv columns no-heading held stale check" | sorted)"
+  assert_equal "$(options_of bench)" "$(echo -n "${common/ trace/} scenario clients duration ops hold rate repeat prefix output html fail-if progress no-progress" | sorted)"
 }
 
 @test "every option of --help is accepted, by its long name and its letter" {

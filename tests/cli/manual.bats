@@ -5,7 +5,7 @@ bats_load_library bats-support
 bats_load_library bats-assert
 
 man=$BATS_TEST_DIRNAME/../../man
-commands='run acquire renew release check inspect'
+commands='run acquire renew release check inspect bench'
 
 # `.It Fl w , Fl -wait Ns = Ns Ar D` -> `-w, --wait=D`, of all pages named, without --version (dlock itself)
 options_of_pages() {
@@ -19,7 +19,9 @@ options_of_help() {
 
 @test "each page has the options of --help with their arguments, and no others" {
   for command in $commands; do
-    assert_equal "$command: $(options_of_pages "$man/dlock.1" "$man/dlock-$command.1")" "$command: $(options_of_help "$command")"
+    without=none
+    [ "$command" != bench ] || without='^--trace='
+    assert_equal "$command: $(options_of_pages "$man/dlock.1" "$man/dlock-$command.1" | grep -v -e "$without")" "$command: $(options_of_help "$command")"
   done
 }
 

@@ -15,7 +15,9 @@ std::span<const BackendFactory> backends() noexcept {
 std::span<const AbsentBackend> absent_backends() noexcept { return {}; }
 
 std::span<const Purger> purgers() noexcept {
-  static constexpr Purger all[] = {{"file", file::purge}, {"fake", [](const Url&, const Traits&, const Settings&, std::span<const Key>) { return Result<void>{}; }}};
+  static constexpr Purger all[] = {
+      {"file", file::purge},
+      {"fake", [](const Url&, const Traits&, const Settings&, std::span<const Key>) { return Result<void>{}; }}};
   return all;  // what the fake keeps is gone with the process
 }
 

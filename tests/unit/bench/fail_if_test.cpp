@@ -55,7 +55,8 @@ TEST_CASE("a figure that there is not does not fail") {
 }
 
 TEST_CASE("what makes no sense is refused") {
-  for (const char* text : {"", "errors", ">5", "errors>", "errors>x", "nope>1", "acquire.p98>1ms", "acquire>1ms", "acquire.p99>5", "acquire.p99>5 ms", "errors=5", "errors>1ms"}) {
+  for (const char* text : {"", "errors", ">5", "errors>", "errors>x", "nope>1", "acquire.p98>1ms", "acquire>1ms", "acquire.p99>5",
+                           "acquire.p99>5 ms", "errors=5", "errors>1ms"}) {
     CAPTURE(text);
     const auto e = FailIf::parse(text);
     REQUIRE_FALSE(e);
