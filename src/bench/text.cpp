@@ -27,6 +27,6 @@ std::string short_time(Nanoseconds n) {
   return three(ns / 1e9) + "s";
 }
 
-std::string ratio(double r) { return r < 9.95 ? fmt::format("{:.2g}", r) : fmt::format("{:.0f}", r); }
+std::string ratio(double r) { return r < 9.95 ? fmt::format("{:.1f}", r) : fmt::format("{:.0f}", r); }
 
 }  // namespace dlock::bench

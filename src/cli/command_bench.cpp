@@ -107,7 +107,8 @@ std::vector<std::string> notes_on(const bench::Plan& plan) {
     const auto found = (*backend)->doctor();
     if (!found) continue;
     for (const Finding& f : *found)
-      if (f.level == Finding::Level::bad) notes.push_back(fmt::format("{}: {} is {}: {}", t.backend, f.what, f.seen, f.advice));
+      if (f.level == Finding::Level::bad || f.level == Finding::Level::warning)
+        notes.push_back(fmt::format("{}: {} is {}: {}", t.backend, f.what, f.seen, f.advice));
   }
   return notes;
 }

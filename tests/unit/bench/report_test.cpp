@@ -88,7 +88,7 @@ TEST_CASE("an overlap fails") {
 TEST_CASE("the table compares") {
   const Sample s;
   const std::string text = text_of(s.plan, s.report, "9.9");
-  CHECK(text.find("redis fair is 4× redis <set>\n") != text.npos);
+  CHECK(text.find("redis fair is 4.0× redis <set>\n") != text.npos);
   CHECK(text.find("20.0 [10.0-30.0]") != text.npos);
   CHECK(text.find("PASS  mutual exclusion: 600 contended grants checked") != text.npos);
 }
