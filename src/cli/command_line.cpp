@@ -50,6 +50,7 @@ Result<run::Outcome> dispatch(const Options& o) {
     case Verb::check: return command_check(o);
     case Verb::fence: return command_fence(o);
     case Verb::inspect: return command_inspect(o);
+    case Verb::bench: return command_bench(o);
   }
   return fail(Errc::internal, "no such command");
 }

@@ -152,6 +152,7 @@ Result<void> check_rules(const Options& o) {
     case Verb::check: return check(o);
     case Verb::fence: return fence(o);
     case Verb::inspect: return inspect(o);
+    case Verb::bench: return all_apart(o, {{"duration", "ops"}, {"progress", "no-progress"}});
   }
   return {};
 }

@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 #include <vector>
+#include "cli/bench_options.hpp"
 #include "core/clock.hpp"
 #include "core/error.hpp"
 #include "core/lease.hpp"
@@ -18,7 +19,7 @@
 
 namespace dlock::cli {
 
-enum class Verb : std::uint8_t { run, acquire, renew, release, check, fence, inspect };
+enum class Verb : std::uint8_t { run, acquire, renew, release, check, fence, inspect, bench };
 
 using Verbs = unsigned;  // a set of them
 constexpr Verbs bit(Verb v) noexcept { return 1U << static_cast<unsigned>(v); }
@@ -91,6 +92,8 @@ struct Options {
   bool doctor = false;
   std::optional<Duration> watch;
   std::string_view columns;
+
+  BenchOptions bench;
 
   std::vector<Given> values;  // what was given, in the order in which it was read
 };

@@ -5,7 +5,7 @@ load common
 
 setup() { common_setup; }
 
-commands='run acquire renew release check fence inspect'
+commands='run acquire renew release check fence inspect bench'
 everywhere='config debug-report help log-format profile quiet show-config verbose'
 common="$everywhere allow-short-ttl auth-file backend connect-timeout op-timeout password-file recipe tls-ca tls-cert tls-insecure tls-key trace ttl"
 taking='conflict-exit-code exclusive key limit lock-delay nonblock reason shared splay wait'
@@ -31,6 +31,7 @@ sorted() { tr ' ' '\n' | sort | tr '\n' ' '; }
   assert_equal "$(options_of check)" "$(echo -n "$common key handle token" | sorted)"
   assert_equal "$(options_of inspect)" "$(echo -n "$common json csv columns no-heading watch held stale check doctor" | sorted)"
   assert_equal "$(options_of fence)" "$(echo -n "$everywhere state token nonblock wait conflict-exit-code kill-after signal max-run foreground no-foreground descendants" | sorted)"
+  assert_equal "$(options_of bench)" "$(echo -n "${common/ trace/} scenario clients duration ops hold rate repeat prefix output html fail-if progress no-progress" | sorted)"
 }
 
 @test "every option of --help is accepted, by its long name and its letter" {

@@ -3,6 +3,7 @@
 #include <unistd.h>
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <stdexcept>
 #include "core/lock_view.hpp"
 #include "support/fake_impl.hpp"
@@ -11,8 +12,9 @@ namespace dlock::fake {
 namespace {
 
 constexpr std::array<std::string_view, 1> schemes{"fake"};
-constexpr std::array<std::string_view, 10> items{"grant_after", "hang_after", "hang_release",      "drip",      "throw_after",
-                                                 "lose",        "lost_after", "renew_fails_after", "fail_open", "patience"};
+constexpr std::array<std::string_view, 11> items{"grant_after", "hang_after", "hang_release", "drip",
+                                                 "throw_after", "lose",       "lost_after",   "renew_fails_after",
+                                                 "fail_open",   "patience",   "broken"};
 constexpr std::array<Traits, 2> recipes{{
     {.family = "fake",
      .recipe = "lease",
@@ -171,7 +173,9 @@ Result<std::unique_ptr<Backend>> open(const Url& url, const Traits& traits, cons
   const auto faults = Faults::parse(url);
   if (!faults) return fail(faults.error());
   if (!url.hosts.empty()) return fail(Errc::usage, "fake: takes a name, not a host");
-  return std::make_unique<FakeBackend>(url.path, std::string(url.item("prefix").value_or("dlock:")), traits, *faults,
+  static std::atomic<unsigned> broken_ones = 0;
+  const std::string store = faults->broken ? url.path + "#" + std::to_string(++broken_ones) : url.path;
+  return std::make_unique<FakeBackend>(store, std::string(url.item("prefix").value_or("dlock:")), traits, *faults,
                                        settings.interrupt_fd);
 }
 

@@ -17,6 +17,7 @@
 //   lost_after=N          the first N renewals work, then the lease is gone and the answer is Lost
 //   renew_fails_after=N   the first N renewals work, the next ones are answered Errc::unavailable, nothing is changed
 //   fail_open=denied|unavailable|cannot_create   every call fails so
+//   broken=1              every backend object grants from a store of its own: a lock that excludes nobody
 //   patience=D            `lease`: how long a waiter may be silent (1s)
 // Durations and numbers as on the command line; anything else is Errc::usage.
 #pragma once

@@ -39,6 +39,9 @@ Result<Faults> Faults::parse(const Url& url) {
     else if (name == "hang_release") {
       if (value != "0" && value != "1") return refuse(name, value, "0, 1");
       f.hang_release = value == "1";
+    } else if (name == "broken") {
+      if (value != "0" && value != "1") return refuse(name, value, "0, 1");
+      f.broken = value == "1";
     } else if (name == "lose") {
       if (value == "acquire") f.lose = RequestKind::acquire;
       else if (value == "renew") f.lose = RequestKind::renew;

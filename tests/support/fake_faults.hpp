@@ -12,7 +12,7 @@ enum class RequestKind { none, acquire, renew, release };
 struct Faults {
   Duration grant_after{}, drip{}, patience{1'000'000};
   std::optional<std::uint64_t> hang_after, throw_after, lost_after, renew_fails_after;
-  bool hang_release = false;
+  bool hang_release = false, broken = false;
   RequestKind lose = RequestKind::none;
   std::optional<Errc> fail_open;
 

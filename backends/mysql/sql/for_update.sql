@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 CREATE TABLE IF NOT EXISTS dlock_row (
   name VARBINARY(255) NOT NULL PRIMARY KEY) ENGINE=InnoDB;
 CREATE TABLE IF NOT EXISTS dlock_grant (

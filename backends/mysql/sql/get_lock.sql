@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 CREATE TABLE IF NOT EXISTS dlock_named (
   name VARBINARY(255) NOT NULL PRIMARY KEY,
   fence BIGINT UNSIGNED NOT NULL,

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 CREATE TABLE IF NOT EXISTS dlock_version (
   name VARBINARY(255) NOT NULL PRIMARY KEY,
   version BIGINT UNSIGNED NOT NULL,

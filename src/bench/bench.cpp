@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/bench.hpp"
+#include <fmt/format.h>
+#include <pthread.h>
+#include <algorithm>
+#include "bench/arena.hpp"
+#include "bench/client.hpp"
+#include "bench/crash.hpp"
+#include "bench/watch.hpp"
+
+namespace dlock::bench {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::size_t stack_size = 1 << 20;  // of a client: hundreds of them are to fit
+constexpr unsigned bare_commands = 200;
+constexpr Duration to_connect = 30s;
+
+// The clients of one measurement, as threads.
+class Crew {
+ public:
+  explicit Crew(Arena& arena) : arena_(arena) {}
+  ~Crew() { join(); }
+  Crew(const Crew&) = delete;
+  Crew& operator=(const Crew&) = delete;
+
+  Result<void> start() {
+    pthread_attr_t attributes;
+    ::pthread_attr_init(&attributes);
+    ::pthread_attr_setstacksize(&attributes, stack_size);
+    members_.resize(arena_.plan.clients);
+    int error = 0;
+    for (unsigned i = 0; i < members_.size() && !error; ++i) {
+      members_[i].arena = &arena_;
+      members_[i].id = i;
+      error = ::pthread_create(&members_[i].thread, &attributes, &Crew::body, &members_[i]);
+      started_ += !error;
+    }
+    ::pthread_attr_destroy(&attributes);
+    if (!error) return {};
+    return fail(Errc::unavailable, fmt::format("--clients {}: only {} threads could be made", members_.size(), started_));
+  }
+  void join() {
+    if (started_ > 0) arena_.enter(Phase::over);
+    for (; started_ > 0; --started_) ::pthread_join(members_[started_ - 1].thread, nullptr);
+  }
+
+ private:
+  struct Member {
+    Arena* arena = nullptr;
+    unsigned id = 0;
+    pthread_t thread{};
+  };
+  static void* body(void* member) {
+    auto* m = static_cast<Member*>(member);
+    work(*m->arena, m->id);
+    return nullptr;
+  }
+
+  Arena& arena_;
+  std::vector<Member> members_;
+  std::size_t started_ = 0;
+};
+
+std::string title(const Target& t, Scenario s) { return fmt::format("{} {} {}", t.backend, t.recipe, name_of(s)); }
+
+class Bench {
+ public:
+  explicit Bench(const Plan& plan) : plan_(plan), progress_(plan) {}
+  Result<Report> run();
+
+ private:
+  Result<void> open_empty(const Target&);
+  Result<void> measure(const Target&, Scenario, Figures&);
+  Result<void> measure_crash(const Target&, Figures&);
+  Result<void> measure_all(Report&);
+  void clean(Report&);
+  bool stopped() { return signals_.seen() != 0; }
+
+  const Plan& plan_;
+  Signals signals_;
+  Progress progress_;
+  std::vector<Nanoseconds> rtt_;
+  std::vector<bool> used_;
+};
+
+// Reaches the store, refuses one that holds something below the prefix, and measures a bare command.
+Result<void> Bench::open_empty(const Target& t) {
+  progress_.say(fmt::format("{} {}: connecting", t.backend, t.recipe));
+  auto backend = t.open(plan_.settings);
+  if (!backend) return fail(backend.error());
+  const auto there = (*backend)->list();
+  if (!there) return fail(there.error());
+  if (!there->empty())
+    return fail(Errc::usage,
+                fmt::format("--prefix {}: {} has keys below it ({}); only an empty one is used, because everything below it "
+                            "is removed at the end",
+                            quoted(plan_.prefix), (*backend)->where(), quoted(there->front().key)));
+  Histogram h;
+  const Key key = key_of(t, plan_.scenarios.front(), 0);
+  for (unsigned i = 0; i < bare_commands && !stopped(); ++i) {
+    const Deadline asked = Clock::now();
+    if (const auto answered = (*backend)->check(key, FencingToken{1}); !answered) return fail(answered.error());
+    h.record(Clock::now() - asked);
+  }
+  rtt_.push_back(h.percentile(50'000));
+  return {};
+}
+
+Result<void> Bench::measure(const Target& t, Scenario s, Figures& f) {
+  Arena arena(plan_, t, s);
+  Crew crew(arena);
+  if (auto started = crew.start(); !started) return started;
+  const Nanoseconds whole = plan_.ops ? 0ns : Nanoseconds{plan_.duration};
+  const auto broken = [&] { return stopped() || arena.violated() || arena.fatal_error(); };
+
+  const Deadline patience = later(Clock::now(), to_connect + plan_.settings.connect_timeout);
+  while (!broken() && arena.ready_count() < plan_.clients) {
+    if (Clock::now() >= patience)
+      return fail(Errc::unavailable,
+                  fmt::format("{}: only {} of {} clients are connected", title(t, s), arena.ready_count(), plan_.clients));
+    sleep_until(patience, arena.event_fd(), signals_.fd());
+  }
+  arena.enter(Phase::warming);
+  const auto stay = [&](Deadline until) {
+    const Duration every = progress_.every();
+    Deadline next = every > 0us ? later(Clock::now(), every) : no_deadline;
+    while (!broken() && !arena.finished() && Clock::now() < until) {
+      sleep_until(std::min(until, next), arena.event_fd(), signals_.fd());
+      if (Clock::now() < next) continue;
+      next = later(Clock::now(), every);
+      if (arena.phase() == Phase::measuring) progress_.show(title(t, s), arena, Clock::now() - arena.start(), whole);
+    }
+  };
+  stay(later(Clock::now(), warm_up(plan_)));
+  arena.enter(Phase::measuring);
+  stay(plan_.ops ? no_deadline : later(Clock::now(), plan_.duration));
+  const Nanoseconds took = Clock::now() - arena.start();
+  crew.join();
+  if (const auto e = arena.fatal_error()) return fail(*e);
+
+  const double seconds = std::chrono::duration<double>(took).count();
+  Round round;
+  std::uint64_t grants = 0;
+  for (std::size_t i = 0; i < arena.per_client.size(); ++i) {
+    f.per_client[i] += arena.per_client[i];
+    grants += arena.per_client[i];
+  }
+  round.grants_per_s = static_cast<double>(grants) / seconds;
+  for (std::size_t l = 0; l < latencies; ++l) {
+    for (std::size_t q = 0; q < quantiles.size(); ++q)
+      round.latency_us[l][q] = in_us(arena.latency[l].percentile(quantiles[q].per_100000));
+    f.latency[l].add(arena.latency[l]);
+  }
+  f.rounds.push_back(round);
+  f.seconds += seconds;
+  f.grants += grants;
+  f.errors += arena.errors_so_far();
+  if (f.first_error.empty()) f.first_error = arena.first_error();
+  f.requests += arena.used().requests;
+  f.wakeups += arena.used().wakeups;
+  f.longest_wait = std::max(f.longest_wait, arena.longest_wait());
+  f.timeline = arena.timeline;
+  const Ledger::Tally tally = arena.tally();
+  f.overlaps += tally.overlaps;
+  f.inversions += tally.inversions;
+  f.late += tally.late;
+  f.max_overtakes = std::max(f.max_overtakes, tally.max_overtakes);
+  if (f.first_violation.empty()) f.first_violation = tally.first;
+  return {};
+}
+
+Result<void> Bench::measure_crash(const Target& t, Figures& f) {
+  Histogram h;
+  const Deadline start = Clock::now();
+  for (unsigned i = 0; i < crashes_per_round && !stopped() && !f.violated(); ++i) {
+    progress_.say(fmt::format("{} {}/{}", title(t, Scenario::crash), i + 1, crashes_per_round));
+    const auto took = crash_once(plan_, t, signals_, f);
+    if (!took) return fail(took.error());
+    if (*took) h.record(**took);
+  }
+  Round round;
+  const std::size_t l = static_cast<std::size_t>(Latency::takeover);
+  for (std::size_t q = 0; q < quantiles.size(); ++q) round.latency_us[l][q] = in_us(h.percentile(quantiles[q].per_100000));
+  f.rounds.push_back(round);
+  f.latency[l].add(h);
+  f.seconds += std::chrono::duration<double>(Clock::now() - start).count();
+  return {};
+}
+
+Result<void> Bench::measure_all(Report& report) {
+  const std::size_t n = plan_.targets.size();
+  for (const Scenario s : plan_.scenarios)
+    for (std::size_t i = 0; i < n; ++i) {
+      const Target& t = plan_.targets[i];
+      Figures f;
+      f.backend = t.backend;
+      f.recipe = t.recipe;
+      f.scenario = s;
+      f.clients = s == Scenario::crash ? 2 : plan_.clients;
+      f.per_client.resize(s == Scenario::crash ? 0 : plan_.clients);
+      f.wakes = t.traits->wakes;
+      f.rtt = rtt_[i];
+      f.skipped = cannot(*t.traits, s);
+      const Duration ttl = plan_.ttl;
+      if (s == Scenario::renew) f.renew_every = (t.traits->proves ? t.traits->proves(ttl) : ttl - drift(ttl)) / 3;
+      report.runs.push_back(std::move(f));
+    }
+  for (unsigned round = 0; round < plan_.repeat; ++round)
+    for (std::size_t s = 0; s < plan_.scenarios.size(); ++s)
+      for (std::size_t i = 0; i < n; ++i) {
+        const std::size_t at = (i + round) % n;  // another one comes first each time
+        Figures& f = report.runs[s * n + at];
+        if (!f.skipped.empty()) continue;
+        const Target& t = plan_.targets[at];
+        const auto done = f.scenario == Scenario::crash ? measure_crash(t, f) : measure(t, f.scenario, f);
+        if (!done) return done;
+        if (stopped() || f.violated()) return {};
+      }
+  return {};
+}
+
+// Only what this run can have written, by name: nothing else is touched, even if somebody has put it below our prefix meanwhile.
+void Bench::clean(Report& report) {
+  progress_.say("removing what was written");
+  for (std::size_t i = 0; i < used_.size(); ++i) {
+    const Target& t = plan_.targets[i];
+    const auto remove = [&]() -> Result<void> {
+      if (!t.purge) return fail(Errc::usage, fmt::format("{} does not remove what it keeps of a key", t.backend));
+      for (const Scenario s : plan_.scenarios)
+        if (auto gone = t.purge(plan_.settings, keys_of(t, s, plan_.clients)); !gone) return gone;
+      return {};
+    };
+    if (const auto done = remove(); !done)
+      report.notes.push_back(fmt::format("{} {}: what was written below {} is still there: {}", t.backend, t.recipe,
+                                         quoted(plan_.prefix), done.error().message));
+  }
+}
+
+Result<Report> Bench::run() {
+  for (const Target& t : plan_.targets) {
+    if (auto good = open_empty(t); !good) return fail(good.error());
+    if (stopped()) break;
+  }
+  Report report;
+  Result<void> done;
+  if (!stopped()) {
+    used_.resize(plan_.targets.size());
+    done = measure_all(report);
+    clean(report);
+  }
+  progress_.clear();
+  if (!done) return fail(done.error());
+  report.signal = signals_.seen();
+  for (Figures& f : report.runs) f.starved = static_cast<std::uint64_t>(std::count(f.per_client.begin(), f.per_client.end(), 0U));
+  for (const FailIf& e : plan_.fail_if)
+    for (const Figures& f : report.runs)
+      if (e.matches(f) && e.holds(f))
+        report.failed.push_back(fmt::format("{}: {} {} {}", e.text, f.backend, f.recipe, name_of(f.scenario)));
+  return report;
+}
+
+}  // namespace
+
+Result<Report> run(const Plan& plan) { return Bench(plan).run(); }
+
+}  // namespace dlock::bench

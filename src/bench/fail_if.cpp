@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/fail_if.hpp"
+#include <fmt/format.h>
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include "bench/figures.hpp"
+#include "core/duration.hpp"
+#include "core/key.hpp"
+
+namespace dlock::bench {
+namespace {
+
+struct Metric {
+  std::string_view name;
+  std::optional<double> (*of)(const Figures&);
+};
+
+constexpr Metric metrics[] = {
+    {"grants_per_s", [](const Figures& f) -> std::optional<double> { return f.grants_per_s(); }},
+    {"rtt", [](const Figures& f) -> std::optional<double> { return in_us(f.rtt); }},
+    {"fairness", [](const Figures& f) -> std::optional<double> { return f.fairness(); }},
+    {"overtakes", [](const Figures& f) -> std::optional<double> { return static_cast<double>(f.max_overtakes); }},
+    {"commands_per_grant", [](const Figures& f) -> std::optional<double> { return f.commands_per_grant(); }},
+    {"wakeups_per_grant", [](const Figures& f) { return f.wakeups_per_grant(); }},
+    {"starved", [](const Figures& f) -> std::optional<double> { return static_cast<double>(f.starved); }},
+    {"leases", [](const Figures& f) { return f.leases_kept(); }},
+    {"errors", [](const Figures& f) -> std::optional<double> { return static_cast<double>(f.errors); }},
+    {"overlaps", [](const Figures& f) -> std::optional<double> { return static_cast<double>(f.overlaps); }},
+};
+
+const Metric* find_metric(std::string_view name) {
+  for (const Metric& m : metrics)
+    if (m.name == name) return &m;
+  return nullptr;
+}
+const Quantile* find_quantile(std::string_view name) {
+  for (const Quantile& q : quantiles)
+    if (q.name == name) return &q;
+  return nullptr;
+}
+std::optional<std::size_t> find_latency(std::string_view name) {
+  const auto* at = std::find(latency_names.begin(), latency_names.end(), name);
+  return at == latency_names.end() ? std::nullopt : std::optional<std::size_t>(at - latency_names.begin());
+}
+
+std::string allowed() {
+  std::string text;
+  for (const Metric& m : metrics) text += fmt::format("{}, ", m.name);
+  for (const std::string_view l : latency_names) text += fmt::format("{}.p99{}", l, l == latency_names.back() ? "" : ", ");
+  return text;
+}
+
+bool is_time(std::string_view metric) { return metric == "rtt" || metric.find('.') != metric.npos; }
+
+Result<double> number(std::string_view value) {
+  double n = 0;
+  const auto [end, bad] = std::from_chars(value.data(), value.data() + value.size(), n, std::chars_format::fixed);
+  if (bad != std::errc{} || end != value.data() + value.size()) return fail(Errc::usage, "is not a number");
+  return n;
+}
+
+// A duration to the nanosecond: `500us` and `1.5ms` besides what parse_duration takes.
+Result<double> microseconds(std::string_view value) {
+  if (value.ends_with("us")) return number(value.substr(0, value.size() - 2));
+  if (value.find_first_not_of("0123456789.") == value.npos && value != "0") return fail(Errc::usage, "needs a unit: us, ms, s");
+  const auto d = parse_duration(value);
+  if (!d) return fail(d.error());
+  return static_cast<double>(d->count());
+}
+
+}  // namespace
+
+Result<FailIf> FailIf::parse(std::string_view text) {
+  const auto wrong = [&](std::string_view why) { return fail(Errc::usage, fmt::format("{}: {}", quoted(text, 120), why)); };
+  const std::size_t at = text.find_first_of("<>");
+  if (at == text.npos || at == 0) return wrong("must be [BACKEND.[RECIPE.]][SCENARIO.]METRIC, then > >= < or <=, then a value");
+  FailIf f;
+  f.text = text;
+  f.op = text.substr(at, text.substr(at + 1).starts_with('=') ? 2 : 1);
+  const std::string_view value = text.substr(at + f.op.size());
+
+  std::vector<std::string> words(1);
+  for (const char c : text.substr(0, at)) {
+    if (c == '.') words.emplace_back();
+    else words.back() += c;
+  }
+  const bool is_latency = words.size() > 1 && find_quantile(words.back()) && find_latency(words[words.size() - 2]);
+  const std::size_t taken = is_latency ? 2 : 1;
+  if (!is_latency && !find_metric(words.back())) return wrong(fmt::format("the metric is none of {}", allowed()));
+  f.metric = is_latency ? words[words.size() - 2] + "." + words.back() : words.back();
+  words.resize(words.size() - taken);
+  f.names = std::move(words);
+
+  const auto bound = is_time(f.metric) ? microseconds(value) : number(value);
+  if (!bound) return wrong(fmt::format("the value {} {}", quoted(value), bound.error().message));
+  f.bound = *bound;
+  return f;
+}
+
+bool FailIf::matches(const Figures& f) const {
+  if (!f.skipped.empty()) return false;
+  return std::all_of(names.begin(), names.end(), [&](const std::string& name) {
+    return name == f.backend || name == f.recipe || name == name_of(f.scenario);
+  });
+}
+
+bool FailIf::holds(const Figures& f) const {
+  std::optional<double> seen;
+  if (const Metric* m = find_metric(metric)) {
+    seen = m->of(f);
+  } else {
+    const std::size_t dot = metric.find('.');
+    const Histogram& h = f.latency[*find_latency(std::string_view(metric).substr(0, dot))];
+    if (h.count()) seen = in_us(h.percentile(find_quantile(std::string_view(metric).substr(dot + 1))->per_100000));
+  }
+  if (!seen) return false;
+  if (op == ">") return *seen > bound;
+  if (op == ">=") return *seen >= bound;
+  if (op == "<") return *seen < bound;
+  return *seen <= bound;
+}
+
+}  // namespace dlock::bench

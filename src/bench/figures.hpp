@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// What was measured: one Figures for each target and scenario, of all repeats.
+#pragma once
+#include <array>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+#include "bench/histogram.hpp"
+#include "bench/scenario.hpp"
+#include "bench/timeline.hpp"
+
+namespace dlock::bench {
+
+enum class Latency : std::uint8_t { acquire, release, handoff, renew, takeover };
+inline constexpr std::array<std::string_view, 5> latency_names{"acquire", "release", "handoff", "renew", "takeover"};
+inline constexpr std::size_t latencies = latency_names.size();
+
+struct Quantile {
+  std::string_view name, shown;
+  std::uint32_t per_100000;
+};
+inline constexpr std::array<Quantile, 5> quantiles{
+    {{"p50", "p50", 50'000}, {"p90", "p90", 90'000}, {"p99", "p99", 99'000}, {"p999", "p99.9", 99'900}, {"max", "max", 100'000}}};
+
+// What one repeat came to.
+struct Round {
+  double grants_per_s = 0;
+  std::array<std::array<double, quantiles.size()>, latencies> latency_us{};
+};
+
+struct Figures {
+  std::string backend, recipe;
+  Scenario scenario{};
+  unsigned clients = 0;
+  std::string skipped;  // why nothing was measured
+
+  double seconds = 0;
+  std::uint64_t grants = 0;  // renew: renewals
+  std::vector<Round> rounds;
+  std::array<Histogram, latencies> latency;
+  Nanoseconds rtt{};
+  std::vector<std::uint64_t> per_client;
+  std::uint64_t max_overtakes = 0, requests = 0, wakeups = 0, errors = 0, overlaps = 0, inversions = 0, late = 0, starved = 0;
+  bool wakes = false;          // false: waiters poll, so that wake-ups say nothing
+  Nanoseconds longest_wait{};  // also of those who still waited at the end
+  std::string first_error, first_violation;
+  Duration renew_every{};  // renew: what one lease needs
+  std::shared_ptr<Timeline> timeline = std::make_shared<Timeline>();
+
+  const Histogram& of(Latency l) const noexcept { return latency[static_cast<std::size_t>(l)]; }
+  double grants_per_s() const noexcept;  // the median of the rounds
+  double fairness() const noexcept;
+  double commands_per_grant() const noexcept { return grants ? static_cast<double>(requests) / static_cast<double>(grants) : 0; }
+  std::optional<double> wakeups_per_grant() const noexcept;
+  std::optional<double> leases_kept() const noexcept;  // renew: how many leases this many clients can keep alive
+  bool violated() const noexcept { return overlaps > 0 || inversions > 0; }
+};
+
+// The middle one; of an even number the mean of the two in the middle. 0 for none.
+double median(std::vector<double> values) noexcept;
+
+struct Report {
+  std::vector<Figures> runs;  // by scenario, then by target, in the order asked for
+  std::vector<std::string> notes;
+  std::vector<std::string> failed;  // --fail-if expressions that hold
+  int signal = 0;                   // ended early by it
+  bool violated() const noexcept;
+};
+
+constexpr double in_us(Nanoseconds n) noexcept { return static_cast<double>(n.count()) / 1000; }
+
+}  // namespace dlock::bench

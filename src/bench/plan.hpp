@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the command line asks of bench/: everything is checked before a Plan exists.
+#pragma once
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+#include "bench/fail_if.hpp"
+#include "bench/scenario.hpp"
+#include "core/backend.hpp"
+
+namespace dlock::bench {
+
+// A backend and a recipe, under the prefix of this run.
+struct Target {
+  std::string backend;  // family: "redis"; with a number when it occurs with another URL: "redis#2"
+  std::string recipe;
+  std::string where;  // redacted URL
+  std::string tag;    // begins the keys of this target, so that two recipes of one store do not meet
+  const Traits* traits = nullptr;
+  bool loopback = false;                                                  // this host, over the network's stack
+  std::function<Result<std::unique_ptr<Backend>>(const Settings&)> open;  // may be called by several threads at once
+  // Removes every trace of these keys; null: the backend cannot.
+  std::function<Result<void>(const Settings&, std::span<const Key>)> purge;
+};
+
+struct Plan {
+  std::vector<Target> targets;
+  std::vector<Scenario> scenarios;
+  unsigned clients = 8;
+  Duration duration{5'000'000};
+  std::uint64_t ops = 0;  // measured grants instead of a duration; 0: none
+  Duration hold{};
+  std::uint64_t rate =
+      0;  // grants asked for per second by all clients together; 0: each asks when the last is done (closed loop)
+  unsigned repeat = 1;
+  Duration ttl{30'000'000}, crash_ttl{5'000'000};
+  Settings settings;   // without interrupt_fd
+  std::string prefix;  // of every key in the store
+  std::vector<FailIf> fail_if;
+
+  Duration progress{};  // a line on stderr so often; 0: none
+  bool bar = false;     // one line that is redrawn, on a terminal
+  bool quiet = false;
+};
+
+// Part of a duration that is not measured, before it.
+constexpr Duration warm_up(const Plan& p) noexcept { return std::min<Duration>(std::chrono::seconds{1}, p.duration / 5); }
+
+}  // namespace dlock::bench

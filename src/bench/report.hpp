@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// The outcome, for people and for programs.
+#pragma once
+#include <string>
+#include "bench/figures.hpp"
+#include "bench/plan.hpp"
+
+namespace dlock::bench {
+
+std::string text_of(const Plan&, const Report&, std::string_view version);
+std::string markdown_of(const Plan&, const Report&, std::string_view version);
+std::string json_of(const Plan&, const Report&, std::string_view version);  // one object in one line; names never change
+std::string csv_of(const Report&);
+std::string html_of(const Plan&, const Report&, std::string_view version);  // one page that loads nothing
+
+// What text, markdown and HTML show.
+struct Table {
+  std::string title;
+  std::vector<std::string> head;
+  std::vector<std::vector<std::string>> rows;  // the first cell names the target
+  std::vector<std::string> remarks;            // ratios
+};
+std::vector<Table> tables_of(const Plan&, const Report&);
+std::string headline(const Plan&, std::string_view version);
+std::vector<std::string> verdict(const Report&);  // FAIL or PASS, and why
+std::string target_name(const Figures&);
+
+}  // namespace dlock::bench

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <csignal>
+#include <functional>
+#include <string>
+#include "bench/arena.hpp"
+#include "util/fd.hpp"
+
+namespace dlock::bench {
+
+// HUP, INT, QUIT and TERM become a readable descriptor while this lives, for all threads made meanwhile; the first one ends the benchmark in order.
+class Signals {
+ public:
+  Signals();
+  ~Signals();
+  Signals(const Signals&) = delete;
+  Signals& operator=(const Signals&) = delete;
+
+  int fd() const noexcept { return fd_.get(); }
+  int seen();  // the first signal, 0: none yet
+
+ private:
+  sigset_t before_{};
+  Fd fd_;
+  int seen_ = 0;
+};
+
+// What goes on, on stderr: a line that is redrawn, or whole lines. Nothing if the plan asks for none.
+class Progress {
+ public:
+  explicit Progress(const Plan& p) : plan_(p) {}
+  ~Progress() { clear(); }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  Duration every() const noexcept;  // zero: never
+  void show(const std::string& title, const Arena&, Nanoseconds since, Nanoseconds of);
+  void say(const std::string& title);  // something without figures
+  void clear();
+
+ private:
+  const Plan& plan_;
+  bool drawn_ = false;
+};
+
+// Readable, a signal, or the time is over.
+void sleep_until(Deadline, int fd, int signal_fd);
+
+}  // namespace dlock::bench

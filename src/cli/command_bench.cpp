@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/resource.h>
+#include <unistd.h>
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include "bench/bench.hpp"
+#include "bench/report.hpp"
+#include "cli/command.hpp"
+#include "cli/say.hpp"
+#include "cli/store.hpp"
+#include "core/duration.hpp"
+#include "core/exit_status.hpp"
+#include "core/purge.hpp"
+#include "util/fd.hpp"
+
+namespace dlock::cli {
+namespace {
+
+using namespace std::chrono_literals;
+
+bool loopback(const Url& url) {
+  return std::any_of(url.hosts.begin(), url.hosts.end(),
+                     [](const Url::Host& h) { return h.name == "localhost" || h.name == "::1" || h.name.starts_with("127."); });
+}
+
+bench::Target target_of(Store store, const Options& o, std::string backend, std::size_t number) {
+  std::erase_if(store.url.items, [](const auto& item) { return item.first == "prefix"; });
+  store.url.items.emplace_back("prefix", o.bench.prefix);
+  bench::Target t;
+  t.backend = std::move(backend);
+  t.recipe = store.traits->recipe;
+  t.where = store.url.redacted();
+  t.tag = fmt::format("{}-", number);
+  t.traits = store.traits;
+  t.loopback = loopback(store.url);
+  for (const Purger& p : purgers())
+    if (p.family == store.factory->family)
+      t.purge = [store, purge = p.purge](const Settings& s, std::span<const Key> keys) {
+        return purge(store.url, *store.traits, s, keys);
+      };
+  t.open = [store = std::move(store)](const Settings& s) { return store.open(s); };
+  return t;
+}
+
+// One target for each backend and recipe. `all`: those that the backend has.
+Result<std::vector<bench::Target>> targets_of(const Options& o) {
+  std::vector<bench::Target> targets;
+  std::vector<std::pair<std::string_view, unsigned>> seen;  // families
+  std::vector<std::string_view> used;                       // recipes that some backend has
+  const auto& urls = o.bench.backends;
+  const std::vector<std::string_view> usual{o.backend};
+  for (const std::string_view text : urls.empty() ? usual : urls) {
+    Options one = o;
+    one.backend = text;
+    one.recipe = {};
+    const auto store = choose_store(one);
+    if (!store) return fail(store.error());
+    const std::string_view family = store->factory->family;
+    auto at = std::find_if(seen.begin(), seen.end(), [&](const auto& s) { return s.first == family; });
+    if (at == seen.end()) at = seen.insert(seen.end(), {family, 0});
+    const std::string name = ++at->second > 1 ? fmt::format("{}#{}", family, at->second) : std::string(family);
+
+    std::vector<const Traits*> recipes;
+    if (o.bench.recipes.empty()) recipes.push_back(store->traits);
+    for (const Traits& t : store->factory->recipes)
+      for (const std::string_view asked : o.bench.recipes)
+        if (asked == "all" || asked == t.recipe) {
+          if (std::find(recipes.begin(), recipes.end(), &t) == recipes.end()) recipes.push_back(&t);
+          used.push_back(asked);
+        }
+    for (const Traits* t : recipes) {
+      Store with = *store;
+      with.traits = t;
+      targets.push_back(target_of(std::move(with), o, name, targets.size()));
+    }
+  }
+  for (const std::string_view asked : o.bench.recipes)
+    if (std::find(used.begin(), used.end(), asked) == used.end())
+      return fail(blame(o, "recipe"),
+                  fmt::format("{}: the backends do not have a recipe {}", called(o, "recipe"), quoted(asked)));
+  return targets;
+}
+
+// Each client has descriptors of its own.
+void allow_many_files() {
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files)) return;
+  files.rlim_cur = files.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &files);
+}
+
+std::vector<std::string> notes_on(const bench::Plan& plan) {
+  std::vector<std::string> notes;
+  std::string last;
+  for (const bench::Target& t : plan.targets) {
+    const std::string name = fmt::format("{} {}", t.backend, t.recipe);
+    if (t.loopback)
+      notes.push_back(fmt::format("{}: the server is on this host; over a network each command takes a round trip more", name));
+    if (t.traits->legacy) notes.push_back(fmt::format("{}: {}", name, t.traits->weakness));
+    if (t.backend == last) continue;  // the same server
+    last = t.backend;
+    const auto backend = t.open(plan.settings);
+    if (!backend) continue;
+    const auto found = (*backend)->doctor();
+    if (!found) continue;
+    for (const Finding& f : *found)
+      if (f.level == Finding::Level::bad || f.level == Finding::Level::warning)
+        notes.push_back(fmt::format("{}: {} is {}: {}", t.backend, f.what, f.seen, f.advice));
+  }
+  return notes;
+}
+
+Result<Fd> create(const Options& o) {
+  if (o.bench.html.empty()) return Fd();
+  Fd file(::open(std::string(o.bench.html).c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  if (file) return file;
+  return fail(Errc::cannot_create, fmt::format("{}: {}: {}", called(o, "html"), quoted(o.bench.html), std::strerror(errno)));
+}
+
+Result<void> write_page(const Fd& file, std::string_view page, std::string_view name) {
+  while (file && !page.empty()) {
+    const ssize_t n = ::write(file.get(), page.data(), page.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return fail(Errc::cannot_create, fmt::format("--html: {}: {}", quoted(name), std::strerror(errno)));
+    page.remove_prefix(static_cast<std::size_t>(n));
+  }
+  return {};
+}
+
+Result<bench::Plan> plan_of(const Options& o) {
+  const BenchOptions& b = o.bench;
+  bench::Plan p;
+  p.scenarios = b.scenarios;
+  if (p.scenarios.empty()) p.scenarios = {bench::Scenario::uncontended, bench::Scenario::handoff};
+  p.clients = b.clients;
+  p.duration = b.duration.value_or(p.duration);
+  p.ops = b.ops;
+  p.hold = b.hold;
+  p.rate = b.rate;
+  p.repeat = b.repeat;
+  p.ttl = o.ttl;
+  if (given(o, "ttl")) p.crash_ttl = o.ttl;
+  if (o.ttl < 2s && !o.allow_short_ttl)
+    return fail(blame(o, "ttl"), fmt::format("{}: {} must be at least 2s (--allow-short-ttl permits less)", called(o, "ttl"),
+                                             format_duration(o.ttl)));
+  if (p.hold > p.ttl / 3)
+    return fail(blame(o, "hold"), fmt::format("{}: {} is more than a third of --ttl {}, and nothing is renewed meanwhile",
+                                              called(o, "hold"), format_duration(p.hold), format_duration(p.ttl)));
+  p.settings.op_timeout = o.op_timeout.value_or(std::min<Duration>(5s, o.ttl / 6));
+  p.settings.connect_timeout = o.connect_timeout;
+  p.prefix = b.prefix;
+  p.fail_if = b.fail_if;
+  p.quiet = o.quiet;
+  p.progress = b.progress;
+  const char* term = std::getenv("TERM");  // NOLINT(concurrency-mt-unsafe): no thread exists yet
+  p.bar = !b.no_progress && ::isatty(STDERR_FILENO) && !(term && std::string_view(term) == "dumb");
+  auto targets = targets_of(o);
+  if (!targets) return fail(targets.error());
+  p.targets = std::move(*targets);
+  // An expression that looks at nothing would never fail.
+  for (const bench::FailIf& e : p.fail_if) {
+    bool any = false;
+    for (const bench::Target& t : p.targets)
+      for (const bench::Scenario s : p.scenarios) {
+        bench::Figures f;
+        f.backend = t.backend;
+        f.recipe = t.recipe;
+        f.scenario = s;
+        f.skipped = bench::cannot(*t.traits, s);
+        any = any || e.matches(f);
+      }
+    if (!any)
+      return fail(Errc::usage, fmt::format("--fail-if: {}: no measurement of this run has these names", quoted(e.text, 120)));
+  }
+  return p;
+}
+
+}  // namespace
+
+Result<run::Outcome> command_bench(const Options& given_options) {
+  Options o = given_options;
+  if (auto usable = stdout_usable(); !usable) return fail(usable.error());
+  const std::string random = fmt::format("dlock-bench-{}-", Owner::random().hex().substr(0, 8));
+  if (o.bench.prefix.empty()) o.bench.prefix = random;
+  const auto plan = plan_of(o);
+  if (!plan) return fail(plan.error());
+  const auto page = create(o);
+  if (!page) return fail(page.error());
+  allow_many_files();
+
+  auto report = bench::run(*plan);
+  if (!report) return fail(report.error());
+  const auto notes = notes_on(*plan);
+  report->notes.insert(report->notes.begin(), notes.begin(), notes.end());
+
+  using F = BenchOptions::Format;
+  const std::string_view version = DLOCK_VERSION;
+  const F format = o.bench.format;
+  const auto printed = put(format == F::json       ? bench::json_of(*plan, *report, version)
+                           : format == F::csv      ? bench::csv_of(*report)
+                           : format == F::markdown ? bench::markdown_of(*plan, *report, version)
+                                                   : bench::text_of(*plan, *report, version));
+  if (!printed) return fail(printed.error());
+  if (auto written = write_page(*page, bench::html_of(*plan, *report, version), o.bench.html); !written)
+    return fail(written.error());
+  if (format != F::text)
+    for (const std::string& line : bench::verdict(*report))
+      if (line.starts_with("FAIL")) say(line);
+
+  run::Outcome outcome = ended(report->violated() || !report->failed.empty() ? status_stale : status_ok);
+  if (report->signal && outcome.value == status_ok) {
+    outcome.by_signal = true;
+    outcome.value = report->signal;
+  }
+  return outcome;
+}
+
+}  // namespace dlock::cli

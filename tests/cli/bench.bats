@@ -1,0 +1,124 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# dlock bench: what it prints, what it leaves behind, and that it catches a lock that excludes nobody.
+load common
+
+setup() {
+  common_setup
+  locks=$BATS_TEST_TMPDIR/locks
+  mkdir -m 700 "$locks"
+}
+
+quick() { timeout 50 "$DLOCK" bench -d 200ms -c 4 "$@"; }
+nothing_left() { assert_equal "$(find "$locks" -mindepth 1 -not -name .dlock)" ''; }
+
+@test "the table of two recipes: scenarios, ratios, the verdict; nothing is left" {
+  run --separate-stderr -0 quick --recipe all --scenario uncontended,handoff,shared,limit,renew
+  assert_equal "$stderr" ''
+  assert_line --index 0 --regexp '^dlock .* bench · 4 clients · 200ms each'
+  for scenario in UNCONTENDED HANDOFF SHARED LIMIT RENEW; do assert_line --regexp "^$scenario: "; done
+  assert_line --regexp '^file (lease|flock) is [0-9.]+× file (lease|flock)$'
+  assert_line 'file flock: no permits'
+  assert_line 'file lease: nothing to renew'
+  assert_line --regexp '^PASS  mutual exclusion: .* 0 overlaps'
+  nothing_left
+}
+
+@test "--output json has the names of the manual" {
+  run --separate-stderr -0 quick --scenario handoff --output json --repeat 2
+  assert_equal "$(json '[j["version"], j["pass"], j["complete"], len(j["runs"])]' <<<"$output")" '[1, True, True, 1]'
+  run -0 json 'all(n in j["runs"][0] for n in "backend recipe scenario clients seconds grants grants_per_s latency_us rtt_us fairness_jain max_overtakes commands_per_grant wakeups_per_grant errors overlaps token_inversions".split()) and j["runs"][0]["grants"] > 10 and j["runs"][0]["latency_us"]["handoff"]["p99"] > 0 and len(j["runs"][0]["grants_per_s_rounds"]) == 2' <<<"$output"
+  assert_output True
+}
+
+@test "--output csv and markdown, and a page" {
+  run --separate-stderr -0 quick --output csv --html "$BATS_TEST_TMPDIR/page.html"
+  assert_line --index 0 --regexp '^backend,recipe,scenario,'
+  assert_line --index 2 --regexp '^file,lease,handoff,4,'
+  run -0 grep -c '<svg' "$BATS_TEST_TMPDIR/page.html"
+  run -1 grep -E 'https?:|src=' "$BATS_TEST_TMPDIR/page.html"
+  run --separate-stderr -0 quick --output markdown
+  assert_line --regexp '^\| file lease \|'
+  run -73 --separate-stderr quick --html /nonexistent/page.html
+}
+
+@test "a lock that excludes nobody is caught within a second" {
+  [ -x "$DLOCK_FAKE" ] || skip 'dlock_fake is not built'
+  local start=$EPOCHREALTIME
+  run --separate-stderr -1 timeout 20 "$DLOCK_FAKE" bench -b fake:?broken=1 --scenario handoff -d 30s
+  local took=$((${EPOCHREALTIME/[.,]/} - ${start/[.,]/}))
+  assert_line --regexp '^FAIL  fake lease handoff: [0-9]+ overlaps'
+  refute_line --partial 'PASS'
+  ((took < 1000000)) || fail "$took us"
+  run -1 timeout 20 "$DLOCK_FAKE" bench -b fake:?broken=1 --scenario shared -d 30s
+  run -1 timeout 20 "$DLOCK_FAKE" bench -b fake:?broken=1 --scenario limit -d 30s
+  run -0 timeout 20 "$DLOCK_FAKE" bench -b fake: --scenario handoff -d 200ms
+}
+
+@test "--ops ends after so many grants, --rate asks as often as it says" {
+  run --separate-stderr -0 timeout 50 "$DLOCK" bench -N 500 -c 2 --scenario handoff --output json
+  assert_equal "$(json 'j["runs"][0]["grants"]' <<<"$output")" 500
+  run --separate-stderr -0 timeout 50 "$DLOCK" bench -d 1s --rate 100 -c 4 --scenario uncontended --output json
+  run -0 json '80 <= j["runs"][0]["grants_per_s"] <= 120' <<<"$output"
+  assert_output True
+}
+
+@test "with --rate, a late start counts: coordinated omission" {
+  # One client, each hold of 50 ms, but 100 asked for per second: the schedule falls behind, and what waits behind it must show.
+  run --separate-stderr -0 timeout 50 "$DLOCK" bench -d 1s --rate 100 -c 1 --hold 50ms --scenario uncontended --output json
+  run -0 json 'j["runs"][0]["latency_us"]["acquire"]["max"] > 300000' <<<"$output"
+  assert_output True
+}
+
+@test "crash: how long until the next grant" {
+  run --separate-stderr -0 timeout 50 "$DLOCK" bench --scenario crash --output json
+  run -0 json '0 < j["runs"][0]["latency_us"]["takeover"]["max"] < 2000000' <<<"$output"
+  assert_output True
+  nothing_left
+}
+
+@test "--fail-if decides the exit status" {
+  run --separate-stderr -1 quick --fail-if 'file.handoff.grants_per_s>1'
+  assert_line --regexp '^FAIL  --fail-if file.handoff.grants_per_s>1'
+  run -0 quick --fail-if 'errors>0' --fail-if 'overlaps>0'
+  refused 64 '--fail-if' bench --fail-if 'nonsense'
+  refused 64 'no measurement of this run' bench --fail-if 'redis.errors>0'
+}
+
+@test "a prefix with keys below it is refused, and they stay" {
+  run -0 "$DLOCK" run --key mine-1 -- true
+  refused 64 '--prefix' bench --prefix mine- -d 100ms
+  [ -d "$locks/mine-1" ]
+  run -0 quick --prefix other-
+  assert_equal "$(ls "$locks")" mine-1
+}
+
+@test "Ctrl-C: prints what there is, removes everything, dies by the signal" {
+  "$DLOCK" bench -d 60s --scenario handoff -P 100ms >"$BATS_TEST_TMPDIR/out" 2>"$BATS_TEST_TMPDIR/err" 3>&- &
+  local pid=$!
+  eventually grep -q '^progress: file lease handoff' "$BATS_TEST_TMPDIR/err"
+  kill -TERM "$pid"
+  local status=0
+  wait "$pid" || status=$?
+  assert_equal "$status" 143
+  grep -q 'ended early by a signal' "$BATS_TEST_TMPDIR/out" || fail "$(<"$BATS_TEST_TMPDIR/out")"
+  nothing_left
+}
+
+@test "500 clients" {
+  run --separate-stderr -0 timeout 55 "$DLOCK" bench -c 500 -d 1s --op-timeout 20s --ttl 120s --scenario handoff --output json
+  assert_equal "$(json '[j["runs"][0]["clients"], j["runs"][0]["errors"], j["runs"][0]["overlaps"]]' <<<"$output")" '[500, 0, 0]'
+  nothing_left
+}
+
+@test "bad options are refused by name" {
+  refused 64 "--scenario: 'x' is not a scenario" bench --scenario handoff,x
+  refused 64 '--clients' bench -c 0
+  refused 64 '--duration' bench -d 0
+  refused 64 'contradict' bench -d 1s -N 5
+  refused 64 "have a recipe" bench --recipe nope
+  refused 64 '--output' bench --output xml
+  refused 64 '--hold' bench --hold 20s
+  refused 64 '--backend' bench -b nope:
+  refused 64 'twice' bench -b file: -b file:
+}
