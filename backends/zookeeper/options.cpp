@@ -97,6 +97,10 @@ class Parser {
 
   // The credential goes over the wire as it is.
   Result<void> login() {
+    if (!settings_.auth.empty()) {  // --auth-file outweighs the URL
+      made_.auth = settings_.auth;
+      return {};
+    }
     if (const auto file = url_.item("auth_file")) {
       auto secret = read_secret(std::string{*file});
       if (!secret) return fail(std::move(secret.error()));

@@ -94,7 +94,7 @@ exactly_once() {
   eventually is_held k
   "$DLOCK" run --key k --once-per 1h -- touch twice 2>second.err &
   second=$!
-  eventually grep -q '"waiters":\[{' <("$DLOCK" inspect -J k)
+  eventually sh -c '"$DLOCK" inspect -J k | grep -q "\"waiters\":\[{"'
   : >go
   wait "$second" && fail 'it ran twice'
   [ ! -e twice ]
