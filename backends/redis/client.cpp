@@ -141,9 +141,9 @@ struct Client::Attempt {
   bool at_once = false;
 };
 
-Client::Attempt Client::attempt(const Command& command, Deadline by, unsigned wanted) {
+Client::Attempt Client::attempt(const Command& command, Deadline connect_by, Deadline by, unsigned wanted) {
   Attempt made;
-  auto taken = take(command.keys.front(), {by});
+  auto taken = take(command.keys.front(), {connect_by});
   if (!taken) {
     made.error = std::move(taken.error());
     made.again = retryable(made.error.code);
@@ -192,15 +192,17 @@ Client::Attempt Client::attempt(const Command& command, Deadline by, unsigned wa
 
 Result<Answer> Client::call(const Command& command, Deadline by, unsigned wanted) {
   bool unknown = false;
+  const Deadline first_answer_by = std::min(by, later(Clock::now(), options_.connect_timeout));
   for (unsigned n = 0;; ++n) {
-    Attempt made = attempt(command, by, wanted);
+    const Deadline connect_by = ever_connected_ ? by : first_answer_by;  // a server that never answered gets no more than this
+    Attempt made = attempt(command, connect_by, by, wanted);
     if (made.answer) {
       made.answer->repeated = unknown;
       return std::move(*made.answer);
     }
     unknown |= made.sent;
     const Deadline next = Clock::now() + (made.at_once ? Duration{} : pause_before(n));
-    if (!made.again || next >= by) {
+    if (!made.again || next >= by || (!ever_connected_ && next >= connect_by)) {
       if (unknown && retryable(made.error.code)) made.error.code = Errc::timed_out;
       return fail(std::move(made.error));
     }

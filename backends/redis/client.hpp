@@ -94,7 +94,7 @@ class Client {
   explicit Client(Options options) : options_(std::move(options)) {}
   struct Attempt;
   Result<std::unique_ptr<Session>> connect(const Endpoint&, Wait);
-  Attempt attempt(const Command&, Deadline by, unsigned copies);
+  Attempt attempt(const Command&, Deadline connect_by, Deadline by, unsigned copies);
   Result<Reply> exchange(Session&, const Command&, bool by_text, Wait);
 
   Options options_;

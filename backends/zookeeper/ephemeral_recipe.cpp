@@ -9,7 +9,6 @@ namespace dlock::zookeeper {
 
 namespace {
 
-constexpr unsigned most_breaks = 2;
 constexpr bool directories = false;
 
 bool record_is_of(std::string_view data, const Owner& owner) {
@@ -122,23 +121,6 @@ Result<std::vector<KeyView>> EphemeralBackend::list() {
 
 // ---- waiting -------------------------------------------------------------------------------------------------------------
 
-EphemeralWaiter::~EphemeralWaiter() {
-  const Place* p = backend_.find_place(request_.key, request_.owner);
-  if (p && backend_.lives(*p) && watch_ != 0) p->line->session->forget(watch_);
-}
-
-Result<Progress> EphemeralWaiter::poll(Duration slice) {
-  const Deadline end = later(Clock::now(), slice);
-  for (unsigned breaks = 0; breaks <= most_breaks;) {
-    Step step = turn(end);
-    if (!step) return fail(std::move(step.error()));
-    if (*step) return std::move(**step);
-    const Place* p = backend_.find_place(request_.key, request_.owner);
-    if (p && p->line && p->line->session->state() != Session::State::connected) ++breaks;
-  }
-  return fail(Errc::timed_out, fmt::format("acquire at {}: the connection breaks again and again", backend_.where()));
-}
-
 EphemeralWaiter::Step EphemeralWaiter::turn(Deadline end) {
   const int interrupt = request_.wait ? backend_.options().interrupt_fd : -1;
   auto line = backend_.line_for(request_, later(Clock::now(), backend_.options().connect_timeout), interrupt);
@@ -228,19 +210,6 @@ EphemeralWaiter::Step EphemeralWaiter::look(Session& s, Place& p, Deadline end) 
     if (Clock::now() >= end) return Progress{Waiting{0, holder_}};
     if (s.listen(end, backend_.options().interrupt_fd) == Session::Heard::interrupted) return Progress{Waiting{0, holder_}};
   }
-}
-
-Result<void> EphemeralWaiter::cancel() {
-  Place* p = backend_.find_place(request_.key, request_.owner);
-  if (!p) return {};
-  if (p->granted) {
-    const auto released = backend_.release(backend_.lease_of(*p, Clock::now()));
-    if (!released) return fail(released.error());
-    return {};
-  }
-  if (auto left = backend_.leave(*p); !left) return left;
-  backend_.forget(*p);
-  return {};
 }
 
 }  // namespace dlock::zookeeper

@@ -3,7 +3,7 @@
 #pragma once
 #include <optional>
 #include <string>
-#include "zookeeper/base.hpp"
+#include "zookeeper/session_waiter.hpp"
 
 namespace dlock::zookeeper {
 
@@ -30,24 +30,17 @@ class EphemeralBackend final : public Base {
 
 // Interleaving: a create got no answer. The next poll finds the node in the way, of our own session and with our record: it is the lost grant,
 // and counts from a renewal then.
-class EphemeralWaiter final : public Waiter {
+class EphemeralWaiter final : public SessionWaiter {
  public:
   EphemeralWaiter(EphemeralBackend& backend, Request request, std::string path)
-      : backend_(backend), request_(std::move(request)), path_(std::move(path)) {}
-  ~EphemeralWaiter() override;
-  Result<Progress> poll(Duration slice) override;
-  Result<void> cancel() override;
+      : SessionWaiter(backend, std::move(request)), backend_(backend), path_(std::move(path)) {}
 
  private:
-  using Step = Result<std::optional<Progress>>;
-
-  Step turn(Deadline end);
+  Step turn(Deadline end) override;
   Step look(Session&, Place&, Deadline end);
 
   EphemeralBackend& backend_;
-  const Request request_;
   const std::string path_;
-  WatchId watch_ = 0;
   Session* watch_session_ = nullptr;
   std::uint64_t connection_ = 0;
   std::optional<HolderView> holder_;

@@ -8,27 +8,6 @@
 
 namespace dlock::zookeeper {
 
-namespace {
-constexpr unsigned breaks_per_poll = 2;  // in one poll; more is for the caller to know
-}
-
-QueueWaiter::~QueueWaiter() {
-  const Place* p = backend_.find_place(request_.key, request_.owner);
-  if (p && backend_.lives(*p) && watch_ != 0) p->line->session->forget(watch_);
-}
-
-Result<Progress> QueueWaiter::poll(Duration slice) {
-  const Deadline end = later(Clock::now(), slice);
-  for (unsigned breaks = 0; breaks <= breaks_per_poll;) {
-    Step step = turn(end);
-    if (!step) return fail(std::move(step.error()));
-    if (*step) return std::move(**step);
-    const Place* p = backend_.find_place(request_.key, request_.owner);
-    if (p && p->line && p->line->session->state() != Session::State::connected) ++breaks;
-  }
-  return fail(Errc::timed_out, fmt::format("acquire at {}: the connection breaks again and again", backend_.where()));
-}
-
 void QueueWaiter::reset() {
   names_.clear();
   watched_.clear();
@@ -294,19 +273,6 @@ std::optional<HolderView> QueueWaiter::holder(Session& s, const std::string& nam
   const auto member = parse_member(backend_.dialect(), name);
   holder_ = QueueBackend::seen(get.reply(), member ? member->mode : Mode::exclusive);
   return holder_;
-}
-
-Result<void> QueueWaiter::cancel() {
-  Place* p = backend_.find_place(request_.key, request_.owner);
-  if (!p) return {};
-  if (p->granted) {
-    const auto released = backend_.release(backend_.lease_of(*p, Clock::now()));
-    if (!released) return fail(released.error());
-    return {};
-  }
-  if (auto left = backend_.leave(*p); !left) return left;
-  backend_.forget(*p);
-  return {};
 }
 
 }  // namespace dlock::zookeeper

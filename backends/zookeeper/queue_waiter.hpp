@@ -5,6 +5,7 @@
 #include <vector>
 #include "zookeeper/queue.hpp"
 #include "zookeeper/queue_recipe.hpp"
+#include "zookeeper/session_waiter.hpp"
 
 namespace dlock::zookeeper {
 
@@ -19,18 +20,13 @@ namespace dlock::zookeeper {
 // 3. A permit before us is granted between listing and watching: its data say so, and the list is read again.
 // 4. Two permits are released before the first waiter has listed: it is granted and pokes the next, which lists and finds room: no permit is lost.
 // 5. The directory is removed (it is a container) before the create: ZNONODE, it is made again.
-class QueueWaiter final : public Waiter {
+class QueueWaiter final : public SessionWaiter {
  public:
   QueueWaiter(QueueBackend& backend, Request request, std::string path)
-      : backend_(backend), request_(std::move(request)), path_(std::move(path)) {}
-  ~QueueWaiter() override;
-  Result<Progress> poll(Duration slice) override;
-  Result<void> cancel() override;
+      : SessionWaiter(backend, std::move(request)), backend_(backend), path_(std::move(path)) {}
 
  private:
-  using Step = Result<std::optional<Progress>>;  // nothing: go on
-
-  Step turn(Deadline end);
+  Step turn(Deadline end) override;
   Result<bool> enter(Session&, Place&, Deadline until);  // false: the connection broke, or the directory is new
   Step decide_now(Session&, Place&, Deadline end);
   Step claim(Session&, Place&);
@@ -41,14 +37,12 @@ class QueueWaiter final : public Waiter {
   void reset();  // the session is another one
 
   QueueBackend& backend_;
-  const Request request_;
   const std::string path_;
   std::vector<std::string> names_;
   bool listed_ = false;  // names_ are as new as our last event
   bool waited_ = false;  // since our node was made: its making is no proof any more
   Deadline entered_{};   // before the create was sent
   std::uint64_t connection_ = 0;
-  WatchId watch_ = 0;
   Session* watch_session_ = nullptr;
   std::string watched_, watched_data_;
   std::vector<std::pair<std::string, Deadline>> delays_;  // marks of vanished holders, and when we first saw them so

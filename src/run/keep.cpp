@@ -14,6 +14,7 @@
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include "core/exit_status.hpp"
@@ -34,6 +35,10 @@ struct Ended {  // the keeper's last word; what begins otherwise is text of a gr
   bool by_signal = false;
   int value = 0;
 };
+
+int milliseconds_until(Deadline t) {
+  return static_cast<int>(std::clamp<std::int64_t>((t - Clock::now()) / 1ms + 1, 0, 3'600'000));
+}
 
 void become_null(int fd) {
   const Fd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
@@ -82,11 +87,14 @@ class Background {
     return {false, exit_status(e.code), "error"};
   }
 
-  // Waits for whoever asked as long as it lives, while the keeper's thread renews: a stopped terminal is not a dead one.
+  // Waits for whoever asked as long as it lives, at most --max-hold, while the keeper's thread renews: a stopped terminal is not a dead one.
   bool told(Events& events, const std::string& text) {
     if (::send(link_.get(), text.data(), text.size(), MSG_NOSIGNAL) < 0) return false;
     pollfd p[] = {{link_.get(), POLLIN, 0}, {how_.watch, POLLIN, 0}};
-    while (::poll(p, 2, -1) < 0) {}
+    const Deadline end = how_.max_hold > 0us ? later(Clock::now(), how_.max_hold) : no_deadline;
+    int ready = 0;
+    do ready = ::poll(p, 2, end == no_deadline ? -1 : milliseconds_until(end));
+    while (ready < 0 || (ready == 0 && Clock::now() < end));
     char said = '0';
     if (p[0].revents == 0 || ::recv(link_.get(), &said, 1, MSG_DONTWAIT) != 1 || said != '1') return false;
     events.flush(100ms);

@@ -89,7 +89,10 @@ void Keeper::start() {
 void Keeper::work() {
   try {
     wait_and_hold();
-  } catch (const std::exception& e) { report(Ended{status_bug, fmt::format("internal error: {}", e.what())}); }
+  } catch (const std::exception& e) {
+    report(Ended{status_bug, fmt::format("internal error: {}", e.what())});
+    return;  // what is held may still have a living job: its session is not ours to end
+  }
   if (plan_.traits.liveness != Liveness::session) return;
   place_.reset();
   backend_.reset();  // tells the store that the session is over, unless the process ends first: nothing depends on it

@@ -205,7 +205,7 @@ void Policy::on(const event::JobExited& e, Deadline now) {
   if (phase_ != Phase::starting && phase_ != Phase::running) return;
   phase_ = Phase::descendants;
   next_word_ = later(now, first_word);
-  if (rules_.descendants == Descendants::kill && exec_error_ == 0) { end_job(now); }
+  if (rules_.descendants == Descendants::kill && exec_error_ == 0) end_job(now);
 }
 
 void Policy::on(const event::Expired&, Deadline) {

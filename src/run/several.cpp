@@ -129,12 +129,7 @@ Result<Renewal> Several::each(Ask ask) {
 }
 
 Result<Renewal> Several::renew(const Lease&, Duration ttl) {
-  epoll_event events[8];
-  while (alarms_ && ::epoll_wait(alarms_.get(), events, 8, 0) > 0) {
-    auto answer = each([&](const Lease& l) { return inner_->renew(l, ttl); });  // reads what made it ring
-    if (!answer || std::holds_alternative<Lost>(*answer) || std::get<Kept>(*answer).revoked) return answer;
-  }
-  return each([&](const Lease& l) { return inner_->renew(l, ttl); });
+  return each([&](const Lease& l) { return inner_->renew(l, ttl); });  // reads what made an alarm ring
 }
 
 Result<Renewal> Several::detach(const Lease&, Duration ttl) {

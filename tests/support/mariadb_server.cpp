@@ -212,36 +212,7 @@ mysql::Answer Database::sql(std::string_view statement) {
 std::string Database::value(std::string_view statement) { return std::string{sql(statement).text(0)}; }
 
 std::unique_ptr<Backend> open_mysql(const std::string& url, const Settings& settings, std::string_view recipe) {
-  const auto parsed = Url::parse(url);
-  if (!parsed) throw std::runtime_error(parsed.error().message);
-  const auto recipes = mysql::factory.recipes;
-  const auto traits = std::find_if(recipes.begin(), recipes.end(), [&](const Traits& t) { return t.recipe == recipe; });
-  if (traits == recipes.end()) throw std::runtime_error("no such recipe");
-  auto backend = mysql::factory.open(*parsed, *traits, settings);
-  if (!backend) throw std::runtime_error(backend.error().message);
-  return std::move(*backend);
-}
-
-Request mysql_request(const Key& key, Duration ttl) {
-  Request r{.key = key, .owner = Owner::random()};
-  r.ttl = ttl;
-  r.identity = Identity::mine("test");
-  return r;
-}
-
-Lease take_or_throw(Backend& backend, const Request& r) {
-  const auto waiter = backend.enqueue(r);
-  if (!waiter) throw std::runtime_error(waiter.error().message);
-  const auto p = (*waiter)->poll(Duration{0});
-  if (!p) throw std::runtime_error(p.error().message);
-  if (!std::holds_alternative<Granted>(*p)) throw std::runtime_error("not granted");
-  return std::get<Granted>(*p).lease;
-}
-
-void give_back_or_throw(Backend& backend, const Lease& lease) {
-  const auto r = backend.release(lease);
-  if (!r) throw std::runtime_error(r.error().message);
-  if (*r != Released::yes) throw std::runtime_error("was not held");
+  return open_backend(mysql::factory, url, settings, recipe);
 }
 
 }  // namespace dlock::test

@@ -10,6 +10,7 @@
 #include <vector>
 #include "core/backend.hpp"
 #include "mysql/connection.hpp"
+#include "support/client.hpp"
 #include "support/server.hpp"
 
 namespace dlock::test {
@@ -87,8 +88,5 @@ class Database {
 // Throws with the message of the error.
 std::unique_ptr<Backend> open_mysql(const std::string& url, const Settings& settings = {}, std::string_view recipe = "lease");
 std::unique_ptr<mysql::Connection> connect_as_root(const std::string& socket, const std::string& database = "");
-Request mysql_request(const Key& key, Duration ttl = std::chrono::seconds{10});
-Lease take_or_throw(Backend&, const Request&);  // granted at once
-void give_back_or_throw(Backend&, const Lease&);
 
 }  // namespace dlock::test

@@ -35,18 +35,18 @@ TEST_CASE("a clock that jumps by an hour") {
   const auto now = [&] { return std::stoll(db.value("SELECT UNIX_TIMESTAMP()")); };
   const long long before = now();
 
-  const Lease one = take_or_throw(*a, mysql_request(key("k"), 30s));
+  const Lease one = acquire_or_fail(*a, request(key("k"), 30s));
   shift.set(1h);
   REQUIRE(now() >= before + 3590);
   // Its time is over on the clock that decides. It is told so.
-  const Lease two = take_or_throw(*b, mysql_request(key("k"), 30s));
+  const Lease two = acquire_or_fail(*b, request(key("k"), 30s));
   CHECK(two.token > one.token);
   CHECK(lost(a->renew(one, 30s)));
 
   shift.set(-1h);
   REQUIRE(now() <= before - 3590);
   // Two lasts longer now; its holder can still renew and release.
-  auto w = waiter(*a, mysql_request(key("k"), 30s));
+  auto w = waiter(*a, request(key("k"), 30s));
   CHECK(waits(*w, 20ms));
   const auto seen = b->inspect(key("k")).value().value();
   CHECK_FALSE(seen.notes.empty());

@@ -5,41 +5,17 @@
 #include <catch2/catch.hpp>
 #include "mysql/mysql_backend.hpp"
 #include "support/mariadb_server.hpp"
+#include "support/polling.hpp"
 #include "support/proxy.hpp"
 
 namespace dlock::test {
 
 using namespace std::chrono_literals;
 
-inline Settings quick(Duration op_timeout = 500ms, Duration connect_timeout = 1s) {
-  Settings s;
-  s.op_timeout = op_timeout;
-  s.connect_timeout = connect_timeout;
-  return s;
-}
-
 inline Key key(std::string_view text) { return *Key::parse(text); }
 
 inline std::string through(const Proxy& proxy, const Database& db) {
   return fmt::format("mysql://root@127.0.0.1:{}/{}", proxy.port(), db.name());
-}
-
-// Polls until granted, through errors that a caller may try again; fails after `bound`.
-inline Lease granted_within(Waiter& w, Duration bound) {
-  const Deadline until = later(Clock::now(), bound);
-  Error last{Errc::internal, "never polled"};
-  while (Clock::now() < until) {
-    const auto p = w.poll(std::chrono::duration_cast<Duration>(until - Clock::now()));
-    if (p && std::holds_alternative<Granted>(*p)) return std::get<Granted>(*p).lease;
-    if (!p) {
-      last = p.error();
-      INFO(last.message);
-      REQUIRE(retryable(last.code));
-      ::usleep(20'000);
-    }
-  }
-  FAIL("not granted in time: " << last.message);
-  throw 0;
 }
 
 inline bool waits(Waiter& w, Duration slice = 0us) {
@@ -52,8 +28,6 @@ inline std::unique_ptr<Waiter> waiter(Backend& b, const Request& r) {
   if (!w) FAIL(w.error().message);
   return std::move(*w);
 }
-inline bool kept(const Result<Renewal>& r) { return r && std::holds_alternative<Kept>(*r); }
-inline bool lost(const Result<Renewal>& r) { return r && std::holds_alternative<Lost>(*r); }
 inline bool readable(int fd, int ms) {
   pollfd p{fd, POLLIN, 0};
   return ::poll(&p, 1, ms) == 1;

@@ -48,7 +48,7 @@ void contend(const std::string& url, unsigned seed, Seen& seen, const std::atomi
   const Key k = *Key::parse("contended");
   auto backend = open_mysql(url, s);
   while (!stop) {
-    Request r = mysql_request(k, 4s);
+    Request r = request(k, 4s);
     auto w = *backend->enqueue(r);
     std::optional<Lease> lease;
     while (!lease && !stop) {
@@ -119,15 +119,15 @@ int main(int argc, char** argv) {
 
   // get-lock is refused there, for-update works on one node and says what that is worth.
   const auto named = open_mysql(cluster[0].url("d"), {}, "get-lock");
-  const auto refused = (*named->enqueue(mysql_request(*Key::parse("k"))))->poll(0us);
+  const auto refused = (*named->enqueue(request(*Key::parse("k"))))->poll(0us);
   must(!refused && refused.error().code == Errc::usage && refused.error().message.find("Galera") != std::string::npos,
        "get-lock is refused");
   fmt::print("get-lock: {}\n", refused ? "granted" : refused.error().message);
   const auto found = open_mysql(cluster[0].url("d"), {}, "get-lock")->doctor();
   for (const auto& f : *found)
     if (f.what.starts_with("wsrep")) fmt::print("doctor: {} {} {}\n", f.what, f.seen, f.advice);
-  give_back_or_throw(*open_mysql(cluster[0].url("d")),
-                     take_or_throw(*open_mysql(cluster[0].url("d")), mysql_request(*Key::parse("warm"))));
+  release_or_fail(*open_mysql(cluster[0].url("d")),
+                  acquire_or_fail(*open_mysql(cluster[0].url("d")), request(*Key::parse("warm"))));
 
   Proxy cut{cluster[2].port()};  // the way of one node's clients, which is cut now and then
   Seen seen;

@@ -28,9 +28,9 @@ TEST_CASE("the server ends the session: lost at once, by the alarm; the next one
   for (const char* recipe : {"get-lock", "for-update"}) {
     CAPTURE(recipe);
     const auto a = open_mysql(url_of(db, recipe), quick(), recipe), b = open_mysql(url_of(db, recipe), quick(), recipe);
-    const Granted g = take_all(*a, mysql_request(key("k"), 30s));
+    const Granted g = take_all(*a, request(key("k"), 30s));
     CHECK_FALSE(readable(g.alarm_fd, 0));
-    auto w = waiter(*b, mysql_request(key("k"), 30s));
+    auto w = waiter(*b, request(key("k"), 30s));
     REQUIRE(waits(*w, 50ms));
     const auto id = db.value(recipe == std::string{"get-lock"} ? "SELECT conn FROM dlock_named WHERE owner<>''"
                                                                : "SELECT conn FROM dlock_grant WHERE owner<>''");
@@ -48,8 +48,8 @@ TEST_CASE("wait_timeout is the lease: heartbeats keep it, silence ends it, and n
   for (const char* recipe : {"get-lock", "for-update"}) {
     CAPTURE(recipe);
     const auto a = open_mysql(url_of(db, recipe), quick(), recipe), b = open_mysql(url_of(db, recipe), quick(), recipe);
-    const Granted g = take_all(*a, mysql_request(key("k"), 1s));
-    auto w = waiter(*b, mysql_request(key("k"), 30s));
+    const Granted g = take_all(*a, request(key("k"), 1s));
+    auto w = waiter(*b, request(key("k"), 30s));
     Deadline end = g.lease.deadline;
     for (int i = 0; i < 5; ++i) {  // longer than the ttl
       CHECK(waits(*w, 300ms));
@@ -70,7 +70,7 @@ TEST_CASE("a heartbeat without an answer in time changes nothing; a cut connecti
     CAPTURE(recipe);
     const std::string url = through(proxy, db) + (recipe == std::string{"get-lock"} ? "?prefix=" + db.name() + ":" : "");
     const auto a = open_mysql(url, quick(200ms), recipe);
-    const Granted g = take_all(*a, mysql_request(key("k"), 30s));
+    const Granted g = take_all(*a, request(key("k"), 30s));
     proxy.stall(Proxy::to_client, true);
     const auto r = a->renew(g.lease, 30s);
     REQUIRE_FALSE(r);
@@ -95,11 +95,11 @@ TEST_CASE("a server that dies: the lock is lost, and the next token is greater")
   for (const char* recipe : {"get-lock", "for-update"}) {
     CAPTURE(recipe);
     const auto a = open_mysql(db.url(), quick(), recipe), b = open_mysql(db.url(), quick(), recipe);
-    const Granted g = take_all(*a, mysql_request(key("k"), 30s));
+    const Granted g = take_all(*a, request(key("k"), 30s));
     own.restart();
     CHECK(readable(g.alarm_fd, 5000));
     CHECK(lost(a->renew(g.lease, 30s)));
-    CHECK(take_all(*b, mysql_request(key("k"), 30s)).lease.token > g.lease.token);
+    CHECK(take_all(*b, request(key("k"), 30s)).lease.token > g.lease.token);
   }
 }
 
@@ -111,7 +111,7 @@ TEST_CASE("for-update: the token outlives a holder that dies with its transactio
   const pid_t child = ::fork();
   if (child == 0) {
     const auto a = open_mysql(db.url(), quick(), "for-update");
-    const Lease l = take_or_throw(*a, mysql_request(key("k"), 30s));
+    const Lease l = acquire_or_fail(*a, request(key("k"), 30s));
     (void)!::write(pipe_fd[1], &l.token, sizeof l.token);
     for (;;) ::pause();
   }
@@ -119,7 +119,7 @@ TEST_CASE("for-update: the token outlives a holder that dies with its transactio
   REQUIRE(::read(pipe_fd[0], &token, sizeof token) == sizeof token);
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);
-  auto w = waiter(*b, mysql_request(key("k"), 30s));
+  auto w = waiter(*b, request(key("k"), 30s));
   CHECK(granted_within(*w, 10s).token > token);
   ::close(pipe_fd[0]), ::close(pipe_fd[1]);
 }
@@ -128,9 +128,9 @@ TEST_CASE("get-lock: a long name is its hash, and still the same lock for everyb
   Database db{server()};
   const std::string longest(200, 'x');
   const auto a = open_mysql(db.url(), quick(), "get-lock"), b = open_mysql(db.url(), quick(), "get-lock");
-  const Granted g = take_all(*a, mysql_request(key(longest), 30s));
+  const Granted g = take_all(*a, request(key(longest), 30s));
   CHECK(db.value("SELECT IS_USED_LOCK(CONCAT('dlock:',SHA1(REPEAT('x',200)))) IS NOT NULL") == "1");
-  auto w = waiter(*b, mysql_request(key(longest), 30s));
+  auto w = waiter(*b, request(key(longest), 30s));
   CHECK(waits(*w));
   CHECK(a->release(g.lease).value() == Released::yes);
 }
@@ -139,7 +139,7 @@ TEST_CASE("a read-only server, and a proxy that shares connections") {
   Database db{server()};
   const auto a = open_mysql(db.url(), quick(), "get-lock");
   server().sql("SET GLOBAL read_only=1");
-  const auto p = waiter(*a, mysql_request(key("k"), 30s))->poll(0us);
+  const auto p = waiter(*a, request(key("k"), 30s))->poll(0us);
   server().sql("SET GLOBAL read_only=0");
   REQUIRE_FALSE(p);
   CHECK(p.error().code == Errc::unavailable);
@@ -150,9 +150,9 @@ TEST_CASE("a read-only server, and a proxy that shares connections") {
                   "TO shared@'%'",
                   db.name()));
   const auto b = open_mysql(fmt::format("mysql://shared@127.0.0.1:{}/{}", server().port(), db.name()), quick(), "get-lock");
-  const auto q = waiter(*b, mysql_request(key("k"), 30s))->poll(0us);
+  const auto q = waiter(*b, request(key("k"), 30s))->poll(0us);
   const auto leases = open_mysql(fmt::format("mysql://shared@127.0.0.1:{}/{}", server().port(), db.name()), quick());
-  take_or_throw(*leases, mysql_request(key("k")));
+  acquire_or_fail(*leases, request(key("k")));
   const auto seen = leases->inspect(key("k")).value().value();
   server().sql("SET GLOBAL init_connect=''");
   REQUIRE_FALSE(q);
@@ -165,9 +165,9 @@ TEST_CASE("insert: a holder that dies leaves its row until its time is over; a s
   Database db{server()};
   auto a = open_mysql(db.url(), quick(), "insert");
   const auto b = open_mysql(db.url(), quick(), "insert");
-  const Lease l = take_or_throw(*a, mysql_request(key("k"), 700ms));
+  const Lease l = acquire_or_fail(*a, request(key("k"), 700ms));
   a.reset();
-  auto w = waiter(*b, mysql_request(key("k"), 30s));
+  auto w = waiter(*b, request(key("k"), 30s));
   CHECK(waits(*w));  // the weakness
   CHECK(db.value("SELECT COUNT(*) FROM method_lock") == "1");
   const Lease next = granted_within(*w, 10s);
@@ -177,14 +177,14 @@ TEST_CASE("insert: a holder that dies leaves its row until its time is over; a s
   CHECK(db.value("SELECT COUNT(*) FROM method_lock") == "0");
 
   db.sql("INSERT INTO method_lock(method_name,method_desc,update_time) VALUES('k','by hand',NOW(6)-INTERVAL 1 HOUR)");
-  auto for_ever = waiter(*b, mysql_request(key("k"), 30s));
+  auto for_ever = waiter(*b, request(key("k"), 30s));
   CHECK(waits(*for_ever, 300ms));
   const auto seen = b->inspect(key("k")).value().value();
   CHECK(seen.notes == std::vector<std::string>{"held by another program"});
   const auto cautious = open_mysql(db.url() + "?stale_after=2h", quick(), "insert");
-  CHECK(waits(*waiter(*cautious, mysql_request(key("k"), 30s))));
+  CHECK(waits(*waiter(*cautious, request(key("k"), 30s))));
   const auto bold = open_mysql(db.url() + "?stale_after=30m", quick(), "insert");
-  CHECK(take_or_throw(*bold, mysql_request(key("k"), 30s)).token > next.token);
+  CHECK(acquire_or_fail(*bold, request(key("k"), 30s)).token > next.token);
 }
 
 TEST_CASE("insert and version: a grant whose answer got lost is recognised") {
@@ -194,8 +194,8 @@ TEST_CASE("insert and version: a grant whose answer got lost is recognised") {
        {std::pair{"insert", "INSERT INTO `method_lock`"}, {"version", "UPDATE dlock_version"}}) {
     CAPTURE(recipe);
     const auto a = open_mysql(through(proxy, db), quick(), recipe), other = open_mysql(db.url(), quick(), recipe);
-    give_back_or_throw(*a, take_or_throw(*a, mysql_request(key("warm"))));
-    const Request r = mysql_request(key("k"), 10s);
+    release_or_fail(*a, acquire_or_fail(*a, request(key("warm"))));
+    const Request r = request(key("k"), 10s);
     proxy.lose_reply(statement);
     const Deadline before = Clock::now();
     const Lease l = granted_within(*waiter(*a, r), 10s);
@@ -210,7 +210,7 @@ TEST_CASE("insert and version: a grant whose answer got lost is recognised") {
 TEST_CASE("version: who writes on an old version has not written") {
   Database db{server()};
   const auto a = open_mysql(db.url(), quick(), "version");
-  const Lease l = take_or_throw(*a, mysql_request(key("k"), 30s));
+  const Lease l = acquire_or_fail(*a, request(key("k"), 30s));
   const auto version = db.value("SELECT version FROM dlock_version");
   CHECK(kept(a->renew(l, 30s)));
   CHECK(db.sql("UPDATE dlock_version SET owner='',version=version+1 WHERE version=" + version).affected == 0);

@@ -9,9 +9,9 @@ using namespace dlock::test;
 TEST_CASE("the holder's session is killed: nobody gets the lock before the lease ends, and the holder keeps it") {
   Database db{server()};
   const auto a = open_mysql(db.url(), quick()), b = open_mysql(db.url(), quick());
-  const Request r = mysql_request(key("k"), 1500ms);
-  const Lease lease = take_or_throw(*a, r);
-  auto w = waiter(*b, mysql_request(key("k")));
+  const Request r = request(key("k"), 1500ms);
+  const Lease lease = acquire_or_fail(*a, r);
+  auto w = waiter(*b, request(key("k")));
   REQUIRE(waits(*w, 20ms));
   kill_sessions(db);
   // The head gets the lost name at once, and sees a lease.
@@ -31,8 +31,8 @@ TEST_CASE("the holder's session is killed: nobody gets the lock before the lease
 TEST_CASE("a released lock is not waited for although the holder's name was lost") {
   Database db{server()};
   const auto a = open_mysql(db.url(), quick()), b = open_mysql(db.url(), quick());
-  const Lease lease = take_or_throw(*a, mysql_request(key("k"), 30s));
-  auto w = waiter(*b, mysql_request(key("k")));
+  const Lease lease = acquire_or_fail(*a, request(key("k"), 30s));
+  auto w = waiter(*b, request(key("k")));
   REQUIRE(waits(*w, 20ms));
   kill_sessions(db);
   (void)w->poll(300ms);
@@ -45,8 +45,8 @@ TEST_CASE("a released lock is not waited for although the holder's name was lost
 TEST_CASE("a waiter's session is killed: it comes back in time to its place") {
   Database db{server()};
   const auto a = open_mysql(db.url(), quick()), b = open_mysql(db.url(), quick()), c = open_mysql(db.url(), quick());
-  const Lease lease = take_or_throw(*a, mysql_request(key("k"), 30s));
-  auto first = waiter(*b, mysql_request(key("k"))), second = waiter(*c, mysql_request(key("k")));
+  const Lease lease = acquire_or_fail(*a, request(key("k"), 30s));
+  auto first = waiter(*b, request(key("k"))), second = waiter(*c, request(key("k")));
   REQUIRE(waits(*first, 20ms));
   REQUIRE(waits(*second, 20ms));
   kill_sessions(db);
@@ -62,8 +62,8 @@ TEST_CASE("the first waiter is gone: the next one gets the lock") {
   Database db{server()};
   const auto a = open_mysql(db.url(), quick()), c = open_mysql(db.url(), quick());
   auto b = open_mysql(db.url(), quick());
-  const Lease lease = take_or_throw(*a, mysql_request(key("k"), 30s));
-  auto first = waiter(*b, mysql_request(key("k"))), second = waiter(*c, mysql_request(key("k")));
+  const Lease lease = acquire_or_fail(*a, request(key("k"), 30s));
+  auto first = waiter(*b, request(key("k"))), second = waiter(*c, request(key("k")));
   REQUIRE(waits(*first, 20ms));
   REQUIRE(waits(*second, 20ms));
   first.reset();
@@ -75,8 +75,8 @@ TEST_CASE("the first waiter is gone: the next one gets the lock") {
 TEST_CASE("the first waiter is stopped, its session lives: the next one passes it, and it queues again") {
   Database db{server()};
   const auto a = open_mysql(db.url(), quick()), b = open_mysql(db.url(), quick()), c = open_mysql(db.url(), quick());
-  const Lease lease = take_or_throw(*a, mysql_request(key("k"), 30s));
-  auto stopped = waiter(*b, mysql_request(key("k"))), second = waiter(*c, mysql_request(key("k")));
+  const Lease lease = acquire_or_fail(*a, request(key("k"), 30s));
+  auto stopped = waiter(*b, request(key("k"))), second = waiter(*c, request(key("k")));
   REQUIRE(waits(*stopped, 20ms));
   REQUIRE(waits(*second, 20ms));
   a->release(lease).value();
@@ -93,8 +93,8 @@ TEST_CASE("a server that dies and comes back has kept the lock") {
   MariadbServer own{{.on_disk = true}};
   Database db{own};
   const auto a = open_mysql(db.url(), quick()), b = open_mysql(db.url(), quick());
-  const Lease lease = take_or_throw(*a, mysql_request(key("k"), 30s));
-  auto w = waiter(*b, mysql_request(key("k")));
+  const Lease lease = acquire_or_fail(*a, request(key("k"), 30s));
+  auto w = waiter(*b, request(key("k")));
   REQUIRE(waits(*w, 20ms));
   own.kill();
   const auto while_dead = a->renew(lease, 30s);
@@ -111,8 +111,8 @@ TEST_CASE("a server that dies and comes back has kept the lock") {
 TEST_CASE("a server that stands still: unknown, within the time for it; and nothing is lost when it goes on") {
   Database db{server()};
   const auto a = open_mysql(db.url(), quick(300ms)), b = open_mysql(db.url(), quick(300ms));
-  const Lease lease = take_or_throw(*a, mysql_request(key("k"), 30s));
-  auto w = waiter(*b, mysql_request(key("k")));
+  const Lease lease = acquire_or_fail(*a, request(key("k"), 30s));
+  auto w = waiter(*b, request(key("k")));
   REQUIRE(waits(*w, 20ms));
   server().freeze();
   const Deadline asked = Clock::now();
@@ -133,8 +133,8 @@ TEST_CASE("replies that get lost: the owner id recognises the grant, the deadlin
   for (const bool quietly : {false, true}) {
     CAPTURE(quietly);
     const auto a = open_mysql(through(proxy, db), quick()), other = open_mysql(db.url(), quick());
-    give_back_or_throw(*a, take_or_throw(*a, mysql_request(key("warm"))));
-    const Request r = mysql_request(key(quietly ? "q" : "k"), 10s);
+    release_or_fail(*a, acquire_or_fail(*a, request(key("warm"))));
+    const Request r = request(key(quietly ? "q" : "k"), 10s);
     auto w = waiter(*a, r);
     proxy.lose_reply("UPDATE dlock_lock", quietly);
     const Deadline before = Clock::now();
@@ -162,8 +162,8 @@ TEST_CASE("a lost reply to the joining of the queue makes no second place") {
   Database db{server()};
   Proxy proxy{server().port()};
   const auto holder = open_mysql(db.url()), a = open_mysql(through(proxy, db), quick());
-  const Lease held = take_or_throw(*holder, mysql_request(key("k"), 30s));
-  auto w = waiter(*a, mysql_request(key("k")));
+  const Lease held = acquire_or_fail(*holder, request(key("k"), 30s));
+  auto w = waiter(*a, request(key("k")));
   proxy.lose_reply("INSERT INTO dlock_wait");
   for (int i = 0; i < 5; ++i) (void)w->poll(20ms);
   REQUIRE(proxy.lost_one());
@@ -176,7 +176,7 @@ TEST_CASE("cut, silent and refused connections") {
   Database db{server()};
   Proxy proxy{server().port()};
   const auto a = open_mysql(through(proxy, db), quick());
-  const Lease lease = take_or_throw(*a, mysql_request(key("k"), 30s));
+  const Lease lease = acquire_or_fail(*a, request(key("k"), 30s));
   proxy.cut();
   CHECK(kept(a->renew(lease, 30s)));
   proxy.stall(Proxy::to_client, true);
@@ -195,7 +195,7 @@ TEST_CASE("cut, silent and refused connections") {
   proxy.blackhole(true);
   const auto fresh = open_mysql(through(proxy, db), quick());
   const Deadline asked = Clock::now();
-  auto w = waiter(*fresh, mysql_request(key("other")));
+  auto w = waiter(*fresh, request(key("other")));
   const auto p = w->poll(0us);
   REQUIRE_FALSE(p);
   CHECK(p.error().code == Errc::unavailable);
@@ -209,10 +209,10 @@ TEST_CASE("a read-only server grants nothing, and says why") {
   server().sql("CREATE OR REPLACE USER plain@'%'; GRANT ALL ON *.* TO plain@'%'; REVOKE READ_ONLY ADMIN ON *.* FROM plain@'%'");
   const std::string url = fmt::format("mysql://plain@127.0.0.1:{}/{}", server().port(), db.name());
   const auto a = open_mysql(url, quick());
-  const Lease lease = take_or_throw(*a, mysql_request(key("k"), 30s));
+  const Lease lease = acquire_or_fail(*a, request(key("k"), 30s));
   server().sql("SET GLOBAL read_only=1");
   const auto r = a->renew(lease, 30s);
-  auto w = waiter(*a, mysql_request(key("other")));
+  auto w = waiter(*a, request(key("other")));
   const auto p = w->poll(0us);
   server().sql("SET GLOBAL read_only=0");
   REQUIRE_FALSE(r);
@@ -228,9 +228,9 @@ TEST_CASE("somebody deletes the row, or the tables: the holder is told, and the 
   for (const char* statement : {"DELETE FROM dlock_lock", "DROP TABLE dlock_lock, dlock_wait"}) {
     CAPTURE(statement);
     const auto a = open_mysql(db.url(), quick()), b = open_mysql(db.url(), quick());
-    const Lease lease = take_or_throw(*a, mysql_request(key("k"), 30s));
+    const Lease lease = acquire_or_fail(*a, request(key("k"), 30s));
     db.sql(statement);
-    const Lease next = take_or_throw(*b, mysql_request(key("k"), 30s));
+    const Lease next = acquire_or_fail(*b, request(key("k"), 30s));
     CHECK(next.token > lease.token);
     CHECK(lost(a->renew(lease, 30s)));
     CHECK(a->release(lease).value() == Released::was_not_held);
@@ -241,13 +241,13 @@ TEST_CASE("somebody deletes the row, or the tables: the holder is told, and the 
 
 TEST_CASE("rights that are taken away in the middle: denied, and nothing is forgotten") {
   Database db{server()};
-  take_or_throw(*open_mysql(db.url()), mysql_request(key("first")));  // makes the tables
+  acquire_or_fail(*open_mysql(db.url()), request(key("first")));  // makes the tables
   server().sql(
       fmt::format("CREATE OR REPLACE USER least@'%'; GRANT SELECT,INSERT,UPDATE,DELETE ON {0}.dlock_wait TO least@'%';"
                   "GRANT SELECT,INSERT,UPDATE ON {0}.dlock_lock TO least@'%'",
                   db.name()));
   const auto a = open_mysql(fmt::format("mysql://least@127.0.0.1:{}/{}", server().port(), db.name()), quick());
-  const Lease lease = take_or_throw(*a, mysql_request(key("k"), 30s));
+  const Lease lease = acquire_or_fail(*a, request(key("k"), 30s));
   server().sql(fmt::format("REVOKE UPDATE ON {}.dlock_lock FROM least@'%'", db.name()));
   const auto r = a->renew(lease, 30s);
   REQUIRE_FALSE(r);
@@ -261,14 +261,14 @@ TEST_CASE("without the right to make tables the error tells the SQL") {
   Database db{server()};
   server().sql(fmt::format("CREATE OR REPLACE USER poor@'%'; GRANT SELECT,INSERT,UPDATE,DELETE ON {}.* TO poor@'%'", db.name()));
   const auto a = open_mysql(fmt::format("mysql://poor@127.0.0.1:{}/{}", server().port(), db.name()), quick());
-  auto w = waiter(*a, mysql_request(key("k")));
+  auto w = waiter(*a, request(key("k")));
   const auto p = w->poll(0us);
   REQUIRE_FALSE(p);
   CHECK(p.error().code == Errc::cannot_create);
   CHECK(p.error().message.find("CREATE TABLE IF NOT EXISTS dlock_lock") != std::string::npos);
   CHECK(p.error().message.find('\n') == std::string::npos);
   const auto wrong = open_mysql(fmt::format("mysql://poor@127.0.0.1:{}/nosuch", server().port()), quick());
-  const auto none = waiter(*wrong, mysql_request(key("k")))->poll(0us);
+  const auto none = waiter(*wrong, request(key("k")))->poll(0us);
   REQUIRE_FALSE(none);
   CHECK((none.error().code == Errc::cannot_create || none.error().code == Errc::denied));
 }
@@ -281,7 +281,7 @@ TEST_CASE("a server with no connection left") {
     for (int i = 0; i < 20; ++i) all.push_back(connect_as_root(own.socket()));
   } catch (const std::runtime_error&) {}
   const auto a = open_mysql(db.url(), quick());
-  auto w = waiter(*a, mysql_request(key("k")));
+  auto w = waiter(*a, request(key("k")));
   const auto p = w->poll(0us);
   REQUIRE_FALSE(p);
   CHECK(p.error().code == Errc::unavailable);
@@ -293,12 +293,12 @@ TEST_CASE("a server with no connection left") {
 TEST_CASE("40 waiters on one key, more than the server's search for deadlocks is deep") {
   Database db{server()};
   const auto holder = open_mysql(db.url());
-  const Lease held = take_or_throw(*holder, mysql_request(key("k"), 60s));
+  const Lease held = acquire_or_fail(*holder, request(key("k"), 60s));
   std::vector<std::unique_ptr<Backend>> backends;
   std::vector<std::unique_ptr<Waiter>> waiters;
   for (int i = 0; i < 40; ++i) {
     backends.push_back(open_mysql(db.url()));
-    waiters.push_back(waiter(*backends.back(), mysql_request(key("k"), 60s)));
+    waiters.push_back(waiter(*backends.back(), request(key("k"), 60s)));
     REQUIRE(waits(*waiters.back(), 1ms));
   }
   std::vector<int> order;
@@ -318,7 +318,7 @@ TEST_CASE("40 waiters on one key, more than the server's search for deadlocks is
 TEST_CASE("--once-per: the start is noted with the lease, and never without") {
   Database db{server()};
   const auto a = open_mysql(db.url()), b = open_mysql(db.url());
-  const Lease lease = take_or_throw(*a, mysql_request(key("k"), 30s));
+  const Lease lease = acquire_or_fail(*a, request(key("k"), 30s));
   CHECK_FALSE(a->starts(key("k")).value().last);
   const auto now = a->starts(key("k")).value().now;
   CHECK(a->note_start(lease, now, 1h).value() == Validity::valid);
@@ -329,7 +329,7 @@ TEST_CASE("--once-per: the start is noted with the lease, and never without") {
   a->release(lease).value();
   CHECK(a->note_start(lease, now + 1, 1h).value() == Validity::stale);
   CHECK(b->starts(key("k")).value().last == now);
-  const Lease next = take_or_throw(*b, mysql_request(key("k"), 30s));
+  const Lease next = acquire_or_fail(*b, request(key("k"), 30s));
   CHECK(b->note_start(next, std::nullopt, 1h).value() == Validity::valid);
   CHECK_FALSE(b->starts(key("k")).value().last);
   CHECK(b->note_start(next, now, 1ms).value() == Validity::valid);

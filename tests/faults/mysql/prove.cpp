@@ -75,13 +75,13 @@ void uncontended(MariadbServer& server, const char* where, long n, bool fast) {
                         Case{"get-lock", "SELECT GET_LOCK('slap',0);SELECT RELEASE_LOCK('slap')", 0.8}}) {
     auto backend = open_mysql(db.url(), {}, c.recipe);
     const Key k = key("uncontended");
-    give_back_or_throw(*backend, take_or_throw(*backend, mysql_request(k)));
+    release_or_fail(*backend, acquire_or_fail(*backend, request(k)));
     const auto before = backend->counters().requests;
     double ours = 0, theirs = 0;
     constexpr int turns = 3;
     for (int i = 0; i < turns; ++i) {  // the best of three each, interleaved: the machine is not ours alone
       const auto began = Clock::now();
-      for (long j = 0; j < n; ++j) give_back_or_throw(*backend, take_or_throw(*backend, mysql_request(k)));
+      for (long j = 0; j < n; ++j) release_or_fail(*backend, acquire_or_fail(*backend, request(k)));
       ours = std::max(ours, static_cast<double>(n) / seconds(Clock::now() - began));
       theirs = std::max(theirs, slap(server, c.raw, 2, n));
     }
@@ -100,12 +100,12 @@ void contended(MariadbServer& server, unsigned n, long grants, double most_state
   Database db{server};
   const Key k = key("contended");
   auto gate = open_mysql(db.url());
-  const Lease held = take_or_throw(*gate, mysql_request(k, 300s));
+  const Lease held = acquire_or_fail(*gate, request(k, 300s));
   std::vector<std::unique_ptr<Backend>> backends(n);
   std::vector<std::unique_ptr<Waiter>> waiters(n);
   for (unsigned i = 0; i < n; ++i) {
     backends[i] = open_mysql(db.url());
-    waiters[i] = *backends[i]->enqueue(mysql_request(k, 300s));
+    waiters[i] = *backends[i]->enqueue(request(k, 300s));
     const auto p = waiters[i]->poll(1ms);
     if (!p || !std::holds_alternative<Waiting>(*p)) throw std::runtime_error("does not wait");
   }
@@ -129,7 +129,7 @@ void contended(MariadbServer& server, unsigned n, long grants, double most_state
   for (unsigned i = 0; i < n; ++i)
     threads.emplace_back([&, i] {
       while (left.fetch_sub(1) > 0) {
-        if (!waiters[i]) waiters[i] = *backends[i]->enqueue(mysql_request(k, 300s));
+        if (!waiters[i]) waiters[i] = *backends[i]->enqueue(request(k, 300s));
         for (;;) {
           const auto p = waiters[i]->poll(60s);
           if (!p) throw std::runtime_error(p.error().message);
@@ -143,7 +143,7 @@ void contended(MariadbServer& server, unsigned n, long grants, double most_state
             }
             waiters[i].reset();
             released_at = Clock::now().time_since_epoch().count();
-            give_back_or_throw(*backends[i], g->lease);
+            release_or_fail(*backends[i], g->lease);
             break;
           }
         }
@@ -152,7 +152,7 @@ void contended(MariadbServer& server, unsigned n, long grants, double most_state
       waiters[i].reset();
     });
   const auto began = Clock::now();
-  give_back_or_throw(*gate, held);
+  release_or_fail(*gate, held);
   for (auto& t : threads) t.join();
   const double took = seconds(Clock::now() - began);
   const auto after = counts();
@@ -176,12 +176,12 @@ void fifo(MariadbServer& server, unsigned n, int rounds) {
   long violations = 0, grants = 0;
   for (int round = 0; round < rounds; ++round) {
     auto gate = open_mysql(db.url());
-    const Lease held = take_or_throw(*gate, mysql_request(k, 300s));
+    const Lease held = acquire_or_fail(*gate, request(k, 300s));
     std::vector<std::unique_ptr<Backend>> backends(n);
     std::vector<std::unique_ptr<Waiter>> waiters(n);
     for (unsigned i = 0; i < n; ++i) {
       backends[i] = open_mysql(db.url());
-      waiters[i] = *backends[i]->enqueue(mysql_request(k, 300s));
+      waiters[i] = *backends[i]->enqueue(request(k, 300s));
       (void)waiters[i]->poll(0us);
     }
     std::vector<unsigned> order;
@@ -193,12 +193,12 @@ void fifo(MariadbServer& server, unsigned n, int rounds) {
           if (!p) throw std::runtime_error(p.error().message);
           if (const auto* g = std::get_if<Granted>(&*p)) {
             order.push_back(i);  // nothing but the lock protects it
-            give_back_or_throw(*backends[i], g->lease);
+            release_or_fail(*backends[i], g->lease);
             return;
           }
         }
       });
-    give_back_or_throw(*gate, held);
+    release_or_fail(*gate, held);
     for (auto& t : threads) t.join();
     for (unsigned i = 0; i < order.size(); ++i) violations += order[i] != i;
     grants += static_cast<long>(order.size());
@@ -233,7 +233,7 @@ struct Child {
 };
 
 double wait_for_grant(Backend& b, const Key& k, const std::function<void()>& then) {
-  auto w = *b.enqueue(mysql_request(k, 10s));
+  auto w = *b.enqueue(request(k, 10s));
   (void)w->poll(50ms);
   then();
   const auto began = Clock::now();
@@ -241,7 +241,7 @@ double wait_for_grant(Backend& b, const Key& k, const std::function<void()>& the
     const auto p = w->poll(60s);
     if (p && std::holds_alternative<Granted>(*p)) {
       const double took = seconds(Clock::now() - began);
-      give_back_or_throw(b, std::get<Granted>(*p).lease);
+      release_or_fail(b, std::get<Granted>(*p).lease);
       return took;
     }
   }
@@ -254,7 +254,7 @@ void gone(MariadbServer& server) {
     const auto granted_at = Clock::now();
     Child holder{[&](int out) {
       const auto b = open_mysql(db.url());
-      take_or_throw(*b, mysql_request(k, 2s));
+      acquire_or_fail(*b, request(k, 2s));
       (void)!::write(out, "!", 1);
       for (;;) ::pause();
     }};
@@ -279,10 +279,10 @@ void gone(MariadbServer& server) {
   for (int i = 0; i < 10; ++i) {
     const Key k = key(fmt::format("head-{}", i));
     const auto holder = open_mysql(db.url()), b = open_mysql(db.url());
-    const Lease held = take_or_throw(*holder, mysql_request(k, 60s));
+    const Lease held = acquire_or_fail(*holder, request(k, 60s));
     Child head{[&](int out) {
       const auto mine = open_mysql(db.url());
-      auto w = *mine->enqueue(mysql_request(k, 60s));
+      auto w = *mine->enqueue(request(k, 60s));
       (void)w->poll(0us);
       (void)!::write(out, "!", 1);
       for (;;) (void)w->poll(60s);
@@ -290,10 +290,10 @@ void gone(MariadbServer& server) {
     times.push_back(wait_for_grant(*b, k, [&] {
       ::kill(head.pid, SIGKILL);
       ::waitpid(head.pid, nullptr, 0);
-      give_back_or_throw(*holder, held);
+      release_or_fail(*holder, held);
     }));
-    const Lease again = take_or_throw(*holder, mysql_request(k, 60s));
-    plain.push_back(wait_for_grant(*b, k, [&] { give_back_or_throw(*holder, again); }));
+    const Lease again = acquire_or_fail(*holder, request(k, 60s));
+    plain.push_back(wait_for_grant(*b, k, [&] { release_or_fail(*holder, again); }));
   }
   fmt::print(
       "head waiter killed, then the lock released: next grant after p50 {:.1f} ms, max {:.1f} ms; without a dead head p50 {:.1f} "

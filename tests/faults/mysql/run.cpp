@@ -52,7 +52,7 @@ TEST_CASE("kill -9 of dlock frees nothing while the job lives") {
       const auto other = open_mysql(db.url(), {}, recipe);
       Run run{db.url(), recipe, "6s"};
       CHECK(other->inspect(key("k")).value().value().holders.size() == 1);
-      auto w = waiter(*other, mysql_request(key("k"), 10s));
+      auto w = waiter(*other, request(key("k"), 10s));
       CHECK(waits(*w));
       ::kill(run.dlock, SIGKILL);
       run.wait();

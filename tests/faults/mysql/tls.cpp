@@ -11,13 +11,13 @@ using namespace dlock::test;
 namespace {
 
 Result<Progress> try_url(const std::string& url, const Settings& s = quick(2s)) {
-  return waiter(*open_mysql(url, s), mysql_request(key("k")))->poll(0us);
+  return waiter(*open_mysql(url, s), request(key("k")))->poll(0us);
 }
 
 // Takes a lock and gives it back over that URL.
 bool works(const std::string& url, const Settings& s = quick(2s)) {
   const auto b = open_mysql(url, s);
-  auto p = waiter(*b, mysql_request(key("k")))->poll(0us);
+  auto p = waiter(*b, request(key("k")))->poll(0us);
   if (!p) UNSCOPED_INFO(p.error().message);
   if (!p || !std::holds_alternative<Granted>(*p)) return false;
   return b->release(std::get<Granted>(*p).lease).value() == Released::yes;

@@ -61,6 +61,18 @@ Error first_poll(const std::string& url, const Settings& settings = quick()) {
 
 }  // namespace
 
+TEST_CASE("a server that was never reached is tried for connect_timeout, not for op_timeout on top of it") {
+  Settings settings;
+  settings.connect_timeout = 100ms;
+  settings.op_timeout = 60s;
+  const auto backend = open_redis("redis://127.0.0.1:1", settings);
+  const Deadline begun = Clock::now();
+  const auto view = backend->inspect(*Key::parse("k"));
+  REQUIRE_FALSE(view);
+  CHECK(view.error().code == Errc::unavailable);
+  CHECK(Clock::now() - begun < 30s);
+}
+
 TEST_CASE("a server that drips its answer byte by byte does not stretch the deadline") {
   Proxied p;
   auto backend = open_redis(p.url(), quick());

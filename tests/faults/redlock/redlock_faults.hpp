@@ -3,41 +3,19 @@
 #include <fmt/format.h>
 #include <unistd.h>
 #include <catch2/catch.hpp>
+#include "support/polling.hpp"
 #include "support/redlock_masters.hpp"
 
 namespace dlock::test {
 
 using namespace std::chrono_literals;
 
-inline Settings quick(Duration op_timeout = 500ms, Duration connect_timeout = 1s) {
-  Settings s;
-  s.op_timeout = op_timeout;
-  s.connect_timeout = connect_timeout;
-  return s;
-}
-
 inline Key key(const char* text) { return *Key::parse(text); }
 
-// Polls until granted, through errors that a caller may try again; fails after `bound`.
 inline Lease granted_within(Backend& b, const Request& r, Duration bound) {
-  auto waiter = *b.enqueue(r);
-  const Deadline until = later(Clock::now(), bound);
-  std::string last = "never polled";
-  while (Clock::now() < until) {
-    const auto p = waiter->poll(std::chrono::duration_cast<Duration>(until - Clock::now()));
-    if (p && std::holds_alternative<Granted>(*p)) return std::get<Granted>(*p).lease;
-    if (p) continue;
-    last = p.error().message;
-    INFO(last);
-    REQUIRE(retryable(p.error().code));
-    ::usleep(10'000);
-  }
-  FAIL("not granted in time: " << last);
-  throw 0;
+  const auto waiter = *b.enqueue(r);
+  return granted_within(*waiter, bound);
 }
-
-inline bool kept(const Result<Renewal>& r) { return r && std::holds_alternative<Kept>(*r); }
-inline bool lost(const Result<Renewal>& r) { return r && std::holds_alternative<Lost>(*r); }
 
 // A renewal that was answered, through those whose outcome is unknown.
 inline Result<Renewal> renewed_within(Backend& b, const Lease& lease, Duration ttl, Duration bound) {

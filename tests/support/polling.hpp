@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// What tests of faults ask again and again.
+#pragma once
+#include <unistd.h>
+#include <catch2/catch.hpp>
+#include <chrono>
+#include "core/backend.hpp"
+
+namespace dlock::test {
+
+inline Settings quick(Duration op_timeout = std::chrono::milliseconds{500}, Duration connect_timeout = std::chrono::seconds{1}) {
+  Settings s;
+  s.op_timeout = op_timeout;
+  s.connect_timeout = connect_timeout;
+  return s;
+}
+
+// Polls until granted, through errors that a caller may try again; fails after `bound`.
+inline Lease granted_within(Waiter& w, Duration bound) {
+  const Deadline until = later(Clock::now(), bound);
+  Error last{Errc::internal, "never polled"};
+  while (Clock::now() < until) {
+    const auto p = w.poll(std::chrono::duration_cast<Duration>(until - Clock::now()));
+    if (p && std::holds_alternative<Granted>(*p)) return std::get<Granted>(*p).lease;
+    if (!p) {
+      last = p.error();
+      INFO(last.message);
+      REQUIRE(retryable(last.code));
+      ::usleep(20'000);
+    }
+  }
+  FAIL("not granted in time: " << last.message);
+  throw 0;
+}
+
+inline bool kept(const Result<Renewal>& r) { return r && std::holds_alternative<Kept>(*r); }
+inline bool lost(const Result<Renewal>& r) { return r && std::holds_alternative<Lost>(*r); }
+
+}  // namespace dlock::test
