@@ -317,7 +317,7 @@ STEPS
     type \x1a
     expect Stopped
     expect inner>
-    type kill -9 %1; wait; echo wai''ted\n
+    type kill -9 %1; while jobs %1 >/dev/null 2>&1; do wait; done; echo wai''ted\n
     expect waited
     expect inner>
     type \x03
