@@ -346,17 +346,19 @@ void Keeper::give_back(const Lease& lease, bool lost) {
   const Deadline until_then = later(Clock::now(), plan_.timing.op_timeout);
   if (started_nothing_) withdraw_start(lease);
   events_.trace_invoke("release");
+  bool asked = false;  // once an attempt had no answer: not held now, then as released as can be
   for (Duration retry = first_retry;; retry *= 2) {
     const auto answer = backend_->release(lease);
     if (answer) {
-      const bool held = *answer == dlock::Released::yes;
+      const bool held = *answer == dlock::Released::yes || asked;
       events_.trace_result("release", held ? "ok" : "fail");
       return report(Released{held, held ? "" : "it was not held any more"});
     }
     if (!retryable(answer.error().code) || later(Clock::now(), retry) >= until_then) {
       events_.trace_result("release", "info");
-      return report(Released{false, answer.error().message});
+      return report(Released{false, answer.error().message, true});
     }
+    asked |= answer.error().code != Errc::unavailable;
     nap(jitter(retry));
   }
 }
