@@ -192,10 +192,17 @@ bool Keeper::note_start(const Lease& lease) {
   const auto known = twice([&] { return backend_->starts(lease.key); });
   Error error = known ? Error{} : known.error();
   if (known && !plan_.once_per->due(*known)) {
+    const Duration ahead = OncePer::ahead(*known);
+    bool corrected = false;
+    if (ahead > 0us) {
+      const auto noted = twice([&] { return backend_->note_start(lease, known->now, plan_.once_per->keep()); });
+      corrected = noted && *noted == Validity::valid;
+    }
     (void)twice([&] { return backend_->release(lease); });
     events_.trace_result("acquire", "fail");
-    const Duration ago{std::max<std::int64_t>(0, known->now - *known->last)};
-    report(Ended{plan_.conflict_status, events_.started_line(ago), true});
+    const std::string line = ahead > 0us ? events_.started_ahead_line(ahead, corrected)
+                                         : events_.started_line(Duration{known->now - *known->last});
+    report(Ended{plan_.conflict_status, line, true});
     return false;
   }
   if (known) {
