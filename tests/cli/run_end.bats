@@ -291,11 +291,11 @@ ended_within_a_second() { timeout 1 sh -c 'until [ -s "$1" ]; do sleep 0.05; don
   [ -w "$cgroups" ] && [ -e "$cgroups/cgroup.procs" ] || skip 'no cgroup v2 that may be written'
   start other on_lease -- sh -c 'echo up; exec sleep 60'
   said other up
-  read -r in_use < <(guard_of other)
+  in_use=$(guard_of other | tr -d " ")
   [ -e "$cgroups/dlock-$in_use" ] || skip 'dlock makes no cgroup here'
   start it on_file -- sh -c 'echo up; exec sleep 60'
   said it up
-  read -r guard < <(guard_of it)
+  guard=$(guard_of it | tr -d " ")
   [ -e "$cgroups/dlock-$guard" ]
   kill -9 "$guard" "$(pid_of it)"
   until_true 'the guard is gone' sh -c '! kill -0 "$1"' sh "$guard"
