@@ -29,7 +29,11 @@ Result<run::Outcome> command_acquire(const Options& o) {
   // A handle that cannot be printed is lost, and nobody could renew or release with it: the lock is then given back on the
   // connection that took it, and the status is 125. If that fails as well, it says so, and the lease ends by its --ttl.
   const std::string keeper = o.keep && !outlives ? new_keeper_name() : std::string();
-  const run::GrantSink sink{.text = [&](const auto& leases) { return text_of_grant(o.output, leases, *store, o.ttl, keeper); },
+  const run::GrantSink sink{.text =
+                                [&](const auto& leases) {
+                                  const std::string extra = keeper.empty() ? std::string() : keeper_extra(keeper);
+                                  return text_of_grant(o.output, leases, *store, o.ttl, extra);
+                                },
                             .print =
                                 [](std::string_view text) {
                                   const auto printed = put(text);
@@ -39,7 +43,7 @@ Result<run::Outcome> command_acquire(const Options& o) {
   if (!o.keep) return run::take(*plan, sink);
   const auto caller = open_caller(o.watch_pid);
   if (!caller) return fail(caller.error());
-  return run::keep(*plan, sink, {.watch = caller->get(), .max_hold = o.max_hold, .socket = socket_of(keeper)});
+  return run::keep(*plan, sink, {.watch = caller->get(), .max_hold = o.max_hold, .socket = keeper});
 }
 
 }  // namespace dlock::cli

@@ -8,16 +8,14 @@ constexpr std::string_view mark = "keeper.";
 
 }  // namespace
 
-std::string new_keeper_name() { return std::string(mark) + Owner::random().hex(); }
+std::string new_keeper_name() { return Owner::random().hex(); }
 
-std::string socket_of(std::string_view extra) {
-  return extra.starts_with(mark) ? std::string(extra.substr(mark.size())) : std::string();
-}
+std::string keeper_extra(const std::string& name) { return std::string(mark) + run::KeeperPlace::of_this_process(name).text(); }
 
 Result<std::optional<run::KeeperAnswer>> ask_keeper_of(const Handle& handle, std::string_view what) {
-  const std::string socket = socket_of(handle.extra);
-  if (socket.empty()) return std::optional<run::KeeperAnswer>{};
-  const auto answer = run::ask_keeper(socket, what, handle.owner);
+  if (!handle.extra.starts_with(mark)) return std::optional<run::KeeperAnswer>{};
+  const auto keeper = run::KeeperPlace::parse(std::string_view(handle.extra).substr(mark.size()));
+  const auto answer = run::ask_keeper(keeper, what, handle.owner);
   if (!answer) return fail(answer.error());
   return std::optional{*answer};
 }

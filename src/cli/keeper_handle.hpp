@@ -8,8 +8,8 @@
 
 namespace dlock::cli {
 
-std::string new_keeper_name();                  // for Handle::extra
-std::string socket_of(std::string_view extra);  // empty: this handle names no keeper
+std::string new_keeper_name();                      // of its socket
+std::string keeper_extra(const std::string& name);  // Handle::extra, in the keeper itself: it tells where this process is
 // Asks the keeper of the handle. nullopt: it has none, the store is to be asked.
 Result<std::optional<run::KeeperAnswer>> ask_keeper_of(const Handle&, std::string_view what);
 

@@ -69,6 +69,7 @@ run::Plan plan_job(const Options& o) {
   p.command = o.command;
   p.end_signal = o.signal;
   p.on_lost = o.on_lost;
+  p.on_lost.bound = o.ttl;
   p.max_run = o.max_run;
   p.min_hold = o.min_hold;
   p.group = o.foreground ? run::Group::same : o.no_foreground ? run::Group::own : run::Group::automatic;

@@ -124,4 +124,11 @@ std::string Events::started_line(Duration ago) const {
                      format_duration(ago), plan_.once_per->text());
 }
 
+std::string Events::started_ahead_line(Duration ahead, bool corrected) const {
+  if (plan_.say.quiet || plan_.conflict_status == 0) return {};
+  return fmt::format("{} was started in the future by the store's clock ({} ahead){}; not again (--once-per {})",
+                     printable(plan_.request.key.text()), format_duration(ahead),
+                     corrected ? ", which from now on counts as a start of now" : "", plan_.once_per->text());
+}
+
 }  // namespace dlock::run

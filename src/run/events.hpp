@@ -45,6 +45,8 @@ class Events {
 
   // "nightly was started 3m ago (--once-per hour)"; empty as above.
   std::string started_line(Duration ago) const;
+  // The same of a start in the future; corrected: the record says now instead.
+  std::string started_ahead_line(Duration ahead, bool corrected) const;
 
   bool flush(Duration bound) { return writer_.flush(bound); }
 

@@ -149,15 +149,26 @@ void Guard::check_deadlines(Deadline now) {
   if (!expired_ && now >= std::min(when_.term_at, when_.kill_at)) {
     expired_ = true;
     tell(Kind::expired);
-    lose();
+    lose(now);
+  }
+  if (helper_ > 0 && now >= helper_until_) {
+    ::kill(-helper_, SIGKILL);
+    helper_until_ = no_deadline;
   }
   if (now >= std::min(when_.kill_at, when_.stop_by)) start_sweep();
-  timer_.arm(sweeping_ ? no_deadline : std::min({expired_ ? no_deadline : when_.term_at, when_.kill_at, when_.stop_by}));
+  timer_.arm(sweeping_ ? no_deadline
+                       : std::min({expired_ ? no_deadline : when_.term_at, when_.kill_at, when_.stop_by, helper_until_}));
 }
 
-void Guard::lose() {
+void Guard::lose(Deadline now) {
   if (on_lost_.what == OnLost::Do::exec) {
-    if (::fork() != 0) return;  // one more member of the tree: dlock waits for it
+    helper_ = ::fork();  // one more member of the tree: dlock waits for it, and whatever kills the tree kills it
+    if (helper_ != 0) {
+      ::setpgid(helper_, helper_);
+      helper_until_ = later(now, on_lost_.bound);
+      return;
+    }
+    ::setpgid(0, 0);
     entry_.restore();
     ::execl("/bin/sh", "sh", "-c", on_lost_.command.c_str(), static_cast<char*>(nullptr));
     ::_exit(127);
@@ -177,6 +188,7 @@ bool Guard::reap() {
   for (int status = 0;;) {
     const pid_t pid = ::waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED);
     if (pid <= 0) return pid == 0;
+    if (pid == helper_ && !WIFSTOPPED(status) && !WIFCONTINUED(status)) helper_ = 0, helper_until_ = no_deadline;
     if (pid != job_) continue;
     if (WIFSTOPPED(status)) {
       stopped_ = !own_group_;

@@ -30,7 +30,7 @@ class Guard {
   void read_exec_outcome();
   void signal_job(int signal) const;
   void check_deadlines(Deadline now);
-  void lose();
+  void lose(Deadline now);
   void wake_orphans();
   void start_sweep();
   bool reap();
@@ -48,6 +48,8 @@ class Guard {
   Fd child_signal_, exec_error_, hold_;
   const pid_t dlock_ = ::getppid();
   pid_t job_ = 0, group_ = 0;
+  pid_t helper_ = 0;  // the command of --on-lost, and its group
+  Deadline helper_until_ = no_deadline;
   int status_ = -1;
   bool stopped_ = false, was_orphaned_ = false;
   bool own_group_ = false, leader_alive_ = false, expired_ = false, sweeping_ = false;

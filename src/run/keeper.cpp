@@ -192,10 +192,17 @@ bool Keeper::note_start(const Lease& lease) {
   const auto known = twice([&] { return backend_->starts(lease.key); });
   Error error = known ? Error{} : known.error();
   if (known && !plan_.once_per->due(*known)) {
+    const Duration ahead = OncePer::ahead(*known);
+    bool corrected = false;
+    if (ahead > 0us) {
+      const auto noted = twice([&] { return backend_->note_start(lease, known->now, plan_.once_per->keep()); });
+      corrected = noted && *noted == Validity::valid;
+    }
     (void)twice([&] { return backend_->release(lease); });
     events_.trace_result("acquire", "fail");
-    const Duration ago{std::max<std::int64_t>(0, known->now - *known->last)};
-    report(Ended{plan_.conflict_status, events_.started_line(ago), true});
+    const std::string line = ahead > 0us ? events_.started_ahead_line(ahead, corrected)
+                                         : events_.started_line(Duration{known->now - *known->last});
+    report(Ended{plan_.conflict_status, line, true});
     return false;
   }
   if (known) {
@@ -346,17 +353,19 @@ void Keeper::give_back(const Lease& lease, bool lost) {
   const Deadline until_then = later(Clock::now(), plan_.timing.op_timeout);
   if (started_nothing_) withdraw_start(lease);
   events_.trace_invoke("release");
+  bool asked = false;  // once an attempt had no answer: not held now, then as released as can be
   for (Duration retry = first_retry;; retry *= 2) {
     const auto answer = backend_->release(lease);
     if (answer) {
-      const bool held = *answer == dlock::Released::yes;
+      const bool held = *answer == dlock::Released::yes || asked;
       events_.trace_result("release", held ? "ok" : "fail");
       return report(Released{held, held ? "" : "it was not held any more"});
     }
     if (!retryable(answer.error().code) || later(Clock::now(), retry) >= until_then) {
       events_.trace_result("release", "info");
-      return report(Released{false, answer.error().message});
+      return report(Released{false, answer.error().message, true});
     }
+    asked |= answer.error().code != Errc::unavailable;
     nap(jitter(retry));
   }
 }

@@ -42,6 +42,7 @@ class Keeper {
   struct Released {
     bool confirmed;
     std::string why;
+    bool unknown = false;  // not confirmed because the store could not be asked
   };
   struct Detached {
     bool confirmed;

@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/keeper_socket.hpp"
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/un.h>
+#include <unistd.h>
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <cstddef>
 #include <cstring>
 
@@ -44,7 +50,62 @@ std::string receive(int fd) {
   return n > 0 ? std::string(text.data(), static_cast<std::size_t>(n)) : std::string();
 }
 
+void tell(const KeeperQuestion& q, std::string_view text) noexcept {
+  if (q.reply) ::send(q.reply.get(), text.data(), text.size(), MSG_NOSIGNAL);
+}
+
+std::string this_boot() {
+  std::array<char, 64> text;
+  const Fd fd(::open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
+  const ssize_t n = fd ? ::read(fd.get(), text.data(), text.size()) : -1;
+  std::string id(text.data(), n > 0 ? static_cast<std::size_t>(n) : 0);
+  std::erase_if(id, [](char c) { return (c < '0' || c > '9') && (c < 'a' || c > 'f'); });
+  return id.size() == 32 ? id.substr(0, 16) : std::string();
+}
+
+std::uint64_t namespace_number(const char* path) {
+  struct stat s {};
+  return ::stat(path, &s) == 0 ? s.st_ino : 0;
+}
+
+// Nobody listens: is the keeper dead, or only out of sight? Where its socket would be seen, or its number, it is dead.
+bool is_dead(const KeeperPlace& keeper) {
+  const KeeperPlace here = KeeperPlace::of_this_process({});
+  if (keeper.boot.empty() || keeper.boot != here.boot) return false;
+  if (keeper.network != 0 && keeper.network == here.network) return true;
+  if (keeper.processes == 0 || keeper.processes != here.processes || keeper.pid <= 0) return false;
+  const Fd process(static_cast<int>(::syscall(SYS_pidfd_open, keeper.pid, 0)));
+  if (!process) return errno == ESRCH;
+  pollfd ended{process.get(), POLLIN, 0};  // a zombie is dead too
+  return ::poll(&ended, 1, 0) == 1;
+}
+
 }  // namespace
+
+KeeperPlace KeeperPlace::of_this_process(std::string name) {
+  return {std::move(name), this_boot(), namespace_number("/proc/self/ns/net"), namespace_number("/proc/self/ns/pid"), ::getpid()};
+}
+
+std::string KeeperPlace::text() const { return fmt::format("{}.{}.{}.{}.{}", name, boot, network, processes, pid); }
+
+KeeperPlace KeeperPlace::parse(std::string_view text) {
+  const auto next = [&] {
+    const std::string_view field = text.substr(0, text.find('.'));
+    text.remove_prefix(std::min(text.size(), field.size() + 1));
+    return field;
+  };
+  const auto number = [&](auto& to) {
+    const std::string_view field = next();
+    const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), to);
+    if (error != std::errc{} || end != field.data() + field.size()) to = 0;
+  };
+  KeeperPlace k{std::string(next())};
+  k.boot = next();
+  number(k.network);
+  number(k.processes);
+  number(k.pid);
+  return k;
+}
 
 Result<Fd> listen_as_keeper(std::string_view name) {
   const Address at(name);
@@ -54,14 +115,20 @@ Result<Fd> listen_as_keeper(std::string_view name) {
   return fd;
 }
 
-Result<KeeperAnswer> ask_keeper(std::string_view name, std::string_view what, const Owner& owner) {
-  const Address at(name);
+Result<KeeperAnswer> ask_keeper(const KeeperPlace& keeper, std::string_view what, const Owner& owner) {
+  const Address at(keeper.name);
   const Fd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   if (!fd) return fail(Errc::unavailable, fmt::format("no socket: {}", ::strerrordesc_np(errno)));
   give_up_after(fd.get(), patience);
   if (::connect(fd.get(), at.get(), at.size) != 0) {
-    if (errno == ECONNREFUSED) return KeeperAnswer::not_held;
-    return fail(Errc::unavailable, fmt::format("the keeper cannot be reached: {}", ::strerrordesc_np(errno)));
+    const int why = errno;
+    if (why == ECONNREFUSED && is_dead(keeper)) return KeeperAnswer::not_held;
+    if (why == ECONNREFUSED)
+      return fail(Errc::unavailable,
+                  fmt::format("the keeper of this lock, process {}, cannot be reached from this network namespace or host, and "
+                              "may be alive",
+                              keeper.pid));
+    return fail(Errc::unavailable, fmt::format("the keeper cannot be reached: {}", ::strerrordesc_np(why)));
   }
   if (!trusted_peer(fd.get())) return fail(Errc::denied, "another user has taken the place of the keeper");
   const std::string question = fmt::format("{} {}", what, owner.hex());
@@ -70,6 +137,7 @@ Result<KeeperAnswer> ask_keeper(std::string_view name, std::string_view what, co
   const std::string reply = receive(fd.get());
   if (reply == "done") return KeeperAnswer::done;
   if (reply == "not held") return KeeperAnswer::not_held;
+  if (reply == "unknown") return fail(Errc::timed_out, "the keeper could not find out what became of the lock");
   return fail(Errc::timed_out, "the keeper did not answer");
 }
 
@@ -84,9 +152,7 @@ KeeperQuestion next_question(int listener, const Owner& owner) {
   return q;
 }
 
-void answer(const KeeperQuestion& q, KeeperAnswer a) noexcept {
-  const std::string_view text = a == KeeperAnswer::done ? "done" : "not held";
-  if (q.reply) ::send(q.reply.get(), text.data(), text.size(), MSG_NOSIGNAL);
-}
+void answer(const KeeperQuestion& q, KeeperAnswer a) noexcept { tell(q, a == KeeperAnswer::done ? "done" : "not held"); }
+void answer_unknown(const KeeperQuestion& q) noexcept { tell(q, "unknown"); }
 
 }  // namespace dlock::run

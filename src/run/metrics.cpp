@@ -13,6 +13,9 @@
 #include "util/fd.hpp"
 
 namespace dlock::run {
+
+using namespace std::chrono_literals;
+
 namespace {
 
 // In label values: backslash, quote and newline (a key has no newline).
@@ -78,19 +81,32 @@ std::string read_all(int fd) {
   return text;
 }
 
-// The file as it is, locked if that is possible soon: whoever replaces it does so under the lock of what it replaces.
-Fd lock_former(const std::string& path) {
-  for (int tries = 0; tries < 100; ++tries) {
-    Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | O_NOFOLLOW));
-    struct stat mine {
-    }, there{};
-    if (!fd || ::fstat(fd.get(), &mine) || !S_ISREG(mine.st_mode)) return Fd();
-    const bool locked = ::flock(fd.get(), LOCK_EX | LOCK_NB) == 0;
-    if (locked && ::lstat(path.c_str(), &there) == 0 && there.st_ino == mine.st_ino) return fd;
-    const timespec nap{0, 10'000'000};
-    ::nanosleep(&nap, nullptr);
+constexpr Duration patience = 250ms;
+
+// The file to be, empty and locked. It is its own lock: it has one name, whoever has it locked may write it, and the rename takes the name away.
+// What a killed process left is taken over. errno says why there is none.
+//
+// 1. A opens F.tmp, locks it;  2. B opens F.tmp, waits;  3. A renames it to F, ends;  4. C makes a new F.tmp;
+// 5. B has its lock, on what is F now: it sees that the name means another file, and begins again.
+Fd open_draft(const std::string& name) {
+  const Deadline end = later(Clock::now(), patience);
+  for (timespec nap{0, 1'000'000};; ::nanosleep(&nap, nullptr)) {
+    constexpr int safe = O_CLOEXEC | O_NOCTTY | O_NONBLOCK | O_NOFOLLOW;
+    Fd fd(::open(name.c_str(), O_RDWR | O_CREAT | safe, 0644));  // a collector is another user
+    const bool foreign = !fd && errno == EACCES;
+    if (foreign) fd.reset(::open(name.c_str(), O_RDONLY | safe));
+    struct stat mine {}, there{};
+    if (!fd || ::fstat(fd.get(), &mine) != 0) return Fd();
+    if (!S_ISREG(mine.st_mode)) return errno = EEXIST, Fd();
+    if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) {
+      const bool ours = ::lstat(name.c_str(), &there) == 0 && there.st_ino == mine.st_ino && there.st_dev == mine.st_dev;
+      if (ours && !foreign) return ::ftruncate(fd.get(), 0) == 0 ? std::move(fd) : Fd();
+      if (ours && ::unlink(name.c_str()) != 0) return Fd();  // of another user, who died
+    } else if (errno != EWOULDBLOCK) {
+      return Fd();
+    }
+    if (Clock::now() >= end) return errno = ETIMEDOUT, Fd();
   }
-  return Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | O_NOFOLLOW));
 }
 
 bool write_all(int fd, std::string_view text) {
@@ -105,17 +121,22 @@ bool write_all(int fd, std::string_view text) {
 }  // namespace
 
 Result<void> write_metrics(const std::string& path, const Key& key, const Figures& figures, const Outcome& outcome) {
-  const Fd before = lock_former(path);
-  const std::string made = fmt::format("{}.{}.tmp", path, ::getpid());  // not *.prom: a collector must not take it for one
-  const auto failed = [&](int why) {
-    ::unlink(made.c_str());
-    return fail(Errc::cannot_create, fmt::format("--metrics-file {}: {}", quoted(path), std::strerror(why)));
+  const auto failed = [&](const char* why) {
+    return fail(Errc::cannot_create, fmt::format("--metrics-file {}: not updated: {}", quoted(path), why));
   };
-  const Fd fd(::open(made.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644));  // a collector is another user
-  if (!fd) return fail(Errc::cannot_create, fmt::format("--metrics-file {}: {}", quoted(path), std::strerror(errno)));
-  if (!write_all(fd.get(), page_of(read_all(before.get()), key, figures, outcome))) return failed(errno);
-  if (::rename(made.c_str(), path.c_str()) != 0) return failed(errno);
-  return {};
+  struct stat there {};
+  if (::lstat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode)) return failed("it is no regular file");
+  const std::string name = path + ".tmp";  // not *.prom: a collector must not take it for one
+  const Fd draft = open_draft(name);
+  if (!draft && errno == ETIMEDOUT) return failed("others keep its .tmp locked");
+  if (!draft) return failed(::strerrordesc_np(errno));
+  const Fd before(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | O_NOFOLLOW));
+  if (!before && errno != ENOENT) return failed(::strerrordesc_np(errno));  // its counters must not begin anew
+  if (write_all(draft.get(), page_of(read_all(before.get()), key, figures, outcome)) && ::rename(name.c_str(), path.c_str()) == 0)
+    return {};
+  const int why = errno;
+  ::unlink(name.c_str());
+  return failed(::strerrordesc_np(why));
 }
 
 }  // namespace dlock::run

@@ -14,8 +14,9 @@ struct Figures {
   bool granted = false;
 };
 
-// Replaces the file by a rename, so that nobody reads half of it. Counters go on from those that stand there for this key; a call at the
-// same time waits, at most a second. Errc::cannot_create.
+// Replaces the file by a rename, so that nobody reads half of it, also not when the disk is full: then the old one stays. Counters go on from
+// those that stand there for this key. A call at the same time waits its turn, at most a quarter of a second. Errc::cannot_create: nothing was
+// changed.
 Result<void> write_metrics(const std::string& path, const Key&, const Figures&, const Outcome&);
 
 }  // namespace dlock::run

@@ -55,7 +55,7 @@ std::string OncePer::text() const {
 
 bool OncePer::due(const Starts& s) const {
   if (!s.last) return true;
-  if (*s.last > s.now) return false;
+  if (ahead(s) > 0us) return false;
   if (calendar != Calendar::none) {
     ::tzset();
     return !same(local(*s.last), local(s.now), calendar);

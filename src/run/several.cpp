@@ -63,17 +63,20 @@ class Several final : public Wrapped {
     Lease lease;
     Fd hold, alarm;
     Deadline renew_at = no_deadline;
+    enum class Release { not_asked, unknown, answered } release = Release::not_asked;
   };
 
   Lease whole() const;
   std::vector<Lease> others() const;
   Result<Released> release_all();
+  bool forget();  // nothing is taken; was one of those that were released not held any more?
   template <class Ask>
   Result<Renewal> each(Ask ask);
 
   const std::vector<Key> keys_;
   std::vector<Key> order_;
   std::vector<Taken> taken_;  // a beginning of order_
+  bool missed_ = false;       // one of those that were released was not held any more
   Fd bag_, alarms_;
 };
 
@@ -86,6 +89,8 @@ class SeveralWaiter final : public Waiter {
  private:
   Result<std::optional<std::string>> renew_taken();
   Result<Progress> give_up_all(const std::string& why);
+  tl::unexpected<Error> no_descriptor(const char* what);
+  void release_taken();
   Result<Progress> complete();
 
   Several& all_;
@@ -93,7 +98,10 @@ class SeveralWaiter final : public Waiter {
   std::unique_ptr<Waiter> place_;
 };
 
-Result<std::unique_ptr<Waiter>> Several::enqueue(const Request& r) { return std::make_unique<SeveralWaiter>(*this, r); }
+Result<std::unique_ptr<Waiter>> Several::enqueue(const Request& r) {
+  (void)forget();  // keys whose release was unknown: if they are still held, their store knows the owner again
+  return std::make_unique<SeveralWaiter>(*this, r);
+}
 
 Lease Several::whole() const {
   Lease lease = std::find_if(taken_.begin(), taken_.end(), [&](const Taken& t) { return t.lease.key == keys_.front(); })->lease;
@@ -138,18 +146,29 @@ Result<Renewal> Several::detach(const Lease&, Duration ttl) {
 
 Result<Released> Several::release(const Lease&) { return release_all(); }
 
+// Each key is asked about until it has answered, and no more: a call that is repeated because one of them was unknown must not ask again for
+// those that were given back, or it would hear that they are not held. And if the one that was unknown is not held the second time, it is
+// as given back as can be.
 Result<Released> Several::release_all() {
+  using Release = Taken::Release;
   std::optional<Error> unknown;
-  bool all = true;
   for (auto t = taken_.rbegin(); t != taken_.rend(); ++t) {
+    if (t->release == Release::answered) continue;
     const auto answer = inner_->release(t->lease);
     if (!answer) unknown = answer.error();
-    else all &= *answer == Released::yes;
+    else missed_ |= *answer == Released::was_not_held && t->release == Release::not_asked;
+    if (answer) t->release = Release::answered;
+    else if (answer.error().code != Errc::unavailable) t->release = Release::unknown;
   }
   if (unknown) return fail(*unknown);
+  return forget() ? Released::was_not_held : Released::yes;
+}
+
+bool Several::forget() {
   taken_.clear();
   bag_.reset();
-  return all ? Released::yes : Released::was_not_held;
+  alarms_.reset();
+  return std::exchange(missed_, false);
 }
 
 Result<Starts> Several::starts(const Key&) {
@@ -187,31 +206,48 @@ Result<std::optional<std::string>> SeveralWaiter::renew_taken() {
   return std::optional<std::string>{};
 }
 
+// What cannot be released for certain ends by its ttl, or is known again by its owner when it is taken anew.
+void SeveralWaiter::release_taken() {
+  (void)all_.release_all();
+  (void)all_.forget();
+}
+
+tl::unexpected<Error> SeveralWaiter::no_descriptor(const char* what) {
+  const int why = errno;
+  release_taken();
+  return fail(Errc::unavailable, fmt::format("{} of several keys: {}", what, ::strerrordesc_np(why)));
+}
+
 Result<Progress> SeveralWaiter::give_up_all(const std::string& why) {
   if (place_) (void)place_->cancel();
   place_.reset();
-  (void)all_.release_all();
-  all_.taken_.clear();
+  release_taken();
   if (request_.wait) return Progress{Waiting{0, std::nullopt, why + "; all of the keys are taken anew"}};
   return Progress{Busy{std::nullopt, why}};
 }
 
+// A lock whose alarm nobody hears, or whose descriptor the guard does not get, is not granted.
 Result<Progress> SeveralWaiter::complete() {
   std::vector<int> holds;
-  Fd alarms(::epoll_create1(EPOLL_CLOEXEC));
-  bool rings = false;
+  Fd alarms;
   for (const Several::Taken& t : all_.taken_) {
     if (t.hold) holds.push_back(t.hold.get());
+    if (!t.alarm) continue;
+    if (!alarms) alarms.reset(::epoll_create1(EPOLL_CLOEXEC));
     epoll_event e{EPOLLIN, {}};
-    if (t.alarm) rings |= ::epoll_ctl(alarms.get(), EPOLL_CTL_ADD, t.alarm.get(), &e) == 0;
+    if (!alarms || ::epoll_ctl(alarms.get(), EPOLL_CTL_ADD, t.alarm.get(), &e) != 0)
+      return no_descriptor("cannot watch the locks");
   }
   if (!holds.empty()) {
     auto bag = bag_of(holds);
-    if (!bag) return fail(bag.error());
+    if (!bag) {
+      release_taken();
+      return fail(bag.error());
+    }
     all_.bag_ = std::move(*bag);
     for (Several::Taken& t : all_.taken_) t.hold.reset();
   }
-  all_.alarms_ = rings ? std::move(alarms) : Fd();
+  all_.alarms_ = std::move(alarms);
   return Progress{Granted{all_.whole(), all_.bag_.get(), all_.alarms_.get(), all_.others()}};
 }
 
@@ -236,20 +272,20 @@ Result<Progress> SeveralWaiter::poll(Duration slice) {
     if (auto* granted = std::get_if<Granted>(&*answer)) {
       const auto copy = [](int fd) { return Fd(fd < 0 ? -1 : ::fcntl(fd, F_DUPFD_CLOEXEC, 3)); };
       Several::Taken t{granted->lease, copy(granted->hold_fd), copy(granted->alarm_fd), later(Clock::now(), request_.ttl / 4)};
+      const bool all_copied = (granted->hold_fd < 0 || t.hold) && (granted->alarm_fd < 0 || t.alarm);
+      const int why = errno;
       place_.reset();
-      const bool held = granted->hold_fd < 0 || t.hold;
       all_.taken_.push_back(std::move(t));
-      if (held) continue;
-      (void)give_up_all("");
-      return fail(Errc::unavailable, "no file descriptor is left for the guard");
+      if (all_copied) continue;
+      errno = why;
+      return no_descriptor("cannot keep the locks");
     }
     if (auto* busy = std::get_if<Busy>(&*answer)) {
       std::string why = busy->why.empty() ? "" : "; " + busy->why;
       if (all_.keys_.front() != all_.order_[all_.taken_.size()])
         why = fmt::format("the key in the way is {}{}", printable(all_.order_[all_.taken_.size()].text()), why);
       place_.reset();
-      (void)all_.release_all();
-      all_.taken_.clear();
+      release_taken();
       return Progress{Busy{std::move(busy->holder), std::move(why)}};
     }
     return answer;

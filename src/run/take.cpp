@@ -92,7 +92,8 @@ void Taker::on(const Keeper::Ended& e, Deadline) {
 
 void Taker::on(const Keeper::Released& r, Deadline) {
   if (!r.confirmed) events_.error(fmt::format("{}: not released ({})", printable(plan_.request.key.text()), r.why));
-  if (question_) answer(*question_, r.confirmed ? KeeperAnswer::done : KeeperAnswer::not_held);
+  if (question_ && r.unknown) answer_unknown(*question_);
+  else if (question_) answer(*question_, r.confirmed ? KeeperAnswer::done : KeeperAnswer::not_held);
   end(outcome_);
 }
 

@@ -186,6 +186,44 @@ ended_within_a_second() { timeout 1 sh -c 'until [ -s "$1" ]; do sleep 0.05; don
   assert_output --partial 'the lock is lost'
 }
 
+@test "--on-lost exec: the command runs beside the job, with its variables, and the job goes on: 123" {
+  faults=lost_after=0
+  start it on_lease --ttl 2s --on-lost 'exec:echo "$DLOCK_KEY $DLOCK_TOKEN" >helper' -- \
+    sh -c 'echo "$DLOCK_KEY $DLOCK_TOKEN" >job; until [ -s helper ]; do sleep 0.02; done; exit 5'
+  ended it
+  assert_equal "$end" 'exit 123'
+  [ -s job ] && cmp job helper
+}
+
+@test "--on-lost exec: a command that does not end is killed after --ttl" {
+  faults=lost_after=0
+  start it on_lease --ttl 2s --on-lost 'exec:trap "" TERM HUP; echo $$ >helper; sleep 600' -- \
+    sh -c 'until [ -s helper ]; do sleep 0.02; done; exit 5'
+  ended it
+  assert_equal "$end" 'exit 123'
+  ! kill -0 "$(cat helper)"
+}
+
+@test "--on-lost exec: a command that does not end cannot delay the kill of the job" {
+  faults=lost_after=0
+  start it on_lease --ttl 12s -k 300ms --on-lost 'exec:trap "" TERM; echo $$ >helper; sleep 600' -- \
+    sh -c 'trap "" TERM; echo $$ >job; while :; do sleep 1; done'
+  event it lost
+  until_true 'the helper' test -s helper
+  send it TERM
+  ended it
+  assert_equal "$end" 'exit 123'
+  ! kill -0 "$(cat job)"
+  ! kill -0 "$(cat helper)"
+}
+
+@test "--on-lost signal: the job gets it, and goes on: 123" {
+  faults=lost_after=0
+  start it on_lease --ttl 2s --on-lost signal:USR1 -- sh -c 'trap "echo usr1 >got" USR1; until [ -s got ]; do sleep 0.02; done; sleep 0.1; exit 5'
+  ended it
+  assert_equal "$end" 'exit 123'
+}
+
 @test "renewals fail: said once, and again when they work" {
   faults=renew_fails_after=1
   start it on_lease --ttl 2s -- sleep 60
@@ -245,4 +283,25 @@ ended_within_a_second() { timeout 1 sh -c 'until [ -s "$1" ]; do sleep 0.05; don
   said it up
   kill -9 "$(guard_of it)" "$(pid_of it)"
   until_true 'the end of the command' sh -c '! kill -0 "$(cat pid)"'
+}
+
+@test "both killed: the empty cgroup of the job goes with the next run, those in use stay" {
+  local cgroups
+  cgroups=$(findmnt -n -t cgroup2 -o TARGET | head -n 1)$(sed -n 's/^0:://p' /proc/self/cgroup)
+  [ -w "$cgroups" ] && [ -e "$cgroups/cgroup.procs" ] || skip 'no cgroup v2 that may be written'
+  start other on_lease -- sh -c 'echo up; exec sleep 60'
+  said other up
+  in_use=$(guard_of other | tr -d " ")
+  [ -e "$cgroups/dlock-$in_use" ] || skip 'dlock makes no cgroup here'
+  start it on_file -- sh -c 'echo up; exec sleep 60'
+  said it up
+  guard=$(guard_of it | tr -d " ")
+  [ -e "$cgroups/dlock-$guard" ]
+  kill -9 "$guard" "$(pid_of it)"
+  until_true 'the guard is gone' sh -c '! kill -0 "$1"' sh "$guard"
+  on_file -- true
+  [ ! -e "$cgroups/dlock-$guard" ]
+  [ -e "$cgroups/dlock-$in_use" ]
+  send other TERM
+  ended other
 }

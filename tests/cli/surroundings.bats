@@ -42,12 +42,67 @@ setup() {
   assert_equal "$(ls)" "$(printf 'locks\nm.prom')"
 }
 
-@test "--metrics-file: calls at the same time lose no count" {
-  for _ in {1..10}; do "$DLOCK" run --limit 10 --key k --metrics-file m.prom -- true & pids+=($!); done
-  wait "${pids[@]}"
-  "$DLOCK" run --limit 10 --key k --metrics-file m.prom -- true
-  n=$(sed -n 's/^dlock_runs_total.* //p' m.prom)
-  [ "$n" -ge 2 ] && [ "$n" -le 11 ]
+counter() { sed -n "s/^dlock_$1_total{.*} //p" m.prom; }
+
+@test "--metrics-file: eight processes at the same time lose no count, from the first write on" {
+  for _ in {1..8}; do
+    (for _ in {1..10}; do "$DLOCK" run --limit 8 --key k --metrics-file m.prom -- true || exit; done) & pids+=($!)
+  done
+  for pid in "${pids[@]}"; do wait "$pid"; done
+  assert_equal "$(counter runs)" 80
+  assert_equal "$(ls)" "$(printf 'locks\nm.prom')"
+}
+
+@test "--metrics-file: what a killed process left is no obstacle and counts for nothing" {
+  "$DLOCK" run --key k --metrics-file m.prom -- true
+  echo 'dlock_runs_total{key="k"} 77 and half a li' >m.prom.tmp
+  chmod 600 m.prom.tmp
+  run -0 "$DLOCK" run --key k --metrics-file m.prom -- true
+  assert_output ''
+  assert_equal "$(counter runs)" 2
+  assert_equal "$(ls)" "$(printf 'locks\nm.prom')"
+}
+
+@test "--metrics-file: who cannot have its turn says so in a bounded time, and changes nothing" {
+  "$DLOCK" run --key k --metrics-file m.prom -- true
+  cp m.prom before
+  : >m.prom.tmp
+  mkfifo held
+  flock m.prom.tmp cat held 3>&- &
+  holder=$!
+  eventually bash -c '! flock -n m.prom.tmp true'
+  run -3 timeout 20 "$DLOCK" run --key k --metrics-file m.prom -- sh -c 'exit 3'
+  assert_output "dlock: --metrics-file 'm.prom': not updated: others keep its .tmp locked"
+  cmp m.prom before
+  : >held
+  wait $holder
+  "$DLOCK" run --key k --metrics-file m.prom -- true
+  assert_equal "$(counter runs)" 2
+}
+
+@test "--metrics-file: a full disk keeps the old figures, whole, and says so" {
+  # As small as a full disk: no file can grow.
+  on_full_disk() { run -3 bash -c 'ulimit -f 0; exec "$DLOCK_FAKE" run -b fake: --key k --metrics-file m.prom -- sh -c "exit 3"'; }
+  on_full_disk
+  assert_output --regexp "^dlock: --metrics-file 'm.prom': not updated: "
+  assert_equal "$(ls)" ''
+  "$DLOCK_FAKE" run -b fake: --key k --metrics-file m.prom -- true
+  cp m.prom before
+  on_full_disk
+  cmp m.prom before
+  assert_equal "$(ls)" "$(printf 'before\nm.prom')"
+}
+
+@test "--metrics-file: a device, a link, a directory are not replaced" {
+  echo mine >target
+  ln -s target link
+  mkfifo fifo
+  mkdir dir
+  for file in link fifo dir /dev/null; do
+    run -3 "$DLOCK" run --key k --metrics-file "$file" -- sh -c 'exit 3'
+    assert_output "dlock: --metrics-file '$file': not updated: it is no regular file"
+  done
+  [ "$(cat target)" = mine ] && [ -L link ] && [ -p fifo ] && [ -c /dev/null ]
 }
 
 @test "completions know every command and every option" {

@@ -288,3 +288,56 @@ NOBODY_READS
   export DLOCK_BACKEND='fake:?fail_open=cannot_create'
   refused 73 '' acquire --key k
 }
+
+# Where the lock ends with a descriptor only its keeper can speak for it, by a socket of its network namespace.
+kept_by_flock() {
+  mkdir -m 700 "$BATS_TEST_TMPDIR/locks"
+  export DLOCK_BACKEND="file:$BATS_TEST_TMPDIR/locks?recipe=flock"
+  handle=$("$DLOCK" acquire --keep --key k --watch-pid $$)
+  flock -n "$BATS_TEST_TMPDIR/locks/k" true && fail 'it is not held'
+  keeper=${handle##*.}
+}
+
+@test "a keeper's lock: check, renew, release, and not held when it is dead" {
+  kept_by_flock
+  for verb in check renew release; do run -0 "$DLOCK" "$verb" --key k --handle "$handle"; done
+  flock -w 20 "$BATS_TEST_TMPDIR/locks/k" true
+  run -1 "$DLOCK" check --key k --handle "$handle"
+  refused 75 'not held by this handle' renew --key k --handle "$handle"
+  refused 75 'not held by this handle' release --key k --handle "$handle"
+}
+
+@test "a keeper out of sight is unknown, never not held; a dead one is known to be dead" {
+  unshare -n true 2>/dev/null || skip 'no other network namespace can be made here'
+  kept_by_flock
+  for verb in check renew release; do
+    run -69 unshare -n "$DLOCK" "$verb" --key k --handle "$handle"
+    assert_output --regexp "^dlock: the keeper of this lock, process $keeper, cannot be reached .* may be alive\$"
+  done
+  run -69 unshare -n "$DLOCK" release --if-held --key k --handle "$handle"
+  run -0 "$DLOCK" check --key k --handle "$handle"
+  kill -9 "$keeper"
+  flock -w 20 "$BATS_TEST_TMPDIR/locks/k" true
+  run -1 "$DLOCK" check --key k --handle "$handle"
+  eventually is_dead_for unshare -n
+  # Another pid namespace, or another boot or host: nobody here can know.
+  run -69 unshare -n -p -f "$DLOCK" check --key k --handle "$handle"
+  elsewhere=$(sed 's/\(keeper\.[^.]*\.\)[^.]*/\10123456789abcdef/' <<<"$handle")
+  run -69 "$DLOCK" check --key k --handle "$elsewhere"
+  run -69 "$DLOCK" check --key k --handle "${handle%%.[0-9a-f][0-9a-f]*}.00"
+}
+is_dead_for() { "$@" "$DLOCK" check --key k --handle "$handle" || [ $? -eq 1 ]; }
+
+@test "a keeper that is stopped is unknown, in a bounded time" {
+  kept_by_flock
+  kill -STOP "$keeper"
+  refused 69 'the keeper did not answer' release --key k --handle "$handle"
+  kill -CONT "$keeper"
+}
+
+@test "run --handle needs a lease that outlives the process that took it" {
+  kept_by_flock
+  refused 64 'no other can run a command under it' run --key k --handle "$handle" -- touch "$BATS_TEST_TMPDIR/ran"
+  [ ! -e "$BATS_TEST_TMPDIR/ran" ]
+  run -0 "$DLOCK" release --key k --handle "$handle"
+}

@@ -49,8 +49,12 @@ TEST_CASE("a duration: no start within it but for the slack of a tenth, at most 
   CHECK(at("1d", (86400 - 60) * second));
 }
 
-TEST_CASE("a last start in the future: the clock was set back, and it counts") {
+TEST_CASE("a last start in the future: the clock was set back; no start, and how far is told") {
   CHECK_FALSE(per("1s").due({10 * second, 11 * second}));
+  CHECK_FALSE(per("1s").due({10 * second, 10 * second + 1}));
+  CHECK(OncePer::ahead({10 * second, 11 * second}) == 1s);
+  CHECK(OncePer::ahead({10 * second, 10 * second}) == 0s);
+  CHECK(OncePer::ahead({10 * second, std::nullopt}) == 0s);
   CHECK_FALSE(due("day", "2025-06-02 00:00:00", "2025-06-01 12:00:00"));
 }
 

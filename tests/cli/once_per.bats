@@ -1,0 +1,48 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# --once-per when the clock of the store jumps. The store is this machine: $CLOCK_SHIFT moves the wall clock of a process.
+load common
+
+setup() {
+  common_setup
+  cd "$BATS_TEST_TMPDIR" || return
+}
+
+# at SECONDS COMMAND...: with the wall clock so far ahead
+at() {
+  python3 -c 'import struct, sys; sys.stdout.buffer.write(struct.pack("<q", int(float(sys.argv[1]) * 1e9)).ljust(4096, b"\0"))' "$1" >shift
+  shift
+  CLOCK_SHIFT_FILE=$PWD/shift LD_PRELOAD=$CLOCK_SHIFT "$@"
+}
+
+@test "the clock is moved at all" {
+  run -0 at 86400 date +%s
+  [ "$output" -gt $(($(date +%s) + 80000)) ]
+}
+
+@test "a start noted by a clock that was a year ahead blocks for one period from when that is seen, not for a year" {
+  for period in 1h day; do
+    rm -rf locks
+    run -0 at 31536000 "$DLOCK" run --key k --once-per $period -- echo ran
+    refused 75 "k was started in the future by the store's clock (" run --key k --once-per $period -- echo ran
+    assert_regex "$stderr" '\((364d23h|365d) ahead\), which from now on counts as a start of now; not again'
+    # Known from now on as a start of then.
+    refused 75 'k was started' run --key k --once-per $period -- echo ran
+    refute_regex "$stderr" 'in the future'
+    run -0 at 90000 "$DLOCK" run --key k --once-per $period -- echo ran
+    assert_output ran
+  done
+}
+
+@test "never twice in a period: a start of a moment ago by a clock that was far ahead" {
+  run -0 at 7200 "$DLOCK" run --key k --once-per 1h -- echo ran
+  run -75 "$DLOCK" run --key k --once-per 1h -- echo ran
+  run -75 at 1800 "$DLOCK" run --key k --once-per 1h -- echo ran
+  run -0 at 3600 "$DLOCK" run --key k --once-per 1h -- echo ran
+}
+
+@test "a clock that was ahead: -q and -E 0 say nothing" {
+  run -0 at 7200 "$DLOCK" run --key k --once-per 1h -- true
+  run -0 --separate-stderr "$DLOCK" run -E 0 --key k --once-per 1h -- echo ran
+  assert_equal "$output$stderr" ''
+}
