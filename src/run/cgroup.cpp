@@ -50,9 +50,12 @@ void remove_tree(const std::string& path) {
   ::rmdir(path.c_str());
 }
 
+// In a container without a cgroup of its own another guard may have the same number: the PID namespace is a part of the name.
 std::string name_for(pid_t guard) {
   const std::string own = own_cgroup();
-  return own.empty() ? own : own + "/dlock-" + std::to_string(guard);
+  struct stat space {};
+  if (own.empty() || ::stat("/proc/self/ns/pid", &space) != 0) return {};
+  return own + "/dlock-" + std::to_string(guard) + "-" + std::to_string(space.st_ino);
 }
 
 }  // namespace

@@ -341,13 +341,15 @@ void Supervisor::dismiss_guard() {
     ::shutdown(guard_.fd(), SHUT_WR);
     const Deadline end = later(Clock::now(), 2s);
     Channel::Received r;
-    for (auto got = Channel::Got::nothing; got != Channel::Got::closed && Clock::now() < end; got = guard_.receive(r)) {
+    auto got = Channel::Got::nothing;
+    for (; got != Channel::Got::closed && Clock::now() < end; got = guard_.receive(r)) {
       pollfd p{guard_.fd(), POLLIN, 0};
       if (got == Channel::Got::nothing) ::poll(&p, 1, 100);
-      if (Clock::now() >= end) ::kill(guard_pid_, SIGKILL);
     }
+    if (got != Channel::Got::closed) ::kill(guard_pid_, SIGKILL);
   }
-  ::waitpid(guard_pid_, nullptr, 0);
+  int status = 0;
+  if (::waitpid(guard_pid_, &status, 0) == guard_pid_ && WIFSIGNALED(status)) JobCgroup::find(guard_pid_).remove();
 }
 
 void Supervisor::reap_guard() {

@@ -246,3 +246,32 @@ ended_within_a_second() { timeout 1 sh -c 'until [ -s "$1" ]; do sleep 0.05; don
   kill -9 "$(guard_of it)" "$(pid_of it)"
   until_true 'the end of the command' sh -c '! kill -0 "$(cat pid)"'
 }
+
+@test "a guard that is killed before there is a job leaves no cgroup" {
+  start holder on_file -- sleep 60
+  event holder acquired
+  run python3 - "$DLOCK" "file:$dir/locks" <<'PYTHON'
+import glob, os, signal, subprocess, sys, time
+caught = 0
+for _ in range(50):  # the guard gives its cgroup up again after 50 ms
+    p = subprocess.Popen([sys.argv[1], "run", "-b", sys.argv[2], "--key", "k", "--", "true"], stderr=subprocess.DEVNULL)
+    guard = ""
+    while not guard and p.poll() is None:
+        guard = open(f"/proc/{p.pid}/task/{p.pid}/children").read().strip()
+    made = []
+    end = time.monotonic() + 0.03
+    while not made and time.monotonic() < end:
+        made = glob.glob(f"/sys/fs/cgroup/**/dlock-{guard}-*") + glob.glob(f"/sys/fs/cgroup/dlock-{guard}-*")
+    os.kill(int(guard), signal.SIGKILL)
+    if p.wait(20) != 70: sys.exit(f"status {p.returncode}")
+    left = [m for m in made if os.path.exists(m)]
+    if left: sys.exit(f"left: {left}")
+    caught += bool(made)
+    if caught == 3: break
+print("caught", caught)
+PYTHON
+  assert_success
+  [ "$output" != 'caught 0' ] || skip 'no cgroup of version 2 to write to here'
+  send holder TERM
+  ended holder
+}

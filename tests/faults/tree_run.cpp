@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tree_run.hpp"
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <poll.h>
 #include <sys/ptrace.h>
 #include <sys/stat.h>
@@ -58,8 +59,10 @@ class TreeRun {
     const auto line = ours.find("0::/");
     if (line == ours.npos) return {};
     const std::string path = ours.substr(line + 3, ours.find('\n', line) - line - 3);
+    struct stat space {};
+    if (::stat("/proc/self/ns/pid", &space) != 0) return {};
     for (const char* mount : {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"}) {
-      const std::string cgroup = mount + path + "/dlock-" + std::to_string(guard);
+      const std::string cgroup = fmt::format("{}{}/dlock-{}-{}", mount, path, guard, space.st_ino);
       if (::access(cgroup.c_str(), F_OK) == 0) return cgroup;
     }
     return {};
