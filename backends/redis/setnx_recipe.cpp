@@ -21,14 +21,13 @@ Result<Try> SetnxBackend::try_once(const Request& request) {
   return mend(key, *seen);
 }
 
-// The second half: the end, then proof that the lock is ours, and the token.
+// The second half: if the lock is still ours, its end and the token.
 Result<Try> SetnxBackend::complete(const Request& request, const NamedKey& key, const std::string& value) {
-  const auto expire = client_->call({"acquire", nullptr, {key.lock}, {"PEXPIRE", key.lock, millis(request.ttl)}});
-  if (!expire) return fail(expire.error());
-  const auto answer = call("acquire", scripts::named_grant, key, {request.owner.hex(), value, request.identity.encode()},
-                           client_->options().replicas);
+  const auto answer =
+      call("acquire", scripts::named_grant, key, {request.owner.hex(), value, request.identity.encode(), millis(request.ttl)},
+           client_->options().replicas);
   if (!answer) return fail(answer.error());
-  if (answer->reply.text_at(0) == "granted") return granted(request, *answer, expire->sent);
+  if (answer->reply.text_at(0) == "granted") return granted(request, *answer, answer->sent);
   return Try{.free_in = Duration{}};  // it was removed meanwhile
 }
 

@@ -9,8 +9,8 @@ namespace dlock::redis {
 // 1. A takes the lock (SETNX) and dies. The lock has no end.
 //    The value of a dlock is `dlock1:<owner>:<ttl in ms>`: whoever else waits gives such a lock its end. A foreign one stays until an operator removes it,
 //    or for `?stale_after=`.
-// 2. A takes the lock and stalls; B gives it an end, it ends, B takes it; A's EXPIRE, which looks at no owner, prolongs B's by at most A's ttl.
-//    A then finds that the value is not its own, and does not start.
+// 2. A takes the lock and stalls; B gives it an end, it ends, B takes it; A sets the end. So A does that in a script that looks at the value
+//    first: a bare EXPIRE could end B's lock before the time that B counts on. The other programs' EXPIRE can.
 class SetnxBackend final : public NamedBackend {
  public:
   using NamedBackend::NamedBackend;

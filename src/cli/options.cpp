@@ -24,6 +24,12 @@ const Option* by_name(std::string_view name, Verbs verbs) noexcept {
     if ((o.verbs & verbs) && name == o.name) return &o;
   return nullptr;
 }
+// One that may stand in a file. Several rows can have one name, each for other commands (bench has a --backend of its own).
+const Option* settable(std::string_view name, Verbs verbs) noexcept {
+  for (const Option& o : option_table())
+    if ((o.verbs & verbs) && o.twin && name == o.name) return &o;
+  return nullptr;
+}
 const Option* by_letter(char letter, Verbs verbs) noexcept {
   for (const Option& o : option_table())
     if ((o.verbs & verbs) && o.letter && letter == o.letter) return &o;
@@ -199,11 +205,10 @@ Result<void> from_configuration(Options& to) {
   const auto entries = read_configuration(to);
   if (!entries) return fail(entries.error());
   for (const Entry& e : *entries) {  // the ones with more weight first
-    const Option* o = by_name(e.name, ~0U);
+    const Option* o = settable(e.name, bit(to.verb));
     const auto wrong = [&](std::string_view why) { return fail(Errc::config, fmt::format("{}: {}: {}", e.where, e.name, why)); };
-    if (!o) return wrong("there is no such option");
-    if (!o->twin) return wrong("this option cannot be in a configuration file");
-    if (!belongs(*o, to.verb)) continue;
+    if (!o && settable(e.name, ~0U)) continue;  // of another command
+    if (!o) return wrong(by_name(e.name, ~0U) ? "this option cannot be in a configuration file" : "there is no such option");
     if (const auto done = set_twin(to, {o, e.value, Source::config, e.where, e.layer}); !done) return wrong(done.error().message);
   }
   return {};

@@ -8,6 +8,7 @@
 #include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <unistd.h>
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <csignal>
@@ -52,33 +53,38 @@ void remove_tree(const std::string& path) {
   ::rmdir(path.c_str());
 }
 
+// In a container without a cgroup of its own another guard may have the same number: the PID namespace is a part of the name.
 constexpr std::string_view prefix = "dlock-";
+std::string suffix() {
+  struct stat space {};
+  return ::stat("/proc/self/ns/pid", &space) == 0 ? '-' + std::to_string(space.st_ino) : std::string();
+}
 
-std::string name_for(pid_t guard, const std::string& own = own_cgroup()) {
-  return own.empty() ? own : own + '/' + std::string(prefix) + std::to_string(guard);
+std::string name_for(pid_t guard, const std::string& own, const std::string& space) {
+  return own.empty() || space.empty() ? std::string() : own + '/' + std::string(prefix) + std::to_string(guard) + space;
 }
 
 // What is left of a guard that was killed together with its dlock. Looked for only where there is any cgroup below ours, which one stat
 // tells, and among so many that it costs nothing. Only empty ones can be removed.
-//
-// 1. A guard of another pid namespace makes one;  2. we see no such process, and remove it;  3. it forks its job without: cgroup.kill is a
-// second line, the sweep is the first.
-void remove_leftovers(const std::string& own) {
+void remove_leftovers(const std::string& own, const std::string& space) {
   struct stat s {};
   if (::stat(own.c_str(), &s) != 0 || s.st_nlink <= 3) return;  // ours is there
   DIR* dir = ::opendir(own.c_str());
   if (!dir) return;
   int left = 64;
   while (const dirent* e = left > 0 ? ::readdir(dir) : nullptr) {
-    const std::string_view name = e->d_name;
+    std::string_view name = e->d_name;
     if (!name.starts_with(prefix)) continue;
     --left;
+    if (!name.ends_with(space)) continue;
+    name.remove_prefix(prefix.size());
+    name.remove_suffix(std::min(space.size(), name.size()));
     pid_t pid = 0;
     const char* const last = name.data() + name.size();
-    if (const auto [end, error] = std::from_chars(name.data() + prefix.size(), last, pid); error != std::errc{} || end != last)
-      continue;
+    if (const auto [end, error] = std::from_chars(name.data(), last, pid); error != std::errc{} || end != last) continue;
     if (pid <= 0 || ::kill(pid, 0) == 0 || errno != ESRCH) continue;
-    if (::fstatat(::dirfd(dir), e->d_name, &s, AT_SYMLINK_NOFOLLOW) == 0 && s.st_uid == ::geteuid()) remove_tree(name_for(pid, own));
+    if (::fstatat(::dirfd(dir), e->d_name, &s, AT_SYMLINK_NOFOLLOW) == 0 && s.st_uid == ::geteuid())
+      remove_tree(name_for(pid, own, space));
   }
   ::closedir(dir);
 }
@@ -87,13 +93,13 @@ void remove_leftovers(const std::string& own) {
 
 JobCgroup JobCgroup::create(pid_t guard) {
   JobCgroup c;
-  const std::string own = own_cgroup();
-  c.path_ = name_for(guard, own);
+  const std::string own = own_cgroup(), space = suffix();
+  c.path_ = name_for(guard, own, space);
   if (c.path_.empty()) return c;
   const char* path = c.path_.c_str();
   if (::mkdir(path, 0755) != 0 && !(errno == EEXIST && ::rmdir(path) == 0 && ::mkdir(path, 0755) == 0)) return c;
   c.open();
-  remove_leftovers(own);
+  remove_leftovers(own, space);
   if (c && ::faccessat(c.dir_.get(), "cgroup.kill", W_OK, 0) == 0) return c;  // Linux 5.14
   ::rmdir(path);
   return {};
@@ -101,7 +107,7 @@ JobCgroup JobCgroup::create(pid_t guard) {
 
 JobCgroup JobCgroup::find(pid_t guard) {
   JobCgroup c;
-  c.path_ = name_for(guard);
+  c.path_ = name_for(guard, own_cgroup(), suffix());
   if (!c.path_.empty()) c.open();
   return c;
 }

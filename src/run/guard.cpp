@@ -91,7 +91,9 @@ void Guard::on_message(const Channel::Received& r) {
 }
 
 void Guard::start_job(const Channel::Received& r) {
-  if (r.attached == -2) return cannot_start(EMFILE);  // without the descriptor the lock could end before the job
+  if (r.attached == -2) return cannot_start(EMFILE);                   // without the descriptor the lock could end before the job
+  if (!child_signal_ || timer_.fd() < 0) return cannot_start(EMFILE);  // it would see neither the end nor a deadline
+  if (r.cut) return cannot_start(E2BIG);
   hold_.reset(std::max(r.attached, -1));
   when_ = r.message.when;
   if (Clock::now() >= when_.term_at) {  // we slept through it

@@ -159,10 +159,16 @@ Outcome foreground(const Plan& plan, const Entry& entry, const GrantSink& sink, 
 Outcome keep(const Plan& plan, const GrantSink& sink, const KeepFor& how) {
   const Entry& entry = *new Entry;
   int pair[2];
-  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) return {false, status_unavailable, "error"};
+  const auto cannot_begin = [&](int error) {
+    Events& events = *new Events(plan);
+    events.error(fmt::format("no process for the keeper: {}", ::strerrordesc_np(error)));
+    events.flush(2s);
+    return Outcome{false, status_unavailable, "error"};
+  };
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) return cannot_begin(errno);
   Fd ours(pair[0]), theirs(pair[1]);
   const pid_t keeper = ::fork();
-  if (keeper < 0) return {false, status_unavailable, "error"};
+  if (keeper < 0) return cannot_begin(errno);
   if (keeper == 0) {
     ours.reset();
     (new Background(plan, entry, sink, how, std::move(theirs)))->run();

@@ -6,6 +6,7 @@
 #include <sys/eventfd.h>
 #include <algorithm>
 #include <cstdlib>
+#include <system_error>
 #include "core/duration.hpp"
 #include "core/exit_status.hpp"
 
@@ -32,6 +33,7 @@ Keeper::Keeper(const Plan& plan, Events& events)
 
 void Keeper::ask(Request r) {
   start();
+  if (!started_) return cannot(r);
   {
     const std::lock_guard lock(mutex_);
     request_ = r;
@@ -82,8 +84,27 @@ Duration Keeper::jitter(Duration d) {  // between a half and the whole: many cli
 }
 
 void Keeper::start() {
-  if (over_ || std::exchange(started_, true)) return;
-  std::thread([this] { work(); }).detach();
+  if (over_ || started_) return;
+  try {
+    std::thread([this] { work(); }).detach();
+    started_ = true;
+  } catch (
+      const std::system_error& e) {  // too many processes or too little memory; the lock of a descriptor needs no thread to last
+    if (lease_) return;
+    over_ = true;
+    report(Ended{status_unavailable, fmt::format("cannot start a thread: {}", e.code().message())});
+  }
+}
+
+// The answer where no thread could be started.
+void Keeper::cannot(Request r) {
+  constexpr const char* why = "no thread could be started";
+  if (r.what == Request::detach) return report(Detached{false, why});
+  if (lease_) (void)backend_->release(*lease_);
+  lease_.reset();
+  over_ = true;
+  if (r.what == Request::leave) report(Left{});
+  else report(Ended{status_unavailable, why});
 }
 
 void Keeper::work() {
@@ -200,8 +221,8 @@ bool Keeper::note_start(const Lease& lease) {
     }
     (void)twice([&] { return backend_->release(lease); });
     events_.trace_result("acquire", "fail");
-    const std::string line = ahead > 0us ? events_.started_ahead_line(ahead, corrected)
-                                         : events_.started_line(Duration{known->now - *known->last});
+    const std::string line =
+        ahead > 0us ? events_.started_ahead_line(ahead, corrected) : events_.started_line(Duration{known->now - *known->last});
     report(Ended{plan_.conflict_status, line, true});
     return false;
   }

@@ -55,9 +55,12 @@ class Keeper {
   // The first try on the caller's thread, before any other exists. Only for recipes whose store is this machine: what they do
   // takes microseconds and is bounded, and a job that ends before start() costs no thread. False: not granted, start() goes on.
   bool try_now();
-  void start();  // the thread; goes on where try_now() ended
+  bool usable() const noexcept { return wake_supervisor_ && wake_keeper_; }  // false: no descriptors were to be had
+  // The thread; goes on where try_now() ended. Where no thread is to be had: a report says so, or, if the lock is held already,
+  // nothing has changed, and it can be tried again.
+  void start();
   bool started() const noexcept { return started_; }
-  bool over() const noexcept { return over_; }  // after try_now(): it failed, and a report says why
+  bool over() const noexcept { return over_; }  // before the thread: it failed, and a report says why
 
   int fd() const noexcept { return wake_supervisor_.get(); }  // readable: reports() has news
   std::vector<Report> reports();
@@ -77,6 +80,7 @@ class Keeper {
   enum class Next { again, over };
 
   void ask(Request);
+  void cannot(Request);
   Request request();  // takes it
   bool requested();
   void report(Report);

@@ -31,6 +31,10 @@ ssize_t send_flags(int fd, const Message& m, std::string_view payload, int attac
 bool Channel::make_pair(Fd& a, Fd& b) {
   int fds[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) != 0) return false;
+  for (const int fd : fds) {
+    const int room = 2 * static_cast<int>(max_payload);  // as much of it as the system permits
+    ::setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
+  }
   a.reset(fds[0]);
   b.reset(fds[1]);
   return true;
@@ -57,6 +61,7 @@ Channel::Got Channel::receive(Received& out) {
   if (n < static_cast<ssize_t>(sizeof out.message)) return Got::closed;
   out.payload = {payload, static_cast<std::size_t>(n) - sizeof out.message};
   out.attached = (h.msg_flags & MSG_CTRUNC) ? -2 : -1;
+  out.cut = (h.msg_flags & MSG_TRUNC) != 0;
   if (const cmsghdr* c = CMSG_FIRSTHDR(&h); c && c->cmsg_type == SCM_RIGHTS)
     std::memcpy(&out.attached, CMSG_DATA(c), sizeof(int));
   return Got::message;

@@ -44,7 +44,8 @@ struct Message {
 class Channel {
  public:
   enum class Got { message, nothing, closed };
-  static constexpr std::size_t max_payload = 48 * 1024;
+  // The kernel takes no single string of an environment that is longer than 128 KiB.
+  static constexpr std::size_t max_payload = 160 * 1024;
 
   explicit Channel(Fd fd) : fd_(std::move(fd)) {}
   static bool make_pair(Fd& a, Fd& b);
@@ -57,12 +58,13 @@ class Channel {
   bool send(const Message&, std::string_view payload = {}, int attach = -1) const;
   bool send_and_wait(const Message&) const;  // blocks while the peer's queue is full
 
-  // `payload` may be null where none is expected. A descriptor that was announced but did not arrive (EMFILE) is reported as
-  // attached == -2.
+  // A descriptor that was announced but did not arrive (EMFILE) is reported as attached == -2. A payload longer than max_payload
+  // is cut off, and `cut` says so.
   struct Received {
     Message message{};
     std::string_view payload;  // until the next receive
     int attached = -1;
+    bool cut = false;
   };
   Got receive(Received&);
 

@@ -179,7 +179,6 @@ void Policy::on(const event::JobStarted&, Deadline now) {
 void Policy::on(const event::StartFailed& e, Deadline) {
   start_failed_ = true;
   exec_error_ = e.error;
-  say(Note::start_failed);
 }
 
 void Policy::on(const event::StartRefused&, Deadline now) {

@@ -84,7 +84,7 @@ struct Action {
     say,             // note, for people and events
     end,             // outcome: over
   };
-  enum class Note { lost, stuck, descendants, holding, not_released, guard_died, max_run, start_failed, too_late, revoked };
+  enum class Note { lost, stuck, descendants, holding, not_released, guard_died, max_run, too_late, revoked };
   Do what;
   int number = 0;
   Duration span{};

@@ -35,6 +35,14 @@ bool read_children(pid_t pid, const char* thread, std::vector<pid_t>& out) {
   return true;
 }
 
+// After `unshare --pid --fork` without --mount-proc, /proc still tells of the processes outside, by other numbers.
+bool proc_is_of_our_namespace() {
+  char text[16];
+  const ssize_t n = ::readlink("/proc/self", text, sizeof text);
+  pid_t pid = 0;
+  return n > 0 && std::from_chars(text, text + n, pid).ptr == text + n && pid == ::getpid();
+}
+
 }  // namespace
 
 std::vector<pid_t> children_of(pid_t pid) {
@@ -50,6 +58,7 @@ std::vector<pid_t> children_of(pid_t pid) {
 }
 
 std::optional<std::vector<pid_t>> own_children() {
+  if (!proc_is_of_our_namespace()) return std::nullopt;
   char thread[16];
   std::snprintf(thread, sizeof thread, "%d", static_cast<int>(::getpid()));
   std::vector<pid_t> found;

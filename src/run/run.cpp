@@ -42,10 +42,11 @@ Outcome run(const Plan& plan) {
   Surroundings& around = *new Surroundings(guard);
   if (!around.children)
     return cannot_begin(events, status_unavailable,
-                        "/proc does not list child processes here: a job could not be ended for certain");
+                        "/proc does not list our child processes here: a job could not be ended for certain");
   if (const auto opened = events.open(); !opened)
     return cannot_begin(events, exit_status(opened.error().code), opened.error().message);
   Supervisor& supervisor = *new Supervisor(plan, entry, around, events, Channel(std::move(ours)), guard);
+  if (!supervisor.usable()) return cannot_begin(events, status_unavailable, "too few descriptors are left (ulimit -n)");
   const Outcome outcome = supervisor.run();
   if (const std::string& file = plan.say.metrics_file; !file.empty())  // whatever becomes of it, the command has ended as it has
     if (const auto written = write_metrics(file, plan.request.key, supervisor.figures(), outcome); !written)

@@ -67,6 +67,8 @@ Supervisor::Supervisor(const Plan& plan, const Entry& entry, const Surroundings&
       waiting_line_(plan, events),
       policy_(rules(plan, same_group_)) {}
 
+bool Supervisor::usable() const { return signals_ && timer_.fd() >= 0 && keeper_.usable(); }
+
 Outcome Supervisor::run() {
   // Where the store is this machine, the first try needs no thread: the guard gets ready meanwhile.
   const bool granted = plan_.traits.liveness == Liveness::process && plan_.splay <= Duration{} && keeper_.try_now();
@@ -87,8 +89,8 @@ Outcome Supervisor::run() {
 void Supervisor::turn() {
   const Deadline now = Clock::now();
   if (now >= thread_at_) {
-    thread_at_ = no_deadline;
     keeper_.start();
+    thread_at_ = keeper_.started() || keeper_.over() ? no_deadline : later(now, 1s);  // no thread to be had: the job goes on
   }
   for (const Event& e : gather(now)) {
     announce(e);
@@ -181,6 +183,8 @@ void Supervisor::from_guard(std::vector<Event>& urgent, std::vector<Event>& rest
         break;
       case Kind::start_failed:
         keeper_.forget_start();
+        events_.error(
+            fmt::format("{}: the command cannot be started: {}", printable(plan_.request.key.text()), ::strerrordesc_np(value)));
         rest.emplace_back(event::StartFailed{value});
         break;
       case Kind::refused: rest.emplace_back(event::StartRefused{}); break;
@@ -246,9 +250,10 @@ void Supervisor::perform(const Action& a) {
 
 void Supervisor::start_job() {
   waiting_line_.clear();
+  std::string environment = job_environment(plan_, leases_, guard_pid_);
+  if (environment.size() > Channel::max_payload) environment.resize(Channel::max_payload + 1);  // the guard sees that it is cut
   // The descriptor that ends the lock travels with the order to start: there is never a job whose guard does not hold it.
-  const bool sent = guard_.send({Kind::start, same_group_ ? 1 : 0, false, policy_.deadlines()},
-                                job_environment(plan_, leases_, guard_pid_), hold_.get());
+  const bool sent = guard_.send({Kind::start, same_group_ ? 1 : 0, false, policy_.deadlines()}, environment, hold_.get());
   hold_.reset();
   if (!sent) ::kill(guard_pid_, SIGKILL);  // its end of the channel is broken; the end of file is on the way
   if (!keeper_.started()) thread_at_ = later(Clock::now(), fast_job);
@@ -296,9 +301,6 @@ void Supervisor::say(Note note) {
     case Note::max_run:
       events_.words(fmt::format("{}: --max-run {} is over; the command is being ended", key, format_duration(plan_.max_run)));
       return;
-    case Note::start_failed:
-      events_.error(fmt::format("{}: the command cannot be started: no process or descriptor to be had", key));
-      return;
     case Note::too_late: events_.words(fmt::format("{}: granted too late to start; waiting again", key)); return;
   }
 }
@@ -339,13 +341,15 @@ void Supervisor::dismiss_guard() {
     ::shutdown(guard_.fd(), SHUT_WR);
     const Deadline end = later(Clock::now(), 2s);
     Channel::Received r;
-    for (auto got = Channel::Got::nothing; got != Channel::Got::closed && Clock::now() < end; got = guard_.receive(r)) {
+    auto got = Channel::Got::nothing;
+    for (; got != Channel::Got::closed && Clock::now() < end; got = guard_.receive(r)) {
       pollfd p{guard_.fd(), POLLIN, 0};
       if (got == Channel::Got::nothing) ::poll(&p, 1, 100);
-      if (Clock::now() >= end) ::kill(guard_pid_, SIGKILL);
     }
+    if (got != Channel::Got::closed) ::kill(guard_pid_, SIGKILL);
   }
-  ::waitpid(guard_pid_, nullptr, 0);
+  int status = 0;
+  if (::waitpid(guard_pid_, &status, 0) == guard_pid_ && WIFSIGNALED(status)) JobCgroup::find(guard_pid_).remove();
 }
 
 void Supervisor::reap_guard() {

@@ -22,6 +22,7 @@ class Supervisor {
  public:
   Supervisor(const Plan&, const Entry&, const Surroundings&, Events&, Channel guard, pid_t guard_pid);
   ~Supervisor() = delete;
+  bool usable() const;  // false: no descriptors were to be had, and run() would never end
   Outcome run();
   Figures figures() const;  // after run()
 

@@ -26,6 +26,10 @@ Taker::Taker(const Plan& plan, const Entry& entry, Events& events,
       waiting_line_(plan, events) {}
 
 Outcome Taker::run() {
+  if (!signals_ || timer_.fd() < 0 || !keeper_.usable()) {
+    events_.error("too few descriptors are left (ulimit -n)");
+    return {false, status_unavailable, "error"};
+  }
   keeper_.start();
   while (!over_) {
     timer_.arm(std::min({lost_at_, answer_by_, holding_ ? hold_until_ : no_deadline}));

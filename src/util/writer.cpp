@@ -5,6 +5,8 @@
 #include <unistd.h>
 #include <cerrno>
 #include <chrono>
+#include <climits>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -38,8 +40,24 @@ void Writer::write(int fd, std::string text) {
   }
   bytes_ += text.size();
   lines_.push_back({fd, std::move(text)});
-  if (!std::exchange(started_, true)) std::thread([this] { work(); }).detach();
+  try {
+    if (!started_) std::thread([this] { work(); }).detach();
+    started_ = true;
+  } catch (const std::system_error&) {  // no thread to be had
+    write_at_once();
+  }
   changed_.notify_all();
+}
+
+// What can be written without waiting for anybody; the rest is dropped.
+void Writer::write_at_once() {
+  for (const Line& line : lines_) {
+    pollfd p{line.fd, POLLOUT, 0};
+    const bool fits = line.text.size() <= PIPE_BUF;  // of a pipe, so much is free when there is room at all
+    if (!fits || ::poll(&p, 1, 0) <= 0 || ::write(line.fd, line.text.data(), line.text.size()) < 0) ++dropped_;
+  }
+  lines_.clear();
+  bytes_ = 0;
 }
 
 bool Writer::flush(Duration bound) {

@@ -29,6 +29,7 @@ class Writer {
     std::string text;
   };
   void work();
+  void write_at_once();
 
   static constexpr std::size_t most_bytes = 1 << 20;
   std::mutex mutex_;

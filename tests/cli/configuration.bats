@@ -69,6 +69,23 @@ value() { "$DLOCK" run --show-config "$@" | sed -n 's/ *#.*//; /^[a-z]/p'; }
   assert_line --index 0 KEY
 }
 
+@test "an option that bench has as well counts for the others too" {
+  unset DLOCK_BACKEND DLOCK_RECIPE
+  mkdir -m 700 elsewhere
+  printf 'backend = "file:%s/elsewhere"\nrecipe = "flock"\noutput = "json"\nhold = "1ms"\nduration = "1s"\n' "$PWD" >xdg/dlock/config.toml
+  run -0 "$DLOCK" run --key k -- true
+  [ -f elsewhere/k ]
+  run -0 "$DLOCK" acquire --show-config --key k
+  assert_line --partial 'output = "json"'
+  assert_line --partial 'recipe = "flock"'
+  run -0 "$DLOCK" inspect --show-config
+  assert_line --partial "backend = \"file://$PWD/elsewhere\""
+  run -0 "$DLOCK" bench --show-config
+  assert_line --partial 'hold = "1ms"'
+  printf 'recipe = "nope"\n' >xdg/dlock/config.toml
+  refused 78 'config.toml:1: recipe' run --key k -- true
+}
+
 @test "secrets: the file of a password is nobody else's business" {
   printf 'canary\n' >pw
   chmod 644 pw

@@ -289,19 +289,49 @@ ended_within_a_second() { timeout 1 sh -c 'until [ -s "$1" ]; do sleep 0.05; don
   local cgroups
   cgroups=$(findmnt -n -t cgroup2 -o TARGET | head -n 1)$(sed -n 's/^0:://p' /proc/self/cgroup)
   [ -w "$cgroups" ] && [ -e "$cgroups/cgroup.procs" ] || skip 'no cgroup v2 that may be written'
+  space=$(stat -L -c %i /proc/self/ns/pid)
   start other on_lease -- sh -c 'echo up; exec sleep 60'
   said other up
   in_use=$(guard_of other | tr -d " ")
-  [ -e "$cgroups/dlock-$in_use" ] || skip 'dlock makes no cgroup here'
+  [ -e "$cgroups/dlock-$in_use-$space" ] || skip 'dlock makes no cgroup here'
   start it on_file -- sh -c 'echo up; exec sleep 60'
   said it up
   guard=$(guard_of it | tr -d " ")
-  [ -e "$cgroups/dlock-$guard" ]
+  [ -e "$cgroups/dlock-$guard-$space" ]
   kill -9 "$guard" "$(pid_of it)"
   until_true 'the guard is gone' sh -c '! kill -0 "$1"' sh "$guard"
   on_file -- true
-  [ ! -e "$cgroups/dlock-$guard" ]
-  [ -e "$cgroups/dlock-$in_use" ]
+  [ ! -e "$cgroups/dlock-$guard-$space" ]
+  [ -e "$cgroups/dlock-$in_use-$space" ]
   send other TERM
   ended other
+}
+
+@test "a guard that is killed before there is a job leaves no cgroup" {
+  start holder on_file -- sleep 60
+  event holder acquired
+  run python3 - "$DLOCK" "file:$dir/locks" <<'PYTHON'
+import glob, os, signal, subprocess, sys, time
+caught = 0
+for _ in range(50):  # the guard gives its cgroup up again after 50 ms
+    p = subprocess.Popen([sys.argv[1], "run", "-b", sys.argv[2], "--key", "k", "--", "true"], stderr=subprocess.DEVNULL)
+    guard = ""
+    while not guard and p.poll() is None:
+        guard = open(f"/proc/{p.pid}/task/{p.pid}/children").read().strip()
+    made = []
+    end = time.monotonic() + 0.03
+    while not made and time.monotonic() < end:
+        made = glob.glob(f"/sys/fs/cgroup/**/dlock-{guard}-*") + glob.glob(f"/sys/fs/cgroup/dlock-{guard}-*")
+    os.kill(int(guard), signal.SIGKILL)
+    if p.wait(20) != 70: sys.exit(f"status {p.returncode}")
+    left = [m for m in made if os.path.exists(m)]
+    if left: sys.exit(f"left: {left}")
+    caught += bool(made)
+    if caught == 3: break
+print("caught", caught)
+PYTHON
+  assert_success
+  [ "$output" != 'caught 0' ] || skip 'no cgroup of version 2 to write to here'
+  send holder TERM
+  ended holder
 }

@@ -105,6 +105,58 @@ counter() { sed -n "s/^dlock_$1_total{.*} //p" m.prom; }
   [ "$(cat target)" = mine ] && [ -L link ] && [ -p fifo ] && [ -c /dev/null ]
 }
 
+# limited OPTION VALUE ARGUMENT...: under that limit of the shell.
+limited() { timeout 20 bash -c 'ulimit "$0" "$1" && shift && exec "$DLOCK" "$@"' "$@" 3>&- 4>&-; }
+
+@test "no descriptors: 69 and one line, never a wait without end" {
+  "$DLOCK" run --key k -- true
+  for n in {5..13}; do
+    run --separate-stderr limited -n "$n" run -n --key k -- sh -c 'exit 3'
+    ((status == 3)) || { ((status == 69)) && [[ ${#stderr_lines[@]} -eq 1 && $stderr == "dlock: "* ]]; } || fail "run, $n: $status $stderr"
+    run --separate-stderr limited -n "$n" run -n -b redis://127.0.0.1:1 --key k -- true
+    [[ $status -eq 69 && ${#stderr_lines[@]} -eq 1 ]] || fail "redis, $n: $status $stderr"
+    run --separate-stderr limited -n "$n" acquire --keep --watch-pid $$ --key "k$n"
+    ((status == 0)) || [[ ${#stderr_lines[@]} -eq 1 && $stderr == "dlock: "* ]] || fail "keep, $n: $status $stderr"
+    if ((status == 0)); then "$DLOCK" release --key "k$n" --handle "$output"; fi
+  done
+}
+
+@test "no thread: a job that has its lock runs to its end; who must wait says so, 69" {
+  no_threads() { bash -c 'ulimit -s 4000000 && ulimit -v 3000000 && exec "$@"' no_threads timeout 20 "$DLOCK" "$@"; }
+  no_threads --version >/dev/null || skip 'this build does not run in 3 GB of addresses'
+  run -3 no_threads run --key k -- sh -c 'sleep 0.2; exit 3'
+  run -3 no_threads run --key k -- sh -c 'sleep 1.2 & exit 3'
+  assert_output --partial 'the lock is held until they end'
+  is_free k
+  "$DLOCK" acquire --key k
+  run --separate-stderr -69 no_threads run --key k -- true
+  assert_equal "${#stderr_lines[@]}" 1
+  [[ $stderr == *thread* ]]
+}
+
+@test "64 keys with the longest names" {
+  key=$(printf 'é%.0s' {1..98})
+  for i in {100..163}; do keys+=(--key "$i$key"); done
+  run -0 timeout 20 "$DLOCK" run "${keys[@]}" -- sh -c 'echo "$DLOCK_GRANTS"'
+  json 'len(j)' <<<"$output"
+  # What an ancestor's variable adds may be more than any program can be given.
+  stat=$(</proc/$$/stat) stat=(${stat##*)})
+  grant=$(printf '{"key":"o","handle":"h1:file.lease:%032d","sequencer":"v1:file.lease:o:X:5","guard":{"pid":%d,"start":%d},"x":"%090000d"}' \
+    0 $$ "${stat[19]}" 0)
+  DLOCK_GRANTS="[$grant]" run --separate-stderr -126 timeout 20 "$DLOCK" run "${keys[@]}" -- true
+  [[ $stderr == *'Argument list too long'* ]]
+  is_free "100$key"
+}
+
+@test "/proc of another PID namespace: no job is started that could not be ended" {
+  unshare --pid --fork true 2>/dev/null || skip 'needs the right to make namespaces'
+  refused_inside() { unshare --pid --fork "$DLOCK" run --key k -- touch ran; }
+  run -69 refused_inside
+  assert_output --partial '/proc does not list our child processes'
+  [ ! -e ran ]
+  run -3 unshare --pid --fork --mount-proc "$DLOCK" run --key k -- sh -c 'exit 3'
+}
+
 @test "completions know every command and every option" {
   "$BATS_TEST_DIRNAME/../../scripts/completions/generate" "$DLOCK" made
   bash -n made/dlock

@@ -25,7 +25,7 @@ std::string comparable(const std::string& text) {
   static const std::regex of_one_process(
       "(Name|Tgid|Ngid|Pid|PPid|TracerPid|FDSize|NStgid|NSpid|NSpgid|NSsid|Vm[A-Za-z]+|Rss[A-Za-z]+|SigQ|HugetlbPages|"
       "(non)?voluntary_ctxt_switches|x86_Thread_features[a-z_]*):.*");
-  static const std::regex own_cgroup("^(0::.*)/dlock-[0-9]+$"), stat("^[0-9]+ \\(.*\\) .*");
+  static const std::regex own_cgroup("^(0::.*)/dlock-[0-9]+-[0-9]+$"), stat("^[0-9]+ \\(.*\\) .*");
   std::istringstream in(text);
   std::string all;
   for (std::string line; std::getline(in, line);) {

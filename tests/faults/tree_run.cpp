@@ -58,8 +58,11 @@ class TreeRun {
     const auto line = ours.find("0::/");
     if (line == ours.npos) return {};
     const std::string path = ours.substr(line + 3, ours.find('\n', line) - line - 3);
+    struct stat space {};
+    if (::stat("/proc/self/ns/pid", &space) != 0) return {};
     for (const char* mount : {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"}) {
-      const std::string cgroup = mount + path + "/dlock-" + std::to_string(guard);
+      const std::string cgroup =
+          std::string(mount) + path + "/dlock-" + std::to_string(guard) + "-" + std::to_string(space.st_ino);
       if (::access(cgroup.c_str(), F_OK) == 0) return cgroup;
     }
     return {};

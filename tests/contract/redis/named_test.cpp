@@ -124,7 +124,7 @@ TEST_CASE("the answer to any command of an acquisition is lost: granted once, by
     std::string command;
   };
   for (const Row& row : {Row{"set", std::string{redis::scripts::set_acquire.sha}}, Row{"setnx-expire", "SETNX"},
-                         Row{"setnx-expire", "PEXPIRE"}, Row{"setnx-expire", std::string{redis::scripts::named_grant.sha}},
+                         Row{"setnx-expire", std::string{redis::scripts::named_grant.sha}},
                          Row{"getset", std::string{redis::scripts::named_grant.sha}}}) {
     for (const bool quietly : {false, true}) {
       CAPTURE(row.recipe, row.command, quietly);
@@ -186,6 +186,33 @@ TEST_CASE("setnx-expire: a dlock that died between the two commands holds nobody
   CHECK(is_granted(waiter->poll(5s)));
   CHECK(Clock::now() - began >= 800ms);
   CHECK(Clock::now() - began < 1500ms);
+}
+
+TEST_CASE("setnx-expire: whose second half comes late does not end the lock of another") {
+  RedisServer server;
+  Proxy proxy{server.port()};
+  Settings settings;
+  settings.op_timeout = 5s;
+  auto late = open_redis(fmt::format("redis://127.0.0.1:{}?restart_grace=0", proxy.port()), settings, "setnx-expire");
+  release_or_fail(*late, acquire_or_fail(*late, request(k)));  // the connection stands, the script is known
+  auto punctual = open(server, "setnx-expire");
+  auto waiter = *late->enqueue(once(2s));
+  proxy.lose_reply(std::string{redis::scripts::named_grant.sha});
+  proxy.refuse(true);
+  std::optional<Lease> lease;
+  std::thread meanwhile{[&] {
+    if (proxy.lost_one()) {
+      server.command({"DEL", "app:nightly"});  // as if the time of the late one had passed
+      lease = acquire_or_fail(*punctual, request(k, 60s));
+    }
+    proxy.refuse(false);  // and now the late one asks again
+  }};
+  const auto p = waiter->poll(0s);
+  meanwhile.join();
+  REQUIRE(lease);
+  CHECK(is_busy(p));
+  CHECK(server.command({"PTTL", "app:nightly"}).integer > 50'000);
+  CHECK(punctual->check(k, lease->token) == Validity::valid);
 }
 
 TEST_CASE("setnx-expire: dlock and scripts of SETNX and EXPIRE exclude each other") {
