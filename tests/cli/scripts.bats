@@ -32,6 +32,7 @@ case $1 in
     ;;
 esac
 echo "$1" >>"$(dirname "$0")/../calls"
+echo "$*" >>"$(dirname "$0")/../lines"
 STAND_IN
   chmod +x "$BATS_TEST_TMPDIR/bin/cmake"
   PATH=$BATS_TEST_TMPDIR/bin:$PATH
@@ -64,6 +65,32 @@ age() { find "$tree" -exec touch -d '1 minute ago' {} +; }
   assert_failure 3
   assert_equal "$stderr" ''
   assert_equal "$(builds)" 1
+}
+
+@test "dlock: what the first call builds is all that cmake --install wants" {
+  age
+  "$tree/scripts/dlock"
+  run grep -e --build "$BATS_TEST_TMPDIR/lines"
+  assert_output --regexp '--target dlock completions$'
+  # The same, of the program under test: whatever else there is to install is in the source tree.
+  built=$(cd "$(dirname "$DLOCK")/.." && pwd)
+  run "$(PATH=${PATH#*:} command -v cmake)" --install "$built" --prefix "$BATS_TEST_TMPDIR/usr"
+  assert_success
+  for file in bin/dlock share/man/man1/dlock-run.1 share/man/man7/dlock-backends.7 share/bash-completion/completions/dlock; do
+    assert [ -s "$BATS_TEST_TMPDIR/usr/$file" ]
+  done
+}
+
+@test "deps: an apt that fails is 69 and says what could not be installed" {
+  printf '#!/bin/sh\nexit 1\n' >"$BATS_TEST_TMPDIR/bin/dpkg-query"
+  printf '#!/bin/sh\necho chatter; case $* in *install*) echo "E: no such luck" >&2; exit 100 ;; esac\n' >"$BATS_TEST_TMPDIR/bin/apt-get"
+  printf '#!/bin/sh\n[ "$1" != -n ] || shift\nexec "$@"\n' >"$BATS_TEST_TMPDIR/bin/sudo"
+  chmod +x "$BATS_TEST_TMPDIR/bin"/*
+  run "$scripts/deps" build
+  assert_failure 69
+  assert_output --partial 'E: no such luck'
+  assert_output --partial 'apt-get could not install: g++'
+  refute_output --partial chatter
 }
 
 @test "dlock: works through a symbolic link, from anywhere, without stdin or stderr" {
