@@ -280,12 +280,12 @@ Result<Report> Bench::run() {
   Result<void> done;
   if (!stopped()) {
     done = measure_all(report);
-    report.notes = clean();
+    report.left = clean();
   }
   progress_.clear();
   if (!done) {
     std::string what = done.error().message;
-    for (const std::string& note : report.notes) what += "; " + note;
+    for (const std::string& left : report.left) what += "; " + left;
     return fail(done.error().code, std::move(what));
   }
   report.signal = signals_.seen();

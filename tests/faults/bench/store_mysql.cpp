@@ -3,7 +3,7 @@
 #include <algorithm>
 #include "mysql/mysql_backend.hpp"
 #include "mysql_schema/schema.hpp"
-#include "store.hpp"
+#include "bench_run.hpp"
 #include "support/mariadb_server.hpp"
 
 namespace dlock::test {
@@ -43,12 +43,33 @@ class Mysql final : public Store {
     std::sort(all.begin(), all.end());
     return all;
   }
+  Database& db() { return db_; }
 
  private:
   mutable Database db_;
 };
 
 }  // namespace
+
+TEST_CASE("rows of others below the prefix: refused, whether anybody locks them or not") {
+  Mysql store;
+  store.plant();
+  store.db().sql("INSERT INTO method_lock(method_name,method_desc) VALUES('b-x','of others')");
+  store.db().sql("CREATE TABLE QRTZ_LOCKS(SCHED_NAME VARCHAR(120) NOT NULL, LOCK_NAME VARCHAR(40) NOT NULL, PRIMARY KEY(SCHED_NAME,LOCK_NAME))");
+  store.db().sql("INSERT INTO QRTZ_LOCKS VALUES('s','b-x'),('t','c-x')");
+  const auto before = store.everything();
+  const std::string quartz = "?table=QRTZ_LOCKS&key_column=LOCK_NAME&where.SCHED_NAME=";
+  Dlock insert(bench(store, {"--recipe", "insert", "-d", "100ms"}));
+  CHECK(insert.end() == "exit 64");
+  CHECK(insert.said().find("'x'") != std::string::npos);
+  Dlock update({"bench", "-b", store.url("") + quartz + "s", "--recipe", "for-update", "--prefix", "b-", "-d", "100ms"});
+  CHECK(update.end() == "exit 64");
+  CHECK(update.said().find("'x'") != std::string::npos);
+  CHECK(store.everything() == before);
+  Dlock other({"bench", "-b", store.url("") + quartz + "t", "--recipe", "for-update", "--prefix", "b-", "-d", "100ms"});
+  CHECK(other.end() == "exit 0");
+  CHECK(store.everything() == before);
+}
 
 std::unique_ptr<Store> make_store() { return std::make_unique<Mysql>(); }
 

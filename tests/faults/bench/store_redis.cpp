@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include <algorithm>
-#include "store.hpp"
+#include "bench_run.hpp"
 #include "support/redis_client.hpp"
 
 namespace dlock::test {
@@ -24,12 +24,26 @@ class Redis final : public Store {
     std::sort(all.begin(), all.end());
     return all;
   }
+  void kill() { server_.kill(); }
 
  private:
   RedisServer server_;
 };
 
 }  // namespace
+
+TEST_CASE("a server that is gone at the end: what stays is said") {
+  for (const char* output : {"text", "csv"}) {
+    Redis store;
+    Dlock run(bench(store, {"--scenario", "handoff", "-d", "60s", "-P", "20ms", "--op-timeout", "200ms", "--connect-timeout", "200ms",
+                            "--output", output}));
+    run.progress(" handoff  ");
+    store.kill();
+    run.signal(SIGINT);
+    CHECK(run.end() == "signal 2 (INT)");
+    CHECK((run.out + run.said()).find("redis fair: what was written below 'b-' is still there: ") != std::string::npos);
+  }
+}
 
 std::unique_ptr<Store> make_store() { return std::make_unique<Redis>(); }
 

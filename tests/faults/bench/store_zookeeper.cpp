@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
-#include "store.hpp"
+#include "bench_run.hpp"
 #include "support/zookeeper_client.hpp"
 
 namespace dlock::test {
@@ -22,6 +22,8 @@ class Zookeeper final : public Store {
     walk(root_, all);
     return all;
   }
+  RawZookeeper& raw() { return raw_; }
+  const std::string& root() const { return root_; }
 
  private:
   void walk(const std::string& path, std::vector<std::string>& all) {
@@ -37,6 +39,25 @@ class Zookeeper final : public Store {
 };
 
 }  // namespace
+
+TEST_CASE("what others have put into the directory of a key stays, and that is said") {
+  Zookeeper store;
+  Dlock run(bench(store, {"--scenario", "handoff", "-d", "60s", "-P", "20ms"}));
+  run.progress(" handoff  ");
+  store.raw().make(store.root() + "/b-0-handoff/data", "of others", false);
+  run.signal(SIGINT);
+  CHECK(run.end() == "signal 2 (INT)");
+  CHECK(run.out.find("is still there: " + store.root() + "/b-0-handoff has a node 'data' of another program in it") != std::string::npos);
+  CHECK(store.raw().children(store.root() + "/b-0-handoff") == std::vector<std::string>{"data"});
+}
+
+TEST_CASE("a node that is not ephemeral is not ours to remove") {
+  Zookeeper store;
+  store.raw().make(store.root() + "/b-0-handoff", "of others", false);
+  Dlock run(bench(store, {"--recipe", "ephemeral", "--scenario", "handoff", "-d", "100ms"}));
+  CHECK(run.end() == "exit 64");
+  CHECK(store.raw().get(store.root() + "/b-0-handoff").text == "of others");
+}
 
 std::unique_ptr<Store> make_store() { return std::make_unique<Zookeeper>(); }
 
