@@ -1,8 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which backends can remove what they keep of a key. A new one is a line.
+// How each backend removes what it keeps of a key. A new one is a line.
 #include "file/purge.hpp"
+#if DLOCK_WITH_MYSQL
+#include "mysql/purge.hpp"
+#endif
 #if DLOCK_WITH_REDIS
 #include "redis/purge.hpp"
+#include "redlock/purge.hpp"
+#endif
+#if DLOCK_WITH_ZOOKEEPER
+#include "zookeeper/purge.hpp"
 #endif
 
 namespace dlock {
@@ -11,7 +18,13 @@ namespace {
 constexpr Purger table[] = {
     {"file", file::purge},
 #if DLOCK_WITH_REDIS
-    {"redis", redis::purge},
+    {"redis", redis::purge},     {"redlock", redlock::purge},
+#endif
+#if DLOCK_WITH_ZOOKEEPER
+    {"zookeeper", zookeeper::purge},
+#endif
+#if DLOCK_WITH_MYSQL
+    {"mysql", mysql::purge},
 #endif
 };
 

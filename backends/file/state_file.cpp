@@ -92,9 +92,56 @@ Result<bool> StateFile::in_place() const {
 // ---- the lock ---------------------------------------------------------------------------------------------------------------
 // Tries, with naps in between: flock(2) has no time limit of its own, and a process that was stopped inside the critical
 // section (some 20 us) must not stop us. The critical section is short, so few ever nap.
+//
+// Hundreds who try every millisecond take the processors away from the one that has the lock, whenever it is about to go on, and then nobody gets
+// anywhere. So whoever has waited for long naps for long; but then who has just come would be first for ever. So one of them, who has the turn,
+// tries often, and gets the next moment in which the lock is free. Who that is is chance: all naps have chance in them, and towards the end they are short.
+//
+// Interleaving 2: the one who has the turn is stopped. The others get in when they wake up and find the lock free, as if there was no turn.
+namespace {
+
+// A byte behind both slots, locked as part of an open file and so apart from flock(2): it ends with that, however that ends.
+bool set_turn(int fd, short type) noexcept {
+  struct flock turn {};
+  turn.l_type = type;
+  turn.l_whence = SEEK_SET;
+  turn.l_start = 2 * slot_size;
+  turn.l_len = 1;
+  return ::fcntl(fd, F_OFD_SETLK, &turn) == 0;
+}
+
+// How long to nap, of those who wait for the lock of one file.
+class Naps {
+ public:
+  explicit Naps(Duration patience) : patience_(patience) {}
+
+  Clock::duration next(int fd, Deadline now) {
+    using namespace std::chrono_literals;
+    const Clock::duration waited = now - begun_;
+    if (turn_of_ != fd && waited > 10ms && set_turn(fd, F_WRLCK)) {
+      turn_of_ = fd;
+      turn_since_ = now;
+    }
+    const Clock::duration most = turn_of_ >= 0 ? 1ms : waited < patience_ / 2 ? 20ms : 5ms;
+    const Clock::duration about = std::clamp<Clock::duration>((turn_of_ >= 0 ? now - turn_since_ : waited) / 4, 20us, most);
+    return about / 2 + about * (now.time_since_epoch().count() / 64 % 1024) / 1024;
+  }
+  void over(int fd) noexcept {
+    if (turn_of_ >= 0 && turn_of_ == fd) set_turn(fd, F_UNLCK);
+    turn_of_ = -1;
+  }
+
+ private:
+  const Duration patience_;
+  const Deadline begun_ = Clock::now();
+  Deadline turn_since_{};
+  int turn_of_ = -1;
+};
+
+}  // namespace
+
 Result<StateFile::Locking> StateFile::lock(Make make, Duration patience, int interrupt_fd) {
-  constexpr long first_nap = 20'000, longest_nap = 1'000'000;  // ns
-  long nap = first_nap;
+  Naps naps(patience);
   for (const Deadline end = later(Clock::now(), patience);;) {
     if (!file_) {
       auto opened = open(make);
@@ -103,6 +150,7 @@ Result<StateFile::Locking> StateFile::lock(Make make, Duration patience, int int
     }
     if (::flock(file_.get(), LOCK_EX | LOCK_NB) == 0) {
       locked_ = true;
+      naps.over(file_.get());
       auto here = in_place();
       if (!here) return unlock(), fail(here.error());
       if (*here) return Locking::locked;
@@ -112,12 +160,13 @@ Result<StateFile::Locking> StateFile::lock(Make make, Duration patience, int int
     } else if (errno != EWOULDBLOCK) {
       return fail_errno("lock", path_, errno);
     }
-    if (Clock::now() >= end) break;
+    const Deadline now = Clock::now();
+    if (now >= end) break;
     pollfd interrupt{interrupt_fd, POLLIN, 0};
-    const timespec t{0, nap};
-    if (::ppoll(&interrupt, 1, &t, nullptr) > 0) return Locking::interrupted;
-    nap = std::min(nap * 2, longest_nap);
+    const timespec t{0, static_cast<long>((file_ ? naps.next(file_.get(), now) : Clock::duration{20'000}).count())};
+    if (::ppoll(&interrupt, 1, &t, nullptr) > 0) return naps.over(file_.get()), Locking::interrupted;
   }
+  naps.over(file_.get());
   const auto pid = file_ ? flock_holder(device_, inode_) : std::nullopt;
   return fail(
       Errc::unavailable,

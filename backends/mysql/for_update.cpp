@@ -7,8 +7,19 @@
 
 namespace dlock::mysql {
 
+namespace {
+
+Rows rows_of(const Options& o) {
+  if (o.table.empty()) return {"dlock_row", "name"};
+  Rows r{o.table, o.key_column, {}, true};
+  for (const auto& [column, value] : o.where) fmt::format_to(std::back_inserter(r.also), " AND `{}`={}", column, text_hex(value));
+  return r;
+}
+
+}  // namespace
+
 ForUpdateBackend::ForUpdateBackend(const Traits& traits, Options options)
-    : HeldBackend(traits, std::move(options), schema::for_update, "dlock_grant") {}
+    : HeldBackend(traits, options, schema::for_update, "dlock_grant"), locked_(rows_of(options)) {}
 
 Result<void> ForUpdateBackend::fit(const Facts& f) const {
   if (f.proxied)
@@ -18,11 +29,8 @@ Result<void> ForUpdateBackend::fit(const Facts& f) const {
 }
 
 std::string ForUpdateBackend::row(const std::string& name) const {
-  const Options& o = client_.options();
-  if (o.table.empty()) return fmt::format("dlock_row WHERE name={}", hex(name));
-  std::string sql = fmt::format("`{}` WHERE `{}`={}", o.table, o.key_column, text_hex(name));
-  for (const auto& [column, value] : o.where) fmt::format_to(std::back_inserter(sql), " AND `{}`={}", column, text_hex(value));
-  return sql;
+  return fmt::format("`{}` WHERE `{}`={}{}", locked_.table, locked_.column, locked_.text ? text_hex(name) : hex(name),
+                     locked_.also);
 }
 
 // In a statement of its own that is committed at once: two who lock a missing row in their transactions would wait for each other.

@@ -10,6 +10,7 @@ namespace dlock::mysql {
 class ForUpdateBackend final : public HeldBackend {
  public:
   ForUpdateBackend(const Traits&, Options);
+  std::vector<Rows> rows() const override { return {{table_, "name"}, locked_}; }
 
  protected:
   Result<void> fit(const Facts&) const override;
@@ -29,6 +30,7 @@ class ForUpdateBackend final : public HeldBackend {
  private:
   std::string row(const std::string& name) const;  // FROM ... WHERE ...
   Result<void> make_row(Connection&, const std::string& name, Deadline);
+  const Rows locked_;
 };
 
 }  // namespace dlock::mysql

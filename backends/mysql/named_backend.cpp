@@ -2,6 +2,7 @@
 #include "mysql/named_backend.hpp"
 #include <fmt/format.h>
 #include <algorithm>
+#include <set>
 #include "core/duration.hpp"
 #include "mysql/doctor.hpp"
 
@@ -94,21 +95,31 @@ Result<std::optional<KeyView>> NamedBackend::inspect(const Key& key) {
 Result<std::vector<KeyView>> NamedBackend::list() {
   const std::string& prefix = client_.options().prefix;
   if (prefix.empty()) return fail(Errc::usage, "without a prefix only a named key can be inspected: give a KEY");
-  using Views = std::vector<KeyView>;
-  auto names = client_.run<Answer>(client_.usual_deadline(), "", [&](Connection& c) -> Result<Answer> {
-    auto r = c.query("list", fmt::format("SELECT name FROM {} WHERE LEFT(name,{})={}", table_, prefix.size(), hex(prefix)),
-                     client_.usual_deadline());
-    if (!r && c.remedy() == Remedy::create) return Answer{};
-    return r;
-  });
-  if (!names) return fail(names.error());
-  Views views;
-  for (std::size_t i = 0; i < names->rows.size(); ++i) {
-    const auto key = Key::parse(names->text(0, i).substr(prefix.size()));
+  std::set<std::string> names;
+  for (const Rows& kept : rows()) {
+    const auto found = client_.run<Answer>(client_.usual_deadline(), "", [&](Connection& c) -> Result<Answer> {
+      auto r = c.query("list",
+                       fmt::format("SELECT `{0}` FROM `{1}` WHERE LEFT(CAST(`{0}` AS BINARY),{2})={3}{4}", kept.column,
+                                   kept.table, prefix.size(), hex(prefix), kept.also),
+                       client_.usual_deadline());
+      if (!r && c.remedy() == Remedy::create) return Answer{};
+      return r;
+    });
+    if (!found) return fail(found.error());
+    for (std::size_t i = 0; i < found->rows.size(); ++i) names.emplace(found->text(0, i));
+  }
+  std::vector<KeyView> views;
+  for (const std::string& name : names) {
+    const auto key = Key::parse(std::string_view{name}.substr(prefix.size()));
     if (!key) continue;
     auto v = inspect(*key);
     if (!v) return fail(std::move(v.error()));
-    if (*v) views.push_back(std::move(**v));
+    if (!*v) {  // a row that others lock, and nobody does now
+      v->emplace();
+      (*v)->key = key->text();
+      (*v)->waiters_known = false;
+    }
+    views.push_back(std::move(**v));
   }
   std::sort(views.begin(), views.end(), [](const KeyView& a, const KeyView& b) { return a.key < b.key; });
   return views;

@@ -21,6 +21,13 @@ struct Record {
   bool held = false;  // by anybody
 };
 
+// What a recipe keeps of a key: the rows of `table` whose `column` has the key's name.
+struct Rows {
+  std::string table, column;
+  std::string also{};  // a further condition, with its AND
+  bool text = false;   // compared as text; else as bytes
+};
+
 class NamedBackend : public Backend {
  public:
   NamedBackend(const Traits& traits, Options options, std::string_view schema, std::string table)
@@ -35,6 +42,7 @@ class NamedBackend : public Backend {
   Result<std::vector<Finding>> doctor() override;
   Counters counters() const noexcept override { return {client_.statements(), wakeups_}; }
   Client& client() noexcept { return client_; }
+  virtual std::vector<Rows> rows() const { return {{table_, "name"}}; }  // its own record first
 
  protected:
   // Refuses what none of these recipes can do. `longest`: bytes of prefix and key.

@@ -39,6 +39,7 @@ class RowBackend : public NamedBackend {
 class InsertBackend final : public RowBackend {
  public:
   InsertBackend(const Traits&, Options);
+  std::vector<Rows> rows() const override { return {{table_, "name"}, {rows_, "method_name", {}, true}}; }
 
  protected:
   std::string in_force(const std::string&) const override;

@@ -103,17 +103,18 @@ Result<std::optional<KeyView>> EphemeralBackend::inspect(const Key& key) {
 Result<std::vector<KeyView>> EphemeralBackend::list() {
   auto s = looker();
   if (!s) return fail(std::move(s.error()));
-  if (!options_.root.ends_with('/')) return fail(cannot("listing needs a ?prefix= that ends in '/'"));
-  const std::string parent = options_.root == "/" ? options_.root : options_.root.substr(0, options_.root.size() - 1);
+  const auto [directory, stem] = listed_below(options_);
+  const std::string parent = directory == "/" ? directory : directory.substr(0, directory.size() - 1);
   const Session::Call sync = (*s)->sync(parent), all = (*s)->children(parent);
   if (auto ok = done(**s, "list", {&sync, &all}, op_deadline()); !ok) return fail(std::move(ok.error()));
   std::vector<KeyView> views;
   if (all.reply().rc == ZNONODE) return views;
   if (all.reply().rc != ZOK) return fail(server_error(options_, "list", all.reply().rc));
   for (const std::string& name : all.reply().names) {
-    const Session::Call get = (*s)->get(options_.root + name);
+    if (!name.starts_with(stem) || name == stem) continue;
+    const Session::Call get = (*s)->get(directory + name);
     if (auto ok = done(**s, "list", {&get}, op_deadline()); !ok) return fail(std::move(ok.error()));
-    if (auto v = view_of(get.reply(), name)) views.push_back(std::move(*v));
+    if (auto v = view_of(get.reply(), name.substr(stem.size()))) views.push_back(std::move(*v));
   }
   std::sort(views.begin(), views.end(), [](const KeyView& a, const KeyView& b) { return a.key < b.key; });
   return views;

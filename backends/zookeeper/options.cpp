@@ -165,6 +165,11 @@ Result<std::string> path_of(const Options& o, const Key& key, bool nested) {
   return path;
 }
 
+Listed listed_below(const Options& o) {
+  const std::size_t name = o.root.rfind('/') + 1;
+  return {o.root.substr(0, name), o.root.substr(name)};
+}
+
 std::string_view parent_of(std::string_view path) {
   const std::size_t slash = path.rfind('/');
   return slash == 0 ? path.substr(0, 1) : path.substr(0, slash);

@@ -27,6 +27,12 @@ Result<Options> parse_options(const Url&, const Traits&, const Settings&);
 // Where the key is kept: for native recipes one encoded component; for others the key is a path. Errc::usage: ZooKeeper cannot have such a name.
 Result<std::string> path_of(const Options&, const Key&, bool nested = true);
 
+// What lists every key of a prefix: a directory, "/app/" and what the names in it begin with, which is nothing where the prefix ends in '/'.
+struct Listed {
+  std::string directory, stem;
+};
+Listed listed_below(const Options&);
+
 // May this be a path below the root? Says what is wrong.
 std::optional<std::string> wrong_path(std::string_view path);
 

@@ -46,6 +46,11 @@ std::optional<std::int32_t> parse_counter(std::string_view text) {
 
 }  // namespace
 
+std::optional<Dialect> dialect_of(std::string_view recipe) noexcept {
+  if (recipe == "ephemeral") return std::nullopt;
+  return recipe == "curator" ? Dialect::curator : recipe == "kazoo" ? Dialect::kazoo : Dialect::sequential;
+}
+
 std::string guid_of(Dialect d, const Owner& owner) { return d == Dialect::kazoo ? owner.hex() : "_c_" + uuid(owner); }
 
 std::string node_prefix(Dialect d, const Owner& owner, Mode mode) {

@@ -17,6 +17,8 @@ enum class Dialect {
   kazoo,       // `<32 hex>__lock__<n>`: kazoo's Lock
 };
 
+std::optional<Dialect> dialect_of(std::string_view recipe) noexcept;  // nothing: no queue (ephemeral)
+
 struct Member {
   std::string name;
   std::int32_t number = 0;  // the server's 32-bit counter, which wraps around

@@ -214,13 +214,14 @@ Result<std::optional<KeyView>> QueueBackend::view_of(Session& s, const std::stri
   return view;
 }
 
-// Directories of keys below `path`: for native recipes its children; else whatever is no node of a queue, at any depth.
-Result<void> QueueBackend::walk(Session& s, const std::string& path, std::vector<std::string>& paths) {
+// Directories of keys below `path` whose names go on from `stem`: for native recipes its children; else whatever is no node of a queue, at any depth.
+Result<void> QueueBackend::walk(Session& s, const std::string& path, std::string_view stem, std::vector<std::string>& paths) {
   const Session::Call list = s.children(path == "/" ? path : path.substr(0, path.size() - 1));
   if (auto ok = done(s, "list", {&list}, op_deadline()); !ok) return ok;
   if (list.reply().rc == ZNONODE) return {};
   if (list.reply().rc != ZOK) return fail(server_error(options_, "list", list.reply().rc));
   for (const std::string& name : list.reply().names) {
+    if (!name.starts_with(stem) || name == stem) continue;
     const std::string child = path + name;
     if (options_.native) {
       paths.push_back(child);
@@ -228,7 +229,7 @@ Result<void> QueueBackend::walk(Session& s, const std::string& path, std::vector
     }
     if (in_a_queue(name) || child == "/zookeeper") continue;
     const std::size_t before = paths.size();
-    if (auto ok = walk(s, child + '/', paths); !ok) return ok;
+    if (auto ok = walk(s, child + '/', "", paths); !ok) return ok;
     const Session::Call inside = s.children(child);
     if (auto ok = done(s, "list", {&inside}, op_deadline()); !ok) return ok;
     const auto& names = inside.reply().names;
@@ -241,9 +242,9 @@ Result<void> QueueBackend::walk(Session& s, const std::string& path, std::vector
 Result<std::vector<KeyView>> QueueBackend::list() {
   auto s = looker();
   if (!s) return fail(std::move(s.error()));
-  if (!options_.root.ends_with('/')) return fail(cannot("listing needs a ?prefix= that ends in '/'"));
+  const auto [directory, stem] = listed_below(options_);
   std::vector<std::string> paths;
-  if (auto ok = walk(**s, options_.root, paths); !ok) return fail(std::move(ok.error()));
+  if (auto ok = walk(**s, directory, stem, paths); !ok) return fail(std::move(ok.error()));
   std::vector<KeyView> views;
   for (const std::string& path : paths) {
     const std::string name = path.substr(options_.root.size());

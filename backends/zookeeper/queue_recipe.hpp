@@ -45,7 +45,7 @@ class QueueBackend final : public Base {
   };
   Result<Look> look(Session&, const std::string& path, bool caught_up);
   Result<std::optional<KeyView>> view_of(Session&, const std::string& path, const std::string& key);
-  Result<void> walk(Session&, const std::string& path, std::vector<std::string>& paths);
+  Result<void> walk(Session&, const std::string& path, std::string_view stem, std::vector<std::string>& paths);
 
   Dialect dialect_;
 };

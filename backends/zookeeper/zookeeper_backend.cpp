@@ -14,11 +14,9 @@ std::string warning(const Url& url) {
 Result<std::unique_ptr<Backend>> open(const Url& url, const Traits& traits, const Settings& settings) {
   auto options = parse_options(url, traits, settings);
   if (!options) return fail(std::move(options.error()));
-  if (traits.recipe == "ephemeral") return std::make_unique<EphemeralBackend>(traits, std::move(*options));
-  const Dialect dialect = traits.recipe == "curator" ? Dialect::curator
-                          : traits.recipe == "kazoo" ? Dialect::kazoo
-                                                     : Dialect::sequential;
-  return std::make_unique<QueueBackend>(traits, std::move(*options), dialect);
+  if (const auto dialect = dialect_of(traits.recipe))
+    return std::make_unique<QueueBackend>(traits, std::move(*options), *dialect);
+  return std::make_unique<EphemeralBackend>(traits, std::move(*options));
 }
 
 }  // namespace dlock::zookeeper

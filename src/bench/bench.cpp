@@ -16,6 +16,7 @@ using namespace std::chrono_literals;
 constexpr std::size_t stack_size = 1 << 20;  // of a client: hundreds of them are to fit
 constexpr unsigned bare_commands = 200;
 constexpr Duration to_connect = 30s;
+constexpr unsigned removal_tries = 3;
 
 // The clients of one measurement, as threads.
 class Crew {
@@ -75,14 +76,15 @@ class Bench {
   Result<void> measure(const Target&, Scenario, Figures&);
   Result<void> measure_crash(const Target&, Figures&);
   Result<void> measure_all(Report&);
-  void clean(Report&);
+  std::vector<Key> keys_of_run(const Target&) const;
+  Result<std::optional<std::string>> left_over(const Target&) const;
+  std::vector<std::string> clean();
   bool stopped() { return signals_.seen() != 0; }
 
   const Plan& plan_;
   Signals signals_;
   Progress progress_;
   std::vector<Nanoseconds> rtt_;
-  std::vector<bool> used_;
 };
 
 // Reaches the store, refuses one that holds something below the prefix, and measures a bare command.
@@ -221,21 +223,52 @@ Result<void> Bench::measure_all(Report& report) {
   return {};
 }
 
-// Only what this run can have written, by name: nothing else is touched, even if somebody has put it below our prefix meanwhile.
-void Bench::clean(Report& report) {
+std::vector<Key> Bench::keys_of_run(const Target& t) const {
+  std::vector<Key> keys;
+  for (const Scenario s : plan_.scenarios)
+    for (Key& key : keys_of(t, s, plan_.clients)) keys.push_back(std::move(key));
+  return keys;
+}
+
+// One of our keys that the store still has.
+Result<std::optional<std::string>> Bench::left_over(const Target& t) const {
+  const auto backend = t.open(plan_.settings);
+  if (!backend) return fail(backend.error());
+  const auto views = (*backend)->list();
+  if (!views) return fail(views.error());
+  const std::vector<Key> keys = keys_of_run(t);
+  for (const KeyView& v : *views)
+    if (std::any_of(keys.begin(), keys.end(), [&](const Key& k) { return k.text() == v.key; })) return std::optional{v.key};
+  return std::optional<std::string>{};
+}
+
+// Only what this run can have written, by name: nothing else is touched, even if somebody has put it below our prefix meanwhile. When all targets are done,
+// each is looked at: what a client sent before its connection broke may be carried out late, and is removed again. Answers what could not be removed.
+std::vector<std::string> Bench::clean() {
   progress_.say("removing what was written");
-  for (std::size_t i = 0; i < used_.size(); ++i) {
-    const Target& t = plan_.targets[i];
-    const auto remove = [&]() -> Result<void> {
-      if (!t.purge) return fail(Errc::usage, fmt::format("{} does not remove what it keeps of a key", t.backend));
-      for (const Scenario s : plan_.scenarios)
-        if (auto gone = t.purge(plan_.settings, keys_of(t, s, plan_.clients)); !gone) return gone;
-      return {};
-    };
-    if (const auto done = remove(); !done)
-      report.notes.push_back(fmt::format("{} {}: what was written below {} is still there: {}", t.backend, t.recipe,
-                                         quoted(plan_.prefix), done.error().message));
+  std::vector<std::string> failures;
+  std::vector<const Target*> to_do;
+  const auto failed = [&](const Target& t, std::string_view why) {
+    failures.push_back(
+        fmt::format("{} {}: what was written below {} is still there: {}", t.backend, t.recipe, quoted(plan_.prefix), why));
+  };
+  for (const Target& t : plan_.targets) to_do.push_back(&t);
+  for (unsigned tries = 1; !to_do.empty(); ++tries) {
+    std::vector<const Target*> removed, again;
+    for (const Target* t : to_do) {
+      const auto gone = t->purge ? t->purge(plan_.settings, keys_of_run(*t)) : Result<void>(fail(Errc::usage, "nothing can remove it"));
+      if (gone) removed.push_back(t);
+      else failed(*t, gone.error().message);
+    }
+    for (const Target* t : removed) {
+      const auto left = left_over(*t);
+      if (!left) failed(*t, left.error().message);
+      else if (*left && tries == removal_tries) failed(*t, fmt::format("{} comes back", quoted(**left)));
+      else if (*left) again.push_back(t);
+    }
+    to_do = std::move(again);
   }
+  return failures;
 }
 
 Result<Report> Bench::run() {
@@ -246,12 +279,15 @@ Result<Report> Bench::run() {
   Report report;
   Result<void> done;
   if (!stopped()) {
-    used_.resize(plan_.targets.size());
     done = measure_all(report);
-    clean(report);
+    report.left = clean();
   }
   progress_.clear();
-  if (!done) return fail(done.error());
+  if (!done) {
+    std::string what = done.error().message;
+    for (const std::string& left : report.left) what += "; " + left;
+    return fail(done.error().code, std::move(what));
+  }
   report.signal = signals_.seen();
   for (Figures& f : report.runs) f.starved = static_cast<std::uint64_t>(std::count(f.per_client.begin(), f.per_client.end(), 0U));
   for (const FailIf& e : plan_.fail_if)

@@ -195,6 +195,7 @@ Result<run::Outcome> command_bench(const Options& given_options) {
   if (!report) return fail(report.error());
   const auto notes = notes_on(*plan);
   report->notes.insert(report->notes.begin(), notes.begin(), notes.end());
+  report->notes.insert(report->notes.end(), report->left.begin(), report->left.end());
 
   using F = BenchOptions::Format;
   const std::string_view version = DLOCK_VERSION;
@@ -206,9 +207,11 @@ Result<run::Outcome> command_bench(const Options& given_options) {
   if (!printed) return fail(printed.error());
   if (auto written = write_page(*page, bench::html_of(*plan, *report, version), o.bench.html); !written)
     return fail(written.error());
-  if (format != F::text)
+  if (format != F::text) {
     for (const std::string& line : bench::verdict(*report))
       if (line.starts_with("FAIL")) say(line);
+    for (const std::string& left : report->left) say(left);
+  }
 
   run::Outcome outcome = ended(report->violated() || !report->failed.empty() ? status_stale : status_ok);
   if (report->signal && outcome.value == status_ok) {

@@ -2,6 +2,7 @@
 // What recipe file/lease promises, measured on many real processes through the Backend interface.
 //   file_prove contend [GRANTS [KILL_EVERY]]   8 processes on one key, one killed (-9) about every KILL_EVERY grants
 //   file_prove waiters N                        N processes in the queue of one key: wake-ups per grant, hand-off times, order
+//   file_prove crowd N [TIMES [OP_TIMEOUT_MS]]  N processes change one key at once, each TIMES: nobody is kept from it for op-timeout
 //   file_prove alone [GRANTS]                   acquire and release without anybody else: microseconds
 // Ends with 1 on any violation. The ledger is shared memory; whoever enters notes it there before it leaves.
 #include <dirent.h>
@@ -219,6 +220,55 @@ int prove_waiters(const std::string& dir, std::size_t n) {
   return bad || l.grants != n || per_grant > 1.1 || files != 1 || left != 0;
 }
 
+// As many permits as there are contenders: nobody waits for anybody, but for the lock of the state.
+[[noreturn]] void change_often(const std::string& dir, std::size_t n, std::uint64_t times, Duration op_timeout) {
+  Ledger& l = ledger();
+  auto b = file::open_lease(dir, {.op_timeout = op_timeout}, {});
+  Request r = request("crowd");
+  r.mode = Mode::permit;
+  r.limit = static_cast<unsigned>(n);
+  while (!l.go) ::usleep(1000);
+  for (std::uint64_t i = 0; i < times; ++i) {
+    for (const bool release : {false, true}) {
+      static std::optional<Lease> lease;
+      const auto start = Clock::now();
+      bool good = false;
+      if (release) {
+        good = b->release(*lease).has_value();
+      } else {
+        r.owner = Owner::random();
+        auto place = b->enqueue(r);
+        const auto answer = (*place)->poll(0s);
+        if (!answer) std::fprintf(stderr, "%s\n", answer.error().message.c_str());
+        good = answer && std::holds_alternative<Granted>(*answer);
+        if (good) lease = std::get<Granted>(*answer).lease;
+      }
+      if (!good) ++l.errors, ::_exit(1);
+      ++l.grants;
+      std::int64_t longest = l.released_at;
+      const std::int64_t took = (Clock::now() - start).count();
+      while (took > longest && !l.released_at.compare_exchange_weak(longest, took)) {}
+    }
+  }
+  ::_exit(0);
+}
+
+int prove_crowd(const std::string& dir, std::size_t n, std::uint64_t times, Duration op_timeout) {
+  Ledger& l = ledger();
+  std::vector<pid_t> pids;
+  for (std::size_t i = 0; i < n; ++i) {
+    pids.push_back(fork_contender());
+    if (pids.back() == 0) change_often(dir, n, times, op_timeout);
+  }
+  const auto start = Clock::now();
+  l.go = true;
+  for (const pid_t p : pids) ::waitpid(p, nullptr, 0);
+  std::printf("crowd %zu: %lu changes in %.2f s, the longest took %.0f ms, %d errors%s\n", n, l.grants.load(),
+              std::chrono::duration<double>(Clock::now() - start).count(), static_cast<double>(l.released_at) / 1e6, l.errors.load(),
+              l.errors ? "  FAIL" : "");
+  return l.errors || l.grants != 2 * n * times;
+}
+
 int prove_alone(const std::string& dir, std::uint64_t grants) {
   auto b = file::open_lease(dir, {}, {});
   std::vector<std::int64_t> t;
@@ -247,7 +297,9 @@ int main(int argc, char** argv) {
   const test::TempDir dir;
   if (what == "contend") return prove_contend(dir.path(), number(2, 8000), number(3, 50));
   if (what == "waiters") return prove_waiters(dir.path(), std::min<std::size_t>(number(2, 200), most));
+  if (what == "crowd")
+    return prove_crowd(dir.path(), std::min<std::size_t>(number(2, 500), most), number(3, 5), Duration{1000 * number(4, 5000)});
   if (what == "alone") return prove_alone(dir.path(), number(2, 10000));
-  std::fprintf(stderr, "usage: file_prove contend|waiters|alone [N]\n");
+  std::fprintf(stderr, "usage: file_prove contend|waiters|crowd|alone [N]\n");
   return 64;
 }
