@@ -55,7 +55,7 @@ std::string text_hex(std::string_view s);  // _utf8mb4 x'..', for what the serve
 
 class Connection {
  public:
-  // Connects, verifies and sets the session up. The library's own waits have whole seconds.
+  // Connects and verifies until `timeout` has passed, then sets the session up, which is an exchange like others.
   static Result<std::unique_ptr<Connection>> open(const Options&, const Server&, Duration timeout);
   ~Connection();
   Connection(const Connection&) = delete;

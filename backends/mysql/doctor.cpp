@@ -4,15 +4,19 @@
 #include <cstdlib>
 #include "core/key.hpp"
 #include "mysql/lease_table.hpp"
+#include "mysql/named_backend.hpp"
 
 namespace dlock::mysql {
 namespace {
 
 using Level = Finding::Level;
 
+constexpr long least_wait_timeout = 30;  // seconds
+
 class Examination {
  public:
-  Examination(Connection& c, const Traits& traits, Deadline until) : c_(c), traits_(traits), until_(until) {}
+  Examination(Connection& c, const Traits& traits, const Options& options, Deadline until)
+      : c_(c), traits_(traits), options_(options), until_(until) {}
 
   Result<std::vector<Finding>> examine() {
     auto all = c_.query("examine", "SHOW VARIABLES", until_);
@@ -20,6 +24,8 @@ class Examination {
     variables_ = std::move(*all);
     add(Level::good, "server", c_.facts().version, "");
     read_only();
+    tables();
+    isolation();
     time_outs();
     durability();
     cluster();
@@ -46,6 +52,66 @@ class Examination {
     else add(Level::good, "read_only", "OFF", "");
   }
 
+  // Those of this recipe, and the one that belongs to others.
+  std::vector<std::string> own_tables() const {
+    if (traits_.recipe == "lease") return {"dlock_lock", "dlock_wait"};
+    if (traits_.recipe == "get-lock") return {"dlock_named"};
+    if (traits_.recipe == "for-update" && options_.table.empty()) return {"dlock_grant", "dlock_row"};
+    if (traits_.recipe == "for-update") return {"dlock_grant"};
+    if (traits_.recipe == "insert" && options_.table.empty()) return {"dlock_insert", "method_lock"};
+    if (traits_.recipe == "insert") return {"dlock_insert"};
+    return options_.table.empty() ? std::vector<std::string>{"dlock_version"} : std::vector<std::string>{};
+  }
+
+  void tables() {
+    std::string missing;
+    std::vector<std::string> all = own_tables();
+    const std::size_t own = all.size();
+    if (!options_.table.empty()) all.push_back(options_.table);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      auto engine = c_.query("examine", engine_of(all[i]), until_);
+      if (!engine) return add(Level::unknown, "tables", "may not be looked at", "");
+      if (engine->rows.empty() && i >= own)
+        add(Level::bad, "table " + all[i], "missing", "it belongs to the program that is to be excluded: ?table= may be wrong");
+      else if (engine->rows.empty()) missing += (missing.empty() ? "" : ", ") + all[i];
+      else if (engine->text(1) == "NO" && traits_.recipe != "get-lock")  // whose table lives as long as the locks it tells of
+        add(Level::bad, "table " + all[i], fmt::format("engine {}", engine->text(0)),
+            "it has no transactions, so it locks no rows and a crash may empty it: ALTER TABLE ... ENGINE=InnoDB");
+    }
+    if (missing.empty()) return add(Level::good, "tables", "there", "");
+    const auto may = may_create();
+    if (may) return add(Level::good, "tables", missing + " missing: made at the first use", "");
+    add(may.error() ? Level::warning : Level::bad, "tables",
+        fmt::format("{} missing, and {}", missing,
+                    may.error() ? "whether this account may make them is not known" : "this account may not make them"),
+        "somebody who may has to run the statements of dlock-backends(7)");
+  }
+
+  // The error: true if that depends on roles, whose rights are not looked at.
+  tl::expected<void, bool> may_create() {
+    const std::string me =
+        "CONCAT(CHAR(39),LEFT(CURRENT_USER(),CHAR_LENGTH(CURRENT_USER())-CHAR_LENGTH(SUBSTRING_INDEX(CURRENT_USER(),'@',-1))-1),"
+        "CHAR(39),'@',CHAR(39),SUBSTRING_INDEX(CURRENT_USER(),'@',-1),CHAR(39))";
+    auto r =
+        c_.query("examine",
+                 fmt::format("SELECT 1 FROM information_schema.USER_PRIVILEGES WHERE PRIVILEGE_TYPE='CREATE' AND GRANTEE={0} "
+                             "UNION SELECT 1 FROM information_schema.SCHEMA_PRIVILEGES WHERE PRIVILEGE_TYPE='CREATE' AND "
+                             "DATABASE() LIKE TABLE_SCHEMA AND GRANTEE={0}",
+                             me),
+                 until_);
+    if (r && !r->rows.empty()) return {};
+    auto role = c_.query("examine", "SELECT CURRENT_ROLE()", until_);
+    return tl::make_unexpected(!r || !role || (role->has(0) && role->text(0) != "NONE"));
+  }
+
+  // dlock sets it for its sessions; something between us and the server may think otherwise.
+  void isolation() {
+    const std::string level = value("tx_isolation").empty() ? value("transaction_isolation") : value("tx_isolation");
+    const bool good = level == "READ-COMMITTED";
+    add(good ? Level::good : Level::bad, "isolation", level,
+        good ? "" : "the session was set to READ COMMITTED and is not: connect to the server itself");
+  }
+
   void time_outs() {
     const std::string names = value("max_connections");
     const long most = std::atol(names.c_str());
@@ -54,7 +120,13 @@ class Examination {
     // What this session sees is its own; the global value is what others get.
     auto global = c_.query("examine", "SHOW GLOBAL VARIABLES LIKE 'wait_timeout'", until_);
     const std::string seen = global ? std::string{global->text(1)} : "?";
-    add(Level::good, "wait_timeout", seen, "");
+    // dlock's sessions have their own, set for each ttl.
+    const bool small = global && std::atol(seen.c_str()) < least_wait_timeout;
+    add(small ? Level::warning : Level::good, "wait_timeout", seen,
+        !small ? ""
+        : by_connection()
+            ? "dlock sets its own, but other programs that use this lock lose it after so many seconds of silence: raise it"
+            : "dlock sets its own once it is connected; a server so quick to close may do so before: raise it");
     const long kill_idle = std::atol(value("idle_transaction_timeout").c_str());
     if (traits_.recipe == "for-update" && kill_idle > 0)
       add(Level::bad, "idle_transaction_timeout", value("idle_transaction_timeout"),
@@ -132,6 +204,7 @@ class Examination {
 
   Connection& c_;
   const Traits& traits_;
+  const Options& options_;
   const Deadline until_;
   Answer variables_;
   std::vector<Finding> found_;
@@ -143,7 +216,7 @@ Result<std::vector<Finding>> examine(Client& client, const Traits& traits) {
   const Deadline until = client.usual_deadline();
   auto c = client.take(until);
   if (!c) return fail(std::move(c.error()));
-  auto found = Examination{**c, traits, until}.examine();
+  auto found = Examination{**c, traits, client.options(), until}.examine();
   client.give_back(std::move(*c));
   return found;
 }

@@ -60,6 +60,13 @@ Result<void> ForUpdateBackend::prepare(Connection& c, const std::string& name, D
   // Its own time-out is longer than our waits, so that a wait ends by KILL QUERY or by its grant.
   auto r = c.query("connect", "SET SESSION innodb_lock_wait_timeout=60", until);
   if (!r) return fail(std::move(r.error()));
+  if (const std::string& table = client_.options().table; !table.empty()) {
+    auto engine = c.query("look at the table", engine_of(table), until);
+    if (!engine) return fail(std::move(engine.error()));
+    if (engine->text(1) == "NO")
+      return fail(
+          refuse(fmt::format("table {} is of engine {}, which locks no rows: nobody would be excluded", table, engine->text(0))));
+  }
   auto there = c.query("look", fmt::format("SELECT 1 FROM {}", row(name)), until);
   if (!there) return fail(std::move(there.error()));
   return there->rows.empty() ? make_row(c, name, until) : Result<void>{};

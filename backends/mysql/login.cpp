@@ -6,6 +6,7 @@
 #include <mysql.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <algorithm>
 #include <cstdlib>
@@ -66,6 +67,54 @@ int socket_of(MYSQL* m) noexcept {
 #endif
 }
 
+unsigned whole_seconds(Duration d) noexcept {
+  return static_cast<unsigned>(std::max<std::int64_t>(1, std::chrono::ceil<std::chrono::seconds>(d).count()));
+}
+
+constexpr unsigned long client_flags = CLIENT_FOUND_ROWS | CLIENT_MULTI_STATEMENTS;
+const char* or_null(const std::string& s) noexcept { return s.empty() ? nullptr : s.c_str(); }
+
+// Connects, logs in, and does whatever the two sides have to say to each other for that. False: not, or not until then.
+//
+// Connector/C does it in steps, so the waits are ours and end on time, whether the server is silent, slow, or far away. (What it does not do in steps
+// is to look up a name.) Oracle's library has timeouts in whole seconds for the address and for each answer, and these are what bounds it.
+#ifdef MARIADB_PACKAGE_VERSION
+bool log_in(MYSQL* m, const Options& o, const Server& at, Deadline until) {
+  const std::size_t stack = 256 * 1024;  // of the steps; a look-up of a name may load modules
+  ::mysql_options(m, MYSQL_OPT_NONBLOCK, &stack);
+  MYSQL* made = nullptr;
+  int awaited = ::mysql_real_connect_start(&made, m, at.socket.empty() ? at.host.c_str() : nullptr, or_null(o.user),
+                                           o.password.c_str(), o.database.c_str(), at.port, or_null(at.socket), client_flags);
+  while (awaited != 0) {
+    Deadline wake = until;
+    if (awaited & MYSQL_WAIT_TIMEOUT)
+      wake = std::min(until, later(Clock::now(), std::chrono::milliseconds{::mysql_get_timeout_value_ms(m)}));
+    const auto event = [&](int wait, short poll) { return static_cast<short>(awaited & wait ? poll : 0); };
+    pollfd p{
+        socket_of(m),
+        static_cast<short>(event(MYSQL_WAIT_READ, POLLIN) | event(MYSQL_WAIT_WRITE, POLLOUT) | event(MYSQL_WAIT_EXCEPT, POLLPRI)),
+        0};
+    const auto left = std::max(std::chrono::nanoseconds::zero(), std::chrono::nanoseconds{wake - Clock::now()});
+    const timespec t{static_cast<time_t>(left.count() / 1'000'000'000), static_cast<long>(left.count() % 1'000'000'000)};
+    ::ppoll(&p, 1, &t, nullptr);
+    int happened = 0;
+    if (p.revents & POLLIN) happened |= MYSQL_WAIT_READ;
+    if (p.revents & POLLOUT) happened |= MYSQL_WAIT_WRITE;
+    if (p.revents & POLLPRI) happened |= MYSQL_WAIT_EXCEPT;
+    if (p.revents & (POLLERR | POLLHUP | POLLNVAL)) happened |= awaited & ~MYSQL_WAIT_TIMEOUT;  // it finds out itself
+    if (Clock::now() >= until) happened = MYSQL_WAIT_TIMEOUT;                                   // also to a server that drips
+    else if (happened == 0 && Clock::now() >= wake) happened = MYSQL_WAIT_TIMEOUT;
+    if (happened != 0) awaited = ::mysql_real_connect_cont(&made, m, happened);
+  }
+  return made != nullptr;
+}
+#else
+bool log_in(MYSQL* m, const Options& o, const Server& at, Deadline) {
+  return ::mysql_real_connect(m, at.socket.empty() ? at.host.c_str() : nullptr, or_null(o.user), o.password.c_str(),
+                              o.database.c_str(), at.port, or_null(at.socket), client_flags) != nullptr;
+}
+#endif
+
 }  // namespace
 
 Result<std::unique_ptr<Connection>> Connection::open(const Options& options, const Server& server, Duration timeout) {
@@ -79,10 +128,7 @@ Result<std::unique_ptr<Connection>> Connection::open(const Options& options, con
 Result<void> Connection::connect(const Options& o, Duration timeout) {
   handle_ = ::mysql_init(nullptr);
   if (!handle_) return fail(Errc::internal, "the client library does not start");
-  const auto seconds = [](Duration d) {
-    return static_cast<unsigned>(std::max<std::int64_t>(1, std::chrono::ceil<std::chrono::seconds>(d).count()));
-  };
-  const unsigned connect = seconds(timeout), exchange = seconds(o.op_timeout);
+  const unsigned connect = whole_seconds(timeout), exchange = whole_seconds(o.op_timeout);
   const unsigned protocol = at_.socket.empty() ? MYSQL_PROTOCOL_TCP : MYSQL_PROTOCOL_SOCKET;
   ::mysql_options(handle_, MYSQL_OPT_CONNECT_TIMEOUT, &connect);
   ::mysql_options(handle_, MYSQL_OPT_READ_TIMEOUT, &exchange);  // of one read; poll(2) decides how long an answer may take
@@ -94,17 +140,16 @@ Result<void> Connection::connect(const Options& o, Duration timeout) {
   if (!plugins.empty()) ::mysql_options(handle_, MYSQL_PLUGIN_DIR, plugins.c_str());
   if (o.tls) use_tls(handle_, o);
   // Neither library reconnects by itself unless asked to; no file of defaults is read that could ask.
-  const auto flags = CLIENT_FOUND_ROWS | CLIENT_MULTI_STATEMENTS;
-  const bool ok = ::mysql_real_connect(handle_, at_.socket.empty() ? at_.host.c_str() : nullptr,
-                                       o.user.empty() ? nullptr : o.user.c_str(), o.password.c_str(), o.database.c_str(),
-                                       at_.port, at_.socket.empty() ? nullptr : at_.socket.c_str(), flags) != nullptr;
-  if (!ok) {
+  const Deadline until = later(Clock::now(), timeout);
+  if (!log_in(handle_, o, at_, until)) {
     error_number_ = ::mysql_errno(handle_);
     const std::string_view text = ::mysql_error(handle_);
     Error e = as_error("connect", at_.text(), error_number_, text);
     if (error_number_ == CR_AUTH_PLUGIN_CANNOT_LOAD || text.find("could not be loaded") != text.npos)
       e.message += fmt::format(" ({})", plugin_advice(plugins, text));
     if (e.code == Errc::timed_out) e.code = Errc::unavailable;  // nothing was asked of it yet
+    if (retryable(e.code) && Clock::now() >= until)
+      e = {Errc::unavailable, fmt::format("connect at {}: no answer in time", at_.text())};
     ::mysql_close(handle_);
     handle_ = nullptr;
     return fail(std::move(e));

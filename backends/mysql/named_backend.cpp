@@ -8,6 +8,14 @@
 
 namespace dlock::mysql {
 
+std::string engine_of(const std::string& table) {
+  return fmt::format(
+      "SELECT t.ENGINE,e.TRANSACTIONS FROM information_schema.TABLES t LEFT JOIN information_schema.ENGINES e ON "
+      "e.ENGINE=t.ENGINE "
+      "WHERE t.TABLE_SCHEMA=DATABASE() AND t.TABLE_NAME={}",
+      text_hex(table));
+}
+
 Error NamedBackend::refuse(std::string_view what) const {
   return {Errc::usage, fmt::format("mysql, recipe {}: {}", traits_.recipe, what)};
 }

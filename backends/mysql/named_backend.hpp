@@ -10,6 +10,9 @@
 
 namespace dlock::mysql {
 
+// A statement: the engine of a table, and whether it has transactions, so locks rows ("YES", "NO").
+std::string engine_of(const std::string& table);
+
 struct Record {
   bool exists = false;
   FencingToken fence = 0;

@@ -38,12 +38,17 @@ Duration Masters::grace_left() const noexcept {
   return left[majority() - 1];
 }
 
+bool Masters::refused() const noexcept {
+  const auto against = std::count_if(nodes_.begin(), nodes_.end(), [](const Node& n) { return n.refused(); });
+  return static_cast<std::size_t>(against) > size() - majority();
+}
+
 Error Masters::too_few() const {
   Error e{Errc::unavailable, ""};
   std::string why;
   for (const Node& n : nodes_) {
     if (n.ready()) continue;
-    if (!retryable(n.why().code)) e.code = n.why().code;
+    if (n.refused() && refused()) e.code = n.why().code;
     why += (why.empty() ? "" : "; ") + (n.pending() ? n.at().text() + ": no answer in time" : n.why().message);
   }
   e.message = fmt::format("only {} of {} masters can be asked, {} are needed: {}", ready(), size(), majority(), why);
@@ -53,6 +58,7 @@ Error Masters::too_few() const {
 Result<void> Masters::gather(Deadline by, Duration patience, bool insist) {
   for (;;) {
     for (Node& n : nodes_) n.connect();
+    if (refused()) break;
     Deadline until = Clock::time_point{};
     for (const Node& n : nodes_)
       if (n.pending()) until = std::max(until, ready() >= majority() ? std::min(by, later(n.pending_since(), patience)) : by);

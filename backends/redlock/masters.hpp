@@ -32,14 +32,15 @@ class Masters {
   const Node& operator[](std::size_t i) const noexcept { return nodes_[i]; }
 
   // Connects: until every master is ready or has failed, or a majority is ready and the others have had `patience`, or `by` has passed, or the wait
-  // is interrupted. `insist`: as long as there is no majority, those that failed are tried again. Errc::usage: two of them are the same server.
+  // is interrupted. `insist`: as long as there is no majority, those that failed are tried again, unless so many refuse us that there can be none.
+  // Errc::usage: two of them are the same server.
   Result<void> gather(Deadline by, Duration patience, bool insist);
   // Of the masters, those that can be asked; and those that may be asked for a vote, since they cannot have forgotten one.
   std::size_t ready() const noexcept;
   std::size_t voting() const noexcept;
   bool votes(std::size_t i) const noexcept;
   Duration grace_left() const noexcept;  // until a majority may vote, as far as it waits for that
-  // Why there is no majority.
+  // Why there is no majority. Not to be retried only if those that refuse us are the reason: others may come back.
   Error too_few() const;
 
   // Sends `make(i)` to each master that is ready and for which it makes something, and hears until all have answered, or it is decided and `patience`
@@ -55,6 +56,8 @@ class Masters {
   std::vector<Node>& nodes() noexcept { return nodes_; }
 
  private:
+  bool refused() const noexcept;  // by so many that the others are no majority
+
   const redis::Options& options_;
   std::vector<Node> nodes_;
   std::uint64_t number_ = 0;

@@ -42,7 +42,8 @@ class Node {
   bool pending() const noexcept { return state_ == State::opening || state_ == State::greeting; }
   Deadline pending_since() const noexcept { return began_; }
   const redis::ServerFacts& facts() const noexcept { return facts_; }
-  const Error& why() const noexcept { return why_; }  // not ready: what went wrong last
+  const Error& why() const noexcept { return why_; }                                          // not ready: what went wrong last
+  bool refused() const noexcept { return state_ == State::closed && !retryable(why_.code); }  // by password, rights, certificate
   bool idle() const noexcept { return under_way_.empty(); }
 
   // Starts to connect if it is not connected and the last failure was long enough ago.

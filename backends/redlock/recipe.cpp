@@ -70,20 +70,48 @@ Result<RedlockBackend::Outcome> RedlockBackend::insist(const Ask& ask, const std
   }
 }
 
+RedlockBackend::Grant* RedlockBackend::known(const Key& key, const Owner& owner) {
+  const auto at = std::find_if(grants_.begin(), grants_.end(), [&](const Grant& g) { return g.key == key && g.owner == owner; });
+  return at == grants_.end() ? nullptr : &*at;
+}
+
+void RedlockBackend::forget(const Key& key, const Owner& owner) {
+  std::erase_if(grants_, [&](const Grant& g) { return g.key == key && g.owner == owner; });
+}
+
+// A vote that no majority confirmed may be what an attempt left behind, which is being undone: it is not relied upon. A grant was confirmed by a
+// majority, one of which is among any other.
+Result<std::optional<std::string>> RedlockBackend::vote_of(const Lease& lease) {
+  if (const Grant* g = known(lease.key, lease.owner)) return g->vote;
+  const auto seen = look(names(lease.key));
+  if (!seen) return fail(seen.error());
+  const Seen* newest = nullptr;
+  for (const auto& s : *seen)
+    if (s && s->ours() && s->token != 0 && s->owner.starts_with(lease.owner.hex()) && (!newest || s->token > newest->token))
+      newest = &*s;
+  if (!newest) return std::optional<std::string>{};
+  grants_.push_back({lease.key, lease.owner, newest->owner});
+  return newest->owner;
+}
+
 Result<Renewal> RedlockBackend::renew(const Lease& lease, Duration ttl) {
   Masters& m = masters_;
   const Names at = names(lease.key);
-  const std::string owner = lease.owner.hex(), px = redis::millis(ttl);
+  const auto ours = vote_of(lease);
+  if (!ours) return fail(ours.error());
+  if (!*ours) return Lost{"no majority of the masters has it any more: its time was over, or somebody removed or replaced it"};
+  const std::string vote = **ours, px = redis::millis(ttl);
   const auto kept = [](const Vote& v) { return v.answered() && v.reply.text_at(2) == "kept"; };
   const auto refused = [&](const Vote& v) { return v.answered() && !kept(v); };
   const auto is_lost = [&](const Votes& v) { return count(v, refused) > m.size() - m.majority(); };
   const auto asked = insist(
-      {&scripts::renew, at.all(), {owner, px, std::to_string(lease.token)}},
+      {&scripts::renew, at.all(), {vote, px, std::to_string(lease.token)}},
       [&](const Votes& v) { return count(v, kept) >= m.majority() || is_lost(v); }, stragglers);
   if (!asked) return fail(asked.error());
   const Votes& votes = asked->votes;
   if (is_lost(votes)) {
-    undo(at, lease.owner, ttl);  // what is left of it would only be in the way
+    forget(lease.key, lease.owner);
+    undo(at, vote, ttl);  // what is left of it would only be in the way
     return Lost{fmt::format("{} of {} masters do not have it any more: its time was over, or somebody removed or replaced it",
                             count(votes, refused), m.size())};
   }
@@ -110,7 +138,7 @@ Result<Renewal> RedlockBackend::renew(const Lease& lease, Duration ttl) {
   m.tell([&](std::size_t i) {
     if (!votes[i].answered() || votes[i].reply.text_at(2) != "absent" || !m.votes(i)) return std::optional<Ask>{};
     const std::string not_after = std::to_string(votes[i].reply.number_at(1).value_or(0) + retake_within);
-    return std::optional{Ask{&scripts::retake, at.all(), {owner, px, std::to_string(longer.token), not_after, since, meta}}};
+    return std::optional{Ask{&scripts::retake, at.all(), {vote, px, std::to_string(longer.token), not_after, since, meta}}};
   });
   return Kept{std::move(longer)};
 }
@@ -118,9 +146,14 @@ Result<Renewal> RedlockBackend::renew(const Lease& lease, Duration ttl) {
 Result<Released> RedlockBackend::release(const Lease& lease) {
   Masters& m = masters_;
   const Names at = names(lease.key);
+  const auto ours = vote_of(lease);
+  if (!ours) return fail(ours.error());
+  if (!*ours) return Released::was_not_held;
+  const std::string vote = **ours;
+  if (Grant* g = known(lease.key, lease.owner)) g->given_back = true;
   const Ask give_back{&scripts::release,
                       at.all(),
-                      {lease.owner.hex(), "1"},
+                      {vote, "1"},
                       true,
                       lease.deadline == no_deadline ? later(Clock::now(), options_.op_timeout) : lease.deadline};
   const auto gone = [](const Vote& v) { return v.answered(); };
@@ -137,6 +170,7 @@ Result<Released> RedlockBackend::release(const Lease& lease) {
     return fail(Errc::timed_out,
                 fmt::format("release at {}: only {} of {} masters answered", where(), count(votes, gone), m.size()));
   }
+  forget(lease.key, lease.owner);
   // A majority had it, or may have had it as far as it answered.
   const std::size_t silent = count(votes, [](const Vote& v) { return !v.answered(); });
   const bool had = count(votes, deleted) > 0 && count(votes, deleted) + silent >= m.majority();
@@ -165,7 +199,7 @@ Result<Validity> RedlockBackend::check(const Key& key, FencingToken token) {
   return check(key, [&](const Seen& s) { return token != 0 && s.token == token; });
 }
 Result<Validity> RedlockBackend::check(const Key& key, const Owner& owner) {
-  return check(key, [&](const Seen& s) { return s.token != 0 && s.owner == owner.hex(); });
+  return check(key, [&](const Seen& s) { return s.token != 0 && s.owner.starts_with(owner.hex()); });
 }
 
 Result<Validity> RedlockBackend::check(const Key& key, const std::function<bool(const Seen&)>& is_it) {

@@ -12,6 +12,10 @@
 // overlap, their tokens still tell who came later. What is used is that a majority remembers its numbers: a master that may have lost its memory gives none
 // below its clock, and has no vote during restart_grace.
 //
+// What a vote is: the value of the lock there, the owner and 16 hex digits that are new for each attempt. So each attempt is an owner to the masters, and
+// must be one: an undo or a release of which the answer got lost is sent again on the next connection, and its first copy may arrive even later. Should it find
+// votes of a later attempt, two clients could have a majority each. A handle has the owner alone; with it the vote is looked for, among confirmed ones.
+//
 // Interleavings that remain:
 // 1. An attempt got no answer from a master, and the connection broke. The request may still arrive after the undo that follows on the next
 //    connection: that vote blocks the key there until its ttl is over. A majority of the others is enough for the next holder.
@@ -54,10 +58,9 @@ struct Attempt {
   std::optional<HolderView> holder;  // not taken: who has the most votes
   std::optional<Duration> free_in;   // when time alone may give a majority
   std::string why;
-  bool foreign = false;         // that is no dlock, and will wake nobody
-  bool split = false;           // nobody has a majority
-  bool unanswered = false;      // masters that did not answer could have made the difference
-  bool ours_elsewhere = false;  // a grant of this very owner is in force; nothing was undone
+  bool foreign = false;     // that is no dlock, and will wake nobody
+  bool split = false;       // nobody has a majority
+  bool unanswered = false;  // masters that did not answer could have made the difference
 };
 
 class RedlockBackend final : public Backend {
@@ -78,9 +81,8 @@ class RedlockBackend final : public Backend {
   Result<std::vector<Finding>> doctor() override;
   Counters counters() const noexcept override { return {requests, wakeups}; }
 
-  // Needs masters().gather() before. `owner` is one that was never used for an attempt that was undone.
-  Attempt attempt(const Request&, const Owner& owner);
-  void undo(const Names&, const Owner&, Duration ttl);
+  // Needs masters().gather() before.
+  Attempt attempt(const Request&);
 
   Masters& masters() noexcept { return masters_; }
   const redis::Options& options() const noexcept { return options_; }
@@ -110,6 +112,18 @@ class RedlockBackend final : public Backend {
   const redis::Options options_;
   std::optional<redis::TlsContext> tls_;
   Masters masters_;
+  void undo(const Names&, const std::string& vote, Duration ttl);
+  struct Grant {
+    Key key;
+    Owner owner;
+    std::string vote;
+    bool given_back = false;  // or about to be: no attempt may use it again
+  };
+  Grant* known(const Key&, const Owner&);
+  void forget(const Key&, const Owner&);
+  // What the masters have for a lease: known from its grant, or asked for where another process took it. Nothing: no majority can have it.
+  Result<std::optional<std::string>> vote_of(const Lease&);
+  std::vector<Grant> grants_;
   std::optional<Owner> release_unanswered_;
   bool ever_ready_ = false;
 };

@@ -53,16 +53,13 @@ Result<std::optional<Progress>> RedlockWaiter::try_once(Deadline end) {
     return std::optional<Progress>{};
   }
 
-  // The first attempt has the owner of the request, so that who repeats the request finds its own grant. An owner that gave votes back is not used again.
-  const Owner owner = owner_used_ ? Owner::random() : request_.owner;
-  Attempt made = backend_.attempt(request_, owner);
+  Attempt made = backend_.attempt(request_);
   ++tries_;
   if (made.lease) {
-    granted_ = owner;
+    granted_ = made.lease->owner;
     ears_.reset();
     return Progress{Granted{std::move(*made.lease)}};
   }
-  if (!made.ours_elsewhere) owner_used_ = true;
   if (made.unanswered) {
     if (++unanswered_ < most_unanswered) {
       next_ = later(Clock::now(), some_of(node_patience(request_.ttl)));
@@ -129,12 +126,11 @@ void RedlockWaiter::sleep(Deadline until) {
 
 Result<void> RedlockWaiter::cancel() {
   ears_.reset();
-  // What attempts have left is being given back already; a grant that was returned is not, and neither is an attempt that nobody answered.
+  // What attempts have left is being given back already; a grant that was returned is not.
   if (granted_) {
     const auto released = backend_.release({request_.key, *granted_});
     if (!released) return fail(released.error());
-  } else if (tries_ > 0) {
-    backend_.undo(names_, request_.owner, request_.ttl);
+  } else if (tries_ > 0) {  // and what is under way of that gets a moment to leave
     backend_.masters().hear(
         later(Clock::now(), 1ms), [](std::size_t, const Heard&) { return false; }, false);
   }

@@ -28,7 +28,6 @@ class RedlockWaiter final : public Waiter {
   std::optional<Owner> granted_;
   Deadline next_{};
   unsigned tries_ = 0, unanswered_ = 0;
-  bool owner_used_ = false;
   Waiting last_;
 };
 

@@ -23,7 +23,7 @@ Base::~Base() {
   for (Line& l : lines_) {
     const auto on = [&](const Place& p) { return p.line == &l && lives(p) && !p.node.empty(); };
     const bool holds = std::any_of(places_.begin(), places_.end(), [&](const Place& p) { return on(p) && p.granted; });
-    l.session->keep(holds);
+    l.session->keep(holds || l.taken_up);
     for (const Place& p : places_)  // the session lives on: whoever waited in it must not
       if (holds && on(p) && !p.granted && l.session->state() == Session::State::connected) l.session->remove(p.node);
   }
@@ -107,6 +107,7 @@ Result<void> Base::retime(Line& l, Duration ttl) {
   l.session->keep(true);
   l.session.reset();
   l.session = std::make_unique<Session>(options_, whole_ms(ttl), ticket, connections);
+  l.session->keep(l.taken_up);
   for (Place& p : places_)
     if (p.line == &l) p.watch = 0;
   return l.session->connect(op_deadline());
@@ -206,7 +207,10 @@ Result<Place*> Base::ours(const Lease& lease, Duration ttl, Deadline until) {
     close(l);
     return nullptr;
   }
-  if (!l.session) l.session = std::make_unique<Session>(options_, whole_ms(ttl), ticket);
+  if (!l.session) {
+    l.session = std::make_unique<Session>(options_, whole_ms(ttl), ticket);
+    l.session->keep(l.taken_up = true);
+  }
   Place p{lease.key, lease.owner};
   p.attached = false;
   p.ttl = ttl;
@@ -214,7 +218,6 @@ Result<Place*> Base::ours(const Lease& lease, Duration ttl, Deadline until) {
     auto connected = l.session->connect(until);
     if (!connected) {
       Error e = std::move(connected.error());
-      l.session->keep(true);
       close(l);
       return fail(std::move(e));
     }
@@ -226,7 +229,6 @@ Result<Place*> Base::ours(const Lease& lease, Duration ttl, Deadline until) {
     p.session = l.session->id();
     auto found = find_node(*l.session, p, until);
     if (!found && found.error().code == Errc::timed_out && Clock::now() < until) continue;
-    if (!found || !*found) l.session->keep(true);  // it may hold other keys
     if (!found) {
       Error e = std::move(found.error());
       close(l);
@@ -239,6 +241,15 @@ Result<Place*> Base::ours(const Lease& lease, Duration ttl, Deadline until) {
     p.granted = true;
     return &places_.emplace_back(std::move(p));
   }
+}
+
+// For people: the record says how long a lease lasts. Should the answer get lost, the next renewal finds another version and reads the node again.
+void Base::say_ttl(Session& s, Place& p, std::string_view data, Deadline until) {
+  auto record = Record::parse(data);
+  if (!record || record->ttl == p.ttl) return;
+  record->ttl = p.ttl;
+  const Session::Call call = s.multi({{Op::Kind::set, p.node, record->text(), p.version}});
+  if (s.finish({&call}, until) && call.reply().rc == ZOK) ++p.version;
 }
 
 // ---- what holds ----------------------------------------------------------------------------------------------------------
@@ -284,6 +295,7 @@ Result<Renewal> Base::renew(const Lease& lease, Duration ttl) {
     }
     if (proved.rc != ZOK) return fail(server_error(options_, "renew", proved.rc));
     p->ttl = ttl;
+    say_ttl(s, *p, seen.text, until);
     return Kept{lease_of(*p, proved.sent), seen.text == revoke_word};
   }
 }
@@ -308,7 +320,7 @@ Result<Released> Base::release(const Lease& lease) {
     const bool detached = l.owner.has_value();
     forget(*p);
     const bool empty = std::none_of(places_.begin(), places_.end(), [&](const Place& other) { return other.line == &l; });
-    if (detached && empty) close(l);
+    if (detached && empty && !l.taken_up) close(l);
     return r;
   };
   for (;;) {

@@ -17,6 +17,8 @@ namespace dlock::zookeeper {
 struct Line {
   std::optional<Owner> owner;  // detached
   std::unique_ptr<Session> session;
+  bool taken_up =
+      false;  // by its handle: it may hold keys that we know nothing of, so it is never closed, and ends by its timeout
 };
 
 // Our node in one queue.
@@ -104,6 +106,7 @@ class Base : public Backend {
  private:
   Result<Place*> ours(const Lease&, Duration ttl, Deadline until);
   Result<void> retime(Line&, Duration ttl);
+  void say_ttl(Session&, Place&, std::string_view data, Deadline until);
   Line& line(const std::optional<Owner>&);
   void close(Line&);
 

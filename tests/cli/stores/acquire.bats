@@ -15,6 +15,32 @@ script() { setsid -w bash -c "$1"; }
   is_free k
 }
 
+@test "a handle is good for a lock that had to be waited for" {
+  first=$("$DLOCK" acquire --key k --key z)
+  "$DLOCK" acquire --key k --key z >handle &
+  waiter=$!
+  "$DLOCK" acquire --keep --key k --watch-pid $$ >kept.handle &
+  keeper=$!
+  sleep 0.3
+  "$DLOCK" release --key k --key z --handle "$first"
+  for _ in 1 2; do # in either order
+    eventually test -s handle -o -s kept.handle
+    if [ -s handle ]; then
+      wait $waiter
+      run -0 "$DLOCK" check --key k --key z --handle @handle
+      run -0 "$DLOCK" release --key k --key z --handle @handle
+      rm handle
+    else
+      wait $keeper
+      run -0 "$DLOCK" renew --key k --handle @kept.handle
+      run -0 "$DLOCK" release --key k --handle @kept.handle
+      rm kept.handle
+    fi
+  done
+  is_free k
+  is_free z
+}
+
 @test "--keep: a script that dies by any signal leaves the key free, long before the ttl" {
   for signal in TERM KILL INT HUP; do
     run script '"$DLOCK" acquire --keep --key k --ttl 1h >handle; kill -'$signal' $$; sleep 60'
@@ -23,7 +49,7 @@ script() { setsid -w bash -c "$1"; }
 }
 
 @test "--keep: the lease is renewed beyond its ttl while the caller lives" {
-  run -0 script 'h=$("$DLOCK" acquire --keep --key k --ttl 2s) && sleep 3 &&
+  run -0 script 'h=$("$DLOCK" acquire --keep --key k --ttl $SHORT) && sleep $((${SHORT%s} + 1)) &&
     "$DLOCK" check --key k --handle "$h"'
 }
 
@@ -88,6 +114,14 @@ script() { setsid -w bash -c "$1"; }
   run -0 "$DLOCK" release --key a --key b --handle "$h"
   is_free a
   is_free b
+  # One after the other, too.
+  h=$("$DLOCK" acquire --key a --key b)
+  run -0 "$DLOCK" release --key a --handle "$h"
+  is_free a
+  is_held b
+  run -0 "$DLOCK" renew --key b --handle "$h"
+  run -0 "$DLOCK" release --key b --handle "$h"
+  is_free b
 }
 
 @test "nested: the same key is re-entrant, with the same token, and stays held" {
@@ -125,7 +159,7 @@ script() { setsid -w bash -c "$1"; }
   run "$DLOCK" release --key free --revoke
   [ "$status" -ne 64 ] || skip 'this recipe has no --revoke'
   assert_equal "$status" 75
-  "$DLOCK" run --key k --ttl 2s -- sleep 100 &
+  "$DLOCK" run --key k --ttl "$SHORT" -- sleep 100 &
   eventually is_held k
   run -0 "$DLOCK" release --key k --revoke
   wait $! && fail 'it did not end' || [ $? -eq 143 ]

@@ -1,17 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-# For tests that run on each kind of store: $STORE is file or redis. Each test has keys of its own.
+# For tests that run on each kind of store: $STORE is file, redis, zookeeper or mysql. Each test has keys of its own.
 # shellcheck source-path=SCRIPTDIR/..
 load ../common
 
 setup_file() {
-  [ "$STORE" = redis ] || return 0
-  "$REDIS_FIXTURE" "$BATS_FILE_TMPDIR/url" 3>&- >/dev/null 2>"$BATS_FILE_TMPDIR/fixture.err" &
+  case $STORE in
+    redis | zookeeper) start_fixture ;;
+    mysql) make_database ;;
+  esac
+}
+
+start_fixture() { # one server for the suite
+  "$STORE_FIXTURE" "$BATS_FILE_TMPDIR/url" 3>&- >/dev/null 2>"$BATS_FILE_TMPDIR/fixture.err" &
   echo $! >"$BATS_FILE_TMPDIR/fixture.pid"
   local tries
-  for ((tries = 0; tries < 1000; tries++)); do
+  for ((tries = 0; tries < 3000; tries++)); do
     [ ! -s "$BATS_FILE_TMPDIR/url" ] || return 0
     if ! kill -0 "$(cat "$BATS_FILE_TMPDIR/fixture.pid")" 2>/dev/null; then
-      if grep -q '^SKIPPED' "$BATS_FILE_TMPDIR/fixture.err"; then skip "redis-server is not installed"; fi
+      if grep -q '^SKIPPED' "$BATS_FILE_TMPDIR/fixture.err"; then skip "no server of $STORE is installed"; fi
       break
     fi
     sleep 0.02
@@ -20,15 +26,36 @@ setup_file() {
   return 1
 }
 
-teardown_file() { [ "$STORE" != redis ] || kill "$(cat "$BATS_FILE_TMPDIR/fixture.pid")" 2>/dev/null || :; }
+sql() { mariadb --no-defaults -uroot -S "$DLOCK_TEST_MARIADB/s" -N -B -e "$1"; }
 
-# A backend that was never used: file, or a prefix of the server.
+make_database() { # on the one server that ctest started
+  if [ ! -e "$DLOCK_TEST_MARIADB/ready" ] || ! command -v mariadb >/dev/null; then
+    [ "${CI:-}" != true ] || return 1
+    skip 'no MariaDB server, or no client, is installed'
+  fi
+  sql "CREATE DATABASE bats_$$"
+  echo "bats_$$" >"$BATS_FILE_TMPDIR/database"
+  echo "mysql://root@127.0.0.1:$(cat "$DLOCK_TEST_MARIADB/port")/bats_$$" >"$BATS_FILE_TMPDIR/url"
+}
+
+teardown_file() {
+  [ ! -e "$BATS_FILE_TMPDIR/fixture.pid" ] || kill "$(cat "$BATS_FILE_TMPDIR/fixture.pid")" 2>/dev/null || :
+  [ ! -e "$BATS_FILE_TMPDIR/database" ] || sql "DROP DATABASE $(cat "$BATS_FILE_TMPDIR/database")"
+}
+
+# A backend that was never used: file, or a prefix or directory of the server. $SHORT is the shortest ttl that `run` takes without more ado.
 setup() {
   common_setup
-  dir=$BATS_TEST_TMPDIR
+  dir=$BATS_TEST_TMPDIR SHORT=2s
   export MARK_OF_TEST=$dir
   cd "$dir" || return
-  [ "$STORE" != redis ] || export DLOCK_BACKEND="$(cat "$BATS_FILE_TMPDIR/url")/0?restart_grace=0&prefix=t$BATS_TEST_NUMBER:"
+  local url
+  [ "$STORE" = file ] || url=$(cat "$BATS_FILE_TMPDIR/url")
+  case $STORE in
+    redis) export DLOCK_BACKEND="$url/0?restart_grace=0&prefix=t$BATS_TEST_NUMBER:" ;;
+    zookeeper) export DLOCK_BACKEND="$url/t$BATS_TEST_NUMBER" SHORT=4s ;;
+    mysql) export DLOCK_BACKEND="$url?prefix=t$BATS_TEST_NUMBER:" ;;
+  esac
 }
 
 # Whatever a test has left behind, known by its environment.

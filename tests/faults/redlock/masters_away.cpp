@@ -153,18 +153,3 @@ TEST_CASE("two names of one server are refused: it would vote twice") {
   CHECK(p.error().code == Errc::usage);
   CHECK(p.error().message.find("same server") != std::string::npos);
 }
-
-TEST_CASE("TLS and a password at each master; one that refuses us is a vote less") {
-  RedlockMasters m{{.count = 3, .config = {"requirepass secret-canary"}}};
-  Settings settings = quick();
-  settings.password = "secret-canary";
-  auto backend = open_redlock(m.url(), settings);
-  const Lease l = granted_within(*backend, request(key("k")), 5s);
-  settings.password = "wrong-canary";
-  auto wrong = open_redlock(m.url(), settings);
-  const auto p = (*wrong->enqueue(request(key("k"))))->poll(0s);
-  REQUIRE_FALSE(p);
-  CHECK(p.error().code == Errc::denied);
-  CHECK(p.error().message.find("canary") == std::string::npos);
-  CHECK(backend->release(l) == Released::yes);
-}

@@ -27,7 +27,7 @@ inline Result<Renewal> renewed_within(Backend& b, const Lease& lease, Duration t
 // At how many masters this owner has the lock.
 inline std::size_t votes_of(RedlockMasters& m, const std::string& name, const Owner& owner) {
   std::size_t n = 0;
-  for (std::size_t i = 0; i < m.size(); ++i) n += m.servers[i]->pid() > 0 && m.value(i, name) == owner.hex();
+  for (std::size_t i = 0; i < m.size(); ++i) n += m.servers[i]->pid() > 0 && m.value(i, name).starts_with(owner.hex());
   return n;
 }
 

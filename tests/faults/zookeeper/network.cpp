@@ -6,6 +6,7 @@
 #include "support/proxy.hpp"
 #include "support/zookeeper_client.hpp"
 #include "zookeeper/queue.hpp"
+#include "zookeeper/record.hpp"
 
 using namespace dlock;
 using namespace dlock::test;
@@ -80,6 +81,38 @@ TEST_CASE("a node of our name that another session left is not taken for ours") 
   const Lease l = take(*w);
   CHECK(raw.children(far.chroot + "/dlock/k").size() == 1);
   release_or_fail(*backend, l);
+}
+
+TEST_CASE("nodes that look like ours in every way but belong to another session are waited for") {
+  for (const char* recipe : {"sequential", "curator", "kazoo", "ephemeral"}) {
+    CAPTURE(recipe);
+    const std::string_view name{recipe};
+    Far far;
+    const auto backend = far.open(500ms, recipe);
+    RawZookeeper raw{shared_zookeeper().url()}, dying{shared_zookeeper().url()};
+    const Request r = ask();
+    const std::string directory = far.chroot + (name == "sequential" ? "/dlock/k" : name == "ephemeral" ? "" : "/k");
+    raw.make_all(directory);
+    const std::string record = zookeeper::Record::of(r).text();
+    std::vector<std::string> old;
+    if (name == "ephemeral") old.push_back(dying.make(directory + "/k", record, true));
+    // Many, for the servers list children in no order: one of them comes before ours.
+    const auto dialect = name == "kazoo"     ? zookeeper::Dialect::kazoo
+                         : name == "curator" ? zookeeper::Dialect::curator
+                                             : zookeeper::Dialect::sequential;
+    while (name != "ephemeral" && old.size() < 20)
+      old.push_back(dying.make(directory + '/' + zookeeper::node_prefix(dialect, r.owner, Mode::exclusive), record, true, true));
+    far.proxy.lose_reply("dlock1");
+    const auto w = backend->enqueue(r).value();
+    for (const Deadline end = Clock::now() + 1s; Clock::now() < end;) {
+      const auto p = w->poll(200ms);
+      if (p) REQUIRE(std::holds_alternative<Waiting>(*p));
+    }
+    CHECK(far.proxy.lost_one());
+    for (const auto& node : old) raw.remove(node);
+    release_or_fail(*backend, take(*w));
+    CHECK(raw.children(directory).empty());
+  }
 }
 
 TEST_CASE("who gives up after a lost answer leaves nothing") {
@@ -157,12 +190,30 @@ TEST_CASE("a renewal without an answer is bounded, moves no deadline, and the ne
   CHECK(std::get<Kept>(*r).lease.token == l.token);
 }
 
-TEST_CASE("pings and reads that are answered prove nothing: the deadline stands while no write is committed") {
-  // A frozen server answers nothing; the point is that nothing but renew's own write moves the deadline.
-  const auto backend = open_zookeeper(shared_zookeeper().url() + fresh_chroot());
-  const Lease l = acquire_or_fail(*backend, ask(4s));
-  for (int i = 0; i < 5; ++i) CHECK(backend->check(key(), l.token).value() == Validity::valid);
-  CHECK(l.deadline < Clock::now() + 4s);
+TEST_CASE("answered reads prove nothing; a committed write proves from when it was sent, however late its answer") {
+  Far far;
+  RawZookeeper above{shared_zookeeper().url()};
+  above.make_all(far.chroot + "/k");
+  RawZookeeper raw{far.url() + "?tick=1s", 4s};
+  zookeeper::Session& session = raw.session();
+  const Deadline by_making = session.proof().until();
+  std::vector<zookeeper::Session::Call> reads;
+  const auto read_for = [&](Duration d) {  // one after the other, whether they are answered or not
+    for (const Deadline end = later(Clock::now(), d); Clock::now() < end;) {
+      reads.push_back(session.get(far.chroot + "/k"));
+      session.listen(later(Clock::now(), 20ms));
+    }
+  };
+  read_for(700ms);  // more than half a tick after its making, so that a write would be the better proof
+  CHECK(session.proof().until() == by_making);
+  far.proxy.delay(Proxy::to_client, 1s);
+  const auto write = session.set(far.chroot + "/k", "x");
+  while (!write.done()) read_for(20ms);
+  const Deadline answered = Clock::now();
+  REQUIRE(write.reply().rc == 0);
+  CHECK(session.proof().until() > by_making);
+  CHECK(session.proof().until() <= lease_end(answered - 1s - 500ms, 4s));
+  far.proxy.delay(Proxy::to_client, 0s);
 }
 
 TEST_CASE("a frozen server: nobody is told anything but that it is unknown") {

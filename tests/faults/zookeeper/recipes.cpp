@@ -25,6 +25,7 @@ Key key(const std::string& text = "k") { return Key::parse(text).value(); }
 Request ask(Duration ttl = 10s) { return request(key(), ttl); }
 std::string place() { return shared_zookeeper().url() + fresh_chroot(); }
 bool lost(const Result<Renewal>& r) { return std::holds_alternative<Lost>(r.value()); }
+bool kept(const Result<Renewal>& r) { return std::holds_alternative<Kept>(r.value()); }
 Settings impatient(Duration d) {
   Settings s;
   s.op_timeout = d;
@@ -124,6 +125,24 @@ TEST_CASE("a waiter whose node is removed queues again, at the end") {
   CHECK(take(*first).token > next.token);
 }
 
+TEST_CASE("ephemeral: who was removed by force does not take the next one's node of the same name for its own") {
+  const std::string url = place();
+  const auto one = open_zookeeper(url, {}, "ephemeral"), two = open_zookeeper(url, {}, "ephemeral");
+  const Lease first = acquire_or_fail(*one, ask());
+  CHECK(two->force_release(key(), first.token).value() == Released::yes);
+  const Lease second = acquire_or_fail(*two, ask());  // before the first one asks again
+  CHECK(lost(one->renew(first, 10s)));
+  CHECK(one->release(first).value() == Released::was_not_held);
+  CHECK(kept(two->renew(second, 10s)));
+  CHECK(two->release(second).value() == Released::yes);
+  // The same without a renewal between: the release looks first.
+  const Lease third = acquire_or_fail(*one, ask());
+  CHECK(two->force_release(key(), third.token).value() == Released::yes);
+  const Lease fourth = acquire_or_fail(*two, ask());
+  CHECK(one->release(third).value() == Released::was_not_held);
+  CHECK(kept(two->renew(fourth, 10s)));
+}
+
 TEST_CASE("revoke: the holder hears it at once and goes on holding") {
   for (const char* recipe : {"sequential", "curator", "kazoo", "ephemeral"}) {
     CAPTURE(recipe);
@@ -186,6 +205,29 @@ TEST_CASE("a detached lease can be renewed for longer; one process at a time has
   Lease wrong = handle;
   wrong.ticket[47] = wrong.ticket[47] == '0' ? '1' : '0';
   CHECK(lost(third->renew(wrong, 20s)));
+}
+
+TEST_CASE("a handle of several keys: who releases or renews one of them leaves the others; a record says the new ttl") {
+  const std::string url = place();
+  auto first = open_zookeeper(url);
+  Request r = ask(5s), other = r;
+  r.attached = other.attached = false;
+  other.key = key("other");
+  const Lease lease = acquire_or_fail(*first, r);
+  const Lease more = acquire_or_fail(*first, other);
+  CHECK(more.ticket == lease.ticket);
+  first.reset();
+  Lease handle{r.key, lease.owner}, handle_of_other{other.key, lease.owner};
+  handle.ticket = handle_of_other.ticket = lease.ticket;
+  CHECK(open_zookeeper(url)->release(handle).value() == Released::yes);
+  const auto looker = open_zookeeper(url);
+  CHECK(looker->check(r.key, lease.token).value() == Validity::stale);
+  CHECK(looker->check(other.key, more.token).value() == Validity::valid);
+  CHECK(kept(open_zookeeper(url)->renew(handle_of_other, 7s)));
+  CHECK(looker->inspect(other.key).value()->holders.at(0).remaining == 7s);
+  CHECK(kept(open_zookeeper(url)->renew(handle_of_other, 7s)));  // after the record was written anew
+  CHECK(open_zookeeper(url)->release(handle_of_other).value() == Released::yes);
+  CHECK(looker->check(other.key, more.token).value() == Validity::stale);
 }
 
 TEST_CASE("nodes of who logs in are closed to others") {

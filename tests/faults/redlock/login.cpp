@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+// Passwords, ACL users and TLS at each master. One that refuses us is a vote less, no more; people are told which one and why.
+#include <sys/wait.h>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include "redlock_faults.hpp"
+#include "support/certificates.hpp"
+
+using namespace dlock;
+using namespace dlock::test;
+
+namespace {
+
+constexpr const char* secret = "secret-canary";
+
+// The words of the line in the README, so that the two cannot differ.
+std::vector<std::string> documented() {
+  std::ifstream readme{BACKENDS_REDLOCK_README};
+  for (std::string line; std::getline(readme, line);)
+    if (line.starts_with("ACL SETUSER dlock ")) {
+      std::istringstream in{line};
+      std::vector<std::string> words;
+      for (std::string word; in >> word;) words.push_back(word == ">PASSWORD" ? std::string{">"} + secret : word);
+      return words;
+    }
+  FAIL("no ACL line in the README");
+  return {};
+}
+void set_user(RedisServer& server, const std::vector<std::string>& words) {
+  const Reply r = server.command(std::vector<std::string_view>{words.begin(), words.end()});
+  INFO(r.text);
+  REQUIRE(r.text == "OK");
+}
+
+struct Tls {
+  TestDirectory dir;
+  Authority ours{dir.path(), "ours"}, theirs{dir.path(), "theirs"};
+  std::vector<std::string> clients = {"tls-auth-clients no"};
+
+  // `odd`: the certificates of these masters are of another authority, or name another host.
+  std::unique_ptr<RedlockMasters> masters(std::vector<std::size_t> odd = {}, bool other_authority = true) const {
+    return std::make_unique<RedlockMasters>(RedlockMasters::Setup{.tls = [&](std::size_t i) {
+      const bool is_odd = std::find(odd.begin(), odd.end(), i) != odd.end();
+      const Authority& by = is_odd && other_authority ? theirs : ours;
+      const auto files = by.issue(fmt::format("master{}", i), is_odd && !other_authority ? "DNS:db7.example" : "DNS:localhost");
+      std::vector<std::string> lines{"tls-cert-file " + files.cert, "tls-key-file " + files.key,
+                                     "tls-ca-cert-file " + ours.file()};
+      lines.insert(lines.end(), clients.begin(), clients.end());
+      return lines;
+    }});
+  }
+  std::string items() const { return "?tls=yes&restart_grace=0&tls_ca=" + ours.file(); }
+};
+
+Error refusal(const std::string& url, const Settings& settings = quick()) {
+  auto backend = open_redlock(url, settings);
+  const auto p = (*backend->enqueue(request(key("k"))))->poll(0s);
+  REQUIRE_FALSE(p);
+  INFO(p.error().message);
+  CHECK(p.error().message.find("canary") == std::string::npos);
+  return p.error();
+}
+
+// What is said of this master by inspect and by --doctor.
+std::string note_about(Backend& b, const std::string& master) {
+  const auto v = b.inspect(key("k"));
+  REQUIRE((v && *v));
+  for (const std::string& n : (**v).notes)
+    if (n.starts_with(master + ": ")) return n;
+  return "nothing";
+}
+std::string finding_about(Backend& b, const std::string& master) {
+  const auto found = b.doctor();
+  REQUIRE(found);
+  for (const Finding& f : *found)
+    if (f.what == "answer of " + master && f.level == Finding::Level::bad) return f.seen;
+  return "nothing";
+}
+
+void grants_and_tells(const std::string& url, const Settings& settings, const std::string& odd, const std::string& why) {
+  auto backend = open_redlock(url, settings), other = open_redlock(url, settings);
+  const Lease l = granted_within(*backend, request(key("k")), 5s);
+  CHECK(kept(backend->renew(l, 10s)));
+  CHECK(other->check(key("k"), l.token) == Validity::valid);
+  const std::string note = note_about(*other, odd), finding = finding_about(*other, odd);
+  INFO(note << "\n" << finding);
+  CHECK((note.find("?") != note.npos && note.find(why) != note.npos));
+  CHECK(finding.find(why) != finding.npos);
+  CHECK((note + finding).find("canary") == std::string::npos);
+  CHECK(note_about(*other, odd) != "nothing");
+  CHECK((**other->inspect(key("k"))).notes.front() == "4/5 nodes agree");
+  CHECK(backend->release(l) == Released::yes);
+}
+
+int status_of(const std::string& command) { return WEXITSTATUS(std::system(command.c_str())); }
+
+}  // namespace
+
+TEST_CASE("an ACL user with its password in the URL or apart: the documented rights are enough, at each master") {
+  RedlockMasters m{{.config = {"maxmemory-policy noeviction"}}};
+  for (auto& s : m.servers) set_user(*s, documented());
+  Settings apart = quick();
+  apart.password = secret;
+  auto one = open_redlock(m.url_of("dlock@", "127.0.0.1", "?restart_grace=0&prefix=jobs:"), apart);
+  auto two = open_redlock(m.url_of(fmt::format("dlock:{}@", secret), "127.0.0.1", "?restart_grace=0&prefix=jobs:"), quick());
+  const Lease held = granted_within(*one, request(key("k")), 5s);
+  auto waiter = *two->enqueue(request(key("k")));
+  REQUIRE(std::holds_alternative<Waiting>(*waiter->poll(50ms)));
+  CHECK(kept(one->renew(held, 10s)));
+  REQUIRE(eventually(3s, [&] {
+    std::size_t there = 0;
+    for (std::size_t i = 0; i < m.size(); ++i) there += m.value(i, "jobs:k").starts_with(held.owner.hex());
+    return there == 5;
+  }));
+  m.servers[3]->command({"DEL", "jobs:k"});
+  CHECK(eventually(3s, [&] { return kept(one->renew(held, 10s)) && !m.value(3, "jobs:k").empty(); }));  // taken again
+  CHECK(two->list().value().size() == 1);
+  CHECK(two->force_release(key("other"), 1) == Released::was_not_held);
+  const auto released = Clock::now();
+  CHECK(one->release(held) == Released::yes);
+  CHECK(granted_within(*waiter, 5s).token > held.token);
+  CHECK(Clock::now() - released < 500ms);  // woken
+  const auto found = one->doctor();
+  REQUIRE(found);
+  for (const Finding& f : *found) {
+    CAPTURE(f.what, f.seen);
+    if (f.what.starts_with("rights")) CHECK(f.level == Finding::Level::good);
+  }
+}
+
+TEST_CASE("a wrong password at all or at most masters is denied at once, and exits as with redis") {
+  RedlockMasters m;
+  for (auto& s : m.servers) set_user(*s, documented());
+  Settings settings = quick(2s, 2s);
+  const std::string as_dlock = m.url_of("dlock@", "127.0.0.1", "?restart_grace=0&prefix=jobs:");
+  settings.password = "wrong-canary";
+  CHECK(refusal(as_dlock, settings).code == Errc::denied);
+  CHECK(refusal(m.url_of("nobody@", "127.0.0.1", "?restart_grace=0"), settings).code == Errc::denied);
+  CHECK(refusal(m.url(), settings).code == Errc::denied);  // the default user has none
+  const auto began = Clock::now();
+  auto backend = open_redlock(as_dlock, settings);
+  const auto inspected = backend->inspect(key("k"));
+  REQUIRE_FALSE(inspected);
+  CHECK(inspected.error().code == Errc::denied);
+  CHECK(Clock::now() - began < 1s);  // it does not go on trying
+
+  const std::string redis = fmt::format("{}?restart_grace=0&prefix=jobs:", m.servers[0]->url());
+  for (const char* verb : {"run -n --key jobs:k -b '{}' -- true", "inspect k -b '{}'", "check --key k --token 5 -b '{}'"}) {
+    const auto status = [&](std::string url) {
+      url.insert(url.find("//") + 2, "dlock@");
+      return status_of(
+          fmt::format("DLOCK_PASSWORD=wrong-canary {} {} >/dev/null 2>&1", DLOCK, fmt::format(fmt::runtime(verb), url)));
+    };
+    CAPTURE(verb);
+    CHECK(status(m.url("?restart_grace=0&prefix=jobs:")) == 77);
+    CHECK(status(redis) == 77);
+  }
+}
+
+TEST_CASE("another password at one of five masters: granted by the others, and told") {
+  RedlockMasters m;
+  const auto set_password = [&](std::size_t i, const char* to) {
+    REQUIRE(m.servers[i]->command({"CONFIG", "SET", "requirepass", to}).text == "OK");
+  };
+  for (std::size_t i = 0; i < m.size(); ++i) set_password(i, i == 2 ? "another-canary" : secret);
+  Settings settings = quick(500ms, 500ms);
+  settings.password = secret;
+  grants_and_tells(m.url(), settings, m.name(2), "WRONGPASS");
+  // With two more away there is no majority. That is no denial: they may come back.
+  m.servers[0]->kill();
+  m.servers[1]->kill();
+  CHECK(refusal(m.url(), settings).code == Errc::unavailable);
+  m.servers[0]->start();
+  m.servers[1]->start();
+  // The third that refuses us makes it one.
+  for (const std::size_t i : {0, 1}) set_password(i, "another-canary");
+  CHECK(refusal(m.url(), settings).code == Errc::denied);
+}
+
+TEST_CASE("rights taken away at one master while holding: the renewal goes on with the others; at most: denied") {
+  RedlockMasters m;
+  for (auto& s : m.servers) set_user(*s, documented());
+  auto backend = open_redlock(m.url_of(fmt::format("dlock:{}@", secret), "127.0.0.1", "?restart_grace=0&prefix=jobs:"), quick());
+  const Lease l = granted_within(*backend, request(key("k"), 30s), 5s);
+  REQUIRE(kept(backend->renew(l, 30s)));
+  m.servers[4]->command({"ACL", "SETUSER", "dlock", "-evalsha", "-eval"});
+  for (int i = 0; i < 3; ++i) CHECK(kept(backend->renew(l, 30s)));
+  for (const std::size_t i : {0, 2}) m.servers[i]->command({"ACL", "SETUSER", "dlock", "-evalsha", "-eval"});
+  const auto renewal = backend->renew(l, 30s);
+  REQUIRE_FALSE(renewal);  // not lost: it stands where it stood
+  INFO(renewal.error().message);
+  CHECK(renewal.error().message.find("canary") == std::string::npos);
+  for (const std::size_t i : {0, 2}) m.servers[i]->command({"ACL", "SETUSER", "dlock", "+evalsha", "+eval"});
+  CHECK(kept(renewed_within(*backend, l, 30s, 5s)));
+}
+
+TEST_CASE("TLS at each master: the chain and the host name are verified, and everything works over it") {
+  const Tls t;
+  const auto m = t.masters();
+  const std::string url = m->url_of("", "localhost", t.items());
+  auto one = open_redlock(url, quick()), two = open_redlock(url, quick());
+  const Lease held = granted_within(*one, request(key("k")), 5s);
+  CHECK(kept(one->renew(held, 10s)));
+  auto waiter = *two->enqueue(request(key("k")));
+  REQUIRE(std::holds_alternative<Waiting>(*waiter->poll(50ms)));
+  CHECK(one->release(held) == Released::yes);
+  CHECK(granted_within(*waiter, 5s).token > held.token);
+  CHECK((**two->inspect(key("k"))).notes.front() == "5/5 nodes agree");
+
+  const auto refused = [&](const std::string& at, const char* why) {
+    const Error e = refusal(at);
+    INFO(e.message);
+    CHECK(e.code == Errc::denied);
+    CHECK(e.message.find(why) != e.message.npos);
+  };
+  refused(m->url_of("", "localhost", "?tls=yes&restart_grace=0&tls_ca=" + t.theirs.file()), "certificate refused");
+  refused(m->url_of("", "localhost", "?tls=yes&restart_grace=0"),
+          "certificate refused");  // the system does not know the authority
+  refused(m->url_of("", "127.0.0.1", t.items()), "IP address mismatch");
+  Settings blind = quick();
+  blind.tls_insecure = true;
+  CHECK(granted_within(*open_redlock(m->url_of("", "127.0.0.1", "?tls=yes&restart_grace=0&prefix=blind:"), blind),
+                       request(key("k")), 5s)
+            .token > 0);
+  CHECK(status_of(fmt::format("{} run -n --key k -b '{}' -- true >/dev/null 2>&1", DLOCK,
+                              m->url_of("", "localhost", "?tls=yes&restart_grace=0&prefix=cli:&tls_ca=" + t.theirs.file()))) ==
+        77);
+  CHECK(status_of(fmt::format("{} run -n --key k -b '{}' -- true >/dev/null 2>&1", DLOCK,
+                              m->url_of("", "localhost", t.items() + "&prefix=cli:"))) == 0);
+}
+
+TEST_CASE("TLS: plain text is never a way back, to or from masters") {
+  const Tls t;
+  const auto m = t.masters();
+  CHECK_FALSE((*open_redlock(m->url_of("", "localhost", "?restart_grace=0"), quick())->enqueue(request(key("k"))))->poll(0s));
+  RedlockMasters plain;
+  CHECK_FALSE((*open_redlock(plain.url_of("", "localhost", t.items()), quick())->enqueue(request(key("k"))))->poll(0s));
+  for (auto& s : plain.servers) CHECK(s->command({"DBSIZE"}).integer == 0);
+}
+
+TEST_CASE("a certificate of another authority, or of another host, at one of five masters: granted by the others, and told") {
+  const Tls t;
+  for (const bool authority : {true, false}) {
+    CAPTURE(authority);
+    const auto m = t.masters({3}, authority);
+    grants_and_tells(m->url_of("", "localhost", t.items()), quick(), m->name(3, "localhost"),
+                     authority ? "certificate refused" : "hostname mismatch");
+  }
+  const auto most = t.masters({1, 3, 4});
+  CHECK(refusal(most->url_of("", "localhost", t.items())).code == Errc::denied);
+}
+
+TEST_CASE("TLS: certificates of clients") {
+  Tls t;
+  t.clients = {"tls-auth-clients yes"};
+  const auto m = t.masters();
+  const auto mine = t.ours.issue("client", "DNS:client"), foreign = t.theirs.issue("stranger", "DNS:client");
+  const auto with = [&](const Authority::Files& f) {
+    return m->url_of("", "localhost", fmt::format("{}&tls_cert={}&tls_key={}", t.items(), f.cert, f.key));
+  };
+  CHECK(granted_within(*open_redlock(with(mine), quick()), request(key("k")), 5s).token > 0);
+  CHECK(refusal(m->url_of("", "localhost", t.items())).code == Errc::denied);
+  CHECK(refusal(with(foreign)).code == Errc::denied);
+}
