@@ -78,7 +78,8 @@ void remove_leftovers(const std::string& own) {
     if (const auto [end, error] = std::from_chars(name.data() + prefix.size(), last, pid); error != std::errc{} || end != last)
       continue;
     if (pid <= 0 || ::kill(pid, 0) == 0 || errno != ESRCH) continue;
-    if (::fstatat(::dirfd(dir), e->d_name, &s, AT_SYMLINK_NOFOLLOW) == 0 && s.st_uid == ::geteuid()) remove_tree(name_for(pid, own));
+    if (::fstatat(::dirfd(dir), e->d_name, &s, AT_SYMLINK_NOFOLLOW) == 0 && s.st_uid == ::geteuid())
+      remove_tree(name_for(pid, own));
   }
   ::closedir(dir);
 }

@@ -200,8 +200,8 @@ bool Keeper::note_start(const Lease& lease) {
     }
     (void)twice([&] { return backend_->release(lease); });
     events_.trace_result("acquire", "fail");
-    const std::string line = ahead > 0us ? events_.started_ahead_line(ahead, corrected)
-                                         : events_.started_line(Duration{known->now - *known->last});
+    const std::string line =
+        ahead > 0us ? events_.started_ahead_line(ahead, corrected) : events_.started_line(Duration{known->now - *known->last});
     report(Ended{plan_.conflict_status, line, true});
     return false;
   }

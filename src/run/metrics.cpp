@@ -95,7 +95,8 @@ Fd open_draft(const std::string& name) {
     Fd fd(::open(name.c_str(), O_RDWR | O_CREAT | safe, 0644));  // a collector is another user
     const bool foreign = !fd && errno == EACCES;
     if (foreign) fd.reset(::open(name.c_str(), O_RDONLY | safe));
-    struct stat mine {}, there{};
+    struct stat mine {
+    }, there{};
     if (!fd || ::fstat(fd.get(), &mine) != 0) return Fd();
     if (!S_ISREG(mine.st_mode)) return errno = EEXIST, Fd();
     if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) {

@@ -21,7 +21,7 @@ enum class Descendants { wait, kill };      // what happens to them once the com
 struct OnLost {
   enum class Do { kill, signal, exec } what = Do::kill;
   int signal = 0;
-  std::string command;                      // for /bin/sh -c
+  std::string command;                       // for /bin/sh -c
   Duration bound{std::chrono::seconds{30}};  // after which the command is killed
 };
 
