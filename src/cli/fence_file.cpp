@@ -95,6 +95,7 @@ class FenceFile final : public Backend {
   Result<void> open();
   Result<bool> in_place() const;
   Result<void> note();
+  Result<void> write(std::string text, std::size_t slot);
 
   const std::string path_;
   const FencingToken token_;
@@ -165,7 +166,7 @@ Result<Progress> FenceFile::poll(Duration slice) {
   return Progress{Granted{std::move(lease), file_.get()}};
 }
 
-// Under the lock.
+// Under the lock. When it returns the token is on the disk.
 Result<void> FenceFile::note() {
   std::array<std::optional<Record>, 2> slots;
   bool empty = true;
@@ -184,22 +185,27 @@ Result<void> FenceFile::note() {
   if (token_ < newest.token)
     return fail(Errc::stale, fmt::format("token {} is older than {}, the newest that {} has seen; the command was not run",
                                          token_, newest.token, quoted(path_)));
-  if (token_ == newest.token) return {};  // on the disk already
-  std::string text = line_of({newest.number + 1, token_});
+  // One that is there already may be there in memory only: whoever wrote it may have been killed before it was on the disk.
+  const std::uint64_t number = token_ == newest.token ? newest.number : newest.number + 1;
+  if (number != newest.number)
+    if (auto written = write(line_of({number, token_}), slots[old] ? 1 - old : 0); !written) return written;
+  if (::fsync(file_.get())) return trouble("cannot be made durable", errno);
+  if (number > 1) return {};
+  // Its name as well.
+  const std::string parent = path_.find('/') == path_.npos ? "." : path_.substr(0, std::max<std::size_t>(path_.rfind('/'), 1));
+  const Fd dir(::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!dir || ::fsync(dir.get())) return trouble("its directory cannot be made durable", errno);
+  return {};
+}
+
+Result<void> FenceFile::write(std::string text, std::size_t slot) {
   text.resize(slot_size - 1, ' ');
   text += '\n';
-  const off_t at = static_cast<off_t>((slots[old] ? 1 - old : 0) * slot_size);
   for (std::size_t done = 0; done < text.size();) {
-    const ssize_t n = ::pwrite(file_.get(), text.data() + done, text.size() - done, at + static_cast<off_t>(done));
+    const ssize_t n = ::pwrite(file_.get(), text.data() + done, text.size() - done, static_cast<off_t>(slot * slot_size + done));
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) return trouble("cannot be written", n < 0 ? errno : ENOSPC);
     done += static_cast<std::size_t>(n);
-  }
-  if (::fsync(file_.get())) return trouble("cannot be made durable", errno);
-  if (newest.number == 0) {  // its name as well
-    const std::string parent = path_.find('/') == path_.npos ? "." : path_.substr(0, std::max<std::size_t>(path_.rfind('/'), 1));
-    const Fd dir(::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (!dir || ::fsync(dir.get())) return trouble("its directory cannot be made durable", errno);
   }
   return {};
 }

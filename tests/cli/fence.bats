@@ -31,6 +31,21 @@ setup() {
   run -123 timeout 20 "$DLOCK" fence --state f --token 6 -- true
 }
 
+@test "the token is on the disk before the command starts, also one that is in the file already" {
+  strace -o /dev/null true 2>/dev/null || skip 'no strace here'
+  for token in 5 5 6; do # new file; left by one that may have been killed before it was on the disk; a newer one
+    strace -f -q -o calls -e trace=fsync,fdatasync,pwrite64,execve "$DLOCK" fence --state f --token $token -- /bin/true
+    run -0 sed -n '/execve("\/bin\/true"/q; s/^[0-9]* *\([a-z0-9]*\)(.*/\1/p' calls
+    assert_line --index $((${#lines[@]} - 1)) fsync
+  done
+}
+
+@test "a token that cannot be put on the disk runs nothing" {
+  run -73 bash -c 'ulimit -f 0; exec "$DLOCK" fence --state f --token 5 -- touch ran'
+  [ ! -e ran ]
+  run -0 "$DLOCK" fence --state f --token 4 -- true
+}
+
 @test "calls for one file run one after the other" {
   pids=()
   for _ in {1..20}; do

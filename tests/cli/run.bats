@@ -219,6 +219,14 @@ load run_helpers
   assert_output 0
 }
 
+@test "nested: the guard of an inherited lock is known by number and start time" {
+  # shellcheck disable=SC2016
+  run on_file -- bash -c '"$DLOCK" run -b "file:$0/locks" --key k -n -- true || exit 1
+    export DLOCK_GRANTS=$(sed "s/\"start\":\([0-9]*\)/\"start\":1\1/" <<<"$DLOCK_GRANTS")
+    "$DLOCK" run -b "file:$0/locks" --key k -n -- true' "$dir"
+  assert_failure 75
+}
+
 @test "setsid and nohup" {
   run setsid -w "$DLOCK" run -b "file:$dir/locks" --key k -- sh -c 'exit 6'
   assert_failure 6

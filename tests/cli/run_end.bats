@@ -278,6 +278,28 @@ ended_within_a_second() { timeout 1 sh -c 'until [ -s "$1" ]; do sleep 0.05; don
   assert_equal "$end" 'exit 5'
 }
 
+@test "file: kill -9 of dlock frees nothing while the command lives" {
+  for recipe in lease flock; do
+    start it$recipe on_file --recipe $recipe -- sh -c 'echo $$ >pid; echo up; exec sleep 60'
+    said it$recipe up
+    local guard
+    guard=$(guard_of it$recipe | tr -d ' ')
+    kill -STOP "$guard" # so that the command lives on for a while
+    send it$recipe KILL
+    ended it$recipe
+    kill -0 "$(cat pid)"
+    for _ in 1 2 3; do
+      run on_file --recipe $recipe -n -- true
+      assert_failure 75
+    done
+    kill -CONT "$guard"
+    run timeout 20 "$DLOCK" run -b "file:$dir/locks" --recipe $recipe --key k -- true
+    assert_success
+    ! kill -0 "$(cat pid)"
+    rm -rf locks && mkdir -m 700 locks
+  done
+}
+
 @test "dlock and its guard both killed: the command dies with them" {
   start it on_lease -- sh -c 'echo $$ >pid; echo up; exec sleep 60'
   said it up

@@ -22,8 +22,36 @@ setup() {
   run -64 bash -c '"$DLOCK" acquire --keep --key k --watch-pid $$ >&-'
 }
 
+@test "standard output closed or full: an answer that is not given is no success, the command of run does not care" {
+  for out in '>&-' '>/dev/full' '>&- <&- 2>&-' '>/dev/full 2>/dev/full'; do
+    run -3 bash -c '"$DLOCK" run --key k -- sh -c "exit 3"'" $out"
+    run -3 bash -c '"$DLOCK" fence --state f --token 1 -- sh -c "exit 3"'" $out"
+    for verb in inspect 'inspect -J k' 'inspect --watch=20ms' --version 'run --help' 'run --explain --key k -- true'; do
+      run -73 timeout 20 bash -c '"$DLOCK" '"$verb $out"
+    done
+    run -75 bash -c '"$DLOCK" release --key k --force --yes'" $out"
+    run -1 bash -c '"$DLOCK" check --key k --token 5'" $out"
+    case $out in *'>&-'*) wanted=64 ;; *) wanted=125 ;; esac
+    for form in '' '--hold </dev/null' '--keep --watch-pid $$'; do
+      run -$wanted bash -c '"$DLOCK" acquire --key k '"$form $out"
+      is_free k
+    done
+  done
+}
+
+@test "standard error closed or full: nothing else changes" {
+  for err in '2>&-' '2>/dev/full'; do
+    run -3 bash -c '"$DLOCK" run --key k -- sh -c "exit 3"'" $err"
+    run -75 bash -c '"$DLOCK" release --key k --force --yes'" $err"
+    run -64 bash -c '"$DLOCK" run --key'" $err"
+    run -0 bash -c '"$DLOCK" inspect'" $err"
+    assert_line --partial free
+  done
+}
+
 @test "a full disk for status, trace, metrics: the command's status stands" {
   run -3 "$DLOCK" run --key k --status-file /dev/full --trace /dev/full -- sh -c 'exit 3'
+  run -3 bash -c '"$DLOCK" run --key k --status-fd 5 -- sh -c "exit 3" 5>/dev/full'
   run -3 "$DLOCK" run --key k --metrics-file /proc/no/such -- sh -c 'exit 3'
   assert_output --partial '--metrics-file'
   run -73 "$DLOCK" run --key k --status-file /proc/no/such -- true
