@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tree_run.hpp"
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <poll.h>
 #include <sys/ptrace.h>
 #include <sys/stat.h>
@@ -62,7 +61,7 @@ class TreeRun {
     struct stat space {};
     if (::stat("/proc/self/ns/pid", &space) != 0) return {};
     for (const char* mount : {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"}) {
-      const std::string cgroup = fmt::format("{}{}/dlock-{}-{}", mount, path, guard, space.st_ino);
+      const std::string cgroup = mount + path + "/dlock-" + std::to_string(guard) + "-" + std::to_string(space.st_ino);
       if (::access(cgroup.c_str(), F_OK) == 0) return cgroup;
     }
     return {};
