@@ -286,3 +286,16 @@ setup() { common_setup; }
   export DLOCK_BACKEND='fake:?fail_open=cannot_create'
   refused 73 '' acquire --key k
 }
+
+@test "run --handle refuses a lock that ends with another process" {
+  cd "$BATS_TEST_TMPDIR"
+  mkfifo keep
+  "$DLOCK" acquire --hold --key k <keep >handle &
+  holder=$!
+  exec 9>keep
+  eventually test -s handle
+  refused 64 'ends with it' run --handle @handle --key k -- touch ran
+  [ ! -e ran ]
+  exec 9>&-
+  wait "$holder"
+}
