@@ -94,6 +94,7 @@ class FenceFile final : public Backend {
   }
   Result<void> open();
   Result<bool> in_place() const;
+  Result<void> write(const Record&, std::size_t slot);
   Result<void> note();
 
   const std::string path_;
@@ -165,6 +166,20 @@ Result<Progress> FenceFile::poll(Duration slice) {
   return Progress{Granted{std::move(lease), file_.get()}};
 }
 
+Result<void> FenceFile::write(const Record& r, std::size_t slot) {
+  std::string text = line_of(r);
+  text.resize(slot_size - 1, ' ');
+  text += '\n';
+  const off_t at = static_cast<off_t>(slot * slot_size);
+  for (std::size_t done = 0; done < text.size();) {
+    const ssize_t n = ::pwrite(file_.get(), text.data() + done, text.size() - done, at + static_cast<off_t>(done));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return trouble("cannot be written", n < 0 ? errno : ENOSPC);
+    done += static_cast<std::size_t>(n);
+  }
+  return {};
+}
+
 // Under the lock.
 Result<void> FenceFile::note() {
   std::array<std::optional<Record>, 2> slots;
@@ -184,19 +199,11 @@ Result<void> FenceFile::note() {
   if (token_ < newest.token)
     return fail(Errc::stale, fmt::format("token {} is older than {}, the newest that {} has seen; the command was not run",
                                          token_, newest.token, quoted(path_)));
-  if (token_ == newest.token) return {};  // on the disk already
-  std::string text = line_of({newest.number + 1, token_});
-  text.resize(slot_size - 1, ' ');
-  text += '\n';
-  const off_t at = static_cast<off_t>((slots[old] ? 1 - old : 0) * slot_size);
-  for (std::size_t done = 0; done < text.size();) {
-    const ssize_t n = ::pwrite(file_.get(), text.data() + done, text.size() - done, at + static_cast<off_t>(done));
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return trouble("cannot be written", n < 0 ? errno : ENOSPC);
-    done += static_cast<std::size_t>(n);
-  }
+  if (token_ != newest.token)
+    if (auto written = write({newest.number + 1, token_}, slots[old] ? 1 - old : 0); !written) return written;
+  // Also what was there already: whoever wrote it may have been killed before it came to this.
   if (::fsync(file_.get())) return trouble("cannot be made durable", errno);
-  if (newest.number == 0) {  // its name as well
+  if (newest.number <= 1) {  // its name as well
     const std::string parent = path_.find('/') == path_.npos ? "." : path_.substr(0, std::max<std::size_t>(path_.rfind('/'), 1));
     const Fd dir(::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!dir || ::fsync(dir.get())) return trouble("its directory cannot be made durable", errno);

@@ -31,6 +31,14 @@ setup() {
   run -123 timeout 20 "$DLOCK" fence --state f --token 6 -- true
 }
 
+@test "a token that is there already may not be on the disk yet: it is made durable all the same" {
+  command -v strace >/dev/null || skip 'needs strace'
+  "$DLOCK" fence --state f --token 7 -- true
+  run -0 strace -f -qq -e trace=fsync,execve -o log "$DLOCK" fence --state f --token 7 -- sh -c 'exit 0'
+  run sed -n 's/.*\(fsync\|execve("[^"]*sh"\).*/\1/p' log
+  assert_line --index 0 fsync
+}
+
 @test "calls for one file run one after the other" {
   pids=()
   for _ in {1..20}; do
