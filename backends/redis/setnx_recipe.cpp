@@ -23,9 +23,9 @@ Result<Try> SetnxBackend::try_once(const Request& request) {
 
 // The second half: if the lock is still ours, its end and the token.
 Result<Try> SetnxBackend::complete(const Request& request, const NamedKey& key, const std::string& value) {
-  const auto answer = call("acquire", scripts::named_grant, key,
-                           {request.owner.hex(), value, request.identity.encode(), millis(request.ttl)},
-                           client_->options().replicas);
+  const auto answer =
+      call("acquire", scripts::named_grant, key, {request.owner.hex(), value, request.identity.encode(), millis(request.ttl)},
+           client_->options().replicas);
   if (!answer) return fail(answer.error());
   if (answer->reply.text_at(0) == "granted") return granted(request, *answer, answer->sent);
   return Try{.free_in = Duration{}};  // it was removed meanwhile

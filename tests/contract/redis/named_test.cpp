@@ -124,7 +124,8 @@ TEST_CASE("the answer to any command of an acquisition is lost: granted once, by
     std::string command;
   };
   for (const Row& row : {Row{"set", std::string{redis::scripts::set_acquire.sha}}, Row{"setnx-expire", "SETNX"},
-                         Row{"setnx-expire", std::string{redis::scripts::named_grant.sha}}, Row{"getset", std::string{redis::scripts::named_grant.sha}}}) {
+                         Row{"setnx-expire", std::string{redis::scripts::named_grant.sha}},
+                         Row{"getset", std::string{redis::scripts::named_grant.sha}}}) {
     for (const bool quietly : {false, true}) {
       CAPTURE(row.recipe, row.command, quietly);
       RedisServer server;
