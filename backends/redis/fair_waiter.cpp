@@ -133,7 +133,7 @@ FairWaiter::Step FairWaiter::understand(const Reply& reply, Deadline end) {
   if (verdict == "granted" || verdict == "held") return grant(reply, verdict == "held");
   if (verdict == "busy" && now) return Progress{Busy{holder_in(reply, 3, *now)}};
   const auto ahead = reply.number_at(2), free_at = reply.number_at(3);
-  if (verdict != "waiting" || !now || !ahead || !free_at)
+  if (verdict != "waiting" || !request_.wait || !now || !ahead || !free_at)
     return fail(Errc::protocol, fmt::format("acquire at {}: the answer makes no sense", session_->at.text()));
 
   last_ = {static_cast<std::size_t>(*ahead), holder_in(reply, 5, *now)};
@@ -178,7 +178,8 @@ FairWaiter::Step FairWaiter::hear_wake(Deadline end) {
 FairWaiter::Step FairWaiter::grant(const Reply& reply, bool repeated) {
   const auto token = parse_unsigned(reply.text_at(2));
   const auto slot = reply.number_at(3);
-  if (!token || !slot) return fail(Errc::protocol, fmt::format("acquire at {}: the answer makes no sense", session_->at.text()));
+  if (!token || *token == 0 || !slot || *slot < 0)
+    return fail(Errc::protocol, fmt::format("acquire at {}: the answer makes no sense", session_->at.text()));
   Granted granted{
       {request_.key, request_.owner, request_.mode, *token, static_cast<unsigned>(*slot), lease_end(sent_, request_.ttl)}};
   const unsigned wanted = client_.options().replicas;

@@ -207,6 +207,7 @@ Result<void> from_configuration(Options& to) {
   for (const Entry& e : *entries) {  // the ones with more weight first
     const Option* o = settable(e.name, bit(to.verb));
     const auto wrong = [&](std::string_view why) { return fail(Errc::config, fmt::format("{}: {}: {}", e.where, e.name, why)); };
+    if (e.name == "config" || e.name == "profile") return wrong("which files and profile count is settled before a file is read");
     if (!o && settable(e.name, ~0U)) continue;  // of another command
     if (!o) return wrong(by_name(e.name, ~0U) ? "this option cannot be in a configuration file" : "there is no such option");
     if (const auto done = set_twin(to, {o, e.value, Source::config, e.where, e.layer}); !done) return wrong(done.error().message);

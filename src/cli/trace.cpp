@@ -14,7 +14,7 @@ namespace dlock::cli {
 Result<Trace> Trace::open(std::string_view path) {
   if (path.empty()) return Trace(Fd());
   const std::string name(path);
-  Fd fd(::open(name.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, 0600));
+  Fd fd(::open(name.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0600));
   if (!fd) return fail(Errc::cannot_create, fmt::format("--trace {}: {}", quoted(path), ::strerrordesc_np(errno)));
   return Trace(std::move(fd));
 }

@@ -16,7 +16,13 @@ class BorrowedWaiter final : public Waiter {
     if (!answer) return fail(answer.error());
     if (const Lost* lost = std::get_if<Lost>(&*answer))
       return Progress{Busy{std::nullopt, fmt::format("is not held by this handle: {}", lost->why)}};
-    return Progress{Granted{std::get<Kept>(*answer).lease}};
+    Lease& lease = std::get<Kept>(*answer).lease;
+    if (lease.deadline == no_deadline)  // it would be free, and the command still running, when that process is killed
+      return fail(Errc::usage,
+                  fmt::format("--handle: {} is held by a process (acquire --hold, run) and ends with it, so no other "
+                              "can run a command under it; take it with acquire",
+                              printable(request_.key.text())));
+    return Progress{Granted{std::move(lease)}};
   }
   Result<void> cancel() override { return {}; }
 

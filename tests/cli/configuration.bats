@@ -53,6 +53,8 @@ value() { "$DLOCK" run --show-config "$@" | sed -n 's/ *#.*//; /^[a-z]/p'; }
   wrong 'wait = [1]\n' 'bad.toml:1: wait'
   wrong 'wait = \n' 'bad.toml:1'
   wrong 'key = "k"\n' 'cannot be in a configuration file'
+  wrong 'config = "other.toml"\n' 'bad.toml:1: config: which files'
+  wrong 'profile = "p"\n' 'bad.toml:1: profile: which files'
   wrong 'quiet = "perhaps"\n' 'bad.toml:1: quiet'
   wrong 'reason = ""\n' 'must not be empty'
   refused 78 'none.toml' run --config none.toml --key k -- true

@@ -136,6 +136,13 @@ counter() { sed -n "s/^dlock_$1_total{.*} //p" m.prom; }
 # limited OPTION VALUE ARGUMENT...: under that limit of the shell.
 limited() { timeout 20 bash -c 'ulimit "$0" "$1" && shift && exec "$DLOCK" "$@"' "$@" 3>&- 4>&-; }
 
+@test "a FIFO that nobody reads, for the trace: refused, not waited for" {
+  mkfifo trace
+  refused 73 'trace' run --trace trace --key k -- true
+  refused 73 'trace' inspect --trace trace
+  refused 73 'trace' release --trace trace --key k --force --yes
+}
+
 @test "no descriptors: 69 and one line, never a wait without end" {
   "$DLOCK" run --key k -- true
   for n in {5..13}; do

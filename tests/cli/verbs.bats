@@ -341,3 +341,16 @@ is_dead_for() { "$@" "$DLOCK" check --key k --handle "$handle" || [ $? -eq 1 ]; 
   [ ! -e "$BATS_TEST_TMPDIR/ran" ]
   run -0 "$DLOCK" release --key k --handle "$handle"
 }
+
+@test "run --handle refuses a lock that ends with another process" {
+  cd "$BATS_TEST_TMPDIR"
+  mkfifo keep
+  "$DLOCK" acquire --hold --key k <keep >handle &
+  holder=$!
+  exec 9>keep
+  eventually test -s handle
+  refused 64 'ends with it' run --handle @handle --key k -- touch ran
+  [ ! -e ran ]
+  exec 9>&-
+  wait "$holder"
+}

@@ -61,8 +61,7 @@ class TreeRun {
     struct stat space {};
     if (::stat("/proc/self/ns/pid", &space) != 0) return {};
     for (const char* mount : {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"}) {
-      const std::string cgroup =
-          std::string(mount) + path + "/dlock-" + std::to_string(guard) + "-" + std::to_string(space.st_ino);
+      const std::string cgroup = mount + path + "/dlock-" + std::to_string(guard) + "-" + std::to_string(space.st_ino);
       if (::access(cgroup.c_str(), F_OK) == 0) return cgroup;
     }
     return {};

@@ -107,6 +107,26 @@ TEST_CASE("silence in either direction ends at op_timeout, and nothing is lost w
   }
 }
 
+TEST_CASE("a grant with a number that is none, and a place in the queue for one that does not wait, are no answers") {
+  const auto bulk = [](std::string_view text) { return fmt::format("${}\r\n{}\r\n", text.size(), text); };
+  const std::string greeting =
+      bulk("redis_version:7.0.0\r\nredis_mode:standalone\r\nrun_id:a\r\nuptime_in_seconds:100000\r\n") + bulk("role:master\r\n");
+  const std::string granted = "*4\r\n" + bulk("granted") + bulk("1700000000000000");
+  for (const std::string& lie :
+       {granted + bulk("0") + ":0\r\n", granted + bulk("7") + ":-1\r\n",
+        "*7\r\n" + bulk("waiting") + bulk("1700000000000000") + ":0\r\n" + bulk("0") + ":1\r\n" + bulk("") + bulk("")}) {
+    CAPTURE(lie);
+    const Liar liar(greeting + lie);
+    auto backend = open_redis(liar.url(), quick());
+    Request once = request(key("k"));
+    once.wait = false;
+    const auto p = (*backend->enqueue(once))->poll(0s);
+    REQUIRE_FALSE(p);
+    CHECK(p.error().code == Errc::protocol);
+    backend.reset();
+  }
+}
+
 TEST_CASE("a connection that was cut is replaced without an error") {
   Proxied p;
   auto backend = open_redis(p.url(), quick());
