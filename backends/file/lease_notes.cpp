@@ -2,6 +2,7 @@
 // Recipe lease: when jobs were started, who was asked to stop, and whether the directory is fit to keep locks.
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -108,8 +109,13 @@ Result<std::vector<Finding>> LeaseBackend::doctor() {
     return std::vector{Finding{Level::bad, "directory", root.error().message, "correct it, or name another with -b file:/dir"}};
   if (!root->dir) return std::vector{Finding{Level::good, "directory", root_.path() + " does not exist yet", ""}};
   std::vector<Finding> found;
-  found.push_back({Level::good, "directory",
-                   fmt::format("{}, {}", root_.path(), root->access.group ? "shared by its group" : "of one user"), ""});
+  struct stat st {};
+  if (::fstat(root->dir.get(), &st) == 0 && (st.st_mode & S_IWOTH))
+    found.push_back({Level::warning, "directory", fmt::format("{}, everybody may write to it", root_.path()),
+                     "use one of dlock's own: what is cleaned by age, as /tmp is, loses locks"});
+  else
+    found.push_back({Level::good, "directory",
+                     fmt::format("{}, {}", root_.path(), root->access.group ? "shared by its group" : "of one user"), ""});
   found.push_back(filesystem(root->dir.get()));
   found.push_back(space(root->dir.get()));
   const bool writable = ::faccessat(root->dir.get(), ".", W_OK | X_OK, AT_EACCESS) == 0;

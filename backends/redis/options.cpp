@@ -86,7 +86,7 @@ class Parser {
     const bool independent = url_.scheme == "redlock";
     const bool several = sentinel || cluster || independent;
     if (url_.hosts.empty() || (!several && url_.hosts.size() != 1))
-      wrong("host", fmt::format("{} hosts", url_.hosts.size()),
+      wrong("host", url_.hosts.empty() ? "" : fmt::format("{} hosts", url_.hosts.size()),
             sentinel      ? "the sentinels, as in redis+sentinel://H1,H2,H3/MASTER"
             : cluster     ? "nodes, as in redis+cluster://H1,H2"
             : independent ? "masters, as in redlock://H1,H2,H3"
@@ -130,7 +130,7 @@ class Parser {
     if (made_.password.empty())
       if (const char* own = std::getenv("REDISCLI_AUTH")) made_.password = own;
     if (!made_.user.empty() && made_.password.empty())
-      wrong("user", made_.user, "a user with a password: DLOCK_PASSWORD or REDISCLI_AUTH");
+      wrong("user", made_.user, "a user with a password: --password-file, DLOCK_PASSWORD or REDISCLI_AUTH");
   }
 
   void tls() {

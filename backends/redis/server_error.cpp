@@ -23,7 +23,7 @@ constexpr std::array known{
     ServerError{"OOM", Remedy::later, Errc::unavailable, "maxmemory is reached"},
     ServerError{"MISCONF", Remedy::later, Errc::unavailable, "the server cannot save to its disk"},
     ServerError{"NOREPLICAS", Remedy::later, Errc::unavailable, "fewer replicas than min-replicas-to-write"},
-    ServerError{"NOAUTH", Remedy::never, Errc::denied, "give a password: DLOCK_PASSWORD or REDISCLI_AUTH"},
+    ServerError{"NOAUTH", Remedy::never, Errc::denied, "give a password: --password-file, DLOCK_PASSWORD or REDISCLI_AUTH"},
     ServerError{"WRONGPASS", Remedy::never, Errc::denied, ""},
     ServerError{"NOPERM", Remedy::never, Errc::denied, "the rights dlock needs are in dlock-backends(7)"},
     ServerError{"DENIED", Remedy::never, Errc::denied, "protected mode"},

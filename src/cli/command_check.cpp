@@ -22,8 +22,9 @@ Result<Grant> from_sequencer(std::string_view text, const Store& store) {
   const auto s = Sequencer::parse(text);
   if (!s) return fail(s.error().code, fmt::format("check: {}", s.error().message));
   if (s->family != store.traits->family || s->recipe != store.traits->recipe)
-    return fail(Errc::usage, fmt::format("check: {} is a sequencer of {}.{}, but --backend is {}.{}", quoted(text),
-                                         printable(s->family), printable(s->recipe), store.traits->family, store.traits->recipe));
+    return fail(Errc::usage, fmt::format("check: {} is a sequencer of {}.{}, but {} is {}.{}: name the same one", quoted(text),
+                                         printable(s->family), printable(s->recipe), store.called, store.traits->family,
+                                         store.traits->recipe));
   return Grant{.keys = {s->key}, .token = s->token};
 }
 

@@ -27,7 +27,10 @@ run::Outcome printed(const std::string& text) {
 
 run::Outcome unknown_verb(std::string_view name) {
   std::string message;
-  if (name.starts_with('-')) {
+  if (name == "-h" || name == "help" || name == "-V" || name == "version") {
+    message = fmt::format("unknown command {}; did you mean --{}?", quoted(name),
+                          name.ends_with('n') || name == "-V" ? "version" : "help");
+  } else if (name.starts_with('-')) {
     message = fmt::format("{}: the command comes first: dlock COMMAND [OPTION...]", quoted(name));
   } else {
     std::array<std::string_view, 16> names{};

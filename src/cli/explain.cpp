@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/explain.hpp"
 #include <fmt/format.h>
+#include <cstring>
 #include "cli/grant_output.hpp"
 #include "cli/say.hpp"
 #include "core/duration.hpp"
@@ -30,7 +31,9 @@ std::string waiting(const run::Plan& p) {
 
 std::string ending(const run::Plan& p) {
   if (p.timing.kill_after == 0us) return "KILL at once (--kill-after 0)";
-  return fmt::format("signal {}, then KILL {} later (--kill-after)", p.end_signal, format_duration(p.timing.kill_after));
+  const char* name = ::sigabbrev_np(p.end_signal);  // nullptr: a real-time signal
+  return fmt::format("{}, then KILL {} later (--kill-after)", name ? name : fmt::format("signal {}", p.end_signal),
+                     format_duration(p.timing.kill_after));
 }
 
 // All counted from the sending of the last request that the store answered.

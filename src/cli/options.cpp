@@ -65,8 +65,25 @@ struct Getopt {
 
 // -- What is wrong with an option that is not one of this verb's ------------------------------------------------------
 
+// What other programs call it.
+constexpr struct {
+  std::string_view typed, meant, shown;
+} elsewhere_called[] = {{"h", "help", "help"},          {"timeout", "max-run", "wait or --max-run"},
+                        {"timeout", "wait", "wait"},    {"try", "wait", "wait"},
+                        {"nb", "nonblock", "nonblock"}, {"e", "exclusive", "exclusive"},
+                        {"name", "key", "key"},         {"lock", "key", "key"},
+                        {"lease", "ttl", "ttl"},        {"format", "output", "output"}};
+
+std::string_view called_here(std::string_view typed, Verb verb) {
+  for (const auto& [name, meant, shown] : elsewhere_called)
+    if (name == typed && by_name(meant, bit(verb))) return shown;
+  return {};
+}
+
 tl::unexpected<Error> unknown(Verb verb, std::string_view shown, const Option* elsewhere, std::string_view hint) {
   const std::string_view name = info(verb).name;
+  if (elsewhere && verb == Verb::inspect && elsewhere->name == std::string_view("key"))
+    return fail(Errc::usage, "inspect: the key is given without --key: dlock inspect K");
   if (elsewhere) {
     std::string owners;
     for (const VerbInfo& v : verbs())
@@ -82,12 +99,13 @@ tl::unexpected<Error> unknown_long(Verb verb, std::string_view name) {
   std::size_t n = 0;
   for (const Option& o : option_table())
     if (belongs(o, verb)) names[n++] = o.name;
-  const auto hint = nearest(name, std::span{names}.first(n));
+  const auto known = called_here(name, verb);
+  const auto hint = known.empty() ? nearest(name, std::span{names}.first(n)) : known;
   return unknown(verb, quoted(fmt::format("--{}", name)), by_name(name, ~0U), hint);
 }
 
 tl::unexpected<Error> unknown_letter(Verb verb, char letter) {
-  return unknown(verb, quoted(fmt::format("-{}", letter)), by_letter(letter, ~0U), {});
+  return unknown(verb, quoted(fmt::format("-{}", letter)), by_letter(letter, ~0U), called_here({&letter, 1}, verb));
 }
 
 // -- Values ----------------------------------------------------------------------------------------------------------
@@ -108,7 +126,10 @@ Result<void> set_operand(Options& to, std::string_view text, bool before_dashes,
   const std::string_view name = info(to.verb).name;
   if ((to.verb == Verb::run || to.verb == Verb::fence) && before_dashes) {
     const bool no_dashes = std::none_of(argv, argv + argc, [](const char* a) { return std::string_view(a) == "--"; });
-    const std::string_view hint = no_dashes ? "put -- before the command" : "the command goes after --";
+    const bool no_key = to.verb == Verb::run && to.keys.empty();
+    const std::string_view hint = no_dashes ? "put -- before the command"
+                                  : no_key  ? "the key goes after --key, the command after --"
+                                            : "the command goes after --";
     return fail(Errc::usage, fmt::format("{}: unexpected argument {}: {}", name, quoted(text), hint));
   }
   return fail(Errc::usage,

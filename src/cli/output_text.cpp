@@ -69,7 +69,9 @@ std::string asked(const Identity& i) {
 
 void holder(std::string& text, const HolderView& h) {
   const std::string slot = h.mode == Mode::permit ? fmt::format(", slot {}", h.slot) : "";
-  line(text, "holder", fmt::format("{}, token {}{}, id {}", h.who.text(), h.token, slot, printable(h.id)));
+  const std::string token = h.token ? fmt::format("token {}", h.token) : "no token";  // none: another program's
+  const std::string id = h.id.empty() ? "" : fmt::format(", id {}", printable(h.id));
+  line(text, "holder", fmt::format("{}, {}{}{}", h.who.text(), token, slot, id));
   line(text, "", fmt::format("asked {}", asked(h.who)));
   if (h.held) line(text, "", fmt::format("held for {}", format_duration(*h.held)));
   line(text, "", fmt::format("lease {}", lease(h)));
@@ -79,8 +81,9 @@ void holder(std::string& text, const HolderView& h) {
 
 // What an operator would type to remove the first holder, for a shell.
 std::string force(const KeyView& k, const OpenStore& opened) {
-  return fmt::format("dlock release -b {} --key {} --force --token {}", shell_quoted(printable(opened.store.url.redacted())),
-                     shell_quoted(printable(k.key)), k.holders.front().token);
+  const FencingToken token = k.holders.front().token;
+  return fmt::format("dlock release -b {} --key {} --force {}", shell_quoted(printable(opened.store.url.redacted())),
+                     shell_quoted(printable(k.key)), token ? fmt::format("--token {}", token) : "--yes");
 }
 
 std::string summary(const std::vector<KeyView>& keys) {
@@ -91,8 +94,8 @@ std::string summary(const std::vector<KeyView>& keys) {
     waiting += k.waiters.size();
     known &= k.waiters_known;
   }
-  return fmt::format("{} {}, {} held, {}{} waiting\n", keys.size(), keys.size() == 1 ? "key" : "keys", held, waiting,
-                     known ? "" : "?");
+  const std::string waiters = known ? fmt::to_string(waiting) : waiting ? fmt::format("{} or more", waiting) : "?";
+  return fmt::format("{} {}, {} held, {} waiting\n", keys.size(), keys.size() == 1 ? "key" : "keys", held, waiters);
 }
 
 }  // namespace

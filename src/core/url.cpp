@@ -28,7 +28,10 @@ class Parser {
     if (text_.find('#') != text_.npos) return bad("it has a fragment; write a '#' as %23");
     std::string_view rest = text_;
     const std::size_t colon = rest.find(':');
-    if (colon == rest.npos) return bad("it has no scheme; allowed is SCHEME:PATH or SCHEME://HOST");
+    if (rest.starts_with('/')) return bad("it has no scheme; a directory is file:/DIR");
+    const bool slashes = rest.substr(std::min(colon, rest.size())).starts_with("://");
+    if (colon == rest.npos || (!slashes && !is_letter(rest.front())))
+      return bad("it has no scheme; allowed is SCHEME:PATH or SCHEME://HOST, as in file:/DIR or redis://HOST");
     const std::string_view scheme = rest.substr(0, colon);
     const auto fits = [](char c) { return is_letter(c) || is_digit(c) || c == '+' || c == '-' || c == '.'; };
     if (scheme.empty() || !is_letter(scheme.front()) || !std::all_of(scheme.begin(), scheme.end(), fits))

@@ -54,11 +54,24 @@ Result<void> Events::open() {
 }
 
 void Events::status(const char* name, Fields fields) {
+  if (plan_.say.verbosity > 0) tell(name, fields);
   if (plan_.say.status_fd < 0 && !status_file_) return;
   Json line{{"event", name}, {"t", seconds(Clock::now())}, {"key", plan_.request.key.text()}};
   add(line, fields);
   writer_.write(plan_.say.status_fd, text(line));
   writer_.write(status_file_.get(), text(line));
+}
+
+void Events::tell(std::string_view name, Fields fields) {
+  const bool milestone = name == "acquired" || name == "released" || name == "detached" || name == "left";
+  if (!milestone && plan_.say.verbosity < 2) return;
+  std::string line = fmt::format("{}: {}", plan_.request.key.text(), name);
+  const char* between = ": ";
+  for (const auto& [field, value] : fields) {
+    std::visit([&, f = field](const auto& v) { line += fmt::format("{}{} {}", between, f, v); }, value);
+    between = ", ";
+  }
+  words(printable(line));
 }
 
 void Events::trace(const char* ev, const char* f, Fields fields) {
@@ -104,7 +117,10 @@ std::string Events::held_line(const std::optional<HolderView>& holder, const std
   const std::string key = printable(plan_.request.key.text());
   if (!holder) return why.empty() ? fmt::format("{} is not free", key) : fmt::format("{}: {}", key, printable(why));
   const Identity& who = holder->who;
-  std::string line = fmt::format("{} is held by {}", key, who.host.empty() ? "somebody" : who.text());
+  const bool nameless = who.host.empty();  // another program's
+  if (nameless && who.pid <= 0 && !why.empty()) return fmt::format("{}: {}", key, printable(why));
+  const std::string stranger = who.pid > 0 ? fmt::format("process {}, which is not dlock's", who.pid) : "somebody";
+  std::string line = fmt::format("{} is held by {}", key, nameless ? stranger : who.text());
   if (const auto age = wall_micros() - who.since; who.since > 0 && age >= 0) line += " for " + format_duration(Duration(age));
   if (!who.reason.empty()) line += fmt::format(": {}", printable(who.reason));
   if (holder->vanished) line += " (gone; its lock-delay is running)";

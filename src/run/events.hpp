@@ -51,6 +51,7 @@ class Events {
   bool flush(Duration bound) { return writer_.flush(bound); }
 
  private:
+  void tell(std::string_view name, Fields);  // with -v the milestones, with -vv each event, as words
   void own_word(const char* level, std::string_view line);
 
   const Plan& plan_;

@@ -51,6 +51,12 @@ std::string list(const std::vector<pid_t>& pids) {
   return text;
 }
 
+// A line for a shell that was given as one word.
+const char* shell_hint(const Plan& plan, int error) {
+  const bool line = std::strchr(plan.command[0], ' ') && !std::strchr(plan.command[0], '/');
+  return error == ENOENT && line ? "; -c runs a line by the shell" : "";
+}
+
 }  // namespace
 
 Supervisor::Supervisor(const Plan& plan, const Entry& entry, const Surroundings& around, Events& events, Channel guard,
@@ -190,7 +196,7 @@ void Supervisor::from_guard(std::vector<Event>& urgent, std::vector<Event>& rest
       case Kind::refused: rest.emplace_back(event::StartRefused{}); break;
       case Kind::exec_failed:
         keeper_.forget_start();
-        events_.error(fmt::format("{}: {}", printable(plan_.command[0]), std::strerror(value)));
+        events_.error(fmt::format("{}: {}{}", printable(plan_.command[0]), std::strerror(value), shell_hint(plan_, value)));
         rest.emplace_back(event::ExecFailed{value});
         break;
       case Kind::stopped: rest.emplace_back(event::JobStopped{value, same_group_ && group_is_orphaned(::getpid())}); break;
@@ -293,7 +299,7 @@ void Supervisor::say(Note note) {
       return;
     case Note::not_released:
       events_.status("not_released", {{"error", last_error_}});
-      events_.error(fmt::format("{}: not released ({}); the lock ends {}", key,
+      events_.error(fmt::format("{}: not released ({}); what is left of the lock ends {}", key,
                                 last_error_.empty() ? "no answer in time" : last_error_,
                                 plan_.timing.leased ? "by its ttl" : "with this process"));
       return;

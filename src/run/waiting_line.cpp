@@ -42,7 +42,7 @@ void WaitingLine::update(const Waiting& waiting, Deadline now) {
   terminal_ = !plan_.say.json && draws_on_stderr();
   std::string line = events_.held_line(waiting.holder, waiting.why) + "; waiting";
   if (plan_.wait) line += " up to " + format_duration(*plan_.wait);
-  line += fmt::format(" (position {})", waiting.ahead + 1);
+  if (plan_.traits.fifo) line += fmt::format(" (position {})", waiting.ahead + 1);
   if (terminal_) {
     line = fitted("dlock: " + line, columns());
     events_.raw("\r" + line + "\033[K");

@@ -188,3 +188,10 @@ waiting() { [ "$("$DLOCK" inspect k --no-heading -o WAIT)" = "$1" ]; }
   assert_output --partial 'No space left on device'
   run -73 bash -c '"$DLOCK" inspect k -J >&-'
 }
+
+@test "--doctor warns of a directory that everybody may write to" {
+  mkdir -m 1777 "$BATS_TEST_TMPDIR/open"
+  run "$DLOCK" inspect --doctor -b "file:$BATS_TEST_TMPDIR/open"
+  assert_success
+  assert_line --regexp '^warning +directory +.*/open, everybody may write to it$'
+}

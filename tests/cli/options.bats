@@ -11,7 +11,10 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # nothing refused here may 
   assert_output ''
   assert_regex "$stderr" '^usage: dlock run '
   refused 64 'did you mean run?' rnu
-  refused 64 "unknown command 'help'" help
+  refused 64 "unknown command 'help'; did you mean --help?" help
+  refused 64 'did you mean --help?' -h
+  refused 64 'did you mean --version?' version
+  refused 64 'did you mean --version?' -V
   refused 64 'the command comes first' -q run --key k -- true
   refused 64 "unknown command ''" ''
   refused 64 '\x1b[2J' $'\e[2J'
@@ -28,6 +31,16 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # nothing refused here may 
   refused 64 "unknown option '-Z'" run -nZ --key k -- true
   refused 64 '\xff' run -$'\xff' --key k -- true
   refused 64 '\x1b' run --$'\e[31m' --key k -- true
+}
+
+@test "what other programs call it is understood, and refused" {
+  refused 64 "unknown option '-h'; did you mean --help?" run -h
+  refused 64 'did you mean --wait or --max-run?' run --timeout 3 --key k -- true
+  refused 64 'did you mean --wait?' acquire --timeout 3 --key k
+  refused 64 "unknown option '--timeout' (" inspect --timeout 3
+  refused 64 'did you mean --nonblock?' run --nb --key k -- true
+  refused 64 'did you mean --key?' run --name k -- true
+  refused 64 'inspect: the key is given without --key: dlock inspect K' inspect --key k
 }
 
 @test "an option of another command is named as that" {
@@ -50,6 +63,7 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # nothing refused here may 
   refused 64 '-- and the command are missing' run --key k
   refused 64 "'echo': put -- before the command" run --key k echo hi
   refused 64 "'echo': the command goes after --" run --key k echo -- hi
+  refused 64 "'k': the key goes after --key, the command after --" run k -- true
   refused 64 "unexpected argument 'true'" acquire --key k -- true
   refused 64 "unexpected argument 'b'" check a b
   refused 64 "unexpected argument 'b'" inspect a b
@@ -147,13 +161,15 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # nothing refused here may 
   refused 64 "'v2:file.lease:k:X:3' is not a sequencer" check v2:file.lease:k:X:3
   refused 64 'is not a sequencer' check v1:file.lease:k:X
   refused 64 'is not a sequencer' check v1:file.lease:k:Q:3
-  refused 64 'is a sequencer of redis.fair, but --backend is file.lease' check v1:redis.fair:k:X:3
-  refused 64 'is a sequencer of file.flock, but --backend is file.lease' check v1:file.flock:k:X:3
+  refused 64 'is a sequencer of redis.fair, but DLOCK_BACKEND is file.lease: name the same one' check v1:redis.fair:k:X:3
+  refused 64 'is a sequencer of file.flock, but DLOCK_BACKEND is file.lease' check v1:file.flock:k:X:3
 }
 
 @test "backend URLs, schemes, recipes and items" {
   refused 64 "there is no scheme 'nope'" run -b nope:/x --key k -- true
-  refused 64 '--backend: ' run -b nothing --key k -- true
+  refused 64 'it has no scheme; allowed is SCHEME:PATH or SCHEME://HOST, as in' run -b nothing --key k -- true
+  refused 64 'it has no scheme; allowed is' run -b 127.0.0.1:6379 --key k -- true
+  refused 64 'it has no scheme; a directory is file:/DIR' run -b /var/tmp/locks --key k -- true
   refused 64 '--backend: ' run -b 'file:///x#y' --key k -- true
   refused 64 "has no item 'colour'" run -b 'file:///x?colour=red' --key k -- true
   refused 64 "has no recipe 'fast'; allowed are lease, flock" run -b 'file:///x?recipe=fast' --key k -- true

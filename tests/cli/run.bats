@@ -20,6 +20,26 @@ load run_helpers
   nobody_has_it
 }
 
+@test "a line for the shell that was given as one word: 127 names -c" {
+  run on_file -- 'echo hi'
+  assert_failure 127
+  assert_output 'dlock: echo hi: No such file or directory; -c runs a line by the shell'
+}
+
+@test "-v says when the lock came and went, -vv what happens meanwhile" {
+  run on_file -v -- true
+  assert_success
+  assert_line --index 0 --regexp '^dlock: k: acquired: token [0-9]+$'
+  assert_line --index 1 'dlock: k: released'
+  assert_equal "${#lines[@]}" 2
+  run on_file -vv -- sh -c 'exit 3'
+  assert_failure 3
+  assert_line 'dlock: k: job_dead'
+  assert_line 'dlock: k: exit: result command, code 3'
+  run on_file -- true
+  refute_output
+}
+
 @test "a command that cannot be executed: 126, one line, and the lock is released first" {
   touch plain
   for what in "$dir/plain" "$dir" /proc/self/status; do

@@ -17,6 +17,27 @@ holder() {
   [ ! -e ran ]
 }
 
+@test "another program's lock: its process is named, no place in a queue that is none, and --force --yes to remove it" {
+  local url="file:$dir/locks?recipe=flock"
+  on_file -b "$url" -- true # so that inspect lists the key
+  DLOCK_TEST=$BATS_TEST_TMPDIR flock locks/k sh -c 'touch has_it; until [ -e let_go ]; do sleep 0.02; done' 3>&- &
+  local other=$!
+  until_true 'the other lock' test -e has_it
+  run on_file -b "$url" -n -- touch ran
+  assert_failure 75
+  assert_output --regexp "^dlock: k is held by process [0-9]+, which is not dlock's; not waiting$"
+  run on_file -b "$url" -w 700ms -- touch ran
+  assert_line --index 0 --regexp '; waiting up to 700ms$'
+  run "$DLOCK" inspect -b "$url" k
+  assert_line --regexp '^holder +.*:[0-9]+, no token$'
+  assert_line --regexp '^force .* --force --yes$'
+  run "$DLOCK" inspect -b "$url"
+  assert_line '1 key, 1 held, ? waiting'
+  touch let_go
+  wait $other
+  [ ! -e ran ]
+}
+
 @test "-E: another status for busy, 0 says nothing; -q says nothing" {
   holder
   run on_file -n -E 9 -- touch ran

@@ -89,7 +89,7 @@ age() { find "$tree" -exec touch -d '1 minute ago' {} +; }
   run "$scripts/deps" build
   assert_failure 69
   assert_output --partial 'E: no such luck'
-  assert_output --partial 'apt-get could not install: g++'
+  assert_output --partial 'apt-get failed. As root: apt-get install --no-install-recommends g++'
   refute_output --partial chatter
 }
 

@@ -56,7 +56,9 @@ TEST_CASE("forms for sentinels and clusters") {
   CHECK(cluster.topology == Options::Topology::cluster);
   CHECK(cluster.servers == std::vector<Endpoint>{{"a", 6379, ""}, {"b", 7001, ""}});
   CHECK(why_not("redis+sentinel://s1,s2").find("behind the sentinels") != std::string::npos);
-  CHECK(why_not("redis+sentinel:///main").find("0 hosts") != std::string::npos);
+  CHECK(why_not("redis+sentinel:///main").find("host is ''; allowed is the sentinels") != std::string::npos);
+  CHECK(why_not("redis://").find("host is ''; allowed is one") != std::string::npos);
+  CHECK(why_not("redis://a,b").find("host is '2 hosts'; allowed is one") != std::string::npos);
   CHECK(why_not("redis+sentinel://s1/main/x").find("database is 'x'") != std::string::npos);
   CHECK(why_not("redis+cluster://a/1").find("no databases") != std::string::npos);
 }
