@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Figures of recipe `fair` on a real server, and the promises that are counts. redis_prove [--full]
+// Figures of recipe `fair` on a real server, and the promises that are counts. redis_prove [--full [harness]]
 //
 // Counts are the server's own (INFO commandstats) and are asserted. Times are printed, and compared with what redis-benchmark does with the same scripts
 // on the same server in the same run.
@@ -125,6 +125,42 @@ void uncontended(RedisServer& server, long n) {
       "loop of acquire and release on one connection: {:.0f}/s; redis-benchmark -c 1, the same scripts: {:.0f}/s; ratio {:.2f}; "
       "PING {:.0f} us\n",
       ours, theirs, theirs > 0 ? ours / theirs : 0, rtt_us(server, 2000));
+}
+
+// How many grants `dlock bench` counts in a second with one client, in a program of its own.
+double bench(RedisServer& server, int seconds) {
+  const std::string command = fmt::format(
+      "{} bench -q -b '{}?restart_grace=0' -c 1 -d {}s --scenario uncontended --output csv 2>/dev/null", DLOCK, server.url(), seconds);
+  std::FILE* out = ::popen(command.c_str(), "re");
+  char line[4096];
+  double rate = 0;
+  while (out && std::fgets(line, sizeof line, out))
+    if (std::strncmp(line, "redis,fair,uncontended,", 23) == 0) {
+      const char* at = line;  // backend,recipe,scenario,clients,seconds,grants,grants_per_s
+      for (int comma = 0; comma < 6 && at; ++comma) at = std::strchr(at, ',') + 1;
+      rate = std::atof(at);
+    }
+  if (out) ::pclose(out);
+  return rate;
+}
+
+// What the harness of `dlock bench` costs: the same work in its threads, with its ledger and histograms, and in a plain loop, by turns.
+void harness(RedisServer& server, bool full) {
+  auto backend = client(server);
+  const Key k = *Key::parse("harness");
+  std::vector<double> ratios, plain, benched;
+  for (int round = 0; round < (full ? 9 : 3); ++round) {
+    const auto began = Clock::now();
+    long n = 0;
+    for (; Clock::now() < began + (full ? 2s : 1s); ++n) release_or_fail(*backend, acquire_or_fail(*backend, request(k)));
+    plain.push_back(static_cast<double>(n) / seconds(Clock::now() - began));
+    benched.push_back(bench(server, full ? 2 : 1));
+    ratios.push_back(benched.back() / plain.back());
+  }
+  fmt::print("plain loop {:.0f}/s, dlock bench uncontended {:.0f}/s: ratio {:.3f} (medians of {} turns)\n", quantile(plain, 0.5),
+             quantile(benched, 0.5), quantile(ratios, 0.5), ratios.size());
+  must(quantile(benched, 0.5) > 0, "dlock bench measures");
+  if (full) must(quantile(ratios, 0.5) >= 0.9, "dlock bench reaches 0.9 of the plain loop");
 }
 
 struct Contended {
@@ -368,9 +404,12 @@ int main(int argc, char** argv) {
   for (const char* program : {"redis-server", "redis-benchmark"})
     if (!installed(program)) return without(program);
   const bool full = argc > 1 && std::string_view{argv[1]} == "--full";
+  const bool harness_only = argc > 2 && std::string_view{argv[2]} == "harness";
   try {
     RedisServer server{{.config = {"maxclients 4000"}}};
+    if (harness_only) return harness(server, full), failed ? 1 : 0;
     uncontended(server, full ? 50'000 : 2'000);
+    harness(server, full);
     contended(server, 8, 8, true);
     contended(server, 500, 500, true);
     const Contended few = contended(server, 8, full ? 20'000 : 1'000, false),
