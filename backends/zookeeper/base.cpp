@@ -382,6 +382,8 @@ Result<Released> Base::revoke(const Key& key) {
   return answer;
 }
 
+// No `held`: the times of a node are that of its making (the owner came to the queue) and of its last data (a revocation, another ttl), by the clock of whoever
+// led then. Nothing says when the turn came, and no answer carries the servers' time now.
 HolderView Base::view(const Held& h) {
   HolderView v;
   v.mode = h.mode;

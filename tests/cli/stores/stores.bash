@@ -46,8 +46,8 @@ teardown_file() {
 # A backend that was never used: file, or a prefix or directory of the server. $SHORT is the shortest ttl that `run` takes without more ado.
 setup() {
   common_setup
-  dir=$BATS_TEST_TMPDIR SHORT=2s
-  export MARK_OF_TEST=$dir
+  dir=$BATS_TEST_TMPDIR
+  export MARK_OF_TEST=$dir SHORT=2s
   cd "$dir" || return
   local url
   [ "$STORE" = file ] || url=$(cat "$BATS_FILE_TMPDIR/url")

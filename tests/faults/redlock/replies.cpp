@@ -181,10 +181,11 @@ TEST_CASE("other clients of the algorithm: excluded both ways, shown, waited for
   CHECK(seen->notes.front() == "3/5 nodes agree");
   const Lease l = granted_within(*backend, request(k, 20s), 10s);
   CHECK(Clock::now() - began > 1300ms);
-  for (std::size_t i = 0; i < 5; ++i) {
-    CHECK(theirs(i).is(Reply::Type::nil));
-    // Their release compares the value, which is not theirs.
-    CHECK(m.value(i, "shared name").starts_with(l.owner.hex()));
-  }
+  REQUIRE(votes_of(m, "shared name", l.owner) >= 3);
+  std::size_t refused = 0;
+  for (std::size_t i = 0; i < 5; ++i) refused += theirs(i).is(Reply::Type::nil);
+  CHECK(refused >= 3);  // so they have no majority
+  // Their release compares the value, which is not theirs.
+  CHECK(votes_of(m, "shared name", l.owner) >= 3);
   CHECK(backend->release(l) == Released::yes);
 }

@@ -207,6 +207,7 @@ TEST_CASE("answered reads prove nothing; a committed write proves from when it w
   read_for(700ms);  // more than half a tick after its making, so that a write would be the better proof
   CHECK(session.proof().until() == by_making);
   far.proxy.delay(Proxy::to_client, 1s);
+  read_for(1700ms);  // until answers come one after the other again: no gap between those is to hide how old they are
   const auto write = session.set(far.chroot + "/k", "x");
   while (!write.done()) read_for(20ms);
   const Deadline answered = Clock::now();
