@@ -256,7 +256,8 @@ std::vector<std::string> Bench::clean() {
   for (unsigned tries = 1; !to_do.empty(); ++tries) {
     std::vector<const Target*> removed, again;
     for (const Target* t : to_do) {
-      const auto gone = t->purge ? t->purge(plan_.settings, keys_of_run(*t)) : Result<void>(fail(Errc::usage, "nothing can remove it"));
+      const auto gone =
+          t->purge ? t->purge(plan_.settings, keys_of_run(*t)) : Result<void>(fail(Errc::usage, "nothing can remove it"));
       if (gone) removed.push_back(t);
       else failed(*t, gone.error().message);
     }

@@ -38,7 +38,12 @@ class Borrowed final : public Wrapped {
   Result<std::unique_ptr<Waiter>> enqueue(const Request& r) override {
     return std::make_unique<BorrowedWaiter>(*inner_, r, ticket_);
   }
-  Result<Released> release(const Lease&) override { return Released::yes; }
+  // Not ours to give back; but whoever gave it back while the command ran has ended the exclusion, and that is said.
+  Result<Released> release(const Lease& lease) override {
+    const auto valid = inner_->check(lease.key, lease.owner);
+    if (!valid) return fail(valid.error());
+    return *valid == Validity::valid ? Released::yes : Released::was_not_held;
+  }
 
  private:
   const std::string ticket_;

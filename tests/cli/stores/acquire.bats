@@ -78,6 +78,9 @@ script() { setsid -w bash -c "$1"; }
   refused 75 'not held by this handle' run --handle "$h" --key k -- touch ran
   [ ! -e ran ]
   DLOCK_HANDLE=$h run -0 "$DLOCK" run --key k -n -- true # an ordinary contender
+  h=$("$DLOCK" acquire --key k --ttl 1h)
+  run -0 --separate-stderr "$DLOCK" run --handle "$h" --key k -- "$DLOCK" release --key k --handle "$h"
+  assert_regex "$stderr" 'not held any more'
   refused 64 'contradict' run --handle "$h" --key k -n -- true
 }
 
