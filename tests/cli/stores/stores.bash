@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-# For tests that run on each kind of store: $STORE is file, redis, zookeeper or mysql. Each test has keys of its own.
+# For tests that run on each kind of store: $STORE is file, redis, redlock, zookeeper or mysql. Each test has keys of its own.
 # shellcheck source-path=SCRIPTDIR/..
 load ../common
 
 setup_file() {
   case $STORE in
-    redis | zookeeper) start_fixture ;;
+    redis | redlock | zookeeper) start_fixture ;;
     mysql) make_database ;;
   esac
 }
@@ -52,7 +52,7 @@ setup() {
   local url
   [ "$STORE" = file ] || url=$(cat "$BATS_FILE_TMPDIR/url")
   case $STORE in
-    redis) export DLOCK_BACKEND="$url/0?restart_grace=0&prefix=t$BATS_TEST_NUMBER:" ;;
+    redis | redlock) export DLOCK_BACKEND="$url/0?restart_grace=0&prefix=t$BATS_TEST_NUMBER:" ;;
     zookeeper) export DLOCK_BACKEND="$url/t$BATS_TEST_NUMBER" SHORT=4s ;;
     mysql) export DLOCK_BACKEND="$url?prefix=t$BATS_TEST_NUMBER:" ;;
   esac

@@ -83,6 +83,18 @@ TEST_CASE("a refused connection and a wrong password are told at once") {
   CHECK(p.error().code == Errc::denied);
 }
 
+TEST_CASE("affected rows are those that matched, also where nothing changed") {
+  Database db{server()};
+  db.sql("CREATE TABLE t(v INT) ENGINE=InnoDB; INSERT INTO t VALUES(1)");
+  mysql::Options o;
+  o.user = "root";
+  o.database = db.name();
+  o.op_timeout = 10s;
+  const auto c = mysql::Connection::open(o, {.host = "127.0.0.1", .port = server().port(), .socket = {}}, 5s);
+  REQUIRE(c);
+  CHECK((*c)->query("change", "UPDATE t SET v=1", Clock::now() + 10s).value().affected == 1);
+}
+
 TEST_CASE("doctor: a server in order, for each recipe") {
   MariadbServer own{{.config = {"innodb_flush_log_at_trx_commit=1"}}};
   Database db{own};

@@ -43,6 +43,15 @@ TEST_CASE("the server ends the session: lost at once, by the alarm; the next one
   }
 }
 
+TEST_CASE("get-lock: a heartbeat counts only over the very session that the record names") {
+  Database db{server()};
+  const auto a = open_mysql(url_of(db, "get-lock"), quick(), "get-lock");
+  const Granted g = take_all(*a, request(key("k"), 30s));
+  CHECK(kept(a->renew(g.lease, 30s)));
+  db.sql("UPDATE dlock_named SET conn=conn+1 WHERE owner<>''");  // as if a proxy had given our statements to another session
+  CHECK(lost(a->renew(g.lease, 30s)));
+}
+
 TEST_CASE("wait_timeout is the lease: heartbeats keep it, silence ends it, and not before the deadline") {
   Database db{server()};
   for (const char* recipe : {"get-lock", "for-update"}) {
