@@ -18,7 +18,7 @@ namespace {
 constexpr Purger table[] = {
     {"file", file::purge},
 #if DLOCK_WITH_REDIS
-    {"redis", redis::purge},     {"redlock", redlock::purge},
+    {"redis", redis::purge},         {"redlock", redlock::purge},
 #endif
 #if DLOCK_WITH_ZOOKEEPER
     {"zookeeper", zookeeper::purge},

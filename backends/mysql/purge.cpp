@@ -15,7 +15,8 @@ Result<void> remove(Client& client, const Rows& rows, std::span<const std::strin
   for (const std::string& name : names) list += (list.empty() ? "" : ",") + (rows.text ? text_hex(name) : hex(name));
   const Deadline until = client.usual_deadline();
   const auto gone = client.run<Answer>(until, "", [&](Connection& c) -> Result<Answer> {
-    auto r = c.query("remove", fmt::format("DELETE FROM `{}` WHERE `{}` IN ({}){}", rows.table, rows.column, list, rows.also), until);
+    auto r =
+        c.query("remove", fmt::format("DELETE FROM `{}` WHERE `{}` IN ({}){}", rows.table, rows.column, list, rows.also), until);
     if (!r && c.remedy() == Remedy::create) return Answer{};  // no table, so no row
     return r;
   });

@@ -50,9 +50,7 @@ class Purge {
 
  private:
   Deadline until() const { return later(Clock::now(), options_.op_timeout); }
-  Result<void> no_answer() const {
-    return fail(Errc::timed_out, fmt::format("remove at {}: no answer in time", options_.where));
-  }
+  Result<void> no_answer() const { return fail(Errc::timed_out, fmt::format("remove at {}: no answer in time", options_.where)); }
 
   // One with something in it: what our recipe puts there goes first. Of sessions that have not ended yet, that is; what others have put there stays.
   Result<void> directory(const std::string& path, Dialect dialect) {

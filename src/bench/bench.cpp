@@ -256,7 +256,8 @@ std::vector<std::string> Bench::clean() {
   for (unsigned tries = 1; !to_do.empty(); ++tries) {
     std::vector<const Target*> removed, again;
     for (const Target* t : to_do) {
-      const auto gone = t->purge ? t->purge(plan_.settings, keys_of_run(*t)) : Result<void>(fail(Errc::usage, "nothing can remove it"));
+      const auto gone =
+          t->purge ? t->purge(plan_.settings, keys_of_run(*t)) : Result<void>(fail(Errc::usage, "nothing can remove it"));
       if (gone) removed.push_back(t);
       else failed(*t, gone.error().message);
     }
@@ -293,8 +294,7 @@ Result<Report> Bench::run() {
   for (const FailIf& e : plan_.fail_if)
     for (const Figures& f : report.runs)
       if (e.matches(f) && e.holds(f))
-        report.failed.push_back(
-            fmt::format("{}: {} {} {} has {}", e.text, f.backend, f.recipe, name_of(f.scenario), e.seen(f)));
+        report.failed.push_back(fmt::format("{}: {} {} {} has {}", e.text, f.backend, f.recipe, name_of(f.scenario), e.seen(f)));
   return report;
 }
 

@@ -58,7 +58,8 @@ bool has(Scenario s, std::string_view figure) {
   if (figure == "takeover") return s == Scenario::crash;
   if (figure == "handoff") return contended(s);
   if (figure == "acquire" || figure == "release") return s != Scenario::renew && s != Scenario::crash;
-  if (figure == "grants_per_s" || figure == "fairness" || figure == "overtakes" || figure == "starved") return s != Scenario::crash;
+  if (figure == "grants_per_s" || figure == "fairness" || figure == "overtakes" || figure == "starved")
+    return s != Scenario::crash;
   return true;
 }
 

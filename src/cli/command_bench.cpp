@@ -174,7 +174,8 @@ Result<bench::Plan> plan_of(const Options& o) {
         any = any || e.matches(f);
       }
     if (!any)
-      return fail(Errc::usage, fmt::format("--fail-if: {}: no measurement of this run has that figure under these names", quoted(e.text, 120)));
+      return fail(Errc::usage, fmt::format("--fail-if: {}: no measurement of this run has that figure under these names",
+                                           quoted(e.text, 120)));
   }
   return p;
 }

@@ -264,8 +264,8 @@ int prove_crowd(const std::string& dir, std::size_t n, std::uint64_t times, Dura
   l.go = true;
   for (const pid_t p : pids) ::waitpid(p, nullptr, 0);
   std::printf("crowd %zu: %lu changes in %.2f s, the longest took %.0f ms, %d errors%s\n", n, l.grants.load(),
-              std::chrono::duration<double>(Clock::now() - start).count(), static_cast<double>(l.released_at) / 1e6, l.errors.load(),
-              l.errors ? "  FAIL" : "");
+              std::chrono::duration<double>(Clock::now() - start).count(), static_cast<double>(l.released_at) / 1e6,
+              l.errors.load(), l.errors ? "  FAIL" : "");
   return l.errors || l.grants != 2 * n * times;
 }
 

@@ -37,9 +37,8 @@ class Dlock {
  private:
   Process start(std::vector<std::string> words) {
     words.insert(words.begin(), DLOCK);
-    return Process::start({.argv = std::move(words),
-                           .env = {},
-                           .fds = {{1, out_pipe_.write_end.get()}, {2, err_pipe_.write_end.get()}}});
+    return Process::start(
+        {.argv = std::move(words), .env = {}, .fds = {{1, out_pipe_.write_end.get()}, {2, err_pipe_.write_end.get()}}});
   }
   Pipe out_pipe_, err_pipe_;
   Lines err_;

@@ -86,8 +86,8 @@ TEST_CASE("a prefix with a key below it is refused, and the key stays held") {
     const auto store = make_store();
     store->plant();
     Pipe ready;
-    Process holder = Process::start({.argv = {DLOCK, "run", "-b", store->url("b-"), "--recipe", recipe, "--key", "mine", "-q", "--", "sh",
-                                              "-c", "echo; exec sleep 1000"},
+    Process holder = Process::start({.argv = {DLOCK, "run", "-b", store->url("b-"), "--recipe", recipe, "--key", "mine", "-q",
+                                              "--", "sh", "-c", "echo; exec sleep 1000"},
                                      .env = {},
                                      .fds = {{1, ready.write_end.get()}}});
     ready.write_end.reset();

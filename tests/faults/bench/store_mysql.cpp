@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include <algorithm>
+#include "bench_run.hpp"
 #include "mysql/mysql_backend.hpp"
 #include "mysql_schema/schema.hpp"
-#include "bench_run.hpp"
 #include "support/mariadb_server.hpp"
 
 namespace dlock::test {
@@ -12,9 +12,7 @@ namespace {
 class Mysql final : public Store {
  public:
   const BackendFactory& factory() const override { return mysql::factory; }
-  std::string url(const std::string& prefix) const override {
-    return db_.url() + (prefix.empty() ? "" : "?prefix=" + prefix);
-  }
+  std::string url(const std::string& prefix) const override { return db_.url() + (prefix.empty() ? "" : "?prefix=" + prefix); }
   void plant() override {
     for (const auto schema : {mysql::schema::lease, mysql::schema::get_lock, mysql::schema::for_update, mysql::schema::insert,
                               mysql::schema::version})
@@ -55,7 +53,9 @@ TEST_CASE("rows of others below the prefix: refused, whether anybody locks them 
   Mysql store;
   store.plant();
   store.db().sql("INSERT INTO method_lock(method_name,method_desc) VALUES('b-x','of others')");
-  store.db().sql("CREATE TABLE QRTZ_LOCKS(SCHED_NAME VARCHAR(120) NOT NULL, LOCK_NAME VARCHAR(40) NOT NULL, PRIMARY KEY(SCHED_NAME,LOCK_NAME))");
+  store.db().sql(
+      "CREATE TABLE QRTZ_LOCKS(SCHED_NAME VARCHAR(120) NOT NULL, LOCK_NAME VARCHAR(40) NOT NULL, PRIMARY "
+      "KEY(SCHED_NAME,LOCK_NAME))");
   store.db().sql("INSERT INTO QRTZ_LOCKS VALUES('s','b-x'),('t','c-x')");
   const auto before = store.everything();
   const std::string quartz = "?table=QRTZ_LOCKS&key_column=LOCK_NAME&where.SCHED_NAME=";

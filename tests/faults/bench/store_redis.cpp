@@ -14,7 +14,8 @@ class Redis final : public Store {
     return fmt::format("{}?restart_grace=0{}{}", server_.url(), prefix.empty() ? "" : "&prefix=", prefix);
   }
   void plant() override {
-    for (const char* name : {"b", "b0-handoff", "0-handoff", "{b-0-handoff}", "dlock:fence:{b}b", "c-{0-handoff}:fence", "dlock:{k}:fence"})
+    for (const char* name :
+         {"b", "b0-handoff", "0-handoff", "{b-0-handoff}", "dlock:fence:{b}b", "c-{0-handoff}:fence", "dlock:{k}:fence"})
       server_.command({"SET", name, "of others"});
   }
   std::vector<std::string> everything() override {
@@ -35,8 +36,8 @@ class Redis final : public Store {
 TEST_CASE("a server that is gone at the end: what stays is said") {
   for (const char* output : {"text", "csv"}) {
     Redis store;
-    Dlock run(bench(store, {"--scenario", "handoff", "-d", "60s", "-P", "20ms", "--op-timeout", "200ms", "--connect-timeout", "200ms",
-                            "--output", output}));
+    Dlock run(bench(store, {"--scenario", "handoff", "-d", "60s", "-P", "20ms", "--op-timeout", "200ms", "--connect-timeout",
+                            "200ms", "--output", output}));
     run.progress(" handoff  ");
     store.kill();
     run.signal(SIGINT);

@@ -15,7 +15,8 @@ class Redlock final : public Store {
   }
   void plant() override {
     for (const auto& master : masters_.servers)
-      for (const char* name : {"b", "b0-handoff", "0-handoff", "dlock:redlock:b", "dlock:redlock:0-handoff", "dlock:redlock-wake:b0-handoff"})
+      for (const char* name :
+           {"b", "b0-handoff", "0-handoff", "dlock:redlock:b", "dlock:redlock:0-handoff", "dlock:redlock-wake:b0-handoff"})
         master->command({"SET", name, "of others"});
   }
   std::vector<std::string> everything() override {

@@ -14,7 +14,8 @@ class Zookeeper final : public Store {
     return shared_zookeeper().url() + root_ + (prefix.empty() ? "" : "?prefix=" + prefix);
   }
   void plant() override {
-    for (const char* name : {"/b", "/b/-0-handoff", "/b0-handoff", "/0-handoff", "/c-0-handoff", "/dlock/k"}) raw_.make_all(root_ + name);
+    for (const char* name : {"/b", "/b/-0-handoff", "/b0-handoff", "/0-handoff", "/c-0-handoff", "/dlock/k"})
+      raw_.make_all(root_ + name);
     raw_.make(root_ + "/b0-handoff/_c_0123456789abcdef0123456789abcdef-__WRIT__", "of others", true, true);
   }
   std::vector<std::string> everything() override {
@@ -47,7 +48,8 @@ TEST_CASE("what others have put into the directory of a key stays, and that is s
   store.raw().make(store.root() + "/b-0-handoff/data", "of others", false);
   run.signal(SIGINT);
   CHECK(run.end() == "signal 2 (INT)");
-  CHECK(run.out.find("is still there: " + store.root() + "/b-0-handoff has a node 'data' of another program in it") != std::string::npos);
+  CHECK(run.out.find("is still there: " + store.root() + "/b-0-handoff has a node 'data' of another program in it") !=
+        std::string::npos);
   CHECK(store.raw().children(store.root() + "/b-0-handoff") == std::vector<std::string>{"data"});
 }
 

@@ -129,8 +129,9 @@ void uncontended(RedisServer& server, long n) {
 
 // How many grants `dlock bench` counts in a second with one client, in a program of its own.
 double bench(RedisServer& server, int seconds) {
-  const std::string command = fmt::format(
-      "{} bench -q -b '{}?restart_grace=0' -c 1 -d {}s --scenario uncontended --output csv 2>/dev/null", DLOCK, server.url(), seconds);
+  const std::string command =
+      fmt::format("{} bench -q -b '{}?restart_grace=0' -c 1 -d {}s --scenario uncontended --output csv 2>/dev/null", DLOCK,
+                  server.url(), seconds);
   std::FILE* out = ::popen(command.c_str(), "re");
   char line[4096];
   double rate = 0;
