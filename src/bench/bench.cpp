@@ -294,7 +294,7 @@ Result<Report> Bench::run() {
   for (const FailIf& e : plan_.fail_if)
     for (const Figures& f : report.runs)
       if (e.matches(f) && e.holds(f))
-        report.failed.push_back(fmt::format("{}: {} {} {}", e.text, f.backend, f.recipe, name_of(f.scenario)));
+        report.failed.push_back(fmt::format("{}: {} {} {} has {}", e.text, f.backend, f.recipe, name_of(f.scenario), e.seen(f)));
   return report;
 }
 

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <optional>
 #include "bench/figures.hpp"
+#include "bench/text.hpp"
 #include "core/duration.hpp"
 #include "core/key.hpp"
 
@@ -51,6 +52,17 @@ std::string allowed() {
   return text;
 }
 
+// Whether a measurement of that scenario has such a figure at all.
+bool has(Scenario s, std::string_view figure) {
+  if (figure == "renew" || figure == "leases") return s == Scenario::renew;
+  if (figure == "takeover") return s == Scenario::crash;
+  if (figure == "handoff") return contended(s);
+  if (figure == "acquire" || figure == "release") return s != Scenario::renew && s != Scenario::crash;
+  if (figure == "grants_per_s" || figure == "fairness" || figure == "overtakes" || figure == "starved")
+    return s != Scenario::crash;
+  return true;
+}
+
 bool is_time(std::string_view metric) { return metric == "rtt" || metric.find('.') != metric.npos; }
 
 Result<double> number(std::string_view value) {
@@ -65,7 +77,7 @@ Result<double> microseconds(std::string_view value) {
   if (value.ends_with("us")) return number(value.substr(0, value.size() - 2));
   if (value.find_first_not_of("0123456789.") == value.npos && value != "0") return fail(Errc::usage, "needs a unit: us, ms, s");
   const auto d = parse_duration(value);
-  if (!d) return fail(d.error());
+  if (!d) return fail(Errc::usage, "is no time; allowed are 500us, 5ms, 1.5s");
   return static_cast<double>(d->count());
 }
 
@@ -99,26 +111,34 @@ Result<FailIf> FailIf::parse(std::string_view text) {
 }
 
 bool FailIf::matches(const Figures& f) const {
-  if (!f.skipped.empty()) return false;
+  if (!f.skipped.empty() || !has(f.scenario, std::string_view(metric).substr(0, metric.find('.')))) return false;
+  if (metric == "wakeups_per_grant" && !f.wakes) return false;
   return std::all_of(names.begin(), names.end(), [&](const std::string& name) {
     return name == f.backend || name == f.recipe || name == name_of(f.scenario);
   });
 }
 
+std::optional<double> FailIf::value(const Figures& f) const {
+  if (const Metric* m = find_metric(metric)) return m->of(f);
+  const std::size_t dot = metric.find('.');
+  const Histogram& h = f.latency[*find_latency(std::string_view(metric).substr(0, dot))];
+  if (h.count() == 0) return std::nullopt;
+  return in_us(h.percentile(find_quantile(std::string_view(metric).substr(dot + 1))->per_100000));
+}
+
 bool FailIf::holds(const Figures& f) const {
-  std::optional<double> seen;
-  if (const Metric* m = find_metric(metric)) {
-    seen = m->of(f);
-  } else {
-    const std::size_t dot = metric.find('.');
-    const Histogram& h = f.latency[*find_latency(std::string_view(metric).substr(0, dot))];
-    if (h.count()) seen = in_us(h.percentile(find_quantile(std::string_view(metric).substr(dot + 1))->per_100000));
-  }
-  if (!seen) return false;
-  if (op == ">") return *seen > bound;
-  if (op == ">=") return *seen >= bound;
-  if (op == "<") return *seen < bound;
-  return *seen <= bound;
+  const auto v = value(f);
+  if (!v) return true;
+  if (op == ">") return *v > bound;
+  if (op == ">=") return *v >= bound;
+  if (op == "<") return *v < bound;
+  return *v <= bound;
+}
+
+std::string FailIf::seen(const Figures& f) const {
+  const auto v = value(f);
+  if (!v) return "none";
+  return is_time(metric) ? short_time(Nanoseconds{static_cast<std::int64_t>(*v * 1000)}) : grouped(*v);
 }
 
 }  // namespace dlock::bench

@@ -5,6 +5,7 @@
 //
 // OP is > >= < <= ; VALUE a number, for a latency a duration with its unit. Every run that the names before METRIC match is looked at.
 #pragma once
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,9 +24,15 @@ struct FailIf {
 
   static Result<FailIf> parse(std::string_view text);  // Errc::usage: names the text and what is allowed
 
+  // The names are those of the run, and its scenario has such a figure.
   bool matches(const Figures&) const;
-  // True: it holds, so the run fails. A run that has no such figure does not.
+  // Of a run that matches. True: it holds, so the run fails; as one does that was to have the figure and has not a single sample.
   bool holds(const Figures&) const;
+  // The figure, for people: "4.00ms", "1 234", "none".
+  std::string seen(const Figures&) const;
+
+ private:
+  std::optional<double> value(const Figures&) const;
 };
 
 }  // namespace dlock::bench

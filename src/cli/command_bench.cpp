@@ -169,11 +169,13 @@ Result<bench::Plan> plan_of(const Options& o) {
         f.backend = t.backend;
         f.recipe = t.recipe;
         f.scenario = s;
+        f.wakes = t.traits->wakes;
         f.skipped = bench::cannot(*t.traits, s);
         any = any || e.matches(f);
       }
     if (!any)
-      return fail(Errc::usage, fmt::format("--fail-if: {}: no measurement of this run has these names", quoted(e.text, 120)));
+      return fail(Errc::usage, fmt::format("--fail-if: {}: no measurement of this run has that figure under these names",
+                                           quoted(e.text, 120)));
   }
   return p;
 }

@@ -122,3 +122,64 @@ nothing_left() { assert_equal "$(find "$locks" -mindepth 1 -not -name .dlock)" '
   refused 64 '--backend' bench -b nope:
   refused 64 'twice' bench -b file: -b file:
 }
+
+@test "--fail-if: a figure that no measurement has is refused, the one that was seen is said" {
+  refused 64 'no measurement of this run has that figure' bench --scenario handoff --fail-if 'takeover.max>10s'
+  refused 64 'no measurement of this run has that figure' bench --scenario handoff --fail-if 'leases<10'
+  refused 64 "'5x' is no time" bench --fail-if 'acquire.p99>5x'
+  run --separate-stderr -1 quick --scenario handoff --output csv --fail-if 'handoff.acquire.max>0us'
+  assert_equal "${#stderr_lines[@]}" 1
+  [[ $stderr =~ ^'dlock: FAIL  --fail-if handoff.acquire.max>0us: file lease handoff has '[0-9.]+(us|ms|s)$ ]] || fail "$stderr"
+}
+
+@test "--repeat: the median and the range, the parts of each" {
+  run --separate-stderr -0 quick --scenario handoff --repeat 3
+  assert_line --index 0 --partial ', 3 times, median [range]'
+  assert_line --regexp '^file lease +[0-9 .]+ \[[0-9 .]+-[0-9 .]+\] '
+  run --separate-stderr -0 quick --scenario handoff --repeat 3 --output json
+  run -0 json 'sorted(j["runs"][0]["grants_per_s_rounds"])[1] == j["runs"][0]["grants_per_s"] and len(j["runs"][0]["grants_per_s_rounds"]) == 3 and 0.6 <= j["runs"][0]["seconds"] < 5' <<<"$output"
+  assert_output True
+}
+
+@test "-P prints lines, whether there is a terminal or not" {
+  run --separate-stderr -0 quick --scenario handoff -d 500ms -P 100ms --output csv
+  [[ $stderr =~ 'progress: file lease handoff  '[0-9.]+'/0.5s  '[0-9\ ]+'/s  err 0  overlaps 0' ]] || fail "$stderr"
+  [[ $stderr != *$'\r'* ]] || fail "$stderr"
+  run -0 "$PTY_DRIVE" "$DLOCK" bench -d 500ms -c 2 --scenario handoff -P 100ms <<'STEPS'
+    expect progress: file lease handoff
+    reject \e[K
+    end exit 0
+STEPS
+}
+
+@test "a terminal shows a line that is redrawn and gone at the end; not with --no-progress, -q or a dumb terminal" {
+  TERM=xterm run -0 "$PTY_DRIVE" "$DLOCK" bench -d 1s -c 2 --scenario handoff <<'STEPS'
+    expect file lease handoff
+    expect /1.0s
+    expect err 0  overlaps 0
+    expect HANDOFF: all clients want one key
+    reject /1.0s
+    end exit 0
+STEPS
+  local quiet
+  for quiet in --no-progress -q; do
+    TERM=xterm run -0 "$PTY_DRIVE" "$DLOCK" bench -d 300ms -c 2 --scenario handoff "$quiet" --output csv <<'STEPS'
+    expect file,lease,handoff
+    end exit 0
+STEPS
+    refute_output --partial 'connecting'
+    refute_output --partial $'\e'
+  done
+  TERM=dumb run -0 "$PTY_DRIVE" "$DLOCK" bench -d 300ms -c 2 --scenario handoff --output csv <<<'end exit 0'
+  refute_output --partial 'connecting'
+}
+
+@test "Ctrl-C at a terminal" {
+  TERM=xterm run -0 "$PTY_DRIVE" "$DLOCK" bench -d 60s -c 2 --scenario handoff <<'STEPS'
+    expect /60.0s
+    type \x03
+    expect ended early by a signal
+    end signal 2 (INT)
+STEPS
+  nothing_left
+}

@@ -48,10 +48,21 @@ TEST_CASE("names choose the runs") {
   CHECK(holds("fair.errors>0"));
 }
 
-TEST_CASE("a figure that there is not does not fail") {
-  CHECK_FALSE(holds("release.p99>0us"));
-  CHECK_FALSE(holds("leases<10"));
-  CHECK_FALSE(holds("wakeups_per_grant<1"));
+TEST_CASE("a figure that this scenario or recipe does not have does not fail") {
+  for (const char* text : {"leases<10", "wakeups_per_grant<1", "takeover.max>0us", "renew.p50>0us"}) {
+    CAPTURE(text);
+    CHECK_FALSE(FailIf::parse(text)->matches(figures()));
+  }
+}
+
+TEST_CASE("a latency without a single sample fails: nothing was granted") {
+  CHECK(holds("release.p99>5s"));
+  CHECK(FailIf::parse("release.p99>5s")->seen(figures()) == "none");
+}
+
+TEST_CASE("what was seen, for people") {
+  CHECK(FailIf::parse("acquire.max>1ms")->seen(figures()) == "4.00ms");
+  CHECK(FailIf::parse("errors>1")->seen(figures()) == "2.00");
 }
 
 TEST_CASE("what makes no sense is refused") {
