@@ -227,6 +227,14 @@ load run_helpers
   assert_failure 75
 }
 
+@test "nested: a hold of an ancestor that is in force no more is not trusted: an ordinary contender" {
+  # shellcheck disable=SC2016
+  run on_file --on-lost signal:CONT -- bash -c 'K="-b file:$0/locks --key k"
+    "$DLOCK" release $K --force --yes && "$DLOCK" acquire $K --ttl 1m >taken && "$DLOCK" run $K -n -- touch ran; echo nested=$?' "$dir"
+  assert_line nested=75
+  [ -s taken ] && [ ! -e ran ]
+}
+
 @test "setsid and nohup" {
   run setsid -w "$DLOCK" run -b "file:$dir/locks" --key k -- sh -c 'exit 6'
   assert_failure 6
