@@ -247,6 +247,25 @@ load run_helpers
   assert_failure 75
 }
 
+@test "nested: a hold in force of a dlock that is no ancestor is not trusted" {
+  # shellcheck disable=SC2016
+  start outer on_file -- sh -c 'echo "$DLOCK_GRANTS" >grants; echo up; exec sleep 60'
+  said outer up
+  DLOCK_GRANTS=$(cat grants) run on_file -n -- touch ran
+  assert_failure 75
+  [ ! -e ran ]
+  send outer TERM
+  ended outer
+}
+
+@test "nested: a hold of an ancestor that is in force no more is not trusted: an ordinary contender" {
+  # shellcheck disable=SC2016
+  run on_file --on-lost signal:CONT -- bash -c 'K="-b file:$0/locks --key k"
+    "$DLOCK" release $K --force --yes && "$DLOCK" acquire $K --ttl 1m >taken && "$DLOCK" run $K -n -- touch ran; echo nested=$?' "$dir"
+  assert_line nested=75
+  [ -s taken ] && [ ! -e ran ]
+}
+
 @test "setsid and nohup" {
   run setsid -w "$DLOCK" run -b "file:$dir/locks" --key k -- sh -c 'exit 6'
   assert_failure 6

@@ -164,6 +164,12 @@ holder() {
   # The same request again recognises its own grant, so it is granted, once.
   assert_success
   assert_equal "${#lines[@]}" 1
+  [ "${lines[0]}" -gt 1000000 ] # the token of the store
+  # Where there is no second request: granted, perhaps, and not started.
+  run on_lease -n --ttl 4s -- touch ran
+  assert_failure 69
+  assert_output --partial 'no answer in time'
+  [ ! -e ran ]
 }
 
 @test "unreachable at the start: 69, and the command is not run" {

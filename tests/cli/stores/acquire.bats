@@ -3,8 +3,8 @@
 # What scripts do: acquire --keep, run --handle, several keys, nested runs, release --revoke.
 load stores
 
-# A script in a session of its own, so that it is the leader of its process group.
-script() { setsid -w bash -c "$1"; }
+# A script in a session of its own, so that it is the leader of its process group, and deaf to no signal, however the tests were started.
+script() { setsid -w env --default-signal bash -c "$1"; }
 
 @test "--keep: the handle at once, through a pipe; release, renew, check" {
   h=$(timeout 20 "$DLOCK" acquire --keep --key k --watch-pid $$)

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/keeper_socket.hpp"
+#include <unistd.h>
+#include <catch2/catch.hpp>
+
+using namespace dlock;
+using run::KeeperPlace;
+
+TEST_CASE("where a keeper is survives its text") {
+  const KeeperPlace here = KeeperPlace::of_this_process("name");
+  CHECK(here.pid == ::getpid());
+  CHECK(here.boot.size() == 16);
+  const KeeperPlace read = KeeperPlace::parse(here.text());
+  CHECK(read.name == "name");
+  CHECK(read.boot == here.boot);
+  CHECK(read.network == here.network);
+  CHECK(read.processes == here.processes);
+  CHECK(read.pid == here.pid);
+}
+
+TEST_CASE("what is missing or broken in the place of a keeper is not known") {
+  for (const char* text : {"name", "name.", "name..", "name..x.y.z", "name..1x.2x.-", "name..99999999999999999999999"}) {
+    INFO(text);
+    const KeeperPlace read = KeeperPlace::parse(text);
+    CHECK(read.name == "name");
+    CHECK(read.boot.empty());
+    CHECK(read.network == 0);
+    CHECK(read.processes == 0);
+    CHECK(read.pid == 0);
+  }
+}
+
+TEST_CASE("a keeper that nobody hears is dead only where that can be known") {
+  const Owner owner = Owner::random();
+  const KeeperPlace here = KeeperPlace::of_this_process(owner.hex());  // nobody listens there
+  CHECK(run::ask_keeper(here, "check", owner) == run::KeeperAnswer::not_held);
+  KeeperPlace other_network = here;
+  other_network.network = 1;
+  CHECK_FALSE(run::ask_keeper(other_network, "check", owner));  // this process lives
+  KeeperPlace other_boot = here;
+  other_boot.boot = "0123456789abcdef";
+  CHECK_FALSE(run::ask_keeper(other_boot, "check", owner));
+  const auto unknown = run::ask_keeper(KeeperPlace{.name = owner.hex()}, "check", owner);
+  REQUIRE_FALSE(unknown);
+  CHECK(unknown.error().code == Errc::unavailable);
+}
