@@ -120,7 +120,7 @@ age() { find "$tree" -exec touch -d '1 minute ago' {} +; }
   age
   "$tree/scripts/dlock"
   age
-  touch "$tree/build/.built" "$tree/src/README.md"
+  touch "$tree/src/README.md" "$tree/build/.built" # the first makes its directory newer
   touch -d '1 minute' "$tree/src/README.md"
   "$tree/scripts/dlock"
   assert_equal "$(builds)" 1
