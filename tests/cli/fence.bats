@@ -58,8 +58,8 @@ setup() {
   eventually test -e began
   refused 75 'another command' fence --state f --token 3 -n -- true
   refused 9 'another command' fence --state f --token 3 -w 50ms -E 9 -- true
-  kill %1
-  wait %1 || :
+  kill $!
+  wait $! || :
 }
 
 @test "a damaged slot leaves the older record; a foreign file is refused" {
