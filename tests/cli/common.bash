@@ -10,6 +10,9 @@ common_setup() {
   export DLOCK_BACKEND=file:$BATS_TEST_TMPDIR/locks
 }
 
+# The library of AddressSanitizer, where dlock was built with it: it must be the first that is loaded, and wants descriptors of its own.
+sanitizer() { ldd "$DLOCK" | sed -n 's/.*=> \(.*libasan[^ ]*\).*/\1/p'; }
+
 # refused STATUS WORDS ARGUMENT...: dlock says exactly one line, on stderr, with these words in it, and exits so.
 refused() {
   local wanted=$1 words=$2

@@ -30,7 +30,7 @@ TEST_CASE("a token is written back only where the vote is still its owner's") {
   RedlockMasters m{{.count = 3}};
   auto& s = *m.servers[0];
   REQUIRE(eval(s, redlock::scripts::acquire, {alice, "30000", ""}).text_at(2) == "granted");
-  const auto number = eval(s, redlock::scripts::acquire, {alice, "30000", ""}).text_at(3);
+  const std::string number{eval(s, redlock::scripts::acquire, {alice, "30000", ""}).text_at(3)};
   s.command({"DEL", at.lock});  // its time was over
   REQUIRE(eval(s, redlock::scripts::acquire, {bob, "30000", ""}).text_at(2) == "granted");
   const std::string before = s.command({"GET", at.record}).text;
