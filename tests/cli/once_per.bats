@@ -12,7 +12,7 @@ setup() {
 at() {
   python3 -c 'import struct, sys; sys.stdout.buffer.write(struct.pack("<q", int(float(sys.argv[1]) * 1e9)).ljust(4096, b"\0"))' "$1" >shift
   shift
-  CLOCK_SHIFT_FILE=$PWD/shift LD_PRELOAD="$(sanitizer) $CLOCK_SHIFT" "$@"
+  ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 CLOCK_SHIFT_FILE=$PWD/shift LD_PRELOAD="$(sanitizer) $CLOCK_SHIFT" "$@" # date leaks
 }
 
 @test "the clock is moved at all" {
