@@ -315,7 +315,7 @@ int main(int argc, char** argv) {
   uncontended(memory, "in memory", full ? 3000 : 500, true);
   if (full) {
     MariadbServer disk{{.on_disk = true}};
-    uncontended(disk, "on disk", 600, false);
+    uncontended(disk, "on disk", 3000, false);
     contended(disk, 8, 1000, 9.3, 1.1);
   }
   return failed ? 1 : 0;
