@@ -4,23 +4,23 @@
 #include <fmt/format.h>
 #include <mysql.h>
 #include <poll.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <algorithm>
 #include <charconv>
 #include <cstring>
 #include "core/key.hpp"
-#include "util/fd.hpp"
 
 namespace dlock::mysql {
 namespace {
 
 std::string hex_digits(std::string_view bytes) {
   static constexpr char digits[] = "0123456789abcdef";
-  std::string out;
-  out.reserve(bytes.size() * 2);
+  std::string out(bytes.size() * 2, '\0');
+  char* to = out.data();
   for (const char c : bytes) {
-    out += digits[static_cast<unsigned char>(c) >> 4];
-    out += digits[static_cast<unsigned char>(c) & 15];
+    *to++ = digits[static_cast<unsigned char>(c) >> 4];
+    *to++ = digits[static_cast<unsigned char>(c) & 15];
   }
   return out;
 }
@@ -145,6 +145,21 @@ Result<Answer> Connection::query(std::string_view what, std::string_view sql, De
   if (*answer) return std::move(**answer);
   broken_ = !patient;
   return fail(Errc::timed_out, fmt::format("{} at {}: no answer in time", what, at_.text()));
+}
+
+int Connection::alarm() {
+  if (!alarm_) {
+    alarm_ = Fd{::epoll_create1(EPOLL_CLOEXEC)};
+    epoll_event e{};
+    e.events = EPOLLIN | EPOLLRDHUP;
+    ::epoll_ctl(alarm_.get(), EPOLL_CTL_ADD, fd_, &e);
+  }
+  return alarm_.get();
+}
+
+Fd Connection::silence() {
+  if (alarm_) ::epoll_ctl(alarm_.get(), EPOLL_CTL_DEL, fd_, nullptr);
+  return std::move(alarm_);
 }
 
 Result<void> Connection::wait_timeout(Duration d, Deadline until) {

@@ -14,6 +14,7 @@
 #include "core/owner.hpp"
 #include "mysql/options.hpp"
 #include "mysql/server_error.hpp"
+#include "util/fd.hpp"
 
 struct st_mysql;
 
@@ -91,9 +92,14 @@ class Connection {
   // The session ends when the server has not heard of us for so long. Whole seconds, rounded up.
   Result<void> wait_timeout(Duration, Deadline until);
 
+  // An epoll(7) descriptor, readable when an answer comes that nobody asked for, or the end. It stays until silence() gives it away.
+  int alarm();
+  Fd silence();  // without the socket: it says nothing any more
+
   bool patient = false;
   bool used = false;               // it has worked before: that it fails now may only mean that the server closed it meanwhile
   std::vector<std::string> names;  // named locks that this session has
+  bool recorded = false;           // a record of a lock that this session has given back still names it
 
  private:
   explicit Connection(Server at) : at_(std::move(at)) {}
@@ -105,6 +111,7 @@ class Connection {
   const Server at_;
   st_mysql* handle_ = nullptr;
   int fd_ = -1;
+  Fd alarm_;
   Facts facts_;
   std::string what_;
   bool under_way_ = false, broken_ = false;

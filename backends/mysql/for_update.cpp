@@ -106,7 +106,7 @@ Result<std::optional<FencingToken>> ForUpdateBackend::try_now(Connection& c, con
   return std::optional{*token};
 }
 
-Result<void> ForUpdateBackend::before_wait(Connection& c, Deadline until) {
+Result<void> ForUpdateBackend::before_wait(Connection& c, const std::string&, Deadline until) {
   auto r = c.query("acquire", "START TRANSACTION", until);
   if (!r) return fail(std::move(r.error()));
   return {};

@@ -19,7 +19,7 @@ class ForUpdateBackend final : public HeldBackend {
   std::string held(const std::string&) const override { return "0"; }
   Result<void> look_closer(Connection&, const std::string&, Record&, Deadline) override;
   Result<std::optional<FencingToken>> try_now(Connection&, const std::string&, const Request&, Deadline) override;
-  Result<void> before_wait(Connection&, Deadline) override;
+  Result<void> before_wait(Connection&, const std::string&, Deadline) override;
   std::string wait(const std::string&, double seconds) const override;
   bool got(const Answer&) const override;
   Result<FencingToken> note(Connection&, const std::string&, const Request&, Deadline) override;

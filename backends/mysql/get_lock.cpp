@@ -38,10 +38,36 @@ std::string GetLockBackend::held(const std::string& name) const {
   return fmt::format("IS_USED_LOCK({}) IS NOT NULL", lock_name(name));
 }
 
-// Lock and record in one statement.
+// Lock and record in one statement. The row is there, or it is made.
 Result<std::optional<FencingToken>> GetLockBackend::try_now(Connection& c, const std::string& name, const Request& r,
                                                             Deadline until) {
-  return record(c, name, r, fmt::format("GET_LOCK({},0)=1", lock_name(name)), "CONNECTION_ID()", until);
+  const std::string had = fmt::format("GET_LOCK({},0)=1", lock_name(name));
+  const auto answer = c.query(
+      "record the grant",
+      fmt::format("UPDATE {} SET "
+                  "granted={},fence=LAST_INSERT_ID(GREATEST(fence+1,granted)),owner='{}',conn=CONNECTION_ID(),until=granted+{},"
+                  "who={} WHERE name={} AND {}",
+                  table_, server_clock, r.owner.hex(), r.ttl.count(), hex(who(r)), hex(name), had),
+      until);
+  if (!answer) return fail(answer.error());
+  auto token = std::optional<FencingToken>{answer->insert_id};
+  if (answer->affected == 0) {
+    auto made = record(c, name, r, had, "CONNECTION_ID()", until);
+    if (!made) return fail(std::move(made.error()));
+    token = *made;
+  }
+  if (token) c.recorded = false;
+  return token;
+}
+
+// The session is about to get the lock before it can say for whom: what its record says of the last time must not be in force again.
+Result<void> GetLockBackend::before_wait(Connection& c, const std::string& name, Deadline until) {
+  if (!c.recorded) return {};
+  auto r =
+      c.query("acquire", fmt::format("UPDATE {} SET owner='' WHERE name={} AND conn=CONNECTION_ID()", table_, hex(name)), until);
+  if (!r) return fail(std::move(r.error()));
+  c.recorded = false;
+  return {};
 }
 
 std::string GetLockBackend::wait(const std::string& name, double seconds) const {
@@ -66,20 +92,16 @@ Result<bool> GetLockBackend::beat(Connection& c, const std::string& name, const 
   return r->affected == 1;
 }
 
-Result<bool> GetLockBackend::give_up(Connection& c, const std::string& name, const Owner& owner, Deadline until) {
-  auto r = c.query("release",
-                   fmt::format("UPDATE {} SET owner='' WHERE name={} AND owner='{}' AND RELEASE_LOCK({})=1", table_, hex(name),
-                               owner.hex(), lock_name(name)),
-                   until);
-  if (!r) return fail(std::move(r.error()));
-  if (r->affected == 1) return true;
+// Nobody can take a named lock from a session that lives.
+Result<bool> GetLockBackend::give_up(Connection& c, const std::string& name, const Owner&, Deadline until) {
   if (auto ok = undo(c, name, until); !ok) return fail(std::move(ok.error()));
-  return false;
+  return true;
 }
 
 Result<void> GetLockBackend::undo(Connection& c, const std::string& name, Deadline until) {
   auto r = c.query("release", fmt::format("DO RELEASE_LOCK({})", lock_name(name)), until);
   if (!r) return fail(std::move(r.error()));
+  c.recorded = true;
   return {};
 }
 

@@ -4,8 +4,9 @@
 
 namespace dlock::mysql {
 
-// GET_LOCK(name, ...) as every user of named locks calls it. The record lives in memory, as the locks do: a server that starts anew has forgotten both, and
-// its tokens go on with its clock.
+// GET_LOCK(name, ...) as every user of named locks calls it. The record names the session that was granted the lock last, and is in force as long as that
+// session has it, so a release writes nothing. It lives in memory, as the locks do: a server that starts anew has forgotten both, and its tokens go on with
+// its clock.
 class GetLockBackend final : public HeldBackend {
  public:
   GetLockBackend(const Traits&, Options);
@@ -15,6 +16,7 @@ class GetLockBackend final : public HeldBackend {
   std::string in_force(const std::string&) const override;
   std::string held(const std::string&) const override;
   Result<std::optional<FencingToken>> try_now(Connection&, const std::string&, const Request&, Deadline) override;
+  Result<void> before_wait(Connection&, const std::string&, Deadline) override;
   std::string wait(const std::string&, double seconds) const override;
   bool got(const Answer&) const override;
   Result<FencingToken> note(Connection&, const std::string&, const Request&, Deadline) override;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mysql/held_backend.hpp"
 #include <fmt/format.h>
-#include <sys/epoll.h>
 #include <algorithm>
 
 namespace dlock::mysql {
@@ -22,11 +21,11 @@ HeldBackend::Held* HeldBackend::mine(const Key& key, const Owner& owner) {
   return found == held_.end() ? nullptr : &found->second;
 }
 
-// Nobody waits for an alarm of a session that is over. The epoll descriptor stays: others may look at its number.
+// Nobody waits for an alarm of a session that is over.
 void HeldBackend::lose(const Key& key, const Owner& owner) {
   Held* h = mine(key, owner);
   if (!h || !h->connection) return;
-  ::epoll_ctl(h->alarm.get(), EPOLL_CTL_DEL, h->connection->fd(), nullptr);
+  h->alarm = h->connection->silence();
   client_.drop(std::move(h->connection));
 }
 
@@ -89,7 +88,6 @@ Result<Released> HeldBackend::release(const Lease& lease) {
   const auto done = give_up(*h->connection, name, lease.owner, later(Clock::now(), client_.options().op_timeout));
   const bool usable = done && !h->connection->broken();
   if (!done && !h->connection->broken()) return fail(done.error());
-  ::epoll_ctl(h->alarm.get(), EPOLL_CTL_DEL, h->connection->fd(), nullptr);
   auto connection = std::move(h->connection);
   held_.erase({lease.key.text(), lease.owner});
   connection->patient = false;
@@ -161,11 +159,7 @@ Result<Progress> HeldWaiter::granted(FencingToken token, Deadline sent) {
   h.connection = std::move(connection_);
   h.connection->patient = true;
   h.token = token;
-  h.alarm = Fd{::epoll_create1(EPOLL_CLOEXEC)};
-  epoll_event e{};
-  e.events = EPOLLIN | EPOLLRDHUP;
-  ::epoll_ctl(h.alarm.get(), EPOLL_CTL_ADD, h.connection->fd(), &e);
-  Granted g{{request_.key, request_.owner}, h.connection->fd(), h.alarm.get()};
+  Granted g{{request_.key, request_.owner}, h.connection->fd(), h.connection->alarm()};
   g.lease.token = token;
   g.lease.attached = true;
   g.lease.deadline = lease_end(sent, request_.ttl);
@@ -199,7 +193,7 @@ Result<Progress> HeldWaiter::poll(Duration slice) {
     auto again = backend_.renew({request_.key, request_.owner}, request_.ttl);
     if (!again) return fail(std::move(again.error()));
     if (auto* kept = std::get_if<Kept>(&*again))
-      return Progress{Granted{std::move(kept->lease), h->connection->fd(), h->alarm.get()}};
+      return Progress{Granted{std::move(kept->lease), h->connection->fd(), h->connection->alarm()}};
     backend_.held_.erase({request_.key.text(), request_.owner});
   }
   for (unsigned breaks = 0;;) {
@@ -226,7 +220,7 @@ Result<Progress> HeldWaiter::poll(Duration slice) {
         looked_ = false;
         if (Clock::now() >= end) return waiting();
       }
-      if (auto ok = backend_.before_wait(*connection_, backend_.client_.usual_deadline()); !ok)
+      if (auto ok = backend_.before_wait(*connection_, name_, backend_.client_.usual_deadline()); !ok)
         return failed(std::move(ok.error()));
       if (auto ok = connection_->send("wait", backend_.wait(name_, std::chrono::duration<double>(longest_wait).count())); !ok)
         return failed(std::move(ok.error()));

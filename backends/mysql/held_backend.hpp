@@ -29,7 +29,7 @@ class HeldBackend : public NamedBackend {
 
   struct Held {
     std::unique_ptr<Connection> connection;
-    Fd alarm;  // epoll: so that it can be silenced when the session is known to be over
+    Fd alarm;  // of a connection that is gone: others may still look at its number
     FencingToken token = 0;
   };
 
@@ -40,7 +40,7 @@ class HeldBackend : public NamedBackend {
   virtual Result<void> prepare(Connection&, const std::string&, Deadline) { return {}; }
   // One try without waiting. The token, if it was had.
   virtual Result<std::optional<FencingToken>> try_now(Connection&, const std::string& name, const Request&, Deadline until) = 0;
-  virtual Result<void> before_wait(Connection&, Deadline) { return {}; }
+  virtual Result<void> before_wait(Connection&, const std::string& name, Deadline) = 0;
   // A statement that waits in the server for at most `seconds`, and what its answer means.
   virtual std::string wait(const std::string& name, double seconds) const = 0;
   virtual bool got(const Answer&) const = 0;

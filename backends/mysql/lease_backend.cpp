@@ -68,7 +68,7 @@ Result<Renewal> LeaseBackend::renew(const Lease& lease, Duration ttl) {
     return Lost{"the database does not have it any more: its time was over, or somebody removed it"};
   }
   if (h) {
-    h->known = {r->version, std::move(r->holders)};
+    h->known = {.version = r->version, .holders = std::move(r->holders)};
     if (!h->connection && table_.setup().named) {
       if (auto c = client_.take(client_.usual_deadline())) {
         const auto named = (*c)->query("take the name", fmt::format("SELECT GET_LOCK('{}',0)", hold_name(lease.owner)),

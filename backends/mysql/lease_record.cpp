@@ -4,6 +4,7 @@
 #include <charconv>
 #include <iterator>
 #include "core/key.hpp"
+#include "mysql/connection.hpp"
 
 namespace dlock::mysql {
 namespace {
@@ -52,6 +53,14 @@ std::string encode(const Holders& holders) {
                    h.delay, h.meta.empty() ? "-" : h.meta);
   }
   return out;
+}
+
+std::string grant_in_sql(std::string_view key, const LockState::Holder& h, std::string_view token, std::string_view now) {
+  return fmt::format(
+      "CONCAT({},{},{},{},' ',{},' ',{}+{},{})",
+      hex(fmt::format("{}{}\nH {} {} {} ", magic, percent_encode(key), h.owner.hex(), static_cast<char>(h.mode), h.ticket)),
+      token, hex(fmt::format(" {} ", h.slot)), now, now, now, h.deadline - h.since,
+      hex(fmt::format(" {} {}\n", h.delay, h.meta.empty() ? "-" : h.meta)));
 }
 
 std::optional<Holders> decode(std::string_view text) {

@@ -23,6 +23,10 @@ struct Holders {
 std::string encode(const Holders&);
 std::optional<Holders> decode(std::string_view);
 
+// The record of a grant as an SQL expression, for a statement that decides on `token` and `now` itself, which are expressions, too. Of the
+// holder's times only the length of its lease is used.
+std::string grant_in_sql(std::string_view key, const LockState::Holder&, std::string_view token, std::string_view now);
+
 // Letters of a row.
 std::optional<Mode> parse_mode(std::string_view) noexcept;
 

@@ -45,10 +45,19 @@ LeaseTable::Target LeaseTable::target(const Seen& seen, const LockState::Ask& as
   return t;
 }
 
-// A grant in one READ and one UPDATE; where others wait, in one READ, INSERT, READ, the wait, READ, UPDATE and DELETE.
+// A grant of a free key in one UPDATE; else in one READ and one UPDATE; where others wait, in one UPDATE in vain, INSERT, READ, the wait, READ, UPDATE
+// and DELETE.
 Result<LeaseTable::Outcome> LeaseTable::acquire(Connection& c, Asking& a, Deadline until) {
   const Owner& me = a.ask.owner;
-  Deadline decided_on{};
+  if (std::exchange(a.untried, false) && a.ask.mode == Mode::exclusive) {
+    auto taken = take_free(c, a, until);
+    if (!taken) return fail(std::move(taken.error()));
+    if (*taken) return std::move(**taken);
+    if (a.ask.wait) {  // somebody has it, most likely
+      a.first = false;
+      if (auto ok = queue_up(c, a, until); !ok) return fail(std::move(ok.error()));
+    }
+  }
   for (unsigned conflicts = 0;;) {
     auto seen = read(c, a, until);
     if (!seen) return fail(std::move(seen.error()));
@@ -77,10 +86,11 @@ Result<LeaseTable::Outcome> LeaseTable::acquire(Connection& c, Asking& a, Deadli
 
     if (std::holds_alternative<LockState::Granted>(out.answer)) {
       seen->holders.key = a.key;
-      out.holders = shortened(*seen, s, me);
+      Holders& holders = out.known.holders;
+      holders = shortened(*seen, s, me);
       if (!held) {
-        out.holders.granted[me] = seen->now;
-        const auto done = swap(c, a.name, seen->version, out.holders, s.fence, "", "", until);
+        holders.granted[me] = seen->now;
+        const auto done = swap(c, a.name, seen->version, holders, s.fence, "", "", until);
         if (!done) return fail(done.error());
         if (!*done) {
           if (auto ok = back_off(++conflicts, until); !ok) return fail(std::move(ok.error()));
@@ -88,6 +98,7 @@ Result<LeaseTable::Outcome> LeaseTable::acquire(Connection& c, Asking& a, Deadli
         }
         ++out.version;
       }
+      out.known.version = out.version;
       if (seen->ticket || seen->queue || !held) {
         // Nothing to delete where no row of mine was ever written: the first reading saw no queue.
         if (seen->ticket || held)
@@ -134,13 +145,19 @@ Result<bool> LeaseTable::release(Connection& c, const std::string& name, const O
   if (known) {
     Holders rest = known->holders;
     const auto mine = std::find_if(rest.list.rbegin(), rest.list.rend(), [&](const auto& h) { return h.owner == me; });
-    if (mine != rest.list.rend()) {
-      const std::string in_time = fmt::format(" AND {}<{}", setup_.clock, mine->deadline);
+    std::string unchanged;
+    if (known->alone != 0) {
+      unchanged =
+          fmt::format("fence={} AND {}<updated+{} AND LOCATE('{}',state)>0", known->alone, setup_.clock, known->ttl, me.hex());
+    } else if (mine != rest.list.rend()) {
+      unchanged = fmt::format("version={} AND {}<{}", known->version, setup_.clock, mine->deadline);
       rest.list.erase(std::next(mine).base());
       rest.granted.erase(me);
+    }
+    if (!unchanged.empty()) {
       auto r = c.query("write the lock",
-                       fmt::format("UPDATE dlock_lock SET state={},version=version+1,updated={} WHERE name={} AND version={}{}{}",
-                                   hex(encode(rest)), setup_.clock, hex(name), known->version, in_time, wake),
+                       fmt::format("UPDATE dlock_lock SET state={},version=version+1,updated={} WHERE name={} AND {}{}",
+                                   hex(encode(rest)), setup_.clock, hex(name), unchanged, wake),
                        until);
       if (!r) return fail(std::move(r.error()));
       if (r->results != (named ? 2u : 1u)) {

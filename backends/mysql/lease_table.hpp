@@ -46,6 +46,15 @@ class LeaseTable {
     std::optional<Micros> started, started_until;
   };
 
+  // What is probably still there, of the last grant or renewal. Of a grant in one statement neither the version nor the server's time is known, but
+  // that its holder is alone as long as its token is the newest.
+  struct Known {
+    std::uint64_t version = 0;
+    Holders holders;         // with the key
+    FencingToken alone = 0;  // not 0: granted in one statement
+    Micros ttl = 0;          // of that grant
+  };
+
   // Whom to wait for; `name` empty: nobody who could be waited for, so time alone (`free_at`) or asking again.
   struct Target {
     std::string name;
@@ -59,7 +68,7 @@ class LeaseTable {
     Deadline sent{};    // before the reading left on which this was decided
     Micros now = 0;
     std::uint64_t version = 0;
-    Holders holders;    // after a grant
+    Known known;        // after a grant
     Target target;      // of Waiting
     bool idle = false;  // nobody holds it: those ahead only have to claim it
     std::optional<LockState::Holder> in_the_way;
@@ -70,7 +79,8 @@ class LeaseTable {
     std::string name;  // in the store
     std::string key;   // the full one
     LockState::Ask ask;
-    bool first = true;       // of this owner: the queue is probably empty, and the named locks are to be taken
+    bool untried = true;     // this owner never asked for anything: if the key is free and nobody waits, one statement takes it
+    bool first = true;       // over this session: the queue is probably empty, and the named locks are to be taken
     std::string give_up{};   // a named lock to release on the way
     unsigned distance = 16;  // places ahead of whom to wait for
   };
@@ -86,11 +96,7 @@ class LeaseTable {
   };
   Result<Renewed> renew(Connection&, const std::string& name, const Owner&, Micros ttl, Deadline until);
 
-  // True: it was held. `known`: what is probably still there, of the last grant or renewal: saves the reading.
-  struct Known {
-    std::uint64_t version = 0;
-    Holders holders;
-  };
+  // True: it was held. `known`: saves the reading.
   Result<bool> release(Connection&, const std::string& name, const Owner&, const Known*, Deadline until);
   // Leaves the queue and gives back what was granted.
   Result<std::pair<bool, bool>> cancel(Connection&, const std::string& name, const Owner&, Deadline until);
@@ -114,6 +120,7 @@ class LeaseTable {
   Result<Seen> read(Connection&, const Asking&, Deadline until);
   Result<void> read_all_ahead(Connection&, const Asking&, Seen&, Deadline until);
   Result<void> pass_the_frozen(Connection&, const Asking&, Seen&, Deadline until);
+  Result<std::optional<Outcome>> take_free(Connection&, const Asking&, Deadline until);
   Result<bool> swap(Connection&, const std::string& name, std::uint64_t version, const Holders&, FencingToken fence,
                     std::string_view more, std::string_view after, Deadline until);
   Result<void> make_row(Connection&, const std::string& name, Deadline until);

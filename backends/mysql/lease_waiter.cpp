@@ -47,7 +47,7 @@ Progress LeaseWaiter::granted(LeaseTable::Outcome& out) {
   auto& held = backend_.held_[{request_.key.text(), request_.owner}];
   if (held.connection) backend_.client_.drop(std::move(held.connection));
   held.connection = std::move(connection_);
-  held.known = {out.version, std::move(out.holders)};
+  held.known = std::move(out.known);
   unclear_since_.reset();
   asked_ = false;
   return Progress{Granted{std::move(lease)}};

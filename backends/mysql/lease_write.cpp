@@ -5,6 +5,11 @@
 #include "mysql/lease_table.hpp"
 
 namespace dlock::mysql {
+namespace {
+
+constexpr Micros longest_ttl = 1'000'000'000'000'000;  // thirty years: the server adds it to its time, and does not saturate
+
+}  // namespace
 
 // The first version is a time: the row of a key whose row was deleted must not look like one that somebody read before.
 Result<void> LeaseTable::make_row(Connection& c, const std::string& name, Deadline until) {
@@ -14,6 +19,35 @@ Result<void> LeaseTable::make_row(Connection& c, const std::string& name, Deadli
                    until);
   if (!r) return fail(std::move(r.error()));
   return {};
+}
+
+// The names first: whoever sees the grant finds somebody to wait for. Nothing is judged by the clock here: that nobody holds the key is exactly what
+// the last release wrote, and the queue is empty if it has no row, dead or alive. MySQL and MariaDB assign from left to right.
+Result<std::optional<LeaseTable::Outcome>> LeaseTable::take_free(Connection& c, const Asking& a, Deadline until) {
+  if (a.ask.ttl > longest_ttl) return std::optional<Outcome>{};
+  LockState decided;
+  const auto answer = decided.acquire(a.ask, 0);
+  const std::string taking = setup_.named ? fmt::format("DO GET_LOCK('{}',0);", hold_name(a.ask.owner)) : "";
+  const Deadline sent = Clock::now();
+  if (setup_.named) c.names.push_back(hold_name(a.ask.owner));
+  const auto r =
+      c.query("take the lock",
+              fmt::format("{}UPDATE dlock_lock l SET "
+                          "updated={},version=version+1,fence=LAST_INSERT_ID(GREATEST(fence+1,updated)),state={} WHERE name={} "
+                          "AND fence<{} AND state IN('',{}) AND NOT EXISTS(SELECT 1 FROM dlock_wait w WHERE w.name=l.name)",
+                          taking, setup_.clock, grant_in_sql(a.key, decided.holders.front(), "fence", "updated"), hex(a.name),
+                          ~FencingToken{0}, hex(encode({a.key, {}, {}}))),
+              until);
+  if (!r) return fail(r.error());
+  if (r->results != (setup_.named ? 2u : 1u)) {
+    c.distrust();
+    return fail(Errc::timed_out, "take the lock: an answer is missing");
+  }
+  if (r->affected != 1) return std::optional<Outcome>{};
+  Outcome out{answer, false, sent};
+  std::get<LockState::Granted>(out.answer).token = r->insert_id;
+  out.known = {0, {a.key, {}, {}}, r->insert_id, a.ask.ttl};
+  return std::optional{std::move(out)};
 }
 
 Result<bool> LeaseTable::swap(Connection& c, const std::string& name, std::uint64_t version, const Holders& holders,

@@ -133,18 +133,22 @@ Result<std::vector<KeyView>> NamedBackend::list() {
   return views;
 }
 
+std::string NamedBackend::who(const Request& r) {
+  std::string text = r.identity.encode();
+  return text.size() <= 512 ? text : "";
+}
+
 // One statement, so that no other grant comes between the reading of the newest token and the writing of the next.
 Result<std::optional<FencingToken>> NamedBackend::record(Connection& c, const std::string& name, const Request& r,
                                                          const std::string& only_if, const std::string& conn, Deadline until) {
-  const std::string who = r.identity.encode();
   const std::string next = fmt::format("IF(owner='{}',fence,GREATEST(fence+1,VALUES(fence)))", r.owner.hex());
   auto answer = c.query(
       "record the grant",
       fmt::format("INSERT INTO {}(name,fence,owner,conn,granted,until,who) SELECT {},LAST_INSERT_ID({}),'{}',{},{},{}+{},{} "
                   "FROM DUAL WHERE {} ON DUPLICATE KEY UPDATE fence=LAST_INSERT_ID({}),owner=VALUES(owner),"
                   "conn=VALUES(conn),granted=VALUES(granted),until=VALUES(until),who=VALUES(who)",
-                  table_, hex(name), server_clock, r.owner.hex(), conn, server_clock, server_clock, r.ttl.count(),
-                  hex(who.size() <= 512 ? who : ""), only_if.empty() ? "1=1" : only_if, next),
+                  table_, hex(name), server_clock, r.owner.hex(), conn, server_clock, server_clock, r.ttl.count(), hex(who(r)),
+                  only_if.empty() ? "1=1" : only_if, next),
       until);
   if (!answer) return fail(std::move(answer.error()));
   if (answer->affected == 0) return std::optional<FencingToken>{};

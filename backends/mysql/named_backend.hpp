@@ -64,6 +64,7 @@ class NamedBackend : public Backend {
   static HolderView view(const Record&);
   std::vector<std::string> notes(const Record&) const;
 
+  static std::string who(const Request&);  // as the record keeps it
   // Writes who has the lock now and answers its token. `only_if`: an SQL condition; not so: no token. `owner` again keeps its token.
   Result<std::optional<FencingToken>> record(Connection&, const std::string& name, const Request&, const std::string& only_if,
                                              const std::string& conn, Deadline until);

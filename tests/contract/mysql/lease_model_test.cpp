@@ -33,14 +33,15 @@ class MysqlModel final : public test::ModelStore {
 
   Acquired acquire(const LockState::Ask& ask) override {
     Session& s = session(ask.owner);
-    LeaseTable::Asking asking{.name = "k", .key = "k", .ask = ask, .first = s.fresh};
+    LeaseTable::Asking asking{.name = "k", .key = "k", .ask = ask, .untried = s.fresh && now_ % 5 != 0, .first = s.fresh};
     asking.distance = 1 + static_cast<unsigned>(now_ % 3);  // who is waited for changes nothing
     const auto out = must(table_.acquire(*s.connection, asking, soon()));
     s.fresh = false;
     const auto free = [](Micros t) { return t == never ? 0 : t; };
     if (const auto* g = std::get_if<LockState::Granted>(&out.answer)) {
-      s.known = {out.version, out.holders};
-      return {out.now, out.held ? "held" : "granted", fmt::format("{} {}", g->token, g->slot)};
+      s.known = out.known;
+      const Micros at = out.known.alone != 0 ? now_ : out.now;  // a grant in one statement does not tell the time
+      return {at, out.held ? "held" : "granted", fmt::format("{} {}", g->token, g->slot)};
     }
     if (const auto* w = std::get_if<LockState::Waiting>(&out.answer))
       return {out.now, "waiting",
@@ -53,7 +54,7 @@ class MysqlModel final : public test::ModelStore {
   Counted release(const Owner& owner) override {
     Session& s = session(owner);
     const bool waits_again = waits(owner);  // then another session of its would do this
-    const bool knows = s.known.version != 0 && now_ % 4 != 0 && !waits_again;
+    const bool knows = (s.known.version != 0 || s.known.alone != 0) && now_ % 4 != 0 && !waits_again;
     const bool was = must(table_.release(*s.connection, "k", owner, knows ? &s.known : nullptr, soon()));
     s.known = {};
     // As long as it waits it keeps its name.
@@ -66,7 +67,7 @@ class MysqlModel final : public test::ModelStore {
   Renewed renew(const Owner& owner, Micros ttl) override {
     Session& s = session(owner);
     auto r = must(table_.renew(*s.connection, "k", owner, ttl, soon()));
-    s.known = r.token ? LeaseTable::Known{r.version, r.holders} : LeaseTable::Known{};
+    s.known = r.token ? LeaseTable::Known{.version = r.version, .holders = r.holders} : LeaseTable::Known{};
     return {now_, r.token};
   }
   Cancelled cancel(const Owner& owner) override {

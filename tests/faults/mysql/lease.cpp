@@ -130,20 +130,26 @@ TEST_CASE("a server that stands still: unknown, within the time for it; and noth
 TEST_CASE("who decided on a version that has passed meanwhile has not written") {
   Database db{server()};
   struct Kind {
-    const char *recipe, *table, *grant;
+    const char *recipe, *table, *grant, *statement;
+    Mode mode = Mode::exclusive;
   };
-  for (const auto& [recipe, table, grant] :
-       {Kind{"lease", "dlock_lock", "t.state=s.state"}, Kind{"version", "dlock_version", "t.owner=s.owner,t.until=s.until"}}) {
-    CAPTURE(recipe);
+  for (const auto& [recipe, table, grant, statement, mode] :
+       {Kind{"lease", "dlock_lock", "t.state=s.state", "UPDATE dlock_lock l SET updated="},  // reads and writes at once
+        Kind{"lease", "dlock_lock", "t.state=s.state", "UPDATE dlock_lock SET state=", Mode::shared},
+        Kind{"version", "dlock_version", "t.owner=s.owner,t.until=s.until", "UPDATE dlock_version"}}) {
+    CAPTURE(recipe, mode);
     const auto a = open_mysql(db.url(), {}, recipe), b = open_mysql(db.url(), {}, recipe);
     const Lease first = acquire_or_fail(*b, request(key("k"), 60s));
-    db.sql(fmt::format("CREATE TABLE saved_{0} AS SELECT * FROM {0}", table));
+    db.sql(fmt::format("CREATE OR REPLACE TABLE saved_{0} AS SELECT * FROM {0}", table));
     b->release(first).value();
     // It reads that the key is free, and its UPDATE waits for this transaction, in which somebody else is granted the key.
     db.sql(fmt::format("START TRANSACTION; SELECT * FROM {} FOR UPDATE", table));
-    auto w = waiter(*a, request(key("k"), 60s));
+    Request asks = request(key("k"), 60s);
+    asks.mode = mode;
+    auto w = waiter(*a, asks);
     auto polled = std::async(std::launch::async, [&] { return w->poll(0us); });
-    const auto writing = fmt::format("SELECT COUNT(*) FROM information_schema.processlist WHERE INFO LIKE 'UPDATE {}%'", table);
+    const auto writing = fmt::format(
+        "SELECT COUNT(*) FROM information_schema.processlist WHERE INFO LIKE '{}%' AND ID<>CONNECTION_ID()", statement);
     for (const Deadline until = Clock::now() + 5s; db.value(writing) == "0" && Clock::now() < until;) ::usleep(1000);
     REQUIRE(db.value(writing) == "1");
     db.sql(fmt::format("UPDATE {0} t JOIN saved_{0} s USING(name) SET {1},t.version=t.version+1; COMMIT", table, grant));
@@ -152,19 +158,28 @@ TEST_CASE("who decided on a version that has passed meanwhile has not written") 
     CHECK(std::holds_alternative<Waiting>(*p));
     CHECK(b->check(key("k"), first.token).value() == Validity::valid);
     CHECK(w->cancel());
+    b->release(first).value();
   }
 }
 
 TEST_CASE("replies that get lost: the owner id recognises the grant, the deadline counts from the first reading") {
   Database db{server()};
   Proxy proxy{server().port()};
-  for (const bool quietly : {false, true}) {
-    CAPTURE(quietly);
+  struct Kind {
+    const char *key, *statement;
+    bool quietly;
+  };
+  for (const auto& [name, statement, quietly] :
+       {Kind{"warm", "UPDATE dlock_lock l SET updated=", false},  // free: one statement
+        Kind{"warm", "UPDATE dlock_lock l SET updated=", true},
+        Kind{"k", "UPDATE dlock_lock SET state=", false},  // unknown: that one is in vain
+        Kind{"q", "UPDATE dlock_lock SET state=", true}}) {
+    CAPTURE(statement, quietly);
     const auto a = open_mysql(through(proxy, db), quick(1500ms)), other = open_mysql(db.url(), quick());
     release_or_fail(*a, acquire_or_fail(*a, request(key("warm"))));
-    const Request r = request(key(quietly ? "q" : "k"), 10s);
+    const Request r = request(key(name), 10s);
     auto w = waiter(*a, r);
-    proxy.lose_reply("UPDATE dlock_lock", quietly);
+    proxy.lose_reply(statement, quietly);
     auto polled = std::async(std::launch::async, [&] { return granted_within(*w, 10s); });
     const bool lost_one = proxy.lost_one();
     const Deadline written = Clock::now();  // since then the lease runs
