@@ -14,10 +14,11 @@
 namespace dlock::mysql {
 namespace {
 
-std::string hex_digits(std::string_view bytes) {
+// `before` x'..', in one go: every statement has several of these.
+std::string hex_literal(std::string_view before, std::string_view bytes) {
   static constexpr char digits[] = "0123456789abcdef";
-  std::string out(bytes.size() * 2, '\0');
-  char* to = out.data();
+  std::string out(before.size() + bytes.size() * 2 + 1, '\'');
+  char* to = std::copy(before.begin(), before.end(), out.data());
   for (const char c : bytes) {
     *to++ = digits[static_cast<unsigned char>(c) >> 4];
     *to++ = digits[static_cast<unsigned char>(c) & 15];
@@ -35,8 +36,8 @@ std::optional<T> parse(std::string_view s) noexcept {
 
 }  // namespace
 
-std::string hex(std::string_view bytes) { return "x'" + hex_digits(bytes) + "'"; }
-std::string text_hex(std::string_view s) { return "_utf8mb4 x'" + hex_digits(s) + "'"; }
+std::string hex(std::string_view bytes) { return hex_literal("x'", bytes); }
+std::string text_hex(std::string_view s) { return hex_literal("_utf8mb4 x'", s); }
 
 bool wait_for(int fd, short events, const Wait& wait) noexcept {
   pollfd fds[] = {{fd, events, 0}, {wait.interrupt_fd, POLLIN, 0}};

@@ -63,7 +63,7 @@ Result<LeaseTable::Outcome> LeaseTable::acquire(Connection& c, Asking& a, Deadli
     if (!seen) return fail(std::move(seen.error()));
     a.give_up.clear();
     if (!seen->exists) {
-      if (auto made = make_row(c, a.name, until); !made) return fail(std::move(made.error()));
+      if (auto made = make_row(c, a, until); !made) return fail(std::move(made.error()));
       continue;
     }
     const bool held = seen->state.holder(me, seen->now) != nullptr;
@@ -147,8 +147,9 @@ Result<bool> LeaseTable::release(Connection& c, const std::string& name, const O
     const auto mine = std::find_if(rest.list.rbegin(), rest.list.rend(), [&](const auto& h) { return h.owner == me; });
     std::string unchanged;
     if (known->alone != 0) {
+      // Its token is the newest, and it was not removed: nobody else can be there.
       unchanged =
-          fmt::format("fence={} AND {}<updated+{} AND LOCATE('{}',state)>0", known->alone, setup_.clock, known->ttl, me.hex());
+          fmt::format("fence={} AND {}<updated+{} AND state<>{}", known->alone, setup_.clock, known->ttl, hex(encode(rest)));
     } else if (mine != rest.list.rend()) {
       unchanged = fmt::format("version={} AND {}<{}", known->version, setup_.clock, mine->deadline);
       rest.list.erase(std::next(mine).base());

@@ -123,7 +123,7 @@ class LeaseTable {
   Result<std::optional<Outcome>> take_free(Connection&, const Asking&, Deadline until);
   Result<bool> swap(Connection&, const std::string& name, std::uint64_t version, const Holders&, FencingToken fence,
                     std::string_view more, std::string_view after, Deadline until);
-  Result<void> make_row(Connection&, const std::string& name, Deadline until);
+  Result<void> make_row(Connection&, const Asking&, Deadline until);
   Result<void> queue_up(Connection&, const Asking&, Deadline until);
   Result<void> leave_queue(Connection&, const std::string& name, const Owner&, std::optional<std::uint64_t> ticket, bool sweep,
                            Deadline until);

@@ -12,10 +12,10 @@ constexpr Micros longest_ttl = 1'000'000'000'000'000;  // thirty years: the serv
 }  // namespace
 
 // The first version is a time: the row of a key whose row was deleted must not look like one that somebody read before.
-Result<void> LeaseTable::make_row(Connection& c, const std::string& name, Deadline until) {
+Result<void> LeaseTable::make_row(Connection& c, const Asking& a, Deadline until) {
   auto r = c.query("make the lock",
-                   fmt::format("INSERT IGNORE INTO dlock_lock(name,version,fence,state,updated) VALUES({},{},0,'',{})", hex(name),
-                               setup_.clock, setup_.clock),
+                   fmt::format("INSERT IGNORE INTO dlock_lock(name,version,fence,state,updated) VALUES({},{},0,{},{})",
+                               hex(a.name), setup_.clock, hex(encode({a.key, {}, {}})), setup_.clock),
                    until);
   if (!r) return fail(std::move(r.error()));
   return {};
@@ -34,9 +34,9 @@ Result<std::optional<LeaseTable::Outcome>> LeaseTable::take_free(Connection& c, 
       c.query("take the lock",
               fmt::format("{}UPDATE dlock_lock l SET "
                           "updated={},version=version+1,fence=LAST_INSERT_ID(GREATEST(fence+1,updated)),state={} WHERE name={} "
-                          "AND fence<{} AND state IN('',{}) AND NOT EXISTS(SELECT 1 FROM dlock_wait w WHERE w.name=l.name)",
+                          "AND state={} AND NOT EXISTS(SELECT 1 FROM dlock_wait w WHERE w.name=l.name)",
                           taking, setup_.clock, grant_in_sql(a.key, decided.holders.front(), "fence", "updated"), hex(a.name),
-                          ~FencingToken{0}, hex(encode({a.key, {}, {}}))),
+                          hex(encode({a.key, {}, {}}))),
               until);
   if (!r) return fail(r.error());
   if (r->results != (setup_.named ? 2u : 1u)) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <algorithm>
 #include "core/key.hpp"
 #include "core/utf8.hpp"
 
@@ -31,13 +32,13 @@ bool speaks_to_terminal(char32_t c) noexcept {
 std::string percent_encode(std::string_view bytes) {
   std::string out;
   out.reserve(bytes.size());
-  for (const char c : bytes) {
-    if (stays(c)) {
-      out += c;
-      continue;
-    }
-    const auto byte = static_cast<unsigned char>(c);
+  while (!bytes.empty()) {
+    const auto other = std::find_if_not(bytes.begin(), bytes.end(), stays);
+    out.append(bytes.begin(), other);
+    if (other == bytes.end()) break;
+    const auto byte = static_cast<unsigned char>(*other);
     out += {'%', upper_hex[byte >> 4U], upper_hex[byte & 15U]};
+    bytes = {other + 1, bytes.end()};
   }
   return out;
 }

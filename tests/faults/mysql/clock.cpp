@@ -55,4 +55,5 @@ TEST_CASE("a clock that jumps by an hour") {
   const Lease three = granted_within(*w, 10s);
   CHECK(three.token > two.token);  // though the clock says less
   a->release(three).value();
+  CHECK(acquire_or_fail(*b, request(key("k"), 30s)).token > three.token);  // free, so in one statement
 }

@@ -52,6 +52,33 @@ TEST_CASE("get-lock: a heartbeat counts only over the very session that the reco
   CHECK(lost(a->renew(g.lease, 30s)));
 }
 
+TEST_CASE(
+    "get-lock: a session that has released waits again, and what its record said of the last grant is not in force meanwhile") {
+  Database db{server()};
+  const std::string url = url_of(db, "get-lock"), name = db.name() + ":k";
+  const auto a = open_mysql(url, quick(), "get-lock"), b = open_mysql(url, quick(), "get-lock");
+  const Lease first = acquire_or_fail(*a, request(key("k"), 30s));
+  release_or_fail(*a, first);
+  CHECK(db.value(fmt::format("SELECT IS_FREE_LOCK('{}')", name)) == "1");  // taken once, given back once; the session lives
+  CHECK(b->check(key("k"), first.token).value() == Validity::stale);
+  CHECK(db.value(fmt::format("SELECT GET_LOCK('{}',0)", name)) == "1");  // another program
+  auto w = waiter(*a, request(key("k"), 30s));
+  REQUIRE(waits(*w, 50ms));
+  // The next moment it may have the lock, and only then it can write for whom.
+  CHECK(db.value(fmt::format(
+            "SELECT COUNT(*) FROM dlock_named WHERE owner<>'' AND conn IN (SELECT ID FROM information_schema.processlist "
+            "WHERE INFO LIKE 'SELECT GET_LOCK%')")) == "0");
+  CHECK(db.value(
+            "SELECT COUNT(*) FROM information_schema.processlist WHERE INFO LIKE 'SELECT GET_LOCK%' AND ID IN (SELECT conn FROM "
+            "dlock_named)") == "1");
+  db.sql(fmt::format("DO RELEASE_LOCK('{}')", name));
+  const Lease second = granted_within(*w, 10s);
+  CHECK(second.token > first.token);
+  release_or_fail(*a, second);
+  db.sql("UPDATE dlock_named SET fence=fence+3600000000");  // as if the server's clock had gone back by an hour since
+  CHECK(acquire_or_fail(*b, request(key("k"), 30s)).token > second.token + 3'600'000'000);
+}
+
 TEST_CASE("wait_timeout is the lease: heartbeats keep it, silence ends it, and not before the deadline") {
   Database db{server()};
   for (const char* recipe : {"get-lock", "for-update"}) {
