@@ -163,6 +163,11 @@ Fd Connection::silence() {
   return std::move(alarm_);
 }
 
+std::optional<Micros> Connection::server_time(Deadline then) const noexcept {
+  if (!facts_.clock) return std::nullopt;
+  return *facts_.clock + std::chrono::duration_cast<Duration>(then - facts_.clock_at).count();
+}
+
 Result<void> Connection::wait_timeout(Duration d, Deadline until) {
   const std::int64_t s = std::max<std::int64_t>(1, std::chrono::ceil<std::chrono::seconds>(d).count());
   if (s == wait_timeout_) return {};

@@ -48,6 +48,8 @@ struct Facts {
   bool mariadb = false, galera = false, read_only = false;
   bool proxied = false;  // the server's id of this connection is not the one that we were told: a proxy shares connections
   std::int64_t wait_timeout = 0;
+  std::optional<Micros> clock;  // the server's, microseconds since 1970, when we connected
+  Deadline clock_at{};          // when its answer came
 };
 
 // Values as they go into statements: digits, or hex, which no character set and no quote can change.
@@ -89,6 +91,10 @@ class Connection {
   const Server& at() const noexcept { return at_; }
   std::uint64_t statements() const noexcept { return statements_; }
 
+  // What the server's clock will say then, if nobody sets it meanwhile; too little by what its answer was under way.
+  std::optional<Micros> server_time(Deadline) const noexcept;
+  Duration row_wait() const noexcept { return row_wait_; }  // for so long a statement waits for a row that others have locked
+
   // The session ends when the server has not heard of us for so long. Whole seconds, rounded up.
   Result<void> wait_timeout(Duration, Deadline until);
 
@@ -118,6 +124,7 @@ class Connection {
   unsigned error_number_ = 0;
   std::uint64_t statements_ = 0;
   std::int64_t wait_timeout_ = 0;
+  Duration row_wait_{};
 };
 
 }  // namespace dlock::mysql

@@ -53,7 +53,7 @@ Result<std::optional<FencingToken>> GetLockBackend::try_now(Connection& c, const
   if (!answer) return fail(answer.error());
   auto token = std::optional<FencingToken>{answer->insert_id};
   if (answer->affected == 0) {
-    auto made = record(c, name, r, had, "CONNECTION_ID()", until);
+    auto made = record(c, name, r, had, "CONNECTION_ID()", until, false);
     if (!made) return fail(std::move(made.error()));
     token = *made;
   }
@@ -77,7 +77,8 @@ std::string GetLockBackend::wait(const std::string& name, double seconds) const 
 bool GetLockBackend::got(const Answer& a) const { return a.text(0) == "1"; }
 
 Result<FencingToken> GetLockBackend::note(Connection& c, const std::string& name, const Request& r, Deadline until) {
-  auto token = record(c, name, r, fmt::format("IS_USED_LOCK({})=CONNECTION_ID()", lock_name(name)), "CONNECTION_ID()", until);
+  auto token =
+      record(c, name, r, fmt::format("IS_USED_LOCK({})=CONNECTION_ID()", lock_name(name)), "CONNECTION_ID()", until, false);
   if (!token) return fail(std::move(token.error()));
   if (!*token) return fail(Errc::unavailable, "the named lock was taken away at once");
   return **token;

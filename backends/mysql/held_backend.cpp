@@ -85,7 +85,9 @@ Result<Released> HeldBackend::release(const Lease& lease) {
     held_.erase({lease.key.text(), lease.owner});
     return Released::was_not_held;
   }
-  const auto done = give_up(*h->connection, name, lease.owner, later(Clock::now(), client_.options().op_timeout));
+  const Deadline until = later(Clock::now(), client_.options().op_timeout);
+  if (h->connection->under_way()) (void)h->connection->receive({until});  // of a heartbeat
+  const auto done = give_up(*h->connection, name, lease.owner, until);
   const bool usable = done && !h->connection->broken();
   if (!done && !h->connection->broken()) return fail(done.error());
   auto connection = std::move(h->connection);

@@ -8,6 +8,11 @@
 #include "mysql_schema/schema.hpp"
 
 namespace dlock::mysql {
+namespace {
+
+constexpr unsigned interrupted = 1317;  // ER_QUERY_INTERRUPTED
+
+}  // namespace
 
 LeaseBackend::~LeaseBackend() {
   for (auto& [id, h] : held_) client_.drop(std::move(h.connection));
@@ -22,6 +27,10 @@ void LeaseBackend::adapt(const Connection& c) {
 LeaseBackend::Held* LeaseBackend::held(const Key& key, const Owner& owner) {
   const auto found = held_.find({key.text(), owner});
   return found == held_.end() ? nullptr : &found->second;
+}
+
+bool LeaseBackend::holds_any(const Owner& owner) const noexcept {
+  return std::any_of(held_.begin(), held_.end(), [&](const auto& h) { return h.first.second == owner; });
 }
 
 void LeaseBackend::let_go(const Key& key, const Owner& owner) {
@@ -96,7 +105,8 @@ Result<Released> LeaseBackend::release(const Lease& lease) {
   bool unclear = release_unanswered_ == lease.owner;
   auto r = run<bool>(h, [&](Connection& c) -> Result<bool> {
     auto done = table_.release(c, name, lease.owner, h ? &h->known : nullptr, client_.usual_deadline());
-    if (!done && c.broken()) unclear = true;
+    // Interrupted, it may have been only the waking.
+    if (!done && (c.broken() || c.error_number() == interrupted)) unclear = true;
     return done;
   });
   if (!r) {

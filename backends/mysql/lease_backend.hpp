@@ -46,6 +46,7 @@ class LeaseBackend final : public Backend {
   Result<T> run(Held*, const std::function<Result<T>(Connection&)>&);
   void adapt(const Connection&);
   Held* held(const Key&, const Owner&);
+  bool holds_any(const Owner&) const noexcept;
   void let_go(const Key&, const Owner&);
   Result<std::optional<KeyView>> view_of(Connection&, const std::string& name, Deadline until);
   Result<LeaseTable::Seen> look(const Key&);

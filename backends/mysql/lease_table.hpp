@@ -52,6 +52,7 @@ class LeaseTable {
     std::uint64_t version = 0;
     Holders holders;         // with the key
     FencingToken alone = 0;  // not 0: granted in one statement
+    std::string record{};    // what that wrote, as an SQL expression over the row's fence and updated
     Micros ttl = 0;          // of that grant
   };
 
@@ -79,7 +80,7 @@ class LeaseTable {
     std::string name;  // in the store
     std::string key;   // the full one
     LockState::Ask ask;
-    bool untried = true;     // this owner never asked for anything: if the key is free and nobody waits, one statement takes it
+    bool untried = true;     // no session has names of this owner: if the key is free and nobody waits, one statement takes it
     bool first = true;       // over this session: the queue is probably empty, and the named locks are to be taken
     std::string give_up{};   // a named lock to release on the way
     unsigned distance = 16;  // places ahead of whom to wait for

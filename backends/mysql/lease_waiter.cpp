@@ -176,6 +176,7 @@ Result<Progress> LeaseWaiter::poll(Duration slice) {
     asking_.name = backend_.name_of(request_.key);
     asking_.key = request_.key.text();
     asking_.distance = usual_distance;
+    asking_.untried = !backend_.holds_any(request_.owner);
     asking_.ask = {.owner = request_.owner,
                    .mode = request_.mode,
                    .limit = request_.limit,

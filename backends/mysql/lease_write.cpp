@@ -21,32 +21,39 @@ Result<void> LeaseTable::make_row(Connection& c, const Asking& a, Deadline until
   return {};
 }
 
-// The names first: whoever sees the grant finds somebody to wait for. Nothing is judged by the clock here: that nobody holds the key is exactly what
-// the last release wrote, and the queue is empty if it has no row, dead or alive. MySQL and MariaDB assign from left to right.
+// The name first: whoever sees the grant finds somebody to wait for. Nothing is judged by the clock here: that nobody holds the key is exactly what
+// the last release wrote, and the queue is empty if it has no row, dead or alive.
+//
+// A statement that names no version does not age by itself: one that comes when we have given it up, or waits for the row until then, would be a
+// grant to nobody. So it says until when, on the server's clock, and leaves time for a wait for the row. Only columns that it has not assigned
+// yet are read, so their order does not matter. Beyond 2^63 GREATEST compares wrongly; LockState does not.
 Result<std::optional<LeaseTable::Outcome>> LeaseTable::take_free(Connection& c, const Asking& a, Deadline until) {
-  if (a.ask.ttl > longest_ttl) return std::optional<Outcome>{};
+  const Deadline sent = Clock::now();
+  const auto bound = c.server_time(until - std::min<Clock::duration>(c.row_wait(), (until - sent) / 2));
+  if (!bound || a.ask.ttl > longest_ttl) return std::optional<Outcome>{};
   LockState decided;
   const auto answer = decided.acquire(a.ask, 0);
-  const std::string taking = setup_.named ? fmt::format("DO GET_LOCK('{}',0);", hold_name(a.ask.owner)) : "";
-  const Deadline sent = Clock::now();
+  const auto& holder = decided.holders.front();
+  const std::string token = "GREATEST(fence+1,@dlock_now)";
   if (setup_.named) c.names.push_back(hold_name(a.ask.owner));
-  const auto r =
-      c.query("take the lock",
-              fmt::format("{}UPDATE dlock_lock l SET "
-                          "updated={},version=version+1,fence=LAST_INSERT_ID(GREATEST(fence+1,updated)),state={} WHERE name={} "
-                          "AND state={} AND NOT EXISTS(SELECT 1 FROM dlock_wait w WHERE w.name=l.name)",
-                          taking, setup_.clock, grant_in_sql(a.key, decided.holders.front(), "fence", "updated"), hex(a.name),
-                          hex(encode({a.key, {}, {}}))),
-              until);
+  const auto r = c.query(
+      "take the lock",
+      fmt::format("SET @dlock_now={}{};UPDATE dlock_lock l SET "
+                  "state={},version=version+1,fence=LAST_INSERT_ID({}),updated=@dlock_now WHERE "
+                  "name={} AND fence<{} AND {}<{} AND state={} AND NOT EXISTS(SELECT 1 FROM dlock_wait w WHERE w.name=l.name)",
+                  setup_.clock, setup_.named ? fmt::format(",@dlock_name=GET_LOCK('{}',0)", hold_name(a.ask.owner)) : "",
+                  grant_in_sql(a.key, holder, token, "@dlock_now"), token, hex(a.name), FencingToken{INT64_MAX}, server_clock,
+                  *bound, hex(encode({a.key, {}, {}}))),
+      until);
   if (!r) return fail(r.error());
-  if (r->results != (setup_.named ? 2u : 1u)) {
+  if (r->results != 2) {
     c.distrust();
     return fail(Errc::timed_out, "take the lock: an answer is missing");
   }
   if (r->affected != 1) return std::optional<Outcome>{};
   Outcome out{answer, false, sent};
   std::get<LockState::Granted>(out.answer).token = r->insert_id;
-  out.known = {0, {a.key, {}, {}}, r->insert_id, a.ask.ttl};
+  out.known = {0, {a.key, {}, {}}, r->insert_id, grant_in_sql(a.key, holder, "fence", "updated"), a.ask.ttl};
   return std::optional{std::move(out)};
 }
 

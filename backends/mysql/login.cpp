@@ -170,16 +170,18 @@ Result<void> Connection::connect(const Options& o, Duration timeout) {
 
 Result<void> Connection::set_up(const Options& o, Deadline until) {
   const auto lock_wait = std::clamp<std::int64_t>(std::chrono::floor<std::chrono::seconds>(o.op_timeout).count(), 1, 3);
+  row_wait_ = std::chrono::seconds{lock_wait};
   wait_timeout_ = 120;
-  const auto answer = query("connect",
-                            fmt::format("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;"
-                                        "SET SESSION sql_mode='STRICT_ALL_TABLES',autocommit=1,time_zone='+00:00',"
-                                        "innodb_lock_wait_timeout={},lock_wait_timeout={},wait_timeout={};"
-                                        "SHOW VARIABLES WHERE Variable_name IN ('version','version_comment','hostname','port',"
-                                        "'server_id','server_uuid','read_only','super_read_only','wsrep_on','wsrep_provider',"
-                                        "'pseudo_thread_id')",
-                                        lock_wait, lock_wait, wait_timeout_),
-                            until);
+  const auto answer =
+      query("connect",
+            fmt::format("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;"
+                        "SET SESSION sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION',autocommit=1,time_zone='+00:00',"
+                        "innodb_lock_wait_timeout={},lock_wait_timeout={},wait_timeout={};"
+                        "SHOW VARIABLES WHERE Variable_name IN ('version','version_comment','hostname','port',"
+                        "'server_id','server_uuid','read_only','super_read_only','wsrep_on','wsrep_provider',"
+                        "'pseudo_thread_id','timestamp')",
+                        lock_wait, lock_wait, wait_timeout_),
+            until);
   if (!answer) return fail(answer.error());
   const auto value = [&](std::string_view name) -> std::string {
     for (std::size_t i = 0; i < answer->rows.size(); ++i)
@@ -191,6 +193,10 @@ Result<void> Connection::set_up(const Options& o, Deadline until) {
     return v == "ON" || v == "1" || v == "NO_LOCK" || v == "NO_LOCK_NO_ADMIN";
   };
   facts_.version = value("version");
+  if (const double seconds = std::strtod(value("timestamp").c_str(), nullptr); seconds > 0) {
+    facts_.clock = static_cast<Micros>(seconds * 1e6);
+    facts_.clock_at = Clock::now();
+  }
   facts_.mariadb = facts_.version.find("MariaDB") != facts_.version.npos;
   facts_.server = fmt::format("{}/{}:{}/{}", value("server_uuid"), value("hostname"), value("port"), value("server_id"));
   facts_.read_only = is_on("read_only") || is_on("super_read_only");

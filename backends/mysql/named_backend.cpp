@@ -140,8 +140,10 @@ std::string NamedBackend::who(const Request& r) {
 
 // One statement, so that no other grant comes between the reading of the newest token and the writing of the next.
 Result<std::optional<FencingToken>> NamedBackend::record(Connection& c, const std::string& name, const Request& r,
-                                                         const std::string& only_if, const std::string& conn, Deadline until) {
-  const std::string next = fmt::format("IF(owner='{}',fence,GREATEST(fence+1,VALUES(fence)))", r.owner.hex());
+                                                         const std::string& only_if, const std::string& conn, Deadline until,
+                                                         bool again) {
+  std::string next = "GREATEST(fence+1,VALUES(fence))";
+  if (again) next = fmt::format("IF(owner='{}',fence,{})", r.owner.hex(), next);
   auto answer = c.query(
       "record the grant",
       fmt::format("INSERT INTO {}(name,fence,owner,conn,granted,until,who) SELECT {},LAST_INSERT_ID({}),'{}',{},{},{}+{},{} "

@@ -65,9 +65,9 @@ class NamedBackend : public Backend {
   std::vector<std::string> notes(const Record&) const;
 
   static std::string who(const Request&);  // as the record keeps it
-  // Writes who has the lock now and answers its token. `only_if`: an SQL condition; not so: no token. `owner` again keeps its token.
+  // Writes who has the lock now and answers its token. `only_if`: an SQL condition; not so: no token. `again`: the same owner keeps its token.
   Result<std::optional<FencingToken>> record(Connection&, const std::string& name, const Request&, const std::string& only_if,
-                                             const std::string& conn, Deadline until);
+                                             const std::string& conn, Deadline until, bool again = true);
 
   template <class T>
   Result<T> run(const std::function<Result<T>(Connection&)>& step) {

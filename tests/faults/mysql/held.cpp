@@ -79,6 +79,21 @@ TEST_CASE(
   CHECK(acquire_or_fail(*b, request(key("k"), 30s)).token > second.token + 3'600'000'000);
 }
 
+TEST_CASE("get-lock: an owner who comes again after others has another token") {
+  Database db{server()};
+  const std::string url = url_of(db, "get-lock"), name = db.name() + ":k";
+  const auto a = open_mysql(url, quick(), "get-lock");
+  const Request r = request(key("k"), 30s);
+  const Lease one = acquire_or_fail(*a, r), other = acquire_or_fail(*a, request(key("z"), 30s));
+  release_or_fail(*a, one);
+  release_or_fail(*a, other);  // its session is the next one that is used
+  CHECK(db.value(fmt::format("SELECT GET_LOCK('{}',0)", name)) == "1");
+  auto w = waiter(*a, r);
+  REQUIRE(waits(*w, 50ms));
+  db.sql(fmt::format("DO RELEASE_LOCK('{}')", name));
+  CHECK(granted_within(*w, 10s).token > one.token);
+}
+
 TEST_CASE("wait_timeout is the lease: heartbeats keep it, silence ends it, and not before the deadline") {
   Database db{server()};
   for (const char* recipe : {"get-lock", "for-update"}) {

@@ -134,7 +134,7 @@ TEST_CASE("who decided on a version that has passed meanwhile has not written") 
     Mode mode = Mode::exclusive;
   };
   for (const auto& [recipe, table, grant, statement, mode] :
-       {Kind{"lease", "dlock_lock", "t.state=s.state", "UPDATE dlock_lock l SET updated="},  // reads and writes at once
+       {Kind{"lease", "dlock_lock", "t.state=s.state", "UPDATE dlock_lock l SET state="},  // reads and writes at once
         Kind{"lease", "dlock_lock", "t.state=s.state", "UPDATE dlock_lock SET state=", Mode::shared},
         Kind{"version", "dlock_version", "t.owner=s.owner,t.until=s.until", "UPDATE dlock_version"}}) {
     CAPTURE(recipe, mode);
@@ -170,8 +170,8 @@ TEST_CASE("replies that get lost: the owner id recognises the grant, the deadlin
     bool quietly;
   };
   for (const auto& [name, statement, quietly] :
-       {Kind{"warm", "UPDATE dlock_lock l SET updated=", false},  // free: one statement
-        Kind{"warm", "UPDATE dlock_lock l SET updated=", true},
+       {Kind{"warm", "UPDATE dlock_lock l SET state=", false},  // free: one statement
+        Kind{"warm", "UPDATE dlock_lock l SET state=", true},
         Kind{"k", "UPDATE dlock_lock SET state=", false},  // unknown: that one is in vain
         Kind{"q", "UPDATE dlock_lock SET state=", true}}) {
     CAPTURE(statement, quietly);
@@ -202,6 +202,113 @@ TEST_CASE("replies that get lost: the owner id recognises the grant, the deadlin
     CHECK(*released == Released::yes);
     CHECK(other->check(r.key, r.owner).value() == Validity::stale);
   }
+}
+
+TEST_CASE("a request that comes when its sender has given it up is granted to nobody") {
+  Database db{server()};
+  Proxy proxy{server().port()};
+  const auto a = open_mysql(through(proxy, db), quick(700ms)), b = open_mysql(db.url(), quick());
+  release_or_fail(*a, acquire_or_fail(*a, request(key("k"), 30s)));
+  proxy.delay(Proxy::to_server, 2s);
+  auto w = waiter(*a, request(key("k"), 30s));
+  const auto session = fmt::format("SELECT COUNT(*) FROM information_schema.processlist WHERE DB='{}'", db.name());
+  const auto sessions = db.value(session);
+  CHECK_FALSE(w->poll(0us));
+  proxy.delay(Proxy::to_server, 0us);
+  release_or_fail(*a, granted_within(*w, 10s));  // over another session
+  const auto fence = b->inspect(key("k")).value()->fence;
+  for (const Deadline late = Clock::now() + 3s; Clock::now() < late && db.value(session) > sessions;) ::usleep(5000);
+  ::usleep(2'500'000);  // it is not seen to come, as it must change nothing
+  const auto seen = b->inspect(key("k")).value();
+  CHECK(seen->holders.empty());
+  CHECK(seen->fence == fence);
+}
+
+TEST_CASE("a stopped server grants nothing to those who gave up meanwhile") {
+  MariadbServer own;
+  Database db{own};
+  auto a = open_mysql(db.url(), quick(700ms));
+  release_or_fail(*a, acquire_or_fail(*a, request(key("k"), 30s)));
+  own.freeze();
+  {
+    auto w = waiter(*a, request(key("k"), 30s));
+    CHECK_FALSE(w->poll(0us));
+    (void)w->cancel();
+  }
+  a.reset();
+  own.thaw();
+  const auto b = open_mysql(db.url(), quick());
+  for (const Deadline until = Clock::now() + 5s; Clock::now() < until;) {  // until the server has read what was sent to it
+    if (db.value(fmt::format("SELECT COUNT(*) FROM information_schema.processlist WHERE DB='{}'", db.name())) <= "2") break;
+    ::usleep(5000);
+  }
+  CHECK(b->inspect(key("k")).value()->holders.empty());
+}
+
+TEST_CASE("a release that comes late does not end what the same owner has taken again") {
+  for (const bool renewed_before : {false, true}) {
+    CAPTURE(renewed_before);
+    Database db{server()};
+    Proxy proxy{server().port()};
+    const auto a = open_mysql(through(proxy, db), quick(700ms)), b = open_mysql(db.url(), quick());
+    release_or_fail(*a, acquire_or_fail(*a, request(key("k"), 30s)));
+    const Request r = request(key("k"), 30s);
+    const Lease first = acquire_or_fail(*a, r);
+    if (renewed_before) REQUIRE(kept(a->renew(first, 30s)));
+    proxy.delay(Proxy::to_server, 2s);
+    CHECK_FALSE(a->release(first));
+    proxy.delay(Proxy::to_server, 0us);
+    auto w = waiter(*a, r);
+    const Lease again = granted_within(*w, 10s);
+    REQUIRE(kept(a->renew(again, 30s)));
+    ::usleep(2'500'000);  // it is not seen to come, as it must change nothing
+    CHECK(b->check(key("k"), r.owner).value() == Validity::valid);
+  }
+}
+
+TEST_CASE("a lease that another process made shorter: its end is its end, and the lock-delay is kept") {
+  Database db{server()};
+  const auto a = open_mysql(db.url(), quick()), b = open_mysql(db.url(), quick()), c = open_mysql(db.url(), quick());
+  release_or_fail(*a, acquire_or_fail(*a, request(key("k"), 30s)));
+  Request r = request(key("k"), 30s);
+  r.lock_delay = 20s;
+  const Lease lease = acquire_or_fail(*a, r);
+  REQUIRE(kept(b->renew(lease, 300ms)));
+  for (const Deadline until = Clock::now() + 5s; Clock::now() < until;) {
+    if (c->check(key("k"), lease.token).value() == Validity::stale) break;
+    ::usleep(5000);
+  }
+  CHECK(a->release(lease).value() == Released::was_not_held);
+  auto w = waiter(*c, request(key("k"), 30s));
+  CHECK(waits(*w, 50ms));
+}
+
+TEST_CASE("several keys of one owner: when the session that had its name is lost, another takes it") {
+  Database db{server()};
+  const auto a = open_mysql(db.url(), quick()), b = open_mysql(db.url(), quick());
+  const Lease held = acquire_or_fail(*b, request(key("k2"), 60s));
+  const Request one = request(key("k1"), 60s);
+  Request two = one;
+  two.key = key("k2");
+  acquire_or_fail(*a, one);
+  auto w = waiter(*a, two);
+  REQUIRE(waits(*w, 50ms));
+  const std::string who = fmt::format("SELECT COALESCE(IS_USED_LOCK('dl:{}'),0)", one.owner.hex());
+  db.sql("KILL " + db.value(who));
+  bool taken = false;
+  for (const Deadline until = Clock::now() + 15s; !taken && Clock::now() < until; taken = db.value(who) != "0")
+    (void)w->poll(100ms);
+  CHECK(taken);
+  b->release(held).value();
+  granted_within(*w, 10s);
+}
+
+TEST_CASE("a token near the end of its numbers does not fall") {
+  Database db{server()};
+  const auto a = open_mysql(db.url(), quick());
+  release_or_fail(*a, acquire_or_fail(*a, request(key("k"), 30s)));
+  db.sql("UPDATE dlock_lock SET fence=9223372036854775807");
+  CHECK(acquire_or_fail(*a, request(key("k"), 30s)).token == 9223372036854775808U);
 }
 
 TEST_CASE("a lost reply to the joining of the queue makes no second place") {
