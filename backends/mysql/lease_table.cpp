@@ -146,9 +146,8 @@ Result<bool> LeaseTable::release(Connection& c, const std::string& name, const O
     Holders rest = known->holders;
     const auto mine = std::find_if(rest.list.rbegin(), rest.list.rend(), [&](const auto& h) { return h.owner == me; });
     std::string unchanged;
-    if (known->alone != 0) {
-      // Exactly what was granted: not removed, and not renewed either, or a release that comes late would end what was taken again.
-      unchanged = fmt::format("fence={} AND {}<updated+{} AND state={}", known->alone, setup_.clock, known->ttl, known->record);
+    if (known->ttl != 0) {
+      unchanged = fmt::format("version={} AND {}<updated+{}", known->version, setup_.clock, known->ttl);
     } else if (mine != rest.list.rend()) {
       unchanged = fmt::format("version={} AND {}<{}", known->version, setup_.clock, mine->deadline);
       rest.list.erase(std::next(mine).base());

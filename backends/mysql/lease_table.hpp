@@ -46,14 +46,11 @@ class LeaseTable {
     std::optional<Micros> started, started_until;
   };
 
-  // What is probably still there, of the last grant or renewal. Of a grant in one statement neither the version nor the server's time is known, but
-  // that its holder is alone as long as its token is the newest.
+  // What is probably still there, of the last grant or renewal.
   struct Known {
     std::uint64_t version = 0;
-    Holders holders;         // with the key
-    FencingToken alone = 0;  // not 0: granted in one statement
-    std::string record{};    // what that wrote, as an SQL expression over the row's fence and updated
-    Micros ttl = 0;          // of that grant
+    Holders holders;
+    Micros ttl = 0;  // not 0: granted in one statement, which does not tell the server's time: its end is so long after `updated`
   };
 
   // Whom to wait for; `name` empty: nobody who could be waited for, so time alone (`free_at`) or asking again.

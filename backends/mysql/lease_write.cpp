@@ -25,8 +25,8 @@ Result<void> LeaseTable::make_row(Connection& c, const Asking& a, Deadline until
 // the last release wrote, and the queue is empty if it has no row, dead or alive.
 //
 // A statement that names no version does not age by itself: one that comes when we have given it up, or waits for the row until then, would be a
-// grant to nobody. So it says until when, on the server's clock, and leaves time for a wait for the row. Only columns that it has not assigned
-// yet are read, so their order does not matter. Beyond 2^63 GREATEST compares wrongly; LockState does not.
+// grant to nobody. So it says until when, on the server's clock, and leaves time for a wait for the row. The version that it writes is its token, the one
+// number that its answer can tell. Only columns that it has not assigned yet are read, so their order does not matter.
 Result<std::optional<LeaseTable::Outcome>> LeaseTable::take_free(Connection& c, const Asking& a, Deadline until) {
   const Deadline sent = Clock::now();
   const auto bound = c.server_time(until - std::min<Clock::duration>(c.row_wait(), (until - sent) / 2));
@@ -34,16 +34,16 @@ Result<std::optional<LeaseTable::Outcome>> LeaseTable::take_free(Connection& c, 
   LockState decided;
   const auto answer = decided.acquire(a.ask, 0);
   const auto& holder = decided.holders.front();
-  const std::string token = "GREATEST(fence+1,@dlock_now)";
+  constexpr std::string_view token = "IF(fence<@dlock_now,@dlock_now,fence+1)";
   if (setup_.named) c.names.push_back(hold_name(a.ask.owner));
   const auto r = c.query(
       "take the lock",
-      fmt::format("SET @dlock_now={}{};UPDATE dlock_lock l SET "
-                  "state={},version=version+1,fence=LAST_INSERT_ID({}),updated=@dlock_now WHERE "
-                  "name={} AND fence<{} AND {}<{} AND state={} AND NOT EXISTS(SELECT 1 FROM dlock_wait w WHERE w.name=l.name)",
-                  setup_.clock, setup_.named ? fmt::format(",@dlock_name=GET_LOCK('{}',0)", hold_name(a.ask.owner)) : "",
-                  grant_in_sql(a.key, holder, token, "@dlock_now"), token, hex(a.name), FencingToken{INT64_MAX}, server_clock,
-                  *bound, hex(encode({a.key, {}, {}}))),
+      fmt::format(
+          "SET @dlock_now={}{};UPDATE dlock_lock l SET state={},version={},fence=LAST_INSERT_ID({}),updated=@dlock_now "
+          "WHERE name={} AND version<@dlock_now AND @dlock_now<{} AND state={} AND NOT EXISTS(SELECT 1 FROM dlock_wait w WHERE "
+          "w.name=l.name)",
+          setup_.clock, setup_.named ? fmt::format(",@dlock_name=GET_LOCK('{}',0)", hold_name(a.ask.owner)) : "",
+          grant_in_sql(a.key, holder, token, "@dlock_now"), token, token, hex(a.name), *bound, hex(encode({a.key, {}, {}}))),
       until);
   if (!r) return fail(r.error());
   if (r->results != 2) {
@@ -53,7 +53,7 @@ Result<std::optional<LeaseTable::Outcome>> LeaseTable::take_free(Connection& c, 
   if (r->affected != 1) return std::optional<Outcome>{};
   Outcome out{answer, false, sent};
   std::get<LockState::Granted>(out.answer).token = r->insert_id;
-  out.known = {0, {a.key, {}, {}}, r->insert_id, grant_in_sql(a.key, holder, "fence", "updated"), a.ask.ttl};
+  out.known = {r->insert_id, {a.key, {}, {}}, a.ask.ttl};
   return std::optional{std::move(out)};
 }
 

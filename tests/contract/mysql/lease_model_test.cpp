@@ -40,7 +40,7 @@ class MysqlModel final : public test::ModelStore {
     const auto free = [](Micros t) { return t == never ? 0 : t; };
     if (const auto* g = std::get_if<LockState::Granted>(&out.answer)) {
       s.known = out.known;
-      const Micros at = out.known.alone != 0 ? now_ : out.now;  // a grant in one statement does not tell the time
+      const Micros at = out.known.ttl != 0 ? now_ : out.now;  // a grant in one statement does not tell the time
       return {at, out.held ? "held" : "granted", fmt::format("{} {}", g->token, g->slot)};
     }
     if (const auto* w = std::get_if<LockState::Waiting>(&out.answer))
@@ -54,7 +54,7 @@ class MysqlModel final : public test::ModelStore {
   Counted release(const Owner& owner) override {
     Session& s = session(owner);
     const bool waits_again = waits(owner);  // then another session of its would do this
-    const bool knows = (s.known.version != 0 || s.known.alone != 0) && now_ % 4 != 0 && !waits_again;
+    const bool knows = s.known.version != 0 && now_ % 4 != 0 && !waits_again;
     const bool was = must(table_.release(*s.connection, "k", owner, knows ? &s.known : nullptr, soon()));
     s.known = {};
     // As long as it waits it keeps its name.
