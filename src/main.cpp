@@ -4,9 +4,13 @@
 #include "cli/command.hpp"
 #include "cli/say.hpp"
 #include "core/exit_status.hpp"
+#include "run/entry.hpp"
 #include "run/plan.hpp"
+#include "util/process_title.hpp"
 
 int main(int argc, char** argv) {
+  dlock::run::outlive_file_size_limit();
+  dlock::remember_arguments(argc, argv);
   dlock::run::Outcome outcome;
   try {
     outcome = dlock::cli::command_line(argc, argv);

@@ -30,32 +30,37 @@ bool member_of(gid_t gid) {
 
 std::string user_name(uid_t uid) {
   const passwd* entry = ::getpwuid(uid);
-  return entry ? fmt::format("{} (uid {})", printable(entry->pw_name), uid) : fmt::format("uid {}", uid);
+  return entry ? fmt::format("{} (uid {})", printable(entry->pw_name), uid)
+               : fmt::format("uid {}", uid);
 }
 
-// A root may be reached through a symbolic link only if nobody but us or root can have put it there.
+// A root may be reached through a symbolic link only if only we or root can have made it.
 Fd open_root_dir(const std::string& path) {
   Fd dir(::open(path.c_str(), dir_flags | O_NOFOLLOW));
   if (dir || (errno != ELOOP && errno != ENOTDIR)) return dir;
   const int why = errno;
   struct stat link {};
-  if (::lstat(path.c_str(), &link) || !S_ISLNK(link.st_mode) || (link.st_uid != 0 && link.st_uid != ::geteuid())) {
+  if (::lstat(path.c_str(), &link) || !S_ISLNK(link.st_mode) ||
+      (link.st_uid != 0 && link.st_uid != ::geteuid())) {
     errno = why;
     return dir;
   }
   return Fd(::open(path.c_str(), dir_flags));
 }
 
-// mkdir -p. Whoever wins a race has made the same directory; what it is worth is checked once it is open.
+// mkdir -p. A concurrent process makes the same directory; its owner and mode are checked once it
+// is open.
 bool make_parents(const std::string& path) {
   for (std::size_t at = 1; at != std::string::npos;) {
     at = path.find('/', at + 1);
     const std::string part = path.substr(0, at);
     if (::mkdir(part.c_str(), 0700) == 0) {
-      if (::chmod(part.c_str(), 0700)) return false;  // the umask does not matter
+      const Fd made = hold_made(AT_FDCWD, part, S_IFDIR);
+      if (!made || !set_mode(made.get(), 0700)) return false;  // whatever the umask
     } else if (errno != EEXIST) {
       struct stat there {};
-      if (const int why = errno; ::stat(part.c_str(), &there)) {  // a read-only or forbidden parent that exists is no obstacle
+      // a read-only or forbidden parent that exists is fine
+      if (const int why = errno; ::stat(part.c_str(), &there)) {
         errno = why;
         return false;
       }
@@ -70,16 +75,20 @@ Result<Access> judge_root(int fd, const std::string& path) {
   Access a;
   a.euid = ::geteuid();
   a.gid = st.st_gid;
-  const bool everybody = st.st_mode & S_IWOTH;
-  if (everybody && !(st.st_mode & S_ISVTX))
-    return fail(Errc::denied,
-                fmt::format("lock directory {}: everybody may write to it, so anybody could replace a lock; use chmod o-w",
-                            printable(path)));
-  a.group = !everybody && (st.st_mode & (S_ISGID | S_IWGRP)) && (a.euid == 0 || member_of(st.st_gid));
+  const bool world_writable = st.st_mode & S_IWOTH;
+  if (world_writable && !(st.st_mode & S_ISVTX))
+    return fail(Errc::denied, fmt::format("lock directory {}: all users may write to it, so any of "
+                                          "them could replace a lock; use chmod o-w",
+                                          printable(path)));
+  a.group = !world_writable && (st.st_mode & (S_ISGID | S_IWGRP)) &&
+            (a.euid == 0 || member_of(st.st_gid));
   if (!a.group && st.st_uid != 0 && st.st_uid != a.euid)
-    return fail(Errc::denied, fmt::format("lock directory {}: belongs to {}; for a directory that several users share, give it a "
-                                          "group that they are in and mode 2770",
-                                          printable(path), user_name(st.st_uid)));
+    return fail(
+        Errc::denied,
+        fmt::format(
+            "lock directory {}: belongs to {}; for a directory that several users share, give it a "
+            "group that they are in and mode 2770",
+            printable(path), user_name(st.st_uid)));
   return a;
 }
 
@@ -89,32 +98,30 @@ Fd open_below(int dir, const std::string& name) {
   how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
   const long fd = ::syscall(SYS_openat2, dir, name.c_str(), &how, sizeof how);
   if (fd >= 0 || (errno != ENOSYS && errno != EPERM)) return Fd(static_cast<int>(fd));
-  return Fd(::openat(dir, name.c_str(), dir_flags | O_NOFOLLOW));  // an old kernel or a filter; `name` is one component
+  // an old kernel or a filter; `name` is one component
+  return Fd(::openat(dir, name.c_str(), dir_flags | O_NOFOLLOW));
 }
 
 std::string temporary_name() { return ".new." + Owner::random().hex(); }
 
-// renameat2 where the filesystem can; elsewhere a plain mkdir has to do, which only a strict umask makes visible.
+// renameat2 if the filesystem supports it; otherwise a plain mkdir, where only a strict umask makes
+// a difference.
 bool rename_new(int dir, const std::string& from, const std::string& to) {
   return ::renameat2(dir, from.c_str(), dir, to.c_str(), RENAME_NOREPLACE) == 0;
 }
 
-Result<void> give_rights(int fd, const Access& a, mode_t mode, std::string_view path) {
-  struct stat st {};
-  if (::fstat(fd, &st)) return fail_errno("lock directory", path, errno);
-  if (a.group && st.st_gid != a.gid && ::fchown(fd, static_cast<uid_t>(-1), a.gid)) return fail_errno("chgrp", path, errno);
-  if ((st.st_mode & 07777) != mode && ::fchmod(fd, mode)) return fail_errno("chmod", path, errno);
-  return {};
-}
-
-Result<void> make_key_dir(int parent, const std::string& name, const Access& a, const std::string& path) {
+Result<void> make_key_dir(int parent, const std::string& name, const Access& a,
+                          const std::string& path) {
   const std::string made = a.group ? temporary_name() : name;
   if (::mkdirat(parent, made.c_str(), a.dir_mode())) {
     if (errno == EEXIST) return {};
     return fail_errno("create", path, errno);
   }
   Fd dir = open_below(parent, made);
-  if (!dir && errno == EACCES && ::fchmodat(parent, made.c_str(), a.dir_mode(), 0) == 0) dir = open_below(parent, made);  // umask
+  if (!dir && errno == EACCES)  // a umask that forbids even its owner
+    if (const Fd held = hold_made(parent, made, S_IFDIR);
+        held && set_mode(held.get(), a.dir_mode()))
+      dir = open_below(parent, made);
   if (!dir) return fail_errno("create", path, errno);
   if (auto given = give_rights(dir.get(), a, a.dir_mode(), path); !given) {
     ::unlinkat(parent, made.c_str(), AT_REMOVEDIR);
@@ -127,17 +134,20 @@ Result<void> make_key_dir(int parent, const std::string& name, const Access& a, 
   return fail_errno("create", path, why);
 }
 
-Result<Opened> open_child(const Opened& parent, const std::string& name, bool make, const std::string& path) {
+Result<Opened> open_child(const Opened& parent, const std::string& name, bool make,
+                          const std::string& path) {
   Fd dir = open_below(parent.dir.get(), name);
   if (!dir && errno == ENOENT) {
     if (!make) return Opened{Fd(), parent.access};
-    if (auto made = make_key_dir(parent.dir.get(), name, parent.access, path); !made) return fail(made.error());
+    if (auto made = make_key_dir(parent.dir.get(), name, parent.access, path); !made)
+      return fail(made.error());
     dir = open_below(parent.dir.get(), name);
   }
   if (!dir) {
     if (errno == ELOOP || errno == ENOTDIR)
-      return fail(Errc::denied,
-                  fmt::format("lock directory {}: is not a directory but something that was put in its place", printable(path)));
+      return fail(
+          Errc::denied,
+          fmt::format("lock directory {}: is not a directory; it was replaced", printable(path)));
     return fail_errno("lock directory", path, errno);
   }
   struct stat st {};
@@ -148,21 +158,52 @@ Result<Opened> open_child(const Opened& parent, const std::string& name, bool ma
 
 }  // namespace
 
+Fd hold_made(int dir, const std::string& name, mode_t type) {
+  Fd made(::openat(dir, name.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
+  struct stat st {};
+  if (!made || ::fstat(made.get(), &st)) return Fd();
+  const bool alone = S_ISDIR(st.st_mode) || st.st_nlink == 1;
+  if ((st.st_mode & S_IFMT) == type && st.st_uid == ::geteuid() && alone) return made;
+  errno = EPERM;
+  return Fd();
+}
+
+// For such a descriptor fchmod(2) is not defined; this link is the kernel's own and leads nowhere
+// else.
+bool set_mode(int held, mode_t mode) noexcept {
+  return ::chmod(fmt::format("/proc/self/fd/{}", held).c_str(), mode) == 0;
+}
+
+Result<void> give_rights(int fd, const Access& a, mode_t mode, std::string_view path) {
+  struct stat st {};
+  if (::fstat(fd, &st)) return fail_errno("lock directory", path, errno);
+  if (st.st_uid != a.euid)
+    return fail(Errc::denied, fmt::format("{}: another user has replaced it", printable(path)));
+  if (a.group && st.st_gid != a.gid && ::fchown(fd, static_cast<uid_t>(-1), a.gid))
+    return fail_errno("chgrp", path, errno);
+  if ((st.st_mode & 07777) != mode && ::fchmod(fd, mode)) return fail_errno("chmod", path, errno);
+  return {};
+}
+
 Result<void> Access::admits(const struct stat& st, std::string_view path) const {
   const bool mine = group ? st.st_gid == gid : (st.st_uid == euid || st.st_uid == 0);
   if (!mine)
-    return fail(Errc::denied, group ? fmt::format("{}: has group {} instead of {}, the group of the lock directory",
-                                                  printable(path), st.st_gid, gid)
-                                    : fmt::format("{}: belongs to {}", printable(path), user_name(st.st_uid)));
+    return fail(Errc::denied,
+                group
+                    ? fmt::format("{}: has group {} instead of {}, the group of the lock directory",
+                                  printable(path), st.st_gid, gid)
+                    : fmt::format("{}: belongs to {}", printable(path), user_name(st.st_uid)));
   const mode_t allowed = S_ISDIR(st.st_mode) ? (group ? 07775 : 07755) : file_mode();
   if (st.st_mode & 07777 & ~allowed)
-    return fail(Errc::denied, fmt::format("{}: has mode {:04o}, which lets others in; at most {:04o} is allowed", printable(path),
-                                          st.st_mode & 07777, allowed & 0777));
+    return fail(Errc::denied,
+                fmt::format("{}: has mode {:04o}, which lets others in; at most {:04o} is allowed",
+                            printable(path), st.st_mode & 07777, allowed & 0777));
   return {};
 }
 
 std::string Directory::path_of(std::string_view name) const {
-  return fmt::format("{}/{}{}{}", path_ == "/" ? "" : path_, inner_, inner_.empty() ? "" : "/", name);
+  return fmt::format("{}/{}{}{}", path_ == "/" ? "" : path_, inner_, inner_.empty() ? "" : "/",
+                     name);
 }
 
 Result<Opened> Directory::open_root(bool make) const {
@@ -178,11 +219,11 @@ Result<Opened> Directory::open_root(bool make) const {
   struct statfs fs {};
   if (::fstatfs(dir.get(), &fs)) return fail_errno("lock directory", path_, errno);
   if (const auto net = network_filesystem(static_cast<unsigned long>(fs.f_type)); net && !netfs_)
-    return fail(
-        Errc::cannot_create,
-        fmt::format("lock directory {}: is on a network filesystem ({}), where locks do not reach other hosts; use a local "
-                    "directory (-b file:/dir), or ?netfs=yes if only one host uses it",
-                    printable(path_), *net));
+    return fail(Errc::cannot_create,
+                fmt::format("lock directory {}: is on a network filesystem ({}), where locks do "
+                            "not reach other hosts; use a local "
+                            "directory (-b file:/dir), or ?netfs=yes if only one host uses it",
+                            printable(path_), *net));
   return Opened{std::move(dir), *access};
 }
 
@@ -196,10 +237,47 @@ Result<Opened> Directory::open_key(const std::string& name, bool make) const {
   auto holder = open_holder(make);
   if (!holder) return holder;
   if (!holder->dir) {
-    if (make) return fail(Errc::cannot_create, fmt::format("lock directory {}: does not exist", printable(path_)));
+    if (make)
+      return fail(Errc::cannot_create,
+                  fmt::format("lock directory {}: does not exist", printable(path_)));
     return holder;
   }
   return open_child(*holder, name, make, path_of(name));
+}
+
+Result<bool> Directory::leads_to(const std::string& name, const struct stat& dir) const {
+  struct stat there {};
+  int failed = -1;
+  if (inner_.empty()) {
+    // below the root, the last component alone: no link is followed
+    failed = ::lstat(path_of(name).c_str(), &there);
+  } else if (const Fd root(::open(path_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)); root) {
+    const Fd holder = open_below(root.get(), inner_);
+    if (holder) failed = ::fstatat(holder.get(), name.c_str(), &there, AT_SYMLINK_NOFOLLOW);
+  }
+  if (failed == 0) return there.st_ino == dir.st_ino && there.st_dev == dir.st_dev;
+  if (errno == ENOENT || errno == ENOTDIR || errno == ELOOP) return false;
+  return fail_errno("open", path_of(name), errno);
+}
+
+Result<void> Directory::remove_key(const std::string& name) const {
+  const auto key = open_key(name, false);
+  if (!key) return fail(key.error());
+  if (!key->dir) return {};
+  Fd again(::openat(key->dir.get(), ".", dir_flags));
+  DIR* const entries = again ? ::fdopendir(again.get()) : nullptr;
+  if (!entries) return fail_errno("remove", path_of(name), errno);
+  again.release();
+  // NOLINT(concurrency-mt-unsafe): a stream of our own
+  while (const dirent* e = ::readdir(entries))
+    if (const std::string_view it = e->d_name; it != "." && it != "..")
+      ::unlinkat(key->dir.get(), e->d_name, 0);
+  ::closedir(entries);
+  const auto holder = open_holder(false);
+  if (!holder) return fail(holder.error());
+  if (holder->dir && ::unlinkat(holder->dir.get(), name.c_str(), AT_REMOVEDIR) && errno != ENOENT)
+    return fail_errno("remove", path_of(name), errno);
+  return {};
 }
 
 Result<std::vector<std::string>> Directory::names() const {
@@ -223,19 +301,24 @@ std::optional<std::string_view> network_filesystem(unsigned long magic) noexcept
     std::string_view name;
   };
   static constexpr Kind kinds[] = {
-      {0x6969, "NFS"},          {0x517B, "SMB"},        {0xFF534D42, "CIFS"},  {0xFE534D42, "SMB2"}, {0x65735546, "FUSE"},
-      {0x01021997, "9p"},       {0x00C36400, "Ceph"},   {0x5346414F, "AFS"},   {0x6B414653, "AFS"},  {0x73757245, "Coda"},
-      {0x0BD00BD0, "Lustre"},   {0x47504653, "GPFS"},   {0x7461636F, "OCFS2"}, {0x01161970, "GFS2"}, {0x19830326, "BeeGFS"},
-      {0x20030528, "OrangeFS"}, {0x786F4256, "vboxsf"}, {0xAAD7AAEA, "PanFS"}, {0x564C, "NCP"},      {0xBACBACBC, "vmhgfs"},
+      {0x6969, "NFS"},          {0x517B, "SMB"},        {0xFF534D42, "CIFS"},
+      {0xFE534D42, "SMB2"},     {0x65735546, "FUSE"},   {0x01021997, "9p"},
+      {0x00C36400, "Ceph"},     {0x5346414F, "AFS"},    {0x6B414653, "AFS"},
+      {0x73757245, "Coda"},     {0x0BD00BD0, "Lustre"}, {0x47504653, "GPFS"},
+      {0x7461636F, "OCFS2"},    {0x01161970, "GFS2"},   {0x19830326, "BeeGFS"},
+      {0x20030528, "OrangeFS"}, {0x786F4256, "vboxsf"}, {0xAAD7AAEA, "PanFS"},
+      {0x564C, "NCP"},          {0xBACBACBC, "vmhgfs"},
   };
-  const auto at =
-      std::find_if(std::begin(kinds), std::end(kinds), [magic](const Kind& k) { return k.magic == (magic & 0xFFFFFFFF); });
+  const auto at = std::find_if(std::begin(kinds), std::end(kinds),
+                               [magic](const Kind& k) { return k.magic == (magic & 0xFFFFFFFF); });
   return at == std::end(kinds) ? std::nullopt : std::optional{at->name};
 }
 
-Result<void> make_shared_file(int dir, const std::string& name, const Access& access, std::string_view path) {
+Result<void> make_shared_file(int dir, const std::string& name, const Access& access,
+                              std::string_view path) {
   const std::string made = temporary_name();
-  Fd file(::openat(dir, made.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, access.file_mode()));
+  Fd file(::openat(dir, made.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,
+                   access.file_mode()));
   if (!file) return fail_errno("create", path, errno);
   auto given = give_rights(file.get(), access, access.file_mode(), path);
   if (given && rename_new(dir, made, name)) return {};

@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
-#include <charconv>
 #include <string>
+#include "core/number.hpp"
 #include "util/fd.hpp"
 
 namespace dlock::file {
@@ -20,9 +20,11 @@ std::string_view word(std::string_view& line) {
 
 }  // namespace
 
-// "1: FLOCK  ADVISORY  WRITE 1437 fd:00:16515076 0 EOF"; somebody who waits has "->" after the number.
+// "1: FLOCK  ADVISORY  WRITE 1437 fd:00:16515076 0 EOF"; a waiting process has "->" after the
+// number.
 std::vector<FlockEntry> parse_lock_table(std::string_view text, dev_t device, ino_t inode) {
-  const std::string wanted = fmt::format("{:02x}:{:02x}:{}", gnu_dev_major(device), gnu_dev_minor(device), inode);
+  const std::string wanted =
+      fmt::format("{:02x}:{:02x}:{}", gnu_dev_major(device), gnu_dev_minor(device), inode);
   std::vector<FlockEntry> found;
   while (!text.empty()) {
     std::string_view line = text.substr(0, text.find('\n'));
@@ -31,9 +33,7 @@ std::vector<FlockEntry> parse_lock_table(std::string_view text, dev_t device, in
     if (word(line) != "FLOCK") continue;
     word(line);
     const bool exclusive = word(line) == "WRITE";
-    const std::string_view pid_text = word(line);
-    pid_t pid = 0;
-    std::from_chars(pid_text.data(), pid_text.data() + pid_text.size(), pid);
+    const pid_t pid = parse_number<pid_t>(word(line)).value_or(0);
     if (word(line) == wanted && pid > 0) found.push_back({pid, exclusive});
   }
   return found;
@@ -43,7 +43,8 @@ std::vector<FlockEntry> flock_entries(dev_t device, ino_t inode) {
   const Fd table(::open("/proc/locks", O_RDONLY | O_CLOEXEC));
   std::string text;
   char part[4096];
-  for (ssize_t n = 0; table && (n = ::read(table.get(), part, sizeof part)) > 0;) text.append(part, static_cast<std::size_t>(n));
+  for (ssize_t n = 0; table && (n = ::read(table.get(), part, sizeof part)) > 0;)
+    text.append(part, static_cast<std::size_t>(n));
   return parse_lock_table(text, device, inode);
 }
 

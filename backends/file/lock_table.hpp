@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernel's table of locks says, for people. It shows only processes of our own pid namespace, and the process that
-// took a lock, which may have ended while another one keeps it. So nothing is decided by it.
+// The kernel's table of locks, for display. It shows only processes of our own pid namespace, and
+// the process that took a lock, which may have ended while another one keeps it. So it decides
+// nothing.
 #pragma once
 #include <sys/types.h>
 #include <optional>
@@ -14,7 +15,8 @@ struct FlockEntry {
   bool exclusive;
 };
 
-// The flock(2) locks on a file that are granted, in the order of /proc/locks; empty also when it cannot be read.
+// The granted flock(2) locks on a file, in the order of /proc/locks; also empty when it cannot be
+// read.
 std::vector<FlockEntry> flock_entries(dev_t device, ino_t inode);
 std::optional<pid_t> flock_holder(dev_t device, ino_t inode);
 

@@ -20,6 +20,7 @@ Errc code_of(int errnum) noexcept {
     case ENOENT:
     case ENOTDIR:
     case ENAMETOOLONG: return Errc::cannot_create;
+    case EMFILE: return Errc::exhausted;
     default: return Errc::unavailable;
   }
 }
@@ -28,7 +29,9 @@ Errc code_of(int errnum) noexcept {
 
 Error sys_error(std::string_view what, std::string_view path, int errnum) {
   const char* text = ::strerrordesc_np(errnum);
-  return {code_of(errnum), fmt::format("{} {}: {}", what, printable(path), text ? text : "unknown error")};
+  const char* hint = errnum == EMFILE ? " (ulimit -n)" : errnum == EFBIG ? " (ulimit -f)" : "";
+  return {code_of(errnum),
+          fmt::format("{} {}: {}{}", what, printable(path), text ? text : "unknown error", hint)};
 }
 
 }  // namespace dlock::file

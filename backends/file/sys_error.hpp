@@ -5,8 +5,9 @@
 
 namespace dlock::file {
 
-// What errno means for the caller: permission is `denied`; no space, a read-only or wrong place is `cannot_create`; everything
-// else (descriptors, memory, an I/O error) is `unavailable`, because nothing was changed. `what` is the operation.
+// The meaning of errno for the caller: permission is `denied`; no space, a read-only or wrong place
+// is `cannot_create`; out of descriptors in this process is `exhausted`; everything else (memory,
+// an I/O error) is `unavailable`, because nothing was changed. `what` is the operation.
 Error sys_error(std::string_view what, std::string_view path, int errnum);
 
 inline tl::unexpected<Error> fail_errno(std::string_view what, std::string_view path, int errnum) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <vector>
-#include "mysql/client.hpp"
+#include "mysql/client/client.hpp"
 
 namespace dlock::mysql {
 
-// Is this server fit to keep locks of that recipe? Only an unreachable one is an Error.
+// Is this server fit for locks of that recipe? Only an unreachable one is an Error.
 Result<std::vector<Finding>> examine(Client&, const Traits&);
 
 }  // namespace dlock::mysql

@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include "core/duration.hpp"
 #include "core/key.hpp"
-#include "redis/fair_keys.hpp"
-#include "redis/info.hpp"
+#include "redis/fair/fair_keys.hpp"
+#include "redis/wire/info.hpp"
 #include "redis_scripts/rights_script.hpp"
 
 namespace dlock::redis {
@@ -15,13 +15,15 @@ using Level = Finding::Level;
 
 class Examination {
  public:
-  Examination(Client& client, Session& session, const Needs& needs, const std::string& of, std::vector<Finding>& out)
+  Examination(Client& client, Session& session, const Needs& needs, const std::string& of,
+              std::vector<Finding>& out)
       : client_(client), session_(session), needs_(needs), of_(of), out_(out) {}
 
   Result<void> run(const std::string& probe) {
     const auto info = ask({"INFO"});
     if (!info) return fail(info.error());
-    if (info->is(Reply::Type::error)) return fail(as_error("ask for its state", session_.at.text(), info->text));
+    if (info->is(Reply::Type::error))
+      return fail(as_error("ask for its state", session_.at.text(), info->text));
     version(info->text);
     memory(info->text);
     persistence(info->text);
@@ -33,22 +35,27 @@ class Examination {
 
  private:
   void add(Level level, std::string_view what, std::string seen, std::string advice = {}) {
-    out_.push_back({level, fmt::format("{}{}", what, of_), std::move(seen), level == Level::good ? "" : std::move(advice)});
+    out_.push_back({level, fmt::format("{}{}", what, of_), std::move(seen),
+                    level == Level::good ? "" : std::move(advice)});
   }
 
-  // Error replies are answers here: a right that is missing is a finding.
-  Result<Reply> ask(std::vector<std::string> words, const Script* script = nullptr, std::vector<std::string> keys = {}) {
+  // Error replies are results here: a missing right is a finding.
+  Result<Reply> ask(std::vector<std::string> words, const Script* script = nullptr,
+                    std::vector<std::string> keys = {}) {
     const Command command{"examine", script, std::move(keys), std::move(words)};
-    command.put(*session_.connection, script != nullptr);
+    command.put(*session_.connection, {.by_text = script != nullptr});
     ++client_.requests;
-    const Wait wait{Clock::now() + client_.options().op_timeout + std::chrono::seconds{1}};  // an old server waits whole seconds
+    // an old server waits whole seconds
+    const Wait wait{Clock::now() + client_.options().op_timeout + std::chrono::seconds{1}};
     if (auto ok = session_.connection->flush(wait); !ok) return fail(std::move(ok.error()));
     auto reply = session_.connection->receive(wait);
     if (!reply) return fail(std::move(reply.error()));
-    if (!*reply) return fail(Errc::unavailable, fmt::format("examine {}: no answer in time", session_.at.text()));
+    if (!*reply)
+      return fail(Errc::unavailable,
+                  fmt::format("examine {}: no answer in time", session_.at.text()));
     return std::move(**reply);
   }
-  std::string config(const char* name) {  // empty: not allowed to look
+  std::string config(const char* name) {  // empty: not permitted
     const auto reply = ask({"CONFIG", "GET", name});
     return reply ? std::string{reply->text_at(1)} : "";
   }
@@ -75,7 +82,10 @@ class Examination {
   void persistence(std::string_view info) {
     if (info_field(info, "aof_enabled") != "1") {
       add(Level::warning, "persistence", "no AOF",
-          "set appendonly yes and appendfsync always, or keep restart_grace at the largest --ttl: a restart forgets locks");
+          "set appendonly yes and appendfsync always (CONFIG SET, then CONFIG REWRITE): a restart "
+          "forgets locks, and "
+          "restart_grace covers only "
+          "what is no longer than itself");
       return;
     }
     if (info_field(info, "aof_last_write_status") == "err") {
@@ -85,10 +95,14 @@ class Examination {
     const std::string fsync = config("appendfsync");
     if (fsync.empty())
       add(Level::unknown, "persistence", "AOF, appendfsync not known",
-          "grant +config|get: without proof of appendfsync always grants wait for restart_grace after each restart");
+          "grant +config|get: without proof of appendfsync always no lock is granted for longer "
+          "than restart_grace");
     else
-      add(fsync == "always" ? Level::good : Level::warning, "persistence", "AOF, appendfsync " + fsync,
-          "set appendfsync always, or keep restart_grace at the largest --ttl: a restart forgets the last second");
+      add(fsync == "always" ? Level::good : Level::warning, "persistence",
+          "AOF, appendfsync " + fsync,
+          "set appendfsync always: a restart forgets the last second, and restart_grace covers "
+          "only what is no longer than "
+          "itself");
   }
 
   void grace() {
@@ -97,22 +111,32 @@ class Examination {
     if (left > Duration{})
       add(Level::warning, "uptime", "started less than " + format_duration(grace) + " ago",
           "it may have forgotten a lock; grants resume in " + format_duration(left));
-    else if (grace == Duration{} && !session_.facts.durable)
+    const std::string& forgets = session_.facts.forgets;
+    if (grace == Duration{})
       add(Level::warning, "restart_grace", "0",
-          "leave it at 60s, or at the largest --ttl: a server that restarted may have forgotten a lock");
+          "leave it at 60s, or at the largest --ttl, unless no restart ever forgets a lock: "
+          "neither a crash nor a new data "
+          "directory");
+    else
+      add(Level::good, "restart_grace",
+          fmt::format("{}, to be the same for all clients; {}", format_duration(grace),
+                      forgets.empty() ? "longer leases are granted, too"
+                                      : "longer leases are refused: " + forgets));
   }
 
   void replicas(std::string_view info) {
     const std::int64_t have = info_number(info, "connected_slaves");
     const unsigned wanted = client_.options().replicas;
-    const bool failover = needs_.failover && (have > 0 || client_.options().topology != Options::Topology::single);
+    const bool failover =
+        needs_.failover && (have > 0 || client_.options().topology != Options::Topology::single);
     if (!failover) {
       add(have > 0 ? Level::warning : Level::good, "replicas", std::to_string(have),
           "a master of redlock must not be replaced by a replica: a failover forgets grants");
       return;
     }
     if (have < wanted)
-      add(Level::bad, "replicas", std::to_string(have), fmt::format("nothing is granted: replicas={} asks for more", wanted));
+      add(Level::bad, "replicas", std::to_string(have),
+          fmt::format("nothing is granted: replicas={} asks for more", wanted));
     else
       add(have == 0 || wanted == 0 ? Level::warning : Level::good, "replicas", std::to_string(have),
           have == 0 ? "there is none to take over"
@@ -122,10 +146,11 @@ class Examination {
         : least == "0" ? Level::warning
                        : Level::good,
         "min-replicas-to-write", least.empty() ? "?" : least,
-        "set 1, with min-replicas-max-lag: a master that is cut off from its replicas then stops granting");
+        "set 1, with min-replicas-max-lag: a master that is cut off from its replicas then stops "
+        "granting");
   }
 
-  // Of five looks the quickest: it tells most exactly.
+  // The fastest of five tries: it is the most exact.
   Result<void> clock() {
     Micros offset = 0, round_trip = never;
     for (int i = 0; i < 5; ++i) {
@@ -149,20 +174,26 @@ class Examination {
         : needs_.equal_clocks ? Level::bad
                               : Level::warning,
         "clock",
-        fmt::format("{:+.3f} s against this host, round trip {:.1f} ms", static_cast<double>(offset) / 1e6,
-                    static_cast<double>(round_trip) / 1e3),
+        fmt::format("{:+.3f} s against this host, round trip {:.1f} ms",
+                    static_cast<double>(offset) / 1e6, static_cast<double>(round_trip) / 1e3),
         "let NTP set all clocks: a jump ends leases early or late");
     return {};
   }
 
   Result<void> rights(const std::string& probe) {
     std::string missing;
-    const auto note = [&](std::string_view name) { missing += fmt::format("{}+{}", missing.empty() ? "" : " ", name); };
-    const auto denied = [](const Reply& r) { return r.is(Reply::Type::error) && classify(r.text).code == Errc::denied; };
-    auto script = ask({needs_.in_scripts.begin(), needs_.in_scripts.end()}, &scripts::rights, {probe});
+    const auto note = [&](std::string_view name) {
+      missing += fmt::format("{}+{}", missing.empty() ? "" : " ", name);
+    };
+    const auto denied = [](const Reply& r) {
+      return r.is(Reply::Type::error) && classify(r.text).code == Errc::denied;
+    };
+    auto script =
+        ask({needs_.in_scripts.begin(), needs_.in_scripts.end()}, &scripts::rights, {probe});
     if (!script) return fail(std::move(script.error()));
     if (script->is(Reply::Type::error)) {
-      add(Level::bad, "rights", printable(script->text.substr(0, 120)), "grant what dlock-backends(7) lists");
+      add(Level::bad, "rights", printable(script->text.substr(0, 120)),
+          "grant what dlock-backends(7) lists");
       return {};
     }
     const std::string_view list = script->text_at(0);
@@ -178,16 +209,20 @@ class Examination {
       return {};
     };
     if (needs_.blpop)
-      if (auto ok = plain("blpop", {"BLPOP", probe, session_.facts.version >= 600 ? "0.001" : "1"}); !ok) return ok;
+      if (auto ok = plain("blpop", {"BLPOP", probe, session_.facts.version >= 600 ? "0.001" : "1"});
+          !ok)
+        return ok;
     if (client_.options().replicas > 0)
       if (auto ok = plain("wait", {"WAIT", "0", "1"}); !ok) return ok;
-    if (auto ok = plain("evalsha", {"EVALSHA", std::string{scripts::rights.sha}, "0"}); !ok) return ok;
+    if (auto ok = plain("evalsha", {"EVALSHA", std::string{scripts::rights.sha}, "0"}); !ok)
+      return ok;
     if (!client_.options().prefix.empty())
       if (auto ok = plain("scan", {"SCAN", "0", "COUNT", "1"}); !ok) return ok;
-    add(missing.empty() ? Level::good : Level::bad, "rights", missing.empty() ? "enough" : "missing: " + missing,
-        "grant what dlock-backends(7) lists");
+    add(missing.empty() ? Level::good : Level::bad, "rights",
+        missing.empty() ? "enough" : "missing: " + missing, "grant what dlock-backends(7) lists");
     if (!script->text_at(1).empty())
-      add(Level::bad, "writing", printable(script->text_at(1).substr(0, 120)), "nothing is granted until it can be written");
+      add(Level::bad, "writing", printable(script->text_at(1).substr(0, 120)),
+          "nothing is granted until it can be written");
     return {};
   }
 
@@ -202,18 +237,20 @@ class Examination {
 
 Needs needs_of(std::string_view recipe) {
   if (recipe == "fair")
-    return {.in_scripts = {"time",      "get",           "set",    "del",     "pexpire", "pttl", "rpush", "hget",
-                           "hset",      "hsetnx",        "hdel",   "hgetall", "hvals",   "zadd", "zrem",  "zrange",
-                           "zrevrange", "zrangebyscore", "zscore", "zcard",   "zrank",   "sadd", "srem",  "scard"},
+    return {.in_scripts = {"time", "hgetall", "hmget", "hset", "hdel", "pexpire", "del", "rpush",
+                           "zadd", "zrem", "zremrangebyscore", "zrange", "zrangebyscore",
+                           "zrevrangebyscore", "zscore", "zcard", "zcount", "zrank"},
             .blpop = true};
   Needs named{.in_scripts = {"time", "get", "set", "del", "pexpire", "pttl", "type"}};
-  if (recipe == "setnx-expire" || recipe == "getset") named.in_scripts.push_back("setnx");
-  if (recipe == "getset") named.in_scripts.push_back("getset"), named.equal_clocks = true;
+  if (recipe == "setnx-expire") named.in_scripts.push_back("setnx");
+  if (recipe == "getset") named.equal_clocks = true;
   return named;
 }
 
-Result<void> examine(Client& client, const Endpoint& at, const Needs& needs, const std::string& probe, const std::string& of,
-                     std::vector<Finding>& out) {
+Result<void> examine(Client& client, const Endpoint& at, const Needs& needs,
+                     const std::string& probe, const std::string& of, std::vector<Finding>& out) {
+  // so that it says whether such leases could be granted
+  client.expect({std::chrono::hours{24 * 365}});
   auto session = client.take_from(at, {client.usual_deadline()});
   if (!session) return fail(std::move(session.error()));
   auto ok = Examination{client, **session, needs, of, out}.run(probe);
@@ -228,7 +265,7 @@ Result<std::vector<Finding>> examine_all(Client& client, const Traits& traits) {
   if (!servers) return fail(servers.error());
   client.locator().examine(wait, out);
   for (const Endpoint& at : *servers) {
-    // A key in a slot of this very server.
+    // A key in a slot of this server.
     std::string probe;
     for (unsigned n = 0; n < 100'000; ++n) {
       probe = traits.native ? fmt::format("{}{{.doctor-{}}}:rights", client.options().prefix, n)
@@ -238,7 +275,8 @@ Result<std::vector<Finding>> examine_all(Client& client, const Traits& traits) {
       if (*home == at) break;
     }
     const std::string of = servers->size() > 1 ? " of " + at.text() : "";
-    if (auto ok = examine(client, at, needs_of(traits.recipe), probe, of, out); !ok) return fail(std::move(ok.error()));
+    if (auto ok = examine(client, at, needs_of(traits.recipe), probe, of, out); !ok)
+      return fail(std::move(ok.error()));
   }
   return out;
 }

@@ -1,27 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-// Is this server fit to keep locks? Facts that decide whether a lock can be forgotten, ended early or refused, with what to do about them.
+// Is this server fit for locks? Facts that decide whether a lock can be lost, ended early or
+// refused, with advice.
 #pragma once
 #include <string>
 #include <vector>
 #include "core/backend.hpp"
-#include "redis/client.hpp"
+#include "redis/wire/client.hpp"
 
 namespace dlock::redis {
 
-// What a recipe asks of a server.
+// The requirements of a recipe.
 struct Needs {
   std::vector<std::string_view> in_scripts;  // commands, in lower case: those of rights.lua
   bool blpop = false;
-  bool equal_clocks = false;  // clients judge by their own
+  bool equal_clocks = false;  // clients judge by their own clocks
   bool failover = true;       // its replicas may become the master
 };
 Needs needs_of(std::string_view recipe);
 
-// Of one server, whose key `probe` is nobody's. `of`: what is put behind the name of each finding. Errc: it cannot be reached.
-Result<void> examine(Client&, const Endpoint&, const Needs&, const std::string& probe, const std::string& of,
-                     std::vector<Finding>&);
+// For one server, with an unused key `probe`. `of`: appended to the name of each finding. Errc: it
+// cannot be reached.
+Result<void> examine(Client&, const Endpoint&, const Needs&, const std::string& probe,
+                     const std::string& of, std::vector<Finding>&);
 
-// Of every server that the client knows, and of how it knows them.
+// For every server that the client knows, and the way it finds them.
 Result<std::vector<Finding>> examine_all(Client&, const Traits&);
 
 }  // namespace dlock::redis

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "redis/purge.hpp"
-#include "redis/client.hpp"
-#include "redis/fair_keys.hpp"
-#include "redis/named_key.hpp"
+#include "redis/factory.hpp"
+#include "redis/fair/fair_keys.hpp"
+#include "redis/named/named_key.hpp"
+#include "redis/wire/client.hpp"
 
 namespace dlock::redis {
 
-Result<void> purge(const Url& url, const Traits& traits, const Settings& settings, std::span<const Key> keys) {
+Result<void> purge(const Url& url, const Traits& traits, const Settings& settings,
+                   std::span<const Key> keys) {
   auto options = parse_options(url, traits, settings);
   if (!options) return fail(std::move(options.error()));
   auto client = Client::create(std::move(*options));
@@ -18,7 +19,6 @@ Result<void> purge(const Url& url, const Traits& traits, const Settings& setting
       const FairKeys names{prefix, key};
       remove.keys = {names.slot()};
       remove.words = names.all();
-      remove.words.push_back(names.started());
     } else {
       const NamedKey names{prefix, key};
       remove.keys = {names.lock};

@@ -6,40 +6,91 @@
 
 namespace dlock::redlock {
 
+namespace {
+
+using namespace std::chrono_literals;
+
+// How long to wait for stragglers: three times what the majority took, within bounds.
+Duration slower_than(Duration took, Duration most) {
+  return std::min(most, std::max<Duration>(took * 3, 2ms));
+}
+
+Duration since(Deadline t) { return std::chrono::duration_cast<Duration>(Clock::now() - t); }
+
+}  // namespace
+
 std::size_t count(const Votes& votes, const std::function<bool(const Vote&)>& is) {
   return static_cast<std::size_t>(std::count_if(votes.begin(), votes.end(), is));
 }
 
-Masters::Masters(const redis::Options& options, const redis::TlsContext* tls, std::uint64_t& requests) : options_(options) {
+Masters::Masters(const redis::Options& options, const redis::TlsContext* tls,
+                 std::uint64_t& requests)
+    : options_(options) {
   nodes_.reserve(options.servers.size());
   for (const auto& at : options.servers) nodes_.emplace_back(options, at, tls, requests);
 }
 
 std::size_t Masters::ready() const noexcept {
-  return static_cast<std::size_t>(std::count_if(nodes_.begin(), nodes_.end(), [](const Node& n) { return n.ready(); }));
+  return static_cast<std::size_t>(
+      std::count_if(nodes_.begin(), nodes_.end(), [](const Node& n) { return n.ready(); }));
 }
 
-bool Masters::votes(std::size_t i) const noexcept {
-  return nodes_[i].ready() && nodes_[i].facts().grace_left(options_.restart_grace) == Duration{};
+bool Masters::keeps(std::size_t i, Duration ttl) const noexcept {
+  return nodes_[i].ready() && !redis::outlasts_grace(nodes_[i].facts(), {ttl},
+                                                     options_.restart_grace, nodes_[i].at().text());
 }
 
-std::size_t Masters::voting() const noexcept {
+bool Masters::votes(std::size_t i, Duration ttl) const noexcept {
+  return keeps(i, ttl) && nodes_[i].facts().grace_left(options_.restart_grace) == Duration{};
+}
+
+std::size_t Masters::voting(Duration ttl) const noexcept {
   std::size_t n = 0;
-  for (std::size_t i = 0; i < nodes_.size(); ++i) n += votes(i);
+  for (std::size_t i = 0; i < nodes_.size(); ++i) n += votes(i, ttl);
   return n;
 }
 
-Duration Masters::grace_left() const noexcept {
+Duration Masters::grace_left(Duration ttl) const noexcept {
   std::vector<Duration> left;
-  for (const Node& n : nodes_)
-    if (n.ready()) left.push_back(n.facts().grace_left(options_.restart_grace));
+  for (std::size_t i = 0; i < nodes_.size(); ++i)
+    if (keeps(i, ttl)) left.push_back(nodes_[i].facts().grace_left(options_.restart_grace));
   if (left.size() < majority()) return {};
   std::sort(left.begin(), left.end());
   return left[majority() - 1];
 }
 
+std::optional<Error> Masters::outlasts_grace(Duration ttl) const {
+  std::optional<Error> first;
+  std::size_t keep = 0, may_soon = 0;
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    if (!nodes_[i].ready()) continue;
+    auto why = redis::outlasts_grace(nodes_[i].facts(), {ttl}, options_.restart_grace,
+                                     nodes_[i].at().text());
+    keep += !why;
+    may_soon += why && why->code == Errc::unavailable;
+    if (why && (!first || why->code == Errc::usage)) first = std::move(why);
+  }
+  if (!first || keep >= majority()) return std::nullopt;
+  first->code = keep + may_soon >= majority() ? Errc::unavailable : Errc::usage;
+  first->message = fmt::format("only {} of {} masters may give such a lease, {} are needed: {}",
+                               keep, size(), majority(), first->message);
+  return first;
+}
+
+void Masters::expect(Duration ttl) {
+  if (options_.restart_grace == Duration{} || ttl <= options_.restart_grace) return;
+  for (Node& n : nodes_)
+    if (n.ready() && n.facts().longest_lease < ttl) n.greet_again();
+}
+
+void Masters::ask_again_who_rewrites() {
+  for (Node& n : nodes_)
+    if (n.ready() && n.facts().rewriting) n.greet_again();
+}
+
 bool Masters::refused() const noexcept {
-  const auto against = std::count_if(nodes_.begin(), nodes_.end(), [](const Node& n) { return n.refused(); });
+  const auto against =
+      std::count_if(nodes_.begin(), nodes_.end(), [](const Node& n) { return n.refused(); });
   return static_cast<std::size_t>(against) > size() - majority();
 }
 
@@ -49,21 +100,41 @@ Error Masters::too_few() const {
   for (const Node& n : nodes_) {
     if (n.ready()) continue;
     if (n.refused() && refused()) e.code = n.why().code;
-    why += (why.empty() ? "" : "; ") + (n.pending() ? n.at().text() + ": no answer in time" : n.why().message);
+    why += (why.empty() ? "" : "; ") +
+           (n.pending() ? n.at().text() + ": no answer in time" : n.why().message);
   }
-  e.message = fmt::format("only {} of {} masters can be asked, {} are needed: {}", ready(), size(), majority(), why);
+  e.message = fmt::format("only {} of {} masters can be asked, {} are needed: {}", ready(), size(),
+                          majority(), why);
   return e;
 }
 
-Result<void> Masters::gather(Deadline by, Duration patience, bool insist) {
-  for (;;) {
+Result<void> Masters::gather(Deadline by, Duration patience, bool insist, Duration ttl) {
+  const Deadline began = Clock::now();
+  // Enough of them, or so many failures that it cannot become enough.
+  const auto decided = [&] {
+    std::size_t keep = 0;
+    for (std::size_t i = 0; i < nodes_.size(); ++i) keep += keeps(i, ttl);
+    return keep >= majority() || ready() - keep > size() - majority();
+  };
+  const auto come_or_gone = [](std::size_t, const Heard& h) { return h.number == 0; };
+  hear(began, come_or_gone, false);  // what has arrived meanwhile
+  for (bool waited = false;; waited = true) {
     for (Node& n : nodes_) n.connect();
     if (refused()) break;
+    const bool enough = decided();
+    if (enough && waited && majority_at_ == Deadline{})
+      majority_at_ = Clock::now(), majority_took_ = since(began);
+    if (!enough) majority_at_ = {};
     Deadline until = Clock::time_point{};
     for (const Node& n : nodes_)
-      if (n.pending()) until = std::max(until, ready() >= majority() ? std::min(by, later(n.pending_since(), patience)) : by);
+      if (n.pending())
+        until = std::max(
+            until, enough ? std::min(by, later(n.pending_since(),
+                                               slower_than(std::max<Duration>(majority_took_, 2ms),
+                                                           patience)))
+                          : by);
     if (insist && ready() < majority()) {
-      until = by;  // and look at those again that wait for their next attempt
+      until = by;  // and checks those again that wait for their next attempt
       for (const Node& n : nodes_)
         if (!n.ready() && !n.pending()) until = std::min(until, n.poll_until());
     }
@@ -71,20 +142,19 @@ Result<void> Masters::gather(Deadline by, Duration patience, bool insist) {
       if (insist && ready() < majority() && Clock::now() < by) continue;
       break;
     }
-    if (!hear(
-            until, [](std::size_t, const Heard& h) { return h.number == 0; }, true))
-      break;  // somebody is there, or is not
+    if (!hear(until, come_or_gone, true)) break;  // one has connected, or failed
   }
   for (std::size_t i = 0; i < nodes_.size(); ++i)
     for (std::size_t j = 0; j < i; ++j)
       if (nodes_[i].ready() && nodes_[j].ready() && !nodes_[i].facts().run_id.empty() &&
           nodes_[i].facts().run_id == nodes_[j].facts().run_id)
-        return fail(Errc::usage, fmt::format("{} and {} are the same server: it would vote twice", nodes_[j].at().text(),
-                                             nodes_[i].at().text()));
+        return fail(Errc::usage, fmt::format("{} and {} are the same server: it would vote twice",
+                                             nodes_[j].at().text(), nodes_[i].at().text()));
   return {};
 }
 
-bool Masters::hear(Deadline by, const std::function<bool(std::size_t, const Heard&)>& heard, bool interruptible) {
+bool Masters::hear(Deadline by, const std::function<bool(std::size_t, const Heard&)>& heard,
+                   bool interruptible) {
   std::vector<pollfd> watched(nodes_.size() + 1);
   std::vector<Heard> got;
   for (;;) {
@@ -96,8 +166,10 @@ bool Masters::hear(Deadline by, const std::function<bool(std::size_t, const Hear
       connecting |= nodes_[i].pending();
     }
     watched.back() = {interruptible ? options_.interrupt_fd : -1, POLLIN, 0};
-    // poll(2) stands still in suspend: looking at the clock again each second keeps deadlines on CLOCK_BOOTTIME.
-    const auto left = std::clamp<Clock::duration>(until - Clock::now(), Clock::duration::zero(), std::chrono::seconds{1});
+    // poll(2) stands still in suspend: reading the clock each second keeps deadlines on
+    // CLOCK_BOOTTIME.
+    const auto left = std::clamp<Clock::duration>(until - Clock::now(), Clock::duration::zero(),
+                                                  std::chrono::seconds{1});
     const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(left);
     const timespec timeout{seconds.count(), (left - seconds).count()};
     (void)::ppoll(watched.data(), watched.size(), &timeout, nullptr);
@@ -108,15 +180,17 @@ bool Masters::hear(Deadline by, const std::function<bool(std::size_t, const Hear
       if (watched[i].revents != 0 || Clock::now() >= nodes_[i].poll_until()) nodes_[i].advance(got);
       for (const Heard& h : std::exchange(got, {})) enough |= heard(i, h);
       if (was_pending && !nodes_[i].pending())
-        enough |= heard(i, {0, fail(Errc::unavailable, "")});  // for those who wait for that
+        enough |= heard(i, {0, fail(Errc::unavailable, "")});  // for callers that wait for that
     }
     if (enough || Clock::now() >= by) return true;
-    if (connecting && !std::any_of(nodes_.begin(), nodes_.end(), [](const Node& n) { return n.pending(); })) return true;
+    if (connecting &&
+        !std::any_of(nodes_.begin(), nodes_.end(), [](const Node& n) { return n.pending(); }))
+      return true;
   }
 }
 
 Votes Masters::ask(const std::function<std::optional<Ask>(std::size_t)>& make, Deadline by,
-                   const std::function<bool(const Votes&)>& decided, Duration patience) {
+                   const std::function<bool(const Votes&)>& decided, Stragglers stragglers) {
   Votes votes(size());
   std::vector<std::optional<Ask>> asks(size());
   const std::uint64_t number = next_number();
@@ -129,7 +203,7 @@ Votes Masters::ask(const std::function<std::optional<Ask>(std::size_t)>& make, D
       v.took = std::chrono::duration_cast<Duration>(Clock::now() - v.sent_at);
       v.wall_heard = wall_micros();
     } else if (h.unknown_script && !v.again && nodes_[i].idle()) {
-      // Nothing was sent behind it, so what was not carried out may still come in its place.
+      // Nothing was sent behind it, so a late execution may come in place of the next.
       nodes_[i].send(*asks[i], number);
       v.again = true;
     } else {
@@ -138,7 +212,9 @@ Votes Masters::ask(const std::function<std::optional<Ask>(std::size_t)>& make, D
     }
     return true;
   };
-  const Deadline patient = later(Clock::now(), patience);
+  const Deadline began = Clock::now();
+  std::vector<bool> owes(size());
+  for (std::size_t i = 0; i < size(); ++i) owes[i] = !nodes_[i].idle();
   for (std::size_t i = 0; i < size(); ++i) {
     if (!nodes_[i].ready() || !(asks[i] = make(i))) continue;
     votes[i].state = Vote::State::under_way;
@@ -146,8 +222,20 @@ Votes Masters::ask(const std::function<std::optional<Ask>(std::size_t)>& make, D
     votes[i].sent_at = Clock::now();
     nodes_[i].send(*asks[i], number);
   }
+  std::optional<Duration> took;  // until it was decided
+  const auto patient = [&] {
+    Deadline until =
+        later(began, stragglers.all_of ? stragglers.most : slower_than(*took, stragglers.most));
+    for (std::size_t i = 0; stragglers.usual && i < size(); ++i)
+      if (votes[i].open() && !owes[i])
+        until = std::max(
+            until, later(began, std::min<Duration>(stragglers.most, slower_than(nodes_[i].usual(),
+                                                                                stragglers.most))));
+    return std::min(by, until);
+  };
   while (count(votes, [](const Vote& v) { return v.open(); }) > 0) {
-    const Deadline until = decided(votes) ? std::min(by, patient) : by;
+    if (!took && decided(votes)) took = since(began);
+    const Deadline until = took ? patient() : by;
     if (Clock::now() >= until) break;
     hear(until, take, false);
   }
@@ -161,6 +249,14 @@ void Masters::tell(const std::function<std::optional<Ask>(std::size_t)>& make) {
     if (ask->must_arrive) nodes_[i].send_or_owe(std::move(*ask), next_number());
     else if (nodes_[i].ready()) nodes_[i].send(*ask, next_number());
   }
+}
+
+std::optional<Error> hopeless(const Votes& votes, std::size_t majority) {
+  const auto is_final = [](const Vote& v) {
+    return v.state == Vote::State::failed && !retryable(v.why.code);
+  };
+  if (count(votes, is_final) <= votes.size() - majority) return std::nullopt;
+  return std::find_if(votes.begin(), votes.end(), is_final)->why;
 }
 
 }  // namespace dlock::redlock

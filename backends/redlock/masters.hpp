@@ -7,21 +7,30 @@
 
 namespace dlock::redlock {
 
-// What became of one request at each master.
+// The result of one request at each master.
 struct Vote {
   enum class State { not_asked, under_way, failed, answered } state = State::not_asked;
   bool sent = false;  // it may have been carried out
   Reply reply;        // answered
   Error why{Errc::unavailable, ""};
-  bool again = false;  // sent a second time, since the script was not known
+  bool again = false;  // sent a second time, since the script was missing there
   Deadline sent_at{};
-  Duration took{};            // until its answer
-  std::int64_t wall_heard{};  // this host's clock then
+  Duration took{};            // until its reply
+  std::int64_t wall_heard{};  // this host's clock at that time
 
   bool answered() const noexcept { return state == State::answered; }
   bool open() const noexcept { return state == State::under_way; }
 };
 using Votes = std::vector<Vote>;
+
+// How long to wait for masters that are slower than a decision needs: three times what it took, and
+// not longer than `most`.
+struct Stragglers {
+  Duration most{};  // 0: not at all
+  // also longer: three times its last response time, unless a reply is outstanding
+  bool usual = false;
+  bool all_of = false;  // always `most`
+};
 
 class Masters {
  public:
@@ -31,26 +40,40 @@ class Masters {
   std::size_t majority() const noexcept { return nodes_.size() / 2 + 1; }
   const Node& operator[](std::size_t i) const noexcept { return nodes_[i]; }
 
-  // Connects: until every master is ready or has failed, or a majority is ready and the others have had `patience`, or `by` has passed, or the wait
-  // is interrupted. `insist`: as long as there is no majority, those that failed are tried again, unless so many refuse us that there can be none.
+  // Connects: until every master is ready or has failed, or a majority is ready and the others have
+  // had three times as long, but not longer than `patience`, or `by` has passed, or the wait is
+  // interrupted. `insist`: without a majority, failed ones are retried, unless so many refuse the
+  // login that there can be none. `ttl`: a majority is one of those that may grant such a lease.
   // Errc::usage: two of them are the same server.
-  Result<void> gather(Deadline by, Duration patience, bool insist);
-  // Of the masters, those that can be asked; and those that may be asked for a vote, since they cannot have forgotten one.
+  Result<void> gather(Deadline by, Duration patience, bool insist, Duration ttl = {});
+  // The masters that are ready; and those that may be asked for a vote for `ttl`: they cannot have
+  // lost one, nor lose this one sooner than others would wait for it.
   std::size_t ready() const noexcept;
-  std::size_t voting() const noexcept;
-  bool votes(std::size_t i) const noexcept;
-  Duration grace_left() const noexcept;  // until a majority may vote, as far as it waits for that
-  // Why there is no majority. Not to be retried only if those that refuse us are the reason: others may come back.
+  std::size_t voting(Duration ttl) const noexcept;
+  bool votes(std::size_t i, Duration ttl) const noexcept;
+  bool keeps(std::size_t i, Duration ttl) const noexcept;  // the latter condition alone
+  // until a majority may vote, as far as the grace is the reason
+  Duration grace_left(Duration ttl) const noexcept;
+  // Why those that answer can make no majority for `ttl`, if the grace is not the reason.
+  // Errc::usage; Errc::unavailable: they may soon.
+  std::optional<Error> outlasts_grace(Duration ttl) const;
+  // Leases of `ttl` will be requested: masters whose durability is unknown are asked for it.
+  void expect(Duration ttl);
+  void ask_again_who_rewrites();
+  // Why there is no majority. Final only if refused logins are the reason: other masters may come
+  // back.
   Error too_few() const;
 
-  // Sends `make(i)` to each master that is ready and for which it makes something, and hears until all have answered, or it is decided and `patience`
-  // has passed, or `by` has.
+  // Sends `make(i)` to each ready master for which it returns a request, and waits until all have
+  // answered, or it is decided and the stragglers have had their time, or `by` has passed.
   Votes ask(const std::function<std::optional<Ask>(std::size_t)>& make, Deadline by,
-            const std::function<bool(const Votes&)>& decided, Duration patience = {});
-  // Sends and does not wait. The answers are dropped.
+            const std::function<bool(const Votes&)>& decided, Stragglers = {});
+  // Sends without waiting. The replies are dropped.
   void tell(const std::function<std::optional<Ask>(std::size_t)>& make);
-  // Until `by`, or until `heard` says that it is enough; answers of before are handed to it, too. False: interrupted.
-  bool hear(Deadline by, const std::function<bool(std::size_t, const Heard&)>& heard, bool interruptible);
+  // Until `by`, or until `heard` returns that it is enough; earlier replies are passed to it, too.
+  // False: interrupted.
+  bool hear(Deadline by, const std::function<bool(std::size_t, const Heard&)>& heard,
+            bool interruptible);
 
   std::uint64_t next_number() noexcept { return ++number_; }
   std::vector<Node>& nodes() noexcept { return nodes_; }
@@ -59,10 +82,15 @@ class Masters {
   bool refused() const noexcept;  // by so many that the others are no majority
 
   const redis::Options& options_;
+  Duration majority_took_{};  // the time to connect, when there was none before
+  Deadline majority_at_{};    // since when there is one
   std::vector<Node> nodes_;
   std::uint64_t number_ = 0;
 };
 
 std::size_t count(const Votes&, const std::function<bool(const Vote&)>&);
+// Of masters whose answer a retry does not change (missing rights, the record of a newer dlock)
+// too many for a majority of the others. nullopt: fewer.
+std::optional<Error> hopeless(const Votes&, std::size_t majority);
 
 }  // namespace dlock::redlock

@@ -4,7 +4,7 @@
 #include <poll.h>
 #include <algorithm>
 #include "core/owner.hpp"
-#include "redis/server_error.hpp"
+#include "redis/wire/server_error.hpp"
 
 namespace dlock::redlock {
 namespace {
@@ -17,14 +17,15 @@ constexpr std::size_t most_owed = 64;
 
 }  // namespace
 
-Node::Node(const redis::Options& options, redis::Endpoint at, const redis::TlsContext* tls, std::uint64_t& requests)
+Node::Node(const redis::Options& options, redis::Endpoint at, const redis::TlsContext* tls,
+           std::uint64_t& requests)
     : options_(options), at_(std::move(at)), tls_(tls), requests_(requests) {}
 
 void Node::connect() {
   const Deadline now = Clock::now();
   if (state_ != State::closed || now < again_) return;
-  // A name is looked up before the first connection, and again only when its addresses have not answered for a while: a name service that hangs
-  // must not hold up the renewals at the other masters.
+  // A name is looked up before the first connection, and again only when its addresses have not
+  // answered for a while: a hanging name service must not delay the renewals at the other masters.
   if (!addresses_ || (pause_ == longest_pause && now >= later(looked_up_, look_up_every))) {
     auto found = redis::look_up(at_);
     looked_up_ = Clock::now();
@@ -46,13 +47,19 @@ void Node::drop(Error why, std::vector<Heard>* out) {
   state_ = State::closed;
   why_ = std::move(why);
   pause_ = std::clamp<Duration>(pause_ * 2, first_pause, longest_pause);
-  again_ = later(Clock::now(), pause_ / 2 + pause_ * static_cast<long>(Owner::random().bytes[0]) / 512);
+  again_ =
+      later(Clock::now(), pause_ / 2 + pause_ * static_cast<long>(Owner::random().bytes[0]) / 512);
   for (UnderWay& u : under_way_) {
     if (u.owed && owed_.size() < most_owed) owed_.push_back(std::move(*u.owed));
     if (out) out->push_back({u.number, fail(Errc::timed_out, why_.message)});
   }
   under_way_.clear();
   known_.clear();
+}
+
+void Node::greet_again() {
+  drop({Errc::unavailable, "it is being asked how it saves"});
+  again_ = Clock::now();
 }
 
 void Node::send(const Ask& ask, std::uint64_t number) {
@@ -67,11 +74,13 @@ void Node::send(const Ask& ask, std::uint64_t number) {
   words.insert(words.end(), ask.words.begin(), ask.words.end());
   connection_->add(words);
   ++requests_;
-  // A plain command is one that sleeps on the server (BLPOP).
-  under_way_.push_back({number, ask.script,
-                        ask.script ? later(Clock::now(), std::max<Duration>(options_.op_timeout, 500ms)) : no_deadline,
+  // A plain command blocks on the server (BLPOP).
+  under_way_.push_back({number, ask.script, Clock::now(),
+                        ask.script
+                            ? later(Clock::now(), std::max<Duration>(options_.op_timeout, 500ms))
+                            : no_deadline,
                         ask.must_arrive ? std::optional{ask} : std::nullopt});
-  (void)connection_->push();  // should it fail, so does the next advance
+  (void)connection_->push();  // if it fails, the next advance fails as well
 }
 
 void Node::send_or_owe(Ask ask, std::uint64_t number) {
@@ -95,7 +104,8 @@ void Node::advance(std::vector<Heard>& out) {
   if (!connection_) return;
   if (auto ok = step(out); !ok) {
     Error why = std::move(ok.error());
-    if (why.message.find(at_.text()) == std::string::npos) why.message = fmt::format("{}: {}", at_.text(), why.message);
+    if (why.message.find(at_.text()) == std::string::npos)
+      why.message = fmt::format("{}: {}", at_.text(), why.message);
     drop(std::move(why), &out);
   }
 }
@@ -131,7 +141,8 @@ Result<void> Node::step(std::vector<Heard>& out) {
 Result<void> Node::became_ready() {
   greeting_.reset();
   if (facts_.replica) return fail(Errc::unavailable, "it is a replica; a vote is a master's");
-  if (facts_.cluster) return fail(Errc::usage, "it is a node of a cluster; redlock needs independent masters");
+  if (facts_.cluster)
+    return fail(Errc::usage, "it is a node of a cluster; redlock needs independent masters");
   state_ = State::ready;
   pause_ = {};
   const Deadline now = Clock::now();
@@ -145,8 +156,9 @@ Result<void> Node::listen(std::vector<Heard>& out) {
     auto reply = connection_->receive({Deadline{}});
     if (!reply) return fail(std::move(reply.error()));
     if (!*reply) break;
-    if (under_way_.empty()) return fail(Errc::protocol, "an answer that nobody asked for");
+    if (under_way_.empty()) return fail(Errc::protocol, "an unexpected reply");
     const UnderWay asked = std::move(under_way_.front());
+    if (asked.script) usual_ = std::chrono::duration_cast<Duration>(Clock::now() - asked.sent);
     Reply& answer = **reply;
     if (answer.is(Reply::Type::error)) {
       const bool unknown = redis::classify(answer.text).remedy == redis::Remedy::send_text;
@@ -160,12 +172,14 @@ Result<void> Node::listen(std::vector<Heard>& out) {
       continue;
     }
     if (asked.script && answer.number_at(0) != static_cast<std::int64_t>(asked.number))
-      return fail(Errc::protocol, "an answer to another request");
+      return fail(Errc::protocol, "a reply to another request");
     under_way_.pop_front();
-    if (std::find(known_.begin(), known_.end(), asked.script) == known_.end()) known_.push_back(asked.script);
+    if (std::find(known_.begin(), known_.end(), asked.script) == known_.end())
+      known_.push_back(asked.script);
     out.push_back({asked.number, std::move(answer)});
   }
-  if (!under_way_.empty() && Clock::now() >= under_way_.front().answer_by) return fail(Errc::timed_out, "no answer in time");
+  if (!under_way_.empty() && Clock::now() >= under_way_.front().answer_by)
+    return fail(Errc::timed_out, "no answer in time");
   return connection_->push();
 }
 

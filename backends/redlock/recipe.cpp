@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "redlock/recipe.hpp"
 #include <fmt/format.h>
+#include <poll.h>
+#include <sys/epoll.h>
 #include <algorithm>
-#include "redis/named_key.hpp"
-#include "redis/record.hpp"
-#include "redlock/waiter.hpp"
+#include "core/number.hpp"
+#include "redis/fair/fair_record.hpp"
+#include "redis/named/named_key.hpp"
+#include "redlock/list.hpp"
+#include "redlock/one_attempt.hpp"
+#include "redlock/redlock_waiter.hpp"
 #include "redlock_scripts/scripts.hpp"
 
 namespace dlock::redlock {
@@ -14,7 +19,7 @@ using namespace std::chrono_literals;
 
 constexpr std::string_view record_prefix = "dlock:redlock:";
 constexpr std::string_view wake_prefix = "dlock:redlock-wake:";
-constexpr Duration stragglers = 10ms;      // after a decision, so that the last masters are seen as well
+constexpr Stragglers a_little{10ms};
 constexpr Micros retake_within = 200'000;  // by the master's clock, after its answer
 
 bool says(const Vote& v, std::int64_t n) { return v.answered() && v.reply.number_at(2) == n; }
@@ -22,7 +27,9 @@ bool says(const Vote& v, std::int64_t n) { return v.answered() && v.reply.number
 }  // namespace
 
 Names::Names(std::string lock_name)
-    : lock(std::move(lock_name)), record(std::string{record_prefix} + lock), wake(std::string{wake_prefix} + lock) {}
+    : lock(std::move(lock_name)),
+      record(std::string{record_prefix} + lock),
+      wake(std::string{wake_prefix} + lock) {}
 std::optional<std::string> Names::lock_of(std::string_view record) {
   if (!record.starts_with(record_prefix)) return std::nullopt;
   return std::string{record.substr(record_prefix.size())};
@@ -31,22 +38,24 @@ std::string Names::records_below(std::string_view prefix) {
   return fmt::format("{}{}*", record_prefix, redis::glob_escape(prefix));
 }
 
-Result<std::unique_ptr<RedlockBackend>> RedlockBackend::create(const Traits& traits, redis::Options options) {
+Attempt RedlockBackend::attempt(const Request& request, const Owner& owner) {
+  return OneAttempt{*this, request, owner}.run();
+}
+
+Result<std::unique_ptr<RedlockBackend>> RedlockBackend::create(const Traits& traits,
+                                                               Options options) {
   std::optional<redis::TlsContext> tls;
   if (options.tls) {
     auto made = redis::TlsContext::create(*options.tls);
     if (!made) return fail(std::move(made.error()));
     tls = std::move(*made);
   }
-  return std::unique_ptr<RedlockBackend>{new RedlockBackend{traits, std::move(options), std::move(tls)}};
+  return std::unique_ptr<RedlockBackend>{
+      new RedlockBackend{traits, std::move(options), std::move(tls)}};
 }
 
 Result<std::unique_ptr<Waiter>> RedlockBackend::enqueue(const Request& request) {
-  const auto refuse = [&](std::string_view what) { return fail(Errc::usage, fmt::format("redlock: {}", what)); };
-  if (request.mode == Mode::shared) return refuse("no --shared: the programs it excludes with know one holder only");
-  if (request.mode == Mode::permit) return refuse("no --limit: the programs it excludes with know one holder only");
-  if (request.lock_delay > Duration{}) return refuse("no --lock-delay: masters delete what nobody renews");
-  if (request.ttl <= Duration{}) return refuse("a lease needs a --ttl above 0");
+  if (auto can = can_serve(traits(), request); !can) return fail(std::move(can.error()));
   return std::make_unique<RedlockWaiter>(*this, request);
 }
 
@@ -54,155 +63,246 @@ Deadline RedlockBackend::usual_deadline() const noexcept {
   return Clock::now() + options_.op_timeout + (ever_ready_ ? Duration{} : options_.connect_timeout);
 }
 
-Result<RedlockBackend::Outcome> RedlockBackend::insist(const Ask& ask, const std::function<bool(const Votes&)>& decided,
-                                                       Duration patience) {
+Result<RedlockBackend::VoteRound> RedlockBackend::insist(
+    const std::function<std::optional<Ask>(std::size_t)>& make,
+    const std::function<bool(const Votes&)>& decided, Stragglers stragglers) {
   const Deadline by = usual_deadline();
-  Outcome out{{}, Clock::now()};
+  VoteRound out{{}, Clock::now()};
   for (;;) {
     if (auto ok = masters_.gather(by, 50ms, true); !ok) return fail(std::move(ok.error()));
     if (masters_.ready() < masters_.majority()) return fail(masters_.too_few());
     ever_ready_ = true;
-    out.votes = masters_.ask([&](std::size_t) { return std::optional{ask}; }, by, decided, patience);
+    out.votes = masters_.ask(make, by, decided, stragglers);
     if (decided(out.votes) || Clock::now() >= by) return out;
+    if (auto why = hopeless(out.votes, masters_.majority()))
+      return fail(why->code, fmt::format("ask at {}: {}", where(), why->message));
     out.repeated = true;
     masters_.hear(
-        std::min(by, later(Clock::now(), 10ms)), [](std::size_t, const Heard&) { return false; }, false);
+        std::min(by, later(Clock::now(), 10ms)), [](std::size_t, const Heard&) { return false; },
+        false);
   }
 }
 
-RedlockBackend::Grant* RedlockBackend::known(const Key& key, const Owner& owner) {
-  const auto at = std::find_if(grants_.begin(), grants_.end(), [&](const Grant& g) { return g.key == key && g.owner == owner; });
-  return at == grants_.end() ? nullptr : &*at;
+void RedlockBackend::expect(Duration ttl) {
+  options_.longest_lease = std::max(options_.longest_lease, ttl);
+  masters_.expect(ttl);
 }
 
-void RedlockBackend::forget(const Key& key, const Owner& owner) {
-  std::erase_if(grants_, [&](const Grant& g) { return g.key == key && g.owner == owner; });
+void RedlockBackend::gave(Duration ttl) {
+  gave_ = std::max(gave_, ttl);
+  watch();
 }
 
-// A vote that no majority confirmed may be what an attempt left behind, which is being undone: it is not relied upon. A grant was confirmed by a
-// majority, one of which is among any other.
-Result<std::optional<std::string>> RedlockBackend::vote_of(const Lease& lease) {
-  if (const Grant* g = known(lease.key, lease.owner)) return g->vote;
-  const auto seen = look(names(lease.key));
-  if (!seen) return fail(seen.error());
-  const Seen* newest = nullptr;
-  for (const auto& s : *seen)
-    if (s && s->ours() && s->token != 0 && s->owner.starts_with(lease.owner.hex()) && (!newest || s->token > newest->token))
-      newest = &*s;
-  if (!newest) return std::optional<std::string>{};
-  grants_.push_back({lease.key, lease.owner, newest->owner});
-  return newest->owner;
+// A held lease is not ended by what a master now says of itself; a longer one than ever granted is
+// refused.
+Result<void> RedlockBackend::may_extend(Duration ttl) {
+  expect(ttl);
+  const Deadline by = usual_deadline();
+  if (auto ok = masters_.gather(by, 50ms, true, ttl <= gave_ ? Duration{} : ttl); !ok) return ok;
+  auto why = masters_.ready() < masters_.majority() ? std::nullopt : masters_.outlasts_grace(ttl);
+  if (!why) return {};
+  if (why->code == Errc::unavailable) masters_.ask_again_who_rewrites();
+  if (ttl > gave_) return fail(std::move(*why));
+  if (why->code == Errc::usage && !std::exchange(warned_, true))
+    warnings_.push_back(std::move(why->message));
+  return {};
 }
 
+// Enough of the masters that keep it must be allowed to grant it.
 Result<Renewal> RedlockBackend::renew(const Lease& lease, Duration ttl) {
+  const bool longer_than_ever = ttl > gave_;
+  if (auto ok = may_extend(ttl); !ok) return fail(std::move(ok.error()));
+  auto renewal = extend(lease, ttl);
+  if (!renewal || !std::holds_alternative<Kept>(*renewal)) return renewal;
+  if (longer_than_ever && kept_by_ < masters_.majority())
+    return fail(
+        Errc::timed_out,
+        fmt::format(
+            "renew at {}: of the masters that may give such a lease only {} have it yet: try again",
+            where(), kept_by_));
+  gave(ttl);
+  return renewal;
+}
+
+// The rest of --min-hold; a restart may lose that.
+Result<Renewal> RedlockBackend::detach(const Lease& lease, Duration ttl) {
+  return extend(lease, ttl);
+}
+
+Result<Renewal> RedlockBackend::extend(const Lease& lease, Duration ttl) {
   Masters& m = masters_;
   const Names at = names(lease.key);
-  const auto ours = vote_of(lease);
-  if (!ours) return fail(ours.error());
-  if (!*ours) return Lost{"no majority of the masters has it any more: its time was over, or somebody removed or replaced it"};
-  const std::string vote = **ours, px = redis::millis(ttl);
-  const auto kept = [](const Vote& v) { return v.answered() && v.reply.text_at(2) == "kept"; };
-  const auto refused = [&](const Vote& v) { return v.answered() && !kept(v); };
+  const std::string vote = lease.owner.hex(), px = redis::millis(ttl), list = list_text(options_);
+  const auto says_kept = [](const Vote& v) { return v.answered() && v.reply.text_at(2) == "kept"; };
+  const auto other_list = [](const Vote& v) {
+    return v.answered() && v.reply.text_at(2) == "list";
+  };
+  const auto refused = [&](const Vote& v) {
+    return v.answered() && !says_kept(v) && !other_list(v);
+  };
   const auto is_lost = [&](const Votes& v) { return count(v, refused) > m.size() - m.majority(); };
-  const auto asked = insist(
-      {&scripts::renew, at.all(), {vote, px, std::to_string(lease.token)}},
-      [&](const Votes& v) { return count(v, kept) >= m.majority() || is_lost(v); }, stragglers);
+  const auto asked =
+      insist({&scripts::renew, at.all(), {vote, px, std::to_string(lease.token), list}},
+             [&](const Votes& v) {
+               return count(v, says_kept) >= m.majority() || is_lost(v) ||
+                      count(v, other_list) > m.size() - m.majority();
+             },
+             {node_patience(ttl), true});
   if (!asked) return fail(asked.error());
   const Votes& votes = asked->votes;
   if (is_lost(votes)) {
-    forget(lease.key, lease.owner);
-    undo(at, vote, ttl);  // what is left of it would only be in the way
-    return Lost{fmt::format("{} of {} masters do not have it any more: its time was over, or somebody removed or replaced it",
-                            count(votes, refused), m.size())};
+    undo(at, vote, ttl);  // the remainder would only block others
+    return Lost{fmt::format(
+        "{} of {} masters do not have it any more: it expired, or was removed or replaced",
+        count(votes, refused), m.size())};
   }
-  if (count(votes, kept) < m.majority()) {
+  if (count(votes, says_kept) < m.majority()) {
+    for (std::size_t i = 0; i < m.size(); ++i)
+      if (other_list(votes[i]))
+        return fail(Errc::usage,
+                    fmt::format("{}: the masters of this lock are {}, and not {}", m[i].at().text(),
+                                printable(KnownList::parse(votes[i].reply.text_at(3)).text), list));
     std::string why;
     for (const Vote& v : votes)
       if (v.state == Vote::State::failed) why = ": " + v.why.message;
-    return fail(Errc::timed_out,
-                fmt::format("renew at {}: only {} of {} masters renewed it{}", where(), count(votes, kept), m.size(), why));
+    return fail(Errc::timed_out, fmt::format("renew at {}: only {} of {} masters renewed it{}",
+                                             where(), count(votes, says_kept), m.size(), why));
   }
   Lease longer{lease.key, lease.owner};
   longer.deadline = lease_end(asked->sent, ttl);
   std::string since = "0", meta;
   for (const Vote& v : votes) {
-    if (!kept(v)) continue;
-    const FencingToken token = redis::parse_unsigned(v.reply.text_at(3)).value_or(0);
+    if (!says_kept(v)) continue;
+    const FencingToken token = parse_number<std::uint64_t>(v.reply.text_at(3)).value_or(0);
     if (token <= longer.token) continue;
     longer.token = token;
     since = v.reply.text_at(4);
     meta = v.reply.text_at(5);
   }
-  if (longer.token == 0) return fail(Errc::protocol, fmt::format("renew at {}: no master knows its token", where()));
-  // A majority has it this moment, so nobody else can: masters that have nothing are asked for their votes again, and counted from the next renewal on.
+  if (longer.token == 0)
+    return fail(Errc::protocol, fmt::format("renew at {}: no master knows its token", where()));
+  // A majority has it now, so no other owner can: masters without it are asked for their votes
+  // again, and count from the next renewal on.
   m.tell([&](std::size_t i) {
-    if (!votes[i].answered() || votes[i].reply.text_at(2) != "absent" || !m.votes(i)) return std::optional<Ask>{};
-    const std::string not_after = std::to_string(votes[i].reply.number_at(1).value_or(0) + retake_within);
-    return std::optional{Ask{&scripts::retake, at.all(), {vote, px, std::to_string(longer.token), not_after, since, meta}}};
+    if (!votes[i].answered() || votes[i].reply.text_at(2) != "absent" || !m.votes(i, ttl))
+      return std::optional<Ask>{};
+    const std::string not_after =
+        std::to_string(votes[i].reply.number_at(1).value_or(0) + retake_within);
+    return std::optional{
+        Ask{&scripts::retake,
+            at.all(),
+            {vote, px, std::to_string(longer.token), not_after, since, meta, list}}};
   });
+  kept_by_ = 0;
+  for (std::size_t i = 0; i < m.size(); ++i) kept_by_ += says_kept(votes[i]) && m.keeps(i, ttl);
+  watch();
   return Kept{std::move(longer)};
+}
+
+void RedlockBackend::undo(const Names& names, const std::string& vote, Duration ttl) {
+  const Deadline pointless = later(Clock::now(), ttl);
+  masters_.tell([&](std::size_t) {
+    return std::optional{Ask{&scripts::release, names.all(), {vote, "0"}, true, pointless}};
+  });
+}
+
+// When a connection breaks, or a slow one is ready, a holder renews, and so checks the votes there.
+// Late replies are no reason: they would cause the next ones.
+int RedlockBackend::outage_fd() {
+  if (!outage_) outage_ = Fd(::epoll_create1(EPOLL_CLOEXEC));
+  watch();
+  return outage_.get();
+}
+
+void RedlockBackend::watch() {
+  if (!outage_) return;
+  for (Node& n : masters_.nodes()) {
+    const int fd = n.poll_fd();
+    if (fd < 0) continue;
+    epoll_event e{};
+    const auto wanted = static_cast<std::uint32_t>(n.poll_events());
+    e.events = n.ready() ? EPOLLRDHUP
+                         : ((wanted & POLLIN) != 0 ? EPOLLIN : 0U) |
+                               ((wanted & POLLOUT) != 0 ? EPOLLOUT : 0U);
+    if (::epoll_ctl(outage_.get(), EPOLL_CTL_MOD, fd, &e) != 0)
+      ::epoll_ctl(outage_.get(), EPOLL_CTL_ADD, fd, &e);
+  }
 }
 
 Result<Released> RedlockBackend::release(const Lease& lease) {
   Masters& m = masters_;
   const Names at = names(lease.key);
-  const auto ours = vote_of(lease);
-  if (!ours) return fail(ours.error());
-  if (!*ours) return Released::was_not_held;
-  const std::string vote = **ours;
-  if (Grant* g = known(lease.key, lease.owner)) g->given_back = true;
-  const Ask give_back{&scripts::release,
-                      at.all(),
-                      {vote, "1"},
-                      true,
-                      lease.deadline == no_deadline ? later(Clock::now(), options_.op_timeout) : lease.deadline};
+  const std::string vote = lease.owner.hex();
+  const Ask give_back{
+      &scripts::release,
+      at.all(),
+      {vote, "1"},
+      true,
+      lease.deadline == no_deadline ? later(Clock::now(), options_.op_timeout) : lease.deadline};
   const auto gone = [](const Vote& v) { return v.answered(); };
   const auto deleted = [](const Vote& v) { return says(v, 1); };
   const auto asked = insist(
-      give_back, [&](const Votes& v) { return count(v, gone) >= m.majority(); }, stragglers);
+      give_back, [&](const Votes& v) { return count(v, gone) >= m.majority(); }, a_little);
   if (!asked) return fail(asked.error());
   const Votes& votes = asked->votes;
   for (std::size_t i = 0; i < m.size(); ++i)
     if (!votes[i].sent) m.nodes()[i].send_or_owe(give_back, m.next_number());
-  const bool asked_before = release_unanswered_ == lease.owner;
   if (count(votes, gone) < m.majority()) {
-    release_unanswered_ = lease.owner;
-    return fail(Errc::timed_out,
-                fmt::format("release at {}: only {} of {} masters answered", where(), count(votes, gone), m.size()));
+    unanswered_.add(lease);
+    return fail(Errc::timed_out, fmt::format("release at {}: only {} of {} masters answered",
+                                             where(), count(votes, gone), m.size()));
   }
-  forget(lease.key, lease.owner);
   // A majority had it, or may have had it as far as it answered.
   const std::size_t silent = count(votes, [](const Vote& v) { return !v.answered(); });
   const bool had = count(votes, deleted) > 0 && count(votes, deleted) + silent >= m.majority();
-  // Not there, though its time was not over: an earlier request of ours, whose answers got lost, has removed it.
-  const bool by_us = (asked->repeated || asked_before) && Clock::now() < lease.deadline;
-  return had || by_us ? Released::yes : Released::was_not_held;
+  return unanswered_.answered(lease, had, asked->repeated);
 }
 
+// Removes the value that was seen, master by master: a late or repeated request removes nothing
+// newer.
 Result<Released> RedlockBackend::force_release(const Key& key, std::optional<FencingToken> token) {
   Masters& m = masters_;
   if (token == FencingToken{0}) return Released::was_not_held;  // of no grant
-  const std::string wanted = std::to_string(token.value_or(0));
-  const Ask ask{&scripts::force_release, names(key).all(), {wanted}};
+  const Names at = names(key);
+  const auto seen = look(at);
+  if (!seen) return fail(seen.error());
+  std::vector<std::string> owners;  // the owners of that token; not every master stored it
+  for (const auto& s : *seen)
+    if (s && s->ours() && token && s->token == *token) owners.push_back(s->value);
+  const auto meant = [&](const std::optional<Seen>& s) {
+    return s && s->held() &&
+           (!token ||
+            (s->ours() && std::find(owners.begin(), owners.end(), s->value) != owners.end()));
+  };
+  const auto due = static_cast<std::size_t>(std::count_if(seen->begin(), seen->end(), meant));
+  if (due == 0) return Released::was_not_held;
+  const auto removes = [&](std::size_t i) {
+    const auto& s = (*seen)[i];
+    return meant(s) ? std::optional{Ask{&scripts::force_release, at.all(), {s->type, s->value}}}
+                    : std::nullopt;
+  };
   const auto answered = [](const Vote& v) { return v.answered(); };
-  const auto asked = insist(
-      ask, [&](const Votes& v) { return count(v, answered) >= m.majority(); }, 200ms);
+  const auto asked = insist(removes, [&](const Votes& v) { return count(v, answered) >= due; }, {});
   if (!asked) return fail(asked.error());
   const Votes& votes = asked->votes;
-  if (count(votes, answered) < m.majority())
+  if (count(votes, answered) < std::min(due, m.majority()))
     return fail(Errc::timed_out,
-                fmt::format("force a release at {}: only {} of {} masters answered", where(), count(votes, answered), m.size()));
-  return asked->repeated || count(votes, [](const Vote& v) { return says(v, 1); }) > 0 ? Released::yes : Released::was_not_held;
+                fmt::format("force a release at {}: only {} of {} masters answered", where(),
+                            count(votes, answered), m.size()));
+  return asked->repeated || count(votes, [](const Vote& v) { return says(v, 1); }) > 0
+             ? Released::yes
+             : Released::was_not_held;
 }
 
 Result<Validity> RedlockBackend::check(const Key& key, FencingToken token) {
   return check(key, [&](const Seen& s) { return token != 0 && s.token == token; });
 }
 Result<Validity> RedlockBackend::check(const Key& key, const Owner& owner) {
-  return check(key, [&](const Seen& s) { return s.token != 0 && s.owner.starts_with(owner.hex()); });
+  return check(key, [&](const Seen& s) { return s.token != 0 && s.owner == owner.hex(); });
 }
 
-Result<Validity> RedlockBackend::check(const Key& key, const std::function<bool(const Seen&)>& is_it) {
+Result<Validity> RedlockBackend::check(const Key& key,
+                                       const std::function<bool(const Seen&)>& is_it) {
   Masters& m = masters_;
   const auto yes = [&](const Vote& v) {
     const auto s = v.answered() ? parse_seen(v.reply) : std::nullopt;
@@ -211,15 +311,24 @@ Result<Validity> RedlockBackend::check(const Key& key, const std::function<bool(
   const auto no = [&](const Vote& v) { return v.answered() && !yes(v); };
   const auto valid = [&](const Votes& v) { return count(v, yes) >= m.majority(); };
   const auto stale = [&](const Votes& v) { return count(v, no) > m.size() - m.majority(); };
-  const auto asked = insist(
-      {&scripts::look, names(key).all(), {}}, [&](const Votes& v) { return valid(v) || stale(v); }, Duration{});
+  const auto asked = insist({&scripts::look, names(key).all(), {}},
+                            [&](const Votes& v) { return valid(v) || stale(v); }, {});
   if (!asked) return fail(asked.error());
   const Votes& votes = asked->votes;
+  const std::string list = list_text(options_);
+  for (std::size_t i = 0; i < m.size(); ++i)
+    if (const auto s = yes(votes[i]) ? parse_seen(votes[i].reply) : std::nullopt;
+        s && !s->list.empty() && s->list != list)
+      return fail(Errc::usage,
+                  fmt::format("{}: the masters of this lock are {}, and not {}", m[i].at().text(),
+                              printable(KnownList::parse(s->list).text), list));
   if (valid(votes)) return Validity::valid;
   if (stale(votes)) return Validity::stale;
-  return fail(Errc::unavailable,
-              fmt::format("check at {}: no majority: {} masters have it, {} have not, {} do not answer", where(),
-                          count(votes, yes), count(votes, no), m.size() - count(votes, yes) - count(votes, no)));
+  return fail(
+      Errc::unavailable,
+      fmt::format("check at {}: no majority: {} masters have it, {} have not, {} do not answer",
+                  where(), count(votes, yes), count(votes, no),
+                  m.size() - count(votes, yes) - count(votes, no)));
 }
 
 }  // namespace dlock::redlock

@@ -1,49 +1,72 @@
 // SPDX-License-Identifier: Apache-2.0
-// Redlock over independent masters, with a fencing token. Source: https://redis.io/docs/latest/develop/use/patterns/distributed-locks/; the
-// token is dlock's own.
+// Redlock over independent masters, with a fencing token. Source:
+// https://redis.io/docs/latest/develop/use/patterns/distributed-locks/; the token is dlock's own.
 //
-// A grant takes two rounds. Phase 1: each master that has no lock sets it and answers with a number higher than all it has given
-// (scripts/acquire.lua). With a majority of votes the token is the highest of these numbers. Phase 2: it is written back to each
-// master whose vote is still ours (scripts/confirm.lua); a majority of these makes the grant. The lease counts from before phase 1.
+// A grant takes two rounds. Phase 1: each master that has no lock sets it and answers with a number
+// higher than all it has given (acquire.lua). With a majority of votes the token is the highest of
+// these numbers. Phase 2: it is written back to each master whose vote is still ours (confirm.lua);
+// a majority of these makes the grant. The lease counts from before phase 1.
 //
-// Why tokens rise: two grants A and B each have a majority of confirmations, so some master confirmed both. There its votes for A and for B did not
-// overlap, because owners are unique and a lock is set only where there is none. If A's came first, A's token was written there under A's vote; so the number
-// that the master gave to B is higher, and it confirms nothing lower than what it gave. No clock is used: should locks end early and two holders
-// overlap, their tokens still tell who came later. What is used is that a majority remembers its numbers: a master that may have lost its memory gives none
-// below its clock, and has no vote during restart_grace.
+// Why tokens rise: two grants A and B each have a majority of confirmations, so some master
+// confirmed both. There its votes for A and for B did not overlap, because owners are unique and a
+// lock is set only if there is none. If A's came first, A's token was written there under A's vote;
+// so the number that the master gave to B is higher, and it confirms nothing lower than what it
+// gave. No clock is used: if locks end early and two holders overlap, their tokens still show which
+// came later. The assumption is that a majority remembers its numbers: a master that may have lost
+// its data gives none below its clock, and has no vote during restart_grace.
 //
-// What a vote is: the value of the lock there, the owner and 16 hex digits that are new for each attempt. So each attempt is an owner to the masters, and
-// must be one: an undo or a release of which the answer got lost is sent again on the next connection, and its first copy may arrive even later. Should it find
-// votes of a later attempt, two clients could have a majority each. A handle has the owner alone; with it the vote is looked for, among confirmed ones.
+// A vote is the value of the lock there, which is the owner. An owner is one attempt: an undo or a
+// release whose reply was lost is sent again on the next connection, and its first copy may arrive
+// even later. If it hit votes of a later attempt, two clients could have a majority each. So an
+// attempt that was undone is never repeated: the next one has a new owner, which the lease then
+// names. At a master that has not answered an undo, the undo is sent again before anything else on
+// the next connection.
+//
+// Lists: all of that is true for clients with the same list of masters; majorities of two lists
+// need not meet. So each master stores the list of the last confirmed grant of a key, and gives no
+// vote to a client with another one, which is told so. To change it on purpose (list_change=yes)
+// takes the votes of all masters that were kept, which are at least half of the old list; so no
+// holder by that list is left. Before the first of them stores the new list all of them have stored
+// that the old one is over (list.lua), so that a message lost in between never gives each list a
+// majority. tests/unit/redlock/list_model_test.cpp searches schedules for a counterexample, and
+// finds one if any of these rules is left out. Not detected: lists without a common master, keys
+// unknown to all masters, masters that lost their data or were away since the key was used, clients
+// that are not dlock.
 //
 // Interleavings that remain:
-// 1. An attempt got no answer from a master, and the connection broke. The request may still arrive after the undo that follows on the next
-//    connection: that vote blocks the key there until its ttl is over. A majority of the others is enough for the next holder.
-// 2. Clocks of a majority jump ahead, or a majority restarts without its memory and restart_grace is 0: locks end early, and a second holder is
-//    let in. The first gets to know with its next renewal; its token is lower.
-// 3. A holder is frozen past its deadline and goes on for a moment when it wakes: as with every lease.
+// 1. An attempt got no answer from a master, and the connection broke. The request may still arrive
+//    after the undo that follows on the next connection: that vote blocks the key there until its
+//    ttl is over. A majority of the others is enough for the next holder.
+// 2. Clocks of a majority jump ahead, or a majority restarts without its data and restart_grace is
+//    0: locks end early, and a second holder is granted. The first notices with its next renewal;
+//    its token is lower.
+// 3. A holder is frozen past its deadline and runs for a moment when it wakes: as with every lease.
 #pragma once
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
+#include "common/unanswered.hpp"
 #include "core/backend.hpp"
-#include "redis/client.hpp"
-#include "redis/options.hpp"
-#include "redis/tls.hpp"
+#include "redis/wire/client.hpp"
+#include "redis/wire/tls.hpp"
 #include "redlock/masters.hpp"
+#include "redlock/options.hpp"
 #include "redlock/seen.hpp"
+#include "util/fd.hpp"
 
 namespace dlock::redlock {
 
-// How long one master is waited for: a slow one must not use up the lease.
+// How long to wait for one master: a slow one must not use up the lease.
 constexpr Duration node_patience(Duration ttl) noexcept {
-  return std::clamp<Duration>(ttl / 20, std::chrono::milliseconds{10}, std::chrono::milliseconds{200});
+  return std::clamp<Duration>(ttl / 20, std::chrono::milliseconds{10},
+                              std::chrono::milliseconds{200});
 }
-// A grant of which less is left is none.
+// A grant with less time left does not count.
 constexpr Duration least_validity(Duration ttl) noexcept { return ttl / 4; }
 
-// The names in the store: the lock under that of others, and beside it dlock's own.
+// The names in the store: the lock under the other clients' name, and beside it dlock's own.
 struct Names {
   std::string lock, record, wake;
   explicit Names(std::string lock_name);
@@ -55,23 +78,25 @@ struct Names {
 // One attempt to take the lock.
 struct Attempt {
   std::optional<Lease> lease;
-  std::optional<HolderView> holder;  // not taken: who has the most votes
+  std::optional<HolderView> holder;  // not taken: the holder with the most votes
   std::optional<Duration> free_in;   // when time alone may give a majority
   std::string why;
-  bool foreign = false;     // that is no dlock, and will wake nobody
-  bool split = false;       // nobody has a majority
-  bool unanswered = false;  // masters that did not answer could have made the difference
+  // overrides all else: a list of masters that is not ours, or its change is impossible now
+  std::optional<Error> refused;
+  bool foreign = false;     // the holder is another program, which wakes no waiter
+  bool unanswered = false;  // masters without an answer could have made the difference
+  bool undone = false;      // its owner must not be used again
 };
 
 class RedlockBackend final : public Backend {
  public:
-  static Result<std::unique_ptr<RedlockBackend>> create(const Traits&, redis::Options);
+  static Result<std::unique_ptr<RedlockBackend>> create(const Traits&, Options);
 
   const Traits& traits() const noexcept override { return traits_; }
   std::string where() const override { return options_.where; }
   Result<std::unique_ptr<Waiter>> enqueue(const Request&) override;
   Result<Renewal> renew(const Lease&, Duration ttl) override;
-  Result<Renewal> detach(const Lease& lease, Duration ttl) override { return renew(lease, ttl); }
+  Result<Renewal> detach(const Lease&, Duration ttl) override;
   Result<Released> release(const Lease&) override;
   Result<Released> force_release(const Key&, std::optional<FencingToken>) override;
   Result<Validity> check(const Key&, FencingToken) override;
@@ -79,53 +104,71 @@ class RedlockBackend final : public Backend {
   Result<std::optional<KeyView>> inspect(const Key&) override;
   Result<std::vector<KeyView>> list() override;
   Result<std::vector<Finding>> doctor() override;
+  std::string after_restart(const Request& r) const override {
+    return redis::restart_rule({r.ttl}, options_.restart_grace);
+  }
+  int outage_fd() override;
+  bool grants_nothing() const noexcept override { return in_grace; }
+  std::vector<std::string> warnings() override { return std::exchange(warnings_, {}); }
   Counters counters() const noexcept override { return {requests, wakeups}; }
 
-  // Needs masters().gather() before.
-  Attempt attempt(const Request&);
+  // Needs masters().gather() before. Uses `owner`, not the request's.
+  Attempt attempt(const Request&, const Owner& owner);
+
+  // For waiters: leases of `ttl` will be requested, and one was granted.
+  void expect(Duration ttl);
+  void gave(Duration ttl);
 
   Masters& masters() noexcept { return masters_; }
-  const redis::Options& options() const noexcept { return options_; }
+  const Options& options() const noexcept { return options_; }
   const redis::TlsContext* tls() const noexcept { return tls_ ? &*tls_ : nullptr; }
   Names names(const Key& key) const { return Names{options_.prefix + key.text()}; }
   Deadline usual_deadline() const noexcept;
 
   std::uint64_t requests = 0, wakeups = 0;
+  bool in_grace = false;  // too many masters for a majority, at a waiter's last request
 
  private:
-  RedlockBackend(const Traits& traits, redis::Options options, std::optional<redis::TlsContext> tls)
-      : traits_(traits), options_(std::move(options)), tls_(std::move(tls)), masters_(options_, this->tls(), requests) {}
+  RedlockBackend(const Traits& traits, Options options, std::optional<redis::TlsContext> tls)
+      : traits_(traits),
+        options_(std::move(options)),
+        tls_(std::move(tls)),
+        masters_(options_, this->tls(), requests) {}
 
-  // Asks every master, again and again until it is decided or the usual deadline has passed. An error: no majority could be asked.
-  struct Outcome {
+  // Asks every master repeatedly until it is decided or the usual deadline has passed. An error: no
+  // majority could be asked.
+  struct VoteRound {
     Votes votes;
     Deadline sent;          // before the first request left
     bool repeated = false;  // an earlier request may have been carried out as well
   };
-  Result<Outcome> insist(const Ask&, const std::function<bool(const Votes&)>& decided, Duration patience);
+  Result<VoteRound> insist(const std::function<std::optional<Ask>(std::size_t)>&,
+                           const std::function<bool(const Votes&)>& decided, Stragglers);
+  Result<VoteRound> insist(const Ask& ask, const std::function<bool(const Votes&)>& decided,
+                           Stragglers stragglers) {
+    return insist([&](std::size_t) { return std::optional{ask}; }, decided, stragglers);
+  }
+  Result<void> may_extend(Duration ttl);
+  Result<Renewal> extend(const Lease&, Duration ttl);
+  void watch();
   Result<std::vector<std::optional<Seen>>> look(const Names&, Votes* votes = nullptr);
   Result<Validity> check(const Key&, const std::function<bool(const Seen&)>& is_it);
   Result<std::optional<KeyView>> inspect(const Names&);
   Result<std::unique_ptr<redis::Client>> client_of(std::size_t master) const;
 
   const Traits& traits_;  // of the table, which lives for ever
-  const redis::Options options_;
+  Options options_;
   std::optional<redis::TlsContext> tls_;
   Masters masters_;
   void undo(const Names&, const std::string& vote, Duration ttl);
-  struct Grant {
-    Key key;
-    Owner owner;
-    std::string vote;
-    bool given_back = false;  // or about to be: no attempt may use it again
-  };
-  Grant* known(const Key&, const Owner&);
-  void forget(const Key&, const Owner&);
-  // What the masters have for a lease: known from its grant, or asked for where another process took it. Nothing: no majority can have it.
-  Result<std::optional<std::string>> vote_of(const Lease&);
-  std::vector<Grant> grants_;
-  std::optional<Owner> release_unanswered_;
+  UnansweredReleases unanswered_;
   bool ever_ready_ = false;
+  Duration gave_{};  // the longest ttl of a grant or a renewal
+  // how many of the masters that may grant such a lease have the last one that was extended
+  std::size_t kept_by_ = 0;
+  Fd outage_;  // epoll(7) of the connections
+  std::vector<std::string> warnings_;
+  bool warned_ = false;
 };
 
 }  // namespace dlock::redlock

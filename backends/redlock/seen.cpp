@@ -2,38 +2,42 @@
 #include "redlock/seen.hpp"
 #include <algorithm>
 #include <map>
-#include "redis/record.hpp"
+#include "core/number.hpp"
+#include "redis/fair/fair_record.hpp"
 
 namespace dlock::redlock {
 
 std::optional<Seen> parse_seen(const Reply& answer) {
   const auto now = answer.number_at(1);
-  if (!now || answer.items.empty() || !answer.items.back().is(Reply::Type::array)) return std::nullopt;
+  if (!now || answer.items.empty() || !answer.items.back().is(Reply::Type::array))
+    return std::nullopt;
   const Reply& r = answer.items.back();
   const auto pttl = r.number_at(2);
-  if (r.items.size() != 8 || !pttl || r.text_at(0).empty()) return std::nullopt;
+  if (r.items.size() != 9 || !pttl || r.text_at(0).empty()) return std::nullopt;
   Seen s;
   s.now = *now;
   s.type = r.text_at(0);
   s.value = r.text_at(1);
   if (*pttl >= 0) s.left = std::chrono::milliseconds{*pttl};
-  s.newest = redis::parse_unsigned(r.text_at(3)).value_or(0);
+  s.newest = parse_number<std::uint64_t>(r.text_at(3)).value_or(0);
   s.owner = r.text_at(4);
-  s.token = redis::parse_unsigned(r.text_at(5)).value_or(0);
+  s.token = parse_number<std::uint64_t>(r.text_at(5)).value_or(0);
   s.since = r.number_at(6).value_or(0);
   s.meta = r.text_at(7);
+  s.list = r.text_at(8);
   return s;
 }
 
 Leader leader_of(const std::vector<std::optional<Seen>>& seen, std::size_t majority) {
-  std::map<std::pair<std::string, std::string>, std::vector<const Seen*>> locks;  // by type and value
+  // by type and value
+  std::map<std::pair<std::string, std::string>, std::vector<const Seen*>> locks;
   for (const auto& s : seen)
     if (s && s->held()) locks[{s->type, s->value}].push_back(&*s);
   Leader best;
   for (const auto& [lock, by] : locks) {
     if (by.size() <= best.votes) continue;
     best = {by.size(), lock.second, {}, false};
-    // Of several records the confirmed one tells most.
+    // Of several records the confirmed one has the most information.
     const auto tells = std::max_element(by.begin(), by.end(), [](const Seen* a, const Seen* b) {
       return std::pair{a->ours(), a->token} < std::pair{b->ours(), b->token};
     });

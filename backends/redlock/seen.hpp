@@ -8,7 +8,7 @@
 
 namespace dlock::redlock {
 
-// What seen() of scripts/state.lua tells of one master.
+// The result of seen() in state.lua of one master.
 struct Seen {
   Micros now = 0;  // its clock
   std::string type, value;
@@ -18,15 +18,18 @@ struct Seen {
   FencingToken token = 0;
   Micros since = 0;
   std::string meta;
+  std::string list;  // that is known there (list.hpp)
 
   bool held() const noexcept { return type != "none" && left != Duration{}; }
-  bool ours() const noexcept { return held() && !owner.empty() && value == owner; }  // by some dlock
+  // by some dlock
+  bool ours() const noexcept { return held() && !owner.empty() && value == owner; }
 };
 
-// Of the answers to look.lua, or to acquire.lua when it was busy. Nothing: it makes no sense.
+// From the replies of look.lua, or of acquire.lua when busy. Nothing: malformed.
 std::optional<Seen> parse_seen(const Reply&);
 
-// The lock that has the most of these votes. Its remaining time is that until no majority has it any more.
+// The lock with the most of these votes. Its remaining time is that until no majority has it any
+// more.
 struct Leader {
   std::size_t votes = 0;
   std::string value;

@@ -2,79 +2,73 @@
 #include "zookeeper/options.hpp"
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include "core/duration.hpp"
 #include "core/key.hpp"
-#include "core/utf8.hpp"
+#include "core/text.hpp"
 #include "util/fd.hpp"
+#include "util/file.hpp"
 
 namespace dlock::zookeeper {
 namespace {
 
 constexpr std::string_view native_prefix = "dlock/";
 
-// A secret of others' is not read: a regular file, ours or root's, with nothing for group and others.
+// A secret that others can read is refused: it must be a regular file, ours or root's, without
+// permissions for group and others.
 Result<std::string> read_secret(const std::string& path) {
-  const auto bad = [&](std::string_view what) { return fail(Errc::config, fmt::format("auth_file {}: {}", quoted(path), what)); };
+  const auto bad = [&](std::string_view what) {
+    return fail(Errc::config, fmt::format("auth_file {}: {}", quoted(path), what));
+  };
   const Fd fd{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK)};
   if (!fd) return bad(::strerrordesc_np(errno));
-  struct stat s {};
-  if (::fstat(fd.get(), &s) != 0) return bad(::strerrordesc_np(errno));
-  if (!S_ISREG(s.st_mode)) return bad("is no regular file");
-  if (s.st_uid != ::geteuid() && s.st_uid != 0) return bad("belongs to somebody else");
-  if ((s.st_mode & 077U) != 0) return bad("group or others have rights to it; chmod 600");
+  if (const std::string why = distrust(fd.get(), {.forbidden = Trust::others_any}); !why.empty())
+    return bad(why);
   char text[1024];
   const ssize_t n = ::read(fd.get(), text, sizeof text);
   if (n < 0) return bad(::strerrordesc_np(errno));
   std::string_view line{text, static_cast<std::size_t>(n)};
   line = line.substr(0, line.find('\n'));
-  if (const std::size_t colon = line.find(':'); colon == 0 || colon == line.npos || colon + 1 == line.size())
+  if (const std::size_t colon = line.find(':');
+      colon == 0 || colon == line.npos || colon + 1 == line.size())
     return bad("the first line must be scheme:credential, as in digest:user:password");
   return std::string{line};
 }
 
-bool loopback(std::string_view host) { return host == "localhost" || host == "::1" || host.starts_with("127."); }
+bool loopback(std::string_view host) {
+  return host == "localhost" || host == "::1" || host.starts_with("127.");
+}
 
 class Parser {
  public:
-  Parser(const Url& url, const Traits& traits, const Settings& settings) : url_(url), traits_(traits), settings_(settings) {}
+  Parser(const Url& url, const Traits& traits, const Settings& settings)
+      : url_(url), traits_(traits), settings_(settings), items_(url, traits, settings) {}
 
   Result<Options> parse() {
-    made_.op_timeout = settings_.op_timeout;
-    made_.connect_timeout = settings_.connect_timeout;
-    made_.interrupt_fd = settings_.interrupt_fd;
-    made_.where = url_.redacted();
+    static_cast<StoreOptions&>(made_) = items_.store_options();
     made_.native = traits_.native;
     made_.all_loopback = stays_on_this_machine(url_);
     servers();
     root();
-    tls();
-    if (const auto text = url_.item("tick")) {
-      const auto d = parse_duration(*text);
-      if (d && *d > Duration{}) made_.tick = *d;
-      else wrong("tick", *text, "the servers' tickTime, such as 2s");
-    }
-    if (!wrong_.empty()) return fail(Errc::usage, fmt::format("backend URL {}: {}", quoted(url_.redacted(), 300), wrong_));
+    items_.no_tls("no: this dlock has no TLS for ZooKeeper");
+    made_.tick = items_.duration("tick", Duration{1}, "the servers' tickTime, such as 2s")
+                     .value_or(Duration{});
+    if (auto ok = items_.verdict(); !ok) return fail(std::move(ok.error()));
     if (auto ok = login(); !ok) return fail(std::move(ok.error()));
-    if (!wrong_.empty()) return fail(Errc::usage, fmt::format("backend URL {}: {}", quoted(url_.redacted(), 300), wrong_));
+    if (auto ok = items_.verdict(); !ok) return fail(std::move(ok.error()));
     return std::move(made_);
   }
 
  private:
-  void wrong(std::string_view item, std::string_view value, std::string_view allowed) {
-    if (wrong_.empty()) wrong_ = fmt::format("{} is {}; allowed is {}", item, quoted(value), allowed);
-  }
-
   void servers() {
-    if (url_.hosts.empty()) wrong("host", "", "at least one, as in zookeeper://H1,H2,H3[/chroot]");
+    if (url_.hosts.empty())
+      items_.wrong("host", "", "at least one, as in zookeeper://H1,H2,H3[/chroot]");
     for (const auto& host : url_.hosts) {
       if (!made_.servers.empty()) made_.servers += ',';
-      const bool v6 = host.name.find(':') != host.name.npos;
-      made_.servers += fmt::format(fmt::runtime(v6 ? "[{}]:{}" : "{}:{}"), host.name, host.port.value_or(2181));
+      // The library splits at the last colon.
+      made_.servers += fmt::format("{}:{}", host.name, host.port.value_or(2181));
       ++made_.server_count;
     }
   }
@@ -82,34 +76,27 @@ class Parser {
   void root() {
     std::string path = url_.path;
     while (path.ends_with('/')) path.pop_back();
-    const std::string_view prefix = url_.item("prefix").value_or(traits_.native ? native_prefix : "");
-    made_.root = fmt::format("{}/{}", path, prefix);
+    made_.root = fmt::format("{}/{}", path, items_.prefix(native_prefix));
     std::string whole = made_.root + "k";  // a prefix need not end in a slash
-    if (const auto what = wrong_path(whole)) wrong(path.empty() ? "prefix" : "path", made_.root, "a path: " + *what);
+    if (const auto what = wrong_path(whole))
+      items_.wrong(path.empty() ? "prefix" : "path", made_.root, "a path: " + *what);
   }
 
-  void tls() {
-    const auto asked = url_.item("tls");
-    if (asked && *asked != "no") wrong("tls", *asked, "no: this dlock speaks to ZooKeeper without TLS");
-    for (const std::string* file : {&settings_.tls_ca, &settings_.tls_cert, &settings_.tls_key})
-      if (!file->empty()) wrong("tls", *file, "no: this dlock speaks to ZooKeeper without TLS");
-  }
-
-  // The credential goes over the wire as it is.
+  // The credential is sent unencrypted.
   Result<void> login() {
-    if (!settings_.auth.empty()) {  // --auth-file outweighs the URL
+    if (!settings_.auth.empty()) {  // --auth-file overrides the URL
       made_.auth = settings_.auth;
       return {};
     }
-    if (const auto file = url_.item("auth_file")) {
+    if (const auto file = items_.text("auth_file")) {
       auto secret = read_secret(std::string{*file});
       if (!secret) return fail(std::move(secret.error()));
       made_.auth = std::move(*secret);
       return {};
     }
-    const std::string& password = settings_.password.empty() ? url_.password : settings_.password;
+    const std::string password = items_.password();
     if (!url_.user.empty() && password.empty())
-      wrong("user", url_.user, "a user with a password (DLOCK_PASSWORD), or auth_file=");
+      items_.wrong("user", url_.user, "a user with a password (DLOCK_PASSWORD), or auth_file=");
     else if (!url_.user.empty()) made_.auth = fmt::format("digest:{}:{}", url_.user, password);
     return {};
   }
@@ -117,11 +104,11 @@ class Parser {
   const Url& url_;
   const Traits& traits_;
   const Settings& settings_;
+  UrlItems items_;
   Options made_;
-  std::string wrong_;
 };
 
-// What the server's PathUtils refuses; its characters are UTF-16, so nothing above U+FFFF either.
+// Characters that the server's PathUtils refuses; they are UTF-16, so nothing above U+FFFF either.
 bool forbidden(char32_t c) noexcept {
   return c <= 0x1f || (c >= 0x7f && c <= 0x9f) || (c >= 0xd800 && c <= 0xf8ff) || c >= 0xfff0;
 }
@@ -129,7 +116,8 @@ bool forbidden(char32_t c) noexcept {
 }  // namespace
 
 bool stays_on_this_machine(const Url& url) {
-  return std::all_of(url.hosts.begin(), url.hosts.end(), [](const Url::Host& h) { return loopback(h.name); });
+  return std::all_of(url.hosts.begin(), url.hosts.end(),
+                     [](const Url::Host& h) { return loopback(h.name); });
 }
 
 Result<Options> parse_options(const Url& url, const Traits& traits, const Settings& settings) {
@@ -150,18 +138,20 @@ std::optional<std::string> wrong_path(std::string_view path) {
     if (part.size() == rest.size()) break;
     rest.remove_prefix(part.size() + 1);
   }
-  if (path == "/zookeeper" || path.starts_with("/zookeeper/")) return "/zookeeper is the service's own";
+  if (path == "/zookeeper" || path.starts_with("/zookeeper/"))
+    return "/zookeeper is the service's own";
   return std::nullopt;
 }
 
 Result<std::string> path_of(const Options& o, const Key& key, bool nested) {
   const std::string name = o.native ? store_name(key) : key.text();
   if (!nested && name.find('/') != name.npos)
-    return fail(Errc::usage,
-                fmt::format("--key {}: this recipe's lock is one node; a path goes into the URL: /chroot or ?prefix=a/b/",
-                            quoted(key.text())));
+    return fail(Errc::usage, fmt::format("--key {}: this recipe's lock is one node; a path goes "
+                                         "into the URL: /chroot or ?prefix=a/b/",
+                                         quoted(key.text())));
   std::string path = o.root + name;
-  if (const auto what = wrong_path(path)) return fail(Errc::usage, fmt::format("--key {}: {}", quoted(key.text()), *what));
+  if (const auto what = wrong_path(path))
+    return fail(Errc::usage, fmt::format("--key {}: {}", quoted(key.text()), *what));
   return path;
 }
 

@@ -2,20 +2,19 @@
 #pragma once
 #include <optional>
 #include <string>
+#include "common/url_items.hpp"
 #include "core/backend.hpp"
 
 namespace dlock::zookeeper {
 
-struct Options {
+struct Options : StoreOptions {
   std::string servers;  // "h1:2181,h2:2181"
   unsigned server_count = 0;
-  bool all_loopback = true;  // nothing leaves this machine
-  std::string root;          // chroot and prefix: "/app/dlock/"; a key's path is this and its name. At least "/"
-  std::string where;         // redacted URL
-  std::string auth;          // "scheme:credential"; empty: none
-  Duration tick{};           // the servers' tickTime; zero: not known
-  Duration op_timeout{}, connect_timeout{};
-  int interrupt_fd = -1;
+  bool all_loopback = true;  // no traffic leaves this machine
+  // chroot and prefix: "/app/dlock/"; a key's path is this and its name. At least "/"
+  std::string root;
+  std::string auth;  // "scheme:credential"; empty: none
+  Duration tick{};   // the servers' tickTime; zero: unknown
   bool native = true;
 };
 
@@ -24,16 +23,18 @@ bool stays_on_this_machine(const Url&);  // all its hosts are loopback addresses
 // Errc::usage: the URL. Errc::config: the file of `auth_file`.
 Result<Options> parse_options(const Url&, const Traits&, const Settings&);
 
-// Where the key is kept: for native recipes one encoded component; for others the key is a path. Errc::usage: ZooKeeper cannot have such a name.
+// The path of the key: for native recipes one encoded component; for others the key is a path.
+// Errc::usage: ZooKeeper cannot have such a name.
 Result<std::string> path_of(const Options&, const Key&, bool nested = true);
 
-// What lists every key of a prefix: a directory, "/app/" and what the names in it begin with, which is nothing where the prefix ends in '/'.
+// For listing every key of a prefix: a directory, "/app/" and the beginning of the names in it,
+// which is empty if the prefix ends in '/'.
 struct Listed {
   std::string directory, stem;
 };
 Listed listed_below(const Options&);
 
-// May this be a path below the root? Says what is wrong.
+// Whether this may be a path below the root. Returns the error.
 std::optional<std::string> wrong_path(std::string_view path);
 
 std::string_view parent_of(std::string_view path);  // of "/a/b": "/a"; of "/a": "/"

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "zookeeper/purge.hpp"
 #include <fmt/format.h>
 #include <zookeeper/zookeeper.h>
 #include <algorithm>
-#include "zookeeper/queue.hpp"
-#include "zookeeper/session.hpp"
+#include "zookeeper/factory.hpp"
+#include "zookeeper/queue/queue.hpp"
+#include "zookeeper/session/session.hpp"
 
 namespace dlock::zookeeper {
 namespace {
@@ -22,10 +22,10 @@ class Purge {
   Result<void> connect() {
     if (auto ok = session_.connect(later(Clock::now(), options_.connect_timeout)); !ok) return ok;
     if (session_.state() == Session::State::connected) return {};
-    return fail(Errc::unavailable, fmt::format("{}: no session to be had", options_.where));
+    return fail(Errc::unavailable, fmt::format("{}: no session available", options_.where));
   }
 
-  // Most are empty directories, and go together.
+  // Most are empty directories, and are removed together.
   Result<void> directories(std::span<const std::string> paths, Dialect dialect) {
     std::vector<Session::Call> calls;
     for (const std::string& path : paths) calls.push_back(session_.remove(path));
@@ -37,28 +37,34 @@ class Purge {
     return {};
   }
 
-  // Recipe ephemeral: the node itself. One that no session owns is none of ours.
+  // Recipe ephemeral: the node itself. A node without a session is foreign.
   Result<void> node(const std::string& path) {
     const Session::Call sync = session_.sync(path), look = session_.exists(path);
     if (!session_.finish({&sync, &look}, until())) return no_answer();
-    if (look.reply().rc == ZNONODE || (look.reply().rc == ZOK && look.reply().stat.owner == 0)) return {};
+    if (look.reply().rc == ZNONODE || (look.reply().rc == ZOK && look.reply().stat.owner == 0))
+      return {};
     if (look.reply().rc != ZOK) return fail(server_error(options_, "remove", look.reply().rc));
     const Session::Call remove = session_.remove(path);
     if (!session_.finish({&remove}, until())) return no_answer();
-    return gone(remove.reply().rc) ? Result<void>{} : fail(server_error(options_, "remove", remove.reply().rc));
+    return gone(remove.reply().rc) ? Result<void>{}
+                                   : fail(server_error(options_, "remove", remove.reply().rc));
   }
 
  private:
   Deadline until() const { return later(Clock::now(), options_.op_timeout); }
-  Result<void> no_answer() const { return fail(Errc::timed_out, fmt::format("remove at {}: no answer in time", options_.where)); }
+  Result<void> no_answer() const {
+    return fail(Errc::timed_out, fmt::format("remove at {}: no answer in time", options_.where));
+  }
 
-  // One with something in it: what our recipe puts there goes first. Of sessions that have not ended yet, that is; what others have put there stays.
+  // One with children: those of our recipe go first, of sessions that have not ended yet; foreign
+  // ones stay.
   Result<void> directory(const std::string& path, Dialect dialect) {
     for (const Deadline end = until();;) {
       const Session::Call sync = session_.sync(path), list = session_.children(path);
       if (!session_.finish({&sync, &list}, end)) return no_answer();
       if (list.reply().rc == ZNONODE) return {};
-      if (list.reply().rc != ZOK) return fail(server_error(options_, "remove " + path, list.reply().rc));
+      if (list.reply().rc != ZOK)
+        return fail(server_error(options_, "remove " + path, list.reply().rc));
       std::vector<std::string> foreign;
       for (const std::string& name : list.reply().names) {
         const bool mark = dialect == Dialect::sequential && (parse_slot(name) || parse_delay(name));
@@ -68,10 +74,12 @@ class Purge {
         }
         const Session::Call child = session_.remove(path + '/' + name);
         if (!session_.finish({&child}, end)) return no_answer();
-        if (!gone(child.reply().rc)) return fail(server_error(options_, "remove " + path, child.reply().rc));
+        if (!gone(child.reply().rc))
+          return fail(server_error(options_, "remove " + path, child.reply().rc));
       }
       if (!foreign.empty())
-        return fail(Errc::protocol, fmt::format("{} has a node {} of another program in it", path, quoted(foreign.front())));
+        return fail(Errc::protocol, fmt::format("{} has a node {} of another program in it", path,
+                                                quoted(foreign.front())));
       const Session::Call remove = session_.remove(path);
       if (!session_.finish({&remove}, end)) return no_answer();
       if (gone(remove.reply().rc)) return {};
@@ -86,7 +94,8 @@ class Purge {
 
 }  // namespace
 
-Result<void> purge(const Url& url, const Traits& traits, const Settings& settings, std::span<const Key> keys) {
+Result<void> purge(const Url& url, const Traits& traits, const Settings& settings,
+                   std::span<const Key> keys) {
   const auto options = parse_options(url, traits, settings);
   if (!options) return fail(options.error());
   const auto dialect = dialect_of(traits.recipe);
@@ -98,7 +107,8 @@ Result<void> purge(const Url& url, const Traits& traits, const Settings& setting
   }
   Purge work(*options);
   if (auto ok = work.connect(); !ok) return ok;
-  for (std::span<const std::string> left = paths; !left.empty(); left = left.subspan(std::min(left.size(), removed_at_once))) {
+  for (std::span<const std::string> left = paths; !left.empty();
+       left = left.subspan(std::min(left.size(), removed_at_once))) {
     const auto some = left.first(std::min(left.size(), removed_at_once));
     if (dialect)
       if (auto ok = work.directories(some, *dialect); !ok) return ok;

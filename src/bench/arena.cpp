@@ -13,7 +13,9 @@ Arena::Arena(const Plan& p, const Target& t, Scenario s)
       stop_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       ops_left_(static_cast<std::int64_t>(p.ops)) {
-  if (contended(s)) ledgers_.push_back(std::make_unique<Ledger>(p.clients, s == Scenario::limit ? permits(p.clients) : 1));
+  if (contended(s))
+    ledgers_.push_back(
+        std::make_unique<Ledger>(p.clients, s == Scenario::limit ? permits(p.clients) : 1));
   else
     for (unsigned i = 0; i < p.clients; ++i) ledgers_.push_back(std::make_unique<Ledger>(1));
 }
@@ -72,18 +74,20 @@ std::string Arena::first_error() const {
 
 void Arena::counted(Latency l, Nanoseconds n) {
   latency[static_cast<std::size_t>(l)].record(n);
-  if (l == Latency::handoff || (l == Latency::acquire && !contended(scenario)) || l == Latency::renew)
+  if (l == Latency::handoff || (l == Latency::acquire && !contended(scenario)) ||
+      l == Latency::renew)
     timeline->add(Clock::now() - start(), n);
 }
 
 void Arena::grant(unsigned client) {
-  ++per_client[client];  // its own
+  ++per_client[client];  // this client's own entry
   grants_.fetch_add(1, std::memory_order_relaxed);
 }
 
 void Arena::waited(Nanoseconds n) {
   std::int64_t seen = longest_wait_.load(std::memory_order_relaxed);
-  while (n.count() > seen && !longest_wait_.compare_exchange_weak(seen, n.count(), std::memory_order_relaxed)) {}
+  while (n.count() > seen &&
+         !longest_wait_.compare_exchange_weak(seen, n.count(), std::memory_order_relaxed)) {}
 }
 
 void Arena::add(const Counters& from, const Counters& to) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the clients of one measurement meet: what to do, when, and what they have counted.
+// Shared by the clients of one measurement: what to do, when, and the counts.
 #pragma once
 #include <atomic>
 #include <mutex>
@@ -13,7 +13,7 @@
 
 namespace dlock::bench {
 
-// connecting: each client reaches its store; warming and measuring: it works; over: it leaves.
+// connecting: each client connects; warming and measuring: it works; over: it ends.
 enum class Phase : std::uint8_t { connecting, warming, measuring, over };
 
 class Arena {
@@ -24,7 +24,7 @@ class Arena {
   const Target& target;
   const Scenario scenario;
 
-  // One for each key that is contended for; a client's own where each has a key of its own.
+  // One for each contended key; in scenarios without contention each client has its own.
   Ledger& ledger(unsigned client) { return *ledgers_[contended(scenario) ? 0 : client]; }
   // A client's number in its ledger.
   unsigned number(unsigned client) const noexcept { return contended(scenario) ? client : 0; }
@@ -33,27 +33,36 @@ class Arena {
   void enter(Phase);
   void wait_while_connecting() const { phase_.wait(Phase::connecting); }
   bool over() const noexcept { return phase() == Phase::over; }
-  Deadline start() const noexcept { return Deadline{Nanoseconds{start_.load(std::memory_order_relaxed)}}; }  // of measuring
-  Deadline begin() const noexcept { return Deadline{Nanoseconds{begin_.load(std::memory_order_relaxed)}}; }  // of warming
+  // of measuring
+  Deadline start() const noexcept {
+    return Deadline{Nanoseconds{start_.load(std::memory_order_relaxed)}};
+  }
+  // of warming
+  Deadline begin() const noexcept {
+    return Deadline{Nanoseconds{begin_.load(std::memory_order_relaxed)}};
+  }
 
   int stop_fd() const noexcept { return stop_.get(); }    // readable once it is over
-  int event_fd() const noexcept { return event_.get(); }  // readable: look at ready(), finished()
-  // False: as many as --ops have begun. `counts`: this one is measured; with --ops what began in the warm-up is not.
+  int event_fd() const noexcept { return event_.get(); }  // readable: check ready() and finished()
+  // False: --ops operations have begun. `counts`: this one is measured; with --ops those of the
+  // warm-up are not.
   bool take_op(bool& counts);
-  bool ops_are_over() const noexcept { return plan.ops > 0 && ops_left_.load(std::memory_order_relaxed) <= 0; }
+  bool ops_are_over() const noexcept {
+    return plan.ops > 0 && ops_left_.load(std::memory_order_relaxed) <= 0;
+  }
 
   // What clients report.
   void ready();
   void left();               // no more from this client
-  void fatal(const Error&);  // nobody can go on
+  void fatal(const Error&);  // no client can continue
   void error(const Error&);  // one operation failed
   void counted(Latency, Nanoseconds);
   void grant(unsigned client);
   void waited(Nanoseconds);
   void add(const Counters& from, const Counters& to);
-  void violation();  // the ledger has seen an overlap or an inversion: no need to go on
+  void violation();  // the ledger has seen an overlap or an inversion: stops the measurement
 
-  // For the one who watches.
+  // For the watching thread.
   unsigned ready_count() const noexcept { return ready_.load(); }
   bool finished() const noexcept { return finished_.load(); }
   std::optional<Error> fatal_error() const;

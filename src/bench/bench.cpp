@@ -40,7 +40,8 @@ class Crew {
     }
     ::pthread_attr_destroy(&attributes);
     if (!error) return {};
-    return fail(Errc::unavailable, fmt::format("--clients {}: only {} threads could be made", members_.size(), started_));
+    return fail(Errc::unavailable, fmt::format("--clients {}: only {} threads could be made",
+                                               members_.size(), started_));
   }
   void join() {
     if (started_ > 0) arena_.enter(Phase::over);
@@ -64,7 +65,9 @@ class Crew {
   std::size_t started_ = 0;
 };
 
-std::string title(const Target& t, Scenario s) { return fmt::format("{} {} {}", t.backend, t.recipe, name_of(s)); }
+std::string title(const Target& t, Scenario s) {
+  return fmt::format("{} {} {}", t.backend, t.recipe, name_of(s));
+}
 
 class Bench {
  public:
@@ -87,7 +90,7 @@ class Bench {
   std::vector<Nanoseconds> rtt_;
 };
 
-// Reaches the store, refuses one that holds something below the prefix, and measures a bare command.
+// Connects to the store, refuses one with keys below the prefix, and measures a bare command.
 Result<void> Bench::open_empty(const Target& t) {
   progress_.say(fmt::format("{} {}: connecting", t.backend, t.recipe));
   auto backend = t.open(plan_.settings);
@@ -96,14 +99,16 @@ Result<void> Bench::open_empty(const Target& t) {
   if (!there) return fail(there.error());
   if (!there->empty())
     return fail(Errc::usage,
-                fmt::format("--prefix {}: {} has keys below it ({}); only an empty one is used, because everything below it "
+                fmt::format("--prefix {}: {} has keys below it ({}); only an empty one is used, "
+                            "because everything below it "
                             "is removed at the end",
                             quoted(plan_.prefix), (*backend)->where(), quoted(there->front().key)));
   Histogram h;
   const Key key = key_of(t, plan_.scenarios.front(), 0);
   for (unsigned i = 0; i < bare_commands && !stopped(); ++i) {
     const Deadline asked = Clock::now();
-    if (const auto answered = (*backend)->check(key, FencingToken{1}); !answered) return fail(answered.error());
+    if (const auto answered = (*backend)->check(key, FencingToken{1}); !answered)
+      return fail(answered.error());
     h.record(Clock::now() - asked);
   }
   rtt_.push_back(h.percentile(50'000));
@@ -120,8 +125,8 @@ Result<void> Bench::measure(const Target& t, Scenario s, Figures& f) {
   const Deadline patience = later(Clock::now(), to_connect + plan_.settings.connect_timeout);
   while (!broken() && arena.ready_count() < plan_.clients) {
     if (Clock::now() >= patience)
-      return fail(Errc::unavailable,
-                  fmt::format("{}: only {} of {} clients are connected", title(t, s), arena.ready_count(), plan_.clients));
+      return fail(Errc::unavailable, fmt::format("{}: only {} of {} clients are connected",
+                                                 title(t, s), arena.ready_count(), plan_.clients));
     sleep_until(patience, arena.event_fd(), signals_.fd());
   }
   arena.enter(Phase::warming);
@@ -132,7 +137,8 @@ Result<void> Bench::measure(const Target& t, Scenario s, Figures& f) {
       sleep_until(std::min(until, next), arena.event_fd(), signals_.fd());
       if (Clock::now() < next) continue;
       next = later(Clock::now(), every);
-      if (arena.phase() == Phase::measuring) progress_.show(title(t, s), arena, Clock::now() - arena.start(), whole);
+      if (arena.phase() == Phase::measuring)
+        progress_.show(title(t, s), arena, Clock::now() - arena.start(), whole);
     }
   };
   stay(later(Clock::now(), warm_up(plan_)));
@@ -184,7 +190,8 @@ Result<void> Bench::measure_crash(const Target& t, Figures& f) {
   }
   Round round;
   const std::size_t l = static_cast<std::size_t>(Latency::takeover);
-  for (std::size_t q = 0; q < quantiles.size(); ++q) round.latency_us[l][q] = in_us(h.percentile(quantiles[q].per_100000));
+  for (std::size_t q = 0; q < quantiles.size(); ++q)
+    round.latency_us[l][q] = in_us(h.percentile(quantiles[q].per_100000));
   f.rounds.push_back(round);
   f.latency[l].add(h);
   f.seconds += std::chrono::duration<double>(Clock::now() - start).count();
@@ -206,7 +213,8 @@ Result<void> Bench::measure_all(Report& report) {
       f.rtt = rtt_[i];
       f.skipped = cannot(*t.traits, s);
       const Duration ttl = plan_.ttl;
-      if (s == Scenario::renew) f.renew_every = (t.traits->proves ? t.traits->proves(ttl) : ttl - drift(ttl)) / 3;
+      if (s == Scenario::renew)
+        f.renew_every = (t.proven_of ? t.proven_of(ttl) : ttl - drift(ttl)) / 3;
       report.runs.push_back(std::move(f));
     }
   for (unsigned round = 0; round < plan_.repeat; ++round)
@@ -216,7 +224,8 @@ Result<void> Bench::measure_all(Report& report) {
         Figures& f = report.runs[s * n + at];
         if (!f.skipped.empty()) continue;
         const Target& t = plan_.targets[at];
-        const auto done = f.scenario == Scenario::crash ? measure_crash(t, f) : measure(t, f.scenario, f);
+        const auto done =
+            f.scenario == Scenario::crash ? measure_crash(t, f) : measure(t, f.scenario, f);
         if (!done) return done;
         if (stopped() || f.violated()) return {};
       }
@@ -238,33 +247,37 @@ Result<std::optional<std::string>> Bench::left_over(const Target& t) const {
   if (!views) return fail(views.error());
   const std::vector<Key> keys = keys_of_run(t);
   for (const KeyView& v : *views)
-    if (std::any_of(keys.begin(), keys.end(), [&](const Key& k) { return k.text() == v.key; })) return std::optional{v.key};
+    if (std::any_of(keys.begin(), keys.end(), [&](const Key& k) { return k.text() == v.key; }))
+      return std::optional{v.key};
   return std::optional<std::string>{};
 }
 
-// Only what this run can have written, by name: nothing else is touched, even if somebody has put it below our prefix meanwhile. When all targets are done,
-// each is looked at: what a client sent before its connection broke may be carried out late, and is removed again. Answers what could not be removed.
+// Removes only keys that this run can have written, by name, even if other keys have appeared below
+// our prefix meanwhile. When all targets are done, each is checked again: a request sent before its
+// connection broke may be carried out late, and its key is removed again. Returns what could not be
+// removed.
 std::vector<std::string> Bench::clean() {
   progress_.say("removing what was written");
   std::vector<std::string> failures;
   std::vector<const Target*> to_do;
   const auto failed = [&](const Target& t, std::string_view why) {
-    failures.push_back(
-        fmt::format("{} {}: what was written below {} is still there: {}", t.backend, t.recipe, quoted(plan_.prefix), why));
+    failures.push_back(fmt::format("{} {}: what was written below {} is still there: {}", t.backend,
+                                   t.recipe, quoted(plan_.prefix), why));
   };
   for (const Target& t : plan_.targets) to_do.push_back(&t);
   for (unsigned tries = 1; !to_do.empty(); ++tries) {
     std::vector<const Target*> removed, again;
     for (const Target* t : to_do) {
-      const auto gone =
-          t->purge ? t->purge(plan_.settings, keys_of_run(*t)) : Result<void>(fail(Errc::usage, "nothing can remove it"));
+      const auto gone = t->purge ? t->purge(plan_.settings, keys_of_run(*t))
+                                 : Result<void>(fail(Errc::usage, "nothing can remove it"));
       if (gone) removed.push_back(t);
       else failed(*t, gone.error().message);
     }
     for (const Target* t : removed) {
       const auto left = left_over(*t);
       if (!left) failed(*t, left.error().message);
-      else if (*left && tries == removal_tries) failed(*t, fmt::format("{} comes back", quoted(**left)));
+      else if (*left && tries == removal_tries)
+        failed(*t, fmt::format("{} comes back", quoted(**left)));
       else if (*left) again.push_back(t);
     }
     to_do = std::move(again);
@@ -290,11 +303,14 @@ Result<Report> Bench::run() {
     return fail(done.error().code, std::move(what));
   }
   report.signal = signals_.seen();
-  for (Figures& f : report.runs) f.starved = static_cast<std::uint64_t>(std::count(f.per_client.begin(), f.per_client.end(), 0U));
+  for (Figures& f : report.runs)
+    f.starved =
+        static_cast<std::uint64_t>(std::count(f.per_client.begin(), f.per_client.end(), 0U));
   for (const FailIf& e : plan_.fail_if)
     for (const Figures& f : report.runs)
       if (e.matches(f) && e.holds(f))
-        report.failed.push_back(fmt::format("{}: {} {} {} has {}", e.text, f.backend, f.recipe, name_of(f.scenario), e.seen(f)));
+        report.failed.push_back(fmt::format("{}: {} {} {} has {}", e.text, f.backend, f.recipe,
+                                            name_of(f.scenario), e.seen(f)));
   return report;
 }
 

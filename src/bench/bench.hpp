@@ -5,9 +5,11 @@
 
 namespace dlock::bench {
 
-// Measures every scenario on every target, `repeat` times, in turn: whatever changes on this machine meanwhile hits all of them alike. Call it before any
-// thread exists; it leaves none behind. An Error: a prefix that is not empty (usage), a store that cannot be reached. What was put into
-// the stores is removed, whatever happened. A signal ends it early: Report::signal. The first violation of exclusion ends it, too.
+// Measures every scenario on every target, `repeat` times, alternating, so that changes of this
+// machine's speed affect all alike. Call it before any thread exists; it leaves none behind. An
+// Error: a prefix that is not empty (usage), a store that cannot be reached. Everything written to
+// the stores is removed in every case. A signal ends it early: Report::signal. The first violation
+// of exclusion ends it, too.
 Result<Report> run(const Plan&);
 
 }  // namespace dlock::bench

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <exception>
+#include "util/wait.hpp"
 
 namespace dlock::bench {
 namespace {
@@ -15,7 +16,8 @@ constexpr unsigned release_tries = 3;
 
 class Client {
  public:
-  Client(Arena& arena, unsigned id) : arena_(arena), id_(id), ledger_(arena.ledger(id)), number_(arena.number(id)) {}
+  Client(Arena& arena, unsigned id)
+      : arena_(arena), id_(id), ledger_(arena.ledger(id)), number_(arena.number(id)) {}
   void work();
 
  private:
@@ -44,15 +46,10 @@ class Client {
 
 void Client::nap_until(Deadline t) {
   pollfd stop{arena_.stop_fd(), POLLIN, 0};
-  for (;;) {
-    const Nanoseconds left = t - Clock::now();
-    if (left <= 0ns || arena_.over()) return;
-    const timespec ts{left / 1s, static_cast<long>((left % 1s).count())};
-    ::ppoll(&stop, 1, &ts, nullptr);
-  }
+  while (!arena_.over() && Clock::now() < t) wait_until({&stop, 1}, t);
 }
 
-// What the warm-up has asked of the store is not counted.
+// Requests of the warm-up are not counted.
 void Client::note_phase() {
   if (!at_start_ && measuring()) at_start_ = backend_->counters();
 }
@@ -63,7 +60,9 @@ bool Client::open() {
   auto opened = arena_.target.open(settings);
   if (!opened) return arena_.fatal(opened.error()), false;
   backend_ = std::move(*opened);
-  const auto reached = backend_->check(key_of(arena_.target, arena_.scenario, id_), FencingToken{1});  // connects
+  // connects
+  const auto reached =
+      backend_->check(key_of(arena_.target, arena_.scenario, id_), FencingToken{1});
   if (!reached && !arena_.over()) return arena_.fatal(reached.error()), false;
   return true;
 }
@@ -72,7 +71,8 @@ Request Client::request(unsigned lease) {
   Request r{key_of(arena_.target, arena_.scenario, id_, lease), Owner::random()};
   r.ttl = arena_.plan.ttl;
   r.identity = identity_;
-  if (arena_.scenario == Scenario::shared) r.mode = (turn_++ + id_) % 10 == 0 ? Mode::exclusive : Mode::shared;
+  if (arena_.scenario == Scenario::shared)
+    r.mode = (turn_++ + id_) % 10 == 0 ? Mode::exclusive : Mode::shared;
   if (arena_.scenario == Scenario::limit) {
     r.mode = Mode::permit;
     r.limit = permits(arena_.plan.clients);
@@ -80,19 +80,21 @@ Request Client::request(unsigned lease) {
   return r;
 }
 
-// When the next acquisition should begin. With a rate that is a date of a schedule, kept or not: what an acquisition that could not begin in time
-// has waited counts for it, or else a slow store would be asked less often just when it is slow (coordinated omission).
+// When the next acquisition should begin. With a rate that is a time of the schedule, kept or not:
+// the delay of an acquisition that could not begin in time counts as latency, or else a slow store
+// would get fewer requests just when it is slow (coordinated omission).
 std::optional<Deadline> Client::next_start() {
   if (arena_.plan.rate == 0) return Clock::now();
   const std::uint64_t n = asked_++ * arena_.plan.clients + id_;
   const std::uint64_t rate = arena_.plan.rate;
-  const Nanoseconds after{static_cast<std::int64_t>(n / rate * 1'000'000'000 + n % rate * 1'000'000'000 / rate)};
+  const Nanoseconds after{
+      static_cast<std::int64_t>(n / rate * 1'000'000'000 + n % rate * 1'000'000'000 / rate)};
   const Deadline due = arena_.begin() + after;
   nap_until(due);
   return arena_.over() ? std::nullopt : std::optional(due);
 }
 
-// nullopt: not granted; the place is given up.
+// nullopt: not granted; the place is cancelled.
 std::optional<Granted> Client::acquire(const Request& r) {
   auto waiter = backend_->enqueue(r);
   if (!waiter) return failed(waiter.error()), std::nullopt;
@@ -113,7 +115,8 @@ void Client::release(const Lease& lease) {
   for (unsigned i = 1;; ++i) {
     const auto released = backend_->release(lease);
     if (released) {
-      if (*released == Released::was_not_held) arena_.error({Errc::protocol, "release: the lock was not held any more"});
+      if (*released == Released::was_not_held)
+        arena_.error({Errc::protocol, "release: the lock was not held any more"});
       return;
     }
     failed(released.error());
@@ -146,7 +149,8 @@ void Client::take_and_release() {
       arena_.grant(id_);
     }
     if (hold > 0us) nap_until(later(at, hold));
-    else if (contended(arena_.scenario)) ::sched_yield();  // somebody else may look whether we are alone, even on one processor
+    else if (contended(arena_.scenario))
+      ::sched_yield();  // lets another client run and check for overlaps, even on one processor
     const Deadline ending = Clock::now();
     ledger_.ending(number_, ending);
     release(granted->lease);
@@ -201,7 +205,8 @@ void Client::work() {
 }  // namespace
 
 Key key_of(const Target& t, Scenario s, unsigned client, unsigned lease) {
-  if (contended(s) || s == Scenario::crash) return *Key::parse(fmt::format("{}{}", t.tag, name_of(s)));
+  if (contended(s) || s == Scenario::crash)
+    return *Key::parse(fmt::format("{}{}", t.tag, name_of(s)));
   return *Key::parse(fmt::format("{}{}-{}-{}", t.tag, name_of(s), client, lease));
 }
 
@@ -209,7 +214,8 @@ std::vector<Key> keys_of(const Target& t, Scenario s, unsigned clients) {
   if (contended(s) || s == Scenario::crash) return {key_of(t, s, 0)};
   std::vector<Key> keys;
   for (unsigned i = 0; i < clients; ++i)
-    for (unsigned j = 0; j < (s == Scenario::renew ? leases_per_client : 1); ++j) keys.push_back(key_of(t, s, i, j));
+    for (unsigned j = 0; j < (s == Scenario::renew ? leases_per_client : 1); ++j)
+      keys.push_back(key_of(t, s, i, j));
   return keys;
 }
 

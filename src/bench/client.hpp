@@ -6,8 +6,8 @@
 
 namespace dlock::bench {
 
-// One client: a thread with a Backend of its own, which takes and releases, or renews, until the arena is over. It leaves nothing held behind,
-// as far as the store can be reached.
+// One client: a thread with its own Backend that acquires and releases, or renews, until the arena
+// is over. It leaves no lock held, as far as the store can be reached.
 void work(Arena&, unsigned client);
 
 // The key of this client, and every key that a scenario uses.

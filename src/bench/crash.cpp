@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include <cstdlib>
 #include "bench/client.hpp"
+#include "util/wait.hpp"
 
 namespace dlock::bench {
 namespace {
@@ -23,7 +24,7 @@ Request request(const Plan& plan, const Target& target) {
 
 void tell(int fd, std::string_view text) { (void)!::write(fd, text.data(), text.size()); }
 
-// The forked process. Says "+TOKEN" or why not, then keeps the lease alive until it is killed.
+// The forked process. Writes "+TOKEN" or an error, then keeps the lease alive until it is killed.
 [[noreturn]] void hold(const Plan& plan, const Target& target, int to) {
   const auto ask = [&]() -> Result<void> {
     auto backend = target.open(plan.settings);
@@ -37,7 +38,7 @@ void tell(int fd, std::string_view text) { (void)!::write(fd, text.data(), text.
     Lease lease = granted->lease;
     tell(to, fmt::format("+{}\n", lease.token));
     for (;;) {
-      ::poll(nullptr, 0, static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(plan.crash_ttl / 3).count()));
+      wait_until({}, later(Clock::now(), plan.crash_ttl / 3));
       (void)(*backend)->renew(lease, plan.crash_ttl);
     }
   };
@@ -45,7 +46,7 @@ void tell(int fd, std::string_view text) { (void)!::write(fd, text.data(), text.
   ::_exit(1);
 }
 
-// A child that dies with this object, and with us.
+// A child that dies with this object, and with this process.
 class Holder {
  public:
   Holder(const Plan& plan, const Target& target, Signals& signals) {
@@ -58,20 +59,19 @@ class Holder {
     if (pid_ != 0) return;
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != parent) ::_exit(1);
-    (void)signals;  // stay blocked: a Ctrl-C is for the parent, which kills us
+    (void)signals;  // stay blocked: a Ctrl-C is for the parent, which kills the child
     hold(plan, target, to.get());
   }
   ~Holder() { kill(); }
   Holder(const Holder&) = delete;
   Holder& operator=(const Holder&) = delete;
 
-  // The line it says; empty: it said nothing in time, or a signal came.
+  // Its line; empty: none in time, or a signal came.
   std::string line(Deadline until, int signal_fd) {
     std::string text;
     while (text.empty() || text.back() != '\n') {
       pollfd fds[] = {{from_.get(), POLLIN, 0}, {signal_fd, POLLIN, 0}};
-      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now()).count();
-      if (left <= 0 || ::poll(fds, 2, static_cast<int>(left)) <= 0 || fds[1].revents) return {};
+      if (wait_until(fds, until) <= 0 || fds[1].revents) return {};
       char part[512];
       const ssize_t n = ::read(from_.get(), part, sizeof part);
       if (n <= 0) return {};
@@ -94,12 +94,14 @@ class Holder {
 
 }  // namespace
 
-Result<std::optional<Nanoseconds>> crash_once(const Plan& plan, const Target& target, Signals& signals, Figures& figures) {
+Result<std::optional<Nanoseconds>> crash_once(const Plan& plan, const Target& target,
+                                              Signals& signals, Figures& figures) {
   const std::optional<Nanoseconds> interrupted;
   Holder holder(plan, target, signals);
   const std::string said = holder.line(later(Clock::now(), plan.crash_ttl * 3 + 90s), signals.fd());
   if (signals.seen()) return interrupted;
-  if (!said.starts_with('+')) return fail(Errc::unavailable, said.empty() ? "crash: the holder said nothing in time" : said);
+  if (!said.starts_with('+'))
+    return fail(Errc::unavailable, said.empty() ? "crash: the holder said nothing in time" : said);
   const FencingToken held = std::strtoull(said.c_str() + 1, nullptr, 10);
 
   Settings settings = plan.settings;
@@ -121,7 +123,8 @@ Result<std::optional<Nanoseconds>> crash_once(const Plan& plan, const Target& ta
     if (signals.seen() || Clock::now() >= too_late) {
       (void)(*waiter)->cancel();
       if (signals.seen()) return interrupted;
-      return fail(Errc::unavailable, fmt::format("crash: no grant within {}s", (plan.crash_ttl * 3 + 90s) / 1s));
+      return fail(Errc::unavailable,
+                  fmt::format("crash: no grant within {}s", (plan.crash_ttl * 3 + 90s) / 1s));
     }
     answer = (*waiter)->poll(1s);
     if (!answer && !retryable(answer.error().code)) return fail(answer.error());
@@ -131,7 +134,8 @@ Result<std::optional<Nanoseconds>> crash_once(const Plan& plan, const Target& ta
   const Lease& lease = std::get<Granted>(*answer).lease;
   if (lease.token <= held) {
     ++figures.inversions;
-    figures.first_violation = fmt::format("crash: token {} was granted after token {}", lease.token, held);
+    figures.first_violation =
+        fmt::format("crash: token {} was granted after token {}", lease.token, held);
   }
   const Counters after = (*backend)->counters();
   figures.requests += after.requests - before.requests;

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// --fail-if: a bound that a figure must not pass, for CI.
+// --fail-if: a bound on a figure, for CI.
 //
-//   [BACKEND.[RECIPE.]][SCENARIO.]METRIC OP VALUE      redis.fair.handoff.handoff.p99>5ms   acquire.p50>=300us   errors>0
+//   [BACKEND.[RECIPE.]][SCENARIO.]METRIC OP VALUE      redis.fair.handoff.handoff.p99>5ms
+//   acquire.p50>=300us   errors>0
 //
-// OP is > >= < <= ; VALUE a number, for a latency a duration with its unit. Every run that the names before METRIC match is looked at.
+// OP is > >= < <= ; VALUE a number, for a latency a duration with its unit. Applies to every run
+// that the names before METRIC match.
 #pragma once
 #include <optional>
 #include <string>
@@ -22,13 +24,15 @@ struct FailIf {
   std::string op;
   double bound = 0;  // latencies: microseconds
 
-  static Result<FailIf> parse(std::string_view text);  // Errc::usage: names the text and what is allowed
+  // Errc::usage: names the text and what is allowed
+  static Result<FailIf> parse(std::string_view text);
 
   // The names are those of the run, and its scenario has such a figure.
   bool matches(const Figures&) const;
-  // Of a run that matches. True: it holds, so the run fails; as one does that was to have the figure and has not a single sample.
+  // For a matching run. True: the expression holds, so the run fails; also for a figure without a
+  // single sample.
   bool holds(const Figures&) const;
-  // The figure, for people: "4.00ms", "1 234", "none".
+  // The figure, formatted: "4.00ms", "1 234", "none".
   std::string seen(const Figures&) const;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What was measured: one Figures for each target and scenario, of all repeats.
+// The results: one Figures for each target and scenario, over all repeats.
 #pragma once
 #include <array>
 #include <memory>
@@ -13,17 +13,21 @@
 namespace dlock::bench {
 
 enum class Latency : std::uint8_t { acquire, release, handoff, renew, takeover };
-inline constexpr std::array<std::string_view, 5> latency_names{"acquire", "release", "handoff", "renew", "takeover"};
+inline constexpr std::array<std::string_view, 5> latency_names{"acquire", "release", "handoff",
+                                                               "renew", "takeover"};
 inline constexpr std::size_t latencies = latency_names.size();
 
 struct Quantile {
   std::string_view name, shown;
   std::uint32_t per_100000;
 };
-inline constexpr std::array<Quantile, 5> quantiles{
-    {{"p50", "p50", 50'000}, {"p90", "p90", 90'000}, {"p99", "p99", 99'000}, {"p999", "p99.9", 99'900}, {"max", "max", 100'000}}};
+inline constexpr std::array<Quantile, 5> quantiles{{{"p50", "p50", 50'000},
+                                                    {"p90", "p90", 90'000},
+                                                    {"p99", "p99", 99'000},
+                                                    {"p999", "p99.9", 99'900},
+                                                    {"max", "max", 100'000}}};
 
-// What one repeat came to.
+// The result of one repeat.
 struct Round {
   double grants_per_s = 0;
   std::array<std::array<double, quantiles.size()>, latencies> latency_us{};
@@ -41,23 +45,27 @@ struct Figures {
   std::array<Histogram, latencies> latency;
   Nanoseconds rtt{};
   std::vector<std::uint64_t> per_client;
-  std::uint64_t max_overtakes = 0, requests = 0, wakeups = 0, errors = 0, overlaps = 0, inversions = 0, late = 0, starved = 0;
-  bool wakes = false;          // false: waiters poll, so that wake-ups say nothing
-  Nanoseconds longest_wait{};  // also of those who still waited at the end
+  std::uint64_t max_overtakes = 0, requests = 0, wakeups = 0, errors = 0, overlaps = 0,
+                inversions = 0, late = 0, starved = 0;
+  bool wakes = false;          // false: waiters poll, so wake-ups mean nothing
+  Nanoseconds longest_wait{};  // including waiters at the end
   std::string first_error, first_violation;
-  Duration renew_every{};  // renew: what one lease needs
+  Duration renew_every{};  // renew: the interval of one lease
   std::shared_ptr<Timeline> timeline = std::make_shared<Timeline>();
 
   const Histogram& of(Latency l) const noexcept { return latency[static_cast<std::size_t>(l)]; }
   double grants_per_s() const noexcept;  // the median of the rounds
   double fairness() const noexcept;
-  double commands_per_grant() const noexcept { return grants ? static_cast<double>(requests) / static_cast<double>(grants) : 0; }
+  double commands_per_grant() const noexcept {
+    return grants ? static_cast<double>(requests) / static_cast<double>(grants) : 0;
+  }
   std::optional<double> wakeups_per_grant() const noexcept;
-  std::optional<double> leases_kept() const noexcept;  // renew: how many leases this many clients can keep alive
+  // renew: the number of leases that this many clients can keep alive
+  std::optional<double> leases_kept() const noexcept;
   bool violated() const noexcept { return overlaps > 0 || inversions > 0; }
 };
 
-// The middle one; of an even number the mean of the two in the middle. 0 for none.
+// The median; of an even number the mean of the middle two. 0 for none.
 double median(std::vector<double> values) noexcept;
 
 struct Report {

@@ -16,7 +16,8 @@ template <class Better>
 void improve(std::uint64_t& extreme, std::uint64_t value, Better better) noexcept {
   const std::atomic_ref shared(extreme);
   std::uint64_t seen = shared.load(std::memory_order_relaxed);
-  while (better(value, seen) && !shared.compare_exchange_weak(seen, value, std::memory_order_relaxed)) {}
+  while (better(value, seen) &&
+         !shared.compare_exchange_weak(seen, value, std::memory_order_relaxed)) {}
 }
 
 }  // namespace
@@ -34,12 +35,14 @@ std::size_t Histogram::index(std::uint64_t v) noexcept {
 std::uint64_t Histogram::middle(std::size_t i) noexcept {
   if (i < (std::size_t{1} << sub_bits)) return i;
   const std::size_t shift = (i >> sub_bits) - 1;
-  const std::uint64_t low = ((std::uint64_t{1} << sub_bits) + (i & ((std::size_t{1} << sub_bits) - 1))) << shift;
+  const std::uint64_t low =
+      ((std::uint64_t{1} << sub_bits) + (i & ((std::size_t{1} << sub_bits) - 1))) << shift;
   return low + (((std::uint64_t{1} << shift) - 1) / 2);
 }
 
 void Histogram::record(Nanoseconds d) noexcept {
-  const std::uint64_t v = std::min(static_cast<std::uint64_t>(std::max<std::int64_t>(d.count(), 0)), largest);
+  const std::uint64_t v =
+      std::min(static_cast<std::uint64_t>(std::max<std::int64_t>(d.count(), 0)), largest);
   std::atomic_ref(counts_[index(v)]).fetch_add(1, std::memory_order_relaxed);
   std::atomic_ref(count_).fetch_add(1, std::memory_order_relaxed);
   improve(min_, v, std::less{});
@@ -56,12 +59,14 @@ void Histogram::add(const Histogram& other) {
 Nanoseconds Histogram::percentile(std::uint32_t per_100000) const noexcept {
   if (count_ == 0) return {};
   const std::uint64_t whole = count_ / 100'000, rest = count_ % 100'000;
-  const std::uint64_t wanted = std::max<std::uint64_t>(1, whole * per_100000 + (rest * per_100000 + 99'999) / 100'000);
+  const std::uint64_t wanted =
+      std::max<std::uint64_t>(1, whole * per_100000 + (rest * per_100000 + 99'999) / 100'000);
   if (wanted >= count_) return max();
   std::uint64_t seen = 0;
   for (std::size_t i = 0; i < counts_.size(); ++i) {
     seen += counts_[i];
-    if (seen >= wanted) return Nanoseconds{static_cast<std::int64_t>(std::clamp(middle(i), min_, max_))};
+    if (seen >= wanted)
+      return Nanoseconds{static_cast<std::int64_t>(std::clamp(middle(i), min_, max_))};
   }
   return max();
 }

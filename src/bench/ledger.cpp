@@ -24,7 +24,7 @@ void Ledger::check_exclusion(unsigned client, const Lease& lease, Deadline at) {
   std::size_t permits = 0;
   const Hold* against = nullptr;
   for (auto h = holds_.begin(); h != holds_.end();) {
-    if (h->client == client || h->deadline < at) {  // a lease that is over excludes nobody any more
+    if (h->client == client || h->deadline < at) {  // an expired lease excludes no other
       tally_.late += h->client != client;
       h = holds_.erase(h);
       continue;
@@ -37,18 +37,21 @@ void Ledger::check_exclusion(unsigned client, const Lease& lease, Deadline at) {
   }
   if (!against) return;
   ++tally_.overlaps;
-  note(fmt::format("key {}: client {} was granted token {} ({}) while client {} held token {} ({})", lease.key.text(), client,
-                   lease.token, static_cast<char>(lease.mode), against->client, against->token,
-                   static_cast<char>(against->mode)));
+  note(fmt::format("key {}: client {} was granted token {} ({}) while client {} held token {} ({})",
+                   lease.key.text(), client, lease.token, static_cast<char>(lease.mode),
+                   against->client, against->token, static_cast<char>(against->mode)));
 }
 
-// Shared holders may note their grants in another order than the store's: each must only be above what was noted before it asked, and above
-// every exclusive grant. An exclusive one comes when all before it have ended, so it is above all.
+// Shared holders may note their grants in another order than the store's: each must only be above
+// the tokens noted before it asked, and above every exclusive grant. An exclusive grant comes when
+// all before it have ended, so it is above all.
 void Ledger::check_token(const Client& c, unsigned client, const Lease& lease) {
-  const FencingToken floor = lease.mode == Mode::exclusive ? newest_ : std::max(c.floor, newest_exclusive_);
+  const FencingToken floor =
+      lease.mode == Mode::exclusive ? newest_ : std::max(c.floor, newest_exclusive_);
   if (lease.token <= floor) {
     ++tally_.inversions;
-    note(fmt::format("key {}: client {} was granted token {} after token {}", lease.key.text(), client, lease.token, floor));
+    note(fmt::format("key {}: client {} was granted token {} after token {}", lease.key.text(),
+                     client, lease.token, floor));
   }
   newest_ = std::max(newest_, lease.token);
   if (lease.mode == Mode::exclusive) newest_exclusive_ = std::max(newest_exclusive_, lease.token);
@@ -78,7 +81,8 @@ std::optional<Nanoseconds> Ledger::granted(unsigned client, const Lease& lease, 
 
 void Ledger::ending(unsigned client, Deadline at) {
   const std::lock_guard lock(mutex_);
-  const auto mine = std::find_if(holds_.begin(), holds_.end(), [&](const Hold& h) { return h.client == client; });
+  const auto mine =
+      std::find_if(holds_.begin(), holds_.end(), [&](const Hold& h) { return h.client == client; });
   if (mine == holds_.end()) return;
   const Mode mode = mine->mode;
   const bool was_full = mode == Mode::permit ? holds_.size() >= limit_ : holds_.size() == 1;

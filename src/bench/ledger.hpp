@@ -13,30 +13,35 @@
 
 namespace dlock::bench {
 
-// What all clients of one key write down, each at once: the witness that knows what the store does not tell. A client notes a grant after the
-// answer came and the end before it asks to release, so two holds that overlap here did overlap. Thread-safe; nothing here waits
-// for a store.
+// The record that all clients of one key write at once: it shows what the store does not. A client
+// notes a grant after its reply and the end before its release request, so two holds that overlap
+// here did overlap. Thread-safe; nothing here waits for a store.
 class Ledger {
  public:
   struct Tally {
-    std::uint64_t overlaps = 0;       // grants while another hold that excludes it went on, its own deadline not over
-    std::uint64_t inversions = 0;     // tokens not greater than those they must be greater than
-    std::uint64_t late = 0;           // holds that went on past their own deadline, seen by the next holder: no overlap
-    std::uint64_t max_overtakes = 0;  // most grants to clients that had asked later, while one client waited
-    std::string first;                // the first overlap or inversion, in words
+    // grants while a conflicting hold went on before its own deadline
+    std::uint64_t overlaps = 0;
+    std::uint64_t inversions = 0;  // tokens that are not greater than they must be
+    // holds that went on past their own deadline, found by the next holder: not an overlap
+    std::uint64_t late = 0;
+    // most grants to clients that had asked later, while one client waited
+    std::uint64_t max_overtakes = 0;
+    std::string first;  // the first overlap or inversion, as text
   };
 
-  // `limit`: how many permits there are.
+  // `limit`: the number of permits.
   explicit Ledger(unsigned clients, unsigned limit = 1) : clients_(clients), limit_(limit) {}
 
   void asked(unsigned client, Deadline at);
   void gave_up(unsigned client);
-  // `at`: when the answer came. Answers the hand-off, the time since the end that made room for this grant, if this client was waiting then.
+  // `at`: the time of the reply. Returns the hand-off, the time since the end that made room for
+  // this grant, if this client was waiting then.
   std::optional<Nanoseconds> granted(unsigned client, const Lease& lease, Deadline at);
   void ending(unsigned client, Deadline at);
 
   Tally tally() const;
-  bool violated() const noexcept { return violated_.load(std::memory_order_relaxed); }  // an overlap or an inversion was noted
+  // an overlap or an inversion was noted
+  bool violated() const noexcept { return violated_.load(std::memory_order_relaxed); }
 
  private:
   struct Client {
@@ -61,13 +66,14 @@ class Ledger {
   std::vector<Client> clients_;
   const unsigned limit_;
   std::vector<Hold> holds_;
-  std::deque<Deadline> room_;  // ends that made room which nobody has taken yet
+  std::deque<Deadline> room_;  // ends that made room not yet taken
   FencingToken newest_ = 0, newest_exclusive_ = 0;
   Tally tally_;
   std::atomic<bool> violated_{false};
 };
 
-// Jain's index of fairness: (sum x)^2 / (n * sum x^2), from 1/n (one has all) to 1 (all have the same). Nobody has anything: 1.
+// Jain's index of fairness: (sum x)^2 / (n * sum x^2), from 1/n (one has all) to 1 (all have the
+// same). All zero: 1.
 double jain(const std::vector<std::uint64_t>& shares) noexcept;
 
 }  // namespace dlock::bench

@@ -19,11 +19,15 @@ struct Target {
   std::string backend;  // family: "redis"; with a number when it occurs with another URL: "redis#2"
   std::string recipe;
   std::string where;  // redacted URL
-  std::string tag;    // begins the keys of this target, so that two recipes of one store do not meet
+  // begins the keys of this target, so that two recipes of one store use different keys
+  std::string tag;
   const Traits* traits = nullptr;
-  bool loopback = false;                                                  // this host, over the network's stack
-  std::function<Result<std::unique_ptr<Backend>>(const Settings&)> open;  // may be called by several threads at once
-  // Removes every trace of these keys; null: the backend cannot.
+  std::function<Duration(Duration ttl)> proven_of;  // null: all but drift
+  // this host, through the network stack
+  bool loopback = false;
+  // may be called by several threads at once
+  std::function<Result<std::unique_ptr<Backend>>(const Settings&)> open;
+  // Removes all data of these keys; null: the backend cannot.
   std::function<Result<void>(const Settings&, std::span<const Key>)> purge;
 };
 
@@ -35,7 +39,9 @@ struct Plan {
   std::uint64_t ops = 0;  // measured grants instead of a duration; 0: none
   Duration hold{};
   std::uint64_t rate =
-      0;  // grants asked for per second by all clients together; 0: each asks when the last is done (closed loop)
+      // grants asked for per second by all clients together; 0: each asks when the last is done
+      // (closed loop)
+      0;
   unsigned repeat = 1;
   Duration ttl{30'000'000}, crash_ttl{5'000'000};
   Settings settings;   // without interrupt_fd
@@ -47,7 +53,9 @@ struct Plan {
   bool quiet = false;
 };
 
-// Part of a duration that is not measured, before it.
-constexpr Duration warm_up(const Plan& p) noexcept { return std::min<Duration>(std::chrono::seconds{1}, p.duration / 5); }
+// The warm-up before a measurement, which is not measured.
+constexpr Duration warm_up(const Plan& p) noexcept {
+  return std::min<Duration>(std::chrono::seconds{1}, p.duration / 5);
+}
 
 }  // namespace dlock::bench

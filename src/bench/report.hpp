@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The outcome, for people and for programs.
+// The results, for people and for programs.
 #pragma once
 #include <string>
 #include "bench/figures.hpp"
@@ -9,11 +9,13 @@ namespace dlock::bench {
 
 std::string text_of(const Plan&, const Report&, std::string_view version);
 std::string markdown_of(const Plan&, const Report&, std::string_view version);
-std::string json_of(const Plan&, const Report&, std::string_view version);  // one object in one line; names never change
+// one object in one line; names are stable
+std::string json_of(const Plan&, const Report&, std::string_view version);
 std::string csv_of(const Report&);
-std::string html_of(const Plan&, const Report&, std::string_view version);  // one page that loads nothing
+// one page that loads nothing
+std::string html_of(const Plan&, const Report&, std::string_view version);
 
-// What text, markdown and HTML show.
+// The content of text, markdown and HTML.
 struct Table {
   std::string title;
   std::vector<std::string> head;
@@ -22,7 +24,7 @@ struct Table {
 };
 std::vector<Table> tables_of(const Plan&, const Report&);
 std::string headline(const Plan&, std::string_view version);
-std::vector<std::string> verdict(const Report&);  // FAIL or PASS, and why
+std::vector<std::string> verdict(const Report&);  // FAIL or PASS, with the reason
 std::string target_name(const Figures&);
 
 }  // namespace dlock::bench

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The page: tables, and charts as inline SVG that take their colours from the reader's light or dark preference.
+// The page: tables, and charts as inline SVG that take their colours from the reader's light or
+// dark preference.
 #include <fmt/format.h>
 #include <algorithm>
 #include <bit>
@@ -9,7 +10,8 @@
 namespace dlock::bench {
 namespace {
 
-constexpr double left = 64, right = 690, top = 12, bottom = 220;  // of the plot in a view box of 700 x 260
+// of the plot in a view box of 700 x 260
+constexpr double left = 64, right = 690, top = 12, bottom = 220;
 
 constexpr std::string_view style = R"css(
 :root{color-scheme:light dark;--bg:#fcfcfb;--fg:#1d2329;--dim:#5c6670;--line:#d8dde2;--c0:#0b62b5;--c1:#b3430a;--c2:#1a7a3c;--c3:#7a3fb0;--c4:#946a00;--c5:#a8265e;--c6:#0a7d83;--c7:#555}
@@ -54,14 +56,17 @@ class TimeAxis {
     while (high_ < most_ns) high_ *= 10;
   }
   double y(double ns) const noexcept {
-    const double part = (log2_of(std::max(ns, low_)) - log2_of(low_)) / (log2_of(high_) - log2_of(low_));
+    const double part =
+        (log2_of(std::max(ns, low_)) - log2_of(low_)) / (log2_of(high_) - log2_of(low_));
     return bottom - part * (bottom - top);
   }
   std::string grid() const {
     std::string text;
     for (double v = low_; v <= high_ * 1.01; v *= 10)
-      text += fmt::format("<line class=grid x1={} x2={} y1={:.1f} y2={:.1f} /><text x={} y={:.1f} text-anchor=end>{}</text>",
-                          left, right, y(v), y(v), left - 6, y(v) + 4, unit(v));
+      text += fmt::format(
+          "<line class=grid x1={} x2={} y1={:.1f} y2={:.1f} /><text x={} y={:.1f} "
+          "text-anchor=end>{}</text>",
+          left, right, y(v), y(v), left - 6, y(v) + 4, unit(v));
     return text;
   }
 
@@ -81,10 +86,12 @@ struct Series {
 };
 
 std::string svg(std::string_view label, const std::string& inside) {
-  return fmt::format("<svg viewBox=\"0 0 700 260\" role=img aria-label=\"{}\">{}</svg>", escaped(label), inside);
+  return fmt::format("<svg viewBox=\"0 0 700 260\" role=img aria-label=\"{}\">{}</svg>",
+                     escaped(label), inside);
 }
 
-// Latency by percentile; the axis stretches towards 100 %, where it matters: a half, a quarter, an eighth ... of the samples is left.
+// Latency by percentile; the axis stretches towards 100 %: a half, a quarter, an eighth ... of the
+// samples is left.
 std::string distribution(std::string_view title, const std::vector<Series>& all, Latency l) {
   constexpr double most_halvings = 13.3;  // 99.99 %
   double least = 1e18, most = 0;
@@ -96,11 +103,16 @@ std::string distribution(std::string_view title, const std::vector<Series>& all,
   }
   if (most <= 0) return {};
   const TimeAxis axis(least, most);
-  const auto x = [&](double share_left) { return left + -log2_of(share_left) / most_halvings * (right - left); };
+  const auto x = [&](double share_left) {
+    return left + -log2_of(share_left) / most_halvings * (right - left);
+  };
   std::string inside = axis.grid();
-  for (const auto& [mark, share] : {std::pair{"50%", 0.5}, {"90%", 0.1}, {"99%", 0.01}, {"99.9%", 0.001}, {"99.99%", 0.0001}})
-    inside += fmt::format("<text x={:.1f} y={} text-anchor=middle>{}</text>", std::min(x(share), right - 16), bottom + 18, mark);
-  inside += fmt::format("<text x={} y={} text-anchor=end>of all are not slower</text>", right, bottom + 34);
+  for (const auto& [mark, share] :
+       {std::pair{"50%", 0.5}, {"90%", 0.1}, {"99%", 0.01}, {"99.9%", 0.001}, {"99.99%", 0.0001}})
+    inside += fmt::format("<text x={:.1f} y={} text-anchor=middle>{}</text>",
+                          std::min(x(share), right - 16), bottom + 18, mark);
+  inside += fmt::format("<text x={} y={} text-anchor=end>of all are not slower</text>", right,
+                        bottom + 34);
   for (const Series& s : all) {
     const Histogram& h = s.figures->of(l);
     if (h.count() == 0) continue;
@@ -109,10 +121,11 @@ std::string distribution(std::string_view title, const std::vector<Series>& all,
       double share = 1;  // 2^(-step / 5)
       for (std::uint32_t i = 0; i < step; ++i) share *= 0.870550563;
       const auto per_100000 = static_cast<std::uint32_t>((1 - share) * 100'000);
-      points +=
-          fmt::format("{:.1f},{:.1f} ", std::min(x(share), right), axis.y(static_cast<double>(h.percentile(per_100000).count())));
+      points += fmt::format("{:.1f},{:.1f} ", std::min(x(share), right),
+                            axis.y(static_cast<double>(h.percentile(per_100000).count())));
     }
-    inside += fmt::format("<polyline class=curve style=\"stroke:var(--c{})\" points=\"{}\"/>", s.colour, points);
+    inside += fmt::format("<polyline class=curve style=\"stroke:var(--c{})\" points=\"{}\"/>",
+                          s.colour, points);
   }
   return fmt::format("<div><h3>{}</h3>{}</div>", escaped(title), svg(title, inside));
 }
@@ -124,7 +137,8 @@ std::string timeline(std::string_view title, const std::vector<Series>& all) {
     for (std::size_t i = 0; i < t.all().size(); ++i) {
       const Timeline::Slot& slot = t.all()[i];
       if (slot.count == 0) continue;
-      least = std::min(least, static_cast<double>(slot.sum.count()) / static_cast<double>(slot.count));
+      least =
+          std::min(least, static_cast<double>(slot.sum.count()) / static_cast<double>(slot.count));
       most = std::max(most, static_cast<double>(slot.max.count()));
       end = std::max(end, static_cast<double>(i + 1) * static_cast<double>(t.width().count()));
     }
@@ -133,29 +147,37 @@ std::string timeline(std::string_view title, const std::vector<Series>& all) {
   const TimeAxis axis(std::max(least, 1.0), most);
   std::string inside = axis.grid();
   for (int i = 0; i <= 4; ++i)
-    inside += fmt::format("<text x={:.1f} y={} text-anchor={}>{:.1f} s</text>", left + (right - left) * i / 4, bottom + 18,
-                          i == 4 ? "end" : "middle", end * i / 4e9);
-  inside += fmt::format("<text x={} y={} text-anchor=end>mean (line) and worst (dashes) of each moment, last round</text>", right,
-                        bottom + 34);
+    inside += fmt::format("<text x={:.1f} y={} text-anchor={}>{:.1f} s</text>",
+                          left + (right - left) * i / 4, bottom + 18, i == 4 ? "end" : "middle",
+                          end * i / 4e9);
+  inside += fmt::format(
+      "<text x={} y={} text-anchor=end>mean (line) and worst (dashes) of each moment, last "
+      "round</text>",
+      right, bottom + 34);
   for (const Series& s : all) {
     const Timeline& t = *s.figures->timeline;
     std::string mean, worst;
     for (std::size_t i = 0; i < t.all().size(); ++i) {
       const Timeline::Slot& slot = t.all()[i];
       if (slot.count == 0) continue;
-      const double x = left + (static_cast<double>(i) + 0.5) * static_cast<double>(t.width().count()) / end * (right - left);
-      mean += fmt::format("{:.1f},{:.1f} ", x, axis.y(static_cast<double>(slot.sum.count()) / static_cast<double>(slot.count)));
+      const double x = left + (static_cast<double>(i) + 0.5) *
+                                  static_cast<double>(t.width().count()) / end * (right - left);
+      mean += fmt::format(
+          "{:.1f},{:.1f} ", x,
+          axis.y(static_cast<double>(slot.sum.count()) / static_cast<double>(slot.count)));
       worst += fmt::format("{:.1f},{:.1f} ", x, axis.y(static_cast<double>(slot.max.count())));
     }
     inside += fmt::format(
-        "<polyline class=curve style=\"stroke:var(--c{0})\" points=\"{1}\"/><polyline class=\"curve faint\" "
+        "<polyline class=curve style=\"stroke:var(--c{0})\" points=\"{1}\"/><polyline "
+        "class=\"curve faint\" "
         "style=\"stroke:var(--c{0})\" points=\"{2}\"/>",
         s.colour, mean, worst);
   }
   return fmt::format("<div><h3>{}</h3>{}</div>", escaped(title), svg(title, inside));
 }
 
-// Grants of each client, the least first: a level top is fair. Clients are put together where there are more than fit.
+// Grants of each client, the least first: a level top is fair. Neighbouring clients share a bar if
+// there are too many.
 std::string fairness(const std::vector<Series>& all) {
   constexpr std::size_t most_bars = 64;
   std::string text;
@@ -167,16 +189,21 @@ std::string fairness(const std::vector<Series>& all) {
     const std::size_t bars = std::min(shares.size(), most_bars);
     std::string inside;
     for (std::size_t i = 0; i < bars; ++i) {
-      const double height = static_cast<double>(shares[i * shares.size() / bars]) / tallest * (bottom - top);
+      const double height =
+          static_cast<double>(shares[i * shares.size() / bars]) / tallest * (bottom - top);
       const double width = (right - left) / static_cast<double>(bars);
-      inside += fmt::format("<rect x={:.1f} y={:.1f} width={:.1f} height={:.1f} style=\"fill:var(--c{})\"/>",
-                            left + width * static_cast<double>(i), bottom - height, std::max(width - 1, 0.5),
-                            std::max(height, 0.0), s.colour);
+      inside += fmt::format(
+          "<rect x={:.1f} y={:.1f} width={:.1f} height={:.1f} style=\"fill:var(--c{})\"/>",
+          left + width * static_cast<double>(i), bottom - height, std::max(width - 1, 0.5),
+          std::max(height, 0.0), s.colour);
     }
-    inside += fmt::format("<line class=grid x1={0} x2={1} y1={2} y2={2} /><text x={3} y={4} text-anchor=end>{5}</text>", left,
-                          right, bottom, left - 6, top + 10, grouped(tallest));
-    const std::string title = fmt::format("Grants of each client, {}: fairness {:.3f}, most overtakes {}",
-                                          target_name(*s.figures), s.figures->fairness(), s.figures->max_overtakes);
+    inside += fmt::format(
+        "<line class=grid x1={0} x2={1} y1={2} y2={2} /><text x={3} y={4} "
+        "text-anchor=end>{5}</text>",
+        left, right, bottom, left - 6, top + 10, grouped(tallest));
+    const std::string title =
+        fmt::format("Grants of each client, {}: fairness {:.3f}, most overtakes {}",
+                    target_name(*s.figures), s.figures->fairness(), s.figures->max_overtakes);
     text += fmt::format("<div><h3>{}</h3>{}</div>", escaped(title), svg(title, inside));
   }
   return text;
@@ -198,21 +225,28 @@ std::string table(const Table& t) {
 
 std::string charts(const Report& r, Scenario scenario) {
   std::vector<Series> all;
-  std::vector<std::string> names;  // the colour belongs to the target, on the whole page
+  std::vector<std::string> names;  // each target has the same colour on the whole page
   for (const Figures& f : r.runs) {
     auto name = std::find(names.begin(), names.end(), target_name(f));
     if (name == names.end()) name = names.insert(names.end(), target_name(f));
-    if (f.scenario == scenario && !f.rounds.empty()) all.push_back({&f, static_cast<std::size_t>(name - names.begin()) % 8});
+    if (f.scenario == scenario && !f.rounds.empty())
+      all.push_back({&f, static_cast<std::size_t>(name - names.begin()) % 8});
   }
   std::string text = "<ul class=legend>";
   for (const Series& s : all)
-    text += fmt::format("<li><i style=\"background:var(--c{})\"></i>{}</li>", s.colour, escaped(target_name(*s.figures)));
+    text += fmt::format("<li><i style=\"background:var(--c{})\"></i>{}</li>", s.colour,
+                        escaped(target_name(*s.figures)));
   text += "</ul><div class=charts>";
   switch (scenario) {
-    case Scenario::crash: text += distribution("Next grant after the crash", all, Latency::takeover); break;
-    case Scenario::renew: text += distribution("Renewal", all, Latency::renew) + timeline("Renewals in time", all); break;
+    case Scenario::crash:
+      text += distribution("Next grant after the crash", all, Latency::takeover);
+      break;
+    case Scenario::renew:
+      text += distribution("Renewal", all, Latency::renew) + timeline("Renewals in time", all);
+      break;
     case Scenario::uncontended:
-      text += distribution("Acquire", all, Latency::acquire) + distribution("Release", all, Latency::release) +
+      text += distribution("Acquire", all, Latency::acquire) +
+              distribution("Release", all, Latency::release) +
               timeline("Acquisitions in time", all);
       break;
     default:
@@ -226,14 +260,17 @@ std::string charts(const Report& r, Scenario scenario) {
 
 std::string html_of(const Plan& p, const Report& r, std::string_view version) {
   std::string text = fmt::format(
-      "<!DOCTYPE html><html lang=en><meta charset=utf-8><meta name=viewport content=\"width=device-width\"><title>dlock "
+      "<!DOCTYPE html><html lang=en><meta charset=utf-8><meta name=viewport "
+      "content=\"width=device-width\"><title>dlock "
       "bench</title><style>{}</style><h1>dlock bench</h1><p class=dim>{}</p>",
       style, escaped(headline(p, version)));
   for (const std::string& line : verdict(r))
-    text += fmt::format("<p{}>{}</p>", line.starts_with("FAIL") ? " class=fail" : "", escaped(line));
+    text +=
+        fmt::format("<p{}>{}</p>", line.starts_with("FAIL") ? " class=fail" : "", escaped(line));
   const std::vector<Table> tables = tables_of(p, r);
   for (std::size_t i = 0; i < tables.size(); ++i)
-    text += fmt::format("<h2>{}</h2>{}{}", escaped(tables[i].title), table(tables[i]), charts(r, p.scenarios[i]));
+    text += fmt::format("<h2>{}</h2>{}{}", escaped(tables[i].title), table(tables[i]),
+                        charts(r, p.scenarios[i]));
   if (!r.notes.empty()) text += "<h2>Notes</h2><ul>";
   for (const std::string& n : r.notes) text += fmt::format("<li>{}</li>", escaped(n));
   if (!r.notes.empty()) text += "</ul>";

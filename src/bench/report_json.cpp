@@ -16,14 +16,18 @@ double rounded(double v) noexcept {
 
 Json of(const Histogram& h) {
   Json j;
-  for (const Quantile& q : quantiles) j[q.name] = h.count() ? Json(rounded(in_us(h.percentile(q.per_100000)))) : Json(nullptr);
+  for (const Quantile& q : quantiles)
+    j[q.name] = h.count() ? Json(rounded(in_us(h.percentile(q.per_100000)))) : Json(nullptr);
   return j;
 }
 
 Json or_null(std::optional<double> v) { return v ? Json(rounded(*v)) : Json(nullptr); }
 
 Json of(const Figures& f) {
-  Json j{{"backend", f.backend}, {"recipe", f.recipe}, {"scenario", name_of(f.scenario)}, {"clients", f.clients}};
+  Json j{{"backend", f.backend},
+         {"recipe", f.recipe},
+         {"scenario", name_of(f.scenario)},
+         {"clients", f.clients}};
   if (!f.skipped.empty()) {
     j["skipped"] = f.skipped;
     return j;
@@ -57,7 +61,10 @@ Json of(const Figures& f) {
 Json host() {
   utsname u{};
   ::uname(&u);
-  return Json{{"name", u.nodename}, {"kernel", u.release}, {"machine", u.machine}, {"cpus", ::sysconf(_SC_NPROCESSORS_ONLN)}};
+  return Json{{"name", u.nodename},
+              {"kernel", u.release},
+              {"machine", u.machine},
+              {"cpus", ::sysconf(_SC_NPROCESSORS_ONLN)}};
 }
 
 }  // namespace

@@ -16,7 +16,8 @@ std::string heading(const Plan& p, Scenario s) {
   std::string name(name_of(s));
   for (char& c : name) c = static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
   std::string about(scenarios()[static_cast<std::size_t>(s)].about);
-  if (s == Scenario::limit) about = fmt::format("all clients want one of {} permits", permits(p.clients));
+  if (s == Scenario::limit)
+    about = fmt::format("all clients want one of {} permits", permits(p.clients));
   if (s == Scenario::crash) about += fmt::format(", ttl {}", format_duration(p.crash_ttl));
   return fmt::format("{}: {}", name, about);
 }
@@ -24,11 +25,13 @@ std::string heading(const Plan& p, Scenario s) {
 void add_quantiles(Table& t, std::string_view what, std::initializer_list<std::size_t> which) {
   bool first = true;
   for (const std::size_t q : which) {
-    t.head.push_back(first ? fmt::format("{} {}", what, quantiles[q].shown) : std::string(quantiles[q].shown));
+    t.head.push_back(first ? fmt::format("{} {}", what, quantiles[q].shown)
+                           : std::string(quantiles[q].shown));
     first = false;
   }
 }
-void add_quantiles(std::vector<std::string>& row, const Histogram& h, std::initializer_list<std::size_t> which) {
+void add_quantiles(std::vector<std::string>& row, const Histogram& h,
+                   std::initializer_list<std::size_t> which) {
   for (const std::size_t q : which) row.push_back(times(h, quantiles[q].per_100000));
 }
 
@@ -37,10 +40,13 @@ std::string rate(const Figures& f) {
   if (f.rounds.size() < 2) return grouped(f.grants_per_s());
   const auto less = [](const Round& a, const Round& b) { return a.grants_per_s < b.grants_per_s; };
   const auto [low, high] = std::minmax_element(f.rounds.begin(), f.rounds.end(), less);
-  return fmt::format("{} [{}-{}]", grouped(f.grants_per_s()), grouped(low->grants_per_s), grouped(high->grants_per_s));
+  return fmt::format("{} [{}-{}]", grouped(f.grants_per_s()), grouped(low->grants_per_s),
+                     grouped(high->grants_per_s));
 }
 
-std::string or_dash(std::optional<double> v) { return v ? fmt::format("{:.2f}", *v) : std::string("-"); }
+std::string or_dash(std::optional<double> v) {
+  return v ? fmt::format("{:.2f}", *v) : std::string("-");
+}
 
 std::vector<std::string> row_of(const Figures& f) {
   std::vector<std::string> row{target_name(f)};
@@ -93,7 +99,8 @@ Table table_of(const Plan& p, const Report& r, Scenario s) {
     t.head.push_back("grants/s");
     add_quantiles(t, "hand-off", {0, 2, 4});
     add_quantiles(t, "wait", {0, 2});
-    t.head.insert(t.head.end(), {"fairness", "overtakes", "longest wait", "wakes", "cmds", "err", "overlaps"});
+    t.head.insert(t.head.end(),
+                  {"fairness", "overtakes", "longest wait", "wakes", "cmds", "err", "overlaps"});
   }
   const bool takeover = s == Scenario::crash;
   std::vector<std::pair<double, std::string>> order;
@@ -102,20 +109,23 @@ Table table_of(const Plan& p, const Report& r, Scenario s) {
     if (!f.skipped.empty()) t.remarks.push_back(fmt::format("{}: {}", target_name(f), f.skipped));
     if (!f.skipped.empty() || f.rounds.empty()) continue;
     t.rows.push_back(row_of(f));
-    const double figure = takeover ? in_us(f.of(Latency::takeover).percentile(50'000)) : f.grants_per_s();
+    const double figure =
+        takeover ? in_us(f.of(Latency::takeover).percentile(50'000)) : f.grants_per_s();
     if (figure > 0) order.emplace_back(takeover ? 1e12 / figure : figure, target_name(f));
   }
   if (order.size() < 2) return t;
   std::sort(order.begin(), order.end(), std::greater{});
   std::string ratios = fmt::format("{} is ", order.front().second);
   for (std::size_t i = 1; i < order.size(); ++i)
-    ratios += fmt::format("{}{}× {}", i > 1 ? ", " : "", ratio(order.front().first / order[i].first), order[i].second);
+    ratios += fmt::format("{}{}× {}", i > 1 ? ", " : "",
+                          ratio(order.front().first / order[i].first), order[i].second);
   t.remarks.insert(t.remarks.begin(), std::move(ratios));
   return t;
 }
 
 std::size_t width(std::string_view text) {  // characters, not bytes
-  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+  return static_cast<std::size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
 }
 
 std::string aligned(const Table& t) {
@@ -125,7 +135,8 @@ std::string aligned(const Table& t) {
     for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], width(row[i]));
   const auto line = [&](const std::vector<std::string>& cells) {
     std::string text = cells[0] + std::string(widths[0] - width(cells[0]), ' ');
-    for (std::size_t i = 1; i < cells.size(); ++i) text += "  " + std::string(widths[i] - width(cells[i]), ' ') + cells[i];
+    for (std::size_t i = 1; i < cells.size(); ++i)
+      text += "  " + std::string(widths[i] - width(cells[i]), ' ') + cells[i];
     return text + '\n';
   };
   std::string text = line(t.head);
@@ -138,13 +149,17 @@ std::string aligned(const Table& t) {
 std::string target_name(const Figures& f) { return fmt::format("{} {}", f.backend, f.recipe); }
 
 std::string headline(const Plan& p, std::string_view version) {
-  const std::string length = p.ops ? fmt::format("{} grants each", p.ops) : fmt::format("{} each", format_duration(p.duration));
-  const std::string loop = p.rate ? fmt::format("open loop, {} per second, late starts counted", p.rate)
-                                  : std::string("closed loop: queueing outside the lock is hidden");
-  return fmt::format("dlock {} bench · {} clients · {} after {} warm-up{}{} · {} · prefix {} (removed at the end)", version,
-                     p.clients, length, format_duration(warm_up(p)),
-                     p.repeat > 1 ? fmt::format(", {} times, median [range]", p.repeat) : "",
-                     p.hold > Duration::zero() ? fmt::format(" · held for {}", format_duration(p.hold)) : "", loop, p.prefix);
+  const std::string length = p.ops ? fmt::format("{} grants each", p.ops)
+                                   : fmt::format("{} each", format_duration(p.duration));
+  const std::string loop =
+      p.rate ? fmt::format("open loop, {} per second, late starts counted", p.rate)
+             : std::string("closed loop: queueing outside the lock is hidden");
+  return fmt::format(
+      "dlock {} bench · {} clients · {} after {} warm-up{}{} · {} · prefix {} (removed at the end)",
+      version, p.clients, length, format_duration(warm_up(p)),
+      p.repeat > 1 ? fmt::format(", {} times, median [range]", p.repeat) : "",
+      p.hold > Duration::zero() ? fmt::format(" · held for {}", format_duration(p.hold)) : "", loop,
+      p.prefix);
 }
 
 std::vector<Table> tables_of(const Plan& p, const Report& r) {
@@ -160,19 +175,25 @@ std::vector<std::string> verdict(const Report& r) {
     if (contended(f.scenario)) checked += f.grants;
     const std::string where = fmt::format("{} {}", target_name(f), name_of(f.scenario));
     if (f.violated())
+      lines.push_back(fmt::format("FAIL  {}: {} overlaps, {} token inversions; {}", where,
+                                  f.overlaps, f.inversions, f.first_violation));
+    if (f.errors > 0)
       lines.push_back(
-          fmt::format("FAIL  {}: {} overlaps, {} token inversions; {}", where, f.overlaps, f.inversions, f.first_violation));
-    if (f.errors > 0) lines.push_back(fmt::format("note  {}: {} errors, the first: {}", where, f.errors, f.first_error));
+          fmt::format("note  {}: {} errors, the first: {}", where, f.errors, f.first_error));
     if (!f.skipped.empty()) continue;
-    if (f.late > 0) lines.push_back(fmt::format("note  {}: {} holds went on past the end of their own lease", where, f.late));
+    if (f.late > 0)
+      lines.push_back(
+          fmt::format("note  {}: {} holds went on past the end of their own lease", where, f.late));
     if (f.starved > 0 && contended(f.scenario) && f.grants > 0)
-      lines.push_back(fmt::format("note  {}: {} of {} clients were never granted the lock", where, f.starved, f.clients));
+      lines.push_back(fmt::format("note  {}: {} of {} clients were never granted the lock", where,
+                                  f.starved, f.clients));
   }
   for (const std::string& f : r.failed) lines.push_back(fmt::format("FAIL  --fail-if {}", f));
   if (r.signal) lines.push_back("note  ended early by a signal: these figures are incomplete");
   if (!r.violated() && checked > 0)
-    lines.push_back(fmt::format("PASS  mutual exclusion: {} contended grants checked, 0 overlaps, 0 token inversions",
-                                grouped(static_cast<double>(checked))));
+    lines.push_back(fmt::format(
+        "PASS  mutual exclusion: {} contended grants checked, 0 overlaps, 0 token inversions",
+        grouped(static_cast<double>(checked))));
   return lines;
 }
 
@@ -217,17 +238,21 @@ std::string csv_of(const Report& r) {
   std::string text = "backend,recipe,scenario,clients,seconds,grants,grants_per_s";
   for (const std::string_view l : latency_names)
     for (const Quantile& q : quantiles) text += fmt::format(",{}_{}_us", l, q.name);
-  text += ",rtt_p50_us,fairness_jain,max_overtakes,commands_per_grant,wakeups_per_grant,errors,overlaps,token_inversions\n";
+  text +=
+      ",rtt_p50_us,fairness_jain,max_overtakes,commands_per_grant,wakeups_per_grant,errors,"
+      "overlaps,token_inversions\n";
   for (const Figures& f : r.runs) {
     if (!f.skipped.empty()) continue;
-    text += fmt::format("{},{},{},{},{:.3f},{},{:.3f}", f.backend, f.recipe, name_of(f.scenario), f.clients, f.seconds, f.grants,
-                        f.grants_per_s());
+    text += fmt::format("{},{},{},{},{:.3f},{},{:.3f}", f.backend, f.recipe, name_of(f.scenario),
+                        f.clients, f.seconds, f.grants, f.grants_per_s());
     for (const Histogram& h : f.latency)
       for (const Quantile& q : quantiles)
-        text += h.count() ? fmt::format(",{:.3f}", in_us(h.percentile(q.per_100000))) : std::string(",");
-    text +=
-        fmt::format(",{:.3f},{:.4f},{},{:.3f},{},{},{},{}\n", in_us(f.rtt), f.fairness(), f.max_overtakes, f.commands_per_grant(),
-                    f.wakes ? fmt::format("{:.3f}", f.wakeups_per_grant().value_or(0)) : "", f.errors, f.overlaps, f.inversions);
+        text += h.count() ? fmt::format(",{:.3f}", in_us(h.percentile(q.per_100000)))
+                          : std::string(",");
+    text += fmt::format(",{:.3f},{:.4f},{},{:.3f},{},{},{},{}\n", in_us(f.rtt), f.fairness(),
+                        f.max_overtakes, f.commands_per_grant(),
+                        f.wakes ? fmt::format("{:.3f}", f.wakeups_per_grant().value_or(0)) : "",
+                        f.errors, f.overlaps, f.inversions);
   }
   return text;
 }

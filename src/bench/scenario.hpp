@@ -9,9 +9,9 @@ namespace dlock::bench {
 
 enum class Scenario {
   uncontended,  // each client has a key of its own
-  handoff,      // all want one key
+  handoff,      // all clients want one key
   shared,       // all want one key, nine of ten times shared
-  limit,        // all want one of half as many permits as there are clients
+  limit,        // all clients want one of half as many permits as there are clients
   renew,        // each client keeps leases alive, as fast as it can
   crash,        // the holder is killed with -9: how long until the waiter is granted the lock
 };
@@ -24,11 +24,13 @@ std::span<const ScenarioInfo> scenarios() noexcept;
 std::string_view name_of(Scenario) noexcept;
 std::optional<Scenario> find_scenario(std::string_view name) noexcept;
 
-// Why this recipe cannot do it; empty: it can.
+// Why this recipe does not support it; empty: it does.
 std::string_view cannot(const Traits&, Scenario) noexcept;
 
-// One key that everybody wants.
-constexpr bool contended(Scenario s) noexcept { return s == Scenario::handoff || s == Scenario::shared || s == Scenario::limit; }
+// All clients contend for one key.
+constexpr bool contended(Scenario s) noexcept {
+  return s == Scenario::handoff || s == Scenario::shared || s == Scenario::limit;
+}
 constexpr unsigned permits(unsigned clients) noexcept { return clients > 2 ? clients / 2 : 1; }
 inline constexpr unsigned leases_per_client = 16;  // renew
 

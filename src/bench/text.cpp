@@ -7,7 +7,9 @@ namespace {
 
 // Three digits; a fraction only where there is room for one.
 std::string three(double v) {
-  return v < 9.995 ? fmt::format("{:.2f}", v) : v < 99.95 ? fmt::format("{:.1f}", v) : fmt::format("{:.0f}", v);
+  return v < 9.995   ? fmt::format("{:.2f}", v)
+         : v < 99.95 ? fmt::format("{:.1f}", v)
+                     : fmt::format("{:.0f}", v);
 }
 
 }  // namespace
@@ -27,6 +29,8 @@ std::string short_time(Nanoseconds n) {
   return three(ns / 1e9) + "s";
 }
 
-std::string ratio(double r) { return r < 9.95 ? fmt::format("{:.1f}", r) : fmt::format("{:.0f}", r); }
+std::string ratio(double r) {
+  return r < 9.95 ? fmt::format("{:.1f}", r) : fmt::format("{:.0f}", r);
+}
 
 }  // namespace dlock::bench

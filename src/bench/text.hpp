@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers for people.
+// Formatted numbers.
 #pragma once
 #include <string>
 #include "bench/histogram.hpp"
 
 namespace dlock::bench {
 
-std::string grouped(double number);     // "41 210", "590", "3.4": three digits or more, thousands apart
+// "41 210", "590", "3.4": three digits or more, thousands apart
+std::string grouped(double number);
 std::string short_time(Nanoseconds n);  // "92us", "1.21ms", "4.50s": three digits
 std::string ratio(double r);            // "4.2", "13", "1.0"
 

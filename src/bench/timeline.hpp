@@ -8,8 +8,8 @@
 
 namespace dlock::bench {
 
-// What happened when, in at most 128 slots of equal width: when the end is reached, neighbours are merged and the width doubles, so a run of any length fits.
-// add() may be called by several threads.
+// Events over time, in at most 128 slots of equal width: at the end of the range neighbours are
+// merged and the width doubles, so a run of any length fits. Several threads may call add().
 class Timeline {
  public:
   struct Slot {

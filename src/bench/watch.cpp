@@ -6,6 +6,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 #include "bench/text.hpp"
+#include "util/wait.hpp"
 
 namespace dlock::bench {
 
@@ -17,7 +18,7 @@ Signals::Signals() {
   for (const int s : {SIGHUP, SIGINT, SIGQUIT, SIGTERM}) {
     struct sigaction now {};
     ::sigaction(s, nullptr, &now);
-    if (now.sa_handler != SIG_IGN) ::sigaddset(&set, s);  // nohup(1) is respected
+    if (now.sa_handler != SIG_IGN) ::sigaddset(&set, s);  // as nohup(1) set it
   }
   ::pthread_sigmask(SIG_BLOCK, &set, &before_);
   fd_.reset(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
@@ -27,15 +28,14 @@ Signals::~Signals() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
 
 int Signals::seen() {
   signalfd_siginfo s{};
-  if (seen_ == 0 && ::read(fd_.get(), &s, sizeof s) == sizeof s) seen_ = static_cast<int>(s.ssi_signo);
+  if (seen_ == 0 && ::read(fd_.get(), &s, sizeof s) == sizeof s)
+    seen_ = static_cast<int>(s.ssi_signo);
   return seen_;
 }
 
 void sleep_until(Deadline until, int fd, int signal_fd) {
   pollfd fds[] = {{fd, POLLIN, 0}, {signal_fd, POLLIN, 0}};
-  const Nanoseconds left = std::max<Nanoseconds>(0ns, until - Clock::now());
-  const timespec ts{left / 1s, static_cast<long>((left % 1s).count())};
-  if (::ppoll(fds, 2, until == no_deadline ? nullptr : &ts, nullptr) > 0 && fds[0].revents) {
+  if (wait_until(fds, until) > 0 && fds[0].revents) {
     eventfd_t n = 0;
     ::eventfd_read(fd, &n);
   }
@@ -51,14 +51,15 @@ Duration Progress::every() const noexcept {
   return plan_.quiet ? 0us : plan_.progress > 0us ? plan_.progress : plan_.bar ? 200ms : 0us;
 }
 
-void Progress::show(const std::string& title, const Arena& arena, Nanoseconds since, Nanoseconds of) {
+void Progress::show(const std::string& title, const Arena& arena, Nanoseconds since,
+                    Nanoseconds of) {
   const auto seconds = [](Nanoseconds n) { return std::chrono::duration<double>(n).count(); };
   const double rate = since > 0ns ? static_cast<double>(arena.grants_so_far()) / seconds(since) : 0;
-  const std::string time =
-      of > 0ns ? fmt::format("{:.1f}/{:.1f}s", seconds(since), seconds(of)) : fmt::format("{:.1f}s", seconds(since));
+  const std::string time = of > 0ns ? fmt::format("{:.1f}/{:.1f}s", seconds(since), seconds(of))
+                                    : fmt::format("{:.1f}s", seconds(since));
   const Ledger::Tally tally = arena.tally();
-  const std::string line =
-      fmt::format("{}  {}  {}/s  err {}  overlaps {}", title, time, grouped(rate), arena.errors_so_far(), tally.overlaps);
+  const std::string line = fmt::format("{}  {}  {}/s  err {}  overlaps {}", title, time,
+                                       grouped(rate), arena.errors_so_far(), tally.overlaps);
   if (plan_.progress > 0us) return put(fmt::format("progress: {}\n", line));
   put(fmt::format("\r\033[K{}", line));
   drawn_ = true;

@@ -8,7 +8,8 @@
 
 namespace dlock::bench {
 
-// HUP, INT, QUIT and TERM become a readable descriptor while this lives, for all threads made meanwhile; the first one ends the benchmark in order.
+// HUP, INT, QUIT and TERM become a readable descriptor during its lifetime, for all threads made
+// meanwhile; the first signal ends the benchmark in order.
 class Signals {
  public:
   Signals();
@@ -25,7 +26,7 @@ class Signals {
   int seen_ = 0;
 };
 
-// What goes on, on stderr: a line that is redrawn, or whole lines. Nothing if the plan asks for none.
+// Progress on stderr: a line that is redrawn, or whole lines. Nothing if the plan asks for none.
 class Progress {
  public:
   explicit Progress(const Plan& p) : plan_(p) {}
@@ -35,7 +36,7 @@ class Progress {
 
   Duration every() const noexcept;  // zero: never
   void show(const std::string& title, const Arena&, Nanoseconds since, Nanoseconds of);
-  void say(const std::string& title);  // something without figures
+  void say(const std::string& title);  // a message without figures
   void clear();
 
  private:
@@ -43,7 +44,7 @@ class Progress {
   bool drawn_ = false;
 };
 
-// Readable, a signal, or the time is over.
+// Readable, a signal, or the end of the time.
 void sleep_until(Deadline, int fd, int signal_fd);
 
 }  // namespace dlock::bench

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The verbs. Each takes options that parse() has judged, prints its result on stdout and says how dlock ends. An Error is
-// printed by the caller and decides the exit status. Called on the main thread, before any other exists.
+// The verbs. Each takes options checked by parse(), prints its result on stdout and returns how
+// dlock ends. The caller prints an Error, which decides the exit status. Called on the main thread,
+// before any other exists.
 #pragma once
-#include "cli/options.hpp"
+#include "cli/options/options.hpp"
 #include "run/plan.hpp"
 
 namespace dlock::cli {
@@ -22,7 +23,7 @@ Result<run::Outcome> command_fence(const Options&);
 Result<run::Outcome> command_inspect(const Options&);
 Result<run::Outcome> command_bench(const Options&);
 
-// The whole command line; argv[0] is dlock. Prints errors. The one function that main() calls.
+// The whole command line; argv[0] is dlock. Prints errors. The only function that main() calls.
 run::Outcome command_line(int argc, char** argv);
 
 }  // namespace dlock::cli

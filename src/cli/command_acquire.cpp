@@ -16,30 +16,37 @@ Result<run::Outcome> command_acquire(const Options& o) {
   if (!store) return fail(store.error());
   const bool outlives = store->traits->detached;
   if (!o.hold && !o.keep && !outlives)
-    return fail(Errc::usage,
-                fmt::format("acquire: with recipe {} of {} no lock outlives its process; use --keep (a process in the "
-                            "background keeps it) or --hold (this one does)",
-                            store->traits->recipe, store->traits->family));
-  // Asked before anything is locked, and before run/ fills a closed descriptor with /dev/null.
+    return fail(Errc::usage, fmt::format("acquire: with recipe {} of {} no lock outlives its "
+                                         "process; use --keep (a process in the "
+                                         "background keeps it) or --hold (this one does)",
+                                         store->traits->recipe, store->traits->family));
+  // Checked before anything is locked, and before run/ fills a closed descriptor with /dev/null.
   if (auto r = stdout_usable(); !r)
-    return fail(r.error().code, fmt::format("acquire: {}: the handle could not be printed", r.error().message));
-  const auto plan = plan_taking(o, *store, o.hold ? Hold::attached : o.keep ? Hold::kept : Hold::detached);
+    return fail(r.error().code,
+                fmt::format("acquire: {}: the handle could not be printed", r.error().message));
+  const auto plan = plan_taking(o, *store,
+                                o.hold   ? Hold::attached
+                                : o.keep ? Hold::kept
+                                         : Hold::detached);
   if (!plan) return fail(plan.error());
 
-  // A handle that cannot be printed is lost, and nobody could renew or release with it: the lock is then given back on the
-  // connection that took it, and the status is 125. If that fails as well, it says so, and the lease ends by its --ttl.
+  // A handle that cannot be printed is lost, and no process could renew or release with it: the
+  // lock is then released on the connection that acquired it, and the status is 125. If that fails
+  // as well, a message says so, and the lease ends by its --ttl.
   const std::string keeper = o.keep && !outlives ? new_keeper_name() : std::string();
-  const run::GrantSink sink{.text =
-                                [&](const auto& leases) {
-                                  const std::string extra = keeper.empty() ? std::string() : keeper_extra(keeper);
-                                  return text_of_grant(o.output, leases, *store, o.ttl, extra);
-                                },
-                            .print =
-                                [](std::string_view text) {
-                                  const auto printed = put(text);
-                                  if (!printed) say(fmt::format("acquire: {}: the lock is given back", printed.error().message));
-                                  return printed.has_value();
-                                }};
+  const run::GrantSink sink{
+      .text =
+          [&](const auto& leases) {
+            const std::string extra = keeper.empty() ? std::string() : keeper_extra(keeper);
+            return text_of_grant(o.output, leases, *store, o.ttl, extra);
+          },
+      .print =
+          [](std::string_view text) {
+            const auto printed = put(text);
+            if (!printed)
+              say(fmt::format("acquire: {}: the lock is given back", printed.error().message));
+            return printed.has_value();
+          }};
   if (!o.keep) return run::take(*plan, sink);
   const auto caller = open_caller(o.watch_pid);
   if (!caller) return fail(caller.error());

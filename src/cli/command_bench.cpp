@@ -11,10 +11,11 @@
 #include "cli/command.hpp"
 #include "cli/say.hpp"
 #include "cli/store.hpp"
+#include "cli/version.hpp"
 #include "core/duration.hpp"
 #include "core/exit_status.hpp"
-#include "core/purge.hpp"
-#include "util/fd.hpp"
+#include "util/file.hpp"
+#include "util/named_file.hpp"
 
 namespace dlock::cli {
 namespace {
@@ -22,8 +23,9 @@ namespace {
 using namespace std::chrono_literals;
 
 bool loopback(const Url& url) {
-  return std::any_of(url.hosts.begin(), url.hosts.end(),
-                     [](const Url::Host& h) { return h.name == "localhost" || h.name == "::1" || h.name.starts_with("127."); });
+  return std::any_of(url.hosts.begin(), url.hosts.end(), [](const Url::Host& h) {
+    return h.name == "localhost" || h.name == "::1" || h.name.starts_with("127.");
+  });
 }
 
 bench::Target target_of(Store store, const Options& o, std::string backend, std::size_t number) {
@@ -36,20 +38,22 @@ bench::Target target_of(Store store, const Options& o, std::string backend, std:
   t.tag = fmt::format("{}-", number);
   t.traits = store.traits;
   t.loopback = loopback(store.url);
-  for (const Purger& p : purgers())
-    if (p.family == store.factory->family)
-      t.purge = [store, purge = p.purge](const Settings& s, std::span<const Key> keys) {
-        return purge(store.url, *store.traits, s, keys);
-      };
+  if (store.factory->purge)
+    t.purge = [store](const Settings& s, std::span<const Key> keys) {
+      return store.factory->purge(store.url, *store.traits, store.with_secrets(s), keys);
+    };
+  t.proven_of = [traits = store.traits, url = store.url](Duration ttl) {
+    return traits->proven_of(ttl, url);
+  };
   t.open = [store = std::move(store)](const Settings& s) { return store.open(s); };
   return t;
 }
 
-// One target for each backend and recipe. `all`: those that the backend has.
+// One target for each backend and recipe. `all`: every recipe of the backend.
 Result<std::vector<bench::Target>> targets_of(const Options& o) {
   std::vector<bench::Target> targets;
   std::vector<std::pair<std::string_view, unsigned>> seen;  // families
-  std::vector<std::string_view> used;                       // recipes that some backend has
+  std::vector<std::string_view> used;                       // recipes of at least one backend
   const auto& urls = o.bench.backends;
   const std::vector<std::string_view> usual{o.backend};
   for (const std::string_view text : urls.empty() ? usual : urls) {
@@ -59,9 +63,11 @@ Result<std::vector<bench::Target>> targets_of(const Options& o) {
     const auto store = choose_store(one);
     if (!store) return fail(store.error());
     const std::string_view family = store->factory->family;
-    auto at = std::find_if(seen.begin(), seen.end(), [&](const auto& s) { return s.first == family; });
+    auto at =
+        std::find_if(seen.begin(), seen.end(), [&](const auto& s) { return s.first == family; });
     if (at == seen.end()) at = seen.insert(seen.end(), {family, 0});
-    const std::string name = ++at->second > 1 ? fmt::format("{}#{}", family, at->second) : std::string(family);
+    const std::string name =
+        ++at->second > 1 ? fmt::format("{}#{}", family, at->second) : std::string(family);
 
     std::vector<const Traits*> recipes;
     if (o.bench.recipes.empty()) recipes.push_back(store->traits);
@@ -79,12 +85,12 @@ Result<std::vector<bench::Target>> targets_of(const Options& o) {
   }
   for (const std::string_view asked : o.bench.recipes)
     if (std::find(used.begin(), used.end(), asked) == used.end())
-      return fail(blame(o, "recipe"),
-                  fmt::format("{}: the backends do not have a recipe {}", called(o, "recipe"), quoted(asked)));
+      return fail(blame(o, "recipe"), fmt::format("{}: the backends do not have a recipe {}",
+                                                  called(o, "recipe"), quoted(asked)));
   return targets;
 }
 
-// Each client has descriptors of its own.
+// Each client needs descriptors of its own.
 void allow_many_files() {
   rlimit files{};
   if (::getrlimit(RLIMIT_NOFILE, &files)) return;
@@ -98,7 +104,9 @@ std::vector<std::string> notes_on(const bench::Plan& plan) {
   for (const bench::Target& t : plan.targets) {
     const std::string name = fmt::format("{} {}", t.backend, t.recipe);
     if (t.loopback)
-      notes.push_back(fmt::format("{}: the server is on this host; over a network each command takes a round trip more", name));
+      notes.push_back(fmt::format(
+          "{}: the server is on this host; over a network each command takes a round trip more",
+          name));
     if (t.traits->legacy) notes.push_back(fmt::format("{}: {}", name, t.traits->weakness));
     if (t.backend == last) continue;  // the same server
     last = t.backend;
@@ -115,19 +123,20 @@ std::vector<std::string> notes_on(const bench::Plan& plan) {
 
 Result<Fd> create(const Options& o) {
   if (o.bench.html.empty()) return Fd();
-  Fd file(::open(std::string(o.bench.html).c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  if (file) return file;
-  return fail(Errc::cannot_create, fmt::format("{}: {}: {}", called(o, "html"), quoted(o.bench.html), std::strerror(errno)));
+  Fd file = open_to_write(std::string(o.bench.html), O_TRUNC, 0666);
+  const char* const why = errno == ENXIO ? "this FIFO has no reader" : std::strerror(errno);
+  if (!file)
+    return fail(Errc::cannot_create,
+                fmt::format("{}: {}: {}", called(o, "html"), quoted(o.bench.html), why));
+  ::fcntl(file.get(), F_SETFL, 0);  // only the open must not block
+  return file;
 }
 
 Result<void> write_page(const Fd& file, std::string_view page, std::string_view name) {
-  while (file && !page.empty()) {
-    const ssize_t n = ::write(file.get(), page.data(), page.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return fail(Errc::cannot_create, fmt::format("--html: {}: {}", quoted(name), std::strerror(errno)));
-    page.remove_prefix(static_cast<std::size_t>(n));
-  }
-  return {};
+  const int error = file ? write_all(file.get(), page) : 0;
+  if (!error) return {};
+  return fail(Errc::cannot_create,
+              fmt::format("--html: {}: {}", quoted(name), ::strerrordesc_np(error)));
 }
 
 Result<bench::Plan> plan_of(const Options& o) {
@@ -143,13 +152,13 @@ Result<bench::Plan> plan_of(const Options& o) {
   p.repeat = b.repeat;
   p.ttl = o.ttl;
   if (given(o, "ttl")) p.crash_ttl = o.ttl;
-  if (o.ttl < 2s && !o.allow_short_ttl)
-    return fail(blame(o, "ttl"), fmt::format("{}: {} must be at least 2s (--allow-short-ttl permits less)", called(o, "ttl"),
-                                             format_duration(o.ttl)));
+  if (auto enough = long_enough(o); !enough) return fail(enough.error());
   if (p.hold > p.ttl / 3)
-    return fail(blame(o, "hold"), fmt::format("{}: {} is more than a third of --ttl {}, and nothing is renewed meanwhile",
-                                              called(o, "hold"), format_duration(p.hold), format_duration(p.ttl)));
-  p.settings.op_timeout = o.op_timeout.value_or(std::min<Duration>(5s, o.ttl / 6));
+    return fail(
+        blame(o, "hold"),
+        fmt::format("{}: {} is more than a third of --ttl {}, and nothing is renewed meanwhile",
+                    called(o, "hold"), format_duration(p.hold), format_duration(p.ttl)));
+  p.settings.op_timeout = o.op_timeout.value_or(usual_op_timeout(o.ttl));
   p.settings.connect_timeout = o.connect_timeout;
   p.prefix = b.prefix;
   p.fail_if = b.fail_if;
@@ -160,7 +169,7 @@ Result<bench::Plan> plan_of(const Options& o) {
   auto targets = targets_of(o);
   if (!targets) return fail(targets.error());
   p.targets = std::move(*targets);
-  // An expression that looks at nothing would never fail.
+  // An expression that matches no run would never fail.
   for (const bench::FailIf& e : p.fail_if) {
     bool any = false;
     for (const bench::Target& t : p.targets)
@@ -174,8 +183,10 @@ Result<bench::Plan> plan_of(const Options& o) {
         any = any || e.matches(f);
       }
     if (!any)
-      return fail(Errc::usage, fmt::format("--fail-if: {}: no measurement of this run has that figure under these names",
-                                           quoted(e.text, 120)));
+      return fail(
+          Errc::usage,
+          fmt::format("--fail-if: {}: no measurement of this run has that figure under these names",
+                      quoted(e.text, 120)));
   }
   return p;
 }
@@ -200,14 +211,14 @@ Result<run::Outcome> command_bench(const Options& given_options) {
   report->notes.insert(report->notes.end(), report->left.begin(), report->left.end());
 
   using F = BenchOptions::Format;
-  const std::string_view version = DLOCK_VERSION;
   const F format = o.bench.format;
-  const auto printed = put(format == F::json       ? bench::json_of(*plan, *report, version)
+  const auto printed = put(format == F::json       ? bench::json_of(*plan, *report, version())
                            : format == F::csv      ? bench::csv_of(*report)
-                           : format == F::markdown ? bench::markdown_of(*plan, *report, version)
-                                                   : bench::text_of(*plan, *report, version));
+                           : format == F::markdown ? bench::markdown_of(*plan, *report, version())
+                                                   : bench::text_of(*plan, *report, version()));
   if (!printed) return fail(printed.error());
-  if (auto written = write_page(*page, bench::html_of(*plan, *report, version), o.bench.html); !written)
+  if (auto written = write_page(*page, bench::html_of(*plan, *report, version()), o.bench.html);
+      !written)
     return fail(written.error());
   if (format != F::text) {
     for (const std::string& line : bench::verdict(*report))
@@ -215,7 +226,8 @@ Result<run::Outcome> command_bench(const Options& given_options) {
     for (const std::string& left : report->left) say(left);
   }
 
-  run::Outcome outcome = ended(report->violated() || !report->failed.empty() ? status_stale : status_ok);
+  run::Outcome outcome =
+      ended(report->violated() || !report->failed.empty() ? status_stale : status_ok);
   if (report->signal && outcome.value == status_ok) {
     outcome.by_signal = true;
     outcome.value = report->signal;

@@ -2,16 +2,16 @@
 #include <fmt/format.h>
 #include "cli/command.hpp"
 #include "cli/keeper_handle.hpp"
+#include "cli/options/values.hpp"
 #include "cli/say.hpp"
 #include "cli/store.hpp"
 #include "cli/trace.hpp"
-#include "cli/values.hpp"
 #include "core/exit_status.hpp"
 
 namespace dlock::cli {
 namespace {
 
-// What is asked about: a token, or what a handle holds.
+// What is checked: a token, or the content of a handle.
 struct Grant {
   std::vector<Key> keys;
   std::optional<FencingToken> token;
@@ -22,9 +22,10 @@ Result<Grant> from_sequencer(std::string_view text, const Store& store) {
   const auto s = Sequencer::parse(text);
   if (!s) return fail(s.error().code, fmt::format("check: {}", s.error().message));
   if (s->family != store.traits->family || s->recipe != store.traits->recipe)
-    return fail(Errc::usage, fmt::format("check: {} is a sequencer of {}.{}, but {} is {}.{}: name the same one", quoted(text),
-                                         printable(s->family), printable(s->recipe), store.called, store.traits->family,
-                                         store.traits->recipe));
+    return fail(Errc::usage,
+                fmt::format("check: {} is a sequencer of {}.{}, but {} is {}.{}: name the same one",
+                            quoted(text), printable(s->family), printable(s->recipe), store.called,
+                            store.traits->family, store.traits->recipe));
   return Grant{.keys = {s->key}, .token = s->token};
 }
 
@@ -38,13 +39,16 @@ Result<Grant> find_grant(const Options& o, const Store& store) {
   return Grant{.keys = std::move(*keys), .token = std::nullopt, .handle = std::move(*handle)};
 }
 
-Result<Validity> check_one(const Key& key, const Grant& grant, Backend& backend, const Trace& trace) {
+Result<Validity> check_one(const Key& key, const Grant& grant, Backend& backend,
+                           const Trace& trace) {
+  const Owner owner = grant.token ? Owner{} : grant.handle->lease(key).owner;
   const Traced what{.request = "check",
                     .key = key.text(),
                     .token = grant.token,
-                    .owner = grant.token ? "" : grant.handle->owner.hex().substr(0, 8)};
+                    .owner = grant.token ? "" : owner.hex().substr(0, 8)};
   return trace.around(
-      what, [&] { return grant.token ? backend.check(key, *grant.token) : backend.check(key, grant.handle->owner); },
+      what,
+      [&] { return grant.token ? backend.check(key, *grant.token) : backend.check(key, owner); },
       [](Validity v) { return v == Validity::valid; });
 }
 
@@ -59,18 +63,21 @@ Result<run::Outcome> command_check(const Options& o) {
   if (!grant) return fail(grant.error());
 
   bool valid = true;
-  const auto kept = grant->handle ? ask_keeper_of(*grant->handle, "check") : Result<std::optional<run::KeeperAnswer>>{};
+  const auto kept = grant->handle ? ask_keeper_of(*grant->handle, "check")
+                                  : Result<std::optional<run::KeeperAnswer>>{};
   if (!kept) return fail(kept.error());
   if (*kept) {
     valid = *kept == run::KeeperAnswer::done;
   } else {
-    for (const Key& key : grant->keys) {  // of several keys all have to be held
+    for (const Key& key : grant->keys) {  // all keys of the grant must be held
       const auto answer = check_one(key, *grant, *opened->backend, *trace);
       if (!answer) return fail(answer.error());
       valid = valid && *answer == Validity::valid;
     }
   }
-  if (o.verbosity > 0) say(fmt::format("{}: the grant is {}", printable(grant->keys.front().text()), valid ? "valid" : "stale"));
+  if (o.verbosity > 0)
+    say(fmt::format("{}: the grant is {}", printable(grant->keys.front().text()),
+                    valid ? "valid" : "stale"));
   return ended(valid ? status_ok : status_stale);
 }
 

@@ -1,27 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/command.hpp"
-#include "cli/fence_file.hpp"
 #include "cli/taking.hpp"
 #include "run/timing.hpp"
+#include "run/wrap/fence_file.hpp"
 
 namespace dlock::cli {
 
 Result<run::Outcome> command_fence(const Options& o) {
   const std::string path(o.state);
-  auto name = Key::parse(path.substr(path.rfind('/') + 1));  // what messages call it
-  if (!name) return fail(Errc::usage, "--state: must be the name of a file, of at most 200 bytes without control characters");
-  const auto timing = run::plan_timing({.ttl = o.ttl, .op_timeout = std::nullopt, .kill_after = o.kill_after}, o.ttl, false);
+  auto name = Key::parse(path.substr(path.rfind('/') + 1));  // its name in messages
+  if (!name)
+    return fail(
+        Errc::usage,
+        "--state: must be the name of a file, of at most 200 bytes without control characters");
+  const auto timing = run::plan_timing(
+      {.ttl = o.ttl, .op_timeout = std::nullopt, .kill_after = o.kill_after}, o.ttl, false);
   if (!timing) return fail(timing.error());
 
   run::Plan plan = plan_job(o);
-  plan.traits = fence_traits;
+  plan.traits = run::fence_traits;
   plan.timing = *timing;
   plan.request.key = std::move(*name);
   plan.request.owner = Owner::random();
   plan.request.wait = o.wait != Duration{};
   plan.publish_environment = false;  // the command keeps the variables of the lock around it
   plan.open = [path, token = *o.token](const Settings& s) -> Result<std::unique_ptr<Backend>> {
-    return fence_file(path, token, s);
+    return run::fence_file(path, token, s);
   };
   return run::run(plan);
 }

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <algorithm>
 #include <array>
 #include <string>
+#include <utility>
 #include <vector>
 #include "cli/command.hpp"
-#include "cli/config_text.hpp"
-#include "cli/help.hpp"
-#include "cli/nearest.hpp"
+#include "cli/options/config_text.hpp"
+#include "cli/options/help.hpp"
+#include "cli/options/nearest.hpp"
+#include "cli/options/values.hpp"
+#include "cli/options/variables.hpp"
+#include "cli/options/verbs.hpp"
 #include "cli/say.hpp"
-#include "cli/values.hpp"
-#include "cli/verbs.hpp"
+#include "cli/version.hpp"
 #include "core/exit_status.hpp"
 
 namespace dlock::cli {
@@ -27,9 +31,17 @@ run::Outcome printed(const std::string& text) {
 
 run::Outcome unknown_verb(std::string_view name) {
   std::string message;
-  if (name == "-h" || name == "help" || name == "-V" || name == "version") {
-    message = fmt::format("unknown command {}; did you mean --{}?", quoted(name),
-                          name.ends_with('n') || name == "-V" ? "version" : "help");
+  // Names that other programs use.
+  constexpr std::pair<std::string_view, std::string_view> elsewhere[] = {
+      {"version", "--version"},
+      {"list", "inspect"},
+      {"ls", "inspect"},
+      {"status", "inspect"},
+      {"doctor", "inspect --doctor"}};
+  const auto known = std::find_if(std::begin(elsewhere), std::end(elsewhere),
+                                  [&](const auto& e) { return e.first == name; });
+  if (known != std::end(elsewhere)) {
+    message = fmt::format("unknown command {}; did you mean {}?", quoted(name), known->second);
   } else if (name.starts_with('-')) {
     message = fmt::format("{}: the command comes first: dlock COMMAND [OPTION...]", quoted(name));
   } else {
@@ -37,14 +49,36 @@ run::Outcome unknown_verb(std::string_view name) {
     std::size_t n = 0;
     for (const VerbInfo& v : verbs()) names[n++] = v.name;
     const std::string_view hint = nearest(name, std::span{names}.first(n));
-    message = fmt::format("unknown command {}{}", quoted(name), hint.empty() ? "" : fmt::format("; did you mean {}?", hint));
+    message = fmt::format("unknown command {}{}", quoted(name),
+                          hint.empty() ? "" : fmt::format("; did you mean {}?", hint));
   }
   say(fmt::format("{} (dlock --help lists the commands)", message));
   return ended(status_usage);
 }
 
+bool wants_help(std::string_view word) noexcept { return word == "-h" || word == "--help"; }
+bool wants_version(std::string_view word) noexcept { return word == "-V" || word == "--version"; }
+
+// `dlock help`, `dlock --help`, `dlock -h`, and the version likewise. The letters need to be alone:
+// in
+// `dlock -h db1` a host is meant, as with redis-cli, and help with status 0 would hide that.
+run::Outcome about_itself(int argc, char** argv) {
+  const std::string_view name = argv[1];
+  if (name == "help" && argc == 3) {
+    const auto verb = find_verb(argv[2]);
+    return verb ? printed(verb_help(*verb)) : unknown_verb(argv[2]);
+  }
+  if (argc == 2) return printed(wants_version(name) ? version_text() : general_help());
+  const std::string_view instead = name == "-h"   ? "; did you mean --help?"
+                                   : name == "-V" ? "; did you mean --version?"
+                                                  : "";
+  return failed({Errc::usage, fmt::format("{}: unexpected argument {}{}", name,
+                                          quoted(argv[name == "help" ? 3 : 2]), instead)});
+}
+
 Result<run::Outcome> dispatch(const Options& o) {
-  if (o.explain || (o.verb != Verb::run && o.verb != Verb::acquire && o.verb != Verb::fence)) fill_closed_descriptors();
+  if (o.explain || (o.verb != Verb::run && o.verb != Verb::acquire && o.verb != Verb::fence))
+    fill_closed_descriptors();
   switch (o.verb) {
     case Verb::run: return command_run(o);
     case Verb::acquire: return command_acquire(o);
@@ -66,7 +100,8 @@ run::Outcome command_line(int argc, char** argv) {
     return ended(status_usage);
   }
   const std::string_view name = argv[1];
-  if (name == "--show-config" || name == "--debug-report") {  // of run, the command with the most options
+  // of run, the command with the most options
+  if (name == "--show-config" || name == "--debug-report") {
     std::string run = "run";
     std::vector<char*> words(argv, argv + argc + 1);
     words[0] = run.data();
@@ -74,17 +109,19 @@ run::Outcome command_line(int argc, char** argv) {
     if (!options) return failed(options.error());
     return printed(options->debug_report ? debug_report(*options) : config_text(*options));
   }
-  if (name == "--help" || name == "--version") {
-    if (argc > 2) return failed({Errc::usage, fmt::format("{}: unexpected argument {}", name, quoted(argv[2]))});
-    return printed(name == "--help" ? general_help() : version_text());
-  }
+  if (name == "help" || wants_help(name) || wants_version(name)) return about_itself(argc, argv);
   const auto verb = find_verb(name);
   if (!verb) return unknown_verb(name);
+  if (argc == 3 && wants_help(argv[2])) return printed(verb_help(*verb));
+  if (argc == 3 && wants_version(argv[2])) return printed(version_text());
 
   const auto options = parse(*verb, argc - 1, argv + 1);
   if (!options) return failed(options.error());
   if (options->help) return printed(verb_help(*verb));
   if (options->log_json) say_as_json();
+  if (options->verbosity > 0)
+    if (const auto unknown = unknown_variables(); !unknown.empty())
+      say(fmt::format("ignored, no option has this name: {}", unknown));
   if (options->show_config) return printed(config_text(*options));
   if (options->debug_report) return printed(debug_report(*options));
   const auto outcome = dispatch(*options);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include "cli/command.hpp"
-#include "cli/inspect.hpp"
+#include "cli/inspect/inspect.hpp"
 #include "cli/keeper_handle.hpp"
 #include "cli/say.hpp"
 #include "cli/store.hpp"
@@ -13,29 +13,39 @@ namespace {
 
 constexpr auto was_held = [](Released r) { return r == Released::yes; };
 
-// --force alone: shows whom it would hit and changes nothing.
+// --force alone: shows the holder and changes nothing.
 Result<run::Outcome> refuse_force(const Key& key, const OpenStore& opened) {
   const auto view = opened.backend->inspect(key);
   if (!view) return fail(view.error());
   const auto shown = put(text_of_key(*view ? **view : free_key(key), opened));
   if (!shown) return fail(shown.error());
-  const bool nobody = !*view || (*view)->holders.empty();
-  if (nobody)
-    return fail(Errc::usage, fmt::format("release: nobody holds {}; --force needs --token N or --yes", printable(key.text())));
-  return fail(Errc::usage, fmt::format("release: --force needs --token {} (this holder and no other) or --yes (all holders)",
-                                       (*view)->holders.front().token));
+  const bool unheld = !*view || (*view)->holders.empty();
+  if (unheld)
+    return fail(Errc::usage,
+                fmt::format("release: {} is not held; --force needs --token N or --yes",
+                            printable(key.text())));
+  return fail(
+      Errc::usage,
+      fmt::format(
+          "release: --force needs --token {} (this holder and no other) or --yes (all holders)",
+          (*view)->holders.front().token));
 }
 
-// How one key is given back; `handle` unless it is by force or by a request.
-Result<Released> give_back(const Options& o, const OpenStore& opened, const Trace& trace, const Key& key, const Handle* handle) {
-  Traced what{.request = o.force ? "force_release" : o.revoke ? "revoke" : "release", .key = key.text(), .token = o.token};
-  if (handle) what.owner = handle->owner.hex().substr(0, 8);
+// How one key is released; with the handle unless --force or --revoke was given.
+Result<Released> give_back(const Options& o, const OpenStore& opened, const Trace& trace,
+                           const Key& key, const Handle* handle) {
+  Traced what{.request = o.force    ? "force_release"
+                         : o.revoke ? "revoke"
+                                    : "release",
+              .key = key.text(),
+              .token = o.token};
+  if (handle) what.owner = handle->lease(key).owner.hex().substr(0, 8);
   return trace.around(
       what,
       [&] {
         if (o.force) return opened.backend->force_release(key, o.token);
         if (o.revoke) return opened.backend->revoke(key);
-        return opened.backend->release(Lease{.key = key, .owner = handle->owner, .ticket = handle->extra});
+        return opened.backend->release(handle->lease(key));
       },
       was_held);
 }
@@ -43,7 +53,10 @@ Result<Released> give_back(const Options& o, const OpenStore& opened, const Trac
 Result<run::Outcome> not_held(const Options& o, std::string_view key) {
   if (o.if_held) return ended(status_ok);
   if (!o.quiet) {
-    const std::string by = o.revoke ? "" : !o.force ? " by this handle" : o.token ? fmt::format(" with token {}", *o.token) : "";
+    const std::string by = o.revoke   ? ""
+                           : !o.force ? " by this handle"
+                           : o.token  ? fmt::format(" with token {}", *o.token)
+                                      : "";
     say(fmt::format("{} is not held{}", printable(key), by));
   }
   return ended(status_busy);
@@ -60,8 +73,10 @@ Result<run::Outcome> command_release(const Options& o) {
   if (!opened) return fail(opened.error());
   const Traits& t = *opened->store.traits;
   if (o.revoke && !t.revokes)
-    return fail(Errc::usage,
-                fmt::format("release: --revoke: with recipe {} of {} a holder cannot be asked to stop", t.recipe, t.family));
+    return fail(
+        Errc::usage,
+        fmt::format("release: --revoke: with recipe {} of {} a holder cannot be asked to stop",
+                    t.recipe, t.family));
   if (o.force && !o.token && !o.yes) return refuse_force(keys->front(), *opened);
 
   std::optional<Handle> handle;
@@ -74,13 +89,15 @@ Result<run::Outcome> command_release(const Options& o) {
     if (*kept == run::KeeperAnswer::done) return ended(status_ok);
     if (*kept) return not_held(o, keys->front().text());
   }
-  // All of them, whatever becomes of the first: what is still held must not stay because of what is not.
+  // All of them, whatever the result for the first: a held key must be released even if another was
+  // not held.
   Result<run::Outcome> outcome = ended(status_ok);
   for (const Key& key : *keys) {
     const auto answer = give_back(o, *opened, *trace, key, handle ? &*handle : nullptr);
     if (!answer) outcome = fail(answer.error());
     else if (*answer != Released::yes)
-      if (auto missed = not_held(o, key.text()); outcome && missed->value != status_ok) outcome = missed;
+      if (auto missed = not_held(o, key.text()); outcome && missed->value != status_ok)
+        outcome = missed;
   }
   return outcome;
 }

@@ -14,7 +14,8 @@ using namespace std::chrono_literals;
 namespace {
 
 Result<run::Outcome> not_held(const Options& o, const Key& key, std::string_view why) {
-  if (!o.quiet) say(fmt::format("{} is not held by this handle: {}", printable(key.text()), printable(why)));
+  if (!o.quiet)
+    say(fmt::format("{} is not held by this handle: {}", printable(key.text()), printable(why)));
   return ended(status_busy);
 }
 
@@ -23,8 +24,7 @@ Result<run::Outcome> not_held(const Options& o, const Key& key, std::string_view
 Result<run::Outcome> command_renew(const Options& o) {
   const auto keys = parse_keys(o);
   if (!keys) return fail(keys.error());
-  if (o.ttl < 2s && !o.allow_short_ttl)
-    return fail(blame(o, "ttl"), fmt::format("{}: must be at least 2s (--allow-short-ttl permits less)", called(o, "ttl")));
+  if (auto enough = long_enough(o); !enough) return fail(enough.error());
   const auto trace = Trace::open(o.trace);
   if (!trace) return fail(trace.error());
   const auto opened = open_store(o);
@@ -37,15 +37,17 @@ Result<run::Outcome> command_renew(const Options& o) {
   if (*kept) return not_held(o, keys->front(), "its keeper has ended");
 
   for (const Key& key : *keys) {
-    const Lease lease{.key = key, .owner = handle->owner, .ticket = handle->extra};
-    const Traced what{.request = "renew", .key = key.text(), .owner = handle->owner.hex().substr(0, 8)};
+    const Lease lease = handle->lease(key);
+    const Traced what{
+        .request = "renew", .key = key.text(), .owner = lease.owner.hex().substr(0, 8)};
     const auto answer = trace->around(
         what, [&] { return opened->backend->renew(lease, o.ttl); },
         [](const Renewal& r) { return std::holds_alternative<Kept>(r); });
     if (!answer) return fail(answer.error());
     if (const Lost* lost = std::get_if<Lost>(&*answer)) return not_held(o, key, lost->why);
     if (std::get<Kept>(*answer).revoked && !o.quiet)
-      say(fmt::format("{}: somebody asks for the lock (release --revoke)", printable(key.text())));
+      say(fmt::format("{}: the holder was asked to stop (release --revoke)",
+                      printable(key.text())));
   }
   return ended(status_ok);
 }

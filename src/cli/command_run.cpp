@@ -17,7 +17,8 @@ struct ShellCommand {
   std::array<std::string, 4> words;
   std::vector<char*> argv;
 
-  ShellCommand(std::string_view text, char* const* arguments) : words{"/bin/sh", "-c", std::string(text), "sh"} {
+  ShellCommand(std::string_view text, char* const* arguments)
+      : words{"/bin/sh", "-c", std::string(text), "sh"} {
     for (std::string& w : words) argv.push_back(w.data());
     for (; arguments && *arguments; ++arguments) argv.push_back(*arguments);
     argv.push_back(nullptr);

@@ -18,41 +18,54 @@ void line(std::string& text, std::string_view about, std::string_view what) {
 std::string what_is_locked(const run::Plan& p, const Store& s, std::string_view where) {
   const Request& r = p.request;
   const std::string limit = r.mode == Mode::permit ? fmt::format(" of {}", r.limit) : "";
-  return fmt::format("{} ({}{}) in {}, {} recipe {}", printable(r.key.text()), mode_name(r.mode), limit, printable(where),
-                     s.traits->family, s.traits->recipe);
+  return fmt::format("{} ({}{}) in {}, {} recipe {}", printable(r.key.text()), mode_name(r.mode),
+                     limit, printable(where), s.traits->family, s.traits->recipe);
 }
 
 std::string waiting(const run::Plan& p) {
-  const std::string_view order = p.traits.fifo ? "order of arrival is kept" : "no order is promised";
+  const std::string_view order =
+      p.traits.fifo ? "order of arrival is kept" : "no order is promised";
   if (!p.request.wait) return fmt::format("no: one try, then busy (status {})", p.conflict_status);
   if (!p.wait) return fmt::format("for ever; {}", order);
-  return fmt::format("at most {}, then busy (status {}); {}", format_duration(*p.wait), p.conflict_status, order);
+  return fmt::format("at most {}, then busy (status {}); {}", format_duration(*p.wait),
+                     p.conflict_status, order);
 }
 
 std::string ending(const run::Plan& p) {
   if (p.timing.kill_after == 0us) return "KILL at once (--kill-after 0)";
   const char* name = ::sigabbrev_np(p.end_signal);  // nullptr: a real-time signal
-  return fmt::format("{}, then KILL {} later (--kill-after)", name ? name : fmt::format("signal {}", p.end_signal),
+  return fmt::format("{}, then KILL {} later (--kill-after)",
+                     name ? name : fmt::format("signal {}", p.end_signal),
                      format_duration(p.timing.kill_after));
 }
 
-// All counted from the sending of the last request that the store answered.
-void leased(std::string& text, const run::Timing& t) {
+// All times count from the sending of the last request that the store answered.
+void leased(std::string& text, const run::Timing& t, Duration ttl, const Traits& recipe) {
+  const Duration free_at =
+      // the earliest end, by the time from which the store is known to have counted
+      recipe.proves ? t.proven : ttl;
   const Duration kill_at = t.proven - t.margin, end_at = kill_at - t.kill_after;
   line(text, "renewed",
-       fmt::format("every {}, each try at most {}", format_duration(t.renew_every), format_duration(t.op_timeout)));
+       fmt::format("every {}, each try at most {}", format_duration(t.renew_every),
+                   format_duration(t.op_timeout)));
   line(text, "if the store is gone",
-       fmt::format("from t=0: end signal at {}, KILL at {}; the lease ends at {} here, {} there", format_duration(end_at),
-                   format_duration(kill_at), format_duration(t.proven), format_duration(t.ttl)));
+       fmt::format("from t=0: end signal at {}, KILL at {}; the lease ends at {} here, {} there",
+                   format_duration(end_at), format_duration(kill_at), format_duration(t.proven),
+                   format_duration(free_at)));
   line(text, "next holder",
-       fmt::format("not before {}: no overlap, unless this whole host is frozen; then only a comparison of DLOCK_TOKEN helps",
-                   format_duration(t.ttl)));
-  line(text, "if dlock dies", fmt::format("its guard kills the job; the lock is free after at most {}", format_duration(t.ttl)));
-  line(text, "if dlock is stopped", "nothing is renewed, and the guard ends the job in time, as above");
+       fmt::format("not before {}: no overlap, unless this whole host is frozen; then only a "
+                   "comparison of DLOCK_TOKEN helps",
+                   format_duration(free_at)));
+  line(text, "if dlock dies",
+       fmt::format("its guard kills the job; the lock is free after at most {}",
+                   format_duration(ttl)));
+  line(text, "if dlock is stopped",
+       "nothing is renewed, and the guard ends the job in time, as above");
 }
 
 void attached(std::string& text) {
-  line(text, "renewed", "never: the lock lasts as long as dlock or its guard lives; there is no deadline");
+  line(text, "renewed",
+       "never: the lock lasts as long as dlock or its guard lives; there is no deadline");
   line(text, "if dlock dies", "its guard kills the job; the lock is free when the job is dead");
   line(text, "if dlock is stopped", "the lock and the job stay");
   line(text, "next holder", "not before the job and all of its descendants are dead, or a --force");
@@ -70,17 +83,21 @@ Result<void> explain(const Options& o, const Store& store, const run::Plan& plan
   std::string text;
   line(text, "lock", what_is_locked(plan, store, (*backend)->where()));
   line(text, "waits", waiting(plan));
-  if (plan.timing.leased) leased(text, plan.timing);
+  if (plan.timing.leased) leased(text, plan.timing, plan.request.ttl, plan.traits);
   else attached(text);
   line(text, "to end the job", ending(plan));
   if (plan.max_run > 0us)
-    line(text, "longest run", fmt::format("{}, then the job is ended (status 124)", format_duration(plan.max_run)));
+    line(text, "longest run",
+         fmt::format("{}, then the job is ended (status 124)", format_duration(plan.max_run)));
   if (plan.min_hold > 0us) line(text, "shortest hold", format_duration(plan.min_hold));
   if (o.lock_delay > 0us)
     line(text, "lock-delay",
-         fmt::format("{} in which nobody gets the lock if this holder vanishes", format_duration(o.lock_delay)));
+         fmt::format("{} in which the lock is not granted if this holder vanishes",
+                     format_duration(o.lock_delay)));
   line(text, "descendants",
-       plan.descendants == run::Descendants::wait ? "waited for when the command has ended" : "ended when the command has ended");
+       plan.descendants == run::Descendants::wait ? "waited for when the command has ended"
+                                                  : "ended when the command has ended");
+  line(text, "after a restart", (*backend)->after_restart(plan.request));
   line(text, "weakness", plan.traits.weakness);
   return put(text);
 }

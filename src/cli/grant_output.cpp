@@ -6,7 +6,9 @@
 namespace dlock::cli {
 namespace {
 
-std::int64_t milliseconds(Duration d) { return std::chrono::duration_cast<std::chrono::milliseconds>(d).count(); }
+std::int64_t milliseconds(Duration d) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(d).count();
+}
 
 struct Grant {
   const std::vector<Lease>& all;
@@ -32,8 +34,8 @@ std::string json(const Grant& g) {
   return j.dump() + '\n';
 }
 
-// The variables that a job of `dlock run` finds and that mean the same here. Not DLOCK_HELD and DLOCK_GRANTS: they say that
-// a dlock stands behind the job, and here none does.
+// The variables of a job of `dlock run` that mean the same here. Not DLOCK_HELD and DLOCK_GRANTS:
+// they say that a dlock supervises the job, and here none does.
 std::string env(const Grant& g) {
   std::string text;
   const auto line = [&](std::string_view name, std::string_view value) {
@@ -50,19 +52,23 @@ std::string env(const Grant& g) {
 
 }  // namespace
 
-std::string text_of_grant(Output form, const std::vector<Lease>& leases, const Store& store, Duration ttl,
-                          const std::string& keeper) {
+std::string text_of_grant(Output form, const std::vector<Lease>& leases, const Store& store,
+                          Duration ttl, const std::string& keeper) {
   const std::string family(store.traits->family), recipe(store.traits->recipe);
   const Lease& lease = leases.front();
-  const Grant g{
-      .all = leases,
-      .lease = lease,
-      .store = store,
-      .ttl = ttl,
-      .handle = Handle{.family = family, .recipe = recipe, .owner = lease.owner, .extra = keeper.empty() ? lease.ticket : keeper}
-                    .text(),
-      .sequencer =
-          Sequencer{.family = family, .recipe = recipe, .key = lease.key, .mode = lease.mode, .token = lease.token}.text()};
+  Handle handle = Handle::of(family, recipe, leases);
+  if (!keeper.empty()) handle.extra = keeper;
+  const Grant g{.all = leases,
+                .lease = lease,
+                .store = store,
+                .ttl = ttl,
+                .handle = handle.text(),
+                .sequencer = Sequencer{.family = family,
+                                       .recipe = recipe,
+                                       .key = lease.key,
+                                       .mode = lease.mode,
+                                       .token = lease.token}
+                                 .text()};
   switch (form) {
     case Output::text: return g.handle + '\n';
     case Output::json: return json(g);

@@ -11,7 +11,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Everything here was written by a dlock, or by anybody.
+// Written by a dlock, or by any other program: checked.
 std::optional<std::uint64_t> number(const Json& j, const char* name) {
   const auto at = j.find(name);
   if (at == j.end() || !at->is_number_unsigned()) return std::nullopt;
@@ -29,11 +29,12 @@ void add(Inherited& to, const Json& grant, const Store& store) {
   const auto guard = grant.find("guard");
   if (!key || !handle || !sequencer || guard == grant.end() || !guard->is_object()) return;
   const auto pid = number(*guard, "pid"), start = number(*guard, "start");
-  if (!pid || !start || *pid > 1U << 22U || !run::is_ancestor({static_cast<pid_t>(*pid), *start})) return;
+  if (!pid || !start || *pid > 1U << 22U || !run::is_ancestor({static_cast<pid_t>(*pid), *start}))
+    return;
   to.texts.emplace_back(*key, grant.dump());
   if (handle->family != store.traits->family || handle->recipe != store.traits->recipe) return;
   to.grants.push_back({.key = *key,
-                       .owner = handle->owner,
+                       .owner = handle->lease(*key).owner,
                        .mode = sequencer->mode,
                        .limit = static_cast<unsigned>(number(grant, "limit").value_or(UINT_MAX)),
                        .token = sequencer->token,
@@ -44,7 +45,8 @@ void add(Inherited& to, const Json& grant, const Store& store) {
 
 Inherited find_inherited(const Store& store) {
   Inherited found;
-  const char* grants = std::getenv("DLOCK_GRANTS");  // NOLINT(concurrency-mt-unsafe): no thread exists
+  // NOLINT(concurrency-mt-unsafe): no thread exists
+  const char* grants = std::getenv("DLOCK_GRANTS");
   if (!grants) return found;
   const Json all = Json::parse(grants, nullptr, false);
   if (!all.is_array()) return found;

@@ -4,15 +4,16 @@
 #include <utility>
 #include <vector>
 #include "cli/store.hpp"
-#include "run/reentrant.hpp"
+#include "run/wrap/reentrant.hpp"
 
 namespace dlock::cli {
 
-// What the dlocks around this process hold, from DLOCK_GRANTS: only what a guard that is an ancestor stands behind. Whether it is still in
-// force the store has to say. What cannot be read, or comes from elsewhere, is nothing: this dlock is then an ordinary contender.
+// What the dlocks around this process hold, from DLOCK_GRANTS: only grants whose guard is an
+// ancestor. The store must be asked whether they are still in force. Unreadable and foreign entries
+// are ignored: this dlock is then an ordinary contender.
 struct Inherited {
   std::vector<run::InheritedGrant> grants;         // of this family and recipe
-  std::vector<std::pair<Key, std::string>> texts;  // all of them, as they were, for those further down
+  std::vector<std::pair<Key, std::string>> texts;  // all of them, unchanged, for nested dlocks
 };
 Inherited find_inherited(const Store&);
 

@@ -10,9 +10,12 @@ constexpr std::string_view mark = "keeper.";
 
 std::string new_keeper_name() { return Owner::random().hex(); }
 
-std::string keeper_extra(const std::string& name) { return std::string(mark) + run::KeeperPlace::of_this_process(name).text(); }
+std::string keeper_extra(const std::string& name) {
+  return std::string(mark) + run::KeeperPlace::of_this_process(name).text();
+}
 
-Result<std::optional<run::KeeperAnswer>> ask_keeper_of(const Handle& handle, std::string_view what) {
+Result<std::optional<run::KeeperAnswer>> ask_keeper_of(const Handle& handle,
+                                                       std::string_view what) {
   if (!handle.extra.starts_with(mark)) return std::optional<run::KeeperAnswer>{};
   const auto keeper = run::KeeperPlace::parse(std::string_view(handle.extra).substr(mark.size()));
   const auto answer = run::ask_keeper(keeper, what, handle.owner);

@@ -6,25 +6,15 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
-#include <nlohmann/json.hpp>
+#include "run/lines.hpp"
+#include "util/file.hpp"
 
 namespace dlock::cli {
 namespace {
 
 bool as_json = false;  // set once, before any thread
 
-// 0 or errno.
-int write_all(int fd, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t n = ::write(fd, text.data(), text.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return errno;
-    text.remove_prefix(static_cast<std::size_t>(n));
-  }
-  return 0;
-}
-
-// Turns a SIGPIPE of this thread into EPIPE alone, without touching the disposition that others may inherit.
+// Turns a SIGPIPE of this thread into EPIPE, without changing the process's disposition.
 class NoSigpipe {
  public:
   NoSigpipe() {
@@ -37,7 +27,8 @@ class NoSigpipe {
   }
   ~NoSigpipe() {
     const timespec now{};
-    if (!was_pending_) ::sigtimedwait(&pipe_, nullptr, &now);  // takes the one that the write has raised, if any
+    // takes the one that the write has raised, if any
+    if (!was_pending_) ::sigtimedwait(&pipe_, nullptr, &now);
     ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
   }
   NoSigpipe(const NoSigpipe&) = delete;
@@ -52,28 +43,26 @@ class NoSigpipe {
 
 void put_on_stderr(std::string_view text) {
   const NoSigpipe quiet;
-  write_all(STDERR_FILENO, text);  // nobody is left to tell when this fails
+  write_all(STDERR_FILENO, text);  // a failure here cannot be reported
 }
 
 void say_as_json() noexcept { as_json = true; }
 
-void say(std::string_view message) {
-  if (!as_json) return put_on_stderr(fmt::format("dlock: {}\n", message));
-  const nlohmann::ordered_json line{{"level", "error"}, {"pid", ::getpid()}, {"message", message}};
-  put_on_stderr(line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + '\n');
-}
+void say(std::string_view message) { put_on_stderr(run::own_word("error", {}, message, as_json)); }
 
 Result<void> put(std::string_view text) {
   const NoSigpipe quiet;
   const int error = write_all(STDOUT_FILENO, text);
   if (!error) return {};
-  return fail(Errc::cannot_create, fmt::format("cannot write to standard output: {}", ::strerrordesc_np(error)));
+  return fail(Errc::cannot_create,
+              fmt::format("cannot write to standard output: {}", ::strerrordesc_np(error)));
 }
 
 void fill_closed_descriptors() {
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     if (::fcntl(fd, F_GETFD) < 0)
-      ::open("/dev/null", (fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) | O_CLOEXEC);  // the lowest free one: fd
+      // the lowest free one: fd
+      ::open("/dev/null", (fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) | O_CLOEXEC);
 }
 
 Result<void> stdout_usable() {

@@ -2,7 +2,6 @@
 #include "cli/secrets.hpp"
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <array>
 #include <cerrno>
@@ -10,25 +9,25 @@
 #include <cstring>
 #include "core/key.hpp"
 #include "util/fd.hpp"
+#include "util/file.hpp"
 
 namespace dlock::cli {
 namespace {
 
 constexpr std::size_t longest = 4096;
 
-// The first line of a file that is nobody else's business.
+// The first line of a file that only its owner may read.
 Result<std::string> read_secret(const Options& o, std::string_view option, std::string_view path) {
   const auto refuse = [&](std::string_view why) {
     return fail(Errc::config, fmt::format("{} {}: {}", called(o, option), quoted(path), why));
   };
-  const Fd fd(::open(std::string(path).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY));
-  if (!fd) return refuse(errno == ELOOP ? "is a symbolic link, which is not followed" : ::strerrordesc_np(errno));
-  struct stat st {};
-  if (::fstat(fd.get(), &st)) return refuse(::strerrordesc_np(errno));
-  if (!S_ISREG(st.st_mode)) return refuse("is not a regular file");
-  if (st.st_uid != 0 && st.st_uid != ::geteuid()) return refuse("belongs neither to you nor to root");
-  if (st.st_mode & (S_IRWXG | S_IRWXO))
-    return refuse(fmt::format("has mode {:04o}, which lets others in; use chmod 600", st.st_mode & 07777));
+  const Fd fd(
+      ::open(std::string(path).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY));
+  if (!fd)
+    return refuse(errno == ELOOP ? "is a symbolic link, which is not followed"
+                                 : ::strerrordesc_np(errno));
+  if (const std::string why = distrust(fd.get(), {.forbidden = Trust::others_any}); !why.empty())
+    return refuse(why);
   std::array<char, longest + 1> text;
   const ssize_t n = ::pread(fd.get(), text.data(), text.size(), 0);
   if (n < 0) return refuse(::strerrordesc_np(errno));
@@ -42,8 +41,8 @@ Result<std::string> read_secret(const Options& o, std::string_view option, std::
 
 }  // namespace
 
-Result<Settings> find_secrets(const Options& o, const Url& url) {
-  Settings s;
+Result<Secrets> find_secrets(const Options& o, const Url& url) {
+  Secrets s;
   s.tls_ca = o.tls_ca;
   s.tls_cert = o.tls_cert;
   s.tls_key = o.tls_key;
@@ -51,12 +50,14 @@ Result<Settings> find_secrets(const Options& o, const Url& url) {
   if (!o.auth_file.empty()) {
     auto auth = read_secret(o, "auth-file", o.auth_file);
     if (!auth) return fail(auth.error());
-    if (const auto colon = auth->find(':'); colon == 0 || colon == std::string::npos || colon + 1 == auth->size())
-      return fail(Errc::config,
-                  fmt::format("{} {}: its first line is not SCHEME:CREDENTIAL", called(o, "auth-file"), quoted(o.auth_file)));
+    if (const auto colon = auth->find(':');
+        colon == 0 || colon == std::string::npos || colon + 1 == auth->size())
+      return fail(Errc::config, fmt::format("{} {}: its first line is not SCHEME:CREDENTIAL",
+                                            called(o, "auth-file"), quoted(o.auth_file)));
     s.auth = std::move(*auth);
   }
-  const char* password = std::getenv("DLOCK_PASSWORD");  // NOLINT(concurrency-mt-unsafe): no thread exists
+  // NOLINT(concurrency-mt-unsafe): no thread exists
+  const char* password = std::getenv("DLOCK_PASSWORD");
   const bool by_flag = given_by_flag(o, "password-file");
   if (!by_flag && (!url.password.empty() || password)) {
     if (url.password.empty()) s.password = password;

@@ -3,23 +3,21 @@
 #include <fmt/format.h>
 #include "cli/grant_output.hpp"
 #include "cli/inherited.hpp"
-#include "run/borrowed.hpp"
-#include "run/reentrant.hpp"
-#include "run/several.hpp"
+#include "run/wrap/borrowed.hpp"
+#include "run/wrap/reentrant.hpp"
 
 namespace dlock::cli {
 namespace {
 
 using namespace std::chrono_literals;
 
-constexpr Duration shortest_lease = 2s;
-
-// For people; the words as a shell would need them.
+// For people; quoted for a shell.
 std::string command_line_of(const Options& o) {
   if (o.shell_command) return std::string(*o.shell_command);
   std::string text;
   for (char* const* word = o.command; word && *word; ++word) {
-    constexpr std::string_view plain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_./=:,@%+";
+    constexpr std::string_view plain =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_./=:,@%+";
     const std::string_view w = *word;
     const bool is_plain = !w.empty() && w.find_first_not_of(plain) == w.npos;
     text.append(text.empty() ? "" : " ").append(is_plain ? std::string(w) : shell_quoted(w));
@@ -29,30 +27,36 @@ std::string command_line_of(const Options& o) {
   return text;
 }
 
-// Asked here and not only in enqueue(), so that the message can name the option and nothing has been touched.
-Result<void> recipe_can(const Options& o, const Traits& t) {
-  const auto cannot = [&](std::string_view option, std::string_view what) {
-    return fail(blame(o, option), fmt::format("{}: recipe {} of {} has no {}", called(o, option), t.recipe, t.family, what));
-  };
-  if (o.mode == Mode::shared && !t.shared) return cannot("shared", "shared locks");
-  if (o.mode == Mode::permit && !t.permits) return cannot("limit", "permits");
-  if (o.lock_delay > 0us && !t.lock_delay) return cannot("lock-delay", "lock-delay");
-  if (o.once_per && !t.starts) return cannot("once-per", "record of when jobs were started");
-  return {};
+// Checked here and not only in enqueue(), so that the message can name a variable or a file before
+// anything is changed.
+Result<void> recipe_can(const Options& o, const Traits& t, const Request& request) {
+  auto refused = refusal(t, request);
+  if (!refused && o.once_per && !t.starts)
+    refused = {"once-per", fmt::format("recipe {} of {} has no record of when jobs were started",
+                                       t.recipe, t.family)};
+  if (!refused) return {};
+  return fail(blame(o, refused->option),
+              fmt::format("{}: {}", called(o, refused->option), refused->why));
 }
 
-// A detached lease is renewed by nobody but `dlock renew`, so the start rule does not apply to it; the shortest ttl does.
-Result<run::Timing> times(const Options& o, const Traits& t, Hold hold, bool borrowed) {
+// Only `dlock renew` renews a detached lease, so the start rule does not apply to it; the shortest
+// ttl does.
+Result<run::Timing> times(const Options& o, const Store& store, Hold hold, bool borrowed) {
+  const Traits& t = *store.traits;
   const bool detached = hold == Hold::detached;
-  if (detached && o.ttl < shortest_lease && !o.allow_short_ttl)
-    return fail(blame(o, "ttl"), fmt::format("{}: must be at least 2s (--allow-short-ttl permits less)", called(o, "ttl")));
-  const run::TimingAsked asked{
-      .ttl = o.ttl, .op_timeout = o.op_timeout, .kill_after = o.kill_after, .allow_short_ttl = o.allow_short_ttl};
-  // Where a lock can outlive its process, one that a keeper renews or that a handle names is such a lease.
-  const bool leased = t.liveness != Liveness::process || (t.detached && (hold == Hold::kept || borrowed));
-  auto timing = run::plan_timing(asked, t.proves ? t.proves(o.ttl) : o.ttl - drift(o.ttl), !detached && leased);
+  if (detached)
+    if (auto enough = long_enough(o); !enough) return fail(enough.error());
+  const run::TimingAsked asked{.ttl = o.ttl,
+                               .op_timeout = o.op_timeout,
+                               .kill_after = o.kill_after,
+                               .allow_short_ttl = o.allow_short_ttl};
+  // If a lock can outlive its process, a kept lock and one that a handle names are such leases.
+  const bool leased =
+      t.liveness != Liveness::process || (t.detached && (hold == Hold::kept || borrowed));
+  auto timing = run::plan_timing(asked, t.proven_of(o.ttl, store.url), !detached && leased);
   if (timing) return timing;
-  // plan_timing names the options; if their values came from the environment alone, say so.
+  // plan_timing names the options; if their values came from the environment alone, the message
+  // says so.
   std::string flags, variables;
   for (const std::string_view name : {"ttl", "op-timeout", "kill-after"})
     if (given(o, name)) (given_by_flag(o, name) ? flags : variables) += called(o, name) + ": ";
@@ -63,16 +67,20 @@ Result<run::Timing> times(const Options& o, const Traits& t, Hold hold, bool bor
 }  // namespace
 
 run::Plan plan_job(const Options& o) {
-  run::Plan p{.open = {}, .traits = {}, .request = {.key = Key::parse("-").value(), .owner = {}, .identity = {}}};
+  run::Plan p{
+      .open = {},
+      .traits = {},
+      .request = {.key = Key::parse("-").value(), .owner = {}, .ttl = o.ttl, .identity = {}}};
   p.wait = o.wait;
   p.conflict_status = o.conflict_status;
   p.command = o.command;
   p.end_signal = o.signal;
   p.on_lost = o.on_lost;
-  p.on_lost.bound = o.ttl;
   p.max_run = o.max_run;
   p.min_hold = o.min_hold;
-  p.group = o.foreground ? run::Group::same : o.no_foreground ? run::Group::own : run::Group::automatic;
+  p.group = o.foreground      ? run::Group::same
+            : o.no_foreground ? run::Group::own
+                              : run::Group::automatic;
   p.descendants = o.descendants;
   p.publish_environment = !o.no_env;
   p.say = {.quiet = o.quiet,
@@ -88,39 +96,42 @@ run::Plan plan_job(const Options& o) {
 Result<run::Plan> plan_taking(const Options& o, const Store& store, Hold hold) {
   auto keys = parse_keys(o);
   if (!keys) return fail(keys.error());
-  if (auto r = recipe_can(o, *store.traits); !r) return fail(r.error());
+  Request request{
+      .key = keys->front(),
+      .owner = Owner::random(),
+      .mode = o.mode,
+      .limit = o.limit,
+      .ttl = o.ttl,
+      .lock_delay = o.lock_delay,
+      .attached = hold == Hold::attached || (hold == Hold::kept && !store.traits->detached),
+      .wait = o.wait != 0us,
+      .identity = Identity::mine(std::string(o.reason))};
+  if (auto r = recipe_can(o, *store.traits, request); !r) return fail(r.error());
   std::optional<Handle> handle;
   if (o.handle) {
     auto h = require_handle(o, store);
     if (!h) return fail(h.error());
     if (!store.traits->detached)
-      return fail(Errc::usage,
-                  fmt::format("--handle: with recipe {} of {} the lock ends with the process that took it, so no other can "
-                              "run a command under it; run it without --handle",
-                              store.traits->recipe, store.traits->family));
+      return fail(Errc::usage, fmt::format("--handle: with recipe {} of {} the lock ends with the "
+                                           "process that took it, so no other can "
+                                           "run a command under it; run it without --handle",
+                                           store.traits->recipe, store.traits->family));
     handle = std::move(*h);
   }
-  auto timing = times(o, *store.traits, hold, handle.has_value());
+  auto timing = times(o, store, hold, handle.has_value());
   if (!timing) return fail(timing.error());
 
   run::Plan p = plan_job(o);
   p.traits = *store.traits;
-  p.request = {.key = keys->front(),
-               .owner = handle ? handle->owner : Owner::random(),
-               .mode = o.mode,
-               .limit = o.limit,
-               .ttl = o.ttl,
-               .lock_delay = o.lock_delay,
-               .attached = hold == Hold::attached || (hold == Hold::kept && !store.traits->detached),
-               .wait = o.wait != 0us,
-               .identity = Identity::mine(std::string(o.reason))};
+  p.request = std::move(request);
   p.more_keys.assign(keys->begin() + 1, keys->end());
   p.timing = *timing;
   p.connect_timeout = o.connect_timeout;
   p.splay = o.splay;
   p.once_per = o.once_per;
   p.borrowed = handle.has_value();
-  if (p.borrowed) p.splay = p.min_hold = 0us, p.once_per.reset(), p.wait.reset(), p.request.wait = true;
+  if (p.borrowed)
+    p.splay = p.min_hold = 0us, p.once_per.reset(), p.wait.reset(), p.request.wait = true;
   if (o.publish_command) p.request.identity.command = command_line_of(o);
 
   std::vector<run::InheritedGrant> outer;
@@ -129,13 +140,12 @@ Result<run::Plan> plan_taking(const Options& o, const Store& store, Hold hold) {
     outer = inherited.grants;
     p.inherited_grants = inherited.texts;
   }
-  p.open = [store, keys = std::move(*keys), ticket = handle ? handle->extra : std::string(), borrowed = p.borrowed,
+  p.open = [store, handle = std::move(handle),
             outer = std::move(outer)](const Settings& s) -> Result<std::unique_ptr<Backend>> {
     auto backend = store.open(s);
     if (!backend) return backend;
-    if (borrowed) backend = run::borrowed(std::move(*backend), ticket);
+    if (handle) backend = run::borrowed(std::move(*backend), *handle);
     if (!outer.empty()) backend = run::reentrant(std::move(*backend), outer);
-    if (keys.size() > 1) backend = run::several(std::move(*backend), keys);
     return backend;
   };
   return p;

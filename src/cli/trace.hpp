@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// --trace for the verbs that ask the store once: one JSON object per line, before and after each request, so that a checker
-// can order them by `t` (CLOCK_BOOTTIME, nanoseconds) among the lines of other processes.
+// --trace for the verbs that send one request: one JSON object per line, before and after each
+// request, so that a checker can order them by `t` (CLOCK_BOOTTIME, nanoseconds) among the lines of
+// other processes.
 #pragma once
 #include <string>
 #include <string_view>
-#include "cli/options.hpp"
+#include "cli/options/options.hpp"
 #include "util/fd.hpp"
 
 namespace dlock::cli {
@@ -21,7 +22,8 @@ class Trace {
   // Errc::cannot_create when the file cannot be opened. An empty path: nothing is written.
   static Result<Trace> open(std::string_view path);
 
-  // Calls `ask`, which returns a Result<T>, between two lines: invoke, then ok, fail or info (the outcome is unknown).
+  // Calls `ask`, which returns a Result<T>, between two lines: invoke, then ok, fail or info (the
+  // outcome is unknown).
   template <class Ask, class Kept>
   auto around(const Traced& what, Ask ask, Kept succeeded) const {
     write("invoke", what, {});

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The seam between locking and the services that keep locks.
+// The seam between locking and the services that store locks.
 //
-// A Backend is one connection speaking one recipe. It is used by a single thread and calls nobody back. Any call may take
-// as long as the network likes, so nothing that must happen on time may wait for one to return. Every call can be repeated:
-// the owner id recognises a request whose reply was lost. Nothing is released in a destructor, because releasing can fail.
+// A Backend is one connection with one recipe. It is used by a single thread and has no callbacks.
+// Any call may take as long as the network does, so nothing that must happen on time may wait for
+// one to return. Every call can be repeated: the owner id recognises a request whose reply was
+// lost. Nothing is released in a destructor, because releasing can fail.
 #pragma once
 #include <cstddef>
 #include <memory>
@@ -22,13 +23,16 @@ namespace dlock {
 
 // What ends the lock of a holder that is attached to a process.
 enum class Liveness {
-  process,     // a descriptor: the kernel ends it with the last process that has it; no deadline, no renewal
-  connection,  // a connection to a server: ends with it, or some time after the server last heard of us
-  session,     // a session of a server that outlives connections
-  lease,       // time alone
+  // a descriptor: the kernel ends the lock with the last process that has it; no deadline, no
+  // renewal
+  process,
+  // a connection to a server: ends with it, or some time after the server last received data
+  connection,
+  session,  // a session of a server that outlives connections
+  lease,    // time alone
 };
 
-// What a recipe can do. The command line asks here, never for types.
+// The features of a recipe. The command line reads these, never types.
 struct Traits {
   std::string_view family;  // "file"; the first word of a sequencer
   std::string_view recipe;  // "lease"
@@ -38,14 +42,31 @@ struct Traits {
   bool permits;   // Mode::permit
   bool detached;  // a lease can outlive the process that took it
   bool lock_delay;
-  bool wakes;                 // waiters sleep until it is their turn; false: they poll
-  bool native;                // keys are prefixed and encoded as dlock's own; false: the key is the name that others use
+  bool wakes;  // waiters sleep until it is their turn; false: they poll
+  // keys are prefixed and encoded by dlock; false: the key is the name that other programs use
+  bool native;
   std::string_view weakness;  // one sentence for --explain, inspect and the manual
   bool starts = false;        // notes when a job was started (--once-per)
   bool revokes = false;       // has Backend::revoke
-  bool legacy = false;        // a historical algorithm, offered for the sake of others who use it: each use warns
-  Duration (*proves)(Duration ttl) = nullptr;  // how much of a ttl is proven to be ours; nullptr: all but drift(ttl)
+  // a historical algorithm, for use with programs that have it: each use warns
+  bool legacy = false;
+  // How much of a ttl is proven, from what the URL says of the servers; nullptr: all but
+  // drift(ttl).
+  Duration (*proves)(Duration ttl, const Url&) = nullptr;
+  Duration proven_of(Duration ttl, const Url& url) const {
+    return proves ? proves(ttl, url) : ttl - drift(ttl);
+  }
 };
+
+// A part of a request that its recipe does not support.
+struct Refusal {
+  std::string_view option;  // "limit"
+  std::string why;          // "recipe flock of file has no permits"
+};
+std::optional<Refusal> refusal(const Traits&, const Request&);
+// The same as Errc::usage, "--limit: recipe flock of file has no permits". Backend::enqueue begins
+// with it.
+Result<void> can_serve(const Traits&, const Request&);
 
 struct HolderView {  // what people see; the deciding copy is in the store
   std::string id;    // a prefix of the owner id, enough to tell holders apart, useless as a handle
@@ -54,8 +75,9 @@ struct HolderView {  // what people see; the deciding copy is in the store
   unsigned slot = 0;
   bool attached = false;
   bool vanished = false;              // gone; only its lock-delay still runs
-  std::optional<Duration> remaining;  // until the lease (or lock-delay) ends when nobody renews it
-  std::optional<Duration> held;       // since the grant, by the store's clock; nullopt: the store does not keep it
+  std::optional<Duration> remaining;  // until the lease (or lock-delay) ends without a renewal
+  // since the grant, by the store's clock; nullopt: the store does not keep it
+  std::optional<Duration> held;
   Identity who;
 };
 struct WaiterView {
@@ -68,21 +90,26 @@ struct KeyView {
   FencingToken fence = 0;  // newest token granted
   std::vector<HolderView> holders;
   std::vector<WaiterView> waiters;  // in queue order
-  bool waiters_known = true;        // false: this recipe cannot tell
-  std::vector<std::string> notes;   // what a person should know about this record
+  bool waiters_known = true;        // false: this recipe cannot know
+  std::vector<std::string> notes;   // remarks about this record, for people
 };
 
-// The answer to a step of an acquisition.
+// The result of one step of an acquisition.
 struct Granted {
   Lease lease;
-  int hold_fd = -1;   // the lock lasts while any process has this open file; it stays the backend's. -1: none
-  int alarm_fd = -1;  // readable: something happened to the lock (forced release, revocation); call renew at once. -1: none
-  std::vector<Lease> more{};  // the other keys, where several were taken together; a store never sets it
+  // the lock lasts while any process has this open file; the backend owns it. -1: none
+  int hold_fd = -1;
+  // readable: the lock has changed (forced release, revocation); call renew at once. -1: none
+  int alarm_fd = -1;
+  // the other keys, when several were taken together; a store never sets it
+  std::vector<Lease> more{};
+  std::vector<int> more_holds{};  // as hold_fd, of those
 };
 struct Waiting {
-  std::size_t ahead = 0;             // how many waiters are before us; nobody knows: 0
+  std::size_t ahead = 0;             // the number of waiters ahead; unknown: 0
   std::optional<HolderView> holder;  // one of those in the way
-  std::string why{};                 // what else is in the way, for people: "the server restarted 12s ago; grants resume in 48s"
+  // what else is in the way, for people: "the server restarted 12s ago; grants resume in 48s"
+  std::string why{};
 };
 struct Busy {
   std::optional<HolderView> holder;
@@ -93,43 +120,47 @@ using Progress = std::variant<Granted, Waiting, Busy>;
 // A place in the queue of one key.
 class Waiter {
  public:
-  virtual ~Waiter() = default;  // closes; does not give the place up
-  // Blocks until granted, until `slice` is over or until Settings::interrupt_fd is readable, whichever comes first.
-  // Slice 0: one try. Busy only for a Request that does not wait. An Error means "unknown": poll again, or cancel.
+  virtual ~Waiter() = default;  // closes; does not cancel
+  // Blocks until granted, until `slice` is over or until Settings::interrupt_fd is readable,
+  // whichever comes first.
+  // Slice 0: one try. Busy only for a Request that does not wait. An Error means "unknown": poll
+  // again, or cancel.
   virtual Result<Progress> poll(Duration slice) = 0;
-  // Leaves the queue, and releases what may have been granted meanwhile. Idempotent.
+  // Leaves the queue, and releases a grant that came meanwhile. Idempotent. After it only cancel()
+  // may be called: a new attempt enqueues a Request with another owner.
   virtual Result<void> cancel() = 0;
 };
 
 struct Kept {
   Lease lease;
-  bool revoked = false;  // somebody asks this holder to stop (revoke); it holds until it does
-};                       // the only answer that moves the deadline
+  bool revoked = false;  // this holder was asked to stop (revoke); it holds until it does
+};                       // the only result that moves the deadline
 struct Lost {
   std::string why;
-};                                         // final: somebody else may hold it
-using Renewal = std::variant<Kept, Lost>;  // "could not find out" is an Error and changes nothing
+};                                         // final: another may hold it
+using Renewal = std::variant<Kept, Lost>;  // an unknown outcome is an Error and changes nothing
 
 enum class Released { yes, was_not_held };
 enum class Validity { valid, stale };
 
-// The newest start noted for a key (--once-per), by the store's wall clock, in microseconds since 1970.
+// The newest start noted for a key (--once-per), by the store's wall clock, in microseconds since
+// 1970.
 struct Starts {
   std::int64_t now = 0;
   std::optional<std::int64_t> last;
 };
 
-// One fact about a store that decides whether it is fit to keep locks.
+// One fact about a store that decides whether it is fit for locks.
 struct Finding {
   enum class Level { good, warning, bad, unknown } level;
   std::string what;    // "maxmemory-policy"
   std::string seen;    // "allkeys-lru"
-  std::string advice;  // what to do about it; empty when good
+  std::string advice;  // empty when good
 };
 
 struct Counters {              // for bench and tests
   std::uint64_t requests = 0;  // commands sent to the store; for `file`: state transitions
-  std::uint64_t wakeups = 0;   // times a waiter woke because something happened
+  std::uint64_t wakeups = 0;   // times a waiter woke for an event
 };
 
 class Backend {
@@ -138,82 +169,118 @@ class Backend {
   virtual const Traits& traits() const noexcept = 0;
   virtual std::string where() const = 0;  // redacted URL or directory, for messages
 
-  // Prepares to wait; the first poll asks. Errc::usage when the recipe cannot do what the request asks.
+  // Prepares to wait; the first poll sends the request. Nothing was released or cancelled under the
+  // owner (lease.hpp). Errc::usage when the recipe does not support the request.
   virtual Result<std::unique_ptr<Waiter>> enqueue(const Request&) = 0;
 
-  // A lease: asks for `ttl` more from now. Attached with no_deadline: checks that the record is still ours.
-  // A lease that has ended is never revived.
+  // A lease: asks for `ttl` more from now. Attached with no_deadline: checks that the record is
+  // still ours. A lease that has ended is never revived.
   virtual Result<Renewal> renew(const Lease&, Duration ttl) = 0;
 
-  // Lets the lock go on for `ttl` from now, longer or shorter, without this process. Errc::usage where Traits say that
-  // nothing outlives the process.
+  // Lets the lock last for `ttl` from now, longer or shorter, without this process. Errc::usage if
+  // by its Traits no lock outlives the process.
   virtual Result<Renewal> detach(const Lease&, Duration ttl) = 0;
 
   virtual Result<Released> release(const Lease&) = 0;
 
-  // An operator's decision: removes the holder with this token, or all of them. The fence stays. No lock-delay.
+  // For operators: removes the holder with this token, or all of them. The fence stays. No
+  // lock-delay.
   virtual Result<Released> force_release(const Key&, std::optional<FencingToken>) = 0;
 
   // Valid: a grant with this token, of any owner (or of `owner` with any token), is in force now.
   virtual Result<Validity> check(const Key&, FencingToken) = 0;
   virtual Result<Validity> check(const Key&, const Owner&) = 0;
 
-  // nullopt: the store has never heard of this key.
+  // nullopt: the key is unknown to the store.
   virtual Result<std::optional<KeyView>> inspect(const Key&) = 0;
   virtual Result<std::vector<KeyView>> list() = 0;  // every key below the prefix, in byte order
 
-  // Asks whoever holds the key to stop (Kept::revoked). Errc::usage where the recipe has no such word.
+  // Asks the holder of the key to stop (Kept::revoked). Errc::usage if the recipe does not support
+  // it.
   virtual Result<Released> revoke(const Key&);
 
-  // --once-per, where Traits::starts says so (else Errc::usage). The caller holds the key, so no start comes between these two.
+  // --once-per, if Traits::starts is true (else Errc::usage). The caller holds the key, so no start
+  // comes between these two.
   virtual Result<Starts> starts(const Key&);
-  // Notes a start at `at` (nullopt: forgets it), if `lease` is in force; stale: it is not, and nothing was noted. The store drops the record
-  // `keep` after it was written.
+  // Notes a start at `at` (nullopt: deletes it), if `lease` is in force; stale: it is not, and
+  // nothing was noted. The store drops the record `keep` after it was written.
   virtual Result<Validity> note_start(const Lease&, std::optional<std::int64_t> at, Duration keep);
 
-  // Is this store fit to keep locks? Only an unreachable store is an Error.
+  // Is this store fit for locks? Only an unreachable store is an Error.
   virtual Result<std::vector<Finding>> doctor();
 
   virtual Counters counters() const noexcept { return {}; }
 
+  // What a store that may become unreachable, or lose data, reports besides its replies:
+
+  // Readable while a lock is held: the store became unreachable, or another event that all of its
+  // holders notice together. A holder then renews soon, at a random moment, which clears it. The
+  // same descriptor for the lifetime of the object; -1: none. For use after a grant.
+  virtual int outage_fd() { return -1; }
+  // Warnings about this store since the last call; each is given once.
+  virtual std::vector<std::string> warnings() { return {}; }
+  // At the last request it granted nothing to any owner: a wait that ends like that is
+  // "unavailable", not "busy".
+  virtual bool grants_nothing() const noexcept { return false; }
+  // What happens to such a lease when the store restarts, as far as the URL decides it, for
+  // --explain; empty: nothing notable.
+  virtual std::string after_restart(const Request&) const { return {}; }
+
  protected:
-  Error cannot(std::string_view what) const;  // Errc::usage: this recipe does not do that
+  Error cannot(std::string_view what) const;  // Errc::usage: this recipe does not support it
 };
 
-struct Settings {
-  Duration op_timeout{5'000'000};  // one exchange with the store
-  Duration connect_timeout{5'000'000};
-  int interrupt_fd = -1;                        // poll(2)-able; readable: every wait returns early. Not read by the backend
-  std::string password{};                       // empty: the URL's, then what the service itself has (a variable, a file)
+// The credentials and TLS files for a store.
+struct Secrets {
+  // empty: the URL's, then the service's own source (a variable, a file)
+  std::string password{};
   std::string auth{};                           // ZooKeeper: scheme:credential
   std::string tls_ca{}, tls_cert{}, tls_key{};  // paths; empty: the URL items of the same names
   bool tls_insecure = false;                    // verify no certificate
+};
+
+struct Settings : Secrets {
+  Duration op_timeout{5'000'000};  // one exchange with the store
+  Duration connect_timeout{5'000'000};
+  // poll(2)-able; readable: every wait returns early. The backend does not read from it
+  int interrupt_fd = -1;
 };
 
 struct BackendFactory {
   std::string_view family;
   std::span<const std::string_view> schemes;  // first is the canonical one
   std::span<const Traits> recipes;            // first is the default
-  std::span<const std::string_view> items;    // URL query items besides `recipe` and `prefix`; `where.` allows every `where.NAME`
-  // Checks everything in the URL that can be checked without a connection (Errc::usage) and connects no earlier than the
-  // first call. `url` outlives nothing: copy what you need.
+  // URL query items besides `recipe` and `prefix`; `where.` allows every `where.NAME`
+  std::span<const std::string_view> items;
+  // Checks everything in the URL that can be checked without a connection (Errc::usage) and
+  // connects no earlier than the first call. `url` may be destroyed after the call: copy what you
+  // need.
   Result<std::unique_ptr<Backend>> (*open)(const Url&, const Traits&, const Settings&);
-  std::string_view note{};                       // for --version: "no TLS, no SASL"
-  std::string (*warning)(const Url&) = nullptr;  // what a user of this URL should know once; empty: nothing
+  // Removes all data of these keys below the prefix of the URL, above all the fence; missing keys
+  // are fine.
+  // No part of locking: a token must never fall, so it is only for keys that will never be used
+  // again (bench).
+  // nullptr: this family cannot.
+  Result<void> (*purge)(const Url&, const Traits&, const Settings&, std::span<const Key>) = nullptr;
+  std::string_view note{};  // for --version: "no TLS, no SASL"
+  // a warning for users of this URL, given once; empty: none
+  std::string (*warning)(const Url&) = nullptr;
 };
 
-// One explicit table, in backends/table.cpp; no self-registration.
+// One explicit table, the lines dlock_backend() of backends/CMakeLists.txt; no self-registration.
 std::span<const BackendFactory> backends() noexcept;
 
-// Families that this binary could have but was built without, with the CMake option that adds them (its bare name).
+// Families that this binary was built without, with the CMake option that adds them (its bare
+// name).
 struct AbsentBackend {
   std::string_view family, option;
   std::span<const std::string_view> schemes;
 };
 std::span<const AbsentBackend> absent_backends() noexcept;
 
-// The factory and recipe a URL asks for (`?recipe=`, overruled by `recipe` when not empty). Errc::usage: unknown scheme, item or recipe,
-// with the list of what exists; or not built in, with how to get it.
+// The factory and recipe of a URL (`?recipe=`, overridden by a non-empty `recipe`). Errc::usage:
+// unknown scheme, item or recipe, with the list of known ones; or not built in, with the way to get
+// it.
 struct Choice {
   const BackendFactory* factory;
   const Traits* traits;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Time. Every decision uses CLOCK_BOOTTIME: it counts the time a machine spends suspended, while a lease on a server
+// Time. Every decision uses CLOCK_BOOTTIME: it counts the time a machine spends suspended, while a
+// lease on a server
 // runs on. std::chrono::steady_clock (CLOCK_MONOTONIC) stands still in suspend and is never used.
 #pragma once
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <ctime>
@@ -27,15 +29,39 @@ struct Clock {
 using Deadline = Clock::time_point;
 inline constexpr Deadline no_deadline = Deadline::max();
 
-// `t + by` without overflow: no_deadline stays no_deadline.
-constexpr Deadline later(Deadline t, Duration by) noexcept { return t > no_deadline - by ? no_deadline : t + by; }
+// `t + by` without overflow at either end: no_deadline stays no_deadline. A negative span leads
+// into
+// the past: a time that is over already.
+constexpr Deadline later(Deadline t, Duration by) noexcept {
+  if (t == no_deadline) return t;
+  constexpr auto longest = std::chrono::duration_cast<Duration>(Clock::duration::max());
+  const Clock::duration step = std::clamp(by, -longest, longest);
+  if (step < Clock::duration::zero())
+    return t < Deadline::min() - step ? Deadline::min() : t + step;
+  return t > no_deadline - step ? no_deadline : t + step;
+}
 
-// What a lease of `ttl` loses to clocks that do not run at the same rate and to rounding: 1 % + 2 ms, the figures of the
-// Redlock specification. A lease asked for at `sent` (before the request left) is ours until lease_end(sent, ttl).
+// The part of a lease of `ttl` lost to clocks that run at different rates and to rounding: 1 % + 2
+// ms, the figures of the Redlock specification. A lease requested at `sent` (before the request
+// left) is ours until lease_end(sent, ttl).
 constexpr Duration drift(Duration ttl) noexcept { return ttl / 100 + std::chrono::milliseconds{2}; }
-constexpr Deadline lease_end(Deadline sent, Duration ttl) noexcept { return later(sent, ttl - drift(ttl)); }
+constexpr Deadline lease_end(Deadline sent, Duration ttl) noexcept {
+  return later(sent, ttl - drift(ttl));
+}
 
-// Wall clock, for people and for the floor of a fencing token; never compared with another machine's.
+// A shorter lease needs --allow-short-ttl: one lost packet is sent again after a second.
+inline constexpr Duration shortest_ttl = std::chrono::seconds{2};
+
+// How long one exchange with the store may take, unless --op-timeout says so, under a lease of
+// which `proven` is
+// known to be ours (or, where nothing is held, beside a ttl): so that a failed renewal can be
+// repeated in time.
+constexpr Duration usual_op_timeout(Duration proven) noexcept {
+  return std::min<Duration>(std::chrono::seconds{5}, proven / 6);
+}
+
+// Wall clock, for display and for the floor of a fencing token; never compared with another
+// machine's.
 inline std::int64_t wall_micros() noexcept {
   timespec t{};
   ::clock_gettime(CLOCK_REALTIME, &t);

@@ -2,8 +2,8 @@
 #include "core/duration.hpp"
 #include <fmt/format.h>
 #include <array>
-#include "core/ascii.hpp"
 #include "core/key.hpp"
+#include "core/text.hpp"
 
 namespace dlock {
 namespace {
@@ -16,8 +16,9 @@ struct Unit {
   std::string_view name;
   std::int64_t micros;
 };
-// "ms" before "m": the first that fits is taken.
-constexpr std::array<Unit, 6> units{{{"ms", millisecond}, {"s", second}, {"m", minute}, {"h", hour}, {"d", day}, {"w", week}}};
+// "ms" before "m": the first match is taken.
+constexpr std::array<Unit, 6> units{
+    {{"ms", millisecond}, {"s", second}, {"m", minute}, {"h", hour}, {"d", day}, {"w", week}}};
 
 std::string_view take_digits(std::string_view& text) noexcept {
   std::size_t n = 0;
@@ -27,15 +28,17 @@ std::string_view take_digits(std::string_view& text) noexcept {
   return digits;
 }
 
-// whole.fraction * unit in microseconds, in integers. More than `longest` comes out as some number above it.
+// whole.fraction * unit in microseconds, in integers. More than `longest` gives some number above
+// it.
 std::int64_t times(std::string_view whole, std::string_view fraction, std::int64_t unit) noexcept {
   std::int64_t count = 0;
   for (const char c : whole) {
     count = count * 10 + (c - '0');
     if (count > longest / unit) return longest + 1;
   }
-  // Long multiplication, last digit first. After the step for a digit, `part` holds the microseconds of what stands right of
-  // that digit's left edge, `first` the first decimal digit of a microsecond (it alone decides the rounding).
+  // Long multiplication, last digit first. After the step for a digit, `part` has the microseconds
+  // of the digits to its right, `first` the first decimal digit of a microsecond (which alone
+  // decides the rounding).
   std::int64_t part = 0, first = 0;
   bool something = false;
   for (std::size_t i = fraction.size(); i > 0; --i) {
@@ -52,10 +55,10 @@ std::int64_t times(std::string_view whole, std::string_view fraction, std::int64
 
 Result<Duration> parse_duration(std::string_view text) {
   const auto bad = [&] {
-    return fail(Errc::usage,
-                fmt::format("{} is not a duration; allowed are a number of seconds or numbers with the units ms, s, m, h, d "
-                            "and w, without spaces: 30, 500ms, 1.5h, 1h30m",
-                            quoted(text)));
+    return fail(Errc::usage, fmt::format("{} is not a duration; allowed are a number of seconds or "
+                                         "numbers with the units ms, s, m, h, d "
+                                         "and w, without spaces: 30, 500ms, 1.5h, 1h30m",
+                                         quoted(text)));
   };
   if (text.empty()) return bad();
   std::int64_t total = 0;
@@ -70,7 +73,7 @@ Result<Duration> parse_duration(std::string_view text) {
     }
     if (whole.empty() && fraction.empty()) return bad();
     Unit unit{"", second};
-    if (!rest.empty() || !first) {  // only a number that stands alone may do without
+    if (!rest.empty() || !first) {  // only a single number may have no unit
       unit.name = {};
       for (const Unit& u : units) {
         if (!rest.starts_with(u.name)) continue;
@@ -82,7 +85,8 @@ Result<Duration> parse_duration(std::string_view text) {
     rest.remove_prefix(unit.name.size());
     total += times(whole, fraction, unit.micros);
     if (total > longest)
-      return fail(Errc::usage, fmt::format("{} is too long a duration; at most 100 years (36525d)", quoted(text)));
+      return fail(Errc::usage, fmt::format("{} is too long a duration; at most 100 years (36525d)",
+                                           quoted(text)));
   }
   return Duration{total};
 }
@@ -93,14 +97,16 @@ std::string format_duration(Duration d) {
   if (micros == 0) return "0s";
   if (micros < millisecond) return fmt::format("{}us", micros);
   if (micros < second) return fmt::format("{}ms", micros / millisecond);
-  const auto two = [&](std::int64_t large, std::string_view name, std::int64_t small, std::string_view small_name) {
+  const auto two = [&](std::int64_t large, std::string_view name, std::int64_t small,
+                       std::string_view small_name) {
     const std::int64_t rest = micros % large / small;
     return rest == 0 ? fmt::format("{}{}", micros / large, name)
                      : fmt::format("{}{}{:02}{}", micros / large, name, rest, small_name);
   };
   if (micros < minute) {
     const std::int64_t tenths = micros % second / (second / 10);
-    return tenths == 0 ? fmt::format("{}s", micros / second) : fmt::format("{}.{}s", micros / second, tenths);
+    return tenths == 0 ? fmt::format("{}s", micros / second)
+                       : fmt::format("{}.{}s", micros / second, tenths);
   }
   if (micros < hour) return two(minute, "m", second, "s");
   if (micros < day) return two(hour, "h", minute, "m");

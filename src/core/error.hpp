@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How dlock reports failure. Expected outcomes (busy, lost, not held) are values of their own and never an Error.
+// Failures. Expected outcomes (busy, lost, not held) are values of their own and never an Error.
 #pragma once
 #include <string>
 #include <tl/expected.hpp>
@@ -7,17 +7,20 @@
 
 namespace dlock {
 
-// What the caller can do about it. cli/exit_status.cpp maps each code to an exit status, in one table.
+// What the caller can do about it. cli/exit_status.cpp maps each code to an exit status, in one
+// table.
 enum class Errc {
-  usage,          // the request makes no sense: change the command line
+  usage,          // the request is invalid: change the command line
   config,         // configuration file, environment or secret file is wrong
   denied,         // authentication, permission or TLS verification refused
   cannot_create,  // the state directory, file or table cannot be created
   unavailable,    // not reachable now, nothing was changed: try again
   timed_out,      // the outcome is unknown: the request may have been carried out
-  protocol,       // the store answered something we do not understand; the outcome is unknown
-  stale,          // fence: a newer token has been seen
-  internal,       // a bug in dlock
+  protocol,       // malformed reply of the store; the outcome is unknown
+  // this process is out of descriptors; nothing was changed, and waiting does not help
+  exhausted,
+  stale,     // fence: a newer token has been seen
+  internal,  // a bug in dlock
 };
 
 struct Error {
@@ -25,8 +28,10 @@ struct Error {
   std::string message;  // operation, redacted URL or path, cause; one line, no prefix, no full stop
 };
 
-// True where repeating the same request (same owner) later can help.
-constexpr bool retryable(Errc c) noexcept { return c == Errc::unavailable || c == Errc::timed_out || c == Errc::protocol; }
+// True if repeating the same request (same owner) later can help.
+constexpr bool retryable(Errc c) noexcept {
+  return c == Errc::unavailable || c == Errc::timed_out || c == Errc::protocol;
+}
 
 template <class T>
 using Result = tl::expected<T, Error>;

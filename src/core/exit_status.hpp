@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How dlock ends: the one table of exit statuses.
+// How dlock ends: the only table of exit statuses.
 #pragma once
 #include <span>
 #include <string_view>

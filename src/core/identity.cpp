@@ -2,12 +2,13 @@
 #include "core/identity.hpp"
 #include <pwd.h>
 #include <unistd.h>
+#include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstdio>
 #include <memory>
 #include "core/clock.hpp"
 #include "core/key.hpp"
+#include "core/number.hpp"
 
 namespace dlock {
 namespace {
@@ -22,9 +23,7 @@ void put(std::string& out, std::string_view name, std::int64_t value) {
 }
 
 std::int64_t positive(std::string_view text) {
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc{} && end == text.data() + text.size() && value > 0 ? value : 0;
+  return std::max<std::int64_t>(parse_number<std::int64_t>(text).value_or(0), 0);
 }
 
 std::string this_host() {
@@ -48,9 +47,11 @@ bool Identity::of_this_host() const { return !host.empty() && host == this_host(
 std::string Identity::user_name() const {
   const std::int64_t uid = user == "0" ? 0 : positive(user);
   if (!of_this_host() || (uid == 0 && user != "0")) return user;
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen("/etc/passwd", "re"), std::fclose);
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen("/etc/passwd", "re"),
+                                                             std::fclose);
   passwd entry{}, *found = nullptr;
-  for (std::array<char, 1024> room{}; file && ::fgetpwent_r(file.get(), &entry, room.data(), room.size(), &found) == 0;)
+  for (std::array<char, 1024> room{};
+       file && ::fgetpwent_r(file.get(), &entry, room.data(), room.size(), &found) == 0;)
     if (found->pw_uid == static_cast<uid_t>(uid)) return found->pw_name;
   return user;
 }

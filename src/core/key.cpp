@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/key.hpp"
 #include <fmt/format.h>
-#include <sha2.h>
-#include <array>
-#include "core/utf8.hpp"
+#include "core/sha256.hpp"
+#include "core/text.hpp"
 
 namespace dlock {
 namespace {
@@ -14,13 +13,7 @@ constexpr std::size_t kept_of_long_name = 120;
 constexpr std::size_t hash_digits = 40;
 constexpr std::string_view shortened_mark = "%~";  // no escape, so no encoded key can contain it
 
-std::string sha256_hex(std::string_view bytes) {
-  std::array<char, SHA256_DIGEST_STRING_LENGTH> hex{};
-  SHA256Data(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size(), hex.data());
-  return {hex.data(), hash_digits};
-}
-
-// Empty: nothing is wrong.
+// Empty: no error.
 std::string what_is_wrong(std::string_view text) {
   if (text.empty()) return "is empty";
   if (text.size() > longest_key) return fmt::format("is {} bytes long", text.size());
@@ -38,8 +31,9 @@ std::string what_is_wrong(std::string_view text) {
 Result<Key> Key::parse(std::string_view text) {
   const std::string wrong = what_is_wrong(text);
   if (wrong.empty()) return Key{std::string{text}};
-  return fail(Errc::usage, fmt::format("--key {} {}; a key is 1 to {} bytes of UTF-8 without control characters", quoted(text),
-                                       wrong, longest_key));
+  return fail(Errc::usage,
+              fmt::format("--key {} {}; a key is 1 to {} bytes of UTF-8 without control characters",
+                          quoted(text), wrong, longest_key));
 }
 
 std::string store_name(const Key& key) {
@@ -54,15 +48,18 @@ std::string store_name(const Key& key) {
     cut -= 2;
   }
   name.resize(cut);
-  return name.append(shortened_mark).append(sha256_hex(text));
+  return name.append(shortened_mark).append(sha256_hex(text), 0, hash_digits);
 }
 
 Result<Key> key_from_store_name(std::string_view name) {
-  const auto foreign = [&] { return fail(Errc::usage, fmt::format("{} is not the stored name of a key", quoted(name))); };
-  const auto text = percent_decode(name);  // "%~" is no escape, so a shortened name ends here
+  const auto foreign = [&] {
+    return fail(Errc::usage, fmt::format("{} is not the stored name of a key", quoted(name)));
+  };
+  const auto text = percent_decode(name);  // "%~" is not an escape, so a shortened name ends here
   if (!text) return foreign();
   auto key = Key::parse(*text);
-  if (!key || store_name(*key) != name) return foreign();  // one key has one name: anything else is not ours
+  // one key has one name: any other name is foreign
+  if (!key || store_name(*key) != name) return foreign();
   return key;
 }
 

@@ -7,10 +7,11 @@
 
 namespace dlock {
 
-// The name that is contended for: 1 to 200 bytes of valid UTF-8 without control characters (C0, DEL, C1).
+// The name of a lock: 1 to 200 bytes of valid UTF-8 without control characters (C0, DEL, C1).
 class Key {
  public:
-  static Result<Key> parse(std::string_view text);  // Errc::usage; the message names --key, the value (escaped) and the rule
+  // Errc::usage; the message names --key, the value (escaped) and the rule
+  static Result<Key> parse(std::string_view text);
   const std::string& text() const noexcept { return text_; }
   auto operator<=>(const Key&) const = default;
 
@@ -19,12 +20,14 @@ class Key {
   std::string text_;
 };
 
-// The name of `key` in a store, for recipes of dlock's own: every byte outside [A-Za-z0-9._-] and a leading dot become
-// %XX (upper-case hex); a result over 200 bytes becomes its first 120 bytes (cut before a %XX, never inside one) + "%~" +
-// the first 40 hex digits of the key's SHA-256. Unique per key, safe as a file name.
+// The name of `key` in a store, for dlock's own recipes: every byte outside [A-Za-z0-9._-] and a
+// leading dot become %XX (upper-case hex); a result over 200 bytes becomes its first 120 bytes (cut
+// before a %XX, never inside one) + "%~" + the first 40 hex digits of the key's SHA-256. Unique per
+// key, safe as a file name.
 std::string store_name(const Key& key);
 
-// The inverse where there is one: nothing for a shortened or foreign name (the record holds the full key).
+// The inverse if there is one: nothing for a shortened or foreign name (the record has the full
+// key).
 Result<Key> key_from_store_name(std::string_view name);
 
 // %XX for every byte outside [A-Za-z0-9._-]; used in sequencers and records, not only for keys.
@@ -32,10 +35,12 @@ std::string percent_encode(std::string_view bytes);
 // Errc::usage on a broken escape.
 Result<std::string> percent_decode(std::string_view text);
 
-// For messages: C0, DEL, C1, bidi controls (U+061C, U+200E, U+200F, U+202A-202E, U+2066-2069), line separators and
-// invalid UTF-8 become \xNN, so that a string which somebody else wrote cannot speak to a terminal.
+// For messages: C0, DEL, C1, bidi controls (U+061C, U+200E, U+200F, U+202A-202E, U+2066-2069), line
+// separators and invalid UTF-8 become \xNN, so that untrusted text sends no control sequences to a
+// terminal.
 std::string printable(std::string_view bytes);
-// printable() between single quotes, for messages about bad input; what is longer than `longest` bytes is cut and ends in "...".
+// printable() between single quotes, for messages about bad input; text longer than `longest` bytes
+// is truncated and ends in "...".
 std::string quoted(std::string_view bytes, std::size_t longest = 60);
 
 }  // namespace dlock

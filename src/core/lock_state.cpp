@@ -6,10 +6,11 @@
 namespace dlock {
 namespace {
 
-// Who is, or would be, inside at the same time.
+// The contenders that hold, or would hold, at the same time.
 struct Tally {
   std::size_t count = 0;
-  std::size_t room = SIZE_MAX;  // the smallest limit of those who came first and still wait: they must find their place free
+  // the smallest limit of earlier waiters that still wait: their place must stay free
+  std::size_t room = SIZE_MAX;
   bool exclusive = false;
 
   bool admits(Mode mode, unsigned limit) const noexcept {
@@ -20,7 +21,7 @@ struct Tally {
     ++count;
     exclusive |= mode == Mode::exclusive;
   }
-  // Whether the waiter may run; it counts as inside for those behind it.
+  // Whether the waiter may run; if so, it counts as a holder for those behind it.
   bool let_in(const LockState::Waiter& w) noexcept {
     if (!admits(w.mode, w.limit)) return false;
     add(w.mode);
@@ -36,8 +37,9 @@ Tally inside(const LockState& s) noexcept {
   return t;
 }
 
-// First come, first served without needless waiting: the one at `rank` may run if all ahead of it could run at the same
-// time, in any order, and leave room for it. So readers pass together, but never a writer that came first.
+// First come, first served without needless waiting: the waiter at `rank` may run if all ahead of
+// it could hold at the same time, in any order, and leave room for it. So readers pass together,
+// but never an earlier writer.
 bool may_run(const LockState& s, std::size_t rank, Mode mode, unsigned limit) noexcept {
   Tally t = inside(s);
   for (std::size_t i = 0; i < rank; ++i)
@@ -47,7 +49,9 @@ bool may_run(const LockState& s, std::size_t rank, Mode mode, unsigned limit) no
 
 unsigned lowest_free_slot(const LockState& s) noexcept {
   unsigned slot = 0;
-  const auto taken = [&](const LockState::Holder& h) { return h.mode == Mode::permit && h.slot == slot; };
+  const auto taken = [&](const LockState::Holder& h) {
+    return h.mode == Mode::permit && h.slot == slot;
+  };
   while (std::any_of(s.holders.begin(), s.holders.end(), taken)) ++slot;
   return slot;
 }
@@ -60,25 +64,31 @@ LockState::Holder* held_by(LockState& s, const Owner& owner, Micros now) noexcep
 
 LockState::Answer LockState::acquire(const Ask& ask, Micros now) {
   for (Waiter& w : waiters)
-    if (w.owner == ask.owner) w.live_until = after(now, ask.patience);  // who asks is alive, whatever the clock says
+    if (w.owner == ask.owner)
+      // a request proves that its owner is alive, whatever the clock says
+      w.live_until = after(now, ask.patience);
   expire(now);
   if (const Holder* h = holder(ask.owner, now)) return Granted{h->token, h->ticket, h->slot};
 
   const std::size_t rank = rank_of(ask.owner);
   const bool queued = rank < waiters.size();
   if (may_run(*this, rank, ask.mode, ask.limit)) {
-    if (fence == UINT64_MAX) throw std::overflow_error("no fencing token is left");  // a damaged record; 0 would undo every fence
+    if (fence == UINT64_MAX)
+      // a damaged record; 0 would make every fence useless
+      throw std::overflow_error("no fencing token is left");
     const std::uint64_t ticket = queued ? waiters[rank].ticket : next_ticket++;
     if (queued) waiters.erase(waiters.begin() + static_cast<std::ptrdiff_t>(rank));
     fence = std::max(fence + 1, ask.token_floor);
     const unsigned slot = ask.mode == Mode::permit ? lowest_free_slot(*this) : 0;
-    holders.push_back({ask.owner, ask.mode, ticket, fence, slot, now, after(now, ask.ttl), ask.delay, ask.meta});
+    holders.push_back(
+        {ask.owner, ask.mode, ticket, fence, slot, now, after(now, ask.ttl), ask.delay, ask.meta});
     return Granted{fence, ticket, slot};
   }
   if (!ask.wait) return Busy{free_at()};
-  if (!queued) waiters.push_back({ask.owner, ask.mode, ask.limit, next_ticket++, never, false, ask.meta});
+  if (!queued)
+    waiters.push_back({ask.owner, ask.mode, ask.limit, next_ticket++, never, false, ask.meta});
   waiters[rank].live_until = after(now, ask.patience);
-  waiters[rank].invited = false;  // it asked and could not run: whoever frees the key tells it again
+  waiters[rank].invited = false;  // it asked and could not run: the next release invites it again
   return Waiting{rank, free_at()};
 }
 
@@ -93,7 +103,8 @@ std::optional<FencingToken> LockState::renew(const Owner& owner, Micros ttl, Mic
 
 bool LockState::release(const Owner& owner, Micros now) {
   expire(now);
-  return std::erase_if(holders, [&](const Holder& h) { return h.owner == owner && h.deadline > now; }) > 0;
+  return std::erase_if(holders,
+                       [&](const Holder& h) { return h.owner == owner && h.deadline > now; }) > 0;
 }
 
 bool LockState::cancel(const Owner& owner) {
@@ -122,7 +133,7 @@ void LockState::expire(Micros now) {
 }
 
 std::vector<std::uint64_t> LockState::invite(Micros now, Micros claim) {
-  expire(now);  // nobody is behind a waiter that is gone
+  expire(now);  // a waiter that is gone blocks no other
   std::vector<std::uint64_t> tickets;
   Tally t = inside(*this);
   for (Waiter& w : waiters) {
@@ -135,7 +146,8 @@ std::vector<std::uint64_t> LockState::invite(Micros now, Micros claim) {
   return tickets;
 }
 
-// The end of a holder, of one who may run and does not, and of the first who may not: it is what those behind wait for.
+// The end of a holder, of a waiter that may run and does not, and of the first that may not: those
+// behind wait for it.
 Micros LockState::free_at() const noexcept {
   Micros at = never;
   for (const Holder& h : holders) at = std::min(at, h.free_at());
@@ -161,7 +173,8 @@ const LockState::Holder* LockState::holder(const Owner& owner, Micros now) const
 }
 
 std::size_t LockState::rank_of(const Owner& owner) const noexcept {
-  const auto at = std::find_if(waiters.begin(), waiters.end(), [&](const Waiter& w) { return w.owner == owner; });
+  const auto at = std::find_if(waiters.begin(), waiters.end(),
+                               [&](const Waiter& w) { return w.owner == owner; });
   return static_cast<std::size_t>(at - waiters.begin());
 }
 

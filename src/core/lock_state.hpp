@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one brain of dlock: who holds a key, who waits, who may run next. A pure value without clock, files or processes.
+// The only decision code of dlock: which owners hold a key, which wait, which may run next. A pure
+// value without clock, files or processes.
 //
-// A store keeps the value in one place under mutual exclusion, supplies `now` in microseconds of its own clock and proof of
-// death (`vanish`), and wakes those whom `invite` names. A clock that is set back prolongs leases, and may bring one back
-// that was in its lock-delay; it lets nobody in beside another. The Lua of redis/fair is the same procedure; a model test
-// holds the two together.
+// A store keeps the value in one place under mutual exclusion, supplies `now` in microseconds of
+// its own clock and proof of death (`vanish`), and wakes the waiters that `invite` returns. A clock
+// that is set back prolongs leases, and may bring one back that was in its lock-delay; it never
+// lets two conflicting owners hold. The Lua of redis/fair is the same procedure; a model test
+// compares the two.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -17,19 +19,22 @@ namespace dlock {
 
 using Micros = std::int64_t;  // an instant or a span on the store's clock
 inline constexpr Micros never = INT64_MAX;
-constexpr Micros after(Micros t, Micros span) noexcept { return t > never - span ? never : t + span; }
+constexpr Micros after(Micros t, Micros span) noexcept {
+  return t > never - span ? never : t + span;
+}
 
 struct LockState {
   struct Ask {
     Owner owner;
     Mode mode = Mode::exclusive;
-    unsigned limit = UINT_MAX;     // permit: at most so many holders, this one included
-    Micros ttl = never;            // never: attached; ends only by release, vanish or force_release
-    Micros delay = 0;              // lock-delay
-    Micros patience = never;       // a waiter that is silent for so long is dropped
-    FencingToken token_floor = 0;  // the token is at least this: a clock reading survives a lost state
+    unsigned limit = UINT_MAX;  // permit: at most so many holders, including this one
+    Micros ttl = never;         // never: attached; ends only by release, vanish or force_release
+    Micros delay = 0;           // lock-delay
+    Micros patience = never;    // a waiter that is silent for this long is dropped
+    // the token is at least this: taken from a clock, it survives a lost state
+    FencingToken token_floor = 0;
     bool wait = true;
-    std::string meta;  // Identity::encode(); never read here
+    std::string meta;  // Identity::encode(); not read here
   };
   struct Holder {
     Owner owner;
@@ -74,11 +79,13 @@ struct LockState {
   std::vector<Waiter> waiters;    // by ticket
   bool operator==(const LockState&) const = default;
 
-  // Grants, queues or refuses. Repeating it is harmless: a holder gets its own token again, a waiter keeps its place.
-  // An owner asks the same thing each time. Throws std::overflow_error when no greater token exists: the record is damaged.
+  // Grants, queues or refuses. May be repeated: a holder gets its own token again, a waiter keeps
+  // its place. An owner repeats the same request. Throws std::overflow_error when no greater token
+  // exists: the record is damaged.
   Answer acquire(const Ask&, Micros now);
 
-  // The token of the lease that now ends at now + ttl (ttl never: attached), or nothing: lost. Never revives a lapsed one.
+  // The token of the lease that now ends at now + ttl (ttl never: attached), or nothing: lost.
+  // Never revives an ended one.
   std::optional<FencingToken> renew(const Owner&, Micros ttl, Micros now);
 
   // True if it was held. A clean release starts no lock-delay.
@@ -87,24 +94,28 @@ struct LockState {
   // True if it waited.
   bool cancel(const Owner&);
 
-  // An operator's decision: the holder with this token (0: every holder) is out, without lock-delay. The fence stays, so old
-  // tokens stay stale. Answers how many were removed.
+  // For operators: removes the holder with this token (0: every holder), without lock-delay. The
+  // fence stays, so old tokens stay stale. Returns how many were removed.
   std::size_t force_release(FencingToken);
 
-  // The store has proof that the contender with this ticket is dead. A holder's lock-delay runs from now.
+  // The store has proof that the contender with this ticket is dead. A holder's lock-delay runs
+  // from now.
   bool vanish(std::uint64_t ticket, Micros now);
 
-  // Drops what time alone has ended. Every other member that takes `now` does this first.
+  // Drops what has expired. Every other member that takes `now` does this first.
   void expire(Micros now);
 
-  // Who may run now and has not been told yet, oldest first: the caller wakes exactly these tickets. Whoever does not claim within
-  // `claim` loses its place, or one stopped waiter would block all behind it.
+  // The waiters that may run now and have not been invited yet, oldest first: the caller wakes
+  // exactly these tickets. A waiter that does not claim its turn within `claim` loses its place, or
+  // one stopped waiter would block all behind it.
   std::vector<std::uint64_t> invite(Micros now, Micros claim);
 
-  Micros free_at() const noexcept;                                // when time alone may change who can run
-  Micros oldest_invitation_ends() const noexcept;                 // never: none is open
-  const Holder* holder(const Owner&, Micros now) const noexcept;  // holding in force, not merely in its lock-delay
-  std::size_t rank_of(const Owner&) const noexcept;               // waiters.size(): not queued
+  // when time alone may change who can run
+  Micros free_at() const noexcept;
+  Micros oldest_invitation_ends() const noexcept;  // never: none is open
+  // holding in force, not merely in its lock-delay
+  const Holder* holder(const Owner&, Micros now) const noexcept;
+  std::size_t rank_of(const Owner&) const noexcept;  // waiters.size(): not queued
 };
 
 }  // namespace dlock

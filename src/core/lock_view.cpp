@@ -18,13 +18,16 @@ HolderView view(const LockState::Holder& h, Micros now) {
   v.slot = h.slot;
   v.attached = h.deadline == never;
   v.vanished = h.deadline <= now;
-  if (v.attached && h.since <= now) v.held = Duration{now - h.since};  // of a lease `since` is the last renewal
+  // of a lease `since` is the last renewal
+  if (v.attached && h.since <= now) v.held = Duration{now - h.since};
   if (h.free_at() != never) v.remaining = Duration{(v.vanished ? h.free_at() : h.deadline) - now};
   v.who = Identity::decode(h.meta);
   return v;
 }
 
-WaiterView view(const LockState::Waiter& w) { return {short_id(w.owner), w.mode, Identity::decode(w.meta)}; }
+WaiterView view(const LockState::Waiter& w) {
+  return {short_id(w.owner), w.mode, Identity::decode(w.meta)};
+}
 
 KeyView view(const LockState& state, std::string key, Micros now) {
   LockState s = state;

@@ -6,7 +6,8 @@
 
 namespace dlock {
 
-// What a store that keeps a LockState shows to people. `now` on the store's clock; what time has ended is left out.
+// The view of a store that keeps a LockState. `now` on the store's clock; expired entries are left
+// out.
 HolderView view(const LockState::Holder& holder, Micros now);
 WaiterView view(const LockState::Waiter& waiter);
 KeyView view(const LockState& state, std::string key, Micros now);

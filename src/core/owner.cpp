@@ -16,7 +16,8 @@ Owner Owner::random() {
   std::size_t have = 0;
   while (have < owner.bytes.size()) {
     const ssize_t n = ::getrandom(owner.bytes.data() + have, owner.bytes.size() - have, 0);
-    if (n < 0 && errno != EINTR) std::abort();  // without randomness two holders could not be told apart
+    // without random numbers two holders could have the same id
+    if (n < 0 && errno != EINTR) std::abort();
     if (n > 0) have += static_cast<std::size_t>(n);
   }
   return owner;

@@ -9,12 +9,14 @@
 
 namespace dlock {
 
-// Who holds or waits: 128 random bits, new for each acquisition. It recognises the lost reply of our own request, and
-// it is a secret: whoever knows it can renew and release. By value, no allocation.
+// A holder or waiter: 128 random bits, new for each attempt to acquire (lease.hpp, Request). It
+// recognises the lost reply of a repeated request, and it is a secret: a process that knows it can
+// renew and release. By value, no allocation.
 struct Owner {
   std::array<std::uint8_t, 16> bytes{};
 
-  static Owner random();                                    // from getrandom(2); aborts when the kernel has none
+  // from getrandom(2); aborts when the kernel has none
+  static Owner random();
   static std::optional<Owner> parse(std::string_view hex);  // exactly 32 lower-case hex digits
   std::string hex() const;
   auto operator<=>(const Owner&) const = default;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "core/text.hpp"
 #include <fmt/format.h>
 #include <algorithm>
 #include "core/key.hpp"
-#include "core/utf8.hpp"
 
 namespace dlock {
 namespace {
@@ -11,7 +11,8 @@ constexpr std::string_view upper_hex = "0123456789ABCDEF";
 constexpr std::string_view lower_hex = "0123456789abcdef";
 
 bool stays(char c) noexcept {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
+         c == '_' || c == '-';
 }
 
 int hex_value(char c) noexcept {
@@ -21,7 +22,7 @@ int hex_value(char c) noexcept {
   return -1;
 }
 
-// Characters that move or reorder what a terminal shows.
+// Characters that move or reorder text on a terminal.
 bool speaks_to_terminal(char32_t c) noexcept {
   return is_control(c) || c == 0x061c || c == 0x200e || c == 0x200f || c == 0x2028 || c == 0x2029 ||
          (c >= 0x202a && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
@@ -53,8 +54,10 @@ Result<std::string> percent_decode(std::string_view text) {
     }
     const int high = i + 2 < text.size() ? hex_value(text[i + 1]) : -1;
     const int low = high < 0 ? -1 : hex_value(text[i + 2]);
-    // The text itself may be a secret: the message says only where.
-    if (low < 0) return fail(Errc::usage, fmt::format("the '%' at byte {} is not followed by two hex digits", i + 1));
+    // The text itself may be a secret: the message gives only the position.
+    if (low < 0)
+      return fail(Errc::usage,
+                  fmt::format("the '%' at byte {} is not followed by two hex digits", i + 1));
     out += static_cast<char>(high * 16 + low);
     i += 2;
   }
@@ -82,7 +85,9 @@ std::string printable(std::string_view bytes) {
 
 std::string quoted(std::string_view bytes, std::size_t longest) {
   if (bytes.size() <= longest) return fmt::format("'{}'", printable(bytes));
-  const auto continues = [&](std::size_t i) { return (static_cast<unsigned char>(bytes[i]) & 0xc0U) == 0x80; };
+  const auto continues = [&](std::size_t i) {
+    return (static_cast<unsigned char>(bytes[i]) & 0xc0U) == 0x80;
+  };
   std::size_t end = longest;
   while (end > 0 && longest - end < 3 && continues(end)) --end;  // not inside a character
   return fmt::format("'{}'...", printable(bytes.substr(0, end)));

@@ -2,10 +2,10 @@
 #include "core/url.hpp"
 #include <fmt/format.h>
 #include <algorithm>
-#include <charconv>
-#include "core/ascii.hpp"
 #include "core/key.hpp"
-#include "core/url_text.hpp"
+#include "core/number.hpp"
+#include "core/text.hpp"
+#include "core/url_redact.hpp"
 
 namespace dlock {
 namespace {
@@ -13,10 +13,13 @@ namespace {
 constexpr std::size_t longest_shown = 300;
 
 bool is_letter(char c) noexcept { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
-bool is_hex(char c) noexcept { return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); }
+bool is_hex(char c) noexcept {
+  return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+}
 
 bool has_control(std::string_view text) noexcept {
-  return std::any_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
+  return std::any_of(text.begin(), text.end(),
+                     [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
 }
 
 class Parser {
@@ -31,10 +34,15 @@ class Parser {
     if (rest.starts_with('/')) return bad("it has no scheme; a directory is file:/DIR");
     const bool slashes = rest.substr(std::min(colon, rest.size())).starts_with("://");
     if (colon == rest.npos || (!slashes && !is_letter(rest.front())))
-      return bad("it has no scheme; allowed is SCHEME:PATH or SCHEME://HOST, as in file:/DIR or redis://HOST");
+      return bad(
+          "it has no scheme; allowed is SCHEME:PATH or SCHEME://HOST, as in file:/DIR or "
+          "redis://HOST");
     const std::string_view scheme = rest.substr(0, colon);
-    const auto fits = [](char c) { return is_letter(c) || is_digit(c) || c == '+' || c == '-' || c == '.'; };
-    if (scheme.empty() || !is_letter(scheme.front()) || !std::all_of(scheme.begin(), scheme.end(), fits))
+    const auto fits = [](char c) {
+      return is_letter(c) || is_digit(c) || c == '+' || c == '-' || c == '.';
+    };
+    if (scheme.empty() || !is_letter(scheme.front()) ||
+        !std::all_of(scheme.begin(), scheme.end(), fits))
       return bad("its scheme is not a letter followed by letters, digits, '+', '-' or '.'");
     url_.scheme = lower(scheme);
     rest.remove_prefix(colon + 1);
@@ -51,16 +59,19 @@ class Parser {
 
  private:
   tl::unexpected<Error> bad(std::string_view what) const {
-    return fail(Errc::usage, fmt::format("backend URL {}: {}", quoted(redact_broken(text_), longest_shown), what));
+    return fail(Errc::usage, fmt::format("backend URL {}: {}",
+                                         quoted(redact_broken(text_), longest_shown), what));
   }
-  // The first thing that is wrong is the one that is told.
+  // Only the first error is reported.
   void wrong(std::string what) {
     if (wrong_.empty()) wrong_ = std::move(what);
   }
 
   std::string decoded(std::string_view part, std::string_view what) {
     auto out = percent_decode(part);
-    if (!out) return wrong(fmt::format("its {} has a '%' that is not followed by two hex digits", what)), std::string{};
+    if (!out)
+      return wrong(fmt::format("its {} has a '%' that is not followed by two hex digits", what)),
+             std::string{};
     if (has_control(*out)) wrong(fmt::format("its {} has a control character", what));
     return std::move(*out);
   }
@@ -88,16 +99,20 @@ class Parser {
       const std::size_t end = text.find(']');
       if (end == text.npos) return wrong("a '[' has no ']'");
       host.name = decoded(text.substr(1, end - 1), "host");
-      const std::string_view address = std::string_view{host.name}.substr(0, host.name.find('%'));  // without the zone
+      // without the zone
+      const std::string_view address = std::string_view{host.name}.substr(0, host.name.find('%'));
       const auto fits = [](char c) { return is_hex(c) || c == ':' || c == '.'; };
       if (address.find(':') == address.npos || !std::all_of(address.begin(), address.end(), fits))
         return wrong("between '[' and ']' stands no IPv6 address");
       text.remove_prefix(end + 1);
-      if (!text.empty() && text.front() != ':') return wrong("after ']' stands neither ':' nor ','");
+      if (!text.empty() && text.front() != ':')
+        return wrong("after ']' stands neither ':' nor ','");
     } else {
       host.name = take_until(text, ":");
       if (host.name.empty()) return wrong("a host is empty");
-      const auto fits = [](char c) { return is_letter(c) || is_digit(c) || c == '.' || c == '-' || c == '_'; };
+      const auto fits = [](char c) {
+        return is_letter(c) || is_digit(c) || c == '.' || c == '-' || c == '_';
+      };
       if (!std::all_of(host.name.begin(), host.name.end(), fits))
         return wrong("a host has something else than letters, digits, '.', '-' and '_'");
     }
@@ -106,9 +121,8 @@ class Parser {
   }
 
   std::optional<std::uint16_t> port(std::string_view text) {
-    std::uint16_t value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc{} || end != text.data() + text.size() || value == 0)
+    const auto value = parse_number<std::uint16_t>(text);
+    if (value.value_or(0) == 0)
       return wrong("a port is not a number from 1 to 65535"), std::nullopt;
     return value;
   }
@@ -119,7 +133,8 @@ class Parser {
       if (!text.empty()) text.remove_prefix(1);
       const std::size_t equals = item.find('=');
       std::string name = decoded(item.substr(0, equals), "query");
-      if (name.empty() || equals == item.npos) return wrong("its query is not NAME=VALUE&NAME=VALUE");
+      if (name.empty() || equals == item.npos)
+        return wrong("its query is not NAME=VALUE&NAME=VALUE");
       std::string value = decoded(item.substr(equals + 1), "query");
       if (url_.item(name)) return wrong(fmt::format("item {} occurs twice", quoted(name)));
       url_.items.emplace_back(std::move(name), std::move(value));

@@ -10,7 +10,8 @@
 
 namespace dlock {
 
-// Where the locks are kept: `scheme:path`, `scheme:///path`, `scheme://[user[:password]@]host[:port][,host[:port]...][/path][?name=value&...]`.
+// The address of a store: `scheme:path`, `scheme:///path`,
+// `scheme://[user[:password]@]host[:port][,host[:port]...][/path][?name=value&...]`.
 struct Url {
   struct Host {
     std::string name;  // without the brackets of an IPv6 literal
@@ -19,15 +20,16 @@ struct Url {
   std::string scheme;          // lower case
   std::string user, password;  // decoded
   std::vector<Host> hosts;     // `scheme://user@/path` has none
-  std::string path;            // decoded, with its leading slash if it had one; never from a bare `scheme:`
+  // decoded, with its leading slash if it had one; never from a bare `scheme:`
+  std::string path;
   std::vector<std::pair<std::string, std::string>> items;  // decoded, in order
 
-  // Errc::usage; the message shows the redacted URL and what is wrong. A name that occurs twice, an empty host, a port
-  // outside 1-65535, a fragment, a control character or a broken %XX are refused.
+  // Errc::usage; the message shows the redacted URL and the error. A repeated name, an empty host,
+  // a port outside 1-65535, a fragment, a control character or a broken %XX are refused.
   static Result<Url> parse(std::string_view text);
 
   std::optional<std::string_view> item(std::string_view name) const;
-  std::string redacted() const;  // the password, and items that look like one, as `***`
+  std::string redacted() const;  // with `***` for the password, and for items that look like one
 };
 
 }  // namespace dlock

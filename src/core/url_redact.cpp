@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "core/url_redact.hpp"
 #include <fmt/format.h>
 #include <algorithm>
 #include <array>
-#include "core/ascii.hpp"
 #include "core/key.hpp"
+#include "core/text.hpp"
 #include "core/url.hpp"
-#include "core/url_text.hpp"
 
 namespace dlock {
 namespace {
@@ -14,12 +14,15 @@ constexpr std::string_view hidden = "***";
 
 bool is_secret_name(std::string_view name) {
   const std::string low = lower(name);
-  if (low.ends_with("file")) return false;  // a path says where the secret is, not what
-  constexpr std::array<std::string_view, 6> words{"pass", "pwd", "secret", "token", "credential", "auth"};
-  return std::any_of(words.begin(), words.end(), [&](std::string_view word) { return low.find(word) != low.npos; });
+  if (low.ends_with("file")) return false;  // a path says where the secret is, not what it is
+  constexpr std::array<std::string_view, 6> words{"pass",  "pwd",        "secret",
+                                                  "token", "credential", "auth"};
+  return std::any_of(words.begin(), words.end(),
+                     [&](std::string_view word) { return low.find(word) != low.npos; });
 }
 
-// The hosts of a broken URL: from the first port on that is no port, it may be `user:password` without its '@'.
+// The hosts of a broken URL: from the first invalid port on it may be `user:password` without its
+// '@'.
 std::string redact_hosts(std::string_view hosts) {
   std::string out;
   while (!hosts.empty()) {
@@ -29,7 +32,8 @@ std::string redact_hosts(std::string_view hosts) {
     out += host.substr(0, colon);
     if (colon != host.npos) {
       const std::string_view port = host.substr(colon + 1);
-      if (port.size() > 5 || !std::all_of(port.begin(), port.end(), is_digit)) return out.append(":").append(hidden);
+      if (port.size() > 5 || !std::all_of(port.begin(), port.end(), is_digit))
+        return out.append(":").append(hidden);
       out.append(":").append(port);
     }
     if (!hosts.empty()) out += ',', hosts.remove_prefix(1);
@@ -37,7 +41,7 @@ std::string redact_hosts(std::string_view hosts) {
   return out;
 }
 
-// As percent_encode, but what may stand in that part of a URL stays readable.
+// As percent_encode, but characters allowed in that part of a URL stay readable.
 std::string encoded(std::string_view text, std::string_view stay) {
   std::string out;
   for (const char c : text) stay.find(c) != stay.npos ? out += c : out += percent_encode({&c, 1});
@@ -85,13 +89,15 @@ std::string Url::redacted() const {
     out += brackets ? fmt::format("[{}]", encoded(host.name, ":")) : host.name;
     if (host.port) out += fmt::format(":{}", *host.port);
   }
-  // `user:password@host` with the scheme forgotten parses as a scheme with a path.
+  // `user:password@host` without the scheme parses as a scheme with a path.
   const std::size_t at = path.starts_with('/') || !hosts.empty() ? path.npos : path.rfind('@');
   if (at != path.npos) out += hidden;
   out += encoded(std::string_view{path}.substr(at == path.npos ? 0 : at), "/:@,+=~");
   for (const auto& [name, value] : items) {
     out += &name == &items.front().first ? '?' : '&';
-    out.append(encoded(name, "")).append("=").append(is_secret_name(name) ? std::string{hidden} : encoded(value, "/:@,+~"));
+    out.append(encoded(name, ""))
+        .append("=")
+        .append(is_secret_name(name) ? std::string{hidden} : encoded(value, "/:@,+~"));
   }
   return out;
 }

@@ -10,21 +10,23 @@
 #include <unistd.h>
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <csignal>
 #include <cstdint>
 #include <cstring>
 #include <string_view>
+#include "core/number.hpp"
 
 namespace dlock::run {
 namespace {
 
-// The directory of our own cgroup v2, or nothing. Both usual mount points: unified, and beside v1 hierarchies.
+// The directory of our own cgroup v2, or nothing. Both usual mount points: unified, and beside v1
+// hierarchies.
 std::string own_cgroup() {
   const char* mount = nullptr;
   for (const char* at : {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"}) {
     struct statfs fs {};
-    if (::statfs(at, &fs) == 0 && static_cast<unsigned long>(fs.f_type) == CGROUP2_SUPER_MAGIC) mount = at;
+    if (::statfs(at, &fs) == 0 && static_cast<unsigned long>(fs.f_type) == CGROUP2_SUPER_MAGIC)
+      mount = at;
   }
   if (!mount) return {};
   char text[4096];
@@ -38,11 +40,11 @@ std::string own_cgroup() {
   const char* end = line ? std::strchr(line, '\n') : nullptr;
   if (!end) return {};
   const std::string path(line, end);
-  if (path.find("/..") != path.npos) return {};  // outside the namespace we can see
+  if (path.find("/..") != path.npos) return {};  // outside the visible namespace
   return mount + (path == "/" ? std::string() : path);
 }
 
-// A nested dlock that was killed may have left its own below ours.
+// A killed nested dlock may have left its own below ours.
 void remove_tree(const std::string& path) {
   if (::rmdir(path.c_str()) == 0 || errno == ENOENT) return;
   if (DIR* dir = ::opendir(path.c_str())) {
@@ -53,22 +55,27 @@ void remove_tree(const std::string& path) {
   ::rmdir(path.c_str());
 }
 
-// In a container without a cgroup of its own another guard may have the same number: the PID namespace is a part of the name.
+// In a container without its own cgroup another guard may have the same pid: so the PID namespace
+// is part of the name.
 constexpr std::string_view prefix = "dlock-";
 std::string suffix() {
   struct stat space {};
-  return ::stat("/proc/self/ns/pid", &space) == 0 ? '-' + std::to_string(space.st_ino) : std::string();
+  return ::stat("/proc/self/ns/pid", &space) == 0 ? '-' + std::to_string(space.st_ino)
+                                                  : std::string();
 }
 
 std::string name_for(pid_t guard, const std::string& own, const std::string& space) {
-  return own.empty() || space.empty() ? std::string() : own + '/' + std::string(prefix) + std::to_string(guard) + space;
+  return own.empty() || space.empty()
+             ? std::string()
+             : own + '/' + std::string(prefix) + std::to_string(guard) + space;
 }
 
-// What is left of a guard that was killed together with its dlock. Looked for only where there is any cgroup below ours, which one stat
-// tells, and among so many that it costs nothing. Only empty ones can be removed.
+// Removes cgroups left by guards that were killed together with their dlock. Searched only if there
+// is any cgroup below ours, which one stat shows, and only among few enough that it costs nothing.
+// Only empty ones can be removed.
 void remove_leftovers(const std::string& own, const std::string& space) {
   struct stat s {};
-  if (::stat(own.c_str(), &s) != 0 || s.st_nlink <= 3) return;  // ours is there
+  if (::stat(own.c_str(), &s) != 0 || s.st_nlink <= 3) return;  // only our own exists
   DIR* dir = ::opendir(own.c_str());
   if (!dir) return;
   int left = 64;
@@ -79,9 +86,7 @@ void remove_leftovers(const std::string& own, const std::string& space) {
     if (!name.ends_with(space)) continue;
     name.remove_prefix(prefix.size());
     name.remove_suffix(std::min(space.size(), name.size()));
-    pid_t pid = 0;
-    const char* const last = name.data() + name.size();
-    if (const auto [end, error] = std::from_chars(name.data(), last, pid); error != std::errc{} || end != last) continue;
+    const pid_t pid = parse_number<pid_t>(name).value_or(0);
     if (pid <= 0 || ::kill(pid, 0) == 0 || errno != ESRCH) continue;
     if (::fstatat(::dirfd(dir), e->d_name, &s, AT_SYMLINK_NOFOLLOW) == 0 && s.st_uid == ::geteuid())
       remove_tree(name_for(pid, own, space));
@@ -97,10 +102,12 @@ JobCgroup JobCgroup::create(pid_t guard) {
   c.path_ = name_for(guard, own, space);
   if (c.path_.empty()) return c;
   const char* path = c.path_.c_str();
-  if (::mkdir(path, 0755) != 0 && !(errno == EEXIST && ::rmdir(path) == 0 && ::mkdir(path, 0755) == 0)) return c;
+  if (::mkdir(path, 0755) != 0 &&
+      !(errno == EEXIST && ::rmdir(path) == 0 && ::mkdir(path, 0755) == 0))
+    return c;
   c.open();
   remove_leftovers(own, space);
-  if (c && ::faccessat(c.dir_.get(), "cgroup.kill", W_OK, 0) == 0) return c;  // Linux 5.14
+  if (c.kill_) return c;  // Linux 5.14
   ::rmdir(path);
   return {};
 }
@@ -112,7 +119,10 @@ JobCgroup JobCgroup::find(pid_t guard) {
   return c;
 }
 
-void JobCgroup::open() { dir_.reset(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW)); }
+void JobCgroup::open() {
+  dir_.reset(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+  if (dir_) kill_.reset(::openat(dir_.get(), "cgroup.kill", O_WRONLY | O_CLOEXEC));
+}
 
 pid_t JobCgroup::fork() const {
   if (dir_) {
@@ -121,20 +131,19 @@ pid_t JobCgroup::fork() const {
     args.exit_signal = SIGCHLD;
     args.cgroup = static_cast<std::uint64_t>(dir_.get());
     const auto pid = static_cast<pid_t>(::syscall(SYS_clone3, &args, sizeof args));
-    if (pid >= 0) return pid;  // else the cgroup takes no processes (controllers enabled, a limit): do without it
+    // else the cgroup takes no processes (controllers enabled, a limit): continue without it
+    if (pid >= 0) return pid;
   }
   return ::fork();
 }
 
 void JobCgroup::kill() const {
-  if (!dir_) return;
-  const Fd file(::openat(dir_.get(), "cgroup.kill", O_WRONLY | O_CLOEXEC));
-  if (file) (void)!::write(file.get(), "1", 1);
+  if (kill_) (void)!::write(kill_.get(), "1", 1);
 }
 
 void JobCgroup::remove() {
   if (!dir_) return;
-  dir_.reset();
+  dir_.reset(), kill_.reset();
   remove_tree(path_);
 }
 

@@ -6,18 +6,19 @@
 
 namespace dlock::run {
 
-// A cgroup v2 of the job's own, below dlock's, where one may be created. Its cgroup.kill ends every member at once, also of a
-// job that forks without end, which no loop over pids does for certain. Where there is none, the sweep alone has to do.
+// A cgroup v2 for the job, below dlock's, where one may be created. Its cgroup.kill ends every
+// member at once, even of a job that forks without end, which no loop over pids can guarantee.
+// Without it only the sweep is left.
 class JobCgroup {
  public:
-  // Creates it; `guard` names it, so that dlock finds it again when the guard is dead.
+  // Creates it, named after `guard`, so that dlock finds it when the guard is dead.
   static JobCgroup create(pid_t guard);
   static JobCgroup find(pid_t guard);
 
-  // fork(2) into the cgroup where there is one, else a plain fork.
+  // fork(2) into the cgroup if there is one, else a plain fork.
   pid_t fork() const;
-  void kill() const;  // every member, atomically
-  void remove();      // once it is empty; harmless otherwise
+  void kill() const;  // every member, atomically; needs no descriptor
+  void remove();      // once it is empty; otherwise no effect
   int fd() const noexcept { return dir_.get(); }
   explicit operator bool() const noexcept { return static_cast<bool>(dir_); }
 
@@ -25,7 +26,7 @@ class JobCgroup {
   void open();
 
   std::string path_;
-  Fd dir_;
+  Fd dir_, kill_;  // kill_: cgroup.kill, opened ahead
 };
 
 }  // namespace dlock::run

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <unistd.h>
 #include <cstdlib>
-#include "run/process_tree.hpp"
 
 namespace dlock::run {
 namespace {
@@ -30,32 +29,52 @@ void fill_standard_descriptors() {
   }
 }
 
+struct sigaction on_file_size;
+bool outlives_file_size = false;
+
 }  // namespace
+
+void outlive_file_size_limit() noexcept {
+  struct sigaction ignore {};
+  ignore.sa_handler = SIG_IGN;
+  outlives_file_size = ::sigaction(SIGXFSZ, &ignore, &on_file_size) == 0;
+}
 
 Entry::Entry() : group_(::getpgrp()) {
   fill_standard_descriptors();
   sigfillset(&handled_);
-  for (const int s : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS, SIGPIPE, SIGCHLD}) sigdelset(&handled_, s);
+  for (const int s : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS, SIGPIPE, SIGCHLD})
+    sigdelset(&handled_, s);
   for (int s = 1; s <= SIGRTMAX; ++s) {
     struct sigaction a {};
-    if (sigismember(&handled_, s) == 1 && ::sigaction(s, nullptr, &a) == 0 && a.sa_handler == SIG_IGN) sigdelset(&handled_, s);
+    if (sigismember(&handled_, s) == 1 && ::sigaction(s, nullptr, &a) == 0 &&
+        a.sa_handler == SIG_IGN)
+      sigdelset(&handled_, s);
   }
   sigset_t blocked = handled_;
   sigaddset(&blocked, SIGPIPE);
   ::sigprocmask(SIG_BLOCK, &blocked, &mask_);
   struct sigaction standard {};
   standard.sa_handler = SIG_DFL;
-  ::sigaction(SIGCHLD, &standard, &on_child_);  // were it ignored, the kernel would reap and the job's status be lost
+  // if ignored, the kernel would reap the job and its status would be lost
+  ::sigaction(SIGCHLD, &standard, &on_child_);
 }
 
 void Entry::restore() const noexcept {
   ::sigaction(SIGCHLD, &on_child_, nullptr);
-  ::sigprocmask(SIG_SETMASK, &mask_, nullptr);  // what was sent since the fork arrives here: never lost
+  if (outlives_file_size) ::sigaction(SIGXFSZ, &on_file_size, nullptr);
+  // signals sent since the fork arrive here, none is lost
+  ::sigprocmask(SIG_SETMASK, &mask_, nullptr);
 }
 
-// Any controlling terminal will do, whatever stdin is: `dump | dlock run -- ssh ...` asks /dev/tty for its passphrase.
-Surroundings::Surroundings(pid_t guard) : children(own_children()), tty(::open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC)) {
-  if (children) std::erase(*children, guard);
+// Uses the controlling terminal, whatever stdin is: `dump | dlock run -- ssh ...` reads its
+// passphrase from /dev/tty.
+Surroundings::Surroundings(pid_t guard)
+    : before(children.list()), tty(::open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC)) {
+  std::erase(before, guard);
+  for (const pid_t child : before)
+    for (const pid_t p : descendants_of(child, later(Clock::now(), std::chrono::milliseconds{250})))
+      if (const auto seen = look_up(p)) below_before.push_back(seen->id);
 }
 
 void let_go_of_inherited(int keep) {

@@ -2,27 +2,34 @@
 #pragma once
 #include <sys/types.h>
 #include <csignal>
-#include <optional>
 #include <vector>
+#include "run/process_id.hpp"
+#include "run/process_tree.hpp"
 #include "util/fd.hpp"
 
 namespace dlock::run {
 
-// What dlock was started with, and what the job must find again: signal mask and the disposition of SIGCHLD. Everything else
-// (ignored signals, umask, limits, terminal, directory, descriptors) dlock leaves as it is.
+// A limit on the size of files (ulimit -f) makes our own writes fail with EFBIG instead of killing
+// us. Call it first of all; the job gets the original disposition.
+void outlive_file_size_limit() noexcept;
+
+// The state at dlock's start that the job must find again: signal mask, the dispositions of SIGCHLD
+// and SIGXFSZ. dlock does not change anything else (ignored signals, umask, limits, terminal,
+// directory, descriptors).
 class Entry {
  public:
-  // Takes stock, then blocks every asynchronous signal, so that they are read from a signalfd and all threads inherit the
-  // mask. Call it first, with one thread. A closed 0, 1 or 2 is filled until the exec, so that none of our descriptors lands
-  // there; the job sees it closed.
+  // Records the state, then blocks every asynchronous signal, so that they are read from a signalfd
+  // and all threads inherit the mask. Call it first, with one thread. A closed 0, 1 or 2 is filled
+  // until the exec, so that none of our descriptors gets its number; the job sees it closed.
   Entry();
 
-  // Signals to be read from the signalfd. Not among them: those dlock was told to ignore (nohup: a blocked signal is queued even
-  // when ignored), those that report a fault of our own, and SIGPIPE, which stays blocked and is never read.
+  // Signals to be read from the signalfd. Not among them: those that dlock was started with as
+  // ignored (nohup: a blocked signal is queued even when ignored), those that report a fault of our
+  // own, and SIGPIPE, which stays blocked and is never read.
   const sigset_t& handled() const noexcept { return handled_; }
   pid_t group() const noexcept { return group_; }
 
-  // In the forked job, before exec: dispositions and mask as they were. Async-signal-safe.
+  // In the forked job, before exec: restores dispositions and mask. Async-signal-safe.
   void restore() const noexcept;
 
  private:
@@ -31,18 +38,22 @@ class Entry {
   pid_t group_;
 };
 
-// What else dlock finds around it; looked up after the guard is forked, which gets ready meanwhile.
+// More of the state at dlock's start; read after the fork of the guard, which sets itself up
+// meanwhile.
 struct Surroundings {
   explicit Surroundings(pid_t guard);  // call it while there is one thread
 
-  // `sleep 99 & exec dlock ...`: not ours to kill. nullopt: /proc does not list children here, so no orphan could be found.
-  std::optional<std::vector<pid_t>> children;
-  Fd tty;  // /dev/tty, if there is a controlling terminal
+  // false: /proc does not list them here, so orphans could not be found
+  OwnChildren children;
+  std::vector<pid_t> before;            // `sleep 99 & exec dlock ...`: not to be killed by us,
+  std::vector<ProcessId> below_before;  // nor are their descendants, if they become our children
+  Fd tty;                               // /dev/tty, if there is a controlling terminal
 };
 
-// Closes what was inherited but `keep`; 0, 1 and 2 become /dev/null. A pipe must end when the job closes it, not when dlock
-// and its guard leave. Inherited is what is not close-on-exec: all of dlock's own are; so call it before a client library
-// that does not know the flag opens anything.
+// Closes inherited descriptors except `keep`; 0, 1 and 2 become /dev/null. A pipe must end when the
+// job closes it, not when dlock and its guard exit. A descriptor counts as inherited if it is not
+// close-on-exec: all of dlock's own are; so call it before a client library that does not set the
+// flag opens anything.
 void let_go_of_inherited(int keep = -1);
 
 }  // namespace dlock::run

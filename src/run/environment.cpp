@@ -9,8 +9,8 @@ namespace dlock::run {
 
 namespace {
 
-// A key inside a JSON string: it is valid UTF-8 without control characters, so two characters need care. (A JSON library on the way
-// of every start costs more than the rest of this file.)
+// A key inside a JSON string: it is valid UTF-8 without control characters, so two characters need
+// escapes. (Loading a JSON library at every start costs more than the rest of this file.)
 std::string json_text(std::string_view key) {
   std::string out;
   for (const char c : key) {
@@ -20,11 +20,11 @@ std::string json_text(std::string_view key) {
   return out;
 }
 
-}  // namespace
-
-std::string handle_of(const Traits& traits, const Lease& lease) {
-  return Handle{std::string(traits.family), std::string(traits.recipe), lease.owner, lease.ticket}.text();
+std::string handle_of(const Traits& traits, const std::vector<Lease>& leases) {
+  return Handle::of(traits.family, traits.recipe, leases).text();
 }
+
+}  // namespace
 
 std::string job_environment(const Plan& plan, const std::vector<Lease>& leases, pid_t guard) {
   std::string out;
@@ -36,31 +36,38 @@ std::string job_environment(const Plan& plan, const std::vector<Lease>& leases, 
   if (!plan.publish_environment) return out;
 
   const auto sequencer = [&](const Lease& l) {
-    return Sequencer{std::string(plan.traits.family), std::string(plan.traits.recipe), l.key, l.mode, l.token}.text();
+    return Sequencer{std::string(plan.traits.family), std::string(plan.traits.recipe), l.key,
+                     l.mode, l.token}
+        .text();
   };
   const Lease& first = leases.front();
   set("DLOCK_HELD", "1");
   set("DLOCK_KEY", first.key.text());
   set("DLOCK_TOKEN", std::to_string(first.token));
   set("DLOCK_SEQUENCER", sequencer(first));
-  set("DLOCK_HANDLE", handle_of(plan.traits, first));
-  set("DLOCK_TTL_MS", std::to_string(plan.timing.ttl / std::chrono::milliseconds{1}));
+  set("DLOCK_HANDLE", handle_of(plan.traits, leases));
+  set("DLOCK_TTL_MS", std::to_string(plan.request.ttl / std::chrono::milliseconds{1}));
   if (first.mode == Mode::permit) set("DLOCK_SLOT", std::to_string(first.slot));
   else remove("DLOCK_SLOT");
 
-  // What a nested dlock needs besides: the handle, and who must be its ancestor.
+  // A nested dlock also needs the handle, and the process that must be its ancestor.
   const auto seen = look_up(guard);
-  const std::string stands_behind = fmt::format(R"("guard":{{"pid":{},"start":{}}})", guard, seen ? seen->id.start : 0);
+  const std::string stands_behind =
+      fmt::format(R"("guard":{{"pid":{},"start":{}}})", guard, seen ? seen->id.start : 0);
   std::string grants;
   for (const Lease& l : leases) {
     const bool permit = l.mode == Mode::permit;
-    grants += fmt::format(R"({}{{"key":"{}","token":{},"sequencer":"{}","mode":"{}","slot":{},"limit":{},"handle":"{}",{}}})",
-                          grants.empty() ? "" : ",", json_text(l.key.text()), l.token, sequencer(l), static_cast<char>(l.mode),
-                          permit ? std::to_string(l.slot) : "null", permit ? std::to_string(plan.request.limit) : "null",
-                          handle_of(plan.traits, l), stands_behind);
+    grants += fmt::format(
+        R"({}{{"key":"{}","token":{},"sequencer":"{}","mode":"{}","slot":{},"limit":{},"handle":"{}",{}}})",
+        grants.empty() ? "" : ",", json_text(l.key.text()), l.token, sequencer(l),
+        static_cast<char>(l.mode), permit ? std::to_string(l.slot) : "null",
+        permit ? std::to_string(plan.request.limit) : "null", handle_of(plan.traits, {l}),
+        stands_behind);
   }
-  for (const auto& [key, text] : plan.inherited_grants)  // of our ancestors, for those further down
-    if (std::none_of(leases.begin(), leases.end(), [&, &k = key](const Lease& l) { return l.key == k; })) grants += "," + text;
+  for (const auto& [key, text] : plan.inherited_grants)  // of our ancestors, for nested dlocks
+    if (std::none_of(leases.begin(), leases.end(),
+                     [&, &k = key](const Lease& l) { return l.key == k; }))
+      grants += "," + text;
   set("DLOCK_GRANTS", fmt::format("[{}]", grants));
   return out;
 }

@@ -10,20 +10,28 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
-#include "run/process_tree.hpp"
+#include <iterator>
 #include "run/terminal.hpp"
+#include "util/process_title.hpp"
 
 namespace dlock::run {
+
+using namespace std::chrono_literals;
+
 namespace {
 
 constexpr int patience_ms = 50;
+constexpr Duration longest_look = 1s;  // at a tree that grows while it is signalled
 
 }  // namespace
 
 void Guard::run() {
-  ::setpgid(0, 0);  // neither the terminal nor `kill -9 %1` reaches us; setsid would cost the job its terminal
+  // neither the terminal nor `kill -9 %1` reaches the guard; setsid would cost the job its terminal
+  ::setpgid(0, 0);
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
-  ::prctl(PR_SET_NAME, "lock-guard");  // `pkill -9 dlock` must not take both of us
+  // in case the guard is stopped: without dlock no other process ends the tree
+  ::prctl(PR_SET_PDEATHSIG, SIGCONT);
+  show_itself();
   sigset_t set;
   sigfillset(&set);
   ::sigprocmask(SIG_SETMASK, &set, nullptr);
@@ -31,12 +39,16 @@ void Guard::run() {
   sigaddset(&set, SIGCHLD);
   child_signal_.reset(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
 
-  // Made ahead, while dlock asks for the lock, and given up again if that takes long: waiters should not litter.
+  // Created ahead, while dlock acquires the lock, and removed if that takes long: waiting dlocks
+  // should not leave cgroups around.
   cgroup_ = JobCgroup::create(::getpid());
 
   for (int pause_ms = 1;; pause_ms = sweeping_ ? std::min(pause_ms * 2, 100) : 1) {
-    pollfd p[] = {
-        {channel_.fd(), POLLIN, 0}, {child_signal_.get(), POLLIN, 0}, {timer_.fd(), POLLIN, 0}, {exec_error_.get(), POLLIN, 0}};
+    const short channel_events = channel_.unsent() ? POLLIN | POLLOUT : POLLIN;
+    pollfd p[] = {{channel_.fd(), channel_events, 0},
+                  {child_signal_.get(), POLLIN, 0},
+                  {timer_.fd(), POLLIN, 0},
+                  {exec_error_.get(), POLLIN, 0}};
     const bool waiting = job_ == 0 && cgroup_;
     const int watch_ms = waiting ? patience_ms : stopped_ ? 1000 : -1;
     const int ready = ::poll(p, std::size(p), sweeping_ && job_ > 0 ? pause_ms : watch_ms);
@@ -47,6 +59,7 @@ void Guard::run() {
     }
     if (p[2].revents != 0) timer_.drain();
     if (p[3].revents != 0) read_exec_outcome();
+    if ((p[0].revents & POLLOUT) != 0) channel_.flush();
     Channel::Received r;
     auto got = Channel::Got::nothing;
     while (channel_.open() && (got = channel_.receive(r)) == Channel::Got::message) on_message(r);
@@ -54,50 +67,73 @@ void Guard::run() {
       channel_.close();
       start_sweep();
     }
-    check_deadlines(Clock::now());
+    const Deadline now = Clock::now();
+    check_deadlines(now);
     if (stopped_) wake_orphans();
     const bool job_lived = leader_alive_;
     bool alive = reap();
+    if (alive) check_max_run(now);
+    timer_.arm(sweeping_ ? no_deadline
+                         : std::min({expired_ ? no_deadline : when_.term_at, when_.kill_at,
+                                     stop_by(), run_until_, helper_until_}));
     if (sweeping_ && alive) sweep_while_anything_changes(alive);
     if (!alive && (job_ > 0 || !channel_.open())) leave();
-    if (job_lived && !leader_alive_) tell(Kind::exited, status_);  // if nobody is left, the last word says it
+    // if no process is left, the last message has it
+    if (job_lived && !leader_alive_) tell(Kind::exited, status_);
   }
 }
 
+// `pkill -9 dlock`, and `pkill -9 -f` with dlock's command line, must not kill both processes.
+void Guard::show_itself() {
+  for (char* const* word = plan_.command; *word; ++word) command_.push_back(::strdup(*word));
+  command_.push_back(nullptr);
+  ::prctl(PR_SET_NAME, "lock-guard");
+  show_as("lock-guard: " + printable(plan_.request.key.text()));
+}
+
 void Guard::leave() {
-  // The only word that waits: dlock may be stopped with a full queue, and must not miss it. If dlock dies, this fails at once.
+  // The only message that blocks: dlock may be stopped with a full queue, and must get it. If dlock
+  // dies, this fails at once.
   channel_.send_and_wait({Kind::tree_dead, status_, expired_, {}});
-  cgroup_.remove();  // while dlock releases the lock; it waits for our exit before its own
+  cgroup_.remove();  // while dlock releases the lock; dlock waits for our exit before its own
   ::_exit(0);
 }
 
-void Guard::on_message(const Channel::Received& r) {
+void Guard::on_message(Channel::Received& r) {
   const Message& m = r.message;
   switch (m.kind) {
-    case Kind::start: start_job(r); break;
+    case Kind::hold: take_holds(r); break;
+    case Kind::start:
+      take_holds(r);
+      start_job(r);
+      break;
     case Kind::deadlines:
-      // Once run out, the lease stays so, whatever a late renewal says: the job has had its signal.
+      // Once expired, the lease stays expired, whatever a late renewal says: the job has had its
+      // signal.
       if (!expired_) when_ = m.when;
       else when_.kill_at = std::min(when_.kill_at, m.when.kill_at), when_.stop_by = m.when.stop_by;
       break;
     case Kind::signal: signal_job(m.value); break;
-    case Kind::signal_all:
-      signal_descendants(0, m.value);
-      signal_descendants(0, SIGCONT);
-      break;
+    case Kind::signal_all: signal_tree(m.value); break;
     case Kind::sweep: start_sweep(); break;
     default: break;
   }
 }
 
+void Guard::take_holds(Channel::Received& r) {
+  lacks_holds_ |= r.lacks;
+  std::move(r.attached.begin(), r.attached.end(), std::back_inserter(holds_));
+}
+
 void Guard::start_job(const Channel::Received& r) {
-  if (r.attached == -2) return cannot_start(EMFILE);                   // without the descriptor the lock could end before the job
-  if (!child_signal_ || timer_.fd() < 0) return cannot_start(EMFILE);  // it would see neither the end nor a deadline
+  // without all the descriptors a lock could end before the job
+  if (lacks_holds_) return cannot_start(EMFILE);
+  if (!child_signal_ || timer_.fd() < 0 || !children_)
+    return cannot_start(EMFILE);  // it would see no end, no deadline or no orphan
   if (r.cut) return cannot_start(E2BIG);
-  hold_.reset(std::max(r.attached, -1));
   when_ = r.message.when;
-  if (Clock::now() >= when_.term_at) {  // we slept through it
-    hold_.reset();
+  if (Clock::now() >= when_.term_at) {  // the guard was suspended past it
+    holds_.clear();
     return tell(Kind::refused);
   }
   std::string_view env = r.payload;  // NUL after each: "NAME=value" sets, "NAME" removes
@@ -114,7 +150,7 @@ void Guard::start_job(const Channel::Received& r) {
   ::close(error[1]);
   exec_error_.reset(error[0]);
   if (job_ < 0) return cannot_start(fork_error);
-  ::setpgid(job_, group_);  // whoever comes first; EACCES after the exec is fine
+  ::setpgid(job_, group_);  // parent and child both call it; EACCES after the exec is fine
   own_group_ = group_ == 0;
   if (own_group_) group_ = job_;
   leader_alive_ = true;
@@ -129,21 +165,23 @@ void Guard::cannot_start(int error) {
 void Guard::become_job(pid_t guard, int error_pipe) {
   ::setpgid(0, group_);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != guard) ::_exit(125);  // it died between fork and prctl
+  if (::getppid() != guard) ::_exit(125);  // the guard died between fork and prctl
   entry_.restore();
-  ::execvp(command_[0], command_);
+  ::execvp(command_[0], command_.data());
   const int e = errno;
   (void)!::write(error_pipe, &e, sizeof e);
   ::_exit(e == ENOENT ? 127 : 126);
 }
 
-// End of file: the exec closed the pipe, or a signal came first. Polled, because an exec may hang on a dead mount.
+// End of file: the exec closed the pipe, or a signal came first. Polled, because an exec may hang
+// on a dead mount.
 void Guard::read_exec_outcome() {
   int e = 0;
   const bool failed = ::read(exec_error_.get(), &e, sizeof e) == static_cast<ssize_t>(sizeof e);
   exec_error_.reset();
-  if (failed) tell(Kind::exec_failed, e);
-  else tell(Kind::started, job_);
+  if (failed) return tell(Kind::exec_failed, e);
+  if (plan_.max_run > 0us) run_until_ = later(Clock::now(), plan_.max_run);
+  tell(Kind::started, job_);
 }
 
 void Guard::check_deadlines(Deadline now) {
@@ -157,26 +195,41 @@ void Guard::check_deadlines(Deadline now) {
     ::kill(-helper_, SIGKILL);
     helper_until_ = no_deadline;
   }
-  if (now >= std::min(when_.kill_at, when_.stop_by)) start_sweep();
-  timer_.arm(sweeping_ ? no_deadline
-                       : std::min({expired_ ? no_deadline : when_.term_at, when_.kill_at, when_.stop_by, helper_until_}));
+  if (now >= std::min(when_.kill_at, stop_by())) start_sweep();
+}
+
+// By the guard and not by dlock, which may be stopped. After reaping: a tree that is dead has met
+// its limit.
+void Guard::check_max_run(Deadline now) {
+  if (now < run_until_) return;
+  run_until_ = no_deadline;
+  if (sweeping_ || expired_) return;
+  run_stop_by_ = later(now, plan_.timing.kill_after);
+  tell(Kind::max_run);
+  signal_tree(plan_.end_signal);
 }
 
 void Guard::lose(Deadline now) {
-  if (on_lost_.what == OnLost::Do::exec) {
-    helper_ = ::fork();  // one more member of the tree: dlock waits for it, and whatever kills the tree kills it
-    if (helper_ != 0) {
+  if (plan_.on_lost.what == OnLost::Do::exec) {
+    // one more member of the tree: dlock waits for it, and it is killed with the tree
+    helper_ = ::fork();
+    if (helper_ < 0) {  // no process available: at least the job gets the end signal
+      helper_ = 0;
+      return signal_tree(plan_.end_signal);
+    }
+    if (helper_ > 0) {
       ::setpgid(helper_, helper_);
-      helper_until_ = later(now, on_lost_.bound);
+      helper_until_ = later(now, plan_.request.ttl);
       return;
     }
     ::setpgid(0, 0);
     entry_.restore();
-    ::execl("/bin/sh", "sh", "-c", on_lost_.command.c_str(), static_cast<char*>(nullptr));
+    ::execl("/bin/sh", "sh", "-c", plan_.on_lost.command.c_str(), static_cast<char*>(nullptr));
     ::_exit(127);
   }
-  signal_descendants(0, on_lost_.what == OnLost::Do::kill ? end_signal_ : on_lost_.signal);  // all of them,
-  signal_descendants(0, SIGCONT);                                                            // and the stopped must hear it too
+  // another signal only informs, even stopped processes
+  const bool ends = plan_.on_lost.what == OnLost::Do::kill;
+  signal_tree(ends ? plan_.end_signal : plan_.on_lost.signal, ends);
 }
 
 void Guard::start_sweep() {
@@ -185,12 +238,13 @@ void Guard::start_sweep() {
   if (job_ > 0) tell(Kind::killing);
 }
 
-// False: waitpid said ECHILD, the only proof that the tree is dead.
+// False: waitpid returned ECHILD, the only proof that the tree is dead.
 bool Guard::reap() {
   for (int status = 0;;) {
     const pid_t pid = ::waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED);
     if (pid <= 0) return pid == 0;
-    if (pid == helper_ && !WIFSTOPPED(status) && !WIFCONTINUED(status)) helper_ = 0, helper_until_ = no_deadline;
+    if (pid == helper_ && !WIFSTOPPED(status) && !WIFCONTINUED(status))
+      helper_ = 0, helper_until_ = no_deadline;
     if (pid != job_) continue;
     if (WIFSTOPPED(status)) {
       stopped_ = !own_group_;
@@ -207,21 +261,23 @@ bool Guard::reap() {
   }
 }
 
-// Back to back while anybody changes, because a process that keeps re-forking must get no head start. Who is still the same is
-// dying, in an uninterruptible state or not ours to kill: it is asked again, ever more rarely.
+// Without a pause while the members change, because a process that keeps re-forking must get no
+// head start. Unchanged members are dying, in an uninterruptible state or not ours to kill: they
+// are signalled again, less and less often.
 void Guard::sweep_while_anything_changes(bool& alive) {
   std::vector<pid_t> before{0}, now;
   for (; alive; alive = reap()) {
     cgroup_.kill();
     if (own_group_ && leader_alive_) ::kill(-job_, SIGKILL);
-    now = kill_children({});
+    now = kill_children(children_);
     if (now == before) return;
     before.swap(now);
   }
 }
 
-// A stopped group that loses the last who could continue it gets HUP and CONT from the kernel, but for us, who count as
-// somebody and would keep a job stopped for ever when its shell was killed. So we do it.
+// When a stopped group loses the last process outside it that could continue it, the kernel sends
+// HUP and CONT; but the guard counts as such a process, so a job whose shell was killed would stay
+// stopped for ever. So the guard sends them.
 void Guard::wake_orphans() {
   if (was_orphaned_ || !group_is_orphaned(dlock_)) return;
   was_orphaned_ = true;
@@ -229,16 +285,26 @@ void Guard::wake_orphans() {
   ::kill(-group_, SIGCONT);
 }
 
-// What a user sent to dlock. By group where the job has its own, because that is atomic, and only before its leader is
-// reaped, because later the number may be another's. dlock's own group has pipeline neighbours in it: ours alone.
+// A signal that a user sent to dlock. To the job's group if it has its own, because that is atomic,
+// and only before its leader is reaped, because later the group number may be reused. dlock's own
+// group contains pipeline neighbours: then to our tree alone.
 void Guard::signal_job(int signal) const {
   if (job_ == 0) return;
   if (own_group_ && leader_alive_) {
     ::kill(-job_, signal);
     return;
   }
-  if (leader_alive_ && ::getpgid(job_) != group_) ::kill(job_, signal);  // an interactive shell moves to its own group
-  signal_descendants(group_, signal);
+  // an interactive shell moves to its own group
+  if (leader_alive_ && ::getpgid(job_) != group_) ::kill(job_, signal);
+  signal_descendants(children_, group_, signal,
+                     std::min({when_.kill_at, stop_by(), later(Clock::now(), longest_look)}));
+}
+
+// Every member; `wake`: continue stopped ones so that they handle it, too.
+void Guard::signal_tree(int signal, bool wake) const {
+  const Deadline bound = std::min({when_.kill_at, stop_by(), later(Clock::now(), longest_look)});
+  signal_descendants(children_, 0, signal, bound);
+  if (wake) signal_descendants(children_, 0, SIGCONT, bound);
 }
 
 }  // namespace dlock::run

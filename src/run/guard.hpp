@@ -1,35 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include <string_view>
+#include <algorithm>
+#include <vector>
 #include "run/cgroup.hpp"
 #include "run/entry.hpp"
 #include "run/message.hpp"
 #include "run/plan.hpp"
+#include "run/process_tree.hpp"
 #include "run/timer.hpp"
 
 namespace dlock::run {
 
-// The job's parent: a process of its own, forked before any thread or library exists, that knows deadlines and nothing else.
-// It is in the session of the job but in no group that a user signals, blocks every signal, and is the subreaper of
-// the whole tree; so it can always act on time, and it sees every orphan. It ends the tree when a deadline passes or when
-// dlock is gone, and it exits only when nobody is left.
+// The job's parent: a process of its own, forked before any thread or library exists, whose only
+// task is deadlines. It is in the session of the job but in no group that a user signals, blocks
+// every signal, and is the subreaper of the whole tree; so it can always act on time, and gets
+// every orphan. It ends the tree when a deadline passes or when dlock is gone, and it exits only
+// when no member is left.
 //
-// Holding `hold_fd` is the other half of its job: a lock that ends with a descriptor does not end before the tree.
+// Holding `hold_fd` is its second task: a lock that ends with a descriptor does not end before the
+// tree.
+//
+// Everything that it needs to end the tree it opens before the job exists: it works even when the
+// system is out of descriptors.
 class Guard {
  public:
-  Guard(Channel channel, const Entry& entry, char* const* command, int end_signal, const OnLost& on_lost)
-      : channel_(std::move(channel)), entry_(entry), command_(command), end_signal_(end_signal), on_lost_(on_lost) {}
+  Guard(Channel channel, const Entry& entry, const Plan& plan)
+      : channel_(std::move(channel)), entry_(entry), plan_(plan) {}
   [[noreturn]] void run();
 
  private:
-  void tell(Kind kind, int value = 0) const { channel_.send({kind, value, false, {}}); }
-  void on_message(const Channel::Received&);
+  void tell(Kind kind, int value = 0) { channel_.send({kind, value, false, {}}); }
+  void show_itself();
+  void on_message(Channel::Received&);
+  void take_holds(Channel::Received&);
   void start_job(const Channel::Received&);
   [[noreturn]] void cannot_start(int error);
   [[noreturn]] void become_job(pid_t guard, int error_pipe);
   void read_exec_outcome();
   void signal_job(int signal) const;
+  void signal_tree(int signal, bool wake = true) const;
+  Deadline stop_by() const { return std::min(when_.stop_by, run_stop_by_); }
   void check_deadlines(Deadline now);
+  void check_max_run(Deadline now);
   void lose(Deadline now);
   void wake_orphans();
   void start_sweep();
@@ -39,20 +51,23 @@ class Guard {
 
   Channel channel_;
   const Entry& entry_;
-  char* const* command_;
-  const int end_signal_;
-  const OnLost& on_lost_;
+  const Plan& plan_;
+  std::vector<char*> command_;  // a copy, because the original memory now holds our process title
+  const OwnChildren children_;
   Timer timer_;
   JobCgroup cgroup_;
   GuardDeadlines when_;
-  Fd child_signal_, exec_error_, hold_;
+  Deadline run_until_ = no_deadline, run_stop_by_ = no_deadline;  // of --max-run
+  Fd child_signal_, exec_error_;
+  std::vector<Fd> holds_;
   const pid_t dlock_ = ::getppid();
   pid_t job_ = 0, group_ = 0;
-  pid_t helper_ = 0;  // the command of --on-lost, and its group
+  pid_t helper_ = 0;  // the command of --on-lost, and its process group
   Deadline helper_until_ = no_deadline;
   int status_ = -1;
   bool stopped_ = false, was_orphaned_ = false;
-  bool own_group_ = false, leader_alive_ = false, expired_ = false, sweeping_ = false;
+  bool own_group_ = false, leader_alive_ = false, expired_ = false, sweeping_ = false,
+       lacks_holds_ = false;
 };
 
 }  // namespace dlock::run

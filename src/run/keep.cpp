@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// `acquire --keep`: two processes. The one that the user started waits for the grant, prints it and ends; the other, forked before any
-// thread or library exists, takes the lock and keeps it.
+// `acquire --keep`: two processes. The one that the user started waits for the grant, prints it and
+// ends; the other, forked before any thread or library exists, acquires the lock and keeps it.
 //
-//   started by the user                        keeper (its own session; stdin and stdout are /dev/null from the start)
+//   started by the user                        keeper (its own session; stdin and stdout are
+//   /dev/null from the start)
 //        | <------------- text ------------------ granted
 //        | prints it --------- '1' ------------->  goes on alone: stderr is /dev/null too
-//        | '0', or dead ----------------------->  gives the lock back
+//        | '0', or dead ----------------------->  releases the lock
 //        | <--------- Outcome -------------------- busy, error
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include "core/exit_status.hpp"
 #include "run/signal_kinds.hpp"
 #include "run/take.hpp"
 #include "run/terminal.hpp"
+#include "util/wait.hpp"
 
 namespace dlock::run {
 
@@ -30,15 +30,11 @@ namespace {
 
 constexpr std::size_t longest = 128 * 1024;  // of a grant's text
 
-struct Ended {  // the keeper's last word; what begins otherwise is text of a grant
+struct Ended {  // the keeper's last message; any other content is text of a grant
   char mark = '\0';
   bool by_signal = false;
   int value = 0;
 };
-
-int milliseconds_until(Deadline t) {
-  return static_cast<int>(std::clamp<std::int64_t>((t - Clock::now()) / 1ms + 1, 0, 3'600'000));
-}
 
 void become_null(int fd) {
   const Fd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
@@ -48,7 +44,8 @@ void become_null(int fd) {
 // In the keeper.
 class Background {
  public:
-  Background(const Plan& plan, const Entry& entry, const GrantSink& sink, const KeepFor& how, Fd link)
+  Background(const Plan& plan, const Entry& entry, const GrantSink& sink, const KeepFor& how,
+             Fd link)
       : plan_(plan), entry_(entry), sink_(sink), how_(how), link_(std::move(link)) {}
 
   [[noreturn]] void run() {
@@ -60,7 +57,8 @@ class Background {
     Fd listener;
     if (const auto opened = events.open(); !opened) {
       outcome = refuse(events, opened.error());
-    } else if (auto socket = how_.socket.empty() ? Result<Fd>(Fd()) : listen_as_keeper(how_.socket); !socket) {
+    } else if (auto socket = how_.socket.empty() ? Result<Fd>(Fd()) : listen_as_keeper(how_.socket);
+               !socket) {
       outcome = refuse(events, socket.error());
     } else {
       listener = std::move(*socket);
@@ -87,19 +85,19 @@ class Background {
     return {false, exit_status(e.code), "error"};
   }
 
-  // Waits for whoever asked as long as it lives, at most --max-hold, while the keeper's thread renews: a stopped terminal is not a dead one.
+  // Waits until the watched process ends, at most --max-hold, while the keeper's thread renews: a
+  // stopped terminal is not a dead one.
   bool told(Events& events, const std::string& text) {
     if (::send(link_.get(), text.data(), text.size(), MSG_NOSIGNAL) < 0) return false;
     pollfd p[] = {{link_.get(), POLLIN, 0}, {how_.watch, POLLIN, 0}};
     const Deadline end = how_.max_hold > 0us ? later(Clock::now(), how_.max_hold) : no_deadline;
-    int ready = 0;
-    do ready = ::poll(p, 2, end == no_deadline ? -1 : milliseconds_until(end));
-    while (ready < 0 || (ready == 0 && Clock::now() < end));
+    wait_until(p, end);
     char said = '0';
-    if (p[0].revents == 0 || ::recv(link_.get(), &said, 1, MSG_DONTWAIT) != 1 || said != '1') return false;
+    if (p[0].revents == 0 || ::recv(link_.get(), &said, 1, MSG_DONTWAIT) != 1 || said != '1')
+      return false;
     events.flush(100ms);
     become_null(STDERR_FILENO);
-    if (::chdir("/") != 0) return true;  // it only keeps a mount busy
+    if (::chdir("/") != 0) return true;  // it would only keep a mount busy
     return true;
   }
 
@@ -120,8 +118,7 @@ Outcome foreground(const Plan& plan, const Entry& entry, const GrantSink& sink, 
   Deadline until = no_deadline;
   for (;;) {
     pollfd p[] = {{signals.get(), POLLIN, 0}, {link.get(), POLLIN, 0}};
-    const auto left = until == no_deadline ? -1 : static_cast<int>(std::max<std::int64_t>(0, (until - Clock::now()) / 1ms));
-    const int ready = ::poll(p, 2, left);
+    const int ready = wait_until(p, until);
     if (ready == 0) break;
     signalfd_siginfo s;
     while (::read(signals.get(), &s, sizeof s) > 0) {
@@ -129,8 +126,8 @@ Outcome foreground(const Plan& plan, const Entry& entry, const GrantSink& sink, 
       if (stops(n)) take_default(n);
       else if (!ignored_by_default(n) && ending == 0) {
         ending = n;
-        ::shutdown(link.get(), SHUT_WR);  // the keeper leaves the queue, and says so
-        until = later(Clock::now(), plan.timing.op_timeout);
+        ::shutdown(link.get(), SHUT_WR);  // the keeper leaves the queue, and reports it
+        until = later(Clock::now(), time_to_leave);
       }
     }
     if (ready < 0 || p[1].revents == 0) continue;
@@ -142,11 +139,11 @@ Outcome foreground(const Plan& plan, const Entry& entry, const GrantSink& sink, 
       outcome = {last.by_signal, last.value, "error"};
       break;
     }
-    if (ending != 0) continue;  // too late: it sees that nobody listens, and gives the lock back
+    if (ending != 0) continue;  // too late: the keeper finds the link closed, and releases the lock
     const bool ok = sink.print(std::string_view(text).substr(0, static_cast<std::size_t>(n)));
     ::send(link.get(), ok ? "1" : "0", 1, MSG_NOSIGNAL);
     if (ok) return {false, status_ok, "command"};
-    failed = true;  // until the lock is given back
+    failed = true;  // until the lock is released
     until = later(Clock::now(), plan.timing.op_timeout);
   }
   if (ending != 0) return {true, ending, "signal"};
@@ -165,7 +162,8 @@ Outcome keep(const Plan& plan, const GrantSink& sink, const KeepFor& how) {
     events.flush(2s);
     return Outcome{false, status_unavailable, "error"};
   };
-  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) return cannot_begin(errno);
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0)
+    return cannot_begin(errno);
   Fd ours(pair[0]), theirs(pair[1]);
   const pid_t keeper = ::fork();
   if (keeper < 0) return cannot_begin(errno);

@@ -10,22 +10,41 @@
 #include <vector>
 #include "run/events.hpp"
 #include "run/plan.hpp"
+#include "run/wait_end.hpp"
 #include "util/fd.hpp"
 
 namespace dlock::run {
 
-// The thread that owns the backend: waits in the queue, renews, releases on request. It may hang in a client library for as
-// long as that likes; so nobody waits for it without a bound, it is never joined, and it lives until the process ends.
+// The thread that owns the backend: waits in the queue, renews, releases on request. It may hang in
+// a client library for any time; so every wait for it has a bound, it is never joined, and it lives
+// until the process ends.
+//
+// It does not decide when a wait ends: it reports the store's answers, and leaves the queue when
+// told to (wait_end.hpp).
 class Keeper {
  public:
+  struct Began {
+    Deadline at;
+  };  // the wait: the store is asked from now on
+  struct Answered {
+    Deadline asked_at;
+    std::optional<HolderView> holder;
+    std::string why;  // as in Waiting
+  };                  // the store's answer: others have the lock
+  struct NoAnswer {
+    std::string why;
+    // the store is unreachable, or its reply is malformed; else it answered that it grants nothing
+    // now
+    bool failed = false;
+  };  // now; it will be asked again
   struct Granted {
     Lease lease;
-    Fd hold;  // a duplicate of the descriptor with which the lock would end
+    std::vector<Fd> holds;  // duplicates of the descriptors with which the lock would end
     std::vector<Lease> more;
   };
   struct Kept {
     Deadline deadline;
-    bool revoked = false;  // somebody asks that the job be stopped
+    bool revoked = false;  // this holder was asked to stop (revoke)
   };
   struct RenewFailed {
     std::string why;
@@ -37,40 +56,48 @@ class Keeper {
     int status;
     std::string message;
     bool busy = false;
-  };  // nothing is held; an empty message: nothing to say
+  };  // nothing is held; an empty message: nothing to report
   struct Left {};
   struct Released {
     bool confirmed;
     std::string why;
-    bool unknown = false;  // not confirmed because the store could not be asked
+    bool unknown = false;  // not confirmed because the store could not be reached
   };
   struct Detached {
     bool confirmed;
     std::string why;
   };
-  using Report = std::variant<Waiting, Granted, Kept, RenewFailed, Gone, Ended, Left, Released, Detached>;
+  using Report = std::variant<Began, Waiting, Answered, NoAnswer, Granted, Kept, RenewFailed, Gone,
+                              Ended, Left, Released, Detached>;
 
   Keeper(const Plan&, Events&);
   ~Keeper() = delete;
-  // The first try on the caller's thread, before any other exists. Only for recipes whose store is this machine: what they do
-  // takes microseconds and is bounded, and a job that ends before start() costs no thread. False: not granted, start() goes on.
+  // The first try on the caller's thread, before any other exists. Only for recipes whose store is
+  // this machine: they take microseconds, and anything to wait for is left to start(), which
+  // continues; a job that ends before start() costs no thread. True: granted.
   bool try_now();
-  bool usable() const noexcept { return wake_supervisor_ && wake_keeper_; }  // false: no descriptors were to be had
-  // The thread; goes on where try_now() ended. Where no thread is to be had: a report says so, or, if the lock is held already,
-  // nothing has changed, and it can be tried again.
+  // false: out of descriptors
+  bool usable() const noexcept { return wake_supervisor_ && wake_keeper_; }
+  // Starts the thread; continues where try_now() ended. If no thread is available: a report says
+  // so, or, if the lock is held already, nothing has changed, and it can be tried again.
   void start();
   bool started() const noexcept { return started_; }
-  bool over() const noexcept { return over_; }  // before the thread: it failed, and a report says why
+  // before the thread: it failed, and a report says why
+  bool over() const noexcept { return over_; }
 
   int fd() const noexcept { return wake_supervisor_.get(); }  // readable: reports() has news
   std::vector<Report> reports();
 
-  // Requests; each is answered by one report. They start the thread, except release(), which needs none.
-  void leave() { ask({Request::leave, {}}); }              // Left
-  void queue_again() { ask({Request::queue_again, {}}); }  // releases, then as from the start
-  void release();                                          // Released
-  void forget_start() { started_nothing_ = true; }         // --once-per: the job was not started; before release()
-  void detach(Duration d) { ask({Request::detach, d}); }   // Detached; when not confirmed it goes on renewing
+  // Requests; each is answered by one report. They start the thread, except release(), which needs
+  // none.
+  void leave() { ask({Request::leave, {}}); }  // Left
+  // releases, then as from the start
+  void queue_again(Duration pause) { ask({Request::queue_again, pause}); }
+  void release();  // Released
+  // --once-per: the job was not started; before release()
+  void forget_start() { started_nothing_ = true; }
+  // Detached; when not confirmed it goes on renewing
+  void detach(Duration d) { ask({Request::detach, d}); }
 
  private:
   struct Request {
@@ -81,7 +108,7 @@ class Keeper {
 
   void ask(Request);
   void cannot(Request);
-  Request request();  // takes it
+  Request request();  // removes it
   bool requested();
   void report(Report);
   void work();
@@ -89,18 +116,29 @@ class Keeper {
   bool open();
   bool enqueue();
   Next acquire();
+  void gave_up(const Error&);
+  void is_busy(const Busy&);
+  Next leave_place();
+  Result<void> confirm(Waiting&);
+  Duration slice(Duration left, Clock::duration waited, bool told) const;
   bool take(const dlock::Granted&);
   bool note_start(const Lease&);
   void withdraw_start(const Lease&);
   bool splay();
   Next hold();
   bool renew(Lease& lease, Deadline& next);
+  void undo(const Lease&);
   void give_back(const Lease&, bool lost);
-  void nap(Duration, int alarm_fd = -1);  // ends early for a request or an alarm
+  // ends early for a request or an alarm
+  void nap(Duration, int alarm_fd = -1, int outage_fd = -1);
   Duration jitter(Duration);
+  Duration spread(Duration);  // a random part of it
+  void pass_warnings();
+  bool grants_nothing() const;
 
   const Plan& plan_;
   Events& events_;
+  const bool several_;  // keys: one may be lost, or taken, while others are not
   Fd wake_supervisor_, wake_keeper_;
   std::mutex mutex_;
   std::vector<Report> reports_;
@@ -109,15 +147,20 @@ class Keeper {
   bool started_ = false;
   std::atomic<bool> started_nothing_ = false;
 
-  // the thread's own; the caller's until start()
+  // used by the thread; by the caller until start()
+  dlock::Request asking_;  // the plan's; with another owner after an undo
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Waiter> place_;
   std::optional<Lease> lease_;
   int alarm_fd_ = -1;
-  std::optional<Starts> noted_;  // what the store knew before a start of ours was noted
+  Deadline first_renewal_{};
+  std::optional<Starts> noted_;  // the store's record before our start was noted
   Deadline wait_until_ = no_deadline, connect_until_ = no_deadline;
-  bool reached_ = false, over_ = false;
+  Deadline answered_{};  // when the last request was sent that the store answered with: wait
+  bool reached_ = false, queued_ = false, over_ = false;
   unsigned seed_ = 0;
 };
+
+WaitEnd::Rules wait_rules(const Plan&);
 
 }  // namespace dlock::run

@@ -12,9 +12,9 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstddef>
 #include <cstring>
+#include "core/number.hpp"
 
 namespace dlock::run {
 namespace {
@@ -36,7 +36,8 @@ struct Address {
 bool trusted_peer(int fd) {
   ucred peer{};
   socklen_t size = sizeof peer;
-  return ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && (peer.uid == ::geteuid() || peer.uid == 0);
+  return ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
+         (peer.uid == ::geteuid() || peer.uid == 0);
 }
 
 void give_up_after(int fd, const timeval& t) {
@@ -68,7 +69,8 @@ std::uint64_t namespace_number(const char* path) {
   return ::stat(path, &s) == 0 ? s.st_ino : 0;
 }
 
-// Nobody listens: is the keeper dead, or only out of sight? Where its socket would be seen, or its number, it is dead.
+// There is no listener: is the keeper dead, or in another namespace? In the same boot and
+// namespaces its socket or pid would be visible, so it is dead.
 bool is_dead(const KeeperPlace& keeper) {
   const KeeperPlace here = KeeperPlace::of_this_process({});
   if (keeper.boot.empty() || keeper.boot != here.boot) return false;
@@ -83,10 +85,13 @@ bool is_dead(const KeeperPlace& keeper) {
 }  // namespace
 
 KeeperPlace KeeperPlace::of_this_process(std::string name) {
-  return {std::move(name), this_boot(), namespace_number("/proc/self/ns/net"), namespace_number("/proc/self/ns/pid"), ::getpid()};
+  return {std::move(name), this_boot(), namespace_number("/proc/self/ns/net"),
+          namespace_number("/proc/self/ns/pid"), ::getpid()};
 }
 
-std::string KeeperPlace::text() const { return fmt::format("{}.{}.{}.{}.{}", name, boot, network, processes, pid); }
+std::string KeeperPlace::text() const {
+  return fmt::format("{}.{}.{}.{}.{}", name, boot, network, processes, pid);
+}
 
 KeeperPlace KeeperPlace::parse(std::string_view text) {
   const auto next = [&] {
@@ -94,11 +99,7 @@ KeeperPlace KeeperPlace::parse(std::string_view text) {
     text.remove_prefix(std::min(text.size(), field.size() + 1));
     return field;
   };
-  const auto number = [&](auto& to) {
-    const std::string_view field = next();
-    const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), to);
-    if (error != std::errc{} || end != field.data() + field.size()) to = 0;
-  };
+  const auto number = [&]<class T>(T& to) { to = parse_number<T>(next()).value_or(0); };
   KeeperPlace k{std::string(next())};
   k.boot = next();
   number(k.network);
@@ -111,11 +112,13 @@ Result<Fd> listen_as_keeper(std::string_view name) {
   const Address at(name);
   Fd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd || ::bind(fd.get(), at.get(), at.size) != 0 || ::listen(fd.get(), 16) != 0)
-    return fail(Errc::unavailable, fmt::format("no socket for the keeper: {}", ::strerrordesc_np(errno)));
+    return fail(Errc::unavailable,
+                fmt::format("no socket for the keeper: {}", ::strerrordesc_np(errno)));
   return fd;
 }
 
-Result<KeeperAnswer> ask_keeper(const KeeperPlace& keeper, std::string_view what, const Owner& owner) {
+Result<KeeperAnswer> ask_keeper(const KeeperPlace& keeper, std::string_view what,
+                                const Owner& owner) {
   const Address at(keeper.name);
   const Fd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   if (!fd) return fail(Errc::unavailable, fmt::format("no socket: {}", ::strerrordesc_np(errno)));
@@ -124,20 +127,24 @@ Result<KeeperAnswer> ask_keeper(const KeeperPlace& keeper, std::string_view what
     const int why = errno;
     if (why == ECONNREFUSED && is_dead(keeper)) return KeeperAnswer::not_held;
     if (why == ECONNREFUSED)
-      return fail(Errc::unavailable,
-                  fmt::format("the keeper of this lock, process {}, cannot be reached from this network namespace or host, and "
-                              "may be alive",
-                              keeper.pid));
-    return fail(Errc::unavailable, fmt::format("the keeper cannot be reached: {}", ::strerrordesc_np(why)));
+      return fail(Errc::unavailable, fmt::format("the keeper of this lock, process {}, cannot be "
+                                                 "reached from this network namespace or host, and "
+                                                 "may be alive",
+                                                 keeper.pid));
+    return fail(Errc::unavailable,
+                fmt::format("the keeper cannot be reached: {}", ::strerrordesc_np(why)));
   }
-  if (!trusted_peer(fd.get())) return fail(Errc::denied, "another user has taken the place of the keeper");
+  if (!trusted_peer(fd.get()))
+    return fail(Errc::denied, "another user has taken the place of the keeper");
   const std::string question = fmt::format("{} {}", what, owner.hex());
   if (::send(fd.get(), question.data(), question.size(), MSG_NOSIGNAL) < 0)
-    return fail(Errc::timed_out, fmt::format("the keeper does not listen: {}", ::strerrordesc_np(errno)));
+    return fail(Errc::timed_out,
+                fmt::format("the keeper does not listen: {}", ::strerrordesc_np(errno)));
   const std::string reply = receive(fd.get());
   if (reply == "done") return KeeperAnswer::done;
   if (reply == "not held") return KeeperAnswer::not_held;
-  if (reply == "unknown") return fail(Errc::timed_out, "the keeper could not find out what became of the lock");
+  if (reply == "unknown")
+    return fail(Errc::timed_out, "the keeper does not know the state of the lock");
   return fail(Errc::timed_out, "the keeper did not answer");
 }
 
@@ -152,7 +159,9 @@ KeeperQuestion next_question(int listener, const Owner& owner) {
   return q;
 }
 
-void answer(const KeeperQuestion& q, KeeperAnswer a) noexcept { tell(q, a == KeeperAnswer::done ? "done" : "not held"); }
+void answer(const KeeperQuestion& q, KeeperAnswer a) noexcept {
+  tell(q, a == KeeperAnswer::done ? "done" : "not held");
+}
 void answer_unknown(const KeeperQuestion& q) noexcept { tell(q, "unknown"); }
 
 }  // namespace dlock::run

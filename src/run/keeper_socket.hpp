@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How `renew`, `release` and `check` reach the process behind `acquire --keep` where the lock ends with a descriptor, so that no other
-// process can speak to the store for it. An abstract unix socket: no file to leave behind. Both sides ask the kernel who the other is, and
-// obey only the same user or root; the owner id, which the handle holds, is the proof.
+// How `renew`, `release` and `check` reach the process behind `acquire --keep` if the lock ends
+// with a descriptor, so that no other process can talk to the store for it. An abstract unix
+// socket: no file to leave behind. Both sides ask the kernel for the peer's user, and accept only
+// the same user or root; the owner id in the handle is the proof.
 #pragma once
 #include <sys/types.h>
 #include <cstdint>
@@ -15,8 +16,9 @@ namespace dlock::run {
 
 enum class KeeperAnswer { done, not_held };
 
-// Where a keeper is, so that one that is dead can be told from one that cannot be reached: an abstract socket is seen in one network
-// namespace only, a process number in one pid namespace, and both in one boot of one machine.
+// The address of a keeper, detailed enough to tell a dead one from an unreachable one: an abstract
+// socket is visible in one network namespace only, a pid in one pid namespace, and both in one boot
+// of one machine.
 struct KeeperPlace {
   std::string name;           // of the socket
   std::string boot{};         // of this boot, 16 hex digits; empty: not known
@@ -25,19 +27,20 @@ struct KeeperPlace {
   pid_t pid = 0;
 
   static KeeperPlace of_this_process(std::string name);
-  static KeeperPlace parse(std::string_view text);  // what is missing or broken is not known
+  static KeeperPlace parse(std::string_view text);  // missing or malformed parts are unknown
   std::string text() const;
 };
 
-// Errc::unavailable: no socket can be had.
+// Errc::unavailable: no socket is available.
 Result<Fd> listen_as_keeper(std::string_view name);
 
-// `what`: "renew", "release" or "check". not_held: the keeper says so, or is dead for certain, and the lock ended with it.
-// Errc::unavailable: it cannot be reached from here, and may live. Errc::timed_out: no answer within 5 s, or the keeper does not know
-// what became of the lock. Errc::denied: somebody else answers.
+// `what`: "renew", "release" or "check". not_held: the keeper says so, or is known to be dead, and
+// the lock ended with it. Errc::unavailable: it cannot be reached from here, and may live.
+// Errc::timed_out: no answer within 5 s, or the keeper does not know the lock's state.
+// Errc::denied: another user answers.
 Result<KeeperAnswer> ask_keeper(const KeeperPlace&, std::string_view what, const Owner&);
 
-// One question that has arrived. An empty `what`: none that deserves an answer.
+// One received request. An empty `what`: none that gets an answer.
 struct KeeperQuestion {
   std::string what;
   Fd reply{};

@@ -1,29 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/message.hpp"
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
 namespace dlock::run {
 namespace {
 
-ssize_t send_flags(int fd, const Message& m, std::string_view payload, int attach, int flags) {
-  iovec parts[2] = {{const_cast<Message*>(&m), sizeof m}, {const_cast<char*>(payload.data()), payload.size()}};
+constexpr std::size_t control_size = CMSG_SPACE(sizeof(int) * Channel::max_attached);
+
+ssize_t send_flags(int fd, const Message& m, std::string_view payload, const int* fds,
+                   std::size_t count, int flags) {
+  iovec parts[2] = {{const_cast<Message*>(&m), sizeof m},
+                    {const_cast<char*>(payload.data()), payload.size()}};
   msghdr h{};
   h.msg_iov = parts;
   h.msg_iovlen = payload.empty() ? 1 : 2;
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  if (attach >= 0) {
+  alignas(cmsghdr) char control[control_size];
+  if (count > 0) {
+    std::memset(control, 0, sizeof control);
     h.msg_control = control;
-    h.msg_controllen = sizeof control;
+    h.msg_controllen = CMSG_SPACE(sizeof(int) * count);
     cmsghdr* c = CMSG_FIRSTHDR(&h);
     c->cmsg_level = SOL_SOCKET;
     c->cmsg_type = SCM_RIGHTS;
-    c->cmsg_len = CMSG_LEN(sizeof(int));
-    std::memcpy(CMSG_DATA(c), &attach, sizeof attach);
+    c->cmsg_len = CMSG_LEN(sizeof(int) * count);
+    std::memcpy(CMSG_DATA(c), fds, sizeof(int) * count);
   }
   return ::sendmsg(fd, &h, MSG_NOSIGNAL | flags);
+}
+
+bool queue_is_full() { return errno == EAGAIN || errno == ENOBUFS; }
+
+// Whether the newer message makes the older one void.
+bool replaces(const Message& newer, const Message& older) {
+  const auto is_run_state = [](Kind k) { return k == Kind::stopped || k == Kind::continued; };
+  if (is_run_state(newer.kind)) return is_run_state(older.kind);
+  if (newer.kind == Kind::signal || newer.kind == Kind::signal_all)
+    return newer.kind == older.kind && newer.value == older.value;
+  return newer.kind == older.kind;
 }
 
 }  // namespace
@@ -32,7 +50,7 @@ bool Channel::make_pair(Fd& a, Fd& b) {
   int fds[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) != 0) return false;
   for (const int fd : fds) {
-    const int room = 2 * static_cast<int>(max_payload);  // as much of it as the system permits
+    const int room = 2 * static_cast<int>(max_payload);  // up to the system's limit
     ::setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
   }
   a.reset(fds[0]);
@@ -40,11 +58,63 @@ bool Channel::make_pair(Fd& a, Fd& b) {
   return true;
 }
 
-bool Channel::send(const Message& m, std::string_view payload, int attach) const {
-  return open() && send_flags(fd(), m, payload, attach, MSG_DONTWAIT) >= 0;
+void Channel::keep(const Message& m) {
+  std::erase_if(unsent_, [&](const Message& older) { return replaces(m, older); });
+  unsent_.push_back(m);
 }
 
-bool Channel::send_and_wait(const Message& m) const { return open() && send_flags(fd(), m, {}, -1, 0) >= 0; }
+bool Channel::send(const Message& m) {
+  if (!open()) return false;
+  if (unsent() && !flush()) return false;
+  if (!unsent() && send_flags(fd(), m, {}, nullptr, 0, MSG_DONTWAIT) >= 0) return true;
+  if (!unsent() && !queue_is_full()) return false;
+  keep(m);
+  return true;
+}
+
+bool Channel::flush() {
+  std::size_t done = 0;
+  bool alive = open();
+  while (alive && done < unsent_.size()) {
+    if (send_flags(fd(), unsent_[done], {}, nullptr, 0, MSG_DONTWAIT) >= 0) ++done;
+    else if (queue_is_full()) break;
+    else alive = false;
+  }
+  unsent_.erase(unsent_.begin(),
+                alive ? unsent_.begin() + static_cast<std::ptrdiff_t>(done) : unsent_.end());
+  return alive;
+}
+
+bool Channel::send_and_wait(const Message& m) {
+  if (!open()) return false;
+  keep(m);
+  for (const Message& next : unsent_)
+    if (send_flags(fd(), next, {}, nullptr, 0, 0) < 0) return false;
+  unsent_.clear();
+  return true;
+}
+
+int Channel::send_with(const Message& m, std::string_view payload, const std::vector<int>& fds) {
+  if (!open()) return EPIPE;
+  int tries = 20;
+  for (; unsent(); ::poll(nullptr, 0, 10)) {  // an older message must not come after this one
+    if (!flush()) return EPIPE;
+    if (unsent() && --tries < 0) return EAGAIN;
+  }
+  const auto send = [&](const Message& what, std::string_view with, std::size_t from,
+                        std::size_t count) {
+    while (send_flags(fd(), what, with, fds.data() + from, count, MSG_DONTWAIT) < 0) {
+      if ((errno != ETOOMANYREFS && !queue_is_full()) || --tries < 0) return errno;
+      ::poll(nullptr, 0, 10);
+    }
+    return 0;
+  };
+  std::size_t from = 0;
+  for (; fds.size() - from > max_attached; from += max_attached)
+    if (const int error = send({Kind::hold, 0, false, {}}, {}, from, max_attached); error != 0)
+      return error;
+  return send(m, payload, from, fds.size() - from);
+}
 
 Channel::Got Channel::receive(Received& out) {
   if (!open()) return Got::closed;
@@ -53,17 +123,25 @@ Channel::Got Channel::receive(Received& out) {
   msghdr h{};
   h.msg_iov = parts;
   h.msg_iovlen = 2;
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  alignas(cmsghdr) char control[control_size];
   h.msg_control = control;
   h.msg_controllen = sizeof control;
+  out.attached.clear();
   const ssize_t n = ::recvmsg(fd(), &h, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return Got::nothing;
   if (n < static_cast<ssize_t>(sizeof out.message)) return Got::closed;
   out.payload = {payload, static_cast<std::size_t>(n) - sizeof out.message};
-  out.attached = (h.msg_flags & MSG_CTRUNC) ? -2 : -1;
+  out.lacks = (h.msg_flags & MSG_CTRUNC) != 0;
   out.cut = (h.msg_flags & MSG_TRUNC) != 0;
-  if (const cmsghdr* c = CMSG_FIRSTHDR(&h); c && c->cmsg_type == SCM_RIGHTS)
-    std::memcpy(&out.attached, CMSG_DATA(c), sizeof(int));
+  if (const cmsghdr* c = CMSG_FIRSTHDR(&h); c && c->cmsg_type == SCM_RIGHTS) {
+    const std::size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    out.attached.reserve(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      int fd = -1;
+      std::memcpy(&fd, CMSG_DATA(c) + i * sizeof fd, sizeof fd);
+      out.attached.emplace_back(fd);
+    }
+  }
   return Got::message;
 }
 

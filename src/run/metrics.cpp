@@ -11,6 +11,7 @@
 #include <string_view>
 #include "core/clock.hpp"
 #include "util/fd.hpp"
+#include "util/file.hpp"
 
 namespace dlock::run {
 
@@ -28,7 +29,7 @@ std::string label(const Key& key) {
   return out;
 }
 
-// The value of `name{labels} value` in what was there, or `otherwise`.
+// The value of `name{labels} value` in the old text, or `otherwise`.
 double former(std::string_view text, const std::string& series, double otherwise) {
   const std::string line = "\n" + series + " ";
   const auto at = text.find(line);
@@ -38,17 +39,24 @@ double former(std::string_view text, const std::string& series, double otherwise
 
 class Page {
  public:
-  Page(std::string_view before, const Key& key) : before_(before), labels_(fmt::format("{{key=\"{}\"}}", label(key))) {}
-  void gauge(std::string_view name, std::string_view help, double value) { add(name, help, "gauge", value); }
-  void counter(std::string_view name, std::string_view help, bool one_more) {
-    add(name, help, "counter", former(before_, fmt::format("{}{}", name, labels_), 0) + (one_more ? 1 : 0));
+  Page(std::string_view before, const Key& key)
+      : before_(before), labels_(fmt::format("{{key=\"{}\"}}", label(key))) {}
+  void gauge(std::string_view name, std::string_view help, double value) {
+    add(name, help, "gauge", value);
   }
-  double last(std::string_view name) const { return former(before_, fmt::format("{}{}", name, labels_), 0); }
+  void counter(std::string_view name, std::string_view help, bool one_more) {
+    add(name, help, "counter",
+        former(before_, fmt::format("{}{}", name, labels_), 0) + (one_more ? 1 : 0));
+  }
+  double last(std::string_view name) const {
+    return former(before_, fmt::format("{}{}", name, labels_), 0);
+  }
   const std::string& text() const noexcept { return text_; }
 
  private:
   void add(std::string_view name, std::string_view help, std::string_view type, double value) {
-    text_ += fmt::format("# HELP {0} {1}\n# TYPE {0} {2}\n{0}{3} {4}\n", name, help, type, labels_, value);
+    text_ += fmt::format("# HELP {0} {1}\n# TYPE {0} {2}\n{0}{3} {4}\n", name, help, type, labels_,
+                         value);
   }
   std::string_view before_;
   const std::string labels_;
@@ -61,14 +69,17 @@ std::string page_of(std::string_view before, const Key& key, const Figures& f, c
   const double now = static_cast<double>(wall_micros() / 1000) / 1e3;
   Page p(before, key);
   p.counter("dlock_runs_total", "Commands that were run.", f.granted && result != "not_started");
-  p.counter("dlock_skipped_total", "Times that the lock was busy, or --once-per had its start.", result == "busy");
-  p.counter("dlock_lost_total", "Times that the lock was lost while the command ran.", result == "lost");
-  p.gauge("dlock_wait_seconds", "How long the last one waited for the lock.", f.wait_seconds);
-  p.gauge("dlock_held_seconds", "How long the last one held the lock.",
+  p.counter("dlock_skipped_total", "Runs skipped because the lock was busy, or by --once-per.",
+            result == "busy");
+  p.counter("dlock_lost_total", "Times that the lock was lost while the command ran.",
+            result == "lost");
+  p.gauge("dlock_wait_seconds", "Time that the last run waited for the lock.", f.wait_seconds);
+  p.gauge("dlock_held_seconds", "Time that the last run held the lock.",
           f.granted ? f.held_seconds : p.last("dlock_held_seconds"));
-  p.gauge("dlock_exit_status", "How the last one ended; 128+n for signal n.", o.by_signal ? 128 + o.value : o.value);
-  p.gauge("dlock_last_end_timestamp_seconds", "When the last one ended.", now);
-  p.gauge("dlock_last_success_timestamp_seconds", "When one ended with status 0, 0: never.",
+  p.gauge("dlock_exit_status", "Status of the last run; 128+n for signal n.",
+          o.by_signal ? 128 + o.value : o.value);
+  p.gauge("dlock_last_end_timestamp_seconds", "When the last run ended.", now);
+  p.gauge("dlock_last_success_timestamp_seconds", "When a run last ended with status 0, 0: never.",
           ok ? now : p.last("dlock_last_success_timestamp_seconds"));
   return p.text();
 }
@@ -76,20 +87,23 @@ std::string page_of(std::string_view before, const Key& key, const Figures& f, c
 std::string read_all(int fd) {
   std::string text = "\n";
   char part[4096];
-  for (ssize_t n = 0; fd >= 0 && text.size() < (1U << 20U) && (n = ::read(fd, part, sizeof part)) > 0;)
+  for (ssize_t n = 0;
+       fd >= 0 && text.size() < (1U << 20U) && (n = ::read(fd, part, sizeof part)) > 0;)
     text.append(part, static_cast<std::size_t>(n));
   return text;
 }
 
-constexpr Duration patience = 250ms;
+constexpr Duration draft_patience = 250ms;
 
-// The file to be, empty and locked. It is its own lock: it has one name, whoever has it locked may write it, and the rename takes the name away.
-// What a killed process left is taken over. errno says why there is none.
+// The new file, empty and locked. It is its own lock: it has one name, the process that has it
+// locked may write it, and the rename removes the name. A file left by a killed process is taken
+// over. errno says why there is none.
 //
-// 1. A opens F.tmp, locks it;  2. B opens F.tmp, waits;  3. A renames it to F, ends;  4. C makes a new F.tmp;
-// 5. B has its lock, on what is F now: it sees that the name means another file, and begins again.
+// 1. A opens F.tmp, locks it;  2. B opens F.tmp, waits;  3. A renames it to F, ends;  4. C makes a
+//    new F.tmp;
+// 5. B gets its lock, on what is F now: it sees that the name means another file, and begins again.
 Fd open_draft(const std::string& name) {
-  const Deadline end = later(Clock::now(), patience);
+  const Deadline end = later(Clock::now(), draft_patience);
   for (timespec nap{0, 1'000'000};; ::nanosleep(&nap, nullptr)) {
     constexpr int safe = O_CLOEXEC | O_NOCTTY | O_NONBLOCK | O_NOFOLLOW;
     Fd fd(::open(name.c_str(), O_RDWR | O_CREAT | safe, 0644));  // a collector is another user
@@ -98,11 +112,14 @@ Fd open_draft(const std::string& name) {
     struct stat mine {
     }, there{};
     if (!fd || ::fstat(fd.get(), &mine) != 0) return Fd();
-    if (!S_ISREG(mine.st_mode)) return errno = EEXIST, Fd();
+    if (!S_ISREG(mine.st_mode) || mine.st_nlink > 1)
+      return errno = EEXIST, Fd();  // a second hard link may be a file that was not meant
     if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) {
-      const bool ours = ::lstat(name.c_str(), &there) == 0 && there.st_ino == mine.st_ino && there.st_dev == mine.st_dev;
+      const bool ours = ::lstat(name.c_str(), &there) == 0 && there.st_ino == mine.st_ino &&
+                        there.st_dev == mine.st_dev;
       if (ours && !foreign) return ::ftruncate(fd.get(), 0) == 0 ? std::move(fd) : Fd();
-      if (ours && ::unlink(name.c_str()) != 0) return Fd();  // of another user, who died
+      // of another user, left by a dead process
+      if (ours && ::unlink(name.c_str()) != 0) return Fd();
     } else if (errno != EWOULDBLOCK) {
       return Fd();
     }
@@ -110,34 +127,30 @@ Fd open_draft(const std::string& name) {
   }
 }
 
-bool write_all(int fd, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t n = ::write(fd, text.data(), text.size());
-    if (n < 0 && errno != EINTR) return false;
-    if (n > 0) text.remove_prefix(static_cast<std::size_t>(n));
-  }
-  return true;
-}
-
 }  // namespace
 
-Result<void> write_metrics(const std::string& path, const Key& key, const Figures& figures, const Outcome& outcome) {
+Result<void> write_metrics(const std::string& path, const Key& key, const Figures& figures,
+                           const Outcome& outcome) {
   const auto failed = [&](const char* why) {
-    return fail(Errc::cannot_create, fmt::format("--metrics-file {}: not updated: {}", quoted(path), why));
+    return fail(Errc::cannot_create,
+                fmt::format("--metrics-file {}: not updated: {}", dlock::quoted(path), why));
   };
   struct stat there {};
-  if (::lstat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode)) return failed("it is no regular file");
-  const std::string name = path + ".tmp";  // not *.prom: a collector must not take it for one
+  if (::lstat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode))
+    return failed("it is no regular file");
+  // not *.prom: a collector must not take it for a metrics file
+  const std::string name = path + ".tmp";
   const Fd draft = open_draft(name);
   if (!draft && errno == ETIMEDOUT) return failed("others keep its .tmp locked");
   if (!draft) return failed(::strerrordesc_np(errno));
   const Fd before(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | O_NOFOLLOW));
-  if (!before && errno != ENOENT) return failed(::strerrordesc_np(errno));  // its counters must not begin anew
-  if (write_all(draft.get(), page_of(read_all(before.get()), key, figures, outcome)) && ::rename(name.c_str(), path.c_str()) == 0)
-    return {};
-  const int why = errno;
+  // its counters must not restart
+  if (!before && errno != ENOENT) return failed(::strerrordesc_np(errno));
+  int error = write_all(draft.get(), page_of(read_all(before.get()), key, figures, outcome));
+  if (!error && ::rename(name.c_str(), path.c_str()) != 0) error = errno;
+  if (!error) return {};
   ::unlink(name.c_str());
-  return failed(::strerrordesc_np(why));
+  return failed(::strerrordesc_np(error));
 }
 
 }  // namespace dlock::run

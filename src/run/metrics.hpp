@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// --metrics-file: figures about the runs of one key in the text format of Prometheus, for the textfile collector of node_exporter.
+// --metrics-file: figures about the runs of one key in the text format of Prometheus, for the
+// textfile collector of node_exporter.
 #pragma once
 #include <string>
 #include "core/error.hpp"
@@ -14,9 +15,9 @@ struct Figures {
   bool granted = false;
 };
 
-// Replaces the file by a rename, so that nobody reads half of it, also not when the disk is full: then the old one stays. Counters go on from
-// those that stand there for this key. A call at the same time waits its turn, at most a quarter of a second. Errc::cannot_create: nothing was
-// changed.
+// Replaces the file by a rename, so that no reader sees half of it, and a full disk keeps the old
+// one. Counters continue from the values in the file for this key. A concurrent call waits its
+// turn, at most a quarter of a second. Errc::cannot_create: nothing was changed.
 Result<void> write_metrics(const std::string& path, const Key&, const Figures&, const Outcome&);
 
 }  // namespace dlock::run

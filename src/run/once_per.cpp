@@ -22,16 +22,18 @@ std::tm local(std::int64_t wall_micros) {
 }
 
 bool same(const std::tm& a, const std::tm& b, OncePer::Calendar unit) {
-  const bool month = a.tm_year == b.tm_year && a.tm_mon == b.tm_mon, day = month && a.tm_mday == b.tm_mday;
+  const bool month = a.tm_year == b.tm_year && a.tm_mon == b.tm_mon,
+             day = month && a.tm_mday == b.tm_mday;
   switch (unit) {
     case OncePer::Calendar::none: return false;
-    // The hour that comes twice when summer time ends is two hours.
-    case OncePer::Calendar::hour: return day && a.tm_hour == b.tm_hour && a.tm_gmtoff == b.tm_gmtoff;
+    // The repeated hour at the end of summer time counts as two hours.
+    case OncePer::Calendar::hour:
+      return day && a.tm_hour == b.tm_hour && a.tm_gmtoff == b.tm_gmtoff;
     case OncePer::Calendar::day: return day;
     case OncePer::Calendar::month: return month;
     case OncePer::Calendar::week: break;
   }
-  // ISO 8601: the year and the number of the week that its Thursday lies in.
+  // ISO 8601: the year and number of the week of its Thursday.
   char x[16], y[16];
   std::strftime(x, sizeof x, "%G %V", &a);
   std::strftime(y, sizeof y, "%G %V", &b);
@@ -45,12 +47,16 @@ Result<OncePer> OncePer::parse(std::string_view text) {
     if (text == names[i]) return OncePer{static_cast<Calendar>(i), {}};
   const auto d = parse_duration(text);
   if (d && *d > 0us) return OncePer{Calendar::none, *d};
-  return fail(Errc::usage,
-              fmt::format("{} is neither a duration longer than 0 (30s, 5m, 1h30m) nor hour, day, week or month", quoted(text)));
+  return fail(
+      Errc::usage,
+      fmt::format(
+          "{} is neither a duration longer than 0 (30s, 5m, 1h30m) nor hour, day, week or month",
+          quoted(text)));
 }
 
 std::string OncePer::text() const {
-  return calendar == Calendar::none ? format_duration(period) : std::string(names[static_cast<std::size_t>(calendar)]);
+  return calendar == Calendar::none ? format_duration(period)
+                                    : std::string(names[static_cast<std::size_t>(calendar)]);
 }
 
 bool OncePer::due(const Starts& s) const {

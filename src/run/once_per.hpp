@@ -17,17 +17,20 @@ struct OncePer {
   static Result<OncePer> parse(std::string_view text);
   std::string text() const;
 
-  // May a job start now? A duration: not when the last start lies less than it minus a slack of min(period/10, 1 min) back. Calendar:
-  // not within the hour, day, week (from Monday) or month of the last start, in the time zone of TZ. Not when the last start lies
-  // in the future: see ahead().
+  // May a job start now? A duration: not if the last start was less than the duration minus a slack
+  // of min(period/10, 1 min) ago. Calendar: not within the hour, day, week (from Monday) or month
+  // of the last start, in the time zone of TZ. Not if the last start is in the future: see ahead().
   bool due(const Starts&) const;
 
-  // How far the last start lies in the future, else 0. The store's clock was ahead when it was noted, so the job was started some time before
-  // now. Such a record is to be set to now: then it keeps the next start a whole period away from the real one, whenever that was, and blocks
-  // for one period, not until the wall clock gets there.
-  static Duration ahead(const Starts& s) noexcept { return Duration{s.last && *s.last > s.now ? *s.last - s.now : 0}; }
+  // How far the last start is in the future, else 0. The store's clock was ahead when it was noted,
+  // so the job was started some time before now. Such a record should be set to now: then it keeps
+  // the next start a whole period away from the real one, whenever that was, and blocks for one
+  // period, not until the wall clock reaches it.
+  static Duration ahead(const Starts& s) noexcept {
+    return Duration{s.last && *s.last > s.now ? *s.last - s.now : 0};
+  }
 
-  Duration keep() const;  // after which a record of a start is of no more use
+  Duration keep() const;  // after which the record of a start is not needed
 };
 
 }  // namespace dlock::run

@@ -14,20 +14,21 @@
 
 namespace dlock::run {
 
-enum class Group { automatic, same, own };  // automatic: dlock's own group exactly when /dev/tty opens
-enum class Descendants { wait, kill };      // what happens to them once the command itself has ended
+// automatic: dlock's own group exactly when /dev/tty opens
+enum class Group { automatic, same, own };
+enum class Descendants { wait, kill };  // of descendants, once the command itself has ended
 
-// What happens to the job when the lock is lost. Anything but `kill` gives up the promise that it is dead before others hold the lock.
+// The reaction of dlock when the lock is lost. Any but `kill` gives up the promise that the job is
+// dead before others hold the lock.
 struct OnLost {
   enum class Do { kill, signal, exec } what = Do::kill;
   int signal = 0;
-  std::string command;                       // for /bin/sh -c
-  Duration bound{std::chrono::seconds{30}};  // after which the command is killed
+  std::string command;  // for /bin/sh -c; killed when it runs longer than the ttl
 };
 
 struct Say {
-  bool quiet = false;  // no own words but errors
-  bool json = false;   // own words as one JSON object per line
+  bool quiet = false;  // no messages but errors
+  bool json = false;   // messages as one JSON object per line
   int verbosity = 0;
   int status_fd = -1;                   // JSON lines; inherited, never passed to the job
   std::string status_file, trace_file;  // created 0600 / appended; empty: none
@@ -36,28 +37,33 @@ struct Say {
 
 struct Plan {
   // The lock.
-  std::function<Result<std::unique_ptr<Backend>>(const Settings&)> open;  // called on the keeper's thread
+  // for one key; called on the keeper's thread
+  std::function<Result<std::unique_ptr<Backend>>(const Settings&)> open;
   Traits traits;
   Request request;
-  std::vector<Key> more_keys;    // taken together with request.key, all or none; in the order given
+  std::vector<Key> more_keys;    // besides request.key, taken all or none; in the order given
   std::optional<Duration> wait;  // nullopt: for ever; zero: one try (then request.wait is false)
   Timing timing;
-  Duration connect_timeout{std::chrono::seconds{5}};  // how long an unreachable store is retried at start without -w
-  int conflict_status = 75;                           // -E
-  Duration splay{};                                   // wait a random part of it before asking
-  std::optional<OncePer> once_per;                    // only where Traits::starts
+  // how long an unreachable store is retried at the start without -w
+  Duration connect_timeout{std::chrono::seconds{5}};
+  int conflict_status = 75;  // -E
+  // wait a random part of it before the first request
+  Duration splay{};
+  std::optional<OncePer> once_per;  // only if Traits::starts
 
   // The job (run only).
   char* const* command = nullptr;  // NULL-terminated argv; [0] is looked up in PATH
-  int end_signal = SIGTERM;        // --signal: what a request to end sends (lost, --max-run)
+  int end_signal = SIGTERM;        // --signal: the signal of a request to end (lost, --max-run)
   OnLost on_lost;
   Duration max_run{};  // zero: no limit
   Duration min_hold{};
   Group group = Group::automatic;
   Descendants descendants = Descendants::wait;
-  bool publish_environment = true;                            // DLOCK_*; false: --no-env
-  std::vector<std::pair<Key, std::string>> inherited_grants;  // objects for DLOCK_GRANTS, of the dlocks around this one
-  bool borrowed = false;  // run --handle: the lock was taken by somebody else, who gives it back
+  bool publish_environment = true;  // DLOCK_*; false: --no-env
+  // objects for DLOCK_GRANTS, of the dlocks around this one
+  std::vector<std::pair<Key, std::string>> inherited_grants;
+  // run --handle: another process acquired the lock and releases it
+  bool borrowed = false;
 
   Say say;
 };
@@ -66,26 +72,30 @@ struct Plan {
 struct Outcome {
   bool by_signal = false;
   int value = 0;
-  const char* result = "command";  // for the exit event: command, signal, busy, error, lost, max_run, failed, not_started
+  // for the exit event: command, signal, busy, error, lost, max_run, failed, not_started
+  const char* result = "command";
 };
 
-// Takes the lock, runs the command, releases. Prints what the user should know on stderr. Call it before any thread
-// exists, with the signal mask and dispositions that dlock was started with, and end with finish().
+// Acquires the lock, runs the command, releases. Prints messages for the user on stderr. Call it
+// before any thread exists, with the signal mask and dispositions that dlock was started with, and
+// end with finish().
 Outcome run(const Plan&);
 
-// What becomes of a grant that no command runs under.
+// What to do with a grant that has no command.
 struct GrantSink {
   std::function<std::string(const std::vector<Lease>&)> text;  // in the order of the keys
-  std::function<bool(std::string_view)> print;                 // false: nobody could be told
+  std::function<bool(std::string_view)> print;                 // false: could not be printed
 };
 
-// Takes the lock without a command and prints the grant once; if that fails the lock is given back and the status is 125.
-// Detached: ends then with 0. Attached (--hold): holds until stdin ends (0), a signal (that signal) or the loss of the lock (123).
+// Acquires the lock without a command and prints the grant once; if that fails the lock is released
+// and the status is 125. Detached: then ends with 0. Attached (--hold): holds until stdin ends (0),
+// a signal (that signal) or the loss of the lock (123).
 Outcome take(const Plan&, const GrantSink&);
 
-// The same, and a process of its own keeps the lock in the background, detached from everything that was inherited: until `watch`
-// (a pidfd; -1: nobody) is gone, `max_hold` is over, the lock is released or lost, or a signal comes. `socket`: where it listens
-// (keeper_socket.hpp); empty: nowhere.
+// The same, and a separate process keeps the lock in the background, detached from everything
+// inherited: until the process of `watch` (a pidfd; -1: none) has ended, `max_hold` is over, the
+// lock is released or lost, or a signal comes. `socket`: the name that it listens on
+// (keeper_socket.hpp); empty: none.
 struct KeepFor {
   int watch = -1;
   Duration max_hold{};
@@ -93,7 +103,8 @@ struct KeepFor {
 };
 Outcome keep(const Plan&, const GrantSink&, const KeepFor&);
 
-// Ends this process as `outcome` says. A signal is raised with its default disposition and without a core of our own.
+// Ends this process as `outcome` says. A signal is raised with its default disposition and without
+// a core of our own.
 [[noreturn]] void finish(Outcome);
 
 }  // namespace dlock::run

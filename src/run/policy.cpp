@@ -15,10 +15,12 @@ using Note = Action::Note;
 
 namespace {
 
-constexpr Duration same_request = 100ms;  // timeout(1) signals its child and then its group, and means one thing
+constexpr Duration own_lateness = 50ms;  // more than a busy machine causes
 constexpr Duration own_sweep_every = 10ms;
+// before a store that grants too late is asked again
+constexpr Duration first_pause = 100ms, longest_pause = 2s;
 constexpr Duration first_word = 1s, next_word = 10s;
-constexpr Duration grace_to_die = 5s;  // after the lease is over, for a member that will not die
+constexpr Duration grace_to_die = 5s;  // after the end of the lease, for a member that will not die
 
 }  // namespace
 
@@ -30,7 +32,7 @@ Actions Policy::step(const Event& e, Deadline now) {
 
 Deadline Policy::wake_at() const noexcept {
   switch (phase_) {
-    case Phase::waiting:
+    case Phase::waiting: return wait_.over_at();
     case Phase::over: return no_deadline;
     case Phase::leaving:
     case Phase::detaching:
@@ -42,12 +44,15 @@ Deadline Policy::wake_at() const noexcept {
     case Phase::descendants: break;
   }
   const Deadline act_by = std::min(when_.kill_at, when_.stop_by);
-  const Deadline second_line = killing_ || guard_killed_ ? no_deadline : later(act_by, rules_.timing.margin / 2);
+  Deadline second_line =
+      killing_ || guard_killed_ ? no_deadline : later(act_by, rules_.timing.margin / 2);
+  if (second_line != no_deadline && second_look_ != no_deadline)
+    second_line = std::max(second_line, second_look_);
   const Deadline give_up = killing_ && lost_ ? later(deadline_, grace_to_die) : no_deadline;
   return std::min({max_run_at_, second_line, next_word_, give_up});
 }
 
-// ---- the lock ------------------------------------------------------------------------------------------------------
+// ---- the lock ----------------------------------------------------------------------------------
 
 void Policy::set_lease(Deadline deadline) {
   deadline_ = deadline;
@@ -56,25 +61,35 @@ void Policy::set_lease(Deadline deadline) {
   if (!rules_.kill_when_lost) when_.kill_at = no_deadline;
 }
 
-void Policy::on(const event::Granted& e, Deadline now) {
-  if (phase_ != Phase::waiting) return;  // we are leaving: the keeper gives it back
-  granted_at_ = now;
-  set_lease(e.deadline);
-  if (now >= when_.term_at) return queue_again();
-  phase_ = Phase::starting;
-  act(Do::start_job);  // its deadlines travel in the same message: there is never a job without one
+void Policy::on(const event::WaitBegan& e, Deadline) { wait_.begin(e.at); }
+void Policy::on(const event::Answered& e, Deadline) { wait_.answered(e.asked_at); }
+void Policy::on(const event::NoAnswer& e, Deadline) {
+  e.reached ? wait_.grants_nothing() : wait_.failed();
 }
 
-void Policy::queue_again() {
+void Policy::on(const event::Granted& e, Deadline now) {
+  wait_.answered(now);
+  if (phase_ != Phase::waiting) return;  // dlock is leaving the queue: the keeper releases it
+  granted_at_ = now;
+  set_lease(e.deadline);
+  if (now >= when_.term_at) return queue_again(now);
+  phase_ = Phase::starting;
+  act(Do::start_job);  // its deadlines are in the same message: there is never a job without one
+}
+
+void Policy::queue_again(Deadline now) {
   phase_ = Phase::waiting;
+  pause_ = std::clamp<Duration>(pause_ * 2, first_pause, longest_pause);
+  wait_.begin(now);  // the pause is part of the time of the next try
   when_ = {};
   deadline_ = granted_at_ = no_deadline;
   say(Note::too_late);
-  act(Do::queue_again);
+  actions_.push_back({Do::queue_again, 0, pause_, {}, {}});
 }
 
 void Policy::on(const event::Kept& e, Deadline) {
-  if (lost_) {  // the latch: the job is being ended; the store still keeps others out a little longer
+  // the latch: the job is being ended; the store still keeps others out a little longer
+  if (lost_) {
     deadline_ = std::max(deadline_, e.deadline);
     return;
   }
@@ -82,10 +97,11 @@ void Policy::on(const event::Kept& e, Deadline) {
   if (job_may_live()) act(Do::send_deadlines);
 }
 
-// As if the user had sent TERM, once: the job may take it as it likes, until --kill-after.
+// As if the user had sent TERM, once: the job may react as it likes, until --kill-after.
 void Policy::on(const event::Revoked&, Deadline now) {
   if (std::exchange(revoked_, true)) return;
-  const bool running = phase_ == Phase::starting || phase_ == Phase::running || phase_ == Phase::descendants;
+  const bool running =
+      phase_ == Phase::starting || phase_ == Phase::running || phase_ == Phase::descendants;
   if (running) say(Note::revoked);
   if (running || phase_ == Phase::lingering) on(event::Signal{SIGTERM, false}, now);
 }
@@ -93,7 +109,8 @@ void Policy::on(const event::Revoked&, Deadline now) {
 void Policy::on(const event::KeeperLost&, Deadline now) {
   if (job_may_live()) {
     when_.term_at = now;
-    if (rules_.kill_when_lost) when_.kill_at = std::min(when_.kill_at, later(now, rules_.timing.kill_after));
+    if (rules_.kill_when_lost)
+      when_.kill_at = std::min(when_.kill_at, later(now, rules_.timing.kill_after));
     deadline_ = std::min(deadline_, when_.kill_at);
     act(Do::send_deadlines);  // the guard answers `expired`
   } else if (phase_ == Phase::lingering || phase_ == Phase::detaching) {
@@ -108,18 +125,42 @@ void Policy::end_job(Deadline now) {
   act(Do::send_deadlines);
 }
 
+// The wait is over, or was ended. The keeper may be blocked in a client library: it is told to
+// leave, and has this long to do it.
+void Policy::leave(Deadline now) {
+  phase_ = Phase::leaving;
+  step_by_ = later(now, time_to_leave);
+  act(Do::leave_queue);
+}
+
+void Policy::end_wait() {
+  if (leave_signal_ != 0) return end({true, leave_signal_, "signal"});
+  if (guard_failed_) return end({false, status_bug, "error"});
+  const bool busy = wait_.busy();
+  say(busy ? Note::busy : Note::silent);
+  end({false, busy ? rules_.conflict_status : status_unavailable, busy ? "busy" : "error"});
+}
+
 void Policy::on(const event::WaitEnded& e, Deadline) {
-  if (phase_ == Phase::leaving && leave_signal_ != 0) return end({true, leave_signal_, "signal"});
+  if (phase_ == Phase::leaving && leave_signal_ != 0) return end_wait();
   if (phase_ == Phase::waiting || phase_ == Phase::leaving)
     end({false, guard_failed_ ? status_bug : e.status, e.busy ? "busy" : "error"});
 }
 
 void Policy::on(const event::WaitLeft&, Deadline) {
-  if (phase_ == Phase::leaving)
-    end(leave_signal_ != 0 ? Outcome{true, leave_signal_, "signal"} : Outcome{false, status_bug, "error"});
+  if (phase_ == Phase::leaving) end_wait();
 }
 
-// ---- the user's signals ----------------------------------------------------------------------------------------------
+// ---- the user's signals ------------------------------------------------------------------------
+
+bool Policy::same_again(int signal, Deadline now) {
+  const bool same = signal == last_end_ && now - ended_at_ < same_request;
+  if (!same) {
+    last_end_ = signal;
+    ended_at_ = now;
+  }
+  return same;
+}
 
 void Policy::on(const event::Signal& e, Deadline now) {
   switch (phase_) {
@@ -127,11 +168,11 @@ void Policy::on(const event::Signal& e, Deadline now) {
       if (stops(e.number)) return act(Do::stop_self, e.number);
       if (ignored_by_default(e.number)) return;
       leave_signal_ = e.number;
-      phase_ = Phase::leaving;
-      step_by_ = later(now, rules_.timing.op_timeout);
-      return act(Do::leave_queue);
+      (void)same_again(e.number, now);
+      return leave(now);
     case Phase::leaving:
-      if (ends(e.number)) end({true, e.number, "signal"});
+      if (!ends(e.number) || same_again(e.number, now)) return;
+      if (std::exchange(leave_signal_, e.number) != 0) end_wait();
       return;
     case Phase::starting:
     case Phase::running:
@@ -140,10 +181,9 @@ void Policy::on(const event::Signal& e, Deadline now) {
       if (ends(e.number)) release(now);
       return;
     case Phase::detaching:
-    case Phase::releasing:
-      if (!ends(e.number)) return;
-      say(Note::not_released);
-      return end(result());
+      if (ends(e.number)) hold_until_ = now;
+      return;
+    case Phase::releasing:  // has the store's time for one answer, whatever signals come
     case Phase::own_sweep:
     case Phase::over: return;
   }
@@ -152,23 +192,27 @@ void Policy::on(const event::Signal& e, Deadline now) {
 void Policy::forward(const event::Signal& e, Deadline now) {
   const bool ending = ends(e.number);
   if (ending && e.number == last_end_ && now - ended_at_ < same_request) return;
-  // One that the terminal raised went to the whole group, the job too. Before `started` the job may have missed it: twice
-  // rather than never.
+  // A signal of the terminal went to the whole group, including the job. Before `started` the job
+  // may have missed it: twice rather than never.
   const bool of_terminal = rules_.same_group && e.from_kernel;
-  // When a terminal hangs up, the kernel tells the leader of the session alone.
+  // When a terminal hangs up, the kernel signals only the leader of the session.
   const bool told_us_alone = e.number == SIGHUP && rules_.session_leader;
   const bool job_has_it = of_terminal && phase_ != Phase::starting && !told_us_alone;
   if (!job_has_it) act(phase_ == Phase::descendants ? Do::signal_all : Do::send_signal, e.number);
-  // A terminal's Ctrl-C is the job's to interpret: a database shell lives on. A HUP that a process sent means "reload".
+  // A terminal's Ctrl-C is the job's to interpret: a database shell lives on. A HUP from a process
+  // means "reload".
   const bool asks_to_end = e.number == SIGHUP ? e.from_kernel : ending && !of_terminal;
   if (!asks_to_end) return;
-  when_.stop_by = last_end_ != 0 ? now : std::min(when_.stop_by, later(now, rules_.timing.kill_after));
+  // or a stopped job would get it too late
+  if (!job_has_it && phase_ != Phase::descendants) act(Do::send_signal, SIGCONT);
+  when_.stop_by =
+      last_end_ != 0 ? now : std::min(when_.stop_by, later(now, rules_.timing.kill_after));
   last_end_ = e.number;
   ended_at_ = now;
   act(Do::send_deadlines);
 }
 
-// ---- the job ---------------------------------------------------------------------------------------------------------
+// ---- the job -----------------------------------------------------------------------------------
 
 void Policy::on(const event::JobStarted&, Deadline now) {
   if (phase_ != Phase::starting) return;
@@ -176,16 +220,17 @@ void Policy::on(const event::JobStarted&, Deadline now) {
   if (rules_.max_run > 0us) max_run_at_ = later(now, rules_.max_run);
 }
 
-void Policy::on(const event::StartFailed& e, Deadline) {
+void Policy::on(const event::StartFailed& e, Deadline now) {
   start_failed_ = true;
   exec_error_ = e.error;
+  when_.stop_by = std::min(when_.stop_by, now);  // the guard, too, has nothing to wait for
 }
 
 void Policy::on(const event::StartRefused&, Deadline now) {
   if (phase_ != Phase::starting) return;
   const int asked_to_end = last_end_;
   last_end_ = 0;
-  queue_again();
+  queue_again(now);
   if (asked_to_end != 0) on(event::Signal{asked_to_end, false}, now);
 }
 
@@ -193,8 +238,10 @@ void Policy::on(const event::ExecFailed& e, Deadline) { exec_error_ = e.error; }
 
 void Policy::on(const event::JobStopped& e, Deadline) {
   if (!rules_.same_group || phase_ == Phase::descendants || !job_may_live()) return;
-  if (!e.orphaned) return act(Do::stop_self, e.signal);  // a shell must see us stopped where it would see the job stopped
-  // Nobody could continue us. The kernel would have dropped a TSTP and failed the terminal access with EIO.
+  // a shell must see dlock stopped when it would see the job stopped
+  if (!e.orphaned) return act(Do::stop_self, e.signal);
+  // No process could continue dlock. The kernel would have dropped a TSTP and failed the terminal
+  // access with EIO.
   if (e.signal == SIGTTIN || e.signal == SIGTTOU) act(Do::send_signal, SIGHUP);
   if (e.signal != SIGSTOP) act(Do::send_signal, SIGCONT);
 }
@@ -205,6 +252,16 @@ void Policy::on(const event::JobExited& e, Deadline now) {
   phase_ = Phase::descendants;
   next_word_ = later(now, first_word);
   if (rules_.descendants == Descendants::kill && exec_error_ == 0) end_job(now);
+}
+
+// The guard's own deadline. If the guard misses it, because it is stopped or stuck, it will not
+// send KILL either: then the second line does.
+void Policy::on(const event::MaxRunOver&, Deadline now) {
+  if (phase_ != Phase::running && phase_ != Phase::descendants) return;
+  max_run_at_ = no_deadline;
+  if (std::exchange(max_run_over_, true)) return;
+  when_.stop_by = std::min(when_.stop_by, later(now, rules_.timing.kill_after));
+  say(Note::max_run);
 }
 
 void Policy::on(const event::Expired&, Deadline) {
@@ -229,15 +286,13 @@ void Policy::on(const event::GuardGone&, Deadline now) {
   if (phase_ == Phase::waiting) {
     guard_failed_ = true;
     say(Note::guard_died);
-    phase_ = Phase::leaving;
-    step_by_ = later(now, rules_.timing.op_timeout);
-    return act(Do::leave_queue);
+    return leave(now);
   }
   if (!job_may_live() || phase_ == Phase::own_sweep) return;
   guard_gone_ = guard_failed_ = true;
   say(Note::guard_died);
   if (now >= when_.kill_at) on(event::Expired{}, now);
-  phase_ = Phase::own_sweep;  // its death has killed the job; the orphans are ours now
+  phase_ = Phase::own_sweep;  // its death has killed the job; dlock has its orphans now
   next_word_ = later(now, first_word);
   step_by_ = later(now, own_sweep_every);
   act(Do::sweep_own);
@@ -250,28 +305,29 @@ void Policy::on(const event::OwnSweepDone&, Deadline now) {
 void Policy::on(const event::Tick&, Deadline now) {
   if (now < wake_at()) return;
   switch (phase_) {
-    case Phase::leaving:
-      return end(leave_signal_ != 0 ? Outcome{true, leave_signal_, "signal"} : Outcome{false, status_bug, "error"});
+    case Phase::leaving: return end_wait();
     case Phase::detaching:
       say(Note::holding);
       phase_ = Phase::lingering;
       return;
     case Phase::lingering: return release(now);
-    case Phase::releasing: say(Note::not_released); return end(result());
+    case Phase::releasing: return on(event::ReleaseDone{false}, now);
     case Phase::own_sweep:
     case Phase::starting:
     case Phase::running:
     case Phase::descendants: break;
-    case Phase::waiting:
+    case Phase::waiting: return leave(now);
     case Phase::over: return;
   }
   if (now >= next_word_) {
     if (killing_ || phase_ == Phase::own_sweep) say(Note::stuck);
-    else if (phase_ == Phase::descendants && rules_.descendants == Descendants::wait) say(Note::descendants);
+    else if (phase_ == Phase::descendants && rules_.descendants == Descendants::wait)
+      say(Note::descendants);
     next_word_ = killing_ || phase_ == Phase::own_sweep ? later(now, next_word) : no_deadline;
   }
   if ((killing_ || phase_ == Phase::own_sweep) && now >= later(deadline_, grace_to_die)) {
-    gave_up_ = true;  // the store has given the lock to others long ago: our staying helps nobody
+    // the store has granted the lock to others long ago: waiting longer is useless
+    gave_up_ = true;
     return end(result());
   }
   if (phase_ == Phase::own_sweep) {
@@ -279,30 +335,33 @@ void Policy::on(const event::Tick&, Deadline now) {
     step_by_ = later(now, own_sweep_every);
     return act(Do::sweep_own);
   }
-  if (now >= max_run_at_) {
-    max_run_at_ = no_deadline;
-    max_run_over_ = true;
-    say(Note::max_run);
-    end_job(now);
-  }
-  // Half a margin late, and not a word that it kills: the guard is stopped or wedged.
-  if (!killing_ && !guard_killed_ && now >= later(std::min(when_.kill_at, when_.stop_by), rules_.timing.margin / 2)) {
-    guard_killed_ = true;
-    act(Do::kill_guard);
-  }
+  if (now >= max_run_at_) on(event::MaxRunOver{}, now);
+  // Half a margin late, and no report of a kill: the guard is stopped or stuck.
+  const Deadline second_line =
+      later(std::min(when_.kill_at, when_.stop_by), rules_.timing.margin / 2);
+  if (killing_ || guard_killed_ || now < second_line) return;
+  // Is dlock late itself? Then the cause (a suspend, a frozen cgroup) may have stopped the guard as
+  // well, and it is about to act.
+  if (now > later(second_line, own_lateness) && second_look_ == no_deadline)
+    second_look_ = later(now, own_lateness);
+  if (second_look_ != no_deadline && now < second_look_) return;
+  guard_killed_ = true;
+  act(Do::kill_guard);
 }
 
-// ---- the end -----------------------------------------------------------------------------------------------------------
+// ---- the end -----------------------------------------------------------------------------------
 
 void Policy::give_back(Deadline now) {
-  if (lost_) return end(result());  // never release what may be another's
+  // never release what may be another's
+  if (lost_) return rules_.several ? release(now) : end(result());
   const bool ran = exec_error_ == 0 && !guard_failed_;
   hold_until_ = ran ? later(granted_at_, rules_.min_hold) : now;
   if (hold_until_ <= now) return release(now);
   if (rules_.can_detach) {
     phase_ = Phase::detaching;
     step_by_ = later(now, rules_.timing.op_timeout);
-    actions_.push_back({Do::detach, 0, std::chrono::duration_cast<Duration>(hold_until_ - now), {}, {}});
+    actions_.push_back(
+        {Do::detach, 0, std::chrono::duration_cast<Duration>(hold_until_ - now), {}, {}});
   } else {
     phase_ = Phase::lingering;
     say(Note::holding);
@@ -325,7 +384,7 @@ void Policy::release(Deadline now) {
 
 void Policy::on(const event::ReleaseDone& e, Deadline) {
   if (phase_ != Phase::releasing) return;
-  if (!e.confirmed) say(Note::not_released);
+  if (!e.confirmed && !lost_) say(Note::not_released);
   end(result());
 }
 
@@ -333,7 +392,8 @@ Outcome Policy::result() const noexcept {
   if (gave_up_) return {false, status_failed_holding, "failed"};
   if (lost_) return {false, status_lost, "lost"};
   if (guard_failed_ || start_failed_) return {false, status_failed_holding, "failed"};
-  if (exec_error_ != 0) return {false, exec_error_ == ENOENT ? status_not_found : status_cannot_execute, "not_started"};
+  if (exec_error_ != 0)
+    return {false, exec_error_ == ENOENT ? status_not_found : status_cannot_execute, "not_started"};
   if (max_run_over_) return {false, status_max_run, "max_run"};
   if (status_ < 0) return {false, status_failed_holding, "failed"};
   if (WIFSIGNALED(status_)) return {true, WTERMSIG(status_), "signal"};
@@ -347,7 +407,8 @@ void Policy::end(Outcome o) {
   actions_.push_back({Do::end, 0, {}, {}, o});
 }
 bool Policy::job_may_live() const noexcept {
-  return phase_ == Phase::starting || phase_ == Phase::running || phase_ == Phase::descendants || phase_ == Phase::own_sweep;
+  return phase_ == Phase::starting || phase_ == Phase::running || phase_ == Phase::descendants ||
+         phase_ == Phase::own_sweep;
 }
 
 }  // namespace dlock::run

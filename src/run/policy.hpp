@@ -1,23 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every decision of `dlock run`, without a clock, a descriptor or a process: step(event, now) -> actions. The supervisor
-// collects facts, calls it, and does what it says.
+// Every decision of `dlock run`, without a clock, a descriptor or a process: step(event, now) ->
+// actions. The supervisor collects events, calls it, and carries out the actions.
 #pragma once
 #include <variant>
 #include <vector>
 #include "run/message.hpp"
 #include "run/plan.hpp"
+#include "run/wait_end.hpp"
 
 namespace dlock::run {
 
 namespace event {
 // from the keeper
+struct WaitBegan {
+  Deadline at;
+};  // the store is asked from then on
+struct Answered {
+  Deadline asked_at;
+};                       // the store says that others have the lock
+struct NoAnswer {        // the store is unreachable at the moment, or
+  bool reached = false;  // it answered that it grants nothing now: its grace after a restart
+};
 struct Granted {
   Deadline deadline;
 };  // no_deadline: attached
 struct Kept {
   Deadline deadline;
 };
-struct Revoked {};  // somebody asks this holder to stop
+struct Revoked {};  // this holder was asked to stop (revoke)
 struct KeeperLost {};
 struct WaitEnded {
   int status;
@@ -47,10 +57,11 @@ struct ExecFailed {
 struct JobStopped {
   int signal;
   bool orphaned;
-};  // orphaned: nobody could continue our group if it stopped
+};  // orphaned: no process could continue our group if it stopped
 struct JobExited {
   int status;
 };
+struct MaxRunOver {};  // the job was sent its end signal
 struct Expired {};
 struct Killing {};
 struct TreeDead {
@@ -59,13 +70,16 @@ struct TreeDead {
 };
 struct GuardGone {};
 struct OwnSweepDone {};  // after sweep_own: no child of the guard's tree is left
-struct Tick {};          // wake_at() has come
+struct Tick {};          // wake_at() has been reached
 }  // namespace event
 
-using Event = std::variant<event::Granted, event::Kept, event::Revoked, event::KeeperLost, event::WaitEnded, event::WaitLeft,
-                           event::ReleaseDone, event::DetachDone, event::Signal, event::JobStarted, event::StartFailed,
-                           event::StartRefused, event::ExecFailed, event::JobStopped, event::JobExited, event::Expired,
-                           event::Killing, event::TreeDead, event::GuardGone, event::OwnSweepDone, event::Tick>;
+using Event =
+    std::variant<event::WaitBegan, event::Answered, event::NoAnswer, event::Granted, event::Kept,
+                 event::Revoked, event::KeeperLost, event::WaitEnded, event::WaitLeft,
+                 event::ReleaseDone, event::DetachDone, event::Signal, event::JobStarted,
+                 event::StartFailed, event::StartRefused, event::ExecFailed, event::JobStopped,
+                 event::JobExited, event::MaxRunOver, event::Expired, event::Killing,
+                 event::TreeDead, event::GuardGone, event::OwnSweepDone, event::Tick>;
 
 struct Action {
   enum class Do {
@@ -74,17 +88,31 @@ struct Action {
     send_signal,     // number, to the job's group
     signal_all,      // number, to the whole tree
     sweep,           // tell the guard to kill the tree
-    kill_guard,      // it did not act on time: KILL it, its tree comes to us
-    sweep_own,       // kill our own (adopted) children once; answer OwnSweepDone when nobody is left
-    stop_self,       // number: stop as the job was stopped
-    leave_queue,     // answer WaitLeft
-    queue_again,     // release what was granted too late and wait again; answer Granted or WaitEnded
-    release,         // answer ReleaseDone
-    detach,          // let the lock go on for `span` without us; answer DetachDone
-    say,             // note, for people and events
-    end,             // outcome: over
+    kill_guard,      // it did not act on time: KILL it, its tree becomes ours
+    // kill our own (adopted) children once; answered by OwnSweepDone when none is left
+    sweep_own,
+    stop_self,    // number: stop as the job was stopped
+    leave_queue,  // answer WaitLeft, soon
+    // release a late grant and wait again after `span`; answered by Granted or WaitEnded
+    queue_again,
+    release,  // answer ReleaseDone
+    detach,   // let the lock last for `span` without us; answered by DetachDone
+    say,      // note, for messages and events
+    end,      // outcome: over
   };
-  enum class Note { lost, stuck, descendants, holding, not_released, guard_died, max_run, too_late, revoked };
+  enum class Note {
+    busy,
+    silent,
+    lost,
+    stuck,
+    descendants,
+    holding,
+    not_released,
+    guard_died,
+    max_run,
+    too_late,
+    revoked
+  };
   Do what;
   int number = 0;
   Duration span{};
@@ -97,27 +125,47 @@ class Policy {
  public:
   struct Rules {
     Timing timing;
+    WaitEnd::Rules wait;
+    int conflict_status = 75;
     bool same_group = false;
     bool session_leader = false;  // dlock is
     int end_signal = SIGTERM;
     Duration max_run{}, min_hold{};
     Descendants descendants = Descendants::wait;
     bool can_detach = false;
-    bool kill_when_lost = true;  // false: --on-lost says something else
+    bool kill_when_lost = true;  // false: --on-lost says otherwise
+    // keys: when one is lost, the others are held and are to be released
+    bool several = false;
   };
-  explicit Policy(const Rules& rules) : rules_(rules) {}
+  explicit Policy(const Rules& rules) : rules_(rules), wait_(rules.wait) {}
 
   Actions step(const Event&, Deadline now);
   Deadline wake_at() const noexcept;  // no_deadline: only events matter
   const GuardDeadlines& deadlines() const noexcept { return when_; }
   bool waiting() const noexcept { return phase_ == Phase::waiting; }
   bool over() const noexcept { return phase_ == Phase::over; }
-  bool abandoned() const noexcept { return gave_up_; }  // members of the job live on, and the guard goes on with them
-  bool killed() const noexcept { return killing_ || lost_ || guard_gone_; }  // we ended the job: restore the terminal
+  // members of the job still live, and the guard stays with them
+  bool abandoned() const noexcept { return gave_up_; }
+  // dlock ended the job: restore the terminal
+  bool killed() const noexcept { return killing_ || lost_ || guard_gone_; }
 
  private:
-  enum class Phase { waiting, leaving, starting, running, descendants, own_sweep, detaching, lingering, releasing, over };
+  enum class Phase {
+    waiting,
+    leaving,
+    starting,
+    running,
+    descendants,
+    own_sweep,
+    detaching,
+    lingering,
+    releasing,
+    over
+  };
 
+  void on(const event::WaitBegan&, Deadline now);
+  void on(const event::Answered&, Deadline now);
+  void on(const event::NoAnswer&, Deadline now);
   void on(const event::Granted&, Deadline now);
   void on(const event::Kept&, Deadline now);
   void on(const event::Revoked&, Deadline now);
@@ -133,6 +181,7 @@ class Policy {
   void on(const event::ExecFailed&, Deadline now);
   void on(const event::JobStopped&, Deadline now);
   void on(const event::JobExited&, Deadline now);
+  void on(const event::MaxRunOver&, Deadline now);
   void on(const event::Expired&, Deadline now);
   void on(const event::Killing&, Deadline now);
   void on(const event::TreeDead&, Deadline now);
@@ -143,28 +192,34 @@ class Policy {
   void act(Action::Do what, int number = 0);
   void say(Action::Note);
   void set_lease(Deadline deadline);
-  void queue_again();
+  void queue_again(Deadline now);
+  void leave(Deadline now);
+  void end_wait();
+  bool same_again(int signal, Deadline now);
   void end_job(Deadline now);
   void forward(const event::Signal&, Deadline now);
-  void give_back(Deadline now);  // the tree is dead: detach, linger or release
+  void give_back(Deadline now);  // the tree is dead: detach, go on holding or release
   void release(Deadline now);
   void end(Outcome);
   bool job_may_live() const noexcept;
   Outcome result() const noexcept;
 
   const Rules rules_;
+  WaitEnd wait_;
   Phase phase_ = Phase::waiting;
   GuardDeadlines when_;
   Deadline deadline_ = no_deadline;  // of the lease
   Deadline granted_at_ = no_deadline, hold_until_ = no_deadline;
   Deadline max_run_at_ = no_deadline;
-  Deadline step_by_ = no_deadline;    // bound of the phase we are in
-  Deadline next_word_ = no_deadline;  // when to name those that are left
-  Deadline ended_at_{};               // last ending signal
+  Deadline step_by_ = no_deadline;      // bound of the current phase
+  Deadline second_look_ = no_deadline;  // at a silent guard, because dlock was late
+  Deadline next_word_ = no_deadline;    // when to name the remaining members
+  Deadline ended_at_{};                 // last ending signal
+  Duration pause_{};                    // before the last queue_again
   int last_end_ = 0, leave_signal_ = 0;
   int status_ = -1, exec_error_ = 0;
-  bool lost_ = false, killing_ = false, guard_gone_ = false, guard_failed_ = false, start_failed_ = false, max_run_over_ = false,
-       revoked_ = false;
+  bool lost_ = false, killing_ = false, guard_gone_ = false, guard_failed_ = false,
+       start_failed_ = false, max_run_over_ = false, revoked_ = false;
   bool guard_killed_ = false, gave_up_ = false;
   Actions actions_;
 };

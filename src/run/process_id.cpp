@@ -15,12 +15,13 @@ std::optional<ProcessStat> look_up(pid_t pid) noexcept {
   const ssize_t n = fd ? ::read(fd.get(), text, sizeof text - 1) : -1;
   if (n <= 0) return std::nullopt;
   text[n] = '\0';
-  const char* after_name = std::strrchr(text, ')');  // the name may hold anything
+  const char* after_name = std::strrchr(text, ')');  // the name may contain anything
   int parent = 0, group = 0;
   unsigned long long start = 0;
   if (!after_name ||
-      std::sscanf(after_name + 1, " %*c %d %d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu", &parent,
-                  &group, &start) != 3)
+      std::sscanf(after_name + 1,
+                  " %*c %d %d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
+                  &parent, &group, &start) != 3)
     return std::nullopt;
   return ProcessStat{{pid, start}, parent, group};
 }

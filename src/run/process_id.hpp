@@ -6,7 +6,7 @@
 
 namespace dlock::run {
 
-// A process beyond the reuse of its number.
+// A process, identified beyond the reuse of its pid.
 struct ProcessId {
   pid_t pid = 0;
   std::uint64_t start = 0;  // clock ticks since boot (proc(5), field 22)
@@ -17,7 +17,7 @@ struct ProcessStat {
   ProcessId id;
   pid_t parent = 0, group = 0;
 };
-std::optional<ProcessStat> look_up(pid_t) noexcept;  // nothing: there is no such process, or no /proc
+std::optional<ProcessStat> look_up(pid_t) noexcept;  // nothing: no such process, or no /proc
 
 bool is_ancestor(const ProcessId&) noexcept;  // of this process
 

@@ -1,28 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
-// Looking at and signalling the processes below this one. All of it needs a readable /proc.
+// Finds and signals the processes below this one. All of it needs a readable /proc.
 #pragma once
 #include <sys/types.h>
-#include <optional>
+#include <functional>
 #include <vector>
+#include "core/clock.hpp"
+#include "util/fd.hpp"
 
 namespace dlock::run {
 
-// Direct children of `pid`, whichever of its threads they belong to. The kernel may skip entries while children die: an empty
-// answer proves nothing, only waitpid's ECHILD does.
-std::vector<pid_t> children_of(pid_t pid);
+// The children of this process: those of its first thread, which also adopts orphans. The list is
+// opened once, so that reading it later needs no descriptor. The kernel may skip entries while
+// children die: an empty list proves nothing, only waitpid's ECHILD does.
+class OwnChildren {
+ public:
+  OwnChildren();  // call it in the process itself; a child opens its own
+  std::vector<pid_t> list() const;
+  // false: /proc does not list them here
+  explicit operator bool() const noexcept { return static_cast<bool>(list_); }
 
-// Our own children; call it while there is one thread. nullopt: /proc does not list them here, so no orphan could be found.
-std::optional<std::vector<pid_t>> own_children();
+ private:
+  Fd list_;
+};
 
-// All our descendants, parents before children. Same caveat.
-std::vector<pid_t> descendants();
+// All descendants of `root` found until then, parents before children. Same caveat; needs
+// descriptors.
+std::vector<pid_t> descendants_of(pid_t root, Deadline until);
 
-// Signals our descendants in `group` (0: all of them), each pinned by a pidfd, because a grandchild's pid may be recycled
-// between look and kill.
-void signal_descendants(pid_t group, int signal);
+// Whether the process with this pid now is a descendant of ours.
+bool is_below_us(pid_t);
 
-// Sends KILL to each of our own children but `spared` and answers whom it found. Safe without pidfds: our children's pids
-// cannot be recycled before we reap them, and deeper members become ours as their parents die.
-std::vector<pid_t> kill_children(const std::vector<pid_t>& spared);
+// Signals our descendants in `group` (0: all of them), as far as it gets until then. A child's pid
+// cannot be reused before we reap it; deeper processes are pinned by a pidfd and only then checked
+// again, because the pid may have been reused since the walk. Out of descriptors, only the children
+// are reached.
+void signal_descendants(const OwnChildren&, pid_t group, int signal, Deadline until);
+
+// Sends KILL to each of our own children except `spared`, and returns those found. Needs no
+// descriptor, and no pidfd either: deeper members become our children as their parents die.
+std::vector<pid_t> kill_children(const OwnChildren&, const std::function<bool(pid_t)>& spared = {});
 
 }  // namespace dlock::run

@@ -25,31 +25,41 @@ Outcome cannot_begin(Events& events, Status status, const std::string& why) {
 }  // namespace
 
 Outcome run(const Plan& plan) {
-  Entry& entry = *new Entry;  // as long as the process, like everything the keeper's thread may see
+  // lives as long as the process, like everything that the keeper's thread uses
+  Entry& entry = *new Entry;
   if (plan.say.status_fd >= 0) ::fcntl(plan.say.status_fd, F_SETFD, FD_CLOEXEC);
   Events& events = *new Events(plan);
   Fd ours, theirs;
   if (!Channel::make_pair(ours, theirs))
-    return cannot_begin(events, status_unavailable, fmt::format("no socket pair: {}", std::strerror(errno)));
+    return cannot_begin(events, status_unavailable,
+                        fmt::format("no socket pair: {}", std::strerror(errno)));
   const pid_t guard = ::fork();  // before any thread and any client library exists
-  if (guard < 0) return cannot_begin(events, status_unavailable, fmt::format("cannot fork the guard: {}", std::strerror(errno)));
+  if (guard < 0)
+    return cannot_begin(events, status_unavailable,
+                        fmt::format("cannot fork the guard: {}", std::strerror(errno)));
   if (guard == 0) {
     ours.reset();
-    Guard(Channel(std::move(theirs)), entry, plan.command, plan.end_signal, plan.on_lost).run();
+    Guard(Channel(std::move(theirs)), entry, plan).run();
   }
   theirs.reset();
-  ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // second line: if the guard is killed, its orphans come to us
+  // second line: if the guard is killed, its orphans become ours
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   Surroundings& around = *new Surroundings(guard);
   if (!around.children)
-    return cannot_begin(events, status_unavailable,
-                        "/proc does not list our child processes here: a job could not be ended for certain");
+    return cannot_begin(
+        events, status_config,
+        "/proc does not list our child processes here: a job could not be ended for certain");
   if (const auto opened = events.open(); !opened)
     return cannot_begin(events, exit_status(opened.error().code), opened.error().message);
-  Supervisor& supervisor = *new Supervisor(plan, entry, around, events, Channel(std::move(ours)), guard);
-  if (!supervisor.usable()) return cannot_begin(events, status_unavailable, "too few descriptors are left (ulimit -n)");
+  Supervisor& supervisor =
+      *new Supervisor(plan, entry, around, events, Channel(std::move(ours)), guard);
+  if (!supervisor.usable())
+    return cannot_begin(events, status_unavailable, "out of descriptors (ulimit -n)");
   const Outcome outcome = supervisor.run();
-  if (const std::string& file = plan.say.metrics_file; !file.empty())  // whatever becomes of it, the command has ended as it has
-    if (const auto written = write_metrics(file, plan.request.key, supervisor.figures(), outcome); !written)
+  // whatever its result, the command's status stands
+  if (const std::string& file = plan.say.metrics_file; !file.empty())
+    if (const auto written = write_metrics(file, plan.request.key, supervisor.figures(), outcome);
+        !written)
       events.error(written.error().message);
   events.flush(last_words);
   return outcome;

@@ -4,13 +4,14 @@
 #include <poll.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <algorithm>
 #include <cstring>
 #include "core/duration.hpp"
 #include "run/cgroup.hpp"
 #include "run/environment.hpp"
-#include "run/process_tree.hpp"
+#include "util/wait.hpp"
 
 namespace dlock::run {
 
@@ -20,13 +21,15 @@ using Note = Action::Note;
 
 namespace {
 
-constexpr Duration fast_job = 20ms;  // one that ends within needs nobody to watch its lock
+constexpr Duration fast_job = 20ms;  // one that ends within it needs no renewals
 
 std::int64_t millis(Deadline from, Deadline to) { return (to - from) / 1ms; }
 
 Policy::Rules rules(const Plan& plan, bool same_group) {
   Policy::Rules r;
   r.timing = plan.timing;
+  r.wait = wait_rules(plan);
+  r.conflict_status = plan.conflict_status;
   r.same_group = same_group;
   r.session_leader = ::getsid(0) == ::getpid();
   r.end_signal = plan.end_signal;
@@ -35,23 +38,26 @@ Policy::Rules rules(const Plan& plan, bool same_group) {
   r.descendants = plan.descendants;
   r.can_detach = plan.traits.detached;
   r.kill_when_lost = plan.on_lost.what == OnLost::Do::kill;
+  r.several = !plan.more_keys.empty();
   return r;
 }
 
 std::string consequence(const OnLost& o) {
-  if (o.what == OnLost::Do::signal) return fmt::format("the command was sent signal {} and goes on (--on-lost)", o.signal);
+  if (o.what == OnLost::Do::signal)
+    return fmt::format("the command was sent signal {} and goes on (--on-lost)", o.signal);
   if (o.what == OnLost::Do::exec) return "the command goes on; the one of --on-lost was started";
   return "the command is being ended";
 }
 
 std::string list(const std::vector<pid_t>& pids) {
   std::string text;
-  for (std::size_t i = 0; i < pids.size() && i < 8; ++i) text += fmt::format("{}{}", i ? ", " : "", pids[i]);
+  for (std::size_t i = 0; i < pids.size() && i < 8; ++i)
+    text += fmt::format("{}{}", i ? ", " : "", pids[i]);
   if (pids.size() > 8) text += fmt::format(" and {} more", pids.size() - 8);
   return text;
 }
 
-// A line for a shell that was given as one word.
+// A shell line given as one word.
 const char* shell_hint(const Plan& plan, int error) {
   const bool line = std::strchr(plan.command[0], ' ') && !std::strchr(plan.command[0], '/');
   return error == ENOENT && line ? "; -c runs a line by the shell" : "";
@@ -59,8 +65,8 @@ const char* shell_hint(const Plan& plan, int error) {
 
 }  // namespace
 
-Supervisor::Supervisor(const Plan& plan, const Entry& entry, const Surroundings& around, Events& events, Channel guard,
-                       pid_t guard_pid)
+Supervisor::Supervisor(const Plan& plan, const Entry& entry, const Surroundings& around,
+                       Events& events, Channel guard, pid_t guard_pid)
     : plan_(plan),
       around_(around),
       guard_(std::move(guard)),
@@ -76,29 +82,41 @@ Supervisor::Supervisor(const Plan& plan, const Entry& entry, const Surroundings&
 bool Supervisor::usable() const { return signals_ && timer_.fd() >= 0 && keeper_.usable(); }
 
 Outcome Supervisor::run() {
-  // Where the store is this machine, the first try needs no thread: the guard gets ready meanwhile.
-  const bool granted = plan_.traits.liveness == Liveness::process && plan_.splay <= Duration{} && keeper_.try_now();
+  // If the store is this machine, the first try needs no thread: the guard sets itself up
+  // meanwhile.
+  const bool granted =
+      plan_.traits.liveness == Liveness::process && plan_.splay <= Duration{} && keeper_.try_now();
   if (granted) turn();
   let_go_of_inherited(STDERR_FILENO);
   if (!granted) keeper_.start();
   while (!policy_.over()) {
     timer_.arm(std::min(policy_.wake_at(), thread_at_));
-    pollfd p[] = {{signals_.get(), POLLIN, 0}, {guard_.fd(), POLLIN, 0}, {timer_.fd(), POLLIN, 0}, {keeper_.fd(), POLLIN, 0}};
+    const short guard_events = guard_.unsent() ? POLLIN | POLLOUT : POLLIN;
+    pollfd p[] = {{signals_.get(), POLLIN, 0},
+                  {guard_.fd(), guard_events, 0},
+                  {timer_.fd(), POLLIN, 0},
+                  {keeper_.fd(), POLLIN, 0}};
     ::poll(p, std::size(p), -1);
+    if ((p[1].revents & POLLOUT) != 0) guard_.flush();
     timer_.drain();
     turn();
   }
   return outcome_;
 }
 
-// One `now`, all the facts, then the decisions.
+// One `now`; then the events; then what is due at that moment. A dlock that was stopped wakes up
+// after a deadline, and the guard acted on it long ago: dlock must read that before it judges the
+// guard by the clock.
 void Supervisor::turn() {
   const Deadline now = Clock::now();
   if (now >= thread_at_) {
     keeper_.start();
-    thread_at_ = keeper_.started() || keeper_.over() ? no_deadline : later(now, 1s);  // no thread to be had: the job goes on
+    // no thread available: the job goes on
+    thread_at_ = keeper_.started() || keeper_.over() ? no_deadline : later(now, 1s);
   }
-  for (const Event& e : gather(now)) {
+  std::vector<Event> events = gather(now);
+  events.emplace_back(event::Tick{});
+  for (const Event& e : events) {
     announce(e);
     for (const Action& a : policy_.step(e, now)) perform(a);
   }
@@ -109,12 +127,11 @@ void Supervisor::turn() {
   }
 }
 
-// Order: what makes the lock lost, the deadlines, the user, the job.
+// Order: events that make the lock lost, the user, the job.
 std::vector<Event> Supervisor::gather(Deadline now) {
   std::vector<Event> events, rest;
   from_guard(events, rest);
   from_keeper(events, now);
-  if (now >= policy_.wake_at()) events.emplace_back(event::Tick{});
   from_user(events);
   events.insert(events.end(), rest.begin(), rest.end());
   return events;
@@ -122,30 +139,47 @@ std::vector<Event> Supervisor::gather(Deadline now) {
 
 void Supervisor::from_keeper(std::vector<Event>& out, Deadline now) {
   for (Keeper::Report& report : keeper_.reports()) {
-    if (auto* waiting = std::get_if<Waiting>(&report)) {
-      if (!std::exchange(said_waiting_, true)) events_.status("waiting", {{"ahead", static_cast<std::int64_t>(waiting->ahead)}});
+    if (auto* began = std::get_if<Keeper::Began>(&report)) {
+      out.emplace_back(event::WaitBegan{began->at});
+    } else if (auto* answered = std::get_if<Keeper::Answered>(&report)) {
+      waiting_line_.answered(answered->asked_at, std::move(answered->holder),
+                             std::move(answered->why));
+      out.emplace_back(event::Answered{answered->asked_at});
+    } else if (auto* none = std::get_if<Keeper::NoAnswer>(&report)) {
+      if (none->failed && policy_.waiting()) waiting_line_.fails(none->why, now);
+      waiting_line_.no_answer(std::move(none->why));
+      out.emplace_back(event::NoAnswer{!none->failed});
+    } else if (auto* waiting = std::get_if<Waiting>(&report)) {
+      if (!std::exchange(said_waiting_, true))
+        events_.status("waiting", {{"ahead", static_cast<std::int64_t>(waiting->ahead)}});
       if (policy_.waiting()) waiting_line_.update(*waiting, now);
     } else if (auto* granted = std::get_if<Keeper::Granted>(&report)) {
       leases_ = std::move(granted->more);
       leases_.insert(leases_.begin(), granted->lease);
-      hold_ = std::move(granted->hold);
+      holds_ = std::move(granted->holds);
       granted_at_ = now;
       out.emplace_back(event::Granted{leases_.front().deadline});
     } else if (auto* kept = std::get_if<Keeper::Kept>(&report)) {
-      if (std::exchange(failing_, false)) events_.words(fmt::format("{}: renewed again", printable(plan_.request.key.text())));
-      if (kept->deadline != no_deadline) events_.status("renewed", {{"deadline_ms", millis(now, kept->deadline)}});
+      if (std::exchange(failing_, false))
+        events_.words(fmt::format("{}: renewed again", printable(plan_.request.key.text())));
+      if (kept->deadline != no_deadline)
+        events_.status("renewed", {{"deadline_ms", millis(now, kept->deadline)}});
       out.emplace_back(event::Kept{kept->deadline});
       if (kept->revoked) out.emplace_back(event::Revoked{});
     } else if (auto* failed = std::get_if<Keeper::RenewFailed>(&report)) {
       const std::int64_t left = millis(now, policy_.deadlines().term_at);
-      if (plan_.timing.leased) events_.status("renew_failed", {{"error", failed->why}, {"job_ends_in_ms", left}});
+      if (plan_.timing.leased)
+        events_.status("renew_failed", {{"error", failed->why}, {"job_ends_in_ms", left}});
       if (!std::exchange(failing_, true)) {
         if (plan_.timing.leased) events_.status("jeopardy", {{"job_ends_in_ms", left}});
-        events_.words(plan_.timing.leased
-                          ? fmt::format("{}: cannot renew ({}); the command is ended in {} unless that changes",
-                                        printable(plan_.request.key.text()), failed->why,
-                                        format_duration(Duration(std::max<std::int64_t>(0, left) * 1000)))
-                          : fmt::format("{}: cannot check the lock ({})", printable(plan_.request.key.text()), failed->why));
+        events_.words(
+            plan_.timing.leased
+                ? fmt::format(
+                      "{}: cannot renew ({}); the command is ended in {} unless that changes",
+                      printable(plan_.request.key.text()), failed->why,
+                      format_duration(Duration(std::max<std::int64_t>(0, left) * 1000)))
+                : fmt::format("{}: cannot check the lock ({})", printable(plan_.request.key.text()),
+                              failed->why));
       }
     } else if (auto* gone = std::get_if<Keeper::Gone>(&report)) {
       last_error_ = gone->why;
@@ -171,9 +205,11 @@ void Supervisor::from_keeper(std::vector<Event>& out, Deadline now) {
 void Supervisor::from_user(std::vector<Event>& out) {
   signalfd_siginfo s;
   while (::read(signals_.get(), &s, sizeof s) > 0) {
-    // Signals of one kind are queued once, with the origin of the first: the kernel's HUP may be hidden in a process's.
+    // A signal is queued once, with the sender of the first: the kernel's HUP may be merged into a
+    // process's.
     const bool hung_up = s.ssi_signo == SIGHUP && modes_.terminal_is_gone();
-    out.emplace_back(event::Signal{static_cast<int>(s.ssi_signo), s.ssi_code == SI_KERNEL || hung_up});
+    out.emplace_back(
+        event::Signal{static_cast<int>(s.ssi_signo), s.ssi_code == SI_KERNEL || hung_up});
   }
 }
 
@@ -189,18 +225,22 @@ void Supervisor::from_guard(std::vector<Event>& urgent, std::vector<Event>& rest
         break;
       case Kind::start_failed:
         keeper_.forget_start();
-        events_.error(
-            fmt::format("{}: the command cannot be started: {}", printable(plan_.request.key.text()), ::strerrordesc_np(value)));
+        events_.error(fmt::format("{}: the command cannot be started: {}",
+                                  printable(plan_.request.key.text()), ::strerrordesc_np(value)));
         rest.emplace_back(event::StartFailed{value});
         break;
       case Kind::refused: rest.emplace_back(event::StartRefused{}); break;
       case Kind::exec_failed:
         keeper_.forget_start();
-        events_.error(fmt::format("{}: {}{}", printable(plan_.command[0]), std::strerror(value), shell_hint(plan_, value)));
+        events_.error(fmt::format("{}: {}{}", printable(plan_.command[0]), std::strerror(value),
+                                  shell_hint(plan_, value)));
         rest.emplace_back(event::ExecFailed{value});
         break;
-      case Kind::stopped: rest.emplace_back(event::JobStopped{value, same_group_ && group_is_orphaned(::getpid())}); break;
+      case Kind::stopped:
+        rest.emplace_back(event::JobStopped{value, same_group_ && group_is_orphaned(::getpid())});
+        break;
       case Kind::exited: rest.emplace_back(event::JobExited{value}); break;
+      case Kind::max_run: rest.emplace_back(event::MaxRunOver{}); break;
       case Kind::expired: urgent.emplace_back(event::Expired{}); break;
       case Kind::killing: rest.emplace_back(event::Killing{}); break;
       case Kind::tree_dead:
@@ -216,13 +256,15 @@ void Supervisor::from_guard(std::vector<Event>& urgent, std::vector<Event>& rest
   }
 }
 
-// What the guard did, in the order in which it is decided about.
+// The guard's messages, in the order in which they are decided about.
 void Supervisor::announce(const Event& e) {
   if (std::holds_alternative<event::Expired>(e) && !std::exchange(expired_, true)) {
     if (plan_.on_lost.what == OnLost::Do::kill) {
       events_.status("term", {{"signal", std::int64_t{plan_.end_signal}}});
       events_.trace("term_sent", "job");
     }
+  } else if (std::holds_alternative<event::MaxRunOver>(e)) {
+    events_.status("term", {{"signal", std::int64_t{plan_.end_signal}}});
   } else if (std::holds_alternative<event::Killing>(e)) {
     events_.status("kill");
     events_.trace("kill_sent", "job");
@@ -238,7 +280,8 @@ void Supervisor::perform(const Action& a) {
     case Do::send_deadlines: guard_.send({Kind::deadlines, 0, false, policy_.deadlines()}); return;
     case Do::send_signal: guard_.send({Kind::signal, a.number, false, {}}); return;
     case Do::signal_all:
-      if (a.number == plan_.end_signal) events_.status("term", {{"signal", std::int64_t{a.number}}});
+      if (a.number == plan_.end_signal)
+        events_.status("term", {{"signal", std::int64_t{a.number}}});
       guard_.send({Kind::signal_all, a.number, false, {}});
       return;
     case Do::sweep: guard_.send({Kind::sweep, 0, false, {}}); return;
@@ -246,7 +289,7 @@ void Supervisor::perform(const Action& a) {
     case Do::sweep_own: return sweep_own();
     case Do::stop_self: stop_by_ = a.number; return;
     case Do::leave_queue: keeper_.leave(); return;
-    case Do::queue_again: keeper_.queue_again(); return;
+    case Do::queue_again: keeper_.queue_again(a.span); return;
     case Do::release: keeper_.release(); return;
     case Do::detach: keeper_.detach(a.span); return;
     case Do::say: return say(a.note);
@@ -257,11 +300,27 @@ void Supervisor::perform(const Action& a) {
 void Supervisor::start_job() {
   waiting_line_.clear();
   std::string environment = job_environment(plan_, leases_, guard_pid_);
-  if (environment.size() > Channel::max_payload) environment.resize(Channel::max_payload + 1);  // the guard sees that it is cut
-  // The descriptor that ends the lock travels with the order to start: there is never a job whose guard does not hold it.
-  const bool sent = guard_.send({Kind::start, same_group_ ? 1 : 0, false, policy_.deadlines()}, environment, hold_.get());
-  hold_.reset();
-  if (!sent) ::kill(guard_pid_, SIGKILL);  // its end of the channel is broken; the end of file is on the way
+  if (environment.size() > Channel::max_payload)
+    environment.resize(Channel::max_payload + 1);  // the guard sees that it is truncated
+  // The descriptors that end the locks are in the start message: there is never a job whose guard
+  // does not hold them, and none of them stays in a socket, where the kernel counts them against
+  // every program of this user.
+  std::vector<int> fds;
+  for (const Fd& fd : holds_) fds.push_back(fd.get());
+  const int error = guard_.send_with({Kind::start, same_group_ ? 1 : 0, false, policy_.deadlines()},
+                                     environment, fds);
+  holds_.clear();
+  if (error == EPIPE || error == ECONNRESET) {
+    ::kill(guard_pid_, SIGKILL);  // its end of the channel is broken; the end of file will follow
+  } else if (error != 0) {
+    keeper_.forget_start();
+    events_.error(
+        fmt::format("{}: the command cannot be started: the order to the guard process failed: {}",
+                    printable(plan_.request.key.text()), ::strerrordesc_np(error)));
+    for (const Action& a : policy_.step(event::StartFailed{error}, Clock::now())) perform(a);
+    ::shutdown(guard_.fd(), SHUT_WR);  // no more messages: it sends tree_dead and exits
+    return;
+  }
   if (!keeper_.started()) thread_at_ = later(Clock::now(), fast_job);
   const auto token = static_cast<std::int64_t>(leases_.front().token);
   if (const Deadline end = leases_.front().deadline; end != no_deadline)
@@ -273,29 +332,36 @@ void Supervisor::say(Note note) {
   const std::string key = printable(plan_.request.key.text());
   waiting_line_.clear();
   switch (note) {
+    case Note::busy:
+    case Note::silent: return waiting_line_.ended(note == Note::busy, Clock::now());
     case Note::lost:
       events_.status("lost", {{"why", last_error_.empty() ? "the lease ran out" : last_error_}});
-      events_.error(fmt::format("{}: the lock is lost ({}); {}", key,
-                                last_error_.empty() ? "the lease could not be renewed in time" : last_error_,
-                                consequence(plan_.on_lost)));
+      events_.error(
+          fmt::format("{}: the lock is lost ({}); {}", key,
+                      last_error_.empty() ? "the lease could not be renewed in time" : last_error_,
+                      consequence(plan_.on_lost)));
       return;
     case Note::revoked:
       events_.status("revoked");
-      events_.words(fmt::format("{}: somebody asks for the lock (release --revoke); the command is being ended", key));
+      events_.words(fmt::format(
+          "{}: the holder was asked to stop (release --revoke); the command is being ended", key));
       return;
     case Note::stuck:
       events_.status("stuck");
-      events_.error(fmt::format("{}: killed, but not dead: {}; the lock is kept while it lasts", key, list(job_members())));
+      events_.error(fmt::format("{}: killed, but not dead: {}; the lock is kept while it lasts",
+                                key, list(job_members())));
       return;
     case Note::descendants: {
       events_.words(
-          fmt::format("{}: the command has ended, its descendants have not: {}; the lock is held until they end "
+          fmt::format("{}: the command has ended, its descendants have not: {}; the lock is held "
+                      "until they end "
                       "(--descendants=kill ends them)",
                       key, list(job_members())));
       return;
     }
     case Note::holding:
-      events_.words(fmt::format("{}: holding the lock until --min-hold {} is over", key, format_duration(plan_.min_hold)));
+      events_.words(fmt::format("{}: holding the lock until --min-hold {} is over", key,
+                                format_duration(plan_.min_hold)));
       return;
     case Note::not_released:
       events_.status("not_released", {{"error", last_error_}});
@@ -303,44 +369,20 @@ void Supervisor::say(Note note) {
                                 last_error_.empty() ? "no answer in time" : last_error_,
                                 plan_.timing.leased ? "by its ttl" : "with this process"));
       return;
-    case Note::guard_died: events_.error(fmt::format("{}: the guard process died; the command is being killed", key)); return;
-    case Note::max_run:
-      events_.words(fmt::format("{}: --max-run {} is over; the command is being ended", key, format_duration(plan_.max_run)));
+    case Note::guard_died:
+      events_.error(fmt::format("{}: the guard process died; the command is being killed", key));
       return;
-    case Note::too_late: events_.words(fmt::format("{}: granted too late to start; waiting again", key)); return;
+    case Note::max_run:
+      events_.words(fmt::format("{}: --max-run {} is over; the command is being ended", key,
+                                format_duration(plan_.max_run)));
+      return;
+    case Note::too_late:
+      events_.words(fmt::format("{}: granted too late to start; waiting again", key));
+      return;
   }
 }
 
-// The guard is dead and the tree has come to us. ECHILD would be the proof, but children that were here before dlock must live;
-// so three looks in a row at an empty list, after everything was reaped.
-void Supervisor::sweep_own() {
-  reap_guard();
-  auto cgroup = JobCgroup::find(guard_pid_);
-  for (int empty = 0, rounds = 0; rounds < 200; ++rounds) {
-    cgroup.kill();
-    const auto found = kill_children(*around_.children);
-    for (const pid_t p : found) ::waitpid(p, nullptr, WNOHANG);
-    if (around_.children->empty() && found.empty() && ::waitpid(-1, nullptr, WNOHANG) < 0) empty = 3;
-    empty = found.empty() ? empty + 1 : 0;
-    if (empty < 3) continue;
-    cgroup.remove();
-    const Deadline now = Clock::now();
-    events_.status("job_dead");
-    events_.trace("tree_dead", "job");
-    for (const Action& a : policy_.step(event::OwnSweepDone{}, now)) perform(a);
-    return;
-  }
-}
-
-// Whoever is below us now and was not when we started.
-std::vector<pid_t> Supervisor::job_members() const {
-  auto members = descendants();
-  std::erase(members, guard_pid_);
-  for (const pid_t p : *around_.children) std::erase(members, p);
-  return members;
-}
-
-// Nothing of ours may outlive us; only a guard that still has somebody to end goes on alone.
+// No process of ours may outlive us, except a guard that still has members to end.
 void Supervisor::dismiss_guard() {
   if (policy_.abandoned() || guard_reaped_) return;
   if (guard_.open()) {
@@ -350,20 +392,24 @@ void Supervisor::dismiss_guard() {
     auto got = Channel::Got::nothing;
     for (; got != Channel::Got::closed && Clock::now() < end; got = guard_.receive(r)) {
       pollfd p{guard_.fd(), POLLIN, 0};
-      if (got == Channel::Got::nothing) ::poll(&p, 1, 100);
+      if (got == Channel::Got::nothing) wait_until({&p, 1}, end);
     }
     if (got != Channel::Got::closed) ::kill(guard_pid_, SIGKILL);
   }
+  // Its descriptors are closed, so it is almost dead, unless closing one of them hangs on a dead
+  // file server: then dlock exits first.
+  const Fd pin(static_cast<int>(::syscall(SYS_pidfd_open, guard_pid_, 0)));
+  pollfd p{pin.get(), POLLIN, 0};
+  if (pin) wait_until({&p, 1}, later(Clock::now(), 2s));
   int status = 0;
-  if (::waitpid(guard_pid_, &status, 0) == guard_pid_ && WIFSIGNALED(status)) JobCgroup::find(guard_pid_).remove();
-}
-
-void Supervisor::reap_guard() {
-  if (!guard_reaped_ && ::waitpid(guard_pid_, nullptr, WNOHANG) == guard_pid_) guard_reaped_ = true;
+  if (::waitpid(guard_pid_, &status, pin ? WNOHANG : 0) == guard_pid_ && WIFSIGNALED(status))
+    JobCgroup::find(guard_pid_).remove();
 }
 
 Figures Supervisor::figures() const {
-  const auto seconds = [](Deadline from, Deadline to) { return std::chrono::duration<double>(to - from).count(); };
+  const auto seconds = [](Deadline from, Deadline to) {
+    return std::chrono::duration<double>(to - from).count();
+  };
   const bool granted = granted_at_ != no_deadline;
   return {.wait_seconds = seconds(asked_at_, granted ? granted_at_ : ended_at_),
           .held_seconds = granted ? seconds(granted_at_, ended_at_) : 0,
@@ -376,8 +422,10 @@ void Supervisor::end(Outcome outcome) {
   waiting_line_.clear();
   dismiss_guard();
   if (policy_.killed()) modes_.restore();
-  events_.status("exit", {{"result", outcome.result}, {outcome.by_signal ? "signal" : "code", std::int64_t{outcome.value}}});
-  events_.trace("exit", "run", {{outcome.by_signal ? "signal" : "code", std::int64_t{outcome.value}}});
+  events_.status("exit", {{"result", outcome.result},
+                          {outcome.by_signal ? "signal" : "code", std::int64_t{outcome.value}}});
+  events_.trace("exit", "run",
+                {{outcome.by_signal ? "signal" : "code", std::int64_t{outcome.value}}});
 }
 
 }  // namespace dlock::run

@@ -15,14 +15,15 @@
 
 namespace dlock::run {
 
-// dlock's main thread while a command runs. It gathers what the keeper, the user and the guard say, lets Policy decide with one
-// `now`, and does it. It calls no client library, waits for nobody without a bound, and is the only thread that forks,
-// waits for children and signals.
+// dlock's main thread while a command runs. It collects the events of keeper, user and guard, lets
+// Policy decide with one `now`, and carries out the actions. It calls no client library, every wait
+// has a bound, and it is the only thread that forks, waits for children and signals.
 class Supervisor {
  public:
-  Supervisor(const Plan&, const Entry&, const Surroundings&, Events&, Channel guard, pid_t guard_pid);
+  Supervisor(const Plan&, const Entry&, const Surroundings&, Events&, Channel guard,
+             pid_t guard_pid);
   ~Supervisor() = delete;
-  bool usable() const;  // false: no descriptors were to be had, and run() would never end
+  bool usable() const;  // false: out of descriptors, and run() would never end
   Outcome run();
   Figures figures() const;  // after run()
 
@@ -35,6 +36,7 @@ class Supervisor {
   void announce(const Event&);
   void perform(const Action&);
   void start_job();
+  bool foreign(pid_t child) const;
   void say(Action::Note);
   void sweep_own();
   void reap_guard();
@@ -55,12 +57,13 @@ class Supervisor {
   WaitingLine waiting_line_;
   Policy policy_;
   std::vector<Lease> leases_;
-  Fd hold_;                           // until the guard has it
+  std::vector<Fd> holds_;             // until the guard has them
   Deadline thread_at_ = no_deadline;  // when the keeper gets its thread
-  std::string last_error_;            // of the keeper, for what is said at the end
+  std::string last_error_;            // of the keeper, for the final message
   bool failing_ = false;              // renewals fail at the moment
   bool guard_reaped_ = false, said_waiting_ = false, expired_ = false;
-  int stop_by_ = 0;  // stop ourselves when everything else of this wake-up is done
+  std::uint64_t guard_started_ = 0;  // clock ticks since boot; known when it is dead
+  int stop_by_ = 0;                  // stop ourselves when the rest of this wake-up is done
   const Deadline asked_at_ = Clock::now();
   Deadline granted_at_ = no_deadline, ended_at_ = no_deadline;
   Outcome outcome_{};

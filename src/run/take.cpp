@@ -23,16 +23,18 @@ Taker::Taker(const Plan& plan, const Entry& entry, Events& events,
       stays_(stays),
       signals_(::signalfd(-1, &entry.handled(), SFD_CLOEXEC | SFD_NONBLOCK)),
       keeper_(*new Keeper(plan, events)),
-      waiting_line_(plan, events) {}
+      waiting_line_(plan, events),
+      wait_(wait_rules(plan)) {}
 
 Outcome Taker::run() {
   if (!signals_ || timer_.fd() < 0 || !keeper_.usable()) {
-    events_.error("too few descriptors are left (ulimit -n)");
+    events_.error("out of descriptors (ulimit -n)");
     return {false, status_unavailable, "error"};
   }
   keeper_.start();
   while (!over_) {
-    timer_.arm(std::min({lost_at_, answer_by_, holding_ ? hold_until_ : no_deadline}));
+    timer_.arm(std::min({lost_at_, answer_by_, holding_ ? hold_until_ : no_deadline,
+                         waits() ? wait_.over_at() : no_deadline}));
     pollfd p[] = {{signals_.get(), POLLIN, 0},
                   {keeper_.fd(), POLLIN, 0},
                   {timer_.fd(), POLLIN, 0},
@@ -44,25 +46,46 @@ Outcome Taker::run() {
     timer_.drain();
     const Deadline now = Clock::now();
     for (Keeper::Report& r : keeper_.reports()) std::visit([&](auto& what) { on(what, now); }, r);
-    if (!over_ && now >= lost_at_) lose("the lease could not be renewed in time");
-    if (!over_ && now >= answer_by_) end(outcome_);
+    if (!over_ && now >= lost_at_) lose("the lease could not be renewed in time", now);
+    if (!over_ && waits() && now >= wait_.over_at()) wait_over_ = true, leave({}, now);
+    if (!over_ && now >= answer_by_) leaving_ ? left(now) : end(outcome_);
     signalfd_siginfo s;
-    while (!over_ && ::read(signals_.get(), &s, sizeof s) > 0) on_signal(static_cast<int>(s.ssi_signo), now);
+    while (!over_ && ::read(signals_.get(), &s, sizeof s) > 0)
+      on_signal(static_cast<int>(s.ssi_signo), now);
     if (over_) break;
-    if (holding_ && p[3].revents != 0 && stdin_ended()) give_back({false, status_ok, "command"}, now);
+    if (holding_ && p[3].revents != 0 && stdin_ended())
+      give_back({false, status_ok, "command"}, now);
     else if (holding_ && now >= hold_until_) give_back({false, status_ok, "max_hold"}, now);
     else if (p[4].revents != 0 && !asked_) caller_is_gone(now);
     else if (p[6].revents != 0 && !asked_ && !holding_) leave({false, status_ok, "error"}, now);
     else if (holding_ && p[5].revents != 0) on_question(now);
   }
   waiting_line_.clear();
-  events_.status("exit", {{"result", outcome_.result}, {outcome_.by_signal ? "signal" : "code", std::int64_t{outcome_.value}}});
+  events_.status("exit", {{"result", outcome_.result},
+                          {outcome_.by_signal ? "signal" : "code", std::int64_t{outcome_.value}}});
   return outcome_;
 }
 
+void Taker::on(const Waiting& w, Deadline now) {
+  if (waits()) waiting_line_.update(w, now);
+}
+
+void Taker::on(Keeper::Answered& a, Deadline) {
+  waiting_line_.answered(a.asked_at, std::move(a.holder), std::move(a.why));
+  wait_.answered(a.asked_at);
+}
+
+void Taker::on(Keeper::NoAnswer& n, Deadline now) {
+  if (n.failed && waits()) waiting_line_.fails(n.why, now);
+  waiting_line_.no_answer(std::move(n.why));
+  n.failed ? wait_.failed() : wait_.grants_nothing();
+}
+
 void Taker::on(Keeper::Granted& g, Deadline now) {
-  if (asked_) return;  // leaving: the keeper gives it back
+  if (asked_) return;  // leaving: the keeper releases it
+  granted_ = true;
   waiting_line_.clear();
+  owner_ = g.lease.owner;
   lease_deadline(g.lease.deadline);
   events_.status("acquired", {{"token", static_cast<std::int64_t>(g.lease.token)}});
   std::vector<Lease> all{g.lease};
@@ -78,8 +101,8 @@ void Taker::on(const Keeper::Kept& k, Deadline now) {
   lease_deadline(k.deadline);
   if (!k.revoked || !holding_) return;
   events_.status("revoked");
-  events_.words(
-      fmt::format("{}: given back, because somebody asked for it (release --revoke)", printable(plan_.request.key.text())));
+  events_.words(fmt::format("{}: released, because the holder was asked to stop (release --revoke)",
+                            printable(plan_.request.key.text())));
   give_back({false, status_ok, "revoked"}, now);
 }
 
@@ -91,11 +114,12 @@ void Taker::on(const Keeper::RenewFailed& f, Deadline) {
 void Taker::on(const Keeper::Ended& e, Deadline) {
   waiting_line_.clear();
   events_.error(e.message);
-  end(leaving_ ? outcome_ : Outcome{false, e.status, e.busy ? "busy" : "error"});
+  end(leaving_ && !wait_over_ ? outcome_ : Outcome{false, e.status, e.busy ? "busy" : "error"});
 }
 
 void Taker::on(const Keeper::Released& r, Deadline) {
-  if (!r.confirmed) events_.error(fmt::format("{}: not released ({})", printable(plan_.request.key.text()), r.why));
+  if (!r.confirmed && outcome_.value != status_lost)
+    events_.error(fmt::format("{}: not released ({})", printable(plan_.request.key.text()), r.why));
   if (question_ && r.unknown) answer_unknown(*question_);
   else if (question_) answer(*question_, r.confirmed ? KeeperAnswer::done : KeeperAnswer::not_held);
   end(outcome_);
@@ -104,9 +128,12 @@ void Taker::on(const Keeper::Released& r, Deadline) {
 void Taker::on_signal(int signal, Deadline now) {
   if (stops(signal)) return take_default(signal);
   if (ignored_by_default(signal)) return;
+  if (signal == last_signal_ && now - last_signal_at_ < same_request) return;
+  last_signal_ = signal;
+  last_signal_at_ = now;
   const Outcome by{true, signal, "signal"};
   if (holding_) return give_back(by, now);
-  if (asked_ && ends(signal)) return end(by);
+  if (leaving_ && ends(signal)) return end(by);
   if (!asked_) leave(by, now);
 }
 
@@ -116,22 +143,31 @@ void Taker::caller_is_gone(Deadline now) {
 }
 
 void Taker::on_question(Deadline now) {
-  KeeperQuestion q = next_question(stays_.listener, plan_.request.owner);
+  KeeperQuestion q = next_question(stays_.listener, owner_);
   if (q.what.empty()) return;
   if (q.what != "release") return answer(q, KeeperAnswer::done);
-  question_ = std::move(q);  // answered when the store has
+  question_ = std::move(q);  // answered once the store has answered
   give_back({false, status_ok, "command"}, now);
 }
 
 void Taker::leave(Outcome o, Deadline now) {
   asked_ = leaving_ = true;
   outcome_ = o;
-  answer_by_ = later(now, plan_.timing.op_timeout);
+  answer_by_ = later(now, time_to_leave);
   keeper_.leave();
 }
 
+// The queue; or the keeper did not return in time.
+void Taker::left(Deadline now) {
+  if (!wait_over_) return end(outcome_);
+  const bool busy = wait_.busy();
+  waiting_line_.ended(busy, now);
+  end({false, busy ? plan_.conflict_status : status_unavailable, busy ? "busy" : "error"});
+}
+
 void Taker::give_back(Outcome o, Deadline now) {
-  if (asked_) return end(o);  // asked twice: do not wait for the store
+  // the release under way has the store's time for one answer, whatever signals come
+  if (asked_) return;
   asked_ = true;
   holding_ = false;
   lost_at_ = no_deadline;
@@ -140,15 +176,18 @@ void Taker::give_back(Outcome o, Deadline now) {
   keeper_.release();
 }
 
-void Taker::lose(const std::string& why) {
+void Taker::lose(const std::string& why, Deadline now) {
   if (asked_) return;
   events_.status("lost", {{"why", why}});
   events_.error(fmt::format("{}: the lock is lost ({})", printable(plan_.request.key.text()), why));
-  end({false, status_lost, "lost"});
+  const Outcome lost{false, status_lost, "lost"};
+  // of several keys the others are held
+  plan_.more_keys.empty() ? end(lost) : give_back(lost, now);
 }
 
 void Taker::lease_deadline(Deadline d) {
-  if (!asked_) lost_at_ = d == no_deadline || !stays_.at_all ? no_deadline : d - plan_.timing.margin;
+  if (!asked_)
+    lost_at_ = d == no_deadline || !stays_.at_all ? no_deadline : d - plan_.timing.margin;
 }
 
 void Taker::end(Outcome o) {
@@ -174,7 +213,8 @@ Outcome take(const Plan& plan, const GrantSink& sink) {
     events.error(opened.error().message);
     outcome = {false, exit_status(opened.error().code), "error"};
   } else {
-    const Taker::Staying stays{.at_all = plan.request.attached, .until_stdin_ends = plan.request.attached};
+    const Taker::Staying stays{.at_all = plan.request.attached,
+                               .until_stdin_ends = plan.request.attached};
     outcome = (new Taker(plan, entry, events, printed, stays))->run();
   }
   events.flush(2s);

@@ -13,37 +13,45 @@
 
 namespace dlock::run {
 
-// The main thread of a process that takes a lock and runs no command: waits, tells of the grant, and holds as long as it is to.
+// The main thread of a process that acquires a lock without a command: waits, prints the grant, and
+// holds for as long as asked.
 class Taker {
  public:
   struct Staying {
     bool at_all = false;            // hold after the grant
     bool until_stdin_ends = false;  // --hold
-    int watch = -1;                 // a pidfd; readable: whoever the lock is for is gone
+    int watch = -1;                 // a pidfd; readable: the watched process has ended
     Duration max_hold{};            // 0: no limit
     int listener = -1;              // of keeper_socket
-    int asker = -1;                 // readable before the grant: whoever waits for it has gone
+    // readable before the grant: the process that waits for it has ended
+    int asker = -1;
   };
-  Taker(const Plan&, const Entry&, Events&, const std::function<bool(const std::vector<Lease>&)>& on_granted, Staying);
+  Taker(const Plan&, const Entry&, Events&,
+        const std::function<bool(const std::vector<Lease>&)>& on_granted, Staying);
   ~Taker() = delete;
   Outcome run();
 
  private:
-  void on(const Waiting& w, Deadline now) { waiting_line_.update(w, now); }
+  void on(const Keeper::Began& b, Deadline) { wait_.begin(b.at); }
+  void on(const Waiting& w, Deadline now);
+  void on(Keeper::Answered&, Deadline);
+  void on(Keeper::NoAnswer&, Deadline);
   void on(Keeper::Granted&, Deadline);
   void on(const Keeper::Kept&, Deadline);
   void on(const Keeper::RenewFailed&, Deadline);
-  void on(const Keeper::Gone& g, Deadline) { lose(g.why); }
+  void on(const Keeper::Gone& g, Deadline now) { lose(g.why, now); }
   void on(const Keeper::Ended&, Deadline);
-  void on(const Keeper::Left&, Deadline) { end(outcome_); }
+  void on(const Keeper::Left&, Deadline now) { left(now); }
   void on(const Keeper::Released&, Deadline);
   void on(const Keeper::Detached&, Deadline) {}
   void on_signal(int signal, Deadline);
   void on_question(Deadline);
   void caller_is_gone(Deadline);
+  bool waits() const noexcept { return !asked_ && !granted_; }
   void leave(Outcome, Deadline);
+  void left(Deadline);
   void give_back(Outcome, Deadline);
-  void lose(const std::string& why);
+  void lose(const std::string& why, Deadline now);
   void lease_deadline(Deadline);
   void end(Outcome);
   bool stdin_ended();
@@ -58,8 +66,13 @@ class Taker {
   WaitingLine waiting_line_;
   Outcome outcome_{};
   std::optional<KeeperQuestion> question_;
+  Owner owner_{};  // of the grant
   Deadline lost_at_ = no_deadline, answer_by_ = no_deadline, hold_until_ = no_deadline;
-  bool holding_ = false, asked_ = false, leaving_ = false, over_ = false;
+  WaitEnd wait_;
+  int last_signal_ = 0;
+  Deadline last_signal_at_{};
+  bool granted_ = false, holding_ = false, asked_ = false, leaving_ = false, wait_over_ = false,
+       over_ = false;
 };
 
 }  // namespace dlock::run

@@ -20,9 +20,10 @@ bool group_is_orphaned(pid_t member) {
     const ssize_t n = fd ? ::read(fd.get(), text, sizeof text - 1) : -1;
     if (n <= 0) return true;
     text[n] = '\0';
-    const char* after_name = std::strrchr(text, ')');  // the name may hold anything
+    const char* after_name = std::strrchr(text, ')');  // the name may contain anything
     int parent = 0, group = 0, session = 0;
-    if (!after_name || std::sscanf(after_name + 1, " %*c %d %d %d", &parent, &group, &session) != 3) return true;
+    if (!after_name || std::sscanf(after_name + 1, " %*c %d %d %d", &parent, &group, &session) != 3)
+      return true;
     if (session != own_session) return true;
     if (group != own_group) return false;
     pid = parent;
@@ -39,7 +40,8 @@ void take_default(int signal) {
   ::pthread_sigmask(SIG_BLOCK, &one, nullptr);
 }
 
-TerminalModes::TerminalModes(int tty) : tty_(tty), known_(tty >= 0 && ::tcgetattr(tty, &modes_) == 0) {}
+TerminalModes::TerminalModes(int tty)
+    : tty_(tty), known_(tty >= 0 && ::tcgetattr(tty, &modes_) == 0) {}
 
 bool TerminalModes::terminal_is_gone() const {
   pollfd p{tty_, 0, 0};
@@ -55,7 +57,7 @@ void finish(Outcome outcome) {
     ::prctl(PR_SET_DUMPABLE, 0);  // the job's core is of interest, ours is not
     ::signal(outcome.value, SIG_DFL);
     take_default(outcome.value);
-    ::_exit(128 + outcome.value);  // pid 1 of a container does not die by its own signal
+    ::_exit(128 + outcome.value);  // pid 1 of a container does not die of its own signal
   }
   ::_exit(outcome.value);
 }

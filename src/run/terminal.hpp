@@ -6,19 +6,22 @@
 
 namespace dlock::run {
 
-// Would nobody continue the group of `member` (dlock) if it stopped? The kernel's own answer is spoilt: the guard, the job's parent
-// in another group of the session, counts as somebody. So this asks for dlock's ancestors alone.
+// Whether no process could continue the group of `member` (dlock) if it stopped. The kernel's own
+// check does not work here: it counts the guard, the job's parent in another group of the session,
+// as one. So this checks dlock's ancestors alone.
 bool group_is_orphaned(pid_t member);
 
-// Stops or dies by `signal`'s default action. It is blocked, so it stays pending until it is let in for a moment.
+// Stops or dies by `signal`'s default action. It is blocked, so it stays pending until unblocked
+// for a moment.
 void take_default(int signal);
 
-// A controlling terminal, and its modes: given back when the job was killed and could not do it itself.
+// A controlling terminal, and its modes: restored when the job was killed and could not do it
+// itself.
 class TerminalModes {
  public:
   explicit TerminalModes(int tty);  // -1: no terminal
   bool terminal_is_gone() const;    // it hung up
-  void restore() const;             // only while we are in its foreground
+  void restore() const;             // only while dlock is in its foreground
 
  private:
   int tty_;

@@ -10,21 +10,21 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr Duration shortest_ttl = 2s;
-
 tl::unexpected<Error> does_not_fit(const Timing& t, const TimingAsked& asked) {
   const Duration fixed = t.renew_every + t.margin;
-  // Rounded down to what can be typed.
+  // Rounded down to a value that can be typed.
   const auto room = [&](Duration other) {
-    return std::max<Duration>(0us, std::chrono::floor<std::chrono::milliseconds>(t.proven - fixed - other));
+    return std::max<Duration>(
+        0us, std::chrono::floor<std::chrono::milliseconds>(t.proven - fixed - other));
   };
-  return fail(
-      Errc::usage,
-      fmt::format("--ttl {} leaves {} for --op-timeout {} and --kill-after {}: use a longer --ttl, --op-timeout up to {}, or "
-                  "--kill-after up to {}",
-                  format_duration(t.ttl), format_duration(room(0us)), format_duration(t.op_timeout),
-                  format_duration(t.kill_after), format_duration(asked.op_timeout ? room(t.kill_after) : t.op_timeout),
-                  format_duration(room(t.op_timeout))));
+  return fail(Errc::usage,
+              fmt::format("--ttl {} leaves {} for --op-timeout {} and --kill-after {}: use a "
+                          "longer --ttl, --op-timeout up to {}, or "
+                          "--kill-after up to {}",
+                          format_duration(asked.ttl), format_duration(room(0us)),
+                          format_duration(t.op_timeout), format_duration(t.kill_after),
+                          format_duration(asked.op_timeout ? room(t.kill_after) : t.op_timeout),
+                          format_duration(room(t.op_timeout))));
 }
 
 }  // namespace
@@ -32,22 +32,31 @@ tl::unexpected<Error> does_not_fit(const Timing& t, const TimingAsked& asked) {
 Result<Timing> plan_timing(const TimingAsked& asked, Duration proven, bool leased) {
   Timing t;
   t.leased = leased;
-  t.ttl = asked.ttl;
   t.proven = proven;
   t.renew_every = proven / 3;
-  t.op_timeout = asked.op_timeout.value_or(std::min<Duration>(5s, proven / 6));
+  t.op_timeout = asked.op_timeout.value_or(usual_op_timeout(proven));
   t.kill_after = asked.kill_after.value_or(std::min<Duration>(5s, proven / 5));
   t.margin = std::max<Duration>(500ms, proven / 20);
-  if (asked.op_timeout && *asked.op_timeout <= 0us) return fail(Errc::usage, "--op-timeout 0: must be longer than 0");
+  if (asked.op_timeout && *asked.op_timeout <= 0us)
+    return fail(Errc::usage, "--op-timeout 0: must be longer than 0");
   if (!leased) {
     if (!asked.kill_after) t.kill_after = 5s;
     return t;
   }
   if (asked.ttl < shortest_ttl && !asked.allow_short_ttl)
-    return fail(Errc::usage, fmt::format("--ttl {}: must be at least {} (--allow-short-ttl permits less)",
-                                         format_duration(asked.ttl), format_duration(shortest_ttl)));
-  if (t.renew_every + t.op_timeout + t.kill_after + t.margin > proven) return does_not_fit(t, asked);
+    return fail(Errc::usage,
+                fmt::format("--ttl {}: must be at least {} (--allow-short-ttl permits less)",
+                            format_duration(asked.ttl), format_duration(shortest_ttl)));
+  if (t.renew_every + t.op_timeout + t.kill_after + t.margin > proven)
+    return does_not_fit(t, asked);
   return t;
+}
+
+Deadline next_renewal(const Timing& t, Deadline deadline, Deadline now) noexcept {
+  const Deadline latest = later(now, t.renew_every);
+  if (deadline == no_deadline) return latest;
+  return std::clamp<Deadline>(deadline - t.proven + t.renew_every, later(now, t.renew_every / 8),
+                              latest);
 }
 
 }  // namespace dlock::run

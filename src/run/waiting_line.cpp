@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include "core/duration.hpp"
@@ -23,7 +24,7 @@ std::size_t columns() {
   return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
-// Cut to the width of the terminal, at a character: a line that wraps cannot be redrawn.
+// Truncated to the width of the terminal, between characters: a line that wraps cannot be redrawn.
 std::string fitted(std::string line, std::size_t width) {
   if (line.size() < width) return line;
   line.resize(width - 1);
@@ -38,27 +39,56 @@ WaitingLine::WaitingLine(const Plan& plan, Events& events)
     : plan_(plan), events_(events), since_(Clock::now()), next_(later(since_, 500ms)) {}
 
 void WaitingLine::update(const Waiting& waiting, Deadline now) {
+  failing_since_ = no_deadline;
   if (now < next_ || plan_.say.quiet) return;
-  terminal_ = !plan_.say.json && draws_on_stderr();
-  std::string line = events_.held_line(waiting.holder, waiting.why) + "; waiting";
-  if (plan_.wait) line += " up to " + format_duration(*plan_.wait);
+  std::string line = events_.held_line(waiting.holder, waiting.why) + until_when();
   if (plan_.traits.fifo) line += fmt::format(" (position {})", waiting.ahead + 1);
-  if (terminal_) {
-    line = fitted("dlock: " + line, columns());
-    events_.raw("\r" + line + "\033[K");
-    drawn_ = true;
-    next_ = later(now, 1s);
-    return;
-  }
-  events_.words(line);
+  show(line);
   static constexpr Duration again[] = {1min, 10min, 1h};
-  next_ = said_ < 3 ? later(since_, again[said_]) : no_deadline;
+  next_ = terminal_ ? later(now, 1s) : said_ < 3 ? later(since_, again[said_]) : no_deadline;
   ++said_;
+}
+
+std::string WaitingLine::until_when() const {
+  return plan_.wait ? "; waiting up to " + format_duration(*plan_.wait) : "; waiting";
+}
+
+void WaitingLine::show(const std::string& line) {
+  terminal_ = !plan_.say.json && draws_on_stderr();
+  if (!terminal_) return events_.words(line);
+  events_.raw("\r" + fitted("dlock: " + line, columns()) + "\033[K");
+  drawn_ = true;
+}
+
+void WaitingLine::fails(const std::string& why, Deadline now) {
+  failing_since_ = std::min(failing_since_, now);
+  if (now < later(failing_since_, 2s) || now < next_failing_ || plan_.say.quiet) return;
+  show(why + until_when());
+  next_failing_ = later(now, terminal_ ? Duration{1s} : Duration{10min});
 }
 
 void WaitingLine::clear() {
   if (drawn_) events_.raw("\r\033[K");
   drawn_ = false;
+}
+
+void WaitingLine::answered(Deadline asked_at, std::optional<HolderView> holder, std::string why) {
+  answered_ = asked_at;
+  holder_ = std::move(holder);
+  why_ = std::move(why);
+  no_answer_.clear();
+}
+
+void WaitingLine::ended(bool busy, Deadline now) {
+  clear();
+  events_.trace_result("acquire", busy ? "fail" : "info");
+  const bool recent = now <= later(answered_, plan_.timing.op_timeout + std::chrono::seconds{1});
+  if (busy)
+    return events_.error(recent ? events_.busy_line(holder_, why_)
+                                : events_.busy_line(std::nullopt, {}));
+  events_.error(no_answer_.empty() ? fmt::format("{}: the store did not answer in time",
+                                                 printable(plan_.request.key.text()))
+                                   : no_answer_);
 }
 
 }  // namespace dlock::run

@@ -6,22 +6,40 @@
 
 namespace dlock::run {
 
-// Says on stderr that we wait, and for whom: nothing for 500 ms, then one line. On a terminal that line is redrawn each
-// second; elsewhere it comes again at 1 min, 10 min and 1 h only.
+// Reports on stderr that dlock waits, and for which holder: nothing for 500 ms, then one line. On a
+// terminal that line is redrawn each second; elsewhere it comes again at 1 min, 10 min and 1 h
+// only.
 class WaitingLine {
  public:
   WaitingLine(const Plan&, Events&);
   void update(const Waiting&, Deadline now);  // from the keeper, about once a second
-  void clear();                               // before anything else is said, or done
+  void clear();                               // before any other output, or at the end
+
+  // The message at the end of a wait: `busy` with the holder, if the store named it recently (CLI:
+  // --op-timeout and a second).
+  void answered(Deadline asked_at, std::optional<HolderView> holder, std::string why);
+  // The store is unreachable, or its reply is malformed. Reported once that has lasted for 2 s;
+  // again each second on a terminal, elsewhere after 10 min at the earliest.
+  void fails(const std::string& why, Deadline now);
+  void no_answer(std::string why) { no_answer_ = std::move(why); }
+  void ended(bool busy, Deadline now);
 
  private:
+  void show(const std::string& line);
+  std::string until_when() const;
+
   const Plan& plan_;
   Events& events_;
   bool terminal_ = false;
   const Deadline since_;
   Deadline next_;
+  // no_deadline: the last report was an answer
+  Deadline failing_since_ = no_deadline, next_failing_{};
   int said_ = 0;
   bool drawn_ = false;
+  Deadline answered_{};
+  std::optional<HolderView> holder_;
+  std::string why_, no_answer_;
 };
 
 }  // namespace dlock::run

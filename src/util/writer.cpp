@@ -9,28 +9,9 @@
 #include <system_error>
 #include <thread>
 #include <utility>
+#include "util/file.hpp"
 
 namespace dlock {
-namespace {
-
-// False: this descriptor will not take any more (closed, full disk).
-bool write_all(int fd, const std::string& text) {
-  for (std::size_t done = 0; done < text.size();) {
-    const ssize_t n = ::write(fd, text.data() + done, text.size() - done);
-    if (n > 0) {
-      done += static_cast<std::size_t>(n);
-    } else if (errno == EAGAIN) {  // somebody made it non-blocking
-      pollfd p{fd, POLLOUT, 0};
-      ::poll(&p, 1, -1);
-    } else if (errno != EINTR) {
-      return false;
-    }
-  }
-  return true;
-}
-
-}  // namespace
-
 void Writer::write(int fd, std::string text) {
   if (fd < 0) return;
   const std::lock_guard lock(mutex_);
@@ -43,18 +24,19 @@ void Writer::write(int fd, std::string text) {
   try {
     if (!started_) std::thread([this] { work(); }).detach();
     started_ = true;
-  } catch (const std::system_error&) {  // no thread to be had
+  } catch (const std::system_error&) {  // no thread available
     write_at_once();
   }
   changed_.notify_all();
 }
 
-// What can be written without waiting for anybody; the rest is dropped.
+// Writes what it can without blocking; the rest is dropped.
 void Writer::write_at_once() {
   for (const Line& line : lines_) {
     pollfd p{line.fd, POLLOUT, 0};
-    const bool fits = line.text.size() <= PIPE_BUF;  // of a pipe, so much is free when there is room at all
-    if (!fits || ::poll(&p, 1, 0) <= 0 || ::write(line.fd, line.text.data(), line.text.size()) < 0) ++dropped_;
+    const bool fits = line.text.size() <= PIPE_BUF;  // POLLOUT of a pipe: at least this much fits
+    if (!fits || ::poll(&p, 1, 0) <= 0 || ::write(line.fd, line.text.data(), line.text.size()) < 0)
+      ++dropped_;
   }
   lines_.clear();
   bytes_ = 0;
@@ -78,7 +60,7 @@ void Writer::work() {
     lines_.pop_front();
     busy_ = true;
     lock.unlock();
-    const bool ok = write_all(line.fd, line.text);
+    const bool ok = write_all(line.fd, line.text) == 0;
     lock.lock();
     busy_ = false;
     bytes_ -= line.text.size();

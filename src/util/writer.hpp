@@ -9,9 +9,10 @@
 
 namespace dlock {
 
-// Writes to descriptors that somebody else may not read (stderr, --status-fd) or that may hang (a file on a dead mount), on a
-// thread of its own, so that nobody who must act on time waits for a reader. Bounded: what does not fit is dropped and
-// counted. The thread starts with the first line; do not fork after that. Any thread may call.
+// Writes to descriptors that may have no active reader (stderr, --status-fd) or that may hang (a
+// file on a dead mount), on its own thread, so that no thread that must act on time waits for a
+// reader. Bounded: overflow is dropped and counted. The thread starts with the first line; do not
+// fork after that. Any thread may call.
 class Writer {
  public:
   Writer() = default;
@@ -19,8 +20,9 @@ class Writer {
   Writer& operator=(const Writer&) = delete;
   ~Writer() = delete;  // lives as long as the process: its thread may hang in a write
 
-  void write(int fd, std::string text);  // whole lines; an error of the descriptor is remembered and ends its output
-  bool flush(Duration bound);            // true: everything is written
+  // whole lines; an error of the descriptor is remembered and ends its output
+  void write(int fd, std::string text);
+  bool flush(Duration bound);  // true: everything is written
   std::uint64_t dropped();
 
  private:

@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# dlock bench: what it prints, what it leaves behind, and that it catches a lock that excludes nobody.
+# dlock bench: what it prints, what it leaves behind, and that it detects a lock that does not
+# exclude.
 load common
 
 setup() {
@@ -42,7 +43,7 @@ nothing_left() { assert_equal "$(find "$locks" -mindepth 1 -not -name .dlock)" '
   run -73 --separate-stderr quick --html /nonexistent/page.html
 }
 
-@test "a lock that excludes nobody is caught within a second" {
+@test "a lock that does not exclude is detected within a second" {
   [ -x "$DLOCK_FAKE" ] || skip 'dlock_fake is not built'
   local start=$EPOCHREALTIME
   run --separate-stderr -1 timeout 20 "$DLOCK_FAKE" bench -b fake:?broken=1 --scenario handoff -d 30s
@@ -55,7 +56,7 @@ nothing_left() { assert_equal "$(find "$locks" -mindepth 1 -not -name .dlock)" '
   run -0 timeout 20 "$DLOCK_FAKE" bench -b fake: --scenario handoff -d 200ms
 }
 
-@test "--ops ends after so many grants, --rate asks as often as it says" {
+@test "--ops ends after so many grants, --rate keeps the given rate" {
   run --separate-stderr -0 timeout 50 "$DLOCK" bench -N 500 -c 2 --scenario handoff --output json
   assert_equal "$(json 'j["runs"][0]["grants"]' <<<"$output")" 500
   run --separate-stderr -0 timeout 50 "$DLOCK" bench -d 1s --rate 100 -c 4 --scenario uncontended --output json
@@ -64,13 +65,14 @@ nothing_left() { assert_equal "$(find "$locks" -mindepth 1 -not -name .dlock)" '
 }
 
 @test "with --rate, a late start counts: coordinated omission" {
-  # One client, each hold of 50 ms, but 100 asked for per second: the schedule falls behind, and what waits behind it must show.
+  # One client, each hold of 50 ms, but a rate of 100 per second: the schedule falls behind, and the
+  # delayed requests must show it.
   run --separate-stderr -0 timeout 50 "$DLOCK" bench -d 1s --rate 100 -c 1 --hold 50ms --scenario uncontended --output json
   run -0 json 'j["runs"][0]["latency_us"]["acquire"]["max"] > 300000' <<<"$output"
   assert_output True
 }
 
-@test "crash: how long until the next grant" {
+@test "crash: time until the next grant" {
   run --separate-stderr -0 timeout 50 "$DLOCK" bench --scenario crash --output json
   run -0 json '0 < j["runs"][0]["latency_us"]["takeover"]["max"] < 2000000' <<<"$output"
   assert_output True
@@ -93,7 +95,7 @@ nothing_left() { assert_equal "$(find "$locks" -mindepth 1 -not -name .dlock)" '
   assert_equal "$(ls "$locks")" mine-1
 }
 
-@test "Ctrl-C: prints what there is, removes everything, dies by the signal" {
+@test "Ctrl-C: prints the results so far, removes everything, dies of the signal" {
   "$DLOCK" bench -d 60s --scenario handoff -P 100ms >"$BATS_TEST_TMPDIR/out" 2>"$BATS_TEST_TMPDIR/err" 3>&- &
   local pid=$!
   eventually grep -q '^progress: file lease handoff' "$BATS_TEST_TMPDIR/err"
@@ -123,7 +125,7 @@ nothing_left() { assert_equal "$(find "$locks" -mindepth 1 -not -name .dlock)" '
   refused 64 'twice' bench -b file: -b file:
 }
 
-@test "--fail-if: a figure that no measurement has is refused, the one that was seen is said" {
+@test "--fail-if: an unmeasured figure is refused, a measured one is printed" {
   refused 64 'no measurement of this run has that figure' bench --scenario handoff --fail-if 'takeover.max>10s'
   refused 64 'no measurement of this run has that figure' bench --scenario handoff --fail-if 'leases<10'
   refused 64 "'5x' is no time" bench --fail-if 'acquire.p99>5x'
@@ -132,7 +134,7 @@ nothing_left() { assert_equal "$(find "$locks" -mindepth 1 -not -name .dlock)" '
   [[ $stderr =~ ^'dlock: FAIL  --fail-if handoff.acquire.max>0us: file lease handoff has '[0-9.]+(us|ms|s)$ ]] || fail "$stderr"
 }
 
-@test "--repeat: the median and the range, the parts of each" {
+@test "--repeat: the median and the range, and each part" {
   run --separate-stderr -0 quick --scenario handoff --repeat 3
   assert_line --index 0 --partial ', 3 times, median [range]'
   assert_line --regexp '^file lease +[0-9 .]+ \[[0-9 .]+-[0-9 .]+\] '
@@ -152,7 +154,7 @@ nothing_left() { assert_equal "$(find "$locks" -mindepth 1 -not -name .dlock)" '
 STEPS
 }
 
-@test "a terminal shows a line that is redrawn and gone at the end; not with --no-progress, -q or a dumb terminal" {
+@test "a terminal shows a line that is redrawn and removed at the end; not with --no-progress, -q or a dumb terminal" {
   TERM=xterm run -0 "$PTY_DRIVE" "$DLOCK" bench -d 1s -c 2 --scenario handoff <<'STEPS'
     expect file lease handoff
     expect /1.0s

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# For the tests of the command line. $DLOCK is the binary, $DLOCK_FAKE the one with the fake backend; each test has a directory of locks of its own.
+# For the tests of the command line. $DLOCK is the binary, $DLOCK_FAKE the one with the fake
+# backend; each test has its own directory of locks.
 bats_require_minimum_version 1.5.0
 bats_load_library bats-support
 bats_load_library bats-assert
@@ -10,10 +11,12 @@ common_setup() {
   export DLOCK_BACKEND=file:$BATS_TEST_TMPDIR/locks
 }
 
-# The library of AddressSanitizer, where dlock was built with it: it must be the first that is loaded, and wants descriptors of its own.
+# The library of AddressSanitizer, if dlock was built with it: it must be loaded first, and needs
+# descriptors of its own.
 sanitizer() { ldd "$DLOCK" | sed -n 's/.*=> \(.*libasan[^ ]*\).*/\1/p'; }
 
-# refused STATUS WORDS ARGUMENT...: dlock says exactly one line, on stderr, with these words in it, and exits so.
+# refused STATUS WORDS ARGUMENT...: dlock prints exactly one line, on stderr, that contains WORDS,
+# and exits with STATUS.
 refused() {
   local wanted=$1 words=$2
   shift 2
@@ -30,7 +33,7 @@ json() { python3 -c 'import json, sys; j = json.load(sys.stdin); print(eval(sys.
 is_held() { run -75 "$DLOCK" inspect --check "$1"; }
 is_free() { run -0 "$DLOCK" inspect --check "$1"; }
 
-# eventually COMMAND ARGUMENT...: waits until it succeeds, at most 20 s.
+# eventually COMMAND ARGUMENT...: repeats it until it succeeds, at most 20 s.
 eventually() {
   local end=$((SECONDS + 20))
   until "$@"; do ((SECONDS < end)) || fail "not within 20 s: $*"; done

@@ -11,7 +11,7 @@ setup() {
 
 value() { "$DLOCK" run --show-config "$@" | sed -n 's/ *#.*//; /^[a-z]/p'; }
 
-@test "precedence: flag, environment, --config, the user's file; a profile outweighs" {
+@test "precedence: flag, environment, --config, the user's file; a profile overrides every file" {
   printf 'ttl = "1m"\nwait = "1m"\nreason = "user"\nsplay = "1s"\n[profile.p]\nsplay = "2s"\n' >xdg/dlock/config.toml
   printf 'ttl = "2m"\nwait = "2m"\nreason = "file"\nsplay = "3s"\n' >other.toml
   DLOCK_WAIT=3m DLOCK_TTL=3m run -0 value --config other.toml --profile p --ttl 4m --key k
@@ -21,7 +21,7 @@ value() { "$DLOCK" run --show-config "$@" | sed -n 's/ *#.*//; /^[a-z]/p'; }
   assert_line 'splay = "2s"'
 }
 
-@test "a choice is overruled as a whole: -n on the command line silences wait of the file" {
+@test "a choice is overridden as a whole: -n on the command line disables wait of the file" {
   printf 'wait = "1h"\n' >xdg/dlock/config.toml
   "$DLOCK" acquire --key k >/dev/null
   run -75 timeout 20 "$DLOCK" run -n --key k -- true
@@ -31,7 +31,7 @@ value() { "$DLOCK" run --show-config "$@" | sed -n 's/ *#.*//; /^[a-z]/p'; }
   DLOCK_NONBLOCK=0 run -124 timeout 1 "$DLOCK" run --key k -- true # waits
 }
 
-@test "--show-config names the source, and hides what is secret" {
+@test "--show-config names the source, and hides secrets" {
   printf 'wait = "1m"\n' >xdg/dlock/config.toml
   run -0 "$DLOCK" --show-config -b 'redis://u:hidden@h/0'
   assert_line "wait = \"1m\"  # $PWD/xdg/dlock/config.toml:1"
@@ -43,7 +43,7 @@ value() { "$DLOCK" run --show-config "$@" | sed -n 's/ *#.*//; /^[a-z]/p'; }
   assert_line --partial 'DLOCK_PASSWORD'
 }
 
-@test "what is wrong names file, line and key: 78" {
+@test "an error names file, line and key: 78" {
   wrong() { # TEXT WORDS
     printf '%b' "$1" >bad.toml
     refused 78 "$2" run --config bad.toml --key k -- true
@@ -53,18 +53,18 @@ value() { "$DLOCK" run --show-config "$@" | sed -n 's/ *#.*//; /^[a-z]/p'; }
   wrong 'wait = [1]\n' 'bad.toml:1: wait'
   wrong 'wait = \n' 'bad.toml:1'
   wrong 'key = "k"\n' 'cannot be in a configuration file'
-  wrong 'config = "other.toml"\n' 'bad.toml:1: config: which files'
-  wrong 'profile = "p"\n' 'bad.toml:1: profile: which files'
+  wrong 'config = "other.toml"\n' 'bad.toml:1: config: cannot be set'
+  wrong 'profile = "p"\n' 'bad.toml:1: profile: cannot be set'
   wrong 'quiet = "perhaps"\n' 'bad.toml:1: quiet'
   wrong 'reason = ""\n' 'must not be empty'
   refused 78 'none.toml' run --config none.toml --key k -- true
   refused 78 'profile.nope' run --profile nope --key k -- true
   printf 'wait = 1\n' >open.toml
   chmod 666 open.toml
-  refused 78 'everybody may write' run --config open.toml --key k -- true
+  refused 78 'all users may write' run --config open.toml --key k -- true
 }
 
-@test "an option of another command in the file does no harm" {
+@test "an option of another command in the file is ignored" {
   printf 'max-hold = "1m"\ncolumns = "KEY"\n' >xdg/dlock/config.toml
   run -0 "$DLOCK" run --key k -- true
   run -0 "$DLOCK" inspect
@@ -88,7 +88,7 @@ value() { "$DLOCK" run --show-config "$@" | sed -n 's/ *#.*//; /^[a-z]/p'; }
   refused 78 'config.toml:1: recipe' run --key k -- true
 }
 
-@test "secrets: the file of a password is nobody else's business" {
+@test "secrets: a password file that others may read is refused" {
   printf 'canary\n' >pw
   chmod 644 pw
   refused 78 'mode 0644' inspect -b redis://127.0.0.1:1 --password-file pw

@@ -24,14 +24,14 @@ setup() {
   assert_output 9
 }
 
-@test "the token is noted before the command starts, and stays when everybody is killed" {
+@test "the token is noted before the command starts, and stays when all processes are killed" {
   "$DLOCK" fence --state f --token 7 -- sh -c 'touch began; exec sleep 100' &
   eventually test -e began
   kill -9 $! "$(cat /proc/$!/task/$!/children)"
   run -123 timeout 20 "$DLOCK" fence --state f --token 6 -- true
 }
 
-@test "the token is on the disk before the command starts, also one that is in the file already" {
+@test "the token is on the disk before the command starts, even if the file already has it" {
   strace -o /dev/null true 2>/dev/null || skip 'no strace here'
   for token in 5 5 6; do # new file; left by one that may have been killed before it was on the disk; a newer one
     strace -f -q -o calls -e trace=fsync,fdatasync,pwrite64,execve "$DLOCK" fence --state f --token $token -- /bin/true
@@ -40,7 +40,7 @@ setup() {
   done
 }
 
-@test "a token that cannot be put on the disk runs nothing" {
+@test "without the token on the disk no command runs" {
   run -73 bash -c 'trap "" XFSZ; ulimit -f 0; exec "$DLOCK" fence --state f --token 5 -- touch ran'
   [ ! -e ran ]
   run -0 "$DLOCK" fence --state f --token 4 -- true
@@ -62,6 +62,23 @@ setup() {
   wait $! || :
 }
 
+@test "a file that is replaced again and again does not prolong the wait" {
+  strace -o /dev/null true 2>/dev/null || skip 'no strace here'
+  "$DLOCK" fence --state "$PWD/f" --token 5 -- true
+  # Each third access to the file is the one by name, after it was locked.
+  run -75 strace -f -q -o calls -P "$PWD/f" -e inject=newfstatat:error=ENOENT:when=3+3 \
+    timeout -s KILL 20 "$DLOCK" fence --state "$PWD/f" --token 5 -w 300ms -- touch ran
+  assert_output --partial 'is replaced again'
+  [ ! -e ran ]
+}
+
+@test "a file with a second hard link is refused" {
+  : >other
+  ln other f
+  refused 77 'hard links' fence --state f --token 5 -- true
+  [ ! -s other ]
+}
+
 @test "a damaged slot leaves the older record; a foreign file is refused" {
   "$DLOCK" fence --state f --token 7 -- true
   "$DLOCK" fence --state f --token 8 -- true
@@ -73,6 +90,14 @@ setup() {
   refused 73 '--state' fence --state no/such/dir --token 1 -- true
   ln -s f link
   refused 77 '--state' fence --state link --token 9 -- true
+}
+
+@test "a newer dlock has written there: refused, though the older record beside it is readable" {
+  "$DLOCK" fence --state f --token 7 -- true
+  "$DLOCK" fence --state f --token 9 -- true
+  printf 2 | dd of=f bs=1 seek=$((4096 + 11)) conv=notrunc status=none
+  refused 78 'was written by a newer dlock (dlock-fence2...)' fence --state f --token 8 -- touch ran
+  assert [ ! -e ran ]
 }
 
 @test "usage" {

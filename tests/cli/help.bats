@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# What dlock says about itself. (manual.bats compares it with the pages.)
+# The help texts. (manual.bats compares them with the pages.)
 load common
 
 setup() { common_setup; }
@@ -58,10 +58,12 @@ sorted() { tr ' ' '\n' | sort | tr '\n' ' '; }
   run --separate-stderr -0 "$DLOCK" --version
   assert_line --index 0 --regexp '^dlock [0-9]+\.[0-9]+\.[0-9]+$'
   assert_line --regexp '^file: lease \(default\), flock$'
+  assert_line --regexp '^uses .*fmt [0-9.]+, nlohmann-json [0-9.]+, toml\+\+ [0-9.]+, CLI11 [0-9.]+, glibc [0-9.]+$'
+  if grep -q '^redis: fair' <<<"$output"; then assert_line --regexp '^uses hiredis [0-9.]+, OpenSSL [0-9.a-z]+, '; fi
   assert_equal "$stderr" ''
 }
 
-@test "--help needs neither a store nor good variables" {
+@test "--help works without a store and with bad variables" {
   DLOCK_BACKEND=nope: DLOCK_WAIT=soon run -0 "$DLOCK" run --help
   run -73 bash -c '"$DLOCK" --help >/dev/full'
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# What inspect shows, to people and to programs.
+# What inspect prints, for people and for programs.
 load common
 
 setup() { common_setup; }
@@ -15,7 +15,7 @@ setup() { common_setup; }
   assert_output '([], True)'
 }
 
-@test "a key the store has never heard of is free and has no token" {
+@test "a key that was never used is free and has no token" {
   run -0 "$DLOCK" inspect never
   assert_line --regexp '^state +free$'
   assert_line --regexp '^token +-$'
@@ -54,7 +54,7 @@ held
 1 key, 1 held, 0 waiting$'
   DLOCK_COLUMNS=key run -0 "$DLOCK" inspect --no-heading
   assert_output k
-  DLOCK_COLUMNS=key run -0 "$DLOCK" inspect k # a habit of tables does not replace the view of one key
+  DLOCK_COLUMNS=key run -0 "$DLOCK" inspect k # a default for tables does not replace the view of one key
   assert_line --regexp '^state +held, permit$'
   refused 64 "'x' is not a column: KEY, STATE" inspect -o KEY,x
   refused 64 "'' is not a column" inspect -o KEY,,STATE
@@ -70,7 +70,7 @@ held
   assert_line --regexp '^state +held, shared$'
   assert_line --regexp "^holder +$(hostname):[0-9]+ \($(id -un)\), token [0-9]+, id [0-9a-f]+$"
   assert_line --regexp '^ +asked 20[0-9-]+T[0-9:.]+Z, .* ago$'
-  assert_line --regexp '^ +lease ends in [0-9.ms]+ when nobody renews it$'
+  assert_line --regexp '^ +lease ends in [0-9.ms]+ without a renewal$'
   assert_line --regexp '^ +reason one$'
   assert_line --regexp '^ +reason two$'
   assert_line --regexp "^where +.*$BATS_TEST_TMPDIR/locks.*, recipe lease \("
@@ -104,7 +104,7 @@ waiting() { [ "$("$DLOCK" inspect k --no-heading -o WAIT)" = "$1" ]; }
   is_held k
 }
 
-@test "a holder that lasts as long as its process, and a lock-delay after it vanished" {
+@test "a holder bound to its process, and a lock-delay after it vanished" {
   mkfifo "$BATS_TEST_TMPDIR/in" "$BATS_TEST_TMPDIR/out"
   exec 6<>"$BATS_TEST_TMPDIR/in" 7<>"$BATS_TEST_TMPDIR/out"
   "$DLOCK" acquire --key k --hold --lock-delay 60s <&6 >&7 3>&- &
@@ -148,7 +148,7 @@ waiting() { [ "$("$DLOCK" inspect k --no-heading -o WAIT)" = "$1" ]; }
   assert_output ',never'
 }
 
-@test "what others wrote cannot speak to the terminal" {
+@test "text of other programs reaches the terminal without control sequences" {
   "$DLOCK" acquire --key k --reason $'\e]0;owned\a\e[2J \u202e\u009b31m \xff' >/dev/null
   for form in '' -J --csv; do
     run -0 "$DLOCK" inspect k $form
@@ -161,7 +161,7 @@ waiting() { [ "$("$DLOCK" inspect k --no-heading -o WAIT)" = "$1" ]; }
   [[ $output != *$'\e'* ]]
 }
 
-@test "what cannot be asked is ?, never free, and 69" {
+@test "an unreachable store is ?, never free, and 69" {
   [ -x "$DLOCK_FAKE" ] || skip 'dlock_fake is not built'
   DLOCK=$DLOCK_FAKE
   export DLOCK_BACKEND='fake:?fail_open=unavailable'
@@ -182,16 +182,16 @@ waiting() { [ "$("$DLOCK" inspect k --no-heading -o WAIT)" = "$1" ]; }
   refused 69 '' inspect --check k
 }
 
-@test "an answer that cannot be written is no success" {
+@test "a result that cannot be written is an error" {
   "$DLOCK" acquire --key k >/dev/null
   run -73 bash -c '"$DLOCK" inspect >/dev/full'
   assert_output --partial 'No space left on device'
   run -73 bash -c '"$DLOCK" inspect k -J >&-'
 }
 
-@test "--doctor warns of a directory that everybody may write to" {
+@test "--doctor warns of a directory that all users may write to" {
   mkdir -m 1777 "$BATS_TEST_TMPDIR/open"
   run "$DLOCK" inspect --doctor -b "file:$BATS_TEST_TMPDIR/open"
   assert_success
-  assert_line --regexp '^warning +directory +.*/open, everybody may write to it$'
+  assert_line --regexp '^warning +directory +.*/open, all users may write to it$'
 }

@@ -18,7 +18,7 @@ setup() {
   done
 }
 
-@test "the others say nothing" {
+@test "the other recipes print no warning" {
   for recipe in fair set; do
     run --separate-stderr -69 "$DLOCK" inspect -b redis://127.0.0.1:1 --recipe "$recipe" --connect-timeout 100ms k
     refute grep -q "recipe $recipe: " <<<"$stderr"

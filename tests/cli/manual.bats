@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# The manual and --help name the same options, exit statuses, variables and columns. $DLOCK: the binary.
+# The manual and --help list the same options, exit statuses, variables and columns. $DLOCK: the
+# binary.
 bats_load_library bats-support
 bats_load_library bats-assert
 

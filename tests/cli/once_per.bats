@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# --once-per when the clock of the store jumps. The store is this machine: $CLOCK_SHIFT moves the wall clock of a process.
+# --once-per when the clock of the store jumps. The store is this machine: $CLOCK_SHIFT moves the
+# wall clock of a process.
 load common
 
 setup() {
@@ -8,25 +9,25 @@ setup() {
   cd "$BATS_TEST_TMPDIR" || return
 }
 
-# at SECONDS COMMAND...: with the wall clock so far ahead
+# at SECONDS COMMAND...: with the wall clock that far ahead
 at() {
   python3 -c 'import struct, sys; sys.stdout.buffer.write(struct.pack("<q", int(float(sys.argv[1]) * 1e9)).ljust(4096, b"\0"))' "$1" >shift
   shift
   ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 CLOCK_SHIFT_FILE=$PWD/shift LD_PRELOAD="$(sanitizer) $CLOCK_SHIFT" "$@" # date leaks
 }
 
-@test "the clock is moved at all" {
+@test "the clock shift works" {
   run -0 at 86400 date +%s
   [ "$output" -gt $(($(date +%s) + 80000)) ]
 }
 
-@test "a start noted by a clock that was a year ahead blocks for one period from when that is seen, not for a year" {
+@test "a start noted by a clock a year ahead blocks for one period from its discovery, not for a year" {
   for period in 1h day; do
     rm -rf locks
     run -0 at 31536000 "$DLOCK" run --key k --once-per $period -- echo ran
     refused 75 "k was started in the future by the store's clock (" run --key k --once-per $period -- echo ran
     assert_regex "$stderr" '\((364d23h|365d) ahead\), which from now on counts as a start of now; not again'
-    # Known from now on as a start of then.
+    # From then on it counts as a start at that time.
     refused 75 'k was started' run --key k --once-per $period -- echo ran
     refute_regex "$stderr" 'in the future'
     run -0 at 90000 "$DLOCK" run --key k --once-per $period -- echo ran
@@ -34,7 +35,7 @@ at() {
   done
 }
 
-@test "never twice in a period: a start of a moment ago by a clock that was far ahead" {
+@test "never twice in a period: a recent start by a clock that was far ahead" {
   run -0 at 7200 "$DLOCK" run --key k --once-per 1h -- echo ran
   run -75 "$DLOCK" run --key k --once-per 1h -- echo ran
   run -75 at 1800 "$DLOCK" run --key k --once-per 1h -- echo ran

@@ -1,24 +1,36 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# Command lines and variables that make no sense: one clear line and the right status, and nothing is locked.
+# Invalid command lines and variables: one clear line and the right status, and no lock is taken.
 load common
 
 setup() { common_setup; }
-teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # nothing refused here may have reached the store
+teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # no refused command may have reached the store
 
 @test "no command, an unknown one, an option in its place" {
   run --separate-stderr -64 "$DLOCK"
   assert_output ''
   assert_regex "$stderr" '^usage: dlock run '
   refused 64 'did you mean run?' rnu
-  refused 64 "unknown command 'help'; did you mean --help?" help
-  refused 64 'did you mean --help?' -h
+  refused 64 "unknown command 'list'; did you mean inspect?" list
+  refused 64 'did you mean inspect?' status k
+  refused 64 'did you mean inspect --doctor?' doctor
+  refused 64 'did you mean inspect?' help inspct
+  refused 64 "help: unexpected argument 'x'" help run x
   refused 64 'did you mean --version?' version
-  refused 64 'did you mean --version?' -V
   refused 64 'the command comes first' -q run --key k -- true
   refused 64 "unknown command ''" ''
   refused 64 '\x1b[2J' $'\e[2J'
   refused 64 "--version: unexpected argument 'run'" --version run
+}
+
+@test "-h and -V count only where nothing else is on the command line" {
+  refused 64 "-h: unexpected argument 'db1'; did you mean --help?" -h db1
+  refused 64 "-V: unexpected argument 'run'; did you mean --version?" -V run
+  refused 64 "run: unknown option '-h'; did you mean --help?" run -h db1
+  refused 64 "unknown option '-h'; did you mean --help?" run --key k -h -- true
+  refused 64 "unknown option '-V'; did you mean dlock --version?" run -V --key k -- true
+  refused 64 "unknown option '-h'" run -nh
+  refused 64 "unknown option '-h'" run -h --
 }
 
 @test "options are known by their full name only" {
@@ -33,17 +45,19 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # nothing refused here may 
   refused 64 '\x1b' run --$'\e[31m' --key k -- true
 }
 
-@test "what other programs call it is understood, and refused" {
-  refused 64 "unknown option '-h'; did you mean --help?" run -h
+@test "names that other programs use get a hint, and are refused" {
   refused 64 'did you mean --wait or --max-run?' run --timeout 3 --key k -- true
   refused 64 'did you mean --wait?' acquire --timeout 3 --key k
   refused 64 "unknown option '--timeout' (" inspect --timeout 3
   refused 64 'did you mean --nonblock?' run --nb --key k -- true
   refused 64 'did you mean --key?' run --name k -- true
+  refused 64 "run: unknown option '-key'; did you mean --key?" run -key k -- true
+  refused 64 "unknown option '-wait'; did you mean --wait?" run --key k -wait=3 -- true
+  refused 64 "unknown option '-json'; did you mean --json?" inspect -json
   refused 64 'inspect: the key is given without --key: dlock inspect K' inspect --key k
 }
 
-@test "an option of another command is named as that" {
+@test "an option of another command is refused with that command's name" {
   refused 64 "'--hold' is an option of acquire, not of run" run --hold --key k -- true
   refused 64 "'-J' is an option of inspect, not of release" release -J --key k
   refused 64 "'--min-hold' is an option of run, not of acquire" acquire --min-hold 3 --key k
@@ -118,7 +132,6 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # nothing refused here may 
   refused 64 '--limit and --shared contradict each other' run --key k -s --limit 3 -- true
   refused 64 '--limit and --exclusive contradict each other' run --key k --limit 3 -x -- true
   refused 64 '--foreground and --no-foreground' run --key k --foreground --no-foreground -- true
-  refused 64 '--quiet and --verbose' run --key k -qv -- true
   refused 64 '--force and --handle' release --key k --force --handle h1:file.lease:00000000000000000000000000000000
   refused 64 '--token goes with --force' release --key k --token 3
   refused 64 '--yes goes with --force' release --key k --yes
@@ -130,7 +143,7 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # nothing refused here may 
   refused 64 '--held chooses from the list' inspect k --held
 }
 
-@test "times that do not fit into each other name the options and what would fit" {
+@test "times that do not fit name the options and the values that would fit" {
   # `file` has no lease to fit into unless it is detached; the fake backend's does.
   [ -x "$DLOCK_FAKE" ] || skip 'dlock_fake is not built'
   DLOCK=$DLOCK_FAKE
@@ -139,7 +152,7 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # nothing refused here may 
   DLOCK_TTL=1s refused 78 'DLOCK_TTL' run -b fake: --key k -- true
 }
 
-@test "handles, which are never repeated" {
+@test "handles, which messages never repeat" {
   refused 64 '--handle: ' release --key k --handle secret
   refused 64 '--handle -: standard input: ' release --key k --handle - <<<secret
   echo secret >"$BATS_TEST_TMPDIR/handle"
@@ -168,7 +181,11 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # nothing refused here may 
 @test "backend URLs, schemes, recipes and items" {
   refused 64 "there is no scheme 'nope'" run -b nope:/x --key k -- true
   refused 64 'it has no scheme; allowed is SCHEME:PATH or SCHEME://HOST, as in' run -b nothing --key k -- true
-  refused 64 'it has no scheme; allowed is' run -b 127.0.0.1:6379 --key k -- true
+  refused 64 "'localhost:6379' has no scheme; did you mean redis://localhost:6379?" run -b localhost:6379 --key k -- true
+  refused 64 'did you mean redis://127.0.0.1:6379?' run -b 127.0.0.1:6379 --key k -- true
+  refused 64 'did you mean zookeeper://zk-1.example:2181?' inspect -b zk-1.example:2181
+  refused 64 'it has no scheme; allowed is' run -b 127.0.0.1:1 --key k -- true
+  refused 64 "there is no scheme 'localhost'" run -b localhost:1 --key k -- true
   refused 64 'it has no scheme; a directory is file:/DIR' run -b /var/tmp/locks --key k -- true
   refused 64 '--backend: ' run -b 'file:///x#y' --key k -- true
   refused 64 "has no item 'colour'" run -b 'file:///x?colour=red' --key k -- true
@@ -186,7 +203,7 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # nothing refused here may 
   DLOCK_BACKEND='' refused 78 'DLOCK_BACKEND: is set but empty' run --key k -- true
   DLOCK_BACKEND=nope: refused 78 'DLOCK_BACKEND: ' run --key k -- true
   DLOCK_RECIPE=fast refused 78 'DLOCK_RECIPE: ' run --key k -- true
-  DLOCK_TTL=1s refused 78 'DLOCK_TTL: must be at least 2s' acquire --key k
+  DLOCK_TTL=1s refused 78 'DLOCK_TTL: 1s must be at least 2s' acquire --key k
   DLOCK_NONBLOCK=1 DLOCK_WAIT=3 refused 78 'DLOCK_NONBLOCK and DLOCK_WAIT contradict' run --key k -- true
   DLOCK_SHARED=1 DLOCK_LIMIT=3 refused 78 'DLOCK_LIMIT and DLOCK_SHARED contradict' run --key k -- true
   DLOCK_SHARED=1 DLOCK_EXCLUSIVE=1 refused 78 'DLOCK_SHARED and DLOCK_EXCLUSIVE contradict' run --key k -- true
@@ -199,6 +216,23 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # nothing refused here may 
   DLOCK_TTL=soon run -0 "$DLOCK" run --explain --key e --ttl 9
   DLOCK_BACKEND=nope: run -0 "$DLOCK" run --explain --key e -b "file:$BATS_TEST_TMPDIR/other"
   DLOCK_RECIPE=fast run -0 "$DLOCK" run --explain --key e -b "file:$BATS_TEST_TMPDIR/other?recipe=lease" # flag, URL, environment
+}
+
+@test "a misspelt variable is 78 and the message names the probable one" {
+  DLOCK_BACKNED=redis://h refused 78 'DLOCK_BACKNED: there is no such variable; did you mean DLOCK_BACKEND?' run --key k -- true
+  DLOCK_WIAT=3 refused 78 'did you mean DLOCK_WAIT?' acquire --key k
+  DLOCK_CONECT_TIMOUT=3 refused 78 'did you mean DLOCK_CONNECT_TIMEOUT?' inspect
+  DLOCK_BACKNED=x run -0 "$DLOCK" run --help
+}
+
+@test "variables of others, of dlock itself and of a Kubernetes service named dlock are not judged" {
+  unset DLOCK_FAKE
+  export DLOCK_SERVICE_HOST=10.0.0.1 DLOCK_SERVICE_PORT=6379 DLOCK_SERVICE_PORT_WAIT=1 DLOCK_PORT=tcp://10.0.0.1:6379 DLOCK_PORT_6379_TCP_ADDR=10.0.0.1
+  export DLOCK_KEYS_HOST=h DLOCK_WAITS=tcp://10.0.0.1:1 DLOCK_TEST_WAIT=1 DLOCK_SLOT=1 DLOCK_TTL_MS=3 DLOCK_HOLD=1s DLOCK_MAX_HOLD=1h
+  run --separate-stderr -0 "$DLOCK" run --explain -v --key e
+  assert_equal "$stderr" 'dlock: ignored, no option has this name: DLOCK_KEYS_HOST'
+  run --separate-stderr -0 "$DLOCK" run --explain --key e
+  assert_equal "$stderr" ''
 }
 
 @test "variables stand for options, and only for those that may have one" {

@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# `ssh HOST dlock run` and `sudo dlock run`, as dlock-run(1) says. A server of its own on the loopback, with keys of a moment.
+# `ssh HOST dlock run` and `sudo dlock run`, as dlock-run(1) describes them. A private sshd on the
+# loopback interface, with temporary keys.
 load common
 
 setup_file() {
@@ -109,7 +110,7 @@ gone() { ! kill -0 "$(cat pid)" 2>/dev/null; }
   done
 }
 
-@test "ssh: acquire --hold gives the lock back when the client dies: its standard input ends" {
+@test "ssh: acquire --hold releases the lock when the client dies: its standard input ends" {
   needs_ssh
   mkfifo input
   ssh -F "$BATS_FILE_TMPDIR/client" there "exec '$DLOCK' acquire --hold -b '$DLOCK_BACKEND' --key k" >out 3>&- <input &

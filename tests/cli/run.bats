@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# What a command under `dlock run` sees, and what is seen of it. CLI.md §1, §4, §5, §8.
+# What a command under `dlock run` sees, and what dlock shows of it. CLI.md §1, §4, §5, §8.
 load run_helpers
 
 @test "the status of the command is dlock's" {
@@ -17,16 +17,17 @@ load run_helpers
   assert_equal "$(events it)" 'acquired job_dead released exit'
   run cat it.err
   assert_output --regexp '^dlock: .*no such command: No such file or directory$'
-  nobody_has_it
+  key_is_free
 }
 
-@test "a line for the shell that was given as one word: 127 names -c" {
+@test "a shell line given as one word: 127 and a hint at -c" {
   run on_file -- 'echo hi'
   assert_failure 127
   assert_output 'dlock: echo hi: No such file or directory; -c runs a line by the shell'
 }
 
-@test "-v says when the lock came and went, -vv what happens meanwhile" {
+@test "-v reports acquire and release, -vv what happens in between" {
+  export -n DLOCK_FAKE  # no options of dlock, which -v would say
   run on_file -v -- true
   assert_success
   assert_line --index 0 --regexp '^dlock: k: acquired: token [0-9]+$'
@@ -51,7 +52,7 @@ load run_helpers
     assert_output "dlock: $what: Permission denied"
     rm it.*
   done
-  nobody_has_it
+  key_is_free
 }
 
 @test "the command has exactly the descriptors that dlock was started with" {
@@ -127,7 +128,7 @@ load run_helpers
   assert_output --regexp '^v1:file\.lease:k:S:[0-9]+$'
 }
 
-@test "--no-env: nothing is set, the password is removed all the same" {
+@test "--no-env: no variables are set, the password is removed all the same" {
   export DLOCK_PASSWORD=secret
   run on_file --no-env -- env
   assert_success
@@ -146,19 +147,19 @@ load run_helpers
   ulimit -n 300 -t 1000
   run on_file -- sh -c 'umask; ulimit -n; ulimit -t; pwd'
   assert_output $'0027\n300\n1000\n'"$dir"
-  env -0 DLOCK_TEST="$BATS_TEST_TMPDIR" | grep -zv ^_= | sort -z >wanted
+  env -0 DLOCK_TEST_RUN="$BATS_TEST_TMPDIR" | grep -zv ^_= | sort -z >wanted
   on_file --no-env -- env -0 | grep -zv ^_= | sort -z >got
   diff -a wanted got
 }
 
-@test "a reader sees the end when the command closes its output, not when dlock leaves" {
+@test "a reader sees the end when the command closes its output, even before dlock ends" {
   mkfifo gate
   # The command closes stdout and lives until the reader has seen the end.
   timeout 20 sh -c '"$DLOCK" run -b "file:$1" --key k -- sh -c "echo line; exec >&-; read -r x <gate" | { cat >copy; echo seen >gate; }' sh "$dir/locks"
   assert_equal "$(cat copy)" line
 }
 
-@test "a writer gets SIGPIPE when the command closes its input, not when dlock leaves" {
+@test "a writer gets SIGPIPE when the command closes its input, even before dlock ends" {
   mkfifo gate
   timeout 20 sh -c '{ yes; echo seen >gate; } | "$DLOCK" run -b "file:$1" --key k -- sh -c "exec <&-; read -r x <gate; echo \$x"' \
     sh "$dir/locks" >copy 2>/dev/null
@@ -200,7 +201,7 @@ load run_helpers
   sed 's/^{"t":\([0-9]*\),.*/\1/' t | sort -n -C
 }
 
-@test "a full disk, a reader that has left or does not read disturb nothing" {
+@test "a full disk, and a reader that left or does not read, change nothing" {
   run on_lease --status-fd 8 -- sh -c 'exit 4' 8>/dev/full
   assert_failure 4
   run on_lease -- sh -c 'exit 4' 2>/dev/full
@@ -210,7 +211,7 @@ load run_helpers
   run on_lease --status-fd 8 -- sh -c 'exit 4' 8>&8
   assert_failure 4
   exec 8>&-
-  # Nobody reads: dlock says its words for 2 s at most and leaves.
+  # The FIFO is not read: dlock writes for at most 2 s and exits.
   mkfifo deaf
   exec 7<>deaf
   dd if=/dev/zero of=deaf oflag=nonblock bs=4096 count=1000 2>/dev/null || : # full
@@ -232,14 +233,14 @@ load run_helpers
   assert_regex "$(cat line)" '^complete 12$'
   send outer KILL
   ended outer
-  # Who gets the inner key afterwards finds no member of that tree.
+  # The next holder of the inner key finds no living member of that tree.
   run timeout 20 "$DLOCK" run -b "file:$dir/locks" --key inner -- "$RESISTING_TREE" --count "$dir/tree"
   assert_output 0
   run timeout 20 "$DLOCK" run -b "file:$dir/locks" --key k -- "$RESISTING_TREE" --count "$dir/tree"
   assert_output 0
 }
 
-@test "nested: the guard of an inherited lock is known by number and start time" {
+@test "nested: the guard of an inherited lock is identified by pid and start time" {
   # shellcheck disable=SC2016
   run on_file -- bash -c '"$DLOCK" run -b "file:$0/locks" --key k -n -- true || exit 1
     export DLOCK_GRANTS=$(sed "s/\"start\":\([0-9]*\)/\"start\":1\1/" <<<"$DLOCK_GRANTS")
@@ -247,7 +248,7 @@ load run_helpers
   assert_failure 75
 }
 
-@test "nested: a hold in force of a dlock that is no ancestor is not trusted" {
+@test "nested: a valid hold of a dlock that is no ancestor is not trusted" {
   # shellcheck disable=SC2016
   start outer on_file -- sh -c 'echo "$DLOCK_GRANTS" >grants; echo up; exec sleep 60'
   said outer up
@@ -258,7 +259,7 @@ load run_helpers
   ended outer
 }
 
-@test "nested: a hold of an ancestor that is in force no more is not trusted: an ordinary contender" {
+@test "nested: an ancestor's hold that is no longer valid is not trusted: an ordinary contender" {
   # shellcheck disable=SC2016
   run on_file --on-lost signal:CONT -- bash -c 'K="-b file:$0/locks --key k"
     "$DLOCK" release $K --force --yes && "$DLOCK" acquire $K --ttl 1m >taken && "$DLOCK" run $K -n -- touch ran; echo nested=$?' "$dir"
@@ -297,4 +298,16 @@ load run_helpers
   local status=0
   wait $outside || status=$?
   assert_equal $status 143
+}
+
+@test "of -q and -v on one command line the last one counts" {
+  run --separate-stderr -0 on_file -q -v -- true
+  [[ $stderr == *acquired* ]]
+  run --separate-stderr -0 on_file -qv -- true
+  [[ $stderr == *acquired* ]]
+  run --separate-stderr -0 on_file -vv -q -- true
+  assert_equal "$stderr" ''
+  DLOCK_VERBOSE=1 run --separate-stderr -0 on_file -v -q -- true
+  assert_equal "$stderr" ''
+  DLOCK_QUIET=1 DLOCK_VERBOSE=1 run --separate-stderr -78 on_file -- true
 }

@@ -1,9 +1,9 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# How a command under `dlock run` comes to its end. CLI.md §2, §4, §8.6, §8.9, §8.20, §8.21.
+# How a command under `dlock run` ends. CLI.md §2, §4, §8.6, §8.9, §8.20, §8.21.
 load run_helpers
 
-# A command that ignores TERM, tells so, and lives.
+# A command that ignores TERM, reports it, and lives.
 stubborn=(sh -c 'trap "" TERM INT QUIT; echo up; while :; do sleep 1; done')
 
 @test "TERM is forwarded, and dlock ends as the command does" {
@@ -17,7 +17,7 @@ stubborn=(sh -c 'trap "" TERM INT QUIT; echo up; while :; do sleep 1; done')
   send handles TERM
   ended handles
   assert_equal "$end" 'exit 9'
-  nobody_has_it
+  key_is_free
 }
 
 @test "TERM, then KILL after --kill-after: the whole tree" {
@@ -27,7 +27,7 @@ stubborn=(sh -c 'trap "" TERM INT QUIT; echo up; while :; do sleep 1; done')
   ended it
   assert_equal "$end" 'signal 9 (KILL)'
   assert_equal "$(events it)" 'acquired kill job_dead released exit'
-  nobody_has_it
+  key_is_free
 }
 
 @test "-k 0: KILL at once" {
@@ -41,14 +41,13 @@ stubborn=(sh -c 'trap "" TERM INT QUIT; echo up; while :; do sleep 1; done')
 @test "a second ending signal escalates; the same one within 100 ms counts once" {
   start it on_file -k 60s -- "${stubborn[@]}"
   said it up
-  send it TERM
-  send it TERM
+  kill -s TERM "$(pid_of it)" "$(pid_of it)" # by one command: two may be more than 100 ms apart
   run ended_within_a_second it
   assert_failure
   send it INT
   ended it
   assert_equal "$end" 'signal 9 (KILL)'
-  # The same signal, but not at once.
+  # The same signal, later.
   start again on_file -k 60s -- "$SIGNAL_JOB" print
   said again up
   send again INT
@@ -72,14 +71,15 @@ ended_within_a_second() { timeout 1 sh -c 'until [ -s "$1" ]; do sleep 0.05; don
   assert_failure
   send it TERM
   ended it
-  assert_equal "$end" 'exit 0'
+  assert_regex "$end" '^(exit 0|signal 9 \(KILL\))$' # by itself, if it takes less than 100 ms
 }
 
 @test "--max-run: 124, with TERM first and KILL after --kill-after" {
   start polite on_file --max-run 300ms -- sleep 60
   ended polite
   assert_equal "$end" 'exit 124'
-  start it on_file --max-run 300ms -k 300ms -- "${stubborn[@]}"
+  # Ignored from its start: the shell of the command might not come to its trap within 300 ms.
+  (trap '' TERM && start it on_file --max-run 300ms -k 300ms -- "${stubborn[@]}")
   ended it
   assert_equal "$end" 'exit 124'
   assert_equal "$(events it)" 'acquired term kill job_dead released exit'
@@ -89,10 +89,11 @@ ended_within_a_second() { timeout 1 sh -c 'until [ -s "$1" ]; do sleep 0.05; don
   assert_failure 3
 }
 
-@test "--signal: what a request to end sends" {
+@test "--signal: the signal of a request to end" {
   start it on_file --max-run 300ms --signal USR1 -- "$SIGNAL_JOB" exit 9
   ended it
   assert_equal "$end" 'exit 124'
+  before=(env --block-signal=USR2) # pending until the command takes it, should that be later than 300 ms
   start number on_file --max-run 300ms --signal 12 -- "$SIGNAL_JOB" print
   said number 'got 12'
   send number TERM
@@ -100,14 +101,15 @@ ended_within_a_second() { timeout 1 sh -c 'until [ -s "$1" ]; do sleep 0.05; don
 }
 
 @test "--min-hold on file: the command's status at once, the key stays held for the remainder" {
-  local began=$EPOCHREALTIME
-  start it on_file --min-hold 3s -- sh -c 'exit 5'
-  ended it
+  start it on_file --min-hold 60s -- sh -c 'exit 5'
+  ended it # within 20 s
   assert_equal "$end" 'exit 5'
-  (((${EPOCHREALTIME/[.,]/} - ${began/[.,]/}) < 2500000))
   run on_file -n -- true
   assert_failure 75
-  run timeout 20 "$DLOCK" run -b "file:$dir/locks" --key k -- true
+  local began=$EPOCHREALTIME
+  run "$DLOCK" run -b "file:$dir/locks" --key remainder --min-hold 3s -- sh -c 'exit 5'
+  assert_failure 5
+  run timeout 20 "$DLOCK" run -b "file:$dir/locks" --key remainder -- true
   assert_success
   (((${EPOCHREALTIME/[.,]/} - ${began/[.,]/}) >= 2900000))
 }
@@ -119,7 +121,7 @@ ended_within_a_second() { timeout 1 sh -c 'until [ -s "$1" ]; do sleep 0.05; don
   assert_equal "$(events it)" 'acquired job_dead detached exit'
 }
 
-@test "--min-hold where nothing can be left behind: dlock lingers, and a signal ends that" {
+@test "--min-hold where the lock cannot outlive dlock: dlock goes on holding, and a signal ends that" {
   start it on_lease --recipe process --min-hold 60s -- sh -c 'exit 5'
   event it job_dead
   says it '--min-hold'
@@ -150,7 +152,7 @@ ended_within_a_second() { timeout 1 sh -c 'until [ -s "$1" ]; do sleep 0.05; don
   touch go
   ended it
   assert_equal "$end" 'exit 5'
-  nobody_has_it
+  key_is_free
 }
 
 @test "--descendants kill: TERM, then KILL after --kill-after, and the command's status" {
@@ -163,10 +165,10 @@ ended_within_a_second() { timeout 1 sh -c 'until [ -s "$1" ]; do sleep 0.05; don
   assert_equal "$end" 'exit 5'
   assert_regex "$(events hard)" 'kill job_dead released exit$'
   ! kill -0 "$(cat hard)"
-  nobody_has_it
+  key_is_free
 }
 
-@test "signals during the wait for descendants reach those" {
+@test "signals during the wait for descendants reach them" {
   start it on_file -- sh -c 'setsid sh -c "trap \"echo bye >bye; exit\" USR1; echo \$\$ >pid; while :; do sleep 0.05; done" & exit 5'
   says it '--descendants'
   send it USR1
@@ -177,10 +179,11 @@ ended_within_a_second() { timeout 1 sh -c 'until [ -s "$1" ]; do sleep 0.05; don
 
 @test "the lock is lost: 123, TERM to the command, and no release" {
   faults=lost_after=0
-  start it on_lease --ttl 2s -k 300ms -- sh -c 'trap "echo term >term; exit 0" TERM; while :; do sleep 0.05; done'
+  before=(env --block-signal=TERM) # pending until the command takes it, should that be later than the loss
+  start it on_lease --ttl 6s -- "$SIGNAL_JOB" print
   ended it
   assert_equal "$end" 'exit 123'
-  assert_equal "$(cat term)" term
+  assert_equal "$(cat it.out)" $'up\ngot 15'
   assert_regex "$(events it)" '^acquired (lost term|term lost) job_dead exit$'
   run cat it.err
   assert_output --partial 'the lock is lost'
@@ -224,12 +227,14 @@ ended_within_a_second() { timeout 1 sh -c 'until [ -s "$1" ]; do sleep 0.05; don
   assert_equal "$end" 'exit 123'
 }
 
-@test "renewals fail: said once, and again when they work" {
+@test "renewals fail: reported once, and again when they work" {
   faults=renew_fails_after=1
   start it on_lease --ttl 2s -- sleep 60
   ended it
   assert_equal "$end" 'exit 123'
-  assert_regex "$(events it)" '^acquired renewed renew_failed jeopardy( renew_failed)* (term lost|lost term) job_dead exit$'
+  assert_regex "$(events it)" \
+    '^acquired renewed renew_failed jeopardy( renew_failed| term| lost)* job_dead exit$'
+  assert_regex "$(events it | sed 's/ renew_failed//g')" '^acquired renewed jeopardy (term lost|lost term) job_dead exit$'
   assert_equal "$(grep -c 'cannot renew' it.err)" 1
 }
 
@@ -247,7 +252,7 @@ ended_within_a_second() { timeout 1 sh -c 'until [ -s "$1" ]; do sleep 0.05; don
   assert_equal "$end" 'exit 5'
 }
 
-@test "a reply that is lost, a store that is slow: nothing is seen of it" {
+@test "a lost reply and a slow store have no effect" {
   for faults in lose=renew drip=100ms grant_after=300ms; do
     start "it$faults" on_lease --ttl 3s -- sh -c 'until [ -e "go$0" ]; do sleep 0.05; done; exit 5' "$faults"
     event "it$faults" renewed
@@ -283,7 +288,8 @@ ended_within_a_second() { timeout 1 sh -c 'until [ -s "$1" ]; do sleep 0.05; don
   for recipe in lease flock; do
     start it$recipe on_file --recipe $recipe -- sh -c 'echo $$ >pid; echo up; exec sleep 60'
     said it$recipe up
-    # The guard is slow to hear of it, so that the command lives on for a while. Stopped it would be continued by the kernel.
+    # The guard is delayed, so that the command lives on for a while. (A stopped guard would be
+    # continued by the kernel.)
     strace -p "$(guard_of it$recipe | tr -d ' ')" -e inject=recvmsg:delay_enter=2000000 -e trace=recvmsg -o calls 2>attached$recipe 3>&- &
     until_true 'strace' grep -q attached attached$recipe
     send it$recipe KILL
@@ -302,7 +308,7 @@ ended_within_a_second() { timeout 1 sh -c 'until [ -s "$1" ]; do sleep 0.05; don
   until_true 'the end of the command' sh -c '! kill -0 "$(cat pid)"'
 }
 
-@test "both killed: the empty cgroup of the job goes with the next run, those in use stay" {
+@test "both killed: the empty cgroup of the job is removed by the next run, those in use stay" {
   local cgroups
   cgroups=$(findmnt -n -t cgroup2 -o TARGET | head -n 1)$(sed -n 's/^0:://p' /proc/self/cgroup)
   [ -w "$cgroups" ] && [ -e "$cgroups/cgroup.procs" ] || skip 'no cgroup v2 that may be written'
@@ -324,13 +330,13 @@ ended_within_a_second() { timeout 1 sh -c 'until [ -s "$1" ]; do sleep 0.05; don
   ended other
 }
 
-@test "a guard that is killed before there is a job leaves no cgroup" {
+@test "a guard that is killed before the job starts leaves no cgroup" {
   start holder on_file -- sleep 60
   event holder acquired
   run python3 - "$DLOCK" "file:$dir/locks" <<'PYTHON'
 import glob, os, signal, subprocess, sys, time
 caught = 0
-for _ in range(50):  # the guard gives its cgroup up again after 50 ms
+for _ in range(50):  # the guard removes its cgroup after 50 ms
     p = subprocess.Popen([sys.argv[1], "run", "-b", sys.argv[2], "--key", "k", "--", "true"], stderr=subprocess.DEVNULL)
     guard = ""
     while not guard and p.poll() is None:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# For tests of `dlock run`. $DLOCK and $DLOCK_FAKE are the programs under test, $PROBE, $PTY_DRIVE, $SIGNAL_JOB and
-# $RESISTING_TREE are tools; CTest sets them. Every wait is for something that happens, and has a bound of 20 s.
+# For tests of `dlock run`. $DLOCK and $DLOCK_FAKE are the programs under test, $PROBE, $PTY_DRIVE,
+# $SIGNAL_JOB and $RESISTING_TREE are tools; CTest sets them. Every wait is for an event, with a
+# bound of 20 s.
 bats_require_minimum_version 1.5.0
 bats_load_library bats-support
 bats_load_library bats-assert
@@ -14,21 +15,24 @@ setup() {
   mkdir -m 700 locks
 }
 
-# What is still there of a test that failed: known by its environment, as everything here inherits BATS_TEST_TMPDIR.
+# Kills the processes that a failed test left: found by their environment, as they inherit
+# BATS_TEST_TMPDIR.
 teardown() {
   local environ pid
   for environ in /proc/[0-9]*/environ; do
     pid=${environ%/environ} pid=${pid#/proc/}
     [ "$pid" = $$ ] || [ "$pid" = "$BASHPID" ] && continue
-    if grep -qzFx "DLOCK_TEST=$BATS_TEST_TMPDIR" "$environ" 2>/dev/null; then kill -9 "$pid" 2>/dev/null || :; fi
+    if grep -qzFx "DLOCK_TEST_RUN=$BATS_TEST_TMPDIR" "$environ" 2>/dev/null; then kill -9 "$pid" 2>/dev/null || :; fi
   done
 }
 
 # on_file / on_lease ARGUMENTS...: dlock run on a fresh `file:` store, or on the fake leased backend with $faults.
-on_file() { DLOCK_TEST=$BATS_TEST_TMPDIR "$DLOCK" run -b "file:$dir/locks" --key k "$@"; }
-on_lease() { DLOCK_TEST=$BATS_TEST_TMPDIR "$DLOCK_FAKE" run -b "fake:?${faults:-}" --key k "$@"; }
+on_file() { DLOCK_TEST_RUN=$BATS_TEST_TMPDIR "$DLOCK" run -b "file:$dir/locks" --key k "$@"; }
+on_lease() { DLOCK_TEST_RUN=$BATS_TEST_TMPDIR "$DLOCK_FAKE" run -b "fake:?${faults:-}" --key k "$@"; }
 
-# start NAME on_file|on_lease ARGUMENTS...: in the background; events in NAME.events, stderr in NAME.err, stdout in NAME.out.
+# start NAME on_file|on_lease ARGUMENTS...: in the background; events in NAME.events, stderr in
+# NAME.err, stdout in NAME.out.
+# $before: words before it, such as env --block-signal=TERM.
 # ended NAME: waits for its end, and leaves `exit 0` or `signal 15 (TERM)` in $end.
 start() {
   local name=$1 kind=$2 program backend
@@ -37,7 +41,7 @@ start() {
     on_file) program=$DLOCK backend=file:$dir/locks ;;
     on_lease) program=$DLOCK_FAKE backend="fake:?${faults:-}" ;;
   esac
-  DLOCK_TEST=$BATS_TEST_TMPDIR "$PROBE" end "$dir/$name.end" \
+  DLOCK_TEST_RUN=$BATS_TEST_TMPDIR "${before[@]}" "$PROBE" end "$dir/$name.end" \
     "$program" run -b "$backend" --key k --status-file "$dir/$name.events" "$@" >"$dir/$name.out" 2>"$dir/$name.err" 3>&- &
   until_true "start of $name" test -s "$dir/$name.end.pid"
 }
@@ -67,7 +71,7 @@ events() { sed 's/.*"event":"\([a-z_]*\)".*/\1/' "$dir/$1.events" | tr '\n' ' ' 
 says() { until_true "line '$2' of $1" grep -qF -- "$2" "$dir/$1.err"; }
 said() { until_true "output '$2' of $1" grep -qF -- "$2" "$dir/$1.out"; }
 
-# nobody_has_it: the key is free at once.
-nobody_has_it() { on_file -n -- true; }
-# waiters: how many wait for the key.
+# key_is_free: the key is free at once.
+key_is_free() { on_file -n -- true; }
+# waiters: the number of waiters for the key.
 waiters() { "$DLOCK" inspect -b "file:$dir/locks" -J k | tr -d ' \n' | sed 's/.*"waiters":\[\([^]]*\)\].*/\1/' | grep -o '{' | wc -l; }

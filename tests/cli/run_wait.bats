@@ -1,15 +1,15 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# `dlock run` while it waits, and when it does not. CLI.md §2, §4, §6, §8.6, §8.9.
+# `dlock run` while it waits, and without a wait. CLI.md §2, §4, §6, §8.6, §8.9.
 load run_helpers
 
-# holder: somebody who has the key until `touch let_go`.
+# holder: holds the key until `touch let_go`.
 holder() {
   start holder on_file --reason 'the nightly backup' "$@" -- sh -c 'until [ -e let_go ]; do sleep 0.02; done'
   event holder acquired
 }
 
-@test "-n: busy is 75, says by whom, and does not wait" {
+@test "-n: busy is 75, names the holder, and does not wait" {
   holder
   run on_file -n -- touch ran
   assert_failure 75
@@ -17,10 +17,10 @@ holder() {
   [ ! -e ran ]
 }
 
-@test "another program's lock: its process is named, no place in a queue that is none, and --force --yes to remove it" {
+@test "another program's lock: its process is named, without a queue position, and --force --yes to remove it" {
   local url="file:$dir/locks?recipe=flock"
   on_file -b "$url" -- true # so that inspect lists the key
-  DLOCK_TEST=$BATS_TEST_TMPDIR flock locks/k sh -c 'touch has_it; until [ -e let_go ]; do sleep 0.02; done' 3>&- &
+  DLOCK_TEST_RUN=$BATS_TEST_TMPDIR flock locks/k sh -c 'touch has_it; until [ -e let_go ]; do sleep 0.02; done' 3>&- &
   local other=$!
   until_true 'the other lock' test -e has_it
   run on_file -b "$url" -n -- touch ran
@@ -50,6 +50,19 @@ holder() {
   assert_failure 75
   refute_output
   [ ! -e ran ]
+}
+
+@test "a damaged state: a waiter reports it, and goes on waiting" {
+  holder --op-timeout 500ms
+  start waiter on_file -w 1h -- true
+  one_waits() { [ "$(waiters)" -eq 1 ]; }
+  until_true 'a waiter' one_waits
+  for at in 0 1048576; do printf 'not a state at all' | dd of=locks/k/state bs=1 seek=$at conv=notrunc status=none; done
+  touch let_go
+  says waiter 'state: is damaged'
+  rm locks/k/state # as the message advises, when no job runs under it
+  ended waiter
+  assert_equal "$end" 'exit 0'
 }
 
 @test "-w: waits, then busy; 0 is -n" {
@@ -91,7 +104,7 @@ holder() {
   assert_equal "$(wc -l <first.err)" 1
 }
 
-@test "the waiting line: nothing when the lock comes sooner, nothing with -q" {
+@test "the waiting line: none when the lock comes sooner, none with -q" {
   faults=grant_after=200ms
   run on_lease -- true
   assert_success
@@ -102,7 +115,7 @@ holder() {
   refute_output
 }
 
-@test "INT, TERM, HUP, QUIT while waiting: leaves the queue and dies by that signal" {
+@test "INT, TERM, HUP, QUIT while waiting: leaves the queue and dies of that signal" {
   holder
   for sig in INT TERM HUP QUIT; do
     start "w$sig" on_file -- touch ran
@@ -116,10 +129,10 @@ holder() {
   [ ! -e ran ]
   touch let_go
   ended holder
-  nobody_has_it
+  key_is_free
 }
 
-@test "signals while waiting: those behind move up" {
+@test "signals while waiting: waiters behind move up" {
   holder
   start first on_file -- true
   event first waiting
@@ -142,7 +155,7 @@ holder() {
   [ ! -e ran ]
   touch let_go
   ended one
-  nobody_has_it
+  key_is_free
 }
 
 @test "--limit: N holders with the lowest free slots" {
@@ -158,14 +171,14 @@ holder() {
   [ ! -e ran ]
 }
 
-@test "an outcome that is unknown never starts the command" {
+@test "an unknown outcome never starts the command" {
   faults=lose=acquire
   run on_lease -w 3s --ttl 4s -- sh -c 'echo "$DLOCK_TOKEN"'
-  # The same request again recognises its own grant, so it is granted, once.
+  # A repeated request recognises its own grant, so it is granted, once.
   assert_success
   assert_equal "${#lines[@]}" 1
   [ "${lines[0]}" -gt 1000000 ] # the token of the store
-  # Where there is no second request: granted, perhaps, and not started.
+  # Without a second request: granted, perhaps, and not started.
   run on_lease -n --ttl 4s -- touch ran
   assert_failure 69
   assert_output --partial 'no answer in time'
@@ -195,7 +208,8 @@ holder() {
   start it on_lease --ttl 2s -- sh -c 'echo ran'
   event it waiting
   kill -STOP "$(guard_of it)"
-  # The first grant's time to end the command is over with the second renewal; the guard must not start it then.
+  # With the second renewal the first grant's time to end the command has passed; the guard must not
+  # start it then.
   until_true 'two renewals' sh -c '[ "$(grep -c renewed it.events)" -ge 2 ]'
   kill -CONT "$(guard_of it)"
   ended it

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# The scripts that a new user meets first, on a tree whose cmake is a stand-in that takes its time and counts its calls.
+# The scripts for new users, on a tree with a fake cmake that takes time and counts its calls.
 bats_require_minimum_version 1.5.0
 bats_load_library bats-support
 bats_load_library bats-assert
@@ -11,7 +11,8 @@ setup() {
   mkdir -p "$tree/scripts" "$tree/src" "$tree/backends" "$BATS_TEST_TMPDIR/bin"
   cp "$scripts/dlock" "$scripts/deps" "$tree/scripts/"
   touch "$tree/CMakeLists.txt" "$tree/src/main.cpp"
-  # Configuring leaves what cmake leaves; building makes a "dlock" that says who it is and ends as its first argument says.
+  # Configuring makes the files that cmake makes; building makes a "dlock" that prints its name and
+  # exits with its first argument.
   cat >"$BATS_TEST_TMPDIR/bin/cmake" <<'STAND_IN'
 #!/bin/bash
 echo "some chatter"
@@ -40,19 +41,19 @@ STAND_IN
 }
 
 builds() { grep -cx -- --build "$BATS_TEST_TMPDIR/calls"; }
-# Older than any build that starts now, however coarse the clock of the file system is.
+# Older than any build that starts now, even with coarse file times.
 age() { find "$tree" -exec touch -d '1 minute ago' {} +; }
 
-@test "deps: nothing missing, nothing said, nothing asked of the network" {
+@test "deps: nothing missing, no output, no network access" {
   run "$scripts/deps" build
   assert_success
   assert_output ''
 }
 
-@test "deps: an unknown purpose is 64 and names what there is" {
+@test "deps: an unknown purpose is 64 and lists the known ones" {
   run "$scripts/deps" tests
   assert_failure 64
-  assert_output --partial "'tests' is not one of build, test, services, peers, all"
+  assert_output --partial "'tests' is not one of build, test, services, peers, builds, package, all"
 }
 
 @test "dlock: the first call builds; stdout, arguments and status are the binary's" {
@@ -67,12 +68,12 @@ age() { find "$tree" -exec touch -d '1 minute ago' {} +; }
   assert_equal "$(builds)" 1
 }
 
-@test "dlock: what the first call builds is all that cmake --install wants" {
+@test "dlock: the first call builds everything that cmake --install needs" {
   age
   "$tree/scripts/dlock"
   run grep -e --build "$BATS_TEST_TMPDIR/lines"
   assert_output --regexp '--target dlock completions$'
-  # The same, of the program under test: whatever else there is to install is in the source tree.
+  # The same for the program under test: everything else to install is in the source tree.
   built=$(cd "$(dirname "$DLOCK")/.." && pwd)
   run "$(PATH=${PATH#*:} command -v cmake)" --install "$built" --prefix "$BATS_TEST_TMPDIR/usr"
   assert_success
@@ -81,7 +82,7 @@ age() { find "$tree" -exec touch -d '1 minute ago' {} +; }
   done
 }
 
-@test "deps: an apt that fails is 69 and says what could not be installed" {
+@test "deps: an apt that fails is 69 and names the packages that could not be installed" {
   printf '#!/bin/sh\nexit 1\n' >"$BATS_TEST_TMPDIR/bin/dpkg-query"
   printf '#!/bin/sh\necho chatter; case $* in *install*) echo "E: no such luck" >&2; exit 100 ;; esac\n' >"$BATS_TEST_TMPDIR/bin/apt-get"
   printf '#!/bin/sh\n[ "$1" != -n ] || shift\nexec "$@"\n' >"$BATS_TEST_TMPDIR/bin/sudo"
@@ -108,7 +109,7 @@ age() { find "$tree" -exec touch -d '1 minute ago' {} +; }
   assert_equal "$(builds)" 1
 }
 
-@test "dlock: the binary takes the place of the script, so signals are its own" {
+@test "dlock: the binary replaces the script process, so it gets all signals" {
   age
   "$tree/scripts/dlock" 0
   "$tree/scripts/dlock" PID >"$BATS_TEST_TMPDIR/pid" 3>&- &
@@ -130,7 +131,7 @@ age() { find "$tree" -exec touch -d '1 minute ago' {} +; }
   assert_equal "$(builds)" 2
 }
 
-@test "dlock: a build that fails is 69, shows the end of its log and says where it is" {
+@test "dlock: a build that fails is 69, shows the end of its log and names its file" {
   age
   BREAK=yes run "$tree/scripts/dlock" 0
   assert_failure 69

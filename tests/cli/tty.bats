@@ -7,7 +7,8 @@ load run_helpers
 export D
 D="$DLOCK_FAKE run -b fake: --key k"
 
-# A command that Ctrl-Z shall stop forks nothing then: a shell that waits for its vfork cannot stop, with or without dlock.
+# A command that Ctrl-Z shall stop must not be in vfork then: a shell that waits for its vfork
+# cannot stop, with or without dlock.
 # in_shell: an interactive shell with job control. on_tty COMMAND...: without a shell, so it leads the session.
 in_shell() { PS1='rdy> ' "$PTY_DRIVE" bash --norc --noprofile --noediting -i; }
 on_tty() { "$PTY_DRIVE" "$@"; }
@@ -182,7 +183,7 @@ STEPS
 STEPS
 }
 
-@test "the command reads from the terminal; also when its input is a pipe, and writes into one" {
+@test "the command reads from the terminal, even if its input is a pipe, and writes into one" {
   in_shell <<'STEPS'
     expect rdy>
     type $D -- sh -c 'echo re''ady; read -r x; echo got''$x'\n
@@ -203,9 +204,10 @@ STEPS
 @test "in the background: a read of the terminal stops it, fg lets it read" {
   in_shell <<'STEPS'
     expect rdy>
-    type $D -- sh -c 'echo $$ >pid; read -r x; echo got''$x' &\n
+    type $D -- sh -c 'echo $$ >pid; read -r x; echo got''$x' & echo $! >outer\n
     expect rdy>
     stopped pid
+    stopped outer
     type fg\n
     type word\n
     expect gotword
@@ -215,7 +217,7 @@ STEPS
 STEPS
 }
 
-@test "in the background: no terminal needed, Ctrl-C is not for it" {
+@test "in the background: no terminal needed, Ctrl-C does not reach it" {
   in_shell <<'STEPS'
     expect rdy>
     type $D -- sh -c 'echo x >up; until [ -e go ]; do sleep 0.02; done; echo x >done' &\n
@@ -247,7 +249,7 @@ STEPS
 @test "the terminal hangs up under an interactive shell with a tree that resists: dead after --kill-after" {
   mkfifo tree
   export PS1='rdy> '
-  # The FIFO wants a reader.
+  # The FIFO needs a reader.
   (exec 3>&- && cat tree >lines) &
   in_shell <<'STEPS'
     expect rdy>
@@ -258,8 +260,9 @@ STEPS
   assert_equal "$("$RESISTING_TREE" --count "$dir/tree")" 0
 }
 
-@test "a HUP of a process just before the hang-up does not hide it: a command that lives on is ended" {
-  # Signals of one kind are queued once, with the origin of the first: while dlock is stopped the kernel's HUP is lost in the other.
+@test "a HUP from a process just before the hang-up does not hide it: a command that survives is ended" {
+  # A signal is queued once, with the sender of the first: while dlock is stopped the kernel's HUP
+  # merges into the other.
   on_tty sh -c 'sh -c "echo \$\$ >dpid; exec \$D -k 200ms -- sh -c \"trap : HUP; echo \\\$\\\$ >pid; echo up; while :; do sleep 0.05; done\""; true' <<'STEPS'
     expect up
     signal 19 dpid
@@ -339,7 +342,7 @@ STEPS
 STEPS
 }
 
-@test "the waiting line is redrawn each second on a terminal, and taken away" {
+@test "the waiting line is redrawn each second on a terminal, and removed at the end" {
   TERM=xterm on_tty $DLOCK_FAKE run -b 'fake:?grant_after=6s' --key k -- echo granted <<'STEPS'
     expect waiting
     expect \rdlock: k

@@ -5,7 +5,7 @@ load common
 
 setup() { common_setup; }
 
-@test "a life: acquire, check, renew, release" {
+@test "acquire, check, renew, release in sequence" {
   run --separate-stderr -0 "$DLOCK" acquire --key k
   assert_regex "$output" '^h1:file\.lease:[0-9a-f]{32}$'
   assert_equal "$stderr" ''
@@ -22,7 +22,7 @@ setup() { common_setup; }
   assert_output ''
 }
 
-@test "busy is 75 or what -E says, one line that names the holder, or none with -q" {
+@test "busy is 75 or the status of -E, one line that names the holder, or none with -q" {
   "$DLOCK" acquire --key k --reason 'INC-812 ana' >/dev/null
   refused 75 "$(hostname)" acquire --key k -n
   assert_regex "$stderr" 'INC-812 ana'
@@ -54,7 +54,7 @@ setup() { common_setup; }
   assert_output True
 }
 
-@test "the handle of another holder does nothing" {
+@test "the handle of another holder has no effect" {
   h=$("$DLOCK" acquire --key k)
   other=$("$DLOCK" acquire --key other)
   refused 75 'k is not held by this handle' release --key k --handle "$other"
@@ -85,7 +85,7 @@ setup() { common_setup; }
   DLOCK_HANDLE=$h run -0 "$DLOCK" check --key k
   DLOCK_HANDLE=$h run -0 "$DLOCK" renew --key k
   DLOCK_HANDLE=h1:file.lease:00000000000000000000000000000000 run -75 "$DLOCK" release --key k
-  DLOCK_HANDLE=h1:file.lease:00000000000000000000000000000000 run -0 "$DLOCK" release --key k --handle "$h" # the option first
+  DLOCK_HANDLE=h1:file.lease:00000000000000000000000000000000 run -0 "$DLOCK" release --key k --handle "$h" # the option has precedence
   is_free k
 }
 
@@ -98,7 +98,7 @@ setup() { common_setup; }
   exec 7>&-
 }
 
-@test "release --force shows the holder and wants to be sure" {
+@test "release --force shows the holder and asks for confirmation" {
   "$DLOCK" acquire --key k --reason 'half way' >/dev/null
   run --separate-stderr -64 "$DLOCK" release --key k --force
   assert_line --partial "holder   $(hostname)"
@@ -106,7 +106,7 @@ setup() { common_setup; }
   assert_regex "$stderr" '^dlock: .*--token [0-9]+ .*--yes'
   is_held k
   run -64 "$DLOCK" release --key free --force
-  assert_output --partial 'nobody holds free'
+  assert_output --partial 'free is not held'
 }
 
 @test "release --force --token compares, --yes does not; old grants stay stale" {
@@ -128,7 +128,7 @@ setup() { common_setup; }
   refused 75 'k is not held' release --key k --force --yes
 }
 
-@test "check knows tokens and sequencers" {
+@test "check accepts tokens and sequencers" {
   "$DLOCK" acquire --key 'a key/with:%signs' --output json >"$BATS_TEST_TMPDIR/grant"
   token=$(json 'j["token"]' <"$BATS_TEST_TMPDIR/grant")
   sequencer=$(json 'j["sequencer"]' <"$BATS_TEST_TMPDIR/grant")
@@ -173,7 +173,7 @@ setup() { common_setup; }
   assert_output "(['key', 'keys', 'handle', 'token', 'sequencer', 'scheme', 'recipe', 'mode', 'slot', 'ttl_ms'], 'k', ['k'], 'file', 'lease', 'exclusive', None, 90000)"
 }
 
-@test "--output env is for eval, whatever the key" {
+@test "--output env is safe for eval, whatever the key" {
   nasty=$'it\'s $(touch gone) `x` "q" \\ é'
   cd "$BATS_TEST_TMPDIR"
   DLOCK_OUTPUT='env' run -0 "$DLOCK" acquire --key "$nasty" --ttl 90s
@@ -193,12 +193,12 @@ setup() { common_setup; }
   run -125 bash -c '"$DLOCK" acquire --key k >/dev/full'
   assert_output --partial 'No space left on device'
   is_free k
-  run -125 python3 - <<'NOBODY_READS'
+  run -125 python3 - <<'NO_READER'
 import os, subprocess, sys
 r, w = os.pipe()
 os.close(r)
 sys.exit(subprocess.run([os.environ["DLOCK"], "acquire", "--key", "k"], stdout=w).returncode)
-NOBODY_READS
+NO_READER
   assert_output --partial 'Broken pipe'
   is_free k
   run -125 timeout 20 bash -c '"$DLOCK" acquire --key k --hold >/dev/full </dev/zero'
@@ -213,7 +213,7 @@ NOBODY_READS
   [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]
 }
 
-@test "a recipe says what it cannot do before anything is touched" {
+@test "options that a recipe lacks are refused before the store is reached" {
   refused 64 '--limit: recipe flock of file has no permits' run --limit 3 --recipe flock --key k -- true
   refused 64 '--lock-delay: recipe flock of file has no lock-delay' run --lock-delay 3 --recipe flock --key k -- true
   DLOCK_LIMIT=3 refused 78 'DLOCK_LIMIT: recipe flock' run --recipe flock --key k -- true
@@ -231,7 +231,7 @@ NOBODY_READS
   is_free k
 }
 
-@test "--hold dies by a signal and frees the lock" {
+@test "--hold dies of a signal and frees the lock" {
   mkfifo "$BATS_TEST_TMPDIR/in" "$BATS_TEST_TMPDIR/out"
   exec 7<>"$BATS_TEST_TMPDIR/in" 8<>"$BATS_TEST_TMPDIR/out"
   for signal in TERM INT HUP; do
@@ -248,7 +248,7 @@ NOBODY_READS
   done
 }
 
-@test "--hold exits 123 when the lock is taken away" {
+@test "--hold exits 123 when the lock is lost" {
   mkfifo "$BATS_TEST_TMPDIR/in" "$BATS_TEST_TMPDIR/out"
   exec 6<>"$BATS_TEST_TMPDIR/in" 7<>"$BATS_TEST_TMPDIR/out"
   timeout 60 "$DLOCK" acquire --key k --hold <&6 >&7 2>"$BATS_TEST_TMPDIR/err" 3>&- &
@@ -271,7 +271,7 @@ NOBODY_READS
   refused 73 '--trace ' release --key k --handle "$h" --trace "$BATS_TEST_TMPDIR/no/such"
 }
 
-@test "a store that cannot be asked is 69, one that refuses is 77" {
+@test "an unreachable store is 69, one that refuses is 77" {
   [ -x "$DLOCK_FAKE" ] || skip 'dlock_fake is not built'
   DLOCK=$DLOCK_FAKE
   h=h1:fake.lease:00000000000000000000000000000000
@@ -289,7 +289,8 @@ NOBODY_READS
   refused 73 '' acquire --key k
 }
 
-# Where the lock ends with a descriptor only its keeper can speak for it, by a socket of its network namespace.
+# Where the lock ends with a descriptor only its keeper can act for it, over a socket in its network
+# namespace.
 kept_by_flock() {
   mkdir -m 700 "$BATS_TEST_TMPDIR/locks"
   export DLOCK_BACKEND="file:$BATS_TEST_TMPDIR/locks?recipe=flock"
@@ -307,7 +308,7 @@ kept_by_flock() {
   refused 75 'not held by this handle' release --key k --handle "$handle"
 }
 
-@test "a keeper out of sight is unknown, never not held; a dead one is known to be dead" {
+@test "a keeper in another namespace is unknown, never not held; a dead one is known to be dead" {
   unshare -n true 2>/dev/null || skip 'no other network namespace can be made here'
   kept_by_flock
   for verb in check renew release; do
@@ -320,7 +321,7 @@ kept_by_flock() {
   flock -w 20 "$BATS_TEST_TMPDIR/locks/k" true
   run -1 "$DLOCK" check --key k --handle "$handle"
   eventually is_dead_for unshare -n
-  # Another pid namespace, or another boot or host: nobody here can know.
+  # Another pid namespace, or another boot or host: its state cannot be known here.
   run -69 unshare -n -p -f "$DLOCK" check --key k --handle "$handle"
   elsewhere=$(sed 's/\(keeper\.[^.]*\.\)[^.]*/\10123456789abcdef/' <<<"$handle")
   run -69 "$DLOCK" check --key k --handle "$elsewhere"

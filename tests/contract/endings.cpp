@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a lock ends that nobody releases: by its time, by the end of its process, with and without a lock-delay.
+// How a lock ends without a release: by its ttl, by the end of its process, with and without
+// lock-delay.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -12,17 +13,21 @@ namespace {
 
 bool process_bound() { return subject().traits->liveness == Liveness::process; }
 
-// A lock that somebody keeps by having the descriptor: a file, or the socket of a session.
-bool by_descriptor() { return process_bound() || subject().traits->liveness == Liveness::connection; }
+// A lock that lasts as long as a descriptor is open: a file, or the socket of a session.
+bool by_descriptor() {
+  return process_bound() || subject().traits->liveness == Liveness::connection;
+}
 
-// A lease that ends by its time, if the recipe has any.
+// A lease that ends by its ttl, if the recipe has any.
 Request short_lease(const std::string& name) {
   Request r = request(name);
   r.ttl = subject().shortest_ttl;
   if (process_bound()) r.attached = false;
   return r;
 }
-void need_leases() { need(!process_bound() || subject().traits->detached, "leases that end by their time"); }
+void need_leases() {
+  need(!process_bound() || subject().traits->detached, "leases that end by their time");
+}
 
 }  // namespace
 
@@ -31,7 +36,8 @@ TEST_CASE("a lease that has ended is lost and never revived") {
     need_leases();
     const auto backend = store.open({}), other = store.open({});
     const Granted g = take(*backend, short_lease("k"));
-    REQUIRE(becomes([&] { return other->check(key("k"), g.lease.token).value() == Validity::stale; }));
+    REQUIRE(
+        becomes([&] { return other->check(key("k"), g.lease.token).value() == Validity::stale; }));
     CHECK(Clock::now() >= g.lease.deadline);
     CHECK(lost(backend->renew(g.lease, 60s)));
     CHECK(other->check(key("k"), g.lease.token).value() == Validity::stale);
@@ -53,7 +59,7 @@ TEST_CASE("a waiter gets the key when the lease ends, not before") {
   });
 }
 
-TEST_CASE("a renewed lease outlives its first time") {
+TEST_CASE("a renewed lease outlives its first deadline") {
   run([](Store& store) {
     need_leases();
     const auto backend = store.open({}), other = store.open({});
@@ -63,7 +69,7 @@ TEST_CASE("a renewed lease outlives its first time") {
     auto w = in_queue(*other, request("k"));
     CHECK(std::holds_alternative<Waiting>(step(*w, 2 * subject().shortest_ttl)));
     CHECK(other->check(key("k"), g.lease.token).value() == Validity::valid);
-    // And a renewal may bring the end nearer.
+    // A renewal may also bring the end nearer.
     REQUIRE(kept(backend->renew(g.lease, subject().shortest_ttl)));
     CHECK(take(*w).lease.token > g.lease.token);
   });
@@ -81,7 +87,7 @@ TEST_CASE("a detached lease survives the closing of its Backend") {
     const auto other = store.open({}), third = store.open({});
     CHECK(other->check(key("k"), g.lease.token).value() == Validity::valid);
     CHECK_FALSE(free_now(*third, request("k")));
-    // Who has the handle knows the owner and the ticket and nothing else.
+    // A handle contains the owner and the ticket, nothing else.
     Lease handle{key("k"), g.lease.owner};
     handle.ticket = g.lease.ticket;
     const auto again = other->renew(handle, 30s).value();
@@ -92,7 +98,7 @@ TEST_CASE("a detached lease survives the closing of its Backend") {
   });
 }
 
-TEST_CASE("detach: the lock goes on without its process, for as long as asked") {
+TEST_CASE("detach: the lock outlives its process, for as long as asked") {
   run([](Store& store) {
     need(subject().traits->detached, "detached leases");
     auto backend = store.open({});
@@ -133,9 +139,11 @@ TEST_CASE("an attached lock ends with its Backend") {
     const Granted g = take(*backend, request("k"));
     auto w = in_queue(*other, request("k"));
     backend.reset();
-    const auto over = [&] { return third->check(key("k"), g.lease.token).value() == Validity::stale; };
+    const auto over = [&] {
+      return third->check(key("k"), g.lease.token).value() == Validity::stale;
+    };
     if (process_bound()) CHECK(over());
-    else CHECK(becomes(over));  // a server has to notice
+    else CHECK(becomes(over));  // a server takes time to notice
     CHECK(take(*w).lease.token > g.lease.token);
   });
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who is let in together, and in which order.
+// Which contenders hold together, and in which order they are granted.
 #include <algorithm>
 #include <future>
 #include <mutex>
@@ -13,7 +13,7 @@ TEST_CASE("one holder at a time, tokens strictly rising") {
   run([](Store& store) {
     constexpr int contenders = 4, grants = 25;
     struct {
-      int inside = 0, overlaps = 0, inversions = 0, count = 0;  // nothing but the lock protects them
+      int inside = 0, overlaps = 0, inversions = 0, count = 0;  // protected by the lock alone
       FencingToken last = 0;
     } seen;
     const auto contend = [&] {
@@ -26,7 +26,8 @@ TEST_CASE("one holder at a time, tokens strictly rising") {
         ++seen.count;
         std::this_thread::yield();
         --seen.inside;
-        if (backend->release(g.lease).value() != Released::yes) throw std::runtime_error("was not held");
+        if (backend->release(g.lease).value() != Released::yes)
+          throw std::runtime_error("was not held");
       }
     };
     std::vector<std::future<void>> all;
@@ -64,11 +65,12 @@ TEST_CASE("in order of arrival") {
   });
 }
 
-TEST_CASE("shared holders are inside together, an exclusive one alone") {
+TEST_CASE("shared holders hold together, an exclusive one alone") {
   run([](Store& store) {
     need(subject().traits->shared, "shared mode");
     const auto a = store.open({}), b = store.open({}), c = store.open({});
-    const Granted one = take(*a, request("k", Mode::shared)), two = take(*b, request("k", Mode::shared));
+    const Granted one = take(*a, request("k", Mode::shared)),
+                  two = take(*b, request("k", Mode::shared));
     CHECK(one.lease.token != two.lease.token);
     CHECK_FALSE(free_now(*c, request("k")));
     auto writer = in_queue(*c, request("k"));
@@ -99,7 +101,7 @@ TEST_CASE("readers do not pass a writer that came first") {
   });
 }
 
-TEST_CASE("permits: as many as the limit, each with a slot of its own") {
+TEST_CASE("permits: up to the limit, each with its own slot") {
   run([](Store& store) {
     need(subject().traits->permits, "permits");
     const auto a = store.open({}), b = store.open({}), c = store.open({});
@@ -120,7 +122,24 @@ TEST_CASE("permits: as many as the limit, each with a slot of its own") {
   });
 }
 
-TEST_CASE("other keys are not in the way, and one Backend has many") {
+TEST_CASE("readers and permits hold together, and all count toward the limit") {
+  run([](Store& store) {
+    need(subject().traits->permits && subject().traits->shared, "permits beside readers");
+    const auto a = store.open({}), b = store.open({}), c = store.open({}), d = store.open({});
+    const Granted permit = take(*a, request("k", Mode::permit, 2));
+    const Granted reader = take(*b, request("k", Mode::shared));
+    const auto full = in_queue(*c, request("k", Mode::permit, 2));
+    a->release(permit.lease).value();
+    const Granted next = take(*full);
+    const auto writer = in_queue(*d, request("k"));
+    b->release(reader.lease).value();
+    CHECK(std::holds_alternative<Waiting>(writer->poll({}).value()));
+    c->release(next.lease).value();
+    d->release(take(*writer).lease).value();
+  });
+}
+
+TEST_CASE("keys are independent, and one Backend can hold many") {
   run([](Store& store) {
     const auto backend = store.open({}), other = store.open({});
     const Granted a = take(*backend, request("a")), b = take(*backend, request("b"));
@@ -137,7 +156,7 @@ TEST_CASE("other keys are not in the way, and one Backend has many") {
   });
 }
 
-TEST_CASE("tokens rise although everybody closes in between") {
+TEST_CASE("tokens rise although every Backend closes in between") {
   run([](Store& store) {
     FencingToken last = 0;
     for (int i = 0; i < 5; ++i) {

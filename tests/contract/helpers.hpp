@@ -17,7 +17,7 @@ inline constexpr Duration patient = 30s;  // longer than anything here may take 
 
 void note_skip(const std::string& why);
 
-// The body of a case, with its store; what it cannot test is reported.
+// Runs the body of a case with its store; a feature that cannot be tested is reported.
 template <class Body>
 void run(Body body) {
   try {
@@ -32,7 +32,8 @@ inline void need(bool claimed, const char* what) {
 
 inline Key key(std::string_view text) { return Key::parse(text).value(); }
 
-inline Request request(const std::string& name, Mode mode = Mode::exclusive, unsigned limit = UINT_MAX) {
+inline Request request(const std::string& name, Mode mode = Mode::exclusive,
+                       unsigned limit = UINT_MAX) {
   Request r{key(name), Owner::random()};
   r.mode = mode;
   r.limit = limit;
@@ -67,7 +68,7 @@ inline Granted take(Waiter& w, Duration bound = patient) {
   throw std::runtime_error("not granted in time");
 }
 
-// Takes at once; throws when it is not free.
+// Takes at once; throws when it is busy.
 inline Granted take(Backend& b, const Request& r) {
   auto w = b.enqueue(r);
   if (!w) throw std::runtime_error(w.error().message);
@@ -84,7 +85,7 @@ inline bool free_now(Backend& b, const Request& r) {
   return false;
 }
 
-// A waiter that is in its place when this returns.
+// A waiter that is queued when this returns.
 inline std::unique_ptr<Waiter> in_queue(Backend& b, const Request& r) {
   auto w = b.enqueue(r).value();
   auto p = step(*w, 0s);
@@ -95,7 +96,7 @@ inline std::unique_ptr<Waiter> in_queue(Backend& b, const Request& r) {
 inline bool kept(const Result<Renewal>& r) { return std::holds_alternative<Kept>(r.value()); }
 inline bool lost(const Result<Renewal>& r) { return std::holds_alternative<Lost>(r.value()); }
 
-// Asks again until it is so. For what a store may show a little later.
+// Repeats until it is true. For changes that a store may show a little later.
 template <class Condition>
 bool becomes(Condition condition, Duration bound = patient) {
   for (const Deadline end = later(Clock::now(), bound); Clock::now() < end;) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What people are shown, and names that try to be something else.
+// What inspect and list show, and hostile key names.
 #include <algorithm>
 #include "contract/helpers.hpp"
 
 using namespace dlock;
 using namespace dlock::contract;
 
-TEST_CASE("a key that nobody has heard of") {
+TEST_CASE("a key that was never used") {
   run([](Store& store) {
     const auto backend = store.open({});
     CHECK_FALSE(backend->inspect(key("k")).value().has_value());
@@ -14,7 +14,7 @@ TEST_CASE("a key that nobody has heard of") {
     CHECK(backend->check(key("k"), FencingToken{1}).value() == Validity::stale);
     CHECK(backend->release(Lease{key("k"), Owner::random()}).value() == Released::was_not_held);
     CHECK(backend->force_release(key("k"), std::nullopt).value() == Released::was_not_held);
-    CHECK_FALSE(backend->inspect(key("k")).value().has_value());  // looking has made nothing
+    CHECK_FALSE(backend->inspect(key("k")).value().has_value());  // inspecting creates nothing
     CHECK(backend->list().value().empty());
   });
 }
@@ -57,7 +57,8 @@ TEST_CASE("list shows every key in byte order") {
   run([](Store& store) {
     const auto backend = store.open({});
     std::vector<Granted> held;
-    for (const char* name : {"b", "a.b", "a", "aB", "ab"}) held.push_back(take(*backend, request(name)));
+    for (const char* name : {"b", "a.b", "a", "aB", "ab"})
+      held.push_back(take(*backend, request(name)));
     backend->release(held[2].lease).value();
     const auto other = store.open({});
     std::vector<std::string> names;
@@ -66,12 +67,13 @@ TEST_CASE("list shows every key in byte order") {
       names.push_back(v.key);
       CHECK(v.holders.size() == (v.key == "a" ? 0 : 1));
     }
-    if (!subject().remembers && !std::binary_search(names.begin(), names.end(), "a")) names.insert(names.begin(), "a");
+    if (!subject().remembers && !std::binary_search(names.begin(), names.end(), "a"))
+      names.insert(names.begin(), "a");
     CHECK(names == std::vector<std::string>{"a", "a.b", "aB", "ab", "b"});
   });
 }
 
-TEST_CASE("hostile names are names") {
+TEST_CASE("hostile key names are names") {
   run([](Store& store) {
     std::vector<std::string> names = {"../../etc/passwd",
                                       "/",
@@ -117,14 +119,15 @@ TEST_CASE("hostile names are names") {
                                       std::string(200, '/'),
                                       std::string(199, '/') + ".",
                                       std::string(120, 'x') + "%~" + std::string(40, '0')};
-    for (std::string long_one; names.size() < 48;) names.push_back(long_one = std::string(names.size() + 100, '%'));
+    for (std::string long_one; names.size() < 48;)
+      names.push_back(long_one = std::string(names.size() + 100, '%'));
     const auto backend = store.open({}), other = store.open({});
     std::vector<std::string> taken;
     std::vector<Lease> leases;
     for (const std::string& name : names) {
       const Request r = request(name);
       auto w = backend->enqueue(r);
-      if (!w) {  // a name that others use may be one that the store cannot take
+      if (!w) {  // shared with other programs, so impossible in some stores
         CAPTURE(name);
         CHECK_FALSE(subject().traits->native);
         CHECK(w.error().code == Errc::usage);

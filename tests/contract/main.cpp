@@ -45,8 +45,10 @@ int main(int argc, char** argv) {
   std::string recipe;
   session.cli(session.cli() | Catch::clara::Opt(recipe, "name")["--recipe"]("the recipe to test"));
   if (const int wrong = session.applyCommandLine(argc, argv)) return wrong;
-  const auto found = std::find_if(all().begin(), all().end(), [&](const Subject& s) { return s.name == recipe; });
-  if (found == all().end() && !session.config().listTests() && !session.config().listTestNamesOnly()) {
+  const auto found =
+      std::find_if(all().begin(), all().end(), [&](const Subject& s) { return s.name == recipe; });
+  if (found == all().end() && !session.config().listTests() &&
+      !session.config().listTestNamesOnly()) {
     std::fprintf(stderr, "no recipe '%s'; there are:", recipe.c_str());
     for (const Subject& s : all()) std::fprintf(stderr, " %s", s.name.c_str());
     std::fprintf(stderr, "\n");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random operations on a store and on LockState: the same answers, the same state after each, the same waiters woken. Used by
-// every store that promises to decide as LockState does.
+// Random operations on a store and on LockState: equal answers, equal state after each, and the
+// same waiters woken. Used for every store that promises to decide as LockState does.
 #pragma once
 #include <fmt/format.h>
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace dlock::test {
 
 inline constexpr Micros model_claim = 2'000'000;
 
-// The store, as the model sees it. Each operation says what time it saw on the store's clock.
+// The store under test. Each operation reports the time that it saw on the store's clock.
 class ModelStore {
  public:
   virtual ~ModelStore() = default;
@@ -48,10 +48,10 @@ class ModelStore {
   virtual Cancelled cancel(const Owner&) = 0;
   virtual bool check(const Owner&) = 0;
   virtual bool check(FencingToken) = 0;
-  // Its connection is gone, and the store has noticed. False: not in this store.
+  // Its connection is gone, and the store has noticed. False: not possible in this store.
   virtual bool lose(const Owner&) { return false; }
 
-  // What is stored: in the form of ModelRun::holder_text and waiter_text, what time has ended left out.
+  // What is stored, formatted as by ModelRun::holder_text and waiter_text; without expired entries.
   struct Contents {
     std::set<std::string> holders;
     std::vector<std::string> waiters;  // in queue order
@@ -65,20 +65,23 @@ class ModelRun {
  public:
   struct Rules {
     bool sets_clock = true;
-    bool invites = true;      // waiters are told that it is their turn, and lose it when they do not come
+    bool invites = true;      // waiters are invited, and lose their place when they do not claim it
     bool by_patience = true;  // a waiter that is silent for its patience is dropped
+    bool renew_looks = true;  // a renewal also updates the queue
   };
-  ModelRun(ModelStore& store, Rules rules, unsigned seed) : store_(store), rules_(rules), random_(seed) {
+  ModelRun(ModelStore& store, Rules rules, unsigned seed)
+      : store_(store), rules_(rules), random_(seed) {
     for (unsigned i = 0; i < 7; ++i) owners_.push_back(Owner::random());
   }
 
   static std::string holder_text(const LockState::Holder& h) {
-    return fmt::format("{} {} {} {} {} {} {} {}", h.owner.hex(), static_cast<char>(h.mode), h.token, h.slot, h.since, h.deadline,
-                       h.delay, h.meta);
+    return fmt::format("{} {} {} {} {} {} {} {}", h.owner.hex(), static_cast<char>(h.mode), h.token,
+                       h.slot, h.since, h.deadline, h.delay, h.meta);
   }
   // live_until and invited only where the store has them.
   std::string waiter_text(const LockState::Waiter& w) const {
-    std::string s = fmt::format("{} {} {} {}", w.owner.hex(), static_cast<char>(w.mode), w.limit, w.meta);
+    std::string s =
+        fmt::format("{} {} {} {}", w.owner.hex(), static_cast<char>(w.mode), w.limit, w.meta);
     if (rules_.by_patience) s += fmt::format(" {}", w.live_until);
     if (rules_.invites) s += fmt::format(" {}", w.invited);
     return s;
@@ -91,10 +94,10 @@ class ModelRun {
       CAPTURE(seed, steps_);
       while (steps_ < end) step();
     }
-    for (const char* seen :
-         {"granted", "held", "waiting", "busy", "released", "not held", "kept", "lost", "cancelled", "forced"}) {
+    for (const char* seen : {"granted", "held", "waiting", "busy", "released", "not held", "kept",
+                             "lost", "cancelled", "forced"}) {
       INFO(seen);
-      CHECK(answers_[seen] > steps / 400);  // the run would prove little without
+      CHECK(answers_[seen] > steps / 400);  // otherwise the run would prove little
     }
     if (rules_.invites) CHECK(wakeups_ > steps / 50);
     std::string tally;
@@ -104,7 +107,8 @@ class ModelRun {
 
  private:
   unsigned pick(unsigned n) { return static_cast<unsigned>(random_() % n); }
-  Micros scale() const { return rules_.sets_clock ? 1000 : 400; }  // real time passes at about 150 us per step
+  // real time passes at about 150 us per step
+  Micros scale() const { return rules_.sets_clock ? 1000 : 400; }
 
   void new_sequence() {
     store_.clear(owners_);
@@ -133,18 +137,23 @@ class ModelRun {
     if (rules_.sets_clock) tick();
     const LockState::Ask& ask = asks_[pick(static_cast<unsigned>(asks_.size()))];
     const Owner some =
-        !state_.holders.empty() && pick(3) ? state_.holders[pick(static_cast<unsigned>(state_.holders.size()))].owner : ask.owner;
+        !state_.holders.empty() && pick(3)
+            ? state_.holders[pick(static_cast<unsigned>(state_.holders.size()))].owner
+            : ask.owner;
     switch (pick(12)) {
       default: acquire(ask); break;
       case 6: lose(ask.owner) ? void() : acquire(ask); break;
       case 7: release(some); break;
       case 8: renew(some, pick(4) ? ask.ttl : scale()); break;
       case 9:
-        cancel(pick(2) && !state_.waiters.empty() ? state_.waiters[pick(static_cast<unsigned>(state_.waiters.size()))].owner
-                                                  : ask.owner);
+        cancel(pick(2) && !state_.waiters.empty()
+                   ? state_.waiters[pick(static_cast<unsigned>(state_.waiters.size()))].owner
+                   : ask.owner);
         break;
       case 10:
-        force(pick(3) && !state_.holders.empty() ? state_.holders[pick(static_cast<unsigned>(state_.holders.size()))].token : 0);
+        force(pick(3) && !state_.holders.empty()
+                  ? state_.holders[pick(static_cast<unsigned>(state_.holders.size()))].token
+                  : 0);
         break;
       case 11: rules_.sets_clock ? check(some) : acquire(ask); break;
     }
@@ -153,13 +162,14 @@ class ModelRun {
   }
 
   void tick() {
-    if (pick(4) == 0) {  // to the very edge of something, or one before or behind it
+    if (pick(4) == 0) {  // to the edge of a deadline, or one before or behind it
       std::vector<Micros> edges;
       for (const auto& h : state_.holders) edges.insert(edges.end(), {h.deadline, h.free_at()});
       for (const auto& w : state_.waiters)
         if (w.live_until != never) edges.push_back(w.live_until);
       if (!edges.empty())
-        now_ = std::max(now_, edges[pick(static_cast<unsigned>(edges.size()))] - 1 + static_cast<Micros>(pick(3)));
+        now_ = std::max(now_, edges[pick(static_cast<unsigned>(edges.size()))] - 1 +
+                                  static_cast<Micros>(pick(3)));
     } else {
       now_ += static_cast<Micros>(pick(8) ? pick(800) : pick(30'000));
     }
@@ -188,7 +198,8 @@ class ModelRun {
     std::string want;
     if (const auto* g = std::get_if<LockState::Granted>(&answer))
       want = fmt::format("{} {} {}", held ? "held" : "granted", g->token, g->slot);
-    else if (const auto* w = std::get_if<LockState::Waiting>(&answer)) want = fmt::format("waiting {} {}", w->rank, free_at());
+    else if (const auto* w = std::get_if<LockState::Waiting>(&answer))
+      want = fmt::format("waiting {} {}", w->rank, free_at());
     else want = fmt::format("busy {}", free_at());
     REQUIRE(r.verdict + " " + r.figures == want);
     ++answers_[r.verdict];
@@ -206,8 +217,10 @@ class ModelRun {
   void renew(Owner owner, Micros ttl) {
     const auto r = store_.renew(owner, ttl);
     saw(r.now);
+    const auto waiters = state_.waiters;
     const auto token = state_.renew(owner, ttl, now_);
-    invite();
+    if (rules_.renew_looks) invite();
+    else state_.waiters = waiters;
     REQUIRE(r.token == token);
     ++answers_[token ? "kept" : "lost"];
   }
@@ -241,7 +254,7 @@ class ModelRun {
     ++answers_["checked"];
   }
 
-  // A waiter dies without a word; nobody ever uses its owner id again.
+  // A waiter dies without a cancel; its owner id is never used again.
   bool lose(Owner owner) {
     const auto rank = state_.rank_of(owner);
     if (rank >= state_.waiters.size() || !store_.lose(owner)) return false;

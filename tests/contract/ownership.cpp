@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Renewing, releasing and forcing; the owner decides.
+// Renew, release and forced release; the owner decides.
 #include <poll.h>
 #include <algorithm>
 #include "contract/helpers.hpp"
@@ -7,7 +7,7 @@
 using namespace dlock;
 using namespace dlock::contract;
 
-TEST_CASE("release is for the owner, and harmless when repeated") {
+TEST_CASE("release needs the owner, and may be repeated") {
   run([](Store& store) {
     const auto backend = store.open({}), other = store.open({});
     const Granted g = take(*backend, request("k"));
@@ -39,17 +39,40 @@ TEST_CASE("the same owner twice is one holder") {
 TEST_CASE("the same owner twice is one place in the queue") {
   run([](Store& store) {
     need(subject().owner_across_backends, "an owner that other connections know");
-    const auto holder = store.open({}), one = store.open({}), two = store.open({}), other = store.open({});
+    const auto holder = store.open({}), one = store.open({}), two = store.open({}),
+               other = store.open({});
     const Granted g = take(*holder, request("k"));
     const Request r = request("k");
     auto first = in_queue(*one, r), again = in_queue(*two, r);
     auto behind = in_queue(*other, request("k"));
-    if (const auto seen = holder->inspect(r.key).value().value(); seen.waiters_known) CHECK(seen.waiters.size() == 2);
+    if (const auto seen = holder->inspect(r.key).value().value(); seen.waiters_known)
+      CHECK(seen.waiters.size() == 2);
     holder->release(g.lease).value();
     const Granted granted = take(*again);
     CHECK(take(*first).lease.token == granted.lease.token);
     CHECK(one->release(granted.lease).value() == Released::yes);
     CHECK(take(*behind).lease.token > granted.lease.token);
+  });
+}
+
+// lease.hpp, Request: a release may arrive late, or twice. Later grants have another owner, so it
+// affects none of them.
+TEST_CASE("a late release or cancellation does not end the next grant") {
+  run([](Store& store) {
+    const auto backend = store.open({}), other = store.open({});
+    const Granted first = take(*backend, request("k"));
+    auto place = in_queue(*other, request("k"));
+    CHECK(place->cancel().has_value());
+    CHECK(backend->release(first.lease).value() == Released::yes);
+    const Granted next = take(*backend, request("k"));
+    CHECK(next.lease.owner != first.lease.owner);
+    CHECK(next.lease.token > first.lease.token);
+    CHECK(backend->release(first.lease).value() == Released::was_not_held);
+    CHECK(place->cancel().has_value());
+    CHECK(kept(backend->renew(next.lease, 60s)));
+    CHECK(backend->check(key("k"), next.lease.token).value() == Validity::valid);
+    CHECK_FALSE(free_now(*other, request("k")));
+    CHECK(backend->release(next.lease).value() == Released::yes);
   });
 }
 
@@ -71,7 +94,7 @@ TEST_CASE("renew: kept while held, lost after") {
   });
 }
 
-TEST_CASE("a deadline is never later than asked for") {
+TEST_CASE("a deadline is never later than requested") {
   run([](Store& store) {
     need(subject().traits->liveness != Liveness::process, "a deadline");
     const auto backend = store.open({});
@@ -85,7 +108,7 @@ TEST_CASE("a deadline is never later than asked for") {
   });
 }
 
-TEST_CASE("forced release: only with the right token, and the holder gets to know") {
+TEST_CASE("forced release: only with the right token, and the holder notices") {
   run([](Store& store) {
     const auto backend = store.open({}), admin = store.open({}), other = store.open({});
     const Granted g = take(*backend, request("k"));
@@ -115,7 +138,8 @@ TEST_CASE("forced release without a token removes every holder") {
   run([](Store& store) {
     need(subject().traits->shared, "shared mode");
     const auto a = store.open({}), b = store.open({}), admin = store.open({});
-    const Granted one = take(*a, request("k", Mode::shared)), two = take(*b, request("k", Mode::shared));
+    const Granted one = take(*a, request("k", Mode::shared)),
+                  two = take(*b, request("k", Mode::shared));
     CHECK(admin->force_release(key("k"), std::nullopt).value() == Released::yes);
     CHECK(lost(a->renew(one.lease, 60s)));
     CHECK(lost(b->renew(two.lease, 60s)));
@@ -123,11 +147,15 @@ TEST_CASE("forced release without a token removes every holder") {
   });
 }
 
-TEST_CASE("check: a grant in force is valid, everything else is stale") {
+TEST_CASE("check: a grant in force is valid, all others are stale") {
   run([](Store& store) {
     const auto backend = store.open({}), other = store.open({});
-    const auto valid = [&](FencingToken t) { return other->check(key("k"), t).value() == Validity::valid; };
-    const auto owner_valid = [&](const Owner& o) { return other->check(key("k"), o).value() == Validity::valid; };
+    const auto valid = [&](FencingToken t) {
+      return other->check(key("k"), t).value() == Validity::valid;
+    };
+    const auto owner_valid = [&](const Owner& o) {
+      return other->check(key("k"), o).value() == Validity::valid;
+    };
     CHECK_FALSE(valid(1));
     CHECK_FALSE(owner_valid(Owner::random()));
     const Granted g = take(*backend, request("k"));
@@ -146,7 +174,7 @@ TEST_CASE("check: a grant in force is valid, everything else is stale") {
   });
 }
 
-TEST_CASE("what the recipe cannot do is refused as wrong usage") {
+TEST_CASE("requests that the recipe cannot serve are refused as usage errors") {
   run([](Store& store) {
     const auto backend = store.open({});
     const Traits& t = *subject().traits;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The contract that every recipe fulfils: one suite, run once per recipe. A new recipe is a file like subjects_file.cpp.
-// What a recipe's Traits do not claim is skipped, and the skip is reported (exit status 77, which ctest shows).
+// The contract of every recipe: one suite, run once per recipe. A new recipe is a file like
+// subjects_file.cpp. Cases for features that a recipe's Traits do not claim are skipped, and the
+// skip is reported (exit status 77, which ctest shows).
 #pragma once
 #include <functional>
 #include <memory>
@@ -10,7 +11,7 @@
 
 namespace dlock::contract {
 
-// A store that nobody else uses.
+// A store of this test's own.
 class Store {
  public:
   virtual ~Store() = default;
@@ -20,16 +21,20 @@ class Store {
 struct Subject {
   std::string name;  // "file/lease"
   const Traits* traits;
-  std::function<std::unique_ptr<Store>()> make_store;  // throws Skip: its server is not there
+  std::function<std::unique_ptr<Store>()> make_store;  // throws Skip without its server
   bool across_processes = true;                        // a forked child sees the same store
-  bool forced_release_frees = true;                    // false: the key is free only once the holder has let go
-  bool owner_across_backends = true;                   // the same owner is recognised by another Backend object
-  bool remembers = true;                               // a key that nobody holds is still known, with its fence
-  Duration shortest_ttl{400'000};                      // a lease that is short for this recipe, and long for a busy machine
+  // false: the key is free only once the holder has released
+  bool forced_release_frees = true;
+  // the same owner is recognised by another Backend object
+  bool owner_across_backends = true;
+  // a key without holder is still known, with its fence
+  bool remembers = true;
+  // short for this recipe, but long enough for a busy machine
+  Duration shortest_ttl{400'000};
 };
 
 void add(Subject);
-const Subject& subject();  // the one that this run is about
+const Subject& subject();  // the subject of this run
 
 struct Skip {
   std::string why;

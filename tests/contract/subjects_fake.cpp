@@ -9,7 +9,9 @@ namespace {
 class FakeStore final : public Store {
  public:
   explicit FakeStore(std::string items) : items_(std::move(items)) {}
-  std::unique_ptr<Backend> open(const Settings& s) override { return open_url("fake:" + std::to_string(number_) + items_, s); }
+  std::unique_ptr<Backend> open(const Settings& s) override {
+    return open_url("fake:" + std::to_string(number_) + items_, s);
+  }
 
  private:
   inline static std::atomic<unsigned> next = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "contract/subject.hpp"
-#include "file/file_backend.hpp"
+#include "file/factory.hpp"
 #include "support/temp_dir.hpp"
 
 namespace dlock::contract {
@@ -9,7 +9,9 @@ namespace {
 class FileStore final : public Store {
  public:
   explicit FileStore(std::string items) : items_(std::move(items)) {}
-  std::unique_ptr<Backend> open(const Settings& s) override { return open_url("file://" + dir_.path() + items_, s); }
+  std::unique_ptr<Backend> open(const Settings& s) override {
+    return open_url("file://" + dir_.path() + items_, s);
+  }
 
  private:
   test::TempDir dir_;
@@ -17,7 +19,9 @@ class FileStore final : public Store {
 };
 
 const bool added = [] {
-  add({.name = "file/lease", .traits = &file::recipes[0], .make_store = [] { return std::make_unique<FileStore>(""); }});
+  add({.name = "file/lease", .traits = &file::recipes[0], .make_store = [] {
+         return std::make_unique<FileStore>("");
+       }});
   add({.name = "file/flock",
        .traits = &file::recipes[1],
        .make_store = [] { return std::make_unique<FileStore>("?recipe=flock"); },

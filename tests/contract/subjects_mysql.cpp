@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdlib>
 #include "contract/subject.hpp"
-#include "mysql/mysql_backend.hpp"
+#include "mysql/factory.hpp"
 #include "support/mariadb_server.hpp"
 
 namespace dlock::contract {
@@ -9,12 +9,15 @@ namespace {
 
 class MysqlStore final : public Store {
  public:
-  explicit MysqlStore(const Traits& traits, std::string items = "") : recipe_(traits.recipe), items_(std::move(items)) {
-    // Listing needs a prefix; named locks are those of the server, whatever the database.
+  explicit MysqlStore(const Traits& traits, std::string items = "")
+      : recipe_(traits.recipe), items_(std::move(items)) {
+    // Listing needs a prefix; named locks are per server, not per database.
     if (!traits.native) items_ += "&prefix=" + database_.name() + ":";
     if (!items_.empty()) items_.front() = '?';
   }
-  std::unique_ptr<Backend> open(const Settings& s) override { return test::open_mysql(database_.url() + items_, s, recipe_); }
+  std::unique_ptr<Backend> open(const Settings& s) override {
+    return test::open_mysql(database_.url() + items_, s, recipe_);
+  }
 
  private:
   std::string recipe_, items_;
@@ -22,7 +25,8 @@ class MysqlStore final : public Store {
 };
 
 const bool added = [] {
-  const auto subject = [](const Traits& traits, const std::string& suffix, const std::string& items) {
+  const auto subject = [](const Traits& traits, const std::string& suffix,
+                          const std::string& items) {
     Subject s;
     s.name = "mysql/" + std::string{traits.recipe} + suffix;
     s.traits = &traits;

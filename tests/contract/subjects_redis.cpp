@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdlib>
 #include "contract/subject.hpp"
-#include "redis/redis_backend.hpp"
+#include "redis/factory.hpp"
 #include "support/redis_client.hpp"
 
 namespace dlock::contract {
@@ -13,7 +13,9 @@ class RedisStore final : public Store {
     if (!traits.native) items_ += "&prefix=locks:";  // listing needs one
     if (recipe_ == "getset") items_ += "&unit=ms";
   }
-  std::unique_ptr<Backend> open(const Settings& s) override { return test::open_redis(server_.url() + items_, s, recipe_); }
+  std::unique_ptr<Backend> open(const Settings& s) override {
+    return test::open_redis(server_.url() + items_, s, recipe_);
+  }
 
  private:
   std::string recipe_, items_ = "?restart_grace=0";
@@ -22,7 +24,9 @@ class RedisStore final : public Store {
 
 const bool added = [] {
   for (const Traits& traits : redis::recipes)
-    add({.name = "redis/" + std::string{traits.recipe}, .traits = &traits, .make_store = [&traits]() -> std::unique_ptr<Store> {
+    add({.name = "redis/" + std::string{traits.recipe},
+         .traits = &traits,
+         .make_store = [&traits]() -> std::unique_ptr<Store> {
            if (!test::installed("redis-server")) {
              if (test::without("redis-server") != test::skipped) std::exit(1);
              throw Skip{"redis-server is not installed"};

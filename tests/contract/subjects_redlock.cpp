@@ -26,8 +26,9 @@ const bool added = [] {
          }
          return std::make_unique<RedlockStore>();
        },
-       .owner_across_backends = false,             // each attempt has an owner of its own
-       .shortest_ttl = std::chrono::seconds{2}});  // of which a master gets a twentieth to answer
+       // each undone attempt is followed by one with a new owner
+       .owner_across_backends = false,
+       .shortest_ttl = std::chrono::seconds{2}});  // a master has a twentieth of it to answer
   return true;
 }();
 

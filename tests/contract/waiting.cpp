@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A place in the queue: how a wait ends, and what it leaves behind.
+// A place in the queue: how a wait ends, and what remains of it.
 #include <future>
 #include "contract/helpers.hpp"
 
 using namespace dlock;
 using namespace dlock::contract;
 
-TEST_CASE("who does not wait is told that it is busy, and by whom") {
+TEST_CASE("a request without wait is answered busy, with the holder") {
   run([](Store& store) {
     const auto backend = store.open({}), other = store.open({});
     const Granted g = take(*backend, request("k"));
@@ -18,11 +18,12 @@ TEST_CASE("who does not wait is told that it is busy, and by whom") {
     CHECK(holder->token == g.lease.token);
     CHECK(holder->who.pid == ::getpid());
     CHECK(holder->who.reason == "contract");
-    if (const auto seen = other->inspect(key("k")).value().value(); seen.waiters_known) CHECK(seen.waiters.empty());
+    if (const auto seen = other->inspect(key("k")).value().value(); seen.waiters_known)
+      CHECK(seen.waiters.empty());
   });
 }
 
-TEST_CASE("a slice that ends says who is in the way") {
+TEST_CASE("the end of a slice reports the holder") {
   run([](Store& store) {
     const auto backend = store.open({}), one = store.open({}), two = store.open({});
     const Granted g = take(*backend, request("k"));
@@ -60,18 +61,19 @@ TEST_CASE("cancel leaves the queue") {
     auto leaver = in_queue(*one, request("k")), behind = in_queue(*two, request("k"));
     CHECK(leaver->cancel().has_value());
     CHECK(leaver->cancel().has_value());
-    if (const auto seen = two->inspect(key("k")).value().value(); seen.waiters_known) CHECK(seen.waiters.size() == 1);
+    if (const auto seen = two->inspect(key("k")).value().value(); seen.waiters_known)
+      CHECK(seen.waiters.size() == 1);
     backend->release(g.lease).value();
     CHECK(take(*behind).lease.token > g.lease.token);
   });
 }
 
-TEST_CASE("cancel gives back what was granted meanwhile") {
+TEST_CASE("cancel releases a lock that was granted meanwhile") {
   run([](Store& store) {
     const auto backend = store.open({}), one = store.open({}), two = store.open({});
     const Granted g = take(*backend, request("k"));
     auto late = in_queue(*one, request("k"));
-    backend->release(g.lease).value();  // its turn now, and it does not know
+    backend->release(g.lease).value();  // granted now, though it has not polled yet
     CHECK(late->cancel().has_value());
     CHECK(free_now(*two, request("k")));
     auto granted = one->enqueue(request("k")).value();
@@ -93,7 +95,7 @@ TEST_CASE("cancel before the first poll leaves no trace") {
   });
 }
 
-TEST_CASE("a waiter that is abandoned blocks nobody and leaves no trace") {
+TEST_CASE("an abandoned waiter blocks no other and leaves no trace") {
   run([](Store& store) {
     const auto backend = store.open({}), two = store.open({});
     auto one = store.open({});

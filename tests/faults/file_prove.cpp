@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // What recipe file/lease promises, measured on many real processes through the Backend interface.
-//   file_prove contend [GRANTS [KILL_EVERY]]   8 processes on one key, one killed (-9) about every KILL_EVERY grants
-//   file_prove waiters N                        N processes in the queue of one key: wake-ups per grant, hand-off times, order
-//   file_prove crowd N [TIMES [OP_TIMEOUT_MS]]  N processes change one key at once, each TIMES: nobody is kept from it for op-timeout
-//   file_prove alone [GRANTS]                   acquire and release without anybody else: microseconds
-// Ends with 1 on any violation. The ledger is shared memory; whoever enters notes it there before it leaves.
+//   file_prove contend [GRANTS [KILL_EVERY]]   8 processes on one key, one killed (-9) about every
+//   KILL_EVERY grants
+//   file_prove waiters N                        N processes in the queue of one key: wake-ups per
+//   grant, hand-off times, order
+//   file_prove crowd N [TIMES [OP_TIMEOUT_MS]]  N processes change one key at once, each TIMES:
+//   none waits for op-timeout
+//   file_prove alone [GRANTS]                   acquire and release, uncontended: microseconds
+// Ends with 1 on any violation. The ledger is shared memory; each holder notes itself there before
+// it releases.
 #include <dirent.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -19,7 +23,7 @@
 #include <random>
 #include <string>
 #include <vector>
-#include "file/file_backend.hpp"
+#include "file/factory.hpp"
 #include "support/temp_dir.hpp"
 
 using namespace dlock;
@@ -31,12 +35,13 @@ constexpr std::size_t most = 1024;
 
 struct Contender {
   std::atomic<std::uint64_t> asked,
-      queued;  // ledger clock before the first try, and after it left us in the queue; 0: not waiting
+      queued;  // ledger clock before the first try, and after that try queued us; 0: not waiting
   std::atomic<bool> inside;
-  std::atomic<bool> doomed;  // about to be killed: it cannot note that it left
+  std::atomic<bool> doomed;  // about to be killed: it cannot note its release
 };
 struct Ledger {
-  std::atomic<std::uint64_t> clock{1}, grants, overlaps, inversions, overtakes, last_token, wakeups, handoffs;
+  std::atomic<std::uint64_t> clock{1}, grants, overlaps, inversions, overtakes, last_token, wakeups,
+      handoffs;
   std::atomic<std::int64_t> released_at;
   std::atomic<int> errors;
   std::atomic<bool> go;
@@ -45,15 +50,19 @@ struct Ledger {
 };
 
 Ledger& ledger() {
-  static Ledger& l = *new (::mmap(nullptr, sizeof(Ledger), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) Ledger;
+  static Ledger& l = *new (::mmap(nullptr, sizeof(Ledger), PROT_READ | PROT_WRITE,
+                                  MAP_SHARED | MAP_ANONYMOUS, -1, 0)) Ledger;
   return l;
 }
 
 Request request(const char* key) {
-  return {.key = *Key::parse(key), .owner = Owner::random(), .ttl = 30s, .identity = Identity::mine("prove")};
+  return {.key = *Key::parse(key),
+          .owner = Owner::random(),
+          .ttl = 30s,
+          .identity = Identity::mine("prove")};
 }
 
-// A contender; it does not outlive this program, whatever ends that.
+// A contender; it dies with this program, however that ends.
 pid_t fork_contender() {
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
@@ -75,13 +84,14 @@ bool take(Backend& b, const Request& r, std::size_t me, std::optional<Lease>& le
       lease = g->lease;
       return true;
     }
-    if (c.queued == 0) c.queued = l.clock++;  // from now on everybody who asks comes after us
+    if (c.queued == 0) c.queued = l.clock++;  // contenders that ask from now on come after us
     slice = 10s;
   }
   return false;
 }
 
-// Inside: nobody else, a higher token than ever, and nobody waiting who was queued before we asked.
+// While holding: no other holder, a higher token than ever, and no waiter that was queued before
+// us.
 void enter(std::size_t me, const Lease& lease) {
   Ledger& l = ledger();
   l.contender[me].inside = true;
@@ -113,8 +123,9 @@ void enter(std::size_t me, const Lease& lease) {
 int report_violations(const char* what) {
   const Ledger& l = ledger();
   const bool bad = l.overlaps + l.inversions + l.overtakes + std::uint64_t(l.errors) > 0;
-  std::printf("%s: %lu grants, %lu overlaps, %lu tokens not rising, %lu overtakes, %d errors%s\n", what, l.grants.load(),
-              l.overlaps.load(), l.inversions.load(), l.overtakes.load(), l.errors.load(), bad ? "  FAIL" : "");
+  std::printf("%s: %lu grants, %lu overlaps, %lu tokens not rising, %lu overtakes, %d errors%s\n",
+              what, l.grants.load(), l.overlaps.load(), l.inversions.load(), l.overtakes.load(),
+              l.errors.load(), bad ? "  FAIL" : "");
   return bad ? 1 : 0;
 }
 
@@ -146,7 +157,8 @@ int prove_contend(const std::string& dir, std::uint64_t goal, std::uint64_t kill
   }
   for (const pid_t p : pids) ::waitpid(p, nullptr, 0);
   std::printf("%lu of the contenders were killed\n", kills);
-  if (l.grants < goal) return std::printf("contend: only %lu grants in time  FAIL\n", l.grants.load()), 1;
+  if (l.grants < goal)
+    return std::printf("contend: only %lu grants in time  FAIL\n", l.grants.load()), 1;
   return report_violations("contend, 8 processes");
 }
 
@@ -190,11 +202,12 @@ int prove_waiters(const std::string& dir, std::size_t n) {
     const Request r = request("q");
     auto place = holder->enqueue(r);
     const auto first = (*place)->poll(0s);
-    if (!first || !std::holds_alternative<Granted>(*first)) return std::printf("waiters: the holder got nothing  FAIL\n"), 1;
+    if (!first || !std::holds_alternative<Granted>(*first))
+      return std::printf("waiters: the holder was not granted  FAIL\n"), 1;
     int ready[2];
     if (::pipe(ready) != 0) return 1;
     std::vector<pid_t> pids;
-    for (std::size_t i = 0; i < n; ++i) {  // one after the other: the order is known
+    for (std::size_t i = 0; i < n; ++i) {  // one after the other, so the order is known
       pids.push_back(fork_contender());
       if (pids.back() == 0) wait_once(dir, i, ready[1]);
       char told = 0;
@@ -206,22 +219,26 @@ int prove_waiters(const std::string& dir, std::size_t n) {
     ::close(ready[0]);
     ::close(ready[1]);
   }
-  std::vector<std::int64_t> t(l.handoff_ns, l.handoff_ns + std::min<std::size_t>(l.handoffs, std::size(l.handoff_ns)));
+  std::vector<std::int64_t> t(
+      l.handoff_ns, l.handoff_ns + std::min<std::size_t>(l.handoffs, std::size(l.handoff_ns)));
   std::sort(t.begin(), t.end());
   const double per_grant = static_cast<double>(l.wakeups) / static_cast<double>(n);
   const std::size_t files = entries(dir + "/q"), left = entries("/proc/self/fd") - descriptors;
   std::printf(
-      "waiters %4zu: %.3f wake-ups per grant, hand-off p50 %.0f us, p99 %.0f us, max %.0f us; left: %zu file (the state), %zu "
+      "waiters %4zu: %.3f wake-ups per grant, hand-off p50 %.0f us, p99 %.0f us, max %.0f us; "
+      "left: %zu file (the state), %zu "
       "descriptors\n",
-      n, per_grant, static_cast<double>(t[t.size() / 2]) / 1e3, static_cast<double>(t[t.size() * 99 / 100]) / 1e3,
-      static_cast<double>(t.back()) / 1e3, files, left);
+      n, per_grant, static_cast<double>(t[t.size() / 2]) / 1e3,
+      static_cast<double>(t[t.size() * 99 / 100]) / 1e3, static_cast<double>(t.back()) / 1e3, files,
+      left);
   const int bad = report_violations("waiters");
-  // One wake-up each, and a little for waiters whose safety check fell into the run.
+  // One wake-up each, and a few for waiters whose safety check fell into the run.
   return bad || l.grants != n || per_grant > 1.1 || files != 1 || left != 0;
 }
 
-// As many permits as there are contenders: nobody waits for anybody, but for the lock of the state.
-[[noreturn]] void change_often(const std::string& dir, std::size_t n, std::uint64_t times, Duration op_timeout) {
+// As many permits as contenders: they wait for nothing but the lock of the state.
+[[noreturn]] void change_often(const std::string& dir, std::size_t n, std::uint64_t times,
+                               Duration op_timeout) {
   Ledger& l = ledger();
   auto b = file::open_lease(dir, {.op_timeout = op_timeout}, {});
   Request r = request("crowd");
@@ -263,9 +280,9 @@ int prove_crowd(const std::string& dir, std::size_t n, std::uint64_t times, Dura
   const auto start = Clock::now();
   l.go = true;
   for (const pid_t p : pids) ::waitpid(p, nullptr, 0);
-  std::printf("crowd %zu: %lu changes in %.2f s, the longest took %.0f ms, %d errors%s\n", n, l.grants.load(),
-              std::chrono::duration<double>(Clock::now() - start).count(), static_cast<double>(l.released_at) / 1e6,
-              l.errors.load(), l.errors ? "  FAIL" : "");
+  std::printf("crowd %zu: %lu changes in %.2f s, the longest took %.0f ms, %d errors%s\n", n,
+              l.grants.load(), std::chrono::duration<double>(Clock::now() - start).count(),
+              static_cast<double>(l.released_at) / 1e6, l.errors.load(), l.errors ? "  FAIL" : "");
   return l.errors || l.grants != 2 * n * times;
 }
 
@@ -277,13 +294,16 @@ int prove_alone(const std::string& dir, std::uint64_t grants) {
     const auto start = Clock::now();
     auto place = b->enqueue(r);
     const auto answer = (*place)->poll(0s);
-    if (!answer || !std::holds_alternative<Granted>(*answer) || !b->release(std::get<Granted>(*answer).lease)) return 1;
+    if (!answer || !std::holds_alternative<Granted>(*answer) ||
+        !b->release(std::get<Granted>(*answer).lease))
+      return 1;
     t.push_back((Clock::now() - start).count());
   }
   std::sort(t.begin(), t.end());
   std::printf("alone: acquire + release p50 %.1f us, p99 %.1f us, min %.1f us, %lu times\n",
-              static_cast<double>(t[t.size() / 2]) / 1e3, static_cast<double>(t[t.size() * 99 / 100]) / 1e3,
-              static_cast<double>(t[0]) / 1e3, grants);
+              static_cast<double>(t[t.size() / 2]) / 1e3,
+              static_cast<double>(t[t.size() * 99 / 100]) / 1e3, static_cast<double>(t[0]) / 1e3,
+              grants);
   return 0;
 }
 
@@ -296,9 +316,11 @@ int main(int argc, char** argv) {
   };
   const test::TempDir dir;
   if (what == "contend") return prove_contend(dir.path(), number(2, 8000), number(3, 50));
-  if (what == "waiters") return prove_waiters(dir.path(), std::min<std::size_t>(number(2, 200), most));
+  if (what == "waiters")
+    return prove_waiters(dir.path(), std::min<std::size_t>(number(2, 200), most));
   if (what == "crowd")
-    return prove_crowd(dir.path(), std::min<std::size_t>(number(2, 500), most), number(3, 5), Duration{1000 * number(4, 5000)});
+    return prove_crowd(dir.path(), std::min<std::size_t>(number(2, 500), most), number(3, 5),
+                       Duration{1000 * number(4, 5000)});
   if (what == "alone") return prove_alone(dir.path(), number(2, 10000));
   std::fprintf(stderr, "usage: file_prove contend|waiters|crowd|alone [N]\n");
   return 64;

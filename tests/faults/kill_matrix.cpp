@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Promise G1: whatever happens to dlock, its guard or its backend, every member of the job is dead before the deadline; on
-// `file`, which has none, nobody else gets the lock while a member lives.
+// Promise G1: whatever happens to dlock, its guard or its backend, every member of the job is dead
+// before the deadline; on `file`, which has none, the lock is not granted to another while a member
+// lives.
 //
-//   kill_matrix [--full] [--runs N] [--busy N] [--parallel N] [--only TEXT] [--seed N] [--without-cgroup]
+//   kill_matrix [--full] [--runs N] [--busy N] [--parallel N] [--only TEXT] [--seed N]
+//   [--without-cgroup]
+//   kill_matrix --pairs [--full, or DLOCK_TEST_PAIRS] [--runs N] [--parallel N] [--only TEXT]
 //
-// Each cell of the matrix runs N resisting trees (default 2, --full 10), several at once, with busy processes beside them.
-// Where the guard may write a cgroup it ends the job with that; --without-cgroup hides it, so that the sweep alone has to do.
+// Each cell of the matrix runs N resisting trees (default 2, --full 10), several at once, with busy
+// processes beside them. Where the guard may write a cgroup it ends the job with that;
+// --without-cgroup hides it, so that the sweep alone has to do. --pairs: both dlock and its guard
+// are stopped or killed, on real stores (kill_pairs.hpp).
 // The programs come from $DLOCK, $DLOCK_FAKE and $RESISTING_TREE.
 #include <sched.h>
 #include <sys/mount.h>
@@ -20,6 +25,7 @@
 #include <mutex>
 #include <random>
 #include <thread>
+#include "kill_pairs.hpp"
 #include "support/options.hpp"
 #include "support/process.hpp"
 #include "tree_run.hpp"
@@ -28,13 +34,15 @@ using namespace dlock::test;
 
 namespace {
 
-const std::string killed = "signal 9 (KILL)";  // the leader ignores TERM, so it dies of KILL, and dlock ends as it did
+// the leader ignores TERM, so it dies of KILL, and dlock ends with the same signal
+const std::string killed = "signal 9 (KILL)";
 const std::string lost = "exit 123", failed = "exit 125";
 
 const std::vector<Cell> cells{
     {"lease: TERM dlock", "", Fault::term, false, {killed}},
     {"lease: KILL dlock", "", Fault::kill, false, {killed}},
-    {"lease of 30 s: KILL dlock", "", Fault::kill, false, {killed}, 30},  // at once, not when the lease ends
+    // at once, not when the lease ends
+    {"lease of 30 s: KILL dlock", "", Fault::kill, false, {killed}, 30},
     {"lease: STOP dlock", "", Fault::stop, false, {lost}},
     {"lease: KILL guard", "", Fault::kill_guard, false, {failed}},
     {"lease: STOP guard, TERM dlock", "", Fault::stop_guard_term, false, {failed}},
@@ -43,7 +51,8 @@ const std::vector<Cell> cells{
     {"lease: backend throws", "throw_after=1", Fault::backend, false, {lost}},
     {"lease: renewals fail", "renew_fails_after=1", Fault::backend, false, {lost}},
     {"lease: lost to another", "lost_after=1", Fault::backend, false, {lost}},
-    {"lease: renewed after TERM", "drip=2300ms", Fault::backend, false, {lost}, 5},  // lost is a latch
+    // lost is a latch
+    {"lease: renewed after TERM", "drip=2300ms", Fault::backend, false, {lost}, 5},
     {"lease: KILL outer of two", "", Fault::kill_outer, false, {killed}},
     {"lease, tty: TERM dlock", "", Fault::term, true, {killed}},
     {"lease, tty: KILL dlock", "", Fault::kill, true, {killed}},
@@ -56,7 +65,11 @@ const std::vector<Cell> cells{
     {"file: KILL guard", "file", Fault::kill_guard, false, {failed}},
     {"file: STOP guard, TERM dlock", "file", Fault::stop_guard_term, false, {failed}},
     {"file: KILL dlock, guard is frozen", "file", Fault::kill_frozen, false, {killed}},
-    {"flock: KILL dlock, guard is frozen", "file?recipe=flock", Fault::kill_frozen, false, {killed}},
+    {"flock: KILL dlock, guard is frozen",
+     "file?recipe=flock",
+     Fault::kill_frozen,
+     false,
+     {killed}},
     {"flock: KILL guard", "file?recipe=flock", Fault::kill_guard, false, {failed}},
     {"file, tty: KILL dlock", "file", Fault::kill, true, {killed}},
 };
@@ -71,7 +84,8 @@ std::string milliseconds(std::optional<double> seconds) {
 std::string spread(std::vector<double> values) {
   if (values.empty()) return "-";
   std::sort(values.begin(), values.end());
-  return milliseconds(values.front()) + " / " + milliseconds(values[values.size() / 2]) + " / " + milliseconds(values.back());
+  return milliseconds(values.front()) + " / " + milliseconds(values[values.size() / 2]) + " / " +
+         milliseconds(values.back());
 }
 
 // True when every run kept its promise.
@@ -88,40 +102,51 @@ bool print_cell(const Cell& cell, const std::vector<Seen>& runs) {
     if (s.slack) slack = std::min(slack.value_or(*s.slack), *s.slack);
     if (ends.find(s.end) == ends.npos) ends += (ends.empty() ? "" : ", ") + s.end;
   }
-  std::printf("| %-34s | %4zu | %9zu | %-25s | %9s | %s |%s\n", cell.name, runs.size(), survivors, spread(dead).c_str(),
-              milliseconds(slack).c_str(), ends.c_str(), good ? "" : " FAILED");
+  std::printf("| %-34s | %4zu | %9zu | %-25s | %9s | %s |%s\n", cell.name, runs.size(), survivors,
+              spread(dead).c_str(), milliseconds(slack).c_str(), ends.c_str(),
+              good ? "" : " FAILED");
   return good;
 }
 
-// In a mount namespace of ours, so it needs root; everybody else has no cgroup to write as a rule.
+// In a mount namespace of its own, so it needs root; other users usually have no writable cgroup
+// anyway.
 void hide_cgroups() {
   if (::geteuid() != 0) return;
-  if (::unshare(CLONE_NEWNS) != 0 || ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)
+  if (::unshare(CLONE_NEWNS) != 0 ||
+      ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)
     give_up(std::string("a mount namespace: ") + std::strerror(errno));
   for (const char* at : {"/sys/fs/cgroup/unified", "/sys/fs/cgroup"}) ::umount2(at, MNT_DETACH);
 }
 
 std::vector<Process> start_busy(long n) {
   std::vector<Process> busy;
-  for (long i = 0; i < n; ++i) busy.push_back(Process::start({.argv = {"sh", "-c", "while :; do :; done"}}));
+  for (long i = 0; i < n; ++i)
+    busy.push_back(Process::start({.argv = {"sh", "-c", "while :; do :; done"}}));
   return busy;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  const Options o(argc, argv, {"--full", "--without-cgroup"}, {"--runs", "--busy", "--parallel", "--only", "--seed"});
-  const Programs programs{program_from("DLOCK"), program_from("DLOCK_FAKE"), program_from("RESISTING_TREE")};
+  const Options o(argc, argv, {"--full", "--pairs", "--without-cgroup"},
+                  {"--runs", "--busy", "--parallel", "--only", "--seed"});
+  const Programs programs{program_from("DLOCK"), program_from("DLOCK_FAKE"),
+                          program_from("RESISTING_TREE")};
   const long runs = o.number("--runs", o.has("--full") ? 10 : 2);
-  const unsigned long seed = static_cast<unsigned long>(o.number("--seed", long(std::random_device{}() >> 1)));
+  const unsigned long seed =
+      static_cast<unsigned long>(o.number("--seed", long(std::random_device{}() >> 1)));
+  const auto setup = PairSetup::from_environment();
   clean_environment();
   if (o.has("--without-cgroup")) hide_cgroups();
-  ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // what a killed dlock leaves behind is ours to see and to kill
+  // processes left by a killed dlock become children of this program, which kills them
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   ::signal(SIGPIPE, SIG_IGN);
+  if (o.has("--pairs")) return kill_pairs(programs, o, setup) ? 0 : 1;
 
   std::vector<std::pair<const Cell*, std::vector<Seen>>> results;
   for (const Cell& c : cells)
-    if (std::string(c.name).find(o.text("--only", "")) != std::string::npos) results.emplace_back(&c, std::vector<Seen>{});
+    if (std::string(c.name).find(o.text("--only", "")) != std::string::npos)
+      results.emplace_back(&c, std::vector<Seen>{});
   if (results.empty()) give_up("no cell has that name");
 
   const auto busy = start_busy(o.number("--busy", 0));
@@ -131,7 +156,8 @@ int main(int argc, char** argv) {
   const std::size_t total = results.size() * std::size_t(runs);
   const auto work = [&] {
     for (std::unique_lock lock(mutex); next < total;) {
-      auto& [cell, seen] = results[next % results.size()];  // a round over all cells, then the next round
+      // a round over all cells, then the next round
+      auto& [cell, seen] = results[next % results.size()];
       const double ttl = 2 + double(next / results.size() % 4);
       const bool at_once = cell->fault == Fault::backend || cell->fault == Fault::stop_guard;
       const double jitter = at_once ? 0 : std::uniform_real_distribution<>(0, ttl / 3)(random);
@@ -139,7 +165,8 @@ int main(int argc, char** argv) {
       lock.unlock();
       Seen s = run_tree(programs, *cell, ttl, jitter);
       lock.lock();
-      for (const auto& what : s.wrong) std::fprintf(stderr, "%s (ttl %.0f s): %s\n", cell->name, ttl, what.c_str());
+      for (const auto& what : s.wrong)
+        std::fprintf(stderr, "%s (ttl %.0f s): %s\n", cell->name, ttl, what.c_str());
       seen.push_back(std::move(s));
     }
   };
@@ -150,10 +177,12 @@ int main(int argc, char** argv) {
   std::printf("seed %lu, %zu trees, %zu busy processes%s\n\n", seed, total, busy.size(),
               o.has("--without-cgroup") ? ", no cgroup" : "");
   std::printf(
-      "milliseconds from the fault to the death of the last member, least, median and most; slack: from there to the "
+      "milliseconds from the fault to the death of the last member, least, median and most; slack: "
+      "from there to the "
       "deadline\n\n");
-  std::printf("| %-34s | runs | survivors | %-25s | slack     | dlock ended |\n|---|---|---|---|---|---|\n", "case",
-              "dead after");
+  std::printf(
+      "| %-34s | runs | survivors | %-25s | slack     | dlock ended |\n|---|---|---|---|---|---|\n",
+      "case", "dead after");
   bool good = true;
   for (const auto& [cell, seen] : results) good = print_cell(*cell, seen) && good;
   std::printf("\n%s\n", good ? "every tree was dead in time" : "FAILED");

@@ -12,7 +12,7 @@ namespace {
 
 Spawn prepare(const RunAsked& asked, const Pty& terminal) {
   Spawn s;
-  s.place = Spawn::Place::own_session;  // so that no terminal of whoever runs this is found
+  s.place = Spawn::Place::own_session;  // so that the terminal of the test run is not found
   if (asked.mode.terminal) s.tty = terminal.slave.get();
   s.ignored = asked.ignored;
   s.blocked = asked.blocked;
@@ -36,8 +36,10 @@ DlockRun::DlockRun(const RunAsked& asked) {
   mark_ = std::to_string(::getpid()) + "." + std::to_string(++number);
   Spawn s = prepare(asked, pty_);
   s.argv = asked.before;
-  s.argv.insert(s.argv.end(), {dlock_program(), "run", "-b", asked.backend, "--key", "k", "--status-fd", "9"});
-  for (const auto* more : {&asked.mode.options, &asked.options}) s.argv.insert(s.argv.end(), more->begin(), more->end());
+  s.argv.insert(s.argv.end(),
+                {dlock_program(), "run", "-b", asked.backend, "--key", "k", "--status-fd", "9"});
+  for (const auto* more : {&asked.mode.options, &asked.options})
+    s.argv.insert(s.argv.end(), more->begin(), more->end());
   s.argv.push_back("--");
   s.argv.insert(s.argv.end(), asked.job.begin(), asked.job.end());
   s.env = {{"DLOCK_RUN", mark_}};
@@ -56,7 +58,9 @@ DlockRun::~DlockRun() { kill_carriers("DLOCK_RUN", mark_); }
 
 std::string DlockRun::end(double seconds) { return describe(dlock_->wait(seconds)); }
 
-std::string DlockRun::complaint() const { return "; stderr: '" + read_file(dir_ / "err") + "'; events: " + names(events_->seen); }
+std::string DlockRun::complaint() const {
+  return "; stderr: '" + read_file(dir_ / "err") + "'; events: " + names(events_->seen);
+}
 
 std::string run_direct(const RunAsked& asked, double seconds) {
   Pty terminal;
@@ -70,7 +74,8 @@ std::string run_direct(const RunAsked& asked, double seconds) {
   out.write_end.reset();
   terminal.close_slave();
   const Output text = read_all(out.read_end.get(), seconds);
-  if (!text.complete || describe(job.wait(seconds)) != "exit 0") give_up("without dlock: " + describe(job.wait(0)));
+  if (!text.complete || describe(job.wait(seconds)) != "exit 0")
+    give_up("without dlock: " + describe(job.wait(0)));
   return text.text;
 }
 

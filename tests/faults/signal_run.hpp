@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A `dlock run` to which signals happen, and the groups of checks that the program `signals` is made of.
+// A `dlock run` that gets signals, and the groups of checks of the program `signals`.
 #pragma once
 #include <functional>
 #include <mutex>
@@ -26,16 +26,17 @@ inline const Mode pty_own{"pty, --no-foreground", true, {"--no-foreground"}};
 struct RunAsked {
   Mode mode = plain;
   std::string backend = "fake:";
-  std::vector<std::string> options = {};  // more of dlock's
+  std::vector<std::string> options = {};  // more options of dlock
   std::vector<std::string> job;
   std::vector<int> ignored = {}, blocked = {};
-  std::vector<std::string> before = {};  // words before dlock's own, such as {"sh", "-c", "... exec \"$@\"", "sh"}
+  // arguments before dlock's own, such as {"sh", "-c", "... exec \"$@\"", "sh"}
+  std::vector<std::string> before = {};
 };
 
 const std::string& dlock_program();  // $DLOCK_FAKE
 const std::string& signal_job();     // $SIGNAL_JOB
 
-// One dlock, its stdout and its events. What it leaves behind is killed at the end.
+// One dlock, its stdout and its events. Processes that it leaves are killed at the end.
 class DlockRun {
  public:
   explicit DlockRun(const RunAsked&);
@@ -44,9 +45,11 @@ class DlockRun {
   Lines& out() { return *out_; }
   EventStream& events() { return *events_; }
   std::string end(double seconds = 20);  // "exit 7", "signal 15 (TERM)", "still running"
-  // Processes of this run that still live after `seconds`.
-  std::vector<pid_t> left(double seconds = 5) const { return carriers_after("DLOCK_RUN", mark_, seconds); }
-  std::string complaint() const;  // stderr and events so far, for a failure's message
+  // Processes of this run that are still alive after `seconds`.
+  std::vector<pid_t> left(double seconds = 5) const {
+    return carriers_after("DLOCK_RUN", mark_, seconds);
+  }
+  std::string complaint() const;  // stderr and events so far, for failure messages
 
  private:
   TempDir dir_;
@@ -60,12 +63,12 @@ class DlockRun {
 // The same job without dlock.
 std::string run_direct(const RunAsked&, double seconds = 20);  // its stdout
 
-// Counts and prints what went wrong; safe for several threads.
+// Counts and prints failures; thread-safe.
 class Tally {
  public:
   explicit Tally(std::string what) : what_(std::move(what)) {}
   void check(bool ok, const std::string& message);
-  bool report(const std::string& more = "") const;  // one line; true: all were good
+  bool report(const std::string& more = "") const;  // one line; true: no failures
 
  private:
   std::string what_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What signals do to `dlock run`, and exit statuses: `signals [--full] [--only GROUP] [--shots N] [--seed N]`; the groups are
-// statuses, killed, random, forwarded, entry. Programs: $DLOCK_FAKE, $SIGNAL_JOB.
+// What signals do to `dlock run`, and exit statuses: `signals [--full] [--only GROUP] [--shots N]
+// [--seed N]`; the groups are statuses, killed, random, forwarded, entry. Programs: $DLOCK_FAKE,
+// $SIGNAL_JOB.
 #include <sys/prctl.h>
 #include <csignal>
 #include <cstdio>
@@ -13,7 +14,8 @@ int main(int argc, char** argv) {
   const Options o(argc, argv, {"--full"}, {"--only", "--seed", "--shots"});
   const bool full = o.has("--full");
   const std::string only = o.text("--only", "");
-  const auto seed = static_cast<unsigned long>(o.number("--seed", long(std::random_device{}() >> 1)));
+  const auto seed =
+      static_cast<unsigned long>(o.number("--seed", long(std::random_device{}() >> 1)));
   const auto shots = std::size_t(o.number("--shots", full ? 2000 : 200));
   dlock_program(), signal_job();  // read before the environment is cleaned
   clean_environment();

@@ -24,20 +24,24 @@ bool exit_statuses(bool full) {
 bool killed_by_each_signal() {
   Tally tally("command killed by each signal of 1-64 that kills, in all four group modes");
   std::vector<int> signals;
-  const std::set<int> harmless{SIGCHLD, SIGCONT, SIGURG, SIGWINCH, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU};
+  const std::set<int> harmless{SIGCHLD, SIGCONT, SIGURG,  SIGWINCH,
+                               SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU};
   for (int n = 1; n <= 64; ++n)
     if (harmless.count(n) == 0) signals.push_back(n);
   const std::vector<Mode> modes{plain, foreground, pty, pty_own};
   in_parallel(signals.size() * modes.size(), [&](std::size_t k) {
     const int n = signals[k / modes.size()];
     const Mode& mode = modes[k % modes.size()];
-    DlockRun run(
-        {.mode = mode, .options = {"--ttl", "5s"}, .job = {"sh", "-c", "ulimit -c 0; kill -" + std::to_string(n) + " $$"}});
+    DlockRun run({.mode = mode,
+                  .options = {"--ttl", "5s"},
+                  .job = {"sh", "-c", "ulimit -c 0; kill -" + std::to_string(n) + " $$"}});
     const std::string end = run.end(), wanted = describe(n);
     // 32 and 33 belong to glibc: a process cannot always die by them.
     const bool glibcs = (n == 32 || n == 33) && end == "exit " + std::to_string(128 + n);
-    tally.check(end == wanted || glibcs, std::string(mode.name) + ": " + wanted + " became " + end + run.complaint());
-    tally.check(run.left().empty(), std::string(mode.name) + ": " + wanted + ": processes are left");
+    tally.check(end == wanted || glibcs,
+                std::string(mode.name) + ": " + wanted + " became " + end + run.complaint());
+    tally.check(run.left().empty(),
+                std::string(mode.name) + ": " + wanted + ": processes are left");
   });
   return tally.report();
 }

@@ -19,12 +19,17 @@
 namespace dlock::test {
 namespace {
 
-constexpr double patience = 30;  // for what has no bound of its own but must happen
+constexpr double patience = 30;  // for steps without a bound of their own
 
 class TreeRun {
  public:
   TreeRun(const Programs& p, const Cell& c, double ttl, double jitter)
-      : programs_(p), cell_(c), ttl_(c.ttl > 0 ? c.ttl : ttl), jitter_(jitter), fifo_(dir_ / "tree"), tree_(make_fifo(fifo_)) {
+      : programs_(p),
+        cell_(c),
+        ttl_(c.ttl > 0 ? c.ttl : ttl),
+        jitter_(jitter),
+        fifo_(dir_ / "tree"),
+        tree_(make_fifo(fifo_)) {
     static std::atomic<int> number{0};
     mark_ = std::to_string(::getpid()) + "." + std::to_string(++number);
   }
@@ -33,7 +38,8 @@ class TreeRun {
   Seen go() {
     start();
     if (const auto line = tree_.next(patience); !line || line->rfind("complete ", 0) != 0) {
-      wrong("the tree did not come up; dlock: " + describe(dlock_->wait(0)) + "; " + read_file(dir_ / "err"));
+      wrong("the tree did not come up; dlock: " + describe(dlock_->wait(0)) + "; " +
+            read_file(dir_ / "err"));
       return seen_;
     }
     find_guard();
@@ -43,7 +49,9 @@ class TreeRun {
       inject();
       await_death();
     }
-    if (!seen_.wrong.empty()) wrong("stderr was: " + read_file(dir_ / "err") + "events were:\n" + read_file(dir_ / "status"));
+    if (!seen_.wrong.empty())
+      wrong("stderr was: " + read_file(dir_ / "err") + "events were:\n" +
+            read_file(dir_ / "status"));
     return seen_;
   }
 
@@ -52,7 +60,7 @@ class TreeRun {
     if (::mkfifo(path.c_str(), 0600) != 0) give_up("mkfifo " + path);
     return Fd(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   }
-  // Where the guard may have made a cgroup for the job; empty: nothing is there.
+  // The cgroup that the guard may have made for the job; empty: none.
   static std::string cgroup_of(pid_t guard) {
     const std::string ours = read_file("/proc/self/cgroup");
     const auto line = ours.find("0::/");
@@ -61,7 +69,8 @@ class TreeRun {
     struct stat space {};
     if (::stat("/proc/self/ns/pid", &space) != 0) return {};
     for (const char* mount : {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"}) {
-      const std::string cgroup = mount + path + "/dlock-" + std::to_string(guard) + "-" + std::to_string(space.st_ino);
+      const std::string cgroup =
+          mount + path + "/dlock-" + std::to_string(guard) + "-" + std::to_string(space.st_ino);
       if (::access(cgroup.c_str(), F_OK) == 0) return cgroup;
     }
     return {};
@@ -69,8 +78,10 @@ class TreeRun {
   void wrong(const std::string& what) { seen_.wrong.push_back(what); }
 
   std::vector<std::string> command(const std::string& key, std::vector<std::string> options) const {
-    std::vector<std::string> argv{cell_.leased() ? programs_.dlock_fake : programs_.dlock, "run", "--key", key, "-b"};
-    argv.push_back(cell_.leased() ? std::string("fake:?") + cell_.backend : "file:" + (dir_ / "locks") + (cell_.backend + 4));
+    std::vector<std::string> argv{cell_.leased() ? programs_.dlock_fake : programs_.dlock, "run",
+                                  "--key", key, "-b"};
+    argv.push_back(cell_.leased() ? std::string("fake:?") + cell_.backend
+                                  : "file:" + (dir_ / "locks") + (cell_.backend + 4));
     argv.insert(argv.end(), options.begin(), options.end());
     argv.push_back("--");
     return argv;
@@ -78,8 +89,8 @@ class TreeRun {
 
   void start() {
     Spawn s;
-    s.argv = command(
-        "tree", {"--ttl", std::to_string(int(ttl_ * 1000)) + "ms", "--status-file", dir_ / "status", "--trace", dir_ / "trace"});
+    s.argv = command("tree", {"--ttl", std::to_string(int(ttl_ * 1000)) + "ms", "--status-file",
+                              dir_ / "status", "--trace", dir_ / "trace"});
     if (!cell_.leased()) s.argv.insert(s.argv.end() - 1, {"-k", "1s"});
     if (cell_.fault == Fault::kill_outer) {
       const auto inner = command("inner", {"--ttl", std::to_string(int(ttl_ * 1000)) + "ms"});
@@ -88,7 +99,7 @@ class TreeRun {
     s.argv.push_back(programs_.tree);
     s.argv.push_back(fifo_);
     s.env = {{"DLOCK_CELL", mark_}};
-    s.place = Spawn::Place::own_session;  // so no terminal of whoever runs this test is found
+    s.place = Spawn::Place::own_session;  // so that the terminal of the test run is not found
     ::mkdir((dir_ / "locks").c_str(), 0700);
     const Fd err(::open((dir_ / "err").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
     const Fd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
@@ -105,10 +116,12 @@ class TreeRun {
   void find_guard() {
     const auto children = children_of(dlock_->pid());
     if (children.size() == 1) guard_ = children[0];
-    else wrong("dlock has " + std::to_string(children.size()) + " children, one was expected: the guard");
+    else
+      wrong("dlock has " + std::to_string(children.size()) + " children, expected one: the guard");
   }
 
-  // On `file` somebody waits for the same key, and looks for members as soon as it has the lock.
+  // On `file` a second contender waits for the key, and counts living members as soon as it has the
+  // lock.
   void queue_waiter() {
     if (cell_.leased()) return;
     Pipe status, out;
@@ -123,7 +136,8 @@ class TreeRun {
     waiter_out_.emplace(std::move(out.read_end));
     waiter_events_.emplace(std::move(status.read_end));
     out.write_end.reset(), status.write_end.reset();
-    if (!waiter_events_->wait("waiting", patience)) wrong("the second contender is not waiting; " + describe(waiter_->wait(0)));
+    if (!waiter_events_->wait("waiting", patience))
+      wrong("the second contender is not waiting; " + describe(waiter_->wait(0)));
   }
 
   void inject() {
@@ -143,29 +157,35 @@ class TreeRun {
     if (cell_.fault == Fault::kill_frozen) outlive_dlock();
   }
 
-  // An attached holder of `file` has no deadline: a stopped dlock keeps the lock and the job, a continued one goes on.
+  // An attached holder of `file` has no deadline: a stopped dlock keeps the lock and the job, and
+  // continues later.
   void outlive_stop() {
     if (tree_.wait_end(ttl_ + 0.5)) wrong("the tree died although dlock was only stopped");
-    if (waiter_->wait(0)) wrong("the second contender got the lock although dlock was only stopped");
+    if (waiter_->wait(0))
+      wrong("the second contender got the lock although dlock was only stopped");
     dlock_->signal(SIGCONT);
     if (tree_.wait_end(0.2)) wrong("the tree died when dlock was continued");
     fault_at_ = boot_now();
     dlock_->signal(SIGTERM);
   }
 
-  // As a debugger does it: a STOP would not last, because the kernel continues a group that dlock's death orphans.
+  // As a debugger does: STOP would not last, because the kernel continues a process group that
+  // dlock's death orphans.
   void freeze_guard() {
-    if (::ptrace(PTRACE_SEIZE, guard_, nullptr, nullptr) != 0 || ::ptrace(PTRACE_INTERRUPT, guard_, nullptr, nullptr) != 0 ||
+    if (::ptrace(PTRACE_SEIZE, guard_, nullptr, nullptr) != 0 ||
+        ::ptrace(PTRACE_INTERRUPT, guard_, nullptr, nullptr) != 0 ||
         ::waitpid(guard_, nullptr, __WALL) != guard_)
       give_up(std::string("ptrace: ") + std::strerror(errno));
   }
 
-  // The lock ends with the last process that has it, and the guard has it too.
+  // The lock ends with the last process that has its descriptor, and the guard has it too.
   void outlive_dlock() {
-    if (waiter_->wait(1)) wrong("the second contender got the lock while the guard had a living tree");
+    if (waiter_->wait(1))
+      wrong("the second contender got the lock while the guard had a living tree");
     if (tree_.wait_end(0)) wrong("the tree died although its guard was frozen");
     fault_at_ = boot_now();
-    if (::ptrace(PTRACE_DETACH, guard_, nullptr, nullptr) != 0) give_up(std::string("ptrace: ") + std::strerror(errno));
+    if (::ptrace(PTRACE_DETACH, guard_, nullptr, nullptr) != 0)
+      give_up(std::string("ptrace: ") + std::strerror(errno));
   }
 
   void await_death() {
@@ -177,32 +197,40 @@ class TreeRun {
 
     const auto status = dlock_->wait(patience);
     seen_.end = describe(status);
-    if (std::count(cell_.ends.begin(), cell_.ends.end(), seen_.end) == 0) wrong("dlock ended with " + seen_.end);
+    if (std::count(cell_.ends.begin(), cell_.ends.end(), seen_.end) == 0)
+      wrong("dlock ended with " + seen_.end);
     if (dead) measure(tree_.ended_at());
     if (waiter_) await_waiter();
-    for (pid_t pid : carriers_after("DLOCK_CELL", mark_, 5)) wrong("left behind: " + command_line(pid));
+    for (pid_t pid : carriers_after("DLOCK_CELL", mark_, 5))
+      wrong("left behind: " + command_line(pid));
     if (const auto cgroup = cgroup_of(guard_); !cgroup.empty()) wrong("left behind: " + cgroup);
   }
 
-  // The lease in force when the last member died: its deadline is what the store had confirmed last before that.
+  // The lease in force when the last member died: its deadline is that of the last confirmation
+  // before that.
   void measure(double dead_at) {
     std::optional<Grant> last;
     for (const Grant& g : grants_in(read_file(dir_ / "trace")))
       if (g.t <= dead_at) last = g;
     if (cell_.leased() && !last) return wrong("no deadline in the history");
-    const bool silent = cell_.fault == Fault::backend || cell_.fault == Fault::stop_guard;  // then the store's last word counts
+    const bool silent =
+        // then the store's last confirmation counts
+        cell_.fault == Fault::backend || cell_.fault == Fault::stop_guard;
     seen_.dead_after = dead_at - (silent ? last->t : fault_at_);
     if (!cell_.leased()) return;
     seen_.slack = last->deadline - dead_at;
     if (cell_.ttl > 0 && cell_.fault == Fault::kill && *seen_.slack < cell_.ttl / 2)
-      wrong("it took the end of the lease to end the tree");
+      wrong("the tree ended only with the lease");
     if (*seen_.slack <= 0) wrong("dead " + std::to_string(-*seen_.slack) + " s after the deadline");
   }
 
   void await_waiter() {
     const auto count = waiter_out_->next(patience);
-    if (count != "0") wrong("the next holder found " + count.value_or("nothing, it did not start:") + " living members");
-    if (describe(waiter_->wait(patience)) != "exit 0") wrong("the next holder ended with " + describe(waiter_->wait(0)));
+    if (count != "0")
+      wrong("the next holder found " + count.value_or("nothing, it did not start:") +
+            " living members");
+    if (describe(waiter_->wait(patience)) != "exit 0")
+      wrong("the next holder ended with " + describe(waiter_->wait(0)));
   }
 
   const Programs& programs_;

@@ -16,8 +16,9 @@ enum class Fault {
   kill_guard,       // KILL to the guard
   stop_guard_term,  // STOP to the guard, TERM to dlock
   stop_guard,       // STOP to the guard; with a fault of the backend
-  kill_frozen,      // the guard is frozen, KILL to dlock; the guard goes on once the tree has been seen alive
-  kill_outer,       // two dlocks, one inside the other; KILL to the outer one
+  // the guard is frozen, KILL to dlock; the guard goes on once the tree has been seen alive
+  kill_frozen,
+  kill_outer,  // two dlocks, one inside the other; KILL to the outer one
 };
 
 struct Cell {
@@ -26,7 +27,7 @@ struct Cell {
   Fault fault;
   bool terminal;                  // in a pty, so the job is in dlock's group
   std::vector<std::string> ends;  // how dlock may end
-  double ttl = 0;                 // seconds; 0: as the run says
+  double ttl = 0;                 // seconds; 0: the default of the run
   bool leased() const { return std::string_view(backend).substr(0, 4) != "file"; }
 };
 
@@ -35,14 +36,15 @@ struct Programs {
 };
 
 struct Seen {
-  std::vector<std::string> wrong;    // empty: as promised
-  std::size_t survivors = 0;         // members of the tree when dlock said that it is dead, or after the bound
+  std::vector<std::string> wrong;  // empty: every promise was kept
+  // members of the tree alive when dlock reported it dead, or after the bound
+  std::size_t survivors = 0;
   std::optional<double> dead_after;  // seconds from the fault to the death of the last member
   std::optional<double> slack;       // seconds from there to the deadline
-  std::string end;                   // of dlock
+  std::string end;                   // how dlock ended
 };
 
-// `ttl` (unless the cell has its own) and `jitter` (how long to let the tree live before the fault) in seconds.
+// `ttl` (unless the cell has its own) and `jitter` (the time before the fault) in seconds.
 Seen run_tree(const Programs&, const Cell&, double ttl, double jitter);
 
 }  // namespace dlock::test

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# dlock beside the mariadb client: GET_LOCK by hand, and a row of Quartz's QRTZ_LOCKS as Quartz locks it. mysql_client.sh DLOCK; the server is the one that
-# ctest started ($DLOCK_TEST_MARIADB).
+# dlock beside the mariadb client: GET_LOCK by hand, and a row of Quartz's QRTZ_LOCKS as Quartz
+# locks it. Usage: mysql_client.sh DLOCK; the server is the one that ctest started
+# ($DLOCK_TEST_MARIADB).
 set -eu
 
 dlock=$1
@@ -26,7 +27,8 @@ trap finish EXIT
 url="mysql://root@127.0.0.1:$port/$database"
 name="interop.$$"
 
-# A session of the mariadb client that does what is written to the FIFO, until it is closed.
+# A session of the mariadb client that executes the statements written to the FIFO, until it is
+# closed.
 mkfifo "$work/in" "$work/out"
 sql --unbuffered "$database" <"$work/in" >"$work/out" &
 exec 3>"$work/in" 4<"$work/out"
@@ -68,7 +70,7 @@ status=0
 by_hand "$as_quartz"
 [ "$answer" = 's	TRIGGER_ACCESS' ] || fail 'the row is not free after dlock'
 
-# --- method_lock, as a script of that age does it
+# --- method_lock, as older scripts do it
 sql "$database" -e "INSERT INTO method_lock(method_name,method_desc) VALUES('job','by hand')" 2>/dev/null || {
   "$dlock" run -q -b "$url" --recipe insert --key first -- true
   sql "$database" -e "INSERT INTO method_lock(method_name,method_desc) VALUES('job','by hand')"

@@ -133,7 +133,7 @@ def contention(server, each=40):
     def guarded(side):
         try:
             side()
-        except BaseException as e:  # of a thread: told at the end
+        except BaseException as e:  # of a thread: reported at the end
             failed.append(e)
 
     threads = [threading.Thread(target=guarded, args=(side,)) for side in (python_side, dlock_side, python_side, dlock_side)]
@@ -141,7 +141,7 @@ def contention(server, each=40):
         t.start()
     for t in threads:
         t.join()
-    check("nobody failed", not failed, failed)
+    check("no thread failed", not failed, failed)
     with open(counter) as f:
         n = int(f.read())
     check("no update was lost", n == 4 * each, f"{n} of {4 * each}")

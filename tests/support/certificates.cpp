@@ -72,7 +72,8 @@ Authority::~Authority() {
 
 std::string Authority::file() const { return impl_->directory + "/" + impl_->name + ".crt"; }
 
-Authority::Files Authority::issue(const std::string& name, const std::string& subject_alt_name, int days) const {
+Authority::Files Authority::issue(const std::string& name, const std::string& subject_alt_name,
+                                  int days) const {
   EVP_PKEY* key = new_key();
   X509* cert = new_cert(name, key, days, ++impl_->serial);
   X509_set_issuer_name(cert, X509_get_subject_name(impl_->cert));
@@ -81,7 +82,9 @@ Authority::Files Authority::issue(const std::string& name, const std::string& su
   X509_sign(cert, impl_->key, EVP_sha256());
   const Files files{impl_->directory + "/" + name + ".crt", impl_->directory + "/" + name + ".key"};
   save(files.cert, [&](std::FILE* f) { return PEM_write_X509(f, cert); });
-  save(files.key, [&](std::FILE* f) { return PEM_write_PrivateKey(f, key, nullptr, nullptr, 0, nullptr, nullptr); });
+  save(files.key, [&](std::FILE* f) {
+    return PEM_write_PrivateKey(f, key, nullptr, nullptr, 0, nullptr, nullptr);
+  });
   X509_free(cert);
   EVP_PKEY_free(key);
   return files;

@@ -4,7 +4,8 @@
 
 namespace dlock::test {
 
-// Certificates for tests, made on the spot: an authority and what it signs. Files are written to `directory`.
+// Certificates for tests, generated on the spot: an authority and what it signs. Files are written
+// to `directory`.
 class Authority {
  public:
   Authority(std::string directory, std::string name);
@@ -16,7 +17,8 @@ class Authority {
   struct Files {
     std::string cert, key;
   };
-  // `subject_alt_name` as OpenSSL writes it: "DNS:localhost,IP:127.0.0.1". Valid from now - 1 day to now + `days`.
+  // `subject_alt_name` as OpenSSL writes it: "DNS:localhost,IP:127.0.0.1". Valid from now - 1 day
+  // to now + `days`.
   Files issue(const std::string& name, const std::string& subject_alt_name, int days = 2) const;
 
  private:

@@ -5,12 +5,13 @@
 
 namespace dlock::test {
 
-std::unique_ptr<Backend> open_backend(const BackendFactory& factory, const std::string& url, const Settings& settings,
-                                      std::string_view recipe) {
+std::unique_ptr<Backend> open_backend(const BackendFactory& factory, const std::string& url,
+                                      const Settings& settings, std::string_view recipe) {
   const auto parsed = Url::parse(url);
   if (!parsed) throw std::runtime_error(parsed.error().message);
   const auto recipes = factory.recipes;
-  const auto traits = std::find_if(recipes.begin(), recipes.end(), [&](const Traits& t) { return t.recipe == recipe; });
+  const auto traits = std::find_if(recipes.begin(), recipes.end(),
+                                   [&](const Traits& t) { return t.recipe == recipe; });
   if (traits == recipes.end()) throw std::runtime_error("no such recipe");
   auto backend = factory.open(*parsed, *traits, settings);
   if (!backend) throw std::runtime_error(backend.error().message);

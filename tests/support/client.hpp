@@ -8,7 +8,8 @@
 namespace dlock::test {
 
 // Throws with the message of the error.
-std::unique_ptr<Backend> open_backend(const BackendFactory&, const std::string& url, const Settings&, std::string_view recipe);
+std::unique_ptr<Backend> open_backend(const BackendFactory&, const std::string& url,
+                                      const Settings&, std::string_view recipe);
 Request request(const Key& key, Duration ttl = std::chrono::seconds{10});
 Lease acquire_or_fail(Backend&, const Request&);  // granted at once
 void release_or_fail(Backend&, const Lease&);

@@ -54,7 +54,7 @@ while len(good) < a.ticks and late <= a.ticks:
         good.append(tick)
     else:
         late += 1
-        time.sleep(2 * a.period / 1000)  # whatever it has left behind is over
+        time.sleep(2 * a.period / 1000)  # everything that it left has expired
     tick += 1
     begin = max(begin + a.period / 1000, time.monotonic())
     time.sleep(max(0, begin - time.monotonic()))

@@ -12,9 +12,9 @@ namespace dlock::fake {
 namespace {
 
 constexpr std::array<std::string_view, 1> schemes{"fake"};
-constexpr std::array<std::string_view, 11> items{"grant_after", "hang_after", "hang_release", "drip",
-                                                 "throw_after", "lose",       "lost_after",   "renew_fails_after",
-                                                 "fail_open",   "patience",   "broken"};
+constexpr std::array<std::string_view, 12> items{
+    "grant_after", "hang_after", "hang_wait",         "hang_release", "drip",     "throw_after",
+    "lose",        "lost_after", "renew_fails_after", "fail_open",    "patience", "broken"};
 constexpr std::array<Traits, 2> recipes{{
     {.family = "fake",
      .recipe = "lease",
@@ -42,13 +42,12 @@ constexpr std::array<Traits, 2> recipes{{
 
 }  // namespace
 
-Error lost_reply(const char* what) { return {Errc::timed_out, std::string(what) + " fake: no answer in time"}; }
+Error lost_reply(const char* what) {
+  return {Errc::timed_out, std::string(what) + " fake: no answer in time"};
+}
 
 Result<std::unique_ptr<Waiter>> FakeBackend::enqueue(const Request& r) {
-  if (!leased() && !r.attached)
-    return fail(Errc::usage, "fake, recipe process: the lock ends with the process, it cannot be detached");
-  if (r.mode == Mode::permit && r.limit == 0) return fail(Errc::usage, "--limit 0: at least 1");
-  if (leased() && r.ttl <= Duration::zero()) return fail(Errc::usage, "fake: a lease needs a ttl");
+  if (auto can = can_serve(traits(), r); !can) return fail(std::move(can.error()));
   return std::make_unique<FakeWaiter>(*this, r);
 }
 
@@ -76,10 +75,13 @@ Result<Renewal> FakeBackend::extend(const Lease& lease, Duration ttl) {
 Result<Renewal> FakeBackend::renew(const Lease& lease, Duration ttl) {
   if (const auto begun = begin(); !begun) return fail(begun.error());
   const std::uint64_t before = renewals_++;
-  const auto due = [before](const std::optional<std::uint64_t>& after) { return after && before >= *after; };
+  const auto due = [before](const std::optional<std::uint64_t>& after) {
+    return after && before >= *after;
+  };
   if (due(faults_.hang_after)) hang();
   if (due(faults_.throw_after)) throw std::runtime_error("fake: renew throws");
-  if (due(faults_.renew_fails_after)) return fail(Errc::unavailable, "renew fake:" + store_ + ": not reachable");
+  if (due(faults_.renew_fails_after))
+    return fail(Errc::unavailable, "renew fake:" + store_ + ": not reachable");
   if (due(faults_.lost_after)) {
     const Micros now = now_us();
     Table table;
@@ -93,7 +95,9 @@ Result<Renewal> FakeBackend::renew(const Lease& lease, Duration ttl) {
 
 Result<Renewal> FakeBackend::detach(const Lease& lease, Duration ttl) {
   if (const auto begun = begin(); !begun) return fail(begun.error());
-  if (!traits_.detached) return fail(Errc::usage, "fake, recipe process: the lock ends with the process, it cannot be detached");
+  if (!traits_.detached)
+    return fail(Errc::usage,
+                "fake, recipe process: the lock ends with the process, it cannot be detached");
   auto answer = extend(lease, ttl);
   if (answer)
     if (auto* kept = std::get_if<Kept>(&*answer)) kept->lease.attached = false;
@@ -108,6 +112,7 @@ Result<Released> FakeBackend::release(const Lease& lease) {
   Entry* const known_one = known(table, lease.key, now);
   if (!known_one) return Released::was_not_held;
   Entry& e = *known_one;
+  e.spent.insert(lease.owner);
   const bool was = e.state.release(lease.owner, now);
   held_.erase({name(lease.key), lease.owner});
   e.settle(now, false);
@@ -135,7 +140,9 @@ Result<Validity> FakeBackend::check(const Key& key, FencingToken token) {
   Table table;
   const Entry* e = known(table, key, now);
   const auto holds = [&](const auto& h) { return h.token == token && h.deadline > now; };
-  return e && std::any_of(e->state.holders.begin(), e->state.holders.end(), holds) ? Validity::valid : Validity::stale;
+  return e && std::any_of(e->state.holders.begin(), e->state.holders.end(), holds)
+             ? Validity::valid
+             : Validity::stale;
 }
 
 Result<Validity> FakeBackend::check(const Key& key, const Owner& owner) {
@@ -169,18 +176,23 @@ Result<std::vector<KeyView>> FakeBackend::list() {
 
 namespace {
 
-Result<std::unique_ptr<Backend>> open(const Url& url, const Traits& traits, const Settings& settings) {
+Result<std::unique_ptr<Backend>> open(const Url& url, const Traits& traits,
+                                      const Settings& settings) {
   const auto faults = Faults::parse(url);
   if (!faults) return fail(faults.error());
   if (!url.hosts.empty()) return fail(Errc::usage, "fake: takes a name, not a host");
   static std::atomic<unsigned> broken_ones = 0;
-  const std::string store = faults->broken ? url.path + "#" + std::to_string(++broken_ones) : url.path;
-  return std::make_unique<FakeBackend>(store, std::string(url.item("prefix").value_or("dlock:")), traits, *faults,
-                                       settings.interrupt_fd);
+  const std::string store =
+      faults->broken ? url.path + "#" + std::to_string(++broken_ones) : url.path;
+  return std::make_unique<FakeBackend>(store, std::string(url.item("prefix").value_or("dlock:")),
+                                       traits, *faults, settings.interrupt_fd);
 }
+
+// What the fake keeps is gone with the process.
+Result<void> purge(const Url&, const Traits&, const Settings&, std::span<const Key>) { return {}; }
 
 }  // namespace
 
-constinit const BackendFactory factory{"fake", schemes, recipes, items, open};
+constinit const BackendFactory factory{"fake", schemes, recipes, items, open, purge};
 
 }  // namespace dlock::fake

@@ -24,7 +24,8 @@ Result<Faults> Faults::parse(const Url& url) {
     const auto number = [&](std::optional<std::uint64_t>& to) -> Result<void> {
       std::uint64_t n = 0;
       const auto [end, bad] = std::from_chars(value.data(), value.data() + value.size(), n);
-      if (bad != std::errc{} || end != value.data() + value.size()) return refuse(name, value, "a whole number");
+      if (bad != std::errc{} || end != value.data() + value.size())
+        return refuse(name, value, "a whole number");
       to = n;
       return {};
     };
@@ -33,6 +34,7 @@ Result<Faults> Faults::parse(const Url& url) {
     else if (name == "drip") good = duration(f.drip);
     else if (name == "patience") good = duration(f.patience);
     else if (name == "hang_after") good = number(f.hang_after);
+    else if (name == "hang_wait") good = number(f.hang_wait);
     else if (name == "throw_after") good = number(f.throw_after);
     else if (name == "lost_after") good = number(f.lost_after);
     else if (name == "renew_fails_after") good = number(f.renew_fails_after);

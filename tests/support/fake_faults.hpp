@@ -11,7 +11,7 @@ enum class RequestKind { none, acquire, renew, release };
 // The faults of fake_backend.hpp, as read from a URL.
 struct Faults {
   Duration grant_after{}, drip{}, patience{1'000'000};
-  std::optional<std::uint64_t> hang_after, throw_after, lost_after, renew_fails_after;
+  std::optional<std::uint64_t> hang_after, hang_wait, throw_after, lost_after, renew_fails_after;
   bool hang_release = false, broken = false;
   RequestKind lose = RequestKind::none;
   std::optional<Errc> fail_open;

@@ -6,7 +6,7 @@
 
 namespace dlock::fake {
 
-// What ties a contender of recipe `process` to whoever has these open.
+// A contender of recipe `process` lives as long as one of these is open.
 struct Life {
   std::uint64_t ticket = 0;
   Fd bell{}, write_end{};
@@ -14,8 +14,13 @@ struct Life {
 
 class FakeBackend final : public Backend {
  public:
-  FakeBackend(std::string store, std::string prefix, const Traits& traits, Faults faults, int interrupt_fd)
-      : store_(std::move(store)), prefix_(std::move(prefix)), traits_(traits), faults_(faults), interrupt_fd_(interrupt_fd) {}
+  FakeBackend(std::string store, std::string prefix, const Traits& traits, Faults faults,
+              int interrupt_fd)
+      : store_(std::move(store)),
+        prefix_(std::move(prefix)),
+        traits_(traits),
+        faults_(faults),
+        interrupt_fd_(interrupt_fd) {}
 
   const Traits& traits() const noexcept override { return traits_; }
   std::string where() const override { return "fake:" + store_; }
@@ -54,7 +59,7 @@ class FakeBackend final : public Backend {
     ++counters_.requests;
     return e;
   }
-  // nullptr: never heard of.
+  // nullptr: unknown.
   Entry* known(Table& table, const Key& key, Micros now) {
     return table.find(store_, name(key)) ? &entry(table, key, now) : nullptr;
   }
@@ -91,8 +96,9 @@ class FakeWaiter final : public Waiter {
   const Request request_;
   std::optional<Deadline> closed_until_, unknown_since_;
   Life life_;
+  std::uint64_t polls_ = 0;
 };
 
-Error lost_reply(const char* what);  // carried out, but the answer never came
+Error lost_reply(const char* what);  // carried out, but the reply was lost
 
 }  // namespace dlock::fake

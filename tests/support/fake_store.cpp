@@ -15,7 +15,8 @@ struct Shared {
   std::map<std::pair<std::string, std::string>, Entry> entries;
 };
 Shared& shared() {
-  static Shared* const all = new Shared;  // never destroyed: a keeper thread may still be stuck in a fault at exit
+  // never destroyed: a keeper thread may still be stuck in a fault at exit
+  static Shared* const all = new Shared;
   return *all;
 }
 
@@ -27,7 +28,8 @@ bool ended(const Fd& life) {
 }  // namespace
 
 Micros now_us() noexcept {
-  return std::chrono::duration_cast<std::chrono::microseconds>(Clock::now().time_since_epoch()).count();
+  return std::chrono::duration_cast<std::chrono::microseconds>(Clock::now().time_since_epoch())
+      .count();
 }
 
 void Entry::reap(Micros now) {
@@ -44,7 +46,8 @@ void Entry::reap(Micros now) {
 
 void Entry::settle(Micros now, bool granted) {
   for (const std::uint64_t ticket : state.invite(now, claim)) ring(ticket);
-  if (granted && state.holders.size() > 1 && !state.waiters.empty() && !state.waiters[0].invited) ring(state.waiters[0].ticket);
+  if (granted && state.holders.size() > 1 && !state.waiters.empty() && !state.waiters[0].invited)
+    ring(state.waiters[0].ticket);
   const auto listed = [this](std::uint64_t ticket) {
     const auto same = [ticket](const auto& c) { return c.ticket == ticket; };
     return std::any_of(state.holders.begin(), state.holders.end(), same) ||
@@ -68,13 +71,17 @@ std::vector<Fd> Entry::watch(std::size_t rank) const {
       fds.emplace_back(::fcntl(life->second.get(), F_DUPFD_CLOEXEC, 3));
   };
   if (rank > 0 && rank < state.waiters.size()) add(state.waiters[rank - 1].ticket);
-  if (rank == 0) std::for_each(state.holders.begin(), state.holders.end(), [&](const auto& h) { add(h.ticket); });
+  if (rank == 0)
+    std::for_each(state.holders.begin(), state.holders.end(),
+                  [&](const auto& h) { add(h.ticket); });
   return fds;
 }
 
 Table::Table() : lock_(shared().mutex) {}
 
-Entry& Table::at(const std::string& store, const std::string& key) { return shared().entries[{store, key}]; }
+Entry& Table::at(const std::string& store, const std::string& key) {
+  return shared().entries[{store, key}];
+}
 
 Entry* Table::find(const std::string& store, const std::string& key) const {
   const auto found = shared().entries.find({store, key});

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the fake backend keeps its locks: one table for the process, behind one mutex.
+// The locks of the fake backend: one table for the process, behind one mutex.
 #pragma once
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 #include "core/lock_state.hpp"
@@ -15,14 +16,19 @@ Micros now_us() noexcept;  // CLOCK_BOOTTIME
 struct Entry {
   LockState state;
   std::map<std::uint64_t, Fd> bells;  // ticket -> eventfd: wakes a waiter, alarms a holder
-  std::map<std::uint64_t, Fd> lives;  // ticket -> read end of a pipe: end of file proves that the contender is gone
+  // ticket -> read end of a pipe: end of file proves that the contender is gone
+  std::map<std::uint64_t, Fd> lives;
+  // owners after a release or cancel: they must not come back (lease.hpp)
+  std::set<Owner> spent;
 
-  // Strikes everybody whose pipe has ended.
+  // Removes every contender whose pipe has ended.
   void reap(Micros now);
-  // After each transition: wakes who may run now, forgets who is gone. `granted`: a new head may have to watch more holders.
+  // After each transition: wakes waiters that may run now, drops dead ones. `granted`: a new head
+  // may have to watch more holders.
   void settle(Micros now, bool granted);
   void ring(std::uint64_t ticket) const;
-  // Whose end can change the place of the waiter at `rank`: its predecessor, or for the head every holder. Duplicates.
+  // The contenders whose end can change the place of the waiter at `rank`: its predecessor, or for
+  // the head every holder. Duplicates.
   std::vector<Fd> watch(std::size_t rank) const;
 };
 
@@ -30,8 +36,8 @@ struct Entry {
 class Table {
  public:
   Table();
-  Entry& at(const std::string& store, const std::string& key);          // made when missing
-  Entry* find(const std::string& store, const std::string& key) const;  // nullptr: never heard of
+  Entry& at(const std::string& store, const std::string& key);          // created when missing
+  Entry* find(const std::string& store, const std::string& key) const;  // nullptr: unknown
   std::vector<std::string> keys(const std::string& store) const;        // in byte order
 
  private:

@@ -21,7 +21,8 @@ void FakeWaiter::make_life(Entry& e, std::uint64_t ticket) {
 }
 
 Granted FakeWaiter::granted(const LockState::Granted& g, Entry& e, Deadline sent) {
-  Lease lease{request_.key, request_.owner, request_.mode, g.token, g.slot, no_deadline, request_.attached};
+  Lease lease{request_.key, request_.owner, request_.mode,    g.token,
+              g.slot,       no_deadline,    request_.attached};
   if (backend_.leased()) {
     lease.deadline = lease_end(unknown_since_.value_or(sent), request_.ttl);
     return {std::move(lease)};
@@ -32,17 +33,18 @@ Granted FakeWaiter::granted(const LockState::Granted& g, Entry& e, Deadline sent
     held = std::move(life_);
     life_ = Life{};
   }
-  std::uint64_t rings = 0;  // what woke the waiter is no alarm
+  std::uint64_t rings = 0;  // an alarm counts only beyond these
   (void)!::read(held.bell.get(), &rings, sizeof rings);
   return {std::move(lease), held.write_end.get(), held.bell.get()};
 }
 
-// One try: grants, refuses, or says what to sleep on.
+// One try: grants, refuses, or returns the descriptors to wait on.
 FakeWaiter::Step FakeWaiter::ask() {
   const Deadline sent = Clock::now();
   const Micros now = now_us();
   Table table;
   Entry& e = backend_.entry(table, request_.key, now);
+  if (e.spent.count(request_.owner) > 0) throw std::logic_error("fake: an owner came back");
   LockState::Ask ask;
   ask.owner = request_.owner;
   ask.mode = request_.mode;
@@ -71,10 +73,13 @@ FakeWaiter::Step FakeWaiter::ask() {
     make_life(e, e.state.waiters[w.rank].ticket);
     step.progress = Waiting{w.rank, std::move(holder)};
     step.watched = e.watch(w.rank);
-    // A waiter of `lease` must speak before its patience ends; one of `process` only has to notice an unanswered invitation.
-    const Duration nap = backend_.leased() ? backend_.faults_.patience / 3 : std::chrono::seconds{3};
+    // A waiter of `lease` must poll before its patience ends; one of `process` only has to notice
+    // an unanswered invitation.
+    const Duration nap =
+        backend_.leased() ? backend_.faults_.patience / 3 : std::chrono::seconds{3};
     step.wake_at = later(sent, nap);
-    if (w.rank == 0 && w.free_at != never) step.wake_at = std::min(step.wake_at, later(sent, Duration{w.free_at - now}));
+    if (w.rank == 0 && w.free_at != never)
+      step.wake_at = std::min(step.wake_at, later(sent, Duration{w.free_at - now}));
   }
   e.settle(now, false);
   return step;
@@ -92,8 +97,10 @@ bool FakeWaiter::sleep_until(Deadline until, const Step& step) {
   std::vector<pollfd> fds{{backend_.interrupt_fd_, POLLIN, 0}, {life_.bell.get(), POLLIN, 0}};
   for (const Fd& fd : step.watched) fds.push_back({fd.get(), 0, 0});
   const auto left = std::max(std::chrono::nanoseconds::zero(), until - Clock::now());
-  const timespec t{static_cast<time_t>(left.count() / 1'000'000'000), static_cast<long>(left.count() % 1'000'000'000)};
-  const bool woken = ::ppoll(fds.data(), fds.size(), until == no_deadline ? nullptr : &t, nullptr) > 0;
+  const timespec t{static_cast<time_t>(left.count() / 1'000'000'000),
+                   static_cast<long>(left.count() % 1'000'000'000)};
+  const bool woken =
+      ::ppoll(fds.data(), fds.size(), until == no_deadline ? nullptr : &t, nullptr) > 0;
   const bool interrupted = woken && fds[0].revents != 0;
   if (woken && !interrupted) ++backend_.counters_.wakeups;
   std::uint64_t rings = 0;
@@ -103,6 +110,7 @@ bool FakeWaiter::sleep_until(Deadline until, const Step& step) {
 
 Result<Progress> FakeWaiter::poll(Duration slice) {
   if (const auto begun = backend_.begin(); !begun) return fail(begun.error());
+  if (const auto& after = backend_.faults_.hang_wait; after && polls_++ >= *after) hang();
   const Deadline end = later(Clock::now(), slice);
   if (!closed_until_) closed_until_ = later(Clock::now(), backend_.faults_.grant_after);
   for (;;) {
@@ -112,7 +120,8 @@ Result<Progress> FakeWaiter::poll(Duration slice) {
       unknown_since_ = sent;
       return fail(lost_reply("acquire"));
     }
-    if (!std::holds_alternative<Waiting>(step.progress) || Clock::now() >= end) return std::move(step.progress);
+    if (!std::holds_alternative<Waiting>(step.progress) || Clock::now() >= end)
+      return std::move(step.progress);
     if (sleep_until(std::min(end, step.wake_at), step)) return std::move(step.progress);
   }
 }
@@ -124,6 +133,7 @@ Result<void> FakeWaiter::cancel() {
   Entry* const known_one = backend_.known(table, request_.key, now);
   if (!known_one) return {};
   Entry& e = *known_one;
+  e.spent.insert(request_.owner);
   e.state.cancel(request_.owner);
   e.state.release(request_.owner, now);
   backend_.held_.erase({backend_.name(request_.key), request_.owner});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `NAME_fixture FILE`: a server for tests that are scripts. Writes its URL to FILE once it answers, and lives until this program is told to end or
-// whoever started it is gone.
+// `NAME_fixture FILE`: a server for tests that are scripts. Writes its URL to FILE once it answers,
+// and lives until it is told to end or its parent is gone.
 #pragma once
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -11,14 +11,15 @@
 
 namespace dlock::test {
 
-// `start`: starts the server, whose life is that of the object it returns, with a url().
+// `start`: starts the server, which lives as long as the returned object, with a url().
 template <class Start>
 int serve(int argc, char** argv, Start start) {
   if (argc != 2) return 64;
   sigset_t ends;
   sigemptyset(&ends);
   for (const int s : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&ends, s);
-  ::sigprocmask(SIG_BLOCK, &ends, nullptr);  // before the server, which is told by its own death signal
+  // before the server starts, whose parent death signal it inherits
+  ::sigprocmask(SIG_BLOCK, &ends, nullptr);
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (::getppid() == 1) return 1;
   try {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// mariadb_fixture start|stop DIR: one server for all tests of a run of ctest. A watcher keeps it, and ends it with ctest or at `stop`.
+// mariadb_fixture start|stop DIR: one server for all tests of a ctest run. A watcher process ends
+// it with ctest or at `stop`.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/syscall.h>
@@ -56,7 +57,7 @@ int main(int argc, char** argv) {
   if (argc != 3) return 64;
   const std::string dir = argv[2];
   if (std::strcmp(argv[1], "stop") == 0) return stop(dir);
-  if (!mariadb_installed()) return 0;  // each test says so
+  if (!mariadb_installed()) return 0;  // each test reports it
   stop(dir);
   fs::create_directories(dir);
   const int ctest = static_cast<int>(::syscall(SYS_pidfd_open, ::getppid(), 0));

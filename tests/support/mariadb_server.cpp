@@ -14,7 +14,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <stdexcept>
-#include "mysql/mysql_backend.hpp"
+#include "mysql/factory.hpp"
 
 namespace dlock::test {
 namespace fs = std::filesystem;
@@ -48,15 +48,18 @@ void write_text(const std::string& path, const std::string& text) {
   std::fclose(out);
 }
 
-// A fresh data directory, made once per program: half a second each.
+// A fresh data directory, made once per program: it takes half a second.
 const std::string& template_data() {
   static const TestDirectory* const made = [] {
     auto* dir = new TestDirectory(memory());
     const std::string command = fmt::format(
-        "mariadb-install-db --no-defaults --datadir={0}/data --auth-root-authentication-method=normal --skip-test-db --user={1} "
+        "mariadb-install-db --no-defaults --datadir={0}/data --tmpdir={0} "
+        "--auth-root-authentication-method=normal "
+        "--skip-test-db --user={1} "
         ">{0}/install.log 2>&1",
         dir->path(), user_name());
-    if (std::system(command.c_str()) != 0) throw std::runtime_error("mariadb-install-db failed; see " + dir->path());
+    if (std::system(command.c_str()) != 0)
+      throw std::runtime_error("mariadb-install-db failed; see " + dir->path());
     std::atexit([] {});
     return dir;
   }();
@@ -73,11 +76,13 @@ const std::string& template_data() {
 bool mariadb_installed() {
   const char* path = std::getenv("PATH");
   const std::string all = path ? path : "";
-  if (all.find("/usr/sbin") == all.npos) ::setenv("PATH", (all + ":/usr/sbin:/usr/local/sbin").c_str(), 1);
+  if (all.find("/usr/sbin") == all.npos)
+    ::setenv("PATH", (all + ":/usr/sbin:/usr/local/sbin").c_str(), 1);
   return installed(mariadbd) && installed("mariadb-install-db");
 }
 
-std::unique_ptr<mysql::Connection> connect_as_root(const std::string& socket, const std::string& database) {
+std::unique_ptr<mysql::Connection> connect_as_root(const std::string& socket,
+                                                   const std::string& database) {
   mysql::Options o;
   o.user = "root";
   o.database = database;
@@ -90,12 +95,15 @@ std::unique_ptr<mysql::Connection> connect_as_root(const std::string& socket, co
 MariadbServer::MariadbServer(Setup setup) : setup_(std::move(setup)), port_(free_port()) {
   if (!mariadb_installed()) throw std::runtime_error("mariadbd is not installed");
   if (setup_.directory.empty())
-    own_ = setup_.on_disk ? std::make_unique<TestDirectory>() : std::make_unique<TestDirectory>(memory());
-  fs::copy(setup_.data_of.empty() ? template_data() : setup_.data_of + "/data", directory() + "/data",
-           fs::copy_options::recursive);
+    own_ = setup_.on_disk ? std::make_unique<TestDirectory>()
+                          : std::make_unique<TestDirectory>(memory());
+  fs::copy(setup_.data_of.empty() ? template_data() : setup_.data_of + "/data",
+           directory() + "/data", fs::copy_options::recursive);
   std::string conf = fmt::format(
-      "[mariadbd]\ndatadir={0}/data\nport={1}\nbind-address=127.0.0.1\nsocket={0}/s\npid-file={0}/pid\nlog-error={0}/log\n"
-      "tmpdir={0}\ninnodb_buffer_pool_size=16M\ninnodb_log_file_size=8M\ninnodb_flush_log_at_trx_commit={2}\nperformance_schema="
+      "[mariadbd]\ndatadir={0}/data\nport={1}\nbind-address=127.0.0.1\nsocket={0}/s\npid-file={0}/"
+      "pid\nlog-error={0}/log\n"
+      "tmpdir={0}\ninnodb_buffer_pool_size=16M\ninnodb_log_file_size=8M\ninnodb_flush_log_at_trx_"
+      "commit={2}\nperformance_schema="
       "OFF\n"
       "skip-name-resolve\nskip-log-bin\nmax_connections=1000\nsecure-file-priv={0}\n",
       directory(), port_, setup_.on_disk ? 1 : 0);
@@ -103,7 +111,8 @@ MariadbServer::MariadbServer(Setup setup) : setup_(std::move(setup)), port_(free
   write_text(directory() + "/my.cnf", conf);
   write_text(directory() + "/port", std::to_string(port_) + "\n");
   if (::geteuid() != 0) setup_.user.clear();
-  if (!setup_.user.empty() && std::system(fmt::format("chown -R {} {}", setup_.user, directory()).c_str()) != 0)
+  if (!setup_.user.empty() &&
+      std::system(fmt::format("chown -R {} {}", setup_.user, directory()).c_str()) != 0)
     throw std::runtime_error("chown to " + setup_.user);
   start();
 }
@@ -117,15 +126,18 @@ std::string MariadbServer::url(std::string_view database) const {
 void MariadbServer::start() {
   const std::string defaults = fmt::format("--defaults-file={}/my.cnf", directory()),
                     user = "--user=" + (setup_.user.empty() ? user_name() : setup_.user);
-  std::vector<char*> argv{const_cast<char*>("mariadbd"), const_cast<char*>(defaults.c_str()), const_cast<char*>(user.c_str())};
+  std::vector<char*> argv{const_cast<char*>("mariadbd"), const_cast<char*>(defaults.c_str()),
+                          const_cast<char*>(user.c_str())};
   for (auto& a : setup_.arguments) argv.push_back(a.data());
   argv.push_back(nullptr);
   const pid_t parent = ::getpid();
   const passwd* become = setup_.user.empty() ? nullptr : ::getpwnam(setup_.user.c_str());
   pid_ = ::fork();
   if (pid_ == 0) {
-    // Before the next line, which a change of user would undo.
-    if (become && (::setgroups(0, nullptr) != 0 || ::setgid(become->pw_gid) != 0 || ::setuid(become->pw_uid) != 0)) ::_exit(1);
+    // Before the next line, as a change of user would undo it.
+    if (become && (::setgroups(0, nullptr) != 0 || ::setgid(become->pw_gid) != 0 ||
+                   ::setuid(become->pw_uid) != 0))
+      ::_exit(1);
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != parent) ::_exit(1);
     ::setpgid(0, 0);  // a Ctrl-C at the terminal is for the tests
@@ -175,7 +187,9 @@ mysql::Answer MariadbServer::sql(std::string_view statement) {
   if (!r) throw std::runtime_error(fmt::format("{}: {}", statement, r.error().message));
   return std::move(*r);
 }
-std::string MariadbServer::value(std::string_view statement) { return std::string{sql(statement).text(0)}; }
+std::string MariadbServer::value(std::string_view statement) {
+  return std::string{sql(statement).text(0)};
+}
 
 Database::Database() {
   const char* shared = std::getenv("DLOCK_TEST_MARIADB");
@@ -189,7 +203,10 @@ Database::Database() {
   }
   create();
 }
-Database::Database(MariadbServer& server) : port_(server.port()), admin_(connect_as_root(server.socket())) { create(); }
+Database::Database(MariadbServer& server)
+    : port_(server.port()), admin_(connect_as_root(server.socket())) {
+  create();
+}
 
 void Database::create() {
   static std::atomic<int> n{0};
@@ -202,16 +219,21 @@ Database::~Database() {
   if (admin_) (void)admin_->query("drop", "DROP DATABASE IF EXISTS " + name_, Clock::now() + 10s);
 }
 
-std::string Database::url() const { return fmt::format("mysql://root@127.0.0.1:{}/{}", port_, name_); }
+std::string Database::url() const {
+  return fmt::format("mysql://root@127.0.0.1:{}/{}", port_, name_);
+}
 
 mysql::Answer Database::sql(std::string_view statement) {
   auto r = admin_->query("sql", statement, Clock::now() + 60s);
   if (!r) throw std::runtime_error(fmt::format("{}: {}", statement, r.error().message));
   return std::move(*r);
 }
-std::string Database::value(std::string_view statement) { return std::string{sql(statement).text(0)}; }
+std::string Database::value(std::string_view statement) {
+  return std::string{sql(statement).text(0)};
+}
 
-std::unique_ptr<Backend> open_mysql(const std::string& url, const Settings& settings, std::string_view recipe) {
+std::unique_ptr<Backend> open_mysql(const std::string& url, const Settings& settings,
+                                    std::string_view recipe) {
   return open_backend(mysql::factory, url, settings, recipe);
 }
 

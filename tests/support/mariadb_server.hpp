@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Throw-away MariaDB servers for tests: private directory (in memory where there is /dev/shm), private port, gone when the object or the test
-// program is gone.
+// Throw-away MariaDB servers for tests: private directory (in memory if there is a /dev/shm),
+// private port; they end with the object or the test program.
 #pragma once
 #include <sys/types.h>
 #include <cstdint>
@@ -9,14 +9,14 @@
 #include <string_view>
 #include <vector>
 #include "core/backend.hpp"
-#include "mysql/connection.hpp"
+#include "mysql/client/connection.hpp"
 #include "support/client.hpp"
 #include "support/server.hpp"
 
 namespace dlock::test {
 
 inline constexpr std::string_view mariadbd = "mariadbd";
-// Where Debian keeps it is not in everybody's PATH.
+// Debian installs it in a directory that is not in every user's PATH.
 bool mariadb_installed();
 
 class MariadbServer {
@@ -24,11 +24,11 @@ class MariadbServer {
   struct Setup {
     std::vector<std::string> config{};       // lines of [mariadbd], after the usual ones
     std::vector<std::string> environment{};  // "LD_PRELOAD=..."
-    bool on_disk = false;                    // and every commit waits for it
-    std::string directory{};                 // given: it is used, and stays
-    std::string data_of{};                   // another server's directory, whose data are copied before it starts
+    bool on_disk = false;                    // on disk, with a sync at every commit
+    std::string directory{};                 // if given, it is used, and stays
+    std::string data_of{};                   // another server's directory, copied before the start
     std::vector<std::string> arguments{};    // of the next start only
-    std::string user{};                      // root becomes this one
+    std::string user{};                      // run as this user if root
     bool wait_ready = true;
   };
   explicit MariadbServer(Setup setup);
@@ -44,9 +44,9 @@ class MariadbServer {
   std::string url(std::string_view database) const;  // root over TCP; no password
 
   void kill();   // SIGKILL, reaped
-  void start();  // again, same place
+  void start();  // again, with the same data
   void restart() { kill(), start(); }
-  void freeze();  // SIGSTOP, and it has stopped
+  void freeze();  // SIGSTOP; returns when it has stopped
   void thaw();
   void wait_ready();
 
@@ -62,7 +62,8 @@ class MariadbServer {
   std::unique_ptr<mysql::Connection> admin_;
 };
 
-// A database of its own, on the server that ctest started for all ($DLOCK_TEST_MARIADB: its directory) or else on one of this program's.
+// A private database, on the server that ctest started for all tests ($DLOCK_TEST_MARIADB: its
+// directory) or else on one of this program's.
 class Database {
  public:
   Database();
@@ -86,7 +87,9 @@ class Database {
 };
 
 // Throws with the message of the error.
-std::unique_ptr<Backend> open_mysql(const std::string& url, const Settings& settings = {}, std::string_view recipe = "lease");
-std::unique_ptr<mysql::Connection> connect_as_root(const std::string& socket, const std::string& database = "");
+std::unique_ptr<Backend> open_mysql(const std::string& url, const Settings& settings = {},
+                                    std::string_view recipe = "lease");
+std::unique_ptr<mysql::Connection> connect_as_root(const std::string& socket,
+                                                   const std::string& database = "");
 
 }  // namespace dlock::test

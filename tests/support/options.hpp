@@ -9,10 +9,11 @@
 
 namespace dlock::test {
 
-// `--name` for switches, `--name VALUE` for the others; anything else ends the program.
+// `--name` for switches, `--name VALUE` for other options; invalid ones end the program.
 class Options {
  public:
-  Options(int argc, char** argv, const std::vector<std::string>& switches, const std::vector<std::string>& valued) {
+  Options(int argc, char** argv, const std::vector<std::string>& switches,
+          const std::vector<std::string>& valued) {
     const auto is_in = [](const std::vector<std::string>& names, const std::string& name) {
       for (const auto& n : names)
         if (n == name) return true;
@@ -53,7 +54,7 @@ inline std::string program_from(const char* variable) {
   return result;
 }
 
-// What is set in the environment of a developer must not reach the dlock under test.
+// Variables of a developer's environment must not reach the dlock under test.
 void clean_environment();
 
 }  // namespace dlock::test

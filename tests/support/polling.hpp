@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests of faults ask again and again.
+// Loops that fault tests share.
 #pragma once
 #include <unistd.h>
 #include <catch2/catch.hpp>
@@ -8,14 +8,15 @@
 
 namespace dlock::test {
 
-inline Settings quick(Duration op_timeout = std::chrono::milliseconds{500}, Duration connect_timeout = std::chrono::seconds{1}) {
+inline Settings quick(Duration op_timeout = std::chrono::milliseconds{500},
+                      Duration connect_timeout = std::chrono::seconds{1}) {
   Settings s;
   s.op_timeout = op_timeout;
   s.connect_timeout = connect_timeout;
   return s;
 }
 
-// Polls until granted, through errors that a caller may try again; fails after `bound`.
+// Polls until granted, through retryable errors; fails after `bound`.
 inline Lease granted_within(Waiter& w, Duration bound) {
   const Deadline until = later(Clock::now(), bound);
   Error last{Errc::internal, "never polled"};

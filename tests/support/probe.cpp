@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a shell cannot see exactly:
-//   probe fds FILE            writes the open descriptors to FILE, one `NUMBER TARGET ACCESS [cloexec]` per line
+// Facts that a shell cannot see exactly:
+//   probe fds FILE            writes the open descriptors to FILE, one `NUMBER TARGET ACCESS
+//   [cloexec]` per line
 //   probe args FILE ARG...    writes the arguments to FILE, each in hex
-//   probe end FILE CMD...     runs CMD, deaf to no signal but what nohup(1) does; its pid is in FILE.pid while it runs, how it ended in FILE (`signal 15 (TERM)`) after
+//   probe end FILE CMD...     runs CMD with no ignored signals except nohup(1)'s; its pid is in
+//   FILE.pid
+//                             while it runs, its end in FILE (`signal 15 (TERM)`) after
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -23,11 +26,12 @@ using namespace dlock::test;
 
 namespace {
 
-// Whole or not at all: who polls for the file never reads half of it.
+// Atomic: a process that polls for the file never reads half of it.
 void write_file(const std::string& path, const std::string& text) {
   const std::string draft = path + ".draft";
   const dlock::Fd fd(::open(draft.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
-  if (!fd || ::write(fd.get(), text.data(), text.size()) != ssize_t(text.size()) || ::rename(draft.c_str(), path.c_str()) != 0)
+  if (!fd || ::write(fd.get(), text.data(), text.size()) != ssize_t(text.size()) ||
+      ::rename(draft.c_str(), path.c_str()) != 0)
     give_up(path + ": " + std::strerror(errno));
 }
 
@@ -35,15 +39,18 @@ int fds(const char* file) {
   std::vector<int> open;
   DIR* dir = ::opendir("/proc/self/fd");
   while (const dirent* e = dir ? ::readdir(dir) : nullptr)
-    if (e->d_name[0] != '.' && std::atoi(e->d_name) != ::dirfd(dir)) open.push_back(std::atoi(e->d_name));
+    if (e->d_name[0] != '.' && std::atoi(e->d_name) != ::dirfd(dir))
+      open.push_back(std::atoi(e->d_name));
   std::sort(open.begin(), open.end());
   std::string text;
   for (int fd : open) {
     char target[PATH_MAX] = {};
-    if (::readlink(("/proc/self/fd/" + std::to_string(fd)).c_str(), target, sizeof target - 1) < 0) continue;
+    if (::readlink(("/proc/self/fd/" + std::to_string(fd)).c_str(), target, sizeof target - 1) < 0)
+      continue;
     const char* const access[] = {"r", "w", "rw", "?"};
     const int flags = ::fcntl(fd, F_GETFL);
-    text += std::to_string(fd) + " " + target + " " + access[flags & O_ACCMODE] + (flags & O_NONBLOCK ? " nonblock" : "") +
+    text += std::to_string(fd) + " " + target + " " + access[flags & O_ACCMODE] +
+            (flags & O_NONBLOCK ? " nonblock" : "") +
             (::fcntl(fd, F_GETFD) & FD_CLOEXEC ? " cloexec" : "") + "\n";
   }
   ::closedir(dir);
@@ -66,10 +73,11 @@ int args(const char* file, char** argv) {
 int end_of(const std::string& file, char** command) {
   sigset_t all, before;
   ::sigfillset(&all);
-  ::sigprocmask(SIG_SETMASK, &all, &before);  // what the whole group is sent is for the command
+  ::sigprocmask(SIG_SETMASK, &all, &before);  // signals to the whole group are for the command
   const pid_t pid = ::fork();
   if (pid == 0) {
-    for (int sig : {SIGINT, SIGQUIT}) ::signal(sig, SIG_DFL);  // a shell starts what is in the background without them
+    // a shell starts background jobs with these ignored
+    for (int sig : {SIGINT, SIGQUIT}) ::signal(sig, SIG_DFL);
     ::sigprocmask(SIG_SETMASK, &before, nullptr);
     ::execvp(command[0], command);
     ::_exit(98);

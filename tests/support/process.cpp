@@ -21,7 +21,7 @@ extern char** environ;
 
 namespace dlock::test {
 namespace {
-// Signals of the child as a login shell would start it, but for what the test asks.
+// Signals of the child as a login shell would set them, except as the test asks.
 void set_signals(const Spawn& s) {
   struct sigaction act {};
   for (int sig = 1; sig < NSIG; ++sig) {
@@ -34,7 +34,8 @@ void set_signals(const Spawn& s) {
   ::sigprocmask(SIG_SETMASK, &mask, nullptr);
 }
 
-// Only async-signal-safe calls: other threads of the harness may hold any lock at the moment of the fork.
+// Only async-signal-safe calls: other threads of the harness may hold any lock at the moment of the
+// fork.
 [[noreturn]] void become(const Spawn& s, char** argv, char** env, std::vector<int>& moved) {
   if (s.place == Spawn::Place::own_session) ::setsid();
   if (s.place == Spawn::Place::own_group) ::setpgid(0, 0);
@@ -45,7 +46,8 @@ void set_signals(const Spawn& s) {
   // Sources first above every wanted number, so that no dup2 overwrites one that is still needed.
   for (std::size_t i = 0; i < s.fds.size(); ++i)
     moved[i] = s.fds[i].second < 0 ? -1 : ::fcntl(s.fds[i].second, F_DUPFD_CLOEXEC, 100);
-  for (std::size_t i = 0; i < s.fds.size(); ++i) moved[i] < 0 ? ::close(s.fds[i].first) : ::dup2(moved[i], s.fds[i].first);
+  for (std::size_t i = 0; i < s.fds.size(); ++i)
+    moved[i] < 0 ? ::close(s.fds[i].first) : ::dup2(moved[i], s.fds[i].first);
   set_signals(s);
   ::execvpe(argv[0], argv, env);
   ::_exit(98);
@@ -86,7 +88,8 @@ void give_up(const std::string& what) {
 void clean_environment() {
   std::vector<std::string> doomed;
   for (char** e = environ; *e; ++e)
-    if (std::string_view(*e).substr(0, 6) == "DLOCK_") doomed.emplace_back(*e, std::strcspn(*e, "="));
+    if (std::string_view(*e).substr(0, 6) == "DLOCK_")
+      doomed.emplace_back(*e, std::strcspn(*e, "="));
   for (const auto& name : doomed) ::unsetenv(name.c_str());
 }
 
@@ -104,7 +107,8 @@ Process Process::start(const Spawn& s) {
   std::vector<std::string> args = s.argv, vars;
   for (char** e = environ; *e; ++e) {
     const std::string_view var(*e), name = var.substr(0, var.find('='));
-    if (std::none_of(s.env.begin(), s.env.end(), [&](const auto& x) { return x.first == name; })) vars.emplace_back(var);
+    if (std::none_of(s.env.begin(), s.env.end(), [&](const auto& x) { return x.first == name; }))
+      vars.emplace_back(var);
   }
   for (const auto& [name, value] : s.env) vars.push_back(name + "=" + value);
   std::vector<char*> argv = pointers(args), env = pointers(vars);
@@ -117,11 +121,13 @@ Process Process::start(const Spawn& s) {
   if (pid == 0) become(s, argv.data(), env.data(), moved);
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (pid < 0) give_up(std::string("fork: ") + std::strerror(errno));
-  if (s.place == Spawn::Place::own_group) ::setpgid(pid, pid);  // whoever comes first
+  // parent and child both call it: either may be first
+  if (s.place == Spawn::Place::own_group) ::setpgid(pid, pid);
   return Process(pid, Fd(int(::syscall(SYS_pidfd_open, pid, 0))));
 }
 
-Process::Process(Process&& o) noexcept : pid_(std::exchange(o.pid_, -1)), pidfd_(std::move(o.pidfd_)), status_(o.status_) {}
+Process::Process(Process&& o) noexcept
+    : pid_(std::exchange(o.pid_, -1)), pidfd_(std::move(o.pidfd_)), status_(o.status_) {}
 
 Process::~Process() {
   if (pid_ < 0 || status_) return;
@@ -148,14 +154,16 @@ std::optional<int> Process::wait(double seconds) {
 bool Process::wait_stopped(double seconds) {
   for (const double until = boot_now() + seconds;;) {
     siginfo_t info{};
-    if (::waitid(P_PID, id_t(pid_), &info, WSTOPPED | WNOHANG | WNOWAIT) == 0 && info.si_pid == pid_) return true;
+    if (::waitid(P_PID, id_t(pid_), &info, WSTOPPED | WNOHANG | WNOWAIT) == 0 &&
+        info.si_pid == pid_)
+      return true;
     if (boot_now() >= until) return false;
     ::poll(nullptr, 0, 2);
   }
 }
 
 void Process::signal(int sig) const noexcept {
-  if (!status_) ::kill(pid_, sig);  // not reaped: the number is still its own
+  if (!status_) ::kill(pid_, sig);  // not reaped: the pid is still its own
 }
 
 std::string describe(std::optional<int> status) {
@@ -170,7 +178,8 @@ std::string read_file(const std::string& path) {
   const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   std::string text;
   char buffer[16384];
-  for (ssize_t n; fd && (n = ::read(fd.get(), buffer, sizeof buffer)) > 0;) text.append(buffer, std::size_t(n));
+  for (ssize_t n; fd && (n = ::read(fd.get(), buffer, sizeof buffer)) > 0;)
+    text.append(buffer, std::size_t(n));
   return text;
 }
 
@@ -178,7 +187,7 @@ std::vector<pid_t> carriers(const std::string& name, const std::string& value) {
   const std::string wanted = name + "=" + value;
   std::vector<pid_t> found;
   each_process([&](pid_t pid) {
-    // The end of the address space empties the file, so a zombie has none.
+    // The environ file is empty once the address space is gone, so a zombie has none.
     const std::string env = read_file("/proc/" + std::to_string(pid) + "/environ");
     for (std::size_t at = 0, end; at < env.size(); at = end + 1) {
       end = std::min(env.find('\0', at), env.size());
@@ -188,7 +197,8 @@ std::vector<pid_t> carriers(const std::string& name, const std::string& value) {
   return found;
 }
 
-std::vector<pid_t> carriers_after(const std::string& name, const std::string& value, double seconds) {
+std::vector<pid_t> carriers_after(const std::string& name, const std::string& value,
+                                  double seconds) {
   for (const double until = boot_now() + seconds;;) {
     auto left = carriers(name, value);
     if (left.empty() || boot_now() >= until) return left;
@@ -200,15 +210,21 @@ void kill_carriers(const std::string& name, const std::string& value) {
   for (const double until = boot_now() + 5; boot_now() < until;) {
     const auto left = carriers(name, value);
     if (left.empty()) return;
-    for (pid_t pid : left) ::kill(pid, SIGKILL);
+    for (pid_t pid : left) {
+      // A member that forks and exits before its kill is caught through its group, which the kernel
+      // kills as a whole.
+      if (const pid_t group = ::getpgid(pid); group > 1 && group != ::getpgrp())
+        ::kill(-group, SIGKILL);
+      ::kill(pid, SIGKILL);
+    }
   }
 }
 
 std::vector<pid_t> children_of(pid_t pid) {
   std::vector<pid_t> found;
   std::error_code ec;
-  for (std::filesystem::directory_iterator task("/proc/" + std::to_string(pid) + "/task", ec), end; !ec && task != end;
-       task.increment(ec)) {
+  for (std::filesystem::directory_iterator task("/proc/" + std::to_string(pid) + "/task", ec), end;
+       !ec && task != end; task.increment(ec)) {
     const std::string text = read_file(task->path().string() + "/children");
     for (const char* p = text.c_str(); *p;) {
       char* after = nullptr;
@@ -244,7 +260,7 @@ bool Lines::fill(double until) {  // false: nothing new, in time or for ever
       text_.append(buffer, std::size_t(n));
       return true;
     }
-    // A FIFO that nobody has opened yet reads as ended; poll knows the difference.
+    // A FIFO that has never had a writer reads as ended; poll can tell the difference.
     pollfd p{fd_.get(), POLLIN, 0};
     const int left = milliseconds_until(until);
     if (::poll(&p, 1, left) > 0 && (p.revents & POLLIN) == 0) {
@@ -280,7 +296,7 @@ Output read_all(int fd, double seconds) {
     if (::poll(&p, 1, milliseconds_until(until)) == 0) return out;
     char buffer[4096];
     const ssize_t n = ::read(fd, buffer, sizeof buffer);
-    if (n <= 0) {  // a pty's master says EIO when the last slave is closed
+    if (n <= 0) {  // a pty's master returns EIO when the last slave is closed
       out.complete = n == 0 || errno == EIO;
       return out;
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Processes under test. Every wait has a bound, every process is found by what it carries and never by its name, and
-// what a test leaves behind is killed when the test ends.
+// Processes under test. Every wait has a bound, every process is found by its environment and never
+// by its name, and processes left by a test are killed when the test ends.
 #pragma once
 #include <sys/types.h>
 #include <optional>
@@ -13,7 +13,7 @@ namespace dlock::test {
 
 double boot_now() noexcept;  // CLOCK_BOOTTIME in seconds, as in the events that dlock writes
 
-// Ends the test program with status 1: something it needs does not work here, so it can prove nothing.
+// Ends the test program with status 1: a requirement is missing here, so the test proves nothing.
 [[noreturn]] void give_up(const std::string& what);
 
 // A new directory below $TMPDIR, removed with everything in it at the end of the scope.
@@ -33,15 +33,17 @@ struct Spawn {
   enum class Place { here, own_group, own_session };
   std::vector<std::string> argv;                              // [0] is looked up in PATH
   std::vector<std::pair<std::string, std::string>> env = {};  // added to ours
-  std::vector<std::pair<int, int>> fds = {};                  // {number in the child, descriptor of ours; -1: closed}
+  // {number in the child, descriptor of ours; -1: closed}
+  std::vector<std::pair<int, int>> fds = {};
   Place place = Place::own_group;
-  int tty = -1;                   // the slave of a pty: the child's 0, 1, 2 and controlling terminal (needs own_session)
+  // the slave of a pty: the child's 0, 1, 2 and controlling terminal (needs own_session)
+  int tty = -1;
   std::vector<int> ignored = {};  // signals
   std::vector<int> blocked = {};
 };
 
-// A child of this program. Its own signals are as if this program had none ignored or blocked. The destructor kills and
-// reaps it if it still runs.
+// A child of this program. No signals are ignored or blocked in it, whatever this program has. The
+// destructor kills and reaps it if it still runs.
 class Process {
  public:
   static Process start(const Spawn&);
@@ -50,10 +52,10 @@ class Process {
   ~Process();
 
   pid_t pid() const noexcept { return pid_; }
-  // The wait status, or nothing if it still runs after `seconds`. May be asked again.
+  // The wait status, or nothing if it still runs after `seconds`. May be called again.
   std::optional<int> wait(double seconds);
   void signal(int sig) const noexcept;  // nothing if it has ended
-  // Everything about a stop: true once it has stopped (WUNTRACED), false after `seconds`.
+  // Waits for a stop (WUNTRACED): true once it has stopped, false after `seconds`.
   bool wait_stopped(double seconds);
 
  private:
@@ -66,10 +68,12 @@ class Process {
 // "exit 3", "signal 15 (TERM)", "still running".
 std::string describe(std::optional<int> status);
 
-// Living processes (zombies are dead) whose initial environment holds `name=value`, whoever's children they are.
+// Living processes (zombies are dead) whose initial environment contains `name=value`, with any
+// parent.
 std::vector<pid_t> carriers(const std::string& name, const std::string& value);
-// Waits until there are none. Answers who is left after `seconds`.
-std::vector<pid_t> carriers_after(const std::string& name, const std::string& value, double seconds);
+// Waits until there are none. Returns those left after `seconds`.
+std::vector<pid_t> carriers_after(const std::string& name, const std::string& value,
+                                  double seconds);
 void kill_carriers(const std::string& name, const std::string& value);
 
 std::vector<pid_t> children_of(pid_t pid);
@@ -84,9 +88,11 @@ struct Pipe {
 class Lines {
  public:
   explicit Lines(Fd fd);
-  std::optional<std::string> next(double seconds);  // without '\n'; nothing: no line in time, or the end
-  bool ended() const noexcept { return ended_; }    // every writer has closed
-  bool wait_end(double seconds);                    // reads on until the end; keeps lines for next()
+  // without '\n'; nothing: no line in time, or the end
+  std::optional<std::string> next(double seconds);
+  bool ended() const noexcept { return ended_; }  // every writer has closed
+  // reads on until the end; keeps lines for next()
+  bool wait_end(double seconds);
   double ended_at() const noexcept { return ended_at_; }
 
  private:
@@ -97,7 +103,7 @@ class Lines {
   double ended_at_ = 0;
 };
 
-// Reads until end of file or the bound; a bound that is reached is reported by `complete`.
+// Reads until end of file or the bound; `complete` says which.
 struct Output {
   std::string text;
   bool complete = false;

@@ -35,7 +35,8 @@ Proxy::Proxy(std::uint16_t target)
       event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   sockaddr_in a = loopback(0);
   socklen_t size = sizeof a;
-  if (::bind(listener_.get(), reinterpret_cast<sockaddr*>(&a), size) != 0 || ::listen(listener_.get(), 1024) != 0 ||
+  if (::bind(listener_.get(), reinterpret_cast<sockaddr*>(&a), size) != 0 ||
+      ::listen(listener_.get(), 1024) != 0 ||
       ::getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&a), &size) != 0)
     throw std::runtime_error("proxy: cannot listen");
   port_ = ntohs(a.sin_port);
@@ -101,6 +102,27 @@ bool Proxy::lost_one(Duration bound) {
   return false;
 }
 
+void Proxy::hold(std::string text) {
+  const std::lock_guard lock{mutex_};
+  rules_.hold = std::move(text);
+}
+bool Proxy::holds_one(Duration bound) {
+  for (const Deadline until = later(Clock::now(), bound); Clock::now() < until; ::usleep(500)) {
+    const std::lock_guard lock{mutex_};
+    for (const Link& link : links_)
+      if (link.held) return true;
+  }
+  return false;
+}
+void Proxy::let_go() {
+  {
+    const std::lock_guard lock{mutex_};
+    rules_.hold.reset();
+    for (Link& link : links_) link.held = false;
+  }
+  wake();
+}
+
 void Proxy::accept_one() {
   Fd client{::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)};
   if (!client) return;
@@ -110,26 +132,33 @@ void Proxy::accept_one() {
   if (!rules_.blackhole) {
     Fd server{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
     const sockaddr_in a = loopback(target_);
-    if (::connect(server.get(), reinterpret_cast<const sockaddr*>(&a), sizeof a) != 0) return reset(client);
+    if (::connect(server.get(), reinterpret_cast<const sockaddr*>(&a), sizeof a) != 0)
+      return reset(client);
     const int one = 1;
-    for (const int fd : {server.get(), client.get()}) ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    for (const int fd : {server.get(), client.get()})
+      ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     link.end[to_server] = std::move(server);
   }
   link.end[to_client] = std::move(client);
   links_.push_back(std::move(link));
 }
 
-// Takes what has come from the other side than `side`, to be sent to `side`.
+// Takes what arrived from the side opposite to `side`, to be sent to `side`.
 void Proxy::read_from(Link& link, Side side) {
   char buffer[65536];
   const ssize_t n = ::recv(link.end[1 - side].get(), buffer, sizeof buffer, MSG_DONTWAIT);
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (n <= 0) {
     link.closing[side] = true;
-    if (n < 0) link.dead = true;
+    // a client that gave up may reset
+    if (n < 0 && !(side == to_server && link.held)) link.dead = true;
     return;
   }
   const std::string_view bytes{buffer, static_cast<std::size_t>(n)};
+  if (side == to_server && rules_.hold && bytes.find(*rules_.hold) != bytes.npos) {
+    link.held = true;
+    rules_.hold.reset();
+  }
   if (side == to_server && rules_.lose && !link.losing) {
     link.seen.append(bytes);
     if (link.seen.find(*rules_.lose) != std::string::npos) {
@@ -148,6 +177,7 @@ void Proxy::read_from(Link& link, Side side) {
 }
 
 void Proxy::write_to(Link& link, Side side) {
+  if (side == to_server && link.held) return;
   auto& queue = link.queue[side];
   const Deadline now = Clock::now();
   while (!queue.empty() && queue.front().due <= now && !rules_.stall[side]) {
@@ -166,7 +196,8 @@ void Proxy::write_to(Link& link, Side side) {
     bytes.erase(0, static_cast<std::size_t>(n));
     if (bytes.empty()) queue.pop_front();
   }
-  if (queue.empty() && link.closing[side]) link.dead = true;  // half-open connections are of no use to anybody here
+  // half-open connections are not needed here
+  if (queue.empty() && link.closing[side]) link.dead = true;
 }
 
 void Proxy::run() {
@@ -185,8 +216,9 @@ void Proxy::run() {
         }
         for (const Side side : {to_server, to_client}) {
           const bool ends = link->closing[1 - side];
-          fds.push_back({link->end[side].get(), static_cast<short>(ends ? 0 : POLLIN), 0});
-          if (!link->queue[side].empty()) timeout = 1;
+          fds.push_back({ends && link->held ? -1 : link->end[side].get(),
+                         static_cast<short>(ends ? 0 : POLLIN), 0});
+          if (!link->queue[side].empty() && !(side == to_server && link->held)) timeout = 1;
         }
         ++link;
       }
@@ -200,7 +232,8 @@ void Proxy::run() {
       for (Link& link : links_) {
         for (const Side side : {to_server, to_client}) {
           const pollfd& p = fds[at++];
-          if ((p.revents & (POLLIN | POLLHUP | POLLERR)) != 0) read_from(link, static_cast<Side>(1 - side));
+          if ((p.revents & (POLLIN | POLLHUP | POLLERR)) != 0)
+            read_from(link, static_cast<Side>(1 - side));
         }
         if (!link.end[to_server]) continue;
         for (const Side side : {to_server, to_client})

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A TCP proxy before a real server, for the faults of networks: delay, silence, bytes that drip, cut connections, refused ones, and the reply that
-// gets lost after its request was carried out. One thread, poll(2); needs no rights.
+// A TCP proxy in front of a real server, for network faults: delay, silence, dripping bytes, cut
+// and refused connections, and a reply that is lost after its request was carried out. One thread,
+// poll(2); needs no privileges.
 #pragma once
 #include <cstdint>
 #include <list>
@@ -24,18 +25,25 @@ class Proxy {
 
   std::uint16_t port() const noexcept { return port_; }
 
-  // What holds from now on, for all connections. Bytes that are under way already keep their time.
+  // Settings from now on, for all connections. Bytes already under way keep their delay.
   void delay(Side, Duration);
-  void stall(Side, bool on);                     // nothing passes; nothing is lost
-  void drip(Side, std::size_t bytes, Duration);  // so many bytes at a time; 0: freely
+  void stall(Side, bool on);                     // no bytes pass; none are lost
+  void drip(Side, std::size_t bytes, Duration);  // so many bytes at a time; 0: all
   void refuse(bool on);                          // new connections are closed at once
   void blackhole(bool on);                       // new connections are accepted and never served
   void cut();                                    // resets all connections
 
-  // The next request that contains `text` reaches the server; its answer does not come back. After that the connection is reset, or
-  // (`quietly`) stands and stays silent about that request.
+  // The next request that contains `text` reaches the server; its reply is dropped. Then the
+  // connection is reset, or (`quietly`) stays open without that reply.
   void lose_reply(std::string text, bool quietly = false);
   bool lost_one(Duration bound = std::chrono::seconds{10});  // waits until that has happened
+
+  // The next request that contains `text` does not reach the server, nor do later bytes of its
+  // connection, until let_go(); other connections continue. If the client closes meanwhile, the
+  // server's side is closed only after that.
+  void hold(std::string text);
+  bool holds_one(Duration bound = std::chrono::seconds{10});  // waits until one is held
+  void let_go();
 
  private:
   struct Chunk {
@@ -46,9 +54,10 @@ class Proxy {
     Fd end[2];  // [to_server]: the server's socket, [to_client]: the client's
     std::list<Chunk> queue[2];
     Deadline next_drip[2]{};
-    std::string seen;     // the end of what the client sent
+    std::string seen;     // the last bytes that the client sent
     bool losing = false;  // the next bytes of the server are lost
-    bool closing[2]{};    // no more comes for that side
+    bool held = false;    // hold()
+    bool closing[2]{};    // no more bytes come for that side
     bool dead = false;
   };
   struct Rules {
@@ -57,7 +66,7 @@ class Proxy {
     std::size_t drip[2]{};
     Duration drip_every[2]{};
     bool refuse = false, blackhole = false;
-    std::optional<std::string> lose;
+    std::optional<std::string> lose, hold;
     bool quietly = false;
   };
 

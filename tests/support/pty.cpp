@@ -27,7 +27,7 @@ bool Terminal::fill(double until) {
   const double left = until - boot_now();
   if (!master_ || ::poll(&p, 1, left <= 0 ? 0 : int(std::ceil(left * 1000))) <= 0) return false;
   char buffer[4096];
-  const ssize_t n = ::read(master_.get(), buffer, sizeof buffer);  // EIO: nobody has the terminal open
+  const ssize_t n = ::read(master_.get(), buffer, sizeof buffer);  // EIO: no slave is open
   if (n > 0) shown_.append(buffer, std::size_t(n));
   return n > 0;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A terminal of our own for programs that want one.
+// A private terminal for programs that need one.
 #pragma once
 #include <string>
 #include <string_view>
@@ -13,17 +13,18 @@ struct Pty {
   void close_slave() { slave.reset(); }
 };
 
-// Reads what the terminal shows and types into it.
+// Reads the terminal's output and types into it.
 class Terminal {
  public:
   explicit Terminal(Fd master) : master_(std::move(master)) {}
-  // True once `text` has been shown after what the last successful expect() found.
+  // True once `text` has appeared after the match of the last successful expect().
   bool expect(std::string_view text, double seconds);
   void type(std::string_view text);
   void hang_up() { master_.reset(); }
   void drain(double seconds);  // until every slave is closed
   const std::string& shown() const noexcept { return shown_; }
-  std::size_t found() const noexcept { return found_; }  // in shown(): behind what the last expect() found
+  // in shown(): the end of the last expect()'s match
+  std::size_t found() const noexcept { return found_; }
   int fd() const noexcept { return master_.get(); }
 
  private:

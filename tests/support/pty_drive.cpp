@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// `pty_drive [--bound SECONDS] COMMAND [ARG...] <SCRIPT` runs COMMAND as the leader of a session on a terminal of its own
-// (without echo) and follows SCRIPT, one step per line; each step has the bound (15 s):
+// `pty_drive [--bound SECONDS] COMMAND [ARG...] <SCRIPT` runs COMMAND as the leader of a session on
+// a terminal of its own (without echo) and follows SCRIPT, one step per line; each step has the
+// bound (15 s):
 //
 //   expect TEXT     the terminal shows TEXT, after what the last expect found
 //   reject TEXT     the terminal has not shown TEXT since what the last expect found
 //   type TEXT       types TEXT; \n \r \t \e \\ and \xHH are understood
 //   file PATH       PATH exists and is not empty
 //   count N PATH TEXT    at least N lines of PATH hold TEXT
-//   stopped PATH    the process whose number is in the file PATH is stopped
-//   alive PATH, gone PATH    the process whose number is in the file PATH lives; is gone
-//   signal N PATH   sends signal N to the process whose number is in the file PATH
-//   hangup          the terminal goes away
-//   end STATUS      COMMAND ends so: `end exit 3`, `end signal 2 (INT)`
+//   stopped PATH    the process whose pid is in the file PATH is stopped
+//   alive PATH, gone PATH    the process whose pid is in the file PATH lives; is gone
+//   signal N PATH   sends signal N to the process whose pid is in the file PATH
+//   hangup          the terminal hangs up
+//   end STATUS      COMMAND ends like this: `end exit 3`, `end signal 2 (INT)`
 //
-// At the end nothing that COMMAND started may be left. Prints what the terminal showed. Status 0, or 1 and why on stderr.
+// At the end no process of COMMAND may be left. Prints the terminal's output. Status 0, or 1 with
+// the reason on stderr.
 #include <poll.h>
 #include <sys/stat.h>
 #include <termios.h>
@@ -86,14 +88,18 @@ struct Script {
 
   bool step(const std::string& verb, const std::string& rest) {
     if (verb == "expect") return terminal.expect(unescape(rest), bound);
-    if (verb == "reject") return terminal.drain(0), terminal.shown().find(unescape(rest), terminal.found()) == std::string::npos;
+    if (verb == "reject")
+      return terminal.drain(0),
+             terminal.shown().find(unescape(rest), terminal.found()) == std::string::npos;
     if (verb == "type") return terminal.type(unescape(rest)), true;
     if (verb == "file") return within(bound, [&] { return !read_file(rest).empty(); });
     if (verb == "count") {
       const auto a = rest.find(' '), b = rest.find(' ', a + 1);
       if (b == rest.npos) give_up("pty_drive: count N PATH TEXT");
-      return within(bound,
-                    [&] { return lines_with(rest.substr(a + 1, b - a - 1), rest.substr(b + 1)) >= std::atoi(rest.c_str()); });
+      return within(bound, [&] {
+        return lines_with(rest.substr(a + 1, b - a - 1), rest.substr(b + 1)) >=
+               std::atoi(rest.c_str());
+      });
     }
     if (verb == "stopped") return within(bound, [&] { return state_of(pid_in(rest)) == 'T'; });
     if (verb == "gone") return within(bound, [&] { return is_gone(pid_in(rest)); });
@@ -105,8 +111,9 @@ struct Script {
     }
     if (verb == "hangup") return terminal.hang_up(), true;
     if (verb == "end") {
-      // Somebody has to read, or a command that writes its last words would wait for ever.
-      const bool ended = within(bound, [&] { return terminal.drain(0), command.wait(0).has_value(); });
+      // The output must be read, or a command that writes at its end would block for ever.
+      const bool ended =
+          within(bound, [&] { return terminal.drain(0), command.wait(0).has_value(); });
       if (!ended || describe(command.wait(0)) != rest)
         std::fprintf(stderr, "pty_drive: the command: %s\n", describe(command.wait(0)).c_str());
       return ended && describe(command.wait(0)) == rest;
@@ -121,7 +128,9 @@ int main(int argc, char** argv) {
   double bound = 15;
   int first = 1;
   if (argc > 2 && std::strcmp(argv[1], "--bound") == 0) bound = std::atof(argv[2]), first = 3;
-  if (argc <= first) return std::fprintf(stderr, "usage: pty_drive [--bound SECONDS] COMMAND [ARG...] <SCRIPT\n"), 64;
+  if (argc <= first)
+    return std::fprintf(stderr, "usage: pty_drive [--bound SECONDS] COMMAND [ARG...] <SCRIPT\n"),
+           64;
 
   Pty pty;
   termios modes{};

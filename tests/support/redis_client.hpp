@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 #include "core/backend.hpp"
-#include "redis/redis_backend.hpp"
+#include "redis/factory.hpp"
 #include "support/client.hpp"
 #include "support/redis_server.hpp"
 
@@ -13,11 +13,12 @@ namespace dlock::test {
 using redis::Reply;
 
 // Throws with the message of the error.
-std::unique_ptr<Backend> open_redis(const std::string& url, const Settings& settings = {}, std::string_view recipe = "fair");
+std::unique_ptr<Backend> open_redis(const std::string& url, const Settings& settings = {},
+                                    std::string_view recipe = "fair");
 
-// Waits until so many clients sleep in the server; false: not within 5 s.
+// Waits until so many clients block in the server; false: not within 5 s.
 bool blocked_clients(RedisServer&, int wanted);
-// Waits until a replica acknowledges what is written; false: not within 10 s.
+// Waits until a replica acknowledges all writes; false: not within 10 s.
 bool replicates(RedisServer& master);
 std::string info_field(RedisServer&, std::string_view section, std::string_view field);
 

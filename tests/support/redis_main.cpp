@@ -7,6 +7,6 @@
 
 int main(int argc, char** argv) {
   if (!dlock::test::installed("redis-server")) return dlock::test::without("redis-server");
-  std::signal(SIGPIPE, SIG_DFL);  // nothing here may rely on its being ignored
+  std::signal(SIGPIPE, SIG_DFL);  // no test may rely on an ignored SIGPIPE
   return Catch::Session().run(argc, argv);
 }

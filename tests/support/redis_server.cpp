@@ -5,6 +5,7 @@
 #include <unistd.h>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <stdexcept>
 
 namespace dlock::test {
@@ -13,18 +14,54 @@ RedisServer::RedisServer(Setup setup) : setup_(std::move(setup)), port_(free_por
   std::FILE* out = std::fopen(conf.c_str(), "we");
   if (!out) throw std::runtime_error("cannot write " + conf);
   const bool sentinel = !setup_.arguments.empty();
-  fmt::print(out, "port {}\nbind 127.0.0.1\ndir {}\nlogfile {}/log\nunixsocket {}/sock\n", setup_.plain_port ? port_ : 0,
-             directory(), directory(), directory());
+  fmt::print(out, "port {}\nbind 127.0.0.1\ndir {}\nlogfile {}/log\nunixsocket {}/sock\n",
+             setup_.plain_port ? port_ : 0, directory(), directory(), directory());
   if (!sentinel) fmt::print(out, "save \"\"\n");
   for (const auto& line : setup_.config) fmt::print(out, "{}\n", line);
   std::fclose(out);
+  if (setup_.uptime > std::chrono::seconds{0}) setup_.movable_clock = true;
+  if (setup_.movable_clock) {
+    const std::string shift = directory() + "/shift";
+    // it counts its uptime by its wall clock, which is right once it has started
+    clock_ = -setup_.uptime;
+    const std::int64_t ns = std::chrono::nanoseconds{clock_}.count();
+    if (std::FILE* file = std::fopen(shift.c_str(), "we")) {
+      const std::string zeros(4096 - sizeof ns, '\0');
+      std::fwrite(&ns, sizeof ns, 1, file);
+      std::fwrite(zeros.data(), 1, zeros.size(), file);
+      std::fclose(file);
+    }
+    setup_.environment.push_back("LD_PRELOAD=" CLOCK_SHIFT);
+    setup_.environment.push_back("CLOCK_SHIFT_FILE=" + shift);
+  }
   start();
+  if (setup_.uptime > std::chrono::seconds{0}) step_clock(setup_.uptime);
+}
+
+void RedisServer::step_clock(std::chrono::seconds by) {
+  const auto uptime = [&] {
+    const std::string text = info("server");
+    const std::size_t at = text.find("uptime_in_seconds:");
+    return at == text.npos ? 0 : std::atoll(text.c_str() + at + 18);
+  };
+  const auto before = uptime();
+  clock_ += by;
+  const std::int64_t ns = std::chrono::nanoseconds{clock_}.count();
+  std::FILE* file = std::fopen((directory() + "/shift").c_str(), "r+e");
+  if (!file || !setup_.movable_clock) throw std::runtime_error("no clock to step");
+  std::fwrite(&ns, sizeof ns, 1, file);
+  std::fclose(file);
+  // It reads the clock ten times a second, and computes its uptime from that.
+  const Deadline until = Clock::now() + std::chrono::seconds{10};
+  while (std::llabs(uptime() - before - by.count()) > 5 && Clock::now() < until) ::usleep(2000);
 }
 
 RedisServer::~RedisServer() { kill(); }
 
 std::string RedisServer::url() const { return fmt::format("redis://127.0.0.1:{}", port_); }
-std::string RedisServer::unix_url() const { return fmt::format("redis+unix://{}/sock", directory()); }
+std::string RedisServer::unix_url() const {
+  return fmt::format("redis+unix://{}/sock", directory());
+}
 
 void RedisServer::start() {
   const std::string conf = directory() + "/redis.conf";
@@ -43,7 +80,8 @@ void RedisServer::wait_ready() {
       break;
     }
     admin_.reset();
-    auto c = redis::Connection::open({{}, 0, directory() + "/sock"}, nullptr, std::chrono::seconds{5}, {until});
+    auto c = redis::Connection::open({{}, 0, directory() + "/sock"}, nullptr,
+                                     std::chrono::seconds{5}, {until});
     if (c) {
       (*c)->add({"PING"});
       const auto sent = (*c)->flush({until});
@@ -72,7 +110,8 @@ void RedisServer::thaw() { ::kill(pid_, SIGCONT); }
 redis::Reply RedisServer::command(std::span<const std::string_view> words) {
   const redis::Wait wait{Clock::now() + std::chrono::seconds{5}};
   if (!admin_) {
-    auto c = redis::Connection::open({{}, 0, directory() + "/sock"}, nullptr, std::chrono::seconds{5}, wait);
+    auto c = redis::Connection::open({{}, 0, directory() + "/sock"}, nullptr,
+                                     std::chrono::seconds{5}, wait);
     if (!c) throw std::runtime_error(c.error().message);
     admin_ = std::move(*c);
   }

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Throw-away Redis servers for tests: private directory, private port, gone when the object or the test program is gone.
+// Throw-away Redis servers for tests: private directory, private port; they end with the object or
+// the test program.
 #pragma once
 #include <sys/types.h>
+#include <chrono>
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
-#include "redis/connection.hpp"
-#include "redis/reply.hpp"
+#include "redis/wire/connection.hpp"
+#include "redis/wire/reply.hpp"
 #include "support/server.hpp"
 
 namespace dlock::test {
@@ -22,6 +24,9 @@ class RedisServer {
     std::vector<std::string> environment;  // "LD_PRELOAD=..."
     bool plain_port = true;                // false: no TCP without TLS
     bool wait_ready = true;
+    bool movable_clock = false;  // step_clock() works
+    // it reports this uptime from its first start on, but not after a restart
+    std::chrono::seconds uptime{0};
   };
   explicit RedisServer(Setup setup);
   RedisServer() : RedisServer(Setup{}) {}
@@ -36,13 +41,17 @@ class RedisServer {
   pid_t pid() const noexcept { return pid_; }
 
   void kill();   // SIGKILL, reaped
-  void start();  // again, same place
+  void start();  // again, with the same data
   void restart() { kill(), start(); }
-  void freeze();  // SIGSTOP, and it has stopped
+  void freeze();  // SIGSTOP; returns when it has stopped
   void thaw();
 
+  void step_clock(std::chrono::seconds by);  // shifts its wall clock, relative to now
+
   // Over a connection of its own to the unix socket; throws when there is no answer within 5 s.
-  redis::Reply command(std::initializer_list<std::string_view> words) { return command(std::span{words.begin(), words.size()}); }
+  redis::Reply command(std::initializer_list<std::string_view> words) {
+    return command(std::span{words.begin(), words.size()});
+  }
   redis::Reply command(std::span<const std::string_view> words);
   std::string info(std::string_view section);
 
@@ -53,6 +62,7 @@ class RedisServer {
   TestDirectory directory_;
   std::uint16_t port_;
   pid_t pid_ = -1;
+  std::chrono::seconds clock_{0};  // how far its wall clock is ahead
   std::unique_ptr<redis::Connection> admin_;
 };
 

@@ -33,9 +33,12 @@ std::string RedlockMasters::name(std::size_t master, const std::string& host) co
   return fmt::format("{}:{}", host, ports_[master]);
 }
 
-std::string RedlockMasters::url(const std::string& items) const { return url_of("", "127.0.0.1", items); }
+std::string RedlockMasters::url(const std::string& items) const {
+  return url_of("", "127.0.0.1", items);
+}
 
-std::string RedlockMasters::url_of(const std::string& user, const std::string& host, const std::string& items) const {
+std::string RedlockMasters::url_of(const std::string& user, const std::string& host,
+                                   const std::string& items) const {
   std::string hosts;
   for (std::size_t i = 0; i < size(); ++i) hosts += (hosts.empty() ? "" : ",") + name(i, host);
   return fmt::format("redlock://{}{}{}", user, hosts, items);
@@ -43,7 +46,8 @@ std::string RedlockMasters::url_of(const std::string& user, const std::string& h
 
 std::string RedlockMasters::proxied_url(const std::string& items) const {
   std::string hosts;
-  for (const auto& p : proxies) hosts += fmt::format("{}127.0.0.1:{}", hosts.empty() ? "" : ",", p->port());
+  for (const auto& p : proxies)
+    hosts += fmt::format("{}127.0.0.1:{}", hosts.empty() ? "" : ",", p->port());
   return fmt::format("redlock://{}{}", hosts, items);
 }
 

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Five masters that know nothing of each other.
+// Five independent masters.
 #pragma once
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
-#include "redlock/redlock_backend.hpp"
+#include "redlock/factory.hpp"
 #include "support/proxy.hpp"
 #include "support/redis_client.hpp"
 
 namespace dlock::test {
 
 std::unique_ptr<Backend> open_redlock(const std::string& url,
-                                      const Settings& settings = {});  // throws with the message of the error
+                                      // throws with the message of the error
+                                      const Settings& settings = {});
 
 class RedlockMasters {
  public:
@@ -27,13 +28,17 @@ class RedlockMasters {
   RedlockMasters() : RedlockMasters(Setup{}) {}
   explicit RedlockMasters(const Setup&);
 
-  std::string url(const std::string& items = "?restart_grace=0") const;  // of the servers themselves
+  // of the servers themselves
+  std::string url(const std::string& items = "?restart_grace=0") const;
   std::string url_of(const std::string& user, const std::string& host,
-                     const std::string& items) const;                            // "me:password@", "localhost"
-  std::string proxied_url(const std::string& items = "?restart_grace=0") const;  // through the proxies
+                     // "me:password@", "localhost"
+                     const std::string& items) const;
+  // through the proxies
+  std::string proxied_url(const std::string& items = "?restart_grace=0") const;
   std::size_t size() const noexcept { return servers.size(); }
-  std::string name(std::size_t master, const std::string& host = "127.0.0.1") const;  // as people are told it
-  // The value of a string at that master; empty: there is none.
+  // as messages show it
+  std::string name(std::size_t master, const std::string& host = "127.0.0.1") const;
+  // The value of a string at that master; empty: none.
   std::string value(std::size_t master, const std::string& key);
 
   std::vector<std::unique_ptr<RedisServer>> servers;

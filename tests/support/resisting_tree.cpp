@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A job that does not want to die: `resisting_tree FIFO`. It builds a tree of twelve processes, says so in one line on FIFO
-// and lives until somebody kills each of them. Every member holds FIFO open for writing and has DLOCK_TREE=FIFO in its
-// environment, so a reader of FIFO sees its end exactly when the last member is gone, and /proc tells which are left.
+// A job that resists its end: `resisting_tree FIFO`. It builds a tree of twelve processes, reports
+// it in one line on FIFO, and lives until each of them is killed. Every member holds FIFO open for
+// writing and has DLOCK_TREE=FIFO in its environment, so a reader of FIFO gets end of file exactly
+// when the last member is gone, and /proc shows which are left.
 //
-// `resisting_tree --count FIFO` prints how many members live, looking at both marks.
+// `resisting_tree --count FIFO` prints the number of living members, found by both marks.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/prctl.h>
@@ -21,7 +22,7 @@
 
 namespace {
 
-int ready_fd = -1;  // each member writes one byte when it is what it wants to be
+int ready_fd = -1;  // each member writes one byte when it is set up
 
 void ready() { (void)!::write(ready_fd, "", 1); }
 
@@ -38,7 +39,7 @@ void ignore(std::initializer_list<int> signals) {
   live();
 }
 
-// `what` becomes a child of the caller. It never returns.
+// Starts `what` as a child of the caller. It never returns.
 template <class F>
 pid_t child(F what) {
   const pid_t pid = ::fork();
@@ -50,13 +51,14 @@ pid_t child(F what) {
   return pid;
 }
 
-// `what` becomes an orphan at once: its parent leaves.
+// Starts `what` as an orphan: its parent exits at once.
 template <class F>
 void orphan(F what) {
   ::waitpid(child([&] { child(what); }), nullptr, 0);
 }
 
-// Each generation lives for 20 ms and leaves a child behind; when asked to end, ten generations follow each other at once.
+// Each generation lives for 20 ms and leaves a child behind; on a signal to end, ten generations
+// follow each other at once.
 [[noreturn]] void refork() {
   static volatile sig_atomic_t hurry = 0;
   ::signal(SIGTERM, [](int) { hurry = 10; });
@@ -73,26 +75,27 @@ int build() {
   int expected = 0;
   const auto one = [&](auto what) { ++expected, child(what); };
   ignore({SIGTERM, SIGHUP, SIGINT, SIGQUIT});
-  one([] { ready_and_live(); });                                   // ignores TERM, as its parent does
+  // ignores TERM, as its parent does
+  one([] { ready_and_live(); });
   one([] { ::setsid(), ready_and_live(); });                       // out of the session
-  one([] { ::setpgid(0, 0), ready_and_live(); });                  // out of the group
+  one([] { ::setpgid(0, 0), ready_and_live(); });                  // out of the process group
   ++expected, orphan([] { ready_and_live(); });                    // its parent is gone
-  ++expected, orphan([] { ::setsid(), orphan(ready_and_live); });  // as daemons do it
+  ++expected, orphan([] { ::setsid(), orphan(ready_and_live); });  // as daemons do
   one(refork);
-  ++expected, orphan([] {  // adopts orphans that should come to the guard
+  ++expected, orphan([] {  // adopts orphans that should become the guard's children
     ::prctl(PR_SET_CHILD_SUBREAPER, 1);
     orphan([] { ::setsid(), ready_and_live(); });
     ready_and_live();
   });
-  ++expected;  // the one whom it adopts
-  one([] {     // hears nothing at all
+  ++expected;  // the one that it adopts
+  one([] {     // blocks every signal
     sigset_t all;
     ::sigfillset(&all);
     ::sigprocmask(SIG_SETMASK, &all, nullptr);
     ready_and_live();
   });
   ++expected;
-  std::thread([] {  // a child of a thread is listed under that thread
+  std::thread([] {  // /proc lists the child of a thread under that thread
     child(ready_and_live);
     live();
   })
@@ -107,7 +110,7 @@ int count(const char* fifo) {
   const dlock::Fd fd(::open(fifo, O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   if (!fd) dlock::test::give_up(std::string(fifo) + ": " + std::strerror(errno));
   char c;
-  const bool open = ::read(fd.get(), &c, 1) != 0;  // 0: nobody has it open for writing
+  const bool open = ::read(fd.get(), &c, 1) != 0;  // 0: no process has it open for writing
   const auto members = dlock::test::carriers("DLOCK_TREE", fifo);
   std::printf("%zu\n", members.empty() && open ? std::size_t{1} : members.size());
   return 0;
@@ -119,14 +122,15 @@ int main(int argc, char** argv) {
   if (argc == 3 && std::strcmp(argv[1], "--count") == 0) return count(argv[2]);
   if (argc != 2) return std::fprintf(stderr, "usage: resisting_tree [--count] FIFO\n"), 64;
   const char* const mark = std::getenv("DLOCK_TREE");
-  if (!mark || std::strcmp(mark, argv[1]) != 0) {  // /proc shows the environment that a program was started with
+  if (!mark || std::strcmp(mark, argv[1]) != 0) {  // /proc shows the environment of the exec
     ::setenv("DLOCK_TREE", argv[1], 1);
     ::execv("/proc/self/exe", argv);
     dlock::test::give_up(std::string("exec: ") + std::strerror(errno));
   }
   const int fifo = ::open(argv[1], O_WRONLY);  // inherited by every member
   int p[2];
-  if (fifo < 0 || ::pipe(p) != 0) dlock::test::give_up(std::string(argv[1]) + ": " + std::strerror(errno));
+  if (fifo < 0 || ::pipe(p) != 0)
+    dlock::test::give_up(std::string(argv[1]) + ": " + std::strerror(errno));
   ready_fd = p[1];
   const int expected = build();
   char buffer[64];
@@ -135,7 +139,8 @@ int main(int argc, char** argv) {
     if (got <= 0) return 1;
     n += int(got);
   }
-  std::string line = "complete " + std::to_string(expected + 2) + "\n";  // with the leader and the stopped one
+  // with the leader and the stopped one
+  std::string line = "complete " + std::to_string(expected + 2) + "\n";
   (void)!::write(fifo, line.data(), line.size());
   live();
 }

@@ -30,12 +30,13 @@ bool installed(std::string_view program) {
 int without(std::string_view program) {
   const char* ci = std::getenv("CI");
   const bool must = ci && std::string_view{ci} == "true";
-  std::fprintf(stderr, "%s: %.*s is not installed\n", must ? "FAILED" : "SKIPPED", static_cast<int>(program.size()),
-               program.data());
+  std::fprintf(stderr, "%s: %.*s is not installed\n", must ? "FAILED" : "SKIPPED",
+               static_cast<int>(program.size()), program.data());
   return must ? 1 : skipped;
 }
 
-TestDirectory::TestDirectory() : TestDirectory(std::getenv("TMPDIR") ? std::getenv("TMPDIR") : "/tmp") {}
+TestDirectory::TestDirectory()
+    : TestDirectory(std::getenv("TMPDIR") ? std::getenv("TMPDIR") : "/tmp") {}
 TestDirectory::TestDirectory(const std::string& base) : path_(base + "/dlock-test.XXXXXX") {
   if (!::mkdtemp(path_.data())) throw std::runtime_error("mkdtemp " + path_);
 }
@@ -56,7 +57,8 @@ std::uint16_t free_port() {
   return ntohs(a.sin_port);
 }
 
-pid_t start_server(const std::vector<std::string>& words, const std::vector<std::string>& environment, const std::string& log) {
+pid_t start_server(const std::vector<std::string>& words,
+                   const std::vector<std::string>& environment, const std::string& log) {
   std::vector<char*> argv;
   for (const auto& w : words) argv.push_back(const_cast<char*>(w.c_str()));
   argv.push_back(nullptr);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// LD_PRELOAD: a disk whose fsync(2) and fdatasync(2) take $SYNC_DELAY_US microseconds longer, for figures where commits wait for the disk.
+// LD_PRELOAD: fsync(2) and fdatasync(2) take $SYNC_DELAY_US microseconds longer, for figures on
+// slower disks.
 #include <sys/syscall.h>
 #include <unistd.h>
 #include <cstdlib>

@@ -6,8 +6,8 @@ namespace dlock::test {
 Event parse_event(const std::string& line) {
   Event e;
   e.all = nlohmann::json::parse(line, nullptr, false);
-  if (!e.all.is_object() || !e.all.contains("event") || !e.all["event"].is_string() || !e.all.contains("t") ||
-      !e.all["t"].is_number())
+  if (!e.all.is_object() || !e.all.contains("event") || !e.all["event"].is_string() ||
+      !e.all.contains("t") || !e.all["t"].is_number())
     give_up("not an event: '" + line + "'");
   e.name = e.all["event"];
   e.t = e.all["t"];
@@ -31,7 +31,8 @@ std::vector<Grant> grants_in(const std::string& trace) {
   std::vector<Grant> grants;
   for (std::size_t at = 0, end; (end = trace.find('\n', at)) != trace.npos; at = end + 1) {
     const auto line = nlohmann::json::parse(trace.substr(at, end - at), nullptr, false);
-    if (!line.is_object() || !line.contains("t")) give_up("not a line of history: '" + trace.substr(at, end - at) + "'");
+    if (!line.is_object() || !line.contains("t"))
+      give_up("not a line of history: '" + trace.substr(at, end - at) + "'");
     if (line.value("ev", "") == "ok" && line.contains("deadline"))
       grants.push_back({line["t"].get<double>() / 1e9, line["deadline"].get<double>() / 1e9});
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `dlock run --status-fd/--status-file/--trace` says, one JSON object per line.
+// The output of `dlock run --status-fd/--status-file/--trace`, one JSON object per line.
 #pragma once
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -23,17 +23,18 @@ std::vector<Event> parse_events(const std::string& text);
 const Event* find(const std::vector<Event>&, std::string_view name);
 std::string names(const std::vector<Event>&);  // "waiting acquired ... exit"
 
-// A lease as the history of --trace has it: each grant and each renewal that the store confirmed.
+// A lease in the history of --trace: each grant and each confirmed renewal.
 struct Grant {
   double t = 0, deadline = 0;  // CLOCK_BOOTTIME, seconds
 };
 std::vector<Grant> grants_in(const std::string& trace);
 
-// Events as they come, through a pipe.
+// Events as they arrive, through a pipe.
 class EventStream {
  public:
   explicit EventStream(Fd read_end) : lines_(std::move(read_end)) {}
-  // The next one of that name, others are passed over (and kept in `seen`). Nothing: not within `seconds`.
+  // The next event of that name; others are skipped (and kept in `seen`). Nothing: not within
+  // `seconds`.
   std::optional<Event> wait(std::string_view name, double seconds);
   std::vector<Event>& rest(double seconds);  // everything until the end
   std::vector<Event> seen;

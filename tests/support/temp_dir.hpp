@@ -7,7 +7,7 @@
 
 namespace dlock::test {
 
-// A directory of its own for one test, mode 0700, gone at the end.
+// A private directory for one test, mode 0700, removed at the end.
 class TempDir {
  public:
   TempDir() {

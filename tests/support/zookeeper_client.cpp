@@ -10,7 +10,8 @@ namespace dlock::test {
 using namespace std::chrono_literals;
 using zookeeper::Session;
 
-std::unique_ptr<Backend> open_zookeeper(const std::string& url, const Settings& settings, std::string_view recipe) {
+std::unique_ptr<Backend> open_zookeeper(const std::string& url, const Settings& settings,
+                                        std::string_view recipe) {
   return open_backend(zookeeper::factory, url, settings, recipe);
 }
 
@@ -32,7 +33,8 @@ RawZookeeper::RawZookeeper(const std::string& url, Duration timeout) {
   if (!options) throw std::runtime_error(options.error().message);
   options_ = std::move(*options);
   session_ = std::make_unique<Session>(options_, timeout);
-  if (const auto ok = session_->connect(Clock::now() + 10s); !ok) throw std::runtime_error(ok.error().message);
+  if (const auto ok = session_->connect(Clock::now() + 10s); !ok)
+    throw std::runtime_error(ok.error().message);
 }
 
 namespace {
@@ -47,8 +49,11 @@ std::vector<std::string> RawZookeeper::children(const std::string& path) {
   return answer(*session_, call).names;
 }
 
-std::string RawZookeeper::make(const std::string& path, const std::string& data, bool ephemeral, bool sequential) {
-  const int flags = sequential ? ZOO_EPHEMERAL_SEQUENTIAL : ephemeral ? ZOO_EPHEMERAL : ZOO_PERSISTENT;
+std::string RawZookeeper::make(const std::string& path, const std::string& data, bool ephemeral,
+                               bool sequential) {
+  const int flags = sequential  ? ZOO_EPHEMERAL_SEQUENTIAL
+                    : ephemeral ? ZOO_EPHEMERAL
+                                : ZOO_PERSISTENT;
   const Session::Call call = session_->create(path, data, flags);
   const auto& r = answer(*session_, call);
   if (r.rc != ZOK) throw std::runtime_error(fmt::format("create {}: {}", path, zerror(r.rc)));

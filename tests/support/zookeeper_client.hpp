@@ -4,8 +4,8 @@
 #include <string>
 #include "support/client.hpp"
 #include "support/zookeeper_server.hpp"
-#include "zookeeper/session.hpp"
-#include "zookeeper/zookeeper_backend.hpp"
+#include "zookeeper/factory.hpp"
+#include "zookeeper/session/session.hpp"
 
 namespace dlock::test {
 
@@ -21,7 +21,8 @@ class RawZookeeper {
  public:
   explicit RawZookeeper(const std::string& url, Duration timeout = std::chrono::seconds{10});
   std::vector<std::string> children(const std::string& path);
-  std::string make(const std::string& path, const std::string& data = "", bool ephemeral = true, bool sequential = false);
+  std::string make(const std::string& path, const std::string& data = "", bool ephemeral = true,
+                   bool sequential = false);
   void make_all(const std::string& path);  // persistent, with all above it
   int remove(const std::string& path);
   zookeeper::Reply get(const std::string& path);

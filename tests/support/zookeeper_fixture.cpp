@@ -9,6 +9,7 @@ int main(int argc, char** argv) {
   if (!zookeeper_installed()) return without_zookeeper();
   // Leases of an hour, as other stores give them; and no test here is about a server that crashes.
   return serve(argc, argv, [] {
-    return std::make_unique<ZookeeperServer>(ZookeeperServer::Setup{.config = {"maxSessionTimeout=7200000"}, .durable = false});
+    return std::make_unique<ZookeeperServer>(
+        ZookeeperServer::Setup{.config = {"maxSessionTimeout=7200000"}, .durable = false});
   });
 }

@@ -22,15 +22,19 @@ constexpr const char* jar = "/usr/share/java/zookeeper.jar";
 }
 
 bool zookeeper_installed() { return ::access(jar, R_OK) == 0 && installed("java"); }
-int without_zookeeper() { return without(installed("java") ? "zookeeper.jar (libzookeeper-java)" : "java"); }
+int without_zookeeper() {
+  return without(installed("java") ? "zookeeper.jar (libzookeeper-java)" : "java");
+}
 
-ZookeeperServer::ZookeeperServer(Setup setup) : setup_(std::move(setup)), port_(setup_.port != 0 ? setup_.port : free_port()) {
+ZookeeperServer::ZookeeperServer(Setup setup)
+    : setup_(std::move(setup)), port_(setup_.port != 0 ? setup_.port : free_port()) {
   const std::string conf = directory_.path() + "/zoo.cfg", data = directory_.path() + "/data";
   fs::create_directory(data);
   std::FILE* out = std::fopen(conf.c_str(), "we");
   if (!out) throw std::runtime_error("cannot write " + conf);
   fmt::print(out,
-             "tickTime={}\ndataDir={}\nclientPort={}\nclientPortAddress={}\nadmin.enableServer=false\n4lw.commands.whitelist=*\n"
+             "tickTime={}\ndataDir={}\nclientPort={}\nclientPortAddress={}\nadmin.enableServer="
+             "false\n4lw.commands.whitelist=*\n"
              "maxClientCnxns=0\nmaxSessionTimeout=120000\npreAllocSize=64\n",
              setup_.tick / 1ms, data, port_, setup_.address);
   for (const auto& line : setup_.config) fmt::print(out, "{}\n", line);
@@ -49,8 +53,9 @@ std::string ZookeeperServer::host() const { return fmt::format("{}:{}", setup_.a
 
 void ZookeeperServer::start() {
   std::vector<std::string> words = setup_.prefix;
-  for (const std::string_view w : {"java", "-Xms16m", "-Xmx64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
-                                   "-Dzookeeper.admin.enableServer=false"})
+  for (const std::string_view w :
+       {"java", "-Xms16m", "-Xmx64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
+        "-Dzookeeper.admin.enableServer=false"})
     words.emplace_back(w);
   if (!setup_.durable) words.emplace_back("-Dzookeeper.forceSync=no");
   words.insert(words.end(), {"-cp", directory_.path() + ":" + jar,
@@ -92,7 +97,8 @@ std::string ZookeeperServer::word(std::string_view four) const {
   if (::send(fd.get(), four.data(), four.size(), MSG_NOSIGNAL) < 0) return {};
   std::string text;
   char block[4096];
-  for (ssize_t n = 0; (n = ::recv(fd.get(), block, sizeof block, 0)) > 0;) text.append(block, static_cast<std::size_t>(n));
+  for (ssize_t n = 0; (n = ::recv(fd.get(), block, sizeof block, 0)) > 0;)
+    text.append(block, static_cast<std::size_t>(n));
   return text;
 }
 
@@ -111,7 +117,8 @@ ZookeeperEnsemble::ZookeeperEnsemble(Setup setup) {
   std::vector<Ports> ports;
   const bool own_addresses = setup.addresses[0] != setup.addresses[1];
   for (int i = 0; i < 3; ++i)
-    ports.push_back(own_addresses ? Ports{2181, 2888, 3888} : Ports{free_port(), free_port(), free_port()});
+    ports.push_back(own_addresses ? Ports{2181, 2888, 3888}
+                                  : Ports{free_port(), free_port(), free_port()});
   for (std::size_t i = 0; i < 3; ++i) {
     ZookeeperServer::Setup one;
     one.tick = setup.tick;
@@ -122,14 +129,15 @@ ZookeeperEnsemble::ZookeeperEnsemble(Setup setup) {
     one.wait_ready = false;
     one.config = {"initLimit=20", "syncLimit=10"};
     for (std::size_t j = 0; j < 3; ++j)
-      one.config.push_back(fmt::format("server.{}={}:{}:{}", j + 1, setup.addresses[j], ports[j].quorum, ports[j].election));
+      one.config.push_back(fmt::format("server.{}={}:{}:{}", j + 1, setup.addresses[j],
+                                       ports[j].quorum, ports[j].election));
     servers_.push_back(std::make_unique<ZookeeperServer>(std::move(one)));
   }
   leader();
 }
 
 std::size_t ZookeeperEnsemble::leader() {
-  for (const Deadline until = Clock::now() + 60s; Clock::now() < until; ::usleep(50000)) {
+  for (const Deadline until = Clock::now() + 120s; Clock::now() < until; ::usleep(50000)) {
     std::size_t leader = 3, followers = 0;
     for (std::size_t i = 0; i < 3; ++i) {
       const std::string mode = servers_[i]->field("Mode");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Throw-away ZooKeeper servers for tests: private directories and ports, gone when the object or the test program is gone.
+// Throw-away ZooKeeper servers for tests: private directories and ports, gone when the object or
+// the test program is gone.
 #pragma once
 #include <memory>
 #include <string>
@@ -64,7 +65,7 @@ class ZookeeperEnsemble {
   ZookeeperEnsemble() : ZookeeperEnsemble(Setup{}) {}
 
   ZookeeperServer& operator[](std::size_t i) { return *servers_[i]; }
-  std::size_t leader();  // waits until there is one and all follow; throws after 60 s
+  std::size_t leader();  // waits until there is one and all follow; throws after 120 s
   std::size_t follower(std::size_t not_this = 3);
   std::string url() const;
 

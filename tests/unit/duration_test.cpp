@@ -40,12 +40,12 @@ TEST_CASE("durations are exact") {
       {"0.1s", 100'000},
       {"0.3", 300'000},
       {"4.35s", 4'350'000},
-      {"1.0000005s", 1'000'001},  // to the nearest
+      {"1.0000005s", 1'000'001},  // rounded to nearest
       {"1.0000004s", 1'000'000},
       {"1.00000049999999999999999999s", 1'000'000},
       {"1.0000014999999999999999999999999999999s", 1'000'001},
       {"0.0005ms", 1},
-      {"0.0004ms", 1},  // never to zero
+      {"0.0004ms", 1},  // never rounded to zero
       {"0.0000000000000000000000000000000000001w", 1},
       {"0.00000000000000000000000000000000000000", 0},
       {"0.9999999", 1 * s},
@@ -66,26 +66,32 @@ TEST_CASE("durations are exact") {
   CHECK(parse_duration("1." + std::string(100'000, '0') + "1s").value() == std::chrono::seconds{1});
 }
 
-TEST_CASE("everything else is no duration") {
+TEST_CASE("all other text is refused") {
   for (const std::string& bad :
-       {std::string{},         std::string{" "},        std::string{"5 m"},     std::string{" 5m"},       std::string{"5m "},
-        std::string{"-1"},     std::string{"-0"},       std::string{"+1"},      std::string{"1e3"},       std::string{"1E3"},
-        std::string{"0x10"},   std::string{"inf"},      std::string{"nan"},     std::string{"s"},         std::string{"ms"},
-        std::string{"."},      std::string{".s"},       std::string{"5."},      std::string{"5.s"},       std::string{"1..5"},
-        std::string{"1.2.3"},  std::string{"5M"},       std::string{"5S"},      std::string{"5H"},        std::string{"5y"},
-        std::string{"5us"},    std::string{"5min"},     std::string{"5sec"},    std::string{"1h30"},      std::string{"1h m"},
-        std::string{"1hm"},    std::string{"1m-5s"},    std::string{"1,5s"},    std::string{"1_000"},     std::string{"5\n"},
-        std::string("5\0", 2), std::string{"\xd9\xa5"}, std::string{"forever"}, std::string(100'000, '.')}) {
+       {std::string{},           std::string{" "},       std::string{"5 m"},
+        std::string{" 5m"},      std::string{"5m "},     std::string{"-1"},
+        std::string{"-0"},       std::string{"+1"},      std::string{"1e3"},
+        std::string{"1E3"},      std::string{"0x10"},    std::string{"inf"},
+        std::string{"nan"},      std::string{"s"},       std::string{"ms"},
+        std::string{"."},        std::string{".s"},      std::string{"5."},
+        std::string{"5.s"},      std::string{"1..5"},    std::string{"1.2.3"},
+        std::string{"5M"},       std::string{"5S"},      std::string{"5H"},
+        std::string{"5y"},       std::string{"5us"},     std::string{"5min"},
+        std::string{"5sec"},     std::string{"1h30"},    std::string{"1h m"},
+        std::string{"1hm"},      std::string{"1m-5s"},   std::string{"1,5s"},
+        std::string{"1_000"},    std::string{"5\n"},     std::string("5\0", 2),
+        std::string{"\xd9\xa5"}, std::string{"forever"}, std::string(100'000, '.')}) {
     CAPTURE(printable(bad.substr(0, 30)));
     const auto r = parse_duration(bad);
     REQUIRE_FALSE(r);
     CHECK(is_good_message(r.error()));
     CHECK_THAT(r.error().message, Contains(quoted(bad)) && Contains("ms, s, m, h, d and w"));
   }
-  for (const std::string& bad : {std::string{"36525d1ms"}, std::string{"36525.0000001d"}, std::string{"36526d"},
-                                 std::string{"5218w"}, std::string{"3155760001"}, std::string{"18446744073709551616"},
-                                 std::string{"9223372036854775807w"}, std::string{"9223372036854775808ms"},
-                                 std::string(100'000, '9'), std::string(100'000, '9') + "w", std::string{"36525d36525d"}}) {
+  for (const std::string& bad :
+       {std::string{"36525d1ms"}, std::string{"36525.0000001d"}, std::string{"36526d"},
+        std::string{"5218w"}, std::string{"3155760001"}, std::string{"18446744073709551616"},
+        std::string{"9223372036854775807w"}, std::string{"9223372036854775808ms"},
+        std::string(100'000, '9'), std::string(100'000, '9') + "w", std::string{"36525d36525d"}}) {
     CAPTURE(bad.substr(0, 30));
     const auto r = parse_duration(bad);
     REQUIRE_FALSE(r);
@@ -106,17 +112,18 @@ TEST_CASE("random text is a duration from 0 to 100 years or an error") {
     if (text.find_first_not_of('\0') == text.npos)
       for (char& c : text) c = letters[random.below(letters.size())];
     const auto r = parse_duration(text);
-    if (r ? r->count() < 0 || r->count() > 36525 * d : !is_good_message(r.error())) FAIL(printable(text));
+    if (r ? r->count() < 0 || r->count() > 36525 * d : !is_good_message(r.error()))
+      FAIL(printable(text));
     good += r.has_value();
   }
   CHECK(good > 1000);
 }
 
-TEST_CASE("a number of microseconds written with six decimals comes back") {
+TEST_CASE("microseconds written with six decimals parse to the same value") {
   Random random{seed()};
   for (int i = 0; i < 20'000; ++i) {
-    const std::int64_t micros =
-        static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(36525 * d)) >> random.below(50));
+    const std::int64_t micros = static_cast<std::int64_t>(
+        random.below(static_cast<std::uint64_t>(36525 * d)) >> random.below(50));
     std::string text = std::to_string(micros % s);
     text = std::to_string(micros / s) + "." + std::string(6 - text.size(), '0') + text;
     const auto r = parse_duration(text);
@@ -124,7 +131,7 @@ TEST_CASE("a number of microseconds written with six decimals comes back") {
   }
 }
 
-TEST_CASE("durations for people") {
+TEST_CASE("formatted durations") {
   struct Row {
     std::int64_t micros;
     std::string text;
@@ -158,11 +165,13 @@ TEST_CASE("durations for people") {
 
   Random random{seed()};
   for (int i = 0; i < 20'000; ++i) {
-    const Duration value{static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(1000 * d)) >> random.below(50))};
+    const Duration value{static_cast<std::int64_t>(
+        random.below(static_cast<std::uint64_t>(1000 * d)) >> random.below(50))};
     const std::string text = format_duration(value);
     if (text.size() > 8) FAIL(text);
     if (text.ends_with("us")) continue;
-    const auto back = parse_duration(text);  // what dlock prints it also reads, and never as more than there was
+    // dlock parses what it prints, and never as a longer duration
+    const auto back = parse_duration(text);
     if (!back || *back > value) FAIL(text);
   }
 }

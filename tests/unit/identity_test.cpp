@@ -9,7 +9,7 @@
 using namespace dlock;
 using namespace dlock::test;
 
-TEST_CASE("my identity is this process on this host") {
+TEST_CASE("the identity of this process") {
   char host[256] = {};
   REQUIRE(::gethostname(host, sizeof host - 1) == 0);
   const std::int64_t before = wall_micros();
@@ -23,24 +23,32 @@ TEST_CASE("my identity is this process on this host") {
   CHECK(me.command.empty());
 }
 
-TEST_CASE("the stored form of an identity") {
-  Identity who{.host = "db3", .user = "0", .pid = 41223, .since = 1'700'000'000'000'000, .reason = "a b&c=d", .command = ""};
+TEST_CASE("the encoded form of an identity") {
+  Identity who{.host = "db3",
+               .user = "0",
+               .pid = 41223,
+               .since = 1'700'000'000'000'000,
+               .reason = "a b&c=d",
+               .command = ""};
   CHECK(who.encode() == "host=db3&pid=41223&user=0&since=1700000000000000&reason=a%20b%26c%3Dd");
   who.command = "tar -c /";
   CHECK(who.encode().ends_with("&command=tar%20-c%20%2F"));
   CHECK(Identity{}.encode().empty());
-  CHECK(Identity{.host = {}, .user = "7", .pid = 0, .since = 0, .reason = {}, .command = {}}.encode() == "user=7");
+  CHECK(Identity{.host = {}, .user = "7", .pid = 0, .since = 0, .reason = {}, .command = {}}
+            .encode() == "user=7");
 }
 
-TEST_CASE("what cannot be read of an identity stays empty") {
-  const Identity some = Identity::decode("host=a%2&pid=12x&&=&user&since=-5&reason=%41&reason&unknown=1&command=x=y");
+TEST_CASE("unreadable fields of an identity stay empty") {
+  const Identity some =
+      Identity::decode("host=a%2&pid=12x&&=&user&since=-5&reason=%41&reason&unknown=1&command=x=y");
   CHECK(some.host.empty());
   CHECK(some.user.empty());
   CHECK(some.pid == 0);
   CHECK(some.since == 0);
   CHECK(some.reason == "A");
   CHECK(some.command == "x=y");
-  for (const std::string pid : {"", "-1", "0", "+1", " 1", "1 ", "0x1", "9223372036854775808", "1e3"}) {
+  for (const std::string pid :
+       {"", "-1", "0", "+1", " 1", "1 ", "0x1", "9223372036854775808", "1e3"}) {
     CAPTURE(pid);
     CHECK(Identity::decode("pid=" + pid).pid == 0);
   }
@@ -48,7 +56,7 @@ TEST_CASE("what cannot be read of an identity stays empty") {
   CHECK(Identity::decode("").encode().empty());
 }
 
-TEST_CASE("every identity comes back, and any text is one") {
+TEST_CASE("every identity survives encoding, and any text decodes") {
   Random random{seed()};
   for (int i = 0; i < 10'000; ++i) {
     const Identity who{.host = random.bytes(20),
@@ -58,14 +66,17 @@ TEST_CASE("every identity comes back, and any text is one") {
                        .reason = random.bytes(60),
                        .command = random.bytes(60)};
     const std::string text = who.encode();
-    if (!std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c < 0x7f; })) FAIL("not printable: " << text);
+    if (!std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c < 0x7f; }))
+      FAIL("not printable: " << text);
     const Identity back = Identity::decode(text);
-    if (back.host != who.host || back.user != who.user || back.pid != who.pid || back.since != who.since ||
-        back.reason != who.reason || back.command != who.command)
+    if (back.host != who.host || back.user != who.user || back.pid != who.pid ||
+        back.since != who.since || back.reason != who.reason || back.command != who.command)
       FAIL("lost: " << text);
     const std::string broken = random.one_in(3) ? random.bytes(100) : random.damaged(text);
     const Identity read = Identity::decode(broken);
-    if (read.pid < 0 || read.since < 0 || read.reason.size() > broken.size()) FAIL("bad: " << broken);
-    if (Identity::decode(read.encode()).encode() != read.encode()) FAIL("not stable: " << read.encode());
+    if (read.pid < 0 || read.since < 0 || read.reason.size() > broken.size())
+      FAIL("bad: " << broken);
+    if (Identity::decode(read.encode()).encode() != read.encode())
+      FAIL("not stable: " << read.encode());
   }
 }

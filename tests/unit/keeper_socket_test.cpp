@@ -6,7 +6,7 @@
 using namespace dlock;
 using run::KeeperPlace;
 
-TEST_CASE("where a keeper is survives its text") {
+TEST_CASE("KeeperPlace survives encoding") {
   const KeeperPlace here = KeeperPlace::of_this_process("name");
   CHECK(here.pid == ::getpid());
   CHECK(here.boot.size() == 16);
@@ -18,8 +18,9 @@ TEST_CASE("where a keeper is survives its text") {
   CHECK(read.pid == here.pid);
 }
 
-TEST_CASE("what is missing or broken in the place of a keeper is not known") {
-  for (const char* text : {"name", "name.", "name..", "name..x.y.z", "name..1x.2x.-", "name..99999999999999999999999"}) {
+TEST_CASE("a KeeperPlace with missing or malformed parts is unknown") {
+  for (const char* text : {"name", "name.", "name..", "name..x.y.z", "name..1x.2x.-",
+                           "name..99999999999999999999999"}) {
     INFO(text);
     const KeeperPlace read = KeeperPlace::parse(text);
     CHECK(read.name == "name");
@@ -30,9 +31,9 @@ TEST_CASE("what is missing or broken in the place of a keeper is not known") {
   }
 }
 
-TEST_CASE("a keeper that nobody hears is dead only where that can be known") {
+TEST_CASE("a keeper without a listener counts as dead only in the same boot and namespaces") {
   const Owner owner = Owner::random();
-  const KeeperPlace here = KeeperPlace::of_this_process(owner.hex());  // nobody listens there
+  const KeeperPlace here = KeeperPlace::of_this_process(owner.hex());  // no listener there
   CHECK(run::ask_keeper(here, "check", owner) == run::KeeperAnswer::not_held);
   KeeperPlace other_network = here;
   other_network.network = 1;

@@ -28,11 +28,13 @@ std::vector<const Model::Person*> Model::in(Place place) const {
 
 Model::Person* Model::find(const Owner& owner, Place place, Micros now) {
   for (Person& p : people_)
-    if (p.asked.owner == owner && p.place == place && (place != Place::inside || now < p.lease_end())) return &p;
+    if (p.asked.owner == owner && p.place == place &&
+        (place != Place::inside || now < p.lease_end()))
+      return &p;
   return nullptr;
 }
 
-// Can `p` be inside with this company?
+// Whether `p` may hold together with these holders.
 bool Model::at_ease(const Person& p, const std::vector<const Person*>& company) {
   if (p.asked.mode == Mode::exclusive) return company.empty();
   for (const Person* other : company)
@@ -42,7 +44,7 @@ bool Model::at_ease(const Person& p, const std::vector<const Person*>& company) 
 
 bool Model::may_run(const Person& who) const {
   const auto inside = in(Place::inside), queue = in(Place::queue);
-  std::vector<const Person*> first;  // the waiters that came before, and it
+  std::vector<const Person*> first;  // the waiters that came before, and `who` itself
   for (const Person* p : queue)
     if (p->ticket <= who.ticket) first.push_back(p);
   return std::all_of(first.begin(), first.end(), [&](const Person* p) {
@@ -54,12 +56,14 @@ bool Model::may_run(const Person& who) const {
 }
 bool Model::may_run(std::uint64_t ticket) const {
   const auto queue = in(Place::queue);
-  return std::any_of(queue.begin(), queue.end(), [&](const Person* p) { return p->ticket == ticket && may_run(*p); });
+  return std::any_of(queue.begin(), queue.end(),
+                     [&](const Person* p) { return p->ticket == ticket && may_run(*p); });
 }
 
 void Model::expire(Micros now) {
   for (Person& p : people_)
-    if ((p.place == Place::queue && p.queue_end() <= now) || (p.place == Place::inside && p.free_at() <= now))
+    if ((p.place == Place::queue && p.queue_end() <= now) ||
+        (p.place == Place::inside && p.free_at() <= now))
       p.place = Place::gone;
 }
 
@@ -72,7 +76,7 @@ Micros Model::oldest_invitation_ends() const {
 Micros Model::free_at() const {
   Micros at = never;
   for (const Person* p : in(Place::inside)) at = std::min(at, p->free_at());
-  bool all_may = true;  // everybody in front of this one
+  bool all_may = true;  // whether every waiter in front of this one may run
   for (const Person* p : in(Place::queue)) {
     if (all_may) at = std::min(at, p->queue_end());
     all_may = all_may && may_run(*p);
@@ -83,7 +87,8 @@ Micros Model::free_at() const {
 LockState::Answer Model::acquire(const Ask& ask, Micros now) {
   Person* me = find(ask.owner, Place::queue, now);
   if (me) {
-    // It is heard now; an invitation that it comes late to is forgiven, and stays open.
+    // A request shows that it is alive; an invitation that it comes late to is forgiven and stays
+    // open.
     me->heard = now, me->patience = ask.patience, me->claim = never;
   }
   expire(now);
@@ -116,7 +121,8 @@ LockState::Answer Model::acquire(const Ask& ask, Micros now) {
   arrivals_ = std::max(arrivals_, me->ticket);
   me->invited = false;
   const auto queue = in(Place::queue);
-  const auto ahead = std::count_if(queue.begin(), queue.end(), [&](const Person* p) { return p->ticket < me->ticket; });
+  const auto ahead = std::count_if(queue.begin(), queue.end(),
+                                   [&](const Person* p) { return p->ticket < me->ticket; });
   return LockState::Waiting{static_cast<std::size_t>(ahead), free_at()};
 }
 
@@ -182,10 +188,11 @@ LockState Model::as_state() const {
   for (const std::uint64_t ticket : grants_)
     for (const Person* p : in(Place::inside))
       if (p->ticket == ticket)
-        s.holders.push_back(
-            {p->asked.owner, p->asked.mode, p->ticket, p->token, p->slot, p->since, p->lease_end(), p->delay, p->asked.meta});
+        s.holders.push_back({p->asked.owner, p->asked.mode, p->ticket, p->token, p->slot, p->since,
+                             p->lease_end(), p->delay, p->asked.meta});
   for (const Person* p : in(Place::queue))
-    s.waiters.push_back({p->asked.owner, p->asked.mode, p->asked.limit, p->ticket, p->queue_end(), p->invited, p->asked.meta});
+    s.waiters.push_back({p->asked.owner, p->asked.mode, p->asked.limit, p->ticket, p->queue_end(),
+                         p->invited, p->asked.meta});
   return s;
 }
 

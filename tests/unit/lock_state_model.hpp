@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What LockState should be, said another way: people who came and what happened to each. Nothing is ever removed or kept
-// up to date; every question is answered from the facts by comparing all with all. Slow, and hard to get wrong.
+// An independent model of LockState: contenders, and the events of each. Nothing is ever removed or
+// kept up to date; every question is answered from the events by comparing all with all. Slow, but
+// simple enough to be checked by reading.
 #pragma once
 #include "core/lock_state.hpp"
 
@@ -23,7 +24,8 @@ class Model {
 
   LockState as_state() const;
 
-  // Whether the waiter with this ticket may run: it and all who came before it could be inside together, with those who are.
+  // Whether the waiter with this ticket may run: it and all earlier waiters could hold together
+  // with the current holders.
   bool may_run(std::uint64_t ticket) const;
 
  private:
@@ -32,18 +34,18 @@ class Model {
     Ask asked;
     std::uint64_t ticket = 0;
     Place place = Place::queue;
-    Micros heard = 0;         // in the queue: asked last
-    Micros patience = never;  // and may be silent for so long
-    Micros told = 0;          // invited: when,
-    Micros claim = never;     // and how long it may take
+    Micros heard = 0;         // waiting: time of its last request
+    Micros patience = never;  // longest allowed silence
+    Micros told = 0;          // time of its invitation
+    Micros claim = never;     // time that it has to claim it
     bool invited = false;
-    FencingToken token = 0;  // inside
+    FencingToken token = 0;  // holding
     unsigned slot = 0;
     Micros since = 0, ttl = never, delay = 0;
-    bool dead = false;  // vanished inside, at `died`
+    bool dead = false;  // vanished while holding, at `died`
     Micros died = 0;
 
-    Micros queue_end() const;  // when it is dropped
+    Micros queue_end() const;  // when it is dropped from the queue
     Micros lease_end() const;  // when the lease ends
     Micros free_at() const;    // when its place is free
   };

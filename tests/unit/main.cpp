@@ -13,7 +13,8 @@ std::uint64_t dlock::test::seed() {
 }
 
 int main(int argc, char** argv) {
-  std::printf("seed %llu (DLOCK_TEST_SEED repeats it)\n", static_cast<unsigned long long>(dlock::test::seed()));
+  std::printf("seed %llu (DLOCK_TEST_SEED repeats it)\n",
+              static_cast<unsigned long long>(dlock::test::seed()));
   std::fflush(stdout);
   return Catch::Session().run(argc, argv);
 }

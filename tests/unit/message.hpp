@@ -6,10 +6,11 @@
 
 namespace dlock::test {
 
-// What every message to people must be, whatever was in the input: one bounded line that cannot speak to a terminal.
+// What every message must be, whatever the input was: one bounded line without terminal control
+// sequences.
 inline bool is_good_message(const Error& e) {
-  return e.code == Errc::usage && !e.message.empty() && e.message.size() < 2000 && printable(e.message) == e.message &&
-         !e.message.ends_with('.');
+  return e.code == Errc::usage && !e.message.empty() && e.message.size() < 2000 &&
+         printable(e.message) == e.message && !e.message.ends_with('.');
 }
 
 }  // namespace dlock::test

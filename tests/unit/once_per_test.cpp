@@ -21,7 +21,9 @@ std::int64_t utc(const char* text) {
   return std::int64_t{::timegm(&t)} * second;
 }
 
-bool due(const char* period, const char* last, const char* now) { return per(period).due({utc(now), utc(last)}); }
+bool due(const char* period, const char* last, const char* now) {
+  return per(period).due({utc(now), utc(last)});
+}
 
 struct Zone {
   explicit Zone(const char* name) {
@@ -38,7 +40,7 @@ struct Zone {
 
 TEST_CASE("a first start is due") { CHECK(per("1h").due({5 * second, std::nullopt})); }
 
-TEST_CASE("a duration: no start within it but for the slack of a tenth, at most a minute") {
+TEST_CASE("a duration: no start within it, less a slack of a tenth (at most a minute)") {
   const auto at = [](const char* period, std::int64_t micros) {
     return per(period).due({1'000'000 * second + micros, 1'000'000 * second});
   };
@@ -49,7 +51,8 @@ TEST_CASE("a duration: no start within it but for the slack of a tenth, at most 
   CHECK(at("1d", (86400 - 60) * second));
 }
 
-TEST_CASE("a last start in the future: the clock was set back; no start, and how far is told") {
+TEST_CASE(
+    "a last start in the future: the clock was set back; no start, and the message says how far") {
   CHECK_FALSE(per("1s").due({10 * second, 11 * second}));
   CHECK_FALSE(per("1s").due({10 * second, 10 * second + 1}));
   CHECK(OncePer::ahead({10 * second, 11 * second}) == 1s);
@@ -58,7 +61,7 @@ TEST_CASE("a last start in the future: the clock was set back; no start, and how
   CHECK_FALSE(due("day", "2025-06-02 00:00:00", "2025-06-01 12:00:00"));
 }
 
-TEST_CASE("calendar periods have edges, in the zone of TZ") {
+TEST_CASE("calendar periods end at their boundaries, in the zone of TZ") {
   const Zone zone("UTC");
   CHECK_FALSE(due("hour", "2025-06-01 12:00:00", "2025-06-01 12:59:59"));
   CHECK(due("hour", "2025-06-01 12:59:59", "2025-06-01 13:00:00"));
@@ -78,7 +81,7 @@ TEST_CASE("a week begins on Monday, also over the end of a year") {
   CHECK(due("week", "2024-12-30 10:00:00", "2025-01-06 10:00:00"));
 }
 
-TEST_CASE("the day is that of TZ, and the hour that comes twice is two hours") {
+TEST_CASE("the day is that of TZ, and the repeated hour of a DST change counts as two hours") {
   const Zone zone("CET-1CEST,M3.5.0,M10.5.0/3");                    // as Europe/Berlin
   CHECK(due("day", "2025-06-01 21:59:59", "2025-06-01 22:00:00"));  // midnight there
   CHECK_FALSE(due("day", "2025-06-01 22:00:00", "2025-06-02 21:59:59"));
@@ -86,15 +89,16 @@ TEST_CASE("the day is that of TZ, and the hour that comes twice is two hours") {
   CHECK(due("hour", "2025-03-30 00:59:59", "2025-03-30 01:00:00"));  // 01:59 CET, 03:00 CEST
 }
 
-TEST_CASE("the record is kept at least as long as it matters") {
+TEST_CASE("the record is kept at least as long as it is needed") {
   CHECK(per("500ms").keep() == 500ms);
   CHECK(per("day").keep() >= 25h);
   CHECK(per("week").keep() >= 7 * 24h + 1h);
   CHECK(per("month").keep() >= 31 * 24h + 1h);
 }
 
-TEST_CASE("what is no period") {
-  for (const char* bad : {"", "0", "-1", "days", "Hour", "5 m", "fortnight"}) CHECK_FALSE(OncePer::parse(bad));
+TEST_CASE("invalid periods") {
+  for (const char* bad : {"", "0", "-1", "days", "Hour", "5 m", "fortnight"})
+    CHECK_FALSE(OncePer::parse(bad));
   CHECK(per("90s").text() == "1m30s");
   CHECK(per("month").text() == "month");
 }

@@ -6,7 +6,7 @@
 
 using namespace dlock;
 
-TEST_CASE("an owner is 32 lower-case hex digits and comes back from them") {
+TEST_CASE("an owner is 32 lower-case hex digits and is parsed from them") {
   const std::string hex = "000102030405060708090a0b0c0d0eff";
   const auto owner = Owner::parse(hex);
   REQUIRE(owner);
@@ -15,8 +15,9 @@ TEST_CASE("an owner is 32 lower-case hex digits and comes back from them") {
   CHECK(owner->hex() == hex);
 
   for (const std::string bad :
-       {"", "00", "000102030405060708090a0b0c0d0ef", "000102030405060708090a0b0c0d0eff0", "000102030405060708090A0B0C0D0EFF",
-        "000102030405060708090a0b0c0d0e-1", "000102030405060708090a0b0c0d0e g", "0x0102030405060708090a0b0c0d0eff"}) {
+       {"", "00", "000102030405060708090a0b0c0d0ef", "000102030405060708090a0b0c0d0eff0",
+        "000102030405060708090A0B0C0D0EFF", "000102030405060708090a0b0c0d0e-1",
+        "000102030405060708090a0b0c0d0e g", "0x0102030405060708090a0b0c0d0eff"}) {
     CAPTURE(bad);
     CHECK_FALSE(Owner::parse(bad));
   }

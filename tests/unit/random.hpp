@@ -8,9 +8,9 @@
 
 namespace dlock::test {
 
-std::uint64_t seed();  // of this run: DLOCK_TEST_SEED, or a new one each time; printed at the start
+std::uint64_t seed();  // DLOCK_TEST_SEED, or a new one for each run; printed at the start
 
-// Everything drawn follows from the seed.
+// A generator that is determined by the seed.
 class Random {
  public:
   explicit Random(std::uint64_t seed) : engine_(seed) {}
@@ -23,7 +23,8 @@ class Random {
     for (char& c : out) c = static_cast<char>(below(256));
     return out;
   }
-  // `text` with some bytes replaced, removed, doubled or put in; mostly bytes that mean something to a parser.
+  // `text` with some bytes replaced, removed, doubled or inserted; mostly bytes with a meaning for
+  // parsers.
   std::string damaged(std::string text) {
     static constexpr std::string_view meaning = ":/@?&=%.,[]#-+0123456789aAzXSPv1 \x01\x7f\xc2\xff";
     for (std::uint64_t n = 1 + below(4); n > 0; --n) {

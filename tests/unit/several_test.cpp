@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "run/several.hpp"
+#include "run/wrap/several.hpp"
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -8,6 +8,7 @@
 #include <catch2/catch.hpp>
 #include <deque>
 #include <map>
+#include <set>
 #include "util/fd.hpp"
 
 using namespace dlock;
@@ -27,12 +28,18 @@ constexpr Traits scripted_traits{.family = "scripted",
                                  .native = true,
                                  .weakness = ""};
 
-// Outlives the backend: what it was asked, what it is to answer.
+// Outlives the backend: the requests it got, and the answers it is to give.
 struct Script {
-  std::string asked;                                             // "+a" an acquisition, "-a" a release, "~a" a renewal
-  std::map<std::string, std::deque<Result<Released>>> releases;  // then `yes`
+  // "+a" an acquisition, "-a" a release, "~a" a renewal
+  std::string asked;
+  std::map<std::string, std::deque<Result<Released>>> releases;  // when used up: `yes`
   std::map<std::string, Fd> alarms;
-  std::string busy;  // this key is
+  std::string busy;                 // the key that is busy
+  std::string waits;                // the key that is not free
+  std::set<std::string> lost;       // keys whose renewal answers lost
+  std::string redrawn;              // the key for which the recipe draws another owner
+  std::set<Owner> spent;            // owners under which a release was asked for
+  bool an_owner_came_back = false;  // and yet something was acquired under one of them
 };
 
 class Scripted final : public Backend {
@@ -43,18 +50,22 @@ class Scripted final : public Backend {
   Result<std::unique_ptr<dlock::Waiter>> enqueue(const Request& r) override;
   Result<Renewal> renew(const Lease& l, Duration) override {
     script_.asked += "~" + l.key.text();
+    if (script_.lost.count(l.key.text()) > 0) return Renewal{Lost{"gone"}};
     return Renewal{Kept{l}};
   }
   Result<Renewal> detach(const Lease& l, Duration d) override { return renew(l, d); }
   Result<Released> release(const Lease& l) override {
     script_.asked += "-" + l.key.text();
+    script_.spent.insert(l.owner);
     auto& answers = script_.releases[l.key.text()];
     if (answers.empty()) return Released::yes;
     auto answer = answers.front();
     answers.pop_front();
     return answer;
   }
-  Result<Released> force_release(const Key&, std::optional<FencingToken>) override { return Released::was_not_held; }
+  Result<Released> force_release(const Key&, std::optional<FencingToken>) override {
+    return Released::was_not_held;
+  }
   Result<Validity> check(const Key&, FencingToken) override { return Validity::stale; }
   Result<Validity> check(const Key&, const Owner&) override { return Validity::stale; }
   Result<std::optional<KeyView>> inspect(const Key&) override { return std::optional<KeyView>{}; }
@@ -69,13 +80,20 @@ class ScriptedWaiter final : public dlock::Waiter {
   ScriptedWaiter(Script& script, const Request& r) : script_(script), request_(r) {}
   Result<Progress> poll(Duration) override {
     const std::string& key = request_.key.text();
+    script_.an_owner_came_back |= script_.spent.count(request_.owner) > 0;
     if (key == script_.busy) return Progress{Busy{}};
+    if (key == script_.waits) return Progress{Waiting{}};
     script_.asked += "+" + key;
+    const Owner owner = key == script_.redrawn ? Owner::random() : request_.owner;
     const auto alarm = script_.alarms.find(key);
-    return Progress{Granted{Lease{.key = request_.key, .owner = request_.owner, .token = 7, .deadline = later(Clock::now(), 1h)},
-                            -1, alarm == script_.alarms.end() ? -1 : alarm->second.get()}};
+    return Progress{Granted{
+        Lease{.key = request_.key, .owner = owner, .token = 7, .deadline = later(Clock::now(), 1h)},
+        -1, alarm == script_.alarms.end() ? -1 : alarm->second.get()}};
   }
-  Result<void> cancel() override { return {}; }
+  Result<void> cancel() override {
+    script_.spent.insert(request_.owner);
+    return {};
+  }
 
  private:
   Script& script_;
@@ -90,7 +108,8 @@ Key key(const char* name) { return Key::parse(name).value(); }
 
 struct Both {
   Script script;
-  std::unique_ptr<Backend> all = run::several(std::make_unique<Scripted>(script), {key("b"), key("a")});
+  std::unique_ptr<Backend> all =
+      run::several(std::make_unique<Scripted>(script), {key("b"), key("a")});
   Request request{.key = key("b"), .owner = Owner::random(), .ttl = 1h, .identity = {}};
   std::unique_ptr<dlock::Waiter> place = all->enqueue(request).value();
 
@@ -130,7 +149,7 @@ bool rings(int fd) {
 
 }  // namespace
 
-TEST_CASE("several: taken in byte order, the first one given stands for all, released backwards") {
+TEST_CASE("several: taken in byte order, released in reverse; the first grant represents all") {
   Both keys;
   const Granted granted = keys.take();
   CHECK(granted.lease.key == key("b"));
@@ -140,17 +159,18 @@ TEST_CASE("several: taken in byte order, the first one given stands for all, rel
   CHECK(keys.script.asked == "+a+b-b-a");
 }
 
-TEST_CASE("several: a release that is repeated asks only for what is unknown, and its second answer is no accusation") {
+TEST_CASE("several: a repeated release asks only for unknown keys, with was_not_held as released") {
   Both keys;
   const Lease lease = keys.take().lease;
   keys.script.asked.clear();
-  keys.script.releases["b"] = {unknown(), Released::was_not_held};  // it was carried out, and the answer was lost
+  // it was carried out, and the reply was lost
+  keys.script.releases["b"] = {unknown(), Released::was_not_held};
   CHECK_FALSE(keys.all->release(lease));
   CHECK(keys.all->release(lease) == Released::yes);
   CHECK(keys.script.asked == "-b-a-b");
 }
 
-TEST_CASE("several: what was not held stays so over a repetition") {
+TEST_CASE("several: a key that was not held stays so over a repetition") {
   Both keys;
   const Lease lease = keys.take().lease;
   keys.script.releases["a"] = {Released::was_not_held};
@@ -160,7 +180,20 @@ TEST_CASE("several: what was not held stays so over a repetition") {
   CHECK(keys.all->release(lease) == Released::was_not_held);
 }
 
-TEST_CASE("several: a release that was not sent explains nothing") {
+TEST_CASE(
+    "several: when one is lost the others are released, and the lost one is not asked about") {
+  Both keys;
+  const Lease lease = keys.take().lease;
+  keys.script.lost = {"a"};
+  const auto renewed = keys.all->renew(lease, 1h);
+  REQUIRE(renewed);
+  CHECK(std::holds_alternative<Lost>(*renewed));
+  keys.script.asked.clear();
+  CHECK(keys.all->release(lease) == Released::yes);
+  CHECK(keys.script.asked == "-b");
+}
+
+TEST_CASE("several: was_not_held after a release that was not sent stays was_not_held") {
   Both keys;
   const Lease lease = keys.take().lease;
   keys.script.releases["b"] = {unreachable(), Released::was_not_held};
@@ -168,18 +201,69 @@ TEST_CASE("several: a release that was not sent explains nothing") {
   CHECK(keys.all->release(lease) == Released::was_not_held);
 }
 
-TEST_CASE("several: after a release of unknown outcome every key is taken anew") {
+TEST_CASE("several: a release of unknown outcome is repeated first, then every key is taken anew") {
   Both keys;
   const Lease lease = keys.take().lease;
-  keys.script.releases["b"] = {unknown()};
+  keys.script.releases["b"] = {unknown(), unknown()};
   CHECK_FALSE(keys.all->release(lease));
   keys.script.asked.clear();
+  keys.request.owner = Owner::random();
   keys.place = keys.all->enqueue(keys.request).value();
-  (void)keys.take();
-  CHECK(keys.script.asked == "+a+b");
+  CHECK_FALSE(keys.place->poll(0us));  // still unknown: nothing is taken before its lease has ended
+  CHECK(keys.script.asked == "-b");
+  const Granted again = keys.take();
+  CHECK(keys.script.asked == "-b-b+a+b");
+  CHECK(again.lease.owner == keys.request.owner);
+  CHECK_FALSE(keys.script.an_owner_came_back);
 }
 
-TEST_CASE("several: one that is busy gives back those before it") {
+TEST_CASE("several: keys that were not released yet are released before they are taken anew") {
+  Both keys;
+  (void)keys.take();  // one of them is lost, so the others were not released
+  keys.script.asked.clear();
+  keys.request.owner = Owner::random();
+  keys.place = keys.all->enqueue(keys.request).value();
+  (void)keys.take();
+  CHECK(keys.script.asked == "-b-a+a+b");
+  CHECK_FALSE(keys.script.an_owner_came_back);
+}
+
+// The release of `a` may arrive late: it must not end the grant that follows.
+TEST_CASE("several: one is lost while another is waited for: all are taken by another owner") {
+  Both keys;
+  keys.request.ttl = 0us;  // renewed at each poll
+  keys.place = keys.all->enqueue(keys.request).value();
+  keys.script.waits = "b";
+  keys.script.lost = {"a"};
+  keys.script.releases["a"] = {unknown(), Released::was_not_held};
+  auto answer = keys.place->poll(0us);
+  REQUIRE(answer);
+  CHECK(std::holds_alternative<Waiting>(*answer));
+  answer = keys.place->poll(0us);
+  REQUIRE(answer);
+  CHECK(std::holds_alternative<Waiting>(*answer));
+  keys.script.waits.clear();
+  keys.script.lost.clear();
+  const Granted granted = keys.take();
+  CHECK(keys.script.asked == "+a~a-a-a+a~a-a+a~a+b~a~b");
+  CHECK_FALSE(keys.script.an_owner_came_back);
+  REQUIRE(granted.more.size() == 1);
+  CHECK(granted.lease.owner != keys.request.owner);
+  CHECK(granted.lease.owner == granted.more[0].owner);
+}
+
+TEST_CASE("several: each lease has the owner of its own key") {
+  Both keys;
+  keys.script.redrawn = "a";
+  const Granted granted = keys.take();
+  REQUIRE(granted.more.size() == 1);
+  CHECK(granted.lease.owner == keys.request.owner);
+  CHECK(granted.more[0].owner != keys.request.owner);
+  CHECK(keys.all->release(granted.lease) == Released::yes);
+  CHECK(keys.script.spent == std::set<Owner>{granted.lease.owner, granted.more[0].owner});
+}
+
+TEST_CASE("several: when one is busy, the keys before it are released") {
   Both keys;
   keys.script.busy = "b";
   const auto answer = keys.place->poll(0us);
@@ -188,10 +272,11 @@ TEST_CASE("several: one that is busy gives back those before it") {
   CHECK(keys.script.asked == "+a-a");
 }
 
-TEST_CASE("several: the alarm of each key is heard") {
+TEST_CASE("several: the alarm of each key is noticed") {
   for (const char* which : {"a", "b"}) {
     Both keys;
-    for (const char* name : {"a", "b"}) keys.script.alarms[name].reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    for (const char* name : {"a", "b"})
+      keys.script.alarms[name].reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     const int alarm = keys.take().alarm_fd;
     REQUIRE(alarm >= 0);
     CHECK_FALSE(rings(alarm));
@@ -200,11 +285,13 @@ TEST_CASE("several: the alarm of each key is heard") {
   }
 }
 
-#ifndef __SANITIZE_ADDRESS__  // its companion UBSan looks at memory through descriptors
-TEST_CASE("several: a lock whose alarm nobody would hear is not granted, and all are given back") {
-  for (const unsigned descriptors : {0U, 1U, 2U}) {  // no copy of an alarm, none of the second, nothing that watches both
+#ifndef __SANITIZE_ADDRESS__  // UBSan beside it reads memory through descriptors
+TEST_CASE("several: a lock whose alarm cannot be watched is not granted, and all are released") {
+  // no copy of an alarm, none of the second, no epoll for both
+  for (const unsigned descriptors : {0U, 1U, 2U}) {
     Both keys;
-    for (const char* name : {"a", "b"}) keys.script.alarms[name].reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    for (const char* name : {"a", "b"})
+      keys.script.alarms[name].reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     Result<Progress> answer = unknown();
     {
       const Descriptors few(descriptors);
@@ -215,8 +302,9 @@ TEST_CASE("several: a lock whose alarm nobody would hear is not granted, and all
     CHECK(answer.error().code == Errc::unavailable);
     CHECK(keys.script.asked == (descriptors == 0 ? "+a-a" : "+a+b-b-a"));
     keys.script.asked.clear();
-    (void)keys.take();  // when there are some again
+    (void)keys.take();  // when descriptors are free again
     CHECK(keys.script.asked == "+a+b");
+    CHECK_FALSE(keys.script.an_owner_came_back);
   }
 }
 #endif

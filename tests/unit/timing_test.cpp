@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The start rule: renewing, one exchange with the store, TERM to KILL and the margin must fit into what a lease proves.
+// The start rule: a renewal, one exchange with the store, TERM to KILL and the margin must fit into
+// the proven part of a lease.
 #include "run/timing.hpp"
 #include <catch2/catch.hpp>
 #include <random>
@@ -20,12 +21,13 @@ struct Case {
 };
 
 Result<Timing> plan(const Case& c) {
-  return plan_timing({c.ttl, c.op_timeout, c.kill_after, c.allow_short_ttl}, c.ttl - drift(c.ttl), true);
+  return plan_timing({c.ttl, c.op_timeout, c.kill_after, c.allow_short_ttl}, c.ttl - drift(c.ttl),
+                     true);
 }
 
 Duration sum(const Timing& t) { return t.renew_every + t.op_timeout + t.kill_after + t.margin; }
 
-// The duration behind `name ... up to` in a message.
+// The duration after `name ... up to` in a message.
 Duration largest(const std::string& message, const std::string& name) {
   const auto at = message.find("up to ", message.rfind(name));
   REQUIRE(at != std::string::npos);
@@ -35,22 +37,21 @@ Duration largest(const std::string& message, const std::string& name) {
 
 }  // namespace
 
-TEST_CASE("timing: what is good and what is not") {
-  const auto [ttl, op_timeout, kill_after, allow_short_ttl, good] =
-      GENERATE(values<Case>({
-          {30s, {}, {}, false, true},     {2s, {}, {}, false, true},  // the shortest
-          {1999ms, {}, {}, false, false},                             // --allow-short-ttl
-          {1999ms, {}, {}, true, true},   {1700ms, {}, {}, true, true},
-          {1600ms, {}, {}, true, false},  // half a second of margin does not fit
-          {500ms, {}, {}, true, false},   {1s, 10ms, 0s, true, true},
-          {30s, {}, 13s, false, true},    {30s, {}, 14s, false, false},
-          {30s, {}, 30s, false, false},   {30s, {}, 0s, false, true},  // KILL at once
-          {30s, 13s, {}, false, true},    {30s, 14s, {}, false, false},
-          {30s, 1ms, {}, false, true},    {30s, 0s, {}, false, false},
-          {2s, {}, 400ms, false, true},   {2s, {}, 600ms, false, false},
-          {24h, {}, {}, false, true},     {24h, {}, 10h, false, true},
-          {24h, {}, 16h, false, false},
-      }));
+TEST_CASE("timing: plans that are accepted and refused") {
+  const auto [ttl, op_timeout, kill_after, allow_short_ttl, good] = GENERATE(values<Case>({
+      {30s, {}, {}, false, true},     {2s, {}, {}, false, true},  // the shortest
+      {1999ms, {}, {}, false, false},                             // --allow-short-ttl
+      {1999ms, {}, {}, true, true},   {1700ms, {}, {}, true, true},
+      {1600ms, {}, {}, true, false},  // half a second of margin does not fit
+      {500ms, {}, {}, true, false},   {1s, 10ms, 0s, true, true},
+      {30s, {}, 13s, false, true},    {30s, {}, 14s, false, false},
+      {30s, {}, 30s, false, false},   {30s, {}, 0s, false, true},  // KILL at once
+      {30s, 13s, {}, false, true},    {30s, 14s, {}, false, false},
+      {30s, 1ms, {}, false, true},    {30s, 0s, {}, false, false},
+      {2s, {}, 400ms, false, true},   {2s, {}, 600ms, false, false},
+      {24h, {}, {}, false, true},     {24h, {}, 10h, false, true},
+      {24h, {}, 16h, false, false},
+  }));
   CAPTURE(format_duration(ttl), allow_short_ttl);
   const auto t = plan({ttl, op_timeout, kill_after, allow_short_ttl, good});
   REQUIRE(t.has_value() == good);
@@ -60,7 +61,6 @@ TEST_CASE("timing: what is good and what is not") {
 TEST_CASE("timing: the parts of a plan") {
   const auto t = plan_timing({30s, {}, {}, false}, 30s - drift(30s), true).value();
   CHECK(t.leased);
-  CHECK(t.ttl == 30s);
   CHECK(t.proven == 29698ms);
   CHECK(t.renew_every == t.proven / 3);
   CHECK(t.op_timeout == t.proven / 6);
@@ -76,8 +76,9 @@ TEST_CASE("timing: the parts of a plan") {
   CHECK(large.kill_after == 5s);
 }
 
-TEST_CASE("timing: a recipe that proves less than the ttl counts with that") {
-  // A session of 10 s of which half is proven: 7 s of --kill-after fit into the ttl, but not into the proof.
+TEST_CASE("timing: the start rule uses the proven time of a recipe that proves less than the ttl") {
+  // Half of a session of 10 s is proven: 7 s of --kill-after fit into the ttl, but not into the
+  // proven time.
   CHECK(plan_timing({10s, {}, 7s, false}, 10s - drift(10s), true).has_value() == false);
   CHECK(plan_timing({10s, {}, 2s, false}, 4900ms, true).has_value() == false);
   CHECK(plan_timing({10s, {}, {}, false}, 4900ms, true).has_value());
@@ -92,19 +93,22 @@ TEST_CASE("timing: a lock without a deadline has no start rule") {
   CHECK(plan_timing({1s, {}, 1h, false}, 1s, false)->kill_after == 1h);
 }
 
-TEST_CASE("timing: the message names the options, their values and what would fit") {
+TEST_CASE("timing: the message names the options, their values and values that would fit") {
   const auto short_ttl = plan({1s, {}, {}, false, false}).error().message;
-  CHECK_THAT(short_ttl, Catch::Contains("--ttl 1s") && Catch::Contains("2s") && Catch::Contains("--allow-short-ttl"));
+  CHECK_THAT(short_ttl, Catch::Contains("--ttl 1s") && Catch::Contains("2s") &&
+                            Catch::Contains("--allow-short-ttl"));
   const auto message = plan({30s, {}, 20s, false, false}).error().message;
-  CHECK_THAT(message, Catch::Contains("--ttl 30s") && Catch::Contains("--kill-after 20s") && Catch::Contains("--op-timeout"));
+  CHECK_THAT(message, Catch::Contains("--ttl 30s") && Catch::Contains("--kill-after 20s") &&
+                          Catch::Contains("--op-timeout"));
 }
 
-TEST_CASE("timing: every plan fits, and what a refusal offers fits") {
+TEST_CASE("timing: every plan fits, and so does every value that a refusal suggests") {
   const unsigned seed = std::random_device{}();
   CAPTURE(seed);
   std::mt19937 random(seed);
   const auto any = [&](Duration least, Duration most) {
-    return Duration(std::uniform_int_distribution<Duration::rep>(least.count(), most.count())(random));
+    return Duration(
+        std::uniform_int_distribution<Duration::rep>(least.count(), most.count())(random));
   };
   for (int i = 0; i < 20'000; ++i) {
     Case c{any(2s, 90s), {}, any(0s, 60s), false, false};
@@ -113,7 +117,8 @@ TEST_CASE("timing: every plan fits, and what a refusal offers fits") {
     if (t) {
       CHECK(sum(*t) <= t->proven);
       CHECK(t->margin >= 500ms);
-      CHECK(t->renew_every + t->op_timeout < t->proven - t->margin - t->kill_after + 1us);  // one renewal before TERM
+      // one renewal before TERM
+      CHECK(t->renew_every + t->op_timeout < t->proven - t->margin - t->kill_after + 1us);
       continue;
     }
     CAPTURE(t.error().message);
@@ -125,4 +130,17 @@ TEST_CASE("timing: every plan fits, and what a refusal offers fits") {
     other.op_timeout = largest(t.error().message, "--op-timeout");
     if (*other.op_timeout > 0us) CHECK(plan(other).has_value());
   }
+}
+
+TEST_CASE(
+    "timing: the next renewal is due a third after the last one, however far the deadline is") {
+  const run::Timing t{.proven = 15s, .renew_every = 5s};
+  const Deadline now{1h};
+  CHECK(next_renewal(t, no_deadline, now) == now + 5s);
+  CHECK(next_renewal(t, now + 15s, now) == now + 5s);
+  CHECK(next_renewal(t, now + 13s, now) == now + 3s);  // its request was sent 2 s ago
+  CHECK(next_renewal(t, now + 30s, now) == now + 5s);  // a longer proven time
+  // a shorter one: soon, but not without a pause
+  CHECK(next_renewal(t, now + 8s, now) == now + 625ms);
+  CHECK(next_renewal(t, now - 8s, now) == now + 625ms);
 }

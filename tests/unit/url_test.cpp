@@ -10,7 +10,7 @@ using Catch::Contains;
 
 namespace {
 
-// A URL in one line: scheme|user|password|host:port,...|path|name=value&...
+// A URL as one line: scheme|user|password|host:port,...|path|name=value&...
 std::string parts(const Url& u) {
   std::string out = u.scheme + "|" + u.user + "|" + u.password + "|";
   for (const auto& host : u.hosts) {
@@ -52,28 +52,33 @@ TEST_CASE("the forms of a backend URL") {
       {"redis://u:@h", "redis|u||h||", "redis://u@h"},
       {"redis://@h", "redis|||h||", "redis://h"},
       {"redis://u%3A%40:p%2F@x:y@h", "redis|u:@|p/@x:y|h||", "redis://u%3A%40:***@h"},
-      {"rediss://h:65535/15?tls=yes", "rediss|||h:65535|/15|tls=yes", "rediss://h:65535/15?tls=yes"},
+      {"rediss://h:65535/15?tls=yes", "rediss|||h:65535|/15|tls=yes",
+       "rediss://h:65535/15?tls=yes"},
       {"redis+unix:///sock?db=1", "redis+unix||||/sock|db=1", "redis+unix:///sock?db=1"},
       {"redis+sentinel://h1,h2:26379/MASTER/0", "redis+sentinel|||h1,h2:26379|/MASTER/0|",
        "redis+sentinel://h1,h2:26379/MASTER/0"},
       {"redis://[::1]:6379", "redis|||::1:6379||", "redis://[::1]:6379"},
       {"redis://[2001:db8::1],[::ffff:10.0.0.1]:7", "redis|||2001:db8::1,::ffff:10.0.0.1:7||",
        "redis://[2001:db8::1],[::ffff:10.0.0.1]:7"},
-      {"redis://u@[fe80::1%25eth0]:1/0", "redis|u||fe80::1%eth0:1|/0|", "redis://u@[fe80::1%25eth0]:1/0"},
+      {"redis://u@[fe80::1%25eth0]:1/0", "redis|u||fe80::1%eth0:1|/0|",
+       "redis://u@[fe80::1%25eth0]:1/0"},
       {"zookeeper://h1,h2/chroot/x", "zookeeper|||h1,h2|/chroot/x|", "zookeeper://h1,h2/chroot/x"},
       {"mysql://u@my_db-1.example.org:3306/DB", "mysql|u||my_db-1.example.org:3306|/DB|",
        "mysql://u@my_db-1.example.org:3306/DB"},
-      {"mysql+unix://user@/sock?db=DB", "mysql+unix|user|||/sock|db=DB", "mysql+unix://user@/sock?db=DB"},
+      {"mysql+unix://user@/sock?db=DB", "mysql+unix|user|||/sock|db=DB",
+       "mysql+unix://user@/sock?db=DB"},
       {"mysql+unix://user:pw@/s", "mysql+unix|user|pw||/s|", "mysql+unix://user:***@/s"},
       {"x:?a=1&b=2", "x|||||a=1&b=2", "x:?a=1&b=2"},
       {"x:?prefix=&where.COL=a%26b", "x|||||prefix=&where.COL=a&b", "x:?prefix=&where.COL=a%26b"},
       {"x:?a=b=c?d/e+f", "x|||||a=b=c?d/e+f", "x:?a=b%3Dc%3Fd/e+f"},
       {"x:?", "x|||||", "x:"},
       {"x://h?a=1&", "x|||h||a=1", "x://h?a=1"},
-      {"x://h?password=p&AUTH=q&my_secret=r&token=s&pwd=t", "x|||h||password=p&AUTH=q&my_secret=r&token=s&pwd=t",
+      {"x://h?password=p&AUTH=q&my_secret=r&token=s&pwd=t",
+       "x|||h||password=p&AUTH=q&my_secret=r&token=s&pwd=t",
        "x://h?password=***&AUTH=***&my_secret=***&token=***&pwd=***"},
-      {"x://h?password_file=/p&key_column=k", "x|||h||password_file=/p&key_column=k", "x://h?password_file=/p&key_column=k"},
-      // The scheme was forgotten: it parses, and still shows no password.
+      {"x://h?password_file=/p&key_column=k", "x|||h||password_file=/p&key_column=k",
+       "x://h?password_file=/p&key_column=k"},
+      // The scheme is missing: it parses, and still shows no password.
       {"root:hunter2@h/db", "root||||hunter2@h/db|", "root:***@h/db"},
   };
   for (const Row& row : table) {
@@ -89,7 +94,7 @@ TEST_CASE("the forms of a backend URL") {
   CHECK_FALSE(url.item("c"));
 }
 
-TEST_CASE("a broken URL: what is wrong, and never the password") {
+TEST_CASE("the error for a broken URL names the part, and never the password") {
   struct Row {
     std::string text, shown, what;
   };
@@ -149,7 +154,8 @@ TEST_CASE("a broken URL: what is wrong, and never the password") {
     const auto r = Url::parse(row.text);
     REQUIRE_FALSE(r);
     CHECK(is_good_message(r.error()));
-    CHECK_THAT(r.error().message, Contains("backend URL " + row.shown) && Contains(row.what) && !Contains("hunter2"));
+    CHECK_THAT(r.error().message,
+               Contains("backend URL " + row.shown) && Contains(row.what) && !Contains("hunter2"));
   }
   CHECK_FALSE(Url::parse(std::string_view("x:\0", 3)));
   const auto huge = Url::parse(std::string(1 << 20, 'x'));
@@ -157,14 +163,15 @@ TEST_CASE("a broken URL: what is wrong, and never the password") {
   CHECK(is_good_message(huge.error()));
 }
 
-TEST_CASE("random URLs: what parses comes back from its redacted form, what does not keeps its secret") {
+TEST_CASE("random URLs: a valid one survives redaction, an invalid one keeps its secret") {
   Random random{seed()};
-  static constexpr std::string_view tails[] = {"@h:1/0", "@h1,[::1]:26379/m/0?db=1&recipe=fair", "@/sock?db=x%20y", "/x",
-                                               "@h?prefix=a@b"};
+  static constexpr std::string_view tails[] = {"@h:1/0", "@h1,[::1]:26379/m/0?db=1&recipe=fair",
+                                               "@/sock?db=x%20y", "/x", "@h?prefix=a@b"};
   std::size_t good = 0;
   for (int i = 0; i < 30'000; ++i) {
     const std::string text =
-        random.one_in(4) ? random.bytes(60) : random.damaged("redis://u:pw" + std::string{tails[random.below(5)]});
+        random.one_in(4) ? random.bytes(60)
+                         : random.damaged("redis://u:pw" + std::string{tails[random.below(5)]});
     const auto url = Url::parse(text);
     if (!url) {
       if (!is_good_message(url.error())) FAIL(printable(text) << ": " << url.error().message);
@@ -175,16 +182,21 @@ TEST_CASE("random URLs: what parses comes back from its redacted form, what does
     if (printable(shown) != shown) FAIL(printable(text));
     Url without = *url;
     if (!without.password.empty()) without.password = "***";
-    for (auto& [name, value] : without.items)  // the only names that damage can make secret
+    // the only names that a mutation can turn into a secret's
+    for (auto& [name, value] : without.items)
       if (shown.find("=***") != shown.npos) value = "***";
-    if (without.hosts.empty() && !without.path.starts_with('/') && without.path.find('@') != without.path.npos) continue;
+    if (without.hosts.empty() && !without.path.starts_with('/') &&
+        without.path.find('@') != without.path.npos)
+      continue;
     if (shown.find("=***") == shown.npos && parts(Url::parse(shown)) != parts(without))
       FAIL(printable(text) << " became " << shown);
 
-    const std::string secret = "redis://u:Hunter2/x?y,[z" + random.damaged(std::string{tails[random.below(3)]});
+    const std::string secret =
+        "redis://u:Hunter2/x?y,[z" + random.damaged(std::string{tails[random.below(3)]});
     const auto broken = Url::parse(secret);
     const std::string said = broken ? broken->redacted() : broken.error().message;
-    if (secret.find('@') != secret.npos && said.find("Hunter2") != said.npos) FAIL(printable(secret) << " became " << said);
+    if (secret.find('@') != secret.npos && said.find("Hunter2") != said.npos)
+      FAIL(printable(secret) << " became " << said);
   }
   CHECK(good > 1000);
 }

@@ -1,78 +1,90 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Grants, queues or refuses. Repeating it is harmless: a holder gets its own token again, a waiter keeps its place.
--- -> {'granted'|'held', now, token, slot}  held: by an earlier request of the same owner
---    {'waiting', now, ahead, free_at, first, holder, record}  free_at: when time alone may open the key, 0: never; first: all ahead
---                                                             were told to run, so it is for this one to look at free_at
---    {'busy', now, free_at, holder, record}
-local me, mode, meta, suffix = ARGV[1], ARGV[2], ARGV[8], ARGV[9]
-local limit, ttl, delay, patience, claim = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
-local wait, my_wake = ARGV[10] == '1', KEYS[7]
+-- Behind acquire_free.lua and state.lua: there is a holder, or there are or may be waiters.
+local limit, patience, claim = tonumber(ARGV[3]), tonumber(ARGV[6]), tonumber(ARGV[7])
+local look = queue and (ARGV[11] == '1' or wait_until > now)
+local request = me .. '|' .. mode .. '|' .. ARGV[3] .. '|' .. meta
+local ticket = look and call('ZSCORE', queue, request)
+if ticket then call('ZADD', queue, mark(now + patience, false), 'l' .. ticket) end  -- a request proves that its owner lives, whatever the clock says
+if look then expire_waiters() end
+local tally, holders, first, top = inside(all)
+newest = math.max(newest, top)
 
-local others = redis.call('ZCARD', queue) > 0
-local ticket = others and redis.call('ZSCORE', queue, me)
-local asked_for = mode .. '|' .. ARGV[3] .. '|' .. meta
-if ticket then  -- who asks is alive, whatever the clock says
-  redis.call('ZADD', alive, now + patience, me)
-  redis.call('HSETNX', waiters, me, asked_for)
+-- The queue's key lives as long as it may have members.
+local function wait_at_least(t, new_key)
+  if wait_until >= t and not new_key then return end
+  wait_until = t + patience  -- so that not every refresh writes it
+  call('HSET', lock, 'version', '1', 'wait', digits(wait_until))
+  call('PEXPIRE', queue, ms(wait_until - now))
+  if expires < wait_until then call('PEXPIRE', lock, ms(wait_until - now)) end
 end
-if others then expire_waiters() end
-local tally, found, first = inside()
-
-local mine = found[me]
-if mine and mine.deadline > now then
-  invite(tally, claim)
-  return { 'held', digits(now), mine.token, mine.slot }
+local function tell_others()
+  if not look then return tally.free_at, 0 end
+  local free_at, stopped = invite(tally, claim)
+  if wait_until > 0 and not waiter_at(0) then
+    call('HDEL', lock, 'wait')
+    wait_until = 0
+  end
+  return free_at, stopped
 end
 
--- First come, first served without needless waiting: I may run if all ahead of me could run at the same time, in any order, and leave
--- room for me. So readers pass together, but never a writer that came first.
+for _, h in ipairs(holders) do
+  if h.owner == me and h.deadline > now then
+    if ticket then drop(ticket) end
+    tell_others()
+    return { 'held', now, h.token, h.slot }
+  end
+end
+
+-- First come, first served without needless waiting: this owner may run if all ahead of it could
+-- hold at the same time, in any order, and leave room for it. So readers pass together, but never
+-- an earlier writer.
 local would = { count = tally.count, exclusive = tally.exclusive, room = tally.room }
-local rank, fits = 0, true
-while others and fits do
-  local owner, its_mode, its_limit = waiter_at(rank)
-  if not owner or owner == me then break end
-  fits = let_in(would, its_mode, its_limit)
+local rank, fits = 0, queue or wait_until <= now
+while look and fits do
+  local w = waiter_at(rank)
+  if not w or w.owner == me then break end
+  fits = let_in(would, w.mode, w.limit)
   rank = rank + 1
 end
 
 if fits and admits(would, mode, limit) then
-  local record = redis.call('GET', fence) or '0'
-  local stored = string.match(record, '^(%d+)$') or string.match(record, '^(%d+) ')
-  if not stored or tonumber(stored) >= 9007199254740991 then corrupt(fence) end
-  local token = digits(math.max(tonumber(stored) + 1, now))
-  local slot, taken = 0, {}
+  local token = digits(math.max(newest + 1, now))
+  local slot, used = 0, {}
   if mode == 'P' then
-    for _, h in pairs(found) do if h.mode == 'P' then taken[h.slot] = true end end
-    while taken[slot] do slot = slot + 1 end
+    for _, h in ipairs(holders) do if h.mode == 'P' then used[h.slot] = true end end
+    while used[slot] do slot = slot + 1 end
   end
-  redis.call('SET', fence, token .. suffix, 'PX', fence_kept)
-  -- My lapsed grant, whose lock-delay still runs, goes on counting beside the new one.
-  if mine then redis.call('HSET', holders, me .. ':' .. mine.token, mine.record) end
-  redis.call('HSET', holders, me, format_holder({ mode = mode, token = token, slot = slot, since = digits(now), deadline = now + ttl, delay = delay, granted = digits(now), meta = meta }))
-  if tally.count == 0 then redis.call('PEXPIRE', holders, ms(ttl + delay)) else at_least(holders, ttl + delay) end
-  if ticket then
-    drop_waiter(me)
-    redis.call('DEL', my_wake)
+  local stamp = digits(now)
+  local record = table.concat({ me, digits(now + ttl), stamp, mode, slot, ARGV[5], stamp, meta }, '|')
+  if expires - now > 7689600000000 and ttl + delay < 7689600000000 then  -- 89 days
+    call('HSET', lock, 'fence', token .. ARGV[9], token, record)
+  else
+    local keep_until = math.max(expires, now + 7776000000000, now + ttl + delay)  -- 90 days
+    call('HSET', lock, 'version', '1', 'fence', token .. ARGV[9], 'expires', digits(keep_until), token, record)
+    call('PEXPIRE', lock, ms(keep_until - now))
   end
-  if others then
-    add(tally, mode)
-    invite(tally, claim)
-  end
-  return { 'granted', digits(now), token, slot }
+  if ticket then drop(ticket) end
+  add(tally, mode)
+  tell_others()
+  return { 'granted', now, token, slot }
 end
 
-local by, record = first and string.sub(first.owner, 1, 8) or '', first and first.record or ''
-if not wait then return { 'busy', digits(now), instant(invite(tally, claim)), by, record } end
+local holder = shown(first)
+if not queue then return { 'later', now, instant(tally.free_at), holder } end
+if ARGV[10] ~= '1' then return { 'busy', now, instant(tell_others()), holder } end
 
+if not look then  -- no waiter was expected there; but the record that says so may have been lost
+  look = true
+  expire_waiters()
+  ticket = size > 0 and call('ZSCORE', queue, request)
+end
+local last = true
 if not ticket then
-  local last = redis.call('ZREVRANGE', queue, 0, 0, 'WITHSCORES')[2]
-  redis.call('ZADD', queue, last and tonumber(last) + 1 or 1, me)
-  redis.call('ZADD', alive, now + patience, me)
-  redis.call('HSET', waiters, me, asked_for)
-elseif redis.call('SREM', called, me) == 1 then  -- it asked and could not run: whoever frees the key tells it again
-  redis.call('DEL', my_wake)
+  last = size > 0 and call('ZREVRANGEBYSCORE', queue, border, '-inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+  ticket = digits((tonumber(last) or 0) + 1)
+  size = size + call('ZADD', queue, ticket, request, mark(now + patience, false), 'l' .. ticket)
 end
-for _, key in ipairs({ queue, alive, waiters }) do at_least(key, patience) end
-local free_at = invite(tally, claim)
-rank = redis.call('ZRANK', queue, me)
-return { 'waiting', digits(now), rank, instant(free_at), rank <= redis.call('SCARD', called) and 1 or 0, by, record }
+wait_at_least(now + patience, not last)
+local free_at, stopped = tell_others()
+rank = call('ZRANK', queue, request)
+return { 'waiting', now, rank, instant(free_at), rank <= stopped and 1 or 0, holder }

@@ -1,7 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
--- The server's clock in microseconds, the only clock that decides anything. In a file of its own so that a test can put
--- another clock before the same text.
-local function clock()
-  local t = redis.call('TIME')
-  return t[1] * 1000000 + t[2]
-end
+-- The server's clock in microseconds, the only clock that decides anything. In a separate file so
+-- that a test can replace it.
+local call = redis.call
+local clock = call('TIME')
+local now = clock[1] * 1000000 + clock[2]

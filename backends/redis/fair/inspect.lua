@@ -1,19 +1,27 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Everything about one key, at most ARGV[1] holders and waiters. Changes nothing.
--- -> {now, fence or '', holder count, {owner, record, ...}, waiter count, {owner, record, ...}}
+-- Everything about one key, at most ARGV[1] holders and waiters. Changes nothing. KEYS lock [queue]
+-- -> {now, fence or '', holder count, {holder, ...}, waiter count, {waiter, ...}}  owners cut to their first digits
 local most = tonumber(ARGV[1])
-local all, in_force = redis.call('HGETALL', holders), {}
-for i = 1, #all, 2 do
-  if parse_holder(all[i + 1]).free_at > now and #in_force < 2 * most then
-    table.insert(in_force, string.sub(all[i], 1, 8))
-    table.insert(in_force, all[i + 1])
+local fields, fence, count, in_force = call('HGETALL', lock), '', 0, {}
+for i = 1, #fields, 2 do
+  if fields[i] == 'version' and fields[i + 1] ~= '1' then
+    return redis.error_reply('DLOCKLAYOUT ' .. lock .. ' has layout ' .. fields[i + 1] .. ', and this dlock knows layout 1')
+  elseif fields[i] == 'fence' then
+    fence = fields[i + 1]
+  elseif not fixed[fields[i]] then
+    local h = parse_holder(fields[i], fields[i + 1])
+    count = count + 1
+    if h.free_at > now and #in_force < most then table.insert(in_force, shown(h)) end
   end
 end
-local waiting = {}
-for _, owner in ipairs(redis.call('ZRANGE', queue, 0, most - 1)) do
-  if tonumber(redis.call('ZSCORE', alive, owner) or '0') > now then
-    table.insert(waiting, string.sub(owner, 1, 8))
-    table.insert(waiting, redis.call('HGET', waiters, owner) or '')
+local waiting, waiters = {}, 0
+if queue then
+  local alive = {}
+  for _, member in ipairs(call('ZRANGEBYSCORE', queue, string.format('%.1f', now + 0.6), '+inf', 'LIMIT', 0, 2 * most)) do alive[member] = true end
+  waiters = call('ZCOUNT', queue, '-inf', border)
+  local found = waiters > 0 and call('ZRANGE', queue, 0, math.min(waiters, most) - 1, 'WITHSCORES') or {}
+  for i = 1, #found, 2 do
+    if alive['l' .. found[i + 1]] then table.insert(waiting, string.sub(found[i], 1, 8) .. (string.match(found[i], '|.*$') or '')) end
   end
 end
-return { digits(now), redis.call('GET', fence) or '', #all / 2, in_force, redis.call('ZCARD', queue), waiting }
+return { now, fence, count, in_force, waiters, waiting }

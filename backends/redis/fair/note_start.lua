@@ -1,7 +1,16 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Notes when a job was started, if the grant of its owner is in force: ARGV owner, start ('': forget it), milliseconds to keep the note.
--- -> {1 or 0, now}
-local record = redis.call('HGET', holders, ARGV[1])
-if not record or parse_holder(record).deadline <= now then return { 0, digits(now) } end
-if ARGV[2] == '' then redis.call('DEL', KEYS[7]) else redis.call('SET', KEYS[7], ARGV[2], 'PX', ARGV[3]) end
-return { 1, digits(now) }
+-- Notes the start of a job, under a grant in force. start '': withdraws the note of this grant, and
+-- no other.
+-- KEYS lock   ARGV owner, token, start, how long to keep the note (µs)   -> {1 or 0, now}
+local found = call('HMGET', lock, ARGV[2], 'start', 'expires')
+local owner, deadline = string.match(found[1] or '', '^(%x*)|(%d+)|')
+if owner ~= ARGV[1] or tonumber(deadline) <= now then return { 0, now } end
+if ARGV[3] == '' then
+  if string.match(found[2] or '', '|(%d+)$') == ARGV[2] then call('HDEL', lock, 'start') end
+  return { 1, now }
+end
+local keep_until = now + tonumber(ARGV[4])
+local expires = math.max(tonumber(found[3]) or 0, keep_until)
+call('HSET', lock, 'start', ARGV[3] .. '|' .. string.format('%.0f', keep_until) .. '|' .. ARGV[2], 'expires', string.format('%.0f', expires))
+call('PEXPIRE', lock, math.ceil((expires - now) / 1000) + 1000)
+return { 1, now }

@@ -1,6 +1,4 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Deletes first (allowed even when memory is full), wakes last. A clean release starts no lock-delay.
--- -> {released, now}
-local released = release(ARGV[1])
-wake(tonumber(ARGV[2]))
-return { released, digits(now) }
+-- Behind release_free.lua and state.lua: there may be waiters.
+look_after(call('HGETALL', lock), tonumber(ARGV[3]))
+return { released, now }

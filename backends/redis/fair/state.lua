@@ -1,63 +1,36 @@
 -- SPDX-License-Identifier: Apache-2.0
--- LockState of src/core/lock_state.cpp, kept in Redis; put before every operation.
---
---   holders  HASH  owner -> mode|token|slot|since|deadline|delay|granted|meta  who is inside, or still keeps others out by its lock-delay;
---                                                                 since: granted or renewed last
---   queue    ZSET  owner -> ticket                                         who waits, in order of arrival
---   alive    ZSET  owner -> live_until                                     a waiter that is silent for longer is dropped
---   waiters  HASH  owner -> mode|limit|meta                                what it asked for
---   called   SET   owner                                                   told that it may run, and has not asked again yet
---   fence    STR   newest token; after a space the full key, if the name in the store is not one
---   wake:<owner>  LIST  where that waiter, and nobody else, listens
---   started  STR   when the newest job was started (--once-per); with an expiry of its own
---
--- Instants are microseconds of the server's clock. A double holds them exactly until the year 2255. No decision rests on the
--- expiry of a Redis key: that only clears away what nobody came back for. Exclusion rests on `holders` and `fence` alone, so losing one of the
--- other keys costs a place in the queue, never a double grant.
-local holders, queue, alive, waiters, called, fence = unpack(KEYS)
-local now = clock()
-local fence_kept = 90 * 86400 * 1000  -- ms after the last grant or renewal
-
+-- For operations beyond the fast paths: LockState of src/core/lock_state.cpp, kept in two keys.
+-- README.md, "Layout", describes them. Instants are microseconds of the server's clock; a double
+-- holds them exactly until the year 2255.
+local border = 100000000000000  -- in the queue: tickets are below, instants above
 local function digits(n) return string.format('%.0f', n) end  -- tostring() keeps only 14 of them
+local function instant(t) return t < math.huge and t or 0 end  -- 0: never
+local function ms(span) return math.ceil(span / 1000) + 1000 end  -- for PEXPIRE: a key outlives its contents
+-- Not a record of dlock: refused rather than guessed.
+local function corrupt() error('DLOCKDATA ' .. lock .. ' is not a record of dlock') end
 
-local function instant(t) return t < math.huge and digits(t) or '0' end  -- '0': never
+local fixed = { version = true, fence = true, expires = true, wait = true, start = true, last = true, revoke = true }
 
--- Not a record of ours: nothing is decided on a guess.
-local function corrupt(what) error('DLOCKDATA ' .. what .. ' is not a record of dlock') end
-
--- Milliseconds for PEXPIRE: a key outlives what is in it.
-local function ms(span) return math.ceil(span / 1000) + 1000 end
-local function at_least(key, span)
-  if redis.call('PTTL', key) < ms(span) then redis.call('PEXPIRE', key, ms(span)) end
+local function parse_holder(token, record)
+  local owner, deadline, mode, slot, delay = string.match(record, '^(%x*)|(%d+)|%d+|([XSP])|(%d+)|(%d+)|%d+|')
+  if not owner or not string.find(token, '^%d+$') then corrupt() end
+  return { token = token, owner = owner, deadline = tonumber(deadline), mode = mode, slot = tonumber(slot), record = record,
+    free_at = tonumber(deadline) + tonumber(delay) }
 end
+-- The public part: the owner is a secret, its first digits tell holders apart.
+local function shown(h) return h and h.token .. '|' .. string.sub(h.record, 1, 8) .. string.sub(h.record, #h.owner + 1) or '' end
 
-local function parse_holder(record)
-  local mode, token, slot, since, deadline, delay, granted, meta =
-    string.match(record, '^([XSP])|(%d+)|(%d+)|(%d+)|(%d+)|(%d+)|(%d+)|(.*)$')
-  if not mode then corrupt(holders) end
-  local h = { mode = mode, token = token, slot = tonumber(slot), since = since, deadline = tonumber(deadline), delay = tonumber(delay),
-    granted = granted, meta = meta }
-  h.free_at = h.deadline + h.delay
-  return h
-end
-
-local function format_holder(h)
-  return table.concat({ h.mode, h.token, h.slot, h.since, digits(h.deadline), digits(h.delay), h.granted, h.meta }, '|')
-end
-
--- Who is, or would be, inside at the same time. `room`: the smallest limit of those who came first and still wait, for they must find
--- their place free.
+-- The owners that hold, or would hold, at the same time. `room`: the smallest limit of earlier
+-- waiters, whose place must stay free.
 local function admits(tally, mode, limit)
   if mode == 'X' then return tally.count == 0 end
   return not tally.exclusive and tally.count < tally.room and (mode == 'S' or tally.count < limit)
 end
-
 local function add(tally, mode)
   tally.count = tally.count + 1
   tally.exclusive = tally.exclusive or mode == 'X'
 end
-
--- Whether a waiter may run; it counts as inside for those behind it.
+-- Whether a waiter may run; if so, it counts as a holder for those behind it.
 local function let_in(tally, mode, limit)
   if not admits(tally, mode, limit) then return false end
   add(tally, mode)
@@ -65,83 +38,97 @@ local function let_in(tally, mode, limit)
   return true
 end
 
--- The holders; drops what time alone has ended. free_at: when the first of them ends by itself, lock-delay included.
-local function inside()
+-- The holders among these fields; drops expired ones. free_at: when the first of them ends by
+-- itself, lock-delay included.
+-- -> tally, holders, the oldest one, the newest token of all
+local function inside(fields)
   local tally = { count = 0, exclusive = false, room = math.huge, free_at = math.huge }
-  local found, first = {}, nil
-  local all = redis.call('HGETALL', holders)
-  for i = 1, #all, 2 do
-    local h = parse_holder(all[i + 1])
-    if h.free_at <= now then
-      redis.call('HDEL', holders, all[i])
-    else
-      h.owner, h.record = all[i], all[i + 1]
-      first = first or h
-      found[h.owner] = h
-      add(tally, h.mode)
-      tally.free_at = math.min(tally.free_at, h.free_at)
+  local holders, first, top = {}, nil, 0
+  for i = 1, #fields, 2 do
+    if not fixed[fields[i]] then
+      local h = parse_holder(fields[i], fields[i + 1])
+      local number = tonumber(h.token)
+      top = math.max(top, number)
+      if h.free_at <= now then
+        call('HDEL', lock, h.token)
+      else
+        if not first or number < tonumber(first.token) then first = h end
+        table.insert(holders, h)
+        add(tally, h.mode)
+        tally.free_at = math.min(tally.free_at, h.free_at)
+      end
     end
   end
-  return tally, found, first
+  return tally, holders, first, top
 end
 
-local function drop_waiter(owner)
-  redis.call('ZREM', queue, owner)
-  redis.call('ZREM', alive, owner)
-  redis.call('SREM', called, owner)
-  redis.call('HDEL', waiters, owner)
+-- In a slot that is being moved, a script that accesses a key which it has just emptied is ended by
+-- an error, halfway. So the members of the queue are counted here, and an empty queue is not
+-- accessed.
+local size, seen = 0, {}
+local function drop(ticket)
+  size = size - call('ZREMRANGEBYSCORE', queue, ticket, ticket)
+  if size > 0 then size = size - call('ZREM', queue, 'l' .. ticket) end
+  seen = {}
 end
-
-local function expire_waiters()
-  for _, owner in ipairs(redis.call('ZRANGEBYSCORE', alive, '-inf', now)) do drop_waiter(owner) end
+local function expire_waiters()  -- before any other access to the queue
+  size = call('ZCARD', queue)
+  if size == 0 then return end
+  for _, member in ipairs(call('ZRANGEBYSCORE', queue, border, string.format('%.1f', now + 0.5))) do drop(string.sub(member, 2)) end
 end
+-- How long a waiter lives, and whether it was invited and has not polled since.
+local function mark(live_until, called) return digits(live_until) .. (called and '.5' or '') end
 
--- The waiter at `rank`, or nil behind the last one. A place without a record (somebody deleted it) is given up.
+-- The waiter at `rank`, or nil behind the last one. A place without its mark (it was deleted) is
+-- removed.
 local function waiter_at(rank)
-  while true do
-    local owner = redis.call('ZRANGE', queue, rank, rank)[1]
-    if not owner then return nil end
-    local record = redis.call('HGET', waiters, owner)
-    local mode, limit = string.match(record or '', '^([XSP])|(%d+)|')
-    if mode then return owner, mode, tonumber(limit) end
-    drop_waiter(owner)
+  while not seen[rank] do
+    if size == 0 then return nil end
+    local found = call('ZRANGE', queue, rank, rank, 'WITHSCORES')
+    if not found[1] or tonumber(found[2]) >= border then return nil end
+    local owner, mode, limit = string.match(found[1], '^(%x*)|([XSP])|(%d+)|')
+    local live = mode and call('ZSCORE', queue, 'l' .. found[2])
+    if live then
+      live = tonumber(live)
+      seen[rank] = { owner = owner, mode = mode, limit = tonumber(limit), ticket = found[2], live_until = math.floor(live), called = live % 1 > 0 }
+    else
+      drop(found[2])
+    end
   end
+  return seen[rank]
 end
 
--- Wakes exactly those who may run now and have not been told yet. Whoever does not ask again within `claim` loses its place, or
--- one stopped waiter would block all behind it. Comes last and never fails: what was decided before stands.
--- Returns when time alone may change who can run: the end of a holder, of one who may run and does not, and of the first who may not.
-local wake_prefix = string.gsub(fence, 'fence$', 'wake:')
+-- Wakes exactly the waiters that may run now and have not been invited yet. A waiter that does not
+-- poll again within `claim` loses its place, or one stopped waiter would block all behind it. Comes
+-- last and never fails: earlier decisions stand. A waiter that cannot be reached (memory is full;
+-- its list belongs to the other side of a slot that is being moved) notices by its refresh.
+-- -> when time alone may change which waiters can run: the end of a holder, of a waiter that may run and does not, and of the first that may not;
+--    rank of the first that may not run
+local wake = string.gsub(lock, 'fence$', 'wake:')
 local function invite(tally, claim)
   local rank, free_at = 0, tally.free_at
   while true do
-    local owner, mode, limit = waiter_at(rank)
-    if not owner then return free_at end
-    local runs = let_in(tally, mode, limit)
-    local live_until = tonumber(redis.call('ZSCORE', alive, owner) or now + claim)
-    if runs and redis.pcall('SADD', called, owner) == 1 then
-      live_until = math.min(live_until, now + claim)
-      redis.pcall('ZADD', alive, live_until, owner)
-      redis.pcall('PEXPIRE', called, ms(claim))
-      redis.pcall('RPUSH', wake_prefix .. owner, '1')
-      redis.pcall('PEXPIRE', wake_prefix .. owner, ms(claim))
+    local w = waiter_at(rank)
+    if not w then return free_at, rank end
+    local runs = let_in(tally, w.mode, w.limit)
+    if runs and not w.called then
+      local list = wake .. w.owner
+      if type(redis.pcall('RPUSH', list, '1')) == 'number' then
+        redis.pcall('PEXPIRE', list, ms(claim))
+        w.called, w.live_until = true, math.min(w.live_until, now + claim)
+        redis.pcall('ZADD', queue, mark(w.live_until, true), 'l' .. w.ticket)
+      end
     end
-    free_at = math.min(free_at, live_until)
-    if not runs then return free_at end
+    free_at = math.min(free_at, w.live_until)
+    if not runs then return free_at, rank end
     rank = rank + 1
   end
 end
 
--- After something that may have made room. Nobody waits: nothing to look at.
-local function wake(claim)
-  if redis.call('ZCARD', queue) == 0 then return end
+-- After an operation that may have made room, if there may be waiters. `fields`: of the lock, as
+-- they are now.
+local function look_after(fields, claim)
   expire_waiters()
-  invite(inside(), claim)
-end
-
--- Removes a holder in force.
-local function release(owner)
-  local record = redis.call('HGET', holders, owner)
-  if not record or parse_holder(record).deadline <= now then return 0 end
-  return redis.call('HDEL', holders, owner)
+  invite(inside(fields), claim)
+  if not waiter_at(0) then call('HDEL', lock, 'wait') end
 end

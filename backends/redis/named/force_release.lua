@@ -1,5 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
--- With a token: if dlock's grant with this token is in force. Without: whatever is there, whoever made it. -> 1 or 0
+-- With a token: if dlock's grant with this token is in force. Without: any value, from any program.
+-- -> 1 or 0
 local token = ARGV[1]
 if token ~= '' then
   local r = record()

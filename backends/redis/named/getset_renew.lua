@@ -1,5 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
--- A new time in place of ours. ARGV: owner, new value, microseconds per unit of a value. -> {'kept', token} or {'lost'}
+-- Replaces our time by a new one. ARGV: owner, new value, microseconds per unit of a value. ->
+-- {'kept', token} or {'lost'}
 local me, new, unit = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local v = value()
 local r = record()

@@ -1,6 +1,7 @@
 -- SPDX-License-Identifier: Apache-2.0
--- The token of a lock that was taken by other commands before, if it still has the value that they gave it. Repeating it gives the same token.
--- ARGV[4]: milliseconds to its end, where those commands gave it none. -> {'granted', token} or {'gone'}
+-- The token of a lock that other commands took before, if it still has their value. Repeating it
+-- gives the same token. ARGV[4]: milliseconds to its end, if those commands set none. ->
+-- {'granted', token} or {'gone'}
 local me, mine, meta, ttl = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 if value() ~= mine then return { 'gone' } end
 if ttl then redis.call('PEXPIRE', lock, ttl) end

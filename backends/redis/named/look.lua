@@ -1,3 +1,3 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Changes nothing. -> what seen() tells
+-- Changes nothing. -> the result of seen()
 return seen()

@@ -5,6 +5,7 @@ local v = value()
 local r = record()
 if not belongs(v, r, me, sign) then return { 'lost' } end
 redis.call('PEXPIRE', lock, ttl)
+if not fence then return { 'kept', '0' } end
 if not (r and r.owner == me and r.value == v) then  -- the record was lost, the lock was not
   r = { token = next_token(r), since = digits(now), meta = '' }
 end

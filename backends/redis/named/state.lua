@@ -1,17 +1,21 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Recipes that exclude with other programs: the lock is a string under the name those programs use, and whoever made it exist holds it. Beside it dlock
--- keeps a record of its own grants, which other programs do not know:
+-- Recipes that exclude with other programs: the lock is a string under the name those programs use,
+-- and the client that created it holds it. Beside it dlock keeps a record of its own grants, which
+-- other programs do not know:
 --
---   KEYS[1]  the lock         a value that tells its holder
---   KEYS[2]  the fence        token|owner|value|since|meta of dlock's newest grant; expires 90 days after it
+--   KEYS[1]  the lock         a value that identifies its holder
+--   KEYS[2]  the fence        token|owner|value|since|meta of dlock's newest grant; expires 90 days after it. Not given to
+--                             renew and release of a lock that names its owner, if its slot is being moved and only one
+--                             of the two keys is here
 --
--- The record speaks of the lock only as long as the lock has that value.
+-- A record of another layout than this one, which is the first, begins with its number: `v2|`.
+-- The record describes the lock only as long as the lock has that value.
 local lock, fence = KEYS[1], KEYS[2]
-local now = clock()
 
 local function digits(n) return string.format('%.0f', n) end
 
--- The value; false: there is none. Another type is some other program's: its name is the second result.
+-- The value; false: there is none. Another type belongs to another program: its name is the second
+-- result.
 local function value()
   local v = redis.pcall('GET', lock)
   if type(v) ~= 'table' then return v, v and 'string' or 'none' end
@@ -21,8 +25,12 @@ local function value()
 end
 
 local function record()
+  if not fence then return nil end
   local text = redis.call('GET', fence)
   if not text then return nil end
+  if string.find(text, '^v%d') then
+    error('DLOCKLAYOUT ' .. fence .. ' has layout ' .. string.match(text, '^v(%d+)') .. ', and this dlock knows layout 1')
+  end
   local token, owner, v, since, meta = string.match(text, '^(%d+)|(%x*)|([^|]*)|(%d+)|(.*)$')
   if not token or tonumber(token) >= 9007199254740991 then error('DLOCKDATA ' .. fence .. ' is not a record of dlock') end
   return { token = token, owner = owner, value = v, since = since, meta = meta }
@@ -34,9 +42,11 @@ end
 
 local function next_token(r) return digits(math.max(tonumber(r and r.token or '0') + 1, now)) end
 
--- Whether value `v` is that of `owner`, and its time not over: in its last millisecond (PTTL 0) the server still shows a lock that check calls stale,
--- and what was told stale once must not come back.
--- `sign`: what the value of this owner is, or begins with if it ends in ':'; empty: only the record knows.
+-- Whether value `v` is that of `owner`, and not expired: in its last millisecond (PTTL 0) the
+-- server still shows a lock that check calls stale, and a grant once reported as stale must not
+-- come back.
+-- `sign`: the value of this owner, or its beginning if it ends in ':'; empty: only the record has
+-- the owner.
 local function belongs(v, r, owner, sign)
   if not v or redis.call('PTTL', lock) == 0 then return false end
   if sign == '' then return r ~= nil and r.owner == owner and r.value == v end

@@ -1,9 +1,10 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# What scripts do: acquire --keep, run --handle, several keys, nested runs, release --revoke.
+# For scripts: acquire --keep, run --handle, several keys, nested runs, release --revoke.
 load stores
 
-# A script in a session of its own, so that it is the leader of its process group, and deaf to no signal, however the tests were started.
+# A script in its own session, so that it leads its process group, and with no signal ignored,
+# however the tests were started.
 script() { setsid -w env --default-signal bash -c "$1"; }
 
 @test "--keep: the handle at once, through a pipe; release, renew, check" {
@@ -15,7 +16,7 @@ script() { setsid -w env --default-signal bash -c "$1"; }
   is_free k
 }
 
-@test "a handle is good for a lock that had to be waited for" {
+@test "a handle is valid for a lock that had to wait" {
   first=$("$DLOCK" acquire --key k --key z)
   "$DLOCK" acquire --key k --key z >handle &
   waiter=$!
@@ -41,7 +42,7 @@ script() { setsid -w env --default-signal bash -c "$1"; }
   is_free z
 }
 
-@test "--keep: a script that dies by any signal leaves the key free, long before the ttl" {
+@test "--keep: a script killed by any signal leaves the key free, long before the ttl" {
   for signal in TERM KILL INT HUP; do
     run script '"$DLOCK" acquire --keep --key k --ttl 1h >handle; kill -'$signal' $$; sleep 60'
     timeout 20 "$DLOCK" run --key k -- true || fail "not free after $signal"
@@ -53,12 +54,12 @@ script() { setsid -w env --default-signal bash -c "$1"; }
     "$DLOCK" check --key k --handle "$h"'
 }
 
-@test "--keep: --max-hold gives the lock back" {
+@test "--keep: --max-hold releases the lock" {
   timeout 20 "$DLOCK" acquire --keep --key k --watch-pid $$ --max-hold 100ms --ttl 1h >handle
   timeout 20 "$DLOCK" run --key k -- true
 }
 
-@test "--keep: busy, and what is wrong, are said in the foreground" {
+@test "--keep: busy and errors are reported in the foreground" {
   "$DLOCK" acquire --key k >/dev/null
   refused 75 'k is held by' acquire --keep --key k -n
   refused 64 'no process' acquire --keep --key z --watch-pid 4194303
@@ -81,7 +82,7 @@ script() { setsid -w env --default-signal bash -c "$1"; }
   refused 64 'contradict' run --handle "$h" --key k -n -- true
 }
 
-@test "run --handle: a lock that was given back meanwhile is said" {
+@test "run --handle: a lock that was released meanwhile is reported" {
   [ "$STORE" != zookeeper ] || skip 'one process at a time can use a handle'
   h=$("$DLOCK" acquire --key k --ttl 1h)
   run -0 --separate-stderr "$DLOCK" run --handle "$h" --key k -- "$DLOCK" release --key k --handle "$h"
@@ -139,7 +140,7 @@ script() { setsid -w env --default-signal bash -c "$1"; }
   assert_output deep
 }
 
-@test "nested: shared to exclusive, and another limit, would wait for itself" {
+@test "nested: shared to exclusive, or another limit, would wait for itself" {
   "$DLOCK" run --explain -s --key k -- true >/dev/null 2>&1 || skip 'this recipe has no --shared'
   run -64 timeout 20 "$DLOCK" run -s --key k -- "$DLOCK" run --key k -- true
   assert_output --partial 'shared'
@@ -149,7 +150,7 @@ script() { setsid -w env --default-signal bash -c "$1"; }
   run -75 "$DLOCK" run --key k -- "$DLOCK" run --no-reentrant -n --key k -- true
 }
 
-@test "nested: what was inherited from a dlock that is no ancestor, or holds nothing any more, is not trusted" {
+@test "nested: a hold of a dlock that is no ancestor, or that holds no more, is not trusted" {
   "$DLOCK" run --key k -- sh -c 'echo "$DLOCK_GRANTS" >grants'
   "$DLOCK" run --key k -- sleep 100 &
   outer=$!
@@ -157,12 +158,12 @@ script() { setsid -w env --default-signal bash -c "$1"; }
   DLOCK_GRANTS=$(cat grants) run -75 "$DLOCK" run -n --key k -- true
   DLOCK_GRANTS='[{"key":"k","guard":7' run -75 "$DLOCK" run -n --key k -- true
   kill $outer
-  # An ancestor whose lock was taken away: the nested one contends, and gets it after the new holder.
+  # An ancestor has lost its lock: the nested dlock contends, and is granted after the new holder.
   run timeout 20 "$DLOCK" run --key z -- bash -c '"$DLOCK" release --key z --force --yes; exec "$DLOCK" run -n --key z -- true'
   [ "$status" -ne 75 ] || fail "$output"
 }
 
-@test "release --revoke: the job is asked to end, and the lock is given back" {
+@test "release --revoke: the job is asked to end, and the lock is released" {
   "$DLOCK" run --explain --key k -- true >/dev/null
   run "$DLOCK" release --key free --revoke
   [ "$status" -ne 64 ] || skip 'this recipe has no --revoke'

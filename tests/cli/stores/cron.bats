@@ -1,9 +1,9 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# What cron needs: --min-hold, --once-per, --splay, -E 0.
+# For cron: --min-hold, --once-per, --splay, -E 0.
 load stores
 
-hosts() { # OPTION...: many hosts whose cron fires a little apart; $DLOCK_TEST_TICKS for the full proof
+hosts() { # OPTION...: many hosts with crons a little apart; $DLOCK_TEST_TICKS for the full proof
   mkdir -p hosts
   python3 "$BATS_TEST_DIRNAME/../../support/cron_hosts.py" --ticks "${DLOCK_TEST_TICKS:-5}" --period 1500 --window 950 \
     "$DLOCK" hosts -b "$DLOCK_BACKEND" --key report -n -E 0 "$@"
@@ -20,7 +20,7 @@ exactly_once() {
   exactly_once "$(hosts --once-per 1500ms)"
 }
 
-@test "without both they run it more often: the two tests above can fail" {
+@test "without both the job runs more often: the two tests above can fail" {
   run -0 json 'j["runs"] > j["ticks"] > 0' <<<"$(hosts)"
   assert_output True
 }
@@ -39,7 +39,7 @@ exactly_once() {
   is_free k
 }
 
-@test "--once-per: one start per period, busy says since when, -E replaces the status" {
+@test "--once-per: one start per period, busy gives its time, -E replaces the status" {
   needs_starts
   run -0 "$DLOCK" run --key k --once-per 1h -- echo ran
   assert_output ran
@@ -75,7 +75,7 @@ exactly_once() {
   [ "$took" -ge 1500 ] || fail "the next start was possible after $took ms, which is less than 1.8 s but for the start of a process"
 }
 
-@test "--once-per: the record goes when the period is over" {
+@test "--once-per: the record expires with the period" {
   needs_starts
   "$DLOCK" run --key k --once-per 200ms -- true
   if on_file; then [ -e locks/k/started ]; fi
@@ -87,7 +87,7 @@ exactly_once() {
   [ ! -e locks/k/started ]
 }
 
-@test "--once-per: the new one waits for the lock, and then finds that it was started" {
+@test "--once-per: a second run waits for the lock, then finds the start of the first" {
   needs_starts
   mkfifo go
   "$DLOCK" run --key k --once-per 1h -- cat go &
@@ -112,7 +112,7 @@ exactly_once() {
 @test "--splay: a random time up to D, which a signal ends" {
   run -0 "$DLOCK" run --key k --splay 50ms -- echo ran
   assert_output ran
-  # Seconds that are not waited: with -n the wait for the lock is none, the splay is before it.
+  # -n: no wait for the lock, but the splay comes before it; TERM ends it.
   run -143 timeout --preserve-status -s TERM 1 "$DLOCK" run --key k -n --splay 100d -- touch ran
   [ ! -e ran ]
 }

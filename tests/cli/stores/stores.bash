@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# For tests that run on each kind of store: $STORE is file, redis, redlock, zookeeper or mysql. Each test has keys of its own.
+# For tests that run on each kind of store: $STORE is file, redis, redlock, zookeeper or mysql. Each
+# test has its own keys.
 # shellcheck source-path=SCRIPTDIR/..
 load ../common
 
@@ -28,7 +29,7 @@ start_fixture() { # one server for the suite
 
 sql() { mariadb --no-defaults -uroot -S "$DLOCK_TEST_MARIADB/s" -N -B -e "$1"; }
 
-make_database() { # on the one server that ctest started
+make_database() { # on the server that ctest started
   if [ ! -e "$DLOCK_TEST_MARIADB/ready" ] || ! command -v mariadb >/dev/null; then
     [ "${CI:-}" != true ] || return 1
     skip 'no MariaDB server, or no client, is installed'
@@ -43,7 +44,8 @@ teardown_file() {
   [ ! -e "$BATS_FILE_TMPDIR/database" ] || sql "DROP DATABASE $(cat "$BATS_FILE_TMPDIR/database")"
 }
 
-# A backend that was never used: file, or a prefix or directory of the server. $SHORT is the shortest ttl that `run` takes without more ado.
+# A backend that was never used: its own directory or prefix. $SHORT is the shortest ttl that `run`
+# accepts without --allow-short-ttl.
 setup() {
   common_setup
   dir=$BATS_TEST_TMPDIR
@@ -58,7 +60,7 @@ setup() {
   esac
 }
 
-# Whatever a test has left behind, known by its environment.
+# Processes that a test left, found by their environment.
 teardown() {
   local environ pid
   for environ in /proc/[0-9]*/environ; do
@@ -68,7 +70,7 @@ teardown() {
   done
 }
 
-needs_starts() { # skips where the recipe cannot note when a job was started
+needs_starts() { # skips where the recipe cannot note starts
   "$DLOCK" run --explain --key k --once-per 1h -- true >/dev/null 2>&1 || skip 'this recipe has no --once-per'
 }
 on_file() { [ "$STORE" = file ]; }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A state file that is torn, damaged, of another version or gone: nobody is let in whom the rest of it cannot vouch for.
+// A state file that is torn, damaged, of another version or gone: nothing is granted that the
+// remaining data cannot justify.
 #include <fmt/format.h>
 #include <cstring>
 #include "contract/file/lease_files.hpp"
@@ -11,9 +12,11 @@ namespace {
 
 constexpr off_t slot_size = 1 << 20;
 
-std::uint64_t number_in(const std::string& slot) { return std::strtoull(slot.c_str() + std::strlen("dlock1 "), nullptr, 10); }
+std::uint64_t number_in(const std::string& slot) {
+  return std::strtoull(slot.c_str() + std::strlen("dlock1 "), nullptr, 10);
+}
 
-// The slot that was written last: 0 or 1.
+// The slot written last: 0 or 1.
 int newest_slot(const std::string& state) {
   const std::string all = content(state);
   if (all.size() <= slot_size) return 0;
@@ -27,13 +30,13 @@ void overwrite(const std::string& path, off_t at, const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("a torn newest slot: the change that it was did not happen, the one before counts") {
+TEST_CASE("a torn newest slot: its change did not happen, the slot before counts") {
   test::TempDir dir;
   const auto holder = open_in(dir.path()), other = open_in(dir.path());
   const Granted held = take(*holder, detached(request("k"), 60s));
   const Lease more = std::get<Kept>(holder->renew(held.lease, 600s).value()).lease;
   REQUIRE(more.token == held.lease.token);
-  // A byte of the body: the second of a pwrite's two pages, say, never arrived.
+  // A byte of the body: as if the second of a pwrite's two pages had not reached the disk.
   overwrite(state_of(dir.path()), newest_slot(state_of(dir.path())) * slot_size + 90, "#");
   CHECK(other->check(key("k"), held.lease.token).value() == Validity::valid);
   CHECK_FALSE(free_now(*other, request("k")));
@@ -45,18 +48,18 @@ TEST_CASE("a torn newest slot: the change that it was did not happen, the one be
   CHECK(take(*other, request("k")).lease.token > held.lease.token);
 }
 
-TEST_CASE("a first change that was cut: the key is as if never used") {
+TEST_CASE("a torn first change: the key is as if never used") {
   test::TempDir dir;
   const auto backend = open_in(dir.path());
   take(*backend, detached(request("k"), 60s));
-  // The power went when the end of the only change had not reached the disk.
+  // Power failed before the end of the only change had reached the disk.
   const auto length = static_cast<off_t>(content(state_of(dir.path())).size());
   REQUIRE(length > slot_size);
   REQUIRE(::truncate(state_of(dir.path()).c_str(), length - 10) == 0);
   CHECK(free_now(*backend, request("k")));
 }
 
-TEST_CASE("both slots damaged in this boot: an error that says what to do, and no grant") {
+TEST_CASE("both slots damaged in this boot: an error that names the remedy, and no grant") {
   test::TempDir dir;
   const auto holder = open_in(dir.path()), other = open_in(dir.path());
   const Granted held = take(*holder, detached(request("k"), 60s));
@@ -74,23 +77,28 @@ TEST_CASE("both slots damaged in this boot: an error that says what to do, and n
   CHECK(take(*other, request("k")).lease.token > held.lease.token);
 }
 
-TEST_CASE("a state of another version, or with an unknown line, is refused whole") {
+TEST_CASE("a state of another version, or with an unknown line, is refused as a whole") {
   test::TempDir dir;
   const auto backend = open_in(dir.path());
   take(*backend, detached(request("k"), 60s));
-  SECTION("version") { overwrite(state_of(dir.path()), newest_slot(state_of(dir.path())) * slot_size, "dlock2"); }
-  SECTION("garbage in front of the number") {
+  Errc expected = Errc::protocol;
+  SECTION("version") {
+    overwrite(state_of(dir.path()), newest_slot(state_of(dir.path())) * slot_size, "dlock2");
+    expected = Errc::usage;  // no damage: a newer dlock wrote it
+  }
+  SECTION("text before the number") {
     overwrite(state_of(dir.path()), 0, std::string(200, 'x'));
     overwrite(state_of(dir.path()), slot_size, std::string(200, 'x'));
   }
   const auto other = open_in(dir.path());
-  CHECK(refused(*other, request("k")) == Errc::protocol);
+  CHECK(refused(*other, request("k")) == expected);
 }
 
-TEST_CASE("the state is deleted under an attached holder: nobody is let in before it ends") {
+TEST_CASE("the state is deleted under an attached holder: no grant before it ends") {
   test::TempDir dir;
   const auto holder = open_in(dir.path()), other = open_in(dir.path());
-  // Without any the next state would give the same number again; with some it would not, and find the holder only by looking for it.
+  // Without earlier grants the new state would give the same token again; with some it would not,
+  // and finds the holder only by looking for it.
   const int earlier = GENERATE(0, 3);
   for (int i = 0; i < earlier; ++i) REQUIRE(free_now(*holder, request("k")));
   const Granted held = take(*holder, request("k"));
@@ -103,7 +111,7 @@ TEST_CASE("the state is deleted under an attached holder: nobody is let in befor
   CHECK(take(*next).lease.token > held.lease.token);
 }
 
-TEST_CASE("the state is deleted while many wait: all are served, one at a time") {
+TEST_CASE("the state is deleted while many wait: all are granted, one at a time") {
   test::TempDir dir;
   const auto holder = open_in(dir.path());
   const Granted held = take(*holder, request("k"));
@@ -119,7 +127,8 @@ TEST_CASE("the state is deleted while many wait: all are served, one at a time")
   std::optional<std::size_t> inside;
   std::size_t served = 0;
   std::vector<bool> done(waiters.size());
-  for (const Deadline end = later(Clock::now(), patient); served < waiters.size() && Clock::now() < end;)
+  for (const Deadline end = later(Clock::now(), patient);
+       served < waiters.size() && Clock::now() < end;)
     for (std::size_t i = 0; i < waiters.size(); ++i) {
       if (done[i]) continue;
       auto answer = waiters[i]->poll(10ms);
@@ -130,7 +139,7 @@ TEST_CASE("the state is deleted while many wait: all are served, one at a time")
       CHECK(g->lease.token > newest);
       newest = g->lease.token;
       inside = i;
-      for (std::size_t j = 0; j < waiters.size(); ++j)  // the others, while this one is inside
+      for (std::size_t j = 0; j < waiters.size(); ++j)  // the others, while this one holds
         if (!done[j] && j != i) CHECK(std::holds_alternative<Waiting>(step(*waiters[j], 0s)));
       CHECK(backends[i]->release(g->lease).value() == Released::yes);
       inside.reset();
@@ -140,12 +149,13 @@ TEST_CASE("the state is deleted while many wait: all are served, one at a time")
   CHECK(served == waiters.size());
 }
 
-TEST_CASE("the whole directory of a key is replaced: what was committed into the old one does not count") {
+TEST_CASE("the directory of a key is replaced: commits into the old one do not count") {
   test::TempDir dir;
   const auto backend = open_in(dir.path()), other = open_in(dir.path());
   const Granted held = take(*backend, request("k"));
   REQUIRE(::rename((dir / "k").c_str(), (dir / "old").c_str()) == 0);
-  const Granted next = take(*other, request("k"));  // nothing here tells of the first: an operator moved the lock away
+  // nothing shows the first grant here: an operator moved the lock away
+  const Granted next = take(*other, request("k"));
   CHECK(lost(backend->renew(held.lease, 30s)));
   CHECK(next.lease.token > held.lease.token);
 }

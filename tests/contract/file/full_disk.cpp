@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A disk without space: nothing is granted that was not written, and what is held can be given back.
+// A full disk: nothing is granted that was not written, and a held lock can be released.
 #include <sched.h>
 #include <sys/mount.h>
 #include "contract/file/lease_files.hpp"
@@ -9,13 +9,15 @@ using namespace dlock::contract;
 
 namespace {
 
-// A filesystem of 256 KiB that only this program sees.
+// A filesystem of 256 KiB that only this process sees.
 class SmallDisk {
  public:
   SmallDisk() {
-    static const bool apart = ::unshare(CLONE_NEWNS) == 0 && ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0;
+    static const bool apart = ::unshare(CLONE_NEWNS) == 0 &&
+                              ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0;
     need(apart, "the right to mount a small disk");
-    need(::mount("tmpfs", dir_.path().c_str(), "tmpfs", 0, "size=256k,mode=0700") == 0, "the right to mount a small disk");
+    need(::mount("tmpfs", dir_.path().c_str(), "tmpfs", 0, "size=256k,mode=0700") == 0,
+         "the right to mount a small disk");
   }
   ~SmallDisk() { ::umount2(dir_.path().c_str(), MNT_DETACH); }
   const std::string& path() const { return dir_.path(); }
@@ -42,7 +44,7 @@ void on_small_disk(Body body) {
 
 }  // namespace
 
-TEST_CASE("full before the first use: an error that says so, no grant, and nothing to repair afterwards") {
+TEST_CASE("full before the first use: a clear error, no grant, and nothing to repair afterwards") {
   on_small_disk([](SmallDisk& disk) {
     disk.fill();
     const auto backend = open_in(disk.path());
@@ -56,7 +58,7 @@ TEST_CASE("full before the first use: an error that says so, no grant, and nothi
   });
 }
 
-TEST_CASE("full while held: renewed, released and handed on all the same") {
+TEST_CASE("full while held: renewed, released and handed on as usual") {
   on_small_disk([](SmallDisk& disk) {
     const auto holder = open_in(disk.path()), other = open_in(disk.path());
     const Granted held = take(*holder, request("k"));
@@ -70,11 +72,11 @@ TEST_CASE("full while held: renewed, released and handed on all the same") {
   });
 }
 
-TEST_CASE("full since the first grant: what a release needs was reserved") {
+TEST_CASE("full since the first grant: the space for a release was reserved") {
   on_small_disk([](SmallDisk& disk) {
     const auto holder = open_in(disk.path()), other = open_in(disk.path());
     Request r = request("k");
-    r.lock_delay = 60s;  // a lock that only ends because its holder does would keep the key so long
+    r.lock_delay = 60s;  // without the release, the key would stay locked for so long
     const Granted held = take(*holder, r);
     disk.fill();
     CHECK(holder->release(held.lease).value() == Released::yes);
@@ -82,7 +84,7 @@ TEST_CASE("full since the first grant: what a release needs was reserved") {
   });
 }
 
-TEST_CASE("full with a queue that needs more space than was reserved: the key is free when its holder says so") {
+TEST_CASE("full with a queue larger than the reserved space: the key is free after the release") {
   on_small_disk([](SmallDisk& disk) {
     const auto holder = open_in(disk.path()), other = open_in(disk.path());
     const Granted held = take(*holder, request("k"));

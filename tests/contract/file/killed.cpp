@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kill -9 before and after every single system call of each operation: the key is free for the next, tokens rise, nothing piles up.
+// kill -9 before and after every single system call of each operation: the key is free for the next
+// contender, tokens rise, no files pile up.
 #include <fmt/format.h>
 #include "contract/file/lease_files.hpp"
 #include "contract/file/traced.hpp"
@@ -11,7 +12,7 @@ namespace {
 
 constexpr Duration short_ttl = 100ms;
 
-// What the others do around the one that is killed.
+// What the other processes do around the one that is killed.
 struct Others {
   std::string dir;
   std::unique_ptr<Backend> holder = open_in(dir), waiting = open_in(dir);
@@ -22,9 +23,9 @@ struct Others {
 using Halt = std::function<void()>;
 struct Operation {
   const char* name;
-  std::function<void(Others&)> before;                            // the child exists
+  std::function<void(Others&)> before;                            // when the child exists
   std::function<void(const std::string& dir, const Halt&)> body;  // in the child
-  std::function<void(Others&)> halted;                            // when it is about to begin
+  std::function<void(Others&)> halted;                            // before the child begins
   std::function<void(Others&)> after;                             // when it is dead
 };
 
@@ -123,13 +124,15 @@ TEST_CASE("killed at any system call of an operation") {
         CHECK(others.waiting->release(next.lease).value() == Released::yes);
         REQUIRE(steps < 1000);
       }
-      fmt::print("{}: killed at {} moments; next grant after at most {:.1f} ms\n", operation.name, steps - 1,
-                 static_cast<double>(longest.count()) / 1000);
-      CHECK(longest < 2s);  // an invitation that is not answered is passed on after 2 s; a death is seen before
+      fmt::print("{}: killed at {} moments; next grant after at most {:.1f} ms\n", operation.name,
+                 steps - 1, static_cast<double>(longest.count()) / 1000);
+      // an unclaimed invitation is passed on after 2 s; a death is noticed before
+      CHECK(longest < 2s);
       CHECK(steps > 10);
-      // What the dead could not remove any more goes with the sweep that comes with each 1024th ticket.
+      // What a killed process left is removed by the sweep that comes with each 1024th ticket.
       const auto sweeper = open_in(dir.path());
-      for (int i = 0; i < 1024; ++i) REQUIRE(sweeper->release(take(*sweeper, request("k")).lease).value() == Released::yes);
+      for (int i = 0; i < 1024; ++i)
+        REQUIRE(sweeper->release(take(*sweeper, request("k")).lease).value() == Released::yes);
       CHECK(files_of(dir.path()) == std::vector<std::string>{"state"});
     }
   } catch (const Skip& skip) { note_skip(skip.why); }

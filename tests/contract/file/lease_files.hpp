@@ -8,12 +8,13 @@
 #include <string>
 #include <vector>
 #include "contract/helpers.hpp"
-#include "file/file_backend.hpp"
+#include "file/factory.hpp"
 #include "support/temp_dir.hpp"
 
 namespace dlock::contract {
 
-inline std::unique_ptr<Backend> open_in(const std::string& directory, Duration op_timeout = 5s, file::Tuning tuning = {}) {
+inline std::unique_ptr<Backend> open_in(const std::string& directory, Duration op_timeout = 5s,
+                                        file::Tuning tuning = {}) {
   Settings s;
   s.op_timeout = op_timeout;
   return file::open_lease(directory, s, tuning);
@@ -28,12 +29,14 @@ inline std::string content(const std::string& path) {
   const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   REQUIRE(file);
   char block[4096];
-  for (ssize_t n; (n = ::read(file.get(), block, sizeof block)) > 0;) text.append(block, static_cast<std::size_t>(n));
+  for (ssize_t n; (n = ::read(file.get(), block, sizeof block)) > 0;)
+    text.append(block, static_cast<std::size_t>(n));
   return text;
 }
 
 // Everything in the directory of a key.
-inline std::vector<std::string> files_of(const std::string& directory, const std::string& key = "k") {
+inline std::vector<std::string> files_of(const std::string& directory,
+                                         const std::string& key = "k") {
   std::vector<std::string> names;
   DIR* const dir = ::opendir((directory + "/" + key).c_str());
   REQUIRE(dir);
@@ -43,7 +46,7 @@ inline std::vector<std::string> files_of(const std::string& directory, const std
   return names;
 }
 
-// What a first step of a new acquisition answers: the code of its Error, or nothing.
+// What the first step of a new acquisition answers: the code of its Error, or nothing.
 inline std::optional<Errc> refused(Backend& b, const Request& r, std::string* message = nullptr) {
   auto waiter = b.enqueue(r);
   REQUIRE(waiter);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that somebody put in place of dlock's own, and rights that let others do so: refused, and not touched.
+// Files planted in place of dlock's own, and modes that let other users do so: refused, and not
+// touched.
 #include "contract/file/lease_files.hpp"
 
 using namespace dlock;
@@ -13,7 +14,7 @@ struct Used {
   std::unique_ptr<Backend> backend = open_in(dir.path());
   std::string state = state_of(dir.path());
   Used() { REQUIRE(backend->release(take(*backend, request("k")).lease)); }
-  // By somebody who comes after whatever was planted.
+  // A request by a Backend that is opened after the file was planted.
   Errc refusal(const std::string& part) {
     const auto fresh = open_in(dir.path());
     std::string message;
@@ -26,7 +27,7 @@ struct Used {
   }
 };
 
-void need_root() { need(::geteuid() == 0, "to be root, who alone can give files away"); }
+void need_root() { need(::geteuid() == 0, "root, as only root can give files away"); }
 
 }  // namespace
 
@@ -41,7 +42,7 @@ TEST_CASE("a symbolic link as state is not followed") {
   CHECK(content(victim) == "precious");
 }
 
-TEST_CASE("a dangling link makes no file elsewhere") {
+TEST_CASE("a dangling link as state creates no file elsewhere") {
   Used u;
   REQUIRE(::unlink(u.state.c_str()) == 0);
   REQUIRE(::symlink((u.dir / "elsewhere").c_str(), u.state.c_str()) == 0);
@@ -49,7 +50,7 @@ TEST_CASE("a dangling link makes no file elsewhere") {
   CHECK(::access((u.dir / "elsewhere").c_str(), F_OK) == -1);
 }
 
-TEST_CASE("a FIFO, a directory or a device as state does not hang and is refused") {
+TEST_CASE("a FIFO, a directory or a device as state is refused without blocking") {
   Used u;
   REQUIRE(::unlink(u.state.c_str()) == 0);
   SECTION("FIFO") {
@@ -62,13 +63,15 @@ TEST_CASE("a FIFO, a directory or a device as state does not hang and is refused
   }
 }
 
-TEST_CASE("a second name of the state is refused: who has it can lock us out or write to us") {
+TEST_CASE(
+    "a second hard link to the state is refused: through it another could lock dlock out or write "
+    "to it") {
   Used u;
   REQUIRE(::link(u.state.c_str(), (u.dir / "second").c_str()) == 0);
   CHECK(u.refusal("hard links") == Errc::denied);
 }
 
-TEST_CASE("rights that let others write are refused") {
+TEST_CASE("modes that let others write are refused") {
   Used u;
   SECTION("state") {
     REQUIRE(::chmod(u.state.c_str(), 0666) == 0);
@@ -80,11 +83,11 @@ TEST_CASE("rights that let others write are refused") {
   }
   SECTION("lock directory") {
     REQUIRE(::chmod(u.dir.path().c_str(), 0777) == 0);
-    CHECK(u.refusal("everybody may write") == Errc::denied);
+    CHECK(u.refusal("all users may write") == Errc::denied);
   }
 }
 
-TEST_CASE("what belongs to somebody else is refused") {
+TEST_CASE("files of another user are refused") {
   try {
     need_root();
     Used u;
@@ -107,15 +110,16 @@ TEST_CASE("a link as directory of a key is not followed") {
   Used u;
   REQUIRE(::rename((u.dir / "k").c_str(), (u.dir / "moved").c_str()) == 0);
   REQUIRE(::symlink("moved", (u.dir / "k").c_str()) == 0);
-  CHECK(u.refusal("put in its place") == Errc::denied);
+  CHECK(u.refusal("it was replaced") == Errc::denied);
 }
 
-TEST_CASE("a planted FIFO of a waiter that nobody has open does not stop the queue") {
+TEST_CASE("a planted waiter's FIFO that is not open does not stop the queue") {
   Used u;
   const Granted held = take(*u.backend, request("k"));
   const auto tickets = files_of(u.dir.path());
-  // The numbers that come next, and a file that looks like one.
-  for (std::uint64_t n = 1; n < 40; ++n) ::mkfifo((u.dir / ("k/" + std::to_string(n))).c_str(), 0600);
+  // FIFOs with the next numbers, and a file with such a name.
+  for (std::uint64_t n = 1; n < 40; ++n)
+    ::mkfifo((u.dir / ("k/" + std::to_string(n))).c_str(), 0600);
   const auto other = open_in(u.dir.path());
   auto waiter = in_queue(*other, request("k"));
   REQUIRE(u.backend->release(held.lease));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A process that stands still at any moment: others wait a bounded time, are told why, and are never let in beside it.
+// A process that is stopped at any moment: others wait a bounded time, are told why, and get no
+// lock that it holds.
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <atomic>
@@ -9,10 +10,14 @@
 using namespace dlock;
 using namespace dlock::contract;
 
-TEST_CASE("halted at any system call of acquire and release: nobody gets in beside it, nobody waits longer than asked") {
+TEST_CASE(
+    "halted at any system call of acquire and release: no second holder, and no wait is longer "
+    "than asked") {
   try {
     test::TempDir dir;
-    auto& inside = *new (::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) std::atomic<bool>;
+    auto& inside =
+        *new (::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))
+            std::atomic<bool>;
     Traced child([&](const std::function<void()>& halt) {
       const auto b = open_in(dir.path());
       halt();
@@ -40,7 +45,8 @@ TEST_CASE("halted at any system call of acquire and release: nobody gets in besi
         ++busy;
       }
     }
-    fmt::print("{} halts: {} in the middle of a change, {} busy, {} free\n", steps, blocked, busy, granted);
+    fmt::print("{} halts: {} in the middle of a change, {} busy, {} free\n", steps, blocked, busy,
+               granted);
     CHECK(child.finish() == 0);
     CHECK(blocked > 0);
     CHECK(busy > 0);
@@ -56,9 +62,10 @@ TEST_CASE("the state is deleted at any moment of an acquisition: never two holde
       struct Shared {
         std::atomic<bool> granted, done;
       };
-      auto& child_is = *new (::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) Shared;
+      auto& child_is = *new (
+          ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) Shared;
       const Event go;
-      // Later numbers than a new state begins with: two of the same would stop the second by themselves.
+      // Larger tokens than a new state begins with: equal ones alone would stop the second holder.
       for (int i = 0; i < 3; ++i) REQUIRE(free_now(*open_in(dir.path()), request("k")));
       Traced child([&](const std::function<void()>& halt) {
         const auto b = open_in(dir.path());
@@ -68,7 +75,7 @@ TEST_CASE("the state is deleted at any moment of an acquisition: never two holde
         child_is.granted = answer && std::holds_alternative<Granted>(*answer);
         child_is.done = true;
         std::uint64_t told = 0;
-        if (::read(go.fd(), &told, sizeof told) < 0) ::pause();  // holds on, until it is killed
+        if (::read(go.fd(), &told, sizeof told) < 0) ::pause();  // holds until it is killed
       });
       for (int i = 0; i < steps && more; ++i) more = child.step() && !child_is.done;
       (void)::unlink(state_of(dir.path()).c_str());
@@ -88,7 +95,8 @@ TEST_CASE("the state is deleted at any moment of an acquisition: never two holde
   } catch (const Skip& skip) { note_skip(skip.why); }
 }
 
-TEST_CASE("a stopped head of the queue loses its place after the claim time, and is served when it goes on") {
+TEST_CASE(
+    "a stopped queue head loses its place after the claim time, and is granted when it continues") {
   try {
     test::TempDir dir;
     const file::Tuning tuning{.claim = 200'000, .safety = 100'000};
@@ -102,7 +110,7 @@ TEST_CASE("a stopped head of the queue loses its place after the claim time, and
     });
     auto waiter = in_queue(*second, request("k"));
     REQUIRE(holder->release(held.lease).value() == Released::yes);
-    const Granted passed = take(*waiter);  // not for ever behind one that stands still
+    const Granted passed = take(*waiter);  // not blocked for ever behind a stopped head
     CHECK(passed.lease.token > held.lease.token);
     CHECK(second->release(passed.lease).value() == Released::yes);
     CHECK(first.finish() == 0);

@@ -32,12 +32,13 @@ Traced::Traced(const std::function<void(const std::function<void()>&)>& body) {
   const bool halted = WIFSTOPPED(status) && WSTOPSIG(status) == SIGSTOP;
   INFO("wait status " << status);
   REQUIRE(halted);
-  REQUIRE(::ptrace(PTRACE_SETOPTIONS, pid_, nullptr, PTRACE_O_EXITKILL | PTRACE_O_TRACESYSGOOD) == 0);
+  REQUIRE(::ptrace(PTRACE_SETOPTIONS, pid_, nullptr, PTRACE_O_EXITKILL | PTRACE_O_TRACESYSGOOD) ==
+          0);
 }
 
 Traced::~Traced() { kill(); }
 
-// False: it could not be traced at all.
+// False: it could not be traced.
 bool Traced::await(int& status) const {
   while (::waitpid(pid_, &status, 0) < 0) REQUIRE(errno == EINTR);
   return !(WIFEXITED(status) && WEXITSTATUS(status) == 77);

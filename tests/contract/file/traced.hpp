@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A child that is halted before and after each of its system calls: the moments at which others can see what it does.
+// A child that is halted before and after each of its system calls: the moments at which others can
+// see its effects.
 #pragma once
 #include <sys/types.h>
 #include <functional>
@@ -8,15 +9,16 @@ namespace dlock::contract {
 
 class Traced {
  public:
-  // Forks. The child runs `body(halt)` and exits; from its call of `halt` on it goes step by step. The constructor returns when it has called it.
+  // Forks. The child runs `body(halt)` and exits; it is single-stepped from its call of `halt` on.
+  // The constructor returns after that call.
   explicit Traced(const std::function<void(const std::function<void()>& halt)>& body);
   ~Traced();  // kills and reaps
   Traced(const Traced&) = delete;
   Traced& operator=(const Traced&) = delete;
 
-  bool step();  // to the next halt; false: it has ended
+  bool step();  // runs to the next halt; false: it has ended
   void kill();  // -9, and reaps
-  // Lets it go to its end. Its exit status; -1: killed.
+  // Lets it run to its end. Its exit status; -1: killed.
   int finish();
 
  private:

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recipe `lease` on a real server decides as LockState does, on a clock that the test sets, which meets the edges of deadlines. Each contender has a session
-// of its own; some are lost.
+// Recipe `lease` on a real server decides as LockState does, on a clock that the test sets, which
+// meets the edges of deadlines. Each contender has its own session; some are lost.
 #include <fmt/format.h>
 #include <unistd.h>
 #include <catch2/catch.hpp>
 #include <map>
 #include "contract/model_driver.hpp"
-#include "mysql/lease_table.hpp"
+#include "mysql/lease/lease_table.hpp"
 #include "mysql_schema/schema.hpp"
 #include "support/mariadb_server.hpp"
 
@@ -18,34 +18,43 @@ namespace {
 
 class MysqlModel final : public test::ModelStore {
  public:
-  explicit MysqlModel(bool named) : table_({.clock = "@dlock_clock", .named = named}) { database_.sql(schema::lease); }
+  explicit MysqlModel(bool named, test::MariadbServer* own = nullptr)
+      : database_(own ? std::make_unique<test::Database>(*own)
+                      : std::make_unique<test::Database>()),
+        table_({.clock = "@dlock_clock", .named = named}) {
+    database_->sql(schema::lease);
+  }
 
   void clear(const std::vector<Owner>&) override {
     for (auto& [owner, s] : sessions_) {
       must(s.connection->query("test", "DO RELEASE_ALL_LOCKS()", soon()));
       s.connection->names.clear();
+      s.connection->bell.clear();
       pool_.push_back(std::move(s.connection));
     }
     sessions_.clear();
-    database_.sql("DELETE FROM dlock_lock; DELETE FROM dlock_wait");
+    database_->sql("DELETE FROM dlock_lock; DELETE FROM dlock_wait");
   }
   void set_clock(Micros now) override { now_ = now; }
 
   Acquired acquire(const LockState::Ask& ask) override {
     Session& s = session(ask.owner);
-    LeaseTable::Asking asking{.name = "k", .key = "k", .ask = ask, .untried = s.fresh && now_ % 5 != 0, .first = s.fresh};
-    asking.distance = 1 + static_cast<unsigned>(now_ % 3);  // who is waited for changes nothing
+    LeaseTable::Asking asking{
+        .name = "k", .key = "k", .ask = ask, .untried = s.fresh && now_ % 5 != 0, .first = s.fresh};
+    asking.distance = 1 + static_cast<unsigned>(now_ % 3);  // the name it waits for does not matter
     const auto out = must(table_.acquire(*s.connection, asking, soon()));
     s.fresh = false;
     const auto free = [](Micros t) { return t == never ? 0 : t; };
     if (const auto* g = std::get_if<LockState::Granted>(&out.answer)) {
       s.known = out.known;
-      const Micros at = out.known.ttl != 0 ? now_ : out.now;  // a grant in one statement does not tell the time
+      // a grant in one statement returns no time
+      const Micros at = out.known.ttl != 0 ? now_ : out.now;
       return {at, out.held ? "held" : "granted", fmt::format("{} {}", g->token, g->slot)};
     }
     if (const auto* w = std::get_if<LockState::Waiting>(&out.answer))
       return {out.now, "waiting",
-              fmt::format("{} {}", must(table_.ahead(*s.connection, "k", ask.owner, soon())), free(w->free_at))};
+              fmt::format("{} {}", must(table_.ahead(*s.connection, "k", ask.owner, soon())),
+                          free(w->free_at))};
     const Micros free_at = std::get<LockState::Busy>(out.answer).free_at;
     must(table_.free_names(*s.connection, ask.owner, soon()));
     s.fresh = true;
@@ -53,11 +62,12 @@ class MysqlModel final : public test::ModelStore {
   }
   Counted release(const Owner& owner) override {
     Session& s = session(owner);
-    const bool waits_again = waits(owner);  // then another session of its would do this
+    const bool waits_again = waits(owner);  // then another session of the owner releases
     const bool knows = s.known.version != 0 && now_ % 4 != 0 && !waits_again;
-    const bool was = must(table_.release(*s.connection, "k", owner, knows ? &s.known : nullptr, soon()));
+    const bool was =
+        must(table_.release(*s.connection, "k", owner, knows ? &s.known : nullptr, soon()));
     s.known = {};
-    // As long as it waits it keeps its name.
+    // While it waits it keeps its name.
     if (!waits_again) {
       must(table_.free_names(*s.connection, owner, soon()));
       s.fresh = true;
@@ -67,7 +77,8 @@ class MysqlModel final : public test::ModelStore {
   Renewed renew(const Owner& owner, Micros ttl) override {
     Session& s = session(owner);
     auto r = must(table_.renew(*s.connection, "k", owner, ttl, soon()));
-    s.known = r.token ? LeaseTable::Known{.version = r.version, .holders = r.holders} : LeaseTable::Known{};
+    s.known = r.token ? LeaseTable::Known{.version = r.version, .holders = r.holders}
+                      : LeaseTable::Known{};
     return {now_, r.token};
   }
   Cancelled cancel(const Owner& owner) override {
@@ -78,7 +89,8 @@ class MysqlModel final : public test::ModelStore {
     return {now_, waited, held};
   }
   Counted force(FencingToken token) override {
-    return {now_, static_cast<std::int64_t>(must(table_.force_release(*any(), "k", token, soon())))};
+    return {now_,
+            static_cast<std::int64_t>(must(table_.force_release(*any(), "k", token, soon())))};
   }
   bool check(const Owner& owner) override { return seen().state.holder(owner, now_) != nullptr; }
   bool check(FencingToken token) override {
@@ -91,8 +103,9 @@ class MysqlModel final : public test::ModelStore {
     if (found == sessions_.end()) return false;
     found->second.connection->abandon();
     sessions_.erase(found);
-    while (database_.value(
-               fmt::format("SELECT IS_USED_LOCK('dl:{0}') IS NULL AND IS_USED_LOCK('dq:{0}') IS NULL", owner.hex())) != "1")
+    while (database_->value(fmt::format(
+               "SELECT IS_USED_LOCK('dl:{0}') IS NULL AND IS_USED_LOCK('dq:{0}') IS NULL",
+               owner.hex())) != "1")
       ::usleep(200);
     return true;
   }
@@ -103,7 +116,8 @@ class MysqlModel final : public test::ModelStore {
     for (const auto& h : s.state.holders)
       if (h.free_at() > now) c.holders.insert(test::ModelRun::holder_text(h));
     for (const auto& w : must(table_.waiters(*any(), "k", soon())))
-      c.waiters.push_back(fmt::format("{} {} {} {}", w.owner.hex(), static_cast<char>(w.mode), w.limit, w.meta));
+      c.waiters.push_back(
+          fmt::format("{} {} {} {}", w.owner.hex(), static_cast<char>(w.mode), w.limit, w.meta));
     c.fence = s.state.fence;
     return c;
   }
@@ -128,11 +142,13 @@ class MysqlModel final : public test::ModelStore {
     }
     Options o;
     o.user = "root";
-    o.database = database_.name();
+    o.database = database_->name();
     o.op_timeout = 30s;
-    return must(Connection::open(o, {"127.0.0.1", database_.port(), {}}, 10s));
+    return must(Connection::open(o, {"127.0.0.1", database_->port(), {}}, 10s));
   }
-  void clock(Connection& c) { must(c.query("test", fmt::format("SET @dlock_clock={}", now_), soon())); }
+  void clock(Connection& c) {
+    must(c.query("test", fmt::format("SET @dlock_clock={}", now_), soon()));
+  }
   Session& session(const Owner& owner) {
     auto& s = sessions_[owner];
     if (!s.connection) s.connection = connect();
@@ -146,10 +162,11 @@ class MysqlModel final : public test::ModelStore {
   }
   LeaseTable::Seen seen() { return must(table_.look(*any(), "k", soon())); }
   bool waits(const Owner& owner) {
-    return database_.value(fmt::format("SELECT COUNT(*) FROM dlock_wait WHERE owner='{}'", owner.hex())) != "0";
+    return database_->value(
+               fmt::format("SELECT COUNT(*) FROM dlock_wait WHERE owner='{}'", owner.hex())) != "0";
   }
 
-  test::Database database_;
+  std::unique_ptr<test::Database> database_;
   LeaseTable table_;
   std::map<Owner, Session> sessions_;
   std::vector<std::unique_ptr<Connection>> pool_;
@@ -163,4 +180,13 @@ TEST_CASE("the database and LockState decide alike, with a clock that meets ever
   const unsigned seed = Catch::rngSeed() ? Catch::rngSeed() : 1;
   MysqlModel store{true};
   test::ModelRun{store, {.invites = false, .by_patience = false}, seed}.run(20'000, seed);
+}
+
+// With a statement-based binary log sessions are REPEATABLE READ, and rows read by a subquery are
+// locked.
+TEST_CASE("the same with REPEATABLE READ sessions") {
+  test::MariadbServer own{{.config = {"log-bin=b", "server-id=7", "binlog_format=STATEMENT"}}};
+  const unsigned seed = Catch::rngSeed() ? Catch::rngSeed() : 1;
+  MysqlModel store{true, &own};
+  test::ModelRun{store, {.invites = false, .by_patience = false}, seed}.run(3'000, seed);
 }

@@ -11,11 +11,12 @@ namespace dlock::test {
 
 class Dlock {
  public:
-  explicit Dlock(std::vector<std::string> words) : err_(std::move(err_pipe_.read_end)), process_(start(std::move(words))) {
+  explicit Dlock(std::vector<std::string> words)
+      : err_(std::move(err_pipe_.read_end)), process_(start(std::move(words))) {
     out_pipe_.write_end.reset();
     err_pipe_.write_end.reset();
   }
-  void progress(const std::string& text) {  // waits until a line says how far it is with this
+  void progress(const std::string& text) {  // waits for a progress line with this text
     for (auto line = err_.next(30); line; line = err_.next(30)) {
       said_ += *line + "\n";
       if (line->starts_with("progress: ") && line->find(text) != line->npos) return;
@@ -38,7 +39,9 @@ class Dlock {
   Process start(std::vector<std::string> words) {
     words.insert(words.begin(), DLOCK);
     return Process::start(
-        {.argv = std::move(words), .env = {}, .fds = {{1, out_pipe_.write_end.get()}, {2, err_pipe_.write_end.get()}}});
+        {.argv = std::move(words),
+         .env = {},
+         .fds = {{1, out_pipe_.write_end.get()}, {2, err_pipe_.write_end.get()}}});
   }
   Pipe out_pipe_, err_pipe_;
   Lines err_;

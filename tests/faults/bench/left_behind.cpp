@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `dlock bench` leaves in a store: nothing, however it ends; and nothing of others is touched.
+// What `dlock bench` leaves in a store: nothing, however it ends; and data of others is not
+// touched.
 #include <poll.h>
 #include <catch2/catch.hpp>
 #include <csignal>
@@ -29,7 +30,8 @@ TEST_CASE("after a bench of all recipes the store is as it was") {
   const auto store = make_store();
   store->plant();
   const auto before = store->everything();
-  Dlock run(bench(*store, {"--recipe", "all", "--scenario", "uncontended,handoff,shared,limit,renew", "-d", "200ms"}));
+  Dlock run(bench(*store, {"--recipe", "all", "--scenario",
+                           "uncontended,handoff,shared,limit,renew", "-d", "200ms"}));
   CHECK(run.end() == "exit 0");
   CHECK(run.out.find("still there") == run.out.npos);
   CHECK(store->everything() == before);
@@ -46,7 +48,8 @@ TEST_CASE("after Ctrl-C the store is as it was") {
   for (const std::string& recipe : recipes(*store)) {
     INFO(recipe);
     for (const char* scenario : {"handoff", "renew"}) {
-      Dlock run(bench(*store, {"--recipe", recipe, "--scenario", scenario, "-d", "60s", "-P", "20ms"}));
+      Dlock run(
+          bench(*store, {"--recipe", recipe, "--scenario", scenario, "-d", "60s", "-P", "20ms"}));
       run.progress(std::string(" ") + scenario + "  ");
       run.signal(SIGINT);
       CHECK(run.end() == "signal 2 (INT)");
@@ -55,7 +58,8 @@ TEST_CASE("after Ctrl-C the store is as it was") {
     }
     Dlock run(bench(*store, {"--recipe", recipe, "--scenario", "crash", "-P", "1s"}));
     run.progress(" crash 1/3");
-    CHECK(eventually([&] { return store->everything() != before; }));  // the one that is to be killed has the lock
+    // the one that is to be killed has the lock
+    CHECK(eventually([&] { return store->everything() != before; }));
     run.signal(SIGINT);
     CHECK(run.end() == "signal 2 (INT)");
     CHECK(run.out.find("still there") == run.out.npos);
@@ -69,9 +73,11 @@ TEST_CASE("after an error the store is as it was") {
   const auto before = store->everything();
   for (const std::string& recipe : recipes(*store)) {
     INFO(recipe);
-    Dlock run(bench(*store, {"--recipe", recipe, "--scenario", "renew", "-d", "60s", "-P", "20ms"}));
+    Dlock run(
+        bench(*store, {"--recipe", recipe, "--scenario", "renew", "-d", "60s", "-P", "20ms"}));
     run.progress(" renew  ");
-    Dlock release({"release", "-b", store->url("b-"), "--recipe", recipe, "--key", "0-renew-1-3", "--force", "--yes", "-q"});
+    Dlock release({"release", "-b", store->url("b-"), "--recipe", recipe, "--key", "0-renew-1-3",
+                   "--force", "--yes", "-q"});
     CHECK(release.end() == "exit 0");
     CHECK(run.end().starts_with("exit "));
     CHECK(run.said().find("a lease was lost") != std::string::npos);
@@ -86,10 +92,11 @@ TEST_CASE("a prefix with a key below it is refused, and the key stays held") {
     const auto store = make_store();
     store->plant();
     Pipe ready;
-    Process holder = Process::start({.argv = {DLOCK, "run", "-b", store->url("b-"), "--recipe", recipe, "--key", "mine", "-q",
-                                              "--", "sh", "-c", "echo; exec sleep 1000"},
-                                     .env = {},
-                                     .fds = {{1, ready.write_end.get()}}});
+    Process holder =
+        Process::start({.argv = {DLOCK, "run", "-b", store->url("b-"), "--recipe", recipe, "--key",
+                                 "mine", "-q", "--", "sh", "-c", "echo; exec sleep 1000"},
+                        .env = {},
+                        .fds = {{1, ready.write_end.get()}}});
     ready.write_end.reset();
     Lines said(std::move(ready.read_end));
     REQUIRE(said.next(20));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A real store, empty but for what others keep there.
+// A real store with some data of other programs.
 #pragma once
 #include <memory>
 #include <string>
@@ -13,9 +13,10 @@ class Store {
   virtual ~Store() = default;
   virtual const BackendFactory& factory() const = 0;
   virtual std::string url(const std::string& prefix = "") const = 0;
-  // Puts something there that is not the bench's: names close to its own, too.
+  // Stores data of other programs, some of it under names similar to the bench's.
   virtual void plant() = 0;
-  // All that the store has, names and contents, in order. Tables and directories above the keys are not counted.
+  // Everything in the store, names and contents, in order. Tables and directories above the keys do
+  // not count.
   virtual std::vector<std::string> everything() = 0;
 };
 

@@ -11,11 +11,12 @@ class Redis final : public Store {
  public:
   const BackendFactory& factory() const override { return redis::factory; }
   std::string url(const std::string& prefix) const override {
-    return fmt::format("{}?restart_grace=0{}{}", server_.url(), prefix.empty() ? "" : "&prefix=", prefix);
+    return fmt::format("{}?restart_grace=0{}{}", server_.url(),
+                       prefix.empty() ? "" : "&prefix=", prefix);
   }
   void plant() override {
-    for (const char* name :
-         {"b", "b0-handoff", "0-handoff", "{b-0-handoff}", "dlock:fence:{b}b", "c-{0-handoff}:fence", "dlock:{k}:fence"})
+    for (const char* name : {"b", "b0-handoff", "0-handoff", "{b-0-handoff}", "dlock:fence:{b}b",
+                             "c-{0-handoff}:fence", "dlock:{k}:fence"})
       server_.command({"SET", name, "of others"});
   }
   std::vector<std::string> everything() override {
@@ -33,16 +34,17 @@ class Redis final : public Store {
 
 }  // namespace
 
-TEST_CASE("a server that is gone at the end: what stays is said") {
+TEST_CASE("a server that is gone at the end: bench reports the keys that stay") {
   for (const char* output : {"text", "csv"}) {
     Redis store;
-    Dlock run(bench(store, {"--scenario", "handoff", "-d", "60s", "-P", "20ms", "--op-timeout", "200ms", "--connect-timeout",
-                            "200ms", "--output", output}));
+    Dlock run(bench(store, {"--scenario", "handoff", "-d", "60s", "-P", "20ms", "--op-timeout",
+                            "200ms", "--connect-timeout", "200ms", "--output", output}));
     run.progress(" handoff  ");
     store.kill();
     run.signal(SIGINT);
     CHECK(run.end() == "signal 2 (INT)");
-    CHECK((run.out + run.said()).find("redis fair: what was written below 'b-' is still there: ") != std::string::npos);
+    CHECK((run.out + run.said()).find("redis fair: what was written below 'b-' is still there: ") !=
+          std::string::npos);
   }
 }
 

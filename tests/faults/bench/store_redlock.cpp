@@ -15,15 +15,16 @@ class Redlock final : public Store {
   }
   void plant() override {
     for (const auto& master : masters_.servers)
-      for (const char* name :
-           {"b", "b0-handoff", "0-handoff", "dlock:redlock:b", "dlock:redlock:0-handoff", "dlock:redlock-wake:b0-handoff"})
+      for (const char* name : {"b", "b0-handoff", "0-handoff", "dlock:redlock:b",
+                               "dlock:redlock:0-handoff", "dlock:redlock-wake:b0-handoff"})
         master->command({"SET", name, "of others"});
   }
   std::vector<std::string> everything() override {
     std::vector<std::string> all;
     for (std::size_t i = 0; i < masters_.size(); ++i)
       for (const redis::Reply& key : masters_.servers[i]->command({"KEYS", "*"}).items)
-        all.push_back(fmt::format("{} {} {}", i, key.text, masters_.servers[i]->command({"DUMP", key.text}).text));
+        all.push_back(fmt::format("{} {} {}", i, key.text,
+                                  masters_.servers[i]->command({"DUMP", key.text}).text));
     std::sort(all.begin(), all.end());
     return all;
   }

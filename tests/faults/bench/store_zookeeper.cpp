@@ -14,9 +14,11 @@ class Zookeeper final : public Store {
     return shared_zookeeper().url() + root_ + (prefix.empty() ? "" : "?prefix=" + prefix);
   }
   void plant() override {
-    for (const char* name : {"/b", "/b/-0-handoff", "/b0-handoff", "/0-handoff", "/c-0-handoff", "/dlock/k"})
+    for (const char* name :
+         {"/b", "/b/-0-handoff", "/b0-handoff", "/0-handoff", "/c-0-handoff", "/dlock/k"})
       raw_.make_all(root_ + name);
-    raw_.make(root_ + "/b0-handoff/_c_0123456789abcdef0123456789abcdef-__WRIT__", "of others", true, true);
+    raw_.make(root_ + "/b0-handoff/_c_0123456789abcdef0123456789abcdef-__WRIT__", "of others", true,
+              true);
   }
   std::vector<std::string> everything() override {
     std::vector<std::string> all;
@@ -41,19 +43,20 @@ class Zookeeper final : public Store {
 
 }  // namespace
 
-TEST_CASE("what others have put into the directory of a key stays, and that is said") {
+TEST_CASE("a foreign node in the directory of a key stays, and bench reports it") {
   Zookeeper store;
   Dlock run(bench(store, {"--scenario", "handoff", "-d", "60s", "-P", "20ms"}));
   run.progress(" handoff  ");
   store.raw().make(store.root() + "/b-0-handoff/data", "of others", false);
   run.signal(SIGINT);
   CHECK(run.end() == "signal 2 (INT)");
-  CHECK(run.out.find("is still there: " + store.root() + "/b-0-handoff has a node 'data' of another program in it") !=
+  CHECK(run.out.find("is still there: " + store.root() +
+                     "/b-0-handoff has a node 'data' of another program in it") !=
         std::string::npos);
   CHECK(store.raw().children(store.root() + "/b-0-handoff") == std::vector<std::string>{"data"});
 }
 
-TEST_CASE("a node that is not ephemeral is not ours to remove") {
+TEST_CASE("a node that is not ephemeral is not removed") {
   Zookeeper store;
   store.raw().make(store.root() + "/b-0-handoff", "of others", false);
   Dlock run(bench(store, {"--recipe", "ephemeral", "--scenario", "handoff", "-d", "100ms"}));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The server's clock jumps by an hour. Leases end early or late; tokens rise and nobody holds beside another who may believe that it holds.
+// The server's clock jumps by an hour. Leases end early or late; tokens rise, and two clients never
+// both believe that they hold.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include "faults.hpp"
@@ -14,7 +15,8 @@ class Shift {
   Shift() {
     const int fd = ::open(path().c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     REQUIRE(::ftruncate(fd, 4096) == 0);
-    page_ = static_cast<volatile std::int64_t*>(::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+    page_ = static_cast<volatile std::int64_t*>(
+        ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
     ::close(fd);
   }
   std::string path() const { return dir_.path() + "/shift"; }
@@ -29,7 +31,8 @@ class Shift {
 
 TEST_CASE("a clock that jumps by an hour") {
   Shift shift;
-  MariadbServer own{{.environment = {"LD_PRELOAD=" CLOCK_SHIFT, "CLOCK_SHIFT_FILE=" + shift.path()}}};
+  MariadbServer own{
+      {.environment = {"LD_PRELOAD=" CLOCK_SHIFT, "CLOCK_SHIFT_FILE=" + shift.path()}}};
   Database db{own};
   const auto a = open_mysql(db.url()), b = open_mysql(db.url());
   const auto now = [&] { return std::stoll(db.value("SELECT UNIX_TIMESTAMP()")); };
@@ -38,7 +41,7 @@ TEST_CASE("a clock that jumps by an hour") {
   const Lease one = acquire_or_fail(*a, request(key("k"), 30s));
   shift.set(1h);
   REQUIRE(now() >= before + 3590);
-  // Its time is over on the clock that decides. It is told so.
+  // It has expired on the clock that decides, and its holder is told so.
   const Lease two = acquire_or_fail(*b, request(key("k"), 30s));
   CHECK(two.token > one.token);
   CHECK(lost(a->renew(one, 30s)));
@@ -53,7 +56,8 @@ TEST_CASE("a clock that jumps by an hour") {
   CHECK(kept(b->renew(two, 30s)));
   CHECK(b->release(two).value() == Released::yes);
   const Lease three = granted_within(*w, 10s);
-  CHECK(three.token > two.token);  // though the clock says less
+  CHECK(three.token > two.token);  // though the clock is behind
   a->release(three).value();
-  CHECK(acquire_or_fail(*b, request(key("k"), 30s)).token > three.token);  // free, so in one statement
+  // free, so in one statement
+  CHECK(acquire_or_fail(*b, request(key("k"), 30s)).token > three.token);
 }

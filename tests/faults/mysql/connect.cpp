@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// --connect-timeout is kept to the millisecond, whatever the server does not do; and what --doctor says of a server.
+// --connect-timeout is exact, whatever the server fails to do; and what --doctor reports about a
+// server.
 #include <arpa/inet.h>
 #include <sys/socket.h>
 #include "faults.hpp"
-#include "mysql/connection.hpp"
+#include "mysql/client/connection.hpp"
 #include "util/fd.hpp"
 
 using namespace dlock;
@@ -20,7 +21,8 @@ Took connect_to(std::uint16_t port, Duration timeout) {
   o.user = "root";
   o.op_timeout = 10s;
   const Deadline began = Clock::now();
-  const auto c = mysql::Connection::open(o, {.host = "127.0.0.1", .port = port, .socket = {}}, timeout);
+  const auto c =
+      mysql::Connection::open(o, {.host = "127.0.0.1", .port = port, .socket = {}}, timeout);
   Took took{std::chrono::duration_cast<Duration>(Clock::now() - began)};
   if (!c) took.error = c.error();
   return took;
@@ -29,7 +31,8 @@ void in_time(const Took& t, Duration timeout) {
   INFO(t.error.message);
   CHECK(t.error.code == Errc::unavailable);
   CHECK(t.time >= timeout);
-  CHECK(t.time < timeout + 500ms);  // the next whole second, which it would be without our own deadline, is 700 ms later
+  // 700 ms later is the next whole second, the result without our own deadline
+  CHECK(t.time < timeout + 500ms);
 }
 
 Finding about(Backend& b, const std::string& what) {
@@ -43,18 +46,20 @@ using Level = Finding::Level;
 
 }  // namespace
 
-TEST_CASE("connecting ends on time: a silent server, one that drips, one that takes no connection") {
+TEST_CASE(
+    "connecting ends on time: a silent server, one that drips, one that accepts no connection") {
   constexpr Duration timeout = 300ms;
   Proxy proxy{server().port()};
   proxy.blackhole(true);
   in_time(connect_to(proxy.port(), timeout), timeout);
   proxy.blackhole(false);
-  proxy.drip(Proxy::to_client, 1, 50ms);  // each byte comes in good time, all of them in seconds
+  // each byte comes in time, all of them together take seconds
+  proxy.drip(Proxy::to_client, 1, 50ms);
   in_time(connect_to(proxy.port(), timeout), timeout);
   proxy.drip(Proxy::to_client, 0, 0ms);
   CHECK(connect_to(proxy.port(), 5s).error.message == "connected");
 
-  // A listener whose queue is full drops what comes: the handshake of TCP gets no answer.
+  // A listener whose queue is full drops packets: the TCP handshake gets no answer.
   const Fd full{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
   sockaddr_in at{};
   at.sin_family = AF_INET;
@@ -71,31 +76,34 @@ TEST_CASE("connecting ends on time: a silent server, one that drips, one that ta
   in_time(connect_to(ntohs(at.sin_port), timeout), timeout);
 }
 
-TEST_CASE("a refused connection and a wrong password are told at once") {
+TEST_CASE("a refused connection and a wrong password are reported at once") {
   const Took refused = connect_to(free_port(), 5s);
   CHECK(refused.error.code == Errc::unavailable);
   CHECK(refused.time < 2s);
   server().sql("CREATE OR REPLACE USER locked@'%' IDENTIFIED BY 'right'");
   const auto p =
-      waiter(*open_mysql(fmt::format("mysql://locked:wrong@127.0.0.1:{}/x", server().port()), quick()), request(key("k")))
+      waiter(
+          *open_mysql(fmt::format("mysql://locked:wrong@127.0.0.1:{}/x", server().port()), quick()),
+          request(key("k")))
           ->poll(0us);
   REQUIRE_FALSE(p);
   CHECK(p.error().code == Errc::denied);
 }
 
-TEST_CASE("affected rows are those that matched, also where nothing changed") {
+TEST_CASE("affected rows count the matched rows, even if unchanged") {
   Database db{server()};
   db.sql("CREATE TABLE t(v INT) ENGINE=InnoDB; INSERT INTO t VALUES(1)");
   mysql::Options o;
   o.user = "root";
   o.database = db.name();
   o.op_timeout = 10s;
-  const auto c = mysql::Connection::open(o, {.host = "127.0.0.1", .port = server().port(), .socket = {}}, 5s);
+  const auto c =
+      mysql::Connection::open(o, {.host = "127.0.0.1", .port = server().port(), .socket = {}}, 5s);
   REQUIRE(c);
   CHECK((*c)->query("change", "UPDATE t SET v=1", Clock::now() + 10s).value().affected == 1);
 }
 
-TEST_CASE("doctor: a server in order, for each recipe") {
+TEST_CASE("doctor: a healthy server, for each recipe") {
   MariadbServer own{{.config = {"innodb_flush_log_at_trx_commit=1"}}};
   Database db{own};
   for (const char* recipe : {"lease", "get-lock", "for-update", "insert", "version"}) {
@@ -109,50 +117,58 @@ TEST_CASE("doctor: a server in order, for each recipe") {
         CAPTURE(f.what, f.seen, f.advice);
         CHECK(f.level == Level::good);
       }
-      for (const char* what : {"server", "read_only", "tables", "isolation", "wait_timeout", "max_connections", "wsrep_on",
-                               "proxy", "replication", "clock"})
+      for (const char* what : {"server", "read_only", "tables", "isolation", "wait_timeout",
+                               "max_connections", "wsrep_on", "proxy", "replication", "clock"})
         CHECK(about(*b, what).seen != "nothing said");
       const Finding tables = about(*b, "tables");
       CHECK((tables.seen.find("made at the first use") != std::string::npos) == !used);
       if (!used) release_or_fail(*b, acquire_or_fail(*b, request(key("k"))));
     }
   }
-  const auto count = db.value("SELECT COUNT(*) FROM information_schema.TABLES WHERE TABLE_SCHEMA=DATABASE()");
+  const auto count =
+      db.value("SELECT COUNT(*) FROM information_schema.TABLES WHERE TABLE_SCHEMA=DATABASE()");
   (void)open_mysql(db.url() + "?table=mine", quick(), "version")->doctor();
-  CHECK(db.value("SELECT COUNT(*) FROM information_schema.TABLES WHERE TABLE_SCHEMA=DATABASE()") == count);  // it makes nothing
+  CHECK(db.value("SELECT COUNT(*) FROM information_schema.TABLES WHERE TABLE_SCHEMA=DATABASE()") ==
+        count);  // doctor creates nothing
 }
 
 TEST_CASE("doctor: wait_timeout, read_only, isolation, durability, connections") {
-  MariadbServer own{{.config = {"wait_timeout=5", "transaction-isolation=SERIALIZABLE", "max_connections=20"}}};
+  MariadbServer own{
+      {.config = {"wait_timeout=5", "transaction-isolation=SERIALIZABLE", "max_connections=20"}}};
   Database db{own};
-  const auto lease = open_mysql(db.url(), quick()), held = open_mysql(db.url(), quick(), "get-lock");
+  const auto lease = open_mysql(db.url(), quick()),
+             held = open_mysql(db.url(), quick(), "get-lock");
   CHECK(about(*lease, "wait_timeout").level == Level::warning);
   CHECK(about(*lease, "wait_timeout").seen == "5");
   CHECK(about(*held, "wait_timeout").advice.find("other programs") != std::string::npos);
-  CHECK(about(*lease, "isolation").level == Level::good);  // whatever the server's own is
+  CHECK(about(*lease, "isolation").level == Level::good);  // whatever the server's default is
   CHECK(about(*lease, "isolation").seen == "READ-COMMITTED");
   CHECK(about(*lease, "max_connections").level == Level::warning);
   CHECK(about(*lease, "innodb_flush_log_at_trx_commit").level == Level::warning);
   CHECK(about(*held, "innodb_flush_log_at_trx_commit").level == Level::good);
   own.sql("SET GLOBAL wait_timeout=28800, GLOBAL read_only=1");
-  // A session knows what was when it began.
+  // A session keeps the settings from its start.
   const auto fresh = open_mysql(db.url(), quick());
   CHECK(about(*fresh, "wait_timeout").level == Level::good);
   CHECK(about(*fresh, "read_only").level == Level::bad);
   CHECK_FALSE(about(*fresh, "read_only").advice.empty());
   own.sql("SET GLOBAL read_only=0, GLOBAL idle_transaction_timeout=9, GLOBAL max_statement_time=7");
-  CHECK(about(*open_mysql(db.url(), quick(), "for-update"), "idle_transaction_timeout").level == Level::bad);
+  CHECK(about(*open_mysql(db.url(), quick(), "for-update"), "idle_transaction_timeout").level ==
+        Level::bad);
   CHECK(about(*open_mysql(db.url(), quick()), "max_statement_time").level == Level::warning);
 }
 
-TEST_CASE("doctor: tables that are missing and may not be made, of a wrong engine, or other people's") {
+TEST_CASE(
+    "doctor: tables that are missing and cannot be created, have a wrong engine, or are foreign") {
   Database db{server()};
-  server().sql(
-      fmt::format("CREATE OR REPLACE USER poor@'%'; GRANT SELECT,INSERT,UPDATE,DELETE ON {0}.* TO poor@'%';"
-                  "CREATE OR REPLACE USER maker@'%'; GRANT ALL ON {0}.* TO maker@'%'",
-                  db.name()));
+  server().sql(fmt::format(
+      "CREATE OR REPLACE USER poor@'%'; GRANT SELECT,INSERT,UPDATE,DELETE ON {0}.* TO poor@'%';"
+      "CREATE OR REPLACE USER maker@'%'; GRANT ALL ON {0}.* TO maker@'%'",
+      db.name()));
   const auto as = [&](const char* user, const char* recipe, const std::string& items = "") {
-    return open_mysql(fmt::format("mysql://{}@127.0.0.1:{}/{}{}", user, server().port(), db.name(), items), quick(), recipe);
+    return open_mysql(
+        fmt::format("mysql://{}@127.0.0.1:{}/{}{}", user, server().port(), db.name(), items),
+        quick(), recipe);
   };
   const Finding missing = about(*as("poor", "lease"), "tables");
   CHECK(missing.level == Level::bad);
@@ -162,16 +178,20 @@ TEST_CASE("doctor: tables that are missing and may not be made, of a wrong engin
   acquire_or_fail(*as("maker", "lease"), request(key("k")));
   CHECK(about(*as("poor", "lease"), "tables").seen == "there");
   db.sql("DROP TABLE dlock_wait");
-  CHECK(about(*as("poor", "lease"), "tables").seen == "dlock_wait missing, and this account may not make them");
+  CHECK(about(*as("poor", "lease"), "tables").seen ==
+        "dlock_wait missing, and this account may not make them");
 
-  CHECK(about(*as("maker", "for-update", "?table=QRTZ_LOCKS&key_column=LOCK_NAME"), "table QRTZ_LOCKS").level == Level::bad);
+  CHECK(about(*as("maker", "for-update", "?table=QRTZ_LOCKS&key_column=LOCK_NAME"),
+              "table QRTZ_LOCKS")
+            .level == Level::bad);
   db.sql("CREATE TABLE QRTZ_LOCKS(LOCK_NAME VARCHAR(40) PRIMARY KEY) ENGINE=MyISAM");
-  const Finding engine = about(*as("maker", "for-update", "?table=QRTZ_LOCKS&key_column=LOCK_NAME"), "table QRTZ_LOCKS");
+  const Finding engine = about(*as("maker", "for-update", "?table=QRTZ_LOCKS&key_column=LOCK_NAME"),
+                               "table QRTZ_LOCKS");
   CHECK(engine.level == Level::bad);
   CHECK(engine.seen == "engine MyISAM");
 }
 
-TEST_CASE("for-update on a table whose engine locks no rows is refused: it would exclude nobody") {
+TEST_CASE("for-update on a table whose engine locks no rows is refused: it would not exclude") {
   Database db{server()};
   db.sql("CREATE TABLE locks(name VARCHAR(40) PRIMARY KEY) ENGINE=MyISAM");
   const auto b = open_mysql(db.url() + "?table=locks&key_column=name", quick(), "for-update");

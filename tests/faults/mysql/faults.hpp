@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <catch2/catch.hpp>
-#include "mysql/mysql_backend.hpp"
+#include "mysql/factory.hpp"
 #include "support/mariadb_server.hpp"
 #include "support/polling.hpp"
 #include "support/proxy.hpp"
@@ -33,15 +33,16 @@ inline bool readable(int fd, int ms) {
   return ::poll(&p, 1, ms) == 1;
 }
 
-// The one server of this program that the tests stop, kill and set up as they like.
+// The server of this program that the tests stop, kill and configure.
 inline MariadbServer& server() {
   static MariadbServer one;
   return one;
 }
 
-// Ends every session but the tests' own.
+// Ends every session except the tests' own.
 inline int kill_sessions(Database& db) {
-  const auto all = db.sql("SELECT ID FROM information_schema.processlist WHERE ID<>CONNECTION_ID() AND DB=DATABASE()");
+  const auto all = db.sql(
+      "SELECT ID FROM information_schema.processlist WHERE ID<>CONNECTION_ID() AND DB=DATABASE()");
   for (std::size_t i = 0; i < all.rows.size(); ++i) {
     try {
       db.sql(fmt::format("KILL {}", all.text(0, i)));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// get-lock and for-update: a lock that belongs to a session. insert and version: a lock that is a row.
+// get-lock and for-update: a lock that belongs to a session. insert and version: a lock that is a
+// row.
 #include <sys/wait.h>
 #include <csignal>
 #include "faults.hpp"
@@ -23,17 +24,21 @@ Granted take_all(Backend& b, const Request& r) {
 
 }  // namespace
 
-TEST_CASE("the server ends the session: lost at once, by the alarm; the next one has it (the weakness)") {
+TEST_CASE(
+    "the server ends the session: lost at once, by the alarm; the next contender has it (the "
+    "weakness)") {
   Database db{server()};
   for (const char* recipe : {"get-lock", "for-update"}) {
     CAPTURE(recipe);
-    const auto a = open_mysql(url_of(db, recipe), quick(), recipe), b = open_mysql(url_of(db, recipe), quick(), recipe);
+    const auto a = open_mysql(url_of(db, recipe), quick(), recipe),
+               b = open_mysql(url_of(db, recipe), quick(), recipe);
     const Granted g = take_all(*a, request(key("k"), 30s));
     CHECK_FALSE(readable(g.alarm_fd, 0));
     auto w = waiter(*b, request(key("k"), 30s));
     REQUIRE(waits(*w, 50ms));
-    const auto id = db.value(recipe == std::string{"get-lock"} ? "SELECT conn FROM dlock_named WHERE owner<>''"
-                                                               : "SELECT conn FROM dlock_grant WHERE owner<>''");
+    const auto id = db.value(recipe == std::string{"get-lock"}
+                                 ? "SELECT conn FROM dlock_named WHERE owner<>''"
+                                 : "SELECT conn FROM dlock_grant WHERE owner<>''");
     db.sql("KILL " + id);
     CHECK(readable(g.alarm_fd, 5000));
     CHECK(lost(a->renew(g.lease, 30s)));
@@ -43,50 +48,54 @@ TEST_CASE("the server ends the session: lost at once, by the alarm; the next one
   }
 }
 
-TEST_CASE("get-lock: a heartbeat counts only over the very session that the record names") {
+TEST_CASE("get-lock: a heartbeat counts only in the session that the record names") {
   Database db{server()};
   const auto a = open_mysql(url_of(db, "get-lock"), quick(), "get-lock");
   const Granted g = take_all(*a, request(key("k"), 30s));
   CHECK(kept(a->renew(g.lease, 30s)));
-  db.sql("UPDATE dlock_named SET conn=conn+1 WHERE owner<>''");  // as if a proxy had given our statements to another session
+  // as if a proxy had given our statements to another session
+  db.sql("UPDATE dlock_named SET conn=conn+1 WHERE owner<>''");
   CHECK(lost(a->renew(g.lease, 30s)));
 }
 
 TEST_CASE(
-    "get-lock: a session that has released waits again, and what its record said of the last grant is not in force meanwhile") {
+    "get-lock: a session that released waits again, and its record of the last grant is not in "
+    "force meanwhile") {
   Database db{server()};
   const std::string url = url_of(db, "get-lock"), name = db.name() + ":k";
   const auto a = open_mysql(url, quick(), "get-lock"), b = open_mysql(url, quick(), "get-lock");
   const Lease first = acquire_or_fail(*a, request(key("k"), 30s));
   release_or_fail(*a, first);
-  CHECK(db.value(fmt::format("SELECT IS_FREE_LOCK('{}')", name)) == "1");  // taken once, given back once; the session lives
+  // taken once, released once; the session lives
+  CHECK(db.value(fmt::format("SELECT IS_FREE_LOCK('{}')", name)) == "1");
   CHECK(b->check(key("k"), first.token).value() == Validity::stale);
   CHECK(db.value(fmt::format("SELECT GET_LOCK('{}',0)", name)) == "1");  // another program
   auto w = waiter(*a, request(key("k"), 30s));
   REQUIRE(waits(*w, 50ms));
-  // The next moment it may have the lock, and only then it can write for whom.
-  CHECK(db.value(fmt::format(
-            "SELECT COUNT(*) FROM dlock_named WHERE owner<>'' AND conn IN (SELECT ID FROM information_schema.processlist "
-            "WHERE INFO LIKE 'SELECT GET_LOCK%')")) == "0");
-  CHECK(db.value(
-            "SELECT COUNT(*) FROM information_schema.processlist WHERE INFO LIKE 'SELECT GET_LOCK%' AND ID IN (SELECT conn FROM "
-            "dlock_named)") == "1");
+  // It may get the lock at any moment from now on; only then can it write its owner.
+  CHECK(db.value(fmt::format("SELECT COUNT(*) FROM dlock_named WHERE owner<>'' AND conn IN (SELECT "
+                             "ID FROM information_schema.processlist "
+                             "WHERE INFO LIKE 'SELECT GET_LOCK%')")) == "0");
+  CHECK(db.value("SELECT COUNT(*) FROM information_schema.processlist WHERE INFO LIKE 'SELECT "
+                 "GET_LOCK%' AND ID IN (SELECT conn FROM "
+                 "dlock_named)") == "1");
   db.sql(fmt::format("DO RELEASE_LOCK('{}')", name));
   const Lease second = granted_within(*w, 10s);
   CHECK(second.token > first.token);
   release_or_fail(*a, second);
-  db.sql("UPDATE dlock_named SET fence=fence+3600000000");  // as if the server's clock had gone back by an hour since
+  // as if the server's clock had gone back by an hour since
+  db.sql("UPDATE dlock_named SET fence=fence+3600000000");
   CHECK(acquire_or_fail(*b, request(key("k"), 30s)).token > second.token + 3'600'000'000);
 }
 
-TEST_CASE("get-lock: an owner who comes again after others has another token") {
+TEST_CASE("get-lock: an owner that returns after others has another token") {
   Database db{server()};
   const std::string url = url_of(db, "get-lock"), name = db.name() + ":k";
   const auto a = open_mysql(url, quick(), "get-lock");
   const Request r = request(key("k"), 30s);
   const Lease one = acquire_or_fail(*a, r), other = acquire_or_fail(*a, request(key("z"), 30s));
   release_or_fail(*a, one);
-  release_or_fail(*a, other);  // its session is the next one that is used
+  release_or_fail(*a, other);  // the next acquisition uses its session
   CHECK(db.value(fmt::format("SELECT GET_LOCK('{}',0)", name)) == "1");
   auto w = waiter(*a, r);
   REQUIRE(waits(*w, 50ms));
@@ -94,11 +103,13 @@ TEST_CASE("get-lock: an owner who comes again after others has another token") {
   CHECK(granted_within(*w, 10s).token > one.token);
 }
 
-TEST_CASE("wait_timeout is the lease: heartbeats keep it, silence ends it, and not before the deadline") {
+TEST_CASE(
+    "wait_timeout is the lease: heartbeats keep it, silence ends it, and not before the deadline") {
   Database db{server()};
   for (const char* recipe : {"get-lock", "for-update"}) {
     CAPTURE(recipe);
-    const auto a = open_mysql(url_of(db, recipe), quick(), recipe), b = open_mysql(url_of(db, recipe), quick(), recipe);
+    const auto a = open_mysql(url_of(db, recipe), quick(), recipe),
+               b = open_mysql(url_of(db, recipe), quick(), recipe);
     const Granted g = take_all(*a, request(key("k"), 1s));
     auto w = waiter(*b, request(key("k"), 30s));
     Deadline end = g.lease.deadline;
@@ -114,12 +125,13 @@ TEST_CASE("wait_timeout is the lease: heartbeats keep it, silence ends it, and n
   }
 }
 
-TEST_CASE("a heartbeat without an answer in time changes nothing; a cut connection is the end") {
+TEST_CASE("a heartbeat without an answer in time changes nothing; a cut connection ends the lock") {
   Database db{server()};
   Proxy proxy{server().port()};
   for (const char* recipe : {"get-lock", "for-update"}) {
     CAPTURE(recipe);
-    const std::string url = through(proxy, db) + (recipe == std::string{"get-lock"} ? "?prefix=" + db.name() + ":" : "");
+    const std::string url = through(proxy, db) +
+                            (recipe == std::string{"get-lock"} ? "?prefix=" + db.name() + ":" : "");
     const auto a = open_mysql(url, quick(200ms), recipe);
     const Granted g = take_all(*a, request(key("k"), 30s));
     proxy.stall(Proxy::to_client, true);
@@ -154,7 +166,7 @@ TEST_CASE("a server that dies: the lock is lost, and the next token is greater")
   }
 }
 
-TEST_CASE("for-update: the token outlives a holder that dies with its transaction open") {
+TEST_CASE("for-update: the token survives a holder that dies with its transaction open") {
   Database db{server()};
   const auto b = open_mysql(db.url(), quick(), "for-update");
   int pipe_fd[2];
@@ -175,10 +187,11 @@ TEST_CASE("for-update: the token outlives a holder that dies with its transactio
   ::close(pipe_fd[0]), ::close(pipe_fd[1]);
 }
 
-TEST_CASE("get-lock: a long name is its hash, and still the same lock for everybody") {
+TEST_CASE("get-lock: a long name is hashed, and every client gets the same lock") {
   Database db{server()};
   const std::string longest(200, 'x');
-  const auto a = open_mysql(db.url(), quick(), "get-lock"), b = open_mysql(db.url(), quick(), "get-lock");
+  const auto a = open_mysql(db.url(), quick(), "get-lock"),
+             b = open_mysql(db.url(), quick(), "get-lock");
   const Granted g = take_all(*a, request(key(longest), 30s));
   CHECK(db.value("SELECT IS_USED_LOCK(CONCAT('dlock:',SHA1(REPEAT('x',200)))) IS NOT NULL") == "1");
   auto w = waiter(*b, request(key(longest), 30s));
@@ -194,25 +207,31 @@ TEST_CASE("a read-only server, and a proxy that shares connections") {
   server().sql("SET GLOBAL read_only=0");
   REQUIRE_FALSE(p);
   CHECK(p.error().code == Errc::unavailable);
-  // What such a proxy looks like from here: the server tells another id than the one at the greeting.
+  // What such a proxy looks like: the server reports another connection id than in its greeting.
   server().sql("SET GLOBAL init_connect='SET SESSION pseudo_thread_id=42'");
   server().sql(
-      fmt::format("CREATE OR REPLACE USER shared@'%'; GRANT ALL ON {}.* TO shared@'%'; GRANT BINLOG ADMIN, BINLOG REPLAY ON *.* "
+      fmt::format("CREATE OR REPLACE USER shared@'%'; GRANT ALL ON {}.* TO shared@'%'; GRANT "
+                  "BINLOG ADMIN, BINLOG REPLAY ON *.* "
                   "TO shared@'%'",
                   db.name()));
-  const auto b = open_mysql(fmt::format("mysql://shared@127.0.0.1:{}/{}", server().port(), db.name()), quick(), "get-lock");
+  const auto b =
+      open_mysql(fmt::format("mysql://shared@127.0.0.1:{}/{}", server().port(), db.name()), quick(),
+                 "get-lock");
   const auto q = waiter(*b, request(key("k"), 30s))->poll(0us);
-  const auto leases = open_mysql(fmt::format("mysql://shared@127.0.0.1:{}/{}", server().port(), db.name()), quick());
+  const auto leases = open_mysql(
+      fmt::format("mysql://shared@127.0.0.1:{}/{}", server().port(), db.name()), quick());
   acquire_or_fail(*leases, request(key("k")));
   const auto seen = leases->inspect(key("k")).value().value();
   server().sql("SET GLOBAL init_connect=''");
   REQUIRE_FALSE(q);
   CHECK(q.error().code == Errc::usage);
   CHECK(q.error().message.find("proxy") != std::string::npos);
-  CHECK(seen.notes == std::vector<std::string>{"wake=poll: waiters ask again and again"});
+  CHECK(seen.notes == std::vector<std::string>{"wake=poll: waiters poll"});
 }
 
-TEST_CASE("insert: a holder that dies leaves its row until its time is over; a stranger's row stays, but for ?stale_after=") {
+TEST_CASE(
+    "insert: the row of a dead holder stays until its ttl is over; a foreign row stays, except "
+    "with ?stale_after=") {
   Database db{server()};
   auto a = open_mysql(db.url(), quick(), "insert");
   const auto b = open_mysql(db.url(), quick(), "insert");
@@ -227,7 +246,9 @@ TEST_CASE("insert: a holder that dies leaves its row until its time is over; a s
   b->release(next).value();
   CHECK(db.value("SELECT COUNT(*) FROM method_lock") == "0");
 
-  db.sql("INSERT INTO method_lock(method_name,method_desc,update_time) VALUES('k','by hand',NOW(6)-INTERVAL 1 HOUR)");
+  db.sql(
+      "INSERT INTO method_lock(method_name,method_desc,update_time) VALUES('k','by "
+      "hand',NOW(6)-INTERVAL 1 HOUR)");
   auto for_ever = waiter(*b, request(key("k"), 30s));
   CHECK(waits(*for_ever, 300ms));
   const auto seen = b->inspect(key("k")).value().value();
@@ -238,13 +259,14 @@ TEST_CASE("insert: a holder that dies leaves its row until its time is over; a s
   CHECK(acquire_or_fail(*bold, request(key("k"), 30s)).token > next.token);
 }
 
-TEST_CASE("insert and version: a grant whose answer got lost is recognised") {
+TEST_CASE("insert and version: a grant whose reply was lost is recognised") {
   Database db{server()};
   Proxy proxy{server().port()};
   for (const auto& [recipe, statement] :
        {std::pair{"insert", "INSERT INTO `method_lock`"}, {"version", "UPDATE dlock_version"}}) {
     CAPTURE(recipe);
-    const auto a = open_mysql(through(proxy, db), quick(), recipe), other = open_mysql(db.url(), quick(), recipe);
+    const auto a = open_mysql(through(proxy, db), quick(), recipe),
+               other = open_mysql(db.url(), quick(), recipe);
     release_or_fail(*a, acquire_or_fail(*a, request(key("warm"))));
     const Request r = request(key("k"), 10s);
     proxy.lose_reply(statement);
@@ -258,14 +280,15 @@ TEST_CASE("insert and version: a grant whose answer got lost is recognised") {
   }
 }
 
-TEST_CASE("version: who writes on an old version has not written") {
+TEST_CASE("version: a write based on an old version fails") {
   Database db{server()};
   const auto a = open_mysql(db.url(), quick(), "version");
   const Lease l = acquire_or_fail(*a, request(key("k"), 30s));
   const auto version = db.value("SELECT version FROM dlock_version");
   CHECK(kept(a->renew(l, 30s)));
-  CHECK(db.sql("UPDATE dlock_version SET owner='',version=version+1 WHERE version=" + version).affected == 0);
-  // A home-made client that follows the rule: it waits for the time, and its token is greater.
+  CHECK(db.sql("UPDATE dlock_version SET owner='',version=version+1 WHERE version=" + version)
+            .affected == 0);
+  // Another client that follows the rule: it waits for the end, and its token is greater.
   CHECK(db.sql("UPDATE dlock_version SET owner='x',until=0,version=version+1 WHERE "
                "until<TIMESTAMPDIFF(MICROSECOND,'1970-01-01',UTC_TIMESTAMP(6))")
             .affected == 0);

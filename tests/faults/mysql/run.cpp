@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The whole program: a job under get-lock and for-update outlives a kill -9 of dlock for a moment, and as long as it lives nobody else gets the lock.
+// The whole program: a job under get-lock or for-update outlives a kill -9 of dlock for a moment,
+// and while it lives the lock is not granted to another.
 #include <fcntl.h>
 #include <sys/wait.h>
 #include <csignal>
@@ -13,7 +14,7 @@ namespace {
 
 bool alive(pid_t pid) { return ::kill(pid, 0) == 0; }
 
-// dlock run with a job that ignores TERM and tells its pid.
+// dlock run with a job that ignores TERM and reports its pid.
 struct Run {
   pid_t dlock = -1, job = -1;
   Run(const std::string& url, const char* recipe, const char* ttl) {
@@ -23,8 +24,9 @@ struct Run {
     if (dlock == 0) {
       ::dup2(out[1], 1);
       const char* program = std::getenv("DLOCK");
-      ::execl(program, program, "run", "-q", "-b", url.c_str(), "--recipe", recipe, "--key", "k", "--ttl", ttl, "--", "sh", "-c",
-              "trap '' TERM; echo $$; while :; do sleep 0.05; done", nullptr);
+      ::execl(program, program, "run", "-q", "-b", url.c_str(), "--recipe", recipe, "--key", "k",
+              "--ttl", ttl, "--", "sh", "-c", "trap '' TERM; echo $$; while :; do sleep 0.05; done",
+              nullptr);
       ::_exit(127);
     }
     ::close(out[1]);
@@ -62,12 +64,14 @@ TEST_CASE("kill -9 of dlock frees nothing while the job lives") {
         REQUIRE(p);
         granted = std::holds_alternative<Granted>(*p);
         if (!granted) continue;
-        CHECK_FALSE(alive(run.job));  // asked after the grant: dead then, dead at the grant is what it says if it was alive now
+        // the job is asked for after the grant; alive now would mean alive at the grant
+        CHECK_FALSE(alive(run.job));
         other->release(std::get<Granted>(*p).lease).value();
       }
       CHECK_FALSE(alive(run.job));
+      // they end by their ttl
       if (round == 0 && std::string{recipe} != "get-lock" && std::string{recipe} != "for-update")
-        break;  // they end by their time
+        break;
     }
 }
 
@@ -77,8 +81,9 @@ TEST_CASE("the server ends the session: the job is stopped at once, and dlock sa
   for (const char* recipe : {"get-lock", "for-update"}) {
     CAPTURE(recipe);
     Run run{db.url(), recipe, "30s"};
-    const auto id = db.value(recipe == std::string{"get-lock"} ? "SELECT conn FROM dlock_named WHERE owner<>''"
-                                                               : "SELECT conn FROM dlock_grant WHERE owner<>''");
+    const auto id = db.value(recipe == std::string{"get-lock"}
+                                 ? "SELECT conn FROM dlock_named WHERE owner<>''"
+                                 : "SELECT conn FROM dlock_grant WHERE owner<>''");
     const Deadline before = Clock::now();
     db.sql("KILL " + id);
     const int status = run.wait();

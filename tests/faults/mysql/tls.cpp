@@ -14,7 +14,7 @@ Result<Progress> try_url(const std::string& url, const Settings& s = quick(2s)) 
   return waiter(*open_mysql(url, s), request(key("k")))->poll(0us);
 }
 
-// Takes a lock and gives it back over that URL.
+// Acquires and releases a lock over that URL.
 bool works(const std::string& url, const Settings& s = quick(2s)) {
   const auto b = open_mysql(url, s);
   auto p = waiter(*b, request(key("k")))->poll(0us);
@@ -25,13 +25,14 @@ bool works(const std::string& url, const Settings& s = quick(2s)) {
 
 }  // namespace
 
-TEST_CASE("TLS: the right authority and the right name, or nothing") {
+TEST_CASE("TLS: only the right authority and the right host name are accepted") {
   TestDirectory dir;
   const Authority good{dir.path(), "good"}, other{dir.path(), "other"};
   const auto right = good.issue("right", "DNS:localhost,IP:127.0.0.1");
   const auto wrong_name = good.issue("wrong", "DNS:db.example.org");
   const auto client = good.issue("client", "DNS:client");
-  MariadbServer own{{.config = {"ssl-cert=" + right.cert, "ssl-key=" + right.key, "ssl-ca=" + good.file()}}};
+  MariadbServer own{
+      {.config = {"ssl-cert=" + right.cert, "ssl-key=" + right.key, "ssl-ca=" + good.file()}}};
   Database db{own};
   own.sql(
       "CREATE OR REPLACE USER secure@'%' REQUIRE SSL; GRANT ALL ON *.* TO secure@'%';"
@@ -40,7 +41,8 @@ TEST_CASE("TLS: the right authority and the right name, or nothing") {
     return fmt::format("mysql://{}@localhost:{}/{}?tls=yes{}", user, own.port(), db.name(), items);
   };
   CHECK(works(url("secure", "&tls_ca=" + good.file())));
-  CHECK(works(url("certified", "&tls_ca=" + good.file() + "&tls_cert=" + client.cert + "&tls_key=" + client.key)));
+  CHECK(works(url("certified", "&tls_ca=" + good.file() + "&tls_cert=" + client.cert +
+                                   "&tls_key=" + client.key)));
   Settings settings = quick(2s);
   settings.tls_ca = good.file();
   CHECK(works(url("secure", ""), settings));
@@ -51,22 +53,27 @@ TEST_CASE("TLS: the right authority and the right name, or nothing") {
     return p.error().code == Errc::denied;
   };
   CHECK(denied(url("secure", "&tls_ca=" + other.file())));
-  CHECK(denied(url("secure", "")));  // not an authority of this machine
+  CHECK(denied(url("secure", "")));  // not an authority that this machine trusts
   CHECK(denied(fmt::format("mysql://secure@127.0.0.1:{}/{}", own.port(), db.name())));
   Settings insecure = quick(2s);
   insecure.tls_insecure = true;
   CHECK(works(url("secure", "&tls_ca=" + other.file()), insecure));
   {
-    MariadbServer elsewhere{{.config = {"ssl-cert=" + wrong_name.cert, "ssl-key=" + wrong_name.key, "ssl-ca=" + good.file()}}};
-    CHECK(denied(fmt::format("mysql://root@localhost:{}/mysql?tls=yes&tls_ca={}", elsewhere.port(), good.file())));
+    MariadbServer elsewhere{{.config = {"ssl-cert=" + wrong_name.cert, "ssl-key=" + wrong_name.key,
+                                        "ssl-ca=" + good.file()}}};
+    CHECK(denied(fmt::format("mysql://root@localhost:{}/mysql?tls=yes&tls_ca={}", elsewhere.port(),
+                             good.file())));
   }
   MariadbServer plain{{.config = {"skip-ssl"}}};
-  CHECK(denied(fmt::format("mysql://root@localhost:{}/mysql?tls=yes&tls_ca={}", plain.port(), good.file())));
+  CHECK(denied(
+      fmt::format("mysql://root@localhost:{}/mysql?tls=yes&tls_ca={}", plain.port(), good.file())));
 }
 
-TEST_CASE("passwords: the right one, from where they may come; a unix socket") {
+TEST_CASE("passwords from each source, and a unix socket") {
   Database db{server()};
-  server().sql("CREATE OR REPLACE USER pass@'%' IDENTIFIED BY 'se cret\\'\"#'; GRANT ALL ON *.* TO pass@'%'");
+  server().sql(
+      "CREATE OR REPLACE USER pass@'%' IDENTIFIED BY 'se cret\\'\"#'; GRANT ALL ON *.* TO "
+      "pass@'%'");
   const std::string url = fmt::format("mysql://pass@127.0.0.1:{}/{}", server().port(), db.name());
   const auto p = try_url(url);
   REQUIRE_FALSE(p);
@@ -80,7 +87,7 @@ TEST_CASE("passwords: the right one, from where they may come; a unix socket") {
   ::unsetenv("MYSQL_PWD");
 }
 
-TEST_CASE("ed25519, whose client half is a file of the plugin directory") {
+TEST_CASE("ed25519, whose client half is a file in the plugin directory") {
   const std::string name = "/auth_ed25519.so";
   std::string dir = server().value("SELECT @@plugin_dir");
   while (dir.ends_with('/')) dir.pop_back();
@@ -91,9 +98,11 @@ TEST_CASE("ed25519, whose client half is a file of the plugin directory") {
   Database db{server()};
   server().sql("INSTALL SONAME 'auth_ed25519'");
   server().sql(
-      "CREATE OR REPLACE USER modern@'%' IDENTIFIED VIA ed25519 USING PASSWORD('secret'); GRANT ALL ON *.* TO modern@'%'");
-  const std::string url = fmt::format("mysql://modern:secret@127.0.0.1:{}/{}", server().port(), db.name());
-  // First, because a plugin that was loaded once is there for good.
+      "CREATE OR REPLACE USER modern@'%' IDENTIFIED VIA ed25519 USING PASSWORD('secret'); GRANT "
+      "ALL ON *.* TO modern@'%'");
+  const std::string url =
+      fmt::format("mysql://modern:secret@127.0.0.1:{}/{}", server().port(), db.name());
+  // First, because a loaded plugin stays loaded.
   const auto missing = try_url(url + "?plugin_dir=/nonexistent");
   REQUIRE_FALSE(missing);
   INFO(missing.error().message);
@@ -101,7 +110,8 @@ TEST_CASE("ed25519, whose client half is a file of the plugin directory") {
   CHECK(missing.error().message.find("client_ed25519.so") != std::string::npos);
   CHECK(missing.error().message.find("libmariadb3") != std::string::npos);
   CHECK(works(url));
-  const auto wrong = try_url(fmt::format("mysql://modern:other@127.0.0.1:{}/{}", server().port(), db.name()));
+  const auto wrong =
+      try_url(fmt::format("mysql://modern:other@127.0.0.1:{}/{}", server().port(), db.name()));
   REQUIRE_FALSE(wrong);
   CHECK(wrong.error().code == Errc::denied);
 }

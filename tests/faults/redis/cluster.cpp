@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "redis/cluster.hpp"
+#include "redis/wire/cluster.hpp"
 #include <set>
 #include <thread>
 #include "groups.hpp"
@@ -9,16 +9,19 @@ using namespace dlock::test;
 
 TEST_CASE("cluster: slots are computed as the server does") {
   ClusterGroup g;
-  for (const char* text : {"foo", "{user1000}.following", "foo{}{bar}", "foo{{bar}}zap", "foo{bar}{zap}", "", "\xc3\xbc", "}a{b"})
+  for (const char* text : {"foo", "{user1000}.following", "foo{}{bar}", "foo{{bar}}zap",
+                           "foo{bar}{zap}", "", "\xc3\xbc", "}a{b"})
     CHECK(redis::slot_of(text) == g.servers[0]->command({"CLUSTER", "KEYSLOT", text}).integer);
 }
 
-TEST_CASE("cluster: locks are spread, everything works on each, list sees all") {
+TEST_CASE("cluster: locks are spread, every operation works on each, list shows all") {
   ClusterGroup g;
   for (const char* recipe : {"fair", "set", "setnx-expire", "getset"}) {
     CAPTURE(recipe);
-    const std::string items = std::string_view{recipe} == "fair" ? "?restart_grace=0" : "?restart_grace=0&prefix=locks:";
-    auto backend = open_redis(g.url(items), quick(1s), recipe), other = open_redis(g.url(items), quick(1s), recipe);
+    const std::string items =
+        std::string_view{recipe} == "fair" ? "?restart_grace=0" : "?restart_grace=0&prefix=locks:";
+    auto backend = open_redis(g.url(items), quick(1s), recipe),
+         other = open_redis(g.url(items), quick(1s), recipe);
     std::vector<Lease> leases;
     for (int i = 0; i < 12; ++i) {
       const Key k = *Key::parse(fmt::format("job {}", i));
@@ -34,7 +37,16 @@ TEST_CASE("cluster: locks are spread, everything works on each, list sees all") 
     for (int i = 0; i < 3; ++i) g.servers[i]->command({"FLUSHALL"});
   }
   auto set = open_redis(g.url(), quick(1s), "set");
-  CHECK(set->enqueue(request(key("a}b"))).error().code == Errc::usage);
+  for (const char* text : {"a}b", "{}x", "{}{a}", "a}b{c"}) {
+    CAPTURE(text);
+    const auto refused = set->enqueue(request(key(text)));
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().code == Errc::usage);
+    CHECK(
+        refused.error().message.find(
+            "with a '}' needs a part in braces before that, as in a{b}c, and something in these") !=
+        std::string::npos);
+  }
   CHECK(set->enqueue(request(key("x{a}b"))));
   auto wrong = open_redis(g.servers[0]->url() + "?restart_grace=0", quick(1s));
   bool told = false;
@@ -43,54 +55,161 @@ TEST_CASE("cluster: locks are spread, everything works on each, list sees all") 
     if (!p) told = p.error().message.find("use redis+cluster://") != std::string::npos;
   }
   CHECK(told);
-  auto single = open_redis(fmt::format("redis+cluster://127.0.0.1:{}", RedisServer{}.port()), quick(1s));
+  auto single =
+      open_redis(fmt::format("redis+cluster://127.0.0.1:{}", RedisServer{}.port()), quick(1s));
   CHECK_FALSE((*single->enqueue(request(key("k"))))->poll(0s));
 }
 
-TEST_CASE("cluster: a slot that has moved is followed, one that is being moved is waited for") {
+namespace {
+
+// The slot of one key, while it is moved from one master to another.
+class Resharding {
+ public:
+  Resharding(ClusterGroup& g, std::string_view key)
+      : g_(g),
+        number_(redis::slot_of(key)),
+        slot_(std::to_string(number_)),
+        from_(std::min<std::size_t>(number_ / 5461, 2)),
+        to_((from_ + 1) % 3) {
+    REQUIRE(
+        g_.servers[to_]->command({"CLUSTER", "SETSLOT", slot_, "IMPORTING", g_.id(from_)}).text ==
+        "OK");
+    REQUIRE(
+        g_.servers[from_]->command({"CLUSTER", "SETSLOT", slot_, "MIGRATING", g_.id(to_)}).text ==
+        "OK");
+  }
+  void move(const std::string& name) {
+    const std::string port = std::to_string(g_.servers[to_]->port());
+    CHECK(g_.servers[from_]->command({"MIGRATE", "127.0.0.1", port, name, "0", "5000"}).text ==
+          "OK");
+  }
+  void finish() {
+    for (const std::size_t i : {to_, from_})
+      REQUIRE(g_.servers[i]->command({"CLUSTER", "SETSLOT", slot_, "NODE", g_.id(to_)}).text ==
+              "OK");
+  }
+
+ private:
+  ClusterGroup& g_;
+  const std::uint16_t number_;
+  const std::string slot_;
+  const std::size_t from_, to_;
+};
+
+}  // namespace
+
+TEST_CASE(
+    "cluster: a slot that moves for longer than the ttl: held locks survive, and are found when it "
+    "has moved") {
+  ClusterGroup g;
+  constexpr auto ttl = 1500ms;  // short, because the slot moves for longer than that, six times
+  int n = 0;
+  for (const char* recipe : {"fair", "set", "setnx-expire"}) {
+    for (const bool moved : {false, true}) {  // the lock itself is moved while held
+      CAPTURE(recipe, moved);
+      const bool fair = std::string_view{recipe} == "fair";
+      const Key k = *Key::parse(fmt::format("open{}", n++));
+      const std::string lock = fair ? fmt::format("dlock:{{{}}}:fence", k.text()) : k.text();
+      auto backend = open_redis(g.url(), quick(1s), recipe),
+           other = open_redis(g.url(), quick(1s), recipe);
+      // the slot map is known, and the fence exists
+      release_or_fail(*backend, acquire_or_fail(*backend, request(k)));
+      Lease held = acquire_or_fail(*backend, request(k, ttl));
+      Resharding slot{g, lock};
+      if (moved) slot.move(lock);
+      for (const Deadline until = Clock::now() + ttl * 3 / 2; Clock::now() < until;
+           ::usleep(150'000)) {
+        const auto renewal = backend->renew(held, ttl);
+        INFO((renewal ? "" : renewal.error().message));
+        REQUIRE(kept(renewal));
+        CHECK(std::get<Kept>(*renewal).lease.token == held.token);
+        held = std::get<Kept>(*renewal).lease;
+      }
+      if (fair) {
+        CHECK(other->check(k, held.token) == Validity::valid);
+        Request once = request(k);
+        once.wait = false;
+        CHECK(std::holds_alternative<Busy>(*(*other->enqueue(once))->poll(0s)));
+      }
+      CHECK(backend->release(held) == Released::yes);
+      if (fair) {  // one key is enough
+        const Lease next = acquire_or_fail(*other, request(k));
+        CHECK(next.token > held.token);
+        CHECK(kept(other->renew(next, 10s)));
+        CHECK(other->release(next) == Released::yes);
+      }
+      slot.finish();
+    }
+  }
+}
+
+TEST_CASE("cluster: a new key, and one with a waiter, in a moving slot") {
+  ClusterGroup g;
+  auto backend = open_redis(g.url(), quick(1s)), other = open_redis(g.url(), quick(1s));
+  {
+    Resharding slot{g, "dlock:{new}:fence"};
+    const Lease lease = acquire_or_fail(*backend, request(key("new")));
+    CHECK(kept(backend->renew(lease, 10s)));
+    CHECK(backend->release(lease) == Released::yes);
+    slot.finish();
+    CHECK(acquire_or_fail(*other, request(key("new"))).token > lease.token);
+  }
+  for (const int moved : {0, 1, 2}) {  // moved: nothing; the lock; lock and queue
+    CAPTURE(moved);
+    const std::string name = fmt::format("waited{}", moved),
+                      base = fmt::format("dlock:{{{}}}:", name);
+    const Key k = *Key::parse(name);
+    const Lease held = acquire_or_fail(*backend, request(k, 30s));
+    auto waiter = *other->enqueue(request(k, 9s));  // dropped after a third of that without a poll
+    REQUIRE(std::holds_alternative<Waiting>(*waiter->poll(50ms)));
+    Resharding slot{g, base + "fence"};
+    if (moved > 0) slot.move(base + "fence");
+    if (moved > 1) slot.move(base + "queue");
+    CHECK(kept(backend->renew(held, 30s)));
+    CHECK(backend->release(held) == Released::yes);
+    const auto released = Clock::now();
+    const Lease next = granted_within(*waiter, 15s);
+    WARN("granted " << (Clock::now() - released) / 1ms
+                    << " ms after the release, keys moved: " << moved);
+    CHECK(next.token > held.token);
+    CHECK(other->release(next) == Released::yes);
+    slot.finish();
+  }
+}
+
+TEST_CASE("cluster: a slot that has moved is followed") {
   ClusterGroup g;
   auto backend = open_redis(g.url(), quick(1s));
   const Key k = key("moved");
-  const std::string slot = std::to_string(redis::slot_of("dlock:{moved}:"));
-  release_or_fail(*backend, acquire_or_fail(*backend, request(k)));  // the map is known, and the fence is there
-  const std::size_t from = static_cast<std::size_t>(redis::slot_of("dlock:{moved}:") / 5461) % 3, to = (from + 1) % 3;
   const Lease held = acquire_or_fail(*backend, request(k));
-  REQUIRE(g.servers[to]->command({"CLUSTER", "SETSLOT", slot, "IMPORTING", g.id(from)}).text == "OK");
-  REQUIRE(g.servers[from]->command({"CLUSTER", "SETSLOT", slot, "MIGRATING", g.id(to)}).text == "OK");
-  const auto during = backend->renew(held, 10s);  // some keys of the lock do not exist: TRYAGAIN
-  REQUIRE_FALSE(during);
-  CHECK(retryable(during.error().code));
-  for (const char* part : {"holders", "fence"}) {
-    const Reply r = g.servers[from]->command(
-        {"MIGRATE", "127.0.0.1", std::to_string(g.servers[to]->port()), fmt::format("dlock:{{moved}}:{}", part), "0", "5000"});
-    REQUIRE(r.text == "OK");
-  }
-  const auto asked = backend->renew(held, 10s);  // ASK
-  REQUIRE_FALSE(asked);
-  CHECK(retryable(asked.error().code));
-  for (const std::size_t i : {to, from})
-    REQUIRE(g.servers[i]->command({"CLUSTER", "SETSLOT", slot, "NODE", g.id(to)}).text == "OK");
+  Resharding slot{g, "dlock:{moved}:fence"};
+  slot.move("dlock:{moved}:fence");
+  slot.finish();
   CHECK(kept(backend->renew(held, 10s)));
   CHECK(backend->check(k, held.token) == Validity::valid);
   CHECK(backend->release(held) == Released::yes);
 }
 
-TEST_CASE("cluster: a master dies: its replica is followed while holding and while waiting") {
+TEST_CASE("cluster: a master dies: holders and waiters go on with its replica") {
   ClusterGroup g;
-  auto holder = open_redis(g.url("?restart_grace=0&replicas=1"), quick(700ms)), other = open_redis(g.url(), quick(700ms));
+  auto holder = open_redis(g.url("?restart_grace=0&replicas=1"), quick(700ms)),
+       other = open_redis(g.url(), quick(700ms));
   std::string name;
   for (int i = 0; name.empty(); ++i)
     if (redis::slot_of(fmt::format("dlock:{{k{}}}:", i)) < 5461) name = fmt::format("k{}", i);
   const Key k = *Key::parse(name);
-  const Lease held = granted_within(**holder->enqueue(request(k, 30s)), 10s);  // a replica may be slow on a busy machine
+  // a replica may be slow on a busy machine
+  const Lease held = granted_within(**holder->enqueue(request(k, 30s)), 10s);
   auto waiter = *other->enqueue(request(k, 30s));
   REQUIRE(waiter->poll(100ms));
   REQUIRE(g.servers[0]->command({"WAIT", "1", "3000"}).integer == 1);
   g.servers[0]->kill();
   const Deadline killed = Clock::now();
-  auto plain = open_redis(g.url(), quick(700ms));  // with one replica, promoted, nobody could confirm
+  // with one replica, promoted, no confirmation is possible
+  auto plain = open_redis(g.url(), quick(700ms));
   Result<Renewal> renewal = plain->renew(held, 30s);
-  for (const Deadline until = Clock::now() + 20s; !renewal && Clock::now() < until; ::usleep(50'000))
+  for (const Deadline until = Clock::now() + 20s; !renewal && Clock::now() < until;
+       ::usleep(50'000))
     renewal = plain->renew(held, 30s);
   REQUIRE(kept(renewal));
   WARN("renewed on the promoted replica " << (Clock::now() - killed) / 1ms << " ms after the kill");
@@ -98,6 +217,51 @@ TEST_CASE("cluster: a master dies: its replica is followed while holding and whi
   CHECK(plain->release(held) == Released::yes);
   CHECK(granted_within(*waiter, 15s).token > held.token);
   g.servers[0]->start();  // comes back as a replica
-  eventually("the old master follows", 20s, [&] { return info_field(*g.servers[0], "replication", "role") == "slave"; });
+  eventually("the old master follows", 20s,
+             [&] { return info_field(*g.servers[0], "replication", "role") == "slave"; });
   acquire_or_fail(*open_redis(g.url(), quick(1s)), request(*Key::parse("another")));
+}
+
+TEST_CASE("cluster: holders, waiters and new contenders leave a master that is cut off") {
+  ClusterGroup g;
+  std::string name;
+  for (int i = 0; name.empty(); ++i)
+    if (redis::slot_of(fmt::format("dlock:{{k{}}}:", i)) < 5461) name = fmt::format("k{}", i);
+  const Key k = *Key::parse(name);
+  auto holder = open_redis(g.url(), quick(2s)), waiting = open_redis(g.url(), quick(2s));
+  const Lease held = acquire_or_fail(*holder, request(k, 30s));
+  auto waiter = *waiting->enqueue(request(k, 30s));
+  REQUIRE(waiter->poll(100ms));
+  REQUIRE(g.servers[0]->command({"WAIT", "1", "3000"}).integer == 1);
+  // It reaches no other node; the others have promoted its replica.
+  for (int i = 1; i < 4; ++i)
+    REQUIRE(g.servers[0]->command({"CLUSTER", "FORGET", g.id(i)}).text == "OK");
+  REQUIRE(g.servers[3]->command({"CLUSTER", "FAILOVER", "TAKEOVER"}).text == "OK");
+  eventually("its replica is the master", 10s,
+             [&] { return info_field(*g.servers[3], "replication", "role") == "master"; });
+  eventually("the one that is cut off says so", 10s,
+             [&] { return g.cluster_field(*g.servers[0], "cluster_state") == "fail"; });
+  eventually("the others go on", 10s,
+             [&] { return g.cluster_field(*g.servers[1], "cluster_state") == "ok"; });
+  const auto renewal = holder->renew(held, 30s);
+  INFO((renewal ? "" : renewal.error().message));
+  CHECK(kept(renewal));
+  auto fresh = open_redis(fmt::format("{}", g.url()), quick(2s));  // which asks it first
+  acquire_or_fail(*fresh, request(*Key::parse(name + "{" + name + "}")));
+  CHECK(fresh->check(k, held.token) == Validity::valid);
+  CHECK(holder->release(held) == Released::yes);
+  CHECK(granted_within(*waiter, 15s).token > held.token);
+}
+
+TEST_CASE("cluster: a silent first node does not delay the others") {
+  ClusterGroup g;
+  std::string name;
+  for (int i = 0; name.empty(); ++i)
+    if (redis::slot_of(fmt::format("dlock:{{k{}}}:", i)) > 5461) name = fmt::format("k{}", i);
+  g.servers[0]->freeze();
+  const Deadline began = Clock::now();
+  acquire_or_fail(*open_redis(g.url(), quick(5s, 30s)), request(*Key::parse(name)));
+  CHECK(Clock::now() - began < 5s);  // a third of the 30 s would be its share
+  WARN("granted after " << (Clock::now() - began) / 1ms << " ms");
+  g.servers[0]->thaw();
 }

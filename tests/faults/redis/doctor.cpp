@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What --doctor finds on servers that are fit, and on others.
+// What --doctor reports on fit and unfit servers.
 #include <cmath>
 #include "faults.hpp"
 
@@ -27,14 +27,18 @@ const Finding& about(const std::vector<Finding>& found, const std::string& what)
 }  // namespace
 
 TEST_CASE("doctor: a server that is fit") {
-  RedisServer server{{.config = {"appendonly yes", "appendfsync always", "maxmemory 100mb", "maxmemory-policy noeviction"}}};
+  RedisServer server{{.config = {"appendonly yes", "appendfsync always", "maxmemory 100mb",
+                                 "maxmemory-policy noeviction"},
+                      .uptime = std::chrono::seconds{100}}};
   for (const char* recipe : {"fair", "set", "setnx-expire", "getset"}) {
     const auto found = doctor(server.url(), recipe);
     for (const Finding& f : found) {
       CAPTURE(recipe, f.what, f.seen);
       CHECK(f.level == Level::good);
     }
-    CHECK(found.size() == 6);
+    CHECK(found.size() == 7);
+    CHECK(about(found, "restart_grace").seen ==
+          "1m, to be the same for all clients; longer leases are granted, too");
     CHECK(about(found, "maxmemory-policy").seen == "noeviction");
     CHECK(about(found, "persistence").seen == "AOF, appendfsync always");
     CHECK(about(found, "clock").seen.find("round trip") != std::string::npos);
@@ -48,6 +52,8 @@ TEST_CASE("doctor: what makes a server unfit") {
   CHECK(about(found, "maxmemory-policy").level == Level::warning);  // no limit yet
   CHECK(about(found, "persistence").level == Level::warning);
   CHECK(about(found, "uptime").level == Level::warning);
+  CHECK(about(found, "restart_grace").seen.find("longer leases are refused: appendonly is no") !=
+        std::string::npos);
   server.command({"CONFIG", "SET", "maxmemory", "100mb"});
   server.command({"CONFIG", "SET", "appendonly", "yes"});
   found = doctor(server.url() + "?restart_grace=0&replicas=1");
@@ -55,7 +61,8 @@ TEST_CASE("doctor: what makes a server unfit") {
   CHECK(about(found, "persistence").seen == "AOF, appendfsync everysec");
   CHECK(about(found, "restart_grace").level == Level::warning);
 
-  RedisServer replica{{.config = {fmt::format("replicaof 127.0.0.1 {}", server.port()), "repl-diskless-sync-delay 0"}}};
+  RedisServer replica{{.config = {fmt::format("replicaof 127.0.0.1 {}", server.port()),
+                                  "repl-diskless-sync-delay 0"}}};
   REQUIRE(replicates(server));
   found = doctor(server.url());
   CHECK(about(found, "replicas").seen == "1");
@@ -77,8 +84,9 @@ TEST_CASE("doctor: a server that cannot write") {
   CHECK(about(found, "writing").seen.find("maxmemory") != std::string::npos);
 }
 
-TEST_CASE("doctor: nobody is there") {
-  const auto found = open_redis(fmt::format("redis://127.0.0.1:{}", free_port()), quick(200ms, 200ms))->doctor();
+TEST_CASE("doctor: no server") {
+  const auto found =
+      open_redis(fmt::format("redis://127.0.0.1:{}", free_port()), quick(200ms, 200ms))->doctor();
   REQUIRE_FALSE(found);
   CHECK(found.error().code == Errc::unavailable);
 }

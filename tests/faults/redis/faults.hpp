@@ -2,7 +2,7 @@
 #pragma once
 #include <fmt/format.h>
 #include <catch2/catch.hpp>
-#include "redis/fair_recipe.hpp"
+#include "redis/fair/fair_backend.hpp"
 #include "redis_scripts/fair_scripts.hpp"
 #include "support/polling.hpp"
 #include "support/proxy.hpp"
@@ -12,7 +12,7 @@ namespace dlock::test {
 
 using namespace std::chrono_literals;
 
-// A server, and a proxy before it.
+// A server, and a proxy in front of it.
 struct Proxied {
   RedisServer server;
   Proxy proxy{server.port()};

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// A request is carried out and its answer never comes: nothing is granted twice, nothing is left behind.
+// A request is carried out and its reply is lost: nothing is granted twice, nothing is left behind.
 #include "faults.hpp"
 
 using namespace dlock;
 using namespace dlock::test;
 
-TEST_CASE("the answer to acquire is lost") {
+TEST_CASE("the reply to acquire is lost") {
   for (const bool quietly : {false, true}) {
     CAPTURE(quietly);
     Proxied p;
     auto backend = open_redis(p.url(), quick());
     auto watcher = open_redis(p.direct());
     const Key k = key("acquire");
-    release_or_fail(*backend, acquire_or_fail(*backend, request(k)));  // the script is known, the connection warm
+    // the script is known, the connection warm
+    release_or_fail(*backend, acquire_or_fail(*backend, request(k)));
     const Request r = request(k, 10s);
     auto waiter = *backend->enqueue(r);
     const Deadline before = Clock::now();
@@ -21,16 +22,16 @@ TEST_CASE("the answer to acquire is lost") {
     REQUIRE(p.proxy.lost_one());
     const auto in_force = (**watcher->inspect(k)).holders;
     REQUIRE(in_force.size() == 1);
-    if (!first) {  // not known: asking again with the same owner tells
+    if (!first) {  // unknown: a repeated request by the same owner tells
       CHECK(quietly);
       CHECK(first.error().code == Errc::timed_out);
       first = waiter->poll(0s);
     }
     REQUIRE((first && std::holds_alternative<Granted>(*first)));
     const Lease lease = std::get<Granted>(*first).lease;
-    CHECK(lease.token == in_force[0].token);  // the very grant whose answer was lost
+    CHECK(lease.token == in_force[0].token);  // the grant whose reply was lost
     CHECK(holders_of(*watcher, k) == 1);
-    // The deadline counts from the renewal that proved it, never from the moment the answer came.
+    // The deadline counts from the renewal that proved it, never from the arrival of the reply.
     CHECK(lease.deadline <= lease_end(Clock::now(), r.ttl));
     CHECK(lease.deadline > lease_end(before, r.ttl));
     CHECK(*(**watcher->inspect(k)).holders[0].remaining >= lease.deadline - Clock::now());
@@ -40,7 +41,7 @@ TEST_CASE("the answer to acquire is lost") {
   }
 }
 
-TEST_CASE("the answer to acquire is lost and the caller gives up") {
+TEST_CASE("the reply to acquire is lost and the caller gives up") {
   Proxied p;
   auto backend = open_redis(p.url(), quick());
   auto watcher = open_redis(p.direct());
@@ -50,13 +51,13 @@ TEST_CASE("the answer to acquire is lost and the caller gives up") {
   p.proxy.lose_reply(std::string{redis::scripts::acquire.sha}, true);
   const auto first = waiter->poll(0s);
   REQUIRE_FALSE(first);
-  CHECK(holders_of(*watcher, k) == 1);  // granted, and nobody knows
+  CHECK(holders_of(*watcher, k) == 1);  // granted, though its owner does not know
   REQUIRE(waiter->cancel());
   CHECK(holders_of(*watcher, k) == 0);
-  REQUIRE(waiter->cancel());  // twice is no harm
+  REQUIRE(waiter->cancel());  // repeating it is harmless
 }
 
-TEST_CASE("the answer to a place in the queue is lost") {
+TEST_CASE("the reply to a place in the queue is lost") {
   Proxied p;
   auto holder = open_redis(p.direct());
   const Key k = key("queued");
@@ -88,7 +89,7 @@ TEST_CASE("the wake-up is lost") {
   CHECK(Clock::now() - began < redis::patience_of(10s));
 }
 
-TEST_CASE("the answer to renew is lost") {
+TEST_CASE("the reply to renew is lost") {
   for (const bool quietly : {false, true}) {
     CAPTURE(quietly);
     Proxied p;
@@ -100,7 +101,7 @@ TEST_CASE("the answer to renew is lost") {
     const auto began = Clock::now();
     const auto answer = backend->renew(lease, 10s);
     CHECK(Clock::now() - began < 800ms);
-    if (quietly) {  // not known: an error, which moves no deadline
+    if (quietly) {  // unknown: an error, which moves no deadline
       REQUIRE_FALSE(answer);
       CHECK(answer.error().code == Errc::timed_out);
     } else {  // tried again within op_timeout
@@ -111,7 +112,7 @@ TEST_CASE("the answer to renew is lost") {
   }
 }
 
-TEST_CASE("the answer to release is lost") {
+TEST_CASE("the reply to release is lost") {
   for (const bool quietly : {false, true}) {
     CAPTURE(quietly);
     Proxied p;
@@ -127,9 +128,9 @@ TEST_CASE("the answer to release is lost") {
       CHECK(answer.error().code == Errc::timed_out);
       answer = backend->release(lease);
     }
-    CHECK(answer == Released::yes);  // ours was the request that removed it
+    CHECK(answer == Released::yes);  // our request removed it
     const Lease next = acquire_or_fail(*other, request(k));
-    CHECK(backend->release(lease) == (quietly ? Released::yes : Released::was_not_held));
-    CHECK(other->check(k, next.token) == Validity::valid);  // repeating it harms nobody else
+    CHECK(backend->release(lease) == Released::was_not_held);  // it has been answered
+    CHECK(other->check(k, next.token) == Validity::valid);     // repeating it harms no other
   }
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Slow, silent, broken and hostile peers: every call ends when it said it would.
+// Slow, silent, broken and hostile servers: every call ends within its timeout.
 #include <arpa/inet.h>
 #include <sys/socket.h>
+#include <mutex>
 #include <thread>
 #include "faults.hpp"
 
@@ -10,15 +11,18 @@ using namespace dlock::test;
 
 namespace {
 
-// Accepts one connection after the other and says `answer` to whatever comes; then waits for the peer to leave.
+// Accepts one connection after the other, sends `answer` to any request, then waits for the peer to
+// close.
 class Liar {
  public:
-  explicit Liar(std::string answer) : listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)), answer_(std::move(answer)) {
+  explicit Liar(std::string answer)
+      : listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)), answer_(std::move(answer)) {
     sockaddr_in a{};
     a.sin_family = AF_INET;
     a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     socklen_t size = sizeof a;
-    if (::bind(listener_.get(), reinterpret_cast<sockaddr*>(&a), size) != 0 || ::listen(listener_.get(), 8) != 0 ||
+    if (::bind(listener_.get(), reinterpret_cast<sockaddr*>(&a), size) != 0 ||
+        ::listen(listener_.get(), 8) != 0 ||
         ::getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&a), &size) != 0)
       throw std::runtime_error("cannot listen");
     port_ = ntohs(a.sin_port);
@@ -29,25 +33,38 @@ class Liar {
     thread_.join();
   }
   std::string url() const { return fmt::format("redis://127.0.0.1:{}", port_); }
+  std::string heard() const {
+    const std::lock_guard lock{mutex_};
+    return heard_;
+  }
 
  private:
+  bool hear(const Fd& peer) {
+    char buffer[4096];
+    const ssize_t n = ::recv(peer.get(), buffer, sizeof buffer, 0);
+    if (n <= 0) return false;
+    const std::lock_guard lock{mutex_};
+    heard_.append(buffer, static_cast<std::size_t>(n));
+    return true;
+  }
   void run() {
     for (;;) {
       const Fd peer{::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC)};
       if (!peer) return;
-      char buffer[4096];
-      if (::recv(peer.get(), buffer, sizeof buffer, 0) <= 0) continue;
+      if (!hear(peer)) continue;
       for (std::size_t sent = 0; sent < answer_.size();) {
-        const ssize_t n = ::send(peer.get(), answer_.data() + sent, answer_.size() - sent, MSG_NOSIGNAL);
+        const ssize_t n =
+            ::send(peer.get(), answer_.data() + sent, answer_.size() - sent, MSG_NOSIGNAL);
         if (n <= 0) break;
         sent += static_cast<std::size_t>(n);
       }
-      while (::recv(peer.get(), buffer, sizeof buffer, 0) > 0) {}
+      while (hear(peer)) {}
     }
   }
 
   Fd listener_;
-  std::string answer_;
+  std::string answer_, heard_;
+  mutable std::mutex mutex_;
   std::uint16_t port_ = 0;
   std::thread thread_;
 };
@@ -61,7 +78,8 @@ Error first_poll(const std::string& url, const Settings& settings = quick()) {
 
 }  // namespace
 
-TEST_CASE("a server that was never reached is tried for connect_timeout, not for op_timeout on top of it") {
+TEST_CASE(
+    "a server that was never reached is tried for connect_timeout, without op_timeout on top") {
   Settings settings;
   settings.connect_timeout = 100ms;
   settings.op_timeout = 60s;
@@ -78,7 +96,8 @@ TEST_CASE("a server that drips its answer byte by byte does not stretch the dead
   auto backend = open_redis(p.url(), quick());
   const Lease lease = acquire_or_fail(*backend, request(key("drip")));
   REQUIRE(kept(backend->renew(lease, 10s)));
-  p.proxy.drip(Proxy::to_client, 1, 60ms);  // each byte well within the timeout, the whole answer in 3 s
+  // each byte well within the timeout, the whole answer in 3 s
+  p.proxy.drip(Proxy::to_client, 1, 60ms);
   const auto began = Clock::now();
   const auto answer = backend->renew(lease, 10s);
   const auto took = Clock::now() - began;
@@ -107,14 +126,20 @@ TEST_CASE("silence in either direction ends at op_timeout, and nothing is lost w
   }
 }
 
-TEST_CASE("a grant with a number that is none, and a place in the queue for one that does not wait, are no answers") {
-  const auto bulk = [](std::string_view text) { return fmt::format("${}\r\n{}\r\n", text.size(), text); };
-  const std::string greeting =
-      bulk("redis_version:7.0.0\r\nredis_mode:standalone\r\nrun_id:a\r\nuptime_in_seconds:100000\r\n") + bulk("role:master\r\n");
+TEST_CASE(
+    "a grant with an invalid token, and a queue place for a request that does not wait, are "
+    "malformed replies") {
+  const auto bulk = [](std::string_view text) {
+    return fmt::format("${}\r\n{}\r\n", text.size(), text);
+  };
+  const std::string greeting = bulk(
+                                   "redis_version:7.0.0\r\nredis_mode:standalone\r\nrun_id:"
+                                   "a\r\nuptime_in_seconds:100000\r\n") +
+                               bulk("role:master\r\n") + bulk("maxmemory:0\r\n");
   const std::string granted = "*4\r\n" + bulk("granted") + bulk("1700000000000000");
-  for (const std::string& lie :
-       {granted + bulk("0") + ":0\r\n", granted + bulk("7") + ":-1\r\n",
-        "*7\r\n" + bulk("waiting") + bulk("1700000000000000") + ":0\r\n" + bulk("0") + ":1\r\n" + bulk("") + bulk("")}) {
+  for (const std::string& lie : {granted + bulk("0") + ":0\r\n", granted + bulk("7") + ":-1\r\n",
+                                 "*7\r\n" + bulk("waiting") + bulk("1700000000000000") + ":0\r\n" +
+                                     bulk("0") + ":1\r\n" + bulk("") + bulk("")}) {
     CAPTURE(lie);
     const Liar liar(greeting + lie);
     auto backend = open_redis(liar.url(), quick());
@@ -124,6 +149,39 @@ TEST_CASE("a grant with a number that is none, and a place in the queue for one 
     REQUIRE_FALSE(p);
     CHECK(p.error().code == Errc::protocol);
     backend.reset();
+  }
+}
+
+TEST_CASE("a server that does not report its uptime counts as just started") {
+  const auto bulk = [](std::string_view text) {
+    return fmt::format("${}\r\n{}\r\n", text.size(), text);
+  };
+  const Liar liar(bulk("redis_version:7.0.0\r\nrun_id:a\r\n") + bulk("role:master\r\n") +
+                  bulk("maxmemory:0\r\n"));
+  auto backend = open_redis(liar.url(), quick());
+  const auto p = (*backend->enqueue(request(key("k"))))->poll(0s);
+  REQUIRE((p && std::holds_alternative<Waiting>(*p)));
+  CHECK(backend->grants_nothing());
+}
+
+TEST_CASE("no request is sent before the whole greeting arrived and was good") {
+  const auto bulk = [](std::string_view text) {
+    return fmt::format("${}\r\n{}\r\n", text.size(), text);
+  };
+  const std::string server =
+                        bulk("redis_version:7.0.0\r\nrun_id:a\r\nuptime_in_seconds:100000\r\n"),
+                    master = bulk("role:master\r\n");
+  for (const std::string& answer :
+       {std::string{}, server, server + master, server + "+OK\r\n" + bulk(""),
+        server + ":1\r\n" + bulk(""), server + master + "*0\r\n",
+        server + "-LOADING\r\n" + bulk(""), "$-1\r\n" + master + bulk("")}) {
+    CAPTURE(answer);
+    const Liar liar(answer);
+    const Error e = first_poll(liar.url(), quick(300ms, 300ms));
+    CHECK(retryable(e.code));
+    CHECK(e.message.find("127.0.0.1:") != std::string::npos);
+    CHECK(liar.heard().find("INFO") != std::string::npos);
+    CHECK(liar.heard().find("EVAL") == std::string::npos);
   }
 }
 
@@ -138,7 +196,7 @@ TEST_CASE("a connection that was cut is replaced without an error") {
   CHECK(backend->release(lease) == Released::yes);
 }
 
-TEST_CASE("nobody there: refused, silent, unknown host") {
+TEST_CASE("no server: refused, silent, unknown host") {
   Proxied p;
   p.proxy.refuse(true);
   CHECK(first_poll(p.url()).code == Errc::unavailable);
@@ -169,13 +227,15 @@ TEST_CASE("a renewal while the server is away ends at op_timeout") {
   CHECK(kept(backend->renew(lease, 10s)));
 }
 
-TEST_CASE("who does not speak Redis is refused, and never trusted with a request") {
+TEST_CASE("a server that does not speak Redis is refused, and never gets a request") {
   CHECK(first_poll(Liar{"HTTP/1.1 400 Bad Request\r\n\r\n"}.url()).code == Errc::protocol);
-  CHECK(first_poll(Liar{"$1000000000\r\n" + std::string(3 << 20, 'x')}.url()).code == Errc::protocol);
+  CHECK(first_poll(Liar{"$1000000000\r\n" + std::string(3 << 20, 'x')}.url()).code ==
+        Errc::protocol);
   CHECK(first_poll(Liar{"*1000000000\r\n"}.url()).code == Errc::protocol);
   const Error lie = first_poll(Liar{"-ERR \x1b[2Jgone\r\n-ERR x\r\n"}.url());
   CHECK(lie.message.find('\x1b') == std::string::npos);
-  CHECK(first_poll(Liar{"-DENIED Redis is running in protected mode\r\n"}.url()).code == Errc::denied);
+  CHECK(first_poll(Liar{"-DENIED Redis is running in protected mode\r\n"}.url()).code ==
+        Errc::denied);
   CHECK(first_poll(Liar{"-ERR max number of clients reached\r\n"}.url()).code == Errc::unavailable);
 }
 
@@ -186,7 +246,8 @@ TEST_CASE("a slow network delays, and nothing else") {
   auto backend = open_redis(p.url(), quick(2s));
   const auto before = Clock::now();
   const Lease lease = acquire_or_fail(*backend, request(key("slow")));
-  CHECK(lease.deadline <= lease_end(Clock::now() - 100ms, 10s));  // counts from before the request left
+  // counts from before the request was sent
+  CHECK(lease.deadline <= lease_end(Clock::now() - 100ms, 10s));
   CHECK(lease.deadline >= lease_end(before, 10s));
   CHECK(kept(backend->renew(lease, 10s)));
   CHECK(backend->release(lease) == Released::yes);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Contenders behind proxies while connections are cut, answers lost, scripts forgotten and the server frozen: no two hold at the same time, tokens
-// rise, and in the end nothing is left.
+// Contenders behind proxies while connections are cut, replies lost, scripts forgotten and the
+// server frozen: no two hold at the same time, tokens rise, and in the end nothing is left.
 #include <atomic>
 #include <map>
 #include <mutex>
@@ -14,7 +14,8 @@ using namespace dlock::test;
 namespace {
 
 struct Window {
-  Deadline from, until;  // from the return of the grant to the call of release, or to its own deadline
+  // from the return of the grant to the call of release, or to its own deadline
+  Deadline from, until;
   FencingToken token;
 };
 
@@ -24,7 +25,8 @@ struct History {
   std::atomic<long> errors{0}, lost{0};
 };
 
-void contend(const std::string& url, const Key& k, unsigned seed, const std::atomic<bool>& stop, History& history) {
+void contend(const std::string& url, const Key& k, unsigned seed, const std::atomic<bool>& stop,
+             History& history) {
   std::minstd_rand random{seed};
   const Duration ttl = 1500ms;
   auto backend = open_redis(url, quick(150ms, 300ms));
@@ -46,7 +48,7 @@ void contend(const std::string& url, const Key& k, unsigned seed, const std::ato
       continue;
     }
     Window w{Clock::now(), lease->deadline, lease->token};
-    if (w.from >= lease->deadline) {  // too late to be of use: not a grant
+    if (w.from >= lease->deadline) {  // expired on arrival: not a grant
       (void)backend->release(*lease);
       continue;
     }
@@ -73,8 +75,9 @@ void contend(const std::string& url, const Key& k, unsigned seed, const std::ato
 
 TEST_CASE("contenders under random faults never overlap") {
   const unsigned seed = Catch::rngSeed() ? Catch::rngSeed() : 1;
-  const auto length =
-      std::getenv("DLOCK_FAULT_SECONDS") ? std::chrono::seconds{std::atoi(std::getenv("DLOCK_FAULT_SECONDS"))} : 8s;
+  const auto length = std::getenv("DLOCK_FAULT_SECONDS")
+                          ? std::chrono::seconds{std::atoi(std::getenv("DLOCK_FAULT_SECONDS"))}
+                          : 8s;
   RedisServer server;
   constexpr unsigned clients = 6;
   std::vector<std::unique_ptr<Proxy>> proxies;
@@ -84,8 +87,9 @@ TEST_CASE("contenders under random faults never overlap") {
   const Key k = key("random");
   for (unsigned i = 0; i < clients; ++i) {
     proxies.push_back(std::make_unique<Proxy>(server.port()));
-    threads.emplace_back(contend, fmt::format("redis://127.0.0.1:{}?restart_grace=0", proxies[i]->port()), k, seed * 100 + i,
-                         std::cref(stop), std::ref(history));
+    threads.emplace_back(contend,
+                         fmt::format("redis://127.0.0.1:{}?restart_grace=0", proxies[i]->port()), k,
+                         seed * 100 + i, std::cref(stop), std::ref(history));
   }
   std::minstd_rand random{seed};
   std::map<int, int> injected;
@@ -117,15 +121,17 @@ TEST_CASE("contenders under random faults never overlap") {
   for (auto& t : threads) t.join();
 
   auto& windows = history.windows;
-  std::sort(windows.begin(), windows.end(), [](const Window& a, const Window& b) { return a.from < b.from; });
+  std::sort(windows.begin(), windows.end(),
+            [](const Window& a, const Window& b) { return a.from < b.from; });
   for (std::size_t i = 1; i < windows.size(); ++i) {
-    CAPTURE(seed, i, windows[i - 1].token, windows[i].token, (windows[i - 1].until - windows[i].from) / 1us);
+    CAPTURE(seed, i, windows[i - 1].token, windows[i].token,
+            (windows[i - 1].until - windows[i].from) / 1us);
     CHECK(windows[i - 1].until <= windows[i].from);
     CHECK(windows[i - 1].token < windows[i].token);
   }
   CHECK(windows.size() > 50);
-  CHECK(history.errors > 0);  // the faults were felt
-  // Healed: the next one gets it within a ttl, and what remains is the fence.
+  CHECK(history.errors > 0);  // the faults had an effect
+  // After the faults the next contender is granted within a ttl, and only the fence remains.
   auto last = open_redis(server.url() + "?restart_grace=0");
   auto waiter = *last->enqueue(request(k));
   const Lease lease = granted_within(*waiter, 10s);
@@ -133,6 +139,6 @@ TEST_CASE("contenders under random faults never overlap") {
   CHECK(holders_of(*last, k) == 0);
   int faults = 0;
   for (const auto& [kind, n] : injected) faults += n;
-  WARN(windows.size() << " grants, " << faults << " faults, " << history.errors << " errors, " << history.lost
-                      << " leases lost, seed " << seed);
+  WARN(windows.size() << " grants, " << faults << " faults, " << history.errors << " errors, "
+                      << history.lost << " leases lost, seed " << seed);
 }

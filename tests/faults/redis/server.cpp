@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// What servers do: stop, die, come back empty, forget scripts, run full, change their role, lose keys.
+// Faults of servers: stopped, killed, restarted empty, scripts lost, memory full, role changed,
+// keys lost.
 #include <thread>
 #include "faults.hpp"
-#include "redis/fair_recipe.hpp"
+#include "redis/fair/fair_backend.hpp"
 
 using namespace dlock;
 using namespace dlock::test;
 
-TEST_CASE("a frozen server: the renewal ends in time and is kept once it goes on") {
+TEST_CASE("a frozen server: the renewal ends in time and is kept once the server continues") {
   RedisServer server;
   auto backend = open_redis(server.url() + "?restart_grace=0", quick());
   const Lease lease = acquire_or_fail(*backend, request(key("frozen")));
@@ -29,7 +30,9 @@ TEST_CASE("a server frozen for longer than the lease has ended it, and says so")
   CHECK(lost(backend->renew(lease, 600ms)));
 }
 
-TEST_CASE("a server that dies and comes back empty has lost the lease; its successor waits out the grace, and tokens rise") {
+TEST_CASE(
+    "a server that restarts empty has lost the lease; its successor waits out the grace, and "
+    "tokens rise") {
   RedisServer server;
   auto backend = open_redis(server.url() + "?restart_grace=0", quick());
   const Key k = key("forgotten");
@@ -41,7 +44,7 @@ TEST_CASE("a server that dies and comes back empty has lost the lease; its succe
   server.start();
   CHECK(lost(backend->renew(lease, 10s)));
   auto careful = open_redis(server.url() + "?restart_grace=2s");
-  auto waiter = *careful->enqueue(request(k));
+  auto waiter = *careful->enqueue(request(k, 2s));  // the grace covers no longer ttl
   CHECK(std::holds_alternative<Waiting>(*waiter->poll(0s)));
   const Lease next = granted_within(*waiter, 10s);
   CHECK(next.token > lease.token);
@@ -49,8 +52,9 @@ TEST_CASE("a server that dies and comes back empty has lost the lease; its succe
 
 TEST_CASE("a waiter survives the restart of a durable server") {
   RedisServer server{{.config = {"appendonly yes", "appendfsync always"}}};
-  auto holder = open_redis(server.url());
-  auto backend = open_redis(server.url(), quick());
+  // otherwise the waiter would wait for the grace, too
+  auto holder = open_redis(server.url() + "?restart_grace=0");
+  auto backend = open_redis(server.url() + "?restart_grace=0", quick());
   const Key k = key("durable");
   const Lease held = acquire_or_fail(*holder, request(k));
   auto waiter = *backend->enqueue(request(k));
@@ -79,7 +83,7 @@ TEST_CASE("connections killed by the server") {
   granted_within(*waiter, 5s);
 }
 
-TEST_CASE("a server that forgets its scripts is sent their text once") {
+TEST_CASE("a server that loses its scripts is sent their text once") {
   RedisServer server;
   auto backend = open_redis(server.url() + "?restart_grace=0");
   const Key k = key("flush");
@@ -91,7 +95,7 @@ TEST_CASE("a server that forgets its scripts is sent their text once") {
     server.command({"SCRIPT", "FLUSH"});
     CHECK(backend->release(lease) == Released::yes);
   }
-  // By text once each, then by SHA-1: the server counts.
+  // By text once each, then by SHA-1: the server's counters show it.
   CHECK(info_field(server, "commandstats", "cmdstat_eval").starts_with("calls=9,"));
 }
 
@@ -109,50 +113,102 @@ TEST_CASE("CLIENT PAUSE") {
   CHECK(kept(again));
 }
 
-TEST_CASE("something else lives under our key: refused, named, and left alone") {
+TEST_CASE("a foreign value under dlock's key: refused, named, and left alone") {
   RedisServer server;
-  auto backend = open_redis(server.url() + "?restart_grace=0");
+  auto backend = open_redis(server.url() + "?restart_grace=0"),
+       other = open_redis(server.url() + "?restart_grace=0");
   const Key k = key("theirs");
-  for (const char* part : {"holders", "queue", "fence"}) {
-    const std::string name = fmt::format("dlock:{{theirs}}:{}", part);
-    CAPTURE(name);
-    server.command({"FLUSHDB"});
-    server.command({"SADD", name, "not ours"});
-    const auto p = (*backend->enqueue(request(k)))->poll(0s);
+  const std::string lock = "dlock:{theirs}:fence", queue = "dlock:{theirs}:queue";
+  const auto refused = [&](std::string_view what) {
+    const auto p = (*other->enqueue(request(k)))->poll(0s);
     REQUIRE_FALSE(p);
+    INFO(p.error().message);
     CHECK(p.error().code == Errc::usage);
-    CHECK(p.error().message.find("something else lives under this key") != std::string::npos);
-    CHECK(server.command({"SMEMBERS", name}).items.size() == 1);
-    CHECK(server.command({"DBSIZE"}).integer == 1);
-  }
-  for (const auto& [part, value] :
-       {std::pair{"holders", "x"}, std::pair{"fence", "12three"}, std::pair{"fence", "9007199254740993"}}) {
-    CAPTURE(part, value);
+    CHECK(p.error().message.find(what) != std::string::npos);
+  };
+  server.command({"SADD", lock, "not ours"});
+  refused("something else lives under this key");
+  CHECK(server.command({"SMEMBERS", lock}).items.size() == 1);
+  CHECK(server.command({"DBSIZE"}).integer == 1);
+  CHECK(other->force_release(k, FencingToken{1}).error().code == Errc::usage);
+  CHECK(other->force_release(k, std::nullopt) == Released::yes);  // a forced release may remove it
+
+  server.command({"SADD", queue, "not ours"});
+  // uncontended, so the queue key is not read
+  const Lease held = acquire_or_fail(*backend, request(k));
+  refused("something else lives under this key");
+  CHECK(server.command({"SMEMBERS", queue}).items.size() == 1);
+  CHECK(kept(backend->renew(held, 10s)));
+  CHECK(backend->release(held) == Released::yes);
+
+  const std::string record = "0123456789abcdef0123456789abcdef|9|1|X|0|0|1|";
+  for (const auto& fields : std::initializer_list<std::vector<std::string>>{
+           {"fence", "12three", "version", "1"},
+           {"fence", "9007199254740993", "version", "1"},
+           {"fence", "12"},
+           {"field", "of others"},
+           {"fence", "12", "version", "1", "field", "x"},
+           {"fence", "12", "version", "1", "12", "x"},
+           {"fence", "12", "version", "1", "x", record},
+           {"fence", "12", "version", "1", "wait", "x"}}) {
+    CAPTURE(fields);
     server.command({"FLUSHDB"});
-    if (std::string_view{part} == "holders") server.command({"HSET", "dlock:{theirs}:holders", "someone", value});
-    else server.command({"SET", "dlock:{theirs}:fence", value});
-    const auto p = (*backend->enqueue(request(k)))->poll(0s);
-    REQUIRE_FALSE(p);
-    CHECK(p.error().code == Errc::usage);
+    std::vector<std::string_view> words{"HSET", lock};
+    words.insert(words.end(), fields.begin(), fields.end());
+    server.command(words);
+    refused("something else lives under this key");
+    CHECK(server.command({"HLEN", lock}).integer == static_cast<std::int64_t>(fields.size() / 2));
   }
-  server.command({"FLUSHDB"});
-  server.command({"SET", "dlock:{theirs}:holders", "junk"});
-  CHECK(backend->force_release(k, std::nullopt) == Released::yes);  // an operator may
-  acquire_or_fail(*backend, request(k));
 }
 
-TEST_CASE("keys that vanish: without holders the lease is lost, without the others only a place in the queue") {
+TEST_CASE("another layout: refused with a message, by every operation, and left alone") {
+  RedisServer server;
+  auto backend = open_redis(server.url() + "?restart_grace=0", quick());
+  const Key k = key("layout");
+  const Lease held = acquire_or_fail(*backend, request(k));
+  const std::string lock = "dlock:{layout}:fence";
+  SECTION("six keys, before 0.1.0: the fence was a string") {
+    server.command({"DEL", lock});
+    server.command({"SET", lock, "1790000000000000"});
+    const auto p = (*backend->enqueue(request(k)))->poll(0s);
+    REQUIRE_FALSE(p);
+    CHECK(p.error().code == Errc::usage);
+    CHECK(p.error().message.find("a dlock before 0.1.0") != std::string::npos);
+    CHECK(backend->renew(held, 10s).error().code == Errc::usage);
+    CHECK(backend->release(held).error().code == Errc::usage);
+    CHECK(backend->inspect(k).error().code == Errc::usage);
+    CHECK(server.command({"GET", lock}).text == "1790000000000000");
+  }
+  SECTION("a newer layout") {
+    server.command({"HSET", lock, "version", "2"});
+    const auto p = (*backend->enqueue(request(k)))->poll(0s);
+    REQUIRE_FALSE(p);
+    CHECK(p.error().code == Errc::usage);
+    CHECK(p.error().message.find("has layout 2, and this dlock knows layout 1") !=
+          std::string::npos);
+    CHECK(backend->inspect(k).error().message.find("layout 2") != std::string::npos);
+    CHECK(backend->check(k, held.token).error().code == Errc::usage);
+    CHECK(backend->force_release(k, std::nullopt).error().code == Errc::usage);
+    CHECK(server.command({"HLEN", lock}).integer == 4);
+  }
+}
+
+TEST_CASE(
+    "lost keys: a lock is lost as a whole or not at all; a lost queue costs a place, never a "
+    "grant") {
   RedisServer server;
   auto holder = open_redis(server.url() + "?restart_grace=0");
   const Key k = key("evicted");
-  for (const char* part : {"queue", "alive", "waiters", "called"}) {
-    CAPTURE(part);
+  for (const bool whole_queue : {true, false}) {  // or only the note that a client waits
+    CAPTURE(whole_queue);
     const Lease held = acquire_or_fail(*holder, request(k));
-    auto one = open_redis(server.url() + "?restart_grace=0"), two = open_redis(server.url() + "?restart_grace=0");
+    auto one = open_redis(server.url() + "?restart_grace=0"),
+         two = open_redis(server.url() + "?restart_grace=0");
     auto first = *one->enqueue(request(k)), second = *two->enqueue(request(k));
     REQUIRE(first->poll(0s));
     REQUIRE(second->poll(0s));
-    server.command({"DEL", fmt::format("dlock:{{evicted}}:{}", part)});
+    if (whole_queue) REQUIRE(server.command({"DEL", "dlock:{evicted}:queue"}).integer == 1);
+    else REQUIRE(server.command({"HDEL", "dlock:{evicted}:fence", "wait"}).integer == 1);
     CHECK(kept(holder->renew(held, 10s)));
     CHECK(holder->release(held) == Released::yes);
     Lease a = held;
@@ -166,7 +222,7 @@ TEST_CASE("keys that vanish: without holders the lease is lost, without the othe
     CHECK(a.token != b.token);
   }
   const Lease held = acquire_or_fail(*holder, request(k));
-  server.command({"DEL", "dlock:{evicted}:holders"});
+  server.command({"DEL", "dlock:{evicted}:fence"});
   auto other = open_redis(server.url() + "?restart_grace=0");
   const Lease next = acquire_or_fail(*other, request(k));
   CHECK(next.token > held.token);
@@ -175,9 +231,10 @@ TEST_CASE("keys that vanish: without holders the lease is lost, without the othe
   CHECK(other->check(k, next.token) == Validity::valid);
 }
 
-TEST_CASE("a server that evicts: tokens rise, and who lost its record is told so") {
+TEST_CASE("a server that evicts: tokens rise, and a holder whose record was evicted is told so") {
   RedisServer server{{.config = {"maxmemory-policy allkeys-random"}}};
-  auto one = open_redis(server.url() + "?restart_grace=0"), two = open_redis(server.url() + "?restart_grace=0");
+  auto one = open_redis(server.url() + "?restart_grace=0"),
+       two = open_redis(server.url() + "?restart_grace=0");
   const Key k = key("evicted");
   std::size_t evicted = 0;
   FencingToken newest = 0;
@@ -185,16 +242,16 @@ TEST_CASE("a server that evicts: tokens rise, and who lost its record is told so
     const Lease held = acquire_or_fail(*one, request(k, 30s));
     CHECK(held.token > newest);
     newest = held.token;
-    // Memory runs out: the server deletes whatever it likes, until nothing is left to delete.
+    // Memory runs out: the server evicts keys until none is left.
     server.command({"CONFIG", "SET", "maxmemory", "1"});
     server.command({"SET", "more", std::string(1000, 'x')});
     server.command({"CONFIG", "SET", "maxmemory", "0"});
-    const bool gone = server.command({"EXISTS", "dlock:{evicted}:holders"}).integer == 0;
+    const bool gone = server.command({"EXISTS", "dlock:{evicted}:fence"}).integer == 0;
     evicted += gone;
     CHECK(lost(one->renew(held, 30s)) == gone);
     if (gone) {
       const Lease next = acquire_or_fail(*two, request(k, 30s));
-      CHECK(next.token > newest);  // by the server's clock, though the fence is gone, too
+      CHECK(next.token > newest);  // from the server's clock, though the fence is gone, too
       newest = next.token;
       CHECK(one->release(held) == Released::was_not_held);
       CHECK(two->release(next) == Released::yes);
@@ -205,7 +262,7 @@ TEST_CASE("a server that evicts: tokens rise, and who lost its record is told so
   CHECK(evicted > 0);
 }
 
-TEST_CASE("a full server refuses grants and still takes releases") {
+TEST_CASE("a full server refuses grants but accepts renewals and releases") {
   RedisServer server{{.config = {"maxmemory-policy noeviction"}}};
   auto backend = open_redis(server.url() + "?restart_grace=0", quick());
   const Key k = key("full");
@@ -217,6 +274,7 @@ TEST_CASE("a full server refuses grants and still takes releases") {
   REQUIRE_FALSE(p);
   CHECK(p.error().code == Errc::unavailable);
   CHECK(p.error().message.find("maxmemory") != std::string::npos);
+  CHECK(kept(backend->renew(held, 10s)));  // and renewals, as SET's own PEXPIRE is
   CHECK(backend->release(held) == Released::yes);
   CHECK(holders_of(*backend, k) == 0);
   server.command({"CONFIG", "SET", "maxmemory", "0"});

@@ -13,21 +13,26 @@ struct Fixture {
   Authority ours{dir.path(), "ours"}, theirs{dir.path(), "theirs"};
 
   std::unique_ptr<RedisServer> server(const Authority::Files& files,
-                                      std::vector<std::string> more = {"tls-auth-clients no"}) const {
+                                      std::vector<std::string> more = {
+                                          "tls-auth-clients no"}) const {
     const std::uint16_t port = free_port();
-    std::vector<std::string> config{fmt::format("tls-port {}", port), "tls-cert-file " + files.cert, "tls-key-file " + files.key,
-                                    "tls-ca-cert-file " + ours.file()};
+    std::vector<std::string> config{fmt::format("tls-port {}", port), "tls-cert-file " + files.cert,
+                                    "tls-key-file " + files.key, "tls-ca-cert-file " + ours.file()};
     config.insert(config.end(), more.begin(), more.end());
     tls_port = port;
-    return std::make_unique<RedisServer>(RedisServer::Setup{.config = std::move(config), .plain_port = false});
+    return std::make_unique<RedisServer>(
+        RedisServer::Setup{.config = std::move(config), .plain_port = false});
   }
   mutable std::uint16_t tls_port = 0;
 
-  Result<Progress> poll(const std::string& host, const std::string& items, const Settings& settings = quick()) const {
-    auto backend = open_redis(fmt::format("rediss://{}:{}?restart_grace=0{}", host, tls_port, items), settings);
+  Result<Progress> poll(const std::string& host, const std::string& items,
+                        const Settings& settings = quick()) const {
+    auto backend = open_redis(
+        fmt::format("rediss://{}:{}?restart_grace=0{}", host, tls_port, items), settings);
     return (*backend->enqueue(request(key("tls"))))->poll(0s);
   }
-  void refused(const std::string& host, const std::string& items, const char* why, const Settings& settings = quick()) const {
+  void refused(const std::string& host, const std::string& items, const char* why,
+               const Settings& settings = quick()) const {
     const auto p = poll(host, items, settings);
     REQUIRE_FALSE(p);
     INFO(p.error().message);
@@ -41,12 +46,15 @@ bool granted(const Result<Progress>& p) { return p && std::holds_alternative<Gra
 
 }  // namespace
 
-TEST_CASE("TLS: a name and an address of the certificate are accepted, and everything works over it") {
+TEST_CASE(
+    "TLS: a name and an address of the certificate are accepted, and every operation works over "
+    "it") {
   Fixture f;
   const auto server = f.server(f.ours.issue("good", "DNS:localhost,IP:127.0.0.1"));
   CHECK(granted(f.poll("127.0.0.1", f.ca() + "&prefix=a:")));
   CHECK(granted(f.poll("localhost", f.ca() + "&prefix=b:")));
-  auto backend = open_redis(fmt::format("rediss://localhost:{}?restart_grace=0{}", f.tls_port, f.ca()));
+  auto backend =
+      open_redis(fmt::format("rediss://localhost:{}?restart_grace=0{}", f.tls_port, f.ca()));
   auto other = open_redis(server->unix_url() + "?restart_grace=0");
   const Key k = key("both");
   const Lease held = acquire_or_fail(*other, request(k));
@@ -69,7 +77,7 @@ TEST_CASE("TLS: wrong authority, wrong name, expired") {
   {
     const auto server = f.server(f.ours.issue("good", "DNS:localhost"));
     f.refused("localhost", "&tls_ca=" + f.theirs.file(), "certificate refused");
-    f.refused("localhost", "", "certificate refused");  // the system does not know this authority
+    f.refused("localhost", "", "certificate refused");  // the system does not trust this authority
     f.refused("127.0.0.1", f.ca(), "IP address mismatch");
     Settings blind = quick();
     blind.tls_insecure = true;
@@ -93,8 +101,9 @@ TEST_CASE("TLS: a server without TLS is refused, and TLS older than 1.2") {
   const auto p = f.poll("127.0.0.1", f.ca());
   REQUIRE_FALSE(p);  // it may answer in plain text, or just close
   CHECK(plain.command({"DBSIZE"}).integer == 0);
-  const auto server = f.server(f.ours.issue("good", "DNS:localhost"),
-                               {"tls-auth-clients no", "tls-protocols \"TLSv1.1\"", "tls-ciphers ALL:@SECLEVEL=0"});
+  const auto server =
+      f.server(f.ours.issue("good", "DNS:localhost"),
+               {"tls-auth-clients no", "tls-protocols \"TLSv1.1\"", "tls-ciphers ALL:@SECLEVEL=0"});
   const auto old = f.poll("localhost", f.ca());
   REQUIRE_FALSE(old);
   INFO(old.error().message);
@@ -104,25 +113,31 @@ TEST_CASE("TLS: a server without TLS is refused, and TLS older than 1.2") {
 TEST_CASE("TLS: client certificates") {
   Fixture f;
   const auto server = f.server(f.ours.issue("good", "DNS:localhost"), {"tls-auth-clients yes"});
-  const auto mine = f.ours.issue("client", "DNS:client"), foreign = f.theirs.issue("stranger", "DNS:client");
-  CHECK(granted(f.poll("localhost", fmt::format("{}&tls_cert={}&tls_key={}", f.ca(), mine.cert, mine.key))));
+  const auto mine = f.ours.issue("client", "DNS:client"),
+             foreign = f.theirs.issue("stranger", "DNS:client");
+  CHECK(granted(
+      f.poll("localhost", fmt::format("{}&tls_cert={}&tls_key={}", f.ca(), mine.cert, mine.key))));
   const auto none = f.poll("localhost", f.ca());
   REQUIRE_FALSE(none);
   INFO(none.error().message);
   CHECK(none.error().code == Errc::denied);
-  const auto wrong = f.poll("localhost", fmt::format("{}&tls_cert={}&tls_key={}", f.ca(), foreign.cert, foreign.key));
+  const auto wrong = f.poll(
+      "localhost", fmt::format("{}&tls_cert={}&tls_key={}", f.ca(), foreign.cert, foreign.key));
   REQUIRE_FALSE(wrong);
   CHECK(wrong.error().code == Errc::denied);
-  CHECK_THROWS_WITH(f.poll("localhost", fmt::format("{}&tls_cert={}&tls_key={}", f.ca(), mine.cert, foreign.key)),
-                    Catch::Contains("--tls-key") && Catch::Contains(foreign.key));
+  CHECK_THROWS_WITH(
+      f.poll("localhost", fmt::format("{}&tls_cert={}&tls_key={}", f.ca(), mine.cert, foreign.key)),
+      Catch::Contains("--tls-key") && Catch::Contains(foreign.key));
 }
 
-TEST_CASE("TLS: a handshake that never ends, ends at connect_timeout") {
+TEST_CASE("TLS: a handshake that never finishes ends at connect_timeout") {
   Fixture f;
   const auto server = f.server(f.ours.issue("good", "DNS:localhost"));
   Proxy proxy{f.tls_port};
   proxy.stall(Proxy::to_client, true);
-  auto backend = open_redis(fmt::format("rediss://localhost:{}?restart_grace=0{}", proxy.port(), f.ca()), quick(500ms, 400ms));
+  auto backend =
+      open_redis(fmt::format("rediss://localhost:{}?restart_grace=0{}", proxy.port(), f.ca()),
+                 quick(500ms, 400ms));
   const auto began = Clock::now();
   const auto p = (*backend->enqueue(request(key("tls"))))->poll(0s);
   REQUIRE_FALSE(p);

@@ -4,7 +4,7 @@
 
 using namespace dlock::test;
 
-TEST_CASE("six clients under random faults of masters: nobody overlaps, tokens rise") {
+TEST_CASE("six clients under random faults of masters: no overlap, tokens rise") {
   const unsigned seed = Catch::rngSeed() ? Catch::rngSeed() : 1;
   const Contention c = contend(400, 60s, seed);
   CAPTURE(seed, c.faults, c.errors, c.lost);
@@ -12,6 +12,6 @@ TEST_CASE("six clients under random faults of masters: nobody overlaps, tokens r
   CHECK(c.overlaps == 0);
   CHECK(c.inversions == 0);
   CHECK(c.duplicates == 0);
-  WARN(c.windows.size() << " grants, " << c.faults << " faults, " << c.errors << " errors, " << c.lost << " leases lost, seed "
-                        << seed);
+  WARN(c.windows.size() << " grants, " << c.faults << " faults, " << c.errors << " errors, "
+                        << c.lost << " leases lost, seed " << seed);
 }

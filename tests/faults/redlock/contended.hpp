@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Six clients behind proxies contend while masters are cut off, frozen, killed and made to lose answers; and what must hold of it all.
+// Six clients behind proxies contend while masters are cut off, frozen, killed and made to lose
+// replies; and what must be true of the result.
 #pragma once
 #include <algorithm>
 #include <atomic>
@@ -12,17 +13,21 @@ namespace dlock::test {
 
 struct Contention {
   struct Window {
-    Deadline began, from, until;  // asked; from the return of the grant to the call of release, or to its deadline
+    // asked; from the return of the grant to the call of release, or to its deadline
+    Deadline began, from, until;
     FencingToken token;
   };
   std::vector<Window> windows;
   long errors = 0, lost = 0, faults = 0, overlaps = 0, inversions = 0, duplicates = 0;
 };
 
-// Until there were so many grants; at most `bound`. At any moment at most two of five masters suffer a fault that takes them away.
+// Runs until there were so many grants; at most `bound`. At most two of five masters suffer a fault
+// that takes them away at the same time.
 inline Contention contend(long grants, Duration bound, unsigned seed) {
   using namespace std::chrono_literals;
-  RedlockMasters m{{.config = {"appendonly yes", "appendfsync always", "auto-aof-rewrite-percentage 0"}, .proxied = true}};
+  RedlockMasters m{
+      {.config = {"appendonly yes", "appendfsync always", "auto-aof-rewrite-percentage 0"},
+       .proxied = true}};
   Contention c;
   std::mutex mutex;
   std::atomic<bool> stop{false};
@@ -54,7 +59,8 @@ inline Contention contend(long grants, Duration bound, unsigned seed) {
           ::usleep(static_cast<useconds_t>(random() % 3000));
           const auto renewal = backend->renew(*lease, ttl);
           if (renewal && std::holds_alternative<Lost>(*renewal)) ++lost;
-          if (renewal && std::holds_alternative<Kept>(*renewal)) lease = std::get<Kept>(*renewal).lease;
+          if (renewal && std::holds_alternative<Kept>(*renewal))
+            lease = std::get<Kept>(*renewal).lease;
         }
         w.until = std::min(Clock::now(), lease->deadline);
         if (w.from < w.until) {
@@ -89,7 +95,7 @@ inline Contention contend(long grants, Duration bound, unsigned seed) {
         default:
           m.servers[i]->kill();
           ::usleep(pause);
-          m.servers[i]->start();  // with all it knew
+          m.servers[i]->start();  // with its data
           break;
       }
     }

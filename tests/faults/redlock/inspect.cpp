@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What people are shown when masters disagree, and what --doctor finds.
+// What inspect shows when masters disagree, and what --doctor reports.
 #include "redlock_faults.hpp"
 
 using namespace dlock;
@@ -9,18 +9,21 @@ using Level = Finding::Level;
 namespace {
 
 bool noted(const KeyView& v, const std::string& text) {
-  return std::any_of(v.notes.begin(), v.notes.end(), [&](const std::string& n) { return n.find(text) != n.npos; });
+  return std::any_of(v.notes.begin(), v.notes.end(),
+                     [&](const std::string& n) { return n.find(text) != n.npos; });
 }
 
 }  // namespace
 
-TEST_CASE("inspect: how many masters agree, and what the others say") {
+TEST_CASE("inspect: how many masters agree, and what the others have") {
   RedlockMasters m;
   auto backend = open_redlock(m.url(), quick(300ms, 300ms));
   const Key k = key("k");
   const Lease l = acquire_or_fail(*backend, request(k, 30s));
   REQUIRE(eventually(3s, [&] { return votes_of(m, "k", l.owner) == 5; }));
-  const auto name = [&](std::size_t i) { return fmt::format("127.0.0.1:{}", m.servers[i]->port()); };
+  const auto name = [&](std::size_t i) {
+    return fmt::format("127.0.0.1:{}", m.servers[i]->port());
+  };
   auto v = *backend->inspect(k).value();
   CHECK(v.notes.front() == "5/5 nodes agree");
   CHECK(noted(v, name(2) + ": round trip "));
@@ -28,7 +31,7 @@ TEST_CASE("inspect: how many masters agree, and what the others say") {
   REQUIRE(v.holders.size() == 1);
   CHECK(v.holders[0].held);
   m.servers[1]->command({"DEL", "k"});
-  m.servers[3]->command({"SET", "k", "somebody else's value", "PX", "55500"});
+  m.servers[3]->command({"SET", "k", "a foreign value", "PX", "55500"});
   v = *backend->inspect(k).value();
   CHECK(v.notes.front() == "3/5 nodes agree");
   std::string all;
@@ -45,13 +48,14 @@ TEST_CASE("inspect: how many masters agree, and what the others say") {
   m.servers[3]->thaw();
   CHECK(eventually(3s, [&] {
     const auto now = backend->inspect(k);
-    return now && *now && (*now)->holders.empty() && noted(**now, "nobody has a majority");
+    return now && *now && (*now)->holders.empty() && noted(**now, "no majority");
   }));
   CHECK(lost(renewed_within(*backend, l, 30s, 3s)));
 }
 
 TEST_CASE("doctor: each master, and masters that are not independent") {
-  RedlockMasters m{{.config = {"appendonly yes", "appendfsync always", "maxmemory-policy noeviction"}}};
+  RedlockMasters m{
+      {.config = {"appendonly yes", "appendfsync always", "maxmemory-policy noeviction"}}};
   auto backend = open_redlock(m.url(""), quick());
   auto found = backend->doctor().value();
   const auto about = [&](const std::string& what) {
@@ -63,7 +67,8 @@ TEST_CASE("doctor: each master, and masters that are not independent") {
   CHECK(about("masters on one host").level == Level::bad);  // all five
   for (const auto& s : m.servers) {
     const std::string of = fmt::format(" of 127.0.0.1:{}", s->port());
-    for (const char* what : {"version", "persistence", "maxmemory-policy", "replicas", "clock", "rights"}) {
+    for (const char* what :
+         {"version", "persistence", "maxmemory-policy", "replicas", "clock", "rights"}) {
       CAPTURE(what, about(what + of).seen);
       CHECK(about(what + of).level == Level::good);
     }
@@ -71,7 +76,9 @@ TEST_CASE("doctor: each master, and masters that are not independent") {
   m.servers[2]->command({"CONFIG", "SET", "appendfsync", "everysec"});
   m.servers[4]->kill();
   found = backend->doctor().value();
-  CHECK(about(fmt::format("persistence of 127.0.0.1:{}", m.servers[2]->port())).level == Level::warning);
+  CHECK(about(fmt::format("persistence of 127.0.0.1:{}", m.servers[2]->port())).level ==
+        Level::warning);
   CHECK(about(fmt::format("answer of 127.0.0.1:{}", m.servers[4]->port())).level == Level::bad);
-  for (std::size_t i = 0; i < 4; ++i) CHECK(m.servers[i]->command({"DBSIZE"}).integer == 0);  // it leaves nothing behind
+  // it leaves nothing behind
+  for (std::size_t i = 0; i < 4; ++i) CHECK(m.servers[i]->command({"DBSIZE"}).integer == 0);
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// dlock run, the real program: the job is dead before the lease can end on frozen servers, and goes on where a majority answers.
+// dlock run, the real program: on frozen servers the job is dead before its lease can end; with a
+// majority it goes on.
 #include <fcntl.h>
 #include <sys/wait.h>
 #include <csignal>
@@ -17,14 +18,15 @@ class Run {
   Run(const std::string& url, const char* ttl) {
     pid_ = ::fork();
     if (pid_ == 0) {
-      const std::string job =
-          fmt::format("echo $$ >{}/new && mv {}/new {}/pid && exec sleep 1000", dir_.path(), dir_.path(), dir_.path());
+      const std::string job = fmt::format("echo $$ >{}/new && mv {}/new {}/pid && exec sleep 1000",
+                                          dir_.path(), dir_.path(), dir_.path());
       const std::string events = dir_.path() + "/events";
-      ::execl(DLOCK, DLOCK, "run", "-q", "-b", url.c_str(), "--key", "job", "--ttl", ttl, "--status-file", events.c_str(), "--",
-              "sh", "-c", job.c_str(), nullptr);
+      ::execl(DLOCK, DLOCK, "run", "-q", "-b", url.c_str(), "--key", "job", "--ttl", ttl,
+              "--status-file", events.c_str(), "--", "sh", "-c", job.c_str(), nullptr);
       ::_exit(127);
     }
-    REQUIRE(eventually(20s, [&] { return std::ifstream{dir_.path() + "/pid"} >> job_ && job_ > 0; }));
+    REQUIRE(
+        eventually(20s, [&] { return std::ifstream{dir_.path() + "/pid"} >> job_ && job_ > 0; }));
   }
   ~Run() {
     if (pid_ <= 0) return;
@@ -33,13 +35,14 @@ class Run {
   }
 
   bool job_lives() const { return ::kill(job_, 0) == 0; }
-  // The last time the lease was confirmed, in seconds of CLOCK_BOOTTIME.
+  // Time of the last confirmation of the lease, in seconds of CLOCK_BOOTTIME.
   double confirmed() const {
     std::ifstream in{dir_.path() + "/events"};
     double last = 0;
     for (std::string line; std::getline(in, line);) {
       const auto t = line.find("\"t\":");
-      if ((line.find("\"acquired\"") != line.npos || line.find("\"renewed\"") != line.npos) && t != line.npos)
+      if ((line.find("\"acquired\"") != line.npos || line.find("\"renewed\"") != line.npos) &&
+          t != line.npos)
         last = std::stod(line.substr(t + 4));
     }
     return last;
@@ -58,7 +61,8 @@ class Run {
 
 double now() { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); }
 
-void ends_in_time(Run& run, double ttl, const std::function<void()>& freeze, const std::function<void()>& thaw) {
+void ends_in_time(Run& run, double ttl, const std::function<void()>& freeze,
+                  const std::function<void()>& thaw) {
   REQUIRE(eventually(10s, [&] { return run.confirmed() > 0; }));
   freeze();
   REQUIRE(eventually(20s, [&] { return !run.job_lives(); }));
@@ -80,7 +84,9 @@ TEST_CASE("run on one Redis: frozen, the job is dead before the lease can end") 
       run, 3, [&] { server.freeze(); }, [&] { server.thaw(); });
 }
 
-TEST_CASE("run on five masters: two frozen, it goes on; three frozen, the job is dead before the lease can end") {
+TEST_CASE(
+    "run on five masters: with two frozen it goes on, with three frozen the job is dead before the "
+    "lease can end") {
   RedlockMasters m;
   Run run{m.url(), "3s"};
   m.servers[1]->freeze();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Passwords, ACL users and TLS at each master. One that refuses us is a vote less, no more; people are told which one and why.
+// Passwords, ACL users and TLS at each master. A master that refuses the login is one vote less, no
+// more; messages name it and say why.
 #include <sys/wait.h>
 #include <cstdlib>
 #include <fstream>
@@ -14,14 +15,15 @@ namespace {
 
 constexpr const char* secret = "secret-canary";
 
-// The words of the line in the README, so that the two cannot differ.
+// The words of the line in the README, so that test and README cannot differ.
 std::vector<std::string> documented() {
   std::ifstream readme{BACKENDS_REDLOCK_README};
   for (std::string line; std::getline(readme, line);)
     if (line.starts_with("ACL SETUSER dlock ")) {
       std::istringstream in{line};
       std::vector<std::string> words;
-      for (std::string word; in >> word;) words.push_back(word == ">PASSWORD" ? std::string{">"} + secret : word);
+      for (std::string word; in >> word;)
+        words.push_back(word == ">PASSWORD" ? std::string{">"} + secret : word);
       return words;
     }
   FAIL("no ACL line in the README");
@@ -38,12 +40,14 @@ struct Tls {
   Authority ours{dir.path(), "ours"}, theirs{dir.path(), "theirs"};
   std::vector<std::string> clients = {"tls-auth-clients no"};
 
-  // `odd`: the certificates of these masters are of another authority, or name another host.
-  std::unique_ptr<RedlockMasters> masters(std::vector<std::size_t> odd = {}, bool other_authority = true) const {
+  // `odd`: the certificates of these masters have another authority, or name another host.
+  std::unique_ptr<RedlockMasters> masters(std::vector<std::size_t> odd = {},
+                                          bool other_authority = true) const {
     return std::make_unique<RedlockMasters>(RedlockMasters::Setup{.tls = [&](std::size_t i) {
       const bool is_odd = std::find(odd.begin(), odd.end(), i) != odd.end();
       const Authority& by = is_odd && other_authority ? theirs : ours;
-      const auto files = by.issue(fmt::format("master{}", i), is_odd && !other_authority ? "DNS:db7.example" : "DNS:localhost");
+      const auto files = by.issue(fmt::format("master{}", i),
+                                  is_odd && !other_authority ? "DNS:db7.example" : "DNS:localhost");
       std::vector<std::string> lines{"tls-cert-file " + files.cert, "tls-key-file " + files.key,
                                      "tls-ca-cert-file " + ours.file()};
       lines.insert(lines.end(), clients.begin(), clients.end());
@@ -62,7 +66,7 @@ Error refusal(const std::string& url, const Settings& settings = quick()) {
   return p.error();
 }
 
-// What is said of this master by inspect and by --doctor.
+// What inspect and --doctor report of this master.
 std::string note_about(Backend& b, const std::string& master) {
   const auto v = b.inspect(key("k"));
   REQUIRE((v && *v));
@@ -78,7 +82,8 @@ std::string finding_about(Backend& b, const std::string& master) {
   return "nothing";
 }
 
-void grants_and_tells(const std::string& url, const Settings& settings, const std::string& odd, const std::string& why) {
+void grants_and_tells(const std::string& url, const Settings& settings, const std::string& odd,
+                      const std::string& why) {
   auto backend = open_redlock(url, settings), other = open_redlock(url, settings);
   const Lease l = granted_within(*backend, request(key("k")), 5s);
   CHECK(kept(backend->renew(l, 10s)));
@@ -97,24 +102,31 @@ int status_of(const std::string& command) { return WEXITSTATUS(std::system(comma
 
 }  // namespace
 
-TEST_CASE("an ACL user with its password in the URL or apart: the documented rights are enough, at each master") {
+TEST_CASE(
+    "an ACL user with its password in the URL or elsewhere: the documented rights are enough, at "
+    "each master") {
   RedlockMasters m{{.config = {"maxmemory-policy noeviction"}}};
   for (auto& s : m.servers) set_user(*s, documented());
   Settings apart = quick();
   apart.password = secret;
   auto one = open_redlock(m.url_of("dlock@", "127.0.0.1", "?restart_grace=0&prefix=jobs:"), apart);
-  auto two = open_redlock(m.url_of(fmt::format("dlock:{}@", secret), "127.0.0.1", "?restart_grace=0&prefix=jobs:"), quick());
+  auto two = open_redlock(
+      m.url_of(fmt::format("dlock:{}@", secret), "127.0.0.1", "?restart_grace=0&prefix=jobs:"),
+      quick());
   const Lease held = granted_within(*one, request(key("k")), 5s);
   auto waiter = *two->enqueue(request(key("k")));
   REQUIRE(std::holds_alternative<Waiting>(*waiter->poll(50ms)));
   CHECK(kept(one->renew(held, 10s)));
   REQUIRE(eventually(3s, [&] {
     std::size_t there = 0;
-    for (std::size_t i = 0; i < m.size(); ++i) there += m.value(i, "jobs:k").starts_with(held.owner.hex());
+    for (std::size_t i = 0; i < m.size(); ++i)
+      there += m.value(i, "jobs:k").starts_with(held.owner.hex());
     return there == 5;
   }));
   m.servers[3]->command({"DEL", "jobs:k"});
-  CHECK(eventually(3s, [&] { return kept(one->renew(held, 10s)) && !m.value(3, "jobs:k").empty(); }));  // taken again
+  // taken again
+  CHECK(
+      eventually(3s, [&] { return kept(one->renew(held, 10s)) && !m.value(3, "jobs:k").empty(); }));
   CHECK(two->list().value().size() == 1);
   CHECK(two->force_release(key("other"), 1) == Released::was_not_held);
   const auto released = Clock::now();
@@ -136,21 +148,23 @@ TEST_CASE("a wrong password at all or at most masters is denied at once, and exi
   const std::string as_dlock = m.url_of("dlock@", "127.0.0.1", "?restart_grace=0&prefix=jobs:");
   settings.password = "wrong-canary";
   CHECK(refusal(as_dlock, settings).code == Errc::denied);
-  CHECK(refusal(m.url_of("nobody@", "127.0.0.1", "?restart_grace=0"), settings).code == Errc::denied);
-  CHECK(refusal(m.url(), settings).code == Errc::denied);  // the default user has none
+  CHECK(refusal(m.url_of("nobody@", "127.0.0.1", "?restart_grace=0"), settings).code ==
+        Errc::denied);
+  CHECK(refusal(m.url(), settings).code == Errc::denied);  // the default user has no password
   const auto began = Clock::now();
   auto backend = open_redlock(as_dlock, settings);
   const auto inspected = backend->inspect(key("k"));
   REQUIRE_FALSE(inspected);
   CHECK(inspected.error().code == Errc::denied);
-  CHECK(Clock::now() - began < 1s);  // it does not go on trying
+  CHECK(Clock::now() - began < 1s);  // no retries
 
   const std::string redis = fmt::format("{}?restart_grace=0&prefix=jobs:", m.servers[0]->url());
-  for (const char* verb : {"run -n --key jobs:k -b '{}' -- true", "inspect k -b '{}'", "check --key k --token 5 -b '{}'"}) {
+  for (const char* verb : {"run -n --key jobs:k -b '{}' -- true", "inspect k -b '{}'",
+                           "check --key k --token 5 -b '{}'"}) {
     const auto status = [&](std::string url) {
       url.insert(url.find("//") + 2, "dlock@");
-      return status_of(
-          fmt::format("DLOCK_PASSWORD=wrong-canary {} {} >/dev/null 2>&1", DLOCK, fmt::format(fmt::runtime(verb), url)));
+      return status_of(fmt::format("DLOCK_PASSWORD=wrong-canary {} {} >/dev/null 2>&1", DLOCK,
+                                   fmt::format(fmt::runtime(verb), url)));
     };
     CAPTURE(verb);
     CHECK(status(m.url("?restart_grace=0&prefix=jobs:")) == 77);
@@ -158,7 +172,7 @@ TEST_CASE("a wrong password at all or at most masters is denied at once, and exi
   }
 }
 
-TEST_CASE("another password at one of five masters: granted by the others, and told") {
+TEST_CASE("another password at one of five masters: granted by the others, and reported") {
   RedlockMasters m;
   const auto set_password = [&](std::size_t i, const char* to) {
     REQUIRE(m.servers[i]->command({"CONFIG", "SET", "requirepass", to}).text == "OK");
@@ -167,35 +181,43 @@ TEST_CASE("another password at one of five masters: granted by the others, and t
   Settings settings = quick(500ms, 500ms);
   settings.password = secret;
   grants_and_tells(m.url(), settings, m.name(2), "WRONGPASS");
-  // With two more away there is no majority. That is no denial: they may come back.
+  // With two more unreachable there is no majority. That is no denial: they may come back.
   m.servers[0]->kill();
   m.servers[1]->kill();
   CHECK(refusal(m.url(), settings).code == Errc::unavailable);
   m.servers[0]->start();
   m.servers[1]->start();
-  // The third that refuses us makes it one.
+  // A third that refuses the login makes it one.
   for (const std::size_t i : {0, 1}) set_password(i, "another-canary");
   CHECK(refusal(m.url(), settings).code == Errc::denied);
 }
 
-TEST_CASE("rights taken away at one master while holding: the renewal goes on with the others; at most: denied") {
+TEST_CASE(
+    "rights revoked at one master while holding: the renewal goes on with the others; at most "
+    "masters: denied") {
   RedlockMasters m;
   for (auto& s : m.servers) set_user(*s, documented());
-  auto backend = open_redlock(m.url_of(fmt::format("dlock:{}@", secret), "127.0.0.1", "?restart_grace=0&prefix=jobs:"), quick());
+  auto backend = open_redlock(
+      m.url_of(fmt::format("dlock:{}@", secret), "127.0.0.1", "?restart_grace=0&prefix=jobs:"),
+      quick());
   const Lease l = granted_within(*backend, request(key("k"), 30s), 5s);
   REQUIRE(kept(backend->renew(l, 30s)));
   m.servers[4]->command({"ACL", "SETUSER", "dlock", "-evalsha", "-eval"});
   for (int i = 0; i < 3; ++i) CHECK(kept(backend->renew(l, 30s)));
-  for (const std::size_t i : {0, 2}) m.servers[i]->command({"ACL", "SETUSER", "dlock", "-evalsha", "-eval"});
+  for (const std::size_t i : {0, 2})
+    m.servers[i]->command({"ACL", "SETUSER", "dlock", "-evalsha", "-eval"});
   const auto renewal = backend->renew(l, 30s);
-  REQUIRE_FALSE(renewal);  // not lost: it stands where it stood
+  REQUIRE_FALSE(renewal);  // not lost: the deadline stays
   INFO(renewal.error().message);
   CHECK(renewal.error().message.find("canary") == std::string::npos);
-  for (const std::size_t i : {0, 2}) m.servers[i]->command({"ACL", "SETUSER", "dlock", "+evalsha", "+eval"});
+  for (const std::size_t i : {0, 2})
+    m.servers[i]->command({"ACL", "SETUSER", "dlock", "+evalsha", "+eval"});
   CHECK(kept(renewed_within(*backend, l, 30s, 5s)));
 }
 
-TEST_CASE("TLS at each master: the chain and the host name are verified, and everything works over it") {
+TEST_CASE(
+    "TLS at each master: the chain and the host name are verified, and every operation works over "
+    "it") {
   const Tls t;
   const auto m = t.masters();
   const std::string url = m->url_of("", "localhost", t.items());
@@ -214,32 +236,42 @@ TEST_CASE("TLS at each master: the chain and the host name are verified, and eve
     CHECK(e.code == Errc::denied);
     CHECK(e.message.find(why) != e.message.npos);
   };
-  refused(m->url_of("", "localhost", "?tls=yes&restart_grace=0&tls_ca=" + t.theirs.file()), "certificate refused");
+  refused(m->url_of("", "localhost", "?tls=yes&restart_grace=0&tls_ca=" + t.theirs.file()),
+          "certificate refused");
   refused(m->url_of("", "localhost", "?tls=yes&restart_grace=0"),
-          "certificate refused");  // the system does not know the authority
+          "certificate refused");  // the system does not trust the authority
   refused(m->url_of("", "127.0.0.1", t.items()), "IP address mismatch");
   Settings blind = quick();
   blind.tls_insecure = true;
-  CHECK(granted_within(*open_redlock(m->url_of("", "127.0.0.1", "?tls=yes&restart_grace=0&prefix=blind:"), blind),
-                       request(key("k")), 5s)
+  CHECK(granted_within(
+            *open_redlock(m->url_of("", "127.0.0.1", "?tls=yes&restart_grace=0&prefix=blind:"),
+                          blind),
+            request(key("k")), 5s)
             .token > 0);
-  CHECK(status_of(fmt::format("{} run -n --key k -b '{}' -- true >/dev/null 2>&1", DLOCK,
-                              m->url_of("", "localhost", "?tls=yes&restart_grace=0&prefix=cli:&tls_ca=" + t.theirs.file()))) ==
-        77);
+  CHECK(status_of(fmt::format(
+            "{} run -n --key k -b '{}' -- true >/dev/null 2>&1", DLOCK,
+            m->url_of("", "localhost",
+                      "?tls=yes&restart_grace=0&prefix=cli:&tls_ca=" + t.theirs.file()))) == 77);
   CHECK(status_of(fmt::format("{} run -n --key k -b '{}' -- true >/dev/null 2>&1", DLOCK,
                               m->url_of("", "localhost", t.items() + "&prefix=cli:"))) == 0);
 }
 
-TEST_CASE("TLS: plain text is never a way back, to or from masters") {
+TEST_CASE("TLS: no fallback to plain text, by dlock or by masters") {
   const Tls t;
   const auto m = t.masters();
-  CHECK_FALSE((*open_redlock(m->url_of("", "localhost", "?restart_grace=0"), quick())->enqueue(request(key("k"))))->poll(0s));
+  CHECK_FALSE((*open_redlock(m->url_of("", "localhost", "?restart_grace=0"), quick())
+                    ->enqueue(request(key("k"))))
+                  ->poll(0s));
   RedlockMasters plain;
-  CHECK_FALSE((*open_redlock(plain.url_of("", "localhost", t.items()), quick())->enqueue(request(key("k"))))->poll(0s));
+  CHECK_FALSE(
+      (*open_redlock(plain.url_of("", "localhost", t.items()), quick())->enqueue(request(key("k"))))
+          ->poll(0s));
   for (auto& s : plain.servers) CHECK(s->command({"DBSIZE"}).integer == 0);
 }
 
-TEST_CASE("a certificate of another authority, or of another host, at one of five masters: granted by the others, and told") {
+TEST_CASE(
+    "a certificate of another authority, or of another host, at one of five masters: granted by "
+    "the others, and reported") {
   const Tls t;
   for (const bool authority : {true, false}) {
     CAPTURE(authority);
@@ -251,13 +283,15 @@ TEST_CASE("a certificate of another authority, or of another host, at one of fiv
   CHECK(refusal(most->url_of("", "localhost", t.items())).code == Errc::denied);
 }
 
-TEST_CASE("TLS: certificates of clients") {
+TEST_CASE("TLS: client certificates") {
   Tls t;
   t.clients = {"tls-auth-clients yes"};
   const auto m = t.masters();
-  const auto mine = t.ours.issue("client", "DNS:client"), foreign = t.theirs.issue("stranger", "DNS:client");
+  const auto mine = t.ours.issue("client", "DNS:client"),
+             foreign = t.theirs.issue("stranger", "DNS:client");
   const auto with = [&](const Authority::Files& f) {
-    return m->url_of("", "localhost", fmt::format("{}&tls_cert={}&tls_key={}", t.items(), f.cert, f.key));
+    return m->url_of("", "localhost",
+                     fmt::format("{}&tls_cert={}&tls_key={}", t.items(), f.cert, f.key));
   };
   CHECK(granted_within(*open_redlock(with(mine), quick()), request(key("k")), 5s).token > 0);
   CHECK(refusal(m->url_of("", "localhost", t.items())).code == Errc::denied);

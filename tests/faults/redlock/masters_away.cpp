@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Masters that are killed, frozen, cut off, restarted with and without their memory.
+// Masters that are killed, frozen, cut off, restarted with and without their data.
 #include <numeric>
 #include "redlock_faults.hpp"
 
@@ -34,11 +34,14 @@ void bring_back(RedlockMasters& m, std::size_t i, Away how) {
 
 }  // namespace
 
-TEST_CASE("two of five masters are away: grants go on, the holder holds; back again they are taken in") {
+TEST_CASE(
+    "two of five masters are away: grants go on, the lock is kept; when back they take part "
+    "again") {
   for (const Away how : {Away::killed, Away::frozen, Away::cut}) {
     CAPTURE(static_cast<int>(how));
     RedlockMasters m{{.proxied = true}};
-    auto holder = open_redlock(m.proxied_url(), quick()), other = open_redlock(m.proxied_url(), quick());
+    auto holder = open_redlock(m.proxied_url(), quick()),
+         other = open_redlock(m.proxied_url(), quick());
     const Key k = key("held"), free = key("free");
     const Lease held = acquire_or_fail(*holder, request(k, 30s));
     take_away(m, 1, how);
@@ -51,19 +54,19 @@ TEST_CASE("two of five masters are away: grants go on, the holder holds; back ag
       newest = l.token;
       CHECK(other->release(l) == Released::yes);
     }
-    auto fresh = open_redlock(m.proxied_url(), quick());  // it has never seen the two
+    auto fresh = open_redlock(m.proxied_url(), quick());  // it never connected to the two
     CHECK(fresh->check(k, held.token) == Validity::valid);
     CHECK(kept(renewed_within(*holder, held, 30s, 5s)));
     bring_back(m, 1, how);
     bring_back(m, 3, how);
-    // Killed, they have forgotten it: the next renewals ask them for their votes again, and tell them the token.
+    // A killed master has lost the vote: the next renewals take it again, and write the token.
     CHECK(eventually(10s, [&] {
       REQUIRE(kept(renewed_within(*holder, held, 30s, 5s)));
       return votes_of(m, "held", held.owner) == 5;
     }));
     take_away(m, 0, how);
     take_away(m, 2, how);
-    CHECK(kept(renewed_within(*holder, held, 30s, 5s)));  // by the votes that were taken again
+    CHECK(kept(renewed_within(*holder, held, 30s, 5s)));  // with the votes that were taken again
     CHECK(holder->release(held) == Released::yes);
     bring_back(m, 0, how);
     bring_back(m, 2, how);
@@ -71,7 +74,9 @@ TEST_CASE("two of five masters are away: grants go on, the holder holds; back ag
   }
 }
 
-TEST_CASE("three of five masters are away: nothing is granted, nothing is renewed, and it is said why") {
+TEST_CASE(
+    "three of five masters are away: nothing is granted, nothing is renewed, and the message says "
+    "why") {
   for (const Away how : {Away::killed, Away::frozen, Away::cut}) {
     CAPTURE(static_cast<int>(how));
     RedlockMasters m{{.proxied = true}};
@@ -95,13 +100,14 @@ TEST_CASE("three of five masters are away: nothing is granted, nothing is renewe
     CHECK(retryable(p.error().code));
     for (const std::size_t i : {0, 2, 4}) bring_back(m, i, how);
     if (how != Away::killed) CHECK(kept(renewed_within(*holder, held, 30s, 10s)));
-    else CHECK(lost(renewed_within(*holder, held, 30s, 10s)));  // three have forgotten it
+    else CHECK(lost(renewed_within(*holder, held, 30s, 10s)));  // three have lost it
   }
 }
 
-TEST_CASE("a master that restarts with appendfsync always keeps its votes and has one at once") {
+TEST_CASE("a master that restarts with appendfsync always keeps its votes") {
   RedlockMasters m{{.config = {"appendonly yes", "appendfsync always"}}};
-  auto holder = open_redlock(m.url(""), quick()), other = open_redlock(m.url(""), quick());
+  auto holder = open_redlock(m.url(), quick()),
+       other = open_redlock(m.url(), quick());  // restart_grace=0: for the grant at the end
   const Key k = key("durable");
   const Lease held = acquire_or_fail(*holder, request(k, 30s));
   for (auto& s : m.servers) s->restart();
@@ -113,29 +119,36 @@ TEST_CASE("a master that restarts with appendfsync always keeps its votes and ha
   CHECK(granted_within(*other, request(k, 30s), 5s).token > held.token);
 }
 
-TEST_CASE("a master that restarts without its memory has no vote until the grace is over; tokens rise all the same") {
-  RedlockMasters m;
+TEST_CASE(
+    "a master that restarts without its data has no vote until the grace is over; tokens rise all "
+    "the same") {
+  RedlockMasters m{{.config = durable}};
   auto holder = open_redlock(m.url("?restart_grace=3s"), quick());
   const Key k = key("forgetful");
-  const Lease held = granted_within(*holder, request(k, 60s), 15s);  // their own start had to pass first
-  // Long enough ago also for who connects only now, to whom they tell whole seconds.
+  // the masters' own grace had to pass first
+  const Lease held = granted_within(*holder, request(k, 60s), 15s);
+  // Long enough even for a new connection, which sees whole seconds.
   for (auto& s : m.servers)
-    REQUIRE(eventually(15s, [&] { return std::stoi(info_field(*s, "server", "uptime_in_seconds")) >= 5; }));
-  // Those that had no vote when it was granted are asked for it by renewals.
-  CHECK(eventually(5s, [&] { return kept(holder->renew(held, 60s)) && votes_of(m, "forgetful", held.owner) == 5; }));
-  m.servers[0]->restart();
-  m.servers[1]->restart();
+    REQUIRE(eventually(
+        15s, [&] { return std::stoi(info_field(*s, "server", "uptime_in_seconds")) >= 5; }));
+  // Renewals take the votes that were missing at the grant.
+  CHECK(eventually(5s, [&] {
+    return kept(holder->renew(held, 60s)) && votes_of(m, "forgetful", held.owner) == 5;
+  }));
+  restart_wiped(*m.servers[0]);
+  restart_wiped(*m.servers[1]);
   auto other = open_redlock(m.url("?restart_grace=3s"), quick());
   auto waiter = *other->enqueue(request(k, 60s));
   CHECK(std::holds_alternative<Waiting>(*waiter->poll(0s)));
   CHECK(votes_of(m, "forgetful", held.owner) == 3);
   CHECK(kept(renewed_within(*holder, held, 60s, 5s)));
-  m.servers[2]->restart();  // a majority has forgotten
+  restart_wiped(*m.servers[2]);  // a majority has lost its data
   auto third = open_redlock(m.url("?restart_grace=3s"), quick());
   const auto p = *(*third->enqueue(request(key("other"), 60s)))->poll(0s);
   REQUIRE(std::holds_alternative<Waiting>(p));
   INFO(std::get<Waiting>(p).why);
-  CHECK(std::get<Waiting>(p).why.find("3 of 5 masters restarted less than 3s ago") != std::string::npos);
+  CHECK(std::get<Waiting>(p).why.find("3 of 5 masters restarted less than 3s ago") !=
+        std::string::npos);
   CHECK(lost(renewed_within(*holder, held, 60s, 5s)));
   const auto restarted = Clock::now();
   const Lease next = granted_within(*third, request(k, 60s), 15s);
@@ -143,11 +156,12 @@ TEST_CASE("a master that restarts without its memory has no vote until the grace
   CHECK(next.token > held.token);
 }
 
-TEST_CASE("two names of one server are refused: it would vote twice") {
+TEST_CASE("two names of one server are refused, as it would vote twice") {
   RedlockMasters m{{.count = 2, .proxied = true}};
-  auto backend = open_redlock(fmt::format("redlock://127.0.0.1:{},127.0.0.1:{},127.0.0.1:{}?restart_grace=0",
-                                          m.servers[0]->port(), m.servers[1]->port(), m.proxies[0]->port()),
-                              quick());
+  auto backend =
+      open_redlock(fmt::format("redlock://127.0.0.1:{},127.0.0.1:{},127.0.0.1:{}?restart_grace=0",
+                               m.servers[0]->port(), m.servers[1]->port(), m.proxies[0]->port()),
+                   quick());
   const auto p = (*backend->enqueue(request(key("k"))))->poll(0s);
   REQUIRE_FALSE(p);
   CHECK(p.error().code == Errc::usage);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 #include <catch2/catch.hpp>
+#include <filesystem>
 #include "support/polling.hpp"
 #include "support/redlock_masters.hpp"
 
@@ -17,24 +18,49 @@ inline Lease granted_within(Backend& b, const Request& r, Duration bound) {
   return granted_within(*waiter, bound);
 }
 
-// A renewal that was answered, through those whose outcome is unknown.
-inline Result<Renewal> renewed_within(Backend& b, const Lease& lease, Duration ttl, Duration bound) {
+// The first renewal with an answer, after those of unknown outcome.
+inline Result<Renewal> renewed_within(Backend& b, const Lease& lease, Duration ttl,
+                                      Duration bound) {
   Result<Renewal> r = b.renew(lease, ttl);
-  for (const Deadline until = later(Clock::now(), bound); !r && Clock::now() < until; ::usleep(10'000)) r = b.renew(lease, ttl);
+  for (const Deadline until = later(Clock::now(), bound); !r && Clock::now() < until;
+       ::usleep(10'000))
+    r = b.renew(lease, ttl);
   return r;
 }
 
-// At how many masters this owner has the lock.
+// The number of masters at which this owner has the lock.
 inline std::size_t votes_of(RedlockMasters& m, const std::string& name, const Owner& owner) {
   std::size_t n = 0;
-  for (std::size_t i = 0; i < m.size(); ++i) n += m.servers[i]->pid() > 0 && m.value(i, name).starts_with(owner.hex());
+  for (std::size_t i = 0; i < m.size(); ++i)
+    n += m.servers[i]->pid() > 0 && m.value(i, name).starts_with(owner.hex());
   return n;
+}
+
+// Settings with which a master can prove that it keeps a lease over a restart.
+inline const std::vector<std::string> durable{"appendonly yes", "appendfsync always",
+                                              "auto-aof-rewrite-percentage 0"};
+
+// Its disk was lost: it restarts empty, with the same settings.
+inline void restart_wiped(RedisServer& s) {
+  s.kill();
+  for (const char* what : {"appendonlydir", "appendonly.aof", "dump.rdb"})
+    std::filesystem::remove_all(s.directory() + "/" + what);
+  s.start();
 }
 
 inline bool eventually(Duration bound, const std::function<bool()>& so) {
   for (const Deadline until = later(Clock::now(), bound); Clock::now() < until; ::usleep(2000))
     if (so()) return true;
   return so();
+}
+
+// A master that was slow to connect has no vote at first; renewals take it.
+inline bool has_all_votes(RedlockMasters& m, Backend& b, const Lease& l, const char* name,
+                          Duration ttl) {
+  return eventually(10s, [&] {
+    return votes_of(m, name, l.owner) == m.size() ||
+           (b.renew(l, ttl) && votes_of(m, name, l.owner) == m.size());
+  });
 }
 
 }  // namespace dlock::test

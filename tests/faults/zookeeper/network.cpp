@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lost answers, silent servers, sessions that end.
+// Lost replies, silent servers, sessions that end.
 #include <fmt/format.h>
 #include <unistd.h>
 #include <catch2/catch.hpp>
 #include "support/proxy.hpp"
 #include "support/zookeeper_client.hpp"
-#include "zookeeper/queue.hpp"
-#include "zookeeper/record.hpp"
+#include "zookeeper/node_record.hpp"
+#include "zookeeper/queue/queue.hpp"
 
 using namespace dlock;
 using namespace dlock::test;
@@ -21,7 +21,9 @@ struct Far {  // a chroot of the shared server, also behind a proxy
   std::string chroot = fresh_chroot();
   Proxy proxy{shared_zookeeper().port()};
   std::string direct() const { return shared_zookeeper().url() + chroot; }
-  std::string url() const { return fmt::format("zookeeper://127.0.0.1:{}{}", proxy.port(), chroot); }
+  std::string url() const {
+    return fmt::format("zookeeper://127.0.0.1:{}{}", proxy.port(), chroot);
+  }
   std::unique_ptr<Backend> open(Duration op_timeout, std::string_view recipe = "sequential") const {
     Settings s;
     s.op_timeout = op_timeout;
@@ -40,7 +42,7 @@ Lease take(Waiter& w) {
 
 }  // namespace
 
-TEST_CASE("a create whose answer is lost is found again, not repeated") {
+TEST_CASE("a create whose reply is lost is found again, not repeated") {
   for (const bool quietly : {false, true})
     for (const char* recipe : {"sequential", "curator", "kazoo", "ephemeral"}) {
       CAPTURE(quietly, recipe);
@@ -53,7 +55,8 @@ TEST_CASE("a create whose answer is lost is found again, not repeated") {
       far.proxy.lose_reply("dlock1", quietly);
       const Lease l = take(**backend->enqueue(ask()));
       CHECK(far.proxy.lost_one());
-      if (std::string_view{recipe} != "ephemeral") CHECK(raw.children(directory + "/k").size() == 1);
+      if (std::string_view{recipe} != "ephemeral")
+        CHECK(raw.children(directory + "/k").size() == 1);
       const auto other = open_zookeeper(far.direct(), {}, recipe);
       CHECK(other->check(key(), l.token).value() == Validity::valid);
       release_or_fail(*backend, l);
@@ -61,15 +64,16 @@ TEST_CASE("a create whose answer is lost is found again, not repeated") {
     }
 }
 
-TEST_CASE("a node of our name that another session left is not taken for ours") {
+TEST_CASE("a node of our name left by another session is not taken for ours") {
   Far far;
   const auto backend = far.open(500ms);
   RawZookeeper raw{shared_zookeeper().url()}, dying{shared_zookeeper().url()};
   raw.make_all(far.chroot + "/dlock/k");
   const Request r = ask();
-  const std::string old =
-      dying.make(far.chroot + "/dlock/k/" + zookeeper::node_prefix(zookeeper::Dialect::sequential, r.owner, Mode::exclusive), "",
-                 true, true);
+  const std::string old = dying.make(
+      far.chroot + "/dlock/k/" +
+          zookeeper::node_prefix(zookeeper::Dialect::sequential, r.owner, Mode::exclusive),
+      "", true, true);
   far.proxy.lose_reply("dlock1");
   const auto w = backend->enqueue(r).value();
   for (const Deadline end = Clock::now() + 1s; Clock::now() < end;) {
@@ -83,7 +87,7 @@ TEST_CASE("a node of our name that another session left is not taken for ours") 
   release_or_fail(*backend, l);
 }
 
-TEST_CASE("nodes that look like ours in every way but belong to another session are waited for") {
+TEST_CASE("nodes of another session that otherwise look like ours are waited for") {
   for (const char* recipe : {"sequential", "curator", "kazoo", "ephemeral"}) {
     CAPTURE(recipe);
     const std::string_view name{recipe};
@@ -91,17 +95,21 @@ TEST_CASE("nodes that look like ours in every way but belong to another session 
     const auto backend = far.open(500ms, recipe);
     RawZookeeper raw{shared_zookeeper().url()}, dying{shared_zookeeper().url()};
     const Request r = ask();
-    const std::string directory = far.chroot + (name == "sequential" ? "/dlock/k" : name == "ephemeral" ? "" : "/k");
+    const std::string directory = far.chroot + (name == "sequential"  ? "/dlock/k"
+                                                : name == "ephemeral" ? ""
+                                                                      : "/k");
     raw.make_all(directory);
-    const std::string record = zookeeper::Record::of(r).text();
+    const std::string record = zookeeper::NodeRecord::of(r).text();
     std::vector<std::string> old;
     if (name == "ephemeral") old.push_back(dying.make(directory + "/k", record, true));
-    // Many, for the servers list children in no order: one of them comes before ours.
+    // Many, as the servers list children in no order: one of them comes before ours.
     const auto dialect = name == "kazoo"     ? zookeeper::Dialect::kazoo
                          : name == "curator" ? zookeeper::Dialect::curator
                                              : zookeeper::Dialect::sequential;
     while (name != "ephemeral" && old.size() < 20)
-      old.push_back(dying.make(directory + '/' + zookeeper::node_prefix(dialect, r.owner, Mode::exclusive), record, true, true));
+      old.push_back(
+          dying.make(directory + '/' + zookeeper::node_prefix(dialect, r.owner, Mode::exclusive),
+                     record, true, true));
     far.proxy.lose_reply("dlock1");
     const auto w = backend->enqueue(r).value();
     for (const Deadline end = Clock::now() + 1s; Clock::now() < end;) {
@@ -115,7 +123,7 @@ TEST_CASE("nodes that look like ours in every way but belong to another session 
   }
 }
 
-TEST_CASE("who gives up after a lost answer leaves nothing") {
+TEST_CASE("a waiter that gives up after a lost reply leaves nothing") {
   for (const char* recipe : {"sequential", "ephemeral"}) {
     CAPTURE(recipe);
     Far far;
@@ -128,18 +136,21 @@ TEST_CASE("who gives up after a lost answer leaves nothing") {
     CHECK(p.error().code == Errc::timed_out);
     CHECK_FALSE(w->cancel().has_value());  // still unknown
     const auto other = open_zookeeper(far.direct(), {}, recipe);
-    CHECK(std::holds_alternative<Waiting>((*other->enqueue(ask()))->poll(20ms).value()));  // the node is there
+    // the node exists
+    CHECK(std::holds_alternative<Waiting>((*other->enqueue(ask()))->poll(20ms).value()));
     far.proxy.stall(Proxy::to_client, false);
     Result<void> left = fail(Errc::internal, "");
     for (const Deadline end = Clock::now() + 8s; !left && Clock::now() < end;) left = w->cancel();
     CHECK(left.has_value());
     const auto third = open_zookeeper(far.direct(), {}, recipe);
-    if (std::string_view{recipe} == "ephemeral") CHECK_FALSE(third->inspect(key()).value().has_value());
-    else CHECK(third->inspect(key()).value()->holders.size() == 1);  // `other`, which did not wait in vain
+    if (std::string_view{recipe} == "ephemeral")
+      CHECK_FALSE(third->inspect(key()).value().has_value());
+    // `other`, which was granted after all
+    else CHECK(third->inspect(key()).value()->holders.size() == 1);
   }
 }
 
-TEST_CASE("a release whose answer is lost was one") {
+TEST_CASE("a release whose reply is lost counts as released") {
   Far far;
   const auto backend = far.open(2s);
   const Lease l = acquire_or_fail(*backend, ask());
@@ -150,7 +161,42 @@ TEST_CASE("a release whose answer is lost was one") {
   release_or_fail(*other, acquire_or_fail(*other, ask()));
 }
 
-TEST_CASE("a permit's claim whose answer is lost has one slot") {
+TEST_CASE("a lock released without a reply is gone before the same client takes it anew") {
+  for (const char* recipe : {"sequential", "curator", "kazoo", "ephemeral"}) {
+    CAPTURE(recipe);
+    Far far;
+    const auto backend = far.open(400ms, recipe);
+    const Lease l = acquire_or_fail(*backend, ask());
+    far.proxy.stall(Proxy::to_server, true);
+    CHECK_FALSE(backend->release(l).has_value());
+    far.proxy.stall(Proxy::to_server, false);
+    const Lease next = take(**backend->enqueue(ask()));
+    CHECK(next.token > l.token);
+    CHECK(next.owner != l.owner);
+    CHECK(std::holds_alternative<Lost>(backend->renew(l, 10s).value()));
+    const auto other = open_zookeeper(far.direct(), {}, recipe);
+    CHECK(other->check(key(), l.token).value() == Validity::stale);
+    CHECK(other->check(key(), next.token).value() == Validity::valid);
+    release_or_fail(*backend, next);
+  }
+}
+
+TEST_CASE("an owner released without a reply is never used again") {
+  Far far;
+  const auto backend = far.open(400ms);
+  const Request r = ask();
+  const auto w = backend->enqueue(r).value();
+  const Lease l = take(*w);
+  far.proxy.stall(Proxy::to_server, true);
+  CHECK_FALSE(w->cancel().has_value());
+  far.proxy.stall(Proxy::to_server, false);
+  const Lease next = take(**backend->enqueue(r));  // the same request
+  CHECK(next.owner != r.owner);
+  CHECK(next.token > l.token);
+  release_or_fail(*backend, next);
+}
+
+TEST_CASE("a permit's claim whose reply is lost has one slot") {
   Far far;
   const auto backend = far.open(500ms), other = open_zookeeper(far.direct());
   Request r = ask();
@@ -171,7 +217,7 @@ TEST_CASE("a permit's claim whose answer is lost has one slot") {
   CHECK(raw.children(far.chroot + "/dlock/k").empty());
 }
 
-TEST_CASE("a renewal without an answer is bounded, moves no deadline, and the next one may succeed") {
+TEST_CASE("a renewal without a reply is bounded, moves no deadline, and the next one may succeed") {
   Far far;
   const auto backend = far.open(200ms);
   const Lease l = acquire_or_fail(*backend, ask());
@@ -184,19 +230,21 @@ TEST_CASE("a renewal without an answer is bounded, moves no deadline, and the ne
   }
   far.proxy.stall(Proxy::to_client, false);
   Result<Renewal> r = fail(Errc::internal, "");
-  for (const Deadline end = Clock::now() + 8s; !r && Clock::now() < end;) r = backend->renew(l, 10s);
+  for (const Deadline end = Clock::now() + 8s; !r && Clock::now() < end;)
+    r = backend->renew(l, 10s);
   REQUIRE(r.has_value());
   REQUIRE(std::holds_alternative<Kept>(*r));
   CHECK(std::get<Kept>(*r).lease.token == l.token);
 }
 
-TEST_CASE("answered reads prove nothing; a committed write proves from when it was sent, however late its answer") {
+TEST_CASE(
+    "answered reads prove nothing; writes prove requests sent before them, however late their "
+    "replies") {
   Far far;
   RawZookeeper above{shared_zookeeper().url()};
   above.make_all(far.chroot + "/k");
   RawZookeeper raw{far.url() + "?tick=1s", 4s};
   zookeeper::Session& session = raw.session();
-  const Deadline by_making = session.proof().until();
   std::vector<zookeeper::Session::Call> reads;
   const auto read_for = [&](Duration d) {  // one after the other, whether they are answered or not
     for (const Deadline end = later(Clock::now(), d); Clock::now() < end;) {
@@ -204,20 +252,30 @@ TEST_CASE("answered reads prove nothing; a committed write proves from when it w
       session.listen(later(Clock::now(), 20ms));
     }
   };
-  read_for(700ms);  // more than half a tick after its making, so that a write would be the better proof
-  CHECK(session.proof().until() == by_making);
+  const auto write = [&] {
+    const auto call = session.set(far.chroot + "/k", "x");
+    while (!call.done()) read_for(20ms);
+    REQUIRE(call.reply().rc == 0);
+    return call.reply().sent;
+  };
+  read_for(700ms);
+  CHECK(session.proof().until() == Deadline{});
+  write();
+  const Deadline by_making = session.proof().until();
+  CHECK(by_making > Clock::now() + 2s);
   far.proxy.delay(Proxy::to_client, 1s);
-  read_for(1700ms);  // until answers come one after the other again: no gap between those is to hide how old they are
-  const auto write = session.set(far.chroot + "/k", "x");
-  while (!write.done()) read_for(20ms);
-  const Deadline answered = Clock::now();
-  REQUIRE(write.reply().rc == 0);
+  read_for(1700ms);  // until replies come one after the other again
+  CHECK(session.proof().until() == by_making);
+  const Deadline first = write();
+  write();
   CHECK(session.proof().until() > by_making);
-  CHECK(session.proof().until() <= lease_end(answered - 1s - 500ms, 4s));
+  CHECK(session.proof().until() <=
+        // a reply that had come by then answered a request one second older
+        lease_end(first - 1s - 500ms, 4s));
   far.proxy.delay(Proxy::to_client, 0s);
 }
 
-TEST_CASE("a frozen server: nobody is told anything but that it is unknown") {
+TEST_CASE("a frozen server: all outcomes are unknown") {
   ZookeeperServer server{{.durable = false}};
   Settings s;
   s.op_timeout = 300ms;
@@ -233,7 +291,8 @@ TEST_CASE("a frozen server: nobody is told anything but that it is unknown") {
   CHECK_FALSE(backend->check(key(), l.token).has_value());
   server.thaw();
   Result<Renewal> r = fail(Errc::internal, "");
-  for (const Deadline end = Clock::now() + 8s; !r && Clock::now() < end;) r = backend->renew(l, 10s);
+  for (const Deadline end = Clock::now() + 8s; !r && Clock::now() < end;)
+    r = backend->renew(l, 10s);
   REQUIRE(r.has_value());
   CHECK(std::holds_alternative<Kept>(*r));
   release_or_fail(*backend, std::get<Kept>(*r).lease);
@@ -250,12 +309,14 @@ TEST_CASE("a server that is killed and comes back keeps the lock") {
   CHECK_FALSE(backend->renew(l, 10s).has_value());
   server.start();
   Result<Renewal> r = fail(Errc::internal, "");
-  for (const Deadline end = Clock::now() + 8s; !r && Clock::now() < end;) r = backend->renew(l, 10s);
+  for (const Deadline end = Clock::now() + 8s; !r && Clock::now() < end;)
+    r = backend->renew(l, 10s);
   REQUIRE(r.has_value());
   CHECK(std::holds_alternative<Kept>(*r));
 }
 
-TEST_CASE("a session that ends while its client waits: it queues again and is told so only by its place") {
+TEST_CASE(
+    "a session that ends while its client waits: it queues again, and only its place shows it") {
   Far far;
   const auto holder = open_zookeeper(far.direct()), behind = open_zookeeper(far.direct());
   const auto waiter = far.open(2s);
@@ -266,9 +327,11 @@ TEST_CASE("a session that ends while its client waits: it queues again and is to
   const auto later_one = behind->enqueue(ask()).value();
   CHECK(std::holds_alternative<Waiting>(later_one->poll(20ms).value()));
   RawZookeeper raw{shared_zookeeper().url()};
-  for (const Deadline end = Clock::now() + 20s; raw.children(far.chroot + "/dlock/k").size() > 2 && Clock::now() < end;)
+  for (const Deadline end = Clock::now() + 20s;
+       raw.children(far.chroot + "/dlock/k").size() > 2 && Clock::now() < end;)
     ::usleep(20000);
-  REQUIRE(raw.children(far.chroot + "/dlock/k").size() == 2);  // nobody has polled it for longer than its timeout
+  // it was not polled for longer than its timeout
+  REQUIRE(raw.children(far.chroot + "/dlock/k").size() == 2);
   release_or_fail(*holder, l);
   const Lease next = take(*later_one);
   CHECK(std::holds_alternative<Waiting>(w->poll(100ms).value()));
@@ -278,14 +341,15 @@ TEST_CASE("a session that ends while its client waits: it queues again and is to
   CHECK(behind->check(key(), own.token).value() == Validity::valid);
 }
 
-TEST_CASE("a session that is ended from outside while it holds is lost at the next renewal") {
+TEST_CASE("a session closed from outside while it holds: lost at the next renewal") {
   const std::string url = shared_zookeeper().url() + fresh_chroot();
   const auto backend = open_zookeeper(url);
   Request r = ask();
   r.attached = false;
   const Lease l = acquire_or_fail(*backend, r);
   {
-    const auto options = zookeeper::parse_options(Url::parse(url).value(), zookeeper::recipes[0], {}).value();
+    const auto options =
+        zookeeper::parse_options(Url::parse(url).value(), zookeeper::recipes[0], {}).value();
     zookeeper::Session thief{options, 10s, zookeeper::Ticket::parse(l.ticket)};
     REQUIRE(thief.connect(Clock::now() + 10s).has_value());
   }  // closes it

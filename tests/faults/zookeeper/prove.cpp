@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Figures of the ZooKeeper recipes on real servers, and the promises that are counts. zookeeper_prove [--full] [PART...]
+// Figures of the ZooKeeper recipes on real servers, and the promises that are counts.
+// zookeeper_prove [--full] [PART...]
 //
-// Parts: rate, queue, relist, killed, run, cut. `cut` needs root (network namespaces) and is left out without. Counts are asserted, times are printed.
+// Parts: rate, queue, relist, killed, run, hold, cut. `cut` needs root (network namespaces) and is
+// skipped otherwise. Counts are asserted, times are printed.
 #include "prove.hpp"
 #include <string_view>
 
@@ -26,6 +28,7 @@ int main(int argc, char** argv) {
     if (wanted("relist")) relist();
     if (wanted("killed")) killed();
     if (wanted("run")) run_time();
+    if (wanted("hold")) hold();
     if (wanted("cut")) cut(argv[0]);
   } catch (const std::exception& e) {
     fmt::print("FAILED: {}\n", e.what());

@@ -1,35 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the parts of zookeeper_prove have in common.
+// Shared by the parts of zookeeper_prove.
 #pragma once
 #include <fmt/format.h>
-#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <stdexcept>
 #include <string>
 #include <vector>
+#include "support/prove.hpp"
 #include "support/zookeeper_client.hpp"
 
 namespace dlock::prove {
 
 using namespace std::chrono_literals;
 
-inline bool failed = false, full = false;
-
-inline void must(bool so, const std::string& what) {
-  if (so) return;
-  failed = true;
-  fmt::print("NOT MET: {}\n", what);
-}
+inline bool full = false;
 
 inline double ms(Clock::duration d) { return std::chrono::duration<double, std::milli>(d).count(); }
 inline std::int64_t nanos() { return Clock::now().time_since_epoch().count(); }
-
-inline double quantile(std::vector<double> v, double q) {
-  if (v.empty()) return 0;
-  std::sort(v.begin(), v.end());
-  return v[static_cast<std::size_t>(q * static_cast<double>(v.size() - 1))];
-}
 
 inline Key key(const std::string& text) { return Key::parse(text).value(); }
 
@@ -55,11 +43,12 @@ double per_second(Duration span, Body body) {
 }
 
 // The parts.
-void rate();    // uncontended, against the C client itself and kazoo
+void rate();    // uncontended, compared with the C client itself and kazoo
 void queue();   // contended: requests and wake-ups per grant, order
-void relist();  // a predecessor that is gone between list and watch, with kills
+void relist();  // a predecessor that vanishes between list and watch, with kills
 void killed();  // the next grant after a killed holder
 void run_time();
+void hold();                              // longer than the ttl
 void cut(const char* self);               // a follower and its client are cut off together
 [[noreturn]] void job(const char* file);  // of that
 

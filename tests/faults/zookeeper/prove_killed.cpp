@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A killed holder; and the time of a whole dlock run.
+#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <csignal>
@@ -49,13 +50,14 @@ void killed() {
   }
   const double longest = quantile(took, 1), bound = ms(ttl + tick);
   fmt::print(
-      "holder killed (-9), {} runs: next grant after min {:.0f}, p50 {:.0f}, max {:.0f} ms; session timeout + tick is {:.0f} "
+      "holder killed (-9), {} runs: next grant after min {:.0f}, p50 {:.0f}, max {:.0f} ms; "
+      "session timeout + tick is {:.0f} "
       "ms\n",
       took.size(), quantile(took, 0), quantile(took, 0.5), longest, bound);
   must(longest <= bound + 50, "the next grant within the session timeout and a tick");
 }
 
-// ---- dlock run -----------------------------------------------------------------------------------------------------------
+// ---- dlock run ---------------------------------------------------------------------------------
 
 void run_time() {
   const char* dlock = std::getenv("DLOCK");
@@ -76,8 +78,9 @@ void run_time() {
     must(status == 0, "dlock run -- true ends with 0");
   }
   const std::string connections = server.word("mntr");
-  fmt::print("dlock run -- true, from start to exit: min {:.1f}, p50 {:.1f}, p99 {:.1f} ms over {} runs\n", quantile(took, 0),
-             quantile(took, 0.5), quantile(took, 0.99), took.size());
+  fmt::print(
+      "dlock run -- true, from start to exit: min {:.1f}, p50 {:.1f}, p99 {:.1f} ms over {} runs\n",
+      quantile(took, 0), quantile(took, 0.5), quantile(took, 0.99), took.size());
 }
 
 }  // namespace dlock::prove

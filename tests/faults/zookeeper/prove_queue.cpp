@@ -5,7 +5,7 @@
 #include <mutex>
 #include <thread>
 #include "prove.hpp"
-#include "zookeeper/base.hpp"
+#include "zookeeper/session/session_backend.hpp"
 
 using namespace dlock;
 using namespace dlock::test;
@@ -15,7 +15,8 @@ namespace {
 
 void contended(std::string_view recipe, unsigned n, Request example) {
   ZookeeperServer server{{.durable = true}};
-  const std::string url = server.url() + "/queue" + (recipe == "sequential" ? "" : "?prefix=locks/");
+  const std::string url =
+      server.url() + "/queue" + (recipe == "sequential" ? "" : "?prefix=locks/");
   auto gate = open_zookeeper(url, {}, recipe);
   const Key k = key("contended");
   const auto ask = [&] {
@@ -31,7 +32,8 @@ void contended(std::string_view recipe, unsigned n, Request example) {
   for (unsigned i = 0; i < n; ++i) {
     backends[i] = open_zookeeper(url, {}, recipe);
     waiters[i] = backends[i]->enqueue(ask()).value();
-    if (!std::holds_alternative<Waiting>(waiters[i]->poll(2ms).value())) throw std::runtime_error("does not wait");
+    if (!std::holds_alternative<Waiting>(waiters[i]->poll(2ms).value()))
+      throw std::runtime_error("does not wait");
   }
   std::vector<std::uint64_t> base;
   for (auto& b : backends) base.push_back(b->counters().requests);
@@ -60,7 +62,7 @@ void contended(std::string_view recipe, unsigned n, Request example) {
       released_at = nanos();
       release_or_fail(*backends[i], *lease);
     });
-  ::usleep(200000);  // not needed for the result: lets all of them sleep, so that hand-offs are of sleepers
+  ::usleep(200000);  // lets all of them block first, so that the hand-offs measured wake them
   const std::int64_t began = nanos();
   released_at = began;
   for (const Lease& l : held) release_or_fail(*gate, l);
@@ -74,17 +76,20 @@ void contended(std::string_view recipe, unsigned n, Request example) {
   const double per_grant = static_cast<double>(wakes) / n;
   const bool sorted = std::is_sorted(order.begin(), order.end());
   fmt::print(
-      "{}{}, {} waiters: {:.2f} watch events per grant, {:.2f} requests per grant (after joining: create, list, watch), {:.0f} "
+      "{}{}, {} waiters: {:.2f} watch events per grant, {:.2f} requests per grant (after joining: "
+      "create, list, watch), {:.0f} "
       "grants/s, hand-off p50 "
       "{:.2f} ms p99 {:.2f} ms, in order of arrival: {}\n",
-      recipe, limit > 1 ? fmt::format(" with {} permits", limit) : "", n, per_grant, static_cast<double>(requests) / n,
-      n / seconds, quantile(hand_offs, 0.5), quantile(hand_offs, 0.99), sorted ? "yes" : "no");
-  must(most <= limit, "never more inside than allowed");
+      recipe, limit > 1 ? fmt::format(" with {} permits", limit) : "", n, per_grant,
+      static_cast<double>(requests) / n, n / seconds, quantile(hand_offs, 0.5),
+      quantile(hand_offs, 0.99), sorted ? "yes" : "no");
+  must(most <= limit, "never more holders than allowed");
   if (recipe == "sequential" && limit == 1) {
     must(per_grant <= 1.01, "one watch event per grant");
     must(sorted, fmt::format("first come, first served at {} waiters", n));
   }
-  if (limit > 1) must(per_grant <= 4, "a few watch events per permit, whatever the number of waiters");
+  if (limit > 1)
+    must(per_grant <= 4, "a few watch events per permit, whatever the number of waiters");
 }
 
 }  // namespace

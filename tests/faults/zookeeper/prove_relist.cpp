@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Processes that are killed, on a slow network.
+// Processes are killed on a slow network.
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -8,7 +8,7 @@
 #include <random>
 #include "prove.hpp"
 #include "support/proxy.hpp"
-#include "zookeeper/base.hpp"
+#include "zookeeper/session/session_backend.hpp"
 
 using namespace dlock;
 using namespace dlock::test;
@@ -30,8 +30,8 @@ struct Shared {
     auto backend = open_zookeeper(url);
     while (!s.stop) {
       const Lease l = wait_for_lease(*backend, request(key("relist"), 1s), 30s);
-      int nobody = 0;
-      if (!s.holder.compare_exchange_strong(nobody, ::getpid())) ++s.overlaps;
+      int none = 0;
+      if (!s.holder.compare_exchange_strong(none, ::getpid())) ++s.overlaps;
       if (s.last.exchange(l.token) >= l.token) ++s.inversions;
       ++s.grants;
       ::usleep(static_cast<unsigned>(random() % 4000));
@@ -39,7 +39,7 @@ struct Shared {
       s.holder.compare_exchange_strong(me, 0);
       const auto r = backend->release(l);
       if (!r) (void)backend->release(l);
-      auto& base = dynamic_cast<zookeeper::Base&>(*backend);
+      auto& base = dynamic_cast<zookeeper::SessionBackend&>(*backend);
       s.relists += static_cast<long>(std::exchange(base.relists, 0));
     }
   } catch (const std::exception& e) {
@@ -56,11 +56,15 @@ void relist() {
   ZookeeperServer server{{.durable = false}};
   Proxy slow{server.port()};
   slow.delay(Proxy::to_client,
-             4ms);  // between the answer to a list and the watch lies a round trip: so long may the predecessor go
+             // a round trip lies between the reply to the list and the watch: the time in which the
+             // predecessor may vanish
+             4ms);
   slow.delay(Proxy::to_server, 4ms);
-  auto* s = static_cast<Shared*>(::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
-  constexpr std::size_t n = 3;  // few, so that the one before a newcomer may be about to go
-  const std::string fast = server.url() + "/r", far = fmt::format("zookeeper://127.0.0.1:{}/r", slow.port());
+  auto* s = static_cast<Shared*>(
+      ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  constexpr std::size_t n = 3;  // few, so that a newcomer's predecessor is often about to go
+  const std::string fast = server.url() + "/r",
+                    far = fmt::format("zookeeper://127.0.0.1:{}/r", slow.port());
   unsigned seed = 1;
   std::vector<pid_t> pids(n);
   const auto spawn = [&](std::size_t i) {
@@ -103,11 +107,13 @@ void relist() {
   const Deadline stopped = Clock::now();
   for (const pid_t p : pids) ::waitpid(p, nullptr, 0);
   fmt::print(
-      "3 processes, one of them 8 ms away, 1 s sessions: {} grants, {} kills ({} of the holder), {} lists again because the "
+      "3 processes, one of them 8 ms away, 1 s sessions: {} grants, {} kills ({} of the holder), "
+      "{} lists again because the "
       "predecessor had gone, {} overlaps, {} "
-      "tokens out of order, {} waiters lost, longest gap without a grant {:.0f} ms, the last one done {:.0f} ms after the end\n",
-      s->grants.load(), kills, holders, s->relists.load(), s->overlaps.load(), s->inversions.load(), s->errors.load(), worst,
-      ms(Clock::now() - stopped));
+      "tokens out of order, {} waiters lost, longest gap without a grant {:.0f} ms, the last one "
+      "done {:.0f} ms after the end\n",
+      s->grants.load(), kills, holders, s->relists.load(), s->overlaps.load(), s->inversions.load(),
+      s->errors.load(), worst, ms(Clock::now() - stopped));
   must(s->overlaps == 0 && s->inversions == 0, "one at a time, tokens rising");
   must(s->errors == 0, "no waiter is lost");
   must(!full || s->relists > 0, "the race was met");

@@ -10,10 +10,11 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 #include <thread>
 #include "support/temp_dir.hpp"
 #include "support/zookeeper_client.hpp"
-#include "zookeeper/queue.hpp"
+#include "zookeeper/queue/queue.hpp"
 
 using namespace dlock;
 using namespace dlock::test;
@@ -42,7 +43,7 @@ Lease take(Waiter& w) {
 
 }  // namespace
 
-TEST_CASE("another dialect's nodes are an error with a hint, and nothing of ours stays") {
+TEST_CASE("another dialect's nodes give an error with a hint, and no node of ours stays") {
   struct Case {
     const char *node, *recipe, *hint;
   };
@@ -54,7 +55,8 @@ TEST_CASE("another dialect's nodes are an error with a hint, and nothing of ours
                         {"0123__rlock__", "kazoo", "prefix"},
                         {"x-77-", "curator", "prefix"}}) {
     CAPTURE(c.node, c.recipe);
-    const std::string chroot = fresh_chroot(), url = shared_zookeeper().url() + chroot + "?prefix=p/";
+    const std::string chroot = fresh_chroot(),
+                      url = shared_zookeeper().url() + chroot + "?prefix=p/";
     RawZookeeper raw{shared_zookeeper().url()};
     raw.make_all(chroot + "/p/k");
     raw.make(chroot + "/p/k/" + c.node, "", true, true);
@@ -67,15 +69,17 @@ TEST_CASE("another dialect's nodes are an error with a hint, and nothing of ours
   }
 }
 
-TEST_CASE("a holder of another program is waited for, by its names") {
-  for (const auto& [node, recipe] :
-       {std::pair{"_c_aaaa-lock-", "curator"}, {"aaaa__lock__", "kazoo"}, {"_c_aaaa-__WRIT__", "sequential"}}) {
+TEST_CASE("a holder of another program is waited for, by its node name") {
+  for (const auto& [node, recipe] : {std::pair{"_c_aaaa-lock-", "curator"},
+                                     {"aaaa__lock__", "kazoo"},
+                                     {"_c_aaaa-__WRIT__", "sequential"}}) {
     CAPTURE(recipe);
     const std::string chroot = fresh_chroot();
     RawZookeeper raw{shared_zookeeper().url()};
     raw.make_all(chroot + "/p/k");
     const std::string theirs = raw.make(chroot + "/p/k/" + node, "10.0.0.1", true, true);
-    const auto backend = open_zookeeper(shared_zookeeper().url() + chroot + "?prefix=p/", {}, recipe);
+    const auto backend =
+        open_zookeeper(shared_zookeeper().url() + chroot + "?prefix=p/", {}, recipe);
     const auto w = backend->enqueue(ask()).value();
     CHECK(std::holds_alternative<Waiting>(w->poll(50ms).value()));
     raw.remove(theirs);
@@ -83,7 +87,7 @@ TEST_CASE("a holder of another program is waited for, by its names") {
   }
 }
 
-TEST_CASE("a directory that is removed again and again does not keep anybody out") {
+TEST_CASE("a directory that is removed again and again does not keep contenders out") {
   const std::string chroot = fresh_chroot();
   std::atomic<bool> stop{false};
   std::atomic<long> removed{0};
@@ -125,17 +129,19 @@ TEST_CASE("a waiter whose node is removed queues again, at the end") {
   CHECK(take(*first).token > next.token);
 }
 
-TEST_CASE("ephemeral: who was removed by force does not take the next one's node of the same name for its own") {
+TEST_CASE(
+    "ephemeral: a holder removed by force does not take the next one's node of the same name for "
+    "its own") {
   const std::string url = place();
   const auto one = open_zookeeper(url, {}, "ephemeral"), two = open_zookeeper(url, {}, "ephemeral");
   const Lease first = acquire_or_fail(*one, ask());
   CHECK(two->force_release(key(), first.token).value() == Released::yes);
-  const Lease second = acquire_or_fail(*two, ask());  // before the first one asks again
+  const Lease second = acquire_or_fail(*two, ask());  // before the first one polls again
   CHECK(lost(one->renew(first, 10s)));
   CHECK(one->release(first).value() == Released::was_not_held);
   CHECK(kept(two->renew(second, 10s)));
   CHECK(two->release(second).value() == Released::yes);
-  // The same without a renewal between: the release looks first.
+  // The same without a renewal between: the release checks first.
   const Lease third = acquire_or_fail(*one, ask());
   CHECK(two->force_release(key(), third.token).value() == Released::yes);
   const Lease fourth = acquire_or_fail(*two, ask());
@@ -143,7 +149,77 @@ TEST_CASE("ephemeral: who was removed by force does not take the next one's node
   CHECK(kept(two->renew(fourth, 10s)));
 }
 
-TEST_CASE("revoke: the holder hears it at once and goes on holding") {
+TEST_CASE("a forced release is noticed at once, before any renewal") {
+  for (const char* recipe : {"sequential", "curator", "kazoo", "ephemeral"})
+    for (const bool waited : {false, true}) {
+      CAPTURE(recipe, waited);
+      const std::string url = place() + "?prefix=p/";
+      const auto first = open_zookeeper(url, {}, recipe), holder = open_zookeeper(url, {}, recipe),
+                 admin = open_zookeeper(url, {}, recipe);
+      const auto w = holder->enqueue(ask()).value();
+      if (waited) {
+        const Lease before = acquire_or_fail(*first, ask());
+        CHECK(std::holds_alternative<Waiting>(w->poll(20ms).value()));
+        release_or_fail(*first, before);
+      }
+      std::optional<Granted> g;
+      for (const Deadline end = Clock::now() + 30s; !g && Clock::now() < end;)
+        if (const auto p = w->poll(1s); p && std::holds_alternative<Granted>(*p))
+          g = std::get<Granted>(*p);
+      REQUIRE(g);
+      REQUIRE(g->alarm_fd >= 0);
+      CHECK(admin->force_release(key(), g->lease.token).value() == Released::yes);
+      pollfd alarm{g->alarm_fd, POLLIN, 0};
+      CHECK(::poll(&alarm, 1, 30000) == 1);
+      CHECK(lost(holder->renew(g->lease, 10s)));
+    }
+}
+
+TEST_CASE("a lock-delay ends for a request without wait, too, and its mark is removed") {
+  const std::string chroot = fresh_chroot(), url = shared_zookeeper().url() + chroot;
+  const auto holder = open_zookeeper(url), first = open_zookeeper(url),
+             second = open_zookeeper(url);
+  RawZookeeper raw{shared_zookeeper().url()};
+  Request r = ask();
+  r.lock_delay = 1s;
+  acquire_or_fail(*holder, r);
+  auto names = raw.children(chroot + "/dlock/k");
+  const auto d = zookeeper::Directory::of(zookeeper::Dialect::sequential, names);
+  REQUIRE(d.delays.size() == 1);
+  raw.remove(chroot + "/dlock/k/" + d.queue.at(0).name);  // the holder has vanished
+  const auto attempt = [](Backend& b) {
+    Request once = ask();
+    once.wait = false;
+    auto answer = (*b.enqueue(once))->poll(0s);
+    return answer && std::holds_alternative<Granted>(*answer)
+               ? std::optional{std::get<Granted>(*answer).lease}
+               : std::nullopt;
+  };
+  const Deadline seen = Clock::now();
+  CHECK_FALSE(attempt(*first));
+  std::optional<Lease> got;
+  for (const Deadline end = Clock::now() + 20s; !got && Clock::now() < end; ::usleep(20000))
+    got = attempt(*second);
+  REQUIRE(got);
+  CHECK(Clock::now() >= seen + 990ms);  // the servers count in whole milliseconds
+  CHECK(zookeeper::Directory::of(zookeeper::Dialect::sequential, raw.children(chroot + "/dlock/k"))
+            .delays.empty());
+  release_or_fail(*second, *got);
+  CHECK(raw.children(chroot + "/dlock/k").empty());
+}
+
+TEST_CASE("a server named by an IPv6 literal") {
+  ZookeeperServer::Setup setup;
+  setup.address = "::1";
+  setup.wait_ready = false;
+  ZookeeperServer server{std::move(setup)};
+  Settings s;
+  s.connect_timeout = 30s;
+  const auto backend = open_zookeeper("zookeeper://[::1]:" + std::to_string(server.port()), s);
+  release_or_fail(*backend, acquire_or_fail(*backend, ask(1s)));
+}
+
+TEST_CASE("revoke: the holder is told at once and goes on holding") {
   for (const char* recipe : {"sequential", "curator", "kazoo", "ephemeral"}) {
     CAPTURE(recipe);
     const std::string url = place() + "?prefix=p/";
@@ -152,8 +228,6 @@ TEST_CASE("revoke: the holder hears it at once and goes on holding") {
     const auto p = (*holder->enqueue(ask()))->poll(1s).value();
     const Granted g = std::get<Granted>(p);
     REQUIRE(g.alarm_fd >= 0);
-    const auto before = holder->renew(g.lease, 10s).value();
-    CHECK_FALSE(std::get<Kept>(before).revoked);
     CHECK(admin->revoke(key()).value() == Released::yes);
     pollfd alarm{g.alarm_fd, POLLIN, 0};
     CHECK(::poll(&alarm, 1, 30000) == 1);
@@ -167,9 +241,10 @@ TEST_CASE("revoke: the holder hears it at once and goes on holding") {
   }
 }
 
-TEST_CASE("a ttl that the servers do not give is refused with their limit") {
+TEST_CASE("a ttl outside the servers' limits is refused with their limit") {
   const auto backend = open_zookeeper(place());
-  for (const auto& [ttl, limit] : {std::pair<Duration, const char*>{100ms, "at least 200ms"}, {300s, "at most 2m"}}) {
+  for (const auto& [ttl, limit] :
+       {std::pair<Duration, const char*>{100ms, "at least 200ms"}, {300s, "at most 2m"}}) {
     const auto p = (*backend->enqueue(ask(ttl)))->poll(1s);
     REQUIRE_FALSE(p);
     CHECK(p.error().code == Errc::usage);
@@ -198,7 +273,7 @@ TEST_CASE("a detached lease can be renewed for longer; one process at a time has
   CHECK(evicted.error().code == Errc::unavailable);
   CHECK(evicted.error().message.find("another process") != std::string::npos);
   second.reset();
-  ::usleep(1'500'000);  // longer than it would have lasted
+  ::usleep(1'500'000);  // longer than its first deadline
   CHECK(third->check(key(), lease.token).value() == Validity::valid);
   CHECK(third->release(handle).value() == Released::yes);
   CHECK(third->release(handle).value() == Released::was_not_held);
@@ -207,7 +282,9 @@ TEST_CASE("a detached lease can be renewed for longer; one process at a time has
   CHECK(lost(third->renew(wrong, 20s)));
 }
 
-TEST_CASE("a handle of several keys: who releases or renews one of them leaves the others; a record says the new ttl") {
+TEST_CASE(
+    "a handle of several keys: a release or renewal of one leaves the others; a record has the new "
+    "ttl") {
   const std::string url = place();
   auto first = open_zookeeper(url);
   Request r = ask(5s), other = r;
@@ -225,12 +302,12 @@ TEST_CASE("a handle of several keys: who releases or renews one of them leaves t
   CHECK(looker->check(other.key, more.token).value() == Validity::valid);
   CHECK(kept(open_zookeeper(url)->renew(handle_of_other, 7s)));
   CHECK(looker->inspect(other.key).value()->holders.at(0).remaining == 7s);
-  CHECK(kept(open_zookeeper(url)->renew(handle_of_other, 7s)));  // after the record was written anew
+  CHECK(kept(open_zookeeper(url)->renew(handle_of_other, 7s)));  // after the record was rewritten
   CHECK(open_zookeeper(url)->release(handle_of_other).value() == Released::yes);
   CHECK(looker->check(other.key, more.token).value() == Validity::stale);
 }
 
-TEST_CASE("nodes of who logs in are closed to others") {
+TEST_CASE("with a login, nodes are closed to others") {
   const TempDir dir;
   const std::string file = dir / "auth", url = place();
   std::FILE* f = std::fopen(file.c_str(), "we");
@@ -253,13 +330,15 @@ TEST_CASE("doctor: quorum, servers, limits and ACL") {
   const auto backend = open_zookeeper(place());
   const auto findings = backend->doctor().value();
   const auto of = [&](std::string_view what) {
-    const auto at = std::find_if(findings.begin(), findings.end(), [&](const Finding& f) { return f.what.starts_with(what); });
+    const auto at = std::find_if(findings.begin(), findings.end(),
+                                 [&](const Finding& f) { return f.what.starts_with(what); });
     REQUIRE(at != findings.end());
     return *at;
   };
   CHECK(of("quorum").level == Finding::Level::good);
   CHECK(of("servers").seen.find("standalone") != std::string::npos);
-  CHECK(of("session limits").seen.find("tickTime 100ms, sessions of 200ms to 2m") != std::string::npos);
+  CHECK(of("session limits").seen.find("tickTime 100ms, sessions of 200ms to 2m") !=
+        std::string::npos);
   CHECK(of("ensemble").level == Finding::Level::warning);
   CHECK(of("ACL").level == Finding::Level::good);
 }
@@ -270,11 +349,13 @@ TEST_CASE("a revoked dlock run ends its job as on TERM") {
   const std::string url = place();
   const pid_t p = ::fork();
   if (p == 0) {
-    ::execl(dlock, "dlock", "run", "-q", "-b", url.c_str(), "--ttl", "4s", "--key", "k", "--", "sleep", "60", nullptr);
+    ::execl(dlock, "dlock", "run", "-q", "-b", url.c_str(), "--ttl", "4s", "--key", "k", "--",
+            "sleep", "60", nullptr);
     ::_exit(127);
   }
   const auto admin = open_zookeeper(url);
-  for (const Deadline end = Clock::now() + 20s; admin->revoke(key()).value() != Released::yes && Clock::now() < end;)
+  for (const Deadline end = Clock::now() + 20s;
+       admin->revoke(key()).value() != Released::yes && Clock::now() < end;)
     ::usleep(20000);
   int status = 0;
   REQUIRE(::waitpid(p, &status, 0) == p);

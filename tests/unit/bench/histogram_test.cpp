@@ -10,7 +10,7 @@ using namespace dlock::bench;
 
 namespace {
 
-// The definition: the smallest sample that at least this part of all does not exceed.
+// The definition: the smallest sample v for which at least this fraction of all samples is <= v.
 std::int64_t exact(const std::vector<std::int64_t>& sorted, std::uint32_t per_100000) {
   const std::uint64_t wanted = (sorted.size() * per_100000 + 99'999) / 100'000;
   return sorted[std::max<std::uint64_t>(wanted, 1) - 1];
@@ -24,7 +24,8 @@ void compare(std::vector<std::int64_t> samples) {
   CHECK(h.min().count() == samples.front());
   CHECK(h.max().count() == samples.back());
   for (std::uint32_t q = 0; q <= 100'000; q += 50) {
-    const double want = static_cast<double>(exact(samples, q)), got = static_cast<double>(h.percentile(q).count());
+    const double want = static_cast<double>(exact(samples, q)),
+                 got = static_cast<double>(h.percentile(q).count());
     if (got < want * 0.99 || got > want * 1.01) {
       CAPTURE(q, want, got);
       FAIL("more than 1 % off");
@@ -39,35 +40,38 @@ TEST_CASE("percentiles of a million samples are within 1 % of the exact ones") {
   std::vector<std::int64_t> samples(1'000'000);
   SECTION("long tail, from a microsecond to minutes") {
     std::lognormal_distribution<double> d(11, 2.5);
-    for (auto& s : samples) s = std::min(static_cast<std::int64_t>(d(random)) + 1, std::int64_t{1} << 41);
+    for (auto& s : samples)
+      s = std::min(static_cast<std::int64_t>(d(random)) + 1, std::int64_t{1} << 41);
   }
   SECTION("uniform") {
     std::uniform_int_distribution<std::int64_t> d(1, 5'000'000);
     for (auto& s : samples) s = d(random);
   }
-  SECTION("two places far apart") {
+  SECTION("two clusters far apart") {
     for (auto& s : samples) s = random() % 100 == 0 ? 4'000'000'000 : 70'000;
   }
-  SECTION("the same in each bucket's edge") {
-    for (auto& s : samples) s = (std::int64_t{1} << (random() % 40)) - static_cast<std::int64_t>(random() % 2);
+  SECTION("samples on each bucket's edge") {
+    for (auto& s : samples)
+      s = (std::int64_t{1} << (random() % 40)) - static_cast<std::int64_t>(random() % 2);
     for (auto& s : samples) s = std::max<std::int64_t>(s, 1);
   }
   compare(std::move(samples));
 }
 
-TEST_CASE("nothing, one sample, and what does not fit") {
+TEST_CASE("no sample, one sample, and samples out of range") {
   Histogram h;
   CHECK(h.percentile(50'000) == Nanoseconds{0});
   CHECK(h.max() == Nanoseconds{0});
   h.record(Nanoseconds{123'457});
-  for (const std::uint32_t q : {0U, 1U, 50'000U, 99'999U, 100'000U}) CHECK(h.percentile(q) == Nanoseconds{123'457});
+  for (const std::uint32_t q : {0U, 1U, 50'000U, 99'999U, 100'000U})
+    CHECK(h.percentile(q) == Nanoseconds{123'457});
   h.record(Nanoseconds{-5});
   CHECK(h.min() == Nanoseconds{0});
   h.record(Nanoseconds::max());
   CHECK(h.max() == Nanoseconds{(std::int64_t{1} << 42) - 1});
 }
 
-TEST_CASE("two histograms added are that of all samples") {
+TEST_CASE("the sum of two histograms is the histogram of all samples") {
   std::mt19937_64 random(2);
   Histogram one, other, both;
   for (int i = 0; i < 10'000; ++i) {
@@ -79,7 +83,8 @@ TEST_CASE("two histograms added are that of all samples") {
   CHECK(one.count() == both.count());
   CHECK(one.min() == both.min());
   CHECK(one.max() == both.max());
-  for (const Quantile& q : quantiles) CHECK(one.percentile(q.per_100000) == both.percentile(q.per_100000));
+  for (const Quantile& q : quantiles)
+    CHECK(one.percentile(q.per_100000) == both.percentile(q.per_100000));
 }
 
 TEST_CASE("samples of several threads are all counted") {

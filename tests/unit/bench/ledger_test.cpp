@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Histories made by hand; times are microseconds after some beginning.
+// Hand-made histories; times are microseconds after an arbitrary start.
 #include "bench/ledger.hpp"
 #include <catch2/catch.hpp>
 
@@ -11,7 +11,8 @@ namespace {
 
 Deadline at(int us) { return Deadline{} + std::chrono::hours{1} + Duration{us}; }
 
-Lease lease(FencingToken token, Mode mode = Mode::exclusive, unsigned slot = 0, Deadline deadline = no_deadline) {
+Lease lease(FencingToken token, Mode mode = Mode::exclusive, unsigned slot = 0,
+            Deadline deadline = no_deadline) {
   return {*Key::parse("k"), Owner{}, mode, token, slot, deadline, true};
 }
 
@@ -20,12 +21,12 @@ Lease lease(FencingToken token, Mode mode = Mode::exclusive, unsigned slot = 0, 
 TEST_CASE("one after the other: no overlap, the hand-off counts from the end before") {
   Ledger l(2);
   l.asked(0, at(0));
-  CHECK_FALSE(l.granted(0, lease(1), at(10)));  // nobody handed it on
+  CHECK_FALSE(l.granted(0, lease(1), at(10)));  // no hand-off: there was no holder before
   l.asked(1, at(12));
   l.ending(0, at(20));
   CHECK(l.granted(1, lease(2), at(27)) == std::chrono::microseconds{7});
   l.ending(1, at(30));
-  l.asked(0, at(40));  // after the end: not handed on
+  l.asked(0, at(40));  // asked after the end: no hand-off
   CHECK_FALSE(l.granted(0, lease(3), at(44)));
   l.ending(0, at(50));
   CHECK(l.tally().overlaps == 0);
@@ -41,10 +42,11 @@ TEST_CASE("two at the same time are an overlap") {
   l.granted(1, lease(2), at(3));
   CHECK(l.tally().overlaps == 1);
   CHECK(l.violated());
-  CHECK(l.tally().first == "key k: client 1 was granted token 2 (X) while client 0 held token 1 (X)");
+  CHECK(l.tally().first ==
+        "key k: client 1 was granted token 2 (X) while client 0 held token 1 (X)");
 }
 
-TEST_CASE("a hold past its own deadline is late and no overlap") {
+TEST_CASE("a hold past its own deadline is late, not an overlap") {
   Ledger l(2);
   l.asked(0, at(0));
   l.granted(0, lease(1, Mode::exclusive, 0, at(100)), at(1));
@@ -52,7 +54,7 @@ TEST_CASE("a hold past its own deadline is late and no overlap") {
   l.granted(1, lease(2), at(101));
   CHECK(l.tally().overlaps == 0);
   CHECK(l.tally().late == 1);
-  l.ending(0, at(200));  // it does not end the hold of client 1
+  l.ending(0, at(200));  // does not end the hold of client 1
   l.asked(0, at(201));
   l.granted(0, lease(3), at(202));
   CHECK(l.tally().overlaps == 1);
@@ -95,7 +97,7 @@ TEST_CASE("permits: as many as the limit, each slot once") {
     l.granted(1, lease(2, Mode::permit, 0), at(2));
     CHECK(l.tally().overlaps == 1);
   }
-  SECTION("each end is handed on once") {
+  SECTION("each end counts for one hand-off") {
     l.granted(1, lease(2, Mode::permit, 1), at(2));
     l.ending(0, at(10));
     l.ending(1, at(20));
@@ -132,7 +134,7 @@ TEST_CASE("tokens only rise") {
   }
 }
 
-TEST_CASE("shared grants may be noted in another order than the store's, but not after an end that was seen") {
+TEST_CASE("shared grants may be noted in another order than the store's, but not after an end") {
   Ledger l(3);
   l.asked(0, at(0)), l.asked(1, at(0));
   l.granted(1, lease(8, Mode::shared), at(1));
@@ -143,7 +145,7 @@ TEST_CASE("shared grants may be noted in another order than the store's, but not
   CHECK(l.tally().inversions == 1);
 }
 
-TEST_CASE("overtakes: grants to those who asked later") {
+TEST_CASE("overtakes: grants to clients that asked later") {
   Ledger l(4);
   for (unsigned i = 0; i < 4; ++i) l.asked(i, at(static_cast<int>(i)));  // 0 1 2 3
   SECTION("in order") {
@@ -161,7 +163,7 @@ TEST_CASE("overtakes: grants to those who asked later") {
     }
     CHECK(l.tally().max_overtakes == 3);
   }
-  SECTION("whoever gives up is not overtaken any more, and a new wait counts anew") {
+  SECTION("a client that gives up is no longer overtaken, and its next wait counts anew") {
     l.granted(3, lease(1), at(10));
     l.ending(3, at(11));
     CHECK(l.tally().max_overtakes == 1);

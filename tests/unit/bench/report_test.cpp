@@ -64,7 +64,8 @@ TEST_CASE("the names of the JSON output") {
   CHECK(run["grants"] == 100);
   CHECK(run["grants_per_s"] == 20.0);  // the median of two
   for (const char* latency : {"acquire", "release", "handoff"})
-    for (const char* q : {"p50", "p90", "p99", "p999", "max"}) CHECK(run["latency_us"][latency][q] == 100.0);
+    for (const char* q : {"p50", "p90", "p99", "p999", "max"})
+      CHECK(run["latency_us"][latency][q] == 100.0);
   CHECK(run["rtt_us"]["p50"] == 70.0);
   CHECK(run["fairness_jain"] == Approx(0.962).margin(0.001));
   CHECK(run["max_overtakes"] == 0);
@@ -81,7 +82,8 @@ TEST_CASE("an overlap fails") {
   s.report.runs[2].first_violation = "what happened";
   CHECK(nlohmann::json::parse(json_of(s.plan, s.report, "9.9"))["pass"] == false);
   const std::string text = text_of(s.plan, s.report, "9.9");
-  CHECK(text.find("FAIL  redis fair handoff: 1 overlaps, 0 token inversions; what happened\n") != text.npos);
+  CHECK(text.find("FAIL  redis fair handoff: 1 overlaps, 0 token inversions; what happened\n") !=
+        text.npos);
   CHECK(text.find("PASS") == text.npos);
 }
 
@@ -93,7 +95,7 @@ TEST_CASE("the table compares") {
   CHECK(text.find("PASS  mutual exclusion: 600 contended grants checked") != text.npos);
 }
 
-TEST_CASE("CSV: as many cells in each line") {
+TEST_CASE("CSV: every line has the same number of cells") {
   const Sample s;
   const std::string csv = csv_of(s.report);
   std::size_t lines = 0, commas = 0, wanted = 0;
@@ -107,7 +109,7 @@ TEST_CASE("CSV: as many cells in each line") {
   CHECK(lines == 13);
 }
 
-TEST_CASE("the page loads nothing and escapes what it shows") {
+TEST_CASE("the HTML page loads nothing and escapes all text") {
   const Sample s;
   const std::string page = html_of(s.plan, s.report, "9.9");
   CHECK(page.find("http") == page.npos);

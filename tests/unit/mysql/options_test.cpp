@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "mysql/options.hpp"
+#include "mysql/client/options.hpp"
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <catch2/catch.hpp>
 #include <cstdlib>
-#include "mysql/my_cnf.hpp"
-#include "mysql/mysql_backend.hpp"
+#include "mysql/client/my_cnf.hpp"
+#include "mysql/factory.hpp"
 #include "support/temp_dir.hpp"
 
 using namespace dlock;
@@ -29,7 +29,7 @@ void write(const std::string& path, const std::string& text, mode_t mode) {
 
 }  // namespace
 
-TEST_CASE("where a server is") {
+TEST_CASE("addresses") {
   const auto o = parse("mysql://u@h1,h2:3307/db").value();
   REQUIRE(o.servers.size() == 2);
   CHECK(o.servers[0].text() == "h1:3306");
@@ -62,8 +62,9 @@ TEST_CASE("items") {
   CHECK(refused("mysql://h/d?table=t&key_column=a%60b", "key_column", 2));
   CHECK(refused("mysql://h/d?table=t&key_column=c&where.a%60b=1", "where.", 2));
   CHECK(refused("mysql://h/d?where.a=1", "where.", 2));
-  const auto q = parse("mysql://h/d?table=QRTZ_LOCKS&key_column=LOCK_NAME&where.SCHED_NAME=it's", 2).value();
-  CHECK(q.where == std::vector<std::pair<std::string, std::string>>{{"SCHED_NAME", "it's"}});
+  const auto q =
+      parse("mysql://h/d?table=QRTZ_LOCKS&key_column=LOCK_NAME&where.SCHED_NAME=it's", 2).value();
+  CHECK(q.conditions == std::vector<std::pair<std::string, std::string>>{{"SCHED_NAME", "it's"}});
   CHECK(refused("mysql://h/d?stale_after=0", "stale_after", 3));
   CHECK(parse("mysql://h/d?stale_after=1h", 3)->stale_after == std::chrono::hours{1});
   CHECK(refused("mysql://h/d?prefix=" + std::string(51, 'x'), "prefix"));

@@ -3,16 +3,16 @@
 #include <cstdio>
 #include <string>
 #include "core/key.hpp"
-#include "mysql/connection.hpp"
-#include "mysql/lease_record.hpp"
-#include "mysql/server_error.hpp"
+#include "mysql/client/connection.hpp"
+#include "mysql/client/server_error.hpp"
+#include "mysql/lease/lease_record.hpp"
 #include "mysql_schema/schema.hpp"
 
 using namespace dlock;
 using namespace dlock::mysql;
 using namespace std::string_view_literals;
 
-TEST_CASE("holders are read as they were written, and nothing else is") {
+TEST_CASE("holders survive encoding, and other text is refused") {
   Holders h;
   h.key = "a b\n%";
   LockState::Holder one;
@@ -33,8 +33,8 @@ TEST_CASE("holders are read as they were written, and nothing else is") {
   CHECK(back->list == h.list);
   CHECK(back->granted == h.granted);
   CHECK(decode("")->list.empty());
-  for (const std::string& bad :
-       {std::string{"dlock2 k\n"}, text.substr(0, text.size() - 1), text + "X y\n", text + "H 1\n", std::string{"{}"}}) {
+  for (const std::string& bad : {std::string{"dlock2 k\n"}, text.substr(0, text.size() - 1),
+                                 text + "X y\n", text + "H 1\n", std::string{"{}"}}) {
     CAPTURE(bad);
     CHECK_FALSE(decode(bad));
   }
@@ -45,14 +45,16 @@ TEST_CASE("values in statements") {
   CHECK(text_hex("\xc3\xa4") == "_utf8mb4 x'c3a4'");
 }
 
-TEST_CASE("errors: what can be done about them") {
+TEST_CASE("the remedy for each server error") {
   for (const unsigned n : {1205u, 1213u, 3058u, 3572u}) CHECK(classify(n).remedy == Remedy::again);
-  for (const unsigned n : {1040u, 1047u, 1290u, 2003u}) CHECK(classify(n).remedy == Remedy::elsewhere);
+  for (const unsigned n : {1040u, 1047u, 1290u, 2003u})
+    CHECK(classify(n).remedy == Remedy::elsewhere);
   for (const unsigned n : {2006u, 2013u, 1927u, 1053u}) {
     CHECK(classify(n).remedy == Remedy::reconnect);
     CHECK(classify(n).code == Errc::timed_out);
   }
-  for (const unsigned n : {1044u, 1045u, 1142u, 2026u, 2059u}) CHECK(classify(n).code == Errc::denied);
+  for (const unsigned n : {1044u, 1045u, 1142u, 2026u, 2059u})
+    CHECK(classify(n).code == Errc::denied);
   CHECK(classify(1146).remedy == Remedy::create);
   CHECK(classify(65000).code == Errc::protocol);
   CHECK(as_error("renew", "h:1", 1045, "x\ny").message.find('\n') == std::string::npos);
@@ -64,6 +66,7 @@ TEST_CASE("the manual has the SQL that is built in") {
   std::string text(200'000, '\0');
   text.resize(std::fread(text.data(), 1, text.size(), f));
   std::fclose(f);
-  for (const auto sql : {schema::lease, schema::get_lock, schema::for_update, schema::insert, schema::version})
+  for (const auto sql :
+       {schema::lease, schema::get_lock, schema::for_update, schema::insert, schema::version})
     CHECK(text.find(sql) != text.npos);
 }

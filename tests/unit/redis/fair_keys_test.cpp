@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "redis/fair_keys.hpp"
+#include "redis/fair/fair_keys.hpp"
 #include <catch2/catch.hpp>
 
 using namespace dlock;
 using namespace dlock::redis;
 
-TEST_CASE("all keys of a lock share the part that chooses the slot") {
+TEST_CASE("all keys of a lock share their hash tag") {
   for (const char* text : {"plain", "a}b{c", "{}", "...", "\xc3\xbc"}) {
     const FairKeys keys{"dlock:", Key::parse(text).value()};
     const std::string tag = "{" + keys.name() + "}";
@@ -20,7 +20,7 @@ TEST_CASE("all keys of a lock share the part that chooses the slot") {
   }
 }
 
-TEST_CASE("a shortened name needs its record to tell the key") {
+TEST_CASE("the key of a shortened name is only in its record") {
   const std::string text(190, '/');
   const FairKeys keys{"", Key::parse(text).value()};
   CHECK(keys.name().size() < 200);
@@ -28,8 +28,9 @@ TEST_CASE("a shortened name needs its record to tell the key") {
   CHECK(FairKeys::key_text(keys.name(), "17") == keys.name());
 }
 
-TEST_CASE("foreign keys below the prefix are not taken for ours") {
-  for (const char* found : {"dlock:x", "dlock:{}:holders", "dlock:{x", "dlock:x}:y", "other:{x}:fence", ""})
+TEST_CASE("foreign keys below the prefix are not taken for dlock's") {
+  for (const char* found :
+       {"dlock:x", "dlock:{}:fence", "dlock:{x", "dlock:x}:y", "other:{x}:fence", ""})
     CHECK_FALSE(FairKeys::name_in(found, "dlock:"));
   CHECK(FairKeys::pattern("a*b[c]?\\") == "a\\*b\\[c\\]\\?\\\\{*}:*");
 }

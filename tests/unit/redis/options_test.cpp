@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "redis/options.hpp"
+#include "redis/wire/options.hpp"
 #include <catch2/catch.hpp>
 #include <cstdlib>
-#include "redis/redis_backend.hpp"
+#include "redis/factory.hpp"
 
 using namespace dlock;
 using namespace dlock::redis;
@@ -27,7 +27,9 @@ TEST_CASE("forms of a redis URL") {
   CHECK(plain.prefix == "dlock:");
   CHECK(plain.restart_grace == std::chrono::seconds{60});
   CHECK_FALSE(plain.tls);
-  const auto full = parse("rediss://app:se%40cret@[::1]:7000/3?prefix=&replicas=2&restart_grace=0&tls_ca=/ca.pem").value();
+  const auto full =
+      parse("rediss://app:se%40cret@[::1]:7000/3?prefix=&replicas=2&restart_grace=0&tls_ca=/ca.pem")
+          .value();
   CHECK(full.servers.front() == Endpoint{"::1", 7000, ""});
   CHECK(full.servers.front().text() == "[::1]:7000");
   CHECK(full.user == "app");
@@ -45,10 +47,11 @@ TEST_CASE("forms of a redis URL") {
   CHECK(parse("redis://h?tls=yes").value().tls);
 }
 
-TEST_CASE("forms for sentinels and clusters") {
+TEST_CASE("URLs of sentinels and clusters") {
   const auto sentinel = parse("redis+sentinel://s1,s2:5000,[::1]/main/4?tls=yes").value();
   CHECK(sentinel.topology == Options::Topology::sentinel);
-  CHECK(sentinel.servers == std::vector<Endpoint>{{"s1", 26379, ""}, {"s2", 5000, ""}, {"::1", 26379, ""}});
+  CHECK(sentinel.servers ==
+        std::vector<Endpoint>{{"s1", 26379, ""}, {"s2", 5000, ""}, {"::1", 26379, ""}});
   CHECK(sentinel.master == "main");
   CHECK(sentinel.database == 4);
   CHECK(sentinel.tls);
@@ -56,14 +59,15 @@ TEST_CASE("forms for sentinels and clusters") {
   CHECK(cluster.topology == Options::Topology::cluster);
   CHECK(cluster.servers == std::vector<Endpoint>{{"a", 6379, ""}, {"b", 7001, ""}});
   CHECK(why_not("redis+sentinel://s1,s2").find("behind the sentinels") != std::string::npos);
-  CHECK(why_not("redis+sentinel:///main").find("host is ''; allowed is the sentinels") != std::string::npos);
+  CHECK(why_not("redis+sentinel:///main").find("host is ''; allowed is the sentinels") !=
+        std::string::npos);
   CHECK(why_not("redis://").find("host is ''; allowed is one") != std::string::npos);
   CHECK(why_not("redis://a,b").find("host is '2 hosts'; allowed is one") != std::string::npos);
   CHECK(why_not("redis+sentinel://s1/main/x").find("database is 'x'") != std::string::npos);
   CHECK(why_not("redis+cluster://a/1").find("no databases") != std::string::npos);
 }
 
-TEST_CASE("settings come before the URL, the URL before the environment") {
+TEST_CASE("settings override the URL, the URL overrides the environment") {
   ::setenv("REDISCLI_AUTH", "from-environment", 1);
   Settings settings;
   CHECK(parse("redis://h").value().password == "from-environment");
@@ -75,7 +79,7 @@ TEST_CASE("settings come before the URL, the URL before the environment") {
   ::unsetenv("REDISCLI_AUTH");
 }
 
-TEST_CASE("what is wrong is named with its value and what is allowed") {
+TEST_CASE("an error names the item, its value and what is allowed") {
   ::unsetenv("REDISCLI_AUTH");
   CHECK(why_not("redis://a,b").find("2 hosts") != std::string::npos);
   CHECK(why_not("redis://a/x").find("database is 'x'; allowed is a number") != std::string::npos);

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Why the tokens of Redlock rise (backends/redlock/recipe.hpp), by random schedules of a model: five masters, contenders whose messages arrive in any
-// order, late or never, and locks that vanish at any moment, as if clocks jumped. Exclusion breaks all the time; the tokens must not: no two
-// grants have the same, and a grant that began after another had ended has a higher one.
+// Why the tokens of Redlock rise (backends/redlock/recipe.hpp), by random schedules of a model:
+// five masters, contenders whose messages arrive in any order, late or never, and locks that vanish
+// at any moment, as after clock jumps. Exclusion is violated all the time; the order of tokens must
+// not be: no two grants have the same token, and a grant that began after another had ended has a
+// higher one.
 //
-// The same schedules catch the schemes that are nearly right: no write-back, a write-back that does not look whose vote it is, and votes that count though
-// their number was not heard.
+// The same schedules find the errors of three weaker schemes: no write-back, a write-back that does
+// not check the owner of the vote, and votes that count although their number was not received.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdlib>
@@ -17,7 +19,7 @@ namespace {
 constexpr int masters = 5, majority = 3;
 
 enum class Scheme { confirmed, no_write_back, unconditional, late_votes_count };
-enum class Loss { none, wiped };  // a master may forget everything
+enum class Loss { none, wiped };  // wiped: a master may lose all its data
 
 struct Master {
   int key = 0;  // owner; 0: free
@@ -36,7 +38,7 @@ struct Contender {
   bool asked[masters]{};               // phase 1 was sent there and may still arrive
   bool confirming[masters]{};          // phase 2 was sent there and may still arrive
   bool may_vote[masters]{};            // phase 1 was sent
-  std::optional<long> heard[masters];  // its number
+  std::optional<long> heard[masters];  // its number, once received
   int confirmed = 0;
   std::optional<long> token;
   bool granted = false;
@@ -53,9 +55,10 @@ class Model {
     for (; steps > 0; --steps) {
       ++clock_;
       const unsigned what = pick(1000);
-      if (what < 60) all_[pick(masters)].key = 0;  // its time is over, or its clock has jumped
+      if (what < 60) all_[pick(masters)].key = 0;  // expired, or the master's clock jumped
       else if (what < 65 && loss_ == Loss::wiped) forget(all_[pick(masters)]);
-      else step(contenders_[turn_ = pick(8) == 0 ? pick(3) : turn_]);  // mostly the same one goes on
+      // mostly the same contender continues
+      else step(contenders_[turn_ = pick(8) == 0 ? pick(3) : turn_]);
     }
   }
 
@@ -83,7 +86,7 @@ class Model {
       if (m.key == 0) {
         m.key = c.owner;
         m.counter = std::max(m.counter + 1, loss_ == Loss::wiped ? clock_ * 10 + m.skew : 0);
-        if (pick(3) != 0 && !c.token) c.heard[i] = m.counter;  // or the answer was lost, or too late
+        if (pick(3) != 0 && !c.token) c.heard[i] = m.counter;  // else the reply was lost or late
       }
       return;
     }
@@ -96,7 +99,7 @@ class Model {
     decide(c);
   }
 
-  // scripts/confirm.lua
+  // confirm.lua
   bool confirm(Master& m, const Contender& c) {
     switch (scheme_) {
       case Scheme::unconditional: m.counter = std::max(m.counter, *c.token); return true;
@@ -112,13 +115,15 @@ class Model {
   }
 
   void decide(Contender& c) {
-    const auto heard = std::count_if(c.heard, c.heard + masters, [](const auto& h) { return h.has_value(); });
+    const auto heard =
+        std::count_if(c.heard, c.heard + masters, [](const auto& h) { return h.has_value(); });
     if (!c.token && heard >= majority) {
       c.token = 0;
       for (const auto& h : c.heard)
         if (h) c.token = std::max(*c.token, *h);
       if (scheme_ == Scheme::no_write_back) c.confirmed = masters;
-      else std::copy(c.may_vote, c.may_vote + masters, c.confirming);  // also where the vote was not heard yet
+      // also where the vote's reply has not arrived yet
+      else std::copy(c.may_vote, c.may_vote + masters, c.confirming);
       return;
     }
     if (c.token && !c.granted && c.confirmed >= majority) {
@@ -127,7 +132,7 @@ class Model {
       return;
     }
     if (c.granted ? pick(2) != 0 : pick(12) != 0) return;
-    if (pick(10) < 7)  // given back, as far as the messages arrive; or it died
+    if (pick(10) < 7)  // released, as far as the messages arrive; or it died
       for (Master& m : all_)
         if (m.key == c.owner && pick(10) != 0) m.key = 0;
     renew(c);
@@ -177,16 +182,19 @@ TEST_CASE("tokens of Redlock: unique and rising over random schedules") {
     CHECK(found.grants > schedules / 2);
     CHECK(found.duplicates == 0);
     CHECK(found.inversions == 0);
-    WARN(schedules << " schedules" << (loss == Loss::wiped ? ", masters that forget" : "") << ": " << found.grants << " grants, "
-                   << found.duplicates << " duplicates, " << found.inversions << " inversions");
+    WARN(schedules << " schedules" << (loss == Loss::wiped ? ", masters that forget" : "") << ": "
+                   << found.grants << " grants, " << found.duplicates << " duplicates, "
+                   << found.inversions << " inversions");
   }
 }
 
-TEST_CASE("tokens of Redlock: what is nearly right is caught") {
-  for (const auto& [name, scheme] : {std::pair{"no write-back", Scheme::no_write_back},
-                                     std::pair{"a write-back to whoever has the vote now", Scheme::unconditional},
-                                     std::pair{"votes whose number was not heard", Scheme::late_votes_count}}) {
-    const Found found = search(scheme, Loss::none, 150'000, true);  // the seeds are fixed: the last one needs some 100'000
+TEST_CASE("tokens of Redlock: weaker schemes are found out") {
+  for (const auto& [name, scheme] :
+       {std::pair{"no write-back", Scheme::no_write_back},
+        std::pair{"a write-back to the vote's current owner", Scheme::unconditional},
+        std::pair{"votes whose number was not received", Scheme::late_votes_count}}) {
+    // the seeds are fixed: the last one needs some 100'000
+    const Found found = search(scheme, Loss::none, 150'000, true);
     CAPTURE(name, found.grants);
     CHECK(found.duplicates + found.inversions > 0);
     WARN(name << ": caught in schedule " << found.schedules << " (" << found.grants << " grants)");

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
-#include "redis/options.hpp"
+#include "redlock/factory.hpp"
+#include "redlock/options.hpp"
 #include "redlock/recipe.hpp"
-#include "redlock/redlock_backend.hpp"
 
 using namespace dlock;
 using namespace std::chrono_literals;
 
 namespace {
-Result<redis::Options> parse(const std::string& url) {
-  return redis::parse_options(Url::parse(url).value(), redlock::recipes.front(), {});
+Result<redlock::Options> parse(const std::string& url) {
+  return redlock::parse_options(Url::parse(url).value(), redlock::recipes.front(), {});
 }
 std::string why_not(const std::string& url) {
   const auto r = parse(url);
@@ -40,7 +40,7 @@ TEST_CASE("redlock URLs that are refused") {
   CHECK(why_not("redlock://a,b,c/x").find("database") != std::string::npos);
 }
 
-TEST_CASE("how long a master may take to answer") {
+TEST_CASE("the time that a master has to answer") {
   CHECK(redlock::node_patience(30s) == 200ms);
   CHECK(redlock::node_patience(2s) == 100ms);
   CHECK(redlock::node_patience(100ms) == 10ms);

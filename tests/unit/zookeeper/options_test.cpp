@@ -4,7 +4,7 @@
 #include <catch2/catch.hpp>
 #include <cstdio>
 #include "support/temp_dir.hpp"
-#include "zookeeper/zookeeper_backend.hpp"
+#include "zookeeper/factory.hpp"
 
 using namespace dlock;
 using namespace dlock::zookeeper;
@@ -14,7 +14,8 @@ namespace {
 const Traits& native = recipes[0];
 const Traits& curator = recipes[1];
 
-Result<Options> parse(const std::string& url, const Traits& traits = native, const Settings& settings = {}) {
+Result<Options> parse(const std::string& url, const Traits& traits = native,
+                      const Settings& settings = {}) {
   return parse_options(Url::parse(url).value(), traits, settings);
 }
 std::string why(const Result<Options>& r) { return r ? "" : r.error().message; }
@@ -40,7 +41,8 @@ TEST_CASE("keys become paths, or are refused") {
   CHECK(path("a/b", native).value() == "/dlock/a%2Fb");
   CHECK(path("a/b", curator).value() == "/a/b");
   CHECK(path("käse", curator).value() == "/käse");
-  for (const char* key : {"/", "//", "/a", "a/", "a//b", ".", "..", "a/./b", "zookeeper", "zookeeper/quota", "🔒"}) {
+  for (const char* key :
+       {"/", "//", "/a", "a/", "a//b", ".", "..", "a/./b", "zookeeper", "zookeeper/quota", "🔒"}) {
     const auto r = path(key, curator);
     CAPTURE(key);
     REQUIRE_FALSE(r);
@@ -50,7 +52,7 @@ TEST_CASE("keys become paths, or are refused") {
   CHECK_FALSE(path_of(parse("zk://a", curator).value(), Key::parse("a/b").value(), false));
 }
 
-TEST_CASE("what the library cannot do is refused, not ignored") {
+TEST_CASE("items that the client library cannot serve are refused, not ignored") {
   CHECK(why(parse("zk://a?tls=yes")).find("TLS") != std::string::npos);
   Settings settings;
   settings.tls_ca = "/ca.pem";
@@ -60,7 +62,7 @@ TEST_CASE("what the library cannot do is refused, not ignored") {
   CHECK(parse("zk://a?tick=2s").value().tick == std::chrono::seconds{2});
 }
 
-TEST_CASE("credentials come from a file that nobody else may read") {
+TEST_CASE("credentials are read from a file that only its owner may read") {
   const test::TempDir dir;
   const std::string file = dir / "auth", url = "zk://a?auth_file=" + file;
   const auto write = [&](const char* text, mode_t mode) {
@@ -87,10 +89,23 @@ TEST_CASE("credentials come from a file that nobody else may read") {
   CHECK_FALSE(parse("zk://user@a"));
 }
 
-TEST_CASE("a login that leaves the machine is worth a warning") {
+TEST_CASE("a login without TLS to another host gives a warning") {
   const auto warns = [](const char* url) { return !warning(Url::parse(url).value()).empty(); };
   CHECK(warns("zk://me@db1"));
   CHECK(warns("zk://localhost,db1?auth_file=/x"));
   CHECK_FALSE(warns("zk://db1"));
   CHECK_FALSE(warns("zk://me@localhost,127.0.0.1:99,[::1]"));
+}
+
+TEST_CASE("the proven part of a ttl, with ?tick= and without") {
+  const auto proves = [](const char* url) {
+    return native.proven_of(std::chrono::seconds{4}, Url::parse(url).value());
+  };
+  CHECK(proves("zk://a") == std::chrono::milliseconds{1958});
+  // 3/4 of 4 s less 250 ms and 42 ms
+  CHECK(proves("zk://a?tick=500ms") == std::chrono::microseconds{2'781'000});
+  // which open() refuses
+  CHECK(proves("zk://a?tick=nonsense") == proves("zk://a"));
+  // no --ttl of 4 s there
+  CHECK(proves("zk://a?tick=10s") == Duration{});
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "zookeeper/queue.hpp"
+#include "zookeeper/queue/queue.hpp"
 #include <catch2/catch.hpp>
 
 using namespace dlock;
@@ -8,17 +8,18 @@ using What = Verdict::What;
 
 namespace {
 
-const Owner someone = *Owner::parse("0123456789abcdef0123456789abcdef");
+const Owner owner = *Owner::parse("0123456789abcdef0123456789abcdef");
 
 std::string name(std::string_view kind, std::string_view number) {
   return "_c_x-__" + std::string{kind} + "__" + std::string{number};
 }
-const std::string w1 = name("WRIT", "0000000001"), r2 = name("READ", "0000000002"), r3 = name("READ", "0000000003"),
-                  w4 = name("WRIT", "0000000004"), r5 = name("READ", "0000000005");
+const std::string w1 = name("WRIT", "0000000001"), r2 = name("READ", "0000000002"),
+                  r3 = name("READ", "0000000003"), w4 = name("WRIT", "0000000004"),
+                  r5 = name("READ", "0000000005");
 
 }  // namespace
 
-TEST_CASE("numbers are compared across the wrap") {
+TEST_CASE("sequence numbers are compared across the wrap") {
   CHECK(before(1, 2));
   CHECK_FALSE(before(2, 1));
   CHECK_FALSE(before(7, 7));
@@ -28,7 +29,8 @@ TEST_CASE("numbers are compared across the wrap") {
 }
 
 TEST_CASE("the queue is in order across the wrap") {
-  const auto old = name("WRIT", "2147483647"), next = name("WRIT", "-2147483648"), third = name("WRIT", "-2147483647");
+  const auto old = name("WRIT", "2147483647"), next = name("WRIT", "-2147483648"),
+             third = name("WRIT", "-2147483647");
   const auto d = Directory::of(Dialect::sequential, {third, old, next});
   REQUIRE(d.queue.size() == 3);
   CHECK(d.queue[0].name == old);
@@ -37,34 +39,39 @@ TEST_CASE("the queue is in order across the wrap") {
   CHECK(d.foreign.empty());
   CHECK(decide(d, old, 1).what == What::run);
   CHECK(decide(d, next, 1).watch == old);
-  const auto d2 = Directory::of(Dialect::sequential, {name("WRIT", "0000000000"), name("WRIT", "-000000001")});
+  const auto d2 =
+      Directory::of(Dialect::sequential, {name("WRIT", "0000000000"), name("WRIT", "-000000001")});
   REQUIRE(d2.queue.size() == 2);
   CHECK(d2.queue[0].number == -1);
 }
 
-TEST_CASE("names of each dialect") {
-  CHECK(node_prefix(Dialect::sequential, someone, Mode::shared) == "_c_01234567-89ab-cdef-0123-456789abcdef-__READ__");
-  CHECK(node_prefix(Dialect::curator, someone, Mode::exclusive) == "_c_01234567-89ab-cdef-0123-456789abcdef-lock-");
-  CHECK(node_prefix(Dialect::kazoo, someone, Mode::exclusive) == "0123456789abcdef0123456789abcdef__lock__");
+TEST_CASE("node names of each dialect") {
+  CHECK(node_prefix(Dialect::sequential, owner, Mode::shared) ==
+        "_c_01234567-89ab-cdef-0123-456789abcdef-__READ__");
+  CHECK(node_prefix(Dialect::curator, owner, Mode::exclusive) ==
+        "_c_01234567-89ab-cdef-0123-456789abcdef-lock-");
+  CHECK(node_prefix(Dialect::kazoo, owner, Mode::exclusive) ==
+        "0123456789abcdef0123456789abcdef__lock__");
   for (const Dialect d : {Dialect::sequential, Dialect::curator, Dialect::kazoo}) {
-    const std::string mine = node_prefix(d, someone, Mode::exclusive) + "0000000042";
+    const std::string mine = node_prefix(d, owner, Mode::exclusive) + "0000000042";
     REQUIRE(parse_member(d, mine));
     CHECK(parse_member(d, mine)->number == 42);
-    CHECK(mine.starts_with(guid_of(d, someone)));
+    CHECK(mine.starts_with(guid_of(d, owner)));
     for (const Dialect other : {Dialect::sequential, Dialect::curator, Dialect::kazoo})
       if (other != d) {
         CHECK_FALSE(parse_member(other, mine));
         CHECK(Directory::of(other, {mine}).foreign == mine);
       }
   }
-  for (const char* broken : {"_c_x-__WRIT__", "_c_x-__WRIT__1", "_c_x-__WRIT__00000000001", "_c_x-__WRIT__9999999999",
-                             "_c_x-__WRIT__-2147483649", "_c_x-__WRIT__000000000x", "x"})
+  for (const char* broken :
+       {"_c_x-__WRIT__", "_c_x-__WRIT__1", "_c_x-__WRIT__00000000001", "_c_x-__WRIT__9999999999",
+        "_c_x-__WRIT__-2147483649", "_c_x-__WRIT__000000000x", "x"})
     CHECK_FALSE(parse_member(Dialect::sequential, broken));
   CHECK(Directory::of(Dialect::kazoo, {"x__rlock__0000000001"}).foreign == "x__rlock__0000000001");
   CHECK(Directory::of(Dialect::curator, {"sub-key"}).foreign.empty());
 }
 
-TEST_CASE("an exclusive contender waits for the one before it, a reader for the last writer") {
+TEST_CASE("an exclusive contender waits for its predecessor, a reader for the last writer") {
   const auto d = Directory::of(Dialect::sequential, {r5, w4, r3, r2, w1});
   CHECK(decide(d, w1, 1).what == What::run);
   for (const auto& [me, watch] : {std::pair{r2, w1}, {r3, w1}, {w4, r3}, {r5, w4}}) {
@@ -82,14 +89,17 @@ TEST_CASE("an exclusive contender waits for the one before it, a reader for the 
   CHECK(decide(later, w4, 1).ahead == 0);
 }
 
-TEST_CASE("Curator's downgraded writer: its read node has the writer's number and comes after it") {
+TEST_CASE("Curator's downgraded writer: its read node has the writer's number and sorts after it") {
   const auto d = Directory::of(Dialect::sequential, {name("READ", "0000000001"), w1});
   CHECK(d.queue[0].name == w1);
 }
 
-TEST_CASE("permits: as many run as the limit, the next watches the directory, the others their predecessor") {
+TEST_CASE(
+    "permits: those within the limit run, the next watches the directory, the others their "
+    "predecessor") {
   std::vector<std::string> all;
-  for (char c = '1'; c <= '5'; ++c) all.push_back(name("SEMA", std::string("000000000") + c));
+  for (char c = '1'; c <= '5'; ++c)
+    all.push_back(name("SEMA__-__WRIT", std::string("000000000") + c));
   auto names = all;
   names.emplace_back("slot-0");
   names.emplace_back("slot-1");
@@ -101,18 +111,66 @@ TEST_CASE("permits: as many run as the limit, the next watches the directory, th
   CHECK(decide(d, all[3], 2).what == What::wait_turn);
   CHECK(decide(d, all[3], 2).watch == all[2]);
   CHECK(decide(d, all[3], 2).ahead == 1);
-  // Modes do not mix.
-  const auto mixed = Directory::of(Dialect::sequential, {name("READ", "0000000000"), all[0], all[1]});
-  CHECK(decide(mixed, all[0], 2).what == What::wait_deletion);
-  CHECK(decide(mixed, all[1], 2).watch == name("READ", "0000000000"));
 }
 
-TEST_CASE("lock-delay marks of who is gone") {
-  const std::string here = delay_node(std::chrono::seconds{2}, w1), gone = delay_node(std::chrono::milliseconds{5}, r2);
+TEST_CASE("readers and permits run together; a permit counts every earlier contender") {
+  const std::string r0 = name("READ", "0000000000"), p1 = name("SEMA__-__WRIT", "0000000001"),
+                    p2 = name("SEMA__-__WRIT", "0000000002"), r8 = name("READ", "0000000008"),
+                    p9 = name("SEMA__-__WRIT", "0000000009"), w7 = name("WRIT", "0000000007");
+  const auto d = Directory::of(Dialect::sequential, {r0, p1, p2, r8, p9});
+  for (const auto& runs : {r0, p1, r8}) CHECK(decide(d, runs, 2).what == What::run);
+  CHECK(decide(d, p2, 2).what == What::wait_room);
+  CHECK(decide(d, p9, 2).what == What::wait_turn);
+  CHECK(decide(d, p9, 2).watch == p2);  // not the reader, whose end changes nothing here
+  CHECK(decide(d, p9, 4).what == What::wait_room);
+  CHECK(decide(d, p9, 5).what == What::run);
+  const auto behind = Directory::of(Dialect::sequential, {p1, w7, r8, p9});
+  CHECK(decide(behind, w7, 1).watch == p1);
+  CHECK(decide(behind, r8, 1).watch == w7);
+  CHECK(decide(behind, p9, 9).watch == w7);
+}
+
+TEST_CASE("Curator sorts a permit as a writer, and knows neither slots nor lock-delays") {
+  // Curator's rule: a name that ends in one of its tags and a number is sorted by that, any other
+  // by its whole name and after those; a reader waits for every writer before it.
+  const auto number = [](std::string name) {
+    for (const char* tag : {"__READ__", "__WRIT__"})
+      if (const std::size_t at = name.rfind(tag); at != name.npos) name = name.substr(at + 8);
+    return name;
+  };
+  const std::string theirs = "_c_y-__WRIT__0000000007";
+  const Member holder = *parse_member(
+      Dialect::sequential, node_prefix(Dialect::sequential, owner, Mode::exclusive) + "0000000003");
+  for (const Mode mode : {Mode::exclusive, Mode::permit}) {
+    const std::string mine = node_prefix(Dialect::sequential, owner, mode) + "0000000006";
+    CHECK(parse_member(Dialect::sequential, mine)->mode == mode);
+    CHECK(number(mine) < number(theirs));
+    CHECK(mine.find("__WRIT__") != mine.npos);
+  }
+  for (const std::string& beside : {slot_node(3), delay_node(std::chrono::seconds{2}, holder)}) {
+    CHECK(number(beside) > number(theirs));
+    CHECK(beside.find("__WRIT__") == beside.npos);
+    CHECK(beside.find("__READ__") == beside.npos);
+    CHECK_FALSE(looks_sequential(beside));
+  }
+}
+
+TEST_CASE("lock-delay marks of vanished holders") {
+  const auto member = [](const std::string& n) { return *parse_member(Dialect::sequential, n); };
+  const std::string wrapped = name("READ", "-000000002");
+  const std::string here = delay_node(std::chrono::seconds{2}, member(w1)),
+                    gone = delay_node(std::chrono::milliseconds{5}, member(wrapped));
   const auto d = Directory::of(Dialect::sequential, {w1, here, gone});
   REQUIRE(d.delays.size() == 2);
   REQUIRE(d.vanished().size() == 1);
-  CHECK(d.vanished()[0].holder == r2);
+  CHECK(d.vanished()[0].number == -2);
+  CHECK(d.vanished()[0].guid == "_c_x");
   CHECK(d.vanished()[0].delay == std::chrono::milliseconds{5});
   CHECK(d.queue.size() == 1);
+  CHECK(d.holder(*parse_delay(here))->name == w1);
+  for (const char* broken :
+       {"delay-", "delay--mark", "delay-5-mark", "delay-5-1-mark", "delay-x-1-_c_a-mark",
+        "delay-5-g-_c_a-mark", "delay-5-1-_c_a", "delay-99999999999999999999-1-_c_a-mark",
+        "delay-mark", "lock-delay-5-1-_c_a-mark"})
+    CHECK_FALSE(parse_delay(broken));
 }

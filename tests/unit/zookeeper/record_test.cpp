@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "zookeeper/record.hpp"
 #include <catch2/catch.hpp>
-#include "zookeeper/session.hpp"
+#include "zookeeper/node_record.hpp"
+#include "zookeeper/session/session.hpp"
 
 using namespace dlock;
 using namespace dlock::zookeeper;
 
-TEST_CASE("a record is read as it was written") {
+TEST_CASE("a record survives encoding") {
   Request r{.key = Key::parse("k").value(), .owner = Owner::random()};
   r.mode = Mode::permit;
   r.limit = 3;
   r.ttl = std::chrono::seconds{30};
   r.identity = Identity::mine("why not");
-  Record record = Record::of(r);
+  NodeRecord record = NodeRecord::of(r);
   record.slot = 2;
-  const auto again = Record::parse(record.text());
+  const auto again = NodeRecord::parse(record.text());
   REQUIRE(again);
   CHECK(again->id == r.owner.hex().substr(0, 8));
   CHECK(again->ttl == r.ttl);
@@ -22,16 +22,16 @@ TEST_CASE("a record is read as it was written") {
   CHECK(again->slot == 2U);
   CHECK(again->who.reason == "why not");
   r.mode = Mode::exclusive;
-  CHECK_FALSE(Record::parse(Record::of(r).text())->limit);
+  CHECK_FALSE(NodeRecord::parse(NodeRecord::of(r).text())->limit);
 }
 
-TEST_CASE("what others wrote is not a record") {
-  for (const char* text :
-       {"", "10.0.0.1", "__REVOKE__", "dlock1", "dlock1 ", "dlock1 12345678", "dlock1 12345678 x - - ", "dlock2 12345678 1 - - "})
-    CHECK_FALSE(Record::parse(text));
+TEST_CASE("foreign data is not a record") {
+  for (const char* text : {"", "10.0.0.1", "__REVOKE__", "dlock1", "dlock1 ", "dlock1 12345678",
+                           "dlock1 12345678 x - - ", "dlock2 12345678 1 - - "})
+    CHECK_FALSE(NodeRecord::parse(text));
 }
 
-TEST_CASE("a ticket is read as it was written, and nothing else is") {
+TEST_CASE("a ticket survives encoding, and other text is refused") {
   const Ticket t{-0x123456789abcdefLL, std::string("\0\x01secretpass\xff\x7f\x80z", 16)};
   REQUIRE(t.password.size() == 16);
   const auto again = Ticket::parse(t.text());
@@ -39,7 +39,7 @@ TEST_CASE("a ticket is read as it was written, and nothing else is") {
   CHECK(again->id == t.id);
   CHECK(again->password == t.password);
   CHECK(t.text().size() == 48);
-  for (const std::string& text :
-       {std::string{}, t.text().substr(1), t.text() + "0", "x" + t.text().substr(1), "-" + t.text().substr(1)})
+  for (const std::string& text : {std::string{}, t.text().substr(1), t.text() + "0",
+                                  "x" + t.text().substr(1), "-" + t.text().substr(1)})
     CHECK_FALSE(Ticket::parse(text));
 }

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <optional>
+#include <string>
+#include "core/backend.hpp"
+
+namespace dlock {
+
+// Polls a lock whose release wakes no waiter: when the lock should end by itself, and
+// meanwhile
+// every 0.1 s, later every 0.5 s, at random, so that waiters do not poll in step.
+class PollingWaiter : public Waiter {
+ public:
+  PollingWaiter(const Request& request, int interrupt_fd)
+      : request_(request), interrupt_(interrupt_fd) {}
+  Result<Progress> poll(Duration slice) final;
+
+ protected:
+  struct Tried {
+    std::optional<Lease> lease;        // taken
+    std::optional<HolderView> holder;  // not taken: its holder,
+    std::optional<Duration> free_in;   // when that ends by itself,
+    std::string why{};                 // and what else is in the way
+  };
+  virtual Result<Tried> try_once() = 0;
+
+  Request request_;  // with the owner of this attempt: nothing was released under it
+
+ private:
+  const int interrupt_;
+  Deadline next_{};
+  unsigned tries_ = 0;
+  Waiting last_;
+};
+
+}  // namespace dlock

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the records of several stores are read: words with one character between, in lines.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string_view>
+#include "core/lock_state.hpp"
+#include "core/number.hpp"
+
+namespace dlock {
+
+// Takes the text before the next separator, or all of it, and the separator.
+inline std::string_view take_word(std::string_view& rest, char separator) noexcept {
+  const std::string_view word = rest.substr(0, rest.find(separator));
+  rest.remove_prefix(std::min(word.size() + 1, rest.size()));
+  return word;
+}
+
+inline std::optional<Mode> parse_mode(std::string_view letter) noexcept {
+  if (letter != "X" && letter != "S" && letter != "P") return std::nullopt;
+  return static_cast<Mode>(letter.front());
+}
+
+// Reads a record of which every word counts: one that is missing, or is not what was asked for,
+// makes
+// the whole record bad, because it may mean a holder. What is read after that is nothing, or zero.
+class RecordReader {
+ public:
+  explicit RecordReader(std::string_view text) : rest_(text) {}
+
+  bool done() const noexcept { return rest_.empty(); }
+  bool good() const noexcept { return good_; }
+
+  // `end`: what follows the word, a space or the end of the line.
+  std::string_view word(char end = ' ') noexcept {
+    std::size_t n = 0;
+    while (n < rest_.size() && rest_[n] != ' ' && rest_[n] != '\n') ++n;
+    if (n == 0 || n == rest_.size() || rest_[n] != end) return fail();
+    const std::string_view w = rest_.substr(0, n);
+    rest_.remove_prefix(n + 1);
+    return w;
+  }
+  template <class T = std::uint64_t>
+  T number(T most = std::numeric_limits<T>::max()) noexcept {
+    const auto value = parse_number<std::uint64_t>(word());
+    if (!value || *value > static_cast<std::uint64_t>(most)) fail();
+    return static_cast<T>(value.value_or(0));
+  }
+  Micros time() noexcept {  // "-": never
+    if (!rest_.starts_with("- ")) return number<Micros>(never - 1);
+    rest_.remove_prefix(2);
+    return never;
+  }
+  Owner owner() noexcept {
+    Owner o;
+    const std::string_view w = word();
+    if (w.size() != 2 * o.bytes.size()) return fail(), o;
+    for (std::size_t i = 0; i < o.bytes.size(); ++i)
+      o.bytes[i] = static_cast<std::uint8_t>(digit(w[2 * i]) << 4 | digit(w[2 * i + 1]));
+    return o;
+  }
+  Mode mode() noexcept {
+    const auto m = parse_mode(word());
+    if (!m) fail();
+    return m.value_or(Mode::exclusive);
+  }
+  std::string_view who() noexcept {  // the last word of a line; "-": nothing
+    const std::string_view w = word('\n');
+    return w == "-" ? std::string_view{} : w;
+  }
+
+ private:
+  std::string_view fail() noexcept {
+    good_ = false;
+    rest_ = {};
+    return {};
+  }
+  unsigned digit(char c) noexcept {
+    if (c >= '0' && c <= '9') return static_cast<unsigned>(c - '0');
+    if (c >= 'a' && c <= 'f') return static_cast<unsigned>(c - 'a' + 10);
+    fail();
+    return 0;
+  }
+
+  std::string_view rest_;
+  bool good_ = true;
+};
+
+}  // namespace dlock

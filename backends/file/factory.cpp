@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "file/factory.hpp"
+#include <fmt/format.h>
+#include <unistd.h>
+#include <cstdlib>
+#include "file/flock/flock_backend.hpp"
+#include "file/lease/lease_backend.hpp"
+#include "file/sys_error.hpp"
+#include "util/file.hpp"
+
+namespace dlock::file {
+namespace {
+
+// as written: with the name of a key it must fit into a file name of 255 bytes
+constexpr std::size_t longest_prefix = 50;
+
+std::string without_end_slashes(std::string path) {
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  return path;
+}
+
+Result<std::string> absolute(const std::string& path) {
+  if (path.starts_with('/')) return without_end_slashes(path);
+  char* const here = ::getcwd(nullptr, 0);
+  if (!here) return fail_errno("current directory", ".", errno);
+  std::string full = fmt::format("{}/{}", here, path);
+  std::free(here);
+  return without_end_slashes(std::move(full));
+}
+
+Result<bool> yes_or_no(std::string_view name, std::string_view value) {
+  if (value == "yes" || value == "1" || value == "true" || value == "on") return true;
+  if (value == "no" || value == "0" || value == "false" || value == "off") return false;
+  return fail(Errc::usage,
+              fmt::format("backend file: {}={}: allowed are yes, no", name, printable(value)));
+}
+
+}  // namespace
+
+Result<std::string> default_directory() {
+  if (::geteuid() == 0) return "/var/lib/dlock";
+  if (const char* state = std::getenv("XDG_STATE_HOME"); state && state[0] == '/')
+    return without_end_slashes(state) + "/dlock";
+  const std::string home = home_directory();
+  if (home.empty())
+    return fail(Errc::cannot_create,
+                "backend file: has no directory, because HOME and XDG_STATE_HOME are not set; name "
+                "one with -b file:/dir");
+  return without_end_slashes(home) + "/.local/state/dlock";
+}
+
+Result<std::unique_ptr<Backend>> open(const Url& url, const Traits& traits,
+                                      const Settings& settings) {
+  const auto refuse = [&](std::string_view what) {
+    return fail(Errc::usage, fmt::format("backend URL {}: {}", printable(url.redacted()), what));
+  };
+  if (!url.hosts.empty() || !url.user.empty() || !url.password.empty())
+    return refuse(
+        "file takes a directory and no host; allowed are file:, file:DIR and file:///DIR");
+  auto netfs = yes_or_no("netfs", url.item("netfs").value_or("no"));
+  if (!netfs) return fail(netfs.error());
+  const std::string_view prefix = url.item("prefix").value_or("");
+  std::string encoded = percent_encode(prefix);
+  if (encoded.starts_with('.')) encoded.replace(0, 1, "%2E");
+  if (encoded.size() > longest_prefix)
+    return refuse(
+        fmt::format("its prefix is too long; at most {} bytes are allowed, where a byte outside "
+                    "A-Z a-z 0-9 . _ - counts as three",
+                    longest_prefix));
+  const bool flock = traits.recipe == "flock";
+  if (flock && url.path.empty())
+    return refuse(
+        "recipe flock needs the directory of the files that others lock: file:///DIR?recipe=flock");
+  if (flock && prefix.find('/') != prefix.npos)
+    return refuse("a prefix of recipe flock has no '/'");
+  auto path = url.path.empty() ? default_directory() : absolute(url.path);
+  if (!path) return fail(path.error());
+  if (flock) {
+    Directory where(std::move(*path), ".dlock", false, *netfs);
+    return std::make_unique<FlockBackend>(std::move(where), std::string{prefix}, traits, settings);
+  }
+  return std::make_unique<LeaseBackend>(Directory(std::move(*path), {}, true, *netfs),
+                                        std::move(encoded), traits, settings, Tuning{});
+}
+
+std::unique_ptr<Backend> open_lease(const std::string& directory, const Settings& settings,
+                                    const Tuning& tuning) {
+  return std::make_unique<LeaseBackend>(Directory(directory, {}, true, false), std::string{},
+                                        recipes[0], settings, tuning);
+}
+
+}  // namespace dlock::file

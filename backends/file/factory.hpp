@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// The factory of family `file`: recipes `lease` (default) and `flock`. Their guarantees: README.md
+// beside this file.
+//
+//   file:                 the default directory: /var/lib/dlock for root, $XDG_STATE_HOME/dlock or
+//   ~/.local/state/dlock for others
+//   file:DIR              relative to the current directory at this moment
+//   file:/DIR, file:///DIR
+//
+// Items: `netfs=yes|no` accepts a network filesystem (only one host may then use it); `prefix=P` is
+// put before the names of keys. The default prefix is empty for both recipes: the directory is
+// dlock's own, and flock's names are shared with other programs.
+#pragma once
+#include <array>
+#include "core/backend.hpp"
+#include "file/lease/key_store.hpp"
+
+namespace dlock::file {
+
+inline constexpr std::array<std::string_view, 1> schemes{"file"};
+inline constexpr std::array<std::string_view, 1> items{"netfs"};
+inline constexpr std::array<Traits, 2> recipes{{
+    {.family = "file",
+     .recipe = "lease",
+     .liveness = Liveness::process,
+     .fifo = true,
+     .shared = true,
+     .permits = true,
+     .detached = true,
+     .lock_delay = true,
+     .wakes = true,
+     .native = true,
+     .weakness =
+         "one machine, and only processes that use the same directory; not on network filesystems",
+     .starts = true,
+     .revokes = true},
+    {.family = "file",
+     .recipe = "flock",
+     .liveness = Liveness::process,
+     .fifo = false,
+     .shared = true,
+     .permits = false,
+     .detached = false,
+     .lock_delay = false,
+     .wakes = true,
+     .native = false,
+     .weakness = "one machine; no order among waiters, no detached lease; a forced release has to "
+                 "wait for the holder"},
+}};
+
+Result<std::unique_ptr<Backend>> open(const Url&, const Traits&, const Settings&);
+Result<void> purge(const Url&, const Traits&, const Settings&, std::span<const Key>);
+
+inline constexpr BackendFactory factory{"file", schemes, recipes, items, open, purge};
+
+// For tests: the same with other times, and without the URL.
+std::unique_ptr<Backend> open_lease(const std::string& directory, const Settings&, const Tuning&);
+
+// The directory of a bare `file:`. Errc::cannot_create: no home.
+Result<std::string> default_directory();
+
+}  // namespace dlock::file

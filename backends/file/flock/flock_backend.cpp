@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "file/flock/flock_backend.hpp"
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <algorithm>
+#include "core/lock_view.hpp"
+#include "file/flock/flock_waiter.hpp"
+#include "file/lock_table.hpp"
+
+namespace dlock::file {
+namespace {
+
+constexpr std::string_view records_name = ".dlock";
+
+tl::unexpected<Error> only_attached() {
+  return fail(Errc::usage,
+              "recipe flock: the lock ends with the process that has it, so it cannot be detached; "
+              "use recipe lease");
+}
+
+}  // namespace
+
+Result<std::string> FlockBackend::name_of(const Key& key) const {
+  const std::string name = prefix_ + key.text();
+  if (name.find('/') != name.npos || name == "." || name == ".." || name == records_name ||
+      name.size() > 200)
+    return fail(Errc::usage, fmt::format("--key {}: recipe flock takes it as the name of a file, "
+                                         "so it has no '/', is none of '.', '..', '{}', and is "
+                                         "at most 200 bytes long",
+                                         printable(name), records_name));
+  return name;
+}
+
+FlockRecord& FlockBackend::record(const std::string& name) {
+  auto& slot = records_[name];
+  if (!slot)
+    slot = std::make_unique<FlockRecord>(where_, store_name(*Key::parse(name)), name,
+                                         settings_.op_timeout);
+  return *slot;
+}
+
+FlockBackend::HeldFile* FlockBackend::held(const Key& key, const Owner& owner) {
+  const auto found = held_.find({key.text(), owner});
+  return found == held_.end() ? nullptr : &found->second;
+}
+
+Result<std::unique_ptr<Waiter>> FlockBackend::enqueue(const Request& r) {
+  if (auto can = can_serve(traits(), r); !can) return fail(std::move(can.error()));
+  auto name = name_of(r.key);
+  if (!name) return fail(name.error());
+  return std::make_unique<FlockWaiter>(*this, std::move(*name), r);
+}
+
+Result<Renewal> FlockBackend::renew(const Lease& lease, Duration) {
+  const auto name = name_of(lease.key);
+  if (!name) return fail(name.error());
+  Lease kept = lease;
+  kept.attached = true;
+  kept.deadline = no_deadline;
+  HeldFile* mine = held(lease.key, lease.owner);
+  if (!mine) {
+    const auto h = in_force(lease.key, std::nullopt, &lease.owner);
+    if (!h) return fail(h.error());
+    if (!*h) return Renewal{Lost{"there is no lock with this handle"}};
+    kept.mode = (*h)->mode;
+    kept.token = (*h)->token;
+    return Renewal{Kept{kept}};
+  }
+  mine->entry.mailbox.drain();  // first: later messages are read at the next call
+  const auto here = in_place(where_, *name, mine->file);
+  if (!here) return fail(here.error());
+  if (!*here)
+    return Renewal{Lost{fmt::format("{}/{} was deleted or replaced, so others lock another file",
+                                    where_.path(), *name)}};
+  const auto state = record(*name).peek();
+  if (!state) return fail(state.error());
+  kept.mode = mine->entry.holder.mode;
+  kept.token = mine->entry.holder.token;
+  if (!*state) {  // the record is gone, but the lock is ours
+    ++counters_.requests;
+    if (auto done = record(*name).enter_again(mine->entry.holder); !done) return fail(done.error());
+    return Renewal{Kept{kept}};
+  }
+  const auto same = [&](const LockState::Holder& h) {
+    return h.owner == lease.owner && !evicted(h);
+  };
+  if (std::none_of((*state)->holders.begin(), (*state)->holders.end(), same))
+    return Renewal{Lost{"a release was forced (release --force)"}};
+  return Renewal{Kept{kept}};
+}
+
+Result<Renewal> FlockBackend::detach(const Lease&, Duration) { return only_attached(); }
+
+Result<Released> FlockBackend::release(const Lease& lease) {
+  const auto name = name_of(lease.key);
+  if (!name) return fail(name.error());
+  HeldFile* mine = held(lease.key, lease.owner);
+  if (!mine) {
+    const auto h = in_force(lease.key, std::nullopt, &lease.owner);
+    if (!h) return fail(h.error());
+    if (!*h) return Released::was_not_held;
+    return fail(
+        Errc::usage,
+        fmt::format(
+            "recipe flock: only the process that has the lock can release it (process {} on {})",
+            Identity::decode((*h)->meta).pid, Identity::decode((*h)->meta).host));
+  }
+  ++counters_.requests;
+  const auto left = record(*name).leave(lease.owner, mine->entry.mailbox);
+  // Whatever happened to the record: it is void without its mark, and others wait for the lock.
+  // Unlocked explicitly, because the guard has a duplicate.
+  clear_mark(mine->file.fd.get(), mine->entry.holder.token);
+  ::flock(mine->file.fd.get(), LOCK_UN);
+  held_.erase({lease.key.text(), lease.owner});
+  return !left || *left ? Released::yes : Released::was_not_held;
+}
+
+Result<Released> FlockBackend::force_release(const Key& key, std::optional<FencingToken> token) {
+  const auto name = name_of(key);
+  if (!name) return fail(name.error());
+  const auto file = open_flock_file(where_, *name, false);
+  if (!file) return fail(file.error());
+  if (!file->fd) return Released::was_not_held;
+  ++counters_.requests;
+  const auto gone = record(*name).evict(token, file->fd.get());
+  if (!gone) return fail(gone.error());
+  if (gone->now) return Released::yes;
+  const auto strangers = flock_entries(file->device, file->inode);
+  if (token || gone->before || strangers.empty()) return Released::was_not_held;
+  return fail(
+      Errc::usage,
+      fmt::format(
+          "{}/{}: is locked by process {}, which is not dlock's; only that process can release it",
+          printable(where_.path()), printable(*name), strangers.front().pid));
+}
+
+// ---- looking -----------------------------------------------------------------------------------
+Result<std::optional<LockState::Holder>> FlockBackend::in_force(const Key& key,
+                                                                std::optional<FencingToken> token,
+                                                                const Owner* owner) {
+  const auto name = name_of(key);
+  if (!name) return fail(name.error());
+  const auto file = open_flock_file(where_, *name, false);
+  if (!file) return fail(file.error());
+  const auto state = record(*name).peek();
+  if (!state) return fail(state.error());
+  if (file->fd && *state)
+    for (const auto& h : (*state)->holders)
+      if ((!token || h.token == *token) && (!owner || h.owner == *owner) && !evicted(h) &&
+          marked(file->fd.get(), h.token))
+        return std::optional{h};
+  return std::optional<LockState::Holder>{};
+}
+
+Result<Validity> FlockBackend::check(const Key& key, FencingToken token) {
+  const auto h = in_force(key, token, nullptr);
+  if (!h) return fail(h.error());
+  return *h ? Validity::valid : Validity::stale;
+}
+
+Result<Validity> FlockBackend::check(const Key& key, const Owner& owner) {
+  const auto h = in_force(key, std::nullopt, &owner);
+  if (!h) return fail(h.error());
+  return *h ? Validity::valid : Validity::stale;
+}
+
+Result<std::optional<KeyView>> FlockBackend::look_at(const std::string& name,
+                                                     const std::string& key) {
+  const auto file = open_flock_file(where_, name, false);
+  if (!file) return fail(file.error());
+  auto state = record(name).peek();
+  if (!state) return fail(state.error());
+  auto locks = file->fd ? flock_entries(file->device, file->inode) : std::vector<FlockEntry>{};
+  if (!*state && locks.empty()) return std::optional<KeyView>{};
+  std::vector<std::string> notes;
+  LockState s = state->value_or(LockState{});
+  std::erase_if(s.holders,
+                [&](const auto& h) { return !file->fd || !marked(file->fd.get(), h.token); });
+  if (std::any_of(s.holders.begin(), s.holders.end(), evicted))
+    notes.push_back("a holder was asked to release (release --force)");
+  for (auto& h : s.holders) h.slot = 0;
+  KeyView v = view(s, key, boottime_us());
+  v.notes = std::move(notes);
+  v.waiters_known = false;
+  // Each lock of ours is one line of the kernel's table: with its pid, if it is of this pid
+  // namespace.
+  for (const HolderView& ours : v.holders) {
+    auto line = std::find_if(locks.begin(), locks.end(),
+                             [&](const FlockEntry& e) { return e.pid == ours.who.pid; });
+    if (line == locks.end()) continue;
+    locks.erase(line);
+  }
+  const bool exclusive = std::any_of(v.holders.begin(), v.holders.end(),
+                                     [](const HolderView& h) { return h.mode == Mode::exclusive; });
+  for (const FlockEntry& e : exclusive ? std::vector<FlockEntry>{} : locks) {
+    HolderView stranger;
+    stranger.mode = e.exclusive ? Mode::exclusive : Mode::shared;
+    stranger.attached = true;
+    stranger.who.pid = e.pid;
+    v.holders.push_back(std::move(stranger));
+  }
+  if (!exclusive && !locks.empty())
+    v.notes.push_back(
+        "locked by a process that is not dlock's; its id is that of the process that took the "
+        "lock");
+  v.notes.push_back(
+      "recipe flock knows no waiters, and cannot see others who hold it in another pid namespace");
+  return std::optional{std::move(v)};
+}
+
+Result<std::optional<KeyView>> FlockBackend::inspect(const Key& key) {
+  const auto name = name_of(key);
+  if (!name) return fail(name.error());
+  return look_at(*name, key.text());
+}
+
+// Only files that dlock has locked have a record.
+Result<std::vector<KeyView>> FlockBackend::list() {
+  const auto names = where_.names();
+  if (!names) return fail(names.error());
+  std::vector<KeyView> all;
+  for (const std::string& stored : *names) {
+    StateFile file(where_, stored);
+    const auto record = file.peek();
+    if (!record || !*record) continue;
+    const std::string& name = (*record)->key;
+    const auto key = name.starts_with(prefix_)
+                         ? Key::parse(std::string_view{name}.substr(prefix_.size()))
+                         : Key::parse("");
+    if (!key || !name_of(*key)) continue;
+    auto seen = look_at(name, key->text());
+    if (!seen) return fail(seen.error());
+    if (*seen) all.push_back(std::move(**seen));
+  }
+  std::sort(all.begin(), all.end(),
+            [](const KeyView& a, const KeyView& b) { return a.key < b.key; });
+  return all;
+}
+
+}  // namespace dlock::file

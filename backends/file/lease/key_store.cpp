@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "file/lease/key_store.hpp"
+#include <dirent.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+#include <algorithm>
+#include <cerrno>
+#include "core/lock_view.hpp"
+#include "file/sys_error.hpp"
+
+namespace dlock::file {
+namespace {
+
+const std::string& boot_id() {
+  static const std::string* const id = [] {
+    char text[36];
+    const Fd file(::open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
+    const bool good =
+        file && ::read(file.get(), text, sizeof text) == static_cast<ssize_t>(sizeof text);
+    return new std::string(good ? std::string(text, sizeof text)
+                                // lives to the end: no destructor at exit
+                                : std::string("unknown"));
+  }();
+  return *id;
+}
+
+// No random owner begins with eight zero bytes.
+Owner owner_of_adopted(std::uint64_t ticket) {
+  Owner o;
+  for (std::size_t i = 0; i < 8; ++i)
+    o.bytes[15 - i] = static_cast<std::uint8_t>(ticket >> (8 * i));
+  return o;
+}
+
+bool lists(const LockState& s, std::uint64_t ticket) {
+  const auto same = [ticket](const auto& c) { return c.ticket == ticket; };
+  return std::any_of(s.holders.begin(), s.holders.end(), same) ||
+         std::any_of(s.waiters.begin(), s.waiters.end(), same);
+}
+
+}  // namespace
+
+bool adopted(const LockState::Holder& h) noexcept { return h.token == 0; }
+
+Result<KeyStore::Begun> KeyStore::begin(Make make, Duration patience, int interrupt_fd) {
+  const auto locking = file_.lock(make, patience, interrupt_fd);
+  if (!locking) return fail(locking.error());
+  if (*locking == StateFile::Locking::absent) return Begun::absent;
+  if (*locking == StateFile::Locking::interrupted) return Begun::interrupted;
+  now_ = boottime_us();
+  auto loaded = file_.load();
+  if (!loaded) return abandon(), fail(loaded.error());
+  record_ = std::move(loaded->record);
+  record_.key = key_.text();
+  Result<void> good;
+  if (loaded->fresh) good = scan(true);
+  else if (record_.boot != boot_id()) good = other_boot();
+  if (!good) return abandon(), fail(good.error());
+  record_.boot = boot_id();
+  return Begun::ready;
+}
+
+void KeyStore::abandon() noexcept {
+  file_.unlock();
+  wake_head_ = false;
+  dead_.clear();
+  alarms_.clear();
+}
+
+void KeyStore::strike(std::uint64_t ticket) {
+  LockState& s = state();
+  s.vanish(ticket, now_);
+  // So that other_boot() knows this clock's meaning when its lock-delay began.
+  for (auto& h : s.holders)
+    if (h.ticket == ticket) h.since = h.deadline;
+  dead_.push_back(ticket);
+}
+
+bool KeyStore::disown(const Lifeline& life) {
+  return life && std::erase_if(state().holders, [&](const auto& h) {
+                   return adopted(h) && h.ticket == life.ticket();
+                 }) > 0;
+}
+
+Result<void> KeyStore::restart_and_adopt() {
+  auto loaded = file_.reload();
+  if (!loaded) return fail(loaded.error());
+  record_ = std::move(loaded->record);
+  record_.key = key_.text();
+  record_.boot = boot_id();
+  dead_.clear();
+  alarms_.clear();
+  return scan(true);
+}
+
+// Walks the FIFOs of this key.
+Result<void> KeyStore::scan(bool adopt) {
+  Fd again(::openat(file_.place().dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  DIR* dir = again ? ::fdopendir(again.get()) : nullptr;
+  if (!dir) return fail_errno("list", file_.dir_path(), errno);
+  again.release();
+  Result<void> good;
+  while (const dirent* entry = good ? ::readdir(dir) : nullptr) {
+    const auto ticket = ticket_of(entry->d_name);
+    if (!ticket) continue;
+    const auto seen = look(place(), *ticket);
+    if (!seen) {
+      good = fail(seen.error());
+      continue;
+    }
+    if (adopt) state().next_ticket = std::max(state().next_ticket, *ticket + 1);
+    if (lists(state(), *ticket)) continue;  // found dead, and removed, where that matters
+    // At once: this number may not have been assigned yet, and then the next new contender gets it.
+    if (seen->life == Sight::Life::dead) ::unlinkat(place().dir, entry->d_name, 0);
+    else if (seen->life == Sight::Life::alive && adopt)
+      state().holders.push_back(
+          {owner_of_adopted(*ticket), Mode::exclusive, *ticket, 0, 0, now_, never, 0, {}});
+  }
+  ::closedir(dir);
+  return good;
+}
+
+// The machine has restarted, or a container got its own boot id and nothing else happened. So the
+// id decides nothing: a contender with a lifeline proves itself; a lease without one was certainly
+// granted in an earlier boot if its grant is in the future of this clock, otherwise it keeps its
+// deadline, which is at most its ttl away.
+Result<void> KeyStore::other_boot() {
+  std::vector<std::uint64_t> gone;
+  const auto ask = [&](std::uint64_t ticket, bool missing_is_gone) -> Result<void> {
+    const auto seen = look(place(), ticket);
+    if (!seen) return fail(seen.error());
+    if (seen->life == Sight::Life::dead || (missing_is_gone && seen->life == Sight::Life::missing))
+      gone.push_back(ticket);
+    return {};
+  };
+  for (const auto& h : state().holders) {
+    if (h.deadline != never && h.since > now_) gone.push_back(h.ticket);
+    if (h.deadline != never) continue;
+    if (auto asked = ask(h.ticket, false); !asked) return asked;
+  }
+  for (const auto& w : state().waiters)
+    if (auto asked = ask(w.ticket, true); !asked) return asked;
+  for (const std::uint64_t ticket : gone) strike(ticket);
+  return {};
+}
+
+// The waiters to wake, found alive. A dead one is removed, and the next in line takes its turn.
+Result<std::vector<Fd>> KeyStore::doors() {
+  std::vector<Fd> open;
+  const auto add = [&](std::uint64_t ticket, bool waits) -> Result<bool> {
+    auto seen = look(place(), ticket);
+    if (!seen) return fail(seen.error());
+    if (seen->life == Sight::Life::alive) open.push_back(std::move(seen->fd));
+    else if (waits) return strike(ticket), false;
+    return true;
+  };
+  LockState& s = state();
+  for (bool all_alive = false; !all_alive;) {
+    all_alive = true;
+    for (const std::uint64_t ticket : s.invite(now_, tuning_.claim)) {
+      auto alive = add(ticket, true);
+      if (!alive) return fail(alive.error());
+      all_alive &= *alive;
+    }
+  }
+  if (wake_head_ && !s.waiters.empty() && !s.waiters[0].invited)
+    if (auto alive = add(s.waiters[0].ticket, false); !alive) return fail(alive.error());
+  for (const std::uint64_t ticket : alarms_)
+    if (auto alive = add(ticket, false); !alive) return fail(alive.error());
+  return open;
+}
+
+Result<bool> KeyStore::finish() {
+  const auto open = doors();
+  if (!open) return abandon(), fail(open.error());
+  if (auto done = file_.commit(record_); !done) return abandon(), fail(done.error());
+  const bool counts = file_.still_linked();
+  file_.unlock();
+  // Interleaving 1: killed here. An invited waiter watches us or our record's holder, or finds its
+  // turn unclaimed.
+  knock(*open);
+  for (const std::uint64_t ticket : dead_) ::unlinkat(place().dir, fifo_name(ticket).c_str(), 0);
+  abandon();
+  return counts;
+}
+
+Result<std::optional<KeyView>> KeyStore::look_at() {
+  auto record = file_.peek();
+  for (int tries = 0; record && *record; ++tries) {
+    LockState& s = (*record)->state;
+    const Micros now = boottime_us();
+    s.expire(now);
+    auto missing = strike_dead(s, now);
+    if (!missing) return fail(missing.error());
+    if (*missing && tries < 3) {  // perhaps it has just been released
+      record = file_.peek();
+      continue;
+    }
+    KeyView v = view(s, key_.text(), now);
+    const auto strangers = std::count_if(s.holders.begin(), s.holders.end(), adopted);
+    if (*missing)
+      v.notes.push_back(
+          fmt::format("the FIFO of {} holder(s) was deleted from {}: whether they live cannot be "
+                      "known; release --force "
+                      "when they are gone",
+                      *missing, file_.dir_path()));
+    if (strangers)
+      v.notes.push_back(
+          fmt::format("the state file was lost: {} process(es) that held or waited block the key "
+                      "until they end or go on",
+                      strangers));
+    return std::optional{std::move(v)};
+  }
+  if (!record) return fail(record.error());
+  return std::optional<KeyView>{};
+}
+
+// Returns how many holders have no FIFO to check.
+Result<std::size_t> KeyStore::strike_dead(LockState& s, Micros now) const {
+  std::vector<std::uint64_t> gone;
+  std::size_t missing = 0;
+  for (const auto& h : s.holders) {
+    if (h.deadline != never) continue;
+    const auto seen = look(place(), h.ticket);
+    if (!seen) return fail(seen.error());
+    if (seen->life == Sight::Life::dead) gone.push_back(h.ticket);
+    if (seen->life == Sight::Life::missing) ++missing;
+  }
+  for (const auto& w : s.waiters) {
+    const auto seen = look(place(), w.ticket);
+    if (!seen) return fail(seen.error());
+    if (seen->life != Sight::Life::alive) gone.push_back(w.ticket);
+  }
+  for (const std::uint64_t ticket : gone) s.vanish(ticket, now);
+  return missing;
+}
+
+}  // namespace dlock::file

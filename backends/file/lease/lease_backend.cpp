@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "file/lease/lease_backend.hpp"
+#include <fmt/format.h>
+#include <algorithm>
+#include "core/duration.hpp"
+#include "file/lease/lease_waiter.hpp"
+#include "file/lease/note_file.hpp"
+
+namespace dlock::file {
+namespace {
+
+// The lease as stored: a renewal by handle knows only the owner.
+Lease lease_of(const Lease& asked, const LockState::Holder& h, Deadline deadline, bool attached) {
+  return {asked.key, asked.owner, h.mode, h.token, h.slot, deadline, attached};
+}
+
+Error deleted_under_us(const std::string& path) {
+  return {Errc::unavailable,
+          fmt::format("{}: was deleted while it was being changed", printable(path))};
+}
+
+}  // namespace
+
+KeyStore& LeaseBackend::store(const Key& key) {
+  auto& slot = stores_[key.text()];
+  if (!slot) slot = std::make_unique<KeyStore>(root_, key, prefix_ + store_name(key), tuning_);
+  return *slot;
+}
+
+LeaseBackend::AttachedHold* LeaseBackend::held(const Key& key, const Owner& owner) {
+  const auto found = held_.find({key.text(), owner});
+  return found == held_.end() ? nullptr : &found->second;
+}
+
+Result<KeyStore::Begun> LeaseBackend::begin(KeyStore& key, Make make, int interrupt_fd) {
+  ++counters_.requests;
+  return key.begin(make, settings_.op_timeout, interrupt_fd);
+}
+
+Result<std::unique_ptr<Waiter>> LeaseBackend::enqueue(const Request& r) {
+  if (auto can = can_serve(traits(), r); !can) return fail(std::move(can.error()));
+  return std::make_unique<LeaseWaiter>(*this, store(r.key), r);
+}
+
+// ---- renew -------------------------------------------------------------------------------------
+// Our lifeline was adopted by a process that found no state: no other was granted meanwhile, and we
+// register again.
+bool LeaseBackend::speak_again(KeyStore& key, AttachedHold& held) {
+  if (!key.disown(held.life)) return false;
+  LockState& s = key.state();
+  s.fence = std::max(s.fence, held.record.token);
+  s.holders.push_back(held.record);
+  return true;
+}
+
+Result<Renewal> LeaseBackend::keep_attached(const Lease& lease, AttachedHold& held) {
+  held.life.drain();  // first: later messages are read at the next call
+  const Renewal kept = Kept{lease_of(lease, held.record, no_deadline, true)};
+  KeyStore& key = store(lease.key);
+  const auto record = key.file().peek();
+  if (!record) return fail(record.error());
+  const auto mine = [&](const LockState::Holder& h) {
+    return h.owner == lease.owner && h.deadline == never;
+  };
+  if (*record &&
+      std::any_of((*record)->state.holders.begin(), (*record)->state.holders.end(), mine) &&
+      held.life.is_at(key.place())) {
+    const auto revoked = is_revoked(key, held.record.token);
+    if (!revoked) return fail(revoked.error());
+    held.revoked = *revoked;
+    return Renewal{Kept{lease_of(lease, held.record, no_deadline, true), *revoked}};
+  }
+
+  const auto begun = begin(key, Make::state);
+  if (!begun) return fail(begun.error());
+  if (*begun == KeyStore::Begun::absent)
+    return Renewal{
+        Lost{fmt::format("its directory {} was deleted", printable(key.file().dir_path()))}};
+  const Change change(key);
+  if (!held.life.is_at(key.place()))
+    return Renewal{
+        Lost{fmt::format("its FIFO was deleted from {}", printable(key.file().dir_path()))}};
+  if (key.state().holder(lease.owner, key.now())) return kept;
+  if (!speak_again(key, held))
+    return Renewal{Lost{
+        "its record was removed (release --force, or an older copy of the state was restored)"}};
+  const auto done = key.finish();
+  if (!done) return fail(done.error());
+  if (!*done) return fail(deleted_under_us(key.file().path()));
+  return kept;
+}
+
+Result<Renewal> LeaseBackend::keep_lease(const Lease& lease, Duration ttl) {
+  if (ttl <= Duration::zero()) return fail(Errc::usage, "--ttl 0: use release");
+  KeyStore& key = store(lease.key);
+  const Deadline sent = Clock::now();
+  const auto begun = begin(key, Make::nothing);
+  if (!begun) return fail(begun.error());
+  if (*begun == KeyStore::Begun::absent)
+    return Renewal{Lost{fmt::format("{} does not exist", printable(key.file().path()))}};
+  const Change change(key);
+  const LockState::Holder* h = key.state().holder(lease.owner, key.now());
+  if (!h) return Renewal{Lost{"the lease has ended or was released"}};
+  // held by another process
+  if (h->deadline == never) return Renewal{Kept{lease_of(lease, *h, no_deadline, true)}};
+  if (after(key.now(), ttl.count()) < h->deadline) key.wake_head();
+  const Lease kept = lease_of(lease, *h, lease_end(sent, ttl), false);
+  const auto revoked = is_revoked(key, h->token);
+  if (!revoked) return fail(revoked.error());
+  key.state().renew(lease.owner, ttl.count(), key.now());
+  const auto done = key.finish();
+  if (!done) return fail(done.error());
+  if (!*done) return fail(deleted_under_us(key.file().path()));
+  return Renewal{Kept{kept, *revoked}};
+}
+
+Result<Renewal> LeaseBackend::renew(const Lease& lease, Duration ttl) {
+  if (AttachedHold* h = held(lease.key, lease.owner)) return keep_attached(lease, *h);
+  return keep_lease(lease, ttl);
+}
+
+Result<Renewal> LeaseBackend::detach(const Lease& lease, Duration ttl) {
+  AttachedHold* mine = held(lease.key, lease.owner);
+  if (!mine) return keep_lease(lease, ttl);
+  if (ttl <= Duration::zero())
+    return fail(Errc::usage, "a lock that no process holds must end some time");
+  KeyStore& key = store(lease.key);
+  const Deadline sent = Clock::now();
+  const auto begun = begin(key, Make::state);
+  if (!begun) return fail(begun.error());
+  if (*begun == KeyStore::Begun::absent)
+    return Renewal{
+        Lost{fmt::format("its directory {} was deleted", printable(key.file().dir_path()))}};
+  const Change change(key);
+  speak_again(key, *mine);
+  if (!key.state().renew(lease.owner, ttl.count(), key.now()))
+    return Renewal{Lost{"its record was removed"}};
+  key.wake_head();  // it watches a lifeline that has no meaning any more
+  const auto done = key.finish();
+  if (!done) return fail(done.error());
+  if (!*done) return fail(deleted_under_us(key.file().path()));
+  const Lease kept = lease_of(lease, mine->record, lease_end(sent, ttl), false);
+  mine->life.drop(key.place());
+  held_.erase({lease.key.text(), lease.owner});
+  return Renewal{Kept{kept}};
+}
+
+// ---- release -----------------------------------------------------------------------------------
+Result<Released> LeaseBackend::release(const Lease& lease) {
+  KeyStore& key = store(lease.key);
+  AttachedHold* mine = held(lease.key, lease.owner);
+  const auto forget = [&](bool with_name) {
+    if (!mine) return;
+    with_name ? mine->life.drop(key.place()) : mine->life.drop();
+    held_.erase({lease.key.text(), lease.owner});
+  };
+  const auto begun = begin(key, Make::nothing);
+  if (!begun) return fail(begun.error());
+  // while our lifeline is in its place no other was granted the key
+  if (*begun == KeyStore::Begun::absent) {
+    const bool was = mine && mine->life.linked();
+    forget(true);
+    return was ? Released::yes : Released::was_not_held;
+  }
+  const Change change(key);
+  const LockState::Holder* h = key.state().holder(lease.owner, key.now());
+  if (h && h->deadline == never && !mine) key.alarm(h->ticket);  // another process holds it
+  bool was = mine && mine->life.is_at(key.place()) && key.disown(mine->life);
+  if (h && mine && mine->revoked && key.state().holders.size() == 1) forget_revoked(key.place());
+  was |= key.state().release(lease.owner, key.now());
+  const auto done = key.finish();
+  if (done) {
+    forget(true);
+    return was ? Released::yes : Released::was_not_held;
+  }
+  if (!mine) return fail(done.error());
+  // Nothing could be written (a full disk). The end of our lifeline frees the key anyway, as that
+  // of a holder that vanished; its name stays, because a missing name proves nothing.
+  const Duration delay{mine->record.delay};
+  forget(false);
+  if (delay == Duration::zero()) return was ? Released::yes : Released::was_not_held;
+  return fail(done.error().code,
+              fmt::format("{}; the key is free all the same, but only after its lock-delay of {}",
+                          done.error().message, format_duration(delay)));
+}
+
+Result<Released> LeaseBackend::force_release(const Key& wanted, std::optional<FencingToken> token) {
+  if (token == FencingToken{0}) return Released::was_not_held;
+  KeyStore& key = store(wanted);
+  const auto begun = begin(key, Make::nothing);
+  if (!begun) return fail(begun.error());
+  if (*begun == KeyStore::Begun::absent) return Released::was_not_held;
+  const Change change(key);
+  for (const auto& h : key.state().holders)
+    if (h.deadline == never && (!token || h.token == *token)) key.alarm(h.ticket);
+  const bool was = key.state().force_release(token.value_or(0)) > 0;
+  const auto done = key.finish();
+  if (!done) return fail(done.error());
+  return was ? Released::yes : Released::was_not_held;
+}
+
+// ---- looking -----------------------------------------------------------------------------------
+template <class Predicate>
+Result<Validity> LeaseBackend::check_holder(const Key& key, Predicate wanted) {
+  const auto h = store(key).holder_in_force(wanted);
+  if (!h) return fail(h.error());
+  return *h ? Validity::valid : Validity::stale;
+}
+
+Result<Validity> LeaseBackend::check(const Key& key, FencingToken token) {
+  return check_holder(key, [token](const LockState::Holder& h) { return h.token == token; });
+}
+
+Result<Validity> LeaseBackend::check(const Key& key, const Owner& owner) {
+  return check_holder(key, [&owner](const LockState::Holder& h) { return h.owner == owner; });
+}
+
+Result<std::optional<KeyView>> LeaseBackend::inspect(const Key& key) {
+  return store(key).look_at();
+}
+
+Result<std::vector<KeyView>> LeaseBackend::list() {
+  const auto names = root_.names();
+  if (!names) return fail(names.error());
+  std::vector<KeyView> all;
+  for (const std::string& name : *names) {
+    if (!name.starts_with(prefix_)) continue;
+    // A shortened name is not the key: the record has it.
+    auto key = key_from_store_name(std::string_view{name}.substr(prefix_.size()));
+    if (!key) {
+      StateFile file(root_, name);
+      const auto record = file.peek();
+      if (!record || !*record) continue;
+      key = Key::parse((*record)->key);
+      if (!key || prefix_ + store_name(*key) != name) continue;
+    }
+    auto seen = KeyStore(root_, *key, name, tuning_).look_at();
+    if (seen && *seen) all.push_back(std::move(**seen));
+    if (!seen) {
+      KeyView unknown;
+      unknown.key = key->text();
+      unknown.waiters_known = false;
+      unknown.notes.push_back("unknown: " + seen.error().message);
+      all.push_back(std::move(unknown));
+    }
+  }
+  std::sort(all.begin(), all.end(),
+            [](const KeyView& a, const KeyView& b) { return a.key < b.key; });
+  return all;
+}
+
+}  // namespace dlock::file

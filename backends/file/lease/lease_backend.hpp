@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Recipe lease. One machine: LockState in a file per key, waiters asleep in the kernel, holders
+// alive by their lifelines.
+#pragma once
+#include <map>
+#include <memory>
+#include <utility>
+#include "core/backend.hpp"
+#include "file/lease/key_store.hpp"
+
+namespace dlock::file {
+
+class LeaseBackend final : public Backend {
+ public:
+  // `prefix`: before the names of keys in the root; safe as the beginning of a file name.
+  LeaseBackend(Directory root, std::string prefix, const Traits& traits, const Settings& settings,
+               const Tuning& tuning)
+      : root_(std::move(root)),
+        prefix_(std::move(prefix)),
+        traits_(traits),
+        settings_(settings),
+        tuning_(tuning) {}
+
+  const Traits& traits() const noexcept override { return traits_; }
+  std::string where() const override { return "file:" + root_.path(); }
+  Counters counters() const noexcept override { return counters_; }
+
+  // The Waiter must not outlive this Backend. Once it is granted the Backend keeps the lifeline;
+  // the Waiter may go.
+  Result<std::unique_ptr<Waiter>> enqueue(const Request&) override;
+  Result<Renewal> renew(const Lease&, Duration ttl) override;
+  Result<Renewal> detach(const Lease&, Duration ttl) override;
+  Result<Released> release(const Lease&) override;
+  Result<Released> force_release(const Key&, std::optional<FencingToken>) override;
+  Result<Validity> check(const Key&, FencingToken) override;
+  Result<Validity> check(const Key&, const Owner&) override;
+  Result<std::optional<KeyView>> inspect(const Key&) override;
+  Result<std::vector<KeyView>> list() override;
+  Result<Released> revoke(const Key&) override;
+  Result<Starts> starts(const Key&) override;
+  Result<Validity> note_start(const Lease&, std::optional<std::int64_t> at, Duration keep) override;
+  Result<std::vector<Finding>> doctor() override;
+
+ private:
+  friend class LeaseWaiter;
+
+  // An attached holder of this process.
+  struct AttachedHold {
+    Lifeline life;
+    LockState::Holder record;  // as granted, to register again when the state was lost
+    bool revoked = false;      // a revocation was requested
+  };
+  using HoldKey = std::pair<std::string, Owner>;
+
+  KeyStore& store(const Key&);
+  AttachedHold* held(const Key&, const Owner&);
+  Result<KeyStore::Begun> begin(KeyStore&, Make, int interrupt_fd = -1);
+  Result<Renewal> keep_attached(const Lease&, AttachedHold&);
+  Result<Renewal> keep_lease(const Lease&, Duration ttl);
+  bool speak_again(KeyStore&, AttachedHold&);
+  Result<bool> is_revoked(KeyStore&, FencingToken);
+  template <class Predicate>
+  Result<Validity> check_holder(const Key&, Predicate);
+
+  const Directory root_;
+  const std::string prefix_;
+  const Traits& traits_;
+  const Settings settings_;
+  const Tuning tuning_;
+  Counters counters_;
+  std::map<std::string, std::unique_ptr<KeyStore>> stores_;  // by key
+  std::map<HoldKey, AttachedHold> held_;
+};
+
+}  // namespace dlock::file

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// Recipe lease: starts of jobs, revocations, and whether the directory is fit for locks.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+#include <algorithm>
+#include <cerrno>
+#include "file/lease/lease_backend.hpp"
+#include "file/lease/note_file.hpp"
+#include "file/sys_error.hpp"
+
+namespace dlock::file {
+
+// ---- --once-per --------------------------------------------------------------------------------
+Result<Starts> LeaseBackend::starts(const Key& wanted) {
+  KeyStore& key = store(wanted);
+  const auto begun = begin(key, Make::nothing);
+  if (!begun) return fail(begun.error());
+  Starts s{.now = wall_micros(), .last = {}};
+  if (*begun == KeyStore::Begun::absent) return s;
+  const Change change(key);
+  const auto note = read_start(key.place());
+  if (!note) return fail(note.error());
+  if (*note && (*note)->until <= s.now) {  // not needed any more: removed
+    if (auto gone = forget_start(key.place()); !gone) return fail(gone.error());
+  } else if (*note) {
+    s.last = (*note)->at;
+  }
+  return s;
+}
+
+Result<Validity> LeaseBackend::note_start(const Lease& lease, std::optional<std::int64_t> at,
+                                          Duration keep) {
+  KeyStore& key = store(lease.key);
+  const auto begun = begin(key, Make::nothing);
+  if (!begun) return fail(begun.error());
+  if (*begun == KeyStore::Begun::absent) return Validity::stale;
+  const Change change(key);
+  if (!key.state().holder(lease.owner, key.now())) return Validity::stale;
+  const auto done =
+      at ? write_start(key.place(), {.at = *at, .until = wall_micros() + keep.count()})
+         : forget_start(key.place());
+  if (!done) return fail(done.error());
+  return Validity::valid;
+}
+
+// ---- release --revoke --------------------------------------------------------------------------
+Result<Released> LeaseBackend::revoke(const Key& wanted) {
+  KeyStore& key = store(wanted);
+  const auto begun = begin(key, Make::nothing);
+  if (!begun) return fail(begun.error());
+  if (*begun == KeyStore::Begun::absent) return Released::was_not_held;
+  const Change change(key);
+  FencingToken newest = 0;
+  for (const auto& h : key.state().holders) {
+    if (h.deadline <= key.now() || adopted(h)) continue;
+    newest = std::max(newest, h.token);
+    // it looks at once; a lease notices when it is renewed
+    if (h.deadline == never) key.alarm(h.ticket);
+  }
+  if (newest == 0) return Released::was_not_held;
+  if (auto written = write_revoked(key.place(), newest); !written) return fail(written.error());
+  const auto done = key.finish();
+  if (!done) return fail(done.error());
+  return Released::yes;
+}
+
+Result<bool> LeaseBackend::is_revoked(KeyStore& key, FencingToken token) {
+  const auto meant = read_revoked(key.place());
+  if (!meant) return fail(meant.error());
+  return *meant && token <= **meant;
+}
+
+// ---- inspect --doctor --------------------------------------------------------------------------
+namespace {
+
+using Level = Finding::Level;
+
+Finding filesystem(int dir) {
+  struct statfs fs {};
+  if (::fstatfs(dir, &fs))
+    return {Level::unknown, "filesystem", sys_error("statfs", "", errno).message, ""};
+  const auto magic = static_cast<unsigned long>(fs.f_type);
+  if (const auto net = network_filesystem(magic))
+    return {Level::warning, "filesystem", std::string(*net),
+            "good for one host only; use a local directory"};
+  constexpr unsigned long tmpfs = 0x01021994;
+  if (magic == tmpfs)
+    return {Level::warning, "filesystem", "tmpfs",
+            "fencing tokens and --once-per records are gone after a restart of the machine"};
+  return {Level::good, "filesystem", fmt::format("local (type 0x{:x})", magic), ""};
+}
+
+Finding space(int dir) {
+  struct statvfs fs {};
+  if (::fstatvfs(dir, &fs))
+    return {Level::unknown, "free space", sys_error("statvfs", "", errno).message, ""};
+  const auto bytes = std::uint64_t{fs.f_bavail} * fs.f_frsize;
+  const std::string seen =
+      fmt::format("{} MiB, {} inodes", bytes >> 20U, std::uint64_t{fs.f_favail});
+  if (fs.f_flag & ST_RDONLY)
+    return {Level::bad, "free space", "mounted read-only", "mount it for writing"};
+  const bool inodes_counted = fs.f_files != 0;  // btrfs counts none
+  if (bytes < (std::uint64_t{1} << 20U) || (inodes_counted && fs.f_favail < 16))
+    return {Level::bad, "free space", seen, "make room: a lock needs a few KiB and some inodes"};
+  if (bytes < (std::uint64_t{64} << 20U)) return {Level::warning, "free space", seen, "make room"};
+  return {Level::good, "free space", seen, ""};
+}
+
+}  // namespace
+
+Result<std::vector<Finding>> LeaseBackend::doctor() {
+  const auto root = root_.open_root(false);
+  if (!root)
+    return std::vector{Finding{Level::bad, "directory", root.error().message,
+                               "correct it, or name another with -b file:/dir"}};
+  if (!root->dir)
+    return std::vector{Finding{Level::good, "directory", root_.path() + " does not exist yet", ""}};
+  std::vector<Finding> found;
+  struct stat st {};
+  if (::fstat(root->dir.get(), &st) == 0 && (st.st_mode & S_IWOTH))
+    found.push_back({Level::warning, "directory",
+                     fmt::format("{}, all users may write to it", root_.path()),
+                     "use one of dlock's own: what is cleaned by age, as /tmp is, loses locks"});
+  else
+    found.push_back({Level::good, "directory",
+                     fmt::format("{}, {}", root_.path(),
+                                 root->access.group ? "shared by its group" : "of one user"),
+                     ""});
+  found.push_back(filesystem(root->dir.get()));
+  found.push_back(space(root->dir.get()));
+  const bool writable = ::faccessat(root->dir.get(), ".", W_OK | X_OK, AT_EACCESS) == 0;
+  found.push_back(writable ? Finding{Level::good, "permission", "may make locks here", ""}
+                           : Finding{Level::bad, "permission", "may not write here",
+                                     "change the rights of the directory"});
+  return found;
+}
+
+}  // namespace dlock::file

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "file/lease/lease_waiter.hpp"
+#include <algorithm>
+#include "core/lock_view.hpp"
+#include "file/sys_error.hpp"
+#include "util/wait.hpp"
+
+namespace dlock::file {
+namespace {
+
+constexpr std::uint64_t sweep_every = 1024;  // grants
+constexpr std::size_t longest_identity = 1024;
+
+Deadline at(Micros boottime) {
+  return boottime == never ? no_deadline : Deadline{std::chrono::microseconds{boottime}};
+}
+
+// Every waiter reads and writes this at every change, so it must stay small.
+std::string short_identity(Identity who) {
+  if (std::string text = who.encode(); text.size() <= longest_identity) return text;
+  who.command.clear();
+  who.reason.resize(std::min<std::size_t>(who.reason.size(), 200));
+  who.host.resize(std::min<std::size_t>(who.host.size(), 64));
+  who.user.resize(std::min<std::size_t>(who.user.size(), 64));
+  return who.encode();
+}
+
+}  // namespace
+
+LockState::Ask LeaseWaiter::ask() const {
+  LockState::Ask a;
+  a.owner = request_.owner;
+  a.mode = request_.mode;
+  if (request_.mode == Mode::permit) a.limit = request_.limit;
+  a.ttl = request_.attached ? never : request_.ttl.count();
+  a.delay = request_.lock_delay.count();
+  a.token_floor = static_cast<FencingToken>(std::max<std::int64_t>(wall_micros(), 0));
+  a.wait = request_.wait;
+  a.meta = short_identity(request_.identity);
+  return a;
+}
+
+// ---- one change of the state -------------------------------------------------------------------
+Result<Progress> LeaseWaiter::attempt() {
+  asked_ = true;
+  // in case of any error: the wake-up is not repeated, so the next poll asks again
+  queued_ = false;
+  for (;;) {
+    const auto begun = backend_.begin(key_, Make::all, backend_.settings_.interrupt_fd);
+    if (!begun) return fail(begun.error());
+    if (*begun == KeyStore::Begun::interrupted) return Progress{last_};
+    const Change guard(key_);
+    auto done = change();
+    if (!done) return fail(done.error());
+    if (*done) return std::move(**done);
+  }
+}
+
+// nullopt: the state file was deleted meanwhile; the written change does not count.
+Result<std::optional<Progress>> LeaseWaiter::change() {
+  const Deadline sent = Clock::now();
+  if (!life_.is_at(key_.place())) watched_.clear();  // another directory, other contenders
+
+  std::optional<LockState::Answer> answer;
+  std::optional<Lifeline> made;
+  for (bool unknown_one = true; unknown_one;) {
+    unknown_one = false;
+    key_.disown(life_);
+    if (auto joined = rejoin(); !joined) return fail(joined.error());
+    auto decided = decide();
+    if (!decided) return fail(decided.error());
+    answer = std::move(*decided);
+    std::uint64_t ticket = 0;
+    if (const auto* g = std::get_if<LockState::Granted>(&*answer))
+      ticket = request_.attached ? g->ticket : 0;
+    if (const auto* w = std::get_if<LockState::Waiting>(&*answer))
+      ticket = key_.state().waiters[w->rank].ticket;
+    auto line = lifeline_for(ticket, unknown_one);
+    if (!line) return fail(line.error());
+    made = std::move(*line);
+    if (!unknown_one) continue;
+    if (auto adopted = key_.restart_and_adopt(); !adopted) return fail(adopted.error());
+  }
+
+  const auto* g = std::get_if<LockState::Granted>(&*answer);
+  const LockState& s = key_.state();
+  if (g && g->ticket % sweep_every == 0)
+    if (auto swept = key_.sweep(); !swept) return fail(swept.error());
+  // The new first waiter has watched only its predecessor, but must now watch every holder.
+  // (Exclusive: that is the same.)
+  if (g && s.holders.size() > 1) key_.wake_head();
+  const Micros now = key_.now();
+  std::optional<HolderView> holder;
+  if (!s.holders.empty()) holder = view(s.holders.front(), now);
+
+  Lifeline old = std::move(life_);
+  if (made) life_ = std::move(*made);
+  else std::swap(life_, old);
+  // the wake-up of a waiter is no alarm; after the commit it could be one
+  if (g && !made) life_.drain();
+  const auto done = key_.finish();
+  if (!done) {
+    if (made) life_.drop(key_.place()), life_ = std::move(old);
+    return fail(done.error());
+  }
+  old.drop(key_.place());
+  if (!*done) return std::optional<Progress>{};
+
+  queued_ = std::holds_alternative<LockState::Waiting>(*answer);
+  if (const auto* w = std::get_if<LockState::Waiting>(&*answer)) {
+    wake_at_ = w->rank == 0 ? at(w->free_at) : no_deadline;
+    last_ = Waiting{w->rank, std::move(holder)};
+    return std::optional<Progress>{last_};
+  }
+  watched_.clear();
+  if (g) return std::optional<Progress>{granted(*g, sent)};
+  life_.drop(key_.place());
+  return std::optional<Progress>{Busy{std::move(holder)}};
+}
+
+// The state may have our owner from another Waiter or Backend: then its lifeline is ours too. If
+// that was deleted, the record is void, because others could not see us end.
+Result<void> LeaseWaiter::rejoin() {
+  const LockState& s = key_.state();
+  std::uint64_t ticket = 0;
+  if (const std::size_t rank = s.rank_of(request_.owner); rank < s.waiters.size())
+    ticket = s.waiters[rank].ticket;
+  if (const auto* h = s.holder(request_.owner, key_.now()); h && h->deadline == never)
+    ticket = h->ticket;
+  const auto* held = backend_.held(request_.key, request_.owner);
+  if (ticket == 0 || (held && held->life.ticket() == ticket)) return {};
+  if (life_.ticket() == ticket && life_.is_at(key_.place())) return {};
+  auto line = Lifeline::rejoin(key_.place(), ticket);
+  if (!line) return fail(line.error());
+  if (!*line) return key_.strike(ticket), Result<void>{};
+  life_.drop(key_.place());
+  life_ = std::move(**line);
+  return {};
+}
+
+Result<LockState::Answer> LeaseWaiter::decide() {
+  LockState& s = key_.state();
+  for (const LockState::Ask a = ask();;) {
+    LockState::Answer answer = s.acquire(a, key_.now());
+    if (std::holds_alternative<LockState::Granted>(answer)) return answer;
+    const std::size_t rank = s.rank_of(request_.owner);  // Busy: the place that it would have
+    std::vector<std::uint64_t> wanted;
+    if (rank > 0) wanted.push_back(s.waiters[rank - 1].ticket);
+    else
+      for (const auto& h : s.holders)
+        if (h.deadline == never) wanted.push_back(h.ticket);
+    const auto all_alive = watch(wanted, rank == 0);
+    if (!all_alive) return fail(all_alive.error());
+    if (*all_alive) return answer;
+  }
+}
+
+// Watches exactly `wanted`. False: one was found dead and removed, so the answer may change.
+Result<bool> LeaseWaiter::watch(const std::vector<std::uint64_t>& wanted, bool holders) {
+  std::erase_if(watched_, [&](const Watched& w) {
+    return std::find(wanted.begin(), wanted.end(), w.ticket) == wanted.end();
+  });
+  bool all_alive = true;
+  for (const std::uint64_t ticket : wanted) {
+    const auto seen = std::find_if(watched_.begin(), watched_.end(),
+                                   [&](const Watched& w) { return w.ticket == ticket; });
+    if (seen != watched_.end()) {
+      if (!ended(seen->fd.get())) continue;
+      watched_.erase(seen);
+    } else {
+      auto sight = look(key_.place(), ticket);
+      if (!sight) return fail(sight.error());
+      if (sight->life == Sight::Life::alive) watched_.push_back({ticket, std::move(sight->fd)});
+      if (sight->life == Sight::Life::alive) continue;
+      // deleted: proves nothing, blocks
+      if (sight->life == Sight::Life::missing && holders) continue;
+    }
+    key_.strike(ticket);
+    all_alive = false;
+  }
+  return all_alive;
+}
+
+// A new lifeline, or nothing when there is one or none is needed (ticket 0).
+Result<std::optional<Lifeline>> LeaseWaiter::lifeline_for(std::uint64_t ticket, bool& unknown_one) {
+  const auto* held = backend_.held(request_.key, request_.owner);
+  const bool have = (held && held->life.ticket() == ticket) ||
+                    (life_.ticket() == ticket && life_.is_at(key_.place()));
+  if (ticket == 0 || have) return std::optional<Lifeline>{};
+  auto line = Lifeline::make(key_.place(), ticket);
+  if (line && !*line) unknown_one = true;
+  return line;
+}
+
+Granted LeaseWaiter::granted(const LockState::Granted& g, Deadline sent) {
+  Lease lease{request_.key, request_.owner, request_.mode,    g.token,
+              g.slot,       no_deadline,    request_.attached};
+  if (!request_.attached) {
+    life_.drop(key_.place());
+    lease.deadline = lease_end(sent, request_.ttl);
+    return {std::move(lease)};
+  }
+  auto& held = backend_.held_[{request_.key.text(), request_.owner}];
+  if (held.life.ticket() != g.ticket || !held.life) {
+    held.life = std::move(life_);
+    life_ = Lifeline{};
+  }
+  if (const auto* h = key_.state().holder(request_.owner, key_.now())) held.record = *h;
+  return {std::move(lease), held.life.fd(), held.life.fd()};
+}
+
+// ---- waiting -----------------------------------------------------------------------------------
+Result<LeaseWaiter::Woken> LeaseWaiter::sleep(Deadline until) {
+  std::vector<pollfd> fds{{backend_.settings_.interrupt_fd, POLLIN, 0}, {life_.fd(), POLLIN, 0}};
+  for (const Watched& w : watched_) fds.push_back({w.fd.get(), 0, 0});
+  const int n = wait_until(fds, until);
+  if (n < 0) return fail_errno("wait for", key_.file().path(), -n);
+  if (n == 0) return Woken::by_time;
+  return fds[0].revents ? Woken::by_interrupt : Woken::by_event;
+}
+
+// A change of our rank wakes no waiter; at the end of a slice the caller wants to report it.
+void LeaseWaiter::refresh() {
+  const std::uint64_t newest = key_.file().newest_change();
+  if (newest != 0 && newest == seen_change_) return;
+  const auto record = key_.file().peek();
+  if (!record || !*record) return;
+  const LockState& s = (*record)->state;
+  const std::size_t rank = s.rank_of(request_.owner);
+  if (rank == s.waiters.size()) return;
+  seen_change_ = newest;
+  last_.ahead = rank;
+  last_.holder.reset();
+  if (!s.holders.empty()) last_.holder = view(s.holders.front(), boottime_us());
+}
+
+Result<Progress> LeaseWaiter::poll(Duration slice) {
+  const Deadline end = later(Clock::now(), slice);
+  const Duration safety{backend_.tuning_.safety};
+  if (!queued_) {
+    auto first = attempt();
+    if (!first || !queued_) return first;
+    check_at_ = later(Clock::now(), safety + safety * (life_.ticket() % 64) / 256);  // spread out
+  }
+  for (;;) {
+    const auto woken = sleep(std::min({end, wake_at_, check_at_}));
+    if (!woken) return fail(woken.error());
+    if (*woken == Woken::by_interrupt) return Progress{last_};
+    const Deadline now = Clock::now();
+    if (*woken == Woken::by_event) {
+      ++backend_.counters_.wakeups;
+      life_.drain();
+    } else if (now >= wake_at_) {
+      // time alone may have made it our turn
+    } else if (now >= check_at_) {
+      check_at_ = later(now, safety);
+      // Now and then a full look, whatever the header says.
+      if (++checks_ % 8 && life_.linked() && !key_.file().wants_a_look(boottime_us())) continue;
+    } else {
+      if (slice > Duration::zero()) refresh();
+      return Progress{last_};
+    }
+    auto next = attempt();
+    if (!next || !queued_ || !std::holds_alternative<Waiting>(*next)) return next;
+    if (Clock::now() >= end) return next;
+  }
+}
+
+Result<void> LeaseWaiter::cancel() {
+  if (!asked_) return {};
+  auto* mine = backend_.held(request_.key, request_.owner);
+  const auto forget = [&](bool with_name) {
+    watched_.clear();
+    queued_ = false;
+    with_name ? life_.drop(key_.place()) : life_.drop();
+    if (!mine) return;
+    with_name ? mine->life.drop(key_.place()) : mine->life.drop();
+    backend_.held_.erase({request_.key.text(), request_.owner});
+  };
+  const auto begun = backend_.begin(key_, Make::nothing);
+  if (!begun) return fail(begun.error());
+  if (*begun == KeyStore::Begun::absent) return forget(true), Result<void>{};
+  const Change guard(key_);
+  key_.disown(life_);
+  if (mine) key_.disown(mine->life);
+  key_.state().cancel(request_.owner);
+  key_.state().release(request_.owner, key_.now());
+  const bool alive = life_ || mine;
+  const auto done = key_.finish();
+  if (done) return forget(true), Result<void>{};
+  if (!alive) return fail(done.error());
+  forget(false);  // a full disk: the end of our lifeline takes us out of the queue anyway
+  return {};
+}
+
+}  // namespace dlock::file

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "file/lease/lifeline.hpp"
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+#include <cerrno>
+#include "core/key.hpp"
+#include "core/number.hpp"
+#include "file/sys_error.hpp"
+
+namespace dlock::file {
+namespace {
+
+constexpr int safe_flags = O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY;
+
+std::string path_of(const Place& at, const std::string& name) {
+  return fmt::format("{}/{}", at.path, name);
+}
+
+Result<struct stat> fifo_alone(int fd, const std::string& path) {
+  struct stat st {};
+  if (::fstat(fd, &st)) return fail_errno("open", path, errno);
+  if (!S_ISFIFO(st.st_mode))
+    return fail(Errc::denied, fmt::format("{}: is not a FIFO of dlock's", printable(path)));
+  if (st.st_nlink > 1)
+    return fail(Errc::denied,
+                fmt::format("{}: has {} names (hard links)", printable(path), st.st_nlink));
+  return st;
+}
+
+// A FIFO of another user, planted by a member of the group, is neither watched nor written to.
+Result<void> check(int fd, const Access& access, const std::string& path) {
+  const auto st = fifo_alone(fd, path);
+  return st ? access.admits(*st, path) : fail(st.error());
+}
+
+}  // namespace
+
+std::string fifo_name(std::uint64_t ticket) { return std::to_string(ticket); }
+
+std::optional<std::uint64_t> ticket_of(std::string_view name) noexcept {
+  return name.starts_with('0') ? std::nullopt : parse_number<std::uint64_t>(name);
+}
+
+Result<std::optional<Lifeline>> Lifeline::make(const Place& at, std::uint64_t ticket) {
+  const std::string name = fifo_name(ticket);
+  const auto path = [&] { return path_of(at, name); };
+  for (int tries = 0; ::mkfifoat(at.dir, name.c_str(), at.access.file_mode()); ++tries) {
+    if (errno != EEXIST || tries == 3) return fail_errno("create", path(), errno);
+    const auto seen = look(at, ticket);
+    if (!seen) return fail(seen.error());
+    if (seen->life == Sight::Life::alive) return std::optional<Lifeline>{};
+    if (::unlinkat(at.dir, name.c_str(), 0) && errno != ENOENT)
+      return fail_errno("remove", path(), errno);
+  }
+  Fd fd(::openat(at.dir, name.c_str(), O_RDWR | safe_flags));
+  if (!fd && errno == EACCES)  // a umask that forbids even its owner
+    if (const Fd held = hold_made(at.dir, name, S_IFIFO);
+        held && set_mode(held.get(), at.access.file_mode()))
+      fd = Fd(::openat(at.dir, name.c_str(), O_RDWR | safe_flags));
+  // In a shared directory another member may have replaced it since: so the open file is checked,
+  // and gets its mode by the descriptor. Under the lock of the state no process uses a FIFO that is
+  // not in the state, so this may come after creation.
+  Result<void> good = fd ? Result<void>{} : fail_errno("create", path(), errno);
+  if (good && at.access.group)
+    if (const auto alone = fifo_alone(fd.get(), path()); !alone) good = fail(alone.error());
+  if (good && at.access.group)
+    good = give_rights(fd.get(), at.access, at.access.file_mode(), path());
+  if (good) return std::optional{Lifeline(ticket, at.epoch, std::move(fd))};
+  ::unlinkat(at.dir, name.c_str(), 0);
+  return fail(good.error());
+}
+
+// It may be dead at this moment, and a process that watches it may have been woken. Both are judged
+// only under the lock of the state, by the facts at that time; opening it makes it alive again, for
+// exactly the record that it belongs to.
+Result<std::optional<Lifeline>> Lifeline::rejoin(const Place& at, std::uint64_t ticket) {
+  const std::string name = fifo_name(ticket);
+  Fd fd(::openat(at.dir, name.c_str(), O_RDWR | safe_flags));
+  if (!fd && errno == ENOENT) return std::optional<Lifeline>{};
+  if (!fd) return fail_errno("open", path_of(at, name), errno);
+  if (auto good = check(fd.get(), at.access, path_of(at, name)); !good) return fail(good.error());
+  return std::optional{Lifeline(ticket, at.epoch, std::move(fd))};
+}
+
+bool Lifeline::linked() const noexcept {
+  struct stat st {};
+  return fd_ && ::fstat(fd_.get(), &st) == 0 && st.st_nlink > 0;
+}
+
+bool Lifeline::is_at(const Place& at) noexcept {
+  if (!fd_ || at.dir < 0) return false;
+  if (epoch_ == at.epoch) return true;
+  struct stat mine {
+  }, there{};
+  if (::fstat(fd_.get(), &mine) ||
+      ::fstatat(at.dir, fifo_name(ticket_).c_str(), &there, AT_SYMLINK_NOFOLLOW))
+    return false;
+  if (mine.st_ino != there.st_ino || mine.st_dev != there.st_dev) return false;
+  epoch_ = at.epoch;
+  return true;
+}
+
+void Lifeline::drain() const noexcept {
+  char sink[256];
+  while (fd_ && ::read(fd_.get(), sink, sizeof sink) == static_cast<ssize_t>(sizeof sink)) {}
+}
+
+void Lifeline::drop(const Place& at) noexcept {
+  if (is_at(at)) ::unlinkat(at.dir, fifo_name(ticket_).c_str(), 0);
+  drop();
+}
+
+void Lifeline::drop() noexcept {
+  fd_.reset();
+  ticket_ = 0;
+}
+
+Result<Sight> look(const Place& at, std::uint64_t ticket) {
+  const std::string name = fifo_name(ticket);
+  Fd fd(::openat(at.dir, name.c_str(), O_WRONLY | safe_flags));
+  if (!fd && errno == ENXIO) return Sight{Sight::Life::dead};
+  if (!fd && errno == ENOENT) return Sight{Sight::Life::missing};
+  if (!fd) return fail_errno("open", path_of(at, name), errno);
+  if (auto good = check(fd.get(), at.access, path_of(at, name)); !good) return fail(good.error());
+  return Sight{Sight::Life::alive, std::move(fd)};
+}
+
+bool ended(int watched_fd) noexcept {
+  pollfd p{watched_fd, 0, 0};
+  return ::poll(&p, 1, 0) > 0 && (p.revents & POLLERR);
+}
+
+void knock(const std::vector<Fd>& doors) noexcept {
+  if (doors.empty()) return;
+  sigset_t pipe_only, before, pending;
+  sigemptyset(&pipe_only);
+  sigaddset(&pipe_only, SIGPIPE);
+  sigpending(&pending);
+  const bool was_pending = sigismember(&pending, SIGPIPE) == 1;
+  ::pthread_sigmask(SIG_BLOCK, &pipe_only, &before);
+  bool broken = false;
+  for (const Fd& door : doors) broken |= ::write(door.get(), "!", 1) < 0 && errno == EPIPE;
+  const timespec now{};
+  // ours: must not be seen by others
+  if (broken && !was_pending) ::sigtimedwait(&pipe_only, nullptr, &now);
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+}  // namespace dlock::file

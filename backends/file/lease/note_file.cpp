@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "file/lease/note_file.hpp"
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cerrno>
+#include "core/key.hpp"
+#include "core/number.hpp"
+#include "file/sys_error.hpp"
+#include "util/file.hpp"
+
+namespace dlock::file {
+namespace {
+
+constexpr std::size_t longest = 128;
+
+std::string note_path(const Place& place, std::string_view name) {
+  return fmt::format("{}/{}", place.path, name);
+}
+
+Result<std::optional<std::string>> read(const Place& place, const char* name) {
+  const std::string path = note_path(place, name);
+  const Fd file(::openat(place.dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (!file && errno == ENOENT) return std::optional<std::string>{};
+  if (!file) return fail_errno("open", path, errno);
+  struct stat st {};
+  if (::fstat(file.get(), &st)) return fail_errno("open", path, errno);
+  if (!S_ISREG(st.st_mode))
+    return fail(Errc::denied, fmt::format("{}: is not a regular file", printable(path)));
+  if (auto good = place.access.admits(st, path); !good) return fail(good.error());
+  std::string text(longest, '\0');
+  const ssize_t n = ::pread(file.get(), text.data(), text.size(), 0);
+  if (n < 0) return fail_errno("read", path, errno);
+  text.resize(static_cast<std::size_t>(n));
+  return std::optional{std::move(text)};
+}
+
+Result<void> write(const Place& place, const char* name, const std::string& text) {
+  // a fixed name: we have the lock
+  const std::string path = note_path(place, name), made = std::string(name) + ".new";
+  ::unlinkat(place.dir, made.c_str(), 0);
+  const Access& access = place.access;
+  const Fd file(::openat(place.dir, made.c_str(),
+                         O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, access.file_mode()));
+  if (!file) return fail_errno("create", path, errno);
+  const bool ours =
+      (!access.group || ::fchown(file.get(), static_cast<uid_t>(-1), access.gid) == 0) &&
+      ::fchmod(file.get(), access.file_mode()) == 0;
+  const int unwritten = ours ? write_all(file.get(), text) : errno;
+  if (unwritten != 0 || ::fsync(file.get()) ||
+      ::renameat(place.dir, made.c_str(), place.dir, name) || ::fsync(place.dir)) {
+    const int why = unwritten != 0 ? unwritten : errno;
+    ::unlinkat(place.dir, made.c_str(), 0);
+    return fail_errno("write", path, why);
+  }
+  return {};
+}
+
+// "<magic> N...
+// ", complete. False: other content.
+template <class... Number>
+bool parse(std::string_view text, std::string_view magic, Number&... numbers) {
+  if (!text.starts_with(magic)) return false;
+  text.remove_prefix(magic.size());
+  const auto one = [&](auto& number) {
+    if (!text.starts_with(' ')) return false;
+    text.remove_prefix(1);
+    const auto found = take_number<std::remove_reference_t<decltype(number)>>(text);
+    number = found.value_or(0);
+    return found.has_value();
+  };
+  return (one(numbers) && ...) && text == "\n";
+}
+
+tl::unexpected<Error> strange(const Place& place, const char* name) {
+  return fail(Errc::protocol, fmt::format("{}: is not what this version of dlock writes",
+                                          printable(note_path(place, name))));
+}
+
+}  // namespace
+
+Result<std::optional<StartNote>> read_start(const Place& place) {
+  const auto text = read(place, "started");
+  if (!text) return fail(text.error());
+  if (!*text) return std::optional<StartNote>{};
+  StartNote note;
+  if (!parse(**text, "dlock-started1", note.at, note.until)) return strange(place, "started");
+  return std::optional{note};
+}
+
+Result<void> write_start(const Place& place, const StartNote& note) {
+  return write(place, "started", fmt::format("dlock-started1 {} {}\n", note.at, note.until));
+}
+
+Result<void> forget_start(const Place& place) {
+  if (::unlinkat(place.dir, "started", 0) == 0 || errno == ENOENT) return {};
+  return fail_errno("delete", note_path(place, "started"), errno);
+}
+
+Result<std::optional<std::uint64_t>> read_revoked(const Place& place) {
+  const auto text = read(place, "revoke");
+  if (!text) return fail(text.error());
+  if (!*text) return std::optional<std::uint64_t>{};
+  std::uint64_t token = 0;
+  if (!parse(**text, "dlock-revoke1", token)) return strange(place, "revoke");
+  return std::optional{token};
+}
+
+Result<void> write_revoked(const Place& place, std::uint64_t newest_token) {
+  return write(place, "revoke", fmt::format("dlock-revoke1 {}\n", newest_token));
+}
+
+void forget_revoked(const Place& place) noexcept { ::unlinkat(place.dir, "revoke", 0); }
+
+}  // namespace dlock::file

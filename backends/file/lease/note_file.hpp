@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Small files beside the state of a key: rarely needed data must not make every change of the state
+// longer.
+//
+//   started   when the last job was started (--once-per): `dlock-started1 <wall clock, us> <not
+//   needed after, us>`
+//   revoke    which holders were asked to stop (release --revoke): `dlock-revoke1 <newest token
+//   asked>`
+//
+// Read and written only under the lock of the state; replaced by a rename, so a process that is
+// killed leaves the old or the new.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include "core/error.hpp"
+#include "file/lease/lifeline.hpp"
+
+namespace dlock::file {
+
+struct StartNote {
+  std::int64_t at = 0;     // wall clock of this machine in microseconds since 1970
+  std::int64_t until = 0;  // not needed after that
+};
+
+// nullopt: there is none. Errc::protocol: cannot be read safely.
+Result<std::optional<StartNote>> read_start(const Place&);
+Result<void> write_start(const Place&, const StartNote&);  // on the disk when it returns
+Result<void> forget_start(const Place&);
+
+Result<std::optional<std::uint64_t>> read_revoked(const Place&);
+Result<void> write_revoked(const Place&, std::uint64_t newest_token);
+void forget_revoked(const Place&) noexcept;
+
+}  // namespace dlock::file

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "file/lease/state_codec.hpp"
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include "common/record_words.hpp"
+#include "core/key.hpp"
+#include "core/number.hpp"
+
+namespace dlock::file {
+namespace {
+
+constexpr std::string_view magic = "dlock1 ";
+constexpr std::string_view any_version = "dlock";
+// columns of the header
+constexpr std::size_t seq_at = 7, length_at = 28, checksum_at = 37, overdue_at = 54;
+constexpr char hex_digits[] = "0123456789abcdef";
+
+// ---- header: numbers of fixed width with leading zeros -----------------------------------------
+void put_fixed(char* at, std::size_t width, std::uint64_t value, unsigned base) noexcept {
+  for (std::size_t i = width; i-- > 0; value /= base) at[i] = hex_digits[value % base];
+}
+
+template <class T>
+bool get_fixed(std::string_view text, std::size_t at, std::size_t width, T& out,
+               int base) noexcept {
+  const auto value = parse_number<T>(text.substr(at, width), base);
+  out = value.value_or(T{});
+  return value.has_value();
+}
+
+// ---- body: words with one space between, lines -------------------------------------------------
+void put(std::string& out, std::uint64_t value) {
+  char digits[24];
+  out.append(digits, std::to_chars(digits, digits + sizeof digits, value).ptr);
+  out += ' ';
+}
+void put_time(std::string& out, Micros t) {
+  if (t == never) out += "- ";
+  else put(out, static_cast<std::uint64_t>(t));
+}
+void put_owner(std::string& out, const Owner& owner) {
+  for (const std::uint8_t b : owner.bytes) {
+    out += hex_digits[b >> 4];
+    out += hex_digits[b & 15];
+  }
+  out += ' ';
+}
+void put_mode(std::string& out, Mode mode) {
+  out += static_cast<char>(mode);
+  out += ' ';
+}
+// Identity::encode() is one printable word; other content must not make a line of its own.
+void put_who(std::string& out, const std::string& who) {
+  const bool word = std::all_of(who.begin(), who.end(), [](char c) { return c > ' ' && c < 0x7f; });
+  if (who.empty()) out += '-';
+  else out += word ? who : percent_encode(who);
+  out += '\n';
+}
+
+}  // namespace
+
+Header parse_header(std::string_view text) noexcept {
+  Header h;
+  if (text.find_first_not_of('\0') == text.npos) return h;
+  h.kind = Header::Kind::damaged;
+  if (!text.starts_with(magic)) {
+    // "dlock2 ..." is not damage: a newer dlock keeps locks here.
+    if (text.starts_with(any_version) && text.size() > any_version.size() &&
+        text[any_version.size()] >= '0' && text[any_version.size()] <= '9')
+      h.kind = Header::Kind::other_version;
+    return h;
+  }
+  if (text.size() < header_size || text[header_size - 1] != '\n') return h;
+  if (get_fixed(text, seq_at, 20, h.seq, 10) && get_fixed(text, length_at, 8, h.length, 10) &&
+      get_fixed(text, checksum_at, 16, h.checksum, 16) &&
+      get_fixed(text, overdue_at, 20, h.overdue, 10))
+    h.kind = Header::Kind::good;
+  return h;
+}
+
+std::string_view layout_of(std::string_view header) noexcept {
+  header.remove_prefix(any_version.size());
+  return header.substr(0, std::min(header.find_first_not_of("0123456789"), header.size()));
+}
+
+std::uint64_t checksum(std::string_view body, std::uint64_t seq) noexcept {
+  // Eight bytes at a time: xor, multiply by an odd constant, fold the high half down. It detects
+  // cut and mixed writes; it is no protection against a user who may write to the file.
+  constexpr std::uint64_t odd = 0x9FB21C651E98DF25u;
+  std::uint64_t sum = (seq + 1) * odd ^ body.size();
+  for (; body.size() >= 8; body.remove_prefix(8)) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, body.data(), 8);
+    sum = (sum ^ word) * odd;
+    sum ^= sum >> 29;
+  }
+  std::uint64_t last = 0;
+  std::memcpy(&last, body.data(), body.size());
+  sum = (sum ^ last) * odd;
+  return sum ^ sum >> 32;
+}
+
+void encode(const KeyRecord& r, std::uint64_t seq, std::string& out) {
+  const LockState& s = r.state;
+  out.assign(header_size, ' ');
+  out += "K ";
+  out += r.boot;
+  out += ' ';
+  put(out, s.fence);
+  put(out, s.next_ticket);
+  out += percent_encode(r.key);
+  out += '\n';
+  for (const auto& h : s.holders) {
+    out += "H ";
+    put_owner(out, h.owner);
+    put_mode(out, h.mode);
+    put(out, h.ticket);
+    put(out, h.token);
+    put(out, h.slot);
+    put_time(out, h.since);
+    put_time(out, h.deadline);
+    put(out, static_cast<std::uint64_t>(h.delay));
+    put_who(out, h.meta);
+  }
+  for (const auto& w : s.waiters) {
+    out += "W ";
+    put_owner(out, w.owner);
+    put_mode(out, w.mode);
+    put(out, w.limit);
+    put(out, w.ticket);
+    put_time(out, w.live_until);
+    put(out, w.invited);
+    put_who(out, w.meta);
+  }
+  const std::string_view body = std::string_view{out}.substr(header_size);
+  magic.copy(out.data(), magic.size());
+  put_fixed(&out[seq_at], 20, seq, 10);
+  put_fixed(&out[length_at], 8, body.size(), 10);
+  put_fixed(&out[checksum_at], 16, checksum(body, seq), 16);
+  put_fixed(&out[overdue_at], 20, static_cast<std::uint64_t>(s.oldest_invitation_ends()), 10);
+  out[header_size - 1] = '\n';
+}
+
+std::optional<KeyRecord> decode(std::string_view body) {
+  const auto lines = static_cast<std::size_t>(std::count(body.begin(), body.end(), '\n'));
+  RecordReader in(body);
+  KeyRecord r;
+  LockState& s = r.state;
+  if (in.word() != "K") return std::nullopt;
+  r.boot = in.word();
+  s.fence = in.number();
+  s.next_ticket = in.number();
+  auto key = percent_decode(in.word('\n'));
+  if (!in.good() || !key || s.fence == UINT64_MAX || s.next_ticket == 0) return std::nullopt;
+  r.key = std::move(*key);
+  while (in.good() && !in.done()) {
+    const std::string_view kind = in.word();
+    if (kind == "H") {
+      auto& h = s.holders.emplace_back();
+      h.owner = in.owner();
+      h.mode = in.mode();
+      h.ticket = in.number();
+      h.token = in.number();
+      h.slot = in.number<unsigned>();
+      h.since = in.time();
+      h.deadline = in.time();
+      h.delay = in.number<Micros>(never);
+      h.meta = in.who();
+    } else if (kind == "W") {
+      if (s.waiters.empty()) s.waiters.reserve(lines + 1);
+      auto& w = s.waiters.emplace_back();
+      w.owner = in.owner();
+      w.mode = in.mode();
+      w.limit = in.number<unsigned>();
+      w.ticket = in.number();
+      w.live_until = in.time();
+      w.invited = in.number<unsigned>(1) == 1;
+      w.meta = in.who();
+    } else {
+      return std::nullopt;
+    }
+  }
+  return in.good() ? std::optional{std::move(r)} : std::nullopt;
+}
+
+}  // namespace dlock::file

@@ -1,0 +1,385 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "file/lease/state_file.hpp"
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <unistd.h>
+#include <algorithm>
+#include <cerrno>
+#include "core/key.hpp"
+#include "file/lock_table.hpp"
+#include "file/sys_error.hpp"
+
+namespace dlock::file {
+namespace {
+
+// slots at 0 and 1 MiB: the file is sparse, unused space costs nothing
+constexpr off_t slot_size = 1 << 20;
+constexpr std::size_t first_read = 4096;
+constexpr std::size_t reserved = 4096;  // of each slot: a small state can be written on a full disk
+
+off_t offset(std::uint64_t seq) noexcept { return static_cast<off_t>(seq % 2) * slot_size; }
+
+ssize_t pread_all(int fd, char* to, std::size_t size, off_t at) noexcept {
+  ssize_t n = 0;
+  do n = ::pread(fd, to, size, at);
+  while (n < 0 && errno == EINTR);
+  return n;
+}
+
+}  // namespace
+
+Micros boottime_us() noexcept {
+  return std::chrono::duration_cast<std::chrono::microseconds>(Clock::now().time_since_epoch())
+      .count();
+}
+
+bool changed_in_this_boot(const timespec& changed, Micros wall_now, Micros boottime_now) noexcept {
+  constexpr Micros leeway = 60'000'000;  // the wall clock may have been changed slightly since
+  return Micros{changed.tv_sec} * 1'000'000 + changed.tv_nsec / 1000 >
+         wall_now - boottime_now - leeway;
+}
+
+// ---- the file and its place --------------------------------------------------------------------
+void StateFile::close() noexcept {
+  unlock();
+  file_.reset();
+  dir_.reset();
+}
+
+// Every other change goes behind 1 MiB: with a limit below that a grant could be written but not
+// its release.
+Result<void> fits_under_limit(const std::string& path) {
+  rlimit most{};
+  constexpr rlim_t needed = slot_size + reserved;
+  if (::getrlimit(RLIMIT_FSIZE, &most) || most.rlim_cur >= needed) return {};
+  return fail(
+      Errc::cannot_create,
+      fmt::format("{}: needs a file size limit (ulimit -f) of at least {} KiB, and it is {} KiB",
+                  printable(path), needed / 1024, most.rlim_cur / 1024));
+}
+
+// False: absent.
+Result<bool> StateFile::open(Make make) {
+  close();
+  if (make == Make::all)
+    if (auto fits = fits_under_limit(path_); !fits) return fail(fits.error());
+  auto opened = where_.open_key(name_, make == Make::all);
+  if (!opened) return fail(opened.error());
+  if (!opened->dir) return false;
+  const auto try_open = [&](int flags) {
+    return Fd(::openat(opened->dir.get(), "state",
+                       O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | flags, 0600));
+  };
+  Fd file = try_open(make == Make::nothing || opened->access.group ? 0 : O_CREAT);
+  if (!file && errno == ENOENT) {
+    if (make == Make::nothing) return false;
+    if (auto made = make_shared_file(opened->dir.get(), "state", opened->access, path_); !made)
+      return fail(made.error());
+    file = try_open(0);
+  }
+  if (!file && errno == EACCES && make != Make::nothing && !opened->access.group &&
+      ::fchmodat(opened->dir.get(), "state", 0600, AT_SYMLINK_NOFOLLOW) == 0)
+    file = try_open(0);  // made under a umask that forbids even its owner
+  if (!file && errno == ELOOP)
+    return fail(Errc::denied, fmt::format("{}: is a symbolic link, which dlock does not follow",
+                                          printable(path_)));
+  if (!file && errno == EISDIR)
+    return fail(Errc::denied, fmt::format("{}: is not a regular file", printable(path_)));
+  if (!file) return fail_errno("open", path_, errno);
+  struct stat st {};
+  if (::fstat(file.get(), &st)) return fail_errno("open", path_, errno);
+  if (!S_ISREG(st.st_mode))
+    return fail(Errc::denied, fmt::format("{}: is not a regular file", printable(path_)));
+  if (st.st_nlink > 1)
+    return fail(Errc::denied,
+                fmt::format("{}: has {} names (hard links)", printable(path_), st.st_nlink));
+  if (auto good = opened->access.admits(st, path_); !good) return fail(good.error());
+  if (::fstat(opened->dir.get(), &dir_stat_)) return fail_errno("open", dir_path_, errno);
+  access_ = opened->access;
+  dir_ = std::move(opened->dir);
+  file_ = std::move(file);
+  device_ = st.st_dev;
+  inode_ = st.st_ino;
+  ++epoch_;
+  return true;
+}
+
+// Whether the path leads to the open file: a lock on a file that was deleted or replaced does not
+// exclude.
+Result<bool> StateFile::in_place() const {
+  auto dir = where_.leads_to(name_, dir_stat_);
+  if (!dir || !*dir) return dir;
+  struct stat there {};
+  if (::fstatat(dir_.get(), "state", &there, AT_SYMLINK_NOFOLLOW) == 0)
+    return there.st_ino == inode_ && there.st_dev == device_;
+  if (errno == ENOENT || errno == ENOTDIR) return false;
+  return fail_errno("open", path_, errno);
+}
+
+// ---- the lock ----------------------------------------------------------------------------------
+// Tries, with naps in between: flock(2) has no time limit of its own, and a process stopped inside
+// the critical section (some 20 us) must not stop us. The critical section is short, so few ever
+// nap.
+//
+// Hundreds of processes that try every millisecond take the processors away from the lock's owner,
+// whenever it is about to continue, and then none makes progress. So naps grow with the wait; but
+// then a new contender would always be first. So one of the contenders, which has the turn, tries
+// often, and gets the next moment in which the lock is free. Which one has it is random: all naps
+// are partly random, and towards the end they are short.
+//
+// Interleaving 2: the process with the turn is stopped. The others lock when they wake up and find
+// the lock free, as if there was no turn.
+namespace {
+
+// A byte behind both slots, locked as part of an open file and so independent of flock(2): the turn
+// ends with that file, however that ends.
+bool set_turn(int fd, short type) noexcept {
+  struct flock turn {};
+  turn.l_type = type;
+  turn.l_whence = SEEK_SET;
+  turn.l_start = 2 * slot_size;
+  turn.l_len = 1;
+  return ::fcntl(fd, F_OFD_SETLK, &turn) == 0;
+}
+
+// The nap of a process that waits for the lock of one file.
+class Naps {
+ public:
+  explicit Naps(Duration patience) : patience_(patience) {}
+
+  Clock::duration next(int fd, Deadline now) {
+    using namespace std::chrono_literals;
+    const Clock::duration waited = now - begun_;
+    if (turn_of_ != fd && waited > 10ms && set_turn(fd, F_WRLCK)) {
+      turn_of_ = fd;
+      turn_since_ = now;
+    }
+    const Clock::duration most = turn_of_ >= 0 ? 1ms : waited < patience_ / 2 ? 20ms : 5ms;
+    const Clock::duration about =
+        std::clamp<Clock::duration>((turn_of_ >= 0 ? now - turn_since_ : waited) / 4, 20us, most);
+    return about / 2 + about * (now.time_since_epoch().count() / 64 % 1024) / 1024;
+  }
+  void over(int fd) noexcept {
+    if (turn_of_ >= 0 && turn_of_ == fd) set_turn(fd, F_UNLCK);
+    turn_of_ = -1;
+  }
+
+ private:
+  const Duration patience_;
+  const Deadline begun_ = Clock::now();
+  Deadline turn_since_{};
+  int turn_of_ = -1;
+};
+
+}  // namespace
+
+Result<StateFile::Locking> StateFile::lock(Make make, Duration patience, int interrupt_fd) {
+  Naps naps(patience);
+  for (const Deadline end = later(Clock::now(), patience);;) {
+    if (!file_) {
+      auto opened = open(make);
+      if (!opened) return fail(opened.error());
+      if (!*opened) return Locking::absent;
+    }
+    if (::flock(file_.get(), LOCK_EX | LOCK_NB) == 0) {
+      locked_ = true;
+      naps.over(file_.get());
+      auto here = in_place();
+      if (!here) return unlock(), fail(here.error());
+      if (*here) return Locking::locked;
+      close();
+    } else if (errno == EINTR) {
+      continue;
+    } else if (errno != EWOULDBLOCK) {
+      return fail_errno("lock", path_, errno);
+    }
+    const Deadline now = Clock::now();
+    if (now >= end) break;
+    pollfd interrupt{interrupt_fd, POLLIN, 0};
+    const timespec t{
+        0,
+        static_cast<long>((file_ ? naps.next(file_.get(), now) : Clock::duration{20'000}).count())};
+    if (::ppoll(&interrupt, 1, &t, nullptr) > 0)
+      return naps.over(file_.get()), Locking::interrupted;
+  }
+  naps.over(file_.get());
+  const auto pid = file_ ? flock_holder(device_, inode_) : std::nullopt;
+  return fail(Errc::unavailable,
+              fmt::format("lock directory {}: its state has been locked for {} ms by {}, which is "
+                          "frozen or stopped in the middle of a change; "
+                          "nothing can change there until it goes on or ends",
+                          printable(dir_path_), patience.count() / 1000,
+                          pid ? fmt::format("process {}", *pid) : "another process"));
+}
+
+// Explicitly, because a forked child may share the open file: close alone would leave the lock with
+// it.
+void StateFile::unlock() noexcept {
+  if (locked_) ::flock(file_.get(), LOCK_UN);
+  locked_ = false;
+}
+
+// ---- reading -----------------------------------------------------------------------------------
+StateFile::Slot StateFile::read_slot(int slot) {
+  std::string& page = page_[slot];
+  page.resize(first_read);
+  const ssize_t n = pread_all(file_.get(), page.data(), page.size(), slot * slot_size);
+  const std::string_view seen{page.data(), static_cast<std::size_t>(std::max<ssize_t>(n, 0))};
+  return {parse_header(seen.substr(0, header_size)), seen};
+}
+
+// Into body_. False: torn, or being written at this moment.
+bool StateFile::read_body(int slot, const Slot& s) {
+  const std::size_t length = s.header.length;
+  if (length > static_cast<std::size_t>(slot_size) - header_size) return false;
+  const std::string_view seen = s.seen.substr(std::min(s.seen.size(), header_size));
+  body_.assign(seen.substr(0, length));
+  if (const std::size_t have = body_.size(); have < length) {
+    if (s.seen.size() < first_read) return false;
+    body_.resize(length);
+    const auto rest = static_cast<ssize_t>(length - have);
+    if (pread_all(file_.get(), &body_[have], length - have,
+                  slot * slot_size + static_cast<off_t>(first_read)) != rest)
+      return false;
+  }
+  return checksum(body_, s.header.seq) == s.header.checksum;
+}
+
+// The newest valid slot. `torn`: none is valid, though there is data.
+Result<StateFile::Loaded> StateFile::newest(bool& torn) {
+  const Slot slots[2] = {read_slot(0), read_slot(1)};
+  const auto kind = [&](int i) { return slots[i].header.kind; };
+  torn = false;
+  for (int i : {0, 1})
+    if (kind(i) == Header::Kind::other_version)
+      return fail(Errc::usage, fmt::format("{}: has layout {}, and this dlock knows layout 1 (a "
+                                           "newer dlock wrote it: install that "
+                                           "one on this host, too)",
+                                           printable(path_), layout_of(slots[i].seen)));
+  int order[2] = {0, 1};
+  if (slots[1].header.seq > slots[0].header.seq) std::swap(order[0], order[1]);
+  for (const int i : order) {
+    if (kind(i) != Header::Kind::good || !read_body(i, slots[i])) continue;
+    auto record = decode(body_);
+    if (!record)
+      return fail(
+          Errc::protocol,
+          fmt::format("{}: has a line that this version of dlock does not know", printable(path_)));
+    seq_ = slots[i].header.seq;
+    return Loaded{std::move(*record), false};
+  }
+  body_.clear();
+  seq_ = 0;
+  // The very first transition was cut: it never happened.
+  const bool first_cut = kind(0) == Header::Kind::empty &&
+                         (kind(1) == Header::Kind::empty || slots[1].header.seq == 1);
+  torn = !first_cut;
+  return Loaded{{}, true};
+}
+
+Result<StateFile::Loaded> StateFile::load() {
+  bool torn = false;
+  auto loaded = newest(torn);
+  if (!loaded || !torn) return loaded;
+  struct stat st {};
+  if (::fstat(file_.get(), &st)) return fail_errno("read", path_, errno);
+  if (!changed_in_this_boot(st.st_ctim, wall_micros(), boottime_us())) return loaded;
+  return fail(
+      Errc::protocol,
+      fmt::format(
+          "{}: is damaged, so its holders are unknown; when no job runs under it, delete the file",
+          printable(path_)));
+}
+
+Result<StateFile::Loaded> StateFile::reload() const {
+  if (seq_ == 0) return Loaded{{}, true};
+  auto record = decode(body_);
+  if (!record)
+    return fail(Errc::internal, fmt::format("{}: was read once but not twice", printable(path_)));
+  return Loaded{std::move(*record), false};
+}
+
+Result<std::optional<KeyRecord>> StateFile::peek() {
+  constexpr int tries = 50;
+  for (int i = 0; i < tries; ++i) {
+    if (file_) {
+      auto here = in_place();
+      if (!here) return fail(here.error());
+      if (!*here) close();
+    }
+    if (!file_) {
+      auto opened = open(Make::nothing);
+      if (!opened) return fail(opened.error());
+      if (!*opened) return std::optional<KeyRecord>{};
+    }
+    bool torn = false;
+    auto loaded = newest(torn);
+    if (!loaded) return fail(loaded.error());
+    if (!torn)
+      return loaded->fresh ? std::optional<KeyRecord>{} : std::optional{std::move(loaded->record)};
+    // Both slots change only if there are two writes during one read.
+    const timespec nap{0, 100'000};
+    ::nanosleep(&nap, nullptr);
+  }
+  auto loaded = load();  // reports the error
+  if (!loaded) return fail(loaded.error());
+  return std::optional<KeyRecord>{};
+}
+
+Header StateFile::newest_header() const noexcept {
+  Header newest;
+  for (const int slot : {0, 1}) {
+    char text[header_size];
+    const ssize_t n = pread_all(file_.get(), text, sizeof text, slot * slot_size);
+    const Header h = parse_header({text, static_cast<std::size_t>(std::max<ssize_t>(n, 0))});
+    if (h.kind == Header::Kind::good && h.seq >= newest.seq) newest = h;
+  }
+  return newest;
+}
+
+bool StateFile::wants_a_look(Micros now) const noexcept {
+  const Header newest = newest_header();
+  return !still_linked() || newest.kind != Header::Kind::good || newest.overdue <= now;
+}
+
+std::uint64_t StateFile::newest_change() const noexcept { return newest_header().seq; }
+
+// ---- writing -----------------------------------------------------------------------------------
+// So that the next transitions, above all a release, need no space.
+Result<void> StateFile::reserve() const {
+  for (const std::uint64_t slot : {0u, 1u})
+    if (::fallocate(file_.get(), FALLOC_FL_KEEP_SIZE, offset(slot), reserved) &&
+        (errno == ENOSPC || errno == EDQUOT))
+      return fail_errno("write", path_, errno);
+  return {};  // a filesystem that cannot reserve is no reason to refuse
+}
+
+Result<void> StateFile::commit(const KeyRecord& record) {
+  encode(record, seq_ + 1, buffer_);
+  const std::string_view body = std::string_view{buffer_}.substr(header_size);
+  if (seq_ != 0 && body == body_) return {};
+  if (buffer_.size() > static_cast<std::size_t>(slot_size))
+    return fail(Errc::unavailable,
+                fmt::format("{}: too many waiters for this key", printable(path_)));
+  if (seq_ == 0)
+    if (auto space = reserve(); !space) return space;
+  ssize_t n = 0;
+  do n = ::pwrite(file_.get(), buffer_.data(), buffer_.size(), offset(seq_ + 1));
+  while (n < 0 && errno == EINTR);
+  if (n < 0) return fail_errno("write", path_, errno);
+  // a torn slot, not in force
+  if (static_cast<std::size_t>(n) != buffer_.size()) return fail_errno("write", path_, ENOSPC);
+  ++seq_;
+  body_.assign(body);
+  return {};
+}
+
+bool StateFile::still_linked() const noexcept {
+  struct stat st {};
+  return ::fstat(file_.get(), &st) == 0 && st.st_nlink > 0;
+}
+
+}  // namespace dlock::file

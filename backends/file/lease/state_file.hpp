@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// The file `state` in the directory of one key: a KeyRecord in two slots, changed under a short
+// flock(2).
+//
+// A transition is one pwrite of the slot that is not in force; the newest slot with a valid
+// checksum is in force. So a process killed at any moment leaves the state before or after its
+// transition, never between. There is no fsync: after a power cut the state may be older, and the
+// wall clock keeps the tokens rising.
+#pragma once
+#include <string>
+#include "file/directory.hpp"
+#include "file/lease/lifeline.hpp"
+#include "file/lease/state_codec.hpp"
+
+namespace dlock::file {
+
+// what lock() may create: nothing; the file in a directory that exists; both
+enum class Make { nothing, state, all };
+
+class StateFile {
+ public:
+  StateFile(const Directory& where, std::string name)
+      : where_(where),
+        name_(std::move(name)),
+        dir_path_(where.path_of(name_)),
+        path_(dir_path_ + "/state") {}
+  ~StateFile() { unlock(); }
+  StateFile(const StateFile&) = delete;
+  StateFile& operator=(const StateFile&) = delete;
+
+  enum class Locking { locked, absent, interrupted };
+  // Takes the lock, in at most `patience`; then Errc::unavailable, because its owner is frozen.
+  // Locked: the path leads to the locked file. `interrupt_fd`: readable ends the wait; -1: none.
+  Result<Locking> lock(Make, Duration patience, int interrupt_fd);
+  void unlock() noexcept;
+
+  // The record in force; fresh: there is none yet, or it was deleted. Errc::protocol: cannot be
+  // read safely. Only while locked.
+  struct Loaded {
+    KeyRecord record;
+    bool fresh = false;
+  };
+  Result<Loaded> load();
+  // The record of the last load().
+  Result<Loaded> reload() const;
+
+  // Replaces the record. Only while locked and loaded. Writes nothing if nothing has changed.
+  Result<void> commit(const KeyRecord&);
+  // False: the file was deleted meanwhile, the commit does not count. Costs one system call.
+  bool still_linked() const noexcept;
+
+  // The record in force without the lock; absent or still empty: nullopt. Creates nothing.
+  Result<std::optional<KeyRecord>> peek();
+  // Without the lock: whether an invited waiter has let its time pass, or the file is not in its
+  // place any more. It may say yes too often, and no wrongly only for a short time.
+  bool wants_a_look(Micros now) const noexcept;
+  // Without the lock: the number of the newest change; 0: unknown.
+  std::uint64_t newest_change() const noexcept;
+
+  // Valid until the next call that may open something; dir is -1 before the first.
+  Place place() const noexcept { return {dir_.get(), epoch_, access_, dir_path_}; }
+  const std::string& path() const noexcept { return path_; }
+  const std::string& dir_path() const noexcept { return dir_path_; }
+
+ private:
+  Result<bool> open(Make);
+  Result<bool> in_place() const;
+  void close() noexcept;
+  struct Slot {
+    Header header;
+    std::string_view seen;  // the first first_read bytes of it
+  };
+  Slot read_slot(int slot);
+  bool read_body(int slot, const Slot&);
+  Result<Loaded> newest(bool& torn);
+  Result<void> reserve() const;
+  Header newest_header() const noexcept;
+
+  const Directory& where_;
+  const std::string name_, dir_path_, path_;
+  Access access_;
+  Fd dir_, file_;
+  struct stat dir_stat_ {};  // of dir_
+  dev_t device_ = 0;
+  ino_t inode_ = 0;
+  unsigned epoch_ = 0;
+  bool locked_ = false;
+  std::uint64_t seq_ = 0;                // of the slot in force; 0: none
+  std::string page_[2], body_, buffer_;  // body_: of the slot in force
+};
+
+// Whether a file was last changed after this machine started. Older damage comes from a crash of
+// the machine, which no holder has survived.
+bool changed_in_this_boot(const timespec& changed, Micros wall_now, Micros boottime_now) noexcept;
+
+Micros boottime_us() noexcept;
+
+}  // namespace dlock::file

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mysql/client/connection.hpp"
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <mysql.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <algorithm>
+#include <cstring>
+#include "core/key.hpp"
+#include "core/number.hpp"
+#include "util/wait.hpp"
+
+namespace dlock::mysql {
+namespace {
+
+// `before` x'..', in one go: every statement has several of these.
+std::string hex_literal(std::string_view before, std::string_view bytes) {
+  static constexpr char digits[] = "0123456789abcdef";
+  std::string out(before.size() + bytes.size() * 2 + 1, '\'');
+  char* to = std::copy(before.begin(), before.end(), out.data());
+  for (const char c : bytes) {
+    *to++ = digits[static_cast<unsigned char>(c) >> 4];
+    *to++ = digits[static_cast<unsigned char>(c) & 15];
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string hex(std::string_view bytes) { return hex_literal("x'", bytes); }
+std::string text_hex(std::string_view s) { return hex_literal("_utf8mb4 x'", s); }
+
+bool wait_for(int fd, short events, const Wait& wait) noexcept {
+  pollfd fds[] = {{fd, events, 0}, {wait.interrupt_fd, POLLIN, 0}};
+  return wait_until(fds, wait.until) > 0 && fds[0].revents != 0;
+}
+
+bool Answer::has(std::size_t column, std::size_t row) const noexcept {
+  return row < rows.size() && column < rows[row].size() && rows[row][column];
+}
+std::string_view Answer::text(std::size_t column, std::size_t row) const noexcept {
+  return has(column, row) ? std::string_view{*rows[row][column]} : std::string_view{};
+}
+std::optional<std::int64_t> Answer::number(std::size_t column, std::size_t row) const noexcept {
+  return parse_number<std::int64_t>(text(column, row));
+}
+std::optional<std::uint64_t> Answer::unsigned_number(std::size_t column,
+                                                     std::size_t row) const noexcept {
+  return parse_number<std::uint64_t>(text(column, row));
+}
+
+Result<void> writable(const Server& at, bool read_only) {
+  if (!read_only) return {};
+  return fail(Errc::unavailable,
+              fmt::format("{} is read-only: locks live on the server that writes", at.text()));
+}
+
+Connection::~Connection() { abandon(); }
+
+// mysql_close sends COM_QUIT, and over TLS a close alert: on a disconnected socket they reach no
+// server.
+void Connection::abandon() noexcept {
+  if (!handle_) return;
+  int nowhere[2];
+  if (fd_ >= 0 && ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, nowhere) == 0) {
+    ::dup3(nowhere[0], fd_, O_CLOEXEC);
+    ::close(nowhere[0]);
+    ::mysql_close(handle_);
+    ::close(nowhere[1]);
+  } else {  // out of descriptors: one session too many on the server is better than a COM_QUIT
+    if (fd_ >= 0) ::close(fd_);
+  }
+  handle_ = nullptr;
+  fd_ = -1;
+}
+
+void Connection::close() noexcept {
+  if (broken_ || under_way_) return abandon();
+  if (handle_) ::mysql_close(handle_);
+  handle_ = nullptr;
+  fd_ = -1;
+}
+
+Error Connection::error(std::string_view what) {
+  error_number_ = ::mysql_errno(handle_);
+  under_way_ = false;
+  const ServerError known = classify(error_number_);
+  broken_ |= known.remedy == Remedy::reconnect || (error_number_ >= 2000 && error_number_ < 3000);
+  return as_error(what, at_.text(), error_number_, ::mysql_error(handle_));
+}
+
+Result<void> Connection::send(std::string_view what, std::string_view sql) {
+  if (broken_ || !handle_)
+    return fail(Errc::unavailable,
+                fmt::format("{} at {}: the connection is gone", what, at_.text()));
+  error_number_ = 0;
+  what_ = what;
+  ++statements_;
+  if (::mysql_send_query(handle_, sql.data(), static_cast<unsigned long>(sql.size())) != 0)
+    return fail(error(what));
+  under_way_ = true;
+  return {};
+}
+
+Result<std::optional<Answer>> Connection::receive(const Wait& wait) {
+  if (!under_way_) return fail(Errc::internal, "nothing was asked");
+  if (!wait_for(fd_, POLLIN, wait)) return std::optional<Answer>{};
+  auto answer = read_answer();
+  if (!answer) return fail(std::move(answer.error()));
+  return std::optional{std::move(*answer)};
+}
+
+Result<Answer> Connection::read_answer() {
+  if (::mysql_read_query_result(handle_) != 0) return fail(error(what_));
+  Answer answer;
+  for (;;) {
+    answer.rows.clear();
+    ++answer.results;
+    MYSQL_RES* const result = ::mysql_store_result(handle_);
+    if (!result && ::mysql_field_count(handle_) > 0) return fail(error(what_));
+    if (!result) answer.affected += ::mysql_affected_rows(handle_);
+    answer.insert_id = ::mysql_insert_id(handle_);
+    if (result) {
+      const unsigned columns = ::mysql_num_fields(result);
+      while (MYSQL_ROW row = ::mysql_fetch_row(result)) {
+        const unsigned long* const lengths = ::mysql_fetch_lengths(result);
+        auto& out = answer.rows.emplace_back(columns);
+        for (unsigned i = 0; i < columns; ++i)
+          if (row[i]) out[i].emplace(row[i], lengths[i]);
+      }
+      ::mysql_free_result(result);
+    }
+    const int more = ::mysql_next_result(handle_);
+    if (more < 0) break;
+    if (more > 0) return fail(error(what_));
+  }
+  under_way_ = false;
+  used = true;
+  return answer;
+}
+
+Result<Answer> Connection::query(std::string_view what, std::string_view sql, Deadline until) {
+  if (auto sent = send(what, sql); !sent) return fail(std::move(sent.error()));
+  auto answer = receive({until});
+  if (!answer) return fail(std::move(answer.error()));
+  if (*answer) return std::move(**answer);
+  broken_ = !patient;
+  return fail(Errc::timed_out, fmt::format("{} at {}: no answer in time", what, at_.text()));
+}
+
+Result<Answer> Connection::query(std::string_view what, const Template& t,
+                                 std::initializer_list<std::string> values, std::string_view before,
+                                 std::string_view behind, Deadline until) {
+  const auto known = repeated_.find(t.name);
+  const bool prepared = prepares_ && facts_.mariadb && !facts_.proxied && known != repeated_.end();
+  const bool prepares = prepared && !known->second;
+  // First, so that nothing was done when it fails.
+  std::string sql =
+      prepares ? fmt::format("PREPARE {} FROM \"{}\";", t.name, t.text) : std::string{};
+  sql += before;
+  if (prepared) {
+    sql += fmt::format("EXECUTE {} USING ", t.name);
+    for (const std::string& v : values) sql.append(v).push_back(',');
+    sql.pop_back();
+  } else {
+    auto value = values.begin();
+    for (const char c : t.text) c == '?' ? sql.append(*value++) : (sql.push_back(c), sql);
+  }
+  sql += behind;
+  auto answer = query(what, sql, until);
+  if (answer) {
+    answer->results -= prepares;
+    repeated_[t.name] = prepared;
+    return answer;
+  }
+  constexpr unsigned too_many = 1461, unknown = 1243;
+  if (prepared && (error_number_ == too_many || error_number_ == unknown)) {
+    prepares_ = false;
+    if (prepares && error_number_ == too_many) return query(what, t, values, before, behind, until);
+  }
+  return answer;
+}
+
+int Connection::alarm() {
+  if (!alarm_) {
+    alarm_ = Fd{::epoll_create1(EPOLL_CLOEXEC)};
+    epoll_event e{};
+    e.events = EPOLLIN | EPOLLRDHUP;
+    ::epoll_ctl(alarm_.get(), EPOLL_CTL_ADD, fd_, &e);
+  }
+  return alarm_.get();
+}
+
+Fd Connection::silence() {
+  if (alarm_) ::epoll_ctl(alarm_.get(), EPOLL_CTL_DEL, fd_, nullptr);
+  return std::move(alarm_);
+}
+
+std::optional<Micros> Connection::server_time(Deadline then) const noexcept {
+  if (!facts_.clock) return std::nullopt;
+  return *facts_.clock + std::chrono::duration_cast<Duration>(then - facts_.clock_at).count();
+}
+
+Result<void> Connection::wait_timeout(Duration d, Deadline until) {
+  const std::int64_t s =
+      std::max<std::int64_t>(1, std::chrono::ceil<std::chrono::seconds>(d).count());
+  if (s == wait_timeout_) return {};
+  auto set = query("set wait_timeout", fmt::format("SET SESSION wait_timeout={}", s), until);
+  if (!set) return fail(std::move(set.error()));
+  wait_timeout_ = s;
+  return {};
+}
+
+}  // namespace dlock::mysql

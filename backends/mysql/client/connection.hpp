@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// One connection to a server, over the blocking client library. Statements are sent and their
+// answers waited for in poll(2), so every wait has a deadline and can be interrupted, and a wait in
+// the server (GET_LOCK, FOR UPDATE) goes on while its caller does something else.
+#pragma once
+#include <cstdint>
+#include <initializer_list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+#include "core/clock.hpp"
+#include "core/error.hpp"
+#include "core/lock_state.hpp"
+#include "core/owner.hpp"
+#include "mysql/client/options.hpp"
+#include "mysql/client/server_error.hpp"
+#include "util/fd.hpp"
+
+struct st_mysql;
+
+namespace dlock::mysql {
+
+struct Wait {
+  Deadline until;
+  int interrupt_fd = -1;  // readable: the wait is over
+};
+// Until `events` on `fd` happen (true), or the wait is over.
+bool wait_for(int fd, short events, const Wait&) noexcept;
+
+// The result of a statement; of several the rows of the last, and all rows that they affected.
+struct Answer {
+  std::vector<std::vector<std::optional<std::string>>> rows;
+  std::uint64_t affected = 0;  // rows that matched, not only those that changed
+  std::uint64_t insert_id = 0;
+  unsigned results = 0;  // of so many statements
+
+  bool has(std::size_t column, std::size_t row = 0) const noexcept;  // exists and is not NULL
+  std::string_view text(std::size_t column, std::size_t row = 0) const noexcept;
+  std::optional<std::int64_t> number(std::size_t column, std::size_t row = 0) const noexcept;
+  std::optional<std::uint64_t> unsigned_number(std::size_t column,
+                                               std::size_t row = 0) const noexcept;
+};
+
+// Facts that the server reports when we connect.
+struct Facts {
+  unsigned long thread = 0;  // CONNECTION_ID()
+  std::string server;        // identifies the server
+  std::string version;
+  bool mariadb = false, galera = false, read_only = false;
+  // Galera: its UUID, the same on all its nodes. Only asked for if the URL names several hosts
+  std::string cluster{};
+  // the binary log is statement-based: then InnoDB writes nothing at READ COMMITTED
+  bool statement_log = false;
+  // the server's id of this connection differs from the one in its greeting: a proxy shares
+  // connections
+  bool proxied = false;
+  std::int64_t wait_timeout = 0;
+  std::optional<Micros> clock;  // the server's, microseconds since 1970, when we connected
+  Deadline clock_at{};          // when that answer came
+};
+
+// Errc::unavailable: this server is read-only, whatever its account may do; locks live on the
+// writable one.
+Result<void> writable(const Server&, bool read_only);
+
+// Values in statements: digits, or hex, which no character set and no quote can change.
+std::string hex(std::string_view bytes);   // x'..'
+std::string text_hex(std::string_view s);  // _utf8mb4 x'..', for what the server compares as text
+
+// A repeated statement, with `?` in the place of each value; no other `?`, and no `"`.
+struct Template {
+  std::string name, text;
+};
+
+class Connection {
+ public:
+  // Connects and verifies until `timeout` has passed, then configures the session, which is an
+  // exchange like others.
+  static Result<std::unique_ptr<Connection>> open(const Options&, const Server&, Duration timeout);
+  ~Connection();
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  // One statement (or several, `;` between) and its answer. Errc::timed_out: none in time; the
+  // connection is then broken, or if it is `patient` the answer is still outstanding.
+  Result<Answer> query(std::string_view what, std::string_view sql, Deadline until);
+
+  // The same with values for a prepared statement, with other statements before and after. From the
+  // second time on the server keeps it prepared, if EXECUTE accepts values (MariaDB).
+  // Answer::results counts it as one.
+  Result<Answer> query(std::string_view what, const Template&,
+                       std::initializer_list<std::string> values, std::string_view before,
+                       std::string_view behind, Deadline until);
+
+  // The same in two steps. Only one statement may be outstanding.
+  Result<void> send(std::string_view what, std::string_view sql);
+  Result<std::optional<Answer>> receive(const Wait&);  // nothing: not yet
+  bool under_way() const noexcept { return under_way_; }
+
+  // The connection cannot be used any more; its socket stays open until the object ends.
+  bool broken() const noexcept { return broken_; }
+  // of the last failed call; 0: none of the server's
+  unsigned error_number() const noexcept { return error_number_; }
+  Remedy remedy() const noexcept { return classify(error_number_).remedy; }
+
+  // For a malformed answer.
+  void distrust() noexcept { broken_ = true; }
+
+  // Closes our end without a message to the server: a process with a duplicate of the socket keeps
+  // the session. The destructor does this unless close() was called.
+  void abandon() noexcept;
+  void close() noexcept;  // with COM_QUIT; only where no lock depends on the session
+
+  int fd() const noexcept { return fd_; }
+  const Facts& facts() const noexcept { return facts_; }
+  const Server& at() const noexcept { return at_; }
+  std::uint64_t statements() const noexcept { return statements_; }
+
+  // The expected clock of the server at that time, if it is not set meanwhile; too low by the
+  // transit time of its answer.
+  std::optional<Micros> server_time(Deadline) const noexcept;
+  // the time that a statement waits for a locked row
+  Duration row_wait() const noexcept { return row_wait_; }
+
+  // The server ends the session after this long without a message. Whole seconds, rounded up.
+  Result<void> wait_timeout(Duration, Deadline until);
+
+  // An epoll(7) descriptor, readable when an unexpected answer comes, or the end. It stays until
+  // silence() moves it out.
+  int alarm();
+  Fd silence();  // without the socket: it never becomes readable again
+
+  bool patient = false;
+  // it has worked before: a failure now may only mean that the server closed it meanwhile
+  bool used = false;
+  std::vector<std::string> names;  // named locks that this session has
+  // a named lock of this session, taken before its grants name it; releasing it wakes waiters.
+  // Empty: none
+  std::string bell{};
+  bool recorded = false;  // a record of a lock that this session has released still names it
+
+ private:
+  explicit Connection(Server at) : at_(std::move(at)) {}
+  Result<void> connect(const Options&, Duration timeout);
+  Result<void> set_up(const Options&, Deadline until);
+  Error error(std::string_view what);
+  Result<Answer> read_answer();
+
+  const Server at_;
+  st_mysql* handle_ = nullptr;
+  int fd_ = -1;
+  Fd alarm_;
+  Facts facts_;
+  std::string what_;
+  bool under_way_ = false, broken_ = false;
+  unsigned error_number_ = 0;
+  std::uint64_t statements_ = 0;
+  std::int64_t wait_timeout_ = 0;
+  Duration row_wait_{};
+  std::map<std::string, bool> repeated_;  // by name: prepared
+  bool prepares_ = true;
+};
+
+}  // namespace dlock::mysql

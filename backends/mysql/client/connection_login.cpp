@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+// Opening a connection: address, TLS, authentication plugins, the session's settings.
+#include <errmsg.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <mysql.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <type_traits>
+#include "core/key.hpp"
+#include "mysql/client/connection.hpp"
+#include "util/wait.hpp"
+
+namespace dlock::mysql {
+namespace {
+
+// MariaDB Connector/C has my_bool, Oracle's libmysqlclient 8 has bool; both take a pointer to one
+// byte.
+constexpr char on = 1;
+
+constexpr const char* usual_plugin_dirs[] = {"/usr/lib/x86_64-linux-gnu/libmariadb3/plugin",
+                                             "/usr/lib/aarch64-linux-gnu/libmariadb3/plugin",
+                                             "/usr/lib64/mariadb/plugin",
+                                             "/usr/lib/mariadb/plugin",
+                                             "/usr/lib/libmariadb3/plugin",
+                                             "/usr/local/lib/mariadb/plugin"};
+
+std::string plugin_dir(const Options& options) {
+  if (!options.plugin_dir.empty()) return options.plugin_dir;
+  if (const char* own = std::getenv("MARIADB_PLUGIN_DIR"); own && *own) return own;
+  for (const char* dir : usual_plugin_dirs)
+    if (::access(dir, X_OK) == 0) return dir;
+  return "";
+}
+
+// "Plugin X could not be loaded: /dir/X.so: cannot open ..." or "Authentication plugin 'X' cannot
+// be loaded: ..."
+std::string plugin_advice(const std::string& dir, std::string_view text) {
+  std::string_view name =
+      text.substr(text.starts_with("Plugin ") ? 7 : std::min(text.find('\'') + 1, text.size()));
+  name = name.substr(0, name.find_first_of("' "));
+  return fmt::format(
+      "the file {}.so is needed in {}: install the package libmariadb3, or say where it is with "
+      "?plugin_dir= or "
+      "MARIADB_PLUGIN_DIR",
+      printable(name), dir.empty() ? "a plugin directory, and none was found" : printable(dir));
+}
+
+void use_tls(MYSQL* m, const TlsOptions& tls) {
+  const auto path = [](const std::string& s) { return s.empty() ? nullptr : s.c_str(); };
+  ::mysql_ssl_set(m, path(tls.key), path(tls.cert), tls.insecure ? nullptr : path(tls.ca), nullptr,
+                  nullptr);
+#ifdef MARIADB_PACKAGE_VERSION
+  ::mysql_options(m, MYSQL_OPT_SSL_ENFORCE, &on);
+  // 3.3 does not unless asked
+  if (!tls.insecure) ::mysql_options(m, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, &on);
+#else
+  const unsigned mode = tls.insecure ? SSL_MODE_REQUIRED : SSL_MODE_VERIFY_IDENTITY;
+  ::mysql_options(m, MYSQL_OPT_SSL_MODE, &mode);
+#endif
+  ::mysql_options(m, MYSQL_OPT_TLS_VERSION, "TLSv1.2,TLSv1.3");
+}
+
+int socket_of(MYSQL* m) noexcept {
+#ifdef MARIADB_PACKAGE_VERSION
+  return static_cast<int>(::mysql_get_socket(m));
+#else
+  return static_cast<int>(m->net.fd);
+#endif
+}
+
+unsigned whole_seconds(Duration d) noexcept {
+  return static_cast<unsigned>(
+      std::max<std::int64_t>(1, std::chrono::ceil<std::chrono::seconds>(d).count()));
+}
+
+constexpr unsigned long client_flags = CLIENT_FOUND_ROWS | CLIENT_MULTI_STATEMENTS;
+const char* or_null(const std::string& s) noexcept { return s.empty() ? nullptr : s.c_str(); }
+
+// Connects, and exchanges the messages of the login. False: failed, or not in time.
+//
+// Connector/C does it in steps, so the waits are ours and end on time, whether the server is
+// silent, slow, or far away. (Only the look-up of a name is not done in steps.) Oracle's library
+// has timeouts in whole seconds for the address and for each answer, and these are the bound.
+#ifdef MARIADB_PACKAGE_VERSION
+bool log_in(MYSQL* m, const Options& o, const Server& at, Deadline until) {
+  // An interrupted wait is over, and is perhaps being undone through this very connection.
+  pollfd before{o.interrupt_fd, POLLIN, 0};
+  const int interrupt_fd = ::poll(&before, 1, 0) > 0 ? -1 : o.interrupt_fd;
+  const std::size_t stack = 256 * 1024;  // of the steps; a name look-up may load modules
+  ::mysql_options(m, MYSQL_OPT_NONBLOCK, &stack);
+  MYSQL* made = nullptr;
+  int awaited = ::mysql_real_connect_start(&made, m, at.socket.empty() ? at.host.c_str() : nullptr,
+                                           or_null(o.user), o.password.c_str(), o.database.c_str(),
+                                           at.port, or_null(at.socket), client_flags);
+  while (awaited != 0) {
+    Deadline wake = until;
+    if (awaited & MYSQL_WAIT_TIMEOUT)
+      wake = std::min(
+          until, later(Clock::now(), std::chrono::milliseconds{::mysql_get_timeout_value_ms(m)}));
+    const auto event = [&](int wait, short poll) {
+      return static_cast<short>(awaited & wait ? poll : 0);
+    };
+    pollfd p[] = {
+        {socket_of(m),
+         static_cast<short>(event(MYSQL_WAIT_READ, POLLIN) | event(MYSQL_WAIT_WRITE, POLLOUT) |
+                            event(MYSQL_WAIT_EXCEPT, POLLPRI)),
+         0},
+        {interrupt_fd, POLLIN, 0}};
+    wait_until(p, wake);
+    int happened = 0;
+    if (p[0].revents & POLLIN) happened |= MYSQL_WAIT_READ;
+    if (p[0].revents & POLLOUT) happened |= MYSQL_WAIT_WRITE;
+    if (p[0].revents & POLLPRI) happened |= MYSQL_WAIT_EXCEPT;
+    if (p[0].revents & (POLLERR | POLLHUP | POLLNVAL))
+      // the library finds the error itself
+      happened |= awaited & ~MYSQL_WAIT_TIMEOUT;
+    // a server that drips, too
+    if (p[1].revents != 0 || Clock::now() >= until) happened = MYSQL_WAIT_TIMEOUT;
+    else if (happened == 0 && Clock::now() >= wake) happened = MYSQL_WAIT_TIMEOUT;
+    if (happened != 0) awaited = ::mysql_real_connect_cont(&made, m, happened);
+  }
+  return made != nullptr;
+}
+#else
+bool log_in(MYSQL* m, const Options& o, const Server& at, Deadline) {
+  return ::mysql_real_connect(m, at.socket.empty() ? at.host.c_str() : nullptr, or_null(o.user),
+                              o.password.c_str(), o.database.c_str(), at.port, or_null(at.socket),
+                              client_flags) != nullptr;
+}
+#endif
+
+}  // namespace
+
+Result<std::unique_ptr<Connection>> Connection::open(const Options& options, const Server& server,
+                                                     Duration timeout) {
+  std::unique_ptr<Connection> c{new Connection(server)};
+  if (auto ok = c->connect(options, timeout); !ok) return fail(std::move(ok.error()));
+  if (auto ok = c->set_up(options, later(Clock::now(), options.op_timeout)); !ok)
+    return fail(std::move(ok.error()));
+  c->used = false;
+  return c;
+}
+
+Result<void> Connection::connect(const Options& o, Duration timeout) {
+  handle_ = ::mysql_init(nullptr);
+  if (!handle_) return fail(Errc::internal, "the client library does not start");
+  const unsigned connect = whole_seconds(timeout), exchange = whole_seconds(o.op_timeout);
+  const unsigned protocol = at_.socket.empty() ? MYSQL_PROTOCOL_TCP : MYSQL_PROTOCOL_SOCKET;
+  ::mysql_options(handle_, MYSQL_OPT_CONNECT_TIMEOUT, &connect);
+  // of one read; poll(2) decides how long an answer may take
+  ::mysql_options(handle_, MYSQL_OPT_READ_TIMEOUT, &exchange);
+  ::mysql_options(handle_, MYSQL_OPT_WRITE_TIMEOUT, &exchange);
+  ::mysql_options(handle_, MYSQL_OPT_PROTOCOL, &protocol);
+  ::mysql_options(handle_, MYSQL_SET_CHARSET_NAME, "utf8mb4");
+  ::mysql_options4(handle_, MYSQL_OPT_CONNECT_ATTR_ADD, "program_name", "dlock");
+  const std::string plugins = plugin_dir(o);
+  if (!plugins.empty()) ::mysql_options(handle_, MYSQL_PLUGIN_DIR, plugins.c_str());
+  if (o.tls) use_tls(handle_, *o.tls);
+  // Neither library reconnects by itself unless asked to; no defaults file is read that could ask.
+  const Deadline until = later(Clock::now(), timeout);
+  if (!log_in(handle_, o, at_, until)) {
+    error_number_ = ::mysql_errno(handle_);
+    const std::string_view text = ::mysql_error(handle_);
+    Error e = as_error("connect", at_.text(), error_number_, text);
+    if (error_number_ == CR_AUTH_PLUGIN_CANNOT_LOAD ||
+        text.find("could not be loaded") != text.npos)
+      e.message += fmt::format(" ({})", plugin_advice(plugins, text));
+    if (e.code == Errc::timed_out) e.code = Errc::unavailable;  // no request was sent yet
+    if (retryable(e.code) && Clock::now() >= until)
+      e = {Errc::unavailable, fmt::format("connect at {}: no answer in time", at_.text())};
+    ::mysql_close(handle_);
+    handle_ = nullptr;
+    return fail(std::move(e));
+  }
+  fd_ = socket_of(handle_);
+  ::fcntl(fd_, F_SETFD, FD_CLOEXEC);
+  if (at_.socket.empty()) {
+    const int yes = 1;
+    ::setsockopt(fd_, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+    ::setsockopt(fd_, SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof yes);
+  }
+  if (o.tls && !::mysql_get_ssl_cipher(handle_)) {
+    broken_ = true;
+    return fail(Errc::denied,
+                fmt::format("connect at {}: the server does not speak TLS", at_.text()));
+  }
+  return {};
+}
+
+Result<void> Connection::set_up(const Options& o, Deadline until) {
+  const auto lock_wait = std::clamp<std::int64_t>(
+      std::chrono::floor<std::chrono::seconds>(o.op_timeout).count(), 1, 3);
+  row_wait_ = std::chrono::seconds{lock_wait};
+  wait_timeout_ = 120;
+  const auto answer = query(
+      "connect",
+      fmt::format(
+          "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;"
+          "SET SESSION "
+          "sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION',autocommit=1,time_zone='+00:00',"
+          "innodb_lock_wait_timeout={},lock_wait_timeout={},wait_timeout={};"
+          "SHOW VARIABLES WHERE Variable_name IN ('version','version_comment','hostname','port',"
+          "'server_id','server_uuid','read_only','super_read_only','wsrep_on','wsrep_provider',"
+          "'pseudo_thread_id','timestamp','log_bin','binlog_format')",
+          lock_wait, lock_wait, wait_timeout_),
+      until);
+  if (!answer) return fail(answer.error());
+  const auto value = [&](std::string_view name) -> std::string {
+    for (std::size_t i = 0; i < answer->rows.size(); ++i)
+      if (answer->text(0, i) == name) return std::string{answer->text(1, i)};
+    return "";
+  };
+  const auto is_on = [&](std::string_view name) {
+    const std::string v = value(name);
+    return v == "ON" || v == "1" || v == "NO_LOCK" || v == "NO_LOCK_NO_ADMIN";
+  };
+  facts_.version = value("version");
+  if (const double seconds = std::strtod(value("timestamp").c_str(), nullptr); seconds > 0) {
+    facts_.clock = static_cast<Micros>(seconds * 1e6);
+    facts_.clock_at = Clock::now();
+  }
+  facts_.mariadb = facts_.version.find("MariaDB") != facts_.version.npos;
+  facts_.server = fmt::format("{}/{}:{}/{}", value("server_uuid"), value("hostname"), value("port"),
+                              value("server_id"));
+  facts_.read_only = is_on("read_only") || is_on("super_read_only");
+  facts_.galera =
+      is_on("wsrep_on") && value("wsrep_provider") != "none" && !value("wsrep_provider").empty();
+  facts_.statement_log = is_on("log_bin") && value("binlog_format") == "STATEMENT";
+  facts_.thread = ::mysql_thread_id(handle_);
+  facts_.proxied = value("pseudo_thread_id") != std::to_string(facts_.thread) ||
+                   value("version_comment").find("ProxySQL") != std::string::npos;
+  if (facts_
+          // otherwise each write is error 1665. Statements are atomic, so the level only decides
+          // what else they lock
+          .statement_log) {
+    const auto set =
+        query("connect", "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ", until);
+    if (!set) return fail(set.error());
+  }
+  if (facts_.galera && o.servers.size() > 1) {
+    const auto status =
+        query("connect", "SHOW GLOBAL STATUS LIKE 'wsrep_cluster_state_uuid'", until);
+    if (!status) return fail(status.error());
+    facts_.cluster = status->text(1);
+  }
+  return {};
+}
+
+}  // namespace dlock::mysql

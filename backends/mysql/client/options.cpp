@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mysql/client/options.hpp"
+#include <fmt/format.h>
+#include <algorithm>
+#include <cstdlib>
+#include "core/key.hpp"
+#include "mysql/client/my_cnf.hpp"
+#include "util/named_file.hpp"
+
+namespace dlock::mysql {
+namespace {
+
+// Names of tables and columns are put between backquotes in statements; only names that need no
+// escapes are accepted.
+bool identifier(std::string_view s) noexcept {
+  return !s.empty() && s.size() <= 64 && std::all_of(s.begin(), s.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '$';
+  });
+}
+
+class Parser {
+ public:
+  Parser(const Url& url, const Traits& traits, const Settings& settings)
+      : url_(url), traits_(traits), settings_(settings), items_(url, traits, settings) {}
+
+  Result<Options> parse() {
+    static_cast<StoreOptions&>(made_) = items_.store_options();
+    made_.prefix = items_.prefix("dlock:");
+    if (made_.prefix.size() > 50) items_.wrong("prefix", made_.prefix, "at most 50 bytes");
+    if (url_.scheme == "mysql+unix") socket();
+    else servers();
+    if (made_.database.size() > 64)
+      items_.wrong("database", made_.database, "at most 64 characters");
+    auto defaults = client_defaults();
+    if (!defaults) return fail(std::move(defaults.error()));
+    login(*defaults);
+    auto files = tls(*defaults);
+    made_.plugin_dir = items_.text("plugin_dir").value_or("");
+    recipe_items();
+    if (!files) return fail(std::move(files.error()));
+    if (auto ok = items_.verdict(); !ok) return fail(std::move(ok.error()));
+    return std::move(made_);
+  }
+
+ private:
+  void socket() {
+    constexpr std::string_view example = "mysql+unix:///run/mysqld/mysqld.sock?db=DB";
+    if (!url_.hosts.empty())
+      items_.wrong("host", url_.hosts.front().name,
+                   "none: mysql+unix:///PATH?db=DB has three slashes");
+    if (url_.path.size() < 2)
+      items_.wrong("path", url_.path, fmt::format("the path of a socket, as in {}", example));
+    made_.servers.push_back({.host = {}, .port = 0, .socket = url_.path});
+    made_.database = items_.text("db").value_or("");
+    if (made_.database.empty())
+      items_.wrong("db", "", fmt::format("the name of a database, as in {}", example));
+  }
+
+  void servers() {
+    if (const auto db = items_.text("db"))
+      items_.wrong("db", *db, "an item of mysql+unix only; others write /DB behind the host");
+    if (url_.hosts.empty()) items_.wrong("host", "", "a host, as in mysql://HOST[:PORT]/DB");
+    for (const auto& h : url_.hosts) made_.servers.push_back({h.name, h.port.value_or(3306), {}});
+    if (made_.servers.size() > 1 && !traits_.native)
+      items_.wrong("host", fmt::format("{} hosts", made_.servers.size()),
+                   "one: only recipe lease excludes across the nodes of a cluster");
+    if (!url_.path.empty()) made_.database = url_.path.substr(1);
+    if (made_.database.empty())
+      items_.wrong("database", "", "the name of a database behind the host, as in mysql://HOST/DB");
+  }
+
+  void login(const ClientDefaults& defaults) {
+    made_.user = !url_.user.empty() ? url_.user : defaults.user.value_or("");
+    made_.password = items_.password();
+    if (!made_.password.empty()) return;
+    const char* own = std::getenv("MYSQL_PWD");
+    if (own && *own) made_.password = own;
+    // The file's password is that of the file's user.
+    else if (!defaults.user || *defaults.user == made_.user)
+      made_.password = defaults.password.value_or("");
+  }
+
+  // Errc::config: a file that the library cannot read, or a FIFO, on which it would block.
+  Result<void> tls(const ClientDefaults& defaults) {
+    made_.tls = items_.tls(false, url_.scheme == "mysql+unix", "add tls=yes");
+    const auto fill = [&](std::string& path, std::string_view item,
+                          const std::optional<std::string>& own) {
+      if (path.empty() && !items_.text(item)) path = own.value_or("");
+    };
+    if (made_.tls) {
+      fill(made_.tls->ca, "tls_ca", defaults.ssl_ca);
+      fill(made_.tls->cert, "tls_cert", defaults.ssl_cert);
+      fill(made_.tls->key, "tls_key", defaults.ssl_key);
+    }
+    const TlsOptions files = made_.tls.value_or(
+        TlsOptions{settings_.tls_ca, settings_.tls_cert, settings_.tls_key, false});
+    for (const std::string* path : {&files.key, &files.cert, &files.ca})
+      if (const char* why = trouble_with_file(*path, path == &files.ca))
+        return fail(Errc::config, fmt::format("{}: {}", quoted(*path), why));
+    return {};
+  }
+
+  std::string name(std::string_view item, std::string_view recipes) {
+    const auto text = items_.only(item, recipes);
+    if (text && !identifier(*text))
+      items_.wrong(item, *text, "a name of letters, digits, _ and $, at most 64 long");
+    return std::string{text.value_or("")};
+  }
+
+  void recipe_items() {
+    if (const auto text = items_.only("wake", "lease")) {
+      made_.poll = *text == "poll";
+      if (*text != "poll" && *text != "named") items_.wrong("wake", *text, "named or poll");
+    }
+    if (items_.only("clock_skew", "lease insert version"))
+      if (const auto d = items_.duration("clock_skew", Duration{}, "a duration such as 2s"))
+        made_.clock_skew = *d;
+    made_.table = name("table", "for-update insert version");
+    made_.key_column = name("key_column", "for-update");
+    if (made_.key_column.empty() != (made_.table.empty() || traits_.recipe != "for-update"))
+      items_.wrong("key_column", made_.key_column, "a column of ?table=, always together with it");
+    if (items_.only("stale_after", "insert"))
+      made_.stale_after = items_.duration("stale_after", std::chrono::seconds{1},
+                                          "a duration of 1s or more, such as 1h");
+    for (const auto& [item, value] : url_.items) {
+      if (!item.starts_with("where.")) continue;
+      const std::string column = item.substr(6);
+      if (traits_.recipe != "for-update" || made_.table.empty())
+        items_.wrong(item, value, "nothing but with recipe for-update and ?table=");
+      if (!identifier(column))
+        items_.wrong(item, value, "a column's name of letters, digits, _ and $ behind where.");
+      made_.conditions.emplace_back(column, value);
+    }
+  }
+
+  const Url& url_;
+  const Traits& traits_;
+  const Settings& settings_;
+  UrlItems items_;
+  Options made_;
+};
+
+}  // namespace
+
+std::string Server::text() const {
+  return socket.empty() ? fmt::format("{}:{}", host, port) : socket;
+}
+
+Result<Options> parse_options(const Url& url, const Traits& traits, const Settings& settings) {
+  return Parser{url, traits, settings}.parse();
+}
+
+}  // namespace dlock::mysql

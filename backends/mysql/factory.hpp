@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// The factory of family `mysql`: MySQL, MariaDB and Galera. Guarantees of its recipes, and the
+// rights that an account needs: README.md beside this file.
+//
+//   mysql://[USER@]HOST[:3306][,HOST...]/DB     mariadb:// is the same. Several hosts: nodes of one
+//   cluster (recipe lease)
+//   mysql+unix://[USER@]/SOCKET?db=DB
+//
+// Items: `tls=yes|no`, `tls_ca`, `tls_cert`, `tls_key` (files); `plugin_dir` (of client
+// authentication plugins); of lease: `wake=named|poll`; of lease, insert, version: `clock_skew=D`;
+// of for-update: `table`, `key_column`, `where.COLUMN`; of insert: `table`, `stale_after=D`; of
+// version: `table`.
+#pragma once
+#include <array>
+#include "core/backend.hpp"
+
+namespace dlock::mysql {
+
+inline constexpr std::array<std::string_view, 3> schemes{"mysql", "mariadb", "mysql+unix"};
+inline constexpr std::array<std::string_view, 12> items{
+    "db",   "tls",        "tls_ca", "tls_cert",   "tls_key",     "plugin_dir",
+    "wake", "clock_skew", "table",  "key_column", "stale_after", "where."};
+inline constexpr std::array<Traits, 5> recipes{{
+    {.family = "mysql",
+     .recipe = "lease",
+     .liveness = Liveness::lease,
+     .fifo = true,
+     .shared = true,
+     .permits = true,
+     .detached = true,
+     .lock_delay = true,
+     .wakes = true,
+     .native = true,
+     .weakness = "the promotion of a replica that has not seen a grant forgets it; on Galera "
+                 "waiters poll, and the nodes' clocks must "
+                 "not be further apart than ?clock_skew=",
+     .starts = true},
+    {.family = "mysql",
+     .recipe = "get-lock",
+     .liveness = Liveness::connection,
+     .fifo = false,
+     .shared = false,
+     .permits = false,
+     .detached = false,
+     .lock_delay = false,
+     .wakes = true,
+     .native = false,
+     .weakness = "known to one server only, and ends with the connection: when the server closes "
+                 "it, another may hold the lock before "
+                 "the job is dead; refused on Galera and behind proxies that share connections"},
+    {.family = "mysql",
+     .recipe = "for-update",
+     .liveness = Liveness::connection,
+     .fifo = false,
+     .shared = false,
+     .permits = false,
+     .detached = false,
+     .lock_delay = false,
+     .wakes = true,
+     .native = false,
+     .weakness =
+         "an open transaction for as long as the job runs, which ends with its connection: when "
+         "the server closes it, another "
+         "may hold the lock before the job is dead; in no order on MySQL 8; refused on Galera"},
+    {.family = "mysql",
+     .recipe = "insert",
+     .liveness = Liveness::lease,
+     .fifo = false,
+     .shared = false,
+     .permits = false,
+     .detached = true,
+     .lock_delay = false,
+     .wakes = false,
+     .native = false,
+     .weakness = "no queue: waiters poll, in no order; a program of the others that dies leaves "
+                 "its row for ever, unless "
+                 "?stale_after= is given"},
+    {.family = "mysql",
+     .recipe = "version",
+     .liveness = Liveness::lease,
+     .fifo = false,
+     .shared = false,
+     .permits = false,
+     .detached = true,
+     .lock_delay = false,
+     .wakes = false,
+     .native = false,
+     .weakness = "no queue: waiters poll, in no order, and one of many may starve"},
+}};
+
+Result<std::unique_ptr<Backend>> open(const Url&, const Traits&, const Settings&);
+class NamedBackend;
+struct Options;
+// The recipes that exclude with other programs; nullptr: `lease`.
+std::unique_ptr<NamedBackend> open_named(const Traits&, const Options&);
+Result<void> purge(const Url&, const Traits&, const Settings&, std::span<const Key>);
+
+inline constexpr BackendFactory factory{"mysql", schemes, recipes, items, open, purge};
+
+std::string library();  // the client library, with its version
+
+}  // namespace dlock::mysql

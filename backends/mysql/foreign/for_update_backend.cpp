@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mysql/foreign/for_update_backend.hpp"
+#include <fmt/format.h>
+#include <algorithm>
+#include <iterator>
+#include "core/sha256.hpp"
+#include "mysql_schema/schema.hpp"
+
+namespace dlock::mysql {
+
+namespace {
+
+// A session's named lock, which shows that it lives. The key is part of it: several keys taken
+// together have one owner, and a session each.
+constexpr std::size_t digits_of_name = 16;
+std::string life_name(const Owner& owner, const std::string& name) {
+  return "dl:" + owner.hex() + sha256_hex(name).substr(0, digits_of_name);
+}
+
+Rows rows_of(const Options& o) {
+  if (o.table.empty()) return {"dlock_row", "name"};
+  Rows r{o.table, o.key_column, {}, true};
+  for (const auto& [column, value] : o.conditions)
+    fmt::format_to(std::back_inserter(r.also), " AND `{}`={}", column, text_hex(value));
+  return r;
+}
+
+}  // namespace
+
+ForUpdateBackend::ForUpdateBackend(const Traits& traits, Options options)
+    : HeldBackend(traits, options, schema::for_update, "dlock_grant"), locked_(rows_of(options)) {}
+
+Result<void> ForUpdateBackend::fit(const Facts& f) const {
+  if (f.galera)
+    return fail(
+        refuse("this server is a node of a Galera cluster, where row locks are known to one node "
+               "only; use recipe lease"));
+  if (f.proxied)
+    return fail(
+        refuse("behind a proxy that shares connections the owner of a transaction is unknown; "
+               "connect to the server itself"));
+  return {};
+}
+
+std::string ForUpdateBackend::row(const std::string& name) const {
+  return fmt::format("`{}` WHERE `{}`={}{}", locked_.table, locked_.column,
+                     locked_.text ? text_hex(name) : hex(name), locked_.also);
+}
+
+// In a separate statement that is committed at once: two transactions that lock a missing row would
+// wait for each other.
+Result<void> ForUpdateBackend::make_row(Connection& c, const std::string& name, Deadline until) {
+  const Options& o = client_.options();
+  std::string sql = fmt::format("INSERT INTO dlock_row(name) VALUES({})", hex(name));
+  if (!o.table.empty()) {
+    std::string columns = fmt::format("`{}`", o.key_column), values = text_hex(name);
+    for (const auto& [column, value] : o.conditions) {
+      columns += fmt::format(",`{}`", column);
+      values += "," + text_hex(value);
+    }
+    sql = fmt::format("INSERT INTO `{}`({}) VALUES({})", o.table, columns, values);
+  }
+  auto made = c.query("make the row", sql, until);
+  if (made || c.error_number() == 1062) return {};
+  if (c.error_number() == 1146 && !o.table.empty())
+    return fail(
+        Errc::cannot_create,
+        fmt::format("{}: there is no table {}; it belongs to the program that is to be excluded",
+                    client_.options().where, o.table));
+  if (c.error_number() == 1364)
+    return fail(
+        refuse(fmt::format("table {} has no row for this key, and one cannot be made because other "
+                           "columns need values",
+                           o.table)));
+  return fail(std::move(made.error()));
+}
+
+Result<void> ForUpdateBackend::prepare(Connection& c, const std::string& name, Deadline until) {
+  // Its own timeout is longer than our waits, so a wait ends by KILL QUERY or by its grant.
+  auto r = c.query("connect", "SET SESSION innodb_lock_wait_timeout=60", until);
+  if (!r) return fail(std::move(r.error()));
+  if (const std::string& table = client_.options().table; !table.empty()) {
+    auto engine = c.query("look at the table", engine_of(table), until);
+    if (!engine) return fail(std::move(engine.error()));
+    if (engine->text(1) == "NO")
+      return fail(refuse(
+          fmt::format("table {} is of engine {}, which locks no rows, so it would not exclude",
+                      table, engine->text(0))));
+  }
+  // The table of the records, too: creating it later would end the transaction.
+  auto there = c.query("look",
+                       fmt::format("SELECT 1 FROM {0} WHERE name={1}; SELECT 1 FROM {2}", table_,
+                                   hex(name), row(name)),
+                       until);
+  if (!there) return fail(std::move(there.error()));
+  return there->rows.empty() ? make_row(c, name, until) : Result<void>{};
+}
+
+std::string ForUpdateBackend::in_force(const std::string&) const {
+  return fmt::format("IS_USED_LOCK(CONCAT('dl:',r.owner,LEFT(SHA2(r.name,256),{})))=r.conn",
+                     digits_of_name);
+}
+
+// Foreign holders: is the row locked? Tried for a moment only, without waiting.
+Result<void> ForUpdateBackend::look_closer(Connection& c, const std::string& name, LockRow& r,
+                                           Deadline until) {
+  if (r.ours) return {};
+  // autocommit: over at once
+  auto tried = c.query("look", fmt::format("SELECT 1 FROM {} FOR UPDATE NOWAIT", row(name)), until);
+  if (!tried && (c.error_number() == 1205 || c.error_number() == 3572)) {
+    r.held = true;
+    return {};
+  }
+  if (!tried && c.remedy() == Remedy::create) return {};
+  if (!tried) return fail(std::move(tried.error()));
+  return {};
+}
+
+Result<std::optional<FencingToken>> ForUpdateBackend::try_now(Connection& c,
+                                                              const std::string& name,
+                                                              const Request& r, Deadline until) {
+  for (int missing = 0;; ++missing) {
+    auto locked = c.query(
+        "acquire", fmt::format("START TRANSACTION; SELECT 1 FROM {} FOR UPDATE NOWAIT", row(name)),
+        until);
+    if (locked && !locked->rows.empty()) break;
+    const unsigned number = c.error_number();
+    Result<Answer> problem = std::move(locked);
+    if (!c.broken())
+      if (auto ok = undo(c, name, until); !ok) return fail(std::move(ok.error()));
+    if (!problem && (number == 1205 || number == 3572)) return std::optional<FencingToken>{};
+    if (!problem) return fail(std::move(problem.error()));
+    if (missing > 2) return fail(Errc::unavailable, "the row is deleted again and again");
+    // its row was deleted
+    if (auto ok = make_row(c, name, until); !ok) return fail(std::move(ok.error()));
+  }
+  auto token = note(c, name, r, until);
+  if (!token) return fail(std::move(token.error()));
+  return std::optional{*token};
+}
+
+Result<void> ForUpdateBackend::before_wait(Connection& c, const std::string&, Deadline until) {
+  auto r = c.query("acquire", "START TRANSACTION", until);
+  if (!r) return fail(std::move(r.error()));
+  return {};
+}
+std::string ForUpdateBackend::wait(const std::string& name, double) const {
+  return fmt::format("SELECT 1 FROM {} FOR UPDATE", row(name));
+}
+bool ForUpdateBackend::got(const Answer& a) const { return !a.rows.empty(); }
+
+// The record is committed beside the transaction, so that the token stays when that breaks, and
+// must not replace the record of a later holder of the row. It may be sent late by a session A that
+// has lost the row (killed, cut off, timed out) before B had it:
+//  1. The newest token is read in the session that has the row locked. A dead session reads
+//     nothing; B reads later than A, so no smaller one.
+//  2. The write names that token. B wrote first: A's finds another token and writes nothing. A
+//     wrote first, after B has read: B's writes nothing, B reads again, and writes a greater one.
+//     So the newest record is B's as soon as B is granted anything.
+//  3. The write checks whether A's session has its named lock, so that the record of a dead session
+//     is mostly not written at all.
+//  4. The session is checked again after that: one that was lost meanwhile is granted nothing.
+// With a statement-based binary log the transaction keeps its first snapshot, so there is one try
+// for each.
+Result<FencingToken> ForUpdateBackend::note(Connection& c, const std::string& name,
+                                            const Request& r, Deadline until) {
+  const std::string lives = life_name(r.owner, name), session = std::to_string(c.facts().thread);
+  while (Clock::now() < until) {
+    const bool named = std::find(c.names.begin(), c.names.end(), lives) != c.names.end();
+    const auto seen =
+        c.query("acquire",
+                fmt::format("SELECT {},CONNECTION_ID(),(SELECT fence FROM {} WHERE "
+                            "name={}),(SELECT owner FROM {} WHERE name={})",
+                            named ? fmt::format("IS_USED_LOCK('{}')=CONNECTION_ID()", lives)
+                                  : fmt::format("GET_LOCK('{}',2)", lives),
+                            table_, hex(name), table_, hex(name)),
+                until);
+    if (!seen) return fail(seen.error());
+    if (seen->text(0) != "1" || seen->text(1) != session)
+      return fail(Errc::unavailable,
+                  "the named lock that proves the session alive could not be taken");
+    if (!named) c.names.push_back(lives);
+    const auto newest = seen->unsigned_number(2);
+    if (newest && seen->text(3) == r.owner.hex()) return *newest;
+    const auto written = client_.run<Answer>(until, schema_, [&](Connection& beside) {
+      return beside.query("record the grant", grant(name, r, newest, session), until);
+    });
+    if (!written) return fail(written.error());
+    if (written->affected == 1) {
+      const auto still = c.query(
+          "acquire",
+          fmt::format("SELECT IS_USED_LOCK('{}')=CONNECTION_ID(),CONNECTION_ID()", lives), until);
+      if (!still) return fail(still.error());
+      if (still->text(0) == "1" && still->text(1) == session) return written->insert_id;
+      return fail(Errc::unavailable, "the session was lost before its grant was recorded");
+    }
+    if (c.facts().statement_log) break;
+  }
+  return fail(Errc::unavailable, "others change the record of this lock all the time");
+}
+
+std::string ForUpdateBackend::grant(const std::string& name, const Request& r,
+                                    std::optional<FencingToken> newest,
+                                    const std::string& session) const {
+  const std::string lives = fmt::format("IS_USED_LOCK('{}')={}", life_name(r.owner, name), session);
+  if (!newest)
+    return fmt::format(
+        "INSERT IGNORE INTO {0}(name,fence,owner,conn,granted,until,who) SELECT "
+        "{1},LAST_INSERT_ID({2}),'{3}',{4},{2},{2}+{5},{6} FROM DUAL WHERE "
+        "{7}",
+        table_, hex(name), server_clock, r.owner.hex(), session, r.ttl.count(), hex(who(r)), lives);
+  return fmt::format(
+      "UPDATE {} SET "
+      "fence=LAST_INSERT_ID(GREATEST(fence+1,{})),owner='{}',conn={},granted={},until=granted+{},"
+      "who={} WHERE "
+      "name={} AND fence={} "
+      "AND {}",
+      table_, server_clock, r.owner.hex(), session, server_clock, r.ttl.count(), hex(who(r)),
+      hex(name), *newest, lives);
+}
+
+Result<bool> ForUpdateBackend::beat(Connection& c, const std::string& name, const Owner& owner,
+                                    Duration ttl, Deadline until) {
+  auto alive = c.query("renew",
+                       fmt::format("SELECT CONNECTION_ID(),IS_USED_LOCK('{}')=CONNECTION_ID()",
+                                   life_name(owner, name)),
+                       until);
+  if (!alive) return fail(std::move(alive.error()));
+  if (alive->unsigned_number(0) != c.facts().thread || alive->text(1) != "1") return false;
+  auto known = client_.run<Answer>(until, "", [&](Connection& beside) {
+    return beside.query("renew",
+                        fmt::format("UPDATE {} SET until={}+{} WHERE name={} AND owner='{}'",
+                                    table_, server_clock, ttl.count(), hex(name), owner.hex()),
+                        until);
+  });
+  if (!known) return fail(std::move(known.error()));
+  return known->affected == 1;
+}
+
+Result<bool> ForUpdateBackend::give_up(Connection& c, const std::string& name, const Owner& owner,
+                                       Deadline until) {
+  // The record first: the next holder overwrites it.
+  auto cleared = client_.run<Answer>(until, "", [&](Connection& beside) {
+    return beside.query("release",
+                        fmt::format("UPDATE {} SET owner='' WHERE name={} AND owner='{}'", table_,
+                                    hex(name), owner.hex()),
+                        until);
+  });
+  if (auto ok = undo(c, name, until); !ok) return fail(std::move(ok.error()));
+  return cleared && cleared->affected == 1;
+}
+
+Result<void> ForUpdateBackend::undo(Connection& c, const std::string&, Deadline until) {
+  std::string sql = "ROLLBACK";
+  for (const auto& n : c.names) sql += fmt::format("; DO RELEASE_LOCK('{}')", n);
+  auto r = c.query("release", sql, until);
+  if (!r) return fail(std::move(r.error()));
+  c.names.clear();
+  return {};
+}
+
+}  // namespace dlock::mysql

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include "mysql/foreign/held_backend.hpp"
+
+namespace dlock::mysql {
+
+// SELECT ... FOR UPDATE in a transaction that stays open: on a row of our own table, or of another
+// program's (`?table=&key_column=&where.COLUMN=`). The token is committed beside it, because writes
+// of the transaction itself are lost when it breaks, and the next holder would get the same one;
+// note() explains why a late write of a lost session never replaces the next holder's record. The
+// session has the named lock `dl:<owner>`, which shows others that it lives.
+class ForUpdateBackend final : public HeldBackend {
+ public:
+  ForUpdateBackend(const Traits&, Options);
+  std::vector<Rows> rows() const override { return {{table_, "name"}, locked_}; }
+
+ protected:
+  Result<void> fit(const Facts&) const override;
+  Result<void> prepare(Connection&, const std::string&, Deadline) override;
+  std::string in_force(const std::string&) const override;
+  std::string held(const std::string&) const override { return "0"; }
+  Result<void> look_closer(Connection&, const std::string&, LockRow&, Deadline) override;
+  Result<std::optional<FencingToken>> try_now(Connection&, const std::string&, const Request&,
+                                              Deadline) override;
+  Result<void> before_wait(Connection&, const std::string&, Deadline) override;
+  std::string wait(const std::string&, double seconds) const override;
+  bool got(const Answer&) const override;
+  Result<FencingToken> note(Connection&, const std::string&, const Request&, Deadline) override;
+  Result<bool> beat(Connection&, const std::string&, const Owner&, Duration, Deadline) override;
+  Result<bool> give_up(Connection&, const std::string&, const Owner&, Deadline) override;
+  Result<void> undo(Connection&, const std::string&, Deadline) override;
+
+ private:
+  std::string row(const std::string& name) const;  // FROM ... WHERE ...
+  // The statement that writes the record over `newest`, or inserts it, as long as `session` lives.
+  std::string grant(const std::string& name, const Request&, std::optional<FencingToken> newest,
+                    const std::string& session) const;
+  Result<void> make_row(Connection&, const std::string& name, Deadline);
+  const Rows locked_;
+};
+
+}  // namespace dlock::mysql

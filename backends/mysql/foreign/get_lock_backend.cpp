@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mysql/foreign/get_lock_backend.hpp"
+#include <fmt/format.h>
+#include <algorithm>
+#include "mysql_schema/schema.hpp"
+
+namespace dlock::mysql {
+namespace {
+
+constexpr std::ptrdiff_t most_characters = 64;  // of MySQL; MariaDB has 192 bytes
+
+}  // namespace
+
+std::string lock_name(const std::string& name) {
+  const auto characters =
+      std::count_if(name.begin(), name.end(), [](char c) { return (c & 0xc0) != 0x80; });
+  if (characters <= most_characters && name.size() <= 192) return text_hex(name);
+  return fmt::format("CONCAT('dlock:',SHA1({}))", text_hex(name));
+}
+
+GetLockBackend::GetLockBackend(const Traits& traits, Options options)
+    : HeldBackend(traits, std::move(options), schema::get_lock, "dlock_named") {}
+
+Result<void> GetLockBackend::fit(const Facts& f) const {
+  if (f.galera)
+    return fail(
+        refuse("this server is a node of a Galera cluster, where named locks are known to one node "
+               "only; use recipe lease"));
+  if (f.proxied)
+    return fail(
+        refuse("behind a proxy that shares connections a named lock ends up with the next user of "
+               "the connection; connect to the "
+               "server itself, or use recipe lease"));
+  return {};
+}
+
+std::string GetLockBackend::in_force(const std::string& name) const {
+  return fmt::format("IS_USED_LOCK({})=r.conn", lock_name(name));
+}
+std::string GetLockBackend::held(const std::string& name) const {
+  return fmt::format("IS_USED_LOCK({}) IS NOT NULL", lock_name(name));
+}
+
+// Lock and record in one statement. If the row is missing it is created, and its first token is the
+// time: grants are rarer than microseconds, so after a server restart tokens continue above.
+Result<std::optional<FencingToken>> GetLockBackend::try_now(Connection& c, const std::string& name,
+                                                            const Request& r, Deadline until) {
+  const std::string had = fmt::format("GET_LOCK({},0)=1", lock_name(name));
+  const auto answer = c.query(
+      "record the grant",
+      fmt::format("UPDATE {} SET "
+                  "granted={},fence=LAST_INSERT_ID(fence+1),owner='{}',conn=CONNECTION_ID(),until="
+                  "granted+{},"
+                  "who={} WHERE name={} AND {}",
+                  table_, server_clock, r.owner.hex(), r.ttl.count(), hex(who(r)), hex(name), had),
+      until);
+  if (!answer) return fail(answer.error());
+  auto token = std::optional<FencingToken>{answer->insert_id};
+  if (answer->affected == 0) {
+    auto made = record(c, name, r, "DUAL WHERE " + had, "CONNECTION_ID()", until, false);
+    if (!made) return fail(std::move(made.error()));
+    token = *made;
+  }
+  if (token) c.recorded = false;
+  return token;
+}
+
+// The session is about to get the lock before it can write its owner: its old record must not be in
+// force again.
+Result<void> GetLockBackend::before_wait(Connection& c, const std::string& name, Deadline until) {
+  if (!c.recorded) return {};
+  auto r = c.query("acquire",
+                   fmt::format("UPDATE {} SET owner='' WHERE name={} AND conn=CONNECTION_ID()",
+                               table_, hex(name)),
+                   until);
+  if (!r) return fail(std::move(r.error()));
+  c.recorded = false;
+  return {};
+}
+
+std::string GetLockBackend::wait(const std::string& name, double seconds) const {
+  return fmt::format("SELECT GET_LOCK({},{:.3f})", lock_name(name), seconds);
+}
+bool GetLockBackend::got(const Answer& a) const { return a.text(0) == "1"; }
+
+Result<FencingToken> GetLockBackend::note(Connection& c, const std::string& name, const Request& r,
+                                          Deadline until) {
+  auto token = record(c, name, r,
+                      fmt::format("DUAL WHERE IS_USED_LOCK({})=CONNECTION_ID()", lock_name(name)),
+                      "CONNECTION_ID()", until, false);
+  if (!token) return fail(std::move(token.error()));
+  if (!*token) return fail(Errc::unavailable, "the named lock was taken away at once");
+  return **token;
+}
+
+Result<bool> GetLockBackend::beat(Connection& c, const std::string& name, const Owner& owner,
+                                  Duration ttl, Deadline until) {
+  auto r = c.query(
+      "renew",
+      fmt::format(
+          "UPDATE {} SET until={}+{} WHERE name={} AND owner='{}' AND conn=CONNECTION_ID() AND "
+          "IS_USED_LOCK({})=CONNECTION_ID()",
+          table_, server_clock, ttl.count(), hex(name), owner.hex(), lock_name(name)),
+      until);
+  if (!r) return fail(std::move(r.error()));
+  return r->affected == 1;
+}
+
+// A named lock cannot be taken from a living session.
+Result<bool> GetLockBackend::give_up(Connection& c, const std::string& name, const Owner&,
+                                     Deadline until) {
+  if (auto ok = undo(c, name, until); !ok) return fail(std::move(ok.error()));
+  return true;
+}
+
+Result<void> GetLockBackend::undo(Connection& c, const std::string& name, Deadline until) {
+  auto r = c.query("release", fmt::format("DO RELEASE_LOCK({})", lock_name(name)), until);
+  if (!r) return fail(std::move(r.error()));
+  c.recorded = true;
+  return {};
+}
+
+Result<std::uint64_t> GetLockBackend::session_of(Connection& c, const std::string& name,
+                                                 Deadline until) {
+  auto r = c.query("look", fmt::format("SELECT IS_USED_LOCK({})", lock_name(name)), until);
+  if (!r) return fail(std::move(r.error()));
+  return r->unsigned_number(0).value_or(0);
+}
+
+}  // namespace dlock::mysql

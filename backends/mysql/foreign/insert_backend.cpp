@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mysql/foreign/insert_backend.hpp"
+#include <fmt/format.h>
+#include "mysql_schema/schema.hpp"
+
+namespace dlock::mysql {
+namespace {
+
+constexpr std::string_view end_of_lease = "CAST(SUBSTRING_INDEX(method_desc,' ',-1) AS SIGNED)";
+
+}  // namespace
+
+InsertBackend::InsertBackend(const Traits& traits, Options options)
+    : RowBackend(traits, std::move(options), schema::insert, "dlock_insert"),
+      rows_(client_.options().table.empty() ? "method_lock" : client_.options().table) {}
+
+std::string InsertBackend::in_force(const std::string& name) const {
+  return fmt::format(
+      "EXISTS(SELECT 1 FROM `{}` WHERE method_name={} AND method_desc LIKE CONCAT('dlock "
+      "',r.owner,' %') AND {}>{})",
+      rows_, text_hex(name), end_of_lease, server_clock);
+}
+// An expired row of a dlock does not count: the next contender removes it.
+std::string InsertBackend::held(const std::string& name) const {
+  return fmt::format(
+      "EXISTS(SELECT 1 FROM `{}` WHERE method_name={} AND (method_desc NOT LIKE 'dlock %' OR "
+      "{}+{}>{}))",
+      rows_, text_hex(name), end_of_lease, skew_, server_clock);
+}
+
+Result<RowBackend::Try> InsertBackend::try_over(Connection& c, const std::string& name,
+                                                const Request& r, Deadline until) {
+  for (;;) {
+    const Deadline sent = Clock::now();
+    auto made =
+        c.query("acquire",
+                fmt::format("INSERT INTO `{}`(method_name,method_desc,create_time,update_time) "
+                            "VALUES({},CONCAT('{}',{}+{}),"
+                            "UTC_TIMESTAMP(6),UTC_TIMESTAMP(6))",
+                            rows_, text_hex(name), mark(r.owner), server_clock, r.ttl.count()),
+                until);
+    if (!made) {
+      if (c.error_number() != 1062) return fail(std::move(made.error()));
+      // Ours by an earlier request, whose reply was lost: it lasts from now, like a renewal.
+      auto mine = renew_over(c, name, r.owner, r.ttl, until);
+      if (!mine) return fail(std::move(mine.error()));
+      if (!mine->has_value()) {
+        std::string stale = fmt::format("(method_desc LIKE 'dlock %' AND {}+{}<={})", end_of_lease,
+                                        skew_, server_clock);
+        if (client_.options().stale_after)
+          stale += fmt::format(
+              " OR (method_desc NOT LIKE 'dlock %' AND update_time<UTC_TIMESTAMP(6)-INTERVAL {} "
+              "MICROSECOND)",
+              client_.options().stale_after->count());
+        auto cleaned = c.query("clean",
+                               fmt::format("DELETE FROM `{}` WHERE method_name={} AND ({})", rows_,
+                                           text_hex(name), stale),
+                               until);
+        if (!cleaned) return fail(std::move(cleaned.error()));
+        if (cleaned->affected > 0) continue;
+        auto seen = look(c, name, until);
+        if (!seen) return fail(std::move(seen.error()));
+        return Try{.seen = std::move(*seen)};
+      }
+    }
+    auto token = record(c, name, r, row_of(name, r.owner), "0", until);
+    if (!token) return fail(std::move(token.error()));
+    if (*token) return Try{.token = *token, .sent = sent};
+    auto seen = look(c, name, until);  // our ttl is over already
+    if (!seen) return fail(std::move(seen.error()));
+    return Try{.seen = std::move(*seen)};
+  }
+}
+
+// The FROM clause of a statement that writes the record of this owner: the row itself, ours and not
+// expired, and locked until that statement is committed. So a late record finds no row; and a
+// contender that removes the row waits for the record to be written, and writes a greater token.
+std::string InsertBackend::row_of(const std::string& name, const Owner& owner) const {
+  return fmt::format("`{}` WHERE method_name={} AND method_desc LIKE '{}%' AND {}>{} FOR UPDATE",
+                     rows_, text_hex(name), mark(owner), end_of_lease, server_clock);
+}
+
+Result<std::optional<FencingToken>> InsertBackend::renew_over(Connection& c,
+                                                              const std::string& name,
+                                                              const Owner& owner, Duration ttl,
+                                                              Deadline until) {
+  auto r = c.query(
+      "renew",
+      fmt::format("UPDATE `{}` SET method_desc=CONCAT('{}',{}+{}),update_time=UTC_TIMESTAMP(6) "
+                  "WHERE method_name={} AND "
+                  "method_desc LIKE '{}%' AND {}>{}",
+                  rows_, mark(owner), server_clock, ttl.count(), text_hex(name), mark(owner),
+                  end_of_lease, server_clock),
+      until);
+  if (!r) return fail(std::move(r.error()));
+  if (r->affected == 0) return std::optional<FencingToken>{};
+  auto t = c.query("renew",
+                   fmt::format("UPDATE {0} SET until={1}+{2} WHERE name={3} AND owner='{4}'; "
+                               "SELECT fence FROM {0} WHERE name={3} AND "
+                               "owner='{4}'",
+                               table_, server_clock, ttl.count(), hex(name), owner.hex()),
+                   until);
+  if (!t) return fail(std::move(t.error()));
+  if (const auto token = t->unsigned_number(0)) return std::optional<FencingToken>{*token};
+  // A row without a record: its writer was cut off between the two, or the record was deleted.
+  const auto key = Key::parse(std::string_view{name}.substr(client_.options().prefix.size()));
+  if (!key) return fail(key.error());
+  Request again{*key, owner};
+  again.ttl = ttl;
+  return record(c, name, again, row_of(name, owner), "0", until);
+}
+
+Result<bool> InsertBackend::release_over(Connection& c, const std::string& name, const Owner& owner,
+                                         Deadline until) {
+  // The record first: the next holder overwrites it.
+  auto r = c.query("release",
+                   fmt::format("UPDATE {} SET owner='' WHERE name={} AND owner='{}'; DELETE FROM "
+                               "`{}` WHERE method_name={} AND "
+                               "method_desc LIKE '{}%' AND {}>{}; SELECT ROW_COUNT()",
+                               table_, hex(name), owner.hex(), rows_, text_hex(name), mark(owner),
+                               end_of_lease, server_clock),
+                   until);
+  if (!r) return fail(std::move(r.error()));
+  return r->number(0).value_or(0) > 0;
+}
+
+// Exactly the row that was seen, unchanged: a foreign one may be replaced at any time.
+Result<bool> InsertBackend::force_over(Connection& c, const std::string& name, const LockRow& seen,
+                                       Deadline until) {
+  std::string which = fmt::format("method_desc LIKE 'dlock {} %'", seen.owner);
+  if (!seen.ours) {
+    auto row =
+        c.query("force a release",
+                fmt::format("SELECT HEX(method_desc),update_time FROM `{}` WHERE method_name={}",
+                            rows_, text_hex(name)),
+                until);
+    if (!row) return fail(std::move(row.error()));
+    if (row->rows.empty()) return false;
+    which = fmt::format("HEX(method_desc)='{}' AND update_time<=>{}", row->text(0),
+                        row->has(1) ? fmt::format("'{}'", row->text(1)) : "NULL");
+  }
+  auto r = c.query(
+      "force a release",
+      fmt::format("DELETE FROM `{}` WHERE method_name={} AND {}", rows_, text_hex(name), which),
+      until);
+  if (!r) return fail(std::move(r.error()));
+  const bool was = r->affected > 0;
+  auto cleared = c.query("force a release",
+                         fmt::format("UPDATE {} SET owner='' WHERE name={} AND owner={}", table_,
+                                     hex(name), hex(seen.owner)),
+                         until);
+  if (!cleared) return fail(std::move(cleared.error()));
+  return was;
+}
+
+}  // namespace dlock::mysql

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mysql/foreign/row_backend.hpp"
+#include <algorithm>
+#include "mysql/foreign/row_waiter.hpp"
+
+namespace dlock::mysql {
+Result<std::unique_ptr<Waiter>> RowBackend::enqueue(const Request& r) {
+  if (auto ok = accept(r, 255); !ok) return fail(std::move(ok.error()));
+  return std::make_unique<RowWaiter>(*this, r);
+}
+
+Result<RowBackend::Try> RowBackend::try_once(const Request& r) {
+  const std::string name = name_of(r.key);
+  std::optional<Deadline> unclear;
+  auto tried = run<Try>([&](Connection& c) -> Result<Try> {
+    if (auto ok = writable(c.at(), c.facts().read_only); !ok) return fail(std::move(ok.error()));
+    const Deadline sent = Clock::now();
+    judge_by(c);
+    auto t = try_over(c, name, r, client_.usual_deadline());
+    if (!t && c.broken() && !unclear) unclear = sent;
+    return t;
+  });
+  // An earlier request, whose reply was lost, may have taken it.
+  if (tried && tried->token && unclear) tried->sent = std::min(tried->sent, *unclear);
+  return tried;
+}
+
+Result<Renewal> RowBackend::renew(const Lease& lease, Duration ttl) {
+  const std::string name = name_of(lease.key);
+  Deadline sent{};
+  auto token = run<std::optional<FencingToken>>([&](Connection& c) {
+    sent = Clock::now();
+    return renew_over(c, name, lease.owner, ttl, client_.usual_deadline());
+  });
+  if (!token) return fail(std::move(token.error()));
+  if (!*token)
+    return Renewal{
+        Lost{"the database does not have it any more: it expired, or was removed or replaced"}};
+  Lease kept{lease.key, lease.owner};
+  kept.token = **token;
+  kept.deadline = lease_end(sent, ttl);
+  return Renewal{Kept{std::move(kept)}};
+}
+
+Result<Released> RowBackend::release(const Lease& lease) {
+  const std::string name = name_of(lease.key);
+  bool unclear = false;
+  auto done = run<bool>([&](Connection& c) -> Result<bool> {
+    auto r = release_over(c, name, lease.owner, client_.usual_deadline());
+    if (!r && c.remedy() == Remedy::create) return false;
+    unclear |= !r && c.broken();
+    return r;
+  });
+  if (!done) {
+    if (unclear) unanswered_.add(lease);
+    return fail(std::move(done.error()));
+  }
+  return unanswered_.answered(lease, *done, unclear);
+}
+
+Result<Released> RowBackend::force_release(const Key& key, std::optional<FencingToken> token) {
+  const std::string name = name_of(key);
+  const Deadline until = client_.usual_deadline();
+  return client_.run<Released>(until, "", [&](Connection& c) -> Result<Released> {
+    const auto r = look(c, name, until);
+    if (!r) return fail(r.error());
+    if (!r->held || (token && (!r->ours || r->fence != *token))) return Released::was_not_held;
+    const auto done = force_over(c, name, *r, until);
+    if (!done) return fail(done.error());
+    return *done ? Released::yes : Released::was_not_held;
+  });
+}
+
+}  // namespace dlock::mysql

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Recipes whose lock is a row with an end time: insert and version. A release wakes no waiter, so
+// waiters poll.
+#pragma once
+#include "common/unanswered.hpp"
+#include "mysql/foreign/named_backend.hpp"
+
+namespace dlock::mysql {
+
+class RowBackend : public NamedBackend {
+ public:
+  using NamedBackend::NamedBackend;
+  Result<std::unique_ptr<Waiter>> enqueue(const Request&) override;
+  Result<Renewal> renew(const Lease&, Duration ttl) override;
+  Result<Renewal> detach(const Lease& lease, Duration ttl) override { return renew(lease, ttl); }
+  Result<Released> release(const Lease&) override;
+  Result<Released> force_release(const Key&, std::optional<FencingToken>) override;
+
+  struct Try {
+    std::optional<FencingToken> token;  // taken
+    Deadline sent{};                    // before the request that took it
+    LockRow seen;                       // not taken: its holder
+  };
+  // Takes the lock if it is free. May be repeated.
+  Result<Try> try_once(const Request&);
+
+ protected:
+  friend class RowWaiter;
+  virtual Result<Try> try_over(Connection&, const std::string& name, const Request&,
+                               Deadline until) = 0;
+  // The token of the lease that now ends at now + ttl; none: lost.
+  virtual Result<std::optional<FencingToken>> renew_over(Connection&, const std::string&,
+                                                         const Owner&, Duration ttl, Deadline) = 0;
+  virtual Result<bool> release_over(Connection&, const std::string&, const Owner&, Deadline) = 0;
+  virtual Result<bool> force_over(Connection&, const std::string&, const LockRow&, Deadline) = 0;
+
+ private:
+  UnansweredReleases unanswered_;
+};
+
+}  // namespace dlock::mysql

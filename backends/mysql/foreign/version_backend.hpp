@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <string>
+#include "mysql/foreign/row_backend.hpp"
+
+namespace dlock::mysql {
+
+// A row with a version, read first and written only if the version is still the same.
+class VersionBackend final : public RowBackend {
+ public:
+  VersionBackend(const Traits&, Options);
+
+ protected:
+  std::string in_force(const std::string&) const override { return fmt_now("r.until>"); }
+  std::string held(const std::string&) const override {
+    return "r.owner<>'' AND r.until+" + std::to_string(skew_) + fmt_now(">");
+  }
+  Result<Try> try_over(Connection&, const std::string&, const Request&, Deadline) override;
+  Result<std::optional<FencingToken>> renew_over(Connection&, const std::string&, const Owner&,
+                                                 Duration, Deadline) override;
+  Result<bool> release_over(Connection&, const std::string&, const Owner&, Deadline) override;
+  Result<bool> force_over(Connection&, const std::string&, const LockRow&, Deadline) override;
+
+ private:
+  struct Row {
+    bool exists = false;
+    std::uint64_t version = 0, fence = 0;
+    std::string owner;
+    Micros until = 0, now = 0;
+  };
+  static std::string fmt_now(std::string_view before) {
+    return std::string{before} + std::string{server_clock};
+  }
+  Result<Row> read(Connection&, const std::string& name, Deadline);
+  Result<bool> write(Connection&, const std::string& name, std::uint64_t version,
+                     const std::string& set, Deadline);
+};
+
+}  // namespace dlock::mysql

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mysql/lease/lease_backend.hpp"
+#include <fmt/format.h>
+#include <algorithm>
+#include "core/lock_view.hpp"
+#include "mysql/doctor.hpp"
+#include "mysql/lease/lease_waiter.hpp"
+#include "mysql_schema/schema.hpp"
+
+namespace dlock::mysql {
+namespace {
+
+constexpr unsigned interrupted = 1317;  // ER_QUERY_INTERRUPTED
+
+}  // namespace
+
+LeaseBackend::~LeaseBackend() {
+  for (auto& [id, h] : held_) client_.drop(std::move(h.connection));
+}
+
+// The server's features decide how waiters wake, and never which owner may hold the lock.
+void LeaseBackend::adapt(const Connection& c) {
+  const Facts& f = c.facts();
+  table_.set_named(!f.galera && !f.proxied && !client_.options().poll,
+                   f.galera ? client_.options().clock_skew.count() : 0);
+}
+
+LeaseBackend::OwnGrant* LeaseBackend::held(const Key& key, const Owner& owner) {
+  const auto found = held_.find({key.text(), owner});
+  return found == held_.end() ? nullptr : &found->second;
+}
+
+bool LeaseBackend::holds_any(const Owner& owner) const noexcept {
+  return std::any_of(held_.begin(), held_.end(),
+                     [&](const auto& h) { return h.first.second == owner; });
+}
+
+void LeaseBackend::let_go(const Key& key, const Owner& owner) {
+  const auto found = held_.find({key.text(), owner});
+  if (found == held_.end()) return;
+  auto c = std::move(found->second.connection);
+  const auto known = std::move(found->second.known);
+  held_.erase(found);
+  const Deadline until = client_.usual_deadline();
+  if (c && !c->broken() && table_.ring(*c, known, until) && table_.free_names(*c, owner, until))
+    client_.give_back(std::move(c));
+  else client_.drop(std::move(c));
+}
+
+// Over the session of the grant if there is one; a new one takes the grant's name, so that its end
+// still wakes the next.
+template <class T>
+Result<T> LeaseBackend::run(OwnGrant* h, const std::function<Result<T>(Connection&)>& step) {
+  const Deadline until = client_.usual_deadline();
+  if (h && h->connection) {
+    auto done = client_.run_on<T>(*h->connection, until, schema::lease, step);
+    if (done || !h->connection->broken()) return done;
+    const bool in_time = Clock::now() < until && done.error().code != Errc::timed_out;
+    client_.drop(std::move(h->connection));
+    if (!in_time && Clock::now() >= until) return done;
+  }
+  return client_.run<T>(until, schema::lease, [&](Connection& c) {
+    adapt(c);
+    return step(c);
+  });
+}
+
+Result<std::unique_ptr<Waiter>> LeaseBackend::enqueue(const Request& r) {
+  if (auto can = can_serve(traits(), r); !can) return fail(std::move(can.error()));
+  return std::make_unique<LeaseWaiter>(*this, r);
+}
+
+Result<Renewal> LeaseBackend::renew(const Lease& lease, Duration ttl) {
+  OwnGrant* h = held(lease.key, lease.owner);
+  const std::string name = name_of(lease.key);
+  auto r = run<LeaseTable::Renewed>(h, [&](Connection& c) {
+    return table_.renew(c, name, lease.owner, ttl.count(), client_.usual_deadline());
+  });
+  if (!r) return fail(std::move(r.error()));
+  if (!r->token) {
+    let_go(lease.key, lease.owner);
+    return Lost{"the database does not have it any more: it expired, or was removed"};
+  }
+  if (h) {
+    h->known = {
+        .version = r->version, .holders = std::move(r->holders), .wake = std::move(h->known.wake)};
+    if (!h->connection && table_.setup().named) {
+      if (auto c = client_.take(client_.usual_deadline())) {
+        const auto named = (*c)->query(
+            "take the name", fmt::format("SELECT GET_LOCK('{}',0)", hold_name(lease.owner)),
+            client_.usual_deadline());
+        if (named && named->text(0) == "1") (*c)->names.push_back(hold_name(lease.owner));
+        if (!std::exchange(h->known.wake, {}).empty())
+          (void)table_.forget_bell(**c, name, h->known.version, client_.usual_deadline());
+        h->connection = std::move(*c);
+      }
+    }
+    // A session that is silent for longer than this is closed by the server.
+    if (h->connection)
+      (void)h->connection->wait_timeout(
+          std::max<Duration>(ttl + std::chrono::seconds{15}, std::chrono::seconds{120}),
+          client_.usual_deadline());
+  }
+  Lease kept{lease.key, lease.owner};
+  kept.mode = r->mine.mode;
+  kept.token = *r->token;
+  kept.slot = r->mine.slot;
+  kept.deadline = lease_end(r->sent, ttl);
+  return Kept{std::move(kept)};
+}
+
+Result<Released> LeaseBackend::release(const Lease& lease) {
+  OwnGrant* h = held(lease.key, lease.owner);
+  const std::string name = name_of(lease.key);
+  bool unclear = false;
+  auto r = run<bool>(h, [&](Connection& c) -> Result<bool> {
+    auto done =
+        table_.release(c, name, lease.owner, h ? &h->known : nullptr, client_.usual_deadline());
+    // If interrupted, it may have been only the wake-up.
+    if (!done && (c.broken() || c.error_number() == interrupted)) unclear = true;
+    return done;
+  });
+  if (!r) {
+    if (unclear) unanswered_.add(lease);
+    return fail(std::move(r.error()));
+  }
+  let_go(lease.key, lease.owner);
+  return unanswered_.answered(lease, *r, unclear);
+}
+
+Result<Released> LeaseBackend::force_release(const Key& key, std::optional<FencingToken> token) {
+  if (token == FencingToken{0}) return Released::was_not_held;
+  const std::string name = name_of(key);
+  bool unclear = false;
+  auto r = run<std::size_t>(nullptr, [&](Connection& c) -> Result<std::size_t> {
+    auto done = table_.force_release(c, name, token.value_or(0), client_.usual_deadline());
+    unclear |= !done && c.broken();
+    return done;
+  });
+  if (!r) return fail(std::move(r.error()));
+  return *r > 0 || unclear ? Released::yes : Released::was_not_held;
+}
+
+// ---- looking -----------------------------------------------------------------------------------
+
+Result<LeaseTable::Seen> LeaseBackend::look(const Key& key) {
+  const std::string name = name_of(key);
+  auto seen = client_.run<LeaseTable::Seen>(
+      client_.usual_deadline(), "", [&](Connection& c) -> Result<LeaseTable::Seen> {
+        auto r = table_.look(c, name, client_.usual_deadline());
+        if (!r && c.remedy() == Remedy::create) return LeaseTable::Seen{};  // no table, no lock
+        return r;
+      });
+  return seen;
+}
+
+Result<Validity> LeaseBackend::check(const Key& key, FencingToken token) {
+  const auto seen = look(key);
+  if (!seen) return fail(seen.error());
+  const auto& all = seen->state.holders;
+  const bool valid = std::any_of(all.begin(), all.end(), [&](const auto& h) {
+    return h.token == token && h.deadline > seen->now;
+  });
+  return valid ? Validity::valid : Validity::stale;
+}
+
+Result<Validity> LeaseBackend::check(const Key& key, const Owner& owner) {
+  const auto seen = look(key);
+  if (!seen) return fail(seen.error());
+  return seen->state.holder(owner, seen->now) ? Validity::valid : Validity::stale;
+}
+
+Result<std::optional<KeyView>> LeaseBackend::view_of(Connection& c, const std::string& name,
+                                                     Deadline until) {
+  auto seen = table_.look(c, name, until);
+  if (!seen) return fail(std::move(seen.error()));
+  if (!seen->exists) return std::optional<KeyView>{};
+  LockState s = seen->state;
+  auto waiting = table_.waiters(c, name, until);
+  if (!waiting) return fail(std::move(waiting.error()));
+  for (auto& w : *waiting)
+    if (!s.holder(w.owner, seen->now)) s.waiters.push_back(std::move(w));
+  if (s.holders.empty() && s.waiters.empty() && s.fence == 0) return std::optional<KeyView>{};
+  std::string key = seen->holders.key;
+  const std::string stored = name.substr(std::min(name.size(), client_.options().prefix.size()));
+  if (const auto told = key_from_store_name(stored)) key = told->text();
+  KeyView v = view(s, key.empty() ? stored : key, seen->now);
+  s.expire(seen->now);
+  for (std::size_t i = 0; i < v.holders.size() && i < s.holders.size(); ++i) {
+    const auto granted = seen->holders.granted.find(s.holders[i].owner);
+    if (granted != seen->holders.granted.end() && seen->now >= granted->second)
+      v.holders[i].held = Duration{seen->now - granted->second};
+  }
+  for (const auto& h : s.holders)
+    if (h.since > seen->now + 1'000'000)
+      v.notes.push_back(
+          "the server's clock went back since this grant: it ends that much later, unless it is "
+          "released");
+  if (!table_.setup().named) v.notes.push_back("wake=poll: waiters poll");
+  return std::optional{std::move(v)};
+}
+
+Result<std::optional<KeyView>> LeaseBackend::inspect(const Key& key) {
+  const std::string name = name_of(key);
+  using View = std::optional<KeyView>;
+  auto seen = client_.run<View>(client_.usual_deadline(), "", [&](Connection& c) -> Result<View> {
+    adapt(c);
+    auto r = view_of(c, name, client_.usual_deadline());
+    if (!r && c.remedy() == Remedy::create) return View{};
+    return r;
+  });
+  if (seen && *seen) (*seen)->key = key.text();
+  return seen;
+}
+
+Result<std::vector<KeyView>> LeaseBackend::list() {
+  using Views = std::vector<KeyView>;
+  auto all = client_.run<Views>(client_.usual_deadline(), "", [&](Connection& c) -> Result<Views> {
+    adapt(c);
+    auto names = table_.keys(c, client_.options().prefix, client_.usual_deadline());
+    if (!names && c.remedy() == Remedy::create) return Views{};
+    if (!names) return fail(std::move(names.error()));
+    Views views;
+    for (std::size_t i = 0; i < names->rows.size(); ++i) {
+      auto v = view_of(c, std::string{names->text(0, i)}, client_.usual_deadline());
+      if (!v) return fail(std::move(v.error()));
+      if (*v) views.push_back(std::move(**v));
+    }
+    return views;
+  });
+  if (all)
+    std::sort(all->begin(), all->end(),
+              [](const KeyView& a, const KeyView& b) { return a.key < b.key; });
+  return all;
+}
+
+// ---- --once-per --------------------------------------------------------------------------------
+
+Result<Starts> LeaseBackend::starts(const Key& key) {
+  const auto seen = look(key);
+  if (!seen) return fail(seen.error());
+  if (!seen->exists)
+    return fail(Errc::protocol,
+                fmt::format("{}: there is no record of a lock that is held", where()));
+  Starts s{seen->now, std::nullopt};
+  if (seen->started && seen->started_until.value_or(0) > seen->now) s.last = seen->started;
+  return s;
+}
+
+Result<Validity> LeaseBackend::note_start(const Lease& lease, std::optional<std::int64_t> at,
+                                          Duration keep) {
+  const std::string name = name_of(lease.key);
+  OwnGrant* h = held(lease.key, lease.owner);
+  auto r = run<bool>(h, [&](Connection& c) {
+    return table_.note_start(c, name, lease.owner, at, keep.count(), client_.usual_deadline());
+  });
+  if (!r) return fail(std::move(r.error()));
+  return *r ? Validity::valid : Validity::stale;
+}
+
+Result<std::vector<Finding>> LeaseBackend::doctor() { return examine(client_, traits_); }
+
+}  // namespace dlock::mysql

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+// Decisions: read, let LockState decide, write if the row has not changed.
+#include "mysql/lease/lease_table.hpp"
+#include <fmt/format.h>
+#include <algorithm>
+#include <iterator>
+#include "mysql/client/client.hpp"
+
+namespace dlock::mysql {
+namespace {
+
+// Of a grant for a key that was read: its end needs no wake-up, unless there are rows of other
+// waiters.
+std::string alone(const Owner& me) {
+  return fmt::format(
+      ",wake='',waiters=EXISTS(SELECT 1 FROM dlock_wait w WHERE w.name=l.name AND w.owner<>'{}')",
+      me.hex());
+}
+
+}  // namespace
+
+Result<void> LeaseTable::back_off(unsigned conflict, Deadline until) {
+  if (Clock::now() >= until) return fail(Errc::unavailable, "others change this lock all the time");
+  if (conflict > 1)
+    nap(Duration{200 * (1LL << std::min(conflict, 8u))} *
+            (1 + Clock::now().time_since_epoch().count() / 64 % 8) / 8,
+        -1);
+  return {};
+}
+
+LeaseTable::Target LeaseTable::target(const Seen& seen, const LockState::Ask& ask) {
+  Target t;
+  const auto& ahead = seen.state.waiters;
+  if (!ahead.empty() && ahead.back().owner != ask.owner) {  // our row is gone: it was deleted
+    t.owner = ahead.back().owner;
+    t.name = queue_name(t.owner, ahead.back().mode);
+    return t;
+  }
+  if (ahead.size() > 1) {
+    const auto& before = ahead[ahead.size() - 2];
+    t.owner = before.owner;
+    t.name = queue_name(before.owner, before.mode);
+    return t;
+  }
+  const LockState::Holder* first = nullptr;
+  std::size_t living = 0;
+  for (const auto& h : seen.state.holders) {
+    if (h.deadline <= seen.now) continue;
+    if (ask.mode == Mode::shared && h.mode != Mode::exclusive) continue;
+    ++living;
+    if (!first || h.free_at() < first->free_at()) first = &h;
+  }
+  if (!first) return t;
+  t.owner = first->owner;
+  t.name =
+      seen.wake.empty() || first->mode != Mode::exclusive ? hold_name(first->owner) : seen.wake;
+  t.holder = true;
+  t.any_of_several = ask.mode == Mode::permit && living > 1;
+  return t;
+}
+
+// A grant of a free key in one UPDATE; else in one READ and one UPDATE; with other waiters, in one
+// UPDATE without effect, INSERT, READ, the wait, READ, UPDATE and DELETE.
+Result<LeaseTable::Answered> LeaseTable::acquire(Connection& c, Asking& a, Deadline until) {
+  const Owner& me = a.ask.owner;
+  if (std::exchange(a.untried, false) && a.ask.mode == Mode::exclusive) {
+    auto taken = take_free(c, a, until);
+    if (!taken) return fail(std::move(taken.error()));
+    if (*taken) return std::move(**taken);
+    if (a.ask.wait) {  // most likely it is held
+      a.first = false;
+      if (auto ok = queue_up(c, a, until); !ok) return fail(std::move(ok.error()));
+    }
+  }
+  bool marked = false;
+  for (unsigned conflicts = 0;;) {
+    auto seen = read(c, a, until);
+    if (!seen) return fail(std::move(seen.error()));
+    a.give_up.clear();
+    if (!seen->exists) {
+      if (auto made = make_row(c, a, until); !made) return fail(std::move(made.error()));
+      continue;
+    }
+    const bool held = seen->state.holder(me, seen->now) != nullptr;
+    if (std::exchange(a.first, false) && seen->queue && !held) {
+      if (a.ask.wait)
+        if (auto ok = queue_up(c, a, until); !ok) return fail(std::move(ok.error()));
+      continue;
+    }
+    const auto passed = pass_the_frozen(c, a, *seen, until);
+    if (!passed) return fail(passed.error());
+
+    LockState s = seen->state;
+    LockState::Ask ask = a.ask;
+    ask.token_floor = static_cast<FencingToken>(std::max<Micros>(seen->now, 0));
+    Answered out{s.acquire(ask, seen->now), held, seen->sent, seen->now};
+    out.conflicts = conflicts;
+    for (const auto& h : seen->state.holders)
+      if (h.free_at() > seen->now && h.owner != me && !out.in_the_way) out.in_the_way = h;
+    out.idle = !out.in_the_way;
+    out.version = seen->version;
+
+    if (std::holds_alternative<LockState::Granted>(out.answer)) {
+      seen->holders.key = a.key;
+      Holders& holders = out.known.holders;
+      holders = shortened(*seen, s, me);
+      if (!held) {
+        holders.granted[me] = seen->now;
+        const auto done = swap(c, a.name, seen->version, holders, s.fence, alone(me), until);
+        if (!done) return fail(done.error());
+        if (!*done) {
+          if (auto ok = back_off(++conflicts, until); !ok) return fail(std::move(ok.error()));
+          continue;
+        }
+        ++out.version;
+      }
+      out.known.version = out.version;
+      if (seen->ticket || seen->queue || !held) {
+        // Nothing to delete if we never wrote a row: the first read saw no queue.
+        if (seen->ticket || held)
+          if (auto ok = leave_queue(c, a.name, me, seen->ticket,
+                                    *passed && a.ask.mode == Mode::exclusive && !held, until);
+              !ok)
+            return fail(std::move(ok.error()));
+      }
+      return out;
+    }
+    if (std::holds_alternative<LockState::Busy>(out.answer)) return out;
+    if (!seen->ticket) {
+      if (auto ok = queue_up(c, a, until); !ok) return fail(std::move(ok.error()));
+      continue;  // read again which waiters are ahead
+    }
+    // never, unless another writer changed it (lease_table.hpp, 4.)
+    if (!seen->marked && !std::exchange(marked, true)) {
+      if (auto ok = mark(c, a.name, until); !ok) return fail(std::move(ok.error()));
+      continue;
+    }
+    out.target = target(*seen, ask);
+    return out;
+  }
+}
+
+Result<LeaseTable::Renewed> LeaseTable::renew(Connection& c, const std::string& name,
+                                              const Owner& me, Micros ttl, Deadline until) {
+  for (unsigned conflicts = 0;;) {
+    auto seen = look(c, name, until);
+    if (!seen) return fail(std::move(seen.error()));
+    if (auto ok = writable(c.at(), seen->read_only); !ok) return fail(std::move(ok.error()));
+    prolong(*seen, me);
+    Renewed out;
+    out.sent = seen->sent;
+    LockState s = seen->state;
+    if (seen->exists) out.token = s.renew(me, ttl, seen->now);
+    if (!out.token) return out;
+    out.mine = *s.holder(me, seen->now);
+    out.holders = shortened(*seen, s, me);
+    const auto done = swap(c, name, seen->version, out.holders, s.fence, "", until);
+    if (!done) return fail(done.error());
+    out.version = seen->version + 1;
+    if (*done) return out;
+    if (auto ok = back_off(++conflicts, until); !ok) return fail(std::move(ok.error()));
+  }
+}
+
+Result<bool> LeaseTable::release(Connection& c, const std::string& name, const Owner& me,
+                                 Known* known, Deadline until) {
+  const bool mine = known && std::any_of(known->holders.list.begin(), known->holders.list.end(),
+                                         [&](const auto& h) { return h.owner == me; });
+  if (known && (known->ttl != 0 || mine)) {
+    const bool named = std::find(c.names.begin(), c.names.end(), hold_name(me)) != c.names.end();
+    const bool belled = !known->wake.empty() && c.bell == known->wake;
+    if (belled) {
+      const auto r = give_back(c, name, me, *known, true, "", until);
+      if (!r) return fail(r.error());
+      if (r->affected == 1) {
+        known->wake.clear();
+        return true;
+      }
+    }
+    // The release is written first, then it wakes.
+    const std::string bell = belled ? c.bell : named ? hold_name(me) : "";
+    const auto r =
+        give_back(c, name, me, *known, false,
+                  bell.empty() ? "" : fmt::format(";DO RELEASE_LOCK('{}')", bell), until);
+    if (!r) return fail(r.error());
+    if (r->results != (bell.empty() ? 1u : 2u)) {
+      c.distrust();
+      return fail(Errc::timed_out, "write the lock: an answer is missing");
+    }
+    if (belled) {
+      c.bell.clear();
+      known->wake.clear();
+    } else if (named) {
+      std::erase(c.names, hold_name(me));
+    }
+    if (r->affected == 1) return true;
+    ++conflicts_;
+  }
+  for (unsigned conflicts = 0;;) {
+    auto seen = look(c, name, until);
+    if (!seen) return fail(std::move(seen.error()));
+    prolong(*seen, me);
+    LockState s = seen->state;
+    if (!seen->exists || !s.release(me, seen->now)) return false;
+    const auto done = swap(c, name, seen->version, shortened(*seen, s, me), s.fence, "", until);
+    if (!done) return fail(done.error());
+    if (*done) return true;
+    if (auto ok = back_off(++conflicts, until); !ok) return fail(std::move(ok.error()));
+  }
+}
+
+Result<std::pair<bool, bool>> LeaseTable::cancel(Connection& c, const std::string& name,
+                                                 const Owner& me, Deadline until) {
+  auto r = c.query(
+      "leave the queue",
+      fmt::format("DELETE FROM dlock_wait WHERE name={} AND owner='{}'", hex(name), me.hex()),
+      until);
+  if (!r) return fail(std::move(r.error()));
+  const bool waited = r->affected > 0;
+  const auto held = release(c, name, me, nullptr, until);
+  if (!held) return fail(held.error());
+  if (auto ok = free_names(c, me, until); !ok) return fail(std::move(ok.error()));
+  return std::pair{waited, *held};
+}
+
+Result<std::size_t> LeaseTable::force_release(Connection& c, const std::string& name,
+                                              FencingToken token, Deadline until) {
+  for (unsigned conflicts = 0;;) {
+    auto seen = look(c, name, until);
+    if (!seen) return fail(std::move(seen.error()));
+    LockState s = seen->state;
+    s.expire(seen->now);
+    const std::size_t removed = seen->exists ? s.force_release(token) : 0;
+    if (removed == 0) return removed;
+    Holders rest{seen->holders.key, s.holders, seen->holders.granted};
+    const auto done = swap(c, name, seen->version, rest, s.fence, "", until);
+    if (!done) return fail(done.error());
+    if (*done) return removed;
+    if (auto ok = back_off(++conflicts, until); !ok) return fail(std::move(ok.error()));
+  }
+}
+
+Result<bool> LeaseTable::note_start(Connection& c, const std::string& name, const Owner& me,
+                                    std::optional<Micros> at, Micros keep, Deadline until) {
+  for (unsigned conflicts = 0;;) {
+    auto seen = look(c, name, until);
+    if (!seen) return fail(std::move(seen.error()));
+    if (!seen->exists || !seen->state.holder(me, seen->now)) return false;
+    const std::string start = at ? fmt::format("{}", *at) : "NULL";
+    const std::string end = at ? fmt::format("{}", after(seen->now, keep)) : "NULL";
+    auto r =
+        c.query("note the start",
+                fmt::format("UPDATE dlock_lock SET started={},started_until={},version=version+1 "
+                            "WHERE name={} AND version={}",
+                            start, end, hex(name), seen->version),
+                until);
+    if (!r) return fail(std::move(r.error()));
+    if (r->affected == 1) return true;
+    if (auto ok = back_off(++conflicts, until); !ok) return fail(std::move(ok.error()));
+  }
+}
+
+}  // namespace dlock::mysql

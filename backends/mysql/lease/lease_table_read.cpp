@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads the stored state of a lock, and the waiters ahead in its queue.
+#include <fmt/format.h>
+#include <algorithm>
+#include "common/record_words.hpp"
+#include "core/key.hpp"
+#include "mysql/lease/lease_table.hpp"
+
+namespace dlock::mysql {
+namespace {
+
+Error damaged(const Connection& c) {
+  return {Errc::protocol,
+          fmt::format("table dlock_lock at {}: a record is damaged or of another version",
+                      c.at().text())};
+}
+
+constexpr std::string_view marks = ",l.waiters,l.wake,@@global.read_only,l.layout";
+constexpr std::size_t columns = 13;  // with those before the marks
+
+}  // namespace
+
+std::string hold_name(const Owner& o) { return "dl:" + o.hex(); }
+std::string have_name(const std::string& name) {
+  return fmt::format("IF(IS_USED_LOCK('{0}')=CONNECTION_ID(),1,GET_LOCK('{0}',0))", name);
+}
+std::string queue_name(const Owner& o, Mode mode) {
+  return (mode == Mode::exclusive ? "dl:" : "dq:") + o.hex();
+}
+
+// A waiter is alive while its session has its name, or for its announced time. A name that this
+// very session waited for and got proves nothing.
+std::string LeaseTable::alive(std::string_view row) const {
+  const std::string name =
+      fmt::format("IS_USED_LOCK(CONCAT(IF({0}.mode='X','dl:','dq:'),{0}.owner))", row);
+  const std::string by_time = fmt::format("{}.live>{}", row, setup_.clock);
+  if (!setup_.named) return by_time;
+  return fmt::format("IF({}.live=0,COALESCE({},CONNECTION_ID())<>CONNECTION_ID(),{})", row, name,
+                     by_time);
+}
+
+Result<LeaseTable::Seen> LeaseTable::parse(const Connection& c, const Answer& r, Deadline sent) {
+  Seen seen;
+  seen.sent = sent;
+  if (r.rows.empty()) return seen;
+  if (r.text(12) != "1")
+    return fail(Errc::usage, fmt::format("table dlock_lock at {}: a record has layout {}, and this "
+                                         "dlock knows layout 1 (a newer "
+                                         "dlock wrote it: install that one on this host, too)",
+                                         c.at().text(), printable(r.text(12))));
+  const auto version = r.unsigned_number(0), fence = r.unsigned_number(1);
+  const auto now = r.number(3), updated = r.number(4);
+  auto holders = decode(r.text(2));
+  if (!version || !fence || !now || !updated || !holders) return fail(damaged(c));
+  seen.exists = true;
+  seen.version = *version;
+  seen.state.fence = *fence;
+  seen.now = *now;
+  seen.updated = *updated;
+  seen.started = r.number(5);
+  seen.started_until = r.number(6);
+  seen.ticket = r.unsigned_number(7);
+  seen.queue = r.has(8);
+  seen.marked = r.text(9) != "0";
+  seen.wake = r.text(10);
+  seen.read_only = r.text(11) != "0" && r.text(11) != "OFF";
+  seen.state.holders = holders->list;
+  seen.holders = std::move(*holders);
+  return seen;
+}
+
+// On Galera each node judges by its own clock.
+void LeaseTable::prolong(Seen& seen, const Owner& me) const {
+  for (auto& h : seen.state.holders)
+    if (h.owner != me) h.deadline = after(h.deadline, setup_.skew);
+}
+Holders LeaseTable::shortened(const Seen& seen, const LockState& s, const Owner& me) const {
+  Holders out{seen.holders.key, s.holders, {}};
+  for (auto& h : out.list) {
+    if (h.owner != me) h.deadline -= setup_.skew;
+    const auto granted = seen.holders.granted.find(h.owner);
+    out.granted[h.owner] = granted == seen.holders.granted.end() ? h.since : granted->second;
+  }
+  return out;
+}
+
+Result<LeaseTable::Seen> LeaseTable::read(Connection& c, const Asking& a, Deadline until) {
+  const Owner& me = a.ask.owner;
+  std::vector<std::string> taking;
+  std::string sql = fmt::format(
+      "SELECT l.version,l.fence,l.state,{},l.updated,l.started,l.started_until", setup_.clock);
+  if (a.first) {  // is there a queue at all? A third of the cost of checking which waiters live
+    sql += ",NULL,(SELECT MAX(w.ticket) FROM dlock_wait w WHERE w.name=l.name)";
+  } else {
+    // The ticket is read from our row, never remembered: a deleted row means that we do not wait
+    // any more.
+    const std::string mine = fmt::format(
+        "(SELECT o.ticket FROM dlock_wait o WHERE o.name=l.name AND o.owner='{}')", me.hex());
+    const std::string before = fmt::format(
+        "(SELECT CONCAT(w.ticket,' ',w.mode,' ',w.owner,' ',w.permits) FROM dlock_wait w WHERE "
+        "w.name=l.name AND "
+        "w.ticket<COALESCE({},~0) AND w.owner<>'{}' AND {} ORDER BY w.ticket DESC LIMIT 1",
+        mine, me.hex(), alive("w"));
+    sql += fmt::format(",{},COALESCE({} OFFSET {}),{}))", mine, before,
+                       std::max(a.distance, 1u) - 1, before);
+  }
+  sql += marks;
+  if (setup_.named) {
+    if (!a.give_up.empty()) sql += fmt::format(",RELEASE_LOCK('{}')", a.give_up);
+    for (const std::string& name : {hold_name(me), queue_name(me, a.ask.mode)}) {
+      if (std::find(c.names.begin(), c.names.end(), name) != c.names.end()) continue;
+      if (std::find(taking.begin(), taking.end(), name) != taking.end()) continue;
+      sql += "," + have_name(name);
+      taking.push_back(name);
+    }
+  }
+  sql += fmt::format(" FROM dlock_lock l WHERE l.name={}", hex(a.name));
+  const Deadline sent = Clock::now();
+  auto r = c.query("read the lock", sql, until);
+  if (!r) return fail(std::move(r.error()));
+  auto seen = parse(c, *r, sent);
+  if (!seen) return seen;
+  if (!seen->exists) return seen;
+  if (auto ok = writable(c.at(), seen->read_only); !ok) return fail(std::move(ok.error()));
+  if (!a.give_up.empty()) std::erase(c.names, a.give_up);
+  const std::size_t at = columns + (setup_.named && !a.give_up.empty());
+  for (std::size_t i = 0; i < taking.size(); ++i)
+    if (r->text(at + i) == "1") c.names.push_back(taking[i]);
+  prolong(*seen, me);
+
+  if (!a.first && seen->queue) {  // a living waiter that came first
+    const std::string_view text = r->text(8);
+    const auto space = text.find(' ');
+    LockState::Waiter w;
+    const auto mode = parse_mode(text.substr(std::min(space + 1, text.size()), 1));
+    const auto owner =
+        text.size() >= space + 35 ? Owner::parse(text.substr(space + 3, 32)) : std::nullopt;
+    if (!mode || !owner) return fail(damaged(c));
+    w.mode = *mode;
+    w.owner = *owner;
+    w.ticket = 1;  // below any other: ours follows
+    // The row of a grant whose owner has not deleted it yet.
+    if (!seen->state.holder(w.owner, seen->now)) seen->state.waiters.push_back(std::move(w));
+    // A waiter that is not exclusive may run together with those ahead: then all of them count.
+    if (a.ask.mode != Mode::exclusive)
+      if (auto ok = read_all_ahead(c, a, *seen, until); !ok) return fail(std::move(ok.error()));
+  }
+  if (seen->ticket) {
+    LockState::Waiter w;
+    w.owner = me;
+    w.mode = a.ask.mode;
+    w.limit = a.ask.limit;
+    w.ticket = *seen->ticket;
+    w.meta = a.ask.meta;
+    seen->state.waiters.push_back(std::move(w));
+  }
+  return seen;
+}
+
+// Read after the holders: one of those ahead may be granted in between, and then the version has
+// moved.
+Result<void> LeaseTable::read_all_ahead(Connection& c, const Asking& a, Seen& seen,
+                                        Deadline until) {
+  auto r = c.query(
+      "read the queue",
+      fmt::format("SELECT w.ticket,w.mode,w.owner,w.permits FROM dlock_wait w WHERE w.name={}{} "
+                  "AND w.owner<>'{}' AND {} "
+                  "ORDER BY w.ticket",
+                  hex(a.name), seen.ticket ? fmt::format(" AND w.ticket<{}", *seen.ticket) : "",
+                  a.ask.owner.hex(), alive("w")),
+      until);
+  if (!r) return fail(std::move(r.error()));
+  seen.state.waiters.clear();
+  for (std::size_t i = 0; i < r->rows.size(); ++i) {
+    LockState::Waiter w;
+    const auto mode = parse_mode(r->text(1, i));
+    const auto owner = Owner::parse(r->text(2, i));
+    if (!mode || !owner) return fail(damaged(c));
+    if (seen.state.holder(*owner, seen.now)) continue;
+    w.mode = *mode;
+    w.owner = *owner;
+    w.ticket = r->unsigned_number(0, i).value_or(0);
+    w.limit = static_cast<unsigned>(r->unsigned_number(3, i).value_or(1));
+    seen.state.waiters.push_back(std::move(w));
+  }
+  return {};
+}
+
+// A waiter whose process is stopped keeps its session, so its name. If the key has been free long
+// enough for all waiters ahead to claim it, they lose their turn. Free means no holder at all: "no
+// conflict for me" would let readers pass a writer. True: they were passed.
+Result<bool> LeaseTable::pass_the_frozen(Connection& c, const Asking& a, Seen& seen,
+                                         Deadline until) {
+  const bool any_ahead = std::any_of(seen.state.waiters.begin(), seen.state.waiters.end(),
+                                     [&](const auto& w) { return w.owner != a.ask.owner; });
+  if (!setup_.named || !seen.ticket || !any_ahead) return false;
+  Micros free_since = seen.updated;
+  for (const auto& h : seen.state.holders) free_since = std::max(free_since, h.free_at());
+  if (seen.now - free_since <= setup_.claim) return false;
+  auto r = c.query(
+      "read the queue",
+      fmt::format(
+          "SELECT COUNT(*),MAX(w.since) FROM dlock_wait w WHERE w.name={} AND w.ticket<{} AND {}",
+          hex(a.name), *seen.ticket, alive("w")),
+      until);
+  if (!r) return fail(std::move(r.error()));
+  const auto count = r->number(0);
+  // a head that has only just come was not slow
+  free_since = std::max(free_since, r->number(1).value_or(0));
+  if (!count || seen.now - free_since <= *count * setup_.claim) return false;
+  std::erase_if(seen.state.waiters, [&](const auto& w) { return w.owner != a.ask.owner; });
+  return true;
+}
+
+Result<LeaseTable::Seen> LeaseTable::look(Connection& c, const std::string& name, Deadline until) {
+  const Deadline sent = Clock::now();
+  auto r = c.query(
+      "read the lock",
+      fmt::format(
+          "SELECT l.version,l.fence,l.state,{},l.updated,l.started,l.started_until,NULL,NULL{} "
+          "FROM dlock_lock l "
+          "WHERE l.name={}",
+          setup_.clock, marks, hex(name)),
+      until);
+  if (!r) return fail(std::move(r.error()));
+  auto seen = parse(c, *r, sent);
+  if (!seen) return seen;
+  return seen;
+}
+
+// ---- for people --------------------------------------------------------------------------------
+
+Result<std::size_t> LeaseTable::ahead(Connection& c, const std::string& name, const Owner& me,
+                                      Deadline until) {
+  auto r = c.query("read the queue",
+                   fmt::format("SELECT COUNT(*) FROM dlock_wait w JOIN dlock_wait m ON "
+                               "m.name=w.name AND m.owner='{}' WHERE w.name={} "
+                               "AND w.ticket<m.ticket AND {}",
+                               me.hex(), hex(name), alive("w")),
+                   until);
+  if (!r) return fail(std::move(r.error()));
+  return static_cast<std::size_t>(r->number(0).value_or(0));
+}
+
+Result<std::vector<LockState::Waiter>> LeaseTable::waiters(Connection& c, const std::string& name,
+                                                           Deadline until) {
+  // Our own session's names count here: an inspecting session does not wait.
+  const std::string here =
+      setup_.named
+          ? fmt::format(
+                "IF(w.live=0,IS_USED_LOCK(CONCAT(IF(w.mode='X','dl:','dq:'),w.owner)) IS NOT NULL,"
+                "w.live>{})",
+                setup_.clock)
+          : fmt::format("w.live>{}", setup_.clock);
+  auto r = c.query("read the queue",
+                   fmt::format("SELECT w.owner,w.mode,w.ticket,w.permits,w.who FROM dlock_wait w "
+                               "WHERE w.name={} AND {} ORDER BY w.ticket",
+                               hex(name), here),
+                   until);
+  if (!r) return fail(std::move(r.error()));
+  std::vector<LockState::Waiter> out;
+  for (std::size_t i = 0; i < r->rows.size(); ++i) {
+    const auto owner = Owner::parse(r->text(0, i));
+    const auto mode = parse_mode(r->text(1, i));
+    if (!owner || !mode) continue;
+    LockState::Waiter w;
+    w.owner = *owner;
+    w.mode = *mode;
+    w.ticket = r->unsigned_number(2, i).value_or(0);
+    w.limit = static_cast<unsigned>(r->unsigned_number(3, i).value_or(1));
+    w.meta = r->text(4, i);
+    out.push_back(std::move(w));
+  }
+  return out;
+}
+
+// Names in byte order, with the record of each.
+Result<Answer> LeaseTable::keys(Connection& c, const std::string& prefix, Deadline until) {
+  return c.query("list the locks",
+                 fmt::format("SELECT name FROM dlock_lock WHERE LEFT(name,{})={} ORDER BY name",
+                             prefix.size(), hex(prefix)),
+                 until);
+}
+
+}  // namespace dlock::mysql

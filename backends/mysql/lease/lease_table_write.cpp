@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+// The statements that change data. Each is atomic: its preconditions are in its WHERE clause.
+#include <fmt/format.h>
+#include <algorithm>
+#include "mysql/lease/lease_table.hpp"
+
+namespace dlock::mysql {
+namespace {
+
+// thirty years: the server adds it to its time, and does not saturate
+constexpr Micros longest_ttl = 1'000'000'000'000'000;
+
+// No decision here depends on the clock: a free key is exactly what the last release wrote. The
+// bell first: a contender that sees the grant finds a session to wait for.
+//
+// A statement that names no version does not age by itself: one that is executed after we gave it
+// up, or waits for the row until then, would be a grant without owner. So it has a latest time, on
+// the server's clock, and leaves time for a wait for the row. The version that it writes is its
+// token, the one number that its answer can return. Only columns that it has not assigned yet are
+// read, so their order does not matter.
+std::string take_in_sql(std::string_view clock) {
+  const std::string token = fmt::format("IF(fence<{0},{0},fence+1)", clock);
+  return fmt::format(
+      "UPDATE dlock_lock SET state={0},version={1},fence=LAST_INSERT_ID({1}),updated={2},wake=? "
+      "WHERE name=? AND version<{2} AND "
+      "{2}<? AND state=? AND waiters=0 AND layout=1 AND CAST(@@global.read_only AS CHAR) IN "
+      "('0','OFF')",
+      grant_in_sql(token, clock), token, clock);
+}
+
+std::string give_in_sql(std::string_view clock) {
+  return fmt::format(
+      "UPDATE dlock_lock SET state=?,version=version+1,updated={0} WHERE name=? AND version=? AND "
+      "{0}<updated*?+? AND waiters<=?",
+      clock);
+}
+
+}  // namespace
+
+LeaseTable::LeaseTable(Setup setup)
+    : setup_(setup),
+      take_{"dlock_take", take_in_sql(setup.clock)},
+      give_{"dlock_give", give_in_sql(setup.clock)} {}
+
+// The first version is a time: the row of a key whose row was deleted must differ from one that was
+// read before.
+Result<void> LeaseTable::make_row(Connection& c, const Asking& a, Deadline until) {
+  auto r = c.query(
+      "make the lock",
+      fmt::format(
+          "INSERT IGNORE INTO dlock_lock(name,version,fence,state,updated) VALUES({},{},0,{},{})",
+          hex(a.name), setup_.clock, hex(encode({a.key, {}, {}})), setup_.clock),
+      until);
+  if (!r) return fail(std::move(r.error()));
+  return {};
+}
+
+Result<std::optional<LeaseTable::Answered>> LeaseTable::take_free(Connection& c, const Asking& a,
+                                                                  Deadline until) {
+  const Deadline sent = Clock::now();
+  const auto bound =
+      c.server_time(until - std::min<Clock::duration>(c.row_wait(), (until - sent) / 2));
+  if (!bound || a.ask.ttl > longest_ttl) return std::optional<Answered>{};
+  LockState decided;
+  const auto answer = decided.acquire(a.ask, 0);
+  const auto values = grant_values(a.key, decided.holders.front());
+  std::string before;
+  if (setup_.named && c.bell.empty()) {
+    c.bell = "db:" + Owner::random().hex();
+    before = fmt::format("DO GET_LOCK('{}',0);", c.bell);
+  }
+  const std::string bell = setup_.named ? c.bell : "";
+  const auto r = c.query("take the lock", take_,
+                         {values[0], values[1], values[2], values[3], fmt::format("'{}'", bell),
+                          hex(a.name), std::to_string(*bound), hex(encode({a.key, {}, {}}))},
+                         before, "", until);
+  if (!r) return fail(r.error());
+  if (r->results != 1u + !before.empty()) {
+    c.distrust();
+    return fail(Errc::timed_out, "take the lock: an answer is missing");
+  }
+  if (r->affected != 1) return std::optional<Answered>{};
+  Answered out{answer, false, sent};
+  std::get<LockState::Granted>(out.answer).token = r->insert_id;
+  out.known = {r->insert_id, {a.key, {}, {}}, a.ask.ttl, bell};
+  return std::optional{std::move(out)};
+}
+
+// Of the known row, and only before our ttl is over.
+Result<Answer> LeaseTable::give_back(Connection& c, const std::string& name, const Owner& me,
+                                     const Known& known, bool quietly, std::string_view behind,
+                                     Deadline until) {
+  Holders rest = known.holders;
+  Micros end = known.ttl;
+  if (end == 0) {
+    const auto mine = std::find_if(rest.list.rbegin(), rest.list.rend(),
+                                   [&](const auto& h) { return h.owner == me; });
+    end = mine->deadline;
+    rest.list.erase(std::next(mine).base());
+    rest.granted.erase(me);
+  }
+  return c.query("write the lock", give_,
+                 {hex(encode(rest)), hex(name), std::to_string(known.version),
+                  known.ttl != 0 ? "1" : "0", std::to_string(end), quietly ? "0" : "255"},
+                 "", behind, until);
+}
+
+Result<void> LeaseTable::ring(Connection& c, const Known& known, Deadline until) {
+  if (known.wake.empty() || c.bell != known.wake) return {};
+  auto r = c.query("release the names", fmt::format("DO RELEASE_LOCK('{}')", c.bell), until);
+  if (!r) return fail(std::move(r.error()));
+  c.bell.clear();
+  return {};
+}
+
+Result<void> LeaseTable::forget_bell(Connection& c, const std::string& name, std::uint64_t version,
+                                     Deadline until) {
+  auto r = c.query(
+      "take the name",
+      fmt::format("UPDATE dlock_lock SET wake='' WHERE name={} AND version={}", hex(name), version),
+      until);
+  if (!r) return fail(std::move(r.error()));
+  return {};
+}
+
+Result<bool> LeaseTable::swap(Connection& c, const std::string& name, std::uint64_t version,
+                              const Holders& holders, FencingToken fence, std::string_view also,
+                              Deadline until) {
+  auto r = c.query(
+      "write the lock",
+      fmt::format("UPDATE dlock_lock l SET state={},version=version+1,fence={},updated={}{} WHERE "
+                  "name={} AND version={}",
+                  hex(encode(holders)), fence, setup_.clock, also, hex(name), version),
+      until);
+  if (!r) return fail(std::move(r.error()));
+  if (r->affected == 0) ++conflicts_;
+  return r->affected == 1;
+}
+
+// Names no version: the current or next owner must see it.
+Result<void> LeaseTable::mark(Connection& c, const std::string& name, Deadline until) {
+  auto r = c.query(
+      "join the queue",
+      fmt::format("UPDATE dlock_lock SET waiters=1 WHERE name={} AND waiters=0", hex(name)), until);
+  if (!r) return fail(std::move(r.error()));
+  return {};
+}
+
+// The names first: a row whose name is free belongs to a dead waiter. The mark last: for its
+// purpose see lease_table.hpp.
+Result<void> LeaseTable::queue_up(Connection& c, const Asking& a, Deadline until) {
+  const std::string live = setup_.named ? "0" : fmt::format("{}+{}", setup_.clock, setup_.patience);
+  std::string names;
+  if (setup_.named)
+    for (const std::string& name : {hold_name(a.ask.owner), queue_name(a.ask.owner, a.ask.mode)}) {
+      if (std::find(c.names.begin(), c.names.end(), name) != c.names.end()) continue;
+      // whether it was obtained shows in the read
+      names += (names.empty() ? "DO " : ",") + have_name(name);
+    }
+  if (!names.empty()) names += ";";
+  auto r = c.query(
+      "join the queue",
+      fmt::format("{}INSERT INTO dlock_wait(name,owner,mode,permits,live,since,who) "
+                  "VALUES({},'{}','{}',{},{},{},{}) ON "
+                  "DUPLICATE KEY UPDATE live=VALUES(live);UPDATE dlock_lock SET waiters=1 WHERE "
+                  "name={} AND waiters=0",
+                  names, hex(a.name), a.ask.owner.hex(), static_cast<char>(a.ask.mode), a.ask.limit,
+                  live, setup_.clock, hex(a.ask.meta.substr(0, 4096)), hex(a.name)),
+      until);
+  if (!r) return fail(std::move(r.error()));
+  if (r->results != 2u + !names.empty()) {
+    c.distrust();
+    return fail(Errc::timed_out, "join the queue: an answer is missing");
+  }
+  return {};
+}
+
+Result<void> LeaseTable::leave_queue(Connection& c, const std::string& name, const Owner& owner,
+                                     std::optional<std::uint64_t> ticket, bool sweep,
+                                     Deadline until) {
+  std::string sql = fmt::format("DELETE w FROM dlock_wait w WHERE w.name={}", hex(name));
+  if (!ticket) sql += fmt::format(" AND w.owner='{}'", owner.hex());
+  // waiters still ahead were passed
+  else if (sweep) sql += fmt::format(" AND w.ticket<={}", *ticket);
+  else sql += fmt::format(" AND (w.ticket={0} OR (w.ticket<{0} AND NOT {1}))", *ticket, alive("w"));
+  const std::string queueing = "dq:" + owner.hex();
+  const bool named = std::find(c.names.begin(), c.names.end(), queueing) != c.names.end();
+  if (named) sql += fmt::format("; DO RELEASE_LOCK('{}')", queueing);
+  auto r = c.query("leave the queue", sql, until);
+  if (!r) return fail(std::move(r.error()));
+  if (named) std::erase(c.names, queueing);
+  return {};
+}
+
+Result<void> LeaseTable::free_names(Connection& c, const Owner& owner, Deadline until) {
+  std::string sql;
+  for (const std::string& name : {"dl:" + owner.hex(), "dq:" + owner.hex()})
+    if (std::find(c.names.begin(), c.names.end(), name) != c.names.end())
+      sql += fmt::format("{}RELEASE_LOCK('{}')", sql.empty() ? "DO " : ",", name);
+  if (sql.empty()) return {};
+  auto r = c.query("release the names", sql, until);
+  if (!r) return fail(std::move(r.error()));
+  std::erase_if(c.names, [&](const std::string& n) { return n.ends_with(owner.hex()); });
+  return {};
+}
+
+Result<void> LeaseTable::say_alive(Connection& c, const std::string& name, const Owner& me,
+                                   Deadline until) {
+  auto r = c.query("stay in the queue",
+                   fmt::format("UPDATE dlock_wait SET live={}+{} WHERE name={} AND owner='{}'",
+                               setup_.clock, setup_.patience, hex(name), me.hex()),
+                   until);
+  if (!r) return fail(std::move(r.error()));
+  return {};
+}
+
+}  // namespace dlock::mysql

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// The factory of family `redis`. Guarantees of its recipes, and the rights that the server must
+// grant: README.md beside this file.
+//
+//   redis://[USER[:PASSWORD]@]HOST[:6379][/DB]     rediss:// or tls=yes: over TLS
+//   redis+unix:///PATH[?db=DB]
+//   redis+sentinel://HOST[:26379],HOST...,HOST.../MASTER[/DB]
+//   redis+cluster://HOST[:6379],HOST...
+//
+// Items: `tls=yes|no`, `tls_ca`, `tls_cert`, `tls_key` (files); `replicas=N` (acknowledgements that
+// a grant and a renewal need); `restart_grace=D` (no grant by a server that started less than D ago
+// and may have forgotten locks; 60s); of
+// setnx-expire: `stale_after=D` (removes a foreign lock without expiry that has not changed for D);
+// of getset: `unit=s|ms` (of timestamps).
+#pragma once
+#include <array>
+#include "core/backend.hpp"
+
+namespace dlock::redis {
+
+inline constexpr std::array<std::string_view, 5> schemes{"redis", "rediss", "redis+unix",
+                                                         "redis+sentinel", "redis+cluster"};
+inline constexpr std::array<std::string_view, 9> items{
+    "db",       "tls",           "tls_ca",      "tls_cert", "tls_key",
+    "replicas", "restart_grace", "stale_after", "unit"};
+inline constexpr std::array<Traits, 4> recipes{{
+    {.family = "redis",
+     .recipe = "fair",
+     .liveness = Liveness::lease,
+     .fifo = true,
+     .shared = true,
+     .permits = true,
+     .detached = true,
+     .lock_delay = true,
+     .wakes = true,
+     .native = true,
+     .weakness = "a failover to a replica that has not seen a grant forgets it (?replicas=N makes "
+                 "that less likely); a jump of "
+                 "the server's "
+                 "clock ends leases early or late",
+     .starts = true},
+    {.family = "redis",
+     .recipe = "set",
+     .liveness = Liveness::lease,
+     .fifo = false,
+     .shared = false,
+     .permits = false,
+     .detached = true,
+     .lock_delay = false,
+     .wakes = false,
+     .native = false,
+     .weakness = "no queue: waiters poll, in no order; a failover or a jump of the server's clock "
+                 "as with fair"},
+    {.family = "redis",
+     .recipe = "setnx-expire",
+     .liveness = Liveness::lease,
+     .fifo = false,
+     .shared = false,
+     .permits = false,
+     .detached = true,
+     .lock_delay = false,
+     .wakes = false,
+     .native = false,
+     .weakness = "a crash between SETNX and EXPIRE leaves a lock for ever, unless it was a "
+                 "dlock's; foreign ones end by release "
+                 "--force or "
+                 "?stale_after=; no queue",
+     .legacy = true},
+    {.family = "redis",
+     .recipe = "getset",
+     .liveness = Liveness::lease,
+     .fifo = false,
+     .shared = false,
+     .permits = false,
+     .detached = true,
+     .lock_delay = false,
+     .wakes = false,
+     .native = false,
+     .weakness = "needs equal clocks on all clients; a loser overwrites the winner's time, which "
+                 "then considers its lock lost; "
+                 "the value tells "
+                 "no owner; no queue",
+     .legacy = true},
+}};
+
+Result<std::unique_ptr<Backend>> open(const Url&, const Traits&, const Settings&);
+Result<void> purge(const Url&, const Traits&, const Settings&, std::span<const Key>);
+
+inline constexpr BackendFactory factory{"redis", schemes, recipes, items, open, purge};
+
+std::vector<std::string> libraries();  // hiredis and OpenSSL, with their versions
+
+}  // namespace dlock::redis

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "redis/fair/fair_backend.hpp"
+#include <fmt/format.h>
+#include <algorithm>
+#include "common/record_words.hpp"
+#include "core/number.hpp"
+#include "redis/doctor.hpp"
+#include "redis/fair/fair_record.hpp"
+#include "redis/fair/fair_view.hpp"
+#include "redis/fair/fair_waiter.hpp"
+#include "redis_scripts/fair_scripts.hpp"
+
+namespace dlock::redis {
+namespace {
+
+// A reply that the script cannot give.
+tl::unexpected<Error> not_understood(const Client& client, std::string_view what) {
+  return fail(Errc::protocol,
+              fmt::format("{} at {}: malformed reply", what, client.options().where));
+}
+
+// With the owner, the token: a late message finds only the grant it was meant for. Unknown (a
+// handle): ''.
+std::string token_of(const Lease& lease) {
+  return lease.token == 0 ? "" : fmt::format_int(lease.token).str();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Waiter>> FairBackend::enqueue(const Request& request) {
+  if (auto can = can_serve(traits(), request); !can) return fail(std::move(can.error()));
+  return std::make_unique<FairWaiter>(*this, *client_, request);
+}
+
+Result<Renewal> FairBackend::renew(const Lease& lease, Duration ttl) {
+  const unsigned replicas = client_->options().replicas;
+  const FairKeys keys{client_->options().prefix, lease.key};
+  const auto ask = [&](LeaseSpan span, Duration most) {
+    client_->expect(span);
+    return client_->call({.what = "renew",
+                          .script = &scripts::renew,
+                          .keys = {keys.lock()},
+                          .words = {lease.owner.hex(), token_of(lease), micros(ttl),
+                                    most > Duration{} ? micros(most) : ""},
+                          .lease = span},
+                         replicas);
+  };
+  // The lock-delay is in the record. It only matters for a lease that was taken elsewhere, and only
+  // one above the grace may be too long.
+  auto answer = ask({ttl}, client_->gave_any() ? Duration{} : client_->options().restart_grace);
+  if (answer && answer->reply.text_at(0) == "longer")
+    answer = ask({ttl, Duration{answer->reply.number_at(2).value_or(0)}}, Duration{});
+  if (!answer) return fail(answer.error());
+  const std::string_view verdict = answer->reply.text_at(0);
+  if (verdict == "lost")
+    return Lost{"the server does not have it any more: it expired, or was removed"};
+  const auto token = parse_number<std::uint64_t>(answer->reply.text_at(2));
+  const auto mode = parse_mode(answer->reply.text_at(3));
+  const auto slot = answer->reply.number_at(4);
+  if (verdict != "kept" || !token || !mode || !slot) return not_understood(*client_, "renew");
+  if (answer->copies < replicas)
+    return fail(Errc::unavailable, fmt::format("renew at {}: only {} of {} replicas confirmed it",
+                                               where(), answer->copies, replicas));
+  client_->gave();
+  return Kept{{lease.key, lease.owner, *mode, *token, static_cast<unsigned>(*slot),
+               lease_end(answer->sent, ttl)}};
+}
+
+Result<Released> FairBackend::release(const Lease& lease) {
+  const FairKeys keys{client_->options().prefix, lease.key};
+  const auto answer = client_->call({"release",
+                                     &scripts::release,
+                                     keys.all(),
+                                     {lease.owner.hex(), token_of(lease), micros(claim)},
+                                     false,
+                                     1});
+  if (!answer) {
+    if (answer.error().code == Errc::timed_out) unanswered_.add(lease);
+    return fail(answer.error());
+  }
+  const auto removed = answer->reply.number_at(0);
+  if (!removed) return not_understood(*client_, "release");
+  return unanswered_.answered(lease, *removed == 1, answer->repeated);
+}
+
+Result<Released> FairBackend::force_release(const Key& key, std::optional<FencingToken> token) {
+  const FairKeys keys{client_->options().prefix, key};
+  const std::string wanted = token ? fmt::format_int(*token).str() : "";
+  const auto answer = client_->call(
+      {"force a release", &scripts::force_release, keys.all(), {wanted, micros(claim)}, false, 1});
+  if (!answer) return fail(answer.error());
+  const auto removed = answer->reply.number_at(0);
+  if (!removed) return not_understood(*client_, "force a release");
+  return *removed > 0 || answer->repeated ? Released::yes : Released::was_not_held;
+}
+
+Result<Validity> FairBackend::check(const Key& key, FencingToken token) {
+  return check(key, "", fmt::format_int(token).str());
+}
+Result<Validity> FairBackend::check(const Key& key, const Owner& owner) {
+  return check(key, owner.hex(), "");
+}
+
+Result<Validity> FairBackend::check(const Key& key, std::string owner, std::string token) {
+  const FairKeys keys{client_->options().prefix, key};
+  const auto answer = client_->call(
+      {"check", &scripts::check, {keys.lock()}, {std::move(owner), std::move(token)}});
+  if (!answer) return fail(answer.error());
+  if (!answer->reply.is(Reply::Type::integer)) return not_understood(*client_, "check");
+  return answer->reply.integer == 1 ? Validity::valid : Validity::stale;
+}
+
+Result<Starts> FairBackend::starts(const Key& key) {
+  const FairKeys keys{client_->options().prefix, key};
+  const auto answer =
+      client_->call({"ask for the last start", &scripts::starts, {keys.lock()}, {}});
+  if (!answer) return fail(answer.error());
+  const auto now = answer->reply.number_at(0);
+  const std::string_view last = answer->reply.text_at(1);
+  Starts found;
+  if (now) found.now = *now;
+  if (!last.empty()) found.last = answer->reply.number_at(1);
+  if (!now || (!last.empty() && !found.last))
+    return not_understood(*client_, "ask for the last start");
+  return found;
+}
+
+// A note that a failover loses lets a job start twice in a period: so as many replicas confirm it
+// as a grant.
+Result<Validity> FairBackend::note_start(const Lease& lease, std::optional<std::int64_t> at,
+                                         Duration keep) {
+  const unsigned replicas = client_->options().replicas;
+  const FairKeys keys{client_->options().prefix, lease.key};
+  const auto answer = client_->call(
+      {"note the start",
+       &scripts::note_start,
+       {keys.lock()},
+       {lease.owner.hex(), token_of(lease), at ? fmt::format_int(*at).str() : "", micros(keep)}},
+      replicas);
+  if (!answer) return fail(answer.error());
+  const auto noted = answer->reply.number_at(0);
+  if (!noted) return not_understood(*client_, "note the start");
+  if (answer->copies < replicas)
+    return fail(Errc::timed_out,
+                fmt::format("note the start at {}: only {} of {} replicas confirmed it", where(),
+                            answer->copies, replicas));
+  return *noted == 1 ? Validity::valid : Validity::stale;
+}
+
+Result<std::optional<KeyView>> FairBackend::inspect(const Key& key) {
+  return inspect(FairKeys{client_->options().prefix, key});
+}
+
+Result<std::optional<KeyView>> FairBackend::inspect(const FairKeys& keys) {
+  const auto answer = client_->call(
+      {"inspect", &scripts::inspect, keys.all(), {fmt::format_int(most_shown).str()}, false, 1});
+  if (!answer) return fail(answer.error());
+  return view_of(keys, answer->reply);
+}
+
+Result<void> FairBackend::names_at(const Endpoint& at, std::vector<std::string>& names) {
+  const std::string& prefix = client_->options().prefix;
+  return client_->scan(at, FairKeys::pattern(prefix), [&](std::string_view found) {
+    if (auto name = FairKeys::name_in(found, prefix)) names.push_back(std::move(*name));
+  });
+}
+
+Result<std::vector<KeyView>> FairBackend::list() {
+  if (client_->options().prefix.empty())
+    return fail(Errc::usage, "without a prefix only a named key can be inspected: give a KEY");
+  const auto servers = client_->locator().everyone({client_->usual_deadline()});
+  if (!servers) return fail(servers.error());
+  std::vector<std::string> names;
+  for (const Endpoint& at : *servers)
+    if (auto ok = names_at(at, names); !ok) return fail(std::move(ok.error()));
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+
+  std::vector<KeyView> views;
+  for (std::string& name : names) {
+    auto v = inspect(FairKeys{client_->options().prefix, std::move(name)});
+    if (!v) return fail(std::move(v.error()));
+    if (*v) views.push_back(std::move(**v));
+  }
+  std::sort(views.begin(), views.end(),
+            [](const KeyView& a, const KeyView& b) { return a.key < b.key; });
+  return views;
+}
+
+Result<std::vector<Finding>> FairBackend::doctor() { return examine_all(*client_, traits_); }
+
+}  // namespace dlock::redis

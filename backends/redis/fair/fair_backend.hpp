@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// The recipe `fair`: LockState in Redis. Every operation is one script, so one round trip and one
+// decision; a waiter sleeps in BLPOP on its own list until a script that made room names it.
+#pragma once
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+#include "common/unanswered.hpp"
+#include "redis/fair/fair_keys.hpp"
+#include "redis/wire/client.hpp"
+
+namespace dlock::redis {
+
+// A waiter polls every third of its patience, and is dropped when it is silent for all of it. One
+// that was invited and does not claim the lock within `claim` loses its place: the longest time
+// that a dead queue head can block the others.
+constexpr Duration patience_of(Duration ttl) noexcept {
+  return std::clamp<Duration>(ttl / 3, std::chrono::seconds{3}, std::chrono::seconds{10});
+}
+inline constexpr Duration claim = std::chrono::seconds{2};
+
+class FairBackend final : public Backend {
+ public:
+  FairBackend(const Traits& traits, std::unique_ptr<Client> client)
+      : traits_(traits), client_(std::move(client)) {}
+
+  const Traits& traits() const noexcept override { return traits_; }
+  std::string where() const override { return client_->options().where; }
+  Result<std::unique_ptr<Waiter>> enqueue(const Request&) override;
+  Result<Renewal> renew(const Lease&, Duration ttl) override;
+  Result<Renewal> detach(const Lease& lease, Duration ttl) override { return renew(lease, ttl); }
+  Result<Released> release(const Lease&) override;
+  Result<Released> force_release(const Key&, std::optional<FencingToken>) override;
+  Result<Validity> check(const Key&, FencingToken) override;
+  Result<Validity> check(const Key&, const Owner&) override;
+  Result<std::optional<KeyView>> inspect(const Key&) override;
+  Result<std::vector<KeyView>> list() override;
+  Result<Starts> starts(const Key&) override;
+  Result<Validity> note_start(const Lease&, std::optional<std::int64_t> at, Duration keep) override;
+  Result<std::vector<Finding>> doctor() override;
+  std::string after_restart(const Request& r) const override {
+    return restart_rule({r.ttl, r.lock_delay}, client_->options().restart_grace);
+  }
+  bool grants_nothing() const noexcept override { return client_->grants_nothing; }
+  int outage_fd() override { return client_->outage_fd(); }
+  std::vector<std::string> warnings() override { return client_->warnings(); }
+  Counters counters() const noexcept override { return {client_->requests, wakeups}; }
+
+  // Releases a grant that must not be used. False: not answered, so it is still owed.
+  bool give_back(const Lease& lease) {
+    const auto answer = release(lease);
+    return answer || !retryable(answer.error().code) || Clock::now() >= lease.deadline;
+  }
+
+  std::uint64_t wakeups = 0;
+
+ private:
+  Result<Validity> check(const Key&, std::string owner, std::string token);
+  Result<std::optional<KeyView>> inspect(const FairKeys&);
+  Result<void> names_at(const Endpoint&, std::vector<std::string>& names);
+
+  const Traits& traits_;  // of the table, which lives for ever
+  std::unique_ptr<Client> client_;
+  UnansweredReleases unanswered_;
+};
+
+}  // namespace dlock::redis

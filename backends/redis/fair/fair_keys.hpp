@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+#include "core/clock.hpp"
+#include "core/key.hpp"
+#include "core/owner.hpp"
+#include "redis/wire/script.hpp"
+
+namespace dlock::redis {
+
+// The keys in the store that belong to one key of dlock: `<prefix>{<name>}:fence`, the lock itself,
+// `:queue` and `:wake:<owner>`. The part in braces chooses the slot of a cluster, so they are
+// together on one server.
+class FairKeys {
+ public:
+  FairKeys(std::string_view prefix, const Key& key) : FairKeys(prefix, store_name(key)) {
+    if (!key_from_store_name(name_)) record_suffix_ = " " + percent_encode(key.text());
+  }
+  FairKeys(std::string_view prefix, std::string name);  // as found in the store
+
+  // named after the part that stays without holders
+  std::string lock() const { return base_ + "fence"; }
+  std::string queue() const { return base_ + "queue"; }
+  // in the order of fair/keys.lua
+  std::vector<std::string> all() const { return {lock(), queue()}; }
+  std::string wake(const Owner& owner) const { return base_ + "wake:" + owner.hex(); }
+  std::string slot() const { return base_; }  // chooses the server
+  const std::string& name() const noexcept { return name_; }
+  // has the full key where the name does not
+  const std::string& record_suffix() const noexcept { return record_suffix_; }
+
+  // The name in `found`, a key in the store that matches pattern(); nothing: a foreign one.
+  static std::optional<std::string> name_in(std::string_view found, std::string_view prefix);
+  static std::string pattern(std::string_view prefix);  // for SCAN
+  // The key of dlock with this name and fence record; the name itself when the key is unknown.
+  static std::string key_text(const std::string& name, std::string_view fence_record);
+
+ private:
+  std::string name_, base_, record_suffix_;
+};
+
+}  // namespace dlock::redis

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "redis/named/named_backend.hpp"
+#include <fmt/format.h>
+#include <algorithm>
+#include "core/duration.hpp"
+#include "core/number.hpp"
+#include "redis/doctor.hpp"
+#include "redis/fair/fair_record.hpp"
+#include "redis/named/named_waiter.hpp"
+#include "redis_scripts/named_scripts.hpp"
+
+namespace dlock::redis {
+
+Error NamedBackend::not_understood(std::string_view what) const {
+  return {Errc::protocol, fmt::format("{} at {}: malformed reply", what, where())};
+}
+
+Result<Answer> NamedBackend::call(std::string_view what, const Script& script, const NamedKey& key,
+                                  std::vector<std::string> args, unsigned copies,
+                                  std::size_t enough, LeaseSpan lease) {
+  client_->expect(lease);
+  return client_->call(
+      {what, &script, {key.lock, key.fence}, std::move(args), false, enough, lease}, copies);
+}
+
+Result<std::unique_ptr<Waiter>> NamedBackend::enqueue(const Request& request) {
+  if (auto can = can_serve(traits_, request); !can) return fail(std::move(can.error()));
+  if (client_->options().topology == Options::Topology::cluster && !named(request.key).same_slot)
+    return fail(
+        cannot("in a cluster, --key with a '}' needs a part in braces before that, as in a{b}c, "
+               "and something in these: all of "
+               "the key chooses the server otherwise, and the fence could not be there"));
+  client_->expect({request.ttl});
+  return std::make_unique<NamedWaiter>(*this, request);
+}
+
+Result<Renewal> NamedBackend::renew(const Lease& lease, Duration ttl) {
+  const std::string mark = sign(lease.owner);
+  return renewed(
+      call("renew", scripts::named_renew, named(lease.key), {lease.owner.hex(), mark, millis(ttl)},
+           client_->options().replicas, mark.empty() ? 0 : 1, {ttl}),
+      lease, ttl);
+}
+
+Result<Renewal> NamedBackend::renewed(const Result<Answer>& answer, const Lease& lease,
+                                      Duration ttl) {
+  if (!answer) return fail(answer.error());
+  const std::string_view verdict = answer->reply.text_at(0);
+  if (verdict == "lost")
+    return Lost{"the server does not have it any more: it expired, or was removed or replaced"};
+  auto token = parse_number<std::uint64_t>(answer->reply.text_at(1));
+  if (token == 0U && lease.token != 0) token = lease.token;  // only the lock itself could be read
+  if (verdict != "kept" || !token) return fail(not_understood("renew"));
+  if (*token == 0)
+    return fail(
+        Errc::unavailable,
+        fmt::format("renew at {}: its slot is being moved, and the token with it", where()));
+  if (const unsigned wanted = client_->options().replicas; answer->copies < wanted)
+    return fail(Errc::unavailable, fmt::format("renew at {}: only {} of {} replicas confirmed it",
+                                               where(), answer->copies, wanted));
+  Lease kept{lease.key, lease.owner};
+  kept.token = *token;
+  kept.deadline = lease_end(answer->sent, ttl);
+  client_->gave();
+  return Kept{std::move(kept)};
+}
+
+Result<Try> NamedBackend::tried(const Request& request, const Answer& answer, Deadline sent) {
+  if (answer.grace_left > Duration{}) return in_grace(answer);
+  const std::string_view verdict = answer.reply.text_at(0);
+  if (verdict == "granted") return granted(request, answer, sent);
+  if (verdict == "held") return taken_before(request);
+  const bool has_look = verdict == "busy" && answer.reply.items.size() == 2;
+  const auto seen = has_look ? parse_look(answer.reply.items[1]) : std::nullopt;
+  if (!seen) return fail(not_understood("acquire"));
+  return busy(*seen);
+}
+
+Result<Try> NamedBackend::granted(const Request& request, const Answer& answer, Deadline sent) {
+  const auto token = parse_number<std::uint64_t>(answer.reply.text_at(1));
+  if (!token) return fail(not_understood("acquire"));
+  Lease lease{request.key, request.owner};
+  lease.token = *token;
+  lease.deadline = lease_end(sent, request.ttl);
+  if (const unsigned wanted = client_->options().replicas; answer.copies < wanted) {
+    Error because{
+        Errc::unavailable,
+        fmt::format("acquire at {}: only {} of {} replicas confirmed the grant; it was given back",
+                    where(), answer.copies, wanted)};
+    const bool answered = give_back(lease);
+    return Try{.undone = Try::Undone{std::move(lease), std::move(because), answered}};
+  }
+  client_->gave();
+  return Try{.lease = std::move(lease)};
+}
+
+bool NamedBackend::give_back(const Lease& lease) {
+  const auto answer = release(lease);
+  return answer || !retryable(answer.error().code) || Clock::now() >= lease.deadline;
+}
+
+Result<Try> NamedBackend::taken_before(const Request& request) {
+  auto renewal = renew({request.key, request.owner}, request.ttl);
+  if (!renewal) return fail(std::move(renewal.error()));
+  if (auto* kept = std::get_if<Kept>(&*renewal)) return Try{.lease = std::move(kept->lease)};
+  return Try{.free_in = Duration{}};  // it ended just now
+}
+
+Result<Released> NamedBackend::release(const Lease& lease) {
+  const auto answer = call("release", scripts::named_release, named(lease.key),
+                           release_words(lease.owner), 0, sign(lease.owner).empty() ? 0 : 1);
+  if (!answer) {
+    if (answer.error().code == Errc::timed_out) unanswered_.add(lease);
+    return fail(answer.error());
+  }
+  if (!answer->reply.is(Reply::Type::integer)) return fail(not_understood("release"));
+  return unanswered_.answered(lease, answer->reply.integer == 1, answer->repeated);
+}
+
+Result<Released> NamedBackend::force_release(const Key& key, std::optional<FencingToken> token) {
+  const std::string wanted = token ? fmt::format_int(*token).str() : "";
+  const auto answer = call("force a release", scripts::named_force_release, named(key), {wanted});
+  if (!answer) return fail(answer.error());
+  return answer->reply.integer == 1 || answer->repeated ? Released::yes : Released::was_not_held;
+}
+
+Result<Look> NamedBackend::look(const NamedKey& key) {
+  const auto answer = call("look", scripts::named_look, key, {});
+  if (!answer) return fail(answer.error());
+  auto seen = parse_look(answer->reply);
+  if (!seen) return fail(not_understood("look"));
+  return std::move(*seen);
+}
+
+std::optional<Look> NamedBackend::parse_look(const Reply& r) {
+  const auto now = r.number_at(0), pttl = r.number_at(3);
+  if (!now || !pttl || r.text_at(1).empty()) return std::nullopt;
+  Look seen{.now = *now, .type = std::string{r.text_at(1)}, .value = std::string{r.text_at(2)}};
+  if (*pttl >= 0) seen.left = std::chrono::milliseconds{*pttl};
+  if (const auto token = parse_number<std::uint64_t>(r.text_at(4)))
+    seen.record = {*token, std::string{r.text_at(5)}, std::string{r.text_at(6)},
+                   r.number_at(7).value_or(0), Identity::decode(r.text_at(8))};
+  return seen;
+}
+
+Try NamedBackend::busy(const Look& seen) const {
+  Try t;
+  t.free_in = left(seen);
+  HolderView h;
+  h.remaining = t.free_in;
+  if (seen.ours()) {
+    h.id = seen.record->owner.substr(0, 8);
+    h.token = seen.record->token;
+    h.held = Duration{std::max<Micros>(0, seen.now - seen.record->since)};
+    h.who = seen.record->who;
+  } else if (seen.type == "string" && seen.value.size() >= 16) {
+    h.id = seen.value.substr(0, 8);
+  }
+  t.holder = std::move(h);
+  for (const auto& note : notes(seen)) t.why += (t.why.empty() ? "" : "; ") + note;
+  return t;
+}
+
+Try NamedBackend::in_grace(const Answer& answer) const {
+  return Try{.free_in = answer.grace_left,
+             .why = grace_note(client_->options().restart_grace, answer.grace_left),
+             .no_grants = true};
+}
+
+// Remarks about a lock that dlock did not take.
+std::vector<std::string> NamedBackend::notes(const Look& seen) const {
+  std::vector<std::string> out;
+  if (!seen.held()) return out;
+  if (!seen.ours()) {
+    const std::string_view guess = seen.type == "hash" ? ", as Redisson's locks are" : "";
+    out.push_back(fmt::format("held by another program: type {}{}, {}", seen.type, guess,
+                              seen.left ? "ends in " + format_duration(*seen.left) : "no expiry"));
+  } else if (!left(seen)) {
+    out.push_back("it has no expiry: its holder may have died before it could set one");
+  }
+  return out;
+}
+
+Result<Validity> NamedBackend::check(const Key& key, FencingToken token) {
+  const auto seen = look(named(key));
+  if (!seen) return fail(seen.error());
+  return seen->ours() && seen->record->token == token && left(*seen) != Duration{}
+             ? Validity::valid
+             : Validity::stale;
+}
+
+Result<Validity> NamedBackend::check(const Key& key, const Owner& owner) {
+  const auto seen = look(named(key));
+  if (!seen) return fail(seen.error());
+  return seen->ours() && seen->record->owner == owner.hex() && left(*seen) != Duration{}
+             ? Validity::valid
+             : Validity::stale;
+}
+
+Result<std::optional<KeyView>> NamedBackend::inspect(const Key& key) { return inspect(named(key)); }
+
+Result<std::optional<KeyView>> NamedBackend::inspect(const NamedKey& key) {
+  const auto seen = look(key);
+  if (!seen) return fail(seen.error());
+  if (!seen->held() && !seen->record) return std::optional<KeyView>{};
+  KeyView v;
+  v.key = key.lock.substr(client_->options().prefix.size());
+  v.waiters_known = false;
+  if (seen->record) v.fence = seen->record->token;
+  if (seen->held() && left(*seen) != Duration{}) v.holders.push_back(*busy(*seen).holder);
+  v.notes = notes(*seen);
+  return std::optional{std::move(v)};
+}
+
+Result<void> NamedBackend::names_at(const Endpoint& at, const std::string& pattern,
+                                    std::vector<std::string>& names) {
+  return client_->scan(at, pattern, [&](std::string_view found) {
+    if (const auto lock = NamedKey::lock_of(found)) names.push_back(*lock);
+    else names.emplace_back(found);
+  });
+}
+
+Result<std::vector<KeyView>> NamedBackend::list() {
+  const std::string& prefix = client_->options().prefix;
+  if (prefix.empty())
+    return fail(Errc::usage, "without a prefix only a named key can be inspected: give a KEY");
+  const auto servers = client_->locator().everyone({client_->usual_deadline()});
+  if (!servers) return fail(servers.error());
+  std::vector<std::string> names;
+  for (const Endpoint& at : *servers)
+    for (const auto& pattern : {glob_escape(prefix) + "*", NamedKey::fences_below(prefix)})
+      if (auto ok = names_at(at, pattern, names); !ok) return fail(std::move(ok.error()));
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  std::vector<KeyView> views;
+  for (std::string& name : names) {
+    if (!name.starts_with(prefix)) continue;
+    auto v = inspect(NamedKey{std::move(name)});
+    if (!v) return fail(std::move(v.error()));
+    if (*v) views.push_back(std::move(**v));
+  }
+  return views;
+}
+
+Result<std::vector<Finding>> NamedBackend::doctor() { return examine_all(*client_, traits_); }
+
+}  // namespace dlock::redis

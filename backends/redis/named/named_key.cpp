@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "redis/named/named_key.hpp"
+#include <fmt/format.h>
+
+namespace dlock::redis {
+namespace {
+
+constexpr std::string_view fence_prefix = "dlock:fence:{";
+
+}  // namespace
+
+std::string_view hashed_part(std::string_view name) noexcept {
+  const std::size_t open = name.find('{');
+  const std::size_t close = open == name.npos ? name.npos : name.find('}', open + 1);
+  return close == name.npos || close == open + 1 ? name : name.substr(open + 1, close - open - 1);
+}
+
+NamedKey::NamedKey(std::string lock_name) : lock(std::move(lock_name)) {
+  const std::string_view tag = hashed_part(lock);
+  same_slot = tag.find('}') == tag.npos;
+  fence = fmt::format("{}{}}}{}", fence_prefix, same_slot ? tag : "", lock);
+}
+
+std::optional<std::string> NamedKey::lock_of(std::string_view fence) {
+  const std::size_t end = fence.find('}');
+  if (!fence.starts_with(fence_prefix) || end == fence.npos) return std::nullopt;
+  return std::string{fence.substr(end + 1)};
+}
+
+std::string NamedKey::fences_below(std::string_view prefix) {
+  return fmt::format("{}*}}{}*", fence_prefix, glob_escape(prefix));
+}
+
+std::string glob_escape(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if (std::string_view{"*?[]\\"}.find(c) != std::string_view::npos) out += '\\';
+    out += c;
+  }
+  return out;
+}
+
+}  // namespace dlock::redis

@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "redis/wire/client.hpp"
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <algorithm>
+#include <random>
+#include "core/duration.hpp"
+#include "core/key.hpp"
+#include "redis/wire/cluster.hpp"
+#include "redis/wire/sentinel.hpp"
+#include "redis/wire/socket.hpp"
+
+namespace dlock::redis {
+namespace {
+
+constexpr std::size_t most_idle = 8;  // connections kept open for the next command
+
+// Random, as not all clients of a server that comes back may come at the same moment.
+Duration pause_before(unsigned attempt) noexcept {
+  static thread_local std::minstd_rand random{
+      static_cast<unsigned>(Clock::now().time_since_epoch().count())};
+  const Duration most =
+      std::min<Duration>(std::chrono::milliseconds{20} * (1U << std::min(attempt, 5U)),
+                         std::chrono::milliseconds{500});
+  return most / 2 + Duration{random() % static_cast<unsigned>(most.count() / 2)};
+}
+
+void pause_until(Deadline until) noexcept {
+  while (!wait_for(-1, 0, {until})) {
+    if (Clock::now() >= until) return;
+  }
+}
+
+}  // namespace
+
+void Command::put(Connection& connection, Manner manner) const {
+  std::vector<std::string_view> out;
+  out.reserve(keys.size() + words.size() + 3);
+  const std::size_t named = manner.alone ? enough : keys.size();
+  const std::string count = fmt::format_int(named).str();
+  if (manner.asking) connection.add({"ASKING"});
+  if (script) {
+    out.insert(out.end(), {manner.by_text ? "EVAL" : "EVALSHA",
+                           manner.by_text ? script->text : script->sha, count});
+    out.insert(out.end(), keys.begin(), keys.begin() + static_cast<std::ptrdiff_t>(named));
+  }
+  out.insert(out.end(), words.begin(), words.end());
+  connection.add(out);
+}
+
+Result<std::unique_ptr<Client>> Client::create(Options options) {
+  std::optional<TlsContext> tls;
+  if (options.tls) {
+    auto made = TlsContext::create(*options.tls);
+    if (!made) return fail(std::move(made.error()));
+    tls = std::move(*made);
+  }
+  std::unique_ptr<Client> client{new Client{std::move(options)}};
+  Client& c = *client;
+  c.tls_ = std::move(tls);
+  const TlsContext* const context = c.tls_ ? &*c.tls_ : nullptr;
+  switch (c.options_.topology) {
+    case Options::Topology::independent:  // each of these has its own Client
+    case Options::Topology::single:
+      c.locator_ = std::make_unique<SingleServer>(c.options_.servers.front());
+      break;
+    case Options::Topology::sentinel:
+      c.locator_ = std::make_unique<SentinelLocator>(c.options_, context, c.requests);
+      break;
+    case Options::Topology::cluster:
+      c.locator_ = std::make_unique<ClusterLocator>(c.options_, context, c.requests);
+      break;
+  }
+  return client;
+}
+
+Deadline Client::usual_deadline() const noexcept {
+  return Clock::now() + options_.op_timeout +
+         (ever_connected_ ? Duration{} : options_.connect_timeout);
+}
+
+Result<std::unique_ptr<Session>> Client::connect(const Endpoint& at, Wait wait) {
+  auto connection = Connection::open(at, tls_ ? &*tls_ : nullptr, options_.op_timeout, wait);
+  if (!connection) return fail(std::move(connection.error()));
+  auto facts = greet(**connection, options_, wait, requests);
+  if (!facts) return fail(std::move(facts.error()));
+  ever_connected_ = true;
+  if (!facts->evicts.empty())
+    warn(fmt::format(
+        "{} deletes keys when memory runs out (maxmemory-policy {}), also locks: set noeviction",
+        at.text(), printable(facts->evicts)));
+  return std::make_unique<Session>(Session{std::move(*connection), at, *facts});
+}
+
+void Client::warn(std::string text) {
+  if (std::find(warned_.begin(), warned_.end(), text) != warned_.end()) return;
+  warned_.push_back(text);
+  warnings_.push_back(std::move(text));
+}
+
+void Client::expect(LeaseSpan lease) noexcept {
+  options_.longest_lease = std::max(options_.longest_lease, lease.whole());
+}
+
+Result<void> Client::may_give(const ServerFacts& facts, const Endpoint& at, LeaseSpan lease) {
+  auto wrong = outlasts_grace(facts, lease, options_.restart_grace, at.text());
+  if (!wrong) return {};
+  if (!gave_) return fail(std::move(*wrong));
+  warn(
+      fmt::format("{} ({}), and clients wait restart_grace={} after a restart: this lock, which is "
+                  "longer, may then be given to another",
+                  at.text(), facts.forgets, format_duration(options_.restart_grace)));
+  return {};
+}
+
+void Client::watch(const Session& session) noexcept {
+  epoll_event e{EPOLLIN | EPOLLRDHUP, {}};
+  if (outage_) ::epoll_ctl(outage_.get(), EPOLL_CTL_ADD, session.connection->poll_fd(), &e);
+}
+
+int Client::outage_fd() noexcept {
+  if (outage_) return outage_.get();
+  outage_.reset(::epoll_create1(EPOLL_CLOEXEC));
+  for (const auto& s : idle_) watch(*s);
+  return outage_.get();
+}
+
+// So that a request is not the first to notice it, and the event on outage_fd() is cleared.
+void Client::drop_broken() {
+  pollfd rung{outage_.get(), POLLIN, 0};
+  if (!outage_ || ::poll(&rung, 1, 0) <= 0) return;
+  std::erase_if(idle_, [&](const auto& s) {
+    // TLS has records of its own, which are no reply
+    const auto said = s->connection->receive({Deadline{}});
+    if (said && !*said) return false;
+    locator_->invalidate(s->at, {});
+    return true;
+  });
+}
+
+Result<std::unique_ptr<Session>> Client::take_from(const Endpoint& at, Wait wait) {
+  // A connection from before a longer lease was requested lacks the facts that it needs.
+  std::erase_if(idle_, [&](const auto& s) {
+    return s->at == at && s->facts.longest_lease < options_.longest_lease;
+  });
+  const auto found =
+      std::find_if(idle_.begin(), idle_.end(), [&](const auto& s) { return s->at == at; });
+  if (found != idle_.end()) {
+    auto session = std::move(*found);
+    idle_.erase(found);
+    if (outage_) ::epoll_ctl(outage_.get(), EPOLL_CTL_DEL, session->connection->poll_fd(), nullptr);
+    return session;
+  }
+  wait.until = std::min(wait.until, Clock::now() + options_.connect_timeout);
+  auto session = connect(at, wait);
+  if (session && !(*session)->facts.replica) return session;
+  locator_->invalidate(at, {});
+  if (session)
+    return fail(Errc::unavailable,
+                fmt::format("{} is a replica; locks live on the master", at.text()));
+  return session;
+}
+
+Result<std::unique_ptr<Session>> Client::take(std::string_view key, Wait wait) {
+  drop_broken();
+  const auto at = locator_->find(key, wait);
+  if (!at) return fail(at.error());
+  return take_from(*at, wait);
+}
+
+Result<Reply> Client::ask(Session& session, const Command& command) {
+  auto reply = exchange(session, command, {}, {Clock::now() + options_.op_timeout});
+  if (reply && reply->is(Reply::Type::error))
+    return fail(as_error(command.what, session.at.text(), reply->text));
+  return reply;
+}
+
+void Client::give_back(std::unique_ptr<Session> session) {
+  session->used = true;
+  if (idle_.size() >= most_idle) return;
+  watch(*session);
+  idle_.push_back(std::move(session));
+}
+
+void Client::invalidate(std::unique_ptr<Session> session, std::string_view text) {
+  locator_->invalidate(session->at, text);
+  session->connection->abandon();
+}
+
+Result<std::int64_t> Client::copies(Session& session, unsigned wanted) {
+  const auto patience = options_.op_timeout / 2;
+  const auto ms = std::max<std::int64_t>(
+      1, std::chrono::duration_cast<std::chrono::milliseconds>(patience).count());
+  Command wait{"wait for replicas",
+               nullptr,
+               {},
+               {"WAIT", fmt::format_int(wanted).str(), fmt::format_int(ms).str()}};
+  auto reply = ask(session, wait);
+  if (!reply) return fail(std::move(reply.error()));
+  return reply->integer;
+}
+
+std::optional<Client::Detour> Client::detour(const Session& session, const Command& command,
+                                             const Reply& reply, Manner manner) const {
+  if (!reply.is(Reply::Type::error)) return std::nullopt;
+  const ServerError e = classify(reply.text);
+  if (e.remedy == Remedy::send_text && !manner.by_text) {
+    manner.by_text = true;
+    return Detour{std::nullopt, manner};
+  }
+  if (options_.topology != Options::Topology::cluster) return std::nullopt;
+  if (const auto ask = parse_ask(reply.text, session.at); ask && !manner.asking) {
+    manner.by_text = false;
+    manner.asking = true;
+    return Detour{ask->to, manner};
+  }
+  if (e.word == "TRYAGAIN" && command.enough > 0 && !manner.alone) {
+    manner.alone = true;
+    return Detour{std::nullopt, manner};
+  }
+  return std::nullopt;
+}
+
+Result<Reply> Client::exchange(Session& session, const Command& command, Manner manner, Wait wait) {
+  command.put(*session.connection, manner);
+  ++requests;
+  const auto described = [&](Errc code, std::string_view why) {
+    return fail(code, fmt::format("{} at {}: {}", command.what, session.at.text(), why));
+  };
+  if (auto ok = session.connection->flush(wait); !ok)
+    return described(ok.error().code, ok.error().message);
+  auto reply = session.connection->receive(wait);
+  if (manner.asking && reply && *reply) reply = session.connection->receive(wait);
+  if (!reply) return described(reply.error().code, reply.error().message);
+  if (!*reply) return described(Errc::timed_out, "no answer in time");
+  return std::move(**reply);
+}
+
+struct Client::Attempt {
+  std::optional<Answer> answer;
+  Error error{Errc::unavailable, ""};
+  bool sent = false;   // without an answer: it may have been carried out
+  bool again = false;  // a retry may help
+  bool at_once = false;
+};
+
+Client::Attempt Client::attempt(const Command& command, Deadline connect_by, Deadline by,
+                                unsigned wanted) {
+  Attempt made;
+  auto taken = take(command.keys.front(), {connect_by});
+  if (!taken) {
+    made.error = std::move(taken.error());
+    made.again = retryable(made.error.code);
+    return made;
+  }
+  auto session = std::move(*taken);
+  const bool used = session->used;
+  Answer answer;
+  Result<Reply> reply;
+  for (std::optional<Detour> way = Detour{}; way;) {
+    if (way->to) {
+      auto there = take_from(*way->to, {by});
+      give_back(std::move(session));
+      if (!there) {
+        made.error = std::move(there.error());
+        made.again = retryable(made.error.code);
+        return made;
+      }
+      session = std::move(*there);
+    }
+    if (auto ok = may_give(session->facts, session->at, command.lease); !ok) {
+      made.error = std::move(ok.error());
+      made.again = retryable(made.error.code);
+      if (!made.again) give_back(std::move(session));  // else another greeting is needed
+      return made;
+    }
+    if (command.grants) answer.grace_left = session->facts.grace_left(options_.restart_grace);
+    if (answer.grace_left > Duration{}) {
+      made.answer = std::move(answer);
+      give_back(std::move(session));
+      return made;
+    }
+    answer.sent = Clock::now();
+    reply = exchange(*session, command, way->manner, {by});
+    way = reply ? detour(*session, command, *reply, way->manner) : std::nullopt;
+  }
+  if (reply && !reply->is(Reply::Type::error) && wanted > 0) {
+    const auto have = copies(*session, wanted);
+    if (have) answer.copies = *have;
+    else reply = fail(have.error());
+  }
+  if (!reply) {
+    made.error = std::move(reply.error());
+    made.sent = made.again = true;
+    made.at_once = used;  // most likely the server had closed an idle connection
+    invalidate(std::move(session));
+    return made;
+  }
+  if (!reply->is(Reply::Type::error)) {
+    answer.reply = std::move(*reply);
+    made.answer = std::move(answer);
+    give_back(std::move(session));
+    return made;
+  }
+  made.error = as_error(command.what, session->at.text(), reply->text);
+  const Remedy remedy = classify(reply->text).remedy;
+  made.again = remedy == Remedy::elsewhere || remedy == Remedy::later;
+  if (remedy == Remedy::elsewhere) invalidate(std::move(session), reply->text);
+  else give_back(std::move(session));
+  return made;
+}
+
+Result<Answer> Client::call(const Command& command, Deadline by, unsigned wanted) {
+  bool unknown = false;
+  // A server that never answered is retried for this long from the first call on; later calls try
+  // once each.
+  if (!first_answer_by_) first_answer_by_ = later(Clock::now(), options_.connect_timeout);
+  const bool too_late = Clock::now() >= *first_answer_by_;
+  for (unsigned n = 0;; ++n) {
+    const Deadline connect_by =
+        ever_connected_ ? by
+                        : std::min(by, too_late ? later(Clock::now(), options_.connect_timeout)
+                                                : *first_answer_by_);
+    Attempt made = attempt(command, connect_by, by, wanted);
+    if (made.answer) {
+      made.answer->repeated = unknown;
+      return std::move(*made.answer);
+    }
+    unknown |= made.sent;
+    const Deadline next = Clock::now() + (made.at_once ? Duration{} : pause_before(n));
+    if (!made.again || next >= by || (!ever_connected_ && next >= *first_answer_by_)) {
+      if (unknown && retryable(made.error.code)) made.error.code = Errc::timed_out;
+      return fail(std::move(made.error));
+    }
+    pause_until(next);
+  }
+}
+
+}  // namespace dlock::redis

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "redis/wire/connection.hpp"
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include "redis/wire/socket.hpp"
+
+namespace dlock::redis {
+
+bool Wait::interrupted() const noexcept {
+  pollfd watched{interrupt, POLLIN, 0};
+  return interrupt >= 0 && ::poll(&watched, 1, 0) > 0;
+}
+
+std::unique_ptr<Connection> Connection::start(const Endpoint& at, Addresses addresses,
+                                              const TlsContext* tls, Duration silence,
+                                              Deadline until) {
+  std::unique_ptr<Connection> made{new Connection};
+  made->dial_.emplace(at, std::move(addresses), silence, until);
+  made->context_ = tls;
+  made->host_ = at.host;
+  made->where_ = at.text();
+  return made;
+}
+
+Result<std::unique_ptr<Connection>> Connection::open(const Endpoint& at, const TlsContext* tls,
+                                                     Duration silence, Wait wait) {
+  auto addresses = look_up(at);
+  if (!addresses) return fail(std::move(addresses.error()));
+  auto made = start(at, std::move(*addresses), tls, silence, wait.until);
+  for (;;) {
+    const auto done = made->step_open();
+    if (!done) return fail(done.error());
+    if (*done) return made;
+    if (wait_for(made->poll_fd(), made->poll_events(),
+                 {std::min(wait.until, made->poll_until()), wait.interrupt}))
+      continue;
+    if (wait.interrupted())
+      return fail(Errc::unavailable,
+                  fmt::format("cannot connect to {}: interrupted", made->where_));
+    if (wait.over() && !made->dial_)
+      return fail(Errc::unavailable,
+                  fmt::format("cannot connect to {}: no TLS handshake in time", made->where_));
+  }
+}
+
+Connection::~Connection() = default;
+
+Result<bool> Connection::step_open() {
+  if (open_) return true;
+  if (dial_) {
+    auto fd = dial_->step();
+    if (!fd) return fail(std::move(fd.error()));
+    if (!*fd) return false;
+    fd_ = std::move(*fd);
+    dial_.reset();
+    if (context_) tls_ = std::make_unique<Tls>(*context_, host_);
+  }
+  if (!tls_) return open_ = true;
+  auto done = step_tls();
+  if (!done)
+    return fail(done.error().code,
+                fmt::format("cannot connect to {}: {}", where_, done.error().message));
+  return open_ = *done;
+}
+
+Result<bool> Connection::step_tls() {
+  std::string received;
+  if (auto more = read_wire(received); !more) return fail(std::move(more.error()));
+  const auto done = tls_->handshake(received, wire_);
+  const auto sent = push();  // also the alert with the reason for the server
+  if (!done) return fail(done.error());
+  if (!sent) return fail(sent.error());
+  return *done && wire_.empty();
+}
+
+short Connection::poll_events() const noexcept {
+  if (dial_) return POLLOUT;
+  return static_cast<short>(wire_.empty() ? POLLIN : POLLIN | POLLOUT);
+}
+
+void Connection::add(std::span<const std::string_view> command) { append_command(plain_, command); }
+
+Result<void> Connection::encrypt() {
+  if (tls_) {
+    if (auto ok = tls_->encrypt(plain_, wire_); !ok) return ok;
+  } else {
+    wire_ += plain_;
+  }
+  plain_.clear();
+  return {};
+}
+
+Result<void> Connection::push() {
+  if (!plain_.empty())
+    if (auto ok = encrypt(); !ok) return ok;
+  std::size_t sent = 0;
+  while (sent < wire_.size()) {
+    const ssize_t n = ::send(fd_.get(), wire_.data() + sent, wire_.size() - sent, MSG_NOSIGNAL);
+    if (n >= 0) {
+      sent += static_cast<std::size_t>(n);
+      continue;
+    }
+    if (errno == EAGAIN) break;
+    if (errno == EINTR) continue;
+    Error e{Errc::unavailable, fmt::format("connection lost: {}", std::strerror(errno))};
+    return fail(tls_ && open_ ? last_words(std::move(e)) : std::move(e));
+  }
+  wire_.erase(0, sent);
+  return {};
+}
+
+Result<void> Connection::flush(Wait wait) {
+  for (;;) {
+    if (auto ok = push(); !ok || wire_.empty()) return ok;
+    if (!wait_for(fd_.get(), POLLOUT, {wait.until}))
+      return fail(Errc::timed_out, "the server takes no data");
+  }
+}
+
+// A server that refuses our certificate sends an alert and resets the connection: the alert is a
+// better reason than the reset.
+Error Connection::last_words(Error e) {
+  std::string received, plain;
+  while (read_wire(received).value_or(false)) {}
+  const auto said = tls_->decrypt(received, plain, wire_);
+  return said ? e : said.error();
+}
+
+Result<bool> Connection::read_wire(std::string& to) {
+  char buffer[16384];
+  for (;;) {
+    const ssize_t n = ::recv(fd_.get(), buffer, sizeof buffer, 0);
+    if (n > 0) {
+      to.append(buffer, static_cast<std::size_t>(n));
+      return true;
+    }
+    if (n == 0) return fail(Errc::unavailable, "the server closed the connection");
+    if (errno == EAGAIN) return false;
+    if (errno != EINTR)
+      return fail(Errc::unavailable, fmt::format("connection lost: {}", std::strerror(errno)));
+  }
+}
+
+Result<std::optional<Reply>> Connection::receive(Wait wait) {
+  for (std::string received;; received.clear()) {
+    auto reply = reader_.next();
+    if (!reply || *reply) return reply;
+    const bool look_only = wait.until == Deadline{};
+    if (!look_only && !wait_for(fd_.get(), POLLIN, wait)) return std::optional<Reply>{};
+    const auto more = read_wire(received);
+    if (!more) return fail(tls_ ? last_words(more.error()) : more.error());
+    if (look_only && !*more) return std::optional<Reply>{};
+    if (!tls_) {
+      if (auto ok = reader_.feed(received); !ok) return fail(std::move(ok.error()));
+      continue;
+    }
+    std::string plain;
+    const auto open = tls_->decrypt(received, plain, wire_);
+    if (!wire_.empty())
+      if (auto ok = push(); !ok) return fail(std::move(ok.error()));
+    if (!open) return fail(open.error());
+    if (auto ok = reader_.feed(plain); !ok) return fail(std::move(ok.error()));
+    if (!*open && plain.empty()) return fail(Errc::unavailable, "the server closed the connection");
+  }
+}
+
+void Connection::abandon() noexcept {
+  const linger at_once{1, 0};  // RST instead of FIN; unsent data is dropped
+  ::setsockopt(fd_.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+  fd_.reset();
+}
+
+}  // namespace dlock::redis

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "redis/wire/options.hpp"
+#include <fmt/format.h>
+#include <algorithm>
+#include <cstdlib>
+#include <utility>
+
+namespace dlock::redis {
+namespace {
+
+using Topology = Options::Topology;
+
+constexpr unsigned most_databases = 1'000'000;
+
+Topology topology_of(std::string_view scheme) noexcept {
+  if (scheme == "redis+sentinel") return Topology::sentinel;
+  return scheme == "redis+cluster" ? Topology::cluster : Topology::single;
+}
+
+class Parser {
+ public:
+  Parser(const Url& url, const Traits& traits, const Settings& settings, Topology topology)
+      : url_(url), items_(url, traits, settings) {
+    made_.topology = topology;
+  }
+
+  Result<Options> parse() {
+    static_cast<StoreOptions&>(made_) = items_.store_options();
+    made_.prefix = items_.prefix("dlock:");
+    if (made_.prefix.find_first_of("{}") != made_.prefix.npos)
+      items_.wrong("prefix", made_.prefix,
+                   "anything without braces, which mark the part of a key that chooses its slot in "
+                   "a cluster");
+    if (url_.scheme == "redis+unix") socket();
+    else servers();
+    login();
+    made_.tls = items_.tls(url_.scheme == "rediss", url_.scheme == "redis+unix",
+                           "use rediss:// or tls=yes");
+    made_.replicas = items_.number("replicas", 1000).value_or(0);
+    if (const auto d = items_.duration("restart_grace", Duration{}, "a duration such as 60s, or 0"))
+      made_.restart_grace = *d;
+    recipe_items();
+    if (auto ok = items_.verdict(); !ok) return fail(std::move(ok.error()));
+    return std::move(made_);
+  }
+
+ private:
+  void recipe_items() {
+    if (items_.only("stale_after", "setnx-expire"))
+      made_.stale_after =
+          items_.duration("stale_after", Duration{1}, "a duration above 0, such as 1h");
+    if (const auto text = items_.only("unit", "getset")) {
+      if (*text == "ms") made_.unit = 1000;
+      else if (*text != "s")
+        items_.wrong("unit", *text, "s or ms: what the timestamps of the others count");
+    }
+  }
+
+  void socket() {
+    if (!url_.hosts.empty())
+      items_.wrong("host", url_.hosts.front().name, "none: redis+unix:///PATH has three slashes");
+    if (url_.path.size() < 2)
+      items_.wrong("path", url_.path, "the path of a socket, as in redis+unix:///run/redis.sock");
+    made_.servers.push_back({.host = {}, .port = 0, .socket = url_.path});
+    made_.database = items_.number("db", most_databases).value_or(0);
+  }
+
+  void servers() {
+    if (const auto db = items_.text("db"))
+      items_.wrong("db", *db, "an item of redis+unix only; others write /N behind the host");
+    hosts();
+    std::string_view path = url_.path;
+    if (path.starts_with('/')) path.remove_prefix(1);
+    if (made_.topology == Topology::sentinel) {
+      made_.master = path.substr(0, path.find('/'));
+      path.remove_prefix(std::min(made_.master.size() + 1, path.size()));
+      if (made_.master.empty())
+        items_.wrong("master", "",
+                     "its name behind the sentinels, as in redis+sentinel://H1,H2,H3/MASTER");
+    }
+    if (!path.empty()) made_.database = items_.number("database", path, most_databases).value_or(0);
+    if (made_.topology == Topology::cluster && made_.database != 0)
+      items_.wrong("database", path, "none: a cluster has no databases");
+  }
+
+  void hosts() {
+    const std::size_t count = url_.hosts.size();
+    if (count == 0 || (made_.topology == Topology::single && count > 1))
+      items_.wrong("host", count == 0 ? "" : fmt::format("{} hosts", count), wanted_hosts());
+    const std::uint16_t usual = made_.topology == Topology::sentinel ? 26379 : 6379;
+    for (const auto& host : url_.hosts)
+      made_.servers.push_back({.host = host.name, .port = host.port.value_or(usual), .socket = {}});
+  }
+
+  std::string wanted_hosts() const {
+    switch (made_.topology) {
+      case Topology::sentinel: return "the sentinels, as in redis+sentinel://H1,H2,H3/MASTER";
+      case Topology::cluster: return "nodes, as in redis+cluster://H1,H2";
+      case Topology::independent: return fmt::format("masters, as in {}://H1,H2,H3", url_.scheme);
+      case Topology::single: break;
+    }
+    return "one, as in redis://HOST[:PORT][/DB]";
+  }
+
+  void login() {
+    made_.user = url_.user;
+    made_.password = items_.password();
+    if (made_.password.empty())
+      if (const char* own = std::getenv("REDISCLI_AUTH")) made_.password = own;
+    if (!made_.user.empty() && made_.password.empty())
+      items_.wrong("user", made_.user,
+                   "a user with a password: --password-file, DLOCK_PASSWORD or REDISCLI_AUTH");
+  }
+
+  const Url& url_;
+  UrlItems items_;
+  Options made_;
+};
+
+}  // namespace
+
+Result<Options> parse_options(const Url& url, const Traits& traits, const Settings& settings) {
+  return Parser{url, traits, settings, topology_of(url.scheme)}.parse();
+}
+
+Result<Options> parse_independent(const Url& url, const Traits& traits, const Settings& settings) {
+  return Parser{url, traits, settings, Topology::independent}.parse();
+}
+
+}  // namespace dlock::redis

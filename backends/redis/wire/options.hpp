@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+#include "common/url_items.hpp"
+#include "core/backend.hpp"
+#include "core/lock_state.hpp"
+#include "redis/wire/endpoint.hpp"
+
+namespace dlock::redis {
+
+// The settings from URL and options, checked as far as possible without a connection.
+struct Options : StoreOptions {
+  enum class Topology { single, sentinel, cluster, independent };
+  Topology topology = Topology::single;
+  // sentinels, of that topology; all of them, where they are independent
+  std::vector<Endpoint> servers;
+  std::string master;  // its name, as sentinels know it
+  std::string user, password;
+  unsigned database = 0;
+  std::optional<TlsOptions> tls;
+  std::string prefix;     // of every key in the store
+  unsigned replicas = 0;  // acknowledgements a grant needs
+  Duration restart_grace{60'000'000};
+  // ttl and lock-delay of what will be requested; decides the requests of a greeting
+  Duration longest_lease{};
+  std::optional<Duration>
+      // setnx-expire: a foreign lock without expiry that did not change for this long is removed
+      stale_after;
+  Micros unit = 1'000'000;  // getset: microseconds per unit of its timestamps
+};
+
+// Errc::usage names the item, its value and what is allowed.
+Result<Options> parse_options(const Url&, const Traits&, const Settings&);
+// The same of several independent servers.
+Result<Options> parse_independent(const Url&, const Traits&, const Settings&);
+
+}  // namespace dlock::redis

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "redis/wire/reply.hpp"
+#include <fmt/format.h>
+#include <hiredis/read.h>
+#include "core/key.hpp"
+#include "core/number.hpp"
+
+namespace dlock::redis {
+namespace {
+
+// hiredis requests one object per element and its place in the tree. Elements of an array live in
+// their parent's vector, so only the root is ever freed.
+Reply* place(const redisReadTask* task) noexcept {
+  if (!task->parent) return new Reply;
+  auto* parent = static_cast<Reply*>(task->parent->obj);
+  return &parent->items[static_cast<std::size_t>(task->idx)];
+}
+
+ReplyLimits& limits(const redisReadTask* task) noexcept {
+  return *static_cast<ReplyLimits*>(task->privdata);
+}
+
+// A RESP3 type, which a server only sends after HELLO 3. hiredis reports the missing object as out
+// of memory; `next` corrects that.
+void* refuse(const redisReadTask* task) noexcept {
+  limits(task).unknown_type = true;
+  return nullptr;
+}
+
+void* make_string(const redisReadTask* task, char* text, std::size_t length) noexcept {
+  // hiredis 1.x calls this for big numbers and verbatim strings as well.
+  if (task->type != REDIS_REPLY_ERROR && task->type != REDIS_REPLY_STATUS &&
+      task->type != REDIS_REPLY_STRING)
+    return refuse(task);
+  Reply* r = place(task);
+  r->type = task->type == REDIS_REPLY_ERROR    ? Reply::Type::error
+            : task->type == REDIS_REPLY_STATUS ? Reply::Type::status
+                                               : Reply::Type::string;
+  r->text.assign(text, length);
+  return r;
+}
+
+// hiredis 0.14 counts with int, 1.x with size_t, which calls this for maps, sets and pushes as
+// well.
+void* make_array(const redisReadTask* task, auto elements) noexcept {
+  if (task->type != REDIS_REPLY_ARRAY) return refuse(task);
+  std::size_t& budget = limits(task).elements;
+  const auto count = static_cast<std::size_t>(elements);
+  if (elements < 0 || count > budget) return nullptr;  // hiredis reports "out of memory"
+  budget -= count;
+  Reply* r = place(task);
+  r->type = Reply::Type::array;
+  r->items.resize(count);
+  return r;
+}
+
+void* make_integer(const redisReadTask* task, long long value) noexcept {
+  Reply* r = place(task);
+  r->type = Reply::Type::integer;
+  r->integer = value;
+  return r;
+}
+
+void* make_nil(const redisReadTask* task) noexcept { return place(task); }
+
+void destroy(void* root) noexcept { delete static_cast<Reply*>(root); }
+
+// hiredis 1.x has functions for doubles and booleans; if they are not set it uses a made-up address
+// as the object.
+template <class Functions>
+void refuse_newer_types(Functions& f) {
+  if constexpr (requires { f.createDouble; })
+    f.createDouble = [](const redisReadTask* task, double, char*, std::size_t) -> void* {
+      return refuse(task);
+    };
+  if constexpr (requires { f.createBool; })
+    f.createBool = [](const redisReadTask* task, int) -> void* { return refuse(task); };
+}
+
+// Only 0.14 may be installed: a copy of 1.x's struct shows that its functions would be set.
+struct FunctionsOf1x {
+  void* (*createDouble)(const redisReadTask*, double, char*, std::size_t);
+  void* (*createBool)(const redisReadTask*, int);
+};
+static_assert(requires(FunctionsOf1x f) { refuse_newer_types(f); });
+
+redisReplyObjectFunctions& functions() noexcept {
+  static redisReplyObjectFunctions f = [] {
+    redisReplyObjectFunctions made{};
+    made.createString = make_string;
+    made.createArray = [](const redisReadTask* task, auto elements) -> void* {
+      return make_array(task, elements);
+    };
+    made.createInteger = make_integer;
+    made.createNil = make_nil;
+    made.freeObject = destroy;
+    refuse_newer_types(made);
+    return made;
+  }();
+  return f;
+}
+
+}  // namespace
+
+std::string_view Reply::text_at(std::size_t i) const noexcept {
+  if (i >= items.size()) return {};
+  const Reply& r = items[i];
+  return r.type == Type::string || r.type == Type::status ? std::string_view{r.text}
+                                                          : std::string_view{};
+}
+
+std::optional<std::int64_t> Reply::number_at(std::size_t i) const noexcept {
+  if (i >= items.size()) return std::nullopt;
+  if (items[i].type == Type::integer) return items[i].integer;
+  return parse_number<std::int64_t>(text_at(i));
+}
+
+ReplyReader::ReplyReader()
+    : limits_(std::make_unique<ReplyLimits>()),
+      reader_(redisReaderCreateWithFunctions(&functions())) {
+  reader_->privdata = limits_.get();
+}
+ReplyReader::ReplyReader(ReplyReader&&) noexcept = default;
+ReplyReader& ReplyReader::operator=(ReplyReader&&) noexcept = default;
+ReplyReader::~ReplyReader() = default;
+
+void ReplyReader::Free::operator()(redisReader* r) const noexcept { redisReaderFree(r); }
+
+Result<void> ReplyReader::feed(std::string_view bytes) {
+  pending_ += bytes.size();
+  if (pending_ > max_reply_bytes)
+    return fail(Errc::protocol, fmt::format("the reply is longer than {} bytes", max_reply_bytes));
+  if (redisReaderFeed(reader_.get(), bytes.data(), bytes.size()) != 0)
+    return fail(Errc::protocol, fmt::format("unreadable reply: {}", reader_->errstr));
+  return {};
+}
+
+Result<std::optional<Reply>> ReplyReader::next() {
+  void* root = nullptr;
+  if (redisReaderGetReply(reader_.get(), &root) != 0) {
+    if (limits_->unknown_type)
+      return fail(Errc::protocol, "a reply of a type that was not asked for (RESP3)");
+    return fail(Errc::protocol,
+                fmt::format("unreadable reply, is this Redis? ({})", printable(reader_->errstr)));
+  }
+  if (!root) return std::nullopt;
+  const std::unique_ptr<Reply> owned{static_cast<Reply*>(root)};
+  limits_->elements = max_reply_elements;
+  pending_ = 0;
+  return std::optional<Reply>{std::move(*owned)};
+}
+
+void append_command(std::string& out, std::span<const std::string_view> words) {
+  auto to = std::back_inserter(out);
+  fmt::format_to(to, "*{}\r\n", words.size());
+  for (const auto word : words) fmt::format_to(to, "${}\r\n{}\r\n", word.size(), word);
+}
+
+}  // namespace dlock::redis

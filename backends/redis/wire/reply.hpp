@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// RESP2, the wire format of Redis. hiredis parses it; it does not use the socket.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+#include "core/error.hpp"
+
+struct redisReader;
+
+namespace dlock::redis {
+
+struct Reply {
+  enum class Type { nil, status, string, integer, array, error };
+  Type type = Type::nil;
+  std::int64_t integer = 0;
+  std::string text;  // status, string, error
+  std::vector<Reply> items;
+
+  bool is(Type t) const noexcept { return type == t; }
+  // The reply of a script: element `i` as text or number; empty or nothing when it is missing or of
+  // another kind.
+  std::string_view text_at(std::size_t i) const noexcept;
+  // an integer, or decimal digits
+  std::optional<std::int64_t> number_at(std::size_t i) const noexcept;
+};
+
+// No reply that dlock requests comes near these: more is a broken or hostile server.
+inline constexpr std::size_t max_reply_bytes = 1 << 20;
+inline constexpr std::size_t max_reply_elements = 1 << 17;
+
+struct ReplyLimits {
+  std::size_t elements = max_reply_elements;  // that the current reply may still have
+  // it has an element of a type that RESP2 does not have
+  bool unknown_type = false;
+};
+
+class ReplyReader {
+ public:
+  ReplyReader();
+  ReplyReader(ReplyReader&&) noexcept;
+  ReplyReader& operator=(ReplyReader&&) noexcept;
+  ~ReplyReader();
+
+  // Errc::protocol: more than max_reply_bytes without a complete reply. The reader is useless
+  // afterwards.
+  Result<void> feed(std::string_view bytes);
+  // The next complete reply, or nothing yet. Errc::protocol: not RESP2, or too many elements.
+  Result<std::optional<Reply>> next();
+
+ private:
+  struct Free {
+    void operator()(redisReader*) const noexcept;
+  };
+  std::unique_ptr<ReplyLimits> limits_;  // hiredis keeps the address
+  std::unique_ptr<redisReader, Free> reader_;
+  std::size_t pending_ = 0;  // bytes since the last complete reply
+};
+
+// Appends one command in wire format.
+void append_command(std::string& out, std::span<const std::string_view> words);
+
+}  // namespace dlock::redis

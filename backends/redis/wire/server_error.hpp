@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <string>
+#include <string_view>
+#include "core/error.hpp"
+
+namespace dlock::redis {
+
+// The remedy for an error reply.
+enum class Remedy {
+  send_text,  // NOSCRIPT: the server lacks the script; send its text once
+  elsewhere,  // this server is not, or no longer, the right one
+  later,      // the same request may succeed in a moment
+  never,      // an administrator has to change something first
+};
+
+struct ServerError {
+  std::string_view word;  // "READONLY"; empty: unknown
+  Remedy remedy;
+  Errc code;
+  std::string_view advice;  // for people; may be empty
+};
+
+// `text` as the server sent it, without the leading '-'. Errors raised inside a script are wrapped
+// differently by each version of Redis (5 and 6: `ERR Error running script (...): ... -READONLY
+// ...`, 7: `READONLY ... script: ...`): the known word is found in all of them.
+ServerError classify(std::string_view text) noexcept;
+
+// "<what> at <where>: <server's text, made printable and short> (<advice>)"
+Error as_error(std::string_view what, std::string_view where, std::string_view text);
+
+}  // namespace dlock::redis

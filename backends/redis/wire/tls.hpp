@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// TLS as a codec: bytes in, bytes out. The socket, its deadlines and its poll(2) stay in
+// Connection.
+//
+// Always: TLS 1.2 or newer, the chain and the host name verified, the name sent (SNI). No fallback
+// from TLS to plain text.
+#pragma once
+#include <memory>
+#include <string>
+#include <string_view>
+#include "common/url_items.hpp"
+#include "core/error.hpp"
+
+struct ssl_ctx_st;
+struct ssl_st;
+struct bio_st;
+
+namespace dlock::redis {
+
+class TlsContext {
+ public:
+  // Errc::config: a file cannot be read or does not fit
+  static Result<TlsContext> create(const TlsOptions&);
+
+ private:
+  friend class Tls;
+  struct Free {
+    void operator()(ssl_ctx_st*) const noexcept;
+  };
+  std::unique_ptr<ssl_ctx_st, Free> context_;
+  bool verify_ = true;
+};
+
+class Tls {
+ public:
+  Tls(const TlsContext&, const std::string& host);
+
+  // Takes a step of the handshake with `wire` as received; appends to `out` what is to be sent.
+  // True: done.
+  // Errc::denied: the certificate was refused, or the server does not speak TLS.
+  Result<bool> handshake(std::string_view wire, std::string& out);
+  Result<void> encrypt(std::string_view plain, std::string& out);
+  // Appends to `plain`. `out` may get a message that TLS itself has to send. False: the server
+  // ended the connection.
+  Result<bool> decrypt(std::string_view wire, std::string& plain, std::string& out);
+
+ private:
+  struct Free {
+    void operator()(ssl_st*) const noexcept;
+  };
+  void feed(std::string_view wire);
+  void drain(std::string& out);
+
+  std::unique_ptr<ssl_st, Free> ssl_;
+  bio_st* in_;   // owned by ssl_
+  bio_st* out_;  // owned by ssl_
+};
+
+}  // namespace dlock::redis

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "redlock/factory.hpp"
+#include "redlock/recipe.hpp"
+
+namespace dlock::redlock {
+
+Result<std::unique_ptr<Backend>> open(const Url& url, const Traits& traits,
+                                      const Settings& settings) {
+  auto options = parse_options(url, traits, settings);
+  if (!options) return fail(std::move(options.error()));
+  auto made = RedlockBackend::create(traits, std::move(*options));
+  if (!made) return fail(std::move(made.error()));
+  return std::unique_ptr<Backend>{std::move(*made)};
+}
+
+}  // namespace dlock::redlock

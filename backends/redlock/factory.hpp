@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// The factory of family `redlock`. Its guarantees, and the rights that the masters must grant:
+// README.md beside this file.
+//
+//   redlock://[USER[:PASSWORD]@]HOST[:6379],HOST...[/DB]
+//
+// Items: `tls=yes|no`, `tls_ca`, `tls_cert`, `tls_key` (files); `restart_grace=D` (a master that
+// started less than D ago and may have lost a vote has none; 60s); `allow_even=yes` (an even number
+// of masters); `list_change=yes` (the masters of a key may differ from before).
+#pragma once
+#include <array>
+#include "core/backend.hpp"
+
+namespace dlock::redlock {
+
+inline constexpr std::array<std::string_view, 1> schemes{"redlock"};
+inline constexpr std::array<std::string_view, 7> items{
+    "tls", "tls_ca", "tls_cert", "tls_key", "restart_grace", "allow_even", "list_change"};
+inline constexpr std::array<Traits, 1> recipes{{
+    {.family = "redlock",
+     .recipe = "redlock",
+     .liveness = Liveness::lease,
+     .fifo = false,
+     .shared = false,
+     .permits = false,
+     .detached = true,
+     .lock_delay = false,
+     .wakes = true,
+     .native = false,
+     .weakness = "exclusion depends on the clocks of a majority of the masters, and on restarts "
+                 "that forget nothing or are waited "
+                 "out (restart_grace); no queue"},
+}};
+
+Result<std::unique_ptr<Backend>> open(const Url&, const Traits&, const Settings&);
+Result<void> purge(const Url&, const Traits&, const Settings&, std::span<const Key>);
+
+inline constexpr BackendFactory factory{"redlock", schemes, recipes, items, open, purge};
+
+}  // namespace dlock::redlock

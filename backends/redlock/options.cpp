@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "redlock/options.hpp"
+#include <fmt/format.h>
+#include <algorithm>
+#include <utility>
+
+namespace dlock::redlock {
+
+// A majority decides: a master named twice would vote twice, and half of an even number decides
+// nothing.
+Result<Options> parse_options(const Url& url, const Traits& traits, const Settings& settings) {
+  auto parsed = redis::parse_independent(url, traits, settings);
+  if (!parsed) return fail(std::move(parsed.error()));
+  Options made{std::move(*parsed)};
+  UrlItems given{url, traits, settings};
+  const auto& masters = made.servers;
+  for (auto m = masters.begin(); m != masters.end(); ++m)
+    if (std::find(masters.begin(), m, *m) != m) given.wrong("host", m->text(), "each master once");
+  made.list_change = given.yes_no("list_change").value_or(false);
+  const bool even = given.yes_no("allow_even").value_or(false);
+  if (masters.size() % 2 == 0 && !even)
+    given.wrong("host", fmt::format("{} hosts", masters.size()),
+                "an odd number of masters: one more of an even number bears no more failures "
+                "(allow_even=yes "
+                "overrules)");
+  if (auto ok = given.verdict(); !ok) return fail(std::move(ok.error()));
+  return made;
+}
+
+}  // namespace dlock::redlock

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+// The views for people: holders, masters that disagree, and whether masters are fit.
+#include <fmt/format.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <algorithm>
+#include <map>
+#include "core/duration.hpp"
+#include "core/key.hpp"
+#include "redis/doctor.hpp"
+#include "redis/named/named_key.hpp"
+#include "redis/wire/socket.hpp"
+#include "redlock/list.hpp"
+#include "redlock/recipe.hpp"
+#include "redlock_scripts/scripts.hpp"
+
+namespace dlock::redlock {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr Duration patience = 200ms;  // for masters whose answers only matter for display
+
+std::string ends(const Seen& s) {
+  return s.left ? "ends in " + format_duration(*s.left) : "no expiry";
+}
+
+std::string state_at(const Seen& s) {
+  if (!s.held()) return "free";
+  if (s.type != "string")
+    return fmt::format("held by another program, type {}, {}", s.type, ends(s));
+  if (!s.ours()) return fmt::format("held by another program, {}", ends(s));
+  return fmt::format("held by {}{}, {}", s.owner.substr(0, 8),
+                     s.token == 0 ? " (never confirmed)" : "", ends(s));
+}
+
+// The first address, to find masters on the same host.
+std::string address_of(const redis::Endpoint& at) {
+  const auto found = redis::look_up(at);
+  if (!found || !*found) return at.host;
+  char text[NI_MAXHOST] = "";
+  (void)::getnameinfo((*found)->ai_addr, (*found)->ai_addrlen, text, sizeof text, nullptr, 0,
+                      NI_NUMERICHOST);
+  return text;
+}
+
+}  // namespace
+
+Result<std::vector<std::optional<Seen>>> RedlockBackend::look(const Names& at, Votes* out) {
+  Masters& m = masters_;
+  const auto answered = [](const Vote& v) { return v.answered(); };
+  auto asked = insist({&scripts::look, at.all(), {}},
+                      [&](const Votes& v) { return count(v, answered) >= m.majority(); },
+                      {patience, false, true});
+  if (!asked) return fail(std::move(asked.error()));
+  Votes& votes = asked->votes;
+  std::vector<std::optional<Seen>> seen(m.size());
+  std::size_t understood = 0;
+  Error why{Errc::unavailable, "no answer in time"};
+  for (std::size_t i = 0; i < m.size(); ++i) {
+    if (votes[i].answered()) seen[i] = parse_seen(votes[i].reply);
+    understood += seen[i].has_value();
+    if (votes[i].state == Vote::State::failed) why = votes[i].why;
+  }
+  if (understood < m.majority())
+    return fail(why.code, fmt::format("look at {}: only {} of {} masters answered: {}", where(),
+                                      understood, m.size(), why.message));
+  if (out) *out = std::move(votes);
+  return seen;
+}
+
+Result<std::optional<KeyView>> RedlockBackend::inspect(const Key& key) {
+  return inspect(names(key));
+}
+
+Result<std::optional<KeyView>> RedlockBackend::inspect(const Names& at) {
+  Votes votes;
+  const auto seen = look(at, &votes);
+  if (!seen) return fail(seen.error());
+  const Masters& m = masters_;
+  KeyView v;
+  v.key = at.lock.substr(options_.prefix.size());
+  v.waiters_known = false;
+  bool heard_of = false;
+  for (const auto& s : *seen)
+    if (s) v.fence = std::max(v.fence, s->newest), heard_of |= s->held() || s->newest != 0;
+  if (!heard_of) return std::optional<KeyView>{};
+
+  const Leader leader = leader_of(*seen, m.majority());
+  const bool held = leader.votes >= m.majority();
+  if (held) v.holders.push_back(leader.holder);
+  const auto agrees = [&](const std::optional<Seen>& s) {
+    return s && (held ? s->held() && s->value == leader.value : !s->held());
+  };
+  v.notes.push_back(fmt::format("{}/{} nodes agree{}",
+                                std::count_if(seen->begin(), seen->end(), agrees), m.size(),
+                                held || leader.votes == 0 ? "" : "; no majority"));
+  if (held && !leader.ours) v.notes.push_back("held by another program");
+  const std::string list = list_text(options_);
+  for (std::size_t i = 0; i < m.size(); ++i) {
+    const auto& s = (*seen)[i];
+    if (!s || s->list.empty() || s->list == list) continue;
+    const KnownList other = KnownList::parse(s->list);
+    v.notes.push_back(fmt::format("{}: has {} as the masters of this key{}", m[i].at().text(),
+                                  printable(other.text),
+                                  other.marked ? ", and that they are being changed" : ""));
+  }
+  for (std::size_t i = 0; i < m.size(); ++i) {
+    const auto& s = (*seen)[i];
+    const std::string name = m[i].at().text();
+    if (!s) {
+      const bool silent = !m[i].ready() && !m[i].pending();
+      v.notes.push_back(
+          fmt::format("{}: ? ({})", name, silent ? m[i].why().message : "no answer in time"));
+      continue;
+    }
+    const Micros offset = s->now - (votes[i].wall_heard - votes[i].took.count() / 2);
+    v.notes.push_back(fmt::format(
+        "{}: {}round trip {:.1f} ms, clock {:+.3f} s", name, agrees(s) ? "" : state_at(*s) + "; ",
+        static_cast<double>(votes[i].took.count()) / 1e3, static_cast<double>(offset) / 1e6));
+  }
+  return std::optional{std::move(v)};
+}
+
+Result<std::unique_ptr<redis::Client>> RedlockBackend::client_of(std::size_t master) const {
+  redis::Options one = options_;
+  one.topology = redis::Options::Topology::single;
+  one.servers = {options_.servers[master]};
+  return redis::Client::create(std::move(one));
+}
+
+Result<std::vector<KeyView>> RedlockBackend::list() {
+  const std::string& prefix = options_.prefix;
+  if (prefix.empty())
+    return fail(Errc::usage, "without a prefix only a named key can be inspected: give a KEY");
+  if (auto ok = masters_.gather(usual_deadline(), patience, true); !ok)
+    return fail(std::move(ok.error()));
+  if (masters_.ready() < masters_.majority()) return fail(masters_.too_few());
+  std::vector<std::string> locks;
+  std::size_t scanned = 0;
+  std::optional<Error> last;
+  for (std::size_t i = 0; i < masters_.size(); ++i) {
+    if (!masters_[i].ready()) continue;
+    auto client = client_of(i);
+    if (!client) return fail(std::move(client.error()));
+    const auto found = [&](std::string_view name) {
+      locks.push_back(Names::lock_of(name).value_or(std::string{name}));
+    };
+    bool whole = true;
+    for (const auto& pattern : {redis::glob_escape(prefix) + "*", Names::records_below(prefix)})
+      if (auto ok = (*client)->scan(options_.servers[i], pattern, found); !ok)
+        last = std::move(ok.error()), whole = false;
+    requests += (*client)->requests;
+    scanned += whole;
+  }
+  if (scanned < masters_.majority()) return fail(last.value_or(masters_.too_few()));
+  std::sort(locks.begin(), locks.end());
+  locks.erase(std::unique(locks.begin(), locks.end()), locks.end());
+  std::vector<KeyView> views;
+  for (std::string& lock : locks) {
+    if (!lock.starts_with(prefix) || lock.size() == prefix.size()) continue;
+    auto v = inspect(Names{std::move(lock)});
+    if (!v) return fail(std::move(v.error()));
+    if (*v) views.push_back(std::move(**v));
+  }
+  return views;
+}
+
+Result<std::vector<Finding>> RedlockBackend::doctor() {
+  using Level = Finding::Level;
+  if (auto ok = masters_.gather(usual_deadline(), patience, true); !ok)
+    return fail(std::move(ok.error()));
+  if (masters_.ready() < masters_.majority()) return fail(masters_.too_few());
+  std::vector<Finding> out;
+  const std::size_t n = masters_.size();
+  out.push_back({n >= 3 && n % 2 == 1 ? Level::good : Level::warning, "masters",
+                 fmt::format("{}, of which {} may fail", n, n - masters_.majority()),
+                 n >= 3 && n % 2 == 1 ? "" : "use an odd number, three at least"});
+  std::map<std::string, std::size_t> hosts;
+  for (const auto& at : options_.servers) ++hosts[address_of(at)];
+  for (const auto& [host, here] : hosts)
+    if (here > 1)
+      out.push_back({n - here < masters_.majority() ? Level::bad : Level::warning,
+                     "masters on one host", fmt::format("{}: {} of {}", host, here, n),
+                     "give each master a host of its own: these fail together"});
+  redis::Needs needs;
+  needs.in_scripts = {"time", "get", "set", "del", "pexpire", "pttl", "type", "llen", "rpush"};
+  needs.blpop = true;
+  needs.failover = false;
+  for (std::size_t i = 0; i < n; ++i) {
+    const auto& at = options_.servers[i];
+    const std::string of = " of " + at.text();
+    auto client = client_of(i);
+    if (!client) return fail(std::move(client.error()));
+    if (auto ok = redis::examine(**client, at, needs, options_.prefix + "dlock-doctor", of, out);
+        !ok)
+      out.push_back({Level::bad, "answer" + of, ok.error().message, "it has no vote now"});
+    requests += (*client)->requests;
+  }
+  return out;
+}
+
+}  // namespace dlock::redlock

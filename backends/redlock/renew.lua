@@ -1,0 +1,19 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- ARGV: request, owner, ttl (ms), token ('0': not known), list
+--   -> {request, now, 'kept', token, since, meta}, or 'absent' or 'other' in place of 'kept', or {request, now, 'list', known list}
+local me, ttl, token, list = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+if not belongs(me) then
+  local _, kind = value()
+  return { id, digits(now), kind == 'none' and 'absent' or 'other' }
+end
+local r = record()
+if r.list ~= '' and r.list ~= list then return { id, digits(now), 'list', r.list } end
+redis.call('PEXPIRE', lock, ttl)
+if r.owner ~= me then  -- the record was lost, the lock was not
+  r.counter = math.max(r.counter + 1, now)
+  r.owner, r.token, r.since, r.meta = me, '0', digits(now), ''
+end
+if r.token == '0' and token ~= '0' then confirm(r, token) end  -- its vote came too late to be counted
+if r.token ~= '0' then r.list = list end
+keep(r)
+return { id, digits(now), 'kept', r.token, r.since, r.meta }

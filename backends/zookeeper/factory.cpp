@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "zookeeper/factory.hpp"
+#include "core/duration.hpp"
+#include "zookeeper/ephemeral/ephemeral_backend.hpp"
+#include "zookeeper/queue/queue_backend.hpp"
+#include "zookeeper/session/proof.hpp"
+
+namespace dlock::zookeeper {
+
+Duration proves(Duration ttl, const Url& url) {
+  const auto tick = url.item("tick");  // open() refuses a wrong one
+  return proven_of(ttl, tick ? parse_duration(*tick).value_or(Duration{}) : Duration{});
+}
+
+std::string warning(const Url& url) {
+  const bool logs_in = !url.user.empty() || url.item("auth_file");
+  if (!logs_in || stays_on_this_machine(url)) return {};
+  return "the login is sent unencrypted: this dlock has no TLS for ZooKeeper";
+}
+
+Result<std::unique_ptr<Backend>> open(const Url& url, const Traits& traits,
+                                      const Settings& settings) {
+  auto options = parse_options(url, traits, settings);
+  if (!options) return fail(std::move(options.error()));
+  if (const auto dialect = dialect_of(traits.recipe))
+    return std::make_unique<QueueBackend>(traits, std::move(*options), *dialect);
+  return std::make_unique<EphemeralBackend>(traits, std::move(*options));
+}
+
+}  // namespace dlock::zookeeper

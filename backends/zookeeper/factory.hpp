@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// The factory of family `zookeeper`. Guarantees of its recipes, and the rights that the servers
+// must grant: README.md beside this file.
+//
+//   zookeeper://[USER[:PASSWORD]@]HOST[:2181],HOST...[/CHROOT]     alias zk://
+//
+// Items: `auth_file=PATH` (first line scheme:credential, as digest:user:password; new nodes then
+// belong to it alone), `tick=D` (the servers' tickTime; makes the proof of holding last longer),
+// `tls=no`.
+#pragma once
+#include <array>
+#include "core/backend.hpp"
+
+namespace dlock::zookeeper {
+
+inline constexpr std::array<std::string_view, 2> schemes{"zookeeper", "zk"};
+inline constexpr std::array<std::string_view, 3> items{"auth_file", "tick", "tls"};
+
+// With `?tick=` more than without.
+Duration proves(Duration ttl, const Url&);
+
+constexpr Traits traits_of(std::string_view recipe, bool queues, bool native,
+                           std::string_view weakness) {
+  return {.family = "zookeeper",
+          .recipe = recipe,
+          .liveness = Liveness::session,
+          .fifo = queues,
+          .shared = native,
+          .permits = native,
+          .detached = true,
+          .lock_delay = native,
+          .wakes = true,
+          .native = native,
+          .weakness = weakness,
+          .revokes = true,
+          .proves = proves};
+}
+
+inline constexpr std::array<Traits, 4> recipes{{
+    traits_of(
+        "sequential", true, true,
+        "the lock ends with its session: where the ensemble loses its quorum, jobs are ended"),
+    traits_of("curator", true, false,
+              "exclusive only; the lock ends with its session; the other programs trust "
+              "\"connected\", which proves nothing"),
+    traits_of("kazoo", true, false,
+              "exclusive only; the lock ends with its session; the other programs trust "
+              "\"connected\", which proves nothing"),
+    traits_of("ephemeral", false, false,
+              "every waiter wakes at each release, and they run in no order; the lock ends with "
+              "its session"),
+}};
+
+Result<std::unique_ptr<Backend>> open(const Url&, const Traits&, const Settings&);
+Result<void> purge(const Url&, const Traits&, const Settings&, std::span<const Key>);
+
+std::string warning(const Url&);
+
+inline constexpr BackendFactory factory{"zookeeper", schemes, recipes,           items,
+                                        open,        purge,   "no TLS, no SASL", warning};
+
+std::string library();  // the client library, with its version
+
+}  // namespace dlock::zookeeper

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "zookeeper/node_record.hpp"
+#include <fmt/format.h>
+#include "common/record_words.hpp"
+#include "core/number.hpp"
+
+namespace dlock::zookeeper {
+namespace {
+
+std::string_view word(std::string_view& rest) { return take_word(rest, ' '); }
+
+std::string or_dash(const std::optional<unsigned>& n) {
+  return n ? fmt::format_int(*n).str() : "-";
+}
+
+}  // namespace
+
+NodeRecord NodeRecord::of(const Request& r) {
+  return {r.owner.hex().substr(0, 8), r.ttl,
+          r.mode == Mode::permit ? std::optional{r.limit} : std::nullopt, std::nullopt, r.identity};
+}
+
+std::string NodeRecord::text() const {
+  return fmt::format("dlock1 {} {} {} {} {}", id, ttl.count(), or_dash(limit), or_dash(slot),
+                     who.encode());
+}
+
+std::optional<NodeRecord> NodeRecord::parse(std::string_view text) {
+  if (word(text) != "dlock1") return std::nullopt;
+  NodeRecord r;
+  r.id = word(text);
+  const auto ttl = parse_number<std::int64_t>(word(text));
+  if (r.id.empty() || !ttl) return std::nullopt;
+  r.ttl = Duration{*ttl};
+  r.limit = parse_number<unsigned>(word(text));
+  r.slot = parse_number<unsigned>(word(text));
+  r.who = Identity::decode(text);
+  return r;
+}
+
+std::optional<unsigned> newer_layout(std::string_view data) {
+  constexpr std::string_view magic = "dlock";
+  if (!data.starts_with(magic)) return std::nullopt;
+  const auto layout = parse_number<unsigned>(word(data).substr(magic.size()));
+  return layout && *layout > 1 ? layout : std::nullopt;
+}
+
+}  // namespace dlock::zookeeper

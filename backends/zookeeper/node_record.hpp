@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// The data of dlock's nodes. For people; that of a permit also has its slot.
+#pragma once
+#include <optional>
+#include <string>
+#include <string_view>
+#include "core/identity.hpp"
+#include "core/lease.hpp"
+
+namespace dlock::zookeeper {
+
+// `dlock1 ID TTL_US LIMIT SLOT IDENTITY`: ID is the begin of the owner id, LIMIT and SLOT are `-`
+// where there is none.
+struct NodeRecord {
+  std::string id;
+  Duration ttl{};
+  std::optional<unsigned> limit, slot;  // slot: it holds this permit
+  Identity who;
+
+  static NodeRecord of(const Request&);
+  bool is_of(const Owner& owner) const { return id == owner.hex().substr(0, 8); }
+  std::string text() const;
+  static std::optional<NodeRecord> parse(std::string_view);  // nullopt: not dlock's
+};
+
+// The layout of data of a newer dlock: the number behind "dlock". nullopt: other data.
+std::optional<unsigned> newer_layout(std::string_view data);
+
+// What Curator writes into a holder's node to ask it to release.
+inline constexpr std::string_view revoke_word = "__REVOKE__";
+
+}  // namespace dlock::zookeeper

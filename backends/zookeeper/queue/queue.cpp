@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "zookeeper/queue/queue.hpp"
+#include <fmt/format.h>
+#include <algorithm>
+#include <array>
+#include "common/record_words.hpp"
+#include "core/number.hpp"
+
+namespace dlock::zookeeper {
+namespace {
+
+struct Tag {
+  std::string_view text;
+  Mode mode;
+};
+constexpr std::array<Tag, 3> sequential_tags{{{"-__SEMA__-__WRIT__", Mode::permit},
+                                              {"-__WRIT__", Mode::exclusive},
+                                              {"-__READ__", Mode::shared}}};
+constexpr std::string_view curator_tag = "-lock-", kazoo_tag = "__lock__", slot_prefix = "slot-",
+                           delay_prefix = "delay-", delay_end = "-mark";
+
+std::string uuid(const Owner& owner) {
+  const std::string hex = owner.hex();
+  const std::string_view h = hex;
+  return fmt::format("{}-{}-{}-{}-{}", h.substr(0, 8), h.substr(8, 4), h.substr(12, 4),
+                     h.substr(16, 4), h.substr(20));
+}
+
+bool digits(std::string_view text) noexcept {
+  return !text.empty() &&
+         std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+template <class T>
+std::optional<T> unsigned_digits(std::string_view text) {
+  return digits(text) ? parse_number<T>(text) : std::nullopt;
+}
+
+// %010d of the server's counter: 10 digits, or a sign and 9 or 10 of them.
+std::optional<std::int32_t> parse_counter(std::string_view text) {
+  const bool negative = text.starts_with('-');
+  const std::string_view size = text.substr(negative ? 1 : 0);
+  const auto value = unsigned_digits<std::int64_t>(size);
+  if (!value || (size.size() != 10 && !(negative && size.size() == 9))) return std::nullopt;
+  if (*value > INT32_MAX + std::int64_t{negative}) return std::nullopt;
+  return static_cast<std::int32_t>(negative ? -*value : *value);
+}
+
+}  // namespace
+
+std::optional<Dialect> dialect_of(std::string_view recipe) noexcept {
+  if (recipe == "ephemeral") return std::nullopt;
+  return recipe == "curator" ? Dialect::curator
+         : recipe == "kazoo" ? Dialect::kazoo
+                             : Dialect::sequential;
+}
+
+std::string guid_of(Dialect d, const Owner& owner) {
+  return d == Dialect::kazoo ? owner.hex() : "_c_" + uuid(owner);
+}
+
+std::string node_prefix(Dialect d, const Owner& owner, Mode mode) {
+  const std::string guid = guid_of(d, owner);
+  switch (d) {
+    case Dialect::curator: return guid + std::string{curator_tag};
+    case Dialect::kazoo: return guid + std::string{kazoo_tag};
+    case Dialect::sequential: break;
+  }
+  for (const Tag& tag : sequential_tags)
+    if (tag.mode == mode) return guid + std::string{tag.text};
+  return guid;
+}
+
+bool looks_sequential(std::string_view name) noexcept {
+  return name.size() >= 10 && digits(name.substr(name.size() - 10));
+}
+
+std::optional<Member> parse_member(Dialect d, std::string_view name) {
+  const auto member = [&](std::string_view tag, Mode mode) -> std::optional<Member> {
+    const std::size_t at = name.rfind(tag);
+    if (at == name.npos) return std::nullopt;
+    const auto number = parse_counter(name.substr(at + tag.size()));
+    if (!number) return std::nullopt;
+    return Member{std::string{name}, *number, mode};
+  };
+  if (d == Dialect::curator) return member(curator_tag, Mode::exclusive);
+  if (d == Dialect::kazoo) return member(kazoo_tag, Mode::exclusive);
+  for (const Tag& tag : sequential_tags)
+    if (auto m = member(tag.text, tag.mode)) return m;
+  return std::nullopt;
+}
+
+std::string slot_node(unsigned slot) { return fmt::format("{}{}", slot_prefix, slot); }
+std::optional<unsigned> parse_slot(std::string_view name) {
+  if (!name.starts_with(slot_prefix)) return std::nullopt;
+  return unsigned_digits<unsigned>(name.substr(slot_prefix.size()));
+}
+
+// `delay-<µs>-<number>-_c_<guid>-mark`, the number in hex, as unsigned.
+std::string delay_node(Duration delay, const Member& holder) {
+  const std::string_view guid = std::string_view{holder.name}.substr(0, holder.name.find("-__"));
+  return fmt::format("{}{}-{:x}-{}{}", delay_prefix, delay.count(),
+                     static_cast<std::uint32_t>(holder.number), guid, delay_end);
+}
+std::optional<DelayMark> parse_delay(std::string_view name) {
+  if (!name.starts_with(delay_prefix) || !name.ends_with(delay_end) ||
+      name.size() < delay_prefix.size() + delay_end.size())
+    return std::nullopt;
+  std::string_view rest =
+      name.substr(delay_prefix.size(), name.size() - delay_prefix.size() - delay_end.size());
+  const auto word = [&] { return take_word(rest, '-'); };
+  const auto micros = unsigned_digits<std::int64_t>(word());
+  const std::string_view hex = word();
+  const auto number = parse_number<std::uint32_t>(hex, 16);
+  if (!micros || !number || rest.empty()) return std::nullopt;
+  return DelayMark{std::string{name}, std::string{rest}, static_cast<std::int32_t>(*number),
+                   Duration{*micros}};
+}
+
+Directory Directory::of(Dialect dialect, const std::vector<std::string>& names) {
+  Directory d;
+  const bool own = dialect == Dialect::sequential;
+  for (const std::string& name : names) {
+    if (auto slot = own ? parse_slot(name) : std::nullopt) {
+      d.slots.push_back(*slot);
+    } else if (auto mark = own ? parse_delay(name) : std::nullopt) {
+      d.delays.push_back(std::move(*mark));
+    } else if (auto member = parse_member(dialect, name)) {
+      d.queue.push_back(std::move(*member));
+      // sequential, so it queues here; a node without a number may be a key further down
+    } else if (looks_sequential(name)) {
+      d.foreign = name;
+    }
+  }
+  if (d.queue.empty()) return d;
+  // The order of two of them: a total order with any others. Curator gives a writer's own read lock
+  // the writer's number.
+  const std::int32_t origin = d.queue.front().number;
+  const auto distance = [origin](const Member& m) {
+    return static_cast<std::int32_t>(static_cast<std::uint32_t>(m.number) -
+                                     static_cast<std::uint32_t>(origin));
+  };
+  std::sort(d.queue.begin(), d.queue.end(), [&](const Member& a, const Member& b) {
+    if (a.number != b.number) return distance(a) < distance(b);
+    return (a.mode == Mode::exclusive) != (b.mode == Mode::exclusive) ? a.mode == Mode::exclusive
+                                                                      : a.name < b.name;
+  });
+  return d;
+}
+
+const Member* Directory::find(std::string_view name) const {
+  const auto at =
+      std::find_if(queue.begin(), queue.end(), [&](const Member& m) { return m.name == name; });
+  return at == queue.end() ? nullptr : &*at;
+}
+
+const Member* Directory::holder(const DelayMark& mark) const {
+  const auto at = std::find_if(queue.begin(), queue.end(), [&](const Member& m) {
+    return m.number == mark.number && m.name.starts_with(mark.guid);
+  });
+  return at == queue.end() ? nullptr : &*at;
+}
+
+std::vector<DelayMark> Directory::vanished() const {
+  std::vector<DelayMark> gone;
+  for (const DelayMark& mark : delays)
+    if (!holder(mark)) gone.push_back(mark);
+  return gone;
+}
+
+// Readers and permits run beside each other; a permit counts all that came before it.
+bool runs(const Directory& d, std::size_t at, unsigned limit) {
+  const Mode mode = d.queue[at].mode;
+  if (mode == Mode::exclusive) return at == 0;
+  const auto end = d.queue.begin() + static_cast<std::ptrdiff_t>(at);
+  if (std::any_of(d.queue.begin(), end, [](const Member& m) { return m.mode == Mode::exclusive; }))
+    return false;
+  return mode == Mode::shared || at < limit;
+}
+
+Verdict decide(const Directory& d, std::string_view name, unsigned limit) {
+  using What = Verdict::What;
+  const Member* me = d.find(name);
+  if (!me) return {What::missing};
+  const auto at = static_cast<std::size_t>(me - d.queue.data());
+  if (runs(d, at, limit)) return {What::run};
+
+  Verdict v{What::wait_deletion};
+  for (std::size_t i = 0; i < at; ++i) v.ahead += !runs(d, i, limit);
+  v.in_the_way = d.queue.front().name;
+  // The last one before us that cannot run beside us. Watching just that one wakes one waiter per
+  // release.
+  std::size_t last = at, waits = at;
+  for (std::size_t i = 0; i < at; ++i) {
+    if (me->mode == Mode::exclusive || d.queue[i].mode == Mode::exclusive) last = i;
+    if (d.queue[i].mode == Mode::permit && i >= limit) waits = i;
+  }
+  if (last != at) {
+    v.watch = d.queue[last].name;
+    return v;
+  }
+  // No room for a permit: the first without room watches the directory, the others the waiting
+  // permit before them.
+  v.what = waits == at ? What::wait_room : What::wait_turn;
+  v.watch = d.queue[waits == at ? at - 1 : waits].name;
+  return v;
+}
+
+}  // namespace dlock::zookeeper

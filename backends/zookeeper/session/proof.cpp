@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "zookeeper/session/proof.hpp"
+#include <algorithm>
+
+namespace dlock::zookeeper {
+
+// An eighth more than half a tick: the leader's loop takes time, too.
+Duration Proof::half_tick() const noexcept {
+  const Duration tick = tick_ > Duration{} ? tick_ : timeout_ / 2;
+  return tick / 2 + tick / 16;
+}
+
+void Proof::attached(Deadline sent, Deadline answered, Duration timeout) {
+  if (timeout < timeout_) until_ = std::min(until_, lease_end(sent, timeout));
+  timeout_ = timeout;
+  attached_ = {sent, answered};
+  heard_.assign(1, attached_);
+  waiting_.clear();
+}
+
+void Proof::heard(Deadline sent, Deadline answered) {
+  if (timeout_ == Duration{} || sent < attached_.answered) return;
+  // Replies come in the order of the requests. Those close together are as good as one.
+  if (sent - heard_.back().sent >= timeout_ / 64) heard_.push_back({sent, answered});
+  // Of those half a tick old only the newest matters to later ones.
+  const auto old = std::find_if(heard_.begin(), heard_.end(),
+                                [&](const Answered& j) { return j.answered > sent - half_tick(); });
+  if (old - heard_.begin() > 1) heard_.erase(heard_.begin(), old - 1);
+}
+
+void Proof::note(Deadline touch) noexcept { until_ = std::max(until_, lease_end(touch, timeout_)); }
+
+void Proof::committed(Deadline sent, Deadline answered) {
+  if (timeout_ == Duration{} || sent < attached_.answered) return;
+  note(attached_.sent);
+  const auto later_ones = std::find_if(waiting_.begin(), waiting_.end(),
+                                       [&](const Answered& i) { return i.answered > sent; });
+  if (later_ones != waiting_.begin()) {
+    note((later_ones - 1)->sent);
+    waiting_.erase(waiting_.begin(), later_ones - 1);
+  }
+  const auto j = std::find_if(heard_.rbegin(), heard_.rend(),
+                              [&](const Answered& a) { return a.answered <= sent - half_tick(); });
+  if (j != heard_.rend() && (waiting_.empty() || waiting_.back().sent < j->sent))
+    waiting_.push_back({j->sent, answered});
+  heard(sent, answered);
+}
+
+Duration proven_of(Duration ttl, Duration tick) noexcept {
+  if (tick <= Duration{}) return ttl / 2 - drift(ttl);
+  return std::max<Duration>(Duration{}, (ttl - tick / 2 - drift(ttl)) * 3 / 4);
+}
+
+}  // namespace dlock::zookeeper

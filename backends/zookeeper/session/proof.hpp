@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// Until when a session is proven to live. The server's "connected" proves nothing: a follower that
+// is cut off together with its client goes on answering pings and reads while the leader's clock
+// for the session runs out.
+//
+// What the servers do (3.5 to 3.9). The leader alone ends sessions, at the earliest `timeout` after
+// it last touched them. It touches one when it is created or resumed, and when a follower's answer
+// to a ping names it; a request that a follower passes on is no touch. The leader pings its
+// followers every half tick; a follower's answer names every session that it received data from
+// since its last answer. Pings, commits and the replies to requests go down one ordered stream from
+// the leader to each follower, ping answers and requests up another. A new leader gives every
+// session its whole timeout, after the last commit of the old one.
+//
+// The proof takes three answered requests of one connection, j, i and k, where i and k are writes,
+// i was sent half a tick or more after the answer to j, and k after the answer to i. When that of k
+// comes:
+//   1. the follower had received data from us when it answered j: it names us in its answer to the
+//      next ping, if not before;
+//   2. the leader sent a ping after that and before the commit of i: half a tick had gone by when i
+//      was sent;
+//   3. so the follower had answered that ping when i was answered, and passed k on after it;
+//   4. so the leader had been touched for us by data of j or later, when it took up k: not before j
+//      was sent;
+//   5. k was committed, so that leader led when it did. A later leader begins later.
+// Hence the session lives until `j sent + timeout`, less drift. In the same way k, sent after the
+// reply that created or resumed the session, proves `sent + timeout` for the sending of that: the
+// leader itself touches it then, and the commit proves that it was one.
+//
+// Nothing is assumed about delays in the network, in one direction or both, nor about stops of the
+// follower or the client. Assumed are
+//   A. clocks that differ by less than drift;
+//   B. of the leader, that a ping which is due is on its way before a write which came later has
+//   been to a majority and back. So it may stop for any time (collecting
+//      garbage, SIGSTOP, a suspended machine), but not twice within the moment between its going on
+//      and the ping's leaving;
+//   C. a tick of at most half the timeout, or as in `?tick=`;
+//   D. followers and observers that are fed by the leader itself, not through `observerMasterPort`.
+//
+// One write is not enough: in the half tick before it the leader may have stopped, or its pings
+// have come late, so the newest touch may be older than that by any time; it would still commit the
+// write first and end the session then.
+#pragma once
+#include <vector>
+#include "core/clock.hpp"
+
+namespace dlock::zookeeper {
+
+class Proof {
+ public:
+  // tick zero: unknown, and taken for the largest that a server with default limits can have with
+  // this timeout, half of it.
+  explicit Proof(Duration tick) : tick_(tick) {}
+
+  // The session was created, or resumed, by a request sent then: begins anew.
+  void attached(Deadline sent, Deadline answered, Duration timeout);
+  void heard(Deadline sent, Deadline answered);      // the server answered a request
+  void committed(Deadline sent, Deadline answered);  // a write was committed
+  Deadline until() const noexcept { return until_; }
+
+ private:
+  struct Answered {
+    Deadline sent, answered;
+  };
+  Duration half_tick() const noexcept;
+  void note(Deadline touch) noexcept;
+
+  Duration tick_, timeout_{};
+  Deadline until_{};
+  Answered attached_{};
+  // candidates for j, ascending, thinned out; as far back as a later write may need
+  std::vector<Answered> heard_;
+  std::vector<Answered> waiting_;  // writes as i: `sent` is that of their j; ascending
+};
+
+// The part of a ttl that renewals a third of it apart prove in any case: the start rule's L. tick
+// zero: unknown.
+Duration proven_of(Duration ttl, Duration tick) noexcept;
+
+// How often the server must hear from a waiting session, so that two writes prove enough of it when
+// its turn comes.
+constexpr Duration beat_of(Duration ttl) noexcept { return ttl / 12; }
+
+}  // namespace dlock::zookeeper

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// One session with an ensemble, on the library's single-threaded interface: no thread but the
+// caller's, nothing happens unless the caller waits here, and every wait has an end. So a session
+// that is not renewed ends, as a lease does, and a connection can be left without ending its
+// session.
+//
+// Requests are sent at once and answered in order; a Call dropped before its reply is harmless.
+// Callbacks only store what arrived.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+#include "core/clock.hpp"
+#include "core/error.hpp"
+#include "util/fd.hpp"
+#include "zookeeper/options.hpp"
+#include "zookeeper/session/proof.hpp"
+#include "zookeeper/session/server_error.hpp"
+#include "zookeeper/session/ticket.hpp"
+
+struct _zhandle;
+
+namespace dlock::zookeeper {
+
+struct NodeStat {
+  // the transaction that created it; the session it ends with, 0: none
+  std::int64_t czxid = 0, owner = 0;
+  std::int32_t version = 0;  // of its data
+  // times of its creation and of its data, ms by the clock of the leader at that time
+  std::int64_t made = 0, changed = 0;
+};
+
+struct Reply {
+  int rc = 0;                      // of the library: ZOK, ZNONODE...
+  std::string text;                // the path that was created, or the node's data
+  std::vector<std::string> names;  // children
+  NodeStat stat;
+  std::vector<int> results;  // of a multi, one by one
+  Deadline sent{};           // before the request left
+};
+
+struct Op {
+  enum class Kind { check, create, set, remove } kind;
+  std::string path;
+  std::string data{};
+  int version = -1;  // check, set, remove; -1: any
+  int flags = 0;     // create
+};
+
+using WatchId = std::uint64_t;  // 0: none
+
+// A session timeout is requested in whole milliseconds.
+inline Duration whole_ms(Duration d) { return std::chrono::ceil<std::chrono::milliseconds>(d); }
+
+class Session {
+ public:
+  // Nothing is sent yet. `timeout` is the requested one; `connections` where connections() begins
+  // to count.
+  Session(const Options&, Duration timeout, std::optional<Ticket> = std::nullopt,
+          std::uint64_t connections = 0);
+  // if keep(): leaves the connection and lets the session live on; else closes the session, as far
+  // as it is connected
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  void keep(bool on) noexcept { keep_ = on; }
+
+  enum class State { connecting, connected, expired, denied };
+  State state() const;
+  std::int64_t id() const;
+  Ticket ticket() const;
+  Duration asked() const noexcept { return asked_; }
+  // as negotiated; valid once connected
+  Duration timeout() const;
+  // rises with each connection: earlier knowledge may be old
+  std::uint64_t connections() const noexcept { return connections_; }
+  const Proof& proof() const noexcept { return proof_; }
+  int alarm_fd();  // readable: there is data from the server
+
+  // Connected, as far as can be seen without a request. Errc::unavailable: not until then (nothing
+  // was sent) or interrupted; Errc::denied. Expired is no error here: check state().
+  Result<void> connect(Deadline until, int interrupt_fd = -1);
+
+  // Handles events until one arrived (true) or `until` is over or interrupt_fd readable.
+  enum class Heard { something, nothing, interrupted };
+  Heard listen(Deadline until, int interrupt_fd = -1);
+
+  // Drops the connection, not the session; the next listen() turns to another server. The outcome
+  // of unanswered requests is unknown.
+  void drop();
+
+  // A request under way.
+  class Call {
+   public:
+    Call() = default;
+    Call(Call&& other) noexcept : state_(std::exchange(other.state_, nullptr)) {}
+    Call& operator=(Call&& other) noexcept {
+      std::swap(state_, other.state_);
+      return *this;
+    }
+    ~Call();
+    bool done() const noexcept;
+    const Reply& reply() const noexcept;
+
+   private:
+    friend class Session;
+    struct State;
+    explicit Call(State* s) : state_(s) {}
+    State* state_ = nullptr;
+  };
+
+  Call create(const std::string& path, const std::string& data, int flags);
+  Call children(const std::string& path, WatchId = 0);
+  Call get(const std::string& path, WatchId = 0);
+  Call exists(const std::string& path, WatchId = 0);
+  Call remove(const std::string& path);
+  Call set(const std::string& path, const std::string& data);
+  Call sync(const std::string& path);
+  Call acl(const std::string& path);
+  Call multi(std::vector<Op>);
+
+  // Waits for these. False: no reply until then; the connection has been dropped, so none of them
+  // can be carried out later unnoticed.
+  bool finish(std::initializer_list<const Call*>, Deadline until);
+
+  WatchId new_watch();
+  bool fired(WatchId id) const;
+  void forget(WatchId id) { watches_.erase(id); }
+
+  std::uint64_t requests = 0;
+
+ private:
+  struct Callbacks;
+  friend struct Callbacks;
+  Call::State* begin(bool write);
+  Call begun(Call::State*, int rc);
+  void note_descriptor(int fd, Deadline began);
+  void on_state(int state);
+  void watch_socket();
+
+  const Options& options_;
+  Duration asked_;
+  Proof proof_;
+  bool keep_ = false;
+  _zhandle* handle_ = nullptr;
+  int init_error_ = 0;
+  int fd_ = -1;            // the library's
+  Deadline attempt_at_{};  // when it began to connect
+  std::uint64_t connections_ = 0, news_ = 0;
+  WatchId last_watch_ = 0;
+  std::map<WatchId, bool> watches_;
+  Fd alarm_;
+  Fd turn_;  // only one process at a time may be connected to a resumed session
+};
+
+}  // namespace dlock::zookeeper

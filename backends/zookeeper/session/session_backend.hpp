@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shared by the recipes: sessions, the places of this Backend in queues, and everything about a
+// held lock. Its proof is a write of ours through the leader that changes nothing (`multi{check}`);
+// its czxid distinguishes a node from a later one of the same name.
+#pragma once
+#include <list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+#include "core/backend.hpp"
+#include "zookeeper/options.hpp"
+#include "zookeeper/session/session.hpp"
+
+namespace dlock::zookeeper {
+
+// A session and its owner. Attached locks of a Backend share one; a detached lease has its own,
+// which its handle names.
+struct Line {
+  std::optional<Owner> owner;  // detached
+  std::unique_ptr<Session> session;
+  // by its handle: it may hold other keys, so it is never closed, and ends by its timeout
+  bool taken_up = false;
+};
+
+// Our node in one queue.
+struct Place {
+  Key key;
+  Owner owner;
+  Mode mode = Mode::exclusive;
+  Duration ttl{};
+  bool attached = true;
+  Line* line = nullptr;
+  std::int64_t session = 0;
+  std::string node;          // its path; empty: there is none yet
+  FencingToken token = 0;    // its czxid
+  std::int32_t version = 0;  // of its data
+  unsigned slot = 0;
+  bool slotted = false;  // the slot is ours
+  std::string mark;      // path of its lock-delay mark
+  WatchId watch = 0;     // on the node itself, while it holds
+  bool unsure = false;   // a create got no reply: there may be a node
+  bool granted = false;
+  bool releasing = false;  // a release got no reply
+  // released, cancelled or left, answered or not: its owner is not used any more
+  bool given_up = false;
+};
+
+class SessionBackend : public Backend {
+ public:
+  SessionBackend(const Traits& traits, Options options)
+      : options_(std::move(options)), traits_(traits) {}
+  ~SessionBackend() override;
+
+  const Traits& traits() const noexcept override { return traits_; }
+  std::string where() const override { return options_.where; }
+  Result<Renewal> renew(const Lease&, Duration ttl) override;
+  Result<Renewal> detach(const Lease&, Duration ttl) override;
+  Result<Released> release(const Lease&) override;
+  Result<Released> revoke(const Key&) override;
+  Result<std::vector<Finding>> doctor() override;
+  Counters counters() const noexcept override;
+
+  const Options& options() const noexcept { return options_; }
+  Deadline op_deadline() const { return later(Clock::now(), options_.op_timeout); }
+
+  // The session for a request, connected. Errc::usage: the ensemble does not allow a session of
+  // this ttl.
+  Result<Line*> line_for(const Request&, Deadline until, int interrupt_fd);
+  // One for reading, with any timeout.
+  Result<Session*> looker();
+  // The place of this owner; a new one if there is none.
+  Place& place_for(const Request&);
+  Place* find_place(const Key&, const Owner&);
+  bool lives(const Place&) const;  // its session is the one it was created in
+  void forget(Place&);
+  Lease lease_of(const Place&, Deadline sent) const;
+  // A grant is used only when its node is watched and the session proven for the start rule's time:
+  // by the write sent then, by more of them, or by resuming the session. Lost: the place is
+  // removed.
+  Result<Renewal> prove(Place&, Deadline sent);
+  // Reads the node of a place, and watches it from then on.
+  Session::Call watch(Session&, Place&);
+  void unwatch(Session&, Place&);
+
+  // Makes the directory `path` and its parents. The result of the last step: ZOK or ZNODEEXISTS
+  // when it is there.
+  Result<int> make_directory(Session&, const std::string& path, const std::string& data,
+                             Deadline until, bool container = true);
+
+  // Before a node is made: this Backend's abandoned nodes of this key are gone. An Error while that
+  // is unknown.
+  Result<void> settle(const Key&);
+  // A place that has to be taken anew has another owner: requests sent under the old one, answered
+  // or not, do not affect it. Not that of a detached lease: its handle has one owner for all its
+  // keys.
+  void begin_anew(Place&, Request&);
+
+  // Deletes the node of a place that is not granted, or of one whose create got no answer, if it
+  // exists. The place stays, empty.
+  Result<void> leave(Place&);
+  // The node of an acquisition whose reply was lost. False: there is none.
+  Result<bool> adopt(Session& s, Place& p, Deadline until) { return find_node(s, p, until); }
+
+  std::uint64_t wakeups = 0;
+  std::uint64_t relists = 0;  // the node to watch was gone already
+
+ protected:
+  // Finds the node of `owner` in its session, if this Backend did not make it or does not know that
+  // it did.
+  virtual Result<bool> find_node(Session&, Place&, Deadline until) = 0;
+  virtual std::vector<Op> release_ops(const Place&) const = 0;
+  // another's node may have the name that ours had
+  virtual bool names_recur() const { return false; }
+  // The nodes that hold the key now, with their czxids and data, as seen by an up-to-date server.
+  struct HolderNode {
+    std::string path;
+    NodeStat stat;
+    std::string data;
+    Mode mode = Mode::exclusive;
+  };
+  virtual Result<std::vector<HolderNode>> holders(const Key&) = 0;
+  static HolderView view(const HolderNode&);
+
+  Result<Validity> check(const Key&, FencingToken) override;
+
+  // Waits for calls within an operation. Errc::timed_out: no reply.
+  Result<void> done(Session&, std::string_view what, std::initializer_list<const Session::Call*>,
+                    Deadline until);
+
+  Options options_;
+
+ private:
+  Result<Place*> ours(const Lease&, Duration ttl, Deadline until);
+  Result<void> retime(Line&, Duration ttl);
+  void say_ttl(Session&, Place&, std::string_view data, Deadline until);
+  Line& line(const std::optional<Owner>&);
+  void close(Line&);
+
+  const Traits& traits_;  // of the table, which lives for ever
+  std::list<Line> lines_;
+  std::list<Place> places_;
+  std::uint64_t closed_requests_ = 0;
+};
+
+}  // namespace dlock::zookeeper

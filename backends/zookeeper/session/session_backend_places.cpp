@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// The nodes that a Backend has in queues.
+#include <fmt/format.h>
+#include <zookeeper/zookeeper.h>
+#include <algorithm>
+#include "zookeeper/node_record.hpp"
+#include "zookeeper/session/session_backend.hpp"
+
+namespace dlock::zookeeper {
+
+Place* SessionBackend::find_place(const Key& key, const Owner& owner) {
+  const auto at = std::find_if(places_.begin(), places_.end(),
+                               [&](const Place& p) { return p.key == key && p.owner == owner; });
+  return at == places_.end() ? nullptr : &*at;
+}
+
+Place& SessionBackend::place_for(const Request& r) {
+  if (Place* p = find_place(r.key, r.owner)) return *p;
+  Place p{r.key, r.owner};
+  p.mode = r.mode;
+  p.ttl = r.ttl;
+  p.attached = r.attached;
+  return places_.emplace_back(std::move(p));
+}
+
+bool SessionBackend::lives(const Place& p) const {
+  return p.line && p.line->session && p.line->session->id() == p.session &&
+         p.line->session->state() != Session::State::expired;
+}
+
+void SessionBackend::forget(Place& p) {
+  std::erase_if(places_, [&](const Place& other) { return &other == &p; });
+}
+
+Lease SessionBackend::lease_of(const Place& p, Deadline sent) const {
+  Lease lease{p.key, p.owner, p.mode, p.token, p.slot};
+  lease.deadline = std::min(p.line->session->proof().until(), lease_end(sent, p.ttl));
+  if (!p.attached) lease.ticket = p.line->session->ticket().text();
+  return lease;
+}
+
+Result<void> SessionBackend::done(Session& s, std::string_view what,
+                                  std::initializer_list<const Session::Call*> calls,
+                                  Deadline until) {
+  if (s.finish(calls, until)) return {};
+  return fail(Errc::timed_out, fmt::format("{} at {}: no answer in time", what, options_.where));
+}
+
+Result<int> SessionBackend::make_directory(Session& s, const std::string& path,
+                                           const std::string& data, Deadline until,
+                                           bool container) {
+  std::vector<Session::Call> above;
+  for (std::size_t slash = path.find('/', 1); slash != path.npos; slash = path.find('/', slash + 1))
+    above.push_back(s.create(path.substr(0, slash), "", ZOO_PERSISTENT));
+  Session::Call last = s.create(path, data, container ? ZOO_CONTAINER : ZOO_PERSISTENT);
+  if (auto ok = done(s, "make the directory", {&last}, until); !ok)
+    return fail(std::move(ok.error()));
+  int rc = last.reply().rc;
+  // a server before 3.5.1
+  if (container && rc == ZUNIMPLEMENTED) return make_directory(s, path, data, until, false);
+  if (rc == ZOK || rc == ZNODEEXISTS) return rc;
+  for (const Session::Call& c : above)  // the first error says more
+    if (rc == ZNONODE && c.done() && c.reply().rc != ZOK && c.reply().rc != ZNODEEXISTS)
+      rc = c.reply().rc;
+  if (rc == ZNONODE) return rc;  // the one above was deleted just now
+  Error e = server_error(options_, "make the directory " + path, rc);
+  if (e.code == Errc::protocol) e.code = Errc::cannot_create;
+  return fail(std::move(e));
+}
+
+Result<void> SessionBackend::settle(const Key& key) {
+  for (auto at = places_.begin(); at != places_.end();) {
+    Place& p = *at++;
+    if (!p.given_up || p.key != key) continue;
+    if (p.granted) {
+      if (const auto gone = release(Lease{p.key, p.owner}); !gone) return fail(gone.error());
+    } else {
+      if (auto left = leave(p); !left) return left;
+      forget(p);
+    }
+  }
+  return {};
+}
+
+void SessionBackend::begin_anew(Place& p, Request& r) {
+  if (r.attached) p.owner = r.owner = Owner::random();
+  p.node.clear();
+  p.mark.clear();
+  p.unsure = p.granted = p.slotted = p.given_up = p.releasing = false;
+  p.watch = 0;
+}
+
+Result<void> SessionBackend::leave(Place& p) {
+  const Deadline until = op_deadline();
+  p.given_up = true;
+  while (lives(p) && (!p.node.empty() || p.unsure)) {
+    Session& s = *p.line->session;
+    if (auto ok = s.connect(until); !ok) return ok;
+    if (!lives(p)) break;
+    if (p.node.empty()) {
+      const auto found = find_node(s, p, until);
+      if (!found && found.error().code == Errc::timed_out && Clock::now() < until) continue;
+      if (!found) return fail(found.error());
+      p.unsure = false;
+      if (!*found) break;
+    }
+    const Session::Call call = s.remove(p.node);
+    if (auto ok = done(s, "leave the queue", {&call}, until); !ok) return ok;
+    const int rc = call.reply().rc;
+    if (unknown(rc)) continue;
+    if (rc != ZOK && rc != ZNONODE) return fail(server_error(options_, "leave the queue", rc));
+    p.node.clear();
+  }
+  p.node.clear();
+  p.unsure = p.granted = p.slotted = false;
+  return {};
+}
+
+// The place of a lease: one of this Backend's, or (by its ticket) one that another process took.
+// Null: not held.
+Result<Place*> SessionBackend::ours(const Lease& lease, Duration ttl, Deadline until) {
+  if (Place* p = find_place(lease.key, lease.owner)) {
+    if (!lives(*p) || (p->node.empty() && !p->releasing)) {
+      forget(*p);
+      return nullptr;
+    }
+    return p;
+  }
+  const auto ticket = Ticket::parse(lease.ticket);
+  if (!ticket) return nullptr;
+  Line& l = line(lease.owner);
+  if (l.session && l.session->state() == Session::State::expired) {
+    close(l);
+    return nullptr;
+  }
+  if (!l.session) {
+    l.session = std::make_unique<Session>(options_, whole_ms(ttl), ticket);
+    l.session->keep(l.taken_up = true);
+  }
+  Place p{lease.key, lease.owner};
+  p.attached = false;
+  p.ttl = ttl;
+  for (;;) {
+    auto connected = l.session->connect(until);
+    if (!connected) {
+      Error e = std::move(connected.error());
+      close(l);
+      return fail(std::move(e));
+    }
+    if (l.session->state() == Session::State::expired) {
+      close(l);
+      return nullptr;
+    }
+    p.line = &l;
+    p.session = l.session->id();
+    auto found = find_node(*l.session, p, until);
+    if (!found && found.error().code == Errc::timed_out && Clock::now() < until) continue;
+    if (!found) {
+      Error e = std::move(found.error());
+      close(l);
+      return fail(std::move(e));
+    }
+    if (!*found) {
+      close(l);
+      return nullptr;
+    }
+    p.granted = true;
+    return &places_.emplace_back(std::move(p));
+  }
+}
+
+// For display: the record has the length of the lease. If the reply is lost, the next renewal finds
+// another version and reads the node again.
+void SessionBackend::say_ttl(Session& s, Place& p, std::string_view data, Deadline until) {
+  auto record = NodeRecord::parse(data);
+  if (!record || record->ttl == p.ttl) return;
+  record->ttl = p.ttl;
+  const Session::Call call = s.multi({{Op::Kind::set, p.node, record->text(), p.version}});
+  if (s.finish({&call}, until) && call.reply().rc == ZOK) ++p.version;
+}
+
+}  // namespace dlock::zookeeper

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "zookeeper/session/session_waiter.hpp"
+#include <fmt/format.h>
+
+namespace dlock::zookeeper {
+
+namespace {
+constexpr unsigned most_breaks = 2;  // in one poll; after more the caller must know
+}
+
+SessionWaiter::~SessionWaiter() {
+  const Place* p = base_.find_place(request_.key, request_.owner);
+  if (p && base_.lives(*p) && watch_ != 0) p->line->session->forget(watch_);
+}
+
+Result<Progress> SessionWaiter::poll(Duration slice) {
+  const Deadline end = later(Clock::now(), slice);
+  for (unsigned breaks = 0; breaks <= most_breaks;) {
+    Step done = step(end);
+    if (!done) return fail(std::move(done.error()));
+    if (*done) return std::move(**done);
+    const Place* p = base_.find_place(request_.key, request_.owner);
+    if (p && p->line && p->line->session->state() != Session::State::connected) ++breaks;
+  }
+  return fail(Errc::timed_out,
+              fmt::format("acquire at {}: the connection breaks again and again", base_.where()));
+}
+
+SessionWaiter::Step SessionWaiter::step(Deadline end) {
+  const auto taken = place();
+  if (!taken) return fail(taken.error());
+  Place& p = **taken;
+  Session& s = *p.line->session;
+  if (!p.granted) return turn(s, p, end);
+  base_.unwatch(s, p);  // so that the node is read again
+  return granted(p, Clock::now());
+}
+
+Result<Place*> SessionWaiter::place() {
+  const int interrupt = request_.wait ? base_.options().interrupt_fd : -1;
+  auto line =
+      base_.line_for(request_, later(Clock::now(), base_.options().connect_timeout), interrupt);
+  if (!line) return fail(std::move(line.error()));
+  const Place* old = base_.find_place(request_.key, request_.owner);
+  const bool anew =
+      old && (old->given_up || (old->session != 0 && old->session != (*line)->session->id()));
+  if (auto ok = base_.settle(request_.key); !ok) return fail(std::move(ok.error()));
+  Place& p = base_.place_for(request_);
+  if (anew) {
+    base_.begin_anew(p, request_);
+    reset();
+  }
+  p.line = *line;
+  p.session = (*line)->session->id();
+  return &p;
+}
+
+SessionWaiter::Step SessionWaiter::granted(Place& p, Deadline sent) {
+  p.granted = true;
+  p.ttl = request_.ttl;
+  auto proven = base_.prove(p, sent);
+  if (!proven) return fail(std::move(proven.error()));
+  const auto* kept = std::get_if<Kept>(&*proven);
+  if (!kept) return std::optional<Progress>{};
+  return Progress{Granted{kept->lease, -1, p.line->session->alarm_fd()}};
+}
+
+Session::Heard SessionWaiter::listen(Session& s, const std::string& path, Deadline end) {
+  const Duration pace = beat_of(request_.ttl);
+  for (;;) {
+    const Deadline now = Clock::now();
+    if (now >= beat_) {
+      (void)s.exists(path);  // the session notes its reply
+      beat_ = later(now, pace);
+    }
+    const std::uint64_t connections = s.connections();
+    const Session::Heard heard = s.listen(std::min(end, beat_), base_.options().interrupt_fd);
+    if (heard != Session::Heard::nothing || Clock::now() >= end) return heard;
+    if (s.state() != Session::State::connected || s.connections() != connections)
+      return Session::Heard::something;
+  }
+}
+
+Result<void> SessionWaiter::cancel() {
+  Place* p = base_.find_place(request_.key, request_.owner);
+  if (!p) return {};
+  p->given_up = true;
+  if (p->granted) {
+    const auto released = base_.release(base_.lease_of(*p, Clock::now()));
+    if (!released) return fail(released.error());
+    return {};
+  }
+  if (auto left = base_.leave(*p); !left) return left;
+  base_.forget(*p);
+  return {};
+}
+
+}  // namespace dlock::zookeeper

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include "cli/command.hpp"
+#include "cli/inspect/inspect.hpp"
+#include "cli/inspect/watch.hpp"
+#include "cli/say.hpp"
+#include "cli/store.hpp"
+#include "cli/trace.hpp"
+#include "core/duration.hpp"
+#include "core/exit_status.hpp"
+
+namespace dlock::cli {
+namespace {
+
+constexpr auto always = [](const auto&) { return true; };
+
+// A row of the table for one key was requested, not the full view.
+bool as_row(const Options& o) { return o.csv || o.no_heading || given_by_flag(o, "columns"); }
+
+// The store cannot be reached: the state is unknown, which is not the same as free.
+tl::unexpected<Error> unknown(const Options& o, const OpenStore& opened,
+                              const std::vector<const Column*>& columns, const Error& e) {
+  if (e.code != Errc::usage && e.code != Errc::config && !o.check) {
+    std::string text;
+    if (o.json) text = json_of_unknown(o, opened, e);
+    else if (o.operand)
+      if (const auto key = Key::parse(*o.operand); key)
+        text = as_row(o) ? table_of_unknown(*key, columns, o) : text_of_unknown_key(*key);
+    if (const auto done = put(text); !done) return fail(done.error());
+  }
+  return fail(e);
+}
+
+Result<run::Outcome> shown(const std::string& text) {
+  if (const auto done = put(text); !done) return fail(done.error());
+  return ended(status_ok);
+}
+
+Result<run::Outcome> one(const Options& o, const OpenStore& opened, const Trace& trace,
+                         const std::vector<const Column*>& columns) {
+  const auto key = Key::parse(*o.operand);
+  if (!key) return fail(key.error());
+  const auto found = trace.around(
+      {.request = "inspect", .key = key->text()}, [&] { return opened.backend->inspect(*key); },
+      always);
+  if (!found) return unknown(o, opened, columns, found.error());
+  const KeyView view = *found ? **found : free_key(*key);
+  if (o.check) {
+    const KeyState state = state_of(view);
+    return ended(state == KeyState::held || state == KeyState::delayed ? status_busy : status_ok);
+  }
+  if (o.json) return shown(json_of_key(view, opened));
+  if (o.csv) return shown(csv_of({view}, columns, !o.no_heading));
+  if (!as_row(o)) return shown(text_of_key(view, opened));
+  return shown(table_of({view}, columns, !o.no_heading));
+}
+
+void keep_wanted(const Options& o, std::vector<KeyView>& keys) {
+  std::erase_if(keys, [&](const KeyView& k) {
+    const KeyState state = state_of(k);
+    if (o.held) return state != KeyState::held && state != KeyState::delayed;
+    return o.stale && !has_stale_holder(k);
+  });
+}
+
+Result<run::Outcome> list(const Options& o, const OpenStore& opened, const Trace& trace,
+                          const std::vector<const Column*>& columns) {
+  auto found = trace.around(
+      {.request = "list"}, [&] { return opened.backend->list(); }, always);
+  if (!found) return unknown(o, opened, columns, found.error());
+  keep_wanted(o, *found);
+  if (o.json) return shown(json_of_list(*found, opened));
+  if (o.csv) return shown(csv_of(*found, columns, !o.no_heading));
+  return shown(table_of(*found, columns, !o.no_heading));
+}
+
+Result<run::Outcome> doctor(const Options& o, const OpenStore& opened, const Trace& trace) {
+  const auto found = trace.around(
+      {.request = "doctor"}, [&] { return opened.backend->doctor(); }, always);
+  if (!found) return fail(found.error());
+  const auto done =
+      put(o.json ? json_of_findings(*found, opened) : text_of_findings(*found, opened));
+  if (!done) return fail(done.error());
+  return ended(unfit(*found) ? status_stale : status_ok);
+}
+
+// Values that change with time alone are not compared.
+std::string without_times(const std::vector<KeyView>& keys) {
+  std::string text;
+  for (const KeyView& k : keys) {
+    text += fmt::format("{}\n{} {}\n", k.key, state_name(state_of(k)), k.fence);
+    for (const HolderView& h : k.holders)
+      text += fmt::format("H {} {} {} {} {}\n", h.id, h.token, h.slot, h.vanished, h.who.encode());
+    for (const WaiterView& w : k.waiters) text += fmt::format("W {} {}\n", w.id, w.who.encode());
+    for (const std::string& n : k.notes) text += n + '\n';
+  }
+  return text;
+}
+
+// One look, with any result: an unreachable store may be back at the next one.
+Look look(const Options& o, const OpenStore& opened, const std::vector<const Column*>& columns,
+          bool redraw) {
+  Result<std::vector<KeyView>> keys = std::vector<KeyView>{};
+  if (o.operand) {
+    const auto key = Key::parse(*o.operand).value();
+    auto found = opened.backend->inspect(key);
+    if (found) keys->push_back(*found ? **found : free_key(key));
+    else keys = fail(found.error());
+  } else {
+    keys = opened.backend->list();
+    if (keys) keep_wanted(o, *keys);
+  }
+  if (!keys)
+    return {redraw ? fmt::format("? {}\n", printable(keys.error().message))
+                   : json_of_unknown(o, opened, keys.error()),
+            "?"};
+  std::string compare = without_times(*keys);
+  if (!redraw)
+    return {o.operand ? json_of_key(keys->front(), opened) : json_of_list(*keys, opened),
+            std::move(compare)};
+  std::string text = fmt::format("{}, every {}; q ends\n\n", printable(opened.backend->where()),
+                                 format_duration(*o.watch));
+  text += o.operand && !as_row(o) ? text_of_key(keys->front(), opened)
+                                  : table_of(*keys, columns, !o.no_heading);
+  return {std::move(text), std::move(compare)};
+}
+
+}  // namespace
+
+Result<run::Outcome> command_inspect(const Options& o) {
+  const auto columns = choose_columns(o);
+  if (!columns) return fail(columns.error());
+  const auto trace = Trace::open(o.trace);
+  if (!trace) return fail(trace.error());
+  const auto opened = open_store(o);
+  if (!opened) return fail(opened.error());
+  if (o.doctor) return doctor(o, *opened, *trace);
+  if (o.watch) {
+    if (o.operand)
+      if (const auto key = Key::parse(*o.operand); !key) return fail(key.error());
+    const bool redraw = terminal_on_stdout() && !o.json;
+    if (auto done = watch(*o.watch, redraw, [&] { return look(o, *opened, *columns, redraw); });
+        !done)
+      return fail(done.error());
+    return ended(status_ok);
+  }
+  return o.operand ? one(o, *opened, *trace, *columns) : list(o, *opened, *trace, *columns);
+}
+
+}  // namespace dlock::cli

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <nlohmann/json.hpp>
+#include "cli/grant_output.hpp"
+#include "cli/inspect/inspect.hpp"
+#include "run/lines.hpp"
+
+namespace dlock::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::int64_t milliseconds(Duration d) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(d).count();
+}
+
+Json text_or_null(const std::string& text) {
+  return text.empty() ? Json(nullptr) : Json(printable(text));
+}
+
+Json milliseconds_or_null(const std::optional<Duration>& d) {
+  return d ? Json(milliseconds(*d)) : Json(nullptr);
+}
+
+void add(Json& to, const Identity& i) {
+  to["host"] = text_or_null(i.host);
+  to["pid"] = i.pid > 0 ? Json(i.pid) : Json(nullptr);
+  to["user"] = text_or_null(i.user_name());
+  to["reason"] = text_or_null(i.reason);
+  to["asked_at"] = i.since > 0 ? Json(run::utc(i.since)) : Json(nullptr);
+  to["age_ms"] = milliseconds_or_null(age(i));
+}
+
+Json of(const HolderView& h) {
+  Json j{{"id", printable(h.id)}, {"mode", mode_name(h.mode)}, {"token", h.token}};
+  j["slot"] = h.mode == Mode::permit ? Json(h.slot) : Json(nullptr);
+  add(j, h.who);
+  j["command"] = text_or_null(h.who.command);
+  j["held_ms"] = milliseconds_or_null(h.held);
+  j["attached"] = h.attached;
+  j["vanished"] = h.vanished;
+  j["lease_remaining_ms"] = milliseconds_or_null(h.remaining);
+  return j;
+}
+
+Json of(const WaiterView& w) {
+  Json j{{"id", printable(w.id)}, {"mode", mode_name(w.mode)}};
+  add(j, w.who);
+  return j;
+}
+
+Json of(const KeyView& k) {
+  Json j{{"key", printable(k.key)}, {"state", state_name(state_of(k))}};
+  j["mode"] = k.holders.empty() ? Json(nullptr) : Json(mode_name(k.holders.front().mode));
+  j["token"] = k.fence;
+  j["holders"] = Json::array();
+  for (const HolderView& h : k.holders) j["holders"].push_back(of(h));
+  j["waiters"] = k.waiters_known ? Json::array() : Json(nullptr);
+  for (const WaiterView& w : k.waiters) j["waiters"].push_back(of(w));
+  j["notes"] = Json::array();
+  for (const std::string& n : k.notes) j["notes"].push_back(printable(n));
+  return j;
+}
+
+Json of(const OpenStore& s) {
+  return Json{{"scheme", s.store.url.scheme},
+              {"family", s.store.traits->family},
+              {"recipe", s.store.traits->recipe},
+              {"where", printable(s.backend->where())}};
+}
+
+std::string finished(Json j, const OpenStore& opened, bool complete) {
+  j["backend"] = of(opened);
+  j["complete"] = complete;
+  return j.dump() + '\n';
+}
+
+}  // namespace
+
+std::string json_of_key(const KeyView& k, const OpenStore& opened) {
+  return finished(of(k), opened, true);
+}
+
+std::string json_of_list(const std::vector<KeyView>& keys, const OpenStore& opened) {
+  Json j{{"keys", Json::array()}};
+  for (const KeyView& k : keys) j["keys"].push_back(of(k));
+  return finished(std::move(j), opened, true);
+}
+
+std::string json_of_unknown(const Options& o, const OpenStore& opened, const Error& error) {
+  Json j;
+  if (o.operand) {
+    j["key"] = printable(*o.operand);
+    j["state"] = "?";
+  } else {
+    j["keys"] = nullptr;
+  }
+  j["error"] = printable(error.message);
+  return finished(std::move(j), opened, false);
+}
+
+}  // namespace dlock::cli

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <algorithm>
+#include "cli/grant_output.hpp"
+#include "cli/inspect/inspect.hpp"
+#include "core/duration.hpp"
+#include "run/lines.hpp"
+
+namespace dlock::cli {
+namespace {
+
+using namespace std::chrono_literals;
+
+using Row = std::vector<std::string>;
+
+// Code points as a measure of width: wide characters make a ragged table, never a wrong one.
+std::size_t width(std::string_view text) {
+  return static_cast<std::size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+}
+
+std::string aligned(const std::vector<Row>& rows) {
+  std::vector<std::size_t> widths;
+  for (const Row& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], width(row[i]));
+  }
+  std::string text;
+  for (const Row& row : rows) {
+    for (std::size_t i = 0; i + 1 < row.size(); ++i)
+      text += row[i] + std::string(widths[i] - width(row[i]) + 2, ' ');
+    text += row.back() + '\n';
+  }
+  return text;
+}
+
+Row headings(const std::vector<const Column*>& columns) {
+  Row row;
+  for (const Column* c : columns) row.emplace_back(c->name);
+  return row;
+}
+
+// RFC 4180.
+std::string csv_field(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted.append(c == '"' ? 2 : 1, c);
+  return quoted + '"';
+}
+
+std::string csv_line(const Row& row) {
+  std::string text;
+  for (const std::string& field : row)
+    text.append(&field == row.data() ? "" : ",").append(csv_field(field));
+  return text + '\n';
+}
+
+void line(std::string& text, std::string_view about, std::string_view what) {
+  text += fmt::format("{:<9}{}\n", about, what);
+}
+
+std::string lease(const HolderView& h) {
+  if (h.vanished)
+    return h.remaining
+               ? fmt::format("vanished; lock-delay for {} more", format_duration(*h.remaining))
+               : "vanished";
+  if (!h.remaining) return h.attached ? "lasts as long as its process" : "no end is known";
+  if (*h.remaining <= 0us) return "has ended";
+  return fmt::format("ends in {} without a renewal", format_duration(*h.remaining));
+}
+
+std::string asked(const Identity& i) {
+  if (i.since <= 0) return "?";
+  const auto a = age(i);
+  return fmt::format("{}, {} ago", run::utc(i.since), a ? format_duration(*a) : "?");
+}
+
+void holder(std::string& text, const HolderView& h) {
+  const std::string slot = h.mode == Mode::permit ? fmt::format(", slot {}", h.slot) : "";
+  // none: another program's
+  const std::string token = h.token ? fmt::format("token {}", h.token) : "no token";
+  const std::string id = h.id.empty() ? "" : fmt::format(", id {}", printable(h.id));
+  line(text, "holder", fmt::format("{}, {}{}{}", h.who.text(), token, slot, id));
+  line(text, "", fmt::format("asked {}", asked(h.who)));
+  if (h.held) line(text, "", fmt::format("held for {}", format_duration(*h.held)));
+  line(text, "", fmt::format("lease {}", lease(h)));
+  if (!h.who.reason.empty()) line(text, "", fmt::format("reason {}", printable(h.who.reason)));
+  if (!h.who.command.empty()) line(text, "", fmt::format("command {}", printable(h.who.command)));
+}
+
+// The shell command with which an operator removes the first holder.
+std::string force(const KeyView& k, const OpenStore& opened) {
+  const FencingToken token = k.holders.front().token;
+  return fmt::format("dlock release -b {} --key {} --force {}",
+                     shell_quoted(printable(opened.store.url.redacted())),
+                     shell_quoted(printable(k.key)),
+                     token ? fmt::format("--token {}", token) : "--yes");
+}
+
+std::string summary(const std::vector<KeyView>& keys) {
+  std::size_t held = 0, waiting = 0;
+  bool known = true;
+  for (const KeyView& k : keys) {
+    held += state_of(k) == KeyState::held;
+    waiting += k.waiters.size();
+    known &= k.waiters_known;
+  }
+  const std::string waiters = known     ? fmt::to_string(waiting)
+                              : waiting ? fmt::format("{} or more", waiting)
+                                        : "?";
+  return fmt::format("{} {}, {} held, {} waiting\n", keys.size(), keys.size() == 1 ? "key" : "keys",
+                     held, waiters);
+}
+
+}  // namespace
+
+std::string table_of(const std::vector<KeyView>& keys, const std::vector<const Column*>& columns,
+                     bool heading) {
+  std::vector<Row> rows;
+  if (heading) rows.push_back(headings(columns));
+  for (const KeyView& k : keys) {
+    rows.emplace_back();
+    for (const Column* c : columns) rows.back().push_back(c->text(k));
+  }
+  return aligned(rows) + (heading ? summary(keys) : "");
+}
+
+std::string csv_of(const std::vector<KeyView>& keys, const std::vector<const Column*>& columns,
+                   bool heading) {
+  std::string text = heading ? csv_line(headings(columns)) : "";
+  for (const KeyView& k : keys) {
+    Row row;
+    for (const Column* c : columns) row.push_back(c->csv(k));
+    text += csv_line(row);
+  }
+  return text;
+}
+
+std::string table_of_unknown(const Key& key, const std::vector<const Column*>& columns,
+                             const Options& o) {
+  Row row;
+  for (const Column* c : columns) row.emplace_back(c->name == "KEY" ? printable(key.text()) : "?");
+  if (o.csv) return (o.no_heading ? "" : csv_line(headings(columns))) + csv_line(row);
+  std::vector<Row> rows;
+  if (!o.no_heading) rows.push_back(headings(columns));
+  rows.push_back(row);
+  return aligned(rows);
+}
+
+std::string text_of_key(const KeyView& k, const OpenStore& opened) {
+  std::string text;
+  line(text, "key", printable(k.key));
+  const std::string mode =
+      k.holders.empty() ? "" : fmt::format(", {}", mode_name(k.holders.front().mode));
+  line(text, "state", fmt::format("{}{}", state_name(state_of(k)), mode));
+  line(text, "token", k.fence ? fmt::format("{} is the newest granted", k.fence) : "-");
+  for (const HolderView& h : k.holders) holder(text, h);
+  if (!k.waiters_known) line(text, "waiting", "?");
+  for (std::size_t i = 0; i < k.waiters.size(); ++i) {
+    const WaiterView& w = k.waiters[i];
+    const std::string reason =
+        w.who.reason.empty() ? "" : fmt::format(", reason {}", printable(w.who.reason));
+    line(text, i ? "" : "waiting",
+         fmt::format("{} {}, {}, asked {}{}", i + 1, w.who.text(), mode_name(w.mode), asked(w.who),
+                     reason));
+  }
+  for (const std::string& n : k.notes) line(text, "note", printable(n));
+  line(text, "where",
+       fmt::format("{}, recipe {} ({})", printable(opened.backend->where()),
+                   opened.store.traits->recipe, opened.store.traits->weakness));
+  if (!k.holders.empty()) line(text, "force", force(k, opened));
+  return text;
+}
+
+std::string text_of_unknown_key(const Key& key) {
+  std::string text;
+  line(text, "key", printable(key.text()));
+  line(text, "state", "?");
+  return text;
+}
+
+}  // namespace dlock::cli

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/inspect/watch.hpp"
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/signalfd.h>
+#include <termios.h>
+#include <unistd.h>
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include "cli/say.hpp"
+#include "util/fd.hpp"
+#include "util/wait.hpp"
+
+namespace dlock::cli {
+
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr std::string_view enter = "\033[?1049h\033[?25l", leave = "\033[?25h\033[?1049l";
+
+// Keys are read without line buffering and echo, and the terminal is restored at the end.
+class Screen {
+ public:
+  explicit Screen(bool wanted)
+      : wanted_(wanted),
+        keys_(wanted && ::isatty(STDIN_FILENO) && ::tcgetattr(STDIN_FILENO, &modes_) == 0) {
+    resume();
+  }
+  ~Screen() { suspend(); }
+  Screen(const Screen&) = delete;
+  Screen& operator=(const Screen&) = delete;
+
+  void resume() {
+    if (wanted_) (void)put(enter);
+    if (!keys_) return;
+    termios raw = modes_;
+    raw.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
+    ::tcsetattr(STDIN_FILENO, TCSANOW, &raw);
+  }
+  void suspend() {
+    if (keys_) ::tcsetattr(STDIN_FILENO, TCSANOW, &modes_);
+    if (wanted_) (void)put(leave);
+  }
+  bool keys() const noexcept { return keys_; }
+
+  // As much of it as fits; wrapped lines would scroll the first ones out.
+  static std::string fitted(std::string_view text) {
+    winsize size{};
+    if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_row == 0) size = {24, 80, 0, 0};
+    std::string out = "\033[H";
+    for (unsigned row = 0; row + 1 < size.ws_row && !text.empty(); ++row) {
+      std::string_view line = text.substr(0, text.find('\n'));
+      text.remove_prefix(std::min(text.size(), line.size() + 1));
+      std::size_t bytes = 0;
+      for (unsigned column = 0; bytes < line.size() && column < size.ws_col; ++column) {
+        ++bytes;
+        while (bytes < line.size() && (static_cast<unsigned char>(line[bytes]) & 0xC0) == 0x80)
+          ++bytes;
+      }
+      out.append(line.substr(0, bytes)).append("\033[K\n");
+    }
+    return out + "\033[J";
+  }
+
+ private:
+  const bool wanted_;
+  termios modes_{};
+  const bool keys_;
+};
+
+}  // namespace
+
+bool terminal_on_stdout() {
+  const char* term = std::getenv("TERM");  // NOLINT(concurrency-mt-unsafe)
+  return ::isatty(STDOUT_FILENO) != 0 && term && std::strcmp(term, "dumb") != 0;
+}
+
+Result<void> watch(Duration every, bool redraw, const std::function<Look()>& look) {
+  sigset_t mine, before;
+  sigemptyset(&mine);
+  for (const int s : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGWINCH}) sigaddset(&mine, s);
+  // the terminal is restored before any of them takes effect
+  ::pthread_sigmask(SIG_BLOCK, &mine, &before);
+  const Fd signals(::signalfd(-1, &mine, SFD_CLOEXEC | SFD_NONBLOCK));
+  std::string last;
+  int ending = 0;
+  Result<void> done;
+  {
+    Screen screen(redraw);
+    for (bool over = false; !over;) {
+      const Look seen = look();
+      if (redraw) done = put(Screen::fitted(seen.text));
+      else if (seen.compare != last) done = put(seen.text);
+      if (!done) break;
+      last = seen.compare;
+      const Deadline next = later(Clock::now(), every);
+      for (bool again = false; !again && !over;) {
+        // A reader that left is noticed without writing: POLLERR on the pipe.
+        pollfd p[] = {{signals.get(), POLLIN, 0},
+                      {screen.keys() ? STDIN_FILENO : -1, POLLIN, 0},
+                      {redraw ? -1 : STDOUT_FILENO, 0, 0}};
+        again = wait_until(p, next) == 0;
+        over = (p[2].revents & POLLERR) != 0;
+        signalfd_siginfo s;
+        while (::read(signals.get(), &s, sizeof s) > 0) {
+          if (s.ssi_signo == SIGWINCH) again = true;
+          else if (s.ssi_signo == SIGTSTP)
+            screen.suspend(), ::raise(SIGSTOP), screen.resume(), again = true;
+          else ending = static_cast<int>(s.ssi_signo), over = true;
+        }
+        char key = 0;
+        if ((p[1].revents & POLLIN) && ::read(STDIN_FILENO, &key, 1) == 1)
+          over |= key == 'q' || key == 'Q' || key == '\033';
+        else over |= (p[1].revents & (POLLHUP | POLLERR)) != 0;
+      }
+    }
+  }
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (ending != 0) ::raise(ending);
+  return done;
+}
+
+}  // namespace dlock::cli

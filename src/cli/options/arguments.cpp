@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/options/arguments.hpp"
+#include <fmt/format.h>
+// Not CLI/CLI.hpp, which adds more. Config and Formatter are needed to link, though neither is
+// used.
+#include <algorithm>
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <CLI/Version.hpp>
+#include <utility>
+#include "cli/options/unknown_option.hpp"
+#include "cli/options/verbs.hpp"
+#include "core/key.hpp"
+
+namespace dlock::cli {
+namespace {
+
+// An error, thrown through CLI11, which has no other way out of a parse. CLI11 does not catch it.
+struct Refused {
+  Error error;
+};
+[[noreturn]] void refuse(Error e) { throw Refused{std::move(e)}; }
+[[noreturn]] void refuse(std::string message) { refuse({Errc::usage, std::move(message)}); }
+
+bool takes_command(Verb v) noexcept { return v == Verb::run || v == Verb::fence; }
+bool takes_operand(Verb v) noexcept { return v == Verb::check || v == Verb::inspect; }
+
+bool needs_value(const Option& o) noexcept { return o.argument && o.argument[0] != '['; }
+
+bool ends_in_equals(std::string_view word) {
+  return word.starts_with("--") && word.find('=') == word.size() - 1;
+}
+
+// The words before the first `--`. CLI11 finds the options in them and the words that are their
+// values. What it copies is
+// not used: a value is a view into argv, the last bytes of the word that CLI11 has taken last.
+//
+// The default behaviour of CLI11 2.1, and how it is changed:
+//   * `--name=` is read as `--name`, which takes the next word: it gets one more `=`, left out of
+//   the value.
+//   * An option without a value is an exception: a `--` follows the last word, and an option that
+//   takes it has none.
+//   * An optional value ("[D]") takes the next word: the row is a switch here, its value is read
+//   from its own word.
+//   * `-n-quiet` is read as `-n --quiet`, and `--quiet=true` is a switch with a value: both are
+//   refused by their text.
+//   * `-5` is an operand: refused, like all other words with a dash that are no options.
+class Reader {
+ public:
+  Reader(Options& to, int argc, char** argv, int left, Rows rows)
+      : to_(to), argc_(argc), argv_(argv), left_(left) {
+    app_.set_help_flag();  // it is a row of the table
+    app_.allow_extras();   // operands, and unknown words: see other_words()
+    for (const Option& o : option_table()) {
+      if (!belongs(o, to.verb) || (rows == Rows::named && !named(o))) continue;
+      const std::string names =
+          o.letter ? fmt::format("-{},--{}", o.letter, o.name) : fmt::format("--{}", o.name);
+      app_.add_option(names,
+                      [this, &o](const CLI::results_t& taken) { return take(o, taken.front()); })
+          ->expected(needs_value(o) ? 1 : 0)
+          ->trigger_on_parse();  // in the order of argv, one occurrence at a time
+    }
+  }
+
+  void read() {
+    rest_.emplace_back("--");
+    for (int i = left_ - 1; i > 0; --i) {
+      rest_.emplace_back(argv_[i]);
+      if (ends_in_equals(rest_.back())) rest_.back() += '=';
+    }
+    // takes words from the back of this very vector, so its size tells which one is being read
+    app_.parse(rest_);
+    other_words();
+  }
+
+  void add_operand(std::string_view text, bool before_dashes) {
+    const VerbInfo& verb = info(to_.verb);
+    if (takes_operand(to_.verb) && !to_.operand) {
+      to_.operand = text;
+      return;
+    }
+    if (takes_command(to_.verb) && before_dashes) {
+      const bool no_key = to_.verb == Verb::run && to_.keys.empty();
+      const std::string_view hint = left_ == argc_ ? "put -- before the command"
+                                    : no_key ? "the key goes after --key, the command after --"
+                                             : "the command goes after --";
+      refuse(fmt::format("{}: unexpected argument {}: {}", verb.name, quoted(text), hint));
+    }
+    refuse(fmt::format("{0}: unexpected argument {1}; usage: dlock {0} {2}", verb.name,
+                       quoted(text), verb.usage));
+  }
+
+ private:
+  // Whether one of the words can be this option. Some are values: then a row too many is added.
+  bool named(const Option& o) const {
+    return std::any_of(argv_ + 1, argv_ + left_, [&](std::string_view word) {
+      if (word.starts_with("--")) return word.substr(2, word.find('=') - 2) == o.name;
+      return o.letter && word.starts_with('-') && word.find(o.letter) != word.npos;
+    });
+  }
+
+  // CLI11 has found the option. `taken`: its value, if it needs one.
+  bool take(const Option& o, std::string_view taken) {
+    other_words();  // errors before this option come first
+    const int at = left_ - static_cast<int>(rest_.size());
+    if (at == left_) refuse(fmt::format("--{}: needs a value, {}", o.name, o.argument));
+    const std::string_view word = argv_[at];
+    letter_ = std::exchange(at_, at) == at ? letter_ + 1 : 1;  // which one of -nvs
+    // the option is the word before
+    const bool is_value = needs_value(o) && taken.size() == word.size();
+    if (!is_value && letter_ == 1 && is_long_with_one_dash(to_.verb, word))
+      refuse(long_with_one_dash(to_.verb, word));
+    if (needs_value(o)) {
+      set(o, word.substr(word.size() + ends_in_equals(word) - taken.size()));
+    } else if (!word.starts_with("--")) {
+      if (word.substr(letter_ + 1).starts_with('-')) refuse(unknown_letter(to_.verb, '-'));
+      set(o, "");
+    } else {
+      const auto equals = word.find('=');
+      const std::string_view value = equals == word.npos ? "" : word.substr(equals + 1);
+      if (equals != word.npos && !o.argument)
+        refuse(fmt::format("--{}: {} is too much, it takes no value", o.name, quoted(value)));
+      set(o, value);
+    }
+    return true;
+  }
+
+  void set(const Option& o, std::string_view value) {
+    if (const auto done = o.set(to_, value); !done)
+      refuse({done.error().code, fmt::format("--{}: {}", o.name, done.error().message)});
+    if (o.choice == Choice::words)  // of -q and -v the last one counts
+      std::erase_if(to_.values, [&](const Given& g) {
+        return g.option != &o && g.option->choice == Choice::words;
+      });
+    to_.values.push_back({&o, value, Source::flag});
+  }
+
+  // Words that CLI11 has found since the last time and that are no options of this verb.
+  void other_words() {
+    const std::size_t count = app_.remaining_size();
+    if (others_ == count) return;
+    const std::vector<std::string> all = app_.remaining();
+    for (; others_ < count; ++others_) {
+      const std::string_view word = all[others_];
+      if (word.starts_with("--"))
+        refuse(unknown_long(to_.verb, word.substr(2, word.find('=') - 2)));
+      if (is_long_with_one_dash(to_.verb, word)) refuse(long_with_one_dash(to_.verb, word));
+      if (word.size() > 1 && word[0] == '-') refuse(unknown_letter(to_.verb, word[1]));
+      add_operand(*std::find(argv_ + 1, argv_ + left_, word), true);  // the same bytes, in argv
+    }
+  }
+
+  Options& to_;
+  int argc_;
+  char** argv_;
+  int left_;  // argv[left_] is the first `--`, or the end
+  CLI::App app_;
+  std::vector<std::string> rest_;  // words that CLI11 has not read yet, the next one last
+  std::size_t others_ = 0;
+  int at_ = 0;
+  std::size_t letter_ = 0;
+};
+
+}  // namespace
+
+Result<void> read_arguments(Options& to, int argc, char** argv, Rows rows) try {
+  const int left = static_cast<int>(std::find(argv, argv + argc, std::string_view("--")) - argv);
+  Reader reader(to, argc, argv, left, rows);
+  reader.read();
+  if (left == argc) return {};
+  char** const rest = argv + left + 1;
+  if (takes_command(to.verb)) to.command = rest;
+  else
+    for (char** word = rest; *word; ++word) reader.add_operand(*word, false);
+  return {};
+} catch (const Refused& r) { return fail(r.error); }
+
+std::string_view cli11_version() noexcept { return CLI11_VERSION; }
+
+}  // namespace dlock::cli

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/options/bench_options.hpp"
+#include <fmt/format.h>
+#include <algorithm>
+#include "cli/options/options.hpp"
+#include "core/key.hpp"
+
+namespace dlock::cli {
+namespace {
+
+std::string all_scenarios() {
+  std::string names;
+  for (const bench::ScenarioInfo& i : bench::scenarios()) names += fmt::format("{}, ", i.name);
+  return names + "all";
+}
+
+}  // namespace
+
+Result<void> bench_scenarios(Options& o, std::string_view value) {
+  auto& chosen = o.bench.scenarios;
+  const auto choose = [&](bench::Scenario s) {
+    if (std::find(chosen.begin(), chosen.end(), s) == chosen.end()) chosen.push_back(s);
+  };
+  for (;;) {
+    const std::string_view name = value.substr(0, value.find(','));
+    const auto found = bench::find_scenario(name);
+    if (!found && name != "all")
+      return fail(Errc::usage, fmt::format("{} is not a scenario; allowed are {}", quoted(name),
+                                           all_scenarios()));
+    if (found) choose(*found);
+    else
+      for (const bench::ScenarioInfo& i : bench::scenarios()) choose(i.scenario);
+    if (name.size() == value.size()) return {};
+    value.remove_prefix(name.size() + 1);
+  }
+}
+
+Result<void> bench_output(Options& o, std::string_view value) {
+  using F = BenchOptions::Format;
+  if (value == "text") o.bench.format = F::text;
+  else if (value == "json") o.bench.format = F::json;
+  else if (value == "csv") o.bench.format = F::csv;
+  else if (value == "markdown") o.bench.format = F::markdown;
+  else
+    return fail(Errc::usage,
+                fmt::format("{} is neither text, json, csv nor markdown", quoted(value)));
+  return {};
+}
+
+Result<void> bench_fail_if(Options& o, std::string_view value) {
+  auto e = bench::FailIf::parse(value);
+  if (!e) return fail(e.error());
+  o.bench.fail_if.push_back(std::move(*e));
+  return {};
+}
+
+}  // namespace dlock::cli

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <string>
+#include "cli/options/options.hpp"
+
+namespace dlock::cli {
+
+// --show-config: every option with its value and source, as TOML; comments show defaults and
+// options that cannot be in a file. Passwords in URLs are redacted; no secret file is read.
+std::string config_text(const Options&);
+
+// --debug-report: information for a bug report, without secrets. Sends no request to a store.
+std::string debug_report(const Options&);
+
+}  // namespace dlock::cli

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// The configuration files: TOML, each key the long name of an option, with tables [profile.NAME]
+// that --profile chooses.
+//
+//   backend = "redis://db1"
+//   wait = "15m"
+//   [profile.batch]
+//   ttl = "2m"
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+#include "cli/options/options.hpp"
+
+namespace dlock::cli {
+
+struct Entry {  // the views last as long as the process
+  std::string_view name, value;
+  std::string_view where;  // "/etc/dlock/config.toml:3"
+  unsigned layer;          // 0 has the highest priority
+};
+
+// --config, then the user's file, then the system's; a missing file is skipped, except for
+// --config. Parsed only when it exists.
+Result<std::vector<Entry>> read_configuration(const Options&);
+
+struct ConfigFile {
+  std::string path;
+  bool required;
+};
+// The same for these files, in order of priority. The chosen profile overrides everything outside
+// of it, in every file. Errc::config: unreadable, writable by others, not TOML, an entry that is no
+// option, or a profile that no file has.
+Result<std::vector<Entry>> read_configuration(const std::vector<ConfigFile>&,
+                                              std::string_view profile);
+
+}  // namespace dlock::cli

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <fmt/format.h>
+#include "cli/options/options.hpp"
+#include "cli/options/verbs.hpp"
+
+namespace dlock::cli {
+namespace {
+
+using namespace std::chrono_literals;
+
+tl::unexpected<Error> wrong(std::string message) { return fail(Errc::usage, std::move(message)); }
+
+// Two options that exclude each other.
+Result<void> apart(const Options& o, std::string_view a, std::string_view b) {
+  if (!given(o, a) || !given(o, b)) return {};
+  const bool environment = !given_by_flag(o, a) && !given_by_flag(o, b);
+  return fail(environment ? Errc::config : Errc::usage,
+              fmt::format("{}: {} and {} contradict each other", info(o.verb).name, called(o, a),
+                          called(o, b)));
+}
+
+Result<void> all_apart(const Options& o,
+                       std::initializer_list<std::pair<std::string_view, std::string_view>> pairs) {
+  for (const auto& [a, b] : pairs)
+    if (auto r = apart(o, a, b); !r) return r;
+  return {};
+}
+
+// The same for the command line alone: a variable or a file is shared by many commands.
+Result<void> apart_on_command_line(const Options& o, std::string_view a,
+                                   std::initializer_list<std::string_view> others) {
+  for (const std::string_view b : others)
+    if (given_by_flag(o, a) && given_by_flag(o, b)) return apart(o, a, b);
+  return {};
+}
+
+Result<void> goes_with(const Options& o, std::string_view name, bool there, std::string_view with) {
+  if (!given_by_flag(o, name) || there) return {};
+  return wrong(fmt::format("{}: --{} goes with --{}", info(o.verb).name, name, with));
+}
+
+Result<void> needs_key(const Options& o) {
+  if (!o.keys.empty()) return {};
+  return wrong(fmt::format("{}: --key is missing; usage: dlock {} {}", info(o.verb).name,
+                           info(o.verb).name, info(o.verb).usage));
+}
+
+Result<void> taking(const Options& o) {
+  if (auto r = needs_key(o); !r) return r;
+  if (given(o, "nonblock") && o.wait != 0us)
+    if (auto r = apart(o, "nonblock", "wait"); !r) return r;
+  if (auto r = all_apart(o, {{"limit", "shared"}, {"limit", "exclusive"}}); !r) return r;
+  // On the command line the last of -s and -x counts; the environment has no order.
+  const bool ordered = given_by_flag(o, "shared") || given_by_flag(o, "exclusive");
+  return ordered ? Result<void>{} : apart(o, "shared", "exclusive");
+}
+
+Result<void> writable_status_fd(const Options& o) {
+  if (o.status_fd < 0) return {};
+  const int flags = ::fcntl(o.status_fd, F_GETFL);
+  const std::string name = called(o, "status-fd");
+  if (flags < 0)
+    return fail(blame(o, "status-fd"),
+                fmt::format("{}: '{}' is not an open descriptor", name, o.status_fd));
+  if ((flags & O_ACCMODE) != O_RDONLY) return {};
+  return fail(blame(o, "status-fd"),
+              fmt::format("{}: descriptor {} is not open for writing", name, o.status_fd));
+}
+
+Result<void> run(const Options& o) {
+  if (auto r = taking(o); !r) return r;
+  if (auto r = apart(o, "foreground", "no-foreground"); !r) return r;
+  if (auto r = writable_status_fd(o); !r) return r;
+  if (auto r =
+          apart_on_command_line(o, "handle",
+                                {"nonblock", "wait", "shared", "exclusive", "limit", "lock-delay",
+                                 "reason", "splay", "min-hold", "once-per", "publish-command"});
+      !r)
+    return r;
+  if (o.shell_command || o.explain) return {};
+  if (!o.command)
+    return wrong(
+        "run: -- and the command are missing; usage: dlock run --key K -- COMMAND [ARG...]");
+  if (!*o.command)
+    return wrong(
+        "run: the command after -- is missing; usage: dlock run --key K -- COMMAND [ARG...]");
+  return {};
+}
+
+Result<void> acquire(const Options& o) {
+  if (auto r = taking(o); !r) return r;
+  if (auto r = apart(o, "keep", "hold"); !r) return r;
+  if (auto r = goes_with(o, "watch-pid", o.keep, "keep"); !r) return r;
+  return goes_with(o, "max-hold", o.keep, "keep");
+}
+
+Result<void> fence(const Options& o) {
+  if (o.state.empty())
+    return wrong(
+        "fence: --state is missing; usage: dlock fence --state FILE --token N -- COMMAND [ARG...]");
+  if (!o.token)
+    return wrong(
+        "fence: --token is missing; usage: dlock fence --state FILE --token N -- COMMAND [ARG...]");
+  if (given(o, "nonblock") && o.wait != 0us)
+    if (auto r = apart(o, "nonblock", "wait"); !r) return r;
+  if (auto r = apart(o, "foreground", "no-foreground"); !r) return r;
+  if (!o.command)
+    return wrong(
+        "fence: -- and the command are missing; usage: dlock fence --state FILE --token N -- "
+        "COMMAND [ARG...]");
+  if (!*o.command)
+    return wrong(
+        "fence: the command after -- is missing; usage: dlock fence --state FILE --token N -- "
+        "COMMAND [ARG...]");
+  return {};
+}
+
+Result<void> release(const Options& o) {
+  if (auto r = needs_key(o); !r) return r;
+  if (auto r = all_apart(o, {{"force", "handle"},
+                             {"revoke", "handle"},
+                             {"revoke", "force"},
+                             {"revoke", "token"},
+                             {"revoke", "yes"}});
+      !r)
+    return r;
+  for (const std::string_view name : {"token", "yes"})
+    if (given(o, name) && !o.force)
+      return wrong(fmt::format("release: --{} goes with --force", name));
+  return {};
+}
+
+Result<void> check(const Options& o) {
+  if (o.operand) {
+    for (const std::string_view name : {"key", "token", "handle"})
+      if (given(o, name))
+        return wrong(fmt::format(
+            "check: give either a sequencer or --key, not both; --{} is too much", name));
+    return {};
+  }
+  if (o.keys.empty())
+    return wrong(
+        "check: SEQUENCER or --key is missing; usage: dlock check SEQUENCER | --key K [--token N | "
+        "--handle H]");
+  return apart(o, "token", "handle");
+}
+
+Result<void> inspect(const Options& o) {
+  if (auto r = all_apart(o, {{"json", "csv"},
+                             {"json", "columns"},
+                             {"json", "no-heading"},
+                             {"check", "json"},
+                             {"check", "csv"}});
+      !r)
+    return r;
+  if (auto r = all_apart(o, {{"watch", "csv"},
+                             {"watch", "check"},
+                             {"watch", "doctor"},
+                             {"doctor", "csv"},
+                             {"doctor", "check"},
+                             {"doctor", "held"},
+                             {"doctor", "stale"}});
+      !r)
+    return r;
+  if (o.doctor && o.operand)
+    return wrong("inspect: --doctor examines the backend and does not go with a key");
+  if (o.check && !o.operand)
+    return wrong("inspect: --check needs a key; usage: dlock inspect --check K");
+  if (o.operand && (o.held || o.stale))
+    return wrong(
+        fmt::format("inspect: --{} chooses from the list of all keys and does not go with a key",
+                    o.held ? "held" : "stale"));
+  return all_apart(o, {{"held", "stale"}});
+}
+
+}  // namespace
+
+Result<void> check_rules(const Options& o) {
+  if (auto r = apart(o, "quiet", "verbose"); !r) return r;
+  if (o.show_config || o.debug_report) return {};
+  switch (o.verb) {
+    case Verb::run: return run(o);
+    case Verb::acquire: return acquire(o);
+    case Verb::renew: return needs_key(o);
+    case Verb::release: return release(o);
+    case Verb::check: return check(o);
+    case Verb::fence: return fence(o);
+    case Verb::inspect: return inspect(o);
+    case Verb::bench: return all_apart(o, {{"duration", "ops"}, {"progress", "no-progress"}});
+  }
+  return {};
+}
+
+}  // namespace dlock::cli

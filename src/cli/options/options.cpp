@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/options/options.hpp"
+#include <fmt/format.h>
+#include <unistd.h>
+#include <algorithm>
+#include <cstdlib>
+#include "cli/options/arguments.hpp"
+#include "cli/options/configuration.hpp"
+#include "cli/options/values.hpp"
+#include "cli/options/variables.hpp"
+
+namespace dlock::cli {
+namespace {
+
+// An option that may be in a file. Several rows can have one name, each for other commands (bench
+// has its own --backend).
+const Option* settable(std::string_view name, Verbs verbs) noexcept {
+  for (const Option& o : option_table())
+    if ((o.verbs & verbs) && o.twin && name == o.name) return &o;
+  return nullptr;
+}
+// The effective value of those given: the command line is read first, later sources only fill gaps.
+const Given* find(const Options& o, std::string_view name) noexcept {
+  for (const Given& g : o.values)
+    if (!g.off && name == g.option->name) return &g;
+  return nullptr;
+}
+
+// A choice made at a higher priority is not overridden by another option of the same choice.
+bool decided(const Options& to, const Given& by) {
+  const auto outweighs = [&](const Given& g) {
+    return g.source != by.source ? g.source < by.source : g.layer < by.layer;
+  };
+  return std::any_of(to.values.begin(), to.values.end(), [&](const Given& g) {
+    const Choice choice = by.option->choice;
+    return outweighs(g) && (g.option == by.option ||
+                            (choice != Choice::none && g.option->choice == choice && !g.off));
+  });
+}
+
+// The value of a twin, which for a switch may be "no".
+Result<void> set_twin(Options& to, Given given) {
+  if (decided(to, given)) return {};
+  if (!given.option->argument) {
+    const auto is_on = parse_switch(given.value);
+    if (!is_on) return fail(is_on.error());
+    given.off = !*is_on;
+  }
+  if (!given.off)
+    if (auto done = given.option->set(to, given.value); !done) return done;
+  to.values.push_back(given);
+  return {};
+}
+
+Result<void> from_environment(Options& to) {
+  bool any = false;
+  for (char** e = ::environ; *e && !any; ++e) any = std::string_view(*e).starts_with("DLOCK_");
+  if (!any) return {};  // the usual case, and it saves half of the parsing time
+  for (const Option& o : option_table()) {
+    if (!o.twin || !belongs(o, to.verb)) continue;
+    const std::string name = environment_name(o);
+    // NOLINT(concurrency-mt-unsafe): no thread exists yet
+    const char* value = std::getenv(name.c_str());
+    if (!value || decided(to, {&o, value, Source::environment})) continue;
+    // Set and empty is an error, not "unset": it must not lead to another store than intended.
+    if (!*value)
+      return fail(Errc::config,
+                  fmt::format("{}: is set but empty; unset it or give it a value", name));
+    if (const auto done = set_twin(to, {&o, value, Source::environment}); !done)
+      return fail(Errc::config, fmt::format("{}: {}", name, done.error().message));
+  }
+  return {};
+}
+
+Result<void> from_configuration(Options& to) {
+  const auto entries = read_configuration(to);
+  if (!entries) return fail(entries.error());
+  for (const Entry& e : *entries) {  // in order of priority
+    const Option* o = settable(e.name, bit(to.verb));
+    const auto wrong = [&](std::string_view why) {
+      return fail(Errc::config, fmt::format("{}: {}: {}", e.where, e.name, why));
+    };
+    if (e.name == "config" || e.name == "profile")
+      return wrong("cannot be set in a configuration file");
+    if (!o && settable(e.name, ~0U)) continue;  // of another command
+    if (!o)
+      return wrong(find_option(e.name) ? "this option cannot be in a configuration file"
+                                       : "there is no such option");
+    if (const auto done = set_twin(to, {o, e.value, Source::config, e.where, e.layer}); !done)
+      return wrong(done.error().message);
+  }
+  return {};
+}
+
+}  // namespace
+
+const Option* find_option(std::string_view name, Verbs verbs) noexcept {
+  for (const Option& o : option_table())
+    if ((o.verbs & verbs) && name == o.name) return &o;
+  return nullptr;
+}
+
+std::string environment_name(const Option& o) {
+  std::string name = "DLOCK_";
+  for (const char* c = o.name; *c; ++c)
+    name += *c == '-' ? '_' : static_cast<char>(*c >= 'a' && *c <= 'z' ? *c - 'a' + 'A' : *c);
+  return name;
+}
+
+bool given_by_flag(const Options& o, std::string_view name) noexcept {
+  const Given* g = find(o, name);
+  return g && g->source == Source::flag;
+}
+bool given(const Options& o, std::string_view name) noexcept { return find(o, name) != nullptr; }
+
+std::string called(const Options& o, std::string_view name) {
+  const Given* g = find(o, name);
+  if (g && g->source == Source::environment) return environment_name(*g->option);
+  if (g && g->source == Source::config) return fmt::format("{}: {}", g->where, name);
+  return fmt::format("--{}", name);
+}
+
+Errc blame(const Options& o, std::string_view name) noexcept {
+  const Given* g = find(o, name);
+  return g && g->source != Source::flag ? Errc::config : Errc::usage;
+}
+
+Result<Options> parse(Verb verb, int argc, char** argv) {
+  Options to;
+  to.verb = verb;
+  if (auto r = read_arguments(to, argc, argv); !r) return fail(r.error());
+  if (to.help) return to;
+  if (auto r = from_environment(to); !r) return fail(r.error());
+  if (auto r = refuse_misspelt_variables(verb); !r) return fail(r.error());
+  if (auto r = from_configuration(to); !r) return fail(r.error());
+  if (auto r = check_rules(to); !r) return fail(r.error());
+  return to;
+}
+
+}  // namespace dlock::cli

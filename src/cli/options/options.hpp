@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command line and its environment twins. One table of options: parsing, --help and
+// DLOCK_<NAME> come from it.
+//
+// Long names are accepted in full only: a script must not break when an option is added. Text is
+// kept as views into argv and the environment, which last as long as the process.
+#pragma once
+#include <csignal>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+#include "cli/options/bench_options.hpp"
+#include "core/clock.hpp"
+#include "core/error.hpp"
+#include "core/lease.hpp"
+#include "run/plan.hpp"
+
+namespace dlock::cli {
+
+enum class Verb : std::uint8_t { run, acquire, renew, release, check, fence, inspect, bench };
+
+using Verbs = unsigned;  // a set of them
+constexpr Verbs bit(Verb v) noexcept { return 1U << static_cast<unsigned>(v); }
+
+enum class Output { text, json, env };
+
+struct Option;
+
+// The source of an option's value.
+enum class Source : std::uint8_t { flag, environment, config };
+struct Given {
+  const Option* option;
+  std::string_view value;
+  Source source;
+  std::string_view where;  // config: "/etc/dlock/config.toml:3"
+  unsigned layer = 0;      // config: 0 has the highest priority
+  bool off = false;        // a switch that was set to "no"
+};
+
+struct Options {
+  Verb verb{};
+  bool help = false;
+
+  // common
+  std::string_view backend = "file:", recipe;
+  std::optional<Duration> op_timeout;
+  Duration connect_timeout{5'000'000};
+  Duration ttl{30'000'000};
+  bool allow_short_ttl = false, quiet = false;
+  int verbosity = 0;
+  std::string_view trace, config, profile;
+  std::string_view password_file, auth_file, tls_ca, tls_cert, tls_key;
+  bool tls_insecure = false, log_json = false, show_config = false, debug_report = false;
+
+  // subject
+  std::vector<std::string_view> keys;               // in the given order
+  std::optional<std::string_view> handle, operand;  // operand: SEQUENCER or K
+  std::optional<FencingToken> token;
+
+  // run, acquire
+  std::optional<Duration> wait;  // nothing: for ever; zero: one try
+  Mode mode = Mode::exclusive;
+  unsigned limit = UINT_MAX;
+  int conflict_status = 75;
+  Duration lock_delay{}, splay{};
+  std::string_view reason;
+
+  // run
+  char** command = nullptr;  // what follows the first `--`, NULL-terminated; null: there was none
+  std::optional<std::string_view> shell_command;
+  std::optional<Duration> kill_after;
+  int signal = SIGTERM;
+  Duration max_run{}, min_hold{};
+  std::optional<run::OncePer> once_per;
+  bool foreground = false, no_foreground = false, no_env = false, explain = false;
+  run::Descendants descendants = run::Descendants::wait;
+  run::OnLost on_lost;
+  bool publish_command = false, no_reentrant = false;
+  int status_fd = -1;
+  std::string_view status_file, metrics_file;
+
+  std::string_view state;  // fence
+
+  bool hold = false, keep = false;  // acquire
+  std::optional<int> watch_pid;
+  Duration max_hold{std::chrono::hours{1}};
+  Output output = Output::text;
+  // release
+  bool force = false, yes = false, if_held = false, revoke = false;
+  // inspect
+  bool json = false, csv = false, no_heading = false, held = false, stale = false, check = false;
+  bool doctor = false;
+  std::optional<Duration> watch;
+  std::string_view columns;
+
+  BenchOptions bench;
+
+  std::vector<Given> values;  // in the order in which it was read
+};
+
+enum class Group : std::uint8_t { common, subject, taking, job, result };
+
+// Options of one choice: one of them on the command line overrides the environment twins of all.
+enum class Choice : std::uint8_t { none, waiting, mode, words, format };
+
+struct Option {
+  const char* name;      // "wait" for --wait
+  char letter;           // 'w' for -w; 0: none
+  const char* argument;  // "D" in --wait=D; null: a switch
+  Verbs verbs;
+  Group group;
+  bool twin;  // read from DLOCK_WAIT when it is not on the command line
+  Choice choice;
+  std::string_view help;
+  // its message names the value and what is allowed, not the option
+  Result<void> (*set)(Options&, std::string_view);
+};
+
+std::span<const Option> option_table() noexcept;
+
+inline bool belongs(const Option& o, Verb v) noexcept { return (o.verbs & bit(v)) != 0; }
+
+// The first row of this name that one of the verbs has; null: there is none.
+const Option* find_option(std::string_view name, Verbs = ~0U) noexcept;
+
+std::string environment_name(const Option&);  // "DLOCK_WAIT"
+
+// argv[0] is the verb. Errc::usage, or Errc::config for the environment. Does not reorder argv.
+Result<Options> parse(Verb, int argc, char** argv);
+
+// True if the option of this long name was set at all / by the command line.
+bool given(const Options&, std::string_view name) noexcept;
+bool given_by_flag(const Options&, std::string_view name) noexcept;
+
+// "--wait", "DLOCK_WAIT" or "/etc/dlock/config.toml:3: wait": the name in messages, by the source
+// of the value.
+std::string called(const Options&, std::string_view name);
+
+// The code of an error in the value of this option: usage for the command line, config for
+// everything else.
+Errc blame(const Options&, std::string_view name) noexcept;
+
+// Rules about several options: contradictions and missing ones. Part of parse().
+Result<void> check_rules(const Options&);
+
+}  // namespace dlock::cli

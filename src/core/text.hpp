@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Characters and pieces of text, independent of the locale.
+#pragma once
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace dlock {
+
+constexpr bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
+
+inline std::string lower(std::string_view text) {
+  std::string out{text};
+  for (char& c : out)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return out;
+}
+
+// Takes the text before the first of `stops`, which stays.
+inline std::string_view take_until(std::string_view& rest, std::string_view stops) noexcept {
+  const std::string_view head = rest.substr(0, rest.find_first_of(stops));
+  rest.remove_prefix(head.size());
+  return head;
+}
+
+struct Utf8 {
+  std::size_t length;  // bytes of the character; 0: not UTF-8
+  char32_t code;
+};
+
+// The character at the start of `bytes` (not empty), by RFC 3629: no overlong form, no surrogate,
+// at most U+10FFFF.
+constexpr Utf8 utf8_at(std::string_view bytes) noexcept {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(bytes[i]); };
+  const unsigned char lead = byte(0);
+  if (lead < 0x80) return {1, lead};
+  const std::size_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
+  if (lead < 0xc2 || lead > 0xf4 || bytes.size() < length) return {0, 0};
+  char32_t code = lead & (0x7fU >> length);
+  for (std::size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xc0U) != 0x80) return {0, 0};
+    code = code << 6U | (byte(i) & 0x3fU);
+  }
+  const char32_t smallest = length == 4 ? 0x10000 : length == 3 ? 0x800 : 0x80;
+  if (code < smallest || code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff)) return {0, 0};
+  return {length, code};
+}
+
+constexpr bool is_control(char32_t c) noexcept { return c < 0x20 || (c >= 0x7f && c <= 0x9f); }
+
+}  // namespace dlock

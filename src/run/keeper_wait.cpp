@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+// The Keeper in the queue: from enqueue() to a grant, or to the end of the wait.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <algorithm>
+#include "core/exit_status.hpp"
+#include "run/keeper.hpp"
+#include "run/keeper_times.hpp"
+
+namespace dlock::run {
+
+using namespace std::chrono_literals;
+
+bool Keeper::enqueue() {
+  queued_ = false;
+  events_.trace_attempt(asking_.owner);
+  auto queued = backend_->enqueue(asking_);
+  if (queued) {
+    place_ = std::move(*queued);
+  } else {
+    over_ = true;
+    report(Ended{exit_status(queued.error().code), queued.error().message});
+  }
+  return !over_;
+}
+
+// False: granted, but the guard could not get the descriptors that it must hold.
+bool Keeper::take(const dlock::Granted& granted) {
+  std::vector<Fd> holds;
+  const auto hold = [&](int fd) {
+    return fd < 0 || holds.emplace_back(::fcntl(fd, F_DUPFD_CLOEXEC, 3));
+  };
+  const bool all = hold(granted.hold_fd) &&
+                   std::all_of(granted.more_holds.begin(), granted.more_holds.end(), hold);
+  place_.reset();
+  if (!all) {
+    (void)backend_->release(granted.lease);
+    over_ = true;
+    report(Ended{status_unavailable, "out of descriptors for the guard"});
+    return false;
+  }
+  if (plan_.once_per && !note_start(granted.lease)) return over_ = true, false;
+  lease_ = granted.lease;
+  alarm_fd_ = granted.alarm_fd;
+  // Before the grant is reported: if the machine sleeps from then on, this has passed when it
+  // wakes.
+  first_renewal_ = next_renewal(plan_.timing, lease_->deadline, Clock::now());
+  events_.trace_granted(*lease_);
+  report(Granted{*lease_, std::move(holds), granted.more});
+  return true;
+}
+
+// --once-per, after the grant and before the start. False: nothing may start; the lock was released
+// and a report says why. A start whose record has an unknown fate is no start; the attempt to
+// withdraw it may fail, and then there is no start in this period.
+bool Keeper::note_start(const Lease& lease) {
+  const auto twice = [](auto ask) {
+    auto answer = ask();
+    return !answer && retryable(answer.error().code) ? ask() : answer;
+  };
+  const auto known = twice([&] { return backend_->starts(lease.key); });
+  Error error = known ? Error{} : known.error();
+  if (known && !plan_.once_per->due(*known)) {
+    const Duration ahead = OncePer::ahead(*known);
+    bool corrected = false;
+    if (ahead > 0us) {
+      const auto noted =
+          twice([&] { return backend_->note_start(lease, known->now, plan_.once_per->keep()); });
+      corrected = noted && *noted == Validity::valid;
+    }
+    (void)twice([&] { return backend_->release(lease); });
+    events_.trace_result("acquire", "fail");
+    const std::string line = ahead > 0us
+                                 ? events_.started_ahead_line(ahead, corrected)
+                                 : events_.started_line(Duration{known->now - *known->last});
+    report(Ended{plan_.conflict_status, line, true});
+    return false;
+  }
+  if (known) {
+    noted_ = *known;
+    const auto done =
+        twice([&] { return backend_->note_start(lease, known->now, plan_.once_per->keep()); });
+    if (done && *done == Validity::valid) return true;
+    error = done ? Error{Errc::unavailable, "the lock ended before the start could be noted"}
+                 : done.error();
+    withdraw_start(lease);
+  }
+  (void)twice([&] { return backend_->release(lease); });
+  events_.trace_result("acquire", "info");
+  report(Ended{exit_status(error.code),
+               fmt::format("--once-per: {}; nothing was started", error.message)});
+  return false;
+}
+
+void Keeper::withdraw_start(const Lease& lease) {
+  if (noted_) (void)backend_->note_start(lease, noted_->last, plan_.once_per->keep());
+  noted_.reset();
+}
+
+// After one try, or an error that a retry does not fix.
+void Keeper::gave_up(const Error& e) {
+  // Nothing to undo if nothing was ever sent; otherwise best effort: a remainder ends by its ttl.
+  const bool unknown = e.code == Errc::timed_out || e.code == Errc::protocol;
+  // several: the error may be that of the second
+  if (reached_ || unknown || several_) (void)place_->cancel();
+  events_.trace_result("acquire", "info");
+  report(Ended{exit_status(e.code), e.message});
+}
+
+void Keeper::is_busy(const Busy& busy) {
+  events_.trace_result("acquire", "fail");
+  report(Ended{plan_.conflict_status, events_.busy_line(busy.holder, busy.why), true});
+}
+
+Keeper::Next Keeper::leave_place() {
+  if (const auto left = place_->cancel(); !left && retryable(left.error().code))
+    (void)place_->cancel();
+  report(Left{});
+  return Next::over;
+}
+
+// A waiter that sleeps in the queue reports its last answer, which may be old. Shortly before the
+// end of the wait the store is asked whether it is reachable, and which owner holds the lock now.
+Result<void> Keeper::confirm(Waiting& last) {
+  const Deadline asked_at = Clock::now();
+  const auto seen = backend_->inspect(plan_.request.key);
+  if (!seen && retryable(seen.error().code)) return fail(seen.error());
+  if (seen) last.holder.reset();
+  if (seen && *seen && !(*seen)->holders.empty()) last.holder = (*seen)->holders.front();
+  answered_ = asked_at;
+  report(Answered{asked_at, last.holder, last.why});
+  return {};
+}
+
+Keeper::Next Keeper::acquire() {
+  if (!place_ && !enqueue()) return Next::over;
+  const Deadline began = Clock::now();
+  Duration retry = first_retry;
+  std::optional<Waiting> last;
+
+  for (bool tried = false;; tried = true) {
+    const Duration left = until(wait_until_);
+    const bool stale = last && !grants_nothing() && answered_ < wait_until_ - last_look;
+    if (requested() && request().what == Request::leave) {
+      // the end came before its last second: the machine was suspended
+      if (stale && left <= 0us) (void)confirm(*last);
+      return leave_place();
+    }
+    if (left <= 0us && tried) {  // the main thread is about to end the wait
+      nap(time_to_leave);
+      continue;
+    }
+    const Deadline asked_at = Clock::now();
+    Result<Progress> answer = Progress{Waiting{}};
+    const bool confirming = stale && left <= last_look;
+    if (confirming) {
+      if (const auto confirmed = confirm(*last); !confirmed) answer = fail(confirmed.error());
+    } else {
+      answer = place_->poll(slice(left, asked_at - began, last.has_value()));
+      pass_warnings();
+    }
+    if (!answer) {
+      const Error& e = answer.error();
+      const bool too_long = !reached_ && !plan_.wait && Clock::now() >= connect_until_;
+      if (!retryable(e.code) || !plan_.request.wait || too_long) return gave_up(e), Next::over;
+      answered_ = {};
+      if (!requested()) report(NoAnswer{e.message, true});
+      nap(std::min(jitter(retry), std::max<Duration>(until(wait_until_), 0us)));
+      retry = std::min(retry * 2, last_retry);
+      continue;
+    }
+    if (confirming) continue;
+    reached_ = true;
+    retry = first_retry;
+    if (const auto* granted = std::get_if<dlock::Granted>(&*answer)) {
+      if (requested() && request().what == Request::leave) {
+        if (auto r = backend_->release(granted->lease); !r && retryable(r.error().code))
+          (void)backend_->release(granted->lease);
+        return report(Left{}), Next::over;
+      }
+      return take(*granted) ? Next::again : Next::over;
+    }
+    if (const auto* busy = std::get_if<Busy>(&*answer)) return is_busy(*busy), Next::over;
+    const bool first = !last;
+    last = std::move(std::get<Waiting>(*answer));
+    if (!queued_ && !grants_nothing()) queued_ = true, events_.trace("queued", "acquire");
+    if (grants_nothing()) {  // to any owner: whether the lock is held is unknown
+      answered_ = {};
+      report(NoAnswer{last->why});
+    } else if (first && !requested()) {
+      answered_ = asked_at;
+      report(Answered{asked_at, last->holder, last->why});
+    }
+    report(*last);
+  }
+}
+
+// How long to wait for news before reporting the current state: soon, then now and then; before the
+// last look, and before the end of a short wait.
+Duration Keeper::slice(Duration left, Clock::duration waited, bool told) const {
+  if (!plan_.request.wait) return {};
+  const Duration before_look = left > last_look ? left - last_look : told ? left : left / 2;
+  const Duration look = plan_.say.quiet ? quiet_look : later_looks;
+  const Duration due =
+      waited < first_look ? std::chrono::ceil<Duration>(first_look - waited) : look;
+  return std::clamp<Duration>(before_look, 0us, due);
+}
+
+}  // namespace dlock::run

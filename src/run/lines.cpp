@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/lines.hpp"
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <nlohmann/json.hpp>
+#include "core/key.hpp"
+#include "util/named_file.hpp"
+
+namespace dlock::run {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string line_of(Json& line, std::span<const Field> fields) {
+  for (const auto& [name, value] : fields)
+    std::visit([&, n = name](const auto& v) { line[n] = v; }, value);
+  return line.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n';
+}
+
+void add(Json& line, const char* name, std::string_view text) {
+  if (!text.empty()) line[name] = text;
+}
+
+}  // namespace
+
+std::string utc(std::int64_t micros) {
+  const std::time_t seconds = micros / 1'000'000;
+  std::tm t{};
+  if (!::gmtime_r(&seconds, &t)) return "?";
+  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z", t.tm_year + 1900, t.tm_mon + 1,
+                     t.tm_mday, t.tm_hour, t.tm_min, t.tm_sec, micros / 1000 % 1000);
+}
+
+std::string own_word(std::string_view level, std::string_view key, std::string_view message,
+                     bool json) {
+  if (!json) return fmt::format("dlock: {}\n", message);
+  Json line{{"time", utc(wall_micros())}, {"level", level}, {"pid", ::getpid()}};
+  add(line, "key", key);
+  line["message"] = message;
+  return line_of(line, {});
+}
+
+std::string status_line(std::string_view name, std::string_view key,
+                        std::span<const Field> fields) {
+  const double t = static_cast<double>(Clock::now().time_since_epoch().count() / 1000) / 1e6;
+  Json line{{"event", name}, {"t", t}, {"key", key}};
+  return line_of(line, fields);
+}
+
+std::string trace_line(const Traced& what, std::span<const Field> fields) {
+  Json line{{"t", Clock::now().time_since_epoch().count()},
+            {"pid", ::getpid()},
+            {"ev", what.ev},
+            {"f", what.f}};
+  add(line, "key", what.key);
+  add(line, "owner", what.owner);
+  return line_of(line, fields);
+}
+
+Result<Fd> open_lines(std::string_view option, const std::string& path) {
+  Fd fd = open_to_write(path, O_APPEND, 0600);
+  if (!fd)
+    return fail(Errc::cannot_create,
+                fmt::format("{} {}: {}", option, dlock::quoted(path), ::strerrordesc_np(errno)));
+  return fd;
+}
+
+}  // namespace dlock::run

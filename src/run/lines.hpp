@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// The lines that dlock writes: messages on stderr, history for --trace, events for --status-fd.
+#pragma once
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include "core/clock.hpp"
+#include "core/error.hpp"
+#include "util/fd.hpp"
+
+namespace dlock::run {
+
+using FieldValue = std::variant<std::int64_t, double, std::string>;
+using Field = std::pair<const char*, FieldValue>;
+using Fields = std::initializer_list<Field>;
+
+std::string utc(std::int64_t wall_micros);  // RFC 3339
+
+// "dlock: MESSAGE", or with `json` {"time","level","pid","key","message"}; no key where it is
+// empty.
+std::string own_word(std::string_view level, std::string_view key, std::string_view message,
+                     bool json);
+
+// {"event":NAME,"t":seconds of CLOCK_BOOTTIME,"key",...}
+std::string status_line(std::string_view name, std::string_view key, std::span<const Field>);
+
+// {"t":nanoseconds of CLOCK_BOOTTIME,"pid","ev","f","key","owner",...}; `owner` is a prefix of the
+// id, not the
+// secret. No key, no owner where they are empty.
+struct Traced {
+  std::string_view ev, f, key, owner;
+};
+std::string trace_line(const Traced&, std::span<const Field>);
+
+// A file of such lines, made 0600 if it is missing. Errc::cannot_create names the option.
+Result<Fd> open_lines(std::string_view option, const std::string& path);
+
+}  // namespace dlock::run

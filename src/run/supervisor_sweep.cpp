@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// The second line: how dlock ends the job when the guard is dead, and names the job's members.
+#include <sys/wait.h>
+#include <algorithm>
+#include "run/cgroup.hpp"
+#include "run/process_id.hpp"
+#include "run/process_tree.hpp"
+#include "run/supervisor.hpp"
+
+namespace dlock::run {
+
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr Duration longest_look = 250ms;  // at a tree, to name its members
+
+}  // namespace
+
+// Not part of the job: it existed when dlock started, or it is an orphan of such a process and
+// older than the guard. An orphan that began later cannot be told from a member of the job, and
+// then the promise about the job counts more.
+bool Supervisor::foreign(pid_t child) const {
+  if (std::find(around_.before.begin(), around_.before.end(), child) != around_.before.end())
+    return true;
+  const auto seen = look_up(child);
+  const auto& below = around_.below_before;
+  return seen && (seen->id.start < guard_started_ ||
+                  std::find(below.begin(), below.end(), seen->id) != below.end());
+}
+
+// The guard is dead and its tree is ours. ECHILD would be the proof, but earlier children must
+// live; so the list must be empty three times in a row, after everything was reaped.
+void Supervisor::sweep_own() {
+  reap_guard();
+  auto cgroup = JobCgroup::find(guard_pid_);
+  for (int empty = 0, rounds = 0; rounds < 200; ++rounds) {
+    cgroup.kill();
+    const auto found = kill_children(around_.children, [this](pid_t p) { return foreign(p); });
+    for (const pid_t p : found) ::waitpid(p, nullptr, WNOHANG);
+    if (around_.before.empty() && found.empty() && ::waitpid(-1, nullptr, WNOHANG) < 0) empty = 3;
+    empty = found.empty() ? empty + 1 : 0;
+    if (empty < 3) continue;
+    cgroup.remove();
+    const Deadline now = Clock::now();
+    events_.status("job_dead");
+    events_.trace("tree_dead", "job");
+    for (const Action& a : policy_.step(event::OwnSweepDone{}, now)) perform(a);
+    return;
+  }
+}
+
+std::vector<pid_t> Supervisor::job_members() const {
+  const Deadline until = later(Clock::now(), longest_look);
+  if (!guard_reaped_) return descendants_of(guard_pid_, until);
+  std::vector<pid_t> members;
+  for (const pid_t child : around_.children.list()) {
+    if (foreign(child)) continue;
+    members.push_back(child);
+    const auto below = descendants_of(child, until);
+    members.insert(members.end(), below.begin(), below.end());
+  }
+  return members;
+}
+
+void Supervisor::reap_guard() {
+  if (guard_reaped_) return;
+  if (const auto seen = look_up(guard_pid_); seen) guard_started_ = seen->id.start;
+  guard_reaped_ = ::waitpid(guard_pid_, nullptr, WNOHANG) == guard_pid_;
+}
+
+}  // namespace dlock::run

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// When the wait for a lock is over, and whether it ends busy or without an answer of the store. No
+// clock, no descriptors: the main thread, which must act on time, asks here, and the keeper, which
+// may hang in a client library, only supplies facts.
+#pragma once
+#include <algorithm>
+#include <optional>
+#include "core/clock.hpp"
+
+namespace dlock::run {
+
+// The keeper's time to cancel, when the wait is over or a signal ends it: of the promised 250 ms it
+// leaves some for our own end. After that dlock ends without it: its place in the queue ends by its
+// patience, and a grant made meanwhile by its ttl.
+inline constexpr Duration time_to_leave = std::chrono::milliseconds{200};
+
+// The greatest age of an answer with which a wait ends busy. Within this last part of the wait the
+// keeper asks once more.
+inline constexpr Duration last_look = std::chrono::seconds{1};
+
+class WaitEnd {
+ public:
+  struct Rules {
+    std::optional<Duration> wait;  // nullopt: for ever
+    bool one_try = false;          // -n: until there is an answer
+    // time limit of connecting and one try (--connect-timeout, and --op-timeout for each key)
+    Duration one_answer{};
+  };
+  explicit WaitEnd(const Rules& rules) : rules_(rules) {}
+
+  void begin(Deadline now) noexcept {  // once; -n: again for each try
+    if (began_ == no_deadline || rules_.one_try) began_ = now;
+  }
+  void answered(Deadline asked_at) noexcept {  // the store answered a request sent then
+    answered_ = std::max(answered_, asked_at);
+    reached_ = true;
+  }
+  void failed() noexcept { answered_ = {}; }  // the store is unreachable at the moment
+  // It answered that it grants nothing now: the lock's state is unknown, but the store was reached.
+  void grants_nothing() noexcept {
+    answered_ = {};
+    reached_ = true;
+  }
+
+  Deadline over_at() const noexcept {
+    if (began_ == no_deadline) return no_deadline;
+    if (rules_.wait && !rules_.one_try) return later(began_, *rules_.wait);
+    if (rules_.one_try) return later(began_, rules_.one_answer);
+    // its answer arrives a moment later
+    return reached_ ? no_deadline : later(began_, rules_.one_answer + last_look);
+  }
+
+  // Of a wait that is over: true: it was busy to the end, as far as the store says; false: there is
+  // no recent answer.
+  bool busy() const noexcept {
+    constexpr auto rounding = std::chrono::milliseconds{1};
+    return rules_.wait && !rules_.one_try && answered_ >= over_at() - last_look - rounding;
+  }
+
+ private:
+  Rules rules_;
+  Deadline began_ = no_deadline;
+  Deadline answered_{};
+  bool reached_ = false;
+};
+
+}  // namespace dlock::run

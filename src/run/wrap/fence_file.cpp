@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/wrap/fence_file.hpp"
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <vector>
+#include "core/key.hpp"
+#include "core/number.hpp"
+#include "util/fd.hpp"
+#include "util/file.hpp"
+#include "util/wait.hpp"
+
+namespace dlock::run {
+
+constexpr Traits fence_traits{
+    .family = "fence",
+    .recipe = "file",
+    .liveness = Liveness::process,
+    .fifo = false,
+    .shared = false,
+    .permits = false,
+    .detached = false,
+    .lock_delay = false,
+    .wakes = false,
+    .native = true,
+    .weakness = "one machine, or a filesystem whose flock(2) works for all of its users"};
+
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::size_t slot_size = 4096;
+constexpr std::string_view magic = "dlock-fence1", any_version = "dlock-fence";
+
+struct Record {
+  std::uint64_t number = 0;
+  FencingToken token = 0;
+};
+
+// FNV-1a: detects a torn write; a user who may write to the file may write anything.
+std::uint64_t checksum(std::string_view text) noexcept {
+  std::uint64_t sum = 0xcbf29ce484222325U;
+  for (const char c : text) sum = (sum ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
+  return sum;
+}
+
+std::string line_of(const Record& r) {
+  const std::string text = fmt::format("{} {:020} {:020}", magic, r.number, r.token);
+  return fmt::format("{} {:016x}", text, checksum(text));
+}
+
+std::optional<Record> parse_slot(std::string_view text) {
+  const std::size_t length = line_of({}).size();
+  if (text.size() < length) return std::nullopt;
+  const std::string_view line = text.substr(0, length);
+  Record r;
+  const auto number = [&](std::size_t at) {
+    return parse_number<std::uint64_t>(line.substr(at, 20)).value_or(0);
+  };
+  r.number = number(magic.size() + 1);
+  r.token = number(magic.size() + 22);
+  return line == line_of(r) ? std::optional{r} : std::nullopt;
+}
+
+class FenceFile final : public Backend {
+ public:
+  FenceFile(std::string path, FencingToken token, const Settings& settings)
+      : path_(std::move(path)), token_(token), interrupt_fd_(settings.interrupt_fd) {}
+
+  const Traits& traits() const noexcept override { return fence_traits; }
+  std::string where() const override { return path_; }
+
+  Result<std::unique_ptr<Waiter>> enqueue(const Request&) override;
+  Result<Progress> poll(Duration slice);
+  Result<Renewal> renew(const Lease& lease, Duration) override { return Renewal{Kept{lease}}; }
+  Result<Renewal> detach(const Lease&, Duration) override {
+    return fail(cannot("nothing outlives the process"));
+  }
+  // The descriptor is closed with the process, after its guard's: the lock may not end before.
+  Result<Released> release(const Lease&) override { return Released::yes; }
+  Result<Released> force_release(const Key&, std::optional<FencingToken>) override {
+    return fail(cannot("cannot be forced"));
+  }
+  Result<Validity> check(const Key&, FencingToken) override {
+    return fail(cannot("cannot be checked"));
+  }
+  Result<Validity> check(const Key&, const Owner&) override {
+    return fail(cannot("cannot be checked"));
+  }
+  Result<std::optional<KeyView>> inspect(const Key&) override {
+    return fail(cannot("cannot be inspected"));
+  }
+  Result<std::vector<KeyView>> list() override { return fail(cannot("cannot be listed")); }
+
+ private:
+  tl::unexpected<Error> trouble(std::string_view what, int error) const {
+    const bool denied = error == EACCES || error == EPERM || error == ELOOP;
+    return fail(denied ? Errc::denied : Errc::cannot_create,
+                fmt::format("--state {}: {}: {}", quoted(path_), what, ::strerrordesc_np(error)));
+  }
+  Result<void> open();
+  Result<bool> in_place() const;
+  Result<void> note();
+  Result<void> write(std::string text, std::size_t slot);
+
+  const std::string path_;
+  const FencingToken token_;
+  const int interrupt_fd_;
+  Request request_{.key = Key::parse("-").value(), .owner = {}, .identity = {}};
+  Fd file_;
+};
+
+// `run` polls this; the Backend itself stays with the keeper.
+class Through final : public Waiter {
+ public:
+  explicit Through(FenceFile& file) : file_(file) {}
+  Result<Progress> poll(Duration slice) override { return file_.poll(slice); }
+  Result<void> cancel() override { return {}; }
+
+ private:
+  FenceFile& file_;
+};
+
+Result<std::unique_ptr<Waiter>> FenceFile::enqueue(const Request& r) {
+  request_ = r;
+  return std::make_unique<Through>(*this);
+}
+
+Result<void> FenceFile::open() {
+  if (file_) return {};
+  Fd file(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK,
+                 0600));
+  if (!file) return trouble("cannot be opened", errno);
+  struct stat st {};
+  if (::fstat(file.get(), &st)) return trouble("cannot be seen", errno);
+  const std::string why = distrust(st, {.forbidden = S_IWOTH, .own_or_root = false});
+  if (!why.empty()) return fail(Errc::denied, fmt::format("--state {}: {}", quoted(path_), why));
+  if (st.st_nlink > 1)  // the other name may be a file that was not meant
+    return fail(Errc::denied,
+                fmt::format("--state {}: has {} names (hard links)", quoted(path_), st.st_nlink));
+  file_ = std::move(file);
+  return {};
+}
+
+// A lock on a file that was replaced does not exclude.
+Result<bool> FenceFile::in_place() const {
+  struct stat mine {
+  }, there{};
+  if (::fstat(file_.get(), &mine)) return trouble("cannot be seen", errno);
+  if (::lstat(path_.c_str(), &there))
+    return errno == ENOENT ? Result<bool>(false) : trouble("cannot be seen", errno);
+  return mine.st_ino == there.st_ino && mine.st_dev == there.st_dev;
+}
+
+Result<Progress> FenceFile::poll(Duration slice) {
+  const Deadline end = later(Clock::now(), slice);
+  for (Duration nap = 1ms;; nap = std::min<Duration>(nap * 2, 20ms)) {
+    if (auto opened = open(); !opened) return fail(opened.error());
+    const char* why = "another command works on it";
+    if (::flock(file_.get(), LOCK_EX | LOCK_NB) == 0) {
+      const auto here = in_place();
+      if (!here) return fail(here.error());
+      if (*here) break;
+      file_.reset();
+      why = "the file is replaced again and again";
+    } else if (errno != EWOULDBLOCK && errno != EINTR) {
+      return trouble("cannot be locked", errno);
+    }
+    if (!request_.wait) return Progress{Busy{std::nullopt, why}};
+    if (Clock::now() >= end) return Progress{Waiting{0, std::nullopt, why}};
+    pollfd interrupt{interrupt_fd_, POLLIN, 0};
+    if (wait_until({&interrupt, 1}, later(Clock::now(), nap)) > 0)
+      return Progress{Waiting{0, std::nullopt, why}};
+  }
+  if (auto noted = note(); !noted) return fail(noted.error());
+  Lease lease{.key = request_.key, .owner = request_.owner, .token = token_, .attached = true};
+  return Progress{Granted{std::move(lease), file_.get()}};
+}
+
+// Under the lock. When it returns the token is on the disk.
+Result<void> FenceFile::note() {
+  std::array<std::optional<Record>, 2> slots;
+  bool empty = true;
+  for (std::size_t i = 0; i < 2; ++i) {
+    std::array<char, 128> text;
+    const ssize_t n =
+        ::pread(file_.get(), text.data(), text.size(), static_cast<off_t>(i * slot_size));
+    if (n < 0) return trouble("cannot be read", errno);
+    const std::string_view seen(text.data(), static_cast<std::size_t>(n));
+    empty &= seen.find_first_not_of('\0') == seen.npos;
+    slots[i] = parse_slot(seen);
+    // One of the two slots may still have this layout, but it is older than the unreadable one.
+    if (seen.starts_with(any_version) && !seen.starts_with(magic) &&
+        seen.size() > any_version.size() && seen[any_version.size()] >= '0' &&
+        seen[any_version.size()] <= '9')
+      return fail(Errc::config,
+                  fmt::format("--state {}: was written by a newer dlock ({}...): install that one "
+                              "on this host, too",
+                              quoted(path_), printable(seen.substr(0, magic.size()))));
+  }
+  if (!slots[0] && !slots[1] && !empty)
+    return fail(Errc::config,
+                fmt::format("--state {}: holds something else than fencing tokens, or is damaged",
+                            quoted(path_)));
+  const std::size_t old = slots[1] && (!slots[0] || slots[1]->number > slots[0]->number) ? 1 : 0;
+  const Record newest = slots[old].value_or(Record{});
+  if (token_ < newest.token)
+    return fail(
+        Errc::stale,
+        fmt::format(
+            "token {} is older than {}, the newest that {} has seen; the command was not run",
+            token_, newest.token, quoted(path_)));
+  // A record found in the file may be in memory only: its writer may have been killed before the
+  // sync.
+  const std::uint64_t number = token_ == newest.token ? newest.number : newest.number + 1;
+  if (number != newest.number)
+    if (auto written = write(line_of({number, token_}), slots[old] ? 1 - old : 0); !written)
+      return written;
+  if (::fsync(file_.get())) return trouble("cannot be made durable", errno);
+  if (number > 1) return {};
+  // Its directory entry as well.
+  const std::string parent = path_.find('/') == path_.npos
+                                 ? "."
+                                 : path_.substr(0, std::max<std::size_t>(path_.rfind('/'), 1));
+  const Fd dir(::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!dir || ::fsync(dir.get())) return trouble("its directory cannot be made durable", errno);
+  return {};
+}
+
+Result<void> FenceFile::write(std::string text, std::size_t slot) {
+  text.resize(slot_size - 1, ' ');
+  text += '\n';
+  if (::lseek(file_.get(), static_cast<off_t>(slot * slot_size), SEEK_SET) < 0)
+    return trouble("cannot be written", errno);
+  if (const int error = write_all(file_.get(), text)) return trouble("cannot be written", error);
+  return {};
+}
+
+}  // namespace
+
+std::unique_ptr<Backend> fence_file(std::string path, FencingToken token,
+                                    const Settings& settings) {
+  return std::make_unique<FenceFile>(std::move(path), token, settings);
+}
+
+}  // namespace dlock::run

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/wrap/reentrant.hpp"
+#include <fmt/format.h>
+#include <algorithm>
+#include "run/wrap/wrapped.hpp"
+
+namespace dlock::run {
+namespace {
+
+// Exclusive covers shared; the same limit is the same permit. Any other request would wait for
+// itself.
+Result<void> covers(const InheritedGrant& outer, const Request& r) {
+  const auto refuse = [&](std::string_view held, std::string_view asked) {
+    return fail(Errc::usage, fmt::format("{} is held {} by this command's own dlock, so it can "
+                                         "never be taken {}: they would wait for each "
+                                         "other (--no-reentrant makes it an ordinary contender)",
+                                         printable(r.key.text()), held, asked));
+  };
+  if (outer.mode == Mode::permit && r.mode == Mode::permit && outer.limit == r.limit) return {};
+  if (outer.mode == Mode::permit)
+    return refuse(fmt::format("with --limit {}", outer.limit), "in another way");
+  if (r.mode == Mode::permit) return refuse("without --limit", "with it");
+  if (outer.mode == Mode::shared && r.mode == Mode::exclusive)
+    return refuse("shared", "exclusively");
+  return {};
+}
+
+class Reentrant final : public Wrapped {
+ public:
+  Reentrant(std::unique_ptr<Backend> inner, std::vector<InheritedGrant> grants)
+      : Wrapped(std::move(inner)), grants_(std::move(grants)) {}
+
+  Result<std::unique_ptr<Waiter>> enqueue(const Request&) override;
+  Result<Renewal> renew(const Lease& l, Duration ttl) override {
+    return joined(l) ? ask(l) : inner_->renew(l, ttl);
+  }
+  Result<Renewal> detach(const Lease& l, Duration ttl) override {
+    return joined(l) ? ask(l) : inner_->detach(l, ttl);
+  }
+  Result<Released> release(const Lease& l) override {
+    return joined(l) ? Released::yes : inner_->release(l);
+  }
+
+ private:
+  friend class ReentrantWaiter;
+
+  // The outer dlock's lease, which is only shared here: its owner is never one of ours.
+  bool joined(const Lease& l) const {
+    return std::any_of(grants_.begin(), grants_.end(),
+                       [&](const auto& g) { return g.key == l.key && g.owner == l.owner; });
+  }
+  Result<Renewal> ask(const Lease& l) {
+    const auto valid = inner_->check(l.key, l.owner);
+    if (!valid) return fail(valid.error());
+    if (*valid == Validity::stale)
+      return Renewal{Lost{"the enclosing dlock does not hold it any more"}};
+    return Renewal{Kept{l}};
+  }
+
+  const std::vector<InheritedGrant> grants_;
+};
+
+class ReentrantWaiter final : public Waiter {
+ public:
+  ReentrantWaiter(Reentrant& all, const InheritedGrant& outer, const Request& request)
+      : all_(all), outer_(outer), request_(request) {}
+
+  Result<Progress> poll(Duration slice) override {
+    if (!ordinary_) {
+      const auto valid = all_.inner_->check(outer_.key, outer_.owner);
+      if (!valid) return fail(valid.error());
+      if (*valid == Validity::valid) {
+        if (auto fits = covers(outer_, request_); !fits) return fail(fits.error());
+        Lease lease{outer_.key,  outer_.owner, outer_.mode, outer_.token,
+                    outer_.slot, no_deadline,  true};
+        return Progress{Granted{std::move(lease)}};
+      }
+      auto queued = all_.inner_->enqueue(request_);
+      if (!queued) return fail(queued.error());
+      ordinary_ = std::move(*queued);
+    }
+    return ordinary_->poll(slice);
+  }
+  Result<void> cancel() override { return ordinary_ ? ordinary_->cancel() : Result<void>{}; }
+
+ private:
+  Reentrant& all_;
+  const InheritedGrant& outer_;
+  const Request request_;
+  std::unique_ptr<Waiter> ordinary_;
+};
+
+Result<std::unique_ptr<Waiter>> Reentrant::enqueue(const Request& r) {
+  for (const InheritedGrant& g : grants_)
+    if (g.key == r.key) return std::make_unique<ReentrantWaiter>(*this, g, r);
+  return inner_->enqueue(r);
+}
+
+}  // namespace
+
+std::unique_ptr<Backend> reentrant(std::unique_ptr<Backend> inner,
+                                   std::vector<InheritedGrant> grants) {
+  return std::make_unique<Reentrant>(std::move(inner), std::move(grants));
+}
+
+}  // namespace dlock::run

@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/wrap/several.hpp"
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/epoll.h>
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include "run/wrap/wrapped.hpp"
+#include "util/fd.hpp"
+
+namespace dlock::run {
+namespace {
+
+class Several final : public Wrapped {
+ public:
+  Several(std::unique_ptr<Backend> inner, std::vector<Key> keys)
+      : Wrapped(std::move(inner)), keys_(std::move(keys)), order_(keys_) {
+    std::sort(order_.begin(), order_.end());
+  }
+
+  Result<std::unique_ptr<Waiter>> enqueue(const Request&) override;
+  Result<Renewal> renew(const Lease&, Duration ttl) override;
+  Result<Renewal> detach(const Lease&, Duration ttl) override;
+  Result<Released> release(const Lease&) override;
+  // The holder in the way: of the key that is waited for.
+  Result<std::optional<KeyView>> inspect(const Key& key) override {
+    return inner_->inspect(taken_.size() < order_.size() ? order_[taken_.size()] : key);
+  }
+  Result<Starts> starts(const Key&) override;
+  Result<Validity> note_start(const Lease&, std::optional<std::int64_t> at, Duration keep) override;
+
+ private:
+  friend class SeveralWaiter;
+
+  struct Taken {
+    Lease lease;
+    int hold = -1;  // owned by the inner Backend
+    Fd alarm;
+    Deadline renew_at = no_deadline;
+    enum class Release { not_asked, unknown, answered } release = Release::not_asked;
+  };
+
+  Lease whole() const;
+  std::vector<Lease> others() const;
+  Result<Released> release_all();
+  bool forget();  // nothing is taken; returns whether one of the released keys was no longer held
+  Result<void> settle();
+  template <class Ask>
+  Result<Renewal> each(Ask ask);
+
+  const std::vector<Key> keys_;
+  std::vector<Key> order_;
+  std::vector<Taken> taken_;  // the first ones of order_
+  std::vector<Lease> owed_;   // of an earlier attempt: their release was not answered
+  bool missed_ = false;       // one of the released keys was no longer held
+  Fd alarms_;
+};
+
+class SeveralWaiter final : public Waiter {
+ public:
+  SeveralWaiter(Several& all, const Request& request) : all_(all), request_(request) {}
+  Result<Progress> poll(Duration slice) override;
+  Result<void> cancel() override;
+
+ private:
+  Result<std::optional<std::string>> renew_taken();
+  Result<Progress> give_up_all(const std::string& why);
+  tl::unexpected<Error> no_descriptor(const char* what);
+  void release_taken();
+  Result<Progress> complete();
+
+  Several& all_;
+  Request request_;  // with the owner of this attempt
+  std::unique_ptr<Waiter> place_;
+};
+
+Result<std::unique_ptr<Waiter>> Several::enqueue(const Request& r) {
+  (void)forget();
+  return std::make_unique<SeveralWaiter>(*this, r);
+}
+
+Lease Several::whole() const {
+  Lease lease = std::find_if(taken_.begin(), taken_.end(), [&](const Taken& t) {
+                  return t.lease.key == keys_.front();
+                })->lease;
+  for (const Taken& t : taken_) lease.deadline = std::min(lease.deadline, t.lease.deadline);
+  return lease;
+}
+
+std::vector<Lease> Several::others() const {
+  std::vector<Lease> more;
+  for (auto key = keys_.begin() + 1; key != keys_.end(); ++key)
+    more.push_back(std::find_if(taken_.begin(), taken_.end(), [&](const Taken& t) {
+                     return t.lease.key == *key;
+                   })->lease);
+  return more;
+}
+
+// Lost is the stronger result: one lost key ends them all, whatever is unknown about the others.
+template <class Ask>
+Result<Renewal> Several::each(Ask ask) {
+  std::optional<Error> unknown;
+  bool revoked = false;
+  for (Taken& t : taken_) {
+    auto answer = ask(t.lease);
+    if (!answer) {
+      unknown = answer.error();
+    } else if (const Lost* lost = std::get_if<Lost>(&*answer)) {
+      // never released: it may be another's. The others are still ours
+      t.release = Taken::Release::answered;
+      return Renewal{Lost{fmt::format("{}: {}", printable(t.lease.key.text()), lost->why)}};
+    } else {
+      t.lease = std::get<Kept>(*answer).lease;
+      revoked |= std::get<Kept>(*answer).revoked;
+    }
+  }
+  if (unknown) return fail(*unknown);
+  return Renewal{Kept{whole(), revoked}};
+}
+
+Result<Renewal> Several::renew(const Lease&, Duration ttl) {
+  // reads the event that made an alarm readable
+  return each([&](const Lease& l) { return inner_->renew(l, ttl); });
+}
+
+Result<Renewal> Several::detach(const Lease&, Duration ttl) {
+  return each([&](const Lease& l) { return inner_->detach(l, ttl); });
+}
+
+Result<Released> Several::release(const Lease&) { return release_all(); }
+
+// Each key is requested until it has an answer, and no more: a call repeated because one key was
+// unknown must not ask again for keys that were released, or it would be told that they are not
+// held. And if the unknown one is not held the second time, it counts as released.
+Result<Released> Several::release_all() {
+  using Release = Taken::Release;
+  std::optional<Error> unknown;
+  for (auto t = taken_.rbegin(); t != taken_.rend(); ++t) {
+    if (t->release == Release::answered) continue;
+    const auto answer = inner_->release(t->lease);
+    if (!answer) unknown = answer.error();
+    else missed_ |= *answer == Released::was_not_held && t->release == Release::not_asked;
+    if (answer) t->release = Release::answered;
+    else if (answer.error().code != Errc::unavailable) t->release = Release::unknown;
+  }
+  if (unknown) return fail(*unknown);
+  return forget() ? Released::was_not_held : Released::yes;
+}
+
+bool Several::forget() {
+  for (Taken& t : taken_)
+    if (t.release != Taken::Release::answered) owed_.push_back(std::move(t.lease));
+  taken_.clear();
+  alarms_.reset();
+  return std::exchange(missed_, false);
+}
+
+// A key that was taken and not released for certain would block our own attempt, until its ttl is
+// over. An Error: ask again.
+Result<void> Several::settle() {
+  for (; !owed_.empty(); owed_.pop_back()) {
+    const Lease& lease = owed_.back();
+    const auto answer = inner_->release(lease);
+    if (!answer && retryable(answer.error().code) && Clock::now() < lease.deadline)
+      return fail(answer.error());
+  }
+  return {};
+}
+
+Result<Starts> Several::starts(const Key&) {
+  Starts newest;
+  for (const Key& key : keys_) {
+    const auto s = inner_->starts(key);
+    if (!s) return s;
+    newest.now = std::max(newest.now, s->now);
+    if (s->last && (!newest.last || *s->last > *newest.last)) newest.last = s->last;
+  }
+  return newest;
+}
+
+Result<Validity> Several::note_start(const Lease&, std::optional<std::int64_t> at, Duration keep) {
+  for (const Taken& t : taken_) {
+    const auto done = inner_->note_start(t.lease, at, keep);
+    if (!done || *done == Validity::stale) return done;
+  }
+  return Validity::valid;
+}
+
+// nullopt: all are kept. Text: one is lost.
+Result<std::optional<std::string>> SeveralWaiter::renew_taken() {
+  for (Several::Taken& t : all_.taken_) {
+    const Deadline now = Clock::now();
+    if (now < t.renew_at) continue;
+    auto answer = all_.inner_->renew(t.lease, request_.ttl);
+    if (!answer && now < t.lease.deadline) return fail(answer.error());
+    if (!answer) return std::optional{fmt::format("{} ran out", printable(t.lease.key.text()))};
+    if (const Lost* lost = std::get_if<Lost>(&*answer))
+      return std::optional{
+          fmt::format("{} was lost: {}", printable(t.lease.key.text()), lost->why)};
+    t.lease = std::get<Kept>(*answer).lease;
+    t.renew_at = later(now, request_.ttl / 4);
+  }
+  return std::optional<std::string>{};
+}
+
+// The owner must not come back: one of these releases, or the cancel, may arrive late and would end
+// the next grant.
+void SeveralWaiter::release_taken() {
+  (void)all_.release_all();
+  (void)all_.forget();
+  request_.owner = Owner::random();
+}
+
+tl::unexpected<Error> SeveralWaiter::no_descriptor(const char* what) {
+  const int why = errno;
+  release_taken();
+  return fail(Errc::unavailable,
+              fmt::format("{} of several keys: {}", what, ::strerrordesc_np(why)));
+}
+
+Result<Progress> SeveralWaiter::give_up_all(const std::string& why) {
+  if (place_) (void)place_->cancel();
+  place_.reset();
+  release_taken();
+  if (request_.wait)
+    return Progress{Waiting{0, std::nullopt, why + "; all of the keys are taken anew"}};
+  return Progress{Busy{std::nullopt, why}};
+}
+
+// A lock whose alarm cannot be watched, or whose descriptor the guard does not get, is not granted.
+Result<Progress> SeveralWaiter::complete() {
+  std::vector<int> holds;
+  Fd alarms;
+  for (const Several::Taken& t : all_.taken_) {
+    if (t.hold >= 0) holds.push_back(t.hold);
+    if (!t.alarm) continue;
+    if (!alarms) alarms.reset(::epoll_create1(EPOLL_CLOEXEC));
+    epoll_event e{EPOLLIN, {}};
+    if (!alarms || ::epoll_ctl(alarms.get(), EPOLL_CTL_ADD, t.alarm.get(), &e) != 0)
+      return no_descriptor("cannot watch the locks");
+  }
+  all_.alarms_ = std::move(alarms);
+  return Progress{Granted{all_.whole(), -1, all_.alarms_.get(), all_.others(), std::move(holds)}};
+}
+
+Result<Progress> SeveralWaiter::poll(Duration slice) {
+  const Deadline end = later(Clock::now(), slice);
+  for (;;) {
+    if (const auto settled = all_.settle(); !settled) return fail(settled.error());
+    const auto lost = renew_taken();
+    if (!lost) return fail(lost.error());
+    if (*lost) return give_up_all(**lost);
+    if (all_.taken_.size() == all_.order_.size()) return complete();
+    if (!place_) {
+      Request r = request_;
+      r.key = all_.order_[all_.taken_.size()];
+      auto queued = all_.inner_->enqueue(r);
+      if (!queued) return fail(queued.error());
+      place_ = std::move(*queued);
+    }
+    Deadline until = end;
+    for (const Several::Taken& t : all_.taken_) until = std::min(until, t.renew_at);
+    auto answer = place_->poll(
+        std::max<Duration>(std::chrono::duration_cast<Duration>(until - Clock::now()), Duration{}));
+    if (!answer) return answer;
+    if (auto* granted = std::get_if<Granted>(&*answer)) {
+      Fd alarm(granted->alarm_fd < 0 ? -1 : ::fcntl(granted->alarm_fd, F_DUPFD_CLOEXEC, 3));
+      Several::Taken t{granted->lease, granted->hold_fd, std::move(alarm),
+                       later(Clock::now(), request_.ttl / 4)};
+      const bool all_copied = granted->alarm_fd < 0 || t.alarm;
+      const int why = errno;
+      place_.reset();
+      all_.taken_.push_back(std::move(t));
+      if (all_copied) continue;
+      errno = why;
+      return no_descriptor("cannot keep the locks");
+    }
+    if (auto* busy = std::get_if<Busy>(&*answer)) {
+      std::string why = busy->why.empty() ? "" : "; " + busy->why;
+      if (all_.keys_.front() != all_.order_[all_.taken_.size()])
+        why = fmt::format("the key in the way is {}{}",
+                          printable(all_.order_[all_.taken_.size()].text()), why);
+      place_.reset();
+      release_taken();
+      return Progress{Busy{std::move(busy->holder), std::move(why)}};
+    }
+    return answer;
+  }
+}
+
+Result<void> SeveralWaiter::cancel() {
+  Result<void> left;
+  if (place_) left = place_->cancel();
+  const auto released = all_.release_all();
+  if (!left) return left;
+  if (!released) return fail(released.error());
+  return {};
+}
+
+}  // namespace
+
+std::unique_ptr<Backend> several(std::unique_ptr<Backend> inner, std::vector<Key> keys) {
+  return std::make_unique<Several>(std::move(inner), std::move(keys));
+}
+
+}  // namespace dlock::run

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <memory>
+#include <utility>
+#include "core/backend.hpp"
+
+namespace dlock::run {
+
+// A Backend in front of another: everything goes through unless overridden.
+class Wrapped : public Backend {
+ public:
+  explicit Wrapped(std::unique_ptr<Backend> inner) : inner_(std::move(inner)) {}
+
+  const Traits& traits() const noexcept override { return inner_->traits(); }
+  std::string where() const override { return inner_->where(); }
+  Result<std::unique_ptr<Waiter>> enqueue(const Request& r) override { return inner_->enqueue(r); }
+  Result<Renewal> renew(const Lease& l, Duration ttl) override { return inner_->renew(l, ttl); }
+  Result<Renewal> detach(const Lease& l, Duration ttl) override { return inner_->detach(l, ttl); }
+  Result<Released> release(const Lease& l) override { return inner_->release(l); }
+  Result<Released> force_release(const Key& k, std::optional<FencingToken> t) override {
+    return inner_->force_release(k, t);
+  }
+  Result<Validity> check(const Key& k, FencingToken t) override { return inner_->check(k, t); }
+  Result<Validity> check(const Key& k, const Owner& o) override { return inner_->check(k, o); }
+  Result<std::optional<KeyView>> inspect(const Key& k) override { return inner_->inspect(k); }
+  Result<std::vector<KeyView>> list() override { return inner_->list(); }
+  Result<Released> revoke(const Key& k) override { return inner_->revoke(k); }
+  Result<Starts> starts(const Key& k) override { return inner_->starts(k); }
+  Result<Validity> note_start(const Lease& l, std::optional<std::int64_t> at,
+                              Duration keep) override {
+    return inner_->note_start(l, at, keep);
+  }
+  Result<std::vector<Finding>> doctor() override { return inner_->doctor(); }
+  int outage_fd() override { return inner_->outage_fd(); }
+  std::vector<std::string> warnings() override { return inner_->warnings(); }
+  bool grants_nothing() const noexcept override { return inner_->grants_nothing(); }
+  std::string after_restart(const Request& r) const override { return inner_->after_restart(r); }
+  Counters counters() const noexcept override { return inner_->counters(); }
+
+ protected:
+  std::unique_ptr<Backend> inner_;
+};
+
+}  // namespace dlock::run

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <poll.h>
+#include <algorithm>
+#include <cerrno>
+#include <span>
+#include "core/clock.hpp"
+
+namespace dlock {
+
+// The longest sleep of one poll(2). Its timeout stands still while the machine is suspended, and
+// CLOCK_BOOTTIME does not; so a wait that sleeps in steps ends at most this long after the machine
+// woke, instead of late by the whole suspend.
+inline constexpr std::chrono::seconds longest_sleep{1};
+
+// Waits for an event on one of the descriptors (see their `revents`; a negative one is ignored), or
+// until `until`, by CLOCK_BOOTTIME. Returns how many are ready; 0: the time is over; below 0:
+// -errno of poll(2). A signal handler does not end it.
+inline int wait_until(std::span<pollfd> fds, Deadline until) noexcept {
+  using std::chrono::nanoseconds;
+  for (;;) {
+    const nanoseconds left =
+        std::clamp<nanoseconds>(until - Clock::now(), nanoseconds::zero(), longest_sleep);
+    const timespec step{left / std::chrono::seconds{1},
+                        static_cast<long>((left % std::chrono::seconds{1}).count())};
+    const int ready =
+        ::ppoll(fds.data(), fds.size(), until == no_deadline ? nullptr : &step, nullptr);
+    if (ready > 0) return ready;
+    if (ready < 0 && errno != EINTR) return -errno;
+    if (Clock::now() >= until) return 0;
+  }
+}
+
+}  // namespace dlock

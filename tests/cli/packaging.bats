@@ -1,0 +1,73 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# What is installed, removed and listed. $DLOCK: the binary, inside of its build directory.
+bats_require_minimum_version 1.5.0
+bats_load_library bats-support
+bats_load_library bats-assert
+
+root=$(cd "$BATS_TEST_DIRNAME/../.." && pwd)
+
+setup() {
+  built=$(cd "$(dirname "$DLOCK")/.." && pwd)
+  cd "$BATS_TEST_TMPDIR" || return
+}
+
+@test "uninstall removes the files of cmake --install, and nothing else" {
+  export DESTDIR=$PWD/root
+  cmake --install "$built" --prefix /opt/d >/dev/null
+  cp "$built/install_manifest.txt" manifest
+  assert [ -x root/opt/d/bin/dlock ]
+  assert_equal "$(find root -type f | wc -l)" "$(grep -c . manifest)"
+  touch root/opt/d/bin/other
+  cmake -DMANIFEST="$PWD/manifest" -P "$root/scripts/packaging/uninstall.cmake"
+  assert_equal "$(find root -type f)" root/opt/d/bin/other
+  cmake -DMANIFEST="$PWD/manifest" -P "$root/scripts/packaging/uninstall.cmake" # twice is no failure
+  run -1 cmake -DMANIFEST="$PWD/none" -P "$root/scripts/packaging/uninstall.cmake"
+  assert_output --partial 'nothing was installed from this build'
+}
+
+@test "the header of the version: with a commit, changed files, and without a repository" {
+  command -v git >/dev/null || skip 'no git is installed'
+  header() {
+    cmake -DSOURCE="$PWD/tree" -DVERSION=1.2.3 -DHEADER="$PWD/v.hpp" -P "$root/scripts/version.cmake"
+    grep '^#define' v.hpp | tr '\n' ' '
+  }
+  mkdir tree
+  assert_equal "$(header)" '#define DLOCK_VERSION "1.2.3" #define DLOCK_COMMIT "" '
+  git init -q tree
+  assert_equal "$(header)" '#define DLOCK_VERSION "1.2.3" #define DLOCK_COMMIT "" '
+  echo 1 >tree/file
+  git -C tree add file
+  git -C tree -c user.name=n -c user.email=e -c commit.gpgsign=false commit -qm one
+  commit=$(git -C tree rev-parse --short=12 HEAD)
+  assert_equal "$(header)" "#define DLOCK_VERSION \"1.2.3\" #define DLOCK_COMMIT \"$commit\" "
+  touch -d '1 minute ago' v.hpp
+  before=$(stat -c %Y v.hpp)
+  header
+  assert_equal "$(stat -c %Y v.hpp)" "$before" # nothing is built for nothing
+  echo 2 >tree/file
+  assert_equal "$(header)" "#define DLOCK_VERSION \"1.2.3\" #define DLOCK_COMMIT \"$commit-dirty\" "
+}
+
+@test "the list of linked libraries and headers, as SPDX" {
+  [ -e "$built/build.ninja" ] && command -v dpkg >/dev/null || skip 'needs a build by Ninja on Debian'
+  SOURCE_DATE_EPOCH=1700000000 "$root/scripts/sbom" "$built" >list
+  cat >check.py <<'PY'
+import json
+j = json.load(open("list"))
+assert j["spdxVersion"] == "SPDX-2.3" and j["creationInfo"]["created"] == "2023-11-14T22:13:20Z"
+names = {p["name"]: p for p in j["packages"]}
+assert names["dlock"]["checksums"]
+how = {r["relatedSpdxElement"].removeprefix("SPDXRef-"): r["relationshipType"] for r in j["relationships"]}
+how |= {r["spdxElementId"].removeprefix("SPDXRef-"): r["relationshipType"] for r in j["relationships"]}
+assert names["libmd-dev"]["licenseConcluded"] == "BSD-3-Clause", names["libmd-dev"]
+assert how["libmd-dev"].endswith("_LINK"), how
+for name in "libexpected-dev", "nlohmann-json3-dev":
+    assert how[name] == "BUILD_DEPENDENCY_OF", how
+ids = [p["SPDXID"] for p in j["packages"]]
+assert len(ids) == len(set(ids))
+PY
+  python3 check.py
+  run -1 "$root/scripts/sbom" "$PWD"
+  assert_output --partial 'usage: scripts/sbom BUILD_DIRECTORY'
+}

@@ -1,0 +1,94 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# Two versions of dlock share a store: a record of a layout that this one does not know is refused with a message, and left alone.
+load stores
+
+# Makes the record of a key what a later version might write. Debian's Python sees python3-kazoo.
+newer() {
+  case $STORE in
+    file) # both slots of the file
+      /usr/bin/python3 - "$1" "$dir"/locks <<'PY'
+import pathlib, sys
+for state in pathlib.Path(sys.argv[2], sys.argv[1]).iterdir():
+    if state.is_file():
+        text = state.read_bytes()
+        state.write_bytes(text.replace(b"dlock1 ", b"dlock2 "))
+PY
+      ;;
+    redis) at_masters redis HSET "t$BATS_TEST_NUMBER:{$1}:fence" version 2 ;;
+    redlock) at_masters redlock EVAL "return redis.call('SET', KEYS[1], 'v2|' .. redis.call('GET', KEYS[1]))" 1 \
+      "dlock:redlock:t$BATS_TEST_NUMBER:$1" ;;
+    zookeeper)
+      /usr/bin/python3 - "$DLOCK_BACKEND" "$1" <<'PY'
+import sys, urllib.parse
+from kazoo.client import KazooClient
+url = urllib.parse.urlsplit(sys.argv[1])
+zk = KazooClient(hosts=url.netloc)
+zk.start()
+directory = url.path + "/dlock/" + sys.argv[2]
+for node in zk.get_children(directory):
+    data = zk.get(directory + "/" + node)[0]
+    assert data.startswith(b"dlock1 "), data
+    zk.set(directory + "/" + node, b"dlock2" + data[6:])
+zk.stop()
+PY
+      ;;
+    mysql)
+      local server=${DLOCK_BACKEND#mysql://root@127.0.0.1:}
+      mariadb --no-defaults -uroot -h127.0.0.1 -P"${server%%/*}" -e "UPDATE $(cat "$BATS_FILE_TMPDIR/database").dlock_lock SET layout=2
+        WHERE name='t$BATS_TEST_NUMBER:$1'"
+      ;;
+  esac
+}
+
+at_masters() { # SCHEME COMMAND...: redis-cli at each server of the URL
+  local hosts host scheme=$1
+  shift
+  hosts=${DLOCK_BACKEND#"$scheme"://}
+  for host in $(tr , ' ' <<<"${hosts%%/*}"); do redis-cli -h "${host%:*}" -p "${host#*:}" "$@"; done >/dev/null
+}
+
+words='has layout 2, and this dlock knows layout 1'
+
+@test "a newer record of a held lock: every operation is refused, and nothing is changed" {
+  if [ "$STORE" = zookeeper ]; then /usr/bin/python3 -c 'import kazoo' 2>/dev/null || skip 'no kazoo is installed'; fi
+  handle=$("$DLOCK" acquire --key k --ttl 1h)
+  newer k
+  refused 64 "$words" run -n --key k -- touch ran
+  refused 64 "$words" run -w 1h --key k -- touch ran
+  refused 64 "$words" acquire -w 1h --key k
+  refused 64 "$words" inspect k
+  refused 64 "$words" check --key k --token 1
+  refused 64 "$words" release --key k --force --yes
+  assert [ ! -e ran ]
+  refused 64 "$words" run -n --key k -- touch ran
+  [ -n "$handle" ]
+}
+
+@test "a newer record of a free lock is refused" {
+  [ "$STORE" != zookeeper ] || skip 'ZooKeeper keeps no record of a free lock'
+  "$DLOCK" run --key k -- true
+  newer k
+  refused 64 "$words" run -n --key k -- touch ran
+  refused 64 "$words" run -w 1h --key k -- touch ran
+  refused 64 "$words" inspect k
+  assert [ ! -e ran ]
+}
+
+@test "other keys are not affected" {
+  if [ "$STORE" = zookeeper ]; then /usr/bin/python3 -c 'import kazoo' 2>/dev/null || skip 'no kazoo is installed'; fi
+  "$DLOCK" acquire --key k --ttl 1h
+  newer k
+  "$DLOCK" run -n --key other -- touch ran
+  assert [ -e ran ]
+}
+
+@test "the record beside a lock that other programs know" {
+  [ "$STORE" = redis ] || skip 'other stores have no such record'
+  DLOCK_BACKEND="$DLOCK_BACKEND&recipe=set"
+  "$DLOCK" run --key k -- true
+  at_masters redis EVAL "return redis.call('SET', KEYS[1], 'v2|' .. redis.call('GET', KEYS[1]))" 1 "dlock:fence:{t$BATS_TEST_NUMBER:k}t$BATS_TEST_NUMBER:k"
+  refused 64 "$words" run -n --key k -- touch ran
+  refused 64 "$words" inspect k
+  assert [ ! -e ran ]
+}

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store.hpp"
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/file.h>
+#include <filesystem>
+#include "support/mariadb_server.hpp"
+#include "support/redlock_masters.hpp"
+#include "support/zookeeper_server.hpp"
+#include "util/fd.hpp"
+
+namespace dlock::test {
+namespace {
+
+// Readers and permits of a recipe that keeps a queue: writers behind readers, readers behind a
+// writer (which are granted together, so in no order), permits.
+void add_queue(std::vector<Kind>& to, const std::string& recipe) {
+  to.push_back({recipe, {"-x"}, {"-x"}});
+  to.push_back({recipe, {"-s"}, {"-x"}});
+  to.push_back({recipe, {"-x"}, {"-s"}, false});
+  to.push_back({recipe, {"--limit", "1"}, {"--limit", "1"}});
+}
+
+class File final : public Store {
+ public:
+  std::string url() const override { return "file:" + dir_.path(); }
+  // Another process is in the middle of a change and does not come to its end.
+  void freeze() override {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(dir_.path()))
+      if (entry.is_regular_file()) {
+        held_.emplace_back(::open(entry.path().c_str(), O_RDWR | O_CLOEXEC));
+        while (::flock(held_.back().get(), LOCK_EX) != 0) {}
+      }
+  }
+  void thaw() override { held_.clear(); }
+  void restart() override {}  // there is no server
+  std::vector<Kind> kinds() const override {
+    std::vector<Kind> all;
+    add_queue(all, "lease");
+    all.push_back({"flock", {"-x"}, {"-x"}, false});
+    all.push_back({"flock", {"-x"}, {"-s"}, false});
+    return all;
+  }
+
+ private:
+  TestDirectory dir_;
+  std::vector<Fd> held_;
+};
+
+class Redis final : public Store {
+ public:
+  std::string url() const override { return server_.url(); }
+  void freeze() override { server_.freeze(); }
+  void thaw() override { server_.thaw(); }
+  void restart() override { server_.restart(); }
+  std::vector<Kind> kinds() const override {
+    std::vector<Kind> all;
+    add_queue(all, "fair");
+    all.push_back({"set", {"-x"}, {"-x"}, false});
+    return all;
+  }
+
+ private:
+  // as Debian's
+  RedisServer server_{{.config = {"save 3600 1 300 100 60 10000", "appendonly no"}}};
+};
+
+class Redlock final : public Store {
+ public:
+  std::string url() const override { return masters_.url(""); }
+  void freeze() override {
+    for (const auto& server : masters_.servers) server->freeze();
+  }
+  void thaw() override {
+    for (const auto& server : masters_.servers) server->thaw();
+  }
+  void restart() override { masters_.servers.front()->restart(); }  // one of three
+  std::vector<Kind> kinds() const override { return {{"redlock", {"-x"}, {"-x"}, false}}; }
+
+ private:
+  RedlockMasters masters_{RedlockMasters::Setup{.count = 3}};
+};
+
+class Zookeeper final : public Store {
+ public:
+  std::string url() const override { return server_.url(); }
+  void freeze() override { server_.freeze(); }
+  void thaw() override { server_.thaw(); }
+  void restart() override {
+    server_.kill();
+    server_.start();
+  }
+  std::vector<Kind> kinds() const override {
+    std::vector<Kind> all;
+    add_queue(all, "sequential");
+    all.push_back({"curator", {"-x"}, {"-x"}});
+    all.push_back({"kazoo", {"-x"}, {"-x"}});
+    all.push_back({"ephemeral", {"-x"}, {"-x"}, false});
+    return all;
+  }
+  int least_ttl() const override { return 4; }  // two ticks
+
+ private:
+  ZookeeperServer server_{ZookeeperServer::Setup{.tick = std::chrono::milliseconds{2000}}};
+};
+
+class Mysql final : public Store {
+ public:
+  std::string url() const override { return db_.url(); }
+  void freeze() override { server_.freeze(); }
+  void thaw() override { server_.thaw(); }
+  void restart() override { server_.restart(); }
+  std::vector<Kind> kinds() const override {
+    std::vector<Kind> all;
+    add_queue(all, "lease");
+    for (const char* recipe : {"for-update", "get-lock", "insert", "version"})
+      all.push_back({recipe, {"-x"}, {"-x"}, false});
+    return all;
+  }
+
+ private:
+  MariadbServer server_;
+  Database db_{server_};
+};
+
+}  // namespace
+
+std::string Kind::name() const {
+  return fmt::format("{} {}, {}", recipe, fmt::join(holds, " "), fmt::join(waits, " "));
+}
+
+std::unique_ptr<Store> make_store(const std::string& name) {
+  if (name == "file") return std::make_unique<File>();
+  if (name == "redis") return installed("redis-server") ? std::make_unique<Redis>() : nullptr;
+  if (name == "redlock") return installed("redis-server") ? std::make_unique<Redlock>() : nullptr;
+  if (name == "zookeeper") return zookeeper_installed() ? std::make_unique<Zookeeper>() : nullptr;
+  if (name == "mysql") return mariadb_installed() ? std::make_unique<Mysql>() : nullptr;
+  give_up(name + ": no such store");
+}
+
+}  // namespace dlock::test

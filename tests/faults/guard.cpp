@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the guard does alone, and what dlock must not undo: a stopped dlock that continues, no free
+// descriptor, many keys, earlier children.
+// The programs come from $DLOCK, $DLOCK_FAKE and $RESISTING_TREE.
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <catch2/catch.hpp>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include "support/options.hpp"
+#include "support/process.hpp"
+#include "support/status_events.hpp"
+
+using namespace dlock::test;
+using dlock::Fd;
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr double patience = 20;
+
+bool until_true(const std::function<bool()>& what) {
+  for (const double end = boot_now() + patience; boot_now() < end; ::poll(nullptr, 0, 5))
+    if (what()) return true;
+  return false;
+}
+
+// One `dlock run` on its own `file:` store; its messages are on a pipe.
+struct Run {
+  TempDir dir;
+  Pipe status;
+  std::string err = dir / "err";
+  std::optional<Process> dlock;
+  std::optional<EventStream> events;
+
+  Run() { ::mkdir((dir / "locks").c_str(), 0700); }
+  ~Run() { kill_carriers("DLOCK_GUARD_TEST", dir / ""); }
+  std::vector<std::string> command(std::vector<std::string> options) const {
+    std::vector<std::string> argv{program_from("DLOCK"), "run", "-b", "file:" + (dir / "locks")};
+    argv.insert(argv.end(), options.begin(), options.end());
+    return argv;
+  }
+  Spawn spawn(std::vector<std::string> argv) const {
+    static const int nothing = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+    const int errors = ::open(err.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    return {.argv = std::move(argv),
+            .env = {{"DLOCK_GUARD_TEST", dir / ""}, {"HOME", dir / ""}},
+            .fds = {{0, nothing}, {1, nothing}, {2, errors}, {9, status.write_end.get()}},
+            .place = Spawn::Place::own_session};
+  }
+  void start(std::vector<std::string> options) {
+    options.insert(options.begin(), {"--status-fd", "9"});
+    start_as(command(std::move(options)));
+  }
+  void start_as(std::vector<std::string> argv) {
+    clean_environment();
+    const Spawn s = spawn(std::move(argv));
+    dlock.emplace(Process::start(s));
+    ::close(s.fds[2].second);
+    status.write_end.reset();
+    events.emplace(std::move(status.read_end));
+  }
+  std::string says() const { return read_file(err); }
+  std::string end() { return describe(dlock->wait(patience)); }
+  // By its original process name; it renames itself soon.
+  pid_t guard() const {
+    pid_t found = 0;
+    const auto look = [&] {
+      for (const pid_t p : children_of(dlock->pid()))
+        if (read_file("/proc/" + std::to_string(p) + "/comm") == "lock-guard\n") found = p;
+      return found != 0;
+    };
+    if (!until_true(look)) FAIL("no guard; dlock says: " << says());
+    return found;
+  }
+  // How a second contender that does not wait ends.
+  std::string try_key(const std::string& key) const {
+    const Spawn s = spawn(command({"--key", key, "-n", "--", "true"}));
+    Process p = Process::start(s);
+    ::close(s.fds[2].second);
+    return describe(p.wait(patience));
+  }
+};
+
+bool alive(pid_t pid) {
+  const std::string stat = read_file("/proc/" + std::to_string(pid) + "/stat");
+  const auto name = stat.rfind(')');
+  return name != stat.npos && stat[name + 2] != 'Z' && stat[name + 2] != 'X';
+}
+
+// As a debugger does: a traced process that was killed stays with its tracer, and its parent's
+// waitpid does not report it. So its tree is not dead.
+class Traced {
+ public:
+  explicit Traced(pid_t pid) : pid_(pid) {
+    if (::ptrace(PTRACE_SEIZE, pid, nullptr, nullptr) != 0)
+      give_up(std::string("ptrace: ") + std::strerror(errno));
+  }
+  bool killed() {
+    return until_true(
+        [&] { return dead_ || (dead_ = ::waitpid(pid_, nullptr, __WALL | WNOHANG) == pid_); });
+  }
+  // Killed, but its parent does not know yet.
+  bool is_zombie() const { return !alive(pid_); }
+
+ private:
+  pid_t pid_;
+  bool dead_ = false;
+};
+
+std::vector<std::string> keys(int n) {
+  std::vector<std::string> options;
+  for (int i = 0; i < n; ++i) {
+    options.emplace_back("--key");
+    options.push_back("k" + std::to_string(i));
+  }
+  return options;
+}
+
+std::size_t descriptors(pid_t pid) {
+  std::size_t n = 0;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator("/proc/" + std::to_string(pid) + "/fd", error))
+    n += !entry.path().empty();
+  return n;
+}
+
+}  // namespace
+
+TEST_CASE("ps and pkill tell the guard from dlock") {
+  Run it;
+  it.start({"--key", "nightly", "--", "sleep", "60"});
+  REQUIRE(it.events->wait("acquired", patience));
+  const pid_t guard = it.guard();
+  REQUIRE(until_true([&] { return command_line(guard).starts_with("lock-guard"); }));
+  CHECK(read_file("/proc/" + std::to_string(guard) + "/cmdline") ==
+        std::string("lock-guard: nightly\0", 20));  // does not match 'key nightly'
+  CHECK(command_line(it.dlock->pid()).find("run -b") != std::string::npos);
+  it.dlock->signal(SIGKILL);
+  CHECK(until_true([&] { return !alive(guard); }));
+}
+
+TEST_CASE("a dlock that was stopped does not kill a working guard") {
+  Run it;
+  it.start({"--key", "k", "-k", "1s", "--", "sh", "-c",
+            "trap 'echo $$ > " + (it.dir / "got") + "' TERM; echo $$ > " + (it.dir / "job") +
+                "; while :; do sleep 1; done"});
+  REQUIRE(it.events->wait("acquired", patience));
+  const pid_t guard = it.guard();
+  REQUIRE(until_true([&] { return !read_file(it.dir / "job").empty(); }));
+  it.dlock->signal(SIGTERM);
+  // so the guard has its deadline, too
+  REQUIRE(until_true([&] { return !read_file(it.dir / "got").empty(); }));
+  Traced job(std::stoi(read_file(it.dir / "job")));
+  it.dlock->signal(SIGSTOP);
+  REQUIRE(it.dlock->wait_stopped(patience));
+  REQUIRE(until_true([&] { return job.is_zombie(); }));  // the guard has sent KILL, and waits
+  // past the time at which dlock takes a silent guard for stuck
+  ::poll(nullptr, 0, 1500);
+  it.dlock->signal(SIGCONT);
+  REQUIRE(it.events->wait("stuck", patience));  // dlock knows the guard's progress,
+  CHECK(alive(guard));                          // and leaves it alone
+  CHECK(job.killed());
+  CHECK(it.end() == "signal 9 (KILL)");
+  CHECK(it.says().find("the guard process died") == std::string::npos);
+}
+
+TEST_CASE("--max-run while dlock is stopped") {
+  Run it;
+  it.start({"--key", "k", "--max-run", "700ms", "-k", "200ms", "--", "sh", "-c",
+            "trap '' TERM; echo $$ > " + (it.dir / "job") + "; while :; do sleep 1; done"});
+  REQUIRE(it.events->wait("acquired", patience));
+  REQUIRE(until_true([&] { return !read_file(it.dir / "job").empty(); }));
+  const pid_t job = std::stoi(read_file(it.dir / "job"));
+  it.dlock->signal(SIGSTOP);
+  REQUIRE(it.dlock->wait_stopped(patience));
+  CHECK(until_true([&] { return !alive(job); }));
+  it.dlock->signal(SIGCONT);
+  CHECK(it.end() == "exit 124");
+}
+
+TEST_CASE("a guard out of descriptors still ends the tree") {
+  Run it;
+  const std::string fifo = it.dir / "tree";
+  REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
+  Lines tree(Fd(::open(fifo.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)));
+  const bool kills = GENERATE(false, true);
+  it.start({"--key", "k", "-k", "200ms", "--", program_from("RESISTING_TREE"), fifo});
+  const auto line = tree.next(patience);
+  REQUIRE((line && line->starts_with("complete ")));
+  const pid_t guard = it.guard();
+  rlimit none{0, 0};
+  REQUIRE(::prlimit(guard, RLIMIT_NOFILE, &none, nullptr) == 0);
+  if (kills) it.dlock->signal(SIGKILL);
+  else it.dlock->signal(SIGTERM);
+  CHECK(tree.wait_end(patience));
+  CHECK(until_true([&] { return !alive(guard); }));
+}
+
+TEST_CASE("orphans from before dlock's start are not part of the job") {
+  Run it;
+  // One that becomes an orphan after dlock's start, and one that is its child from the start.
+  auto argv = it.command({"--status-fd", "9", "--key", "k", "--", "sleep", "61"});
+  std::string line;
+  for (const auto& word : argv) line += "'" + word + "' ";
+  it.start_as({"sh", "-c",
+               "{ sleep 62 & echo $! > " + (it.dir / "orphan") + "; until [ -e " + (it.dir / "go") +
+                   " ]; do sleep 0.05; done; } & sleep 63 & until [ -s " + (it.dir / "orphan") +
+                   " ]; do sleep 0.05; done; exec " + line});
+  REQUIRE(it.events->wait("acquired", patience));
+  REQUIRE(until_true([&] { return !read_file(it.dir / "orphan").empty(); }));
+  const pid_t orphan = std::stoi(read_file(it.dir / "orphan"));
+  Fd(::open((it.dir / "go").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+  REQUIRE(until_true([&] {
+    const auto children = children_of(it.dlock->pid());
+    return std::find(children.begin(), children.end(), orphan) != children.end();
+  }));
+  ::kill(it.guard(), SIGKILL);
+  CHECK(it.end() == "exit 125");
+  CHECK(alive(orphan));
+}
+
+TEST_CASE("the guard has the descriptors of all keys") {
+  const int n = GENERATE(1, 64);
+  Run it;
+  auto options = keys(n);
+  options.insert(options.end(),
+                 {"--", "sh", "-c", "echo $$ > " + (it.dir / "job") + "; exec sleep 60"});
+  it.start(options);
+  REQUIRE(it.events->wait("acquired", patience));
+  const pid_t guard = it.guard();
+  REQUIRE(until_true([&] { return !read_file(it.dir / "job").empty(); }));
+  INFO(it.says());
+  CHECK(until_true([&] { return descriptors(guard) >= std::size_t(n); }));
+  // The guard alone keeps every key, frozen as by a debugger; dlock is dead.
+  ::ptrace(PTRACE_SEIZE, guard, nullptr, nullptr);
+  REQUIRE(::ptrace(PTRACE_INTERRUPT, guard, nullptr, nullptr) == 0);
+  REQUIRE(::waitpid(guard, nullptr, __WALL) == guard);
+  it.dlock->signal(SIGKILL);
+  CHECK(it.end() == "signal 9 (KILL)");
+  for (const int i : {0, n / 2, n - 1}) CHECK(it.try_key("k" + std::to_string(i)) == "exit 75");
+  ::ptrace(PTRACE_DETACH, guard, nullptr, nullptr);
+  CHECK(until_true([&] { return !alive(guard); }));
+  CHECK(it.try_key("k0") == "exit 0");
+}
+
+// The kernel counts descriptors in sockets per user, and no program of that user may send more when
+// they exceed its own limit.
+TEST_CASE("a job with many keys leaves no descriptor in a socket") {
+  Run many, one;
+  std::vector<std::string> as_user;
+  if (::geteuid() == 0) {
+    as_user = {"setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"};
+    for (const Run* r : {&many, &one}) {
+      REQUIRE(::chmod((r->dir / "").c_str(), 0755) == 0);
+      REQUIRE(::chown((r->dir / "locks").c_str(), 65534, 65534) == 0);
+    }
+    auto tried = as_user;
+    tried.insert(tried.end(), {"test", "-x", program_from("DLOCK"), "-a", "-x", many.dir / ""});
+    Process p = Process::start({.argv = tried});
+    if (describe(p.wait(patience)) != "exit 0") {
+      WARN("SKIPPED: another user cannot run " << program_from("DLOCK") << " here");
+      return;
+    }
+  }
+  const auto start = [&](Run& r, int limit, int n) {
+    auto argv = as_user;
+    argv.insert(argv.end(),
+                {"sh", "-c", "ulimit -n " + std::to_string(limit) + " && exec \"$@\"", "sh"});
+    auto command = r.command({"--status-fd", "9"});
+    const auto k = keys(n);
+    command.insert(command.end(), k.begin(), k.end());
+    command.insert(command.end(), {"--", "sleep", "60"});
+    argv.insert(argv.end(), command.begin(), command.end());
+    r.start_as(argv);
+    REQUIRE(r.events->wait("acquired", patience));
+  };
+  start(many, 1024, 64);
+  start(one, 40, 1);
+  const auto job = [&] {
+    for (const pid_t p : children_of(one.guard()))
+      if (command_line(p).starts_with("sleep 60")) return true;
+    return false;
+  };
+  CHECK(until_true([&] { return one.dlock->wait(0) || job(); }));
+  INFO("dlock: " << describe(one.dlock->wait(0)) << "; " << one.says());
+  CHECK_FALSE(one.dlock->wait(0));
+}

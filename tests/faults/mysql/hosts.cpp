@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// Servers that are unfit, or fit only for some recipes: several that are not a cluster, a read-only
+// one, one with a statement-based binary log.
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <thread>
+#include "faults.hpp"
+
+using namespace dlock;
+using namespace dlock::test;
+
+namespace {
+
+const Finding* find(const std::vector<Finding>& all, std::string_view what) {
+  const auto at =
+      std::find_if(all.begin(), all.end(), [&](const Finding& f) { return f.what == what; });
+  return at == all.end() ? nullptr : &*at;
+}
+std::string with_prefix(const Database& db, std::string_view recipe) {
+  return recipe == "get-lock" ? db.url() + "?prefix=" + db.name() + ":" : db.url();
+}
+
+}  // namespace
+
+TEST_CASE(
+    "two servers that are not a cluster: no client gets a lock, in whatever order they are named, "
+    "and doctor says why") {
+  Database db{server()};
+  MariadbServer second;
+  second.sql("CREATE DATABASE " + db.name());
+  const auto url = [&](std::uint16_t a, std::uint16_t b) {
+    return fmt::format("mysql://root@127.0.0.1:{},127.0.0.1:{}/{}", a, b, db.name());
+  };
+  for (const std::string& both :
+       {url(server().port(), second.port()), url(second.port(), server().port())}) {
+    CAPTURE(both);
+    const auto b = open_mysql(both, quick());
+    const auto p = waiter(*b, request(key("k"), 30s))->poll(0us);
+    REQUIRE_FALSE(p);
+    CHECK(p.error().code == Errc::usage);
+    CHECK(p.error().message.find("Galera") != std::string::npos);
+    const auto found = b->doctor().value();
+    REQUIRE(find(found, "cluster"));
+    CHECK(find(found, "cluster")->level == Finding::Level::bad);
+    CHECK(find(found, "clocks"));
+    for (const auto port : {server().port(), second.port()}) {
+      CHECK(find(found, fmt::format("read_only of 127.0.0.1:{}", port)));
+      CHECK(find(found, fmt::format("clock of 127.0.0.1:{}", port)));
+    }
+  }
+  second.kill();
+  const auto alone = open_mysql(url(second.port(), server().port()), quick());
+  const auto p = waiter(*alone, request(key("k"), 30s))->poll(0us);
+  REQUIRE_FALSE(p);
+  CHECK(p.error().code == Errc::usage);
+}
+
+TEST_CASE("a read-only server grants nothing, even to an account that may write there") {
+  Database db{server()};
+  for (const char* recipe : {"lease", "get-lock", "for-update", "insert", "version"}) {
+    CAPTURE(recipe);
+    const auto a = open_mysql(with_prefix(db, recipe), quick(), recipe);
+    release_or_fail(*a, acquire_or_fail(*a, request(key("k"), 30s)));
+    server().sql("SET GLOBAL read_only=1");
+    const auto fresh = open_mysql(with_prefix(db, recipe), quick(), recipe);
+    const auto p = waiter(*fresh, request(key("k"), 30s))->poll(0us);
+    server().sql("SET GLOBAL read_only=0");
+    REQUIRE_FALSE(p);
+    CHECK(p.error().code == Errc::unavailable);
+    CHECK(p.error().message.find("read-only") != std::string::npos);
+  }
+}
+
+TEST_CASE("a server with a statement-based binary log: all recipes work, and doctor warns") {
+  MariadbServer own{{.config = {"log-bin=b", "server-id=7", "binlog_format=STATEMENT"}}};
+  Database db{own};
+  REQUIRE(db.value("SELECT @@binlog_format") == "STATEMENT");
+  REQUIRE(db.sql("SHOW VARIABLES LIKE 'log_bin'").text(1) == "ON");
+  for (const char* recipe : {"lease", "get-lock", "for-update", "insert", "version"}) {
+    CAPTURE(recipe);
+    const std::string url = with_prefix(db, recipe);
+    std::vector<std::thread> all;
+    FencingToken last = 0;
+    int inside = 0, grants = 0;
+    std::atomic<int> wrong{0};
+    std::string trouble;
+    std::mutex mutex;
+    for (int i = 0; i < 3; ++i)
+      all.emplace_back([&] {
+        const auto b = open_mysql(url, {}, recipe);
+        for (int n = 0; n < 3; ++n) {
+          auto w = *b->enqueue(request(key("k"), 30s));
+          std::optional<Lease> lease;
+          for (const Deadline until = Clock::now() + 30s; !lease && Clock::now() < until;) {
+            const auto p = w->poll(1s);
+            if (!p) {
+              const std::lock_guard lock{mutex};
+              trouble = p.error().message;
+              if (!retryable(p.error().code)) return;
+            } else if (const auto* g = std::get_if<Granted>(&*p)) {
+              lease = g->lease;
+            }
+          }
+          if (!lease) return;
+          {
+            const std::lock_guard lock{mutex};
+            ++grants;
+            wrong += ++inside != 1 || lease->token <= last;
+            last = lease->token;
+          }
+          const auto renewed = b->renew(*lease, 30s);
+          {
+            const std::lock_guard lock{mutex};
+            --inside;
+            wrong += !kept(renewed);
+          }
+          wrong += b->release(*lease).value() != Released::yes;
+        }
+      });
+    for (auto& t : all) t.join();
+    CAPTURE(trouble);
+    CHECK(grants == 9);
+    CHECK(wrong == 0);
+    const auto found = open_mysql(url, {}, recipe)->doctor().value();
+    REQUIRE(find(found, "binlog_format"));
+    CHECK(find(found, "binlog_format")->level == Finding::Level::warning);
+    CHECK(std::none_of(found.begin(), found.end(),
+                       [](const Finding& f) { return f.level == Finding::Level::bad; }));
+  }
+}
+
+TEST_CASE("doctor reports how a server compares lock names") {
+  Database db{server()};
+  const auto found = open_mysql(with_prefix(db, "get-lock"), {}, "get-lock")->doctor().value();
+  REQUIRE(find(found, "names of locks"));
+  CHECK(find(found, "names of locks")->seen == "compared with case");
+}

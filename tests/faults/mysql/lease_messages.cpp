@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+// Recipe lease: faults between client and server, and changes to its tables by others.
+#include <future>
+#include "faults.hpp"
+
+using namespace dlock;
+using namespace dlock::test;
+
+TEST_CASE("a decision based on an old version is not written") {
+  Database db{server()};
+  struct Kind {
+    const char *recipe, *table, *grant, *statement;
+    Mode mode = Mode::exclusive;
+  };
+  for (const auto& [recipe, table, grant, statement, mode] :
+       // reads and writes at once
+       {Kind{"lease", "dlock_lock", "t.state=s.state", "UPDATE dlock_lock SET state="},
+        Kind{"lease", "dlock_lock", "t.state=s.state",
+             "UPDATE dlock_lock l SET state=", Mode::shared},
+        Kind{"version", "dlock_version", "t.owner=s.owner,t.until=s.until",
+             "UPDATE dlock_version"}}) {
+    CAPTURE(recipe, mode);
+    const auto a = open_mysql(db.url(), {}, recipe), b = open_mysql(db.url(), {}, recipe);
+    const Lease first = acquire_or_fail(*b, request(key("k"), 60s));
+    db.sql(fmt::format("CREATE OR REPLACE TABLE saved_{0} AS SELECT * FROM {0}", table));
+    b->release(first).value();
+    // It reads that the key is free, and its UPDATE waits for this transaction, which grants the
+    // key to another.
+    db.sql(fmt::format("START TRANSACTION; SELECT * FROM {} FOR UPDATE", table));
+    Request asks = request(key("k"), 60s);
+    asks.mode = mode;
+    auto w = waiter(*a, asks);
+    auto polled = std::async(std::launch::async, [&] { return w->poll(0us); });
+    const auto writing = fmt::format(
+        "SELECT COUNT(*) FROM information_schema.processlist WHERE INFO LIKE '{}%' AND "
+        "ID<>CONNECTION_ID()",
+        statement);
+    for (const Deadline until = Clock::now() + 5s;
+         db.value(writing) == "0" && Clock::now() < until;)
+      ::usleep(1000);
+    REQUIRE(db.value(writing) == "1");
+    db.sql(fmt::format(
+        "UPDATE {0} t JOIN saved_{0} s USING(name) SET {1},t.version=t.version+1; COMMIT", table,
+        grant));
+    const auto p = polled.get();
+    REQUIRE(p);
+    CHECK(std::holds_alternative<Waiting>(*p));
+    CHECK(b->check(key("k"), first.token).value() == Validity::valid);
+    CHECK(w->cancel());
+    b->release(first).value();
+  }
+}
+
+TEST_CASE(
+    "lost replies: the owner id recognises the grant, the deadline counts from the first read") {
+  Database db{server()};
+  Proxy proxy{server().port()};
+  struct Kind {
+    const char *key, *statement;
+    bool quietly;
+  };
+  for (const auto& [name, statement, quietly] :
+       {Kind{"warm", "UPDATE dlock_lock SET state=", false},  // free: one statement
+        Kind{"warm", "UPDATE dlock_lock SET state=", true},
+        // the key is unknown, so that statement finds no row
+        Kind{"k", "UPDATE dlock_lock l SET state=", false},
+        Kind{"q", "UPDATE dlock_lock l SET state=", true}}) {
+    CAPTURE(statement, quietly);
+    const auto a = open_mysql(through(proxy, db), quick(1500ms)),
+               other = open_mysql(db.url(), quick());
+    release_or_fail(*a, acquire_or_fail(*a, request(key("warm"))));
+    const Request r = request(key(name), 10s);
+    auto w = waiter(*a, r);
+    proxy.lose_reply(statement, quietly);
+    auto polled = std::async(std::launch::async, [&] { return granted_within(*w, 10s); });
+    const bool lost_one = proxy.lost_one();
+    const Deadline written = Clock::now();  // the lease runs from here
+    Lease lease = polled.get();
+    REQUIRE(lost_one);
+    // although recognised 1.5 s later after a dropped reply
+    CHECK(lease.deadline <= lease_end(written, 10s));
+    CHECK(other->check(r.key, r.owner).value() == Validity::valid);
+    CHECK(other->check(r.key, lease.token).value() == Validity::valid);
+    const auto seen = other->inspect(r.key).value().value();
+    CHECK(seen.holders.size() == 1);
+    CHECK(seen.waiters.empty());
+    const auto renewed = a->renew(lease, 10s);
+    REQUIRE(kept(renewed));
+    lease = std::get<Kept>(*renewed).lease;  // from here on it knows its deadline
+    proxy.lose_reply("UPDATE dlock_lock", quietly);
+    auto released = a->release(lease);
+    if (!released) released = a->release(lease);
+    REQUIRE(released);
+    CHECK(*released == Released::yes);
+    CHECK(other->check(r.key, r.owner).value() == Validity::stale);
+  }
+}
+
+TEST_CASE("a request that arrives after its sender gave up gets no grant") {
+  Database db{server()};
+  Proxy proxy{server().port()};
+  const auto a = open_mysql(through(proxy, db), quick(700ms)), b = open_mysql(db.url(), quick());
+  release_or_fail(*a, acquire_or_fail(*a, request(key("k"), 30s)));
+  proxy.delay(Proxy::to_server, 2s);
+  auto w = waiter(*a, request(key("k"), 30s));
+  const auto session =
+      fmt::format("SELECT COUNT(*) FROM information_schema.processlist WHERE DB='{}'", db.name());
+  const auto sessions = db.value(session);
+  CHECK_FALSE(w->poll(0us));
+  proxy.delay(Proxy::to_server, 0us);
+  release_or_fail(*a, granted_within(*w, 10s));  // over another session
+  const auto fence = b->inspect(key("k")).value()->fence;
+  for (const Deadline late = Clock::now() + 3s;
+       Clock::now() < late && db.value(session) > sessions;)
+    ::usleep(5000);
+  ::usleep(2'500'000);  // its arrival cannot be seen, as it must change nothing
+  const auto seen = b->inspect(key("k")).value();
+  CHECK(seen->holders.empty());
+  CHECK(seen->fence == fence);
+}
+
+TEST_CASE("a stopped server grants nothing to clients that gave up meanwhile") {
+  MariadbServer own;
+  Database db{own};
+  auto a = open_mysql(db.url(), quick(700ms));
+  release_or_fail(*a, acquire_or_fail(*a, request(key("k"), 30s)));
+  own.freeze();
+  {
+    auto w = waiter(*a, request(key("k"), 30s));
+    CHECK_FALSE(w->poll(0us));
+    (void)w->cancel();
+  }
+  a.reset();
+  own.thaw();
+  const auto b = open_mysql(db.url(), quick());
+  // until the server has read the request
+  for (const Deadline until = Clock::now() + 5s; Clock::now() < until;) {
+    if (db.value(fmt::format("SELECT COUNT(*) FROM information_schema.processlist WHERE DB='{}'",
+                             db.name())) <= "2")
+      break;
+    ::usleep(5000);
+  }
+  CHECK(b->inspect(key("k")).value()->holders.empty());
+}
+
+TEST_CASE("a late release does not end what the same owner has taken again") {
+  for (const bool renewed_before : {false, true}) {
+    CAPTURE(renewed_before);
+    Database db{server()};
+    Proxy proxy{server().port()};
+    const auto a = open_mysql(through(proxy, db), quick(700ms)), b = open_mysql(db.url(), quick());
+    release_or_fail(*a, acquire_or_fail(*a, request(key("k"), 30s)));
+    const Request r = request(key("k"), 30s);
+    const Lease first = acquire_or_fail(*a, r);
+    if (renewed_before) REQUIRE(kept(a->renew(first, 30s)));
+    proxy.delay(Proxy::to_server, 2s);
+    CHECK_FALSE(a->release(first));
+    proxy.delay(Proxy::to_server, 0us);
+    auto w = waiter(*a, r);
+    const Lease again = granted_within(*w, 10s);
+    REQUIRE(kept(a->renew(again, 30s)));
+    ::usleep(2'500'000);  // its arrival cannot be seen, as it must change nothing
+    CHECK(b->check(key("k"), r.owner).value() == Validity::valid);
+  }
+}
+
+TEST_CASE(
+    "a lease shortened by another process ends at its new deadline, and the lock-delay is kept") {
+  Database db{server()};
+  const auto a = open_mysql(db.url(), quick()), b = open_mysql(db.url(), quick()),
+             c = open_mysql(db.url(), quick());
+  release_or_fail(*a, acquire_or_fail(*a, request(key("k"), 30s)));
+  Request r = request(key("k"), 30s);
+  r.lock_delay = 20s;
+  const Lease lease = acquire_or_fail(*a, r);
+  REQUIRE(kept(b->renew(lease, 300ms)));
+  for (const Deadline until = Clock::now() + 5s; Clock::now() < until;) {
+    if (c->check(key("k"), lease.token).value() == Validity::stale) break;
+    ::usleep(5000);
+  }
+  CHECK(a->release(lease).value() == Released::was_not_held);
+  auto w = waiter(*c, request(key("k"), 30s));
+  CHECK(waits(*w, 50ms));
+}
+
+TEST_CASE(
+    "several keys of one owner: when the session that had its name is lost, another takes it") {
+  Database db{server()};
+  const auto a = open_mysql(db.url(), quick()), b = open_mysql(db.url(), quick());
+  const Lease held = acquire_or_fail(*b, request(key("k2"), 60s));
+  const Request one = request(key("k1"), 60s);
+  Request two = one;
+  two.key = key("k2");
+  acquire_or_fail(*a, one);
+  auto w = waiter(*a, two);
+  REQUIRE(waits(*w, 50ms));
+  const std::string who = fmt::format("SELECT COALESCE(IS_USED_LOCK('dl:{}'),0)", one.owner.hex());
+  db.sql("KILL " + db.value(who));
+  bool taken = false;
+  for (const Deadline until = Clock::now() + 15s; !taken && Clock::now() < until;
+       taken = db.value(who) != "0")
+    (void)w->poll(100ms);
+  CHECK(taken);
+  b->release(held).value();
+  granted_within(*w, 10s);
+}
+
+TEST_CASE("a token near the end of the number range does not fall") {
+  Database db{server()};
+  const auto a = open_mysql(db.url(), quick());
+  release_or_fail(*a, acquire_or_fail(*a, request(key("k"), 30s)));
+  db.sql("UPDATE dlock_lock SET fence=9223372036854775807");
+  CHECK(acquire_or_fail(*a, request(key("k"), 30s)).token == 9223372036854775808U);
+}
+
+TEST_CASE("a lost reply to joining the queue makes no second place") {
+  Database db{server()};
+  Proxy proxy{server().port()};
+  const auto holder = open_mysql(db.url()), a = open_mysql(through(proxy, db), quick());
+  const Lease held = acquire_or_fail(*holder, request(key("k"), 30s));
+  auto w = waiter(*a, request(key("k")));
+  proxy.lose_reply("INSERT INTO dlock_wait");
+  for (int i = 0; i < 5; ++i) (void)w->poll(20ms);
+  REQUIRE(proxy.lost_one());
+  CHECK(db.value("SELECT COUNT(*) FROM dlock_wait") == "1");
+  holder->release(held).value();
+  granted_within(*w, 10s);
+}

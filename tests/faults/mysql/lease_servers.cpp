@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// Recipe lease: faults between client and server, and changes to its tables by others.
+#include <future>
+#include "faults.hpp"
+
+using namespace dlock;
+using namespace dlock::test;
+
+TEST_CASE("cut, silent and refused connections") {
+  Database db{server()};
+  Proxy proxy{server().port()};
+  const auto a = open_mysql(through(proxy, db), quick());
+  const Lease lease = acquire_or_fail(*a, request(key("k"), 30s));
+  proxy.cut();
+  CHECK(kept(a->renew(lease, 30s)));
+  proxy.stall(Proxy::to_client, true);
+  const Deadline before = Clock::now();
+  const auto r = a->renew(lease, 30s);
+  CHECK(Clock::now() - before < 4s);
+  CHECK_FALSE(r);
+  proxy.stall(Proxy::to_client, false);
+  CHECK(kept(a->renew(lease, 30s)));
+  proxy.refuse(true);
+  proxy.cut();
+  const auto refused = a->renew(lease, 30s);
+  REQUIRE_FALSE(refused);
+  CHECK(retryable(refused.error().code));
+  proxy.refuse(false);
+  proxy.blackhole(true);
+  const auto fresh = open_mysql(through(proxy, db), quick());
+  const Deadline asked = Clock::now();
+  auto w = waiter(*fresh, request(key("other")));
+  const auto p = w->poll(0us);
+  REQUIRE_FALSE(p);
+  CHECK(p.error().code == Errc::unavailable);
+  CHECK(Clock::now() - asked < 5s);
+  proxy.blackhole(false);
+  CHECK(kept(a->renew(lease, 30s)));
+}
+
+TEST_CASE("a read-only server grants nothing, and says why") {
+  Database db{server()};
+  server().sql(
+      "CREATE OR REPLACE USER plain@'%'; GRANT ALL ON *.* TO plain@'%'; REVOKE READ_ONLY ADMIN ON "
+      "*.* FROM plain@'%'");
+  const std::string url = fmt::format("mysql://plain@127.0.0.1:{}/{}", server().port(), db.name());
+  const auto a = open_mysql(url, quick());
+  const Lease lease = acquire_or_fail(*a, request(key("k"), 30s));
+  server().sql("SET GLOBAL read_only=1");
+  const auto r = a->renew(lease, 30s);
+  auto w = waiter(*a, request(key("other")));
+  const auto p = w->poll(0us);
+  server().sql("SET GLOBAL read_only=0");
+  REQUIRE_FALSE(r);
+  CHECK(r.error().code == Errc::unavailable);
+  CHECK(r.error().message.find("read-only") != std::string::npos);
+  REQUIRE_FALSE(p);
+  CHECK(p.error().code == Errc::unavailable);
+  CHECK(kept(a->renew(lease, 30s)));
+}
+
+TEST_CASE("a deleted row, or deleted tables: the holder is told, and the next token is greater") {
+  Database db{server()};
+  for (const char* statement : {"DELETE FROM dlock_lock", "DROP TABLE dlock_lock, dlock_wait"}) {
+    CAPTURE(statement);
+    const auto a = open_mysql(db.url(), quick()), b = open_mysql(db.url(), quick());
+    const Lease lease = acquire_or_fail(*a, request(key("k"), 30s));
+    db.sql(statement);
+    const Lease next = acquire_or_fail(*b, request(key("k"), 30s));
+    CHECK(next.token > lease.token);
+    CHECK(lost(a->renew(lease, 30s)));
+    CHECK(a->release(lease).value() == Released::was_not_held);
+    CHECK(kept(b->renew(next, 30s)));
+    b->release(next).value();
+  }
+}
+
+TEST_CASE("rights revoked while in use: denied, and nothing is forgotten") {
+  Database db{server()};
+  acquire_or_fail(*open_mysql(db.url()), request(key("first")));  // creates the tables
+  server().sql(
+      fmt::format("CREATE OR REPLACE USER least@'%'; GRANT SELECT,INSERT,UPDATE,DELETE ON "
+                  "{0}.dlock_wait TO least@'%';"
+                  "GRANT SELECT,INSERT,UPDATE ON {0}.dlock_lock TO least@'%'",
+                  db.name()));
+  const auto a =
+      open_mysql(fmt::format("mysql://least@127.0.0.1:{}/{}", server().port(), db.name()), quick());
+  const Lease lease = acquire_or_fail(*a, request(key("k"), 30s));
+  server().sql(fmt::format("REVOKE UPDATE ON {}.dlock_lock FROM least@'%'", db.name()));
+  const auto r = a->renew(lease, 30s);
+  REQUIRE_FALSE(r);
+  CHECK(r.error().code == Errc::denied);
+  server().sql(fmt::format("GRANT UPDATE ON {}.dlock_lock TO least@'%'", db.name()));
+  CHECK(kept(a->renew(lease, 30s)));
+  CHECK(a->release(lease).value() == Released::yes);
+}
+
+TEST_CASE("without the right to create tables the error gives the SQL") {
+  Database db{server()};
+  server().sql(fmt::format(
+      "CREATE OR REPLACE USER poor@'%'; GRANT SELECT,INSERT,UPDATE,DELETE ON {}.* TO poor@'%'",
+      db.name()));
+  const auto a =
+      open_mysql(fmt::format("mysql://poor@127.0.0.1:{}/{}", server().port(), db.name()), quick());
+  auto w = waiter(*a, request(key("k")));
+  const auto p = w->poll(0us);
+  REQUIRE_FALSE(p);
+  CHECK(p.error().code == Errc::cannot_create);
+  CHECK(p.error().message.find("CREATE TABLE IF NOT EXISTS dlock_lock") != std::string::npos);
+  CHECK(p.error().message.find('\n') == std::string::npos);
+  const auto wrong =
+      open_mysql(fmt::format("mysql://poor@127.0.0.1:{}/nosuch", server().port()), quick());
+  const auto none = waiter(*wrong, request(key("k")))->poll(0us);
+  REQUIRE_FALSE(none);
+  CHECK((none.error().code == Errc::cannot_create || none.error().code == Errc::denied));
+}
+
+TEST_CASE("a server with no connection left") {
+  MariadbServer own{{.config = {"max_connections=10"}}};
+  Database db{own};
+  std::vector<std::unique_ptr<mysql::Connection>> all;
+  try {
+    for (int i = 0; i < 20; ++i) all.push_back(connect_as_root(own.socket()));
+  } catch (const std::runtime_error&) {}
+  const auto a = open_mysql(db.url(), quick());
+  auto w = waiter(*a, request(key("k")));
+  const auto p = w->poll(0us);
+  REQUIRE_FALSE(p);
+  CHECK(p.error().code == Errc::unavailable);
+  CHECK(p.error().message.find("max_connections") != std::string::npos);
+  all.clear();
+  granted_within(*w, 10s);
+}
+
+TEST_CASE("40 waiters on one key, more than the server's deadlock search depth") {
+  Database db{server()};
+  const auto holder = open_mysql(db.url());
+  const Lease held = acquire_or_fail(*holder, request(key("k"), 60s));
+  std::vector<std::unique_ptr<Backend>> backends;
+  std::vector<std::unique_ptr<Waiter>> waiters;
+  for (int i = 0; i < 40; ++i) {
+    backends.push_back(open_mysql(db.url()));
+    waiters.push_back(waiter(*backends.back(), request(key("k"), 60s)));
+    REQUIRE(waits(*waiters.back(), 1ms));
+  }
+  std::vector<int> order;
+  std::vector<std::future<void>> all;
+  for (int i = 40; i-- > 0;)
+    all.push_back(std::async(std::launch::async, [&, i] {
+      const Lease l = granted_within(*waiters[static_cast<std::size_t>(i)], 60s);
+      order.push_back(i);
+      backends[static_cast<std::size_t>(i)]->release(l).value();
+    }));
+  holder->release(held).value();
+  for (auto& one : all) one.get();
+  REQUIRE(order.size() == 40);
+  CHECK(std::is_sorted(order.begin(), order.end()));
+}
+
+TEST_CASE("--once-per: the start is noted with the lease, and never without") {
+  Database db{server()};
+  const auto a = open_mysql(db.url()), b = open_mysql(db.url());
+  const Lease lease = acquire_or_fail(*a, request(key("k"), 30s));
+  CHECK_FALSE(a->starts(key("k")).value().last);
+  const auto now = a->starts(key("k")).value().now;
+  CHECK(a->note_start(lease, now, 1h).value() == Validity::valid);
+  CHECK(b->starts(key("k")).value().last == now);
+  CHECK(a->note_start({key("k"), Owner::random()}, now + 1, 1h).value() == Validity::stale);
+  CHECK(b->starts(key("k")).value().last == now);
+  CHECK(kept(a->renew(lease, 30s)));
+  a->release(lease).value();
+  CHECK(a->note_start(lease, now + 1, 1h).value() == Validity::stale);
+  CHECK(b->starts(key("k")).value().last == now);
+  const Lease next = acquire_or_fail(*b, request(key("k"), 30s));
+  CHECK(b->note_start(next, std::nullopt, 1h).value() == Validity::valid);
+  CHECK_FALSE(b->starts(key("k")).value().last);
+  CHECK(b->note_start(next, now, 1ms).value() == Validity::valid);
+  for (const Deadline until = later(Clock::now(), 5s);
+       Clock::now() < until && b->starts(key("k")).value().last;)
+    ::usleep(1000);
+  CHECK_FALSE(b->starts(key("k")).value().last);  // dropped
+}

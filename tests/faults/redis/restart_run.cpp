@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+// The program: what happens to a job, and to waiters, when the server restarts without its data.
+// URLs without items.
+#include <arpa/inet.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <csignal>
+#include <filesystem>
+#include <thread>
+#include "faults.hpp"
+#include "support/options.hpp"
+#include "support/process.hpp"
+#include "support/status_events.hpp"
+
+using namespace dlock;
+using namespace dlock::test;
+
+namespace {
+
+constexpr auto an_hour = std::chrono::seconds{3600};
+
+struct Ran {
+  int status;  // of exit; -1: something else
+  std::string said, printed;
+};
+Ran dlock_with(std::vector<std::string> words, double seconds = 60) {
+  words.insert(words.begin(), program_from("DLOCK"));
+  Pipe out, err;
+  Process p =
+      Process::start({.argv = words, .fds = {{1, out.write_end.get()}, {2, err.write_end.get()}}});
+  out.write_end.reset();
+  err.write_end.reset();
+  const auto said = read_all(err.read_end.get(), seconds).text,
+             printed = read_all(out.read_end.get(), seconds).text;
+  const auto status = p.wait(seconds);
+  return {status && WIFEXITED(*status) ? WEXITSTATUS(*status) : -1, said, printed};
+}
+
+// A long-running job, and the events of its dlock.
+class Run {
+ public:
+  explicit Run(const std::string& url, std::vector<std::string> options = {},
+               const std::string& name = "job") {
+    std::vector<std::string> words{program_from("DLOCK"), "run", "-q", "-b", url, "--key", name,
+                                   "--status-fd",         "9"};
+    words.insert(words.end(), options.begin(), options.end());
+    words.insert(words.end(), {"--", "sleep", "1000"});
+    Pipe pipe;
+    process.emplace(Process::start({.argv = words, .fds = {{9, pipe.write_end.get()}}}));
+    pipe.write_end.reset();
+    events.emplace(std::move(pipe.read_end));
+  }
+  std::optional<Process> process;
+  std::optional<EventStream> events;
+};
+
+bool has(const std::string& text, const char* part) { return text.find(part) != text.npos; }
+
+}  // namespace
+
+TEST_CASE(
+    "restart: a job whose server lost its lock ends at once, with the defaults and with a long "
+    "lease on a disk that was wiped") {
+  const bool wiped = GENERATE(false, true);
+  CAPTURE(wiped);
+  RedisServer::Setup setup{.uptime = an_hour};
+  if (wiped) setup.config = {"appendonly yes", "appendfsync always"};
+  RedisServer server{setup};
+  Run run{server.url(),
+          wiped ? std::vector<std::string>{"--ttl", "10m"} : std::vector<std::string>{}};
+  REQUIRE(run.events->wait("acquired", 20));
+  server.kill();
+  for (const auto& entry : std::filesystem::directory_iterator(server.directory()))
+    if (entry.is_directory() || has(entry.path().filename(), "aof"))
+      std::filesystem::remove_all(entry.path());
+  server.start();
+  const double back = boot_now();
+  const auto lost = run.events->wait("lost", 60);
+  REQUIRE(lost);
+  // 1 s until it checks, at most 2 s until it retries; a third of the lease otherwise: 10 s and 200
+  // s.
+  CHECK(lost->t - back < 6);
+  const auto status = run.process->wait(20);
+  REQUIRE(status);
+  CHECK(WEXITSTATUS(*status) == 123);
+}
+
+TEST_CASE("restart: holders whose connections break together renew soon, but not together") {
+  RedisServer server{{.uptime = an_hour}};
+  Proxy proxy{server.port()};
+  std::vector<std::unique_ptr<Run>> runs;
+  for (int i = 0; i < 16; ++i)
+    runs.push_back(std::make_unique<Run>(fmt::format("redis://127.0.0.1:{}", proxy.port()),
+                                         std::vector<std::string>{}, fmt::format("k{}", i)));
+  double newest = 0;
+  for (auto& r : runs) {
+    const auto acquired = r->events->wait("acquired", 30);
+    REQUIRE(acquired);
+    newest = acquired->t;
+  }
+  proxy.cut();
+  const double cut = boot_now();
+  double first = 1e18, last = 0;
+  for (auto& r : runs) {
+    std::optional<Event> renewed;
+    do renewed = r->events->wait("renewed", 30);
+    while (renewed && renewed->t < cut);
+    REQUIRE(renewed);
+    first = std::min(first, renewed->t);
+    last = std::max(last, renewed->t);
+  }
+  WARN("renewed from " << first - cut << " s to " << last - cut
+                       << " s after their connections broke");
+  CHECK(last - newest < 9);    // the usual renewal comes 10 s after the grant
+  CHECK(last - first > 0.25);  // of 16 within 1 s; chance brings them closer once in 10^8 runs
+}
+
+TEST_CASE("restart: -n, and a wait that ends in the grace, are 69, also with -E 0") {
+  RedisServer server;
+  for (const char* recipe : {"fair", "set"})
+    for (const std::vector<std::string>& how :
+         {std::vector<std::string>{"-n"}, {"-n", "-E", "0"}, {"-w", "1s", "-E", "0"}}) {
+      std::vector<std::string> words{"run", "-b", server.url(), "--recipe", recipe, "--key", "k"};
+      words.insert(words.end(), how.begin(), how.end());
+      words.insert(words.end(), {"--", "true"});
+      const Ran ran = dlock_with(words);
+      INFO(ran.said);
+      CHECK(ran.status == 69);
+      CHECK(has(ran.said, "grants resume in"));
+    }
+  CHECK(server.command({"DBSIZE"}).integer == 0);
+}
+
+TEST_CASE("restart: run, acquire and renew with a lease above the grace are 64 and name both") {
+  RedisServer server{{.uptime = an_hour}};
+  const auto refused = [](const Ran& ran) {
+    INFO(ran.said);
+    CHECK(ran.status == 64);
+    CHECK(has(ran.said, "--ttl 5m"));
+    CHECK(has(ran.said, "restart_grace=1m"));
+  };
+  for (const char* how : {"--hold", "--keep"})
+    refused(dlock_with({"acquire", how, "-b", server.url(), "--ttl", "5m", "--key", "k"}));
+  refused(dlock_with({"acquire", "-b", server.url(), "--ttl", "5m", "--key", "k"}));
+  refused(dlock_with({"run", "-b", server.url(), "--ttl", "5m", "--key", "k", "--", "true"}));
+  refused(dlock_with(
+      {"run", "-b", server.url(), "--ttl", "5m", "--key", "k", "--key", "l", "--", "true"}));
+  const Ran taken = dlock_with({"acquire", "-b", server.url(), "--key", "k"});
+  REQUIRE(taken.status == 0);
+  const std::string handle = taken.printed.substr(0, taken.printed.find('\n'));
+  refused(
+      dlock_with({"renew", "-b", server.url(), "--ttl", "5m", "--key", "k", "--handle", handle}));
+  refused(dlock_with(
+      {"run", "-b", server.url(), "--ttl", "5m", "--key", "k", "--handle", handle, "--", "true"}));
+  CHECK(dlock_with({"renew", "-b", server.url(), "--ttl", "60s", "--key", "k", "--handle", handle})
+            .status == 0);
+}
+
+TEST_CASE("eviction: the program warns once, and not with -q") {
+  RedisServer server{
+      {.config = {"maxmemory 1gb", "maxmemory-policy allkeys-lru"}, .uptime = an_hour}};
+  const auto said = [&](const char* q) {
+    return dlock_with({"run", q, "-b", server.url(), "--key", "a", "--key", "b", "--", "true"})
+        .said;
+  };
+  const std::string loud = said("-v");
+  INFO(loud);
+  CHECK(has(loud, "allkeys-lru"));
+  CHECK(loud.find("allkeys-lru") == loud.rfind("allkeys-lru"));
+  CHECK(said("-q") == "");
+}
+
+TEST_CASE(
+    "a port that speaks another protocol: --connect-timeout holds, and the message says where and "
+    "what was expected") {
+  const Fd listener{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  sockaddr_in a{};
+  a.sin_family = AF_INET;
+  a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof a;
+  REQUIRE(::bind(listener.get(), reinterpret_cast<sockaddr*>(&a), size) == 0);
+  REQUIRE(::listen(listener.get(), 64) == 0);
+  REQUIRE(::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&a), &size) == 0);
+  const std::string at = fmt::format("127.0.0.1:{}", ntohs(a.sin_port));
+  std::thread speaks{[&] {  // as sshd does
+    constexpr std::string_view banner = "SSH-2.0-OpenSSH_9.2\r\n";
+    for (;;) {
+      const Fd peer{::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC)};
+      if (!peer) return;
+      (void)::send(peer.get(), banner.data(), banner.size(), MSG_NOSIGNAL);
+      char sink[512];
+      while (::recv(peer.get(), sink, sizeof sink, 0) > 0) {}
+    }
+  }};
+  for (const char* recipe : {"fair", "set"}) {
+    const double began = boot_now();
+    const Ran ran = dlock_with({"run", "-b", "redis://" + at, "--recipe", recipe,
+                                "--connect-timeout", "3s", "--key", "k", "--", "true"});
+    CHECK(boot_now() - began < 5);  // it once took more than twice as long
+    INFO(ran.said);
+    CHECK(ran.status == 69);
+    CHECK(has(ran.said, at.c_str()));
+    CHECK(has(ran.said, "is this Redis?"));
+  }
+  ::shutdown(listener.get(), SHUT_RDWR);
+  speaks.join();
+}
+
+TEST_CASE("restart: --explain computes restart_grace as the start does") {
+  const auto told = [](const char* items, const char* ttl) {
+    return dlock_with({"run", "--explain", "-b", fmt::format("redis://db1{}", items), "--ttl", ttl,
+                       "--key", "k", "--", "true"})
+        .printed;
+  };
+  CHECK(has(told("", "30s"), "up for 1m (restart_grace); this lease has ended by then"));
+  CHECK(has(told("", "5m"), "this lease, 5m, is longer"));
+  CHECK(has(told("?restart_grace=5m", "5m"),
+            "up for 5m (restart_grace); this lease has ended by then"));
+  CHECK(has(told("?restart_grace=0", "5m"), "at once (restart_grace=0)"));
+}

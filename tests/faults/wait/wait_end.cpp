@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// wait_end silent RUNS [STORE...]     delay of the end of a wait and of a TERM, when the store
+// falls silent
+// wait_end suspend [STORE...]         the machine sleeps: a wait ends with it, a lease is renewed
+// at once
+// wait_end abandoned [STORE...]       a waiter that could not cancel delays the next by its
+// patience, a grant to it by its ttl
+//
+// $DLOCK: the program; $CLOCK_SHIFT: the shim. Status 1: a promise was broken; 77: no server of
+// those asked for is installed.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <algorithm>
+#include "one_run.hpp"
+
+using namespace dlock::test;
+
+namespace {
+
+struct Figures {
+  std::vector<double> late;
+  void add(double seconds) { late.push_back(seconds); }
+  std::string text() {
+    if (late.empty()) return "-";
+    std::sort(late.begin(), late.end());
+    return fmt::format("p50 {:3.0f} ms  max {:4.0f} ms", late[late.size() / 2] * 1000,
+                       late.back() * 1000);
+  }
+};
+
+void silent(const std::string& name, SilentStore& store, int runs) {
+  Figures wait, term, early, once;
+  for (int i = 0; i < runs; ++i) {
+    Run holder(store.url(), {}, job);
+    holder.event("acquired");
+    Run asked(store.url(), {}, {"true"});
+    asked.event("waiting");
+    Run limited(store.url(), {"-w", "4"}, {"true"});
+    limited.event("waiting");
+    store.freeze();
+    // before the store is asked for the last time
+    const bool in_time = boot_now() < limited.began + 2.9;
+    Run connecting(store.url(), {}, {"true"});
+    Run one(store.url(), {"-n", "--connect-timeout", "1", "--op-timeout", "1"}, {"true"});
+
+    asked.signal(SIGTERM);
+    const std::string by_term = asked.end();
+    check(by_term == "signal 15 (TERM)", fmt::format("{}: TERM while waiting: {}", name, by_term));
+    term.add(asked.ended - asked.signalled);
+    connecting.signal(SIGTERM);
+    check(connecting.end() == "signal 15 (TERM)", name + ": TERM while connecting");
+    early.add(connecting.ended - connecting.signalled);
+    const std::string by_one = one.end();
+    check(by_one == "exit 69", fmt::format("{}: -n: {}", name, by_one));
+    once.add(std::max(0.0, one.ended - one.began - 2));
+    const std::string by_time = limited.end();
+    // A file store can be read even in the middle of another's change.
+    const bool right = name == "file" ? by_time == "exit 75" : by_time == "exit 69" || !in_time;
+    check(right, fmt::format("{}: -w 4 without an answer: {}: {}", name, by_time, limited.said()));
+    wait.add(limited.ended - limited.began - 4);
+
+    store.thaw();
+    holder.signal(SIGTERM);
+    (void)holder.end();
+  }
+  for (Figures* f : {&wait, &term, &early, &once})
+    check(*std::max_element(f->late.begin(), f->late.end()) < promised + load, name + ": too late");
+  fmt::print("{:10}  -w: {}   TERM: {}   TERM while connecting: {}   -n: {}\n", name, wait.text(),
+             term.text(), early.text(), once.text());
+}
+
+// The clock that counts suspend, shifted for the programs under the shim.
+class Machine {
+ public:
+  Machine() {
+    const int fd = ::open(path().c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (::ftruncate(fd, 4096) != 0) give_up("no file for the clock");
+    page_ = static_cast<volatile std::int64_t*>(
+        ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+    ::close(fd);
+  }
+  std::vector<std::pair<std::string, std::string>> environment() const {
+    return {{"LD_PRELOAD", std::getenv("CLOCK_SHIFT")},
+            {"CLOCK_SHIFT_FILE", path()},
+            {"ASAN_OPTIONS", "verify_asan_link_order=0"}};
+  }
+  void sleep(double seconds) { page_[1] = page_[1] + static_cast<std::int64_t>(seconds * 1e9); }
+
+ private:
+  std::string path() const { return dir_.path() + "/shift"; }
+  TestDirectory dir_;
+  volatile std::int64_t* page_ = nullptr;
+};
+
+void suspend(const std::string& name, SilentStore& store) {
+  {
+    Machine machine;
+    Run holder(store.url(), {"--ttl", "30"}, job, machine.environment());
+    holder.event("acquired");
+    if (name != "file") {  // an attached lock is not renewed
+      const double woke = boot_now();
+      machine.sleep(12);
+      holder.event("renewed");
+      check(boot_now() - woke < 1 + promised + load,
+            fmt::format("{}: renewed {:.1f} s late", name, boot_now() - woke));
+    }
+    Machine other;
+    Run waiter(store.url(), {"-q", "-w", "1000"}, {"true"}, other.environment());
+    waiter.event("waiting");
+    const double woke = boot_now();
+    other.sleep(1000);
+    // Timers that count suspend fire when the machine wakes; the shim moves the clock alone.
+    waiter.signal(SIGCONT);
+    const std::string how = waiter.end();
+    check(how == "exit 75",
+          fmt::format("{}: a wait that ended in suspend: {}: {}", name, how, waiter.said()));
+    check(waiter.ended - woke < 1 + promised + load,
+          fmt::format("{}: ended {:.1f} s late", name, waiter.ended - woke));
+    fmt::print("{:10}  the wait ended {:.0f} ms after the machine woke\n", name,
+               (waiter.ended - woke) * 1000);
+    holder.signal(SIGTERM);
+    (void)holder.end();
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  ::setlinebuf(stdout);
+  std::vector<std::string> words(argv + 1, argv + argc);
+  if (words.empty() || !std::getenv("DLOCK"))
+    give_up("usage: wait_end silent RUNS|suspend|abandoned [STORE...]");
+  const std::string what = words.front();
+  words.erase(words.begin());
+  int runs = 1;
+  if (what == "silent" && !words.empty()) {
+    runs = std::atoi(words.front().c_str());
+    words.erase(words.begin());
+  }
+  bool any = false;
+  for (const std::string& name : words.empty() ? store_names() : words) {
+    const auto store = make_store(name);
+    if (!store) {
+      fmt::print("{}: not installed\n", name);
+      continue;
+    }
+    any = true;
+    if (what == "silent") silent(name, *store, runs);
+    else if (what == "suspend") suspend(name, *store);
+    else if (what == "abandoned") abandoned(name, *store);
+    else give_up("no such part: " + what);
+  }
+  if (!any) return skipped;
+  return broken ? 1 : 0;
+}

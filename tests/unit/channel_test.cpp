@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// The channel between dlock and its guard: no message is lost because one side does not read.
+#include <fcntl.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cerrno>
+#include <csignal>
+#include <iterator>
+#include "run/message.hpp"
+
+using namespace dlock;
+using namespace dlock::run;
+using namespace std::chrono_literals;
+using Got = Channel::Got;
+
+namespace {
+
+struct BothEnds {
+  Channel one{Fd{}}, other{Fd{}};
+  BothEnds() {
+    Fd a, b;
+    REQUIRE(Channel::make_pair(a, b));
+    one = Channel(std::move(a));
+    other = Channel(std::move(b));
+  }
+  std::vector<Message> received() {
+    std::vector<Message> all;
+    Channel::Received r;
+    for (Got got; (got = other.receive(r)) == Got::message || one.unsent();) {
+      if (got == Got::message) all.push_back(r.message);
+      else REQUIRE(one.flush());
+    }
+    return all;
+  }
+};
+
+Message deadlines(Deadline kill_at) {
+  return {Kind::deadlines, 0, false, {no_deadline, kill_at, no_deadline}};
+}
+
+std::vector<Fd> some(std::size_t n) {
+  std::vector<Fd> fds;
+  for (std::size_t i = 0; i < n; ++i) fds.emplace_back(::eventfd(0, EFD_CLOEXEC));
+  return fds;
+}
+std::vector<int> numbers(const std::vector<Fd>& fds) {
+  std::vector<int> all;
+  for (const Fd& fd : fds) all.push_back(fd.get());
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("a peer that does not read still gets every deadline and signal") {
+  BothEnds c;
+  Deadline last{};
+  for (int i = 1; i <= 20000; ++i)
+    REQUIRE(c.one.send(deadlines(last = Deadline{std::chrono::seconds{i}})));
+  CHECK(c.one.unsent());
+  for (const int signal : {SIGTERM, SIGUSR1, SIGTERM})
+    REQUIRE(c.one.send({Kind::signal, signal, false, {}}));
+  REQUIRE(c.one.send({Kind::sweep, 0, false, {}}));
+  const auto all = c.received();
+  CHECK(all.size() < 20000);  // superseded messages are not kept
+  const auto newest = std::find_if(all.rbegin(), all.rend(),
+                                   [](const Message& m) { return m.kind == Kind::deadlines; });
+  REQUIRE(newest != all.rend());
+  CHECK(newest->when.kill_at == last);
+  for (const int signal : {SIGTERM, SIGUSR1})
+    CHECK(std::count_if(all.begin(), all.end(), [&](const Message& m) {
+            return m.kind == Kind::signal && m.value == signal;
+          }) == 1);
+  CHECK(all.back().kind == Kind::sweep);
+}
+
+TEST_CASE("messages of the guard to a stopped dlock arrive in order when it continues") {
+  BothEnds c;
+  for (int i = 0; i < 20000; ++i)
+    REQUIRE(c.one.send({i % 2 ? Kind::continued : Kind::stopped, SIGTSTP, false, {}}));
+  for (const Kind k : {Kind::expired, Kind::killing, Kind::exited})
+    REQUIRE(c.one.send({k, 0, false, {}}));
+  const auto all = c.received();
+  REQUIRE(all.size() > 4);
+  CHECK((all.end() - 4)->kind == Kind::continued);
+  CHECK((all.end() - 3)->kind == Kind::expired);
+  CHECK((all.end() - 2)->kind == Kind::killing);
+  CHECK((all.end() - 1)->kind == Kind::exited);
+}
+
+TEST_CASE("a peer that is dead") {
+  BothEnds c;
+  c.other.close();
+  CHECK_FALSE(c.one.send(deadlines(no_deadline)));
+  CHECK(c.one.send_with({Kind::start, 0, false, {}}, {}, {}) == EPIPE);
+  CHECK_FALSE(c.one.unsent());
+}
+
+TEST_CASE("descriptors travel with a message, or ahead of it when they are too many for one") {
+  BothEnds c;
+  const auto n = GENERATE(std::size_t{0}, std::size_t{1}, std::size_t{64}, Channel::max_attached,
+                          Channel::max_attached + 1, std::size_t{600});
+  const auto fds = some(n);
+  REQUIRE(c.one.send_with({Kind::start, 1, false, {}}, "A=b", numbers(fds)) == 0);
+  Channel::Received r;
+  std::vector<Fd> attached;
+  while (c.other.receive(r) == Got::message) {
+    CHECK_FALSE(r.lacks);
+    CHECK(r.message.kind == (attached.size() + r.attached.size() < n ? Kind::hold : Kind::start));
+    std::move(r.attached.begin(), r.attached.end(), std::back_inserter(attached));
+    if (r.message.kind == Kind::start) CHECK(r.payload == "A=b");
+  }
+  REQUIRE(attached.size() == n);
+  for (std::size_t i = 0; i < n; ++i) {
+    eventfd_t value = 0;  // in the order in which they were sent
+    ::eventfd_write(fds[i].get(), i + 1);
+    if (::eventfd_read(attached[i].get(), &value) != 0 || value != i + 1) FAIL("descriptor " << i);
+    if ((::fcntl(attached[i].get(), F_GETFD) & FD_CLOEXEC) == 0) FAIL("descriptor " << i);
+  }
+}
+
+TEST_CASE("a start message does not overtake an older message") {
+  BothEnds c;
+  while (!c.one.unsent()) REQUIRE(c.one.send(deadlines(no_deadline)));
+  CHECK(c.one.send_with({Kind::start, 0, false, {}}, {}, {}) == EAGAIN);
+  const auto all = c.received();
+  CHECK(std::all_of(all.begin(), all.end(),
+                    [](const Message& m) { return m.kind == Kind::deadlines; }));
+  CHECK(c.one.send_with({Kind::start, 0, false, {}}, {}, {}) == 0);
+}
+
+TEST_CASE("a message that is too long is refused with the reason") {
+  BothEnds c;
+  CHECK(c.one.send_with({Kind::start, 0, false, {}}, std::string(std::size_t{64} << 20, 'x'), {}) ==
+        EMSGSIZE);
+}
+
+TEST_CASE("a receiver out of descriptors reports that some are missing") {
+  BothEnds c;
+  const auto fds = some(8);
+  REQUIRE(c.one.send_with({Kind::start, 0, false, {}}, {}, numbers(fds)) == 0);
+  rlimit before{};
+  ::getrlimit(RLIMIT_NOFILE, &before);
+  rlimit few = before;
+  few.rlim_cur = static_cast<rlim_t>(fds.back().get()) + 4;
+  ::setrlimit(RLIMIT_NOFILE, &few);
+  Channel::Received r;
+  const auto got = c.other.receive(r);
+  ::setrlimit(RLIMIT_NOFILE, &before);
+  REQUIRE(got == Got::message);
+  CHECK(r.lacks);
+  CHECK(r.attached.size() < fds.size());
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// The options of one command line, its variables and its files together.
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <map>
+#include "unit/cli/parsed.hpp"
+
+using namespace dlock;
+using namespace dlock::cli;
+using namespace dlock::test;
+
+namespace {
+
+// Variables for the length of a scope, in which no configuration file of a user is read.
+class Variables {
+ public:
+  explicit Variables(std::map<std::string, std::string> values) : values_(std::move(values)) {
+    values_.emplace("XDG_CONFIG_HOME", "/nonexistent");
+    for (const auto& [name, value] : values_) ::setenv(name.c_str(), value.c_str(), 1);
+  }
+  ~Variables() {
+    for (const auto& [name, value] : values_) ::unsetenv(name.c_str());
+  }
+  Variables(const Variables&) = delete;
+  Variables& operator=(const Variables&) = delete;
+
+ private:
+  std::map<std::string, std::string> values_;
+};
+
+using Values = std::map<std::string, std::string>;
+
+Errc code_of(Verb verb, const std::vector<std::string>& words, const Values& variables,
+             const std::string& with) {
+  const Variables set(variables);
+  const auto o = Words(verb, words).parse();
+  INFO(text_of(o));
+  REQUIRE_FALSE(o);
+  CHECK(o.error().message.find(with) != std::string::npos);
+  return o.error().code;
+}
+
+}  // namespace
+
+TEST_CASE("an error on the command line is usage, one in a variable is config") {
+  const std::vector<std::string> good{"--key", "k", "--", "true"},
+      both{"--key", "k", "-n", "-w", "3", "--", "true"};
+  CHECK(code_of(Verb::run, both, {}, "run: --nonblock and --wait contradict each other") ==
+        Errc::usage);
+  CHECK(code_of(Verb::run, good, {{"DLOCK_NONBLOCK", "1"}, {"DLOCK_WAIT", "3"}},
+                "DLOCK_NONBLOCK and DLOCK_WAIT") == Errc::config);
+  CHECK(code_of(Verb::run, good, {{"DLOCK_WAIT", "soon"}}, "DLOCK_WAIT: 'soon'") == Errc::config);
+  CHECK(code_of(Verb::run, good, {{"DLOCK_WAIT", ""}}, "DLOCK_WAIT: is set but empty") ==
+        Errc::config);
+  CHECK(code_of(Verb::run, good, {{"DLOCK_QUIET", "maybe"}}, "DLOCK_QUIET: 'maybe'") ==
+        Errc::config);
+  CHECK(code_of(Verb::run, good, {{"DLOCK_SHARED", "1"}, {"DLOCK_EXCLUSIVE", "1"}}, "contradict") ==
+        Errc::config);
+}
+
+TEST_CASE("the command line decides a choice as a whole") {
+  const Variables set(
+      {{"DLOCK_WAIT", "soon"}, {"DLOCK_SHARED", "1"}, {"DLOCK_TTL", "1m"}, {"DLOCK_VERBOSE", "0"}});
+  Words words(Verb::run, {"--key", "k", "-n", "--limit=3", "--", "true"});
+  const auto o = words.parse();
+  REQUIRE(o);
+  CHECK(o->wait == Duration{});  // DLOCK_WAIT is not even read
+  CHECK(o->mode == Mode::permit);
+  CHECK(o->limit == 3);
+  CHECK(o->ttl == std::chrono::minutes{1});
+  CHECK(o->verbosity == 0);
+
+  CHECK(given_by_flag(*o, "limit"));
+  CHECK(given(*o, "ttl"));
+  CHECK_FALSE(given_by_flag(*o, "ttl"));
+  CHECK_FALSE(given(*o, "shared"));
+  CHECK_FALSE(given(*o, "verbose"));  // set to "no"
+  CHECK(called(*o, "ttl") == "DLOCK_TTL");
+  CHECK(called(*o, "limit") == "--limit");
+  CHECK(blame(*o, "ttl") == Errc::config);
+  CHECK(blame(*o, "limit") == Errc::usage);
+}
+
+TEST_CASE("missing and contradicting options") {
+  const auto usage = [](Verb verb, const std::vector<std::string>& words, const std::string& with) {
+    CHECK(code_of(verb, words, {}, with) == Errc::usage);
+  };
+  usage(Verb::run, {"--", "true"}, "run: --key is missing");
+  usage(Verb::run, {"--key", "k"}, "-- and the command are missing");
+  usage(Verb::run, {"--key", "k", "--"}, "the command after -- is missing");
+  usage(Verb::run, {"--key", "k", "--limit", "3", "-x", "--", "true"}, "--limit and --exclusive");
+  usage(Verb::run, {"--key", "k", "--foreground", "--no-foreground", "--", "true"},
+        "--foreground and --no-foreground");
+  usage(Verb::acquire, {"--key", "k", "--keep", "--hold"}, "--keep and --hold");
+  usage(Verb::acquire, {"--key", "k", "--watch-pid", "3"}, "--watch-pid goes with --keep");
+  usage(Verb::release, {"--key", "k", "--token", "3"}, "--token goes with --force");
+  usage(Verb::check, {}, "SEQUENCER or --key is missing");
+  usage(Verb::check, {"S", "--key", "k"}, "either a sequencer or --key");
+  usage(Verb::fence, {"--token", "3", "--", "true"}, "--state is missing");
+  usage(Verb::inspect, {"--check"}, "--check needs a key");
+  usage(Verb::inspect, {"k", "--held"}, "--held chooses from the list");
+  usage(Verb::inspect, {"-J", "--csv"}, "--json and --csv");
+  usage(Verb::bench, {"-d", "1s", "-N", "5"}, "--duration and --ops");
+}

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// The decisions of `dlock run` about how it ends: the guard, descendants, --min-hold.
+#include <catch2/catch.hpp>
+#include <cerrno>
+#include <csignal>
+#include "unit/policy_story.hpp"
+
+using namespace dlock;
+using namespace dlock::run;
+using namespace dlock::run::test;
+
+TEST_CASE("a silent guard is taken for stuck, unless dlock was asleep, too") {
+  Story s(attached());
+  s.running_attached().see(event::Signal{SIGTERM, false});
+  const Deadline stop_by = s.policy.deadlines().stop_by;
+  SECTION("stuck") {
+    s.alarm();
+    CHECK(s.now == later(stop_by, Duration(1'485ms) / 2));
+    CHECK(s.does(Do::kill_guard));
+  }
+  SECTION("its report came, but dlock had not read it") {
+    s.after(1h).see(event::Killing{}).tick();
+    CHECK_FALSE(s.does(Do::kill_guard));
+  }
+  SECTION("it was asleep, too, and acts now") {
+    s.after(1h).tick();
+    CHECK_FALSE(s.does(Do::kill_guard));
+    REQUIRE(s.policy.wake_at() <= later(s.now, 50ms));
+    s.after(20ms).see(event::Killing{}).tick().after(40ms).tick();
+    CHECK_FALSE(s.does(Do::kill_guard));
+  }
+  SECTION("it does not act after waking") {
+    s.after(1h).tick().alarm();
+    CHECK(s.now == later(later(start, 1h), 50ms));
+    CHECK(s.does(Do::kill_guard));
+  }
+}
+
+TEST_CASE("descendants") {
+  auto r = leased();
+  SECTION("dlock waits for them, and names them after a second") {
+    Story s(r);
+    s.running().exits(0).alarm();
+    CHECK(s.now == start + 1s);
+    CHECK(s.says(Note::descendants));
+    CHECK(s.see(event::Signal{SIGTERM, false}).does(Do::signal_all, SIGTERM));
+    CHECK(s.dead(0).see(event::ReleaseDone{true}).ends_with(0));
+  }
+  SECTION("are ended with --descendants=kill") {
+    r.descendants = Descendants::kill;
+    Story s(r);
+    s.running().exits(4);
+    CHECK(s.does(Do::signal_all, SIGTERM));
+    CHECK(s.policy.deadlines().stop_by == s.now + 5s);
+    CHECK(s.dead(0).see(event::ReleaseDone{true}).ends_with(4));
+  }
+}
+
+TEST_CASE("--min-hold") {
+  auto r = leased();
+  r.min_hold = 60s;
+  r.can_detach = true;
+  Story s(r);
+  s.running().after(5s).exits(9).dead(9 << 8);
+  SECTION("leaves the remainder to the store and exits at once") {
+    CHECK(s.last.back().what == Do::detach);
+    CHECK(s.last.back().span == 55s);
+    CHECK(s.see(event::DetachDone{true}).ends_with(9));
+  }
+  SECTION("goes on holding when the store does not confirm, and can be interrupted") {
+    s.see(event::DetachDone{false});
+    CHECK(s.says(Note::holding));
+    CHECK(s.see(event::Signal{SIGTERM, false}).does(Do::release));
+    CHECK(s.see(event::ReleaseDone{true}).ends_with(9));
+  }
+  SECTION("goes on holding to the end") {
+    s.see(event::DetachDone{false}).alarm();
+    CHECK(s.now == start + 60s);
+    CHECK(s.does(Do::release));
+  }
+  SECTION("a keeper that hangs: go on holding, then release") {
+    s.alarm();
+    CHECK(s.says(Note::holding));
+    CHECK(s.alarm().does(Do::release));
+  }
+}
+
+TEST_CASE("--min-hold does not apply to a command that never ran") {
+  auto r = leased();
+  r.min_hold = 60s;
+  Story s(r);
+  s.granted().see(event::ExecFailed{ENOENT}).exits(127).dead(127 << 8);
+  CHECK(s.does(Do::release));
+  CHECK(s.see(event::ReleaseDone{true}).ends_with(status_not_found));
+}
+
+TEST_CASE("a command that cannot be executed") {
+  Story s(leased());
+  s.granted()
+      .see(event::ExecFailed{EACCES})
+      .exits(126)
+      .dead(126 << 8)
+      .see(event::ReleaseDone{true});
+  CHECK(s.ends_with(status_cannot_execute));
+}
+
+TEST_CASE("no process for the job") {
+  Story s(leased());
+  s.granted().see(event::StartFailed{EAGAIN}).dead(-1);
+  CHECK(s.does(Do::release));
+  CHECK(s.see(event::ReleaseDone{true}).ends_with(status_failed_holding));
+}
+
+TEST_CASE("the guard dies: dlock ends its tree, releases only when it is gone, 125") {
+  Story s(leased());
+  s.running().see(event::GuardGone{});
+  CHECK(s.does(Do::sweep_own));
+  CHECK(s.alarm().does(Do::sweep_own));
+  s.see(event::OwnSweepDone{});
+  CHECK(s.does(Do::release));
+  CHECK(s.see(event::ReleaseDone{true}).ends_with(status_failed_holding));
+}
+
+TEST_CASE("the guard dies while we wait") {
+  Story s(leased());
+  s.see(event::GuardGone{});
+  CHECK(s.does(Do::leave_queue));
+  CHECK(s.see(event::WaitLeft{}).ends_with(status_bug));
+}
+
+TEST_CASE("a guard that is half a margin late is killed") {
+  Story s(leased());
+  s.running().alarm();
+  CHECK(s.now == s.policy.deadlines().kill_at + Duration{1'485ms} / 2);
+  CHECK(s.does(Do::kill_guard));
+  s.see(event::GuardGone{}).see(event::OwnSweepDone{});
+  CHECK(s.ends_with(status_lost));  // past kill_at
+}
+
+TEST_CASE("a guard that acts in time is left alone, however long the tree takes to die") {
+  Story s(leased());
+  s.running().see(event::Signal{SIGTERM, false}).after(5s).see(event::Killing{});
+  s.alarm();
+  CHECK(s.says(Note::stuck));
+  for (int i = 0; i < 5; ++i) {
+    s.see(event::Kept{later(s.now, 29'698ms)}).alarm();
+    CHECK_FALSE(s.does(Do::kill_guard));
+    CHECK_FALSE(s.outcome());
+  }
+  CHECK(s.dead(SIGKILL).does(Do::release));
+}
+
+TEST_CASE("a member that will not die is given up only long after the lease; nothing is released") {
+  Story s(leased());
+  s.running().after(24s).see(event::Expired{}).after(5s).see(event::Killing{});
+  while (!s.outcome()) s.alarm();
+  CHECK(s.now >= start + 29'698ms + 5s);
+  CHECK(s.ends_with(status_failed_holding));
+  CHECK(s.policy.abandoned());
+}
+
+TEST_CASE("dlock does not wait for an unanswered release") {
+  Story s(leased());
+  s.running().exits(5).dead(5 << 8).alarm();
+  CHECK(s.says(Note::not_released));
+  CHECK(s.ends_with(5));
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/process_tree.hpp"
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include "util/fd.hpp"
+
+using namespace dlock;
+using namespace dlock::run;
+using namespace std::chrono_literals;
+
+namespace {
+
+// A child with a child of its own; both live until they get a signal.
+struct Family {
+  pid_t child = 0, grandchild = 0;
+  Family() {
+    int p[2];
+    REQUIRE(::pipe(p) == 0);
+    child = ::fork();
+    if (child == 0) {
+      const pid_t below = ::fork();
+      if (below > 0) (void)!::write(p[1], &below, sizeof below);
+      for (;;) ::pause();
+    }
+    REQUIRE(::read(p[0], &grandchild, sizeof grandchild) == sizeof grandchild);
+    ::close(p[0]), ::close(p[1]);
+  }
+  ~Family() {
+    ::kill(grandchild, SIGKILL), ::kill(child, SIGKILL);
+    while (::waitpid(-1, nullptr, 0) > 0) {}
+  }
+};
+
+int end_of(pid_t pid) {
+  int status = 0;
+  return ::waitpid(pid, &status, 0) == pid && WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+}
+
+Deadline soon() { return later(Clock::now(), 10s); }
+
+}  // namespace
+
+TEST_CASE("which processes are descendants") {
+  const Family family;
+  CHECK(is_below_us(family.child));
+  CHECK(is_below_us(family.grandchild));
+  // decided by the process that has this pid now, not by an earlier one
+  CHECK_FALSE(is_below_us(::getppid()));
+  CHECK_FALSE(is_below_us(::getpid()));
+  CHECK_FALSE(is_below_us(1));
+  const OwnChildren own;
+  CHECK(own.list() == std::vector<pid_t>{family.child});
+  CHECK(descendants_of(::getpid(), soon()) == std::vector<pid_t>{family.child, family.grandchild});
+}
+
+TEST_CASE("a signal reaches all descendants") {
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+  const Family family;
+  signal_descendants(OwnChildren{}, 0, SIGUSR1, soon());
+  CHECK(end_of(family.child) == SIGUSR1);
+  CHECK(end_of(family.grandchild) == SIGUSR1);
+}
+
+TEST_CASE("a walk of the tree is bounded, and the children get the signal even then") {
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+  const Family family;
+  signal_descendants(OwnChildren{}, 0, SIGUSR1, Clock::now());
+  CHECK(end_of(family.child) == SIGUSR1);
+  CHECK(::kill(family.grandchild, 0) == 0);
+}
