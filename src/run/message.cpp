@@ -127,7 +127,13 @@ Channel::Got Channel::receive(Received& out) {
   h.msg_control = control;
   h.msg_controllen = sizeof control;
   out.attached.clear();
-  const ssize_t n = ::recvmsg(fd(), &h, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  // A peer that exits with a message of ours unread leaves an ECONNRESET, which the kernel reports
+  // once, before the peer's own last messages: those are read after it.
+  ssize_t n = -1;
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    n = ::recvmsg(fd(), &h, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (n >= 0 || errno != ECONNRESET) break;
+  }
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return Got::nothing;
   if (n < static_cast<ssize_t>(sizeof out.message)) return Got::closed;
   out.payload = {payload, static_cast<std::size_t>(n) - sizeof out.message};

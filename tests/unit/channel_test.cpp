@@ -53,6 +53,20 @@ std::vector<int> numbers(const std::vector<Fd>& fds) {
 
 }  // namespace
 
+TEST_CASE("what a peer sent before it exited is read, even if it had not read everything itself") {
+  BothEnds c;
+  REQUIRE(c.one.send(deadlines(Deadline{1s})));  // as a renewal that comes as the job ends
+  REQUIRE(c.other.send({Kind::exited, 5, false, {}}));
+  REQUIRE(c.other.send({Kind::tree_dead, 5, false, {}}));
+  c.other.close();
+  Channel::Received r;
+  REQUIRE(c.one.receive(r) == Got::message);
+  CHECK(r.message.kind == Kind::exited);
+  REQUIRE(c.one.receive(r) == Got::message);
+  CHECK(r.message.kind == Kind::tree_dead);
+  CHECK(c.one.receive(r) == Got::closed);
+}
+
 TEST_CASE("a peer that does not read still gets every deadline and signal") {
   BothEnds c;
   Deadline last{};
