@@ -86,6 +86,12 @@ Result<void> explain(const Options& o, const Store& store, const run::Plan& plan
   if (plan.timing.leased) leased(text, plan.timing, plan.request.ttl, plan.traits);
   else attached(text);
   line(text, "to end the job", ending(plan));
+  if (plan.once_per)
+    line(text, "starts",
+         fmt::format("at most one per {}, noted before the command starts{}{}",
+                     plan.once_per->text(),
+                     plan.until_success ? "; one that failed does not count" : "",
+                     plan.again ? "; this one although it ran (--again)" : ""));
   if (plan.max_run > 0us)
     line(text, "longest run",
          fmt::format("{}, then the job is ended (status 124)", format_duration(plan.max_run)));

@@ -129,6 +129,8 @@ Result<run::Plan> plan_taking(const Options& o, const Store& store, Hold hold) {
   p.connect_timeout = o.connect_timeout;
   p.splay = o.splay;
   p.once_per = o.once_per;
+  p.again = o.again;
+  p.until_success = o.until_success;
   p.borrowed = handle.has_value();
   if (p.borrowed)
     p.splay = p.min_hold = 0us, p.once_per.reset(), p.wait.reset(), p.request.wait = true;

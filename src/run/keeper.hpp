@@ -94,8 +94,9 @@ class Keeper {
   // releases, then as from the start
   void queue_again(Duration pause) { ask({Request::queue_again, pause}); }
   void release();  // Released
-  // --once-per: the job was not started; before release()
-  void forget_start() { started_nothing_ = true; }
+  // --once-per: the job was not started, or its failure does not count; before release() or
+  // detach(), which withdraw the noted start first
+  void forget_start() { forgets_start_ = true; }
   // Detached; when not confirmed it goes on renewing
   void detach(Duration d) { ask({Request::detach, d}); }
 
@@ -123,7 +124,8 @@ class Keeper {
   Duration slice(Duration left, Clock::duration waited, bool told) const;
   bool take(const dlock::Granted&);
   bool note_start(const Lease&);
-  void withdraw_start(const Lease&);
+  std::string withdraw_start(const Lease&);
+  void forget_noted(const Lease&);
   bool splay();
   Next hold();
   bool renew(Lease& lease, Deadline& next);
@@ -145,7 +147,7 @@ class Keeper {
   Request request_;
 
   bool started_ = false;
-  std::atomic<bool> started_nothing_ = false;
+  std::atomic<bool> forgets_start_ = false;
 
   // used by the thread; by the caller until start()
   dlock::Request asking_;  // the plan's; with another owner after an undo
@@ -154,7 +156,8 @@ class Keeper {
   std::optional<Lease> lease_;
   int alarm_fd_ = -1;
   Deadline first_renewal_{};
-  std::optional<Starts> noted_;  // the store's record before our start was noted
+  // --once-per, since our start was noted: what the store's record was before
+  std::optional<Starts> noted_;
   Deadline wait_until_ = no_deadline, connect_until_ = no_deadline;
   Deadline answered_{};  // when the last request was sent that the store answered with: wait
   bool reached_ = false, queued_ = false, over_ = false;

@@ -57,7 +57,7 @@ Keeper::Next Keeper::hold() {
       case Request::release: give_back(lease, lost); return Next::over;
       case Request::leave:
       case Request::queue_again:
-        if (!lost) withdraw_start(lease);
+        if (!lost) (void)withdraw_start(lease);
         if (asked.what == Request::queue_again) {
           if (!lost) undo(lease);
           asking_.owner = Owner::random();  // the lease's owner must not come back
@@ -68,6 +68,7 @@ Keeper::Next Keeper::hold() {
         report(Left{});
         return Next::over;
       case Request::detach: {
+        if (forgets_start_ && !lost) forget_noted(lease);
         const auto answer =
             lost ? Result<Renewal>(Lost{"lost"}) : backend_->detach(lease, asked.span);
         const bool kept = answer && std::holds_alternative<dlock::Kept>(*answer);
@@ -109,8 +110,8 @@ void Keeper::undo(const Lease& lease) {
 void Keeper::give_back(const Lease& lease, bool lost) {
   // of several the others are held
   if (lost && !several_) return report(Released{false, "it was lost"});
+  if (forgets_start_) forget_noted(lease);
   const Deadline until_then = later(Clock::now(), plan_.timing.op_timeout);
-  if (started_nothing_) withdraw_start(lease);
   events_.trace_invoke("release");
   bool asked = false;  // after an unanswered attempt, not held counts as released
   for (Duration retry = first_retry;; retry *= 2) {

@@ -60,7 +60,7 @@ bool Keeper::note_start(const Lease& lease) {
   };
   const auto known = twice([&] { return backend_->starts(lease.key); });
   Error error = known ? Error{} : known.error();
-  if (known && !plan_.once_per->due(*known)) {
+  if (known && !plan_.again && !plan_.once_per->due(*known)) {
     const Duration ahead = OncePer::ahead(*known);
     bool corrected = false;
     if (ahead > 0us) {
@@ -78,12 +78,14 @@ bool Keeper::note_start(const Lease& lease) {
   }
   if (known) {
     noted_ = *known;
+    // --again: a withdrawal must not bring back a start in the future (OncePer::ahead)
+    if (OncePer::ahead(*known) > 0us) noted_->last = known->now;
     const auto done =
         twice([&] { return backend_->note_start(lease, known->now, plan_.once_per->keep()); });
     if (done && *done == Validity::valid) return true;
     error = done ? Error{Errc::unavailable, "the lock ended before the start could be noted"}
                  : done.error();
-    withdraw_start(lease);
+    (void)withdraw_start(lease);
   }
   (void)twice([&] { return backend_->release(lease); });
   events_.trace_result("acquire", "info");
@@ -92,9 +94,24 @@ bool Keeper::note_start(const Lease& lease) {
   return false;
 }
 
-void Keeper::withdraw_start(const Lease& lease) {
-  if (noted_) (void)backend_->note_start(lease, noted_->last, plan_.once_per->keep());
+// While the lock is held, so no other start can have been noted since. Text: why the start may still
+// be noted.
+std::string Keeper::withdraw_start(const Lease& lease) {
+  if (!noted_) return {};
+  const auto done = backend_->note_start(lease, noted_->last, plan_.once_per->keep());
   noted_.reset();
+  if (!done) return done.error().message;
+  return *done == Validity::valid ? "" : "the lock has ended";
+}
+
+// Of a command that was not started, or failed. A withdrawal that is not confirmed leaves the start
+// noted: then the period has had its run.
+void Keeper::forget_noted(const Lease& lease) {
+  const std::string why = withdraw_start(lease);
+  if (why.empty()) return;
+  events_.error(
+      fmt::format("{}: the start could not be withdrawn ({}); it may count for --once-per {}",
+                  printable(plan_.request.key.text()), printable(why), plan_.once_per->text()));
 }
 
 // After one try, or an error that a retry does not fix.

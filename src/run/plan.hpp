@@ -50,6 +50,8 @@ struct Plan {
   // wait a random part of it before the first request
   Duration splay{};
   std::optional<OncePer> once_per;  // only if Traits::starts
+  bool again = false;               // --once-per: starts although it ran, and is noted
+  bool until_success = false;       // --once-per: a command that failed does not count
 
   // The job (run only).
   char* const* command = nullptr;  // NULL-terminated argv; [0] is looked up in PATH

@@ -355,11 +355,17 @@ void Policy::give_back(Deadline now) {
   // never release what may be another's
   if (lost_) return rules_.several ? release(now) : end(result());
   const bool ran = exec_error_ == 0 && !guard_failed_;
+  // Only a failure that was seen: a command whose end is unknown may have done its work.
+  const std::string_view end_of_job = result().result;
+  withdraws_ = rules_.until_success && ran && !start_failed_ &&
+               (end_of_job == "signal" || end_of_job == "max_run" ||
+                (end_of_job == "command" && WEXITSTATUS(status_) != 0));
+  if (withdraws_) act(Do::withdraw_start);
   hold_until_ = ran ? later(granted_at_, rules_.min_hold) : now;
   if (hold_until_ <= now) return release(now);
   if (rules_.can_detach) {
     phase_ = Phase::detaching;
-    step_by_ = later(now, rules_.timing.op_timeout);
+    step_by_ = time_to_give_back(now);
     actions_.push_back(
         {Do::detach, 0, std::chrono::duration_cast<Duration>(hold_until_ - now), {}, {}});
   } else {
@@ -378,8 +384,13 @@ void Policy::on(const event::DetachDone& e, Deadline now) {
 
 void Policy::release(Deadline now) {
   phase_ = Phase::releasing;
-  step_by_ = later(now, rules_.timing.op_timeout);
+  step_by_ = time_to_give_back(now);
   act(Do::release);
+}
+
+// The withdrawal is an exchange of its own, before the last one, which keeps its whole time.
+Deadline Policy::time_to_give_back(Deadline now) const noexcept {
+  return later(now, rules_.timing.op_timeout * (withdraws_ ? 2 : 1));
 }
 
 void Policy::on(const event::ReleaseDone& e, Deadline) {

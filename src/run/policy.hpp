@@ -95,10 +95,11 @@ struct Action {
     leave_queue,  // answer WaitLeft, soon
     // release a late grant and wait again after `span`; answered by Granted or WaitEnded
     queue_again,
-    release,  // answer ReleaseDone
-    detach,   // let the lock last for `span` without us; answered by DetachDone
-    say,      // note, for messages and events
-    end,      // outcome: over
+    withdraw_start,  // --once-per: before release or detach, the noted start no longer counts
+    release,         // answer ReleaseDone
+    detach,          // let the lock last for `span` without us; answered by DetachDone
+    say,             // note, for messages and events
+    end,             // outcome: over
   };
   enum class Note {
     busy,
@@ -133,6 +134,7 @@ class Policy {
     Duration max_run{}, min_hold{};
     Descendants descendants = Descendants::wait;
     bool can_detach = false;
+    bool until_success = false;  // a command that failed withdraws its --once-per start
     bool kill_when_lost = true;  // false: --on-lost says otherwise
     // keys: when one is lost, the others are held and are to be released
     bool several = false;
@@ -200,6 +202,7 @@ class Policy {
   void forward(const event::Signal&, Deadline now);
   void give_back(Deadline now);  // the tree is dead: detach, go on holding or release
   void release(Deadline now);
+  Deadline time_to_give_back(Deadline now) const noexcept;
   void end(Outcome);
   bool job_may_live() const noexcept;
   Outcome result() const noexcept;
@@ -219,7 +222,7 @@ class Policy {
   int last_end_ = 0, leave_signal_ = 0;
   int status_ = -1, exec_error_ = 0;
   bool lost_ = false, killing_ = false, guard_gone_ = false, guard_failed_ = false,
-       start_failed_ = false, max_run_over_ = false, revoked_ = false;
+       start_failed_ = false, max_run_over_ = false, revoked_ = false, withdraws_ = false;
   bool guard_killed_ = false, gave_up_ = false;
   Actions actions_;
 };

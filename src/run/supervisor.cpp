@@ -37,6 +37,7 @@ Policy::Rules rules(const Plan& plan, bool same_group) {
   r.min_hold = plan.min_hold;
   r.descendants = plan.descendants;
   r.can_detach = plan.traits.detached;
+  r.until_success = plan.once_per && plan.until_success;
   r.kill_when_lost = plan.on_lost.what == OnLost::Do::kill;
   r.several = !plan.more_keys.empty();
   return r;
@@ -290,6 +291,7 @@ void Supervisor::perform(const Action& a) {
     case Do::stop_self: stop_by_ = a.number; return;
     case Do::leave_queue: keeper_.leave(); return;
     case Do::queue_again: keeper_.queue_again(a.span); return;
+    case Do::withdraw_start: keeper_.forget_start(); return;
     case Do::release: keeper_.release(); return;
     case Do::detach: keeper_.detach(a.span); return;
     case Do::say: return say(a.note);

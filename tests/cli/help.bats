@@ -24,7 +24,7 @@ sorted() { tr ' ' '\n' | sort | tr '\n' ' '; }
 }
 
 @test "the options of each command are these" {
-  assert_equal "$(options_of run)" "$(echo -n "$common $taking command descendants explain foreground handle kill-after max-run metrics-file min-hold no-env no-foreground no-reentrant on-lost once-per publish-command signal status-fd status-file" | sorted)"
+  assert_equal "$(options_of run)" "$(echo -n "$common $taking again command descendants explain foreground handle kill-after max-run metrics-file min-hold no-env no-foreground no-reentrant on-lost once-per publish-command signal status-fd status-file until-success" | sorted)"
   assert_equal "$(options_of acquire)" "$(echo -n "$common $taking hold keep max-hold output watch-pid" | sorted)"
   assert_equal "$(options_of renew)" "$(echo -n "$common key handle" | sorted)"
   assert_equal "$(options_of release)" "$(echo -n "$common key handle token force yes revoke if-held" | sorted)"

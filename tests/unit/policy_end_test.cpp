@@ -165,3 +165,51 @@ TEST_CASE("dlock does not wait for an unanswered release") {
   CHECK(s.says(Note::not_released));
   CHECK(s.ends_with(5));
 }
+
+TEST_CASE("--until-success: which ends of the job withdraw its start") {
+  Policy::Rules r = leased();
+  r.until_success = true;
+  r.max_run = 20s;
+  Story s(r);
+  const auto withdraws_first = [&] {
+    return s.last.size() >= 2 && s.last.front().what == Do::withdraw_start &&
+           s.last.back().what == Do::release;
+  };
+  SECTION("a status other than 0, before the release, which keeps its time") {
+    s.running().exits(7).dead(7 << 8);
+    CHECK(withdraws_first());
+    CHECK(s.policy.wake_at() == later(s.now, r.timing.op_timeout * 2));
+  }
+  SECTION("a signal") {
+    s.running().dead(SIGTERM);
+    CHECK(withdraws_first());
+  }
+  SECTION("--max-run, whatever the status") {
+    s.running().see(event::MaxRunOver{}).exits(0).dead(0);
+    CHECK(withdraws_first());
+  }
+  SECTION("not 0") {
+    s.running().exits(0).dead(0);
+    CHECK(s.does(Do::release));
+    CHECK_FALSE(s.does(Do::withdraw_start));
+  }
+  SECTION("not an end that was not seen: the guard is gone") {
+    s.running().see(event::GuardGone{}).see(event::OwnSweepDone{});
+    CHECK(s.does(Do::release));
+    CHECK_FALSE(s.does(Do::withdraw_start));
+  }
+  SECTION("not a lost lock") {
+    s.running().see(event::KeeperLost{}).see(event::Expired{}).exits(1).dead(1 << 8, true);
+    CHECK_FALSE(s.does(Do::withdraw_start));
+    CHECK(s.ends_with(status_lost));
+  }
+  SECTION("before a --min-hold is left to the store") {
+    Policy::Rules held = r;
+    held.min_hold = 60s;
+    held.can_detach = true;
+    Story h(held);
+    h.running().exits(1).dead(1 << 8);
+    CHECK(h.last.front().what == Do::withdraw_start);
+    CHECK(h.last.back().what == Do::detach);
+  }
+}

@@ -72,10 +72,12 @@ Result<void> run(const Options& o) {
   if (auto r = taking(o); !r) return r;
   if (auto r = apart(o, "foreground", "no-foreground"); !r) return r;
   if (auto r = writable_status_fd(o); !r) return r;
-  if (auto r =
-          apart_on_command_line(o, "handle",
-                                {"nonblock", "wait", "shared", "exclusive", "limit", "lock-delay",
-                                 "reason", "splay", "min-hold", "once-per", "publish-command"});
+  for (const std::string_view name : {"again", "until-success"})
+    if (auto r = goes_with(o, name, o.once_per.has_value(), "once-per"); !r) return r;
+  if (auto r = apart_on_command_line(
+          o, "handle",
+          {"nonblock", "wait", "shared", "exclusive", "limit", "lock-delay", "reason", "splay",
+           "min-hold", "once-per", "again", "until-success", "publish-command"});
       !r)
     return r;
   if (o.shell_command || o.explain) return {};

@@ -205,6 +205,11 @@ constexpr Option table[] = {
      "at most one start per D, or per calendar hour, day, week or month, by the store's clock; "
      "else busy",
      once_per},
+    {"again", 0, nullptr, run, G::job, no_twin, C::none,
+     "with --once-per: start although it ran; the start is noted", on<&O::again>},
+    {"until-success", 0, nullptr, run, G::job, no_twin, C::none,
+     "with --once-per: a run that failed does not count, and the next may start",
+     on<&O::until_success>},
     {"on-lost", 0, "WHAT", run, G::job, twin, C::none,
      "when the lock is lost: kill the command, only send it signal:SIG, or run exec:CMD beside it "
      "(default: kill)",

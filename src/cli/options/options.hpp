@@ -75,6 +75,7 @@ struct Options {
   int signal = SIGTERM;
   Duration max_run{}, min_hold{};
   std::optional<run::OncePer> once_per;
+  bool again = false, until_success = false;
   bool foreground = false, no_foreground = false, no_env = false, explain = false;
   run::Descendants descendants = run::Descendants::wait;
   run::OnLost on_lost;

@@ -64,6 +64,55 @@ exactly_once() {
   run -0 "$DLOCK" run --key z --once-per day -- true
 }
 
+@test "--again starts although the job ran, and is noted" {
+  needs_starts
+  run -0 "$DLOCK" run --key k --once-per 2s --again -- echo first
+  assert_output first
+  began=$(now_ms)
+  run -0 "$DLOCK" run --key k --once-per 2s --again -- echo again
+  assert_output again
+  # Noted: 2 s less the slack from the second start, not from the first.
+  until "$DLOCK" run -q --key k --once-per 2s -- true; do sleep 0.02; done
+  [ $(($(now_ms) - began)) -ge 1500 ]
+  run -127 "$DLOCK" run --key k --once-per 1h --again -- /nonexistent
+  run -75 "$DLOCK" run --key k --once-per 1h -- true # the run before is still noted
+}
+
+@test "--until-success: a run that failed does not count, one that succeeded does" {
+  needs_starts
+  daily() { "$DLOCK" run --key k --once-per day --until-success "$@"; }
+  run -7 daily -- sh -c 'exit 7'
+  run -124 daily --max-run 100ms -- sleep 100
+  run -143 daily -- sh -c 'kill -TERM $$'
+  run -3 daily --min-hold 10ms --ttl 1h -- sh -c 'exit 3'
+  eventually is_free k
+  run -0 daily -- echo ran
+  assert_output ran
+  refused 75 'was started' run --key k --once-per day --until-success -- echo ran
+  # A run by hand that fails does not take away the one that succeeded.
+  run -1 daily --again -- false
+  refused 75 'was started' run --key k --once-per day --until-success -- echo ran
+}
+
+@test "--until-success: a run whose end was not seen counts" {
+  needs_starts
+  "$DLOCK" run --ttl $SHORT --key k --once-per day --until-success -- sleep 100 &
+  eventually is_held k
+  eventually sh -c '"$DLOCK" inspect -J k | grep -q "\"holders\":\[{"'
+  eventually pgrep -P "$(pgrep -P $!)" sleep >/dev/null
+  kill -9 $!
+  wait $! || :
+  run -75 timeout 20 "$DLOCK" run --key k --once-per day --until-success -- echo ran # after the lease
+  assert_output --partial 'k was started'
+}
+
+@test "--again and --until-success go with --once-per" {
+  needs_starts
+  refused 64 '--again goes with --once-per' run --key k --again -- true
+  refused 64 '--until-success goes with --once-per' run --key k --until-success -- true
+  DLOCK_ONCE_PER=day run -0 "$DLOCK" run --key k --again -- true
+}
+
 @test "--once-per: the slack; a period's jitter does not skip a run" {
   needs_starts
   run -0 "$DLOCK" run --key k --once-per 2s -- true
