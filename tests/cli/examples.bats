@@ -53,7 +53,7 @@ is_called() { assert_equal "$(cat calls)" "$1"; }
 @test "the line for cron: a second one, while the lock is kept, is no failure and runs nothing" {
   for page in dlock.1 dlock-run.1; do
     example $page <<'X'
-*/5 * * * *  /usr/local/bin/dlock run -n -E 0 --min-hold 1m --key report -- /usr/local/bin/report
+*/5 * * * *  /usr/bin/dlock run -n -E 0 --min-hold 1m --key report -- /usr/local/bin/report
 X
   done
   example README.md <<'X'
@@ -213,12 +213,12 @@ X
 Description=The one worker
 [Service]
 Type=exec
-ExecStart=/usr/local/bin/dlock run --key leader -- /usr/bin/worker
+ExecStart=/usr/bin/dlock run --key leader -- /usr/bin/worker
 Restart=always
 RestartForceExitStatus=123
 Description=The report of one host
 Type=oneshot
-ExecStart=/usr/local/bin/dlock run -n --once-per 1h --key report -- /usr/local/bin/report
+ExecStart=/usr/bin/dlock run -n --once-per 1h --key report -- /usr/local/bin/report
 SuccessExitStatus=75
 X
   lines_of dlock-run.1 | sed -n 's/^ExecStart=.*dlock run/dlock run --explain/p' >starts
@@ -273,7 +273,7 @@ scripts/test
 X
   not_run README.md 'needs root, and a package that scripts/package has made' <<'X'
 apt install ./dlock_0.1.0_amd64.deb
-tar -C /usr/local --strip-components=1 -xf dlock-0.1.0-linux-x86_64.tar.xz
+tar -C /usr/local --strip-components=1 -xf dlock-0.1.0-linux-x86_64.tar.gz
 X
 }
 

@@ -71,3 +71,31 @@ PY
   run -1 "$root/scripts/sbom" "$PWD"
   assert_output --partial 'usage: scripts/sbom BUILD_DIRECTORY'
 }
+
+@test "the tarball: a system without xz unpacks it, and two are the same" {
+  mkdir -p tree/scripts/packaging bin bare
+  cp "$root/scripts/package" tree/scripts/
+  touch tree/LICENSE tree/README.md tree/CHANGELOG.md tree/scripts/packaging/copyright
+  for name in deps sbom; do ln -s /bin/true tree/scripts/$name; done
+  cat >bin/cmake <<'STAND_IN'
+#!/bin/bash
+case $1 in
+  --build) ;;
+  --install) umask 077; mkdir -p "$DESTDIR/usr/local/bin" && echo "#!/bin/sh" >"$DESTDIR/usr/local/bin/dlock" ;;
+  *) echo 'CMAKE_PROJECT_VERSION:STATIC=1.2.3' >"$5/CMakeCache.txt" ;;
+esac
+STAND_IN
+  printf '#!/bin/sh\nmkdir -p "$4"; touch "$4/dlock_1.2.3_any.deb"\n' >bin/cpack
+  chmod +x bin/*
+  for out in one two; do
+    PATH=$PWD/bin:$PATH SOURCE_DATE_EPOCH=1700000000 tree/scripts/package -o $out -B $out.build
+  done
+  assert_equal "$(cat one/SHA256SUMS)" "$(cat two/SHA256SUMS)"
+  tarball=dlock-1.2.3-linux-$(uname -m).tar
+  for name in tar gzip; do ln -s "$(command -v $name)" bare/; done
+  mkdir prefix
+  PATH=$PWD/bare "$(command -v tar)" -C prefix --strip-components=1 -xf one/$tarball.*
+  run -0 find prefix -type f -printf '%m %P\n'
+  assert_line '755 bin/dlock'
+  assert_line '644 share/doc/dlock/LICENSE'
+}
