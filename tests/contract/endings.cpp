@@ -112,7 +112,9 @@ TEST_CASE("detach: the lock outlives its process, for as long as asked") {
     CHECK(lease.token == g.lease.token);
     CHECK(lease.deadline <= later(Clock::now(), 2 * subject().shortest_ttl));
     backend.reset();
-    CHECK(other->check(key("k"), g.lease.token).value() == Validity::valid);
+    const Validity meanwhile = other->check(key("k"), g.lease.token).value();
+    // a busy machine may come to the question only when the time is over
+    if (Clock::now() < lease.deadline) CHECK(meanwhile == Validity::valid);
     const Granted next = take(*w);
     CHECK(Clock::now() >= lease.deadline);
     CHECK(next.lease.token > g.lease.token);
