@@ -27,6 +27,14 @@ refused() {
   fi
 }
 
+# built_with BACKEND...: dlock has all of these.
+built_with() {
+  local backend version
+  version=$("$DLOCK" --version)
+  for backend; do grep -q "^$backend: .*(default)" <<<"$version" || return 1; done
+}
+needs_backend() { built_with "$@" || skip "built without $*"; }
+
 # json EXPRESSION <<<TEXT: a Python expression over the value `j`.
 json() { python3 -c 'import json, sys; j = json.load(sys.stdin); print(eval(sys.argv[1]))' "$1"; }
 

@@ -237,7 +237,7 @@ X
   not_run dlock-backends.7 'no server db1; a grace of ten minutes' <<'X'
 dlock run -b 'redis://db1?restart_grace=10m' --ttl 10m --key nightly -- ./job
 X
-  if dlock --version | grep -q '^redis: fair'; then run -0 bash -c "${example/dlock run/dlock run --explain}"; fi
+  if built_with redis; then run -0 bash -c "${example/dlock run/dlock run --explain}"; fi
   not_run dlock-bench.1 'no server r1; tests/cli/bench.bats has these options' <<'X'
 dlock bench -b redis://r1 -b file:/var/tmp/b --recipe all -d 10s
 dlock bench -b redis://r1 --repeat 5 --output json \

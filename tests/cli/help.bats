@@ -59,7 +59,7 @@ sorted() { tr ' ' '\n' | sort | tr '\n' ' '; }
   assert_line --index 0 --regexp '^dlock [0-9]+\.[0-9]+\.[0-9]+$'
   assert_line --regexp '^file: lease \(default\), flock$'
   assert_line --regexp '^uses .*fmt [0-9.]+, nlohmann-json [0-9.]+, toml\+\+ [0-9.]+, CLI11 [0-9.]+, glibc [0-9.]+$'
-  if grep -q '^redis: fair' <<<"$output"; then assert_line --regexp '^uses hiredis [0-9.]+, OpenSSL [0-9.a-z]+, '; fi
+  if built_with redis; then assert_line --regexp '^uses hiredis [0-9.]+, OpenSSL [0-9.a-z]+, '; fi
   assert_equal "$stderr" ''
 }
 

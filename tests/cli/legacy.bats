@@ -6,7 +6,7 @@ load common
 
 setup() {
   common_setup
-  "$DLOCK" --version | grep -q '^ *redis' || skip 'built without redis'
+  needs_backend redis
 }
 
 @test "a legacy recipe states its weakness in one line" {

@@ -169,13 +169,19 @@ limited() { timeout 20 bash -c 'ulimit "$0" "$1" && shift && exec "$DLOCK" "$@"'
   chmod 600 fifo
   refused 78 'has no writer' run --config fifo --key k -- true
   refused 78 'has no writer' check --handle @fifo --key k
+  refused 73 'has no reader' bench --html fifo -N 1 --no-progress
+}
+
+@test "a FIFO, named as a certificate or a key: refused" {
+  needs_backend redis mysql
+  mkfifo fifo
+  chmod 600 fifo
   for option in ca cert key; do
     other=()
     [ $option = ca ] || other=(--tls-cert fifo --tls-key fifo)
     refused 78 'not a regular file' inspect -b 'rediss://127.0.0.1:1' --tls-$option fifo "${other[@]}" k
     refused 78 'not a regular file' inspect -b 'mysql://127.0.0.1:1/db?tls=yes' --tls-$option fifo k
   done
-  refused 73 'has no reader' bench --html fifo -N 1 --no-progress
 }
 
 @test "a FIFO with a writer is as good as a file" {
@@ -219,8 +225,10 @@ limited() { timeout 20 bash -c 'ulimit "$0" "$1" && shift && exec "$DLOCK" "$@"'
     ((status == 3)) || { ((status == 69)) && [[ ${#stderr_lines[@]} -eq 1 && $stderr == "dlock: "* ]]; } || fail "run, $n: $status $stderr"
     run --separate-stderr limited -n "$n" run -w 1h --key k -- sh -c 'exit 3'
     ((status == 3)) || { ((status == 69)) && [[ ${#stderr_lines[@]} -eq 1 && $stderr == "dlock: "* ]]; } || fail "wait, $n: $status $stderr"
-    run --separate-stderr limited -n "$n" run -n -b redis://127.0.0.1:1 --key k -- true
-    [[ $status -eq 69 && ${#stderr_lines[@]} -eq 1 ]] || fail "redis, $n: $status $stderr"
+    if built_with redis; then
+      run --separate-stderr limited -n "$n" run -n -b redis://127.0.0.1:1 --key k -- true
+      [[ $status -eq 69 && ${#stderr_lines[@]} -eq 1 ]] || fail "redis, $n: $status $stderr"
+    fi
     run --separate-stderr limited -n "$n" acquire --keep --watch-pid $$ --key "k$n"
     ((status == 0)) || [[ ${#stderr_lines[@]} -eq 1 && $stderr == "dlock: "* ]] || fail "keep, $n: $status $stderr"
     if ((status == 0)); then "$DLOCK" release --key "k$n" --handle "$output"; fi
