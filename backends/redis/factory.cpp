@@ -3,7 +3,7 @@
 #include "redis/fair/fair_backend.hpp"
 #include "redis/named/getset_backend.hpp"
 #include "redis/named/set_backend.hpp"
-#include "redis/named/setnx_backend.hpp"
+#include "redis/named/setnx_expire_backend.hpp"
 #include "redis/wire/client.hpp"
 #include "redis/wire/options.hpp"
 
@@ -17,7 +17,7 @@ Result<std::unique_ptr<Backend>> open(const Url& url, const Traits& traits,
   if (!client) return fail(std::move(client.error()));
   if (traits.recipe == "set") return std::make_unique<SetBackend>(traits, std::move(*client));
   if (traits.recipe == "setnx-expire")
-    return std::make_unique<SetnxBackend>(traits, std::move(*client));
+    return std::make_unique<SetnxExpireBackend>(traits, std::move(*client));
   if (traits.recipe == "getset") return std::make_unique<GetsetBackend>(traits, std::move(*client));
   return std::make_unique<FairBackend>(traits, std::move(*client));
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "redlock/factory.hpp"
-#include "redlock/recipe.hpp"
+#include "redlock/redlock_backend.hpp"
 
 namespace dlock::redlock {
 

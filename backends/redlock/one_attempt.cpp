@@ -4,7 +4,7 @@
 #include <algorithm>
 #include "core/number.hpp"
 #include "redis/fair/fair_record.hpp"
-#include "redlock/list.hpp"
+#include "redlock/known_list.hpp"
 #include "redlock_scripts/scripts.hpp"
 
 namespace dlock::redlock {

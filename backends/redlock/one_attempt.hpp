@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 #include <vector>
-#include "redlock/recipe.hpp"
+#include "redlock/redlock_backend.hpp"
 
 namespace dlock::redlock {
 

@@ -10,8 +10,8 @@
 #include "redis/doctor.hpp"
 #include "redis/named/named_key.hpp"
 #include "redis/wire/socket.hpp"
-#include "redlock/list.hpp"
-#include "redlock/recipe.hpp"
+#include "redlock/known_list.hpp"
+#include "redlock/redlock_backend.hpp"
 #include "redlock_scripts/scripts.hpp"
 
 namespace dlock::redlock {

@@ -2,7 +2,7 @@
 #pragma once
 #include <memory>
 #include <vector>
-#include "redlock/recipe.hpp"
+#include "redlock/redlock_backend.hpp"
 
 namespace dlock::redlock {
 

@@ -18,7 +18,7 @@ struct Seen {
   FencingToken token = 0;
   Micros since = 0;
   std::string meta;
-  std::string list;  // that is known there (list.hpp)
+  std::string list;  // that is known there (known_list.hpp)
 
   bool held() const noexcept { return type != "none" && left != Duration{}; }
   // by some dlock

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "zookeeper/node_record.hpp"
 #include <fmt/format.h>
-#include "common/record_words.hpp"
+#include "common/record_reader.hpp"
 #include "core/number.hpp"
 
 namespace dlock::zookeeper {

@@ -2,8 +2,8 @@
 #pragma once
 #include <algorithm>
 #include <vector>
-#include "run/cgroup.hpp"
 #include "run/entry.hpp"
+#include "run/job_cgroup.hpp"
 #include "run/message.hpp"
 #include "run/plan.hpp"
 #include "run/process_tree.hpp"

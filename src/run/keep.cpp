@@ -18,7 +18,7 @@
 #include <cstring>
 #include "core/exit_status.hpp"
 #include "run/signal_kinds.hpp"
-#include "run/take.hpp"
+#include "run/taker.hpp"
 #include "run/terminal.hpp"
 #include "util/wait.hpp"
 

@@ -9,8 +9,8 @@
 #include <algorithm>
 #include <cstring>
 #include "core/duration.hpp"
-#include "run/cgroup.hpp"
 #include "run/environment.hpp"
+#include "run/job_cgroup.hpp"
 #include "util/wait.hpp"
 
 namespace dlock::run {

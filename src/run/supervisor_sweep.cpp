@@ -2,7 +2,7 @@
 // The second line: how dlock ends the job when the guard is dead, and names the job's members.
 #include <sys/wait.h>
 #include <algorithm>
-#include "run/cgroup.hpp"
+#include "run/job_cgroup.hpp"
 #include "run/process_id.hpp"
 #include "run/process_tree.hpp"
 #include "run/supervisor.hpp"

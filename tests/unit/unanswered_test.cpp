@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "common/unanswered.hpp"
 #include <catch2/catch.hpp>
+#include "common/unanswered_releases.hpp"
 
 using namespace dlock;
 using namespace std::chrono_literals;

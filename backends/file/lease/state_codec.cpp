@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
-#include "common/record_words.hpp"
+#include "common/record_reader.hpp"
 #include "core/key.hpp"
 #include "core/number.hpp"
 

@@ -2,7 +2,7 @@
 // Recipes whose lock is a row with an end time: insert and version. A release wakes no waiter, so
 // waiters poll.
 #pragma once
-#include "common/unanswered.hpp"
+#include "common/unanswered_releases.hpp"
 #include "mysql/foreign/named_backend.hpp"
 
 namespace dlock::mysql {

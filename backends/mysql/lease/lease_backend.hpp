@@ -3,7 +3,7 @@
 #pragma once
 #include <map>
 #include <memory>
-#include "common/unanswered.hpp"
+#include "common/unanswered_releases.hpp"
 #include "core/backend.hpp"
 #include "mysql/client/client.hpp"
 #include "mysql/lease/lease_table.hpp"

@@ -2,7 +2,7 @@
 #include "mysql/lease/lease_record.hpp"
 #include <fmt/format.h>
 #include <iterator>
-#include "common/record_words.hpp"
+#include "common/record_reader.hpp"
 #include "core/key.hpp"
 #include "mysql/client/connection.hpp"
 

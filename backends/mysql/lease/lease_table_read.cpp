@@ -2,7 +2,7 @@
 // Reads the stored state of a lock, and the waiters ahead in its queue.
 #include <fmt/format.h>
 #include <algorithm>
-#include "common/record_words.hpp"
+#include "common/record_reader.hpp"
 #include "core/key.hpp"
 #include "mysql/lease/lease_table.hpp"
 

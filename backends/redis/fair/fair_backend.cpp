@@ -2,7 +2,7 @@
 #include "redis/fair/fair_backend.hpp"
 #include <fmt/format.h>
 #include <algorithm>
-#include "common/record_words.hpp"
+#include "common/record_reader.hpp"
 #include "core/number.hpp"
 #include "redis/doctor.hpp"
 #include "redis/fair/fair_record.hpp"

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 #include <vector>
-#include "common/unanswered.hpp"
+#include "common/unanswered_releases.hpp"
 #include "redis/fair/fair_keys.hpp"
 #include "redis/wire/client.hpp"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "redis/fair/fair_record.hpp"
 #include <algorithm>
-#include "common/record_words.hpp"
+#include "common/record_reader.hpp"
 #include "core/lock_view.hpp"
 #include "core/number.hpp"
 

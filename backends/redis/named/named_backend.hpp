@@ -7,7 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include "common/unanswered.hpp"
+#include "common/unanswered_releases.hpp"
 #include "redis/named/named_key.hpp"
 #include "redis/wire/client.hpp"
 

@@ -7,8 +7,8 @@
 #include <random>
 #include "core/duration.hpp"
 #include "core/key.hpp"
-#include "redis/wire/cluster.hpp"
-#include "redis/wire/sentinel.hpp"
+#include "redis/wire/cluster_locator.hpp"
+#include "redis/wire/sentinel_locator.hpp"
 #include "redis/wire/socket.hpp"
 
 namespace dlock::redis {

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <array>
-#include "common/record_words.hpp"
+#include "common/record_reader.hpp"
 #include "core/number.hpp"
 
 namespace dlock::zookeeper {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "redis/wire/cluster.hpp"
 #include <set>
 #include <thread>
 #include "groups.hpp"
+#include "redis/wire/cluster_locator.hpp"
 
 using namespace dlock;
 using namespace dlock::test;

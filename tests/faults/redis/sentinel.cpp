@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "redis/wire/sentinel.hpp"
 #include <atomic>
 #include <mutex>
 #include <thread>
 #include "groups.hpp"
+#include "redis/wire/sentinel_locator.hpp"
 
 using namespace dlock;
 using namespace dlock::test;

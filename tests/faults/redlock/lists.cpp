@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Clients with different lists of masters: refused, and how a list is changed.
-#include "redlock/list.hpp"
-#include "redlock/recipe.hpp"
+#include "redlock/known_list.hpp"
+#include "redlock/redlock_backend.hpp"
 #include "redlock_faults.hpp"
 #include "redlock_scripts/scripts.hpp"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What phase 2 accepts and refuses: each rule on which the order of tokens and exclusion rest.
-#include "redlock/recipe.hpp"
+#include "redlock/redlock_backend.hpp"
 #include "redlock_faults.hpp"
 #include "redlock_scripts/scripts.hpp"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "redis/wire/cluster.hpp"
 #include <catch2/catch.hpp>
 #include "redis/named/named_key.hpp"
+#include "redis/wire/cluster_locator.hpp"
 
 using namespace dlock;
 using namespace dlock::redis;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Why the tokens of Redlock rise (backends/redlock/recipe.hpp), by random schedules of a model:
-// five masters, contenders whose messages arrive in any order, late or never, and locks that vanish
-// at any moment, as after clock jumps. Exclusion is violated all the time; the order of tokens must
-// not be: no two grants have the same token, and a grant that began after another had ended has a
-// higher one.
+// Why the tokens of Redlock rise (backends/redlock/redlock_backend.hpp), by random schedules of a
+// model: five masters, contenders whose messages arrive in any order, late or never, and locks that
+// vanish at any moment, as after clock jumps. Exclusion is violated all the time; the order of
+// tokens must not be: no two grants have the same token, and a grant that began after another had
+// ended has a higher one.
 //
 // The same schedules find the errors of three weaker schemes: no write-back, a write-back that does
 // not check the owner of the vote, and votes that count although their number was not received.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Why two lists of masters exclude each other (backends/redlock/recipe.hpp, "Lists"), by random
-// schedules of a model: clients of an old list, clients of a new one, and clients that change the
-// list; messages that arrive in any order, late or never; clients that die between any two
-// messages, whose votes then end one by one. No two grants may be in force at once.
+// Why two lists of masters exclude each other (backends/redlock/redlock_backend.hpp, "Lists"), by
+// random schedules of a model: clients of an old list, clients of a new one, and clients that
+// change the list; messages that arrive in any order, late or never; clients that die between any
+// two messages, whose votes then end one by one. No two grants may be in force at once.
 //
 // The same schedules find the errors of weaker schemes.
 #include <algorithm>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "redlock/list.hpp"
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include "redlock/factory.hpp"
+#include "redlock/known_list.hpp"
 #include "redlock/options.hpp"
 
 using namespace dlock;

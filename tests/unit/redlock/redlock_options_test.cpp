@@ -2,7 +2,7 @@
 #include <catch2/catch.hpp>
 #include "redlock/factory.hpp"
 #include "redlock/options.hpp"
-#include "redlock/recipe.hpp"
+#include "redlock/redlock_backend.hpp"
 
 using namespace dlock;
 using namespace std::chrono_literals;

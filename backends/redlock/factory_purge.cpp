@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include "redlock/factory.hpp"
-#include "redlock/recipe.hpp"
+#include "redlock/redlock_backend.hpp"
 
 namespace dlock::redlock {
 namespace {

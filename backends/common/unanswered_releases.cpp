@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "common/unanswered.hpp"
+#include "common/unanswered_releases.hpp"
 #include <algorithm>
 
 namespace dlock {

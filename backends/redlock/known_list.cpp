@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "redlock/list.hpp"
+#include "redlock/known_list.hpp"
 #include <fmt/format.h>
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "redis/named/setnx_backend.hpp"
+#include "redis/named/setnx_expire_backend.hpp"
 #include <fmt/format.h>
 #include "core/duration.hpp"
 #include "core/number.hpp"
@@ -8,7 +8,7 @@
 
 namespace dlock::redis {
 
-Result<Try> SetnxBackend::try_once(const Request& request) {
+Result<Try> SetnxExpireBackend::try_once(const Request& request) {
   const NamedKey key = named(request.key);
   const std::string value = sign(request.owner) + millis(request.ttl);
   const auto set = client_->call(
@@ -24,8 +24,8 @@ Result<Try> SetnxBackend::try_once(const Request& request) {
 }
 
 // The second command: if the lock is still ours, sets its end and the token.
-Result<Try> SetnxBackend::complete(const Request& request, const NamedKey& key,
-                                   const std::string& value) {
+Result<Try> SetnxExpireBackend::complete(const Request& request, const NamedKey& key,
+                                         const std::string& value) {
   const auto answer =
       call("acquire", scripts::named_grant, key,
            {request.owner.hex(), value, request.identity.encode(), millis(request.ttl)},
@@ -35,7 +35,7 @@ Result<Try> SetnxBackend::complete(const Request& request, const NamedKey& key,
   return Try{.free_in = Duration{}};  // it was removed meanwhile
 }
 
-Result<Try> SetnxBackend::mend(const NamedKey& key, const Look& seen) {
+Result<Try> SetnxExpireBackend::mend(const NamedKey& key, const Look& seen) {
   if (seen.left || seen.type != "string") return busy(seen);
   if (seen.value.starts_with(mark)) {
     const auto ttl =

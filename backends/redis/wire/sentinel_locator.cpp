@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "redis/wire/sentinel.hpp"
+#include "redis/wire/sentinel_locator.hpp"
 #include <fmt/format.h>
 #include <algorithm>
 #include <map>

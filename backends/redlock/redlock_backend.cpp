@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "redlock/recipe.hpp"
+#include "redlock/redlock_backend.hpp"
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/epoll.h>
@@ -7,7 +7,7 @@
 #include "core/number.hpp"
 #include "redis/fair/fair_record.hpp"
 #include "redis/named/named_key.hpp"
-#include "redlock/list.hpp"
+#include "redlock/known_list.hpp"
 #include "redlock/one_attempt.hpp"
 #include "redlock/redlock_waiter.hpp"
 #include "redlock_scripts/scripts.hpp"

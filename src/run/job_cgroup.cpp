@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "run/cgroup.hpp"
+#include "run/job_cgroup.hpp"
 #include <dirent.h>
 #include <fcntl.h>
 #include <linux/magic.h>

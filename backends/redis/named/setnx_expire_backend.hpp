@@ -12,7 +12,7 @@ namespace dlock::redis {
 // 2. A takes the lock and stalls; B sets its end, it ends, B takes it; A sets the end. So A does
 //    that in a script that checks the value first: a bare EXPIRE could end B's lock before the time
 //    that B relies on. The other programs' EXPIRE can.
-class SetnxBackend final : public NamedBackend {
+class SetnxExpireBackend final : public NamedBackend {
  public:
   using NamedBackend::NamedBackend;
   Result<Try> try_once(const Request&) override;

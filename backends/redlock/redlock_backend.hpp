@@ -47,7 +47,7 @@
 #include <string>
 #include <utility>
 #include <vector>
-#include "common/unanswered.hpp"
+#include "common/unanswered_releases.hpp"
 #include "core/backend.hpp"
 #include "redis/wire/client.hpp"
 #include "redis/wire/tls.hpp"

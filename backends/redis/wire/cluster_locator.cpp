@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "redis/wire/cluster.hpp"
+#include "redis/wire/cluster_locator.hpp"
 #include <fmt/format.h>
 #include <algorithm>
 #include <memory>

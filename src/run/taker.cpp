@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The lock without a command: `dlock acquire`, detached, --hold and --keep.
-#include "run/take.hpp"
+#include "run/taker.hpp"
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
