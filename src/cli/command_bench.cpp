@@ -210,17 +210,16 @@ Result<run::Outcome> command_bench(const Options& given_options) {
   report->notes.insert(report->notes.begin(), notes.begin(), notes.end());
   report->notes.insert(report->notes.end(), report->left.begin(), report->left.end());
 
-  using F = BenchOptions::Format;
-  const F format = o.bench.format;
-  const auto printed = put(format == F::json       ? bench::json_of(*plan, *report, version())
-                           : format == F::csv      ? bench::csv_of(*report)
-                           : format == F::markdown ? bench::markdown_of(*plan, *report, version())
-                                                   : bench::text_of(*plan, *report, version()));
+  const auto printed =
+      put(o.output == Output::json       ? bench::json_of(*plan, *report, version())
+          : o.output == Output::csv      ? bench::csv_of(*report)
+          : o.output == Output::markdown ? bench::markdown_of(*plan, *report, version())
+                                         : bench::text_of(*plan, *report, version()));
   if (!printed) return fail(printed.error());
   if (auto written = write_page(*page, bench::html_of(*plan, *report, version()), o.bench.html);
       !written)
     return fail(written.error());
-  if (format != F::text) {
+  if (o.output != Output::text) {
     for (const std::string& line : bench::verdict(*report))
       if (line.starts_with("FAIL")) say(line);
     for (const std::string& left : report->left) say(left);

@@ -2,9 +2,11 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
+#include "cli/answer.hpp"
 #include "cli/command.hpp"
 #include "cli/options/config_text.hpp"
 #include "cli/options/help.hpp"
@@ -59,6 +61,20 @@ run::Outcome unknown_verb(std::string_view name) {
 bool wants_help(std::string_view word) noexcept { return word == "-h" || word == "--help"; }
 bool wants_version(std::string_view word) noexcept { return word == "-V" || word == "--version"; }
 
+// `dlock --version --output json`, or --json. Nothing: other words.
+std::optional<Output> version_form(char** words) {
+  const std::string_view first = words[0], second = words[1] ? words[1] : "";
+  const bool two = first == "--output";
+  if (words[1] && (!two || words[2])) return std::nullopt;
+  const std::string_view form = first == "--json" || first == "-J" ? "json"
+                                : first.starts_with("--output=")   ? first.substr(9)
+                                : two                              ? second
+                                                                   : "";
+  if (form == "json") return Output::json;
+  if (form == "text") return Output::text;
+  return std::nullopt;
+}
+
 // `dlock help`, `dlock --help`, `dlock -h`, and the version likewise. The letters need to be alone:
 // in
 // `dlock -h db1` a host is meant, as with redis-cli, and help with status 0 would hide that.
@@ -69,6 +85,9 @@ run::Outcome about_itself(int argc, char** argv) {
     return verb ? printed(verb_help(*verb)) : unknown_verb(argv[2]);
   }
   if (argc == 2) return printed(wants_version(name) ? version_text() : general_help());
+  if (name == "--version")
+    if (const auto form = version_form(argv + 2); form)
+      return printed(*form == Output::json ? version_json() : version_text());
   const std::string_view instead = name == "-h"   ? "; did you mean --help?"
                                    : name == "-V" ? "; did you mean --version?"
                                                   : "";
@@ -117,7 +136,7 @@ run::Outcome command_line(int argc, char** argv) {
 
   const auto options = parse(*verb, argc - 1, argv + 1);
   if (!options) return failed(options.error());
-  if (options->help) return printed(verb_help(*verb));
+  if (options->help) return printed(options->all_help ? full_help(*verb) : verb_help(*verb));
   if (options->log_json) say_as_json();
   if (options->verbosity > 0)
     if (const auto unknown = unknown_variables(); !unknown.empty())
@@ -125,6 +144,9 @@ run::Outcome command_line(int argc, char** argv) {
   if (options->show_config) return printed(config_text(*options));
   if (options->debug_report) return printed(debug_report(*options));
   const auto outcome = dispatch(*options);
+  if (options->json)
+    if (const auto done = put(json_of_answer(*options, outcome)); !done)
+      return failed(done.error());
   return outcome ? *outcome : failed(outcome.error());
 }
 

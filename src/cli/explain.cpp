@@ -2,6 +2,7 @@
 #include "cli/explain.hpp"
 #include <fmt/format.h>
 #include <cstring>
+#include <nlohmann/json.hpp>
 #include "cli/grant_output.hpp"
 #include "cli/say.hpp"
 #include "core/duration.hpp"
@@ -11,8 +12,48 @@ namespace {
 
 using namespace std::chrono_literals;
 
-void line(std::string& text, std::string_view about, std::string_view what) {
-  if (!what.empty()) text += fmt::format("{:<22}{}\n", about, what);
+struct Line {
+  std::string_view about;
+  std::string what;
+};
+using Lines = std::vector<Line>;
+
+void line(Lines& lines, std::string_view about, std::string_view what) {
+  if (!what.empty()) lines.push_back({about, std::string(what)});
+}
+
+std::string text_of(const Lines& lines) {
+  std::string text;
+  for (const Line& l : lines) text += fmt::format("{:<22}{}\n", l.about, l.what);
+  return text;
+}
+
+std::int64_t milliseconds(Duration d) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(d).count();
+}
+
+// The lines under the same names with _ for spaces, and the times as numbers.
+std::string json_of(const Lines& lines, const run::Plan& plan) {
+  nlohmann::ordered_json j;
+  j["keys"] = {printable(plan.request.key.text())};
+  for (const Key& key : plan.more_keys) j["keys"].push_back(printable(key.text()));
+  for (const Line& l : lines) {
+    std::string name(l.about);
+    for (char& c : name)
+      if (c == ' ' || c == '-') c = '_';
+    j[name] = l.what;
+  }
+  const run::Timing& t = plan.timing;
+  j["leased"] = t.leased;
+  j["ttl_ms"] = milliseconds(plan.request.ttl);
+  j["kill_after_ms"] = milliseconds(t.kill_after);
+  j["op_timeout_ms"] = milliseconds(t.op_timeout);
+  if (t.leased) {
+    j["proven_ms"] = milliseconds(t.proven);
+    j["margin_ms"] = milliseconds(t.margin);
+    j["renew_every_ms"] = milliseconds(t.renew_every);
+  }
+  return j.dump() + '\n';
 }
 
 std::string what_is_locked(const run::Plan& p, const Store& s, std::string_view where) {
@@ -40,7 +81,7 @@ std::string ending(const run::Plan& p) {
 }
 
 // All times count from the sending of the last request that the store answered.
-void leased(std::string& text, const run::Timing& t, Duration ttl, const Traits& recipe) {
+void leased(Lines& text, const run::Timing& t, Duration ttl, const Traits& recipe) {
   const Duration free_at =
       // the earliest end, by the time from which the store is known to have counted
       recipe.proves ? t.proven : ttl;
@@ -63,7 +104,7 @@ void leased(std::string& text, const run::Timing& t, Duration ttl, const Traits&
        "nothing is renewed, and the guard ends the job in time, as above");
 }
 
-void attached(std::string& text) {
+void attached(Lines& text) {
   line(text, "renewed",
        "never: the lock lasts as long as dlock or its guard lives; there is no deadline");
   line(text, "if dlock dies", "its guard kills the job; the lock is free when the job is dead");
@@ -80,7 +121,7 @@ Result<void> explain(const Options& o, const Store& store, const run::Plan& plan
   const auto backend = plan.open(settings);
   if (!backend) return fail(backend.error());
 
-  std::string text;
+  Lines text;
   line(text, "lock", what_is_locked(plan, store, (*backend)->where()));
   line(text, "waits", waiting(plan));
   if (plan.timing.leased) leased(text, plan.timing, plan.request.ttl, plan.traits);
@@ -105,7 +146,7 @@ Result<void> explain(const Options& o, const Store& store, const run::Plan& plan
                                                   : "ended when the command has ended");
   line(text, "after a restart", (*backend)->after_restart(plan.request));
   line(text, "weakness", plan.traits.weakness);
-  return put(text);
+  return put(o.json ? json_of(text, plan) : text_of(text));
 }
 
 }  // namespace dlock::cli

@@ -2,7 +2,7 @@
 #include "cli/version.hpp"
 #include <fmt/format.h>
 #include <gnu/libc-version.h>
-#include <nlohmann/json_fwd.hpp>
+#include <nlohmann/json.hpp>
 #include "cli/options/arguments.hpp"
 #include "cli/options/toml.hpp"
 #include "core/backend.hpp"
@@ -24,6 +24,15 @@ std::string recipes_of(const BackendFactory& b) {
   return text;
 }
 
+// Of the libraries without code of their own, and of the C library.
+std::vector<std::string> headers() {
+  return {"fmt " + dotted(FMT_VERSION / 10000, FMT_VERSION / 100 % 100, FMT_VERSION % 100),
+          "nlohmann-json " + dotted(NLOHMANN_JSON_VERSION_MAJOR, NLOHMANN_JSON_VERSION_MINOR,
+                                    NLOHMANN_JSON_VERSION_PATCH),
+          "toml++ " + toml_version(), fmt::format("CLI11 {}", cli11_version()),
+          fmt::format("glibc {}", ::gnu_get_libc_version())};
+}
+
 }  // namespace
 
 std::string_view version() noexcept { return DLOCK_VERSION; }
@@ -39,12 +48,30 @@ std::string version_text() {
     text += fmt::format("{}: not built in (-D{}=ON)\n", a.family, a.option);
   text += "uses ";
   for (const std::string& library : libraries()) text += library + ", ";
-  text += fmt::format(
-      "fmt {}, nlohmann-json {}, toml++ {}, CLI11 {}, glibc {}\n",
-      dotted(FMT_VERSION / 10000, FMT_VERSION / 100 % 100, FMT_VERSION % 100),
-      dotted(NLOHMANN_JSON_VERSION_MAJOR, NLOHMANN_JSON_VERSION_MINOR, NLOHMANN_JSON_VERSION_PATCH),
-      toml_version(), cli11_version(), ::gnu_get_libc_version());
+  for (const std::string& library : headers()) text += library + ", ";
+  text.replace(text.size() - 2, 2, "\n");
   return text;
+}
+
+std::string version_json() {
+  using Json = nlohmann::ordered_json;
+  constexpr std::string_view commit = DLOCK_COMMIT;
+  Json j{{"version", version()}, {"commit", commit.empty() ? Json(nullptr) : Json(commit)}};
+  j["backends"] = Json::array();
+  for (const BackendFactory& b : backends()) {
+    Json recipes = Json::array();
+    for (const Traits& t : b.recipes) recipes.push_back(t.recipe);
+    j["backends"].push_back({{"family", b.family},
+                             {"schemes", b.schemes},
+                             {"recipes", recipes},
+                             {"default", b.recipes.front().recipe},
+                             {"note", b.note.empty() ? Json(nullptr) : Json(b.note)}});
+  }
+  j["not_built_in"] = Json::array();
+  for (const AbsentBackend& a : absent_backends()) j["not_built_in"].push_back(a.family);
+  j["libraries"] = libraries();
+  for (const std::string& library : headers()) j["libraries"].push_back(library);
+  return j.dump() + '\n';
 }
 
 }  // namespace dlock::cli

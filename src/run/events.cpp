@@ -6,6 +6,8 @@
 
 namespace dlock::run {
 
+using namespace std::string_view_literals;
+
 Events::Events(const Plan& plan) : plan_(plan), writer_(*new Writer) {}
 
 Result<void> Events::open() {
@@ -29,11 +31,13 @@ void Events::status(const char* name, Fields fields) {
   writer_.write(status_file_.get(), line);
 }
 
+// With -v the milestones, in words; with -vv also each event, as it is.
 void Events::tell(std::string_view name, Fields fields) {
-  const bool milestone =
-      name == "acquired" || name == "released" || name == "detached" || name == "left";
-  if (!milestone && plan_.say.verbosity < 2) return;
-  std::string line = fmt::format("{}: {}", plan_.request.key.text(), name);
+  const std::string& key = plan_.request.key.text();
+  if (const std::string text = milestone(name, fields); !text.empty())
+    return words(fmt::format("{}: {}", printable(key), text));
+  if (plan_.say.verbosity < 2) return;
+  std::string line = fmt::format("{}: {}", key, name);
   const char* between = ": ";
   for (const auto& [field, value] : fields) {
     std::visit([&, f = field](const auto& v) { line += fmt::format("{}{} {}", between, f, v); },
@@ -41,6 +45,22 @@ void Events::tell(std::string_view name, Fields fields) {
     between = ", ";
   }
   words(printable(line));
+}
+
+std::string Events::milestone(std::string_view name, Fields fields) const {
+  const auto since_start = [&] {
+    return format_duration(std::chrono::duration_cast<Duration>(Clock::now() - began_));
+  };
+  if (name == "acquired") {
+    for (const auto& [field, value] : fields)
+      if (const auto* token = std::get_if<std::int64_t>(&value); token && field == "token"sv)
+        return fmt::format("acquired after {}, token {}", since_start(), *token);
+    return {};
+  }
+  if (name == "released") return fmt::format("released, {} after the start", since_start());
+  if (name == "detached") return "kept by the store until --min-hold is over";
+  if (name == "left") return "left to the owner of --handle";
+  return {};
 }
 
 void Events::trace(const char* ev, const char* f, Fields fields) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 #include "core/backend.hpp"
+#include "core/clock.hpp"
 #include "run/lines.hpp"
 #include "run/plan.hpp"
 #include "util/fd.hpp"
@@ -52,11 +53,13 @@ class Events {
   bool flush(Duration bound) { return writer_.flush(bound); }
 
  private:
-  void tell(std::string_view name, Fields);  // with -v the milestones, with -vv each event, as text
+  void tell(std::string_view name, Fields);                    // for -v and -vv, as text
+  std::string milestone(std::string_view name, Fields) const;  // for people; empty: it is none
   void remember(const Owner&);
   void own_word(const char* level, std::string_view line);
 
   const Plan& plan_;
+  const Deadline began_ = Clock::now();
   Writer& writer_;
   Fd status_file_, trace_file_;
   std::atomic<std::uint32_t> owner_ = 0;  // the first bytes of the id: a mark, not the secret

@@ -34,3 +34,17 @@ setup() {
   [ ! -e expanded ]
   assert_equal "$(completed release -b redis://127.0.0.1:1 --key '')" ''
 }
+
+@test "completions: the options of each command are those of --help=all, in all three shells" {
+  "$generate" "$DLOCK" "$BATS_TEST_TMPDIR/completions"
+  cd "$BATS_TEST_TMPDIR/completions" || return
+  for verb in $("$DLOCK" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p'); do
+    of_help=$("$DLOCK" "$verb" --help=all | sed -n 's/^  *\(-., \)\{0,1\}--\([a-z-]*\).*/\2/p' | sort)
+    of_bash=$(sed -n "s/^    $verb) mapfile .*compgen -W '\([^']*\)'.*/\1/p" dlock | tr ' ' '\n' | sed -n 's/^--//p' | sort)
+    assert_equal "bash $verb: $of_bash" "bash $verb: $of_help"
+    of_fish=$(sed -n "s/^complete -c dlock -n '__fish_seen_subcommand_from $verb' -l \([a-z-]*\) .*/\1/p" dlock.fish | sort)
+    assert_equal "fish $verb: $of_fish" "fish $verb: $of_help"
+    of_zsh=$(sed -n "/^    $verb)/,/;;/p" _dlock | sed -n "s/^ *'\*\{0,1\}--\([a-z-]*\).*/\1/p" | sort)
+    assert_equal "zsh $verb: $of_zsh" "zsh $verb: $of_help"
+  done
+}

@@ -10,7 +10,7 @@ everywhere='config debug-report help log-format profile quiet show-config verbos
 common="$everywhere allow-short-ttl auth-file backend connect-timeout op-timeout password-file recipe tls-ca tls-cert tls-insecure tls-key trace ttl"
 taking='conflict-exit-code exclusive key limit lock-delay nonblock reason shared splay wait'
 
-options_of() { "$DLOCK" "$1" --help | sed -n 's/^  *\(-.,\)\{0,1\} *--\([a-z-]*\).*/\2/p' | sort | tr '\n' ' '; }
+options_of() { "$DLOCK" "$1" "${2:---help=all}" | sed -n 's/^  *\(-.,\)\{0,1\} *--\([a-z-]*\).*/\2/p' | sort | tr '\n' ' '; }
 sorted() { tr ' ' '\n' | sort | tr '\n' ' '; }
 
 @test "every command has a --help, on stdout, alone" {
@@ -19,19 +19,36 @@ sorted() { tr ' ' '\n' | sort | tr '\n' ' '; }
     assert_line --index 0 --regexp "^usage: dlock $command "
     assert_equal "$stderr" ''
     run -0 "$DLOCK" "$command" -q --help
-    assert_equal "$("$DLOCK" "$command" --help | grep -v ^usage | awk 'length > 80')" '' # fits a terminal
+    assert_equal "$("$DLOCK" "$command" --help=all | grep -v ^usage | awk 'length > 80')" '' # fits a terminal
   done
 }
 
 @test "the options of each command are these" {
-  assert_equal "$(options_of run)" "$(echo -n "$common $taking again command descendants explain foreground handle kill-after max-run metrics-file min-hold no-env no-foreground no-reentrant on-lost once-per publish-command signal status-fd status-file until-success" | sorted)"
-  assert_equal "$(options_of acquire)" "$(echo -n "$common $taking hold keep max-hold output watch-pid" | sorted)"
-  assert_equal "$(options_of renew)" "$(echo -n "$common key handle" | sorted)"
-  assert_equal "$(options_of release)" "$(echo -n "$common key handle token force yes revoke if-held" | sorted)"
-  assert_equal "$(options_of check)" "$(echo -n "$common key handle token" | sorted)"
-  assert_equal "$(options_of inspect)" "$(echo -n "$common json csv columns no-heading watch held stale check doctor" | sorted)"
+  assert_equal "$(options_of run)" "$(echo -n "$common $taking again command descendants explain foreground handle json kill-after max-run metrics-file min-hold no-env no-foreground no-reentrant on-lost once-per output publish-command signal status-fd status-file until-success" | sorted)"
+  assert_equal "$(options_of acquire)" "$(echo -n "$common $taking hold json keep max-hold output watch-pid" | sorted)"
+  assert_equal "$(options_of renew)" "$(echo -n "$common key handle json output" | sorted)"
+  assert_equal "$(options_of release)" "$(echo -n "$common key handle token force yes revoke if-held json output" | sorted)"
+  assert_equal "$(options_of check)" "$(echo -n "$common key handle token json output" | sorted)"
+  assert_equal "$(options_of inspect)" "$(echo -n "$common json csv output columns no-heading watch held stale check doctor" | sorted)"
   assert_equal "$(options_of fence)" "$(echo -n "$everywhere state token nonblock wait conflict-exit-code kill-after signal max-run foreground no-foreground descendants" | sorted)"
   assert_equal "$(options_of bench)" "$(echo -n "${common/ trace/} scenario clients duration ops hold rate repeat prefix output html fail-if progress no-progress" | sorted)"
+}
+
+@test "--help shows what is needed every day and an example, --help=all the rest" {
+  for command in $commands; do
+    assert_equal "$(comm -13 <(options_of "$command" | tr ' ' '\n') <(options_of "$command" --help | tr ' ' '\n'))" ''
+    run -0 "$DLOCK" "$command" --help
+    assert_line --regexp '^Example:$'
+    assert_line --regexp "^dlock $command --help=all lists all [0-9]+ options"
+    refute_line --regexp '^Environment'
+    assert_equal "$("$DLOCK" "$command" --help | grep -v ^usage | awk 'length > 80')" ''
+  done
+  run options_of run --help
+  [ "$(wc -w <<<"$output")" -le 22 ]
+  run -0 "$DLOCK" run --help
+  assert_line --regexp '^  0 3 \* \* \*  dlock run .* --once-per day .* -- '
+  refused 64 "--help: 'some' is not all" run --help=some
+  assert_equal "$("$DLOCK" run --help | grep -o 'all [0-9]* options')" "all $(options_of run | wc -w) options"
 }
 
 @test "every option of --help is accepted, by its long name and its letter" {
@@ -42,7 +59,7 @@ sorted() { tr ' ' '\n' | sort | tr '\n' ' '; }
         run timeout 20 "$DLOCK" "$command" "$form" ${argument:+@} --help
         [[ $output != *'unknown option'* && $output != *'is an option of'* ]] || fail "$command $form: $output"
       done
-    done < <("$DLOCK" "$command" --help |
+    done < <("$DLOCK" "$command" --help=all |
       sed -n -e 's/^      --/  none, --/' -e 's/^  \([^ ]*\), --\([a-z-]*\)=\{0,1\}\([^ ]*\).*/\1 \2 \3/p')
   done
 }

@@ -15,7 +15,7 @@ options_of_pages() {
 }
 
 options_of_help() {
-  "$DLOCK" "$1" --help | sed -n 's/^  *\(\(-., \)\{0,1\}--[a-z-]*\(=[^ ]*\)\{0,1\}\).*/\1/p' | sort
+  "$DLOCK" "$1" --help=all | sed -n 's/^  *\(\(-., \)\{0,1\}--[a-z-]*\(=[^ ]*\)\{0,1\}\).*/\1/p' | sort
 }
 
 @test "each page has the options of --help with their arguments, and no others" {
@@ -42,7 +42,7 @@ options_of_help() {
   of_page=$(sed -n '/^There is no such variable/,/^\.Pp/p' "$man/dlock.1" | grep '^\.Fl' | sed 's/\.Fl//' | tr ',' '\n' | tr -d ' .' | grep . |
     sed 's/^/-/' | sort)
   of_help=$(for command in $commands; do
-    variables=" $("$DLOCK" "$command" --help | sed -n '/^Environment/,/^$/p' | tr '\n' ' ') "
+    variables=" $("$DLOCK" "$command" --help=all | sed -n '/^Environment/,/^$/p' | tr '\n' ' ') "
     for option in $(options_of_help "$command" | sed 's/.*--/--/; s/=.*//'); do
       name=DLOCK_$(echo "${option#--}" | tr 'a-z-' 'A-Z_')
       case $variables in *" $name "*) ;; *) echo "$option" ;; esac

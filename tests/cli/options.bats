@@ -59,7 +59,7 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # no refused command may ha
 
 @test "an option of another command is refused with that command's name" {
   refused 64 "'--hold' is an option of acquire, not of run" run --hold --key k -- true
-  refused 64 "'-J' is an option of inspect, not of release" release -J --key k
+  refused 64 "'-o' is an option of inspect, not of release" release -o KEY --key k
   refused 64 "'--min-hold' is an option of run, not of acquire" acquire --min-hold 3 --key k
   refused 64 "'--wait' is an option of run, acquire, fence, not of check" check --wait 3 --key k --token 3
 }

@@ -30,8 +30,8 @@ load run_helpers
   export -n DLOCK_FAKE  # no options of dlock, which -v would say
   run on_file -v -- true
   assert_success
-  assert_line --index 0 --regexp '^dlock: k: acquired: token [0-9]+$'
-  assert_line --index 1 'dlock: k: released'
+  assert_line --index 0 --regexp '^dlock: k: acquired after [0-9.]+[um]?s, token [0-9]+$'
+  assert_line --index 1 --regexp '^dlock: k: released, [0-9.]+[um]?s after the start$'
   assert_equal "${#lines[@]}" 2
   run on_file -vv -- sh -c 'exit 3'
   assert_failure 3

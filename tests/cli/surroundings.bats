@@ -277,7 +277,7 @@ limited() { timeout 20 bash -c 'ulimit "$0" "$1" && shift && exec "$DLOCK" "$@"'
   if command -v zsh >/dev/null; then zsh -n made/_dlock; fi
   if command -v fish >/dev/null; then fish -n made/dlock.fish; fi
   for verb in run acquire renew release check fence inspect; do
-    for option in $("$DLOCK" "$verb" --help | sed -n 's/^  *\(-.,\)\{0,1\} *--\([a-z-]*\).*/\2/p'); do
+    for option in $("$DLOCK" "$verb" --help=all | sed -n 's/^  *\(-.,\)\{0,1\} *--\([a-z-]*\).*/\2/p'); do
       grep -q -- "^    $verb) .*--$option " made/dlock || fail "bash: $verb --$option"
       grep -q -- "from $verb' -l $option " made/dlock.fish || fail "fish: $verb --$option"
       sed -n "/^    $verb)/,/;;\$/p" made/_dlock | grep -q -- "--$option[=[]" || fail "zsh: $verb --$option"

@@ -35,18 +35,6 @@ Result<void> bench_scenarios(Options& o, std::string_view value) {
   }
 }
 
-Result<void> bench_output(Options& o, std::string_view value) {
-  using F = BenchOptions::Format;
-  if (value == "text") o.bench.format = F::text;
-  else if (value == "json") o.bench.format = F::json;
-  else if (value == "csv") o.bench.format = F::csv;
-  else if (value == "markdown") o.bench.format = F::markdown;
-  else
-    return fail(Errc::usage,
-                fmt::format("{} is neither text, json, csv nor markdown", quoted(value)));
-  return {};
-}
-
 Result<void> bench_fail_if(Options& o, std::string_view value) {
   auto e = bench::FailIf::parse(value);
   if (!e) return fail(e.error());

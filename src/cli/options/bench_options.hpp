@@ -13,8 +13,6 @@ namespace dlock::cli {
 struct Options;
 
 struct BenchOptions {
-  enum class Format { text, json, csv, markdown };
-
   std::vector<std::string_view> backends, recipes;  // empty: the default one
   std::vector<bench::Scenario> scenarios;           // empty: uncontended, handoff
   unsigned clients = 8, repeat = 1;
@@ -23,13 +21,11 @@ struct BenchOptions {
   Duration hold{}, progress{};
   bool no_progress = false;
   std::string_view prefix, html;
-  Format format = Format::text;
   std::vector<bench::FailIf> fail_if;
 };
 
 // Setters of the option table. Those of the other options are templates of setters.hpp.
 Result<void> bench_scenarios(Options&, std::string_view);  // names with commas between
-Result<void> bench_output(Options&, std::string_view);
 Result<void> bench_fail_if(Options&, std::string_view);
 
 }  // namespace dlock::cli

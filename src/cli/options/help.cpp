@@ -59,12 +59,31 @@ std::string_view heading(Group g) {
   return "";
 }
 
-std::string options_of(Verb v) {
+// The options that --help shows; --help=all shows the rest as well.
+constexpr std::string_view everyday[] = {
+    "key",      "handle",        "state",      "token",
+    "force",    "yes",           "revoke",     "if-held",
+    "nonblock", "wait",          "limit",      "shared",
+    "reason",   "command",       "kill-after", "max-run",
+    "min-hold", "once-per",      "explain",    "hold",
+    "keep",     "until-success", "output",     "json",
+    "csv",      "columns",       "watch",      "held",
+    "stale",    "check",         "doctor",     "scenario",
+    "clients",  "duration",      "repeat",     "html",
+    "fail-if",  "backend",       "recipe",     "ttl",
+    "quiet",    "verbose",       "help",       "conflict-exit-code"};
+
+bool is_everyday(const Option& o, Verb v) {
+  if (v == Verb::run && o.group == Group::result) return false;  // of --explain
+  return std::find(std::begin(everyday), std::end(everyday), o.name) != std::end(everyday);
+}
+
+std::string options_of(Verb v, bool all) {
   std::string text;
   for (const Group g : {Group::subject, Group::taking, Group::job, Group::result, Group::common}) {
     bool first = true;
     for (const Option& o : option_table()) {
-      if (o.group != g || !(o.verbs & bit(v))) continue;
+      if (o.group != g || !belongs(o, v) || !(all || is_everyday(o, v))) continue;
       if (std::exchange(first, false)) text += fmt::format("\n{}:\n", heading(g));
       text += option_entry(o);
     }
@@ -108,8 +127,19 @@ std::string general_help() {
 
 std::string verb_help(Verb v) {
   const VerbInfo& i = info(v);
-  return fmt::format("usage: dlock {} {}\n\n{}{}{}\n{}", i.name, i.usage, wrapped(i.about, 0),
-                     options_of(v), twins_of(v), durations);
+  const auto count = std::count_if(option_table().begin(), option_table().end(),
+                                   [&](const Option& o) { return belongs(o, v); });
+  return fmt::format(
+      "usage: dlock {} {}\n\n{}{}\n{}\nExample:\n  {}\n\ndlock {} --help=all lists all {} "
+      "options and their variables.\n",
+      i.name, i.usage, wrapped(i.about, 0), options_of(v, false), durations, i.example, i.name,
+      count);
+}
+
+std::string full_help(Verb v) {
+  const VerbInfo& i = info(v);
+  return fmt::format("usage: dlock {} {}\n\n{}{}{}\n{}\nExample:\n  {}\n", i.name, i.usage,
+                     wrapped(i.about, 0), options_of(v, true), twins_of(v), durations, i.example);
 }
 
 }  // namespace dlock::cli

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include "cli/options/options.hpp"
+#include "cli/options/output_form.hpp"
 #include "cli/options/verbs.hpp"
 
 namespace dlock::cli {
@@ -72,6 +73,8 @@ Result<void> run(const Options& o) {
   if (auto r = taking(o); !r) return r;
   if (auto r = apart(o, "foreground", "no-foreground"); !r) return r;
   if (auto r = writable_status_fd(o); !r) return r;
+  for (const std::string_view name : {"output", "json"})
+    if (auto r = goes_with(o, name, o.explain, "explain"); !r) return r;
   for (const std::string_view name : {"again", "until-success"})
     if (auto r = goes_with(o, name, o.once_per.has_value(), "once-per"); !r) return r;
   if (auto r = apart_on_command_line(
@@ -149,17 +152,10 @@ Result<void> check(const Options& o) {
 }
 
 Result<void> inspect(const Options& o) {
-  if (auto r = all_apart(o, {{"json", "csv"},
-                             {"json", "columns"},
-                             {"json", "no-heading"},
-                             {"check", "json"},
-                             {"check", "csv"}});
-      !r)
-    return r;
-  if (auto r = all_apart(o, {{"watch", "csv"},
-                             {"watch", "check"},
+  if (auto r = form_apart(o, Output::json, {"columns", "no-heading", "check"}); !r) return r;
+  if (auto r = form_apart(o, Output::csv, {"check", "watch", "doctor"}); !r) return r;
+  if (auto r = all_apart(o, {{"watch", "check"},
                              {"watch", "doctor"},
-                             {"doctor", "csv"},
                              {"doctor", "check"},
                              {"doctor", "held"},
                              {"doctor", "stale"}});

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <climits>
 #include "cli/options/options.hpp"
+#include "cli/options/output_form.hpp"
 #include "cli/options/setters.hpp"
 #include "cli/options/values.hpp"
 #include "core/duration.hpp"
@@ -114,11 +115,11 @@ Result<void> descendants(Options& o, std::string_view value) {
   return {};
 }
 
-Result<void> output(Options& o, std::string_view value) {
-  if (value == "text") o.output = Output::text;
-  else if (value == "json") o.output = Output::json;
-  else if (value == "env") o.output = Output::env;
-  else return fail(Errc::usage, fmt::format("{} is neither text, json nor env", quoted(value)));
+Result<void> help(Options& o, std::string_view value) {
+  if (!value.empty() && value != "all")
+    return fail(Errc::usage, fmt::format("{} is not all", quoted(value)));
+  o.help = true;
+  o.all_help = value == "all";
   return {};
 }
 
@@ -247,11 +248,17 @@ constexpr Option table[] = {
     {"max-hold", 0, "D", acquire, G::result, twin, C::none,
      "with --keep: release the lock after D (default: 1h)", positive_duration<&O::max_hold>},
     {"output", 0, "text|json|env", acquire, G::result, twin, C::none,
-     "what to print: the handle alone, JSON, or lines for eval (default: text)", output},
-
-    {"json", 'J', nullptr, inspect, G::result, no_twin, C::format, "one JSON object", on<&O::json>},
-    {"csv", 0, nullptr, inspect, G::result, no_twin, C::none, "comma-separated values",
-     on<&O::csv>},
+     "what to print: the handle alone, JSON, or lines for eval (default: text)", set_output},
+    {"output", 0, "text|json|csv", inspect, G::result, twin, C::none,
+     "what to print (default: text)", set_output},
+    {"output", 0, "text|json", renew | release | check, G::result, twin, C::none,
+     "what to print: nothing, the exit status is the answer, or JSON (default: text)", set_output},
+    {"output", 0, "text|json", run, G::result, twin, C::none,
+     "with --explain: what to print (default: text)", set_output},
+    {"json", 'J', nullptr, keyed | inspect, G::result, no_twin, C::format,
+     "one JSON object: --output json", on<&O::json>},
+    {"csv", 0, nullptr, inspect, G::result, no_twin, C::none,
+     "comma-separated values: --output csv", on<&O::csv>},
     {"columns", 'o', "COL,...", inspect, G::result, twin, C::format,
      "the columns to show; +COL,... adds to the default ones", text<&O::columns>},
     {"no-heading", 0, nullptr, inspect, G::result, no_twin, C::none, "no heading and no summary",
@@ -291,7 +298,7 @@ constexpr Option table[] = {
      "prefix of the keys; refused if the store has keys below it (default: a random one)",
      text<&O::bench, &B::prefix>},
     {"output", 0, "text|json|csv|markdown", benching, G::result, twin, C::none,
-     "what to print (default: text)", bench_output},
+     "what to print (default: text)", set_output},
     {"html", 0, "FILE", benching, G::result, twin, C::none, "write a page with charts, too",
      text<&O::bench, &B::html>},
     {"fail-if", 0, "EXPR", benching, G::result, no_twin, C::none,
@@ -350,8 +357,8 @@ constexpr Option table[] = {
      "print every value and where it comes from; do nothing", on<&O::show_config>},
     {"debug-report", 0, nullptr, everywhere, G::common, no_twin, C::none,
      "print information for a bug report, without secrets; do nothing", on<&O::debug_report>},
-    {"help", 0, nullptr, everywhere, G::common, no_twin, C::none,
-     "print this; -h alone does the same", on<&O::help>},
+    {"help", 0, "[all]", everywhere, G::common, no_twin, C::none,
+     "print this, or with =all every option; -h alone does the same", help},
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include "cli/options/arguments.hpp"
 #include "cli/options/configuration.hpp"
+#include "cli/options/output_form.hpp"
 #include "cli/options/values.hpp"
 #include "cli/options/variables.hpp"
 
@@ -133,6 +134,7 @@ Result<Options> parse(Verb verb, int argc, char** argv) {
   if (auto r = from_environment(to); !r) return fail(r.error());
   if (auto r = refuse_misspelt_variables(verb); !r) return fail(r.error());
   if (auto r = from_configuration(to); !r) return fail(r.error());
+  if (auto r = choose_output(to); !r) return fail(r.error());
   if (auto r = check_rules(to); !r) return fail(r.error());
   return to;
 }

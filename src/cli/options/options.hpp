@@ -25,7 +25,7 @@ enum class Verb : std::uint8_t { run, acquire, renew, release, check, fence, ins
 using Verbs = unsigned;  // a set of them
 constexpr Verbs bit(Verb v) noexcept { return 1U << static_cast<unsigned>(v); }
 
-enum class Output { text, json, env };
+enum class Output { text, json, env, csv, markdown };
 
 struct Option;
 
@@ -42,7 +42,7 @@ struct Given {
 
 struct Options {
   Verb verb{};
-  bool help = false;
+  bool help = false, all_help = false;  // all_help: --help=all
 
   // common
   std::string_view backend = "file:", recipe;
@@ -89,6 +89,7 @@ struct Options {
   std::optional<int> watch_pid;
   Duration max_hold{std::chrono::hours{1}};
   Output output = Output::text;
+  std::string_view foreign_output;  // of --output: another command's form (output_form.hpp)
   // release
   bool force = false, yes = false, if_held = false, revoke = false;
   // inspect

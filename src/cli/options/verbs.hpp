@@ -13,6 +13,7 @@ struct VerbInfo {
   std::string_view usage;    // what follows the name
   std::string_view summary;  // for the list of verbs
   std::string_view about;    // a paragraph for its --help
+  std::string_view example;  // one line for its --help
 };
 
 std::span<const VerbInfo> verbs() noexcept;  // in the order of enum Verb

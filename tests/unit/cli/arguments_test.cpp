@@ -55,7 +55,7 @@ const struct {
     {Verb::check,
      {"--wait", "3"},
      "error: '--wait' is an option of run, acquire, fence, not of check"},
-    {Verb::acquire, {"-J"}, "error: '-J' is an option of inspect, not of acquire"},
+    {Verb::acquire, {"--csv"}, "error: '--csv' is an option of inspect, not of acquire"},
     {Verb::acquire,
      {"--key", "k", "--", "x"},
      "error: acquire: unexpected argument 'x'; usage: dlock acquire"},
