@@ -29,7 +29,7 @@ std::optional<Owner> Owner::parse(std::string_view hex) {
   for (std::size_t i = 0; i < hex.size(); ++i) {
     const std::size_t value = digits.find(hex[i]);
     if (value == digits.npos) return std::nullopt;
-    owner.bytes[i / 2] = static_cast<std::uint8_t>(owner.bytes[i / 2] << 4U | value);
+    owner.bytes[i / 2] = static_cast<std::uint8_t>(std::size_t{owner.bytes[i / 2]} << 4U | value);
   }
   return owner;
 }

@@ -47,9 +47,11 @@ std::string comparable(const std::string& text) {
 std::string differences(const std::string& wanted, const std::string& got) {
   std::istringstream a(wanted), b(got);
   std::string all;
-  for (std::string x, y; bool(std::getline(a, x)) | bool(std::getline(b, y)); x.clear(), y.clear())
+  for (std::string x, y;; x.clear(), y.clear()) {
+    const bool more_of_a = bool(std::getline(a, x)), more_of_b = bool(std::getline(b, y));
+    if (!more_of_a && !more_of_b) return all;
     if (x != y) all += "\n    without dlock '" + x + "', with it '" + y + "'";
-  return all;
+  }
 }
 
 struct Entry {

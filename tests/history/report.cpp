@@ -29,7 +29,8 @@ std::string markdown(const Verdict& v) {
   out += "| | must be true | violations |\n|---|---|---|\n";
   for (const auto& [id, rule] : invariants)
     out += fmt::format("| {} | {} | {} |\n", id, rule, count(v, id));
-  for (const auto& [id, rule] : invariants) {
+  for (const auto& invariant : invariants) {
+    const auto& id = invariant.first;  // a lambda of clang 14 holds no structured binding
     const auto first = std::find_if(v.violations.begin(), v.violations.end(),
                                     [&](const Violation& x) { return x.invariant == id; });
     if (first == v.violations.end()) continue;

@@ -14,7 +14,8 @@ tl::unexpected<Error> refuse(const std::string& name, std::string_view value, co
 
 Result<Faults> Faults::parse(const Url& url) {
   Faults f;
-  for (const auto& [name, value] : url.items) {
+  for (const auto& item : url.items) {
+    const auto &name = item.first, &value = item.second;  // clang 14's lambdas hold no bindings
     const auto duration = [&](Duration& to) -> Result<void> {
       const auto d = parse_duration(value);
       if (!d) return fail(d.error());
