@@ -72,7 +72,7 @@ PY
   assert_output --partial 'usage: scripts/sbom BUILD_DIRECTORY'
 }
 
-@test "the tarball: a system without xz unpacks it, and two are the same" {
+@test "a package: the tarball needs no xz, two are the same, and what lintian refuses has no checksum" {
   mkdir -p tree/scripts/packaging bin bare
   cp "$root/scripts/package" tree/scripts/
   touch tree/LICENSE tree/README.md tree/CHANGELOG.md tree/scripts/packaging/copyright
@@ -86,6 +86,7 @@ case $1 in
 esac
 STAND_IN
   printf '#!/bin/sh\nmkdir -p "$4"; touch "$4/dlock_1.2.3_any.deb"\n' >bin/cpack
+  printf '#!/bin/sh\necho "E: dlock: such-a-tag"\n[ ! -e bad ]\n' >bin/lintian
   chmod +x bin/*
   for out in one two; do
     PATH=$PWD/bin:$PATH SOURCE_DATE_EPOCH=1700000000 tree/scripts/package -o $out -B $out.build
@@ -98,4 +99,8 @@ STAND_IN
   run -0 find prefix -type f -printf '%m %P\n'
   assert_line '755 bin/dlock'
   assert_line '644 share/doc/dlock/LICENSE'
+  touch two/bad
+  PATH=$PWD/bin:$PATH SOURCE_DATE_EPOCH=1700000000 run -1 tree/scripts/package -o two -B two.build
+  assert_line 'E: dlock: such-a-tag'
+  assert [ ! -e two/SHA256SUMS ]
 }
