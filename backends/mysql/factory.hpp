@@ -34,7 +34,8 @@ inline constexpr std::array<Traits, 5> recipes{{
      .weakness = "the promotion of a replica that has not seen a grant forgets it; on Galera "
                  "waiters poll, and the nodes' clocks must "
                  "not be further apart than ?clock_skew=",
-     .starts = true},
+     .starts = true,
+     .revokes = true},
     {.family = "mysql",
      .recipe = "get-lock",
      .liveness = Liveness::connection,

@@ -30,7 +30,7 @@ function(dlock_fair_scripts out dir clock)
     release=${head}+${dir}/find_token.lua+${dir}/release_free.lua+${dir}/state.lua+${dir}/release.lua
     renew=${head}+${dir}/find_token.lua+${dir}/renew.lua
     note_start=${head}+${dir}/find_token.lua+${dir}/note_start.lua)
-  foreach(operation check starts)
+  foreach(operation check revoke starts)
     list(APPEND scripts ${operation}=${head}+${dir}/${operation}.lua)
   endforeach()
   foreach(operation cancel force_release inspect)

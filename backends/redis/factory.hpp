@@ -38,7 +38,8 @@ inline constexpr std::array<Traits, 4> recipes{{
                  "that less likely); a jump of "
                  "the server's "
                  "clock ends leases early or late",
-     .starts = true},
+     .starts = true,
+     .revokes = true},
     {.family = "redis",
      .recipe = "set",
      .liveness = Liveness::lease,

@@ -171,14 +171,18 @@ Result<Renewal> RedlockBackend::extend(const Lease& lease, Duration ttl) {
   Lease longer{lease.key, lease.owner};
   longer.deadline = lease_end(asked->sent, ttl);
   std::string since = "0", meta;
+  bool revoked = false;  // a majority has the mark, so one of these has it
   for (const Vote& v : votes) {
     if (!says_kept(v)) continue;
+    revoked |= asked_to_stop(v.reply.text_at(5));
     const FencingToken token = parse_number<std::uint64_t>(v.reply.text_at(3)).value_or(0);
     if (token <= longer.token) continue;
     longer.token = token;
     since = v.reply.text_at(4);
     meta = v.reply.text_at(5);
   }
+  if (revoked && !asked_to_stop(meta))
+    meta += stop_mark;  // masters that are taken back have it, too
   if (longer.token == 0)
     return fail(Errc::protocol, fmt::format("renew at {}: no master knows its token", where()));
   // A majority has it now, so no other owner can: masters without it are asked for their votes
@@ -196,7 +200,7 @@ Result<Renewal> RedlockBackend::extend(const Lease& lease, Duration ttl) {
   kept_by_ = 0;
   for (std::size_t i = 0; i < m.size(); ++i) kept_by_ += says_kept(votes[i]) && m.keeps(i, ttl);
   watch();
-  return Kept{std::move(longer)};
+  return Kept{std::move(longer), revoked};
 }
 
 void RedlockBackend::undo(const Names& names, const std::string& vote, Duration ttl) {
@@ -292,6 +296,32 @@ Result<Released> RedlockBackend::force_release(const Key& key, std::optional<Fen
   return asked->repeated || count(votes, [](const Vote& v) { return says(v, 1); }) > 0
              ? Released::yes
              : Released::was_not_held;
+}
+
+// The request names the owner that was seen, so a late or repeated one asks no other (revoke.lua).
+Result<Released> RedlockBackend::revoke(const Key& key) {
+  Masters& m = masters_;
+  const Names at = names(key);
+  const auto seen = look(at);
+  if (!seen) return fail(seen.error());
+  const Leader leader = leader_of(*seen, m.majority());
+  if (leader.votes < m.majority()) return Released::was_not_held;
+  if (!leader.ours)
+    return fail(Errc::usage, fmt::format("--revoke: {} is held by another program, which cannot be "
+                                         "asked to stop",
+                                         printable(key.text())));
+  const auto marked = [](const Vote& v) { return says(v, 1); };
+  const auto over = [](const Vote& v) { return v.answered() && !says(v, 1); };
+  const auto is_over = [&](const Votes& v) { return count(v, over) > m.size() - m.majority(); };
+  const auto asked =
+      insist({&scripts::revoke, at.all(), {leader.value}},
+             [&](const Votes& v) { return count(v, marked) >= m.majority() || is_over(v); }, {});
+  if (!asked) return fail(asked.error());
+  if (count(asked->votes, marked) >= m.majority()) return Released::yes;
+  if (is_over(asked->votes)) return Released::was_not_held;
+  return fail(Errc::timed_out,
+              fmt::format("ask the holder to stop at {}: only {} of {} masters answered", where(),
+                          count(asked->votes, marked), m.size()));
 }
 
 Result<Validity> RedlockBackend::check(const Key& key, FencingToken token) {

@@ -103,6 +103,7 @@ class RedlockBackend final : public Backend {
   Result<Validity> check(const Key&, const Owner&) override;
   Result<std::optional<KeyView>> inspect(const Key&) override;
   Result<std::vector<KeyView>> list() override;
+  Result<Released> revoke(const Key&) override;
   Result<std::vector<Finding>> doctor() override;
   std::string after_restart(const Request& r) const override {
     return redis::restart_rule({r.ttl}, options_.restart_grace);

@@ -2,10 +2,17 @@
 #include "redlock/seen.hpp"
 #include <algorithm>
 #include <map>
+#include "common/record_reader.hpp"
 #include "core/number.hpp"
 #include "redis/fair/fair_record.hpp"
 
 namespace dlock::redlock {
+
+bool asked_to_stop(std::string_view meta) noexcept {
+  while (!meta.empty())
+    if (take_word(meta, '&') == stop_mark.substr(1)) return true;
+  return false;
+}
 
 std::optional<Seen> parse_seen(const Reply& answer) {
   const auto now = answer.number_at(1);
@@ -46,6 +53,8 @@ Leader leader_of(const std::vector<std::optional<Seen>>& seen, std::size_t major
     if (best.ours) {
       h.id = (*tells)->owner.substr(0, 8);
       h.token = (*tells)->token;
+      h.revoked =
+          std::any_of(by.begin(), by.end(), [](const Seen* s) { return asked_to_stop(s->meta); });
       h.who = Identity::decode((*tells)->meta);
       h.held = Duration{std::max<Micros>(0, (*tells)->now - (*tells)->since)};
     } else if (lock.first == "string" && lock.second.size() >= 16) {

@@ -25,6 +25,10 @@ struct Seen {
   bool ours() const noexcept { return held() && !owner.empty() && value == owner; }
 };
 
+// The mark of revoke.lua in the meta of a vote.
+bool asked_to_stop(std::string_view meta) noexcept;
+inline constexpr std::string_view stop_mark = "&revoked=1";
+
 // From the replies of look.lua, or of acquire.lua when busy. Nothing: malformed.
 std::optional<Seen> parse_seen(const Reply&);
 

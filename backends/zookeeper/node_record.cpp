@@ -45,4 +45,8 @@ std::optional<unsigned> newer_layout(std::string_view data) {
   return layout && *layout > 1 ? layout : std::nullopt;
 }
 
+std::string revoke_text(FencingToken token, bool names_recur) {
+  return names_recur ? fmt::format("{} {}", revoke_word, token) : std::string{revoke_word};
+}
+
 }  // namespace dlock::zookeeper

@@ -1,20 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <unistd.h>
+#include <algorithm>
 #include "cli/command.hpp"
 #include "cli/inspect/inspect.hpp"
 #include "cli/keeper_handle.hpp"
 #include "cli/say.hpp"
 #include "cli/store.hpp"
 #include "cli/trace.hpp"
+#include "core/duration.hpp"
 #include "core/exit_status.hpp"
+#include "util/wait.hpp"
 
 namespace dlock::cli {
 namespace {
 
+using namespace std::chrono_literals;
+
 constexpr auto was_held = [](Released r) { return r == Released::yes; };
 
-// --force alone: shows the holder and changes nothing.
-Result<run::Outcome> refuse_force(const Key& key, const OpenStore& opened) {
+// ---- --force -----------------------------------------------------------------------------------
+
+bool asked_at_a_terminal() { return ::isatty(STDIN_FILENO) != 0 && ::isatty(STDERR_FILENO) != 0; }
+
+// A line of standard input that begins with y or Y.
+bool confirmed(std::string_view question) {
+  put_on_stderr(fmt::format("dlock: {} [y/N] ", question));
+  char first = 0, c = 0;
+  while (::read(STDIN_FILENO, &c, 1) == 1 && c != '\n')
+    if (first == 0) first = c;
+  return first == 'y' || first == 'Y';
+}
+
+// --force alone: shows the holders. At a terminal the user says which of them is removed, by its
+// token; elsewhere nothing is changed.
+Result<std::vector<FencingToken>> choose_holders(const Key& key, const OpenStore& opened) {
   const auto view = opened.backend->inspect(key);
   if (!view) return fail(view.error());
   const auto shown = put(text_of_key(*view ? **view : free_key(key), opened));
@@ -24,38 +44,118 @@ Result<run::Outcome> refuse_force(const Key& key, const OpenStore& opened) {
     return fail(Errc::usage,
                 fmt::format("release: {} is not held; --force needs --token N or --yes",
                             printable(key.text())));
-  return fail(
-      Errc::usage,
-      fmt::format(
-          "release: --force needs --token {} (this holder and no other) or --yes (all holders)",
-          (*view)->holders.front().token));
+  const FencingToken token = (*view)->holders.front().token;
+  if (token == 0)
+    return fail(Errc::usage,
+                "release: this holder has no token; --force needs --yes (all holders)");
+  if (!asked_at_a_terminal())
+    return fail(
+        Errc::usage,
+        fmt::format(
+            "release: --force needs --token {} (this holder and no other) or --yes (all holders)",
+            token));
+  std::vector<FencingToken> chosen;
+  for (const HolderView& h : (*view)->holders)
+    if (h.token != 0 &&
+        confirmed(fmt::format("remove the holder {} with token {}?", h.who.text(), h.token)))
+      chosen.push_back(h.token);
+  return chosen;
+}
+
+// What a removed holder may still do. Its dlock learns of the removal at once or with its next
+// renewal, or, where it cannot reach the store, stops the job before its lease would have ended.
+std::string still_runs(const HolderView& h, bool freed) {
+  const std::string job =
+      h.who.host.empty() ? "its job" : fmt::format("its job on {}", printable(h.who.host));
+  if (!freed) return fmt::format("told to let go; the lock is free when {} has ended", job);
+  const std::string may = h.remaining
+                              ? fmt::format("may run up to {} more",
+                                            format_duration(std::chrono::ceil<std::chrono::seconds>(
+                                                std::max<Duration>(*h.remaining, 0us))))
+                              : "is being ended";
+  return fmt::format("removed; {} {}; the next holder may start now", job, may);
+}
+
+bool has(const Result<std::optional<KeyView>>& view, FencingToken token) {
+  return view && *view &&
+         std::any_of((*view)->holders.begin(), (*view)->holders.end(),
+                     [&](const HolderView& h) { return h.token == token && !h.vanished; });
+}
+
+// Says what the removal leaves behind, from what was seen just before it. A record that cannot be
+// read may be removed all the same, and then nothing is known of its holder.
+Result<Released> force_and_tell(const Options& o, const OpenStore& opened, const Key& key,
+                                std::optional<FencingToken> token) {
+  const auto before = opened.backend->inspect(key);
+  auto removed = opened.backend->force_release(key, token);
+  if (!removed || *removed != Released::yes || o.quiet || !before || !*before) return removed;
+  const auto after = opened.backend->inspect(key);
+  for (const HolderView& h : (*before)->holders)
+    if ((!token || h.token == *token) && !h.vanished)
+      say(fmt::format("{}: {}", printable(key.text()), still_runs(h, !has(after, h.token))));
+  return removed;
+}
+
+// ---- --revoke --wait ---------------------------------------------------------------------------
+
+constexpr Duration first_pause = 50ms, last_pause = 500ms;
+
+// Until none of those that were asked to stop holds the key, or the time is over: then 75, or 69 if
+// the last look got no answer.
+Result<run::Outcome> wait_for_end(const Options& o, const OpenStore& opened, const Key& key,
+                                  Deadline end) {
+  std::vector<FencingToken> asked;
+  for (Duration pause = first_pause;; pause = std::min(pause * 2, last_pause)) {
+    const auto view = opened.backend->inspect(key);
+    if (!view && !retryable(view.error().code)) return fail(view.error());
+    const HolderView* holds = nullptr;
+    const std::vector<HolderView> holders =
+        view && *view ? (*view)->holders : std::vector<HolderView>{};
+    for (const HolderView& h : holders) {
+      const bool known = std::find(asked.begin(), asked.end(), h.token) != asked.end();
+      if (h.vanished || (!h.revoked && !known)) continue;
+      if (!known) asked.push_back(h.token);
+      holds = &h;
+    }
+    if (view && !holds) return ended(status_ok);
+    if (Clock::now() >= end) {
+      if (!view) return fail(view.error());
+      if (!o.quiet)
+        say(fmt::format("{} was asked to stop, and still holds {} after {}", holds->who.text(),
+                        printable(key.text()), format_duration(*o.wait)));
+      return ended(status_busy);
+    }
+    wait_until({}, std::min(end, later(Clock::now(), pause)));
+  }
 }
 
 // How one key is released; with the handle unless --force or --revoke was given.
 Result<Released> give_back(const Options& o, const OpenStore& opened, const Trace& trace,
-                           const Key& key, const Handle* handle) {
+                           const Key& key, const Handle* handle,
+                           std::optional<FencingToken> token) {
   Traced what{.request = o.force    ? "force_release"
                          : o.revoke ? "revoke"
                                     : "release",
               .key = key.text(),
-              .token = o.token};
+              .token = token};
   if (handle) what.owner = handle->lease(key).owner.hex().substr(0, 8);
   return trace.around(
       what,
       [&] {
-        if (o.force) return opened.backend->force_release(key, o.token);
+        if (o.force) return force_and_tell(o, opened, key, token);
         if (o.revoke) return opened.backend->revoke(key);
         return opened.backend->release(handle->lease(key));
       },
       was_held);
 }
 
-Result<run::Outcome> not_held(const Options& o, std::string_view key) {
+Result<run::Outcome> not_held(const Options& o, std::string_view key,
+                              std::optional<FencingToken> token) {
   if (o.if_held) return ended(status_ok);
   if (!o.quiet) {
     const std::string by = o.revoke   ? ""
                            : !o.force ? " by this handle"
-                           : o.token  ? fmt::format(" with token {}", *o.token)
+                           : token    ? fmt::format(" with token {}", *token)
                                       : "";
     say(fmt::format("{} is not held{}", printable(key), by));
   }
@@ -77,7 +177,6 @@ Result<run::Outcome> command_release(const Options& o) {
         Errc::usage,
         fmt::format("release: --revoke: with recipe {} of {} a holder cannot be asked to stop",
                     t.recipe, t.family));
-  if (o.force && !o.token && !o.yes) return refuse_force(keys->front(), *opened);
 
   std::optional<Handle> handle;
   if (!o.force && !o.revoke) {
@@ -87,18 +186,32 @@ Result<run::Outcome> command_release(const Options& o) {
     const auto kept = ask_keeper_of(*handle, "release");
     if (!kept) return fail(kept.error());
     if (*kept == run::KeeperAnswer::done) return ended(status_ok);
-    if (*kept) return not_held(o, keys->front().text());
+    if (*kept) return not_held(o, keys->front().text(), {});
   }
   // All of them, whatever the result for the first: a held key must be released even if another was
   // not held.
   Result<run::Outcome> outcome = ended(status_ok);
+  const Deadline end = later(Clock::now(), o.wait.value_or(0us));
   for (const Key& key : *keys) {
-    const auto answer = give_back(o, *opened, *trace, key, handle ? &*handle : nullptr);
-    if (!answer) outcome = fail(answer.error());
-    else if (*answer != Released::yes)
-      if (auto missed = not_held(o, key.text()); outcome && missed->value != status_ok)
-        outcome = missed;
+    std::vector<std::optional<FencingToken>> tokens{o.token};
+    if (o.force && !o.token && !o.yes) {
+      const auto chosen = choose_holders(key, *opened);
+      if (!chosen) return fail(chosen.error());
+      tokens.assign(chosen->begin(), chosen->end());
+      if (tokens.empty()) outcome = ended(status_busy);
+    }
+    for (const auto& token : tokens) {
+      const auto answer = give_back(o, *opened, *trace, key, handle ? &*handle : nullptr, token);
+      if (!answer) outcome = fail(answer.error());
+      else if (*answer != Released::yes)
+        if (auto missed = not_held(o, key.text(), token); outcome && missed->value != status_ok)
+          outcome = missed;
+    }
   }
+  if (!o.revoke || !o.wait) return outcome;
+  for (const Key& key : *keys)
+    if (auto gone = wait_for_end(o, *opened, key, end); !gone || gone->value != status_ok)
+      if (outcome) outcome = std::move(gone);
   return outcome;
 }
 

@@ -78,6 +78,7 @@ struct HolderView {  // what people see; the deciding copy is in the store
   std::optional<Duration> remaining;  // until the lease (or lock-delay) ends without a renewal
   // since the grant, by the store's clock; nullopt: the store does not keep it
   std::optional<Duration> held;
+  bool revoked = false;  // it was asked to stop (Backend::revoke)
   Identity who;
 };
 struct WaiterView {
@@ -195,8 +196,9 @@ class Backend {
   virtual Result<std::optional<KeyView>> inspect(const Key&) = 0;
   virtual Result<std::vector<KeyView>> list() = 0;  // every key below the prefix, in byte order
 
-  // Asks the holder of the key to stop (Kept::revoked). Errc::usage if the recipe does not support
-  // it.
+  // Asks those that hold the key when it is called to stop (Kept::revoked). The request names their
+  // grants: a late or repeated one never asks a later holder. Errc::usage if the recipe does not
+  // support it.
   virtual Result<Released> revoke(const Key&);
 
   // --once-per, if Traits::starts is true (else Errc::usage). The caller holds the key, so no start

@@ -27,7 +27,7 @@ sorted() { tr ' ' '\n' | sort | tr '\n' ' '; }
   assert_equal "$(options_of run)" "$(echo -n "$common $taking again command descendants explain foreground handle json kill-after max-run metrics-file min-hold no-env no-foreground no-reentrant on-lost once-per output publish-command signal status-fd status-file until-success" | sorted)"
   assert_equal "$(options_of acquire)" "$(echo -n "$common $taking hold json keep max-hold output watch-pid" | sorted)"
   assert_equal "$(options_of renew)" "$(echo -n "$common key handle json output" | sorted)"
-  assert_equal "$(options_of release)" "$(echo -n "$common key handle token force yes revoke if-held json output" | sorted)"
+  assert_equal "$(options_of release)" "$(echo -n "$common key handle token force yes revoke wait if-held json output" | sorted)"
   assert_equal "$(options_of check)" "$(echo -n "$common key handle token json output" | sorted)"
   assert_equal "$(options_of inspect)" "$(echo -n "$common json csv output columns no-heading watch held stale check doctor" | sorted)"
   assert_equal "$(options_of fence)" "$(echo -n "$everywhere state token nonblock wait conflict-exit-code kill-after signal max-run foreground no-foreground descendants" | sorted)"

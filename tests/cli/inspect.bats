@@ -85,6 +85,26 @@ held
   run -0 "$DLOCK" inspect --check "it's" -b "file:$BATS_TEST_TMPDIR/locks"
 }
 
+@test "the view proposes to ask the holder first, then its process, then force" {
+  "$DLOCK" run --key k -- sleep 60 3>&- &
+  eventually is_held k
+  run -0 "$DLOCK" inspect k
+  assert_line --index -3 --regexp "^revoke +dlock release -b .* --key 'k' --revoke --wait 1m\$"
+  assert_line --index -2 "kill     kill $! on host $(hostname)"
+  assert_line --index -1 --regexp '^force +dlock release '
+  run -0 json 'j["holders"][0]["revoked"]' <<<"$("$DLOCK" inspect -J k)"
+  assert_output False
+  kill $!
+  wait $! || :
+  "$DLOCK" acquire --key k >/dev/null # its process has ended
+  "$DLOCK" release --key k --revoke
+  run -0 "$DLOCK" inspect k
+  assert_line --regexp '^ +was asked to stop \(release --revoke\)$'
+  refute_line --regexp '^(revoke|kill) '
+  run -0 json 'j["holders"][0]["revoked"]' <<<"$("$DLOCK" inspect -J k)"
+  assert_output True
+}
+
 waiting() { [ "$("$DLOCK" inspect k --no-heading -o WAIT)" = "$1" ]; }
 
 @test "waiters, in the order of the queue" {
@@ -130,7 +150,7 @@ waiting() { [ "$("$DLOCK" inspect k --no-heading -o WAIT)" = "$1" ]; }
   run -0 json 'sorted(j), sorted(j["backend"])' <<<"$("$DLOCK" inspect -J k)"
   assert_output "(['backend', 'complete', 'holders', 'key', 'mode', 'notes', 'state', 'token', 'waiters'], ['family', 'recipe', 'scheme', 'where'])"
   run -0 json 'sorted(j["holders"][0])' <<<"$("$DLOCK" inspect -J k)"
-  assert_output "['age_ms', 'asked_at', 'attached', 'command', 'held_ms', 'host', 'id', 'lease_remaining_ms', 'mode', 'pid', 'reason', 'slot', 'token', 'user', 'vanished']"
+  assert_output "['age_ms', 'asked_at', 'attached', 'command', 'held_ms', 'host', 'id', 'lease_remaining_ms', 'mode', 'pid', 'reason', 'revoked', 'slot', 'token', 'user', 'vanished']"
   run -0 json 'sorted(j), [k["key"] for k in j["keys"]]' <<<"$("$DLOCK" inspect -J)"
   assert_output "(['backend', 'complete', 'keys'], ['k'])"
   run -0 "$DLOCK" inspect -J

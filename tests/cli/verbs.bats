@@ -109,6 +109,48 @@ setup() { common_setup; }
   assert_output --partial 'free is not held'
 }
 
+@test "release --force at a terminal removes exactly the holders that were shown and confirmed" {
+  cd "$BATS_TEST_TMPDIR"
+  "$DLOCK" acquire --key k -s >/dev/null
+  "$DLOCK" acquire --key k -s >/dev/null
+  token=$(json 'j["holders"][1]["token"]' <<<"$("$DLOCK" inspect -J k)")
+  "$PTY_DRIVE" "$DLOCK" release --key k --force <<STEPS
+    expect remove the holder $(hostname)
+    type n\n
+    expect with token $token? [y/N]
+    type y\n
+    expect removed; its job on
+    end exit 0
+STEPS
+  run -0 json '[h["token"] for h in j["holders"]]' <<<"$("$DLOCK" inspect -J k)"
+  refute_output --partial "$token"
+  is_held k
+  "$PTY_DRIVE" "$DLOCK" release --key k --force <<STEPS
+    expect [y/N]
+    type \n
+    end exit 75
+STEPS
+  is_held k
+  # with a token or --yes it never asks
+  "$PTY_DRIVE" "$DLOCK" release --key k --force --yes <<STEPS
+    end exit 0
+STEPS
+  is_free k
+}
+
+@test "release --revoke --wait: until the holder is gone, or 75" {
+  refused 64 '--wait goes with --revoke' release --key k --force --yes --wait 1s
+  refused 64 '--wait goes with --revoke' release --key k --handle x --wait 1s
+  "$DLOCK" acquire --key k >/dev/null # no process listens
+  refused 75 'was asked to stop, and still holds k after 200ms' release --key k --revoke --wait 200ms
+  DLOCK_WAIT=x run -0 "$DLOCK" release --key k --force --yes -q
+  "$DLOCK" run -k 300ms --key k -- sh -c 'trap "" TERM; echo >"$0"; sleep 60' "$BATS_TEST_TMPDIR/up" 3>&- &
+  eventually test -e "$BATS_TEST_TMPDIR/up"
+  run -0 timeout 30 "$DLOCK" release --key k --revoke --wait 20s
+  assert_output ''
+  is_free k
+}
+
 @test "release --force --token compares, --yes does not; old grants stay stale" {
   h=$("$DLOCK" acquire --key k)
   token=$(json 'j["token"]' <<<"$("$DLOCK" inspect -J k)")
@@ -116,7 +158,7 @@ setup() { common_setup; }
   run -0 "$DLOCK" release --key k --force --token $((token + 1)) --if-held
   is_held k
   run -0 "$DLOCK" release --key k --force --token "$token"
-  assert_output ''
+  assert_output --regexp "^dlock: k: removed; its job on $(hostname) may run up to [0-9]+s more; the next holder may start now\$"
   is_free k
   run -1 "$DLOCK" check --key k --handle "$h"
   run -1 "$DLOCK" check --key k --token "$token"

@@ -10,6 +10,7 @@
 #include <random>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 #include "core/lock_state.hpp"
 
@@ -36,9 +37,13 @@ class ModelStore {
   };
   virtual Counted release(const Owner&) = 0;
   virtual Counted force(FencingToken) = 0;
+  // Asks the holders in force with this token or an older one to stop, as a request that may be late
+  // or repeated. `count`: 0, there were none; 1 or more.
+  virtual Counted revoke(FencingToken newest) = 0;
   struct Renewed {
     std::optional<Micros> now;
     std::optional<FencingToken> token;
+    bool revoked = false;
   };
   virtual Renewed renew(const Owner&, Micros ttl) = 0;
   struct Cancelled {
@@ -57,6 +62,8 @@ class ModelStore {
     std::vector<std::string> waiters;  // in queue order
     std::optional<FencingToken> fence;
     std::set<Owner> woken;  // since the last look
+    // The mark of a revocation is there, in a store that removes it with the next grant of a free key.
+    bool marked = false;
   };
   virtual Contents contents(Micros now, const std::vector<Owner>&) = 0;
 };
@@ -95,7 +102,7 @@ class ModelRun {
       while (steps_ < end) step();
     }
     for (const char* seen : {"granted", "held", "waiting", "busy", "released", "not held", "kept",
-                             "lost", "cancelled", "forced"}) {
+                             "lost", "cancelled", "forced", "asked to stop", "told to stop"}) {
       INFO(seen);
       CHECK(answers_[seen] > steps / 400);  // otherwise the run would prove little
     }
@@ -113,6 +120,7 @@ class ModelRun {
   void new_sequence() {
     store_.clear(owners_);
     state_ = {};
+    marked_ = 0;
     now_ = 1'700'000'000'000'000 + static_cast<Micros>(pick(1'000'000));
     asks_.clear();
     kind_ = pick(4);  // all exclusive, readers, permits, all mixed
@@ -140,7 +148,7 @@ class ModelRun {
         !state_.holders.empty() && pick(3)
             ? state_.holders[pick(static_cast<unsigned>(state_.holders.size()))].owner
             : ask.owner;
-    switch (pick(12)) {
+    switch (pick(13)) {
       default: acquire(ask); break;
       case 6: lose(ask.owner) ? void() : acquire(ask); break;
       case 7: release(some); break;
@@ -156,6 +164,11 @@ class ModelRun {
                   : 0);
         break;
       case 11: rules_.sets_clock ? check(some) : acquire(ask); break;
+      case 12:  // mostly what is held now; else an old request that arrives late
+        revoke(pick(4) && !state_.holders.empty()
+                   ? state_.holders.back().token
+                   : std::max<FencingToken>(state_.fence, 3) - pick(3));
+        break;
     }
     compare();
     ++steps_;
@@ -203,6 +216,7 @@ class ModelRun {
     else want = fmt::format("busy {}", free_at());
     REQUIRE(r.verdict + " " + r.figures == want);
     ++answers_[r.verdict];
+    first_grant_ = r.verdict == "granted" && state_.holders.size() == 1;
   }
 
   void release(Owner owner) {
@@ -222,6 +236,8 @@ class ModelRun {
     if (rules_.renew_looks) invite();
     else state_.waiters = waiters;
     REQUIRE(r.token == token);
+    REQUIRE(r.revoked == (token && *token <= marked_));
+    if (r.revoked) ++answers_["told to stop"];
     ++answers_[token ? "kept" : "lost"];
   }
 
@@ -245,6 +261,19 @@ class ModelRun {
     invite();
     REQUIRE(r.count == static_cast<std::int64_t>(removed));
     ++answers_[removed ? "forced" : "nothing to force"];
+  }
+
+  // The mark is the newest token asked; a later grant has a higher one.
+  void revoke(FencingToken newest) {
+    const auto r = store_.revoke(newest);
+    saw(r.now);
+    bool any = false;
+    for (const auto& h : state_.holders) any |= h.token <= newest && h.deadline > now_;
+    REQUIRE((r.count > 0) == any);
+    if (any) marked_ = std::max(marked_, newest);
+    ++answers_[any ? "asked to stop" : "nothing to ask"];
+    if (any && pick(3) == 0)
+      renew(state_.holders[pick(static_cast<unsigned>(state_.holders.size()))].owner, scale() * 20);
   }
 
   void check(Owner owner) {
@@ -279,6 +308,7 @@ class ModelRun {
     for (const auto& w : state.waiters) waiters.push_back(waiter_text(w));
     REQUIRE(seen.waiters == waiters);
     REQUIRE(seen.fence.value_or(0) == state.fence);
+    if (std::exchange(first_grant_, false)) REQUIRE_FALSE(seen.marked);
     REQUIRE(seen.woken == expect_woken_);
     wakeups_ += static_cast<long>(seen.woken.size());
     expect_woken_.clear();
@@ -291,6 +321,8 @@ class ModelRun {
   std::vector<LockState::Ask> asks_;
   unsigned kind_ = 0;
   LockState state_;
+  bool first_grant_ = false;
+  FencingToken marked_ = 0;  // holders up to this token were asked to stop
   std::set<Owner> expect_woken_;
   Micros now_ = 0;
   std::map<std::string, int> answers_;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include "core/lock_view.hpp"
+#include "file/lease/note_file.hpp"
 #include "file/sys_error.hpp"
 
 namespace dlock::file {
@@ -198,6 +199,8 @@ Result<std::optional<KeyView>> KeyStore::look_at() {
       continue;
     }
     KeyView v = view(s, key_.text(), now);
+    if (const auto asked = read_revoked(place()); asked && *asked)
+      for (auto& h : v.holders) h.revoked = h.token != 0 && h.token <= **asked;
     const auto strangers = std::count_if(s.holders.begin(), s.holders.end(), adopted);
     if (*missing)
       v.notes.push_back(

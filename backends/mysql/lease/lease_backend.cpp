@@ -106,7 +106,7 @@ Result<Renewal> LeaseBackend::renew(const Lease& lease, Duration ttl) {
   kept.token = *r->token;
   kept.slot = r->mine.slot;
   kept.deadline = lease_end(r->sent, ttl);
-  return Kept{std::move(kept)};
+  return Kept{std::move(kept), r->revoked};
 }
 
 Result<Released> LeaseBackend::release(const Lease& lease) {
@@ -139,6 +139,19 @@ Result<Released> LeaseBackend::force_release(const Key& key, std::optional<Fenci
   });
   if (!r) return fail(std::move(r.error()));
   return *r > 0 || unclear ? Released::yes : Released::was_not_held;
+}
+
+Result<Released> LeaseBackend::revoke(const Key& key) {
+  const std::string name = name_of(key);
+  FencingToken newest = 0;
+  const auto r =
+      client_.run<bool>(client_.usual_deadline(), "", [&](Connection& c) -> Result<bool> {
+        auto done = table_.revoke(c, name, newest, client_.usual_deadline());
+        if (!done && c.remedy() == Remedy::create) return false;  // no table, no lock
+        return done;
+      });
+  if (!r) return fail(r.error());
+  return *r ? Released::yes : Released::was_not_held;
 }
 
 // ---- looking -----------------------------------------------------------------------------------
@@ -190,6 +203,7 @@ Result<std::optional<KeyView>> LeaseBackend::view_of(Connection& c, const std::s
     const auto granted = seen->holders.granted.find(s.holders[i].owner);
     if (granted != seen->holders.granted.end() && seen->now >= granted->second)
       v.holders[i].held = Duration{seen->now - granted->second};
+    v.holders[i].revoked = v.holders[i].token <= seen->revoked;
   }
   for (const auto& h : s.holders)
     if (h.since > seen->now + 1'000'000)

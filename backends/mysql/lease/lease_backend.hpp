@@ -28,6 +28,7 @@ class LeaseBackend final : public Backend {
   Result<Validity> check(const Key&, const Owner&) override;
   Result<std::optional<KeyView>> inspect(const Key&) override;
   Result<std::vector<KeyView>> list() override;
+  Result<Released> revoke(const Key&) override;
   Result<Starts> starts(const Key&) override;
   Result<Validity> note_start(const Lease&, std::optional<std::int64_t> at, Duration keep) override;
   Result<std::vector<Finding>> doctor() override;

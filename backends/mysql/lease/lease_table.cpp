@@ -153,6 +153,7 @@ Result<LeaseTable::Renewed> LeaseTable::renew(Connection& c, const std::string& 
     if (seen->exists) out.token = s.renew(me, ttl, seen->now);
     if (!out.token) return out;
     out.mine = *s.holder(me, seen->now);
+    out.revoked = *out.token <= seen->revoked;
     out.holders = shortened(*seen, s, me);
     const auto done = swap(c, name, seen->version, out.holders, s.fence, "", until);
     if (!done) return fail(done.error());
@@ -236,6 +237,34 @@ Result<std::size_t> LeaseTable::force_release(Connection& c, const std::string& 
     const auto done = swap(c, name, seen->version, rest, s.fence, "", until);
     if (!done) return fail(done.error());
     if (*done) return removed;
+    if (auto ok = back_off(++conflicts, until); !ok) return fail(std::move(ok.error()));
+  }
+}
+
+// The mark is the newest token of those asked, and names the version that it was decided on, as every
+// other change: when it is executed late, it writes nothing. Tokens only rise, so a mark that is left
+// asks no later grant. The version stays: nothing that others have decided depends on the mark.
+Result<bool> LeaseTable::revoke(Connection& c, const std::string& name, FencingToken& newest,
+                                Deadline until) {
+  for (unsigned conflicts = 0;;) {
+    auto seen = look(c, name, until);
+    if (!seen) return fail(std::move(seen.error()));
+    if (auto ok = writable(c.at(), seen->read_only); !ok) return fail(std::move(ok.error()));
+    const FencingToken most = newest == 0 ? UINT64_MAX : newest;
+    bool any = false;
+    for (const auto& h : seen->state.holders) {
+      if (h.deadline <= seen->now || h.token > most) continue;
+      newest = std::max(newest, h.token);
+      any = true;
+    }
+    if (!any) return false;
+    if (newest <= seen->revoked) return true;
+    auto r = c.query("ask the holder to stop",
+                     fmt::format("UPDATE dlock_lock SET revoked={} WHERE name={} AND version={}",
+                                 newest, hex(name), seen->version),
+                     until);
+    if (!r) return fail(std::move(r.error()));
+    if (r->affected == 1) return true;
     if (auto ok = back_off(++conflicts, until); !ok) return fail(std::move(ok.error()));
   }
 }

@@ -83,6 +83,7 @@ class LeaseTable {
     std::string wake;                     // the bell of a holder that was granted a free key
     bool read_only = false;               // the server became read-only
     std::optional<Micros> started, started_until;
+    FencingToken revoked = 0;  // holders with this token or an older one were asked to stop
   };
 
   // The expected row, after the last grant or renewal.
@@ -139,6 +140,7 @@ class LeaseTable {
     std::uint64_t version = 0;
     Holders holders;
     LockState::Holder mine;
+    bool revoked = false;
   };
   Result<Renewed> renew(Connection&, const std::string& name, const Owner&, Micros ttl,
                         Deadline until);
@@ -155,6 +157,9 @@ class LeaseTable {
                                        Deadline until);
   Result<std::size_t> force_release(Connection&, const std::string& name, FencingToken,
                                     Deadline until);
+  // Asks the holders in force to stop; false: there are none. `newest`: the newest token of those
+  // asked, 0 before the first call. A repeated call asks no other holder.
+  Result<bool> revoke(Connection&, const std::string& name, FencingToken& newest, Deadline until);
   Result<Seen> look(Connection&, const std::string& name, Deadline until);
   // False: the lease is not in force.
   Result<bool> note_start(Connection&, const std::string& name, const Owner&,

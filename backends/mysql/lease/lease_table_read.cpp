@@ -15,8 +15,8 @@ Error damaged(const Connection& c) {
                       c.at().text())};
 }
 
-constexpr std::string_view marks = ",l.waiters,l.wake,@@global.read_only,l.layout";
-constexpr std::size_t columns = 13;  // with those before the marks
+constexpr std::string_view marks = ",l.waiters,l.wake,@@global.read_only,l.layout,l.revoked";
+constexpr std::size_t columns = 14;  // with those before the marks
 
 }  // namespace
 
@@ -50,8 +50,9 @@ Result<LeaseTable::Seen> LeaseTable::parse(const Connection& c, const Answer& r,
                                          c.at().text(), printable(r.text(12))));
   const auto version = r.unsigned_number(0), fence = r.unsigned_number(1);
   const auto now = r.number(3), updated = r.number(4);
+  const auto revoked = r.unsigned_number(13);
   auto holders = decode(r.text(2));
-  if (!version || !fence || !now || !updated || !holders) return fail(damaged(c));
+  if (!version || !fence || !now || !updated || !holders || !revoked) return fail(damaged(c));
   seen.exists = true;
   seen.version = *version;
   seen.state.fence = *fence;
@@ -63,6 +64,7 @@ Result<LeaseTable::Seen> LeaseTable::parse(const Connection& c, const Answer& r,
   seen.queue = r.has(8);
   seen.marked = r.text(9) != "0";
   seen.wake = r.text(10);
+  seen.revoked = *revoked;
   seen.read_only = r.text(11) != "0" && r.text(11) != "OFF";
   seen.state.holders = holders->list;
   seen.holders = std::move(*holders);

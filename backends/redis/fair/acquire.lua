@@ -63,6 +63,7 @@ if fits and admits(would, mode, limit) then
     call('HSET', lock, 'version', '1', 'fence', token .. ARGV[9], 'expires', digits(keep_until), token, record)
     call('PEXPIRE', lock, ms(keep_until - now))
   end
+  if marked and tally.count == 0 then call('HDEL', lock, 'revoke') end  -- no grant that it names is left
   if ticket then drop(ticket) end
   add(tally, mode)
   tell_others()

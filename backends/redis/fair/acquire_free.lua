@@ -15,14 +15,15 @@ local me, mode, meta = ARGV[1], ARGV[2], ARGV[8]
 local ttl, delay = tonumber(ARGV[4]), tonumber(ARGV[5])
 
 local all = call('HGETALL', lock)
-local fence, version, wait_until, expires, taken = '0', all[1] and '' or '1', 0, 0, false
+local fence, version, wait_until, expires, taken, marked = '0', all[1] and '' or '1', 0, 0, false, false
 for i = 1, #all, 2 do
   local name = all[i]
   if name == 'version' then version = all[i + 1]
   elseif name == 'fence' then fence = all[i + 1]
   elseif name == 'expires' then expires = tonumber(all[i + 1])
   elseif name == 'wait' then wait_until = tonumber(all[i + 1])
-  elseif name ~= 'start' and name ~= 'last' and name ~= 'revoke' then taken = true end
+  elseif name == 'revoke' then marked = true
+  elseif name ~= 'start' and name ~= 'last' then taken = true end
 end
 local newest = tonumber(fence) or tonumber(string.match(fence, '^(%d+) ') or '')
 if version ~= '1' and version ~= '' then return redis.error_reply('DLOCKLAYOUT ' .. lock .. ' has layout ' .. version .. ', and this dlock knows layout 1') end
@@ -35,5 +36,6 @@ if not taken and wait_until <= now and ARGV[11] == '0' and expires - now > 76896
   local token = newest < now and stamp or string.format('%.0f', newest + 1)
   call('HSET', lock, 'fence', token .. ARGV[9], token,
     me .. '|' .. string.format('%.0f', now + ttl) .. '|' .. stamp .. '|' .. mode .. '|0|' .. ARGV[5] .. '|' .. stamp .. '|' .. meta)
+  if marked then call('HDEL', lock, 'revoke') end  -- no grant that it names is left
   return { 'granted', now, token, 0 }
 end

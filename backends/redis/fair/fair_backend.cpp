@@ -63,7 +63,8 @@ Result<Renewal> FairBackend::renew(const Lease& lease, Duration ttl) {
                                                where(), answer->copies, replicas));
   client_->gave();
   return Kept{{lease.key, lease.owner, *mode, *token, static_cast<unsigned>(*slot),
-               lease_end(answer->sent, ttl)}};
+               lease_end(answer->sent, ttl)},
+              answer->reply.number_at(5) == 1};
 }
 
 Result<Released> FairBackend::release(const Lease& lease) {
@@ -92,6 +93,26 @@ Result<Released> FairBackend::force_release(const Key& key, std::optional<Fencin
   const auto removed = answer->reply.number_at(0);
   if (!removed) return not_understood(*client_, "force a release");
   return *removed > 0 || answer->repeated ? Released::yes : Released::was_not_held;
+}
+
+// Two exchanges: the request names the newest token that was seen, so that it can ask only those
+// holders (revoke.lua).
+Result<Released> FairBackend::revoke(const Key& key) {
+  const auto seen = inspect(key);
+  if (!seen) return fail(seen.error());
+  FencingToken newest = 0;
+  for (const HolderView& h : *seen ? (*seen)->holders : std::vector<HolderView>{})
+    if (!h.vanished) newest = std::max(newest, h.token);
+  if (newest == 0) return Released::was_not_held;
+  const FairKeys keys{client_->options().prefix, key};
+  const auto answer = client_->call({"ask the holder to stop",
+                                     &scripts::revoke,
+                                     {keys.lock()},
+                                     {fmt::format_int(newest).str(), Identity::mine("").encode()}});
+  if (!answer) return fail(answer.error());
+  const auto asked = answer->reply.number_at(0);
+  if (!asked) return not_understood(*client_, "ask the holder to stop");
+  return *asked > 0 ? Released::yes : Released::was_not_held;
 }
 
 Result<Validity> FairBackend::check(const Key& key, FencingToken token) {

@@ -2,6 +2,7 @@
 #include "redis/fair/fair_view.hpp"
 #include <fmt/format.h>
 #include <algorithm>
+#include "common/record_reader.hpp"
 #include "core/duration.hpp"
 #include "core/lock_view.hpp"
 #include "core/number.hpp"
@@ -29,7 +30,7 @@ void note_cut(std::size_t shown, std::int64_t have, std::string_view of_what,
 
 Result<std::optional<KeyView>> view_of(const FairKeys& keys, const Reply& reply) {
   const auto now = reply.number_at(0);
-  if (!now || reply.items.size() != 6 || !reply.number_at(2) || !reply.number_at(4))
+  if (!now || reply.items.size() != 7 || !reply.number_at(2) || !reply.number_at(4))
     return fail(Errc::protocol, "inspect: malformed reply");
   const std::string_view fence = reply.text_at(1);
   const Reply& holders = reply.items[3];
@@ -40,12 +41,19 @@ Result<std::optional<KeyView>> view_of(const FairKeys& keys, const Reply& reply)
   KeyView v;
   v.key = FairKeys::key_text(keys.name(), fence);
   v.fence = parse_number<std::uint64_t>(fence.substr(0, fence.find(' '))).value_or(0);
+  std::string_view revoke = reply.text_at(6);
+  const auto asked = parse_number<std::uint64_t>(take_word(revoke, '|')).value_or(0);
+  const auto asked_at = parse_number<std::int64_t>(take_word(revoke, '|')).value_or(0);
   for (std::size_t i = 0; i < holders.items.size(); ++i) {
     const auto h = parse_holder(holders.text_at(i));
     if (!h) continue;
     v.holders.push_back(view_of(*h, *now));
+    v.holders.back().revoked = h->token <= asked;
     note_clock(*h, *now, v.notes);
   }
+  if (std::any_of(v.holders.begin(), v.holders.end(), [](const auto& h) { return h.revoked; }))
+    v.notes.push_back(fmt::format("asked to stop by {}, {} ago", Identity::decode(revoke).text(),
+                                  format_duration(Duration{std::max<Micros>(0, *now - asked_at)})));
   std::sort(v.holders.begin(), v.holders.end(),
             [](const HolderView& a, const HolderView& b) { return a.token < b.token; });
   for (std::size_t i = 0; i < waiters.items.size(); ++i) {

@@ -37,7 +37,8 @@ Result<bool> EphemeralBackend::find_node(Session& s, Place& p, Deadline until) {
   const Reply& r = get.reply();
   if (r.rc == ZNONODE) return false;
   if (r.rc != ZOK) return fail(server_error(options_, "look for our node", r.rc));
-  if (r.stat.owner != s.id() || (!is_of(r.text, p.owner) && r.text != revoke_word)) return false;
+  if (r.stat.owner != s.id() || (!is_of(r.text, p.owner) && !r.text.starts_with(revoke_word)))
+    return false;
   p.node = *path;
   p.token = static_cast<FencingToken>(r.stat.czxid);
   p.version = r.stat.version;
@@ -94,7 +95,7 @@ std::optional<KeyView> EphemeralBackend::view_of(const Reply& r, std::string key
   v.waiters_known = false;
   v.holders.push_back(seen(r));
   v.fence = v.holders.front().token;
-  if (r.text == revoke_word) v.notes.emplace_back("the holder was asked to stop");
+  v.holders.front().revoked = r.text == revoke_text(v.fence, names_recur());
   return v;
 }
 

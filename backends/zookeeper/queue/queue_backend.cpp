@@ -206,9 +206,8 @@ Result<std::optional<KeyView>> QueueBackend::view_of(Session& s, const std::stri
   KeyView view;
   view.key = !key.empty() ? key : seen->key;
   for (const Seen& m : seen->members) {
-    if (m.data == revoke_word)
-      view.notes.push_back(fmt::format("{} was asked to stop", m.member.name));
     HolderView h = SessionBackend::view({path, m.stat, m.data, m.member.mode});
+    h.revoked = m.data == revoke_word;
     if (h.id.empty()) h.id = m.member.name.substr(dialect_ == Dialect::kazoo ? 0 : 3, 8);
     if (m.holds) {
       view.fence = std::max(view.fence, h.token);

@@ -90,7 +90,8 @@ std::string without_times(const std::vector<KeyView>& keys) {
   for (const KeyView& k : keys) {
     text += fmt::format("{}\n{} {}\n", k.key, state_name(state_of(k)), k.fence);
     for (const HolderView& h : k.holders)
-      text += fmt::format("H {} {} {} {} {}\n", h.id, h.token, h.slot, h.vanished, h.who.encode());
+      text += fmt::format("H {} {} {} {} {} {}\n", h.id, h.token, h.slot, h.vanished, h.revoked,
+                          h.who.encode());
     for (const WaiterView& w : k.waiters) text += fmt::format("W {} {}\n", w.id, w.who.encode());
     for (const std::string& n : k.notes) text += n + '\n';
   }

@@ -38,6 +38,7 @@ Json of(const HolderView& h) {
   j["held_ms"] = milliseconds_or_null(h.held);
   j["attached"] = h.attached;
   j["vanished"] = h.vanished;
+  j["revoked"] = h.revoked;
   j["lease_remaining_ms"] = milliseconds_or_null(h.remaining);
   return j;
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include <algorithm>
+#include <cerrno>
+#include <csignal>
 #include "cli/grant_output.hpp"
 #include "cli/inspect/inspect.hpp"
 #include "core/duration.hpp"
@@ -86,15 +88,28 @@ void holder(std::string& text, const HolderView& h) {
   line(text, "", fmt::format("lease {}", lease(h)));
   if (!h.who.reason.empty()) line(text, "", fmt::format("reason {}", printable(h.who.reason)));
   if (!h.who.command.empty()) line(text, "", fmt::format("command {}", printable(h.who.command)));
+  if (h.revoked) line(text, "", "was asked to stop (release --revoke)");
 }
 
-// The shell command with which an operator removes the first holder.
-std::string force(const KeyView& k, const OpenStore& opened) {
-  const FencingToken token = k.holders.front().token;
-  return fmt::format("dlock release -b {} --key {} --force {}",
-                     shell_quoted(printable(opened.store.url.redacted())),
-                     shell_quoted(printable(k.key)),
-                     token ? fmt::format("--token {}", token) : "--yes");
+// The process is not known, or it ran here and has ended.
+bool no_process(const Identity& who) {
+  return who.pid <= 0 || who.host.empty() ||
+         (who.of_this_host() && ::kill(static_cast<pid_t>(who.pid), 0) != 0 && errno == ESRCH);
+}
+
+// How an operator ends the first holder, the gentlest way first.
+void ways_to_end(std::string& text, const KeyView& k, const OpenStore& opened) {
+  const HolderView& h = k.holders.front();
+  const std::string release = fmt::format("dlock release -b {} --key {}",
+                                          shell_quoted(printable(opened.store.url.redacted())),
+                                          shell_quoted(printable(k.key)));
+  if (opened.store.traits->revokes && !h.vanished && !h.revoked)
+    line(text, "revoke", release + " --revoke --wait 1m");
+  if (!h.vanished && !no_process(h.who))
+    line(text, "kill", fmt::format("kill {} on host {}", h.who.pid, printable(h.who.host)));
+  line(text, "force",
+       fmt::format("{} --force {}", release,
+                   h.token ? fmt::format("--token {}", h.token) : "--yes"));
 }
 
 std::string summary(const std::vector<KeyView>& keys) {
@@ -168,7 +183,7 @@ std::string text_of_key(const KeyView& k, const OpenStore& opened) {
   line(text, "where",
        fmt::format("{}, recipe {} ({})", printable(opened.backend->where()),
                    opened.store.traits->recipe, opened.store.traits->weakness));
-  if (!k.holders.empty()) line(text, "force", force(k, opened));
+  if (!k.holders.empty()) ways_to_end(text, k, opened);
   return text;
 }
 

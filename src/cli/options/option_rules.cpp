@@ -133,6 +133,7 @@ Result<void> release(const Options& o) {
   for (const std::string_view name : {"token", "yes"})
     if (given(o, name) && !o.force)
       return wrong(fmt::format("release: --{} goes with --force", name));
+  if (given(o, "wait") && !o.revoke) return wrong("release: --wait goes with --revoke");
   return {};
 }
 

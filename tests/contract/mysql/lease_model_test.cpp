@@ -79,7 +79,7 @@ class MysqlModel final : public test::ModelStore {
     auto r = must(table_.renew(*s.connection, "k", owner, ttl, soon()));
     s.known = r.token ? LeaseTable::Known{.version = r.version, .holders = r.holders}
                       : LeaseTable::Known{};
-    return {now_, r.token};
+    return {now_, r.token, r.revoked};
   }
   Cancelled cancel(const Owner& owner) override {
     Session& s = session(owner);
@@ -91,6 +91,9 @@ class MysqlModel final : public test::ModelStore {
   Counted force(FencingToken token) override {
     return {now_,
             static_cast<std::int64_t>(must(table_.force_release(*any(), "k", token, soon())))};
+  }
+  Counted revoke(FencingToken newest) override {
+    return {now_, must(table_.revoke(*any(), "k", newest, soon())) ? 1 : 0};
   }
   bool check(const Owner& owner) override { return seen().state.holder(owner, now_) != nullptr; }
   bool check(FencingToken token) override {

@@ -20,12 +20,12 @@ using namespace dlock::redis;
 namespace {
 
 struct Texts {
-  const Script &acquire, &renew, &release, &cancel, &force_release, &check;
+  const Script &acquire, &renew, &release, &cancel, &force_release, &revoke, &check;
 };
-const Texts production{scripts::acquire, scripts::renew,         scripts::release,
-                       scripts::cancel,  scripts::force_release, scripts::check};
-const Texts timed_texts{timed::acquire, timed::renew,         timed::release,
-                        timed::cancel,  timed::force_release, timed::check};
+const Texts production{scripts::acquire,       scripts::renew,  scripts::release, scripts::cancel,
+                       scripts::force_release, scripts::revoke, scripts::check};
+const Texts timed_texts{timed::acquire,       timed::renew,  timed::release, timed::cancel,
+                        timed::force_release, timed::revoke, timed::check};
 
 // Everything that is stored, and the waiters woken since the last call. Test only.
 constexpr std::string_view dump = R"(
@@ -78,7 +78,8 @@ class RedisModel final : public test::ModelStore {
     const Reply r = run(texts_.renew, {owner.hex(), token_of(owner), std::to_string(ttl)});
     const bool kept = r.text_at(0) == "kept";
     REQUIRE((kept || r.text_at(0) == "lost"));
-    return {r.number_at(1), kept ? parse_number<std::uint64_t>(r.text_at(2)) : std::nullopt};
+    return {r.number_at(1), kept ? parse_number<std::uint64_t>(r.text_at(2)) : std::nullopt,
+            kept && r.number_at(5) == 1};
   }
   Cancelled cancel(const Owner& owner) override {
     const LockState::Ask& ask = asks_[owner];  // an owner that never asked has nothing to cancel
@@ -90,6 +91,10 @@ class RedisModel final : public test::ModelStore {
   Counted force(FencingToken token) override {
     const Reply r = run(texts_.force_release,
                         {token ? std::to_string(token) : "", std::to_string(test::model_claim)});
+    return {r.number_at(1), r.number_at(0).value_or(-1)};
+  }
+  Counted revoke(FencingToken newest) override {
+    const Reply r = run(texts_.revoke, {std::to_string(newest), "host=h"});
     return {r.number_at(1), r.number_at(0).value_or(-1)};
   }
   bool check(const Owner& owner) override { return ask(owner.hex(), 0); }
@@ -106,6 +111,7 @@ class RedisModel final : public test::ModelStore {
     Contents c;
     for (std::size_t i = 0; i + 1 < r.items[0].items.size(); i += 2) {
       const std::string_view name = r.items[0].text_at(i), value = r.items[0].text_at(i + 1);
+      c.marked |= name == "revoke";
       if (name == "fence") c.fence = parse_number<std::uint64_t>(value).value();
       if (!parse_number<std::uint64_t>(name)) continue;
       auto h = parse_holder(fmt::format("{}|{}", name, value));
@@ -193,7 +199,8 @@ TEST_CASE("the scripts and LockState decide alike, on the server's own clock") {
 
 TEST_CASE("the server agrees on the SHA-1 of every script") {
   test::RedisServer server;
-  for (const Script* s : {&scripts::acquire, &scripts::renew, &scripts::release, &scripts::cancel,
-                          &scripts::force_release, &scripts::check, &scripts::inspect})
+  for (const Script* s :
+       {&scripts::acquire, &scripts::renew, &scripts::release, &scripts::cancel,
+        &scripts::force_release, &scripts::revoke, &scripts::check, &scripts::inspect})
     CHECK(server.command({"SCRIPT", "LOAD", s->text}).text == s->sha);
 }

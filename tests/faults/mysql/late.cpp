@@ -125,3 +125,24 @@ TEST_CASE("insert: a forced release of a foreign row does not end the next holde
   db.sql("INSERT INTO method_lock(method_name,method_desc) VALUES('k','by hand')");
   CHECK(a->force_release(key("k"), std::nullopt).value() == Released::yes);
 }
+
+TEST_CASE("lease: a late request to stop asks no later holder") {
+  Database db{server()};
+  Proxy proxy{server().port()};
+  const auto holder = open_mysql(db.url(), quick(), "lease"),
+             late = open_mysql(through(proxy, db), quick(5s), "lease");
+  release_or_fail(*holder, acquire_or_fail(*holder, request(key("k"))));
+  const Lease first = acquire_or_fail(*holder, request(key("k"), 30s));
+  proxy.hold("SET revoked=");
+  auto asked = std::async(std::launch::async, [&] { return late->revoke(key("k")); });
+  REQUIRE(proxy.holds_one());
+  release_or_fail(*holder, first);
+  const Lease next = acquire_or_fail(*holder, request(key("k"), 30s));
+  proxy.let_go();
+  CHECK(asked.get().value() == Released::was_not_held);
+  const auto renewed = holder->renew(next, 30s);
+  REQUIRE(kept(renewed));
+  CHECK_FALSE(std::get<Kept>(*renewed).revoked);
+  CHECK(db.value("SELECT revoked FROM dlock_lock WHERE name='dlock:k'") == "0");
+  CHECK(holder->release(next).value() == Released::yes);
+}
