@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// The state of a file lease, which every member of a shared directory's group can write, and
+// /proc/locks.
+#include <string>
+#include "core/lock_view.hpp"
+#include "file/lease/state_codec.hpp"
+#include "file/lock_table.hpp"
+#include "targets.hpp"
+
+namespace dlock::fuzz {
+namespace {
+
+// What a contender does with a record that it has read, at a time that the record does not choose.
+void use(LockState state) {
+  for (const Micros now : {Micros{0}, Micros{1} << 40, never - 1}) {
+    LockState s = state;
+    (void)view(s, "k", now);
+    (void)s.invite(now, 1'000'000);
+    (void)s.free_at();
+    const auto owner = Owner::parse("00112233445566778899aabbccddeeff");
+    must(owner.has_value(), "the owner of this test");
+    LockState::Ask ask{.owner = *owner, .ttl = 30'000'000, .delay = 1, .patience = 1'000'000};
+    try {
+      (void)s.acquire(ask, now);
+    } catch (const std::overflow_error&) {
+      // no greater token exists: a damaged record
+    }
+    (void)s.renew(*owner, 30'000'000, now);
+    (void)s.release(*owner, now);
+  }
+}
+
+void file_state(std::string_view text) {
+  const std::string_view first = text.substr(0, file::header_size);
+  const file::Header header = file::parse_header(first);
+  if (header.kind == file::Header::Kind::other_version) (void)file::layout_of(first);
+  if (const auto record = file::decode(text)) {
+    std::string slot;
+    file::encode(*record, 7, slot);
+    const file::Header written =
+        file::parse_header(std::string_view{slot}.substr(0, file::header_size));
+    must(written.kind == file::Header::Kind::good, "a header that dlock wrote is not good");
+    const std::string_view body = std::string_view{slot}.substr(file::header_size);
+    must(body.size() == written.length, "the length in the header is not the body's");
+    must(file::checksum(body, 7) == written.checksum, "the checksum is not the body's");
+    const auto again = file::decode(body);
+    must(again.has_value(), "a body that dlock wrote cannot be read");
+    must(again->state == record->state && again->key == record->key && again->boot == record->boot,
+         "a body that dlock wrote is read as another one");
+    use(record->state);
+  }
+}
+
+void lock_table(std::string_view text) {
+  for (const auto& entry : file::parse_lock_table(text, 0x801, 131)) (void)entry.pid;
+}
+
+const Added file_targets[] = {{"file_state", file_state}, {"lock_table", lock_table}};
+
+}  // namespace
+}  // namespace dlock::fuzz
