@@ -3,9 +3,9 @@
 // in it.
 #include <string>
 #include "redis/fair/fair_record.hpp"
-#include "redis/wire/cluster.hpp"
+#include "redis/wire/cluster_locator.hpp"
 #include "redis/wire/reply.hpp"
-#include "redlock/list.hpp"
+#include "redlock/known_list.hpp"
 #include "redlock/seen.hpp"
 #include "targets.hpp"
 
