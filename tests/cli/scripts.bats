@@ -82,6 +82,23 @@ age() { find "$tree" -exec touch -d '1 minute ago' {} +; }
   done
 }
 
+@test "dlock: off a terminal a long build prints one line a minute" {
+  age
+  # A clock of which each look is 25 s after the last.
+  cat >"$BATS_TEST_TMPDIR/bin/date" <<'STAND_IN'
+#!/bin/sh
+at=$(cat "$0.at" 2>/dev/null || echo 0)
+echo $((at + 25)) >"$0.at"
+echo $at
+STAND_IN
+  sed -i 's/^echo "some chatter"$/for n in 1 2 3 4 5 6 7; do echo "[$n\/7] step"; done/' "$BATS_TEST_TMPDIR/bin/cmake"
+  chmod +x "$BATS_TEST_TMPDIR/bin/date"
+  run --separate-stderr "$tree/scripts/dlock" 0
+  assert_success
+  # 14 lines, of cmake -S and cmake --build: the third, sixth, ninth and twelfth.
+  assert_equal "$(grep -c '^dlock: still building: \[./7\] step$' <<<"$stderr")" 4
+}
+
 @test "deps: an apt that fails is 69 and names the packages that could not be installed" {
   printf '#!/bin/sh\nexit 1\n' >"$BATS_TEST_TMPDIR/bin/dpkg-query"
   printf '#!/bin/sh\necho chatter; case $* in *install*) echo "E: no such luck" >&2; exit 100 ;; esac\n' >"$BATS_TEST_TMPDIR/bin/apt-get"
