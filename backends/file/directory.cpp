@@ -48,23 +48,25 @@ Fd open_root_dir(const std::string& path) {
   return Fd(::open(path.c_str(), dir_flags));
 }
 
-// mkdir -p. A concurrent process makes the same directory; its owner and mode are checked once it
-// is open.
+// A concurrent process makes the same directory; its owner and mode are checked once it is open.
+bool make_one(const std::string& path) {
+  if (::mkdir(path.c_str(), 0700) == 0) {
+    const Fd made = hold_made(AT_FDCWD, path, S_IFDIR);
+    return made && set_mode(made.get(), 0700);  // whatever the umask
+  }
+  struct stat there {};
+  // a read-only or forbidden parent that exists is fine
+  const int why = errno;
+  const bool exists = why == EEXIST || ::stat(path.c_str(), &there) == 0;
+  errno = why;
+  return exists;
+}
+
+// mkdir -p
 bool make_parents(const std::string& path) {
   for (std::size_t at = 1; at != std::string::npos;) {
     at = path.find('/', at + 1);
-    const std::string part = path.substr(0, at);
-    if (::mkdir(part.c_str(), 0700) == 0) {
-      const Fd made = hold_made(AT_FDCWD, part, S_IFDIR);
-      if (!made || !set_mode(made.get(), 0700)) return false;  // whatever the umask
-    } else if (errno != EEXIST) {
-      struct stat there {};
-      // a read-only or forbidden parent that exists is fine
-      if (const int why = errno; ::stat(part.c_str(), &there)) {
-        errno = why;
-        return false;
-      }
-    }
+    if (!make_one(path.substr(0, at))) return false;
   }
   return true;
 }
@@ -209,8 +211,17 @@ std::string Directory::path_of(std::string_view name) const {
 Result<Opened> Directory::open_root(bool make) const {
   Fd dir = open_root_dir(path_);
   if (!dir && errno == ENOENT) {
-    if (!make || !make_root_) return Opened{};
-    if (!make_parents(path_)) return fail_errno("create lock directory", path_, errno);
+    if (!make || make_root_ == Make::nothing) return Opened{};
+    if (make_root_ == Make::last && !make_one(path_)) {
+      if (errno != ENOENT) return fail_errno("create lock directory", path_, errno);
+      return fail(
+          Errc::cannot_create,
+          fmt::format("lock directory {}: {} does not exist either; only the last part of a "
+                      "directory that was named is made",
+                      printable(path_), printable(path_.substr(0, path_.rfind('/')))));
+    }
+    if (make_root_ == Make::all && !make_parents(path_))
+      return fail_errno("create lock directory", path_, errno);
     dir = open_root_dir(path_);
   }
   if (!dir) return fail_errno("lock directory", path_, errno);

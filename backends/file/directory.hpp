@@ -39,9 +39,12 @@ struct Opened {
 
 class Directory {
  public:
+  // The part of `path` that is made when a lock is taken: a directory that was named may be
+  // misspelt, so only its last component.
+  enum class Make { nothing, last, all };
   // `path` is absolute. `inner`: the directory in it that holds the keys, or empty. `netfs`: accept
   // network filesystems.
-  Directory(std::string path, std::string inner, bool make_root, bool netfs)
+  Directory(std::string path, std::string inner, Make make_root, bool netfs)
       : path_(std::move(path)), inner_(std::move(inner)), make_root_(make_root), netfs_(netfs) {}
 
   const std::string& path() const noexcept { return path_; }
@@ -63,7 +66,8 @@ class Directory {
   Result<Opened> open_holder(bool make) const;
 
   std::string path_, inner_;
-  bool make_root_, netfs_;
+  Make make_root_;
+  bool netfs_;
 };
 
 // The name of a filesystem on which flock and FIFOs do not reach every host that mounts it, or

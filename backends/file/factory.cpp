@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "file/factory.hpp"
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <cstdlib>
 #include "file/flock/flock_backend.hpp"
@@ -76,17 +77,25 @@ Result<std::unique_ptr<Backend>> open(const Url& url, const Traits& traits,
   auto path = url.path.empty() ? default_directory() : absolute(url.path);
   if (!path) return fail(path.error());
   if (flock) {
-    Directory where(std::move(*path), ".dlock", false, *netfs);
+    Directory where(std::move(*path), ".dlock", Directory::Make::nothing, *netfs);
     return std::make_unique<FlockBackend>(std::move(where), std::string{prefix}, traits, settings);
   }
-  return std::make_unique<LeaseBackend>(Directory(std::move(*path), {}, true, *netfs),
+  const auto make = url.path.empty() ? Directory::Make::all : Directory::Make::last;
+  return std::make_unique<LeaseBackend>(Directory(std::move(*path), {}, make, *netfs),
                                         std::move(encoded), traits, settings, Tuning{});
+}
+
+std::string makes(const Url& url, const Traits& traits) {
+  const auto path = url.path.empty() ? std::string() : absolute(url.path).value_or("");
+  struct stat there {};
+  if (path.empty() || traits.recipe == "flock" || ::stat(path.c_str(), &there) == 0) return {};
+  return fmt::format("lock directory {} does not exist; the first lock makes it", printable(path));
 }
 
 std::unique_ptr<Backend> open_lease(const std::string& directory, const Settings& settings,
                                     const Tuning& tuning) {
-  return std::make_unique<LeaseBackend>(Directory(directory, {}, true, false), std::string{},
-                                        recipes[0], settings, tuning);
+  return std::make_unique<LeaseBackend>(Directory(directory, {}, Directory::Make::all, false),
+                                        std::string{}, recipes[0], settings, tuning);
 }
 
 }  // namespace dlock::file

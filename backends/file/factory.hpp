@@ -51,7 +51,10 @@ inline constexpr std::array<Traits, 2> recipes{{
 Result<std::unique_ptr<Backend>> open(const Url&, const Traits&, const Settings&);
 Result<void> purge(const Url&, const Traits&, const Settings&, std::span<const Key>);
 
-inline constexpr BackendFactory factory{"file", schemes, recipes, items, open, purge};
+std::string makes(const Url&, const Traits&);
+
+inline constexpr BackendFactory factory{"file", schemes, recipes, items, open,
+                                        purge,  {},      nullptr, makes};
 
 // For tests: the same with other times, and without the URL.
 std::unique_ptr<Backend> open_lease(const std::string& directory, const Settings&, const Tuning&);

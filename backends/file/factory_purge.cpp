@@ -26,7 +26,7 @@ Result<void> purge(const Url& url, const Traits& traits, const Settings& setting
   const std::string path = (*backend)->where().substr(std::string_view("file:").size());
   const std::string prefix{url.item("prefix").value_or("")};
   const bool flock = traits.recipe == "flock";
-  const Directory where(path, flock ? ".dlock" : "", false, true);
+  const Directory where(path, flock ? ".dlock" : "", Directory::Make::nothing, true);
   std::string encoded = percent_encode(prefix);
   if (encoded.starts_with('.')) encoded.replace(0, 1, "%2E");
   for (const Key& key : keys) {

@@ -30,6 +30,14 @@ std::optional<double> Figures::leases_kept() const noexcept {
   return grants_per_s() * std::chrono::duration<double>(renew_every).count();
 }
 
+bool Figures::no_samples() const noexcept {
+  return skipped.empty() && !rounds.empty() && grants == 0 && of(Latency::takeover).count() == 0;
+}
+
+bool Report::without_samples() const noexcept {
+  return std::any_of(runs.begin(), runs.end(), [](const Figures& f) { return f.no_samples(); });
+}
+
 bool Report::violated() const noexcept {
   return std::any_of(runs.begin(), runs.end(), [](const Figures& f) { return f.violated(); });
 }

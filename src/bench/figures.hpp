@@ -63,6 +63,7 @@ struct Figures {
   // renew: the number of leases that this many clients can keep alive
   std::optional<double> leases_kept() const noexcept;
   bool violated() const noexcept { return overlaps > 0 || inversions > 0; }
+  bool no_samples() const noexcept;  // measured, and nothing came of it
 };
 
 // The median; of an even number the mean of the middle two. 0 for none.
@@ -75,6 +76,7 @@ struct Report {
   std::vector<std::string> failed;  // --fail-if expressions that hold
   int signal = 0;                   // ended early by it
   bool violated() const noexcept;
+  bool without_samples() const noexcept;  // a run of it
 };
 
 constexpr double in_us(Nanoseconds n) noexcept { return static_cast<double>(n.count()) / 1000; }

@@ -80,6 +80,32 @@ std::vector<std::string> row_of(const Figures& f) {
   return row;
 }
 
+std::string why_no_samples(const Figures& f) {
+  if (!f.first_error.empty()) return f.first_error;
+  return f.scenario == Scenario::crash ? "no waiter was granted the lock after a crash"
+                                       : "no grant within the time of the measurement";
+}
+
+// What a ranking beside servers leaves out.
+std::string unlike_servers(const Plan& p,
+                           const std::vector<std::pair<double, std::string>>& order) {
+  std::string names;
+  std::size_t local = 0;
+  for (const Target& t : p.targets) {
+    const std::string name = fmt::format("{} {}", t.backend, t.recipe);
+    const bool ranked = std::any_of(order.begin(), order.end(),
+                                    [&](const auto& one) { return one.second == name; });
+    if (!ranked || t.traits->liveness != Liveness::process) continue;
+    ++local;
+    names += (names.empty() ? "" : ", ") + name;
+  }
+  if (local == 0 || local == order.size()) return {};
+  return fmt::format(
+      "{}: locks of this machine alone, which are not written to disk at each grant; "
+      "the others are asked through a connection",
+      names);
+}
+
 Table table_of(const Plan& p, const Report& r, Scenario s) {
   Table t;
   t.title = heading(p, s);
@@ -108,6 +134,10 @@ Table table_of(const Plan& p, const Report& r, Scenario s) {
     if (f.scenario != s) continue;
     if (!f.skipped.empty()) t.remarks.push_back(fmt::format("{}: {}", target_name(f), f.skipped));
     if (!f.skipped.empty() || f.rounds.empty()) continue;
+    if (f.no_samples()) {
+      t.remarks.push_back(fmt::format("{}: no samples: {}", target_name(f), why_no_samples(f)));
+      continue;
+    }
     t.rows.push_back(row_of(f));
     const double figure =
         takeover ? in_us(f.of(Latency::takeover).percentile(50'000)) : f.grants_per_s();
@@ -120,6 +150,8 @@ Table table_of(const Plan& p, const Report& r, Scenario s) {
     ratios += fmt::format("{}{}× {}", i > 1 ? ", " : "",
                           ratio(order.front().first / order[i].first), order[i].second);
   t.remarks.insert(t.remarks.begin(), std::move(ratios));
+  if (std::string unlike = unlike_servers(p, order); !unlike.empty())
+    t.remarks.insert(t.remarks.begin() + 1, std::move(unlike));
   return t;
 }
 
@@ -177,7 +209,9 @@ std::vector<std::string> verdict(const Report& r) {
     if (f.violated())
       lines.push_back(fmt::format("FAIL  {}: {} overlaps, {} token inversions; {}", where,
                                   f.overlaps, f.inversions, f.first_violation));
-    if (f.errors > 0)
+    if (f.no_samples() && r.signal == 0)
+      lines.push_back(fmt::format("ERROR {}: no samples: {}", where, why_no_samples(f)));
+    else if (f.errors > 0)
       lines.push_back(
           fmt::format("note  {}: {} errors, the first: {}", where, f.errors, f.first_error));
     if (!f.skipped.empty()) continue;

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <algorithm>
 #include <cerrno>
@@ -100,14 +101,23 @@ void allow_many_files() {
 
 std::vector<std::string> notes_on(const bench::Plan& plan) {
   std::vector<std::string> notes;
-  std::string last;
+  std::vector<std::pair<std::string, std::string>> reasons;  // each with the targets it is true of
+  const auto because = [&](const std::string& name, std::string_view why) {
+    const auto at = std::find_if(reasons.begin(), reasons.end(),
+                                 [&](const auto& known) { return known.first == why; });
+    if (at == reasons.end()) reasons.emplace_back(why, name);
+    else at->second += ", " + name;
+  };
   for (const bench::Target& t : plan.targets) {
     const std::string name = fmt::format("{} {}", t.backend, t.recipe);
     if (t.loopback)
-      notes.push_back(fmt::format(
-          "{}: the server is on this host; over a network each command takes a round trip more",
-          name));
-    if (t.traits->legacy) notes.push_back(fmt::format("{}: {}", name, t.traits->weakness));
+      because(name,
+              "the server is on this host; over a network each command takes a round trip more");
+    if (t.traits->legacy) because(name, t.traits->weakness);
+  }
+  for (const auto& [why, names] : reasons) notes.push_back(fmt::format("{}: {}", names, why));
+  std::string last;
+  for (const bench::Target& t : plan.targets) {
     if (t.backend == last) continue;  // the same server
     last = t.backend;
     const auto backend = t.open(plan.settings);
@@ -121,19 +131,49 @@ std::vector<std::string> notes_on(const bench::Plan& plan) {
   return notes;
 }
 
-Result<Fd> create(const Options& o) {
-  if (o.bench.html.empty()) return Fd();
-  Fd file = open_to_write(std::string(o.bench.html), O_TRUNC, 0666);
+// The page of --html: opened before anything is measured, so that hours are not lost to a wrong
+// name; what it held stays until there is a new page, and without one nothing is left behind.
+class Page {
+ public:
+  explicit Page(std::string path) : path_(std::move(path)) {
+    if (path_.empty()) return;
+    struct stat st {};
+    existed_ = ::lstat(path_.c_str(), &st) == 0;
+    file_ = open_to_write(path_, 0, 0666);
+  }
+  ~Page() {
+    if (file_ && !written_ && !existed_) ::unlink(path_.c_str());
+  }
+  Page(const Page&) = delete;
+  const Fd& file() const noexcept { return file_; }
+  int write(std::string_view page) {
+    if (!file_) return 0;
+    written_ = true;
+    struct stat st {};
+    if (::fstat(file_.get(), &st) == 0 && S_ISREG(st.st_mode) && ::ftruncate(file_.get(), 0) != 0)
+      return errno;
+    return write_all(file_.get(), page);
+  }
+
+ private:
+  std::string path_;
+  Fd file_;
+  bool existed_ = false, written_ = false;
+};
+
+Result<void> openable(const Page& page, const Options& o) {
+  if (o.bench.html.empty()) return {};
+  const Fd& file = page.file();
   const char* const why = errno == ENXIO ? "this FIFO has no reader" : std::strerror(errno);
   if (!file)
     return fail(Errc::cannot_create,
                 fmt::format("{}: {}: {}", called(o, "html"), quoted(o.bench.html), why));
   ::fcntl(file.get(), F_SETFL, 0);  // only the open must not block
-  return file;
+  return {};
 }
 
-Result<void> write_page(const Fd& file, std::string_view page, std::string_view name) {
-  const int error = file ? write_all(file.get(), page) : 0;
+Result<void> write_page(Page& page, std::string_view text, std::string_view name) {
+  const int error = page.write(text);
   if (!error) return {};
   return fail(Errc::cannot_create,
               fmt::format("--html: {}: {}", quoted(name), ::strerrordesc_np(error)));
@@ -200,8 +240,8 @@ Result<run::Outcome> command_bench(const Options& given_options) {
   if (o.bench.prefix.empty()) o.bench.prefix = random;
   const auto plan = plan_of(o);
   if (!plan) return fail(plan.error());
-  const auto page = create(o);
-  if (!page) return fail(page.error());
+  Page page{std::string(o.bench.html)};
+  if (auto good = openable(page, o); !good) return fail(good.error());
   allow_many_files();
 
   auto report = bench::run(*plan);
@@ -216,17 +256,18 @@ Result<run::Outcome> command_bench(const Options& given_options) {
           : o.output == Output::markdown ? bench::markdown_of(*plan, *report, version())
                                          : bench::text_of(*plan, *report, version()));
   if (!printed) return fail(printed.error());
-  if (auto written = write_page(*page, bench::html_of(*plan, *report, version()), o.bench.html);
+  if (auto written = write_page(page, bench::html_of(*plan, *report, version()), o.bench.html);
       !written)
     return fail(written.error());
   if (o.output != Output::text) {
     for (const std::string& line : bench::verdict(*report))
-      if (line.starts_with("FAIL")) say(line);
+      if (line.starts_with("FAIL") || line.starts_with("ERROR")) say(line);
     for (const std::string& left : report->left) say(left);
   }
 
-  run::Outcome outcome =
-      ended(report->violated() || !report->failed.empty() ? status_stale : status_ok);
+  run::Outcome outcome = ended(report->violated() || !report->failed.empty()  ? status_stale
+                               : report->without_samples() && !report->signal ? status_unavailable
+                                                                              : status_ok);
   if (report->signal && outcome.value == status_ok) {
     outcome.by_signal = true;
     outcome.value = report->signal;

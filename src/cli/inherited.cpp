@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/inherited.hpp"
+#include <fmt/format.h>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include "core/key.hpp"
 #include "core/sequencer.hpp"
 #include "run/process_id.hpp"
 
@@ -32,6 +34,12 @@ void add(Inherited& to, const Json& grant, const Store& store) {
   if (!pid || !start || *pid > 1U << 22U || !run::is_ancestor({static_cast<pid_t>(*pid), *start}))
     return;
   to.texts.emplace_back(*key, grant.dump());
+  const std::string place = text(grant, "place");
+  if (to.elsewhere.empty() && !place.empty() && place != place_of(store))
+    to.elsewhere = fmt::format(
+        "the dlock around this one holds '{}' on {}, and this one asks {}: two "
+        "backends know nothing of each other (-q hides this)",
+        printable(key->text()), printable(place), place_of(store));
   if (handle->family != store.traits->family || handle->recipe != store.traits->recipe) return;
   to.grants.push_back({.key = *key,
                        .owner = handle->lease(*key).owner,

@@ -14,6 +14,7 @@ namespace dlock::cli {
 struct Inherited {
   std::vector<run::InheritedGrant> grants;         // of this family and recipe
   std::vector<std::pair<Key, std::string>> texts;  // all of them, unchanged, for nested dlocks
+  std::string elsewhere;  // a warning if one of them is on another backend; empty: none is
 };
 Inherited find_inherited(const Store&);
 

@@ -17,9 +17,9 @@ namespace {
 constexpr std::size_t longest = 4096;
 
 // The first line of a file that only its owner may read.
-Result<std::string> read_secret(const Options& o, std::string_view option, std::string_view path) {
+Result<std::string> read_secret(std::string_view called, std::string_view path) {
   const auto refuse = [&](std::string_view why) {
-    return fail(Errc::config, fmt::format("{} {}: {}", called(o, option), quoted(path), why));
+    return fail(Errc::config, fmt::format("{} {}: {}", called, quoted(path), why));
   };
   const Fd fd(
       ::open(std::string(path).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY));
@@ -41,28 +41,47 @@ Result<std::string> read_secret(const Options& o, std::string_view option, std::
 
 }  // namespace
 
-Result<Secrets> find_secrets(const Options& o, const Url& url) {
+SecretFiles take_secret_files(Url& url) {
+  SecretFiles files;
+  std::erase_if(url.items, [&](const auto& item) {
+    if (item.first == "password_file") return files.password = item.second, true;
+    if (item.first == "auth_file") return files.auth = item.second, true;
+    return false;
+  });
+  return files;
+}
+
+Result<Secrets> find_secrets(const Options& o, const Url& url, const SecretFiles& files) {
   Secrets s;
   s.tls_ca = o.tls_ca;
   s.tls_cert = o.tls_cert;
   s.tls_key = o.tls_key;
   s.tls_insecure = o.tls_insecure;
-  if (!o.auth_file.empty()) {
-    auto auth = read_secret(o, "auth-file", o.auth_file);
+  // A flag, then the URL, then the rest.
+  const auto file = [&](std::string_view option, std::string_view item, std::string_view of_url,
+                        std::string_view of_option) {
+    const bool url_decides = !of_url.empty() && !given_by_flag(o, option);
+    return url_decides ? std::pair{fmt::format("{}: {}", called(o, "backend"), item), of_url}
+                       : std::pair{called(o, option), of_option};
+  };
+  if (const auto [name, path] = file("auth-file", "auth_file", files.auth, o.auth_file);
+      !path.empty()) {
+    auto auth = read_secret(name, path);
     if (!auth) return fail(auth.error());
     if (const auto colon = auth->find(':');
         colon == 0 || colon == std::string::npos || colon + 1 == auth->size())
-      return fail(Errc::config, fmt::format("{} {}: its first line is not SCHEME:CREDENTIAL",
-                                            called(o, "auth-file"), quoted(o.auth_file)));
+      return fail(Errc::config, fmt::format("{} {}: its first line is not SCHEME:CREDENTIAL", name,
+                                            quoted(path)));
     s.auth = std::move(*auth);
   }
   // NOLINT(concurrency-mt-unsafe): no thread exists
   const char* password = std::getenv("DLOCK_PASSWORD");
-  const bool by_flag = given_by_flag(o, "password-file");
-  if (!by_flag && (!url.password.empty() || password)) {
+  const auto [name, path] = file("password-file", "password_file", files.password, o.password_file);
+  const bool named = given_by_flag(o, "password-file") || !files.password.empty();
+  if (!named && (!url.password.empty() || password)) {
     if (url.password.empty()) s.password = password;
-  } else if (!o.password_file.empty()) {
-    auto read = read_secret(o, "password-file", o.password_file);
+  } else if (!path.empty()) {
+    auto read = read_secret(name, path);
     if (!read) return fail(read.error());
     s.password = std::move(*read);
   }

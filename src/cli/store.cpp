@@ -23,6 +23,7 @@ Result<Store> choose_store(const Options& o) {
                                                       quoted(o.backend), meant)});
   auto url = Url::parse(o.backend);
   if (!url) return wrong("backend", url.error());
+  const SecretFiles files = take_secret_files(*url);
   const bool url_decides = !given_by_flag(o, "recipe") && url->item("recipe");
   const std::string_view recipe = url_decides ? std::string_view{} : o.recipe;
   const auto choice = choose(*url, recipe);
@@ -39,6 +40,9 @@ Result<Store> choose_store(const Options& o) {
   if (choice->factory->warning && !o.quiet)
     if (const std::string text = choice->factory->warning(*url); !text.empty())
       say(fmt::format("{}: {}", called(o, "backend"), text));
+  if (choice->factory->makes && given_by_flag(o, "backend") && !o.quiet)
+    if (const std::string text = choice->factory->makes(*url, *choice->traits); !text.empty())
+      say(fmt::format("--backend: {}", text));
   if (given_by_flag(o, "auth-file") && choice->factory->family != "zookeeper")
     return fail(Errc::usage,
                 fmt::format("--auth-file: is for zookeeper; {} has passwords (--password-file)",
@@ -46,7 +50,7 @@ Result<Store> choose_store(const Options& o) {
   if (o.tls_insecure && !o.quiet)
     say("--tls-insecure: the server's certificate is not verified; an attacker may read and change "
         "everything");
-  auto secrets = find_secrets(o, *url);
+  auto secrets = find_secrets(o, *url, files);
   if (!secrets) return fail(secrets.error());
   return Store{std::move(*url),     choice->factory,      choice->traits,
                std::move(*secrets), called(o, "backend"), blame(o, "backend")};
@@ -61,6 +65,16 @@ Result<std::unique_ptr<Backend>> Store::open(const Settings& s) const {
   auto backend = factory->open(url, *traits, with_secrets(s));
   if (backend || backend.error().code != Errc::usage) return backend;
   return fail(blame, fmt::format("{}: {}", called, backend.error().message));
+}
+
+std::string place_of(const Store& s) {
+  Url url = s.url;
+  url.user.clear();
+  url.password.clear();
+  std::erase_if(url.items, [](const auto& item) {
+    return item.first != "prefix" && item.first != "db" && item.first != "table";
+  });
+  return url.redacted();
 }
 
 Result<OpenStore> open_store(const Options& o) {

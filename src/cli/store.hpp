@@ -35,6 +35,10 @@ struct OpenStore {
 };
 Result<OpenStore> open_store(const Options&);
 
+// Where the locks are, for comparison with another dlock's: the URL with its prefix, without user,
+// secrets and the items that only say how.
+std::string place_of(const Store&);
+
 // --handle (literal, - or @FILE), or DLOCK_HANDLE if it is a handle of this store. nullopt: none
 // was given. The handle is a secret: no message repeats it. Errc::usage, or Errc::config for a file
 // that cannot be read or contains no handle.

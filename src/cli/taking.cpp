@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include "cli/grant_output.hpp"
 #include "cli/inherited.hpp"
+#include "cli/say.hpp"
 #include "run/wrap/borrowed.hpp"
 #include "run/wrap/reentrant.hpp"
 
@@ -131,6 +132,7 @@ Result<run::Plan> plan_taking(const Options& o, const Store& store, Hold hold) {
   p.once_per = o.once_per;
   p.again = o.again;
   p.until_success = o.until_success;
+  p.place = place_of(store);
   p.borrowed = handle.has_value();
   if (p.borrowed)
     p.splay = p.min_hold = 0us, p.once_per.reset(), p.wait.reset(), p.request.wait = true;
@@ -141,6 +143,8 @@ Result<run::Plan> plan_taking(const Options& o, const Store& store, Hold hold) {
     const Inherited inherited = find_inherited(store);
     outer = inherited.grants;
     p.inherited_grants = inherited.texts;
+    if (!inherited.elsewhere.empty() && !o.quiet && !o.explain)
+      say(fmt::format("run: {}", inherited.elsewhere));
   }
   p.open = [store, handle = std::move(handle),
             outer = std::move(outer)](const Settings& s) -> Result<std::unique_ptr<Backend>> {

@@ -267,6 +267,9 @@ struct BackendFactory {
   std::string_view note{};  // for --version: "no TLS, no SASL"
   // a warning for users of this URL, given once; empty: none
   std::string (*warning)(const Url&) = nullptr;
+  // what does not exist yet and a first lock would make at a place that the user has named, which
+  // may be misspelt; empty: nothing
+  std::string (*makes)(const Url&, const Traits&) = nullptr;
 };
 
 // One explicit table, the lines dlock_backend() of backends/CMakeLists.txt; no self-registration.

@@ -58,11 +58,11 @@ std::string job_environment(const Plan& plan, const std::vector<Lease>& leases, 
   for (const Lease& l : leases) {
     const bool permit = l.mode == Mode::permit;
     grants += fmt::format(
-        R"({}{{"key":"{}","token":{},"sequencer":"{}","mode":"{}","slot":{},"limit":{},"handle":"{}",{}}})",
+        R"({}{{"key":"{}","token":{},"sequencer":"{}","mode":"{}","slot":{},"limit":{},"handle":"{}","place":"{}",{}}})",
         grants.empty() ? "" : ",", json_text(l.key.text()), l.token, sequencer(l),
         static_cast<char>(l.mode), permit ? std::to_string(l.slot) : "null",
         permit ? std::to_string(plan.request.limit) : "null", handle_of(plan.traits, {l}),
-        stands_behind);
+        json_text(plan.place), stands_behind);
   }
   for (const auto& [key, text] : plan.inherited_grants)  // of our ancestors, for nested dlocks
     if (std::none_of(leases.begin(), leases.end(),

@@ -70,6 +70,21 @@ bool OncePer::due(const Starts& s) const {
   return Duration{s.now - *s.last} >= period - slack;
 }
 
+std::int64_t OncePer::next_after(std::int64_t wall_micros) const {
+  ::tzset();
+  std::tm t = local(wall_micros);
+  if (calendar == Calendar::hour) {  // not by mktime: the hour may be a repeated one
+    const std::int64_t into = (std::int64_t{t.tm_min} * 60 + t.tm_sec) * 1'000'000;
+    return wall_micros - wall_micros % 1'000'000 - into + 3'600'000'000;
+  }
+  t.tm_sec = t.tm_min = t.tm_hour = 0;
+  t.tm_isdst = -1;
+  if (calendar == Calendar::day) ++t.tm_mday;
+  if (calendar == Calendar::week) t.tm_mday += 7 - (t.tm_wday + 6) % 7;
+  if (calendar == Calendar::month) t.tm_mday = 1, ++t.tm_mon;
+  return std::int64_t{std::mktime(&t)} * 1'000'000;
+}
+
 Duration OncePer::keep() const {
   switch (calendar) {
     case Calendar::none: return period;

@@ -30,6 +30,10 @@ struct OncePer {
     return Duration{s.last && *s.last > s.now ? *s.last - s.now : 0};
   }
 
+  // Calendar: when the period after that of `wall_micros` begins, in the time zone of TZ;
+  // microseconds since 1970.
+  std::int64_t next_after(std::int64_t wall_micros) const;
+
   Duration keep() const;  // after which the record of a start is not needed
 };
 

@@ -64,6 +64,7 @@ struct Plan {
   bool publish_environment = true;  // DLOCK_*; false: --no-env
   // objects for DLOCK_GRANTS, of the dlocks around this one
   std::vector<std::pair<Key, std::string>> inherited_grants;
+  std::string place;  // of the locks, for DLOCK_GRANTS: a nested dlock compares it with its own
   // run --handle: another process acquired the lock and releases it
   bool borrowed = false;
 

@@ -185,3 +185,28 @@ STEPS
 STEPS
   nothing_left
 }
+
+@test "a benchmark that fails leaves no page, and the old one as it was" {
+  needs_backend redis
+  cd "$BATS_TEST_TMPDIR"
+  run -69 timeout 50 "$DLOCK" bench -b redis://127.0.0.1:1 --connect-timeout 100ms --html page.html
+  [ ! -e page.html ]
+  echo old >page.html
+  run -69 timeout 50 "$DLOCK" bench -b redis://127.0.0.1:1 --connect-timeout 100ms --html page.html
+  assert_equal "$(cat page.html)" old
+  run -0 --separate-stderr quick --html page.html
+  run head -c 15 page.html
+  assert_output --partial '<!DOCTYPE html'
+  refute_output --partial old
+}
+
+@test "a password file for each backend, in its URL" {
+  needs_backend redis
+  cd "$BATS_TEST_TMPDIR"
+  refused 78 "--backend: password_file '/nonexistent'" bench -b 'redis://127.0.0.1:1?password_file=/nonexistent'
+  printf 'one\n' >open.pw
+  chmod 644 open.pw
+  refused 78 'password_file' inspect -b 'redis://127.0.0.1:1?password_file=open.pw'
+  # A flag comes first, and is for all.
+  refused 78 '--password-file' bench --password-file /missing -b 'redis://127.0.0.1:1?password_file=open.pw'
+}

@@ -71,6 +71,30 @@ value() { "$DLOCK" run --show-config "$@" | sed -n 's/ *#.*//; /^[a-z]/p'; }
   assert_line --index 0 KEY
 }
 
+@test "require-backend: a command that names no backend is refused, and no other file undoes it" {
+  unset DLOCK_BACKEND
+  export HOME=$PWD XDG_STATE_HOME=$PWD/state
+  printf 'require-backend = true\n' >site.toml
+  printf 'require-backend = false\n' >xdg/dlock/config.toml
+  refused 78 'site.toml:1 requires one (require-backend): name it with -b URL' run --config site.toml --key k -- true
+  for command in 'acquire --key k' inspect 'bench -N 1' 'check --key k --token 3' 'run --explain --key k -- true'; do
+    # shellcheck disable=SC2086
+    refused 78 'requires one' ${command%% *} --config site.toml ${command#"${command%% *}"}
+  done
+  [ ! -e state ]
+  run -0 "$DLOCK" run --config site.toml -b "file:$PWD/locks" --key k -- true
+  DLOCK_BACKEND=file:$PWD/locks run -0 "$DLOCK" run --config site.toml --key k -- true
+  printf 'require-backend = true\nbackend = "file:%s/locks"\n' "$PWD" >site.toml
+  run -0 "$DLOCK" run --config site.toml --key k -- true
+  run -0 "$DLOCK" run --config site.toml --help
+  printf 'require-backend = true\n' >xdg/dlock/config.toml
+  printf 'require-backend = false\n' >site.toml
+  refused 78 'xdg/dlock/config.toml:1 requires one' run --config site.toml --key k -- true
+  printf 'require-backend = "perhaps"\n' >site.toml
+  refused 78 'site.toml:1: require-backend:' run --config site.toml --key k -- true
+  run -0 "$DLOCK" fence --config xdg/dlock/config.toml --state f --token 1 -- true # has no backend
+}
+
 @test "an option that bench has as well counts for the others too" {
   unset DLOCK_BACKEND DLOCK_RECIPE
   mkdir -m 700 elsewhere

@@ -187,7 +187,7 @@ X
 }
 
 @test "looking, renewing, forcing" {
-  for example in 'dlock inspect --held -o +MODE' 'dlock inspect -J nightly'; do
+  for example in 'dlock inspect --held -o +COMMAND' "dlock inspect 'svc-*' --sort waiters" 'dlock inspect -J nightly'; do
     example dlock-inspect.1 <<<"$example"
     dlock run --key nightly -c "$example" >out
     assert [ -s out ]
@@ -197,6 +197,13 @@ dlock renew --key migrate --ttl 10m
 X
   DLOCK_HANDLE=$(dlock acquire --key migrate) run_example
   example dlock-release.1 <<'X'
+dlock release --key deploy --revoke --wait 1m
+X
+  dlock run --key deploy -- sleep 300 3>&- &
+  eventually is_held deploy
+  run_example
+  wait $! || :
+  example dlock-release.1 <<'X'
 dlock inspect deploy
 dlock release --key deploy --force --token 1766534400000000
 X
@@ -205,6 +212,100 @@ X
   example=${example/1766534400000000/$token}
   run_example
   is_free deploy
+}
+
+@test "the lock is stuck: what is printed is what the manual shows" {
+  # Hosts, numbers and times are of another day: the words of each line are compared.
+  words() { sed -E 's/^\$ .*//; s/on host .*/on host/; s/its job on [^ ]+/its job on/; s/[a-z0-9.-]+:[0-9]+ \([a-z0-9_-]+\)/HOLDER/; s/id [0-9a-f]+/id/; s/file:[^ ,'"'"']*/file:/; s/in [0-9dhmsu.]+|now(,|$)/in/g; s/[0-9][0-9TZdhmsu.:-]*//g; s/ +/ /g; s/in,/in/g' | tr -d ',' | grep .; }
+  shown() { lines_of dlock.1 | sed -n "/^\\$ $1/,/^$2/p"; }
+  dlock run --key nightly --reason 'full backup' -- sleep 300 3>&- &
+  first=$!
+  eventually is_held nightly
+  dlock run --key nightly -- true 3>&- 2>/dev/null &
+  second=$!
+  eventually sh -c '[ "$(dlock inspect nightly --no-heading -o WAIT)" = 1 ]'
+  assert_equal "$(dlock inspect nightly | words)" "$(shown 'dlock inspect nightly$' force | words)"
+  run -0 dlock release --key nightly --revoke --wait 1m
+  wait $first || :
+  wait $second
+
+  dlock acquire --key nightly --ttl 1h >/dev/null
+  dlock inspect nightly >now
+  lines_of dlock.1 | grep -A3 'token 1795364499220625, id' >then
+  while IFS= read -r line; do grep -qxFe "$line" <(words <now) || fail "not printed: $line"; done < <(words <then)
+  token=$(dlock inspect nightly --no-heading -o TOKEN)
+  assert_equal "$(dlock release --key nightly --force --token "$token" 2>&1 | words)" "$(shown 'dlock release --key nightly --force' dlock: | words)"
+
+  dlock run --key daily --once-per day -- true
+  assert_equal "$(dlock inspect daily | words)" "$(shown 'dlock inspect daily' next | words)"
+  if built_with redis; then assert_equal "$(dlock inspect nightly -b redis://127.0.0.1:1 2>&1 | words)" "$(shown 'dlock inspect nightly -b' dlock: | words)"; fi
+  sed -n '/^\.Sh THE LOCK IS STUCK/,/^\.Sh EXAMPLES/p' "$root/man/dlock.1" | awk '/^\.Bd -literal/ { p = 1; next } /^\.Ed/ { p = 0 } p' | sed 's/^/dlock.1: /' >>"$BATS_FILE_TMPDIR/covered"
+}
+
+@test "once a night on three hosts, and again only if it failed" {
+  example dlock-run.1 <<'X'
+0,20,40 3 * * *  dlock run -n -E 0 --once-per day --until-success --key nightly -- /usr/local/bin/nightly
+X
+  printf '#!/bin/sh\necho nightly >>calls\n[ -e good ]\n' >bin/nightly
+  chmod +x bin/nightly
+  example=${example#'0,20,40 3 * * *  '}
+  example=${example//\/usr\/local\/bin\//}
+  run_example 1
+  touch good
+  run_example
+  run_example
+  is_called $'nightly\nnightly'
+}
+
+@test "a migration, and another backend without a gap" {
+  example dlock-run.1 <<'X'
+dlock run -w 10m --max-run 30m --key migrate-orders -- ./migrate up
+X
+  run_example
+  is_called 'migrate up'
+  example dlock-run.1 <<'X'
+dlock run -b redis://old --key report -- dlock run -q -b redis://new --key report -- /usr/local/bin/report
+X
+  mkdir -m 700 old new
+  example=${example//redis:\/\//file:$PWD/}
+  rm calls
+  example=${example//\/usr\/local\/bin\//}
+  run --separate-stderr timeout 60 bash -c "$example"
+  assert_success
+  assert_equal "$stderr" ''
+  is_called 'report '
+  for place in old new; do dlock inspect -b "file:$PWD/$place" --no-heading -o KEY; done >keys
+  assert_equal "$(cat keys)" $'report\nreport'
+}
+
+@test "in a cluster, and what watches it" {
+  not_run dlock-run.1 'no Kubernetes here: its command is asked to explain itself' <<'X'
+apiVersion: batch/v1
+kind: CronJob
+metadata: {name: nightly}
+spec:
+  schedule: "0 3 * * *"
+  concurrencyPolicy: Forbid
+  jobTemplate:
+    spec:
+      template:
+        spec:
+          restartPolicy: Never
+          terminationGracePeriodSeconds: 30
+          containers:
+          - name: nightly
+            image: registry.example/nightly
+            command: [dlock, run, -n, -E, "0", -b, "redis://locks", --key, nightly, --, nightly]
+X
+  command=$(sed -n 's/^ *command: \[\(.*\)\]$/\1/p' <<<"$example" | tr -d ',"')
+  if built_with redis; then run -0 bash -c "${command/dlock run/dlock run --explain}"; fi
+  not_run dlock-run.1 'no Prometheus here: the figure that it asks for is written' <<'X'
+- alert: NightlyTooOld
+  expr: time() - max by (key) (dlock_last_success_timestamp_seconds{key="nightly"}) > 93600
+  annotations: {summary: "no success of nightly for 26 hours: dlock inspect nightly"}
+X
+  run -0 dlock run --metrics-file figures --key nightly -- true
+  grep -q "^$(grep -o 'dlock_last[a-z_]*{key="nightly"' <<<"$example")" figures
 }
 
 @test "under systemd: what is started is a command line that dlock takes" {
@@ -220,9 +321,16 @@ Description=The report of one host
 Type=oneshot
 ExecStart=/usr/bin/dlock run -n --once-per 1h --key report -- /usr/local/bin/report
 SuccessExitStatus=75
+[Timer]
+OnCalendar=hourly
+RandomizedDelaySec=60
+Persistent=true
+Type=notify
+NotifyAccess=all
+ExecStart=/usr/bin/dlock run --key leader -- /usr/bin/worker --notify
 X
   lines_of dlock-run.1 | sed -n 's/^ExecStart=.*dlock run/dlock run --explain/p' >starts
-  assert_equal "$(wc -l <starts)" 2
+  assert_equal "$(wc -l <starts)" 3
   run -0 sh -e starts
 }
 
@@ -238,8 +346,14 @@ X
 dlock run -b 'redis://db1?restart_grace=10m' --ttl 10m --key nightly -- ./job
 X
   if built_with redis; then run -0 bash -c "${example/dlock run/dlock run --explain}"; fi
+  not_run dlock-run.1 'no managed Redis; tests/faults/redis/acl.cpp denies CONFIG' <<'X'
+dlock run -b 'rediss://locks.example?restart_grace=5m' --ttl 5m --key report -- /usr/local/bin/report
+X
+  if built_with redis; then run -0 bash -c "${example/dlock run/dlock run --explain}"; fi
   not_run dlock-bench.1 'no server r1; tests/cli/bench.bats has these options' <<'X'
 dlock bench -b redis://r1 -b file:/var/tmp/b --recipe all -d 10s
+dlock bench -b 'redis://r1?password_file=/etc/dlock/r1.pw' \
+  -b 'mysql://dlock@m1/locks?password_file=/etc/dlock/m1.pw'
 dlock bench -b redis://r1 --repeat 5 --output json \
   --fail-if 'handoff.handoff.p99>20ms' --fail-if 'errors>0'
 X

@@ -7,7 +7,7 @@ setup() { common_setup; }
 
 @test "nothing yet: an empty table, no keys" {
   run -0 "$DLOCK" inspect
-  assert_line --index 0 --regexp '^KEY +STATE +HOLDER +ASKED +AGE +LEASE +TOKEN +WAIT +REASON$'
+  assert_line --index 0 --regexp '^KEY +STATE +MODE +HOLDER +ASKED +AGE +LEASE +TOKEN +WAIT +REASON$'
   assert_line --index 1 '0 keys, 0 held, 0 waiting'
   run -0 "$DLOCK" inspect --no-heading
   assert_output ''
@@ -17,14 +17,14 @@ setup() { common_setup; }
 
 @test "a key that was never used is free and has no token" {
   run -0 "$DLOCK" inspect never
-  assert_line --regexp '^state +free$'
+  assert_line --regexp '^state +free, never taken'
   assert_line --regexp '^token +-$'
   run -0 "$DLOCK" inspect --check never
   assert_output ''
   run -0 json 'j["state"], j["token"], j["holders"], j["mode"], j["complete"]' <<<"$("$DLOCK" inspect -J never)"
   assert_output "('free', 0, [], None, True)"
   run -0 "$DLOCK" inspect never --no-heading
-  assert_output --regexp '^never +free +- +- +- +- +- +0 +-$'
+  assert_output --regexp '^never +free +- +- +- +- +- +- +0 +-$'
   [ ! -e "$BATS_TEST_TMPDIR/locks/never" ]
 }
 
@@ -32,8 +32,8 @@ setup() { common_setup; }
   "$DLOCK" acquire --key held --ttl 1h --reason 'INC-812 ana' >/dev/null
   "$DLOCK" release --key free --handle "$("$DLOCK" acquire --key free)"
   run -0 "$DLOCK" inspect
-  assert_line --regexp "^free +free +- +- +- +- +[0-9]+ +0 +-$"
-  assert_line --regexp "^held +held +$(hostname):[0-9]+ \($(id -un)\) +[0-9:]{8} +[0-9.ms]+ +[0-9msh]+ +[0-9]+ +0 +INC-812 ana$"
+  assert_line --regexp "^free +free +- +- +- +- +- +[0-9]+ +0 +-$"
+  assert_line --regexp "^held +held +exclusive +$(hostname):[0-9]+ \($(id -un)\) +[0-9:]{8} +[0-9.ms]+ +[0-9msh]+ +[0-9]+ +0 +INC-812 ana$"
   assert_line '2 keys, 1 held, 0 waiting'
   run -0 "$DLOCK" inspect --held --no-heading -o key
   assert_output held
@@ -46,8 +46,8 @@ setup() { common_setup; }
   "$DLOCK" acquire --key k --limit 3 >/dev/null
   run -0 "$DLOCK" inspect -o KEY,mode,Holders,SLOT --no-heading
   assert_output --regexp '^k +permit +2 +0$'
-  run -0 "$DLOCK" inspect -o +MODE
-  assert_line --index 0 --regexp 'REASON +MODE$'
+  run -0 "$DLOCK" inspect -o +SLOT
+  assert_line --index 0 --regexp 'REASON +SLOT$'
   run -0 "$DLOCK" inspect k --columns STATE
   assert_output --regexp '^STATE
 held
@@ -73,7 +73,7 @@ held
   assert_line --regexp '^ +lease ends in [0-9.ms]+ without a renewal$'
   assert_line --regexp '^ +reason one$'
   assert_line --regexp '^ +reason two$'
-  assert_line --regexp "^where +.*$BATS_TEST_TMPDIR/locks.*, recipe lease \("
+  assert_line --regexp "^where +.*$BATS_TEST_TMPDIR/locks.*, recipe lease$"
 }
 
 @test "the view of one key ends with the command that removes the holder" {
@@ -148,7 +148,7 @@ waiting() { [ "$("$DLOCK" inspect k --no-heading -o WAIT)" = "$1" ]; }
 @test "JSON has stable names" {
   "$DLOCK" acquire --key k --reason r >/dev/null
   run -0 json 'sorted(j), sorted(j["backend"])' <<<"$("$DLOCK" inspect -J k)"
-  assert_output "(['backend', 'complete', 'holders', 'key', 'mode', 'notes', 'state', 'token', 'waiters'], ['family', 'recipe', 'scheme', 'where'])"
+  assert_output "(['backend', 'complete', 'holders', 'key', 'last_start', 'mode', 'notes', 'state', 'token', 'waiters'], ['family', 'recipe', 'scheme', 'where'])"
   run -0 json 'sorted(j["holders"][0])' <<<"$("$DLOCK" inspect -J k)"
   assert_output "['age_ms', 'asked_at', 'attached', 'command', 'held_ms', 'host', 'id', 'lease_remaining_ms', 'mode', 'pid', 'reason', 'revoked', 'slot', 'token', 'user', 'vanished']"
   run -0 json 'sorted(j), [k["key"] for k in j["keys"]]' <<<"$("$DLOCK" inspect -J)"
@@ -160,10 +160,10 @@ waiting() { [ "$("$DLOCK" inspect k --no-heading -o WAIT)" = "$1" ]; }
 @test "CSV is quoted, and numbers are plain" {
   "$DLOCK" acquire --key 'a,"b"' --ttl 1h --reason 'x,y' >/dev/null
   run -0 "$DLOCK" inspect --csv -o KEY,AGE,LEASE,ASKED,REASON
-  assert_line --index 0 'KEY,AGE,LEASE,ASKED,REASON'
+  assert_line --index 0 'KEY,AGE_MS,LEASE_MS,ASKED,REASON'
   assert_line --index 1 --regexp '^"a,""b""",[0-9]+,[0-9]{7},20[0-9-]+T[0-9:.]+Z,"x,y"$'
   run -0 "$DLOCK" inspect --csv --no-heading never
-  assert_output 'never,free,,,,,0,0,'
+  assert_output 'never,free,,,,,,0,0,'
   run -0 "$DLOCK" inspect --csv --no-heading never -o HOLDER,KEY
   assert_output ',never'
 }
@@ -191,7 +191,7 @@ waiting() { [ "$("$DLOCK" inspect k --no-heading -o WAIT)" = "$1" ]; }
   run --separate-stderr -69 "$DLOCK" inspect k --no-heading
   assert_output --regexp '^k +\? +\?'
   run --separate-stderr -69 "$DLOCK" inspect k --csv --no-heading
-  assert_output 'k,?,?,?,?,?,?,?,?'
+  assert_output 'k,?,?,?,?,?,?,?,?,?'
   run --separate-stderr -69 "$DLOCK" inspect -J k
   run -0 json 'j["key"], j["state"], j["complete"]' <<<"$output"
   assert_output "('k', '?', False)"
@@ -214,4 +214,59 @@ waiting() { [ "$("$DLOCK" inspect k --no-heading -o WAIT)" = "$1" ]; }
   run "$DLOCK" inspect --doctor -b "file:$BATS_TEST_TMPDIR/open"
   assert_success
   assert_line --regexp '^warning +directory +.*/open, all users may write to it$'
+}
+
+@test "a pattern lists the keys that match; a key of that very name comes first" {
+  for key in svc-a svc-b other; do "$DLOCK" acquire --key $key >/dev/null; done
+  run -0 "$DLOCK" inspect 'svc-*' --no-heading -o KEY
+  assert_output $'svc-a\nsvc-b'
+  run -0 json '[k["key"] for k in j["keys"]]' <<<"$("$DLOCK" inspect 'svc-[b]' -J)"
+  assert_output "['svc-b']"
+  run -0 "$DLOCK" inspect 'none-*'
+  assert_line '0 keys, 0 held, 0 waiting'
+  "$DLOCK" acquire --key 'svc-*' >/dev/null
+  run -0 "$DLOCK" inspect 'svc-*'
+  assert_line --regexp '^key +svc-\*$'
+  run -0 "$DLOCK" inspect --check 'oth*' # one key, free
+}
+
+@test "--sort: by key, the longest held first, the most waiters first" {
+  "$DLOCK" acquire --key b >/dev/null
+  "$DLOCK" acquire --key c >/dev/null
+  "$DLOCK" acquire --key a --ttl 1m >/dev/null
+  "$DLOCK" release --key z --handle "$("$DLOCK" acquire --key z)"
+  sorted() { "$DLOCK" inspect --no-heading -o KEY --sort "$1" | tr '\n' ' '; }
+  assert_equal "$(sorted key)" 'a b c z '
+  assert_equal "$(sorted age)" 'b c a z '
+  timeout 60 "$DLOCK" acquire --key a >/dev/null 2>&1 3>&- &
+  pid=$!
+  eventually sh -c '[ "$("$DLOCK" inspect a --no-heading -o WAIT)" = 1 ]'
+  assert_equal "$(sorted waiters)" 'a b c z '
+  kill $pid
+  wait $pid || :
+  refused 64 "--sort: 'size' is neither key, age nor waiters" inspect --sort size
+}
+
+@test "the last start of --once-per, and when the next is possible" {
+  run -0 "$DLOCK" run --key k --once-per day -- true
+  run -0 "$DLOCK" inspect k
+  assert_line --regexp '^state +free$'
+  assert_line --regexp '^started +20[0-9-]+T[0-9:.]+Z, [0-9.]+[um]?s ago, with --once-per$'
+  assert_line --regexp '^next +by --once-per hour in [0-9ms]+, day in [0-9hms]+, week in [0-9dhms]+, month in [0-9dhms]+, or a duration after the start$'
+  run -0 json 'j["last_start"][:2]' <<<"$("$DLOCK" inspect k -J)"
+  assert_output 20
+}
+
+@test "a lease whose process has ended, as that of acquire" {
+  "$DLOCK" acquire --key k >/dev/null
+  run -0 "$DLOCK" inspect k
+  assert_line --regexp '^ +the process that took it has ended, as acquire does$'
+  mkfifo "$BATS_TEST_TMPDIR/go"
+  "$DLOCK" run --key j -- cat "$BATS_TEST_TMPDIR/go" 3>&- &
+  pid=$!
+  eventually is_held j
+  run -0 "$DLOCK" inspect j
+  refute_line --partial 'has ended'
+  : >"$BATS_TEST_TMPDIR/go"
+  wait $pid
 }

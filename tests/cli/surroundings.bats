@@ -327,3 +327,31 @@ limited() { timeout 20 bash -c 'ulimit "$0" "$1" && shift && exec "$DLOCK" "$@"'
   "$DLOCK" acquire --key k --reason seen >/dev/null
   TERM=xterm "$PTY_DRIVE" "$DLOCK" inspect --watch=50ms <<<$'expect q ends\nexpect seen\nexpect seen\ntype q\nend exit 0'
 }
+
+@test "-b makes only the last part of a directory, and says so" {
+  cd "$BATS_TEST_TMPDIR"
+  refused 73 "lock directory $PWD/typo/locks: $PWD/typo does not exist either" run -q -b "file:$PWD/typo/locks" --key k -- true
+  [ ! -e typo ]
+  refused 73 'only the last part' acquire -q -b "file:typo/locks" --key k
+  run --separate-stderr -0 "$DLOCK" run -b "file:$PWD/new" --key k -- echo ran
+  assert_output ran
+  assert_equal "$stderr" "dlock: --backend: lock directory $PWD/new does not exist; the first lock makes it"
+  run --separate-stderr -0 "$DLOCK" run -b "file:$PWD/new" --key k -- true
+  assert_equal "$stderr" ''
+  run --separate-stderr -0 "$DLOCK" inspect -b "file:$PWD/typo"
+  assert_regex "$stderr" 'does not exist'
+  [ ! -e typo ]
+}
+
+@test "a nested run on another backend warns once; on the same one it does not" {
+  cd "$BATS_TEST_TMPDIR"
+  mkdir -m 700 one two
+  run --separate-stderr -0 "$DLOCK" run -b "file:$PWD/one" --key k -- "$DLOCK" run -b "file:$PWD/two" --key a --key b -- echo ran
+  assert_output ran
+  assert_equal "${#stderr_lines[@]}" 1
+  assert_regex "$stderr" "the dlock around this one holds 'k' on file://$PWD/one, and this one asks file://$PWD/two"
+  run --separate-stderr -0 "$DLOCK" run -b "file:$PWD/one" --key k -- "$DLOCK" run -q -b "file:$PWD/two" --key k -- true
+  assert_equal "$stderr" ''
+  run --separate-stderr -0 "$DLOCK" run -b "file:$PWD/one" --key k -- "$DLOCK" run -b "file:$PWD/one" --key j -- true
+  assert_equal "$stderr" ''
+}

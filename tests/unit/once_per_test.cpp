@@ -102,3 +102,21 @@ TEST_CASE("invalid periods") {
   CHECK(per("90s").text() == "1m30s");
   CHECK(per("month").text() == "month");
 }
+
+TEST_CASE("when the next calendar period begins") {
+  ::setenv("TZ", "UTC", 1);
+  using C = OncePer::Calendar;
+  constexpr std::int64_t second = 1'000'000,
+                         at = 1'700'000'000 * second;  // Tue 2023-11-14 22:13:20
+  const auto next = [&](C c) { return OncePer{c, {}}.next_after(at + 5) / second; };
+  CHECK(next(C::hour) == 1'700'002'800);   // 23:00
+  CHECK(next(C::day) == 1'700'006'400);    // 2023-11-15
+  CHECK(next(C::week) == 1'700'438'400);   // Monday 2023-11-20
+  CHECK(next(C::month) == 1'701'388'800);  // 2023-12-01
+  for (const C c : {C::hour, C::day, C::week, C::month}) {
+    const OncePer period{c, {}};
+    const std::int64_t begins = period.next_after(at);
+    CHECK_FALSE(period.due({begins - second, at}));
+    CHECK(period.due({begins, at}));
+  }
+}

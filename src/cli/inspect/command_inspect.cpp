@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <fnmatch.h>
+#include <algorithm>
 #include "cli/command.hpp"
 #include "cli/inspect/inspect.hpp"
 #include "cli/inspect/watch.hpp"
@@ -36,31 +38,35 @@ Result<run::Outcome> shown(const std::string& text) {
   return ended(status_ok);
 }
 
-Result<run::Outcome> one(const Options& o, const OpenStore& opened, const Trace& trace,
-                         const std::vector<const Column*>& columns) {
-  const auto key = Key::parse(*o.operand);
-  if (!key) return fail(key.error());
-  const auto found = trace.around(
-      {.request = "inspect", .key = key->text()}, [&] { return opened.backend->inspect(*key); },
-      always);
-  if (!found) return unknown(o, opened, columns, found.error());
-  const KeyView view = *found ? **found : free_key(*key);
-  if (o.check) {
-    const KeyState state = state_of(view);
-    return ended(state == KeyState::held || state == KeyState::delayed ? status_busy : status_ok);
-  }
-  if (o.json) return shown(json_of_key(view, opened));
-  if (o.csv) return shown(csv_of({view}, columns, !o.no_heading));
-  if (!as_row(o)) return shown(text_of_key(view, opened));
-  return shown(table_of({view}, columns, !o.no_heading));
+// A pattern, if no key has that literal name.
+bool is_pattern(std::string_view text) noexcept { return text.find_first_of("*?[") != text.npos; }
+
+// In the order of --sort; the store's is by key.
+void arrange(const Options& o, std::vector<KeyView>& keys) {
+  const auto held_for = [](const KeyView& k) {
+    if (k.holders.empty()) return Duration{-1};
+    const HolderView& h = k.holders.front();
+    return h.held.value_or(age(h.who).value_or(Duration{}));
+  };
+  if (o.sort == Options::Sort::age)
+    std::stable_sort(keys.begin(), keys.end(),
+                     [&](const KeyView& a, const KeyView& b) { return held_for(a) > held_for(b); });
+  if (o.sort == Options::Sort::waiters)
+    std::stable_sort(keys.begin(), keys.end(), [](const KeyView& a, const KeyView& b) {
+      return a.waiters.size() > b.waiters.size();
+    });
 }
 
+// The keys that the command line asks for, of all that the store has.
 void keep_wanted(const Options& o, std::vector<KeyView>& keys) {
+  const std::string pattern(o.operand.value_or(""));
   std::erase_if(keys, [&](const KeyView& k) {
     const KeyState state = state_of(k);
+    if (o.operand && ::fnmatch(pattern.c_str(), k.key.c_str(), 0) != 0) return true;
     if (o.held) return state != KeyState::held && state != KeyState::delayed;
     return o.stale && !has_stale_holder(k);
   });
+  arrange(o, keys);
 }
 
 Result<run::Outcome> list(const Options& o, const OpenStore& opened, const Trace& trace,
@@ -72,6 +78,33 @@ Result<run::Outcome> list(const Options& o, const OpenStore& opened, const Trace
   if (o.json) return shown(json_of_list(*found, opened));
   if (o.csv) return shown(csv_of(*found, columns, !o.no_heading));
   return shown(table_of(*found, columns, !o.no_heading));
+}
+
+Result<run::Outcome> one(const Options& o, const OpenStore& opened, const Trace& trace,
+                         const std::vector<const Column*>& columns) {
+  const auto key = Key::parse(*o.operand);
+  if (!key) return fail(key.error());
+  const auto found = trace.around(
+      {.request = "inspect", .key = key->text()}, [&] { return opened.backend->inspect(*key); },
+      always);
+  if (!found) return unknown(o, opened, columns, found.error());
+  if (!*found && !o.check && is_pattern(*o.operand)) return list(o, opened, trace, columns);
+  const KeyView view = *found ? **found : free_key(*key);
+  if (o.check) {
+    const KeyState state = state_of(view);
+    return ended(state == KeyState::held || state == KeyState::delayed ? status_busy : status_ok);
+  }
+  if (o.csv || (!o.json && as_row(o)))
+    return shown(o.csv ? csv_of({view}, columns, !o.no_heading)
+                       : table_of({view}, columns, !o.no_heading));
+  const auto starts =
+      opened.store.traits->starts ? opened.backend->starts(*key) : Result<Starts>(Starts{});
+  if (o.json)
+    return shown(json_of_key(view, opened, starts ? std::optional{*starts} : std::nullopt));
+  return shown(text_of_key(view, opened) +
+               (starts
+                    ? text_of_starts(*starts)
+                    : fmt::format("{:<9}? ({})\n", "started", printable(starts.error().message))));
 }
 
 Result<run::Outcome> doctor(const Options& o, const OpenStore& opened, const Trace& trace) {
@@ -102,12 +135,15 @@ std::string without_times(const std::vector<KeyView>& keys) {
 Look look(const Options& o, const OpenStore& opened, const std::vector<const Column*>& columns,
           bool redraw) {
   Result<std::vector<KeyView>> keys = std::vector<KeyView>{};
+  bool one_key = false;
   if (o.operand) {
     const auto key = Key::parse(*o.operand).value();
     auto found = opened.backend->inspect(key);
-    if (found) keys->push_back(*found ? **found : free_key(key));
-    else keys = fail(found.error());
-  } else {
+    one_key = !found || *found || !is_pattern(*o.operand);
+    if (!found) keys = fail(found.error());
+    else if (one_key) keys->push_back(*found ? **found : free_key(key));
+  }
+  if (!one_key) {
     keys = opened.backend->list();
     if (keys) keep_wanted(o, *keys);
   }
@@ -117,12 +153,12 @@ Look look(const Options& o, const OpenStore& opened, const std::vector<const Col
             "?"};
   std::string compare = without_times(*keys);
   if (!redraw)
-    return {o.operand ? json_of_key(keys->front(), opened) : json_of_list(*keys, opened),
+    return {one_key ? json_of_key(keys->front(), opened) : json_of_list(*keys, opened),
             std::move(compare)};
   std::string text = fmt::format("{}, every {}; q ends\n\n", printable(opened.backend->where()),
                                  format_duration(*o.watch));
-  text += o.operand && !as_row(o) ? text_of_key(keys->front(), opened)
-                                  : table_of(*keys, columns, !o.no_heading);
+  text += one_key && !as_row(o) ? text_of_key(keys->front(), opened)
+                                : table_of(*keys, columns, !o.no_heading);
   return {std::move(text), std::move(compare)};
 }
 

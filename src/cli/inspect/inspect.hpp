@@ -15,7 +15,8 @@ enum class KeyState {
   stale,    // only records whose lease has ended
   free,
 };
-KeyView free_key(const Key&);  // the view of an unknown key
+KeyView free_key(const Key&);               // the view of an unknown key
+bool never_taken(const KeyView&) noexcept;  // the store has no record of a grant
 KeyState state_of(const KeyView&) noexcept;
 std::string_view state_name(KeyState) noexcept;
 bool has_stale_holder(const KeyView&) noexcept;  // vanished, or its lease has ended
@@ -26,11 +27,15 @@ std::optional<Duration> age(const Identity&);
 
 // One key in full, for people.
 std::string text_of_key(const KeyView&, const OpenStore&);
+// The last start of --once-per and when the next is possible, as more lines of text_of_key. Empty:
+// none is noted.
+std::string text_of_starts(const Starts&);
 std::string text_of_unknown_key(const Key&);
 
 // One object, with its newline. `error`: why the result is incomplete; then nothing is said about
 // unseen keys.
-std::string json_of_key(const KeyView&, const OpenStore&);
+// `starts`: null where the recipe notes none, or the store did not say.
+std::string json_of_key(const KeyView&, const OpenStore&, const std::optional<Starts>& = {});
 std::string json_of_list(const std::vector<KeyView>&, const OpenStore&);
 std::string json_of_unknown(const Options&, const OpenStore&, const Error&);
 
@@ -45,6 +50,7 @@ struct Column {
   bool usual;                           // shown unless --columns says otherwise
   std::string (*text)(const KeyView&);  // for people
   std::string (*csv)(const KeyView&);   // for programs: RFC 3339, milliseconds, empty if absent
+  std::string_view csv_name{};          // with its unit; empty: name
 };
 Result<std::vector<const Column*>> choose_columns(const Options&);
 

@@ -18,6 +18,10 @@ KeyView free_key(const Key& key) {
   return k;
 }
 
+bool never_taken(const KeyView& k) noexcept {
+  return k.fence == 0 && k.holders.empty() && k.waiters.empty() && k.notes.empty();
+}
+
 KeyState state_of(const KeyView& k) noexcept {
   const auto any = [&](auto is) { return std::any_of(k.holders.begin(), k.holders.end(), is); };
   if (any([](const HolderView& h) { return !h.vanished && !over(h); })) return KeyState::held;

@@ -77,8 +77,11 @@ std::string finished(Json j, const OpenStore& opened, bool complete) {
 
 }  // namespace
 
-std::string json_of_key(const KeyView& k, const OpenStore& opened) {
-  return finished(of(k), opened, true);
+std::string json_of_key(const KeyView& k, const OpenStore& opened,
+                        const std::optional<Starts>& starts) {
+  Json j = of(k);
+  j["last_start"] = starts && starts->last ? Json(run::utc(*starts->last)) : Json(nullptr);
+  return finished(std::move(j), opened, true);
 }
 
 std::string json_of_list(const std::vector<KeyView>& keys, const OpenStore& opened) {

@@ -7,6 +7,7 @@
 #include "cli/inspect/inspect.hpp"
 #include "core/duration.hpp"
 #include "run/lines.hpp"
+#include "run/once_per.hpp"
 
 namespace dlock::cli {
 namespace {
@@ -36,9 +37,10 @@ std::string aligned(const std::vector<Row>& rows) {
   return text;
 }
 
-Row headings(const std::vector<const Column*>& columns) {
+Row headings(const std::vector<const Column*>& columns, bool csv = false) {
   Row row;
-  for (const Column* c : columns) row.emplace_back(c->name);
+  for (const Column* c : columns)
+    row.emplace_back(csv && !c->csv_name.empty() ? c->csv_name : c->name);
   return row;
 }
 
@@ -77,6 +79,21 @@ std::string asked(const Identity& i) {
   return fmt::format("{}, {} ago", run::utc(i.since), a ? format_duration(*a) : "?");
 }
 
+// The process is not known, or it ran here and has ended.
+bool no_process(const Identity& who) {
+  return who.pid <= 0 || who.host.empty() ||
+         (who.of_this_host() && ::kill(static_cast<pid_t>(who.pid), 0) != 0 && errno == ESRCH);
+}
+
+// A lease whose process was on this host and is gone.
+bool outlived(const HolderView& h) {
+  return !h.attached && !h.vanished && h.remaining && h.who.pid > 0 && no_process(h.who);
+}
+
+std::string moment(std::int64_t wall, std::int64_t now) {
+  return wall <= now ? "now" : "in " + format_duration(Duration{wall - now});
+}
+
 void holder(std::string& text, const HolderView& h) {
   const std::string slot = h.mode == Mode::permit ? fmt::format(", slot {}", h.slot) : "";
   // none: another program's
@@ -86,15 +103,10 @@ void holder(std::string& text, const HolderView& h) {
   line(text, "", fmt::format("asked {}", asked(h.who)));
   if (h.held) line(text, "", fmt::format("held for {}", format_duration(*h.held)));
   line(text, "", fmt::format("lease {}", lease(h)));
+  if (outlived(h)) line(text, "", "the process that took it has ended, as acquire does");
   if (!h.who.reason.empty()) line(text, "", fmt::format("reason {}", printable(h.who.reason)));
   if (!h.who.command.empty()) line(text, "", fmt::format("command {}", printable(h.who.command)));
   if (h.revoked) line(text, "", "was asked to stop (release --revoke)");
-}
-
-// The process is not known, or it ran here and has ended.
-bool no_process(const Identity& who) {
-  return who.pid <= 0 || who.host.empty() ||
-         (who.of_this_host() && ::kill(static_cast<pid_t>(who.pid), 0) != 0 && errno == ESRCH);
 }
 
 // How an operator ends the first holder, the gentlest way first.
@@ -142,7 +154,7 @@ std::string table_of(const std::vector<KeyView>& keys, const std::vector<const C
 
 std::string csv_of(const std::vector<KeyView>& keys, const std::vector<const Column*>& columns,
                    bool heading) {
-  std::string text = heading ? csv_line(headings(columns)) : "";
+  std::string text = heading ? csv_line(headings(columns, true)) : "";
   for (const KeyView& k : keys) {
     Row row;
     for (const Column* c : columns) row.push_back(c->csv(k));
@@ -155,7 +167,7 @@ std::string table_of_unknown(const Key& key, const std::vector<const Column*>& c
                              const Options& o) {
   Row row;
   for (const Column* c : columns) row.emplace_back(c->name == "KEY" ? printable(key.text()) : "?");
-  if (o.csv) return (o.no_heading ? "" : csv_line(headings(columns))) + csv_line(row);
+  if (o.csv) return (o.no_heading ? "" : csv_line(headings(columns, true))) + csv_line(row);
   std::vector<Row> rows;
   if (!o.no_heading) rows.push_back(headings(columns));
   rows.push_back(row);
@@ -167,7 +179,8 @@ std::string text_of_key(const KeyView& k, const OpenStore& opened) {
   line(text, "key", printable(k.key));
   const std::string mode =
       k.holders.empty() ? "" : fmt::format(", {}", mode_name(k.holders.front().mode));
-  line(text, "state", fmt::format("{}{}", state_name(state_of(k)), mode));
+  const std::string_view past = never_taken(k) ? ", never taken (the backend has no record)" : "";
+  line(text, "state", fmt::format("{}{}{}", state_name(state_of(k)), mode, past));
   line(text, "token", k.fence ? fmt::format("{} is the newest granted", k.fence) : "-");
   for (const HolderView& h : k.holders) holder(text, h);
   if (!k.waiters_known) line(text, "waiting", "?");
@@ -181,9 +194,27 @@ std::string text_of_key(const KeyView& k, const OpenStore& opened) {
   }
   for (const std::string& n : k.notes) line(text, "note", printable(n));
   line(text, "where",
-       fmt::format("{}, recipe {} ({})", printable(opened.backend->where()),
-                   opened.store.traits->recipe, opened.store.traits->weakness));
+       fmt::format("{}, recipe {}", printable(opened.backend->where()),
+                   opened.store.traits->recipe));
   if (!k.holders.empty()) ways_to_end(text, k, opened);
+  return text;
+}
+
+std::string text_of_starts(const Starts& s) {
+  if (!s.last) return {};
+  std::string text, next;
+  const Duration ahead = run::OncePer::ahead(s);
+  line(text, "started",
+       ahead > 0us ? fmt::format("{}, {} in the future (the clock of the backend was ahead)",
+                                 run::utc(*s.last), format_duration(ahead))
+                   : fmt::format("{}, {} ago, with --once-per", run::utc(*s.last),
+                                 format_duration(Duration{s.now - *s.last})));
+  using C = run::OncePer::Calendar;
+  for (const C c : {C::hour, C::day, C::week, C::month}) {
+    const run::OncePer period{c, {}};
+    next += fmt::format("{} {}, ", period.text(), moment(period.next_after(*s.last), s.now));
+  }
+  line(text, "next", fmt::format("by --once-per {}or a duration after the start", next));
   return text;
 }
 

@@ -6,6 +6,9 @@
 //   wait = "15m"
 //   [profile.batch]
 //   ttl = "2m"
+//
+// One entry is no option: `require-backend = true` makes a command line without a backend an error,
+// and no other file undoes it.
 #pragma once
 #include <string>
 #include <string_view>

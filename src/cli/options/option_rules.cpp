@@ -178,6 +178,12 @@ Result<void> inspect(const Options& o) {
 Result<void> check_rules(const Options& o) {
   if (auto r = apart(o, "quiet", "verbose"); !r) return r;
   if (o.show_config || o.debug_report) return {};
+  if (!o.backend_required_by.empty() && find_option("backend", bit(o.verb)) && !given(o, "backend"))
+    return fail(
+        Errc::config,
+        fmt::format("{}: no backend is given, and {} requires one (require-backend): name it "
+                    "with -b URL, DLOCK_BACKEND or backend = \"URL\" in a file",
+                    info(o.verb).name, o.backend_required_by));
   switch (o.verb) {
     case Verb::run: return run(o);
     case Verb::acquire: return acquire(o);

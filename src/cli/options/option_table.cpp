@@ -115,6 +115,14 @@ Result<void> descendants(Options& o, std::string_view value) {
   return {};
 }
 
+Result<void> sort(Options& o, std::string_view value) {
+  if (value == "key") o.sort = Options::Sort::key;
+  else if (value == "age") o.sort = Options::Sort::age;
+  else if (value == "waiters") o.sort = Options::Sort::waiters;
+  else return fail(Errc::usage, fmt::format("{} is neither key, age nor waiters", quoted(value)));
+  return {};
+}
+
 Result<void> help(Options& o, std::string_view value) {
   if (!value.empty() && value != "all")
     return fail(Errc::usage, fmt::format("{} is not all", quoted(value)));
@@ -263,6 +271,9 @@ constexpr Option table[] = {
      "comma-separated values: --output csv", on<&O::csv>},
     {"columns", 'o', "COL,...", inspect, G::result, twin, C::format,
      "the columns to show; +COL,... adds to the default ones", text<&O::columns>},
+    {"sort", 0, "key|age|waiters", inspect, G::result, twin, C::none,
+     "order of a list: by key, the longest held first, or the most waiters first (default: key)",
+     sort},
     {"no-heading", 0, nullptr, inspect, G::result, no_twin, C::none, "no heading and no summary",
      on<&O::no_heading>},
     {"watch", 0, "[D]", inspect, G::result, no_twin, C::none,
@@ -312,7 +323,8 @@ constexpr Option table[] = {
      "no progress bar on a terminal", on<&O::bench, &B::no_progress>},
 
     {"backend", 'b', "URL", benching, G::common, twin, C::none,
-     "where the locks are kept; may be repeated (default: file:)",
+     "where the locks are kept; may be repeated; ?password_file=F gives each its own password "
+     "(default: file:)",
      added_text<&O::bench, &B::backends>},
     {"recipe", 0, "R", benching, G::common, twin, C::none,
      "the ways of locking, or all; may be repeated (default: each backend's own)",

@@ -81,6 +81,12 @@ Result<void> from_configuration(Options& to) {
     const auto wrong = [&](std::string_view why) {
       return fail(Errc::config, fmt::format("{}: {}: {}", e.where, e.name, why));
     };
+    if (e.name == "require-backend") {  // no option: no source undoes it
+      const auto is_on = parse_switch(e.value);
+      if (!is_on) return wrong(is_on.error().message);
+      if (*is_on && to.backend_required_by.empty()) to.backend_required_by = e.where;
+      continue;
+    }
     if (e.name == "config" || e.name == "profile")
       return wrong("cannot be set in a configuration file");
     if (!o && settable(e.name, ~0U)) continue;  // of another command

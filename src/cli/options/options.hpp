@@ -97,8 +97,12 @@ struct Options {
   bool doctor = false;
   std::optional<Duration> watch;
   std::string_view columns;
+  enum class Sort : std::uint8_t { key, age, waiters } sort = Sort::key;
 
   BenchOptions bench;
+
+  // where a file says that a backend must be given: "/etc/dlock/config.toml:1"; empty: none does
+  std::string_view backend_required_by;
 
   std::vector<Given> values;  // in the order in which it was read
 };

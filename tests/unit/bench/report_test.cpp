@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/report.hpp"
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
@@ -120,4 +121,47 @@ TEST_CASE("the HTML page loads nothing and escapes all text") {
   CHECK(page.find("prefers-color-scheme") != page.npos);
   CHECK(page.find("<svg") != page.npos);
   CHECK(page.find("nan") == page.npos);
+}
+
+TEST_CASE("a run without samples is an error with its reason, not a row of zeros") {
+  Sample s;
+  CHECK_FALSE(s.report.without_samples());
+  Figures& f = s.report.runs[0];
+  f.grants = 0;
+  f.latency = {};
+  f.first_error = "no route";
+  CHECK(s.report.without_samples());
+  const Table t = tables_of(s.plan, s.report).front();
+  CHECK(t.rows.size() == 1);
+  CHECK(t.remarks.back() == target_name(f) + ": no samples: no route");
+  const auto lines = verdict(s.report);
+  CHECK(std::count_if(lines.begin(), lines.end(), [](const std::string& line) {
+          return line.starts_with("ERROR ") && line.ends_with("no samples: no route");
+        }) == 1);
+  s.report.signal = 2;  // ended early
+  CHECK_FALSE(verdict(s.report).front().starts_with("ERROR "));
+}
+
+TEST_CASE("a ranking says which of the ranked are no servers") {
+  Sample s;
+  Traits local{}, remote{};
+  local.liveness = Liveness::process;
+  remote.liveness = Liveness::lease;
+  Target a, b;
+  a.backend = b.backend = "redis";
+  a.recipe = "fair";
+  b.recipe = "<set>";
+  a.traits = b.traits = &remote;
+  s.plan.targets = {a, b};
+  const auto told = [&] {
+    const auto remarks = tables_of(s.plan, s.report).front().remarks;
+    return std::any_of(remarks.begin(), remarks.end(), [](const std::string& r) {
+      return r.find("locks of this machine alone") != r.npos;
+    });
+  };
+  CHECK_FALSE(told());
+  s.plan.targets[1].traits = &local;
+  CHECK(told());
+  s.plan.targets[0].traits = &local;  // nothing to compare with
+  CHECK_FALSE(told());
 }

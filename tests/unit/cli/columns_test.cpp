@@ -22,7 +22,7 @@ std::string chosen(std::string_view columns) {
 
 TEST_CASE("the columns of inspect: all usual ones, added ones, or exactly those named") {
   const std::string usual = chosen("");
-  CHECK(usual == "KEY,STATE,HOLDER,ASKED,AGE,LEASE,TOKEN,WAIT,REASON");
+  CHECK(usual == "KEY,STATE,MODE,HOLDER,ASKED,AGE,LEASE,TOKEN,WAIT,REASON");
   CHECK(chosen("TOKEN,KEY") == "TOKEN,KEY");
   CHECK(chosen("token,Key,TOKEN") == "TOKEN,KEY");  // in any case, each once
   CHECK(chosen("+SINCE") == usual + ",SINCE");
