@@ -26,10 +26,13 @@ setup() {
   PATH=$BATS_TEST_TMPDIR/bin:$PATH
 }
 
-# The lines of the examples of a page, or of the README.
+# The lines of the examples of a page; of the README, besides, the commands between words.
 lines_of() {
   case $1 in
-    README.md) awk '/^```/ { p = !p; next } p' "$root/README.md" ;;
+    README.md)
+      awk '/^```/ { p = !p; next } p' "$root/README.md"
+      grep -oE '`(dlock|scripts/[a-z]+|cmake|apt|man)( [^`]+)?`' "$root/README.md" | tr -d '`'
+      ;;
     *) awk '/^\.Bd -literal/ { p = 1; next } /^\.Ed/ { p = 0 } /^\.Dl / { print substr($0, 5); next } p' "$root/man/$1" ;;
   esac | sed 's/\\(dq/"/g; s/\\e/\\/g; s/^\\&//; s/\\-/-/g' | grep .
 }
@@ -378,6 +381,26 @@ X
 X
 }
 
+@test "the README: the first line; each URL of the table is one that dlock takes" {
+  example README.md <<'X'
+dlock run --key nightly -- backup
+X
+  printf '#!/bin/sh\necho "backup $*" >>calls\n' >bin/backup
+  chmod +x bin/backup
+  run_example
+  is_called 'backup '
+  example README.md <<'X'
+dlock inspect
+X
+  run_example
+  assert_line --partial nightly
+  sed -n 's/^| `\([a-z]*:[^`]*\)` .*/\1/p' "$root/README.md" >urls
+  assert_equal "$(wc -l <urls)" 5
+  while IFS= read -r url; do
+    if built_with "${url%%:*}"; then run -0 dlock run --explain -b "$url" --key k -- true; fi
+  done <urls
+}
+
 @test "the README: how to build, test and install" {
   not_run README.md 'installs packages and builds for minutes; scripts.bats runs it with a cmake that does not' <<'X'
 scripts/dlock run --key demo -- echo "I hold the lock"
@@ -387,11 +410,22 @@ scripts/test
 X
   not_run README.md 'needs root, and a package that scripts/package has made' <<'X'
 apt install ./dlock_0.1.0_amd64.deb
+apt remove dlock
 tar -C /usr/local --strip-components=1 -xf dlock-0.1.0-linux-x86_64.tar.gz
+X
+  not_run README.md 'packaging.bats runs them with a build that takes no time, or with that of dlock' <<'X'
+scripts/package
+cmake --install build
+cmake --build build --target uninstall
+X
+  not_run README.md 'scripts/check and manual.bats read the pages' <<'X'
+man dlock
+man -l man/dlock.1
 X
 }
 
 @test "no example is missing here" {
+  run -1 grep -nE '^\.(D1|Bd -(unfilled|filled|ragged|centered))' "$root"/man/*.[17] # lines_of knows other displays
   for page in README.md dlock.1 dlock-acquire.1 dlock-backends.7 dlock-bench.1 dlock-check.1 dlock-fence.1 dlock-inspect.1 \
     dlock-release.1 dlock-renew.1 dlock-run.1; do
     assert [ "$page" = README.md -o -e "$root/man/$page" ]

@@ -61,6 +61,7 @@ assert names["dlock"]["checksums"]
 how = {r["relatedSpdxElement"].removeprefix("SPDXRef-"): r["relationshipType"] for r in j["relationships"]}
 how |= {r["spdxElementId"].removeprefix("SPDXRef-"): r["relationshipType"] for r in j["relationships"]}
 assert names["libmd-dev"]["licenseConcluded"] == "BSD-3-Clause", names["libmd-dev"]
+assert names["linux-libc-dev"]["licenseConcluded"].startswith("GPL-2.0-only"), names["linux-libc-dev"]
 assert how["libmd-dev"].endswith("_LINK"), how
 for name in "libexpected-dev", "nlohmann-json3-dev":
     assert how[name] == "BUILD_DEPENDENCY_OF", how
