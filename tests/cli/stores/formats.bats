@@ -33,11 +33,7 @@ for node in zk.get_children(directory):
 zk.stop()
 PY
       ;;
-    mysql)
-      local server=${DLOCK_BACKEND#mysql://root@127.0.0.1:}
-      mariadb --no-defaults -uroot -h127.0.0.1 -P"${server%%/*}" -e "UPDATE $(cat "$BATS_FILE_TMPDIR/database").dlock_lock SET layout=2
-        WHERE name='t$BATS_TEST_NUMBER:$1'"
-      ;;
+    mysql) statement "UPDATE dlock_lock SET layout = 2 WHERE name = 't$BATS_TEST_NUMBER:$1'" ;;
   esac
 }
 
@@ -46,6 +42,11 @@ at_masters() { # SCHEME COMMAND...: redis-cli at each server of the URL
   shift
   hosts=${DLOCK_BACKEND#"$scheme"://}
   for host in $(tr , ' ' <<<"${hosts%%/*}"); do redis-cli -h "${host%:*}" -p "${host#*:}" "$@"; done >/dev/null
+}
+
+statement() { # in the database of the URL
+  local server=${DLOCK_BACKEND#mysql://root@127.0.0.1:}
+  mariadb --no-defaults -uroot -h127.0.0.1 -P"${server%%/*}" "$(cat "$BATS_FILE_TMPDIR/database")" -e "$1"
 }
 
 words='has layout 2, and this dlock knows layout 1'
@@ -65,14 +66,27 @@ words='has layout 2, and this dlock knows layout 1'
   [ -n "$handle" ]
 }
 
-@test "a newer record of a free lock is refused" {
+# As dlock-backends(7) says.
+remove_record() {
+  case $STORE in
+    file) rm -r "$dir/locks/$1" ;;
+    redis) at_masters redis DEL "t$BATS_TEST_NUMBER:{$1}:fence" ;;
+    redlock) at_masters redlock DEL "dlock:redlock:t$BATS_TEST_NUMBER:$1" ;;
+    mysql) statement "DELETE FROM dlock_lock WHERE name = 't$BATS_TEST_NUMBER:$1'" ;;
+  esac
+}
+
+@test "a newer record of a free lock is refused, until it is removed; tokens rise on" {
   [ "$STORE" != zookeeper ] || skip 'ZooKeeper keeps no record of a free lock'
-  "$DLOCK" run --key k -- true
+  before=$("$DLOCK" run --key k -- printenv DLOCK_TOKEN)
   newer k
   refused 64 "$words" run -n --key k -- touch ran
   refused 64 "$words" run -w 1h --key k -- touch ran
   refused 64 "$words" inspect k
   assert [ ! -e ran ]
+  remove_record k
+  after=$("$DLOCK" run --key k -- printenv DLOCK_TOKEN)
+  assert [ "$after" -gt "$before" ]
 }
 
 @test "other keys are not affected" {
