@@ -394,6 +394,12 @@ dlock inspect
 X
   run_example
   assert_line --partial nightly
+  example README.md <<'X'
+dlock --help
+dlock help run
+X
+  run_example
+  assert_line --partial 'usage: dlock run '
   sed -n 's/^| `\([a-z]*:[^`]*\)` .*/\1/p' "$root/README.md" >urls
   assert_equal "$(wc -l <urls)" 5
   while IFS= read -r url; do
