@@ -130,6 +130,9 @@ std::string Events::held_line(const std::optional<HolderView>& holder,
     line += " for " + format_duration(Duration(age));
   if (!who.reason.empty()) line += fmt::format(": {}", printable(who.reason));
   if (holder->vanished) line += " (gone; its lock-delay is running)";
+  if (holder->mode == Mode::shared && plan_.request.mode == Mode::permit)
+    line +=
+        fmt::format(" (a --shared lock, which counts as one of --limit {})", plan_.request.limit);
   if (!why.empty()) line += fmt::format(": {}", printable(why));
   return line;
 }

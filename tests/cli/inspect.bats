@@ -255,6 +255,8 @@ waiting() { [ "$("$DLOCK" inspect k --no-heading -o WAIT)" = "$1" ]; }
   assert_line --regexp '^next +by --once-per hour in [0-9ms]+, day in [0-9hms]+, week in [0-9dhms]+, month in [0-9dhms]+, or a duration after the start$'
   run -0 json 'j["last_start"][:2]' <<<"$("$DLOCK" inspect k -J)"
   assert_output 20
+  run -0 json 'j["last_start"][:2]' <<<"$("$DLOCK" inspect k --watch=10ms -J | head -n 1)"
+  assert_output 20
 }
 
 @test "a lease whose process has ended, as that of acquire" {

@@ -300,6 +300,7 @@ limited() { timeout 20 bash -c 'ulimit "$0" "$1" && shift && exec "$DLOCK" "$@"'
 
 @test "inspect --doctor: fit, and not fit" {
   run -0 "$DLOCK" inspect --doctor
+  assert_line --regexp '^note +one machine'
   assert_line --partial 'fit to keep locks'
   run -0 json 'j["fit"]' <<<"$("$DLOCK" inspect --doctor -J)"
   assert_output True

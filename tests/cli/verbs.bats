@@ -36,6 +36,15 @@ setup() { common_setup; }
   assert_output ''
 }
 
+@test "--shared beside --limit on one key: the line says why it is busy" {
+  "$DLOCK" acquire --key s -s >/dev/null
+  "$DLOCK" acquire --key s -n --limit 2 >/dev/null
+  "$DLOCK" acquire --key s -s >/dev/null
+  refused 75 '(a --shared lock, which counts as one of --limit 2)' acquire --key s -n --limit 2
+  run -75 "$DLOCK" acquire --key s -n
+  refute_output --partial '--limit'
+}
+
 @test "a lease ends by itself, and is not revived" {
   h=$("$DLOCK" acquire --key k --ttl 300ms --allow-short-ttl)
   second=$(timeout 20 "$DLOCK" acquire --key k) # waits for the end

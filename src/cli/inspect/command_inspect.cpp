@@ -80,6 +80,16 @@ Result<run::Outcome> list(const Options& o, const OpenStore& opened, const Trace
   return shown(table_of(*found, columns, !o.no_heading));
 }
 
+// One key in full. Asks once more where the recipe notes starts.
+std::string full_view(const OpenStore& opened, const Key& key, const KeyView& view, bool json) {
+  const auto starts =
+      opened.store.traits->starts ? opened.backend->starts(key) : Result<Starts>(Starts{});
+  if (json) return json_of_key(view, opened, starts ? std::optional{*starts} : std::nullopt);
+  return text_of_key(view, opened) +
+         (starts ? text_of_starts(*starts)
+                 : fmt::format("{:<9}? ({})\n", "started", printable(starts.error().message)));
+}
+
 Result<run::Outcome> one(const Options& o, const OpenStore& opened, const Trace& trace,
                          const std::vector<const Column*>& columns) {
   const auto key = Key::parse(*o.operand);
@@ -97,14 +107,7 @@ Result<run::Outcome> one(const Options& o, const OpenStore& opened, const Trace&
   if (o.csv || (!o.json && as_row(o)))
     return shown(o.csv ? csv_of({view}, columns, !o.no_heading)
                        : table_of({view}, columns, !o.no_heading));
-  const auto starts =
-      opened.store.traits->starts ? opened.backend->starts(*key) : Result<Starts>(Starts{});
-  if (o.json)
-    return shown(json_of_key(view, opened, starts ? std::optional{*starts} : std::nullopt));
-  return shown(text_of_key(view, opened) +
-               (starts
-                    ? text_of_starts(*starts)
-                    : fmt::format("{:<9}? ({})\n", "started", printable(starts.error().message))));
+  return shown(full_view(opened, *key, view, o.json));
 }
 
 Result<run::Outcome> doctor(const Options& o, const OpenStore& opened, const Trace& trace) {
@@ -153,12 +156,14 @@ Look look(const Options& o, const OpenStore& opened, const std::vector<const Col
             "?"};
   std::string compare = without_times(*keys);
   if (!redraw)
-    return {one_key ? json_of_key(keys->front(), opened) : json_of_list(*keys, opened),
+    return {one_key ? full_view(opened, Key::parse(*o.operand).value(), keys->front(), true)
+                    : json_of_list(*keys, opened),
             std::move(compare)};
   std::string text = fmt::format("{}, every {}; q ends\n\n", printable(opened.backend->where()),
                                  format_duration(*o.watch));
-  text += one_key && !as_row(o) ? text_of_key(keys->front(), opened)
-                                : table_of(*keys, columns, !o.no_heading);
+  text += one_key && !as_row(o)
+              ? full_view(opened, Key::parse(*o.operand).value(), keys->front(), false)
+              : table_of(*keys, columns, !o.no_heading);
   return {std::move(text), std::move(compare)};
 }
 

@@ -38,6 +38,7 @@ std::string text_of_findings(const std::vector<Finding>& found, const OpenStore&
     if (!f.advice.empty())
       text += fmt::format("{:{}}-> {}\n", "", 9 + widest + 2, printable(f.advice));
   }
+  text += fmt::format("{:<9}{}\n", "note", opened.store.traits->weakness);
   const auto count = [&](Finding::Level l) {
     return std::count_if(found.begin(), found.end(), [&](const Finding& f) { return is(f, l); });
   };
@@ -51,6 +52,7 @@ std::string text_of_findings(const std::vector<Finding>& found, const OpenStore&
 std::string json_of_findings(const std::vector<Finding>& found, const OpenStore& opened) {
   nlohmann::ordered_json j{{"backend", printable(opened.backend->where())},
                            {"recipe", opened.store.traits->recipe},
+                           {"weakness", opened.store.traits->weakness},
                            {"fit", !unfit(found)}};
   j["findings"] = nlohmann::ordered_json::array();
   constexpr std::string_view levels[] = {"good", "warning", "bad", "unknown"};
