@@ -47,3 +47,12 @@ at() {
   run -0 --separate-stderr "$DLOCK" run -E 0 --key k --once-per 1h -- echo ran
   assert_equal "$output$stderr" ''
 }
+
+@test "--until-success: a start that cannot be withdrawn is said, and the lock is released" {
+  # The job puts a directory in the place of the note, which cannot be removed as a file is.
+  run -7 --separate-stderr timeout 20 "$DLOCK" run --key k --once-per day --until-success -- \
+    sh -c 'rm locks/k/started && mkdir locks/k/started && exit 7'
+  assert_equal "${#stderr_lines[@]}" 1
+  assert_regex "$stderr" '^dlock: k: the start could not be withdrawn \(.*\); it may count for --once-per day$'
+  is_free k
+}
