@@ -2,8 +2,8 @@
 #include "common/url_items.hpp"
 #include <fmt/format.h>
 #include "core/duration.hpp"
-#include "core/key.hpp"
 #include "core/number.hpp"
+#include "core/text.hpp"
 
 namespace dlock {
 

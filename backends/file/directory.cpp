@@ -12,8 +12,8 @@
 #include <array>
 #include <cerrno>
 #include <cstdio>
-#include "core/key.hpp"
 #include "core/owner.hpp"
+#include "core/text.hpp"
 #include "file/sys_error.hpp"
 
 namespace dlock::file {

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include <cstdlib>
+#include "core/text.hpp"
 #include "file/flock/flock_backend.hpp"
 #include "file/lease/lease_backend.hpp"
 #include "file/sys_error.hpp"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <unistd.h>
 #include <cerrno>
+#include "core/text.hpp"
 #include "file/directory.hpp"
 #include "file/factory.hpp"
 #include "file/sys_error.hpp"

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <cerrno>
 #include <cstring>
-#include "core/key.hpp"
+#include "core/text.hpp"
 
 namespace dlock::file {
 namespace {

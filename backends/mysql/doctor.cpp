@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <iterator>
 #include <optional>
-#include "core/key.hpp"
+#include "core/text.hpp"
 #include "mysql/foreign/named_backend.hpp"
 #include "mysql/lease/lease_table.hpp"
 

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <cstdlib>
 #include "core/duration.hpp"
-#include "core/key.hpp"
+#include "core/text.hpp"
 #include "redis/fair/fair_keys.hpp"
 #include "redis/wire/info.hpp"
 #include "redis_scripts/rights_script.hpp"

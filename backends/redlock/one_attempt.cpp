@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include "core/number.hpp"
+#include "core/text.hpp"
 #include "redis/fair/fair_record.hpp"
 #include "redlock/known_list.hpp"
 #include "redlock_scripts/scripts.hpp"

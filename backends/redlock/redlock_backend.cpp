@@ -5,6 +5,7 @@
 #include <sys/epoll.h>
 #include <algorithm>
 #include "core/number.hpp"
+#include "core/text.hpp"
 #include "redis/fair/fair_record.hpp"
 #include "redis/named/named_key.hpp"
 #include "redlock/known_list.hpp"

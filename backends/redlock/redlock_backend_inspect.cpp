@@ -7,6 +7,7 @@
 #include <map>
 #include "core/duration.hpp"
 #include "core/key.hpp"
+#include "core/text.hpp"
 #include "redis/doctor.hpp"
 #include "redis/named/named_key.hpp"
 #include "redis/wire/socket.hpp"

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <zookeeper/zookeeper.h>
 #include <algorithm>
+#include "core/text.hpp"
 #include "zookeeper/factory.hpp"
 #include "zookeeper/queue/queue.hpp"
 #include "zookeeper/session/session.hpp"

@@ -7,6 +7,7 @@
 #include "bench/client.hpp"
 #include "bench/crash.hpp"
 #include "bench/watch.hpp"
+#include "core/text.hpp"
 
 namespace dlock::bench {
 namespace {

@@ -6,8 +6,8 @@
 #include "bench/figures.hpp"
 #include "bench/text.hpp"
 #include "core/duration.hpp"
-#include "core/key.hpp"
 #include "core/number.hpp"
+#include "core/text.hpp"
 
 namespace dlock::bench {
 namespace {

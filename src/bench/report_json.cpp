@@ -3,7 +3,7 @@
 #include <unistd.h>
 #include <nlohmann/json.hpp>
 #include "bench/report.hpp"
-#include "core/key.hpp"
+#include "core/text.hpp"
 
 namespace dlock::bench {
 namespace {

@@ -2,8 +2,8 @@
 #include "cli/answer.hpp"
 #include <nlohmann/json.hpp>
 #include "core/exit_status.hpp"
-#include "core/key.hpp"
 #include "core/sequencer.hpp"
+#include "core/text.hpp"
 
 namespace dlock::cli {
 namespace {

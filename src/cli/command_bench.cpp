@@ -15,6 +15,7 @@
 #include "cli/version.hpp"
 #include "core/duration.hpp"
 #include "core/exit_status.hpp"
+#include "core/text.hpp"
 #include "util/file.hpp"
 #include "util/named_file.hpp"
 

@@ -7,6 +7,7 @@
 #include "cli/store.hpp"
 #include "cli/trace.hpp"
 #include "core/exit_status.hpp"
+#include "core/text.hpp"
 
 namespace dlock::cli {
 namespace {

@@ -17,6 +17,7 @@
 #include "cli/say.hpp"
 #include "cli/version.hpp"
 #include "core/exit_status.hpp"
+#include "core/text.hpp"
 
 namespace dlock::cli {
 namespace {

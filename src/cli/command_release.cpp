@@ -10,6 +10,7 @@
 #include "cli/trace.hpp"
 #include "core/duration.hpp"
 #include "core/exit_status.hpp"
+#include "core/text.hpp"
 #include "util/wait.hpp"
 
 namespace dlock::cli {

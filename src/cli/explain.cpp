@@ -6,6 +6,7 @@
 #include "cli/grant_output.hpp"
 #include "cli/say.hpp"
 #include "core/duration.hpp"
+#include "core/text.hpp"
 
 namespace dlock::cli {
 namespace {

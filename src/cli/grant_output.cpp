@@ -2,6 +2,7 @@
 #include "cli/grant_output.hpp"
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include "core/text.hpp"
 
 namespace dlock::cli {
 namespace {

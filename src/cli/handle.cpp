@@ -7,6 +7,7 @@
 #include "cli/options/values.hpp"
 #include "cli/options/verbs.hpp"
 #include "cli/store.hpp"
+#include "core/text.hpp"
 #include "util/named_file.hpp"
 
 namespace dlock::cli {

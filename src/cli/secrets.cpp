@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include "core/key.hpp"
+#include "core/text.hpp"
 #include "util/fd.hpp"
 #include "util/file.hpp"
 

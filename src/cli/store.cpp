@@ -8,6 +8,7 @@
 #include "cli/say.hpp"
 #include "cli/secrets.hpp"
 #include "core/duration.hpp"
+#include "core/text.hpp"
 
 namespace dlock::cli {
 

@@ -3,7 +3,7 @@
 #include <unistd.h>
 #include <string>
 #include <vector>
-#include "core/key.hpp"
+#include "core/text.hpp"
 #include "run/lines.hpp"
 
 namespace dlock::cli {

@@ -2,6 +2,7 @@
 #include "core/backend.hpp"
 #include <fmt/format.h>
 #include <algorithm>
+#include "core/text.hpp"
 
 namespace dlock {
 namespace {

@@ -2,7 +2,6 @@
 #include "core/duration.hpp"
 #include <fmt/format.h>
 #include <array>
-#include "core/key.hpp"
 #include "core/text.hpp"
 
 namespace dlock {

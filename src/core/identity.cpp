@@ -7,8 +7,8 @@
 #include <cstdio>
 #include <memory>
 #include "core/clock.hpp"
-#include "core/key.hpp"
 #include "core/number.hpp"
+#include "core/text.hpp"
 
 namespace dlock {
 namespace {

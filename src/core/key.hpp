@@ -30,17 +30,4 @@ std::string store_name(const Key& key);
 // key).
 Result<Key> key_from_store_name(std::string_view name);
 
-// %XX for every byte outside [A-Za-z0-9._-]; used in sequencers and records, not only for keys.
-std::string percent_encode(std::string_view bytes);
-// Errc::usage on a broken escape.
-Result<std::string> percent_decode(std::string_view text);
-
-// For messages: C0, DEL, C1, bidi controls (U+061C, U+200E, U+200F, U+202A-202E, U+2066-2069), line
-// separators and invalid UTF-8 become \xNN, so that untrusted text sends no control sequences to a
-// terminal.
-std::string printable(std::string_view bytes);
-// printable() between single quotes, for messages about bad input; text longer than `longest` bytes
-// is truncated and ends in "...".
-std::string quoted(std::string_view bytes, std::size_t longest = 60);
-
 }  // namespace dlock

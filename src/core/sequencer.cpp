@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <optional>
 #include "core/number.hpp"
+#include "core/text.hpp"
 
 namespace dlock {
 namespace {

@@ -2,7 +2,6 @@
 #include "core/text.hpp"
 #include <fmt/format.h>
 #include <algorithm>
-#include "core/key.hpp"
 
 namespace dlock {
 namespace {

@@ -2,7 +2,6 @@
 #include "core/url.hpp"
 #include <fmt/format.h>
 #include <algorithm>
-#include "core/key.hpp"
 #include "core/number.hpp"
 #include "core/text.hpp"
 #include "core/url_redact.hpp"

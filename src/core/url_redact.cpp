@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <array>
-#include "core/key.hpp"
 #include "core/text.hpp"
 #include "core/url.hpp"
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 #include "core/duration.hpp"
+#include "core/text.hpp"
 
 namespace dlock::run {
 

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
+#include "core/text.hpp"
 #include "run/terminal.hpp"
 #include "util/process_title.hpp"
 

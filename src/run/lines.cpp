@@ -7,7 +7,7 @@
 #include <cstring>
 #include <ctime>
 #include <nlohmann/json.hpp>
-#include "core/key.hpp"
+#include "core/text.hpp"
 #include "util/named_file.hpp"
 
 namespace dlock::run {

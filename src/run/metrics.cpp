@@ -10,6 +10,7 @@
 #include <cstring>
 #include <string_view>
 #include "core/clock.hpp"
+#include "core/text.hpp"
 #include "util/fd.hpp"
 #include "util/file.hpp"
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <ctime>
 #include "core/duration.hpp"
-#include "core/key.hpp"
+#include "core/text.hpp"
 
 namespace dlock::run {
 

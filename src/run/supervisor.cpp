@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstring>
 #include "core/duration.hpp"
+#include "core/text.hpp"
 #include "run/environment.hpp"
 #include "run/job_cgroup.hpp"
 #include "util/wait.hpp"

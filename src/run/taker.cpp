@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include <cerrno>
 #include "core/exit_status.hpp"
+#include "core/text.hpp"
 #include "run/signal_kinds.hpp"
 #include "run/terminal.hpp"
 

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include "core/duration.hpp"
+#include "core/text.hpp"
 
 namespace dlock::run {
 

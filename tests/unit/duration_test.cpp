@@ -2,6 +2,7 @@
 #include "core/duration.hpp"
 #include <catch2/catch.hpp>
 #include <limits>
+#include "core/text.hpp"
 #include "unit/message.hpp"
 #include "unit/random.hpp"
 

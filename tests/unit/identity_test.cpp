@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include "core/clock.hpp"
+#include "core/text.hpp"
 #include "unit/random.hpp"
 
 using namespace dlock;

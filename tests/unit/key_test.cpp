@@ -2,6 +2,7 @@
 #include "core/key.hpp"
 #include <catch2/catch.hpp>
 #include <set>
+#include "core/text.hpp"
 #include "unit/message.hpp"
 #include "unit/random.hpp"
 

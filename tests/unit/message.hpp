@@ -2,7 +2,7 @@
 #pragma once
 #include <string>
 #include "core/error.hpp"
-#include "core/key.hpp"
+#include "core/text.hpp"
 
 namespace dlock::test {
 

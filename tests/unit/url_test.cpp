@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/url.hpp"
 #include <catch2/catch.hpp>
+#include "core/text.hpp"
 #include "unit/message.hpp"
 #include "unit/random.hpp"
 

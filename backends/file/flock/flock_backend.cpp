@@ -4,6 +4,7 @@
 #include <sys/file.h>
 #include <algorithm>
 #include "core/lock_view.hpp"
+#include "core/text.hpp"
 #include "file/flock/flock_waiter.hpp"
 #include "file/lock_table.hpp"
 

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 #include <cerrno>
-#include "core/key.hpp"
+#include "core/text.hpp"
 #include "file/sys_error.hpp"
 
 namespace dlock::file {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include "core/duration.hpp"
+#include "core/text.hpp"
 #include "file/lease/lease_waiter.hpp"
 #include "file/lease/note_file.hpp"
 

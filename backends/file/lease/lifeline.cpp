@@ -7,8 +7,8 @@
 #include <signal.h>
 #include <unistd.h>
 #include <cerrno>
-#include "core/key.hpp"
 #include "core/number.hpp"
+#include "core/text.hpp"
 #include "file/sys_error.hpp"
 
 namespace dlock::file {

@@ -5,8 +5,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include <cerrno>
-#include "core/key.hpp"
 #include "core/number.hpp"
+#include "core/text.hpp"
 #include "file/sys_error.hpp"
 #include "util/file.hpp"
 

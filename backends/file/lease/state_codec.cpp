@@ -4,8 +4,8 @@
 #include <charconv>
 #include <cstring>
 #include "common/record_reader.hpp"
-#include "core/key.hpp"
 #include "core/number.hpp"
+#include "core/text.hpp"
 
 namespace dlock::file {
 namespace {

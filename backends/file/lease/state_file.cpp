@@ -8,7 +8,7 @@
 #include <unistd.h>
 #include <algorithm>
 #include <cerrno>
-#include "core/key.hpp"
+#include "core/text.hpp"
 #include "file/lock_table.hpp"
 #include "file/sys_error.hpp"
 

@@ -2,7 +2,7 @@
 #include "mysql/client/client.hpp"
 #include <fmt/format.h>
 #include <algorithm>
-#include "core/key.hpp"
+#include "core/text.hpp"
 
 namespace dlock::mysql {
 namespace {

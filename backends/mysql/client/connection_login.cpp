@@ -11,7 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <type_traits>
-#include "core/key.hpp"
+#include "core/text.hpp"
 #include "mysql/client/connection.hpp"
 #include "util/wait.hpp"
 

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <cstdlib>
-#include "core/key.hpp"
+#include "core/text.hpp"
 #include "mysql/client/my_cnf.hpp"
 #include "util/named_file.hpp"
 

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <array>
-#include "core/key.hpp"
+#include "core/text.hpp"
 
 namespace dlock::mysql {
 namespace {

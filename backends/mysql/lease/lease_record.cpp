@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <iterator>
 #include "common/record_reader.hpp"
-#include "core/key.hpp"
+#include "core/text.hpp"
 #include "mysql/client/connection.hpp"
 
 namespace dlock::mysql {

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include "common/record_reader.hpp"
-#include "core/key.hpp"
+#include "core/text.hpp"
 #include "mysql/lease/lease_table.hpp"
 
 namespace dlock::mysql {

@@ -2,6 +2,7 @@
 #include "redis/fair/fair_keys.hpp"
 #include <fmt/format.h>
 #include <algorithm>
+#include "core/text.hpp"
 #include "redis/named/named_key.hpp"
 
 namespace dlock::redis {

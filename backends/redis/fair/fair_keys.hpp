@@ -7,6 +7,7 @@
 #include "core/clock.hpp"
 #include "core/key.hpp"
 #include "core/owner.hpp"
+#include "core/text.hpp"
 #include "redis/wire/script.hpp"
 
 namespace dlock::redis {

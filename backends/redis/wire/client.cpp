@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <random>
 #include "core/duration.hpp"
-#include "core/key.hpp"
+#include "core/text.hpp"
 #include "redis/wire/cluster_locator.hpp"
 #include "redis/wire/sentinel_locator.hpp"
 #include "redis/wire/socket.hpp"

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include "core/duration.hpp"
-#include "core/key.hpp"
+#include "core/text.hpp"
 #include "redis/wire/info.hpp"
 #include "redis/wire/server_error.hpp"
 

@@ -2,8 +2,8 @@
 #include "redis/wire/reply.hpp"
 #include <fmt/format.h>
 #include <hiredis/read.h>
-#include "core/key.hpp"
 #include "core/number.hpp"
+#include "core/text.hpp"
 
 namespace dlock::redis {
 namespace {

@@ -2,7 +2,7 @@
 #include "zookeeper/ephemeral/ephemeral_waiter.hpp"
 #include <fmt/format.h>
 #include <zookeeper/zookeeper.h>
-#include "core/key.hpp"
+#include "core/text.hpp"
 
 namespace dlock::zookeeper {
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <zookeeper/zookeeper.h>
 #include <algorithm>
+#include "core/text.hpp"
 #include "zookeeper/queue/queue_waiter.hpp"
 
 namespace dlock::zookeeper {

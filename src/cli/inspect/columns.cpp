@@ -6,6 +6,7 @@
 #include "cli/inspect/inspect.hpp"
 #include "cli/options/values.hpp"
 #include "core/duration.hpp"
+#include "core/text.hpp"
 #include "run/lines.hpp"
 
 namespace dlock::cli {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include "cli/inspect/inspect.hpp"
+#include "core/text.hpp"
 
 namespace dlock::cli {
 namespace {

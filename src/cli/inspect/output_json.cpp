@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 #include "cli/grant_output.hpp"
 #include "cli/inspect/inspect.hpp"
+#include "core/text.hpp"
 #include "run/lines.hpp"
 
 namespace dlock::cli {

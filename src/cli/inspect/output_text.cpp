@@ -6,6 +6,7 @@
 #include "cli/grant_output.hpp"
 #include "cli/inspect/inspect.hpp"
 #include "core/duration.hpp"
+#include "core/text.hpp"
 #include "run/lines.hpp"
 #include "run/once_per.hpp"
 

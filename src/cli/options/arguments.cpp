@@ -11,7 +11,7 @@
 #include <utility>
 #include "cli/options/unknown_option.hpp"
 #include "cli/options/verbs.hpp"
-#include "core/key.hpp"
+#include "core/text.hpp"
 
 namespace dlock::cli {
 namespace {

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include "cli/options/options.hpp"
-#include "core/key.hpp"
+#include "core/text.hpp"
 
 namespace dlock::cli {
 namespace {

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include "cli/version.hpp"
-#include "core/key.hpp"
+#include "core/text.hpp"
 #include "core/url.hpp"
 
 namespace dlock::cli {

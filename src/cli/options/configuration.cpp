@@ -12,7 +12,7 @@
 #include <optional>
 #include "cli/options/toml.hpp"
 #include "core/clock.hpp"
-#include "core/key.hpp"
+#include "core/text.hpp"
 #include "util/fd.hpp"
 #include "util/named_file.hpp"
 

@@ -8,6 +8,7 @@
 #include "cli/options/values.hpp"
 #include "core/duration.hpp"
 #include "core/sequencer.hpp"
+#include "core/text.hpp"
 
 namespace dlock::cli {
 namespace {

@@ -10,7 +10,7 @@
 #include "cli/options/options.hpp"
 #include "cli/options/values.hpp"
 #include "core/duration.hpp"
-#include "core/key.hpp"
+#include "core/text.hpp"
 
 namespace dlock::cli {
 

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <toml++/toml.h>
 #include <algorithm>
-#include "core/key.hpp"
+#include "core/text.hpp"
 
 namespace dlock::cli {
 namespace {

@@ -4,7 +4,7 @@
 #include <vector>
 #include "cli/options/nearest.hpp"
 #include "cli/options/verbs.hpp"
-#include "core/key.hpp"
+#include "core/text.hpp"
 
 namespace dlock::cli {
 namespace {

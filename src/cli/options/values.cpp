@@ -6,7 +6,7 @@
 #include <csignal>
 #include <cstring>
 #include <optional>
-#include "core/key.hpp"
+#include "core/text.hpp"
 
 namespace dlock::cli {
 namespace {

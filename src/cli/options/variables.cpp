@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 #include "cli/options/nearest.hpp"
-#include "core/key.hpp"
+#include "core/text.hpp"
 
 namespace dlock::cli {
 namespace {

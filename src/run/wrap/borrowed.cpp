@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/wrap/borrowed.hpp"
 #include <fmt/format.h>
+#include "core/text.hpp"
 #include "run/wrap/wrapped.hpp"
 
 namespace dlock::run {

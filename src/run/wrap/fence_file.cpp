@@ -12,6 +12,7 @@
 #include <vector>
 #include "core/key.hpp"
 #include "core/number.hpp"
+#include "core/text.hpp"
 #include "util/fd.hpp"
 #include "util/file.hpp"
 #include "util/wait.hpp"

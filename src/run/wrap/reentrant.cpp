@@ -2,6 +2,7 @@
 #include "run/wrap/reentrant.hpp"
 #include <fmt/format.h>
 #include <algorithm>
+#include "core/text.hpp"
 #include "run/wrap/wrapped.hpp"
 
 namespace dlock::run {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include "core/text.hpp"
 #include "run/wrap/wrapped.hpp"
 #include "util/fd.hpp"
 
