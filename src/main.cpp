@@ -5,7 +5,7 @@
 #include "cli/say.hpp"
 #include "core/exit_status.hpp"
 #include "run/entry.hpp"
-#include "run/plan.hpp"
+#include "run/outcome.hpp"
 #include "util/process_title.hpp"
 
 int main(int argc, char** argv) {

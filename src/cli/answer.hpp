@@ -2,7 +2,7 @@
 #pragma once
 #include <string>
 #include "cli/options/options.hpp"
-#include "run/plan.hpp"
+#include "run/outcome.hpp"
 
 namespace dlock::cli {
 

@@ -4,7 +4,7 @@
 // before any other exists.
 #pragma once
 #include "cli/options/options.hpp"
-#include "run/plan.hpp"
+#include "run/outcome.hpp"
 
 namespace dlock::cli {
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include "cli/command.hpp"
+#include "cli/handle.hpp"
 #include "cli/keeper_handle.hpp"
 #include "cli/options/values.hpp"
 #include "cli/say.hpp"
@@ -13,13 +14,13 @@ namespace dlock::cli {
 namespace {
 
 // What is checked: a token, or the content of a handle.
-struct Grant {
+struct CheckedGrant {
   std::vector<Key> keys;
   std::optional<FencingToken> token;
   std::optional<Handle> handle{};
 };
 
-Result<Grant> from_sequencer(std::string_view text, const Store& store) {
+Result<CheckedGrant> from_sequencer(std::string_view text, const Store& store) {
   const auto s = Sequencer::parse(text);
   if (!s) return fail(s.error().code, fmt::format("check: {}", s.error().message));
   if (s->family != store.traits->family || s->recipe != store.traits->recipe)
@@ -27,20 +28,21 @@ Result<Grant> from_sequencer(std::string_view text, const Store& store) {
                 fmt::format("check: {} is a sequencer of {}.{}, but {} is {}.{}: name the same one",
                             quoted(text), printable(s->family), printable(s->recipe), store.called,
                             store.traits->family, store.traits->recipe));
-  return Grant{.keys = {s->key}, .token = s->token};
+  return CheckedGrant{.keys = {s->key}, .token = s->token};
 }
 
-Result<Grant> find_grant(const Options& o, const Store& store) {
+Result<CheckedGrant> find_grant(const Options& o, const Store& store) {
   if (o.operand) return from_sequencer(*o.operand, store);
   auto keys = parse_keys(o);
   if (!keys) return fail(keys.error());
-  if (o.token) return Grant{.keys = std::move(*keys), .token = o.token};
+  if (o.token) return CheckedGrant{.keys = std::move(*keys), .token = o.token};
   auto handle = require_handle(o, store);
   if (!handle) return fail(handle.error());
-  return Grant{.keys = std::move(*keys), .token = std::nullopt, .handle = std::move(*handle)};
+  return CheckedGrant{
+      .keys = std::move(*keys), .token = std::nullopt, .handle = std::move(*handle)};
 }
 
-Result<Validity> check_one(const Key& key, const Grant& grant, Backend& backend,
+Result<Validity> check_one(const Key& key, const CheckedGrant& grant, Backend& backend,
                            const Trace& trace) {
   const Owner owner = grant.token ? Owner{} : grant.handle->lease(key).owner;
   const Traced what{.request = "check",

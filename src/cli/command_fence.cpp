@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/command.hpp"
 #include "cli/taking.hpp"
+#include "run/run.hpp"
 #include "run/timing.hpp"
 #include "run/wrap/fence_file.hpp"
 

@@ -3,7 +3,9 @@
 #include <unistd.h>
 #include <algorithm>
 #include "cli/command.hpp"
-#include "cli/inspect/inspect.hpp"
+#include "cli/handle.hpp"
+#include "cli/inspect/key_state.hpp"
+#include "cli/inspect/output_text.hpp"
 #include "cli/keeper_handle.hpp"
 #include "cli/say.hpp"
 #include "cli/store.hpp"

@@ -8,6 +8,7 @@
 #include "cli/store.hpp"
 #include "cli/taking.hpp"
 #include "core/exit_status.hpp"
+#include "run/run.hpp"
 
 namespace dlock::cli {
 namespace {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "cli/handle.hpp"
 #include <fmt/format.h>
 #include <unistd.h>
 #include <cerrno>
@@ -6,20 +7,18 @@
 #include <cstring>
 #include "cli/options/values.hpp"
 #include "cli/options/verbs.hpp"
-#include "cli/store.hpp"
 #include "core/text.hpp"
 #include "util/named_file.hpp"
 
 namespace dlock::cli {
 namespace {
 
-constexpr std::size_t longest = 128 * 1024;              // the longest value of one variable
-constexpr Duration patience = std::chrono::seconds{10};  // with a FIFO
+constexpr std::size_t longest_handle = 128 * 1024;  // the longest value of one variable
 
 // A process that lives on may write after the first line (`acquire --hold | ...`), so it does not
 // wait for the end of the file.
 std::optional<std::string> read_line(int fd, Deadline until) {
-  return read_text(fd, {.longest = longest, .first_line = true, .until = until});
+  return read_text(fd, {.longest = longest_handle, .first_line = true, .until = until});
 }
 
 bool of(const Handle& h, const Store& s) {
@@ -47,9 +46,9 @@ Result<Handle> from_option(std::string_view value) {
   if (!value.starts_with('@')) return Handle::parse(value);
 
   const std::string path(value.substr(1));
-  const std::string name = fmt::format("--handle @FILE: {}", quoted(path));
+  const std::string name = fmt::format("--handle @FILE: {}", dlock::quoted(path));
   const Fd fd = open_to_read(path);
-  const auto text = fd ? read_line(fd.get(), later(Clock::now(), patience)) : std::nullopt;
+  const auto text = fd ? read_line(fd.get(), later(Clock::now(), fifo_patience)) : std::nullopt;
   if (!text && errno == ETIMEDOUT)
     return fail(Errc::config, fmt::format("{}: this FIFO has no writer", name));
   if (!text)

@@ -39,14 +39,6 @@ Result<OpenStore> open_store(const Options&);
 // secrets and the items that only say how.
 std::string place_of(const Store&);
 
-// --handle (literal, - or @FILE), or DLOCK_HANDLE if it is a handle of this store. nullopt: none
-// was given. The handle is a secret: no message repeats it. Errc::usage, or Errc::config for a file
-// that cannot be read or contains no handle.
-Result<std::optional<Handle>> find_handle(const Options&, const Store&);
-
-// Errc::usage where --handle is required and there is none.
-Result<Handle> require_handle(const Options&, const Store&);
-
 // Blames --ttl when it is shorter than shortest_ttl and --allow-short-ttl was not given.
 Result<void> long_enough(const Options&);
 

@@ -2,6 +2,7 @@
 #include "cli/taking.hpp"
 #include <fmt/format.h>
 #include "cli/grant_output.hpp"
+#include "cli/handle.hpp"
 #include "cli/inherited.hpp"
 #include "cli/say.hpp"
 #include "run/wrap/borrowed.hpp"

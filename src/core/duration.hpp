@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include "core/clock.hpp"
@@ -19,5 +20,10 @@ Result<Duration> parse_duration(std::string_view text);
 // ("1h"). Truncated, not rounded: never more than the value. Never longer than 8 characters below
 // 1000 days.
 std::string format_duration(Duration d);
+
+// Truncated.
+constexpr std::int64_t whole_milliseconds(Duration d) noexcept {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(d).count();
+}
 
 }  // namespace dlock

@@ -8,6 +8,7 @@
 //        | prints it --------- '1' ------------->  goes on alone: stderr is /dev/null too
 //        | '0', or dead ----------------------->  releases the lock
 //        | <--------- Outcome -------------------- busy, error
+#include "run/keep.hpp"
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/prctl.h>

@@ -5,6 +5,7 @@
 #include <string>
 #include "core/error.hpp"
 #include "core/key.hpp"
+#include "run/outcome.hpp"
 #include "run/plan.hpp"
 
 namespace dlock::run {

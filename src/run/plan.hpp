@@ -71,43 +71,4 @@ struct Plan {
   Say say;
 };
 
-// How dlock ends: with an exit status, or by the signal that ended the command.
-struct Outcome {
-  bool by_signal = false;
-  int value = 0;
-  // for the exit event: command, signal, busy, error, lost, max_run, failed, not_started
-  const char* result = "command";
-};
-
-// Acquires the lock, runs the command, releases. Prints messages for the user on stderr. Call it
-// before any thread exists, with the signal mask and dispositions that dlock was started with, and
-// end with finish().
-Outcome run(const Plan&);
-
-// What to do with a grant that has no command.
-struct GrantSink {
-  std::function<std::string(const std::vector<Lease>&)> text;  // in the order of the keys
-  std::function<bool(std::string_view)> print;                 // false: could not be printed
-};
-
-// Acquires the lock without a command and prints the grant once; if that fails the lock is released
-// and the status is 125. Detached: then ends with 0. Attached (--hold): holds until stdin ends (0),
-// a signal (that signal) or the loss of the lock (123).
-Outcome take(const Plan&, const GrantSink&);
-
-// The same, and a separate process keeps the lock in the background, detached from everything
-// inherited: until the process of `watch` (a pidfd; -1: none) has ended, `max_hold` is over, the
-// lock is released or lost, or a signal comes. `socket`: the name that it listens on
-// (keeper_socket.hpp); empty: none.
-struct KeepFor {
-  int watch = -1;
-  Duration max_hold{};
-  std::string socket;
-};
-Outcome keep(const Plan&, const GrantSink&, const KeepFor&);
-
-// Ends this process as `outcome` says. A signal is raised with its default disposition and without
-// a core of our own.
-[[noreturn]] void finish(Outcome);
-
 }  // namespace dlock::run

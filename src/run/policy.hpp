@@ -5,6 +5,7 @@
 #include <variant>
 #include <vector>
 #include "run/message.hpp"
+#include "run/outcome.hpp"
 #include "run/plan.hpp"
 #include "run/wait_end.hpp"
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "run/run.hpp"
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/prctl.h>

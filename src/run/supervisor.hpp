@@ -8,6 +8,7 @@
 #include "run/keeper.hpp"
 #include "run/message.hpp"
 #include "run/metrics.hpp"
+#include "run/outcome.hpp"
 #include "run/policy.hpp"
 #include "run/terminal.hpp"
 #include "run/timer.hpp"

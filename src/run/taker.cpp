@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The lock without a command: `dlock acquire`, detached, --hold and --keep.
 #include "run/taker.hpp"
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/signalfd.h>
@@ -200,26 +198,6 @@ bool Taker::stdin_ended() {
   char sink[4096];
   const ssize_t n = ::read(STDIN_FILENO, sink, sizeof sink);
   return n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
-}
-
-Outcome take(const Plan& plan, const GrantSink& sink) {
-  const Entry& entry = *new Entry;
-  if (plan.say.status_fd >= 0) ::fcntl(plan.say.status_fd, F_SETFD, FD_CLOEXEC);
-  Events& events = *new Events(plan);
-  const std::function<bool(const std::vector<Lease>&)> printed = [&](const auto& leases) {
-    return sink.print(sink.text(leases));
-  };
-  Outcome outcome;
-  if (const auto opened = events.open(); !opened) {
-    events.error(opened.error().message);
-    outcome = {false, exit_status(opened.error().code), "error"};
-  } else {
-    const Taker::Staying stays{.at_all = plan.request.attached,
-                               .until_stdin_ends = plan.request.attached};
-    outcome = (new Taker(plan, entry, events, printed, stays))->run();
-  }
-  events.flush(2s);
-  return outcome;
 }
 
 }  // namespace dlock::run

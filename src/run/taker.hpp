@@ -8,6 +8,7 @@
 #include "run/events.hpp"
 #include "run/keeper.hpp"
 #include "run/keeper_socket.hpp"
+#include "run/outcome.hpp"
 #include "run/timer.hpp"
 #include "run/waiting_line.hpp"
 

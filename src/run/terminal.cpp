@@ -2,7 +2,6 @@
 #include "run/terminal.hpp"
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 #include <csignal>
 #include <cstdio>
@@ -50,16 +49,6 @@ bool TerminalModes::terminal_is_gone() const {
 
 void TerminalModes::restore() const {
   if (known_ && ::tcgetpgrp(tty_) == ::getpgrp()) ::tcsetattr(tty_, TCSADRAIN, &modes_);
-}
-
-void finish(Outcome outcome) {
-  if (outcome.by_signal) {
-    ::prctl(PR_SET_DUMPABLE, 0);  // the job's core is of interest, ours is not
-    ::signal(outcome.value, SIG_DFL);
-    take_default(outcome.value);
-    ::_exit(128 + outcome.value);  // pid 1 of a container does not die of its own signal
-  }
-  ::_exit(outcome.value);
 }
 
 }  // namespace dlock::run

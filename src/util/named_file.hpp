@@ -12,6 +12,9 @@ namespace dlock {
 
 Fd open_to_read(const std::string& path);  // does not wait for a writer; -1: errno
 
+// How long a FIFO that is read as a file may wait for its writer, and the writer take.
+constexpr Duration fifo_patience = std::chrono::seconds{10};
+
 struct Reading {
   std::size_t longest;
   bool first_line = false;  // without its newline; what follows is not waited for

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "cli/inspect/columns.hpp"
 #include <fmt/format.h>
 #include <algorithm>
 #include <ctime>
 #include "cli/grant_output.hpp"
-#include "cli/inspect/inspect.hpp"
+#include "cli/inspect/key_state.hpp"
 #include "cli/options/values.hpp"
 #include "core/duration.hpp"
 #include "core/text.hpp"
@@ -13,10 +14,6 @@ namespace dlock::cli {
 namespace {
 
 using namespace std::chrono_literals;
-
-std::int64_t milliseconds(Duration d) {
-  return std::chrono::duration_cast<std::chrono::milliseconds>(d).count();
-}
 
 std::string or_dash(const std::string& text) { return text.empty() ? "-" : text; }
 
@@ -71,13 +68,13 @@ std::string age_text(const HolderView& h) {
 }
 std::string csv_age(const HolderView& h) {
   const auto a = age(h.who);
-  return a ? fmt::to_string(milliseconds(*a)) : "?";
+  return a ? fmt::to_string(whole_milliseconds(*a)) : "?";
 }
 
 // When it was granted, by the store's clock: only if the store keeps it.
 std::string since(const HolderView& h) { return h.held ? format_duration(*h.held) : "?"; }
 std::string csv_since(const HolderView& h) {
-  return h.held ? fmt::to_string(milliseconds(*h.held)) : "?";
+  return h.held ? fmt::to_string(whole_milliseconds(*h.held)) : "?";
 }
 
 std::string command(const HolderView& h) { return printable(h.who.command); }
@@ -86,7 +83,7 @@ std::string lease(const HolderView& h) {
   return h.remaining ? format_duration(std::max(*h.remaining, 0us)) : "";
 }
 std::string csv_lease(const HolderView& h) {
-  return h.remaining ? fmt::to_string(milliseconds(*h.remaining)) : "";
+  return h.remaining ? fmt::to_string(whole_milliseconds(*h.remaining)) : "";
 }
 
 // The token of the holder; of a free key the newest granted.

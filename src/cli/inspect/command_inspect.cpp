@@ -3,7 +3,11 @@
 #include <fnmatch.h>
 #include <algorithm>
 #include "cli/command.hpp"
-#include "cli/inspect/inspect.hpp"
+#include "cli/inspect/columns.hpp"
+#include "cli/inspect/doctor.hpp"
+#include "cli/inspect/key_state.hpp"
+#include "cli/inspect/output_json.hpp"
+#include "cli/inspect/output_text.hpp"
 #include "cli/inspect/watch.hpp"
 #include "cli/say.hpp"
 #include "cli/store.hpp"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // inspect --doctor: is this store fit to keep locks?
+#include "cli/inspect/doctor.hpp"
 #include <fmt/format.h>
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include "cli/inspect/inspect.hpp"
 #include "core/text.hpp"
 
 namespace dlock::cli {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "cli/inspect/key_state.hpp"
 #include <fmt/format.h>
 #include <algorithm>
-#include "cli/inspect/inspect.hpp"
 
 namespace dlock::cli {
 namespace {

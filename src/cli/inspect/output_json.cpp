@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "cli/inspect/output_json.hpp"
 #include <nlohmann/json.hpp>
 #include "cli/grant_output.hpp"
-#include "cli/inspect/inspect.hpp"
+#include "cli/inspect/key_state.hpp"
+#include "core/duration.hpp"
 #include "core/text.hpp"
 #include "run/lines.hpp"
 
@@ -10,16 +12,12 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::int64_t milliseconds(Duration d) {
-  return std::chrono::duration_cast<std::chrono::milliseconds>(d).count();
-}
-
 Json text_or_null(const std::string& text) {
   return text.empty() ? Json(nullptr) : Json(printable(text));
 }
 
 Json milliseconds_or_null(const std::optional<Duration>& d) {
-  return d ? Json(milliseconds(*d)) : Json(nullptr);
+  return d ? Json(whole_milliseconds(*d)) : Json(nullptr);
 }
 
 void add(Json& to, const Identity& i) {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "cli/inspect/output_text.hpp"
 #include <fmt/format.h>
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include "cli/grant_output.hpp"
-#include "cli/inspect/inspect.hpp"
+#include "cli/inspect/key_state.hpp"
 #include "core/duration.hpp"
 #include "core/text.hpp"
 #include "run/lines.hpp"

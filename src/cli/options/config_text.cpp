@@ -5,6 +5,7 @@
 #include <unistd.h>
 #include <algorithm>
 #include <cstdlib>
+#include "cli/options/option_table.hpp"
 #include "cli/version.hpp"
 #include "core/text.hpp"
 #include "core/url.hpp"

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <array>
+#include "cli/options/option_table.hpp"
 #include "core/exit_status.hpp"
 
 namespace dlock::cli {

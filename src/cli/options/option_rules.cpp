@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "cli/options/option_rules.hpp"
 #include <fcntl.h>
 #include <fmt/format.h>
-#include "cli/options/options.hpp"
 #include "cli/options/output_form.hpp"
 #include "cli/options/verbs.hpp"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "cli/options/option_table.hpp"
 #include <fmt/format.h>
 #include <algorithm>
 #include <climits>
-#include "cli/options/options.hpp"
 #include "cli/options/output_form.hpp"
 #include "cli/options/setters.hpp"
 #include "cli/options/values.hpp"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command line and its environment twins. One table of options: parsing, --help and
-// DLOCK_<NAME> come from it.
+// The command line and its environment twins.
 //
 // Long names are accepted in full only: a script must not break when an option is added. Text is
 // kept as views into argv and the environment, which last as long as the process.
@@ -8,7 +7,6 @@
 #include <csignal>
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -107,28 +105,6 @@ struct Options {
   std::vector<Given> values;  // in the order in which it was read
 };
 
-enum class Group : std::uint8_t { common, subject, taking, job, result };
-
-// Options of one choice: one of them on the command line overrides the environment twins of all.
-enum class Choice : std::uint8_t { none, waiting, mode, words, format };
-
-struct Option {
-  const char* name;      // "wait" for --wait
-  char letter;           // 'w' for -w; 0: none
-  const char* argument;  // "D" in --wait=D; null: a switch
-  Verbs verbs;
-  Group group;
-  bool twin;  // read from DLOCK_WAIT when it is not on the command line
-  Choice choice;
-  std::string_view help;
-  // its message names the value and what is allowed, not the option
-  Result<void> (*set)(Options&, std::string_view);
-};
-
-std::span<const Option> option_table() noexcept;
-
-inline bool belongs(const Option& o, Verb v) noexcept { return (o.verbs & bit(v)) != 0; }
-
 // The first row of this name that one of the verbs has; null: there is none.
 const Option* find_option(std::string_view name, Verbs = ~0U) noexcept;
 
@@ -148,8 +124,5 @@ std::string called(const Options&, std::string_view name);
 // The code of an error in the value of this option: usage for the command line, config for
 // everything else.
 Errc blame(const Options&, std::string_view name) noexcept;
-
-// Rules about several options: contradictions and missing ones. Part of parse().
-Result<void> check_rules(const Options&);
 
 }  // namespace dlock::cli

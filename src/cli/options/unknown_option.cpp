@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <vector>
 #include "cli/options/nearest.hpp"
+#include "cli/options/option_table.hpp"
 #include "cli/options/verbs.hpp"
 #include "core/text.hpp"
 
@@ -58,14 +59,14 @@ Error unknown_long(Verb verb, std::string_view name) {
   std::string hint(called_here(name, verb));
   if (const auto near = nearest(name, names); hint.empty() && !near.empty())
     hint = fmt::format("--{}", near);
-  return unknown(verb, quoted(fmt::format("--{}", name)), find_option(name), hint);
+  return unknown(verb, dlock::quoted(fmt::format("--{}", name)), find_option(name), hint);
 }
 
 Error unknown_letter(Verb verb, char letter) {
   const Option* elsewhere = nullptr;
   for (const Option& o : option_table())
     if (!elsewhere && letter && letter == o.letter) elsewhere = &o;
-  return unknown(verb, quoted(fmt::format("-{}", letter)), elsewhere,
+  return unknown(verb, dlock::quoted(fmt::format("-{}", letter)), elsewhere,
                  called_here({&letter, 1}, verb));
 }
 
@@ -76,7 +77,7 @@ bool is_long_with_one_dash(Verb verb, std::string_view word) noexcept {
 
 Error long_with_one_dash(Verb verb, std::string_view word) {
   const std::string_view name = word.substr(1, word.find('=') - 1);
-  return unknown(verb, quoted(fmt::format("-{}", name)), nullptr, fmt::format("--{}", name));
+  return unknown(verb, dlock::quoted(fmt::format("-{}", name)), nullptr, fmt::format("--{}", name));
 }
 
 }  // namespace dlock::cli

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 #include "cli/options/nearest.hpp"
+#include "cli/options/option_table.hpp"
 #include "core/text.hpp"
 
 namespace dlock::cli {

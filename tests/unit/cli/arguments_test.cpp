@@ -2,6 +2,7 @@
 #include "cli/options/arguments.hpp"
 #include <catch2/catch.hpp>
 #include <set>
+#include "cli/options/option_table.hpp"
 #include "cli/options/verbs.hpp"
 #include "unit/cli/parsed.hpp"
 #include "unit/message.hpp"

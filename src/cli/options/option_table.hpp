@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// One table of options: parsing, --help, DLOCK_<NAME>, configuration files and completion come from
+// it.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include "cli/options/options.hpp"
+
+namespace dlock::cli {
+
+enum class Group : std::uint8_t { common, subject, taking, job, result };
+
+// Options of one choice: one of them on the command line overrides the environment twins of all.
+enum class Choice : std::uint8_t { none, waiting, mode, words, format };
+
+struct Option {
+  const char* name;      // "wait" for --wait
+  char letter;           // 'w' for -w; 0: none
+  const char* argument;  // "D" in --wait=D; null: a switch
+  Verbs verbs;
+  Group group;
+  bool twin;  // read from DLOCK_WAIT when it is not on the command line
+  Choice choice;
+  std::string_view help;
+  // its message names the value and what is allowed, not the option
+  Result<void> (*set)(Options&, std::string_view);
+};
+
+std::span<const Option> option_table() noexcept;
+
+inline bool belongs(const Option& o, Verb v) noexcept { return (o.verbs & bit(v)) != 0; }
+
+}  // namespace dlock::cli
