@@ -29,10 +29,6 @@ std::string text_of(const Lines& lines) {
   return text;
 }
 
-std::int64_t milliseconds(Duration d) {
-  return std::chrono::duration_cast<std::chrono::milliseconds>(d).count();
-}
-
 // The lines under the same names with _ for spaces, and the times as numbers.
 std::string json_of(const Lines& lines, const run::Plan& plan) {
   nlohmann::ordered_json j;
@@ -46,13 +42,13 @@ std::string json_of(const Lines& lines, const run::Plan& plan) {
   }
   const run::Timing& t = plan.timing;
   j["leased"] = t.leased;
-  j["ttl_ms"] = milliseconds(plan.request.ttl);
-  j["kill_after_ms"] = milliseconds(t.kill_after);
-  j["op_timeout_ms"] = milliseconds(t.op_timeout);
+  j["ttl_ms"] = whole_milliseconds(plan.request.ttl);
+  j["kill_after_ms"] = whole_milliseconds(t.kill_after);
+  j["op_timeout_ms"] = whole_milliseconds(t.op_timeout);
   if (t.leased) {
-    j["proven_ms"] = milliseconds(t.proven);
-    j["margin_ms"] = milliseconds(t.margin);
-    j["renew_every_ms"] = milliseconds(t.renew_every);
+    j["proven_ms"] = whole_milliseconds(t.proven);
+    j["margin_ms"] = whole_milliseconds(t.margin);
+    j["renew_every_ms"] = whole_milliseconds(t.renew_every);
   }
   return j.dump() + '\n';
 }

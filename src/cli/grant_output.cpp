@@ -2,16 +2,13 @@
 #include "cli/grant_output.hpp"
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include "core/duration.hpp"
 #include "core/text.hpp"
 
 namespace dlock::cli {
 namespace {
 
-std::int64_t milliseconds(Duration d) {
-  return std::chrono::duration_cast<std::chrono::milliseconds>(d).count();
-}
-
-struct Grant {
+struct PrintedGrant {
   const std::vector<Lease>& all;
   const Lease& lease;  // the first
   const Store& store;
@@ -19,7 +16,7 @@ struct Grant {
   std::string handle, sequencer;
 };
 
-std::string json(const Grant& g) {
+std::string json(const PrintedGrant& g) {
   nlohmann::ordered_json j;
   j["key"] = g.lease.key.text();
   for (const Lease& l : g.all) j["keys"].push_back(l.key.text());
@@ -31,13 +28,13 @@ std::string json(const Grant& g) {
   j["mode"] = mode_name(g.lease.mode);
   j["slot"] = nullptr;
   if (g.lease.mode == Mode::permit) j["slot"] = g.lease.slot;
-  j["ttl_ms"] = milliseconds(g.ttl);
+  j["ttl_ms"] = whole_milliseconds(g.ttl);
   return j.dump() + '\n';
 }
 
 // The variables of a job of `dlock run` that mean the same here. Not DLOCK_HELD and DLOCK_GRANTS:
 // they say that a dlock supervises the job, and here none does.
-std::string env(const Grant& g) {
+std::string env(const PrintedGrant& g) {
   std::string text;
   const auto line = [&](std::string_view name, std::string_view value) {
     text += fmt::format("export DLOCK_{}={}\n", name, shell_quoted(value));
@@ -46,7 +43,7 @@ std::string env(const Grant& g) {
   line("TOKEN", fmt::to_string(g.lease.token));
   line("SEQUENCER", g.sequencer);
   line("HANDLE", g.handle);
-  line("TTL_MS", fmt::to_string(milliseconds(g.ttl)));
+  line("TTL_MS", fmt::to_string(whole_milliseconds(g.ttl)));
   if (g.lease.mode == Mode::permit) line("SLOT", fmt::to_string(g.lease.slot));
   return text;
 }
@@ -59,17 +56,17 @@ std::string text_of_grant(Output form, const std::vector<Lease>& leases, const S
   const Lease& lease = leases.front();
   Handle handle = Handle::of(family, recipe, leases);
   if (!keeper.empty()) handle.extra = keeper;
-  const Grant g{.all = leases,
-                .lease = lease,
-                .store = store,
-                .ttl = ttl,
-                .handle = handle.text(),
-                .sequencer = Sequencer{.family = family,
-                                       .recipe = recipe,
-                                       .key = lease.key,
-                                       .mode = lease.mode,
-                                       .token = lease.token}
-                                 .text()};
+  const PrintedGrant g{.all = leases,
+                       .lease = lease,
+                       .store = store,
+                       .ttl = ttl,
+                       .handle = handle.text(),
+                       .sequencer = Sequencer{.family = family,
+                                              .recipe = recipe,
+                                              .key = lease.key,
+                                              .mode = lease.mode,
+                                              .token = lease.token}
+                                        .text()};
   switch (form) {
     case Output::text: return g.handle + '\n';
     case Output::json: return json(g);

@@ -11,20 +11,18 @@
 namespace dlock::cli {
 namespace {
 
-using Json = nlohmann::json;
-
 // Written by a dlock, or by any other program: checked.
-std::optional<std::uint64_t> number(const Json& j, const char* name) {
+std::optional<std::uint64_t> number(const nlohmann::json& j, const char* name) {
   const auto at = j.find(name);
   if (at == j.end() || !at->is_number_unsigned()) return std::nullopt;
   return at->get<std::uint64_t>();
 }
-std::string text(const Json& j, const char* name) {
+std::string text(const nlohmann::json& j, const char* name) {
   const auto at = j.find(name);
   return at != j.end() && at->is_string() ? at->get<std::string>() : std::string();
 }
 
-void add(Inherited& to, const Json& grant, const Store& store) {
+void add(Inherited& to, const nlohmann::json& grant, const Store& store) {
   const auto key = Key::parse(text(grant, "key"));
   const auto handle = Handle::parse(text(grant, "handle"));
   const auto sequencer = Sequencer::parse(text(grant, "sequencer"));
@@ -56,9 +54,9 @@ Inherited find_inherited(const Store& store) {
   // NOLINT(concurrency-mt-unsafe): no thread exists
   const char* grants = std::getenv("DLOCK_GRANTS");
   if (!grants) return found;
-  const Json all = Json::parse(grants, nullptr, false);
+  const nlohmann::json all = nlohmann::json::parse(grants, nullptr, false);
   if (!all.is_array()) return found;
-  for (const Json& grant : all)
+  for (const nlohmann::json& grant : all)
     if (grant.is_object()) add(found, grant, store);
   return found;
 }

@@ -4,20 +4,21 @@
 namespace dlock::cli {
 namespace {
 
-constexpr std::string_view mark = "keeper.";
+constexpr std::string_view keeper_mark = "keeper.";
 
 }  // namespace
 
 std::string new_keeper_name() { return Owner::random().hex(); }
 
 std::string keeper_extra(const std::string& name) {
-  return std::string(mark) + run::KeeperPlace::of_this_process(name).text();
+  return std::string(keeper_mark) + run::KeeperPlace::of_this_process(name).text();
 }
 
 Result<std::optional<run::KeeperAnswer>> ask_keeper_of(const Handle& handle,
                                                        std::string_view what) {
-  if (!handle.extra.starts_with(mark)) return std::optional<run::KeeperAnswer>{};
-  const auto keeper = run::KeeperPlace::parse(std::string_view(handle.extra).substr(mark.size()));
+  if (!handle.extra.starts_with(keeper_mark)) return std::optional<run::KeeperAnswer>{};
+  const auto keeper =
+      run::KeeperPlace::parse(std::string_view(handle.extra).substr(keeper_mark.size()));
   const auto answer = run::ask_keeper(keeper, what, handle.owner);
   if (!answer) return fail(answer.error());
   return std::optional{*answer};

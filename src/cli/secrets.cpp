@@ -14,7 +14,7 @@
 namespace dlock::cli {
 namespace {
 
-constexpr std::size_t longest = 4096;
+constexpr std::size_t longest_secret = 4096;
 
 // The first line of a file that only its owner may read.
 Result<std::string> read_secret(std::string_view called, std::string_view path) {
@@ -28,12 +28,12 @@ Result<std::string> read_secret(std::string_view called, std::string_view path) 
                                  : ::strerrordesc_np(errno));
   if (const std::string why = distrust(fd.get(), {.forbidden = Trust::others_any}); !why.empty())
     return refuse(why);
-  std::array<char, longest + 1> text;
+  std::array<char, longest_secret + 1> text;
   const ssize_t n = ::pread(fd.get(), text.data(), text.size(), 0);
   if (n < 0) return refuse(::strerrordesc_np(errno));
   std::string secret(text.data(), static_cast<std::size_t>(n));
   ::explicit_bzero(text.data(), text.size());
-  if (secret.size() > longest) return refuse("is longer than a secret can be");
+  if (secret.size() > longest_secret) return refuse("is longer than a secret can be");
   secret.resize(std::min(secret.find_first_of("\r\n"), secret.size()));
   if (secret.empty()) return refuse("its first line is empty");
   return secret;

@@ -7,7 +7,7 @@
 
 namespace dlock {
 
-// What the caller can do about it. cli/exit_status.cpp maps each code to an exit status, in one
+// What the caller can do about it. core/exit_status.cpp maps each code to an exit status, in one
 // table.
 enum class Errc {
   usage,          // the request is invalid: change the command line

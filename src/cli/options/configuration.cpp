@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/options/configuration.hpp"
 #include <fmt/format.h>
-#include <pwd.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
@@ -14,32 +11,17 @@
 #include "core/clock.hpp"
 #include "core/text.hpp"
 #include "util/fd.hpp"
+#include "util/file.hpp"
 #include "util/named_file.hpp"
 
 namespace dlock::cli {
 namespace {
 
-constexpr std::size_t longest = 1 << 20;
-// for files that are written while we read: --config <(...)
-constexpr Duration patience = std::chrono::seconds{10};
+constexpr std::size_t longest_file = 1 << 20;
 
 std::string_view kept(std::string text) {
   static std::deque<std::string>* const texts = new std::deque<std::string>;
   return texts->emplace_back(std::move(text));
-}
-
-// A user who can write there decides where the locks are.
-Result<void> trusted(int fd, const std::string& path) {
-  struct stat st {};
-  const auto refuse = [&](std::string_view why) {
-    return fail(Errc::config, fmt::format("{}: {}", printable(path), why));
-  };
-  if (::fstat(fd, &st)) return refuse(::strerrordesc_np(errno));
-  if (S_ISDIR(st.st_mode)) return refuse("is a directory");
-  if (st.st_uid != 0 && st.st_uid != ::geteuid())
-    return refuse("belongs neither to you nor to root");
-  if (st.st_mode & S_IWOTH) return refuse("all users may write to it; use chmod o-w");
-  return {};
 }
 
 // nullopt: does not exist.
@@ -51,8 +33,11 @@ Result<std::optional<std::string>> contents(const ConfigFile& file) {
     return fail(Errc::config, fmt::format("{}: {}", printable(file.path), why));
   };
   if (!fd) return refuse(::strerrordesc_np(errno));
-  if (auto good = trusted(fd.get(), file.path); !good) return fail(good.error());
-  auto text = read_text(fd.get(), {.longest = longest, .until = later(Clock::now(), patience)});
+  // Users who can write there decide where the locks are.
+  if (const auto why = distrust(fd.get(), {.forbidden = S_IWOTH, .regular = false}); !why.empty())
+    return refuse(why);
+  auto text =
+      read_text(fd.get(), {.longest = longest_file, .until = later(Clock::now(), fifo_patience)});
   if (text) return text;
   if (errno == EFBIG) return refuse("is longer than 1 MiB");
   if (errno == ETIMEDOUT) return refuse("this FIFO has no writer, or it does not finish");
@@ -62,12 +47,8 @@ Result<std::optional<std::string>> contents(const ConfigFile& file) {
 std::string user_file() {
   if (const char* xdg = std::getenv("XDG_CONFIG_HOME"); xdg && xdg[0] == '/')
     return fmt::format("{}/dlock/config.toml", xdg);
-  const char* home = std::getenv("HOME");  // NOLINT(concurrency-mt-unsafe): no thread exists
-  if (!home || home[0] != '/') {
-    const passwd* entry = ::getpwuid(::geteuid());  // NOLINT(concurrency-mt-unsafe)
-    home = entry ? entry->pw_dir : nullptr;
-  }
-  return home && home[0] == '/' ? fmt::format("{}/.config/dlock/config.toml", home) : std::string();
+  const std::string home = home_directory();
+  return home.empty() ? home : home + "/.config/dlock/config.toml";
 }
 
 }  // namespace

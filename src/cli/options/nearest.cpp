@@ -7,12 +7,12 @@
 namespace dlock::cli {
 namespace {
 
-constexpr std::size_t longest = 32;  // no name is longer
+constexpr std::size_t longest_name = 32;  // no name is longer
 
 // Insertions, deletions, replacements and transpositions that turn `a` into `b` (optimal string
 // alignment).
 std::size_t mistakes(std::string_view a, std::string_view b) {
-  std::array<std::array<std::size_t, longest + 1>, longest + 1> d{};
+  std::array<std::array<std::size_t, longest_name + 1>, longest_name + 1> d{};
   for (std::size_t i = 0; i <= a.size(); ++i) d[i][0] = i;
   for (std::size_t j = 0; j <= b.size(); ++j) d[0][j] = j;
   for (std::size_t i = 1; i <= a.size(); ++i)
@@ -28,7 +28,7 @@ std::size_t mistakes(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::string_view nearest(std::string_view wrong, std::span<const std::string_view> names) {
-  if (wrong.size() < 2 || wrong.size() > longest) return {};
+  if (wrong.size() < 2 || wrong.size() > longest_name) return {};
   const auto begun = [&](std::string_view name) { return name.starts_with(wrong); };
   if (std::count_if(names.begin(), names.end(), begun) == 1)
     return *std::find_if(names.begin(), names.end(), begun);
@@ -37,7 +37,7 @@ std::string_view nearest(std::string_view wrong, std::span<const std::string_vie
   // short words are similar to everything
   std::size_t fewest = std::min<std::size_t>(3, (wrong.size() + 1) / 2);
   for (const std::string_view name : names) {
-    if (name.size() > longest) continue;
+    if (name.size() > longest_name) continue;
     if (const std::size_t n = mistakes(wrong, name); n < fewest) {
       fewest = n;
       best = name;

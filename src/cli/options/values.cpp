@@ -2,23 +2,14 @@
 #include "cli/options/values.hpp"
 #include <fmt/format.h>
 #include <algorithm>
-#include <charconv>
 #include <csignal>
 #include <cstring>
 #include <optional>
+#include "core/number.hpp"
 #include "core/text.hpp"
 
 namespace dlock::cli {
 namespace {
-
-std::optional<std::uint64_t> digits(std::string_view text) noexcept {
-  // from_chars takes no plus sign and no spaces, and no minus for an unsigned number.
-  std::uint64_t n = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, n);
-  if (text.empty() || error != std::errc{} || stop != end) return std::nullopt;
-  return n;
-}
 
 std::optional<int> signal_by_name(std::string_view name) {
   for (int n = 1; n < __SIGRTMIN; ++n)
@@ -31,8 +22,9 @@ std::optional<int> real_time_signal(std::string_view name) {
   if (!from_top && !name.starts_with("RTMIN")) return std::nullopt;
   name.remove_prefix(5);
   if (name.empty()) return from_top ? SIGRTMAX : SIGRTMIN;
-  const auto offset =
-      name.front() == (from_top ? '-' : '+') ? digits(name.substr(1)) : std::nullopt;
+  const auto offset = name.front() == (from_top ? '-' : '+')
+                          ? dlock::parse_number<std::uint64_t>(name.substr(1))
+                          : std::nullopt;
   if (!offset || *offset > static_cast<unsigned>(SIGRTMAX - SIGRTMIN)) return std::nullopt;
   return from_top ? SIGRTMAX - static_cast<int>(*offset) : SIGRTMIN + static_cast<int>(*offset);
 }
@@ -47,14 +39,15 @@ bool can_be_sent(std::uint64_t n) noexcept {
 }  // namespace
 
 Result<std::uint64_t> parse_number(std::string_view text, std::uint64_t least, std::uint64_t most) {
-  const auto n = digits(text);
+  const auto n = dlock::parse_number<std::uint64_t>(text);
   if (n && *n >= least && *n <= most) return *n;
   return fail(Errc::usage,
               fmt::format("{} is not a whole number from {} to {}", quoted(text), least, most));
 }
 
 Result<int> parse_signal(std::string_view text) {
-  if (const auto n = digits(text); n && can_be_sent(*n)) return static_cast<int>(*n);
+  if (const auto n = dlock::parse_number<std::uint64_t>(text); n && can_be_sent(*n))
+    return static_cast<int>(*n);
   const std::string_view name = text.starts_with("SIG") ? text.substr(3) : text;
   if (const auto n = signal_by_name(name)) return *n;
   if (const auto n = real_time_signal(name)) return *n;
