@@ -6,8 +6,7 @@
 
 namespace dlock {
 
-// Polls a lock whose release wakes no waiter: when the lock should end by itself, and
-// meanwhile
+// Polls a lock whose release wakes no waiter: when the lock should end by itself, and meanwhile
 // every 0.1 s, later every 0.5 s, at random, so that waiters do not poll in step.
 class PollingWaiter : public Waiter {
  public:

@@ -24,8 +24,8 @@ inline std::optional<Mode> parse_mode(std::string_view letter) noexcept {
 }
 
 // Reads a record of which every word counts: one that is missing, or is not what was asked for,
-// makes
-// the whole record bad, because it may mean a holder. What is read after that is nothing, or zero.
+// makes the whole record bad, because it may mean a holder. What is read after that is nothing, or
+// zero.
 class RecordReader {
  public:
   explicit RecordReader(std::string_view text) : rest_(text) {}

@@ -23,8 +23,7 @@ struct TlsOptions {
 };
 
 // Reads the items of one URL and keeps the first that is wrong; the readers then answer "not
-// there".
-// All three outlive it.
+// there". All three outlive it.
 class UrlItems {
  public:
   UrlItems(const Url& url, const Traits& traits, const Settings& settings)

@@ -9,9 +9,8 @@
 //
 // Items: `tls=yes|no`, `tls_ca`, `tls_cert`, `tls_key` (files); `replicas=N` (acknowledgements that
 // a grant and a renewal need); `restart_grace=D` (no grant by a server that started less than D ago
-// and may have forgotten locks; 60s); of
-// setnx-expire: `stale_after=D` (removes a foreign lock without expiry that has not changed for D);
-// of getset: `unit=s|ms` (of timestamps).
+// and may have forgotten locks; 60s); of setnx-expire: `stale_after=D` (removes a foreign lock
+// without expiry that has not changed for D); of getset: `unit=s|ms` (of timestamps).
 #pragma once
 #include <array>
 #include "core/backend.hpp"

@@ -89,8 +89,8 @@ class Masters {
 };
 
 std::size_t count(const Votes&, const std::function<bool(const Vote&)>&);
-// Of masters whose answer a retry does not change (missing rights, the record of a newer dlock)
-// too many for a majority of the others. nullopt: fewer.
+// Of masters whose answer a retry does not change (missing rights, the record of a newer dlock) too
+// many for a majority of the others. nullopt: fewer.
 std::optional<Error> hopeless(const Votes&, std::size_t majority);
 
 }  // namespace dlock::redlock

@@ -26,9 +26,9 @@ struct NodeRecord {
 // The layout of data of a newer dlock: the number behind "dlock". nullopt: other data.
 std::optional<unsigned> newer_layout(std::string_view data);
 
-// What Curator writes into a holder's node to ask it to release. Where a later holder's node has the
-// same name (recipe ephemeral) the token of the one that is asked follows: a request that arrives
-// late then asks no other.
+// What Curator writes into a holder's node to ask it to release. Where a later holder's node has
+// the same name (recipe ephemeral) the token of the one that is asked follows: a request that
+// arrives late then asks no other.
 inline constexpr std::string_view revoke_word = "__REVOKE__";
 std::string revoke_text(FencingToken, bool names_recur);
 

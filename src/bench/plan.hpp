@@ -38,10 +38,9 @@ struct Plan {
   Duration duration{5'000'000};
   std::uint64_t ops = 0;  // measured grants instead of a duration; 0: none
   Duration hold{};
-  std::uint64_t rate =
-      // grants asked for per second by all clients together; 0: each asks when the last is done
-      // (closed loop)
-      0;
+  // grants asked for per second by all clients together; 0: each asks when the last is done (closed
+  // loop)
+  std::uint64_t rate = 0;
   unsigned repeat = 1;
   Duration ttl{30'000'000}, crash_ttl{5'000'000};
   Settings settings;   // without interrupt_fd

@@ -77,8 +77,7 @@ std::optional<Output> version_form(char** words) {
 }
 
 // `dlock help`, `dlock --help`, `dlock -h`, and the version likewise. The letters need to be alone:
-// in
-// `dlock -h db1` a host is meant, as with redis-cli, and help with status 0 would hide that.
+// in `dlock -h db1` a host is meant, as with redis-cli, and help with status 0 would hide that.
 run::Outcome about_itself(int argc, char** argv) {
   const std::string_view name = argv[1];
   if (name == "help" && argc == 3) {

@@ -79,9 +79,8 @@ std::string ending(const run::Plan& p) {
 
 // All times count from the sending of the last request that the store answered.
 void leased(Lines& text, const run::Timing& t, Duration ttl, const Traits& recipe) {
-  const Duration free_at =
-      // the earliest end, by the time from which the store is known to have counted
-      recipe.proves ? t.proven : ttl;
+  // the earliest end, by the time from which the store is known to have counted
+  const Duration free_at = recipe.proves ? t.proven : ttl;
   const Duration kill_at = t.proven - t.margin, end_at = kill_at - t.kill_after;
   line(text, "renewed",
        fmt::format("every {}, each try at most {}", format_duration(t.renew_every),

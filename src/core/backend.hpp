@@ -123,9 +123,8 @@ class Waiter {
  public:
   virtual ~Waiter() = default;  // closes; does not cancel
   // Blocks until granted, until `slice` is over or until Settings::interrupt_fd is readable,
-  // whichever comes first.
-  // Slice 0: one try. Busy only for a Request that does not wait. An Error means "unknown": poll
-  // again, or cancel.
+  // whichever comes first. Slice 0: one try. Busy only for a Request that does not wait. An Error
+  // means "unknown": poll again, or cancel.
   virtual Result<Progress> poll(Duration slice) = 0;
   // Leaves the queue, and releases a grant that came meanwhile. Idempotent. After it only cancel()
   // may be called: a new attempt enqueues a Request with another owner.
@@ -259,10 +258,8 @@ struct BackendFactory {
   // need.
   Result<std::unique_ptr<Backend>> (*open)(const Url&, const Traits&, const Settings&);
   // Removes all data of these keys below the prefix of the URL, above all the fence; missing keys
-  // are fine.
-  // No part of locking: a token must never fall, so it is only for keys that will never be used
-  // again (bench).
-  // nullptr: this family cannot.
+  // are fine. No part of locking: a token must never fall, so it is only for keys that will never
+  // be used again (bench). nullptr: this family cannot.
   Result<void> (*purge)(const Url&, const Traits&, const Settings&, std::span<const Key>) = nullptr;
   std::string_view note{};  // for --version: "no TLS, no SASL"
   // a warning for users of this URL, given once; empty: none

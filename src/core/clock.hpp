@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Time. Every decision uses CLOCK_BOOTTIME: it counts the time a machine spends suspended, while a
-// lease on a server
-// runs on. std::chrono::steady_clock (CLOCK_MONOTONIC) stands still in suspend and is never used.
+// lease on a server runs on. std::chrono::steady_clock (CLOCK_MONOTONIC) stands still in suspend
+// and is never used.
 #pragma once
 #include <algorithm>
 #include <chrono>
@@ -30,8 +30,7 @@ using Deadline = Clock::time_point;
 inline constexpr Deadline no_deadline = Deadline::max();
 
 // `t + by` without overflow at either end: no_deadline stays no_deadline. A negative span leads
-// into
-// the past: a time that is over already.
+// into the past: a time that is over already.
 constexpr Deadline later(Deadline t, Duration by) noexcept {
   if (t == no_deadline) return t;
   constexpr auto longest = std::chrono::duration_cast<Duration>(Clock::duration::max());
@@ -53,9 +52,8 @@ constexpr Deadline lease_end(Deadline sent, Duration ttl) noexcept {
 inline constexpr Duration shortest_ttl = std::chrono::seconds{2};
 
 // How long one exchange with the store may take, unless --op-timeout says so, under a lease of
-// which `proven` is
-// known to be ours (or, where nothing is held, beside a ttl): so that a failed renewal can be
-// repeated in time.
+// which `proven` is known to be ours (or, where nothing is held, beside a ttl): so that a failed
+// renewal can be repeated in time.
 constexpr Duration usual_op_timeout(Duration proven) noexcept {
   return std::min<Duration>(std::chrono::seconds{5}, proven / 6);
 }

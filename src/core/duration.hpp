@@ -9,11 +9,10 @@
 namespace dlock {
 
 // `30`, `.5`, `500ms`, `90s`, `5m`, `1h30m`, `1.5h`, `2d`, `1w`: a bare number is seconds; units ms
-// s m h d w in lower
-// case, decimals with any of them, compounds without spaces. Anything else, a negative one, an
-// exponent and more than
-// 100 years (36525 days) are Errc::usage; the message names the text and what is allowed. Each
-// number is rounded to the nearest microsecond, but never to zero unless it is zero.
+// s m h d w in lower case, decimals with any of them, compounds without spaces. Anything else, a
+// negative one, an exponent and more than 100 years (36525 days) are Errc::usage; the message names
+// the text and what is allowed. Each number is rounded to the nearest microsecond, but never to
+// zero unless it is zero.
 Result<Duration> parse_duration(std::string_view text);
 
 // For people: "250us", "480ms", "1.5s", "31m04s", "2h05m", "3d04h"; a last part of zero is left out

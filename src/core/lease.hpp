@@ -26,10 +26,9 @@ struct Lease {
   unsigned slot = 0;  // 0..limit-1 for a permit
   Deadline deadline = no_deadline;
   bool attached = false;  // lasts as long as a process (this one, or one that it gave `hold_fd` to)
-  std::string
-      // needed besides the owner to renew or release a detached lease from another process; a
-      // secret, part of the handle
-      ticket{};
+  // needed besides the owner to renew or release a detached lease from another process; a secret,
+  // part of the handle
+  std::string ticket{};
 };
 
 // `owner` names one attempt to acquire. It recognises the lost reply of a repeated request, and so

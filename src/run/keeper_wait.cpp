@@ -94,8 +94,8 @@ bool Keeper::note_start(const Lease& lease) {
   return false;
 }
 
-// While the lock is held, so no other start can have been noted since. Text: why the start may still
-// be noted.
+// While the lock is held, so no other start can have been noted since. Text: why the start may
+// still be noted.
 std::string Keeper::withdraw_start(const Lease& lease) {
   if (!noted_) return {};
   const auto done = backend_->note_start(lease, noted_->last, plan_.once_per->keep());

@@ -29,8 +29,7 @@ std::string own_word(std::string_view level, std::string_view key, std::string_v
 std::string status_line(std::string_view name, std::string_view key, std::span<const Field>);
 
 // {"t":nanoseconds of CLOCK_BOOTTIME,"pid","ev","f","key","owner",...}; `owner` is a prefix of the
-// id, not the
-// secret. No key, no owner where they are empty.
+// id, not the secret. No key, no owner where they are empty.
 struct Traced {
   std::string_view ev, f, key, owner;
 };

@@ -36,8 +36,7 @@ struct Say {
 };
 
 struct Plan {
-  // The lock.
-  // for one key; called on the keeper's thread
+  // The lock. open: for one key; called on the keeper's thread.
   std::function<Result<std::unique_ptr<Backend>>(const Settings&)> open;
   Traits traits;
   Request request;

@@ -31,8 +31,7 @@ struct TimingAsked {
 
 // Start rule (leased only): renew_every + op_timeout + kill_after + margin must fit into `proven`,
 // and ttl be at least 2 s unless allow_short_ttl. Errc::usage names the options, their values and
-// the largest that would fit.
-// `proven`: ttl - drift(ttl) for a lease.
+// the largest that would fit. `proven`: ttl - drift(ttl) for a lease.
 Result<Timing> plan_timing(const TimingAsked&, Duration proven, bool leased);
 
 // When a lease that lasts until `deadline` is to be renewed, seen from now: renew_every after its

@@ -8,8 +8,7 @@
 namespace dlock {
 
 // Writes all of `text`, however little is taken at once; waits, without a bound, where the
-// descriptor
-// is non-blocking. 0, or errno.
+// descriptor is non-blocking. 0, or errno.
 int write_all(int fd, std::string_view text) noexcept;
 
 // The conditions for trusting the content of an open file.
@@ -24,8 +23,7 @@ std::string distrust(int fd, const Trust&);
 std::string distrust(const struct stat&, const Trust&);
 
 // $HOME if that is an absolute path, else the effective user's in the user database; empty:
-// neither.
-// Not for several threads at a time.
+// neither. Not for several threads at a time.
 std::string home_directory();
 
 }  // namespace dlock

@@ -37,8 +37,8 @@ class ModelStore {
   };
   virtual Counted release(const Owner&) = 0;
   virtual Counted force(FencingToken) = 0;
-  // Asks the holders in force with this token or an older one to stop, as a request that may be late
-  // or repeated. `count`: 0, there were none; 1 or more.
+  // Asks the holders in force with this token or an older one to stop, as a request that may be
+  // late or repeated. `count`: 0, there were none; 1 or more.
   virtual Counted revoke(FencingToken newest) = 0;
   struct Renewed {
     std::optional<Micros> now;
@@ -62,7 +62,8 @@ class ModelStore {
     std::vector<std::string> waiters;  // in queue order
     std::optional<FencingToken> fence;
     std::set<Owner> woken;  // since the last look
-    // The mark of a revocation is there, in a store that removes it with the next grant of a free key.
+    // The mark of a revocation is there, in a store that removes it with the next grant of a free
+    // key.
     bool marked = false;
   };
   virtual Contents contents(Micros now, const std::vector<Owner>&) = 0;

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Jobs that run, and waiters that wait, three times as long as their ttl, on a store with its
-// defaults:
-// `defaults STORE hold|frozen|restarted [--ttl SECONDS] [--all|--one]`. Every recipe and mode, side
-// by side, so that it takes little more than three times the ttl; in frozen and restarted the
-// default recipe alone, or --all; --one: the default recipe alone. Program: $DLOCK.
+// defaults: `defaults STORE hold|frozen|restarted [--ttl SECONDS] [--all|--one]`. Every recipe and
+// mode, side by side, so that it takes little more than three times the ttl; in frozen and
+// restarted the default recipe alone, or --all; --one: the default recipe alone. Program: $DLOCK.
 #include <fmt/format.h>
 #include <csignal>
 #include <cstdio>

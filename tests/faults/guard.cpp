@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the guard does alone, and what dlock must not undo: a stopped dlock that continues, no free
-// descriptor, many keys, earlier children.
-// The programs come from $DLOCK, $DLOCK_FAKE and $RESISTING_TREE.
+// descriptor, many keys, earlier children. The programs come from $DLOCK, $DLOCK_FAKE and
+// $RESISTING_TREE.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/prctl.h>

@@ -10,8 +10,8 @@
 // Each cell of the matrix runs N resisting trees (default 2, --full 10), several at once, with busy
 // processes beside them. Where the guard may write a cgroup it ends the job with that;
 // --without-cgroup hides it, so that the sweep alone has to do. --pairs: both dlock and its guard
-// are stopped or killed, on real stores (kill_pairs.hpp).
-// The programs come from $DLOCK, $DLOCK_FAKE and $RESISTING_TREE.
+// are stopped or killed, on real stores (kill_pairs.hpp). The programs come from $DLOCK,
+// $DLOCK_FAKE and $RESISTING_TREE.
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>

@@ -213,9 +213,8 @@ class TreeRun {
     for (const Grant& g : grants_in(read_file(dir_ / "trace")))
       if (g.t <= dead_at) last = g;
     if (cell_.leased() && !last) return wrong("no deadline in the history");
-    const bool silent =
-        // then the store's last confirmation counts
-        cell_.fault == Fault::backend || cell_.fault == Fault::stop_guard;
+    // then the store's last confirmation counts
+    const bool silent = cell_.fault == Fault::backend || cell_.fault == Fault::stop_guard;
     seen_.dead_after = dead_at - (silent ? last->t : fault_at_);
     if (!cell_.leased()) return;
     seen_.slack = last->deadline - dead_at;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks the history in `--trace` files: `history_check [--json] [--unordered] [--hand-over MS]
-// [--takeover MS] FILE...`
+// Checks the history in `--trace` files:
+//   history_check [--json] [--unordered] [--hand-over MS] [--takeover MS] FILE...
 // Exit status: 0 nothing violated, 1 violated, 2 the files cannot be read.
 #include <cstdio>
 #include <fstream>

@@ -57,8 +57,7 @@ Result<void> write(const Place& place, const char* name, const std::string& text
   return {};
 }
 
-// "<magic> N...
-// ", complete. False: other content.
+// "<magic> N...\n", complete. False: other content.
 template <class... Number>
 bool parse(std::string_view text, std::string_view magic, Number&... numbers) {
   if (!text.starts_with(magic)) return false;

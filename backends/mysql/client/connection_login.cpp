@@ -234,10 +234,9 @@ Result<void> Connection::set_up(const Options& o, Deadline until) {
   facts_.thread = ::mysql_thread_id(handle_);
   facts_.proxied = value("pseudo_thread_id") != std::to_string(facts_.thread) ||
                    value("version_comment").find("ProxySQL") != std::string::npos;
-  if (facts_
-          // otherwise each write is error 1665. Statements are atomic, so the level only decides
-          // what else they lock
-          .statement_log) {
+  // Otherwise each write is error 1665. Statements are atomic, so the level only decides what else
+  // they lock.
+  if (facts_.statement_log) {
     const auto set =
         query("connect", "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ", until);
     if (!set) return fail(set.error());

@@ -241,9 +241,10 @@ Result<std::size_t> LeaseTable::force_release(Connection& c, const std::string& 
   }
 }
 
-// The mark is the newest token of those asked, and names the version that it was decided on, as every
-// other change: when it is executed late, it writes nothing. Tokens only rise, so a mark that is left
-// asks no later grant. The version stays: nothing that others have decided depends on the mark.
+// The mark is the newest token of those asked, and names the version that it was decided on, as
+// every other change: when it is executed late, it writes nothing. Tokens only rise, so a mark that
+// is left asks no later grant. The version stays: nothing that others have decided depends on the
+// mark.
 Result<bool> LeaseTable::revoke(Connection& c, const std::string& name, FencingToken& newest,
                                 Deadline until) {
   for (unsigned conflicts = 0;;) {

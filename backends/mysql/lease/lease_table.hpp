@@ -90,10 +90,9 @@ class LeaseTable {
   struct Known {
     std::uint64_t version = 0;
     Holders holders;
-    Micros ttl =
-        // not 0: granted in one statement, which does not return the server's time: it ends this
-        // long after `updated`
-        0;
+    // not 0: granted in one statement, which does not return the server's time: it ends this long
+    // after `updated`
+    Micros ttl = 0;
     // a release without waiters is quiet; with waiters the end of this bell wakes them
     std::string wake{};
   };

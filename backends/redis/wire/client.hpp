@@ -45,10 +45,9 @@ struct Command {
   std::vector<std::string> words;  // the script's arguments, or the command with its own
   // may grant a lock: not sent to a server that may have lost one (restart_grace)
   bool grants = false;
-  std::size_t enough =
-      // a script that also works with so many of its keys, in a slot that is being moved; 0: with
-      // all of them only
-      0;
+  // a script that also works with so many of its keys, in a slot that is being moved; 0: with all
+  // of them only
+  std::size_t enough = 0;
   // of the requested lease: refused if a restart may lose it while clients do not wait that long
   LeaseSpan lease{};
 

@@ -25,9 +25,8 @@ struct Options : StoreOptions {
   Duration restart_grace{60'000'000};
   // ttl and lock-delay of what will be requested; decides the requests of a greeting
   Duration longest_lease{};
-  std::optional<Duration>
-      // setnx-expire: a foreign lock without expiry that did not change for this long is removed
-      stale_after;
+  // setnx-expire: a foreign lock without expiry that did not change for this long is removed
+  std::optional<Duration> stale_after;
   Micros unit = 1'000'000;  // getset: microseconds per unit of its timestamps
 };
 

@@ -36,8 +36,7 @@ class Tls {
   Tls(const TlsContext&, const std::string& host);
 
   // Takes a step of the handshake with `wire` as received; appends to `out` what is to be sent.
-  // True: done.
-  // Errc::denied: the certificate was refused, or the server does not speak TLS.
+  // True: done. Errc::denied: the certificate was refused, or the server does not speak TLS.
   Result<bool> handshake(std::string_view wire, std::string& out);
   Result<void> encrypt(std::string_view plain, std::string& out);
   // Appends to `plain`. `out` may get a message that TLS itself has to send. False: the server

@@ -34,8 +34,8 @@ bool ends_in_equals(std::string_view word) {
 }
 
 // The words before the first `--`. CLI11 finds the options in them and the words that are their
-// values. What it copies is
-// not used: a value is a view into argv, the last bytes of the word that CLI11 has taken last.
+// values. What it copies is not used: a value is a view into argv, the last bytes of the word that
+// CLI11 has taken last.
 //
 // The default behaviour of CLI11 2.1, and how it is changed:
 //   * `--name=` is read as `--name`, which takes the next word: it gets one more `=`, left out of

@@ -5,8 +5,8 @@
 
 namespace dlock::cli {
 
-// Each row given to CLI11 costs a comparison with every row before it, so it gets only those
-// that the words can mean. A test gives it all of them: no name may occur twice.
+// Each row given to CLI11 costs a comparison with every row before it, so it gets only those that
+// the words can mean. A test gives it all of them: no name may occur twice.
 enum class Rows { named, all };
 
 // argv[0] is the verb. Options before the first `--` and, for run and fence, the command after it.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Setters, the last column of the option table: how a value reaches a field of Options or of
-// its members: text<&Options::reason>, text<&Options::bench, &BenchOptions::prefix>.
+// Setters, the last column of the option table: how a value reaches a field of Options or of its
+// members: text<&Options::reason>, text<&Options::bench, &BenchOptions::prefix>.
 #pragma once
 #include <fmt/format.h>
 #include <algorithm>

@@ -88,8 +88,8 @@ TEST_CASE(
     const Lease held = acquire_or_fail(*holder, request(k, 5min));
     CHECK(kept(open_redis(server.url(), {}, recipe)->renew(held, 5min)));
     CHECK(holder->warnings().empty());
-    // From now on the server may lose writes. An open connection keeps the earlier answer, so a
-    // new one is made.
+    // From now on the server may lose writes. An open connection keeps the earlier answer, so a new
+    // one is made.
     server.command({"CONFIG", "SET", "appendfsync", "everysec"});
     auto other = open_redis(server.url(), {}, recipe);
     const auto renewal = other->renew(held, 5min);

@@ -269,9 +269,8 @@ TEST_CASE(
   const Deadline first = write();
   write();
   CHECK(session.proof().until() > by_making);
-  CHECK(session.proof().until() <=
-        // a reply that had come by then answered a request one second older
-        lease_end(first - 1s - 500ms, 4s));
+  // a reply that had come by then answered a request one second older
+  CHECK(session.proof().until() <= lease_end(first - 1s - 500ms, 4s));
   far.proxy.delay(Proxy::to_client, 0s);
 }
 
