@@ -183,3 +183,26 @@ script() { setsid -w env --default-signal bash -c "$1"; }
   run -0 json 'j["holders"][0]["command"]' <<<"$h"
   assert_output None
 }
+
+@test "bench: a note per reason, a remark where file: is ranked beside a server, a password for each backend" {
+  [ "$STORE" = redis ] || skip 'once is enough'
+  run -0 timeout 50 "$DLOCK" bench -b "$DLOCK_BACKEND" -b "file:$dir/locks" --recipe fair --recipe set --recipe lease -d 200ms -c 2 --scenario handoff
+  assert_line 'note  redis fair, redis set: the server is on this host; over a network each command takes a round trip more'
+  assert_line --regexp '^file lease: locks of this machine alone, which are not written to disk at each grant'
+
+  # A user with a password of its own beside the one that needs none.
+  local port=${DLOCK_BACKEND#redis://127.0.0.1:}
+  exec 9<>"/dev/tcp/127.0.0.1/${port%%/*}"
+  printf 'ACL SETUSER bench on >s3cret allkeys allchannels allcommands\r\n' >&9
+  read -r -t 20 answer <&9
+  exec 9>&-
+  assert_equal "$answer" $'+OK\r'
+  printf 's3cret\n' >right
+  printf 'other\n' >wrong
+  chmod 600 right wrong
+  local as_bench=${DLOCK_BACKEND/redis:\/\//redis:\/\/bench@}
+  run -0 timeout 50 "$DLOCK" bench -b "$as_bench&password_file=right" -b "$DLOCK_BACKEND" -d 200ms -c 2
+  run -77 timeout 50 "$DLOCK" bench -b "$DLOCK_BACKEND" -b "$as_bench&password_file=wrong" -d 200ms -c 2
+  run -77 "$DLOCK" inspect -b "$as_bench&password_file=$PWD/wrong"
+  run -0 "$DLOCK" inspect -b "$as_bench&password_file=$PWD/right" k
+}
