@@ -40,6 +40,7 @@ setup() {
   cd "$BATS_TEST_TMPDIR/completions" || return
   for verb in $("$DLOCK" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p'); do
     of_help=$("$DLOCK" "$verb" --help=all | sed -n 's/^  *\(-., \)\{0,1\}--\([a-z-]*\).*/\2/p' | sort)
+    [ -n "$of_help" ]
     of_bash=$(sed -n "s/^    $verb) mapfile .*compgen -W '\([^']*\)'.*/\1/p" dlock | tr ' ' '\n' | sed -n 's/^--//p' | sort)
     assert_equal "bash $verb: $of_bash" "bash $verb: $of_help"
     of_fish=$(sed -n "s/^complete -c dlock -n '__fish_seen_subcommand_from $verb' -l \([a-z-]*\) .*/\1/p" dlock.fish | sort)
