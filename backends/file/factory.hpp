@@ -33,7 +33,8 @@ inline constexpr std::array<Traits, 2> recipes{{
      .weakness =
          "one machine, and only processes that use the same directory; not on network filesystems",
      .starts = true,
-     .revokes = true},
+     .revokes = true,
+     .keeps_last_run = true},
     {.family = "file",
      .recipe = "flock",
      .liveness = Liveness::process,

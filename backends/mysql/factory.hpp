@@ -35,7 +35,8 @@ inline constexpr std::array<Traits, 5> recipes{{
                  "waiters poll, and the nodes' clocks must "
                  "not be further apart than ?clock_skew=",
      .starts = true,
-     .revokes = true},
+     .revokes = true,
+     .keeps_last_run = true},
     {.family = "mysql",
      .recipe = "get-lock",
      .liveness = Liveness::connection,

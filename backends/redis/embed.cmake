@@ -27,8 +27,8 @@ function(dlock_fair_scripts out dir clock)
   set(head ${clock}+${dir}/keys.lua)
   set(scripts
     acquire=${head}+${dir}/acquire_free.lua+${dir}/state.lua+${dir}/acquire.lua
-    release=${head}+${dir}/find_token.lua+${dir}/release_free.lua+${dir}/state.lua+${dir}/release.lua
-    renew=${head}+${dir}/find_token.lua+${dir}/renew.lua
+    release=${head}+${dir}/find_token.lua+${dir}/note_run.lua+${dir}/release_free.lua+${dir}/state.lua+${dir}/release.lua
+    renew=${head}+${dir}/find_token.lua+${dir}/note_run.lua+${dir}/renew.lua
     note_start=${head}+${dir}/find_token.lua+${dir}/note_start.lua)
   foreach(operation check revoke starts)
     list(APPEND scripts ${operation}=${head}+${dir}/${operation}.lua)

@@ -38,7 +38,8 @@ inline constexpr std::array<Traits, 4> recipes{{
                  "the server's "
                  "clock ends leases early or late",
      .starts = true,
-     .revokes = true},
+     .revokes = true,
+     .keeps_last_run = true},
     {.family = "redis",
      .recipe = "set",
      .liveness = Liveness::lease,

@@ -16,6 +16,7 @@
 #include <vector>
 #include "core/clock.hpp"
 #include "core/error.hpp"
+#include "core/last_run.hpp"
 #include "core/lease.hpp"
 #include "core/url.hpp"
 
@@ -45,9 +46,10 @@ struct Traits {
   bool wakes;  // waiters sleep until it is their turn; false: they poll
   // keys are prefixed and encoded by dlock; false: the key is the name that other programs use
   bool native;
-  std::string_view weakness;  // one sentence for --explain, inspect and the manual
-  bool starts = false;        // notes when a job was started (--once-per)
-  bool revokes = false;       // has Backend::revoke
+  std::string_view weakness;    // one sentence for --explain, inspect and the manual
+  bool starts = false;          // notes when a job was started (--once-per)
+  bool revokes = false;         // has Backend::revoke
+  bool keeps_last_run = false;  // has Backend::job_ended
   // a historical algorithm, for use with programs that have it: each use warns
   bool legacy = false;
   // How much of a ttl is proven, from what the URL says of the servers; nullptr: all but
@@ -93,6 +95,10 @@ struct KeyView {
   std::vector<WaiterView> waiters;  // in queue order
   bool waiters_known = true;        // false: this recipe cannot know
   std::vector<std::string> notes;   // remarks about this record, for people
+  // With Traits::keeps_last_run: of the newest token of those released.
+  std::optional<LastRun> last_run{};
+  // The newest start noted (Backend::note_start), by the same clock, while the store keeps it.
+  std::optional<std::int64_t> noted_start{};
 };
 
 // The result of one step of an acquisition.
@@ -182,6 +188,11 @@ class Backend {
   virtual Result<Renewal> detach(const Lease&, Duration ttl) = 0;
 
   virtual Result<Released> release(const Lease&) = 0;
+
+  // The job under this lease has ended: the next release or detach writes it as the last run of the
+  // key, in the request that it sends anyway, and only where the lease was in force. A run with a
+  // newer token that is recorded already stays. Nothing happens without Traits::keeps_last_run.
+  virtual void job_ended(const Lease&, RunEnd) {}
 
   // For operators: removes the holder with this token, or all of them. The fence stays. No
   // lock-delay.

@@ -97,6 +97,8 @@ class Keeper {
   // --once-per: the job was not started, or its failure does not count; before release() or
   // detach(), which withdraw the noted start first
   void forget_start() { forgets_start_ = true; }
+  // How the job ended, for the record of the last run; before release() or detach()
+  void job_ended(RunEnd end) { run_end_ = end; }
   // Detached; when not confirmed it goes on renewing
   void detach(Duration d) { ask({Request::detach, d}); }
 
@@ -148,6 +150,7 @@ class Keeper {
 
   bool started_ = false;
   std::atomic<bool> forgets_start_ = false;
+  std::optional<RunEnd> run_end_;
 
   // used by the thread; by the caller until start()
   dlock::Request asking_;  // the plan's; with another owner after an undo

@@ -69,6 +69,7 @@ Keeper::Next Keeper::hold() {
         return Next::over;
       case Request::detach: {
         if (forgets_start_ && !lost) forget_noted(lease);
+        if (run_end_) backend_->job_ended(lease, *run_end_);
         const auto answer =
             lost ? Result<Renewal>(Lost{"lost"}) : backend_->detach(lease, asked.span);
         const bool kept = answer && std::holds_alternative<dlock::Kept>(*answer);
@@ -111,6 +112,7 @@ void Keeper::give_back(const Lease& lease, bool lost) {
   // of several the others are held
   if (lost && !several_) return report(Released{false, "it was lost"});
   if (forgets_start_) forget_noted(lease);
+  if (run_end_) backend_->job_ended(lease, *run_end_);
   const Deadline until_then = later(Clock::now(), plan_.timing.op_timeout);
   events_.trace_invoke("release");
   bool asked = false;  // after an unanswered attempt, not held counts as released

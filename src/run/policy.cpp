@@ -367,7 +367,7 @@ void Policy::give_back(Deadline now) {
     phase_ = Phase::detaching;
     step_by_ = time_to_give_back(now);
     actions_.push_back(
-        {Do::detach, 0, std::chrono::duration_cast<Duration>(hold_until_ - now), {}, {}});
+        {Do::detach, 0, std::chrono::duration_cast<Duration>(hold_until_ - now), {}, result()});
   } else {
     phase_ = Phase::lingering;
     say(Note::holding);
@@ -385,7 +385,7 @@ void Policy::on(const event::DetachDone& e, Deadline now) {
 void Policy::release(Deadline now) {
   phase_ = Phase::releasing;
   step_by_ = time_to_give_back(now);
-  act(Do::release);
+  actions_.push_back({Do::release, 0, {}, {}, result()});
 }
 
 // The withdrawal is an exchange of its own, before the last one, which keeps its whole time.

@@ -97,10 +97,11 @@ struct Action {
     // release a late grant and wait again after `span`; answered by Granted or WaitEnded
     queue_again,
     withdraw_start,  // --once-per: before release or detach, the noted start no longer counts
-    release,         // answer ReleaseDone
-    detach,          // let the lock last for `span` without us; answered by DetachDone
-    say,             // note, for messages and events
-    end,             // outcome: over
+    release,         // answer ReleaseDone; outcome: how the job ended, if there was one
+    // let the lock last for `span` without us; answered by DetachDone; outcome as for release
+    detach,
+    say,  // note, for messages and events
+    end,  // outcome: over
   };
   enum class Note {
     busy,

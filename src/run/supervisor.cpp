@@ -293,11 +293,24 @@ void Supervisor::perform(const Action& a) {
     case Do::leave_queue: keeper_.leave(); return;
     case Do::queue_again: keeper_.queue_again(a.span); return;
     case Do::withdraw_start: keeper_.forget_start(); return;
-    case Do::release: keeper_.release(); return;
-    case Do::detach: keeper_.detach(a.span); return;
+    case Do::release:
+      note_end(a.outcome);
+      keeper_.release();
+      return;
+    case Do::detach:
+      note_end(a.outcome);
+      keeper_.detach(a.span);
+      return;
     case Do::say: return say(a.note);
     case Do::end: return end(a.outcome);
   }
+}
+
+// Of a job that ran to an end that was seen.
+void Supervisor::note_end(const Outcome& o) {
+  const std::string_view how = o.result;
+  if (how == "command" || how == "signal" || how == "max_run")
+    keeper_.job_ended({o.by_signal, o.value});
 }
 
 void Supervisor::start_job() {

@@ -36,6 +36,7 @@ class Supervisor {
   void from_guard(std::vector<Event>& urgent, std::vector<Event>& rest);
   void announce(const Event&);
   void perform(const Action&);
+  void note_end(const Outcome&);
   void start_job();
   bool foreign(pid_t child) const;
   void say(Action::Note);

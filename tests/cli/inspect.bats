@@ -148,7 +148,7 @@ waiting() { [ "$("$DLOCK" inspect k --no-heading -o WAIT)" = "$1" ]; }
 @test "JSON has stable names" {
   "$DLOCK" acquire --key k --reason r >/dev/null
   run -0 json 'sorted(j), sorted(j["backend"])' <<<"$("$DLOCK" inspect -J k)"
-  assert_output "(['backend', 'complete', 'holders', 'key', 'last_start', 'mode', 'notes', 'state', 'token', 'waiters'], ['family', 'recipe', 'scheme', 'where'])"
+  assert_output "(['backend', 'complete', 'holders', 'key', 'last_run', 'last_start', 'mode', 'notes', 'state', 'token', 'waiters'], ['family', 'recipe', 'scheme', 'where'])"
   run -0 json 'sorted(j["holders"][0])' <<<"$("$DLOCK" inspect -J k)"
   assert_output "['age_ms', 'asked_at', 'attached', 'command', 'held_ms', 'host', 'id', 'lease_remaining_ms', 'mode', 'pid', 'reason', 'revoked', 'slot', 'token', 'user', 'vanished']"
   run -0 json 'sorted(j), [k["key"] for k in j["keys"]]' <<<"$("$DLOCK" inspect -J)"

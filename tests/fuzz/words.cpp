@@ -4,6 +4,7 @@
 #include "core/duration.hpp"
 #include "core/identity.hpp"
 #include "core/key.hpp"
+#include "core/last_run.hpp"
 #include "core/sequencer.hpp"
 #include "core/text.hpp"
 #include "core/url.hpp"
@@ -74,6 +75,12 @@ void identity(std::string_view text) {
   must(shows_safely(who.text()), "an identity shows control characters");
   const Identity again = Identity::decode(who.encode());
   must(again.encode() == who.encode(), "an identity changes when it is stored again");
+  for (const char between : {' ', '|'})
+    if (const auto run = LastRun::parse(text, between)) {
+      const auto stored = LastRun::parse(run->text(between), between);
+      must(stored.has_value() && stored->token == run->token, "a last run changes when stored");
+      must(run->started >= 0 && run->ended >= 0, "a last run before 1970");
+    }
   must(shows_safely(printable(text)), "printable() lets control characters through");
   must(shows_safely(quoted(text)), "quoted() lets control characters through");
 }

@@ -17,7 +17,8 @@ TEST_CASE("a command runs to its end") {
   s.see(event::JobStarted{}).exits(7);
   CHECK_FALSE(s.outcome());
   s.dead(7 << 8);
-  CHECK(s.does(Do::release));  // only now: the tree is dead
+  CHECK(s.does(Do::release));               // only now: the tree is dead
+  CHECK(s.last.back().outcome.value == 7);  // for the record of the last run
   s.see(event::ReleaseDone{true});
   CHECK(s.ends_with(7));
 }

@@ -201,6 +201,9 @@ Result<std::optional<KeyView>> KeyStore::look_at() {
     KeyView v = view(s, key_.text(), now);
     if (const auto asked = read_revoked(place()); asked && *asked)
       for (auto& h : v.holders) h.revoked = h.token != 0 && h.token <= **asked;
+    v.last_run = read_last_run(place());
+    if (const auto note = read_start(place()); note && *note && (*note)->until > wall_micros())
+      v.noted_start = (*note)->at;
     const auto strangers = std::count_if(s.holders.begin(), s.holders.end(), adopted);
     if (*missing)
       v.notes.push_back(

@@ -134,6 +134,7 @@ Result<Renewal> LeaseBackend::detach(const Lease& lease, Duration ttl) {
         Lost{fmt::format("its directory {} was deleted", printable(key.file().dir_path()))}};
   const Change change(key);
   speak_again(key, *mine);
+  if (const auto* h = key.state().holder(lease.owner, key.now())) note_run(key, *h);
   if (!key.state().renew(lease.owner, ttl.count(), key.now()))
     return Renewal{Lost{"its record was removed"}};
   key.wake_head();  // it watches a lifeline that has no meaning any more
@@ -168,6 +169,7 @@ Result<Released> LeaseBackend::release(const Lease& lease) {
   if (h && h->deadline == never && !mine) key.alarm(h->ticket);  // another process holds it
   bool was = mine && mine->life.is_at(key.place()) && key.disown(mine->life);
   if (h && mine && mine->revoked && key.state().holders.size() == 1) forget_revoked(key.place());
+  if (h) note_run(key, *h);
   was |= key.state().release(lease.owner, key.now());
   const auto done = key.finish();
   if (done) {

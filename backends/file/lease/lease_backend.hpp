@@ -31,6 +31,7 @@ class LeaseBackend final : public Backend {
   Result<Renewal> renew(const Lease&, Duration ttl) override;
   Result<Renewal> detach(const Lease&, Duration ttl) override;
   Result<Released> release(const Lease&) override;
+  void job_ended(const Lease& lease, RunEnd end) override { ended_[lease.owner] = end; }
   Result<Released> force_release(const Key&, std::optional<FencingToken>) override;
   Result<Validity> check(const Key&, FencingToken) override;
   Result<Validity> check(const Key&, const Owner&) override;
@@ -58,6 +59,7 @@ class LeaseBackend final : public Backend {
   Result<Renewal> keep_attached(const Lease&, AttachedHold&);
   Result<Renewal> keep_lease(const Lease&, Duration ttl);
   bool speak_again(KeyStore&, AttachedHold&);
+  void note_run(KeyStore&, const LockState::Holder&);
   Result<bool> is_revoked(KeyStore&, FencingToken);
   template <class Predicate>
   Result<Validity> check_holder(const Key&, Predicate);
@@ -70,6 +72,7 @@ class LeaseBackend final : public Backend {
   Counters counters_;
   std::map<std::string, std::unique_ptr<KeyStore>> stores_;  // by key
   std::map<HoldKey, AttachedHold> held_;
+  std::map<Owner, RunEnd> ended_;  // how the jobs ended
 };
 
 }  // namespace dlock::file

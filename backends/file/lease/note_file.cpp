@@ -13,7 +13,8 @@
 namespace dlock::file {
 namespace {
 
-constexpr std::size_t longest = 128;
+constexpr std::size_t longest = 2048;
+constexpr std::string_view last_run_magic = "dlock-last1 ";
 
 std::string note_path(const Place& place, std::string_view name) {
   return fmt::format("{}/{}", place.path, name);
@@ -36,7 +37,11 @@ Result<std::optional<std::string>> read(const Place& place, const char* name) {
   return std::optional{std::move(text)};
 }
 
-Result<void> write(const Place& place, const char* name, const std::string& text) {
+enum class Lasting { on_the_disk, in_memory };
+
+Result<void> write(const Place& place, const char* name, const std::string& text,
+                   Lasting lasting = Lasting::on_the_disk) {
+  const bool sync = lasting == Lasting::on_the_disk;
   // a fixed name: we have the lock
   const std::string path = note_path(place, name), made = std::string(name) + ".new";
   ::unlinkat(place.dir, made.c_str(), 0);
@@ -48,8 +53,8 @@ Result<void> write(const Place& place, const char* name, const std::string& text
       (!access.group || ::fchown(file.get(), static_cast<uid_t>(-1), access.gid) == 0) &&
       ::fchmod(file.get(), access.file_mode()) == 0;
   const int unwritten = ours ? write_all(file.get(), text) : errno;
-  if (unwritten != 0 || ::fsync(file.get()) ||
-      ::renameat(place.dir, made.c_str(), place.dir, name) || ::fsync(place.dir)) {
+  if (unwritten != 0 || (sync && ::fsync(file.get())) ||
+      ::renameat(place.dir, made.c_str(), place.dir, name) || (sync && ::fsync(place.dir))) {
     const int why = unwritten != 0 ? unwritten : errno;
     ::unlinkat(place.dir, made.c_str(), 0);
     return fail_errno("write", path, why);
@@ -108,6 +113,24 @@ Result<std::optional<std::uint64_t>> read_revoked(const Place& place) {
 
 Result<void> write_revoked(const Place& place, std::uint64_t newest_token) {
   return write(place, "revoke", fmt::format("dlock-revoke1 {}\n", newest_token));
+}
+
+std::optional<LastRun> read_last_run(const Place& place) {
+  const auto text = read(place, "last");
+  if (!text || !*text || !(*text)->starts_with(last_run_magic) || !(*text)->ends_with('\n'))
+    return std::nullopt;
+  const std::string_view words{**text};
+  return LastRun::parse(
+      words.substr(last_run_magic.size(), words.size() - last_run_magic.size() - 1), ' ');
+}
+
+// Without reason and command, which may be long.
+void write_last_run(const Place& place, const LastRun& run) {
+  LastRun shorter = run;
+  shorter.who.reason.clear();
+  shorter.who.command.clear();
+  (void)write(place, "last", fmt::format("{}{}\n", last_run_magic, shorter.text(' ')),
+              Lasting::in_memory);
 }
 
 void forget_revoked(const Place& place) noexcept { ::unlinkat(place.dir, "revoke", 0); }

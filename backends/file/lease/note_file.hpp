@@ -6,6 +6,8 @@
 //   needed after, us>`
 //   revoke    which holders were asked to stop (release --revoke): `dlock-revoke1 <newest token
 //   asked>`
+//   last      the last run of a job: `dlock-last1 <token> <ended> <status> <started> <who>`, times by
+//   the wall clock
 //
 // Read and written only under the lock of the state; replaced by a rename, so a process that is
 // killed leaves the old or the new.
@@ -14,6 +16,7 @@
 #include <optional>
 #include <string>
 #include "core/error.hpp"
+#include "core/last_run.hpp"
 #include "file/lease/lifeline.hpp"
 
 namespace dlock::file {
@@ -31,5 +34,11 @@ Result<void> forget_start(const Place&);
 Result<std::optional<std::uint64_t>> read_revoked(const Place&);
 Result<void> write_revoked(const Place&, std::uint64_t newest_token);
 void forget_revoked(const Place&) noexcept;
+
+// Nothing: there is none, or it cannot be read; it is only shown to people.
+std::optional<LastRun> read_last_run(const Place&);
+// Not on the disk when it returns: a machine that loses its power may lose it. A failure is ignored,
+// as the release that it comes with must not depend on it.
+void write_last_run(const Place&, const LastRun&);
 
 }  // namespace dlock::file

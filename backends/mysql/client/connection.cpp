@@ -150,7 +150,7 @@ Result<Answer> Connection::query(std::string_view what, std::string_view sql, De
 }
 
 Result<Answer> Connection::query(std::string_view what, const Template& t,
-                                 std::initializer_list<std::string> values, std::string_view before,
+                                 const std::vector<std::string>& values, std::string_view before,
                                  std::string_view behind, Deadline until) {
   const auto known = repeated_.find(t.name);
   const bool prepared = prepares_ && facts_.mariadb && !facts_.proxied && known != repeated_.end();

@@ -4,7 +4,6 @@
 // the server (GET_LOCK, FOR UPDATE) goes on while its caller does something else.
 #pragma once
 #include <cstdint>
-#include <initializer_list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -92,7 +91,7 @@ class Connection {
   // second time on the server keeps it prepared, if EXECUTE accepts values (MariaDB).
   // Answer::results counts it as one.
   Result<Answer> query(std::string_view what, const Template&,
-                       std::initializer_list<std::string> values, std::string_view before,
+                       const std::vector<std::string>& values, std::string_view before,
                        std::string_view behind, Deadline until);
 
   // The same in two steps. Only one statement may be outstanding.

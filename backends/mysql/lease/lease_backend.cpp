@@ -70,11 +70,11 @@ Result<std::unique_ptr<Waiter>> LeaseBackend::enqueue(const Request& r) {
   return std::make_unique<LeaseWaiter>(*this, r);
 }
 
-Result<Renewal> LeaseBackend::renew(const Lease& lease, Duration ttl) {
+Result<Renewal> LeaseBackend::extend(const Lease& lease, Duration ttl, const std::string& ended) {
   OwnGrant* h = held(lease.key, lease.owner);
   const std::string name = name_of(lease.key);
   auto r = run<LeaseTable::Renewed>(h, [&](Connection& c) {
-    return table_.renew(c, name, lease.owner, ttl.count(), client_.usual_deadline());
+    return table_.renew(c, name, lease.owner, ttl.count(), client_.usual_deadline(), ended);
   });
   if (!r) return fail(std::move(r.error()));
   if (!r->token) {
@@ -114,8 +114,8 @@ Result<Released> LeaseBackend::release(const Lease& lease) {
   const std::string name = name_of(lease.key);
   bool unclear = false;
   auto r = run<bool>(h, [&](Connection& c) -> Result<bool> {
-    auto done =
-        table_.release(c, name, lease.owner, h ? &h->known : nullptr, client_.usual_deadline());
+    auto done = table_.release(c, name, lease.owner, h ? &h->known : nullptr,
+                               client_.usual_deadline(), ended(lease));
     // If interrupted, it may have been only the wake-up.
     if (!done && (c.broken() || c.error_number() == interrupted)) unclear = true;
     return done;
@@ -210,6 +210,10 @@ Result<std::optional<KeyView>> LeaseBackend::view_of(Connection& c, const std::s
       v.notes.push_back(
           "the server's clock went back since this grant: it ends that much later, unless it is "
           "released");
+  auto last = table_.last_run(c, name, until);
+  if (!last) return fail(std::move(last.error()));
+  v.last_run = std::move(*last);
+  if (seen->started_until.value_or(0) > seen->now) v.noted_start = seen->started;
   if (!table_.setup().named) v.notes.push_back("wake=poll: waiters poll");
   return std::optional{std::move(v)};
 }

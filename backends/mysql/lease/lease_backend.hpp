@@ -20,9 +20,14 @@ class LeaseBackend final : public Backend {
   std::string where() const override { return client_.options().where; }
   // The Waiter must not outlive this Backend.
   Result<std::unique_ptr<Waiter>> enqueue(const Request&) override;
-  Result<Renewal> renew(const Lease&, Duration ttl) override;
-  Result<Renewal> detach(const Lease& lease, Duration ttl) override { return renew(lease, ttl); }
+  Result<Renewal> renew(const Lease& lease, Duration ttl) override {
+    return extend(lease, ttl, "");
+  }
+  Result<Renewal> detach(const Lease& lease, Duration ttl) override {
+    return extend(lease, ttl, ended(lease));
+  }
   Result<Released> release(const Lease&) override;
+  void job_ended(const Lease& lease, RunEnd end) override { ended_[lease.owner] = end.text(); }
   Result<Released> force_release(const Key&, std::optional<FencingToken>) override;
   Result<Validity> check(const Key&, FencingToken) override;
   Result<Validity> check(const Key&, const Owner&) override;
@@ -44,6 +49,11 @@ class LeaseBackend final : public Backend {
     LeaseTable::Known known;
   };
 
+  Result<Renewal> extend(const Lease&, Duration ttl, const std::string& ended);
+  std::string ended(const Lease& lease) const {
+    const auto found = ended_.find(lease.owner);
+    return found == ended_.end() ? "" : found->second;
+  }
   std::string name_of(const Key& key) const { return client_.options().prefix + store_name(key); }
   template <class T>
   Result<T> run(OwnGrant*, const std::function<Result<T>(Connection&)>&);
@@ -60,6 +70,7 @@ class LeaseBackend final : public Backend {
   std::map<std::pair<std::string, Owner>, OwnGrant> held_;
   std::uint64_t wakeups_ = 0;
   UnansweredReleases unanswered_;
+  std::map<Owner, std::string> ended_;  // how the jobs ended
 };
 
 }  // namespace dlock::mysql

@@ -141,7 +141,8 @@ Result<LeaseTable::Answered> LeaseTable::acquire(Connection& c, Asking& a, Deadl
 }
 
 Result<LeaseTable::Renewed> LeaseTable::renew(Connection& c, const std::string& name,
-                                              const Owner& me, Micros ttl, Deadline until) {
+                                              const Owner& me, Micros ttl, Deadline until,
+                                              std::string_view ended) {
   for (unsigned conflicts = 0;;) {
     auto seen = look(c, name, until);
     if (!seen) return fail(std::move(seen.error()));
@@ -155,7 +156,8 @@ Result<LeaseTable::Renewed> LeaseTable::renew(Connection& c, const std::string& 
     out.mine = *s.holder(me, seen->now);
     out.revoked = *out.token <= seen->revoked;
     out.holders = shortened(*seen, s, me);
-    const auto done = swap(c, name, seen->version, out.holders, s.fence, "", until);
+    const auto done =
+        swap(c, name, seen->version, out.holders, s.fence, run_in_sql(*seen, me, ended), until);
     if (!done) return fail(done.error());
     out.version = seen->version + 1;
     if (*done) return out;
@@ -164,14 +166,14 @@ Result<LeaseTable::Renewed> LeaseTable::renew(Connection& c, const std::string& 
 }
 
 Result<bool> LeaseTable::release(Connection& c, const std::string& name, const Owner& me,
-                                 Known* known, Deadline until) {
+                                 Known* known, Deadline until, std::string_view ended) {
   const bool mine = known && std::any_of(known->holders.list.begin(), known->holders.list.end(),
                                          [&](const auto& h) { return h.owner == me; });
   if (known && (known->ttl != 0 || mine)) {
     const bool named = std::find(c.names.begin(), c.names.end(), hold_name(me)) != c.names.end();
     const bool belled = !known->wake.empty() && c.bell == known->wake;
     if (belled) {
-      const auto r = give_back(c, name, me, *known, true, "", until);
+      const auto r = give_back(c, name, me, *known, true, "", until, ended);
       if (!r) return fail(r.error());
       if (r->affected == 1) {
         known->wake.clear();
@@ -182,7 +184,7 @@ Result<bool> LeaseTable::release(Connection& c, const std::string& name, const O
     const std::string bell = belled ? c.bell : named ? hold_name(me) : "";
     const auto r =
         give_back(c, name, me, *known, false,
-                  bell.empty() ? "" : fmt::format(";DO RELEASE_LOCK('{}')", bell), until);
+                  bell.empty() ? "" : fmt::format(";DO RELEASE_LOCK('{}')", bell), until, ended);
     if (!r) return fail(r.error());
     if (r->results != (bell.empty() ? 1u : 2u)) {
       c.distrust();
@@ -203,7 +205,8 @@ Result<bool> LeaseTable::release(Connection& c, const std::string& name, const O
     prolong(*seen, me);
     LockState s = seen->state;
     if (!seen->exists || !s.release(me, seen->now)) return false;
-    const auto done = swap(c, name, seen->version, shortened(*seen, s, me), s.fence, "", until);
+    const auto done = swap(c, name, seen->version, shortened(*seen, s, me), s.fence,
+                           run_in_sql(*seen, me, ended), until);
     if (!done) return fail(done.error());
     if (*done) return true;
     if (auto ok = back_off(++conflicts, until); !ok) return fail(std::move(ok.error()));

@@ -43,6 +43,7 @@
 #include <optional>
 #include <string>
 #include <variant>
+#include "core/last_run.hpp"
 #include "core/lock_state.hpp"
 #include "mysql/client/connection.hpp"
 #include "mysql/lease/lease_record.hpp"
@@ -95,6 +96,7 @@ class LeaseTable {
     Micros ttl = 0;
     // a release without waiters is quiet; with waiters the end of this bell wakes them
     std::string wake{};
+    std::string meta{};  // of a grant in one statement, which `holders` do not list
   };
 
   // The owner to wait for; `name` empty: there is none, so only time (`free_at`) or polling is
@@ -141,11 +143,16 @@ class LeaseTable {
     LockState::Holder mine;
     bool revoked = false;
   };
+  // `ended`: how the job under the lease ended (RunEnd::text), for the record of the last run; empty:
+  // there was none.
   Result<Renewed> renew(Connection&, const std::string& name, const Owner&, Micros ttl,
-                        Deadline until);
+                        Deadline until, std::string_view ended = {});
 
   // True: it was held. `known`: saves the read; without its bell if there were no waiters.
-  Result<bool> release(Connection&, const std::string& name, const Owner&, Known*, Deadline until);
+  Result<bool> release(Connection&, const std::string& name, const Owner&, Known*, Deadline until,
+                       std::string_view ended = {});
+  // What is kept of the last run.
+  Result<std::optional<LastRun>> last_run(Connection&, const std::string& name, Deadline until);
   // Releases the session's bell if that is `known`'s.
   Result<void> ring(Connection&, const Known&, Deadline until);
   // Another session has the name of this grant now: `wake` is cleared.
@@ -184,7 +191,8 @@ class LeaseTable {
   Result<bool> swap(Connection&, const std::string& name, std::uint64_t version, const Holders&,
                     FencingToken fence, std::string_view also, Deadline until);
   Result<Answer> give_back(Connection&, const std::string& name, const Owner&, const Known&,
-                           bool quietly, std::string_view behind, Deadline until);
+                           bool quietly, std::string_view behind, Deadline until,
+                           std::string_view ended);
   Result<void> mark(Connection&, const std::string& name, Deadline until);
   Result<void> make_row(Connection&, const Asking&, Deadline until);
   Result<void> queue_up(Connection&, const Asking&, Deadline until);
@@ -197,7 +205,9 @@ class LeaseTable {
   Result<void> back_off(unsigned conflict, Deadline until);
 
   Setup setup_;
-  const Template take_, give_;
+  std::string run_in_sql(const Seen&, const Owner&, std::string_view ended) const;
+
+  const Template take_, give_, give_run_;
   std::uint64_t conflicts_ = 0;
 };
 

@@ -276,6 +276,14 @@ Result<std::vector<LockState::Waiter>> LeaseTable::waiters(Connection& c, const 
   return out;
 }
 
+Result<std::optional<LastRun>> LeaseTable::last_run(Connection& c, const std::string& name,
+                                                    Deadline until) {
+  auto r = c.query("read the last run",
+                   fmt::format("SELECT last_run FROM dlock_lock WHERE name={}", hex(name)), until);
+  if (!r) return fail(std::move(r.error()));
+  return r->rows.empty() ? std::nullopt : LastRun::parse(r->text(0), ' ');
+}
+
 // Names in byte order, with the record of each.
 Result<Answer> LeaseTable::keys(Connection& c, const std::string& prefix, Deadline until) {
   return c.query("list the locks",

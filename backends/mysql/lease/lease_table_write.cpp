@@ -28,11 +28,25 @@ std::string take_in_sql(std::string_view clock) {
       grant_in_sql(token, clock), token, clock);
 }
 
-std::string give_in_sql(std::string_view clock) {
+// The last run of the key, as an assignment that comes before that of `updated`, which is the time of
+// a grant in one statement. Tokens of equal width compare as bytes; one that is not above the token
+// that is recorded changes nothing.
+std::string run_in_sql(std::string_view clock, std::string_view token, std::string_view head,
+                       std::string_view status, std::string_view granted, std::string_view who) {
+  return fmt::format("last_run=IF(LEFT(last_run,20)<{1},CONCAT({2},{0},{3},{4},{5}),last_run)",
+                     clock, token, head, status, granted, who);
+}
+std::string padded(FencingToken token) { return fmt::format("{:020}", token); }
+constexpr std::size_t longest_who = 4000;  // of the 4096 bytes of last_run
+
+std::string give_in_sql(std::string_view clock, bool with_run) {
+  const std::string run =
+      with_run ? run_in_sql(clock, "?", "?", "?", "IF(?=0,updated,?)", "?") + "," : "";
   return fmt::format(
-      "UPDATE dlock_lock SET state=?,version=version+1,updated={0} WHERE name=? AND version=? AND "
+      "UPDATE dlock_lock SET {1}state=?,version=version+1,updated={0} WHERE name=? AND version=? "
+      "AND "
       "{0}<updated*?+? AND waiters<=?",
-      clock);
+      clock, run);
 }
 
 }  // namespace
@@ -40,7 +54,8 @@ std::string give_in_sql(std::string_view clock) {
 LeaseTable::LeaseTable(Setup setup)
     : setup_(setup),
       take_{"dlock_take", take_in_sql(setup.clock)},
-      give_{"dlock_give", give_in_sql(setup.clock)} {}
+      give_{"dlock_give", give_in_sql(setup.clock, false)},
+      give_run_{"dlock_give_run", give_in_sql(setup.clock, true)} {}
 
 // The first version is a time: the row of a key whose row was deleted must differ from one that was
 // read before.
@@ -82,27 +97,58 @@ Result<std::optional<LeaseTable::Answered>> LeaseTable::take_free(Connection& c,
   if (r->affected != 1) return std::optional<Answered>{};
   Answered out{answer, false, sent};
   std::get<LockState::Granted>(out.answer).token = r->insert_id;
-  out.known = {r->insert_id, {a.key, {}, {}}, a.ask.ttl, bell};
+  out.known = {r->insert_id, {a.key, {}, {}}, a.ask.ttl, bell, a.ask.meta};
   return std::optional{std::move(out)};
 }
 
 // Of the known row, and only before our ttl is over.
 Result<Answer> LeaseTable::give_back(Connection& c, const std::string& name, const Owner& me,
                                      const Known& known, bool quietly, std::string_view behind,
-                                     Deadline until) {
+                                     Deadline until, std::string_view ended) {
   Holders rest = known.holders;
   Micros end = known.ttl;
+  FencingToken token = known.version;  // of a grant in one statement
+  Micros granted = 0;
+  std::string meta = known.meta;
   if (end == 0) {
     const auto mine = std::find_if(rest.list.rbegin(), rest.list.rend(),
                                    [&](const auto& h) { return h.owner == me; });
     end = mine->deadline;
+    token = mine->token;
+    meta = mine->meta;
+    const auto since = rest.granted.find(me);
+    granted = since == rest.granted.end() ? mine->since : since->second;
     rest.list.erase(std::next(mine).base());
     rest.granted.erase(me);
   }
-  return c.query("write the lock", give_,
-                 {hex(encode(rest)), hex(name), std::to_string(known.version),
-                  known.ttl != 0 ? "1" : "0", std::to_string(end), quietly ? "0" : "255"},
-                 "", behind, until);
+  std::vector<std::string> values;
+  if (!ended.empty()) {
+    const std::string at = std::to_string(granted);
+    values = {hex(padded(token)),
+              hex(padded(token) + ' '),
+              hex(fmt::format(" {} ", ended)),
+              at,
+              at,
+              hex(' ' + meta.substr(0, longest_who))};
+  }
+  for (std::string value : {hex(encode(rest)), hex(name), std::to_string(known.version),
+                            std::string{known.ttl != 0 ? "1" : "0"}, std::to_string(end),
+                            std::string{quietly ? "0" : "255"}})
+    values.push_back(std::move(value));
+  return c.query("write the lock", ended.empty() ? give_ : give_run_, values, "", behind, until);
+}
+
+// The same for a change that was decided on a reading.
+std::string LeaseTable::run_in_sql(const Seen& seen, const Owner& me,
+                                   std::string_view ended) const {
+  const auto* h = seen.state.holder(me, seen.now);
+  if (ended.empty() || !h) return "";
+  const auto since = seen.holders.granted.find(me);
+  const std::string token = padded(h->token);
+  return "," + mysql::run_in_sql(
+                   setup_.clock, hex(token), hex(token + ' '), hex(fmt::format(" {} ", ended)),
+                   std::to_string(since == seen.holders.granted.end() ? h->since : since->second),
+                   hex(' ' + h->meta.substr(0, longest_who)));
 }
 
 Result<void> LeaseTable::ring(Connection& c, const Known& known, Deadline until) {

@@ -32,7 +32,7 @@ Result<std::unique_ptr<Waiter>> FairBackend::enqueue(const Request& request) {
   return std::make_unique<FairWaiter>(*this, *client_, request);
 }
 
-Result<Renewal> FairBackend::renew(const Lease& lease, Duration ttl) {
+Result<Renewal> FairBackend::extend(const Lease& lease, Duration ttl, std::string ended) {
   const unsigned replicas = client_->options().replicas;
   const FairKeys keys{client_->options().prefix, lease.key};
   const auto ask = [&](LeaseSpan span, Duration most) {
@@ -41,7 +41,7 @@ Result<Renewal> FairBackend::renew(const Lease& lease, Duration ttl) {
                           .script = &scripts::renew,
                           .keys = {keys.lock()},
                           .words = {lease.owner.hex(), token_of(lease), micros(ttl),
-                                    most > Duration{} ? micros(most) : ""},
+                                    most > Duration{} ? micros(most) : "", ended},
                           .lease = span},
                          replicas);
   };
@@ -69,12 +69,13 @@ Result<Renewal> FairBackend::renew(const Lease& lease, Duration ttl) {
 
 Result<Released> FairBackend::release(const Lease& lease) {
   const FairKeys keys{client_->options().prefix, lease.key};
-  const auto answer = client_->call({"release",
-                                     &scripts::release,
-                                     keys.all(),
-                                     {lease.owner.hex(), token_of(lease), micros(claim)},
-                                     false,
-                                     1});
+  const auto answer =
+      client_->call({"release",
+                     &scripts::release,
+                     keys.all(),
+                     {lease.owner.hex(), token_of(lease), micros(claim), ended(lease)},
+                     false,
+                     1});
   if (!answer) {
     if (answer.error().code == Errc::timed_out) unanswered_.add(lease);
     return fail(answer.error());

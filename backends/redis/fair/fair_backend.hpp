@@ -3,6 +3,7 @@
 // decision; a waiter sleeps in BLPOP on its own list until a script that made room names it.
 #pragma once
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -29,9 +30,14 @@ class FairBackend final : public Backend {
   const Traits& traits() const noexcept override { return traits_; }
   std::string where() const override { return client_->options().where; }
   Result<std::unique_ptr<Waiter>> enqueue(const Request&) override;
-  Result<Renewal> renew(const Lease&, Duration ttl) override;
-  Result<Renewal> detach(const Lease& lease, Duration ttl) override { return renew(lease, ttl); }
+  Result<Renewal> renew(const Lease& lease, Duration ttl) override {
+    return extend(lease, ttl, "");
+  }
+  Result<Renewal> detach(const Lease& lease, Duration ttl) override {
+    return extend(lease, ttl, ended(lease));
+  }
   Result<Released> release(const Lease&) override;
+  void job_ended(const Lease& lease, RunEnd end) override { ended_[lease.owner] = end.text(); }
   Result<Released> force_release(const Key&, std::optional<FencingToken>) override;
   Result<Validity> check(const Key&, FencingToken) override;
   Result<Validity> check(const Key&, const Owner&) override;
@@ -58,6 +64,11 @@ class FairBackend final : public Backend {
   std::uint64_t wakeups = 0;
 
  private:
+  Result<Renewal> extend(const Lease&, Duration ttl, std::string ended);
+  std::string ended(const Lease& lease) const {
+    const auto found = ended_.find(lease.owner);
+    return found == ended_.end() ? "" : found->second;
+  }
   Result<Validity> check(const Key&, std::string owner, std::string token);
   Result<std::optional<KeyView>> inspect(const FairKeys&);
   Result<void> names_at(const Endpoint&, std::vector<std::string>& names);
@@ -65,6 +76,7 @@ class FairBackend final : public Backend {
   const Traits& traits_;  // of the table, which lives for ever
   std::unique_ptr<Client> client_;
   UnansweredReleases unanswered_;
+  std::map<Owner, std::string> ended_;  // how the jobs ended
 };
 
 }  // namespace dlock::redis

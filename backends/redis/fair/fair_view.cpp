@@ -30,7 +30,7 @@ void note_cut(std::size_t shown, std::int64_t have, std::string_view of_what,
 
 Result<std::optional<KeyView>> view_of(const FairKeys& keys, const Reply& reply) {
   const auto now = reply.number_at(0);
-  if (!now || reply.items.size() != 7 || !reply.number_at(2) || !reply.number_at(4))
+  if (!now || reply.items.size() != 9 || !reply.number_at(2) || !reply.number_at(4))
     return fail(Errc::protocol, "inspect: malformed reply");
   const std::string_view fence = reply.text_at(1);
   const Reply& holders = reply.items[3];
@@ -41,6 +41,8 @@ Result<std::optional<KeyView>> view_of(const FairKeys& keys, const Reply& reply)
   KeyView v;
   v.key = FairKeys::key_text(keys.name(), fence);
   v.fence = parse_number<std::uint64_t>(fence.substr(0, fence.find(' '))).value_or(0);
+  v.last_run = LastRun::parse(reply.text_at(7), '|');
+  v.noted_start = reply.number_at(8);
   std::string_view revoke = reply.text_at(6);
   const auto asked = parse_number<std::uint64_t>(take_word(revoke, '|')).value_or(0);
   const auto asked_at = parse_number<std::int64_t>(take_word(revoke, '|')).value_or(0);

@@ -1,9 +1,9 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- Everything about one key, at most ARGV[1] holders and waiters. Changes nothing. KEYS lock [queue]
--- -> {now, fence or '', holder count, {holder, ...}, waiter count, {waiter, ...}, revoke or ''}  owners cut to their first digits
+-- -> {now, fence or '', holder count, {holder, ...}, waiter count, {waiter, ...}, revoke, last, start, each or ''}  owners cut to their first digits
 local most = tonumber(ARGV[1])
 local fields, fence, count, in_force = call('HGETALL', lock), '', 0, {}
-local revoke = ''
+local revoke, last, start = '', '', ''
 for i = 1, #fields, 2 do
   if fields[i] == 'version' and fields[i + 1] ~= '1' then
     return redis.error_reply('DLOCKLAYOUT ' .. lock .. ' has layout ' .. fields[i + 1] .. ', and this dlock knows layout 1')
@@ -11,6 +11,11 @@ for i = 1, #fields, 2 do
     fence = fields[i + 1]
   elseif fields[i] == 'revoke' then
     revoke = fields[i + 1]
+  elseif fields[i] == 'last' then
+    last = fields[i + 1]
+  elseif fields[i] == 'start' then
+    local at, keep_until = string.match(fields[i + 1], '^(%d+)|(%d+)|')
+    if at and tonumber(keep_until) > now then start = at end
   elseif not fixed[fields[i]] then
     local h = parse_holder(fields[i], fields[i + 1])
     count = count + 1
@@ -27,4 +32,4 @@ if queue then
     if alive['l' .. found[i + 1]] then table.insert(waiting, string.sub(found[i], 1, 8) .. (string.match(found[i], '|.*$') or '')) end
   end
 end
-return { now, fence, count, in_force, waiters, waiting, revoke }
+return { now, fence, count, in_force, waiters, waiting, revoke, last, start }

@@ -1,9 +1,9 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- The lease ends `ttl` from now, later or earlier than before. One that has ended is never revived. One key, always.
 -- The expiry is written first: Redis lets a script that has written go on when memory is full.
--- KEYS lock   ARGV owner, token, ttl, the longest it may be with the lock-delay ('': any)
+-- KEYS lock   ARGV owner, token, ttl, the longest it may be with the lock-delay ('': any), how the job ended (detach)
 -- -> {'kept', now, token, mode, slot, 1 if it was asked to stop, or 0}, {'lost', now} or {'longer', now, lock-delay}, which has changed nothing
-local found = call('HMGET', lock, ARGV[2], 'expires', 'revoke')
+local found = call('HMGET', lock, ARGV[2], 'expires', 'revoke', 'last')
 if not found[1] then return { 'lost', now } end
 local owner, deadline, rest, mode, slot, delay = string.match(found[1], '^(%x*)|(%d+)|%d+(|([XSP])|(%d+)|(%d+)|%d+|.*)$')
 local expires = tonumber(found[2])
@@ -20,5 +20,6 @@ else
   call('PEXPIRE', lock, math.ceil((keep_until - now) / 1000) + 1000)
   call('HSET', lock, ARGV[2], record, 'expires', string.format('%.0f', keep_until))
 end
+note_run(found[1], found[4], ARGV[5])
 local marked = tonumber(string.match(found[3] or '', '^%d+')) or 0
 return { 'kept', now, ARGV[2], mode, tonumber(slot), tonumber(ARGV[2]) <= marked and 1 or 0 }

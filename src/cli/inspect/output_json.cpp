@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/inspect/output_json.hpp"
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include "cli/grant_output.hpp"
 #include "cli/inspect/key_state.hpp"
@@ -48,6 +49,19 @@ Json of(const WaiterView& w) {
   return j;
 }
 
+Json of(const LastRun& r) {
+  return Json{
+      {"token", r.token},
+      {"host", text_or_null(r.who.host)},
+      {"pid", r.who.pid > 0 ? Json(r.who.pid) : Json(nullptr)},
+      {"user", text_or_null(r.who.user_name())},
+      {"started_at", run::utc(r.started)},
+      {"ended_at", run::utc(r.ended)},
+      {"duration_ms", whole_milliseconds(Duration{std::max<std::int64_t>(0, r.ended - r.started)})},
+      {"exit_status", r.end.by_signal ? Json(nullptr) : Json(r.end.value)},
+      {"signal", r.end.by_signal ? Json(r.end.value) : Json(nullptr)}};
+}
+
 Json of(const KeyView& k) {
   Json j{{"key", printable(k.key)}, {"state", state_name(state_of(k))}};
   j["mode"] = k.holders.empty() ? Json(nullptr) : Json(mode_name(k.holders.front().mode));
@@ -56,6 +70,7 @@ Json of(const KeyView& k) {
   for (const HolderView& h : k.holders) j["holders"].push_back(of(h));
   j["waiters"] = k.waiters_known ? Json::array() : Json(nullptr);
   for (const WaiterView& w : k.waiters) j["waiters"].push_back(of(w));
+  j["last_run"] = k.last_run ? of(*k.last_run) : Json(nullptr);
   j["notes"] = Json::array();
   for (const std::string& n : k.notes) j["notes"].push_back(printable(n));
   return j;

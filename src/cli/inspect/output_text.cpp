@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <cstring>
 #include "cli/grant_output.hpp"
 #include "cli/inspect/key_state.hpp"
 #include "core/duration.hpp"
@@ -111,6 +112,27 @@ void holder(std::string& text, const HolderView& h) {
   if (h.revoked) line(text, "", "was asked to stop (release --revoke)");
 }
 
+std::string how(const RunEnd& end) {
+  if (!end.by_signal) return fmt::format("exit status {}", end.value);
+  const char* name = ::sigabbrev_np(end.value);
+  return fmt::format("ended by signal {}{}", end.value, name ? fmt::format(" ({})", name) : "");
+}
+
+// The record of the last run, and a newer start that was noted and has no end: its dlock was killed.
+void last_run(std::string& text, const KeyView& k) {
+  if (k.last_run) {
+    const LastRun& r = *k.last_run;
+    line(text, "last run", fmt::format("{}, token {}, {}", r.who.text(), r.token, how(r.end)));
+    line(text, "",
+         fmt::format("started {}, lasted {}", run::utc(r.started),
+                     format_duration(Duration{std::max<std::int64_t>(0, r.ended - r.started)})));
+  }
+  const bool running = state_of(k) == KeyState::held;
+  if (k.noted_start && !running && (!k.last_run || *k.noted_start > k.last_run->ended))
+    line(text, k.last_run ? "" : "last run",
+         fmt::format("started {}, end unknown", run::utc(*k.noted_start)));
+}
+
 // How an operator ends the first holder, the gentlest way first.
 void ways_to_end(std::string& text, const KeyView& k, const OpenStore& opened) {
   const HolderView& h = k.holders.front();
@@ -194,6 +216,7 @@ std::string text_of_key(const KeyView& k, const OpenStore& opened) {
          fmt::format("{} {}, {}, asked {}{}", i + 1, w.who.text(), mode_name(w.mode), asked(w.who),
                      reason));
   }
+  last_run(text, k);
   for (const std::string& n : k.notes) line(text, "note", printable(n));
   line(text, "where",
        fmt::format("{}, recipe {}", printable(opened.backend->where()),

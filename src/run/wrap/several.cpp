@@ -24,6 +24,7 @@ class Several final : public Wrapped {
   Result<Renewal> renew(const Lease&, Duration ttl) override;
   Result<Renewal> detach(const Lease&, Duration ttl) override;
   Result<Released> release(const Lease&) override;
+  void job_ended(const Lease&, RunEnd) override;
   // The holder in the way: of the key that is waited for.
   Result<std::optional<KeyView>> inspect(const Key& key) override {
     return inner_->inspect(taken_.size() < order_.size() ? order_[taken_.size()] : key);
@@ -130,6 +131,10 @@ Result<Renewal> Several::detach(const Lease&, Duration ttl) {
 }
 
 Result<Released> Several::release(const Lease&) { return release_all(); }
+
+void Several::job_ended(const Lease&, RunEnd end) {
+  for (const Taken& t : taken_) inner_->job_ended(t.lease, end);
+}
 
 // Each key is requested until it has an answer, and no more: a call repeated because one key was
 // unknown must not ask again for keys that were released, or it would be told that they are not

@@ -17,6 +17,7 @@ class Wrapped : public Backend {
   Result<Renewal> renew(const Lease& l, Duration ttl) override { return inner_->renew(l, ttl); }
   Result<Renewal> detach(const Lease& l, Duration ttl) override { return inner_->detach(l, ttl); }
   Result<Released> release(const Lease& l) override { return inner_->release(l); }
+  void job_ended(const Lease& l, RunEnd end) override { inner_->job_ended(l, end); }
   Result<Released> force_release(const Key& k, std::optional<FencingToken> t) override {
     return inner_->force_release(k, t);
   }

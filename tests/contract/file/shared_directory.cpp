@@ -204,7 +204,9 @@ void use_key(Backend& b, bool lease) {
   if (lease) (void)b.note_start(held, 1, 1h), (void)b.revoke(key("k"));
   (void)b.renew(held, 1h);
   (void)b.inspect(key("k"));
+  b.job_ended(held, {false, 1});
   (void)b.release(held);
+  (void)b.inspect(key("k"));
 }
 
 }  // namespace

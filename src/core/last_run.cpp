@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/last_run.hpp"
+#include <fmt/format.h>
+#include <algorithm>
+#include "core/number.hpp"
+
+namespace dlock {
+namespace {
+
+std::string_view word(std::string_view& rest, char between) {
+  const std::string_view head = rest.substr(0, rest.find(between));
+  rest.remove_prefix(std::min(head.size() + 1, rest.size()));
+  return head;
+}
+
+}  // namespace
+
+std::string RunEnd::text() const { return fmt::format("{}{}", by_signal ? "s" : "", value); }
+
+std::optional<RunEnd> RunEnd::parse(std::string_view text) {
+  RunEnd end;
+  end.by_signal = text.starts_with('s');
+  if (end.by_signal) text.remove_prefix(1);
+  const auto value = parse_number<unsigned>(text);
+  if (!value || *value > 255) return std::nullopt;
+  end.value = static_cast<int>(*value);
+  return end;
+}
+
+std::string LastRun::text(char between) const {
+  return fmt::format("{1}{0}{2}{0}{3}{0}{4}{0}{5}", between, token, ended, end.text(), started,
+                     who.encode());
+}
+
+std::optional<LastRun> LastRun::parse(std::string_view text, char between) {
+  const auto token = parse_number<std::uint64_t>(word(text, between));
+  const auto ended = parse_number<std::int64_t>(word(text, between));
+  const auto end = RunEnd::parse(word(text, between));
+  const auto started = parse_number<std::int64_t>(word(text, between));
+  if (!token || !ended || !end || !started || *ended < 0 || *started < 0) return std::nullopt;
+  return LastRun{*token, *ended, *end, *started, Identity::decode(text)};
+}
+
+}  // namespace dlock

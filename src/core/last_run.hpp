@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// The record of the last run of a job under a key: shown to people, never used for decisions.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include "core/identity.hpp"
+#include "core/lease.hpp"
+
+namespace dlock {
+
+struct RunEnd {
+  bool by_signal = false;
+  int value = 0;             // the signal, or the exit status
+  std::string text() const;  // "0", or "s15" for a signal
+  static std::optional<RunEnd> parse(std::string_view);
+};
+
+struct LastRun {
+  FencingToken token = 0;
+  std::int64_t ended = 0;  // released, by the store's clock in microseconds since 1970
+  RunEnd end;
+  std::int64_t started = 0;  // granted, by the same clock
+  Identity who;
+
+  // `token ended status started who` with one character between. Nothing: malformed.
+  std::string text(char between) const;
+  static std::optional<LastRun> parse(std::string_view, char between);
+};
+
+}  // namespace dlock
