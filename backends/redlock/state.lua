@@ -9,7 +9,7 @@
 --          microseconds when it gave one, so it rises over a loss of data, too
 -- newest   the newest token stored at this master
 -- owner, token, since, meta  of its last vote; token 0: a majority never confirmed that; meta with the item revoked=1: its owner was asked to stop
--- list     of masters, by which a majority last confirmed a grant (list.hpp); empty: unknown; with '?' before it: it is being changed
+-- list     of masters, by which a majority last confirmed a grant (known_list.hpp); empty: unknown; with '?' before it: it is being changed
 --
 -- A record of another layout than this one, which is the first, begins with its number: `v2|`.
 --

@@ -39,7 +39,7 @@ using namespace std::chrono_literals;
 constexpr std::size_t slot_size = 4096;
 constexpr std::string_view magic = "dlock-fence1", any_version = "dlock-fence";
 
-struct Record {
+struct FenceRecord {
   std::uint64_t number = 0;
   FencingToken token = 0;
 };
@@ -51,16 +51,16 @@ std::uint64_t checksum(std::string_view text) noexcept {
   return sum;
 }
 
-std::string line_of(const Record& r) {
+std::string line_of(const FenceRecord& r) {
   const std::string text = fmt::format("{} {:020} {:020}", magic, r.number, r.token);
   return fmt::format("{} {:016x}", text, checksum(text));
 }
 
-std::optional<Record> parse_slot(std::string_view text) {
+std::optional<FenceRecord> parse_slot(std::string_view text) {
   const std::size_t length = line_of({}).size();
   if (text.size() < length) return std::nullopt;
   const std::string_view line = text.substr(0, length);
-  Record r;
+  FenceRecord r;
   const auto number = [&](std::size_t at) {
     return parse_number<std::uint64_t>(line.substr(at, 20)).value_or(0);
   };
@@ -186,7 +186,7 @@ Result<Progress> FenceFile::poll(Duration slice) {
 
 // Under the lock. When it returns the token is on the disk.
 Result<void> FenceFile::note() {
-  std::array<std::optional<Record>, 2> slots;
+  std::array<std::optional<FenceRecord>, 2> slots;
   bool empty = true;
   for (std::size_t i = 0; i < 2; ++i) {
     std::array<char, 128> text;
@@ -210,7 +210,7 @@ Result<void> FenceFile::note() {
                 fmt::format("--state {}: holds something else than fencing tokens, or is damaged",
                             quoted(path_)));
   const std::size_t old = slots[1] && (!slots[0] || slots[1]->number > slots[0]->number) ? 1 : 0;
-  const Record newest = slots[old].value_or(Record{});
+  const FenceRecord newest = slots[old].value_or(FenceRecord{});
   if (token_ < newest.token)
     return fail(
         Errc::stale,
