@@ -151,7 +151,7 @@ TEST_CASE("ps and pkill tell the guard from dlock") {
 
 TEST_CASE("a dlock that was stopped does not kill a working guard") {
   Run it;
-  it.start({"--key", "k", "-k", "1s", "--", "sh", "-c",
+  it.start({"--key", "k", "-k", "3s", "--", "sh", "-c",
             "trap 'echo $$ > " + (it.dir / "got") + "' TERM; echo $$ > " + (it.dir / "job") +
                 "; while :; do sleep 1; done"});
   REQUIRE(it.events->wait("acquired", patience));
