@@ -42,7 +42,9 @@ bool Keeper::renew(Lease& lease, Deadline& next) {
 
 void Keeper::release() {
   if (started_) return ask({Request::release, {}});
+  over_ = true;  // start() comes too late now
   give_back(*lease_, false);
+  lease_.reset();
 }
 
 Keeper::Next Keeper::hold() {

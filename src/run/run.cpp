@@ -25,8 +25,10 @@ Outcome cannot_begin(Events& events, Status status, const std::string& why) {
 
 }  // namespace
 
-Outcome run(const Plan& plan) {
-  // lives as long as the process, like everything that the keeper's thread uses
+Outcome run(const Plan& asked) {
+  // These live as long as the process, like everything that the keeper's thread uses: it is never
+  // joined, because a client library may block it for ever.
+  const Plan& plan = *new Plan(asked);
   Entry& entry = *new Entry;
   if (plan.say.status_fd >= 0) ::fcntl(plan.say.status_fd, F_SETFD, FD_CLOEXEC);
   Events& events = *new Events(plan);

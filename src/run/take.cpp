@@ -8,7 +8,9 @@ namespace dlock::run {
 
 using namespace std::chrono_literals;
 
-Outcome take(const Plan& plan, const GrantSink& sink) {
+Outcome take(const Plan& asked, const GrantSink& sink) {
+  // as in run(): the keeper's thread may outlive this call
+  const Plan& plan = *new Plan(asked);
   const Entry& entry = *new Entry;
   if (plan.say.status_fd >= 0) ::fcntl(plan.say.status_fd, F_SETFD, FD_CLOEXEC);
   Events& events = *new Events(plan);
