@@ -69,7 +69,7 @@ Result<std::optional<Progress>> LeaseWaiter::change() {
     if (auto joined = rejoin(); !joined) return fail(joined.error());
     auto decided = decide();
     if (!decided) return fail(decided.error());
-    answer = std::move(*decided);
+    answer = *decided;
     std::uint64_t ticket = 0;
     if (const auto* g = std::get_if<LockState::Granted>(&*answer))
       ticket = request_.attached ? g->ticket : 0;

@@ -34,7 +34,7 @@ std::string ask(const std::string& host, const std::string& port, std::string_vi
   };
   for (const addrinfo* a = found; a; a = a->ai_next) {
     const Fd fd{::socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
-    ::connect(fd.get(), a->ai_addr, a->ai_addrlen);
+    (void)::connect(fd.get(), a->ai_addr, a->ai_addrlen);  // in progress, or wait() fails
     if (!wait(fd.get(), POLLOUT) || ::send(fd.get(), word.data(), word.size(), MSG_NOSIGNAL) < 0)
       continue;
     std::string text;
