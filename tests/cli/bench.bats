@@ -108,7 +108,7 @@ nothing_left() { assert_equal "$(find "$locks" -mindepth 1 -not -name .dlock)" '
 }
 
 @test "500 clients" {
-  run --separate-stderr -0 timeout 55 "$DLOCK" bench -c 500 -N 600 --op-timeout 20s --ttl 120s --scenario handoff --output json
+  run --separate-stderr -0 timeout 55 "$DLOCK" bench -c 500 -N 50 --op-timeout 20s --ttl 120s --scenario handoff --output json
   assert_equal "$(json '[j["runs"][0]["clients"], j["runs"][0]["errors"], j["runs"][0]["overlaps"]]' <<<"$output")" '[500, 0, 0]'
   nothing_left
 }
