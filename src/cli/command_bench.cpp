@@ -141,9 +141,21 @@ class Page {
     struct stat st {};
     existed_ = ::lstat(path_.c_str(), &st) == 0;
     file_ = open_to_write(path_, 0, 0666);
+    if (!file_) return;  // errno says why
+    const std::size_t slash = path_.rfind('/');
+    const std::string parent = slash == path_.npos ? "." : path_.substr(0, slash + 1);
+    directory_.reset(::open(parent.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   }
+  // In the directory that it was made in, and no other file: others may have moved either.
   ~Page() {
-    if (file_ && !written_ && !existed_) ::unlink(path_.c_str());
+    if (!file_ || written_ || existed_ || !directory_) return;
+    const std::string name = path_.substr(path_.rfind('/') + 1);
+    struct stat mine {
+    }, there{};
+    if (::fstat(file_.get(), &mine) == 0 &&
+        ::fstatat(directory_.get(), name.c_str(), &there, AT_SYMLINK_NOFOLLOW) == 0 &&
+        mine.st_ino == there.st_ino && mine.st_dev == there.st_dev)
+      ::unlinkat(directory_.get(), name.c_str(), 0);
   }
   Page(const Page&) = delete;
   const Fd& file() const noexcept { return file_; }
@@ -158,7 +170,7 @@ class Page {
 
  private:
   std::string path_;
-  Fd file_;
+  Fd file_, directory_;
   bool existed_ = false, written_ = false;
 };
 
