@@ -5,8 +5,10 @@ add_custom_target(uninstall COMMAND ${CMAKE_COMMAND} -DMANIFEST=${PROJECT_BINARY
   -P ${packaging}/uninstall.cmake VERBATIM)
 
 set(CPACK_GENERATOR DEB)
-set(CPACK_PACKAGE_CONTACT "dlock maintainers <maintainers@dlock.example>"
-  CACHE STRING "Maintainer field of the package")
+# Nobody reads mail to .invalid (RFC 2606): who publishes a package says who they are.
+set(DLOCK_MAINTAINER "The dlock authors <nobody@dlock.invalid>" CACHE STRING
+  "Who publishes the .deb: the Maintainer field, as in \"Name <address>\"")
+set(CPACK_PACKAGE_CONTACT ${DLOCK_MAINTAINER})
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_STRIP_FILES ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)

@@ -73,6 +73,32 @@ PY
   assert_output --partial 'usage: scripts/sbom BUILD_DIRECTORY'
 }
 
+@test "a .deb, in a directory with a space, names who publishes it" {
+  command -v dpkg-shlibdeps >/dev/null && command -v file >/dev/null || skip 'needs dpkg-dev and file (scripts/deps package)'
+  mkdir 'a tree'
+  cd 'a tree'
+  cat >CMakeLists.txt <<X
+cmake_minimum_required(VERSION 3.25)
+project(dlock VERSION 1.2.3 LANGUAGES NONE)
+install(PROGRAMS prog DESTINATION bin RENAME dlock)
+install(FILES prog DESTINATION share/zsh/site-functions RENAME _dlock)
+install(FILES prog DESTINATION share/man/man1 RENAME dlock.1)
+include("$root/scripts/packaging/package.cmake")
+X
+  touch CHANGELOG.md prog
+  maintainer_of() {
+    rm -rf b
+    cmake -S . -B b -G Ninja "$@" >/dev/null
+    (cd b && SOURCE_DATE_EPOCH=1700000000 cpack -G DEB -B "$PWD/deb" >/dev/null)
+    dpkg-deb -f b/deb/dlock_1.2.3_*.deb Maintainer
+  }
+  assert_equal "$(maintainer_of)" 'The dlock authors <nobody@dlock.invalid>'
+  assert_equal "$(maintainer_of -DDLOCK_MAINTAINER='A Team <team@example.org>')" 'A Team <team@example.org>'
+  run -0 dpkg-deb -c b/deb/dlock_1.2.3_*.deb
+  assert_line --regexp '^-rwxr-xr-x root/root .* 2023-11-14 .* ./usr/bin/dlock$'
+  assert_line --regexp ' ./usr/share/zsh/vendor-completions/_dlock$'
+}
+
 @test "a package: the tarball needs no xz, two are the same, and what lintian refuses has no checksum" {
   mkdir -p tree/scripts/packaging bin bare
   cp "$root/scripts/package" tree/scripts/
@@ -82,17 +108,29 @@ PY
 #!/bin/bash
 case $1 in
   --build) ;;
-  --install) umask 077; mkdir -p "$DESTDIR/usr/local/bin" && echo "#!/bin/sh" >"$DESTDIR/usr/local/bin/dlock" ;;
-  *) echo 'CMAKE_PROJECT_VERSION:STATIC=1.2.3' >"$5/CMakeCache.txt" ;;
+  --install)
+    umask 077
+    mkdir -p "$DESTDIR/usr/local/bin" && echo "#!/bin/sh" >"$DESTDIR/usr/local/bin/dlock"
+    echo /usr/local/bin/dlock >"$2/install_manifest.txt"
+    ;;
+  *) printf '%s\n' 'CMAKE_PROJECT_VERSION:STATIC=1.2.3' 'DLOCK_MAINTAINER:STRING=N <n@n.invalid>' >"$5/CMakeCache.txt" ;;
 esac
 STAND_IN
   printf '#!/bin/sh\nmkdir -p "$4"; touch "$4/dlock_1.2.3_any.deb"\n' >bin/cpack
   printf '#!/bin/sh\necho "E: dlock: such-a-tag"\n[ ! -e bad ]\n' >bin/lintian
   chmod +x bin/*
+  mkdir one two two.build
+  touch one/dlock_1.2.3-9_any.deb # of another day
+  echo /opt/bin/dlock >two.build/install_manifest.txt
   for out in one two; do
-    PATH=$PWD/bin:$PATH SOURCE_DATE_EPOCH=1700000000 tree/scripts/package -o $out -B $out.build
+    PATH=$PWD/bin:$PATH SOURCE_DATE_EPOCH=1700000000 run -0 tree/scripts/package -o $out -B $out.build
+    assert_line --partial 'the .deb names nobody as its maintainer'
   done
   assert_equal "$(cat one/SHA256SUMS)" "$(cat two/SHA256SUMS)"
+  assert_equal "$(cut -c 67- one/SHA256SUMS | head -n 1)" dlock_1.2.3_any.deb
+  # `uninstall` knows what was installed before, and nothing that went into the package.
+  assert_equal "$(cat two.build/install_manifest.txt)" /opt/bin/dlock
+  assert [ ! -e one.build/install_manifest.txt ]
   tarball=dlock-1.2.3-linux-$(uname -m).tar
   for name in tar gzip; do ln -s "$(command -v $name)" bare/; done
   mkdir prefix
