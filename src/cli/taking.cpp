@@ -46,15 +46,13 @@ Result<void> recipe_can(const Options& o, const Traits& t, const Request& reques
 Result<run::Timing> times(const Options& o, const Store& store, Hold hold, bool borrowed) {
   const Traits& t = *store.traits;
   const bool detached = hold == Hold::detached;
-  if (detached)
-    if (auto enough = long_enough(o); !enough) return fail(enough.error());
-  const run::TimingAsked asked{.ttl = o.ttl,
-                               .op_timeout = o.op_timeout,
-                               .kill_after = o.kill_after,
-                               .allow_short_ttl = o.allow_short_ttl};
-  // If a lock can outlive its process, a kept lock and one that a handle names are such leases.
+  // If a lock can outlive its process, a kept lock and one that a handle names are leases, too.
   const bool leased =
       t.liveness != Liveness::process || (t.detached && (hold == Hold::kept || borrowed));
+  if (detached || leased)
+    if (auto enough = long_enough(o); !enough) return fail(enough.error());
+  const run::TimingAsked asked{
+      .ttl = o.ttl, .op_timeout = o.op_timeout, .kill_after = o.kill_after};
   auto timing = run::plan_timing(asked, t.proven_of(o.ttl, store.url), !detached && leased);
   if (timing) return timing;
   // plan_timing names the options; if their values came from the environment alone, the message

@@ -43,10 +43,6 @@ Result<Timing> plan_timing(const TimingAsked& asked, Duration proven, bool lease
     if (!asked.kill_after) t.kill_after = 5s;
     return t;
   }
-  if (asked.ttl < shortest_ttl && !asked.allow_short_ttl)
-    return fail(Errc::usage,
-                fmt::format("--ttl {}: must be at least {} (--allow-short-ttl permits less)",
-                            format_duration(asked.ttl), format_duration(shortest_ttl)));
   if (t.renew_every + t.op_timeout + t.kill_after + t.margin > proven)
     return does_not_fit(t, asked);
   return t;

@@ -26,12 +26,10 @@ struct Timing {
 struct TimingAsked {
   Duration ttl{};
   std::optional<Duration> op_timeout, kill_after;
-  bool allow_short_ttl = false;
 };
 
-// Start rule (leased only): renew_every + op_timeout + kill_after + margin must fit into `proven`,
-// and ttl be at least 2 s unless allow_short_ttl. Errc::usage names the options, their values and
-// the largest that would fit. `proven`: ttl - drift(ttl) for a lease.
+// Start rule (leased only): renew_every + op_timeout + kill_after + margin must fit into `proven`.
+// Errc::usage names the options, their values and the largest that would fit. `proven`: ttl - drift(ttl) for a lease.
 Result<Timing> plan_timing(const TimingAsked&, Duration proven, bool leased);
 
 // When a lease that lasts until `deadline` is to be renewed, seen from now: renew_every after its

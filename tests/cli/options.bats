@@ -148,7 +148,9 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # no refused command may ha
   [ -x "$DLOCK_FAKE" ] || skip 'dlock_fake is not built'
   DLOCK=$DLOCK_FAKE
   refused 64 '--kill-after' run -b fake: --key k --ttl 3s --kill-after 4s -- true
-  refused 64 '--allow-short-ttl' run -b fake: --key k --ttl 1s -- true
+  refused 64 '--allow-short-ttl' run -b fake: --key k --ttl 1999ms -- true
+  "$DLOCK" run -b fake: --key k --ttl 2s -- true
+  "$DLOCK" run -b fake: --key k --ttl 1999ms --allow-short-ttl -- true
   DLOCK_TTL=1s refused 78 'DLOCK_TTL' run -b fake: --key k -- true
 }
 

@@ -16,13 +16,11 @@ namespace {
 struct Case {
   Duration ttl;
   std::optional<Duration> op_timeout, kill_after;
-  bool allow_short_ttl;
   bool good;
 };
 
 Result<Timing> plan(const Case& c) {
-  return plan_timing({c.ttl, c.op_timeout, c.kill_after, c.allow_short_ttl}, c.ttl - drift(c.ttl),
-                     true);
+  return plan_timing({c.ttl, c.op_timeout, c.kill_after}, c.ttl - drift(c.ttl), true);
 }
 
 Duration sum(const Timing& t) { return t.renew_every + t.op_timeout + t.kill_after + t.margin; }
@@ -38,28 +36,23 @@ Duration largest(const std::string& message, const std::string& name) {
 }  // namespace
 
 TEST_CASE("timing: plans that are accepted and refused") {
-  const auto [ttl, op_timeout, kill_after, allow_short_ttl, good] = GENERATE(values<Case>({
-      {30s, {}, {}, false, true},     {2s, {}, {}, false, true},  // the shortest
-      {1999ms, {}, {}, false, false},                             // --allow-short-ttl
-      {1999ms, {}, {}, true, true},   {1700ms, {}, {}, true, true},
-      {1600ms, {}, {}, true, false},  // half a second of margin does not fit
-      {500ms, {}, {}, true, false},   {1s, 10ms, 0s, true, true},
-      {30s, {}, 13s, false, true},    {30s, {}, 14s, false, false},
-      {30s, {}, 30s, false, false},   {30s, {}, 0s, false, true},  // KILL at once
-      {30s, 13s, {}, false, true},    {30s, 14s, {}, false, false},
-      {30s, 1ms, {}, false, true},    {30s, 0s, {}, false, false},
-      {2s, {}, 400ms, false, true},   {2s, {}, 600ms, false, false},
-      {24h, {}, {}, false, true},     {24h, {}, 10h, false, true},
-      {24h, {}, 16h, false, false},
+  const auto [ttl, op_timeout, kill_after, good] = GENERATE(values<Case>({
+      {30s, {}, {}, true},    {2s, {}, {}, true},      {1999ms, {}, {}, true},
+      {1700ms, {}, {}, true}, {1600ms, {}, {}, false},  // half a second of margin does not fit
+      {500ms, {}, {}, false}, {1s, 10ms, 0s, true},    {30s, {}, 13s, true},
+      {30s, {}, 14s, false},  {30s, {}, 30s, false},   {30s, {}, 0s, true},  // KILL at once
+      {30s, 13s, {}, true},   {30s, 14s, {}, false},   {30s, 1ms, {}, true},
+      {30s, 0s, {}, false},   {2s, {}, 400ms, true},   {2s, {}, 600ms, false},
+      {24h, {}, {}, true},    {24h, {}, 10h, true},    {24h, {}, 16h, false},
   }));
-  CAPTURE(format_duration(ttl), allow_short_ttl);
-  const auto t = plan({ttl, op_timeout, kill_after, allow_short_ttl, good});
+  CAPTURE(format_duration(ttl));
+  const auto t = plan({ttl, op_timeout, kill_after, good});
   REQUIRE(t.has_value() == good);
   if (!good) CHECK(t.error().code == Errc::usage);
 }
 
 TEST_CASE("timing: the parts of a plan") {
-  const auto t = plan_timing({30s, {}, {}, false}, 30s - drift(30s), true).value();
+  const auto t = plan_timing({30s, {}, {}}, 30s - drift(30s), true).value();
   CHECK(t.leased);
   CHECK(t.proven == 29698ms);
   CHECK(t.renew_every == t.proven / 3);
@@ -67,11 +60,11 @@ TEST_CASE("timing: the parts of a plan") {
   CHECK(t.kill_after == 5s);
   CHECK(t.margin == t.proven / 20);
 
-  const auto small = plan_timing({2s, {}, {}, false}, 2s - drift(2s), true).value();
+  const auto small = plan_timing({2s, {}, {}}, 2s - drift(2s), true).value();
   CHECK(small.kill_after == small.proven / 5);
   CHECK(small.margin == 500ms);
 
-  const auto large = plan_timing({10min, {}, {}, false}, 10min - drift(10min), true).value();
+  const auto large = plan_timing({10min, {}, {}}, 10min - drift(10min), true).value();
   CHECK(large.op_timeout == 5s);
   CHECK(large.kill_after == 5s);
 }
@@ -79,25 +72,22 @@ TEST_CASE("timing: the parts of a plan") {
 TEST_CASE("timing: the start rule uses the proven time of a recipe that proves less than the ttl") {
   // Half of a session of 10 s is proven: 7 s of --kill-after fit into the ttl, but not into the
   // proven time.
-  CHECK(plan_timing({10s, {}, 7s, false}, 10s - drift(10s), true).has_value() == false);
-  CHECK(plan_timing({10s, {}, 2s, false}, 4900ms, true).has_value() == false);
-  CHECK(plan_timing({10s, {}, {}, false}, 4900ms, true).has_value());
-  CHECK(plan_timing({10s, {}, {}, false}, 4900ms, true)->renew_every == Duration(4900ms) / 3);
+  CHECK(plan_timing({10s, {}, 7s}, 10s - drift(10s), true).has_value() == false);
+  CHECK(plan_timing({10s, {}, 2s}, 4900ms, true).has_value() == false);
+  CHECK(plan_timing({10s, {}, {}}, 4900ms, true).has_value());
+  CHECK(plan_timing({10s, {}, {}}, 4900ms, true)->renew_every == Duration(4900ms) / 3);
 }
 
 TEST_CASE("timing: a lock without a deadline has no start rule") {
-  const auto t = plan_timing({10ms, {}, {}, false}, 10ms, false);
+  const auto t = plan_timing({10ms, {}, {}}, 10ms, false);
   REQUIRE(t);
   CHECK_FALSE(t->leased);
   CHECK(t->kill_after == 5s);
-  CHECK(plan_timing({1s, {}, 1h, false}, 1s, false)->kill_after == 1h);
+  CHECK(plan_timing({1s, {}, 1h}, 1s, false)->kill_after == 1h);
 }
 
 TEST_CASE("timing: the message names the options, their values and values that would fit") {
-  const auto short_ttl = plan({1s, {}, {}, false, false}).error().message;
-  CHECK_THAT(short_ttl, Catch::Contains("--ttl 1s") && Catch::Contains("2s") &&
-                            Catch::Contains("--allow-short-ttl"));
-  const auto message = plan({30s, {}, 20s, false, false}).error().message;
+  const auto message = plan({30s, {}, 20s, false}).error().message;
   CHECK_THAT(message, Catch::Contains("--ttl 30s") && Catch::Contains("--kill-after 20s") &&
                           Catch::Contains("--op-timeout"));
 }
@@ -111,7 +101,7 @@ TEST_CASE("timing: every plan fits, and so does every value that a refusal sugge
         std::uniform_int_distribution<Duration::rep>(least.count(), most.count())(random));
   };
   for (int i = 0; i < 20'000; ++i) {
-    Case c{any(2s, 90s), {}, any(0s, 60s), false, false};
+    Case c{any(2s, 90s), {}, any(0s, 60s), false};
     if (i % 2) c.op_timeout = any(1ms, 40s);
     const auto t = plan(c);
     if (t) {
