@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include "core/exit_status.hpp"
+#include "core/text.hpp"
 #include "run/keeper.hpp"
 #include "run/keeper_times.hpp"
 

@@ -15,7 +15,6 @@ using Note = Action::Note;
 
 namespace {
 
-constexpr Duration own_lateness = 50ms;  // more than a busy machine causes
 constexpr Duration own_sweep_every = 10ms;
 // before a store that grants too late is asked again
 constexpr Duration first_pause = 100ms, longest_pause = 2s;
@@ -43,11 +42,7 @@ Deadline Policy::wake_at() const noexcept {
     case Phase::running:
     case Phase::descendants: break;
   }
-  const Deadline act_by = std::min(when_.kill_at, when_.stop_by);
-  Deadline second_line =
-      killing_ || guard_killed_ ? no_deadline : later(act_by, rules_.timing.margin / 2);
-  if (second_line != no_deadline && second_look_ != no_deadline)
-    second_line = std::max(second_line, second_look_);
+  const Deadline second_line = killing_ ? no_deadline : second_line_.wake_at(when_);
   const Deadline give_up = killing_ && lost_ ? later(deadline_, grace_to_die) : no_deadline;
   return std::min({max_run_at_, second_line, next_word_, give_up});
 }
@@ -336,17 +331,8 @@ void Policy::on(const event::Tick&, Deadline now) {
     return act(Do::sweep_own);
   }
   if (now >= max_run_at_) on(event::MaxRunOver{}, now);
-  // Half a margin late, and no report of a kill: the guard is stopped or stuck.
-  const Deadline second_line =
-      later(std::min(when_.kill_at, when_.stop_by), rules_.timing.margin / 2);
-  if (killing_ || guard_killed_ || now < second_line) return;
-  // Is dlock late itself? Then the cause (a suspend, a frozen cgroup) may have stopped the guard as
-  // well, and it is about to act.
-  if (now > later(second_line, own_lateness) && second_look_ == no_deadline)
-    second_look_ = later(now, own_lateness);
-  if (second_look_ != no_deadline && now < second_look_) return;
-  guard_killed_ = true;
-  act(Do::kill_guard);
+  // No report of a kill: the guard is stopped or stuck.
+  if (!killing_ && second_line_.due(when_, now)) act(Do::kill_guard);
 }
 
 // ---- the end -----------------------------------------------------------------------------------

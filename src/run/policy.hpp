@@ -7,6 +7,7 @@
 #include "run/message.hpp"
 #include "run/outcome.hpp"
 #include "run/plan.hpp"
+#include "run/second_line.hpp"
 #include "run/wait_end.hpp"
 
 namespace dlock::run {
@@ -141,7 +142,8 @@ class Policy {
     // keys: when one is lost, the others are held and are to be released
     bool several = false;
   };
-  explicit Policy(const Rules& rules) : rules_(rules), wait_(rules.wait) {}
+  explicit Policy(const Rules& rules)
+      : rules_(rules), wait_(rules.wait), second_line_(rules.timing.margin) {}
 
   Actions step(const Event&, Deadline now);
   Deadline wake_at() const noexcept;  // no_deadline: only events matter
@@ -211,21 +213,21 @@ class Policy {
 
   const Rules rules_;
   WaitEnd wait_;
+  SecondLine second_line_;
   Phase phase_ = Phase::waiting;
   GuardDeadlines when_;
   Deadline deadline_ = no_deadline;  // of the lease
   Deadline granted_at_ = no_deadline, hold_until_ = no_deadline;
   Deadline max_run_at_ = no_deadline;
-  Deadline step_by_ = no_deadline;      // bound of the current phase
-  Deadline second_look_ = no_deadline;  // at a silent guard, because dlock was late
-  Deadline next_word_ = no_deadline;    // when to name the remaining members
-  Deadline ended_at_{};                 // last ending signal
-  Duration pause_{};                    // before the last queue_again
+  Deadline step_by_ = no_deadline;    // bound of the current phase
+  Deadline next_word_ = no_deadline;  // when to name the remaining members
+  Deadline ended_at_{};               // last ending signal
+  Duration pause_{};                  // before the last queue_again
   int last_end_ = 0, leave_signal_ = 0;
   int status_ = -1, exec_error_ = 0;
   bool lost_ = false, killing_ = false, guard_gone_ = false, guard_failed_ = false,
        start_failed_ = false, max_run_over_ = false, revoked_ = false, withdraws_ = false;
-  bool guard_killed_ = false, gave_up_ = false;
+  bool gave_up_ = false;
   Actions actions_;
 };
 

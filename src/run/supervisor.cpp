@@ -8,8 +8,6 @@
 #include <sys/wait.h>
 #include <algorithm>
 #include <cstring>
-#include "core/duration.hpp"
-#include "core/text.hpp"
 #include "run/environment.hpp"
 #include "run/job_cgroup.hpp"
 #include "util/wait.hpp"
@@ -18,13 +16,10 @@ namespace dlock::run {
 
 using namespace std::chrono_literals;
 using Do = Action::Do;
-using Note = Action::Note;
 
 namespace {
 
 constexpr Duration fast_job = 20ms;  // one that ends within it needs no renewals
-
-std::int64_t millis(Deadline from, Deadline to) { return (to - from) / 1ms; }
 
 Policy::Rules rules(const Plan& plan, bool same_group) {
   Policy::Rules r;
@@ -44,27 +39,6 @@ Policy::Rules rules(const Plan& plan, bool same_group) {
   return r;
 }
 
-std::string consequence(const OnLost& o) {
-  if (o.what == OnLost::Do::signal)
-    return fmt::format("the command was sent signal {} and goes on (--on-lost)", o.signal);
-  if (o.what == OnLost::Do::exec) return "the command goes on; the one of --on-lost was started";
-  return "the command is being ended";
-}
-
-std::string list(const std::vector<pid_t>& pids) {
-  std::string text;
-  for (std::size_t i = 0; i < pids.size() && i < 8; ++i)
-    text += fmt::format("{}{}", i ? ", " : "", pids[i]);
-  if (pids.size() > 8) text += fmt::format(" and {} more", pids.size() - 8);
-  return text;
-}
-
-// A shell line given as one word.
-const char* shell_hint(const Plan& plan, int error) {
-  const bool line = std::strchr(plan.command[0], ' ') && !std::strchr(plan.command[0], '/');
-  return error == ENOENT && line ? "; -c runs a line by the shell" : "";
-}
-
 }  // namespace
 
 Supervisor::Supervisor(const Plan& plan, const Entry& entry, const Surroundings& around,
@@ -78,7 +52,7 @@ Supervisor::Supervisor(const Plan& plan, const Entry& entry, const Surroundings&
       modes_(around.tty.get()),
       signals_(::signalfd(-1, &entry.handled(), SFD_CLOEXEC | SFD_NONBLOCK)),
       keeper_(*new Keeper(plan, events)),
-      waiting_line_(plan, events),
+      announcer_(plan, events),
       policy_(rules(plan, same_group_)) {}
 
 bool Supervisor::usable() const { return signals_ && timer_.fd() >= 0 && keeper_.usable(); }
@@ -119,11 +93,11 @@ void Supervisor::turn() {
   std::vector<Event> events = gather(now);
   events.emplace_back(event::Tick{});
   for (const Event& e : events) {
-    announce(e);
+    announcer_.of_guard(e);
     for (const Action& a : policy_.step(e, now)) perform(a);
   }
   if (const int sig = std::exchange(stop_by_, 0); sig != 0) {
-    waiting_line_.clear();
+    announcer_.clear_line();
     events_.flush(100ms);
     take_default(sig);
   }
@@ -144,17 +118,14 @@ void Supervisor::from_keeper(std::vector<Event>& out, Deadline now) {
     if (auto* began = std::get_if<Keeper::Began>(&report)) {
       out.emplace_back(event::WaitBegan{began->at});
     } else if (auto* answered = std::get_if<Keeper::Answered>(&report)) {
-      waiting_line_.answered(answered->asked_at, std::move(answered->holder),
-                             std::move(answered->why));
+      announcer_.answered(answered->asked_at, std::move(answered->holder),
+                          std::move(answered->why));
       out.emplace_back(event::Answered{answered->asked_at});
     } else if (auto* none = std::get_if<Keeper::NoAnswer>(&report)) {
-      if (none->failed && policy_.waiting()) waiting_line_.fails(none->why, now);
-      waiting_line_.no_answer(std::move(none->why));
+      announcer_.no_answer(std::move(none->why), none->failed && policy_.waiting(), now);
       out.emplace_back(event::NoAnswer{!none->failed});
     } else if (auto* waiting = std::get_if<Waiting>(&report)) {
-      if (!std::exchange(said_waiting_, true))
-        events_.status("waiting", {{"ahead", static_cast<std::int64_t>(waiting->ahead)}});
-      if (policy_.waiting()) waiting_line_.update(*waiting, now);
+      announcer_.waits(*waiting, policy_.waiting(), now);
     } else if (auto* granted = std::get_if<Keeper::Granted>(&report)) {
       leases_ = std::move(granted->more);
       leases_.insert(leases_.begin(), granted->lease);
@@ -162,43 +133,24 @@ void Supervisor::from_keeper(std::vector<Event>& out, Deadline now) {
       granted_at_ = now;
       out.emplace_back(event::Granted{leases_.front().deadline});
     } else if (auto* kept = std::get_if<Keeper::Kept>(&report)) {
-      if (std::exchange(failing_, false))
-        events_.words(fmt::format("{}: renewed again", printable(plan_.request.key.text())));
-      if (kept->deadline != no_deadline)
-        events_.status("renewed", {{"deadline_ms", millis(now, kept->deadline)}});
+      announcer_.kept(kept->deadline, now);
       out.emplace_back(event::Kept{kept->deadline});
       if (kept->revoked) out.emplace_back(event::Revoked{});
     } else if (auto* failed = std::get_if<Keeper::RenewFailed>(&report)) {
-      const std::int64_t left = millis(now, policy_.deadlines().term_at);
-      if (plan_.timing.leased)
-        events_.status("renew_failed", {{"error", failed->why}, {"job_ends_in_ms", left}});
-      if (!std::exchange(failing_, true)) {
-        if (plan_.timing.leased) events_.status("jeopardy", {{"job_ends_in_ms", left}});
-        events_.words(
-            plan_.timing.leased
-                ? fmt::format(
-                      "{}: cannot renew ({}); the command is ended in {} unless that changes",
-                      printable(plan_.request.key.text()), failed->why,
-                      format_duration(Duration(std::max<std::int64_t>(0, left) * 1000)))
-                : fmt::format("{}: cannot check the lock ({})", printable(plan_.request.key.text()),
-                              failed->why));
-      }
+      announcer_.renewal_failed(failed->why, policy_.deadlines().term_at, now);
     } else if (auto* gone = std::get_if<Keeper::Gone>(&report)) {
-      last_error_ = gone->why;
+      announcer_.keep_reason(std::move(gone->why));
       out.emplace_back(event::KeeperLost{});
     } else if (auto* ended = std::get_if<Keeper::Ended>(&report)) {
-      waiting_line_.clear();
-      events_.error(ended->message);
+      announcer_.wait_ended(ended->message);
       out.emplace_back(event::WaitEnded{ended->status, ended->busy});
     } else if (std::holds_alternative<Keeper::Left>(report)) {
       out.emplace_back(event::WaitLeft{});
     } else if (auto* released = std::get_if<Keeper::Released>(&report)) {
-      if (released->confirmed) events_.status(plan_.borrowed ? "left" : "released");
-      else last_error_ = released->why;
+      announcer_.released(released->confirmed, std::move(released->why));
       out.emplace_back(event::ReleaseDone{released->confirmed});
     } else if (auto* detached = std::get_if<Keeper::Detached>(&report)) {
-      if (detached->confirmed) events_.status("detached");
-      else last_error_ = detached->why;
+      announcer_.detached(detached->confirmed, std::move(detached->why));
       out.emplace_back(event::DetachDone{detached->confirmed});
     }
   }
@@ -222,20 +174,18 @@ void Supervisor::from_guard(std::vector<Event>& urgent, std::vector<Event>& rest
     const int value = r.message.value;
     switch (r.message.kind) {
       case Kind::started:
-        events_.trace("child_start", "job", {{"child", std::int64_t{value}}});
+        announcer_.started(value);
         rest.emplace_back(event::JobStarted{});
         break;
       case Kind::start_failed:
         keeper_.forget_start();
-        events_.error(fmt::format("{}: the command cannot be started: {}",
-                                  printable(plan_.request.key.text()), ::strerrordesc_np(value)));
+        announcer_.start_failed(::strerrordesc_np(value));
         rest.emplace_back(event::StartFailed{value});
         break;
       case Kind::refused: rest.emplace_back(event::StartRefused{}); break;
       case Kind::exec_failed:
         keeper_.forget_start();
-        events_.error(fmt::format("{}: {}{}", printable(plan_.command[0]), std::strerror(value),
-                                  shell_hint(plan_, value)));
+        announcer_.exec_failed(value);
         rest.emplace_back(event::ExecFailed{value});
         break;
       case Kind::stopped:
@@ -258,32 +208,13 @@ void Supervisor::from_guard(std::vector<Event>& urgent, std::vector<Event>& rest
   }
 }
 
-// The guard's messages, in the order in which they are decided about.
-void Supervisor::announce(const Event& e) {
-  if (std::holds_alternative<event::Expired>(e) && !std::exchange(expired_, true)) {
-    if (plan_.on_lost.what == OnLost::Do::kill) {
-      events_.status("term", {{"signal", std::int64_t{plan_.end_signal}}});
-      events_.trace("term_sent", "job");
-    }
-  } else if (std::holds_alternative<event::MaxRunOver>(e)) {
-    events_.status("term", {{"signal", std::int64_t{plan_.end_signal}}});
-  } else if (std::holds_alternative<event::Killing>(e)) {
-    events_.status("kill");
-    events_.trace("kill_sent", "job");
-  } else if (std::holds_alternative<event::TreeDead>(e)) {
-    events_.status("job_dead");
-    events_.trace("tree_dead", "job");
-  }
-}
-
 void Supervisor::perform(const Action& a) {
   switch (a.what) {
     case Do::start_job: return start_job();
     case Do::send_deadlines: guard_.send({Kind::deadlines, 0, false, policy_.deadlines()}); return;
     case Do::send_signal: guard_.send({Kind::signal, a.number, false, {}}); return;
     case Do::signal_all:
-      if (a.number == plan_.end_signal)
-        events_.status("term", {{"signal", std::int64_t{a.number}}});
+      if (a.number == plan_.end_signal) announcer_.ends(a.number);
       guard_.send({Kind::signal_all, a.number, false, {}});
       return;
     case Do::sweep: guard_.send({Kind::sweep, 0, false, {}}); return;
@@ -301,7 +232,10 @@ void Supervisor::perform(const Action& a) {
       note_end(a.outcome);
       keeper_.detach(a.span);
       return;
-    case Do::say: return say(a.note);
+    case Do::say: {
+      const bool named = a.note == Action::Note::stuck || a.note == Action::Note::descendants;
+      return announcer_.say(a.note, named ? job_members() : std::vector<pid_t>{}, Clock::now());
+    }
     case Do::end: return end(a.outcome);
   }
 }
@@ -314,7 +248,7 @@ void Supervisor::note_end(const Outcome& o) {
 }
 
 void Supervisor::start_job() {
-  waiting_line_.clear();
+  announcer_.clear_line();
   std::string environment = job_environment(plan_, leases_, guard_pid_);
   if (environment.size() > Channel::max_payload)
     environment.resize(Channel::max_payload + 1);  // the guard sees that it is truncated
@@ -330,72 +264,14 @@ void Supervisor::start_job() {
     ::kill(guard_pid_, SIGKILL);  // its end of the channel is broken; the end of file will follow
   } else if (error != 0) {
     keeper_.forget_start();
-    events_.error(
-        fmt::format("{}: the command cannot be started: the order to the guard process failed: {}",
-                    printable(plan_.request.key.text()), ::strerrordesc_np(error)));
+    announcer_.start_failed(
+        fmt::format("the order to the guard process failed: {}", ::strerrordesc_np(error)));
     for (const Action& a : policy_.step(event::StartFailed{error}, Clock::now())) perform(a);
     ::shutdown(guard_.fd(), SHUT_WR);  // no more messages: it sends tree_dead and exits
     return;
   }
   if (!keeper_.started()) thread_at_ = later(Clock::now(), fast_job);
-  const auto token = static_cast<std::int64_t>(leases_.front().token);
-  if (const Deadline end = leases_.front().deadline; end != no_deadline)
-    events_.status("acquired", {{"token", token}, {"deadline_ms", millis(Clock::now(), end)}});
-  else events_.status("acquired", {{"token", token}});
-}
-
-void Supervisor::say(Note note) {
-  const std::string key = printable(plan_.request.key.text());
-  waiting_line_.clear();
-  switch (note) {
-    case Note::busy:
-    case Note::silent: return waiting_line_.ended(note == Note::busy, Clock::now());
-    case Note::lost:
-      events_.status("lost", {{"why", last_error_.empty() ? "the lease ran out" : last_error_}});
-      events_.error(
-          fmt::format("{}: the lock is lost ({}); {}", key,
-                      last_error_.empty() ? "the lease could not be renewed in time" : last_error_,
-                      consequence(plan_.on_lost)));
-      return;
-    case Note::revoked:
-      events_.status("revoked");
-      events_.words(fmt::format(
-          "{}: the holder was asked to stop (release --revoke); the command is being ended", key));
-      return;
-    case Note::stuck:
-      events_.status("stuck");
-      events_.error(fmt::format("{}: killed, but not dead: {}; the lock is kept while it lasts",
-                                key, list(job_members())));
-      return;
-    case Note::descendants: {
-      events_.words(
-          fmt::format("{}: the command has ended, its descendants have not: {}; the lock is held "
-                      "until they end "
-                      "(--descendants=kill ends them)",
-                      key, list(job_members())));
-      return;
-    }
-    case Note::holding:
-      events_.words(fmt::format("{}: holding the lock until --min-hold {} is over", key,
-                                format_duration(plan_.min_hold)));
-      return;
-    case Note::not_released:
-      events_.status("not_released", {{"error", last_error_}});
-      events_.error(fmt::format("{}: not released ({}); what is left of the lock ends {}", key,
-                                last_error_.empty() ? "no answer in time" : last_error_,
-                                plan_.timing.leased ? "by its ttl" : "with this process"));
-      return;
-    case Note::guard_died:
-      events_.error(fmt::format("{}: the guard process died; the command is being killed", key));
-      return;
-    case Note::max_run:
-      events_.words(fmt::format("{}: --max-run {} is over; the command is being ended", key,
-                                format_duration(plan_.max_run)));
-      return;
-    case Note::too_late:
-      events_.words(fmt::format("{}: granted too late to start; waiting again", key));
-      return;
-  }
+  announcer_.acquired(leases_.front());
 }
 
 // No process of ours may outlive us, except a guard that still has members to end.
@@ -435,13 +311,10 @@ Figures Supervisor::figures() const {
 void Supervisor::end(Outcome outcome) {
   outcome_ = outcome;
   ended_at_ = Clock::now();
-  waiting_line_.clear();
+  announcer_.clear_line();
   dismiss_guard();
   if (policy_.killed()) modes_.restore();
-  events_.status("exit", {{"result", outcome.result},
-                          {outcome.by_signal ? "signal" : "code", std::int64_t{outcome.value}}});
-  events_.trace("exit", "run",
-                {{outcome.by_signal ? "signal" : "code", std::int64_t{outcome.value}}});
+  announcer_.exit(outcome);
 }
 
 }  // namespace dlock::run

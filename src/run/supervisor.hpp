@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 #include <vector>
+#include "run/announcer.hpp"
 #include "run/entry.hpp"
 #include "run/events.hpp"
 #include "run/keeper.hpp"
@@ -12,7 +13,6 @@
 #include "run/policy.hpp"
 #include "run/terminal.hpp"
 #include "run/timer.hpp"
-#include "run/waiting_line.hpp"
 
 namespace dlock::run {
 
@@ -34,12 +34,10 @@ class Supervisor {
   void from_keeper(std::vector<Event>&, Deadline now);
   void from_user(std::vector<Event>&);
   void from_guard(std::vector<Event>& urgent, std::vector<Event>& rest);
-  void announce(const Event&);
   void perform(const Action&);
   void note_end(const Outcome&);
   void start_job();
   bool foreign(pid_t child) const;
-  void say(Action::Note);
   void sweep_own();
   void reap_guard();
   void dismiss_guard();
@@ -56,14 +54,12 @@ class Supervisor {
   Fd signals_;
   Timer timer_;
   Keeper& keeper_;
-  WaitingLine waiting_line_;
+  Announcer announcer_;
   Policy policy_;
   std::vector<Lease> leases_;
   std::vector<Fd> holds_;             // until the guard has them
   Deadline thread_at_ = no_deadline;  // when the keeper gets its thread
-  std::string last_error_;            // of the keeper, for the final message
-  bool failing_ = false;              // renewals fail at the moment
-  bool guard_reaped_ = false, said_waiting_ = false, expired_ = false;
+  bool guard_reaped_ = false;
   std::uint64_t guard_started_ = 0;  // clock ticks since boot; known when it is dead
   int stop_by_ = 0;                  // stop ourselves when the rest of this wake-up is done
   const Deadline asked_at_ = Clock::now();
