@@ -74,7 +74,7 @@ PY
 }
 
 @test "a .deb, in a directory with a space, names who publishes it" {
-  command -v dpkg-shlibdeps >/dev/null && command -v file >/dev/null || skip 'needs dpkg-dev and file (scripts/deps package)'
+  command -v dpkg-shlibdeps >/dev/null && command -v file >/dev/null || skip 'needs dpkg-dev and file'
   mkdir 'a tree'
   cd 'a tree'
   cat >CMakeLists.txt <<X
