@@ -3,11 +3,14 @@
 -- only. -> {the refused ones, in one text; an error in writing, or ''}
 local key = KEYS[1]
 local words = {
-  get = { key }, set = { key, '1', 'PX', '1000' }, del = { key }, pexpire = { key, '1000' }, pttl = { key }, type = { key }, time = {},
-  setnx = { key, '1' }, rpush = { key, '1' }, llen = { key }, hmget = { key, 'f' }, hset = { key, 'f', '1' },
-  hdel = { key, 'g' }, hgetall = { key }, zadd = { key, '1', 'm' }, zrem = { key, 'm' }, zremrangebyscore = { key, '0', '0' },
-  zrange = { key, '0', '0' }, zrangebyscore = { key, '0', '0' }, zrevrangebyscore = { key, '0', '0' }, zscore = { key, 'm' }, zcard = { key },
-  zcount = { key, '0', '0' }, zrank = { key, 'm' }
+  get = { key }, set = { key, '1', 'PX', '1000' }, del = { key }, pexpire = { key, '1000' },
+  pttl = { key }, type = { key }, time = {}, setnx = { key, '1' },
+  rpush = { key, '1' }, llen = { key },
+  hmget = { key, 'f' }, hset = { key, 'f', '1' }, hdel = { key, 'g' }, hgetall = { key },
+  zadd = { key, '1', 'm' }, zrem = { key, 'm' }, zremrangebyscore = { key, '0', '0' },
+  zrange = { key, '0', '0' }, zrangebyscore = { key, '0', '0' }, zscore = { key, 'm' },
+  zrevrangebyscore = { key, '0', '0' }, zcard = { key }, zcount = { key, '0', '0' },
+  zrank = { key, 'm' }
 }
 -- While the key is what the first write made of it, commands for other types change nothing; and it
 -- expires.
@@ -16,11 +19,18 @@ for _, name in ipairs(ARGV) do if name == 'set' then first = 'set' end end
 local written = redis.pcall(first, unpack(words[first]))
 if first == 'hset' then redis.pcall('PEXPIRE', unpack(words.pexpire)) end
 local writing = type(written) == 'table' and written.err or ''
+-- What servers of all versions say to a user without the right.
+local function denies(err)
+  for _, word in ipairs({ 'NOPERM', 'permission', 'ACL', "can't run" }) do
+    if string.find(err, word, 1, true) then return true end
+  end
+  return false
+end
 local refused = {}
 for _, name in ipairs(ARGV) do
   local answer = name == first and written or redis.pcall(name, unpack(words[name]))
   local err = type(answer) == 'table' and answer.err
-  if err and (string.find(err, 'NOPERM') or string.find(err, 'permission') or string.find(err, 'ACL') or string.find(err, "can't run")) then
+  if err and denies(err) then
     table.insert(refused, name)
     if name == first then writing = '' end
   end
