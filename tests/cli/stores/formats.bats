@@ -66,13 +66,20 @@ words='has layout 2, and this dlock knows layout 1'
   [ -n "$handle" ]
 }
 
-# As dlock-backends(7) says.
+# printed KEY BEGIN: the command that dlock-backends(7) prints, for a key of this test
+printed() {
+  local found
+  found=$(sed -n "s/^\.Ql \($2.*'\).*/\1/p" "$BATS_TEST_DIRNAME/../../../man/dlock-backends.7" |
+    sed "s/dlock:redlock:KEY/dlock:redlock:t$BATS_TEST_NUMBER:$1/; s/dlock:{KEY}/t$BATS_TEST_NUMBER:{$1}/; s/dlock:KEY/t$BATS_TEST_NUMBER:$1/")
+  [ "$(grep -c . <<<"$found")" = 1 ] || fail "dlock-backends(7) should have one command that begins with $2"
+  echo "$found"
+}
 remove_record() {
   case $STORE in
     file) rm -r "$dir/locks/$1" ;;
-    redis) at_masters redis DEL "t$BATS_TEST_NUMBER:{$1}:fence" ;;
-    redlock) at_masters redlock DEL "dlock:redlock:t$BATS_TEST_NUMBER:$1" ;;
-    mysql) statement "DELETE FROM dlock_lock WHERE name = 't$BATS_TEST_NUMBER:$1'" ;;
+    redis) eval "at_masters redis $(printed "$1" "DEL 'dlock:{")" ;;
+    redlock) eval "at_masters redlock $(printed "$1" "DEL 'dlock:redlock:")" ;;
+    mysql) statement "$(printed "$1" 'DELETE FROM dlock_lock ')" ;;
   esac
 }
 
