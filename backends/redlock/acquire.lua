@@ -14,7 +14,7 @@ if v == me and r.owner == me then
 end
 if v ~= me and kind ~= 'none' then return { id, digits(now), 'busy', seen(r) } end
 r.counter = math.max(r.counter + 1, now)
-r.owner, r.token, r.since, r.meta = me, '0', digits(now), meta
+r.owner, r.token, r.since, r.meta = me, '0', digits(now), meta .. last_run(r.meta)
 keep(r)
 redis.call('SET', lock, me, 'PX', ttl)
 return { id, digits(now), 'granted', digits(r.counter), '0', r.list }

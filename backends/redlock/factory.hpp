@@ -30,7 +30,8 @@ inline constexpr std::array<Traits, 1> recipes{{
      .weakness = "exclusion depends on the clocks of a majority of the masters, and on restarts "
                  "that forget nothing or are waited "
                  "out (restart_grace); no queue",
-     .revokes = true},
+     .revokes = true,
+     .keeps_last_run = true},
 }};
 
 Result<std::unique_ptr<Backend>> open(const Url&, const Traits&, const Settings&);

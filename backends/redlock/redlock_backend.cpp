@@ -113,7 +113,7 @@ Result<void> RedlockBackend::may_extend(Duration ttl) {
 Result<Renewal> RedlockBackend::renew(const Lease& lease, Duration ttl) {
   const bool longer_than_ever = ttl > gave_;
   if (auto ok = may_extend(ttl); !ok) return fail(std::move(ok.error()));
-  auto renewal = extend(lease, ttl);
+  auto renewal = extend(lease, ttl, "");
   if (!renewal || !std::holds_alternative<Kept>(*renewal)) return renewal;
   if (longer_than_ever && kept_by_ < masters_.majority())
     return fail(
@@ -127,10 +127,10 @@ Result<Renewal> RedlockBackend::renew(const Lease& lease, Duration ttl) {
 
 // The rest of --min-hold; a restart may lose that.
 Result<Renewal> RedlockBackend::detach(const Lease& lease, Duration ttl) {
-  return extend(lease, ttl);
+  return extend(lease, ttl, ended(lease));
 }
 
-Result<Renewal> RedlockBackend::extend(const Lease& lease, Duration ttl) {
+Result<Renewal> RedlockBackend::extend(const Lease& lease, Duration ttl, std::string ended) {
   Masters& m = masters_;
   const Names at = names(lease.key);
   const std::string vote = lease.owner.hex(), px = redis::millis(ttl), list = list_text(options_);
@@ -143,7 +143,7 @@ Result<Renewal> RedlockBackend::extend(const Lease& lease, Duration ttl) {
   };
   const auto is_lost = [&](const Votes& v) { return count(v, refused) > m.size() - m.majority(); };
   const auto asked =
-      insist({&scripts::renew, at.all(), {vote, px, std::to_string(lease.token), list}},
+      insist({&scripts::renew, at.all(), {vote, px, std::to_string(lease.token), list, ended}},
              [&](const Votes& v) {
                return count(v, says_kept) >= m.majority() || is_lost(v) ||
                       count(v, other_list) > m.size() - m.majority();
@@ -241,7 +241,7 @@ Result<Released> RedlockBackend::release(const Lease& lease) {
   const Ask give_back{
       &scripts::release,
       at.all(),
-      {vote, "1"},
+      {vote, "1", ended(lease)},
       true,
       lease.deadline == no_deadline ? later(Clock::now(), options_.op_timeout) : lease.deadline};
   const auto gone = [](const Vote& v) { return v.answered(); };

@@ -42,6 +42,7 @@
 //    its token is lower.
 // 3. A holder is frozen past its deadline and runs for a moment when it wakes: as with every lease.
 #pragma once
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -98,6 +99,7 @@ class RedlockBackend final : public Backend {
   Result<Renewal> renew(const Lease&, Duration ttl) override;
   Result<Renewal> detach(const Lease&, Duration ttl) override;
   Result<Released> release(const Lease&) override;
+  void job_ended(const Lease& lease, RunEnd end) override { ended_[lease.owner] = end.text(); }
   Result<Released> force_release(const Key&, std::optional<FencingToken>) override;
   Result<Validity> check(const Key&, FencingToken) override;
   Result<Validity> check(const Key&, const Owner&) override;
@@ -150,7 +152,11 @@ class RedlockBackend final : public Backend {
     return insist([&](std::size_t) { return std::optional{ask}; }, decided, stragglers);
   }
   Result<void> may_extend(Duration ttl);
-  Result<Renewal> extend(const Lease&, Duration ttl);
+  Result<Renewal> extend(const Lease&, Duration ttl, std::string ended);
+  std::string ended(const Lease& lease) const {
+    const auto found = ended_.find(lease.owner);
+    return found == ended_.end() ? "" : found->second;
+  }
   void watch();
   Result<std::vector<std::optional<Seen>>> look(const Names&, Votes* votes = nullptr);
   Result<Validity> check(const Key&, const std::function<bool(const Seen&)>& is_it);
@@ -163,6 +169,7 @@ class RedlockBackend final : public Backend {
   Masters masters_;
   void undo(const Names&, const std::string& vote, Duration ttl);
   UnansweredReleases unanswered_;
+  std::map<Owner, std::string> ended_;  // how the jobs ended
   bool ever_ready_ = false;
   Duration gave_{};  // the longest ttl of a grant or a renewal
   // how many of the masters that may grant such a lease have the last one that was extended

@@ -85,6 +85,10 @@ Result<std::optional<KeyView>> RedlockBackend::inspect(const Names& at) {
   bool heard_of = false;
   for (const auto& s : *seen)
     if (s) v.fence = std::max(v.fence, s->newest), heard_of |= s->held() || s->newest != 0;
+  for (const auto& s : *seen)
+    if (auto run = s ? last_run(s->meta) : std::nullopt;
+        run && (!v.last_run || run->token > v.last_run->token))
+      v.last_run = std::move(run);
   if (!heard_of) return std::optional<KeyView>{};
 
   const Leader leader = leader_of(*seen, m.majority());

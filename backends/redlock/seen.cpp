@@ -4,6 +4,7 @@
 #include <map>
 #include "common/record_reader.hpp"
 #include "core/number.hpp"
+#include "core/text.hpp"
 #include "redis/fair/fair_record.hpp"
 
 namespace dlock::redlock {
@@ -12,6 +13,17 @@ bool asked_to_stop(std::string_view meta) noexcept {
   while (!meta.empty())
     if (take_word(meta, '&') == stop_mark.substr(1)) return true;
   return false;
+}
+
+std::optional<LastRun> last_run(std::string_view meta) {
+  constexpr std::string_view name = "last=";
+  while (!meta.empty()) {
+    const std::string_view item = take_word(meta, '&');
+    if (!item.starts_with(name)) continue;
+    const auto text = percent_decode(item.substr(name.size()));
+    return text ? LastRun::parse(*text, ',') : std::nullopt;
+  }
+  return std::nullopt;
 }
 
 std::optional<Seen> parse_seen(const Reply& answer) {

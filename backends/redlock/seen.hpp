@@ -29,6 +29,9 @@ struct Seen {
 bool asked_to_stop(std::string_view meta) noexcept;
 inline constexpr std::string_view stop_mark = "&revoked=1";
 
+// The last run in a meta; nothing: there is none.
+std::optional<LastRun> last_run(std::string_view meta);
+
 // From the replies of look.lua, or of acquire.lua when busy. Nothing: malformed.
 std::optional<Seen> parse_seen(const Reply&);
 

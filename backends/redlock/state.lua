@@ -9,6 +9,7 @@
 --          microseconds when it gave one, so it rises over a loss of data, too
 -- newest   the newest token stored at this master
 -- owner, token, since, meta  of its last vote; token 0: a majority never confirmed that; meta with the item revoked=1: its owner was asked to stop
+--          the item last=, which later votes keep, is the last run of a job: `token,ended,status,started,who`, percent-encoded
 -- list     of masters, by which a majority last confirmed a grant (known_list.hpp); empty: unknown; with '?' before it: it is being changed
 --
 -- A record of another layout than this one, which is the first, begins with its number: `v2|`.
@@ -53,6 +54,24 @@ local function confirm(r, token)
   r.counter = math.max(r.counter, tonumber(token))
   r.newest = digits(math.max(tonumber(r.newest), tonumber(token)))
   r.token = token
+end
+
+local function last_run(meta) return string.match('&' .. meta, '(&last=[^&]*)') or '' end
+
+-- Notes in the record that a job ended with `status` under its confirmed vote. One with a newer token
+-- that is there already stays. False: there is nothing to note.
+local function note_run(r, owner, status)
+  if not status or status == '' or r.owner ~= owner or r.token == '0' then return false end
+  local before = last_run(r.meta)
+  if (tonumber(string.match(before, '^&last=(%d+)')) or 0) >= tonumber(r.token) then return false end
+  local rest, who = '', ''
+  for item in string.gmatch(r.meta, '[^&]+') do
+    if not string.find(item, '^last=') then rest = rest .. '&' .. item end
+    if string.find(item, '^host=') or string.find(item, '^pid=') or string.find(item, '^user=') then who = who .. '&' .. item end
+  end
+  local text = table.concat({ r.token, digits(now), status, r.since, string.sub(who, 2) }, ',')
+  r.meta = string.sub(rest, 2) .. '&last=' .. string.gsub(text, '[&%%|]', function(c) return string.format('%%%02X', string.byte(c)) end)
+  return true
 end
 
 -- Whether `owner` has the vote, and it has not expired: in its last millisecond (PTTL 0) it is no
