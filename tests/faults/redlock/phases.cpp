@@ -165,3 +165,36 @@ TEST_CASE("the token is the highest of the numbers received") {
     CHECK(backend->release(l) == Released::yes);
   }
 }
+
+TEST_CASE("a late request to stop asks no later holder, and leaves nothing behind") {
+  RedlockMasters m{{.proxied = true}};
+  auto holder = open_redlock(m.proxied_url(), quick()),
+       admin = open_redlock(m.proxied_url(), quick());
+  auto late = open_redlock(m.proxied_url(), quick(1s, 1s));
+  const Key k = key("k");
+  const Lease first = granted_within(*holder, request(k, 60s), 10s);
+  REQUIRE(late->revoke(k) == Released::yes);  // the script is known
+  CHECK(holder->release(first) == Released::yes);
+  const Lease second = granted_within(*holder, request(k, 60s), 10s);
+  for (auto& proxy : m.proxies) proxy->hold(std::string{redlock::scripts::revoke.sha});
+  REQUIRE_FALSE(late->revoke(k));  // unanswered
+  for (auto& proxy : m.proxies) REQUIRE(proxy->holds_one());
+  CHECK(holder->release(second) == Released::yes);
+  const Lease third = granted_within(*holder, request(k, 60s), 10s);
+  const auto scripts_run = [&](std::size_t i) {
+    const std::string stats = m.servers[i]->command({"INFO", "commandstats"}).text;
+    const std::size_t at = stats.find("cmdstat_evalsha:");
+    return stats.substr(at, stats.find(',', at) - at);
+  };
+  for (std::size_t i = 0; i < m.size(); ++i) {
+    const std::string before = scripts_run(i);
+    m.proxies[i]->let_go();
+    REQUIRE(eventually(30s, [&] { return scripts_run(i) != before; }));
+    CHECK(m.servers[i]->command({"GET", at.record}).text.find("revoked") == std::string::npos);
+  }
+  const auto renewed = renewed_within(*holder, third, 60s, 10s);
+  REQUIRE(kept(renewed));
+  CHECK_FALSE(std::get<Kept>(*renewed).revoked);
+  CHECK_FALSE((**admin->inspect(k)).holders[0].revoked);
+  CHECK(holder->release(third) == Released::yes);
+}

@@ -357,3 +357,39 @@ TEST_CASE("a session closed from outside while it holds: lost at the next renewa
   CHECK(std::holds_alternative<Lost>(*answer));
   CHECK(backend->release(l).value() == Released::was_not_held);
 }
+
+// The name of the node recurs, so the request finds that of the next holder.
+TEST_CASE("ephemeral: a late request to stop asks no later holder, which stays what it is") {
+  Far far;
+  const auto holder = open_zookeeper(far.direct(), {}, "ephemeral"),
+             admin = open_zookeeper(far.direct(), {}, "ephemeral");
+  const auto late = far.open(500ms, "ephemeral");
+  RawZookeeper raw{shared_zookeeper().url()};
+  const Lease first = acquire_or_fail(*holder, ask());
+  far.proxy.hold(std::string{zookeeper::revoke_word});
+  // unanswered, so whether it was carried out is unknown
+  REQUIRE_FALSE(late->revoke(key()));
+  REQUIRE(far.proxy.holds_one());
+  release_or_fail(*holder, first);
+  const Lease second = acquire_or_fail(*holder, ask());
+  REQUIRE(second.token > first.token);
+  far.proxy.let_go();
+  const auto arrived = [&] {
+    return raw.get(far.chroot + "/k").text.starts_with(zookeeper::revoke_word);
+  };
+  for (const Deadline end = Clock::now() + 30s; !arrived() && Clock::now() < end;) ::usleep(2000);
+  REQUIRE(arrived());
+  for (int i = 0; i < 2; ++i) {
+    const auto renewed = holder->renew(second, 10s).value();
+    REQUIRE(std::holds_alternative<Kept>(renewed));
+    CHECK_FALSE(std::get<Kept>(renewed).revoked);
+  }
+  const auto seen = admin->inspect(key()).value().value();
+  REQUIRE(seen.holders.size() == 1);
+  CHECK_FALSE(seen.holders[0].revoked);
+  CHECK(seen.holders[0].token == second.token);
+  CHECK(admin->check(key(), second.token).value() == Validity::valid);
+  CHECK(admin->revoke(key()).value() == Released::yes);  // one that is meant for it
+  CHECK(std::get<Kept>(holder->renew(second, 10s).value()).revoked);
+  release_or_fail(*holder, second);
+}
