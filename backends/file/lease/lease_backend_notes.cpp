@@ -52,7 +52,8 @@ Result<Validity> LeaseBackend::note_start(const Lease& lease, std::optional<std:
 void LeaseBackend::note_run(KeyStore& key, const LockState::Holder& h) {
   const auto ended = ended_.find(h.owner);
   if (ended == ended_.end() || adopted(h)) return;
-  if (const auto last = read_last_run(key.place()); last && last->token >= h.token) return;
+  if (h.token < key.state().fence)  // else no newer grant can be recorded
+    if (const auto last = read_last_run(key.place()); last && last->token >= h.token) return;
   const std::int64_t now = wall_micros();
   // `since` of an attached holder is its grant
   write_last_run(key.place(),

@@ -44,10 +44,16 @@ Result<void> write(const Place& place, const char* name, const std::string& text
   const bool sync = lasting == Lasting::on_the_disk;
   // a fixed name: we have the lock
   const std::string path = note_path(place, name), made = std::string(name) + ".new";
-  ::unlinkat(place.dir, made.c_str(), 0);
   const Access& access = place.access;
-  const Fd file(::openat(place.dir, made.c_str(),
-                         O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, access.file_mode()));
+  const auto create = [&] {
+    return ::openat(place.dir, made.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,
+                    access.file_mode());
+  };
+  Fd file(create());
+  if (!file && errno == EEXIST) {  // left by one that was killed
+    ::unlinkat(place.dir, made.c_str(), 0);
+    file = Fd(create());
+  }
   if (!file) return fail_errno("create", path, errno);
   const bool ours =
       (!access.group || ::fchown(file.get(), static_cast<uid_t>(-1), access.gid) == 0) &&
