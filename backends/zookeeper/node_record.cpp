@@ -16,8 +16,11 @@ std::string or_dash(const std::optional<unsigned>& n) {
 }  // namespace
 
 NodeRecord NodeRecord::of(const Request& r) {
-  return {r.owner.hex().substr(0, 8), r.ttl,
-          r.mode == Mode::permit ? std::optional{r.limit} : std::nullopt, std::nullopt, r.identity};
+  NodeRecord record{r.owner.hex().substr(0, 8), r.ttl,
+                    r.mode == Mode::permit ? std::optional{r.limit} : std::nullopt, std::nullopt,
+                    r.identity};
+  record.who.limit = 0;  // has a word of its own
+  return record;
 }
 
 std::string NodeRecord::text() const {
@@ -35,6 +38,7 @@ std::optional<NodeRecord> NodeRecord::parse(std::string_view text) {
   r.limit = parse_number<unsigned>(word(text));
   r.slot = parse_number<unsigned>(word(text));
   r.who = Identity::decode(text);
+  r.who.limit = r.limit.value_or(0);
   return r;
 }
 

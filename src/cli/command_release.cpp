@@ -42,7 +42,7 @@ Result<std::vector<FencingToken>> choose_holders(const Key& key, const OpenStore
   if (!view) return fail(view.error());
   const auto shown = put(text_of_key(*view ? **view : free_key(key), opened));
   if (!shown) return fail(shown.error());
-  const bool unheld = !*view || (*view)->holders.empty();
+  const bool unheld = !*view || holding(**view) == 0;
   if (unheld)
     return fail(Errc::usage,
                 fmt::format("release: {} is not held; --force needs --token N or --yes",
@@ -59,7 +59,7 @@ Result<std::vector<FencingToken>> choose_holders(const Key& key, const OpenStore
             token));
   std::vector<FencingToken> chosen;
   for (const HolderView& h : (*view)->holders)
-    if (h.token != 0 &&
+    if (h.token != 0 && !h.ended() &&
         confirmed(fmt::format("remove the holder {} with token {}?", h.who.text(), h.token)))
       chosen.push_back(h.token);
   return chosen;

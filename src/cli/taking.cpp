@@ -106,6 +106,7 @@ Result<run::Plan> plan_taking(const Options& o, const Store& store, Hold hold) {
       .attached = hold == Hold::attached || (hold == Hold::kept && !store.traits->detached),
       .wait = o.wait != 0us,
       .identity = Identity::mine(std::string(o.reason))};
+  if (o.mode == Mode::permit) request.identity.limit = o.limit;
   if (auto r = recipe_can(o, *store.traits, request); !r) return fail(r.error());
   std::optional<Handle> handle;
   if (o.handle) {

@@ -82,6 +82,9 @@ struct HolderView {  // what people see; the deciding copy is in the store
   std::optional<Duration> held;
   bool revoked = false;  // it was asked to stop (Backend::revoke)
   Identity who;
+  // Lease and lock-delay are over, or a process without lock-delay is gone: nothing holds the key
+  // any more, and the store has not cleared the record away.
+  bool ended() const noexcept { return remaining && *remaining <= Duration{}; }
 };
 struct WaiterView {
   std::string id;
@@ -90,8 +93,8 @@ struct WaiterView {
 };
 struct KeyView {
   std::string key;
-  FencingToken fence = 0;  // newest token granted
-  std::vector<HolderView> holders;
+  FencingToken fence = 0;           // newest token granted
+  std::vector<HolderView> holders;  // those that have ended come last
   std::vector<WaiterView> waiters;  // in queue order
   bool waiters_known = true;        // false: this recipe cannot know
   std::vector<std::string> notes;   // remarks about this record, for people

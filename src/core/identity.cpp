@@ -39,7 +39,8 @@ Identity Identity::mine(std::string reason) {
           .pid = ::getpid(),
           .since = wall_micros(),
           .reason = std::move(reason),
-          .command = {}};
+          .command = {},
+          .limit = 0};
 }
 
 bool Identity::of_this_host() const { return !host.empty() && host == this_host(); }
@@ -71,6 +72,7 @@ std::string Identity::encode() const {
   put(out, "since", since);
   put(out, "reason", reason);
   put(out, "command", command);
+  put(out, "limit", limit);
   return out;
 }
 
@@ -96,6 +98,8 @@ Identity Identity::decode(std::string_view text) {
       who.reason = std::move(*value);
     } else if (name == "command") {
       who.command = std::move(*value);
+    } else if (name == "limit") {
+      who.limit = parse_number<unsigned>(*value).value_or(0);
     }
   }
   return who;

@@ -15,11 +15,12 @@ struct Identity {
   std::int64_t since = 0;  // wall clock of that host in microseconds, at its request
   std::string reason;      // --reason
   std::string command;     // only with --publish-command
+  unsigned limit = 0;      // of a permit: --limit; 0: it said none
 
   // host name, pid and user id of this process, since = now
   static Identity mine(std::string reason);
-  // One line of printable ASCII without spaces: `host=..&pid=..&user=..&since=..&reason=..`, values
-  // percent-encoded, empty ones left out. The format every backend stores.
+  // A word of printable ASCII: `host=..&pid=..&user=..&since=..&reason=..&limit=..`, values percent-
+  // encoded, empty ones left out; readers skip unknown names. The format every backend stores.
   std::string encode() const;
   static Identity decode(std::string_view text);  // unreadable fields stay empty
 

@@ -134,6 +134,12 @@ std::string Events::held_line(const std::optional<HolderView>& holder,
   if (holder->mode == Mode::shared && plan_.request.mode == Mode::permit)
     line +=
         fmt::format(" (a --shared lock, which counts as one of --limit {})", plan_.request.limit);
+  if (holder->mode == Mode::permit && plan_.request.mode == Mode::permit && who.limit != 0)
+    line += who.limit == plan_.request.limit
+                ? fmt::format(" (one of --limit {})", who.limit)
+                : fmt::format(
+                      " (one of --limit {}, and here it is --limit {}: use the same everywhere)",
+                      who.limit, plan_.request.limit);
   if (!why.empty()) line += fmt::format(": {}", printable(why));
   return line;
 }

@@ -144,7 +144,8 @@ Result<void> Keeper::confirm(Waiting& last) {
   const auto seen = backend_->inspect(plan_.request.key);
   if (!seen && retryable(seen.error().code)) return fail(seen.error());
   if (seen) last.holder.reset();
-  if (seen && *seen && !(*seen)->holders.empty()) last.holder = (*seen)->holders.front();
+  if (seen && *seen && !(*seen)->holders.empty() && !(*seen)->holders.front().ended())
+    last.holder = (*seen)->holders.front();
   answered_ = asked_at;
   report(Answered{asked_at, last.holder, last.why});
   return {};

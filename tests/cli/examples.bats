@@ -240,7 +240,7 @@ X
   assert_equal "$(dlock release --key nightly --force --token "$token" 2>&1 | words)" "$(shown 'dlock release --key nightly --force' dlock: | words)"
 
   dlock run --key daily --once-per day -- true
-  assert_equal "$(dlock inspect daily | words)" "$(shown 'dlock inspect daily' next | words)"
+  assert_equal "$(dlock inspect daily | words)" "$(shown 'dlock inspect daily' where | words)"
   if built_with redis; then assert_equal "$(dlock inspect nightly -b redis://127.0.0.1:1 2>&1 | words)" "$(shown 'dlock inspect nightly -b' dlock: | words)"; fi
   sed -n '/^\.Sh THE LOCK IS STUCK/,/^\.Sh EXAMPLES/p' "$root/man/dlock.1" | awk '/^\.Bd -literal/ { p = 1; next } /^\.Ed/ { p = 0 } p' | sed 's/^/dlock.1: /' >>"$BATS_FILE_TMPDIR/covered"
 }

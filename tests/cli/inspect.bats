@@ -55,7 +55,7 @@ held
   DLOCK_COLUMNS=key run -0 "$DLOCK" inspect --no-heading
   assert_output k
   DLOCK_COLUMNS=key run -0 "$DLOCK" inspect k # a default for tables does not replace the view of one key
-  assert_line --regexp '^state +held, permit$'
+  assert_line --regexp '^state +held, permit, 2 of 3 permits$'
   refused 64 "'x' is not a column: KEY, STATE" inspect -o KEY,x
   refused 64 "'' is not a column" inspect -o KEY,,STATE
   refused 64 "'' is not a column" inspect -o +
@@ -150,7 +150,7 @@ waiting() { [ "$("$DLOCK" inspect k --no-heading -o WAIT)" = "$1" ]; }
   run -0 json 'sorted(j), sorted(j["backend"])' <<<"$("$DLOCK" inspect -J k)"
   assert_output "(['backend', 'complete', 'holders', 'key', 'last_run', 'last_start', 'mode', 'notes', 'state', 'token', 'waiters'], ['family', 'recipe', 'scheme', 'where'])"
   run -0 json 'sorted(j["holders"][0])' <<<"$("$DLOCK" inspect -J k)"
-  assert_output "['age_ms', 'asked_at', 'attached', 'command', 'held_ms', 'host', 'id', 'lease_remaining_ms', 'mode', 'pid', 'reason', 'revoked', 'slot', 'token', 'user', 'vanished']"
+  assert_output "['age_ms', 'asked_at', 'attached', 'command', 'held_ms', 'host', 'id', 'lease_remaining_ms', 'limit', 'mode', 'pid', 'reason', 'revoked', 'slot', 'token', 'user', 'vanished']"
   run -0 json 'sorted(j), [k["key"] for k in j["keys"]]' <<<"$("$DLOCK" inspect -J)"
   assert_output "(['backend', 'complete', 'keys'], ['k'])"
   run -0 "$DLOCK" inspect -J
@@ -251,7 +251,8 @@ waiting() { [ "$("$DLOCK" inspect k --no-heading -o WAIT)" = "$1" ]; }
   run -0 "$DLOCK" run --key k --once-per day -- true
   run -0 "$DLOCK" inspect k
   assert_line --regexp '^state +free$'
-  assert_line --regexp '^started +20[0-9-]+T[0-9:.]+Z, [0-9.]+[um]?s ago, with --once-per$'
+  assert_line --regexp '^ +started 20[0-9-]+T[0-9:.]+Z, [0-9.]+[um]?s ago, with --once-per, lasted [0-9.]+[um]?s$'
+  assert_equal "$(grep -c started <<<"$output")" 1
   assert_line --regexp '^next +by --once-per hour in [0-9ms]+, day in [0-9hms]+, week in [0-9dhms]+, month in [0-9dhms]+, or a duration after the start$'
   run -0 json 'j["last_start"][:2]' <<<"$("$DLOCK" inspect k -J)"
   assert_output 20

@@ -114,6 +114,11 @@ setup() { common_setup; }
   assert_line --partial 'half way'
   assert_regex "$stderr" '^dlock: .*--token [0-9]+ .*--yes'
   is_held k
+  # a view for people is no JSON
+  run --separate-stderr -64 "$DLOCK" release --key k --force --json
+  assert_output ''
+  assert_regex "$stderr" '^dlock: .*--force with JSON output needs --token N or --yes$'
+  is_held k
   run -64 "$DLOCK" release --key free --force
   assert_output --partial 'free is not held'
 }

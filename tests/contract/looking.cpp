@@ -53,6 +53,57 @@ TEST_CASE("inspect shows holders and waiters") {
   });
 }
 
+TEST_CASE("a lease that has ended is shown as such until the key is taken") {
+  run([](Store& store) {
+    need(subject().traits->keeps_last_run && subject().traits->native,
+         "a record in which holders stay");
+    const auto backend = store.open({}), other = store.open({});
+    const Granted g = take(*backend, detached(request("k"), 50ms));
+    const Granted fine = take(*backend, request("fine"));
+    REQUIRE(
+        becomes([&] { return other->check(key("k"), g.lease.token).value() == Validity::stale; }));
+    const auto all = other->list().value();
+    REQUIRE(all.size() == 2);
+    for (const KeyView& seen : {other->inspect(key("k")).value().value(), all.back()}) {
+      CHECK(seen.key == "k");
+      for (const std::string& note : seen.notes) CHECK(note.find("shown") == note.npos);
+      REQUIRE(seen.holders.size() == 1);
+      CHECK(seen.holders[0].ended());
+      CHECK(seen.holders[0].vanished);
+      CHECK(seen.holders[0].token == g.lease.token);
+      CHECK(seen.holders[0].who.reason == "contract");
+      CHECK_FALSE(seen.holders[0].held);
+    }
+    CHECK(all.front().holders.size() == 1);
+    CHECK_FALSE(all.front().holders[0].ended());
+    CHECK(other->revoke(key("k")).value() == Released::was_not_held);
+    const Granted next = take(*other, request("k"));
+    const auto after = backend->inspect(key("k")).value().value();
+    REQUIRE(after.holders.size() == 1);
+    CHECK(after.holders[0].token == next.lease.token);
+    CHECK(other->release(next.lease).value() == Released::yes);
+    CHECK(backend->release(fine.lease).value() == Released::yes);
+  });
+}
+
+TEST_CASE("beside one that has ended, those that hold come first") {
+  run([](Store& store) {
+    need(subject().traits->keeps_last_run && subject().traits->permits,
+         "a record in which holders stay, and permits");
+    const auto backend = store.open({}), other = store.open({});
+    const Granted short_one = take(*backend, detached(request("k", Mode::permit, 3), 300ms));
+    const Granted g = take(*backend, request("k", Mode::permit, 3));
+    REQUIRE(becomes(
+        [&] { return other->check(key("k"), short_one.lease.token).value() == Validity::stale; }));
+    const auto seen = other->inspect(key("k")).value().value();
+    REQUIRE(seen.holders.size() == 2);
+    CHECK(seen.holders[0].token == g.lease.token);
+    CHECK_FALSE(seen.holders[0].ended());
+    CHECK(seen.holders[1].ended());
+    CHECK(backend->release(g.lease).value() == Released::yes);
+  });
+}
+
 TEST_CASE("list shows every key in byte order") {
   run([](Store& store) {
     const auto backend = store.open({});

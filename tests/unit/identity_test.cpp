@@ -30,24 +30,29 @@ TEST_CASE("the encoded form of an identity") {
                .pid = 41223,
                .since = 1'700'000'000'000'000,
                .reason = "a b&c=d",
-               .command = ""};
+               .command = "",
+               .limit = 0};
   CHECK(who.encode() == "host=db3&pid=41223&user=0&since=1700000000000000&reason=a%20b%26c%3Dd");
   who.command = "tar -c /";
   CHECK(who.encode().ends_with("&command=tar%20-c%20%2F"));
+  who.limit = 3;
+  CHECK(who.encode().ends_with("&limit=3"));
   CHECK(Identity{}.encode().empty());
-  CHECK(Identity{.host = {}, .user = "7", .pid = 0, .since = 0, .reason = {}, .command = {}}
-            .encode() == "user=7");
+  Identity user;
+  user.user = "7";
+  CHECK(user.encode() == "user=7");
 }
 
 TEST_CASE("unreadable fields of an identity stay empty") {
-  const Identity some =
-      Identity::decode("host=a%2&pid=12x&&=&user&since=-5&reason=%41&reason&unknown=1&command=x=y");
+  const Identity some = Identity::decode(
+      "host=a%2&pid=12x&&=&user&since=-5&reason=%41&reason&unknown=1&command=x=y&limit=-2");
   CHECK(some.host.empty());
   CHECK(some.user.empty());
   CHECK(some.pid == 0);
   CHECK(some.since == 0);
   CHECK(some.reason == "A");
   CHECK(some.command == "x=y");
+  CHECK(some.limit == 0);
   for (const std::string pid :
        {"", "-1", "0", "+1", " 1", "1 ", "0x1", "9223372036854775808", "1e3"}) {
     CAPTURE(pid);
@@ -65,7 +70,8 @@ TEST_CASE("every identity survives encoding, and any text decodes") {
                        .pid = static_cast<std::int64_t>(random.any() >> (1 + random.below(63))),
                        .since = static_cast<std::int64_t>(random.any() >> 1),
                        .reason = random.bytes(60),
-                       .command = random.bytes(60)};
+                       .command = random.bytes(60),
+                       .limit = static_cast<unsigned>(random.below(1U << 31U))};
     const std::string text = who.encode();
     if (!std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c < 0x7f; }))
       FAIL("not printable: " << text);

@@ -40,6 +40,15 @@ bool lists(const LockState& s, std::uint64_t ticket) {
          std::any_of(s.waiters.begin(), s.waiters.end(), same);
 }
 
+// `this_boot`: its times are of this clock.
+HolderView view_of_ended(LockState::Holder h, Micros now, bool this_boot) {
+  const bool attached = h.deadline == never;
+  if (attached || !this_boot) h.deadline = now, h.delay = 0;
+  HolderView v = view(h, now);
+  v.attached = attached;
+  return v;
+}
+
 }  // namespace
 
 bool adopted(const LockState::Holder& h) noexcept { return h.token == 0; }
@@ -191,14 +200,20 @@ Result<std::optional<KeyView>> KeyStore::look_at() {
   for (int tries = 0; record && *record; ++tries) {
     LockState& s = (*record)->state;
     const Micros now = boottime_us();
+    const auto recorded = s.holders;
     s.expire(now);
+    const std::size_t alive = s.holders.size();
     auto missing = strike_dead(s, now);
     if (!missing) return fail(missing.error());
-    if (*missing && tries < 3) {  // perhaps it has just been released
+    // perhaps it has just been released
+    if ((*missing && tries < 3) || (s.holders.size() < alive && tries == 0)) {
       record = file_.peek();
       continue;
     }
     KeyView v = view(s, key_.text(), now);
+    for (const auto& h : recorded)
+      if (!lists(s, h.ticket))
+        v.holders.push_back(view_of_ended(h, now, (*record)->boot == boot_id()));
     if (const auto asked = read_revoked(place()); asked && *asked)
       for (auto& h : v.holders) h.revoked = h.token != 0 && h.token <= **asked;
     v.last_run = read_last_run(place());

@@ -59,8 +59,8 @@ class KeyStore {
   // Either way it is unlocked.
   Result<bool> finish();
 
-  // The current state, without the lock; dead contenders are left out, or shown as vanished.
-  // nullopt: unknown.
+  // The current state, without the lock; dead holders are shown as vanished or ended, dead waiters
+  // are left out. nullopt: unknown.
   Result<std::optional<KeyView>> look_at();
   // The holder in force that `wanted` picks, alive as far as can be known; nullopt: none.
   template <class Predicate>

@@ -199,11 +199,13 @@ Result<std::optional<KeyView>> LeaseBackend::view_of(Connection& c, const std::s
   if (const auto told = key_from_store_name(stored)) key = told->text();
   KeyView v = view(s, key.empty() ? stored : key, seen->now);
   s.expire(seen->now);
-  for (std::size_t i = 0; i < v.holders.size() && i < s.holders.size(); ++i) {
-    const auto granted = seen->holders.granted.find(s.holders[i].owner);
+  for (const auto& h : s.holders) {
+    const auto shown = std::find_if(v.holders.begin(), v.holders.end(),
+                                    [&](const HolderView& one) { return one.token == h.token; });
+    const auto granted = seen->holders.granted.find(h.owner);
     if (granted != seen->holders.granted.end() && seen->now >= granted->second)
-      v.holders[i].held = Duration{seen->now - granted->second};
-    v.holders[i].revoked = v.holders[i].token <= seen->revoked;
+      shown->held = Duration{seen->now - granted->second};
+    shown->revoked = h.token <= seen->revoked;
   }
   for (const auto& h : s.holders)
     if (h.since > seen->now + 1'000'000)

@@ -38,7 +38,7 @@ std::optional<HolderRecord> parse_holder(std::string_view record) {
 HolderView view_of(const HolderRecord& h, Micros now) {
   HolderView v = view(h, now);
   v.id = h.id;
-  v.held = Duration{std::max<Micros>(0, now - h.granted)};
+  if (!v.ended()) v.held = Duration{std::max<Micros>(0, now - h.granted)};
   return v;
 }
 

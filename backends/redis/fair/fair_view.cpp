@@ -58,6 +58,7 @@ Result<std::optional<KeyView>> view_of(const FairKeys& keys, const Reply& reply)
                                   format_duration(Duration{std::max<Micros>(0, *now - asked_at)})));
   std::sort(v.holders.begin(), v.holders.end(),
             [](const HolderView& a, const HolderView& b) { return a.token < b.token; });
+  ended_last(v);
   for (std::size_t i = 0; i < waiters.items.size(); ++i) {
     const auto w = parse_waiter(waiters.text_at(i));
     if (!w) continue;

@@ -1,8 +1,9 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- Everything about one key, at most ARGV[1] holders and waiters. Changes nothing. KEYS lock [queue]
+-- Those in force come first, then those that have ended and were not cleared away.
 -- -> {now, fence or '', holder count, {holder, ...}, waiter count, {waiter, ...}, revoke, last, start, each or ''}  owners cut to their first digits
 local most = tonumber(ARGV[1])
-local fields, fence, count, in_force = call('HGETALL', lock), '', 0, {}
+local fields, fence, count, in_force, ended = call('HGETALL', lock), '', 0, {}, {}
 local revoke, last, start = '', '', ''
 for i = 1, #fields, 2 do
   if fields[i] == 'version' and fields[i + 1] ~= '1' then
@@ -19,8 +20,12 @@ for i = 1, #fields, 2 do
   elseif not fixed[fields[i]] then
     local h = parse_holder(fields[i], fields[i + 1])
     count = count + 1
-    if h.free_at > now and #in_force < most then table.insert(in_force, shown(h)) end
+    local list = h.free_at > now and in_force or ended
+    if #list < most then table.insert(list, shown(h)) end
   end
+end
+for _, h in ipairs(ended) do
+  if #in_force < most then table.insert(in_force, h) end
 end
 local waiting, waiters = {}, 0
 if queue then

@@ -29,12 +29,11 @@ std::string csv_of_holder(const KeyView& k) {
 
 std::string key(const KeyView& k) { return printable(k.key); }
 std::string state(const KeyView& k) { return std::string(state_name(state_of(k))); }
-std::string holders(const KeyView& k) { return fmt::to_string(k.holders.size()); }
+std::string holders(const KeyView& k) { return fmt::to_string(holding(k)); }
 
 std::string holder(const KeyView& k) {
   if (k.holders.empty()) return "-";
-  return k.holders.front().who.text() +
-         (k.holders.size() > 1 ? fmt::format(" +{}", k.holders.size() - 1) : "");
+  return k.holders.front().who.text() + (holding(k) > 1 ? fmt::format(" +{}", holding(k) - 1) : "");
 }
 std::string csv_holder(const KeyView& k) {
   return k.holders.empty() ? "" : k.holders.front().who.text();

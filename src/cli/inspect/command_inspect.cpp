@@ -79,6 +79,7 @@ Result<run::Outcome> list(const Options& o, const OpenStore& opened, const Trace
   auto found = trace.around(
       {.request = "list"}, [&] { return opened.backend->list(); }, always);
   if (!found) return unknown(o, opened, columns, found.error());
+  for (KeyView& k : *found) note_limits(k);
   keep_wanted(o, *found);
   if (o.json) return shown(json_of_list(*found, opened));
   if (o.csv) return shown(csv_of(*found, columns, !o.no_heading));
@@ -90,9 +91,7 @@ std::string full_view(const OpenStore& opened, const Key& key, const KeyView& vi
   const auto starts =
       opened.store.traits->starts ? opened.backend->starts(key) : Result<Starts>(Starts{});
   if (json) return json_of_key(view, opened, starts ? std::optional{*starts} : std::nullopt);
-  return text_of_key(view, opened) +
-         (starts ? text_of_starts(*starts)
-                 : fmt::format("{:<9}? ({})\n", "started", printable(starts.error().message)));
+  return text_of_key(view, opened, starts);
 }
 
 Result<run::Outcome> one(const Options& o, const OpenStore& opened, const Trace& trace,
@@ -104,7 +103,8 @@ Result<run::Outcome> one(const Options& o, const OpenStore& opened, const Trace&
       always);
   if (!found) return unknown(o, opened, columns, found.error());
   if (!*found && !o.check && is_pattern(*o.operand)) return list(o, opened, trace, columns);
-  const KeyView view = *found ? **found : free_key(*key);
+  KeyView view = *found ? **found : free_key(*key);
+  note_limits(view);
   if (o.check) {
     const KeyState state = state_of(view);
     return ended(state == KeyState::held || state == KeyState::delayed ? status_busy : status_ok);
@@ -159,6 +159,7 @@ Look look(const Options& o, const OpenStore& opened, const std::vector<const Col
     return {redraw ? fmt::format("? {}\n", printable(keys.error().message))
                    : json_of_unknown(o, opened, keys.error()),
             "?"};
+  for (KeyView& k : *keys) note_limits(k);
   std::string compare = without_times(*keys);
   if (!redraw)
     return {one_key ? full_view(opened, Key::parse(*o.operand).value(), keys->front(), true)

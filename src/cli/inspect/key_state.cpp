@@ -2,13 +2,24 @@
 #include "cli/inspect/key_state.hpp"
 #include <fmt/format.h>
 #include <algorithm>
+#include <map>
 
 namespace dlock::cli {
 namespace {
 
-using namespace std::chrono_literals;
+bool over(const HolderView& h) noexcept { return h.ended(); }
 
-bool over(const HolderView& h) noexcept { return h.remaining && *h.remaining <= 0us; }
+// The limits that holders and waiters name, each with one of those that name it.
+std::map<unsigned, std::string> limits(const KeyView& k) {
+  std::map<unsigned, std::string> all;
+  const auto add = [&](Mode mode, const Identity& who) {
+    if (mode == Mode::permit && who.limit != 0) all.try_emplace(who.limit, who.text());
+  };
+  for (const HolderView& h : k.holders)
+    if (!h.ended()) add(h.mode, h.who);
+  for (const WaiterView& w : k.waiters) add(w.mode, w.who);
+  return all;
+}
 
 }  // namespace
 
@@ -42,6 +53,39 @@ std::string_view state_name(KeyState s) noexcept {
 bool has_stale_holder(const KeyView& k) noexcept {
   return std::any_of(k.holders.begin(), k.holders.end(),
                      [](const HolderView& h) { return h.vanished || over(h); });
+}
+
+std::size_t holding(const KeyView& k) noexcept {
+  return k.holders.size() -
+         static_cast<std::size_t>(std::count_if(k.holders.begin(), k.holders.end(), over));
+}
+
+std::string permits(const KeyView& k) {
+  const bool any = std::any_of(k.holders.begin(), k.holders.end(), [](const HolderView& h) {
+    return h.mode == Mode::permit && !h.ended();
+  });
+  if (!any) return {};
+  const auto all = limits(k);
+  if (all.size() == 1) return fmt::format("{} of {} permits", holding(k), all.begin()->first);
+  return fmt::format("{} permit{}", holding(k), holding(k) == 1 ? "" : "s");
+}
+
+void note_limits(KeyView& k) {
+  const auto all = limits(k);
+  if (all.size() > 1) {
+    std::string each;
+    for (const auto& [limit, who] : all)
+      each += fmt::format("{}{} by {}", each.empty() ? "" : ", ", limit, who);
+    k.notes.push_back(fmt::format(
+        "the limits differ ({}): each counts all holders against its own; use the same everywhere",
+        each));
+  }
+  const auto shared = [](const auto& c) { return c.mode == Mode::shared; };
+  const bool beside = std::any_of(k.holders.begin(), k.holders.end(),
+                                  [&](const HolderView& h) { return shared(h) && !h.ended(); }) ||
+                      std::any_of(k.waiters.begin(), k.waiters.end(), shared);
+  if (beside && !all.empty())
+    k.notes.push_back("a --shared lock beside --limit counts as one of the permits");
 }
 
 std::optional<Duration> age(const Identity& i) {

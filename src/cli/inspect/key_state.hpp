@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <optional>
+#include <string>
 #include <string_view>
 #include "core/backend.hpp"
 #include "core/identity.hpp"
@@ -18,6 +19,12 @@ bool never_taken(const KeyView&) noexcept;  // the store has no record of a gran
 KeyState state_of(const KeyView&) noexcept;
 std::string_view state_name(KeyState) noexcept;
 bool has_stale_holder(const KeyView&) noexcept;  // vanished, or its lease has ended
+std::size_t holding(const KeyView&) noexcept;    // how many have not ended
+
+// "2 of 3 permits", with the limit that all contenders name, or "2 permits"; empty: none is held.
+std::string permits(const KeyView&);
+// Limits that differ, and shared locks beside permits, as notes.
+void note_limits(KeyView&);
 
 // Since the holder's request, by the clocks of its host and ours; nothing if that is unknown or in
 // the future.

@@ -33,6 +33,7 @@ void add(Json& to, const Identity& i) {
 Json of(const HolderView& h) {
   Json j{{"id", printable(h.id)}, {"mode", mode_name(h.mode)}, {"token", h.token}};
   j["slot"] = h.mode == Mode::permit ? Json(h.slot) : Json(nullptr);
+  j["limit"] = h.who.limit != 0 ? Json(h.who.limit) : Json(nullptr);
   add(j, h.who);
   j["command"] = text_or_null(h.who.command);
   j["held_ms"] = milliseconds_or_null(h.held);
@@ -45,6 +46,7 @@ Json of(const HolderView& h) {
 
 Json of(const WaiterView& w) {
   Json j{{"id", printable(w.id)}, {"mode", mode_name(w.mode)}};
+  j["limit"] = w.who.limit != 0 ? Json(w.who.limit) : Json(nullptr);
   add(j, w.who);
   return j;
 }

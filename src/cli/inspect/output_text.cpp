@@ -67,12 +67,16 @@ void line(std::string& text, std::string_view about, std::string_view what) {
 }
 
 std::string lease(const HolderView& h) {
+  if (h.ended()) {
+    const std::string_view what = h.attached ? "its process has ended" : "has ended";
+    if (*h.remaining == 0us) return fmt::format("{}; the key can be taken", what);
+    return fmt::format("{} {} ago; the key can be taken", what, format_duration(-*h.remaining));
+  }
   if (h.vanished)
     return h.remaining
                ? fmt::format("vanished; lock-delay for {} more", format_duration(*h.remaining))
                : "vanished";
   if (!h.remaining) return h.attached ? "lasts as long as its process" : "no end is known";
-  if (*h.remaining <= 0us) return "has ended";
   return fmt::format("ends in {} without a renewal", format_duration(*h.remaining));
 }
 
@@ -118,19 +122,47 @@ std::string how(const RunEnd& end) {
   return fmt::format("ended by signal {}{}", end.value, name ? fmt::format(" ({})", name) : "");
 }
 
-// The record of the last run, and a newer start that was noted and has no end: its dlock was killed.
-void last_run(std::string& text, const KeyView& k) {
-  if (k.last_run) {
-    const LastRun& r = *k.last_run;
-    line(text, "last run", fmt::format("{}, token {}, {}", r.who.text(), r.token, how(r.end)));
+// The start noted by --once-per, and how long ago that is where the clock of the backend is known.
+std::string noted_at(std::int64_t at, const std::optional<Starts>& starts) {
+  if (!starts || !starts->last) return run::utc(at);
+  const Duration ahead = run::OncePer::ahead(*starts);
+  if (ahead > 0us)
+    return fmt::format("{}, {} in the future (the clock of the backend was ahead)", run::utc(at),
+                       format_duration(ahead));
+  return fmt::format("{}, {} ago", run::utc(at), format_duration(Duration{starts->now - at}));
+}
+
+// The record of the last run, and the start noted by --once-per, which may be of the same run. One
+// that is newer has no end yet: it runs, or its dlock was killed.
+void runs(std::string& text, const KeyView& k, const std::optional<Starts>& starts) {
+  const auto& last = k.last_run;
+  const auto noted = starts && starts->last ? starts->last : k.noted_start;
+  const bool same = last && noted && *noted >= last->started && *noted <= last->ended;
+  const bool newer = noted && (!last || *noted > last->ended);
+  const std::string start = noted ? noted_at(*noted, starts) : "";
+  if (newer && state_of(k) == KeyState::held) line(text, "started", start + ", with --once-per");
+  else if (newer)
+    line(text, "last run", fmt::format("started {}, with --once-per, end unknown", start));
+  if (last) {
+    line(text, newer ? "earlier" : "last run",
+         fmt::format("{}, token {}, {}", last->who.text(), last->token, how(last->end)));
     line(text, "",
-         fmt::format("started {}, lasted {}", run::utc(r.started),
-                     format_duration(Duration{std::max<std::int64_t>(0, r.ended - r.started)})));
+         fmt::format(
+             "started {}, lasted {}", same ? start + ", with --once-per" : run::utc(last->started),
+             format_duration(Duration{std::max<std::int64_t>(0, last->ended - last->started)})));
   }
-  const bool running = state_of(k) == KeyState::held;
-  if (k.noted_start && !running && (!k.last_run || *k.noted_start > k.last_run->ended))
-    line(text, k.last_run ? "" : "last run",
-         fmt::format("started {}, end unknown", run::utc(*k.noted_start)));
+  if (noted && !same && !newer) line(text, "once-per", "last started " + start);
+}
+
+// When each calendar period lets the next one start.
+void next_starts(std::string& text, const Starts& s) {
+  std::string next;
+  using C = run::OncePer::Calendar;
+  for (const C c : {C::hour, C::day, C::week, C::month}) {
+    const run::OncePer period{c, {}};
+    next += fmt::format("{} {}, ", period.text(), moment(period.next_after(*s.last), s.now));
+  }
+  line(text, "next", fmt::format("by --once-per {}or a duration after the start", next));
 }
 
 // How an operator ends the first holder, the gentlest way first.
@@ -140,7 +172,9 @@ void ways_to_end(std::string& text, const KeyView& k, const OpenStore& opened) {
                                           shell_quoted(printable(opened.store.url.redacted())),
                                           shell_quoted(printable(k.key)));
   if (opened.store.traits->revokes && !h.vanished && !h.revoked)
-    line(text, "revoke", release + " --revoke --wait 1m");
+    line(text, "revoke",
+         release + " --revoke --wait 1m" +
+             (holding(k) > 1 ? fmt::format(" # asks all {} holders", holding(k)) : ""));
   if (!h.vanished && !no_process(h.who))
     line(text, "kill", fmt::format("kill {} on host {}", h.who.pid, printable(h.who.host)));
   line(text, "force",
@@ -198,13 +232,19 @@ std::string table_of_unknown(const Key& key, const std::vector<const Column*>& c
   return aligned(rows);
 }
 
-std::string text_of_key(const KeyView& k, const OpenStore& opened) {
+std::string text_of_key(const KeyView& k, const OpenStore& opened, const Result<Starts>& found) {
   std::string text;
   line(text, "key", printable(k.key));
   const std::string mode =
       k.holders.empty() ? "" : fmt::format(", {}", mode_name(k.holders.front().mode));
-  const std::string_view past = never_taken(k) ? ", never taken (the backend has no record)" : "";
-  line(text, "state", fmt::format("{}{}{}", state_name(state_of(k)), mode, past));
+  const std::string_view past = !never_taken(k) ? ""
+                                // those keep the newest token, too
+                                : opened.store.traits->keeps_last_run
+                                    ? ", never taken (the backend has no record)"
+                                    : " (this recipe keeps no record of a free key)";
+  const std::string of = permits(k);
+  line(text, "state",
+       fmt::format("{}{}{}{}", state_name(state_of(k)), mode, of.empty() ? "" : ", " + of, past));
   line(text, "token", k.fence ? fmt::format("{} is the newest granted", k.fence) : "-");
   for (const HolderView& h : k.holders) holder(text, h);
   if (!k.waiters_known) line(text, "waiting", "?");
@@ -216,30 +256,15 @@ std::string text_of_key(const KeyView& k, const OpenStore& opened) {
          fmt::format("{} {}, {}, asked {}{}", i + 1, w.who.text(), mode_name(w.mode), asked(w.who),
                      reason));
   }
-  last_run(text, k);
+  const auto starts = found ? std::optional{*found} : std::nullopt;
+  runs(text, k, starts);
+  if (!found) line(text, "once-per", fmt::format("? ({})", printable(found.error().message)));
+  else if (found->last) next_starts(text, *found);
   for (const std::string& n : k.notes) line(text, "note", printable(n));
   line(text, "where",
        fmt::format("{}, recipe {}", printable(opened.backend->where()),
                    opened.store.traits->recipe));
-  if (!k.holders.empty()) ways_to_end(text, k, opened);
-  return text;
-}
-
-std::string text_of_starts(const Starts& s) {
-  if (!s.last) return {};
-  std::string text, next;
-  const Duration ahead = run::OncePer::ahead(s);
-  line(text, "started",
-       ahead > 0us ? fmt::format("{}, {} in the future (the clock of the backend was ahead)",
-                                 run::utc(*s.last), format_duration(ahead))
-                   : fmt::format("{}, {} ago, with --once-per", run::utc(*s.last),
-                                 format_duration(Duration{s.now - *s.last})));
-  using C = run::OncePer::Calendar;
-  for (const C c : {C::hour, C::day, C::week, C::month}) {
-    const run::OncePer period{c, {}};
-    next += fmt::format("{} {}, ", period.text(), moment(period.next_after(*s.last), s.now));
-  }
-  line(text, "next", fmt::format("by --once-per {}or a duration after the start", next));
+  if (holding(k) > 0) ways_to_end(text, k, opened);
   return text;
 }
 

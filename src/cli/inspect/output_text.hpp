@@ -9,11 +9,9 @@
 
 namespace dlock::cli {
 
-// One key in full, for people.
-std::string text_of_key(const KeyView&, const OpenStore&);
-// The last start of --once-per and when the next is possible, as more lines of text_of_key. Empty:
-// none is noted.
-std::string text_of_starts(const Starts&);
+// One key in full, for people. `starts`: of --once-per, or why they are not known; empty where the
+// recipe notes none.
+std::string text_of_key(const KeyView&, const OpenStore&, const Result<Starts>& starts = Starts{});
 std::string text_of_unknown_key(const Key&);
 
 // Tables and CSV.

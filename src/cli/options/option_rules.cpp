@@ -134,6 +134,8 @@ Result<void> release(const Options& o) {
     if (given(o, name) && !o.force)
       return wrong(fmt::format("release: --{} goes with --force", name));
   if (given(o, "wait") && !o.revoke) return wrong("release: --wait goes with --revoke");
+  if (o.force && o.json && !o.token && !o.yes)  // it would show the holders and ask
+    return wrong("release: --force with JSON output needs --token N or --yes");
   return {};
 }
 

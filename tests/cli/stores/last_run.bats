@@ -40,15 +40,42 @@ needs_last_run() {
 
 @test "dlock is killed: the start is known where it was noted, and the end is not" {
   needs_last_run
+  needs_starts
   "$DLOCK" run --ttl "$SHORT" --key k --once-per 1h -- sh -c 'echo >up; sleep 60' 3>&- &
   eventually test -e up
   refute_line_of_inspect 'end unknown' # it runs
   kill -9 $!
   eventually is_free k
   run -0 "$DLOCK" inspect k
-  assert_line --regexp '^last run +started 20[0-9-]+T[0-9:.]+Z, end unknown$'
+  assert_line --regexp '^last run +started 20[0-9-]+T[0-9:.]+Z, [0-9.]+[um]?s ago, with --once-per, end unknown$'
+  started_lines 1
   "$DLOCK" run --key k -- true
   refute_line_of_inspect 'end unknown'
+}
+
+@test "a start of --once-per and the last run: a line for each run, and none twice" {
+  needs_last_run
+  needs_starts
+  "$DLOCK" run --key k --once-per 1h -- true
+  started_lines 1
+  "$DLOCK" run --key k -- true # not that of --once-per
+  started_lines 2
+  assert_line --regexp '^once-per last started 20[0-9-]+T[0-9:.]+Z, [0-9.]+[um]?s ago$'
+  "$DLOCK" run --ttl "$SHORT" --key k --once-per 1h --again -- sh -c 'echo >up; sleep 60' 3>&- &
+  eventually test -e up
+  started_lines 2
+  assert_line --regexp '^started +20[0-9-]+T[0-9:.]+Z, [0-9.]+[um]?s ago, with --once-per$'
+  assert_line --regexp '^earlier +.*, exit status 0$'
+  kill -9 $!
+  eventually is_free k
+  started_lines 2
+  assert_line --regexp '^last run +started 20[0-9-]+T[0-9:.]+Z, .*, end unknown$'
+  assert_line --regexp '^earlier +.*, exit status 0$'
+}
+
+started_lines() {
+  run -0 "$DLOCK" inspect k
+  assert_equal "$(grep -c started <<<"$output")" "$1"
 }
 
 refute_line_of_inspect() {
