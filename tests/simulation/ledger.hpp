@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who really holds the lock and whose job really runs, seen from outside of all parties; what must
+// never happen is noticed here, at the moment when it happens.
+#pragma once
+#include <map>
+#include <string>
+#include "core/lock_state.hpp"
+#include "simulation/world.hpp"
+
+namespace dlock::simulation {
+
+class Ledger {
+ public:
+  explicit Ledger(World& world) : world_(world) {}
+
+  // By the store. `ends`: by its clock, which is that of the simulation.
+  void granted(FencingToken, Mode, unsigned limit, Nanos ends);
+  void renewed(FencingToken, Nanos ends);
+  void removed(FencingToken, std::string_view how);  // by a request, not by time
+
+  // Of the jobs. `excuse`: the machine slept, so that nobody could end the job in time; only the
+  // token protects then.
+  void started(FencingToken, const std::string& who);
+  void writes(FencingToken, const std::string& who);
+  void died(FencingToken, bool excused);
+  void slept(FencingToken);
+
+  std::uint64_t hash() const noexcept;
+  std::uint64_t grants = 0, jobs = 0, overlaps_excused = 0, stale_writes_refused = 0;
+
+ private:
+  struct Grant {
+    Mode mode;
+    unsigned limit;
+    Nanos ends;
+    bool job = false, excused = false;
+    std::string who;
+  };
+  World& world_;
+  std::map<FencingToken, Grant> all_;
+  FencingToken newest_ = 0, written_ = 0;
+};
+
+}  // namespace dlock::simulation

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// TCP connections between processes and the store. Bytes arrive in order or not at all; what a
+// client sent before it closed a connection still arrives before the store sees the end.
+#pragma once
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+#include "simulation/world.hpp"
+
+namespace dlock::simulation {
+
+class Process;
+class Store;
+
+struct Link {
+  enum class State { dialling, open, refused, ended, reset };
+  unsigned number = 0;
+  Process* client = nullptr;  // nullptr: it has closed its end
+  State state = State::dialling;
+  std::string inbox;                            // arrived, and not read yet
+  bool up_silent = false, down_silent = false;  // what is sent in this direction is lost
+  Nanos up_until = 0, down_until = 0;           // when the last message arrives
+  // the store's end
+  bool served = false;
+  std::string unparsed;
+  std::uint64_t waits_for_wake = 0;  // BLPOP; 0: does not
+  std::string list;                  // that it waits for
+  std::uint64_t hash() const noexcept;
+};
+using LinkPtr = std::shared_ptr<Link>;
+
+class Network {
+ public:
+  Network(World& world, Store& store) : world_(world), store_(store) {}
+
+  LinkPtr dial(Process& client);
+  void send(const LinkPtr&, std::string bytes);   // by the client
+  void reply(const LinkPtr&, std::string bytes);  // by the store
+  void close(const LinkPtr&);                     // by the client
+  void cut(const LinkPtr&);                       // both ends see it
+  void cut_all();                                 // the store's process is gone
+  std::uint64_t hash() const noexcept;
+
+ private:
+  void arrive(const LinkPtr&, const std::string& bytes, const Fault& fault);
+  void end_for_client(const LinkPtr&, Link::State);
+  void forget(const LinkPtr&);
+
+  World& world_;
+  Store& store_;
+  std::vector<LinkPtr> links_;  // with an end that is open
+  unsigned made_ = 0;
+};
+
+}  // namespace dlock::simulation

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// The production Policy, Keeper and recipe `fair` under searched schedules. README.md beside this
+// file says what is simulated.
+//   DLOCK_TEST_SEED=N         this seed, with the whole story if an invariant breaks
+//   DLOCK_TEST_SEEDS=N        so many of them (default 1,000), from a new random one
+//   DLOCK_TEST_EXPLORED=N     exhaustively, all schedules of so many faults (default 1; 3: of few
+//                             kinds)
+#include <fmt/format.h>
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include "simulation/search.hpp"
+#include "unit/random.hpp"
+
+using namespace dlock;
+using namespace dlock::simulation;
+
+namespace {
+
+std::uint64_t from_environment(const char* name, std::uint64_t usual) {
+  const char* set = std::getenv(name);
+  return set && *set ? std::strtoull(set, nullptr, 10) : usual;
+}
+
+double seconds() { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); }
+
+// Two clients, one key, a job each.
+Scenario smallest_scenario() {
+  Scenario s;
+  s.longest_ttl = 2 * second;
+  s.grace = 3 * second;
+  s.uniform = true;
+  s.faults_until = 4 * second;
+  s.machines.resize(2);
+  for (std::size_t i = 0; i < 2; ++i) {
+    RunPlan plan;
+    plan.url = "redis://127.0.0.1:6379?restart_grace=3s";
+    plan.ttl = s.longest_ttl;
+    plan.job.runs = second;
+    s.machines[i] = {{static_cast<Nanos>(i) * 100 * millisecond, plan}};
+  }
+  return s;
+}
+
+}  // namespace
+
+TEST_CASE("random schedules break no invariant", "[random]") {
+  const bool one = from_environment("DLOCK_TEST_SEED", 0) != 0;
+  const std::uint64_t first = test::seed();
+  const std::uint64_t count = one ? 1 : from_environment("DLOCK_TEST_SEEDS", 1000);
+  Tally tally;
+  const double began = seconds();
+  for (std::uint64_t seed = first; seed < first + count; ++seed) {
+    const auto found = try_seed(seed, tally);
+    if (found) FAIL("DLOCK_TEST_SEED=" << seed << " repeats this\n" << found->report);
+  }
+  const double took = seconds() - began;
+  // otherwise the run would prove little
+  if (!one) {
+    CHECK(tally.grants > count);
+    CHECK(tally.faults > count);
+  }
+  WARN(count << " seeds in "
+             << fmt::format("{:.1f} s, {:.0f} per second", took, static_cast<double>(count) / took)
+             << ": " << tally.grants << " grants, " << tally.jobs << " jobs, " << tally.faults
+             << " faults; after a sleep of the machine: " << tally.overlaps_excused << " overlaps, "
+             << tally.stale_writes_refused << " stale writes refused");
+}
+
+TEST_CASE("a seed determines the whole story", "[random]") {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    const Scenario scenario = Scenario::random(seed);
+    Random once{seed, scenario.longest_ttl}, twice{seed, scenario.longest_ttl};
+    const Outcome first = simulate(scenario, once, true), second = simulate(scenario, twice, true);
+    CAPTURE(seed);
+    CHECK_FALSE(first.story.empty());
+    CHECK(text(first.story) == text(second.story));
+    Listed again{first.decisions};
+    CHECK(text(simulate(scenario, again, true).story) == text(first.story));
+  }
+}
+
+TEST_CASE("every schedule of few faults, two clients and one key", "[explored]") {
+  const auto faults = static_cast<unsigned>(from_environment("DLOCK_TEST_EXPLORED", 1));
+  const double began = seconds();
+  // three of every kind would take hours
+  const Kinds kinds = faults > 2 ? Kinds::few : Kinds::all;
+  const Explored explored = explore(smallest_scenario(), faults, kinds);
+  if (explored.finding) FAIL(explored.finding->report);
+  WARN("up to " << faults << (kinds == Kinds::few ? " faults of few kinds: " : " faults: ")
+                << explored.states << " states, " << explored.simulations
+                << " simulations, of which " << explored.cut_short
+                << " ended at a state seen before, " << fmt::format("{:.1f} s", seconds() - began));
+  CHECK(explored.states > 10);
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// A Redis as the recipe `fair` sees it: RESP, the commands that it sends, and its scripts, answered
+// from LockState. That the Lua and LockState decide alike is shown elsewhere
+// (tests/contract/redis/fair_model_test.cpp).
+#pragma once
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+#include "core/lock_state.hpp"
+#include "simulation/ledger.hpp"
+#include "simulation/network.hpp"
+#include "simulation/world.hpp"
+
+namespace dlock::simulation {
+
+class Store {
+ public:
+  // `confirms`: one in so many grants has no copy on a replica (WAIT answers 0); 0: all have.
+  Store(World& world, Ledger& ledger, std::uint64_t unconfirmed_one_in)
+      : world_(world), ledger_(ledger), unconfirmed_one_in_(unconfirmed_one_in) {}
+  void join(Network& network) noexcept { network_ = &network; }
+
+  bool accepts() const noexcept { return up_; }
+  void receive(const LinkPtr&, std::string_view bytes);
+  void closed(const LinkPtr&);
+  void restart();  // with an empty memory; down for a moment
+  void freeze(Nanos span);
+
+  std::uint64_t hash() const noexcept;
+  bool empty() const noexcept;  // nobody holds or waits
+  std::size_t restarts() const noexcept { return restarts_; }
+
+  static bool undoes(std::string_view request) noexcept;  // a release or a cancel
+  static std::string name_of(std::string_view request);   // for the story
+
+ private:
+  using Words = std::vector<std::string>;
+  struct Key {
+    LockState state;
+    std::map<std::string, Micros> woken;  // lists with an element, until when
+  };
+  Micros micros() const noexcept;
+  void serve(const LinkPtr&);
+  std::string execute(const LinkPtr&, const Words&);
+  std::string script(const Words&);
+  std::string info(std::string_view section) const;
+  std::string blpop(const LinkPtr&, const Words&);
+  std::string acquire(Key&, const std::string& lock, const Words&);
+  std::string release(Key&, const std::string& lock, const Words&);
+  std::string renew(Key&, const Words&);
+  std::string cancel(Key&, const std::string& lock, const Words&);
+  std::string inspect(const Key&) const;
+  void invite(Key&, const std::string& lock, Micros claim);
+  bool let_go(Key&, const Owner&, std::string_view token, std::string_view how);
+
+  World& world_;
+  Ledger& ledger_;
+  const std::uint64_t unconfirmed_one_in_;
+  Network* network_ = nullptr;
+  bool up_ = true;
+  Nanos frozen_until_ = 0;
+  Nanos started_ = -100'000 * second;
+  std::uint64_t run_ = 1, waits_ = 0;
+  std::size_t restarts_ = 0;
+  bool knows_scripts_ = false;
+  std::map<std::string, Key> keys_;
+  std::vector<LinkPtr> blocked_, unserved_;
+};
+
+}  // namespace dlock::simulation
