@@ -71,8 +71,9 @@ gone() { ! kill -0 "$(cat pid)" 2>/dev/null; }
 @test "ssh: output, exit status, busy" {
   needs_ssh
   touch go
-  run -7 there --
+  run --separate-stderr -7 there --
   assert_output up
+  assert_equal "$stderr" "dlock: --backend: lock directory $PWD/locks does not exist; the first lock makes it"
   run -75 bash -c "$(declare -f there); "'"$DLOCK" acquire --key k >/dev/null; there -- -n'
 }
 
