@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <algorithm>
 #include <cerrno>
 #include "core/number.hpp"
 #include "core/text.hpp"
@@ -37,11 +38,12 @@ Result<std::optional<std::string>> read(const Place& place, const char* name) {
   return std::optional{std::move(text)};
 }
 
-enum class Lasting { on_the_disk, in_memory };
+bool give_rights(int file, const Access& access) {
+  return (!access.group || ::fchown(file, static_cast<uid_t>(-1), access.gid) == 0) &&
+         ::fchmod(file, access.file_mode()) == 0;
+}
 
-Result<void> write(const Place& place, const char* name, const std::string& text,
-                   Lasting lasting = Lasting::on_the_disk) {
-  const bool sync = lasting == Lasting::on_the_disk;
+Result<void> write(const Place& place, const char* name, const std::string& text) {
   // a fixed name: we have the lock
   const std::string path = note_path(place, name), made = std::string(name) + ".new";
   const Access& access = place.access;
@@ -55,12 +57,9 @@ Result<void> write(const Place& place, const char* name, const std::string& text
     file = Fd(create());
   }
   if (!file) return fail_errno("create", path, errno);
-  const bool ours =
-      (!access.group || ::fchown(file.get(), static_cast<uid_t>(-1), access.gid) == 0) &&
-      ::fchmod(file.get(), access.file_mode()) == 0;
-  const int unwritten = ours ? write_all(file.get(), text) : errno;
-  if (unwritten != 0 || (sync && ::fsync(file.get())) ||
-      ::renameat(place.dir, made.c_str(), place.dir, name) || (sync && ::fsync(place.dir))) {
+  const int unwritten = give_rights(file.get(), access) ? write_all(file.get(), text) : errno;
+  if (unwritten != 0 || ::fsync(file.get()) ||
+      ::renameat(place.dir, made.c_str(), place.dir, name) || ::fsync(place.dir)) {
     const int why = unwritten != 0 ? unwritten : errno;
     ::unlinkat(place.dir, made.c_str(), 0);
     return fail_errno("write", path, why);
@@ -122,21 +121,48 @@ Result<void> write_revoked(const Place& place, std::uint64_t newest_token) {
 }
 
 std::optional<LastRun> read_last_run(const Place& place) {
-  const auto text = read(place, "last");
-  if (!text || !*text || !(*text)->starts_with(last_run_magic) || !(*text)->ends_with('\n'))
-    return std::nullopt;
-  const std::string_view words{**text};
-  return LastRun::parse(
-      words.substr(last_run_magic.size(), words.size() - last_run_magic.size() - 1), ' ');
+  constexpr int tries = 3;  // it may be read while it is being written
+  for (int i = 0; i < tries; ++i) {
+    const auto text = read(place, "last");
+    if (!text || !*text || !(*text)->starts_with(last_run_magic)) return std::nullopt;
+    std::string_view words = std::string_view{**text}.substr(last_run_magic.size());
+    const std::size_t end = words.find('\n');
+    if (end == words.npos) continue;
+    words = words.substr(0, end);
+    const std::size_t space = std::min(words.rfind(' '), words.size() - 1);
+    const auto run = LastRun::parse(words.substr(0, space), ' ');
+    if (run && words.substr(space + 1) == fmt::format_int(run->token).str()) return run;
+  }
+  return std::nullopt;
 }
 
-// Without reason and command, which may be long.
+namespace {
+
+// One that is not ours to write is replaced.
+Fd open_last_run(const Place& place) {
+  const int flags = O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+  Fd file(::openat(place.dir, "last", flags));
+  struct stat st {};
+  if (file && ::fstat(file.get(), &st) == 0 && S_ISREG(st.st_mode) && st.st_nlink == 1 &&
+      place.access.admits(st, place.path))
+    return file;
+  ::unlinkat(place.dir, "last", 0);
+  file = Fd(::openat(place.dir, "last", flags | O_CREAT | O_EXCL, place.access.file_mode()));
+  if (file && !give_rights(file.get(), place.access)) file.reset();
+  return file;
+}
+
+}  // namespace
+
+// Without reason and command, which may be long. What is behind the line was of a longer one.
 void write_last_run(const Place& place, const LastRun& run) {
   LastRun shorter = run;
   shorter.who.reason.clear();
   shorter.who.command.clear();
-  (void)write(place, "last", fmt::format("{}{}\n", last_run_magic, shorter.text(' ')),
-              Lasting::in_memory);
+  const std::string line =
+      fmt::format("{}{} {}\n", last_run_magic, shorter.text(' '), shorter.token);
+  if (const Fd file = open_last_run(place); file)
+    (void)::pwrite(file.get(), line.data(), line.size(), 0);
 }
 
 void forget_revoked(const Place& place) noexcept { ::unlinkat(place.dir, "revoke", 0); }

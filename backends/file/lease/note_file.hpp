@@ -6,11 +6,13 @@
 //   needed after, us>`
 //   revoke    which holders were asked to stop (release --revoke): `dlock-revoke1 <newest token
 //   asked>`
-//   last      the last run of a job: `dlock-last1 <token> <ended> <status> <started> <who>`, times by
-//   the wall clock
+//   last      the last run of a job: `dlock-last1 <token> <ended> <status> <started> <who> <token>`,
+//   times by the wall clock
 //
 // Read and written only under the lock of the state; replaced by a rename, so a process that is
-// killed leaves the old or the new.
+// killed leaves the old or the new. `last` is overwritten with each run instead, because ext4 takes
+// about a millisecond to replace a file by a rename and 15 us to overwrite one; it is read without
+// the lock, and the token at the end tells that all of it is of one run.
 #pragma once
 #include <cstdint>
 #include <optional>

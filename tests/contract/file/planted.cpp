@@ -126,6 +126,61 @@ TEST_CASE("a planted waiter's FIFO that is not open does not stop the queue") {
   CHECK(take(*waiter).lease.token > held.lease.token);
 }
 
+namespace {
+
+// Runs a job under `k` and returns what is recorded of it.
+std::optional<LastRun> record_of_run(Backend& b, int status, const std::string& user = "0") {
+  Request r = request("k");
+  r.identity.user = user;
+  const Granted g = take(b, r);
+  b.job_ended(g.lease, {false, status});
+  REQUIRE(b.release(g.lease).value() == Released::yes);
+  return b.inspect(key("k")).value().value().last_run;
+}
+
+}  // namespace
+
+TEST_CASE("the record of the last run: written in place, and shown only when it is whole") {
+  Used u;
+  const std::string last = u.dir / "k/last";
+  REQUIRE(record_of_run(*u.backend, 1, std::string(40, '7')));
+  struct stat before {
+  }, after{};
+  REQUIRE(::stat(last.c_str(), &before) == 0);
+  const auto shorter = record_of_run(*u.backend, 2);
+  REQUIRE(shorter);
+  CHECK(shorter->end.value == 2);
+  CHECK(shorter->who.user == "0");
+  REQUIRE(::stat(last.c_str(), &after) == 0);
+  CHECK(before.st_ino == after.st_ino);  // replacing it would cost a millisecond
+  // torn: the begin of one and the end of another
+  const std::string text = content(last);
+  std::string torn = text;
+  torn[text.find(' ') + 1] = text[text.find(' ') + 1] == '1' ? '2' : '1';
+  for (const std::string& bad : {torn, text.substr(0, text.find('\n')), std::string{}}) {
+    const Fd file(::open(last.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC));
+    REQUIRE(::write(file.get(), bad.data(), bad.size()) == static_cast<ssize_t>(bad.size()));
+    CHECK_FALSE(u.backend->inspect(key("k")).value().value().last_run);
+  }
+  REQUIRE(record_of_run(*u.backend, 3));
+}
+
+TEST_CASE("what is planted as the record of the last run is replaced, and not written to") {
+  Used u;
+  const std::string last = u.dir / "k/last", victim = u.dir / "victim";
+  const Fd made(::open(victim.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+  REQUIRE(::write(made.get(), "precious", 8) == 8);
+  REQUIRE(record_of_run(*u.backend, 1));
+  REQUIRE(::unlink(last.c_str()) == 0);
+  SECTION("symbolic link") { REQUIRE(::symlink(victim.c_str(), last.c_str()) == 0); }
+  SECTION("hard link") { REQUIRE(::link(victim.c_str(), last.c_str()) == 0); }
+  SECTION("FIFO") { REQUIRE(::mkfifo(last.c_str(), 0600) == 0); }
+  const auto run = record_of_run(*u.backend, 2);
+  REQUIRE(run);
+  CHECK(run->end.value == 2);
+  CHECK(content(victim) == "precious");
+}
+
 TEST_CASE("network filesystems are recognised by their magic numbers") {
   CHECK(file::network_filesystem(0x6969) == "NFS");
   CHECK(file::network_filesystem(0xFE534D42) == "SMB2");
