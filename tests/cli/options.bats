@@ -61,7 +61,8 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # no refused command may ha
   refused 64 "'--hold' is an option of acquire, not of run" run --hold --key k -- true
   refused 64 "'-o' is an option of inspect, not of release" release -o KEY --key k
   refused 64 "'--min-hold' is an option of run, not of acquire" acquire --min-hold 3 --key k
-  refused 64 "'--wait' is an option of run, acquire, fence, not of check" check --wait 3 --key k --token 3
+  refused 64 "'--wait' is an option of run, acquire, release, fence, not of check" check --wait 3 --key k --token 3
+  refused 64 "'-b' is an option of run, acquire, renew, release, check, inspect, bench, not of fence" fence -b file: --state f --token 3 -- true
 }
 
 @test "an option needs its value, a switch takes none" {
@@ -135,6 +136,7 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # no refused command may ha
   refused 64 '--force and --handle' release --key k --force --handle h1:file.lease:00000000000000000000000000000000
   refused 64 '--token goes with --force' release --key k --token 3
   refused 64 '--yes goes with --force' release --key k --yes
+  refused 64 '--token and --yes contradict each other' release --key k --force --token 3 --yes
   refused 64 '--token and --handle' check --key k --token 3 --handle h1:file.lease:00000000000000000000000000000000
   refused 64 'either a sequencer or --key' check v1:file.lease:k:X:3 --key k
   refused 64 'SEQUENCER or --key is missing' check

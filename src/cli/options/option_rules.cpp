@@ -124,6 +124,7 @@ Result<void> fence(const Options& o) {
 Result<void> release(const Options& o) {
   if (auto r = needs_key(o); !r) return r;
   if (auto r = all_apart(o, {{"force", "handle"},
+                             {"token", "yes"},
                              {"revoke", "handle"},
                              {"revoke", "force"},
                              {"revoke", "token"},

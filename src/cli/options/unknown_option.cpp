@@ -34,6 +34,10 @@ std::string_view called_here(std::string_view typed, Verb verb) {
   return {};
 }
 
+// Two rows of one name are one option, as --wait of run and of release, if both take a value or
+// neither does: --hold of acquire and --hold=D of bench are two.
+bool takes_value(const Option& o) noexcept { return o.argument != nullptr; }
+
 Error unknown(Verb verb, std::string_view shown, const Option* elsewhere, std::string_view hint) {
   const std::string_view name = info(verb).name;
   if (elsewhere && verb == Verb::inspect && elsewhere->name == std::string_view("key"))
@@ -41,7 +45,8 @@ Error unknown(Verb verb, std::string_view shown, const Option* elsewhere, std::s
   if (elsewhere) {
     std::string owners;
     for (const VerbInfo& v : verbs())
-      if (belongs(*elsewhere, v.verb))
+      if (const Option* own = find_option(elsewhere->name, bit(v.verb));
+          own && takes_value(*own) == takes_value(*elsewhere))
         owners += fmt::format("{}{}", owners.empty() ? "" : ", ", v.name);
     return {Errc::usage, fmt::format("{} is an option of {}, not of {}", shown, owners, name)};
   }

@@ -55,7 +55,7 @@ const struct {
     {Verb::run, {"--key", "k", "--key", "k"}, "error: --key: 'k' twice"},
     {Verb::check,
      {"--wait", "3"},
-     "error: '--wait' is an option of run, acquire, fence, not of check"},
+     "error: '--wait' is an option of run, acquire, release, fence, not of check"},
     {Verb::acquire, {"--csv"}, "error: '--csv' is an option of inspect, not of acquire"},
     {Verb::acquire,
      {"--key", "k", "--", "x"},
