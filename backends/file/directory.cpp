@@ -213,12 +213,16 @@ Result<Opened> Directory::open_root(bool make) const {
   if (!dir && errno == ENOENT) {
     if (!make || make_root_ == Make::nothing) return Opened{};
     if (make_root_ == Make::last && !make_one(path_)) {
-      if (errno != ENOENT) return fail_errno("create lock directory", path_, errno);
+      const int why = errno;
+      const std::string above = path_.substr(0, std::max<std::size_t>(path_.rfind('/'), 1));
+      struct stat there {};
+      if (why != ENOENT || ::stat(above.c_str(), &there) == 0)  // /proc answers ENOENT
+        return fail_errno("create lock directory", path_, why);
       return fail(
           Errc::cannot_create,
           fmt::format("lock directory {}: {} does not exist either; only the last part of a "
                       "directory that was named is made",
-                      printable(path_), printable(path_.substr(0, path_.rfind('/')))));
+                      printable(path_), printable(above)));
     }
     if (make_root_ == Make::all && !make_parents(path_))
       return fail_errno("create lock directory", path_, errno);

@@ -33,7 +33,8 @@ Result<FlockFile> open_flock_file(const Directory& where, const std::string& nam
   if (!root->dir) {
     if (make)
       return fail(Errc::cannot_create,
-                  fmt::format("lock directory {}: does not exist", printable(where.path())));
+                  fmt::format("lock directory {}: does not exist, and recipe flock makes none",
+                              printable(where.path())));
     return FlockFile{};
   }
   const int dir = root->dir.get();
