@@ -126,10 +126,10 @@ X
 
 @test "shared with flock(1)" {
   example dlock.1 <<'X'
+mkdir -p /run/lock/app
 dlock run -b 'file:///run/lock/app?recipe=flock' --key sync -- rsync -a src/ dst/
 flock /run/lock/app/sync rsync -a src/ dst/
 X
-  mkdir -m 700 app
   example=${example//\/run\/lock/$PWD}
   run_example
   is_called $'rsync -a src/ dst/\nrsync -a src/ dst/'

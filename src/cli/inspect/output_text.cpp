@@ -110,7 +110,8 @@ void holder(std::string& text, const HolderView& h) {
   line(text, "", fmt::format("asked {}", asked(h.who)));
   if (h.held) line(text, "", fmt::format("held for {}", format_duration(*h.held)));
   line(text, "", fmt::format("lease {}", lease(h)));
-  if (outlived(h)) line(text, "", "the process that took it has ended, as acquire does");
+  if (outlived(h))
+    line(text, "", "the process that took it has ended, as with acquire or --min-hold");
   if (!h.who.reason.empty()) line(text, "", fmt::format("reason {}", printable(h.who.reason)));
   if (!h.who.command.empty()) line(text, "", fmt::format("command {}", printable(h.who.command)));
   if (h.revoked) line(text, "", "was asked to stop (release --revoke)");

@@ -167,7 +167,7 @@ constexpr Option table[] = {
      "what acquire printed: literally, - for standard input or @FILE (default, not for run: "
      "$DLOCK_HANDLE if it is a handle of "
      "this "
-     "backend)",
+     "backend and recipe)",
      text<&O::handle>},
     {"state", 0, "FILE", fence, G::subject, no_twin, C::none,
      "stores the newest token; created if missing", text<&O::state>},
@@ -205,8 +205,10 @@ constexpr Option table[] = {
 
     {"command", 'c', "STR", run, G::job, no_twin, C::none,
      "run STR with /bin/sh -c; what follows -- becomes $1 and so on", text<&O::shell_command>},
-    {"kill-after", 'k', "D", jobs, G::job, twin, C::none,
+    {"kill-after", 'k', "D", run, G::job, twin, C::none,
      "time from the end signal to KILL (default: ttl/5, at most 5s)", duration<&O::kill_after>},
+    {"kill-after", 'k', "D", fence, G::job, twin, C::none,
+     "time from the end signal to KILL (default: 5s)", duration<&O::kill_after>},
     {"signal", 0, "SIG", jobs, G::job, twin, C::none,
      "the end signal, sent on loss and by --max-run (default: TERM)", signal},
     {"max-run", 0, "D", jobs, G::job, twin, C::none,

@@ -44,8 +44,9 @@ constexpr VerbInfo table[] = {
      "the other. So a holder that was frozen, and has lost its lock since, changes nothing any "
      "more.",
      "dlock fence --state /var/lib/site.fence --token \"$DLOCK_TOKEN\" -- deploy"},
-    {Verb::inspect, "inspect", "[OPTION...] [K]", "show holders and waiters",
-     "Shows one key, or every key of the backend. ASKED and AGE tell when the holder asked for the "
+    {Verb::inspect, "inspect", "[OPTION...] [K | PATTERN]", "show holders and waiters",
+     "Shows one key, the keys that match a PATTERN of the shell ('svc-*'), or every key of the "
+     "backend. ASKED and AGE tell when the holder asked for the "
      "lock, by the clock of its "
      "host; SINCE when it got it, where the store keeps that; "
      "LEASE is the time left until the lock ends without a renewal.",
