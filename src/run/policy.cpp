@@ -78,6 +78,7 @@ void Policy::queue_again(Deadline now) {
   wait_.begin(now);  // the pause is part of the time of the next try
   when_ = {};
   deadline_ = granted_at_ = no_deadline;
+  revoked_ = false;
   say(Note::too_late);
   actions_.push_back({Do::queue_again, 0, pause_, {}, {}});
 }
@@ -92,13 +93,14 @@ void Policy::on(const event::Kept& e, Deadline) {
   if (job_may_live()) act(Do::send_deadlines);
 }
 
-// As if the user had sent TERM, once: the job may react as it likes, until --kill-after.
+// Like --max-run, once a grant: no signal of the user, so one before or behind it is not the second.
 void Policy::on(const event::Revoked&, Deadline now) {
-  if (std::exchange(revoked_, true)) return;
   const bool running =
       phase_ == Phase::starting || phase_ == Phase::running || phase_ == Phase::descendants;
-  if (running) say(Note::revoked);
-  if (running || phase_ == Phase::lingering) on(event::Signal{SIGTERM, false}, now);
+  if ((!running && phase_ != Phase::lingering) || std::exchange(revoked_, true)) return;
+  if (!running) return release(now);
+  say(Note::revoked);
+  end_job(now);
 }
 
 void Policy::on(const event::KeeperLost&, Deadline now) {

@@ -115,10 +115,12 @@ TEST_CASE("a stopped job") {
   }
 }
 
-TEST_CASE("a revoked holder ends its job as on TERM, once") {
-  Story s(leased());
+TEST_CASE("a revoked holder ends its job as for --max-run, once") {
+  auto r = leased();
+  r.end_signal = SIGINT;
+  Story s(r);
   s.running().after(3s).see(event::Revoked{});
-  CHECK(s.does(Do::send_signal, SIGTERM));
+  CHECK(s.does(Do::signal_all, SIGINT));
   CHECK(s.does(Do::send_deadlines));
   CHECK(s.says(Note::revoked));
   CHECK(s.policy.deadlines().stop_by == later(s.now, 5s));
@@ -128,4 +130,35 @@ TEST_CASE("a revoked holder ends its job as on TERM, once") {
   CHECK(s.does(Do::release));
   s.see(event::ReleaseDone{true});
   CHECK(s.ends_with(7));
+}
+
+TEST_CASE("a revocation and a signal of the user leave the job its --kill-after") {
+  Story s(leased());
+  s.running().after(3s);
+  const Deadline first = s.now;
+  SECTION("the signal first") {
+    s.see(event::Signal{SIGTERM, false}).after(1s).see(event::Revoked{});
+    CHECK(s.policy.deadlines().stop_by == later(first, 5s));
+  }
+  SECTION("the revocation first") {
+    s.see(event::Revoked{}).after(1s).see(event::Signal{SIGTERM, false});
+    CHECK(s.does(Do::send_signal, SIGTERM));
+    CHECK(s.policy.deadlines().stop_by == later(first, 5s));
+    s.after(1s).see(event::Signal{SIGTERM, false});
+    CHECK(s.policy.deadlines().stop_by == s.now);
+  }
+}
+
+TEST_CASE("a revocation is of one grant") {
+  Story s(leased());
+  s.granted().see(event::Revoked{});
+  CHECK(s.says(Note::revoked));
+  s.see(event::StartRefused{});
+  CHECK(s.does(Do::queue_again));
+  s.see(event::Revoked{});  // of the grant that was given back
+  CHECK(s.last.empty());
+  s.running();
+  CHECK(s.policy.deadlines().stop_by == no_deadline);
+  s.see(event::Revoked{});
+  CHECK(s.says(Note::revoked));
 }
