@@ -13,6 +13,17 @@ std::string or_dash(const std::optional<unsigned>& n) {
   return n ? fmt::format_int(*n).str() : "-";
 }
 
+std::string request_to_stop(FencingToken token, bool names_recur) {
+  return names_recur ? fmt::format("{} {}", revoke_word, token) : std::string{revoke_word};
+}
+
+// dlock's record in data that may have the request to stop before it.
+std::string_view record_in(std::string_view data) {
+  if (!data.starts_with(revoke_word)) return data;
+  const auto before = data.find(" dlock1 ");
+  return before == std::string_view::npos ? std::string_view{} : data.substr(before + 1);
+}
+
 }  // namespace
 
 NodeRecord NodeRecord::of(const Request& r) {
@@ -29,6 +40,7 @@ std::string NodeRecord::text() const {
 }
 
 std::optional<NodeRecord> NodeRecord::parse(std::string_view text) {
+  text = record_in(text);
   if (word(text) != "dlock1") return std::nullopt;
   NodeRecord r;
   r.id = word(text);
@@ -49,8 +61,15 @@ std::optional<unsigned> newer_layout(std::string_view data) {
   return layout && *layout > 1 ? layout : std::nullopt;
 }
 
-std::string revoke_text(FencingToken token, bool names_recur) {
-  return names_recur ? fmt::format("{} {}", revoke_word, token) : std::string{revoke_word};
+std::string revoke_text(FencingToken token, bool names_recur, std::string_view data) {
+  std::string text = request_to_stop(token, names_recur);
+  if (NodeRecord::parse(data)) text.append(" ").append(record_in(data));
+  return text;
+}
+
+bool asks_to_stop(std::string_view data, FencingToken token, bool names_recur) {
+  const std::string request = request_to_stop(token, names_recur);
+  return data == request || data.starts_with(request + " dlock1 ");
 }
 
 }  // namespace dlock::zookeeper

@@ -28,8 +28,9 @@ std::optional<unsigned> newer_layout(std::string_view data);
 
 // What Curator writes into a holder's node to ask it to release. Where a later holder's node has
 // the same name (recipe ephemeral) the token of the one that is asked follows: a request that
-// arrives late then asks no other.
+// arrives late then asks no other. Behind that stays dlock's record, which parse() finds there.
 inline constexpr std::string_view revoke_word = "__REVOKE__";
-std::string revoke_text(FencingToken, bool names_recur);
+std::string revoke_text(FencingToken, bool names_recur, std::string_view data);
+bool asks_to_stop(std::string_view data, FencingToken, bool names_recur);
 
 }  // namespace dlock::zookeeper

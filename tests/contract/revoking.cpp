@@ -77,3 +77,26 @@ TEST_CASE("revoke: all that hold together are asked, a later one is not") {
     CHECK(three->release(c.lease).value() == Released::yes);
   });
 }
+
+TEST_CASE("revoke: what is known of the holder stays, and it counts as one") {
+  run([](Store& store) {
+    need(subject().traits->revokes, "that a holder can be asked to stop");
+    const auto holder = store.open({}), admin = store.open({});
+    for (const Mode mode : {Mode::exclusive, Mode::permit}) {
+      const Request r = request("k", mode, mode == Mode::permit ? 2 : UINT_MAX);
+      if (!can_serve(*subject().traits, r)) continue;
+      const Granted g = take(*holder, r);
+      const HolderView before = holder_of(*admin);
+      for (int i = 0; i < 2; ++i) {
+        REQUIRE(admin->revoke(key("k")).value() == Released::yes);
+        const HolderView after = holder_of(*admin);
+        CHECK(after.revoked);
+        CHECK(after.id == before.id);
+        CHECK(after.who.text() == before.who.text());
+        CHECK(admin->check(key("k"), g.lease.token).value() == Validity::valid);
+      }
+      CHECK(admin->force_release(key("k"), g.lease.token).value() == Released::yes);
+      (void)holder->release(g.lease);
+    }
+  });
+}

@@ -95,7 +95,7 @@ std::optional<KeyView> EphemeralBackend::view_of(const Reply& r, std::string key
   v.waiters_known = false;
   v.holders.push_back(seen(r));
   v.fence = v.holders.front().token;
-  v.holders.front().revoked = r.text == revoke_text(v.fence, names_recur());
+  v.holders.front().revoked = asks_to_stop(r.text, v.fence, names_recur());
   return v;
 }
 

@@ -208,7 +208,7 @@ Result<std::optional<KeyView>> QueueBackend::view_of(Session& s, const std::stri
   view.key = !key.empty() ? key : seen->key;
   for (const Seen& m : seen->members) {
     HolderView h = SessionBackend::view({path, m.stat, m.data, m.member.mode});
-    h.revoked = m.data == revoke_word;
+    h.revoked = asks_to_stop(m.data, h.token, names_recur());
     if (h.id.empty()) h.id = m.member.name.substr(dialect_ == Dialect::kazoo ? 0 : 3, 8);
     if (m.holds) {
       view.fence = std::max(view.fence, h.token);

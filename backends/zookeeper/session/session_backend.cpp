@@ -168,7 +168,7 @@ Result<Renewal> SessionBackend::renew(const Lease& lease, Duration ttl) {
     }
     p->ttl = ttl;
     say_ttl(s, *p, seen.text, until);
-    return Kept{lease_of(*p, proved.sent), seen.text == revoke_text(p->token, names_recur())};
+    return Kept{lease_of(*p, proved.sent), asks_to_stop(seen.text, p->token, names_recur())};
   }
 }
 
@@ -278,8 +278,8 @@ Result<Released> SessionBackend::revoke(const Key& key) {
   if (!s) return fail(std::move(s.error()));
   Released answer = Released::was_not_held;
   for (const HolderNode& h : *held) {
-    const Session::Call call =
-        (*s)->set(h.path, revoke_text(static_cast<FencingToken>(h.stat.czxid), names_recur()));
+    const Session::Call call = (*s)->set(
+        h.path, revoke_text(static_cast<FencingToken>(h.stat.czxid), names_recur(), h.data));
     if (auto ok = done(**s, "revoke", {&call}, op_deadline()); !ok)
       return fail(std::move(ok.error()));
     if (call.reply().rc == ZOK) answer = Released::yes;

@@ -172,6 +172,7 @@ Result<Place*> SessionBackend::ours(const Lease& lease, Duration ttl, Deadline u
 // For display: the record has the length of the lease. If the reply is lost, the next renewal finds
 // another version and reads the node again.
 void SessionBackend::say_ttl(Session& s, Place& p, std::string_view data, Deadline until) {
+  if (data.starts_with(revoke_word)) return;  // the request stays
   auto record = NodeRecord::parse(data);
   if (!record || record->ttl == p.ttl) return;
   record->ttl = p.ttl;
