@@ -145,6 +145,24 @@ waiting() { [ "$("$DLOCK" inspect k --no-heading -o WAIT)" = "$1" ]; }
   assert_output k
 }
 
+@test "a holder that was killed is stale until the key is taken" {
+  mkfifo "$BATS_TEST_TMPDIR/in" "$BATS_TEST_TMPDIR/out"
+  exec 6<>"$BATS_TEST_TMPDIR/in" 7<>"$BATS_TEST_TMPDIR/out"
+  "$DLOCK" acquire --key k --hold <&6 >&7 3>&- &
+  pid=$!
+  read -r -t 20 -u 7 _
+  kill -KILL $pid
+  wait $pid || :
+  run -0 "$DLOCK" inspect k
+  assert_line 'state    stale, exclusive'
+  assert_line --regexp '^ +lease has ended with its process; the key can be taken$'
+  run -0 "$DLOCK" inspect --stale --no-heading -o KEY
+  assert_output k
+  run -0 "$DLOCK" run -n --key k -- true
+  run -0 "$DLOCK" inspect k
+  assert_line 'state    free'
+}
+
 @test "JSON has stable names" {
   "$DLOCK" acquire --key k --reason r >/dev/null
   run -0 json 'sorted(j), sorted(j["backend"])' <<<"$("$DLOCK" inspect -J k)"

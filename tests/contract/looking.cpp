@@ -77,6 +77,7 @@ TEST_CASE("a lease that has ended is shown as such until the key is taken") {
     CHECK(all.front().holders.size() == 1);
     CHECK_FALSE(all.front().holders[0].ended());
     CHECK(other->revoke(key("k")).value() == Released::was_not_held);
+    CHECK(other->force_release(key("k"), g.lease.token).value() == Released::was_not_held);
     const Granted next = take(*other, request("k"));
     const auto after = backend->inspect(key("k")).value().value();
     REQUIRE(after.holders.size() == 1);

@@ -196,6 +196,7 @@ Result<Released> LeaseBackend::force_release(const Key& wanted, std::optional<Fe
   const Change change(key);
   for (const auto& h : key.state().holders)
     if (h.deadline == never && (!token || h.token == *token)) key.alarm(h.ticket);
+  key.state().expire(key.now());  // what has ended is not held
   const bool was = key.state().force_release(token.value_or(0)) > 0;
   const auto done = key.finish();
   if (!done) return fail(done.error());

@@ -68,7 +68,7 @@ void line(std::string& text, std::string_view about, std::string_view what) {
 
 std::string lease(const HolderView& h) {
   if (h.ended()) {
-    const std::string_view what = h.attached ? "its process has ended" : "has ended";
+    const std::string_view what = h.attached ? "has ended with its process" : "has ended";
     if (*h.remaining == 0us) return fmt::format("{}; the key can be taken", what);
     return fmt::format("{} {} ago; the key can be taken", what, format_duration(-*h.remaining));
   }
