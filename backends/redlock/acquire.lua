@@ -3,10 +3,13 @@
 -- repeated request of its owner gets the same vote. A client with another list of masters than the
 -- one known here gets no vote, unless it is about to change it (ARGV[6] == '1').
 -- ARGV: request, owner, ttl (ms), meta, list, change
---   -> {request, now, 'granted', number, token or '0', known list}, or {request, now, 'busy', {seen}}, or {request, now, 'list', known list}
+--   -> {request, now, 'granted', number, token or '0', known list}, or {request, now, 'busy',
+--      {seen}}, or {request, now, 'list', known list}
 local me, ttl, meta, list, change = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6] == '1'
 local r = record()
-if r.list ~= '' and r.list ~= list and not change then return { id, digits(now), 'list', r.list } end
+if r.list ~= '' and r.list ~= list and not change then
+  return { id, digits(now), 'list', r.list }
+end
 local v, kind = value()
 if v == me and r.owner == me then
   redis.call('PEXPIRE', lock, ttl)

@@ -6,7 +6,10 @@
 local me, token, list, mark = ARGV[2], ARGV[3], ARGV[4], ARGV[5] == '1'
 local r = record()
 if not belongs(me) or r.owner ~= me or r.token ~= token then return { id, digits(now), 0 } end
-if not mark then r.list = list
-elseif r.list ~= '' and r.list ~= list and string.sub(r.list, 1, 1) ~= '?' then r.list = '?' .. r.list end
+if not mark then
+  r.list = list
+elseif r.list ~= '' and r.list ~= list and string.sub(r.list, 1, 1) ~= '?' then
+  r.list = '?' .. r.list
+end
 keep(r)
 return { id, digits(now), 1 }

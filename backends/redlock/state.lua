@@ -1,16 +1,22 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- The data that one master keeps of a lock; put before every operation.
 --
---   KEYS[1]  the lock         a string under the name that other Redlock clients use: its creator has this master's vote
---   KEYS[2]  the record       counter|newest|owner|token|since|list|meta; expires 90 days after the last grant or renewal
+--   KEYS[1]  the lock         a string under the name that other Redlock clients use: its creator
+--                             has this master's vote
+--   KEYS[2]  the record       counter|newest|owner|token|since|list|meta; expires 90 days after the
+--                             last grant or renewal
 --   KEYS[3]  the wake list    where waiters sleep; lives for a second
 --
--- counter  the highest number that this master has given or stored; it only rises, and is at least this master's clock in
---          microseconds when it gave one, so it rises over a loss of data, too
+-- counter  the highest number that this master has given or stored; it only rises, and is at least
+--          this master's clock in microseconds when it gave one, so it rises over a loss of data,
+--          too
 -- newest   the newest token stored at this master
--- owner, token, since, meta  of its last vote; token 0: a majority never confirmed that; meta with the item revoked=1: its owner was asked to stop
---          the item last=, which later votes keep, is the last run of a job: `token,ended,status,started,who`, percent-encoded
--- list     of masters, by which a majority last confirmed a grant (known_list.hpp); empty: unknown; with '?' before it: it is being changed
+-- owner, token, since, meta
+--          of its last vote; token 0: a majority never confirmed that; meta with the item
+--          revoked=1: its owner was asked to stop; the item last=, which later votes keep, is the
+--          last run of a job: `token,ended,status,started,who`, percent-encoded
+-- list     of masters, by which a majority last confirmed a grant (known_list.hpp); empty: unknown;
+--          with '?' before it: it is being changed
 --
 -- A record of another layout than this one, which is the first, begins with its number: `v2|`.
 --
@@ -35,18 +41,26 @@ end
 
 local function record()
   local text = redis.call('GET', record_key)
-  if not text then return { counter = 0, newest = '0', owner = '', token = '0', since = '0', list = '', meta = '' } end
-  if string.find(text, '^v%d') then
-    error('DLOCKLAYOUT ' .. record_key .. ' has layout ' .. string.match(text, '^v(%d+)') .. ', and this dlock knows layout 1')
+  if not text then
+    return { counter = 0, newest = '0', owner = '', token = '0', since = '0', list = '', meta = '' }
   end
-  local counter, newest, owner, token, since, list, meta = string.match(text, '^(%d+)|(%d+)|(%x*)|(%d+)|(%d+)|([^|]*)|(.*)$')
-  if not counter or tonumber(counter) >= 9007199254740991 then error('DLOCKDATA ' .. record_key .. ' is not a record of dlock') end
-  return { counter = tonumber(counter), newest = newest, owner = owner, token = token, since = since, list = list, meta = meta }
+  if string.find(text, '^v%d') then
+    local layout = string.match(text, '^v(%d+)')
+    error('DLOCKLAYOUT ' .. record_key .. ' has layout ' .. layout
+      .. ', and this dlock knows layout 1')
+  end
+  local counter, newest, owner, token, since, list, meta =
+    string.match(text, '^(%d+)|(%d+)|(%x*)|(%d+)|(%d+)|([^|]*)|(.*)$')
+  if not counter or tonumber(counter) >= 9007199254740991 then
+    error('DLOCKDATA ' .. record_key .. ' is not a record of dlock')
+  end
+  return { counter = tonumber(counter), newest = newest, owner = owner, token = token,
+    since = since, list = list, meta = meta }
 end
 
 local function keep(r)
-  local text = table.concat({ digits(r.counter), r.newest, r.owner, r.token, r.since, r.list, r.meta }, '|')
-  redis.call('SET', record_key, text, 'PX', 90 * 86400 * 1000)
+  local fields = { digits(r.counter), r.newest, r.owner, r.token, r.since, r.list, r.meta }
+  redis.call('SET', record_key, table.concat(fields, '|'), 'PX', 90 * 86400 * 1000)
 end
 
 -- Stores that a majority was given `token` under its owner.
@@ -58,19 +72,22 @@ end
 
 local function last_run(meta) return string.match('&' .. meta, '(&last=[^&]*)') or '' end
 
--- Notes in the record that a job ended with `status` under its confirmed vote. One with a newer token
--- that is there already stays. False: there is nothing to note.
+-- Notes in the record that a job ended with `status` under its confirmed vote. One with a newer
+-- token that is there already stays. False: there is nothing to note.
 local function note_run(r, owner, status)
   if not status or status == '' or r.owner ~= owner or r.token == '0' then return false end
   local before = last_run(r.meta)
-  if (tonumber(string.match(before, '^&last=(%d+)')) or 0) >= tonumber(r.token) then return false end
+  local noted = tonumber(string.match(before, '^&last=(%d+)')) or 0
+  if noted >= tonumber(r.token) then return false end
   local rest, who = '', ''
   for item in string.gmatch(r.meta, '[^&]+') do
-    if not string.find(item, '^last=') then rest = rest .. '&' .. item end
-    if string.find(item, '^host=') or string.find(item, '^pid=') or string.find(item, '^user=') then who = who .. '&' .. item end
+    local name = string.match(item, '^[^=]*')
+    if name ~= 'last' then rest = rest .. '&' .. item end
+    if name == 'host' or name == 'pid' or name == 'user' then who = who .. '&' .. item end
   end
   local text = table.concat({ r.token, digits(now), status, r.since, string.sub(who, 2) }, ',')
-  r.meta = string.sub(rest, 2) .. '&last=' .. string.gsub(text, '[&%%|]', function(c) return string.format('%%%02X', string.byte(c)) end)
+  local function encoded(c) return string.format('%%%02X', string.byte(c)) end
+  r.meta = string.sub(rest, 2) .. '&last=' .. string.gsub(text, '[&%%|]', encoded)
   return true
 end
 
@@ -78,10 +95,12 @@ end
 -- longer relied upon.
 local function belongs(owner) return value() == owner and redis.call('PTTL', lock) ~= 0 end
 
--- {type, value, milliseconds to its end (-1: none, -2: no lock), then newest, owner, token, since, meta, list of the record}
+-- {type, value, milliseconds to its end (-1: none, -2: no lock), then newest, owner, token, since,
+-- meta, list of the record}
 local function seen(r)
   local v, kind = value()
-  return { kind, v or '', redis.call('PTTL', lock), r.newest, r.owner, r.token, r.since, r.meta, r.list }
+  local left = redis.call('PTTL', lock)
+  return { kind, v or '', left, r.newest, r.owner, r.token, r.since, r.meta, r.list }
 end
 
 -- Wakes one waiter. Comes last and never fails: earlier decisions stand.

@@ -4,7 +4,8 @@ local limit, patience, claim = tonumber(ARGV[3]), tonumber(ARGV[6]), tonumber(AR
 local look = queue and (ARGV[11] == '1' or wait_until > now)
 local request = me .. '|' .. mode .. '|' .. ARGV[3] .. '|' .. meta
 local ticket = look and call('ZSCORE', queue, request)
-if ticket then call('ZADD', queue, mark(now + patience, false), 'l' .. ticket) end  -- a request proves that its owner lives, whatever the clock says
+-- a request proves that its owner lives, whatever the clock says
+if ticket then call('ZADD', queue, mark(now + patience, false), 'l' .. ticket) end
 if look then expire_waiters() end
 local tally, holders, first, top = inside(all)
 newest = math.max(newest, top)
@@ -55,15 +56,18 @@ if fits and admits(would, mode, limit) then
     while used[slot] do slot = slot + 1 end
   end
   local stamp = digits(now)
-  local record = table.concat({ me, digits(now + ttl), stamp, mode, slot, ARGV[5], stamp, meta }, '|')
+  local record =
+    table.concat({ me, digits(now + ttl), stamp, mode, slot, ARGV[5], stamp, meta }, '|')
   if expires - now > 7689600000000 and ttl + delay < 7689600000000 then  -- 89 days
     call('HSET', lock, 'fence', token .. ARGV[9], token, record)
   else
     local keep_until = math.max(expires, now + 7776000000000, now + ttl + delay)  -- 90 days
-    call('HSET', lock, 'version', '1', 'fence', token .. ARGV[9], 'expires', digits(keep_until), token, record)
+    call('HSET', lock, 'version', '1', 'fence', token .. ARGV[9], 'expires', digits(keep_until),
+      token, record)
     call('PEXPIRE', lock, ms(keep_until - now))
   end
-  if marked and tally.count == 0 then call('HDEL', lock, 'revoke') end  -- no grant that it names is left
+  -- no grant that the mark names is left
+  if marked and tally.count == 0 then call('HDEL', lock, 'revoke') end
   if ticket then drop(ticket) end
   add(tally, mode)
   tell_others()
@@ -81,7 +85,8 @@ if not look then  -- no waiter was expected there; but the record that says so m
 end
 local last = true
 if not ticket then
-  last = size > 0 and call('ZREVRANGEBYSCORE', queue, border, '-inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+  last = size > 0
+    and call('ZREVRANGEBYSCORE', queue, border, '-inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
   ticket = digits((tonumber(last) or 0) + 1)
   size = size + call('ZADD', queue, ticket, request, mark(now + patience, false), 'l' .. ticket)
 end

@@ -6,7 +6,10 @@ local function in_force(record)
   return owner and tonumber(deadline) > now and (ARGV[1] == '' or owner == ARGV[1])
 end
 local found = call('HMGET', lock, 'version', ARGV[2])
-if found[1] and found[1] ~= '1' then return redis.error_reply('DLOCKLAYOUT ' .. lock .. ' has layout ' .. found[1] .. ', and this dlock knows layout 1') end
+if found[1] and found[1] ~= '1' then
+  return redis.error_reply(
+    'DLOCKLAYOUT ' .. lock .. ' has layout ' .. found[1] .. ', and this dlock knows layout 1')
+end
 if ARGV[2] ~= '' then return string.find(ARGV[2], '^%d+$') and in_force(found[2]) and 1 or 0 end
 local fields = call('HGETALL', lock)
 for i = 1, #fields, 2 do

@@ -5,6 +5,7 @@ if ARGV[2] == '' then
   local fields, newest = call('HGETALL', lock), 0
   for i = 1, #fields, 2 do
     local token = tonumber(fields[i])
-    if token and token > newest and string.sub(fields[i + 1], 1, #ARGV[1] + 1) == ARGV[1] .. '|' then newest, ARGV[2] = token, fields[i] end
+    local mine = string.sub(fields[i + 1], 1, #ARGV[1] + 1) == ARGV[1] .. '|'
+    if token and token > newest and mine then newest, ARGV[2] = token, fields[i] end
   end
 end

@@ -10,7 +10,9 @@ if fields.err then
 end
 for i = 1, #fields, 2 do
   if fields[i] == 'version' and fields[i + 1] ~= '1' then
-    return redis.error_reply('DLOCKLAYOUT ' .. lock .. ' has layout ' .. fields[i + 1] .. ', and this dlock knows layout 1')
+    return redis.error_reply(
+      'DLOCKLAYOUT ' .. lock .. ' has layout ' .. fields[i + 1]
+        .. ', and this dlock knows layout 1')
   end
 end
 for i = 1, #fields, 2 do

@@ -1,13 +1,16 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- Everything about one key, at most ARGV[1] holders and waiters. Changes nothing. KEYS lock [queue]
 -- Those in force come first, then those that have ended and were not cleared away.
--- -> {now, fence or '', holder count, {holder, ...}, waiter count, {waiter, ...}, revoke, last, start, each or ''}  owners cut to their first digits
+-- -> {now, fence or '', holder count, {holder, ...}, waiter count, {waiter, ...}, revoke, last,
+--     start, each or ''}  owners cut to their first digits
 local most = tonumber(ARGV[1])
 local fields, fence, count, in_force, ended = call('HGETALL', lock), '', 0, {}, {}
 local revoke, last, start = '', '', ''
 for i = 1, #fields, 2 do
   if fields[i] == 'version' and fields[i + 1] ~= '1' then
-    return redis.error_reply('DLOCKLAYOUT ' .. lock .. ' has layout ' .. fields[i + 1] .. ', and this dlock knows layout 1')
+    return redis.error_reply(
+      'DLOCKLAYOUT ' .. lock .. ' has layout ' .. fields[i + 1]
+        .. ', and this dlock knows layout 1')
   elseif fields[i] == 'fence' then
     fence = fields[i + 1]
   elseif fields[i] == 'revoke' then
@@ -30,11 +33,20 @@ end
 local waiting, waiters = {}, 0
 if queue then
   local alive = {}
-  for _, member in ipairs(call('ZRANGEBYSCORE', queue, string.format('%.1f', now + 0.6), '+inf', 'LIMIT', 0, 2 * most)) do alive[member] = true end
+  local from = string.format('%.1f', now + 0.6)
+  for _, member in ipairs(call('ZRANGEBYSCORE', queue, from, '+inf', 'LIMIT', 0, 2 * most)) do
+    alive[member] = true
+  end
   waiters = call('ZCOUNT', queue, '-inf', border)
-  local found = waiters > 0 and call('ZRANGE', queue, 0, math.min(waiters, most) - 1, 'WITHSCORES') or {}
+  local found = {}
+  if waiters > 0 then
+    found = call('ZRANGE', queue, 0, math.min(waiters, most) - 1, 'WITHSCORES')
+  end
   for i = 1, #found, 2 do
-    if alive['l' .. found[i + 1]] then table.insert(waiting, string.sub(found[i], 1, 8) .. (string.match(found[i], '|.*$') or '')) end
+    if alive['l' .. found[i + 1]] then
+      local rest = string.match(found[i], '|.*$') or ''
+      table.insert(waiting, string.sub(found[i], 1, 8) .. rest)
+    end
   end
 end
 return { now, fence, count, in_force, waiters, waiting, revoke, last, start }

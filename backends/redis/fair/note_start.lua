@@ -11,6 +11,7 @@ if ARGV[3] == '' then
 end
 local keep_until = now + tonumber(ARGV[4])
 local expires = math.max(tonumber(found[3]) or 0, keep_until)
-call('HSET', lock, 'start', ARGV[3] .. '|' .. string.format('%.0f', keep_until) .. '|' .. ARGV[2], 'expires', string.format('%.0f', expires))
+local start = ARGV[3] .. '|' .. string.format('%.0f', keep_until) .. '|' .. ARGV[2]
+call('HSET', lock, 'start', start, 'expires', string.format('%.0f', expires))
 call('PEXPIRE', lock, math.ceil((expires - now) / 1000) + 1000)
 return { 1, now }

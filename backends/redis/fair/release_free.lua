@@ -6,12 +6,17 @@ local found = call('HMGET', lock, ARGV[2], 'wait', 'revoke', 'last')
 local released = 0
 if found[1] then
   local deadline = string.match(found[1], '^%x*|(%d+)|')
-  if not deadline then return redis.error_reply('DLOCKDATA ' .. lock .. ' is not a record of dlock') end
-  if string.sub(found[1], 1, #ARGV[1] + 1) == ARGV[1] .. '|' and tonumber(deadline) > now then released = call('HDEL', lock, ARGV[2]) end
+  if not deadline then
+    return redis.error_reply('DLOCKDATA ' .. lock .. ' is not a record of dlock')
+  end
+  if string.sub(found[1], 1, #ARGV[1] + 1) == ARGV[1] .. '|' and tonumber(deadline) > now then
+    released = call('HDEL', lock, ARGV[2])
+  end
 end
 if released == 1 then note_run(found[1], found[4], ARGV[4]) end
 if released == 1 and found[3] then  -- a mark goes with the last grant that it names
-  local marked, fields, left = tonumber(string.match(found[3], '^%d+')) or 0, call('HGETALL', lock), false
+  local marked, left = tonumber(string.match(found[3], '^%d+')) or 0, false
+  local fields = call('HGETALL', lock)
   for i = 1, #fields, 2 do left = left or (tonumber(fields[i]) or math.huge) <= marked end
   if not left then call('HDEL', lock, 'revoke') end
 end

@@ -7,7 +7,8 @@ local fields, asked, marked = call('HGETALL', lock), 0, 0
 for i = 1, #fields, 2 do
   local name, value = fields[i], fields[i + 1]
   if name == 'version' and value ~= '1' then
-    return redis.error_reply('DLOCKLAYOUT ' .. lock .. ' has layout ' .. value .. ', and this dlock knows layout 1')
+    return redis.error_reply(
+      'DLOCKLAYOUT ' .. lock .. ' has layout ' .. value .. ', and this dlock knows layout 1')
   elseif name == 'revoke' then
     marked = tonumber(string.match(value, '^%d+')) or 0
   elseif string.find(name, '^%d+$') and tonumber(name) <= tonumber(ARGV[1]) then

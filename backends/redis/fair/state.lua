@@ -5,20 +5,26 @@
 local border = 100000000000000  -- in the queue: tickets are below, instants above
 local function digits(n) return string.format('%.0f', n) end  -- tostring() keeps only 14 of them
 local function instant(t) return t < math.huge and t or 0 end  -- 0: never
-local function ms(span) return math.ceil(span / 1000) + 1000 end  -- for PEXPIRE: a key outlives its contents
+-- for PEXPIRE: a key outlives its contents
+local function ms(span) return math.ceil(span / 1000) + 1000 end
 -- Not a record of dlock: refused rather than guessed.
 local function corrupt() error('DLOCKDATA ' .. lock .. ' is not a record of dlock') end
 
-local fixed = { version = true, fence = true, expires = true, wait = true, start = true, last = true, revoke = true }
+local fixed = { version = true, fence = true, expires = true, wait = true, start = true,
+  last = true, revoke = true }
 
 local function parse_holder(token, record)
-  local owner, deadline, mode, slot, delay = string.match(record, '^(%x*)|(%d+)|%d+|([XSP])|(%d+)|(%d+)|%d+|')
+  local owner, deadline, mode, slot, delay =
+    string.match(record, '^(%x*)|(%d+)|%d+|([XSP])|(%d+)|(%d+)|%d+|')
   if not owner or not string.find(token, '^%d+$') then corrupt() end
-  return { token = token, owner = owner, deadline = tonumber(deadline), mode = mode, slot = tonumber(slot), record = record,
-    free_at = tonumber(deadline) + tonumber(delay) }
+  return { token = token, owner = owner, deadline = tonumber(deadline), mode = mode,
+    slot = tonumber(slot), record = record, free_at = tonumber(deadline) + tonumber(delay) }
 end
 -- The public part: the owner is a secret, its first digits tell holders apart.
-local function shown(h) return h and h.token .. '|' .. string.sub(h.record, 1, 8) .. string.sub(h.record, #h.owner + 1) or '' end
+local function shown(h)
+  if not h then return '' end
+  return h.token .. '|' .. string.sub(h.record, 1, 8) .. string.sub(h.record, #h.owner + 1)
+end
 
 -- The owners that hold, or would hold, at the same time. `room`: the smallest limit of earlier
 -- waiters, whose place must stay free.
@@ -74,7 +80,8 @@ end
 local function expire_waiters()  -- before any other access to the queue
   size = call('ZCARD', queue)
   if size == 0 then return end
-  for _, member in ipairs(call('ZRANGEBYSCORE', queue, border, string.format('%.1f', now + 0.5))) do drop(string.sub(member, 2)) end
+  local silent = call('ZRANGEBYSCORE', queue, border, string.format('%.1f', now + 0.5))
+  for _, member in ipairs(silent) do drop(string.sub(member, 2)) end
 end
 -- How long a waiter lives, and whether it was invited and has not polled since.
 local function mark(live_until, called) return digits(live_until) .. (called and '.5' or '') end
@@ -90,7 +97,8 @@ local function waiter_at(rank)
     local live = mode and call('ZSCORE', queue, 'l' .. found[2])
     if live then
       live = tonumber(live)
-      seen[rank] = { owner = owner, mode = mode, limit = tonumber(limit), ticket = found[2], live_until = math.floor(live), called = live % 1 > 0 }
+      seen[rank] = { owner = owner, mode = mode, limit = tonumber(limit), ticket = found[2],
+        live_until = math.floor(live), called = live % 1 > 0 }
     else
       drop(found[2])
     end
@@ -102,8 +110,8 @@ end
 -- poll again within `claim` loses its place, or one stopped waiter would block all behind it. Comes
 -- last and never fails: earlier decisions stand. A waiter that cannot be reached (memory is full;
 -- its list belongs to the other side of a slot that is being moved) notices by its refresh.
--- -> when time alone may change which waiters can run: the end of a holder, of a waiter that may run and does not, and of the first that may not;
---    rank of the first that may not run
+-- -> when time alone may change which waiters can run: the end of a holder, of a waiter that may
+--    run and does not, and of the first that may not; rank of the first that may not run
 local wake = string.gsub(lock, 'fence$', 'wake:')
 local function invite(tally, claim)
   local rank, free_at = 0, tally.free_at
