@@ -22,6 +22,7 @@ class RedlockMasters {
     std::vector<std::string> config;
     std::vector<std::string> (*environment)(std::size_t master) = nullptr;
     bool proxied = false;
+    std::chrono::seconds uptime{0};  // of each, as RedisServer::Setup has it
     std::function<std::vector<std::string>(std::size_t master)>
         tls{};  // its lines of redis.conf; then it has no port without TLS
   };

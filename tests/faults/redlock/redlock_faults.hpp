@@ -4,6 +4,7 @@
 #include <unistd.h>
 #include <catch2/catch.hpp>
 #include <filesystem>
+#include "redis/wire/script.hpp"
 #include "support/polling.hpp"
 #include "support/redlock_masters.hpp"
 
@@ -46,6 +47,11 @@ inline void restart_wiped(RedisServer& s) {
   for (const char* what : {"appendonlydir", "appendonly.aof", "dump.rdb"})
     std::filesystem::remove_all(s.directory() + "/" + what);
   s.start();
+}
+
+// So that the next request for it is an EVALSHA at every master, also at one that was left out before.
+inline void load_everywhere(RedlockMasters& m, const redis::Script& script) {
+  for (auto& s : m.servers) REQUIRE(s->command({"SCRIPT", "LOAD", script.text}).text == script.sha);
 }
 
 inline bool eventually(Duration bound, const std::function<bool()>& so) {
