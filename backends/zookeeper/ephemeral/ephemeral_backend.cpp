@@ -10,6 +10,14 @@ namespace {
 
 constexpr bool nested = false;
 
+// Without the record of another holder, which a late request to stop has put into this one's node.
+Reply without_strangers(Reply r) {
+  const auto token = static_cast<FencingToken>(r.stat.czxid);
+  if (r.text.starts_with(revoke_word) && !asks_to_stop(r.text, token, /*names_recur=*/true))
+    r.text.clear();
+  return r;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Waiter>> EphemeralBackend::enqueue(const Request& request) {
@@ -53,7 +61,7 @@ Result<Reply> EphemeralBackend::look(const std::string& path) {
     return fail(std::move(ok.error()));
   if (get.reply().rc != ZOK && get.reply().rc != ZNONODE)
     return fail(server_error(options_, "look", get.reply().rc));
-  return get.reply();
+  return without_strangers(get.reply());
 }
 
 Result<std::vector<SessionBackend::HolderNode>> EphemeralBackend::holders(const Key& key) {
@@ -123,7 +131,8 @@ Result<std::vector<KeyView>> EphemeralBackend::list() {
     if (!name.starts_with(stem) || name == stem) continue;
     const Session::Call get = (*s)->get(directory + name);
     if (auto ok = done(**s, "list", {&get}, op_deadline()); !ok) return fail(std::move(ok.error()));
-    if (auto v = view_of(get.reply(), name.substr(stem.size()))) views.push_back(std::move(*v));
+    if (auto v = view_of(without_strangers(get.reply()), name.substr(stem.size())))
+      views.push_back(std::move(*v));
   }
   std::sort(views.begin(), views.end(),
             [](const KeyView& a, const KeyView& b) { return a.key < b.key; });
