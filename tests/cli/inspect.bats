@@ -245,7 +245,11 @@ waiting() { [ "$("$DLOCK" inspect k --no-heading -o WAIT)" = "$1" ]; }
   "$DLOCK" acquire --key 'svc-*' >/dev/null
   run -0 "$DLOCK" inspect 'svc-*'
   assert_line --regexp '^key +svc-\*$'
-  run -0 "$DLOCK" inspect --check 'oth*' # one key, free
+  run -75 "$DLOCK" inspect --check 'oth*'
+  run -0 "$DLOCK" inspect --check 'none-*'
+  "$DLOCK" acquire --key 'o[t]her' >/dev/null
+  "$DLOCK" release --key 'o[t]her' --force --yes 2>/dev/null
+  run -0 "$DLOCK" inspect --check 'o[t]her' # this key, not those that match
 }
 
 @test "--sort: by key, the longest held first, the most waiters first" {

@@ -62,13 +62,17 @@ void arrange(const Options& o, std::vector<KeyView>& keys) {
     });
 }
 
+bool is_taken(const KeyView& k) {
+  const KeyState state = state_of(k);
+  return state == KeyState::held || state == KeyState::delayed;
+}
+
 // The keys that the command line asks for, of all that the store has.
 void keep_wanted(const Options& o, std::vector<KeyView>& keys) {
   const std::string pattern(o.operand.value_or(""));
   std::erase_if(keys, [&](const KeyView& k) {
-    const KeyState state = state_of(k);
     if (o.operand && ::fnmatch(pattern.c_str(), k.key.c_str(), 0) != 0) return true;
-    if (o.held) return state != KeyState::held && state != KeyState::delayed;
+    if (o.held) return !is_taken(k);
     return o.stale && !has_stale_holder(k);
   });
   arrange(o, keys);
@@ -81,6 +85,8 @@ Result<run::Outcome> list(const Options& o, const OpenStore& opened, const Trace
   if (!found) return unknown(o, opened, columns, found.error());
   for (KeyView& k : *found) note_limits(k);
   keep_wanted(o, *found);
+  if (o.check)
+    return ended(std::any_of(found->begin(), found->end(), is_taken) ? status_busy : status_ok);
   if (o.json) return shown(json_of_list(*found, opened));
   if (o.csv) return shown(csv_of(*found, columns, !o.no_heading));
   return shown(table_of(*found, columns, !o.no_heading));
@@ -102,13 +108,10 @@ Result<run::Outcome> one(const Options& o, const OpenStore& opened, const Trace&
       {.request = "inspect", .key = key->text()}, [&] { return opened.backend->inspect(*key); },
       always);
   if (!found) return unknown(o, opened, columns, found.error());
-  if (!*found && !o.check && is_pattern(*o.operand)) return list(o, opened, trace, columns);
+  if (!*found && is_pattern(*o.operand)) return list(o, opened, trace, columns);
   KeyView view = *found ? **found : free_key(*key);
   note_limits(view);
-  if (o.check) {
-    const KeyState state = state_of(view);
-    return ended(state == KeyState::held || state == KeyState::delayed ? status_busy : status_ok);
-  }
+  if (o.check) return ended(is_taken(view) ? status_busy : status_ok);
   if (o.csv || (!o.json && as_row(o)))
     return shown(o.csv ? csv_of({view}, columns, !o.no_heading)
                        : table_of({view}, columns, !o.no_heading));
