@@ -44,6 +44,15 @@ void Ledger::removed(FencingToken token, std::string_view how) {
   if (!found->second.job) all_.erase(found);
 }
 
+void Ledger::expired(FencingToken token) {
+  const auto found = all_.find(token);
+  if (found == all_.end()) return;
+  found->second.ends = world_.now();
+  if (found->second.job && !found->second.excused)
+    world_.broken(
+        fmt::format("I3: token {} ends while the job of {} is alive", token, found->second.who));
+}
+
 void Ledger::started(FencingToken token, const std::string& who) {
   ++jobs;
   const auto found = all_.find(token);

@@ -18,6 +18,8 @@ class Ledger {
   void renewed(FencingToken, Nanos ends);
   void removed(FencingToken, std::string_view how);  // by a request, not by time
 
+  void expired(FencingToken);  // by time, where the store says when
+
   // Of the jobs. `excuse`: the machine slept, so that nobody could end the job in time; only the
   // token protects then.
   void started(FencingToken, const std::string& who);

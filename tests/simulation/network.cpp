@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include "simulation/process.hpp"
-#include "simulation/store.hpp"
 
 namespace dlock::simulation {
 
@@ -47,13 +46,13 @@ LinkPtr Network::dial(Process& client) {
 
 void Network::send(const LinkPtr& link, std::string bytes) {
   if (link->up_silent) return;
-  const Fault fault = world_.ask(Store::undoes(bytes) ? Point::undo : Point::request);
+  const Fault fault = world_.ask(store_.undoes(bytes) ? Point::undo : Point::request);
   if (fault.kind != Kind::none && world_.told())
     world_.say(link->client->name(),
-               fmt::format("sends {} (#{}); {}", Store::name_of(bytes), link->number, text(fault)));
+               fmt::format("sends {} (#{}); {}", store_.name_of(bytes), link->number, text(fault)));
   else if (world_.told())
     world_.say(link->client->name(),
-               fmt::format("sends {} (#{})", Store::name_of(bytes), link->number));
+               fmt::format("sends {} (#{})", store_.name_of(bytes), link->number));
   if (fault.kind == Kind::lost) {
     link->up_silent = true;
     return;

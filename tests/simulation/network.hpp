@@ -11,7 +11,6 @@
 namespace dlock::simulation {
 
 class Process;
-class Store;
 
 struct Link {
   enum class State { dialling, open, refused, ended, reset };
@@ -30,9 +29,30 @@ struct Link {
 };
 using LinkPtr = std::shared_ptr<Link>;
 
+class Network;
+
+// The other end of all connections.
+class Server {
+ public:
+  virtual ~Server() = default;
+  void join(Network& network) noexcept { network_ = &network; }
+  virtual bool accepts() const = 0;
+  virtual void receive(const LinkPtr&, std::string_view bytes) = 0;
+  virtual void closed(const LinkPtr&) = 0;
+  virtual void restart() = 0;
+  virtual void freeze(Nanos span) = 0;
+  virtual bool empty() const = 0;  // nobody holds
+  virtual std::uint64_t hash() const = 0;
+  virtual bool undoes(std::string_view request) const = 0;          // ends a grant or a wait
+  virtual std::string name_of(std::string_view request) const = 0;  // for the story
+
+ protected:
+  Network* network_ = nullptr;
+};
+
 class Network {
  public:
-  Network(World& world, Store& store) : world_(world), store_(store) {}
+  Network(World& world, Server& store) : world_(world), store_(store) {}
 
   LinkPtr dial(Process& client);
   void send(const LinkPtr&, std::string bytes);   // by the client
@@ -48,7 +68,7 @@ class Network {
   void forget(const LinkPtr&);
 
   World& world_;
-  Store& store_;
+  Server& store_;
   std::vector<LinkPtr> links_;  // with an end that is open
   unsigned made_ = 0;
 };

@@ -5,7 +5,6 @@
 #include <csignal>
 #include <new>
 #include <stdexcept>
-#include "redis/factory.hpp"
 #include "run/events.hpp"
 #include "run/wrap/wrapped.hpp"
 
@@ -18,16 +17,16 @@ namespace {
 
 Duration span(Nanos n) { return std::chrono::duration_cast<Duration>(std::chrono::nanoseconds{n}); }
 
-run::Plan quiet_plan() {
+run::Plan quiet_plan(const Traits& traits) {
   return {.open = {},
-          .traits = redis::recipes.front(),
+          .traits = traits,
           .request = {.key = *Key::parse("k"), .owner = {}, .identity = {}},
           .say = {.quiet = true}};
 }
 
 // Says nothing and writes nothing.
 run::Events& no_events() {
-  static const run::Plan plan = quiet_plan();
+  static const run::Plan plan = quiet_plan(Traits{});
   static run::Events& events = *new run::Events(plan);
   return events;
 }
@@ -51,8 +50,11 @@ class Party::TrackedWaiter final : public Waiter {
 
 class Party::Tracked final : public run::Wrapped {
  public:
-  Tracked(std::unique_ptr<Backend> inner, std::vector<Waiter*>& places)
-      : Wrapped(std::move(inner)), places_(places) {}
+  Tracked(std::unique_ptr<Backend> inner, Backend*& opened, std::vector<Waiter*>& places)
+      : Wrapped(std::move(inner)), opened_(opened), places_(places) {
+    opened_ = this;
+  }
+  ~Tracked() override { opened_ = nullptr; }
   Result<std::unique_ptr<Waiter>> enqueue(const Request& r) override {
     auto made = inner_->enqueue(r);
     if (!made) return made;
@@ -60,35 +62,36 @@ class Party::Tracked final : public run::Wrapped {
   }
 
  private:
+  Backend*& opened_;
   std::vector<Waiter*>& places_;
 };
 
 Party::Party(World& world, Network& network, Ledger& ledger, Machine& machine, std::string name,
              std::uint64_t seed, const RunPlan& asked)
     : Process(world, network, machine, std::move(name), seed),
-      plan_(quiet_plan()),
+      plan_(quiet_plan(asked.factory->recipes.front())),
       guard_(world, ledger, machine, Process::name(), asked.job, [this](const run::Message& m) {
         inbox_.push_back(m);
         changed();
       }) {
   world_.active = this;
-  plan_.open = [this,
-                url = asked.url](const Settings& settings) -> Result<std::unique_ptr<Backend>> {
-    auto opened = redis::open(Url::parse(url).value(), redis::recipes.front(), settings);
+  const Url url = Url::parse(asked.url).value();
+  plan_.open = [this, url, factory = asked.factory](
+                   const Settings& settings) -> Result<std::unique_ptr<Backend>> {
+    auto opened = factory->open(url, factory->recipes.front(), settings);
     if (!opened) return opened;
-    auto tracked = std::make_unique<Tracked>(std::move(*opened), places_);
-    opened_ = tracked.get();
-    return tracked;
+    return std::make_unique<Tracked>(std::move(*opened), opened_, places_);
   };
   plan_.request.owner = Owner::random();
   plan_.request.mode = asked.mode;
   plan_.request.limit = asked.limit;
   plan_.request.ttl = span(asked.ttl);
+  quiet_ = asked.ttl;
   plan_.request.attached = false;
   plan_.request.identity.host = "m";
   if (asked.wait) plan_.wait = span(*asked.wait);
   const auto timing = run::plan_timing({plan_.request.ttl, {}, {}},
-                                       plan_.request.ttl - drift(plan_.request.ttl), true);
+                                       plan_.traits.proven_of(plan_.request.ttl, url), true);
   if (!timing) throw std::invalid_argument(timing.error().message);
   plan_.timing = *timing;
   run::Policy::Rules rules;
@@ -209,6 +212,8 @@ void Party::perform(const run::Action& a) {
     case Do::queue_again:
       if (world_.told()) world_.say(name(), "the grant came too late: queues again");
       token_ = 0;
+      if (world_.now() > world_.last_fault_over() + 3 * quiet_)
+        world_.broken("I6: a grant comes too late for " + name() + ", though nothing went wrong");
       return keeper_->queue_again(a.span);
     case Do::release: return keeper_->release();
     case Do::end:

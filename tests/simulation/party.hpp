@@ -16,6 +16,7 @@ namespace dlock::simulation {
 
 struct RunPlan {
   std::string url;
+  const BackendFactory* factory = nullptr;  // its first recipe
   Mode mode = Mode::exclusive;
   unsigned limit = UINT_MAX;
   Nanos ttl = 0;
@@ -59,6 +60,7 @@ class Party final : public Process {
   Backend* opened_ = nullptr;
   std::vector<Waiter*> places_;
   FencingToken token_ = 0;
+  Nanos quiet_ = 0;  // the effects of a fault are over after three of these
 };
 
 }  // namespace dlock::simulation

@@ -215,6 +215,13 @@ int Process::connect(int fd) {
   return -EINPROGRESS;
 }
 
+void Process::shut(int fd) {
+  Descriptor* const d = find(fd);
+  if (!d || !d->link || !d->link->client) return;
+  d->link->state = Link::State::ended;
+  network_.close(d->link);
+}
+
 int Process::socket_error(int fd) {
   if (dead_) return ECONNRESET;
   const Descriptor* const d = find(fd);

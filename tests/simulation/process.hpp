@@ -41,6 +41,7 @@ class Process {
   int change_watch(int fd, int operation, int watched);
   int new_socket();
   int connect(int fd);
+  void shut(int fd);  // shutdown(2), both directions: what has arrived can still be read
   int socket_error(int fd);
   long send(int fd, const void* bytes, std::size_t size);
   long receive(int fd, void* to, std::size_t size);

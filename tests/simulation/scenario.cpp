@@ -5,9 +5,12 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include "redis/factory.hpp"
+#include "simulation/ensemble.hpp"
 #include "simulation/ledger.hpp"
 #include "simulation/network.hpp"
 #include "simulation/store.hpp"
+#include "zookeeper/factory.hpp"
 
 namespace dlock::simulation {
 namespace {
@@ -24,7 +27,8 @@ class Simulation {
       : scenario_(scenario),
         world_(schedule, scenario.seed, scenario.faults_until, stacks, told),
         ledger_(world_),
-        store_(world_, ledger_, scenario.unconfirmed_one_in),
+        server_(make_server(scenario, world_, ledger_)),
+        store_(*server_),
         network_(world_, store_) {
     World::current() = &world_;
     world_.uniform = scenario.uniform;
@@ -126,7 +130,8 @@ class Simulation {
   const Scenario& scenario_;
   World world_;
   Ledger ledger_;
-  Store store_;
+  std::unique_ptr<Server> server_;
+  Server& store_;
   Network network_;
   std::vector<std::unique_ptr<Seat>> seats_;
   Nanos free_since_ = 0;
@@ -138,7 +143,16 @@ Stacks& all_stacks() {
   return stacks;
 }
 
+const BackendFactory* factory_of(Scenario::Kind kind) {
+  return kind == Scenario::Kind::redis ? &redis::factory : &zookeeper::factory;
+}
+
 }  // namespace
+
+std::unique_ptr<Server> make_server(const Scenario& s, World& world, Ledger& ledger) {
+  if (s.kind == Scenario::Kind::zookeeper) return std::make_unique<Ensemble>(world, ledger);
+  return std::make_unique<Store>(world, ledger, s.unconfirmed_one_in);
+}
 
 Outcome simulate(const Scenario& scenario, Schedule& schedule, bool told, const Look& look) {
   Outcome outcome;
@@ -149,20 +163,26 @@ Outcome simulate(const Scenario& scenario, Schedule& schedule, bool told, const 
   return outcome;
 }
 
-Scenario Scenario::random(std::uint64_t seed) {
+Scenario Scenario::random(std::uint64_t seed, Kind of) {
   Dice dice{scrambled(seed, 2)};
   Scenario s;
   s.seed = seed;
-  const Nanos ttl = dice.one_in(2) ? 2 * second : dice.span(2 * second, 20 * second);
+  s.kind = of;
+  const bool queue = of == Kind::zookeeper;
+  const Nanos least = (queue ? 6 : 2) * second;
+  const Nanos ttl =
+      dice.one_in(2) ? least : dice.span(least, 20 * second) / millisecond * millisecond;
   s.longest_ttl = ttl;
   const bool confirmed = dice.one_in(3);
   if (confirmed) s.unconfirmed_one_in = 2 + dice.below(4);
   const bool short_grace = dice.one_in(2);
   s.grace = short_grace ? ttl + second : 60 * second;
-  const std::string url = fmt::format(
-      "redis://127.0.0.1:6379?replicas={}{}", confirmed ? 1 : 0,
-      short_grace ? fmt::format("&restart_grace={}ms", s.grace / millisecond) : std::string{});
-  const std::uint64_t kind = dice.below(8);  // mostly exclusive
+  const std::string url =
+      queue ? std::string{"zookeeper://127.0.0.1:2181"}
+            : fmt::format("redis://127.0.0.1:6379?replicas={}{}", confirmed ? 1 : 0,
+                          short_grace ? fmt::format("&restart_grace={}ms", s.grace / millisecond)
+                                      : std::string{});
+  const std::uint64_t kind = queue ? 0 : dice.below(8);  // mostly exclusive
   s.faults_until = dice.span(ttl * 2, ttl * 8);
   s.machines.resize(2 + dice.below(3));
   for (auto& rounds : s.machines) {
@@ -171,6 +191,7 @@ Scenario Scenario::random(std::uint64_t seed) {
       round.pause = dice.span(10 * millisecond, 2 * ttl);
       RunPlan& plan = round.plan;
       plan.url = url;
+      plan.factory = factory_of(of);
       plan.ttl = ttl;
       if (kind == 6) plan.mode = dice.one_in(2) ? Mode::shared : Mode::exclusive;
       if (kind == 7) plan.mode = Mode::permit, plan.limit = 2;

@@ -16,6 +16,7 @@ struct Round {
 };
 
 struct Scenario {
+  enum class Kind { redis, zookeeper } kind = Kind::redis;
   std::uint64_t seed = 1;
   Nanos longest_ttl = 0, grace = 0;
   Nanos faults_until = 0;
@@ -23,8 +24,10 @@ struct Scenario {
   bool uniform = false;                      // every latency is the same, every clock runs alike
   std::vector<std::vector<Round>> machines;  // one dlock after the other on each
 
-  static Scenario random(std::uint64_t seed);
+  static Scenario random(std::uint64_t seed, Kind);
 };
+
+std::unique_ptr<Server> make_server(const Scenario&, World&, Ledger&);
 
 struct Outcome {
   std::optional<std::string> broken;  // the first invariant

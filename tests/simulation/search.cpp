@@ -8,8 +8,8 @@ namespace dlock::simulation {
 
 using Kind = Fault::Kind;
 
-std::optional<Finding> try_seed(std::uint64_t seed, Tally& tally) {
-  const Scenario scenario = Scenario::random(seed);
+std::optional<Finding> try_seed(std::uint64_t seed, Scenario::Kind kind, Tally& tally) {
+  const Scenario scenario = Scenario::random(seed, kind);
   Random schedule{seed, scenario.longest_ttl};
   const Outcome outcome = simulate(scenario, schedule);
   tally.grants += outcome.grants;

@@ -19,7 +19,7 @@ struct Finding {
 struct Tally {
   std::uint64_t grants = 0, jobs = 0, faults = 0, overlaps_excused = 0, stale_writes_refused = 0;
 };
-std::optional<Finding> try_seed(std::uint64_t seed, Tally& tally);
+std::optional<Finding> try_seed(std::uint64_t seed, Scenario::Kind, Tally& tally);
 
 // Leaves out one fault after the other as long as an invariant still breaks.
 Finding smallest(const Scenario&, std::vector<Decision>);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The production Policy, Keeper and recipe `fair` under searched schedules. README.md beside this
-// file says what is simulated.
+// The production Policy, Keeper and recipes under searched schedules. README.md beside this file
+// says what is simulated.
 //   DLOCK_TEST_SEED=N         this seed, with the whole story if an invariant breaks
 //   DLOCK_TEST_SEEDS=N        so many of them (default 1,000), from a new random one
 //   DLOCK_TEST_EXPLORED=N     exhaustively, all schedules of so many faults (default 1; 3: of few
@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdlib>
+#include "redis/factory.hpp"
 #include "simulation/search.hpp"
 #include "unit/random.hpp"
 
@@ -34,6 +35,7 @@ Scenario smallest_scenario() {
   s.machines.resize(2);
   for (std::size_t i = 0; i < 2; ++i) {
     RunPlan plan;
+    plan.factory = &redis::factory;
     plan.url = "redis://127.0.0.1:6379?restart_grace=3s";
     plan.ttl = s.longest_ttl;
     plan.job.runs = second;
@@ -42,16 +44,14 @@ Scenario smallest_scenario() {
   return s;
 }
 
-}  // namespace
-
-TEST_CASE("random schedules break no invariant", "[random]") {
+void try_seeds(Scenario::Kind kind) {
   const bool one = from_environment("DLOCK_TEST_SEED", 0) != 0;
   const std::uint64_t first = test::seed();
   const std::uint64_t count = one ? 1 : from_environment("DLOCK_TEST_SEEDS", 1000);
   Tally tally;
   const double began = seconds();
   for (std::uint64_t seed = first; seed < first + count; ++seed) {
-    const auto found = try_seed(seed, tally);
+    const auto found = try_seed(seed, kind, tally);
     if (found) FAIL("DLOCK_TEST_SEED=" << seed << " repeats this\n" << found->report);
   }
   const double took = seconds() - began;
@@ -67,9 +67,19 @@ TEST_CASE("random schedules break no invariant", "[random]") {
              << tally.stale_writes_refused << " stale writes refused");
 }
 
+}  // namespace
+
+TEST_CASE("random schedules break no invariant of redis, fair", "[random][redis]") {
+  try_seeds(Scenario::Kind::redis);
+}
+TEST_CASE("random schedules break no invariant of zookeeper, sequential", "[random][zookeeper]") {
+  try_seeds(Scenario::Kind::zookeeper);
+}
+
 TEST_CASE("a seed determines the whole story", "[random]") {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
-    const Scenario scenario = Scenario::random(seed);
+    const auto kind = seed % 4 == 0 ? Scenario::Kind::zookeeper : Scenario::Kind::redis;
+    const Scenario scenario = Scenario::random(seed, kind);
     Random once{seed, scenario.longest_ttl}, twice{seed, scenario.longest_ttl};
     const Outcome first = simulate(scenario, once, true), second = simulate(scenario, twice, true);
     CAPTURE(seed);

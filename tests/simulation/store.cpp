@@ -86,7 +86,7 @@ std::size_t first_stopped(const LockState& state, Micros now) {
 
 Micros Store::micros() const noexcept { return clock_at_start + world_.now() / 1000; }
 
-std::string Store::name_of(std::string_view request) {
+std::string Store::name_of(std::string_view request) const {
   std::string rest{request}, names;
   while (const auto words = take_command(rest)) {
     std::string_view name = (*words)[0];
@@ -96,7 +96,7 @@ std::string Store::name_of(std::string_view request) {
   return names;
 }
 
-bool Store::undoes(std::string_view request) noexcept {
+bool Store::undoes(std::string_view request) const {
   return request.find(scripts::release.sha) != request.npos ||
          request.find(scripts::cancel.sha) != request.npos;
 }
@@ -131,7 +131,6 @@ void Store::restart() {
   if (!up_) return;
   if (world_.told()) world_.say("store", "restarts with an empty memory");
   up_ = false;
-  ++restarts_;
   frozen_until_ = 0;
   unserved_.clear();
   keys_.clear();
@@ -314,7 +313,7 @@ std::string Store::inspect(const Key& key) const {
               bulk(""), bulk(""), bulk(""));
 }
 
-bool Store::empty() const noexcept {
+bool Store::empty() const {
   const Micros now = micros();
   return std::all_of(keys_.begin(), keys_.end(), [&](const auto& k) {
     const auto& s = k.second.state;
@@ -323,7 +322,7 @@ bool Store::empty() const noexcept {
   });
 }
 
-std::uint64_t Store::hash() const noexcept {
+std::uint64_t Store::hash() const {
   std::uint64_t h = mixed(run_, (up_ ? 1U : 0U) + (knows_scripts_ ? 2U : 0U));
   h = mixed(h, static_cast<std::uint64_t>(frozen_until_));
   for (const auto& [lock, key] : keys_) {

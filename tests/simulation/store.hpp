@@ -14,25 +14,23 @@
 
 namespace dlock::simulation {
 
-class Store {
+class Store final : public Server {
  public:
   // `confirms`: one in so many grants has no copy on a replica (WAIT answers 0); 0: all have.
   Store(World& world, Ledger& ledger, std::uint64_t unconfirmed_one_in)
       : world_(world), ledger_(ledger), unconfirmed_one_in_(unconfirmed_one_in) {}
-  void join(Network& network) noexcept { network_ = &network; }
 
-  bool accepts() const noexcept { return up_; }
-  void receive(const LinkPtr&, std::string_view bytes);
-  void closed(const LinkPtr&);
-  void restart();  // with an empty memory; down for a moment
-  void freeze(Nanos span);
+  bool accepts() const override { return up_; }
+  void receive(const LinkPtr&, std::string_view bytes) override;
+  void closed(const LinkPtr&) override;
+  void restart() override;  // with an empty memory; down for a moment
+  void freeze(Nanos span) override;
 
-  std::uint64_t hash() const noexcept;
-  bool empty() const noexcept;  // nobody holds or waits
-  std::size_t restarts() const noexcept { return restarts_; }
+  std::uint64_t hash() const override;
+  bool empty() const override;
 
-  static bool undoes(std::string_view request) noexcept;  // a release or a cancel
-  static std::string name_of(std::string_view request);   // for the story
+  bool undoes(std::string_view request) const override;
+  std::string name_of(std::string_view request) const override;
 
  private:
   using Words = std::vector<std::string>;
@@ -57,12 +55,10 @@ class Store {
   World& world_;
   Ledger& ledger_;
   const std::uint64_t unconfirmed_one_in_;
-  Network* network_ = nullptr;
   bool up_ = true;
   Nanos frozen_until_ = 0;
   Nanos started_ = -100'000 * second;
   std::uint64_t run_ = 1, waits_ = 0;
-  std::size_t restarts_ = 0;
   bool knows_scripts_ = false;
   std::map<std::string, Key> keys_;
   std::vector<LinkPtr> blocked_, unserved_;

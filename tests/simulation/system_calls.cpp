@@ -121,6 +121,19 @@ int __wrap_connect(int fd, const sockaddr* to, socklen_t size) {
   return p ? answer(p->connect(fd)) : __real_connect(fd, to, size);
 }
 
+int __real_shutdown(int, int);
+int __wrap_shutdown(int fd, int how) {
+  Process* const p = caller();
+  if (!p) return __real_shutdown(fd, how);
+  p->shut(fd);
+  return 0;
+}
+
+int __real_fcntl(int, int, ...);
+int __wrap_fcntl(int fd, int command, long argument) {
+  return caller() ? 0 : __real_fcntl(fd, command, argument);
+}
+
 int __real_getsockopt(int, int, int, void*, socklen_t*);
 int __wrap_getsockopt(int fd, int level, int option, void* value, socklen_t* size) {
   Process* const p = caller();

@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "simulation/ensemble.hpp"
+#include <fmt/format.h>
+#include <zookeeper/zookeeper.h>
+#include <algorithm>
+#include <utility>
+#include "core/number.hpp"
+
+namespace dlock::simulation {
+namespace {
+
+constexpr Nanos tick = 2 * second, down_time = 200 * millisecond;
+constexpr char field_end = '\x1f', frame_end = '\x1e';
+enum Flags { ephemeral = 1, sequential = 2 };
+
+std::int64_t number(const std::string& text) {
+  return parse_number<std::int64_t>(text).value_or(text == "-1" ? -1 : 0);
+}
+std::string parent_of(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+}  // namespace
+
+std::string frame(const Fields& fields) {
+  std::string out;
+  for (const std::string& f : fields) out += f + field_end;
+  return out + frame_end;
+}
+
+Fields take_frame(std::string& from) {
+  const std::size_t end = from.find(frame_end);
+  Fields fields;
+  if (end == from.npos) return fields;
+  for (std::size_t at = 0; at < end;) {
+    const std::size_t next = from.find(field_end, at);
+    fields.push_back(from.substr(at, next - at));
+    at = next + 1;
+  }
+  from.erase(0, end + 1);
+  return fields;
+}
+
+std::string Ensemble::name_of(std::string_view request) const {
+  std::string rest{request}, names;
+  for (Fields f = take_frame(rest); !f.empty(); f = take_frame(rest))
+    names += (names.empty() ? "" : ", ") + f[0];
+  return names;
+}
+
+bool Ensemble::undoes(std::string_view request) const { return request.starts_with("delete"); }
+
+void Ensemble::receive(const LinkPtr& link, std::string_view bytes) {
+  link->unparsed += bytes;
+  if (world_.now() >= frozen_until_) return serve(link);
+  if (std::find(unserved_.begin(), unserved_.end(), link) == unserved_.end())
+    unserved_.push_back(link);
+}
+
+void Ensemble::serve(const LinkPtr& link) {
+  for (Fields f = take_frame(link->unparsed); !f.empty(); f = take_frame(link->unparsed))
+    execute(link, f);
+}
+
+void Ensemble::freeze(Nanos span) {
+  frozen_until_ = std::max(frozen_until_, world_.now() + span);
+  world_.at(frozen_until_, 20, [this] {
+    if (world_.now() < frozen_until_) return;
+    for (const LinkPtr& link : std::exchange(unserved_, {})) serve(link);
+  });
+}
+
+void Ensemble::restart() {
+  if (!up_) return;
+  if (world_.told()) world_.say("store", "restarts");
+  up_ = false;
+  frozen_until_ = 0;
+  unserved_.clear();
+  network_->cut_all();
+  world_.fault_lasts_until(world_.now() + down_time);
+  world_.after(down_time, 21, [this] {
+    up_ = true;
+    for (auto& [id, s] : sessions_) touch(id);
+  });
+}
+
+void Ensemble::closed(const LinkPtr& link) {
+  const auto found = of_link_.find(link.get());
+  if (found == of_link_.end()) return;
+  const auto session = sessions_.find(found->second);
+  if (session != sessions_.end() && session->second.link == link) {
+    session->second.link.reset();
+    session->second.watches.clear();
+  }
+  of_link_.erase(found);
+}
+
+// ---- sessions ----------------------------------------------------------------------------------
+
+void Ensemble::connect(const LinkPtr& link, const Fields& f) {
+  std::int64_t id = number(f[2]);
+  if (id == 0) {
+    id = ++last_session_;
+    ++zxid_;
+    sessions_[id].timeout = number(f[1]) * millisecond;
+  }
+  const auto found = sessions_.find(id);
+  if (found == sessions_.end()) return network_->reply(link, frame({"connected", "0", "0"}));
+  if (const LinkPtr old = found->second.link) network_->cut(old);
+  found->second.link = link;
+  of_link_[link.get()] = id;
+  touch(id);
+  network_->reply(link, frame({"connected", std::to_string(id),
+                               std::to_string(found->second.timeout / millisecond)}));
+}
+
+void Ensemble::touch(std::int64_t id) {
+  Session& s = sessions_.at(id);
+  s.touched = world_.now();
+  const Nanos ends = ((s.touched + s.timeout) / tick + 1) * tick;
+  world_.at(ends, mixed(23, static_cast<std::uint64_t>(id)), [this, id] { expire(id); });
+}
+
+void Ensemble::expire(std::int64_t id) {
+  const auto found = sessions_.find(id);
+  if (!up_ || found == sessions_.end() ||
+      found->second.touched + found->second.timeout > world_.now())
+    return;
+  if (world_.told()) world_.say("store", fmt::format("session {} has expired", id));
+  end(id, true);
+}
+
+void Ensemble::end(std::int64_t id, bool by_time) {
+  std::vector<std::string> theirs;
+  for (const auto& [path, node] : nodes_)
+    if (node.owner == id) theirs.push_back(path);
+  for (const std::string& path : theirs) {
+    if (by_time) ledger_.expired(static_cast<FencingToken>(nodes_[path].czxid));
+    remove(path, "close");
+  }
+  const LinkPtr link = sessions_[id].link;
+  sessions_.erase(id);
+  if (link && by_time) network_->cut(link);
+}
+
+// ---- nodes -------------------------------------------------------------------------------------
+
+std::vector<std::string> Ensemble::children(const std::string& path) const {
+  std::vector<std::string> names;
+  const std::string before = path == "/" ? path : path + '/';
+  for (const auto& [other, node] : nodes_)
+    if (other.size() > before.size() && other.starts_with(before) &&
+        other.find('/', before.size()) == other.npos)
+      names.push_back(other.substr(before.size()));
+  return names;
+}
+
+Ensemble::Change Ensemble::create(std::int64_t session, const std::string& path,
+                                  const std::string& data, int flags) {
+  const auto parent = nodes_.find(parent_of(path));
+  if (parent == nodes_.end()) return {ZNONODE, {}};
+  std::string full = path;
+  if ((flags & sequential) != 0 && flags < 4) full += fmt::format("{:010}", parent->second.next++);
+  if (nodes_.contains(full)) return {ZNODEEXISTS, {}};
+  const Nanos ms = world_.now() / millisecond;
+  nodes_[full] = {data, ++zxid_, (flags == 1 || flags == 3) ? session : 0, 0, ms, ms, 0};
+  fire("d" + full);
+  fire("c" + parent->first);
+  look_at_queues();
+  return {ZOK, full};
+}
+
+Ensemble::Change Ensemble::remove(const std::string& path, std::string_view how) {
+  const auto found = nodes_.find(path);
+  if (found == nodes_.end()) return {ZNONODE, {}};
+  if (!children(path).empty()) return {ZNOTEMPTY, {}};
+  ++zxid_;
+  const auto head = heads_.find(parent_of(path));
+  const auto token = static_cast<FencingToken>(found->second.czxid);
+  if (head != heads_.end() && head->second == found->second.czxid) {
+    if (world_.told()) world_.say("store", fmt::format("{} of token {}", how, token));
+    ledger_.removed(token, how);
+  }
+  nodes_.erase(found);
+  fire("d" + path);
+  fire("c" + parent_of(path));
+  fire("c" + path);
+  look_at_queues();
+  return {ZOK, {}};
+}
+
+Ensemble::Change Ensemble::set(const std::string& path, const std::string& data,
+                               std::int64_t version) {
+  if (const int rc = check(path, version); rc != ZOK) return {rc, {}};
+  Node& node = nodes_[path];
+  node.data = data;
+  ++node.version;
+  ++zxid_;
+  node.changed = world_.now() / millisecond;
+  fire("d" + path);
+  return {ZOK, {}};
+}
+
+int Ensemble::check(const std::string& path, std::int64_t version) const {
+  const auto found = nodes_.find(path);
+  if (found == nodes_.end()) return ZNONODE;
+  return version < 0 || found->second.version == version ? int{ZOK} : int{ZBADVERSION};
+}
+
+void Ensemble::fire(const std::string& watch) {
+  for (auto& [id, s] : sessions_)
+    if (s.watches.erase(watch) > 0 && s.link) network_->reply(s.link, frame({"event", watch}));
+}
+
+// Who has the lock: the ephemeral node with the lowest number in its directory.
+void Ensemble::look_at_queues() {
+  std::map<std::string, std::pair<std::string, std::int64_t>> first;
+  for (const auto& [path, node] : nodes_) {
+    if (node.owner == 0) continue;
+    const std::string place = path.substr(path.size() - 10);
+    auto& best = first[parent_of(path)];
+    if (best.first.empty() || place < best.first) best = {place, node.czxid};
+  }
+  for (const auto& [directory, best] : first) {
+    std::int64_t& head = heads_[directory];
+    if (head == best.second) continue;
+    head = best.second;
+    if (world_.told()) world_.say("store", fmt::format("token {} is first in the queue", head));
+    ledger_.granted(static_cast<FencingToken>(head), Mode::exclusive, UINT_MAX, INT64_MAX);
+  }
+  std::erase_if(heads_, [&](const auto& h) { return !first.contains(h.first); });
+}
+
+// ---- requests ----------------------------------------------------------------------------------
+
+void Ensemble::add_stat(Fields& f, const Node& n) {
+  for (const std::int64_t value : {n.czxid, n.owner, n.version, n.made, n.changed})
+    f.push_back(std::to_string(value));
+}
+
+void Ensemble::execute(const LinkPtr& link, const Fields& f) {
+  if (f[0] == "connect") return connect(link, f);
+  const auto found = of_link_.find(link.get());
+  if (found == of_link_.end() || !sessions_.contains(found->second)) return network_->cut(link);
+  const std::int64_t id = found->second;
+  touch(id);
+  if (f[0] == "ping") return network_->reply(link, frame({"pong"}));
+  if (f[0] == "close") {
+    end(id, false);
+    return;
+  }
+  Fields answer{"reply", f[1]};
+  const std::string& path = f[2];
+  const auto node = nodes_.find(path);
+  const bool there = node != nodes_.end();
+  if (f[0] == "create") {
+    const Change made = create(id, path, f[3], static_cast<int>(number(f[4])));
+    answer.insert(answer.end(), {std::to_string(made.rc), made.path});
+    if (made.rc == ZOK) add_stat(answer, nodes_[made.path]);
+  } else if (f[0] == "delete") {
+    answer.push_back(std::to_string(remove(path, "delete").rc));
+  } else if (f[0] == "set") {
+    const Change made = set(path, f[3], number(f[4]));
+    answer.push_back(std::to_string(made.rc));
+    if (made.rc == ZOK) add_stat(answer, node->second);
+  } else if (f[0] == "children") {
+    answer.push_back(std::to_string(there ? int{ZOK} : int{ZNONODE}));
+    if (there) {
+      const auto names = children(path);
+      answer.insert(answer.end(), names.begin(), names.end());
+      if (f[3] == "1") sessions_[id].watches.insert("c" + path);
+    }
+  } else if (f[0] == "get" || f[0] == "exists") {
+    answer.push_back(std::to_string(there ? int{ZOK} : int{ZNONODE}));
+    if (there) {
+      answer.push_back(node->second.data);
+      add_stat(answer, node->second);
+    }
+    if (f[3] == "1" && (there || f[0] == "exists")) sessions_[id].watches.insert("d" + path);
+  } else if (f[0] == "multi") {
+    const Fields results = multi(id, f);
+    answer.insert(answer.end(), results.begin(), results.end());
+  } else {
+    answer.push_back(std::to_string(int{ZOK}));  // sync
+  }
+  network_->reply(link, frame(answer));
+}
+
+// Groups of kind, path, data, version, flags. All or nothing: what it would change is tried on a
+// copy.
+Fields Ensemble::multi(std::int64_t session, const Fields& f) {
+  int rc = ZOK;
+  std::map<std::string, Node> tried = nodes_;
+  std::vector<int> errors;
+  for (std::size_t i = 2; i + 4 < f.size(); i += 5) {
+    const auto node = tried.find(f[i + 1]);
+    int error = ZOK;
+    if (f[i] == "create") {
+      if (node != tried.end()) error = ZNODEEXISTS;
+      else if (!tried.contains(parent_of(f[i + 1]))) error = ZNONODE;
+      else tried[f[i + 1]];
+    } else if (node == tried.end()) {
+      error = ZNONODE;
+    } else if (number(f[i + 3]) >= 0 && number(f[i + 3]) != node->second.version) {
+      error = ZBADVERSION;
+    } else if (f[i] == "delete") {
+      tried.erase(node);
+    }
+    errors.push_back(rc != ZOK ? int{ZRUNTIMEINCONSISTENCY} : error);
+    if (rc == ZOK) rc = error;
+  }
+  Fields answer{std::to_string(rc)};
+  for (std::size_t n = 0, i = 2; i + 4 < f.size(); i += 5, ++n) {
+    Change made{errors[n], {}};
+    if (rc == ZOK && f[i] == "create")
+      made = create(session, f[i + 1], f[i + 2], static_cast<int>(number(f[i + 4])));
+    if (rc == ZOK && f[i] == "delete") made = remove(f[i + 1], "delete");
+    if (rc == ZOK && f[i] == "set") made = set(f[i + 1], f[i + 2], number(f[i + 3]));
+    answer.insert(answer.end(), {std::to_string(made.rc), made.path});
+  }
+  if (rc == ZOK) ++zxid_;
+  return answer;
+}
+
+bool Ensemble::empty() const { return heads_.empty(); }
+
+std::uint64_t Ensemble::hash() const {
+  std::uint64_t h =
+      mixed(static_cast<std::uint64_t>(zxid_), static_cast<std::uint64_t>(frozen_until_));
+  for (const auto& [id, s] : sessions_)
+    h = mixed(h, mixed(static_cast<std::uint64_t>(id), static_cast<std::uint64_t>(s.touched)));
+  return mixed(h, up_ ? 1 : 0);
+}
+
+}  // namespace dlock::simulation
