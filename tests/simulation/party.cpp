@@ -87,7 +87,6 @@ Party::Party(World& world, Network& network, Ledger& ledger, Machine& machine, s
   plan_.request.limit = asked.limit;
   plan_.request.ttl = span(asked.ttl);
   quiet_ = asked.ttl;
-  plan_.request.attached = false;
   plan_.request.identity.host = "m";
   if (asked.wait) plan_.wait = span(*asked.wait);
   const auto timing = run::plan_timing({plan_.request.ttl, {}, {}},
