@@ -44,6 +44,7 @@ TEST_CASE(
          other = open_redlock(m.proxied_url(), quick());
     const Key k = key("held"), free = key("free");
     const Lease held = acquire_or_fail(*holder, request(k, 30s));
+    CHECK(has_all_votes(m, *holder, held, "held", 30s));
     take_away(m, 1, how);
     take_away(m, 3, how);
     CHECK(kept(renewed_within(*holder, held, 30s, 5s)));
