@@ -187,13 +187,13 @@ waiting() { [ "$("$DLOCK" inspect k --no-heading -o WAIT)" = "$1" ]; }
 }
 
 @test "text of other programs reaches the terminal without control sequences" {
-  "$DLOCK" acquire --key k --reason $'\e]0;owned\a\e[2J \u202e\u009b31m \xff' >/dev/null
+  "$DLOCK" acquire --key k --reason $'\e]0;owned\a\e[2J \xe2\x80\xae\xc2\x9b31m \xff' >/dev/null
   for form in '' -J --csv; do
     run -0 "$DLOCK" inspect k $form
     assert_output --partial '\x1b]0;owned'
     [[ $output != *[$'\e\a\x9b\xff']* ]]
     run -0 "$DLOCK" inspect $form
-    [[ $output != *$'\e'* && $output != *$'\u202e'* ]]
+    [[ $output != *$'\e'* && $output != *$'\xe2\x80\xae'* ]]
   done
   run -75 "$DLOCK" acquire --key k -n
   [[ $output != *$'\e'* ]]
