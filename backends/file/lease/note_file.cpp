@@ -161,8 +161,10 @@ void write_last_run(const Place& place, const LastRun& run) {
   shorter.who.command.clear();
   const std::string line =
       fmt::format("{}{} {}\n", last_run_magic, shorter.text(' '), shorter.token);
-  if (const Fd file = open_last_run(place); file)
-    (void)::pwrite(file.get(), line.data(), line.size(), 0);
+  // A write that fails or is cut leaves the old record, or none that can be read.
+  const Fd file = open_last_run(place);
+  if (!file) return;
+  [[maybe_unused]] const ssize_t n = ::pwrite(file.get(), line.data(), line.size(), 0);
 }
 
 void forget_revoked(const Place& place) noexcept { ::unlinkat(place.dir, "revoke", 0); }
