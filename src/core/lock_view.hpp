@@ -6,8 +6,8 @@
 
 namespace dlock {
 
-// The view of a store that keeps a LockState. `now` on the store's clock; holders that have ended come
-// last, and dead waiters are left out.
+// The view of a store that keeps a LockState. `now` on the store's clock; holders that have ended
+// come last, and dead waiters are left out.
 HolderView view(const LockState::Holder& holder, Micros now);
 WaiterView view(const LockState::Waiter& waiter);
 KeyView view(const LockState& state, std::string key, Micros now);

@@ -29,7 +29,8 @@ struct TimingAsked {
 };
 
 // Start rule (leased only): renew_every + op_timeout + kill_after + margin must fit into `proven`.
-// Errc::usage names the options, their values and the largest that would fit. `proven`: ttl - drift(ttl) for a lease.
+// Errc::usage names the options, their values and the largest that would fit. `proven`: ttl -
+// drift(ttl) for a lease.
 Result<Timing> plan_timing(const TimingAsked&, Duration proven, bool leased);
 
 // When a lease that lasts until `deadline` is to be renewed, seen from now: renew_every after its

@@ -2,12 +2,12 @@
 // Small files beside the state of a key: rarely needed data must not make every change of the state
 // longer.
 //
-//   started   when the last job was started (--once-per): `dlock-started1 <wall clock, us> <not
-//   needed after, us>`
-//   revoke    which holders were asked to stop (release --revoke): `dlock-revoke1 <newest token
-//   asked>`
-//   last      the last run of a job: `dlock-last1 <token> <ended> <status> <started> <who> <token>`,
-//   times by the wall clock
+//   started   when the last job was started (--once-per):
+//             `dlock-started1 <wall clock, us> <not needed after, us>`
+//   revoke    which holders were asked to stop (release --revoke):
+//             `dlock-revoke1 <newest token asked>`
+//   last      the last run of a job, times by the wall clock:
+//             `dlock-last1 <token> <ended> <status> <started> <who> <token>`
 //
 // Read and written only under the lock of the state; replaced by a rename, so a process that is
 // killed leaves the old or the new. `last` is overwritten with each run instead, because ext4 takes
@@ -39,8 +39,8 @@ void forget_revoked(const Place&) noexcept;
 
 // Nothing: there is none, or it cannot be read; it is only shown to people.
 std::optional<LastRun> read_last_run(const Place&);
-// Not on the disk when it returns: a machine that loses its power may lose it. A failure is ignored,
-// as the release that it comes with must not depend on it.
+// Not on the disk when it returns: a machine that loses its power may lose it. A failure is
+// ignored, as the release that it comes with must not depend on it.
 void write_last_run(const Place&, const LastRun&);
 
 }  // namespace dlock::file

@@ -143,8 +143,8 @@ class LeaseTable {
     LockState::Holder mine;
     bool revoked = false;
   };
-  // `ended`: how the job under the lease ended (RunEnd::text), for the record of the last run; empty:
-  // there was none.
+  // `ended`: how the job under the lease ended (RunEnd::text), for the record of the last run;
+  // empty: there was none.
   Result<Renewed> renew(Connection&, const std::string& name, const Owner&, Micros ttl,
                         Deadline until, std::string_view ended = {});
 

@@ -28,9 +28,9 @@ std::string take_in_sql(std::string_view clock) {
       grant_in_sql(token, clock), token, clock);
 }
 
-// The last run of the key, as an assignment that comes before that of `updated`, which is the time of
-// a grant in one statement. Tokens of equal width compare as bytes; one that is not above the token
-// that is recorded changes nothing.
+// The last run of the key, as an assignment that comes before that of `updated`, which is the time
+// of a grant in one statement. Tokens of equal width compare as bytes; one that is not above the
+// token that is recorded changes nothing.
 std::string run_in_sql(std::string_view clock, std::string_view token, std::string_view head,
                        std::string_view status, std::string_view granted, std::string_view who) {
   return fmt::format("last_run=IF(LEFT(last_run,20)<{1},CONCAT({2},{0},{3},{4},{5}),last_run)",

@@ -49,7 +49,8 @@ inline void restart_wiped(RedisServer& s) {
   s.start();
 }
 
-// So that the next request for it is an EVALSHA at every master, also at one that was left out before.
+// So that the next request for it is an EVALSHA at every master, also at one that was left out
+// before.
 inline void load_everywhere(RedlockMasters& m, const redis::Script& script) {
   for (auto& s : m.servers) REQUIRE(s->command({"SCRIPT", "LOAD", script.text}).text == script.sha);
 }
