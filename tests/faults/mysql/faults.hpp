@@ -39,6 +39,16 @@ inline MariadbServer& server() {
   return one;
 }
 
+// Whether, within 5 s, a statement waits for a row that another transaction has locked. The list of
+// sessions cannot tell: a statement stays in it for a moment after its reply was sent.
+inline bool one_waits_for_a_row(Database& db) {
+  for (const Deadline until = Clock::now() + 5s; Clock::now() < until; ::usleep(1000))
+    if (db.value("SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS WHERE "
+                 "VARIABLE_NAME='INNODB_ROW_LOCK_CURRENT_WAITS'") == "1")
+      return true;
+  return false;
+}
+
 // Ends every session except the tests' own.
 inline int kill_sessions(Database& db) {
   const auto all = db.sql(

@@ -35,10 +35,8 @@ TEST_CASE("a decision based on an old version is not written") {
         "SELECT COUNT(*) FROM information_schema.processlist WHERE INFO LIKE '{}%' AND "
         "ID<>CONNECTION_ID()",
         statement);
-    for (const Deadline until = Clock::now() + 5s;
-         db.value(writing) == "0" && Clock::now() < until;)
-      ::usleep(1000);
-    REQUIRE(db.value(writing) == "1");
+    REQUIRE(one_waits_for_a_row(db));
+    REQUIRE(db.value(writing) != "0");
     db.sql(fmt::format(
         "UPDATE {0} t JOIN saved_{0} s USING(name) SET {1},t.version=t.version+1; COMMIT", table,
         grant));
