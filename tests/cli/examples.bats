@@ -424,6 +424,9 @@ scripts/package
 cmake --install build
 cmake --build build --target uninstall
 X
+  not_run dlock-faults.7 'takes a quarter of an hour; comparison.file runs two of its tools' <<'X'
+scripts/prove --comparison
+X
   not_run README.md 'scripts/check and manual.bats read the pages' <<'X'
 man dlock
 man -l man/dlock.1
@@ -432,11 +435,11 @@ X
 
 @test "no example is missing here" {
   run -1 grep -nE '^\.(D1|Bd -(unfilled|filled|ragged|centered))' "$root"/man/*.[17] # lines_of knows other displays
-  for page in README.md dlock.1 dlock-acquire.1 dlock-backends.7 dlock-bench.1 dlock-check.1 dlock-fence.1 dlock-inspect.1 \
-    dlock-release.1 dlock-renew.1 dlock-run.1; do
+  for page in README.md dlock.1 dlock-acquire.1 dlock-backends.7 dlock-bench.1 dlock-check.1 dlock-faults.7 dlock-fence.1 \
+    dlock-inspect.1 dlock-release.1 dlock-renew.1 dlock-run.1; do
     assert [ "$page" = README.md -o -e "$root/man/$page" ]
     lines_of $page | sed "s/^/$page: /"
   done | sort -u >all
-  assert_equal "$(find "$root/man" -name '*.[1-8]' | wc -l)" 10
+  assert_equal "$(find "$root/man" -name '*.[1-8]' | wc -l)" 11
   assert_equal "$(comm -23 all <(sort -u "$BATS_FILE_TMPDIR/covered"))" ''
 }

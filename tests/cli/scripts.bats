@@ -53,7 +53,7 @@ age() { find "$tree" -exec touch -d '1 minute ago' {} +; }
 @test "deps: an unknown purpose is 64 and lists the known ones" {
   run "$scripts/deps" tests
   assert_failure 64
-  assert_output --partial "'tests' is not one of build, test, services, peers, builds, package, all"
+  assert_output --partial "'tests' is not one of build, test, services, peers, comparison, builds, package, all"
 }
 
 @test "dlock: the first call builds; stdout, arguments and status are the binary's" {
