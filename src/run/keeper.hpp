@@ -132,6 +132,7 @@ class Keeper {
   Next hold();
   bool renew(Lease& lease, Deadline& next);
   void undo(const Lease&);
+  void trace_released(const Result<dlock::Released>&);
   void give_back(const Lease&, bool lost);
   // ends early for a request or an alarm
   void nap(Duration, int alarm_fd = -1, int outage_fd = -1);

@@ -66,7 +66,10 @@ Keeper::Next Keeper::hold() {
           nap(asked.span);
           return Next::again;
         }
-        if (!lost || several_) (void)backend_->release(lease);
+        if (!lost || several_) {
+          events_.trace_invoke("release");
+          trace_released(backend_->release(lease));
+        }
         report(Left{});
         return Next::over;
       case Request::detach: {
@@ -101,13 +104,19 @@ Keeper::Next Keeper::hold() {
 // would block our own attempt.
 void Keeper::undo(const Lease& lease) {
   const Deadline end = std::min(lease.deadline, wait_until_);
+  events_.trace_invoke("release");
   for (Duration retry = first_retry;; retry = std::min(retry * 2, last_retry)) {
     const auto answer = backend_->release(lease);
     if (answer || !retryable(answer.error().code) || requested() ||
         later(Clock::now(), retry) >= end)
-      return;
+      return trace_released(answer);
     nap(jitter(retry));
   }
+}
+
+void Keeper::trace_released(const Result<dlock::Released>& answer) {
+  if (!answer) events_.trace_result("release", "info");
+  else events_.trace_result("release", *answer == dlock::Released::yes ? "ok" : "fail");
 }
 
 void Keeper::give_back(const Lease& lease, bool lost) {

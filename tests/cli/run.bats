@@ -201,6 +201,14 @@ load run_helpers
   sed 's/^{"t":\([0-9]*\),.*/\1/' t | sort -n -C
 }
 
+@test "--trace: a grant that came too late to start the job is released there, too" {
+  faults='lose=acquire&drip=1200ms' on_lease --trace t --ttl 2s -w 20s -- true
+  run grep -c '"ev":"ok","f":"acquire"' t
+  assert_output 2
+  run grep -c '"ev":"invoke","f":"release"' t
+  assert_output 2
+}
+
 @test "a full disk, and a reader that left or does not read, change nothing" {
   run on_lease --status-fd 8 -- sh -c 'exit 4' 8>/dev/full
   assert_failure 4
