@@ -208,6 +208,18 @@ TEST_CASE("I6: a waiter gets the lock in time") {
   };
   CHECK(after_crash(140).broken(bounds) == "");
   CHECK(after_crash(160).broken(bounds) == "I6");
+  // A waiter that was killed waits no more.
+  const auto left_alone = [](const char* killed) {
+    return Story()
+        .asks(0, "b")
+        .queued(5, "b")
+        .fault(6, 7, killed)
+        .asks(100, "a")
+        .granted(110, "a", 1, 1000)
+        .releases(150, "a");
+  };
+  CHECK(left_alone(R"("pid":98)").broken(bounds) == "");
+  CHECK(left_alone(R"("pid":99)").broken(bounds) == "I6 I7");
 }
 
 TEST_CASE("I7: every acquire ends, and nothing is left") {

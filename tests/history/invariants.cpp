@@ -157,6 +157,13 @@ class Check {
     }
   }
 
+  // A fault was done to its process: it may end without a word.
+  bool hit(const Attempt& a) const {
+    return std::any_of(h_.faults.begin(), h_.faults.end(), [&](const Fault& f) {
+      return f.begin->pid == a.invoke->pid && f.begin->t >= a.invoke->t;
+    });
+  }
+
   // I6, of exclusive grants. A hand-over near a fault is not judged.
   void hand_overs(const Attempts& attempts) {
     if (!bounds_.hand_over && !bounds_.takeover) return;
@@ -178,7 +185,8 @@ class Check {
       const std::int64_t from = given ? holder.released.front()->t : holder.last_deadline();
       // The first contender queued by then that had no answer yet.
       const auto waits = std::find_if(queued.begin(), queued.end(), [&](const Attempt* w) {
-        return w->queued->t < from && w != &holder && (!w->answer || w->answer->t > from + *bound);
+        return w->queued->t < from && w != &holder &&
+               (w->answer ? w->answer->t > from + *bound : !hit(*w));
       });
       if (waits == queued.end() || (next && next->granted->t <= from + *bound)) continue;
       if (h_.fault_within(holder.granted->t, from + *bound)) continue;
@@ -193,10 +201,7 @@ class Check {
   // I7
   void ends(const Attempt& a) {
     if (!a.invoke || a.answer || a.exit) return;
-    const bool killed = std::any_of(h_.faults.begin(), h_.faults.end(), [&](const Fault& f) {
-      return f.begin->pid == a.invoke->pid && f.begin->t >= a.invoke->t;
-    });
-    if (!killed)
+    if (!hit(a))
       violated("I7", fmt::format("an acquire of {} never ended", a.key), {a.invoke, a.last});
   }
 
