@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fault.hpp"
+#include <algorithm>
+
+namespace dlock::runner {
+
+const std::vector<FaultName>& all_faults() {
+  static const std::vector<FaultName> all{
+      {Fault::none, "none", "none"},
+      {Fault::kill_dlock, "kill-dlock", "dlock killed"},
+      {Fault::kill_guard, "kill-guard", "guard killed"},
+      {Fault::kill_both, "kill-both", "dlock and guard killed"},
+      {Fault::stop_dlock, "stop-dlock", "dlock stopped > ttl"},
+      {Fault::stop_both, "stop-both", "dlock and guard stopped > ttl, job not"},
+      {Fault::freeze_all, "freeze-all", "dlock, guard and job stopped > ttl"},
+      {Fault::kill_waiter, "kill-waiter", "waiter killed"},
+      {Fault::stop_waiter, "stop-waiter", "waiter stopped > ttl"},
+      {Fault::client_clock, "client-clock", "clients' wall clock ±1 h"},
+      {Fault::restart, "restart", "server killed and restarted"},
+      {Fault::wipe, "wipe", "server restarted empty"},
+      {Fault::stop_short, "stop-short", "server stopped 0.4 s"},
+      {Fault::stop_long, "stop-long", "server stopped > ttl"},
+      {Fault::minority, "minority", "2 of 5 stopped > ttl"},
+      {Fault::cut, "cut", "network cut > ttl"},
+      {Fault::lose_reply, "lose-reply", "replies lost"},
+      {Fault::delay, "delay", "messages delayed"},
+      {Fault::reset, "reset", "connections reset"},
+      {Fault::clock_ahead, "clock-ahead", "server's wall clock +1 h"},
+      {Fault::clock_back, "clock-back", "server's wall clock −1 h"},
+      {Fault::minority_clock, "minority-clock", "wall clock of 2 of 5 +1 h"},
+      {Fault::remove, "remove", "record removed by an operator"},
+  };
+  return all;
+}
+
+std::string_view name_of(Fault fault) {
+  return std::find_if(all_faults().begin(), all_faults().end(),
+                      [&](const FaultName& f) { return f.fault == fault; })
+      ->name;
+}
+
+}  // namespace dlock::runner

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// Injects one fault, again and again, in rounds: jobs that stay are waited for, the fault begins,
+// lasts and ends, the jobs may go, and for a while nothing is wrong.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <random>
+#include <string>
+#include <vector>
+#include "arena.hpp"
+#include "clients.hpp"
+#include "target.hpp"
+
+namespace dlock::runner {
+
+struct Injection {
+  std::string name;
+  std::int64_t begin = 0, end = 0;  // nanoseconds of CLOCK_BOOTTIME
+  pid_t pid = 0;                    // the dlock that was killed or stopped; 0: none
+  int key = -1;                     // -1: all
+  bool killed = false, stopped = false, fenced_only = false;
+};
+
+class ClientClock {  // of the shim below every dlock
+ public:
+  explicit ClientClock(const std::string& path);
+  ~ClientClock();
+  ClientClock(const ClientClock&) = delete;
+  ClientClock& operator=(const ClientClock&) = delete;
+  void set(std::int64_t ns) { *shift_ = ns; }
+
+ private:
+  volatile std::int64_t* shift_;
+};
+
+class Nemesis {
+ public:
+  struct Subject {
+    const Recipe& recipe;
+    Fault fault;
+    Target& target;
+    Clients& clients;
+    Arena& arena;
+    std::size_t keys;
+    ClientClock& clock;
+    // an operator's release --force
+    std::function<void(std::size_t key, std::uint64_t token)> remove;
+  };
+  Nemesis(Subject, unsigned seed);
+  void round();
+  const std::vector<Injection>& injected() const { return injected_; }
+  std::size_t missed() const { return missed_; }  // no job to do it to came in time
+
+ private:
+  struct Victim {
+    std::size_t key;
+    const Slot* slot;
+    pid_t dlock, guard, job;
+  };
+  std::vector<Victim> hold(std::size_t keys);
+  void let_go();
+  void wait_dead(const std::vector<Victim>&, double seconds) const;
+  std::size_t begin(pid_t pid = 0, int key = -1);
+  void end(std::size_t first);
+  void to_processes(const std::vector<Victim>&);
+  void to_waiters(const std::vector<Victim>&);
+  void to_network();
+  void to_servers();
+  void sleep(double seconds) const;
+
+  Subject s_;
+  std::minstd_rand random_;
+  std::vector<Injection> injected_;
+  std::size_t missed_ = 0;
+};
+
+}  // namespace dlock::runner

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "verdict.hpp"
+#include <fmt/format.h>
+#include <algorithm>
+#include <set>
+#include <tuple>
+#include <utility>
+#include "history/invariants.hpp"
+#include "support/process.hpp"
+#include "support/prove.hpp"
+
+namespace dlock::runner {
+namespace {
+
+using history::Event;
+using history::What;
+
+// Liveness alone: how fast a hand-over is depends on what else runs here.
+constexpr std::int64_t free_at_most = 10'000'000'000;
+
+std::string key_text(int key) { return fmt::format("fault-{}", key); }
+
+struct Alive {
+  std::int64_t from, until;
+  std::uint64_t token;
+};
+
+// By key: when each job ran, as it noted itself. A job that was stopped did not run meanwhile.
+std::vector<std::vector<Alive>> lives(const Evidence& e) {
+  std::vector<std::vector<Alive>> all(e.keys);
+  for (std::uint32_t i = 0; i < e.arena.slots_used; ++i) {
+    const Slot& s = e.arena.slots[i];
+    if (s.token == 0) continue;
+    auto& of_key = all[static_cast<std::size_t>(s.key)];
+    if (s.awake != 0) {
+      of_key.push_back({s.start, s.asleep, s.token});
+      of_key.push_back({s.awake, s.last, s.token});
+    } else {
+      of_key.push_back({s.start, s.last, s.token});
+    }
+  }
+  return all;
+}
+
+void measure_overlap(const Evidence& e, Row& row) {
+  for (auto& of_key : lives(e)) {
+    std::sort(of_key.begin(), of_key.end(),
+              [](const Alive& a, const Alive& b) { return a.from < b.from; });
+    const Alive* open = nullptr;
+    for (const Alive& next : of_key) {
+      if (open && next.from < open->until && next.token != open->token) {
+        ++row.overlaps;
+        row.longest_overlap =
+            std::max(row.longest_overlap, std::min(open->until, next.until) - next.from);
+      }
+      if (!open || next.until > open->until) open = &next;
+    }
+  }
+}
+
+Event line(const std::string& text) {
+  auto event = history::parse(text);
+  if (!event) test::give_up("not an event: " + text);
+  return std::move(*event);
+}
+
+void add_faults(const Evidence& e, std::vector<Event>& events) {
+  for (const Injection& i : e.injected) {
+    events.push_back(line(
+        fmt::format(R"({{"t":{},"pid":{},"ev":"fault","name":"{}","phase":"begin","key":"{}",)"
+                    R"("fenced_only":{}}})",
+                    i.begin, i.pid, i.name, i.key < 0 ? "all" : key_text(i.key), i.fenced_only)));
+    events.push_back(
+        line(fmt::format(R"({{"t":{},"ev":"fault","name":"{}","phase":"end"}})", i.end, i.name)));
+  }
+  for (const std::string& name : e.left)
+    events.push_back(line(fmt::format(R"({{"t":{},"ev":"left","name":"{}"}})", boot_ns(), name)));
+}
+
+// Tokens and the counter are judged apart: only what counts has a value.
+void add_writes(const Evidence& e, std::vector<Event>& events, Row& row) {
+  std::vector<const Write*> by_time;
+  for (std::uint32_t i = 0; i < e.arena.writes_used; ++i)
+    if (e.arena.writes[i].complete) by_time.push_back(&e.arena.writes[i]);
+  std::sort(by_time.begin(), by_time.end(),
+            [](const Write* a, const Write* b) { return a->t < b->t; });
+  std::vector<std::uint64_t> highest(e.keys);
+  for (const Write* w : by_time) {
+    std::uint64_t& high = highest[static_cast<std::size_t>(w->key)];
+    if (w->accepted) {
+      row.stale_accepted += w->token < high;
+      high = std::max(high, w->token);
+    } else {
+      ++row.stale_refused;
+    }
+    const std::string text =
+        fmt::format(R"({{"t":{},"ev":"write","key":"{} tokens","token":{},"accepted":{}}})", w->t,
+                    key_text(w->key), w->token, w->accepted);
+    events.push_back(line(text));
+    if (w->value >= 0)
+      events.push_back(line(
+          fmt::format(R"({{"t":{},"ev":"write","key":"{} counter","value":{},"accepted":true}})",
+                      w->t, key_text(w->key), w->value)));
+  }
+}
+
+// What the jobs noted, as the history of those whose dlock could not write it.
+void add_jobs(const Evidence& e, std::vector<Event>& events) {
+  std::map<std::pair<std::string, std::uint64_t>, std::pair<std::string, std::int64_t>> granted;
+  for (const Event& x : events)
+    if (x.f == "acquire" && x.what == What::ok && x.token)
+      granted[{x.key, *x.token}] = {x.owner, x.pid};
+  std::set<std::int64_t> killed, stopped;
+  for (const Injection& i : e.injected) {
+    if (i.killed) killed.insert(i.pid);
+    if (i.stopped) stopped.insert(i.pid);
+  }
+  std::map<std::pair<std::string, std::string>, std::int64_t> last;  // key, owner
+  for (std::uint32_t n = 0; n < e.arena.slots_used; ++n) {
+    const Slot& s = e.arena.slots[n];
+    const std::string key = key_text(s.key);
+    const auto of = granted.find({key, s.token});
+    if (s.token == 0 || of == granted.end()) continue;
+    const auto& [owner, pid] = of->second;
+    last[{key, owner}] = s.last;
+    const auto add = [&](const char* ev, const char* f) {
+      events.push_back(line(fmt::format(
+          R"({{"t":{},"pid":{},"ev":"{}","f":"{}","key":"{}","owner":"{}","token":{}}})",
+          s.last.load(), pid, ev, f, key, owner, s.token.load())));
+    };
+    add("alive", "job");
+    // The lock ended with its process, not at its deadline: nobody was left to say so.
+    if (e.recipe.connection && killed.count(pid) != 0) add("fail", "renew");
+  }
+  // A dlock that was stopped writes the end of its job when it goes on.
+  for (Event& x : events)
+    if (x.what == What::tree_dead && stopped.count(x.pid) != 0)
+      if (const auto it = last.find({x.key, x.owner}); it != last.end())
+        x.t = std::min(x.t, it->second);
+}
+
+void measure_next_grant(const Evidence& e, const std::vector<Event>& events, Row& row) {
+  std::vector<std::vector<std::int64_t>> grants(e.keys);
+  for (const Event& x : events)
+    if (x.f == "acquire" && x.what == What::ok)
+      grants[static_cast<std::size_t>(x.key.back() - '0')].push_back(x.t);
+  std::vector<std::int64_t> waits;
+  for (const Injection& i : e.injected)
+    for (std::size_t k = 0; k < e.keys; ++k) {
+      if (i.key >= 0 && static_cast<std::size_t>(i.key) != k) continue;
+      const std::int64_t from = i.killed ? i.begin : i.end;
+      const auto next = std::lower_bound(grants[k].begin(), grants[k].end(), from);
+      if (next != grants[k].end()) waits.push_back(*next - from);
+    }
+  if (waits.empty()) return;
+  row.next_p50 = prove::quantile(waits, 0.5);
+  row.next_p99 = prove::quantile(waits, 0.99);
+}
+
+// Tokens protect wherever exclusion is not promised; so these hold there, too.
+bool always_promised(std::string_view invariant) {
+  return invariant == "I4" || invariant == "I5" || invariant == "I7" || invariant == "I10";
+}
+
+std::string excerpt(const history::Violation& v) {
+  std::string text = fmt::format("{}: {}\n", v.invariant, v.sentence);
+  for (const Event* e : v.excerpt) text += fmt::format("  {}\n", e->line);
+  return text;
+}
+
+}  // namespace
+
+Row judge(const Evidence& e) {
+  Row row;
+  row.target = e.recipe.name;
+  row.fault = name_of(e.fault);
+  row.not_covered = not_covered(e.recipe, e.fault);
+  for (const auto& f : all_faults())
+    if (f.fault == e.fault) row.what = f.what;
+  row.faults = e.injected.size();
+
+  history::Reading reading;
+  for (const std::string& file : e.traces) history::read(file, test::read_file(file), reading);
+  if (!reading.error.empty()) row.broken.push_back(reading.error);
+  row.torn = reading.torn;
+  add_jobs(e, reading.events);
+  add_writes(e, reading.events, row);
+  add_faults(e, reading.events);
+  history::sort_by_time(reading);
+  measure_next_grant(e, reading.events, row);
+  measure_overlap(e, row);
+
+  const auto history = history::gather(reading.events);
+  const auto verdict = history::check(history, {.hand_over = free_at_most,
+                                                .takeover = free_at_most,
+                                                .in_order = e.recipe.ordered,
+                                                .heal = 60'000'000'000});
+  row.grants = verdict.figures.grants;
+  row.jobs = verdict.figures.jobs;
+  row.least_slack = verdict.figures.least_slack;
+  row.p1_slack = verdict.figures.p1_slack;
+  std::set<std::string_view> shown;
+  for (const history::Violation& v : verdict.violations) {
+    ++row.violations[std::string{v.invariant}];
+    if ((row.not_covered.empty() || always_promised(v.invariant)) &&
+        shown.insert(v.invariant).second)
+      row.broken.push_back(excerpt(v));
+  }
+  for (std::size_t k = 0; k < e.keys; ++k) row.lost_updates += e.arena.resources[k].lost_updates();
+  if (row.stale_accepted != 0)
+    row.broken.push_back(fmt::format("{} stale writes were accepted\n", row.stale_accepted));
+  if (row.not_covered.empty()) {
+    if (row.lost_updates != 0)
+      row.broken.push_back(fmt::format("{} updates were lost\n", row.lost_updates));
+    if (row.stale_refused != 0)
+      row.broken.push_back(fmt::format("{} writes came with an old token\n", row.stale_refused));
+    if (row.overlaps != 0)
+      row.broken.push_back(fmt::format("two jobs ran at a time, {} times, for {:.1f} ms at most\n",
+                                       row.overlaps, ms(row.longest_overlap)));
+  }
+  return row;
+}
+
+}  // namespace dlock::runner
