@@ -38,6 +38,27 @@ holder() {
   [ ! -e ran ]
 }
 
+@test "recipe flock: a file that is replaced while it is waited for is not the lock any more" {
+  waits_at() { grep -q -- "-> FLOCK .*:$1 " /proc/locks; }
+  locked_by_another() { # NAME: until `touch NAME.end`
+    DLOCK_TEST_RUN=$BATS_TEST_TMPDIR flock locks/k sh -c "touch $1; until [ -e $1.end ]; do sleep 0.02; done" 3>&- &
+    until_true "the lock of $1" test -e "$1"
+  }
+  locked_by_another first
+  start waiter on_file -b "file:$dir/locks?recipe=flock" -- touch ran
+  until_true 'a waiter' waits_at "$(stat -c %i locks/k)"
+  mv locks/k old
+  locked_by_another second
+  touch first.end # now the waiter has the lock of the old file
+  waits_or_ran() { [ -e ran ] || waits_at "$(stat -c %i locks/k)"; }
+  until_true 'the waiter at the new file' waits_or_ran
+  [ ! -e ran ]
+  touch second.end
+  ended waiter
+  [ "$end" = 'exit 0' ]
+  [ -e ran ]
+}
+
 @test "-E: another status for busy, 0 says nothing; -q says nothing" {
   holder
   run on_file -n -E 9 -- touch ran

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "simulation/ledger.hpp"
 #include <fmt/format.h>
+#include <utility>
 
 namespace dlock::simulation {
 namespace {
@@ -28,14 +29,19 @@ void Ledger::granted(FencingToken token, Mode mode, unsigned limit, Nanos ends) 
     world_.broken(fmt::format("I1: token {} is granted beside {} living jobs, and {} may be", token,
                               running, limit));
   all_[token] = {mode, limit, ends, false, false, {}};
+  ends_[token] = ends;
 }
 
 void Ledger::renewed(FencingToken token, Nanos ends) {
+  const auto before = ends_.find(token);
+  if (before != ends_.end() && world_.now() >= std::exchange(before->second, ends))
+    world_.broken(fmt::format("I1: a renewal brings token {} back, whose lease has ended", token));
   const auto found = all_.find(token);
   if (found != all_.end()) found->second.ends = ends;
 }
 
 void Ledger::removed(FencingToken token, std::string_view how) {
+  ends_[token] = world_.now();
   const auto found = all_.find(token);
   if (found == all_.end()) return;
   if (found->second.job && !found->second.excused)

@@ -40,6 +40,7 @@ class Ledger {
   };
   World& world_;
   std::map<FencingToken, Grant> all_;
+  std::map<FencingToken, Nanos> ends_;  // of every grant
   FencingToken newest_ = 0, written_ = 0;
 };
 

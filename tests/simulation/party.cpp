@@ -86,7 +86,8 @@ Party::Party(World& world, Network& network, Ledger& ledger, Machine& machine, s
   plan_.request.mode = asked.mode;
   plan_.request.limit = asked.limit;
   plan_.request.ttl = span(asked.ttl);
-  quiet_ = asked.ttl;
+  ttl_ = asked.ttl;
+  steady_ = asked.url.find("replicas=1") == asked.url.npos;
   plan_.request.identity.host = "m";
   if (asked.wait) plan_.wait = span(*asked.wait);
   const auto timing = run::plan_timing({plan_.request.ttl, {}, {}},
@@ -146,7 +147,11 @@ void Party::from_guard(std::vector<run::Event>& urgent, std::vector<run::Event>&
     switch (m.kind) {
       case run::Kind::started: rest.emplace_back(event::JobStarted{}); break;
       case run::Kind::refused: rest.emplace_back(event::StartRefused{}); break;
-      case run::Kind::expired: urgent.emplace_back(event::Expired{}); break;
+      case run::Kind::expired:
+        if (steady_ && quiet())
+          world_.broken("I6: the lease of " + name() + " runs out, though nothing went wrong");
+        urgent.emplace_back(event::Expired{});
+        break;
       case run::Kind::killing: rest.emplace_back(event::Killing{}); break;
       case run::Kind::tree_dead:
         if (m.expired) urgent.emplace_back(event::Expired{});
@@ -211,7 +216,7 @@ void Party::perform(const run::Action& a) {
     case Do::queue_again:
       if (world_.told()) world_.say(name(), "the grant came too late: queues again");
       token_ = 0;
-      if (world_.now() > world_.last_fault_over() + 3 * quiet_)
+      if (quiet())
         world_.broken("I6: a grant comes too late for " + name() + ", though nothing went wrong");
       return keeper_->queue_again(a.span);
     case Do::release: return keeper_->release();

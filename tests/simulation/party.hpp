@@ -47,6 +47,8 @@ class Party final : public Process {
   void from_guard(std::vector<run::Event>& urgent, std::vector<run::Event>& rest);
   void from_keeper(std::vector<run::Event>& out);
   void perform(const run::Action&);
+  // The effects of the last fault are over.
+  bool quiet() const { return world_.now() > world_.last_fault_over() + 3 * ttl_; }
 
   run::Plan plan_;
   Guard guard_;
@@ -60,7 +62,8 @@ class Party final : public Process {
   Backend* opened_ = nullptr;
   std::vector<Waiter*> places_;
   FencingToken token_ = 0;
-  Nanos quiet_ = 0;  // the effects of a fault are over after three of these
+  Nanos ttl_ = 0;
+  bool steady_ = true;  // no replicas that miss a grant
 };
 
 }  // namespace dlock::simulation
