@@ -12,6 +12,7 @@
 #include <cstring>
 #include <iterator>
 #include "core/text.hpp"
+#include "run/image.hpp"
 #include "run/terminal.hpp"
 #include "util/process_title.hpp"
 
@@ -23,6 +24,7 @@ namespace {
 
 constexpr int patience_ms = 50;
 constexpr Duration longest_look = 1s;  // at a tree that grows while it is signalled
+constexpr Duration longest_rehearsal = 10ms;
 
 }  // namespace
 
@@ -74,9 +76,10 @@ void Guard::run() {
     const bool job_lived = leader_alive_;
     bool alive = reap();
     if (alive) check_max_run(now);
+    if (now >= settled_at_) settle();
     timer_.arm(sweeping_ ? no_deadline
                          : std::min({expired_ ? no_deadline : when_.term_at, when_.kill_at,
-                                     stop_by(), run_until_, helper_until_}));
+                                     stop_by(), run_until_, helper_until_, settled_at_}));
     if (sweeping_ && alive) sweep_while_anything_changes(alive);
     if (!alive && (job_ > 0 || !channel_.open())) leave();
     // if no process is left, the last message has it
@@ -183,6 +186,24 @@ void Guard::read_exec_outcome() {
   if (failed) return tell(Kind::exec_failed, e);
   if (plan_.max_run > 0us) run_until_ = later(Clock::now(), plan_.max_run);
   tell(Kind::started, job_);
+  settled_at_ = later(Clock::now(), settled);
+}
+
+// What has run once is in memory: the end of dlock, and of the tree, without a signal.
+void Guard::settle() {
+  settled_at_ = no_deadline;
+  if (Fd dlock, guard; Channel::make_pair(dlock, guard)) {
+    dlock.reset();
+    Channel closed(std::move(guard));
+    Channel::Received r;
+    while (closed.receive(r) == Channel::Got::message) {}
+    closed.close();
+  }
+  signal_descendants(children_, 0, 0,
+                     std::min({when_.kill_at, stop_by(), later(Clock::now(), longest_rehearsal)}));
+  bool alive = true;
+  sweep_while_anything_changes(alive, true);
+  keep_image();
 }
 
 void Guard::check_deadlines(Deadline now) {
@@ -265,12 +286,14 @@ bool Guard::reap() {
 // Without a pause while the members change, because a process that keeps re-forking must get no
 // head start. Unchanged members are dying, in an uninterruptible state or not ours to kill: they
 // are signalled again, less and less often.
-void Guard::sweep_while_anything_changes(bool& alive) {
+void Guard::sweep_while_anything_changes(bool& alive, bool rehearsal) {
   std::vector<pid_t> before{0}, now;
   for (; alive; alive = reap()) {
-    cgroup_.kill();
-    if (own_group_ && leader_alive_) ::kill(-job_, SIGKILL);
-    now = kill_children(children_);
+    if (!rehearsal) {
+      cgroup_.kill();
+      if (own_group_ && leader_alive_) ::kill(-job_, SIGKILL);
+    }
+    now = kill_children(children_, [=](pid_t) { return rehearsal; });
     if (now == before) return;
     before.swap(now);
   }

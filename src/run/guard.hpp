@@ -43,10 +43,11 @@ class Guard {
   void check_deadlines(Deadline now);
   void check_max_run(Deadline now);
   void lose(Deadline now);
+  void settle();
   void wake_orphans();
   void start_sweep();
   bool reap();
-  void sweep_while_anything_changes(bool& alive);
+  void sweep_while_anything_changes(bool& alive, bool rehearsal = false);
   [[noreturn]] void leave();
 
   Channel channel_;
@@ -58,6 +59,7 @@ class Guard {
   JobCgroup cgroup_;
   GuardDeadlines when_;
   Deadline run_until_ = no_deadline, run_stop_by_ = no_deadline;  // of --max-run
+  Deadline settled_at_ = no_deadline;
   Fd child_signal_, exec_error_;
   std::vector<Fd> holds_;
   const pid_t dlock_ = ::getppid();

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstring>
 #include "run/environment.hpp"
+#include "run/image.hpp"
 #include "run/job_cgroup.hpp"
 #include "util/wait.hpp"
 
@@ -66,7 +67,7 @@ Outcome Supervisor::run() {
   let_go_of_inherited(STDERR_FILENO);
   if (!granted) keeper_.start();
   while (!policy_.over()) {
-    timer_.arm(std::min(policy_.wake_at(), thread_at_));
+    timer_.arm(std::min({policy_.wake_at(), thread_at_, settled_at_}));
     const short guard_events = guard_.unsent() ? POLLIN | POLLOUT : POLLIN;
     pollfd p[] = {{signals_.get(), POLLIN, 0},
                   {guard_.fd(), guard_events, 0},
@@ -89,6 +90,10 @@ void Supervisor::turn() {
     keeper_.start();
     // no thread available: the job goes on
     thread_at_ = keeper_.started() || keeper_.over() ? no_deadline : later(now, 1s);
+  }
+  if (now >= settled_at_) {
+    settled_at_ = no_deadline;
+    let_go_of_image();
   }
   std::vector<Event> events = gather(now);
   events.emplace_back(event::Tick{});
@@ -175,6 +180,7 @@ void Supervisor::from_guard(std::vector<Event>& urgent, std::vector<Event>& rest
     switch (r.message.kind) {
       case Kind::started:
         announcer_.started(value);
+        settled_at_ = later(Clock::now(), settled);
         rest.emplace_back(event::JobStarted{});
         break;
       case Kind::start_failed:

@@ -59,6 +59,7 @@ class Supervisor {
   std::vector<Lease> leases_;
   std::vector<Fd> holds_;             // until the guard has them
   Deadline thread_at_ = no_deadline;  // when the keeper gets its thread
+  Deadline settled_at_ = no_deadline;
   bool guard_reaped_ = false;
   std::uint64_t guard_started_ = 0;  // clock ticks since boot; known when it is dead
   int stop_by_ = 0;                  // stop ourselves when the rest of this wake-up is done
