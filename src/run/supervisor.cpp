@@ -67,12 +67,15 @@ Outcome Supervisor::run() {
   let_go_of_inherited(STDERR_FILENO);
   if (!granted) keeper_.start();
   while (!policy_.over()) {
+    const bool has_settled = settled_at_ != no_deadline && Clock::now() >= settled_at_;
+    if (has_settled) settled_at_ = no_deadline;
     timer_.arm(std::min({policy_.wake_at(), thread_at_, settled_at_}));
     const short guard_events = guard_.unsent() ? POLLIN | POLLOUT : POLLIN;
     pollfd p[] = {{signals_.get(), POLLIN, 0},
                   {guard_.fd(), guard_events, 0},
                   {timer_.fd(), POLLIN, 0},
                   {keeper_.fd(), POLLIN, 0}};
+    if (has_settled) let_go_of_image();  // last: what follows would map its pages again
     ::poll(p, std::size(p), -1);
     if ((p[1].revents & POLLOUT) != 0) guard_.flush();
     timer_.drain();
@@ -90,10 +93,6 @@ void Supervisor::turn() {
     keeper_.start();
     // no thread available: the job goes on
     thread_at_ = keeper_.started() || keeper_.over() ? no_deadline : later(now, 1s);
-  }
-  if (now >= settled_at_) {
-    settled_at_ = no_deadline;
-    let_go_of_image();
   }
   std::vector<Event> events = gather(now);
   events.emplace_back(event::Tick{});
