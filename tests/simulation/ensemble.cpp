@@ -9,7 +9,7 @@
 namespace dlock::simulation {
 namespace {
 
-constexpr Nanos tick = 2 * second, down_time = 200 * millisecond;
+constexpr Nanos tick = 2 * second;
 constexpr char field_end = '\x1f', frame_end = '\x1e';
 enum Flags { ephemeral = 1, sequential = 2 };
 

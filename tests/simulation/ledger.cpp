@@ -30,11 +30,13 @@ void Ledger::granted(FencingToken token, Mode mode, unsigned limit, Nanos ends) 
                               running, limit));
   all_[token] = {mode, limit, ends, false, false, {}};
   ends_[token] = ends;
+  last_granted_ = world_.now();
 }
 
-void Ledger::renewed(FencingToken token, Nanos ends) {
+void Ledger::renewed(FencingToken token, Nanos ends, bool decided) {
   const auto before = ends_.find(token);
-  if (before != ends_.end() && world_.now() >= std::exchange(before->second, ends))
+  const Nanos old = before == ends_.end() ? ends : std::exchange(before->second, ends);
+  if (before != ends_.end() && world_.now() >= old && (!decided || last_granted_ >= old))
     world_.broken(fmt::format("I1: a renewal brings token {} back, whose lease has ended", token));
   const auto found = all_.find(token);
   if (found != all_.end()) found->second.ends = ends;
@@ -70,7 +72,8 @@ void Ledger::started(FencingToken token, const std::string& who) {
   found->second.job = true;
   found->second.who = who;
   for (const auto& [other, grant] : all_)
-    if (other != token && grant.job && !grant.excused && !together(grant.mode, found->second.mode))
+    if (other != token && grant.job && !grant.excused && !found->second.excused &&
+        !together(grant.mode, found->second.mode))
       world_.broken(fmt::format("I2: {} starts a job (token {}) while that of {} (token {}) lives",
                                 who, token, grant.who, other));
 }
@@ -90,6 +93,10 @@ void Ledger::writes(FencingToken token, const std::string& who) {
 
 void Ledger::slept(FencingToken token) {
   if (const auto found = all_.find(token); found != all_.end()) found->second.excused = true;
+}
+
+void Ledger::forgotten() {
+  for (auto& [token, grant] : all_) grant.excused = true;
 }
 
 void Ledger::died(FencingToken token, bool excused) {

@@ -15,7 +15,8 @@ class Ledger {
 
   // By the store. `ends`: by its clock, which is that of the simulation.
   void granted(FencingToken, Mode, unsigned limit, Nanos ends);
-  void renewed(FencingToken, Nanos ends);
+  // `decided`: before, on what was read then; good as long as nobody was granted since.
+  void renewed(FencingToken, Nanos ends, bool decided = false);
   void removed(FencingToken, std::string_view how);  // by a request, not by time
 
   void expired(FencingToken);  // by time, where the store says when
@@ -26,6 +27,8 @@ class Ledger {
   void writes(FencingToken, const std::string& who);
   void died(FencingToken, bool excused);
   void slept(FencingToken);
+  // The store knows no grant any more: of those made so far only the token protects.
+  void forgotten();
 
   std::uint64_t hash() const noexcept;
   std::uint64_t grants = 0, jobs = 0, overlaps_excused = 0, stale_writes_refused = 0;
@@ -42,6 +45,7 @@ class Ledger {
   std::map<FencingToken, Grant> all_;
   std::map<FencingToken, Nanos> ends_;  // of every grant
   FencingToken newest_ = 0, written_ = 0;
+  Nanos last_granted_ = 0;
 };
 
 }  // namespace dlock::simulation

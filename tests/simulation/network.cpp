@@ -66,11 +66,12 @@ void Network::send(const LinkPtr& link, std::string bytes) {
 }
 
 void Network::arrive(const LinkPtr& link, const std::string& bytes, const Fault& fault) {
-  if (fault.kind == Kind::empty_first) store_.restart();
+  if (fault.kind == Kind::restart_first) store_.restart();
   if (fault.kind == Kind::freeze) store_.freeze(fault.span);
+  if (fault.kind == Kind::lock) store_.lock_rows(fault.span);
   if (link->served) store_.receive(link, bytes);
   else if (link->client) end_for_client(link, Link::State::reset);
-  if (fault.kind == Kind::empty_then) store_.restart();
+  if (fault.kind == Kind::restart_then) store_.restart();
   if (fault.kind == Kind::cut) cut(link);
 }
 

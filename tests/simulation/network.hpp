@@ -41,12 +41,15 @@ class Server {
   virtual void closed(const LinkPtr&) = 0;
   virtual void restart() = 0;
   virtual void freeze(Nanos span) = 0;
-  virtual bool empty() const = 0;  // nobody holds
+  virtual void lock_rows(Nanos) {}  // others wait for that long to write
+  virtual bool empty() const = 0;   // nobody holds
   virtual std::uint64_t hash() const = 0;
   virtual bool undoes(std::string_view request) const = 0;          // ends a grant or a wait
   virtual std::string name_of(std::string_view request) const = 0;  // for the story
 
  protected:
+  static constexpr Nanos down_time = 200 * millisecond;                  // of a restart
+  static constexpr std::int64_t clock_at_start = 1'700'000'000'000'000;  // microseconds since 1970
   Network* network_ = nullptr;
 };
 

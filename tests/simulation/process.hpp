@@ -47,6 +47,7 @@ class Process {
   long receive(int fd, void* to, std::size_t size);
   int poll(pollfd*, nfds_t, std::optional<Nanos> timeout);
   void close(int fd);
+  int duplicate(int from, int to);  // dup3(2)
   static constexpr int first_fd = 1 << 20;
 
  protected:

@@ -5,7 +5,9 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include "mysql/factory.hpp"
 #include "redis/factory.hpp"
+#include "simulation/database.hpp"
 #include "simulation/ensemble.hpp"
 #include "simulation/ledger.hpp"
 #include "simulation/network.hpp"
@@ -18,6 +20,7 @@ namespace {
 // After the last fault and the grace behind it: the claim of a waiter that was invited and is gone,
 // the patience of the next one, and the longest pause between two tries.
 constexpr Nanos hand_over_bound = 2 * second + 10 * second + 3 * second;
+constexpr unsigned permits = 2;
 constexpr Nanos longest_end = 1200 * second;  // all rounds are over so long after the last fault
 
 class Simulation {
@@ -144,13 +147,20 @@ Stacks& all_stacks() {
 }
 
 const BackendFactory* factory_of(Scenario::Kind kind) {
-  return kind == Scenario::Kind::redis ? &redis::factory : &zookeeper::factory;
+  switch (kind) {
+    case Scenario::Kind::zookeeper: return &zookeeper::factory;
+    case Scenario::Kind::mysql: return &mysql::factory;
+    case Scenario::Kind::redis: break;
+  }
+  return &redis::factory;
 }
 
 }  // namespace
 
 std::unique_ptr<Server> make_server(const Scenario& s, World& world, Ledger& ledger) {
   if (s.kind == Scenario::Kind::zookeeper) return std::make_unique<Ensemble>(world, ledger);
+  if (s.kind == Scenario::Kind::mysql)
+    return std::make_unique<Database>(world, ledger, s.forgets, permits);
   return std::make_unique<Store>(world, ledger, s.unconfirmed_one_in);
 }
 
@@ -177,11 +187,14 @@ Scenario Scenario::random(std::uint64_t seed, Kind of) {
   if (confirmed) s.unconfirmed_one_in = 2 + dice.below(4);
   const bool short_grace = dice.one_in(2);
   s.grace = short_grace ? ttl + second : 60 * second;
-  const std::string url =
-      queue ? std::string{"zookeeper://127.0.0.1:2181"}
-            : fmt::format("redis://127.0.0.1:6379?replicas={}{}", confirmed ? 1 : 0,
-                          short_grace ? fmt::format("&restart_grace={}ms", s.grace / millisecond)
-                                      : std::string{});
+  std::string url = fmt::format("redis://127.0.0.1:6379?replicas={}", confirmed ? 1 : 0);
+  if (short_grace) url += fmt::format("&restart_grace={}ms", s.grace / millisecond);
+  if (queue) url = "zookeeper://127.0.0.1:2181";
+  if (of == Kind::mysql) {
+    s.grace = 0;
+    s.forgets = dice.one_in(4);
+    url = dice.one_in(5) ? "mysql://u@127.0.0.1/d?wake=poll" : "mysql://u@127.0.0.1/d";
+  }
   const std::uint64_t kind = queue ? 0 : dice.below(8);  // mostly exclusive
   s.faults_until = dice.span(ttl * 2, ttl * 8);
   s.machines.resize(2 + dice.below(3));
@@ -194,7 +207,7 @@ Scenario Scenario::random(std::uint64_t seed, Kind of) {
       plan.factory = factory_of(of);
       plan.ttl = ttl;
       if (kind == 6) plan.mode = dice.one_in(2) ? Mode::shared : Mode::exclusive;
-      if (kind == 7) plan.mode = Mode::permit, plan.limit = 2;
+      if (kind == 7) plan.mode = Mode::permit, plan.limit = permits;
       if (dice.one_in(6)) plan.wait = dice.span(ttl / 2, ttl * 8);
       plan.job.runs = dice.span(10 * millisecond, ttl * 4);
       if (!dice.one_in(3)) plan.job.ends_on_term = dice.span(millisecond, ttl / 4);

@@ -9,13 +9,14 @@ namespace dlock::simulation {
 using Kind = Fault::Kind;
 
 std::string text(const Fault& fault) {
-  constexpr std::array<std::string_view, 10> names{"nothing",
+  constexpr std::array<std::string_view, 11> names{"nothing",
                                                    "the message is late",
                                                    "the message is lost",
                                                    "the connection is cut behind the message",
-                                                   "the store restarts empty before the request",
-                                                   "the store restarts empty behind the request",
+                                                   "the store restarts before the request",
+                                                   "the store restarts behind the request",
                                                    "the store freezes",
+                                                   "the rows are locked",
                                                    "dlock is stopped",
                                                    "dlock is killed",
                                                    "the machine sleeps"};
@@ -37,7 +38,8 @@ Nanos Dice::span(Nanos least, Nanos most) noexcept {
   return from + static_cast<Nanos>(below(static_cast<std::uint64_t>(from)));
 }
 
-Random::Random(std::uint64_t seed, Nanos ttl) : dice_(scrambled(seed, 1)), ttl_(ttl) {
+Random::Random(std::uint64_t seed, Nanos ttl, bool rows)
+    : dice_(scrambled(seed, 1)), ttl_(ttl), rows_(rows) {
   constexpr std::array<std::uint64_t, 5> of_messages{0, 60, 15, 8, 4};
   constexpr std::array<std::uint64_t, 4> of_steps{0, 300, 80, 30};
   message_one_in_ = of_messages.at(dice_.below(of_messages.size()));
@@ -57,14 +59,16 @@ Fault Random::decide(std::uint64_t number, Point where) {
 }
 
 Fault Random::of_message(Point where) {
-  switch (dice_.below(where == Point::request ? 10 : 6)) {
+  const std::uint64_t of_requests = rows_ ? 11 : 10;
+  switch (dice_.below(where == Point::request ? of_requests : 6)) {
     default: return {Kind::late, dice_.span(ttl_ / 16, ttl_ * 2)};
     case 3: return {Kind::lost, 0};
     case 4:
     case 5: return {Kind::cut, 0};
-    case 6: return {Kind::empty_first, 0};
-    case 7: return {Kind::empty_then, 0};
+    case 6: return {Kind::restart_first, 0};
+    case 7: return {Kind::restart_then, 0};
     case 8: return {Kind::freeze, dice_.span(ttl_ / 16, ttl_ * 2)};
+    case 10: return {Kind::lock, dice_.span(ttl_ / 16, ttl_ * 2)};
   }
 }
 

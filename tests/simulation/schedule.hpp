@@ -19,15 +19,16 @@ enum class Point { dial, request, undo, reply, step };
 struct Fault {
   enum class Kind {
     none,
-    late,         // the message arrives `span` later, whatever its sender does meanwhile
-    lost,         // and nothing more arrives in this direction of the connection
-    cut,          // the message arrives, then both ends see the connection reset
-    empty_first,  // the store restarts with an empty memory, before the request
-    empty_then,   // the same, after it has executed the request
-    freeze,       // the store executes nothing for `span`; requests wait in its sockets
-    stop,         // dlock (all threads, not its guard) is stopped for `span`
-    kill,         // dlock is killed
-    sleep,        // the machine is suspended for `span`; CLOCK_BOOTTIME goes on
+    late,           // the message arrives `span` later, whatever its sender does meanwhile
+    lost,           // and nothing more arrives in this direction of the connection
+    cut,            // the message arrives, then both ends see the connection reset
+    restart_first,  // the store restarts before the request; what it keeps is in its model
+    restart_then,   // the same, after it has executed the request
+    freeze,         // the store executes nothing for `span`; requests wait in its sockets
+    lock,           // a transaction of somebody else has the rows locked for `span`
+    stop,           // dlock (all threads, not its guard) is stopped for `span`
+    kill,           // dlock is killed
+    sleep,          // the machine is suspended for `span`; CLOCK_BOOTTIME goes on
   };
   Kind kind = Kind::none;
   Nanos span = 0;
@@ -81,8 +82,8 @@ class Dice {
 // after another fault.
 class Random final : public Schedule {
  public:
-  // `ttl`: spans are chosen around it.
-  Random(std::uint64_t seed, Nanos ttl);
+  // `ttl`: spans are chosen around it. `rows`: of a store that locks rows.
+  Random(std::uint64_t seed, Nanos ttl, bool rows);
   Fault decide(std::uint64_t number, Point) override;
 
  private:
@@ -91,6 +92,7 @@ class Random final : public Schedule {
 
   Dice dice_;
   const Nanos ttl_;
+  const bool rows_;
   std::uint64_t message_one_in_, step_one_in_;
   std::uint64_t agitated_until_ = 0;  // points
   unsigned left_;                     // faults at most

@@ -10,7 +10,7 @@ using Kind = Fault::Kind;
 
 std::optional<Finding> try_seed(std::uint64_t seed, Scenario::Kind kind, Tally& tally) {
   const Scenario scenario = Scenario::random(seed, kind);
-  Random schedule{seed, scenario.longest_ttl};
+  Random schedule{seed, scenario.longest_ttl, kind == Scenario::Kind::mysql};
   const Outcome outcome = simulate(scenario, schedule);
   tally.grants += outcome.grants;
   tally.jobs += outcome.jobs;
@@ -47,7 +47,7 @@ std::vector<Fault> faults_at(Point where, Nanos ttl, Kinds kinds) {
   const bool request = where == Point::request || where == Point::undo;
   if (kinds == Kinds::few) {
     if (where == Point::step) return {{Kind::stop, long_after}, {Kind::kill, 0}};
-    if (request) return {{Kind::late, soon}, {Kind::empty_then, 0}};
+    if (request) return {{Kind::late, soon}, {Kind::restart_then, 0}};
     return {{Kind::lost, 0}};
   }
   switch (where) {
@@ -56,7 +56,7 @@ std::vector<Fault> faults_at(Point where, Nanos ttl, Kinds kinds) {
     case Point::undo:
       return {{Kind::late, soon},        {Kind::late, long_after},
               {Kind::lost, 0},           {Kind::cut, 0},
-              {Kind::empty_first, 0},    {Kind::empty_then, 0},
+              {Kind::restart_first, 0},  {Kind::restart_then, 0},
               {Kind::freeze, long_after}};
     case Point::reply:
       return {{Kind::late, soon}, {Kind::late, long_after}, {Kind::lost, 0}, {Kind::cut, 0}};

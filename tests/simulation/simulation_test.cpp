@@ -76,11 +76,16 @@ TEST_CASE("random schedules break no invariant of zookeeper, sequential", "[rand
   try_seeds(Scenario::Kind::zookeeper);
 }
 
+TEST_CASE("random schedules break no invariant of mysql, lease", "[random][mysql]") {
+  try_seeds(Scenario::Kind::mysql);
+}
+
 TEST_CASE("a seed determines the whole story", "[random]") {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
-    const auto kind = seed % 4 == 0 ? Scenario::Kind::zookeeper : Scenario::Kind::redis;
+    const auto kind = static_cast<Scenario::Kind>(seed % 3);
     const Scenario scenario = Scenario::random(seed, kind);
-    Random once{seed, scenario.longest_ttl}, twice{seed, scenario.longest_ttl};
+    const bool rows = kind == Scenario::Kind::mysql;
+    Random once{seed, scenario.longest_ttl, rows}, twice{seed, scenario.longest_ttl, rows};
     const Outcome first = simulate(scenario, once, true), second = simulate(scenario, twice, true);
     CAPTURE(seed);
     CHECK_FALSE(first.story.empty());

@@ -11,9 +11,6 @@ namespace {
 
 namespace scripts = redis::scripts;
 
-constexpr Nanos down_time = 200 * millisecond;
-constexpr Micros clock_at_start = 1'700'000'000'000'000;
-
 // ---- RESP ----
 std::string bulk(std::string_view text) { return fmt::format("${}\r\n{}\r\n", text.size(), text); }
 std::string number(std::int64_t n) { return fmt::format(":{}\r\n", n); }
