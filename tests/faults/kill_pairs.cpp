@@ -13,6 +13,7 @@
 #include <mutex>
 #include <set>
 #include <thread>
+#include "fixture.hpp"
 #include "support/process.hpp"
 #include "support/status_events.hpp"
 
@@ -71,7 +72,7 @@ struct Store {
   std::string name, url;  // {} in the URL: a number of its own for each run
   int ttl_ms = 0;         // the shortest that `run` accepts without --allow-short-ttl
   bool leased = true;
-  std::optional<Process> server{};
+  std::optional<Fixture> server{};
 };
 
 std::string url_of(const Store& s, const std::string& number, const std::string& dir) {
@@ -197,17 +198,11 @@ class PairRun {
 
 // The URL of a fixture's server; empty: not installed.
 std::string start_server(Store& store, const char* fixture, const TempDir& dir) {
-  if (!std::getenv(fixture)) return {};
-  const std::string file = dir / store.name, err = dir / (store.name + ".err");
-  const Fd errors(::open(err.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
-  store.server.emplace(
-      Process::start({.argv = {program_from(fixture), file}, .fds = {{2, errors.get()}}}));
-  awaited.insert(store.server->pid());
-  for (const double end = boot_now() + 60; boot_now() < end && !store.server->wait(0.02);)
-    if (const std::string url = read_file(file); !url.empty()) return url.substr(0, url.find('\n'));
-  if (read_file(err).find("SKIPPED") == std::string::npos)
-    give_up(store.name + ": " + read_file(err));
-  return {};
+  if (auto started = start_fixture(fixture, dir / store.name))
+    store.server.emplace(std::move(*started));
+  if (!store.server) return {};
+  awaited.insert(store.server->program.pid());
+  return store.server->url;
 }
 
 std::string mariadb_url(const std::string& dir) {

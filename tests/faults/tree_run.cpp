@@ -2,6 +2,7 @@
 #include "tree_run.hpp"
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/ptrace.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -12,12 +13,27 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include "fixture.hpp"
 #include "support/process.hpp"
 #include "support/pty.hpp"
 #include "support/status_events.hpp"
 
 namespace dlock::test {
 namespace {
+
+// The calling thread goes before all others, where it may: the moment of a death is when it happens,
+// and not when busy processes let this program see it.
+class Urgent {
+ public:
+  Urgent() { set(SCHED_RR | SCHED_RESET_ON_FORK, 1); }
+  ~Urgent() { set(SCHED_OTHER, 0); }
+
+ private:
+  static void set(int policy, int priority) {
+    const sched_param p{.sched_priority = priority};
+    ::sched_setscheduler(0, policy, &p);
+  }
+};
 
 constexpr double patience = 30;  // for steps without a bound of their own
 
@@ -78,16 +94,23 @@ class TreeRun {
   void wrong(const std::string& what) { seen_.wrong.push_back(what); }
 
   std::vector<std::string> command(const std::string& key, std::vector<std::string> options) const {
-    std::vector<std::string> argv{cell_.leased() ? programs_.dlock_fake : programs_.dlock, "run",
-                                  "--key", key, "-b"};
-    argv.push_back(cell_.leased() ? std::string("fake:?") + cell_.backend
-                                  : "file:" + (dir_ / "locks") + (cell_.backend + 4));
+    const bool fake = cell_.leased() && !cell_.on_server();
+    std::vector<std::string> argv{fake ? programs_.dlock_fake : programs_.dlock, "run", "--key",
+                                  key, "-b"};
+    argv.push_back(cell_.on_server() ? server_->url + "?restart_grace=0"
+                   : fake            ? std::string("fake:?") + cell_.backend
+                                     : "file:" + (dir_ / "locks") + (cell_.backend + 4));
     argv.insert(argv.end(), options.begin(), options.end());
     argv.push_back("--");
     return argv;
   }
 
   void start() {
+    if (cell_.on_server()) {
+      if (auto started = start_fixture("REDIS_FIXTURE", dir_ / "server"))
+        server_.emplace(std::move(*started));
+      else give_up("no server of Redis");
+    }
     Spawn s;
     s.argv = command("tree", {"--ttl", std::to_string(int(ttl_ * 1000)) + "ms", "--status-file",
                               dir_ / "status", "--trace", dir_ / "trace"});
@@ -151,6 +174,7 @@ class TreeRun {
       case Fault::kill_guard: ::kill(guard_, SIGKILL); break;
       case Fault::stop_guard: ::kill(guard_, SIGSTOP); break;
       case Fault::kill_frozen: freeze_guard(), dlock_->signal(SIGKILL); break;
+      case Fault::freeze: ::kill(server_->server(), SIGSTOP); break;
       case Fault::stop_guard_term: ::kill(guard_, SIGSTOP), dlock_->signal(SIGTERM); break;
     }
     if (cell_.fault == Fault::stop && !cell_.leased()) outlive_stop();
@@ -189,7 +213,10 @@ class TreeRun {
   }
 
   void await_death() {
-    const bool dead = tree_.wait_end(ttl_ + patience);
+    const bool dead = [&] {
+      const Urgent watch;
+      return tree_.wait_end(ttl_ + patience);
+    }();
     seen_.survivors = carriers("DLOCK_TREE", fifo_).size();
     if (!dead) wrong("the tree lived on");
     if (dead && seen_.survivors > 0) wrong("members that have let go of the FIFO are left");
@@ -240,6 +267,7 @@ class TreeRun {
   Lines tree_;
   Pty pty_;
   std::string mark_;
+  std::optional<Fixture> server_;
   std::optional<Process> dlock_, waiter_;
   std::optional<Lines> waiter_out_;
   std::optional<EventStream> waiter_events_;

@@ -19,16 +19,19 @@ enum class Fault {
   // the guard is frozen, KILL to dlock; the guard goes on once the tree has been seen alive
   kill_frozen,
   kill_outer,  // two dlocks, one inside the other; KILL to the outer one
+  freeze,      // STOP to the server, for good
 };
 
 struct Cell {
   const char* name;
-  const char* backend;  // "file" and query items, or the fault items of a fake lease
+  // "file" and query items; "redis": a server of its own; else the fault items of a fake lease
+  const char* backend;
   Fault fault;
   bool terminal;                  // in a pty, so the job is in dlock's group
   std::vector<std::string> ends;  // how dlock may end
   double ttl = 0;                 // seconds; 0: the default of the run
   bool leased() const { return std::string_view(backend).substr(0, 4) != "file"; }
+  bool on_server() const { return std::string_view(backend) == "redis"; }
 };
 
 struct Programs {
