@@ -2,6 +2,7 @@
 // UnderCurator HOST:PORT KEY TIMEOUT_MS JOB...: runs JOB under Curator's InterProcessMutex, again and
 // again. As soon as its listener hears that the connection is SUSPENDED or LOST, as its documentation
 // recommends to watch, the job is killed and this program ends.
+import java.io.IOException;
 import java.util.Arrays;
 import java.util.List;
 import org.apache.curator.framework.CuratorFramework;
@@ -11,11 +12,14 @@ import org.apache.curator.framework.state.ConnectionState;
 import org.apache.curator.retry.RetryOneTime;
 
 class UnderCurator {
-  private static volatile Process job;
+  private static Process job;
 
-  private static void end() {
-    Process running = job;
-    if (running != null) running.destroyForcibly();
+  private static synchronized Process begin(List<String> command) throws IOException {
+    return job = new ProcessBuilder(command).inheritIO().start();
+  }
+
+  private static synchronized void end() {
+    if (job != null) job.destroyForcibly();
     Runtime.getRuntime().halt(1);
   }
 
@@ -32,9 +36,7 @@ class UnderCurator {
       while (true) {
         mutex.acquire();
         try {
-          job = new ProcessBuilder(command).inheritIO().start();
-          job.waitFor();
-          job = null;
+          begin(command).waitFor();
         } finally {
           mutex.release();
         }

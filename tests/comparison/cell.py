@@ -104,7 +104,7 @@ class Cell:
             self.tool.server.kill()
             self.tool.server.start()
             self.faults += 1
-            at += 90
+            at += 20
 
     async def reach(self, seconds):
         await asyncio.sleep(self.began + seconds - time.monotonic())

@@ -13,8 +13,8 @@ that wants to hold for some time yet:
              stopped for ttl + 1 s, every 5 s
   killed     the wrapper is killed (-9), every 5 s
   frozen     the server is stopped for 10 s, after a quarter of the time and after five eighths
-  restarted  the server is killed (-9) and started again, after a quarter of the time, and every
-             90 s
+  restarted  the server is killed (-9) and started again, after a quarter of the time, and then
+             every 20 s
 Before the scenarios two paused cells run alone, one after the other, to show what running side by
 side does. What is reported is what the jobs recorded (measure.py). Exit status 1: dlock's jobs
 overlapped, lost an update, or hardly ran.

@@ -8,17 +8,20 @@ program ends.
 import os
 import subprocess
 import sys
+import threading
 
 from kazoo.client import KazooClient, KazooState
 
 job = None
+starting = threading.Lock()
 
 
 def state_changed(state):
     if state != KazooState.CONNECTED:
-        if job:
-            job.kill()
-        os._exit(1)
+        with starting:
+            if job:
+                job.kill()
+            os._exit(1)
 
 
 client = KazooClient(sys.argv[1], timeout=float(sys.argv[3]))
@@ -27,6 +30,6 @@ client.add_listener(state_changed)
 lock = client.Lock("/locks/" + sys.argv[2], str(os.getpid()))
 while True:
     with lock:
-        job = subprocess.Popen(sys.argv[4:])
+        with starting:
+            job = subprocess.Popen(sys.argv[4:])
         job.wait()
-        job = None
