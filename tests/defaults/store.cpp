@@ -25,11 +25,13 @@ void add_queue(std::vector<Kind>& to, const std::string& recipe) {
 class File final : public Store {
  public:
   std::string url() const override { return "file:" + dir_.path(); }
-  // Another process is in the middle of a change and does not come to its end.
+  // Another process is in the middle of a change and does not come to its end. What is locked for
+  // changes is in directories; beside them are the files that recipe flock holds locked.
   void freeze() override {
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(dir_.path()))
-      if (entry.is_regular_file()) {
-        held_.emplace_back(::open(entry.path().c_str(), O_RDWR | O_CLOEXEC));
+    const std::filesystem::recursive_directory_iterator end;
+    for (std::filesystem::recursive_directory_iterator i(dir_.path()); i != end; ++i)
+      if (i->is_regular_file() && i.depth() > 0) {
+        held_.emplace_back(::open(i->path().c_str(), O_RDWR | O_CLOEXEC));
         while (::flock(held_.back().get(), LOCK_EX) != 0) {}
       }
   }
