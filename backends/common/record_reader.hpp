@@ -43,8 +43,8 @@ class RecordReader {
     return w;
   }
   template <class T = std::uint64_t>
-  T number(T most = std::numeric_limits<T>::max()) noexcept {
-    const auto value = parse_number<std::uint64_t>(word());
+  T number(T most = std::numeric_limits<T>::max(), char end = ' ') noexcept {
+    const auto value = parse_number<std::uint64_t>(word(end));
     if (!value || *value > static_cast<std::uint64_t>(most)) fail();
     return static_cast<T>(value.value_or(0));
   }

@@ -18,9 +18,25 @@ class FileStore final : public Store {
   std::string items_;
 };
 
+// Its slots have room for one waiter: the others of each case are in the tail (tail.hpp).
+class ShortSlots final : public Store {
+ public:
+  std::unique_ptr<Backend> open(const Settings& s) override {
+    file::Tuning tuning;
+    tuning.queue = {.waiters = 1, .gone = 1, .free = 0};
+    return file::open_lease(dir_.path(), s, tuning);
+  }
+
+ private:
+  test::TempDir dir_;
+};
+
 const bool added = [] {
   add({.name = "file/lease", .traits = &file::recipes[0], .make_store = [] {
          return std::make_unique<FileStore>("");
+       }});
+  add({.name = "file/lease-tail", .traits = &file::recipes[0], .make_store = [] {
+         return std::make_unique<ShortSlots>();
        }});
   add({.name = "file/flock",
        .traits = &file::recipes[1],

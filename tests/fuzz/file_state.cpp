@@ -36,7 +36,7 @@ void file_state(std::string_view text) {
   if (header.kind == file::Header::Kind::other_version) (void)file::layout_of(first);
   if (const auto record = file::decode(text)) {
     std::string slot;
-    file::encode(*record, 7, slot);
+    file::encode(*record, record->state.waiters.size(), record->tail, 7, slot);
     const file::Header written =
         file::parse_header(std::string_view{slot}.substr(0, file::header_size));
     must(written.kind == file::Header::Kind::good, "a header that dlock wrote is not good");
@@ -45,9 +45,21 @@ void file_state(std::string_view text) {
     must(file::checksum(body, 7) == written.checksum, "the checksum is not the body's");
     const auto again = file::decode(body);
     must(again.has_value(), "a body that dlock wrote cannot be read");
-    must(again->state == record->state && again->key == record->key && again->boot == record->boot,
+    must(again->state == record->state && again->key == record->key &&
+             again->boot == record->boot && again->tail == record->tail,
          "a body that dlock wrote is read as another one");
+    must((written.layout == 1) == record->tail.empty(), "a tail and its layout");
     use(record->state);
+  }
+}
+
+void file_tail(std::string_view text) {
+  while (const auto w = file::take_tail_line(text)) {
+    std::string line;
+    file::encode_tail_line(*w, line);
+    std::string_view rest = line;
+    const auto again = file::take_tail_line(rest);
+    must(again == w && rest.empty(), "a line that dlock wrote is read as another one");
   }
 }
 
@@ -55,7 +67,8 @@ void lock_table(std::string_view text) {
   for (const auto& entry : file::parse_lock_table(text, 0x801, 131)) (void)entry.pid;
 }
 
-const Added file_targets[] = {{"file_state", file_state}, {"lock_table", lock_table}};
+const Added file_targets[] = {
+    {"file_state", file_state}, {"file_tail", file_tail}, {"lock_table", lock_table}};
 
 }  // namespace
 }  // namespace dlock::fuzz

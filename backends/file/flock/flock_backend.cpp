@@ -222,7 +222,7 @@ Result<std::vector<KeyView>> FlockBackend::list() {
   std::vector<KeyView> all;
   for (const std::string& stored : *names) {
     StateFile file(where_, stored);
-    const auto record = file.peek();
+    const auto record = file.peek(StateFile::Depth::holders);
     if (!record || !*record) continue;
     const std::string& name = (*record)->key;
     const auto key = name.starts_with(prefix_)

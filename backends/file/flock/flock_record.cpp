@@ -125,7 +125,7 @@ Result<FlockRecord::Evicted> FlockRecord::evict(std::optional<FencingToken> toke
 }
 
 Result<std::optional<LockState>> FlockRecord::peek() {
-  auto record = file_.peek();
+  auto record = file_.peek(StateFile::Depth::holders);
   if (!record) return fail(record.error());
   if (!*record) return std::optional<LockState>{};
   return std::optional{std::move((*record)->state)};

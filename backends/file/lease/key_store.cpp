@@ -71,6 +71,11 @@ Result<KeyStore::Begun> KeyStore::begin(Make make, Duration patience, int interr
   return Begun::ready;
 }
 
+Result<void> KeyStore::load_for(const Owner& owner) {
+  if (state().rank_of(owner) < state().waiters.size()) return {};
+  return file_.load_tail(record_);
+}
+
 void KeyStore::abandon() noexcept {
   file_.unlock();
   wake_head_ = false;
@@ -106,6 +111,7 @@ Result<void> KeyStore::restart_and_adopt() {
 
 // Walks the FIFOs of this key.
 Result<void> KeyStore::scan(bool adopt) {
+  if (auto all = file_.load_tail(record_); !all) return all;
   Fd again(::openat(file_.place().dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   DIR* dir = again ? ::fdopendir(again.get()) : nullptr;
   if (!dir) return fail_errno("list", file_.dir_path(), errno);
@@ -136,6 +142,7 @@ Result<void> KeyStore::scan(bool adopt) {
 // granted in an earlier boot if its grant is in the future of this clock, otherwise it keeps its
 // deadline, which is at most its ttl away.
 Result<void> KeyStore::other_boot() {
+  if (auto all = file_.load_tail(record_); !all) return all;
   std::vector<std::uint64_t> gone;
   const auto ask = [&](std::uint64_t ticket, bool missing_is_gone) -> Result<void> {
     const auto seen = look(place(), ticket);
@@ -168,7 +175,9 @@ Result<std::vector<Fd>> KeyStore::doors() {
   LockState& s = state();
   for (bool all_alive = false; !all_alive;) {
     all_alive = true;
-    for (const std::uint64_t ticket : s.invite(now_, tuning_.claim)) {
+    const auto invited = file_.invite(record_, now_, tuning_.claim);
+    if (!invited) return fail(invited.error());
+    for (const std::uint64_t ticket : *invited) {
       auto alive = add(ticket, true);
       if (!alive) return fail(alive.error());
       all_alive &= *alive;
@@ -196,7 +205,7 @@ Result<bool> KeyStore::finish() {
 }
 
 Result<std::optional<KeyView>> KeyStore::look_at() {
-  auto record = file_.peek();
+  auto record = file_.peek(StateFile::Depth::waiters);
   for (int tries = 0; record && *record; ++tries) {
     LockState& s = (*record)->state;
     const Micros now = boottime_us();
@@ -207,7 +216,7 @@ Result<std::optional<KeyView>> KeyStore::look_at() {
     if (!missing) return fail(missing.error());
     // perhaps it has just been released
     if ((*missing && tries < 3) || (s.holders.size() < alive && tries == 0)) {
-      record = file_.peek();
+      record = file_.peek(StateFile::Depth::waiters);
       continue;
     }
     KeyView v = view(s, key_.text(), now);

@@ -19,12 +19,13 @@ struct Tuning {
   Micros claim = 2'000'000;
   // how often a sleeping waiter checks for such a case; this is not how it is woken
   Micros safety = 10'000'000;
+  QueueLimits queue{};
 };
 
 class KeyStore {
  public:
   KeyStore(const Directory& where, const Key& key, const std::string& name, const Tuning& tuning)
-      : key_(key), tuning_(tuning), file_(where, name) {}
+      : key_(key), tuning_(tuning), file_(where, name, tuning.queue) {}
 
   // Locks and loads. Ready: call finish() or abandon(). A missing state is rebuilt from the living
   // contenders: each blocks the key as an exclusive holder without a token until it ends or
@@ -33,7 +34,10 @@ class KeyStore {
   Result<Begun> begin(Make, Duration patience, int interrupt_fd = -1);
   void abandon() noexcept;
 
+  // Of a long queue only the first waiters: enough for what holders do, and for a waiter in there.
   LockState& state() noexcept { return record_.state; }
+  // For what this owner does: the others too, unless it is one of the first waiters.
+  Result<void> load_for(const Owner&);
   Micros now() const noexcept { return now_; }
   Place place() const noexcept { return file_.place(); }
   StateFile& file() noexcept { return file_; }
@@ -97,7 +101,7 @@ bool adopted(const LockState::Holder&) noexcept;
 
 template <class Predicate>
 Result<std::optional<LockState::Holder>> KeyStore::holder_in_force(Predicate wanted) {
-  const auto record = file_.peek();
+  const auto record = file_.peek(StateFile::Depth::holders);
   if (!record) return fail(record.error());
   const Micros now = boottime_us();
   for (const auto& h : *record ? (*record)->state.holders : std::vector<LockState::Holder>{}) {

@@ -58,7 +58,7 @@ Result<Renewal> LeaseBackend::keep_attached(const Lease& lease, AttachedHold& he
   held.life.drain();  // first: later messages are read at the next call
   const Renewal kept = Kept{lease_of(lease, held.record, no_deadline, true)};
   KeyStore& key = store(lease.key);
-  const auto record = key.file().peek();
+  const auto record = key.file().peek(StateFile::Depth::holders);
   if (!record) return fail(record.error());
   const auto mine = [&](const LockState::Holder& h) {
     return h.owner == lease.owner && h.deadline == never;
@@ -233,7 +233,7 @@ Result<std::vector<KeyView>> LeaseBackend::list() {
     auto key = key_from_store_name(std::string_view{name}.substr(prefix_.size()));
     if (!key) {
       StateFile file(root_, name);
-      const auto record = file.peek();
+      const auto record = file.peek(StateFile::Depth::holders);
       if (!record || !*record) continue;
       key = Key::parse((*record)->key);
       if (!key || prefix_ + store_name(*key) != name) continue;

@@ -15,7 +15,7 @@ Deadline at(Micros boottime) {
   return boottime == never ? no_deadline : Deadline{std::chrono::microseconds{boottime}};
 }
 
-// Every waiter reads and writes this at every change, so it must stay small.
+// Contenders read and write this with the state, so it must stay small.
 std::string short_identity(Identity who) {
   if (std::string text = who.encode(); text.size() <= longest_identity) return text;
   who.command.clear();
@@ -65,6 +65,7 @@ Result<std::optional<Progress>> LeaseWaiter::change() {
   std::optional<Lifeline> made;
   for (bool unknown_one = true; unknown_one;) {
     unknown_one = false;
+    if (auto known = key_.load_for(request_.owner); !known) return fail(known.error());
     key_.disown(life_);
     if (auto joined = rejoin(); !joined) return fail(joined.error());
     auto decided = decide();
@@ -132,7 +133,7 @@ Result<void> LeaseWaiter::rejoin() {
   if (life_.ticket() == ticket && life_.is_at(key_.place())) return {};
   auto line = Lifeline::rejoin(key_.place(), ticket);
   if (!line) return fail(line.error());
-  if (!*line) return key_.strike(ticket), Result<void>{};
+  if (!*line) return key_.strike(ticket), key_.load_for(request_.owner);
   life_.drop(key_.place());
   life_ = std::move(**line);
   return {};
@@ -223,7 +224,7 @@ Result<LeaseWaiter::Woken> LeaseWaiter::sleep(Deadline until) {
 void LeaseWaiter::refresh() {
   const std::uint64_t newest = key_.file().newest_change();
   if (newest != 0 && newest == seen_change_) return;
-  const auto record = key_.file().peek();
+  const auto record = key_.file().peek(StateFile::Depth::waiters);
   if (!record || !*record) return;
   const LockState& s = (*record)->state;
   const std::size_t rank = s.rank_of(request_.owner);
@@ -281,6 +282,7 @@ Result<void> LeaseWaiter::cancel() {
   if (!begun) return fail(begun.error());
   if (*begun == KeyStore::Begun::absent) return forget(true), Result<void>{};
   const Change guard(key_);
+  if (auto known = key_.load_for(request_.owner); !known) return fail(known.error());
   key_.disown(life_);
   if (mine) key_.disown(mine->life);
   key_.state().cancel(request_.owner);

@@ -10,8 +10,9 @@
 namespace dlock::file {
 namespace {
 
-constexpr std::string_view magic = "dlock1 ";
+constexpr std::string_view magic[] = {"dlock1 ", "dlock2 "};  // of layouts 1 and 2
 constexpr std::string_view any_version = "dlock";
+constexpr std::size_t check_digits = 16;
 // columns of the header
 constexpr std::size_t seq_at = 7, length_at = 28, checksum_at = 37, overdue_at = 54;
 constexpr char hex_digits[] = "0123456789abcdef";
@@ -57,6 +58,32 @@ void put_who(std::string& out, const std::string& who) {
   else out += word ? who : percent_encode(who);
   out += '\n';
 }
+void put_waiter(std::string& out, const LockState::Waiter& w) {
+  out += "W ";
+  put_owner(out, w.owner);
+  put_mode(out, w.mode);
+  put(out, w.limit);
+  put(out, w.ticket);
+  put_time(out, w.live_until);
+  put(out, w.invited);
+  put_who(out, w.meta);
+}
+// behind its "W"
+LockState::Waiter read_waiter(RecordReader& in) {
+  LockState::Waiter w;
+  w.owner = in.owner();
+  w.mode = in.mode();
+  w.limit = in.number<unsigned>();
+  w.ticket = in.number();
+  w.live_until = in.time();
+  w.invited = in.number<unsigned>(1) == 1;
+  w.meta = in.who();
+  return w;
+}
+// behind the words before: the last of its line
+std::uint64_t last_number(RecordReader& in, std::uint64_t most) {
+  return in.number<std::uint64_t>(most, '\n');
+}
 
 }  // namespace
 
@@ -64,8 +91,15 @@ Header parse_header(std::string_view text) noexcept {
   Header h;
   if (text.find_first_not_of('\0') == text.npos) return h;
   h.kind = Header::Kind::damaged;
-  if (!text.starts_with(magic)) {
-    // "dlock2 ..." is not damage: a newer dlock keeps locks here.
+  for (unsigned i = 0; i < std::size(magic); ++i)
+    if (text.starts_with(magic[i])) h.layout = i + 1;
+  if (h.layout == 0) {
+    // cut off, as no layout of more digits is
+    for (const std::string_view known : magic)
+      if (text.starts_with(known.substr(0, known.size() - 1)) && text.size() >= known.size() &&
+          text[known.size() - 1] == '\0')
+        return h;
+    // "dlock3 ..." is not damage: a newer dlock keeps locks here.
     if (text.starts_with(any_version) && text.size() > any_version.size() &&
         text[any_version.size()] >= '0' && text[any_version.size()] <= '9')
       h.kind = Header::Kind::other_version;
@@ -101,7 +135,8 @@ std::uint64_t checksum(std::string_view body, std::uint64_t seq) noexcept {
   return sum ^ sum >> 32;
 }
 
-void encode(const KeyRecord& r, std::uint64_t seq, std::string& out) {
+void encode(const KeyRecord& r, std::size_t in_slot, const Tail& tail, std::uint64_t seq,
+            std::string& out) {
   const LockState& s = r.state;
   out.assign(header_size, ' ');
   out += "K ";
@@ -123,18 +158,22 @@ void encode(const KeyRecord& r, std::uint64_t seq, std::string& out) {
     put(out, static_cast<std::uint64_t>(h.delay));
     put_who(out, h.meta);
   }
-  for (const auto& w : s.waiters) {
-    out += "W ";
-    put_owner(out, w.owner);
-    put_mode(out, w.mode);
-    put(out, w.limit);
-    put(out, w.ticket);
-    put_time(out, w.live_until);
-    put(out, w.invited);
-    put_who(out, w.meta);
+  for (std::size_t i = 0; i < in_slot; ++i) put_waiter(out, s.waiters[i]);
+  if (!tail.empty()) {
+    out += "Q ";
+    put(out, tail.begin);
+    put(out, tail.end);
+    put(out, tail.lines);
+    out.back() = '\n';
+    for (const std::uint64_t ticket : tail.gone) {
+      out += "G ";
+      put(out, ticket);
+      out.back() = '\n';
+    }
   }
   const std::string_view body = std::string_view{out}.substr(header_size);
-  magic.copy(out.data(), magic.size());
+  const std::string_view layout = magic[tail.empty() ? 0 : 1];
+  layout.copy(out.data(), layout.size());
   put_fixed(&out[seq_at], 20, seq, 10);
   put_fixed(&out[length_at], 8, body.size(), 10);
   put_fixed(&out[checksum_at], 16, checksum(body, seq), 16);
@@ -167,21 +206,50 @@ std::optional<KeyRecord> decode(std::string_view body) {
       h.deadline = in.time();
       h.delay = in.number<Micros>(never);
       h.meta = in.who();
-    } else if (kind == "W") {
+    } else if (kind == "W" && r.tail.empty()) {
       if (s.waiters.empty()) s.waiters.reserve(lines + 1);
-      auto& w = s.waiters.emplace_back();
-      w.owner = in.owner();
-      w.mode = in.mode();
-      w.limit = in.number<unsigned>();
-      w.ticket = in.number();
-      w.live_until = in.time();
-      w.invited = in.number<unsigned>(1) == 1;
-      w.meta = in.who();
+      s.waiters.push_back(read_waiter(in));
+    } else if (kind == "Q" && r.tail.empty()) {
+      Tail& t = r.tail;
+      t.begin = in.number(tail_size);
+      t.end = in.number(tail_size);
+      t.lines = last_number(in, t.end);
+      if (t.end <= t.begin || t.lines == 0) return std::nullopt;
+    } else if (kind == "G" && r.tail.gone.size() + 1 < r.tail.lines) {
+      const std::uint64_t ticket = last_number(in, UINT64_MAX);
+      if (!r.tail.gone.empty() && ticket <= r.tail.gone.back()) return std::nullopt;
+      r.tail.gone.push_back(ticket);
     } else {
       return std::nullopt;
     }
   }
   return in.good() ? std::optional{std::move(r)} : std::nullopt;
+}
+
+void encode_tail_line(const LockState::Waiter& w, std::string& out) {
+  const std::size_t begin = out.size();
+  out.append(check_digits + 1, ' ');
+  put_waiter(out, w);
+  const std::string_view line = std::string_view{out}.substr(begin + check_digits + 1);
+  put_fixed(&out[begin], check_digits, checksum(line, 0), 16);
+}
+
+std::optional<LockState::Waiter> take_tail_line(std::string_view& text) {
+  const std::size_t size = text.find('\n') + 1;  // 0: there is none
+  std::string_view line = text.substr(0, size);
+  std::uint64_t check = 0;
+  if (size <= check_digits || line[check_digits] != ' ' ||
+      !get_fixed(line, 0, check_digits, check, 16))
+    return std::nullopt;
+  line.remove_prefix(check_digits + 1);
+  if (checksum(line, 0) != check) return std::nullopt;
+  RecordReader in(line);
+  const bool waiter = in.word() == "W";
+  std::optional<LockState::Waiter> w = read_waiter(in);
+  if (!waiter || !in.good() || !in.done() || w->invited || w->live_until != never)
+    return std::nullopt;
+  text.remove_prefix(size);
+  return w;
 }
 
 }  // namespace dlock::file

@@ -8,30 +8,51 @@
 //   H <owner> <mode> <ticket> <token> <slot> <since> <deadline> <lock-delay> <who>         a holder
 //   W <owner> <mode> <limit> <ticket> <live until> <invited> <who>                         a waiter
 //
+// That is layout 1. With many waiters only the first of them are lines of the slot; the others are
+// in the tail (tail.hpp), and the record, of layout 2, begins with `dlock2` and ends with:
+//
+//   Q <begin> <end> <lines>         where the others are, in bytes of the tail
+//   G <ticket>                      a line in there whose waiter is gone
+//
+// A line of the tail is `<checksum, 16 hex> W ...`.
+//
 // Times are microseconds of CLOCK_BOOTTIME, `-` is never. Text, not binary: encoding and decoding
-// cost about 0.3 us per contender, which is small beside the system calls, and an operator can read
-// it. A reader that finds another version or another kind of line refuses the whole record, because
+// the few contenders of a slot is cheap beside the system calls, and an operator can read it. A reader that finds another version or another kind of line refuses the whole record, because
 // it may mean a holder.
 #pragma once
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 #include "core/lock_state.hpp"
 
 namespace dlock::file {
 
+// Where the waiters are that are not lines of the slot: they came after all that are, and none of
+// them is invited. Empty: there are none.
+struct Tail {
+  std::uint64_t begin = 0, end = 0;  // bytes of the tail
+  std::uint64_t lines = 0;           // in there
+  std::vector<std::uint64_t> gone;   // tickets of lines whose waiters are gone, rising
+  bool empty() const noexcept { return lines == 0; }
+  bool operator==(const Tail&) const = default;
+};
+
 struct KeyRecord {
-  LockState state;
+  LockState state;   // its waiters: the first ones, until the tail is loaded
   std::string boot;  // of the machine or container that wrote it
   std::string key;   // the full one
+  Tail tail;
 };
 
 inline constexpr std::size_t header_size = 80;
+inline constexpr std::uint64_t tail_size = 16 << 20;  // at most
 
 struct Header {
   enum class Kind { empty, other_version, damaged, good };
   Kind kind = Kind::empty;
+  unsigned layout = 0;
   std::uint64_t seq = 0, checksum = 0;
   std::size_t length = 0;
   Micros overdue = never;
@@ -44,12 +65,18 @@ Header parse_header(std::string_view text) noexcept;
 // The digits behind "dlock" in a header of another version.
 std::string_view layout_of(std::string_view header) noexcept;
 
-// Appends header and body. Call with an empty `out`; its allocated memory is reused.
-void encode(const KeyRecord&, std::uint64_t seq, std::string& out);
+// Header and body, in place of `out`, whose memory is reused. Of the waiters only the first
+// `in_slot`; `tail` says where the others are.
+void encode(const KeyRecord&, std::size_t in_slot, const Tail& tail, std::uint64_t seq,
+            std::string& out);
 
 std::uint64_t checksum(std::string_view body, std::uint64_t seq) noexcept;
 
 // Nothing: a line or a field is not of this version.
 std::optional<KeyRecord> decode(std::string_view body);
+
+void encode_tail_line(const LockState::Waiter&, std::string& out);  // appends
+// Takes the first line off `text`. Nothing: it is cut, or not as it was written.
+std::optional<LockState::Waiter> take_tail_line(std::string_view& text);
 
 }  // namespace dlock::file

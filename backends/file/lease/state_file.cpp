@@ -9,18 +9,19 @@
 #include <algorithm>
 #include <cerrno>
 #include "core/text.hpp"
+#include "file/lease/state_parts.hpp"
 #include "file/lock_table.hpp"
 #include "file/sys_error.hpp"
 
 namespace dlock::file {
 namespace {
 
-// slots at 0 and 1 MiB: the file is sparse, unused space costs nothing
-constexpr off_t slot_size = 1 << 20;
 constexpr std::size_t first_read = 4096;
 constexpr std::size_t reserved = 4096;  // of each slot: a small state can be written on a full disk
 
 off_t offset(std::uint64_t seq) noexcept { return static_cast<off_t>(seq % 2) * slot_size; }
+
+}  // namespace
 
 ssize_t pread_all(int fd, char* to, std::size_t size, off_t at) noexcept {
   ssize_t n = 0;
@@ -29,7 +30,12 @@ ssize_t pread_all(int fd, char* to, std::size_t size, off_t at) noexcept {
   return n;
 }
 
-}  // namespace
+ssize_t pwrite_all(int fd, std::string_view text, off_t at) noexcept {
+  ssize_t n = 0;
+  do n = ::pwrite(fd, text.data(), text.size(), at);
+  while (n < 0 && errno == EINTR);
+  return n;
+}
 
 Micros boottime_us() noexcept {
   return std::chrono::duration_cast<std::chrono::microseconds>(Clock::now().time_since_epoch())
@@ -49,11 +55,8 @@ void StateFile::close() noexcept {
   dir_.reset();
 }
 
-// Every other change goes behind 1 MiB: with a limit below that a grant could be written but not
-// its release.
-Result<void> fits_under_limit(const std::string& path) {
+Result<void> fits_under_limit(const std::string& path, std::uint64_t needed) {
   rlimit most{};
-  constexpr rlim_t needed = slot_size + reserved;
   if (::getrlimit(RLIMIT_FSIZE, &most) || most.rlim_cur >= needed) return {};
   return fail(
       Errc::cannot_create,
@@ -64,8 +67,10 @@ Result<void> fits_under_limit(const std::string& path) {
 // False: absent.
 Result<bool> StateFile::open(Make make) {
   close();
+  // Every other change goes behind 1 MiB: with a limit below that a grant could be written but not
+  // its release.
   if (make == Make::all)
-    if (auto fits = fits_under_limit(path_); !fits) return fail(fits.error());
+    if (auto fits = fits_under_limit(path_, slot_size + reserved); !fits) return fail(fits.error());
   auto opened = where_.open_key(name_, make == Make::all);
   if (!opened) return fail(opened.error());
   if (!opened->dir) return false;
@@ -255,16 +260,16 @@ Result<StateFile::Loaded> StateFile::newest(bool& torn) {
   torn = false;
   for (int i : {0, 1})
     if (kind(i) == Header::Kind::other_version)
-      return fail(Errc::usage, fmt::format("{}: has layout {}, and this dlock knows layout 1 (a "
-                                           "newer dlock wrote it: install that "
-                                           "one on this host, too)",
+      return fail(Errc::usage, fmt::format("{}: has layout {}, and this dlock knows layouts 1 and "
+                                           "2 (a newer dlock wrote it: install that one on this "
+                                           "host, too)",
                                            printable(path_), layout_of(slots[i].seen)));
   int order[2] = {0, 1};
   if (slots[1].header.seq > slots[0].header.seq) std::swap(order[0], order[1]);
   for (const int i : order) {
     if (kind(i) != Header::Kind::good || !read_body(i, slots[i])) continue;
-    auto record = decode(body_);
-    if (!record)
+    auto record = decoded();
+    if (!record || record->tail.empty() != (slots[i].header.layout == 1))
       return fail(
           Errc::protocol,
           fmt::format("{}: has a line that this version of dlock does not know", printable(path_)));
@@ -272,6 +277,9 @@ Result<StateFile::Loaded> StateFile::newest(bool& torn) {
     return Loaded{std::move(*record), false};
   }
   body_.clear();
+  tail_ = {};
+  loaded_.clear();
+  next_ticket_ = 1;
   seq_ = 0;
   // The very first transition was cut: it never happened.
   const bool first_cut = kind(0) == Header::Kind::empty &&
@@ -280,13 +288,20 @@ Result<StateFile::Loaded> StateFile::newest(bool& torn) {
   return Loaded{{}, true};
 }
 
-Result<StateFile::Loaded> StateFile::load() {
-  bool torn = false;
-  auto loaded = newest(torn);
-  if (!loaded || !torn) return loaded;
+// The record of body_.
+std::optional<KeyRecord> StateFile::decoded() {
+  auto record = decode(body_);
+  loaded_.clear();
+  tail_ = record ? record->tail : Tail{};
+  next_ticket_ = record ? record->state.next_ticket : 1;
+  return record;
+}
+
+// What is not as it was written: an error, unless it comes from a crash of the machine.
+Result<void> StateFile::tolerate_damage() const {
   struct stat st {};
   if (::fstat(file_.get(), &st)) return fail_errno("read", path_, errno);
-  if (!changed_in_this_boot(st.st_ctim, wall_micros(), boottime_us())) return loaded;
+  if (!changed_in_this_boot(st.st_ctim, wall_micros(), boottime_us())) return {};
   return fail(
       Errc::protocol,
       fmt::format(
@@ -294,15 +309,23 @@ Result<StateFile::Loaded> StateFile::load() {
           printable(path_)));
 }
 
-Result<StateFile::Loaded> StateFile::reload() const {
+Result<StateFile::Loaded> StateFile::load() {
+  bool torn = false;
+  auto loaded = newest(torn);
+  if (!loaded || !torn) return loaded;
+  if (auto tolerated = tolerate_damage(); !tolerated) return fail(tolerated.error());
+  return loaded;
+}
+
+Result<StateFile::Loaded> StateFile::reload() {
   if (seq_ == 0) return Loaded{{}, true};
-  auto record = decode(body_);
+  auto record = decoded();
   if (!record)
     return fail(Errc::internal, fmt::format("{}: was read once but not twice", printable(path_)));
   return Loaded{std::move(*record), false};
 }
 
-Result<std::optional<KeyRecord>> StateFile::peek() {
+Result<std::optional<KeyRecord>> StateFile::peek(Depth depth) {
   constexpr int tries = 50;
   for (int i = 0; i < tries; ++i) {
     if (file_) {
@@ -318,13 +341,16 @@ Result<std::optional<KeyRecord>> StateFile::peek() {
     bool torn = false;
     auto loaded = newest(torn);
     if (!loaded) return fail(loaded.error());
-    if (!torn)
-      return loaded->fresh ? std::optional<KeyRecord>{} : std::optional{std::move(loaded->record)};
-    // Both slots change only if there are two writes during one read.
+    if (loaded->fresh && !torn) return std::optional<KeyRecord>{};
+    if (!torn && (depth == Depth::holders || read_tail(loaded->record, tail_size, true)))
+      return std::optional{std::move(loaded->record)};
+    // Both slots, or lines of the tail, change only if there are two writes during one read.
     const timespec nap{0, 100'000};
     ::nanosleep(&nap, nullptr);
   }
   auto loaded = load();  // reports the error
+  if (loaded && !loaded->fresh && depth == Depth::waiters)
+    if (auto rest = load_tail(loaded->record); !rest) return fail(rest.error());
   if (!loaded) return fail(loaded.error());
   return std::optional<KeyRecord>{};
 }
@@ -358,22 +384,29 @@ Result<void> StateFile::reserve() const {
 }
 
 Result<void> StateFile::commit(const KeyRecord& record) {
-  encode(record, seq_ + 1, buffer_);
+  const LockState& state = record.state;
+  if (!record.tail.empty() && loaded_.empty() && state.next_ticket != next_ticket_)
+    return fail(Errc::internal, fmt::format("{}: a waiter came before those of its tail were known",
+                                            printable(path_)));
+  const Written next = planned(record);
+  encode(record, next.in_slot, next.tail, seq_ + 1, buffer_);
   const std::string_view body = std::string_view{buffer_}.substr(header_size);
   if (seq_ != 0 && body == body_) return {};
-  if (buffer_.size() > static_cast<std::size_t>(slot_size))
+  if (buffer_.size() > static_cast<std::size_t>(slot_size) || next.tail.end > tail_size)
     return fail(Errc::unavailable,
                 fmt::format("{}: too many waiters for this key", printable(path_)));
   if (seq_ == 0)
     if (auto space = reserve(); !space) return space;
-  ssize_t n = 0;
-  do n = ::pwrite(file_.get(), buffer_.data(), buffer_.size(), offset(seq_ + 1));
-  while (n < 0 && errno == EINTR);
+  if (auto written = write_tail(next); !written) return written;
+  const ssize_t n = pwrite_all(file_.get(), buffer_, offset(seq_ + 1));
   if (n < 0) return fail_errno("write", path_, errno);
   // a torn slot, not in force
   if (static_cast<std::size_t>(n) != buffer_.size()) return fail_errno("write", path_, ENOSPC);
   ++seq_;
   body_.assign(body);
+  tail_ = next.tail;
+  next_ticket_ = state.next_ticket;
+  loaded_.clear();
   return {};
 }
 

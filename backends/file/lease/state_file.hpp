@@ -5,12 +5,13 @@
 // A transition is one pwrite of the slot that is not in force; the newest slot with a valid
 // checksum is in force. So a process killed at any moment leaves the state before or after its
 // transition, never between. There is no fsync: after a power cut the state may be older, and the
-// wall clock keeps the tokens rising.
+// wall clock keeps the tokens rising. Behind the slots is the tail of a long queue (tail.hpp).
 #pragma once
 #include <string>
 #include "file/directory.hpp"
 #include "file/lease/lifeline.hpp"
 #include "file/lease/state_codec.hpp"
+#include "file/lease/tail.hpp"
 
 namespace dlock::file {
 
@@ -19,8 +20,9 @@ enum class Make { nothing, state, all };
 
 class StateFile {
  public:
-  StateFile(const Directory& where, std::string name)
+  StateFile(const Directory& where, std::string name, const QueueLimits& limits = {})
       : where_(where),
+        limits_(limits),
         name_(std::move(name)),
         dir_path_(where.path_of(name_)),
         path_(dir_path_ + "/state") {}
@@ -41,16 +43,23 @@ class StateFile {
     bool fresh = false;
   };
   Result<Loaded> load();
+  // Adds the waiters of the tail to those of the slot. May be called again.
+  Result<void> load_tail(KeyRecord&);
+  // LockState::invite, with as many waiters of the tail as it concerns. Afterwards at least the
+  // first waiter is known.
+  Result<std::vector<std::uint64_t>> invite(KeyRecord&, Micros now, Micros claim);
   // The record of the last load().
-  Result<Loaded> reload() const;
+  Result<Loaded> reload();
 
-  // Replaces the record. Only while locked and loaded. Writes nothing if nothing has changed.
+  // Replaces the record. Only while locked and loaded; waiters may have been added only if all are
+  // loaded. Writes nothing if nothing has changed.
   Result<void> commit(const KeyRecord&);
   // False: the file was deleted meanwhile, the commit does not count. Costs one system call.
   bool still_linked() const noexcept;
 
   // The record in force without the lock; absent or still empty: nullopt. Creates nothing.
-  Result<std::optional<KeyRecord>> peek();
+  enum class Depth { holders, waiters };
+  Result<std::optional<KeyRecord>> peek(Depth);
   // Without the lock: whether an invited waiter has let its time pass, or the file is not in its
   // place any more. It may say yes too often, and no wrongly only for a short time.
   bool wants_a_look(Micros now) const noexcept;
@@ -73,10 +82,17 @@ class StateFile {
   Slot read_slot(int slot);
   bool read_body(int slot, const Slot&);
   Result<Loaded> newest(bool& torn);
+  std::optional<KeyRecord> decoded();
+  Result<void> tolerate_damage() const;
+  Result<bool> load_more(KeyRecord&);
+  bool read_tail(KeyRecord&, std::size_t most_bytes, bool all);
+  Written planned(const KeyRecord&) const;
+  Result<void> write_tail(const Written&) const;
   Result<void> reserve() const;
   Header newest_header() const noexcept;
 
   const Directory& where_;
+  const QueueLimits limits_;
   const std::string name_, dir_path_, path_;
   Access access_;
   Fd dir_, file_;
@@ -87,6 +103,9 @@ class StateFile {
   bool locked_ = false;
   std::uint64_t seq_ = 0;                // of the slot in force; 0: none
   std::string page_[2], body_, buffer_;  // body_: of the slot in force
+  Tail tail_;                            // of the slot in force
+  std::uint64_t next_ticket_ = 1;        // in the slot in force
+  std::vector<TailLine> loaded_;         // of load_tail
 };
 
 // Whether a file was last changed after this machine started. Older damage comes from a crash of

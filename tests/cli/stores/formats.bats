@@ -12,7 +12,7 @@ import pathlib, sys
 for state in pathlib.Path(sys.argv[2], sys.argv[1]).iterdir():
     if state.is_file():
         text = state.read_bytes()
-        state.write_bytes(text.replace(b"dlock1 ", b"dlock2 "))
+        state.write_bytes(text.replace(b"dlock1 ", b"dlock3 "))
 PY
       ;;
     redis) at_masters redis HSET "t$BATS_TEST_NUMBER:{$1}:fence" version 2 ;;
@@ -50,6 +50,7 @@ statement() { # in the database of the URL
 }
 
 words='has layout 2, and this dlock knows layout 1'
+if [ "$STORE" = file ]; then words='has layout 3, and this dlock knows layouts 1 and 2'; fi
 
 @test "a newer record of a held lock: every operation is refused, and nothing is changed" {
   if [ "$STORE" = zookeeper ]; then /usr/bin/python3 -c 'import kazoo' 2>/dev/null || skip 'no kazoo is installed'; fi

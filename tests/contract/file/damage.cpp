@@ -83,7 +83,7 @@ TEST_CASE("a state of another version, or with an unknown line, is refused as a 
   take(*backend, detached(request("k"), 60s));
   Errc expected = Errc::protocol;
   SECTION("version") {
-    overwrite(state_of(dir.path()), newest_slot(state_of(dir.path())) * slot_size, "dlock2");
+    overwrite(state_of(dir.path()), newest_slot(state_of(dir.path())) * slot_size, "dlock3");
     expected = Errc::usage;  // no damage: a newer dlock wrote it
   }
   SECTION("text before the number") {
@@ -92,6 +92,35 @@ TEST_CASE("a state of another version, or with an unknown line, is refused as a 
   }
   const auto other = open_in(dir.path());
   CHECK(refused(*other, request("k")) == expected);
+}
+
+TEST_CASE("a damaged line of the tail: an error for who needs it, and no grant out of turn") {
+  test::TempDir dir;
+  const file::Tuning tuning{.queue = {.waiters = 1}};
+  const auto holder = open_in(dir.path(), 5s, tuning), other = open_in(dir.path(), 5s, tuning);
+  const Granted held = take(*holder, request("k"));
+  std::vector<std::unique_ptr<Backend>> backends;
+  std::vector<std::unique_ptr<Waiter>> waiters;
+  for (int i = 0; i < 3; ++i) {
+    backends.push_back(open_in(dir.path(), 5s, tuning));
+    waiters.push_back(in_queue(*backends.back(), request("k")));
+  }
+  REQUIRE(content(state_of(dir.path())).compare(slot_size, 7, "dlock2 ") == 0);
+  overwrite(state_of(dir.path()), 2 * slot_size + 40, "#");
+  std::string message;
+  CHECK(refused(*other, request("k"), &message) == Errc::protocol);
+  CHECK_THAT(message, Catch::Contains("is damaged") && Catch::Contains("delete the file"));
+  CHECK(other->inspect(key("k")).error().code == Errc::protocol);
+  // What needs the holder and the first waiter only goes on.
+  CHECK(other->check(key("k"), held.lease.token).value() == Validity::valid);
+  CHECK(kept(holder->renew(held.lease, 30s)));
+  CHECK(holder->release(held.lease).value() == Released::yes);
+  // The second comes after the first and cannot be known.
+  CHECK_FALSE(waiters[0]->poll(patient));
+  CHECK(refused(*other, request("k")) == Errc::protocol);
+  waiters.clear();
+  REQUIRE(::unlink(state_of(dir.path()).c_str()) == 0);
+  CHECK(take(*other, request("k")).lease.token > held.lease.token);
 }
 
 TEST_CASE("the state is deleted under an attached holder: no grant before it ends") {

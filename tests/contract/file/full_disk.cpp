@@ -107,3 +107,24 @@ TEST_CASE("full with a queue larger than the reserved space: the key is free aft
     CHECK(take(*waiters[0]).lease.token > held.lease.token);
   });
 }
+
+TEST_CASE("full with a long queue: each waiter gets its turn") {
+  on_small_disk([](SmallDisk& disk) {
+    auto holder = open_in(disk.path());
+    Granted held = take(*holder, request("k"));
+    std::vector<std::unique_ptr<Backend>> backends;
+    std::vector<std::unique_ptr<Waiter>> waiters;
+    for (int i = 0; i < 60; ++i) {
+      backends.push_back(open_in(disk.path()));
+      waiters.push_back(in_queue(*backends.back(), request("k")));
+    }
+    disk.fill();
+    CHECK(holder->release(held.lease).value() == Released::yes);
+    for (std::size_t i = 0; i < waiters.size(); ++i) {
+      const Granted next = take(*waiters[i]);
+      CHECK(next.lease.token > held.lease.token);
+      held = next;
+      CHECK(backends[i]->release(next.lease).value() == Released::yes);
+    }
+  });
+}

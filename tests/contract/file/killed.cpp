@@ -13,12 +13,18 @@ namespace {
 
 constexpr Duration short_ttl = 100ms;
 
+// With room for one waiter in a slot, the second is written into the tail.
+file::Tuning tuning;
+std::unique_ptr<Backend> open_here(const std::string& dir) { return open_in(dir, 5s, tuning); }
+
 // What the other processes do around the one that is killed.
 struct Others {
   std::string dir;
-  std::unique_ptr<Backend> holder = open_in(dir), waiting = open_in(dir);
+  std::unique_ptr<Backend> holder = open_here(dir), waiting = open_here(dir);
   std::optional<Lease> held;
   std::unique_ptr<Waiter> queued;
+  std::unique_ptr<Backend> behind_waiting = open_here(dir);
+  std::unique_ptr<Waiter> behind;  // after `queued`
 };
 
 using Halt = std::function<void()>;
@@ -37,17 +43,26 @@ void let_go(Others& o) {
 }
 void queue(Others& o) { o.queued = in_queue(*o.waiting, request("k")); }
 
+void queue_two(Others& o) {
+  queue(o);
+  o.behind = in_queue(*o.behind_waiting, request("k"));
+}
+void hold_and_queue(Others& o) {
+  hold(o);
+  queue(o);
+}
+
 const Operation operations[] = {
     {"acquire and release", nothing,
      [](const std::string& dir, const Halt& halt) {
-       const auto b = open_in(dir);
+       const auto b = open_here(dir);
        halt();
        b->release(take(*b, request("k")).lease).value();
      },
      nothing, nothing},
     {"release with a waiter behind", nothing,
      [](const std::string& dir, const Halt& halt) {
-       const auto b = open_in(dir);
+       const auto b = open_here(dir);
        const Granted g = take(*b, request("k"));
        halt();
        b->release(g.lease).value();
@@ -55,7 +70,7 @@ const Operation operations[] = {
      queue, nothing},
     {"release after a job", nothing,
      [](const std::string& dir, const Halt& halt) {
-       const auto b = open_in(dir);
+       const auto b = open_here(dir);
        const Granted g = take(*b, request("k"));
        b->job_ended(g.lease, {false, 3});
        halt();
@@ -64,14 +79,41 @@ const Operation operations[] = {
      nothing, nothing},
     {"queue and give up", hold,
      [](const std::string& dir, const Halt& halt) {
-       const auto b = open_in(dir);
+       const auto b = open_here(dir);
        halt();
        if (!in_queue(*b, request("k"))->cancel()) throw std::runtime_error("cancel");
      },
      nothing, let_go},
+    {"queue as the second and give up", hold_and_queue,
+     [](const std::string& dir, const Halt& halt) {
+       const auto b = open_here(dir);
+       halt();
+       if (!in_queue(*b, request("k"))->cancel()) throw std::runtime_error("cancel");
+     },
+     nothing, let_go},
+    {"release with two waiters behind", nothing,
+     [](const std::string& dir, const Halt& halt) {
+       const auto b = open_here(dir);
+       const Granted g = take(*b, request("k"));
+       halt();
+       b->release(g.lease).value();
+     },
+     queue_two, nothing},
+    {"first of three in the queue, called and granted", hold,
+     [](const std::string& dir, const Halt& halt) {
+       const auto b = open_here(dir);
+       auto w = in_queue(*b, request("k"));
+       halt();
+       b->release(take(*w).lease).value();
+     },
+     [](Others& o) {
+       queue_two(o);
+       let_go(o);
+     },
+     nothing},
     {"first in the queue, called and granted", hold,
      [](const std::string& dir, const Halt& halt) {
-       const auto b = open_in(dir);
+       const auto b = open_here(dir);
        auto w = in_queue(*b, request("k"));
        halt();
        b->release(take(*w).lease).value();
@@ -83,7 +125,7 @@ const Operation operations[] = {
      nothing},
     {"a detached lease: take, renew, release", nothing,
      [](const std::string& dir, const Halt& halt) {
-       const auto b = open_in(dir);
+       const auto b = open_here(dir);
        halt();
        const Granted g = take(*b, detached(request("k"), short_ttl));
        b->renew(g.lease, short_ttl).value();
@@ -92,7 +134,7 @@ const Operation operations[] = {
      nothing, nothing},
     {"detach", nothing,
      [](const std::string& dir, const Halt& halt) {
-       const auto b = open_in(dir);
+       const auto b = open_here(dir);
        const Granted g = take(*b, request("k"));
        halt();
        b->detach(g.lease, short_ttl).value();
@@ -100,7 +142,7 @@ const Operation operations[] = {
      queue, nothing},
     {"forced release", hold,
      [](const std::string& dir, const Halt& halt) {
-       const auto b = open_in(dir);
+       const auto b = open_here(dir);
        halt();
        b->force_release(key("k"), std::nullopt).value();
      },
@@ -110,6 +152,8 @@ const Operation operations[] = {
 }  // namespace
 
 TEST_CASE("killed at any system call of an operation") {
+  tuning = {};
+  if (GENERATE(false, true)) tuning.queue = {.waiters = 1, .gone = 1, .free = 0};
   try {
     for (const Operation& operation : operations) {
       test::TempDir dir;
@@ -132,6 +176,12 @@ TEST_CASE("killed at any system call of an operation") {
         CHECK(next.lease.token > newest);
         newest = next.lease.token;
         CHECK(others.waiting->release(next.lease).value() == Released::yes);
+        if (others.behind) {
+          const Granted last = take(*others.behind);
+          CHECK(last.lease.token > newest);
+          newest = last.lease.token;
+          CHECK(others.behind_waiting->release(last.lease).value() == Released::yes);
+        }
         REQUIRE(steps < 1000);
       }
       fmt::print("{}: killed at {} moments; next grant after at most {:.1f} ms\n", operation.name,
@@ -140,7 +190,7 @@ TEST_CASE("killed at any system call of an operation") {
       CHECK(longest < 2s);
       CHECK(steps > 10);
       // What a killed process left is removed by the sweep that comes with each 1024th ticket.
-      const auto sweeper = open_in(dir.path());
+      const auto sweeper = open_here(dir.path());
       for (int i = 0; i < 1024; ++i)
         REQUIRE(sweeper->release(take(*sweeper, request("k")).lease).value() == Released::yes);
       const auto left = files_of(dir.path());

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "file/lease/state_codec.hpp"
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <climits>
 #include "unit/random.hpp"
@@ -42,12 +43,16 @@ KeyRecord random_record(Random& random) {
                                random.below(2) ? UINT_MAX : 1, random.below(100),
                                random_time(random), random.below(2) == 1,
                                random.below(2) ? "" : "db4,7"});
+  if (random.below(2)) {
+    r.tail = {random.below(1000), 5000 + random.below(1000), 4, {}};
+    for (auto n = random.below(4); n > 0; --n) r.tail.gone.push_back(10 - n);
+  }
   return r;
 }
 
 std::string written(const KeyRecord& r, std::uint64_t seq) {
   std::string out;
-  encode(r, seq, out);
+  encode(r, r.state.waiters.size(), r.tail, seq, out);
   return out;
 }
 
@@ -84,6 +89,7 @@ TEST_CASE("records survive encoding, at every bound") {
     const Header h = parse_header(std::string_view(text).substr(0, header_size));
     REQUIRE(h.kind == Header::Kind::good);
     CHECK(h.seq == seq);
+    CHECK(h.layout == (r.tail.empty() ? 1 : 2));
     CHECK(h.overdue == r.state.oldest_invitation_ends());
     const std::string_view body = std::string_view(text).substr(header_size);
     CHECK(h.length == body.size());
@@ -91,6 +97,7 @@ TEST_CASE("records survive encoding, at every bound") {
     const auto again = decode(body);
     REQUIRE(again);
     CHECK(again->state == r.state);
+    CHECK(again->tail == r.tail);
     CHECK(again->boot == r.boot);
     CHECK(again->key == r.key);
   }
@@ -101,7 +108,7 @@ TEST_CASE("encode reuses a string and leaves nothing of its old content") {
   KeyRecord shorter;
   shorter.boot = "b";
   shorter.key = "k";
-  encode(shorter, 2, out);
+  encode(shorter, 0, {}, 2, out);
   CHECK(out == written(shorter, 2));
 }
 
@@ -110,7 +117,7 @@ TEST_CASE("headers: empty, damaged and of another version are distinguished") {
   const std::string good = written(small_record(), 1).substr(0, header_size);
   CHECK(parse_header("").kind == Kind::empty);
   CHECK(parse_header(std::string(header_size, '\0')).kind == Kind::empty);
-  CHECK(parse_header("dlock2 whatever").kind == Kind::other_version);
+  CHECK(parse_header("dlock3 whatever").kind == Kind::other_version);
   CHECK(parse_header("dlock12").kind == Kind::other_version);
   CHECK(parse_header("dlock").kind == Kind::damaged);
   CHECK(parse_header("dlockx").kind == Kind::damaged);
@@ -118,6 +125,11 @@ TEST_CASE("headers: empty, damaged and of another version are distinguished") {
   // "dlock1" can be the beginning of another version's
   for (std::size_t n = 1; n < header_size; ++n)
     CHECK(parse_header(good.substr(0, n)).kind == (n == 6 ? Kind::other_version : Kind::damaged));
+  for (std::size_t n = 1; n < header_size; ++n) {  // a write that was cut
+    std::string cut = good;
+    std::fill(cut.begin() + static_cast<std::ptrdiff_t>(n), cut.end(), '\0');
+    CHECK(parse_header(cut).kind == Kind::damaged);
+  }
   for (const std::size_t at : {7U, 26U, 28U, 37U, 54U, 79U}) {  // the ends of each field
     std::string bad = good;
     bad[at] = ' ';
@@ -168,6 +180,19 @@ TEST_CASE("a body of another version is refused as a whole") {
            start + "H " + zeros + " X 4 7 2 1 - 5 who more\n",
            start + "H " + zeros + " X 4 7 2 9223372036854775807 - 5 who\n",
            start + "W " + zeros + " X 4 7 - 2 who\n",
+           start + "Q 5 5 1\n",
+           start + "Q 9 5 1\n",
+           start + "Q 0 16777217 1\n",
+           start + "Q 0 500 0\n",
+           start + "Q 0 500 501\n",
+           start + "Q 0 500\n",
+           start + "Q 0 500 2 1\n",
+           start + "Q 0 500 2\nQ 0 500 2\n",
+           start + "Q 0 500 2\nW " + zeros + " X 4 7 - 0 who\n",
+           start + "Q 0 500 2\nG 1\nG 2\n",
+           start + "Q 0 500 3\nG 2\nG 2\n",
+           start + "Q 0 500 3\nG x\n",
+           start + "G 1\n",
            start + holder + "trailing"}) {
     INFO(bad);
     CHECK_FALSE(decode(bad));
@@ -176,6 +201,36 @@ TEST_CASE("a body of another version is refused as a whole") {
   for (std::size_t n = 0; n < body.size(); ++n)
     // a whole line less is found by the checksum
     if (n != start.size()) CHECK_FALSE(decode(body.substr(0, n)));
+}
+
+TEST_CASE("a line of the tail, and each byte of it that is changed or missing") {
+  std::string text = "before";
+  const LockState::Waiter w{Owner{}, Mode::permit, 4, 7, never, false, "who"};
+  encode_tail_line(w, text);
+  CHECK(text.substr(6 + 16) == " W " + zeros + " P 4 7 - 0 who\n");
+  const std::string line = text.substr(6), two = line + line;
+  std::string_view rest = two;
+  CHECK(take_tail_line(rest) == w);
+  CHECK(take_tail_line(rest) == w);
+  CHECK(rest.empty());
+  CHECK_FALSE(take_tail_line(rest));
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    rest = std::string_view{line}.substr(0, i);
+    CHECK_FALSE(take_tail_line(rest));
+    std::string bad = line;
+    bad[i] = static_cast<char>(bad[i] ^ 1);
+    rest = bad;
+    CHECK_FALSE(take_tail_line(rest));
+  }
+  // What belongs into a slot.
+  for (const LockState::Waiter& other :
+       {LockState::Waiter{Owner{}, Mode::shared, 4, 7, never, true, ""},
+        LockState::Waiter{Owner{}, Mode::shared, 4, 7, 5, false, ""}}) {
+    text.clear();
+    encode_tail_line(other, text);
+    rest = text;
+    CHECK_FALSE(take_tail_line(rest));
+  }
 }
 
 TEST_CASE("untrusted text in a record cannot make a line of its own") {

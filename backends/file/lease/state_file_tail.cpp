@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tail of a long queue, in the file.
+#include <algorithm>
+#include <cerrno>
+#include "file/lease/state_file.hpp"
+#include "file/lease/state_parts.hpp"
+#include "file/sys_error.hpp"
+
+namespace dlock::file {
+
+// Adds waiters of the tail to the record: `all`, which it remembers as lines that stay, or the
+// first ones, which are to become lines of the slot. False: they are not as they were written.
+bool StateFile::read_tail(KeyRecord& r, std::size_t most_bytes, bool all) {
+  Tail& tail = r.tail;
+  if (tail.empty() || !loaded_.empty()) return true;
+  std::string& text = page_[0];
+  const std::uint64_t size = std::min<std::uint64_t>(tail.end - tail.begin, most_bytes);
+  text.resize(size);
+  if (pread_all(file_.get(), text.data(), size, tail_at + static_cast<off_t>(tail.begin)) !=
+      static_cast<ssize_t>(size))
+    return false;
+
+  auto& waiters = r.state.waiters;
+  const std::size_t before = waiters.size();
+  const auto undo = [&] { return waiters.resize(before), false; };
+  std::vector<TailLine> lines;
+  auto gone = tail.gone.begin();
+  std::string_view rest = text;
+  std::uint64_t ticket = waiters.empty() ? 0 : waiters.back().ticket;
+  while (lines.size() < tail.lines) {
+    const std::uint64_t at = tail.begin + (size - rest.size());
+    if (!all && !has_room(waiters.size() - before, at - tail.begin, limits_)) break;
+    auto w = take_tail_line(rest);
+    if (!w && !all && !lines.empty()) break;  // the end of what was read
+    if (!w || w->ticket <= ticket || w->ticket >= r.state.next_ticket) return undo();
+    ticket = w->ticket;
+    lines.push_back({ticket, at, tail.begin + (size - rest.size())});
+    if (gone != tail.gone.end() && *gone == ticket) ++gone;
+    else waiters.push_back(std::move(*w));
+  }
+  if (all) {
+    if (!rest.empty() || gone != tail.gone.end()) return undo();
+    loaded_ = std::move(lines);
+    return true;
+  }
+  tail.begin = lines.back().end;
+  tail.lines -= lines.size();
+  tail.gone.erase(tail.gone.begin(), gone);
+  if (tail.lines == tail.gone.size()) tail = {};
+  return true;
+}
+
+// The next waiters of the tail. False: there are none, or all are loaded.
+Result<bool> StateFile::load_more(KeyRecord& r) {
+  constexpr std::size_t at_once = 4096;
+  if (r.tail.empty() || !loaded_.empty()) return false;
+  const std::size_t before = r.state.waiters.size();
+  while (!r.tail.empty() && r.state.waiters.size() == before) {
+    if (read_tail(r, at_once, false) || read_tail(r, tail_size, false)) continue;
+    if (auto tolerated = tolerate_damage(); !tolerated) return fail(tolerated.error());
+    r.tail = {};  // no waiter has survived
+  }
+  return r.state.waiters.size() > before;
+}
+
+// Only behind a waiter that may not run no other may.
+Result<std::vector<std::uint64_t>> StateFile::invite(KeyRecord& r, Micros now, Micros claim) {
+  std::vector<std::uint64_t> invited;
+  for (;;) {
+    for (const std::uint64_t ticket : r.state.invite(now, claim)) invited.push_back(ticket);
+    if (!r.state.waiters.empty() && !r.state.waiters.back().invited) return invited;
+    const auto more = load_more(r);
+    if (!more) return fail(more.error());
+    if (!*more) return invited;
+  }
+}
+
+Result<void> StateFile::load_tail(KeyRecord& r) {
+  if (read_tail(r, tail_size, true)) return {};
+  if (auto tolerated = tolerate_damage(); !tolerated) return tolerated;
+  r.tail = {};
+  return {};
+}
+
+// A short file may have to do without a tail, as long as it has none.
+Written StateFile::planned(const KeyRecord& record) const {
+  Written next = plan(record, tail_, loaded_, limits_);
+  if (next.lines.empty() || !tail_.empty() || fits_under_limit(path_, tail_at + next.tail.end))
+    return next;
+  QueueLimits all = limits_;
+  all.waiters = all.bytes = SIZE_MAX;
+  return plan(record, tail_, loaded_, all);
+}
+
+// Before the slot that counts it.
+Result<void> StateFile::write_tail(const Written& next) const {
+  if (next.lines.empty()) return {};
+  if (auto fits = fits_under_limit(path_, tail_at + next.tail.end); !fits) return fits;
+  const ssize_t n = pwrite_all(file_.get(), next.lines, tail_at + static_cast<off_t>(next.at));
+  if (n < 0) return fail_errno("write", path_, errno);
+  if (static_cast<std::size_t>(n) != next.lines.size()) return fail_errno("write", path_, ENOSPC);
+  return {};
+}
+
+}  // namespace dlock::file

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "file/lease/tail.hpp"
+#include <algorithm>
+
+namespace dlock::file {
+namespace {
+
+using Waiters = std::vector<LockState::Waiter>;
+
+// What a line of the tail can say. A ticket out of order is no work of dlock's; such a record stays
+// in the slot, as it was found.
+bool fits_tail(const LockState& s, std::size_t i) noexcept {
+  const auto& w = s.waiters[i];
+  return !w.invited && w.live_until == never && w.ticket < s.next_ticket &&
+         (i == 0 || s.waiters[i - 1].ticket < w.ticket);
+}
+
+std::size_t waiters_in_slot(const LockState& s, std::span<const TailLine> loaded,
+                            const QueueLimits& limits) {
+  const Waiters& all = s.waiters;
+  std::size_t n = 0;
+  if (loaded.empty()) {
+    for (std::size_t bytes = 0; n < all.size() && has_room(n, bytes, limits); ++n) {
+      constexpr std::size_t words = 70;  // about what a line is without its last word
+      bytes += words + all[n].meta.size();
+    }
+  } else {
+    while (n < all.size() && all[n].ticket < loaded.front().ticket) ++n;
+  }
+  for (std::size_t i = all.size(); i-- > n;)
+    if (!fits_tail(s, i)) return i + 1;
+  return n;
+}
+
+// Where no line is that the slot in force counts.
+std::uint64_t free_place(const Tail& in_force, std::size_t size) noexcept {
+  return in_force.empty() || size <= in_force.begin ? 0 : in_force.end;
+}
+
+void write_again(Written& w, const Waiters& all, const Tail& in_force) {
+  w.lines.clear();
+  for (std::size_t i = w.in_slot; i < all.size(); ++i) encode_tail_line(all[i], w.lines);
+  w.at = free_place(in_force, w.lines.size());
+  w.tail = {w.at, w.at + w.lines.size(), all.size() - w.in_slot, {}};
+}
+
+}  // namespace
+
+bool has_room(std::size_t waiters, std::size_t bytes, const QueueLimits& limits) noexcept {
+  return waiters == 0 || (waiters < limits.waiters && bytes < limits.bytes);
+}
+
+Written plan(const KeyRecord& record, const Tail& in_force, std::span<const TailLine> loaded,
+             const QueueLimits& limits) {
+  const Waiters& all = record.state.waiters;
+  Written w;
+  if (!record.tail.empty() && loaded.empty()) {
+    w.in_slot = all.size();
+    w.tail = record.tail;
+    return w;
+  }
+  w.in_slot = waiters_in_slot(record.state, loaded, limits);
+  if (w.in_slot == all.size()) return w;
+
+  // The lines that stay, from the first to the last; what is between them is gone.
+  std::size_t next = w.in_slot, kept = 0;
+  for (const TailLine& line : loaded) {
+    if (next < all.size() && all[next].ticket == line.ticket) {
+      if (kept++ == 0) w.tail.begin = line.begin;
+      ++next;
+    } else if (kept > 0) {
+      w.tail.gone.push_back(line.ticket);
+    }
+  }
+  const std::size_t added = all.size() - next;
+  const std::uint64_t living = in_force.end - w.tail.begin;
+  if (kept == 0 || w.tail.gone.size() > limits.gone ||
+      (added > 0 && w.tail.begin > limits.free + 2 * living)) {
+    write_again(w, all, in_force);
+    return w;
+  }
+  for (; next < all.size(); ++next) encode_tail_line(all[next], w.lines);
+  w.at = in_force.end;
+  w.tail.end = w.at + w.lines.size();
+  w.tail.lines = kept + w.tail.gone.size() + added;
+  return w;
+}
+
+}  // namespace dlock::file

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tail of a long queue: the waiters behind the first ones, each a line that is written once.
+//
+// A hand-off concerns the first waiters only, and with all of them in the slot it would read and
+// write the whole queue. So the slot has the first ones, and says which lines of the tail, a part
+// of the same file behind both slots, are the others. Those are read when an answer depends on
+// them: by a contender that is new or in the tail itself, and by `inspect`. When the slot runs out
+// of waiters that are not invited, the next lines of the tail become lines of the slot.
+//
+// A process may be killed (-9) between any two writes, and within one. A change writes at most
+// twice, in this order:
+//   1. lines of the tail, where none are that the slot in force counts: behind their end, before
+//      their begin, or anywhere if it counts none. Killed during or after that: no reader sees a
+//      difference, and the next change writes over it.
+//   2. the other slot (state_file.hpp). Killed during that: the slot in force and its lines are
+//      untouched. After that: the new slot is in force, and its lines were written before.
+// A line is never changed; one whose waiter is gone is counted as such in the slot, until the lines
+// that still count are written again elsewhere. Without the lock a reader may see lines that were
+// overwritten since it read the slot: each has a checksum, their tickets rise, and what was written
+// since has tickets that its slot had not assigned. It reads again.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+#include "file/lease/state_codec.hpp"
+
+namespace dlock::file {
+
+// Others than these are for tests.
+struct QueueLimits {
+  // what a slot takes from the tail at once: more are in it only if they are invited
+  std::size_t waiters = 16, bytes = 2048;
+  // lines are written again when so many in between are gone
+  std::size_t gone = 64;
+  // ... or when so much space before them is free
+  std::uint64_t free = 64 << 10;
+};
+
+struct TailLine {
+  std::uint64_t ticket, begin, end;
+};
+
+// What is written for a state.
+struct Written {
+  std::size_t in_slot = 0;  // so many of its waiters
+  Tail tail;                // says where the others are
+  std::uint64_t at = 0;     // `lines` have to be there first
+  std::string lines;
+};
+
+// `in_force`: the tail of the slot in force. `loaded`: the lines whose waiters are loaded; none,
+// though record.tail has some: those stay as they are.
+Written plan(const KeyRecord& record, const Tail& in_force, std::span<const TailLine> loaded,
+             const QueueLimits&);
+
+// Whether a slot that has `waiters` of `bytes` takes another.
+bool has_room(std::size_t waiters, std::size_t bytes, const QueueLimits&) noexcept;
+
+}  // namespace dlock::file
