@@ -7,7 +7,7 @@ bats_load_library bats-assert
 
 common_setup() {
   local variable
-  for variable in ${!DLOCK_@}; do [ "$variable" = DLOCK_FAKE ] || unset "$variable"; done
+  for variable in ${!DLOCK_@}; do [[ $variable == DLOCK_@(FAKE|MUTANT) ]] || unset "$variable"; done
   export DLOCK_BACKEND=file:$BATS_TEST_TMPDIR/locks
 }
 

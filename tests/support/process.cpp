@@ -88,7 +88,7 @@ void give_up(const std::string& what) {
 void clean_environment() {
   std::vector<std::string> doomed;
   for (char** e = environ; *e; ++e)
-    if (std::string_view(*e).substr(0, 6) == "DLOCK_")
+    if (const std::string_view v(*e); v.starts_with("DLOCK_") && !v.starts_with("DLOCK_MUTANT="))
       doomed.emplace_back(*e, std::strcspn(*e, "="));
   for (const auto& name : doomed) ::unsetenv(name.c_str());
 }
