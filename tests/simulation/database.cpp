@@ -72,8 +72,7 @@ void Database::serve(const LinkPtr& link) {
     Client& c = clients_.at(found->second);
     c.heard = world_.now();
     try {
-      const auto statements = sql::parse(f[1]);
-      c.open.assign(statements.begin(), statements.end());
+      for (sql::Statement& statement : sql::parse(f[1])) c.open.push_back(std::move(statement));
       go_on(c);
     } catch (const sql::Unknown& e) { return world_.broken(e.what()); }
   }
@@ -101,7 +100,7 @@ void Database::go_on(Client& c) {
 
 void Database::carry_out(Client& c, Micros began) {
   const sql::Reply reply = sql_.execute(c.session, c.open.front(), began);
-  look_at_locks();
+  if (writes_locks(c.open.front())) look_at_locks();
   if (reply.waits) return wait_for_name(c, *reply.waits);
   if (reply.kills != 0) kill_query(reply.kills);
   answer(c, reply);

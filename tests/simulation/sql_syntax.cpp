@@ -138,9 +138,9 @@ class Parser {
       s.name = in_.name();
       in_.need("FROM");
       if (in_.now().kind != Token::Kind::text) in_.refuse();
-      const auto prepared = sql::parse(in_.take().text);
+      auto prepared = sql::parse(in_.take().text);
       if (prepared.size() != 1) in_.refuse();
-      s.prepared = std::make_shared<const Statement>(prepared.front());
+      s.prepared = std::make_shared<const Statement>(std::move(prepared.front()));
     } else if (in_.skip("EXECUTE")) {
       s.kind = Kind::execute;
       s.name = in_.name();
@@ -321,6 +321,14 @@ class Parser {
     e.of = std::move(of);
     return e;
   }
+  // moved, not copied: trees are deep
+  template <class... Parts>
+  static std::vector<Expr> parts(Parts&&... one) {
+    std::vector<Expr> all;
+    all.reserve(sizeof...(one));
+    (all.push_back(std::forward<Parts>(one)), ...);
+    return all;
+  }
   static Expr constant(Value v) {
     Expr e;
     e.value = std::move(v);
@@ -328,23 +336,23 @@ class Parser {
   }
   Expr any() {
     Expr left = all_of();
-    while (in_.skip("OR")) left = call("OR", {std::move(left), all_of()});
+    while (in_.skip("OR")) left = call("OR", parts(std::move(left), all_of()));
     return left;
   }
   Expr all_of() {
     Expr left = no();
-    while (in_.skip("AND")) left = call("AND", {std::move(left), no()});
+    while (in_.skip("AND")) left = call("AND", parts(std::move(left), no()));
     return left;
   }
-  Expr no() { return in_.skip("NOT") ? call("NOT", {no()}) : compared(); }
+  Expr no() { return in_.skip("NOT") ? call("NOT", parts(no())) : compared(); }
   Expr compared() {
     Expr left = sum();
     for (const std::string_view mark : {"=", "<>", "<=", ">=", "<", ">"})
-      if (in_.skip(mark)) return call(std::string{mark}, {std::move(left), sum()});
+      if (in_.skip(mark)) return call(std::string{mark}, parts(std::move(left), sum()));
     if (in_.skip("IS")) {
       const bool not_null = in_.skip("NOT");
       in_.need("NULL");
-      return call(not_null ? "IS NOT NULL" : "IS NULL", {std::move(left)});
+      return call(not_null ? "IS NOT NULL" : "IS NULL", parts(std::move(left)));
     }
     if (in_.skip("IN")) {
       in_.need("(");
@@ -358,14 +366,14 @@ class Parser {
   Expr sum() {
     Expr left = product();
     for (;;) {
-      if (in_.skip("+")) left = call("+", {std::move(left), product()});
-      else if (in_.skip("-")) left = call("-", {std::move(left), product()});
+      if (in_.skip("+")) left = call("+", parts(std::move(left), product()));
+      else if (in_.skip("-")) left = call("-", parts(std::move(left), product()));
       else return left;
     }
   }
   Expr product() {
     Expr left = primary();
-    while (in_.skip("*")) left = call("*", {std::move(left), primary()});
+    while (in_.skip("*")) left = call("*", parts(std::move(left), primary()));
     return left;
   }
   Expr primary() {
@@ -393,7 +401,7 @@ class Parser {
       e.op = Expr::Op::parameter;
       e.number = parameters_++;
     } else if (mark == "~") {
-      e = call("~", {primary()});
+      e = call("~", parts(primary()));
     } else if (mark == "(" && in_.is("SELECT")) {
       e.op = Expr::Op::subquery;
       e.select = std::make_shared<const Select>(select());
