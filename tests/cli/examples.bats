@@ -427,6 +427,9 @@ X
   not_run dlock-faults.7 'takes a quarter of an hour; comparison.file runs two of its tools' <<'X'
 scripts/prove --comparison
 X
+  not_run dlock-faults.7 'takes 20 minutes; faults.runner.* run a few of its cells' <<'X'
+scripts/prove --faults
+X
   not_run README.md 'scripts/check and manual.bats read the pages' <<'X'
 man dlock
 man -l man/dlock.1

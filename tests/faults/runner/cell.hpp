@@ -10,7 +10,7 @@ namespace dlock::runner {
 struct Terms {
   std::string dlock, job, shim;  // programs, and the clock shim
   double seconds = 8;
-  std::size_t keys = 3, clients_per_key = 4;
+  std::size_t keys = 4, clients_per_key = 4;
   int job_ms = 2;
   unsigned seed = 1;
   std::string keep;  // a directory for the traces of cells that broke a promise; empty: none

@@ -16,7 +16,7 @@ struct Work {
   std::string dlock, job;  // programs
   std::string url, recipe;
   int ttl = 2;           // seconds
-  std::size_t keys = 3;  // fault-0, fault-1, ...
+  std::size_t keys = 4;  // fault-0, fault-1, ...
   std::size_t clients_per_key = 4;
   int job_ms = 2;
   std::string directory;                                 // of traces and messages

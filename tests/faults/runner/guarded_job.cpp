@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The job of the fault runner: guarded_job ARENA KEY MILLISECONDS. It reads both counters, writes
 // to the resource with its fencing token every 20 ms, notes every millisecond that it is alive, and
-// writes both counters when the time is over, and not before Resource::hold is false. Every second
-// one ignores SIGTERM, so that its end is dlock's SIGKILL.
+// writes both counters when the time is over, and not before Resource::hold is false. Under every
+// second key it ignores SIGTERM, so that its end is dlock's SIGKILL.
 #include <unistd.h>
 #include <csignal>
 #include <cstdlib>
@@ -42,7 +42,7 @@ int main(int argc, char** argv) {
   Resource& resource = arena.resources[key];
 
   Slot& slot = arena.take_slot();
-  if ((&slot - arena.slots) % 2 != 0) ::signal(SIGTERM, SIG_IGN);
+  if (key % 2 == 0) ::signal(SIGTERM, SIG_IGN);
   slot.key = key;
   slot.pid = ::getpid();
   slot.guard = ::getppid();

@@ -83,7 +83,7 @@ int main(int argc, char** argv) {
               .job = test::program_from("GUARDED_JOB"),
               .shim = test::program_from("CLOCK_SHIFT"),
               .seconds = budget(o, cells.size()),
-              .keys = static_cast<std::size_t>(o.number("--keys", 3)),
+              .keys = static_cast<std::size_t>(o.number("--keys", 4)),
               .clients_per_key = static_cast<std::size_t>(o.number("--clients", 4)),
               .seed = static_cast<unsigned>(o.number("--seed", 1)),
               .keep = o.text("--keep", "")};

@@ -64,6 +64,9 @@ std::vector<Nemesis::Victim> Nemesis::hold(std::size_t keys) {
   return found;
 }
 
+// The other keys go on.
+std::size_t Nemesis::some() const { return (s_.keys + 1) / 2; }
+
 void Nemesis::let_go() {
   for (std::size_t k = 0; k < s_.keys; ++k) s_.arena.resources[k].hold = false;
 }
@@ -214,18 +217,18 @@ void Nemesis::round() {
     case Fault::kill_both:
     case Fault::stop_dlock:
     case Fault::stop_both:
-    case Fault::freeze_all: to_processes(hold(s_.keys)); break;
+    case Fault::freeze_all: to_processes(hold(some())); break;
     case Fault::kill_waiter:
-    case Fault::stop_waiter: to_waiters(hold(s_.keys)); break;
+    case Fault::stop_waiter: to_waiters(hold(some())); break;
     case Fault::cut:
     case Fault::lose_reply:
     case Fault::delay:
     case Fault::reset:
-      hold(1);  // the other keys go on
+      hold(1);
       to_network();
       break;
     case Fault::remove: {
-      const auto victims = hold(s_.keys);
+      const auto victims = hold(some());
       for (const Victim& v : victims) {
         begin(0, static_cast<int>(v.key));
         s_.remove(v.key, v.slot->token);
@@ -240,7 +243,7 @@ void Nemesis::round() {
     }
   }
   let_go();
-  sleep(0.5);
+  sleep(1);
   // Where exclusion is not promised, it is not until the last job without the lock is dead.
   if (!not_covered(s_.recipe, s_.fault).empty()) end(before);
 }

@@ -58,6 +58,7 @@ class Nemesis {
     pid_t dlock, guard, job;
   };
   std::vector<Victim> hold(std::size_t keys);
+  std::size_t some() const;
   void let_go();
   void wait_dead(const std::vector<Victim>&, double seconds) const;
   std::size_t begin(pid_t pid = 0, int key = -1);
