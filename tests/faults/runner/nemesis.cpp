@@ -234,6 +234,7 @@ void Nemesis::round() {
         s_.remove(v.key, v.slot->token);
       }
       wait_dead(victims, 12);
+      end(before);
       break;
     }
     default: {
