@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include "mysql/factory.hpp"
 #include "redis/factory.hpp"
 #include "simulation/database.hpp"
@@ -114,7 +115,8 @@ class Simulation {
     const bool waits = std::any_of(seats_.begin(), seats_.end(), [](const auto& s) {
       return !s->parties.empty() && s->parties.back()->alive() && !s->parties.back()->granted();
     });
-    if (!quiet || !waits || !store_.empty()) free_since_ = world_.now();
+    const bool granted = std::exchange(grants_seen_, ledger_.grants) != ledger_.grants;
+    if (!quiet || !waits || !store_.empty() || granted) free_since_ = world_.now();
     if (world_.now() - free_since_ > hand_over_bound)
       world_.broken("I6: the lock is free, and nobody of those who wait gets it");
     if (!over()) world_.after(second, 0, [this] { watch(); });
@@ -138,6 +140,7 @@ class Simulation {
   Network network_;
   std::vector<std::unique_ptr<Seat>> seats_;
   Nanos free_since_ = 0;
+  std::uint64_t grants_seen_ = 0;  // also of one that was over before the next look
 };
 
 // The stacks of all simulations, which come one after the other.
