@@ -2,7 +2,7 @@
 // The production Policy, Keeper and recipes under searched schedules. README.md beside this file
 // says what is simulated.
 //   DLOCK_TEST_SEED=N         this seed, with the whole story if an invariant breaks
-//   DLOCK_TEST_SEEDS=N        so many of them (default 1,000; MySQL 250), from a new random one
+//   DLOCK_TEST_SEEDS=N        so many of them (default 1,000), from a new random one
 //   DLOCK_TEST_EXPLORED=N     exhaustively, all schedules of so many faults (default 1; 3: of few
 //                             kinds)
 #include <fmt/format.h>
@@ -47,9 +47,7 @@ Scenario smallest_scenario() {
 void try_seeds(Scenario::Kind kind) {
   const bool one = from_environment("DLOCK_TEST_SEED", 0) != 0;
   const std::uint64_t first = test::seed();
-  // a history of MySQL takes four times as long, most of it for parsing
-  const std::uint64_t usual = kind == Scenario::Kind::mysql ? 250 : 1000;
-  const std::uint64_t count = one ? 1 : from_environment("DLOCK_TEST_SEEDS", usual);
+  const std::uint64_t count = one ? 1 : from_environment("DLOCK_TEST_SEEDS", 1000);
   Tally tally;
   const double began = seconds();
   for (std::uint64_t seed = first; seed < first + count; ++seed) {

@@ -29,7 +29,7 @@ class Dlock {
     const std::string how = describe(process_.wait(100));
     err_.wait_end(1);
     while (auto line = err_.next(0)) said_ += *line + "\n";
-    INFO(out << said_);
+    UNSCOPED_INFO(out << said_);  // with the assertion that this belongs to
     return how;
   }
   const std::string& said() const { return said_; }
