@@ -17,7 +17,7 @@ namespace dlock::file {
 namespace {
 
 constexpr std::size_t first_read = 4096;
-constexpr std::size_t reserved = 4096;  // of each slot: a small state can be written on a full disk
+constexpr std::size_t reserved = 4096;  // of each slot at least (reserve)
 
 off_t offset(std::uint64_t seq) noexcept { return static_cast<off_t>(seq % 2) * slot_size; }
 
@@ -374,10 +374,14 @@ bool StateFile::wants_a_look(Micros now) const noexcept {
 std::uint64_t StateFile::newest_change() const noexcept { return newest_header().seq; }
 
 // ---- writing -----------------------------------------------------------------------------------
-// So that the next transitions, above all a release, need no space.
-Result<void> StateFile::reserve() const {
+// So that the next transitions, above all a release, need no space, nor the turns of all who wait.
+Result<void> StateFile::reserve(const KeyRecord& record) const {
+  const std::size_t most =
+      std::min<std::size_t>(most_in_slot(record, limits_), static_cast<std::size_t>(slot_size));
+  if (seq_ != 0 && most <= reserved) return {};  // it was, with the first transition
+  const auto size = static_cast<off_t>(std::max(most, reserved));
   for (const std::uint64_t slot : {0u, 1u})
-    if (::fallocate(file_.get(), FALLOC_FL_KEEP_SIZE, offset(slot), reserved) &&
+    if (::fallocate(file_.get(), FALLOC_FL_KEEP_SIZE, offset(slot), size) &&
         (errno == ENOSPC || errno == EDQUOT))
       return fail_errno("write", path_, errno);
   return {};  // a filesystem that cannot reserve is no reason to refuse
@@ -385,18 +389,19 @@ Result<void> StateFile::reserve() const {
 
 Result<void> StateFile::commit(const KeyRecord& record) {
   const LockState& state = record.state;
-  if (!record.tail.empty() && loaded_.empty() && state.next_ticket != next_ticket_)
+  const bool joined = state.next_ticket != next_ticket_;
+  if (!record.tail.empty() && loaded_.empty() && joined)
     return fail(Errc::internal, fmt::format("{}: a waiter came before those of its tail were known",
                                             printable(path_)));
-  const Written next = planned(record);
+  const Written next = planned(record, joined);
   encode(record, next.in_slot, next.tail, seq_ + 1, buffer_);
   const std::string_view body = std::string_view{buffer_}.substr(header_size);
   if (seq_ != 0 && body == body_) return {};
   if (buffer_.size() > static_cast<std::size_t>(slot_size) || next.tail.end > tail_size)
     return fail(Errc::unavailable,
                 fmt::format("{}: too many waiters for this key", printable(path_)));
-  if (seq_ == 0)
-    if (auto space = reserve(); !space) return space;
+  if (seq_ == 0 || joined)
+    if (auto space = reserve(record); !space) return space;
   if (auto written = write_tail(next); !written) return written;
   const ssize_t n = pwrite_all(file_.get(), buffer_, offset(seq_ + 1));
   if (n < 0) return fail_errno("write", path_, errno);

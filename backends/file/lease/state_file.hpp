@@ -86,9 +86,9 @@ class StateFile {
   Result<void> tolerate_damage() const;
   Result<bool> load_more(KeyRecord&);
   bool read_tail(KeyRecord&, std::size_t most_bytes, bool all);
-  Written planned(const KeyRecord&) const;
+  Written planned(const KeyRecord&, bool joined) const;
   Result<void> write_tail(const Written&) const;
-  Result<void> reserve() const;
+  Result<void> reserve(const KeyRecord&) const;
   Header newest_header() const noexcept;
 
   const Directory& where_;

@@ -83,13 +83,13 @@ Result<void> StateFile::load_tail(KeyRecord& r) {
 }
 
 // A short file may have to do without a tail, as long as it has none.
-Written StateFile::planned(const KeyRecord& record) const {
-  Written next = plan(record, tail_, loaded_, limits_);
+Written StateFile::planned(const KeyRecord& record, bool joined) const {
+  Written next = plan(record, tail_, loaded_, limits_, joined);
   if (next.lines.empty() || !tail_.empty() || fits_under_limit(path_, tail_at + next.tail.end))
     return next;
   QueueLimits all = limits_;
   all.waiters = all.bytes = SIZE_MAX;
-  return plan(record, tail_, loaded_, all);
+  return plan(record, tail_, loaded_, all, joined);
 }
 
 // Before the slot that counts it.

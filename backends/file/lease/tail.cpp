@@ -51,10 +51,10 @@ bool has_room(std::size_t waiters, std::size_t bytes, const QueueLimits& limits)
 }
 
 Written plan(const KeyRecord& record, const Tail& in_force, std::span<const TailLine> loaded,
-             const QueueLimits& limits) {
+             const QueueLimits& limits, bool joined) {
   const Waiters& all = record.state.waiters;
   Written w;
-  if (!record.tail.empty() && loaded.empty()) {
+  if (loaded.empty() && !joined) {
     w.in_slot = all.size();
     w.tail = record.tail;
     return w;
@@ -84,6 +84,22 @@ Written plan(const KeyRecord& record, const Tail& in_force, std::span<const Tail
   w.tail.end = w.at + w.lines.size();
   w.tail.lines = kept + w.tail.gone.size() + added;
   return w;
+}
+
+// Readers and permits may all become lines of the slot at once; of the exclusive waiters only the
+// one that is invited, and those that are taken from the tail then.
+std::size_t most_in_slot(const KeyRecord& record, const QueueLimits& limits) noexcept {
+  constexpr std::size_t head = 256, number = 12, words = 140;  // words: of a line, without its last
+  std::size_t exclusive = 0, others = 0, longest = 0;
+  for (const auto& h : record.state.holders) others += words + h.meta.size();
+  for (const auto& w : record.state.waiters) {
+    const std::size_t line = words + w.meta.size();
+    (w.mode == Mode::exclusive ? exclusive : others) += line;
+    longest = std::max(longest, line);
+  }
+  const std::size_t first =
+      limits.bytes + std::min(limits.waiters, record.state.waiters.size()) * words + 2 * longest;
+  return head + record.key.size() + limits.gone * number + others + std::min(exclusive, first);
 }
 
 }  // namespace dlock::file

@@ -49,9 +49,14 @@ struct Written {
 };
 
 // `in_force`: the tail of the slot in force. `loaded`: the lines whose waiters are loaded; none,
-// though record.tail has some: those stay as they are.
+// though record.tail has some: those stay as they are. `joined`: there is a new waiter. Only then
+// do waiters of the slot become lines: a hand-off, which takes more of them into the slot than it
+// may need, puts none back, as there may be no space for it (a full disk).
 Written plan(const KeyRecord& record, const Tail& in_force, std::span<const TailLine> loaded,
-             const QueueLimits&);
+             const QueueLimits&, bool joined);
+
+// The most bytes of a slot while those who now hold or wait get their turns, with no new waiter.
+std::size_t most_in_slot(const KeyRecord&, const QueueLimits&) noexcept;
 
 // Whether a slot that has `waiters` of `bytes` takes another.
 bool has_room(std::size_t waiters, std::size_t bytes, const QueueLimits&) noexcept;

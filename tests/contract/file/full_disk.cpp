@@ -128,3 +128,63 @@ TEST_CASE("full with a long queue: each waiter gets its turn") {
     }
   });
 }
+
+namespace {
+
+// All turns of a queue behind a holder, on a full disk: those that can hold together do.
+void check_turns(SmallDisk& disk, const std::vector<Request>& queue) {
+  const auto holder = open_in(disk.path());
+  Request first = request("k");
+  first.lock_delay = 60s;  // without the release, the key would stay locked for so long
+  const Granted held = take(*holder, first);
+  std::vector<std::unique_ptr<Backend>> backends;
+  std::vector<std::unique_ptr<Waiter>> waiting;
+  for (const Request& r : queue) {
+    backends.push_back(open_in(disk.path()));
+    waiting.push_back(in_queue(*backends.back(), r));
+  }
+  disk.fill();
+  REQUIRE(holder->release(held.lease).value() == Released::yes);
+  std::vector<std::optional<Granted>> turns(queue.size());
+  for (std::size_t released = 0, next = 0; released < queue.size();) {
+    for (bool granted = true; granted && next < queue.size();) {
+      const auto answer = waiting[next]->poll(next == released ? 10s : 0s);
+      if (!answer) FAIL(next << ": " << answer.error().message);
+      granted = std::holds_alternative<Granted>(*answer);
+      if (granted) turns[next++] = std::get<Granted>(*answer);
+    }
+    REQUIRE(next > released);
+    for (; released < next; ++released)
+      REQUIRE(backends[released]->release(turns[released]->lease).value() == Released::yes);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("full with a long queue of readers: each gets its turn") {
+  on_small_disk([](SmallDisk& disk) {
+    Request r = request("k");
+    r.mode = Mode::shared;
+    r.identity.reason = std::string(200, 'r');
+    std::vector<Request> queue;
+    for (int i = 0; i < 60; ++i) {
+      r.owner = Owner::random();
+      queue.push_back(r);
+    }
+    check_turns(disk, queue);
+  });
+}
+
+TEST_CASE("full with a long queue for permits: each gets its turn") {
+  on_small_disk([](SmallDisk& disk) {
+    Request r = request("k");
+    r.mode = Mode::permit;
+    r.limit = 18;
+    std::vector<Request> queue;
+    for (int i = 0; i < 47; ++i) {
+      r.owner = Owner::random();
+      queue.push_back(r);
+    }
+    check_turns(disk, queue);
+  });
+}
