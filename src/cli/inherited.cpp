@@ -6,6 +6,7 @@
 #include <optional>
 #include "core/key.hpp"
 #include "core/sequencer.hpp"
+#include "core/text.hpp"
 #include "run/process_id.hpp"
 
 namespace dlock::cli {

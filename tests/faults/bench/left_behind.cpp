@@ -32,7 +32,9 @@ TEST_CASE("after a bench of all recipes the store is as it was") {
   const auto before = store->everything();
   Dlock run(bench(*store, {"--recipe", "all", "--scenario",
                            "uncontended,handoff,shared,limit,renew", "-d", "200ms"}));
-  CHECK(run.end() == "exit 0");
+  // A busy machine may leave one of the short scenarios without a sample; that must not matter.
+  const std::string how = run.end();
+  CHECK((how == "exit 0" || (how == "exit 69" && run.out.find("no samples") != run.out.npos)));
   CHECK(run.out.find("still there") == run.out.npos);
   CHECK(store->everything() == before);
 
