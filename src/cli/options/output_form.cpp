@@ -5,6 +5,7 @@
 #include <span>
 #include "cli/options/verbs.hpp"
 #include "core/key.hpp"
+#include "core/text.hpp"
 
 namespace dlock::cli {
 namespace {
