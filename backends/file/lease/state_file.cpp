@@ -348,11 +348,12 @@ Result<std::optional<KeyRecord>> StateFile::peek(Depth depth) {
     const timespec nap{0, 100'000};
     ::nanosleep(&nap, nullptr);
   }
-  auto loaded = load();  // reports the error
-  if (loaded && !loaded->fresh && depth == Depth::waiters)
-    if (auto rest = load_tail(loaded->record); !rest) return fail(rest.error());
+  auto loaded = load();  // usually it reports what is damaged
   if (!loaded) return fail(loaded.error());
-  return std::optional<KeyRecord>{};
+  if (loaded->fresh) return std::optional<KeyRecord>{};
+  if (depth == Depth::waiters)
+    if (auto rest = load_tail(loaded->record); !rest) return fail(rest.error());
+  return std::optional{std::move(loaded->record)};
 }
 
 Header StateFile::newest_header() const noexcept {
