@@ -104,7 +104,7 @@ void ignored_signals(Tally& tally) {
                   what + ", waiting: " + waiting.end() + waiting.complaint());
       // While running: the command and dlock survive until the next renewal; TERM still works.
       DlockRun running({.mode = mode,
-                        .options = {"--ttl", "2s"},
+                        .options = {"--ttl", "5s"},
                         .job = {"sh", "-c", "echo up; exec sleep 60"},
                         .ignored = {sig}});
       tally.check(running.out().next(20) == "up", what + ": did not start" + running.complaint());
