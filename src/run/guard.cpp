@@ -203,7 +203,7 @@ void Guard::settle() {
                      std::min({when_.kill_at, stop_by(), later(Clock::now(), longest_rehearsal)}));
   bool alive = true;
   sweep_while_anything_changes(alive, true);
-  keep_image();
+  Image().keep();
 }
 
 void Guard::check_deadlines(Deadline now) {

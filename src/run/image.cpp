@@ -6,13 +6,11 @@
 #include <cstdint>
 
 namespace dlock::run {
-namespace {
 
-// Calls f(begin, length) for each segment that is read only, on whole pages.
-template <class F>
-void each_clean_segment(F f) noexcept {
+// The segments that are read only, on whole pages.
+Image::Image() {
   ::dl_iterate_phdr(
-      [](dl_phdr_info* object, std::size_t, void* call) {
+      [](dl_phdr_info* object, std::size_t, void* found) {
         const auto page = static_cast<std::uintptr_t>(::getpagesize());
         for (int i = 0; i < object->dlpi_phnum; ++i) {
           const ElfW(Phdr)& segment = object->dlpi_phdr[i];
@@ -20,21 +18,20 @@ void each_clean_segment(F f) noexcept {
           const auto at = object->dlpi_addr + segment.p_vaddr;
           const auto begin = at / page * page;
           const auto end = (at + segment.p_memsz + page - 1) / page * page;
-          (*static_cast<F*>(call))(reinterpret_cast<void*>(begin), end - begin);
+          static_cast<decltype(segments_)*>(found)->emplace_back(
+              reinterpret_cast<std::byte*>(begin), end - begin);
         }
         return 0;
       },
-      &f);
+      &segments_);
 }
 
-}  // namespace
-
-void let_go_of_image() noexcept {
-  each_clean_segment([](void* at, std::size_t size) { ::madvise(at, size, MADV_DONTNEED); });
+void Image::let_go() const noexcept {
+  for (const auto& s : segments_) ::madvise(s.data(), s.size(), MADV_DONTNEED);
 }
 
-void keep_image() noexcept {
-  each_clean_segment([](void* at, std::size_t size) { ::mlock2(at, size, MLOCK_ONFAULT); });
+void Image::keep() const noexcept {
+  for (const auto& s : segments_) ::mlock2(s.data(), s.size(), MLOCK_ONFAULT);
 }
 
 }  // namespace dlock::run

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cstring>
 #include "run/environment.hpp"
-#include "run/image.hpp"
 #include "run/job_cgroup.hpp"
 #include "util/wait.hpp"
 
@@ -75,7 +74,7 @@ Outcome Supervisor::run() {
                   {guard_.fd(), guard_events, 0},
                   {timer_.fd(), POLLIN, 0},
                   {keeper_.fd(), POLLIN, 0}};
-    if (has_settled) let_go_of_image();  // last: what follows would map its pages again
+    if (has_settled) image_.let_go();  // last: what follows would map its pages again
     ::poll(p, std::size(p), -1);
     if ((p[1].revents & POLLOUT) != 0) guard_.flush();
     timer_.drain();
