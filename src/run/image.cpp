@@ -31,6 +31,7 @@ void Image::let_go() const noexcept {
 }
 
 void Image::keep() const noexcept {
+  for (const auto& s : segments_) ::madvise(s.data(), s.size(), MADV_POPULATE_READ);
   for (const auto& s : segments_) ::mlock2(s.data(), s.size(), MLOCK_ONFAULT);
 }
 

@@ -23,8 +23,8 @@ class Image {
   // for the guard: on a disk that hangs it must be able to kill.
   void let_go() const noexcept;
 
-  // Keeps those that are mapped now, and every one that will be, in memory (mlock), as far as
-  // RLIMIT_MEMLOCK allows. For the guard, after it has rehearsed what it may have to do.
+  // Maps all of them (Linux 5.14) and keeps them in memory, as far as RLIMIT_MEMLOCK allows. For
+  // the guard: what it has rehearsed is not all that it runs when it kills.
   void keep() const noexcept;
 
  private:
