@@ -242,13 +242,11 @@ TEST_CASE("the guard has the descriptors of all keys") {
   INFO(it.says());
   CHECK(until_true([&] { return descriptors(guard) >= std::size_t(n); }));
   // The guard alone keeps every key, frozen as by a debugger; dlock is dead.
-  ::ptrace(PTRACE_SEIZE, guard, nullptr, nullptr);
-  REQUIRE(::ptrace(PTRACE_INTERRUPT, guard, nullptr, nullptr) == 0);
-  REQUIRE(::waitpid(guard, nullptr, __WALL) == guard);
+  std::optional<Frozen> frozen(guard);
   it.dlock->signal(SIGKILL);
   CHECK(it.end() == "signal 9 (KILL)");
   for (const int i : {0, n / 2, n - 1}) CHECK(it.try_key("k" + std::to_string(i)) == "exit 75");
-  ::ptrace(PTRACE_DETACH, guard, nullptr, nullptr);
+  frozen.reset();
   CHECK(until_true([&] { return !alive(guard); }));
   CHECK(it.try_key("k0") == "exit 0");
 }

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
-#include <sys/ptrace.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -173,7 +172,7 @@ class TreeRun {
       case Fault::stop: dlock_->signal(SIGSTOP); break;
       case Fault::kill_guard: ::kill(guard_, SIGKILL); break;
       case Fault::stop_guard: ::kill(guard_, SIGSTOP); break;
-      case Fault::kill_frozen: freeze_guard(), dlock_->signal(SIGKILL); break;
+      case Fault::kill_frozen: frozen_.emplace(guard_), dlock_->signal(SIGKILL); break;
       case Fault::freeze: ::kill(server_->server(), SIGSTOP); break;
       case Fault::stop_guard_term: ::kill(guard_, SIGSTOP), dlock_->signal(SIGTERM); break;
     }
@@ -193,23 +192,13 @@ class TreeRun {
     dlock_->signal(SIGTERM);
   }
 
-  // As a debugger does: STOP would not last, because the kernel continues a process group that
-  // dlock's death orphans.
-  void freeze_guard() {
-    if (::ptrace(PTRACE_SEIZE, guard_, nullptr, nullptr) != 0 ||
-        ::ptrace(PTRACE_INTERRUPT, guard_, nullptr, nullptr) != 0 ||
-        ::waitpid(guard_, nullptr, __WALL) != guard_)
-      give_up(std::string("ptrace: ") + std::strerror(errno));
-  }
-
   // The lock ends with the last process that has its descriptor, and the guard has it too.
   void outlive_dlock() {
     if (waiter_->wait(1))
       wrong("the second contender got the lock while the guard had a living tree");
     if (tree_.wait_end(0)) wrong("the tree died although its guard was frozen");
     fault_at_ = boot_now();
-    if (::ptrace(PTRACE_DETACH, guard_, nullptr, nullptr) != 0)
-      give_up(std::string("ptrace: ") + std::strerror(errno));
+    frozen_.reset();
   }
 
   void await_death() {
@@ -272,6 +261,7 @@ class TreeRun {
   std::optional<Lines> waiter_out_;
   std::optional<EventStream> waiter_events_;
   pid_t guard_ = 0;
+  std::optional<Frozen> frozen_;
   double fault_at_ = 0;
   Seen seen_;
 };

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/ioctl.h>
+#include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <algorithm>
@@ -83,6 +84,28 @@ double boot_now() noexcept {
 void give_up(const std::string& what) {
   std::fprintf(stderr, "cannot test: %s\n", what.c_str());
   ::_exit(1);
+}
+
+// A thread that is stopped makes no other: so once each that was found is, there are no more.
+Frozen::Frozen(pid_t pid) {
+  const std::string tasks = "/proc/" + std::to_string(pid) + "/task";
+  std::size_t known = 0;
+  do {
+    known = threads_.size();
+    for (const auto& task : std::filesystem::directory_iterator(tasks)) {
+      const pid_t thread = std::stoi(task.path().filename());
+      if (std::find(threads_.begin(), threads_.end(), thread) != threads_.end()) continue;
+      if (::ptrace(PTRACE_SEIZE, thread, nullptr, nullptr) != 0 ||
+          ::ptrace(PTRACE_INTERRUPT, thread, nullptr, nullptr) != 0 ||
+          ::waitpid(thread, nullptr, __WALL) != thread)
+        give_up(std::string("ptrace: ") + std::strerror(errno));
+      threads_.push_back(thread);
+    }
+  } while (threads_.size() != known);
+}
+
+Frozen::~Frozen() {
+  for (const pid_t thread : threads_) ::ptrace(PTRACE_DETACH, thread, nullptr, nullptr);
 }
 
 void clean_environment() {

@@ -29,6 +29,19 @@ class TempDir {
   std::string path_;
 };
 
+// Stops a process as a debugger does, each of its threads, until the scope ends, and by the thread
+// that made it. (SIGSTOP would not last, where the kernel continues a group that an end orphans.)
+class Frozen {
+ public:
+  explicit Frozen(pid_t);
+  ~Frozen();
+  Frozen(const Frozen&) = delete;
+  Frozen& operator=(const Frozen&) = delete;
+
+ private:
+  std::vector<pid_t> threads_;
+};
+
 struct Spawn {
   enum class Place { here, own_group, own_session };
   std::vector<std::string> argv;                              // [0] is looked up in PATH
