@@ -80,6 +80,7 @@ void Guard::run() {
     timer_.arm(sweeping_ ? no_deadline
                          : std::min({expired_ ? no_deadline : when_.term_at, when_.kill_at,
                                      stop_by(), run_until_, helper_until_, settled_at_}));
+    arm_backstop();
     if (sweeping_ && alive) sweep_while_anything_changes(alive);
     if (!alive && (job_ > 0 || !channel_.open())) leave();
     // if no process is left, the last message has it
@@ -96,8 +97,6 @@ void Guard::show_itself() {
 }
 
 void Guard::leave() {
-  // Before dlock releases the lock: from then on only its own descriptors say that it is held.
-  holds_.clear();
   // The only message that blocks: dlock may be stopped with a full queue, and must get it. If dlock
   // dies, this fails at once.
   channel_.send_and_wait({Kind::tree_dead, status_, expired_, {}});
@@ -191,9 +190,16 @@ void Guard::read_exec_outcome() {
   settled_at_ = later(Clock::now(), settled);
 }
 
-// What has run once is in memory: the end of dlock, and of the tree, without a signal.
+// What it took to get here is let go of. The kill is safe in the backstop; the rest of an end (the
+// end signal, the answers) is rehearsed, because what has run once is in memory, as long as the
+// system has enough.
 void Guard::settle() {
   settled_at_ = no_deadline;
+  const Image image;
+  image.let_go();
+  backstop_.emplace(channel_.fd(), cgroup_.kill_fd());
+  arm_backstop();  // now: the rehearsal may be what hangs
+  if (!backstop_->start()) return image.keep();
   if (Fd dlock, guard; Channel::make_pair(dlock, guard)) {
     dlock.reset();
     Channel closed(std::move(guard));
@@ -205,7 +211,10 @@ void Guard::settle() {
                      std::min({when_.kill_at, stop_by(), later(Clock::now(), longest_rehearsal)}));
   bool alive = true;
   sweep_while_anything_changes(alive, true);
-  Image().keep();
+}
+
+void Guard::arm_backstop() {
+  if (backstop_) backstop_->arm(std::min(when_.kill_at, stop_by()));
 }
 
 void Guard::check_deadlines(Deadline now) {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <algorithm>
+#include <optional>
 #include <vector>
+#include "run/backstop.hpp"
 #include "run/entry.hpp"
 #include "run/job_cgroup.hpp"
 #include "run/message.hpp"
@@ -44,6 +46,7 @@ class Guard {
   void check_max_run(Deadline now);
   void lose(Deadline now);
   void settle();
+  void arm_backstop();
   void wake_orphans();
   void start_sweep();
   bool reap();
@@ -57,6 +60,7 @@ class Guard {
   const OwnChildren children_;
   Timer timer_;
   JobCgroup cgroup_;
+  std::optional<Backstop> backstop_;
   GuardDeadlines when_;
   Deadline run_until_ = no_deadline, run_stop_by_ = no_deadline;  // of --max-run
   Deadline settled_at_ = no_deadline;

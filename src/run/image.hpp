@@ -19,12 +19,12 @@ class Image {
   Image();
 
   // Unmaps them; what is used later is mapped again, from the page cache or, if the kernel dropped
-  // it there, from the disk. So this is for dlock, whose lateness the guard makes up for, and never
-  // for the guard: on a disk that hangs it must be able to kill.
+  // it there, from the disk, which may hang. So this is for dlock, whose lateness the guard makes
+  // up for, and for a guard that has a Backstop.
   void let_go() const noexcept;
 
-  // Maps all of them (Linux 5.14) and keeps them in memory, as far as RLIMIT_MEMLOCK allows. For
-  // the guard: what it has rehearsed is not all that it runs when it kills.
+  // Maps all of them (Linux 5.14) and keeps them in memory, as far as RLIMIT_MEMLOCK allows: for a
+  // guard without a Backstop.
   void keep() const noexcept;
 
  private:

@@ -20,6 +20,7 @@ class JobCgroup {
   void kill() const;  // every member, atomically; needs no descriptor
   void remove();      // once it is empty; otherwise no effect
   int fd() const noexcept { return dir_.get(); }
+  int kill_fd() const noexcept { return kill_.get(); }
   explicit operator bool() const noexcept { return static_cast<bool>(dir_); }
 
  private:

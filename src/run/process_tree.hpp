@@ -16,6 +16,7 @@ class OwnChildren {
  public:
   OwnChildren();  // call it in the process itself; a child opens its own
   std::vector<pid_t> list() const;
+  int fd() const noexcept { return list_.get(); }
   // false: /proc does not list them here
   explicit operator bool() const noexcept { return static_cast<bool>(list_); }
 

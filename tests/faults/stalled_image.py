@@ -1,10 +1,11 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 # usage: stalled_image.py DLOCK DLOCK_FAKE
-# The program's file is on a disk that hangs, and what of it no process has mapped is gone from the
-# page cache. Then dlock is killed, or it is stopped and its lease ends: the guard, which has never
-# killed before, ends the job in time. 77: it cannot be tested here.
-import os, select, signal, subprocess, sys, tempfile, time
+# The program's file is on a disk that hangs, and the kernel has taken back what it can of its pages,
+# the guard's among them. Then dlock is killed, or it is stopped and its lease ends: the guard, which
+# has never killed before, ends the job and its child in time, with a cgroup and without. 77: it
+# cannot be tested here.
+import ctypes, os, select, signal, subprocess, sys, tempfile, time
 
 if os.geteuid() != 0 or not os.path.exists("/dev/fuse"):
     print("skipped: needs root and /dev/fuse")
@@ -48,8 +49,11 @@ def within(seconds, what, question):
 
 
 def field(pid, name):
-    with open(f"/proc/{pid}/status") as status:
-        return next((line.split()[1] for line in status if line.startswith(name + ":")), "0")
+    try:
+        with open(f"/proc/{pid}/status") as status:
+            return next((line.split()[1] for line in status if line.startswith(name + ":")), "")
+    except FileNotFoundError:
+        return ""
 
 
 def children(pid):
@@ -57,9 +61,60 @@ def children(pid):
         return [int(word) for word in file.read().split()]
 
 
-def job_dies(dlock, store, fault, ttl, directory):
-    """Whether the job is dead within the ttl after `fault` has hit dlock."""
-    image = f"{directory}/{fault.name}"
+class Rest:
+    """Whether no thread of two processes has run at 20 looks in a row."""
+
+    def __init__(self, *pids):
+        self.pids, self.seen, self.looks = pids, None, 0
+
+    def __call__(self):
+        now = []
+        for pid in self.pids:
+            for thread in os.listdir(f"/proc/{pid}/task"):
+                with open(f"/proc/{pid}/task/{thread}/status") as status:
+                    now += [line for line in status if line.startswith(("State:", "voluntary"))]
+        resting = now == self.seen and all("sleeping" in line for line in now if line.startswith("State:"))
+        self.seen, self.looks = now, self.looks + 1 if resting else 0
+        return self.looks >= 20
+
+
+def take_back(pid, image):
+    """What a system short of memory does to the pages of `image` in a process: process_madvise(2)
+    with MADV_PAGEOUT. Returns the KiB that are left, which other processes share or have locked."""
+    class Range(ctypes.Structure):
+        _fields_ = [("begin", ctypes.c_void_p), ("size", ctypes.c_size_t)]
+    pidfd = os.pidfd_open(pid)
+    libc = ctypes.CDLL(None, use_errno=True)
+    ours, left = False, 0
+    with open(f"/proc/{pid}/smaps") as mappings:
+        for line in mappings.read().splitlines():
+            word = line.split()
+            if "-" in word[0]:
+                ours = image in line and "w" not in word[1]
+                if ours:
+                    begin, end = (int(part, 16) for part in word[0].split("-"))
+                    libc.syscall(440, pidfd, ctypes.byref(Range(begin, end - begin)), ctypes.c_size_t(1), 21, 0)
+    with open("/proc/sys/vm/drop_caches", "w") as file:
+        file.write("1")
+    with open(f"/proc/{pid}/smaps") as mappings:
+        for line in mappings.read().splitlines():
+            word = line.split()
+            if "-" in word[0]:
+                ours = image in line and "w" not in word[1]
+            elif ours and word[0] == "Rss:":
+                left += int(word[1])
+    os.close(pidfd)
+    return left
+
+
+without_cgroup = ["unshare", "-m", "sh", "-c",
+                  'umount -l /sys/fs/cgroup/unified 2>/dev/null || umount -l /sys/fs/cgroup; exec "$@"', "sh"]
+
+
+def job_dies(dlock, store, fault, ttl, directory, cgroup):
+    """Whether the job and its child are dead within the ttl after `fault` has hit dlock."""
+    name = f"{fault.name}, {'with' if cgroup else 'without'} cgroup"
+    image = f"{directory}/{fault.name}.{cgroup}"
     os.mkdir(image)
     disk = os.fork()
     if disk == 0:
@@ -75,19 +130,25 @@ def job_dies(dlock, store, fault, ttl, directory):
                 sys.exit(77)
             return os.path.exists(f"{image}/dlock")
         within(10, "the file system is mounted", mounted)
-        run = subprocess.Popen([f"{image}/dlock", "run", "-b", store, "--ttl", f"{ttl}s", "--key", "k", "--",
-                                "sleep", "1000"], stderr=subprocess.DEVNULL)
-        guard = within(10, "the guard exists", lambda: children(run.pid))[0]
+        run = subprocess.Popen((([] if cgroup else without_cgroup) +
+                                [f"{image}/dlock", "run", "-b", store, "--ttl", f"{ttl}s", "--key", "k", "--",
+                                 "sh", "-c", "sleep 1000 & exec sleep 1000"]), stderr=subprocess.DEVNULL)
+        guard = within(10, "the guard exists", lambda: [p for p in children(run.pid) if field(p, "Name") == "lock-guard"])[0]
         job = within(10, "the job exists", lambda: children(guard))[0]
-        within(10, "the guard has locked its pages", lambda: field(guard, "VmLck") != "0")
-        pin = os.pidfd_open(job)
+        child = within(10, "the job has a child", lambda: children(job))[0]
+        within(10, "the guard has its second thread", lambda: field(guard, "Threads") == "2")
+        within(20, "dlock and its guard are at rest", Rest(run.pid, guard))
+        with open(f"/proc/{job}/cgroup") as groups:
+            if not cgroup and "dlock-" in groups.read():
+                raise SystemExit("the job has a cgroup after all")
+        pins = [os.pidfd_open(job), os.pidfd_open(child)]
         os.kill(disk, signal.SIGSTOP)
-        with open("/proc/sys/vm/drop_caches", "w") as file:
-            file.write("1")
+        left = take_back(guard, image)
         os.kill(run.pid, fault)
         began = time.monotonic()
-        dead = bool(select.select([pin], [], [], ttl)[0])
-        print(f"{fault.name}: job {'dead' if dead else 'alive'} {time.monotonic() - began:.3f} s later, ttl {ttl} s")
+        dead = all(select.select([pin], [], [], max(0, began + ttl - time.monotonic()))[0] for pin in pins)
+        print(f"{name}: job {'dead' if dead else 'alive'} {time.monotonic() - began:.3f} s later, ttl {ttl} s; "
+              f"{left} KiB of the program in the guard")
         return dead
     finally:
         os.kill(disk, signal.SIGCONT)
@@ -102,8 +163,13 @@ def job_dies(dlock, store, fault, ttl, directory):
             pass
 
 
+try:  # other programs' load does not count, for this one and those that it starts
+    os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+except PermissionError:
+    pass
 dlock, fake = sys.argv[1:]
 with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
-    killed = job_dies(dlock, f"file://{directory}", signal.SIGKILL, 4, directory)
-    stopped = job_dies(fake, "fake:", signal.SIGSTOP, 4, directory)
-sys.exit(0 if killed and stopped else 1)
+    dead = [job_dies(program, store, fault, 4, directory, cgroup)
+            for program, store, fault in ((dlock, f"file://{directory}", signal.SIGKILL), (fake, "fake:", signal.SIGSTOP))
+            for cgroup in (True, False)]
+sys.exit(0 if all(dead) else 1)

@@ -16,8 +16,7 @@ struct Round {
 };
 
 struct Scenario {
-  using Kind = StoreKind;
-  Kind kind = Kind::redis;
+  enum class Kind { redis, zookeeper, mysql } kind = Kind::redis;
   std::uint64_t seed = 1;
   Nanos longest_ttl = 0, grace = 0;
   Nanos faults_until = 0;
