@@ -26,9 +26,10 @@ void Guard::later(Nanos span, std::uint64_t tag, void (Guard::*what)()) {
   world_.after(span, mixed(tag, token_), [this, what] { (this->*what)(); });
 }
 
-void Guard::start(FencingToken token, const run::GuardDeadlines& when) {
+void Guard::start(FencingToken token, const run::GuardDeadlines& when, std::vector<OpenPtr> holds) {
   when_ = when;
   if (now() >= when_.term_at) return tell_({run::Kind::refused, 0, false, {}});
+  holds_ = std::move(holds);
   token_ = token;
   lives_ = true;
   if (world_.told()) world_.say(who_, fmt::format("starts its job with token {}", token));
@@ -73,6 +74,7 @@ void Guard::signal_all() {
 }
 
 void Guard::sweep() {
+  if (!lives_ && gone_) holds_.clear();
   if (!lives_ || std::exchange(sweeping_, true)) return;
   if (world_.told()) world_.say(who_, "KILL");
   tell_({run::Kind::killing, 0, false, {}});
@@ -87,6 +89,7 @@ void Guard::dlock_is_gone() {
 void Guard::killed() {
   gone_ = true;
   dead();
+  holds_.clear();  // also where no job was alive
 }
 
 void Guard::machine_sleeps() {
@@ -132,6 +135,7 @@ void Guard::dead() {
   if (sweeping_) status_ = SIGKILL;
   if (world_.told()) world_.say(who_, "its job is dead");
   ledger_.died(token_, excused_);
+  holds_.clear();
   if (!gone_) tell_({run::Kind::tree_dead, status_, expired_, {}});
 }
 

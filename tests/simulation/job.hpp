@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 #include "run/message.hpp"
+#include "simulation/file_system.hpp"
 #include "simulation/ledger.hpp"
 #include "simulation/world.hpp"
 
@@ -30,7 +31,8 @@ class Guard {
         plan_(plan),
         tell_(std::move(tell)) {}
 
-  void start(FencingToken, const run::GuardDeadlines&);
+  // `holds`: with which the lock would end, until the job is dead.
+  void start(FencingToken, const run::GuardDeadlines&, std::vector<OpenPtr> holds);
   void deadlines(const run::GuardDeadlines&);
   void signal_all();
   void sweep();
@@ -58,6 +60,7 @@ class Guard {
   const JobPlan plan_;
   const std::function<void(run::Message)> tell_;
   run::GuardDeadlines when_;
+  std::vector<OpenPtr> holds_;
   FencingToken token_ = 0;
   bool lives_ = false, expired_ = false, sweeping_ = false, gone_ = false, signalled_ = false;
   bool excused_ = false, ends_ = false, writes_ = false, dies_ = false;  // put off by a sleep

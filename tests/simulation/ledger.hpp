@@ -19,6 +19,7 @@ class Ledger {
   void renewed(FencingToken, Nanos ends, bool decided = false);
   void removed(FencingToken, std::string_view how);  // by a request, not by time
 
+  bool knows(FencingToken token) const { return ends_.contains(token); }
   void expired(FencingToken);  // by time, where the store says when
 
   // Of the jobs. `excuse`: the machine slept, so that nobody could end the job in time; only the

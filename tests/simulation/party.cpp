@@ -82,6 +82,8 @@ Party::Party(World& world, Network& network, Ledger& ledger, Machine& machine, s
     if (!opened) return opened;
     return std::make_unique<Tracked>(std::move(*opened), opened_, places_);
   };
+  const bool leased = plan_.traits.liveness != Liveness::process;
+  plan_.request.attached = !leased;
   plan_.request.owner = Owner::random();
   plan_.request.mode = asked.mode;
   plan_.request.limit = asked.limit;
@@ -89,9 +91,10 @@ Party::Party(World& world, Network& network, Ledger& ledger, Machine& machine, s
   ttl_ = asked.ttl;
   steady_ = asked.url.find("replicas=1") == asked.url.npos;
   plan_.request.identity.host = "m";
+  if (!leased) plan_.request.identity.reason.assign(300, 'r');  // a state of several blocks
   if (asked.wait) plan_.wait = span(*asked.wait);
   const auto timing = run::plan_timing({plan_.request.ttl, {}, {}},
-                                       plan_.traits.proven_of(plan_.request.ttl, url), true);
+                                       plan_.traits.proven_of(plan_.request.ttl, url), leased);
   if (!timing) throw std::invalid_argument(timing.error().message);
   plan_.timing = *timing;
   run::Policy::Rules rules;
@@ -176,6 +179,7 @@ void Party::from_keeper(std::vector<run::Event>& out) {
       out.emplace_back(event::NoAnswer{!none->failed});
     } else if (auto* granted = std::get_if<Keeper::Granted>(&report)) {
       token_ = granted->lease.token;
+      holds_ = std::move(granted->holds);
       if (world_.told()) world_.say(name(), fmt::format("has token {}", token_));
       out.emplace_back(event::Granted{granted->lease.deadline});
     } else if (auto* kept = std::get_if<Keeper::Kept>(&report)) {
@@ -199,10 +203,18 @@ void Party::from_keeper(std::vector<run::Event>& out) {
   }
 }
 
+// The descriptors are in the message that starts the job.
+void Party::start_job() {
+  std::vector<OpenPtr> holds;
+  for (const Fd& fd : holds_) holds.push_back(opened(fd.get()));
+  holds_.clear();
+  guard_.start(token_, policy_->deadlines(), std::move(holds));
+}
+
 void Party::perform(const run::Action& a) {
   using Do = run::Action::Do;
   switch (a.what) {
-    case Do::start_job: return guard_.start(token_, policy_->deadlines());
+    case Do::start_job: return start_job();
     case Do::send_deadlines: return guard_.deadlines(policy_->deadlines());
     case Do::signal_all:
     case Do::send_signal: return guard_.signal_all();
@@ -216,6 +228,7 @@ void Party::perform(const run::Action& a) {
     case Do::queue_again:
       if (world_.told()) world_.say(name(), "the grant came too late: queues again");
       token_ = 0;
+      holds_.clear();
       if (quiet())
         world_.broken("I6: a grant comes too late for " + name() + ", though nothing went wrong");
       return keeper_->queue_again(a.span);

@@ -47,6 +47,7 @@ class Party final : public Process {
   void from_guard(std::vector<run::Event>& urgent, std::vector<run::Event>& rest);
   void from_keeper(std::vector<run::Event>& out);
   void perform(const run::Action&);
+  void start_job();
   // The effects of the last fault are over.
   bool quiet() const { return world_.now() > world_.last_fault_over() + 3 * ttl_; }
 
@@ -62,6 +63,7 @@ class Party final : public Process {
   Backend* opened_ = nullptr;
   std::vector<Waiter*> places_;
   FencingToken token_ = 0;
+  std::vector<Fd> holds_;  // of the grant, until the guard has them
   Nanos ttl_ = 0;
   bool steady_ = true;  // no replicas that miss a grant
 };

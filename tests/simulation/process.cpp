@@ -16,6 +16,8 @@ namespace {
 constexpr Nanos drained_step = second;
 constexpr std::uint64_t most_calls_at_once = 20'000, calls_per_moment = 50;
 constexpr Nanos moment = 1000;
+constexpr std::uint64_t most_file_calls =
+    200'000;  // of a process, which usually makes some hundred
 
 }  // namespace
 
@@ -26,9 +28,12 @@ Process::Process(World& world, Network& network, Machine& machine, std::string n
       machine_(machine),
       name_(std::move(name)),
       dice_(seed),
-      past_(seed) {}
+      past_(seed),
+      others_run_one_in_(std::uint64_t{2} << dice_.below(6)) {
+  world_.processes.push_back(this);
+}
 
-Process::~Process() = default;
+Process::~Process() { std::erase(world_.processes, this); }
 
 // ---- the threads -------------------------------------------------------------------------------
 
@@ -85,6 +90,7 @@ void Process::die() {
   if (std::exchange(dead_, true)) return;
   for (auto& [fd, d] : descriptors_)
     if (d.link && d.link->client) network_.close(d.link);
+  for (auto& [fd, d] : descriptors_) d.open.reset();
   has_died();
   Process* const before = std::exchange(world_.active, this);
   leave_threads();
@@ -101,6 +107,8 @@ void Process::suffer(const Fault& fault) {
       stopped_until_ = world_.now() + fault.span;
       world_.at(stopped_until_, mixed(12, past_), [this] { continues(); });
       return;
+    case Kind::full:
+    case Kind::remove: return world_.disk_fails(fault);
     case Kind::sleep: {
       machine_.asleep = true;
       machine_sleeps();
@@ -139,11 +147,35 @@ bool Process::step() {
   if (!running_) return true;  // the main thread: asked in go()
   remember(1);
   if (const Fault fault = world_.ask(Point::step); fault.kind != Kind::none) suffer(fault);
-  while (!dead_ && halted()) {
+  return waits_in_step();
+}
+
+// Until nothing keeps it from its next step. False: it is dead.
+bool Process::waits_in_step() {
+  while (!dead_ && (halted() || world_.now() < others_run_until_)) {
     in_ = In::step;
     thread_->pause();
     in_ = In::nothing;
   }
+  return !dead_;
+}
+
+void Process::others_run() {
+  if (dead_ || !running_) return;
+  others_run_until_ = world_.now() + dice_.span(millisecond / 1000, millisecond);
+  world_.at(others_run_until_, mixed(16, past_), [this] {
+    if (in_ == In::step && !dead_ && !halted()) run_thread();
+  });
+  (void)waits_in_step();
+}
+
+bool Process::enters_kernel() {
+  if (!step()) return false;
+  if (++file_calls_ > most_file_calls) {
+    world_.broken(name_ + " spins: it calls on and on, and never gets anywhere");
+    if (running_) die();
+  }
+  if (dice_.one_in(others_run_one_in_)) others_run();
   return !dead_;
 }
 
@@ -186,6 +218,23 @@ int Process::add(Descriptor d) {
 int Process::new_counter() { return add({Descriptor::Kind::counter}); }
 int Process::new_watch() { return add({Descriptor::Kind::watch}); }
 int Process::new_socket() { return add({Descriptor::Kind::socket}); }
+
+int Process::add_open(OpenPtr open) {
+  return add({Descriptor::Kind::file, 0, {}, {}, std::move(open)});
+}
+
+const OpenPtr& Process::opened(int fd) noexcept {
+  static const OpenPtr none;
+  const Descriptor* const d = find(fd);
+  return d ? d->open : none;
+}
+
+void Process::stirred(const Node& node) {
+  if (dead_ || in_ != In::poll) return;
+  for (nfds_t i = 0; i < polled_size_; ++i)
+    if (const OpenPtr& open = opened(polled_[i].fd); open && open->node.get() == &node)
+      return changed();
+}
 
 int Process::write_counter(int fd) {
   Descriptor* const d = find(fd);
@@ -286,6 +335,13 @@ short Process::events_of(const Descriptor& d, short wanted) const noexcept {
           return static_cast<short>(wanted & POLLIN);
       }
       return 0;
+    case Descriptor::Kind::file: {
+      const Node* const fifo = d.open ? d.open->node.get() : nullptr;
+      if (!fifo) return POLLERR;
+      const bool ended = !d.open->reads && fifo->readers == 0;
+      return static_cast<short>((ended ? POLLERR : 0) |
+                                (wanted & (d.open->reads && fifo->unread > 0 ? POLLIN : 0)));
+    }
     case Descriptor::Kind::socket: break;
   }
   if (!d.link || d.link->state == State::dialling) return 0;

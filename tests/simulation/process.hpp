@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <vector>
+#include "simulation/file_system.hpp"
 #include "simulation/network.hpp"
 #include "simulation/world.hpp"
 
@@ -48,6 +49,14 @@ class Process {
   int poll(pollfd*, nfds_t, std::optional<Nanos> timeout);
   void close(int fd);
   int duplicate(int from, int to);  // dup3(2)
+  // On files (file_calls.cpp). False: it is dead. Others may run before it, as they do on a machine
+  // with several processors.
+  bool enters_kernel();
+  void others_run();
+  int add_open(OpenPtr);
+  const OpenPtr& opened(int fd) noexcept;  // nullptr: no file
+  FileSystem& files() const noexcept { return *world_.files; }
+  void stirred(const Node&);  // a FIFO that it may have open
   static constexpr int first_fd = 1 << 20;
 
  protected:
@@ -69,10 +78,11 @@ class Process {
 
  private:
   struct Descriptor {
-    enum class Kind { counter, watch, socket } kind;
+    enum class Kind { counter, watch, socket, file } kind;
     std::uint64_t count = 0;
     std::vector<int> watched;
     LinkPtr link{};
+    OpenPtr open{};
   };
   Descriptor* find(int fd) noexcept;
   int add(Descriptor);
@@ -80,6 +90,7 @@ class Process {
   int look(pollfd*, nfds_t) noexcept;
   // Where the schedule may stop or end it. False: it is dead.
   bool step();
+  bool waits_in_step();
   void suffer(const Fault&);
   void woke(Nanos slept);  // its machine
   void go();
@@ -94,13 +105,14 @@ class Process {
   std::unique_ptr<Fiber> thread_;
   bool running_ = false, dead_ = false, due_ = false;
   Nanos drained_ = 0;  // how far the clock of a dead process has run on
-  Nanos stopped_until_ = 0;
+  Nanos stopped_until_ = 0, others_run_until_ = 0;
+  std::uint64_t others_run_one_in_;
   enum class In { nothing, start, poll, step } in_ = In::nothing;
   pollfd* polled_ = nullptr;
   nfds_t polled_size_ = 0;
   std::optional<Nanos> poll_until_;
   std::uint64_t wait_ = 0;  // counts the waits, so that an old timer ends none
-  std::uint64_t calls_ = 0;
+  std::uint64_t calls_ = 0, file_calls_ = 0;
   Nanos calls_at_ = -1;
 };
 

@@ -6,11 +6,13 @@
 #include <mutex>
 #include <thread>
 #include <utility>
+#include "file/factory.hpp"
 #include "mysql/factory.hpp"
 #include "redis/factory.hpp"
 #include "simulation/database.hpp"
 #include "simulation/ensemble.hpp"
 #include "simulation/ledger.hpp"
+#include "simulation/lock_files.hpp"
 #include "simulation/network.hpp"
 #include "simulation/store.hpp"
 #include "zookeeper/factory.hpp"
@@ -67,7 +69,7 @@ class Simulation {
  private:
   struct Seat {
     std::size_t number = 0;
-    Machine machine;
+    std::shared_ptr<Machine> machine;
     std::size_t begun = 0;
     bool starting = false;
     std::vector<std::unique_ptr<Party>> parties;
@@ -76,9 +78,14 @@ class Simulation {
   std::unique_ptr<Seat> seat(std::size_t number) {
     auto s = std::make_unique<Seat>();
     s->number = number;
-    s->machine.started = static_cast<Nanos>(1000 + 500 * number) * second;
+    if (scenario_.kind == StoreKind::file && number > 0) {
+      s->machine = seats_.front()->machine;  // one for all
+      return s;
+    }
+    s->machine = std::make_shared<Machine>();
+    s->machine->started = static_cast<Nanos>(1000 + 500 * number) * second;
     if (!scenario_.uniform)
-      s->machine.ppm = static_cast<std::int64_t>(world_.dice.below(10'001)) - 5000;
+      s->machine->ppm = static_cast<std::int64_t>(world_.dice.below(10'001)) - 5000;
     return s;
   }
 
@@ -92,7 +99,7 @@ class Simulation {
       ++s.begun;
       const std::uint64_t seed = mixed(scenario_.seed, 1000 * (s.number + 1) + s.begun);
       s.parties.push_back(std::make_unique<Party>(
-          world_, network_, ledger_, s.machine,
+          world_, network_, ledger_, *s.machine,
           fmt::format("{}{}", static_cast<char>('A' + static_cast<char>(s.number)), s.begun), seed,
           round.plan));
       s.parties.back()->begin();
@@ -126,7 +133,7 @@ class Simulation {
     std::uint64_t h = mixed(static_cast<std::uint64_t>(world_.now()), world_.due_hash());
     h = mixed(mixed(h, network_.hash()), mixed(store_.hash(), ledger_.hash()));
     for (const auto& s : seats_) {
-      h = mixed(h, s->begun * 2 + (s->starting ? 1U : 0U) + (s->machine.asleep ? 1000U : 0U));
+      h = mixed(h, s->begun * 2 + (s->starting ? 1U : 0U) + (s->machine->asleep ? 1000U : 0U));
       if (!s->parties.empty()) h = mixed(h, s->parties.back()->hash());
     }
     return mixed(h, static_cast<std::uint64_t>(where));
@@ -153,6 +160,7 @@ const BackendFactory* factory_of(Scenario::Kind kind) {
   switch (kind) {
     case Scenario::Kind::zookeeper: return &zookeeper::factory;
     case Scenario::Kind::mysql: return &mysql::factory;
+    case Scenario::Kind::file: return &file::factory;
     case Scenario::Kind::redis: break;
   }
   return &redis::factory;
@@ -164,6 +172,7 @@ std::unique_ptr<Server> make_server(const Scenario& s, World& world, Ledger& led
   if (s.kind == Scenario::Kind::zookeeper) return std::make_unique<Ensemble>(world, ledger);
   if (s.kind == Scenario::Kind::mysql)
     return std::make_unique<Database>(world, ledger, s.forgets, permits);
+  if (s.kind == Scenario::Kind::file) return std::make_unique<LockFiles>(world, ledger, permits);
   return std::make_unique<Store>(world, ledger, s.unconfirmed_one_in);
 }
 
@@ -197,6 +206,10 @@ Scenario Scenario::random(std::uint64_t seed, Kind of) {
     s.grace = 0;
     s.forgets = dice.one_in(4);
     url = dice.one_in(5) ? "mysql://u@127.0.0.1/d?wake=poll" : "mysql://u@127.0.0.1/d";
+  }
+  if (of == Kind::file) {
+    s.grace = 0;
+    url = "file:///locks";
   }
   const std::uint64_t kind = queue ? 0 : dice.below(8);  // mostly exclusive
   s.faults_until = dice.span(ttl * 2, ttl * 8);

@@ -16,7 +16,8 @@ struct Round {
 };
 
 struct Scenario {
-  enum class Kind { redis, zookeeper, mysql } kind = Kind::redis;
+  using Kind = StoreKind;
+  Kind kind = Kind::redis;
   std::uint64_t seed = 1;
   Nanos longest_ttl = 0, grace = 0;
   Nanos faults_until = 0;

@@ -9,7 +9,7 @@ namespace dlock::simulation {
 using Kind = Fault::Kind;
 
 std::string text(const Fault& fault) {
-  constexpr std::array<std::string_view, 11> names{"nothing",
+  constexpr std::array<std::string_view, 13> names{"nothing",
                                                    "the message is late",
                                                    "the message is lost",
                                                    "the connection is cut behind the message",
@@ -19,7 +19,9 @@ std::string text(const Fault& fault) {
                                                    "the rows are locked",
                                                    "dlock is stopped",
                                                    "dlock is killed",
-                                                   "the machine sleeps"};
+                                                   "the machine sleeps",
+                                                   "the disk is full",
+                                                   "the state is deleted"};
   const std::string_view name = names.at(static_cast<std::size_t>(fault.kind));
   if (fault.span == 0) return std::string{name};
   return fmt::format("{} for {:.3f} s", name, static_cast<double>(fault.span) / 1e9);
@@ -38,12 +40,13 @@ Nanos Dice::span(Nanos least, Nanos most) noexcept {
   return from + static_cast<Nanos>(below(static_cast<std::uint64_t>(from)));
 }
 
-Random::Random(std::uint64_t seed, Nanos ttl, bool rows)
-    : dice_(scrambled(seed, 1)), ttl_(ttl), rows_(rows) {
+Random::Random(std::uint64_t seed, Nanos ttl, StoreKind store)
+    : dice_(scrambled(seed, 1)), ttl_(ttl), store_(store) {
   constexpr std::array<std::uint64_t, 5> of_messages{0, 60, 15, 8, 4};
   constexpr std::array<std::uint64_t, 4> of_steps{0, 300, 80, 30};
   message_one_in_ = of_messages.at(dice_.below(of_messages.size()));
   step_one_in_ = of_steps.at(dice_.below(of_steps.size()));
+  if (store_ == StoreKind::file) step_one_in_ *= 2;  // a step is a system call there
   left_ = static_cast<unsigned>(1 + dice_.below(12));
 }
 
@@ -59,7 +62,7 @@ Fault Random::decide(std::uint64_t number, Point where) {
 }
 
 Fault Random::of_message(Point where) {
-  const std::uint64_t of_requests = rows_ ? 11 : 10;
+  const std::uint64_t of_requests = store_ == StoreKind::mysql ? 11 : 10;
   switch (dice_.below(where == Point::request ? of_requests : 6)) {
     default: return {Kind::late, dice_.span(ttl_ / 16, ttl_ * 2)};
     case 3: return {Kind::lost, 0};
@@ -73,7 +76,11 @@ Fault Random::of_message(Point where) {
 }
 
 Fault Random::of_process() {
-  switch (dice_.below(6)) {
+  if (store_ == StoreKind::file && dice_.one_in(4)) {
+    if (dice_.one_in(2)) return {Kind::remove, 0};
+    return {Kind::full, dice_.span(ttl_ / 16, ttl_)};
+  }
+  switch (dice_.below(store_ == StoreKind::file ? 5 : 6)) {
     default: return {Kind::stop, dice_.span(ttl_ / 16, ttl_ * 2)};
     case 4: return {Kind::kill, 0};
     case 5: return {Kind::sleep, dice_.span(ttl_ / 16, ttl_ * 2)};

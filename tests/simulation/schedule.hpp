@@ -12,6 +12,9 @@ namespace dlock::simulation {
 using Nanos = std::int64_t;
 inline constexpr Nanos millisecond = 1'000'000, second = 1'000'000'000;
 
+// What the clients share.
+enum class StoreKind { redis, zookeeper, mysql, file };
+
 // Where something can go wrong: a connection is being opened, a request or a reply is on its way, a
 // process is about to make a system call or to wake. undo: a request that ends a grant or a wait.
 enum class Point { dial, request, undo, reply, step };
@@ -29,6 +32,8 @@ struct Fault {
     stop,           // dlock (all threads, not its guard) is stopped for `span`
     kill,           // dlock is killed
     sleep,          // the machine is suspended for `span`; CLOCK_BOOTTIME goes on
+    full,           // the disk has no free space for `span`
+    remove,         // somebody deletes the state of the lock from the disk
   };
   Kind kind = Kind::none;
   Nanos span = 0;
@@ -82,8 +87,8 @@ class Dice {
 // after another fault.
 class Random final : public Schedule {
  public:
-  // `ttl`: spans are chosen around it. `rows`: of a store that locks rows.
-  Random(std::uint64_t seed, Nanos ttl, bool rows);
+  // `ttl`: spans are chosen around it.
+  Random(std::uint64_t seed, Nanos ttl, StoreKind store);
   Fault decide(std::uint64_t number, Point) override;
 
  private:
@@ -92,7 +97,7 @@ class Random final : public Schedule {
 
   Dice dice_;
   const Nanos ttl_;
-  const bool rows_;
+  const StoreKind store_;
   std::uint64_t message_one_in_, step_one_in_;
   std::uint64_t agitated_until_ = 0;  // points
   unsigned left_;                     // faults at most

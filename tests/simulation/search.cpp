@@ -10,7 +10,7 @@ using Kind = Fault::Kind;
 
 std::optional<Finding> try_seed(std::uint64_t seed, Scenario::Kind kind, Tally& tally) {
   const Scenario scenario = Scenario::random(seed, kind);
-  Random schedule{seed, scenario.longest_ttl, kind == Scenario::Kind::mysql};
+  Random schedule{seed, scenario.longest_ttl, kind};
   const Outcome outcome = simulate(scenario, schedule);
   tally.grants += outcome.grants;
   tally.jobs += outcome.jobs;

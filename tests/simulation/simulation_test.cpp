@@ -80,12 +80,15 @@ TEST_CASE("random schedules break no invariant of mysql, lease", "[random][mysql
   try_seeds(Scenario::Kind::mysql);
 }
 
+TEST_CASE("random schedules break no invariant of file, lease", "[random][file]") {
+  try_seeds(Scenario::Kind::file);
+}
+
 TEST_CASE("a seed determines the whole story", "[random]") {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
-    const auto kind = static_cast<Scenario::Kind>(seed % 3);
+    const auto kind = static_cast<Scenario::Kind>(seed % 4);
     const Scenario scenario = Scenario::random(seed, kind);
-    const bool rows = kind == Scenario::Kind::mysql;
-    Random once{seed, scenario.longest_ttl, rows}, twice{seed, scenario.longest_ttl, rows};
+    Random once{seed, scenario.longest_ttl, kind}, twice{seed, scenario.longest_ttl, kind};
     const Outcome first = simulate(scenario, once, true), second = simulate(scenario, twice, true);
     CAPTURE(seed);
     CHECK_FALSE(first.story.empty());

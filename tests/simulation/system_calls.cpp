@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The system calls of dlock, as the linker's --wrap leads them here from the libraries under test,
 // which are linked unchanged. While a simulated process runs they are its; else they are real.
+#include <fcntl.h>
 #include <pthread.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -10,27 +11,14 @@
 #include <cerrno>
 #include <memory>
 #include <thread>
-#include "simulation/process.hpp"
-#include "simulation/world.hpp"
+#include "simulation/system_call.hpp"
 
+using dlock::simulation::answer;
+using dlock::simulation::caller;
 using dlock::simulation::Nanos;
 using dlock::simulation::Process;
-using dlock::simulation::World;
 
 namespace {
-
-Process* caller() noexcept {
-  const World* const world = World::current();
-  return world ? world->active : nullptr;
-}
-
-// As the C library answers: -1, and errno.
-template <class Number>
-Number answer(Number n) noexcept {
-  if (n >= 0) return n;
-  errno = static_cast<int>(-n);
-  return -1;
-}
 
 int poll_for(Process& p, pollfd* fds, nfds_t size, const timespec* timeout) {
   using dlock::simulation::second;
@@ -146,7 +134,13 @@ int __wrap_dup3(int from, int to, int flags) {
 
 int __real_fcntl(int, int, ...);
 int __wrap_fcntl(int fd, int command, long argument) {
-  return caller() ? 0 : __real_fcntl(fd, command, argument);
+  Process* const p = caller();
+  if (!p) return __real_fcntl(fd, command, argument);
+  const dlock::simulation::OpenPtr& file = p->opened(fd);
+  if (file && command == F_DUPFD_CLOEXEC) return p->add_open(file);
+  if (file && command == F_OFD_SETLK)
+    return answer(p->files().turn(*file, reinterpret_cast<const flock*>(argument)->l_type));
+  return 0;
 }
 
 int __real_getsockopt(int, int, int, void*, socklen_t*);

@@ -15,6 +15,7 @@
 
 namespace dlock::simulation {
 
+class FileSystem;
 class Process;
 
 // CLOCK_BOOTTIME of a client's machine: runs a little faster or slower than the store's clock, and
@@ -78,6 +79,11 @@ class World {
   Dice dice;             // for what is no fault: latencies, ids
   bool uniform = false;  // every latency is the same
   Nanos latency() noexcept;
+
+  // Of the one machine that all clients run on, if the lock is in files.
+  FileSystem* files = nullptr;
+  std::function<void(const Fault&)> disk_fails;
+  std::vector<Process*> processes;
 
   // The process that is making system calls; nullptr: the simulation itself.
   Process* active = nullptr;

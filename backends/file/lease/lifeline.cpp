@@ -109,9 +109,16 @@ void Lifeline::drain() const noexcept {
   while (fd_ && ::read(fd_.get(), sink, sizeof sink) == static_cast<ssize_t>(sizeof sink)) {}
 }
 
+// Interleaving 3: the state is deleted before we are here, and its successor takes us for a holder,
+// because we live. So we die first, and the name goes only if the state is still there: whoever
+// finds none later sees us dead. Else the name stays, and shows to those who wait for that holder
+// that it has ended. (Without it they would wait until it is forced.)
 void Lifeline::drop(const Place& at) noexcept {
-  if (is_at(at)) ::unlinkat(at.dir, fifo_name(ticket_).c_str(), 0);
+  const std::string name = is_at(at) ? fifo_name(ticket_) : std::string{};
   drop();
+  struct stat state {};
+  if (!name.empty() && at.state >= 0 && ::fstat(at.state, &state) == 0 && state.st_nlink > 0)
+    ::unlinkat(at.dir, name.c_str(), 0);
 }
 
 void Lifeline::drop() noexcept {

@@ -28,6 +28,7 @@ struct Place {
   unsigned epoch;  // changes when it had to be opened again: it may be another directory then
   const Access& access;
   std::string_view path;
+  int state;  // the state file, as open now; -1: none
 };
 
 class Lifeline {
@@ -50,8 +51,9 @@ class Lifeline {
   bool is_at(const Place&) noexcept;
   void drain() const noexcept;
 
-  void drop(const Place&) noexcept;  // ends our proof of life and removes its name
-  void drop() noexcept;              // leaves the name, so that others find it dead
+  // Ends our proof of life and removes its name, unless the state is gone: see the interleaving.
+  void drop(const Place&) noexcept;
+  void drop() noexcept;  // leaves the name, so that others find it dead
 
  private:
   Lifeline(std::uint64_t ticket, unsigned epoch, Fd fd)

@@ -67,7 +67,7 @@ class StateFile {
   std::uint64_t newest_change() const noexcept;
 
   // Valid until the next call that may open something; dir is -1 before the first.
-  Place place() const noexcept { return {dir_.get(), epoch_, access_, dir_path_}; }
+  Place place() const noexcept { return {dir_.get(), epoch_, access_, dir_path_, file_.get()}; }
   const std::string& path() const noexcept { return path_; }
   const std::string& dir_path() const noexcept { return dir_path_; }
 
