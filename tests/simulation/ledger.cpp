@@ -99,6 +99,13 @@ void Ledger::forgotten() {
   for (auto& [token, grant] : all_) grant.excused = true;
 }
 
+void Ledger::forgotten_except(const std::map<FencingToken, Nanos>& kept) {
+  for (auto& [token, grant] : all_) {
+    const auto found = kept.find(token);
+    if (found == kept.end() || found->second < grant.ends) grant.excused = true;
+  }
+}
+
 void Ledger::died(FencingToken token, bool excused) {
   const auto found = all_.find(token);
   if (found == all_.end()) return;

@@ -30,6 +30,8 @@ class Ledger {
   void slept(FencingToken);
   // The store knows no grant any more: of those made so far only the token protects.
   void forgotten();
+  // The same, of all but these, each until its end.
+  void forgotten_except(const std::map<FencingToken, Nanos>& kept);
 
   std::uint64_t hash() const noexcept;
   std::uint64_t grants = 0, jobs = 0, overlaps_excused = 0, stale_writes_refused = 0;

@@ -67,6 +67,8 @@ void Network::send(const LinkPtr& link, std::string bytes) {
 
 void Network::arrive(const LinkPtr& link, const std::string& bytes, const Fault& fault) {
   if (fault.kind == Kind::restart_first) store_.restart();
+  if (fault.kind == Kind::evict) store_.evict();
+  if (fault.kind == Kind::fail_over) store_.fail_over(fault.span);
   if (fault.kind == Kind::freeze) store_.freeze(fault.span);
   if (fault.kind == Kind::lock) store_.lock_rows(fault.span);
   if (link->served) store_.receive(link, bytes);

@@ -41,6 +41,8 @@ class Server {
   virtual void closed(const LinkPtr&) = 0;
   virtual void restart() = 0;
   virtual void freeze(Nanos span) = 0;
+  virtual void evict() {}
+  virtual void fail_over(Nanos) {}  // to a state that is older by so much
   virtual void lock_rows(Nanos) {}  // others wait for that long to write
   virtual bool empty() const = 0;   // nobody holds
   virtual std::uint64_t hash() const = 0;

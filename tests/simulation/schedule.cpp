@@ -9,13 +9,15 @@ namespace dlock::simulation {
 using Kind = Fault::Kind;
 
 std::string text(const Fault& fault) {
-  constexpr std::array<std::string_view, 13> names{"nothing",
+  constexpr std::array<std::string_view, 15> names{"nothing",
                                                    "the message is late",
                                                    "the message is lost",
                                                    "the connection is cut behind the message",
                                                    "the store restarts before the request",
                                                    "the store restarts behind the request",
                                                    "the store freezes",
+                                                   "the record is evicted",
+                                                   "a replica takes over, which is behind",
                                                    "the rows are locked",
                                                    "dlock is stopped",
                                                    "dlock is killed",
@@ -62,6 +64,10 @@ Fault Random::decide(std::uint64_t number, Point where) {
 }
 
 Fault Random::of_message(Point where) {
+  if (store_ == StoreKind::redis && where == Point::request && dice_.one_in(8)) {
+    if (dice_.one_in(3)) return {Kind::evict, 0};
+    return {Kind::fail_over, dice_.span(millisecond, 2 * second)};
+  }
   const std::uint64_t of_requests = store_ == StoreKind::mysql ? 11 : 10;
   switch (dice_.below(where == Point::request ? of_requests : 6)) {
     default: return {Kind::late, dice_.span(ttl_ / 16, ttl_ * 2)};

@@ -28,6 +28,8 @@ struct Fault {
     restart_first,  // the store restarts before the request; what it keeps is in its model
     restart_then,   // the same, after it has executed the request
     freeze,         // the store executes nothing for `span`; requests wait in its sockets
+    evict,          // the store drops the record of the lock, to have memory, and runs on
+    fail_over,      // a replica takes over that lacks what the store did in the last `span`
     lock,           // a transaction of somebody else has the rows locked for `span`
     stop,           // dlock (all threads, not its guard) is stopped for `span`
     kill,           // dlock is killed

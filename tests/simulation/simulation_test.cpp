@@ -63,8 +63,8 @@ void try_seeds(Scenario::Kind kind) {
   WARN(count << " seeds in "
              << fmt::format("{:.1f} s, {:.0f} per second", took, static_cast<double>(count) / took)
              << ": " << tally.grants << " grants, " << tally.jobs << " jobs, " << tally.faults
-             << " faults; after a sleep of the machine: " << tally.overlaps_excused << " overlaps, "
-             << tally.stale_writes_refused << " stale writes refused");
+             << " faults; where the token alone protects: " << tally.overlaps_excused
+             << " overlaps, " << tally.stale_writes_refused << " stale writes refused");
 }
 
 }  // namespace

@@ -11,6 +11,8 @@ namespace {
 
 namespace scripts = redis::scripts;
 
+constexpr Nanos longest_lag = 4 * second;
+
 // ---- RESP ----
 std::string bulk(std::string_view text) { return fmt::format("${}\r\n{}\r\n", text.size(), text); }
 std::string number(std::int64_t n) { return fmt::format(":{}\r\n", n); }
@@ -124,21 +126,68 @@ void Store::closed(const LinkPtr& link) {
   std::erase(blocked_, link);
 }
 
-void Store::restart() {
-  if (!up_) return;
-  if (world_.told()) world_.say("store", "restarts with an empty memory");
+void Store::goes_down() {
   up_ = false;
   frozen_until_ = 0;
   unserved_.clear();
-  keys_.clear();
   knows_scripts_ = false;
   network_->cut_all();
   world_.fault_lasts_until(world_.now() + down_time);
+}
+
+void Store::restart() {
+  if (!up_) return;
+  if (world_.told()) world_.say("store", "restarts with an empty memory");
+  goes_down();
+  keys_.clear();
+  past_ = {{world_.now(), keys_}};
   world_.after(down_time, 21, [this] {
     up_ = true;
     started_ = world_.now();
     ++run_;
   });
+}
+
+// Its clients find it at the same address, and it has been up for long: there is no grace.
+void Store::fail_over(Nanos lag) {
+  if (!up_) return;
+  if (world_.told()) world_.say("store", "a replica takes over");
+  while (past_.size() > 1 && past_[1].first <= world_.now() - lag) past_.pop_front();
+  Keys behind = std::move(past_.front().second);
+  forgets(behind);
+  goes_down();
+  keys_ = std::move(behind);
+  past_ = {{world_.now(), keys_}};
+  started_ = -100'000 * second;
+  world_.after(down_time, 24, [this] {
+    up_ = true;
+    ++run_;
+  });
+}
+
+void Store::evict() {
+  if (!up_) return;
+  if (world_.told()) world_.say("store", "evicts the lock");
+  Keys left = keys_;
+  for (auto& [name, key] : left) {
+    key.state.holders.clear();
+    key.state.fence = 0;
+    if (!world_.dice.one_in(3)) continue;
+    key.state.waiters.clear();  // the queue is a key of its own
+    key.state.next_ticket = 1;
+  }
+  forgets(left);
+  keys_ = std::move(left);
+}
+
+// Not promised: for a holder whose grant or renewal is lost, who learns it when it renews next, only
+// the token protects. All others are as safe as ever.
+void Store::forgets(const Keys& kept) {
+  std::map<FencingToken, Nanos> grants;
+  for (const auto& [name, key] : kept)
+    for (const auto& h : key.state.holders)
+      grants[h.token] = (h.deadline + 1 - clock_at_start) * 1000;  // rounded down in the store
+  ledger_.forgotten_except(grants);
 }
 
 std::string Store::execute(const LinkPtr& link, const Words& words) {
@@ -201,6 +250,8 @@ std::string Store::script(const Words& words) {
   else if (name == "cancel") answer = cancel(key, lock, args);
   else if (name == "inspect") answer = inspect(key);
   else world_.broken("the simulated store does not know this script");
+  past_.emplace_back(world_.now(), keys_);
+  while (past_.size() > 1 && past_[1].first < world_.now() - longest_lag) past_.pop_front();
   return answer;
 }
 

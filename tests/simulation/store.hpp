@@ -3,9 +3,11 @@
 // from LockState. That the Lua and LockState decide alike is shown elsewhere
 // (tests/contract/redis/fair_model_test.cpp).
 #pragma once
+#include <deque>
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 #include "core/lock_state.hpp"
 #include "simulation/ledger.hpp"
@@ -25,6 +27,8 @@ class Store final : public Server {
   void closed(const LinkPtr&) override;
   void restart() override;  // with an empty memory; down for a moment
   void freeze(Nanos span) override;
+  void evict() override;  // the lock, sometimes the queue beside it, too
+  void fail_over(Nanos lag) override;
 
   std::uint64_t hash() const override;
   bool empty() const override;
@@ -38,6 +42,9 @@ class Store final : public Server {
     LockState state;
     std::map<std::string, Micros> woken;  // lists with an element, until when
   };
+  using Keys = std::map<std::string, Key>;
+  void goes_down();
+  void forgets(const Keys& kept);
   Micros micros() const noexcept;
   void serve(const LinkPtr&);
   std::string execute(const LinkPtr&, const Words&);
@@ -60,7 +67,9 @@ class Store final : public Server {
   Nanos started_ = -100'000 * second;
   std::uint64_t run_ = 1, waits_ = 0;
   bool knows_scripts_ = false;
-  std::map<std::string, Key> keys_;
+  Keys keys_;
+  // After each script, for as long as a replica may lag.
+  std::deque<std::pair<Nanos, Keys>> past_{{0, {}}};
   std::vector<LinkPtr> blocked_, unserved_;
 };
 
