@@ -97,6 +97,8 @@ void Guard::show_itself() {
 }
 
 void Guard::leave() {
+  // Before dlock releases the lock: from then on only its own descriptors say that it is held.
+  holds_.clear();
   // The only message that blocks: dlock may be stopped with a full queue, and must get it. If dlock
   // dies, this fails at once.
   channel_.send_and_wait({Kind::tree_dead, status_, expired_, {}});
