@@ -130,10 +130,11 @@ Result<bool> StateFile::in_place() const {
 // nap.
 //
 // Hundreds of processes that try every millisecond take the processors away from the lock's owner,
-// whenever it is about to continue, and then none makes progress. So naps grow with the wait; but
-// then a new contender would always be first. So one of the contenders, which has the turn, tries
-// often, and gets the next moment in which the lock is free. Which one has it is random: all naps
-// are partly random, and towards the end they are short.
+// whenever it is about to continue, and then none makes progress. So naps grow with the wait, which
+// says how many there are: whatever their number, it is tried about four times as often as the lock
+// becomes free. But then a new contender would always be first. So one of the contenders, which has
+// the turn, tries often, and gets the next moment in which the lock is free. Which one has it is
+// random, since all naps are partly random. None is so long that only few tries would be left.
 //
 // Interleaving 2: the process with the turn is stopped. The others lock when they wake up and find
 // the lock free, as if there was no turn.
@@ -162,7 +163,7 @@ class Naps {
       turn_of_ = fd;
       turn_since_ = now;
     }
-    const Clock::duration most = turn_of_ >= 0 ? 1ms : waited < patience_ / 2 ? 20ms : 5ms;
+    const Clock::duration most = turn_of_ >= 0 ? 1ms : patience_ / 16;
     const Clock::duration about =
         std::clamp<Clock::duration>((turn_of_ >= 0 ? now - turn_since_ : waited) / 4, 20us, most);
     return about / 2 + about * (now.time_since_epoch().count() / 64 % 1024) / 1024;
