@@ -6,7 +6,7 @@
 namespace dlock::run {
 
 inline constexpr Duration first_look{500'000};  // after which the user is told that dlock waits
-inline constexpr Duration later_looks = std::chrono::seconds{1};
+inline constexpr Duration redrawn_look = std::chrono::seconds{1};  // on a terminal
 inline constexpr Duration quiet_look = std::chrono::minutes{10};
 inline constexpr Duration first_retry{100'000}, last_retry = std::chrono::seconds{2};
 

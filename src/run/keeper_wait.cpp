@@ -7,6 +7,7 @@
 #include "core/text.hpp"
 #include "run/keeper.hpp"
 #include "run/keeper_times.hpp"
+#include "run/waiting_line.hpp"
 
 namespace dlock::run {
 
@@ -214,14 +215,21 @@ Keeper::Next Keeper::acquire() {
   }
 }
 
-// How long to wait for news before reporting the current state: soon, then now and then; before the
-// last look, and before the end of a short wait.
+// How long to wait for news before reporting the current state: soon, then when somebody may see it;
+// before the last look, and before the end of a short wait. A look costs the store something, for
+// each of those who wait: on a terminal it is each second, in a log when the next line is due.
 Duration Keeper::slice(Duration left, Clock::duration waited, bool told) const {
   if (!plan_.request.wait) return {};
   const Duration before_look = left > last_look ? left - last_look : told ? left : left / 2;
-  const Duration look = plan_.say.quiet ? quiet_look : later_looks;
-  const Duration due =
-      waited < first_look ? std::chrono::ceil<Duration>(first_look - waited) : look;
+  Duration due = quiet_look;
+  const auto at = [&](Duration t) {
+    if (waited < t) due = std::min(due, std::chrono::ceil<Duration>(t - waited));
+  };
+  if (waited < first_look) at(first_look);
+  else if (!told) due = first_look;
+  else if (redraws(plan_)) due = redrawn_look;
+  else if (!plan_.say.quiet)
+    for (const Duration line : said_again) at(line);
   return std::clamp<Duration>(before_look, 0us, due);
 }
 

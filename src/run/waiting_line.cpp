@@ -36,6 +36,8 @@ std::string fitted(std::string line, std::size_t width) {
 
 }  // namespace
 
+bool redraws(const Plan& plan) { return !plan.say.quiet && !plan.say.json && draws_on_stderr(); }
+
 WaitingLine::WaitingLine(const Plan& plan, Events& events)
     : plan_(plan), events_(events), since_(Clock::now()), next_(later(since_, 500ms)) {}
 
@@ -45,8 +47,7 @@ void WaitingLine::update(const Waiting& waiting, Deadline now) {
   std::string line = events_.held_line(waiting.holder, waiting.why) + until_when();
   if (plan_.traits.fifo) line += fmt::format(" (position {})", waiting.ahead + 1);
   show(line);
-  static constexpr Duration again[] = {1min, 10min, 1h};
-  next_ = terminal_ ? later(now, 1s) : said_ < 3 ? later(since_, again[said_]) : no_deadline;
+  next_ = terminal_ ? later(now, 1s) : said_ < 3 ? later(since_, said_again[said_]) : no_deadline;
   ++said_;
 }
 
@@ -55,7 +56,7 @@ std::string WaitingLine::until_when() const {
 }
 
 void WaitingLine::show(const std::string& line) {
-  terminal_ = !plan_.say.json && draws_on_stderr();
+  terminal_ = redraws(plan_);
   if (!terminal_) return events_.words(line);
   events_.raw("\r" + fitted("dlock: " + line, columns()) + "\033[K");
   drawn_ = true;

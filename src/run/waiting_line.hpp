@@ -6,13 +6,19 @@
 
 namespace dlock::run {
 
+// Whether the line below is drawn again and again, so that news is wanted each second. If not, it
+// comes again after these times.
+bool redraws(const Plan&);
+inline constexpr Duration said_again[] = {std::chrono::minutes{1}, std::chrono::minutes{10},
+                                          std::chrono::hours{1}};
+
 // Reports on stderr that dlock waits, and for which holder: nothing for 500 ms, then one line. On a
 // terminal that line is redrawn each second; elsewhere it comes again at 1 min, 10 min and 1 h
 // only.
 class WaitingLine {
  public:
   WaitingLine(const Plan&, Events&);
-  void update(const Waiting&, Deadline now);  // from the keeper, about once a second
+  void update(const Waiting&, Deadline now);  // from the keeper, when a line may be due
   void clear();                               // before any other output, or at the end
 
   // The message at the end of a wait: `busy` with the holder, if the store named it recently (CLI:
