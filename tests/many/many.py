@@ -208,7 +208,10 @@ class Cell:
         def watch():
             last, at = before, began
             while not over.wait(1):
-                seen, t = self.backend.counters(), now()
+                try:
+                    seen, t = self.backend.counters(), now()
+                except servers.SILENT:
+                    continue  # too busy to say
                 done = difference(seen, last)
                 peak["connections"] = max(peak["connections"], seen.get("connections", 0))
                 for n, v in done.items():
@@ -262,11 +265,11 @@ class Cell:
             left = len(self.fleet.alive())
             if left:
                 self.note("%d cut off" % left)
+            return self.figures
         finally:
             self.fleet.close()
-        self.figures["failures"] = dict(self.fleet.failures())
-        self.figures["held_twice"] = self.held_twice()
-        return self.figures
+            self.figures["failures"] = dict(self.fleet.failures())
+            self.figures["held_twice"] = self.held_twice()
 
 
 def words(of):
@@ -299,8 +302,16 @@ async def measure(options, directory, rows):
             said = backend.connect()
             print("\n%s%s" % (name, ": " + said if said else ""), flush=True)
             for count, shape in itertools.product(options.count, options.shape):
-                rows.append({**Cell(options, backend, name, shape, count).run(), "limits": said})
+                cell = Cell(options, backend, name, shape, count)
+                try:
+                    rows.append({**cell.run(), "limits": said})
+                except servers.SILENT as e:
+                    # The server does not answer, or is gone: what comes next would tell nothing.
+                    cell.note("the server does not say how it is: %s" % e)
+                    rows.append({"served": 0, **cell.figures, "limits": said})
                 print(report.line(rows[-1]), flush=True)
+                if not rows[-1]["served"]:
+                    break
         finally:
             backend.close()
             if not options.keep:

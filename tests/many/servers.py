@@ -9,6 +9,8 @@ import subprocess
 import redis
 import stores
 
+# What counters() fails with when a server is gone or too busy.
+SILENT = (OSError, LookupError, redis.RedisError, subprocess.CalledProcessError)
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -145,7 +147,7 @@ class Backend:
         with open("/proc/%d/stat" % server.process.pid) as f:
             times = f.read().rpartition(")")[2].split()
         with open("/proc/%d/status" % server.process.pid) as f:
-            rss = next(int(line.split()[1]) for line in f if line.startswith("VmRSS"))
+            rss = [int(line.split()[1]) for line in f if line.startswith("VmRSS")][0]
         return {
             "cpu_s": (int(times[11]) + int(times[12])) / TICKS,
             "rss_kib": rss,
