@@ -25,7 +25,9 @@ namespace {
 struct Watched {
   pollfd both[2];  // the channel to dlock, and the timer
   int children, kill, spare;
+  pid_t guard;
 };
+Watched watched;
 
 constexpr long late_ms = 100;     // after that the guard's first thread is late
 constexpr long longest_ms = 100;  // between two looks at the tree
@@ -108,6 +110,24 @@ constexpr long longest_ms = 100;  // between two looks at the tree
   }
 }
 
+// The disk fails instead of hanging: what the guard's first thread was about to run is not there,
+// and SIGBUS would end the guard with the tree alive. That thread kills and reaps here instead.
+[[gnu::section("dlock_resident")]] void on_bus_error(int, siginfo_t* info, void*) {
+  if (info->si_code <= 0) return;  // sent by a process
+  if (call(SYS_getpid, 0, 0, 0, 0, 0) == watched.guard) {
+    for (long pause_ms = 1;; pause_ms = pause_ms * 2 < longest_ms ? pause_ms * 2 : longest_ms) {
+      const char one = '1';
+      if (watched.kill >= 0) call(SYS_write, watched.kill, at(&one), 1, 0, 0);
+      kill_children(watched.children);
+      long reaped = 1;
+      while (reaped > 0) reaped = call(SYS_wait4, -1, 0, WNOHANG, 0, 0);
+      if (reaped == -ECHILD) break;
+      wait(nullptr, 0, pause_ms);
+    }
+  }
+  call(SYS_exit_group, 125, 0, 0, 0, 0);
+}
+
 // Of these only the upper end is ever touched: libc's record of the thread, and a few calls.
 alignas(65536) std::byte stack[65536];
 constexpr std::size_t used_of_stack = 12288;
@@ -129,14 +149,22 @@ Backstop::Backstop(int channel, int kill)
 
 bool Backstop::start() {
   if (!children_ || timer_.fd() < 0 || !channel_ || !spare_) return false;
-  static Watched watched;
   // no event of the channel is asked for: that dlock has closed it is always told
   watched = {{{channel_.get(), 0, 0}, {timer_.fd(), POLLIN, 0}},
              children_.fd(),
              kill_.get(),
-             spare_.release()};
+             spare_.release(),
+             ::getpid()};
+  keep(&watched, &watched + 1);
   keep(resident_begin, resident_end);
   keep(std::end(stack) - used_of_stack, std::end(stack));
+  struct sigaction action {};
+  action.sa_sigaction = on_bus_error;
+  action.sa_flags = SA_SIGINFO;
+  sigset_t bus;
+  sigemptyset(&bus);
+  sigaddset(&bus, SIGBUS);
+  if (::sigaction(SIGBUS, &action, nullptr) == 0) ::pthread_sigmask(SIG_UNBLOCK, &bus, nullptr);
   pthread_attr_t attributes;
   ::pthread_attr_init(&attributes);
   ::pthread_attr_setstack(&attributes, stack, sizeof stack);

@@ -16,6 +16,9 @@ namespace dlock::run {
 // timing.hpp). From then on it kills whatever is a child of the guard, and with it, one generation
 // after the other, the tree, until the guard exits. It reaps nothing: waitpid stays the first
 // thread's proof, and the locks stay held until that has it.
+//
+// If the disk fails instead of hanging, the first thread gets SIGBUS: the same code then kills and
+// reaps in that thread, and the guard exits.
 class Backstop {
  public:
   // In the guard's first thread, which is the parent of the tree. `channel`: to dlock; `kill`:

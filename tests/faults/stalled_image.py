@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 # usage: stalled_image.py DLOCK DLOCK_FAKE
-# The program's file is on a disk that hangs, and the kernel has taken back what it can of its pages,
+# The program's file is on a disk that hangs, or that fails with EIO, and the kernel has taken back what it can of its pages,
 # the guard's among them. Then dlock is killed, or it is stopped and its lease ends: the guard, which
 # has never killed before, ends the job and its child in time, with a cgroup and without. 77: it
 # cannot be tested here.
@@ -111,10 +111,10 @@ without_cgroup = ["unshare", "-m", "sh", "-c",
                   'umount -l /sys/fs/cgroup/unified 2>/dev/null || umount -l /sys/fs/cgroup; exec "$@"', "sh"]
 
 
-def job_dies(dlock, store, fault, ttl, directory, cgroup):
+def job_dies(dlock, store, fault, ttl, directory, cgroup, fails=False):
     """Whether the job and its child are dead within the ttl after `fault` has hit dlock."""
-    name = f"{fault.name}, {'with' if cgroup else 'without'} cgroup"
-    image = f"{directory}/{fault.name}.{cgroup}"
+    name = f"disk {'fails' if fails else 'hangs'}, {fault.name}, {'with' if cgroup else 'without'} cgroup"
+    image = f"{directory}/{fails}.{fault.name}.{cgroup}"
     os.mkdir(image)
     disk = os.fork()
     if disk == 0:
@@ -142,7 +142,8 @@ def job_dies(dlock, store, fault, ttl, directory, cgroup):
             if not cgroup and "dlock-" in groups.read():
                 raise SystemExit("the job has a cgroup after all")
         pins = [os.pidfd_open(job), os.pidfd_open(child)]
-        os.kill(disk, signal.SIGSTOP)
+        # Without its process every read of the disk fails; it is waited for at the end.
+        os.kill(disk, signal.SIGKILL if fails else signal.SIGSTOP)
         left = take_back(guard, image)
         os.kill(run.pid, fault)
         began = time.monotonic()
@@ -169,7 +170,8 @@ except PermissionError:
     pass
 dlock, fake = sys.argv[1:]
 with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
-    dead = [job_dies(program, store, fault, 4, directory, cgroup)
+    dead = [job_dies(program, store, fault, 4, directory, cgroup, fails)
+            for fails in (False, True)
             for program, store, fault in ((dlock, f"file://{directory}", signal.SIGKILL), (fake, "fake:", signal.SIGSTOP))
             for cgroup in (True, False)]
 sys.exit(0 if all(dead) else 1)
