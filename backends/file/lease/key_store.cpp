@@ -98,6 +98,18 @@ bool KeyStore::disown(const Lifeline& life) {
                  }) > 0;
 }
 
+// Interleaving 4: we were stopped in a change, before our lifeline was made; the state was deleted,
+// and its successor gave our ticket to another contender, who has died since. Then its FIFO was dead
+// when we put ours in its place, and ours must not keep it alive, nor go and leave it without one.
+void KeyStore::strike_namesake(Lifeline& life, const Owner& ours) {
+  const auto namesake = [&](const auto& c) { return c.ticket == life.ticket() && c.owner != ours; };
+  const auto held = [&](const auto& h) { return h.deadline == never && namesake(h); };
+  const LockState& s = state();
+  if (life.is_at(place()) && (std::any_of(s.holders.begin(), s.holders.end(), held) ||
+                              std::any_of(s.waiters.begin(), s.waiters.end(), namesake)))
+    strike(life.ticket());
+}
+
 Result<void> KeyStore::restart_and_adopt() {
   auto loaded = file_.reload();
   if (!loaded) return fail(loaded.error());

@@ -48,6 +48,8 @@ class KeyStore {
   // Our own lifeline was adopted as a holder by a process that found no state. True: it was, and is
   // removed.
   bool disown(const Lifeline&);
+  // A contender of another owner that has the ticket of our lifeline is struck: see Interleaving 4.
+  void strike_namesake(Lifeline&, const Owner& ours);
   // Restarts the change, with every living lifeline unknown to the state adopted.
   Result<void> restart_and_adopt();
 
