@@ -369,6 +369,11 @@ std::uint64_t Database::hash() const {
   for (const auto& [name, table] : sql_.tables)
     for (const sql::Row& row : table.rows)
       for (const sql::Value& v : row) h = mixed(h, hash_of(v.shown()));
+  sql_.names.each(
+      [&](const std::string& name, std::uint64_t by) { h = mixed(h, hash_of(name) + by); });
+  for (const std::uint64_t waits : queue_) h = mixed(h, waits);
+  for (const auto& [token, ends] : holders_)
+    h = mixed(h, mixed(token, static_cast<std::uint64_t>(ends)));
   for (const auto& [id, c] : clients_)
     h = mixed(h, mixed(hash_of(c.waits_for_name), id * 4 + (c.link ? 1U : 0U)) + c.open.size());
   return h;

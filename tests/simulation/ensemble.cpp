@@ -328,8 +328,15 @@ bool Ensemble::empty() const { return heads_.empty(); }
 std::uint64_t Ensemble::hash() const {
   std::uint64_t h =
       mixed(static_cast<std::uint64_t>(zxid_), static_cast<std::uint64_t>(frozen_until_));
-  for (const auto& [id, s] : sessions_)
+  for (const auto& [id, s] : sessions_) {
     h = mixed(h, mixed(static_cast<std::uint64_t>(id), static_cast<std::uint64_t>(s.touched)));
+    h = mixed(h, s.link ? s.link->number : 0);
+    for (const std::string& watch : s.watches) h = mixed(h, hash_of(watch));
+  }
+  for (const auto& [path, node] : nodes_) {
+    h = mixed(h, hash_of(path) + static_cast<std::uint64_t>(node.czxid));
+    h = mixed(h, hash_of(node.data) + static_cast<std::uint64_t>(node.version));
+  }
   return mixed(h, up_ ? 1 : 0);
 }
 

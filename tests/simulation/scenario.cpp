@@ -185,6 +185,26 @@ Outcome simulate(const Scenario& scenario, Schedule& schedule, bool told, const 
   return outcome;
 }
 
+Scenario Scenario::bare(Kind of, Nanos ttl) {
+  Scenario s;
+  s.kind = of;
+  s.longest_ttl = ttl;
+  RunPlan plan;
+  plan.factory = factory_of(of);
+  plan.ttl = ttl;
+  plan.job.runs = ttl / 2;
+  if (of == Kind::redis) {
+    s.grace = 3 * second;
+    plan.url = "redis://127.0.0.1:6379?restart_grace=3s";
+  } else {
+    plan.url = of == Kind::zookeeper ? "zookeeper://127.0.0.1:2181"
+               : of == Kind::mysql   ? "mysql://u@127.0.0.1/d"
+                                     : "file:///locks";
+  }
+  s.machines = {{{0, plan}}};
+  return s;
+}
+
 Scenario Scenario::random(std::uint64_t seed, Kind of) {
   Dice dice{scrambled(seed, 2)};
   Scenario s;

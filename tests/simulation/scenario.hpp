@@ -26,6 +26,8 @@ struct Scenario {
   bool uniform = false;                      // every latency is the same, every clock runs alike
   std::vector<std::vector<Round>> machines;  // one dlock after the other on each
 
+  // One client, with a job of half a ttl.
+  static Scenario bare(Kind, Nanos ttl);
   static Scenario random(std::uint64_t seed, Kind);
 };
 

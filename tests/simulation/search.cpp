@@ -42,8 +42,20 @@ Finding smallest(const Scenario& scenario, std::vector<Decision> decisions) {
 
 namespace {
 
-std::vector<Fault> faults_at(Point where, Nanos ttl, Kinds kinds) {
-  const Nanos soon = ttl / 2, long_after = ttl + ttl / 5;
+std::vector<Fault> of_request(StoreKind store, Nanos soon, Nanos long_after) {
+  std::vector<Fault> all{
+      {Kind::late, soon},       {Kind::late, long_after}, {Kind::lost, 0},           {Kind::cut, 0},
+      {Kind::restart_first, 0}, {Kind::restart_then, 0},  {Kind::freeze, long_after}};
+  if (store == StoreKind::redis) {
+    all.push_back({Kind::evict, 0});
+    all.push_back({Kind::fail_over, 100 * millisecond});
+  }
+  if (store == StoreKind::mysql) all.push_back({Kind::lock, long_after});
+  return all;
+}
+
+std::vector<Fault> faults_at(Point where, const Scenario& scenario, Kinds kinds) {
+  const Nanos ttl = scenario.longest_ttl, soon = ttl / 2, long_after = ttl + ttl / 5;
   const bool request = where == Point::request || where == Point::undo;
   if (kinds == Kinds::few) {
     if (where == Point::step) return {{Kind::stop, long_after}, {Kind::kill, 0}};
@@ -53,11 +65,7 @@ std::vector<Fault> faults_at(Point where, Nanos ttl, Kinds kinds) {
   switch (where) {
     case Point::dial: return {{Kind::lost, 0}};
     case Point::request:
-    case Point::undo:
-      return {{Kind::late, soon},        {Kind::late, long_after},
-              {Kind::lost, 0},           {Kind::cut, 0},
-              {Kind::restart_first, 0},  {Kind::restart_then, 0},
-              {Kind::freeze, long_after}};
+    case Point::undo: return of_request(scenario.kind, soon, long_after);
     case Point::reply:
       return {{Kind::late, soon}, {Kind::late, long_after}, {Kind::lost, 0}, {Kind::cut, 0}};
     case Point::step: return {{Kind::stop, long_after}, {Kind::kill, 0}, {Kind::sleep, long_after}};
@@ -82,7 +90,7 @@ Explored explore(const Scenario& scenario, unsigned faults, Kinds kinds) {
       if (best > left) return false;  // all that may follow is looked at already
       best = left + 1;
       if (left == 0) return true;
-      for (const Fault& fault : faults_at(where, scenario.longest_ttl, kinds)) {
+      for (const Fault& fault : faults_at(where, scenario, kinds)) {
         open.push_back(prefix);
         open.back().push_back({number, fault});
       }

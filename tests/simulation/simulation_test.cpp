@@ -3,13 +3,12 @@
 // says what is simulated.
 //   DLOCK_TEST_SEED=N         this seed, with the whole story if an invariant breaks
 //   DLOCK_TEST_SEEDS=N        so many of them (default 1,000), from a new random one
-//   DLOCK_TEST_EXPLORED=N     exhaustively, all schedules of so many faults (default 1; 3: of few
-//                             kinds)
+//   DLOCK_TEST_EXPLORED=N     exhaustively, all schedules of so many faults (default 1; 3: on Redis,
+//                             of few kinds, and of all kinds in the first second)
 #include <fmt/format.h>
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdlib>
-#include "redis/factory.hpp"
 #include "simulation/search.hpp"
 #include "unit/random.hpp"
 
@@ -25,23 +24,33 @@ std::uint64_t from_environment(const char* name, std::uint64_t usual) {
 
 double seconds() { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); }
 
-// Two clients, one key, a job each.
-Scenario smallest_scenario() {
-  Scenario s;
-  s.longest_ttl = 2 * second;
-  s.grace = 3 * second;
+// Two clients, one key, a job each; faults within the first two ttls.
+Scenario smallest_scenario(StoreKind kind) {
+  Scenario s = Scenario::bare(kind, kind == StoreKind::zookeeper ? 6 * second : 2 * second);
   s.uniform = true;
-  s.faults_until = 4 * second;
-  s.machines.resize(2);
-  for (std::size_t i = 0; i < 2; ++i) {
-    RunPlan plan;
-    plan.factory = &redis::factory;
-    plan.url = "redis://127.0.0.1:6379?restart_grace=3s";
-    plan.ttl = s.longest_ttl;
-    plan.job.runs = second;
+  s.faults_until = 2 * s.longest_ttl;
+  const RunPlan plan = s.machines[0][0].plan;
+  s.machines.assign(2, {});
+  for (std::size_t i = 0; i < 2; ++i)
     s.machines[i] = {{static_cast<Nanos>(i) * 100 * millisecond, plan}};
-  }
   return s;
+}
+
+void explore_all(const Scenario& scenario, unsigned faults, Kinds kinds) {
+  const double began = seconds();
+  const Explored explored = explore(scenario, faults, kinds);
+  if (explored.finding) FAIL(explored.finding->report);
+  WARN(
+      "up to " << faults << (kinds == Kinds::few ? " faults of few kinds" : " faults")
+               << fmt::format(" in {:.1f} s: ", static_cast<double>(scenario.faults_until) / second)
+               << explored.states << " states, " << explored.simulations
+               << " simulations, of which " << explored.cut_short
+               << " ended at a state seen before, " << fmt::format("{:.1f} s", seconds() - began));
+  CHECK(explored.states > 10);
+}
+
+unsigned faults_to_explore() {
+  return static_cast<unsigned>(from_environment("DLOCK_TEST_EXPLORED", 1));
 }
 
 void try_seeds(Scenario::Kind kind) {
@@ -98,16 +107,22 @@ TEST_CASE("a seed determines the whole story", "[random]") {
   }
 }
 
-TEST_CASE("every schedule of few faults, two clients and one key", "[explored]") {
-  const auto faults = static_cast<unsigned>(from_environment("DLOCK_TEST_EXPLORED", 1));
-  const double began = seconds();
-  // three of every kind would take hours
-  const Kinds kinds = faults > 2 ? Kinds::few : Kinds::all;
-  const Explored explored = explore(smallest_scenario(), faults, kinds);
-  if (explored.finding) FAIL(explored.finding->report);
-  WARN("up to " << faults << (kinds == Kinds::few ? " faults of few kinds: " : " faults: ")
-                << explored.states << " states, " << explored.simulations
-                << " simulations, of which " << explored.cut_short
-                << " ended at a state seen before, " << fmt::format("{:.1f} s", seconds() - began));
-  CHECK(explored.states > 10);
+TEST_CASE("redis: every schedule of few faults, two clients and one key", "[explored][redis]") {
+  const unsigned faults = faults_to_explore();
+  Scenario scenario = smallest_scenario(StoreKind::redis);
+  explore_all(scenario, std::min(2U, faults), Kinds::all);
+  if (faults <= 2) return;
+  explore_all(scenario, faults, Kinds::few);
+  // three of every kind at any time would take hours
+  scenario.faults_until = second;
+  explore_all(scenario, faults, Kinds::all);
+}
+
+TEST_CASE("zookeeper: every schedule of few faults", "[explored][zookeeper]") {
+  explore_all(smallest_scenario(StoreKind::zookeeper), std::min(2U, faults_to_explore()),
+              Kinds::all);
+}
+
+TEST_CASE("mysql: every schedule of few faults", "[explored][mysql]") {
+  explore_all(smallest_scenario(StoreKind::mysql), std::min(2U, faults_to_explore()), Kinds::all);
 }

@@ -56,6 +56,11 @@ class Names {
   std::optional<bool> release(std::uint64_t session, std::string_view name);
   void release_all(std::uint64_t session);
   void clear() noexcept { taken_.clear(); }
+  // In the order of the names, with the session that has each.
+  template <class Use>
+  void each(Use use) const {
+    for (const auto& [name, taken] : taken_) use(name, taken.by);
+  }
 
  private:
   struct Taken {

@@ -373,7 +373,15 @@ bool Store::empty() const {
 std::uint64_t Store::hash() const {
   std::uint64_t h = mixed(run_, (up_ ? 1U : 0U) + (knows_scripts_ ? 2U : 0U));
   h = mixed(h, static_cast<std::uint64_t>(frozen_until_));
-  for (const auto& [lock, key] : keys_) {
+  h = mixed(h, static_cast<std::uint64_t>(started_));
+  for (const auto& [when, keys] : past_)
+    h = mixed(h, mixed(static_cast<std::uint64_t>(when), hash(keys)));
+  return mixed(h, hash(keys_));
+}
+
+std::uint64_t Store::hash(const Keys& keys) {
+  std::uint64_t h = 0;
+  for (const auto& [lock, key] : keys) {
     h = mixed(h, key.state.fence);
     for (const auto& holder : key.state.holders)
       h = mixed(h, mixed(holder.token, static_cast<std::uint64_t>(holder.deadline)));

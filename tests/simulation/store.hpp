@@ -43,6 +43,7 @@ class Store final : public Server {
     std::map<std::string, Micros> woken;  // lists with an element, until when
   };
   using Keys = std::map<std::string, Key>;
+  static std::uint64_t hash(const Keys&);
   void goes_down();
   void forgets(const Keys& kept);
   Micros micros() const noexcept;
