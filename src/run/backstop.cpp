@@ -95,17 +95,24 @@ constexpr long longest_ms = 100;  // between two looks at the tree
   if (pid > 0) kill_child(pid);
 }
 
-[[gnu::section("dlock_resident")]] void* stand_by(void* watched) {
-  Watched w = *static_cast<const Watched*>(watched);  // not built here: no constants
+[[gnu::section("dlock_resident")]] void kill_tree() {
+  const char one = '1';
+  if (watched.kill >= 0) call(SYS_write, watched.kill, at(&one), 1, 0, 0);
+  kill_children(watched.children);
+}
+
+[[gnu::section("dlock_resident")]] long longer(long ms) {
+  return ms * 2 < longest_ms ? ms * 2 : longest_ms;
+}
+
+[[gnu::section("dlock_resident")]] void* stand_by(void*) {
   do {
-    wait(w.both, 2, -1);
+    wait(watched.both, 2, -1);
     wait(nullptr, 0, late_ms);
-  } while (wait(w.both, 2, 0) <= 0);
-  call(SYS_close, w.spare, 0, 0, 0, 0);
-  for (long pause_ms = 1;; pause_ms = pause_ms * 2 < longest_ms ? pause_ms * 2 : longest_ms) {
-    const char one = '1';
-    if (w.kill >= 0) call(SYS_write, w.kill, at(&one), 1, 0, 0);
-    kill_children(w.children);
+  } while (wait(watched.both, 2, 0) <= 0);
+  call(SYS_close, watched.spare, 0, 0, 0, 0);
+  for (long pause_ms = 1;; pause_ms = longer(pause_ms)) {
+    kill_tree();
     wait(nullptr, 0, pause_ms);
   }
 }
@@ -115,10 +122,8 @@ constexpr long longest_ms = 100;  // between two looks at the tree
 [[gnu::section("dlock_resident")]] void on_bus_error(int, siginfo_t* info, void*) {
   if (info->si_code <= 0) return;  // sent by a process
   if (call(SYS_getpid, 0, 0, 0, 0, 0) == watched.guard) {
-    for (long pause_ms = 1;; pause_ms = pause_ms * 2 < longest_ms ? pause_ms * 2 : longest_ms) {
-      const char one = '1';
-      if (watched.kill >= 0) call(SYS_write, watched.kill, at(&one), 1, 0, 0);
-      kill_children(watched.children);
+    for (long pause_ms = 1;; pause_ms = longer(pause_ms)) {
+      kill_tree();
       long reaped = 1;
       while (reaped > 0) reaped = call(SYS_wait4, -1, 0, WNOHANG, 0, 0);
       if (reaped == -ECHILD) break;
@@ -170,7 +175,7 @@ bool Backstop::start() {
   ::pthread_attr_setstack(&attributes, stack, sizeof stack);
   ::pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
   pthread_t thread;
-  return ::pthread_create(&thread, &attributes, stand_by, &watched) == 0;
+  return ::pthread_create(&thread, &attributes, stand_by, nullptr) == 0;
 }
 
 }  // namespace dlock::run
