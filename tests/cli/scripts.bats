@@ -184,3 +184,70 @@ STAND_IN
   run cat "$BATS_TEST_TMPDIR/copy/build/CMakeCache.txt"
   assert_output "CMAKE_HOME_DIRECTORY:INTERNAL=$(cd "$BATS_TEST_TMPDIR/copy" && pwd -P)"
 }
+
+# A tree in which scripts/prove, test, fuzz and mutants can see what they are asked for, and a deps that does nothing but tell.
+tree_of_tests() {
+  cp "$scripts"/{prove,test,fuzz,mutants,builds,check,peers} "$tree/scripts/"
+  printf '#!/bin/sh\necho deps >>"%s"\n' "$BATS_TEST_TMPDIR/calls" >"$tree/scripts/deps"
+  mkdir -p "$tree"/tests/{unit,cli,mutants,fuzz/corpus/url}
+  echo 'late | a fault | I1 | target | false' >"$tree/tests/mutants/table"
+}
+
+@test "prove, test, fuzz, mutants: what is wrong is one line and 64, before anything is installed or built" {
+  tree_of_tests
+  while read -r line; do
+    run "$tree/scripts/"$line
+    assert_failure 64
+    assert_equal "$line: ${#lines[@]}" "$line: 1"
+    assert_output --regexp '^scripts/(prove|test|fuzz|mutants): '
+    assert [ ! -e "$BATS_TEST_TMPDIR/calls" ]
+  done <<'WRONG'
+prove nosuch
+prove state nosuch
+prove state --faults
+prove --nosuch
+prove --simulation --faults
+prove --defaults file
+prove --faults --nosuch
+prove --faults --budget
+prove --faults --budget --json /tmp/f.json
+prove --faults file
+prove --comparison --seconds
+prove --many nosuch
+prove --mutants nosuch
+prove --mutants --check late
+test nosuch
+test --quick --full
+test --only
+test --only cli unit
+test --only nosuch
+fuzz nosuch
+fuzz -t
+fuzz -t x
+fuzz -x
+mutants --nosuch
+WRONG
+}
+
+@test "prove, test, fuzz, mutants, builds, check, peers: --help is 0, on stdout, and builds nothing" {
+  tree_of_tests
+  for call in prove 'prove --faults' 'prove --many' 'prove --mutants' test fuzz mutants builds check peers; do
+    run -0 --separate-stderr "$tree/scripts/"$call --help
+    assert_equal "$stderr" ''
+    assert_output --partial 'scripts/'
+    assert [ ! -e "$BATS_TEST_TMPDIR/calls" ]
+  done
+}
+
+@test "prove: the options that it lets through are those of the programs behind it" {
+  tests=$(cd "$scripts/../tests" && pwd)
+  while read -r mode file; do
+    said=$(awk -v mode="  $mode)" '$0 == mode { on = 1 } on && /takes/ { print; exit }' "$scripts/prove" | grep -o -e '--[a-z-]*' | sort)
+    has=$(grep -v subprocess "$tests/$file" | grep -oE '"--[a-z-]+"' | tr -d '"' | sort -u)
+    assert_equal "$said" "$has"
+  done <<'MODES'
+--faults faults/runner/main.cpp
+--comparison comparison/compare.py
+--many many/many.py
+MODES
+}
