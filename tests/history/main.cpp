@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <fstream>
 #include <iterator>
+#include <stdexcept>
 #include <string>
 #include <vector>
 #include "history/report.hpp"
@@ -56,6 +57,8 @@ int main(int argc, char** argv) try {
   if (reading.torn)
     std::fprintf(stderr, "history_check: %zu files end in a torn line\n", reading.torn);
   return verdict.violations.empty() ? 0 : 1;
+} catch (const std::invalid_argument&) {  // a bound that is no number
+  return usage();
 } catch (const std::exception& e) {
   std::fprintf(stderr, "history_check: %s\n", e.what());
   return 2;

@@ -9,6 +9,9 @@
 
 namespace dlock::test {
 
+// "wrong options: WHAT", and ends the program with 64: nothing was tested.
+[[noreturn]] void wrong_options(const std::string& what);
+
 // `--name` for switches, `--name VALUE` for other options; invalid ones end the program.
 class Options {
  public:
@@ -22,7 +25,8 @@ class Options {
     for (int i = 1; i < argc; ++i) {
       if (is_in(switches, argv[i])) given_[argv[i]] = "";
       else if (is_in(valued, argv[i]) && i + 1 < argc) given_[argv[i]] = argv[i + 1], ++i;
-      else give_up(std::string("unknown option, or one without its value: ") + argv[i]);
+      else if (is_in(valued, argv[i])) wrong_options(std::string(argv[i]) + " needs a value");
+      else wrong_options(std::string("there is no ") + argv[i]);
     }
   }
   bool has(const std::string& name) const { return given_.count(name) != 0; }
@@ -35,7 +39,7 @@ class Options {
     char* end = nullptr;
     const std::string value = text(name, "");
     const long n = std::strtol(value.c_str(), &end, 10);
-    if (value.empty() || *end || n < 0) give_up(name + " " + value + ": a number is needed");
+    if (value.empty() || *end || n < 0) wrong_options(name + " " + value + ": a number is needed");
     return n;
   }
 

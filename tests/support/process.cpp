@@ -108,6 +108,11 @@ Frozen::~Frozen() {
   for (const pid_t thread : threads_) ::ptrace(PTRACE_DETACH, thread, nullptr, nullptr);
 }
 
+void wrong_options(const std::string& what) {
+  std::fprintf(stderr, "wrong options: %s\n", what.c_str());
+  ::_exit(64);
+}
+
 void clean_environment() {
   std::vector<std::string> doomed;
   for (char** e = environ; *e; ++e)

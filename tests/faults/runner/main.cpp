@@ -3,10 +3,11 @@
 //   fault_runner [--target NAME[,...]] [--fault NAME[,...]] [--budget DURATION] [--seconds N]
 //     [--keys N] [--clients N] [--seed N] [--json FILE] [--keep DIRECTORY] [--list]
 //   fault_runner --grants N [--target NAME[,...]] [--json FILE]
-// Prints a row per target and fault. --budget is shared by all cells (20m); --seconds is for each
-// one. --grants: so many grants in all without faults, by clients of the Backend interface.
-// --keep: the traces of cells that broke a promise. Programs: $DLOCK, $GUARDED_JOB; the shim
-// $CLOCK_SHIFT. Status 1: a promise was broken; 77: no server of these is installed.
+// Prints a row per target and fault. --budget is shared by all cells (20m), of which each takes 6 s
+// at least; --seconds is for each one. --grants: so many in all without faults, by clients of the
+// Backend interface. --keep: the traces of cells that broke a promise. Programs: $DLOCK,
+// $GUARDED_JOB; the shim $CLOCK_SHIFT. Status 1: a promise was broken; 64: wrong options; 77: no
+// server of these is installed.
 #include <fmt/format.h>
 #include <csignal>
 #include <cstdio>
@@ -53,14 +54,36 @@ std::vector<Cell> selected(const std::set<std::string>& targets,
   return cells;
 }
 
+// Seconds around those of a cell: a server's start, the first grants, and the last round, which ends
+// late.
+constexpr double around = 5;
+
 double budget(const test::Options& o, std::size_t cells) {
   if (o.has("--seconds")) return static_cast<double>(o.number("--seconds", 8));
   const auto whole = parse_duration(o.text("--budget", "20m"));
-  if (!whole) test::give_up("--budget: " + whole.error().message);
-  // A server's start, the first grants, and the last round, which ends late.
-  constexpr double around = 5;
+  if (!whole) test::wrong_options("--budget: " + whole.error().message);
   return std::max(
       1.0, std::chrono::duration<double>(*whole).count() / static_cast<double>(cells) - around);
+}
+
+// A name that is misspelt would leave out what it stands for.
+template <class All>
+void all_known(const char* option, const std::set<std::string>& given, const All& all) {
+  std::set<std::string> known;
+  for (const auto& one : all) known.emplace(one.name);
+  for (const std::string& name : given)
+    if (known.count(name) == 0)
+      test::wrong_options(
+          fmt::format("{}: no '{}'; there are {}", option, name, fmt::join(known, " ")));
+}
+
+void refuse_contradictions(const test::Options& o) {
+  if (o.has("--budget") && o.has("--seconds"))
+    test::wrong_options("--budget and --seconds exclude each other");
+  if (!o.has("--grants")) return;
+  for (const char* other :
+       {"--fault", "--budget", "--seconds", "--keys", "--clients", "--seed", "--keep", "--list"})
+    if (o.has(other)) test::wrong_options(fmt::format("--grants has no faults, so no {}", other));
 }
 
 }  // namespace
@@ -69,15 +92,27 @@ int main(int argc, char** argv) {
   const test::Options o(argc, argv, {"--list"},
                         {"--target", "--fault", "--budget", "--seconds", "--keys", "--clients",
                          "--seed", "--json", "--keep", "--grants"});
+  refuse_contradictions(o);
   std::vector<std::string> absent;
   const auto targets = words(o.text("--target", ""));
-  const auto cells = selected(targets, words(o.text("--fault", "")), absent);
+  const auto faults = words(o.text("--fault", ""));
+  all_known("--target", targets, recipes());
+  all_known("--fault", faults, all_faults());
+  const auto cells = selected(targets, faults, absent);
   if (o.has("--list")) {
     for (const Cell& c : cells) fmt::print("{} {}\n", c.recipe->name, name_of(c.fault));
     return 0;
   }
   for (const std::string& name : absent) fmt::print("{}: not run, no server installed\n", name);
-  if (cells.empty()) return absent.empty() ? (fmt::print("no such cell\n"), 64) : test::skipped;
+  if (cells.empty()) {
+    if (!absent.empty()) return test::skipped;
+    test::wrong_options("none of these faults applies to these targets, see --list");
+  }
+  std::ofstream results;
+  if (o.has("--json")) {
+    results.open(o.text("--json", ""));
+    if (!results) test::wrong_options("--json " + o.text("--json", "") + ": cannot be written");
+  }
   ::signal(SIGPIPE, SIG_IGN);
   Terms terms{.dlock = test::program_from("DLOCK"),
               .job = test::program_from("GUARDED_JOB"),
@@ -87,7 +122,8 @@ int main(int argc, char** argv) {
               .clients_per_key = static_cast<std::size_t>(o.number("--clients", 4)),
               .seed = static_cast<unsigned>(o.number("--seed", 1)),
               .keep = o.text("--keep", "")};
-  if (terms.keys < 1 || terms.keys > Arena::most_keys) test::give_up("--keys: 1 to 8");
+  if (terms.keys < 1 || terms.keys > Arena::most_keys)
+    test::wrong_options(fmt::format("--keys: 1 to {}", Arena::most_keys));
   test::clean_environment();
 
   std::vector<Row> rows;
@@ -96,6 +132,10 @@ int main(int argc, char** argv) {
     std::fflush(stdout);
     rows.push_back(std::move(row));
   };
+  if (!o.has("--grants"))
+    fmt::print(stderr, "{} cells of about {:.0f} s: {:.0f} minutes\n", cells.size(),
+               terms.seconds + around,
+               static_cast<double>(cells.size()) * (terms.seconds + around) / 60);
   fmt::print("{}", head());
   if (const auto grants = static_cast<std::size_t>(o.number("--grants", 0)); grants != 0) {
     for (const Recipe& r : recipes())
@@ -105,7 +145,8 @@ int main(int argc, char** argv) {
     for (const Cell& c : cells) report(run_cell(*c.recipe, c.fault, terms));
   }
   fmt::print("{}", sum(rows));
-  if (o.has("--json")) std::ofstream{o.text("--json", "")} << json(rows) << '\n';
+  if (results.is_open() && !(results << json(rows) << std::endl))
+    test::give_up("--json " + o.text("--json", "") + ": not written");
   const bool broken =
       std::any_of(rows.begin(), rows.end(), [](const Row& r) { return !r.broken.empty(); });
   return broken ? 1 : 0;
