@@ -407,6 +407,31 @@ X
   done <urls
 }
 
+@test "a history of one's own is judged" {
+  not_run dlock-faults.7 'is a build' <<'X'
+cmake -S . -B build-test -G Ninja -DBUILD_TESTING=ON
+cmake --build build-test --target history_check
+X
+  example dlock-faults.7 <<'X'
+dlock run --trace=/tmp/history --key k -- sleep 0.1
+build-test/tests/history/history_check /tmp/history
+X
+  ln -s "$(dirname "$DLOCK")/.." build-test
+  [ -x build-test/tests/history/history_check ] || skip 'history_check is not built'
+  example=${example//\/tmp\//}
+  run_example
+  assert_line --partial '1 grants, 1 jobs, 0 faults'
+  # What the page says of a lock that is taken away: the job that lost it may still run beside the next one.
+  mkfifo up
+  dlock run --trace=history --kill-after 2s --key taken -- sh -c 'trap "" TERM; echo >up; sleep 60' 3>&- &
+  read -r _ <up
+  dlock release --trace=history --force --yes --key taken
+  run -0 dlock run --trace=history --key taken -- true
+  wait $! || :
+  run_example 1
+  assert_line --regexp '^\| I2 .* 1 \|$'
+}
+
 @test "the README: how to build, test and install" {
   not_run README.md 'installs packages and builds for minutes; scripts.bats runs it with a cmake that does not' <<'X'
 scripts/dlock run --key demo -- echo "I hold the lock"
@@ -423,6 +448,9 @@ X
 scripts/package
 cmake --install build
 cmake --build build --target uninstall
+X
+  not_run README.md 'scripts.bats runs it' <<'X'
+scripts/prove --help
 X
   not_run dlock-faults.7 'takes a quarter of an hour; comparison.file runs two of its tools' <<'X'
 scripts/prove --comparison
