@@ -2,6 +2,7 @@
 // Built without instrumentation and stack protector (CMakeLists.txt): both would call libraries.
 #include "run/backstop.hpp"
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sys/mman.h>
@@ -26,6 +27,7 @@ struct Watched {
   pollfd both[2];  // the channel to dlock, and the timer
   int children, kill, spare;
   pid_t guard;
+  int stands_by;  // 1: the thread has all that it needs
 };
 Watched watched;
 
@@ -106,6 +108,8 @@ constexpr long longest_ms = 100;  // between two looks at the tree
 }
 
 [[gnu::section("dlock_resident")]] void* stand_by(void*) {
+  __atomic_store_n(&watched.stands_by, 1, __ATOMIC_RELEASE);
+  call(SYS_futex, at(&watched.stands_by), FUTEX_WAKE_PRIVATE, 1, 0, 0);
   do {
     wait(watched.both, 2, -1);
     wait(nullptr, 0, late_ms);
@@ -150,7 +154,9 @@ int duplicate(int fd) { return fd < 0 ? -1 : ::fcntl(fd, F_DUPFD_CLOEXEC, 0); }
 }  // namespace
 
 Backstop::Backstop(int channel, int kill)
-    : channel_(duplicate(channel)), kill_(duplicate(kill)), spare_(duplicate(channel)) {}
+    : channel_(duplicate(channel)), kill_(duplicate(kill)), spare_(duplicate(channel)) {
+  ::sigaction(SIGBUS, nullptr, &on_bus_);
+}
 
 bool Backstop::start() {
   if (!children_ || timer_.fd() < 0 || !channel_ || !spare_) return false;
@@ -158,8 +164,9 @@ bool Backstop::start() {
   watched = {{{channel_.get(), 0, 0}, {timer_.fd(), POLLIN, 0}},
              children_.fd(),
              kill_.get(),
-             spare_.release(),
-             ::getpid()};
+             spare_.get(),
+             ::getpid(),
+             0};
   keep(&watched, &watched + 1);
   keep(resident_begin, resident_end);
   keep(std::end(stack) - used_of_stack, std::end(stack));
@@ -169,13 +176,19 @@ bool Backstop::start() {
   sigset_t bus;
   sigemptyset(&bus);
   sigaddset(&bus, SIGBUS);
-  if (::sigaction(SIGBUS, &action, nullptr) == 0) ::pthread_sigmask(SIG_UNBLOCK, &bus, nullptr);
+  if (::sigaction(SIGBUS, &action, &on_bus_) == 0) ::pthread_sigmask(SIG_UNBLOCK, &bus, nullptr);
   pthread_attr_t attributes;
   ::pthread_attr_init(&attributes);
   ::pthread_attr_setstack(&attributes, stack, sizeof stack);
   ::pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
   pthread_t thread;
-  return ::pthread_create(&thread, &attributes, stand_by, nullptr) == 0;
+  if (::pthread_create(&thread, &attributes, stand_by, nullptr) != 0) return false;
+  while (__atomic_load_n(&watched.stands_by, __ATOMIC_ACQUIRE) == 0)
+    ::syscall(SYS_futex, &watched.stands_by, FUTEX_WAIT_PRIVATE, 0, nullptr);
+  (void)spare_.release();
+  return true;
 }
+
+void Backstop::restore() const noexcept { ::sigaction(SIGBUS, &on_bus_, nullptr); }
 
 }  // namespace dlock::run

@@ -151,6 +151,9 @@ void Guard::start_job(const Channel::Received& r) {
   int error[2];
   if (::pipe2(error, O_CLOEXEC) != 0) return cannot_start(errno);
   if (!cgroup_) cgroup_ = JobCgroup::create(guard);
+  backstop_.emplace(channel_.fd(), cgroup_.kill_fd());
+  arm_backstop();
+  backed_ = backstop_->start();
   job_ = cgroup_.fork();
   if (job_ == 0) become_job(guard, error[1]);
   const int fork_error = errno;
@@ -173,6 +176,7 @@ void Guard::become_job(pid_t guard, int error_pipe) {
   ::setpgid(0, group_);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != guard) ::_exit(125);  // the guard died between fork and prctl
+  backstop_->restore();
   entry_.restore();
   ::execvp(command_[0], command_.data());
   const int e = errno;
@@ -198,10 +202,8 @@ void Guard::read_exec_outcome() {
 void Guard::settle() {
   settled_at_ = no_deadline;
   const Image image;
+  if (!backed_) return image.keep();
   image.let_go();
-  backstop_.emplace(channel_.fd(), cgroup_.kill_fd());
-  arm_backstop();  // now: the rehearsal may be what hangs
-  if (!backstop_->start()) return image.keep();
   if (Fd dlock, guard; Channel::make_pair(dlock, guard)) {
     dlock.reset();
     Channel closed(std::move(guard));
@@ -258,6 +260,7 @@ void Guard::lose(Deadline now) {
       return;
     }
     ::setpgid(0, 0);
+    backstop_->restore();
     entry_.restore();
     ::execl("/bin/sh", "sh", "-c", plan_.on_lost.command.c_str(), static_cast<char*>(nullptr));
     ::_exit(127);

@@ -60,7 +60,8 @@ class Guard {
   const OwnChildren children_;
   Timer timer_;
   JobCgroup cgroup_;
-  std::optional<Backstop> backstop_;
+  std::optional<Backstop> backstop_;  // from the start of the job
+  bool backed_ = false;               // it has its thread
   GuardDeadlines when_;
   Deadline run_until_ = no_deadline, run_stop_by_ = no_deadline;  // of --max-run
   Deadline settled_at_ = no_deadline;

@@ -217,6 +217,14 @@ limited() { timeout 20 bash -c 'ulimit "$0" "$1" && shift && exec "$DLOCK" "$@"'
   assert_equal "$(xfsz ignored) $(xfsz standard)" '1 0'
 }
 
+# The guard has a handler of its own for it.
+@test "SIGBUS is ignored by the job as before" {
+  bash -c 'trap "" BUS; exec "$DLOCK" run --key k -- cat /proc/self/status' >ignored
+  bash -c 'exec "$DLOCK" run --key k -- cat /proc/self/status' >standard
+  bus() { echo $((0x$(sed -n 's/^SigIgn:\t//p' "$1") >> 6 & 1)); }
+  assert_equal "$(bus ignored) $(bus standard)" '1 0'
+}
+
 @test "out of descriptors: 69 and one line, never an endless wait" {
   [ -z "$(sanitizer)" ] || skip 'the sanitizers want descriptors, too'
   "$DLOCK" run --key k -- true

@@ -1,10 +1,11 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 # usage: stalled_image.py DLOCK DLOCK_FAKE
-# The program's file is on a disk that hangs, or that fails with EIO, and the kernel has taken back what it can of its pages,
-# the guard's among them. Then dlock is killed, or it is stopped and its lease ends: the guard, which
-# has never killed before, ends the job and its child in time, with a cgroup and without. 77: it
-# cannot be tested here.
+# The program's file is on a disk that hangs, or that fails with EIO, and the kernel has taken back
+# what it can of its pages, the guard's among them. Or the disk hangs from the first moment of the
+# job, and nothing has been read ahead. Then dlock is killed, or it is stopped and its lease ends: the
+# guard, which has never killed before, ends the job and its child in time, with a cgroup and without.
+# 77: it cannot be tested here.
 import ctypes, os, select, signal, subprocess, sys, tempfile, time
 
 if os.geteuid() != 0 or not os.path.exists("/dev/fuse"):
@@ -73,7 +74,7 @@ class Rest:
             for thread in os.listdir(f"/proc/{pid}/task"):
                 with open(f"/proc/{pid}/task/{thread}/status") as status:
                     now += [line for line in status if line.startswith(("State:", "voluntary"))]
-        resting = now == self.seen and all("sleeping" in line for line in now if line.startswith("State:"))
+        resting = now == self.seen and all("sleep" in line for line in now if line.startswith("State:"))
         self.seen, self.looks = now, self.looks + 1 if resting else 0
         return self.looks >= 20
 
@@ -111,15 +112,17 @@ without_cgroup = ["unshare", "-m", "sh", "-c",
                   'umount -l /sys/fs/cgroup/unified 2>/dev/null || umount -l /sys/fs/cgroup; exec "$@"', "sh"]
 
 
-def job_dies(dlock, store, fault, ttl, directory, cgroup, fails=False):
+def job_dies(dlock, store, fault, ttl, directory, cgroup, disk_does):
     """Whether the job and its child are dead within the ttl after `fault` has hit dlock."""
-    name = f"disk {'fails' if fails else 'hangs'}, {fault.name}, {'with' if cgroup else 'without'} cgroup"
-    image = f"{directory}/{fails}.{fault.name}.{cgroup}"
+    name = f"disk {disk_does}, {fault.name}, {'with' if cgroup else 'without'} cgroup"
+    image = f"{directory}/{disk_does}.{fault.name}.{cgroup}"
+    early = disk_does == "hangs from the start"  # the job stops it before it does anything else
     os.mkdir(image)
     disk = os.fork()
     if disk == 0:
         try:
-            FUSE(OneProgram(dlock), image, foreground=True, nothreads=True, ro=True, fsname="dlock-test")
+            FUSE(OneProgram(dlock), image, foreground=True, nothreads=True, ro=True, fsname="dlock-test",
+                 **({"max_readahead": 0} if early else {}))
         finally:
             os._exit(1)
     run = None
@@ -132,7 +135,8 @@ def job_dies(dlock, store, fault, ttl, directory, cgroup, fails=False):
         within(10, "the file system is mounted", mounted)
         run = subprocess.Popen((([] if cgroup else without_cgroup) +
                                 [f"{image}/dlock", "run", "-b", store, "--ttl", f"{ttl}s", "--key", "k", "--",
-                                 "sh", "-c", "sleep 1000 & exec sleep 1000"]), stderr=subprocess.DEVNULL)
+                                 "sh", "-c", (f"kill -STOP {disk}; " if early else "") + "sleep 1000 & exec sleep 1000"]),
+                               stderr=subprocess.DEVNULL)
         guard = within(10, "the guard exists", lambda: [p for p in children(run.pid) if field(p, "Name") == "lock-guard"])[0]
         job = within(10, "the job exists", lambda: children(guard))[0]
         child = within(10, "the job has a child", lambda: children(job))[0]
@@ -143,8 +147,8 @@ def job_dies(dlock, store, fault, ttl, directory, cgroup, fails=False):
                 raise SystemExit("the job has a cgroup after all")
         pins = [os.pidfd_open(job), os.pidfd_open(child)]
         # Without its process every read of the disk fails; it is waited for at the end.
-        os.kill(disk, signal.SIGKILL if fails else signal.SIGSTOP)
-        left = take_back(guard, image)
+        os.kill(disk, signal.SIGKILL if disk_does == "fails" else signal.SIGSTOP)
+        left = "few" if early else take_back(guard, image)
         os.kill(run.pid, fault)
         began = time.monotonic()
         dead = all(select.select([pin], [], [], max(0, began + ttl - time.monotonic()))[0] for pin in pins)
@@ -170,8 +174,8 @@ except PermissionError:
     pass
 dlock, fake = sys.argv[1:]
 with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
-    dead = [job_dies(program, store, fault, 4, directory, cgroup, fails)
-            for fails in (False, True)
+    dead = [job_dies(program, store, fault, 4, directory, cgroup, disk_does)
+            for disk_does in ("hangs", "fails", "hangs from the start")
             for program, store, fault in ((dlock, f"file://{directory}", signal.SIGKILL), (fake, "fake:", signal.SIGSTOP))
             for cgroup in (True, False)]
 sys.exit(0 if all(dead) else 1)
