@@ -133,7 +133,7 @@ def words(of):
     def parse(text):
         chosen = text.split(",")
         if not set(chosen) <= set(of):
-            raise argparse.ArgumentTypeError("of " + ", ".join(of))
+            raise argparse.ArgumentTypeError("one or more of " + ", ".join(of))
         return chosen
 
     return parse
@@ -141,6 +141,7 @@ def words(of):
 
 def main():
     p = argparse.ArgumentParser(prog="compare.py")
+    p.error = lambda what: p.exit(64, "compare.py: %s\n" % what)
     p.add_argument("dlock", type=os.path.abspath)
     p.add_argument("job", type=os.path.abspath)
     p.add_argument("--seconds", type=int, default=120, help="of each cell")

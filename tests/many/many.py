@@ -276,7 +276,7 @@ def words(of):
     def parse(text):
         chosen = text.split(",")
         if not set(chosen) <= set(of):
-            raise argparse.ArgumentTypeError("of " + ", ".join(of))
+            raise argparse.ArgumentTypeError("one or more of " + ", ".join(of))
         return chosen
 
     return parse
@@ -318,10 +318,18 @@ async def measure(options, directory, rows):
                 shutil.rmtree(backend.dir, ignore_errors=True)
 
 
+def numbers(text):
+    try:
+        return [int(n) for n in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError("numbers, with commas between them")
+
+
 def main():
     p = argparse.ArgumentParser(prog="many.py")
+    p.error = lambda what: p.exit(64, "many.py: %s\n" % what)
     p.add_argument("dlock", type=os.path.abspath)
-    p.add_argument("--count", type=lambda t: [int(n) for n in t.split(",")], default=[1000, 5000])
+    p.add_argument("--count", type=numbers, default=[1000, 5000])
     p.add_argument("--backend", type=words(servers.ALL), default=list(servers.ALL))
     p.add_argument("--shape", type=words(SHAPES), default=list(SHAPES))
     p.add_argument("--ttl", type=int, default=30)

@@ -3,7 +3,7 @@
 //   fault_runner [--target NAME[,...]] [--fault NAME[,...]] [--budget DURATION] [--seconds N]
 //     [--keys N] [--clients N] [--seed N] [--json FILE] [--keep DIRECTORY] [--list]
 //   fault_runner --grants N [--target NAME[,...]] [--json FILE]
-// Prints a row per target and fault. --budget is shared by all cells (20m), of which each takes 6 s
+// Prints a row per target and fault. --budget is shared by all cells (20m), of which each takes 4 s
 // at least; --seconds is for each one. --grants: so many in all without faults, by clients of the
 // Backend interface. --keep: the traces of cells that broke a promise. Programs: $DLOCK,
 // $GUARDED_JOB; the shim $CLOCK_SHIFT. Status 1: a promise was broken; 64: wrong options; 77: no
@@ -133,9 +133,8 @@ int main(int argc, char** argv) {
     rows.push_back(std::move(row));
   };
   if (!o.has("--grants"))
-    fmt::print(stderr, "{} cells of about {:.0f} s: {:.0f} minutes\n", cells.size(),
-               terms.seconds + around,
-               static_cast<double>(cells.size()) * (terms.seconds + around) / 60);
+    fmt::print(stderr, "{} cells, up to about {:.0f} minutes\n", cells.size(),
+               static_cast<double>(cells.size()) * (terms.seconds + around) / 60 + 1);
   fmt::print("{}", head());
   if (const auto grants = static_cast<std::size_t>(o.number("--grants", 0)); grants != 0) {
     for (const Recipe& r : recipes())
