@@ -251,3 +251,19 @@ WRONG
 --many many/many.py
 MODES
 }
+
+@test "prove: 1 is a broken promise only; wrong options are 64, and what was not run is 77" {
+  tree_of_tests
+  mkdir -p "$tree/build-prove/tests/faults"
+  printf '#!/bin/sh\nexit $CODE\n' >"$tree/build-prove/tests/faults/file_prove"
+  chmod +x "$tree/build-prove/tests/faults/file_prove"
+  CODE=0 run -0 "$tree/scripts/prove" contend
+  CODE=3 run -1 "$tree/scripts/prove" contend
+  assert_line 'scripts/prove: a promise was broken, see above'
+  CODE=64 run -64 "$tree/scripts/prove" contend
+  refute_output --partial broken
+  CODE=77 run -77 "$tree/scripts/prove" contend
+  assert_line 'scripts/prove: not all of it was run, see above'
+  run grep -e --build "$BATS_TEST_TMPDIR/lines"
+  assert_line '--build build-prove --target file_prove'
+}
