@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // dlock_contract --recipe NAME [options of Catch2]
 // Exits with 77 if every case was skipped: the server is not installed.
-#define CATCH_CONFIG_RUNNER
+#define CATCH_CONFIG_EXTERNAL_INTERFACES
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdio>
+#include <cstring>
 #include <stdexcept>
 #include "contract/helpers.hpp"
 #include "contract/subject.hpp"
+#include "support/catch/run.hpp"
 
 namespace dlock::contract {
 namespace {
@@ -48,21 +50,19 @@ std::unique_ptr<Backend> open_url(const std::string& text, const Settings& setti
 
 int main(int argc, char** argv) {
   using namespace dlock::contract;
-  Catch::Session session;
-  std::string recipe;
-  session.cli(session.cli() | Catch::clara::Opt(recipe, "name")["--recipe"]("the recipe to test"));
-  if (const int wrong = session.applyCommandLine(argc, argv)) return wrong;
+  const bool named = argc > 2 && std::strcmp(argv[1], "--recipe") == 0;
+  const std::string recipe = named ? argv[2] : "";
   const auto found =
       std::find_if(all().begin(), all().end(), [&](const Subject& s) { return s.name == recipe; });
-  if (found == all().end() && !session.config().listTests() &&
-      !session.config().listTestNamesOnly()) {
+  if (found == all().end()) {
     std::fprintf(stderr, "no recipe '%s'; there are:", recipe.c_str());
     for (const Subject& s : all()) std::fprintf(stderr, " %s", s.name.c_str());
     std::fprintf(stderr, "\n");
     return 64;
   }
-  chosen = found == all().end() ? nullptr : &*found;
-  const int failed = session.run();
+  chosen = &*found;
+  argv[2] = argv[0];
+  const int failed = dlock::test::run_catch(argc - 2, argv + 2);
   if (failed) return failed;
   return cases > 0 && skipped == cases ? 77 : 0;
 }

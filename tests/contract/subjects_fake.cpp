@@ -19,7 +19,7 @@ class FakeStore final : public Store {
   std::string items_;
 };
 
-const bool added = [] {
+const bool fake_added = [] {
   add({.name = "fake/lease",
        .traits = &fake::factory.recipes[0],
        .make_store = [] { return std::make_unique<FakeStore>("?patience=300ms"); },

@@ -31,7 +31,7 @@ class ShortSlots final : public Store {
   test::TempDir dir_;
 };
 
-const bool added = [] {
+const bool file_added = [] {
   add({.name = "file/lease", .traits = &file::recipes[0], .make_store = [] {
          return std::make_unique<FileStore>("");
        }});

@@ -24,7 +24,7 @@ class MysqlStore final : public Store {
   test::Database database_;
 };
 
-const bool added = [] {
+const bool mysql_added = [] {
   const auto subject = [](const Traits& traits, const std::string& suffix,
                           const std::string& items) {
     Subject s;

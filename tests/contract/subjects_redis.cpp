@@ -22,7 +22,7 @@ class RedisStore final : public Store {
   test::RedisServer server_;
 };
 
-const bool added = [] {
+const bool redis_added = [] {
   for (const Traits& traits : redis::recipes)
     add({.name = "redis/" + std::string{traits.recipe},
          .traits = &traits,

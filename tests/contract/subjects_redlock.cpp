@@ -16,7 +16,7 @@ class RedlockStore final : public Store {
   test::RedlockMasters masters_;
 };
 
-const bool added = [] {
+const bool redlock_added = [] {
   add({.name = "redlock/redlock",
        .traits = &redlock::recipes[0],
        .make_store = []() -> std::unique_ptr<Store> {

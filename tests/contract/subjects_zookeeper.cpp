@@ -22,7 +22,7 @@ class ZookeeperStore final : public Store {
   std::string recipe_, url_;
 };
 
-const bool added = [] {
+const bool zookeeper_added = [] {
   for (const Traits& traits : zookeeper::recipes)
     add({.name = "zookeeper/" + std::string{traits.recipe},
          .traits = &traits,

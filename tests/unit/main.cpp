@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#define CATCH_CONFIG_RUNNER
-#include <catch2/catch.hpp>
 #include <cstdio>
+#include <cstdlib>
+#include <random>
+#include "support/catch/run.hpp"
 #include "unit/random.hpp"
 
 std::uint64_t dlock::test::seed() {
@@ -16,5 +17,5 @@ int main(int argc, char** argv) {
   std::printf("seed %llu (DLOCK_TEST_SEED repeats it)\n",
               static_cast<unsigned long long>(dlock::test::seed()));
   std::fflush(stdout);
-  return Catch::Session().run(argc, argv);
+  return dlock::test::run_catch(argc, argv);
 }

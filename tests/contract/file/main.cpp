@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#define CATCH_CONFIG_RUNNER
-#include <catch2/catch.hpp>
+#include <cstdio>
 #include "contract/file/lease_files.hpp"
+#include "support/catch/run.hpp"
 
 namespace {
 bool skipped = false;
@@ -15,6 +15,6 @@ void note_skip(const std::string& why) {
 }  // namespace dlock::contract
 
 int main(int argc, char** argv) {
-  const int failed = Catch::Session().run(argc, argv);
+  const int failed = dlock::test::run_catch(argc, argv);
   return failed ? failed : skipped ? 77 : 0;
 }

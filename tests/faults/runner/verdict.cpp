@@ -121,7 +121,8 @@ void add_jobs(const Evidence& e, std::vector<Event>& events) {
     const std::string key = key_text(s.key);
     const auto of = granted.find({key, s.token});
     if (s.token == 0 || of == granted.end()) continue;
-    const auto& [owner, pid] = of->second;
+    const std::string& owner = of->second.first;
+    const auto pid = of->second.second;
     last[{key, owner}] = s.last;
     const auto add = [&](const char* ev, const char* f) {
       events.push_back(line(fmt::format(
