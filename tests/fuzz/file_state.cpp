@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The state of a file lease, which every member of a shared directory's group can write, and
 // /proc/locks.
+#include <algorithm>
 #include <string>
 #include "core/lock_view.hpp"
+#include "core/text.hpp"
 #include "file/lease/state_codec.hpp"
 #include "file/lock_table.hpp"
 #include "targets.hpp"
@@ -30,11 +32,20 @@ void use(LockState state) {
   }
 }
 
+// A description is one printable word; dlock writes other bytes, which only a damaged record can
+// have, as percent signs and digits.
+std::string written(const std::string& who) {
+  const auto in_word = [](char c) { return c > ' ' && c < 0x7f; };
+  return std::all_of(who.begin(), who.end(), in_word) ? who : percent_encode(who);
+}
+
 void file_state(std::string_view text) {
   const std::string_view first = text.substr(0, file::header_size);
   const file::Header header = file::parse_header(first);
   if (header.kind == file::Header::Kind::other_version) (void)file::layout_of(first);
-  if (const auto record = file::decode(text)) {
+  if (auto record = file::decode(text)) {
+    for (auto& h : record->state.holders) h.meta = written(h.meta);
+    for (auto& w : record->state.waiters) w.meta = written(w.meta);
     std::string slot;
     file::encode(*record, record->state.waiters.size(), record->tail, 7, slot);
     const file::Header written =
@@ -54,7 +65,8 @@ void file_state(std::string_view text) {
 }
 
 void file_tail(std::string_view text) {
-  while (const auto w = file::take_tail_line(text)) {
+  while (auto w = file::take_tail_line(text)) {
+    w->meta = written(w->meta);
     std::string line;
     file::encode_tail_line(*w, line);
     std::string_view rest = line;
