@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The children of a lock's directory and their data: other programs share the directory.
+#include <algorithm>
 #include <climits>
 #include <string>
 #include <vector>
@@ -16,7 +17,9 @@ void zookeeper_names(std::string_view text) {
   std::vector<std::string> all;
   for (std::size_t at = 0; at < text.size() && all.size() < 64;) {
     const std::size_t end = std::min(text.find('\n', at), text.size());
-    all.emplace_back(text.substr(at, end - at));
+    std::string name{text.substr(at, end - at)};
+    // a directory has each name once
+    if (std::find(all.begin(), all.end(), name) == all.end()) all.push_back(std::move(name));
     at = end + 1;
   }
   for (const zookeeper::Dialect dialect :
