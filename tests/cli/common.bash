@@ -11,8 +11,9 @@ common_setup() {
   export DLOCK_BACKEND=file:$BATS_TEST_TMPDIR/locks
 }
 
-# The library of AddressSanitizer, if dlock was built with it: it must be loaded first, and needs
-# descriptors of its own.
+# Whether dlock was built with AddressSanitizer, which needs descriptors of its own.
+sanitized() { grep -q __asan_init "$DLOCK"; }
+# Its library, if it is one and not a part of dlock (Clang): it must be loaded first.
 sanitizer() { ldd "$DLOCK" | sed -n 's/.*=> \(.*libasan[^ ]*\).*/\1/p'; }
 
 # refused STATUS WORDS ARGUMENT...: dlock prints exactly one line, on stderr, that contains WORDS,
