@@ -6,6 +6,7 @@
 #include <sys/file.h>
 #include <filesystem>
 #include "support/mariadb_server.hpp"
+#include "support/process.hpp"
 #include "support/redlock_masters.hpp"
 #include "support/zookeeper_server.hpp"
 #include "util/fd.hpp"
