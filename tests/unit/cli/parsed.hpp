@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 #include "cli/options/arguments.hpp"
+#include "cli/options/option_table.hpp"
 
 namespace dlock::test {
 
