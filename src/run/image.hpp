@@ -14,8 +14,8 @@ inline constexpr Duration settled = std::chrono::milliseconds{50};
 // runs, dlock waits; nine tenths of what it and its guard held in memory were such pages.
 class Image {
  public:
-  // Asks the dynamic loader, so before any thread exists: one that loads a library (a resolver's
-  // or a client's) may have the loader's lock for as long as a disk hangs.
+  // Asks the dynamic loader, so before any thread exists that may load a library (a resolver's or a
+  // client's): it may have the loader's lock for as long as a disk hangs. A Backstop loads none.
   Image();
 
   // Unmaps them; what is used later is mapped again, from the page cache or, if the kernel dropped
