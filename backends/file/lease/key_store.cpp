@@ -211,7 +211,10 @@ Result<bool> KeyStore::finish() {
   // Interleaving 1: killed here. An invited waiter watches us or our record's holder, or finds its
   // turn unclaimed.
   knock(*open);
-  for (const std::uint64_t ticket : dead_) ::unlinkat(place().dir, fifo_name(ticket).c_str(), 0);
+  // In a state that was deleted they were struck out for nothing: its successor may list them, and
+  // must find their names to see that they are dead.
+  if (counts)
+    for (const std::uint64_t ticket : dead_) ::unlinkat(place().dir, fifo_name(ticket).c_str(), 0);
   abandon();
   return counts;
 }

@@ -96,6 +96,34 @@ TEST_CASE("the state is deleted at any moment of an acquisition: never two holde
 }
 
 TEST_CASE(
+    "halted in an acquisition: the state is deleted, its holder writes it again and dies, and the "
+    "lock is free") {
+  try {
+    for (int steps = 0, more = 1; more; ++steps) {
+      test::TempDir dir;
+      Traced holder([&](const std::function<void()>& halt) {
+        auto* const b = open_in(dir.path()).release();  // it ends as a killed one does
+        const Granted g = take(*b, request("k"));
+        halt();
+        b->renew(g.lease, 30s).value();
+      });
+      Traced child([&](const std::function<void()>& halt) {
+        const auto b = open_in(dir.path());
+        halt();
+        free_now(*b, request("k"));
+      });
+      for (int i = 0; i < steps && more; ++i) more = child.step();
+      (void)::unlink(state_of(dir.path()).c_str());
+      REQUIRE(holder.finish() == 0);
+      INFO("step " << steps);
+      REQUIRE((!more || child.finish() == 0));
+      CHECK(free_now(*open_in(dir.path()), request("k")));
+      REQUIRE(steps < 1000);
+    }
+  } catch (const Skip& skip) { note_skip(skip.why); }
+}
+
+TEST_CASE(
     "a stopped queue head loses its place after the claim time, and is granted when it continues") {
   try {
     test::TempDir dir;
