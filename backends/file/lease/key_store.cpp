@@ -80,6 +80,7 @@ void KeyStore::abandon() noexcept {
   file_.unlock();
   wake_head_ = false;
   dead_.clear();
+  strays_.clear();
   alarms_.clear();
 }
 
@@ -99,15 +100,22 @@ bool KeyStore::disown(const Lifeline& life) {
 }
 
 // Interleaving 4: we were stopped in a change, before our lifeline was made; the state was deleted,
-// and its successor gave our ticket to another contender, who has died since. Then its FIFO was dead
-// when we put ours in its place, and ours must not keep it alive, nor go and leave it without one.
-void KeyStore::strike_namesake(Lifeline& life, const Owner& ours) {
+// and its successor gave our ticket to another contender. Either that one had died when we put our
+// FIFO in the place of its own: ours must not keep it alive, nor go and leave it without one. Or it
+// put its own in the place of ours before we opened it: then what we have open is its lifeline.
+Result<void> KeyStore::strike_namesake(Lifeline& life, const Owner& ours) {
   const auto namesake = [&](const auto& c) { return c.ticket == life.ticket() && c.owner != ours; };
   const auto held = [&](const auto& h) { return h.deadline == never && namesake(h); };
   const LockState& s = state();
-  if (life.is_at(place()) && (std::any_of(s.holders.begin(), s.holders.end(), held) ||
-                              std::any_of(s.waiters.begin(), s.waiters.end(), namesake)))
-    strike(life.ticket());
+  if (!life.is_at(place()) || (std::none_of(s.holders.begin(), s.holders.end(), held) &&
+                               std::none_of(s.waiters.begin(), s.waiters.end(), namesake)))
+    return {};
+  const std::uint64_t ticket = life.ticket();
+  life.drop();  // what is alive now is alive without us
+  const auto seen = look(place(), ticket);
+  if (!seen) return fail(seen.error());
+  if (seen->life != Sight::Life::alive) strike(ticket);
+  return {};
 }
 
 Result<void> KeyStore::restart_and_adopt() {
@@ -117,6 +125,7 @@ Result<void> KeyStore::restart_and_adopt() {
   record_.key = key_.text();
   record_.boot = boot_id();
   dead_.clear();
+  strays_.clear();
   alarms_.clear();
   return scan(true);
 }
@@ -139,8 +148,7 @@ Result<void> KeyStore::scan(bool adopt) {
     }
     if (adopt) state().next_ticket = std::max(state().next_ticket, *ticket + 1);
     if (lists(state(), *ticket)) continue;  // found dead, and removed, where that matters
-    // At once: this number may not have been assigned yet, and then the next new contender gets it.
-    if (seen->life == Sight::Life::dead) ::unlinkat(place().dir, entry->d_name, 0);
+    if (seen->life == Sight::Life::dead) strays_.push_back(*ticket);
     else if (seen->life == Sight::Life::alive && adopt)
       state().holders.push_back(
           {owner_of_adopted(*ticket), Mode::exclusive, *ticket, 0, 0, now_, never, 0, {}});
@@ -202,19 +210,26 @@ Result<std::vector<Fd>> KeyStore::doors() {
   return open;
 }
 
+void KeyStore::remove_names(const std::vector<std::uint64_t>& tickets) const {
+  for (const std::uint64_t ticket : tickets) ::unlinkat(place().dir, fifo_name(ticket).c_str(), 0);
+}
+
 Result<bool> KeyStore::finish() {
   const auto open = doors();
   if (!open) return abandon(), fail(open.error());
   if (auto done = file_.commit(record_); !done) return abandon(), fail(done.error());
+  // If it was deleted, its successor may list the dead that were found here, and must find their
+  // names to see that they are dead.
   const bool counts = file_.still_linked();
+  if (!counts) dead_.clear();
+  // Before others may change the state: such a number may not have been assigned yet, and then the
+  // next new contender gets it.
+  else remove_names(strays_);
   file_.unlock();
   // Interleaving 1: killed here. An invited waiter watches us or our record's holder, or finds its
   // turn unclaimed.
   knock(*open);
-  // In a state that was deleted they were struck out for nothing: its successor may list them, and
-  // must find their names to see that they are dead.
-  if (counts)
-    for (const std::uint64_t ticket : dead_) ::unlinkat(place().dir, fifo_name(ticket).c_str(), 0);
+  remove_names(dead_);
   abandon();
   return counts;
 }

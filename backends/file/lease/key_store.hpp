@@ -48,8 +48,9 @@ class KeyStore {
   // Our own lifeline was adopted as a holder by a process that found no state. True: it was, and is
   // removed.
   bool disown(const Lifeline&);
-  // A contender of another owner that has the ticket of our lifeline is struck: see Interleaving 4.
-  void strike_namesake(Lifeline&, const Owner& ours);
+  // Gives up our lifeline if its ticket is that of another owner's contender, who is struck if it
+  // was alive by our lifeline alone: see Interleaving 4.
+  Result<void> strike_namesake(Lifeline&, const Owner& ours);
   // Restarts the change, with every living lifeline unknown to the state adopted.
   Result<void> restart_and_adopt();
 
@@ -74,6 +75,7 @@ class KeyStore {
 
  private:
   Result<void> scan(bool adopt);
+  void remove_names(const std::vector<std::uint64_t>&) const;
   Result<void> other_boot();
   Result<std::vector<Fd>> doors();
   Result<std::size_t> strike_dead(LockState&, Micros now) const;
@@ -84,7 +86,7 @@ class KeyStore {
   KeyRecord record_;
   Micros now_ = 0;
   bool wake_head_ = false;
-  std::vector<std::uint64_t> dead_, alarms_;
+  std::vector<std::uint64_t> dead_, strays_, alarms_;
 };
 
 // Abandons an unfinished change on every way out of a function.

@@ -67,7 +67,8 @@ Result<std::optional<Progress>> LeaseWaiter::change() {
     unknown_one = false;
     if (auto known = key_.load_for(request_.owner); !known) return fail(known.error());
     key_.disown(life_);
-    key_.strike_namesake(life_, request_.owner);
+    if (auto struck = key_.strike_namesake(life_, request_.owner); !struck)
+      return fail(struck.error());
     if (auto joined = rejoin(); !joined) return fail(joined.error());
     auto decided = decide();
     if (!decided) return fail(decided.error());
@@ -285,7 +286,8 @@ Result<void> LeaseWaiter::cancel() {
   const Change guard(key_);
   if (auto known = key_.load_for(request_.owner); !known) return fail(known.error());
   key_.disown(life_);
-  key_.strike_namesake(life_, request_.owner);
+  if (auto struck = key_.strike_namesake(life_, request_.owner); !struck)
+    return fail(struck.error());
   if (mine) key_.disown(mine->life);
   key_.state().cancel(request_.owner);
   key_.state().release(request_.owner, key_.now());

@@ -48,7 +48,19 @@ std::optional<std::uint64_t> ticket_of(std::string_view name) noexcept {
 Result<std::optional<Lifeline>> Lifeline::make(const Place& at, std::uint64_t ticket) {
   const std::string name = fifo_name(ticket);
   const auto path = [&] { return path_of(at, name); };
-  for (int tries = 0; ::mkfifoat(at.dir, name.c_str(), at.access.file_mode()); ++tries) {
+  Fd fd;
+  for (int tries = 0; !fd; ++tries) {
+    if (::mkfifoat(at.dir, name.c_str(), at.access.file_mode()) == 0) {
+      fd = Fd(::openat(at.dir, name.c_str(), O_RDWR | safe_flags));
+      if (!fd && errno == EACCES)  // a umask that forbids even its owner
+        if (const Fd held = hold_made(at.dir, name, S_IFIFO);
+            held && set_mode(held.get(), at.access.file_mode()))
+          fd = Fd(::openat(at.dir, name.c_str(), O_RDWR | safe_flags));
+      // ENOENT: this state was deleted meanwhile, and a contender of its successor has removed what
+      // was not yet open.
+      if (fd || (errno == ENOENT && tries < 3)) continue;
+      break;
+    }
     if (errno != EEXIST || tries == 3) return fail_errno("create", path(), errno);
     const auto seen = look(at, ticket);
     if (!seen) return fail(seen.error());
@@ -56,11 +68,6 @@ Result<std::optional<Lifeline>> Lifeline::make(const Place& at, std::uint64_t ti
     if (::unlinkat(at.dir, name.c_str(), 0) && errno != ENOENT)
       return fail_errno("remove", path(), errno);
   }
-  Fd fd(::openat(at.dir, name.c_str(), O_RDWR | safe_flags));
-  if (!fd && errno == EACCES)  // a umask that forbids even its owner
-    if (const Fd held = hold_made(at.dir, name, S_IFIFO);
-        held && set_mode(held.get(), at.access.file_mode()))
-      fd = Fd(::openat(at.dir, name.c_str(), O_RDWR | safe_flags));
   // In a shared directory another member may have replaced it since: so the open file is checked,
   // and gets its mode by the descriptor. Under the lock of the state no process uses a FIFO that is
   // not in the state, so this may come after creation.

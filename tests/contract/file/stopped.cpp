@@ -95,18 +95,70 @@ TEST_CASE("the state is deleted at any moment of an acquisition: never two holde
   } catch (const Skip& skip) { note_skip(skip.why); }
 }
 
-TEST_CASE(
-    "halted in an acquisition: the state is deleted, its holder writes it again and dies, and the "
-    "lock is free") {
+TEST_CASE("a deleted state and its successor give the same number: never two holders") {
   try {
+    struct Shared {
+      std::atomic<bool> granted, done;
+    };
+    auto* const shared = static_cast<Shared*>(
+        ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+    const auto once = [](const std::string& dir, Shared& is) {
+      return [&dir, &is](const std::function<void()>& halt) {
+        const auto b = open_in(dir);
+        halt();
+        auto w = b->enqueue(impatient(request("k"))).value();
+        const auto answer = w->poll(0s);
+        is.granted = answer && std::holds_alternative<Granted>(*answer);
+        is.done = true;
+        ::pause();  // holds until it is killed
+      };
+    };
+    const auto until_done = [](Traced& who, const Shared& is) {
+      while (!is.done && who.step()) {}
+    };
+    int until_made = 0;  // steps of an acquisition, until it has made its FIFO
+    {
+      test::TempDir dir;
+      Traced rehearsal(once(dir.path(), *new (shared) Shared{}));
+      for (; ::access((dir.path() + "/k/1").c_str(), F_OK); ++until_made) REQUIRE(rehearsal.step());
+    }
+    int both_tried = 0;
     for (int steps = 0, more = 1; more; ++steps) {
       test::TempDir dir;
-      Traced holder([&](const std::function<void()>& halt) {
+      Shared& late_is = *new (shared) Shared{};
+      Shared& other_is = *new (shared + 1) Shared{};
+      Traced late(once(dir.path(), late_is)), other(once(dir.path(), other_is));
+      for (int i = 0; i < until_made - 1; ++i) REQUIRE(late.step());
+      REQUIRE(::unlink(state_of(dir.path()).c_str()) == 0);
+      for (int i = 0; i < steps && more; ++i) more = other.step() && !other_is.done;
+      REQUIRE(late.step());  // makes its FIFO, if there is none
+      until_done(other, other_is);
+      until_done(late, late_is);
+      INFO("step " << steps);
+      CHECK_FALSE((late_is.granted && other_is.granted));
+      both_tried += late_is.granted || other_is.granted;
+      REQUIRE(steps < 1000);
+    }
+    CHECK(both_tried > 10);
+  } catch (const Skip& skip) { note_skip(skip.why); }
+}
+
+TEST_CASE(
+    "halted in an acquisition: the state is deleted, a holder of its successor dies, and the lock "
+    "is free") {
+  try {
+    const bool held_before = GENERATE(true, false);
+    for (int steps = 0, more = 1; more; ++steps) {
+      test::TempDir dir;
+      const auto hold = [&](const std::function<void()>& halt) {
         auto* const b = open_in(dir.path()).release();  // it ends as a killed one does
-        const Granted g = take(*b, request("k"));
+        auto* const w = b->enqueue(impatient(request("k"))).value().release();
+        const auto answer = w->poll(0s).value();
         halt();
-        b->renew(g.lease, 30s).value();
-      });
+        if (const auto* g = std::get_if<Granted>(&answer)) b->renew(g->lease, 30s).value();
+      };
+      std::optional<Traced> holder;
+      if (held_before) holder.emplace(hold);
       Traced child([&](const std::function<void()>& halt) {
         const auto b = open_in(dir.path());
         halt();
@@ -114,7 +166,8 @@ TEST_CASE(
       });
       for (int i = 0; i < steps && more; ++i) more = child.step();
       (void)::unlink(state_of(dir.path()).c_str());
-      REQUIRE(holder.finish() == 0);
+      if (!held_before) holder.emplace(hold);
+      REQUIRE(holder->finish() == 0);
       INFO("step " << steps);
       REQUIRE((!more || child.finish() == 0));
       CHECK(free_now(*open_in(dir.path()), request("k")));
