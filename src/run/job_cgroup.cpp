@@ -71,11 +71,11 @@ std::string name_for(pid_t guard, const std::string& own, const std::string& spa
 }
 
 // Removes cgroups left by guards that were killed together with their dlock. Searched only if there
-// is any cgroup below ours, which one stat shows, and only among few enough that it costs nothing.
-// Only empty ones can be removed.
+// is any cgroup below ours, which one stat shows, and only among few. Only empty ones can be
+// removed.
 void remove_leftovers(const std::string& own, const std::string& space) {
   struct stat s {};
-  if (::stat(own.c_str(), &s) != 0 || s.st_nlink <= 3) return;  // only our own exists
+  if (::stat(own.c_str(), &s) != 0 || s.st_nlink <= 2) return;  // none exists
   DIR* dir = ::opendir(own.c_str());
   if (!dir) return;
   int left = 64;
@@ -106,7 +106,6 @@ JobCgroup JobCgroup::create(pid_t guard) {
       !(errno == EEXIST && ::rmdir(path) == 0 && ::mkdir(path, 0755) == 0))
     return c;
   c.open();
-  remove_leftovers(own, space);
   if (c.kill_) return c;  // Linux 5.14
   ::rmdir(path);
   return {};
@@ -145,6 +144,9 @@ void JobCgroup::remove() {
   if (!dir_) return;
   dir_.reset(), kill_.reset();
   remove_tree(path_);
+  // Not before the job: cgroups that stay, of jobs that run or of others than dlock, would be looked
+  // at in each start.
+  remove_leftovers(path_.substr(0, path_.rfind('/')), path_.substr(path_.rfind('-')));
 }
 
 }  // namespace dlock::run

@@ -18,7 +18,8 @@ class JobCgroup {
   // fork(2) into the cgroup if there is one, else a plain fork.
   pid_t fork() const;
   void kill() const;  // every member, atomically; needs no descriptor
-  void remove();      // once it is empty; otherwise no effect
+  // Once it is empty, otherwise it stays. Also those that killed guards left beside it.
+  void remove();
   int fd() const noexcept { return dir_.get(); }
   int kill_fd() const noexcept { return kill_.get(); }
   explicit operator bool() const noexcept { return static_cast<bool>(dir_); }
