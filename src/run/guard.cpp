@@ -159,6 +159,8 @@ void Guard::start_job(const Channel::Received& r) {
   const int fork_error = errno;
   ::close(error[1]);
   exec_error_.reset(error[0]);
+  // Also where the backstop has the last process that is allowed: a run that gave that up would
+  // fail with the next process of this user, and until then promise less without a word.
   if (job_ < 0) return cannot_start(fork_error);
   ::setpgid(job_, group_);  // parent and child both call it; EACCES after the exec is fine
   own_group_ = group_ == 0;

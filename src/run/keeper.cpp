@@ -82,7 +82,8 @@ void Keeper::start() {
       const std::system_error& e) {
     if (lease_) return;
     over_ = true;
-    report(Ended{status_unavailable, fmt::format("cannot start a thread: {}", e.code().message())});
+    report(Ended{status_unavailable, fmt::format("cannot start a thread (ulimit -u, ulimit -v): {}",
+                                                 e.code().message())});
   }
 }
 

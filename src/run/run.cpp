@@ -7,6 +7,7 @@
 #include <cstring>
 #include "core/exit_status.hpp"
 #include "run/guard.hpp"
+#include "run/no_process.hpp"
 #include "run/supervisor.hpp"
 
 namespace dlock::run {
@@ -39,7 +40,7 @@ Outcome run(const Plan& asked) {
   const pid_t guard = ::fork();  // before any thread and any client library exists
   if (guard < 0)
     return cannot_begin(events, status_unavailable,
-                        fmt::format("cannot fork the guard: {}", std::strerror(errno)));
+                        fmt::format("cannot fork the guard: {}", why_no_process(errno)));
   if (guard == 0) {
     ours.reset();
     Guard(Channel(std::move(theirs)), entry, plan).run();

@@ -10,6 +10,7 @@
 #include <cstring>
 #include "run/environment.hpp"
 #include "run/job_cgroup.hpp"
+#include "run/no_process.hpp"
 #include "util/wait.hpp"
 
 namespace dlock::run {
@@ -183,7 +184,7 @@ void Supervisor::from_guard(std::vector<Event>& urgent, std::vector<Event>& rest
         break;
       case Kind::start_failed:
         keeper_.forget_start();
-        announcer_.start_failed(::strerrordesc_np(value));
+        announcer_.start_failed(why_no_process(value));
         rest.emplace_back(event::StartFailed{value});
         break;
       case Kind::refused: rest.emplace_back(event::StartRefused{}); break;

@@ -258,6 +258,23 @@ limited() { timeout 20 bash -c 'ulimit "$0" "$1" && shift && exec "$DLOCK" "$@"'
   [[ $stderr == *thread* ]]
 }
 
+@test "too few processes and threads: one line says what is needed, no job runs, the lock is free" {
+  ! sanitized || skip 'the sanitizers want threads, too'
+  user=$((300000 + $$)) # no other test has processes of this user
+  as_user() { setpriv --reuid $user --regid $user --clear-groups --inh-caps=+dac_override --ambient-caps=+dac_override "$@"; }
+  as_user true 2>/dev/null || skip 'needs the right to be another user'
+  as_user "$DLOCK" run --key k -- true
+  for n in {1..6}; do
+    run --separate-stderr as_user bash -c 'ulimit -u "$0" && exec "$DLOCK" run --key k -- sh -c "echo ran; exit 3"' "$n"
+    statuses+=("$status")
+    if ((status != 3)); then
+      [[ -z $output && ${#stderr_lines[@]} -eq 1 && $stderr == "dlock: "*'(ulimit -u)'*'up to 6'* ]] || fail "$n: $stderr"
+      as_user "$DLOCK" inspect --check k
+    fi
+  done
+  assert_equal "${statuses[*]}" '69 125 125 3 3 3' # dlock, its guard with two threads, the command
+}
+
 @test "64 keys with the longest names" {
   key=$(printf 'é%.0s' {1..98})
   for i in {100..163}; do keys+=(--key "$i$key"); done
