@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdlib>
+#include "support/repeated.hpp"
 #include "unit/lock_state_model.hpp"
 #include "unit/random.hpp"
 
@@ -352,7 +353,8 @@ class Sequence {
 
 TEST_CASE("LockState does what its model does and keeps its promises", "[property]") {
   const char* set = std::getenv("DLOCK_TEST_SEQUENCES");
-  const std::uint64_t sequences = set && *set ? std::strtoull(set, nullptr, 10) : 20'000;
+  const std::uint64_t sequences =
+      set && *set ? std::strtoull(set, nullptr, 10) : test::repeated(20'000);
   Totals t;
   for (std::uint64_t i = 0; i < sequences; ++i) Sequence{seed() + i, t}.run();
   fmt::print(

@@ -11,6 +11,7 @@
 #include "mysql/lease/lease_table.hpp"
 #include "mysql_schema/schema.hpp"
 #include "support/mariadb_server.hpp"
+#include "support/repeated.hpp"
 
 using namespace dlock;
 using namespace dlock::mysql;
@@ -190,7 +191,8 @@ class MysqlModel final : public test::ModelStore {
 TEST_CASE("the database and LockState decide alike, with a clock that meets every edge") {
   const unsigned seed = Catch::rngSeed() ? Catch::rngSeed() : 1;
   MysqlModel store{true};
-  test::ModelRun{store, {.invites = false, .by_patience = false}, seed}.run(20'000, seed);
+  test::ModelRun{store, {.invites = false, .by_patience = false}, seed}.run(test::repeated(20'000),
+                                                                            seed);
 }
 
 // With a statement-based binary log sessions are REPEATABLE READ, and rows read by a subquery are
@@ -199,14 +201,16 @@ TEST_CASE("the same with REPEATABLE READ sessions") {
   test::MariadbServer own{{.config = {"log-bin=b", "server-id=7", "binlog_format=STATEMENT"}}};
   const unsigned seed = Catch::rngSeed() ? Catch::rngSeed() : 1;
   MysqlModel store{true, &own};
-  test::ModelRun{store, {.invites = false, .by_patience = false}, seed}.run(3'000, seed);
+  test::ModelRun{store, {.invites = false, .by_patience = false}, seed}.run(test::repeated(3'000),
+                                                                            seed);
 }
 
 // What tests/simulation makes of the recipe's SQL is worth as much as this comparison.
 TEST_CASE("the simulated database answers as the server") {
   const unsigned seed = Catch::rngSeed() ? Catch::rngSeed() : 1;
   MysqlModel store{true, nullptr, true};
-  test::ModelRun{store, {.invites = false, .by_patience = false}, seed}.run(5'000, seed);
-  CHECK(store.compared()->rows > 5'000);
+  test::ModelRun{store, {.invites = false, .by_patience = false}, seed}.run(test::repeated(5'000),
+                                                                            seed);
+  CHECK(store.compared()->rows > test::repeated(5'000));
   WARN(store.compared()->answers << " equal answers, " << store.compared()->rows << " rows");
 }

@@ -13,6 +13,7 @@
 #include "redis_scripts/fair_scripts.hpp"
 #include "redis_scripts/timed_scripts.hpp"
 #include "support/redis_server.hpp"
+#include "support/repeated.hpp"
 
 using namespace dlock;
 using namespace dlock::redis;
@@ -191,10 +192,10 @@ void run_both(const Texts& texts, bool set_clock, long steps) {
 }  // namespace
 
 TEST_CASE("the scripts and LockState decide alike, with a clock that meets every edge") {
-  run_both(timed_texts, true, 40'000);
+  run_both(timed_texts, true, test::repeated(40'000));
 }
 TEST_CASE("the scripts and LockState decide alike, on the server's own clock") {
-  run_both(production, false, 25'000);
+  run_both(production, false, test::repeated(25'000));
 }
 
 TEST_CASE("the server agrees on the SHA-1 of every script") {

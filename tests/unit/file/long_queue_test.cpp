@@ -11,6 +11,7 @@
 #include <csignal>
 #include "file/lease/state_file.hpp"
 #include "file/lease/state_parts.hpp"
+#include "support/repeated.hpp"
 #include "support/temp_dir.hpp"
 #include "unit/random.hpp"
 
@@ -207,7 +208,7 @@ std::string header_of(const std::string& path) {
 
 TEST_CASE("a queue with a tail gives the answers of one that is loaded whole") {
   Random random(seed());
-  for (int round = 0; round < 40; ++round) {
+  for (int round = 0; round < repeated(40); ++round) {
     const TempDir dir;
     const QueueLimits limits = random.one_in(2) ? few : QueueLimits{.waiters = 4, .gone = 5};
     Stored key(dir.path(), limits), other(dir.path(), limits);
@@ -222,7 +223,7 @@ TEST_CASE("a queue with a tail gives the answers of one that is loaded whole") {
 TEST_CASE("killed at any byte of any write: the state before the change, or after it") {
   Random random(seed());
   int torn = 0;
-  for (int round = 0; round < 20; ++round) {
+  for (int round = 0; round < repeated(20); ++round) {
     const TempDir dir, copy;
     REQUIRE(::mkdir((copy / "k").c_str(), 0700) == 0);
     Stored key(dir.path());
@@ -264,7 +265,7 @@ TEST_CASE("killed at any byte of any write: the state before the change, or afte
       }
     }
   }
-  CHECK(torn > 1000);
+  CHECK(torn > repeated(1000));
 }
 
 TEST_CASE("a reader without the lock sees one state, whatever is being written") {
