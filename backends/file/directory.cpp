@@ -124,6 +124,7 @@ Result<void> make_key_dir(int parent, const std::string& name, const Access& a,
     if (const Fd held = hold_made(parent, made, S_IFDIR);
         held && set_mode(held.get(), a.dir_mode()))
       dir = open_below(parent, made);
+  if (!dir && errno == ENOENT) return {};  // was deleted meanwhile
   if (!dir) return fail_errno("create", path, errno);
   if (auto given = give_rights(dir.get(), a, a.dir_mode(), path); !given) {
     ::unlinkat(parent, made.c_str(), AT_REMOVEDIR);
@@ -139,7 +140,7 @@ Result<void> make_key_dir(int parent, const std::string& name, const Access& a,
 Result<Opened> open_child(const Opened& parent, const std::string& name, bool make,
                           const std::string& path) {
   Fd dir = open_below(parent.dir.get(), name);
-  if (!dir && errno == ENOENT) {
+  for (int tries = 0; !dir && errno == ENOENT && tries < 10; ++tries) {
     if (!make) return Opened{Fd(), parent.access};
     if (auto made = make_key_dir(parent.dir.get(), name, parent.access, path); !made)
       return fail(made.error());

@@ -99,10 +99,10 @@ bool KeyStore::disown(const Lifeline& life) {
                  }) > 0;
 }
 
-// Interleaving 4: we were stopped in a change, before our lifeline was made; the state was deleted,
-// and its successor gave our ticket to another contender. Either that one had died when we put our
-// FIFO in the place of its own: ours must not keep it alive, nor go and leave it without one. Or it
-// put its own in the place of ours before we opened it: then what we have open is its lifeline.
+// Interleaving 4: we were stopped in a change, before our lifeline was open; the state was deleted,
+// and its successor gave our ticket to another contender, which put its FIFO in the place of ours.
+// Then what we have open is its lifeline, which must not be kept alive by us. (Interleaving 5: ours
+// in the place of its own, where nobody could see that it lives.)
 Result<void> KeyStore::strike_namesake(Lifeline& life, const Owner& ours) {
   const auto namesake = [&](const auto& c) { return c.ticket == life.ticket() && c.owner != ours; };
   const auto held = [&](const auto& h) { return h.deadline == never && namesake(h); };

@@ -15,11 +15,6 @@ Lease lease_of(const Lease& asked, const LockState::Holder& h, Deadline deadline
   return {asked.key, asked.owner, h.mode, h.token, h.slot, deadline, attached};
 }
 
-Error deleted_under_us(const std::string& path) {
-  return {Errc::unavailable,
-          fmt::format("{}: was deleted while it was being changed", printable(path))};
-}
-
 }  // namespace
 
 KeyStore& LeaseBackend::store(const Key& key) {
@@ -87,7 +82,7 @@ Result<Renewal> LeaseBackend::keep_attached(const Lease& lease, AttachedHold& he
         "its record was removed (release --force, or an older copy of the state was restored)"}};
   const auto done = key.finish();
   if (!done) return fail(done.error());
-  if (!*done) return fail(deleted_under_us(key.file().path()));
+  if (!*done) return keep_attached(lease, held);  // the state file was deleted meanwhile
   return kept;
 }
 
@@ -111,7 +106,7 @@ Result<Renewal> LeaseBackend::keep_lease(const Lease& lease, Duration ttl) {
   key.state().renew(lease.owner, ttl.count(), key.now());
   const auto done = key.finish();
   if (!done) return fail(done.error());
-  if (!*done) return fail(deleted_under_us(key.file().path()));
+  if (!*done) return keep_lease(lease, ttl);  // the state file was deleted meanwhile
   return Renewal{Kept{kept, *revoked}};
 }
 
@@ -140,7 +135,7 @@ Result<Renewal> LeaseBackend::detach(const Lease& lease, Duration ttl) {
   key.wake_head();  // it watches a lifeline that has no meaning any more
   const auto done = key.finish();
   if (!done) return fail(done.error());
-  if (!*done) return fail(deleted_under_us(key.file().path()));
+  if (!*done) return detach(lease, ttl);  // the state file was deleted meanwhile
   const Lease kept = lease_of(lease, mine->record, lease_end(sent, ttl), false);
   mine->life.drop(key.place());
   held_.erase({lease.key.text(), lease.owner});
@@ -172,6 +167,9 @@ Result<Released> LeaseBackend::release(const Lease& lease) {
   if (h) note_run(key, *h);
   was |= key.state().release(lease.owner, key.now());
   const auto done = key.finish();
+  // The state file was deleted meanwhile. If it is our process that holds, the end of our lifeline
+  // ends it all the same.
+  if (done && !*done && !mine) return release(lease);
   if (done) {
     forget(true);
     return was ? Released::yes : Released::was_not_held;
@@ -200,6 +198,7 @@ Result<Released> LeaseBackend::force_release(const Key& wanted, std::optional<Fe
   const bool was = key.state().force_release(token.value_or(0)) > 0;
   const auto done = key.finish();
   if (!done) return fail(done.error());
+  if (!*done) return force_release(wanted, token);
   return was ? Released::yes : Released::was_not_held;
 }
 

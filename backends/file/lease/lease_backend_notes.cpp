@@ -79,6 +79,7 @@ Result<Released> LeaseBackend::revoke(const Key& wanted) {
   if (auto written = write_revoked(key.place(), newest); !written) return fail(written.error());
   const auto done = key.finish();
   if (!done) return fail(done.error());
+  if (!*done) return revoke(wanted);  // the state file was deleted meanwhile
   return Released::yes;
 }
 

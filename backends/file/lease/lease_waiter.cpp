@@ -51,12 +51,14 @@ Result<Progress> LeaseWaiter::attempt() {
     if (*begun == KeyStore::Begun::interrupted) return Progress{last_};
     const Change guard(key_);
     auto done = change();
+    if (!done && !key_.file().still_linked()) continue;
     if (!done) return fail(done.error());
     if (*done) return std::move(**done);
   }
 }
 
-// nullopt: the state file was deleted meanwhile; the written change does not count.
+// nullopt: the state file was deleted meanwhile; the written change does not count. Nor does an
+// Error then.
 Result<std::optional<Progress>> LeaseWaiter::change() {
   const Deadline sent = Clock::now();
   if (!life_.is_at(key_.place())) watched_.clear();  // another directory, other contenders
@@ -82,6 +84,7 @@ Result<std::optional<Progress>> LeaseWaiter::change() {
     if (!line) return fail(line.error());
     made = std::move(*line);
     if (!unknown_one) continue;
+    if (!key_.file().still_linked()) return std::optional<Progress>{};
     if (auto adopted = key_.restart_and_adopt(); !adopted) return fail(adopted.error());
   }
 

@@ -64,7 +64,10 @@ Result<std::optional<Lifeline>> Lifeline::make(const Place& at, std::uint64_t ti
     if (errno != EEXIST || tries == 3) return fail_errno("create", path(), errno);
     const auto seen = look(at, ticket);
     if (!seen) return fail(seen.error());
-    if (seen->life == Sight::Life::alive) return std::optional<Lifeline>{};
+    // Interleaving 5: the state was deleted, and this is of a contender of its successor that has
+    // not opened it yet. So it may go only if the state is in its place when it was found dead:
+    // whoever finds none later sees this name, and gives no contender its number.
+    if (seen->life == Sight::Life::alive || !state_is_at(at)) return std::optional<Lifeline>{};
     if (::unlinkat(at.dir, name.c_str(), 0) && errno != ENOENT)
       return fail_errno("remove", path(), errno);
   }
@@ -77,7 +80,7 @@ Result<std::optional<Lifeline>> Lifeline::make(const Place& at, std::uint64_t ti
   if (good && at.access.group)
     good = give_rights(fd.get(), at.access, at.access.file_mode(), path());
   if (good) return std::optional{Lifeline(ticket, at.epoch, std::move(fd))};
-  ::unlinkat(at.dir, name.c_str(), 0);
+  if (state_is_at(at)) ::unlinkat(at.dir, name.c_str(), 0);
   return fail(good.error());
 }
 
@@ -91,6 +94,12 @@ Result<std::optional<Lifeline>> Lifeline::rejoin(const Place& at, std::uint64_t 
   if (!fd) return fail_errno("open", path_of(at, name), errno);
   if (auto good = check(fd.get(), at.access, path_of(at, name)); !good) return fail(good.error());
   return std::optional{Lifeline(ticket, at.epoch, std::move(fd))};
+}
+
+bool state_is_at(const Place& at) noexcept {
+  struct stat there {};
+  return at.inode != 0 && ::fstatat(at.dir, "state", &there, AT_SYMLINK_NOFOLLOW) == 0 &&
+         there.st_ino == at.inode && there.st_dev == at.device;
 }
 
 bool Lifeline::linked() const noexcept {
@@ -123,9 +132,7 @@ void Lifeline::drain() const noexcept {
 void Lifeline::drop(const Place& at) noexcept {
   const std::string name = is_at(at) ? fifo_name(ticket_) : std::string{};
   drop();
-  struct stat state {};
-  if (!name.empty() && at.state >= 0 && ::fstat(at.state, &state) == 0 && state.st_nlink > 0)
-    ::unlinkat(at.dir, name.c_str(), 0);
+  if (!name.empty() && state_is_at(at)) ::unlinkat(at.dir, name.c_str(), 0);
 }
 
 void Lifeline::drop() noexcept {

@@ -10,6 +10,7 @@
 // for the death of the new owner. Only the owner of a record may open its existing FIFO again
 // (rejoin), and only under the lock of the state.
 #pragma once
+#include <sys/types.h>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -28,8 +29,12 @@ struct Place {
   unsigned epoch;  // changes when it had to be opened again: it may be another directory then
   const Access& access;
   std::string_view path;
-  int state;  // the state file, as open now; -1: none
+  dev_t device;  // of the state file, as open now
+  ino_t inode;   // 0: none
 };
+
+// False: that state was deleted, replaced or renamed. Its successor decides what the names are for.
+bool state_is_at(const Place&) noexcept;
 
 class Lifeline {
  public:
@@ -38,7 +43,8 @@ class Lifeline {
   Lifeline& operator=(Lifeline&& other) noexcept = default;
 
   // Under the lock of the state. A dead FIFO of that name is replaced: its maker ended before it
-  // could commit the ticket. nullopt: a living one is there, unknown to the state.
+  // could commit the ticket. nullopt: a living one is there, unknown to the state, or the state is
+  // not in its place any more.
   static Result<std::optional<Lifeline>> make(const Place&, std::uint64_t ticket);
   // Under the lock of the state. nullopt: there is none.
   static Result<std::optional<Lifeline>> rejoin(const Place&, std::uint64_t ticket);

@@ -66,6 +66,14 @@ Result<void> fits_under_limit(const std::string& path, std::uint64_t needed) {
 
 // False: absent.
 Result<bool> StateFile::open(Make make) {
+  for (int tries = 1;; ++tries) {
+    bool vanished = false;  // it was deleted, with its directory perhaps, between two steps
+    auto opened = open_once(make, vanished);
+    if (opened || !vanished || tries == 10) return opened;
+  }
+}
+
+Result<bool> StateFile::open_once(Make make, bool& vanished) {
   close();
   // Every other change goes behind 1 MiB: with a limit below that a grant could be written but not
   // its release.
@@ -81,8 +89,14 @@ Result<bool> StateFile::open(Make make) {
   Fd file = try_open(make == Make::nothing || opened->access.group ? 0 : O_CREAT);
   if (!file && errno == ENOENT) {
     if (make == Make::nothing) return false;
-    if (auto made = make_shared_file(opened->dir.get(), "state", opened->access, path_); !made)
+    auto made = make_shared_file(opened->dir.get(), "state", opened->access, path_);
+    if (!made) {
+      struct stat dir {};
+      const auto there =
+          ::fstat(opened->dir.get(), &dir) == 0 ? where_.leads_to(name_, dir) : Result<bool>{true};
+      vanished = there && !*there;
       return fail(made.error());
+    }
     file = try_open(0);
   }
   if (!file && errno == EACCES && make != Make::nothing && !opened->access.group &&
@@ -93,6 +107,7 @@ Result<bool> StateFile::open(Make make) {
                                           printable(path_)));
   if (!file && errno == EISDIR)
     return fail(Errc::denied, fmt::format("{}: is not a regular file", printable(path_)));
+  vanished = !file && errno == ENOENT;
   if (!file) return fail_errno("open", path_, errno);
   struct stat st {};
   if (::fstat(file.get(), &st)) return fail_errno("open", path_, errno);
@@ -417,9 +432,6 @@ Result<void> StateFile::commit(const KeyRecord& record) {
   return {};
 }
 
-bool StateFile::still_linked() const noexcept {
-  struct stat st {};
-  return ::fstat(file_.get(), &st) == 0 && st.st_nlink > 0;
-}
+bool StateFile::still_linked() const noexcept { return state_is_at(place()); }
 
 }  // namespace dlock::file

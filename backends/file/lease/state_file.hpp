@@ -54,7 +54,8 @@ class StateFile {
   // Replaces the record. Only while locked and loaded; waiters may have been added only if all are
   // loaded. Writes nothing if nothing has changed.
   Result<void> commit(const KeyRecord&);
-  // False: the file was deleted meanwhile, the commit does not count. Costs one system call.
+  // False: the file was deleted, replaced or renamed meanwhile, the commit does not count. Costs one
+  // system call.
   bool still_linked() const noexcept;
 
   // The record in force without the lock; absent or still empty: nullopt. Creates nothing.
@@ -67,12 +68,15 @@ class StateFile {
   std::uint64_t newest_change() const noexcept;
 
   // Valid until the next call that may open something; dir is -1 before the first.
-  Place place() const noexcept { return {dir_.get(), epoch_, access_, dir_path_, file_.get()}; }
+  Place place() const noexcept {
+    return {dir_.get(), epoch_, access_, dir_path_, device_, file_ ? inode_ : 0};
+  }
   const std::string& path() const noexcept { return path_; }
   const std::string& dir_path() const noexcept { return dir_path_; }
 
  private:
   Result<bool> open(Make);
+  Result<bool> open_once(Make, bool& vanished);
   Result<bool> in_place() const;
   void close() noexcept;
   struct Slot {

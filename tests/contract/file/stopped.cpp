@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <atomic>
+#include <filesystem>
 #include "contract/file/lease_files.hpp"
 #include "contract/file/traced.hpp"
 
@@ -54,8 +55,9 @@ TEST_CASE(
   } catch (const Skip& skip) { note_skip(skip.why); }
 }
 
-TEST_CASE("the state is deleted at any moment of an acquisition: never two holders") {
+TEST_CASE("the state is deleted or renamed at any moment of an acquisition: never two holders") {
   try {
+    const bool renamed = GENERATE(false, true);
     int both_tried = 0;
     for (int steps = 0, more = 1; more; ++steps) {
       test::TempDir dir;
@@ -78,7 +80,8 @@ TEST_CASE("the state is deleted at any moment of an acquisition: never two holde
         if (::read(go.fd(), &told, sizeof told) < 0) ::pause();  // holds until it is killed
       });
       for (int i = 0; i < steps && more; ++i) more = child.step() && !child_is.done;
-      (void)::unlink(state_of(dir.path()).c_str());
+      const std::string state = state_of(dir.path());
+      (void)(renamed ? ::rename(state.c_str(), (state + ".old").c_str()) : ::unlink(state.c_str()));
       const auto other = open_in(dir.path(), 10ms);
       auto w = other->enqueue(impatient(request("k"))).value();
       auto answer = w->poll(30s);
@@ -95,7 +98,28 @@ TEST_CASE("the state is deleted at any moment of an acquisition: never two holde
   } catch (const Skip& skip) { note_skip(skip.why); }
 }
 
-TEST_CASE("a deleted state and its successor give the same number: never two holders") {
+TEST_CASE("the directory of a key is deleted at any moment of an acquisition: no error") {
+  try {
+    for (int steps = 0, more = 1; more; ++steps) {
+      test::TempDir dir;
+      const std::string key_dir = dir / "k";
+      Traced child([&](const std::function<void()>& halt) {
+        const auto b = open_in(dir.path());
+        halt();
+        if (!free_now(*b, request("k"))) throw std::runtime_error("not free");
+      });
+      for (int i = 0; i < steps && more; ++i) more = child.step();
+      std::filesystem::remove_all(key_dir);
+      INFO("step " << steps);
+      CHECK(child.finish() == 0);
+      REQUIRE(steps < 1000);
+    }
+  } catch (const Skip& skip) { note_skip(skip.why); }
+}
+
+TEST_CASE(
+    "a deleted state and its successor give the same number: never two holders, and none that is "
+    "dead") {
   try {
     struct Shared {
       std::atomic<bool> granted, done;
@@ -116,28 +140,52 @@ TEST_CASE("a deleted state and its successor give the same number: never two hol
     const auto until_done = [](Traced& who, const Shared& is) {
       while (!is.done && who.step()) {}
     };
-    int until_made = 0;  // steps of an acquisition, until it has made its FIFO
+    // Steps of an acquisition, until it has made its FIFO: of the first contender, and of another
+    // when that one is stopped just before.
+    int until_made = 0, others_until_made = 0;
     {
       test::TempDir dir;
+      // What is read only once is known to every child: all make the same steps.
+      REQUIRE(free_now(*open_in(dir / "before"), request("k")));
+      const auto until_there = [&](Traced& who, int& steps) {
+        for (; ::access((dir.path() + "/k/1").c_str(), F_OK); ++steps) REQUIRE(who.step());
+      };
       Traced rehearsal(once(dir.path(), *new (shared) Shared{}));
-      for (; ::access((dir.path() + "/k/1").c_str(), F_OK); ++until_made) REQUIRE(rehearsal.step());
+      until_there(rehearsal, until_made);
+      REQUIRE(::unlink(state_of(dir.path()).c_str()) == 0);
+      REQUIRE(::unlink((dir.path() + "/k/1").c_str()) == 0);
+      Traced other(once(dir.path(), *new (shared + 1) Shared{}));
+      until_there(other, others_until_made);
     }
     int both_tried = 0;
-    for (int steps = 0, more = 1; more; ++steps) {
+    // True: the other one had ended before.
+    const auto race = [&](int steps, int late_steps, bool other_dies) {
       test::TempDir dir;
       Shared& late_is = *new (shared) Shared{};
       Shared& other_is = *new (shared + 1) Shared{};
       Traced late(once(dir.path(), late_is)), other(once(dir.path(), other_is));
       for (int i = 0; i < until_made - 1; ++i) REQUIRE(late.step());
       REQUIRE(::unlink(state_of(dir.path()).c_str()) == 0);
+      bool more = true;
       for (int i = 0; i < steps && more; ++i) more = other.step() && !other_is.done;
-      REQUIRE(late.step());  // makes its FIFO, if there is none
+      // The first one makes its FIFO, if there is none.
+      for (int i = 0; i < late_steps && !late_is.done; ++i) REQUIRE(late.step());
       until_done(other, other_is);
+      if (other_dies) other.kill();
       until_done(late, late_is);
-      INFO("step " << steps);
-      CHECK_FALSE((late_is.granted && other_is.granted));
+      INFO("step " << steps << ", then " << late_steps << (other_dies ? ", it dies" : ""));
+      if (other_dies) CHECK(late_is.granted);
+      else CHECK_FALSE((late_is.granted && other_is.granted));
       both_tried += late_is.granted || other_is.granted;
-      REQUIRE(steps < 1000);
+      late.kill();
+      other.kill();
+      CHECK(free_now(*open_in(dir.path()), request("k")));
+      return !more;
+    };
+    for (const bool dies : {false, true}) {
+      for (int steps = 0; !race(steps, 1, dies); ++steps) REQUIRE(steps < 1000);
+      for (int steps = others_until_made - 1; steps < others_until_made + 4; ++steps)
+        for (int late_steps = 2; late_steps < 16; ++late_steps) race(steps, late_steps, dies);
     }
     CHECK(both_tried > 10);
   } catch (const Skip& skip) { note_skip(skip.why); }
