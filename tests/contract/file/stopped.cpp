@@ -117,6 +117,31 @@ TEST_CASE("the directory of a key is deleted at any moment of an acquisition: no
   } catch (const Skip& skip) { note_skip(skip.why); }
 }
 
+TEST_CASE("the state is deleted in a release of another's lock: what it answers is true") {
+  try {
+    const bool forced = GENERATE(false, true);
+    int before = 0;
+    for (bool more = true; more; ++before) {
+      test::TempDir dir;
+      const auto holder = open_in(dir.path());
+      const Granted held = take(*holder, request("k"));
+      Traced child([&](const std::function<void()>& halt) {
+        const auto b = open_in(dir.path());
+        halt();
+        const auto released = forced ? b->force_release(key("k"), {}) : b->release(held.lease);
+        ::_exit(released.value() == Released::yes ? 1 : 0);
+      });
+      for (int i = 0; i < before && more; ++i) more = child.step();
+      if (holder->inspect(key("k")).value()->holders.empty()) break;  // it is released
+      (void)::unlink(state_of(dir.path()).c_str());
+      const bool released = child.finish() == 1;
+      INFO("step " << before);
+      CHECK(lost(holder->renew(held.lease, 30s)) == released);
+    }
+    CHECK(before > 10);
+  } catch (const Skip& skip) { note_skip(skip.why); }
+}
+
 TEST_CASE(
     "a deleted state and its successor give the same number: never two holders, and none that is "
     "dead") {
