@@ -37,6 +37,15 @@ Result<void> check(int fd, const Access& access, const std::string& path) {
   return st ? access.admits(*st, path) : fail(st.error());
 }
 
+// A FIFO in a shared directory that its maker, another member, has not given to the group: it ended
+// right after it made it, or belongs to a state that was deleted. Of a number that no record has
+// used, it is no proof of life.
+bool without_rights(const Place& at, const std::string& name) {
+  struct stat st {};
+  return at.access.group && ::fstatat(at.dir, name.c_str(), &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+         S_ISFIFO(st.st_mode) && (st.st_mode & 0777) != at.access.file_mode();
+}
+
 }  // namespace
 
 std::string fifo_name(std::uint64_t ticket) { return std::to_string(ticket); }
@@ -63,11 +72,12 @@ Result<std::optional<Lifeline>> Lifeline::make(const Place& at, std::uint64_t ti
     }
     if (errno != EEXIST || tries == 3) return fail_errno("create", path(), errno);
     const auto seen = look(at, ticket);
-    if (!seen) return fail(seen.error());
+    if (!seen && !without_rights(at, name)) return fail(seen.error());
     // Interleaving 5: the state was deleted, and this is of a contender of its successor that has
     // not opened it yet. So it may go only if the state is in its place when it was found dead:
     // whoever finds none later sees this name, and gives no contender its number.
-    if (seen->life == Sight::Life::alive || !state_is_at(at)) return std::optional<Lifeline>{};
+    if ((seen && seen->life == Sight::Life::alive) || !state_is_at(at))
+      return std::optional<Lifeline>{};
     if (::unlinkat(at.dir, name.c_str(), 0) && errno != ENOENT)
       return fail_errno("remove", path(), errno);
   }

@@ -102,6 +102,17 @@ TEST_CASE("members of the group exclude each other, whichever came first") {
   } catch (const Skip& skip) { note_skip(skip.why); }
 }
 
+TEST_CASE("a member that is killed before its FIFO is the group's bars no other member") {
+  try {
+    SharedDirectory shared;
+    const auto get = [&] { return free_now(*open_in(shared.dir), request("k")) ? 0 : 1; };
+    CHECK(As(12001, {team}, get).wait() == 0);
+    As(12001, {team}, [&] { return ::mkfifo((shared.dir + "/k/2").c_str(), 0660); }).wait();
+    CHECK(As(12002, {team}, get).wait() == 0);
+    CHECK(files_of(shared.dir).size() == 1);  // state
+  } catch (const Skip& skip) { note_skip(skip.why); }
+}
+
 TEST_CASE("a member that is killed frees the key for the others") {
   try {
     SharedDirectory shared;
