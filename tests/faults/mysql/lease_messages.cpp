@@ -97,9 +97,9 @@ TEST_CASE(
 TEST_CASE("a request that arrives after its sender gave up gets no grant") {
   Database db{server()};
   Proxy proxy{server().port()};
-  const auto a = open_mysql(through(proxy, db), quick(700ms)), b = open_mysql(db.url(), quick());
+  const auto a = open_mysql(through(proxy, db), quick(1500ms)), b = open_mysql(db.url(), quick());
   release_or_fail(*a, acquire_or_fail(*a, request(key("k"), 30s)));
-  proxy.delay(Proxy::to_server, 2s);
+  proxy.delay(Proxy::to_server, 4s);
   auto w = waiter(*a, request(key("k"), 30s));
   const auto session =
       fmt::format("SELECT COUNT(*) FROM information_schema.processlist WHERE DB='{}'", db.name());
@@ -108,10 +108,10 @@ TEST_CASE("a request that arrives after its sender gave up gets no grant") {
   proxy.delay(Proxy::to_server, 0us);
   release_or_fail(*a, granted_within(*w, 10s));  // over another session
   const auto fence = b->inspect(key("k")).value()->fence;
-  for (const Deadline late = Clock::now() + 3s;
+  for (const Deadline late = Clock::now() + 5s;
        Clock::now() < late && db.value(session) > sessions;)
     ::usleep(5000);
-  ::usleep(2'500'000);  // its arrival cannot be seen, as it must change nothing
+  ::usleep(4'500'000);  // its arrival cannot be seen, as it must change nothing
   const auto seen = b->inspect(key("k")).value();
   CHECK(seen->holders.empty());
   CHECK(seen->fence == fence);
