@@ -86,7 +86,7 @@ Contended contended(RedisServer& server, unsigned n, long grants, bool measure_f
          fmt::format("first come, first served at {} waiters", n));
   const double releases = granted;
   Contended c{(commands - releases) / granted, commands / granted, quantile(hand_offs, 0.5),
-              quantile(hand_offs, 0.99)};
+              quantile(hand_offs, 0.99), static_cast<double>(n) * took / 2.5 / granted};
   if (!measure_fifo)
     fmt::print(
         "contended, {} waiters: {:.3f} commands per grant, {:.3f} with its release; {:.0f} "
