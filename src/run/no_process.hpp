@@ -10,9 +10,8 @@ namespace dlock::run {
 // the writer of messages) and the guard two.
 inline std::string why_no_process(int error) {
   if (error != EAGAIN) return ::strerrordesc_np(error);
-  return "too many processes and threads of this user (ulimit -u) or cgroup (pids.max); a run "
-         "needs "
-         "up to 6, the command among them";
+  return "too many processes and threads of this user (ulimit -u) or cgroup (pids.max); "
+         "a run needs up to 6, the command among them";
 }
 
 }  // namespace dlock::run
