@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include <csignal>
 #include "run/process_tree.hpp"
 #include "run/timer.hpp"
 #include "util/fd.hpp"
@@ -28,12 +27,10 @@ class Backstop {
   // In the guard's first thread, which is the parent of the tree. `channel`: to dlock; `kill`:
   // cgroup.kill, or -1.
   Backstop(int channel, int kill);
-  // Call it before there is a job: it returns when the thread stands by, so that no page that is
-  // missing from then on can keep it from killing. False: out of descriptors or threads.
+  // Call it before there is a job, with every signal blocked. When it returns, all that the thread
+  // needs is in memory, so that no page that is missing from then on can keep it from killing.
+  // False: out of descriptors or threads.
   bool start();
-
-  // In a child of the guard, before exec: SIGBUS does what it did at dlock's start.
-  void restore() const noexcept;
 
   void arm(Deadline kill_at) { timer_.arm(kill_at); }
 
@@ -42,7 +39,6 @@ class Backstop {
   Timer timer_;
   const Fd channel_, kill_;
   Fd spare_;  // its place is for a pidfd
-  struct sigaction on_bus_ {};
 };
 
 }  // namespace dlock::run

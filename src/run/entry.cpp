@@ -29,42 +29,37 @@ void fill_standard_descriptors() {
   }
 }
 
-struct sigaction on_file_size;
-bool outlives_file_size = false;
+void (*on_file_size)(int) = SIG_DFL;
 
 }  // namespace
 
-void outlive_file_size_limit() noexcept {
-  struct sigaction ignore {};
-  ignore.sa_handler = SIG_IGN;
-  outlives_file_size = ::sigaction(SIGXFSZ, &ignore, &on_file_size) == 0;
-}
+void outlive_file_size_limit() noexcept { on_file_size = ::signal(SIGXFSZ, SIG_IGN); }
 
 Entry::Entry() : group_(::getpgrp()) {
   fill_standard_descriptors();
   sigfillset(&handled_);
   for (const int s : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS, SIGPIPE, SIGCHLD})
     sigdelset(&handled_, s);
-  for (int s = 1; s <= SIGRTMAX; ++s) {
-    struct sigaction a {};
-    if (sigismember(&handled_, s) == 1 && ::sigaction(s, nullptr, &a) == 0 &&
-        a.sa_handler == SIG_IGN)
-      sigdelset(&handled_, s);
-  }
   sigset_t blocked = handled_;
   sigaddset(&blocked, SIGPIPE);
-  ::sigprocmask(SIG_BLOCK, &blocked, &mask_);
-  struct sigaction standard {};
-  standard.sa_handler = SIG_DFL;
+  ::sigprocmask(SIG_BLOCK, &blocked, &before_.mask);
   // if ignored, the kernel would reap the job and its status would be lost
-  ::sigaction(SIGCHLD, &standard, &on_child_);
+  before_.on_child = ::signal(SIGCHLD, SIG_DFL);
+  struct sigaction bus {};
+  ::sigaction(SIGBUS, nullptr, &bus);
+  before_.on_bus = bus.sa_handler == SIG_IGN ? SIG_IGN : SIG_DFL;
+  before_.on_file_size = on_file_size;
 }
 
-void Entry::restore() const noexcept {
-  ::sigaction(SIGCHLD, &on_child_, nullptr);
-  if (outlives_file_size) ::sigaction(SIGXFSZ, &on_file_size, nullptr);
-  // signals sent since the fork arrive here, none is lost
-  ::sigprocmask(SIG_SETMASK, &mask_, nullptr);
+Fd Entry::open_signals() const { return Fd(::signalfd(-1, &handled_, SFD_CLOEXEC | SFD_NONBLOCK)); }
+
+std::optional<signalfd_siginfo> next_signal(const Fd& signals) {
+  signalfd_siginfo s;
+  struct sigaction now {};
+  while (::read(signals.get(), &s, sizeof s) > 0)
+    if (::sigaction(static_cast<int>(s.ssi_signo), nullptr, &now) != 0 || now.sa_handler != SIG_IGN)
+      return s;
+  return {};
 }
 
 // Uses the controlling terminal, whatever stdin is: `dump | dlock run -- ssh ...` reads its

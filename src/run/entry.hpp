@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <sys/signalfd.h>
 #include <sys/types.h>
 #include <csignal>
+#include <optional>
 #include <vector>
 #include "run/process_id.hpp"
 #include "run/process_tree.hpp"
@@ -13,8 +15,8 @@ namespace dlock::run {
 // us. Call it first of all; the job gets the original disposition.
 void outlive_file_size_limit() noexcept;
 
-// The state at dlock's start that the job must find again: signal mask, the dispositions of SIGCHLD
-// and SIGXFSZ. dlock does not change anything else (ignored signals, umask, limits, terminal,
+// The state at dlock's start that the job must find again: signal mask, the dispositions of SIGBUS,
+// SIGCHLD and SIGXFSZ. dlock does not change anything else (ignored signals, umask, limits, terminal,
 // directory, descriptors).
 class Entry {
  public:
@@ -23,20 +25,28 @@ class Entry {
   // until the exec, so that none of our descriptors gets its number; the job sees it closed.
   Entry();
 
-  // Signals to be read from the signalfd. Not among them: those that dlock was started with as
-  // ignored (nohup: a blocked signal is queued even when ignored), those that report a fault of our
-  // own, and SIGPIPE, which stays blocked and is never read.
-  const sigset_t& handled() const noexcept { return handled_; }
+  // A signalfd of the signals that are handled; -1 when out of descriptors. Not among them: those
+  // that report a fault of our own, and SIGPIPE, which stays blocked and is never read.
+  Fd open_signals() const;
+
+  struct Signals {
+    sigset_t mask;
+    void (*on_bus)(int);  // SIG_DFL or SIG_IGN, as after each exec
+    void (*on_child)(int);
+    void (*on_file_size)(int);
+  };
+  const Signals& signals() const noexcept { return before_; }
   pid_t group() const noexcept { return group_; }
 
-  // In the forked job, before exec: restores dispositions and mask. Async-signal-safe.
-  void restore() const noexcept;
-
  private:
-  sigset_t mask_{}, handled_{};
-  struct sigaction on_child_ {};
+  sigset_t handled_{};
+  Signals before_{};
   pid_t group_;
 };
+
+// The next one that came, or nothing. Those that dlock was started with as ignored (nohup) are
+// skipped: a blocked signal is queued even when it is ignored.
+std::optional<signalfd_siginfo> next_signal(const Fd& signals);
 
 // More of the state at dlock's start; read after the fork of the guard, which sets itself up
 // meanwhile.

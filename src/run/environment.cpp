@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/environment.hpp"
 #include <fmt/format.h>
+#include <unistd.h>
 #include <algorithm>
+#include <string_view>
 #include "core/sequencer.hpp"
 #include "run/process_id.hpp"
 
@@ -70,6 +72,21 @@ std::string job_environment(const Plan& plan, const std::vector<Lease>& leases, 
       grants += "," + text;
   set("DLOCK_GRANTS", fmt::format("[{}]", grants));
   return out;
+}
+
+std::vector<char*> changed_environment(std::string& changes) {
+  std::vector<char*> all;
+  for (char** entry = environ; entry && *entry; ++entry) all.push_back(*entry);
+  for (std::size_t at = 0; at < changes.size(); at = changes.find('\0', at) + 1) {
+    const std::string_view change = &changes[at];
+    const std::string_view name = change.substr(0, change.find('='));
+    std::erase_if(all, [=](std::string_view entry) {
+      return entry.starts_with(name) && entry.substr(name.size()).starts_with('=');
+    });
+    if (name != change) all.push_back(&changes[at]);
+  }
+  all.push_back(nullptr);
+  return all;
 }
 
 }  // namespace dlock::run

@@ -13,4 +13,7 @@ namespace dlock::run {
 // the keys.
 std::string job_environment(const Plan&, const std::vector<Lease>&, pid_t guard);
 
+// The guard's environment with those changes: pointers into both, with nullptr at the end.
+std::vector<char*> changed_environment(std::string& changes);
+
 }  // namespace dlock::run

@@ -8,10 +8,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
-#include <cstdlib>
-#include <cstring>
 #include <iterator>
 #include "core/text.hpp"
+#include "run/environment.hpp"
 #include "run/image.hpp"
 #include "run/terminal.hpp"
 #include "util/process_title.hpp"
@@ -90,8 +89,9 @@ void Guard::run() {
 
 // `pkill -9 dlock`, and `pkill -9 -f` with dlock's command line, must not kill both processes.
 void Guard::show_itself() {
-  for (char* const* word = plan_.command; *word; ++word) command_.push_back(::strdup(*word));
-  command_.push_back(nullptr);
+  std::vector<std::string> words;
+  for (char* const* word = plan_.command; *word; ++word) words.emplace_back(*word);
+  command_.emplace(std::move(words));
   ::prctl(PR_SET_NAME, "lock-guard");
   show_as("lock-guard: " + printable(plan_.request.key.text()));
 }
@@ -143,19 +143,17 @@ void Guard::start_job(const Channel::Received& r) {
     holds_.clear();
     return tell(Kind::refused);
   }
-  std::string_view env = r.payload;  // NUL after each: "NAME=value" sets, "NAME" removes
-  for (; !env.empty(); env.remove_prefix(env.find('\0') + 1)) ::putenv(::strdup(env.data()));
-
+  changes_ = r.payload;
+  environment_ = changed_environment(changes_);
   group_ = r.message.value != 0 ? entry_.group() : 0;
-  const pid_t guard = ::getpid();
   int error[2];
   if (::pipe2(error, O_CLOEXEC) != 0) return cannot_start(errno);
-  if (!cgroup_) cgroup_ = JobCgroup::create(guard);
+  if (!cgroup_) cgroup_ = JobCgroup::create(::getpid());
   backstop_.emplace(channel_.fd(), cgroup_.kill_fd());
   arm_backstop();
   backed_ = backstop_->start();
-  job_ = cgroup_.fork();
-  if (job_ == 0) become_job(guard, error[1]);
+  job_ = start_child({*command_, environment_.data(), entry_.signals(), group_, error[1]},
+                     cgroup_.fd());
   const int fork_error = errno;
   ::close(error[1]);
   exec_error_.reset(error[0]);
@@ -174,24 +172,13 @@ void Guard::cannot_start(int error) {
   leave();
 }
 
-void Guard::become_job(pid_t guard, int error_pipe) {
-  ::setpgid(0, group_);
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != guard) ::_exit(125);  // the guard died between fork and prctl
-  backstop_->restore();
-  entry_.restore();
-  ::execvp(command_[0], command_.data());
-  const int e = errno;
-  (void)!::write(error_pipe, &e, sizeof e);
-  ::_exit(e == ENOENT ? 127 : 126);
-}
-
 // End of file: the exec closed the pipe, or a signal came first. Polled, because an exec may hang
 // on a dead mount.
 void Guard::read_exec_outcome() {
   int e = 0;
   const bool failed = ::read(exec_error_.get(), &e, sizeof e) == static_cast<ssize_t>(sizeof e);
   exec_error_.reset();
+  child_has_left_us();
   if (failed) return tell(Kind::exec_failed, e);
   if (plan_.max_run > 0us) run_until_ = later(Clock::now(), plan_.max_run);
   tell(Kind::started, job_);
@@ -251,21 +238,15 @@ void Guard::check_max_run(Deadline now) {
 void Guard::lose(Deadline now) {
   if (plan_.on_lost.what == OnLost::Do::exec) {
     // one more member of the tree: dlock waits for it, and it is killed with the tree
-    helper_ = ::fork();
+    on_lost_.emplace(std::vector<std::string>{"sh", "-c", plan_.on_lost.command}, "/bin/sh");
+    helper_ = start_child({*on_lost_, environment_.data(), entry_.signals(), 0, -1}, -1);
     if (helper_ < 0) {  // no process available: at least the job gets the end signal
       helper_ = 0;
       return signal_tree(plan_.end_signal);
     }
-    if (helper_ > 0) {
-      ::setpgid(helper_, helper_);
-      helper_until_ = later(now, plan_.request.ttl);
-      return;
-    }
-    ::setpgid(0, 0);
-    backstop_->restore();
-    entry_.restore();
-    ::execl("/bin/sh", "sh", "-c", plan_.on_lost.command.c_str(), static_cast<char*>(nullptr));
-    ::_exit(127);
+    ::setpgid(helper_, helper_);
+    helper_until_ = later(now, plan_.request.ttl);
+    return;
   }
   // another signal only informs, even stopped processes
   const bool ends = plan_.on_lost.what == OnLost::Do::kill;

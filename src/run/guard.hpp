@@ -2,8 +2,10 @@
 #pragma once
 #include <algorithm>
 #include <optional>
+#include <string>
 #include <vector>
 #include "run/backstop.hpp"
+#include "run/child.hpp"
 #include "run/entry.hpp"
 #include "run/job_cgroup.hpp"
 #include "run/message.hpp"
@@ -37,7 +39,6 @@ class Guard {
   void take_holds(Channel::Received&);
   void start_job(const Channel::Received&);
   [[noreturn]] void cannot_start(int error);
-  [[noreturn]] void become_job(pid_t guard, int error_pipe);
   void read_exec_outcome();
   void signal_job(int signal) const;
   void signal_tree(int signal, bool wake = true) const;
@@ -56,7 +57,11 @@ class Guard {
   Channel channel_;
   const Entry& entry_;
   const Plan& plan_;
-  std::vector<char*> command_;  // a copy, because the original memory now holds our process title
+  // Copies: the original memory now holds our process title. Neither changes while a child is about
+  // to execute (see start_child).
+  std::optional<Program> command_, on_lost_;
+  std::string changes_;  // of the environment
+  std::vector<char*> environment_;
   const OwnChildren children_;
   Timer timer_;
   JobCgroup cgroup_;

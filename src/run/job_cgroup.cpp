@@ -3,15 +3,12 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <linux/magic.h>
-#include <linux/sched.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
-#include <cstdint>
 #include <cstring>
 #include <string_view>
 #include "core/number.hpp"
@@ -121,19 +118,6 @@ JobCgroup JobCgroup::find(pid_t guard) {
 void JobCgroup::open() {
   dir_.reset(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
   if (dir_) kill_.reset(::openat(dir_.get(), "cgroup.kill", O_WRONLY | O_CLOEXEC));
-}
-
-pid_t JobCgroup::fork() const {
-  if (dir_) {
-    clone_args args{};
-    args.flags = CLONE_INTO_CGROUP;
-    args.exit_signal = SIGCHLD;
-    args.cgroup = static_cast<std::uint64_t>(dir_.get());
-    const auto pid = static_cast<pid_t>(::syscall(SYS_clone3, &args, sizeof args));
-    // else the cgroup takes no processes (controllers enabled, a limit): continue without it
-    if (pid >= 0) return pid;
-  }
-  return ::fork();
 }
 
 void JobCgroup::kill() const {

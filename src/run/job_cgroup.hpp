@@ -15,8 +15,6 @@ class JobCgroup {
   static JobCgroup create(pid_t guard);
   static JobCgroup find(pid_t guard);
 
-  // fork(2) into the cgroup if there is one, else a plain fork.
-  pid_t fork() const;
   void kill() const;  // every member, atomically; needs no descriptor
   // Once it is empty, otherwise it stays. Also those that killed guards left beside it.
   void remove();

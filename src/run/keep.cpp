@@ -12,7 +12,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/prctl.h>
-#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <cerrno>
@@ -111,7 +110,7 @@ class Background {
 
 // In the process that the user started.
 Outcome foreground(const Plan& plan, const Entry& entry, const GrantSink& sink, const Fd& link) {
-  const Fd signals(::signalfd(-1, &entry.handled(), SFD_CLOEXEC | SFD_NONBLOCK));
+  const Fd signals = entry.open_signals();
   std::string text(longest, '\0');
   Outcome outcome{false, status_bug, "error"};
   int ending = 0;
@@ -121,9 +120,8 @@ Outcome foreground(const Plan& plan, const Entry& entry, const GrantSink& sink, 
     pollfd p[] = {{signals.get(), POLLIN, 0}, {link.get(), POLLIN, 0}};
     const int ready = wait_until(p, until);
     if (ready == 0) break;
-    signalfd_siginfo s;
-    while (::read(signals.get(), &s, sizeof s) > 0) {
-      const int n = static_cast<int>(s.ssi_signo);
+    while (const auto s = next_signal(signals)) {
+      const int n = static_cast<int>(s->ssi_signo);
       if (stops(n)) take_default(n);
       else if (!ignored_by_default(n) && ending == 0) {
         ending = n;

@@ -2,7 +2,6 @@
 #include "run/supervisor.hpp"
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -51,7 +50,7 @@ Supervisor::Supervisor(const Plan& plan, const Entry& entry, const Surroundings&
       events_(events),
       same_group_(plan.group == Group::same || (plan.group == Group::automatic && around.tty)),
       modes_(around.tty.get()),
-      signals_(::signalfd(-1, &entry.handled(), SFD_CLOEXEC | SFD_NONBLOCK)),
+      signals_(entry.open_signals()),
       keeper_(*new Keeper(plan, events)),
       announcer_(plan, events),
       policy_(rules(plan, same_group_)) {}
@@ -161,13 +160,12 @@ void Supervisor::from_keeper(std::vector<Event>& out, Deadline now) {
 }
 
 void Supervisor::from_user(std::vector<Event>& out) {
-  signalfd_siginfo s;
-  while (::read(signals_.get(), &s, sizeof s) > 0) {
+  while (const auto s = next_signal(signals_)) {
     // A signal is queued once, with the sender of the first: the kernel's HUP may be merged into a
     // process's.
-    const bool hung_up = s.ssi_signo == SIGHUP && modes_.terminal_is_gone();
+    const bool hung_up = s->ssi_signo == SIGHUP && modes_.terminal_is_gone();
     out.emplace_back(
-        event::Signal{static_cast<int>(s.ssi_signo), s.ssi_code == SI_KERNEL || hung_up});
+        event::Signal{static_cast<int>(s->ssi_signo), s->ssi_code == SI_KERNEL || hung_up});
   }
 }
 

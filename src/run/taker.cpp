@@ -2,7 +2,6 @@
 #include "run/taker.hpp"
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 #include <cerrno>
 #include "core/exit_status.hpp"
@@ -20,7 +19,7 @@ Taker::Taker(const Plan& plan, const Entry& entry, Events& events,
       events_(events),
       on_granted_(on_granted),
       stays_(stays),
-      signals_(::signalfd(-1, &entry.handled(), SFD_CLOEXEC | SFD_NONBLOCK)),
+      signals_(entry.open_signals()),
       keeper_(*new Keeper(plan, events)),
       waiting_line_(plan, events),
       wait_(wait_rules(plan)) {}
@@ -48,9 +47,11 @@ Outcome Taker::run() {
     if (!over_ && now >= lost_at_) lose("the lease could not be renewed in time", now);
     if (!over_ && waits() && now >= wait_.over_at()) wait_over_ = true, leave({}, now);
     if (!over_ && now >= answer_by_) leaving_ ? left(now) : end(outcome_);
-    signalfd_siginfo s;
-    while (!over_ && ::read(signals_.get(), &s, sizeof s) > 0)
-      on_signal(static_cast<int>(s.ssi_signo), now);
+    while (!over_) {
+      const auto s = next_signal(signals_);
+      if (!s) break;
+      on_signal(static_cast<int>(s->ssi_signo), now);
+    }
     if (over_) break;
     if (holding_ && p[3].revents != 0 && stdin_ended())
       give_back({false, status_ok, "command"}, now);

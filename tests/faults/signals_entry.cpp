@@ -66,7 +66,7 @@ void same_state(Tally& tally) {
       {"a background job of sh", {SIGINT, SIGQUIT}, {}},
       {"everything ignored",
        {SIGHUP, SIGINT, SIGQUIT, SIGPIPE, SIGALRM, SIGTERM, SIGUSR1, SIGUSR2, SIGCHLD, SIGTSTP,
-        SIGTTIN, SIGTTOU, SIGWINCH, SIGRTMIN},
+        SIGTTIN, SIGTTOU, SIGWINCH, SIGBUS, SIGXFSZ, SIGRTMIN},
        {}},
       {"SIGCHLD ignored", {SIGCHLD}, {}},
       {"SIGPIPE ignored", {SIGPIPE}, {}},

@@ -8,58 +8,7 @@
 # 77: it cannot be tested here.
 import ctypes, os, select, signal, subprocess, sys, tempfile, time
 
-if os.geteuid() != 0 or not os.path.exists("/dev/fuse"):
-    print("skipped: needs root and /dev/fuse")
-    sys.exit(77)
-try:
-    from fusepy import FUSE, FuseOSError, Operations
-except ImportError:
-    print("skipped: needs python3-fusepy")
-    sys.exit(77)
-
-
-class OneProgram(Operations):
-    """A file system with one file, /dlock."""
-
-    def __init__(self, path):
-        self.file = os.open(path, os.O_RDONLY)
-        self.size = os.fstat(self.file).st_size
-
-    def getattr(self, path, fh=None):
-        if path == "/":
-            return {"st_mode": 0o040755, "st_nlink": 2}
-        if path == "/dlock":
-            return {"st_mode": 0o100755, "st_nlink": 1, "st_size": self.size}
-        raise FuseOSError(2)
-
-    def readdir(self, path, fh):
-        return [".", "..", "dlock"]
-
-    def read(self, path, size, offset, fh):
-        return os.pread(self.file, size, offset)
-
-
-def within(seconds, what, question):
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        answer = question()
-        if answer:
-            return answer
-        time.sleep(0.01)
-    raise SystemExit(f"not within {seconds} s: {what}")
-
-
-def field(pid, name):
-    try:
-        with open(f"/proc/{pid}/status") as status:
-            return next((line.split()[1] for line in status if line.startswith(name + ":")), "")
-    except FileNotFoundError:
-        return ""
-
-
-def children(pid):
-    with open(f"/proc/{pid}/task/{pid}/children") as file:
-        return [int(word) for word in file.read().split()]
+from disk import Disk, children, field, within
 
 
 class Rest:
@@ -117,25 +66,12 @@ def job_dies(dlock, store, fault, ttl, directory, cgroup, disk_does):
     name = f"disk {disk_does}, {fault.name}, {'with' if cgroup else 'without'} cgroup"
     image = f"{directory}/{disk_does}.{fault.name}.{cgroup}"
     early = disk_does == "hangs from the start"  # the job stops it before it does anything else
-    os.mkdir(image)
-    disk = os.fork()
-    if disk == 0:
-        try:
-            FUSE(OneProgram(dlock), image, foreground=True, nothreads=True, ro=True, fsname="dlock-test",
-                 **({"max_readahead": 0} if early else {}))
-        finally:
-            os._exit(1)
+    disk = Disk(dlock, image, **({"max_readahead": 0} if early else {}))
     run = None
     try:
-        def mounted():
-            if os.waitpid(disk, os.WNOHANG)[0] == disk:
-                print("skipped: this kernel mounts no FUSE file system")
-                sys.exit(77)
-            return os.path.exists(f"{image}/dlock")
-        within(10, "the file system is mounted", mounted)
         run = subprocess.Popen((([] if cgroup else without_cgroup) +
-                                [f"{image}/dlock", "run", "-b", store, "--ttl", f"{ttl}s", "--key", "k", "--",
-                                 "sh", "-c", (f"kill -STOP {disk}; " if early else "") + "sleep 1000 & exec sleep 1000"]),
+                                [disk.path, "run", "-b", store, "--ttl", f"{ttl}s", "--key", "k", "--",
+                                 "sh", "-c", (f"kill -STOP {disk.pid}; " if early else "") + "sleep 1000 & exec sleep 1000"]),
                                stderr=subprocess.DEVNULL)
         guard = within(10, "the guard exists", lambda: [p for p in children(run.pid) if field(p, "Name") == "lock-guard"])[0]
         job = within(10, "the job exists", lambda: children(guard))[0]
@@ -146,8 +82,7 @@ def job_dies(dlock, store, fault, ttl, directory, cgroup, disk_does):
             if not cgroup and "dlock-" in groups.read():
                 raise SystemExit("the job has a cgroup after all")
         pins = [os.pidfd_open(job), os.pidfd_open(child)]
-        # Without its process every read of the disk fails; it is waited for at the end.
-        os.kill(disk, signal.SIGKILL if disk_does == "fails" else signal.SIGSTOP)
+        disk.fail() if disk_does == "fails" else disk.hang()
         left = "few" if early else take_back(guard, image)
         os.kill(run.pid, fault)
         began = time.monotonic()
@@ -156,16 +91,11 @@ def job_dies(dlock, store, fault, ttl, directory, cgroup, disk_does):
               f"{left} KiB of the program in the guard")
         return dead
     finally:
-        os.kill(disk, signal.SIGCONT)
+        disk.go_on()
         if run:
             run.kill()  # the guard ends the job
             run.wait()
-        subprocess.run(["umount", "-l", image], stderr=subprocess.DEVNULL)
-        os.kill(disk, signal.SIGKILL)
-        try:
-            os.waitpid(disk, 0)
-        except ChildProcessError:
-            pass
+        disk.remove()
 
 
 try:  # other programs' load does not count, for this one and those that it starts

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// Built without instrumentation and stack protector (CMakeLists.txt), as the child calls no library.
+#include "run/child.hpp"
+#include <linux/sched.h>
+#include <sys/prctl.h>
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
+#include "run/raw_call.hpp"
+
+namespace dlock::run {
+namespace {
+
+void set_disposition(int signal, void (*handler)(int)) {
+#if defined(__x86_64__) || defined(__aarch64__)
+  const struct {
+    void (*handler)(int);
+    unsigned long flags, restorer, mask;
+  } action{handler, 0, 0, 0};
+  raw_call(SYS_rt_sigaction, signal, as_argument(&action), 0, sizeof action.mask);
+#else
+  ::signal(signal, handler);
+#endif
+}
+
+// All that the child reads, at the upper end of its stack.
+struct alignas(16) Plain {
+  const char* const* files;
+  const char** script;
+  char* const* words;
+  char* const* environment;
+  Entry::Signals signals;
+  pid_t guard, group;
+  int error_pipe;
+};
+
+// Another file of that name, further down in PATH, may do: as execvp(3) of glibc.
+bool goes_on(long error) {
+  return error == -ENOENT || error == -EACCES || error == -ENOTDIR || error == -ESTALE ||
+         error == -ENODEV || error == -ETIMEDOUT;
+}
+
+// Returns the errno.
+long execute(const Plain& c) {
+  long error = -ENOENT;
+  bool refused = false;
+  for (const char* const* file = c.files; *file; ++file) {
+    error =
+        raw_call(SYS_execve, as_argument(*file), as_argument(c.words), as_argument(c.environment));
+    if (error == -ENOEXEC) {
+      c.script[1] = *file;
+      error = raw_call(SYS_execve, as_argument(c.script[0]), as_argument(c.script),
+                       as_argument(c.environment));
+    }
+    if (!goes_on(error)) return -error;
+    refused |= error == -EACCES;
+  }
+  return refused ? EACCES : -error;
+}
+
+[[noreturn]] void become(const Plain& c) {
+  raw_call(SYS_setpgid, 0, c.group);
+  raw_call(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL);
+  // the guard died between clone and prctl
+  if (raw_call(SYS_getppid) != c.guard) raw_call(SYS_exit_group, 125);
+  set_disposition(SIGBUS, c.signals.on_bus);
+  set_disposition(SIGCHLD, c.signals.on_child);
+  set_disposition(SIGXFSZ, c.signals.on_file_size);
+  // signals sent since the clone arrive here, none is lost
+  raw_call(SYS_rt_sigprocmask, SIG_SETMASK, as_argument(&c.signals.mask), 0, _NSIG / 8);
+  const auto error = static_cast<int>(execute(c));
+  if (c.error_pipe >= 0) raw_call(SYS_write, c.error_pipe, as_argument(&error), sizeof error);
+  for (;;) raw_call(SYS_exit_group, error == ENOENT ? 127 : 126);
+}
+
+bool may_dump = false;
+
+// clone3(2) of a child that runs on another stack; -errno.
+long clone_onto_stack(const clone_args& args, const Plain& child) {
+#if defined(__x86_64__)
+  register const Plain* argument asm("r12") = &child;
+  register void (*entry)(const Plain&) asm("r13") = become;
+  long result = SYS_clone3;
+  asm volatile(
+      "syscall; testq %%rax, %%rax; jnz 1f; xorl %%ebp, %%ebp; movq %%r12, %%rdi; callq *%%r13; "
+      "ud2; 1:"
+      : "+a"(result)
+      : "D"(&args), "S"(sizeof args), "r"(argument), "r"(entry)
+      : "rcx", "r11", "memory");
+  return result;
+#elif defined(__aarch64__)
+  register long number asm("x8") = SYS_clone3;
+  register long result asm("x0") = as_argument(&args);
+  register long size asm("x1") = sizeof args;
+  register const Plain* argument asm("x9") = &child;
+  register void (*entry)(const Plain&) asm("x10") = become;
+  asm volatile("svc 0; cbnz x0, 1f; mov x29, xzr; mov x30, xzr; mov x0, x9; blr x10; brk 1; 1:"
+               : "+r"(result)
+               : "r"(number), "r"(size), "r"(argument), "r"(entry)
+               : "memory");
+  return result;
+#else
+  (void)args, (void)child;
+  return -ENOSYS;
+#endif
+}
+
+}  // namespace
+
+pid_t start_child(const Child& child, int cgroup) {
+  // Never freed: it is not known when the child has left it, and there are two children at most.
+  struct Memory {
+    alignas(16) std::byte stack[32768];
+    Plain plain;
+  };
+  auto* memory = new Memory;
+  Plain& plain = memory->plain;
+  const Program& program = child.program;
+  plain = {program.files(), program.script(), program.words(), child.environment,
+           child.signals,   ::getpid(),       child.group,     child.error_pipe};
+  clone_args args{};
+  args.flags = CLONE_VM;
+  args.exit_signal = SIGCHLD;
+  args.stack = reinterpret_cast<std::uint64_t>(memory->stack);
+  args.stack_size = sizeof memory->stack;
+  may_dump |= ::prctl(PR_GET_DUMPABLE) == 1;
+  ::prctl(PR_SET_DUMPABLE, 0);
+  long pid = -ENOSYS;
+  if (cgroup >= 0) {
+    args.flags |= CLONE_INTO_CGROUP;
+    args.cgroup = static_cast<std::uint64_t>(cgroup);
+    pid = clone_onto_stack(args, plain);
+    args.flags = CLONE_VM;
+    args.cgroup = 0;
+  }
+  // the cgroup takes no processes (controllers enabled, a limit): continue without it
+  if (pid < 0) pid = clone_onto_stack(args, plain);
+  if (pid > 0) return static_cast<pid_t>(pid);
+  const pid_t copy = ::fork();
+  if (copy == 0) become(plain);
+  return copy;
+}
+
+void child_has_left_us() {
+  if (may_dump) ::prctl(PR_SET_DUMPABLE, 1);
+}
+
+}  // namespace dlock::run
