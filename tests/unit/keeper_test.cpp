@@ -3,6 +3,9 @@
 #include <poll.h>
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <utility>
+#include <vector>
+#include "run/wrap/wrapped.hpp"
 #include "support/fake_backend.hpp"
 #include "suspend.hpp"
 #include "util/wait.hpp"
@@ -41,6 +44,62 @@ run::Plan& plan_of(std::string_view store) {
   return plan;
 }
 
+// A queue in which nobody moves: each look at it takes as long as it may, which passes at once.
+struct Queue {
+  Duration silence{};  // of the store, before its first answer
+  Deadline began = Clock::now();
+  std::vector<std::chrono::minutes> answers{};  // after so much of the wait
+};
+
+class StillWaiter final : public dlock::Waiter {
+ public:
+  explicit StillWaiter(Queue& queue) : queue_(queue) {}
+  Result<Progress> poll(Duration slice) override {
+    if (queue_.silence > 0s) {
+      test::machine.sleep(std::exchange(queue_.silence, 0s));
+      return fail(Errc::unavailable, "no answer");
+    }
+    if (Clock::now() - queue_.began > 2h || queue_.answers.size() == 50)
+      return fail(Errc::denied, "the test is over");
+    test::machine.sleep(slice);
+    queue_.answers.push_back(
+        std::chrono::duration_cast<std::chrono::minutes>(Clock::now() - queue_.began));
+    return Waiting{};
+  }
+  Result<void> cancel() override { return {}; }
+
+ private:
+  Queue& queue_;
+};
+
+class StillBackend final : public run::Wrapped {
+ public:
+  StillBackend(std::unique_ptr<Backend> inner, Queue& queue)
+      : Wrapped(std::move(inner)), queue_(queue) {}
+  Result<std::unique_ptr<dlock::Waiter>> enqueue(const Request&) override {
+    return std::make_unique<StillWaiter>(queue_);
+  }
+
+ private:
+  Queue& queue_;
+};
+
+// The minutes of a wait of two hours in which a keeper looked at its queue and got an answer.
+std::vector<int> minutes_of_looks(const run::Say& say, Duration silence) {
+  auto& queue = *new Queue{.silence = silence};
+  auto& plan = plan_of("fake:keeper_test_looks");
+  plan.say = say;
+  plan.open = [&queue, open = plan.open](const Settings& s) -> Result<std::unique_ptr<Backend>> {
+    return std::make_unique<StillBackend>(open(s).value(), queue);
+  };
+  auto& keeper = *new run::Keeper(plan, *new run::Events(plan));
+  keeper.start();
+  REQUIRE(reports<run::Keeper::Ended>(keeper));
+  std::vector<int> minutes;
+  for (const auto t : queue.answers) minutes.push_back(static_cast<int>(t.count()));
+  return minutes;
+}
+
 }  // namespace
 
 // A recipe may prove more of the first ttl than of later ones, so the deadline does not tell when
@@ -71,4 +130,20 @@ TEST_CASE("after a release that needed no thread, none is started") {
   CHECK(keeper->over());
   keeper->start();
   CHECK_FALSE(keeper->started());
+}
+
+// A look costs the store something, and on `file` reads the whole queue, for each of those who wait.
+// (On a terminal it comes each second: tests/cli/tty.bats.)
+TEST_CASE("a waiter looks at its queue when a line about it is due, and each 10 min at least") {
+  const Duration silence = GENERATE(0s, 1s);
+  CHECK(minutes_of_looks({.json = true}, silence) ==
+        std::vector{0, 1, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 110, 120});
+}
+
+// The first look is for the status event `waiting`.
+TEST_CASE(
+    "with -q a waiter looks at its queue soon, then each 10 min, though the first try failed") {
+  const Duration silence = GENERATE(0s, 1s);
+  CHECK(minutes_of_looks({.quiet = true}, silence) ==
+        std::vector{0, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 110, 120});
 }
