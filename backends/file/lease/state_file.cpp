@@ -12,6 +12,7 @@
 #include "file/lease/state_parts.hpp"
 #include "file/lock_table.hpp"
 #include "file/sys_error.hpp"
+#include "util/wait.hpp"
 
 namespace dlock::file {
 namespace {
@@ -219,11 +220,9 @@ Result<StateFile::Locking> StateFile::lock(Make make, Duration patience, int int
     }
     const Deadline now = Clock::now();
     if (now >= end) break;
-    pollfd interrupt{interrupt_fd, POLLIN, 0};
-    const timespec t{
-        0,
-        static_cast<long>((file_ ? naps.next(file_.get(), now) : Clock::duration{20'000}).count())};
-    if (::ppoll(&interrupt, 1, &t, nullptr) > 0)
+    pollfd interrupt[] = {{interrupt_fd, POLLIN, 0}};
+    const Clock::duration nap = file_ ? naps.next(file_.get(), now) : Clock::duration{20'000};
+    if (wait_until(interrupt, std::min(end, now + nap)) > 0)
       return naps.over(file_.get()), Locking::interrupted;
   }
   naps.over(file_.get());
