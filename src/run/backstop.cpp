@@ -128,8 +128,11 @@ int duplicate(int fd) { return fd < 0 ? -1 : ::fcntl(fd, F_DUPFD_CLOEXEC, 0); }
 
 }  // namespace
 
-Backstop::Backstop(int channel, int kill)
-    : channel_(duplicate(channel)), kill_(duplicate(kill)), spare_(duplicate(channel)) {}
+Backstop::Backstop(const OwnChildren& children, int channel, int kill)
+    : children_(children),
+      channel_(duplicate(channel)),
+      kill_(duplicate(kill)),
+      spare_(duplicate(channel)) {}
 
 bool Backstop::start() {
   if (!children_ || timer_.fd() < 0 || !channel_ || !spare_) return false;

@@ -25,8 +25,8 @@ namespace dlock::run {
 class Backstop {
  public:
   // In the guard's first thread, which is the parent of the tree. `channel`: to dlock; `kill`:
-  // cgroup.kill, or -1.
-  Backstop(int channel, int kill);
+  // cgroup.kill, or -1: both are duplicated.
+  Backstop(const OwnChildren&, int channel, int kill);
   // Call it before there is a job, with every signal blocked. When it returns, all that the thread
   // needs is in memory, so that no page that is missing from then on can keep it from killing.
   // False: out of descriptors or threads.
@@ -35,7 +35,7 @@ class Backstop {
   void arm(Deadline kill_at) { timer_.arm(kill_at); }
 
  private:
-  const OwnChildren children_;
+  const OwnChildren& children_;
   Timer timer_;
   const Fd channel_, kill_;
   Fd spare_;  // its place is for a pidfd

@@ -4,7 +4,6 @@
 #include <linux/sched.h>
 #include <sys/prctl.h>
 #include <csignal>
-#include <cstddef>
 #include <cstdint>
 #include "run/raw_call.hpp"
 
@@ -23,17 +22,6 @@ void set_disposition(int signal, void (*handler)(int)) {
 #endif
 }
 
-// All that the child reads, at the upper end of its stack.
-struct alignas(16) Plain {
-  const char* const* files;
-  const char** script;
-  char* const* words;
-  char* const* environment;
-  Entry::Signals signals;
-  pid_t guard, group;
-  int error_pipe;
-};
-
 // Another file of that name, further down in PATH, may do: as execvp(3) of glibc.
 bool goes_on(long error) {
   return error == -ENOENT || error == -EACCES || error == -ENOTDIR || error == -ESTALE ||
@@ -41,7 +29,7 @@ bool goes_on(long error) {
 }
 
 // Returns the errno.
-long execute(const Plain& c) {
+long execute(const Child& c) {
   long error = -ENOENT;
   bool refused = false;
   for (const char* const* file = c.files; *file; ++file) {
@@ -58,7 +46,7 @@ long execute(const Plain& c) {
   return refused ? EACCES : -error;
 }
 
-[[noreturn]] void become(const Plain& c) {
+[[noreturn]] void become(const Child& c) {
   raw_call(SYS_setpgid, 0, c.group);
   raw_call(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL);
   // the guard died between clone and prctl
@@ -76,10 +64,10 @@ long execute(const Plain& c) {
 bool may_dump = false;
 
 // clone3(2) of a child that runs on another stack; -errno.
-long clone_onto_stack(const clone_args& args, const Plain& child) {
+long clone_onto_stack(const clone_args& args, const Child& child) {
 #if defined(__x86_64__)
-  register const Plain* argument asm("r12") = &child;
-  register void (*entry)(const Plain&) asm("r13") = become;
+  register const Child* argument asm("r12") = &child;
+  register void (*entry)(const Child&) asm("r13") = become;
   long result = SYS_clone3;
   asm volatile(
       "syscall; testq %%rax, %%rax; jnz 1f; xorl %%ebp, %%ebp; movq %%r12, %%rdi; callq *%%r13; "
@@ -92,8 +80,8 @@ long clone_onto_stack(const clone_args& args, const Plain& child) {
   register long number asm("x8") = SYS_clone3;
   register long result asm("x0") = as_argument(&args);
   register long size asm("x1") = sizeof args;
-  register const Plain* argument asm("x9") = &child;
-  register void (*entry)(const Plain&) asm("x10") = become;
+  register const Child* argument asm("x9") = &child;
+  register void (*entry)(const Child&) asm("x10") = become;
   asm volatile("svc 0; cbnz x0, 1f; mov x29, xzr; mov x30, xzr; mov x0, x9; blr x10; brk 1; 1:"
                : "+r"(result)
                : "r"(number), "r"(size), "r"(argument), "r"(entry)
@@ -107,37 +95,27 @@ long clone_onto_stack(const clone_args& args, const Plain& child) {
 
 }  // namespace
 
-pid_t start_child(const Child& child, int cgroup) {
-  // Never freed: it is not known when the child has left it, and there are two children at most.
-  struct Memory {
-    alignas(16) std::byte stack[32768];
-    Plain plain;
-  };
-  auto* memory = new Memory;
-  Plain& plain = memory->plain;
-  const Program& program = child.program;
-  plain = {program.files(), program.script(), program.words(), child.environment,
-           child.signals,   ::getpid(),       child.group,     child.error_pipe};
+pid_t start_child(Child& child, int cgroup) {
   clone_args args{};
   args.flags = CLONE_VM;
   args.exit_signal = SIGCHLD;
-  args.stack = reinterpret_cast<std::uint64_t>(memory->stack);
-  args.stack_size = sizeof memory->stack;
+  args.stack = reinterpret_cast<std::uint64_t>(child.stack);
+  args.stack_size = sizeof child.stack;
   may_dump |= ::prctl(PR_GET_DUMPABLE) == 1;
   ::prctl(PR_SET_DUMPABLE, 0);
   long pid = -ENOSYS;
   if (cgroup >= 0) {
     args.flags |= CLONE_INTO_CGROUP;
     args.cgroup = static_cast<std::uint64_t>(cgroup);
-    pid = clone_onto_stack(args, plain);
+    pid = clone_onto_stack(args, child);
     args.flags = CLONE_VM;
     args.cgroup = 0;
   }
   // the cgroup takes no processes (controllers enabled, a limit): continue without it
-  if (pid < 0) pid = clone_onto_stack(args, plain);
+  if (pid < 0) pid = clone_onto_stack(args, child);
   if (pid > 0) return static_cast<pid_t>(pid);
   const pid_t copy = ::fork();
-  if (copy == 0) become(plain);
+  if (copy == 0) become(child);
   return copy;
 }
 

@@ -3,22 +3,27 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <unistd.h>
-#include <cstdlib>
+#include "core/number.hpp"
 
 namespace dlock::run {
 namespace {
 
-std::vector<int> open_descriptors() {
-  std::vector<int> fds;
-  DIR* dir = ::opendir("/proc/self/fd");
-  if (!dir) return fds;
-  while (const dirent* e = ::readdir(dir)) {
-    if (e->d_name[0] == '.') continue;
-    const int fd = std::atoi(e->d_name);
-    if (fd != ::dirfd(dir)) fds.push_back(fd);
+// Not close-on-exec, as all of dlock's own are.
+std::vector<int> inherited_descriptors() {
+  std::vector<int> found;
+  const Fd list(::open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  alignas(dirent64) char buffer[2048];
+  for (ssize_t n; list && (n = ::getdents64(list.get(), buffer, sizeof buffer)) > 0;) {
+    for (ssize_t at = 0; at < n;) {
+      const auto* entry = reinterpret_cast<const dirent64*>(buffer + at);
+      at += entry->d_reclen;
+      const auto fd = parse_number<int>(entry->d_name);
+      if (!fd) continue;  // "." and ".."
+      const int flags = ::fcntl(*fd, F_GETFD);
+      if (flags >= 0 && (flags & FD_CLOEXEC) == 0) found.push_back(*fd);
+    }
   }
-  ::closedir(dir);
-  return fds;
+  return found;
 }
 
 void fill_standard_descriptors() {
@@ -37,6 +42,7 @@ void outlive_file_size_limit() noexcept { on_file_size = ::signal(SIGXFSZ, SIG_I
 
 Entry::Entry() : group_(::getpgrp()) {
   fill_standard_descriptors();
+  inherited_ = inherited_descriptors();
   sigfillset(&handled_);
   for (const int s : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS, SIGPIPE, SIGCHLD})
     sigdelset(&handled_, s);
@@ -72,14 +78,17 @@ Surroundings::Surroundings(pid_t guard)
       if (const auto seen = look_up(p)) below_before.push_back(seen->id);
 }
 
-void let_go_of_inherited(int keep) {
-  const std::vector<int> all = open_descriptors();
-  const Fd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
-  for (const int fd : all) {
+void Entry::let_go_of_inherited(int keep) const {
+  Fd null;
+  for (const int fd : inherited_) {
     const int flags = ::fcntl(fd, F_GETFD);
-    if (fd == keep || flags < 0 || (flags & FD_CLOEXEC)) continue;
-    if (fd < 3 && null) ::dup3(null.get(), fd, O_CLOEXEC);
-    else ::close(fd);
+    if (fd == keep || flags < 0 || (flags & FD_CLOEXEC) != 0) continue;  // dlock's by now
+    if (fd > 2) {
+      ::close(fd);
+      continue;
+    }
+    if (!null) null.reset(::open("/dev/null", O_RDWR | O_CLOEXEC));
+    if (null) ::dup3(null.get(), fd, O_CLOEXEC);
   }
 }
 

@@ -38,9 +38,15 @@ class Entry {
   const Signals& signals() const noexcept { return before_; }
   pid_t group() const noexcept { return group_; }
 
+  // Closes inherited descriptors except `keep`; 0, 1 and 2 become /dev/null. A pipe must end when
+  // the job closes it, not when dlock and its guard exit. Those that became close-on-exec since
+  // then are dlock's, such as --status-fd.
+  void let_go_of_inherited(int keep = -1) const;
+
  private:
   sigset_t handled_{};
   Signals before_{};
+  std::vector<int> inherited_;
   pid_t group_;
 };
 
@@ -59,11 +65,5 @@ struct Surroundings {
   std::vector<ProcessId> below_before;  // nor are their descendants, if they become our children
   Fd tty;                               // /dev/tty, if there is a controlling terminal
 };
-
-// Closes inherited descriptors except `keep`; 0, 1 and 2 become /dev/null. A pipe must end when the
-// job closes it, not when dlock and its guard exit. A descriptor counts as inherited if it is not
-// close-on-exec: all of dlock's own are; so call it before a client library that does not set the
-// flag opens anything.
-void let_go_of_inherited(int keep = -1);
 
 }  // namespace dlock::run

@@ -149,11 +149,11 @@ void Guard::start_job(const Channel::Received& r) {
   int error[2];
   if (::pipe2(error, O_CLOEXEC) != 0) return cannot_start(errno);
   if (!cgroup_) cgroup_ = JobCgroup::create(::getpid());
-  backstop_.emplace(channel_.fd(), cgroup_.kill_fd());
+  backstop_.emplace(children_, channel_.fd(), cgroup_.kill_fd());
   arm_backstop();
   backed_ = backstop_->start();
-  job_ = start_child({*command_, environment_.data(), entry_.signals(), group_, error[1]},
-                     cgroup_.fd());
+  job_child_.emplace(*command_, environment_.data(), entry_.signals(), group_, error[1]);
+  job_ = start_child(*job_child_, cgroup_.fd());
   const int fork_error = errno;
   ::close(error[1]);
   exec_error_.reset(error[0]);
@@ -164,7 +164,7 @@ void Guard::start_job(const Channel::Received& r) {
   own_group_ = group_ == 0;
   if (own_group_) group_ = job_;
   leader_alive_ = true;
-  let_go_of_inherited();
+  entry_.let_go_of_inherited();
 }
 
 void Guard::cannot_start(int error) {
@@ -239,7 +239,8 @@ void Guard::lose(Deadline now) {
   if (plan_.on_lost.what == OnLost::Do::exec) {
     // one more member of the tree: dlock waits for it, and it is killed with the tree
     on_lost_.emplace(std::vector<std::string>{"sh", "-c", plan_.on_lost.command}, "/bin/sh");
-    helper_ = start_child({*on_lost_, environment_.data(), entry_.signals(), 0, -1}, -1);
+    helper_child_.emplace(*on_lost_, environment_.data(), entry_.signals(), 0, -1);
+    helper_ = start_child(*helper_child_, -1);
     if (helper_ < 0) {  // no process available: at least the job gets the end signal
       helper_ = 0;
       return signal_tree(plan_.end_signal);

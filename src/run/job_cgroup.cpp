@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
-#include <cstring>
 #include <string_view>
 #include "core/number.hpp"
 
@@ -28,17 +27,17 @@ std::string own_cgroup() {
   if (!mount) return {};
   char text[4096];
   const Fd fd(::open("/proc/self/cgroup", O_RDONLY | O_CLOEXEC));
-  const ssize_t n = fd ? ::read(fd.get(), text, sizeof text - 1) : -1;
-  if (n <= 0) return {};
-  text[n] = '\0';
-  const char* line = std::strncmp(text, "0::", 3) == 0 ? text : std::strstr(text, "\n0::");
-  if (!line) return {};
-  line = std::strchr(line, '/');
-  const char* end = line ? std::strchr(line, '\n') : nullptr;
-  if (!end) return {};
-  const std::string path(line, end);
-  if (path.find("/..") != path.npos) return {};  // outside the visible namespace
-  return mount + (path == "/" ? std::string() : path);
+  const ssize_t n = fd ? ::read(fd.get(), text, sizeof text) : -1;
+  for (std::string_view rest(text, n > 0 ? static_cast<std::size_t>(n) : 0);;) {
+    const auto end = rest.find('\n');
+    if (end == rest.npos) return {};
+    std::string_view path = rest.substr(0, end);
+    rest.remove_prefix(end + 1);
+    if (!path.starts_with("0::/")) continue;
+    path.remove_prefix(3);
+    if (path.find("/..") != path.npos) return {};  // outside the visible namespace
+    return path == "/" ? mount : mount + std::string(path);
+  }
 }
 
 // A killed nested dlock may have left its own below ours.

@@ -51,7 +51,7 @@ class Background {
   [[noreturn]] void run() {
     ::setsid();
     ::prctl(PR_SET_NAME, "lock-keeper");
-    let_go_of_inherited(STDERR_FILENO);
+    entry_.let_go_of_inherited(STDERR_FILENO);
     Events& events = *new Events(plan_);
     Outcome outcome;
     Fd listener;

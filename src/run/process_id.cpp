@@ -2,31 +2,40 @@
 #include "run/process_id.hpp"
 #include <fcntl.h>
 #include <unistd.h>
-#include <cstdio>
-#include <cstring>
+#include <algorithm>
+#include "core/number.hpp"
 #include "util/fd.hpp"
 
 namespace dlock::run {
 
-std::optional<ProcessStat> look_up(pid_t pid) noexcept {
-  char path[32], text[1024];
-  std::snprintf(path, sizeof path, "/proc/%d/stat", static_cast<int>(pid));
-  const Fd fd(::open(path, O_RDONLY | O_CLOEXEC));
-  const ssize_t n = fd ? ::read(fd.get(), text, sizeof text - 1) : -1;
-  if (n <= 0) return std::nullopt;
-  text[n] = '\0';
-  const char* after_name = std::strrchr(text, ')');  // the name may contain anything
-  int parent = 0, group = 0;
-  unsigned long long start = 0;
-  if (!after_name ||
-      std::sscanf(after_name + 1,
-                  " %*c %d %d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
-                  &parent, &group, &start) != 3)
-    return std::nullopt;
-  return ProcessStat{{pid, start}, parent, group};
+// No printf, no scanf: at the start of a run each of them costs half a dozen page faults.
+std::string proc_path(pid_t pid, std::string_view rest) {
+  return "/proc/" + std::to_string(pid).append(rest);
 }
 
-bool is_ancestor(const ProcessId& wanted) noexcept {
+std::optional<ProcessStat> look_up(pid_t pid) {
+  char text[1024];
+  const Fd fd(::open(proc_path(pid, "/stat").c_str(), O_RDONLY | O_CLOEXEC));
+  const ssize_t n = fd ? ::read(fd.get(), text, sizeof text) : -1;
+  if (n <= 0) return std::nullopt;
+  std::string_view rest(text, static_cast<std::size_t>(n));
+  const auto name_end = rest.rfind(')');  // the name may contain anything
+  if (name_end == rest.npos) return std::nullopt;
+  rest.remove_prefix(name_end + 1);
+  const auto to_next = [&] {
+    rest.remove_prefix(std::min(rest.size(), rest.find_first_not_of(' ')));
+  };
+  const auto skip = [&] { to_next(), rest.remove_prefix(std::min(rest.size(), rest.find(' '))); };
+  const auto number = [&]<class T>(T) { return to_next(), take_number<T>(rest); };
+  skip();  // field 3, the state
+  const auto parent = number(pid_t{}), group = number(pid_t{}), session = number(pid_t{});
+  for (int field = 7; field < 22; ++field) skip();
+  const auto start = number(std::uint64_t{});
+  if (!parent || !group || !session || !start) return std::nullopt;
+  return ProcessStat{{pid, *start}, *parent, *group, *session};
+}
+
+bool is_ancestor(const ProcessId& wanted) {
   for (pid_t pid = ::getppid(); pid > 0;) {
     const auto seen = look_up(pid);
     if (!seen) return false;

@@ -3,6 +3,8 @@
 #include <sys/types.h>
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <string_view>
 
 namespace dlock::run {
 
@@ -15,10 +17,12 @@ struct ProcessId {
 
 struct ProcessStat {
   ProcessId id;
-  pid_t parent = 0, group = 0;
+  pid_t parent = 0, group = 0, session = 0;
 };
-std::optional<ProcessStat> look_up(pid_t) noexcept;  // nothing: no such process, or no /proc
+std::optional<ProcessStat> look_up(pid_t);  // nothing: no such process, or no /proc
 
-bool is_ancestor(const ProcessId&) noexcept;  // of this process
+bool is_ancestor(const ProcessId&);  // of this process
+
+std::string proc_path(pid_t, std::string_view rest);  // of a file below /proc/<pid>
 
 }  // namespace dlock::run

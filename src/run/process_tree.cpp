@@ -6,7 +6,7 @@
 #include <unistd.h>
 #include <algorithm>
 #include <csignal>
-#include <cstdio>
+#include <string>
 #include <unordered_set>
 #include "core/number.hpp"
 #include "run/process_id.hpp"
@@ -35,16 +35,13 @@ void read_list(int fd, std::vector<pid_t>& out) {
 
 std::vector<pid_t> children_of(pid_t pid) {
   std::vector<pid_t> found;
-  char path[64];
-  std::snprintf(path, sizeof path, "/proc/%d/task", static_cast<int>(pid));
-  DIR* tasks = ::opendir(path);
+  const std::string path = proc_path(pid, "/task");
+  DIR* tasks = ::opendir(path.c_str());
   if (!tasks) return found;
   while (const dirent* e = ::readdir(tasks)) {
     if (e->d_name[0] == '.') continue;
-    char list[96];
-    std::snprintf(list, sizeof list, "/proc/%d/task/%.20s/children", static_cast<int>(pid),
-                  e->d_name);
-    if (const Fd fd(::open(list, O_RDONLY | O_CLOEXEC)); fd) read_list(fd.get(), found);
+    const std::string list = path + '/' + e->d_name + "/children";
+    if (const Fd fd(::open(list.c_str(), O_RDONLY | O_CLOEXEC)); fd) read_list(fd.get(), found);
   }
   ::closedir(tasks);
   return found;
@@ -78,10 +75,9 @@ bool is_below_us(pid_t pid) {
 
 OwnChildren::OwnChildren() {
   if (!proc_is_of_our_namespace()) return;
-  char path[64];
-  const int pid = static_cast<int>(::getpid());
-  std::snprintf(path, sizeof path, "/proc/%d/task/%d/children", pid, pid);
-  list_.reset(::open(path, O_RDONLY | O_CLOEXEC));
+  const pid_t pid = ::getpid();
+  const std::string path = proc_path(pid, "/task/" + std::to_string(pid) + "/children");
+  list_.reset(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
 }
 
 std::vector<pid_t> OwnChildren::list() const {

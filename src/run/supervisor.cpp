@@ -44,6 +44,7 @@ Policy::Rules rules(const Plan& plan, bool same_group) {
 Supervisor::Supervisor(const Plan& plan, const Entry& entry, const Surroundings& around,
                        Events& events, Channel guard, pid_t guard_pid)
     : plan_(plan),
+      entry_(entry),
       around_(around),
       guard_(std::move(guard)),
       guard_pid_(guard_pid),
@@ -63,7 +64,7 @@ Outcome Supervisor::run() {
   const bool granted =
       plan_.traits.liveness == Liveness::process && plan_.splay <= Duration{} && keeper_.try_now();
   if (granted) turn();
-  let_go_of_inherited(STDERR_FILENO);
+  entry_.let_go_of_inherited(STDERR_FILENO);
   if (!granted) keeper_.start();
   while (!policy_.over()) {
     const bool has_settled = settled_at_ != no_deadline && Clock::now() >= settled_at_;

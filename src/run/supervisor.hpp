@@ -46,6 +46,7 @@ class Supervisor {
   void end(Outcome);
 
   const Plan& plan_;
+  const Entry& entry_;
   const Surroundings& around_;
   Channel guard_;
   const pid_t guard_pid_;

@@ -4,28 +4,17 @@
 #include <poll.h>
 #include <unistd.h>
 #include <csignal>
-#include <cstdio>
-#include <cstring>
-#include "util/fd.hpp"
+#include "run/process_id.hpp"
 
 namespace dlock::run {
 
 bool group_is_orphaned(pid_t member) {
   const pid_t own_session = ::getsid(member), own_group = ::getpgid(member);
   for (pid_t pid = member;;) {
-    char path[64], text[512];
-    std::snprintf(path, sizeof path, "/proc/%d/stat", static_cast<int>(pid));
-    const Fd fd(::open(path, O_RDONLY | O_CLOEXEC));
-    const ssize_t n = fd ? ::read(fd.get(), text, sizeof text - 1) : -1;
-    if (n <= 0) return true;
-    text[n] = '\0';
-    const char* after_name = std::strrchr(text, ')');  // the name may contain anything
-    int parent = 0, group = 0, session = 0;
-    if (!after_name || std::sscanf(after_name + 1, " %*c %d %d %d", &parent, &group, &session) != 3)
-      return true;
-    if (session != own_session) return true;
-    if (group != own_group) return false;
-    pid = parent;
+    const auto seen = look_up(pid);
+    if (!seen || seen->session != own_session) return true;
+    if (seen->group != own_group) return false;
+    pid = seen->parent;
     if (pid <= 0) return true;
   }
 }

@@ -76,8 +76,8 @@ Ended end_of(const Program& program) {
   ::dup2(out[1], 1);
   std::string changes;
   std::vector<char*> environment = changed_environment(changes);
-  const pid_t pid = start_child(
-      {program, environment.data(), {mask, SIG_DFL, SIG_DFL, SIG_DFL}, 0, error[1]}, -1);
+  Child child(program, environment.data(), {mask, SIG_DFL, SIG_DFL, SIG_DFL}, 0, error[1]);
+  const pid_t pid = start_child(child, -1);
   ::dup2(own, 1);
   for (const int fd : {own, out[1], error[1]}) ::close(fd);
   Ended e;

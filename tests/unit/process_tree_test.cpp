@@ -6,6 +6,10 @@
 #include <unistd.h>
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+#include "run/process_id.hpp"
 #include "util/fd.hpp"
 
 using namespace dlock;
@@ -55,6 +59,25 @@ TEST_CASE("which processes are descendants") {
   const OwnChildren own;
   CHECK(own.list() == std::vector<pid_t>{family.child});
   CHECK(descendants_of(::getpid(), soon()) == std::vector<pid_t>{family.child, family.grandchild});
+}
+
+TEST_CASE("what /proc says of a process") {
+  char name[16] = {};
+  ::prctl(PR_GET_NAME, name);
+  ::prctl(PR_SET_NAME, ") R 1 (2 3");  // a name may contain anything
+  const auto seen = look_up(::getpid());
+  std::ifstream stat("/proc/self/stat");
+  ::prctl(PR_SET_NAME, name);
+  REQUIRE(seen);
+  CHECK(seen->parent == ::getppid());
+  CHECK(seen->group == ::getpgrp());
+  CHECK(seen->session == ::getsid(0));
+  std::string text;
+  std::getline(stat, text);
+  std::istringstream fields(text.substr(text.rfind(')') + 1));  // from the third on
+  const std::vector<std::string> all{std::istream_iterator<std::string>(fields), {}};
+  CHECK(std::to_string(seen->id.start) == all.at(22 - 3));
+  CHECK_FALSE(look_up(0));
 }
 
 TEST_CASE("a signal reaches all descendants") {
