@@ -151,9 +151,15 @@ Result<std::optional<Reply>> ReplyReader::next() {
 }
 
 void append_command(std::string& out, std::span<const std::string_view> words) {
-  auto to = std::back_inserter(out);
-  fmt::format_to(to, "*{}\r\n", words.size());
-  for (const auto word : words) fmt::format_to(to, "${}\r\n{}\r\n", word.size(), word);
+  const auto count = [&](char kind, std::size_t n) {
+    const fmt::format_int digits{n};
+    out.append(1, kind).append(digits.data(), digits.size()).append("\r\n");
+  };
+  count('*', words.size());
+  for (const auto word : words) {
+    count('$', word.size());
+    out.append(word).append("\r\n");
+  }
 }
 
 }  // namespace dlock::redis
