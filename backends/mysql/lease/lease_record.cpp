@@ -25,8 +25,8 @@ std::string encode(const Holders& holders) {
   return out;
 }
 
-std::string grant_in_sql(std::string_view token, std::string_view now) {
-  return fmt::format("CONCAT(?,{0},?,{1},' ',{1},' ',{1}+?,?)", token, now);
+std::string grant_in_sql(std::string_view now) {
+  return fmt::format("CONCAT(?,{0},?,{0},' ',{0},' ',{0}+?,?)", now);
 }
 std::array<std::string, 4> grant_values(std::string_view key, const LockState::Holder& h) {
   return {hex(fmt::format("{}{}\nH {} {} {} ", magic, percent_encode(key), h.owner.hex(),

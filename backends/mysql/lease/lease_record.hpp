@@ -25,10 +25,10 @@ struct Holders {
 std::string encode(const Holders&);
 std::optional<Holders> decode(std::string_view);
 
-// The record of a grant as an SQL expression, for a statement that computes `token` and `now`
-// itself, which are expressions, too; with `?` for the values of grant_values(). Of the holder's
+// The record of a grant as an SQL expression, for a statement that computes `now` itself, which is
+// an expression, too, and the token; with `?` for the values of grant_values(). Of the holder's
 // times only the length of its lease is used.
-std::string grant_in_sql(std::string_view token, std::string_view now);
+std::string grant_in_sql(std::string_view now);
 std::array<std::string, 4> grant_values(std::string_view key, const LockState::Holder&);
 
 }  // namespace dlock::mysql

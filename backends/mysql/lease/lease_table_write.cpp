@@ -15,17 +15,17 @@ constexpr Micros longest_ttl = 1'000'000'000'000'000;
 //
 // A statement that names no version does not age by itself: one that is executed after we gave it
 // up, or waits for the row until then, would be a grant without owner. So it has a latest time, on
-// the server's clock, and leaves time for a wait for the row. The version that it writes is its
-// token, the one number that its answer can return. Only columns that it has not assigned yet are
-// read, so their order does not matter.
+// the server's clock, and leaves time for a wait for the row. Its token is that clock: a key whose
+// newest token is not below it (the clock was set back) is left to LockState. The version that it
+// writes is its token, the one number that its answer can return. No column is read after it was
+// assigned, so their order does not matter.
 std::string take_in_sql(std::string_view clock) {
-  const std::string token = fmt::format("IF(fence<{0},{0},fence+1)", clock);
   return fmt::format(
-      "UPDATE dlock_lock SET state={0},version={1},fence=LAST_INSERT_ID({1}),updated={2},wake=? "
-      "WHERE name=? AND version<{2} AND "
-      "{2}<? AND state=? AND waiters=0 AND layout=1 AND CAST(@@global.read_only AS CHAR) IN "
+      "UPDATE dlock_lock SET state={0},version={1},fence=LAST_INSERT_ID({1}),updated={1},wake=? "
+      "WHERE name=? AND version<{1} AND fence<{1} AND "
+      "{1}<? AND state=? AND waiters=0 AND layout=1 AND CAST(@@global.read_only AS CHAR) IN "
       "('0','OFF')",
-      grant_in_sql(token, clock), token, clock);
+      grant_in_sql(clock), clock);
 }
 
 // The last run of the key, as an assignment that comes before that of `updated`, which is the time

@@ -211,6 +211,19 @@ TEST_CASE("a token near the end of the number range does not fall") {
   CHECK(acquire_or_fail(*a, request(key("k"), 30s)).token == 9223372036854775808U);
 }
 
+TEST_CASE("tokens rise where the newest one is ahead of the server's clock") {
+  Database db{server()};
+  const auto a = open_mysql(db.url(), quick());
+  const Lease first = acquire_or_fail(*a, request(key("k"), 30s));
+  release_or_fail(*a, first);
+  db.sql("UPDATE dlock_lock SET fence=fence+3600000000");
+  for (FencingToken i = 1; i <= 4; ++i) {
+    const Lease next = acquire_or_fail(*a, request(key("k"), 30s));
+    CHECK(next.token == first.token + 3600000000 + i);
+    release_or_fail(*a, next);
+  }
+}
+
 TEST_CASE("a lost reply to joining the queue makes no second place") {
   Database db{server()};
   Proxy proxy{server().port()};
