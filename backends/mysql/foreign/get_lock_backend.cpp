@@ -19,7 +19,12 @@ std::string lock_name(const std::string& name) {
 }
 
 GetLockBackend::GetLockBackend(const Traits& traits, Options options)
-    : HeldBackend(traits, std::move(options), schema::get_lock, "dlock_named") {}
+    : HeldBackend(traits, std::move(options), schema::get_lock, "dlock_named"),
+      take_{"dlock_take_named",
+            fmt::format("UPDATE {} SET granted={},fence=LAST_INSERT_ID(fence+1),owner=?,"
+                        "conn=CONNECTION_ID(),until=granted+?,who=? WHERE name=? AND "
+                        "GET_LOCK(?,0)=1",
+                        table_, server_clock)} {}
 
 Result<void> GetLockBackend::fit(const Facts& f) const {
   if (f.galera)
@@ -45,19 +50,15 @@ std::string GetLockBackend::held(const std::string& name) const {
 // time: grants are rarer than microseconds, so after a server restart tokens continue above.
 Result<std::optional<FencingToken>> GetLockBackend::try_now(Connection& c, const std::string& name,
                                                             const Request& r, Deadline until) {
-  const std::string had = fmt::format("GET_LOCK({},0)=1", lock_name(name));
   const auto answer = c.query(
-      "record the grant",
-      fmt::format("UPDATE {} SET "
-                  "granted={},fence=LAST_INSERT_ID(fence+1),owner='{}',conn=CONNECTION_ID(),until="
-                  "granted+{},"
-                  "who={} WHERE name={} AND {}",
-                  table_, server_clock, r.owner.hex(), r.ttl.count(), hex(who(r)), hex(name), had),
-      until);
+      "record the grant", take_,
+      {hex(r.owner.hex()), std::to_string(r.ttl.count()), hex(who(r)), hex(name), lock_name(name)},
+      "", "", until);
   if (!answer) return fail(answer.error());
   auto token = std::optional<FencingToken>{answer->insert_id};
   if (answer->affected == 0) {
-    auto made = record(c, name, r, "DUAL WHERE " + had, "CONNECTION_ID()", until, false);
+    auto made = record(c, name, r, fmt::format("DUAL WHERE GET_LOCK({},0)=1", lock_name(name)),
+                       "CONNECTION_ID()", until, false);
     if (!made) return fail(std::move(made.error()));
     token = *made;
   }

@@ -26,6 +26,9 @@ class GetLockBackend final : public HeldBackend {
   Result<bool> give_up(Connection&, const std::string&, const Owner&, Deadline) override;
   Result<void> undo(Connection&, const std::string&, Deadline) override;
   Result<std::uint64_t> session_of(Connection&, const std::string&, Deadline) override;
+
+ private:
+  const Template take_;
 };
 
 // The name of a lock as an SQL expression: the key itself, or its SHA-1 when it exceeds MySQL's 64

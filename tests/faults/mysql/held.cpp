@@ -199,6 +199,34 @@ TEST_CASE("get-lock: a long name is hashed, and every client gets the same lock"
   CHECK(a->release(g.lease).value() == Released::yes);
 }
 
+// The statement of a grant is sent as text, then prepared, then executed.
+TEST_CASE("get-lock: the first grants over a session take the same lock, whatever its name") {
+  Database db{server()};
+  const auto a = open_mysql(db.url(), quick(), "get-lock"),
+             b = open_mysql(db.url(), quick(), "get-lock");
+  const auto [name, in_sql] = GENERATE(table<std::string, std::string>(
+      {{"grants", "'grants'"},
+       {"gr\u00e4nts", "_utf8mb4 x'6772c3a46e7473'"},
+       {std::string(200, 'g'), "CONCAT('dlock:',SHA1(REPEAT('g',200)))"}}));
+  FencingToken newest = 0;
+  for (int i = 0; i < 4; ++i) {
+    CAPTURE(name, i);
+    const Request r = request(key(name), 30s);
+    const Granted g = take_all(*a, r);
+    CHECK(g.lease.token > std::exchange(newest, g.lease.token));
+    CHECK(db.value(fmt::format("SELECT IS_USED_LOCK({}) IS NOT NULL", in_sql)) == "1");
+    const auto seen = b->inspect(key(name)).value().value();
+    REQUIRE(seen.holders.size() == 1);
+    CHECK(seen.holders[0].token == g.lease.token);
+    CHECK(b->check(key(name), r.owner).value() == Validity::valid);
+    Request other = request(key(name), 30s);
+    other.wait = false;
+    CHECK(std::holds_alternative<Busy>(waiter(*b, other)->poll(0us).value()));
+    CHECK(a->release(g.lease).value() == Released::yes);
+    CHECK(db.value(fmt::format("SELECT IS_USED_LOCK({}) IS NOT NULL", in_sql)) == "0");
+  }
+}
+
 TEST_CASE("a read-only server, and a proxy that shares connections") {
   Database db{server()};
   const auto a = open_mysql(db.url(), quick(), "get-lock");
