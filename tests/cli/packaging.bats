@@ -149,3 +149,15 @@ STAND_IN
   assert_line 'E: dlock: such-a-tag'
   assert [ ! -e two/SHA256SUMS ]
 }
+
+@test "a static program needs no other file" {
+  grep -qx 'DLOCK_STATIC:BOOL=ON' "$built/CMakeCache.txt" || skip 'not built with DLOCK_STATIC'
+  [ "$(id -u)" = 0 ] || skip 'needs root'
+  mkdir -p root/proc
+  cp "$DLOCK" root/dlock
+  in_root() { unshare -m sh -c 'mount --bind /proc root/proc && exec chroot root "$@"' sh "$@"; }
+  run -0 in_root /dlock run -b file:/ --key k -- /dlock inspect -b file:/ k
+  assert_output --partial held
+  run -69 in_root /dlock inspect -b redis://localhost:1 k
+  assert_output --partial 'localhost'
+}
