@@ -57,14 +57,18 @@ Entry::Entry() : group_(::getpgrp()) {
   before_.on_file_size = on_file_size;
 }
 
-Fd Entry::open_signals() const { return Fd(::signalfd(-1, &handled_, SFD_CLOEXEC | SFD_NONBLOCK)); }
+IncomingSignals::IncomingSignals(const sigset_t& wanted)
+    : wanted_(wanted), fd_(::signalfd(-1, &wanted_, SFD_CLOEXEC | SFD_NONBLOCK)) {}
 
-std::optional<signalfd_siginfo> next_signal(const Fd& signals) {
+std::optional<signalfd_siginfo> IncomingSignals::next() {
   signalfd_siginfo s;
   struct sigaction now {};
-  while (::read(signals.get(), &s, sizeof s) > 0)
-    if (::sigaction(static_cast<int>(s.ssi_signo), nullptr, &now) != 0 || now.sa_handler != SIG_IGN)
-      return s;
+  while (::read(fd_.get(), &s, sizeof s) > 0) {
+    const auto number = static_cast<int>(s.ssi_signo);
+    if (::sigaction(number, nullptr, &now) != 0 || now.sa_handler != SIG_IGN) return s;
+    sigdelset(&wanted_, number);
+    ::signalfd(fd_.get(), &wanted_, 0);
+  }
   return {};
 }
 

@@ -15,6 +15,22 @@ namespace dlock::run {
 // us. Call it first of all; the job gets the original disposition.
 void outlive_file_size_limit() noexcept;
 
+// Reads signals that are blocked.
+class IncomingSignals {
+ public:
+  explicit IncomingSignals(const sigset_t& wanted);
+  explicit operator bool() const noexcept { return static_cast<bool>(fd_); }  // else no descriptor
+  int fd() const noexcept { return fd_.get(); }  // readable when one came
+  // The next one that came, or nothing. One that dlock was started with as ignored (nohup) is
+  // skipped, and no longer waited for: a blocked signal is queued even when it is ignored, and who
+  // sends it in a loop would keep the caller from everything else.
+  std::optional<signalfd_siginfo> next();
+
+ private:
+  sigset_t wanted_;
+  Fd fd_;
+};
+
 // The state at dlock's start that the job must find again: signal mask, the dispositions of SIGBUS,
 // SIGCHLD and SIGXFSZ. dlock does not change anything else (ignored signals, umask, limits, terminal,
 // directory, descriptors).
@@ -25,9 +41,9 @@ class Entry {
   // until the exec, so that none of our descriptors gets its number; the job sees it closed.
   Entry();
 
-  // A signalfd of the signals that are handled; -1 when out of descriptors. Not among them: those
-  // that report a fault of our own, and SIGPIPE, which stays blocked and is never read.
-  Fd open_signals() const;
+  // The signals that are handled. Not among them: those that report a fault of our own, and SIGPIPE,
+  // which stays blocked and is never read.
+  IncomingSignals open_signals() const { return IncomingSignals(handled_); }
 
   struct Signals {
     sigset_t mask;
@@ -49,10 +65,6 @@ class Entry {
   std::vector<int> inherited_;
   pid_t group_;
 };
-
-// The next one that came, or nothing. Those that dlock was started with as ignored (nohup) are
-// skipped: a blocked signal is queued even when it is ignored.
-std::optional<signalfd_siginfo> next_signal(const Fd& signals);
 
 // More of the state at dlock's start; read after the fork of the guard, which sets itself up
 // meanwhile.

@@ -110,17 +110,17 @@ class Background {
 
 // In the process that the user started.
 Outcome foreground(const Plan& plan, const Entry& entry, const GrantSink& sink, const Fd& link) {
-  const Fd signals = entry.open_signals();
+  IncomingSignals signals = entry.open_signals();
   std::string text(longest, '\0');
   Outcome outcome{false, status_bug, "error"};
   int ending = 0;
   bool failed = false;
   Deadline until = no_deadline;
   for (;;) {
-    pollfd p[] = {{signals.get(), POLLIN, 0}, {link.get(), POLLIN, 0}};
+    pollfd p[] = {{signals.fd(), POLLIN, 0}, {link.get(), POLLIN, 0}};
     const int ready = wait_until(p, until);
     if (ready == 0) break;
-    while (const auto s = next_signal(signals)) {
+    while (const auto s = signals.next()) {
       const int n = static_cast<int>(s->ssi_signo);
       if (stops(n)) take_default(n);
       else if (!ignored_by_default(n) && ending == 0) {

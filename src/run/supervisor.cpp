@@ -71,7 +71,7 @@ Outcome Supervisor::run() {
     if (has_settled) settled_at_ = no_deadline;
     timer_.arm(std::min({policy_.wake_at(), thread_at_, settled_at_}));
     const short guard_events = guard_.unsent() ? POLLIN | POLLOUT : POLLIN;
-    pollfd p[] = {{signals_.get(), POLLIN, 0},
+    pollfd p[] = {{signals_.fd(), POLLIN, 0},
                   {guard_.fd(), guard_events, 0},
                   {timer_.fd(), POLLIN, 0},
                   {keeper_.fd(), POLLIN, 0}};
@@ -161,7 +161,7 @@ void Supervisor::from_keeper(std::vector<Event>& out, Deadline now) {
 }
 
 void Supervisor::from_user(std::vector<Event>& out) {
-  while (const auto s = next_signal(signals_)) {
+  while (const auto s = signals_.next()) {
     // A signal is queued once, with the sender of the first: the kernel's HUP may be merged into a
     // process's.
     const bool hung_up = s->ssi_signo == SIGHUP && modes_.terminal_is_gone();

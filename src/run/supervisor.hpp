@@ -53,7 +53,7 @@ class Supervisor {
   Events& events_;
   const bool same_group_;
   const TerminalModes modes_;
-  Fd signals_;
+  IncomingSignals signals_;
   Timer timer_;
   Keeper& keeper_;
   Announcer announcer_;

@@ -33,7 +33,7 @@ Outcome Taker::run() {
   while (!over_) {
     timer_.arm(std::min({lost_at_, answer_by_, holding_ ? hold_until_ : no_deadline,
                          waits() ? wait_.over_at() : no_deadline}));
-    pollfd p[] = {{signals_.get(), POLLIN, 0},
+    pollfd p[] = {{signals_.fd(), POLLIN, 0},
                   {keeper_.fd(), POLLIN, 0},
                   {timer_.fd(), POLLIN, 0},
                   {holding_ && stays_.until_stdin_ends ? STDIN_FILENO : -1, POLLIN, 0},
@@ -48,7 +48,7 @@ Outcome Taker::run() {
     if (!over_ && waits() && now >= wait_.over_at()) wait_over_ = true, leave({}, now);
     if (!over_ && now >= answer_by_) leaving_ ? left(now) : end(outcome_);
     while (!over_) {
-      const auto s = next_signal(signals_);
+      const auto s = signals_.next();
       if (!s) break;
       on_signal(static_cast<int>(s->ssi_signo), now);
     }

@@ -61,7 +61,7 @@ class Taker {
   Events& events_;
   const std::function<bool(const std::vector<Lease>&)>& on_granted_;
   const Staying stays_;
-  Fd signals_;
+  IncomingSignals signals_;
   Timer timer_;
   Keeper& keeper_;
   WaitingLine waiting_line_;
