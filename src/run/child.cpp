@@ -3,8 +3,11 @@
 #include "run/child.hpp"
 #include <linux/sched.h>
 #include <sys/prctl.h>
+#include <sys/utsname.h>
 #include <csignal>
 #include <cstdint>
+#include <string_view>
+#include "core/number.hpp"
 #include "run/raw_call.hpp"
 
 namespace dlock::run {
@@ -61,7 +64,16 @@ long execute(const Child& c) {
   for (;;) raw_call(SYS_exit_group, error == ENOENT ? 127 : 126);
 }
 
-bool may_dump = false;
+// Since Linux 5.16 a process that dumps core ends only itself.
+bool may_share_memory() {
+  utsname system{};
+  if (::uname(&system) != 0) return false;
+  std::string_view release = system.release;
+  const auto major = take_number<int>(release);
+  release.remove_prefix(release.starts_with('.') ? 1 : 0);
+  const auto minor = take_number<int>(release);
+  return major && minor && (*major > 5 || (*major == 5 && *minor >= 16));
+}
 
 // clone3(2) of a child that runs on another stack; -errno.
 long clone_onto_stack(const clone_args& args, const Child& child) {
@@ -97,18 +109,17 @@ long clone_onto_stack(const clone_args& args, const Child& child) {
 
 pid_t start_child(Child& child, int cgroup) {
   clone_args args{};
-  args.flags = CLONE_VM;
+  const std::uint64_t sharing = may_share_memory() ? CLONE_VM : 0;
+  args.flags = sharing;
   args.exit_signal = SIGCHLD;
   args.stack = reinterpret_cast<std::uint64_t>(child.stack);
   args.stack_size = sizeof child.stack;
-  may_dump |= ::prctl(PR_GET_DUMPABLE) == 1;
-  ::prctl(PR_SET_DUMPABLE, 0);
   long pid = -ENOSYS;
   if (cgroup >= 0) {
     args.flags |= CLONE_INTO_CGROUP;
     args.cgroup = static_cast<std::uint64_t>(cgroup);
     pid = clone_onto_stack(args, child);
-    args.flags = CLONE_VM;
+    args.flags = sharing;
     args.cgroup = 0;
   }
   // the cgroup takes no processes (controllers enabled, a limit): continue without it
@@ -117,10 +128,6 @@ pid_t start_child(Child& child, int cgroup) {
   const pid_t copy = ::fork();
   if (copy == 0) become(child);
   return copy;
-}
-
-void child_has_left_us() {
-  if (may_dump) ::prctl(PR_SET_DUMPABLE, 1);
 }
 
 }  // namespace dlock::run

@@ -39,9 +39,9 @@ struct Child {
 // this is not written, the child is a copy. Call it with every signal blocked.
 //
 // If a process dumps core, Linux before 5.16 ends all that share its memory: a child that the
-// terminal's QUIT ends before its exec would take the guard with it. So no core is dumped of either
-// until child_has_left_us().
+// terminal's QUIT ends before its exec would take the guard with it. So the child is a copy there,
+// too. (With PR_SET_DUMPABLE instead, a /proc mounted with hidepid would not show the guard to a
+// nested dlock.)
 pid_t start_child(Child&, int cgroup);
-void child_has_left_us();  // call it after its exec
 
 }  // namespace dlock::run

@@ -178,7 +178,6 @@ void Guard::read_exec_outcome() {
   int e = 0;
   const bool failed = ::read(exec_error_.get(), &e, sizeof e) == static_cast<ssize_t>(sizeof e);
   exec_error_.reset();
-  child_has_left_us();
   if (failed) return tell(Kind::exec_failed, e);
   if (plan_.max_run > 0us) run_until_ = later(Clock::now(), plan_.max_run);
   tell(Kind::started, job_);

@@ -245,6 +245,12 @@ limited() { timeout 20 bash -c 'ulimit "$0" "$1" && shift && exec "$DLOCK" "$@"'
   done
 }
 
+@test "a job that shares no memory with its guard until its exec, as on Linux before 5.16" {
+  setarch --uname-2.6 true || skip 'setarch cannot say another version'
+  run -3 setarch --uname-2.6 "$DLOCK" run --key k -- sh -c 'exit 3'
+  run -127 setarch --uname-2.6 "$DLOCK" run --key k -- ./absent
+}
+
 @test "no thread: a running job runs to its end; a waiter reports it, 69" {
   no_threads() { bash -c 'ulimit -s 4000000 && ulimit -v 3000000 && exec "$@"' no_threads timeout 20 "$DLOCK" "$@"; }
   no_threads --version >/dev/null || skip 'this build does not run in 3 GB of addresses'

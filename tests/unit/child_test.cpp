@@ -2,6 +2,7 @@
 // What a child of the guard becomes: the program that execvp(3) would find, with its environment.
 #include "run/child.hpp"
 #include <fcntl.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -78,8 +79,10 @@ Ended end_of(const Program& program) {
   std::vector<char*> environment = changed_environment(changes);
   Child child(program, environment.data(), {mask, SIG_DFL, SIG_DFL, SIG_DFL}, 0, error[1]);
   const pid_t pid = start_child(child, -1);
+  const int dumpable = ::prctl(PR_GET_DUMPABLE);
   ::dup2(own, 1);
   for (const int fd : {own, out[1], error[1]}) ::close(fd);
+  CHECK(dumpable == 1);  // else hidepid= of /proc would hide the guard
   Ended e;
   if (::read(error[0], &e.error, sizeof e.error) < 0) e.error = errno;
   char text[256];
@@ -87,7 +90,6 @@ Ended end_of(const Program& program) {
     e.said.append(text, static_cast<std::size_t>(n));
   for (const int fd : {out[0], error[0]}) ::close(fd);
   if (::waitpid(pid, &e.status, 0) != pid) e.status = -1;
-  child_has_left_us();
   ::sigprocmask(SIG_SETMASK, &mask, nullptr);
   return e;
 }
