@@ -43,7 +43,8 @@ Outcome run(const Plan& asked) {
                         fmt::format("cannot fork the guard: {}", why_no_process(errno)));
   if (guard == 0) {
     ours.reset();
-    Guard(Channel(std::move(theirs)), entry, plan).run();
+    // not on the stack, which may be limited to less than those of the children in it
+    (new Guard(Channel(std::move(theirs)), entry, plan))->run();
   }
   theirs.reset();
   // second line: if the guard is killed, its orphans become ours

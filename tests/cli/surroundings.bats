@@ -245,6 +245,11 @@ limited() { timeout 20 bash -c 'ulimit "$0" "$1" && shift && exec "$DLOCK" "$@"'
   done
 }
 
+@test "a small stack" {
+  ! sanitized || skip 'the sanitizers want more'
+  run -3 limited -s 64 run --key k -- sh -c 'exit 3'
+}
+
 @test "a job that shares no memory with its guard until its exec, as on Linux before 5.16" {
   setarch --uname-2.6 true || skip 'setarch cannot say another version'
   run -3 setarch --uname-2.6 "$DLOCK" run --key k -- sh -c 'exit 3'
