@@ -202,8 +202,9 @@ Votes Masters::ask(const std::function<std::optional<Ask>(std::size_t)>& make, D
       v.reply = *h.reply;
       v.took = std::chrono::duration_cast<Duration>(Clock::now() - v.sent_at);
       v.wall_heard = wall_micros();
-    } else if (h.unknown_script && !v.again && nodes_[i].idle()) {
-      // Nothing was sent behind it, so a late execution may come in place of the next.
+    } else if (h.unknown_script && !v.again && nodes_[i].ready() && nodes_[i].idle()) {
+      // Nothing was sent behind it, so a late execution may come in place of the next. Not ready:
+      // the connection ended behind that reply.
       nodes_[i].send(*asks[i], number);
       v.again = true;
     } else {

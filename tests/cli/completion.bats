@@ -49,3 +49,20 @@ setup() {
     assert_equal "zsh $verb: $of_zsh" "zsh $verb: $of_help"
   done
 }
+
+@test "completions have every command and every option" {
+  cd "$BATS_TEST_TMPDIR"
+  "$generate" "$DLOCK" made
+  bash -n made/dlock
+  if command -v zsh >/dev/null; then zsh -n made/_dlock; fi
+  if command -v fish >/dev/null; then fish -n made/dlock.fish; fi
+  for verb in run acquire renew release check fence inspect; do
+    for option in $("$DLOCK" "$verb" --help=all | sed -n 's/^  *\(-.,\)\{0,1\} *--\([a-z-]*\).*/\2/p'); do
+      grep -q -- "^    $verb) .*--$option " made/dlock || fail "bash: $verb --$option"
+      grep -q -- "from $verb' -l $option " made/dlock.fish || fail "fish: $verb --$option"
+      sed -n "/^    $verb)/,/;;\$/p" made/_dlock | grep -q -- "--$option[=[]" || fail "zsh: $verb --$option"
+    done
+  done
+  run -0 bash -c '. made/dlock; COMP_WORDS=(dlock run --min); COMP_CWORD=2; _dlock; echo "${COMPREPLY[@]}"'
+  assert_output -- '--min-hold'
+}

@@ -1,7 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# The environments that dlock is started in: cron, services, closed descriptors, full disks;
-# completions and metrics.
+# The environments that dlock is started in: cron, services, closed descriptors, full disks; metrics.
 load common
 
 setup() {
@@ -307,22 +306,6 @@ limited() { timeout 20 bash -c 'ulimit "$0" "$1" && shift && exec "$DLOCK" "$@"'
   assert_output --partial '/proc does not list our child processes'
   [ ! -e ran ]
   run -3 unshare --pid --fork --mount-proc "$DLOCK" run --key k -- sh -c 'exit 3'
-}
-
-@test "completions have every command and every option" {
-  "$BATS_TEST_DIRNAME/../../scripts/completions/generate" "$DLOCK" made
-  bash -n made/dlock
-  if command -v zsh >/dev/null; then zsh -n made/_dlock; fi
-  if command -v fish >/dev/null; then fish -n made/dlock.fish; fi
-  for verb in run acquire renew release check fence inspect; do
-    for option in $("$DLOCK" "$verb" --help=all | sed -n 's/^  *\(-.,\)\{0,1\} *--\([a-z-]*\).*/\2/p'); do
-      grep -q -- "^    $verb) .*--$option " made/dlock || fail "bash: $verb --$option"
-      grep -q -- "from $verb' -l $option " made/dlock.fish || fail "fish: $verb --$option"
-      sed -n "/^    $verb)/,/;;\$/p" made/_dlock | grep -q -- "--$option[=[]" || fail "zsh: $verb --$option"
-    done
-  done
-  run -0 bash -c '. made/dlock; COMP_WORDS=(dlock run --min); COMP_CWORD=2; _dlock; echo "${COMPREPLY[@]}"'
-  assert_output -- '--min-hold'
 }
 
 @test "the systemd units of dlock-run(1) are valid" {
