@@ -225,7 +225,7 @@ holder() {
 }
 
 @test "a start that comes too late is refused; dlock queues again, and the command runs once" {
-  faults=grant_after=700ms
+  faults=grant_after=3s
   start it on_lease --ttl 2s -- sh -c 'echo ran'
   event it waiting
   kill -STOP "$(guard_of it)"
