@@ -12,6 +12,7 @@ class Program {
   // As execvp(3): a first word without '/' is looked up in PATH, now.
   explicit Program(std::vector<std::string> words);
   Program(std::vector<std::string> words, const std::string& file);
+  Program(const Program&) = delete;  // it points into itself
 
   // What the child tries, in this order.
   const char* const* files() const noexcept { return files_.data(); }
