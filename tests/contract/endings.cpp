@@ -49,8 +49,21 @@ TEST_CASE("a waiter gets the key when the lease ends, not before") {
   run([](Store& store) {
     need_leases();
     const auto backend = store.open({}), other = store.open({});
-    const Granted g = take(*backend, short_lease("k"));
-    auto w = in_queue(*other, request("k"));
+    // A busy machine may come to the waiter only when the lease is over.
+    std::optional<Granted> held;
+    std::unique_ptr<Waiter> w;
+    for (int i = 0; !w && i < 20; ++i) {
+      held = take(*backend, short_lease("k"));
+      auto asked = other->enqueue(request("k")).value();
+      const auto p = step(*asked, 0s);
+      if (std::holds_alternative<Waiting>(p)) w = std::move(asked);
+      else {
+        CHECK(Clock::now() >= held->lease.deadline);
+        CHECK(other->release(std::get<Granted>(p).lease).value() == Released::yes);
+      }
+    }
+    REQUIRE(w);
+    const Granted& g = *held;
     const Granted next = take(*w);
     CHECK(Clock::now() >= g.lease.deadline);
     CHECK(next.lease.token > g.lease.token);
@@ -63,8 +76,14 @@ TEST_CASE("a renewed lease outlives its first deadline") {
   run([](Store& store) {
     need_leases();
     const auto backend = store.open({}), other = store.open({});
-    const Granted g = take(*backend, short_lease("k"));
-    const auto again = backend->renew(g.lease, 60s).value();
+    Granted g = take(*backend, short_lease("k"));
+    auto again = backend->renew(g.lease, 60s).value();
+    // A busy machine may come to the renewal only when the lease is over.
+    for (int i = 0; std::holds_alternative<Lost>(again) && i < 20; ++i) {
+      REQUIRE(Clock::now() >= g.lease.deadline);
+      g = take(*backend, short_lease("k"));
+      again = backend->renew(g.lease, 60s).value();
+    }
     REQUIRE(std::holds_alternative<Kept>(again));
     auto w = in_queue(*other, request("k"));
     CHECK(std::holds_alternative<Waiting>(step(*w, 2 * subject().shortest_ttl)));

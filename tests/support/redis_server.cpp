@@ -72,7 +72,7 @@ void RedisServer::start() {
 }
 
 void RedisServer::wait_ready() {
-  const Deadline until = Clock::now() + std::chrono::seconds{10};
+  const Deadline until = Clock::now() + std::chrono::seconds{60};
   while (Clock::now() < until) {
     int status = 0;
     if (::waitpid(pid_, &status, WNOHANG) == pid_) {
@@ -108,7 +108,7 @@ void RedisServer::freeze() {
 void RedisServer::thaw() { ::kill(pid_, SIGCONT); }
 
 redis::Reply RedisServer::command(std::span<const std::string_view> words) {
-  const redis::Wait wait{Clock::now() + std::chrono::seconds{5}};
+  const redis::Wait wait{Clock::now() + std::chrono::seconds{30}};
   if (!admin_) {
     auto c = redis::Connection::open({{}, 0, directory() + "/sock"}, nullptr,
                                      std::chrono::seconds{5}, wait);

@@ -76,7 +76,7 @@ with tempfile.TemporaryDirectory() as outside:
         at = ["-b", f"file:{locks}?recipe={recipe}"]
         traced("run", *at, "--key", recipe, "--", "true")  # this creates all files
         nested = ["sh", "-c", f"'{dlock}' inspect -b 'file:{locks}?recipe={recipe}' {recipe}; "
-                              f"'{dlock}' run --no-reentrant -b 'file:{locks}?recipe={recipe}' --key {recipe} -w 300ms -E 9 -- true"]
+                              f"'{dlock}' run --no-reentrant -b 'file:{locks}?recipe={recipe}' --key {recipe} -w 4s -E 9 -- true"]
         traced("run", *at, "--key", recipe, "--", *nested, status=9)  # looked at, and waited for
         traced("inspect", *at)
         traced("release", *at, "--key", recipe, "--force", "--yes", status=75)
