@@ -10,7 +10,8 @@ namespace dlock::run {
 // How long a job lives before dlock and guard spend system calls on what they hold in memory.
 inline constexpr Duration settled = std::chrono::milliseconds{50};
 
-// The program's own image in memory: the clean pages of the program and its libraries. While a job
+// The program's own image in memory: the clean pages of the program and its libraries, constants
+// that the loader made read-only (RELRO) among them. While a job
 // runs, dlock waits; nine tenths of what it and its guard held in memory were such pages.
 class Image {
  public:
@@ -29,6 +30,7 @@ class Image {
 
  private:
   std::vector<std::span<std::byte>> segments_;
+  std::span<std::byte> relro_;  // of the program; those of its libraries are small
 };
 
 }  // namespace dlock::run

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/image.hpp"
+#include <fcntl.h>
+#include <link.h>
+#include <unistd.h>
+#include <catch2/catch.hpp>
+#include <cstdint>
+#include <span>
+#include <string>
+#include "util/fd.hpp"
+
+using namespace dlock;
+
+namespace {
+
+// The whole pages of this program's RELRO.
+std::span<const char> relro() {
+  std::span<const char> found;
+  ::dl_iterate_phdr(
+      [](dl_phdr_info* object, std::size_t, void* result) {
+        const auto page = static_cast<std::uintptr_t>(::getpagesize());
+        for (int i = 0; i < object->dlpi_phnum; ++i) {
+          const ElfW(Phdr)& segment = object->dlpi_phdr[i];
+          if (segment.p_type != PT_GNU_RELRO) continue;
+          const auto begin = (object->dlpi_addr + segment.p_vaddr + page - 1) / page * page;
+          const auto end = (object->dlpi_addr + segment.p_vaddr + segment.p_memsz) / page * page;
+          *static_cast<std::span<const char>*>(result) = {reinterpret_cast<const char*>(begin),
+                                                          end - begin};
+        }
+        return 1;  // the program alone
+      },
+      &found);
+  return found;
+}
+
+struct Count {
+  int clean = 0, written = 0;
+};
+
+Count mapped(std::span<const char> at) {
+  const auto page = static_cast<std::uintptr_t>(::getpagesize());
+  const Fd pagemap{::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC)};
+  Count n;
+  for (std::size_t i = 0; i < at.size() / page; ++i) {
+    std::uint64_t state = 0;
+    const auto number = reinterpret_cast<std::uintptr_t>(at.data()) / page + i;
+    REQUIRE(::pread(pagemap.get(), &state, sizeof state,
+                    static_cast<off_t>(number * sizeof state)) == sizeof state);
+    if ((state >> 63 & 1) == 0) continue;
+    ++((state >> 61 & 1) != 0 ? n.clean : n.written);
+  }
+  return n;
+}
+
+}  // namespace
+
+TEST_CASE("an image lets go of constants that are the file's, and of none that the loader wrote") {
+  const auto constants = relro();
+  REQUIRE(constants.size() > 0);
+  const std::string before(constants.begin(), constants.end());  // maps all of them
+  const Count were = mapped(constants);
+  const run::Image image;
+  image.let_go();
+  const Count are = mapped(constants);
+  CHECK(are.written == were.written);
+  if (were.clean > 20) CHECK(are.clean < were.clean);  // none at all, where addresses are random
+  CHECK(std::string(constants.begin(), constants.end()) == before);
+}
