@@ -20,7 +20,8 @@ struct FlockEntry {
 std::vector<FlockEntry> flock_entries(dev_t device, ino_t inode);
 std::optional<pid_t> flock_holder(dev_t device, ino_t inode);
 
-// The same from the text of /proc/locks.
+// The same from the text of /proc/locks, and from a file with such a text, read to its end.
 std::vector<FlockEntry> parse_lock_table(std::string_view text, dev_t device, ino_t inode);
+std::vector<FlockEntry> read_lock_table(int table, dev_t device, ino_t inode);
 
 }  // namespace dlock::file

@@ -171,12 +171,16 @@ Result<std::optional<KeyView>> FlockBackend::look_at(const std::string& name,
   if (!file) return fail(file.error());
   auto state = record(name).peek();
   if (!state) return fail(state.error());
-  auto locks = file->fd ? flock_entries(file->device, file->inode) : std::vector<FlockEntry>{};
-  if (!*state && locks.empty()) return std::optional<KeyView>{};
-  std::vector<std::string> notes;
   LockState s = state->value_or(LockState{});
   std::erase_if(s.holders,
                 [&](const auto& h) { return !file->fd || !marked(file->fd.get(), h.token); });
+  const bool exclusive = std::any_of(s.holders.begin(), s.holders.end(),
+                                     [](const auto& h) { return h.mode == Mode::exclusive; });
+  // Not read without need: each waiter looks here, and the table grows with the square of them.
+  auto locks =
+      file->fd && !exclusive ? flock_entries(file->device, file->inode) : std::vector<FlockEntry>{};
+  if (!*state && locks.empty()) return std::optional<KeyView>{};
+  std::vector<std::string> notes;
   if (std::any_of(s.holders.begin(), s.holders.end(), evicted))
     notes.push_back("a holder was asked to release (release --force)");
   for (auto& h : s.holders) h.slot = 0;
@@ -191,16 +195,14 @@ Result<std::optional<KeyView>> FlockBackend::look_at(const std::string& name,
     if (line == locks.end()) continue;
     locks.erase(line);
   }
-  const bool exclusive = std::any_of(v.holders.begin(), v.holders.end(),
-                                     [](const HolderView& h) { return h.mode == Mode::exclusive; });
-  for (const FlockEntry& e : exclusive ? std::vector<FlockEntry>{} : locks) {
+  for (const FlockEntry& e : locks) {
     HolderView stranger;
     stranger.mode = e.exclusive ? Mode::exclusive : Mode::shared;
     stranger.attached = true;
     stranger.who.pid = e.pid;
     v.holders.push_back(std::move(stranger));
   }
-  if (!exclusive && !locks.empty())
+  if (!locks.empty())
     v.notes.push_back(
         "locked by a process that is not dlock's; its id is that of the process that took the "
         "lock");
