@@ -33,6 +33,16 @@ std::span<const char> relro() {
   return found;
 }
 
+// Read by the kernel, which maps them: AddressSanitizer keeps its red zones between constants.
+std::string contents(std::span<const char> at) {
+  const Fd memory{::open("/proc/self/mem", O_RDONLY | O_CLOEXEC)};
+  std::string read(at.size(), '\0');
+  REQUIRE(::pread(memory.get(), read.data(), read.size(),
+                  static_cast<off_t>(reinterpret_cast<std::uintptr_t>(at.data()))) ==
+          static_cast<ssize_t>(read.size()));
+  return read;
+}
+
 struct Count {
   int clean = 0, written = 0;
 };
@@ -57,12 +67,12 @@ Count mapped(std::span<const char> at) {
 TEST_CASE("an image lets go of constants that are the file's, and of none that the loader wrote") {
   const auto constants = relro();
   REQUIRE(constants.size() > 0);
-  const std::string before(constants.begin(), constants.end());  // maps all of them
+  const std::string before = contents(constants);
   const Count were = mapped(constants);
   const run::Image image;
   image.let_go();
   const Count are = mapped(constants);
   CHECK(are.written == were.written);
   if (were.clean > 20) CHECK(are.clean < were.clean);  // none at all, where addresses are random
-  CHECK(std::string(constants.begin(), constants.end()) == before);
+  CHECK(contents(constants) == before);
 }
