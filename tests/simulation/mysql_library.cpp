@@ -5,6 +5,7 @@
 // the read timeout has passed. (A login is one exchange here; in the protocol the server speaks
 // first.)
 #include <errmsg.h>
+#include <fmt/format.h>
 #include <mysql.h>
 #include <algorithm>
 #include <cerrno>
@@ -13,6 +14,7 @@
 #include <utility>
 #include <vector>
 #include "core/number.hpp"
+#include "simulation/bound_values.hpp"
 #include "simulation/ensemble.hpp"
 #include "simulation/process.hpp"
 
@@ -33,7 +35,7 @@ struct Handle {
   Nanos gives_up = 0;  // connecting
   unsigned connect_timeout = 0, read_timeout = 0;
   std::uint64_t thread = 0, affected = 0, insert_id = 0;
-  unsigned error = 0;
+  unsigned error = 0, prepared = 0;
   std::string inbox;
   Fields answer;  // the current one
   std::string message;
@@ -67,6 +69,9 @@ struct Handle {
       const Nanos left = until - caller().clock();
       if (left <= 0 || caller().poll(&p, 1, left) == 0) return lost();
     }
+    return judge_answer();
+  }
+  int judge_answer() {
     if (answer[0] == "error") return fails(static_cast<unsigned>(number(answer[2])));
     affected = number(answer[2]);
     insert_id = number(answer[3]);
@@ -81,8 +86,35 @@ struct Rows {
   std::vector<unsigned long> sizes;
 };
 
+// What a MYSQL_STMT* points to. Its answers are read in steps.
+struct Statement {
+  Handle* connection;
+  PreparedStatement words{};
+
+  int ask(const std::string& sql, int& failed) {
+    Handle& h = *connection;
+    h.error = 0;
+    if (h.fd >= 0 && h.send({"query", sql})) return MYSQL_WAIT_READ | MYSQL_WAIT_TIMEOUT;
+    failed = h.fails(CR_SERVER_GONE_ERROR);
+    return 0;
+  }
+  int go_on(int& failed, int happened) {
+    Handle& h = *connection;
+    failed = 0;
+    if ((happened & MYSQL_WAIT_TIMEOUT) != 0 || !h.receive()) {
+      failed = h.lost();
+      return 0;
+    }
+    h.answer = take_frame(h.inbox);
+    if (h.answer.empty()) return MYSQL_WAIT_READ | MYSQL_WAIT_TIMEOUT;
+    failed = h.judge_answer();
+    return 0;
+  }
+};
+
 Handle* of(const MYSQL* m) { return reinterpret_cast<Handle*>(const_cast<MYSQL*>(m)); }
 Rows* of(MYSQL_RES* r) { return reinterpret_cast<Rows*>(r); }
+Statement* of(MYSQL_STMT* s) { return reinterpret_cast<Statement*>(s); }
 
 }  // namespace
 
@@ -190,6 +222,38 @@ MYSQL_RES* mysql_store_result(MYSQL* m) {
   rows->cells.assign(h->answer.begin() + 5, h->answer.end());
   rows->columns = count > 0 ? rows->cells.size() / count : 0;
   return reinterpret_cast<MYSQL_RES*>(rows);
+}
+
+// ---- prepared statements ----
+
+MYSQL_STMT* mysql_stmt_init(MYSQL* m) {
+  return reinterpret_cast<MYSQL_STMT*>(
+      new Statement{of(m), {fmt::format("s{}", ++of(m)->prepared), ""}});
+}
+int mysql_stmt_prepare_start(int* failed, MYSQL_STMT* s, const char* sql, unsigned long size) {
+  of(s)->words.text.assign(sql, size);
+  return of(s)->ask(of(s)->words.prepare(), *failed);
+}
+int mysql_stmt_prepare_cont(int* failed, MYSQL_STMT* s, int happened) {
+  return of(s)->go_on(*failed, happened);
+}
+my_bool mysql_stmt_bind_param(MYSQL_STMT* s, MYSQL_BIND* bound) {
+  of(s)->words.bind(bound);
+  return 0;
+}
+int mysql_stmt_execute_start(int* failed, MYSQL_STMT* s) {
+  return of(s)->ask(of(s)->words.execute(), *failed);
+}
+int mysql_stmt_execute_cont(int* failed, MYSQL_STMT* s, int happened) {
+  return of(s)->go_on(*failed, happened);
+}
+my_ulonglong mysql_stmt_affected_rows(MYSQL_STMT* s) { return of(s)->connection->affected; }
+my_ulonglong mysql_stmt_insert_id(MYSQL_STMT* s) { return of(s)->connection->insert_id; }
+unsigned mysql_stmt_errno(MYSQL_STMT* s) { return of(s)->connection->error; }
+const char* mysql_stmt_error(MYSQL_STMT* s) { return of(s)->connection->message.c_str(); }
+my_bool mysql_stmt_close(MYSQL_STMT* s) {  // behind mysql_close
+  delete of(s);
+  return 0;
 }
 
 my_ulonglong mysql_affected_rows(MYSQL* m) { return of(m)->affected; }

@@ -66,7 +66,9 @@ void Connection::abandon() noexcept {
   if (fd_ >= 0 && ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, nowhere) == 0) {
     ::dup3(nowhere[0], fd_, O_CLOEXEC);
     ::close(nowhere[0]);
+    end_suspended();
     ::mysql_close(handle_);
+    forget_statements();
     ::close(nowhere[1]);
   } else {  // out of descriptors: one session too many on the server is better than a COM_QUIT
     if (fd_ >= 0) ::close(fd_);
@@ -78,16 +80,20 @@ void Connection::abandon() noexcept {
 void Connection::close() noexcept {
   if (broken_ || under_way_) return abandon();
   if (handle_) ::mysql_close(handle_);
+  forget_statements();
   handle_ = nullptr;
   fd_ = -1;
 }
 
 Error Connection::error(std::string_view what) {
-  error_number_ = ::mysql_errno(handle_);
+  return error(what, ::mysql_errno(handle_), ::mysql_error(handle_));
+}
+Error Connection::error(std::string_view what, unsigned number, const char* text) {
+  error_number_ = number;
   under_way_ = false;
   const ServerError known = classify(error_number_);
   broken_ |= known.remedy == Remedy::reconnect || (error_number_ >= 2000 && error_number_ < 3000);
-  return as_error(what, at_.text(), error_number_, ::mysql_error(handle_));
+  return as_error(what, at_.text(), error_number_, text);
 }
 
 Result<void> Connection::send(std::string_view what, std::string_view sql) {
@@ -147,39 +153,6 @@ Result<Answer> Connection::query(std::string_view what, std::string_view sql, De
   if (*answer) return std::move(**answer);
   broken_ = !patient;
   return fail(Errc::timed_out, fmt::format("{} at {}: no answer in time", what, at_.text()));
-}
-
-Result<Answer> Connection::query(std::string_view what, const Template& t,
-                                 const std::vector<std::string>& values, std::string_view before,
-                                 std::string_view behind, Deadline until) {
-  const auto known = repeated_.find(t.name);
-  const bool prepared = prepares_ && facts_.mariadb && !facts_.proxied && known != repeated_.end();
-  const bool prepares = prepared && !known->second;
-  // First, so that nothing was done when it fails.
-  std::string sql =
-      prepares ? fmt::format("PREPARE {} FROM \"{}\";", t.name, t.text) : std::string{};
-  sql += before;
-  if (prepared) {
-    sql += fmt::format("EXECUTE {} USING ", t.name);
-    for (const std::string& v : values) sql.append(v).push_back(',');
-    sql.pop_back();
-  } else {
-    auto value = values.begin();
-    for (const char c : t.text) c == '?' ? sql.append(*value++) : (sql.push_back(c), sql);
-  }
-  sql += behind;
-  auto answer = query(what, sql, until);
-  if (answer) {
-    answer->results -= prepares;
-    repeated_[t.name] = prepared;
-    return answer;
-  }
-  constexpr unsigned too_many = 1461, unknown = 1243;
-  if (prepared && (error_number_ == too_many || error_number_ == unknown)) {
-    prepares_ = false;
-    if (prepares && error_number_ == too_many) return query(what, t, values, before, behind, until);
-  }
-  return answer;
 }
 
 int Connection::alarm() {

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 #include "core/clock.hpp"
 #include "core/error.hpp"
@@ -19,6 +20,7 @@
 #include "util/fd.hpp"
 
 struct st_mysql;
+struct st_mysql_stmt;
 
 namespace dlock::mysql {
 
@@ -69,7 +71,23 @@ Result<void> writable(const Server&, bool read_only);
 std::string hex(std::string_view bytes);   // x'..'
 std::string text_hex(std::string_view s);  // _utf8mb4 x'..', for what the server compares as text
 
-// A repeated statement, with `?` in the place of each value; no other `?`, and no `"`.
+// A value of a Template. `Text`: what the server compares as text, in utf8mb4. `Sql`: an
+// expression; a statement with one is not prepared.
+struct Bytes {
+  std::string data;
+};
+struct Text {
+  std::string data;
+};
+struct Sql {
+  std::string expression;
+};
+using Value = std::variant<std::int64_t, std::uint64_t, Bytes, Text, Sql>;
+using Values = std::vector<Value>;
+std::string literal(const Value&);
+
+// A repeated statement without rows as its result, with `?` in the place of each value; no other
+// `?`.
 struct Template {
   std::string name, text;
 };
@@ -87,12 +105,11 @@ class Connection {
   // connection is then broken, or if it is `patient` the answer is still outstanding.
   Result<Answer> query(std::string_view what, std::string_view sql, Deadline until);
 
-  // The same with values for a prepared statement, with other statements before and after. From the
-  // second time on the server keeps it prepared, if EXECUTE accepts values (MariaDB).
-  // Answer::results counts it as one.
-  Result<Answer> query(std::string_view what, const Template&,
-                       const std::vector<std::string>& values, std::string_view before,
-                       std::string_view behind, Deadline until);
+  // The same with values, with other statements before and after. From the second time on over
+  // this connection it is a prepared statement of the server, if it comes alone (MariaDB; what is
+  // prepared first costs an exchange more). Without an answer in time the connection is broken.
+  Result<Answer> query(std::string_view what, const Template&, const Values&,
+                       std::string_view before, std::string_view behind, Deadline until);
 
   // The same in two steps. Only one statement may be outstanding.
   Result<void> send(std::string_view what, std::string_view sql);
@@ -146,7 +163,17 @@ class Connection {
   Result<void> connect(const Options&, Duration timeout);
   Result<void> set_up(const Options&, Deadline until);
   Error error(std::string_view what);
+  Error error(std::string_view what, unsigned number, const char* text);
   Result<Answer> read_answer();
+  bool prepares(const Template&, const Values&) const;
+  Result<void> prepare(std::string_view what, const Template&, Deadline until);
+  Result<Answer> execute(std::string_view what, st_mysql_stmt*, const Values&, Deadline until);
+  // The rest of a call of the client library that was started.
+  using Continue = int (*)(int* failed, st_mysql_stmt*, int happened);
+  Result<void> go_on(std::string_view what, st_mysql_stmt*, int awaited, int failed, Continue,
+                     Deadline until);
+  void end_suspended() noexcept;
+  void forget_statements() noexcept;
 
   const Server at_;
   st_mysql* handle_ = nullptr;
@@ -159,8 +186,11 @@ class Connection {
   std::uint64_t statements_ = 0;
   std::int64_t wait_timeout_ = 0;
   Duration row_wait_{};
-  std::map<std::string, bool> repeated_;  // by name: prepared
+  std::map<std::string, st_mysql_stmt*> repeated_;  // by name; null: sent once, as text
   bool prepares_ = true;
+  // a call that is not over, because its answer was not there in time
+  st_mysql_stmt* suspended_ = nullptr;
+  Continue continue_ = nullptr;
 };
 
 }  // namespace dlock::mysql

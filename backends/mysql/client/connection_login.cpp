@@ -13,6 +13,7 @@
 #include <type_traits>
 #include "core/text.hpp"
 #include "mysql/client/connection.hpp"
+#include "mysql/client/steps.hpp"
 #include "util/wait.hpp"
 
 namespace dlock::mysql {
@@ -102,23 +103,9 @@ bool log_in(MYSQL* m, const Options& o, const Server& at, Deadline until) {
     if (awaited & MYSQL_WAIT_TIMEOUT)
       wake = std::min(
           until, later(Clock::now(), std::chrono::milliseconds{::mysql_get_timeout_value_ms(m)}));
-    const auto event = [&](int wait, short poll) {
-      return static_cast<short>(awaited & wait ? poll : 0);
-    };
-    pollfd p[] = {
-        {socket_of(m),
-         static_cast<short>(event(MYSQL_WAIT_READ, POLLIN) | event(MYSQL_WAIT_WRITE, POLLOUT) |
-                            event(MYSQL_WAIT_EXCEPT, POLLPRI)),
-         0},
-        {interrupt_fd, POLLIN, 0}};
+    pollfd p[] = {{socket_of(m), events_of(awaited), 0}, {interrupt_fd, POLLIN, 0}};
     wait_until(p, wake);
-    int happened = 0;
-    if (p[0].revents & POLLIN) happened |= MYSQL_WAIT_READ;
-    if (p[0].revents & POLLOUT) happened |= MYSQL_WAIT_WRITE;
-    if (p[0].revents & POLLPRI) happened |= MYSQL_WAIT_EXCEPT;
-    if (p[0].revents & (POLLERR | POLLHUP | POLLNVAL))
-      // the library finds the error itself
-      happened |= awaited & ~MYSQL_WAIT_TIMEOUT;
+    int happened = happened_of(p[0].revents, awaited);
     // a server that drips, too
     if (p[1].revents != 0 || Clock::now() >= until) happened = MYSQL_WAIT_TIMEOUT;
     else if (happened == 0 && Clock::now() >= wake) happened = MYSQL_WAIT_TIMEOUT;

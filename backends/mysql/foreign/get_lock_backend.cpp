@@ -11,12 +11,13 @@ constexpr std::ptrdiff_t most_characters = 64;  // of MySQL; MariaDB has 192 byt
 
 }  // namespace
 
-std::string lock_name(const std::string& name) {
+Value lock_value(const std::string& name) {
   const auto characters =
       std::count_if(name.begin(), name.end(), [](char c) { return (c & 0xc0) != 0x80; });
-  if (characters <= most_characters && name.size() <= 192) return text_hex(name);
-  return fmt::format("CONCAT('dlock:',SHA1({}))", text_hex(name));
+  if (characters <= most_characters && name.size() <= 192) return Text{name};
+  return Sql{fmt::format("CONCAT('dlock:',SHA1({}))", text_hex(name))};
 }
+std::string lock_name(const std::string& name) { return literal(lock_value(name)); }
 
 GetLockBackend::GetLockBackend(const Traits& traits, Options options)
     : HeldBackend(traits, std::move(options), schema::get_lock, "dlock_named"),
@@ -24,7 +25,8 @@ GetLockBackend::GetLockBackend(const Traits& traits, Options options)
             fmt::format("UPDATE {} SET granted={},fence=LAST_INSERT_ID(fence+1),owner=?,"
                         "conn=CONNECTION_ID(),until=granted+?,who=? WHERE name=? AND "
                         "GET_LOCK(?,0)=1",
-                        table_, server_clock)} {}
+                        table_, server_clock)},
+      free_{"dlock_free_named", "DO RELEASE_LOCK(?)"} {}
 
 Result<void> GetLockBackend::fit(const Facts& f) const {
   if (f.galera)
@@ -50,10 +52,10 @@ std::string GetLockBackend::held(const std::string& name) const {
 // time: grants are rarer than microseconds, so after a server restart tokens continue above.
 Result<std::optional<FencingToken>> GetLockBackend::try_now(Connection& c, const std::string& name,
                                                             const Request& r, Deadline until) {
-  const auto answer = c.query(
-      "record the grant", take_,
-      {hex(r.owner.hex()), std::to_string(r.ttl.count()), hex(who(r)), hex(name), lock_name(name)},
-      "", "", until);
+  const auto answer =
+      c.query("record the grant", take_,
+              {Bytes{r.owner.hex()}, r.ttl.count(), Bytes{who(r)}, Bytes{name}, lock_value(name)},
+              "", "", until);
   if (!answer) return fail(answer.error());
   auto token = std::optional<FencingToken>{answer->insert_id};
   if (answer->affected == 0) {
@@ -115,7 +117,7 @@ Result<bool> GetLockBackend::give_up(Connection& c, const std::string& name, con
 }
 
 Result<void> GetLockBackend::undo(Connection& c, const std::string& name, Deadline until) {
-  auto r = c.query("release", fmt::format("DO RELEASE_LOCK({})", lock_name(name)), until);
+  auto r = c.query("release", free_, {lock_value(name)}, "", "", until);
   if (!r) return fail(std::move(r.error()));
   c.recorded = true;
   return {};

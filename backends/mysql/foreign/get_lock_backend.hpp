@@ -28,7 +28,7 @@ class GetLockBackend final : public HeldBackend {
   Result<std::uint64_t> session_of(Connection&, const std::string&, Deadline) override;
 
  private:
-  const Template take_;
+  const Template take_, free_;
 };
 
 // The name of a lock as an SQL expression: the key itself, or its SHA-1 when it exceeds MySQL's 64

@@ -28,11 +28,11 @@ std::string encode(const Holders& holders) {
 std::string grant_in_sql(std::string_view now) {
   return fmt::format("CONCAT(?,{0},?,{0},' ',{0},' ',{0}+?,?)", now);
 }
-std::array<std::string, 4> grant_values(std::string_view key, const LockState::Holder& h) {
-  return {hex(fmt::format("{}{}\nH {} {} {} ", magic, percent_encode(key), h.owner.hex(),
-                          static_cast<char>(h.mode), h.ticket)),
-          hex(fmt::format(" {} ", h.slot)), std::to_string(h.deadline - h.since),
-          hex(fmt::format(" {} {}\n", h.delay, h.meta.empty() ? "-" : h.meta))};
+std::array<Value, 4> grant_values(std::string_view key, const LockState::Holder& h) {
+  return {Bytes{fmt::format("{}{}\nH {} {} {} ", magic, percent_encode(key), h.owner.hex(),
+                            static_cast<char>(h.mode), h.ticket)},
+          Bytes{fmt::format(" {} ", h.slot)}, h.deadline - h.since,
+          Bytes{fmt::format(" {} {}\n", h.delay, h.meta.empty() ? "-" : h.meta)}};
 }
 
 std::optional<Holders> decode(std::string_view text) {

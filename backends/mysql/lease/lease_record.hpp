@@ -13,6 +13,7 @@
 #include <string>
 #include <string_view>
 #include "core/lock_state.hpp"
+#include "mysql/client/connection.hpp"
 
 namespace dlock::mysql {
 
@@ -29,6 +30,6 @@ std::optional<Holders> decode(std::string_view);
 // an expression, too, and the token; with `?` for the values of grant_values(). Of the holder's
 // times only the length of its lease is used.
 std::string grant_in_sql(std::string_view now);
-std::array<std::string, 4> grant_values(std::string_view key, const LockState::Holder&);
+std::array<Value, 4> grant_values(std::string_view key, const LockState::Holder&);
 
 }  // namespace dlock::mysql

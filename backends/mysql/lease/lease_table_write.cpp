@@ -86,8 +86,8 @@ Result<std::optional<LeaseTable::Answered>> LeaseTable::take_free(Connection& c,
   }
   const std::string bell = setup_.named ? c.bell : "";
   const auto r = c.query("take the lock", take_,
-                         {values[0], values[1], values[2], values[3], fmt::format("'{}'", bell),
-                          hex(a.name), std::to_string(*bound), hex(encode({a.key, {}, {}}))},
+                         {values[0], values[1], values[2], values[3], Bytes{bell}, Bytes{a.name},
+                          *bound, Bytes{encode({a.key, {}, {}})}},
                          before, "", until);
   if (!r) return fail(r.error());
   if (r->results != 1u + !before.empty()) {
@@ -121,19 +121,16 @@ Result<Answer> LeaseTable::give_back(Connection& c, const std::string& name, con
     rest.list.erase(std::next(mine).base());
     rest.granted.erase(me);
   }
-  std::vector<std::string> values;
-  if (!ended.empty()) {
-    const std::string at = std::to_string(granted);
-    values = {hex(padded(token)),
-              hex(padded(token) + ' '),
-              hex(fmt::format(" {} ", ended)),
-              at,
-              at,
-              hex(' ' + meta.substr(0, longest_who))};
-  }
-  for (std::string value : {hex(encode(rest)), hex(name), std::to_string(known.version),
-                            std::string{known.ttl != 0 ? "1" : "0"}, std::to_string(end),
-                            std::string{quietly ? "0" : "255"}})
+  Values values;
+  if (!ended.empty())
+    values = {Bytes{padded(token)},
+              Bytes{padded(token) + ' '},
+              Bytes{fmt::format(" {} ", ended)},
+              granted,
+              granted,
+              Bytes{' ' + meta.substr(0, longest_who)}};
+  for (Value value : Values{Bytes{encode(rest)}, Bytes{name}, known.version,
+                            std::int64_t{known.ttl != 0}, end, std::int64_t{quietly ? 0 : 255}})
     values.push_back(std::move(value));
   return c.query("write the lock", ended.empty() ? give_ : give_run_, values, "", behind, until);
 }

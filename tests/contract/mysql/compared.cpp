@@ -2,7 +2,9 @@
 #include "contract/mysql/compared.hpp"
 #include <mysql.h>
 #include <catch2/catch.hpp>
+#include <map>
 #include <string>
+#include "simulation/bound_values.hpp"
 
 namespace dlock::test {
 namespace {
@@ -23,7 +25,7 @@ void compare_end(MYSQL* m, bool failed) {
   const Compared::Expected* const e = expected(m);
   if (!e) return;
   CHECK((failed ? ::mysql_errno(m) : 0) == e->reply.error);
-  if (!failed && !e->reply.has_rows) {
+  if (!failed && !e->reply.has_rows && e->kind != Statement::Kind::prepare) {
     CHECK(::mysql_affected_rows(m) == e->reply.affected);
     if (e->reply.affected > 0 && e->kind == Statement::Kind::execute)
       CHECK(::mysql_insert_id(m) == e->reply.insert_id);
@@ -54,6 +56,23 @@ void compare_rows(MYSQL* m, MYSQL_RES* result) {
   on->expected[::mysql_thread_id(m)].pop_front();
 }
 
+struct Prepared {
+  MYSQL* connection;
+  simulation::PreparedStatement words;
+};
+std::map<MYSQL_STMT*, Prepared> prepared;
+
+void sends(MYSQL* m, std::string_view sql) {
+  if (!on || on->paused) return;
+  UNSCOPED_INFO("session " << ::mysql_thread_id(m) << ": " << std::string{sql});
+  on->sends(::mysql_thread_id(m), sql);
+}
+// Of a call in steps.
+int compared(MYSQL_STMT* s, int awaited, int failed) {
+  if (awaited == 0) compare_end(prepared.at(s).connection, failed != 0);
+  return awaited;
+}
+
 }  // namespace
 
 Compared::Compared() { on = this; }
@@ -81,11 +100,7 @@ extern "C" {
 
 int __real_mysql_send_query(MYSQL*, const char*, unsigned long);
 int __wrap_mysql_send_query(MYSQL* m, const char* sql, unsigned long size) {
-  using namespace dlock::test;
-  if (on && !on->paused) {
-    UNSCOPED_INFO("session " << ::mysql_thread_id(m) << ": " << std::string(sql, size));
-    on->sends(::mysql_thread_id(m), {sql, size});
-  }
+  dlock::test::sends(m, {sql, size});
   return __real_mysql_send_query(m, sql, size);
 }
 
@@ -108,6 +123,53 @@ MYSQL_RES* __wrap_mysql_store_result(MYSQL* m) {
   MYSQL_RES* const result = __real_mysql_store_result(m);
   dlock::test::compare_rows(m, result);
   return result;
+}
+
+MYSQL_STMT* __real_mysql_stmt_init(MYSQL*);
+MYSQL_STMT* __wrap_mysql_stmt_init(MYSQL* m) {
+  MYSQL_STMT* const s = __real_mysql_stmt_init(m);
+  dlock::test::prepared[s] = {m, {fmt::format("s{}", dlock::test::prepared.size()), ""}};
+  return s;
+}
+
+int __real_mysql_stmt_prepare_start(int*, MYSQL_STMT*, const char*, unsigned long);
+int __wrap_mysql_stmt_prepare_start(int* failed, MYSQL_STMT* s, const char* sql,
+                                    unsigned long size) {
+  auto& [m, words] = dlock::test::prepared.at(s);
+  words.text.assign(sql, size);
+  dlock::test::sends(m, words.prepare());
+  const int awaited = __real_mysql_stmt_prepare_start(failed, s, sql, size);
+  return dlock::test::compared(s, awaited, *failed);
+}
+int __real_mysql_stmt_prepare_cont(int*, MYSQL_STMT*, int);
+int __wrap_mysql_stmt_prepare_cont(int* failed, MYSQL_STMT* s, int happened) {
+  const int awaited = __real_mysql_stmt_prepare_cont(failed, s, happened);
+  return dlock::test::compared(s, awaited, *failed);
+}
+
+my_bool __real_mysql_stmt_bind_param(MYSQL_STMT*, MYSQL_BIND*);
+my_bool __wrap_mysql_stmt_bind_param(MYSQL_STMT* s, MYSQL_BIND* bound) {
+  dlock::test::prepared.at(s).words.bind(bound);
+  return __real_mysql_stmt_bind_param(s, bound);
+}
+
+int __real_mysql_stmt_execute_start(int*, MYSQL_STMT*);
+int __wrap_mysql_stmt_execute_start(int* failed, MYSQL_STMT* s) {
+  const auto& [m, words] = dlock::test::prepared.at(s);
+  dlock::test::sends(m, words.execute());
+  const int awaited = __real_mysql_stmt_execute_start(failed, s);
+  return dlock::test::compared(s, awaited, *failed);
+}
+int __real_mysql_stmt_execute_cont(int*, MYSQL_STMT*, int);
+int __wrap_mysql_stmt_execute_cont(int* failed, MYSQL_STMT* s, int happened) {
+  const int awaited = __real_mysql_stmt_execute_cont(failed, s, happened);
+  return dlock::test::compared(s, awaited, *failed);
+}
+
+my_bool __real_mysql_stmt_close(MYSQL_STMT*);
+my_bool __wrap_mysql_stmt_close(MYSQL_STMT* s) {
+  dlock::test::prepared.erase(s);
+  return __real_mysql_stmt_close(s);
 }
 
 void __real_mysql_close(MYSQL*);

@@ -28,6 +28,12 @@ inline std::unique_ptr<Waiter> waiter(Backend& b, const Request& r) {
   if (!w) FAIL(w.error().message);
   return std::move(*w);
 }
+// A session over which key "k" was granted so often: the next grant is sent as text (0), prepared
+// (1), or only its values are sent (2).
+inline void warm_up(Backend& b, int grants) {
+  (void)b.inspect(key("k"));
+  for (int i = 0; i < grants; ++i) release_or_fail(b, acquire_or_fail(b, request(key("k"), 30s)));
+}
 inline bool readable(int fd, int ms) {
   pollfd p{fd, POLLIN, 0};
   return ::poll(&p, 1, ms) == 1;

@@ -56,17 +56,21 @@ TEST_CASE(
   struct Kind {
     const char *key, *statement;
     bool quietly;
+    int grants = 0;  // over this session before
   };
-  for (const auto& [name, statement, quietly] :
+  for (const auto& [name, statement, quietly, grants] :
        {Kind{"warm", "UPDATE dlock_lock SET state=", false},  // free: one statement
         Kind{"warm", "UPDATE dlock_lock SET state=", true},
+        // prepared: only the values are sent
+        Kind{"warm", "dlock1 warm", false, 2}, Kind{"warm", "dlock1 warm", true, 2},
         // the key is unknown, so that statement finds no row
-        Kind{"k", "UPDATE dlock_lock l SET state=", false},
+        Kind{"new", "UPDATE dlock_lock l SET state=", false},
         Kind{"q", "UPDATE dlock_lock l SET state=", true}}) {
     CAPTURE(statement, quietly);
     const auto a = open_mysql(through(proxy, db), quick(1500ms)),
                other = open_mysql(db.url(), quick());
-    release_or_fail(*a, acquire_or_fail(*a, request(key("warm"))));
+    release_or_fail(*other, acquire_or_fail(*other, request(key("warm"))));
+    warm_up(*a, grants);
     const Request r = request(key(name), 10s);
     auto w = waiter(*a, r);
     proxy.lose_reply(statement, quietly);
@@ -98,7 +102,8 @@ TEST_CASE("a request that arrives after its sender gave up gets no grant") {
   Database db{server()};
   Proxy proxy{server().port()};
   const auto a = open_mysql(through(proxy, db), quick(1500ms)), b = open_mysql(db.url(), quick());
-  release_or_fail(*a, acquire_or_fail(*a, request(key("k"), 30s)));
+  warm_up(*b, 1);
+  warm_up(*a, GENERATE(0, 2));
   proxy.delay(Proxy::to_server, 4s);
   auto w = waiter(*a, request(key("k"), 30s));
   const auto session =
@@ -120,8 +125,9 @@ TEST_CASE("a request that arrives after its sender gave up gets no grant") {
 TEST_CASE("a stopped server grants nothing to clients that gave up meanwhile") {
   MariadbServer own;
   Database db{own};
+  warm_up(*open_mysql(db.url()), 1);
   auto a = open_mysql(db.url(), quick(700ms));
-  release_or_fail(*a, acquire_or_fail(*a, request(key("k"), 30s)));
+  warm_up(*a, GENERATE(0, 2));
   own.freeze();
   {
     auto w = waiter(*a, request(key("k"), 30s));
@@ -142,12 +148,13 @@ TEST_CASE("a stopped server grants nothing to clients that gave up meanwhile") {
 }
 
 TEST_CASE("a late release does not end what the same owner has taken again") {
-  for (const bool renewed_before : {false, true}) {
-    CAPTURE(renewed_before);
+  for (const auto& [grants, renewed_before] :
+       {std::pair{1, false}, {1, true}, {2, false}, {2, true}}) {
+    CAPTURE(grants, renewed_before);
     Database db{server()};
     Proxy proxy{server().port()};
     const auto a = open_mysql(through(proxy, db), quick(700ms)), b = open_mysql(db.url(), quick());
-    release_or_fail(*a, acquire_or_fail(*a, request(key("k"), 30s)));
+    warm_up(*a, grants);
     const Request r = request(key("k"), 30s);
     const Lease first = acquire_or_fail(*a, r);
     if (renewed_before) REQUIRE(kept(a->renew(first, 30s)));

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// Repeated statements: the first time as text, then prepared by the server, which parses them once;
+// values then go as they are. Connector/C does both calls in steps, so the waits are ours.
+#include <fmt/format.h>
+#include <mysql.h>
+#include <algorithm>
+#include "mysql/client/connection.hpp"
+#include "mysql/client/steps.hpp"
+#include "util/wait.hpp"
+
+namespace dlock::mysql {
+namespace {
+
+template <class... F>
+struct Overloaded : F... {
+  using F::operator()...;
+};
+template <class... F>
+Overloaded(F...) -> Overloaded<F...>;
+
+std::string as_text(const Template& t, const Values& values) {
+  std::string sql;
+  auto value = values.begin();
+  for (const char c : t.text) c == '?' ? sql.append(literal(*value++)) : (sql.push_back(c), sql);
+  return sql;
+}
+
+}  // namespace
+
+std::string literal(const Value& v) {
+  return std::visit(Overloaded{[](const Bytes& b) { return hex(b.data); },
+                               [](const Text& t) { return text_hex(t.data); },
+                               [](const Sql& s) { return s.expression; },
+                               [](auto number) { return std::to_string(number); }},
+                    v);
+}
+
+#ifdef MARIADB_PACKAGE_VERSION
+namespace {
+
+// Points to the value, which must outlive it.
+MYSQL_BIND bind(const Value& v) {
+  MYSQL_BIND b{};
+  const auto set = [&b](enum_field_types type, const void* data, std::size_t size) {
+    b.buffer_type = type;
+    b.buffer = const_cast<void*>(data);
+    b.buffer_length = static_cast<unsigned long>(size);
+  };
+  std::visit(
+      Overloaded{[&](const Bytes& x) { set(MYSQL_TYPE_BLOB, x.data.data(), x.data.size()); },
+                 [&](const Text& x) { set(MYSQL_TYPE_STRING, x.data.data(), x.data.size()); },
+                 [&](const Sql&) { set(MYSQL_TYPE_NULL, nullptr, 0); },
+                 [&](const std::int64_t& n) { set(MYSQL_TYPE_LONGLONG, &n, sizeof n); },
+                 [&](const std::uint64_t& n) {
+                   set(MYSQL_TYPE_LONGLONG, &n, sizeof n);
+                   b.is_unsigned = 1;
+                 }},
+      v);
+  return b;
+}
+
+}  // namespace
+
+// Nothing but the deadline ends the wait. The call is then left where it is, and ends with the
+// connection.
+Result<void> Connection::go_on(std::string_view what, MYSQL_STMT* s, int awaited, int failed,
+                               Continue go, Deadline until) {
+  while (awaited != 0) {
+    pollfd p[] = {{fd_, events_of(awaited), 0}};
+    wait_until(p, until);
+    if (const int happened = happened_of(p[0].revents, awaited); happened != 0) {
+      awaited = go(&failed, s, happened);
+    } else if (Clock::now() >= until) {
+      broken_ = true;
+      suspended_ = s;
+      continue_ = go;
+      return fail(Errc::timed_out, fmt::format("{} at {}: no answer in time", what, at_.text()));
+    }
+  }
+  if (failed != 0) return fail(error(what, ::mysql_stmt_errno(s), ::mysql_stmt_error(s)));
+  return {};
+}
+
+// Its socket leads nowhere now.
+void Connection::end_suspended() noexcept {
+  int failed = 0;
+  while (suspended_ && continue_(&failed, suspended_, MYSQL_WAIT_TIMEOUT) != 0) {}
+  suspended_ = nullptr;
+}
+
+// The connection is closed: this only frees memory.
+void Connection::forget_statements() noexcept {
+  for (const auto& [name, s] : repeated_)
+    if (s) ::mysql_stmt_close(s);
+  repeated_.clear();
+}
+
+Result<void> Connection::prepare(std::string_view what, const Template& t, Deadline until) {
+  MYSQL_STMT* const s = ::mysql_stmt_init(handle_);
+  if (!s) return fail(Errc::internal, "no memory for a prepared statement");
+  repeated_[t.name] = s;
+  ++statements_;
+  int failed = 0;
+  const int awaited = ::mysql_stmt_prepare_start(&failed, s, t.text.data(),
+                                                 static_cast<unsigned long>(t.text.size()));
+  return go_on(what, s, awaited, failed, ::mysql_stmt_prepare_cont, until);
+}
+
+Result<Answer> Connection::execute(std::string_view what, MYSQL_STMT* s, const Values& values,
+                                   Deadline until) {
+  std::vector<MYSQL_BIND> bound;
+  for (const Value& v : values) bound.push_back(bind(v));
+  if (::mysql_stmt_bind_param(s, bound.data()) != 0)
+    return fail(error(what, ::mysql_stmt_errno(s), ::mysql_stmt_error(s)));
+  ++statements_;
+  int failed = 0;
+  const int awaited = ::mysql_stmt_execute_start(&failed, s);
+  if (auto ok = go_on(what, s, awaited, failed, ::mysql_stmt_execute_cont, until); !ok)
+    return fail(std::move(ok.error()));
+  used = true;
+  Answer answer;
+  answer.affected = ::mysql_stmt_affected_rows(s);
+  answer.insert_id = ::mysql_stmt_insert_id(s);
+  answer.results = 1;
+  return answer;
+}
+
+bool Connection::prepares(const Template& t, const Values& values) const {
+  const bool expression = std::any_of(
+      values.begin(), values.end(), [](const Value& v) { return std::holds_alternative<Sql>(v); });
+  return prepares_ && !expression && !broken_ && handle_ && repeated_.contains(t.name);
+}
+#else
+Result<void> Connection::prepare(std::string_view, const Template&, Deadline) {
+  return fail(Errc::internal, "not with this client library");
+}
+Result<Answer> Connection::execute(std::string_view, MYSQL_STMT*, const Values&, Deadline) {
+  return fail(Errc::internal, "not with this client library");
+}
+void Connection::end_suspended() noexcept {}
+void Connection::forget_statements() noexcept {}
+bool Connection::prepares(const Template&, const Values&) const { return false; }
+#endif
+
+Result<Answer> Connection::query(std::string_view what, const Template& t, const Values& values,
+                                 std::string_view before, std::string_view behind, Deadline until) {
+  constexpr unsigned too_many = 1461, unknown = 1243;
+  if (before.empty() && behind.empty() && prepares(t, values)) {
+    error_number_ = 0;
+    const bool made = repeated_[t.name] != nullptr;
+    const auto ready = made ? Result<void>{} : prepare(what, t, until);
+    if (ready) {
+      auto answer = execute(what, repeated_[t.name], values, until);
+      if (!answer && error_number_ == unknown) prepares_ = false;
+      return answer;
+    }
+    prepares_ = false;
+    if (error_number_ != too_many) return fail(ready.error());
+  }
+  auto answer = query(what, fmt::format("{}{}{}", before, as_text(t, values), behind), until);
+  if (answer && facts_.mariadb && !facts_.proxied) repeated_.try_emplace(t.name, nullptr);
+  return answer;
+}
+
+}  // namespace dlock::mysql
