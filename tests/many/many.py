@@ -221,12 +221,14 @@ class Cell:
         watcher = threading.Thread(target=watch)
         if self.backend.servers:
             watcher.start()
-        started = self.start(self.count, key, options=options)
-        spawned = now() - began
-        f.all_ended(self.options.seconds)
-        over.set()
-        if self.backend.servers:
-            watcher.join()
+        try:
+            started = self.start(self.count, key, options=options)
+            spawned = now() - began
+            f.all_ended(self.options.seconds)
+        finally:
+            over.set()
+            if self.backend.servers:
+                watcher.join()
         ended = resource.getrusage(resource.RUSAGE_CHILDREN)
         done = difference(self.backend.counters(), before)
         asked = {k: t for k, t in f.started.values()}
