@@ -17,6 +17,7 @@ constexpr std::array known{
     ServerError{3058, Remedy::again, Errc::unavailable, ""},
     ServerError{3572, Remedy::again, Errc::unavailable, ""},
     ServerError{1243, Remedy::again, Errc::unavailable, ""},
+    ServerError{1615, Remedy::again, Errc::unavailable, ""},
     ServerError{1020, Remedy::again, Errc::unavailable, ""},
     ServerError{1180, Remedy::again, Errc::unavailable, ""},
     // Too many.
