@@ -9,6 +9,7 @@
 #include <cstring>
 #include "core/key.hpp"
 #include "core/number.hpp"
+#include "mysql/client/steps.hpp"
 #include "util/wait.hpp"
 
 namespace dlock::mysql {
@@ -62,6 +63,8 @@ Connection::~Connection() { abandon(); }
 // server.
 void Connection::abandon() noexcept {
   if (!handle_) return;
+  // the number of a socket that the library has closed may be that of another descriptor by now
+  fd_ = socket_of(handle_);
   int nowhere[2];
   if (fd_ >= 0 && ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, nowhere) == 0) {
     ::dup3(nowhere[0], fd_, O_CLOEXEC);
@@ -70,8 +73,12 @@ void Connection::abandon() noexcept {
     ::mysql_close(handle_);
     forget_statements();
     ::close(nowhere[1]);
-  } else {  // out of descriptors: one session too many on the server is better than a COM_QUIT
-    if (fd_ >= 0) ::close(fd_);
+  } else if (fd_ >= 0) {
+    // out of descriptors: one session too many on the server is better than a COM_QUIT
+    ::close(fd_);
+  } else {
+    ::mysql_close(handle_);
+    forget_statements();
   }
   handle_ = nullptr;
   fd_ = -1;

@@ -66,14 +66,6 @@ void use_tls(MYSQL* m, const TlsOptions& tls) {
   ::mysql_options(m, MYSQL_OPT_TLS_VERSION, "TLSv1.2,TLSv1.3");
 }
 
-int socket_of(MYSQL* m) noexcept {
-#ifdef MARIADB_PACKAGE_VERSION
-  return static_cast<int>(::mysql_get_socket(m));
-#else
-  return static_cast<int>(m->net.fd);
-#endif
-}
-
 unsigned whole_seconds(Duration d) noexcept {
   return static_cast<unsigned>(
       std::max<std::int64_t>(1, std::chrono::ceil<std::chrono::seconds>(d).count()));

@@ -1,12 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls of Connector/C that work in steps: what they wait for, MYSQL_WAIT_*, in terms of poll(2).
+// The library's socket; and calls of Connector/C that work in steps: what they wait for,
+// MYSQL_WAIT_*, in terms of poll(2).
 #pragma once
 #include <mysql.h>
 #include <poll.h>
 
-#ifdef MARIADB_PACKAGE_VERSION
 namespace dlock::mysql {
 
+// -1: there is none. A call that fails because the connection is over closes it.
+inline int socket_of(MYSQL* m) noexcept {
+#ifdef MARIADB_PACKAGE_VERSION
+  return static_cast<int>(::mysql_get_socket(m));
+#else
+  return m->net.vio ? static_cast<int>(m->net.fd) : -1;
+#endif
+}
+
+#ifdef MARIADB_PACKAGE_VERSION
 inline short events_of(int awaited) noexcept {
   return static_cast<short>((awaited & MYSQL_WAIT_READ ? POLLIN : 0) |
                             (awaited & MYSQL_WAIT_WRITE ? POLLOUT : 0) |
@@ -22,6 +32,6 @@ inline int happened_of(short revents, int awaited) noexcept {
   if (revents & (POLLERR | POLLHUP | POLLNVAL)) happened |= awaited & ~MYSQL_WAIT_TIMEOUT;
   return happened;
 }
+#endif
 
 }  // namespace dlock::mysql
-#endif

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Repeated statements: as text, prepared, and with their values alone they do the same; and what
 // they do when the server does not answer, or does not prepare.
-#include <sys/socket.h>
+#include <fcntl.h>
+#include <sys/stat.h>
 #include "faults.hpp"
 #include "mysql/client/connection.hpp"
 
@@ -127,4 +128,25 @@ TEST_CASE(
   CHECK(r.error().code == Errc::timed_out);
   CHECK(c->broken());
   CHECK(db.value("SELECT i FROM t") == "-8");
+}
+
+TEST_CASE("a connection that the server ended closes no descriptor of others") {
+  Database db{server()};
+  db.sql(table);
+  for (const int before : {0, 2}) {  // as text, executed
+    CAPTURE(before);
+    auto c = connect_as_root(server().socket(), db.name());
+    for (int i = 0; i < before; ++i)
+      REQUIRE(c->query("write", update, values(i), "", "", in_time()));
+    const int number = c->fd();
+    db.sql(fmt::format("KILL {}", c->facts().thread));
+    REQUIRE_FALSE(c->query("write", update, values(2), "", "", in_time()));
+    // the library has closed its socket: another thread may have the number by now
+    const Fd null{::open("/dev/null", O_RDWR | O_CLOEXEC)};
+    CHECK(null.get() == number);
+    c.reset();
+    struct stat s {};
+    REQUIRE(::fstat(null.get(), &s) == 0);
+    CHECK(S_ISCHR(s.st_mode));
+  }
 }
