@@ -29,23 +29,32 @@ std::span<std::byte> constants(const dl_phdr_info& object, const ElfW(Phdr) & se
   return all.first(all.size() - (part ? page : 0));
 }
 
-// Some of these constants were written by the loader and are nowhere else; those that are still
-// the file's have bits 63 (present) and 61 (a file's) in pagemap, proc_pid_pagemap(5).
-void let_go_of_clean(std::span<std::byte> relro) {
-  constexpr std::uint64_t clean = std::uint64_t{1} << 63 | std::uint64_t{1} << 61;
+// Whether nothing is lost with a page, by its bits in pagemap (proc_pid_pagemap(5)): it is not
+// mapped, or it is the file's (61). One that was written, by the loader (constants; text with
+// relocations) or by a debugger, is the process's own, in memory (63) or swapped out (62).
+bool clean(std::uint64_t state) {
+  constexpr std::uint64_t present = std::uint64_t{1} << 63, swapped = std::uint64_t{1} << 62,
+                          of_file = std::uint64_t{1} << 61;
+  return (state & (present | swapped)) == 0 || (state & (present | of_file)) == (present | of_file);
+}
+
+// Without pagemap it lets go of nothing.
+void let_go_of_clean(std::span<std::byte> range, const Fd& pagemap) {
   const auto page = static_cast<std::size_t>(::getpagesize());
-  const Fd pagemap{::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC)};
-  std::array<std::uint64_t, 64> state;
-  while (!relro.empty()) {
-    const std::size_t count = std::min(relro.size() / page, state.size());
-    const auto at = reinterpret_cast<std::uintptr_t>(relro.data()) / page * sizeof state[0];
+  std::array<std::uint64_t, 256> state;
+  while (!range.empty()) {
+    const std::size_t count = std::min(range.size() / page, state.size());
+    const auto at = reinterpret_cast<std::uintptr_t>(range.data()) / page * sizeof state[0];
     const auto bytes = count * sizeof state[0];
     if (::pread(pagemap.get(), state.data(), bytes, static_cast<off_t>(at)) !=
         static_cast<ssize_t>(bytes))
       return;
-    for (std::size_t i = 0; i < count; ++i)
-      if ((state[i] & clean) == clean) ::madvise(relro.data() + i * page, page, MADV_DONTNEED);
-    relro = relro.subspan(count * page);
+    for (std::size_t i = 0, begin = 0; i <= count; ++i) {
+      if (i < count && clean(state[i])) continue;
+      if (i > begin) ::madvise(range.data() + begin * page, (i - begin) * page, MADV_DONTNEED);
+      begin = i + 1;
+    }
+    range = range.subspan(count * page);
   }
 }
 
@@ -70,8 +79,9 @@ Image::Image() {
 }
 
 void Image::let_go() const noexcept {
-  for (const auto& s : segments_) ::madvise(s.data(), s.size(), MADV_DONTNEED);
-  let_go_of_clean(relro_);
+  const Fd pagemap{::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC)};
+  for (const auto& s : segments_) let_go_of_clean(s, pagemap);
+  let_go_of_clean(relro_, pagemap);
 }
 
 void Image::keep() const noexcept {

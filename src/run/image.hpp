@@ -21,7 +21,8 @@ class Image {
 
   // Unmaps them; what is used later is mapped again, from the page cache or, if the kernel dropped
   // it there, from the disk, which may hang. So this is for dlock, whose lateness the guard makes
-  // up for, and for a guard that has a Backstop.
+  // up for, and for a guard that has a Backstop. A page that was written stays; without
+  // /proc/self/pagemap, which tells, all do.
   void let_go() const noexcept;
 
   // Maps all of them (Linux 5.14) and keeps them in memory, as far as RLIMIT_MEMLOCK allows: for a

@@ -2,6 +2,7 @@
 #include "run/image.hpp"
 #include <fcntl.h>
 #include <link.h>
+#include <sys/mman.h>
 #include <unistd.h>
 #include <catch2/catch.hpp>
 #include <cstdint>
@@ -43,6 +44,12 @@ std::string contents(std::span<const char> at) {
   return read;
 }
 
+// A page of the program's constants, not among RELRO.
+struct alignas(65536) Page {
+  volatile char bytes[65536];
+};
+const Page constant{{'a'}};
+
 struct Count {
   int clean = 0, written = 0;
 };
@@ -75,4 +82,16 @@ TEST_CASE("an image lets go of constants that are the file's, and of none that t
   CHECK(are.written == were.written);
   if (were.clean > 20) CHECK(are.clean < were.clean);  // none at all, where addresses are random
   CHECK(contents(constants) == before);
+}
+
+TEST_CASE("an image keeps a read-only page that was written, as a loader or a debugger does") {
+  const auto page = static_cast<std::size_t>(::getpagesize());
+  void* const at = const_cast<char*>(constant.bytes);
+  REQUIRE(constant.bytes[0] == 'a');
+  const run::Image image;
+  REQUIRE(::mprotect(at, page, PROT_READ | PROT_WRITE) == 0);
+  *static_cast<volatile char*>(at) = 'b';
+  REQUIRE(::mprotect(at, page, PROT_READ) == 0);
+  image.let_go();
+  CHECK(constant.bytes[0] == 'b');
 }
