@@ -5,6 +5,7 @@ import os
 import re
 import socket
 import subprocess
+import time
 
 import redis
 import stores
@@ -53,6 +54,14 @@ class Zookeeper(stores.Zookeeper):
         return [{"-Xmx128m": "-Xmx3g"}.get(word, word) for word in super().command()]
 
     def connect(self):
+        # It accepts connections before it serves requests.
+        for _ in range(600):
+            try:
+                if "Zxid" in self.word(b"srvr"):
+                    break
+            except OSError:
+                pass
+            time.sleep(0.05)
         return "maxClientCnxns 0, -Xmx3g"
 
     def word(self, word):
