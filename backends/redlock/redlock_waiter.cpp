@@ -11,8 +11,11 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr unsigned most_unanswered = 3;  // tries in one poll with an unknown outcome
-constexpr Duration look_anyway = 2s;     // the holder is a dlock, which wakes us
-constexpr Duration together = 5ms;       // time within which the wake-ups of a majority arrive
+// Of the pause after each of them in a row, up to 6.4 s at the default ttl: masters that were asked
+// by too many at once never answer in time if all of these ask again at the same rate.
+constexpr unsigned most_doublings = 5;
+constexpr Duration look_anyway = 2s;  // the holder is a dlock, which wakes us
+constexpr Duration together = 5ms;    // time within which the wake-ups of a majority arrive
 
 // Between a half and the whole.
 Duration some_of(Duration d) {
@@ -27,7 +30,9 @@ Result<Progress> RedlockWaiter::poll(Duration slice) {
   for (bool first = true;; first = false) {
     // A slice of zero is one try; other slices keep the pace, however short they are.
     if (!(first && slice <= Duration{}) && Clock::now() < next_) {
-      sleep(std::min(end, next_));
+      const Deadline until = std::min(end, next_);
+      if (silent_ > 0) redis::wait_for(-1, 0, {until, backend_.options().interrupt_fd});
+      else sleep(until);
       if (Clock::now() < next_) return Progress{last_};
     }
     auto step = try_once(end);
@@ -78,8 +83,9 @@ Result<std::optional<Progress>> RedlockWaiter::try_once(Deadline end) {
     return Progress{Granted{std::move(*made.lease)}};
   }
   if (made.unanswered) {
+    next_ = later(Clock::now(), some_of(node_patience(request_.ttl) * (1U << silent_)));
+    silent_ = std::min(silent_ + 1, most_doublings);
     if (++unanswered_ < most_unanswered) {
-      next_ = later(Clock::now(), some_of(node_patience(request_.ttl)));
       if (!request_.wait) redis::wait_for(-1, 0, {next_, wait.interrupt});
       if (!request_.wait || Clock::now() < end) return std::optional<Progress>{};
     }
@@ -87,6 +93,7 @@ Result<std::optional<Progress>> RedlockWaiter::try_once(Deadline end) {
                 fmt::format("acquire at {}: no majority answered in time{}{}", backend_.where(),
                             made.why.empty() ? "" : ": ", made.why));
   }
+  silent_ = 0;
   if (!request_.wait) return Progress{Busy{std::move(made.holder), std::move(made.why)}};
   next_ = later(Clock::now(), pause(made));
   last_ = Waiting{0, std::move(made.holder), std::move(made.why)};

@@ -35,6 +35,7 @@ class RedlockWaiter final : public Waiter {
   std::optional<Owner> granted_;
   Deadline next_{};
   unsigned tries_ = 0, unanswered_ = 0;
+  unsigned silent_ = 0;  // since the last try whose outcome was known
   Waiting last_;
 };
 

@@ -83,3 +83,21 @@ TEST_CASE("a slow master takes part as soon as it answers") {
     return ::poll(&p, 1, 0) == 0;
   }));
 }
+
+TEST_CASE("masters that all answer too late are asked less and less often") {
+  RedlockMasters m{{.proxied = true}};
+  auto backend = open_redlock(m.proxied_url(), quick(4s, 4s));
+  const Lease warm = granted_within(*backend, request(key("k"), 30s), 5s);
+  CHECK(backend->release(warm) == Released::yes);
+  for (auto& p : m.proxies) p->delay(Proxy::to_client, 400ms);  // a try waits for 200 ms
+  const auto w = *backend->enqueue(request(key("k"), 30s));
+  const auto before = backend->counters().requests;
+  for (const Deadline until = later(Clock::now(), 6s); Clock::now() < until;)
+    CHECK_FALSE(granted(w->poll(100ms)));
+  // A try is a vote and its undoing at each of five; 6 of them, after pauses of 0.1 to 1.6 s. At
+  // the pace of the first pause it would be 17.
+  CHECK(backend->counters().requests - before <= 80);
+  for (auto& p : m.proxies) p->delay(Proxy::to_client, 0s);
+  const Lease l = granted_within(*w, 30s);
+  CHECK(backend->release(l) == Released::yes);
+}
