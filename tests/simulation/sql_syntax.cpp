@@ -208,6 +208,10 @@ class Parser {
       return s;
     }
     s.kind = Kind::set_session;
+    if (in_.skip("NAMES")) {  // it knows one character set
+      in_.need("utf8mb4");
+      return s;
+    }
     in_.need("SESSION");
     if (in_.skip("TRANSACTION")) {  // every statement is a transaction of its own here
       while (in_.now().kind == Token::Kind::word) in_.take();

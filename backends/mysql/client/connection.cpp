@@ -65,20 +65,17 @@ void Connection::abandon() noexcept {
   if (!handle_) return;
   // the number of a socket that the library has closed may be that of another descriptor by now
   fd_ = socket_of(handle_);
-  int nowhere[2];
-  if (fd_ >= 0 && ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, nowhere) == 0) {
-    ::dup3(nowhere[0], fd_, O_CLOEXEC);
-    ::close(nowhere[0]);
+  int nowhere[2] = {-1, -1};
+  const bool harmless =
+      fd_ < 0 || (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, nowhere) == 0 &&
+                  ::dup3(nowhere[0], fd_, O_CLOEXEC) == fd_);
+  const Fd here{nowhere[0]}, there{nowhere[1]};
+  if (harmless) {
     end_suspended();
     ::mysql_close(handle_);
     forget_statements();
-    ::close(nowhere[1]);
-  } else if (fd_ >= 0) {
-    // out of descriptors: one session too many on the server is better than a COM_QUIT
+  } else {  // out of descriptors: one session too many on the server is better than a COM_QUIT
     ::close(fd_);
-  } else {
-    ::mysql_close(handle_);
-    forget_statements();
   }
   handle_ = nullptr;
   fd_ = -1;

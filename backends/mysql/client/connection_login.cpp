@@ -179,6 +179,7 @@ Result<void> Connection::set_up(const Options& o, Deadline until) {
   const auto answer = query(
       "connect",
       fmt::format(
+          "SET NAMES utf8mb4;"  // init_connect may have set others
           "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;"
           "SET SESSION "
           "sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION',autocommit=1,time_zone='+00:00',"

@@ -150,3 +150,32 @@ TEST_CASE("a connection that the server ended closes no descriptor of others") {
     CHECK(S_ISCHR(s.st_mode));
   }
 }
+
+// An administrator's init_connect runs behind the login, for accounts without SUPER.
+TEST_CASE("the server's own character sets change no value, and no name of a lock") {
+  Database db{server()};
+  db.sql(table);
+  const auto set = GENERATE("character_set_client=latin1", "character_set_connection=latin2",
+                            "character_set_connection=utf16");
+  CAPTURE(set);
+  server().sql(fmt::format("SET GLOBAL init_connect='SET {}'", set));
+  server().sql(
+      fmt::format("CREATE OR REPLACE USER plain@'%'; GRANT ALL ON {}.* TO plain@'%'", db.name()));
+  const auto url = fmt::format("mysql://plain@127.0.0.1:{}/{}", server().port(), db.name());
+  const auto a = open_mysql(url, quick(), "get-lock"), b = open_mysql(url, quick(), "get-lock");
+  const char* const name = "\xc3\xa4";
+  for (int i = 0; i < 3; ++i) {
+    CAPTURE(i);
+    const Lease mine = acquire_or_fail(*a, request(key(name), 30s));
+    CHECK(db.value("SELECT IS_USED_LOCK(_utf8mb4 x'c3a4') IS NOT NULL") == "1");
+    CHECK(kept(a->renew(mine, 30s)));
+    CHECK(a->release(mine).value() == Released::yes);
+    CHECK(db.value("SELECT IS_USED_LOCK(_utf8mb4 x'c3a4') IS NOT NULL") == "0");
+    const Lease held = acquire_or_fail(*b, request(key(name), 30s));
+    Request other = request(key(name), 30s);
+    other.wait = false;
+    CHECK(std::holds_alternative<Busy>(waiter(*a, other)->poll(0us).value()));
+    CHECK(b->release(held).value() == Released::yes);
+  }
+  server().sql("SET GLOBAL init_connect=''");
+}
