@@ -33,6 +33,8 @@ Result<Progress> RedlockWaiter::poll(Duration slice) {
       const Deadline until = std::min(end, next_);
       if (silent_ > 0) redis::wait_for(-1, 0, {until, backend_.options().interrupt_fd});
       else sleep(until);
+      // what was known before is no answer
+      if (Clock::now() < next_ && silent_ > 0) return fail(silence_);
       if (Clock::now() < next_) return Progress{last_};
     }
     auto step = try_once(end);
@@ -85,13 +87,14 @@ Result<std::optional<Progress>> RedlockWaiter::try_once(Deadline end) {
   if (made.unanswered) {
     next_ = later(Clock::now(), some_of(node_patience(request_.ttl) * (1U << silent_)));
     silent_ = std::min(silent_ + 1, most_doublings);
+    silence_ = {Errc::timed_out,
+                fmt::format("acquire at {}: no majority answered in time{}{}", backend_.where(),
+                            made.why.empty() ? "" : ": ", made.why)};
     if (++unanswered_ < most_unanswered) {
       if (!request_.wait) redis::wait_for(-1, 0, {next_, wait.interrupt});
       if (!request_.wait || Clock::now() < end) return std::optional<Progress>{};
     }
-    return fail(Errc::timed_out,
-                fmt::format("acquire at {}: no majority answered in time{}{}", backend_.where(),
-                            made.why.empty() ? "" : ": ", made.why));
+    return fail(silence_);
   }
   silent_ = 0;
   if (!request_.wait) return Progress{Busy{std::move(made.holder), std::move(made.why)}};

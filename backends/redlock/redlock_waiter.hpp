@@ -36,6 +36,7 @@ class RedlockWaiter final : public Waiter {
   Deadline next_{};
   unsigned tries_ = 0, unanswered_ = 0;
   unsigned silent_ = 0;  // since the last try whose outcome was known
+  Error silence_{Errc::timed_out, ""};
   Waiting last_;
 };
 
