@@ -7,9 +7,9 @@
 
 namespace dlock::zookeeper {
 
-Duration proves(Duration ttl, const Url& url) {
+Duration proves(Duration ttl, Duration lock_delay, const Url& url) {
   const auto tick = url.item("tick");  // open() refuses a wrong one
-  return proven_of(ttl, tick ? parse_duration(*tick).value_or(Duration{}) : Duration{});
+  return proven_of(ttl, lock_delay, tick ? parse_duration(*tick).value_or(Duration{}) : Duration{});
 }
 
 std::string warning(const Url& url) {

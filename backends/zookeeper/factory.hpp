@@ -17,7 +17,7 @@ inline constexpr std::array<std::string_view, 2> schemes{"zookeeper", "zk"};
 inline constexpr std::array<std::string_view, 3> items{"auth_file", "tick", "tls"};
 
 // With `?tick=` more than without.
-Duration proves(Duration ttl, const Url&);
+Duration proves(Duration ttl, Duration lock_delay, const Url&);
 
 constexpr Traits traits_of(std::string_view recipe, bool queues, bool native,
                            std::string_view weakness) {
@@ -28,7 +28,7 @@ constexpr Traits traits_of(std::string_view recipe, bool queues, bool native,
           .shared = native,
           .permits = native,
           .detached = true,
-          .lock_delay = native,
+          .lock_delay = true,
           .wakes = true,
           .native = native,
           .weakness = weakness,

@@ -68,7 +68,8 @@ class Purge {
         return fail(server_error(options_, "remove " + path, list.reply().rc));
       std::vector<std::string> foreign;
       for (const std::string& name : list.reply().names) {
-        const bool mark = dialect == Dialect::sequential && (parse_slot(name) || parse_delay(name));
+        const bool mark =
+            dialect == Dialect::sequential && (parse_slot(name) || parse_old_mark(name));
         if (!mark && !parse_member(dialect, name)) {
           foreign.push_back(name);
           continue;

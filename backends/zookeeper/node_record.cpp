@@ -27,7 +27,7 @@ std::string_view record_in(std::string_view data) {
 }  // namespace
 
 NodeRecord NodeRecord::of(const Request& r) {
-  NodeRecord record{r.owner.hex().substr(0, 8), r.ttl,
+  NodeRecord record{r.owner.hex().substr(0, 8), r.ttl + r.lock_delay,
                     r.mode == Mode::permit ? std::optional{r.limit} : std::nullopt, std::nullopt,
                     r.identity};
   record.who.limit = 0;  // has a word of its own
@@ -35,7 +35,7 @@ NodeRecord NodeRecord::of(const Request& r) {
 }
 
 std::string NodeRecord::text() const {
-  return fmt::format("dlock1 {} {} {} {} {}", id, ttl.count(), or_dash(limit), or_dash(slot),
+  return fmt::format("dlock1 {} {} {} {} {}", id, timeout.count(), or_dash(limit), or_dash(slot),
                      who.encode());
 }
 
@@ -44,9 +44,9 @@ std::optional<NodeRecord> NodeRecord::parse(std::string_view text) {
   if (word(text) != "dlock1") return std::nullopt;
   NodeRecord r;
   r.id = word(text);
-  const auto ttl = parse_number<std::int64_t>(word(text));
-  if (r.id.empty() || !ttl) return std::nullopt;
-  r.ttl = Duration{*ttl};
+  const auto timeout = parse_number<std::int64_t>(word(text));
+  if (r.id.empty() || !timeout) return std::nullopt;
+  r.timeout = Duration{*timeout};
   r.limit = parse_number<unsigned>(word(text));
   r.slot = parse_number<unsigned>(word(text));
   r.who = Identity::decode(text);

@@ -9,11 +9,11 @@
 
 namespace dlock::zookeeper {
 
-// `dlock1 ID TTL_US LIMIT SLOT IDENTITY`: ID is the begin of the owner id, LIMIT and SLOT are `-`
-// where there is none.
+// `dlock1 ID TIMEOUT_US LIMIT SLOT IDENTITY`: ID is the begin of the owner id, TIMEOUT of its session
+// (ttl and lock-delay), LIMIT and SLOT are `-` where there is none.
 struct NodeRecord {
   std::string id;
-  Duration ttl{};
+  Duration timeout{};
   std::optional<unsigned> limit, slot;  // slot: it holds this permit
   Identity who;
 

@@ -45,7 +45,7 @@ bench::Target target_of(Store store, const Options& o, std::string backend, std:
       return store.factory->purge(store.url, *store.traits, store.with_secrets(s), keys);
     };
   t.proven_of = [traits = store.traits, url = store.url](Duration ttl) {
-    return traits->proven_of(ttl, url);
+    return traits->proven_of(ttl, Duration{}, url);
   };
   t.open = [store = std::move(store)](const Settings& s) { return store.open(s); };
   return t;

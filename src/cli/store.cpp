@@ -38,9 +38,6 @@ Result<Store> choose_store(const Options& o) {
   if (choice->traits->legacy && !o.quiet)
     say(fmt::format("{}, recipe {}: {}", choice->traits->family, choice->traits->recipe,
                     choice->traits->weakness));
-  if (choice->factory->warning && !o.quiet)
-    if (const std::string text = choice->factory->warning(*url); !text.empty())
-      say(fmt::format("{}: {}", called(o, "backend"), text));
   if (choice->factory->makes && given_by_flag(o, "backend") && !o.quiet)
     if (const std::string text = choice->factory->makes(*url, *choice->traits); !text.empty())
       say(fmt::format("--backend: {}", text));
@@ -53,6 +50,12 @@ Result<Store> choose_store(const Options& o) {
         "everything");
   auto secrets = find_secrets(o, *url, files);
   if (!secrets) return fail(secrets.error());
+  if (choice->factory->warning && !o.quiet) {
+    Url used = *url;  // with the login that was taken out of it, or is from elsewhere
+    if (!secrets->auth.empty()) used.items.emplace_back("auth_file", "");
+    if (const std::string text = choice->factory->warning(used); !text.empty())
+      say(fmt::format("{}: {}", called(o, "backend"), text));
+  }
   return Store{std::move(*url),     choice->factory,      choice->traits,
                std::move(*secrets), called(o, "backend"), blame(o, "backend")};
 }

@@ -41,6 +41,28 @@ Result<void> recipe_can(const Options& o, const Traits& t, const Request& reques
               fmt::format("{}: {}", called(o, refused->option), refused->why));
 }
 
+// Where a session lasts for both together, a long lock-delay leaves too little of the ttl that can be
+// proven. Names the longest one that fits the start rule, to a hundredth of a second.
+Result<void> lock_delay_fits(const Options& o, const Store& store, const run::TimingAsked& asked) {
+  const auto fits = [&](Duration delay) {
+    return run::plan_timing(asked, store.traits->proven_of(o.ttl, delay, store.url), true)
+        .has_value();
+  };
+  if (!fits(0us) || fits(o.lock_delay)) return {};
+  Duration most{}, too_long = o.lock_delay;
+  while (too_long - most > 10ms) {
+    const Duration middle = (most + too_long) / 2;
+    (fits(middle) ? most : too_long) = middle;
+  }
+  return fail(
+      blame(o, "lock-delay"),
+      fmt::format("{} {}: too long for --ttl {}, of which a session of both together leaves "
+                  "too little; use up to {}, or a longer --ttl{}",
+                  called(o, "lock-delay"), format_duration(o.lock_delay), format_duration(o.ttl),
+                  format_duration(std::chrono::floor<std::chrono::milliseconds>(most)),
+                  store.url.item("tick") ? "" : ", or say the servers' tickTime with ?tick="));
+}
+
 // Only `dlock renew` renews a detached lease, so the start rule does not apply to it; the shortest
 // ttl does.
 Result<run::Timing> times(const Options& o, const Store& store, Hold hold, bool borrowed) {
@@ -53,7 +75,10 @@ Result<run::Timing> times(const Options& o, const Store& store, Hold hold, bool 
     if (auto enough = long_enough(o); !enough) return fail(enough.error());
   const run::TimingAsked asked{
       .ttl = o.ttl, .op_timeout = o.op_timeout, .kill_after = o.kill_after};
-  auto timing = run::plan_timing(asked, t.proven_of(o.ttl, store.url), !detached && leased);
+  if (o.lock_delay > 0us)
+    if (auto fits = lock_delay_fits(o, store, asked); !fits) return fail(fits.error());
+  auto timing =
+      run::plan_timing(asked, t.proven_of(o.ttl, o.lock_delay, store.url), !detached && leased);
   if (timing) return timing;
   // plan_timing names the options; if their values came from the environment alone, the message
   // says so.

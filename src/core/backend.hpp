@@ -52,11 +52,11 @@ struct Traits {
   bool keeps_last_run = false;  // has Backend::job_ended
   // a historical algorithm, for use with programs that have it: each use warns
   bool legacy = false;
-  // How much of a ttl is proven, from what the URL says of the servers; nullptr: all but
-  // drift(ttl).
-  Duration (*proves)(Duration ttl, const Url&) = nullptr;
-  Duration proven_of(Duration ttl, const Url& url) const {
-    return proves ? proves(ttl, url) : ttl - drift(ttl);
+  // How much of a ttl is proven, from what the URL says of the servers; the less, the longer a
+  // lock-delay is that the same session has to outlast. nullptr: all but drift(ttl).
+  Duration (*proves)(Duration ttl, Duration delay, const Url&) = nullptr;
+  Duration proven_of(Duration ttl, Duration delay, const Url& url) const {
+    return proves ? proves(ttl, delay, url) : ttl - drift(ttl);
   }
 };
 
@@ -186,9 +186,14 @@ class Backend {
   // still ours. A lease that has ended is never revived.
   virtual Result<Renewal> renew(const Lease&, Duration ttl) = 0;
 
-  // Lets the lock last for `ttl` from now, longer or shorter, without this process. Errc::usage if
-  // by its Traits no lock outlives the process.
+  // Lets the lock last for `ttl` from now, longer or shorter, without this process, and without its
+  // lock-delay. Errc::usage if by its Traits no lock outlives the process, or not for so long. An
+  // Error leaves the lock as it was.
   virtual Result<Renewal> detach(const Lease&, Duration ttl) = 0;
+
+  // Granted::alarm_fd is readable: takes what has arrived. False: it says nothing of this lease, and
+  // no renewal is needed.
+  virtual bool alarmed(const Lease&) { return true; }
 
   virtual Result<Released> release(const Lease&) = 0;
 

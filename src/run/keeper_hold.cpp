@@ -94,7 +94,7 @@ Keeper::Next Keeper::hold() {
       next = std::min(
           next, later(Clock::now(), spread(std::min<Duration>(1s, plan_.timing.renew_every / 4))));
     }
-    if (p[0].revents == 0 && Clock::now() < next) continue;
+    if ((p[0].revents == 0 || !backend_->alarmed(lease)) && Clock::now() < next) continue;
     soon = false;
     lost = !renew(lease, next);
   }

@@ -44,8 +44,8 @@ void zookeeper_names(std::string_view text) {
     }
     must(exclusive == 0 || running == 1 || directory.queue.size() > all.size(),
          "an exclusive node runs beside another");
-    for (const zookeeper::DelayMark& mark : directory.vanished())
-      must(directory.holder(mark) == nullptr, "a holder has vanished and has not");
+    for (const std::string& mark : directory.old_marks)
+      must(zookeeper::parse_old_mark(mark).has_value(), "a node is removed that is no mark");
   }
   for (const std::string& name : all)
     if (const auto slot = zookeeper::parse_slot(name)) (void)zookeeper::slot_node(*slot);
@@ -59,7 +59,8 @@ void zookeeper_data(std::string_view text) {
   (void)zookeeper::newer_layout(text);
   if (const auto ticket = zookeeper::Ticket::parse(text)) {
     const auto again = zookeeper::Ticket::parse(ticket->text());
-    must(again.has_value() && again->id == ticket->id && again->password == ticket->password,
+    must(again.has_value() && again->id == ticket->id && again->password == ticket->password &&
+             again->timeout == ticket->timeout && again->lock_delay == ticket->lock_delay,
          "a ticket is read as another one");
   }
 }

@@ -4,6 +4,7 @@
 #include <zookeeper/zookeeper.h>
 #include <algorithm>
 #include <utility>
+#include "common/record_reader.hpp"
 #include "core/number.hpp"
 
 namespace dlock::simulation {
@@ -81,7 +82,10 @@ void Ensemble::restart() {
   world_.fault_lasts_until(world_.now() + down_time);
   world_.after(down_time, 21, [this] {
     up_ = true;
-    for (auto& [id, s] : sessions_) touch(id);
+    for (auto& [id, s] : sessions_) {
+      s.timeout = s.created;
+      touch(id);
+    }
   });
 }
 
@@ -103,12 +107,13 @@ void Ensemble::connect(const LinkPtr& link, const Fields& f) {
   if (id == 0) {
     id = ++last_session_;
     ++zxid_;
-    sessions_[id].timeout = number(f[1]) * millisecond;
+    sessions_[id].created = number(f[1]) * millisecond;
   }
   const auto found = sessions_.find(id);
   if (found == sessions_.end()) return network_->reply(link, frame({"connected", "0", "0"}));
   if (const LinkPtr old = found->second.link) network_->cut(old);
   found->second.link = link;
+  found->second.timeout = number(f[1]) * millisecond;
   of_link_[link.get()] = id;
   touch(id);
   network_->reply(link, frame({"connected", std::to_string(id),
@@ -163,8 +168,7 @@ Ensemble::Change Ensemble::create(std::int64_t session, const std::string& path,
   std::string full = path;
   if ((flags & sequential) != 0 && flags < 4) full += fmt::format("{:010}", parent->second.next++);
   if (nodes_.contains(full)) return {ZNODEEXISTS, {}};
-  const Nanos ms = world_.now() / millisecond;
-  nodes_[full] = {data, ++zxid_, (flags == 1 || flags == 3) ? session : 0, 0, ms, ms, 0};
+  nodes_[full] = {data, ++zxid_, (flags == 1 || flags == 3) ? session : 0};
   fire("d" + full);
   fire("c" + parent->first);
   look_at_queues();
@@ -176,9 +180,8 @@ Ensemble::Change Ensemble::remove(const std::string& path, std::string_view how)
   if (found == nodes_.end()) return {ZNONODE, {}};
   if (!children(path).empty()) return {ZNOTEMPTY, {}};
   ++zxid_;
-  const auto head = heads_.find(parent_of(path));
   const auto token = static_cast<FencingToken>(found->second.czxid);
-  if (head != heads_.end() && head->second == found->second.czxid) {
+  if (found->second.holds) {
     if (world_.told()) world_.say("store", fmt::format("{} of token {}", how, token));
     ledger_.removed(token, how);
   }
@@ -197,8 +200,8 @@ Ensemble::Change Ensemble::set(const std::string& path, const std::string& data,
   node.data = data;
   ++node.version;
   ++zxid_;
-  node.changed = world_.now() / millisecond;
   fire("d" + path);
+  look_at_queues();
   return {ZOK, {}};
 }
 
@@ -213,30 +216,42 @@ void Ensemble::fire(const std::string& watch) {
     if (s.watches.erase(watch) > 0 && s.link) network_->reply(s.link, frame({"event", watch}));
 }
 
-// Who has the lock: the ephemeral node with the lowest number in its directory.
+// Who has the lock: a writer that is first; readers before the first writer; permits whose data have
+// a slot, the fifth word of dlock's record.
 void Ensemble::look_at_queues() {
-  std::map<std::string, std::pair<std::string, std::int64_t>> first;
-  for (const auto& [path, node] : nodes_) {
-    if (node.owner == 0) continue;
-    const std::string place = path.substr(path.size() - 10);
-    auto& best = first[parent_of(path)];
-    if (best.first.empty() || place < best.first) best = {place, node.czxid};
+  std::map<std::string, std::map<std::string, Node*>> queues;  // by number
+  for (auto& [path, node] : nodes_)
+    if (node.owner != 0 && path.find("-__") != path.npos)
+      queues[parent_of(path)][path.substr(path.size() - 10) + path] = &node;
+  for (const auto& [directory, queue] : queues) {
+    bool first = true, writer = false;
+    for (const auto& [place, node] : queue) {
+      std::vector<std::string> words;
+      for (std::string_view rest = node->data; !rest.empty() && words.size() < 5;)
+        words.emplace_back(take_word(rest, ' '));
+      const bool permit = place.find("-__SEMA__") != place.npos;
+      const bool shared = place.find("-__READ__") != place.npos;
+      const bool holds = permit ? words.size() == 5 && words[4] != "-" : shared ? !writer : first;
+      if (holds && !node->holds) {
+        const auto token = static_cast<FencingToken>(node->czxid);
+        if (world_.told()) world_.say("store", fmt::format("token {} has the lock", token));
+        node->holds = true;
+        ledger_.granted(token,
+                        permit   ? Mode::permit
+                        : shared ? Mode::shared
+                                 : Mode::exclusive,
+                        permit ? static_cast<unsigned>(number(words[3])) : UINT_MAX, INT64_MAX);
+      }
+      first = false;
+      writer |= !permit && !shared;
+    }
   }
-  for (const auto& [directory, best] : first) {
-    std::int64_t& head = heads_[directory];
-    if (head == best.second) continue;
-    head = best.second;
-    if (world_.told()) world_.say("store", fmt::format("token {} is first in the queue", head));
-    ledger_.granted(static_cast<FencingToken>(head), Mode::exclusive, UINT_MAX, INT64_MAX);
-  }
-  std::erase_if(heads_, [&](const auto& h) { return !first.contains(h.first); });
 }
 
 // ---- requests ----------------------------------------------------------------------------------
 
 void Ensemble::add_stat(Fields& f, const Node& n) {
-  for (const std::int64_t value : {n.czxid, n.owner, n.version, n.made, n.changed})
-    f.push_back(std::to_string(value));
+  for (const std::int64_t value : {n.czxid, n.owner, n.version}) f.push_back(std::to_string(value));
 }
 
 void Ensemble::execute(const LinkPtr& link, const Fields& f) {
@@ -323,7 +338,10 @@ Fields Ensemble::multi(std::int64_t session, const Fields& f) {
   return answer;
 }
 
-bool Ensemble::empty() const { return heads_.empty(); }
+bool Ensemble::empty() const {
+  return std::none_of(nodes_.begin(), nodes_.end(),
+                      [](const auto& n) { return n.second.owner != 0; });
+}
 
 std::uint64_t Ensemble::hash() const {
   std::uint64_t h =

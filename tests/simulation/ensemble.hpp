@@ -21,12 +21,16 @@ Fields take_frame(std::string& from);
 
 class Ensemble final : public Server {
  public:
-  Ensemble(World& world, Ledger& ledger) : world_(world), ledger_(ledger) { nodes_["/"]; }
+  Ensemble(World& world, Ledger& ledger) : world_(world), ledger_(ledger) {
+    nodes_["/"];
+    ledger_.tokens_of_coming = true;
+  }
 
   bool accepts() const override { return up_; }
   void receive(const LinkPtr&, std::string_view bytes) override;
   void closed(const LinkPtr&) override;
-  void restart() override;  // keeps everything
+  // Keeps everything; but a new leader tracks each session by its first timeout.
+  void restart() override;
   void freeze(Nanos span) override;
   bool empty() const override;
   std::uint64_t hash() const override;
@@ -36,10 +40,11 @@ class Ensemble final : public Server {
  private:
   struct Node {
     std::string data;
-    std::int64_t czxid = 0, owner = 0, version = 0, made = 0, changed = 0, next = 0;
+    std::int64_t czxid = 0, owner = 0, version = 0, next = 0;
+    bool holds = false;
   };
   struct Session {
-    Nanos timeout = 0, touched = 0;
+    Nanos created = 0, timeout = 0, touched = 0;
     LinkPtr link{};
     std::set<std::string> watches;  // "c/path": children, "d/path": the node
   };
@@ -71,7 +76,6 @@ class Ensemble final : public Server {
   std::map<std::string, Node> nodes_;
   std::map<std::int64_t, Session> sessions_;
   std::map<const Link*, std::int64_t> of_link_;
-  std::map<std::string, std::int64_t> heads_;  // of the queues: directory, token
   std::vector<LinkPtr> unserved_;
 };
 

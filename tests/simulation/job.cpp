@@ -134,7 +134,7 @@ void Guard::dead() {
   if (!std::exchange(lives_, false)) return;
   if (sweeping_) status_ = SIGKILL;
   if (world_.told()) world_.say(who_, "its job is dead");
-  ledger_.died(token_, excused_);
+  ledger_.died(token_, excused_, plan_.lock_delay);
   holds_.clear();
   if (!gone_) tell_({run::Kind::tree_dead, status_, expired_, {}});
 }

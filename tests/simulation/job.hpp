@@ -17,6 +17,7 @@ namespace dlock::simulation {
 struct JobPlan {
   Nanos runs = second;
   std::optional<Nanos> ends_on_term{};  // so long after it; nothing: it ignores the signal
+  Nanos lock_delay = 0;                 // of the lock that it runs under
 };
 
 class Guard {

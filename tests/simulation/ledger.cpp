@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "simulation/ledger.hpp"
 #include <fmt/format.h>
+#include <algorithm>
 #include <utility>
 
 namespace dlock::simulation {
@@ -12,9 +13,14 @@ bool together(Mode a, Mode b) noexcept { return a != Mode::exclusive && b != Mod
 
 void Ledger::granted(FencingToken token, Mode mode, unsigned limit, Nanos ends) {
   ++grants;
-  if (token <= newest_)
+  if (token <= newest_ && (mode == Mode::exclusive || !tokens_of_coming))
     world_.broken(fmt::format("I4: token {} is granted after {}", token, newest_));
-  newest_ = token;
+  newest_ = std::max(newest_, token);
+  for (const auto& [other, delay] : delays_)
+    if (world_.now() < delay.until && !together(mode, delay.mode))
+      world_.broken(
+          fmt::format("I1: token {} is granted {:.3f} s before the lock-delay of token {} is over",
+                      token, static_cast<double>(delay.until - world_.now()) / 1e9, other));
   std::size_t running = 0;
   for (const auto& [other, grant] : all_) {
     if (!grant.job) continue;
@@ -44,6 +50,7 @@ void Ledger::renewed(FencingToken token, Nanos ends, bool decided) {
 
 void Ledger::removed(FencingToken token, std::string_view how) {
   ends_[token] = world_.now();
+  if (how == "delete") delays_.erase(token);
   const auto found = all_.find(token);
   if (found == all_.end()) return;
   if (found->second.job && !found->second.excused)
@@ -106,9 +113,11 @@ void Ledger::forgotten_except(const std::map<FencingToken, Nanos>& kept) {
   }
 }
 
-void Ledger::died(FencingToken token, bool excused) {
+void Ledger::died(FencingToken token, bool excused, Nanos lock_delay) {
   const auto found = all_.find(token);
   if (found == all_.end()) return;
+  if (lock_delay > 0 && !excused && !found->second.excused)
+    delays_[token] = {found->second.mode, world_.now() + lock_delay};
   if (!excused && world_.now() >= found->second.ends)
     world_.broken(fmt::format("I3: the job of {} is dead {:.3f} s after the end of token {}",
                               found->second.who,
@@ -118,6 +127,8 @@ void Ledger::died(FencingToken token, bool excused) {
 
 std::uint64_t Ledger::hash() const noexcept {
   std::uint64_t h = mixed(newest_, written_);
+  for (const auto& [token, delay] : delays_)
+    h = mixed(h, mixed(token, static_cast<std::uint64_t>(delay.until)));
   for (const auto& [token, grant] : all_)
     h = mixed(h, mixed(token, static_cast<std::uint64_t>(grant.ends)) + (grant.job ? 1U : 0U) +
                      (grant.excused ? 2U : 0U));

@@ -26,7 +26,8 @@ class Ledger {
   // token protects then.
   void started(FencingToken, const std::string& who);
   void writes(FencingToken, const std::string& who);
-  void died(FencingToken, bool excused);
+  // `lock_delay`: unless a request removes the grant, nobody is granted beside it for so long.
+  void died(FencingToken, bool excused, Nanos lock_delay);
   void slept(FencingToken);
   // The store knows no grant any more: of those made so far only the token protects.
   void forgotten();
@@ -34,6 +35,8 @@ class Ledger {
   void forgotten_except(const std::map<FencingToken, Nanos>& kept);
 
   std::uint64_t hash() const noexcept;
+  // A token says when its owner came, not when its turn came: I4 holds of exclusive grants.
+  bool tokens_of_coming = false;
   std::uint64_t grants = 0, jobs = 0, overlaps_excused = 0, stale_writes_refused = 0;
 
  private:
@@ -47,6 +50,11 @@ class Ledger {
   World& world_;
   std::map<FencingToken, Grant> all_;
   std::map<FencingToken, Nanos> ends_;  // of every grant
+  struct Delay {
+    Mode mode;
+    Nanos until;
+  };
+  std::map<FencingToken, Delay> delays_;  // of grants without a job, not removed yet
   FencingToken newest_ = 0, written_ = 0;
   Nanos last_granted_ = 0;
 };

@@ -97,13 +97,15 @@ Party::Party(World& world, Network& network, Ledger& ledger, Machine& machine, s
   plan_.request.mode = asked.mode;
   plan_.request.limit = asked.limit;
   plan_.request.ttl = span(asked.ttl);
+  plan_.request.lock_delay = span(asked.job.lock_delay);
   ttl_ = asked.ttl;
   steady_ = asked.url.find("replicas=1") == asked.url.npos;
   plan_.request.identity.host = "m";
   if (!leased) plan_.request.identity.reason.assign(300, 'r');  // a state of several blocks
   if (asked.wait) plan_.wait = span(*asked.wait);
-  const auto timing = run::plan_timing({plan_.request.ttl, {}, {}},
-                                       plan_.traits.proven_of(plan_.request.ttl, url), leased);
+  const auto timing = run::plan_timing(
+      {plan_.request.ttl, {}, {}},
+      plan_.traits.proven_of(plan_.request.ttl, plan_.request.lock_delay, url), leased);
   if (!timing) throw std::invalid_argument(timing.error().message);
   plan_.timing = *timing;
   run::Policy::Rules rules;

@@ -231,17 +231,26 @@ Scenario Scenario::random(std::uint64_t seed, Kind of) {
     s.grace = 0;
     url = "file:///locks";
   }
-  const std::uint64_t kind = queue ? 0 : dice.below(8);  // mostly exclusive
+  const std::uint64_t kind = dice.below(8);  // mostly exclusive
   s.faults_until = dice.span(ttl * 2, ttl * 8);
   s.machines.resize(2 + dice.below(3));
+  const bool known_tick = queue && dice.one_in(2), delays = queue && dice.one_in(2);
+  if (known_tick) url += "?tick=2s";
   for (auto& rounds : s.machines) {
+    const Nanos own =
+        queue && dice.one_in(2) ? dice.span(least, ttl) / millisecond * millisecond : ttl;
+    const Nanos delay =
+        delays && !dice.one_in(3)
+            ? dice.span(millisecond, known_tick ? 30 * second : own / 2) / millisecond * millisecond
+            : 0;
     rounds.resize(1 + dice.below(3));
     for (Round& round : rounds) {
       round.pause = dice.span(10 * millisecond, 2 * ttl);
       RunPlan& plan = round.plan;
       plan.url = url;
       plan.factory = factory_of(of);
-      plan.ttl = ttl;
+      plan.ttl = own;
+      plan.job.lock_delay = delay;
       if (kind == 6) plan.mode = dice.one_in(2) ? Mode::shared : Mode::exclusive;
       if (kind == 7) plan.mode = Mode::permit, plan.limit = permits;
       if (dice.one_in(6)) plan.wait = dice.span(ttl / 2, ttl * 8);

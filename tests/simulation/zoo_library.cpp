@@ -27,15 +27,13 @@ std::int64_t number(const std::string& text) {
   return dlock::parse_number<std::int64_t>(text).value_or(0);
 }
 
-// czxid, owner, version, made, changed
+// czxid, owner, version
 Stat stat_at(const Fields& f, std::size_t at) {
   Stat s{};
-  if (f.size() < at + 5) return s;
+  if (f.size() < at + 3) return s;
   s.czxid = number(f[at]);
   s.ephemeralOwner = number(f[at + 1]);
   s.version = static_cast<std::int32_t>(number(f[at + 2]));
-  s.ctime = number(f[at + 3]);
-  s.mtime = number(f[at + 4]);
   return s;
 }
 

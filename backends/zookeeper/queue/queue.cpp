@@ -97,12 +97,7 @@ std::optional<unsigned> parse_slot(std::string_view name) {
 }
 
 // `delay-<µs>-<number>-_c_<guid>-mark`, the number in hex, as unsigned.
-std::string delay_node(Duration delay, const Member& holder) {
-  const std::string_view guid = std::string_view{holder.name}.substr(0, holder.name.find("-__"));
-  return fmt::format("{}{}-{:x}-{}{}", delay_prefix, delay.count(),
-                     static_cast<std::uint32_t>(holder.number), guid, delay_end);
-}
-std::optional<DelayMark> parse_delay(std::string_view name) {
+std::optional<OldMark> parse_old_mark(std::string_view name) {
   if (!name.starts_with(delay_prefix) || !name.ends_with(delay_end) ||
       name.size() < delay_prefix.size() + delay_end.size())
     return std::nullopt;
@@ -113,18 +108,18 @@ std::optional<DelayMark> parse_delay(std::string_view name) {
   const std::string_view hex = word();
   const auto number = parse_number<std::uint32_t>(hex, 16);
   if (!micros || !number || rest.empty()) return std::nullopt;
-  return DelayMark{std::string{name}, std::string{rest}, static_cast<std::int32_t>(*number),
-                   Duration{*micros}};
+  return OldMark{std::string{rest}, static_cast<std::int32_t>(*number)};
 }
 
 Directory Directory::of(Dialect dialect, const std::vector<std::string>& names) {
   Directory d;
+  std::vector<std::pair<OldMark, std::string>> marks;
   const bool own = dialect == Dialect::sequential;
   for (const std::string& name : names) {
     if (auto slot = own ? parse_slot(name) : std::nullopt) {
       d.slots.push_back(*slot);
-    } else if (auto mark = own ? parse_delay(name) : std::nullopt) {
-      d.delays.push_back(std::move(*mark));
+    } else if (auto mark = own ? parse_old_mark(name) : std::nullopt) {
+      marks.emplace_back(std::move(*mark), name);
     } else if (auto member = parse_member(dialect, name)) {
       d.queue.push_back(std::move(*member));
       // sequential, so it queues here; a node without a number may be a key further down
@@ -132,6 +127,11 @@ Directory Directory::of(Dialect dialect, const std::vector<std::string>& names) 
       d.foreign = name;
     }
   }
+  for (auto& [mark, name] : marks)
+    if (std::none_of(d.queue.begin(), d.queue.end(), [&, &m = mark](const Member& holder) {
+          return holder.number == m.number && holder.name.starts_with(m.guid);
+        }))
+      d.old_marks.push_back(std::move(name));
   if (d.queue.empty()) return d;
   // The order of two of them: a total order with any others. Curator gives a writer's own read lock
   // the writer's number.
@@ -152,20 +152,6 @@ const Member* Directory::find(std::string_view name) const {
   const auto at =
       std::find_if(queue.begin(), queue.end(), [&](const Member& m) { return m.name == name; });
   return at == queue.end() ? nullptr : &*at;
-}
-
-const Member* Directory::holder(const DelayMark& mark) const {
-  const auto at = std::find_if(queue.begin(), queue.end(), [&](const Member& m) {
-    return m.number == mark.number && m.name.starts_with(mark.guid);
-  });
-  return at == queue.end() ? nullptr : &*at;
-}
-
-std::vector<DelayMark> Directory::vanished() const {
-  std::vector<DelayMark> gone;
-  for (const DelayMark& mark : delays)
-    if (!holder(mark)) gone.push_back(mark);
-  return gone;
 }
 
 // Readers and permits run beside each other; a permit counts all that came before it.

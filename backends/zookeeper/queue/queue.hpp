@@ -48,29 +48,26 @@ bool looks_sequential(std::string_view name) noexcept;
 std::optional<Member> parse_member(Dialect, std::string_view name);
 
 // dlock's own helper nodes beside the queue (dialect sequential): the owner of each slot of a
-// permit, and the lock-delay of a holder, which exists until a clean release. Neither ends in a tag
-// or a number, by which other programs sort, so these never wait for one.
+// permit. It does not end in a tag or a number, by which other programs sort, so these never wait
+// for one.
 std::string slot_node(unsigned slot);
 std::optional<unsigned> parse_slot(std::string_view name);
-std::string delay_node(Duration, const Member& holder);
-struct DelayMark {
-  std::string name, guid;  // of the holder's node: `_c_<guid>`, and its number
+// A persistent node by which 0.1.0 marked a holder with a lock-delay, `_c_<guid>` and its number.
+struct OldMark {
+  std::string guid;
   std::int32_t number = 0;
-  Duration delay{};
 };
-std::optional<DelayMark> parse_delay(std::string_view name);
+std::optional<OldMark> parse_old_mark(std::string_view name);
 
 // A directory as listed.
 struct Directory {
   std::vector<Member> queue;  // in order
   std::vector<unsigned> slots;
-  std::vector<DelayMark> delays;
-  std::string foreign;  // the name of a node in another dialect; empty: none
+  std::vector<std::string> old_marks;  // of holders that are gone
+  std::string foreign;                 // the name of a node in another dialect; empty: none
 
   static Directory of(Dialect, const std::vector<std::string>& names);
   const Member* find(std::string_view name) const;
-  const Member* holder(const DelayMark&) const;  // nullptr: gone
-  std::vector<DelayMark> vanished() const;       // marks of holders that are gone without a release
 };
 
 // Whether a member may run, and what it has to watch otherwise.

@@ -80,9 +80,6 @@ Result<bool> QueueBackend::find_node(Session& s, Place& p, Deadline until) {
     const auto slot = NodeRecord::parse(seen.text).value_or(NodeRecord{}).slot;
     p.slotted = slot.has_value();
     p.slot = slot.value_or(0);
-    for (const DelayMark& mark : Directory::of(dialect_, list.reply().names).delays)
-      if (mark.number == member->number && name.starts_with(mark.guid))
-        p.mark = *path + '/' + mark.name;
     return true;
   }
   return false;
@@ -90,11 +87,8 @@ Result<bool> QueueBackend::find_node(Session& s, Place& p, Deadline until) {
 
 std::vector<Op> QueueBackend::release_ops(const Place& p) const {
   std::vector<Op> ops{{Op::Kind::remove, p.node}};
-  if (dialect_ != Dialect::sequential) return ops;
-  const std::string directory{parent_of(p.node)};
   if (p.mode == Mode::permit)
-    ops.push_back({Op::Kind::remove, directory + '/' + slot_node(p.slot)});
-  if (!p.mark.empty()) ops.push_back({Op::Kind::remove, p.mark});
+    ops.push_back({Op::Kind::remove, std::string{parent_of(p.node)} + '/' + slot_node(p.slot)});
   return ops;
 }
 
@@ -177,9 +171,6 @@ Result<Released> QueueBackend::force_release(const Key& key, std::optional<Fenci
     p.mode = m.member.mode;
     p.token = static_cast<FencingToken>(m.stat.czxid);
     p.slot = NodeRecord::parse(m.data).value_or(NodeRecord{}).slot.value_or(0);
-    for (const DelayMark& mark : seen->directory.delays)
-      if (seen->directory.holder(mark) && seen->directory.holder(mark)->name == m.member.name)
-        p.mark = *path + '/' + mark.name;
     auto ops = release_ops(p);
     const Session::Call call = ops.size() == 1 ? s.remove(p.node) : s.multi(std::move(ops));
     if (auto ok = done(s, "force a release", {&call}, op_deadline()); !ok)
@@ -216,13 +207,6 @@ Result<std::optional<KeyView>> QueueBackend::view_of(Session& s, const std::stri
     } else {
       view.waiters.push_back({h.id, m.member.mode, h.who});
     }
-  }
-  for (const DelayMark& mark : seen->directory.vanished()) {
-    HolderView gone;
-    gone.vanished = true;
-    gone.remaining = mark.delay;
-    gone.id = mark.guid.substr(3, 8);
-    view.holders.push_back(std::move(gone));
   }
   constexpr std::int32_t near_the_wrap = INT32_MAX - 10'000'000;
   if (!seen->members.empty() && seen->members.back().member.number > near_the_wrap)

@@ -9,6 +9,34 @@
 
 namespace dlock::zookeeper {
 
+// A list of the directory, and of whom: it decides about this node in this session alone, and only
+// while the connection lasts that it came by.
+struct List {
+  std::vector<std::string> names;
+  std::string node;
+  std::int64_t session = 0;
+  std::uint64_t connection = 0;
+
+  static List of(const Session&, const Place&, std::vector<std::string> names);
+};
+
+// Where a place stands in its queue. Whatever is decided or done by a list takes one of these, so
+// never the list of another node or session. It lasts for one step.
+class Standing {
+ public:
+  // nullopt: this list says nothing of it
+  static std::optional<Standing> of(Session&, Place&, Dialect, const std::optional<List>&);
+  Standing(const Standing&) = delete;
+  Standing(Standing&&) = default;
+
+  Session& session;
+  Place& place;
+  const Directory directory;
+
+ private:
+  Standing(Session& s, Place& p, Directory d) : session(s), place(p), directory(std::move(d)) {}
+};
+
 // One contender. It makes its node and lists the directory in one go; if not first, it watches the
 // one node that decides about it, and lists again when that is gone. Nothing is kept across a
 // reconnect: it lists again.
@@ -34,29 +62,20 @@ class QueueWaiter final : public SessionWaiter {
   Step turn(Session&, Place&, Deadline end) override;
   // false: the connection broke, or the directory is new
   Result<bool> enter(Session&, Place&, Deadline until);
-  Step decide_now(Session&, Place&, Deadline end);
-  Step claim(Session&, Place&);
-  Step wait(Session&, Place&, const Verdict&, Deadline end);
-  Step in_delay(Session&, const Directory&, Deadline end);
-  // nothing: it is not there any more
-  Result<std::optional<Deadline>> gone_since(Session&, const DelayMark&);
+  Step decide_now(const Standing&, Deadline end);
+  Step claim(const Standing&);
+  Step wait(const Standing&, const Verdict&, Deadline end);
   Result<Progress> waiting(Session*, Place&, const Verdict&);
   std::optional<HolderView> holder(Session&, const std::string& name);
   void reset() override;
 
   QueueBackend& backend_;
   const std::string path_;
-  std::vector<std::string> names_;
-  bool listed_ = false;     // names_ are as new as our last event
-  bool waited_ = false;     // since our node was made: its creation is no proof any more
-  Deadline entered_{};      // before the create was sent
-  std::int64_t made_ = 0;   // creation of our node, by the leader's clock, ms; 0: unknown
-  Deadline made_before_{};  // by ours
-  std::uint64_t connection_ = 0;
-  Session* watch_session_ = nullptr;
+  std::optional<List> list_;  // as new as our last event
+  bool waited_ = false;       // since our node was made: its creation is no proof any more
+  Deadline entered_{};        // before the create was sent
+  // what watch_ is on; empty: nothing
   std::string watched_, watched_data_;
-  // marks of vanished holders, and since when they count as gone
-  std::vector<std::pair<std::string, Deadline>> delays_;
   std::string holder_name_;
   std::optional<HolderView> holder_;
   std::optional<Error> too_new_;  // the node in the way was written by a newer dlock

@@ -5,8 +5,8 @@
 namespace dlock::zookeeper {
 
 // An eighth more than half a tick: the leader's loop takes time, too.
-Duration Proof::half_tick() const noexcept {
-  const Duration tick = tick_ > Duration{} ? tick_ : timeout_ / 2;
+Duration half_tick(Duration timeout, Duration tick) noexcept {
+  if (tick <= Duration{}) tick = timeout / 2;
   return tick / 2 + tick / 16;
 }
 
@@ -23,8 +23,9 @@ void Proof::heard(Deadline sent, Deadline answered) {
   // Replies come in the order of the requests. Those close together are as good as one.
   if (sent - heard_.back().sent >= timeout_ / 64) heard_.push_back({sent, answered});
   // Of those half a tick old only the newest matters to later ones.
+  const Deadline before = sent - half_tick(timeout_, tick_);
   const auto old = std::find_if(heard_.begin(), heard_.end(),
-                                [&](const Answered& j) { return j.answered > sent - half_tick(); });
+                                [&](const Answered& j) { return j.answered > before; });
   if (old - heard_.begin() > 1) heard_.erase(heard_.begin(), old - 1);
 }
 
@@ -39,16 +40,17 @@ void Proof::committed(Deadline sent, Deadline answered) {
     note((later_ones - 1)->sent);
     waiting_.erase(waiting_.begin(), later_ones - 1);
   }
+  const Deadline before = sent - half_tick(timeout_, tick_);
   const auto j = std::find_if(heard_.rbegin(), heard_.rend(),
-                              [&](const Answered& a) { return a.answered <= sent - half_tick(); });
+                              [&](const Answered& a) { return a.answered <= before; });
   if (j != heard_.rend() && (waiting_.empty() || waiting_.back().sent < j->sent))
     waiting_.push_back({j->sent, answered});
   heard(sent, answered);
 }
 
-Duration proven_of(Duration ttl, Duration tick) noexcept {
-  if (tick <= Duration{}) return ttl / 2 - drift(ttl);
-  return std::max<Duration>(Duration{}, (ttl - tick / 2 - drift(ttl)) * 3 / 4);
+Duration proven_of(Duration ttl, Duration lock_delay, Duration tick) noexcept {
+  const Duration timeout = ttl + lock_delay;
+  return std::max<Duration>(Duration{}, (ttl - half_tick(timeout, tick) - drift(timeout)) * 3 / 4);
 }
 
 }  // namespace dlock::zookeeper

@@ -61,7 +61,6 @@ class Proof {
   struct Answered {
     Deadline sent, answered;
   };
-  Duration half_tick() const noexcept;
   void note(Deadline touch) noexcept;
 
   Duration tick_, timeout_{};
@@ -72,12 +71,17 @@ class Proof {
   std::vector<Answered> waiting_;  // writes as i: `sent` is that of their j; ascending
 };
 
-// The part of a ttl that renewals a third of it apart prove in any case: the start rule's L. tick
-// zero: unknown.
-Duration proven_of(Duration ttl, Duration tick) noexcept;
+// How old j must be when i is sent. tick zero: unknown.
+Duration half_tick(Duration timeout, Duration tick) noexcept;
+
+// The start rule's L, for a session of ttl and lock-delay together whose deadline is the proven end
+// less the lock-delay: what renewals L/3 apart prove in any case. j is of the last renewal that was
+// half a tick before, so it is at most half a tick and L/3 old: L = ttl - half a tick - L/3 - drift
+// of the session. tick zero: unknown.
+Duration proven_of(Duration ttl, Duration lock_delay, Duration tick) noexcept;
 
 // How often the server must hear from a waiting session, so that two writes prove enough of it when
-// its turn comes.
+// its turn comes. (They prove L, if this is at most L/3; else the session is resumed.)
 constexpr Duration beat_of(Duration ttl) noexcept { return ttl / 12; }
 
 }  // namespace dlock::zookeeper

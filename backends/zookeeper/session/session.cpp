@@ -40,8 +40,15 @@ Fd take_turn(std::int64_t session, Deadline until) {
 }  // namespace
 
 Session::Session(const Options& o, Duration timeout, std::optional<Ticket> ticket,
-                 std::uint64_t connections)
-    : options_(o), asked_(timeout), proof_(o.tick), connections_(connections) {
+                 std::uint64_t connections, Duration lock_delay)
+    : options_(o),
+      asked_(timeout),
+      // A silent server is left for the next one sooner than the library would, which gives it two
+      // thirds of the timeout.
+      patience_(std::max<Duration>(
+          100ms, std::min<Duration>((timeout - lock_delay) / 10, o.connect_timeout))),
+      proof_(o.tick),
+      connections_(connections) {
   clientid_t id{};
   if (ticket) {
     id.client_id = ticket->id;
@@ -140,12 +147,8 @@ Session::Heard Session::listen(Deadline until, int interrupt_fd) {
       return Heard::something;
     Deadline wake = std::min<Deadline>(until, Clock::now() + std::chrono::seconds{tv.tv_sec} +
                                                   std::chrono::microseconds{tv.tv_usec});
-    // A silent server is left for the next one sooner than the library would, which gives it two
-    // thirds of the timeout.
-    const Duration patience =
-        std::max<Duration>(100ms, std::min<Duration>(asked_ / 10, options_.connect_timeout));
     const bool connecting = fd >= 0 && state() != State::connected;
-    if (connecting) wake = std::min<Deadline>(wake, attempt_at_ + patience);
+    if (connecting) wake = std::min<Deadline>(wake, attempt_at_ + patience_);
     short events = 0;
     if (interest & ZOOKEEPER_READ) events |= POLLIN;
     if (interest & ZOOKEEPER_WRITE) events |= POLLOUT;
@@ -159,7 +162,7 @@ Session::Heard Session::listen(Deadline until, int interrupt_fd) {
       if (zoo_state(handle_) == 0) fd_ = -1;
       if (news_ != before || state() == State::expired || state() == State::denied)
         return Heard::something;
-    } else if (connecting && Clock::now() >= attempt_at_ + patience) {
+    } else if (connecting && Clock::now() >= attempt_at_ + patience_) {
       drop();
     }
     if (p[1].revents != 0) return Heard::interrupted;

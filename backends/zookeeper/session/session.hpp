@@ -30,8 +30,6 @@ struct NodeStat {
   // the transaction that created it; the session it ends with, 0: none
   std::int64_t czxid = 0, owner = 0;
   std::int32_t version = 0;  // of its data
-  // times of its creation and of its data, ms by the clock of the leader at that time
-  std::int64_t made = 0, changed = 0;
 };
 
 struct Reply {
@@ -58,10 +56,10 @@ inline Duration whole_ms(Duration d) { return std::chrono::ceil<std::chrono::mil
 
 class Session {
  public:
-  // Nothing is sent yet. `timeout` is the requested one; `connections` where connections() begins
-  // to count.
+  // Nothing is sent yet. `timeout` is the requested one, with a lock-delay that is no reason for
+  // patience with a server; `connections` where connections() begins to count.
   Session(const Options&, Duration timeout, std::optional<Ticket> = std::nullopt,
-          std::uint64_t connections = 0);
+          std::uint64_t connections = 0, Duration lock_delay = {});
   // if keep(): leaves the connection and lets the session live on; else closes the session, as far
   // as it is connected
   ~Session();
@@ -104,7 +102,7 @@ class Session {
       return *this;
     }
     ~Call();
-    bool done() const noexcept;
+    bool done() const noexcept;  // or none was made
     const Reply& reply() const noexcept;
 
    private:
@@ -144,7 +142,7 @@ class Session {
   void watch_socket();
 
   const Options& options_;
-  Duration asked_;
+  Duration asked_, patience_;
   Proof proof_;
   bool keep_ = false;
   _zhandle* handle_ = nullptr;

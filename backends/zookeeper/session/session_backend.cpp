@@ -18,67 +18,72 @@ constexpr unsigned most_proofs = 4;        // in a row, of one grant
 }  // namespace
 
 SessionBackend::~SessionBackend() {
-  for (Line& l : lines_) {
-    const auto on = [&](const Place& p) { return p.line == &l && lives(p) && !p.node.empty(); };
-    const bool holds = std::any_of(places_.begin(), places_.end(), [&](const Place& p) {
-      return on(p) && p.granted && !p.given_up;
-    });
-    l.session->keep(holds || l.taken_up);
-    for (const Place& p : places_)  // the session lives on: waiters in it must not
-      if (holds && on(p) && !p.granted && l.session->state() == Session::State::connected)
-        l.session->remove(p.node);
-  }
+  for (Line& l : lines_) end_session(l);
 }
 
 Counters SessionBackend::counters() const noexcept {
   Counters c{closed_requests_, wakeups};
-  for (const Line& l : lines_) c.requests += l.session->requests;
+  for (const Line& l : lines_) c.requests += l.session ? l.session->requests : 0;
   return c;
 }
 
 // ---- sessions ----------------------------------------------------------------------------------
 
-Line& SessionBackend::line(const std::optional<Owner>& owner) {
-  const auto at =
-      std::find_if(lines_.begin(), lines_.end(), [&](const Line& l) { return l.owner == owner; });
-  return at != lines_.end() ? *at : lines_.emplace_back(Line{owner, nullptr});
+Line& SessionBackend::line(const std::optional<Owner>& owner, Duration ttl, Duration lock_delay) {
+  const auto at = std::find_if(lines_.begin(), lines_.end(), [&](const Line& l) {
+    return l.owner == owner && l.ttl == ttl && l.lock_delay == lock_delay;
+  });
+  return at != lines_.end() ? *at : lines_.emplace_back(Line{owner, ttl, lock_delay, nullptr});
+}
+
+// A session in which a grant is not released goes on: so does one with a lock-delay whose release
+// got no answer.
+void SessionBackend::end_session(Line& l) {
+  if (!l.session) return;
+  const auto on = [&](const Place& p) { return p.line == &l && lives(p) && !p.node.empty(); };
+  const bool holds = std::any_of(places_.begin(), places_.end(), [&](const Place& p) {
+    return on(p) && p.granted && (!p.given_up || p.lock_delay > Duration{});
+  });
+  l.session->keep(holds || l.taken_up);
+  for (const Place& p : places_)  // the session lives on: waiters in it must not
+    if (holds && on(p) && !p.granted && l.session->state() == Session::State::connected)
+      l.session->remove(p.node);
+  closed_requests_ += l.session->requests;
+  l.session.reset();
 }
 
 void SessionBackend::close(Line& l) {
-  closed_requests_ += l.session ? l.session->requests : 0;
+  end_session(l);
   std::erase_if(places_, [&](const Place& p) { return p.line == &l; });
   std::erase_if(lines_, [&](const Line& other) { return &other == &l; });
 }
 
 Result<Line*> SessionBackend::line_for(const Request& r, Deadline until, int interrupt_fd) {
-  Line& l = line(r.attached ? std::nullopt : std::optional{r.owner});
-  const Duration asked = whole_ms(r.ttl);
-  if (l.session && l.session->state() == Session::State::expired) {
-    closed_requests_ += l.session->requests;
-    l.session.reset();
-  }
-  const bool fresh = !l.session;
-  if (fresh) l.session = std::make_unique<Session>(options_, asked);
-  // Places of another ttl share the longer one.
-  const bool shared = std::any_of(places_.begin(), places_.end(), [&](const Place& p) {
-    return p.line == &l && lives(p) && !p.node.empty();
-  });
-  if (!fresh && (shared ? l.session->asked() < asked : l.session->asked() != asked) &&
-      l.session->id() != 0)
-    if (auto ok = retime(l, asked); !ok) return fail(std::move(ok.error()));
+  Line& l = line(r.attached ? std::nullopt : std::optional{r.owner}, whole_ms(r.ttl),
+                 whole_ms(r.lock_delay));
+  if (l.session && l.session->state() == Session::State::expired) end_session(l);
+  if (!l.session)
+    l.session = std::make_unique<Session>(options_, l.timeout(), std::nullopt, 0, l.lock_delay);
   if (auto ok = l.session->connect(until, interrupt_fd); !ok) {
-    if (ok.error().code == Errc::denied) l.session.reset();
-    if (!l.session) std::erase_if(lines_, [&](const Line& other) { return &other == &l; });
+    if (ok.error().code == Errc::denied) end_session(l);
     return fail(std::move(ok.error()));
   }
   if (l.session->state() == Session::State::expired) return line_for(r, until, interrupt_fd);
-  if (const Duration given = l.session->timeout(); given != l.session->asked()) {
-    const bool least = given > l.session->asked();
-    if (!shared) close(l);
-    return fail(Errc::usage,
-                fmt::format("--ttl {}: sessions of {} last {} {} (its {}SessionTimeout)",
-                            format_duration(asked), options_.where, least ? "at least" : "at most",
-                            format_duration(given), least ? "min" : "max"));
+  if (const Duration given = l.session->timeout(); given != l.timeout()) {
+    const bool least = given > l.timeout();
+    const std::string asked =
+        l.lock_delay == Duration{}
+            ? fmt::format("--ttl {}", format_duration(l.ttl))
+            : fmt::format("--lock-delay {} and --ttl {} make a session of {}",
+                          format_duration(l.lock_delay), format_duration(l.ttl),
+                          format_duration(l.timeout()));
+    std::string hint;
+    if (!least && given > l.ttl && l.lock_delay > Duration{})
+      hint = fmt::format("; --lock-delay up to {} fits", format_duration(given - l.ttl));
+    close(l);
+    return fail(Errc::usage, fmt::format("{}: sessions of {} last {} {} (its {}SessionTimeout){}",
+                                         asked, options_.where, least ? "at least" : "at most",
+                                         format_duration(given), least ? "min" : "max", hint));
   }
   return &l;
 }
@@ -87,7 +92,7 @@ Result<Session*> SessionBackend::looker() {
   const auto at = std::find_if(lines_.begin(), lines_.end(), [](const Line& l) {
     return !l.owner && l.session && l.session->state() != Session::State::expired;
   });
-  Line& l = at != lines_.end() ? *at : line(std::nullopt);
+  Line& l = at != lines_.end() ? *at : line(std::nullopt, looking_timeout, Duration{});
   for (int tries = 0; tries < 2; ++tries) {
     if (!l.session) l.session = std::make_unique<Session>(options_, looking_timeout);
     if (auto ok = l.session->connect(later(Clock::now(), options_.connect_timeout)); !ok) {
@@ -96,25 +101,23 @@ Result<Session*> SessionBackend::looker() {
       return fail(std::move(error));
     }
     if (l.session->state() == Session::State::connected) break;
-    closed_requests_ += l.session->requests;
-    l.session.reset();
+    end_session(l);
   }
   if (!l.session)
     return fail(Errc::unavailable, fmt::format("{}: no session available", options_.where));
   return l.session.get();
 }
 
-// The same session with another timeout: it is resumed, as by another process. Watches and open
-// calls end.
-Result<void> SessionBackend::retime(Line& l, Duration ttl) {
+// The same session with a shorter timeout than it was created with, or with that one again: it is
+// resumed, as by another process. Watches and open calls end.
+Result<void> SessionBackend::retime(Line& l, Duration timeout) {
   const Ticket ticket = l.session->ticket();
   if (ticket.id == 0) return {};
   closed_requests_ += l.session->requests;
   const std::uint64_t connections = l.session->connections();
   l.session->keep(true);
   l.session.reset();
-  l.session = std::make_unique<Session>(options_, whole_ms(ttl), ticket, connections);
-  l.session->keep(l.taken_up);
+  l.session = std::make_unique<Session>(options_, timeout, ticket, connections, l.lock_delay);
   for (Place& p : places_)
     if (p.line == &l) p.watch = 0;
   return l.session->connect(op_deadline());
@@ -123,14 +126,25 @@ Result<void> SessionBackend::retime(Line& l, Duration ttl) {
 // ---- what holds --------------------------------------------------------------------------------
 
 Result<Renewal> SessionBackend::renew(const Lease& lease, Duration ttl) {
+  return renew_in(lease, ttl, false);
+}
+
+// ends_with_ttl: the session, too, ends so long after this.
+Result<Renewal> SessionBackend::renew_in(const Lease& lease, Duration ttl, bool ends_with_ttl) {
   const Deadline until = op_deadline();
   auto found = ours(lease, ttl, until);
   if (!found) return fail(std::move(found.error()));
   Place* p = *found;
   if (!p || !p->granted) return Lost{"the session that held it is over, or its node was removed"};
   Line& l = *p->line;
-  if (l.session->asked() != whole_ms(ttl)) {
-    if (auto ok = retime(l, ttl); !ok) return fail(std::move(ok.error()));
+  if (whole_ms(ttl) > l.ttl)
+    return fail(Errc::usage,
+                fmt::format("--ttl {}: the session that holds it was made for {}, and no renewal "
+                            "makes it longer; --ttl up to {}",
+                            format_duration(ttl), format_duration(l.ttl), format_duration(l.ttl)));
+  const Duration timeout = ends_with_ttl ? whole_ms(ttl) : l.timeout();
+  if (l.session->asked() != timeout) {
+    if (auto ok = retime(l, timeout); !ok) return fail(std::move(ok.error()));
   }
   for (;;) {
     Session& s = *l.session;
@@ -144,9 +158,10 @@ Result<Renewal> SessionBackend::renew(const Lease& lease, Duration ttl) {
                   fmt::format("--ttl {}: sessions of {} last at most {} (its maxSessionTimeout)",
                               format_duration(ttl), options_.where, format_duration(s.timeout())));
     const Session::Call proof = s.multi({{Op::Kind::check, p->node, {}, p->version}});
-    const Session::Call look = watch(s, *p);
-    if (auto ok = done(s, "renew", {&proof, &look}, until); !ok) return fail(std::move(ok.error()));
-    const Reply &proved = proof.reply(), &seen = look.reply();
+    watch(s, *p);
+    if (auto ok = done(s, "renew", {&proof, &p->look}, until); !ok)
+      return fail(std::move(ok.error()));
+    const Reply &proved = proof.reply(), &seen = p->look.reply();
     if (unknown(proved.rc) || unknown(seen.rc)) continue;  // connect() ensures that this ends
     const bool replaced = seen.rc == ZOK && static_cast<FencingToken>(seen.stat.czxid) != p->token;
     if (proved.rc == ZNONODE || seen.rc == ZNONODE || replaced) {
@@ -167,26 +182,43 @@ Result<Renewal> SessionBackend::renew(const Lease& lease, Duration ttl) {
       return fail(server_error(options_, "renew", rc));
     }
     p->ttl = ttl;
-    say_ttl(s, *p, seen.text, until);
-    return Kept{lease_of(*p, proved.sent), asks_to_stop(seen.text, p->token, names_recur())};
+    if (ends_with_ttl) p->lock_delay = Duration{};
+    const Lease kept = lease_of(*p, proved.sent);
+    p->until = kept.deadline;
+    return Kept{kept, asks_to_stop(seen.text, p->token, names_recur())};
   }
 }
 
-Session::Call SessionBackend::watch(Session& s, Place& p) {
+void SessionBackend::watch(Session& s, Place& p) {
   if (p.watch == 0 || s.fired(p.watch)) {
     s.forget(p.watch);
     p.watch = s.new_watch();
   }
-  return s.get(p.node, p.watch);
+  p.look = s.get(p.node, p.watch);
 }
 
-void SessionBackend::unwatch(Session& s, Place& p) { s.forget(std::exchange(p.watch, 0)); }
+// What a node that nobody has touched answers to the request that watches it says nothing new; no
+// answer is none yet, and an error is a change.
+bool SessionBackend::alarmed(const Lease& lease) {
+  const Place* p = find_place(lease.key, lease.owner);
+  if (!p || !lives(*p)) return true;
+  Session& s = *p->line->session;
+  s.listen(Deadline{});
+  if (s.state() != Session::State::connected || p->watch == 0 || s.fired(p->watch)) return true;
+  if (!p->look.done()) return false;
+  const Reply& seen = p->look.reply();
+  return seen.rc != ZOK || seen.stat.version != p->version ||
+         static_cast<FencingToken>(seen.stat.czxid) != p->token;
+}
 
 Result<Renewal> SessionBackend::prove(Place& p, Deadline sent) {
-  const Duration wanted = proven_of(p.ttl, options_.tick);
+  const Duration wanted = proven_of(p.ttl, p.lock_delay, options_.tick);
   for (unsigned tries = 0;; ++tries) {
     const Lease lease = lease_of(p, sent);
-    if (p.watch != 0 && lease.deadline >= later(sent, wanted)) return Kept{lease};
+    if (p.watch != 0 && lease.deadline >= later(sent, wanted)) {
+      p.until = lease.deadline;
+      return Kept{lease};
+    }
     if (tries == most_proofs)
       return fail(Errc::timed_out,
                   fmt::format("acquire at {}: its answers come too late to prove a ttl of {}",
@@ -199,11 +231,11 @@ Result<Renewal> SessionBackend::prove(Place& p, Deadline sent) {
 }
 
 Result<Renewal> SessionBackend::detach(const Lease& lease, Duration ttl) {
-  auto answer = renew(lease, ttl);
+  auto answer = renew_in(lease, ttl, true);
   if (!answer || !std::holds_alternative<Kept>(*answer)) return answer;
   Place& p = *find_place(lease.key, lease.owner);
   p.attached = false;
-  std::get<Kept>(*answer).lease.ticket = p.line->session->ticket().text();
+  std::get<Kept>(*answer).lease.ticket = ticket_of(p).text();
   return answer;
 }
 
@@ -215,6 +247,12 @@ Result<Released> SessionBackend::release(const Lease& lease) {
   if (!p) return Released::was_not_held;
   p->given_up = true;
   Line& l = *p->line;
+  // Its lease has run out: the holder has vanished, and its lock-delay runs, until the session ends
+  // that nobody keeps alive any more.
+  if (p->lock_delay > Duration{} && p->until != Deadline{} && Clock::now() >= p->until) {
+    close(l);
+    return Released::was_not_held;
+  }
   const auto over = [&](Released r) {
     const bool detached = l.owner.has_value();
     forget(*p);
@@ -248,8 +286,7 @@ Result<Released> SessionBackend::release(const Lease& lease) {
     // a node that belongs to it has changed: delete the main node alone
     if (rc != ZOK && !unknown(rc)) {
       call = s.remove(p->node);
-      const Session::Call mark = s.remove(p->mark.empty() ? p->node : p->mark);
-      if (auto ok = done(s, "release", {&call, &mark}, until); !ok) {
+      if (auto ok = done(s, "release", {&call}, until); !ok) {
         p->releasing = true;
         return fail(std::move(ok.error()));
       }
@@ -299,7 +336,7 @@ HolderView SessionBackend::view(const HolderNode& h) {
   if (const auto r = NodeRecord::parse(h.data)) {
     v.id = r->id;
     v.slot = r->slot.value_or(0);
-    v.remaining = r->ttl;  // after its last heartbeat, which only the leader knows
+    v.remaining = r->timeout;  // after its last heartbeat, which only the leader knows
     v.who = r->who;
   }
   return v;

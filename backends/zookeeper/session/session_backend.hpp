@@ -14,13 +14,17 @@
 
 namespace dlock::zookeeper {
 
-// A session and its owner. Attached locks of a Backend share one; a detached lease has its own,
-// which its handle names.
+// A session and its owner. Attached locks of a Backend with the same times share one; a detached
+// lease has its own, which its handle names. A session is created for the ttl and the lock-delay of
+// its locks together, and resumed with no other timeout: a new leader tracks it by the first one.
 struct Line {
   std::optional<Owner> owner;  // detached
-  std::unique_ptr<Session> session;
+  Duration ttl{}, lock_delay{};
+  std::unique_ptr<Session> session;  // null: none yet, or it is over
   // by its handle: it may hold other keys, so it is never closed, and ends by its timeout
   bool taken_up = false;
+
+  Duration timeout() const { return ttl + lock_delay; }
 };
 
 // Our node in one queue.
@@ -29,6 +33,8 @@ struct Place {
   Owner owner;
   Mode mode = Mode::exclusive;
   Duration ttl{};
+  Duration lock_delay{};  // by which its session outlasts its lease
+  Deadline until{};       // what was said last of its lease
   bool attached = true;
   Line* line = nullptr;
   std::int64_t session = 0;
@@ -37,8 +43,8 @@ struct Place {
   std::int32_t version = 0;  // of its data
   unsigned slot = 0;
   bool slotted = false;  // the slot is ours
-  std::string mark;      // path of its lock-delay mark
   WatchId watch = 0;     // on the node itself, while it holds
+  Session::Call look;    // the request that set it, perhaps without an answer yet
   bool unsure = false;   // a create got no reply: there may be a node
   bool granted = false;
   bool releasing = false;  // a release got no reply
@@ -56,6 +62,7 @@ class SessionBackend : public Backend {
   std::string where() const override { return options_.where; }
   Result<Renewal> renew(const Lease&, Duration ttl) override;
   Result<Renewal> detach(const Lease&, Duration ttl) override;
+  bool alarmed(const Lease&) override;
   Result<Released> release(const Lease&) override;
   Result<Released> revoke(const Key&) override;
   Result<std::vector<Finding>> doctor() override;
@@ -64,8 +71,8 @@ class SessionBackend : public Backend {
   const Options& options() const noexcept { return options_; }
   Deadline op_deadline() const { return later(Clock::now(), options_.op_timeout); }
 
-  // The session for a request, connected. Errc::usage: the ensemble does not allow a session of
-  // this ttl.
+  // The session for a request, connected. Errc::usage: the ensemble does not allow a session that
+  // lasts for its ttl and lock-delay.
   Result<Line*> line_for(const Request&, Deadline until, int interrupt_fd);
   // One for reading, with any timeout.
   Result<Session*> looker();
@@ -75,22 +82,22 @@ class SessionBackend : public Backend {
   bool lives(const Place&) const;  // its session is the one it was created in
   void forget(Place&);
   Lease lease_of(const Place&, Deadline sent) const;
-  // A grant is used only when its node is watched and the session proven for the start rule's time:
-  // by the write sent then, by more of them, or by resuming the session. Lost: the place is
-  // removed.
+  static Ticket ticket_of(const Place&);
+  // A grant is used only when the session is proven for the start rule's time: by the write sent
+  // then, by more of them, or by resuming the session. Lost: the place is removed.
   Result<Renewal> prove(Place&, Deadline sent);
-  // Reads the node of a place, and watches it from then on.
-  Session::Call watch(Session&, Place&);
-  void unwatch(Session&, Place&);
+  // Reads the node of a place, and watches it from then on. Nobody has to wait for the answer:
+  // alarmed() judges it.
+  void watch(Session&, Place&);
 
   // Makes the directory `path` and its parents. The result of the last step: ZOK or ZNODEEXISTS
   // when it is there.
   Result<int> make_directory(Session&, const std::string& path, const std::string& data,
                              Deadline until, bool container = true);
 
-  // Before a node is made: this Backend's abandoned nodes of this key are gone. An Error while that
-  // is unknown.
-  Result<void> settle(const Key&);
+  // Before a node is made: this Backend's abandoned nodes of this key are gone. True: there were
+  // some, and a session may be over. An Error while that is unknown.
+  Result<bool> settle(const Key&);
   // A place that has to be taken anew has another owner: requests sent under the old one, answered
   // or not, do not affect it. Not that of a detached lease: its handle has one owner for all its
   // keys.
@@ -132,9 +139,10 @@ class SessionBackend : public Backend {
 
  private:
   Result<Place*> ours(const Lease&, Duration ttl, Deadline until);
-  Result<void> retime(Line&, Duration ttl);
-  void say_ttl(Session&, Place&, std::string_view data, Deadline until);
-  Line& line(const std::optional<Owner>&);
+  Result<Renewal> renew_in(const Lease&, Duration ttl, bool ends_with_ttl);
+  Result<void> retime(Line&, Duration timeout);
+  Line& line(const std::optional<Owner>&, Duration ttl, Duration lock_delay);
+  void end_session(Line&);
   void close(Line&);
 
   const Traits& traits_;  // of the table, which lives for ever

@@ -19,6 +19,7 @@ Place& SessionBackend::place_for(const Request& r) {
   Place p{r.key, r.owner};
   p.mode = r.mode;
   p.ttl = r.ttl;
+  p.lock_delay = r.lock_delay;
   p.attached = r.attached;
   return places_.emplace_back(std::move(p));
 }
@@ -29,14 +30,23 @@ bool SessionBackend::lives(const Place& p) const {
 }
 
 void SessionBackend::forget(Place& p) {
+  if (lives(p)) p.line->session->forget(p.watch);
   std::erase_if(places_, [&](const Place& other) { return &other == &p; });
 }
 
 Lease SessionBackend::lease_of(const Place& p, Deadline sent) const {
   Lease lease{p.key, p.owner, p.mode, p.token, p.slot};
-  lease.deadline = std::min(p.line->session->proof().until(), lease_end(sent, p.ttl));
-  if (!p.attached) lease.ticket = p.line->session->ticket().text();
+  lease.deadline =
+      std::min<Deadline>(p.line->session->proof().until() - p.lock_delay, lease_end(sent, p.ttl));
+  if (!p.attached) lease.ticket = ticket_of(p).text();
   return lease;
+}
+
+Ticket SessionBackend::ticket_of(const Place& p) {
+  Ticket t = p.line->session->ticket();
+  t.timeout = p.line->timeout();
+  t.lock_delay = p.line->lock_delay;
+  return t;
 }
 
 Result<void> SessionBackend::done(Session& s, std::string_view what,
@@ -68,24 +78,24 @@ Result<int> SessionBackend::make_directory(Session& s, const std::string& path,
   return fail(std::move(e));
 }
 
-Result<void> SessionBackend::settle(const Key& key) {
-  for (auto at = places_.begin(); at != places_.end();) {
-    Place& p = *at++;
-    if (!p.given_up || p.key != key) continue;
-    if (p.granted) {
-      if (const auto gone = release(Lease{p.key, p.owner}); !gone) return fail(gone.error());
+Result<bool> SessionBackend::settle(const Key& key) {
+  for (bool any = false;; any = true) {
+    const auto at = std::find_if(places_.begin(), places_.end(),
+                                 [&](const Place& p) { return p.given_up && p.key == key; });
+    if (at == places_.end()) return any;
+    if (at->granted) {
+      const Lease owed{at->key, at->owner};
+      if (const auto gone = release(owed); !gone) return fail(gone.error());
     } else {
-      if (auto left = leave(p); !left) return left;
-      forget(p);
+      if (auto left = leave(*at); !left) return fail(left.error());
+      forget(*at);
     }
   }
-  return {};
 }
 
 void SessionBackend::begin_anew(Place& p, Request& r) {
   if (r.attached) p.owner = r.owner = Owner::random();
   p.node.clear();
-  p.mark.clear();
   p.unsure = p.granted = p.slotted = p.given_up = p.releasing = false;
   p.watch = 0;
 }
@@ -128,18 +138,20 @@ Result<Place*> SessionBackend::ours(const Lease& lease, Duration ttl, Deadline u
   }
   const auto ticket = Ticket::parse(lease.ticket);
   if (!ticket) return nullptr;
-  Line& l = line(lease.owner);
+  const Duration timeout = ticket->timeout > Duration{} ? ticket->timeout : whole_ms(ttl);
+  Line& l = line(lease.owner, timeout - ticket->lock_delay, ticket->lock_delay);
   if (l.session && l.session->state() == Session::State::expired) {
     close(l);
     return nullptr;
   }
   if (!l.session) {
-    l.session = std::make_unique<Session>(options_, whole_ms(ttl), ticket);
-    l.session->keep(l.taken_up = true);
+    l.session = std::make_unique<Session>(options_, timeout, ticket, 0, l.lock_delay);
+    l.taken_up = true;
   }
   Place p{lease.key, lease.owner};
   p.attached = false;
-  p.ttl = ttl;
+  p.ttl = l.ttl;
+  p.lock_delay = l.lock_delay;
   for (;;) {
     auto connected = l.session->connect(until);
     if (!connected) {
@@ -167,17 +179,6 @@ Result<Place*> SessionBackend::ours(const Lease& lease, Duration ttl, Deadline u
     p.granted = true;
     return &places_.emplace_back(std::move(p));
   }
-}
-
-// For display: the record has the length of the lease. If the reply is lost, the next renewal finds
-// another version and reads the node again.
-void SessionBackend::say_ttl(Session& s, Place& p, std::string_view data, Deadline until) {
-  if (data.starts_with(revoke_word)) return;  // the request stays
-  auto record = NodeRecord::parse(data);
-  if (!record || record->ttl == p.ttl) return;
-  record->ttl = p.ttl;
-  const Session::Call call = s.multi({{Op::Kind::set, p.node, record->text(), p.version}});
-  if (s.finish({&call}, until) && call.reply().rc == ZOK) ++p.version;
 }
 
 }  // namespace dlock::zookeeper

@@ -33,9 +33,7 @@ struct Session::Callbacks {
   static void leave(Call::State* s) {
     if (s->forgotten) delete s;
   }
-  static NodeStat copy(const struct Stat& s) {
-    return {s.czxid, s.ephemeralOwner, s.version, s.ctime, s.mtime};
-  }
+  static NodeStat copy(const struct Stat& s) { return {s.czxid, s.ephemeralOwner, s.version}; }
 
   static void nothing(int rc, const void* data) {
     auto* s = finish(data, rc);

@@ -20,7 +20,7 @@ Session::Call::~Call() {
   if (state_->done) delete state_;
   else state_->forgotten = true;  // its reply deletes it
 }
-bool Session::Call::done() const noexcept { return state_ && state_->done; }
+bool Session::Call::done() const noexcept { return !state_ || state_->done; }
 const Reply& Session::Call::reply() const noexcept { return state_->reply; }
 
 Session::Call::State* Session::begin(bool write) {

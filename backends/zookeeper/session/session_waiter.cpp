@@ -32,32 +32,35 @@ SessionWaiter::Step SessionWaiter::step(Deadline end) {
   Place& p = **taken;
   Session& s = *p.line->session;
   if (!p.granted) return turn(s, p, end);
-  base_.unwatch(s, p);  // so that the node is read again
+  s.forget(std::exchange(p.watch, 0));  // so that the node is read again
   return granted(p, Clock::now());
 }
 
 Result<Place*> SessionWaiter::place() {
   const int interrupt = request_.wait ? base_.options().interrupt_fd : -1;
-  auto line =
-      base_.line_for(request_, later(Clock::now(), base_.options().connect_timeout), interrupt);
-  if (!line) return fail(std::move(line.error()));
-  const Place* old = base_.find_place(request_.key, request_.owner);
-  const bool anew =
-      old && (old->given_up || (old->session != 0 && old->session != (*line)->session->id()));
-  if (auto ok = base_.settle(request_.key); !ok) return fail(std::move(ok.error()));
-  Place& p = base_.place_for(request_);
-  if (anew) {
-    base_.begin_anew(p, request_);
-    reset();
+  for (bool anew = false;;) {
+    auto line =
+        base_.line_for(request_, later(Clock::now(), base_.options().connect_timeout), interrupt);
+    if (!line) return fail(std::move(line.error()));
+    const std::int64_t session = (*line)->session->id();
+    const Place* old = base_.find_place(request_.key, request_.owner);
+    anew |= old && (old->given_up || (old->session != 0 && old->session != session));
+    const auto settled = base_.settle(request_.key);
+    if (!settled) return fail(settled.error());
+    if (*settled) continue;
+    Place& p = base_.place_for(request_);
+    if (anew) {
+      base_.begin_anew(p, request_);
+      reset();
+    }
+    p.line = *line;
+    p.session = session;
+    return &p;
   }
-  p.line = *line;
-  p.session = (*line)->session->id();
-  return &p;
 }
 
 SessionWaiter::Step SessionWaiter::granted(Place& p, Deadline sent) {
   p.granted = true;
-  p.ttl = request_.ttl;
   auto proven = base_.prove(p, sent);
   if (!proven) return fail(std::move(proven.error()));
   const auto* kept = std::get_if<Kept>(&*proven);
@@ -70,7 +73,10 @@ Session::Heard SessionWaiter::listen(Session& s, const std::string& path, Deadli
   for (;;) {
     const Deadline now = Clock::now();
     if (now >= beat_) {
-      (void)s.exists(path);  // the session notes its reply
+      // The library leaves a silent server after two thirds of the session's timeout, which may be
+      // much longer than the ttl.
+      if (beaten_.done()) beaten_ = s.exists(path);
+      else if (now - beaten_.reply().sent > request_.ttl * 2 / 3) s.drop();
       beat_ = later(now, pace);
     }
     const std::uint64_t connections = s.connections();
@@ -86,7 +92,7 @@ Result<void> SessionWaiter::cancel() {
   if (!p) return {};
   p->given_up = true;
   if (p->granted) {
-    const auto released = base_.release(base_.lease_of(*p, Clock::now()));
+    const auto released = base_.release(Lease{request_.key, request_.owner});
     if (!released) return fail(released.error());
     return {};
   }

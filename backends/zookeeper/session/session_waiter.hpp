@@ -17,13 +17,12 @@ class SessionWaiter : public Waiter {
 
   SessionWaiter(SessionBackend& base, Request request)
       : request_(std::move(request)), base_(base) {}
-  Step step(Deadline end);  // from the beginning
   // `Place` is ours in this connected session, and not granted.
   virtual Step turn(Session&, Place&, Deadline end) = 0;
   virtual void reset() { watch_ = 0; }  // the place is taken anew, or its session is another one
 
-  // It is our turn, by a write sent then, and the node is watched. Nothing: it ended just now, and
-  // its place is removed.
+  // It is our turn, by a write sent then, and the request to watch the node is sent. Nothing: it
+  // ended just now, and its place is removed.
   Step granted(Place&, Deadline sent);
   // As Session::listen, and keeps the server informed at the pace that a proof needs: so two writes
   // prove a long waiter when its turn comes.
@@ -33,12 +32,14 @@ class SessionWaiter : public Waiter {
   WatchId watch_ = 0;
 
  private:
+  Step step(Deadline end);  // from the beginning; called by poll() alone
   // Our place in a connected session. Without a node: it has to be made, for an owner without
   // abandoned nodes. An Error: whether the old node is gone is unknown.
   Result<Place*> place();
 
   SessionBackend& base_;
   Deadline beat_{};  // when to contact the server next
+  Session::Call beaten_;
 };
 
 }  // namespace dlock::zookeeper

@@ -23,6 +23,7 @@ class Several final : public Wrapped {
   Result<std::unique_ptr<Waiter>> enqueue(const Request&) override;
   Result<Renewal> renew(const Lease&, Duration ttl) override;
   Result<Renewal> detach(const Lease&, Duration ttl) override;
+  bool alarmed(const Lease&) override;
   Result<Released> release(const Lease&) override;
   void job_ended(const Lease&, RunEnd) override;
   // The holder in the way: of the key that is waited for.
@@ -128,6 +129,12 @@ Result<Renewal> Several::renew(const Lease&, Duration ttl) {
 
 Result<Renewal> Several::detach(const Lease&, Duration ttl) {
   return each([&](const Lease& l) { return inner_->detach(l, ttl); });
+}
+
+bool Several::alarmed(const Lease&) {
+  bool any = false;
+  for (const Taken& t : taken_) any |= inner_->alarmed(t.lease);
+  return any;
 }
 
 Result<Released> Several::release(const Lease&) { return release_all(); }

@@ -16,6 +16,7 @@ class Wrapped : public Backend {
   Result<std::unique_ptr<Waiter>> enqueue(const Request& r) override { return inner_->enqueue(r); }
   Result<Renewal> renew(const Lease& l, Duration ttl) override { return inner_->renew(l, ttl); }
   Result<Renewal> detach(const Lease& l, Duration ttl) override { return inner_->detach(l, ttl); }
+  bool alarmed(const Lease& l) override { return inner_->alarmed(l); }
   Result<Released> release(const Lease& l) override { return inner_->release(l); }
   void job_ended(const Lease& l, RunEnd end) override { inner_->job_ended(l, end); }
   Result<Released> force_release(const Key& k, std::optional<FencingToken> t) override {

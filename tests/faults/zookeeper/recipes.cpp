@@ -175,39 +175,6 @@ TEST_CASE("a forced release is noticed at once, before any renewal") {
     }
 }
 
-TEST_CASE("a lock-delay ends for a request without wait, too, and its mark is removed") {
-  const std::string chroot = fresh_chroot(), url = shared_zookeeper().url() + chroot;
-  const auto holder = open_zookeeper(url), first = open_zookeeper(url),
-             second = open_zookeeper(url);
-  RawZookeeper raw{shared_zookeeper().url()};
-  Request r = ask();
-  r.lock_delay = 1s;
-  acquire_or_fail(*holder, r);
-  auto names = raw.children(chroot + "/dlock/k");
-  const auto d = zookeeper::Directory::of(zookeeper::Dialect::sequential, names);
-  REQUIRE(d.delays.size() == 1);
-  raw.remove(chroot + "/dlock/k/" + d.queue.at(0).name);  // the holder has vanished
-  const auto attempt = [](Backend& b) {
-    Request once = ask();
-    once.wait = false;
-    auto answer = (*b.enqueue(once))->poll(0s);
-    return answer && std::holds_alternative<Granted>(*answer)
-               ? std::optional{std::get<Granted>(*answer).lease}
-               : std::nullopt;
-  };
-  const Deadline seen = Clock::now();
-  CHECK_FALSE(attempt(*first));
-  std::optional<Lease> got;
-  for (const Deadline end = Clock::now() + 20s; !got && Clock::now() < end; ::usleep(20000))
-    got = attempt(*second);
-  REQUIRE(got);
-  CHECK(Clock::now() >= seen + 990ms);  // the servers count in whole milliseconds
-  CHECK(zookeeper::Directory::of(zookeeper::Dialect::sequential, raw.children(chroot + "/dlock/k"))
-            .delays.empty());
-  release_or_fail(*second, *got);
-  CHECK(raw.children(chroot + "/dlock/k").empty());
-}
-
 TEST_CASE("a server named by an IPv6 literal") {
   ZookeeperServer::Setup setup;
   setup.address = "::1";
@@ -253,10 +220,11 @@ TEST_CASE("a ttl outside the servers' limits is refused with their limit") {
   release_or_fail(*backend, acquire_or_fail(*backend, ask()));
 }
 
-TEST_CASE("a detached lease can be renewed for longer; one process at a time has its handle") {
+TEST_CASE(
+    "a detached lease is renewed for no more than its ttl; one process at a time has its handle") {
   const std::string url = place();
   auto first = open_zookeeper(url);
-  Request r = ask(1s);
+  Request r = ask(20s);
   r.attached = false;
   const Lease lease = acquire_or_fail(*first, r);
   REQUIRE_FALSE(lease.ticket.empty());
@@ -273,7 +241,11 @@ TEST_CASE("a detached lease can be renewed for longer; one process at a time has
   CHECK(evicted.error().code == Errc::unavailable);
   CHECK(evicted.error().message.find("another process") != std::string::npos);
   second.reset();
-  ::usleep(1'500'000);  // longer than its first deadline
+  // A new leader would count as from the session's creation.
+  const auto more = third->renew(handle, 21s);
+  REQUIRE_FALSE(more);
+  CHECK(more.error().code == Errc::usage);
+  CHECK(more.error().message.find("--ttl up to 20s") != std::string::npos);
   CHECK(third->check(key(), lease.token).value() == Validity::valid);
   CHECK(third->release(handle).value() == Released::yes);
   CHECK(third->release(handle).value() == Released::was_not_held);
@@ -283,8 +255,8 @@ TEST_CASE("a detached lease can be renewed for longer; one process at a time has
 }
 
 TEST_CASE(
-    "a handle of several keys: a release or renewal of one leaves the others; a record has the new "
-    "ttl") {
+    "a handle of several keys: a release or renewal of one leaves the others, and asks for the "
+    "session's first timeout") {
   const std::string url = place();
   auto first = open_zookeeper(url);
   Request r = ask(5s), other = r;
@@ -300,9 +272,12 @@ TEST_CASE(
   const auto looker = open_zookeeper(url);
   CHECK(looker->check(r.key, lease.token).value() == Validity::stale);
   CHECK(looker->check(other.key, more.token).value() == Validity::valid);
-  CHECK(kept(open_zookeeper(url)->renew(handle_of_other, 7s)));
-  CHECK(looker->inspect(other.key).value()->holders.at(0).remaining == 7s);
-  CHECK(kept(open_zookeeper(url)->renew(handle_of_other, 7s)));  // after the record was rewritten
+  CHECK_FALSE(open_zookeeper(url)->renew(handle_of_other, 7s));
+  const auto shorter = open_zookeeper(url)->renew(handle_of_other, 2s).value();
+  REQUIRE(std::holds_alternative<Kept>(shorter));
+  CHECK(std::get<Kept>(shorter).lease.deadline < Clock::now() + 2s);
+  CHECK(looker->inspect(other.key).value()->holders.at(0).remaining == 5s);
+  CHECK(kept(open_zookeeper(url)->renew(handle_of_other, 5s)));
   CHECK(open_zookeeper(url)->release(handle_of_other).value() == Released::yes);
   CHECK(looker->check(other.key, more.token).value() == Validity::stale);
 }

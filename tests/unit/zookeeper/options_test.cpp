@@ -99,11 +99,16 @@ TEST_CASE("a login without TLS to another host gives a warning") {
 
 TEST_CASE("the proven part of a ttl, with ?tick= and without") {
   const auto proves = [](const char* url) {
-    return native.proven_of(std::chrono::seconds{4}, Url::parse(url).value());
+    return native.proven_of(std::chrono::seconds{4}, Duration{}, Url::parse(url).value());
   };
-  CHECK(proves("zk://a") == std::chrono::milliseconds{1958});
-  // 3/4 of 4 s less 250 ms and 42 ms
-  CHECK(proves("zk://a?tick=500ms") == std::chrono::microseconds{2'781'000});
+  // 3/4 of 4 s less 9/32 of it and 42 ms
+  CHECK(proves("zk://a") == std::chrono::microseconds{2'124'750});
+  // 3/4 of 4 s less 9/16 of 500 ms and 42 ms
+  CHECK(proves("zk://a?tick=500ms") == std::chrono::microseconds{2'757'562});
+  // 3/4 of 4 s less 9/32 of 6 s and 62 ms
+  const auto url = Url::parse("zk://a").value();
+  CHECK(native.proven_of(std::chrono::seconds{4}, std::chrono::seconds{2}, url) ==
+        std::chrono::microseconds{1'687'875});
   // which open() refuses
   CHECK(proves("zk://a?tick=nonsense") == proves("zk://a"));
   // no --ttl of 4 s there

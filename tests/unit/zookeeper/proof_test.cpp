@@ -64,22 +64,30 @@ TEST_CASE("two writes prove a request sent and answered half a tick before the f
 }
 
 TEST_CASE("renewals at the start rule's pace prove at least its figure") {
-  for (const Duration tick :
-       {Duration{}, Duration{200ms}, Duration{1s}, Duration{2s}, Duration{3s}}) {
-    CAPTURE(tick.count());
-    const Duration counted_on = proven_of(timeout, tick);
-    Proof p = fresh(tick);
-    Deadline sent = zero;
-    for (int i = 0; i < 30; ++i) {
-      const Deadline before = p.until();
-      sent += counted_on / 3 + 5ms;
-      CHECK(before - sent > 2 * counted_on / 3 - 20ms);  // at the time of a renewal
-      renew(p, sent);
-      CHECK(p.until() >= before);
-      CHECK(after(p, sent) >= counted_on - 20ms);
-      CHECK(after(p, sent) <= timeout);
+  for (const Duration lock_delay : {0s, 1s, 10s, 60s})
+    for (const Duration tick :
+         {Duration{}, Duration{200ms}, Duration{1s}, Duration{2s}, Duration{3s}}) {
+      CAPTURE(tick.count(), lock_delay.count());
+      const Duration counted_on = proven_of(timeout, lock_delay, tick);
+      if (counted_on < 1s) {  // the start rule refuses it
+        CHECK(lock_delay >= 10s);
+        continue;
+      }
+      Proof p{tick};
+      p.attached(zero, zero + rtt, timeout + lock_delay);
+      p.committed(zero + rtt, zero + 2 * rtt);
+      Deadline sent = zero;
+      for (int i = 0; i < 60; ++i) {
+        const Deadline before = p.until();
+        sent += counted_on / 3 + 5ms;
+        // at the time of a renewal
+        CHECK(before - lock_delay - sent > 2 * counted_on / 3 - 20ms);
+        renew(p, sent);
+        CHECK(p.until() >= before);
+        CHECK(after(p, sent) - lock_delay >= counted_on - 20ms);
+        CHECK(after(p, sent) <= timeout + lock_delay);
+      }
     }
-  }
 }
 
 TEST_CASE("after a long silence two writes extend no proof; a resumed session is proven at once") {

@@ -130,7 +130,7 @@ TEST_CASE("readers and permits run together; a permit counts every earlier conte
   CHECK(decide(behind, p9, 9).watch == w7);
 }
 
-TEST_CASE("Curator sorts a permit as a writer, and knows neither slots nor lock-delays") {
+TEST_CASE("Curator sorts a permit as a writer, and knows no slots") {
   // Curator's rule: a name that ends in one of its tags and a number is sorted by that, any other
   // by its whole name and after those; a reader waits for every writer before it.
   const auto number = [](std::string name) {
@@ -139,15 +139,13 @@ TEST_CASE("Curator sorts a permit as a writer, and knows neither slots nor lock-
     return name;
   };
   const std::string theirs = "_c_y-__WRIT__0000000007";
-  const Member holder = *parse_member(
-      Dialect::sequential, node_prefix(Dialect::sequential, owner, Mode::exclusive) + "0000000003");
   for (const Mode mode : {Mode::exclusive, Mode::permit}) {
     const std::string mine = node_prefix(Dialect::sequential, owner, mode) + "0000000006";
     CHECK(parse_member(Dialect::sequential, mine)->mode == mode);
     CHECK(number(mine) < number(theirs));
     CHECK(mine.find("__WRIT__") != mine.npos);
   }
-  for (const std::string& beside : {slot_node(3), delay_node(std::chrono::seconds{2}, holder)}) {
+  for (const std::string& beside : {slot_node(3)}) {
     CHECK(number(beside) > number(theirs));
     CHECK(beside.find("__WRIT__") == beside.npos);
     CHECK(beside.find("__READ__") == beside.npos);
@@ -155,22 +153,19 @@ TEST_CASE("Curator sorts a permit as a writer, and knows neither slots nor lock-
   }
 }
 
-TEST_CASE("lock-delay marks of vanished holders") {
-  const auto member = [](const std::string& n) { return *parse_member(Dialect::sequential, n); };
-  const std::string wrapped = name("READ", "-000000002");
-  const std::string here = delay_node(std::chrono::seconds{2}, member(w1)),
-                    gone = delay_node(std::chrono::milliseconds{5}, member(wrapped));
+TEST_CASE("marks by which 0.1.0 delayed grants are old once their holder is gone") {
+  const std::string here = "delay-2000000-1-_c_x-mark", gone = "delay-5000-fffffffe-_c_x-mark";
   const auto d = Directory::of(Dialect::sequential, {w1, here, gone});
-  REQUIRE(d.delays.size() == 2);
-  REQUIRE(d.vanished().size() == 1);
-  CHECK(d.vanished()[0].number == -2);
-  CHECK(d.vanished()[0].guid == "_c_x");
-  CHECK(d.vanished()[0].delay == std::chrono::milliseconds{5});
   CHECK(d.queue.size() == 1);
-  CHECK(d.holder(*parse_delay(here))->name == w1);
+  REQUIRE(d.old_marks.size() == 1);
+  CHECK(d.old_marks[0] == gone);
+  CHECK(parse_old_mark(gone)->number == -2);
+  CHECK(parse_old_mark(gone)->guid == "_c_x");
+  CHECK(Directory::of(Dialect::sequential, {here}).old_marks.size() == 1);
+  CHECK(Directory::of(Dialect::curator, {here}).old_marks.empty());
   for (const char* broken :
        {"delay-", "delay--mark", "delay-5-mark", "delay-5-1-mark", "delay-x-1-_c_a-mark",
         "delay-5-g-_c_a-mark", "delay-5-1-_c_a", "delay-99999999999999999999-1-_c_a-mark",
         "delay-mark", "lock-delay-5-1-_c_a-mark"})
-    CHECK_FALSE(parse_delay(broken));
+    CHECK_FALSE(parse_old_mark(broken));
 }

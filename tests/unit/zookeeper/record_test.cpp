@@ -11,13 +11,14 @@ TEST_CASE("a record survives encoding") {
   r.mode = Mode::permit;
   r.limit = 3;
   r.ttl = std::chrono::seconds{30};
+  r.lock_delay = std::chrono::seconds{5};
   r.identity = Identity::mine("why not");
   NodeRecord record = NodeRecord::of(r);
   record.slot = 2;
   const auto again = NodeRecord::parse(record.text());
   REQUIRE(again);
   CHECK(again->id == r.owner.hex().substr(0, 8));
-  CHECK(again->ttl == r.ttl);
+  CHECK(again->timeout == r.ttl + r.lock_delay);
   CHECK(again->limit == 3U);
   CHECK(again->slot == 2U);
   CHECK(again->who.reason == "why not");
@@ -39,6 +40,16 @@ TEST_CASE("a ticket survives encoding, and other text is refused") {
   CHECK(again->id == t.id);
   CHECK(again->password == t.password);
   CHECK(t.text().size() == 48);
+  Ticket timed = t;
+  timed.timeout = std::chrono::seconds{40};
+  timed.lock_delay = std::chrono::seconds{10};
+  const auto whole = Ticket::parse(timed.text());
+  REQUIRE(whole);
+  CHECK(whole->password == t.password);
+  CHECK(whole->timeout == timed.timeout);
+  CHECK(whole->lock_delay == timed.lock_delay);
+  for (const char* times : {"-", "-40000", "-40000-", "-5-5", "-0-0", "-x-1", "40000-1", "-9-1-1"})
+    CHECK_FALSE(Ticket::parse(t.text() + times));
   for (const std::string& text : {std::string{}, t.text().substr(1), t.text() + "0",
                                   "x" + t.text().substr(1), "-" + t.text().substr(1)})
     CHECK_FALSE(Ticket::parse(text));
