@@ -137,12 +137,8 @@ Result<Renewal> SessionBackend::renew_in(const Lease& lease, Duration ttl, bool 
   Place* p = *found;
   if (!p || !p->granted) return Lost{"the session that held it is over, or its node was removed"};
   Line& l = *p->line;
-  if (whole_ms(ttl) > l.ttl)
-    return fail(Errc::usage,
-                fmt::format("--ttl {}: the session that holds it was made for {}, and no renewal "
-                            "makes it longer; --ttl up to {}",
-                            format_duration(ttl), format_duration(l.ttl), format_duration(l.ttl)));
-  const Duration timeout = ends_with_ttl ? whole_ms(ttl) : l.timeout();
+  const bool too_long = whole_ms(ttl) > l.ttl;
+  const Duration timeout = ends_with_ttl && !too_long ? whole_ms(ttl) : l.timeout();
   if (l.session->asked() != timeout) {
     if (auto ok = retime(l, timeout); !ok) return fail(std::move(ok.error()));
   }
@@ -153,6 +149,12 @@ Result<Renewal> SessionBackend::renew_in(const Lease& lease, Duration ttl, bool 
       forget(*p);
       return Lost{"the session that held it has expired"};
     }
+    if (too_long)
+      return fail(
+          Errc::usage,
+          fmt::format("--ttl {}: the session that holds it was made for {}, and no renewal "
+                      "makes it longer; --ttl up to {}",
+                      format_duration(ttl), format_duration(l.ttl), format_duration(l.ttl)));
     if (s.timeout() < s.asked())
       return fail(Errc::usage,
                   fmt::format("--ttl {}: sessions of {} last at most {} (its maxSessionTimeout)",
