@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from zookeeper_store import Holder, Server, check, command, missing, need_zookeeper, run, until  # noqa: E402
@@ -81,9 +82,22 @@ def beside_permits(server, client):
     """Another dialect: dlock refuses a directory with kazoo's nodes in it; kazoo does not look at dlock's (backends/zookeeper/README.md)."""
     lock = Lock(client, "/locks/permits", "kazoo's")
     lock.acquire(timeout=10)
-    for mode in (["--limit", "2"], ["-x", "--lock-delay", "1s"], ["-s"]):
+    for mode in (["--limit", "2"], ["-x"], ["-s"]):
         mixed = run(server, "sequential", "--key", "permits", *mode, "-n", "--", "true")
         check("sequential %s is refused beside kazoo's Lock" % " ".join(mode), mixed.returncode == 64 and "--recipe kazoo" in mixed.stderr, mixed)
+    lock.release()
+
+
+def lock_delay(server, client):
+    """A killed holder: kazoo waits for its lock-delay, and not for ever."""
+    holder = Holder(server, "kazoo", "--key", "delay", "--ttl", "8s", "--lock-delay", "4s")
+    holder.holds()
+    killed = time.monotonic()
+    holder.process.kill()
+    holder.process.wait()
+    lock = Lock(client, "/locks/delay", "kazoo's")
+    check("kazoo has what a killed dlock with --lock-delay held", lock.acquire(timeout=60))
+    check("and not before its lock-delay is over", time.monotonic() - killed >= 4)
     lock.release()
 
 
@@ -126,6 +140,7 @@ def main():
         wrong_dialect(server, client)
         readers_and_writers(server, client)
         beside_permits(server, client)
+        lock_delay(server, client)
         contention(server, client)
         client.stop()
     finally:
