@@ -273,14 +273,15 @@ Result<bool> LeaseTable::revoke(Connection& c, const std::string& name, FencingT
   }
 }
 
-Result<bool> LeaseTable::note_start(Connection& c, const std::string& name, const Owner& me,
-                                    std::optional<Micros> at, Micros keep, Deadline until) {
+Result<Noted> LeaseTable::note_start(Connection& c, const std::string& name, const Owner& me,
+                                     const StartChange& change, Deadline until) {
   for (unsigned conflicts = 0;;) {
     auto seen = look(c, name, until);
     if (!seen) return fail(std::move(seen.error()));
-    if (!seen->exists || !seen->state.holder(me, seen->now)) return false;
-    const std::string start = at ? fmt::format("{}", *at) : "NULL";
-    const std::string end = at ? fmt::format("{}", after(seen->now, keep)) : "NULL";
+    if (!seen->exists || !seen->state.holder(me, seen->now)) return Noted::not_held;
+    if (!change.fits(seen->start, seen->now)) return Noted::other_start;
+    const std::string start = change.is ? fmt::format("{}", change.is->at) : "NULL";
+    const std::string end = change.is ? fmt::format("{}", change.is->until) : "NULL";
     auto r =
         c.query("note the start",
                 fmt::format("UPDATE dlock_lock SET started={},started_until={},version=version+1 "
@@ -288,7 +289,7 @@ Result<bool> LeaseTable::note_start(Connection& c, const std::string& name, cons
                             start, end, hex(name), seen->version),
                 until);
     if (!r) return fail(std::move(r.error()));
-    if (r->affected == 1) return true;
+    if (r->affected == 1) return Noted::yes;
     if (auto ok = back_off(++conflicts, until); !ok) return fail(std::move(ok.error()));
   }
 }

@@ -43,6 +43,7 @@
 #include <optional>
 #include <string>
 #include <variant>
+#include "core/backend.hpp"
 #include "core/last_run.hpp"
 #include "core/lock_state.hpp"
 #include "mysql/client/connection.hpp"
@@ -83,7 +84,7 @@ class LeaseTable {
     bool marked = false;                  // `waiters`
     std::string wake;                     // the bell of a holder that was granted a free key
     bool read_only = false;               // the server became read-only
-    std::optional<Micros> started, started_until;
+    std::optional<Start> start;           // noted, and still needed
     FencingToken revoked = 0;  // holders with this token or an older one were asked to stop
   };
 
@@ -167,9 +168,8 @@ class LeaseTable {
   // asked, 0 before the first call. A repeated call asks no other holder.
   Result<bool> revoke(Connection&, const std::string& name, FencingToken& newest, Deadline until);
   Result<Seen> look(Connection&, const std::string& name, Deadline until);
-  // False: the lease is not in force.
-  Result<bool> note_start(Connection&, const std::string& name, const Owner&,
-                          std::optional<Micros> at, Micros keep, Deadline until);
+  Result<Noted> note_start(Connection&, const std::string& name, const Owner&, const StartChange&,
+                           Deadline until);
 
   Result<std::size_t> ahead(Connection&, const std::string& name, const Owner&, Deadline until);
   Result<void> say_alive(Connection&, const std::string& name, const Owner&, Deadline until);

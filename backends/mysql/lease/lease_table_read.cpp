@@ -58,8 +58,8 @@ Result<LeaseTable::Seen> LeaseTable::parse(const Connection& c, const Answer& r,
   seen.state.fence = *fence;
   seen.now = *now;
   seen.updated = *updated;
-  seen.started = r.number(5);
-  seen.started_until = r.number(6);
+  if (const auto at = r.number(5), until = r.number(6); at && until && *until > *now)
+    seen.start = {*at, *until};
   seen.ticket = r.unsigned_number(7);
   seen.queue = r.has(8);
   seen.marked = r.text(9) != "0";
