@@ -97,7 +97,7 @@ Result<LeaseTable::Answered> LeaseTable::acquire(Connection& c, Asking& a, Deadl
     out.conflicts = conflicts;
     for (const auto& h : seen->state.holders)
       if (h.free_at() > seen->now && h.owner != me && !out.in_the_way) out.in_the_way = h;
-    out.idle = !out.in_the_way;
+    out.idle = a.room.has_value();
     out.version = seen->version;
 
     if (std::holds_alternative<LockState::Granted>(out.answer)) {
@@ -115,14 +115,10 @@ Result<LeaseTable::Answered> LeaseTable::acquire(Connection& c, Asking& a, Deadl
         ++out.version;
       }
       out.known.version = out.version;
-      if (seen->ticket || seen->queue || !held) {
-        // Nothing to delete if we never wrote a row: the first read saw no queue.
-        if (seen->ticket || held)
-          if (auto ok = leave_queue(c, a.name, me, seen->ticket,
-                                    *passed && a.ask.mode == Mode::exclusive && !held, until);
-              !ok)
-            return fail(std::move(ok.error()));
-      }
+      // The grant is committed. A row that cannot be deleted does not undo it: it counts for nothing
+      // while we hold the key, and then as that of a dead waiter.
+      if (seen->ticket || (held && seen->queue))
+        (void)leave_queue(c, a.name, me, seen->ticket, *passed && !held, until);
       return out;
     }
     if (std::holds_alternative<LockState::Busy>(out.answer)) return out;
@@ -219,10 +215,11 @@ Result<std::pair<bool, bool>> LeaseTable::cancel(Connection& c, const std::strin
       "leave the queue",
       fmt::format("DELETE FROM dlock_wait WHERE name={} AND owner='{}'", hex(name), me.hex()),
       until);
-  if (!r) return fail(std::move(r.error()));
-  const bool waited = r->affected > 0;
+  // a row that cannot be deleted keeps no grant
   const auto held = release(c, name, me, nullptr, until);
+  if (!r) return fail(std::move(r.error()));
   if (!held) return fail(held.error());
+  const bool waited = r->affected > 0;
   if (auto ok = free_names(c, me, until); !ok) return fail(std::move(ok.error()));
   return std::pair{waited, *held};
 }

@@ -116,7 +116,7 @@ class LeaseTable {
     std::uint64_t version = 0;
     Known known;        // after a grant
     Target target;      // of Waiting
-    bool idle = false;  // it is free: those ahead only have to claim it
+    bool idle = false;  // there is room: those ahead only have to claim it
     std::optional<LockState::Holder> in_the_way;
     unsigned conflicts = 0;
   };
@@ -132,6 +132,12 @@ class LeaseTable {
     bool first = true;
     std::string give_up{};   // a named lock to release on the way
     unsigned distance = 16;  // how many places ahead to wait for
+    // Room for each of those ahead and for us, as it was seen: since when, and before which grant.
+    struct Room {
+      FencingToken fence;
+      Micros since;
+    };
+    std::optional<Room> room{};
   };
   // Grants, queues or refuses. May be repeated.
   Result<Answered> acquire(Connection&, Asking&, Deadline until);
@@ -185,7 +191,7 @@ class LeaseTable {
  private:
   Result<Seen> read(Connection&, const Asking&, Deadline until);
   Result<void> read_all_ahead(Connection&, const Asking&, Seen&, Deadline until);
-  Result<bool> pass_the_frozen(Connection&, const Asking&, Seen&, Deadline until);
+  Result<bool> pass_the_frozen(Connection&, Asking&, Seen&, Deadline until);
   Result<std::optional<Answered>> take_free(Connection&, const Asking&, Deadline until);
   // `also`: further assignments, each with its comma.
   Result<bool> swap(Connection&, const std::string& name, std::uint64_t version, const Holders&,
