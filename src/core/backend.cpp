@@ -81,9 +81,17 @@ Result<Released> Backend::revoke(const Key&) {
 Result<Starts> Backend::starts(const Key&) {
   return fail(cannot("does not note when jobs were started"));
 }
-Result<Validity> Backend::note_start(const Lease&, std::optional<std::int64_t>, Duration) {
+Result<Noted> Backend::note_start(const Lease&, const StartChange&) {
   return fail(cannot("does not note when jobs were started"));
 }
+
+bool StartChange::fits(const std::optional<Start>& noted, std::int64_t now) const noexcept {
+  const auto needed = [&](const std::optional<Start>& s) {
+    return s && s->until > now ? s : std::optional<Start>{};
+  };
+  return needed(noted) == needed(was) || needed(noted) == needed(is);
+}
+
 Result<std::vector<Finding>> Backend::doctor() { return fail(cannot("has nothing to examine")); }
 
 Result<Choice> choose(const Url& url, std::string_view recipe) {

@@ -152,12 +152,25 @@ using Renewal = std::variant<Kept, Lost>;  // an unknown outcome is an Error and
 enum class Released { yes, was_not_held };
 enum class Validity { valid, stale };
 
-// The newest start noted for a key (--once-per), by the store's wall clock, in microseconds since
-// 1970.
+// A start noted for a key (--once-per), and when its note is not needed any more, by the store's wall
+// clock, in microseconds since 1970.
+struct Start {
+  std::int64_t at = 0, until = 0;
+  bool operator==(const Start&) const = default;
+};
 struct Starts {
   std::int64_t now = 0;
-  std::optional<std::int64_t> last;
+  std::optional<Start> last;  // the newest
 };
+// Made only if the note is still the one that was read; nullopt: there is none. One that is not
+// needed any more counts as none.
+struct StartChange {
+  std::optional<Start> was, is;
+  // Whether it may be made where this is noted. Also if that is `is` already: the change is
+  // repeated, because its answer was lost.
+  bool fits(const std::optional<Start>& noted, std::int64_t now) const noexcept;
+};
+enum class Noted { yes, other_start, not_held };
 
 // One fact about a store that decides whether it is fit for locks.
 struct Finding {
@@ -219,12 +232,11 @@ class Backend {
   // support it.
   virtual Result<Released> revoke(const Key&);
 
-  // --once-per, if Traits::starts is true (else Errc::usage). The caller holds the key, so no start
-  // comes between these two.
+  // --once-per, if Traits::starts is true (else Errc::usage).
   virtual Result<Starts> starts(const Key&);
-  // Notes a start at `at` (nullopt: deletes it), if `lease` is in force; stale: it is not, and
-  // nothing was noted. The store drops the record `keep` after it was written.
-  virtual Result<Validity> note_start(const Lease&, std::optional<std::int64_t> at, Duration keep);
+  // Makes the change, if the lease is in force and the change fits; else nothing is changed. Others
+  // may hold the key, too, so a start may come between these two. After an Error: repeat it.
+  virtual Result<Noted> note_start(const Lease&, const StartChange&);
 
   // Is this store fit for locks? Only an unreachable store is an Error.
   virtual Result<std::vector<Finding>> doctor();

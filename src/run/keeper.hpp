@@ -160,8 +160,8 @@ class Keeper {
   std::optional<Lease> lease_;
   int alarm_fd_ = -1;
   Deadline first_renewal_{};
-  // --once-per, since our start was noted: what the store's record was before
-  std::optional<Starts> noted_;
+  // --once-per, since our start was noted, or may be
+  std::optional<StartChange> noted_;
   Deadline wait_until_ = no_deadline, connect_until_ = no_deadline;
   Deadline answered_{};  // when the last request was sent that the store answered with: wait
   bool reached_ = false, queued_ = false, over_ = false;

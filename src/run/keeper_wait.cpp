@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <algorithm>
+#include <cstdlib>
 #include "core/exit_status.hpp"
 #include "core/text.hpp"
 #include "run/keeper.hpp"
@@ -12,6 +13,12 @@
 namespace dlock::run {
 
 using namespace std::chrono_literals;
+
+namespace {
+
+constexpr int most_tries_to_note = 100;
+
+}  // namespace
 
 bool Keeper::enqueue() {
   queued_ = false;
@@ -53,57 +60,63 @@ bool Keeper::take(const dlock::Granted& granted) {
 }
 
 // --once-per, after the grant and before the start. False: nothing may start; the lock was released
-// and a report says why. A start whose record has an unknown fate is no start; the attempt to
-// withdraw it may fail, and then there is no start in this period.
+// and a report says why. Others may hold the lock, too (readers, permits, nested runs): if one of
+// them has noted its start since ours was judged, it is judged anew. A start whose record has an
+// unknown fate is no start; the attempt to withdraw it may fail, and then there is no start in this
+// period.
 bool Keeper::note_start(const Lease& lease) {
   const auto twice = [](auto ask) {
     auto answer = ask();
     return !answer && retryable(answer.error().code) ? ask() : answer;
   };
-  const auto known = twice([&] { return backend_->starts(lease.key); });
-  Error error = known ? Error{} : known.error();
-  if (known && !plan_.again && !plan_.once_per->due(*known)) {
-    const Duration ahead = OncePer::ahead(*known);
-    bool corrected = false;
-    if (ahead > 0us) {
-      const auto noted =
-          twice([&] { return backend_->note_start(lease, known->now, plan_.once_per->keep()); });
-      corrected = noted && *noted == Validity::valid;
-    }
+  const auto refused = [&](int status, const std::string& why, bool busy) {
     (void)twice([&] { return backend_->release(lease); });
-    events_.trace_result("acquire", "fail");
-    const std::string line = ahead > 0us
-                                 ? events_.started_ahead_line(ahead, corrected)
-                                 : events_.started_line(Duration{known->now - *known->last});
-    report(Ended{plan_.conflict_status, line, true});
+    events_.trace_result("acquire", busy ? "fail" : "info");
+    report(Ended{status, why, busy});
     return false;
-  }
-  if (known) {
-    noted_ = *known;
+  };
+  Error error{Errc::unavailable, "others note starts all the time"};
+  for (int tries = 0; tries < most_tries_to_note; ++tries) {
+    const auto known = twice([&] { return backend_->starts(lease.key); });
+    if (!known) {
+      error = known.error();
+      break;
+    }
+    const bool due = plan_.again || plan_.once_per->due(*known);
+    const Duration ahead = OncePer::ahead(*known);
+    if (!due && ahead == 0us)
+      return refused(plan_.conflict_status,
+                     events_.started_line(Duration{known->now - known->last->at}), true);
+    // until: partly random, so that a repeated change does not take the start of another, who read
+    // the same, for ours
+    const auto keep = plan_.once_per->keep().count();
+    const Start mine{
+        known->now,
+        known->now + keep + ::rand_r(&seed_) % std::clamp<std::int64_t>(keep / 10, 1, 1'000'000)};
+    const auto done = twice([&] { return backend_->note_start(lease, {known->last, mine}); });
+    const bool noted = done && *done == Noted::yes;
+    if (!due) return refused(plan_.conflict_status, events_.started_ahead_line(ahead, noted), true);
     // --again: a withdrawal must not bring back a start in the future (OncePer::ahead)
-    if (OncePer::ahead(*known) > 0us) noted_->last = known->now;
-    const auto done =
-        twice([&] { return backend_->note_start(lease, known->now, plan_.once_per->keep()); });
-    if (done && *done == Validity::valid) return true;
+    noted_ = {ahead > 0us ? mine : known->last, mine};
+    if (noted) return true;
+    (void)withdraw_start(lease);
+    if (done && *done == Noted::other_start) continue;
     error = done ? Error{Errc::unavailable, "the lock ended before the start could be noted"}
                  : done.error();
-    (void)withdraw_start(lease);
+    break;
   }
-  (void)twice([&] { return backend_->release(lease); });
-  events_.trace_result("acquire", "info");
-  report(Ended{exit_status(error.code),
-               fmt::format("--once-per: {}; nothing was started", error.message)});
-  return false;
+  return refused(exit_status(error.code),
+                 fmt::format("--once-per: {}; nothing was started", error.message), false);
 }
 
-// While the lock is held, so no other start can have been noted since. Text: why the start may
-// still be noted.
+// Text: why the start may still be noted.
 std::string Keeper::withdraw_start(const Lease& lease) {
   if (!noted_) return {};
-  const auto done = backend_->note_start(lease, noted_->last, plan_.once_per->keep());
+  const auto done = backend_->note_start(lease, {noted_->is, noted_->was});
   noted_.reset();
   if (!done) return done.error().message;
-  return *done == Validity::valid ? "" : "the lock has ended";
+  if (*done == Noted::not_held) return "the lock has ended";
+  return *done == Noted::yes ? "" : "another start was noted since";
 }
 
 // Of a command that was not started, or failed. A withdrawal that is not confirmed leaves the start

@@ -64,10 +64,10 @@ bool OncePer::due(const Starts& s) const {
   if (ahead(s) > 0us) return false;
   if (calendar != Calendar::none) {
     ::tzset();
-    return !same(local(*s.last), local(s.now), calendar);
+    return !same(local(s.last->at), local(s.now), calendar);
   }
   const Duration slack = std::min<Duration>(period / 10, 1min);
-  return Duration{s.now - *s.last} >= period - slack;
+  return Duration{s.now - s.last->at} >= period - slack;
 }
 
 std::int64_t OncePer::next_after(std::int64_t wall_micros) const {

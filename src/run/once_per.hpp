@@ -27,7 +27,7 @@ struct OncePer {
   // the next start a whole period away from the real one, whenever that was, and blocks for one
   // period, not until the wall clock reaches it.
   static Duration ahead(const Starts& s) noexcept {
-    return Duration{s.last && *s.last > s.now ? *s.last - s.now : 0};
+    return Duration{s.last && s.last->at > s.now ? s.last->at - s.now : 0};
   }
 
   // Calendar: when the period after that of `wall_micros` begins, in the time zone of TZ;

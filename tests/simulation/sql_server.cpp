@@ -168,13 +168,14 @@ class Run {
   }
 
   void show_variables(const Statement& s, Reply& reply) {
-    const std::array<std::pair<std::string_view, std::string>, 7> known{
+    const std::array<std::pair<std::string_view, std::string>, 8> known{
         {{"version", "10.11.14-MariaDB"},
          {"hostname", "simulated"},
          {"port", "3306"},
          {"read_only", "OFF"},
          {"log_bin", "OFF"},
          {"pseudo_thread_id", std::to_string(session_.number)},
+         {"sql_select_limit", std::to_string(UINT64_MAX)},
          {"timestamp", fmt::format("{}.{:06}", now_ / 1'000'000, now_ % 1'000'000)}}};
     reply.has_rows = true;
     for (const Expr& e : s.values)

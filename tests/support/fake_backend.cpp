@@ -26,7 +26,8 @@ constexpr std::array<Traits, 2> recipes{{
      .lock_delay = true,
      .wakes = true,
      .native = true,
-     .weakness = "in the memory of one process, for tests"},
+     .weakness = "in the memory of one process, for tests",
+     .starts = true},
     {.family = "fake",
      .recipe = "process",
      .liveness = Liveness::process,
@@ -159,6 +160,27 @@ Result<std::optional<KeyView>> FakeBackend::inspect(const Key& key) {
   const Entry* e = known(table, key, now_us());
   if (!e) return std::optional<KeyView>{};
   return std::optional{view(e->state, key.text(), now_us())};
+}
+
+Result<Starts> FakeBackend::starts(const Key& key) {
+  if (const auto begun = begin(); !begun) return fail(begun.error());
+  Table table;
+  const Entry* e = known(table, key, now_us());
+  Starts s{wall_micros(), e ? e->start : std::nullopt};
+  if (s.last && s.last->until <= s.now) s.last.reset();
+  return s;
+}
+
+Result<Noted> FakeBackend::note_start(const Lease& lease, const StartChange& change) {
+  if (const auto begun = begin(); !begun) return fail(begun.error());
+  const Micros now = now_us();
+  Table table;
+  Entry* const e = known(table, lease.key, now);
+  if (!e || !e->state.holder(lease.owner, now)) return Noted::not_held;
+  if (!change.fits(e->start, wall_micros())) return Noted::other_start;
+  e->start = change.is;
+  if (lose(RequestKind::note)) return fail(lost_reply("note the start"));
+  return Noted::yes;
 }
 
 Result<std::vector<KeyView>> FakeBackend::list() {

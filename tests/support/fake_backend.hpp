@@ -20,7 +20,7 @@
 //   hang_release=1        release never returns
 //   drip=D                every call takes D before it begins, and no interrupt shortens that
 //   throw_after=N         the first N renewals work, the next ones throw std::runtime_error
-//   lose=acquire|renew|release  the first such request that succeeds is carried out, but answered
+//   lose=acquire|renew|release|note  the first such request that succeeds is carried out, but answered
 //   Errc::timed_out
 //   lost_after=N          the first N renewals work, then the lease is gone and the answer is Lost
 //   renew_fails_after=N   the first N renewals work, the next ones are answered Errc::unavailable,

@@ -49,6 +49,7 @@ Result<Faults> Faults::parse(const Url& url) {
       if (value == "acquire") f.lose = RequestKind::acquire;
       else if (value == "renew") f.lose = RequestKind::renew;
       else if (value == "release") f.lose = RequestKind::release;
+      else if (value == "note") f.lose = RequestKind::note;
       else return refuse(name, value, "acquire, renew, release");
     } else if (name == "fail_open") {
       if (value == "denied") f.fail_open = Errc::denied;

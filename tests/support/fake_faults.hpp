@@ -6,7 +6,7 @@
 
 namespace dlock::fake {
 
-enum class RequestKind { none, acquire, renew, release };
+enum class RequestKind { none, acquire, renew, release, note };
 
 // The faults of fake_backend.hpp, as read from a URL.
 struct Faults {

@@ -35,6 +35,8 @@ class FakeBackend final : public Backend {
   Result<Validity> check(const Key&, const Owner&) override;
   Result<std::optional<KeyView>> inspect(const Key&) override;
   Result<std::vector<KeyView>> list() override;
+  Result<Starts> starts(const Key&) override;
+  Result<Noted> note_start(const Lease&, const StartChange&) override;
 
  private:
   friend class FakeWaiter;

@@ -3,9 +3,11 @@
 #pragma once
 #include <map>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
+#include "core/backend.hpp"
 #include "core/lock_state.hpp"
 #include "util/fd.hpp"
 
@@ -20,6 +22,7 @@ struct Entry {
   std::map<std::uint64_t, Fd> lives;
   // owners after a release or cancel: they must not come back (lease.hpp)
   std::set<Owner> spent;
+  std::optional<Start> start;  // noted
 
   // Removes every contender whose pipe has ended.
   void reap(Micros now);

@@ -22,7 +22,7 @@ std::int64_t utc(const char* text) {
 }
 
 bool due(const char* period, const char* last, const char* now) {
-  return per(period).due({utc(now), utc(last)});
+  return per(period).due({utc(now), Start{utc(last)}});
 }
 
 struct Zone {
@@ -42,7 +42,7 @@ TEST_CASE("a first start is due") { CHECK(per("1h").due({5 * second, std::nullop
 
 TEST_CASE("a duration: no start within it, less a slack of a tenth (at most a minute)") {
   const auto at = [](const char* period, std::int64_t micros) {
-    return per(period).due({1'000'000 * second + micros, 1'000'000 * second});
+    return per(period).due({1'000'000 * second + micros, Start{1'000'000 * second}});
   };
   CHECK_FALSE(at("1s", 0));
   CHECK_FALSE(at("1s", 899'999));
@@ -53,10 +53,10 @@ TEST_CASE("a duration: no start within it, less a slack of a tenth (at most a mi
 
 TEST_CASE(
     "a last start in the future: the clock was set back; no start, and the message says how far") {
-  CHECK_FALSE(per("1s").due({10 * second, 11 * second}));
-  CHECK_FALSE(per("1s").due({10 * second, 10 * second + 1}));
-  CHECK(OncePer::ahead({10 * second, 11 * second}) == 1s);
-  CHECK(OncePer::ahead({10 * second, 10 * second}) == 0s);
+  CHECK_FALSE(per("1s").due({10 * second, Start{11 * second}}));
+  CHECK_FALSE(per("1s").due({10 * second, Start{10 * second + 1}}));
+  CHECK(OncePer::ahead({10 * second, Start{11 * second}}) == 1s);
+  CHECK(OncePer::ahead({10 * second, Start{10 * second}}) == 0s);
   CHECK(OncePer::ahead({10 * second, std::nullopt}) == 0s);
   CHECK_FALSE(due("day", "2025-06-02 00:00:00", "2025-06-01 12:00:00"));
 }
@@ -116,7 +116,7 @@ TEST_CASE("when the next calendar period begins") {
   for (const C c : {C::hour, C::day, C::week, C::month}) {
     const OncePer period{c, {}};
     const std::int64_t begins = period.next_after(at);
-    CHECK_FALSE(period.due({begins - second, at}));
-    CHECK(period.due({begins, at}));
+    CHECK_FALSE(period.due({begins - second, Start{at}}));
+    CHECK(period.due({begins, Start{at}}));
   }
 }

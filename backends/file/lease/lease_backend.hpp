@@ -39,7 +39,7 @@ class LeaseBackend final : public Backend {
   Result<std::vector<KeyView>> list() override;
   Result<Released> revoke(const Key&) override;
   Result<Starts> starts(const Key&) override;
-  Result<Validity> note_start(const Lease&, std::optional<std::int64_t> at, Duration keep) override;
+  Result<Noted> note_start(const Lease&, const StartChange&) override;
   Result<std::vector<Finding>> doctor() override;
 
  private:

@@ -27,24 +27,24 @@ Result<Starts> LeaseBackend::starts(const Key& wanted) {
   if (*note && (*note)->until <= s.now) {  // not needed any more: removed
     if (auto gone = forget_start(key.place()); !gone) return fail(gone.error());
   } else if (*note) {
-    s.last = (*note)->at;
+    s.last = **note;
   }
   return s;
 }
 
-Result<Validity> LeaseBackend::note_start(const Lease& lease, std::optional<std::int64_t> at,
-                                          Duration keep) {
+Result<Noted> LeaseBackend::note_start(const Lease& lease, const StartChange& change) {
   KeyStore& key = store(lease.key);
   const auto begun = begin(key, Make::nothing);
   if (!begun) return fail(begun.error());
-  if (*begun == KeyStore::Begun::absent) return Validity::stale;
-  const Change change(key);
-  if (!key.state().holder(lease.owner, key.now())) return Validity::stale;
-  const auto done =
-      at ? write_start(key.place(), {.at = *at, .until = wall_micros() + keep.count()})
-         : forget_start(key.place());
+  if (*begun == KeyStore::Begun::absent) return Noted::not_held;
+  const Change locked(key);
+  if (!key.state().holder(lease.owner, key.now())) return Noted::not_held;
+  const auto noted = read_start(key.place());
+  if (!noted) return fail(noted.error());
+  if (!change.fits(*noted, wall_micros())) return Noted::other_start;
+  const auto done = change.is ? write_start(key.place(), *change.is) : forget_start(key.place());
   if (!done) return fail(done.error());
-  return Validity::valid;
+  return Noted::yes;
 }
 
 // ---- the last run ------------------------------------------------------------------------------

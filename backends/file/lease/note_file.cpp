@@ -89,16 +89,16 @@ tl::unexpected<Error> strange(const Place& place, const char* name) {
 
 }  // namespace
 
-Result<std::optional<StartNote>> read_start(const Place& place) {
+Result<std::optional<Start>> read_start(const Place& place) {
   const auto text = read(place, "started");
   if (!text) return fail(text.error());
-  if (!*text) return std::optional<StartNote>{};
-  StartNote note;
+  if (!*text) return std::optional<Start>{};
+  Start note;
   if (!parse(**text, "dlock-started1", note.at, note.until)) return strange(place, "started");
   return std::optional{note};
 }
 
-Result<void> write_start(const Place& place, const StartNote& note) {
+Result<void> write_start(const Place& place, const Start& note) {
   return write(place, "started", fmt::format("dlock-started1 {} {}\n", note.at, note.until));
 }
 

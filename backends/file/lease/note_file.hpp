@@ -17,20 +17,16 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include "core/backend.hpp"
 #include "core/error.hpp"
 #include "core/last_run.hpp"
 #include "file/lease/lifeline.hpp"
 
 namespace dlock::file {
 
-struct StartNote {
-  std::int64_t at = 0;     // wall clock of this machine in microseconds since 1970
-  std::int64_t until = 0;  // not needed after that
-};
-
 // nullopt: there is none. Errc::protocol: cannot be read safely.
-Result<std::optional<StartNote>> read_start(const Place&);
-Result<void> write_start(const Place&, const StartNote&);  // on the disk when it returns
+Result<std::optional<Start>> read_start(const Place&);
+Result<void> write_start(const Place&, const Start&);  // on the disk when it returns
 Result<void> forget_start(const Place&);
 
 Result<std::optional<std::uint64_t>> read_revoked(const Place&);

@@ -183,10 +183,11 @@ Result<void> Connection::set_up(const Options& o, Deadline until) {
           "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;"
           "SET SESSION "
           "sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION',autocommit=1,time_zone='+00:00',"
+          "sql_safe_updates=0,sql_select_limit=~0,"  // DEFAULT would be the server's
           "innodb_lock_wait_timeout={},lock_wait_timeout={},wait_timeout={};"
           "SHOW VARIABLES WHERE Variable_name IN ('version','version_comment','hostname','port',"
           "'server_id','server_uuid','read_only','super_read_only','wsrep_on','wsrep_provider',"
-          "'pseudo_thread_id','timestamp','log_bin','binlog_format')",
+          "'pseudo_thread_id','timestamp','log_bin','binlog_format','sql_select_limit')",
           lock_wait, lock_wait, wait_timeout_),
       until);
   if (!answer) return fail(answer.error());
@@ -199,6 +200,11 @@ Result<void> Connection::set_up(const Options& o, Deadline until) {
     const std::string v = value(name);
     return v == "ON" || v == "1" || v == "NO_LOCK" || v == "NO_LOCK_NO_ADMIN";
   };
+  // A list that was cut would hide what decides.
+  if (value("sql_select_limit") != std::to_string(UINT64_MAX))
+    return fail(Errc::protocol, fmt::format("connect at {}: sql_select_limit cannot be set for the "
+                                            "session, so answers are incomplete",
+                                            at_.text()));
   facts_.version = value("version");
   if (const double seconds = std::strtod(value("timestamp").c_str(), nullptr); seconds > 0) {
     facts_.clock = static_cast<Micros>(seconds * 1e6);

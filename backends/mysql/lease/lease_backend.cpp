@@ -215,7 +215,7 @@ Result<std::optional<KeyView>> LeaseBackend::view_of(Connection& c, const std::s
   auto last = table_.last_run(c, name, until);
   if (!last) return fail(std::move(last.error()));
   v.last_run = std::move(*last);
-  if (seen->started_until.value_or(0) > seen->now) v.noted_start = seen->started;
+  if (seen->start) v.noted_start = seen->start->at;
   if (!table_.setup().named) v.notes.push_back("wake=poll: waiters poll");
   return std::optional{std::move(v)};
 }
@@ -262,20 +262,14 @@ Result<Starts> LeaseBackend::starts(const Key& key) {
   if (!seen->exists)
     return fail(Errc::protocol,
                 fmt::format("{}: there is no record of a lock that is held", where()));
-  Starts s{seen->now, std::nullopt};
-  if (seen->started && seen->started_until.value_or(0) > seen->now) s.last = seen->started;
-  return s;
+  return Starts{seen->now, seen->start};
 }
 
-Result<Validity> LeaseBackend::note_start(const Lease& lease, std::optional<std::int64_t> at,
-                                          Duration keep) {
+Result<Noted> LeaseBackend::note_start(const Lease& lease, const StartChange& change) {
   const std::string name = name_of(lease.key);
-  OwnGrant* h = held(lease.key, lease.owner);
-  auto r = run<bool>(h, [&](Connection& c) {
-    return table_.note_start(c, name, lease.owner, at, keep.count(), client_.usual_deadline());
+  return run<Noted>(held(lease.key, lease.owner), [&](Connection& c) {
+    return table_.note_start(c, name, lease.owner, change, client_.usual_deadline());
   });
-  if (!r) return fail(std::move(r.error()));
-  return *r ? Validity::valid : Validity::stale;
 }
 
 Result<std::vector<Finding>> LeaseBackend::doctor() { return examine(client_, traits_); }

@@ -97,7 +97,7 @@ Result<LeaseTable::Answered> LeaseTable::acquire(Connection& c, Asking& a, Deadl
     out.conflicts = conflicts;
     for (const auto& h : seen->state.holders)
       if (h.free_at() > seen->now && h.owner != me && !out.in_the_way) out.in_the_way = h;
-    out.idle = !out.in_the_way;
+    out.idle = a.room.has_value();
     out.version = seen->version;
 
     if (std::holds_alternative<LockState::Granted>(out.answer)) {
@@ -115,14 +115,10 @@ Result<LeaseTable::Answered> LeaseTable::acquire(Connection& c, Asking& a, Deadl
         ++out.version;
       }
       out.known.version = out.version;
-      if (seen->ticket || seen->queue || !held) {
-        // Nothing to delete if we never wrote a row: the first read saw no queue.
-        if (seen->ticket || held)
-          if (auto ok = leave_queue(c, a.name, me, seen->ticket,
-                                    *passed && a.ask.mode == Mode::exclusive && !held, until);
-              !ok)
-            return fail(std::move(ok.error()));
-      }
+      // The grant is committed. A row that cannot be deleted does not undo it: it counts for nothing
+      // while we hold the key, and then as that of a dead waiter.
+      if (seen->ticket || (held && seen->queue))
+        (void)leave_queue(c, a.name, me, seen->ticket, *passed && !held, until);
       return out;
     }
     if (std::holds_alternative<LockState::Busy>(out.answer)) return out;
@@ -219,10 +215,11 @@ Result<std::pair<bool, bool>> LeaseTable::cancel(Connection& c, const std::strin
       "leave the queue",
       fmt::format("DELETE FROM dlock_wait WHERE name={} AND owner='{}'", hex(name), me.hex()),
       until);
-  if (!r) return fail(std::move(r.error()));
-  const bool waited = r->affected > 0;
+  // a row that cannot be deleted keeps no grant
   const auto held = release(c, name, me, nullptr, until);
+  if (!r) return fail(std::move(r.error()));
   if (!held) return fail(held.error());
+  const bool waited = r->affected > 0;
   if (auto ok = free_names(c, me, until); !ok) return fail(std::move(ok.error()));
   return std::pair{waited, *held};
 }
@@ -273,14 +270,15 @@ Result<bool> LeaseTable::revoke(Connection& c, const std::string& name, FencingT
   }
 }
 
-Result<bool> LeaseTable::note_start(Connection& c, const std::string& name, const Owner& me,
-                                    std::optional<Micros> at, Micros keep, Deadline until) {
+Result<Noted> LeaseTable::note_start(Connection& c, const std::string& name, const Owner& me,
+                                     const StartChange& change, Deadline until) {
   for (unsigned conflicts = 0;;) {
     auto seen = look(c, name, until);
     if (!seen) return fail(std::move(seen.error()));
-    if (!seen->exists || !seen->state.holder(me, seen->now)) return false;
-    const std::string start = at ? fmt::format("{}", *at) : "NULL";
-    const std::string end = at ? fmt::format("{}", after(seen->now, keep)) : "NULL";
+    if (!seen->exists || !seen->state.holder(me, seen->now)) return Noted::not_held;
+    if (!change.fits(seen->start, seen->now)) return Noted::other_start;
+    const std::string start = change.is ? fmt::format("{}", change.is->at) : "NULL";
+    const std::string end = change.is ? fmt::format("{}", change.is->until) : "NULL";
     auto r =
         c.query("note the start",
                 fmt::format("UPDATE dlock_lock SET started={},started_until={},version=version+1 "
@@ -288,7 +286,7 @@ Result<bool> LeaseTable::note_start(Connection& c, const std::string& name, cons
                             start, end, hex(name), seen->version),
                 until);
     if (!r) return fail(std::move(r.error()));
-    if (r->affected == 1) return true;
+    if (r->affected == 1) return Noted::yes;
     if (auto ok = back_off(++conflicts, until); !ok) return fail(std::move(ok.error()));
   }
 }

@@ -43,6 +43,7 @@
 #include <optional>
 #include <string>
 #include <variant>
+#include "core/backend.hpp"
 #include "core/last_run.hpp"
 #include "core/lock_state.hpp"
 #include "mysql/client/connection.hpp"
@@ -83,7 +84,7 @@ class LeaseTable {
     bool marked = false;                  // `waiters`
     std::string wake;                     // the bell of a holder that was granted a free key
     bool read_only = false;               // the server became read-only
-    std::optional<Micros> started, started_until;
+    std::optional<Start> start;           // noted, and still needed
     FencingToken revoked = 0;  // holders with this token or an older one were asked to stop
   };
 
@@ -115,7 +116,7 @@ class LeaseTable {
     std::uint64_t version = 0;
     Known known;        // after a grant
     Target target;      // of Waiting
-    bool idle = false;  // it is free: those ahead only have to claim it
+    bool idle = false;  // there is room: those ahead only have to claim it
     std::optional<LockState::Holder> in_the_way;
     unsigned conflicts = 0;
   };
@@ -131,6 +132,12 @@ class LeaseTable {
     bool first = true;
     std::string give_up{};   // a named lock to release on the way
     unsigned distance = 16;  // how many places ahead to wait for
+    // Room for each of those ahead and for us, as it was seen: since when, and before which grant.
+    struct Room {
+      FencingToken fence;
+      Micros since;
+    };
+    std::optional<Room> room{};
   };
   // Grants, queues or refuses. May be repeated.
   Result<Answered> acquire(Connection&, Asking&, Deadline until);
@@ -167,9 +174,8 @@ class LeaseTable {
   // asked, 0 before the first call. A repeated call asks no other holder.
   Result<bool> revoke(Connection&, const std::string& name, FencingToken& newest, Deadline until);
   Result<Seen> look(Connection&, const std::string& name, Deadline until);
-  // False: the lease is not in force.
-  Result<bool> note_start(Connection&, const std::string& name, const Owner&,
-                          std::optional<Micros> at, Micros keep, Deadline until);
+  Result<Noted> note_start(Connection&, const std::string& name, const Owner&, const StartChange&,
+                           Deadline until);
 
   Result<std::size_t> ahead(Connection&, const std::string& name, const Owner&, Deadline until);
   Result<void> say_alive(Connection&, const std::string& name, const Owner&, Deadline until);
@@ -185,7 +191,7 @@ class LeaseTable {
  private:
   Result<Seen> read(Connection&, const Asking&, Deadline until);
   Result<void> read_all_ahead(Connection&, const Asking&, Seen&, Deadline until);
-  Result<bool> pass_the_frozen(Connection&, const Asking&, Seen&, Deadline until);
+  Result<bool> pass_the_frozen(Connection&, Asking&, Seen&, Deadline until);
   Result<std::optional<Answered>> take_free(Connection&, const Asking&, Deadline until);
   // `also`: further assignments, each with its comma.
   Result<bool> swap(Connection&, const std::string& name, std::uint64_t version, const Holders&,

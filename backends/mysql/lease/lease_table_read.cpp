@@ -2,6 +2,7 @@
 // Reads the stored state of a lock, and the waiters ahead in its queue.
 #include <fmt/format.h>
 #include <algorithm>
+#include <utility>
 #include "common/record_reader.hpp"
 #include "core/text.hpp"
 #include "mysql/lease/lease_table.hpp"
@@ -58,8 +59,8 @@ Result<LeaseTable::Seen> LeaseTable::parse(const Connection& c, const Answer& r,
   seen.state.fence = *fence;
   seen.now = *now;
   seen.updated = *updated;
-  seen.started = r.number(5);
-  seen.started_until = r.number(6);
+  if (const auto at = r.number(5), until = r.number(6); at && until && *until > *now)
+    seen.start = {*at, *until};
   seen.ticket = r.unsigned_number(7);
   seen.queue = r.has(8);
   seen.marked = r.text(9) != "0";
@@ -188,16 +189,29 @@ Result<void> LeaseTable::read_all_ahead(Connection& c, const Asking& a, Seen& se
   return {};
 }
 
-// A waiter whose process is stopped keeps its session, so its name. If the key has been free long
-// enough for all waiters ahead to claim it, they lose their turn. Free means no holder at all: "no
-// conflict for me" would let readers pass a writer. True: they were passed.
-Result<bool> LeaseTable::pass_the_frozen(Connection& c, const Asking& a, Seen& seen,
-                                         Deadline until) {
-  const bool any_ahead = std::any_of(seen.state.waiters.begin(), seen.state.waiters.end(),
+// A waiter whose process is stopped keeps its session, so its name. If there has been room long
+// enough for all waiters ahead to claim it, they lose their turn. Room means: none of them has to
+// wait for a holder, and neither do we; "no conflict for me" would let readers pass a writer. Until
+// the next grant it only grows: it counts from when it was seen first, although holders renew.
+// True: they were passed.
+Result<bool> LeaseTable::pass_the_frozen(Connection& c, Asking& a, Seen& seen, Deadline until) {
+  const auto& waiters = seen.state.waiters;
+  const bool any_ahead = std::any_of(waiters.begin(), waiters.end(),
                                      [&](const auto& w) { return w.owner != a.ask.owner; });
-  if (!setup_.named || !seen.ticket || !any_ahead) return false;
+  const auto fits = [&](const LockState::Waiter& w) {
+    LockState s{.holders = seen.state.holders};
+    const LockState::Ask ask{.owner = w.owner, .mode = w.mode, .limit = w.limit, .wait = false};
+    return std::holds_alternative<LockState::Granted>(s.acquire(ask, seen.now));
+  };
+  const auto before = std::exchange(a.room, std::nullopt);
+  if (!setup_.named || !seen.ticket || !any_ahead ||
+      !std::all_of(waiters.begin(), waiters.end(), fits))
+    return false;
   Micros free_since = seen.updated;
-  for (const auto& h : seen.state.holders) free_since = std::max(free_since, h.free_at());
+  for (const auto& h : seen.state.holders)
+    if (h.free_at() <= seen.now) free_since = std::max(free_since, h.free_at());
+  if (before && before->fence == seen.state.fence) free_since = std::min(free_since, before->since);
+  a.room = {seen.state.fence, free_since};
   if (seen.now - free_since <= setup_.claim) return false;
   auto r = c.query(
       "read the queue",

@@ -137,28 +137,27 @@ Result<Starts> FairBackend::starts(const Key& key) {
   const auto answer =
       client_->call({"ask for the last start", &scripts::starts, {keys.lock()}, {}});
   if (!answer) return fail(answer.error());
-  const auto now = answer->reply.number_at(0);
-  const std::string_view last = answer->reply.text_at(1);
-  Starts found;
-  if (now) found.now = *now;
-  if (!last.empty()) found.last = answer->reply.number_at(1);
-  if (!now || (!last.empty() && !found.last))
-    return not_understood(*client_, "ask for the last start");
-  return found;
+  const auto now = answer->reply.number_at(0), at = answer->reply.number_at(1),
+             until = answer->reply.number_at(2);
+  const bool none = answer->reply.text_at(1).empty();
+  if (!now || (!none && (!at || !until))) return not_understood(*client_, "ask for the last start");
+  return none ? Starts{*now, {}} : Starts{*now, Start{*at, *until}};
 }
 
 // A note that a failover loses lets a job start twice in a period: so as many replicas confirm it
 // as a grant.
-Result<Validity> FairBackend::note_start(const Lease& lease, std::optional<std::int64_t> at,
-                                         Duration keep) {
+Result<Noted> FairBackend::note_start(const Lease& lease, const StartChange& change) {
   const unsigned replicas = client_->options().replicas;
   const FairKeys keys{client_->options().prefix, lease.key};
-  const auto answer = client_->call(
-      {"note the start",
-       &scripts::note_start,
-       {keys.lock()},
-       {lease.owner.hex(), token_of(lease), at ? fmt::format_int(*at).str() : "", micros(keep)}},
-      replicas);
+  const auto text = [](const std::optional<Start>& s) {
+    return s ? fmt::format("{}|{}", s->at, s->until) : "";
+  };
+  const auto answer =
+      client_->call({"note the start",
+                     &scripts::note_start,
+                     {keys.lock()},
+                     {lease.owner.hex(), token_of(lease), text(change.was), text(change.is)}},
+                    replicas);
   if (!answer) return fail(answer.error());
   const auto noted = answer->reply.number_at(0);
   if (!noted) return not_understood(*client_, "note the start");
@@ -166,7 +165,8 @@ Result<Validity> FairBackend::note_start(const Lease& lease, std::optional<std::
     return fail(Errc::timed_out,
                 fmt::format("note the start at {}: only {} of {} replicas confirmed it", where(),
                             answer->copies, replicas));
-  return *noted == 1 ? Validity::valid : Validity::stale;
+  if (*noted == 0) return Noted::not_held;
+  return *noted == 1 ? Noted::yes : Noted::other_start;
 }
 
 Result<std::optional<KeyView>> FairBackend::inspect(const Key& key) {

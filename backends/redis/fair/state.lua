@@ -134,9 +134,11 @@ local function invite(tally, claim)
 end
 
 -- After an operation that may have made room, if there may be waiters. `fields`: of the lock, as
--- they are now.
+-- they are now. The operation stands, whatever is in the place of the queue.
 local function look_after(fields, claim)
-  expire_waiters()
-  invite(inside(fields), claim)
-  if not waiter_at(0) then call('HDEL', lock, 'wait') end
+  pcall(function()
+    expire_waiters()
+    invite(inside(fields), claim)
+    if not waiter_at(0) then call('HDEL', lock, 'wait') end
+  end)
 end

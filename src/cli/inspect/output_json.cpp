@@ -96,7 +96,7 @@ std::string finished(Json j, const OpenStore& opened, bool complete) {
 std::string json_of_key(const KeyView& k, const OpenStore& opened,
                         const std::optional<Starts>& starts) {
   Json j = of(k);
-  j["last_start"] = starts && starts->last ? Json(run::utc(*starts->last)) : Json(nullptr);
+  j["last_start"] = starts && starts->last ? Json(run::utc(starts->last->at)) : Json(nullptr);
   return finished(std::move(j), opened, true);
 }
 

@@ -137,7 +137,7 @@ std::string noted_at(std::int64_t at, const std::optional<Starts>& starts) {
 // that is newer has no end yet: it runs, or its dlock was killed.
 void runs(std::string& text, const KeyView& k, const std::optional<Starts>& starts) {
   const auto& last = k.last_run;
-  const auto noted = starts && starts->last ? starts->last : k.noted_start;
+  const auto noted = starts && starts->last ? starts->last->at : k.noted_start;
   const bool same = last && noted && *noted >= last->started && *noted <= last->ended;
   const bool newer = noted && (!last || *noted > last->ended);
   const std::string start = noted ? noted_at(*noted, starts) : "";
@@ -161,7 +161,7 @@ void next_starts(std::string& text, const Starts& s) {
   using C = run::OncePer::Calendar;
   for (const C c : {C::hour, C::day, C::week, C::month}) {
     const run::OncePer period{c, {}};
-    next += fmt::format("{} {}, ", period.text(), moment(period.next_after(*s.last), s.now));
+    next += fmt::format("{} {}, ", period.text(), moment(period.next_after(s.last->at), s.now));
   }
   line(text, "next", fmt::format("by --once-per {}or a duration after the start", next));
 }

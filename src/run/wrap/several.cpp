@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <map>
 #include "core/text.hpp"
 #include "run/wrap/wrapped.hpp"
 #include "util/fd.hpp"
@@ -31,7 +32,7 @@ class Several final : public Wrapped {
     return inner_->inspect(taken_.size() < order_.size() ? order_[taken_.size()] : key);
   }
   Result<Starts> starts(const Key&) override;
-  Result<Validity> note_start(const Lease&, std::optional<std::int64_t> at, Duration keep) override;
+  Result<Noted> note_start(const Lease&, const StartChange&) override;
 
  private:
   friend class SeveralWaiter;
@@ -54,9 +55,11 @@ class Several final : public Wrapped {
 
   const std::vector<Key> keys_;
   std::vector<Key> order_;
-  std::vector<Taken> taken_;  // the first ones of order_
-  std::vector<Lease> owed_;   // of an earlier attempt: their release was not answered
-  bool missed_ = false;       // one of the released keys was no longer held
+  std::vector<Taken> taken_;           // the first ones of order_
+  std::vector<Lease> owed_;            // of an earlier attempt: their release was not answered
+  bool missed_ = false;                // one of the released keys was no longer held
+  std::optional<Start> newest_start_;  // as starts() answered, of
+  std::map<std::string, std::optional<Start>> read_starts_;  // these, by key
   Fd alarms_;
 };
 
@@ -187,17 +190,28 @@ Result<Starts> Several::starts(const Key&) {
     const auto s = inner_->starts(key);
     if (!s) return s;
     newest.now = std::max(newest.now, s->now);
-    if (s->last && (!newest.last || *s->last > *newest.last)) newest.last = s->last;
+    if (s->last && (!newest.last || s->last->at > newest.last->at)) newest.last = s->last;
+    read_starts_[key.text()] = s->last;
   }
+  newest_start_ = newest.last;
   return newest;
 }
 
-Result<Validity> Several::note_start(const Lease&, std::optional<std::int64_t> at, Duration keep) {
+// Each key had a start of its own, which the newest one stands for. A new start that does not fit
+// one key is not noted for those behind it; a withdrawal reaches all.
+Result<Noted> Several::note_start(const Lease&, const StartChange& change) {
+  const bool forth = change.was == newest_start_;
+  Noted all = Noted::yes;
   for (const Taken& t : taken_) {
-    const auto done = inner_->note_start(t.lease, at, keep);
-    if (!done || *done == Validity::stale) return done;
+    const auto own = [&](const std::optional<Start>& s) {
+      return s == newest_start_ ? read_starts_[t.lease.key.text()] : s;
+    };
+    const auto done = inner_->note_start(t.lease, {own(change.was), own(change.is)});
+    if (!done) return done;
+    if (*done != Noted::yes) all = *done;
+    if (forth && all != Noted::yes) break;
   }
-  return Validity::valid;
+  return all;
 }
 
 // nullopt: all are kept. Text: one is lost.

@@ -28,9 +28,8 @@ class Wrapped : public Backend {
   Result<std::vector<KeyView>> list() override { return inner_->list(); }
   Result<Released> revoke(const Key& k) override { return inner_->revoke(k); }
   Result<Starts> starts(const Key& k) override { return inner_->starts(k); }
-  Result<Validity> note_start(const Lease& l, std::optional<std::int64_t> at,
-                              Duration keep) override {
-    return inner_->note_start(l, at, keep);
+  Result<Noted> note_start(const Lease& l, const StartChange& change) override {
+    return inner_->note_start(l, change);
   }
   Result<std::vector<Finding>> doctor() override { return inner_->doctor(); }
   int outage_fd() override { return inner_->outage_fd(); }

@@ -212,7 +212,7 @@ void use_key(Backend& b, bool lease) {
   const auto answer = waiter->poll(0s);
   if (!answer || !std::holds_alternative<Granted>(*answer)) return;
   const Lease held = std::get<Granted>(*answer).lease;
-  if (lease) (void)b.note_start(held, 1, 1h), (void)b.revoke(key("k"));
+  if (lease) (void)b.note_start(held, {{}, Start{1, wall_micros() * 2}}), (void)b.revoke(key("k"));
   (void)b.renew(held, 1h);
   (void)b.inspect(key("k"));
   b.job_ended(held, {false, 1});

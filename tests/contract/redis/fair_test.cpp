@@ -286,32 +286,23 @@ TEST_CASE("a lease can be set longer or shorter, and is never revived") {
   CHECK(std::holds_alternative<Lost>(*backend->renew(held, 30s)));
 }
 
-TEST_CASE("starts: noted under a grant in force, kept for their time, deleted on demand") {
+TEST_CASE("a release says that it worked whatever is in the place of the queue") {
   RedisServer server;
   auto backend = open_redis(server.url() + "?restart_grace=0"),
        other = open_redis(server.url() + "?restart_grace=0");
-  const Key key = *Key::parse("dated");
-  REQUIRE(backend->traits().starts);
-  const auto before = wall_micros();
-  const Starts none = backend->starts(key).value();
-  CHECK_FALSE(none.last);
-  CHECK(std::llabs(none.now - before) < 5'000'000);
-  const Lease lease = acquire_or_fail(*backend, request(key));
-  // not the holder
-  CHECK(other->note_start({key, Owner::random()}, none.now, 1h) == Validity::stale);
-  CHECK_FALSE(backend->starts(key).value().last);
-  CHECK(backend->note_start(lease, none.now, 1h) == Validity::valid);
-  CHECK(backend->note_start(lease, none.now, 1h) == Validity::valid);  // repeated
-  CHECK(other->starts(key).value().last == none.now);
-  CHECK(backend->note_start(lease, std::nullopt, 1h) == Validity::valid);
-  CHECK_FALSE(other->starts(key).value().last);
-  CHECK(backend->note_start(lease, none.now, 1500us) == Validity::valid);
-  release_or_fail(*backend, lease);
-  CHECK(backend->note_start(lease, none.now + 1, 1h) == Validity::stale);
-  for (const Deadline until = Clock::now() + 5s;
-       Clock::now() < until && backend->starts(key).value().last;)
-    ::usleep(500);
-  CHECK_FALSE(backend->starts(key).value().last);  // expired
+  const Key key = *Key::parse("foreign");
+  for (const bool forced : {false, true}) {
+    CAPTURE(forced);
+    const Lease held = acquire_or_fail(*backend, request(key, 30s));
+    auto waiter = *other->enqueue(request(key));
+    REQUIRE(std::holds_alternative<Waiting>(*waiter->poll(0s)));
+    REQUIRE(server.command({"SET", "dlock:{foreign}:queue", "x"}).text == "OK");
+    CHECK((forced ? other->force_release(key, held.token) : backend->release(held)) ==
+          Released::yes);
+    CHECK(backend->check(key, held.token) == Validity::stale);
+    server.command({"DEL", "dlock:{foreign}:queue"});
+    CHECK(waiter->cancel());
+  }
 }
 
 TEST_CASE("the holding time counts from the grant, not from the last renewal") {

@@ -156,27 +156,3 @@ TEST_CASE("40 waiters on one key, more than the server's deadlock search depth")
   REQUIRE(order.size() == 40);
   CHECK(std::is_sorted(order.begin(), order.end()));
 }
-
-TEST_CASE("--once-per: the start is noted with the lease, and never without") {
-  Database db{server()};
-  const auto a = open_mysql(db.url()), b = open_mysql(db.url());
-  const Lease lease = acquire_or_fail(*a, request(key("k"), 30s));
-  CHECK_FALSE(a->starts(key("k")).value().last);
-  const auto now = a->starts(key("k")).value().now;
-  CHECK(a->note_start(lease, now, 1h).value() == Validity::valid);
-  CHECK(b->starts(key("k")).value().last == now);
-  CHECK(a->note_start({key("k"), Owner::random()}, now + 1, 1h).value() == Validity::stale);
-  CHECK(b->starts(key("k")).value().last == now);
-  CHECK(kept(a->renew(lease, 30s)));
-  a->release(lease).value();
-  CHECK(a->note_start(lease, now + 1, 1h).value() == Validity::stale);
-  CHECK(b->starts(key("k")).value().last == now);
-  const Lease next = acquire_or_fail(*b, request(key("k"), 30s));
-  CHECK(b->note_start(next, std::nullopt, 1h).value() == Validity::valid);
-  CHECK_FALSE(b->starts(key("k")).value().last);
-  CHECK(b->note_start(next, now, 1ms).value() == Validity::valid);
-  for (const Deadline until = later(Clock::now(), 5s);
-       Clock::now() < until && b->starts(key("k")).value().last;)
-    ::usleep(1000);
-  CHECK_FALSE(b->starts(key("k")).value().last);  // dropped
-}

@@ -53,10 +53,11 @@ std::string use_all(RedisServer& server) {
     must(waiter->poll(20ms));
     must(backend->renew(lease, 10s));
     must(backend->check(k, lease.token));
-    if (must(backend->note_start(lease, 5, 1h)) != Validity::valid ||
-        must(backend->starts(k)).last != 5)
+    const Start start{5, wall_micros() + 3'600'000'000};
+    if (must(backend->note_start(lease, {{}, start})) != Noted::yes ||
+        must(backend->starts(k)).last != start)
       throw std::runtime_error("starts");
-    must(backend->note_start(lease, std::nullopt, 1h));
+    must(backend->note_start(lease, {start, {}}));
     if (!must(backend->inspect(k))) throw std::runtime_error("nothing to see");
     if (must(backend->list()).size() != 1) throw std::runtime_error("list");
     if (must(backend->release(lease)) != Released::yes) throw std::runtime_error("release");

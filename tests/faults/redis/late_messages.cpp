@@ -99,8 +99,7 @@ TEST_CASE("a message sent for an earlier grant of the same owner affects only th
   REQUIRE(second.token > first.token);
   CHECK(backend->release(first) == Released::was_not_held);
   CHECK(lost(backend->renew(first, 10s)));
-  CHECK(backend->note_start(first, 1, 1h) == Validity::stale);
-  CHECK(backend->note_start(first, std::nullopt, 1h) == Validity::stale);
+  CHECK(backend->note_start(first, {{}, Start{1, wall_micros() * 2}}) == Noted::not_held);
   CHECK(backend->force_release(k, first.token) == Released::was_not_held);
   CHECK(backend->check(k, second.token) == Validity::valid);
   Lease by_handle = second;
@@ -144,22 +143,6 @@ TEST_CASE("a late request to stop asks no later holder, and leaves nothing behin
 }
 
 TEST_CASE(
-    "a late note of a start is not stored under the next grant, and a withdrawal removes only its "
-    "own") {
-  RedisServer server;
-  auto backend = open_redis(server.url() + "?restart_grace=0");
-  const Key k = key("dated");
-  const Lease first = acquire_or_fail(*backend, request(k));
-  REQUIRE(backend->note_start(first, 1000, 1h) == Validity::valid);
-  release_or_fail(*backend, first);
-  const Lease second = acquire_or_fail(*backend, request(k));
-  CHECK(backend->note_start(second, std::nullopt, 1h) == Validity::valid);
-  CHECK(backend->starts(k)->last == 1000);
-  CHECK(backend->note_start(first, 2000, 1h) == Validity::stale);
-  CHECK(backend->starts(k)->last == 1000);
-}
-
-TEST_CASE(
     "the record outlives its longest need: a lease, a lock-delay, a note of --once-per 200d") {
   RedisServer server;
   auto backend = open_redis(server.url() + "?restart_grace=0");
@@ -169,14 +152,16 @@ TEST_CASE(
   const auto day = 24h;
   const Lease dated = acquire_or_fail(*backend, request(key("dated")));
   CHECK(days("dated") == 90);
-  REQUIRE(backend->note_start(dated, 1, 200 * day) == Validity::valid);
+  const Start start{1,
+                    wall_micros() + std::chrono::duration_cast<Duration>(200 * day + 1min).count()};
+  REQUIRE(backend->note_start(dated, {{}, start}) == Noted::yes);
   CHECK(days("dated") == 200);
   REQUIRE(kept(backend->renew(dated, 10s)));
   release_or_fail(*backend, dated);
   // shorter needs do not end it earlier
   release_or_fail(*backend, acquire_or_fail(*backend, request(key("dated"))));
   CHECK(days("dated") >= 199);
-  CHECK(backend->starts(key("dated"))->last == 1);
+  CHECK(backend->starts(key("dated"))->last == start);
 
   Request shared = request(key("long"), 100 * day);
   shared.mode = Mode::shared;

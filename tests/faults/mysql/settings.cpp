@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// Settings and rights of the server under which single statements fail, or answers are cut.
+#include "faults.hpp"
+
+using namespace dlock;
+using namespace dlock::test;
+
+namespace {
+
+Request permit(unsigned limit) {
+  Request r = request(key("k"), 30s);
+  r.mode = Mode::permit;
+  r.limit = limit;
+  return r;
+}
+
+// May do everything but delete rows.
+std::string without_delete(Database& db) {
+  db.sql("CREATE OR REPLACE USER nodelete@'%'");
+  db.sql(fmt::format("GRANT SELECT,INSERT,UPDATE ON {}.* TO nodelete@'%'", db.name()));
+  std::string url = db.url();
+  return url.replace(url.find("root@"), 5, "nodelete@");
+}
+
+}  // namespace
+
+TEST_CASE("sql_safe_updates and sql_select_limit of the server change nothing") {
+  MariadbServer own;
+  Database db{own};
+  own.sql("SET GLOBAL sql_safe_updates=1,GLOBAL sql_select_limit=1");
+  const auto a = open_mysql(db.url(), quick()), b = open_mysql(db.url(), quick()),
+             c = open_mysql(db.url(), quick()), d = open_mysql(db.url(), quick());
+  const Lease lease = acquire_or_fail(*a, request(key("k"), 30s));
+  auto w = waiter(*b, request(key("k")));
+  REQUIRE(waits(*w, 20ms));
+  a->release(lease).value();
+  b->release(granted_within(*w, 10s)).value();
+  CHECK(db.value("SELECT COUNT(*) FROM dlock_wait") == "0");
+
+  // All waiters ahead are seen: the second one may not run before the first, which waits for both.
+  const Lease one = acquire_or_fail(*a, permit(3)), two = acquire_or_fail(*b, permit(3));
+  auto narrow = waiter(*c, permit(1)), wide = waiter(*d, permit(3));
+  REQUIRE(waits(*narrow, 20ms));
+  REQUIRE(waits(*wide, 20ms));
+  CHECK(a->inspect(key("k")).value()->waiters.size() == 2);
+  CHECK(a->release(one).value() == Released::yes);
+  CHECK(waits(*wide, 200ms));
+  CHECK(b->release(two).value() == Released::yes);
+  c->release(granted_within(*narrow, 20s)).value();
+  d->release(granted_within(*wide, 20s)).value();
+}
+
+TEST_CASE("a row of the queue that cannot be deleted fails no grant, and keeps none") {
+  Database db{server()};
+  const auto a = open_mysql(db.url(), quick());
+  Lease lease = acquire_or_fail(*a, request(key("k"), 30s));
+  const std::string url = without_delete(db);
+  for (int round = 0; round < 3; ++round) {
+    CAPTURE(round);
+    const auto b = open_mysql(url, quick());
+    auto w = waiter(*b, request(key("k"), 30s));
+    REQUIRE(waits(*w, 20ms));
+    a->release(lease).value();
+    const Lease got = granted_within(*w, 10s);
+    CHECK(kept(b->renew(got, 30s)));
+    if (round == 0) {
+      CHECK_FALSE(w->cancel());  // its row stays
+    } else {
+      CHECK(b->release(got).value() == Released::yes);
+    }
+    auto next = waiter(*a, request(key("k"), 30s));
+    lease = granted_within(*next, 10s);
+    CHECK(lease.token > got.token);
+  }
+}
+
+TEST_CASE("a row of the queue that another transaction has locked does not delay the deadline") {
+  Database db{server()};
+  const auto a = open_mysql(db.url(), quick()), b = open_mysql(db.url(), quick(3s));
+  const Lease lease = acquire_or_fail(*a, request(key("k"), 30s));
+  auto w = waiter(*b, request(key("k"), 30s));
+  REQUIRE(waits(*w, 20ms));
+  db.sql("START TRANSACTION");
+  db.sql("SELECT * FROM dlock_wait FOR UPDATE");
+  const Deadline before = Clock::now();
+  a->release(lease).value();
+  const Lease got = granted_within(*w, 20s);
+  db.sql("COMMIT");
+  CHECK(got.deadline <= later(before, 30s));
+  const auto seen = a->inspect(key("k")).value();
+  const Deadline now = Clock::now();
+  REQUIRE(seen->holders.size() == 1);
+  CHECK(got.deadline <= later(now, *seen->holders[0].remaining));
+  CHECK(b->release(got).value() == Released::yes);
+}
+
+TEST_CASE("a stopped waiter for a permit is passed while others hold, and queues again") {
+  Database db{server()};
+  const auto a = open_mysql(db.url(), quick()), b = open_mysql(db.url(), quick()),
+             c = open_mysql(db.url(), quick()), d = open_mysql(db.url(), quick());
+  const Lease one = acquire_or_fail(*a, permit(2)), two = acquire_or_fail(*b, permit(2));
+  auto stopped = waiter(*c, permit(2)), second = waiter(*d, permit(2));
+  REQUIRE(waits(*stopped, 20ms));
+  REQUIRE(waits(*second, 20ms));
+  CHECK(a->release(one).value() == Released::yes);
+  const Deadline released = Clock::now();
+  const Lease got = granted_within(*second, 25s);
+  CHECK(Clock::now() - released < 12s);
+  CHECK(waits(*stopped, 20ms));
+  CHECK(b->release(two).value() == Released::yes);
+  CHECK(c->release(granted_within(*stopped, 20s)).value() == Released::yes);
+  CHECK(d->release(got).value() == Released::yes);
+}
