@@ -2,6 +2,8 @@
 #include "file/lock_table.hpp"
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 #include <string>
@@ -41,29 +43,33 @@ std::vector<FlockEntry> parse_lock_table(std::string_view text, dev_t device, in
 
 // Each waiter's line is indented by its place in the queue, so 5,000 waiters make 12 MB of it. Kept
 // is only the line that is being read, without its indentation.
-std::vector<FlockEntry> read_lock_table(int table, dev_t device, ino_t inode) {
+std::optional<std::vector<FlockEntry>> read_lock_table(int table, dev_t device, ino_t inode) {
   std::vector<FlockEntry> found;
   std::string line;
+  bool empty = true;
   char part[16384];
   for (ssize_t n = 0; (n = ::read(table, part, sizeof part)) > 0;)
     for (const char c : std::string_view(part, static_cast<std::size_t>(n))) {
       if (c == ' ' && line.ends_with(' ')) continue;
       line += c;
       if (c != '\n') continue;
+      empty = false;
       for (const FlockEntry& e : parse_lock_table(line, device, inode)) found.push_back(e);
       line.clear();
     }
-  return found;
+  return empty ? std::nullopt : std::optional{std::move(found)};
 }
 
-std::vector<FlockEntry> flock_entries(dev_t device, ino_t inode) {
+std::optional<std::vector<FlockEntry>> flock_entries(dev_t device, ino_t inode) {
   const Fd table(::open("/proc/locks", O_RDONLY | O_CLOEXEC));
-  return table ? read_lock_table(table.get(), device, inode) : std::vector<FlockEntry>{};
+  const Fd ours(::memfd_create("dlock", MFD_CLOEXEC));  // so that there is at least one lock to see
+  if (ours) ::flock(ours.get(), LOCK_SH | LOCK_NB);
+  return table ? read_lock_table(table.get(), device, inode) : std::nullopt;
 }
 
 std::optional<pid_t> flock_holder(dev_t device, ino_t inode) {
   const auto all = flock_entries(device, inode);
-  return all.empty() ? std::nullopt : std::optional{all.front().pid};
+  return !all || all->empty() ? std::nullopt : std::optional{all->front().pid};
 }
 
 }  // namespace dlock::file

@@ -15,13 +15,14 @@ struct FlockEntry {
   bool exclusive;
 };
 
-// The granted flock(2) locks on a file, in the order of /proc/locks; also empty when it cannot be
-// read.
-std::vector<FlockEntry> flock_entries(dev_t device, ino_t inode);
+// The granted flock(2) locks on a file, in the order of /proc/locks. nullopt: it cannot be read, or
+// does not even show a lock of our own, as where /proc is masked.
+std::optional<std::vector<FlockEntry>> flock_entries(dev_t device, ino_t inode);
 std::optional<pid_t> flock_holder(dev_t device, ino_t inode);
 
-// The same from the text of /proc/locks, and from a file with such a text, read to its end.
+// The same from the text of /proc/locks, and from a file with such a text, read to its end; nullopt:
+// it is empty.
 std::vector<FlockEntry> parse_lock_table(std::string_view text, dev_t device, ino_t inode);
-std::vector<FlockEntry> read_lock_table(int table, dev_t device, ino_t inode);
+std::optional<std::vector<FlockEntry>> read_lock_table(int table, dev_t device, ino_t inode);
 
 }  // namespace dlock::file

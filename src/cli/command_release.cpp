@@ -152,6 +152,27 @@ Result<Released> give_back(const Options& o, const OpenStore& opened, const Trac
       was_held);
 }
 
+// A request to stop that nobody would read says so at once. What cannot be seen is asked all the same.
+Result<void> somebody_listens(const OpenStore& opened, const Key& key) {
+  const auto view = opened.backend->inspect(key);
+  const HolderView* deaf = nullptr;
+  const std::vector<HolderView> holders =
+      view && *view ? (*view)->holders : std::vector<HolderView>{};
+  for (const HolderView& h : holders) {
+    if (h.vanished || h.ended()) continue;
+    if (listens(**view, h)) return {};
+    deaf = &h;
+  }
+  if (!deaf) return {};
+  const bool rest = remains(**view, *deaf);
+  return fail(Errc::usage,
+              fmt::format("release: --revoke: nobody listens for {}: {}; use {}--force --token {}",
+                          printable(key.text()),
+                          rest ? "its job has ended (--min-hold)"
+                               : fmt::format("{} left it to the store (acquire)", deaf->who.text()),
+                          rest ? "" : "its --handle, or ", deaf->token));
+}
+
 Result<run::Outcome> not_held(const Options& o, std::string_view key,
                               std::optional<FencingToken> token) {
   if (o.if_held) return ended(status_ok);
@@ -191,6 +212,9 @@ Result<run::Outcome> command_release(const Options& o) {
     if (*kept == run::KeeperAnswer::done) return ended(status_ok);
     if (*kept) return not_held(o, keys->front().text(), {});
   }
+  for (const Key& key : *keys)
+    if (o.revoke)
+      if (auto heard = somebody_listens(*opened, key); !heard) return fail(heard.error());
   // All of them, whatever the result for the first: a held key must be released even if another was
   // not held.
   Result<run::Outcome> outcome = ended(status_ok);

@@ -7,6 +7,7 @@
 #include "cli/options/verbs.hpp"
 #include "cli/say.hpp"
 #include "cli/secrets.hpp"
+#include "cli/sh_word.hpp"
 #include "core/duration.hpp"
 #include "core/text.hpp"
 
@@ -92,7 +93,7 @@ Result<OpenStore> open_store(const Options& o) {
   if (o.verbosity > 0)
     say(fmt::format("{}: asking {}, recipe {}", info(o.verb).name, (*backend)->where(),
                     store->traits->recipe));
-  return OpenStore{std::move(*store), std::move(*backend)};
+  return OpenStore{std::move(*store), std::move(*backend), store_options(o)};
 }
 
 Result<void> long_enough(const Options& o) {

@@ -32,6 +32,7 @@ Result<Store> choose_store(const Options&);
 struct OpenStore {
   Store store;
   std::unique_ptr<Backend> backend;
+  std::string options;  // that name it in a command for sh, as this one was given them
 };
 Result<OpenStore> open_store(const Options&);
 

@@ -5,6 +5,7 @@
 #include "cli/handle.hpp"
 #include "cli/inherited.hpp"
 #include "cli/say.hpp"
+#include "run/process_id.hpp"
 #include "run/wrap/borrowed.hpp"
 #include "run/wrap/reentrant.hpp"
 
@@ -131,6 +132,8 @@ Result<run::Plan> plan_taking(const Options& o, const Store& store, Hold hold) {
       .attached = hold == Hold::attached || (hold == Hold::kept && !store.traits->detached),
       .wait = o.wait != 0us,
       .identity = Identity::mine(std::string(o.reason))};
+  run::identify(request.identity);
+  if (hold == Hold::detached) request.identity.kept_by = Identity::KeptBy::nobody;
   if (o.mode == Mode::permit) request.identity.limit = o.limit;
   if (auto r = recipe_can(o, *store.traits, request); !r) return fail(r.error());
   std::optional<Handle> handle;

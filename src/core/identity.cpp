@@ -73,6 +73,10 @@ std::string Identity::encode() const {
   put(out, "reason", reason);
   put(out, "command", command);
   put(out, "limit", limit);
+  if (process)
+    put(out, "proc",
+        std::to_string(process->start).append(".").append(std::to_string(process->pid_namespace)));
+  if (kept_by != KeptBy::process) put(out, "kept", kept_by == KeptBy::keeper ? "keeper" : "nobody");
   return out;
 }
 
@@ -100,6 +104,16 @@ Identity Identity::decode(std::string_view text) {
       who.command = std::move(*value);
     } else if (name == "limit") {
       who.limit = parse_number<unsigned>(*value).value_or(0);
+    } else if (name == "proc") {
+      std::string_view rest = *value;
+      const auto start = take_number<std::uint64_t>(rest);
+      const auto space =
+          parse_number<std::uint64_t>(rest.substr(std::min<std::size_t>(1, rest.size())));
+      if (start && space && rest.starts_with('.')) who.process = Process{*start, *space};
+    } else if (name == "kept") {
+      who.kept_by = *value == "keeper"   ? KeptBy::keeper
+                    : *value == "nobody" ? KeptBy::nobody
+                                         : KeptBy::process;
     }
   }
   return who;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -16,12 +17,22 @@ struct Identity {
   std::string reason;      // --reason
   std::string command;     // only with --publish-command
   unsigned limit = 0;      // of a permit: --limit; 0: it said none
+  // Which process `pid` is, beyond its reuse and in which namespace; nothing: it was not said.
+  struct Process {
+    std::uint64_t start = 0;          // clock ticks since boot (proc(5), field 22)
+    std::uint64_t pid_namespace = 0;  // the inode number of /proc/PID/ns/pid
+    bool operator==(const Process&) const = default;
+  };
+  std::optional<Process> process{};
+  // keeper: that of acquire --keep, in the background. nobody: acquire left it to the store, and no
+  // process listens to release --revoke.
+  enum class KeptBy : std::uint8_t { process, keeper, nobody } kept_by = KeptBy::process;
 
   // host name, pid and user id of this process, since = now
   static Identity mine(std::string reason);
-  // A word of printable ASCII: `host=..&pid=..&user=..&since=..&reason=..&limit=..`, values
-  // percent-encoded, empty ones left out; readers skip unknown names. The format every backend
-  // stores.
+  // A word of printable ASCII: `host=..&pid=..&user=..&since=..&reason=..&limit=..&proc=..&kept=..`,
+  // values percent-encoded, empty ones left out; readers skip unknown names. The format every
+  // backend stores.
   std::string encode() const;
   static Identity decode(std::string_view text);  // unreadable fields stay empty
 

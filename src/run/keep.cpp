@@ -17,9 +17,12 @@
 #include <cerrno>
 #include <cstring>
 #include "core/exit_status.hpp"
+#include "core/text.hpp"
+#include "run/process_id.hpp"
 #include "run/signal_kinds.hpp"
 #include "run/taker.hpp"
 #include "run/terminal.hpp"
+#include "util/process_title.hpp"
 #include "util/wait.hpp"
 
 namespace dlock::run {
@@ -51,6 +54,7 @@ class Background {
   [[noreturn]] void run() {
     ::setsid();
     ::prctl(PR_SET_NAME, "lock-keeper");
+    show_as("lock-keeper: " + printable(plan_.request.key.text()));
     entry_.let_go_of_inherited(STDERR_FILENO);
     Events& events = *new Events(plan_);
     Outcome outcome;
@@ -168,7 +172,10 @@ Outcome keep(const Plan& plan, const GrantSink& sink, const KeepFor& how) {
   if (keeper < 0) return cannot_begin(errno);
   if (keeper == 0) {
     ours.reset();
-    (new Background(plan, entry, sink, how, std::move(theirs)))->run();
+    Plan& of_keeper = *new Plan(plan);
+    identify(of_keeper.request.identity);
+    of_keeper.request.identity.kept_by = Identity::KeptBy::keeper;
+    (new Background(of_keeper, entry, sink, how, std::move(theirs)))->run();
   }
   theirs.reset();
   return foreground(plan, entry, sink, ours);

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/process_id.hpp"
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <algorithm>
+#include <cerrno>
+#include <csignal>
 #include "core/number.hpp"
 #include "util/fd.hpp"
 
@@ -33,6 +36,27 @@ std::optional<ProcessStat> look_up(pid_t pid) {
   const auto start = number(std::uint64_t{});
   if (!parent || !group || !session || !start) return std::nullopt;
   return ProcessStat{{pid, *start}, *parent, *group, *session};
+}
+
+void identify(Identity& who) {
+  struct stat space {};
+  const auto seen = look_up(::getpid());
+  who.pid = ::getpid();
+  who.process.reset();
+  if (seen && ::stat("/proc/self/ns/pid", &space) == 0)
+    who.process = Identity::Process{seen->id.start, space.st_ino};
+}
+
+Sighted look_for(const Identity& who) {
+  struct stat space {};
+  if (!who.process || who.pid <= 0 || !who.of_this_host() ||
+      ::stat("/proc/self/ns/pid", &space) != 0 || space.st_ino != who.process->pid_namespace)
+    return Sighted::unknown;
+  const auto pid = static_cast<pid_t>(who.pid);
+  if (::kill(pid, 0) != 0 && errno == ESRCH) return Sighted::ended;
+  const auto seen = look_up(pid);
+  if (!seen) return Sighted::unknown;  // a /proc that hides it
+  return seen->id.start == who.process->start ? Sighted::lives : Sighted::ended;
 }
 
 bool is_ancestor(const ProcessId& wanted) {

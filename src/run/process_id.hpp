@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include "core/identity.hpp"
 
 namespace dlock::run {
 
@@ -20,6 +21,13 @@ struct ProcessStat {
   pid_t parent = 0, group = 0, session = 0;
 };
 std::optional<ProcessStat> look_up(pid_t);  // nothing: no such process, or no /proc
+
+// Adds to the identity of this process which one it is (Identity::process).
+void identify(Identity&);
+// Whether the process of an identity is seen here. unknown: it is of another host or namespace, or
+// did not say which one it is.
+enum class Sighted { lives, ended, unknown };
+Sighted look_for(const Identity&);
 
 bool is_ancestor(const ProcessId&);  // of this process
 

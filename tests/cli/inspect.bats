@@ -90,19 +90,117 @@ held
   eventually is_held k
   run -0 "$DLOCK" inspect k
   assert_line --index -3 --regexp "^revoke +dlock release -b .* --key 'k' --revoke --wait 1m\$"
-  assert_line --index -2 "kill     kill $! on host $(hostname)"
+  assert_line --index -2 "kill     kill $!"
   assert_line --index -1 --regexp '^force +dlock release '
   run -0 json 'j["holders"][0]["revoked"]' <<<"$("$DLOCK" inspect -J k)"
   assert_output False
   kill $!
   wait $! || :
-  "$DLOCK" acquire --key k >/dev/null # its process has ended
+  "$DLOCK" run -k 1m --key k -- sh -c 'trap "" TERM; echo >"$0"; sleep 60' "$BATS_TEST_TMPDIR/up" 3>&- &
+  eventually test -e "$BATS_TEST_TMPDIR/up"
   "$DLOCK" release --key k --revoke
   run -0 "$DLOCK" inspect k
   assert_line --regexp '^ +was asked to stop \(release --revoke\)$'
-  refute_line --regexp '^(revoke|kill) '
+  refute_line --regexp '^revoke '
   run -0 json 'j["holders"][0]["revoked"]' <<<"$("$DLOCK" inspect -J k)"
   assert_output True
+  kill -KILL $!
+  wait $! || :
+}
+
+@test "where nobody listens, neither revoke nor kill is proposed, and --revoke is 64" {
+  "$DLOCK" acquire --key k >/dev/null
+  run -0 "$DLOCK" inspect k
+  refute_line --regexp '^(revoke|kill) '
+  assert_line --regexp '^force '
+  refused 64 'nobody listens for k: ' release --key k --revoke
+  refused 64 'use its --handle, or --force --token ' release --key k --revoke --wait 1s
+  # One of them does: both are asked.
+  "$DLOCK" acquire --key s -s >/dev/null
+  "$DLOCK" acquire --keep --watch-pid $$ --key s -s >/dev/null
+  "$DLOCK" inspect s | grep -q '^revoke '
+  run -0 "$DLOCK" release --key s --revoke
+}
+
+@test "acquire --keep: the keeper is named, by its own process id and title" {
+  "$DLOCK" acquire --keep --watch-pid $$ --key kept >/dev/null
+  run -0 "$DLOCK" inspect kept
+  pid=$(sed -n 's/^ *kept by process \([0-9]*\) (acquire --keep)$/\1/p' <<<"$output")
+  assert_equal "$(tr '\0' ' ' <"/proc/$pid/cmdline" | sed 's/[ .]*$//')" 'lock-keeper: kept'
+  refute_line --partial 'has ended'
+  assert_line "kill     kill $pid"
+  assert_line --regexp '^revoke '
+  run -0 json 'j["holders"][0]["pid"], j["holders"][0]["kept_by"]' <<<"$("$DLOCK" inspect -J kept)"
+  assert_output "($pid, 'keeper')"
+  kill "$pid"
+  eventually is_free kept
+}
+
+@test "what remains of --min-hold is kept, not stale, and not called a dead process" {
+  "$DLOCK" run --min-hold 1h --key k -- true
+  run -0 "$DLOCK" inspect k
+  assert_line --regexp '^ +kept until 20[0-9-]+T[0-9:.]+Z, in [0-9.]+[ms][0-9.ms]*, job ended \(--min-hold\)$'
+  refute_line --regexp '^(revoke|kill) |has ended'
+  refused 64 'its job has ended (--min-hold); use --force' release --key k --revoke
+  run -0 json 'j["holders"][0]["kept_by"]' <<<"$("$DLOCK" inspect -J k)"
+  assert_output min-hold
+  "$DLOCK" run --min-hold 50ms --key short -- true
+  eventually is_free short
+  run -0 "$DLOCK" inspect short
+  assert_line 'state    free'
+  run -0 "$DLOCK" inspect --stale --no-heading -o KEY
+  assert_output ''
+}
+
+@test "a process of another PID namespace, or a pid that is another's now, is not to be killed" {
+  "$DLOCK" run --key k -- sleep 60 3>&- &
+  eventually is_held k
+  state="$BATS_TEST_TMPDIR/locks/k/state"
+  "$DLOCK" inspect k | grep -q "^kill "
+  run -0 unshare -rpf --mount-proc true || skip 'no PID namespaces here'
+  run -0 unshare -rpf --mount-proc "$DLOCK" inspect k
+  refute_line --regexp '^kill |has ended'
+  kill $!
+  wait $! || :
+}
+
+@test "what is proposed names the store as it was given, quoted, and no password" {
+  "$DLOCK" acquire --key "it's" >/dev/null
+  mkdir "$BATS_TEST_TMPDIR/a b"
+  printf '[profile."p q"]\nop-timeout = "3s"\n' >"$BATS_TEST_TMPDIR/a b/c.toml"
+  run -0 "$DLOCK" inspect "it's" --config "$BATS_TEST_TMPDIR/a b/c.toml" --profile 'p q' --recipe lease
+  assert_line --regexp "^force +dlock release -b 'file:$BATS_TEST_TMPDIR/locks' --config '$BATS_TEST_TMPDIR/a b/c.toml' --profile 'p q' --recipe 'lease' --key 'it'\\\\''s' --force --token [0-9]+\$"
+  command=$(sed -n 's/^force *dlock //p' <<<"$output")
+  unset DLOCK_BACKEND
+  eval "run -0 \"\$DLOCK\" $command"
+  # Characters that are not safe to print are for the shell alone.
+  odd=$(printf 'x\342\200\256y')
+  "$DLOCK" acquire -b "file:$BATS_TEST_TMPDIR/locks" --key "$odd" >/dev/null
+  command=$("$DLOCK" inspect -b "file:$BATS_TEST_TMPDIR/locks" "$odd" | sed -n 's/^force *dlock //p')
+  [[ $command != *"$odd"* ]]
+  eval "run -0 \"\$DLOCK\" $command"
+  run -0 "$DLOCK" inspect --check -b "file:$BATS_TEST_TMPDIR/locks" "$odd"
+}
+
+@test "a state that was deleted while held, or is damaged: ?, and 69 with --check" {
+  "$DLOCK" run --key k -- sleep 60 3>&- &
+  eventually is_held k
+  kill -STOP $! # it would write its record again
+  rm "$BATS_TEST_TMPDIR/locks/k/state"
+  run -69 "$DLOCK" inspect --check k
+  run -69 "$DLOCK" inspect k
+  assert_line --regexp '^state +\?, the state file was lost; 1 process'
+  run -69 "$DLOCK" inspect --no-heading -o KEY,STATE
+  assert_line 'k  ?'
+  run json 'j["state"], j["complete"], j["error"][:20]' <<<"$("$DLOCK" inspect -J k 2>/dev/null)"
+  assert_output "('unknown', False, 'the state file was l')"
+  kill -KILL $!
+  wait $! || :
+  "$DLOCK" acquire --key d >/dev/null
+  head -c 3000 /dev/zero | tr '\0' x >"$BATS_TEST_TMPDIR/locks/d/state"
+  run -69 "$DLOCK" inspect --check d
+  run -69 "$DLOCK" inspect --no-heading -o KEY,STATE
+  assert_line 'd  ?'
 }
 
 waiting() { [ "$("$DLOCK" inspect k --no-heading -o WAIT)" = "$1" ]; }
@@ -168,7 +266,7 @@ waiting() { [ "$("$DLOCK" inspect k --no-heading -o WAIT)" = "$1" ]; }
   run -0 json 'sorted(j), sorted(j["backend"])' <<<"$("$DLOCK" inspect -J k)"
   assert_output "(['backend', 'complete', 'holders', 'key', 'last_run', 'last_start', 'mode', 'notes', 'state', 'token', 'waiters'], ['family', 'recipe', 'scheme', 'where'])"
   run -0 json 'sorted(j["holders"][0])' <<<"$("$DLOCK" inspect -J k)"
-  assert_output "['age_ms', 'asked_at', 'attached', 'command', 'held_ms', 'host', 'id', 'lease_remaining_ms', 'limit', 'mode', 'pid', 'reason', 'revoked', 'slot', 'token', 'user', 'vanished']"
+  assert_output "['age_ms', 'asked_at', 'attached', 'command', 'held_ms', 'host', 'id', 'kept_by', 'lease_remaining_ms', 'limit', 'mode', 'pid', 'reason', 'revoked', 'slot', 'token', 'user', 'vanished']"
   run -0 json 'sorted(j), [k["key"] for k in j["keys"]]' <<<"$("$DLOCK" inspect -J)"
   assert_output "(['backend', 'complete', 'keys'], ['k'])"
   run -0 "$DLOCK" inspect -J
@@ -285,7 +383,7 @@ waiting() { [ "$("$DLOCK" inspect k --no-heading -o WAIT)" = "$1" ]; }
 @test "a lease whose process has ended, as that of acquire" {
   "$DLOCK" acquire --key k >/dev/null
   run -0 "$DLOCK" inspect k
-  assert_line --regexp '^ +the process that took it has ended, as with acquire or --min-hold$'
+  assert_line --regexp '^ +the process that took it has ended, as with acquire$'
   mkfifo "$BATS_TEST_TMPDIR/go"
   "$DLOCK" run --key j -- cat "$BATS_TEST_TMPDIR/go" 3>&- &
   pid=$!

@@ -17,6 +17,20 @@ holder() {
   [ ! -e ran ]
 }
 
+@test "a state that another process has locked is no answer: 69, and the process is named" {
+  on_file -- true
+  exec {lock}<>locks/k/state
+  DLOCK_TEST_RUN=$BATS_TEST_TMPDIR flock "$lock"
+  run on_file -w 700ms -- touch ran
+  assert_failure 69
+  assert_output --partial "state has been locked by process "
+  run on_file -n -- touch ran
+  assert_failure 69
+  assert_output --partial "state has been locked for 1000 ms by process "
+  exec {lock}>&-
+  [ ! -e ran ]
+}
+
 @test "another program's lock: its process is named, without a queue position, and --force --yes to remove it" {
   local url="file:$dir/locks?recipe=flock"
   on_file -b "$url" -- true # so that inspect lists the key

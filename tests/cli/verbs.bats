@@ -155,9 +155,14 @@ STEPS
 @test "release --revoke --wait: until the holder is gone, or 75" {
   refused 64 '--wait goes with --revoke' release --key k --force --yes --wait 1s
   refused 64 '--wait goes with --revoke' release --key k --handle x --wait 1s
-  "$DLOCK" acquire --key k >/dev/null # no process listens
+  "$DLOCK" run -k 1m --key k -- sh -c 'trap "" TERM; echo >"$0"; sleep 60' "$BATS_TEST_TMPDIR/up" 3>&- &
+  eventually test -e "$BATS_TEST_TMPDIR/up"
   refused 75 'was asked to stop, and still holds k after 200ms' release --key k --revoke --wait 200ms
-  DLOCK_WAIT=x run -0 "$DLOCK" release --key k --force --yes -q
+  rm "$BATS_TEST_TMPDIR/up"
+  kill -KILL $!
+  wait $! || :
+  DLOCK_WAIT=x run "$DLOCK" release --key k --force --yes -q
+  eventually is_free k
   "$DLOCK" run -k 300ms --key k -- sh -c 'trap "" TERM; echo >"$0"; sleep 60' "$BATS_TEST_TMPDIR/up" 3>&- &
   eventually test -e "$BATS_TEST_TMPDIR/up"
   run -0 timeout 30 "$DLOCK" release --key k --revoke --wait 20s

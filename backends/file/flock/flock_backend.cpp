@@ -126,7 +126,8 @@ Result<Released> FlockBackend::force_release(const Key& key, std::optional<Fenci
   const auto gone = record(*name).evict(token, file->fd.get());
   if (!gone) return fail(gone.error());
   if (gone->now) return Released::yes;
-  const auto strangers = flock_entries(file->device, file->inode);
+  const auto strangers =
+      flock_entries(file->device, file->inode).value_or(std::vector<FlockEntry>{});
   if (token || gone->before || strangers.empty()) return Released::was_not_held;
   return fail(
       Errc::usage,
@@ -177,9 +178,10 @@ Result<std::optional<KeyView>> FlockBackend::look_at(const std::string& name,
   const bool exclusive = std::any_of(s.holders.begin(), s.holders.end(),
                                      [](const auto& h) { return h.mode == Mode::exclusive; });
   // Not read without need: each waiter looks here, and the table grows with the square of them.
-  auto locks =
-      file->fd && !exclusive ? flock_entries(file->device, file->inode) : std::vector<FlockEntry>{};
-  if (!*state && locks.empty()) return std::optional<KeyView>{};
+  auto listed = file->fd && !exclusive ? flock_entries(file->device, file->inode)
+                                       : std::optional{std::vector<FlockEntry>{}};
+  auto locks = listed.value_or(std::vector<FlockEntry>{});
+  if (!*state && listed && locks.empty()) return std::optional<KeyView>{};
   std::vector<std::string> notes;
   if (std::any_of(s.holders.begin(), s.holders.end(), evicted))
     notes.push_back("a holder was asked to release (release --force)");
@@ -187,6 +189,9 @@ Result<std::optional<KeyView>> FlockBackend::look_at(const std::string& name,
   KeyView v = view(s, key, boottime_us());
   v.notes = std::move(notes);
   v.waiters_known = false;
+  if (!listed)
+    v.unread =
+        "/proc/locks shows no locks here, so whether another program has this one is unknown";
   // Each lock of ours is one line of the kernel's table: with its pid, if it is of this pid
   // namespace.
   for (const HolderView& ours : v.holders) {

@@ -23,8 +23,8 @@ FlockRecord::FlockRecord(const Directory& where, const std::string& name, std::s
     : file_(where, name), key_(std::move(key)), patience_(patience) {}
 
 // Not there (Make::nothing): an empty record.
-Result<KeyRecord> FlockRecord::begin(Make make) {
-  const auto locking = file_.lock(make, patience_, -1);
+Result<KeyRecord> FlockRecord::begin(Make make, Duration patience) {
+  const auto locking = file_.lock(make, patience, -1);
   if (!locking) return fail(locking.error());
   if (*locking != StateFile::Locking::locked) return KeyRecord{};
   auto loaded = file_.load();
@@ -43,7 +43,7 @@ Result<bool> FlockRecord::end(const KeyRecord& record) {
 Result<FlockRecord::Entry> FlockRecord::enter(const Request& r, int locked) {
   const Unlock unlock{file_};
   for (;;) {
-    auto record = begin(Make::all);
+    auto record = begin(Make::all, r.wait ? patience_ : std::min(patience_, one_try));
     if (!record) return fail(record.error());
     LockState& s = record->state;
     // Other current owners of the lock have marks; a holder without one has died without a release.
@@ -78,7 +78,7 @@ Result<FlockRecord::Entry> FlockRecord::enter(const Request& r, int locked) {
 
 Result<void> FlockRecord::enter_again(const LockState::Holder& holder) {
   const Unlock unlock{file_};
-  auto record = begin(Make::all);
+  auto record = begin(Make::all, patience_);
   if (!record) return fail(record.error());
   LockState& s = record->state;
   s.fence = std::max(s.fence, holder.token);
@@ -90,7 +90,7 @@ Result<void> FlockRecord::enter_again(const LockState::Holder& holder) {
 
 Result<bool> FlockRecord::leave(const Owner& owner, Lifeline& mailbox) {
   const Unlock unlock{file_};
-  auto record = begin(Make::nothing);
+  auto record = begin(Make::nothing, patience_);
   if (!record) return fail(record.error());
   auto& holders = record->state.holders;
   const auto mine = [&](const auto& h) { return h.owner == owner; };
@@ -107,7 +107,7 @@ Result<FlockRecord::Evicted> FlockRecord::evict(std::optional<FencingToken> toke
   Evicted result;
   {
     const Unlock unlock{file_};
-    auto record = begin(Make::nothing);
+    auto record = begin(Make::nothing, patience_);
     if (!record) return fail(record.error());
     for (auto& h : record->state.holders) {
       if ((token && h.token != *token) || !marked(file, h.token)) continue;

@@ -37,7 +37,7 @@ class FlockRecord {
   Result<std::optional<LockState>> peek();
 
  private:
-  Result<KeyRecord> begin(Make);
+  Result<KeyRecord> begin(Make, Duration patience);
   Result<bool> end(const KeyRecord&);
 
   StateFile file_;

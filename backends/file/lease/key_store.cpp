@@ -34,6 +34,25 @@ Owner owner_of_adopted(std::uint64_t ticket) {
   return o;
 }
 
+// Walks the FIFOs of a key: what(ticket, life).
+template <class What>
+Result<void> each_fifo(const Place& at, What what) {
+  Fd again(::openat(at.dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  DIR* dir = again ? ::fdopendir(again.get()) : nullptr;
+  if (!dir) return fail_errno("list", std::string(at.path), errno);
+  again.release();
+  Result<void> good;
+  while (const dirent* entry = good ? ::readdir(dir) : nullptr) {
+    const auto ticket = ticket_of(entry->d_name);
+    if (!ticket) continue;
+    const auto seen = look(at, *ticket);
+    if (seen) what(*ticket, seen->life);
+    else good = fail(seen.error());
+  }
+  ::closedir(dir);
+  return good;
+}
+
 bool lists(const LockState& s, std::uint64_t ticket) {
   const auto same = [ticket](const auto& c) { return c.ticket == ticket; };
   return std::any_of(s.holders.begin(), s.holders.end(), same) ||
@@ -76,8 +95,15 @@ Result<void> KeyStore::load_for(const Owner& owner) {
   return file_.load_tail(record_);
 }
 
+std::uint64_t KeyStore::join(const LockState::Ask& a) {
+  record_.joins =
+      LockState::Waiter{a.owner, a.mode, a.limit, state().next_ticket++, never, false, a.meta};
+  return record_.joins->ticket;
+}
+
 void KeyStore::abandon() noexcept {
   file_.unlock();
+  record_.joins.reset();
   wake_head_ = false;
   dead_.clear();
   strays_.clear();
@@ -99,25 +125,6 @@ bool KeyStore::disown(const Lifeline& life) {
                  }) > 0;
 }
 
-// Interleaving 4: we were stopped in a change, before our lifeline was open; the state was deleted,
-// and its successor gave our ticket to another contender, which put its FIFO in the place of ours.
-// Then what we have open is its lifeline, which must not be kept alive by us. (Interleaving 5: ours
-// in the place of its own, where nobody could see that it lives.)
-Result<void> KeyStore::strike_namesake(Lifeline& life, const Owner& ours) {
-  const auto namesake = [&](const auto& c) { return c.ticket == life.ticket() && c.owner != ours; };
-  const auto held = [&](const auto& h) { return h.deadline == never && namesake(h); };
-  const LockState& s = state();
-  if (!life.is_at(place()) || (std::none_of(s.holders.begin(), s.holders.end(), held) &&
-                               std::none_of(s.waiters.begin(), s.waiters.end(), namesake)))
-    return {};
-  const std::uint64_t ticket = life.ticket();
-  life.drop();  // what is alive now is alive without us
-  const auto seen = look(place(), ticket);
-  if (!seen) return fail(seen.error());
-  if (seen->life != Sight::Life::alive) strike(ticket);
-  return {};
-}
-
 Result<void> KeyStore::restart_and_adopt() {
   auto loaded = file_.reload();
   if (!loaded) return fail(loaded.error());
@@ -130,31 +137,16 @@ Result<void> KeyStore::restart_and_adopt() {
   return scan(true);
 }
 
-// Walks the FIFOs of this key.
 Result<void> KeyStore::scan(bool adopt) {
   if (auto all = file_.load_tail(record_); !all) return all;
-  Fd again(::openat(file_.place().dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  DIR* dir = again ? ::fdopendir(again.get()) : nullptr;
-  if (!dir) return fail_errno("list", file_.dir_path(), errno);
-  again.release();
-  Result<void> good;
-  while (const dirent* entry = good ? ::readdir(dir) : nullptr) {
-    const auto ticket = ticket_of(entry->d_name);
-    if (!ticket) continue;
-    const auto seen = look(place(), *ticket);
-    if (!seen) {
-      good = fail(seen.error());
-      continue;
-    }
-    if (adopt) state().next_ticket = std::max(state().next_ticket, *ticket + 1);
-    if (lists(state(), *ticket)) continue;  // found dead, and removed, where that matters
-    if (seen->life == Sight::Life::dead) strays_.push_back(*ticket);
-    else if (seen->life == Sight::Life::alive && adopt)
+  return each_fifo(place(), [&](std::uint64_t ticket, Sight::Life life) {
+    if (adopt) state().next_ticket = std::max(state().next_ticket, ticket + 1);
+    if (lists(state(), ticket)) return;  // found dead, and removed, where that matters
+    if (life == Sight::Life::dead) strays_.push_back(ticket);
+    else if (life == Sight::Life::alive && adopt)
       state().holders.push_back(
-          {owner_of_adopted(*ticket), Mode::exclusive, *ticket, 0, 0, now_, never, 0, {}});
-  }
-  ::closedir(dir);
-  return good;
+          {owner_of_adopted(ticket), Mode::exclusive, ticket, 0, 0, now_, never, 0, {}});
+  });
 }
 
 // The machine has restarted, or a container got its own boot id and nothing else happened. So the
@@ -273,7 +265,30 @@ Result<std::optional<KeyView>> KeyStore::look_at() {
     return std::optional{std::move(v)};
   }
   if (!record) return fail(record.error());
-  return std::optional<KeyView>{};
+  return look_without_state();
+}
+
+// Processes that live though their state is gone hold the key, or wait: that decides the next
+// contender, which rebuilds the state.
+Result<std::optional<KeyView>> KeyStore::look_without_state() {
+  const auto dir = file_.open_dir();
+  if (!dir) return fail(dir.error());
+  std::size_t alive = 0;
+  if (dir->dir) {
+    const Place at{dir->dir.get(), 0, dir->access, file_.dir_path(), 0, 0};
+    const auto walked = each_fifo(
+        at, [&](std::uint64_t, Sight::Life life) { alive += life == Sight::Life::alive; });
+    if (!walked) return fail(walked.error());
+  }
+  if (alive == 0) return std::optional<KeyView>{};
+  KeyView v;
+  v.key = key_.text();
+  v.waiters_known = false;
+  v.unread = fmt::format(
+      "the state file was lost; {} process(es) that held or waited block the key until they end or "
+      "go on",
+      alive);
+  return std::optional{std::move(v)};
 }
 
 // Returns how many holders have no FIFO to check.

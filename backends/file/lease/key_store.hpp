@@ -38,6 +38,13 @@ class KeyStore {
   LockState& state() noexcept { return record_.state; }
   // For what this owner does: the others too, unless it is one of the first waiters.
   Result<void> load_for(const Owner&);
+  // For a new owner: StateFile::last_in_tail. Nothing: call load_for().
+  std::optional<std::uint64_t> last_waiter() const { return file_.last_in_tail(record_, now_); }
+  std::size_t waiters() const noexcept {
+    return record_.state.waiters.size() + record_.tail.lines - record_.tail.gone.size();
+  }
+  // Behind that one, with a ticket of its own.
+  std::uint64_t join(const LockState::Ask&);
   Micros now() const noexcept { return now_; }
   Place place() const noexcept { return file_.place(); }
   StateFile& file() noexcept { return file_; }
@@ -48,9 +55,6 @@ class KeyStore {
   // Our own lifeline was adopted as a holder by a process that found no state. True: it was, and is
   // removed.
   bool disown(const Lifeline&);
-  // Gives up our lifeline if its ticket is that of another owner's contender, who is struck if it
-  // was alive by our lifeline alone: see Interleaving 4.
-  Result<void> strike_namesake(Lifeline&, const Owner& ours);
   // Restarts the change, with every living lifeline unknown to the state adopted.
   Result<void> restart_and_adopt();
 
@@ -67,7 +71,7 @@ class KeyStore {
   Result<bool> finish();
 
   // The current state, without the lock; dead holders are shown as vanished or ended, dead waiters
-  // are left out. nullopt: unknown.
+  // are left out. nullopt: unknown. KeyView::unread: the state was deleted, and contenders live.
   Result<std::optional<KeyView>> look_at();
   // The holder in force that `wanted` picks, alive as far as can be known; nullopt: none.
   template <class Predicate>
@@ -75,6 +79,7 @@ class KeyStore {
 
  private:
   Result<void> scan(bool adopt);
+  Result<std::optional<KeyView>> look_without_state();
   void remove_names(const std::vector<std::uint64_t>&) const;
   Result<void> other_boot();
   Result<std::vector<Fd>> doors();

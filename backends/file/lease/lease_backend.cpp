@@ -28,9 +28,10 @@ LeaseBackend::AttachedHold* LeaseBackend::held(const Key& key, const Owner& owne
   return found == held_.end() ? nullptr : &found->second;
 }
 
-Result<KeyStore::Begun> LeaseBackend::begin(KeyStore& key, Make make, int interrupt_fd) {
+Result<KeyStore::Begun> LeaseBackend::begin(KeyStore& key, Make make, int interrupt_fd,
+                                            Duration patience) {
   ++counters_.requests;
-  return key.begin(make, settings_.op_timeout, interrupt_fd);
+  return key.begin(make, std::min(patience, settings_.op_timeout), interrupt_fd);
 }
 
 Result<std::unique_ptr<Waiter>> LeaseBackend::enqueue(const Request& r) {
@@ -230,22 +231,24 @@ Result<std::vector<KeyView>> LeaseBackend::list() {
     if (!name.starts_with(prefix_)) continue;
     // A shortened name is not the key: the record has it.
     auto key = key_from_store_name(std::string_view{name}.substr(prefix_.size()));
+    const auto unknown = [&](const std::string& key_or_name, const Error& why) {
+      KeyView v;
+      v.key = key_or_name;
+      v.waiters_known = false;
+      v.unread = why.message;
+      all.push_back(std::move(v));
+    };
     if (!key) {
       StateFile file(root_, name);
       const auto record = file.peek(StateFile::Depth::holders);
+      if (!record) unknown(name, record.error());
       if (!record || !*record) continue;
       key = Key::parse((*record)->key);
       if (!key || prefix_ + store_name(*key) != name) continue;
     }
     auto seen = KeyStore(root_, *key, name, tuning_).look_at();
     if (seen && *seen) all.push_back(std::move(**seen));
-    if (!seen) {
-      KeyView unknown;
-      unknown.key = key->text();
-      unknown.waiters_known = false;
-      unknown.notes.push_back("unknown: " + seen.error().message);
-      all.push_back(std::move(unknown));
-    }
+    if (!seen) unknown(key->text(), seen.error());
   }
   std::sort(all.begin(), all.end(),
             [](const KeyView& a, const KeyView& b) { return a.key < b.key; });

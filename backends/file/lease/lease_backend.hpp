@@ -24,6 +24,7 @@ class LeaseBackend final : public Backend {
   const Traits& traits() const noexcept override { return traits_; }
   std::string where() const override { return "file:" + root_.path(); }
   Counters counters() const noexcept override { return counters_; }
+  bool grants_nothing() const noexcept override { return silent_; }
 
   // The Waiter must not outlive this Backend. Once it is granted the Backend keeps the lifeline;
   // the Waiter may go.
@@ -55,7 +56,8 @@ class LeaseBackend final : public Backend {
 
   KeyStore& store(const Key&);
   AttachedHold* held(const Key&, const Owner&);
-  Result<KeyStore::Begun> begin(KeyStore&, Make, int interrupt_fd = -1);
+  Result<KeyStore::Begun> begin(KeyStore&, Make, int interrupt_fd = -1,
+                                Duration patience = Duration::max());
   Result<Renewal> keep_attached(const Lease&, AttachedHold&);
   Result<Renewal> keep_lease(const Lease&, Duration ttl);
   bool speak_again(KeyStore&, AttachedHold&);
@@ -70,6 +72,7 @@ class LeaseBackend final : public Backend {
   const Settings settings_;
   const Tuning tuning_;
   Counters counters_;
+  bool silent_ = false;  // the last attempt to acquire was interrupted before it saw the state
   std::map<std::string, std::unique_ptr<KeyStore>> stores_;  // by key
   std::map<HoldKey, AttachedHold> held_;
   std::map<Owner, RunEnd> ended_;  // how the jobs ended

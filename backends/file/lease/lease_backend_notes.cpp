@@ -17,15 +17,19 @@ namespace dlock::file {
 // ---- --once-per --------------------------------------------------------------------------------
 Result<Starts> LeaseBackend::starts(const Key& wanted) {
   KeyStore& key = store(wanted);
-  const auto begun = begin(key, Make::nothing);
-  if (!begun) return fail(begun.error());
+  // without the lock, which a stopped process may have
+  const auto record = key.file().peek(StateFile::Depth::holders);
+  if (!record) return fail(record.error());
   Starts s{.now = wall_micros(), .last = {}};
-  if (*begun == KeyStore::Begun::absent) return s;
-  const Change change(key);
+  if (!*record) return s;
   const auto note = read_start(key.place());
   if (!note) return fail(note.error());
-  if (*note && (*note)->until <= s.now) {  // not needed any more: removed
-    if (auto gone = forget_start(key.place()); !gone) return fail(gone.error());
+  if (*note && (*note)->until <= s.now) {  // not needed any more: removed, if nobody changes it
+    const auto begun = key.begin(Make::nothing, Duration{});
+    const Change change(key);
+    if (begun && *begun == KeyStore::Begun::ready)
+      if (const auto same = read_start(key.place()); same && *same && (*same)->until <= s.now)
+        (void)forget_start(key.place());
   } else if (*note) {
     s.last = **note;
   }

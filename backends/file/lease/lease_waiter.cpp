@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "file/lease/lease_waiter.hpp"
+#include <fmt/format.h>
 #include <algorithm>
 #include "core/lock_view.hpp"
 #include "file/sys_error.hpp"
@@ -9,7 +10,6 @@ namespace dlock::file {
 namespace {
 
 constexpr std::uint64_t sweep_every = 1024;  // grants
-constexpr std::size_t longest_identity = 1024;
 
 Deadline at(Micros boottime) {
   return boottime == never ? no_deadline : Deadline{std::chrono::microseconds{boottime}};
@@ -42,15 +42,18 @@ LockState::Ask LeaseWaiter::ask() const {
 
 // ---- one change of the state -------------------------------------------------------------------
 Result<Progress> LeaseWaiter::attempt() {
-  asked_ = true;
   // in case of any error: the wake-up is not repeated, so the next poll asks again
   queued_ = false;
-  for (;;) {
-    const auto begun = backend_.begin(key_, Make::all, backend_.settings_.interrupt_fd);
+  for (bool fresh = !asked_;; fresh = false) {
+    const auto begun = backend_.begin(key_, Make::all, backend_.settings_.interrupt_fd,
+                                      request_.wait ? backend_.settings_.op_timeout : one_try);
     if (!begun) return fail(begun.error());
+    backend_.silent_ = *begun == KeyStore::Begun::interrupted && !asked_;
+    if (backend_.silent_) last_.why = key_.file().locked_by_another("");
     if (*begun == KeyStore::Begun::interrupted) return Progress{last_};
+    asked_ = true;
     const Change guard(key_);
-    auto done = change();
+    auto done = change(fresh);
     if (!done && !key_.file().still_linked()) continue;
     if (!done) return fail(done.error());
     if (*done) return std::move(**done);
@@ -59,7 +62,7 @@ Result<Progress> LeaseWaiter::attempt() {
 
 // nullopt: the state file was deleted meanwhile; the written change does not count. Nor does an
 // Error then.
-Result<std::optional<Progress>> LeaseWaiter::change() {
+Result<std::optional<Progress>> LeaseWaiter::change(bool fresh) {
   const Deadline sent = Clock::now();
   if (!life_.is_at(key_.place())) watched_.clear();  // another directory, other contenders
 
@@ -67,19 +70,22 @@ Result<std::optional<Progress>> LeaseWaiter::change() {
   std::optional<Lifeline> made;
   for (bool unknown_one = true; unknown_one;) {
     unknown_one = false;
-    if (auto known = key_.load_for(request_.owner); !known) return fail(known.error());
     key_.disown(life_);
-    if (auto struck = key_.strike_namesake(life_, request_.owner); !struck)
-      return fail(struck.error());
-    if (auto joined = rejoin(); !joined) return fail(joined.error());
-    auto decided = decide();
-    if (!decided) return fail(decided.error());
-    answer = *decided;
     std::uint64_t ticket = 0;
+    auto joined = fresh ? join(ticket) : std::optional<LockState::Answer>{};
+    if (!joined) return fail(joined.error());
+    answer = *joined;
+    if (!answer) {
+      if (auto known = key_.load_for(request_.owner); !known) return fail(known.error());
+      if (auto again = rejoin(); !again) return fail(again.error());
+      auto decided = decide();
+      if (!decided) return fail(decided.error());
+      answer = *decided;
+      if (const auto* w = std::get_if<LockState::Waiting>(&*answer))
+        ticket = key_.state().waiters[w->rank].ticket;
+    }
     if (const auto* g = std::get_if<LockState::Granted>(&*answer))
       ticket = request_.attached ? g->ticket : 0;
-    if (const auto* w = std::get_if<LockState::Waiting>(&*answer))
-      ticket = key_.state().waiters[w->rank].ticket;
     auto line = lifeline_for(ticket, unknown_one);
     if (!line) return fail(line.error());
     made = std::move(*line);
@@ -95,9 +101,7 @@ Result<std::optional<Progress>> LeaseWaiter::change() {
   // The new first waiter has watched only its predecessor, but must now watch every holder.
   // (Exclusive: that is the same.)
   if (g && s.holders.size() > 1) key_.wake_head();
-  const Micros now = key_.now();
-  std::optional<HolderView> holder;
-  if (!s.holders.empty()) holder = view(s.holders.front(), now);
+  Waiting seen = in_the_way(s, key_.now());
 
   Lifeline old = std::move(life_);
   if (made) life_ = std::move(*made);
@@ -110,18 +114,38 @@ Result<std::optional<Progress>> LeaseWaiter::change() {
     return fail(done.error());
   }
   old.drop(key_.place());
+  // Interleaving 4: we were stopped before we opened our new FIFO, and the state was deleted. A
+  // contender of its successor got our ticket and put its FIFO in the place of ours: then what we
+  // have open is its lifeline. It is not kept: a further state, after another deletion, would take
+  // us for its owner.
+  if (!*done && made) life_.drop();
   if (!*done) return std::optional<Progress>{};
 
   queued_ = std::holds_alternative<LockState::Waiting>(*answer);
   if (const auto* w = std::get_if<LockState::Waiting>(&*answer)) {
     wake_at_ = w->rank == 0 ? at(w->free_at) : no_deadline;
-    last_ = Waiting{w->rank, std::move(holder)};
+    last_ = std::move(seen);
+    last_.ahead = w->rank;
     return std::optional<Progress>{last_};
   }
   watched_.clear();
   if (g) return std::optional<Progress>{granted(*g, sent)};
   life_.drop(key_.place());
-  return std::optional<Progress>{Busy{std::move(holder)}};
+  return std::optional<Progress>{Busy{std::move(seen.holder), std::move(seen.why)}};
+}
+
+// For people: a holder, or who is next and does not come.
+Waiting LeaseWaiter::in_the_way(const LockState& s, Micros now) {
+  Waiting w;
+  shown_ = 0;
+  if (!s.holders.empty()) {
+    w.holder = view(s.holders.front(), now);
+    if (w.holder->attached) shown_ = s.holders.front().ticket;
+  } else if (!s.waiters.empty() && s.waiters.front().owner != request_.owner) {
+    w.why = fmt::format("{} is next, and has not taken it yet",
+                        Identity::decode(s.waiters.front().meta).text());
+  }
+  return w;
 }
 
 // The state may have our owner from another Waiter or Backend: then its lifeline is ours too. If
@@ -144,6 +168,44 @@ Result<void> LeaseWaiter::rejoin() {
   return {};
 }
 
+// A new owner that has to wait for one of the first waiters comes behind the last, whoever is in
+// between. Nothing: that has to be known.
+Result<std::optional<LockState::Answer>> LeaseWaiter::join(std::uint64_t& ticket) {
+  constexpr std::optional<LockState::Answer> unknown;
+  LockState& s = key_.state();
+  s.expire(key_.now());
+  if (request_.mode != Mode::exclusive || s.rank_of(request_.owner) < s.waiters.size() ||
+      s.holder(request_.owner, key_.now()))
+    return unknown;
+  for (;;) {
+    const auto gone = holder_is_gone();
+    if (!gone) return fail(gone.error());
+    if (!*gone) break;
+  }
+  const auto last = key_.last_waiter();
+  if (!last) return unknown;
+  const auto alive = watch({*last}, false);
+  if (!alive) return fail(alive.error());
+  if (!*alive) return unknown;
+  if (!request_.wait) return LockState::Answer{LockState::Busy{s.free_at()}};
+  const std::size_t rank = key_.waiters();
+  ticket = key_.join(ask());
+  return LockState::Answer{LockState::Waiting{rank, s.free_at()}};
+}
+
+// Only the first waiter watches the holders, and it may be stopped. True: the first of them is dead,
+// and was removed.
+Result<bool> LeaseWaiter::holder_is_gone() {
+  const auto& holders = key_.state().holders;
+  if (holders.empty() || holders.front().deadline != never) return false;
+  const std::uint64_t ticket = holders.front().ticket;
+  const auto seen = look(key_.place(), ticket);
+  if (!seen) return fail(seen.error());
+  if (seen->life != Sight::Life::dead) return false;
+  key_.strike(ticket);
+  return true;
+}
+
 Result<LockState::Answer> LeaseWaiter::decide() {
   LockState& s = key_.state();
   for (const LockState::Ask a = ask();;) {
@@ -151,8 +213,12 @@ Result<LockState::Answer> LeaseWaiter::decide() {
     if (std::holds_alternative<LockState::Granted>(answer)) return answer;
     const std::size_t rank = s.rank_of(request_.owner);  // Busy: the place that it would have
     std::vector<std::uint64_t> wanted;
-    if (rank > 0) wanted.push_back(s.waiters[rank - 1].ticket);
-    else
+    if (rank > 0) {
+      const auto gone = holder_is_gone();
+      if (!gone) return fail(gone.error());
+      if (*gone) continue;
+      wanted.push_back(s.waiters[rank - 1].ticket);
+    } else
       for (const auto& h : s.holders)
         if (h.deadline == never) wanted.push_back(h.ticket);
     const auto all_alive = watch(wanted, rank == 0);
@@ -225,19 +291,22 @@ Result<LeaseWaiter::Woken> LeaseWaiter::sleep(Deadline until) {
   return fds[0].revents ? Woken::by_interrupt : Woken::by_event;
 }
 
-// A change of our rank wakes no waiter; at the end of a slice the caller wants to report it.
-void LeaseWaiter::refresh() {
+// A change of our rank wakes no waiter; at the end of a slice the caller wants to report it. True:
+// the holder is dead, and the first waiter has not noticed.
+bool LeaseWaiter::refresh() {
   const std::uint64_t newest = key_.file().newest_change();
-  if (newest != 0 && newest == seen_change_) return;
-  const auto record = key_.file().peek(StateFile::Depth::waiters);
-  if (!record || !*record) return;
-  const LockState& s = (*record)->state;
-  const std::size_t rank = s.rank_of(request_.owner);
-  if (rank == s.waiters.size()) return;
-  seen_change_ = newest;
-  last_.ahead = rank;
-  last_.holder.reset();
-  if (!s.holders.empty()) last_.holder = view(s.holders.front(), boottime_us());
+  if (newest == 0 || newest != seen_change_) {
+    const auto record = key_.file().peek(StateFile::Depth::waiters);
+    if (!record || !*record) return false;
+    const LockState& s = (*record)->state;
+    const std::size_t rank = s.rank_of(request_.owner);
+    if (rank == s.waiters.size()) return false;
+    seen_change_ = newest;
+    last_ = in_the_way(s, boottime_us());
+    last_.ahead = rank;
+  }
+  const auto seen = shown_ == 0 ? fail(Errc::internal, "") : look(key_.place(), shown_);
+  return seen && seen->life == Sight::Life::dead;
 }
 
 Result<Progress> LeaseWaiter::poll(Duration slice) {
@@ -263,8 +332,7 @@ Result<Progress> LeaseWaiter::poll(Duration slice) {
       // Now and then a full look, whatever the header says.
       if (++checks_ % 8 && life_.linked() && !key_.file().wants_a_look(boottime_us())) continue;
     } else {
-      if (slice > Duration::zero()) refresh();
-      return Progress{last_};
+      if (slice <= Duration::zero() || !refresh()) return Progress{last_};
     }
     auto next = attempt();
     if (!next || !queued_ || !std::holds_alternative<Waiting>(*next)) return next;
@@ -289,8 +357,6 @@ Result<void> LeaseWaiter::cancel() {
   const Change guard(key_);
   if (auto known = key_.load_for(request_.owner); !known) return fail(known.error());
   key_.disown(life_);
-  if (auto struck = key_.strike_namesake(life_, request_.owner); !struck)
-    return fail(struck.error());
   if (mine) key_.disown(mine->life);
   key_.state().cancel(request_.owner);
   key_.state().release(request_.owner, key_.now());

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include "core/number.hpp"
+#include "core/owner.hpp"
 #include "core/text.hpp"
 #include "file/sys_error.hpp"
 #include "util/file.hpp"
@@ -43,9 +44,18 @@ bool give_rights(int file, const Access& access) {
          ::fchmod(file, access.file_mode()) == 0;
 }
 
+// What another member of the group has planted makes way, a directory too.
+void clear_away(const Place& place, const std::string& name) {
+  if (::unlinkat(place.dir, name.c_str(), 0) == 0 || errno != EISDIR) return;
+  const std::string aside = ".old." + Owner::random().hex();
+  if (::unlinkat(place.dir, name.c_str(), AT_REMOVEDIR) != 0)
+    ::renameat(place.dir, name.c_str(), place.dir, aside.c_str());
+}
+
 Result<void> write(const Place& place, const char* name, const std::string& text) {
-  // a fixed name: we have the lock
-  const std::string path = note_path(place, name), made = std::string(name) + ".new";
+  // A fixed name for each state, whose lock we have: one that was deleted may still be locked, too.
+  const std::string path = note_path(place, name),
+                    made = fmt::format("{}.new.{}", name, place.inode);
   const Access& access = place.access;
   const auto create = [&] {
     return ::openat(place.dir, made.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,
@@ -53,15 +63,24 @@ Result<void> write(const Place& place, const char* name, const std::string& text
   };
   Fd file(create());
   if (!file && errno == EEXIST) {  // left by one that was killed
-    ::unlinkat(place.dir, made.c_str(), 0);
+    clear_away(place, made);
     file = Fd(create());
   }
   if (!file) return fail_errno("create", path, errno);
   const int unwritten = give_rights(file.get(), access) ? write_all(file.get(), text) : errno;
-  if (unwritten != 0 || ::fsync(file.get()) ||
-      ::renameat(place.dir, made.c_str(), place.dir, name) || ::fsync(place.dir)) {
+  const auto put = [&] { return ::renameat(place.dir, made.c_str(), place.dir, name) == 0; };
+  const auto put_anyway = [&] {
+    return put() || (errno == EISDIR && (clear_away(place, name), put()));
+  };
+  const bool written = unwritten == 0 && ::fsync(file.get()) == 0;
+  // of another holder, that of a successor of our state, is not replaced
+  const bool deleted = written && !state_is_at(place);
+  if (!written || deleted || !put_anyway() || ::fsync(place.dir)) {
     const int why = unwritten != 0 ? unwritten : errno;
     ::unlinkat(place.dir, made.c_str(), 0);
+    if (deleted)
+      return fail(Errc::unavailable,
+                  fmt::format("{}: the state beside it was deleted meanwhile", printable(path)));
     return fail_errno("write", path, why);
   }
   return {};

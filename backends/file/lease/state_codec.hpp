@@ -44,6 +44,8 @@ struct KeyRecord {
   std::string boot;  // of the machine or container that wrote it
   std::string key;   // the full one
   Tail tail;
+  // a new waiter behind a tail that is not loaded
+  std::optional<LockState::Waiter> joins{};
 };
 
 inline constexpr std::size_t header_size = 80;

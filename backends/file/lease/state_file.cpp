@@ -226,13 +226,16 @@ Result<StateFile::Locking> StateFile::lock(Make make, Duration patience, int int
       return naps.over(file_.get()), Locking::interrupted;
   }
   naps.over(file_.get());
-  const auto pid = file_ ? flock_holder(device_, inode_) : std::nullopt;
   return fail(Errc::unavailable,
-              fmt::format("lock directory {}: its state has been locked for {} ms by {}, which is "
-                          "frozen or stopped in the middle of a change; "
-                          "nothing can change there until it goes on or ends",
-                          printable(dir_path_), patience.count() / 1000,
-                          pid ? fmt::format("process {}", *pid) : "another process"));
+              locked_by_another(fmt::format(" for {} ms", patience.count() / 1000)));
+}
+
+std::string StateFile::locked_by_another(std::string_view since) const {
+  const auto pid = file_ ? flock_holder(device_, inode_) : std::nullopt;
+  return fmt::format(
+      "lock directory {}: its state has been locked{} by {}, which is frozen or stopped in the "
+      "middle of a change; nothing can change there until it goes on or ends",
+      printable(dir_path_), since, pid ? fmt::format("process {}", *pid) : "another process");
 }
 
 // Explicitly, because a forked child may share the open file: close alone would leave the lock with
@@ -391,9 +394,9 @@ std::uint64_t StateFile::newest_change() const noexcept { return newest_header()
 
 // ---- writing -----------------------------------------------------------------------------------
 // So that the next transitions, above all a release, need no space, nor the turns of all who wait.
-Result<void> StateFile::reserve(const KeyRecord& record) const {
-  const std::size_t most =
-      std::min<std::size_t>(most_in_slot(record, limits_), static_cast<std::size_t>(slot_size));
+Result<void> StateFile::reserve(const KeyRecord& record, bool tail) const {
+  const std::size_t most = std::min<std::size_t>(most_in_slot(record, limits_, tail),
+                                                 static_cast<std::size_t>(slot_size));
   if (seq_ != 0 && most <= reserved) return {};  // it was, with the first transition
   const auto size = static_cast<off_t>(std::max(most, reserved));
   for (const std::uint64_t slot : {0u, 1u})
@@ -406,7 +409,7 @@ Result<void> StateFile::reserve(const KeyRecord& record) const {
 Result<void> StateFile::commit(const KeyRecord& record) {
   const LockState& state = record.state;
   const bool joined = state.next_ticket != next_ticket_;
-  if (!record.tail.empty() && loaded_.empty() && joined)
+  if (!record.tail.empty() && joined && loaded_.empty() != record.joins.has_value())
     return fail(Errc::internal, fmt::format("{}: a waiter came before those of its tail were known",
                                             printable(path_)));
   const Written next = planned(record, joined);
@@ -416,8 +419,9 @@ Result<void> StateFile::commit(const KeyRecord& record) {
   if (buffer_.size() > static_cast<std::size_t>(slot_size) || next.tail.end > tail_size)
     return fail(Errc::unavailable,
                 fmt::format("{}: too many waiters for this key", printable(path_)));
-  if (seq_ == 0 || joined)
-    if (auto space = reserve(record); !space) return space;
+  // one that joins behind the tail was reckoned with
+  if (seq_ == 0 || (joined && !record.joins))
+    if (auto space = reserve(record, !next.tail.empty()); !space) return space;
   if (auto written = write_tail(next); !written) return written;
   const ssize_t n = pwrite_all(file_.get(), buffer_, offset(seq_ + 1));
   if (n < 0) return fail_errno("write", path_, errno);

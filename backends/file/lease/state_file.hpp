@@ -15,6 +15,9 @@
 
 namespace dlock::file {
 
+// The patience of a single try (-n), at most.
+inline constexpr Duration one_try{1'000'000};
+
 // what lock() may create: nothing; the file in a directory that exists; both
 enum class Make { nothing, state, all };
 
@@ -34,6 +37,8 @@ class StateFile {
   // Takes the lock, in at most `patience`; then Errc::unavailable, because its owner is frozen.
   // Locked: the path leads to the locked file. `interrupt_fd`: readable ends the wait; -1: none.
   Result<Locking> lock(Make, Duration patience, int interrupt_fd);
+  // Of a lock that was not taken: by which process, for people. `since`: " for 5000 ms" or empty.
+  std::string locked_by_another(std::string_view since) const;
   void unlock() noexcept;
 
   // The record in force; fresh: there is none yet, or it was deleted. Errc::protocol: cannot be
@@ -45,14 +50,18 @@ class StateFile {
   Result<Loaded> load();
   // Adds the waiters of the tail to those of the slot. May be called again.
   Result<void> load_tail(KeyRecord&);
-  // LockState::invite, with as many waiters of the tail as it concerns. Afterwards at least the
-  // first waiter is known.
+  // Whether a new waiter may join as record.joins, behind a tail that is not loaded, because it has
+  // to wait for one of the first waiters: the ticket of the last one in the tail. Nothing: load_tail
+  // first.
+  std::optional<std::uint64_t> last_in_tail(const KeyRecord&, Micros now) const;
+  // LockState::invite, with as many waiters of the tail, and then record.joins, as it concerns.
+  // Afterwards at least the first waiter is known.
   Result<std::vector<std::uint64_t>> invite(KeyRecord&, Micros now, Micros claim);
   // The record of the last load().
   Result<Loaded> reload();
 
-  // Replaces the record. Only while locked and loaded; waiters may have been added only if all are
-  // loaded. Writes nothing if nothing has changed.
+  // Replaces the record. Only while locked and loaded; waiters may have been added to the state only
+  // if all are loaded. Writes nothing if nothing has changed.
   Result<void> commit(const KeyRecord&);
   // False: the file was deleted, replaced or renamed meanwhile, the commit does not count. Costs one
   // system call.
@@ -71,6 +80,8 @@ class StateFile {
   Place place() const noexcept {
     return {dir_.get(), epoch_, access_, dir_path_, device_, file_ ? inode_ : 0};
   }
+  // The directory, whatever is in there; none: it does not exist.
+  Result<Opened> open_dir() const { return where_.open_key(name_, false); }
   const std::string& path() const noexcept { return path_; }
   const std::string& dir_path() const noexcept { return dir_path_; }
 
@@ -92,7 +103,7 @@ class StateFile {
   bool read_tail(KeyRecord&, std::size_t most_bytes, bool all);
   Written planned(const KeyRecord&, bool joined) const;
   Result<void> write_tail(const Written&) const;
-  Result<void> reserve(const KeyRecord&) const;
+  Result<void> reserve(const KeyRecord&, bool tail) const;
   Header newest_header() const noexcept;
 
   const Directory& where_;

@@ -53,14 +53,42 @@ bool StateFile::read_tail(KeyRecord& r, std::size_t most_bytes, bool all) {
 // The next waiters of the tail. False: there are none, or all are loaded.
 Result<bool> StateFile::load_more(KeyRecord& r) {
   constexpr std::size_t at_once = 4096;
-  if (r.tail.empty() || !loaded_.empty()) return false;
+  if (!loaded_.empty()) return false;
   const std::size_t before = r.state.waiters.size();
   while (!r.tail.empty() && r.state.waiters.size() == before) {
     if (read_tail(r, at_once, false) || read_tail(r, tail_size, false)) continue;
     if (auto tolerated = tolerate_damage(); !tolerated) return fail(tolerated.error());
     r.tail = {};  // no waiter has survived
   }
+  if (r.joins && r.state.waiters.size() == before) {
+    r.state.waiters.push_back(std::move(*r.joins));
+    r.joins.reset();
+  }
   return r.state.waiters.size() > before;
+}
+
+std::optional<std::uint64_t> StateFile::last_in_tail(const KeyRecord& r, Micros now) const {
+  LockState first = r.state;
+  (void)first.invite(now, 0);
+  if (first.waiters.empty() || first.waiters.back().invited) return std::nullopt;
+  const Tail& tail = r.tail;
+  constexpr std::uint64_t part = 4096;
+  if (tail.empty() || !loaded_.empty() || !takes_more(tail_, limits_) ||
+      tail.end + part > tail_size)
+    return std::nullopt;
+  std::string text(std::min(part, tail.end - tail.begin), '\0');
+  const auto at = tail_at + static_cast<off_t>(tail.end - text.size());
+  if (pread_all(file_.get(), text.data(), text.size(), at) != static_cast<ssize_t>(text.size()))
+    return std::nullopt;
+  for (std::string_view rest = text; rest.size() > 1;) {
+    const std::size_t begin = rest.rfind('\n', rest.size() - 2) + 1;  // 0: there is none
+    std::string_view line = rest.substr(begin);
+    const auto w = take_tail_line(line);
+    if (!w) break;  // the text begins within it
+    if (!std::binary_search(tail.gone.begin(), tail.gone.end(), w->ticket)) return w->ticket;
+    rest = rest.substr(0, begin);
+  }
+  return std::nullopt;
 }
 
 // Only behind a waiter that may not run no other may.

@@ -50,13 +50,23 @@ bool has_room(std::size_t waiters, std::size_t bytes, const QueueLimits& limits)
   return waiters == 0 || (waiters < limits.waiters && bytes < limits.bytes);
 }
 
+// Free space before the lines is used by writing them again there.
+bool takes_more(const Tail& in_force, const QueueLimits& limits) noexcept {
+  return in_force.begin <= limits.free + 2 * (in_force.end - in_force.begin);
+}
+
 Written plan(const KeyRecord& record, const Tail& in_force, std::span<const TailLine> loaded,
              const QueueLimits& limits, bool joined) {
   const Waiters& all = record.state.waiters;
   Written w;
-  if (loaded.empty() && !joined) {
+  if (loaded.empty() && (!joined || record.joins)) {
     w.in_slot = all.size();
     w.tail = record.tail;
+    if (!record.joins) return w;
+    encode_tail_line(*record.joins, w.lines);
+    w.at = in_force.end;
+    w.tail.end = w.at + w.lines.size();
+    ++w.tail.lines;
     return w;
   }
   w.in_slot = waiters_in_slot(record.state, loaded, limits);
@@ -73,9 +83,8 @@ Written plan(const KeyRecord& record, const Tail& in_force, std::span<const Tail
     }
   }
   const std::size_t added = all.size() - next;
-  const std::uint64_t living = in_force.end - w.tail.begin;
-  if (kept == 0 || w.tail.gone.size() > limits.gone ||
-      (added > 0 && w.tail.begin > limits.free + 2 * living)) {
+  const Tail living{w.tail.begin, in_force.end, kept, {}};
+  if (kept == 0 || w.tail.gone.size() > limits.gone || (added > 0 && !takes_more(living, limits))) {
     write_again(w, all, in_force);
     return w;
   }
@@ -88,18 +97,18 @@ Written plan(const KeyRecord& record, const Tail& in_force, std::span<const Tail
 
 // Readers and permits may all become lines of the slot at once; of the exclusive waiters only the
 // one that is invited, and those that are taken from the tail then.
-std::size_t most_in_slot(const KeyRecord& record, const QueueLimits& limits) noexcept {
+std::size_t most_in_slot(const KeyRecord& record, const QueueLimits& limits, bool tail) noexcept {
   constexpr std::size_t head = 256, number = 12, words = 140;  // words: of a line, without its last
-  std::size_t exclusive = 0, others = 0, longest = 0;
+  std::size_t exclusive = 0, others = 0, longest = longest_identity + words;
   for (const auto& h : record.state.holders) others += words + h.meta.size();
   for (const auto& w : record.state.waiters) {
     const std::size_t line = words + w.meta.size();
     (w.mode == Mode::exclusive ? exclusive : others) += line;
     longest = std::max(longest, line);
   }
-  const std::size_t first =
-      limits.bytes + std::min(limits.waiters, record.state.waiters.size()) * words + 2 * longest;
-  return head + record.key.size() + limits.gone * number + others + std::min(exclusive, first);
+  const std::size_t first = limits.bytes + limits.waiters * words + 2 * longest;
+  return head + record.key.size() + limits.gone * number + others +
+         (tail ? first : std::min(exclusive, first));
 }
 
 }  // namespace dlock::file

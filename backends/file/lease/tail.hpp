@@ -4,7 +4,8 @@
 // A hand-off concerns the first waiters only, and with all of them in the slot it would read and
 // write the whole queue. So the slot has the first ones, and says which lines of the tail, a part
 // of the same file behind both slots, are the others. Those are read when an answer depends on
-// them: by a contender that is new or in the tail itself, and by `inspect`. When the slot runs out
+// them: by a contender in the tail itself, and by `inspect`. A new one that has to wait reads only
+// the last of them, and adds its own. When the slot runs out
 // of waiters that are not invited, the next lines of the tail become lines of the slot.
 //
 // A process may be killed (-9) between any two writes, and within one. A change writes at most
@@ -36,6 +37,8 @@ struct QueueLimits {
   std::uint64_t free = 64 << 10;
 };
 
+inline constexpr std::size_t longest_identity = 1024;  // the last word of a line
+
 struct TailLine {
   std::uint64_t ticket, begin, end;
 };
@@ -49,14 +52,19 @@ struct Written {
 };
 
 // `in_force`: the tail of the slot in force. `loaded`: the lines whose waiters are loaded; none,
-// though record.tail has some: those stay as they are. `joined`: there is a new waiter. Only then
+// though record.tail has some: those stay as they are, and record.joins comes behind them.
+// `joined`: there is a new waiter. Only then
 // do waiters of the slot become lines: a hand-off, which takes more of them into the slot than it
 // may need, puts none back, as there may be no space for it (a full disk).
 Written plan(const KeyRecord& record, const Tail& in_force, std::span<const TailLine> loaded,
              const QueueLimits&, bool joined);
 
-// The most bytes of a slot while those who now hold or wait get their turns, with no new waiter.
-std::size_t most_in_slot(const KeyRecord&, const QueueLimits&) noexcept;
+// Whether a waiter may join behind a tail that is not loaded: its lines need not be written again.
+bool takes_more(const Tail& in_force, const QueueLimits&) noexcept;
+
+// The most bytes of a slot while those who now hold or wait get their turns, with no new waiter, or
+// with more exclusive ones behind a tail.
+std::size_t most_in_slot(const KeyRecord&, const QueueLimits&, bool tail) noexcept;
 
 // Whether a slot that has `waiters` of `bytes` takes another.
 bool has_room(std::size_t waiters, std::size_t bytes, const QueueLimits&) noexcept;

@@ -37,6 +37,7 @@ KeyState state_of(const KeyView& k) noexcept {
   const auto any = [&](auto is) { return std::any_of(k.holders.begin(), k.holders.end(), is); };
   if (any([](const HolderView& h) { return !h.vanished && !over(h); })) return KeyState::held;
   if (any([](const HolderView& h) { return h.vanished && !over(h); })) return KeyState::delayed;
+  if (!k.unread.empty()) return KeyState::unknown;
   return k.holders.empty() ? KeyState::free : KeyState::stale;
 }
 
@@ -46,13 +47,23 @@ std::string_view state_name(KeyState s) noexcept {
     case KeyState::delayed: return "delayed";
     case KeyState::stale: return "stale";
     case KeyState::free: return "free";
+    case KeyState::unknown: break;
   }
   return "?";
 }
 
 bool has_stale_holder(const KeyView& k) noexcept {
-  return std::any_of(k.holders.begin(), k.holders.end(),
-                     [](const HolderView& h) { return h.vanished || over(h); });
+  return std::any_of(k.holders.begin(), k.holders.end(), [&](const HolderView& h) {
+    return (h.vanished || over(h)) && !remains(k, h);
+  });
+}
+
+bool remains(const KeyView& k, const HolderView& h) noexcept {
+  return k.last_run && k.last_run->token == h.token && !h.attached;
+}
+
+bool listens(const KeyView& k, const HolderView& h) noexcept {
+  return h.who.kept_by != Identity::KeptBy::nobody && !remains(k, h);
 }
 
 std::size_t holding(const KeyView& k) noexcept {
@@ -71,6 +82,7 @@ std::string permits(const KeyView& k) {
 }
 
 void note_limits(KeyView& k) {
+  std::erase_if(k.holders, [&](const HolderView& h) { return over(h) && remains(k, h); });
   const auto all = limits(k);
   if (all.size() > 1) {
     std::string each;

@@ -30,7 +30,14 @@ void add(Json& to, const Identity& i) {
   to["age_ms"] = milliseconds_or_null(age(i));
 }
 
-Json of(const HolderView& h) {
+// null: the process that took it, or unknown.
+Json kept_by(const KeyView& k, const HolderView& h) {
+  if (remains(k, h)) return "min-hold";
+  if (h.who.kept_by == Identity::KeptBy::keeper) return "keeper";
+  return h.who.kept_by == Identity::KeptBy::nobody ? Json("nobody") : Json(nullptr);
+}
+
+Json of(const KeyView& k, const HolderView& h) {
   Json j{{"id", printable(h.id)}, {"mode", mode_name(h.mode)}, {"token", h.token}};
   j["slot"] = h.mode == Mode::permit ? Json(h.slot) : Json(nullptr);
   j["limit"] = h.who.limit != 0 ? Json(h.who.limit) : Json(nullptr);
@@ -38,6 +45,7 @@ Json of(const HolderView& h) {
   j["command"] = text_or_null(h.who.command);
   j["held_ms"] = milliseconds_or_null(h.held);
   j["attached"] = h.attached;
+  j["kept_by"] = kept_by(k, h);
   j["vanished"] = h.vanished;
   j["revoked"] = h.revoked;
   j["lease_remaining_ms"] = milliseconds_or_null(h.remaining);
@@ -65,11 +73,13 @@ Json of(const LastRun& r) {
 }
 
 Json of(const KeyView& k) {
-  Json j{{"key", printable(k.key)}, {"state", state_name(state_of(k))}};
+  const KeyState state = state_of(k);
+  Json j{{"key", printable(k.key)},
+         {"state", state == KeyState::unknown ? "unknown" : state_name(state)}};
   j["mode"] = k.holders.empty() ? Json(nullptr) : Json(mode_name(k.holders.front().mode));
   j["token"] = k.fence;
   j["holders"] = Json::array();
-  for (const HolderView& h : k.holders) j["holders"].push_back(of(h));
+  for (const HolderView& h : k.holders) j["holders"].push_back(of(k, h));
   j["waiters"] = k.waiters_known ? Json::array() : Json(nullptr);
   for (const WaiterView& w : k.waiters) j["waiters"].push_back(of(w));
   j["last_run"] = k.last_run ? of(*k.last_run) : Json(nullptr);
@@ -85,25 +95,30 @@ Json of(const OpenStore& s) {
               {"where", printable(s.backend->where())}};
 }
 
-std::string finished(Json j, const OpenStore& opened, bool complete) {
+// `error`: why it is incomplete; empty: it is not.
+std::string finished(Json j, const OpenStore& opened, const std::string& error) {
+  if (!error.empty()) j["error"] = printable(error);
   j["backend"] = of(opened);
-  j["complete"] = complete;
+  j["complete"] = error.empty();
   return j.dump() + '\n';
 }
 
 }  // namespace
 
-std::string json_of_key(const KeyView& k, const OpenStore& opened,
-                        const std::optional<Starts>& starts) {
+std::string json_of_key(const KeyView& k, const OpenStore& opened, const Result<Starts>& starts) {
   Json j = of(k);
   j["last_start"] = starts && starts->last ? Json(run::utc(starts->last->at)) : Json(nullptr);
-  return finished(std::move(j), opened, true);
+  return finished(std::move(j), opened,
+                  state_of(k) == KeyState::unknown ? k.unread
+                  : starts                         ? ""
+                                                   : starts.error().message);
 }
 
-std::string json_of_list(const std::vector<KeyView>& keys, const OpenStore& opened) {
+std::string json_of_list(const std::vector<KeyView>& keys, const OpenStore& opened,
+                         const std::string& unread) {
   Json j{{"keys", Json::array()}};
   for (const KeyView& k : keys) j["keys"].push_back(of(k));
-  return finished(std::move(j), opened, true);
+  return finished(std::move(j), opened, unread);
 }
 
 std::string json_of_unknown(const Options& o, const OpenStore& opened, const Error& error) {
@@ -114,8 +129,7 @@ std::string json_of_unknown(const Options& o, const OpenStore& opened, const Err
   } else {
     j["keys"] = nullptr;
   }
-  j["error"] = printable(error.message);
-  return finished(std::move(j), opened, false);
+  return finished(std::move(j), opened, error.message);
 }
 
 }  // namespace dlock::cli

@@ -2,15 +2,16 @@
 #include "cli/inspect/output_text.hpp"
 #include <fmt/format.h>
 #include <algorithm>
-#include <cerrno>
 #include <csignal>
 #include <cstring>
 #include "cli/grant_output.hpp"
 #include "cli/inspect/key_state.hpp"
+#include "cli/sh_word.hpp"
 #include "core/duration.hpp"
 #include "core/text.hpp"
 #include "run/lines.hpp"
 #include "run/once_per.hpp"
+#include "run/process_id.hpp"
 
 namespace dlock::cli {
 namespace {
@@ -86,22 +87,16 @@ std::string asked(const Identity& i) {
   return fmt::format("{}, {} ago", run::utc(i.since), a ? format_duration(*a) : "?");
 }
 
-// The process is not known, or it ran here and has ended.
-bool no_process(const Identity& who) {
-  return who.pid <= 0 || who.host.empty() ||
-         (who.of_this_host() && ::kill(static_cast<pid_t>(who.pid), 0) != 0 && errno == ESRCH);
-}
-
-// A lease whose process was on this host and is gone.
+// A lease whose process was here and is gone.
 bool outlived(const HolderView& h) {
-  return !h.attached && !h.vanished && h.remaining && h.who.pid > 0 && no_process(h.who);
+  return !h.attached && !h.vanished && h.remaining && run::look_for(h.who) == run::Sighted::ended;
 }
 
 std::string moment(std::int64_t wall, std::int64_t now) {
   return wall <= now ? "now" : "in " + format_duration(Duration{wall - now});
 }
 
-void holder(std::string& text, const HolderView& h) {
+void holder(std::string& text, const KeyView& k, const HolderView& h) {
   const std::string slot = h.mode == Mode::permit ? fmt::format(", slot {}", h.slot) : "";
   // none: another program's
   const std::string token = h.token ? fmt::format("token {}", h.token) : "no token";
@@ -109,9 +104,16 @@ void holder(std::string& text, const HolderView& h) {
   line(text, "holder", fmt::format("{}, {}{}{}", h.who.text(), token, slot, id));
   line(text, "", fmt::format("asked {}", asked(h.who)));
   if (h.held) line(text, "", fmt::format("held for {}", format_duration(*h.held)));
-  line(text, "", fmt::format("lease {}", lease(h)));
-  if (outlived(h))
-    line(text, "", "the process that took it has ended, as with acquire or --min-hold");
+  const bool rest = remains(k, h) && h.remaining && !h.ended();
+  if (h.who.kept_by == Identity::KeptBy::keeper)
+    line(text, "", fmt::format("kept by process {} (acquire --keep)", h.who.pid));
+  if (rest)
+    line(
+        text, "",
+        fmt::format("kept until {}, in {}, job ended (--min-hold)",
+                    run::utc(wall_micros() + h.remaining->count()), format_duration(*h.remaining)));
+  else line(text, "", fmt::format("lease {}", lease(h)));
+  if (outlived(h) && !rest) line(text, "", "the process that took it has ended, as with acquire");
   if (!h.who.reason.empty()) line(text, "", fmt::format("reason {}", printable(h.who.reason)));
   if (!h.who.command.empty()) line(text, "", fmt::format("command {}", printable(h.who.command)));
   if (h.revoked) line(text, "", "was asked to stop (release --revoke)");
@@ -169,15 +171,15 @@ void next_starts(std::string& text, const Starts& s) {
 // How an operator ends the first holder, the gentlest way first.
 void ways_to_end(std::string& text, const KeyView& k, const OpenStore& opened) {
   const HolderView& h = k.holders.front();
-  const std::string release = fmt::format("dlock release -b {} --key {}",
-                                          shell_quoted(printable(opened.store.url.redacted())),
-                                          shell_quoted(printable(k.key)));
-  if (opened.store.traits->revokes && !h.vanished && !h.revoked)
+  const std::string release = "dlock release" + opened.options + " --key " + sh_word(k.key);
+  const auto hears = [&](const HolderView& one) { return !one.vanished && listens(k, one); };
+  if (opened.store.traits->revokes && !h.revoked &&
+      std::any_of(k.holders.begin(), k.holders.end(), hears))
     line(text, "revoke",
          release + " --revoke --wait 1m" +
              (holding(k) > 1 ? fmt::format(" # asks all {} holders", holding(k)) : ""));
-  if (!h.vanished && !no_process(h.who))
-    line(text, "kill", fmt::format("kill {} on host {}", h.who.pid, printable(h.who.host)));
+  if (!h.vanished && run::look_for(h.who) == run::Sighted::lives)
+    line(text, "kill", fmt::format("kill {}", h.who.pid));
   line(text, "force",
        fmt::format("{} --force {}", release,
                    h.token ? fmt::format("--token {}", h.token) : "--yes"));
@@ -244,10 +246,13 @@ std::string text_of_key(const KeyView& k, const OpenStore& opened, const Result<
                                     ? ", never taken (the backend has no record)"
                                     : " (this recipe keeps no record of a free key)";
   const std::string of = permits(k);
-  line(text, "state",
-       fmt::format("{}{}{}{}", state_name(state_of(k)), mode, of.empty() ? "" : ", " + of, past));
+  const KeyState state = state_of(k);
+  if (state == KeyState::unknown) line(text, "state", fmt::format("?, {}", printable(k.unread)));
+  else
+    line(text, "state",
+         fmt::format("{}{}{}{}", state_name(state), mode, of.empty() ? "" : ", " + of, past));
   line(text, "token", k.fence ? fmt::format("{} is the newest granted", k.fence) : "-");
-  for (const HolderView& h : k.holders) holder(text, h);
+  for (const HolderView& h : k.holders) holder(text, k, h);
   if (!k.waiters_known) line(text, "waiting", "?");
   for (std::size_t i = 0; i < k.waiters.size(); ++i) {
     const WaiterView& w = k.waiters[i];
@@ -262,6 +267,7 @@ std::string text_of_key(const KeyView& k, const OpenStore& opened, const Result<
   if (!found) line(text, "once-per", fmt::format("? ({})", printable(found.error().message)));
   else if (found->last) next_starts(text, *found);
   for (const std::string& n : k.notes) line(text, "note", printable(n));
+  if (state != KeyState::unknown && !k.unread.empty()) line(text, "note", printable(k.unread));
   line(text, "where",
        fmt::format("{}, recipe {}", printable(opened.backend->where()),
                    opened.store.traits->recipe));

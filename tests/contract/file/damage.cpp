@@ -72,7 +72,7 @@ TEST_CASE("both slots damaged in this boot: an error that names the remedy, and 
   CHECK(other->inspect(key("k")).error().code == Errc::protocol);
   const auto listed = other->list().value();
   REQUIRE(listed.size() == 1);
-  CHECK_THAT(listed[0].notes.at(0), Catch::Contains("is damaged"));
+  CHECK_THAT(listed[0].unread, Catch::Contains("is damaged"));  // and so not free
   REQUIRE(::unlink(state_of(dir.path()).c_str()) == 0);
   CHECK(take(*other, request("k")).lease.token > held.lease.token);
 }
@@ -108,7 +108,7 @@ TEST_CASE("a damaged line of the tail: an error for who needs it, and no grant o
   REQUIRE(content(state_of(dir.path())).compare(slot_size, 7, "dlock2 ") == 0);
   overwrite(state_of(dir.path()), 2 * slot_size + 40, "#");
   std::string message;
-  CHECK(refused(*other, request("k"), &message) == Errc::protocol);
+  CHECK(refused(*other, request("k", Mode::shared), &message) == Errc::protocol);
   CHECK_THAT(message, Catch::Contains("is damaged") && Catch::Contains("delete the file"));
   CHECK(other->inspect(key("k")).error().code == Errc::protocol);
   // What needs the holder and the first waiter only goes on.
@@ -117,10 +117,28 @@ TEST_CASE("a damaged line of the tail: an error for who needs it, and no grant o
   CHECK(holder->release(held.lease).value() == Released::yes);
   // The second comes after the first and cannot be known.
   CHECK_FALSE(waiters[0]->poll(patient));
-  CHECK(refused(*other, request("k")) == Errc::protocol);
+  CHECK(refused(*other, request("k", Mode::shared)) == Errc::protocol);
   waiters.clear();
   REQUIRE(::unlink(state_of(dir.path()).c_str()) == 0);
   CHECK(take(*other, request("k")).lease.token > held.lease.token);
+}
+
+TEST_CASE("who joins a long queue needs the first waiters and the last, and no other") {
+  test::TempDir dir;
+  const file::Tuning tuning{.queue = {.waiters = 2}};
+  const auto b = open_in(dir.path(), 5s, tuning);
+  const Granted held = take(*b, request("k"));
+  std::vector<std::unique_ptr<Waiter>> waiters;
+  for (int i = 0; i < 10; ++i) waiters.push_back(in_queue(*b, request("k")));
+  const std::string before = content(state_of(dir.path())).substr(2 * slot_size, 41);
+  overwrite(state_of(dir.path()), 2 * slot_size + 40, "#");
+  waiters.push_back(b->enqueue(request("k")).value());
+  CHECK(std::get<Waiting>(step(*waiters.back(), 0s)).ahead == 10);
+  CHECK_FALSE(free_now(*b, request("k")));
+  overwrite(state_of(dir.path()), 2 * slot_size + 40, before.substr(40));
+  CHECK(b->inspect(key("k")).value()->waiters.size() == 11);
+  CHECK(b->release(held.lease).value() == Released::yes);
+  for (const auto& w : waiters) CHECK(b->release(take(*w).lease).value() == Released::yes);
 }
 
 TEST_CASE("the state is deleted under an attached holder: no grant before it ends") {
@@ -138,6 +156,23 @@ TEST_CASE("the state is deleted under an attached holder: no grant before it end
   CHECK(std::holds_alternative<Waiting>(step(*next, 0s)));
   CHECK(holder->release(held.lease).value() == Released::yes);
   CHECK(take(*next).lease.token > held.lease.token);
+}
+
+TEST_CASE("the state is deleted under a holder: unknown until the next contender, and not free") {
+  test::TempDir dir;
+  const auto holder = open_in(dir.path()), other = open_in(dir.path());
+  const Granted held = take(*holder, request("k"));
+  REQUIRE(::unlink(state_of(dir.path()).c_str()) == 0);
+  const auto seen = other->inspect(key("k")).value();
+  REQUIRE(seen);
+  CHECK_THAT(seen->unread, Catch::Contains("state file was lost; 1 process"));
+  REQUIRE(other->list().value().size() == 1);
+  CHECK_FALSE(other->list().value()[0].unread.empty());
+  CHECK(kept(holder->renew(held.lease, 30s)));
+  CHECK(other->inspect(key("k")).value()->unread.empty());
+  REQUIRE(::unlink(state_of(dir.path()).c_str()) == 0);
+  holder->release(held.lease).value();
+  CHECK_FALSE(other->inspect(key("k")).value());
 }
 
 TEST_CASE("the state is deleted while many wait: all are granted, one at a time") {

@@ -181,6 +181,21 @@ TEST_CASE("what is planted as the record of the last run is replaced, and not wr
   CHECK(content(victim) == "precious");
 }
 
+TEST_CASE("a directory planted in the place of a note makes way") {
+  Used u;
+  const Granted held = take(*u.backend, request("k"));
+  struct stat state {};
+  REQUIRE(::stat(u.state.c_str(), &state) == 0);
+  const bool full = GENERATE(false, true);
+  for (const std::string& name :
+       {std::string("revoke"), "revoke.new." + std::to_string(state.st_ino)}) {
+    REQUIRE(::mkdir((u.dir / ("k/" + name)).c_str(), 0700) == 0);
+    if (full) REQUIRE(::mkdir((u.dir / ("k/" + name + "/full")).c_str(), 0700) == 0);
+  }
+  CHECK(u.backend->revoke(key("k")).value() == Released::yes);
+  CHECK(std::get<Kept>(u.backend->renew(held.lease, 60s).value()).revoked);
+}
+
 TEST_CASE("network filesystems are recognised by their magic numbers") {
   CHECK(file::network_filesystem(0x6969) == "NFS");
   CHECK(file::network_filesystem(0xFE534D42) == "SMB2");

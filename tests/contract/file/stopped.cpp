@@ -2,7 +2,9 @@
 // A process that is stopped at any moment: others wait a bounded time, are told why, and get no
 // lock that it holds.
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/mman.h>
+#include <algorithm>
 #include <atomic>
 #include <filesystem>
 #include "contract/file/lease_files.hpp"
@@ -183,8 +185,8 @@ TEST_CASE(
       until_there(other, others_until_made);
     }
     int both_tried = 0;
-    // True: the other one had ended before.
-    const auto race = [&](int steps, int late_steps, bool other_dies) {
+    // True: the other one had ended before. `twice`: the state is deleted once more then.
+    const auto race = [&](int steps, int late_steps, bool other_dies, bool twice = false) {
       test::TempDir dir;
       Shared& late_is = *new (shared) Shared{};
       Shared& other_is = *new (shared + 1) Shared{};
@@ -197,6 +199,7 @@ TEST_CASE(
       for (int i = 0; i < late_steps && !late_is.done; ++i) REQUIRE(late.step());
       until_done(other, other_is);
       if (other_dies) other.kill();
+      if (twice) (void)::unlink(state_of(dir.path()).c_str());
       until_done(late, late_is);
       INFO("step " << steps << ", then " << late_steps << (other_dies ? ", it dies" : ""));
       if (other_dies) CHECK(late_is.granted);
@@ -212,6 +215,7 @@ TEST_CASE(
       for (int steps = others_until_made - 1; steps < others_until_made + 4; ++steps)
         for (int late_steps = 2; late_steps < 16; ++late_steps) race(steps, late_steps, dies);
     }
+    for (int steps = 0; !race(steps, 1, false, true); ++steps) REQUIRE(steps < 1000);
     CHECK(both_tried > 10);
   } catch (const Skip& skip) { note_skip(skip.why); }
 }
@@ -268,5 +272,133 @@ TEST_CASE(
     CHECK(passed.lease.token > held.lease.token);
     CHECK(second->release(passed.lease).value() == Released::yes);
     CHECK(first.finish() == 0);
+  } catch (const Skip& skip) { note_skip(skip.why); }
+}
+
+TEST_CASE(
+    "a dead holder behind which the queue head is stopped: found by the next, and not named") {
+  try {
+    test::TempDir dir;
+    const file::Tuning tuning{.claim = 200'000, .safety = 100'000};
+    const auto second = open_in(dir.path(), 5s, tuning);
+    std::optional<Traced> holder;
+    holder.emplace([&](const std::function<void()>& halt) {
+      const auto b = open_in(dir.path(), 5s, tuning);
+      Request r = request("k");
+      r.identity.host = "dead";
+      take(*b, r);
+      halt();
+      ::pause();
+    });
+    Traced first([&](const std::function<void()>& halt) {
+      const auto b = open_in(dir.path(), 5s, tuning);
+      Request r = request("k");
+      r.identity.host = "first";
+      auto w = in_queue(*b, r);
+      halt();
+      b->release(take(*w).lease).value();
+    });
+    const bool joined_before = GENERATE(true, false);
+    const auto wait = [&] { return second->enqueue(request("k")).value(); };
+    auto waiter = wait();
+    if (joined_before) {
+      const auto seen = std::get<Waiting>(step(*waiter, 0s));
+      REQUIRE(seen.holder);
+      CHECK(seen.holder->who.host == "dead");
+    }
+    holder.reset();
+    const auto seen = std::get<Waiting>(step(*waiter, 1ms));
+    CHECK_FALSE(seen.holder);
+    CHECK_THAT(seen.why, Catch::StartsWith("first:") && Catch::Contains("is next"));
+    CHECK(second->release(take(*waiter).lease).value() == Released::yes);
+    CHECK(first.finish() == 0);
+  } catch (const Skip& skip) { note_skip(skip.why); }
+}
+
+namespace {
+
+// The lock of the state of a key, in the hands of a process that does not go on.
+Fd locked_state(const std::string& dir) {
+  REQUIRE(free_now(*open_in(dir), request("k")));
+  Fd state(::open(state_of(dir).c_str(), O_RDWR | O_CLOEXEC));
+  REQUIRE(::flock(state.get(), LOCK_EX | LOCK_NB) == 0);
+  return state;
+}
+
+}  // namespace
+
+TEST_CASE("a state that is locked: an interrupted wait has no answer, and a single try takes 1 s") {
+  test::TempDir dir;
+  const Fd locked = locked_state(dir.path());
+  const Event interrupt;
+  Settings s;
+  s.op_timeout = 1500ms;
+  s.interrupt_fd = interrupt.fd();
+  const auto b = file::open_lease(dir.path(), s, {});
+  const auto once = b->enqueue(impatient(request("k"))).value();
+  const auto tried = once->poll(0s);
+  REQUIRE_FALSE(tried);
+  CHECK_THAT(tried.error().message, Catch::Contains("for 1000 ms by process"));
+  CHECK(once->cancel());  // nothing to undo, so nothing to wait for
+  interrupt.set();
+  const auto w = b->enqueue(request("k")).value();
+  const auto seen = std::get<Waiting>(step(*w, 10s));
+  CHECK(b->grants_nothing());
+  CHECK_THAT(seen.why, Catch::Contains("locked by process " + std::to_string(::getpid())));
+  CHECK(w->cancel());
+}
+
+TEST_CASE("a state that is locked is looked at all the same") {
+  test::TempDir dir;
+  const auto b = open_in(dir.path(), 50ms);
+  const Granted g = take(*b, request("k"));
+  const std::int64_t at = b->starts(key("k")).value().now;
+  REQUIRE(b->note_start(g.lease, at, 1h).value() == Validity::valid);
+  const Fd locked(::open(state_of(dir.path()).c_str(), O_RDWR | O_CLOEXEC));
+  REQUIRE(::flock(locked.get(), LOCK_EX | LOCK_NB) == 0);
+  CHECK(b->inspect(key("k")).value()->holders.size() == 1);
+  const auto starts = b->starts(key("k"));
+  REQUIRE(starts);
+  CHECK(starts->last == at);
+}
+
+TEST_CASE("the notes of a deleted state and of its successor do not meet") {
+  try {
+    const auto notes = [](const std::string& dir, std::int64_t at, Duration ttl) {
+      return [&dir, at, ttl](const std::function<void()>& halt) {
+        const auto b = open_in(dir, 50ms);
+        const Granted g = take(*b, detached(request("k"), ttl));
+        halt();
+        const auto noted = b->note_start(g.lease, at, 1h);
+        ::_exit(noted && *noted == Validity::valid ? 0 : 1);
+      };
+    };
+    const std::int64_t now = wall_micros();
+    int met = 0;
+    for (int steps = 0, more = 1; more; ++steps) {
+      test::TempDir dir;
+      Traced late(notes(dir.path(), now - 1000, 1h));
+      for (int i = 0; i < steps && more; ++i) more = late.step();
+      if (!more) break;
+      REQUIRE(::unlink(state_of(dir.path()).c_str()) == 0);
+      const auto temporaries = [&] {
+        const auto names = files_of(dir.path());
+        return std::count_if(names.begin(), names.end(),
+                             [](const std::string& n) { return n.starts_with("started.new"); });
+      };
+      const bool begun = temporaries() > 0;
+      Traced other(notes(dir.path(), now, 1h));
+      for (int i = 0; i < 30 && begun && other.step(); ++i)
+        if (const auto n = temporaries(); n == 2 || (n == 1 && i > 12)) break;
+      late.finish();
+      INFO("step " << steps);
+      CHECK(other.finish() == 0);
+      const auto starts = open_in(dir.path())->starts(key("k"));
+      REQUIRE(starts);
+      CHECK(starts->last == now);
+      met += begun;
+      REQUIRE(steps < 1000);
+    }
+    CHECK(met > 0);
   } catch (const Skip& skip) { note_skip(skip.why); }
 }
