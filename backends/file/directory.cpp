@@ -174,6 +174,8 @@ Fd hold_made(int dir, const std::string& name, mode_t type) {
 // For such a descriptor fchmod(2) is not defined; this link is the kernel's own and leads nowhere
 // else.
 bool set_mode(int held, mode_t mode) noexcept {
+  struct stat st {};
+  if (::fstat(held, &st) == 0 && (st.st_mode & 07777) == mode) return true;  // also without /proc
   return ::chmod(fmt::format("/proc/self/fd/{}", held).c_str(), mode) == 0;
 }
 

@@ -9,7 +9,8 @@
 namespace dlock::bench {
 
 // HUP, INT, QUIT and TERM become a readable descriptor during its lifetime, for all threads made
-// meanwhile; the first signal ends the benchmark in order.
+// meanwhile; the first signal ends the benchmark in order. A second one ends the process at once: a
+// store that hangs may keep the order waiting.
 class Signals {
  public:
   Signals();

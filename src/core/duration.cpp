@@ -16,8 +16,13 @@ struct Unit {
   std::int64_t micros;
 };
 // "ms" before "m": the first match is taken.
-constexpr std::array<Unit, 6> units{
-    {{"ms", millisecond}, {"s", second}, {"m", minute}, {"h", hour}, {"d", day}, {"w", week}}};
+constexpr std::array<Unit, 7> units{{{"us", 1},
+                                     {"ms", millisecond},
+                                     {"s", second},
+                                     {"m", minute},
+                                     {"h", hour},
+                                     {"d", day},
+                                     {"w", week}}};
 
 std::string_view take_digits(std::string_view& text) noexcept {
   std::size_t n = 0;
@@ -55,7 +60,7 @@ std::int64_t times(std::string_view whole, std::string_view fraction, std::int64
 Result<Duration> parse_duration(std::string_view text) {
   const auto bad = [&] {
     return fail(Errc::usage, fmt::format("{} is not a duration; allowed are a number of seconds or "
-                                         "numbers with the units ms, s, m, h, d "
+                                         "numbers with the units us, ms, s, m, h, d "
                                          "and w, without spaces: 30, 500ms, 1.5h, 1h30m",
                                          quoted(text)));
   };

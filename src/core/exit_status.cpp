@@ -17,6 +17,7 @@ constexpr ExitStatus table[] = {
     {status_denied, "denied", "authentication or permission refused"},
     {status_config, "config",
      "the configuration, an environment variable or a secret file is wrong"},
+    {status_revoked, "revoked", "release --revoke asked for the lock, and the command was ended"},
     {status_lost, "lost",
      "the lock was lost, and the command was stopped; fence: the token is too old"},
     {status_max_run, "max_run", "--max-run ended the command"},

@@ -17,6 +17,7 @@ enum Status : int {
   status_busy = 75,
   status_denied = 77,
   status_config = 78,
+  status_revoked = 122,
   status_lost = 123,
   status_max_run = 124,
   status_failed_holding = 125,

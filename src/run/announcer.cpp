@@ -163,7 +163,7 @@ void Announcer::say(Note note, const std::vector<pid_t>& members, Deadline now) 
       return;
     case Note::revoked:
       events_.status("revoked");
-      events_.words(fmt::format(
+      events_.error(fmt::format(
           "{}: the holder was asked to stop (release --revoke); the command is being ended",
           key()));
       return;
@@ -191,8 +191,11 @@ void Announcer::say(Note note, const std::vector<pid_t>& members, Deadline now) 
     case Note::guard_died:
       events_.error(fmt::format("{}: the guard process died; the command is being killed", key()));
       return;
+    case Note::no_guard:
+      events_.error(fmt::format("{}: the guard process was killed; nothing is started", key()));
+      return;
     case Note::max_run:
-      events_.words(fmt::format("{}: --max-run {} is over; the command is being ended", key(),
+      events_.error(fmt::format("{}: --max-run {} is over; the command is being ended", key(),
                                 format_duration(plan_.max_run)));
       return;
     case Note::too_late:

@@ -135,7 +135,7 @@ Backstop::Backstop(const OwnChildren& children, int channel, int kill)
       spare_(duplicate(channel)) {}
 
 bool Backstop::start() {
-  if (!children_ || timer_.fd() < 0 || !channel_ || !spare_) return false;
+  if (!children_ || timer_.failed() || !channel_ || !spare_) return false;
   // no event of the channel is asked for: that dlock has closed it is always told
   watched = {{{channel_.get(), 0, 0}, {timer_.fd(), POLLIN, 0}},
              children_.fd(),

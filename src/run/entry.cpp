@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <unistd.h>
+#include <cerrno>
 #include "core/number.hpp"
 
 namespace dlock::run {
@@ -46,6 +47,7 @@ Entry::Entry() : group_(::getpgrp()) {
   sigfillset(&handled_);
   for (const int s : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS, SIGPIPE, SIGCHLD})
     sigdelset(&handled_, s);
+  if (::getpid() == 1) sigaddset(&handled_, SIGCHLD);
   sigset_t blocked = handled_;
   sigaddset(&blocked, SIGPIPE);
   ::sigprocmask(SIG_BLOCK, &blocked, &before_.mask);
@@ -58,7 +60,9 @@ Entry::Entry() : group_(::getpgrp()) {
 }
 
 IncomingSignals::IncomingSignals(const sigset_t& wanted)
-    : wanted_(wanted), fd_(::signalfd(-1, &wanted_, SFD_CLOEXEC | SFD_NONBLOCK)) {}
+    : wanted_(wanted), fd_(::signalfd(-1, &wanted_, SFD_CLOEXEC | SFD_NONBLOCK)) {
+  if (!fd_) failed_ = {"signalfd", errno};
+}
 
 std::optional<signalfd_siginfo> IncomingSignals::next() {
   signalfd_siginfo s;

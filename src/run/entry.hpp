@@ -5,6 +5,7 @@
 #include <csignal>
 #include <optional>
 #include <vector>
+#include "run/no_process.hpp"
 #include "run/process_id.hpp"
 #include "run/process_tree.hpp"
 #include "util/fd.hpp"
@@ -19,7 +20,7 @@ void outlive_file_size_limit() noexcept;
 class IncomingSignals {
  public:
   explicit IncomingSignals(const sigset_t& wanted);
-  explicit operator bool() const noexcept { return static_cast<bool>(fd_); }  // else no descriptor
+  const FailedCall& failed() const noexcept { return failed_; }
   int fd() const noexcept { return fd_.get(); }  // readable when one came
   // The next one that came, or nothing. One that dlock was started with as ignored (nohup) is
   // skipped, and no longer waited for: a blocked signal is queued even when it is ignored, and who
@@ -29,6 +30,7 @@ class IncomingSignals {
  private:
   sigset_t wanted_;
   Fd fd_;
+  FailedCall failed_;
 };
 
 // The state at dlock's start that the job must find again: signal mask, the dispositions of SIGBUS,
@@ -42,7 +44,7 @@ class Entry {
   Entry();
 
   // The signals that are handled. Not among them: those that report a fault of our own, and SIGPIPE,
-  // which stays blocked and is never read.
+  // which stays blocked and is never read. SIGCHLD is for PID 1 alone, which has others' orphans.
   IncomingSignals open_signals() const { return IncomingSignals(handled_); }
 
   struct Signals {

@@ -144,23 +144,27 @@ std::string Events::held_line(const std::optional<HolderView>& holder,
   return line;
 }
 
+bool Events::skips_silently() const {
+  return plan_.say.quiet || (plan_.conflict_status == 0 && plan_.say.verbosity == 0);
+}
+
 std::string Events::busy_line(const std::optional<HolderView>& holder,
                               const std::string& why) const {
-  if (plan_.say.quiet || plan_.conflict_status == 0) return {};
+  if (skips_silently()) return {};
   return held_line(holder, why) + (plan_.wait && *plan_.wait > Duration{}
                                        ? "; waited " + format_duration(*plan_.wait)
                                        : "; not waiting");
 }
 
 std::string Events::started_line(Duration ago) const {
-  if (plan_.say.quiet || plan_.conflict_status == 0) return {};
+  if (skips_silently()) return {};
   return fmt::format("{} was started {} ago; not again (--once-per {})",
                      printable(plan_.request.key.text()), format_duration(ago),
                      plan_.once_per->text());
 }
 
 std::string Events::started_ahead_line(Duration ahead, bool corrected) const {
-  if (plan_.say.quiet || plan_.conflict_status == 0) return {};
+  if (skips_silently()) return {};
   return fmt::format(
       "{} was started in the future by the store's clock ({} ahead){}; not again (--once-per {})",
       printable(plan_.request.key.text()), format_duration(ahead),

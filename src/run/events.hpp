@@ -42,7 +42,8 @@ class Events {
 
   // "nightly is held by db3:41223 (backup) for 31m", or another reason to wait
   std::string held_line(const std::optional<HolderView>&, const std::string& why) const;
-  // The same with ", not waiting"; empty with -q, and with -E 0, for cron jobs that skip silently.
+  // The same with ", not waiting"; empty with -q, and with -E 0 unless -v is given,
+  // for cron jobs that skip silently.
   std::string busy_line(const std::optional<HolderView>&, const std::string& why) const;
 
   // "nightly was started 3m ago (--once-per hour)"; empty as above.
@@ -56,6 +57,7 @@ class Events {
   void tell(std::string_view name, Fields);                    // for -v and -vv, as text
   std::string milestone(std::string_view name, Fields) const;  // for people; empty: it is none
   void remember(const Owner&);
+  bool skips_silently() const;
   void own_word(const char* level, std::string_view line);
 
   const Plan& plan_;

@@ -9,9 +9,11 @@
 #include <cerrno>
 #include <csignal>
 #include <iterator>
+#include <utility>
 #include "core/text.hpp"
 #include "run/environment.hpp"
 #include "run/image.hpp"
+#include "run/signal_kinds.hpp"
 #include "run/terminal.hpp"
 #include "util/process_title.hpp"
 
@@ -30,16 +32,24 @@ constexpr Duration longest_rehearsal = 10ms;
 void Guard::run() {
   // neither the terminal nor `kill -9 %1` reaches the guard; setsid would cost the job its terminal
   ::setpgid(0, 0);
-  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+  const auto must = [this](bool good, const char* call) {
+    if (!good && !failed_) failed_ = {call, errno};
+  };
+  must(::prctl(PR_SET_CHILD_SUBREAPER, 1) == 0, "prctl");
   // in case the guard is stopped: without dlock no other process ends the tree
   ::prctl(PR_SET_PDEATHSIG, SIGCONT);
   show_itself();
   sigset_t set;
   sigfillset(&set);
-  ::sigprocmask(SIG_SETMASK, &set, nullptr);
+  must(::sigprocmask(SIG_SETMASK, &set, nullptr) == 0, "sigprocmask");
   sigemptyset(&set);
   sigaddset(&set, SIGCHLD);
   child_signal_.reset(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+  must(static_cast<bool>(child_signal_), "signalfd");
+  if (timer_.failed() && !failed_) failed_ = timer_.failed();
+  // the proof and the end of the job, tried while there is none
+  must(::waitpid(-1, nullptr, WNOHANG) == -1 && errno == ECHILD, "waitpid");
+  must(::kill(::getpid(), 0) == 0, "kill");
 
   // Created ahead, while dlock acquires the lock, and removed if that takes long: waiting dlocks
   // should not leave cgroups around.
@@ -120,7 +130,10 @@ void Guard::on_message(Channel::Received& r) {
       if (!expired_) when_ = m.when;
       else when_.kill_at = std::min(when_.kill_at, m.when.kill_at), when_.stop_by = m.when.stop_by;
       break;
-    case Kind::signal: signal_job(m.value); break;
+    case Kind::signal:
+      // the job would not get to what it does at its end
+      if (!stops(m.value) || !asked_to_end()) signal_job(m.value);
+      break;
     case Kind::signal_all: signal_tree(m.value); break;
     case Kind::sweep: start_sweep(); break;
     default: break;
@@ -134,10 +147,10 @@ void Guard::take_holds(Channel::Received& r) {
 
 void Guard::start_job(const Channel::Received& r) {
   // without all the descriptors a lock could end before the job
-  if (lacks_holds_) return cannot_start(EMFILE);
-  if (!child_signal_ || timer_.fd() < 0 || !children_)
-    return cannot_start(EMFILE);  // it would see no end, no deadline or no orphan
-  if (r.cut) return cannot_start(E2BIG);
+  if (lacks_holds_) return cannot_start({"recvmsg", EMFILE});
+  if (failed_) return cannot_start(failed_);  // it would see no end, no deadline or no orphan
+  if (!children_) return cannot_start({"open", EMFILE});
+  if (r.cut) return cannot_start({"execve", E2BIG});
   when_ = r.message.when;
   if (Clock::now() >= when_.term_at) {  // the guard was suspended past it
     holds_.clear();
@@ -147,7 +160,7 @@ void Guard::start_job(const Channel::Received& r) {
   environment_ = changed_environment(changes_);
   group_ = r.message.value != 0 ? entry_.group() : 0;
   int error[2];
-  if (::pipe2(error, O_CLOEXEC) != 0) return cannot_start(errno);
+  if (::pipe2(error, O_CLOEXEC) != 0) return cannot_start({"pipe2", errno});
   if (!cgroup_) cgroup_ = JobCgroup::create(::getpid());
   backstop_.emplace(children_, channel_.fd(), cgroup_.kill_fd());
   arm_backstop();
@@ -159,7 +172,8 @@ void Guard::start_job(const Channel::Received& r) {
   exec_error_.reset(error[0]);
   // Also where the backstop has the last process that is allowed: a run that gave that up would
   // fail with the next process of this user, and until then promise less without a word.
-  if (job_ < 0) return cannot_start(fork_error);
+  if (job_ < 0) return cannot_start({"clone", fork_error});
+  if (plan_.max_run > 0us) run_until_ = later(Clock::now(), plan_.max_run);
   ::setpgid(job_, group_);  // parent and child both call it; EACCES after the exec is fine
   own_group_ = group_ == 0;
   if (own_group_) group_ = job_;
@@ -167,8 +181,13 @@ void Guard::start_job(const Channel::Received& r) {
   entry_.let_go_of_inherited();
 }
 
-void Guard::cannot_start(int error) {
-  tell(Kind::start_failed, error);
+bool Guard::asked_to_end() const {
+  return sweeping_ || stop_by() != no_deadline ||
+         (expired_ && plan_.on_lost.what == OnLost::Do::kill);
+}
+
+void Guard::cannot_start(const FailedCall& call) {
+  channel_.send_with({Kind::start_failed, call.error, false, {}}, call.name, {});
   leave();
 }
 
@@ -179,7 +198,6 @@ void Guard::read_exec_outcome() {
   const bool failed = ::read(exec_error_.get(), &e, sizeof e) == static_cast<ssize_t>(sizeof e);
   exec_error_.reset();
   if (failed) return tell(Kind::exec_failed, e);
-  if (plan_.max_run > 0us) run_until_ = later(Clock::now(), plan_.max_run);
   tell(Kind::started, job_);
   settled_at_ = later(Clock::now(), settled);
 }
@@ -272,8 +290,9 @@ bool Guard::reap() {
       was_orphaned_ = stopped_ && group_is_orphaned(dlock_);
       tell(Kind::stopped, WSTOPSIG(status));
     } else if (WIFCONTINUED(status)) {
-      stopped_ = false;
+      const bool dlock_stops = std::exchange(stopped_, false);
       tell(Kind::continued);
+      if (dlock_stops && ::getppid() == dlock_) ::kill(dlock_, SIGCONT);
     } else {
       leader_alive_ = stopped_ = false;
       status_ = status;

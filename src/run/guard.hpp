@@ -9,6 +9,7 @@
 #include "run/entry.hpp"
 #include "run/job_cgroup.hpp"
 #include "run/message.hpp"
+#include "run/no_process.hpp"
 #include "run/plan.hpp"
 #include "run/process_tree.hpp"
 #include "run/timer.hpp"
@@ -38,7 +39,8 @@ class Guard {
   void on_message(Channel::Received&);
   void take_holds(Channel::Received&);
   void start_job(const Channel::Received&);
-  [[noreturn]] void cannot_start(int error);
+  [[noreturn]] void cannot_start(const FailedCall&);
+  bool asked_to_end() const;
   void read_exec_outcome();
   void signal_job(int signal) const;
   void signal_tree(int signal, bool wake = true) const;
@@ -64,6 +66,7 @@ class Guard {
   std::string changes_;  // of the environment
   std::vector<char*> environment_;
   const OwnChildren children_;
+  FailedCall failed_;  // of those on which the guard rests
   Timer timer_;
   JobCgroup cgroup_;
   std::optional<Backstop> backstop_;  // from the start of the job

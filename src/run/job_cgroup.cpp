@@ -6,9 +6,9 @@
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
-#include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <cstdint>
 #include <string_view>
 #include "core/number.hpp"
 
@@ -41,14 +41,14 @@ std::string own_cgroup() {
 }
 
 // A killed nested dlock may have left its own below ours.
-void remove_tree(const std::string& path) {
-  if (::rmdir(path.c_str()) == 0 || errno == ENOENT) return;
+bool remove_tree(const std::string& path) {
+  if (::rmdir(path.c_str()) == 0 || errno == ENOENT) return true;
   if (DIR* dir = ::opendir(path.c_str())) {
     while (const dirent* e = ::readdir(dir))
       if (e->d_type == DT_DIR && e->d_name[0] != '.') remove_tree(path + "/" + e->d_name);
     ::closedir(dir);
   }
-  ::rmdir(path.c_str());
+  return ::rmdir(path.c_str()) == 0;
 }
 
 // In a container without its own cgroup another guard may have the same pid: so the PID namespace
@@ -66,9 +66,12 @@ std::string name_for(pid_t guard, const std::string& own, const std::string& spa
              : own + '/' + std::string(prefix) + std::to_string(guard) + space;
 }
 
-// Removes cgroups left by guards that were killed together with their dlock. Searched only if there
-// is any cgroup below ours, which one stat shows, and only among few. Only empty ones can be
-// removed.
+// Removes cgroups left by guards that were killed together with their dlock, or with their
+// container. Searched only if there is any cgroup below ours, which one stat shows, and only until
+// some were found that stay. Only empty ones can be removed.
+//
+// Of a guard in another PID namespace nobody here knows whether it lives: one that has not started
+// its job yet loses its cgroup, and its job runs without.
 void remove_leftovers(const std::string& own, const std::string& space) {
   struct stat s {};
   if (::stat(own.c_str(), &s) != 0 || s.st_nlink <= 2) return;  // none exists
@@ -76,16 +79,17 @@ void remove_leftovers(const std::string& own, const std::string& space) {
   if (!dir) return;
   int left = 64;
   while (const dirent* e = left > 0 ? ::readdir(dir) : nullptr) {
-    std::string_view name = e->d_name;
-    if (!name.starts_with(prefix)) continue;
-    --left;
-    if (!name.ends_with(space)) continue;
-    name.remove_prefix(prefix.size());
-    name.remove_suffix(std::min(space.size(), name.size()));
-    const pid_t pid = parse_number<pid_t>(name).value_or(0);
-    if (pid <= 0 || ::kill(pid, 0) == 0 || errno != ESRCH) continue;
-    if (::fstatat(::dirfd(dir), e->d_name, &s, AT_SYMLINK_NOFOLLOW) == 0 && s.st_uid == ::geteuid())
-      remove_tree(name_for(pid, own, space));
+    std::string_view rest = e->d_name;
+    if (!rest.starts_with(prefix)) continue;
+    rest.remove_prefix(prefix.size());
+    const pid_t pid = take_number<pid_t>(rest).value_or(0);
+    const std::string_view there = rest;
+    if (pid <= 0 || !there.starts_with('-') || !parse_number<std::uint64_t>(there.substr(1)))
+      continue;
+    const bool lives = there == space && (::kill(pid, 0) == 0 || errno != ESRCH);
+    const bool ours =
+        ::fstatat(::dirfd(dir), e->d_name, &s, AT_SYMLINK_NOFOLLOW) == 0 && s.st_uid == ::geteuid();
+    if (lives || !ours || !remove_tree(own + '/' + e->d_name)) --left;
   }
   ::closedir(dir);
 }

@@ -19,7 +19,9 @@ Keeper::Keeper(const Plan& plan, Events& events)
       several_(!plan.more_keys.empty()),
       wake_supervisor_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       wake_keeper_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      asking_(plan.request) {}
+      asking_(plan.request) {
+  if (!wake_supervisor_ || !wake_keeper_) failed_ = {"eventfd", errno};
+}
 
 void Keeper::ask(Request r) {
   start();
@@ -73,7 +75,7 @@ Duration Keeper::spread(Duration d) {
 }
 
 void Keeper::start() {
-  if (over_ || started_) return;
+  if (started_ || over_) return;  // in this order: over_ is the thread's once there is one
   try {
     std::thread([this] { work(); }).detach();
     started_ = true;
@@ -82,8 +84,10 @@ void Keeper::start() {
       const std::system_error& e) {
     if (lease_) return;
     over_ = true;
-    report(Ended{status_unavailable, fmt::format("cannot start a thread (ulimit -u, ulimit -v): {}",
-                                                 e.code().message())});
+    const bool scarce = e.code() == std::errc::resource_unavailable_try_again;
+    report(Ended{status_unavailable,
+                 fmt::format("cannot start a thread{}: {}", scarce ? " (ulimit -u, ulimit -v)" : "",
+                             e.code().message())});
   }
 }
 

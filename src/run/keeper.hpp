@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 #include "run/events.hpp"
+#include "run/no_process.hpp"
 #include "run/plan.hpp"
 #include "run/wait_end.hpp"
 #include "util/fd.hpp"
@@ -76,8 +77,7 @@ class Keeper {
   // this machine: they take microseconds, and anything to wait for is left to start(), which
   // continues; a job that ends before start() costs no thread. True: granted.
   bool try_now();
-  // false: out of descriptors
-  bool usable() const noexcept { return wake_supervisor_ && wake_keeper_; }
+  const FailedCall& failed() const noexcept { return failed_; }
   // Starts the thread; continues where try_now() ended. If no thread is available: a report says
   // so, or, if the lock is held already, nothing has changed, and it can be tried again.
   void start();
@@ -145,6 +145,7 @@ class Keeper {
   Events& events_;
   const bool several_;  // keys: one may be lost, or taken, while others are not
   Fd wake_supervisor_, wake_keeper_;
+  FailedCall failed_;
   std::mutex mutex_;
   std::vector<Report> reports_;
   Request request_;

@@ -118,7 +118,7 @@ int Channel::send_with(const Message& m, std::string_view payload, const std::ve
 
 Channel::Got Channel::receive(Received& out) {
   if (!open()) return Got::closed;
-  static char payload[max_payload];  // dlock and guard each have one reader
+  static char payload[max_payload];  // one message at a time, whatever the channel
   iovec parts[2] = {{&out.message, sizeof out.message}, {payload, sizeof payload}};
   msghdr h{};
   h.msg_iov = parts;

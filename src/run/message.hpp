@@ -81,7 +81,7 @@ class Channel {
   // A payload longer than max_payload is truncated, and `cut` is set.
   struct Received {
     Message message{};
-    std::string_view payload;  // valid until the next receive
+    std::string_view payload;  // valid until this process receives again, by any channel
     std::vector<Fd> attached;
     bool lacks = false;  // some attached descriptors did not arrive (EMFILE)
     bool cut = false;

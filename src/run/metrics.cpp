@@ -8,7 +8,12 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
+#include <string>
 #include <string_view>
+#include <system_error>
+#include <thread>
+#include <utility>
 #include "core/clock.hpp"
 #include "core/text.hpp"
 #include "util/fd.hpp"
@@ -30,11 +35,11 @@ std::string label(const Key& key) {
   return out;
 }
 
-// The value of `name{labels} value` in the old text, or `otherwise`.
-double former(std::string_view text, const std::string& series, double otherwise) {
+// The value of `name{labels} value` in the old text.
+std::optional<double> former(std::string_view text, const std::string& series) {
   const std::string line = "\n" + series + " ";
   const auto at = text.find(line);
-  if (at == text.npos) return otherwise;
+  if (at == text.npos) return std::nullopt;
   return std::strtod(std::string(text.substr(at + line.size(), 40)).c_str(), nullptr);
 }
 
@@ -42,15 +47,16 @@ class Page {
  public:
   Page(std::string_view before, const Key& key)
       : before_(before), labels_(fmt::format("{{key=\"{}\"}}", label(key))) {}
-  void gauge(std::string_view name, std::string_view help, double value) {
-    add(name, help, "gauge", value);
+  // nullopt: as it was
+  void gauge(std::string_view name, std::string_view help, std::optional<double> value) {
+    if (!value) value = last(name);
+    if (value) add(name, help, "gauge", *value);
   }
   void counter(std::string_view name, std::string_view help, bool one_more) {
-    add(name, help, "counter",
-        former(before_, fmt::format("{}{}", name, labels_), 0) + (one_more ? 1 : 0));
+    add(name, help, "counter", last(name).value_or(0) + (one_more ? 1 : 0));
   }
-  double last(std::string_view name) const {
-    return former(before_, fmt::format("{}{}", name, labels_), 0);
+  std::optional<double> last(std::string_view name) const {
+    return former(before_, fmt::format("{}{}", name, labels_));
   }
   const std::string& text() const noexcept { return text_; }
 
@@ -64,24 +70,34 @@ class Page {
   std::string text_;
 };
 
-std::string page_of(std::string_view before, const Key& key, const Figures& f, const Outcome& o) {
-  const std::string_view result = o.result;
-  const bool ok = !o.by_signal && o.value == 0 && f.granted;
+// Without figures: of a job that has just been started.
+std::string page_of(std::string_view before, const Key& key, const Figures* f, const Outcome& o) {
+  const std::string_view result = f ? o.result : "";
+  const bool granted = f && f->granted, skipped = result == "busy";
   const double now = static_cast<double>(wall_micros() / 1000) / 1e3;
+  const auto when = [](bool really, double value) {
+    return really ? std::optional(value) : std::nullopt;
+  };
   Page p(before, key);
-  p.counter("dlock_runs_total", "Commands that were run.", f.granted && result != "not_started");
+  p.counter("dlock_runs_total", "Commands that were run.", granted && result != "not_started");
   p.counter("dlock_skipped_total", "Runs skipped because the lock was busy, or by --once-per.",
-            result == "busy");
+            skipped);
   p.counter("dlock_lost_total", "Times that the lock was lost while the command ran.",
             result == "lost");
-  p.gauge("dlock_wait_seconds", "Time that the last run waited for the lock.", f.wait_seconds);
+  p.gauge("dlock_running", "1: a command runs, or its dlock was killed.",
+          when(!f || granted, f ? 0 : 1));
+  p.gauge("dlock_last_start_timestamp_seconds", "When a command was last started.", when(!f, now));
+  p.gauge("dlock_wait_seconds", "Time that the last run waited for the lock.",
+          when(f, f ? f->wait_seconds : 0));
   p.gauge("dlock_held_seconds", "Time that the last run held the lock.",
-          f.granted ? f.held_seconds : p.last("dlock_held_seconds"));
-  p.gauge("dlock_exit_status", "Status of the last run; 128+n for signal n.",
-          o.by_signal ? 128 + o.value : o.value);
-  p.gauge("dlock_last_end_timestamp_seconds", "When the last run ended.", now);
+          when(granted, granted ? f->held_seconds : 0));
+  p.gauge("dlock_exit_status", "Status of the last run that was not skipped; 128+n for signal n.",
+          when(f && !skipped, o.by_signal ? 128 + o.value : o.value));
+  p.gauge("dlock_last_end_timestamp_seconds", "When the last run that was not skipped ended.",
+          when(f && !skipped, now));
+  const auto success = p.last("dlock_last_success_timestamp_seconds").value_or(0);
   p.gauge("dlock_last_success_timestamp_seconds", "When a run last ended with status 0, 0: never.",
-          ok ? now : p.last("dlock_last_success_timestamp_seconds"));
+          granted && !o.by_signal && o.value == 0 ? now : success);
   return p.text();
 }
 
@@ -128,10 +144,8 @@ Fd open_draft(const std::string& name) {
   }
 }
 
-}  // namespace
-
-Result<void> write_metrics(const std::string& path, const Key& key, const Figures& figures,
-                           const Outcome& outcome) {
+Result<void> write(const std::string& path, const Key& key, const Figures* figures,
+                   const Outcome& outcome) {
   const auto failed = [&](const char* why) {
     return fail(Errc::cannot_create,
                 fmt::format("--metrics-file {}: not updated: {}", dlock::quoted(path), why));
@@ -152,6 +166,33 @@ Result<void> write_metrics(const std::string& path, const Key& key, const Figure
   if (!error) return {};
   ::unlink(name.c_str());
   return failed(::strerrordesc_np(error));
+}
+
+}  // namespace
+
+void Metrics::job_runs() {
+  if (plan_.say.metrics_file.empty()) return;
+  std::promise<void> done;
+  auto written = done.get_future();
+  try {
+    std::thread([this, done = std::move(done)]() mutable {
+      (void)write(plan_.say.metrics_file, plan_.request.key, nullptr, {});
+      done.set_value();
+    }).detach();
+    written_ = std::move(written);
+  } catch (const std::system_error&) {
+    return;  // no thread is available: the file says it at the end
+  }
+}
+
+Result<void> Metrics::run_ended(const Figures& figures, const Outcome& outcome) {
+  const std::string& file = plan_.say.metrics_file;
+  if (file.empty()) return {};
+  if (written_.valid() && written_.wait_for(2 * draft_patience) != std::future_status::ready)
+    return fail(Errc::cannot_create,
+                fmt::format("--metrics-file {}: not updated: the disk does not answer",
+                            dlock::quoted(file)));
+  return write(file, plan_.request.key, &figures, outcome);
 }
 
 }  // namespace dlock::run

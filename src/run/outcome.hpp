@@ -7,7 +7,7 @@ namespace dlock::run {
 struct Outcome {
   bool by_signal = false;
   int value = 0;
-  // for the exit event: command, signal, busy, error, lost, max_run, failed, not_started
+  // for the exit event: command, signal, busy, error, lost, revoked, max_run, failed, not_started
   const char* result = "command";
 };
 

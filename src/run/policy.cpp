@@ -98,8 +98,8 @@ void Policy::on(const event::Kept& e, Deadline) {
 void Policy::on(const event::Revoked&, Deadline now) {
   const bool running =
       phase_ == Phase::starting || phase_ == Phase::running || phase_ == Phase::descendants;
-  if ((!running && phase_ != Phase::lingering) || std::exchange(revoked_, true)) return;
-  if (!running) return release(now);
+  if (phase_ == Phase::lingering) return release(now);
+  if (!running || std::exchange(revoked_, true)) return;
   say(Note::revoked);
   end_job(now);
 }
@@ -133,7 +133,7 @@ void Policy::leave(Deadline now) {
 
 void Policy::end_wait() {
   if (leave_signal_ != 0) return end({true, leave_signal_, "signal"});
-  if (guard_failed_) return end({false, status_bug, "error"});
+  if (guard_failed_) return end({false, status_unavailable, "error"});
   const bool busy = wait_.busy();
   say(busy ? Note::busy : Note::silent);
   end({false, busy ? rules_.conflict_status : status_unavailable, busy ? "busy" : "error"});
@@ -142,7 +142,7 @@ void Policy::end_wait() {
 void Policy::on(const event::WaitEnded& e, Deadline) {
   if (phase_ == Phase::leaving && leave_signal_ != 0) return end_wait();
   if (phase_ == Phase::waiting || phase_ == Phase::leaving)
-    end({false, guard_failed_ ? status_bug : e.status, e.busy ? "busy" : "error"});
+    end({false, guard_failed_ ? status_unavailable : e.status, e.busy ? "busy" : "error"});
 }
 
 void Policy::on(const event::WaitLeft&, Deadline) {
@@ -164,6 +164,7 @@ void Policy::on(const event::Signal& e, Deadline now) {
   switch (phase_) {
     case Phase::waiting:
       if (stops(e.number)) return act(Do::stop_self, e.number);
+      if (e.number == SIGCONT) return act(Do::stop_self, 0);
       if (ignored_by_default(e.number)) return;
       leave_signal_ = e.number;
       (void)same_again(e.number, now);
@@ -244,6 +245,8 @@ void Policy::on(const event::JobStopped& e, Deadline) {
   if (e.signal != SIGSTOP) act(Do::send_signal, SIGCONT);
 }
 
+void Policy::on(const event::JobContinued&, Deadline) { act(Do::stop_self, 0); }
+
 void Policy::on(const event::JobExited& e, Deadline now) {
   status_ = e.status;
   if (phase_ != Phase::starting && phase_ != Phase::running) return;
@@ -255,7 +258,7 @@ void Policy::on(const event::JobExited& e, Deadline now) {
 // The guard's own deadline. If the guard misses it, because it is stopped or stuck, it will not
 // send KILL either: then the second line does.
 void Policy::on(const event::MaxRunOver&, Deadline now) {
-  if (phase_ != Phase::running && phase_ != Phase::descendants) return;
+  if (phase_ != Phase::starting && phase_ != Phase::running && phase_ != Phase::descendants) return;
   max_run_at_ = no_deadline;
   if (std::exchange(max_run_over_, true)) return;
   when_.stop_by = std::min(when_.stop_by, later(now, rules_.timing.kill_after));
@@ -283,7 +286,7 @@ void Policy::on(const event::TreeDead& e, Deadline now) {
 void Policy::on(const event::GuardGone&, Deadline now) {
   if (phase_ == Phase::waiting) {
     guard_failed_ = true;
-    say(Note::guard_died);
+    say(Note::no_guard);
     return leave(now);
   }
   if (!job_may_live() || phase_ == Phase::own_sweep) return;
@@ -347,7 +350,7 @@ void Policy::give_back(Deadline now) {
   // Only a failure that was seen: a command whose end is unknown may have done its work.
   const std::string_view end_of_job = result().result;
   withdraws_ = rules_.until_success && ran && !start_failed_ &&
-               (end_of_job == "signal" || end_of_job == "max_run" ||
+               (end_of_job == "signal" || end_of_job == "max_run" || end_of_job == "revoked" ||
                 (end_of_job == "command" && WEXITSTATUS(status_) != 0));
   if (withdraws_) act(Do::withdraw_start);
   hold_until_ = ran ? later(granted_at_, rules_.min_hold) : now;
@@ -394,6 +397,7 @@ Outcome Policy::result() const noexcept {
   if (guard_failed_ || start_failed_) return {false, status_failed_holding, "failed"};
   if (exec_error_ != 0)
     return {false, exec_error_ == ENOENT ? status_not_found : status_cannot_execute, "not_started"};
+  if (revoked_) return {false, status_revoked, "revoked"};
   if (max_run_over_) return {false, status_max_run, "max_run"};
   if (status_ < 0) return {false, status_failed_holding, "failed"};
   if (WIFSIGNALED(status_)) return {true, WTERMSIG(status_), "signal"};
@@ -405,6 +409,9 @@ void Policy::say(Note note) { actions_.push_back({Do::say, 0, {}, note, {}}); }
 void Policy::end(Outcome o) {
   phase_ = Phase::over;
   actions_.push_back({Do::end, 0, {}, {}, o});
+}
+bool Policy::may_stop() const noexcept {
+  return phase_ == Phase::waiting || phase_ == Phase::starting || phase_ == Phase::running;
 }
 bool Policy::job_may_live() const noexcept {
   return phase_ == Phase::starting || phase_ == Phase::running || phase_ == Phase::descendants ||

@@ -60,6 +60,7 @@ struct JobStopped {
   int signal;
   bool orphaned;
 };  // orphaned: no process could continue our group if it stopped
+struct JobContinued {};
 struct JobExited {
   int status;
 };
@@ -75,13 +76,12 @@ struct OwnSweepDone {};  // after sweep_own: no child of the guard's tree is lef
 struct Tick {};          // wake_at() has been reached
 }  // namespace event
 
-using Event =
-    std::variant<event::WaitBegan, event::Answered, event::NoAnswer, event::Granted, event::Kept,
-                 event::Revoked, event::KeeperLost, event::WaitEnded, event::WaitLeft,
-                 event::ReleaseDone, event::DetachDone, event::Signal, event::JobStarted,
-                 event::StartFailed, event::StartRefused, event::ExecFailed, event::JobStopped,
-                 event::JobExited, event::MaxRunOver, event::Expired, event::Killing,
-                 event::TreeDead, event::GuardGone, event::OwnSweepDone, event::Tick>;
+using Event = std::variant<
+    event::WaitBegan, event::Answered, event::NoAnswer, event::Granted, event::Kept, event::Revoked,
+    event::KeeperLost, event::WaitEnded, event::WaitLeft, event::ReleaseDone, event::DetachDone,
+    event::Signal, event::JobStarted, event::StartFailed, event::StartRefused, event::ExecFailed,
+    event::JobStopped, event::JobContinued, event::JobExited, event::MaxRunOver, event::Expired,
+    event::Killing, event::TreeDead, event::GuardGone, event::OwnSweepDone, event::Tick>;
 
 struct Action {
   enum class Do {
@@ -93,7 +93,7 @@ struct Action {
     kill_guard,      // it did not act on time: KILL it, its tree becomes ours
     // kill our own (adopted) children once; answered by OwnSweepDone when none is left
     sweep_own,
-    stop_self,    // number: stop as the job was stopped
+    stop_self,    // number: stop as the job was stopped; 0: do not, it goes on
     leave_queue,  // answer WaitLeft, soon
     // release a late grant and wait again after `span`; answered by Granted or WaitEnded
     queue_again,
@@ -113,6 +113,7 @@ struct Action {
     holding,
     not_released,
     guard_died,
+    no_guard,
     max_run,
     too_late,
     revoked
@@ -150,6 +151,7 @@ class Policy {
   const GuardDeadlines& deadlines() const noexcept { return when_; }
   bool waiting() const noexcept { return phase_ == Phase::waiting; }
   bool over() const noexcept { return phase_ == Phase::over; }
+  bool may_stop() const noexcept;  // dlock itself: there is nothing that it has to do
   // members of the job still live, and the guard stays with them
   bool abandoned() const noexcept { return gave_up_; }
   // dlock ended the job: restore the terminal
@@ -186,6 +188,7 @@ class Policy {
   void on(const event::StartRefused&, Deadline now);
   void on(const event::ExecFailed&, Deadline now);
   void on(const event::JobStopped&, Deadline now);
+  void on(const event::JobContinued&, Deadline now);
   void on(const event::JobExited&, Deadline now);
   void on(const event::MaxRunOver&, Deadline now);
   void on(const event::Expired&, Deadline now);

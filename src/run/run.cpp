@@ -40,12 +40,15 @@ Outcome run(const Plan& asked) {
   const pid_t guard = ::fork();  // before any thread and any client library exists
   if (guard < 0)
     return cannot_begin(events, status_unavailable,
-                        fmt::format("cannot fork the guard: {}", why_no_process(errno)));
+                        fmt::format("cannot fork the guard: {}", why({"fork", errno})));
   if (guard == 0) {
     ours.reset();
     // not on the stack, which may be limited to less than those of the children in it
     (new Guard(Channel(std::move(theirs)), entry, plan))->run();
   }
+  // From here, too: a guard that is stopped before its first call is continued by the kernel when our
+  // death makes its group an orphaned one.
+  ::setpgid(guard, guard);
   theirs.reset();
   // second line: if the guard is killed, its orphans become ours
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
@@ -58,14 +61,12 @@ Outcome run(const Plan& asked) {
     return cannot_begin(events, exit_status(opened.error().code), opened.error().message);
   Supervisor& supervisor =
       *new Supervisor(plan, entry, around, events, Channel(std::move(ours)), guard);
-  if (!supervisor.usable())
-    return cannot_begin(events, status_unavailable, "out of descriptors (ulimit -n)");
+  if (const FailedCall call = supervisor.failed())
+    return cannot_begin(events, status_unavailable, why(call));
   const Outcome outcome = supervisor.run();
   // whatever its result, the command's status stands
-  if (const std::string& file = plan.say.metrics_file; !file.empty())
-    if (const auto written = write_metrics(file, plan.request.key, supervisor.figures(), outcome);
-        !written)
-      events.error(written.error().message);
+  if (const auto written = supervisor.metrics().run_ended(supervisor.figures(), outcome); !written)
+    events.error(written.error().message);
   events.flush(last_words);
   return outcome;
 }

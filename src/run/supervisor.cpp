@@ -9,7 +9,6 @@
 #include <cstring>
 #include "run/environment.hpp"
 #include "run/job_cgroup.hpp"
-#include "run/no_process.hpp"
 #include "util/wait.hpp"
 
 namespace dlock::run {
@@ -56,7 +55,11 @@ Supervisor::Supervisor(const Plan& plan, const Entry& entry, const Surroundings&
       announcer_(plan, events),
       policy_(rules(plan, same_group_)) {}
 
-bool Supervisor::usable() const { return signals_ && timer_.fd() >= 0 && keeper_.usable(); }
+FailedCall Supervisor::failed() const {
+  for (const FailedCall& call : {signals_.failed(), timer_.failed(), keeper_.failed()})
+    if (call) return call;
+  return {};
+}
 
 Outcome Supervisor::run() {
   // If the store is this machine, the first try needs no thread: the guard sets itself up
@@ -96,28 +99,57 @@ void Supervisor::turn() {
   }
   std::vector<Event> events = gather(now);
   events.emplace_back(event::Tick{});
+  step(events, now);
+  if (stop_by_ != 0) stop();
+}
+
+void Supervisor::step(const std::vector<Event>& events, Deadline now) {
   for (const Event& e : events) {
     announcer_.of_guard(e);
     for (const Action& a : policy_.step(e, now)) perform(a);
   }
-  if (const int sig = std::exchange(stop_by_, 0); sig != 0) {
-    announcer_.clear_line();
-    events_.flush(100ms);
-    take_default(sig);
-  }
 }
 
-// Order: events that make the lock lost, the user, the job.
+// As the job was stopped. When the job goes on, the guard says so and then sends us CONT: it takes
+// back a stop that is pending, and one that came before that is behind a message which is read here.
+//
+// 1. dlock looks for a CONT, and for the guard's messages;  2. the user's CONT comes;  3. our stop is
+//    made pending, which drops a CONT, or is a SIGSTOP, which is never pending, and the guard's CONT
+//    came in step 2: dlock stays stopped until the next CONT.
+void Supervisor::stop() {
+  announcer_.clear_line();
+  events_.flush(100ms);
+  while (stop_by_ != 0 && policy_.may_stop() && !is_pending(SIGCONT)) {
+    const int signal = stop_by_;
+    if (signal != SIGSTOP) ::kill(::getpid(), signal);
+    std::vector<Event> events, rest;
+    from_guard(events, rest);
+    events.insert(events.end(), rest.begin(), rest.end());
+    if (events.empty()) {
+      if (signal == SIGSTOP) ::kill(::getpid(), signal);
+      let_through(signal);
+      break;
+    }
+    drop_pending(signal);
+    step(events, Clock::now());
+  }
+  stop_by_ = 0;
+}
+
+// Order: events that make the lock lost, the user, the job; a request to give back last, because it
+// does not count for a job that had ended.
 std::vector<Event> Supervisor::gather(Deadline now) {
   std::vector<Event> events, rest;
   from_guard(events, rest);
-  from_keeper(events, now);
+  const bool revoked = from_keeper(events, now);
   from_user(events);
   events.insert(events.end(), rest.begin(), rest.end());
+  if (revoked) events.emplace_back(event::Revoked{});
   return events;
 }
 
-void Supervisor::from_keeper(std::vector<Event>& out, Deadline now) {
+bool Supervisor::from_keeper(std::vector<Event>& out, Deadline now) {
+  bool revoked = false;
   for (Keeper::Report& report : keeper_.reports()) {
     if (auto* began = std::get_if<Keeper::Began>(&report)) {
       out.emplace_back(event::WaitBegan{began->at});
@@ -139,7 +171,7 @@ void Supervisor::from_keeper(std::vector<Event>& out, Deadline now) {
     } else if (auto* kept = std::get_if<Keeper::Kept>(&report)) {
       announcer_.kept(kept->deadline, now);
       out.emplace_back(event::Kept{kept->deadline});
-      if (kept->revoked) out.emplace_back(event::Revoked{});
+      revoked |= kept->revoked;
     } else if (auto* failed = std::get_if<Keeper::RenewFailed>(&report)) {
       announcer_.renewal_failed(failed->why, policy_.deadlines().term_at, now);
     } else if (auto* gone = std::get_if<Keeper::Gone>(&report)) {
@@ -158,10 +190,17 @@ void Supervisor::from_keeper(std::vector<Event>& out, Deadline now) {
       out.emplace_back(event::DetachDone{detached->confirmed});
     }
   }
+  return revoked;
 }
 
 void Supervisor::from_user(std::vector<Event>& out) {
   while (const auto s = signals_.next()) {
+    if (s->ssi_signo == SIGCHLD) {
+      reap_others();
+      continue;
+    }
+    // the guard's, who continues us with the job
+    if (s->ssi_signo == SIGCONT && static_cast<pid_t>(s->ssi_pid) == guard_pid_) continue;
     // A signal is queued once, with the sender of the first: the kernel's HUP may be merged into a
     // process's.
     const bool hung_up = s->ssi_signo == SIGHUP && modes_.terminal_is_gone();
@@ -179,11 +218,12 @@ void Supervisor::from_guard(std::vector<Event>& urgent, std::vector<Event>& rest
       case Kind::started:
         announcer_.started(value);
         settled_at_ = later(Clock::now(), settled);
+        metrics_.job_runs();
         rest.emplace_back(event::JobStarted{});
         break;
       case Kind::start_failed:
         keeper_.forget_start();
-        announcer_.start_failed(why_no_process(value));
+        announcer_.start_failed(why({r.payload, value}));
         rest.emplace_back(event::StartFailed{value});
         break;
       case Kind::refused: rest.emplace_back(event::StartRefused{}); break;
@@ -195,6 +235,7 @@ void Supervisor::from_guard(std::vector<Event>& urgent, std::vector<Event>& rest
       case Kind::stopped:
         rest.emplace_back(event::JobStopped{value, same_group_ && group_is_orphaned(::getpid())});
         break;
+      case Kind::continued: rest.emplace_back(event::JobContinued{}); break;
       case Kind::exited: rest.emplace_back(event::JobExited{value}); break;
       case Kind::max_run: rest.emplace_back(event::MaxRunOver{}); break;
       case Kind::expired: urgent.emplace_back(event::Expired{}); break;
@@ -210,6 +251,12 @@ void Supervisor::from_guard(std::vector<Event>& urgent, std::vector<Event>& rest
     guard_.close();
     rest.emplace_back(event::GuardGone{});
   }
+}
+
+// PID 1 of a container has the orphans of others, such as those of `docker exec`.
+void Supervisor::reap_others() const {
+  for (const pid_t child : around_.children.list())
+    if (child != guard_pid_) ::waitpid(child, nullptr, WNOHANG);
 }
 
 void Supervisor::perform(const Action& a) {
@@ -247,7 +294,7 @@ void Supervisor::perform(const Action& a) {
 // Of a job that ran to an end that was seen.
 void Supervisor::note_end(const Outcome& o) {
   const std::string_view how = o.result;
-  if (how == "command" || how == "signal" || how == "max_run")
+  if (how == "command" || how == "signal" || how == "max_run" || how == "revoked")
     keeper_.job_ended({o.by_signal, o.value});
 }
 

@@ -10,6 +10,7 @@
 #include "run/keeper.hpp"
 #include "run/message.hpp"
 #include "run/metrics.hpp"
+#include "run/no_process.hpp"
 #include "run/outcome.hpp"
 #include "run/policy.hpp"
 #include "run/terminal.hpp"
@@ -25,16 +26,20 @@ class Supervisor {
   Supervisor(const Plan&, const Entry&, const Surroundings&, Events&, Channel guard,
              pid_t guard_pid);
   ~Supervisor() = delete;
-  bool usable() const;  // false: out of descriptors, and run() would never end
+  FailedCall failed() const;  // then run() would never end
   Outcome run();
   Figures figures() const;  // after run()
+  Metrics& metrics() noexcept { return metrics_; }
 
  private:
   void turn();
   std::vector<Event> gather(Deadline now);
-  void from_keeper(std::vector<Event>&, Deadline now);
+  bool from_keeper(std::vector<Event>&, Deadline now);  // true: it was asked to stop
   void from_user(std::vector<Event>&);
   void from_guard(std::vector<Event>& urgent, std::vector<Event>& rest);
+  void step(const std::vector<Event>&, Deadline now);
+  void stop();
+  void reap_others() const;
   void perform(const Action&);
   void note_end(const Outcome&);
   void start_job();
@@ -57,6 +62,7 @@ class Supervisor {
   Timer timer_;
   Keeper& keeper_;
   Announcer announcer_;
+  Metrics& metrics_ = *new Metrics(plan_);
   Policy policy_;
   std::vector<Lease> leases_;
   std::vector<Fd> holds_;             // until the guard has them

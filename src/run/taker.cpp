@@ -25,10 +25,11 @@ Taker::Taker(const Plan& plan, const Entry& entry, Events& events,
       wait_(wait_rules(plan)) {}
 
 Outcome Taker::run() {
-  if (!signals_ || timer_.fd() < 0 || !keeper_.usable()) {
-    events_.error("out of descriptors (ulimit -n)");
-    return {false, status_unavailable, "error"};
-  }
+  for (const FailedCall& call : {signals_.failed(), timer_.failed(), keeper_.failed()})
+    if (call) {
+      events_.error(why(call));
+      return {false, status_unavailable, "error"};
+    }
   keeper_.start();
   while (!over_) {
     timer_.arm(std::min({lost_at_, answer_by_, holding_ ? hold_until_ : no_deadline,
@@ -101,9 +102,9 @@ void Taker::on(const Keeper::Kept& k, Deadline now) {
   lease_deadline(k.deadline);
   if (!k.revoked || !holding_) return;
   events_.status("revoked");
-  events_.words(fmt::format("{}: released, because the holder was asked to stop (release --revoke)",
+  events_.error(fmt::format("{}: released, because the holder was asked to stop (release --revoke)",
                             printable(plan_.request.key.text())));
-  give_back({false, status_ok, "revoked"}, now);
+  give_back({false, status_revoked, "revoked"}, now);
 }
 
 void Taker::on(const Keeper::RenewFailed& f, Deadline) {

@@ -5,6 +5,7 @@
 #include <unistd.h>
 #include <csignal>
 #include "run/process_id.hpp"
+#include "run/signal_kinds.hpp"
 
 namespace dlock::run {
 
@@ -19,13 +20,34 @@ bool group_is_orphaned(pid_t member) {
   }
 }
 
-void take_default(int signal) {
-  ::kill(::getpid(), signal);
+bool is_pending(int signal) {
+  sigset_t pending;
+  return ::sigpending(&pending) == 0 && sigismember(&pending, signal) == 1;
+}
+
+static sigset_t just(int signal) {
   sigset_t one;
   sigemptyset(&one);
   sigaddset(&one, signal);
+  return one;
+}
+
+void drop_pending(int signal) {
+  const sigset_t one = just(signal);
+  const timespec none{};
+  ::sigtimedwait(&one, nullptr, &none);
+}
+
+void let_through(int signal) {
+  const sigset_t one = just(signal);
   ::pthread_sigmask(SIG_UNBLOCK, &one, nullptr);
   ::pthread_sigmask(SIG_BLOCK, &one, nullptr);
+}
+
+void take_default(int signal) {
+  if (stops(signal) && is_pending(SIGCONT)) return;
+  ::kill(::getpid(), signal);
+  let_through(signal);
 }
 
 TerminalModes::TerminalModes(int tty)

@@ -11,8 +11,11 @@ namespace dlock::run {
 // as one. So this checks dlock's ancestors alone.
 bool group_is_orphaned(pid_t member);
 
-// Stops or dies by `signal`'s default action. It is blocked, so it stays pending until unblocked
-// for a moment.
+// Of a blocked signal.
+bool is_pending(int signal);
+void drop_pending(int signal);
+void let_through(int signal);  // unblocked for a moment
+// Stops or dies by `signal`'s default action; a CONT that came since takes back a stop.
 void take_default(int signal);
 
 // A controlling terminal, and its modes: restored when the job was killed and could not do it

@@ -301,7 +301,14 @@ load run_helpers
   unshare -pf --mount-proc "$DLOCK_FAKE" run -b fake: --key k --status-file s -- sh -c 'echo up >up; exec sleep 60' 3>&- &
   local outside=$!
   until_true 'the command' test -s up
-  kill -TERM "$(cat /proc/$outside/task/*/children)" # dlock, seen from outside
+  local inside
+  inside=$(cat /proc/$outside/task/*/children) inside=${inside% } # dlock, seen from outside
+  # A process of `docker exec` leaves an orphan, which ends while the command runs.
+  nsenter -t "$inside" -p -m sh -c 'cd "$1" && mkfifo gate && { (read -r x <gate) & }' sh "$PWD"
+  until_true 'the orphan is its child' sh -c '[ "$(wc -w </proc/$1/task/$1/children)" = 2 ]' sh "$inside"
+  echo >gate
+  until_true 'the orphan is reaped' sh -c '[ "$(wc -w </proc/$1/task/$1/children)" = 1 ]' sh "$inside"
+  kill -TERM "$inside"
   until_true 'the end' grep -q '"event":"exit"' s
   local status=0
   wait $outside || status=$?

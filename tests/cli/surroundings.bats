@@ -62,12 +62,33 @@ setup() {
   run -4 "$DLOCK" run --key 'a"b\' --metrics-file m.prom -- sh -c 'exit 4'
   "$DLOCK" acquire --key 'a"b\' >/dev/null
   run -75 "$DLOCK" run -n --key 'a"b\' --metrics-file m.prom -- true
-  assert_equal "$(grep -c '^# TYPE' m.prom)" 8
+  assert_equal "$(grep -c '^# TYPE' m.prom)" 10
   grep -qxF 'dlock_runs_total{key="a\"b\\"} 2' m.prom
   grep -qxF 'dlock_skipped_total{key="a\"b\\"} 1' m.prom
-  grep -qxF 'dlock_exit_status{key="a\"b\\"} 75' m.prom
+  grep -qxF 'dlock_exit_status{key="a\"b\\"} 4' m.prom
+  grep -qxF 'dlock_running{key="a\"b\\"} 0' m.prom
   grep -q '^dlock_last_success_timestamp_seconds{.*} [1-9]' m.prom
   assert_equal "$(ls)" "$(printf 'locks\nm.prom')"
+}
+
+value() { sed -n "s/^dlock_$1{.*} //p" "${2:-m.prom}"; }
+
+@test "--metrics-file: a running command is seen, and a skipped run leaves what the last one did" {
+  "$DLOCK" run -n -E 0 --key k --metrics-file m.prom -- sh -c 'until grep -qs "^dlock_running{.*} 1$" m.prom; do sleep 0.02; done; cp m.prom while; exit 5' || :
+  [ "$(value running while) $(value runs_total while) $(value exit_status while)" = '1 0 ' ]
+  [ "$(value running) $(value runs_total) $(value exit_status)" = '0 1 5' ]
+  [ "$(value last_start_timestamp_seconds)" = "$(value last_start_timestamp_seconds while)" ]
+  cp m.prom before
+  "$DLOCK" acquire --key k >/dev/null
+  run -0 "$DLOCK" run -n -E 0 --key k --metrics-file m.prom -- true
+  assert_equal "$(value skipped_total)" 1
+  for name in running exit_status last_end_timestamp_seconds last_start_timestamp_seconds held_seconds runs_total; do
+    assert_equal "$name $(value $name)" "$name $(value $name before)"
+  done
+  run -0 "$DLOCK" run -n -E 0 --key other --metrics-file first.prom -- true
+  run -0 "$DLOCK" run -n -v -E 0 --key k --metrics-file new.prom -- true
+  assert_line --regexp '^dlock: k is held by .*; not waiting$'
+  ! grep -q 'dlock_exit_status\|dlock_running\|last_end' new.prom # there was no run
 }
 
 counter() { sed -n "s/^dlock_$1_total{.*} //p" m.prom; }
@@ -306,6 +327,14 @@ limited() { timeout 20 bash -c 'ulimit "$0" "$1" && shift && exec "$DLOCK" "$@"'
   assert_output --partial '/proc does not list our child processes'
   [ ! -e ran ]
   run -3 unshare --pid --fork --mount-proc "$DLOCK" run --key k -- sh -c 'exit 3'
+}
+
+@test "without /proc: acquire makes its directory, run says why it cannot" {
+  unshare -m umount -l /proc 2>/dev/null || skip 'needs the right to make namespaces'
+  without_proc() { unshare -m sh -c 'umount -l /proc && exec "$@"' sh "$DLOCK" "$@"; }
+  run -0 without_proc acquire -b "file:$PWD/made" --key k
+  run -78 without_proc run -b "file:$PWD/made" --key other -- true
+  assert_output --partial '/proc does not list our child processes'
 }
 
 @test "the systemd units of dlock-run(1) are valid" {

@@ -149,6 +149,46 @@ TEST_CASE("ps and pkill tell the guard from dlock") {
   CHECK(until_true([&] { return !alive(guard); }));
 }
 
+// As a SIGSTOP that comes right behind the fork: the guard has not made a call yet.
+TEST_CASE("a guard that is stopped from its start ends with dlock") {
+  Run it;
+  clean_environment();
+  const auto argv = it.command({"--status-fd", "9", "--key", "k", "--", "sleep", "60"});
+  std::vector<char*> words;
+  for (const auto& word : argv) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+  const pid_t dlock = ::fork();
+  if (dlock == 0) {
+    ::setsid();
+    ::setenv("DLOCK_GUARD_TEST", (it.dir / "").c_str(), 1);
+    ::dup2(it.status.write_end.get(), 9);
+    ::ptrace(PTRACE_TRACEME, 0, nullptr, nullptr);
+    ::execv(words[0], words.data());
+    ::_exit(127);
+  }
+  it.status.write_end.reset();
+  it.events.emplace(std::move(it.status.read_end));
+  const auto stops = [&](pid_t pid) {
+    int status = 0;
+    return ::waitpid(pid, &status, __WALL) == pid && WIFSTOPPED(status) ? status >> 8 : 0;
+  };
+  REQUIRE(stops(dlock) == SIGTRAP);  // its exec
+  REQUIRE(::ptrace(PTRACE_SETOPTIONS, dlock, nullptr, PTRACE_O_TRACEFORK) == 0);
+  REQUIRE(::ptrace(PTRACE_CONT, dlock, nullptr, nullptr) == 0);
+  REQUIRE(stops(dlock) == (SIGTRAP | PTRACE_EVENT_FORK << 8));
+  unsigned long guard = 0;
+  REQUIRE(::ptrace(PTRACE_GETEVENTMSG, dlock, nullptr, &guard) == 0);
+  const auto pid = static_cast<pid_t>(guard);
+  REQUIRE(stops(pid) == SIGSTOP);
+  REQUIRE(::ptrace(PTRACE_DETACH, pid, nullptr, SIGSTOP) == 0);
+  REQUIRE(::ptrace(PTRACE_DETACH, dlock, nullptr, nullptr) == 0);
+  CHECK(it.events->wait("acquired", patience));
+  CHECK(alive(pid));
+  ::kill(dlock, SIGKILL);
+  CHECK(::waitpid(dlock, nullptr, 0) == dlock);
+  CHECK(until_true([&] { return !alive(pid); }));
+}
+
 TEST_CASE("a dlock that was stopped does not kill a working guard") {
   Run it;
   it.start({"--key", "k", "-k", "3s", "--", "sh", "-c",

@@ -83,6 +83,7 @@ bool exit_statuses(bool full);
 bool killed_by_each_signal();
 bool random_signals(std::size_t count, unsigned long seed);
 bool forwarded();
+bool stops();
 bool state_at_entry();
 
 }  // namespace dlock::test

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What signals do to `dlock run`, and exit statuses: `signals [--full] [--only GROUP] [--shots N]
-// [--seed N]`; the groups are statuses, killed, random, forwarded, entry. Programs: $DLOCK_FAKE,
+// [--seed N]`; the groups are statuses, killed, random, forwarded,
+// stops, entry. Programs: $DLOCK_FAKE,
 // $SIGNAL_JOB.
 #include <sys/prctl.h>
 #include <csignal>
@@ -27,6 +28,7 @@ int main(int argc, char** argv) {
       {"killed", killed_by_each_signal},
       {"random", [&] { return random_signals(shots, seed); }},
       {"forwarded", forwarded},
+      {"stops", stops},
       {"entry", state_at_entry},
   };
   bool good = true, any = false;

@@ -28,6 +28,9 @@ TEST_CASE("durations are exact") {
       {"30", 30 * s},
       {".5", s / 2},
       {"0.5", s / 2},
+      {"150us", 150},
+      {"1.5us", 2},
+      {"2us", 2},
       {"500ms", 500 * ms},
       {"90s", 90 * s},
       {"5m", 5 * m},
@@ -69,19 +72,19 @@ TEST_CASE("durations are exact") {
 
 TEST_CASE("all other text is refused") {
   for (const std::string& bad :
-       {std::string{},           std::string{" "},       std::string{"5 m"},
-        std::string{" 5m"},      std::string{"5m "},     std::string{"-1"},
-        std::string{"-0"},       std::string{"+1"},      std::string{"1e3"},
-        std::string{"1E3"},      std::string{"0x10"},    std::string{"inf"},
-        std::string{"nan"},      std::string{"s"},       std::string{"ms"},
-        std::string{"."},        std::string{".s"},      std::string{"5."},
-        std::string{"5.s"},      std::string{"1..5"},    std::string{"1.2.3"},
-        std::string{"5M"},       std::string{"5S"},      std::string{"5H"},
-        std::string{"5y"},       std::string{"5us"},     std::string{"5min"},
-        std::string{"5sec"},     std::string{"1h30"},    std::string{"1h m"},
-        std::string{"1hm"},      std::string{"1m-5s"},   std::string{"1,5s"},
-        std::string{"1_000"},    std::string{"5\n"},     std::string("5\0", 2),
-        std::string{"\xd9\xa5"}, std::string{"forever"}, std::string(100'000, '.')}) {
+       {std::string{},          std::string{" "},         std::string{"5 m"},
+        std::string{" 5m"},     std::string{"5m "},       std::string{"-1"},
+        std::string{"-0"},      std::string{"+1"},        std::string{"1e3"},
+        std::string{"1E3"},     std::string{"0x10"},      std::string{"inf"},
+        std::string{"nan"},     std::string{"s"},         std::string{"ms"},
+        std::string{"."},       std::string{".s"},        std::string{"5."},
+        std::string{"5.s"},     std::string{"1..5"},      std::string{"1.2.3"},
+        std::string{"5M"},      std::string{"5S"},        std::string{"5H"},
+        std::string{"5y"},      std::string{"5min"},      std::string{"5sec"},
+        std::string{"1h30"},    std::string{"1h m"},      std::string{"1hm"},
+        std::string{"1m-5s"},   std::string{"1,5s"},      std::string{"1_000"},
+        std::string{"5\n"},     std::string("5\0", 2),    std::string{"\xd9\xa5"},
+        std::string{"forever"}, std::string(100'000, '.')}) {
     CAPTURE(printable(bad.substr(0, 30)));
     const auto r = parse_duration(bad);
     REQUIRE_FALSE(r);
@@ -170,7 +173,6 @@ TEST_CASE("formatted durations") {
         random.below(static_cast<std::uint64_t>(1000 * d)) >> random.below(50))};
     const std::string text = format_duration(value);
     if (text.size() > 8) FAIL(text);
-    if (text.ends_with("us")) continue;
     // dlock parses what it prints, and never as a longer duration
     const auto back = parse_duration(text);
     if (!back || *back > value) FAIL(text);

@@ -104,6 +104,17 @@ TEST_CASE("a command that cannot be executed") {
   CHECK(s.ends_with(status_cannot_execute));
 }
 
+TEST_CASE("--max-run ends a command whose exec hangs") {
+  auto r = leased();
+  r.max_run = 20s;
+  Story s(r);
+  s.granted().see(event::MaxRunOver{});
+  CHECK(s.says(Note::max_run));
+  CHECK(s.policy.deadlines().stop_by == later(s.now, 5s));
+  s.see(event::JobStarted{}).dead(SIGTERM).see(event::ReleaseDone{true});
+  CHECK(s.ends_with(status_max_run));
+}
+
 TEST_CASE("no process for the job") {
   Story s(leased());
   s.granted().see(event::StartFailed{EAGAIN}).dead(-1);
@@ -125,7 +136,11 @@ TEST_CASE("the guard dies while we wait") {
   Story s(leased());
   s.see(event::GuardGone{});
   CHECK(s.does(Do::leave_queue));
-  CHECK(s.see(event::WaitLeft{}).ends_with(status_bug));
+  CHECK(s.says(Note::no_guard));
+  SECTION("the queue is left") { s.see(event::WaitLeft{}); }
+  SECTION("the wait ended meanwhile") { s.see(event::WaitEnded{status_busy, true}); }
+  SECTION("the keeper hangs") { s.alarm(); }
+  CHECK(s.ends_with(status_unavailable));
 }
 
 TEST_CASE("a guard that is half a margin late is killed") {
@@ -182,6 +197,10 @@ TEST_CASE("--until-success: which ends of the job withdraw its start") {
   }
   SECTION("a signal") {
     s.running().dead(SIGTERM);
+    CHECK(withdraws_first());
+  }
+  SECTION("a revocation, whatever the status") {
+    s.running().see(event::Revoked{}).exits(0).dead(0);
     CHECK(withdraws_first());
   }
   SECTION("--max-run, whatever the status") {

@@ -32,7 +32,7 @@ TEST_CASE("waiting: an ending signal leaves the queue, then dlock dies of it") {
 TEST_CASE("waiting: stop, continue, resize") {
   Story s(leased());
   CHECK(s.see(event::Signal{SIGTSTP, true}).does(Do::stop_self, SIGTSTP));
-  CHECK(s.see(event::Signal{SIGCONT, false}).last.empty());
+  CHECK(s.see(event::Signal{SIGCONT, false}).does(Do::stop_self, 0));  // came last: dlock goes on
   CHECK(s.see(event::Signal{SIGWINCH, true}).last.empty());
 }
 
@@ -115,6 +115,20 @@ TEST_CASE("a stopped job") {
   }
 }
 
+TEST_CASE("dlock does not stop behind a job that goes on, or has ended") {
+  auto r = leased();
+  r.same_group = true;
+  Story s(r);
+  s.running().see(event::JobStopped{SIGTSTP, false});
+  SECTION("it goes on") {
+    CHECK(s.policy.may_stop());
+    CHECK(s.see(event::JobContinued{}).does(Do::stop_self, 0));
+  }
+  SECTION("it was killed") { CHECK_FALSE(s.dead(SIGKILL).policy.may_stop()); }
+  SECTION("descendants live") { CHECK_FALSE(s.exits(0).policy.may_stop()); }
+  SECTION("the guard is dead") { CHECK_FALSE(s.see(event::GuardGone{}).policy.may_stop()); }
+}
+
 TEST_CASE("a revoked holder ends its job as for --max-run, once") {
   auto r = leased();
   r.end_signal = SIGINT;
@@ -129,7 +143,40 @@ TEST_CASE("a revoked holder ends its job as for --max-run, once") {
   s.after(1s).exits(7).dead(7 << 8);
   CHECK(s.does(Do::release));
   s.see(event::ReleaseDone{true});
-  CHECK(s.ends_with(7));
+  CHECK(s.ends_with(status_revoked));
+}
+
+TEST_CASE("the status of a revoked holder: after 123, before 124 and the command's") {
+  auto r = leased();
+  r.max_run = 20s;
+  Story s(r);
+  s.running();
+  SECTION("123") {
+    s.see(event::Revoked{}).see(event::KeeperLost{}).see(event::Expired{}).dead(SIGTERM, true);
+    CHECK(s.ends_with(status_lost));
+  }
+  SECTION("124") {
+    s.see(event::MaxRunOver{}).see(event::Revoked{}).dead(SIGTERM).see(event::ReleaseDone{true});
+    CHECK(s.ends_with(status_revoked));
+    CHECK(std::string_view(s.outcome()->result) == "revoked");
+  }
+  SECTION("only descendants were left, which count as the job") {
+    s.exits(0).see(event::Revoked{}).dead(0).see(event::ReleaseDone{true});
+    CHECK(s.ends_with(status_revoked));
+  }
+  SECTION("a job that had ended keeps its own") {
+    s.exits(3).dead(3 << 8).see(event::Revoked{}).see(event::ReleaseDone{true});
+    CHECK(s.ends_with(3));
+  }
+}
+
+TEST_CASE("a revocation during --min-hold ends that alone") {
+  auto r = leased();
+  r.min_hold = 60s;
+  Story s(r);
+  s.running().exits(3).dead(3 << 8).see(event::Revoked{});
+  CHECK(s.does(Do::release));
+  CHECK(s.see(event::ReleaseDone{true}).ends_with(3));
 }
 
 TEST_CASE("a revocation and a signal of the user leave the job its --kill-after") {
