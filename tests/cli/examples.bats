@@ -51,6 +51,17 @@ not_run() {
   [ -n "$2" ] && example "$1"
 }
 run_example() { run -"${1:-0}" timeout 60 bash -c "$example"; }
+# run_busy KEY [STATUS]: another holds the key, so what the example does with the lock is not done.
+run_busy() {
+  local as_printed=$example was handle
+  handle=$(dlock acquire --key "$1")
+  was=$(cat calls 2>/dev/null || :)
+  example=$(sed -E 's/-w [0-9]+[sm]/-w 200ms/g' <<<"$example")
+  run_example "${2:-75}"
+  example=$as_printed
+  assert_equal "$(cat calls 2>/dev/null || :)" "$was"
+  dlock release --key "$1" --handle "$handle"
+}
 is_called() { assert_equal "$(cat calls)" "$1"; }
 
 @test "the line for cron: a second one, while the lock is kept, is no failure and runs nothing" {
@@ -64,6 +75,7 @@ X
 X
   example=${example#'*/5 * * * *  '}
   example=${example//\/usr\/local\/bin\//}
+  run_busy report 0
   run_example
   run_example
   is_called 'report '
@@ -73,7 +85,9 @@ X
   example dlock.1 <<'X'
 dlock run -w 15m --key deploy --reason "$CI_JOB_URL" -- make deploy
 X
-  CI_JOB_URL=https://ci/7 run_example
+  export CI_JOB_URL=https://ci/7
+  run_busy deploy
+  run_example
   is_called 'make deploy'
 }
 
@@ -87,19 +101,22 @@ X
 
 @test "a lock around several steps of a script" {
   example dlock.1 <<'X'
-DLOCK_HANDLE=$(dlock acquire -w 10s --ttl 10m --key migrate) || exit
-export DLOCK_HANDLE
+grant=$(dlock acquire --keep -w 10s --key migrate --output env) || exit
+eval "$grant"
 trap 'dlock release --key migrate --if-held' EXIT
 X
   example+=$'\ndlock inspect --check migrate || echo held >>calls'
+  run_busy migrate
   run_example
   is_called held
   is_free migrate
   example dlock-acquire.1 <<'X'
-eval "$(dlock acquire -w 10s --ttl 10m --key migrate --output env)"
+grant=$(dlock acquire --keep -w 10s --key migrate --output env) || exit
+eval "$grant"
 trap 'dlock release --key migrate --if-held' EXIT
 ./migrate --fence "$DLOCK_TOKEN"
 X
+  run_busy migrate
   run_example
   assert_regex "$(tail -n 1 calls)" '^migrate --fence [1-9][0-9]+$'
   is_free migrate
@@ -111,6 +128,7 @@ handle=$(dlock acquire --keep -w 10s --key migrate) || exit
 dlock run --key migrate --handle - -- ./migrate <<<"$handle"
 dlock release --key migrate --handle - <<<"$handle"
 X
+  run_busy migrate
   run_example
   is_called 'migrate '
   is_free migrate
@@ -120,6 +138,7 @@ X
   example dlock-acquire.1 <<'X'
 dlock acquire --hold --key deploy --reason "ana looks into the outage"
 X
+  example=${example/--hold/--hold -n} run_busy deploy
   run_example </dev/null
   is_free deploy
 }
@@ -196,7 +215,7 @@ X
     assert [ -s out ]
   done
   example dlock-renew.1 <<'X'
-dlock renew --key migrate --ttl 10m
+dlock renew --key migrate
 X
   DLOCK_HANDLE=$(dlock acquire --key migrate) run_example
   example dlock-release.1 <<'X'
@@ -264,6 +283,7 @@ X
   example dlock-run.1 <<'X'
 dlock run -w 10m --max-run 30m --key migrate-orders -- ./migrate up
 X
+  run_busy migrate-orders
   run_example
   is_called 'migrate up'
   example dlock-run.1 <<'X'
@@ -462,6 +482,15 @@ X
 man dlock
 man -l man/dlock.1
 X
+}
+
+@test "no example has a ttl that the default grace of Redis refuses, without a grace of its own" {
+  for page in README.md dlock.1 dlock-acquire.1 dlock-backends.7 dlock-release.1 dlock-renew.1 dlock-run.1; do
+    lines_of $page | grep -E -e '--ttl' | grep -v 'restart_grace=' | sed "s/^/$page: /"
+  done | grep -vE -e '--ttl[= ]([12]?[0-9]|30)s' >long || :
+  assert_equal "$(cat long)" ''
+  for verb in run acquire renew release; do "$DLOCK" $verb --help; done | grep '^  *\(dlock\|grant\)' >lines # nor in the help
+  run -1 grep -e --ttl lines
 }
 
 @test "no example is missing here" {
