@@ -102,7 +102,10 @@ class Examination {
             "it has no transactions, so it locks no rows and a crash may empty it: ALTER TABLE ... "
             "ENGINE=InnoDB");
     }
-    if (missing.empty()) return add(Level::good, "tables", "there", "");
+    if (missing.empty()) {
+      rights();
+      return add(Level::good, "tables", "there", "");
+    }
     const auto may = may_create();
     if (may) return add(Level::good, "tables", missing + " missing: made at the first use", "");
     add(may.error() ? Level::warning : Level::bad, "tables",
@@ -110,6 +113,28 @@ class Examination {
                     may.error() ? "whether this account may make them is not known"
                                 : "this account may not make them"),
         "another account must run the statements of dlock-backends(7)");
+  }
+
+  // Statements that need a right and change no row.
+  void rights() {
+    if (traits_.recipe != "lease" || c_.facts().read_only) return;
+    std::string denied;
+    for (const auto& [right, sql] :
+         {std::pair{"SELECT", "SELECT 1 FROM dlock_lock, dlock_wait LIMIT 0"},
+          {"INSERT on dlock_lock",
+           "INSERT INTO dlock_lock (name,version,fence,state,updated) SELECT '',0,0,'',0 FROM DUAL "
+           "WHERE 0"},
+          {"INSERT on dlock_wait",
+           "INSERT INTO dlock_wait (name,owner,mode,permits,live,since,who) SELECT "
+           "'','','',0,0,0,'' FROM DUAL WHERE 0"},
+          {"UPDATE on dlock_lock", "UPDATE dlock_lock SET fence=fence WHERE 0"},
+          {"UPDATE on dlock_wait", "UPDATE dlock_wait SET live=live WHERE 0"},
+          {"DELETE on dlock_wait", "DELETE FROM dlock_wait WHERE 0"}})
+      if (const auto done = c_.query("examine", sql, until_);
+          !done && done.error().code == Errc::denied)
+        denied += fmt::format("{}{}", denied.empty() ? "" : ", ", right);
+    if (denied.empty()) return add(Level::good, "rights", "enough", "");
+    add(Level::bad, "rights", "missing: " + denied, "grant what dlock-backends(7) lists");
   }
 
   // The error: true if it depends on roles, whose rights are not examined.

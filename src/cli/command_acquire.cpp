@@ -34,6 +34,7 @@ Result<run::Outcome> command_acquire(const Options& o) {
   // A handle that cannot be printed is lost, and no process could renew or release with it: the
   // lock is then released on the connection that acquired it, and the status is 125. If that fails
   // as well, a message says so, and the lease ends by its --ttl.
+  bool have = false;
   const std::string keeper = o.keep && !outlives ? new_keeper_name() : std::string();
   const run::GrantSink sink{
       .text =
@@ -42,16 +43,21 @@ Result<run::Outcome> command_acquire(const Options& o) {
             return text_of_grant(o.output, leases, *store, o.ttl, extra);
           },
       .print =
-          [](std::string_view text) {
+          [&](std::string_view text) {
             const auto printed = put(text);
-            if (!printed)
+            have = printed.has_value();
+            if (!have)
               say(fmt::format("acquire: {}: the lock is given back", printed.error().message));
-            return printed.has_value();
+            return have;
           }};
   if (!o.keep) return run::take(*plan, sink);
   const auto caller = open_caller(o.watch_pid);
   if (!caller) return fail(caller.error());
-  return run::keep(*plan, sink, {.watch = caller->get(), .max_hold = o.max_hold, .socket = keeper});
+  const auto outcome =
+      run::keep(*plan, sink, {.watch = caller->get(), .max_hold = o.max_hold, .socket = keeper});
+  if (have || outcome.by_signal || outcome.value != status_ok) return outcome;
+  say("acquire: the process that --watch-pid names has ended: the lock was not taken");
+  return ended(status_busy);
 }
 
 }  // namespace dlock::cli

@@ -22,7 +22,11 @@ struct CheckedGrant {
 
 Result<CheckedGrant> from_sequencer(std::string_view text, const Store& store) {
   const auto s = Sequencer::parse(text);
-  if (!s) return fail(s.error().code, fmt::format("check: {}", s.error().message));
+  if (!s)
+    return fail(
+        s.error().code,
+        fmt::format("check: {}{}", s.error().message,
+                    text.starts_with("v1:") ? "" : "; a key goes with --token, --handle or --key"));
   if (s->family != store.traits->family || s->recipe != store.traits->recipe)
     return fail(Errc::usage,
                 fmt::format("check: {} is a sequencer of {}.{}, but {} is {}.{}: name the same one",

@@ -2,12 +2,14 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <array>
+#include <exception>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 #include "cli/answer.hpp"
 #include "cli/command.hpp"
+#include "cli/fail_closed.hpp"
 #include "cli/options/config_text.hpp"
 #include "cli/options/help.hpp"
 #include "cli/options/nearest.hpp"
@@ -111,9 +113,7 @@ Result<run::Outcome> dispatch(const Options& o) {
   return fail(Errc::internal, "no such command");
 }
 
-}  // namespace
-
-run::Outcome command_line(int argc, char** argv) {
+run::Outcome command(int argc, char** argv, Options& options) {
   if (argc < 2) {
     put_on_stderr(short_usage());
     return ended(status_usage);
@@ -124,9 +124,9 @@ run::Outcome command_line(int argc, char** argv) {
     std::string run = "run";
     std::vector<char*> words(argv, argv + argc + 1);
     words[0] = run.data();
-    const auto options = parse(Verb::run, argc, words.data());
-    if (!options) return failed(options.error());
-    return printed(options->debug_report ? debug_report(*options) : config_text(*options));
+    options.verb = Verb::run;
+    if (const auto done = parse(options, argc, words.data()); !done) return failed(done.error());
+    return printed(options.debug_report ? debug_report(options) : config_text(options));
   }
   if (name == "help" || wants_help(name) || wants_version(name)) return about_itself(argc, argv);
   const auto verb = find_verb(name);
@@ -134,20 +134,38 @@ run::Outcome command_line(int argc, char** argv) {
   if (argc == 3 && wants_help(argv[2])) return printed(verb_help(*verb));
   if (argc == 3 && wants_version(argv[2])) return printed(version_text());
 
-  const auto options = parse(*verb, argc - 1, argv + 1);
-  if (!options) return failed(options.error());
-  if (options->help) return printed(options->all_help ? full_help(*verb) : verb_help(*verb));
-  if (options->log_json) say_as_json();
-  if (options->verbosity > 0)
-    if (const auto unknown = unknown_variables(); !unknown.empty())
-      say(fmt::format("ignored, no option has this name: {}", unknown));
-  if (options->show_config) return printed(config_text(*options));
-  if (options->debug_report) return printed(debug_report(*options));
-  const auto outcome = dispatch(*options);
-  if (options->json)
-    if (const auto done = put(json_of_answer(*options, outcome)); !done)
-      return failed(done.error());
+  options.verb = *verb;
+  options.env_asked &= *verb == Verb::acquire;
+  const auto parsed = parse(options, argc - 1, argv + 1);
+  if (options.env_asked) fail_closed_on_signals();
+  if (!parsed) return failed(parsed.error());
+  if (options.help) return printed(options.all_help ? full_help(*verb) : verb_help(*verb));
+  if (options.log_json) say_as_json();
+  if (const auto unknown = unknown_variables(); !unknown.empty() && !options.quiet)
+    say(fmt::format("ignored, no option has this name: {}", unknown));
+  if (options.show_config) return printed(config_text(options));
+  if (options.debug_report) return printed(debug_report(options));
+  const auto outcome = dispatch(options);
+  if (options.json)
+    if (const auto done = put(json_of_answer(options, outcome)); !done) return failed(done.error());
   return outcome ? *outcome : failed(outcome.error());
+}
+
+}  // namespace
+
+run::Outcome command_line(int argc, char** argv) {
+  Options options;
+  options.env_asked = asks_for_env(argc, argv);
+  if (options.env_asked) fail_closed_on_signals();
+  run::Outcome outcome;
+  try {
+    outcome = command(argc, argv, options);
+  } catch (const std::exception& e) {
+    say(std::string("this is a bug: ") + e.what());
+    outcome = ended(status_bug);
+  }
+  if (options.env_asked) fail_closed(outcome);
+  return outcome;
 }
 
 }  // namespace dlock::cli

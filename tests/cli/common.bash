@@ -7,7 +7,8 @@ bats_load_library bats-assert
 
 common_setup() {
   local variable
-  for variable in ${!DLOCK_@}; do [[ $variable == DLOCK_@(FAKE|MUTANT) ]] || unset "$variable"; done
+  for variable in ${!DLOCK_@}; do [[ $variable == DLOCK_@(FAKE|TEST_MUTANT) ]] || unset "$variable"; done
+  export -n DLOCK_FAKE # no option of dlock, which would say so
   export DLOCK_BACKEND=file:$BATS_TEST_TMPDIR/locks
 }
 

@@ -8,11 +8,11 @@ setup() {
   generate=$BATS_TEST_DIRNAME/../../scripts/completions/generate
 }
 
-@test "completions: schemes, the recipes of one backend, and keys of a local store only" {
+@test "completions: schemes, the recipes of one backend, keys, profiles and files" {
   "$generate" "$DLOCK" "$BATS_TEST_TMPDIR/completions"
   # shellcheck source=/dev/null
   source "$BATS_TEST_TMPDIR/completions/dlock"
-  compopt() { :; } # of bash while it completes
+  compopt() { echo "$*" >>"$BATS_TEST_TMPDIR/options"; } # of bash while it completes
   completed() { # WORD...: what the last one can become; bash breaks words at = and :
     COMP_WORDS=("$DLOCK" "$@") COMP_CWORD=$# COMP_LINE="dlock $*"
     _dlock || :
@@ -29,10 +29,34 @@ setup() {
   for key in nightly 'no$(touch expanded)' other; do "$DLOCK" acquire --key "$key" >/dev/null; done
   cd "$BATS_TEST_TMPDIR" || return
   assert_equal "$(completed release --key ni)" nightly
-  assert_equal "$(completed inspect ot)" other
+  for verb in inspect acquire renew release check; do assert_equal "$(completed $verb ot)" other; done
+  assert_equal "$(completed run ot)" ''
   assert_equal "$(completed release --key no)" 'no\$\(touch\ expanded\)'
   [ ! -e expanded ]
   assert_equal "$(completed release -b redis://127.0.0.1:1 --key '')" ''
+  # keys of the store that the line names
+  "$DLOCK" acquire -b "file:$PWD/elsewhere" --key far >/dev/null 2>&1
+  assert_equal "$(completed release -b "file:$PWD/elsewhere" --key '')" far
+  assert_equal "$(completed release "--backend='file:$PWD/elsewhere'" --key '')" far
+  unset DLOCK_BACKEND
+  printf '[profile.far]\nbackend = "file:%s/elsewhere"\n[profile.fast]\n' "$PWD" >fleet.toml
+  assert_equal "$(completed release --config fleet.toml --profile far --key '')" far
+  mkdir -p xdg/dlock
+  printf '  [profile."weekly"]\nttl = "9s"\n' >xdg/dlock/config.toml
+  export XDG_CONFIG_HOME=$PWD/xdg
+  assert_equal "$(completed run --profile w)" weekly
+  assert_equal "$(completed run --config fleet.toml --profile fa)" 'far fast'
+  # a directory is completed without a space after it
+  rm "$BATS_TEST_TMPDIR/options"
+  mkdir 'some where'
+  touch somefile
+  COMP_WORDS=("$DLOCK" run --status-file some) COMP_CWORD=3 COMP_LINE='dlock run --status-file some'
+  _dlock
+  assert_equal "$(printf '%s\n' "${COMPREPLY[@]}" | sort)" $'some where\nsomefile'
+  assert_equal "$(cat options)" '-o filenames'
+  COMP_WORDS=("$DLOCK" run -b file : "$PWD/som") COMP_CWORD=5 COMP_LINE="dlock run -b file:$PWD/som"
+  _dlock
+  assert_equal "${COMPREPLY[*]}" "$PWD/some where"
 }
 
 @test "completions: the options of each command are those of --help=all, in all three shells" {

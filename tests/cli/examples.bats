@@ -31,7 +31,7 @@ lines_of() {
   case $1 in
     README.md)
       awk '/^```/ { p = !p; next } p' "$root/README.md"
-      grep -oE '`(dlock|scripts/[a-z]+|cmake|apt|man)( [^`]+)?`' "$root/README.md" | tr -d '`'
+      grep -oE '`(dlock|scripts/[a-z]+|cmake|apt|man|REVOKE)( [^`]+)?`' "$root/README.md" | tr -d '`'
       ;;
     *) awk '/^\.Bd -literal/ { p = 1; next } /^\.Ed/ { p = 0 } /^\.Dl / { print substr($0, 5); next } p' "$root/man/$1" ;;
   esac | sed 's/\\(dq/"/g; s/\\e/\\/g; s/^\\&//; s/\\-/-/g' | grep .
@@ -51,6 +51,17 @@ not_run() {
   [ -n "$2" ] && example "$1"
 }
 run_example() { run -"${1:-0}" timeout 60 bash -c "$example"; }
+# run_busy KEY [STATUS]: another holds the key, so what the example does with the lock is not done.
+run_busy() {
+  local as_printed=$example was handle
+  handle=$(dlock acquire --key "$1")
+  was=$(cat calls 2>/dev/null || :)
+  example=$(sed -E 's/-w [0-9]+[sm]/-w 200ms/g' <<<"$example")
+  run_example "${2:-75}"
+  example=$as_printed
+  assert_equal "$(cat calls 2>/dev/null || :)" "$was"
+  dlock release --key "$1" --handle "$handle"
+}
 is_called() { assert_equal "$(cat calls)" "$1"; }
 
 @test "the line for cron: a second one, while the lock is kept, is no failure and runs nothing" {
@@ -64,6 +75,7 @@ X
 X
   example=${example#'*/5 * * * *  '}
   example=${example//\/usr\/local\/bin\//}
+  run_busy report 0
   run_example
   run_example
   is_called 'report '
@@ -73,7 +85,9 @@ X
   example dlock.1 <<'X'
 dlock run -w 15m --key deploy --reason "$CI_JOB_URL" -- make deploy
 X
-  CI_JOB_URL=https://ci/7 run_example
+  export CI_JOB_URL=https://ci/7
+  run_busy deploy
+  run_example
   is_called 'make deploy'
 }
 
@@ -87,19 +101,23 @@ X
 
 @test "a lock around several steps of a script" {
   example dlock.1 <<'X'
-DLOCK_HANDLE=$(dlock acquire -w 10s --ttl 10m --key migrate) || exit
-export DLOCK_HANDLE
+grant=$(dlock acquire --keep -w 10s --key migrate --output env) || exit
+eval "$grant"
 trap 'dlock release --key migrate --if-held' EXIT
 X
+  example README.md <<<"$example" # the same
   example+=$'\ndlock inspect --check migrate || echo held >>calls'
+  run_busy migrate
   run_example
   is_called held
   is_free migrate
   example dlock-acquire.1 <<'X'
-eval "$(dlock acquire -w 10s --ttl 10m --key migrate --output env)"
+grant=$(dlock acquire --keep -w 10s --key migrate --output env) || exit
+eval "$grant"
 trap 'dlock release --key migrate --if-held' EXIT
 ./migrate --fence "$DLOCK_TOKEN"
 X
+  run_busy migrate
   run_example
   assert_regex "$(tail -n 1 calls)" '^migrate --fence [1-9][0-9]+$'
   is_free migrate
@@ -111,6 +129,7 @@ handle=$(dlock acquire --keep -w 10s --key migrate) || exit
 dlock run --key migrate --handle - -- ./migrate <<<"$handle"
 dlock release --key migrate --handle - <<<"$handle"
 X
+  run_busy migrate
   run_example
   is_called 'migrate '
   is_free migrate
@@ -120,6 +139,7 @@ X
   example dlock-acquire.1 <<'X'
 dlock acquire --hold --key deploy --reason "ana looks into the outage"
 X
+  example=${example/--hold/--hold -n} run_busy deploy
   run_example </dev/null
   is_free deploy
 }
@@ -149,6 +169,100 @@ X
   run -0 "$DLOCK" --show-config --config config.toml --profile batch
   assert_line --partial 'backend = "redis://db1?restart_grace=2m"'
   assert_line --regexp '^wait = "?15m'
+}
+
+@test "a fleet: the configuration of the README and the manual, the cron line, the accounts" {
+  needs_backend redis mysql
+  not_run README.md 'with /etc/dlock in another place, and no server is asked' <<'X'
+require-backend = true
+[profile.fleet]
+backend = "rediss://dlock@locks.example"
+password-file = "/etc/dlock/password"
+tls-ca = "/etc/dlock/ca.pem"
+X
+  files=${example//\/etc\/dlock/$PWD}
+  echo "$files" >config.toml
+  not_run dlock.1 'the same' <<<"$(tail -n +2 <<<"$example")"
+  not_run README.md 'the same' <<'X'
+backend = "mysql://dlock@locks.example/locks?tls=yes"
+X
+  sed "s|^backend.*|$example|" config.toml >mysql.toml
+  (umask 077 && echo secret >password)
+  openssl req -x509 -newkey rsa:2048 -nodes -keyout ca.key -subj /CN=ca -days 2 -out ca.pem 2>/dev/null
+  unset DLOCK_BACKEND
+  not_run README.md 'its server is of another place' <<'X'
+0 3 * * *  dlock run -n -E 0 --once-per day --profile fleet --key nightly -- /usr/local/bin/nightly
+X
+  cron=${example#'0 3 * * *  '}
+  not_run dlock.1 'likewise' <<'X'
+dlock run --profile fleet --key nightly -- /usr/local/bin/nightly
+X
+  by_hand=$example
+  for file in config mysql; do
+    for line in "$cron" "$by_hand"; do
+      run -0 bash -c "${line/dlock run/dlock run --explain --config $file.toml}"
+      assert_output --partial locks.example
+    done
+    run -78 dlock run --config $file.toml --key k -- true # without a profile
+    assert_output --partial 'no backend is given'
+    export DLOCK_CONFIG=$file.toml
+    for page in README.md dlock.1; do
+      not_run $page 'its server is of another place' <<<'dlock inspect --doctor --profile fleet'
+    done
+    run -64 "$DLOCK" inspect --doctor --profile fleet k # the options are understood
+    unset DLOCK_CONFIG
+  done
+  not_run README.md 'the rights are those of dlock-backends(7), see below' <<'X'
+ACL SETUSER dlock on >PASSWORD resetkeys resetchannels -@all
+  ~dlock:* +info +config|get +eval +evalsha +blpop +wait +scan
+  +time +hgetall +hmget +hset +hdel +pexpire +del +rpush +zadd
+  +zrem +zremrangebyscore +zrange +zrangebyscore
+  +zrevrangebyscore +zscore +zcard +zcount +zrank
+X
+  example dlock-backends.7 <<<"$example" # the same
+  not_run README.md 'for an administrator of the server' <<'X'
+CONFIG SET maxmemory-policy noeviction
+CONFIG REWRITE
+CREATE DATABASE locks;
+CREATE USER dlock IDENTIFIED BY 'PASSWORD' REQUIRE SSL;
+GRANT CREATE, SELECT, INSERT, UPDATE, DELETE ON locks.* TO dlock;
+REVOKE CREATE ON locks.* FROM dlock
+X
+}
+
+@test "in continuous integration" {
+  example dlock.1 <<'X'
+export DLOCK_BACKEND="redis://$CI_REDIS?restart_grace=0"
+dlock run -w 15m --key integration -- make check
+X
+  if built_with redis; then CI_REDIS=127.0.0.1:1 run -0 bash -c "${example/dlock run/dlock run --explain}"; fi
+  CI_REDIS= run_example 78 # forgotten: no lock, and no job
+  example=${example/'redis://$CI_REDIS?restart_grace=0'/file:$PWD/locks}
+  mkdir locks
+  run_example
+  is_called 'make check'
+}
+
+@test "the result, read from the events" {
+  printf '#!/bin/sh\nexit 75\n' >report # as dlock itself does
+  chmod +x report
+  example dlock-run.1 <<'X'
+dlock run -n --status-file events --key report -- ./report
+case $(tail -n 1 events) in
+  *'"result":"busy"'*) echo "another host writes the report" ;;
+  *'"result":"command"'*) echo "the report has run to its end" ;;
+  *) echo "no report" ;;
+esac
+X
+  run_example
+  assert_line 'the report has run to its end'
+  handle=$(dlock acquire report)
+  run_example
+  assert_line 'another host writes the report'
+  dlock release report --handle "$handle"
+  rm report
+  run_example
+  assert_line 'no report'
 }
 
 @test "check before the step that cannot be undone" {
@@ -196,7 +310,7 @@ X
     assert [ -s out ]
   done
   example dlock-renew.1 <<'X'
-dlock renew --key migrate --ttl 10m
+dlock renew --key migrate
 X
   DLOCK_HANDLE=$(dlock acquire --key migrate) run_example
   example dlock-release.1 <<'X'
@@ -264,6 +378,7 @@ X
   example dlock-run.1 <<'X'
 dlock run -w 10m --max-run 30m --key migrate-orders -- ./migrate up
 X
+  run_busy migrate-orders
   run_example
   is_called 'migrate up'
   example dlock-run.1 <<'X'
@@ -449,6 +564,9 @@ scripts/package
 cmake --install build
 cmake --build build --target uninstall
 X
+  not_run README.md 'installs packages' <<'X'
+scripts/deps
+X
   not_run README.md 'scripts.bats runs it' <<'X'
 scripts/prove --help
 X
@@ -462,6 +580,15 @@ X
 man dlock
 man -l man/dlock.1
 X
+}
+
+@test "no example has a ttl that the default grace of Redis refuses, without a grace of its own" {
+  for page in README.md dlock.1 dlock-acquire.1 dlock-backends.7 dlock-release.1 dlock-renew.1 dlock-run.1; do
+    lines_of $page | grep -E -e '--ttl' | grep -v 'restart_grace=' | sed "s/^/$page: /"
+  done | grep -vE -e '--ttl[= ]([12]?[0-9]|30)s' >long || :
+  assert_equal "$(cat long)" ''
+  for verb in run acquire renew release; do "$DLOCK" $verb --help; done | grep '^  *\(dlock\|grant\)' >lines # nor in the help
+  run -1 grep -e --ttl lines
 }
 
 @test "no example is missing here" {

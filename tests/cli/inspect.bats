@@ -325,11 +325,14 @@ waiting() { [ "$("$DLOCK" inspect k --no-heading -o WAIT)" = "$1" ]; }
   run -73 bash -c '"$DLOCK" inspect k -J >&-'
 }
 
-@test "--doctor warns of a directory that all users may write to" {
+@test "--doctor calls a directory bad that all users may write to, or that is below one" {
   mkdir -m 1777 "$BATS_TEST_TMPDIR/open"
-  run "$DLOCK" inspect --doctor -b "file:$BATS_TEST_TMPDIR/open"
-  assert_success
-  assert_line --regexp '^warning +directory +.*/open, all users may write to it$'
+  mkdir -m 700 "$BATS_TEST_TMPDIR/open/below"
+  for place in open open/below open/missing; do
+    run -1 "$DLOCK" inspect --doctor -b "file:$BATS_TEST_TMPDIR/$place"
+    assert_line --regexp '^BAD +way to it +all users may write to .*/open$'
+    assert_line 'not fit to keep locks: 1 bad, 0 warnings, 0 unknown'
+  done
 }
 
 @test "a pattern lists the keys that match; a key of that very name comes first" {

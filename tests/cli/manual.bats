@@ -5,6 +5,7 @@
 bats_load_library bats-support
 bats_load_library bats-assert
 
+unset DLOCK_FAKE # no option of dlock, which would say so
 man=$BATS_TEST_DIRNAME/../../man
 commands='run acquire renew release check fence inspect bench'
 

@@ -54,7 +54,7 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # no refused command may ha
   refused 64 "run: unknown option '-key'; did you mean --key?" run -key k -- true
   refused 64 "unknown option '-wait'; did you mean --wait?" run --key k -wait=3 -- true
   refused 64 "unknown option '-json'; did you mean --json?" inspect -json
-  refused 64 'inspect: the key is given without --key: dlock inspect K' inspect --key k
+  refused 64 "--key: 'a' and 'b': one key or pattern" inspect a --key b
 }
 
 @test "an option of another command is refused with that command's name" {
@@ -82,7 +82,7 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # no refused command may ha
   refused 64 "unexpected argument 'true'" acquire --key k -- true
   refused 64 "unexpected argument 'b'" check a b
   refused 64 "unexpected argument 'b'" inspect a b
-  refused 64 "unexpected argument 'k'" release k
+  refused 64 "unexpected argument 'j'" release k j
 }
 
 @test "keys" {
@@ -105,7 +105,7 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # no refused command may ha
   refused 64 "--ttl: '0' must be longer than 0" run --key k --ttl 0 -- true
   refused 64 "--op-timeout: '0s' must be longer than 0" run --key k --op-timeout 0s -- true
   refused 64 '60s' run --key k --lock-delay 61 -- true
-  refused 64 '--allow-short-ttl' acquire --key k --ttl 1.9s
+  refused 64 '--allow-short-ttl' acquire -q --key k --ttl 1.9s
   refused 64 '--allow-short-ttl' renew --key k --ttl 1.9s --handle h1:file.lease:00000000000000000000000000000000
 }
 
@@ -140,6 +140,8 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # no refused command may ha
   refused 64 '--token and --handle' check --key k --token 3 --handle h1:file.lease:00000000000000000000000000000000
   refused 64 'either a sequencer or --key' check v1:file.lease:k:X:3 --key k
   refused 64 'SEQUENCER or --key is missing' check
+  refused 64 "'k' is not a sequencer" check k
+  refused 64 'a key goes with --token, --handle or --key' check k
   refused 64 '--json and --csv' inspect -J --csv
   refused 64 '--check needs a key' inspect --check
   refused 64 '--held chooses from the list' inspect k --held
@@ -227,15 +229,25 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # no refused command may ha
   DLOCK_WIAT=3 refused 78 'did you mean DLOCK_WAIT?' acquire --key k
   DLOCK_CONECT_TIMOUT=3 refused 78 'did you mean DLOCK_CONNECT_TIMEOUT?' inspect
   DLOCK_BACKNED=x run -0 "$DLOCK" run --help
+  for name in DLOCK_URL DLOCK_HOST; do
+    for command in 'run --key k -- true' 'acquire k' 'inspect k' 'release k'; do
+      env $name=redis://h bash -c '! "$@" 2>err' bash "$DLOCK" $command
+      assert_equal "$(cat err)" "dlock: $name: there is no such variable; did you mean DLOCK_BACKEND?"
+      rm err
+    done
+    env $name=redis://h "$DLOCK" fence --state "$BATS_TEST_TMPDIR/state" --token 1 -- true # which has no backend
+  done
 }
 
 @test "variables of others, of dlock itself and of a Kubernetes service named dlock are not judged" {
-  unset DLOCK_FAKE
   export DLOCK_SERVICE_HOST=10.0.0.1 DLOCK_SERVICE_PORT=6379 DLOCK_SERVICE_PORT_WAIT=1 DLOCK_PORT=tcp://10.0.0.1:6379 DLOCK_PORT_6379_TCP_ADDR=10.0.0.1
   export DLOCK_KEYS_HOST=h DLOCK_WAITS=tcp://10.0.0.1:1 DLOCK_TEST_WAIT=1 DLOCK_SLOT=1 DLOCK_TTL_MS=3 DLOCK_HOLD=1s DLOCK_MAX_HOLD=1h
-  run --separate-stderr -0 "$DLOCK" run --explain -v --key e
-  assert_equal "$stderr" 'dlock: ignored, no option has this name: DLOCK_KEYS_HOST'
   run --separate-stderr -0 "$DLOCK" run --explain --key e
+  assert_equal "$stderr" 'dlock: ignored, no option has this name: DLOCK_KEYS_HOST'
+  DLOCK_FLEET=x run --separate-stderr -0 "$DLOCK" inspect
+  assert_equal "${#stderr_lines[@]}" 1
+  assert_regex "$stderr" '^dlock: ignored, no option has this name: DLOCK_(FLEET, DLOCK_KEYS_HOST|KEYS_HOST, DLOCK_FLEET)$'
+  run --separate-stderr -0 "$DLOCK" run --explain -q --key e
   assert_equal "$stderr" ''
 }
 
@@ -248,8 +260,8 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # no refused command may ha
   assert_output --partial 'for ever'
   DLOCK_KEY=other refused 64 '--key is missing' run -- true
   DLOCK_COMMAND=true DLOCK_EXPLAIN=1 DLOCK_HELD=1 refused 64 '-- and the command are missing' run --key k
-  DLOCK_FORCE=1 DLOCK_YES=1 DLOCK_TOKEN=3 refused 64 '--handle is missing' release --key k
-  DLOCK_HOLD=maybe DLOCK_JSON=maybe DLOCK_CHECK=maybe DLOCK_ALLOW_SHORT_TTL=1 refused 64 '--allow-short-ttl' acquire --key k --ttl 1
+  DLOCK_FORCE=1 DLOCK_YES=1 DLOCK_TOKEN=3 refused 64 '--handle is missing' release -q --key k
+  DLOCK_HOLD=maybe DLOCK_JSON=maybe DLOCK_CHECK=maybe DLOCK_ALLOW_SHORT_TTL=1 refused 64 '--allow-short-ttl' acquire -q --key k --ttl 1
 }
 
 @test "options may stand anywhere before --, in every form" {

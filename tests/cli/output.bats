@@ -31,7 +31,7 @@ forms() {
 
 @test "each command has its forms, and refuses the others" {
   h=$("$DLOCK" acquire --key k)
-  forms 6 acquire --key new -n -E 0 text json env
+  forms 6 acquire --key new -n -E 9 text json env
   forms 5 renew --key k --handle "$h" text json
   forms 5 check --key k --handle "$h" text json
   forms 2 inspect k text json csv

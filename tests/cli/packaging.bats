@@ -150,6 +150,19 @@ STAND_IN
   assert [ ! -e two/SHA256SUMS ]
 }
 
+@test "the container: no backend of its own, and a run without one is 78" {
+  file=$root/scripts/packaging/Containerfile
+  run -1 grep -E '^ *(ENV|ARG)|^[^#]*DLOCK_BACKEND' "$file"
+  sed -n "s/^ && echo '\(.*\)' >\/etc\/dlock\/config.toml$/\1/p" "$file" >config.toml
+  assert_equal "$(cat config.toml)" 'require-backend = true'
+  run -78 env -i XDG_CONFIG_HOME=/nonexistent "$DLOCK" run --config config.toml --key k -- true
+  assert_output --partial 'no backend is given, and config.toml:1 requires one (require-backend)'
+  # Each example names one.
+  sed -n 's/^# .* dlock \(run .*\)/\1/p' "$file" >examples
+  assert_equal "$(wc -l <examples)" 2
+  run -1 grep -v -e ' -b ' examples
+}
+
 @test "a static program needs no other file" {
   grep -qx 'DLOCK_STATIC:BOOL=ON' "$built/CMakeCache.txt" || skip 'not built with DLOCK_STATIC'
   [ "$(id -u)" = 0 ] || skip 'needs root'

@@ -27,7 +27,6 @@ load run_helpers
 }
 
 @test "-v reports acquire and release, -vv what happens in between" {
-  export -n DLOCK_FAKE  # no options of dlock, which -v would say
   run on_file -v -- true
   assert_success
   assert_line --index 0 --regexp '^dlock: k: acquired after [0-9.]+[um]?s, token [0-9]+$'

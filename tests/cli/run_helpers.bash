@@ -8,7 +8,8 @@ bats_load_library bats-assert
 
 setup() {
   local name
-  for name in $(compgen -e DLOCK_); do [[ $name == DLOCK_@(FAKE|MUTANT) ]] || unset "$name"; done
+  for name in $(compgen -e DLOCK_); do [[ $name == DLOCK_@(FAKE|TEST_MUTANT) ]] || unset "$name"; done
+  export -n DLOCK_FAKE
   if (: </dev/tty) 2>/dev/null; then fail 'these tests want no terminal: run them by ctest, or under setsid -w'; fi
   dir=$BATS_TEST_TMPDIR
   cd "$dir" || return

@@ -349,9 +349,21 @@ limited() { timeout 20 bash -c 'ulimit "$0" "$1" && shift && exec "$DLOCK" "$@"'
 }
 
 @test "inspect --doctor: fit, and not fit" {
-  run -0 "$DLOCK" inspect --doctor
+  fit=$(mktemp -d -p "$(dirname "$DLOCK")") # not below the directory for temporary files
+  export DLOCK_BACKEND=file:$fit
+  trap 'rm -rf "$fit"' EXIT
+  run "$DLOCK" inspect --doctor
+  case $fit in "${TMPDIR:-/tmp}"/*) skip 'the build is in the directory for temporary files' ;; esac
+  assert_success
   assert_line --regexp '^note +one machine'
   assert_line --partial 'fit to keep locks'
+  assert_line --regexp "^ok +directory +$fit, mode 0700, of uid $(id -u)$"
+  assert_line --regexp '^ok +way to it +only its owner and root may write$'
+  assert_line --regexp '^ok +clock +[a-z]'
+  assert_line --regexp '^ok +free space +[0-9]+ MiB, [0-9]+ inodes$'
+  chmod 2770 "$fit"
+  run -0 "$DLOCK" inspect --doctor
+  assert_line --regexp "^ok +directory +$fit, mode 2770, of uid $(id -u), shared by the members of gid $(id -g)$"
   run -0 json 'j["fit"]' <<<"$("$DLOCK" inspect --doctor -J)"
   assert_output True
   mkdir open

@@ -7,9 +7,9 @@
 
 namespace dlock {
 
-// Whether this fault is switched on, by DLOCK_MUTANT=NAME.
+// Whether this fault is switched on, by DLOCK_TEST_MUTANT=NAME.
 inline bool mutant(std::string_view name) {
-  const char* chosen = std::getenv("DLOCK_MUTANT");
+  const char* chosen = std::getenv("DLOCK_TEST_MUTANT");
   return chosen && name == chosen;
 }
 
@@ -17,7 +17,7 @@ inline bool mutant(std::string_view name) {
 // so before each.
 inline std::string mutated(std::string_view lua) {
   constexpr std::string_view none = "local mutant = ''";
-  const char* chosen = std::getenv("DLOCK_MUTANT");
+  const char* chosen = std::getenv("DLOCK_TEST_MUTANT");
   std::string text{lua};
   const std::string name = chosen ? std::string{"'"} + chosen + "'" : "";
   if (chosen && *chosen && lua.find(name) != lua.npos)

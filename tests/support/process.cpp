@@ -116,7 +116,8 @@ void wrong_options(const std::string& what) {
 void clean_environment() {
   std::vector<std::string> doomed;
   for (char** e = environ; *e; ++e)
-    if (const std::string_view v(*e); v.starts_with("DLOCK_") && !v.starts_with("DLOCK_MUTANT="))
+    if (const std::string_view v(*e);
+        v.starts_with("DLOCK_") && !v.starts_with("DLOCK_TEST_MUTANT="))
       doomed.emplace_back(*e, std::strcspn(*e, "="));
   for (const auto& name : doomed) ::unsetenv(name.c_str());
 }

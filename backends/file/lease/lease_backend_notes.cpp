@@ -10,6 +10,7 @@
 #include <cerrno>
 #include "file/lease/lease_backend.hpp"
 #include "file/lease/note_file.hpp"
+#include "file/surroundings.hpp"
 #include "file/sys_error.hpp"
 
 namespace dlock::file {
@@ -98,6 +99,17 @@ namespace {
 
 using Level = Finding::Level;
 
+// Who may make locks there, take those of others and break them.
+Finding owner(int dir, const std::string& path, bool shared) {
+  struct stat st {};
+  if (::fstat(dir, &st) != 0)
+    return {Level::unknown, "directory", sys_error("stat", "", errno).message, ""};
+  return {Level::good, "directory",
+          fmt::format("{}, mode {:04o}, of uid {}{}", path, st.st_mode & 07777U, st.st_uid,
+                      shared ? fmt::format(", shared by the members of gid {}", st.st_gid) : ""),
+          ""};
+}
+
 Finding filesystem(int dir) {
   struct statfs fs {};
   if (::fstatfs(dir, &fs))
@@ -136,19 +148,12 @@ Result<std::vector<Finding>> LeaseBackend::doctor() {
   if (!root)
     return std::vector{Finding{Level::bad, "directory", root.error().message,
                                "correct it, or name another with -b file:/dir"}};
-  if (!root->dir)
-    return std::vector{Finding{Level::good, "directory", root_.path() + " does not exist yet", ""}};
   std::vector<Finding> found;
-  struct stat st {};
-  if (::fstat(root->dir.get(), &st) == 0 && (st.st_mode & S_IWOTH))
-    found.push_back({Level::warning, "directory",
-                     fmt::format("{}, all users may write to it", root_.path()),
-                     "use one of dlock's own: what is cleaned by age, as /tmp is, loses locks"});
-  else
-    found.push_back({Level::good, "directory",
-                     fmt::format("{}, {}", root_.path(),
-                                 root->access.group ? "shared by its group" : "of one user"),
-                     ""});
+  if (!root->dir)
+    found.push_back({Level::good, "directory", root_.path() + " does not exist yet", ""});
+  judge_surroundings(root_.path(), found);
+  if (!root->dir) return found;
+  found.insert(found.begin(), owner(root->dir.get(), root_.path(), root->access.group));
   found.push_back(filesystem(root->dir.get()));
   found.push_back(space(root->dir.get()));
   const bool writable = ::faccessat(root->dir.get(), ".", W_OK | X_OK, AT_EACCESS) == 0;

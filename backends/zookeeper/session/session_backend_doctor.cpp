@@ -65,6 +65,19 @@ std::optional<Duration> millis(const std::string& text) {
   return n ? std::optional<Duration>{std::chrono::milliseconds{*n}} : std::nullopt;
 }
 
+std::optional<std::int64_t> take_limit(std::string_view digits) {
+  return take_number<std::int64_t>(digits);
+}
+
+// "3.4.14-4c25d480, built on ..."
+bool old(std::string_view version) {
+  const auto major = take_number<int>(version);
+  if (!major || !version.starts_with('.')) return false;
+  version.remove_prefix(1);
+  const auto minor = take_number<int>(version);
+  return minor && (*major < 3 || (*major == 3 && *minor < 5));
+}
+
 void servers(const Options& o, std::vector<Finding>& out) {
   unsigned up = 0, asked = 0, told = 0;
   std::string modes;
@@ -83,11 +96,28 @@ void servers(const Options& o, std::vector<Finding>& out) {
                          !mode.empty()  ? mode
                          : srvr.empty() ? "silent"
                                         : "mode unknown");
+    if (const std::string version = field(srvr, "Zookeeper version", ": "); !version.empty())
+      out.push_back(
+          old(version) ? Finding{Level::bad, "version of " + one, version, "3.5 or newer is needed"}
+                       : Finding{Level::good, "version of " + one, version, ""});
     const std::string conf = ask(host, port, "conf", later(Clock::now(), 1s));
     const auto tick = millis(field(conf, "tickTime", "=")),
                least = millis(field(conf, "minSessionTimeout", "=")),
                most = millis(field(conf, "maxSessionTimeout", "="));
-    if (!tick || !least || !most) continue;
+    if (!tick || !least || !most) {
+      if (!srvr.empty())
+        out.push_back({Level::unknown, "session limits of " + one, "it does not answer conf",
+                       "add conf to 4lw.commands.whitelist: with a minSessionTimeout below two "
+                       "ticks the proof of a lock is too long"});
+      continue;
+    }
+    // 0: no limit
+    if (const auto most_clients = take_limit(field(conf, "maxClientCnxns", "="))) {
+      const bool few = *most_clients > 0 && *most_clients < 100;
+      out.push_back({few ? Level::warning : Level::good, "maxClientCnxns of " + one,
+                     fmt::to_string(*most_clients),
+                     few ? "each holder and each waiter of a host needs a connection" : ""});
+    }
     const bool proof_holds = *least >= 2 * *tick || o.tick >= *tick;
     out.push_back({proof_holds ? Level::good : Level::bad, "session limits of " + one,
                    fmt::format("tickTime {}, sessions of {} to {}", format_duration(*tick),
@@ -109,8 +139,9 @@ void servers(const Options& o, std::vector<Finding>& out) {
        "servers", modes,
        all ? ""
            : "a server that does not answer brings the ensemble nearer to the loss of its quorum"});
-  if (asked == 1)
-    out.push_back({Level::warning, "ensemble", "one server named",
+  if (asked < 3)
+    out.push_back({Level::warning, "ensemble",
+                   asked == 1 ? "one server named" : "two servers named",
                    "three or more, so that one may fail; name them all in the URL"});
 }
 

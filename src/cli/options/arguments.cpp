@@ -25,7 +25,7 @@ struct Refused {
 [[noreturn]] void refuse(std::string message) { refuse({Errc::usage, std::move(message)}); }
 
 bool takes_command(Verb v) noexcept { return v == Verb::run || v == Verb::fence; }
-bool takes_operand(Verb v) noexcept { return v == Verb::check || v == Verb::inspect; }
+bool takes_operand(Verb v) noexcept { return !takes_command(v) && v != Verb::bench; }
 
 bool needs_value(const Option& o) noexcept { return o.argument && o.argument[0] != '['; }
 

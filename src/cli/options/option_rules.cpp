@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include "cli/options/output_form.hpp"
 #include "cli/options/verbs.hpp"
+#include "core/text.hpp"
 
 namespace dlock::cli {
 namespace {
@@ -96,6 +97,12 @@ Result<void> run(const Options& o) {
 Result<void> acquire(const Options& o) {
   if (auto r = taking(o); !r) return r;
   if (auto r = apart(o, "keep", "hold"); !r) return r;
+  if (o.output == Output::env && o.conflict_status == 0)
+    return fail(
+        blame(o, "conflict-exit-code"),
+        fmt::format("acquire: {} 0 and {} env: a lock that is busy would look like one that "
+                    "was taken",
+                    called(o, "conflict-exit-code"), called(o, "output")));
   if (auto r = goes_with(o, "watch-pid", o.keep, "keep"); !r) return r;
   return goes_with(o, "max-hold", o.keep, "keep");
 }
@@ -142,16 +149,13 @@ Result<void> release(const Options& o) {
 
 Result<void> check(const Options& o) {
   if (o.operand) {
-    for (const std::string_view name : {"key", "token", "handle"})
-      if (given(o, name))
-        return wrong(fmt::format(
-            "check: give either a sequencer or --key, not both; --{} is too much", name));
-    return {};
+    if (o.keys.empty()) return {};
+    return wrong("check: give either a sequencer or --key, not both");
   }
   if (o.keys.empty())
     return wrong(
-        "check: SEQUENCER or --key is missing; usage: dlock check SEQUENCER | --key K [--token N | "
-        "--handle H]");
+        "check: SEQUENCER or --key is missing; usage: dlock check SEQUENCER | K --token N | K "
+        "--handle H | --key K");
   return apart(o, "token", "handle");
 }
 
@@ -177,6 +181,17 @@ Result<void> inspect(const Options& o) {
 }
 
 }  // namespace
+
+Result<void> take_word_as_key(Options& o) {
+  if (!o.operand || o.verb == Verb::inspect || (o.verb == Verb::check && !o.token && !o.handle))
+    return {};
+  if (!o.keys.empty())
+    return wrong(fmt::format("{}: unexpected argument {}: the key was given by --key",
+                             info(o.verb).name, quoted(*o.operand)));
+  o.keys.push_back(*o.operand);
+  o.operand.reset();
+  return {};
+}
 
 Result<void> check_rules(const Options& o) {
   if (auto r = apart(o, "quiet", "verbose"); !r) return r;

@@ -39,6 +39,14 @@ Result<void> key(Options& o, std::string_view value) {
   return {};
 }
 
+Result<void> inspected_key(Options& o, std::string_view value) {
+  if (o.operand)
+    return fail(Errc::usage,
+                fmt::format("{} and {}: one key or pattern", quoted(*o.operand), quoted(value)));
+  o.operand = value;
+  return {};
+}
+
 Result<void> token(Options& o, std::string_view value) {
   const auto t = parse_token(value);
   if (!t) return fail(t.error());
@@ -163,6 +171,8 @@ using B = BenchOptions;
 constexpr Option table[] = {
     {"key", 0, "K", keyed, G::subject, no_twin, C::none,
      "the name to lock: 1 to 200 bytes of UTF-8; repeat it for several keys", key},
+    {"key", 0, "K", inspect, G::subject, no_twin, C::none,
+     "the key, or a pattern; the same as the only word", inspected_key},
     {"handle", 0, "H", run | renew | release | check, G::subject, no_twin, C::none,
      "what acquire printed: literally, - for standard input or @FILE (default, not for run: "
      "$DLOCK_HANDLE if it is a handle of "

@@ -4,6 +4,7 @@
 #include <unistd.h>
 #include <algorithm>
 #include <cstdlib>
+#include <utility>
 #include "cli/options/arguments.hpp"
 #include "cli/options/configuration.hpp"
 #include "cli/options/option_rules.hpp"
@@ -78,6 +79,8 @@ Result<void> from_environment(Options& to) {
 Result<void> from_configuration(Options& to) {
   const auto entries = read_configuration(to);
   if (!entries) return fail(entries.error());
+  for (const Entry& e : *entries)
+    to.env_asked |= to.verb == Verb::acquire && e.name == "output" && e.value == "env";
   for (const Entry& e : *entries) {  // in order of priority
     const Option* o = settable(e.name, bit(to.verb));
     const auto wrong = [&](std::string_view why) {
@@ -134,17 +137,19 @@ Errc blame(const Options& o, std::string_view name) noexcept {
   return g && g->source != Source::flag ? Errc::config : Errc::usage;
 }
 
-Result<Options> parse(Verb verb, int argc, char** argv) {
-  Options to;
-  to.verb = verb;
-  if (auto r = read_arguments(to, argc, argv); !r) return fail(r.error());
-  if (to.help) return to;
-  if (auto r = from_environment(to); !r) return fail(r.error());
-  if (auto r = refuse_misspelt_variables(verb); !r) return fail(r.error());
-  if (auto r = from_configuration(to); !r) return fail(r.error());
-  if (auto r = choose_output(to); !r) return fail(r.error());
-  if (auto r = check_rules(to); !r) return fail(r.error());
-  return to;
+Result<void> parse(Options& to, int argc, char** argv) {
+  auto done = read_arguments(to, argc, argv);
+  if (done && to.help) return done;
+  if (done) done = take_word_as_key(to);
+  if (done) done = from_environment(to);
+  if (done) done = refuse_misspelt_variables(to.verb);
+  // also of an acquire that is wrong: a file may ask for lines for eval
+  if (done || to.verb == Verb::acquire)
+    if (auto files = from_configuration(to); done) done = std::move(files);
+  if (done) done = choose_output(to);
+  if (done) done = check_rules(to);
+  if (done) to.env_asked = to.output == Output::env;
+  return done;
 }
 
 }  // namespace dlock::cli

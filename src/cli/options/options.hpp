@@ -87,6 +87,8 @@ struct Options {
   std::optional<int> watch_pid;
   Duration max_hold{std::chrono::hours{1}};
   Output output = Output::text;
+  // lines for eval (fail_closed.hpp); as far as it is known when the rest is wrong
+  bool env_asked = false;
   std::string_view foreign_output;  // of --output: another command's form (output_form.hpp)
   // release
   bool force = false, yes = false, if_held = false, revoke = false;
@@ -110,8 +112,9 @@ const Option* find_option(std::string_view name, Verbs = ~0U) noexcept;
 
 std::string environment_name(const Option&);  // "DLOCK_WAIT"
 
-// argv[0] is the verb. Errc::usage, or Errc::config for the environment. Does not reorder argv.
-Result<Options> parse(Verb, int argc, char** argv);
+// argv[0] is that of Options::verb. Errc::usage, or Errc::config for the environment. Does not
+// reorder argv.
+Result<void> parse(Options&, int argc, char** argv);
 
 // True if the option of this long name was set at all / by the command line.
 bool given(const Options&, std::string_view name) noexcept;

@@ -40,8 +40,6 @@ bool takes_value(const Option& o) noexcept { return o.argument != nullptr; }
 
 Error unknown(Verb verb, std::string_view shown, const Option* elsewhere, std::string_view hint) {
   const std::string_view name = info(verb).name;
-  if (elsewhere && verb == Verb::inspect && elsewhere->name == std::string_view("key"))
-    return {Errc::usage, "inspect: the key is given without --key: dlock inspect K"};
   if (elsewhere) {
     std::string owners;
     for (const VerbInfo& v : verbs())

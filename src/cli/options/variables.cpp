@@ -50,7 +50,10 @@ Result<void> refuse_misspelt_variables(Verb verb) {
     std::vector<std::string_view> names;
     for (const std::string& t : twins) names.push_back(std::string_view(t).substr(prefix.size()));
     const std::string_view name = std::string_view(*e).substr(0, std::string_view(*e).find('='));
-    if (const auto meant = nearest(name.substr(prefix.size()), names); !meant.empty())
+    const std::string_view rest = name.substr(prefix.size());
+    const bool of_backend =
+        (rest == "URL" || rest == "HOST") && find_option("backend", bit(verb)) != nullptr;
+    if (const auto meant = of_backend ? "BACKEND" : nearest(rest, names); !meant.empty())
       return fail(Errc::config, fmt::format("{}: there is no such variable; did you mean {}{}?",
                                             printable(name), prefix, meant));
   }

@@ -12,7 +12,7 @@ constexpr VerbInfo table[] = {
      "What follows the first -- reaches COMMAND byte for byte; there is no shell unless -c asks "
      "for one.",
      "0 3 * * *  dlock run -n -E 0 --once-per day --key nightly -- /opt/nightly"},
-    {Verb::acquire, "acquire", "[OPTION...] --key K",
+    {Verb::acquire, "acquire", "[OPTION...] K | --key K [--key K]...",
      "take the lock for --ttl and print its handle",
      "Takes the lock K as a lease of --ttl that no process keeps alive, and prints the handle with "
      "which it can be renewed and "
@@ -20,19 +20,19 @@ constexpr VerbInfo table[] = {
      "caller is gone. With --hold, "
      "dlock "
      "stays and holds the lock until its standard input ends or a signal comes.",
-     "h=$(dlock acquire -w 1m --ttl 10m --key deploy)"},
-    {Verb::renew, "renew", "[OPTION...] --key K [--handle H]", "extend a lease that acquire took",
+     "grant=$(dlock acquire --keep -w 1m --output env deploy) || exit; eval \"$grant\""},
+    {Verb::renew, "renew", "[OPTION...] K [--handle H]", "extend a lease that acquire took",
      "Lets the lease of K last --ttl from now. A lease that has ended is not revived.",
-     "dlock renew --key deploy --handle \"$h\" --ttl 10m"},
+     "dlock renew deploy --handle \"$h\""},
     {Verb::release, "release",
-     "[OPTION...] --key K [--handle H | --revoke | --force --token N | --force --yes]",
+     "[OPTION...] K [--handle H | --revoke | --force --token N | --force --yes]",
      "release the lock",
      "Releases the lock K that the handle holds. --force removes another holder: the one with "
      "--token N, or all with "
      "--yes. "
      "It does not stop their work; --revoke asks them to.",
-     "dlock release --key deploy --handle \"$h\""},
-    {Verb::check, "check", "[OPTION...] SEQUENCER | --key K [--token N | --handle H]",
+     "dlock release deploy --handle \"$h\""},
+    {Verb::check, "check", "[OPTION...] SEQUENCER | K --token N | K --handle H | --key K",
      "is this grant still in force?",
      "Exit status 0 if the grant is in force now, 1 if it is not. Prints nothing.",
      "dlock check \"$DLOCK_SEQUENCER\" && mv out.tmp out"},

@@ -177,6 +177,12 @@ TEST_CASE(
   CHECK(about(*as("maker", "lease"), "tables").level == Level::good);
   acquire_or_fail(*as("maker", "lease"), request(key("k")));
   CHECK(about(*as("poor", "lease"), "tables").seen == "there");
+  CHECK(about(*as("poor", "lease"), "rights").level == Level::good);
+  db.sql(fmt::format("CREATE OR REPLACE USER few@'%'; GRANT SELECT,INSERT ON {0}.* TO few@'%'",
+                     db.name()));
+  const Finding rights = about(*as("few", "lease"), "rights");
+  CHECK(rights.level == Level::bad);
+  CHECK(rights.seen == "missing: UPDATE on dlock_lock, UPDATE on dlock_wait, DELETE on dlock_wait");
   db.sql("DROP TABLE dlock_wait");
   CHECK(about(*as("poor", "lease"), "tables").seen ==
         "dlock_wait missing, and this account may not make them");

@@ -314,6 +314,9 @@ TEST_CASE("doctor: quorum, servers, limits and ACL") {
   CHECK(of("servers").seen.find("standalone") != std::string::npos);
   CHECK(of("session limits").seen.find("tickTime 100ms, sessions of 200ms to 2m") !=
         std::string::npos);
+  CHECK(of("version").level == Finding::Level::good);
+  CHECK(of("version").seen.starts_with("3."));
+  CHECK(of("maxClientCnxns").level != Finding::Level::unknown);
   CHECK(of("ensemble").level == Finding::Level::warning);
   CHECK(of("ACL").level == Finding::Level::good);
 }

@@ -3,6 +3,8 @@
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <map>
+#include "cli/fail_closed.hpp"
+#include "cli/options/verbs.hpp"
 #include "unit/cli/parsed.hpp"
 
 using namespace dlock;
@@ -56,6 +58,68 @@ TEST_CASE("an error on the command line is usage, one in a variable is config") 
         Errc::config);
   CHECK(code_of(Verb::run, good, {{"DLOCK_SHARED", "1"}, {"DLOCK_EXCLUSIVE", "1"}}, "contradict") ==
         Errc::config);
+}
+
+TEST_CASE("the only word of a command is its key, or the sequencer to check") {
+  const Variables none({});
+  for (const Verb v : {Verb::acquire, Verb::renew, Verb::release}) {
+    INFO(info(v).name);
+    Words word(v, {"nightly"}), option(v, {"--key", "nightly"});
+    const auto a = word.parse(), b = option.parse();
+    REQUIRE(a);
+    REQUIRE(b);
+    CHECK(a->keys == std::vector<std::string_view>{"nightly"});
+    CHECK(a->keys == b->keys);
+    CHECK_FALSE(a->operand);
+    CHECK(code_of(v, {"nightly", "--key", "daily"}, {},
+                  "unexpected argument 'nightly': the key was given by --key") == Errc::usage);
+  }
+  for (const std::vector<std::string>& with : {std::vector<std::string>{"--token", "7", "nightly"},
+                                               std::vector<std::string>{"nightly", "--handle=h"}}) {
+    Words words(Verb::check, with);
+    const auto o = words.parse();
+    REQUIRE(o);
+    CHECK(o->keys == std::vector<std::string_view>{"nightly"});
+    CHECK_FALSE(o->operand);
+  }
+  Words words(Verb::check, {"v1:file.lease:k:X:3"});
+  const auto sequencer = words.parse();
+  REQUIRE(sequencer);
+  CHECK(sequencer->operand);
+  CHECK(sequencer->keys.empty());
+  CHECK(code_of(Verb::run, {"nightly", "--", "true"}, {}, "the key goes after --key") ==
+        Errc::usage);
+}
+
+TEST_CASE("whether lines for eval were asked for is known of a wrong command line, too") {
+  const auto asked = [](const std::vector<std::string>& words, const Values& variables) {
+    const Variables set(variables);
+    std::vector<std::string> all{"dlock", "acquire"};
+    all.insert(all.end(), words.begin(), words.end());
+    std::vector<char*> argv;
+    for (std::string& word : all) argv.push_back(word.data());
+    return asks_for_env(static_cast<int>(argv.size()), argv.data());
+  };
+  CHECK(asked({"--bogus", "--output", "env"}, {}));
+  CHECK(asked({"--output=env", "--ttl", "soon"}, {}));
+  CHECK(asked({"--key"}, {{"DLOCK_OUTPUT", "env"}, {"DLOCK_WAIT", "soon"}}));
+  CHECK_FALSE(asked({"--output"}, {}));
+  CHECK_FALSE(asked({"--output=json", "env"}, {}));
+  CHECK_FALSE(asked({"--", "--output=env"}, {}));
+
+  const Variables none({});
+  Words words(Verb::acquire, {"k", "--output", "env"});
+  const auto right = words.parse();
+  REQUIRE(right);
+  CHECK(right->env_asked);
+  Words text(Verb::acquire, {"k", "--reason", "--output"});
+  const auto other = text.parse();
+  REQUIRE(other);
+  CHECK_FALSE(other->env_asked);
+  CHECK(code_of(Verb::acquire, {"k", "--output=env", "-E0"}, {},
+                "acquire: --conflict-exit-code 0 and --output env") == Errc::usage);
+  CHECK(code_of(Verb::acquire, {"k", "--output=env"}, {{"DLOCK_CONFLICT_EXIT_CODE", "0"}},
+                "DLOCK_CONFLICT_EXIT_CODE 0 and --output env") == Errc::config);
 }
 
 TEST_CASE("the command line decides a choice as a whole") {

@@ -21,7 +21,11 @@ class Words {
 
   // With environment, configuration and rules.
   Result<cli::Options> parse() {
-    return cli::parse(verb_, static_cast<int>(words_.size()), argv_.data());
+    cli::Options o;
+    o.verb = verb_;
+    const auto done = cli::parse(o, static_cast<int>(words_.size()), argv_.data());
+    if (!done) return fail(done.error());
+    return o;
   }
 
   // The command line alone.

@@ -1,0 +1,139 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# `acquire --output env` without a lock: one line that fails when a shell evaluates it.
+load common
+
+setup() {
+  common_setup
+  cd "$BATS_TEST_TMPDIR" || return
+}
+
+# closed STATUS ARGUMENT...: dlock ends with STATUS, and its output is the line that says so.
+closed() {
+  local wanted=$1
+  shift
+  run --separate-stderr timeout 20 "$DLOCK" "$@"
+  assert_equal "$status: $output" "$wanted: (exit $wanted)"
+}
+# ended PID: waits for it and leaves its status in $status.
+ended() { status=0 && { wait "$1" || status=$?; }; }
+one_waits() { [ "$("$DLOCK" inspect "$1" --no-heading -o WAIT)" = 1 ]; }
+
+@test "a usage error, wherever --output env stands" {
+  closed 64 acquire --output env
+  closed 64 acquire --output=env --key k --bogus
+  closed 64 acquire --bogus --key k --output env
+  closed 64 acquire --key k --ttl soon --output env
+  closed 64 acquire --output env --output nope --key k
+  closed 64 acquire -J --output env --key k
+  closed 64 acquire --key k --output env -b nope:
+  closed 64 acquire --key k --output env word
+  closed 64 acquire --key k --output env -E 0
+  closed 64 acquier --key k --output env
+  closed 64 --output env acquire --key k
+  is_free k
+  run --separate-stderr -64 "$DLOCK" acquire --key k --bogus -- --output env
+  assert_output ''
+}
+
+@test "a variable or a file that asks for it" {
+  echo 'output = "env"' >env.toml
+  printf 'wait = "soon"\noutput = "env"\n' >wrong.toml
+  "$DLOCK" acquire --key k >/dev/null
+  export DLOCK_OUTPUT=env
+  closed 75 acquire -n --key k
+  closed 64 acquire --key k --bogus
+  DLOCK_WAIT=soon closed 78 acquire --key k
+  DLOCK_BACKNED=x closed 78 acquire --key k
+  DLOCK_CONFLICT_EXIT_CODE=0 closed 78 acquire -n --key k
+  unset DLOCK_OUTPUT
+  closed 75 acquire -n --key k --config env.toml
+  closed 64 acquire --key k --config env.toml --bogus
+  DLOCK_WAIT=soon closed 78 acquire --key k --config env.toml
+  closed 78 acquire --key k --config wrong.toml
+  closed 78 acquire --key k --config none.toml --output env
+  run --separate-stderr -75 "$DLOCK" acquire -n --key k --config env.toml --output text
+  assert_output ''
+  DLOCK_OUTPUT=env run --separate-stderr -75 "$DLOCK" run -n --key k -- true
+  assert_output ''
+}
+
+@test "busy, by -n, by -w, with a status of its own; a store that cannot be reached" {
+  "$DLOCK" acquire --key k >/dev/null
+  closed 75 acquire -n --key k --output env
+  closed 75 acquire -w 100ms --key k --output env
+  closed 9 acquire -n -E 9 --key k --output env
+  closed 75 acquire --keep -n --key k --output env
+  closed 75 acquire --hold -n --key k --output env
+  closed 73 acquire --key k --output env -b file:/nonexistent/locks/of
+  if built_with redis; then closed 69 acquire -n --key k --output env -b redis://127.0.0.1:1; fi
+}
+
+@test "a signal that ends the wait, in each form" {
+  "$DLOCK" acquire --key k >/dev/null
+  for form in '' --keep --hold; do
+    for signal in TERM INT HUP QUIT; do
+      env --default-signal=$signal "$DLOCK" acquire $form --key k --output env >out 2>/dev/null </dev/null &
+      eventually one_waits k
+      kill -$signal $!
+      ended $!
+      assert_equal "$form $signal: $(cat out)" "$form $signal: (exit $status)"
+      assert [ "$status" -gt 128 ]
+      eventually sh -c '! "$DLOCK" inspect k --no-heading -o WAIT | grep -q 1'
+    done
+  done
+}
+
+@test "a signal that comes before the lock was asked for" {
+  mkfifo -m 600 settings
+  env --default-signal=TERM "$DLOCK" acquire --key k --output env --config settings >out &
+  dlock=$!
+  exec 9>settings # opened by dlock, which now reads it
+  kill -TERM $dlock
+  ended $dlock
+  exec 9>&-
+  assert_equal "$status: $(cat out)" '143: (exit 143)'
+}
+
+@test "the watched process ends before the lock was granted" {
+  "$DLOCK" acquire --key k >/dev/null
+  sleep 300 3>&- &
+  watched=$!
+  timeout 20 "$DLOCK" acquire --keep --watch-pid $watched --key k --output env >out 2>err &
+  eventually one_waits k
+  kill $watched
+  ended $!
+  assert_equal "$status: $(cat out)" '75: (exit 75)'
+  assert_equal "$(tail -n 1 err)" 'dlock: acquire: the process that --watch-pid names has ended: the lock was not taken'
+}
+
+@test "a reader that has gone, or does not read, changes neither the status nor the time" {
+  "$DLOCK" acquire --key k >/dev/null
+  { timeout 20 "$DLOCK" acquire -n --key k --output env || echo $? >status; } | true
+  eventually test -s status
+  assert_equal "$(cat status)" 75
+  mkfifo full
+  exec 9<>full
+  timeout 1 sh -c 'while :; do echo filling; done' >&9 || : # until it is full
+  run -75 timeout 20 "$DLOCK" acquire -n --key k --output env >&9
+}
+
+@test "a lock that was taken and kept is lost later: the line comes after it" {
+  mkfifo input
+  exec 8<>input # which does not end
+  timeout 60 "$DLOCK" acquire --hold --key k --output env >out 2>/dev/null <&8 &
+  eventually is_held k
+  eventually grep -q TTL_MS out
+  "$DLOCK" release --force --yes --key k 2>/dev/null
+  ended $!
+  assert_equal "$status: $(tail -n 1 out)" '123: (exit 123)'
+  run -123 sh -c "$(cat out)"
+}
+
+@test "what is printed for a lock can be evaluated, and nothing is added" {
+  run --separate-stderr -0 "$DLOCK" acquire --key "it's" --output env
+  refute_line --partial exit
+  eval "$output"
+  assert_equal "$DLOCK_KEY" "it's"
+  run -0 "$DLOCK" check --key "$DLOCK_KEY" --token "$DLOCK_TOKEN"
+}
