@@ -138,6 +138,11 @@ teardown() { [[ -z ${pid-} ]] || kill "$pid"; }
   refused 78 'config.toml:2: tls-ca: no use for it' inspect
 }
 
+@test "a TLS file that cannot be read is named with the reason" {
+  refused 78 "--tls-ca $PWD/none: No such file or directory" inspect -b rediss://127.0.0.1:1 --tls-ca "$PWD/none"
+  refused 78 "--tls-ca $PWD/ca.pem: no certificate" inspect -b rediss://127.0.0.1:1 --tls-ca "$PWD/ca.pem"
+}
+
 @test "bench: refused only if none of its backends can use it" {
   refused 64 '--tls-ca: no use for it' bench -b $here -b file: --tls-ca ca.pem
   run -69 timeout 20 "$DLOCK" bench -d 100ms -b $here -b 'rediss://127.0.0.1:1?tls_ca=ca.pem' --tls-insecure --connect-timeout 50ms

@@ -84,7 +84,12 @@ Result<std::unique_ptr<Session>> Client::connect(const Endpoint& at, Wait wait) 
   if (!connection) return fail(std::move(connection.error()));
   wait.until = own_time(wait.until);
   auto facts = greet(**connection, options_, wait, requests);
-  if (!facts) return fail(std::move(facts.error()));
+  if (!facts) {
+    Error e = std::move(facts.error());
+    if (!options_.tls && !ever_connected_ && !(*connection)->heard() && at.socket.empty())
+      e.message += "; does it speak TLS on this port? (rediss://, tls=yes)";
+    return fail(std::move(e));
+  }
   ever_connected_ = true;
   if (!facts->evicts.empty())
     warn(fmt::format(

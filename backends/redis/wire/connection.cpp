@@ -43,7 +43,8 @@ Result<std::unique_ptr<Connection>> Connection::open(const Endpoint& at, const T
                   fmt::format("cannot connect to {}: interrupted", made->where_));
     if (wait.over() && !made->dial_)
       return fail(Errc::unavailable,
-                  fmt::format("cannot connect to {}: no TLS handshake in time", made->where_));
+                  fmt::format("cannot connect to {}: no TLS handshake in time{}", made->where_,
+                              made->heard_ ? "" : " (does it speak TLS on this port?)"));
   }
 }
 
@@ -135,6 +136,7 @@ Result<bool> Connection::read_wire(std::string& to) {
   for (;;) {
     const ssize_t n = ::recv(fd_.get(), buffer, sizeof buffer, 0);
     if (n > 0) {
+      heard_ = true;
       to.append(buffer, static_cast<std::size_t>(n));
       return true;
     }

@@ -68,6 +68,7 @@ class Connection {
   void abandon() noexcept;
 
   const std::string& where() const noexcept { return where_; }
+  bool heard() const noexcept { return heard_; }  // any byte
 
  private:
   Connection() = default;
@@ -79,7 +80,7 @@ class Connection {
   std::optional<Dial> dial_;  // until it is connected
   const TlsContext* context_ = nullptr;
   std::string host_;
-  bool open_ = false;
+  bool open_ = false, heard_ = false;
   Fd fd_;
   std::string where_;
   std::string plain_;  // commands not yet encrypted or sent
