@@ -12,7 +12,6 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr Duration first_pause = 20ms, longest_pause = 1s;  // between attempts to connect
-constexpr Duration look_up_every = 30s;
 constexpr std::size_t most_owed = 64;
 
 }  // namespace
@@ -24,19 +23,10 @@ Node::Node(const redis::Options& options, redis::Endpoint at, redis::Credentials
 void Node::connect() {
   const Deadline now = Clock::now();
   if (state_ != State::closed || now < again_) return;
-  // A name is looked up before the first connection, and again only when its addresses have not
-  // answered for a while: a hanging name service must not delay the renewals at the other masters.
-  if (!addresses_ || (pause_ == longest_pause && now >= later(looked_up_, look_up_every))) {
-    auto found = redis::look_up(at_);
-    looked_up_ = Clock::now();
-    if (!found) return drop(std::move(found.error()));
-    addresses_ = std::move(*found);
-  }
-  began_ = Clock::now();
+  began_ = now;
   give_up_ = later(began_, options_.connect_timeout);
   version_ = credentials_.version();
-  connection_ =
-      redis::Connection::start(at_, addresses_, credentials_.tls(), options_.op_timeout, give_up_);
+  connection_ = redis::Connection::start(at_, credentials_.tls(), options_.op_timeout, give_up_);
   state_ = State::opening;
   std::vector<Heard> none;
   advance(none);

@@ -91,8 +91,6 @@ class Node {
   unsigned version_ = 0;  // of the credentials of this connection
   std::uint64_t& requests_;
   State state_ = State::closed;
-  redis::Addresses addresses_;
-  Deadline looked_up_{};
   std::unique_ptr<redis::Connection> connection_;
   std::optional<redis::Greeting> greeting_;
   Deadline began_{};    // to connect
