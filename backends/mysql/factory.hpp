@@ -97,7 +97,9 @@ struct Options;
 std::unique_ptr<NamedBackend> open_named(const Traits&, const Options&);
 Result<void> purge(const Url&, const Traits&, const Settings&, std::span<const Key>);
 
-inline constexpr BackendFactory factory{"mysql", schemes, recipes, items, open, purge};
+Access access(const Url&);
+
+inline constexpr BackendFactory factory{"mysql", schemes, recipes, items, open, purge, {}, access};
 
 std::string library();  // the client library, with its version
 

@@ -87,7 +87,9 @@ inline constexpr std::array<Traits, 4> recipes{{
 Result<std::unique_ptr<Backend>> open(const Url&, const Traits&, const Settings&);
 Result<void> purge(const Url&, const Traits&, const Settings&, std::span<const Key>);
 
-inline constexpr BackendFactory factory{"redis", schemes, recipes, items, open, purge};
+Access access(const Url&);  // of family redlock, too
+
+inline constexpr BackendFactory factory{"redis", schemes, recipes, items, open, purge, {}, access};
 
 std::vector<std::string> libraries();  // hiredis and OpenSSL, with their versions
 

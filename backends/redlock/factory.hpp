@@ -10,6 +10,7 @@
 #pragma once
 #include <array>
 #include "core/backend.hpp"
+#include "redis/factory.hpp"
 
 namespace dlock::redlock {
 
@@ -37,6 +38,7 @@ inline constexpr std::array<Traits, 1> recipes{{
 Result<std::unique_ptr<Backend>> open(const Url&, const Traits&, const Settings&);
 Result<void> purge(const Url&, const Traits&, const Settings&, std::span<const Key>);
 
-inline constexpr BackendFactory factory{"redlock", schemes, recipes, items, open, purge};
+inline constexpr BackendFactory factory{"redlock", schemes, recipes, items,
+                                        open,      purge,   {},      redis::access};
 
 }  // namespace dlock::redlock

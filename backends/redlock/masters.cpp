@@ -23,11 +23,11 @@ std::size_t count(const Votes& votes, const std::function<bool(const Vote&)>& is
   return static_cast<std::size_t>(std::count_if(votes.begin(), votes.end(), is));
 }
 
-Masters::Masters(const redis::Options& options, const redis::TlsContext* tls,
+Masters::Masters(const redis::Options& options, redis::Credentials& credentials,
                  std::uint64_t& requests)
     : options_(options) {
   nodes_.reserve(options.servers.size());
-  for (const auto& at : options.servers) nodes_.emplace_back(options, at, tls, requests);
+  for (const auto& at : options.servers) nodes_.emplace_back(options, at, credentials, requests);
 }
 
 std::size_t Masters::ready() const noexcept {

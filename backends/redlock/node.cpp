@@ -12,29 +12,21 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr Duration first_pause = 20ms, longest_pause = 1s;  // between attempts to connect
-constexpr Duration look_up_every = 30s;
 constexpr std::size_t most_owed = 64;
 
 }  // namespace
 
-Node::Node(const redis::Options& options, redis::Endpoint at, const redis::TlsContext* tls,
+Node::Node(const redis::Options& options, redis::Endpoint at, redis::Credentials& credentials,
            std::uint64_t& requests)
-    : options_(options), at_(std::move(at)), tls_(tls), requests_(requests) {}
+    : options_(options), at_(std::move(at)), credentials_(credentials), requests_(requests) {}
 
 void Node::connect() {
   const Deadline now = Clock::now();
   if (state_ != State::closed || now < again_) return;
-  // A name is looked up before the first connection, and again only when its addresses have not
-  // answered for a while: a hanging name service must not delay the renewals at the other masters.
-  if (!addresses_ || (pause_ == longest_pause && now >= later(looked_up_, look_up_every))) {
-    auto found = redis::look_up(at_);
-    looked_up_ = Clock::now();
-    if (!found) return drop(std::move(found.error()));
-    addresses_ = std::move(*found);
-  }
-  began_ = Clock::now();
+  began_ = now;
   give_up_ = later(began_, options_.connect_timeout);
-  connection_ = redis::Connection::start(at_, addresses_, tls_, options_.op_timeout, give_up_);
+  version_ = credentials_.version();
+  connection_ = redis::Connection::start(at_, credentials_.tls(), options_.op_timeout, give_up_);
   state_ = State::opening;
   std::vector<Heard> none;
   advance(none);
@@ -46,6 +38,11 @@ void Node::drop(Error why, std::vector<Heard>* out) {
   connection_.reset();
   state_ = State::closed;
   why_ = std::move(why);
+  // It refuses what the files do not say any more: the next attempt may succeed.
+  if (why_.code == Errc::denied && credentials_.newer_than(version_)) {
+    why_.code = Errc::unavailable;
+    pause_ = {};
+  }
   pause_ = std::clamp<Duration>(pause_ * 2, first_pause, longest_pause);
   again_ =
       later(Clock::now(), pause_ / 2 + pause_ * static_cast<long>(Owner::random().bytes[0]) / 512);
@@ -117,6 +114,7 @@ Result<void> Node::step(std::vector<Heard>& out) {
     if (!*open && Clock::now() >= give_up_) return fail(Errc::unavailable, "no answer in time");
     if (!*open) return {};
     state_ = State::greeting;
+    give_up_ = std::max(give_up_, later(Clock::now(), options_.op_timeout));
     greeting_.emplace(options_, *connection_, requests_);
   }
   if (auto ok = connection_->push(); !ok) return ok;

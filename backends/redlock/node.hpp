@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 #include "redis/wire/connection.hpp"
+#include "redis/wire/credentials.hpp"
 #include "redis/wire/handshake.hpp"
 #include "redis/wire/options.hpp"
 #include "redis/wire/script.hpp"
@@ -37,7 +38,7 @@ struct Heard {
 class Node {
  public:
   // The references outlive this.
-  Node(const redis::Options&, redis::Endpoint, const redis::TlsContext*, std::uint64_t& requests);
+  Node(const redis::Options&, redis::Endpoint, redis::Credentials&, std::uint64_t& requests);
 
   const redis::Endpoint& at() const noexcept { return at_; }
   bool ready() const noexcept { return state_ == State::ready; }
@@ -86,11 +87,10 @@ class Node {
 
   const redis::Options& options_;
   const redis::Endpoint at_;
-  const redis::TlsContext* tls_;
+  redis::Credentials& credentials_;
+  unsigned version_ = 0;  // of the credentials of this connection
   std::uint64_t& requests_;
   State state_ = State::closed;
-  redis::Addresses addresses_;
-  Deadline looked_up_{};
   std::unique_ptr<redis::Connection> connection_;
   std::optional<redis::Greeting> greeting_;
   Deadline began_{};    // to connect

@@ -45,14 +45,9 @@ Attempt RedlockBackend::attempt(const Request& request, const Owner& owner) {
 
 Result<std::unique_ptr<RedlockBackend>> RedlockBackend::create(const Traits& traits,
                                                                Options options) {
-  std::optional<redis::TlsContext> tls;
-  if (options.tls) {
-    auto made = redis::TlsContext::create(*options.tls);
-    if (!made) return fail(std::move(made.error()));
-    tls = std::move(*made);
-  }
-  return std::unique_ptr<RedlockBackend>{
-      new RedlockBackend{traits, std::move(options), std::move(tls)}};
+  std::unique_ptr<RedlockBackend> backend{new RedlockBackend{traits, std::move(options)}};
+  if (auto ok = backend->credentials_.load(); !ok) return fail(std::move(ok.error()));
+  return backend;
 }
 
 Result<std::unique_ptr<Waiter>> RedlockBackend::enqueue(const Request& request) {
@@ -73,7 +68,9 @@ Result<RedlockBackend::VoteRound> RedlockBackend::insist(
     if (auto ok = masters_.gather(by, 50ms, true); !ok) return fail(std::move(ok.error()));
     if (masters_.ready() < masters_.majority()) return fail(masters_.too_few());
     ever_ready_ = true;
-    out.votes = masters_.ask(make, by, decided, stragglers);
+    // The exchange has its own time, however long it took to connect.
+    out.votes = masters_.ask(make, std::max(by, later(Clock::now(), options_.op_timeout)), decided,
+                             stragglers);
     if (decided(out.votes) || Clock::now() >= by) return out;
     if (auto why = hopeless(out.votes, masters_.majority()))
       return fail(why->code, fmt::format("ask at {}: {}", where(), why->message));

@@ -124,7 +124,7 @@ class RedlockBackend final : public Backend {
 
   Masters& masters() noexcept { return masters_; }
   const Options& options() const noexcept { return options_; }
-  const redis::TlsContext* tls() const noexcept { return tls_ ? &*tls_ : nullptr; }
+  redis::Credentials& credentials() noexcept { return credentials_; }
   Names names(const Key& key) const { return Names{options_.prefix + key.text()}; }
   Deadline usual_deadline() const noexcept;
 
@@ -132,11 +132,8 @@ class RedlockBackend final : public Backend {
   bool in_grace = false;  // too many masters for a majority, at a waiter's last request
 
  private:
-  RedlockBackend(const Traits& traits, Options options, std::optional<redis::TlsContext> tls)
-      : traits_(traits),
-        options_(std::move(options)),
-        tls_(std::move(tls)),
-        masters_(options_, this->tls(), requests) {}
+  RedlockBackend(const Traits& traits, Options options)
+      : traits_(traits), options_(std::move(options)), masters_(options_, credentials_, requests) {}
 
   // Asks every master repeatedly until it is decided or the usual deadline has passed. An error: no
   // majority could be asked.
@@ -165,7 +162,7 @@ class RedlockBackend final : public Backend {
 
   const Traits& traits_;  // of the table, which lives for ever
   Options options_;
-  std::optional<redis::TlsContext> tls_;
+  redis::Credentials credentials_{options_};
   Masters masters_;
   void undo(const Names&, const std::string& vote, Duration ttl);
   UnansweredReleases unanswered_;

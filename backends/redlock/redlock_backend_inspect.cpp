@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The views for people: holders, masters that disagree, and whether masters are fit.
 #include <fmt/format.h>
-#include <netdb.h>
-#include <netinet/in.h>
 #include <algorithm>
 #include <map>
+#include "common/lookup.hpp"
 #include "core/duration.hpp"
 #include "core/key.hpp"
 #include "core/text.hpp"
 #include "redis/doctor.hpp"
 #include "redis/named/named_key.hpp"
-#include "redis/wire/socket.hpp"
 #include "redlock/known_list.hpp"
 #include "redlock/redlock_backend.hpp"
 #include "redlock_scripts/scripts.hpp"
@@ -37,12 +35,8 @@ std::string state_at(const Seen& s) {
 
 // The first address, to find masters on the same host.
 std::string address_of(const redis::Endpoint& at) {
-  const auto found = redis::look_up(at);
-  if (!found || !*found) return at.host;
-  char text[NI_MAXHOST] = "";
-  (void)::getnameinfo((*found)->ai_addr, (*found)->ai_addrlen, text, sizeof text, nullptr, 0,
-                      NI_NUMERICHOST);
-  return text;
+  const auto found = look_up(at.host, at.port, later(Clock::now(), patience));
+  return found ? found->front().text() : at.host;
 }
 
 }  // namespace

@@ -116,7 +116,8 @@ Duration RedlockWaiter::pause(const Attempt& made) {
 // Until `until`, or until masters report a release: then it is tried at once.
 void RedlockWaiter::sleep(Deadline until) {
   if (!ears_) {
-    ears_ = std::make_unique<Masters>(backend_.options(), backend_.tls(), backend_.requests);
+    ears_ =
+        std::make_unique<Masters>(backend_.options(), backend_.credentials(), backend_.requests);
     listening_.assign(ears_->size(), false);
     woken_.assign(ears_->size(), false);
   }

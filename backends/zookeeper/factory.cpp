@@ -12,10 +12,12 @@ Duration proves(Duration ttl, Duration lock_delay, const Url& url) {
   return proven_of(ttl, lock_delay, tick ? parse_duration(*tick).value_or(Duration{}) : Duration{});
 }
 
-std::string warning(const Url& url) {
-  const bool logs_in = !url.user.empty() || url.item("auth_file");
-  if (!logs_in || stays_on_this_machine(url)) return {};
-  return "the login is sent unencrypted: this dlock has no TLS for ZooKeeper";
+Access access(const Url& url) {
+  Access a{.port = usual_port, .no_tls = "this dlock has no TLS for ZooKeeper"};
+  if (url.user.empty()) a.no_password = "it has no user; name one, or use --auth-file";
+  if (!stays_on_this_machine(url))
+    a.in_clear = "the login is sent unencrypted: this dlock has no TLS for ZooKeeper";
+  return a;
 }
 
 Result<std::unique_ptr<Backend>> open(const Url& url, const Traits& traits,

@@ -54,10 +54,10 @@ inline constexpr std::array<Traits, 4> recipes{{
 Result<std::unique_ptr<Backend>> open(const Url&, const Traits&, const Settings&);
 Result<void> purge(const Url&, const Traits&, const Settings&, std::span<const Key>);
 
-std::string warning(const Url&);
+Access access(const Url&);
 
 inline constexpr BackendFactory factory{"zookeeper", schemes, recipes,           items,
-                                        open,        purge,   "no TLS, no SASL", warning};
+                                        open,        purge,   "no TLS, no SASL", access};
 
 std::string library();  // the client library, with its version
 

@@ -1,41 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "zookeeper/options.hpp"
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include "core/key.hpp"
 #include "core/text.hpp"
-#include "util/fd.hpp"
-#include "util/file.hpp"
+#include "util/secret_file.hpp"
 
 namespace dlock::zookeeper {
 namespace {
 
 constexpr std::string_view native_prefix = "dlock/";
-
-// A secret that others can read is refused: it must be a regular file, ours or root's, without
-// permissions for group and others.
-Result<std::string> read_secret(const std::string& path) {
-  const auto bad = [&](std::string_view what) {
-    return fail(Errc::config, fmt::format("auth_file {}: {}", quoted(path), what));
-  };
-  const Fd fd{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK)};
-  if (!fd) return bad(::strerrordesc_np(errno));
-  if (const std::string why = distrust(fd.get(), {.forbidden = Trust::others_any}); !why.empty())
-    return bad(why);
-  char text[1024];
-  const ssize_t n = ::read(fd.get(), text, sizeof text);
-  if (n < 0) return bad(::strerrordesc_np(errno));
-  std::string_view line{text, static_cast<std::size_t>(n)};
-  line = line.substr(0, line.find('\n'));
-  if (const std::size_t colon = line.find(':');
-      colon == 0 || colon == line.npos || colon + 1 == line.size())
-    return bad("the first line must be scheme:credential, as in digest:user:password");
-  return std::string{line};
-}
 
 bool loopback(std::string_view host) {
   return host == "localhost" || host == "::1" || host.starts_with("127.");
@@ -68,7 +42,7 @@ class Parser {
     for (const auto& host : url_.hosts) {
       if (!made_.servers.empty()) made_.servers += ',';
       // The library splits at the last colon.
-      made_.servers += fmt::format("{}:{}", host.name, host.port.value_or(2181));
+      made_.servers += fmt::format("{}:{}", host.name, host.port.value_or(usual_port));
       ++made_.server_count;
     }
   }
@@ -84,20 +58,22 @@ class Parser {
 
   // The credential is sent unencrypted.
   Result<void> login() {
-    if (!settings_.auth.empty()) {  // --auth-file overrides the URL
-      made_.auth = settings_.auth;
-      return {};
-    }
-    if (const auto file = items_.text("auth_file")) {
-      auto secret = read_secret(std::string{*file});
-      if (!secret) return fail(std::move(secret.error()));
+    made_.auth = settings_.auth;  // --auth-file overrides the URL
+    made_.auth_file = settings_.auth_file;
+    if (const auto file = items_.text("auth_file"); file && made_.auth.empty()) {
+      made_.auth_file = *file;
+      auto secret = read_credential(made_.auth_file);
+      if (!secret) return fail(Errc::config, "auth_file " + secret.error().message);
       made_.auth = std::move(*secret);
-      return {};
     }
+    if (!made_.auth.empty()) return {};
     const std::string password = items_.password();
     if (!url_.user.empty() && password.empty())
       items_.wrong("user", url_.user, "a user with a password (DLOCK_PASSWORD), or auth_file=");
-    else if (!url_.user.empty()) made_.auth = fmt::format("digest:{}:{}", url_.user, password);
+    if (url_.user.empty()) return {};
+    made_.login = fmt::format("digest:{}:", url_.user);
+    made_.auth = made_.login + password;
+    made_.auth_file = settings_.password_file;
     return {};
   }
 
@@ -114,6 +90,14 @@ bool forbidden(char32_t c) noexcept {
 }
 
 }  // namespace
+
+bool read_auth_again(Options& o) {
+  if (o.auth_file.empty()) return false;
+  const auto now = o.login.empty() ? read_credential(o.auth_file) : read_secret(o.auth_file);
+  if (!now || o.login + *now == o.auth) return false;
+  o.auth = o.login + *now;
+  return true;
+}
 
 bool stays_on_this_machine(const Url& url) {
   return std::all_of(url.hosts.begin(), url.hosts.end(),

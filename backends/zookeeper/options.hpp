@@ -7,6 +7,8 @@
 
 namespace dlock::zookeeper {
 
+inline constexpr std::uint16_t usual_port = 2181;
+
 struct Options : StoreOptions {
   std::string servers;  // "h1:2181,h2:2181"
   unsigned server_count = 0;
@@ -14,9 +16,14 @@ struct Options : StoreOptions {
   // chroot and prefix: "/app/dlock/"; a key's path is this and its name. At least "/"
   std::string root;
   std::string auth;  // "scheme:credential"; empty: none
-  Duration tick{};   // the servers' tickTime; zero: unknown
+  // the file that it, or what follows `login` of it, came from; empty: from none
+  std::string auth_file, login;
+  Duration tick{};  // the servers' tickTime; zero: unknown
   bool native = true;
 };
+
+// Reads the file of the credential again. True: it has another one, which is in `auth` now.
+bool read_auth_again(Options&);
 
 bool stays_on_this_machine(const Url&);  // all its hosts are loopback addresses
 

@@ -56,6 +56,7 @@ Result<std::vector<bench::Target>> targets_of(const Options& o) {
   std::vector<bench::Target> targets;
   std::vector<std::pair<std::string_view, unsigned>> seen;  // families
   std::vector<std::string_view> used;                       // recipes of at least one backend
+  std::vector<Store> stores;
   const auto& urls = o.bench.backends;
   const std::vector<std::string_view> usual{o.backend};
   for (const std::string_view text : urls.empty() ? usual : urls) {
@@ -64,6 +65,7 @@ Result<std::vector<bench::Target>> targets_of(const Options& o) {
     one.recipe = {};
     const auto store = choose_store(one);
     if (!store) return fail(store.error());
+    stores.push_back(*store);
     const std::string_view family = store->factory->family;
     auto at =
         std::find_if(seen.begin(), seen.end(), [&](const auto& s) { return s.first == family; });
@@ -85,6 +87,7 @@ Result<std::vector<bench::Target>> targets_of(const Options& o) {
       targets.push_back(target_of(std::move(with), o, name, targets.size()));
     }
   }
+  if (auto ok = all_useful(o, stores); !ok) return fail(std::move(ok.error()));
   for (const std::string_view asked : o.bench.recipes)
     if (std::find(used.begin(), used.end(), asked) == used.end())
       return fail(blame(o, "recipe"), fmt::format("{}: the backends do not have a recipe {}",

@@ -148,7 +148,11 @@ run::Outcome command(int argc, char** argv, Options& options) {
   const auto outcome = dispatch(options);
   if (options.json)
     if (const auto done = put(json_of_answer(options, outcome)); !done) return failed(done.error());
-  return outcome ? *outcome : failed(outcome.error());
+  const run::Outcome end = outcome ? *outcome : failed(outcome.error());
+  // perhaps because of that
+  if (!end.by_signal && end.value == status_denied && options.verbosity == 0)
+    if (const std::string text = unused_secrets(options); !text.empty()) say(text);
+  return end;
 }
 
 }  // namespace

@@ -1,43 +1,74 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/secrets.hpp"
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
-#include <array>
-#include <cerrno>
+#include <algorithm>
 #include <cstdlib>
-#include <cstring>
+#include <vector>
+#include "cli/options/option_table.hpp"
+#include "cli/store.hpp"
 #include "core/text.hpp"
-#include "util/fd.hpp"
-#include "util/file.hpp"
+#include "util/secret_file.hpp"
 
 namespace dlock::cli {
 namespace {
 
-constexpr std::size_t longest_secret = 4096;
+struct Kind {
+  std::string_view option;
+  std::string_view Access::*useless;
+};
+constexpr Kind kinds[] = {{"password-file", &Access::no_password},
+                          {"auth-file", &Access::no_auth},
+                          {"tls-ca", &Access::no_tls},
+                          {"tls-cert", &Access::no_tls},
+                          {"tls-key", &Access::no_tls},
+                          {"tls-insecure", &Access::no_tls}};
 
-// The first line of a file that only its owner may read.
-Result<std::string> read_secret(std::string_view called, std::string_view path) {
-  const auto refuse = [&](std::string_view why) {
-    return fail(Errc::config, fmt::format("{} {}: {}", called, quoted(path), why));
-  };
-  const Fd fd(
-      ::open(std::string(path).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY));
-  if (!fd)
-    return refuse(errno == ELOOP ? "is a symbolic link, which is not followed"
-                                 : ::strerrordesc_np(errno));
-  if (const std::string why = distrust(fd.get(), {.forbidden = Trust::others_any}); !why.empty())
-    return refuse(why);
-  std::array<char, longest_secret + 1> text;
-  const ssize_t n = ::pread(fd.get(), text.data(), text.size(), 0);
-  if (n < 0) return refuse(::strerrordesc_np(errno));
-  std::string secret(text.data(), static_cast<std::size_t>(n));
-  ::explicit_bzero(text.data(), text.size());
-  if (secret.size() > longest_secret) return refuse("is longer than a secret can be");
-  secret.resize(std::min(secret.find_first_of("\r\n"), secret.size()));
-  if (secret.empty()) return refuse("its first line is empty");
-  return secret;
+const Kind* kind_of(const Given& g) {
+  const auto* const found = std::find_if(std::begin(kinds), std::end(kinds),
+                                         [&](const Kind& k) { return k.option == g.option->name; });
+  return found == std::end(kinds) ? nullptr : found;
 }
+
+std::uint16_t usual_port(const Url& url) {
+  for (const BackendFactory& f : backends())
+    if (f.access && std::find(f.schemes.begin(), f.schemes.end(), url.scheme) != f.schemes.end())
+      return f.access(url).port;
+  return 0;
+}
+
+// The servers in any order; a socket's path.
+std::vector<std::string> places(const Url& url) {
+  std::vector<std::string> all;
+  const std::uint16_t usual = usual_port(url);
+  for (const Url::Host& h : url.hosts)
+    all.push_back(fmt::format("{}:{}", lower(h.name), h.port.value_or(usual)));
+  if (all.empty()) all.push_back(url.path);
+  std::sort(all.begin(), all.end());
+  return all;
+}
+
+bool counts(const Given& g, const Url& url) {
+  if (g.off) return false;
+  if (g.source != Source::config) return true;
+  const auto own = Url::parse(g.backend);
+  return own && own->scheme == url.scheme && own->user == url.user && places(*own) == places(url);
+}
+
+// A flag's before a variable's before that of a table.
+const Given* value_for(const Options& o, std::string_view option, const Url& url) {
+  const auto found = std::find_if(o.values.begin(), o.values.end(), [&](const Given& g) {
+    return g.option->name == option && counts(g, url);
+  });
+  return found == o.values.end() ? nullptr : &*found;
+}
+
+std::string_view why_useless(const Kind& kind, const Store& s) {
+  return s.factory->access ? s.factory->access(s.url).*kind.useless
+                           : std::string_view{"it has no secrets"};
+}
+
+// NOLINTNEXTLINE(concurrency-mt-unsafe): no thread exists
+const char* password_variable() { return std::getenv("DLOCK_PASSWORD"); }
 
 }  // namespace
 
@@ -51,41 +82,99 @@ SecretFiles take_secret_files(Url& url) {
   return files;
 }
 
-Result<Secrets> find_secrets(const Options& o, const Url& url, const SecretFiles& files) {
-  Secrets s;
-  s.tls_ca = o.tls_ca;
-  s.tls_cert = o.tls_cert;
-  s.tls_key = o.tls_key;
-  s.tls_insecure = o.tls_insecure;
-  // A flag, then the URL, then the rest.
-  const auto file = [&](std::string_view option, std::string_view item, std::string_view of_url,
-                        std::string_view of_option) {
-    const bool url_decides = !of_url.empty() && !given_by_flag(o, option);
-    return url_decides ? std::pair{fmt::format("{}: {}", called(o, "backend"), item), of_url}
-                       : std::pair{called(o, option), of_option};
+Result<void> all_useful(const Options& o, std::span<const Store> stores) {
+  for (const Store& s : stores)
+    for (const auto& [kind, item, file] :
+         {std::tuple{&kinds[0], "password_file", &s.files.password},
+          std::tuple{&kinds[1], "auth_file", &s.files.auth}})
+      if (const auto why = why_useless(*kind, s); !file->empty() && !why.empty())
+        return fail(s.blame, fmt::format("{}: {}: no use for {}: {}", s.called, s.url.redacted(),
+                                         item, why));
+  const auto judge = [&](const Kind& kind, const Given* g, Errc code, std::string_view name) {
+    const Store* refusing = nullptr;
+    for (const Store& s : stores) {
+      if (g && !counts(*g, s.url)) continue;
+      if (why_useless(kind, s).empty()) return Result<void>{};
+      if (s.factory->access) refusing = &s;
+    }
+    if (!refusing) return Result<void>{};
+    return Result<void>{
+        fail(code, fmt::format("{}: no use for it at {}: {}", name, refusing->url.redacted(),
+                               why_useless(kind, *refusing)))};
   };
-  if (const auto [name, path] = file("auth-file", "auth_file", files.auth, o.auth_file);
-      !path.empty()) {
-    auto auth = read_secret(name, path);
-    if (!auth) return fail(auth.error());
-    if (const auto colon = auth->find(':');
-        colon == 0 || colon == std::string::npos || colon + 1 == auth->size())
-      return fail(Errc::config, fmt::format("{} {}: its first line is not SCHEME:CREDENTIAL", name,
-                                            quoted(path)));
-    s.auth = std::move(*auth);
+  for (const Given& g : o.values)
+    if (const Kind* kind = kind_of(g); kind && !g.off)
+      if (auto ok =
+              judge(*kind, &g, g.source == Source::flag ? Errc::usage : Errc::config, called(g));
+          !ok)
+        return ok;
+  return password_variable() ? judge(kinds[0], nullptr, Errc::config, "DLOCK_PASSWORD")
+                             : Result<void>{};
+}
+
+Result<Secrets> find_secrets(const Options& o, const Store& store) {
+  Secrets s;
+  if (!store.factory->access) return s;
+  const Url& url = store.url;
+  const auto given = [&](std::string_view option) -> const Given* {
+    const auto* const kind = std::find_if(std::begin(kinds), std::end(kinds),
+                                          [&](const Kind& k) { return k.option == option; });
+    return why_useless(*kind, store).empty() ? value_for(o, option, url) : nullptr;
+  };
+  for (const auto& [option, to] :
+       {std::pair{"tls-ca", &s.tls_ca}, std::pair{"tls-cert", &s.tls_cert},
+        std::pair{"tls-key", &s.tls_key}})
+    if (const Given* g = given(option)) *to = g->value;
+  s.tls_insecure = given("tls-insecure") != nullptr;
+  // A flag, then the URL, then the rest.
+  const auto read = [&](std::string_view option, std::string_view item, const std::string& of_url,
+                        std::string& path, auto reader, std::string& to) -> Result<void> {
+    const Given* g = given(option);
+    const bool url_decides = !of_url.empty() && !(g && g->source == Source::flag);
+    if (!g && !url_decides) return {};
+    path = url_decides ? of_url : std::string{g->value};
+    auto text = reader(path);
+    if (!text)
+      return fail(
+          text.error().code,
+          fmt::format("{} {}", url_decides ? fmt::format("{}: {}", store.called, item) : called(*g),
+                      text.error().message));
+    to = std::move(*text);
+    return {};
+  };
+  if (auto ok =
+          read("auth-file", "auth_file", store.files.auth, s.auth_file, read_credential, s.auth);
+      !ok)
+    return fail(std::move(ok.error()));
+  const Given* file = given("password-file");
+  const bool named = (file && file->source == Source::flag) || !store.files.password.empty();
+  if (const char* own = password_variable(); !named && (own || !url.password.empty())) {
+    if (url.password.empty() && store.factory->access(url).no_password.empty()) s.password = own;
+    return s;
   }
-  // NOLINT(concurrency-mt-unsafe): no thread exists
-  const char* password = std::getenv("DLOCK_PASSWORD");
-  const auto [name, path] = file("password-file", "password_file", files.password, o.password_file);
-  const bool named = given_by_flag(o, "password-file") || !files.password.empty();
-  if (!named && (!url.password.empty() || password)) {
-    if (url.password.empty()) s.password = password;
-  } else if (!path.empty()) {
-    auto read = read_secret(name, path);
-    if (!read) return fail(read.error());
-    s.password = std::move(*read);
-  }
+  if (auto ok = read("password-file", "password_file", store.files.password, s.password_file,
+                     read_secret, s.password);
+      !ok)
+    return fail(std::move(ok.error()));
   return s;
+}
+
+std::string unused_secrets(const Options& o, const Url& url) {
+  std::string text;
+  for (const Given& g : o.values) {
+    if (!kind_of(g) || g.off || counts(g, url)) continue;
+    const auto own = Url::parse(g.backend);
+    text += fmt::format("{}{} is for {}", text.empty() ? "" : "; ", called(g),
+                        own ? own->redacted() : quoted(g.backend));
+  }
+  return text.empty() ? text : fmt::format("not used for {}: {}", url.redacted(), text);
+}
+
+std::string unused_secrets(const Options& o) {
+  auto url = Url::parse(o.backend);
+  if (!url) return {};
+  (void)take_secret_files(*url);
+  return unused_secrets(o, *url);
 }
 
 }  // namespace dlock::cli

@@ -1,5 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+// Which passwords, credentials and TLS files are meant for a backend.
+//
+// Those of flags and variables are for the backend in use. Those of a table of a configuration file
+// are for the server that the same table names, whoever names the backend in use: another one never
+// gets them.
 #pragma once
+#include <span>
 #include <string>
 #include "cli/options/options.hpp"
 #include "core/backend.hpp"
@@ -14,10 +20,20 @@ struct SecretFiles {
 };
 SecretFiles take_secret_files(Url&);  // removes the items: the backends do not know them
 
-// The password: --password-file, then the URL's item, then its password (left empty here), then
-// DLOCK_PASSWORD, then password-file of the environment or a configuration file. The credentials
-// for ZooKeeper likewise. Errc::usage or Errc::config: a file that cannot be read or that others
-// may read.
-Result<Secrets> find_secrets(const Options&, const Url&, const SecretFiles&);
+struct Store;
+
+// Refuses what is given and none of these backends can use, except where all are without secrets
+// (files): Errc::usage, or Errc::config for a variable or a file.
+Result<void> all_useful(const Options&, std::span<const Store>);
+
+// Of what the URL can use. The password: --password-file, then the URL's item, then its password
+// (left empty here), then DLOCK_PASSWORD, then password-file of the environment or a configuration
+// file. The credentials for ZooKeeper likewise. Errc::usage or Errc::config: a file that cannot be
+// read or that others may read.
+Result<Secrets> find_secrets(const Options&, const Store&);
+
+// The values of tables that are for another server than this; empty: there are none.
+std::string unused_secrets(const Options&, const Url&);
+std::string unused_secrets(const Options&);  // of the backend in use
 
 }  // namespace dlock::cli

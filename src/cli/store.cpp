@@ -6,7 +6,6 @@
 #include "cli/options/proposed_url.hpp"
 #include "cli/options/verbs.hpp"
 #include "cli/say.hpp"
-#include "cli/secrets.hpp"
 #include "cli/sh_word.hpp"
 #include "core/duration.hpp"
 #include "core/text.hpp"
@@ -14,6 +13,27 @@
 namespace dlock::cli {
 
 using namespace std::chrono_literals;
+
+namespace {
+
+void warn(const Options& o, const Store& s) {
+  const auto about_url = [&](std::string_view text) {
+    if (!text.empty()) say(fmt::format("{}: {}", s.called, text));
+  };
+  if (!s.url.password.empty())
+    about_url(fmt::format("a password in a URL is easily seen by others ({})", s.url.redacted()));
+  if (s.traits->legacy)
+    say(fmt::format("{}, recipe {}: {}", s.traits->family, s.traits->recipe, s.traits->weakness));
+  if (s.factory->access && (!s.url.user.empty() || !s.secrets.auth.empty()))
+    about_url(s.factory->access(s.url).in_clear);
+  if (s.factory->makes && given_by_flag(o, "backend"))
+    about_url(s.factory->makes(s.url, *s.traits));
+  if (s.secrets.tls_insecure)
+    say("--tls-insecure: the server's certificate is not verified; an attacker may read and change "
+        "everything");
+}
+
+}  // namespace
 
 Result<Store> choose_store(const Options& o) {
   const auto wrong = [&](std::string_view option, const Error& e) {
@@ -25,7 +45,7 @@ Result<Store> choose_store(const Options& o) {
                                                       quoted(o.backend), meant)});
   auto url = Url::parse(o.backend);
   if (!url) return wrong("backend", url.error());
-  const SecretFiles files = take_secret_files(*url);
+  SecretFiles files = take_secret_files(*url);
   const bool url_decides = !given_by_flag(o, "recipe") && url->item("recipe");
   const std::string_view recipe = url_decides ? std::string_view{} : o.recipe;
   const auto choice = choose(*url, recipe);
@@ -33,32 +53,17 @@ Result<Store> choose_store(const Options& o) {
   // the message and the exit status.
   if (!choice)
     return wrong(!recipe.empty() && choose(*url, {}) ? "recipe" : "backend", choice.error());
-  if (!url->password.empty() && !o.quiet)
-    say(fmt::format("{}: a password in a URL is easily seen by others ({})", called(o, "backend"),
-                    url->redacted()));
-  if (choice->traits->legacy && !o.quiet)
-    say(fmt::format("{}, recipe {}: {}", choice->traits->family, choice->traits->recipe,
-                    choice->traits->weakness));
-  if (choice->factory->makes && given_by_flag(o, "backend") && !o.quiet)
-    if (const std::string text = choice->factory->makes(*url, *choice->traits); !text.empty())
-      say(fmt::format("--backend: {}", text));
-  if (given_by_flag(o, "auth-file") && choice->factory->family != "zookeeper")
-    return fail(Errc::usage,
-                fmt::format("--auth-file: is for zookeeper; {} has passwords (--password-file)",
-                            choice->factory->family));
-  if (o.tls_insecure && !o.quiet)
-    say("--tls-insecure: the server's certificate is not verified; an attacker may read and change "
-        "everything");
-  auto secrets = find_secrets(o, *url, files);
+  Store store{std::move(*url), choice->factory,      choice->traits,     std::move(files),
+              Secrets{},       called(o, "backend"), blame(o, "backend")};
+  if (o.verb != Verb::bench)  // which judges all of them together
+    if (auto ok = all_useful(o, {&store, 1}); !ok) return fail(std::move(ok.error()));
+  auto secrets = find_secrets(o, store);
   if (!secrets) return fail(secrets.error());
-  if (choice->factory->warning && !o.quiet) {
-    Url used = *url;  // with the login that was taken out of it, or is from elsewhere
-    if (!secrets->auth.empty()) used.items.emplace_back("auth_file", "");
-    if (const std::string text = choice->factory->warning(used); !text.empty())
-      say(fmt::format("{}: {}", called(o, "backend"), text));
-  }
-  return Store{std::move(*url),     choice->factory,      choice->traits,
-               std::move(*secrets), called(o, "backend"), blame(o, "backend")};
+  store.secrets = std::move(*secrets);
+  if (!o.quiet) warn(o, store);
+  if (o.verbosity > 0)
+    if (const std::string text = unused_secrets(o, store.url); !text.empty()) say(text);
+  return store;
 }
 
 Settings Store::with_secrets(Settings s) const {

@@ -3,6 +3,7 @@
 #pragma once
 #include <memory>
 #include "cli/options/options.hpp"
+#include "cli/secrets.hpp"
 #include "core/backend.hpp"
 #include "core/sequencer.hpp"
 #include "core/url.hpp"
@@ -14,6 +15,7 @@ struct Store {
   const BackendFactory* factory;
   const Traits* traits;
 
+  SecretFiles files;  // of the URL
   Secrets secrets;
 
   // "--backend" or "DLOCK_BACKEND", for errors that only open() can find in the URL

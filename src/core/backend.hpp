@@ -267,11 +267,13 @@ class Backend {
   Error cannot(std::string_view what) const;  // Errc::usage: this recipe does not support it
 };
 
-// The credentials and TLS files for a store.
+// The credentials and TLS files for a store. What came from a file is read again from there when
+// the store refuses it.
 struct Secrets {
   // empty: the URL's, then the service's own source (a variable, a file)
   std::string password{};
   std::string auth{};                           // ZooKeeper: scheme:credential
+  std::string password_file{}, auth_file{};     // where they came from; empty: from no file
   std::string tls_ca{}, tls_cert{}, tls_key{};  // paths; empty: the URL items of the same names
   bool tls_insecure = false;                    // verify no certificate
 };
@@ -281,6 +283,14 @@ struct Settings : Secrets {
   Duration connect_timeout{5'000'000};
   // poll(2)-able; readable: every wait returns early. The backend does not read from it
   int interrupt_fd = -1;
+};
+
+// What a URL can use of Secrets, and its usual port.
+struct Access {
+  std::uint16_t port = 0;  // of a host without one
+  // why it has no use for these; empty: it has
+  std::string_view no_password{}, no_auth{}, no_tls{};
+  std::string_view in_clear{};  // a warning for who logs in; empty: none
 };
 
 struct BackendFactory {
@@ -297,9 +307,8 @@ struct BackendFactory {
   // are fine. No part of locking: a token must never fall, so it is only for keys that will never
   // be used again (bench). nullptr: this family cannot.
   Result<void> (*purge)(const Url&, const Traits&, const Settings&, std::span<const Key>) = nullptr;
-  std::string_view note{};  // for --version: "no TLS, no SASL"
-  // a warning for users of this URL, given once; empty: none
-  std::string (*warning)(const Url&) = nullptr;
+  std::string_view note{};                 // for --version: "no TLS, no SASL"
+  Access (*access)(const Url&) = nullptr;  // nullptr: this family has no use for Secrets
   // what does not exist yet and a first lock would make at a place that the user has named, which
   // may be misspelt; empty: nothing
   std::string (*makes)(const Url&, const Traits&) = nullptr;

@@ -51,8 +51,12 @@ Result<std::unique_ptr<Connection>> Client::take(Deadline until) {
     // With several nodes none may use up the time of the others.
     const Duration share = std::max<Duration>(left, Duration{1'000}) /
                            static_cast<Duration::rep>(options_.servers.size() - tried);
-    auto c = Connection::open(options_, options_.servers[server_],
+    const auto open = [&] {
+      return Connection::open(options_, options_.servers[server_],
                               std::min(options_.connect_timeout, share));
+    };
+    auto c = open();
+    if (!c && c.error().code == Errc::denied && read_password_again(options_)) c = open();
     auto known = c ? know_cluster(**c, until) : Result<void>(fail(c.error()));
     if (known) {
       ever_connected_ = true;

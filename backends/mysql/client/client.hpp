@@ -74,7 +74,7 @@ class Client {
   bool may_repeat(const Connection&, const Error&, Deadline until, unsigned failures);
   bool pause(unsigned failures, Deadline until) const;
 
-  const Options options_;
+  Options options_;
   std::vector<std::unique_ptr<Connection>> idle_;
   std::size_t server_ = 0;  // of options_.servers, the last one that answered
   bool ever_connected_ = false;

@@ -160,7 +160,7 @@ class Connection {
 
  private:
   explicit Connection(Server at) : at_(std::move(at)) {}
-  Result<void> connect(const Options&, Duration timeout);
+  Result<void> connect(const Options&, const std::string& host, Duration timeout);
   Result<void> set_up(const Options&, Deadline until);
   Error error(std::string_view what);
   Error error(std::string_view what, unsigned number, const char* text);

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <type_traits>
+#include "common/lookup.hpp"
 #include "core/text.hpp"
 #include "mysql/client/connection.hpp"
 #include "mysql/client/steps.hpp"
@@ -77,17 +78,17 @@ const char* or_null(const std::string& s) noexcept { return s.empty() ? nullptr 
 // Connects, and exchanges the messages of the login. False: failed, or not in time.
 //
 // Connector/C does it in steps, so the waits are ours and end on time, whether the server is
-// silent, slow, or far away. (Only the look-up of a name is not done in steps.) Oracle's library
+// silent, slow, or far away. (The look-up of a name is not done in steps: see hosts_of.) Oracle's library
 // has timeouts in whole seconds for the address and for each answer, and these are the bound.
 #ifdef MARIADB_PACKAGE_VERSION
-bool log_in(MYSQL* m, const Options& o, const Server& at, Deadline until) {
+bool log_in(MYSQL* m, const Options& o, const Server& at, const std::string& host, Deadline until) {
   // An interrupted wait is over, and is perhaps being undone through this very connection.
   pollfd before{o.interrupt_fd, POLLIN, 0};
   const int interrupt_fd = ::poll(&before, 1, 0) > 0 ? -1 : o.interrupt_fd;
   const std::size_t stack = 256 * 1024;  // of the steps; a name look-up may load modules
   ::mysql_options(m, MYSQL_OPT_NONBLOCK, &stack);
   MYSQL* made = nullptr;
-  int awaited = ::mysql_real_connect_start(&made, m, at.socket.empty() ? at.host.c_str() : nullptr,
+  int awaited = ::mysql_real_connect_start(&made, m, at.socket.empty() ? host.c_str() : nullptr,
                                            or_null(o.user), o.password.c_str(), o.database.c_str(),
                                            at.port, or_null(at.socket), client_flags);
   while (awaited != 0) {
@@ -106,26 +107,52 @@ bool log_in(MYSQL* m, const Options& o, const Server& at, Deadline until) {
   return made != nullptr;
 }
 #else
-bool log_in(MYSQL* m, const Options& o, const Server& at, Deadline) {
-  return ::mysql_real_connect(m, at.socket.empty() ? at.host.c_str() : nullptr, or_null(o.user),
+bool log_in(MYSQL* m, const Options& o, const Server& at, const std::string& host, Deadline) {
+  return ::mysql_real_connect(m, at.socket.empty() ? host.c_str() : nullptr, or_null(o.user),
                               o.password.c_str(), o.database.c_str(), at.port, or_null(at.socket),
                               client_flags) != nullptr;
 }
 #endif
 
+// What the library connects to. It looks up a name by itself, without a bound, so it gets addresses;
+// except where it has to verify the name in the server's certificate: then the name, once the name
+// service has answered us.
+Result<std::vector<std::string>> hosts_of(const Options& o, const Server& at, Deadline until) {
+  std::vector<std::string> hosts{at.host};
+  if (!at.socket.empty()) return hosts;
+  const auto found = look_up(at.host, at.port, until);
+  if (!found) return fail(found.error());
+  if (o.tls && !o.tls->insecure) return hosts;
+  hosts.clear();
+  for (const Address& a : *found) hosts.push_back(a.text());
+  return hosts;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Connection>> Connection::open(const Options& options, const Server& server,
                                                      Duration timeout) {
-  std::unique_ptr<Connection> c{new Connection(server)};
-  if (auto ok = c->connect(options, timeout); !ok) return fail(std::move(ok.error()));
-  if (auto ok = c->set_up(options, later(Clock::now(), options.op_timeout)); !ok)
-    return fail(std::move(ok.error()));
-  c->used = false;
-  return c;
+  const Deadline until = later(Clock::now(), timeout);
+  const auto hosts = hosts_of(options, server, until);
+  if (!hosts) return fail(hosts.error());
+  for (std::size_t i = 0;; ++i) {
+    std::unique_ptr<Connection> c{new Connection(server)};
+    // A silent address must not use up the time of the others.
+    const auto left = std::chrono::duration_cast<Duration>(until - Clock::now());
+    const auto share =
+        std::max(left, Duration{1'000}) / static_cast<Duration::rep>(hosts->size() - i);
+    if (auto ok = c->connect(options, (*hosts)[i], share); !ok) {
+      if (i + 1 < hosts->size() && retryable(ok.error().code)) continue;
+      return fail(std::move(ok.error()));
+    }
+    if (auto ok = c->set_up(options, later(Clock::now(), options.op_timeout)); !ok)
+      return fail(std::move(ok.error()));
+    c->used = false;
+    return c;
+  }
 }
 
-Result<void> Connection::connect(const Options& o, Duration timeout) {
+Result<void> Connection::connect(const Options& o, const std::string& host, Duration timeout) {
   handle_ = ::mysql_init(nullptr);
   if (!handle_) return fail(Errc::internal, "the client library does not start");
   const unsigned connect = whole_seconds(timeout), exchange = whole_seconds(o.op_timeout);
@@ -142,7 +169,7 @@ Result<void> Connection::connect(const Options& o, Duration timeout) {
   if (o.tls) use_tls(handle_, *o.tls);
   // Neither library reconnects by itself unless asked to; no defaults file is read that could ask.
   const Deadline until = later(Clock::now(), timeout);
-  if (!log_in(handle_, o, at_, until)) {
+  if (!log_in(handle_, o, at_, host, until)) {
     error_number_ = ::mysql_errno(handle_);
     const std::string_view text = ::mysql_error(handle_);
     Error e = as_error("connect", at_.text(), error_number_, text);

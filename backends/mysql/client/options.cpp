@@ -5,7 +5,9 @@
 #include <cstdlib>
 #include "core/text.hpp"
 #include "mysql/client/my_cnf.hpp"
+#include "mysql/factory.hpp"
 #include "util/named_file.hpp"
+#include "util/secret_file.hpp"
 
 namespace dlock::mysql {
 namespace {
@@ -18,6 +20,8 @@ bool identifier(std::string_view s) noexcept {
            c == '$';
   });
 }
+
+constexpr std::uint16_t usual_port = 3306;
 
 class Parser {
  public:
@@ -61,7 +65,8 @@ class Parser {
     if (const auto db = items_.text("db"))
       items_.wrong("db", *db, "an item of mysql+unix only; others write /DB behind the host");
     if (url_.hosts.empty()) items_.wrong("host", "", "a host, as in mysql://HOST[:PORT]/DB");
-    for (const auto& h : url_.hosts) made_.servers.push_back({h.name, h.port.value_or(3306), {}});
+    for (const auto& h : url_.hosts)
+      made_.servers.push_back({h.name, h.port.value_or(usual_port), {}});
     if (made_.servers.size() > 1 && !traits_.native)
       items_.wrong("host", fmt::format("{} hosts", made_.servers.size()),
                    "one: only recipe lease excludes across the nodes of a cluster");
@@ -73,12 +78,15 @@ class Parser {
   void login(const ClientDefaults& defaults) {
     made_.user = !url_.user.empty() ? url_.user : defaults.user.value_or("");
     made_.password = items_.password();
+    made_.password_file = settings_.password_file;
     if (!made_.password.empty()) return;
     const char* own = std::getenv("MYSQL_PWD");
     if (own && *own) made_.password = own;
     // The file's password is that of the file's user.
-    else if (!defaults.user || *defaults.user == made_.user)
-      made_.password = defaults.password.value_or("");
+    else if (defaults.password && (!defaults.user || *defaults.user == made_.user)) {
+      made_.password = *defaults.password;
+      made_.password_of_cnf = true;
+    }
   }
 
   // Errc::config: a file that the library cannot read, or a FIFO, on which it would block.
@@ -143,8 +151,27 @@ class Parser {
 
 }  // namespace
 
+Access access(const Url& url) {
+  Access a{.port = usual_port, .no_auth = "it has passwords (--password-file)"};
+  if (url.scheme == "mysql+unix") a.no_tls = "a unix socket has no TLS";
+  else if (url.item("tls") != "yes") a.no_tls = "it is without TLS; add tls=yes";
+  return a;
+}
+
 std::string Server::text() const {
   return socket.empty() ? fmt::format("{}:{}", host, port) : socket;
+}
+
+bool read_password_again(Options& o) {
+  std::optional<std::string> now;
+  if (o.password_of_cnf) {
+    if (auto defaults = client_defaults()) now = std::move(defaults->password);
+  } else if (!o.password_file.empty()) {
+    if (auto read = read_secret(o.password_file)) now = std::move(*read);
+  }
+  if (!now || *now == o.password) return false;
+  o.password = std::move(*now);
+  return true;
 }
 
 Result<Options> parse_options(const Url& url, const Traits& traits, const Settings& settings) {

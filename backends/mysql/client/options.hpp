@@ -22,6 +22,8 @@ struct Server {
 struct Options : StoreOptions {
   std::vector<Server> servers;  // nodes of one cluster; the first that answers is used
   std::string user, password, database;
+  std::string password_file;     // that it came from; empty: from none
+  bool password_of_cnf = false;  // it came from ~/.my.cnf
   std::optional<TlsOptions> tls;
   // of client authentication plugins; empty: the usual directories
   std::string plugin_dir;
@@ -36,6 +38,9 @@ struct Options : StoreOptions {
   // insert: a foreign row is removed at this age
   std::optional<Duration> stale_after;
 };
+
+// Reads the file of the password again. True: it has another one, which is in `password` now.
+bool read_password_again(Options&);
 
 // Errc::usage names the item, its value and what is allowed; Errc::config: ~/.my.cnf.
 Result<Options> parse_options(const Url&, const Traits&, const Settings&);

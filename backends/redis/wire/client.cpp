@@ -50,16 +50,10 @@ void Command::put(Connection& connection, Manner manner) const {
 }
 
 Result<std::unique_ptr<Client>> Client::create(Options options) {
-  std::optional<TlsContext> tls;
-  if (options.tls) {
-    auto made = TlsContext::create(*options.tls);
-    if (!made) return fail(std::move(made.error()));
-    tls = std::move(*made);
-  }
   std::unique_ptr<Client> client{new Client{std::move(options)}};
   Client& c = *client;
-  c.tls_ = std::move(tls);
-  const TlsContext* const context = c.tls_ ? &*c.tls_ : nullptr;
+  if (auto ok = c.credentials_.load(); !ok) return fail(std::move(ok.error()));
+  const TlsContext* const context = c.credentials_.tls();
   switch (c.options_.topology) {
     case Options::Topology::independent:  // each of these has its own Client
     case Options::Topology::single:
@@ -80,17 +74,28 @@ Deadline Client::usual_deadline() const noexcept {
          (ever_connected_ ? Duration{} : options_.connect_timeout);
 }
 
+Deadline Client::own_time(Deadline by) const noexcept {
+  return ever_connected_ ? std::max(by, later(Clock::now(), options_.op_timeout)) : by;
+}
+
 Result<std::unique_ptr<Session>> Client::connect(const Endpoint& at, Wait wait) {
-  auto connection = Connection::open(at, tls_ ? &*tls_ : nullptr, options_.op_timeout, wait);
+  const unsigned version = credentials_.version();
+  auto connection = Connection::open(at, credentials_.tls(), options_.op_timeout, wait);
   if (!connection) return fail(std::move(connection.error()));
+  wait.until = own_time(wait.until);
   auto facts = greet(**connection, options_, wait, requests);
-  if (!facts) return fail(std::move(facts.error()));
+  if (!facts) {
+    Error e = std::move(facts.error());
+    if (!options_.tls && !ever_connected_ && !(*connection)->heard() && at.socket.empty())
+      e.message += "; does it speak TLS on this port? (rediss://, tls=yes)";
+    return fail(std::move(e));
+  }
   ever_connected_ = true;
   if (!facts->evicts.empty())
     warn(fmt::format(
         "{} deletes keys when memory runs out (maxmemory-policy {}), also locks: set noeviction",
         at.text(), printable(facts->evicts)));
-  return std::make_unique<Session>(Session{std::move(*connection), at, *facts});
+  return std::make_unique<Session>(Session{std::move(*connection), at, *facts, false, version});
 }
 
 void Client::warn(std::string text) {
@@ -152,8 +157,11 @@ Result<std::unique_ptr<Session>> Client::take_from(const Endpoint& at, Wait wait
     if (outage_) ::epoll_ctl(outage_.get(), EPOLL_CTL_DEL, session->connection->poll_fd(), nullptr);
     return session;
   }
-  wait.until = std::min(wait.until, Clock::now() + options_.connect_timeout);
-  auto session = connect(at, wait);
+  auto session = with_credentials([&] {
+    return connect(at,
+                   {std::min(own_time(wait.until), later(Clock::now(), options_.connect_timeout)),
+                    wait.interrupt});
+  });
   if (session && !(*session)->facts.replica) return session;
   locator_->invalidate(at, {});
   if (session)
@@ -164,7 +172,9 @@ Result<std::unique_ptr<Session>> Client::take_from(const Endpoint& at, Wait wait
 
 Result<std::unique_ptr<Session>> Client::take(std::string_view key, Wait wait) {
   drop_broken();
-  const auto at = locator_->find(key, wait);
+  const auto at = with_credentials([&] {
+    return locator_->find(key, {own_time(wait.until), wait.interrupt});
+  });
   if (!at) return fail(at.error());
   return take_from(*at, wait);
 }
@@ -282,7 +292,7 @@ Client::Attempt Client::attempt(const Command& command, Deadline connect_by, Dea
       return made;
     }
     answer.sent = Clock::now();
-    reply = exchange(*session, command, way->manner, {by});
+    reply = exchange(*session, command, way->manner, {later(answer.sent, options_.op_timeout)});
     way = reply ? detour(*session, command, *reply, way->manner) : std::nullopt;
   }
   if (reply && !reply->is(Reply::Type::error) && wanted > 0) {
@@ -305,8 +315,10 @@ Client::Attempt Client::attempt(const Command& command, Deadline connect_by, Dea
   }
   made.error = as_error(command.what, session->at.text(), reply->text);
   const Remedy remedy = classify(reply->text).remedy;
-  made.again = remedy == Remedy::elsewhere || remedy == Remedy::later;
-  if (remedy == Remedy::elsewhere) invalidate(std::move(session), reply->text);
+  const bool renewed =
+      made.error.code == Errc::denied && credentials_.newer_than(session->credentials);
+  made.again = remedy == Remedy::elsewhere || remedy == Remedy::later || renewed;
+  if (remedy == Remedy::elsewhere || renewed) invalidate(std::move(session), reply->text);
   else give_back(std::move(session));
   return made;
 }

@@ -12,6 +12,7 @@
 #include "core/clock.hpp"
 #include "core/error.hpp"
 #include "redis/wire/connection.hpp"
+#include "redis/wire/credentials.hpp"
 #include "redis/wire/handshake.hpp"
 #include "redis/wire/locator.hpp"
 #include "redis/wire/options.hpp"
@@ -28,6 +29,7 @@ struct Session {
   ServerFacts facts;
   // it worked before: a failure now may only mean that the server closed it meanwhile
   bool used = false;
+  unsigned credentials = 0;  // their version at the greeting
 };
 
 // How a command is sent.
@@ -68,7 +70,9 @@ class Client {
   // Errc::config: a TLS file.
   static Result<std::unique_ptr<Client>> create(Options);
 
-  // Until it is answered or `by` has passed. Errc::timed_out: it may have been carried out;
+  // Until it is answered. After `by` nothing is begun again; but connecting, the greeting and the
+  // request have op_timeout each, so that a slow way to a server that answers takes as many round
+  // trips as it needs. Errc::timed_out: it may have been carried out;
   // Errc::unavailable: it was not. `copies`: then waits until so many replicas have it, at most
   // half of op_timeout.
   Result<Answer> call(const Command&, Deadline by, unsigned copies = 0);
@@ -141,6 +145,18 @@ class Client {
 
  private:
   explicit Client(Options options) : options_(std::move(options)) {}
+  // of one exchange, unless it is the first attempt to reach a server, which --connect-timeout ends
+  Deadline own_time(Deadline by) const noexcept;
+  // Does it again, as long as what was refused is not what the files say by now.
+  template <class Do>
+  auto with_credentials(Do it) {
+    for (;;) {
+      const unsigned version = credentials_.version();
+      auto done = it();
+      if (done || done.error().code != Errc::denied || !credentials_.newer_than(version))
+        return done;
+    }
+  }
   struct Attempt;
   Result<std::unique_ptr<Session>> connect(const Endpoint&, Wait);
   Attempt attempt(const Command&, Deadline connect_by, Deadline by, unsigned copies);
@@ -150,7 +166,7 @@ class Client {
   void drop_broken();
 
   Options options_;
-  std::optional<TlsContext> tls_;
+  Credentials credentials_{options_};
   std::unique_ptr<Locator> locator_;
   std::vector<std::unique_ptr<Session>> idle_;
   Fd outage_;  // epoll(7) of idle_

@@ -15,11 +15,10 @@ bool Wait::interrupted() const noexcept {
   return interrupt >= 0 && ::poll(&watched, 1, 0) > 0;
 }
 
-std::unique_ptr<Connection> Connection::start(const Endpoint& at, Addresses addresses,
-                                              const TlsContext* tls, Duration silence,
-                                              Deadline until) {
+std::unique_ptr<Connection> Connection::start(const Endpoint& at, const TlsContext* tls,
+                                              Duration silence, Deadline until) {
   std::unique_ptr<Connection> made{new Connection};
-  made->dial_.emplace(at, std::move(addresses), silence, until);
+  made->dial_.emplace(at, silence, until);
   made->context_ = tls;
   made->host_ = at.host;
   made->where_ = at.text();
@@ -28,9 +27,7 @@ std::unique_ptr<Connection> Connection::start(const Endpoint& at, Addresses addr
 
 Result<std::unique_ptr<Connection>> Connection::open(const Endpoint& at, const TlsContext* tls,
                                                      Duration silence, Wait wait) {
-  auto addresses = look_up(at);
-  if (!addresses) return fail(std::move(addresses.error()));
-  auto made = start(at, std::move(*addresses), tls, silence, wait.until);
+  auto made = start(at, tls, silence, wait.until);
   for (;;) {
     const auto done = made->step_open();
     if (!done) return fail(done.error());
@@ -43,7 +40,8 @@ Result<std::unique_ptr<Connection>> Connection::open(const Endpoint& at, const T
                   fmt::format("cannot connect to {}: interrupted", made->where_));
     if (wait.over() && !made->dial_)
       return fail(Errc::unavailable,
-                  fmt::format("cannot connect to {}: no TLS handshake in time", made->where_));
+                  fmt::format("cannot connect to {}: no TLS handshake in time{}", made->where_,
+                              made->heard_ ? "" : " (does it speak TLS on this port?)"));
   }
 }
 
@@ -78,7 +76,7 @@ Result<bool> Connection::step_tls() {
 }
 
 short Connection::poll_events() const noexcept {
-  if (dial_) return POLLOUT;
+  if (dial_) return dial_->events();
   return static_cast<short>(wire_.empty() ? POLLIN : POLLIN | POLLOUT);
 }
 
@@ -135,6 +133,7 @@ Result<bool> Connection::read_wire(std::string& to) {
   for (;;) {
     const ssize_t n = ::recv(fd_.get(), buffer, sizeof buffer, 0);
     if (n > 0) {
+      heard_ = true;
       to.append(buffer, static_cast<std::size_t>(n));
       return true;
     }

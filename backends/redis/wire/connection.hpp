@@ -2,9 +2,6 @@
 // One connection to a server, without a thread and without a blocking call other than poll(2), so
 // that every wait has a deadline on CLOCK_BOOTTIME and can be interrupted. Replies come in the
 // order of the commands.
-//
-// The one exception: a host name is looked up with getaddrinfo(3), which has no deadline. Addresses
-// are not looked up.
 #pragma once
 #include <memory>
 #include <optional>
@@ -39,8 +36,8 @@ class Connection {
 
   // The same without waiting, for several on one poll(2): call `step_open` until it returns true,
   // whenever poll_events() happen on poll_fd(), and at poll_until() at the latest.
-  static std::unique_ptr<Connection> start(const Endpoint&, Addresses, const TlsContext* tls,
-                                           Duration silence, Deadline until);
+  static std::unique_ptr<Connection> start(const Endpoint&, const TlsContext* tls, Duration silence,
+                                           Deadline until);
   Result<bool> step_open();
   int poll_fd() const noexcept { return dial_ ? dial_->fd() : fd_.get(); }
   short poll_events() const noexcept;
@@ -68,6 +65,7 @@ class Connection {
   void abandon() noexcept;
 
   const std::string& where() const noexcept { return where_; }
+  bool heard() const noexcept { return heard_; }  // any byte
 
  private:
   Connection() = default;
@@ -79,7 +77,7 @@ class Connection {
   std::optional<Dial> dial_;  // until it is connected
   const TlsContext* context_ = nullptr;
   std::string host_;
-  bool open_ = false;
+  bool open_ = false, heard_ = false;
   Fd fd_;
   std::string where_;
   std::string plain_;  // commands not yet encrypted or sent

@@ -11,12 +11,7 @@ namespace dlock::redis {
 void Talk::dial() {
   connection_.reset();
   used_ = spoken_ = false;
-  if (!addresses_) {
-    auto found = look_up(at_);
-    if (!found) return finish(fail(std::move(found.error())));
-    addresses_ = std::move(*found);
-  }
-  connection_ = Connection::start(at_, addresses_, tls_, silence_, until_);
+  connection_ = Connection::start(at_, tls_, silence_, until_);
 }
 
 void Talk::begin(Dialogue& dialogue, Deadline until) {
@@ -31,7 +26,6 @@ void Talk::begin(Dialogue& dialogue, Deadline until) {
 void Talk::finish(Result<void> outcome) {
   if (!outcome) {
     connection_.reset();
-    addresses_.reset();  // next time it may have others
     Error& e = outcome.error();
     if (e.message.find(at_.text()) == e.message.npos)
       e.message = fmt::format("{}: {}", at_.text(), e.message);

@@ -18,8 +18,7 @@ class Dialogue {
   virtual Result<bool> hear(Reply, Connection&) = 0;
 };
 
-// A Dialogue with one server. Nothing here waits, except for the look-up of a host name
-// (socket.hpp).
+// A Dialogue with one server. Nothing here waits.
 class Talk {
  public:
   // `silence`: as of Connection::open. Both outlive this.
@@ -55,7 +54,6 @@ class Talk {
   const Endpoint at_;
   const TlsContext* tls_;
   const Duration silence_;
-  Addresses addresses_;
   std::unique_ptr<Connection> connection_;
   // the connection had a reply before; the first commands are in its buffer
   bool used_ = false, spoken_ = false;

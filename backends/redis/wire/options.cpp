@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <utility>
+#include "redis/factory.hpp"
 
 namespace dlock::redis {
 namespace {
@@ -17,10 +18,12 @@ Topology topology_of(std::string_view scheme) noexcept {
   return scheme == "redis+cluster" ? Topology::cluster : Topology::single;
 }
 
+std::uint16_t usual_port(Topology t) noexcept { return t == Topology::sentinel ? 26379 : 6379; }
+
 class Parser {
  public:
   Parser(const Url& url, const Traits& traits, const Settings& settings, Topology topology)
-      : url_(url), items_(url, traits, settings) {
+      : url_(url), settings_(settings), items_(url, traits, settings) {
     made_.topology = topology;
   }
 
@@ -87,9 +90,10 @@ class Parser {
     const std::size_t count = url_.hosts.size();
     if (count == 0 || (made_.topology == Topology::single && count > 1))
       items_.wrong("host", count == 0 ? "" : fmt::format("{} hosts", count), wanted_hosts());
-    const std::uint16_t usual = made_.topology == Topology::sentinel ? 26379 : 6379;
     for (const auto& host : url_.hosts)
-      made_.servers.push_back({.host = host.name, .port = host.port.value_or(usual), .socket = {}});
+      made_.servers.push_back({.host = host.name,
+                               .port = host.port.value_or(usual_port(made_.topology)),
+                               .socket = {}});
   }
 
   std::string wanted_hosts() const {
@@ -105,6 +109,7 @@ class Parser {
   void login() {
     made_.user = url_.user;
     made_.password = items_.password();
+    made_.password_file = settings_.password_file;
     if (made_.password.empty())
       if (const char* own = std::getenv("REDISCLI_AUTH")) made_.password = own;
     if (!made_.user.empty() && made_.password.empty())
@@ -113,11 +118,22 @@ class Parser {
   }
 
   const Url& url_;
+  const Settings& settings_;
   UrlItems items_;
   Options made_;
 };
 
 }  // namespace
+
+Access access(const Url& url) {
+  Access a{.port = usual_port(topology_of(url.scheme)),
+           .no_auth = "it has passwords (--password-file)"};
+  if (url.scheme == "redis+unix") a.no_tls = "a unix socket has no TLS";
+  else if (url.scheme != "rediss" && url.item("tls") != "yes")
+    a.no_tls = url.scheme == "redis" ? "it is without TLS; use rediss:// or tls=yes"
+                                     : "it is without TLS; add tls=yes";
+  return a;
+}
 
 Result<Options> parse_options(const Url& url, const Traits& traits, const Settings& settings) {
   return Parser{url, traits, settings, topology_of(url.scheme)}.parse();

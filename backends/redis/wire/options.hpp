@@ -18,6 +18,7 @@ struct Options : StoreOptions {
   std::vector<Endpoint> servers;
   std::string master;  // its name, as sentinels know it
   std::string user, password;
+  std::string password_file;  // that it came from; empty: from none
   unsigned database = 0;
   std::optional<TlsOptions> tls;
   std::string prefix;     // of every key in the store

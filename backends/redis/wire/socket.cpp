@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "redis/wire/socket.hpp"
 #include <fmt/format.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -16,6 +15,10 @@
 
 namespace dlock::redis {
 namespace {
+
+// after which the next address is tried beside a silent one (RFC 8305)
+constexpr Duration stagger = std::chrono::milliseconds{250};
+constexpr Duration glance = std::chrono::milliseconds{10};
 
 void set(int fd, int level, int option, int value) noexcept {
   ::setsockopt(fd, level, option, &value, sizeof value);
@@ -52,87 +55,91 @@ bool wait_for(int fd, short events, const Wait& wait) noexcept {
   return wait_until(watched, wait.until) > 0 && watched[0].revents != 0;
 }
 
-Result<Addresses> look_up(const Endpoint& at) {
-  if (!at.socket.empty()) return Addresses{};
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
-  const std::string port = fmt::format_int(at.port).str();
-  addrinfo* found = nullptr;
-  int error = ::getaddrinfo(at.host.c_str(), port.c_str(), &hints, &found);
-  if (error == EAI_NONAME) {  // not an address
-    hints.ai_flags = AI_NUMERICSERV | AI_ADDRCONFIG;
-    error = ::getaddrinfo(at.host.c_str(), port.c_str(), &hints, &found);
-  }
-  if (error != 0)
-    return fail(Errc::unavailable,
-                fmt::format("cannot find host {}: {}", at.host, ::gai_strerror(error)));
-  return Addresses{found, [](const addrinfo* a) { ::freeaddrinfo(const_cast<addrinfo*>(a)); }};
+Dial::Dial(Endpoint at, Duration silence, Deadline until)
+    : at_(std::move(at)), silence_(silence), until_(until), patience_(until) {
+  if (at_.socket.empty()) name_.emplace(at_.host, at_.port, until);
 }
 
-Dial::Dial(Endpoint at, Addresses addresses, Duration silence, Deadline until)
-    : at_(std::move(at)),
-      addresses_(std::move(addresses)),
-      silence_(silence),
-      until_(until),
-      next_(addresses_.get()) {
-  for (const addrinfo* a = next_; a; a = a->ai_next) ++left_;
+int Dial::fd() const noexcept {
+  if (name_) return name_->fd();
+  return begun_.empty() ? -1 : begun_.back().get();
 }
+short Dial::events() const noexcept { return name_ ? POLLIN : POLLOUT; }
 
 Result<Fd> Dial::step() {
-  if (fd_) {
-    pollfd watched{fd_.get(), POLLOUT, 0};
-    if (::poll(&watched, 1, 0) <= 0) {
-      if (Clock::now() < patience_) return Fd{};
-      last_ = {Errc::unavailable, "no answer in time"};
-      fd_.reset();
-    } else {
-      int error = 0;
-      socklen_t length = sizeof error;
-      ::getsockopt(fd_.get(), SOL_SOCKET, SO_ERROR, &error, &length);
-      if (error == 0) {
-        if (at_.socket.empty()) tune(fd_.get(), silence_);
-        return std::move(fd_);
-      }
-      last_ = refused(error);
-      fd_.reset();
+  if (name_) {
+    auto answer = name_->answer();
+    patience_ = name_->patience();
+    if (!answer) return Fd{};
+    if (!*answer) return fail(std::move(answer->error()));
+    addresses_ = std::move(**answer);
+    name_.reset();
+  } else if (!at_.socket.empty() && !std::exchange(tried_, true)) {
+    if (auto ok = begin_unix(); !ok) return fail(std::move(ok.error()));
+  }
+  for (;;) {
+    if (auto fd = connected()) return std::move(*fd);
+    const Deadline now = Clock::now();
+    const bool more = next_ < addresses_.size();
+    if (more && (begun_.empty() || now >= next_at_)) {
+      begin(addresses_[next_].get(), addresses_[next_].size, addresses_[next_].bytes.ss_family);
+      ++next_;
+      next_at_ = later(now, stagger);
+      continue;
     }
-  }
-  return connect_next();
-}
-
-Result<Fd> Dial::connect_next() {
-  if (!at_.socket.empty() && !std::exchange(tried_, true)) {
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    if (at_.socket.size() >= sizeof address.sun_path)
-      return fail(
-          Errc::usage,
-          fmt::format("cannot connect to {}: the path of a unix socket has at most {} bytes",
-                      at_.text(), sizeof address.sun_path - 1));
-    std::memcpy(address.sun_path, at_.socket.c_str(), at_.socket.size() + 1);
-    patience_ = until_;
-    fd_ = new_socket(AF_UNIX);
-    const bool started = fd_ && ::connect(fd_.get(), reinterpret_cast<const sockaddr*>(&address),
-                                          sizeof address) == 0;
-    if (started) return step();
-    last_ = refused(errno);
-  }
-  for (; next_; next_ = next_->ai_next, --left_) {
-    const auto now = Clock::now();  // a silent address must not use up the time of the others
-    patience_ = now + (until_ - now) / left_;
-    fd_ = new_socket(next_->ai_family);
-    if (fd_ &&
-        (::connect(fd_.get(), next_->ai_addr, next_->ai_addrlen) == 0 || errno == EINPROGRESS)) {
-      next_ = next_->ai_next;
-      --left_;
+    if (!begun_.empty() && now < until_) {
+      // Only the last one is polled; the others are looked at.
+      patience_ = std::min(until_, begun_.size() > 1 ? later(now, glance) : until_);
+      if (more) patience_ = std::min(patience_, next_at_);
       return Fd{};
     }
-    last_ = refused(errno);
-    fd_.reset();
+    if (!begun_.empty()) last_ = {Errc::unavailable, "no answer in time"};
+    return fail(last_.code, fmt::format("cannot connect to {}: {}", at_.text(), last_.message));
   }
-  fd_.reset();
-  return fail(last_.code, fmt::format("cannot connect to {}: {}", at_.text(), last_.message));
+}
+
+// The first that is connected. Those that have failed are closed.
+std::optional<Fd> Dial::connected() {
+  for (auto at = begun_.begin(); at != begun_.end();) {
+    pollfd watched{at->get(), POLLOUT, 0};
+    if (::poll(&watched, 1, 0) <= 0) {
+      ++at;
+      continue;
+    }
+    int error = 0;
+    socklen_t length = sizeof error;
+    ::getsockopt(at->get(), SOL_SOCKET, SO_ERROR, &error, &length);
+    if (error == 0) {
+      Fd fd = std::move(*at);
+      begun_.clear();
+      if (at_.socket.empty()) tune(fd.get(), silence_);
+      return fd;
+    }
+    last_ = refused(error);
+    at = begun_.erase(at);
+  }
+  return std::nullopt;
+}
+
+void Dial::begin(const sockaddr* address, socklen_t size, int family) {
+  Fd fd = new_socket(family);
+  if (!fd || (::connect(fd.get(), address, size) != 0 && errno != EINPROGRESS)) {
+    last_ = refused(errno);
+    return;
+  }
+  begun_.push_back(std::move(fd));
+}
+
+Result<void> Dial::begin_unix() {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (at_.socket.size() >= sizeof address.sun_path)
+    return fail(Errc::usage,
+                fmt::format("cannot connect to {}: the path of a unix socket has at most {} bytes",
+                            at_.text(), sizeof address.sun_path - 1));
+  std::memcpy(address.sun_path, at_.socket.c_str(), at_.socket.size() + 1);
+  begin(reinterpret_cast<const sockaddr*>(&address), sizeof address, AF_UNIX);
+  return {};
 }
 
 }  // namespace dlock::redis

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include <memory>
+#include <sys/socket.h>
+#include <optional>
+#include <vector>
+#include "common/lookup.hpp"
 #include "core/clock.hpp"
 #include "core/error.hpp"
 #include "redis/wire/endpoint.hpp"
 #include "util/fd.hpp"
-
-struct addrinfo;
 
 namespace dlock::redis {
 
@@ -16,34 +17,34 @@ struct Wait;
 // (or the descriptor is broken, which the next read or write will report).
 bool wait_for(int fd, short events, const Wait&) noexcept;
 
-// The addresses of a host. A name is looked up with getaddrinfo(3), which has no deadline; an
-// address is not. Null for a unix socket.
-using Addresses = std::shared_ptr<const addrinfo>;
-Result<Addresses> look_up(const Endpoint&);
-
-// Connects without waiting, to one address of the host after another. The socket is non-blocking,
-// close-on-exec; TCP_NODELAY, keepalive, TCP_USER_TIMEOUT (`silence`).
+// Connects without waiting, to all addresses of the host: to the next one when one has failed, or
+// has been silent for a moment; the first that answers is used. The name is looked up anew. The
+// socket is non-blocking, close-on-exec; TCP_NODELAY, keepalive, TCP_USER_TIMEOUT (`silence`).
 class Dial {
  public:
-  Dial(Endpoint at, Addresses addresses, Duration silence, Deadline until);
+  Dial(Endpoint at, Duration silence, Deadline until);
 
-  // The connected socket; nothing: not yet, call again when fd() can be written, or at patience()
-  // at the latest. Errc::unavailable, Errc::denied, Errc::usage: none of the addresses.
+  // The connected socket; nothing: not yet, call again when events() happen on fd(), or at
+  // patience() at the latest. Errc::unavailable, Errc::denied, Errc::usage: none of the addresses.
   Result<Fd> step();
-  int fd() const noexcept { return fd_.get(); }
+  int fd() const noexcept;
+  short events() const noexcept;
   Deadline patience() const noexcept { return patience_; }
 
  private:
-  Result<Fd> connect_next();
+  Result<void> begin_unix();
+  std::optional<Fd> connected();
+  void begin(const sockaddr*, socklen_t, int family);
 
-  Endpoint at_;
+  const Endpoint at_;
+  const Duration silence_;
+  const Deadline until_;
+  Deadline patience_, next_at_{};
+  std::optional<Lookup> name_;
   Addresses addresses_;
-  Duration silence_;
-  Deadline until_, patience_{};
-  const addrinfo* next_;
-  long left_ = 0;  // addresses not tried yet
-  bool tried_ = false;
-  Fd fd_;
+  std::size_t next_ = 0;  // of the addresses
+  bool tried_ = false;    // the unix socket
+  std::vector<Fd> begun_;
   Error last_{Errc::unavailable, "no address"};
 };
 

@@ -7,6 +7,7 @@
 #include <openssl/x509v3.h>
 #include <sys/stat.h>
 #include <climits>
+#include <cstring>
 #include <utility>
 #include "util/named_file.hpp"
 
@@ -16,8 +17,12 @@ namespace {
 std::string reason() {
   const unsigned long code = ERR_get_error();
   ERR_clear_error();
-  const char* text = ERR_reason_error_string(code);
-  return text ? text : "unknown TLS error";
+  if (code == 0) return "OpenSSL gives no reason";
+  if (ERR_GET_LIB(code) == ERR_LIB_SYS) return std::strerror(ERR_GET_REASON(code));
+  if (const char* text = ERR_reason_error_string(code)) return text;
+  char text[256];
+  ERR_error_string_n(code, text, sizeof text);
+  return text;
 }
 
 Result<void> trust(SSL_CTX* context, const std::string& ca) {

@@ -74,11 +74,16 @@ Session::Session(const Options& o, Duration timeout, std::optional<Ticket> ticke
                                    // names are resolved when a connection is lost, not whenever a
                                    // socket is checked
                                    -1);
-  if (const std::size_t colon = o.auth.find(':'); colon != o.auth.npos) {
-    const std::string credential = o.auth.substr(colon + 1);
-    zoo_add_auth(handle_, o.auth.substr(0, colon).c_str(), credential.data(),
-                 static_cast<int>(credential.size()), nullptr, nullptr);
-  }
+  log_in();
+}
+
+void Session::log_in() {
+  const std::string& auth = options_.auth;
+  const std::size_t colon = auth.find(':');
+  if (!handle_ || colon == auth.npos) return;
+  const std::string credential = auth.substr(colon + 1);
+  zoo_add_auth(handle_, auth.substr(0, colon).c_str(), credential.data(),
+               static_cast<int>(credential.size()), nullptr, nullptr);
 }
 
 Session::~Session() {

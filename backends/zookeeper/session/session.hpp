@@ -67,6 +67,7 @@ class Session {
   Session& operator=(const Session&) = delete;
 
   void keep(bool on) noexcept { keep_ = on; }
+  void log_in();  // with the credential of the options, if there is one, beside earlier ones
 
   enum class State { connecting, connected, expired, denied };
   State state() const;

@@ -52,8 +52,17 @@ Ticket SessionBackend::ticket_of(const Place& p) {
 Result<void> SessionBackend::done(Session& s, std::string_view what,
                                   std::initializer_list<const Session::Call*> calls,
                                   Deadline until) {
-  if (s.finish(calls, until)) return {};
-  return fail(Errc::timed_out, fmt::format("{} at {}: no answer in time", what, options_.where));
+  if (!s.finish(calls, until))
+    return fail(Errc::timed_out, fmt::format("{} at {}: no answer in time", what, options_.where));
+  const bool denied = std::any_of(calls.begin(), calls.end(),
+                                  [](const Session::Call* c) { return c->reply().rc == ZNOAUTH; });
+  if (!denied || !read_auth_again(options_)) return {};
+  for (Line& l : lines_)
+    if (l.session) l.session->log_in();
+  // of several requests, others may have been carried out
+  return fail(Errc::timed_out,
+              fmt::format("{} at {}: denied, and {} has another credential now, to be tried next",
+                          what, options_.where, options_.auth_file));
 }
 
 Result<int> SessionBackend::make_directory(Session& s, const std::string& path,

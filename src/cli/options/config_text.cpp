@@ -32,6 +32,10 @@ std::string shown(const Given& g) {
 
 std::string source(const Given& g) {
   if (g.source == Source::environment) return environment_name(*g.option);
+  if (g.source == Source::config && !g.backend.empty()) {
+    const auto url = Url::parse(g.backend);
+    return fmt::format("{}, for {} alone", g.where, url ? url->redacted() : "?");
+  }
   if (g.source == Source::config) return std::string(g.where);
   return "command line";
 }

@@ -53,6 +53,12 @@ std::string user_file() {
 
 }  // namespace
 
+bool is_secret(std::string_view option) noexcept {
+  constexpr std::string_view secrets[] = {"password-file", "auth-file", "tls-ca", "tls-cert",
+                                          "tls-key"};
+  return std::find(std::begin(secrets), std::end(secrets), option) != std::end(secrets);
+}
+
 Result<std::vector<Entry>> read_configuration(const std::vector<ConfigFile>& files,
                                               std::string_view profile) {
   std::vector<Entry> entries;
@@ -73,6 +79,16 @@ Result<std::vector<Entry>> read_configuration(const std::vector<ConfigFile>& fil
                          kept(fmt::format("{}:{}", printable(files[i].path), line.number)),
                          chosen ? i : count + i});
     }
+  }
+  for (Entry& e : entries) {
+    if (!is_secret(e.name)) continue;
+    const auto own = std::find_if(entries.begin(), entries.end(), [&](const Entry& other) {
+      return other.layer == e.layer && other.name == "backend";
+    });
+    if (own == entries.end())
+      return fail(Errc::config, fmt::format("{}: {}: this table names no backend that it is for",
+                                            e.where, e.name));
+    e.backend = own->value;
   }
   if (!known)
     return fail(Errc::config, fmt::format("--profile: no configuration file has [profile.{}]",

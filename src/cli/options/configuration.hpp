@@ -20,8 +20,13 @@ namespace dlock::cli {
 struct Entry {  // the views last as long as the process
   std::string_view name, value;
   std::string_view where;  // "/etc/dlock/config.toml:3"
-  unsigned layer;          // 0 has the highest priority
+  unsigned layer;          // 0 has the highest priority, one for each table
+  // of a secret: the backend in the same table, the only one that it is for
+  std::string_view backend{};
 };
+
+// Files of secrets and of TLS, which must not reach another backend than the one they are for.
+bool is_secret(std::string_view option) noexcept;
 
 // --config, then the user's file, then the system's; a missing file is skipped, except for
 // --config. Parsed only when it exists.
@@ -32,8 +37,8 @@ struct ConfigFile {
   bool required;
 };
 // The same for these files, in order of priority. The chosen profile overrides everything outside
-// of it, in every file. Errc::config: unreadable, writable by others, not TOML, an entry that is no
-// option, or a profile that no file has.
+// of it, in every file. Errc::config: unreadable, writable by others, not TOML, a profile that no
+// file has, or a table with a secret that names no backend.
 Result<std::vector<Entry>> read_configuration(const std::vector<ConfigFile>&,
                                               std::string_view profile);
 

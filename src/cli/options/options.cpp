@@ -98,6 +98,10 @@ Result<void> from_configuration(Options& to) {
     if (!o)
       return wrong(find_option(e.name) ? "this option cannot be in a configuration file"
                                        : "there is no such option");
+    if (is_secret(e.name)) {  // whether it counts is decided when the backend is known
+      to.values.push_back({o, e.value, Source::config, e.where, e.layer, false, e.backend});
+      continue;
+    }
     if (const auto done = set_twin(to, {o, e.value, Source::config, e.where, e.layer}); !done)
       return wrong(done.error().message);
   }
@@ -127,9 +131,15 @@ bool given(const Options& o, std::string_view name) noexcept { return find(o, na
 
 std::string called(const Options& o, std::string_view name) {
   const Given* g = find(o, name);
-  if (g && g->source == Source::environment) return environment_name(*g->option);
-  if (g && g->source == Source::config) return fmt::format("{}: {}", g->where, name);
-  return fmt::format("--{}", name);
+  return g ? called(*g) : fmt::format("--{}", name);
+}
+std::string called(const Given& g) {
+  switch (g.source) {
+    case Source::environment: return environment_name(*g.option);
+    case Source::config: return fmt::format("{}: {}", g.where, g.option->name);
+    case Source::flag: break;
+  }
+  return fmt::format("--{}", g.option->name);
 }
 
 Errc blame(const Options& o, std::string_view name) noexcept {

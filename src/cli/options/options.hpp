@@ -33,9 +33,10 @@ struct Given {
   const Option* option;
   std::string_view value;
   Source source;
-  std::string_view where;  // config: "/etc/dlock/config.toml:3"
-  unsigned layer = 0;      // config: 0 has the highest priority
-  bool off = false;        // a switch that was set to "no"
+  std::string_view where;      // config: "/etc/dlock/config.toml:3"
+  unsigned layer = 0;          // config: 0 has the highest priority
+  bool off = false;            // a switch that was set to "no"
+  std::string_view backend{};  // a secret of a table: the backend that the table names
 };
 
 struct Options {
@@ -123,6 +124,7 @@ bool given_by_flag(const Options&, std::string_view name) noexcept;
 // "--wait", "DLOCK_WAIT" or "/etc/dlock/config.toml:3: wait": the name in messages, by the source
 // of the value.
 std::string called(const Options&, std::string_view name);
+std::string called(const Given&);
 
 // The code of an error in the value of this option: usage for the command line, config for
 // everything else.

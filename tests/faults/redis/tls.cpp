@@ -110,6 +110,23 @@ TEST_CASE("TLS: a server without TLS is refused, and TLS older than 1.2") {
   CHECK(old.error().code == Errc::denied);
 }
 
+TEST_CASE(
+    "TLS: a URL without TLS at a port with it, and the other way round: the message says so") {
+  Fixture f;
+  const auto server = f.server(f.ours.issue("good", "DNS:localhost"));
+  auto clear = open_redis(fmt::format("redis://localhost:{}?restart_grace=0", f.tls_port), quick());
+  const auto p = (*clear->enqueue(request(key("tls"))))->poll(0s);
+  REQUIRE_FALSE(p);
+  INFO(p.error().message);
+  CHECK(p.error().message.find("does it speak TLS on this port?") != std::string::npos);
+  RedisServer plain;
+  f.tls_port = plain.port();
+  const auto q = f.poll("127.0.0.1", f.ca());
+  REQUIRE_FALSE(q);
+  INFO(q.error().message);
+  CHECK(q.error().message.find("TLS on this port") != std::string::npos);
+}
+
 TEST_CASE("TLS: client certificates") {
   Fixture f;
   const auto server = f.server(f.ours.issue("good", "DNS:localhost"), {"tls-auth-clients yes"});

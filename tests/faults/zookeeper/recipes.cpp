@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <optional>
 #include <thread>
+#include "support/secret_file.hpp"
 #include "support/temp_dir.hpp"
 #include "support/zookeeper_client.hpp"
 #include "zookeeper/queue/queue.hpp"
@@ -298,6 +299,22 @@ TEST_CASE("with a login, nodes are closed to others") {
   CHECK(theirs->force_release(key(), std::nullopt).error().code == Errc::denied);
   const auto other = open_zookeeper(url + "?auth_file=" + file);
   CHECK(std::holds_alternative<Waiting>((*other->enqueue(ask()))->poll(20ms).value()));
+  release_or_fail(*mine, l);
+}
+
+TEST_CASE("a credential that the servers refuse is read again from its file") {
+  const std::string url = place();
+  const SecretFile file{"digest:me:secret"};
+  const auto mine = open_zookeeper(url + "?auth_file=" + file.path());
+  const Lease l = acquire_or_fail(*mine, ask());
+  file.write("digest:me:another");
+  const auto other = open_zookeeper(url + "?auth_file=" + file.path());
+  const auto refused = other->check(l.key, l.token);
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().code == Errc::denied);
+  file.write("digest:me:secret");
+  CHECK(retryable(other->check(l.key, l.token).error().code));  // reads it
+  CHECK(other->check(l.key, l.token).value() == Validity::valid);
   release_or_fail(*mine, l);
 }
 

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "redis/wire/credentials.hpp"
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include "util/secret_file.hpp"
+
+namespace dlock::redis {
+namespace {
+
+std::string identity_of(const TlsOptions& files) {
+  std::string text;
+  for (const std::string* path : {&files.ca, &files.cert, &files.key}) {
+    struct stat s {};
+    if (!path->empty() && ::stat(path->c_str(), &s) == 0)
+      text += fmt::format("{}:{}:{}:{}.{}:{}.{}", s.st_dev, s.st_ino, s.st_size, s.st_mtim.tv_sec,
+                          s.st_mtim.tv_nsec, s.st_ctim.tv_sec, s.st_ctim.tv_nsec);
+    text += ' ';
+  }
+  return text;
+}
+
+}  // namespace
+
+Result<void> Credentials::load() {
+  if (!options_.tls) return {};
+  std::string files = identity_of(*options_.tls);  // before they are read: a change is not missed
+  auto made = TlsContext::create(*options_.tls);
+  if (!made) return fail(std::move(made.error()));
+  tls_ = std::move(*made);
+  tls_files_ = std::move(files);
+  return {};
+}
+
+bool Credentials::newer_than(unsigned version) {
+  if (!options_.password_file.empty())
+    if (auto now = read_secret(options_.password_file); now && *now != options_.password) {
+      options_.password = std::move(*now);
+      ++version_;
+    }
+  if (options_.tls && identity_of(*options_.tls) != tls_files_ && load()) ++version_;
+  return version_ != version;
+}
+
+}  // namespace dlock::redis

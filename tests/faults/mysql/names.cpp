@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Host names: a name service that hangs, and addresses of which the first is refused.
+#include "faults.hpp"
+#include "support/name_service.hpp"
+
+using namespace dlock;
+using namespace dlock::test;
+
+TEST_CASE("names: the second address, and reconnecting while the name service hangs") {
+  Database db{server()};
+  names::answer("my.test", {"127.0.0.9", "127.0.0.1"});
+  const auto backend = open_mysql(
+      fmt::format("mysql://root@my.test:{}/{}", server().port(), db.name()), quick(5s, 5s));
+  const Lease lease = acquire_or_fail(*backend, request(key("k"), 60s));
+  names::hang("my.test");
+  kill_sessions(db);
+  CHECK(kept(backend->renew(lease, 60s)));
+  names::hang("none.test");
+  const auto none = open_mysql(
+      fmt::format("mysql://root@none.test:{}/{}", server().port(), db.name()), quick(5s, 200ms));
+  const auto p = waiter(*none, request(key("k")))->poll(0us);
+  REQUIRE_FALSE(p);
+  CHECK(p.error().code == Errc::unavailable);
+  names::answer("my.test", {});
+  names::answer("none.test", {});
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// Passwords and certificates that change while a lock is held, and a slow way to the server.
+#include <filesystem>
+#include "faults.hpp"
+#include "support/certificates.hpp"
+#include "support/secret_file.hpp"
+
+using namespace dlock;
+using namespace dlock::test;
+
+namespace {
+
+Settings with_password(const SecretFile& file, const std::string& text) {
+  Settings s = quick(2s, 2s);
+  s.password = text;
+  s.password_file = file.path();
+  return s;
+}
+
+void set_password(RedisServer& server, const std::string& password) {
+  const Reply r = server.command(
+      {"ACL", "SETUSER", "app", "on", "resetpass", ">" + password, "~*", "&*", "+@all"});
+  REQUIRE(r.text == "OK");
+}
+
+void disconnect_all(RedisServer& server) {
+  server.command({"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"});
+}
+
+}  // namespace
+
+TEST_CASE("a password that a server refuses is read again from its file") {
+  RedisServer server;
+  set_password(server, "first");
+  const SecretFile file{"first"};
+  auto backend = open_redis(fmt::format("redis://app@127.0.0.1:{}?restart_grace=0", server.port()),
+                            with_password(file, "first"));
+  const Lease lease = acquire_or_fail(*backend, request(key("k")));
+  set_password(server, "second");
+  disconnect_all(server);
+  const auto refused = backend->renew(lease, 10s);
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().code == Errc::denied);
+  file.write("second");
+  CHECK(kept(backend->renew(lease, 10s)));
+  SECTION("the file first, and a waiter") {
+    auto other = open_redis(fmt::format("redis://app@127.0.0.1:{}?restart_grace=0", server.port()),
+                            with_password(file, "second"));
+    auto waiter = *other->enqueue(request(key("k")));
+    REQUIRE(std::holds_alternative<Waiting>(*waiter->poll(50ms)));
+    file.write("third");
+    set_password(server, "third");
+    disconnect_all(server);
+    CHECK(backend->release(lease) == Released::yes);
+    granted_within(*waiter, 5s);
+  }
+}
+
+TEST_CASE("TLS files are read again when a certificate is refused") {
+  TestDirectory dir;
+  const Authority ours{dir.path(), "ours"}, theirs{dir.path(), "theirs"};
+  const auto before = ours.issue("before", "DNS:localhost"),
+             after = theirs.issue("after", "DNS:localhost");
+  const std::uint16_t port = free_port();
+  RedisServer server{{.config = {fmt::format("tls-port {}", port), "tls-cert-file " + before.cert,
+                                 "tls-key-file " + before.key, "tls-ca-cert-file " + ours.file(),
+                                 "tls-auth-clients no"},
+                      .plain_port = false}};
+  const std::string ca = dir.path() + "/ca";
+  std::filesystem::copy_file(ours.file(), ca);
+  auto backend = open_redis(
+      fmt::format("rediss://localhost:{}?restart_grace=0&tls_ca={}", port, ca), quick(2s, 2s));
+  const Lease lease = acquire_or_fail(*backend, request(key("k")));
+  REQUIRE(server.command({"CONFIG", "SET", "tls-cert-file", after.cert, "tls-key-file", after.key})
+              .text == "OK");
+  disconnect_all(server);
+  const auto refused = backend->renew(lease, 10s);
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().code == Errc::denied);
+  std::filesystem::copy_file(theirs.file(), ca, std::filesystem::copy_options::overwrite_existing);
+  CHECK(kept(backend->renew(lease, 10s)));
+}
+
+// Each exchange is answered within --op-timeout, two of them are not.
+TEST_CASE("a slow way: a renewal that needs several exchanges has op-timeout for each") {
+  Proxied p;
+  auto backend = open_redis(p.url(), quick(2s, 2s));
+  const Lease lease = acquire_or_fail(*backend, request(key("k"), 60s));
+  p.server.command({"SCRIPT", "FLUSH"});
+  p.proxy.delay(Proxy::to_client, 1200ms);
+  CHECK(kept(backend->renew(lease, 60s)));  // EVALSHA, EVAL
+  p.server.command({"SCRIPT", "FLUSH"});
+  p.proxy.cut();
+  CHECK(kept(backend->renew(lease, 60s)));  // the greeting before these
+}

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Passwords that change while a lock is held, and a slow way to the masters.
+#include "redlock_faults.hpp"
+#include "support/secret_file.hpp"
+
+using namespace dlock;
+using namespace dlock::test;
+
+TEST_CASE("a password that masters refuse is read again from its file") {
+  RedlockMasters m;
+  const auto set_password = [&](const std::string& password) {
+    for (auto& s : m.servers) {
+      REQUIRE(s->command({"ACL", "SETUSER", "app", "on", "resetpass", ">" + password, "~*", "&*",
+                          "+@all"})
+                  .text == "OK");
+      s->command({"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"});
+    }
+  };
+  set_password("first");
+  const SecretFile file{"first"};
+  Settings settings = quick(2s, 2s);
+  settings.password = "first";
+  settings.password_file = file.path();
+  auto backend = open_redlock(m.url_of("app@", "127.0.0.1", "?restart_grace=0"), settings);
+  const Lease lease = granted_within(*backend, request(key("k")), 5s);
+  set_password("second");
+  const auto refused = backend->renew(lease, 10s);
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().code == Errc::denied);
+  file.write("second");
+  CHECK(kept(renewed_within(*backend, lease, 10s, 5s)));
+}
+
+// Each exchange is answered within --op-timeout, two of them are not.
+TEST_CASE("a slow way: after a break the greeting and the request have op-timeout each") {
+  RedlockMasters m{{.proxied = true}};
+  auto backend = open_redlock(m.proxied_url(), quick(2s, 1s));
+  const Lease lease = granted_within(*backend, request(key("k"), 60s), 5s);
+  for (auto& p : m.proxies) {
+    p->delay(Proxy::to_client, 1200ms);
+    p->cut();
+  }
+  CHECK(backend->release(lease) == Released::yes);
+}
