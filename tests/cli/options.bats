@@ -158,6 +158,26 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # no refused command may ha
   DLOCK_TTL=1s refused 78 'DLOCK_TTL' run -b fake: --key k -- true
 }
 
+@test "zookeeper: a lock-delay that leaves too little of the ttl names the longest one that fits" {
+  needs_backend zookeeper
+  refused 64 '--lock-delay 30s: too long for --ttl 6s' acquire -b zookeeper://h --key k --ttl 6s --lock-delay 30s
+  refused 64 '?tick=' run -b zookeeper://h --key k --ttl 6s --lock-delay 30s -- true
+  longest=$(sed -n 's/.*use up to \([^,]*\),.*/\1/p' <<<"$stderr")
+  "$DLOCK" run --explain -b zookeeper://h --key k --ttl 6s --lock-delay "$longest" -- true
+  "$DLOCK" run --explain -b 'zookeeper://h?tick=2s' --key k --ttl 6s --lock-delay 30s -- true
+}
+
+@test "zookeeper: a login without TLS is warned of, wherever it comes from" {
+  needs_backend zookeeper
+  (umask 077 && echo digest:me:geheim >"$BATS_TEST_TMPDIR/auth")
+  for login in "-b zookeeper://h?auth_file=$BATS_TEST_TMPDIR/auth" "-b zookeeper://h --auth-file $BATS_TEST_TMPDIR/auth"; do
+    run --separate-stderr -0 "$DLOCK" run --explain $login --key k -- true
+    [[ $stderr == *'the login is sent unencrypted'* ]]
+  done
+  run --separate-stderr -0 "$DLOCK" run --explain -b zookeeper://h --key k -- true
+  [[ $stderr != *unencrypted* ]]
+}
+
 @test "handles, which messages never repeat" {
   refused 64 '--handle: ' release --key k --handle secret
   refused 64 '--handle -: standard input: ' release --key k --handle - <<<secret
