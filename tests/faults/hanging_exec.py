@@ -3,8 +3,8 @@
 # usage: hanging_exec.py DLOCK DLOCK_FAKE
 # The command lies on a disk that hangs, so its exec does not return. Until it does, the process that
 # is to become the job shares the memory of the guard (see run/child.hpp). The guard still forwards a
-# signal, ends that process when dlock dies and, in time, when the lease ends, or starts the command
-# of --on-lost beside it. 77: it cannot be tested here.
+# signal, ends that process when dlock dies and, in time, when the lease or --max-run ends, or starts
+# the command of --on-lost beside it. 77: it cannot be tested here.
 import os, select, signal, subprocess, sys, tempfile
 from disk import Disk, children, field, within
 
@@ -55,6 +55,9 @@ with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
         run.kill()
         run.wait()
         good &= check("dlock dies", all(gone(pin, 20) for pin in pins))
+
+        run = start(dlock, f"file://{directory}", "--max-run", "1s")
+        good &= check("--max-run", run.wait(20) == 124)
 
         run = start(fake, "fake:", "--ttl", "4s")
         guard, child = in_exec(run)

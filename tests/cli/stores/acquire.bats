@@ -168,11 +168,16 @@ script() { setsid -w env --default-signal bash -c "$1"; }
   run "$DLOCK" release --key free --revoke
   [ "$status" -ne 64 ] || skip 'this recipe has no --revoke'
   assert_equal "$status" 75
-  "$DLOCK" run --key k --ttl "$SHORT" -- sleep 100 &
-  eventually is_held k
-  run -0 "$DLOCK" release --key k --revoke
-  wait $! && fail 'it did not end' || [ $? -eq 143 ]
-  is_free k
+  local holder pid
+  for holder in 'run -- sleep 100' 'acquire --hold'; do
+    "$DLOCK" ${holder%% *} -q --key k --ttl "$SHORT" ${holder#* } >out 2>said < <(exec sleep 100) &
+    pid=$!
+    eventually is_held k
+    run -0 "$DLOCK" release --key k --revoke
+    wait "$pid" && fail 'it did not end' || assert_equal "$holder $?" "$holder 122"
+    grep -q 'k: .*asked to stop' said
+    is_free k
+  done
 }
 
 @test "--publish-command: shown only when asked for" {
