@@ -152,15 +152,15 @@ held
   assert_output ''
 }
 
-@test "a process of another PID namespace, or a pid that is another's now, is not to be killed" {
-  "$DLOCK" run --key k -- sleep 60 3>&- &
+@test "a process of another PID namespace is not to be killed, nor called dead" {
+  unshare -rpf --kill-child --mount-proc true || skip 'no PID namespaces here'
+  unshare -rpf --kill-child --mount-proc "$DLOCK" run --key k -- sleep 60 3>&- &
   eventually is_held k
-  state="$BATS_TEST_TMPDIR/locks/k/state"
-  "$DLOCK" inspect k | grep -q "^kill "
-  run -0 unshare -rpf --mount-proc true || skip 'no PID namespaces here'
-  run -0 unshare -rpf --mount-proc "$DLOCK" inspect k
+  run -0 "$DLOCK" inspect k
+  assert_line --regexp "^holder +$(hostname):1 "
   refute_line --regexp '^kill |has ended'
-  kill $!
+  assert_line --regexp '^revoke '
+  kill -KILL $!
   wait $! || :
 }
 
@@ -381,6 +381,9 @@ waiting() { [ "$("$DLOCK" inspect k --no-heading -o WAIT)" = "$1" ]; }
   assert_output 20
   run -0 json 'j["last_start"][:2]' <<<"$("$DLOCK" inspect k --watch=10ms -J | head -n 1)"
   assert_output 20
+  echo other >"$BATS_TEST_TMPDIR/locks/k/started" # JSON says why it is not known
+  run -0 json 'j["last_start"], j["complete"], j["error"][-40:]' <<<"$("$DLOCK" inspect k -J)"
+  assert_output "(None, False, 'is not what this version of dlock writes')"
 }
 
 @test "a lease whose process has ended, as that of acquire" {

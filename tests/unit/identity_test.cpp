@@ -43,6 +43,25 @@ TEST_CASE("the encoded form of an identity") {
   CHECK(user.encode() == "user=7");
 }
 
+TEST_CASE("which process it is, and who keeps the lock: optional items") {
+  Identity who;
+  who.pid = 7;
+  who.process = Identity::Process{4711, 4026531836};
+  who.kept_by = Identity::KeptBy::keeper;
+  CHECK(who.encode() == "pid=7&proc=4711.4026531836&kept=keeper");
+  for (const auto kept : {Identity::KeptBy::process, Identity::KeptBy::nobody}) {
+    who.kept_by = kept;
+    const Identity read = Identity::decode(who.encode());
+    CHECK(read.process == who.process);
+    CHECK(read.kept_by == kept);
+  }
+  for (const std::string bad : {"", "4711", "4711.", ".4026531836", "a.b", "1.2.3", "-1.2"})
+    CHECK_FALSE(Identity::decode("pid=7&proc=" + bad).process);
+  const Identity old = Identity::decode("host=db3&pid=7&kept=by%20another");
+  CHECK_FALSE(old.process);
+  CHECK(old.kept_by == Identity::KeptBy::process);
+}
+
 TEST_CASE("unreadable fields of an identity stay empty") {
   const Identity some = Identity::decode(
       "host=a%2&pid=12x&&=&user&since=-5&reason=%41&reason&unknown=1&command=x=y&limit=-2");

@@ -95,3 +95,26 @@ TEST_CASE("a walk of the tree is bounded, and the children get the signal even t
   CHECK(end_of(family.child) == SIGUSR1);
   CHECK(::kill(family.grandchild, 0) == 0);
 }
+
+TEST_CASE("the process of an identity: here, ended, or not to be known from here") {
+  Identity who = Identity::mine("");
+  CHECK(look_for(who) == Sighted::unknown);  // of an older version
+  identify(who);
+  REQUIRE(who.process);
+  CHECK(look_for(who) == Sighted::lives);
+  Identity other = who;
+  ++other.process->start;  // the pid is another's now
+  CHECK(look_for(other) == Sighted::ended);
+  other = who;
+  ++other.process->pid_namespace;
+  CHECK(look_for(other) == Sighted::unknown);
+  other = who;
+  other.host = "elsewhere";
+  CHECK(look_for(other) == Sighted::unknown);
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(0);
+  REQUIRE(::waitpid(child, nullptr, 0) == child);
+  other = who;
+  other.pid = child;
+  CHECK(look_for(other) == Sighted::ended);
+}
