@@ -11,6 +11,19 @@ setup() {
 
 value() { "$DLOCK" run --show-config "$@" | sed -n 's/ *#.*//; /^[a-z]/p'; }
 
+@test "--debug-report sees cgroups of version 2, also beside those of version 1" {
+  report_in() { # what the mount point holds
+    unshare -m sh -c 'mount -t tmpfs cgroup /sys/fs/cgroup && cd /sys/fs/cgroup && eval "$1" && exec "$2" --debug-report' sh "$1" "$DLOCK"
+  }
+  report_in true >/dev/null 2>&1 || skip 'needs the right to mount'
+  run -0 report_in true
+  assert_line 'cgroup v2: no'
+  run -0 report_in 'touch cgroup.controllers'
+  assert_line 'cgroup v2: yes'
+  run -0 report_in 'mkdir unified && touch unified/cgroup.procs'
+  assert_line 'cgroup v2: yes, beside v1'
+}
+
 @test "precedence: flag, environment, --config, the user's file; a profile overrides every file" {
   printf 'ttl = "1m"\nwait = "1m"\nreason = "user"\nsplay = "1s"\n[profile.p]\nsplay = "2s"\n' >xdg/dlock/config.toml
   printf 'ttl = "2m"\nwait = "2m"\nreason = "file"\nsplay = "3s"\n' >other.toml

@@ -81,8 +81,9 @@ std::string debug_report(const Options& o) {
       fmt::format("/dev/tty: {}\n", ::access("/dev/tty", R_OK | W_OK) == 0 ? "there" : "not there");
   text += fmt::format("/proc lists children: {}\n",
                       ::access("/proc/thread-self/children", R_OK) == 0 ? "yes" : "no");
-  text += fmt::format("cgroup v2: {}\n",
-                      ::access("/sys/fs/cgroup/cgroup.controllers", F_OK) == 0 ? "yes" : "no");
+  const bool unified = ::access("/sys/fs/cgroup/cgroup.controllers", F_OK) == 0,
+             hybrid = ::access("/sys/fs/cgroup/unified/cgroup.procs", F_OK) == 0;
+  text += fmt::format("cgroup v2: {}\n", unified ? "yes" : hybrid ? "yes, beside v1" : "no");
   text += "variables that matter, names alone:";
   for (char** e = ::environ; *e; ++e) {
     const std::string_view name = std::string_view(*e).substr(0, std::string_view(*e).find('='));
