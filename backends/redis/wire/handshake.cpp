@@ -22,17 +22,17 @@ std::string grace_note(Duration grace, Duration left) {
 std::optional<Error> outlasts_grace(const ServerFacts& facts, LeaseSpan lease, Duration grace,
                                     std::string_view where) {
   if (grace == Duration{} || lease.whole() <= grace || facts.forgets.empty()) return std::nullopt;
-  std::string asked = fmt::format("--ttl {}", format_duration(lease.ttl));
+  std::string asked = fmt::format("--ttl {}", format_duration_up(lease.ttl));
   if (lease.lock_delay > Duration{})
-    asked += fmt::format(" with --lock-delay {} is {}, which", format_duration(lease.lock_delay),
-                         format_duration(lease.whole()));
+    asked += fmt::format(" with --lock-delay {} is {}, which", format_duration_up(lease.lock_delay),
+                         format_duration_up(lease.whole()));
   std::string text = fmt::format(
       "{} is longer than restart_grace={}, after which a restarted server grants again: {} may "
       "forget the lock before ({})",
       asked, format_duration(grace), where, facts.forgets);
   if (facts.rewriting) return Error{Errc::unavailable, std::move(text)};
   text += fmt::format("; shorten it, or put restart_grace={} into the URL of all clients",
-                      format_duration(lease.whole()));
+                      format_duration_up(lease.whole()));
   return Error{Errc::usage, std::move(text)};
 }
 
@@ -46,7 +46,7 @@ std::string restart_rule(LeaseSpan lease, Duration grace) {
   return fmt::format(
       "{}; this lease, {}, is longer: only a server that proves to keep every grant gives it, "
       "others are status 64",
-      waited, format_duration(lease.whole()));
+      waited, format_duration_up(lease.whole()));
 }
 
 Greeting::Greeting(const Options& options, Connection& connection, std::uint64_t& requests)

@@ -78,7 +78,8 @@ Result<Line*> SessionBackend::line_for(const Request& r, Deadline until, int int
     return fail(Errc::usage,
                 fmt::format("--ttl {}: sessions of {} last {} {} (its {}SessionTimeout)",
                             format_duration(asked), options_.where, least ? "at least" : "at most",
-                            format_duration(given), least ? "min" : "max"));
+                            least ? format_duration_up(given) : format_duration(given),
+                            least ? "min" : "max"));
   }
   return &l;
 }
