@@ -93,9 +93,9 @@ Result<void> Greeting::understand(About about, Reply& reply) {
                                : "identify the server";
   std::string& text = reply.text;
   if (reply.is(Reply::Type::error) && !config) {
-    if (!options_.password.empty() && text.find(options_.password) != text.npos)
-      text = text.substr(0, text.find_first_of(" '"));  // it repeats what we sent
-    return fail(as_error(what, connection_.where(), text));
+    Error refused = as_login_error(what, connection_.where(), text, options_.password);
+    if (about == About::login && refused.code == Errc::protocol) refused.code = Errc::denied;
+    return fail(std::move(refused));
   }
   const bool command = about == About::login || about == About::database;
   if (command ? text != "OK" : !config && !reply.is(Reply::Type::string))
