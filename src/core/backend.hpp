@@ -98,6 +98,9 @@ struct KeyView {
   std::vector<WaiterView> waiters;  // in queue order
   bool waiters_known = true;        // false: this recipe cannot know
   std::vector<std::string> notes;   // remarks about this record, for people
+  // Not empty: why there may be holders that are not in `holders`, for people. A key without one is
+  // not known to be free then.
+  std::string unread{};
   // With Traits::keeps_last_run: of the newest token of those released.
   std::optional<LastRun> last_run{};
   // The newest start noted (Backend::note_start), by the same clock, while the store keeps it.
@@ -205,9 +208,11 @@ class Backend {
   virtual Result<Validity> check(const Key&, FencingToken) = 0;
   virtual Result<Validity> check(const Key&, const Owner&) = 0;
 
-  // nullopt: the key is unknown to the store.
+  // nullopt: the key is unknown to the store. A store that may have forgotten it gives a view that
+  // says so (KeyView::unread).
   virtual Result<std::optional<KeyView>> inspect(const Key&) = 0;
-  virtual Result<std::vector<KeyView>> list() = 0;  // every key below the prefix, in byte order
+  // Every key below the prefix, in byte order. If grants_nothing() then, some may be missing.
+  virtual Result<std::vector<KeyView>> list() = 0;
 
   // Asks those that hold the key when it is called to stop (Kept::revoked). The request names their
   // grants: a late or repeated one never asks a later holder. Errc::usage if the recipe does not

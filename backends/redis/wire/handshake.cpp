@@ -19,6 +19,13 @@ std::string grace_note(Duration grace, Duration left) {
       format_duration(grace), format_duration(left));
 }
 
+std::string unread_note(Duration grace, Duration left) {
+  return fmt::format(
+      "nothing is granted for {}: the server restarted less than {} ago and may have forgotten a "
+      "lock",
+      format_duration(left), format_duration(grace));
+}
+
 std::optional<Error> outlasts_grace(const ServerFacts& facts, LeaseSpan lease, Duration grace,
                                     std::string_view where) {
   if (grace == Duration{} || lease.whole() <= grace || facts.forgets.empty()) return std::nullopt;

@@ -38,11 +38,6 @@ tl::unexpected<Error> unknown(const Options& o, const OpenStore& opened,
   return fail(e);
 }
 
-Result<run::Outcome> shown(const std::string& text) {
-  if (const auto done = put(text); !done) return fail(done.error());
-  return ended(status_ok);
-}
-
 // A pattern, if no key has that literal name.
 bool is_pattern(std::string_view text) noexcept { return text.find_first_of("*?[") != text.npos; }
 
@@ -67,6 +62,29 @@ bool is_taken(const KeyView& k) {
   return state == KeyState::held || state == KeyState::delayed;
 }
 
+// No key of this name was found, so a pattern is one.
+bool unheard_of(const std::optional<KeyView>& k) {
+  return !k || (!k->unread.empty() && k->fence == 0 && k->holders.empty() && k->waiters.empty());
+}
+
+// Why the state of this key, or of some keys of a list, is not known; empty: it is.
+std::string unread_of(const KeyView& k) { return state_of(k) == KeyState::unknown ? k.unread : ""; }
+std::string unread_of(const std::vector<KeyView>& keys, const Backend& backend) {
+  const bool missing = backend.grants_nothing();
+  std::string why;
+  for (const KeyView& k : keys)
+    if (why.empty() && (missing || state_of(k) == KeyState::unknown)) why = k.unread;
+  if (!missing) return why;
+  if (why.empty()) why = "the store may have forgotten locks, and grants nothing now";
+  return why + "; keys may be missing here";
+}
+
+// After what was found was printed.
+Result<run::Outcome> known_or_not(const std::string& unread, std::string_view about) {
+  if (unread.empty()) return ended(status_ok);
+  return fail(Errc::unavailable, fmt::format("{}: {}", printable(about), unread));
+}
+
 // The keys that the command line asks for, of all that the store has.
 void keep_wanted(const Options& o, std::vector<KeyView>& keys) {
   const std::string pattern(o.operand.value_or(""));
@@ -83,13 +101,18 @@ Result<run::Outcome> list(const Options& o, const OpenStore& opened, const Trace
   auto found = trace.around(
       {.request = "list"}, [&] { return opened.backend->list(); }, always);
   if (!found) return unknown(o, opened, columns, found.error());
+  const std::string unread = unread_of(*found, *opened.backend);
   for (KeyView& k : *found) note_limits(k);
   keep_wanted(o, *found);
-  if (o.check)
-    return ended(std::any_of(found->begin(), found->end(), is_taken) ? status_busy : status_ok);
-  if (o.json) return shown(json_of_list(*found, opened));
-  if (o.csv) return shown(csv_of(*found, columns, !o.no_heading));
-  return shown(table_of(*found, columns, !o.no_heading));
+  if (o.check) {
+    if (std::any_of(found->begin(), found->end(), is_taken)) return ended(status_busy);
+  } else if (const auto done = put(o.json  ? json_of_list(*found, opened, unread)
+                                   : o.csv ? csv_of(*found, columns, !o.no_heading)
+                                           : table_of(*found, columns, !o.no_heading));
+             !done) {
+    return fail(done.error());
+  }
+  return known_or_not(unread, o.operand.value_or("inspect"));
 }
 
 // One key in full. Asks once more where the recipe notes starts.
@@ -108,14 +131,19 @@ Result<run::Outcome> one(const Options& o, const OpenStore& opened, const Trace&
       {.request = "inspect", .key = key->text()}, [&] { return opened.backend->inspect(*key); },
       always);
   if (!found) return unknown(o, opened, columns, found.error());
-  if (!*found && is_pattern(*o.operand)) return list(o, opened, trace, columns);
+  if (unheard_of(*found) && is_pattern(*o.operand)) return list(o, opened, trace, columns);
   KeyView view = *found ? **found : free_key(*key);
   note_limits(view);
-  if (o.check) return ended(is_taken(view) ? status_busy : status_ok);
-  if (o.csv || (!o.json && as_row(o)))
-    return shown(o.csv ? csv_of({view}, columns, !o.no_heading)
-                       : table_of({view}, columns, !o.no_heading));
-  return shown(full_view(opened, *key, view, o.json));
+  if (o.check) {
+    if (is_taken(view)) return ended(status_busy);
+  } else if (const auto done =
+                 put(o.csv                  ? csv_of({view}, columns, !o.no_heading)
+                     : o.json || !as_row(o) ? full_view(opened, *key, view, o.json)
+                                            : table_of({view}, columns, !o.no_heading));
+             !done) {
+    return fail(done.error());
+  }
+  return known_or_not(unread_of(view), key->text());
 }
 
 Result<run::Outcome> doctor(const Options& o, const OpenStore& opened, const Trace& trace) {
@@ -150,7 +178,7 @@ Look look(const Options& o, const OpenStore& opened, const std::vector<const Col
   if (o.operand) {
     const auto key = Key::parse(*o.operand).value();
     auto found = opened.backend->inspect(key);
-    one_key = !found || *found || !is_pattern(*o.operand);
+    one_key = !found || !unheard_of(*found) || !is_pattern(*o.operand);
     if (!found) keys = fail(found.error());
     else if (one_key) keys->push_back(*found ? **found : free_key(key));
   }
@@ -163,16 +191,18 @@ Look look(const Options& o, const OpenStore& opened, const std::vector<const Col
                    : json_of_unknown(o, opened, keys.error()),
             "?"};
   for (KeyView& k : *keys) note_limits(k);
-  std::string compare = without_times(*keys);
+  const std::string unread = one_key ? "" : unread_of(*keys, *opened.backend);
+  std::string compare = without_times(*keys) + (unread.empty() ? "" : "?");
   if (!redraw)
     return {one_key ? full_view(opened, Key::parse(*o.operand).value(), keys->front(), true)
-                    : json_of_list(*keys, opened),
+                    : json_of_list(*keys, opened, unread),
             std::move(compare)};
   std::string text = fmt::format("{}, every {}; q ends\n\n", printable(opened.backend->where()),
                                  format_duration(*o.watch));
   text += one_key && !as_row(o)
               ? full_view(opened, Key::parse(*o.operand).value(), keys->front(), false)
               : table_of(*keys, columns, !o.no_heading);
+  if (!unread.empty()) text += fmt::format("? {}\n", printable(unread));
   return {std::move(text), std::move(compare)};
 }
 

@@ -37,6 +37,7 @@ KeyState state_of(const KeyView& k) noexcept {
   const auto any = [&](auto is) { return std::any_of(k.holders.begin(), k.holders.end(), is); };
   if (any([](const HolderView& h) { return !h.vanished && !over(h); })) return KeyState::held;
   if (any([](const HolderView& h) { return h.vanished && !over(h); })) return KeyState::delayed;
+  if (!k.unread.empty()) return KeyState::unknown;
   return k.holders.empty() ? KeyState::free : KeyState::stale;
 }
 
@@ -46,6 +47,7 @@ std::string_view state_name(KeyState s) noexcept {
     case KeyState::delayed: return "delayed";
     case KeyState::stale: return "stale";
     case KeyState::free: return "free";
+    case KeyState::unknown: break;
   }
   return "?";
 }

@@ -11,13 +11,14 @@ namespace dlock::cli {
 enum class KeyState {
   held,
   delayed,  // the holder has vanished and its lock-delay still runs: the key is not granted
+  unknown,  // no holder is found, and the store may have forgotten one
   stale,    // only records whose lease has ended
   free,
 };
 KeyView free_key(const Key&);               // the view of an unknown key
 bool never_taken(const KeyView&) noexcept;  // the store has no record of a grant
 KeyState state_of(const KeyView&) noexcept;
-std::string_view state_name(KeyState) noexcept;
+std::string_view state_name(KeyState) noexcept;  // unknown: "?"
 bool has_stale_holder(const KeyView&) noexcept;  // vanished, or its lease has ended
 std::size_t holding(const KeyView&) noexcept;    // how many have not ended
 

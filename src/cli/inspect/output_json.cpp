@@ -65,7 +65,9 @@ Json of(const LastRun& r) {
 }
 
 Json of(const KeyView& k) {
-  Json j{{"key", printable(k.key)}, {"state", state_name(state_of(k))}};
+  const KeyState state = state_of(k);
+  Json j{{"key", printable(k.key)},
+         {"state", state == KeyState::unknown ? "unknown" : state_name(state)}};
   j["mode"] = k.holders.empty() ? Json(nullptr) : Json(mode_name(k.holders.front().mode));
   j["token"] = k.fence;
   j["holders"] = Json::array();
@@ -85,9 +87,11 @@ Json of(const OpenStore& s) {
               {"where", printable(s.backend->where())}};
 }
 
-std::string finished(Json j, const OpenStore& opened, bool complete) {
+// `error`: why it is incomplete; empty: it is not.
+std::string finished(Json j, const OpenStore& opened, const std::string& error) {
+  if (!error.empty()) j["error"] = printable(error);
   j["backend"] = of(opened);
-  j["complete"] = complete;
+  j["complete"] = error.empty();
   return j.dump() + '\n';
 }
 
@@ -97,13 +101,14 @@ std::string json_of_key(const KeyView& k, const OpenStore& opened,
                         const std::optional<Starts>& starts) {
   Json j = of(k);
   j["last_start"] = starts && starts->last ? Json(run::utc(*starts->last)) : Json(nullptr);
-  return finished(std::move(j), opened, true);
+  return finished(std::move(j), opened, state_of(k) == KeyState::unknown ? k.unread : "");
 }
 
-std::string json_of_list(const std::vector<KeyView>& keys, const OpenStore& opened) {
+std::string json_of_list(const std::vector<KeyView>& keys, const OpenStore& opened,
+                         const std::string& unread) {
   Json j{{"keys", Json::array()}};
   for (const KeyView& k : keys) j["keys"].push_back(of(k));
-  return finished(std::move(j), opened, true);
+  return finished(std::move(j), opened, unread);
 }
 
 std::string json_of_unknown(const Options& o, const OpenStore& opened, const Error& error) {
@@ -114,8 +119,7 @@ std::string json_of_unknown(const Options& o, const OpenStore& opened, const Err
   } else {
     j["keys"] = nullptr;
   }
-  j["error"] = printable(error.message);
-  return finished(std::move(j), opened, false);
+  return finished(std::move(j), opened, error.message);
 }
 
 }  // namespace dlock::cli

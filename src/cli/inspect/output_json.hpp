@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What inspect prints. Text from others (keys, names, reasons) goes through printable(). Unknown
-// values are null, an unknown state is "?".
+// values are null; the state of a store that cannot be asked is "?", that of a key which it may have
+// forgotten "unknown".
 #pragma once
 #include <optional>
 #include <string>
@@ -10,10 +11,10 @@
 namespace dlock::cli {
 
 // One object, with its newline. `error`: why the result is incomplete; then nothing is said about
-// unseen keys.
+// unseen keys. `unread`: such a reason; empty: it is complete.
 // `starts`: null where the recipe notes none, or the store did not say.
 std::string json_of_key(const KeyView&, const OpenStore&, const std::optional<Starts>& = {});
-std::string json_of_list(const std::vector<KeyView>&, const OpenStore&);
+std::string json_of_list(const std::vector<KeyView>&, const OpenStore&, const std::string& unread);
 std::string json_of_unknown(const Options&, const OpenStore&, const Error&);
 
 }  // namespace dlock::cli

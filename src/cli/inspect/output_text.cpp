@@ -244,8 +244,11 @@ std::string text_of_key(const KeyView& k, const OpenStore& opened, const Result<
                                     ? ", never taken (the backend has no record)"
                                     : " (this recipe keeps no record of a free key)";
   const std::string of = permits(k);
-  line(text, "state",
-       fmt::format("{}{}{}{}", state_name(state_of(k)), mode, of.empty() ? "" : ", " + of, past));
+  const KeyState state = state_of(k);
+  if (state == KeyState::unknown) line(text, "state", fmt::format("?, {}", printable(k.unread)));
+  else
+    line(text, "state",
+         fmt::format("{}{}{}{}", state_name(state), mode, of.empty() ? "" : ", " + of, past));
   line(text, "token", k.fence ? fmt::format("{} is the newest granted", k.fence) : "-");
   for (const HolderView& h : k.holders) holder(text, h);
   if (!k.waiters_known) line(text, "waiting", "?");
@@ -262,6 +265,7 @@ std::string text_of_key(const KeyView& k, const OpenStore& opened, const Result<
   if (!found) line(text, "once-per", fmt::format("? ({})", printable(found.error().message)));
   else if (found->last) next_starts(text, *found);
   for (const std::string& n : k.notes) line(text, "note", printable(n));
+  if (state != KeyState::unknown && !k.unread.empty()) line(text, "note", printable(k.unread));
   line(text, "where",
        fmt::format("{}, recipe {}", printable(opened.backend->where()),
                    opened.store.traits->recipe));
