@@ -277,6 +277,10 @@ Result<Released> RedlockBackend::force_release(const Key& key, std::optional<Fen
             (s->ours() && std::find(owners.begin(), owners.end(), s->value) != owners.end()));
   };
   const auto due = static_cast<std::size_t>(std::count_if(seen->begin(), seen->end(), meant));
+  if (const std::string why = unread(*seen, leader_of(*seen, m.majority()));
+      due == 0 && !why.empty())
+    return fail(Errc::unavailable,
+                fmt::format("force a release at {}: no holder is found; {}", where(), why));
   if (due == 0) return Released::was_not_held;
   const auto removes = [&](std::size_t i) {
     const auto& s = (*seen)[i];
@@ -303,6 +307,9 @@ Result<Released> RedlockBackend::revoke(const Key& key) {
   const auto seen = look(at);
   if (!seen) return fail(seen.error());
   const Leader leader = leader_of(*seen, m.majority());
+  if (const std::string why = unread(*seen, leader); !why.empty())
+    return fail(Errc::unavailable,
+                fmt::format("ask the holder to stop at {}: no holder is found; {}", where(), why));
   if (leader.votes < m.majority()) return Released::was_not_held;
   if (!leader.ours)
     return fail(Errc::usage, fmt::format("--revoke: {} is held by another program, which cannot be "

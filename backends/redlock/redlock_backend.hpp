@@ -129,7 +129,8 @@ class RedlockBackend final : public Backend {
   Deadline usual_deadline() const noexcept;
 
   std::uint64_t requests = 0, wakeups = 0;
-  bool in_grace = false;  // too many masters for a majority, at a waiter's last request
+  // too many masters for a majority, at a waiter's last request or the last list
+  bool in_grace = false;
 
  private:
   RedlockBackend(const Traits& traits, Options options)
@@ -157,7 +158,11 @@ class RedlockBackend final : public Backend {
   void watch();
   Result<std::vector<std::optional<Seen>>> look(const Names&, Votes* votes = nullptr);
   Result<Validity> check(const Key&, const std::function<bool(const Seen&)>& is_it);
-  Result<std::optional<KeyView>> inspect(const Names&);
+  // `asked`: by a caller, not found at a master
+  Result<std::optional<KeyView>> inspect(const Names&, bool asked);
+  // As KeyView has it: a master that says nothing, or restarted lately, does not say that there is no
+  // vote. `leader`: of `seen`.
+  std::string unread(const std::vector<std::optional<Seen>>& seen, const Leader& leader) const;
   Result<std::unique_ptr<redis::Client>> client_of(std::size_t master) const;
 
   const Traits& traits_;  // of the table, which lives for ever

@@ -65,10 +65,27 @@ Result<std::vector<std::optional<Seen>>> RedlockBackend::look(const Names& at, V
 }
 
 Result<std::optional<KeyView>> RedlockBackend::inspect(const Key& key) {
-  return inspect(names(key));
+  return inspect(names(key), true);
 }
 
-Result<std::optional<KeyView>> RedlockBackend::inspect(const Names& at) {
+std::string RedlockBackend::unread(const std::vector<std::optional<Seen>>& seen,
+                                   const Leader& leader) const {
+  const Masters& m = masters_;
+  std::size_t unsure = 0;
+  for (std::size_t i = 0; i < m.size(); ++i)
+    unsure += !seen[i] || (!seen[i]->held() && !m.votes(i, {}));
+  if (leader.votes >= m.majority() || leader.votes + unsure < m.majority()) return {};
+  if (const Duration left = m.grace_left({}); left > Duration{})
+    return fmt::format(
+        "nothing is granted for {}: {} of {} masters restarted less than {} ago and may have "
+        "forgotten a vote",
+        format_duration(left), m.ready() - m.voting({}), m.size(),
+        format_duration(options_.restart_grace));
+  return fmt::format("{} of {} masters do not answer, or may have forgotten a vote", unsure,
+                     m.size());
+}
+
+Result<std::optional<KeyView>> RedlockBackend::inspect(const Names& at, bool asked) {
   Votes votes;
   const auto seen = look(at, &votes);
   if (!seen) return fail(seen.error());
@@ -83,9 +100,12 @@ Result<std::optional<KeyView>> RedlockBackend::inspect(const Names& at) {
     if (auto run = s ? last_run(s->meta) : std::nullopt;
         run && (!v.last_run || run->token > v.last_run->token))
       v.last_run = std::move(run);
-  if (!heard_of) return std::optional<KeyView>{};
-
   const Leader leader = leader_of(*seen, m.majority());
+  v.unread = unread(*seen, leader);
+  // what a majority was granted, others may have forgotten
+  if (!v.unread.empty()) v.fence = 0;
+  if (!heard_of) return asked && !v.unread.empty() ? std::optional{v} : std::nullopt;
+
   const bool held = leader.votes >= m.majority();
   if (held) v.holders.push_back(leader.holder);
   const auto agrees = [&](const std::optional<Seen>& s) {
@@ -136,7 +156,7 @@ Result<std::vector<KeyView>> RedlockBackend::list() {
     return fail(std::move(ok.error()));
   if (masters_.ready() < masters_.majority()) return fail(masters_.too_few());
   std::vector<std::string> locks;
-  std::size_t scanned = 0;
+  std::size_t scanned = 0, remember = 0;
   std::optional<Error> last;
   for (std::size_t i = 0; i < masters_.size(); ++i) {
     if (!masters_[i].ready()) continue;
@@ -151,14 +171,16 @@ Result<std::vector<KeyView>> RedlockBackend::list() {
         last = std::move(ok.error()), whole = false;
     requests += (*client)->requests;
     scanned += whole;
+    remember += whole && masters_.votes(i, {});
   }
+  in_grace = remember < masters_.majority();
   if (scanned < masters_.majority()) return fail(last.value_or(masters_.too_few()));
   std::sort(locks.begin(), locks.end());
   locks.erase(std::unique(locks.begin(), locks.end()), locks.end());
   std::vector<KeyView> views;
   for (std::string& lock : locks) {
     if (!lock.starts_with(prefix) || lock.size() == prefix.size()) continue;
-    auto v = inspect(Names{std::move(lock)});
+    auto v = inspect(Names{std::move(lock)}, false);
     if (!v) return fail(std::move(v.error()));
     if (*v) views.push_back(std::move(**v));
   }

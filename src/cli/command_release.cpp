@@ -43,6 +43,9 @@ Result<std::vector<FencingToken>> choose_holders(const Key& key, const OpenStore
   const auto shown = put(text_of_key(*view ? **view : free_key(key), opened));
   if (!shown) return fail(shown.error());
   const bool unheld = !*view || holding(**view) == 0;
+  if (unheld && *view && !(*view)->unread.empty())
+    return fail(Errc::unavailable,
+                fmt::format("release: {}: {}", printable(key.text()), (*view)->unread));
   if (unheld)
     return fail(Errc::usage,
                 fmt::format("release: {} is not held; --force needs --token N or --yes",
@@ -103,11 +106,22 @@ Result<Released> force_and_tell(const Options& o, const OpenStore& opened, const
 
 constexpr Duration first_pause = 50ms, last_pause = 500ms;
 
+// Those that hold the key now.
+Result<std::vector<FencingToken>> holders_of(const OpenStore& opened, const Key& key) {
+  const auto view = opened.backend->inspect(key);
+  if (!view) return fail(view.error());
+  std::vector<FencingToken> tokens;
+  for (const HolderView& h : *view ? (*view)->holders : std::vector<HolderView>{})
+    if (!h.vanished && !h.ended()) tokens.push_back(h.token);
+  return tokens;
+}
+
 // Until none of those that were asked to stop holds the key, or the time is over: then 75, or 69 if
-// the last look got no answer.
+// the last look got no answer, or no holder in a store that has forgotten their grants since.
+// `asked`: those that held the key before they were asked.
 Result<run::Outcome> wait_for_end(const Options& o, const OpenStore& opened, const Key& key,
-                                  Deadline end) {
-  std::vector<FencingToken> asked;
+                                  std::vector<FencingToken> asked, Deadline end) {
+  const bool keeps_fence = opened.store.traits->keeps_last_run;
   for (Duration pause = first_pause;; pause = std::min(pause * 2, last_pause)) {
     const auto view = opened.backend->inspect(key);
     if (!view && !retryable(view.error().code)) return fail(view.error());
@@ -120,9 +134,16 @@ Result<run::Outcome> wait_for_end(const Options& o, const OpenStore& opened, con
       if (!known) asked.push_back(h.token);
       holds = &h;
     }
-    if (view && !holds) return ended(status_ok);
+    const FencingToken newest = asked.empty() ? 0 : *std::max_element(asked.begin(), asked.end());
+    const bool remembers = view && (!keeps_fence || (*view ? (*view)->fence : 0) >= newest);
+    if (remembers && !holds) return ended(status_ok);
     if (Clock::now() >= end) {
       if (!view) return fail(view.error());
+      if (!holds)
+        return fail(Errc::unavailable,
+                    fmt::format("release: {}: the store has forgotten the grant with token {}: "
+                                "whether its job has ended is unknown",
+                                printable(key.text()), newest));
       if (!o.quiet)
         say(fmt::format("{} was asked to stop, and still holds {} after {}", holds->who.text(),
                         printable(key.text()), format_duration(*o.wait)));
@@ -218,6 +239,7 @@ Result<run::Outcome> command_release(const Options& o) {
   // All of them, whatever the result for the first: a held key must be released even if another was
   // not held.
   Result<run::Outcome> outcome = ended(status_ok);
+  std::vector<std::vector<FencingToken>> asked;  // of each key
   const Deadline end = later(Clock::now(), o.wait.value_or(0us));
   for (const Key& key : *keys) {
     std::vector<std::optional<FencingToken>> tokens{o.token};
@@ -226,6 +248,11 @@ Result<run::Outcome> command_release(const Options& o) {
       if (!chosen) return fail(chosen.error());
       tokens.assign(chosen->begin(), chosen->end());
       if (tokens.empty()) outcome = ended(status_busy);
+    }
+    if (o.revoke && o.wait) {
+      auto holders = holders_of(*opened, key);
+      if (!holders) return fail(holders.error());
+      asked.push_back(std::move(*holders));
     }
     for (const auto& token : tokens) {
       const auto answer = give_back(o, *opened, *trace, key, handle ? &*handle : nullptr, token);
@@ -236,8 +263,9 @@ Result<run::Outcome> command_release(const Options& o) {
     }
   }
   if (!o.revoke || !o.wait) return outcome;
-  for (const Key& key : *keys)
-    if (auto gone = wait_for_end(o, *opened, key, end); !gone || gone->value != status_ok)
+  for (std::size_t i = 0; i < keys->size(); ++i)
+    if (auto gone = wait_for_end(o, *opened, (*keys)[i], std::move(asked[i]), end);
+        !gone || gone->value != status_ok)
       if (outcome) outcome = std::move(gone);
   return outcome;
 }

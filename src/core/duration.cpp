@@ -117,4 +117,14 @@ std::string format_duration(Duration d) {
   return two(day, "d", hour, "h");
 }
 
+std::string format_duration_up(Duration d) {
+  const std::int64_t micros = d.count();
+  const std::int64_t step = micros < second   ? millisecond
+                            : micros < minute ? second / 10
+                            : micros < hour   ? second
+                            : micros < day    ? minute
+                                              : hour;
+  return format_duration(Duration{(micros + step - 1) / step * step});
+}
+
 }  // namespace dlock

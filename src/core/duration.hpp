@@ -20,6 +20,9 @@ Result<Duration> parse_duration(std::string_view text);
 // 1000 days.
 std::string format_duration(Duration d);
 
+// The same, rounded up: for a limit that a user may type, as parse_duration gives no less.
+std::string format_duration_up(Duration d);
+
 // Truncated.
 constexpr std::int64_t whole_milliseconds(Duration d) noexcept {
   return std::chrono::duration_cast<std::chrono::milliseconds>(d).count();

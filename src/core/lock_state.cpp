@@ -72,7 +72,7 @@ LockState::Answer LockState::acquire(const Ask& ask, Micros now) {
 
   const std::size_t rank = rank_of(ask.owner);
   const bool queued = rank < waiters.size();
-  if (may_run(*this, rank, ask.mode, ask.limit)) {
+  if (!ask.queue_only && may_run(*this, rank, ask.mode, ask.limit)) {
     if (fence == UINT64_MAX)
       // a damaged record; 0 would make every fence useless
       throw std::overflow_error("no fencing token is left");

@@ -35,6 +35,8 @@ struct LockState {
     FencingToken token_floor = 0;
     bool wait = true;
     std::string meta;  // Identity::encode(); not read here
+    // The state may have been forgotten: no grant, only a place. (Nobody is invited then.)
+    bool queue_only = false;
   };
   struct Holder {
     Owner owner;

@@ -29,6 +29,16 @@ bool speaks_to_terminal(char32_t c) noexcept {
 
 }  // namespace
 
+std::string_view first_sentence(std::string_view text) noexcept {
+  std::size_t end = 0;
+  for (; end < text.size() && text[end] != '(' && text[end] != '\n'; ++end) {
+    const bool stop = std::string_view{".:;!?"}.find(text[end]) != text.npos;
+    if (stop && (end + 1 == text.size() || text[end + 1] == ' ' || text[end + 1] == '\n')) break;
+  }
+  while (end > 0 && text[end - 1] == ' ') --end;
+  return text.substr(0, end);
+}
+
 std::string percent_encode(std::string_view bytes) {
   std::string out;
   out.reserve(bytes.size());

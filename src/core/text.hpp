@@ -24,6 +24,9 @@ inline std::string_view take_until(std::string_view& rest, std::string_view stop
   return head;
 }
 
+// Up to its end, a colon, a semicolon, a parenthesis or the end of the line.
+std::string_view first_sentence(std::string_view text) noexcept;
+
 struct Utf8 {
   std::size_t length;  // bytes of the character; 0: not UTF-8
   char32_t code;

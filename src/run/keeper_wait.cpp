@@ -157,6 +157,7 @@ Result<void> Keeper::confirm(Waiting& last) {
   const Deadline asked_at = Clock::now();
   const auto seen = backend_->inspect(plan_.request.key);
   if (!seen && retryable(seen.error().code)) return fail(seen.error());
+  if (seen && *seen && !(*seen)->unread.empty()) return fail(Errc::unavailable, (*seen)->unread);
   if (seen) last.holder.reset();
   if (seen && *seen && !(*seen)->holders.empty() && !(*seen)->holders.front().ended())
     last.holder = (*seen)->holders.front();

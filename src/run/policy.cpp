@@ -36,7 +36,7 @@ Deadline Policy::wake_at() const noexcept {
     case Phase::leaving:
     case Phase::detaching:
     case Phase::releasing: return step_by_;
-    case Phase::lingering: return hold_until_;
+    case Phase::lingering: return std::min(hold_until_, deadline_);
     case Phase::own_sweep: return step_by_;
     case Phase::starting:
     case Phase::running:
@@ -311,7 +311,10 @@ void Policy::on(const event::Tick&, Deadline now) {
       say(Note::holding);
       phase_ = Phase::lingering;
       return;
-    case Phase::lingering: return release(now);
+    case Phase::lingering:
+      if (now >= hold_until_) return release(now);
+      say(Note::not_released);  // the lease is over
+      return end(result());
     case Phase::releasing: return on(event::ReleaseDone{false}, now);
     case Phase::own_sweep:
     case Phase::starting:

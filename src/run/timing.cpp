@@ -10,21 +10,24 @@ using namespace std::chrono_literals;
 
 namespace {
 
+// Names only values that are accepted.
 tl::unexpected<Error> does_not_fit(const Timing& t, const TimingAsked& asked) {
   const Duration fixed = t.renew_every + t.margin;
   // Rounded down to a value that can be typed.
   const auto room = [&](Duration other) {
-    return std::max<Duration>(
-        0us, std::chrono::floor<std::chrono::milliseconds>(t.proven - fixed - other));
+    return std::chrono::floor<std::chrono::milliseconds>(t.proven - fixed - other);
   };
-  return fail(Errc::usage,
-              fmt::format("--ttl {} leaves {} for --op-timeout {} and --kill-after {}: use a "
-                          "longer --ttl, --op-timeout up to {}, or "
-                          "--kill-after up to {}",
-                          format_duration(asked.ttl), format_duration(room(0us)),
-                          format_duration(t.op_timeout), format_duration(t.kill_after),
-                          format_duration(asked.op_timeout ? room(t.kill_after) : t.op_timeout),
-                          format_duration(room(t.op_timeout))));
+  std::string ways = "a longer --ttl";
+  const auto way = [&](std::string_view option, Duration most, Duration least) {
+    if (most >= least) ways += fmt::format(", or {} up to {}", option, format_duration(most));
+  };
+  way("--op-timeout", room(t.kill_after), 1ms);
+  way("--kill-after", room(t.op_timeout), 0ms);
+  return fail(
+      Errc::usage,
+      fmt::format("--ttl {} leaves {} for --op-timeout {} and --kill-after {}: use {}",
+                  format_duration(asked.ttl), format_duration(std::max<Duration>(0us, room(0us))),
+                  format_duration(t.op_timeout), format_duration(t.kill_after), ways));
 }
 
 }  // namespace

@@ -170,6 +170,18 @@ STEPS
   is_free k
 }
 
+@test "release --revoke --wait: a record that was lost is no end of a job" {
+  "$DLOCK" acquire --key k --ttl 1h >/dev/null
+  "$DLOCK" release --key k --revoke --wait 8s 2>"$BATS_TEST_TMPDIR/said" 3>&- &
+  waits=$!
+  was_asked() { "$DLOCK" inspect k | grep -q 'was asked to stop'; }
+  eventually was_asked
+  rm -r "${BATS_TEST_TMPDIR:?}"/locks/k*
+  wait $waits && status=0 || status=$?
+  assert_equal "$status" 69
+  grep 'k: the store has forgotten the grant with token [0-9]*: whether its job has ended is unknown' "$BATS_TEST_TMPDIR/said"
+}
+
 @test "release --force --token compares, --yes does not; old grants stay stale" {
   h=$("$DLOCK" acquire --key k)
   token=$(json 'j["token"]' <<<"$("$DLOCK" inspect -J k)")

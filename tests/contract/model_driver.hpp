@@ -76,6 +76,7 @@ class ModelRun {
     bool invites = true;      // waiters are invited, and lose their place when they do not claim it
     bool by_patience = true;  // a waiter that is silent for its patience is dropped
     bool renew_looks = true;  // a renewal also updates the queue
+    bool graces = false;      // it may be asked for a place alone (LockState::Ask::queue_only)
   };
   ModelRun(ModelStore& store, Rules rules, unsigned seed)
       : store_(store), rules_(rules), random_(seed) {
@@ -202,12 +203,13 @@ class ModelRun {
   }
 
   void acquire(LockState::Ask ask) {
+    ask.queue_only = rules_.graces && ask.wait && pick(8) == 0;
     const auto r = store_.acquire(ask);
     saw(r.now);
     ask.token_floor = static_cast<FencingToken>(now_);
     const bool held = state_.holder(ask.owner, now_) != nullptr;
     const auto answer = state_.acquire(ask, now_);
-    invite();
+    if (!ask.queue_only) invite();
     const auto free_at = [&] { return state_.free_at() == never ? 0 : state_.free_at(); };
     std::string want;
     if (const auto* g = std::get_if<LockState::Granted>(&answer))

@@ -283,12 +283,13 @@ std::string Store::acquire(Key& key, const std::string& lock, const Words& a) {
   ask.patience = value(a[5]);
   ask.meta = a[7];
   ask.wait = a[9] == "1";
+  ask.queue_only = a[11] == "1";
   const Micros now = micros();
   ask.token_floor = static_cast<FencingToken>(now);
   key.state.expire(now);
   const bool held = key.state.holder(ask.owner, now) != nullptr;
   const auto answer = key.state.acquire(ask, now);
-  invite(key, lock, value(a[6]));
+  if (!ask.queue_only) invite(key, lock, value(a[6]));
   if (const auto* g = std::get_if<LockState::Granted>(&answer)) {
     if (!held) {
       ledger_.granted(g->token, ask.mode, ask.limit, world_.now() + ask.ttl * 1000);

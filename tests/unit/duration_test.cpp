@@ -178,3 +178,24 @@ TEST_CASE("formatted durations") {
     if (!back || *back > value) FAIL(text);
   }
 }
+
+TEST_CASE(
+    "durations rounded up: never less when they are typed, by less than one of the last part") {
+  for (const auto& [value, text] : {std::pair{Duration{0}, "0s"},
+                                    {Duration{1}, "1ms"},
+                                    {Duration{s + 1}, "1.1s"},
+                                    {Duration{m - 1}, "1m"},
+                                    {Duration{m + 400 * ms}, "1m01s"},
+                                    {Duration{h + 30 * s}, "1h01m"},
+                                    {Duration{d - 1}, "1d"},
+                                    {Duration{d + 1}, "1d01h"}})
+    CHECK(format_duration_up(value) == text);
+  Random random{seed()};
+  for (int i = 0; i < 20'000; ++i) {
+    const Duration value{static_cast<std::int64_t>(
+        random.below(static_cast<std::uint64_t>(1000 * d)) >> random.below(50))};
+    const auto back = parse_duration(format_duration_up(value));
+    if (!back || *back < value || format_duration_up(*back) != format_duration_up(value))
+      FAIL(value.count());
+  }
+}

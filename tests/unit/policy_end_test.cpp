@@ -74,14 +74,25 @@ TEST_CASE("--min-hold") {
     CHECK(s.see(event::ReleaseDone{true}).ends_with(9));
   }
   SECTION("goes on holding to the end") {
-    s.see(event::DetachDone{false}).alarm();
+    s.see(event::DetachDone{false}).see(event::Kept{start + 90s}).alarm();
     CHECK(s.now == start + 60s);
     CHECK(s.does(Do::release));
   }
-  SECTION("a keeper that hangs: go on holding, then release") {
+  SECTION(
+      "a store that is away: not longer than the lease, and it is said that it was not released") {
+    s.see(event::DetachDone{false}).see(event::Kept{start + 40s}).alarm();
+    CHECK(s.now == start + 40s);
+    CHECK(s.says(Note::not_released));
+    CHECK_FALSE(s.does(Do::release));
+    CHECK(s.ends_with(9));
+  }
+  SECTION("a keeper that hangs: no longer than the lease, either") {
     s.alarm();
     CHECK(s.says(Note::holding));
-    CHECK(s.alarm().does(Do::release));
+    s.alarm();
+    CHECK(s.now == start + 29'698ms);
+    CHECK(s.says(Note::not_released));
+    CHECK(s.ends_with(9));
   }
 }
 

@@ -172,7 +172,7 @@ Result<void> Connection::connect(const Options& o, const std::string& host, Dura
   if (!log_in(handle_, o, at_, host, until)) {
     error_number_ = ::mysql_errno(handle_);
     const std::string_view text = ::mysql_error(handle_);
-    Error e = as_error("connect", at_.text(), error_number_, text);
+    Error e = as_login_error("connect", at_.text(), error_number_, text, o.password);
     if (error_number_ == CR_AUTH_PLUGIN_CANNOT_LOAD ||
         text.find("could not be loaded") != text.npos)
       e.message += fmt::format(" ({})", plugin_advice(plugins, text));

@@ -120,4 +120,12 @@ Error as_error(std::string_view what, std::string_view where, unsigned number,
               : fmt::format("{} at {}: error {}: {} ({})", what, where, number, shown, e.advice)};
 }
 
+Error as_login_error(std::string_view what, std::string_view where, unsigned number,
+                     std::string_view text, std::string_view password) {
+  const bool library = (number >= 2000 && number < 3000) || number >= 5000;
+  const std::string_view said = library ? text : first_sentence(text);
+  const bool repeats = !password.empty() && text.find(password) < said.size();
+  return as_error(what, where, number, repeats ? "" : said);
+}
+
 }  // namespace dlock::mysql

@@ -29,5 +29,9 @@ ServerError classify(unsigned number) noexcept;
 // "<what> at <where>: error <number>: <text, made printable and short> (<advice>)"
 Error as_error(std::string_view what, std::string_view where, unsigned number,
                std::string_view text);
+// Of a failed login: of what the server says only the first sentence is shown, and nothing if that
+// has the password.
+Error as_login_error(std::string_view what, std::string_view where, unsigned number,
+                     std::string_view text, std::string_view password);
 
 }  // namespace dlock::mysql

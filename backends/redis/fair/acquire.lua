@@ -1,6 +1,8 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- Behind acquire_free.lua and state.lua: there is a holder, or there are or may be waiters.
 local limit, patience, claim = tonumber(ARGV[3]), tonumber(ARGV[6]), tonumber(ARGV[7])
+local queue_only = ARGV[12] == '1'
+if queue_only then claim = nil end  -- nobody may run, so nobody is woken
 local look = queue and (ARGV[11] == '1' or wait_until > now)
 local request = me .. '|' .. mode .. '|' .. ARGV[3] .. '|' .. meta
 local ticket = look and call('ZSCORE', queue, request)
@@ -40,7 +42,7 @@ end
 -- hold at the same time, in any order, and leave room for it. So readers pass together, but never
 -- an earlier writer.
 local would = { count = tally.count, exclusive = tally.exclusive, room = tally.room }
-local rank, fits = 0, queue or wait_until <= now
+local rank, fits = 0, not queue_only and (queue or wait_until <= now)
 while look and fits do
   local w = waiter_at(rank)
   if not w or w.owner == me then break end

@@ -3,7 +3,8 @@
 -- place.
 -- KEYS lock [queue]
 -- ARGV owner, mode X|S|P, limit, ttl, delay, patience, claim, meta, suffix of the fence record,
---      wait 1|0, asked before 1|0
+--      wait 1|0, asked before 1|0, queue only 1|0
+--        queue only: this server may have forgotten holders; no grant, a place in the queue
 -- -> {'granted'|'held', now, token, slot}      held: by an earlier request of the same owner
 --    {'waiting', now, ahead, free_at, first, holder}
 --        free_at: when time alone may open the key, 0: never; first: all ahead were invited, so
@@ -37,8 +38,8 @@ if version == '' or not newest or newest >= 9007199254740991 or not expires or n
   return redis.error_reply('DLOCKDATA ' .. lock .. ' is not a record of dlock')
 end
 
-if not taken and wait_until <= now and ARGV[11] == '0' and expires - now > 7689600000000
-  and ttl + delay < 7689600000000 then  -- 89 days
+if not taken and wait_until <= now and ARGV[11] == '0' and ARGV[12] ~= '1'
+  and expires - now > 7689600000000 and ttl + delay < 7689600000000 then  -- 89 days
   local stamp = string.format('%.0f', now)
   local token = newest < now and stamp or string.format('%.0f', newest + 1)
   call('HSET', lock, 'fence', token .. ARGV[9], token,

@@ -93,7 +93,8 @@ Result<Released> FairBackend::force_release(const Key& key, std::optional<Fencin
   if (!answer) return fail(answer.error());
   const auto removed = answer->reply.number_at(0);
   if (!removed) return not_understood(*client_, "force a release");
-  return *removed > 0 || answer->repeated ? Released::yes : Released::was_not_held;
+  if (*removed > 0 || answer->repeated) return Released::yes;
+  return client_->none_found("force a release", *answer);
 }
 
 // Two exchanges: the request names the newest token that was seen, so that it can ask only those
@@ -104,6 +105,10 @@ Result<Released> FairBackend::revoke(const Key& key) {
   FencingToken newest = 0;
   for (const HolderView& h : *seen ? (*seen)->holders : std::vector<HolderView>{})
     if (!h.vanished) newest = std::max(newest, h.token);
+  if (newest == 0 && *seen && !(*seen)->unread.empty())
+    return fail(Errc::unavailable,
+                fmt::format("ask the holder to stop at {}: no holder is found; {}", where(),
+                            (*seen)->unread));
   if (newest == 0) return Released::was_not_held;
   const FairKeys keys{client_->options().prefix, key};
   const auto answer = client_->call({"ask the holder to stop",
@@ -113,7 +118,7 @@ Result<Released> FairBackend::revoke(const Key& key) {
   if (!answer) return fail(answer.error());
   const auto asked = answer->reply.number_at(0);
   if (!asked) return not_understood(*client_, "ask the holder to stop");
-  return *asked > 0 ? Released::yes : Released::was_not_held;
+  return *asked > 0 ? Released::yes : client_->none_found("ask the holder to stop", *answer);
 }
 
 Result<Validity> FairBackend::check(const Key& key, FencingToken token) {
@@ -170,14 +175,19 @@ Result<Noted> FairBackend::note_start(const Lease& lease, const StartChange& cha
 }
 
 Result<std::optional<KeyView>> FairBackend::inspect(const Key& key) {
-  return inspect(FairKeys{client_->options().prefix, key});
+  return inspect(FairKeys{client_->options().prefix, key}, &key);
 }
 
-Result<std::optional<KeyView>> FairBackend::inspect(const FairKeys& keys) {
+Result<std::optional<KeyView>> FairBackend::inspect(const FairKeys& keys, const Key* asked) {
   const auto answer = client_->call(
       {"inspect", &scripts::inspect, keys.all(), {fmt::format_int(most_shown).str()}, false, 1});
   if (!answer) return fail(answer.error());
-  return view_of(keys, answer->reply);
+  auto view = view_of(keys, answer->reply);
+  if (!view) return view;
+  std::string unread = client_->unread(*answer);
+  if (!*view && asked && !unread.empty()) view->emplace().key = asked->text();
+  if (*view) (*view)->unread = std::move(unread);
+  return view;
 }
 
 Result<void> FairBackend::names_at(const Endpoint& at, std::vector<std::string>& names) {
@@ -190,6 +200,7 @@ Result<void> FairBackend::names_at(const Endpoint& at, std::vector<std::string>&
 Result<std::vector<KeyView>> FairBackend::list() {
   if (client_->options().prefix.empty())
     return fail(Errc::usage, "without a prefix only a named key can be inspected: give a KEY");
+  client_->grants_nothing = false;
   const auto servers = client_->locator().everyone({client_->usual_deadline()});
   if (!servers) return fail(servers.error());
   std::vector<std::string> names;
@@ -200,7 +211,7 @@ Result<std::vector<KeyView>> FairBackend::list() {
 
   std::vector<KeyView> views;
   for (std::string& name : names) {
-    auto v = inspect(FairKeys{client_->options().prefix, std::move(name)});
+    auto v = inspect(FairKeys{client_->options().prefix, std::move(name)}, nullptr);
     if (!v) return fail(std::move(v.error()));
     if (*v) views.push_back(std::move(**v));
   }

@@ -70,7 +70,8 @@ class FairBackend final : public Backend {
     return found == ended_.end() ? "" : found->second;
   }
   Result<Validity> check(const Key&, std::string owner, std::string token);
-  Result<std::optional<KeyView>> inspect(const FairKeys&);
+  // `asked`: the key that a caller names, which the server may have forgotten; none: found there
+  Result<std::optional<KeyView>> inspect(const FairKeys&, const Key* asked);
   Result<void> names_at(const Endpoint&, std::vector<std::string>& names);
 
   const Traits& traits_;  // of the table, which lives for ever

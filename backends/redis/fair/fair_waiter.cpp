@@ -43,7 +43,7 @@ Result<Progress> FairWaiter::poll(Duration slice) {
   const Deadline end = later(Clock::now(), slice);
   breaks_ = 0;
   for (;;) {
-    Step step = state_ == State::idle        ? start(end)
+    Step step = state_ == State::idle        ? start()
                 : state_ == State::asked     ? hear_answer(end)
                 : state_ == State::listening ? hear_wake(end)
                                              : rest(end);
@@ -54,9 +54,16 @@ Result<Progress> FairWaiter::poll(Duration slice) {
   }
 }
 
-Progress FairWaiter::waiting() const { return last_; }
+// In the grace of the server it is said how long that lasts.
+Progress FairWaiter::waiting() {
+  Waiting now = last_;
+  const auto left = std::chrono::ceil<Duration>(grants_from_ - Clock::now());
+  client_.grants_nothing = left > Duration{};
+  if (client_.grants_nothing) now.why = grace_note(client_.options().restart_grace, left);
+  return now;
+}
 
-FairWaiter::Step FairWaiter::start(Deadline end) {
+FairWaiter::Step FairWaiter::start() {
   const Wait wait{Clock::now() + client_.options().connect_timeout, client_.options().interrupt_fd};
   if (session_) client_.give_back(std::move(session_));  // it may not be the right server any more
   if (owed_ && !backend_.give_back(*owed_))
@@ -75,15 +82,12 @@ FairWaiter::Step FairWaiter::start(Deadline end) {
     return fail(std::move(ok.error()));
   }
   const Duration grace = client_.options().restart_grace;
-  client_.grants_nothing = session_->facts.grace_left(grace) > Duration{};
-  if (const Duration left = session_->facts.grace_left(grace); left > Duration{}) {
-    std::string why = grace_note(grace, left);
-    if (!request_.wait)
-      return fail(Errc::unavailable, fmt::format("{}: {}", session_->at.text(), why));
-    wait_for(-1, 0, {std::min(end, later(Clock::now(), left)), wait.interrupt});
-    client_.grants_nothing = session_->facts.grace_left(grace) > Duration{};
-    if (client_.grants_nothing) return Progress{Waiting{0, std::nullopt, std::move(why)}};
-  }
+  const Duration left = session_->facts.grace_left(grace);
+  grants_from_ = later(Clock::now(), left);
+  client_.grants_nothing = left > Duration{};
+  if (client_.grants_nothing && !request_.wait)
+    return fail(Errc::unavailable,
+                fmt::format("{}: {}", session_->at.text(), grace_note(grace, left)));
   if (auto ok = ask({}); !ok) return broken(std::move(ok.error()));
   return std::optional<Progress>{};
 }
@@ -95,7 +99,7 @@ Command FairWaiter::command() const {
           {request_.owner.hex(), std::string{static_cast<char>(request_.mode)},
            fmt::format_int(request_.limit).str(), micros(request_.ttl), micros(request_.lock_delay),
            micros(patience_), micros(claim), request_.identity.encode(), keys_.record_suffix(),
-           request_.wait ? "1" : "0", queued_ ? "1" : "0"},
+           request_.wait ? "1" : "0", queued_ ? "1" : "0", Clock::now() < grants_from_ ? "1" : "0"},
           true,
           1};
 }
@@ -156,8 +160,10 @@ FairWaiter::Step FairWaiter::refused(const Reply& reply, State during) {
     if (!there) return fail(std::move(there.error()));
     session_ = std::move(*there);
     const Duration grace = client_.options().restart_grace;
-    if (const Duration left = session_->facts.grace_left(grace); left > Duration{})
+    const Duration left = session_->facts.grace_left(grace);
+    if (left > Duration{} && !request_.wait)
       return fail(Errc::unavailable, grace_note(grace, left));
+    grants_from_ = std::max(grants_from_, later(Clock::now(), left));
     if (auto ok = client_.may_give(session_->facts, session_->at, lease_); !ok)
       return fail(std::move(ok.error()));
   }
@@ -176,6 +182,10 @@ FairWaiter::Step FairWaiter::refused(const Reply& reply, State during) {
 FairWaiter::Step FairWaiter::understand(const Reply& reply, Deadline end) {
   const std::string_view verdict = reply.text_at(0);
   const auto now = reply.number_at(1);
+  if (verdict == "held" && Clock::now() < grants_from_) {  // not more than an answer that was lost
+    look_again_soon();
+    return std::optional<Progress>{};
+  }
   if (verdict == "granted" || verdict == "held") return grant(reply, verdict == "held");
   if (verdict == "busy" && now) return Progress{Busy{holder_in(reply, 3, *now)}};
   if (verdict == "later" && now) {
@@ -197,6 +207,8 @@ FairWaiter::Step FairWaiter::understand(const Reply& reply, Deadline end) {
   // then.
   if (reply.number_at(4) == 1 && *free_at > 0)
     time = std::min(time, std::max(Duration{*free_at - *now}, Duration{0}) + past_the_end);
+  if (Clock::now() < grants_from_)  // all ask then, and the queue has their order
+    time = std::min(time, std::chrono::ceil<Duration>(grants_from_ - Clock::now()) + past_the_end);
   if (auto ok = listen(time); !ok) return broken(std::move(ok.error()));
   return std::optional<Progress>{};
 }

@@ -33,7 +33,7 @@ class FairWaiter final : public Waiter {
   enum class State { idle, asked, listening, resting };
   using Step = Result<std::optional<Progress>>;  // nothing: go on
 
-  Step start(Deadline end);
+  Step start();
   Step hear_answer(Deadline end);
   Step hear_wake(Deadline end);
   Step understand(const Reply&, Deadline end);
@@ -45,7 +45,7 @@ class FairWaiter final : public Waiter {
   Step refused(const Reply&, State during);
   void look_again_soon();
   Step broken(Error);
-  Progress waiting() const;
+  Progress waiting();
 
   FairBackend& backend_;
   Client& client_;
@@ -61,6 +61,7 @@ class FairWaiter final : public Waiter {
   bool skip_ = false;          // the next reply is that of ASKING
   Deadline sent_{};            // of the request on its way
   Deadline rest_until_{};
+  Deadline grants_from_{};  // the end of the server's restart_grace: a place, and no grant before
   Deadline answer_by_{};
   unsigned breaks_ = 0;  // connections lost in this poll
   Waiting last_;

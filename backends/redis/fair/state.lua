@@ -110,6 +110,7 @@ end
 -- poll again within `claim` loses its place, or one stopped waiter would block all behind it. Comes
 -- last and never fails: earlier decisions stand. A waiter that cannot be reached (memory is full;
 -- its list belongs to the other side of a slot that is being moved) notices by its refresh.
+-- `claim` nil: wakes nobody.
 -- -> when time alone may change which waiters can run: the end of a holder, of a waiter that may
 --    run and does not, and of the first that may not; rank of the first that may not run
 local wake = string.gsub(lock, 'fence$', 'wake:')
@@ -119,7 +120,7 @@ local function invite(tally, claim)
     local w = waiter_at(rank)
     if not w then return free_at, rank end
     local runs = let_in(tally, w.mode, w.limit)
-    if runs and not w.called then
+    if runs and claim and not w.called then
       local list = wake .. w.owner
       if type(redis.pcall('RPUSH', list, '1')) == 'number' then
         redis.pcall('PEXPIRE', list, ms(claim))

@@ -121,7 +121,8 @@ Result<Released> NamedBackend::force_release(const Key& key, std::optional<Fenci
   const std::string wanted = token ? fmt::format_int(*token).str() : "";
   const auto answer = call("force a release", scripts::named_force_release, named(key), {wanted});
   if (!answer) return fail(answer.error());
-  return answer->reply.integer == 1 || answer->repeated ? Released::yes : Released::was_not_held;
+  if (answer->reply.integer == 1 || answer->repeated) return Released::yes;
+  return client_->none_found("force a release", *answer);
 }
 
 Result<Look> NamedBackend::look(const NamedKey& key) {
@@ -129,6 +130,7 @@ Result<Look> NamedBackend::look(const NamedKey& key) {
   if (!answer) return fail(answer.error());
   auto seen = parse_look(answer->reply);
   if (!seen) return fail(not_understood("look"));
+  seen->unread = client_->unread(*answer);
   return std::move(*seen);
 }
 
@@ -197,13 +199,17 @@ Result<Validity> NamedBackend::check(const Key& key, const Owner& owner) {
              : Validity::stale;
 }
 
-Result<std::optional<KeyView>> NamedBackend::inspect(const Key& key) { return inspect(named(key)); }
+Result<std::optional<KeyView>> NamedBackend::inspect(const Key& key) {
+  return inspect(named(key), &key);
+}
 
-Result<std::optional<KeyView>> NamedBackend::inspect(const NamedKey& key) {
+Result<std::optional<KeyView>> NamedBackend::inspect(const NamedKey& key, const Key* asked) {
   const auto seen = look(key);
   if (!seen) return fail(seen.error());
-  if (!seen->held() && !seen->record) return std::optional<KeyView>{};
+  if (!seen->held() && !seen->record && (!asked || seen->unread.empty()))
+    return std::optional<KeyView>{};
   KeyView v;
+  v.unread = seen->unread;
   v.key = key.lock.substr(client_->options().prefix.size());
   v.waiters_known = false;
   if (seen->record) v.fence = seen->record->token;
@@ -224,6 +230,7 @@ Result<std::vector<KeyView>> NamedBackend::list() {
   const std::string& prefix = client_->options().prefix;
   if (prefix.empty())
     return fail(Errc::usage, "without a prefix only a named key can be inspected: give a KEY");
+  client_->grants_nothing = false;
   const auto servers = client_->locator().everyone({client_->usual_deadline()});
   if (!servers) return fail(servers.error());
   std::vector<std::string> names;
@@ -235,7 +242,7 @@ Result<std::vector<KeyView>> NamedBackend::list() {
   std::vector<KeyView> views;
   for (std::string& name : names) {
     if (!name.starts_with(prefix)) continue;
-    auto v = inspect(NamedKey{std::move(name)});
+    auto v = inspect(NamedKey{std::move(name)}, nullptr);
     if (!v) return fail(std::move(v.error()));
     if (*v) views.push_back(std::move(**v));
   }

@@ -25,6 +25,7 @@ struct Look {
     Identity who;
   };
   std::optional<OwnRecord> record;
+  std::string unread;  // as KeyView has it
 
   bool held() const noexcept { return type != "none"; }
   // by some dlock
@@ -112,7 +113,8 @@ class NamedBackend : public Backend {
   std::unique_ptr<Client> client_;
 
  private:
-  Result<std::optional<KeyView>> inspect(const NamedKey&);
+  // `asked`: the key that a caller names, which the server may have forgotten; none: found there
+  Result<std::optional<KeyView>> inspect(const NamedKey&, const Key* asked);
   Result<void> names_at(const Endpoint&, const std::string& pattern,
                         std::vector<std::string>& names);
 

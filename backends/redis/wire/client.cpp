@@ -211,6 +211,12 @@ Result<std::int64_t> Client::copies(Session& session, unsigned wanted) {
   return reply->integer;
 }
 
+Result<Released> Client::none_found(std::string_view what, const Answer& answer) const {
+  if (answer.grace_left == Duration{}) return Released::was_not_held;
+  return fail(Errc::unavailable, fmt::format("{} at {}: no holder is found; {}", what,
+                                             options_.where, unread(answer)));
+}
+
 std::optional<Client::Detour> Client::detour(const Session& session, const Command& command,
                                              const Reply& reply, Manner manner) const {
   if (!reply.is(Reply::Type::error)) return std::nullopt;
@@ -285,8 +291,9 @@ Client::Attempt Client::attempt(const Command& command, Deadline connect_by, Dea
       if (!made.again) give_back(std::move(session));  // else another greeting is needed
       return made;
     }
-    if (command.grants) answer.grace_left = session->facts.grace_left(options_.restart_grace);
-    if (answer.grace_left > Duration{}) {
+    answer.grace_left =
+        std::max(answer.grace_left, session->facts.grace_left(options_.restart_grace));
+    if (command.grants && answer.grace_left > Duration{}) {
       made.answer = std::move(answer);
       give_back(std::move(session));
       return made;

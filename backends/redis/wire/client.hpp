@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 #include <vector>
+#include "core/backend.hpp"
 #include "core/clock.hpp"
 #include "core/error.hpp"
 #include "redis/wire/connection.hpp"
@@ -62,7 +63,9 @@ struct Answer {
   Deadline sent;            // before the answered request was sent
   bool repeated = false;    // an earlier one may have been carried out as well
   std::int64_t copies = 0;  // replicas that have it, when requested
-  Duration grace_left{};    // above 0: not sent, as the server grants nothing for this long
+  // Above 0: the server may have forgotten locks, and grants nothing for this long. What grants was
+  // not sent, and a holder that is not found may be there all the same.
+  Duration grace_left{};
 };
 
 class Client {
@@ -121,6 +124,7 @@ class Client {
   Result<void> scan(const Endpoint& at, const std::string& pattern, Found found) {
     auto session = take_from(at, {usual_deadline()});
     if (!session) return fail(std::move(session.error()));
+    grants_nothing |= (*session)->facts.grace_left(options_.restart_grace) > Duration{};
     std::string cursor = "0";
     do {
       auto reply = ask(**session,
@@ -135,13 +139,22 @@ class Client {
     return {};
   }
 
+  // KeyView::unread behind this answer.
+  std::string unread(const Answer& answer) const {
+    return answer.grace_left > Duration{} ? unread_note(options_.restart_grace, answer.grace_left)
+                                          : "";
+  }
+  // Released::was_not_held; Errc::unavailable if the server may have forgotten the holder.
+  Result<Released> none_found(std::string_view what, const Answer& answer) const;
+
   // The number of replicas that have what was written on this session so far.
   Result<std::int64_t> copies(Session&, unsigned wanted);
 
   Locator& locator() noexcept { return *locator_; }
   const Options& options() const noexcept { return options_; }
   std::uint64_t requests = 0;
-  bool grants_nothing = false;  // the last answer to a waiter was that the server is in its grace
+  // The last answer to a waiter was that the server is in its grace; so is one that was scanned.
+  bool grants_nothing = false;
 
  private:
   explicit Client(Options options) : options_(std::move(options)) {}

@@ -19,20 +19,27 @@ std::string grace_note(Duration grace, Duration left) {
       format_duration(grace), format_duration(left));
 }
 
+std::string unread_note(Duration grace, Duration left) {
+  return fmt::format(
+      "nothing is granted for {}: the server restarted less than {} ago and may have forgotten a "
+      "lock",
+      format_duration(left), format_duration(grace));
+}
+
 std::optional<Error> outlasts_grace(const ServerFacts& facts, LeaseSpan lease, Duration grace,
                                     std::string_view where) {
   if (grace == Duration{} || lease.whole() <= grace || facts.forgets.empty()) return std::nullopt;
-  std::string asked = fmt::format("--ttl {}", format_duration(lease.ttl));
+  std::string asked = fmt::format("--ttl {}", format_duration_up(lease.ttl));
   if (lease.lock_delay > Duration{})
-    asked += fmt::format(" with --lock-delay {} is {}, which", format_duration(lease.lock_delay),
-                         format_duration(lease.whole()));
+    asked += fmt::format(" with --lock-delay {} is {}, which", format_duration_up(lease.lock_delay),
+                         format_duration_up(lease.whole()));
   std::string text = fmt::format(
       "{} is longer than restart_grace={}, after which a restarted server grants again: {} may "
       "forget the lock before ({})",
       asked, format_duration(grace), where, facts.forgets);
   if (facts.rewriting) return Error{Errc::unavailable, std::move(text)};
   text += fmt::format("; shorten it, or put restart_grace={} into the URL of all clients",
-                      format_duration(lease.whole()));
+                      format_duration_up(lease.whole()));
   return Error{Errc::usage, std::move(text)};
 }
 
@@ -46,7 +53,7 @@ std::string restart_rule(LeaseSpan lease, Duration grace) {
   return fmt::format(
       "{}; this lease, {}, is longer: only a server that proves to keep every grant gives it, "
       "others are status 64",
-      waited, format_duration(lease.whole()));
+      waited, format_duration_up(lease.whole()));
 }
 
 Greeting::Greeting(const Options& options, Connection& connection, std::uint64_t& requests)
@@ -93,9 +100,9 @@ Result<void> Greeting::understand(About about, Reply& reply) {
                                : "identify the server";
   std::string& text = reply.text;
   if (reply.is(Reply::Type::error) && !config) {
-    if (!options_.password.empty() && text.find(options_.password) != text.npos)
-      text = text.substr(0, text.find_first_of(" '"));  // it repeats what we sent
-    return fail(as_error(what, connection_.where(), text));
+    Error refused = as_login_error(what, connection_.where(), text, options_.password);
+    if (about == About::login && refused.code == Errc::protocol) refused.code = Errc::denied;
+    return fail(std::move(refused));
   }
   const bool command = about == About::login || about == About::database;
   if (command ? text != "OK" : !config && !reply.is(Reply::Type::string))

@@ -46,6 +46,8 @@ struct ServerFacts {
 
 // The message while grants wait for that.
 std::string grace_note(Duration grace, Duration left);
+// Why no holder that is found there does not mean that there is none.
+std::string unread_note(Duration grace, Duration left);
 
 // Why this server must not grant (or extend to) such a lease: after a restart that loses it,
 // clients would wait for `grace` alone. Errc::usage; Errc::unavailable: ask again in a moment.

@@ -78,6 +78,13 @@ bool contains_word(std::string_view text, std::string_view word) noexcept {
   return false;
 }
 
+Error shown(const ServerError& e, std::string_view what, std::string_view where,
+            std::string_view text) {
+  const std::string said = printable(text.substr(0, 200));
+  return {e.code, e.advice.empty() ? fmt::format("{} at {}: {}", what, where, said)
+                                   : fmt::format("{} at {}: {} ({})", what, where, said, e.advice)};
+}
+
 }  // namespace
 
 ServerError classify(std::string_view text) noexcept {
@@ -95,11 +102,14 @@ ServerError classify(std::string_view text) noexcept {
 }
 
 Error as_error(std::string_view what, std::string_view where, std::string_view text) {
-  const ServerError e = classify(text);
-  const std::string shown = printable(text.substr(0, 200));
-  return {e.code, e.advice.empty()
-                      ? fmt::format("{} at {}: {}", what, where, shown)
-                      : fmt::format("{} at {}: {} ({})", what, where, shown, e.advice)};
+  return shown(classify(text), what, where, text);
+}
+
+Error as_login_error(std::string_view what, std::string_view where, std::string_view text,
+                     std::string_view password) {
+  const std::string_view said = first_sentence(text);
+  const bool repeats = !password.empty() && text.find(password) < said.size();
+  return shown(classify(said), what, where, repeats ? said.substr(0, said.find(' ')) : said);
 }
 
 }  // namespace dlock::redis

@@ -83,7 +83,8 @@ Result<Line*> SessionBackend::line_for(const Request& r, Deadline until, int int
     close(l);
     return fail(Errc::usage, fmt::format("{}: sessions of {} last {} {} (its {}SessionTimeout){}",
                                          asked, options_.where, least ? "at least" : "at most",
-                                         format_duration(given), least ? "min" : "max", hint));
+                                         least ? format_duration_up(given) : format_duration(given),
+                                         least ? "min" : "max", hint));
   }
   return &l;
 }

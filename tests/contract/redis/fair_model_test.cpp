@@ -52,11 +52,12 @@ class RedisModel final : public test::ModelStore {
   }
 
   Acquired acquire(const LockState::Ask& ask) override {
-    const Reply r = run(texts_.acquire, {ask.owner.hex(), std::string{static_cast<char>(ask.mode)},
-                                         std::to_string(ask.limit), std::to_string(ask.ttl),
-                                         std::to_string(ask.delay), std::to_string(ask.patience),
-                                         std::to_string(test::model_claim), ask.meta, "",
-                                         ask.wait ? "1" : "0", ++asked_ % 3 == 0 ? "1" : "0"});
+    const Reply r =
+        run(texts_.acquire,
+            {ask.owner.hex(), std::string{static_cast<char>(ask.mode)}, std::to_string(ask.limit),
+             std::to_string(ask.ttl), std::to_string(ask.delay), std::to_string(ask.patience),
+             std::to_string(test::model_claim), ask.meta, "", ask.wait ? "1" : "0",
+             ++asked_ % 3 == 0 ? "1" : "0", ask.queue_only ? "1" : "0"});
     asks_[ask.owner] = ask;
     const std::string verdict{r.text_at(0)};
     std::string figures;
@@ -186,7 +187,8 @@ void run_both(const Texts& texts, bool set_clock, long steps) {
   test::RedisServer server;
   const unsigned seed = Catch::rngSeed() ? Catch::rngSeed() : 1;
   RedisModel store{server, texts};
-  test::ModelRun{store, {.sets_clock = set_clock, .renew_looks = false}, seed}.run(steps, seed);
+  test::ModelRun{store, {.sets_clock = set_clock, .renew_looks = false, .graces = true}, seed}.run(
+      steps, seed);
 }
 
 }  // namespace

@@ -22,6 +22,8 @@ struct Proxied {
   std::string direct() const { return server.url() + "?restart_grace=0"; }
 };
 
+inline constexpr auto an_hour = std::chrono::seconds{3600};
+
 inline Key key(const char* text) { return *Key::parse(text); }
 
 inline std::size_t holders_of(Backend& b, const Key& k) {

@@ -157,7 +157,8 @@ TEST_CASE("a server that does not report its uptime counts as just started") {
     return fmt::format("${}\r\n{}\r\n", text.size(), text);
   };
   const Liar liar(bulk("redis_version:7.0.0\r\nrun_id:a\r\n") + bulk("role:master\r\n") +
-                  bulk("maxmemory:0\r\n"));
+                  bulk("maxmemory:0\r\n") +  // and a place in its queue
+                  "*6\r\n" + bulk("waiting") + ":1\r\n:0\r\n:0\r\n:0\r\n" + bulk(""));
   auto backend = open_redis(liar.url(), quick());
   const auto p = (*backend->enqueue(request(key("k"))))->poll(0s);
   REQUIRE((p && std::holds_alternative<Waiting>(*p)));

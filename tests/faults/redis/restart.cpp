@@ -9,7 +9,6 @@ using namespace dlock::test;
 
 namespace {
 
-constexpr auto an_hour = std::chrono::seconds{3600};
 const std::vector<std::string> on_disk{"appendonly yes", "appendfsync always"};
 
 Error refusal(Backend& b, const Request& r) {

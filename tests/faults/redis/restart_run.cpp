@@ -3,38 +3,16 @@
 // URLs without items.
 #include <arpa/inet.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <csignal>
 #include <filesystem>
 #include <thread>
 #include "faults.hpp"
-#include "support/options.hpp"
-#include "support/process.hpp"
-#include "support/status_events.hpp"
+#include "program.hpp"
 
 using namespace dlock;
 using namespace dlock::test;
 
 namespace {
-
-constexpr auto an_hour = std::chrono::seconds{3600};
-
-struct Ran {
-  int status;  // of exit; -1: something else
-  std::string said, printed;
-};
-Ran dlock_with(std::vector<std::string> words, double seconds = 60) {
-  words.insert(words.begin(), program_from("DLOCK"));
-  Pipe out, err;
-  Process p =
-      Process::start({.argv = words, .fds = {{1, out.write_end.get()}, {2, err.write_end.get()}}});
-  out.write_end.reset();
-  err.write_end.reset();
-  const auto said = read_all(err.read_end.get(), seconds).text,
-             printed = read_all(out.read_end.get(), seconds).text;
-  const auto status = p.wait(seconds);
-  return {status && WIFEXITED(*status) ? WEXITSTATUS(*status) : -1, said, printed};
-}
 
 // A long-running job, and the events of its dlock.
 class Run {
@@ -53,8 +31,6 @@ class Run {
   std::optional<Process> process;
   std::optional<EventStream> events;
 };
-
-bool has(const std::string& text, const char* part) { return text.find(part) != text.npos; }
 
 }  // namespace
 
@@ -128,7 +104,9 @@ TEST_CASE("restart: -n, and a wait that ends in the grace, are 69, also with -E 
       CHECK(ran.status == 69);
       CHECK(has(ran.said, "grants resume in"));
     }
-  CHECK(server.command({"DBSIZE"}).integer == 0);
+  // places at most, and no grant
+  CHECK_FALSE(server.command({"HGET", "dlock:{k}:fence", "fence"}).is(Reply::Type::string));
+  CHECK(server.command({"EXISTS", "k"}).integer == 0);
 }
 
 TEST_CASE("restart: run, acquire and renew with a lease above the grace are 64 and name both") {
