@@ -5,6 +5,7 @@
 #include "cli/handle.hpp"
 #include "cli/inherited.hpp"
 #include "cli/say.hpp"
+#include "core/duration.hpp"
 #include "run/process_id.hpp"
 #include "run/wrap/borrowed.hpp"
 #include "run/wrap/reentrant.hpp"
