@@ -135,7 +135,7 @@ counter() { sed -n "s/^dlock_$1_total{.*} //p" m.prom; }
 
 @test "--metrics-file: a full disk keeps the old figures, complete, and is reported" {
   # As a full disk does: no file can grow.
-  on_full_disk() { run -3 bash -c 'ulimit -f 0; exec "$DLOCK_FAKE" run -b fake: --key k --metrics-file m.prom -- sh -c "exit 3"'; }
+  on_full_disk() { run -3 bash -c 'ulimit -f 0; exec "$0" run -b fake: --key k --metrics-file m.prom -- sh -c "exit 3"' "$DLOCK_FAKE"; }
   on_full_disk
   assert_output --regexp "^dlock: --metrics-file 'm.prom': not updated: "
   assert_equal "$(ls)" ''

@@ -287,8 +287,8 @@ STEPS
 }
 
 @test "raw mode is restored when the command was killed at the deadline" {
-  on_tty sh -c '$DLOCK_FAKE run -b "fake:?hang_after=0" --key k --ttl 2s -k 100ms -- sh -c "stty raw -echo; echo up; exec sleep 60"
-    echo status=$?; stty -a' <<'STEPS'
+  on_tty sh -c '"$0" run -b "fake:?hang_after=0" --key k --ttl 2s -k 100ms -- sh -c "stty raw -echo; echo up; exec sleep 60"
+    echo status=$?; stty -a' "$DLOCK_FAKE" <<'STEPS'
     expect up
     expect status=123
     expect  icanon

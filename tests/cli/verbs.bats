@@ -171,7 +171,9 @@ STEPS
 }
 
 @test "release --revoke --wait: a record that was lost is no end of a job" {
-  "$DLOCK" acquire --key k --ttl 1h >/dev/null
+  "$DLOCK" run -k 1m --key k -- sh -c 'trap "" TERM; echo >"$0"; sleep 60' "$BATS_TEST_TMPDIR/up" 3>&- &
+  holder=$!
+  eventually test -e "$BATS_TEST_TMPDIR/up"
   "$DLOCK" release --key k --revoke --wait 8s 2>"$BATS_TEST_TMPDIR/said" 3>&- &
   waits=$!
   was_asked() { "$DLOCK" inspect k | grep -q 'was asked to stop'; }
@@ -180,6 +182,8 @@ STEPS
   wait $waits && status=0 || status=$?
   assert_equal "$status" 69
   grep 'k: the store has forgotten the grant with token [0-9]*: whether its job has ended is unknown' "$BATS_TEST_TMPDIR/said"
+  kill -KILL $holder
+  wait $holder || :
 }
 
 @test "release --force --token compares, --yes does not; old grants stay stale" {

@@ -342,19 +342,25 @@ TEST_CASE("a revoked dlock run ends its job by its end signal") {
   const char* dlock = std::getenv("DLOCK");
   if (!dlock) FAIL("DLOCK is not set");
   const std::string url = place();
+  const test::TempDir dir;
+  const std::string up = dir / "up";
   const pid_t p = ::fork();
   if (p == 0) {
     ::execl(dlock, "dlock", "run", "-q", "-b", url.c_str(), "--ttl", "4s", "--signal", "INT",
-            "--key", "k", "--", "sleep", "60", nullptr);
+            "--key", "k", "--", "sh", "-c", "trap 'rm \"$0\"; exit' INT; echo >\"$0\"; sleep 60",
+            up.c_str(), nullptr);
     ::_exit(127);
   }
   const auto admin = open_zookeeper(url);
-  for (const Deadline end = Clock::now() + 20s;
-       admin->revoke(key()).value() != Released::yes && Clock::now() < end;)
+  for (const Deadline end = Clock::now() + 20s; ::access(up.c_str(), F_OK) != 0;) {
+    REQUIRE(Clock::now() < end);
     ::usleep(20000);
+  }
+  CHECK(admin->revoke(key()).value() == Released::yes);
   int status = 0;
   REQUIRE(::waitpid(p, &status, 0) == p);
-  CHECK(WIFSIGNALED(status));
-  CHECK(WTERMSIG(status) == SIGINT);
+  REQUIRE(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 122);
+  CHECK(::access(up.c_str(), F_OK) != 0);
   CHECK(admin->inspect(key()).value()->holders.empty());
 }
