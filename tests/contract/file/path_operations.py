@@ -86,7 +86,8 @@ with tempfile.TemporaryDirectory() as outside:
     at = ["-b", f"file:{locks}"]
     traced("run", *at, "--once-per", "1h", "--key", "note", "--", "true")
     handle = traced("acquire", *at, "--key", "note", "--ttl", "1m")
-    traced("release", *at, "--key", "note", "--revoke")
+    asked = f"'{dlock}' release -b 'file:{locks}' --key revoked --revoke; exec sleep 60"
+    traced("run", *at, "--key", "revoked", "--", "sh", "-c", asked, status=122)
     traced("renew", *at, "--key", "note", "--handle", handle)
     traced("release", *at, "--key", "note", "--handle", handle)
 
