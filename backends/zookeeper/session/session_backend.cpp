@@ -185,7 +185,10 @@ Result<Renewal> SessionBackend::renew_in(const Lease& lease, Duration ttl, bool 
       return fail(server_error(options_, "renew", rc));
     }
     p->ttl = ttl;
-    if (ends_with_ttl) p->lock_delay = Duration{};
+    if (ends_with_ttl) {
+      p->lock_delay = Duration{};
+      say_timeout(s, *p, seen.text, timeout, until);
+    }
     const Lease kept = lease_of(*p, proved.sent);
     p->until = kept.deadline;
     return Kept{kept, asks_to_stop(seen.text, p->token, names_recur())};

@@ -141,6 +141,7 @@ class SessionBackend : public Backend {
   Result<Place*> ours(const Lease&, Duration ttl, Deadline until);
   Result<Renewal> renew_in(const Lease&, Duration ttl, bool ends_with_ttl);
   Result<void> retime(Line&, Duration timeout);
+  void say_timeout(Session&, Place&, std::string_view data, Duration timeout, Deadline until);
   Line& line(const std::optional<Owner>&, Duration ttl, Duration lock_delay);
   void end_session(Line&);
   void close(Line&);

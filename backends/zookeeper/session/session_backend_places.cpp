@@ -190,4 +190,16 @@ Result<Place*> SessionBackend::ours(const Lease& lease, Duration ttl, Deadline u
   }
 }
 
+// For display: the record has the timeout of the session. If the reply is lost, the next renewal
+// finds another version and reads the node again.
+void SessionBackend::say_timeout(Session& s, Place& p, std::string_view data, Duration timeout,
+                                 Deadline until) {
+  if (data.starts_with(revoke_word)) return;  // the request stays
+  auto record = NodeRecord::parse(data);
+  if (!record || record->timeout == timeout) return;
+  record->timeout = timeout;
+  const Session::Call call = s.multi({{Op::Kind::set, p.node, record->text(), p.version}});
+  if (s.finish({&call}, until) && call.reply().rc == ZOK) ++p.version;
+}
+
 }  // namespace dlock::zookeeper
