@@ -292,7 +292,8 @@ bool Guard::reap() {
     } else if (WIFCONTINUED(status)) {
       const bool dlock_stops = std::exchange(stopped_, false);
       tell(Kind::continued);
-      if (dlock_stops && ::getppid() == dlock_) ::kill(dlock_, SIGCONT);
+      // not if it goes on in order to end: a shell then finds dlock stopped until its fg
+      if (dlock_stops && !asked_to_end() && ::getppid() == dlock_) ::kill(dlock_, SIGCONT);
     } else {
       leader_alive_ = stopped_ = false;
       status_ = status;
