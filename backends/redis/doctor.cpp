@@ -193,7 +193,7 @@ class Examination {
     if (!script) return fail(std::move(script.error()));
     if (script->is(Reply::Type::error)) {
       add(Level::bad, "rights", printable(script->text.substr(0, 120)),
-          "grant what dlock-backends(7) lists");
+          "grant what dlock-redis(7) lists");
       return {};
     }
     const std::string_view list = script->text_at(0);
@@ -219,7 +219,7 @@ class Examination {
     if (!client_.options().prefix.empty())
       if (auto ok = plain("scan", {"SCAN", "0", "COUNT", "1"}); !ok) return ok;
     add(missing.empty() ? Level::good : Level::bad, "rights",
-        missing.empty() ? "enough" : "missing: " + missing, "grant what dlock-backends(7) lists");
+        missing.empty() ? "enough" : "missing: " + missing, "grant what dlock-redis(7) lists");
     if (!script->text_at(1).empty())
       add(Level::bad, "writing", printable(script->text_at(1).substr(0, 120)),
           "nothing is granted until it can be written");

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The manual and --help list the same options, exit statuses, variables and columns. $DLOCK: the
 # binary.
+bats_require_minimum_version 1.5.0
 bats_load_library bats-support
 bats_load_library bats-assert
 
@@ -50,6 +51,47 @@ options_of_help() {
     done
   done | sort -u)
   assert_equal "$of_page" "$of_help"
+}
+
+@test "dlock-backends(7) says what each recipe can do" {
+  cd "$BATS_TEST_TMPDIR" || return
+  mkdir locks
+  built=$("$DLOCK" --version | sed -n 's/ ([^)]*)//g; s/^\([a-z]*\): \(.*\)/\1, \2/p')
+  while IFS=, read -r family rest; do
+    for recipe in ${rest//,/ }; do echo "$family $recipe"; done
+  done <<<"$built" | sort >built
+  assert [ -s built ]
+  sed -n '/^\.Sh WHAT EACH RECIPE/,/^\.El/p' "$man/dlock-backends.7" |
+    awk '/^\.(It|El)/ { if (of) print of "|" can; of = substr($0, 5); can = " "; next } of { can = can $0 " " }' >rows
+  cut -d'|' -f1 rows | sed 's/, /\n/g' | sort >named
+  assert_equal "$(comm -23 built named)" ''
+  while IFS='|' read -r recipes can; do
+    while read -r family recipe; do
+      grep -qx "$family $recipe" built || continue # not built in
+      case $family in
+        file) url=file:$PWD/locks ;;
+        mysql) url=mysql://127.0.0.1:1/db ;;
+        redlock) url=redlock://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3 ;;
+        *) url=$family://127.0.0.1:1 ;;
+      esac
+      while read -r word command; do
+        # shellcheck disable=SC2086  # a command and its options
+        run "$DLOCK" $command -q --connect-timeout 50ms -b "$url?recipe=$recipe" --key "$recipe"
+        takes=yes
+        [ "$status" != 64 ] || takes=
+        named=
+        [[ $can != *" $word "* && $can != *" -$word "* && $can != *" $word, "* ]] || named=yes
+        assert_equal "$family $recipe $word: $takes ($output)" "$family $recipe $word: $named ($output)"
+      done <<'X'
+s run --explain -c true -s
+limit run --explain -c true --limit 2
+lock-delay run --explain -c true --lock-delay 1s
+once-per run --explain -c true --once-per 1h
+revoke release --revoke
+acquire acquire -n
+X
+    done < <(sed 's/, /\n/g' <<<"$recipes")
+  done <rows
 }
 
 @test "dlock-inspect(1) names the columns" {

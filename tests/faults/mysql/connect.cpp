@@ -173,7 +173,7 @@ TEST_CASE(
   const Finding missing = about(*as("poor", "lease"), "tables");
   CHECK(missing.level == Level::bad);
   CHECK(missing.seen == "dlock_lock, dlock_wait missing, and this account may not make them");
-  CHECK(missing.advice.find("dlock-backends(7)") != std::string::npos);
+  CHECK(missing.advice.find("dlock-mysql(7)") != std::string::npos);
   CHECK(about(*as("maker", "lease"), "tables").level == Level::good);
   acquire_or_fail(*as("maker", "lease"), request(key("k")));
   CHECK(about(*as("poor", "lease"), "tables").seen == "there");
