@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include <algorithm>
-#include <array>
 #include <exception>
 #include <optional>
 #include <string>
@@ -10,6 +9,7 @@
 #include "cli/answer.hpp"
 #include "cli/command.hpp"
 #include "cli/fail_closed.hpp"
+#include "cli/manual_pages.hpp"
 #include "cli/options/config_text.hpp"
 #include "cli/options/help.hpp"
 #include "cli/options/nearest.hpp"
@@ -34,7 +34,8 @@ run::Outcome printed(const std::string& text) {
   return done ? ended(status_ok) : failed(done.error());
 }
 
-run::Outcome unknown_verb(std::string_view name) {
+// `help`: a page of the manual would have done as well.
+run::Outcome unknown_verb(std::string_view name, bool help = false) {
   std::string message;
   // Names that other programs use.
   constexpr std::pair<std::string_view, std::string_view> elsewhere[] = {
@@ -50,11 +51,12 @@ run::Outcome unknown_verb(std::string_view name) {
   } else if (name.starts_with('-')) {
     message = fmt::format("{}: the command comes first: dlock COMMAND [OPTION...]", quoted(name));
   } else {
-    std::array<std::string_view, 16> names{};
-    std::size_t n = 0;
-    for (const VerbInfo& v : verbs()) names[n++] = v.name;
-    const std::string_view hint = nearest(name, std::span{names}.first(n));
-    message = fmt::format("unknown command {}{}", quoted(name),
+    std::vector<std::string_view> names;
+    for (const VerbInfo& v : verbs()) names.push_back(v.name);
+    if (help)
+      for (const ManualPage& p : manual_pages()) names.push_back(p.name);
+    const std::string_view hint = nearest(name, names);
+    message = fmt::format("unknown command {}{}{}", help ? "or page " : "", quoted(name),
                           hint.empty() ? "" : fmt::format("; did you mean {}?", hint));
   }
   say(fmt::format("{} (dlock --help lists the commands)", message));
@@ -83,8 +85,11 @@ std::optional<Output> version_form(char** words) {
 run::Outcome about_itself(int argc, char** argv) {
   const std::string_view name = argv[1];
   if (name == "help" && argc == 3) {
-    const auto verb = find_verb(argv[2]);
-    return verb ? printed(verb_help(*verb)) : unknown_verb(argv[2]);
+    const std::string_view word = argv[2];
+    if (const auto verb = find_verb(word)) return printed(verb_help(*verb));
+    for (const ManualPage& p : manual_pages())
+      if (p.name == word) return printed(std::string{p.text});
+    return unknown_verb(word, true);
   }
   if (argc == 2) return printed(wants_version(name) ? version_text() : general_help());
   if (name == "--version")

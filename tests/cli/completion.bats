@@ -20,6 +20,7 @@ setup() {
   }
   assert_equal "$(completed he)" help
   assert_equal "$(completed help rel)" release
+  assert_equal "$(completed help redi)" redis
   assert_equal "$(completed run -b fil)" file:
   assert_equal "$(completed run -b file:/x --recipe '')" 'lease flock'
   assert_equal "$(completed run --recipe = fl)" flock

@@ -516,6 +516,7 @@ X
   example README.md <<'X'
 dlock --help
 dlock help run
+dlock help backends
 X
   run_example
   assert_line --partial 'usage: dlock run '

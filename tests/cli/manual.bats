@@ -53,6 +53,19 @@ options_of_help() {
   assert_equal "$of_page" "$of_help"
 }
 
+@test "dlock help prints the pages of the backends, as man does" {
+  pages=$("$DLOCK" --help | sed -n '/^Pages of the manual/{n;s/^ *//p;}')
+  assert_equal "$(tr ' ' '\n' <<<"$pages" | sort)" "$(cd "$man" && ls ./*.7 | sed 's/^\.\/dlock-//; s/\.7$//' | grep -vx faults)"
+  for page in $pages; do
+    run -0 --separate-stderr "$DLOCK" help "$page"
+    assert_equal "$stderr" ''
+    assert_equal "$output" "$(mandoc -T ascii -I os=dlock "$man/dlock-$page.7" | sed 's/.\x08//g')"
+    grep -qx "\.Xr dlock-$page 7\( ,\)\{0,1\}" "$man/dlock.1" || fail "dlock(1) does not name $page"
+  done
+  run -64 "$DLOCK" help redsi
+  assert_output "dlock: unknown command or page 'redsi'; did you mean redis? (dlock --help lists the commands)"
+}
+
 @test "dlock-backends(7) says what each recipe can do" {
   cd "$BATS_TEST_TMPDIR" || return
   mkdir locks

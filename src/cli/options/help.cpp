@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <array>
+#include "cli/manual_pages.hpp"
 #include "cli/options/option_table.hpp"
 #include "core/exit_status.hpp"
 
@@ -107,7 +108,7 @@ constexpr std::string_view durations =
 
 std::string short_usage() {
   return "usage: dlock run --key K -- COMMAND [ARG...]\n"
-         "       dlock help [COMMAND] | --help | --version\n";
+         "       dlock help [COMMAND | PAGE] | --help | --version\n";
 }
 
 std::string general_help() {
@@ -118,7 +119,10 @@ std::string general_help() {
   for (const VerbInfo& v : verbs()) text += entry(fmt::format("  {}", v.name), v.summary, 12);
   text +=
       "\ndlock help COMMAND lists the options of a command; dlock --version the backends\n"
-      "and recipes that are built in. -h and -V do the same where nothing follows them.\n\n";
+      "and recipes that are built in. -h and -V do the same where nothing follows them.\n\n"
+      "Pages of the manual that dlock help PAGE prints:\n ";
+  for (const ManualPage& p : manual_pages()) text += fmt::format(" {}", p.name);
+  text += "\n\n";
   text += durations;
   text += "\nExit status:\n";
   for (const ExitStatus& s : exit_statuses())
