@@ -31,7 +31,7 @@ sorted() { tr ' ' '\n' | sort | tr '\n' ' '; }
   assert_equal "$(options_of check)" "$(echo -n "$common key handle token json output" | sorted)"
   assert_equal "$(options_of inspect)" "$(echo -n "$common key json csv output columns no-heading watch held stale check doctor sort" | sorted)"
   assert_equal "$(options_of fence)" "$(echo -n "$everywhere state token nonblock wait conflict-exit-code kill-after signal max-run foreground no-foreground descendants" | sorted)"
-  assert_equal "$(options_of bench)" "$(echo -n "${common/ trace/} scenario clients duration ops hold rate repeat prefix output html fail-if progress no-progress" | sorted)"
+  assert_equal "$(options_of bench)" "$(echo -n "${common/ trace/} scenario clients duration ops hold rate repeat prefix output html progress no-progress" | sorted)"
 }
 
 @test "--help shows what is needed every day and an example, --help=all the rest" {

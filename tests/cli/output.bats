@@ -14,7 +14,7 @@ forms() {
   local count=$1 form
   local command=("${@:2:count}")
   shift $((count + 1))
-  for form in text json env csv markdown; do
+  for form in text json env csv; do
     case " $* " in
       *" $form "*) run "$DLOCK" "${command[@]}" --output "$form" && [ "$status" -ne 64 ] || fail "${command[*]} --output $form: $output" ;;
       *) refused 64 "--output: '$form' is neither " "${command[@]}" --output "$form" ;;
@@ -37,7 +37,7 @@ forms() {
   forms 2 inspect k text json csv
   forms 1 inspect text json csv
   forms 6 release --key k --handle "$h" --if-held text json
-  for form in csv env markdown; do refused 64 "--output" inspect --doctor --output $form; done
+  for form in csv env; do refused 64 "--output" inspect --doctor --output $form; done
   refused 64 '--csv and --doctor contradict' inspect --doctor --csv
   refused 64 "'--json'" fence --state f --token 1 --json -- true
 }

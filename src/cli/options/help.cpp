@@ -61,22 +61,15 @@ std::string_view heading(Group g) {
 }
 
 // The options that --help shows; --help=all shows the rest as well.
-constexpr std::string_view everyday[] = {
-    "key",      "handle",        "state",      "token",
-    "force",    "yes",           "revoke",     "if-held",
-    "nonblock", "wait",          "limit",      "shared",
-    "reason",   "command",       "kill-after", "max-run",
-    "min-hold", "once-per",      "explain",    "hold",
-    "keep",     "until-success", "output",     "json",
-    "csv",      "columns",       "watch",      "held",
-    "stale",    "check",         "doctor",     "scenario",
-    "clients",  "duration",      "repeat",     "html",
-    "fail-if",  "backend",       "recipe",     "ttl",
-    "quiet",    "verbose",       "help",       "conflict-exit-code"};
+constexpr std::string_view everyday =
+    " key handle state token force yes revoke if-held nonblock wait limit shared reason command "
+    "kill-after max-run min-hold once-per explain hold keep until-success output json csv columns "
+    "watch held stale check doctor scenario clients duration repeat html backend recipe ttl quiet "
+    "verbose help conflict-exit-code ";
 
 bool is_everyday(const Option& o, Verb v) {
   if (v == Verb::run && o.group == Group::result) return false;  // of --explain
-  return std::find(std::begin(everyday), std::end(everyday), o.name) != std::end(everyday);
+  return everyday.find(fmt::format(" {} ", o.name)) != everyday.npos;
 }
 
 std::string options_of(Verb v, bool all) {

@@ -23,7 +23,7 @@ enum class Verb : std::uint8_t { run, acquire, renew, release, check, fence, ins
 using Verbs = unsigned;  // a set of them
 constexpr Verbs bit(Verb v) noexcept { return 1U << static_cast<unsigned>(v); }
 
-enum class Output { text, json, env, csv, markdown };
+enum class Output { text, json, env, csv };
 
 struct Option;
 
