@@ -132,7 +132,6 @@ void Guard::on_message(Channel::Received& r) {
       if (!stops(m.value) || !asked_to_end()) signal_job(m.value);
       break;
     case Kind::signal_all: signal_tree(m.value); break;
-    case Kind::sweep: start_sweep(); break;
     default: break;
   }
 }

@@ -264,7 +264,6 @@ void Supervisor::perform(const Action& a) {
       if (a.number == plan_.end_signal) announcer_.ends(a.number);
       guard_.send({Kind::signal_all, a.number, false, {}});
       return;
-    case Do::sweep: guard_.send({Kind::sweep, 0, false, {}}); return;
     case Do::kill_guard: ::kill(guard_pid_, SIGKILL); return;
     case Do::sweep_own: return sweep_own();
     case Do::stop_self: stop_by_ = a.number; return;
