@@ -105,9 +105,7 @@ run::Plan plan_job(const Options& o) {
   p.on_lost = o.on_lost;
   p.max_run = o.max_run;
   p.min_hold = o.min_hold;
-  p.group = o.foreground      ? run::Group::same
-            : o.no_foreground ? run::Group::own
-                              : run::Group::automatic;
+  p.group = o.group;
   p.descendants = o.descendants;
   p.publish_environment = !o.no_env;
   p.say = {.quiet = o.quiet,

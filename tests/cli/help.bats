@@ -24,13 +24,13 @@ sorted() { tr ' ' '\n' | sort | tr '\n' ' '; }
 }
 
 @test "the options of each command are these" {
-  assert_equal "$(options_of run)" "$(echo -n "$common $taking again command descendants explain foreground handle json kill-after max-run metrics-file min-hold no-env no-foreground no-reentrant on-lost once-per output publish-command signal status-fd status-file until-success" | sorted)"
+  assert_equal "$(options_of run)" "$(echo -n "$common $taking again command descendants explain foreground handle json kill-after max-run metrics-file min-hold no-env no-reentrant on-lost once-per output publish-command signal status-fd status-file until-success" | sorted)"
   assert_equal "$(options_of acquire)" "$(echo -n "$common $taking hold json keep max-hold output watch-pid" | sorted)"
   assert_equal "$(options_of renew)" "$(echo -n "$common key handle json output" | sorted)"
   assert_equal "$(options_of release)" "$(echo -n "$common key handle token force yes revoke wait if-held json output" | sorted)"
   assert_equal "$(options_of check)" "$(echo -n "$common key handle token json output" | sorted)"
   assert_equal "$(options_of inspect)" "$(echo -n "$common key json csv output columns no-heading watch held stale check doctor sort" | sorted)"
-  assert_equal "$(options_of fence)" "$(echo -n "$everywhere state token nonblock wait conflict-exit-code kill-after signal max-run foreground no-foreground descendants" | sorted)"
+  assert_equal "$(options_of fence)" "$(echo -n "$everywhere state token nonblock wait conflict-exit-code kill-after signal max-run foreground descendants" | sorted)"
   assert_equal "$(options_of bench)" "$(echo -n "${common/ trace/} scenario clients duration ops hold rate repeat prefix output html fail-if progress no-progress" | sorted)"
 }
 

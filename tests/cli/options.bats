@@ -109,6 +109,16 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # no refused command may ha
   refused 64 '--allow-short-ttl' renew --key k --ttl 1.9s --handle h1:file.lease:00000000000000000000000000000000
 }
 
+@test "an old spelling is refused with the new one" {
+  refused 64 'run: --no-foreground no longer exists: use --foreground=no' run --no-foreground --key k -- true
+  refused 64 '--foreground: needs a value, as in --foreground=yes' run --key k --foreground -- true
+  DLOCK_NO_FOREGROUND=1 refused 78 'DLOCK_NO_FOREGROUND no longer exists: use DLOCK_FOREGROUND' run --key k -- true
+  DLOCK_NO_FOREGROUND=1 run --separate-stderr -0 "$DLOCK" inspect # has never had it
+  assert_equal "$stderr" ''
+  printf 'no-foreground = true\n' >"$BATS_TEST_TMPDIR/old.toml"
+  refused 78 'old.toml:1: no-foreground no longer exists: use foreground' run --config "$BATS_TEST_TMPDIR/old.toml" --key k -- true
+}
+
 @test "numbers and signals" {
   local bad
   for bad in 256 -1 +1 0x10 ' 1' 1.0 99999999999999999999 a; do
@@ -132,7 +142,6 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # no refused command may ha
   refused 64 '--nonblock and --wait contradict each other' run --key k -w 3 -n -- true
   refused 64 '--limit and --shared contradict each other' run --key k -s --limit 3 -- true
   refused 64 '--limit and --exclusive contradict each other' run --key k --limit 3 -x -- true
-  refused 64 '--foreground and --no-foreground' run --key k --foreground --no-foreground -- true
   refused 64 '--force and --handle' release --key k --force --handle h1:file.lease:00000000000000000000000000000000
   refused 64 '--token goes with --force' release --key k --token 3
   refused 64 '--yes goes with --force' release --key k --yes

@@ -297,8 +297,8 @@ STEPS
 STEPS
 }
 
-@test "--no-foreground: Ctrl-Z stops the command only; the lease is renewed; CONT continues it" {
-  on_tty sh -c 'echo $$ >dpid; exec $D --no-foreground --ttl 2s --status-file ev -- \
+@test "--foreground=no: Ctrl-Z stops the command only; the lease is renewed; CONT continues it" {
+  on_tty sh -c 'echo $$ >dpid; exec $D --foreground=no --ttl 2s --status-file ev -- \
     sh -c "echo \$\$ >pid; echo up; exec sleep 60"' <<'STEPS'
     expect up
     type \x1a

@@ -19,9 +19,9 @@ struct Mode {
   std::vector<std::string> options;  // of dlock
 };
 inline const Mode plain{"no terminal", false, {}};  // the job in its own group
-inline const Mode foreground{"no terminal, --foreground", false, {"--foreground"}};
+inline const Mode foreground{"no terminal, --foreground=yes", false, {"--foreground=yes"}};
 inline const Mode pty{"pty", true, {}};  // the job in dlock's group
-inline const Mode pty_own{"pty, --no-foreground", true, {"--no-foreground"}};
+inline const Mode pty_own{"pty, --foreground=no", true, {"--foreground=no"}};
 
 struct RunAsked {
   Mode mode = plain;

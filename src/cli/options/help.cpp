@@ -45,6 +45,7 @@ std::string option_entry(const Option& o) {
   const std::string_view name = o.argument ? o.argument : "";
   const std::string argument = name.empty()     ? ""
                                : name[0] == '[' ? fmt::format("[={}", name.substr(1))
+                               : name[0] == '=' ? std::string(name)
                                                 : fmt::format("={}", name);
   return entry(fmt::format("  {}--{}{}", letter, o.name, argument), o.help, option_column);
 }

@@ -72,7 +72,6 @@ Result<void> writable_status_fd(const Options& o) {
 
 Result<void> run(const Options& o) {
   if (auto r = taking(o); !r) return r;
-  if (auto r = apart(o, "foreground", "no-foreground"); !r) return r;
   if (auto r = writable_status_fd(o); !r) return r;
   for (const std::string_view name : {"output", "json"})
     if (auto r = goes_with(o, name, o.explain, "explain"); !r) return r;
@@ -116,7 +115,6 @@ Result<void> fence(const Options& o) {
         "fence: --token is missing; usage: dlock fence --state FILE --token N -- COMMAND [ARG...]");
   if (given(o, "nonblock") && o.wait != 0us)
     if (auto r = apart(o, "nonblock", "wait"); !r) return r;
-  if (auto r = apart(o, "foreground", "no-foreground"); !r) return r;
   if (!o.command)
     return wrong(
         "fence: -- and the command are missing; usage: dlock fence --state FILE --token N -- "

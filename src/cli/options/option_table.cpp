@@ -117,6 +117,16 @@ Result<void> watch_pid(Options& o, std::string_view value) {
   return number<1, 1 << 22, &Options::watch_pid>(o, value);  // the largest pid of any kernel
 }
 
+// The value stands behind =, so that --foreground takes no word of the command.
+Result<void> foreground(Options& o, std::string_view value) {
+  if (value.empty()) return fail(Errc::usage, "needs a value, as in --foreground=yes");
+  if (value == "auto") o.group = run::Group::automatic;
+  else if (value == "yes") o.group = run::Group::same;
+  else if (value == "no") o.group = run::Group::own;
+  else return fail(Errc::usage, fmt::format("{} is neither auto, yes nor no", quoted(value)));
+  return {};
+}
+
 Result<void> descendants(Options& o, std::string_view value) {
   if (value != "wait" && value != "kill")
     return fail(Errc::usage, fmt::format("{} is neither wait nor kill", quoted(value)));
@@ -238,10 +248,9 @@ constexpr Option table[] = {
      "when the lock is lost: kill the command, only send it signal:SIG, or run exec:CMD beside it "
      "(default: kill)",
      on_lost},
-    {"foreground", 0, nullptr, jobs, G::job, no_twin, C::none,
-     "the command stays in the process group of dlock", on<&O::foreground>},
-    {"no-foreground", 0, nullptr, jobs, G::job, no_twin, C::none,
-     "the command gets its own process group", on<&O::no_foreground>},
+    {"foreground", 0, "=auto|yes|no", jobs, G::job, twin, C::none,
+     "whether the command stays in the process group of dlock (default: auto, at a terminal)",
+     foreground},
     {"descendants", 0, "wait|kill", jobs, G::job, twin, C::none,
      "wait for them or kill them once the command has ended (default: wait)", descendants},
     {"publish-command", 0, nullptr, run, G::job, no_twin, C::none,

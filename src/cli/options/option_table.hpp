@@ -15,9 +15,10 @@ enum class Group : std::uint8_t { common, subject, taking, job, result };
 enum class Choice : std::uint8_t { none, waiting, mode, words, format };
 
 struct Option {
-  const char* name;      // "wait" for --wait
-  char letter;           // 'w' for -w; 0: none
-  const char* argument;  // "D" in --wait=D; null: a switch
+  const char* name;  // "wait" for --wait
+  char letter;       // 'w' for -w; 0: none
+  const char*
+      argument;  // "D" in --wait=D; "[D]": may be missing, "=D": only behind =; null: a switch
   Verbs verbs;
   Group group;
   bool twin;  // read from DLOCK_WAIT when it is not on the command line

@@ -7,6 +7,7 @@
 #include <utility>
 #include "cli/options/arguments.hpp"
 #include "cli/options/configuration.hpp"
+#include "cli/options/old_names.hpp"
 #include "cli/options/option_rules.hpp"
 #include "cli/options/option_table.hpp"
 #include "cli/options/output_form.hpp"
@@ -95,6 +96,9 @@ Result<void> from_configuration(Options& to) {
     if (e.name == "config" || e.name == "profile")
       return wrong("cannot be set in a configuration file");
     if (!o && settable(e.name, ~0U)) continue;  // of another command
+    if (const OldName* old = o ? nullptr : find_old_name(e.name))
+      return fail(Errc::config,
+                  fmt::format("{}: {}", e.where, no_longer(e.name, *old, Source::config)));
     if (!o)
       return wrong(find_option(e.name) ? "this option cannot be in a configuration file"
                                        : "there is no such option");
@@ -116,12 +120,13 @@ const Option* find_option(std::string_view name, Verbs verbs) noexcept {
   return nullptr;
 }
 
-std::string environment_name(const Option& o) {
-  std::string name = "DLOCK_";
-  for (const char* c = o.name; *c; ++c)
-    name += *c == '-' ? '_' : static_cast<char>(*c >= 'a' && *c <= 'z' ? *c - 'a' + 'A' : *c);
-  return name;
+std::string environment_name(std::string_view name) {
+  std::string text = "DLOCK_";
+  for (const char c : name)
+    text += c == '-' ? '_' : static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
+  return text;
 }
+std::string environment_name(const Option& o) { return environment_name(std::string_view(o.name)); }
 
 bool given_by_flag(const Options& o, std::string_view name) noexcept {
   const Given* g = find(o, name);

@@ -75,7 +75,8 @@ struct Options {
   Duration max_run{}, min_hold{};
   std::optional<run::OncePer> once_per;
   bool again = false, until_success = false;
-  bool foreground = false, no_foreground = false, no_env = false, explain = false;
+  bool no_env = false, explain = false;
+  run::Group group = run::Group::automatic;
   run::Descendants descendants = run::Descendants::wait;
   run::OnLost on_lost;
   bool publish_command = false, no_reentrant = false;
@@ -111,7 +112,8 @@ struct Options {
 // The first row of this name that one of the verbs has; null: there is none.
 const Option* find_option(std::string_view name, Verbs = ~0U) noexcept;
 
-std::string environment_name(const Option&);  // "DLOCK_WAIT"
+std::string environment_name(std::string_view name);  // "DLOCK_WAIT"
+std::string environment_name(const Option&);
 
 // argv[0] is that of Options::verb. Errc::usage, or Errc::config for the environment. Does not
 // reorder argv.

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/options/old_names.hpp"
+#include <fmt/format.h>
+#include <algorithm>
+
+namespace dlock::cli {
+namespace {
+
+constexpr Verbs jobs = bit(Verb::run) | bit(Verb::fence);
+
+constexpr OldName table[] = {
+    {"no-foreground", 0, jobs, "use --foreground=no", "foreground"},
+};
+
+template <class Wanted>
+const OldName* find(Wanted wanted) noexcept {
+  const auto* const found = std::find_if(std::begin(table), std::end(table), wanted);
+  return found == std::end(table) ? nullptr : found;
+}
+
+}  // namespace
+
+const OldName* find_old_name(std::string_view name, Verbs verbs) noexcept {
+  return find([&](const OldName& o) { return o.name == name && (o.verbs & verbs); });
+}
+const OldName* find_old_letter(char letter, Verbs verbs) noexcept {
+  return find(
+      [&](const OldName& o) { return o.letter && o.letter == letter && (o.verbs & verbs); });
+}
+const OldName* find_old_variable(std::string_view name) noexcept {
+  return find([&](const OldName& o) { return environment_name(o.name) == name; });
+}
+
+std::string no_longer(std::string_view shown, const OldName& o, Source source) {
+  std::string now(o.now);
+  if (source != Source::flag && !o.key.empty())
+    now = fmt::format("use {}",
+                      source == Source::config ? std::string(o.key) : environment_name(o.key));
+  return fmt::format("{} no longer exists: {}", shown, now);
+}
+
+}  // namespace dlock::cli
