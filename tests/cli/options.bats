@@ -111,6 +111,8 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # no refused command may ha
 
 @test "an old spelling is refused with the new one" {
   refused 64 'run: --no-foreground no longer exists: use --foreground=no' run --no-foreground --key k -- true
+  refused 64 'run: -x no longer exists: leave it out, without -s a lock is exclusive' run -nx --key k -- true
+  DLOCK_EXCLUSIVE=1 refused 78 'DLOCK_EXCLUSIVE no longer exists: leave it out' acquire --key k
   refused 64 '--foreground: needs a value, as in --foreground=yes' run --key k --foreground -- true
   DLOCK_NO_FOREGROUND=1 refused 78 'DLOCK_NO_FOREGROUND no longer exists: use DLOCK_FOREGROUND' run --key k -- true
   DLOCK_NO_FOREGROUND=1 run --separate-stderr -0 "$DLOCK" inspect # has never had it
@@ -141,7 +143,6 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # no refused command may ha
   refused 64 '--nonblock and --wait contradict each other' run --key k -n -w 3 -- true
   refused 64 '--nonblock and --wait contradict each other' run --key k -w 3 -n -- true
   refused 64 '--limit and --shared contradict each other' run --key k -s --limit 3 -- true
-  refused 64 '--limit and --exclusive contradict each other' run --key k --limit 3 -x -- true
   refused 64 '--force and --handle' release --key k --force --handle h1:file.lease:00000000000000000000000000000000
   refused 64 '--token goes with --force' release --key k --token 3
   refused 64 '--yes goes with --force' release --key k --yes
@@ -241,7 +242,6 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # no refused command may ha
   DLOCK_TTL=1s refused 78 'DLOCK_TTL: 1s must be at least 2s' acquire --key k
   DLOCK_NONBLOCK=1 DLOCK_WAIT=3 refused 78 'DLOCK_NONBLOCK and DLOCK_WAIT contradict' run --key k -- true
   DLOCK_SHARED=1 DLOCK_LIMIT=3 refused 78 'DLOCK_LIMIT and DLOCK_SHARED contradict' run --key k -- true
-  DLOCK_SHARED=1 DLOCK_EXCLUSIVE=1 refused 78 'DLOCK_SHARED and DLOCK_EXCLUSIVE contradict' run --key k -- true
   DLOCK_STATUS_FD=97 refused 78 'DLOCK_STATUS_FD' run --key k -- true
 
   DLOCK_WAIT=soon run -0 "$DLOCK" run --explain --key e -w 3
@@ -301,8 +301,6 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # no refused command may ha
   refused 64 "'=3'" run --explain --key e -w=3
   run -0 "$DLOCK" run --explain --key -n # a value may look like an option
   assert_output --partial '-n (exclusive)'
-  run -0 "$DLOCK" run --explain --key e -s -x # the last one counts, as with flock(1)
-  assert_output --partial 'e (exclusive)'
   run -0 "$DLOCK" run --explain --key e -w 3 -w 5
   assert_output --partial 'at most 5s'
   POSIXLY_CORRECT=1 run -0 "$DLOCK" inspect k --no-heading

@@ -6,9 +6,11 @@
 namespace dlock::cli {
 namespace {
 
-constexpr Verbs jobs = bit(Verb::run) | bit(Verb::fence);
+constexpr Verbs taking = bit(Verb::run) | bit(Verb::acquire),
+                jobs = bit(Verb::run) | bit(Verb::fence);
 
 constexpr OldName table[] = {
+    {"exclusive", 'x', taking, "leave it out, without -s a lock is exclusive", {}},
     {"no-foreground", 0, jobs, "use --foreground=no", "foreground"},
 };
 

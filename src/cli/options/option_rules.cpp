@@ -52,10 +52,7 @@ Result<void> taking(const Options& o) {
   if (auto r = needs_key(o); !r) return r;
   if (given(o, "nonblock") && o.wait != 0us)
     if (auto r = apart(o, "nonblock", "wait"); !r) return r;
-  if (auto r = all_apart(o, {{"limit", "shared"}, {"limit", "exclusive"}}); !r) return r;
-  // On the command line the last of -s and -x counts; the environment has no order.
-  const bool ordered = given_by_flag(o, "shared") || given_by_flag(o, "exclusive");
-  return ordered ? Result<void>{} : apart(o, "shared", "exclusive");
+  return apart(o, "limit", "shared");
 }
 
 Result<void> writable_status_fd(const Options& o) {
@@ -79,8 +76,8 @@ Result<void> run(const Options& o) {
     if (auto r = goes_with(o, name, o.once_per.has_value(), "once-per"); !r) return r;
   if (auto r = apart_on_command_line(
           o, "handle",
-          {"nonblock", "wait", "shared", "exclusive", "limit", "lock-delay", "reason", "splay",
-           "min-hold", "once-per", "again", "until-success", "publish-command"});
+          {"nonblock", "wait", "shared", "limit", "lock-delay", "reason", "splay", "min-hold",
+           "once-per", "again", "until-success", "publish-command"});
       !r)
     return r;
   if (o.shell_command || o.explain) return {};

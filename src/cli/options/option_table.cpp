@@ -17,9 +17,8 @@ using namespace std::chrono_literals;
 
 // Setters for the fields that setters.hpp has no template for.
 
-template <Mode M>
-Result<void> mode(Options& o, std::string_view) {
-  o.mode = M;
+Result<void> shared(Options& o, std::string_view) {
+  o.mode = Mode::shared;
   return {};
 }
 
@@ -211,9 +210,7 @@ constexpr Option table[] = {
     {"conflict-exit-code", 'E', "N", taking | fence, G::taking, twin, C::none,
      "exit status when busy, 0 to 255 (default: 75)", number<0, 255, &O::conflict_status>},
     {"shared", 's', nullptr, taking, G::taking, twin, C::mode,
-     "a lock that admits other shared ones", mode<Mode::shared>},
-    {"exclusive", 'x', nullptr, taking, G::taking, twin, C::mode, "the only holder (default)",
-     mode<Mode::exclusive>},
+     "a lock that admits other shared ones", shared},
     {"limit", 0, "N", taking, G::taking, twin, C::mode, "one of at most N holders, 1 to 1000000",
      limit},
     {"lock-delay", 0, "D", taking, G::taking, twin, C::none,

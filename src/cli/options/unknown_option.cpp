@@ -22,7 +22,6 @@ constexpr struct {
     {"timeout", "wait", "--wait"},
     {"try", "wait", "--wait"},
     {"nb", "nonblock", "--nonblock"},
-    {"e", "exclusive", "--exclusive"},
     {"name", "key", "--key"},
     {"lock", "key", "--key"},
     {"lease", "ttl", "--ttl"},
