@@ -50,7 +50,7 @@ setup() {
   rm "$BATS_TEST_TMPDIR/options"
   mkdir 'some where'
   touch somefile
-  COMP_WORDS=("$DLOCK" run --status-file some) COMP_CWORD=3 COMP_LINE='dlock run --status-file some'
+  COMP_WORDS=("$DLOCK" run --status some) COMP_CWORD=3 COMP_LINE='dlock run --status some'
   _dlock
   assert_equal "$(printf '%s\n' "${COMPREPLY[@]}" | sort)" $'some where\nsomefile'
   assert_equal "$(cat options)" '-o filenames'

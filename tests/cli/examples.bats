@@ -247,7 +247,7 @@ X
   printf '#!/bin/sh\nexit 75\n' >report # as dlock itself does
   chmod +x report
   example dlock-run.1 <<'X'
-dlock run -n --status-file events --key report -- ./report
+dlock run -n --status events --key report -- ./report
 case $(tail -n 1 events) in
   *'"result":"busy"'*) echo "another host writes the report" ;;
   *'"result":"command"'*) echo "the report has run to its end" ;;

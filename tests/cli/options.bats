@@ -113,6 +113,9 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # no refused command may ha
   refused 64 'run: --no-foreground no longer exists: use --foreground=no' run --no-foreground --key k -- true
   refused 64 'run: -x no longer exists: leave it out, without -s a lock is exclusive' run -nx --key k -- true
   DLOCK_EXCLUSIVE=1 refused 78 'DLOCK_EXCLUSIVE no longer exists: leave it out' acquire --key k
+  refused 64 '--status-fd no longer exists: use --status FD' run --status-fd 3 --key k -- true
+  refused 64 '--status-file no longer exists: use --status FILE' run --status-file=e --key k -- true
+  DLOCK_STATUS_FD=3 refused 78 'DLOCK_STATUS_FD no longer exists: use DLOCK_STATUS' run --key k -- true
   refused 64 '--foreground: needs a value, as in --foreground=yes' run --key k --foreground -- true
   DLOCK_NO_FOREGROUND=1 refused 78 'DLOCK_NO_FOREGROUND no longer exists: use DLOCK_FOREGROUND' run --key k -- true
   DLOCK_NO_FOREGROUND=1 run --separate-stderr -0 "$DLOCK" inspect # has never had it
@@ -135,8 +138,8 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # no refused command may ha
   refused 64 "'-3' is not a fencing token" release --key k --force --token -3
   refused 64 "--descendants: 'leave' is neither wait nor kill" run --key k --descendants leave -- true
   refused 64 "--output: 'xml' is neither text, json nor env" acquire --key k --output xml
-  refused 64 "'97' is not an open descriptor" run --key k --status-fd 97 -- true
-  refused 64 'descriptor 0 is not open for writing' run --key k --status-fd 0 -- true </dev/null
+  refused 64 "'97' is not an open descriptor" run --key k --status 97 -- true
+  refused 64 'descriptor 0 is not open for writing' run --key k --status 0 -- true </dev/null
 }
 
 @test "contradictions" {
@@ -242,7 +245,7 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # no refused command may ha
   DLOCK_TTL=1s refused 78 'DLOCK_TTL: 1s must be at least 2s' acquire --key k
   DLOCK_NONBLOCK=1 DLOCK_WAIT=3 refused 78 'DLOCK_NONBLOCK and DLOCK_WAIT contradict' run --key k -- true
   DLOCK_SHARED=1 DLOCK_LIMIT=3 refused 78 'DLOCK_LIMIT and DLOCK_SHARED contradict' run --key k -- true
-  DLOCK_STATUS_FD=97 refused 78 'DLOCK_STATUS_FD' run --key k -- true
+  DLOCK_STATUS=97 refused 78 "DLOCK_STATUS: '97' is not an open descriptor" run --key k -- true
 
   DLOCK_WAIT=soon run -0 "$DLOCK" run --explain --key e -w 3
   DLOCK_WAIT=soon run -0 "$DLOCK" run --explain --key e -n # the same choice

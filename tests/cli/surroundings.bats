@@ -50,11 +50,11 @@ setup() {
 }
 
 @test "a full disk for status, trace, metrics: the command's status stands" {
-  run -3 "$DLOCK" run --key k --status-file /dev/full --trace /dev/full -- sh -c 'exit 3'
-  run -3 bash -c '"$DLOCK" run --key k --status-fd 5 -- sh -c "exit 3" 5>/dev/full'
+  run -3 "$DLOCK" run --key k --status /dev/full --trace /dev/full -- sh -c 'exit 3'
+  run -3 bash -c '"$DLOCK" run --key k --status 5 -- sh -c "exit 3" 5>/dev/full'
   run -3 "$DLOCK" run --key k --metrics-file /proc/no/such -- sh -c 'exit 3'
   assert_output --partial '--metrics-file'
-  run -73 "$DLOCK" run --key k --status-file /proc/no/such -- true
+  run -73 "$DLOCK" run --key k --status /proc/no/such -- true
 }
 
 @test "--metrics-file: counters add up, gauges are of the last run, labels are escaped" {
@@ -175,11 +175,11 @@ limited() { timeout 20 bash -c 'ulimit "$0" "$1" && shift && exec "$DLOCK" "$@"'
   ln -s victim foreign
   chown -h 12001:12001 foreign
   refused 73 '--trace' run --trace foreign --key k -- true
-  refused 73 '--status-file' run --status-file foreign --key k -- true
+  refused 73 '--status' run --status foreign --key k -- true
   refused 73 '--trace' inspect --trace foreign
   refused 73 '--html' bench --html foreign -N 1 --no-progress
   assert_equal "$(cat victim)" precious
-  run -0 "$DLOCK" run --trace own --status-file /dev/stdout --key k -- true
+  run -0 "$DLOCK" run --trace own --status /dev/stdout --key k -- true
   assert_output --partial '"event":"acquired"'
   grep -q acquire victim
 }

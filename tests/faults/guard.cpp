@@ -58,7 +58,7 @@ struct Run {
             .place = Spawn::Place::own_session};
   }
   void start(std::vector<std::string> options) {
-    options.insert(options.begin(), {"--status-fd", "9"});
+    options.insert(options.begin(), {"--status", "9"});
     start_as(command(std::move(options)));
   }
   void start_as(std::vector<std::string> argv) {
@@ -153,7 +153,7 @@ TEST_CASE("ps and pkill tell the guard from dlock") {
 TEST_CASE("a guard that is stopped from its start ends with dlock") {
   Run it;
   clean_environment();
-  const auto argv = it.command({"--status-fd", "9", "--key", "k", "--", "sleep", "60"});
+  const auto argv = it.command({"--status", "9", "--key", "k", "--", "sleep", "60"});
   std::vector<char*> words;
   for (const auto& word : argv) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
@@ -249,7 +249,7 @@ TEST_CASE("a guard out of descriptors still ends the tree") {
 TEST_CASE("orphans from before dlock's start are not part of the job") {
   Run it;
   // One that becomes an orphan after dlock's start, and one that is its child from the start.
-  auto argv = it.command({"--status-fd", "9", "--key", "k", "--", "sleep", "61"});
+  auto argv = it.command({"--status", "9", "--key", "k", "--", "sleep", "61"});
   std::string line;
   for (const auto& word : argv) line += "'" + word + "' ";
   it.start_as({"sh", "-c",
@@ -314,7 +314,7 @@ TEST_CASE("a job with many keys leaves no descriptor in a socket") {
     auto argv = as_user;
     argv.insert(argv.end(),
                 {"sh", "-c", "ulimit -n " + std::to_string(limit) + " && exec \"$@\"", "sh"});
-    auto command = r.command({"--status-fd", "9"});
+    auto command = r.command({"--status", "9"});
     const auto k = keys(n);
     command.insert(command.end(), k.begin(), k.end());
     command.insert(command.end(), {"--", "sleep", "60"});

@@ -175,7 +175,7 @@ class PairRun {
   void start() { dlock_.emplace(spawn({"-k", "300ms", "--", programs_.tree, fifo_}, {})); }
   bool queue_waiter() {
     Pipe status, out;
-    waiter_.emplace(spawn({"-q", "--status-fd", "9", "--", programs_.tree, "--count", fifo_},
+    waiter_.emplace(spawn({"-q", "--status", "9", "--", programs_.tree, "--count", fifo_},
                           {{1, out.write_end.get()}, {9, status.write_end.get()}}));
     waiter_out_.emplace(std::move(out.read_end));
     waiter_events_.emplace(std::move(status.read_end));

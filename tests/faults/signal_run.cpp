@@ -37,7 +37,7 @@ DlockRun::DlockRun(const RunAsked& asked) {
   Spawn s = prepare(asked, pty_);
   s.argv = asked.before;
   s.argv.insert(s.argv.end(),
-                {dlock_program(), "run", "-b", asked.backend, "--key", "k", "--status-fd", "9"});
+                {dlock_program(), "run", "-b", asked.backend, "--key", "k", "--status", "9"});
   for (const auto* more : {&asked.mode.options, &asked.options})
     s.argv.insert(s.argv.end(), more->begin(), more->end());
   s.argv.push_back("--");

@@ -111,7 +111,7 @@ class TreeRun {
       else give_up("no server of Redis");
     }
     Spawn s;
-    s.argv = command("tree", {"--ttl", std::to_string(int(ttl_ * 1000)) + "ms", "--status-file",
+    s.argv = command("tree", {"--ttl", std::to_string(int(ttl_ * 1000)) + "ms", "--status",
                               dir_ / "status", "--trace", dir_ / "trace"});
     if (!cell_.leased()) s.argv.insert(s.argv.end() - 1, {"-k", "1s"});
     if (cell_.fault == Fault::kill_outer) {
@@ -148,7 +148,7 @@ class TreeRun {
     if (cell_.leased()) return;
     Pipe status, out;
     Spawn s;
-    s.argv = command("tree", {"-q", "--status-fd", "9"});
+    s.argv = command("tree", {"-q", "--status", "9"});
     s.argv.insert(s.argv.end(), {programs_.tree, "--count", fifo_});
     s.env = {{"DLOCK_CELL", mark_}};
     s.place = Spawn::Place::own_session;

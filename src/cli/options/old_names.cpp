@@ -6,12 +6,14 @@
 namespace dlock::cli {
 namespace {
 
-constexpr Verbs taking = bit(Verb::run) | bit(Verb::acquire),
-                jobs = bit(Verb::run) | bit(Verb::fence);
+constexpr Verbs run = bit(Verb::run), taking = run | bit(Verb::acquire),
+                jobs = run | bit(Verb::fence);
 
 constexpr OldName table[] = {
     {"exclusive", 'x', taking, "leave it out, without -s a lock is exclusive", {}},
     {"no-foreground", 0, jobs, "use --foreground=no", "foreground"},
+    {"status-fd", 0, run, "use --status FD", "status"},
+    {"status-file", 0, run, "use --status FILE, ./3 for a file named 3", "status"},
 };
 
 template <class Wanted>

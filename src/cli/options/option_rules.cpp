@@ -58,12 +58,12 @@ Result<void> taking(const Options& o) {
 Result<void> writable_status_fd(const Options& o) {
   if (o.status_fd < 0) return {};
   const int flags = ::fcntl(o.status_fd, F_GETFL);
-  const std::string name = called(o, "status-fd");
+  const std::string name = called(o, "status");
   if (flags < 0)
-    return fail(blame(o, "status-fd"),
+    return fail(blame(o, "status"),
                 fmt::format("{}: '{}' is not an open descriptor", name, o.status_fd));
   if ((flags & O_ACCMODE) != O_RDONLY) return {};
-  return fail(blame(o, "status-fd"),
+  return fail(blame(o, "status"),
               fmt::format("{}: descriptor {} is not open for writing", name, o.status_fd));
 }
 

@@ -133,6 +133,15 @@ Result<void> descendants(Options& o, std::string_view value) {
   return {};
 }
 
+Result<void> status(Options& o, std::string_view value) {
+  if (value.find_first_not_of("0123456789") == value.npos && !value.empty()) {
+    o.status_file = {};
+    return number<0, INT_MAX, &Options::status_fd>(o, value);
+  }
+  o.status_fd = -1;
+  return text<&Options::status_file>(o, value);
+}
+
 Result<void> sort(Options& o, std::string_view value) {
   if (value == "key") o.sort = Options::Sort::key;
   else if (value == "age") o.sort = Options::Sort::age;
@@ -256,10 +265,10 @@ constexpr Option table[] = {
      on<&O::no_env>},
     {"no-reentrant", 0, nullptr, run, G::job, no_twin, C::none,
      "contend even for a key that an enclosing dlock holds", on<&O::no_reentrant>},
-    {"status-fd", 0, "N", run, G::job, twin, C::none,
-     "write events to descriptor N, one JSON object per line", number<0, INT_MAX, &O::status_fd>},
-    {"status-file", 0, "F", run, G::job, twin, C::none, "the same, appended to file F",
-     text<&O::status_file>},
+    {"status", 0, "FD|FILE", run, G::job, twin, C::none,
+     "write events, one JSON object per line, to a descriptor (digits alone) or append them to a "
+     "file",
+     status},
     {"metrics-file", 0, "F", run, G::job, twin, C::none,
      "keep figures for Prometheus in file F, which is replaced at the end", text<&O::metrics_file>},
     {"explain", 0, nullptr, run, G::job, no_twin, C::none,

@@ -19,8 +19,8 @@ class Run {
  public:
   explicit Run(const std::string& url, std::vector<std::string> options = {},
                const std::string& name = "job") {
-    std::vector<std::string> words{program_from("DLOCK"), "run", "-q", "-b", url, "--key", name,
-                                   "--status-fd",         "9"};
+    std::vector<std::string> words{
+        program_from("DLOCK"), "run", "-q", "-b", url, "--key", name, "--status", "9"};
     words.insert(words.end(), options.begin(), options.end());
     words.insert(words.end(), {"--", "sleep", "1000"});
     Pipe pipe;
