@@ -24,7 +24,7 @@ sorted() { tr ' ' '\n' | sort | tr '\n' ' '; }
 }
 
 @test "the options of each command are these" {
-  assert_equal "$(options_of run)" "$(echo -n "$common $taking again command descendants explain foreground handle json kill-after max-run metrics-file min-hold no-env no-reentrant on-lost once-per output publish-command signal status until-success" | sorted)"
+  assert_equal "$(options_of run)" "$(echo -n "$common $taking again command descendants explain foreground handle json kill-after max-run metrics-file min-hold no-env no-reentrant on-lost once-per publish-command signal status until-success" | sorted)"
   assert_equal "$(options_of acquire)" "$(echo -n "$common $taking hold json keep max-hold output watch-pid" | sorted)"
   assert_equal "$(options_of renew)" "$(echo -n "$common key handle json output" | sorted)"
   assert_equal "$(options_of release)" "$(echo -n "$common key handle token force yes revoke wait if-held json output" | sorted)"

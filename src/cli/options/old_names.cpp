@@ -14,6 +14,7 @@ constexpr OldName table[] = {
     {"no-foreground", 0, jobs, "use --foreground=no", "foreground"},
     {"status-fd", 0, run, "use --status FD", "status"},
     {"status-file", 0, run, "use --status FILE, ./3 for a file named 3", "status"},
+    {"output", 0, run, "use -J", {}},
 };
 
 template <class Wanted>

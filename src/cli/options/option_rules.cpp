@@ -70,8 +70,7 @@ Result<void> writable_status_fd(const Options& o) {
 Result<void> run(const Options& o) {
   if (auto r = taking(o); !r) return r;
   if (auto r = writable_status_fd(o); !r) return r;
-  for (const std::string_view name : {"output", "json"})
-    if (auto r = goes_with(o, name, o.explain, "explain"); !r) return r;
+  if (auto r = goes_with(o, "json", o.explain, "explain"); !r) return r;
   for (const std::string_view name : {"again", "until-success"})
     if (auto r = goes_with(o, name, o.once_per.has_value(), "once-per"); !r) return r;
   if (auto r = apart_on_command_line(

@@ -45,6 +45,7 @@ const struct {
     {Verb::run, {"--status", "99999999999"}, "error: --status: '99999999999' is not a whole"},
     {Verb::run, {"--status="}, "error: --status: must not be empty"},
     {Verb::run, {"--status-fd", "3"}, "error: run: --status-fd no longer exists: use --status FD"},
+    {Verb::run, {"--explain", "--output=json"}, "error: run: --output no longer exists: use -J"},
     {Verb::run, {"-w", "-1"}, "error: --wait: '-1'"},
     {Verb::run, {"-nw-1"}, "error: --wait: '-1'"},
     {Verb::run, {"-w=3"}, "error: --wait: '=3'"},
