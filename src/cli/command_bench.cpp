@@ -65,6 +65,7 @@ Result<std::vector<bench::Target>> targets_of(const Options& o) {
     one.recipe = {};
     const auto store = choose_store(one);
     if (!store) return fail(store.error());
+    if (auto enough = long_enough(o, *store); !enough) return fail(enough.error());
     stores.push_back(*store);
     const std::string_view family = store->factory->family;
     auto at =
@@ -208,7 +209,6 @@ Result<bench::Plan> plan_of(const Options& o) {
   p.repeat = b.repeat;
   p.ttl = o.ttl;
   if (given(o, "ttl")) p.crash_ttl = o.ttl;
-  if (auto enough = long_enough(o); !enough) return fail(enough.error());
   if (p.hold > p.ttl / 3)
     return fail(
         blame(o, "hold"),

@@ -74,7 +74,7 @@ Result<run::Timing> times(const Options& o, const Store& store, Hold hold, bool 
   const bool leased =
       t.liveness != Liveness::process || (t.detached && (hold == Hold::kept || borrowed));
   if (detached || leased)
-    if (auto enough = long_enough(o); !enough) return fail(enough.error());
+    if (auto enough = long_enough(o, store); !enough) return fail(enough.error());
   const run::TimingAsked asked{
       .ttl = o.ttl, .op_timeout = o.op_timeout, .kill_after = o.kill_after};
   if (o.lock_delay > 0us)

@@ -7,7 +7,7 @@ setup() { common_setup; }
 
 commands='run acquire renew release check fence inspect bench'
 everywhere='config debug-report help log-format profile quiet show-config verbose'
-common="$everywhere allow-short-ttl auth-file backend connect-timeout op-timeout password-file recipe tls-ca tls-cert tls-insecure tls-key trace ttl"
+common="$everywhere auth-file backend connect-timeout op-timeout password-file recipe tls-ca tls-cert tls-insecure tls-key trace ttl"
 taking='conflict-exit-code key limit lock-delay nonblock reason shared splay wait'
 
 options_of() { "$DLOCK" "$1" "${2:---help=all}" | sed -n 's/^  *\(-.,\)\{0,1\} *--\([a-z-]*\).*/\2/p' | sort | tr '\n' ' '; }

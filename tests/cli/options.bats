@@ -105,8 +105,8 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # no refused command may ha
   refused 64 "--ttl: '0' must be longer than 0" run --key k --ttl 0 -- true
   refused 64 "--op-timeout: '0s' must be longer than 0" run --key k --op-timeout 0s -- true
   refused 64 '60s' run --key k --lock-delay 61 -- true
-  refused 64 '--allow-short-ttl' acquire -q --key k --ttl 1.9s
-  refused 64 '--allow-short-ttl' renew --key k --ttl 1.9s --handle h1:file.lease:00000000000000000000000000000000
+  refused 64 '?short_ttl=yes' acquire -q --key k --ttl 1.9s
+  refused 64 '?short_ttl=yes' renew --key k --ttl 1.9s --handle h1:file.lease:00000000000000000000000000000000
 }
 
 @test "an old spelling is refused with the new one" {
@@ -116,6 +116,7 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # no refused command may ha
   refused 64 '--status-fd no longer exists: use --status FD' run --status-fd 3 --key k -- true
   refused 64 '--status-file no longer exists: use --status FILE' run --status-file=e --key k -- true
   DLOCK_STATUS_FD=3 refused 78 'DLOCK_STATUS_FD no longer exists: use DLOCK_STATUS' run --key k -- true
+  refused 64 '--allow-short-ttl no longer exists: put ?short_ttl=yes into the URL' acquire --allow-short-ttl --key k --ttl 1
   refused 64 '--foreground: needs a value, as in --foreground=yes' run --key k --foreground -- true
   DLOCK_NO_FOREGROUND=1 refused 78 'DLOCK_NO_FOREGROUND no longer exists: use DLOCK_FOREGROUND' run --key k -- true
   DLOCK_NO_FOREGROUND=1 run --separate-stderr -0 "$DLOCK" inspect # has never had it
@@ -165,9 +166,10 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # no refused command may ha
   [ -x "$DLOCK_FAKE" ] || skip 'dlock_fake is not built'
   DLOCK=$DLOCK_FAKE
   refused 64 '--kill-after' run -b fake: --key k --ttl 3s --kill-after 4s -- true
-  refused 64 '--allow-short-ttl' run -b fake: --key k --ttl 1999ms -- true
+  refused 64 '?short_ttl=yes' run -b fake: --key k --ttl 1999ms -- true
+  refused 64 '?short_ttl=yes' run -b 'fake:?short_ttl=no' --key k --ttl 1999ms -- true
   "$DLOCK" run -b fake: --key k --ttl 2s -- true
-  "$DLOCK" run -b fake: --key k --ttl 1999ms --allow-short-ttl -- true
+  "$DLOCK" run -b 'fake:?short_ttl=yes' --key k --ttl 1999ms -- true
   DLOCK_TTL=1s refused 78 'DLOCK_TTL' run -b fake: --key k -- true
 }
 
@@ -227,6 +229,7 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # no refused command may ha
   refused 64 "there is no scheme 'localhost'" run -b localhost:1 --key k -- true
   refused 64 'it has no scheme; a directory is file:/DIR' run -b /var/tmp/locks --key k -- true
   refused 64 '--backend: ' run -b 'file:///x#y' --key k -- true
+  refused 64 "short_ttl: 'perhaps' is neither yes nor no" run -b 'file:///x?short_ttl=perhaps' --key k -- true
   refused 64 "has no item 'colour'" run -b 'file:///x?colour=red' --key k -- true
   refused 64 "has no recipe 'fast'; allowed are lease, flock" run -b 'file:///x?recipe=fast' --key k -- true
   refused 64 "--recipe: " run --recipe fast --key k -- true
@@ -293,7 +296,7 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # no refused command may ha
   DLOCK_KEY=other refused 64 '--key is missing' run -- true
   DLOCK_COMMAND=true DLOCK_EXPLAIN=1 DLOCK_HELD=1 refused 64 '-- and the command are missing' run --key k
   DLOCK_FORCE=1 DLOCK_YES=1 DLOCK_TOKEN=3 refused 64 '--handle is missing' release -q --key k
-  DLOCK_HOLD=maybe DLOCK_JSON=maybe DLOCK_CHECK=maybe DLOCK_ALLOW_SHORT_TTL=1 refused 64 '--allow-short-ttl' acquire -q --key k --ttl 1
+  DLOCK_HOLD=maybe DLOCK_JSON=maybe DLOCK_CHECK=maybe refused 64 '?short_ttl=yes' acquire -q --key k --ttl 1
 }
 
 @test "options may stand anywhere before --, in every form" {

@@ -70,7 +70,7 @@ std::vector<Pair> all_pairs() {
 
 struct Store {
   std::string name, url;  // {} in the URL: a number of its own for each run
-  int ttl_ms = 0;         // the shortest that `run` accepts without --allow-short-ttl
+  int ttl_ms = 0;         // the shortest that `run` accepts without ?short_ttl=yes
   bool leased = true;
   std::optional<Fixture> server{};
 };

@@ -7,7 +7,9 @@ namespace dlock::cli {
 namespace {
 
 constexpr Verbs run = bit(Verb::run), taking = run | bit(Verb::acquire),
-                jobs = run | bit(Verb::fence);
+                jobs = run | bit(Verb::fence),
+                stores = taking | bit(Verb::renew) | bit(Verb::release) | bit(Verb::check) |
+                         bit(Verb::inspect) | bit(Verb::bench);
 
 constexpr OldName table[] = {
     {"exclusive", 'x', taking, "leave it out, without -s a lock is exclusive", {}},
@@ -15,6 +17,7 @@ constexpr OldName table[] = {
     {"status-fd", 0, run, "use --status FD", "status"},
     {"status-file", 0, run, "use --status FILE, ./3 for a file named 3", "status"},
     {"output", 0, run, "use -J", {}},
+    {"allow-short-ttl", 0, stores, "put ?short_ttl=yes into the URL of the backend", {}},
 };
 
 template <class Wanted>

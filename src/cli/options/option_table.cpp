@@ -363,8 +363,6 @@ constexpr Option table[] = {
      "the way of locking; dlock --version lists them", text<&O::recipe>},
     {"ttl", 0, "D", with_bench, G::common, twin, C::none,
      "how long the lock lasts without a renewal (default: 30s)", positive_duration<&O::ttl>},
-    {"allow-short-ttl", 0, nullptr, with_bench, G::common, no_twin, C::none,
-     "permit a --ttl below 2s", on<&O::allow_short_ttl>},
     {"op-timeout", 0, "D", with_bench, G::common, twin, C::none,
      "time for one exchange with the store (default: ttl/6, at most 5s)",
      positive_duration<&O::op_timeout>},

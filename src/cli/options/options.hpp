@@ -48,7 +48,7 @@ struct Options {
   std::optional<Duration> op_timeout;
   Duration connect_timeout{5'000'000};
   Duration ttl{30'000'000};
-  bool allow_short_ttl = false, quiet = false;
+  bool quiet = false;
   int verbosity = 0;
   std::string_view trace, config, profile;
   std::string_view password_file, auth_file, tls_ca, tls_cert, tls_key;
