@@ -6,13 +6,12 @@
 #include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 #include "cli/answer.hpp"
 #include "cli/command.hpp"
 #include "cli/fail_closed.hpp"
-#include "cli/options/config_text.hpp"
 #include "cli/options/help.hpp"
 #include "cli/options/nearest.hpp"
+#include "cli/options/old_names.hpp"
 #include "cli/options/values.hpp"
 #include "cli/options/variables.hpp"
 #include "cli/options/verbs.hpp"
@@ -47,6 +46,9 @@ run::Outcome unknown_verb(std::string_view name) {
                                   [&](const auto& e) { return e.first == name; });
   if (known != std::end(elsewhere)) {
     message = fmt::format("unknown command {}; did you mean {}?", quoted(name), known->second);
+  } else if (const OldName* old =
+                 name.starts_with("--") ? find_old_name(name.substr(2)) : nullptr) {
+    message = no_longer(name, *old, Source::flag);
   } else if (name.starts_with('-')) {
     message = fmt::format("{}: the command comes first: dlock COMMAND [OPTION...]", quoted(name));
   } else {
@@ -109,6 +111,7 @@ Result<run::Outcome> dispatch(const Options& o) {
     case Verb::fence: return command_fence(o);
     case Verb::inspect: return command_inspect(o);
     case Verb::bench: return command_bench(o);
+    case Verb::config: return command_config(o);
   }
   return fail(Errc::internal, "no such command");
 }
@@ -119,15 +122,6 @@ run::Outcome command(int argc, char** argv, Options& options) {
     return ended(status_usage);
   }
   const std::string_view name = argv[1];
-  // of run, the command with the most options
-  if (name == "--show-config" || name == "--debug-report") {
-    std::string run = "run";
-    std::vector<char*> words(argv, argv + argc + 1);
-    words[0] = run.data();
-    options.verb = Verb::run;
-    if (const auto done = parse(options, argc, words.data()); !done) return failed(done.error());
-    return printed(options.debug_report ? debug_report(options) : config_text(options));
-  }
   if (name == "help" || wants_help(name) || wants_version(name)) return about_itself(argc, argv);
   const auto verb = find_verb(name);
   if (!verb) return unknown_verb(name);
@@ -143,8 +137,6 @@ run::Outcome command(int argc, char** argv, Options& options) {
   if (options.log_json) say_as_json();
   if (const auto unknown = unknown_variables(); !unknown.empty() && !options.quiet)
     say(fmt::format("ignored, no option has this name: {}", unknown));
-  if (options.show_config) return printed(config_text(options));
-  if (options.debug_report) return printed(debug_report(options));
   const auto outcome = dispatch(options);
   if (options.json)
     if (const auto done = put(json_of_answer(options, outcome)); !done) return failed(done.error());

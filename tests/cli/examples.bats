@@ -166,9 +166,18 @@ quiet = true
 X
   unset DLOCK_BACKEND
   echo "$example" >config.toml
-  run -0 "$DLOCK" --show-config --config config.toml --profile batch
+  run -0 "$DLOCK" config --config config.toml --profile batch
   assert_line --partial 'backend = "redis://db1?restart_grace=2m"'
   assert_line --regexp '^wait = "?15m'
+
+  mkdir -p xdg/dlock
+  mv config.toml xdg/dlock
+  export XDG_CONFIG_HOME=$PWD/xdg
+  example dlock-config.1 <<'X'
+dlock config --profile batch
+X
+  run_example
+  assert_line --partial 'quiet = true'
 }
 
 @test "a fleet: the configuration of the README and the manual, the cron line, the accounts" {
@@ -593,11 +602,11 @@ X
 
 @test "no example is missing here" {
   run -1 grep -nE '^\.(D1|Bd -(unfilled|filled|ragged|centered))' "$root"/man/*.[17] # lines_of knows other displays
-  for page in README.md dlock.1 dlock-acquire.1 dlock-backends.7 dlock-bench.1 dlock-check.1 dlock-faults.7 dlock-fence.1 \
+  for page in README.md dlock.1 dlock-acquire.1 dlock-backends.7 dlock-bench.1 dlock-check.1 dlock-config.1 dlock-faults.7 dlock-fence.1 \
     dlock-inspect.1 dlock-release.1 dlock-renew.1 dlock-run.1; do
     assert [ "$page" = README.md -o -e "$root/man/$page" ]
     lines_of $page | sed "s/^/$page: /"
   done | sort -u >all
-  assert_equal "$(find "$root/man" -name '*.[1-8]' | wc -l)" 11
+  assert_equal "$(find "$root/man" -name '*.[1-8]' | wc -l)" 12
   assert_equal "$(comm -23 all <(sort -u "$BATS_FILE_TMPDIR/covered"))" ''
 }

@@ -5,8 +5,8 @@ load common
 
 setup() { common_setup; }
 
-commands='run acquire renew release check fence inspect bench'
-everywhere='config debug-report help log-format profile quiet show-config verbose'
+commands='run acquire renew release check fence inspect bench config'
+everywhere='config help log-format profile quiet verbose'
 common="$everywhere auth-file backend connect-timeout op-timeout password-file recipe tls-ca tls-cert tls-insecure tls-key trace ttl"
 taking='conflict-exit-code key limit lock-delay nonblock reason shared splay wait'
 
@@ -32,6 +32,7 @@ sorted() { tr ' ' '\n' | sort | tr '\n' ' '; }
   assert_equal "$(options_of inspect)" "$(echo -n "$common key json csv output columns no-heading watch held stale check doctor sort" | sorted)"
   assert_equal "$(options_of fence)" "$(echo -n "$everywhere state token nonblock wait conflict-exit-code kill-after signal max-run foreground descendants" | sorted)"
   assert_equal "$(options_of bench)" "$(echo -n "${common/ trace/} scenario clients duration ops hold rate repeat prefix output html fail-if progress no-progress" | sorted)"
+  assert_equal "$(options_of config)" "$(echo -n "${common/ trace/} report" | sorted)"
 }
 
 @test "--help shows what is needed every day and an example, --help=all the rest" {

@@ -7,7 +7,7 @@ bats_load_library bats-assert
 
 unset DLOCK_FAKE # no option of dlock, which would say so
 man=$BATS_TEST_DIRNAME/../../man
-commands='run acquire renew release check fence inspect bench'
+commands='run acquire renew release check fence inspect bench config'
 
 # `.It Fl w , Fl -wait Ns = Ns Ar D` -> `-w, --wait=D`, of all pages named, without --version (dlock itself)
 options_of_pages() {
@@ -23,7 +23,7 @@ options_of_help() {
   for command in $commands; do
     common=$(options_of_pages "$man/dlock.1")
     if [ "$command" = fence ]; then common=$(comm -12 <(echo "$common" | sort) <(options_of_help fence | sort)); fi # it has no backend
-    if [ "$command" = bench ]; then common=$(echo "$common" | grep -v '^--trace='); fi
+    if [ "$command" = bench ] || [ "$command" = config ]; then common=$(echo "$common" | grep -v '^--trace='); fi
     assert_equal "$command: $( (echo "$common" && options_of_pages "$man/dlock-$command.1") | sort)" "$command: $(options_of_help "$command" | sort)"
   done
 }

@@ -62,7 +62,7 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # no refused command may ha
   refused 64 "'-o' is an option of inspect, not of release" release -o KEY --key k
   refused 64 "'--min-hold' is an option of run, not of acquire" acquire --min-hold 3 --key k
   refused 64 "'--wait' is an option of run, acquire, release, fence, not of check" check --wait 3 --key k --token 3
-  refused 64 "'-b' is an option of run, acquire, renew, release, check, inspect, bench, not of fence" fence -b file: --state f --token 3 -- true
+  refused 64 "'-b' is an option of run, acquire, renew, release, check, inspect, bench, config, not of fence" fence -b file: --state f --token 3 -- true
 }
 
 @test "an option needs its value, a switch takes none" {

@@ -25,7 +25,9 @@ struct Refused {
 [[noreturn]] void refuse(std::string message) { refuse({Errc::usage, std::move(message)}); }
 
 bool takes_command(Verb v) noexcept { return v == Verb::run || v == Verb::fence; }
-bool takes_operand(Verb v) noexcept { return !takes_command(v) && v != Verb::bench; }
+bool takes_operand(Verb v) noexcept {
+  return !takes_command(v) && v != Verb::bench && v != Verb::config;
+}
 
 bool needs_value(const Option& o) noexcept {
   return o.argument && o.argument[0] != '[' && o.argument[0] != '=';

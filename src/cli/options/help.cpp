@@ -73,7 +73,8 @@ constexpr std::string_view everyday[] = {
     "stale",    "check",         "doctor",     "scenario",
     "clients",  "duration",      "repeat",     "html",
     "fail-if",  "backend",       "recipe",     "ttl",
-    "quiet",    "verbose",       "help",       "conflict-exit-code"};
+    "quiet",    "verbose",       "help",       "conflict-exit-code",
+    "report"};
 
 bool is_everyday(const Option& o, Verb v) {
   if (v == Verb::run && o.group == Group::result) return false;  // of --explain
@@ -96,7 +97,7 @@ std::string options_of(Verb v, bool all) {
 std::string twins_of(Verb v) {
   std::string names;
   for (const Option& o : option_table())
-    if (o.twin && (o.verbs & bit(v))) names += (names.empty() ? "  " : " ") + environment_name(o);
+    if (reads(o, v)) names += (names.empty() ? "  " : " ") + environment_name(o);
   return fmt::format("\nEnvironment (an option on the command line comes first):\n  {}",
                      wrapped(names.substr(2), 2));
 }

@@ -17,6 +17,8 @@ constexpr OldName table[] = {
     {"status-fd", 0, run, "use --status FD", "status"},
     {"status-file", 0, run, "use --status FILE, ./3 for a file named 3", "status"},
     {"output", 0, run, "use -J", {}},
+    {"show-config", 0, ~0U, "use dlock config", {}},
+    {"debug-report", 0, ~0U, "use dlock config --report", {}},
     {"allow-short-ttl", 0, stores, "put ?short_ttl=yes into the URL of the backend", {}},
 };
 

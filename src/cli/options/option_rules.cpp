@@ -189,7 +189,7 @@ Result<void> take_word_as_key(Options& o) {
 
 Result<void> check_rules(const Options& o) {
   if (auto r = apart(o, "quiet", "verbose"); !r) return r;
-  if (o.show_config || o.debug_report) return {};
+  if (o.verb == Verb::config) return {};
   if (!o.backend_required_by.empty() && find_option("backend", bit(o.verb)) && !given(o, "backend"))
     return fail(
         Errc::config,
@@ -204,6 +204,7 @@ Result<void> check_rules(const Options& o) {
     case Verb::check: return check(o);
     case Verb::fence: return fence(o);
     case Verb::inspect: return inspect(o);
+    case Verb::config: return {};
     case Verb::bench: return all_apart(o, {{"duration", "ops"}, {"progress", "no-progress"}});
   }
   return {};

@@ -177,8 +177,8 @@ constexpr Verbs taking = run | acquire, jobs = run | fence,
                 keyed = taking | renew | release | check, stores = keyed | inspect,
                 all = stores | fence;
 
-constexpr Verbs benching = bit(Verb::bench), with_bench = stores | benching,
-                everywhere = all | benching;
+constexpr Verbs benching = bit(Verb::bench), config = bit(Verb::config),
+                with_backend = stores | benching | config, everywhere = all | benching | config;
 
 constexpr bool twin = true, no_twin = false;
 using G = Group;
@@ -255,7 +255,7 @@ constexpr Option table[] = {
      "(default: kill)",
      on_lost},
     {"foreground", 0, "=auto|yes|no", jobs, G::job, twin, C::none,
-     "whether the command stays in the process group of dlock (default: auto, at a terminal)",
+     "whether the command stays in the process group of dlock; auto: at a terminal (default: auto)",
      foreground},
     {"descendants", 0, "wait|kill", jobs, G::job, twin, C::none,
      "wait for them or kill them once the command has ended (default: wait)", descendants},
@@ -317,15 +317,18 @@ constexpr Option table[] = {
     {"doctor", 0, nullptr, inspect, G::result, no_twin, C::none,
      "check whether the backend is fit for locks; status 1 if not", on<&O::doctor>},
 
+    {"report", 0, nullptr, config, G::result, no_twin, C::none,
+     "what helps to understand a report of a bug, without secrets", on<&O::report>},
+
     {"scenario", 0, "S,...", benching, G::subject, twin, C::none,
      "uncontended, handoff, shared, limit, renew, crash or all (default: uncontended,handoff)",
      bench_scenarios},
     {"clients", 'c', "N", benching, G::subject, twin, C::none,
      "how many, each with its own connection (default: 8)",
      number<1, 10'000, &O::bench, &B::clients>},
-    {"duration", 'd', "D", benching, G::subject, twin, C::waiting,
+    {"duration", 'd', "D", benching, G::subject, twin, C::length,
      "length of each measurement (default: 5s)", positive_duration<&O::bench, &B::duration>},
-    {"ops", 'N', "N", benching, G::subject, twin, C::waiting, "measure N grants instead",
+    {"ops", 'N', "N", benching, G::subject, twin, C::length, "measure N grants instead",
      number<1, 1'000'000'000'000, &O::bench, &B::ops>},
     {"hold", 0, "D", benching, G::subject, twin, C::none, "keep the lock for D (default: 0)",
      duration<&O::bench, &B::hold>},
@@ -350,6 +353,10 @@ constexpr Option table[] = {
     {"no-progress", 0, nullptr, benching, G::result, no_twin, C::none,
      "no progress bar on a terminal", on<&O::bench, &B::no_progress>},
 
+    {"backend", 'b', "URL", stores | config, G::common, twin, C::none,
+     "where the locks are kept (default: file:)", text<&O::backend>},
+    {"recipe", 0, "R", stores | config, G::common, twin, C::none,
+     "the way of locking; dlock --version lists them", text<&O::recipe>},
     {"backend", 'b', "URL", benching, G::common, twin, C::none,
      "where the locks are kept; may be repeated; ?password_file=F gives each its own password "
      "(default: file:)",
@@ -357,28 +364,25 @@ constexpr Option table[] = {
     {"recipe", 0, "R", benching, G::common, twin, C::none,
      "the ways of locking, or all; may be repeated (default: each backend's own)",
      added_text<&O::bench, &B::recipes>},
-    {"backend", 'b', "URL", stores, G::common, twin, C::none,
-     "where the locks are kept (default: file:)", text<&O::backend>},
-    {"recipe", 0, "R", stores, G::common, twin, C::none,
-     "the way of locking; dlock --version lists them", text<&O::recipe>},
-    {"ttl", 0, "D", with_bench, G::common, twin, C::none,
+    {"ttl", 0, "D", with_backend, G::common, twin, C::none,
      "how long the lock lasts without a renewal (default: 30s)", positive_duration<&O::ttl>},
-    {"op-timeout", 0, "D", with_bench, G::common, twin, C::none,
+    {"op-timeout", 0, "D", with_backend, G::common, twin, C::none,
      "time for one exchange with the store (default: ttl/6, at most 5s)",
      positive_duration<&O::op_timeout>},
-    {"connect-timeout", 0, "D", with_bench, G::common, twin, C::none,
+    {"connect-timeout", 0, "D", with_backend, G::common, twin, C::none,
      "how long to try to reach the store (default: 5s)", positive_duration<&O::connect_timeout>},
-    {"password-file", 0, "F", with_bench, G::common, twin, C::none,
+    {"password-file", 0, "F", with_backend, G::common, twin, C::none,
      "the password of the store: the first line of F, which must be private",
      text<&O::password_file>},
-    {"auth-file", 0, "F", with_bench, G::common, twin, C::none,
+    {"auth-file", 0, "F", with_backend, G::common, twin, C::none,
      "credentials for ZooKeeper, SCHEME:CREDENTIAL, likewise", text<&O::auth_file>},
-    {"tls-ca", 0, "F", with_bench, G::common, twin, C::none,
+    {"tls-ca", 0, "F", with_backend, G::common, twin, C::none,
      "trusted certificate authorities (default: those of the system)", text<&O::tls_ca>},
-    {"tls-cert", 0, "F", with_bench, G::common, twin, C::none, "the client certificate",
+    {"tls-cert", 0, "F", with_backend, G::common, twin, C::none, "the client certificate",
      text<&O::tls_cert>},
-    {"tls-key", 0, "F", with_bench, G::common, twin, C::none, "its private key", text<&O::tls_key>},
-    {"tls-insecure", 0, nullptr, with_bench, G::common, no_twin, C::none,
+    {"tls-key", 0, "F", with_backend, G::common, twin, C::none, "its private key",
+     text<&O::tls_key>},
+    {"tls-insecure", 0, nullptr, with_backend, G::common, no_twin, C::none,
      "do not verify certificates (insecure)", on<&O::tls_insecure>},
     {"quiet", 'q', nullptr, everywhere, G::common, twin, C::words, "print errors only", quiet},
     {"verbose", 'v', nullptr, everywhere, G::common, twin, C::words,
@@ -393,10 +397,6 @@ constexpr Option table[] = {
      text<&O::config>},
     {"profile", 0, "NAME", everywhere, G::common, twin, C::none,
      "use [profile.NAME] of the configuration files", text<&O::profile>},
-    {"show-config", 0, nullptr, everywhere, G::common, no_twin, C::none,
-     "print every value and where it comes from; do nothing", on<&O::show_config>},
-    {"debug-report", 0, nullptr, everywhere, G::common, no_twin, C::none,
-     "print information for a bug report, without secrets; do nothing", on<&O::debug_report>},
     {"help", 0, "[all]", everywhere, G::common, no_twin, C::none,
      "print this, or with =all every option; -h alone does the same", help},
 };
@@ -404,5 +404,13 @@ constexpr Option table[] = {
 }  // namespace
 
 std::span<const Option> option_table() noexcept { return table; }
+
+bool reads(const Option& o, Verb v) noexcept {
+  if (v != Verb::config) return o.twin && belongs(o, v);
+  // its own rows come first
+  return o.twin && std::none_of(std::begin(table), &o, [&](const Option& earlier) {
+           return earlier.twin && std::string_view(earlier.name) == o.name;
+         });
+}
 
 }  // namespace dlock::cli

@@ -18,7 +18,17 @@
 
 namespace dlock::cli {
 
-enum class Verb : std::uint8_t { run, acquire, renew, release, check, fence, inspect, bench };
+enum class Verb : std::uint8_t {
+  run,
+  acquire,
+  renew,
+  release,
+  check,
+  fence,
+  inspect,
+  bench,
+  config
+};
 
 using Verbs = unsigned;  // a set of them
 constexpr Verbs bit(Verb v) noexcept { return 1U << static_cast<unsigned>(v); }
@@ -52,7 +62,7 @@ struct Options {
   int verbosity = 0;
   std::string_view trace, config, profile;
   std::string_view password_file, auth_file, tls_ca, tls_cert, tls_key;
-  bool tls_insecure = false, log_json = false, show_config = false, debug_report = false;
+  bool tls_insecure = false, log_json = false;
 
   // subject
   std::vector<std::string_view> keys;               // in the given order
@@ -102,6 +112,8 @@ struct Options {
   enum class Sort : std::uint8_t { key, age, waiters } sort = Sort::key;
 
   BenchOptions bench;
+
+  bool report = false;  // config
 
   // where a file says that a backend must be given: "/etc/dlock/config.toml:1"; empty: none does
   std::string_view backend_required_by;

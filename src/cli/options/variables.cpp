@@ -51,7 +51,7 @@ Result<void> refuse_misspelt_variables(Verb verb) {
     if (!is_unknown(*e)) continue;
     if (twins.empty())
       for (const Option& o : option_table())
-        if (o.twin && belongs(o, verb)) twins.push_back(environment_name(o));
+        if (reads(o, verb)) twins.push_back(environment_name(o));
     // Compared without the prefix, which is half of a short name.
     std::vector<std::string_view> names;
     for (const std::string& t : twins) names.push_back(std::string_view(t).substr(prefix.size()));

@@ -49,6 +49,11 @@ const struct {
     {Verb::bench,
      {"--allow-short-ttl"},
      "error: bench: --allow-short-ttl no longer exists: put ?short_ttl=yes into the URL of the"},
+    {Verb::config, {"--report", "--ttl", "3s"}, "report= ttl=3s "},
+    {Verb::config, {"k"}, "error: config: unexpected argument 'k'"},
+    {Verb::run,
+     {"--debug-report"},
+     "error: run: --debug-report no longer exists: use dlock config"},
     {Verb::run, {"-w", "-1"}, "error: --wait: '-1'"},
     {Verb::run, {"-nw-1"}, "error: --wait: '-1'"},
     {Verb::run, {"-w=3"}, "error: --wait: '=3'"},
@@ -117,6 +122,17 @@ TEST_CASE("all rows of each verb have names of their own") {
     for (const Option& o : option_table())
       if (belongs(o, v.verb)) CHECK(names.insert(o.name).second);
   }
+}
+
+TEST_CASE("config reads each name that any command reads, once, by its own row if it has one") {
+  std::set<std::string_view> names, all;
+  for (const Option& o : option_table()) {
+    INFO(o.name);
+    if (o.twin) all.insert(o.name);
+    if (reads(o, Verb::config)) CHECK(names.insert(o.name).second);
+    if (belongs(o, Verb::config)) CHECK(reads(o, Verb::config) == o.twin);
+  }
+  CHECK(names == all);
 }
 
 TEST_CASE("every error on the command line is one line and status 64") {
