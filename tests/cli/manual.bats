@@ -21,7 +21,7 @@ options_of_help() {
 
 @test "each page has the options of --help with their arguments, and no others" {
   for command in $commands; do
-    common=$(options_of_pages "$man/dlock.1")
+    common=$(options_of_pages "$man/dlock.1" "$man/dlock-faults.7")
     if [ "$command" = fence ]; then common=$(comm -12 <(echo "$common" | sort) <(options_of_help fence | sort)); fi # it has no backend
     if [ "$command" = bench ] || [ "$command" = config ]; then common=$(echo "$common" | grep -v '^--trace='); fi
     assert_equal "$command: $( (echo "$common" && options_of_pages "$man/dlock-$command.1") | sort)" "$command: $(options_of_help "$command" | sort)"
