@@ -54,7 +54,7 @@ Attempt OneAttempt::run() {
 // ---- phase 1 -----------------------------------------------------------------------------------
 
 std::optional<Ask> OneAttempt::vote_request(std::size_t i) const {
-  if (!masters_.votes(i, request_.ttl)) return std::nullopt;
+  if (!masters_.votes(i)) return std::nullopt;
   return Ask{&scripts::acquire,
              at_.all(),
              {vote_, redis::millis(request_.ttl), request_.identity.encode(), list_,

@@ -223,7 +223,7 @@ X
   done
   not_run README.md 'the rights are those of dlock-backends(7), see below' <<'X'
 ACL SETUSER dlock on >PASSWORD resetkeys resetchannels -@all
-  ~dlock:* +info +config|get +eval +evalsha +blpop +wait +scan
+  ~dlock:* +info +eval +evalsha +blpop +wait +scan
   +time +hgetall +hmget +hset +hdel +pexpire +del +rpush +zadd
   +zrem +zremrangebyscore +zrange +zrangebyscore
   +zrevrangebyscore +zscore +zcard +zcount +zrank
@@ -489,7 +489,7 @@ X
 @test "rights and tables are those of the sources, which other tests use" {
   not_run dlock-backends.7 'tests/faults/redis/acl.cpp logs in with the rights of backends/redis/README.md' <<'X'
 ACL SETUSER dlock on >PASSWORD resetkeys resetchannels -@all
-  ~dlock:* +info +config|get +eval +evalsha +blpop +wait +scan
+  ~dlock:* +info +eval +evalsha +blpop +wait +scan
   +time +hgetall +hmget +hset +hdel +pexpire +del +rpush +zadd
   +zrem +zremrangebyscore +zrange +zrangebyscore
   +zrevrangebyscore +zscore +zcard +zcount +zrank
