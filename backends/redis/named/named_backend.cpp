@@ -231,7 +231,7 @@ Result<std::vector<KeyView>> NamedBackend::list() {
   if (prefix.empty())
     return fail(Errc::usage, "without a prefix only a named key can be inspected: give a KEY");
   client_->grants_nothing = false;
-  const auto servers = client_->locator().everyone({client_->usual_deadline()});
+  const auto servers = client_->servers();
   if (!servers) return fail(servers.error());
   std::vector<std::string> names;
   for (const Endpoint& at : *servers)

@@ -179,6 +179,10 @@ Result<std::unique_ptr<Session>> Client::take(std::string_view key, Wait wait) {
   return take_from(*at, wait);
 }
 
+Result<std::vector<Endpoint>> Client::servers() {
+  return with_credentials([&] { return locator_->everyone({usual_deadline()}); });
+}
+
 Result<Reply> Client::ask(Session& session, const Command& command) {
   auto reply = exchange(session, command, {}, {Clock::now() + options_.op_timeout});
   if (reply && reply->is(Reply::Type::error))

@@ -119,6 +119,7 @@ class Client {
   void give_back(std::unique_ptr<Session>);
   void invalidate(std::unique_ptr<Session>, std::string_view text = {});
 
+  Result<std::vector<Endpoint>> servers();  // all that have keys
   // Calls `found` for every key on that server that matches.
   template <class Found>
   Result<void> scan(const Endpoint& at, const std::string& pattern, Found found) {
