@@ -310,7 +310,7 @@ waiting() { [ "$("$DLOCK" inspect k --no-heading -o WAIT)" = "$1" ]; }
   assert_output 'k,?,?,?,?,?,?,?,?,?'
   run --separate-stderr -69 "$DLOCK" inspect -J k
   run -0 json 'j["key"], j["state"], j["complete"]' <<<"$output"
-  assert_output "('k', '?', False)"
+  assert_output "('k', 'unknown', False)"
   run --separate-stderr -69 "$DLOCK" inspect -J
   run -0 json 'j["keys"], j["complete"]' <<<"$output"
   assert_output '(None, False)'
