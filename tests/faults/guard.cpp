@@ -43,7 +43,7 @@ struct Run {
   std::optional<EventStream> events;
 
   Run() { ::mkdir((dir / "locks").c_str(), 0700); }
-  ~Run() { kill_carriers("DLOCK_GUARD_TEST", dir / ""); }
+  ~Run() { kill_carriers("DLOCK_TEST_GUARD", dir / ""); }
   std::vector<std::string> command(std::vector<std::string> options) const {
     std::vector<std::string> argv{program_from("DLOCK"), "run", "-b", "file:" + (dir / "locks")};
     argv.insert(argv.end(), options.begin(), options.end());
@@ -53,7 +53,7 @@ struct Run {
     static const int nothing = ::open("/dev/null", O_RDWR | O_CLOEXEC);
     const int errors = ::open(err.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     return {.argv = std::move(argv),
-            .env = {{"DLOCK_GUARD_TEST", dir / ""}, {"HOME", dir / ""}},
+            .env = {{"DLOCK_TEST_GUARD", dir / ""}, {"HOME", dir / ""}},
             .fds = {{0, nothing}, {1, nothing}, {2, errors}, {9, status.write_end.get()}},
             .place = Spawn::Place::own_session};
   }
@@ -160,7 +160,7 @@ TEST_CASE("a guard that is stopped from its start ends with dlock") {
   const pid_t dlock = ::fork();
   if (dlock == 0) {
     ::setsid();
-    ::setenv("DLOCK_GUARD_TEST", (it.dir / "").c_str(), 1);
+    ::setenv("DLOCK_TEST_GUARD", (it.dir / "").c_str(), 1);
     ::dup2(it.status.write_end.get(), 9);
     ::ptrace(PTRACE_TRACEME, 0, nullptr, nullptr);
     ::execv(words[0], words.data());

@@ -110,8 +110,8 @@ class PairRun {
     tree_.emplace(Fd(::open(fifo_.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)));
   }
   ~PairRun() {
-    kill_carriers("DLOCK_PAIR", number_);
-    for (const pid_t p : carriers("DLOCK_TREE", fifo_)) ::kill(p, SIGKILL);
+    kill_carriers("DLOCK_TEST_PAIR", number_);
+    for (const pid_t p : carriers("DLOCK_TEST_TREE", fifo_)) ::kill(p, SIGKILL);
     for (auto* process : {&dlock_, &waiter_})
       if (*process) (*process)->wait(longest_step);
     reap_the_others();
@@ -161,7 +161,7 @@ class PairRun {
               "--key",         "tree"};
     if (store_.leased) s.argv.insert(s.argv.end(), {"--ttl", std::to_string(store_.ttl_ms) + "ms"});
     s.argv.insert(s.argv.end(), options.begin(), options.end());
-    s.env = {{"DLOCK_PAIR", number_}};
+    s.env = {{"DLOCK_TEST_PAIR", number_}};
     s.place = Spawn::Place::own_session;
     const Fd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
     const Fd err(::open((dir_ / "err").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));

@@ -47,7 +47,7 @@ class DlockRun {
   std::string end(double seconds = 20);  // "exit 7", "signal 15 (TERM)", "still running"
   // Processes of this run that are still alive after `seconds`.
   std::vector<pid_t> left(double seconds = 5) const {
-    return carriers_after("DLOCK_RUN", mark_, seconds);
+    return carriers_after("DLOCK_TEST_RUN", mark_, seconds);
   }
   std::string complaint() const;  // stderr and events so far, for failure messages
 
