@@ -112,7 +112,8 @@ void Guard::leave() {
   // The only message that blocks: dlock may be stopped with a full queue, and must get it. If dlock
   // dies, this fails at once.
   channel_.send_and_wait({Kind::tree_dead, status_, expired_, {}});
-  cgroup_.remove();  // while dlock releases the lock; dlock waits for our exit before its own
+  // while dlock releases the lock; dlock waits for our exit before its own
+  cgroup_.remove_after_job();
   ::_exit(0);
 }
 
