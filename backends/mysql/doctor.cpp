@@ -112,7 +112,7 @@ class Examination {
         fmt::format("{} missing, and {}", missing,
                     may.error() ? "whether this account may make them is not known"
                                 : "this account may not make them"),
-        "another account must run the statements of dlock-backends(7)");
+        "another account must run the statements of dlock-mysql(7)");
   }
 
   // Statements that need a right and change no row.
@@ -134,7 +134,7 @@ class Examination {
           !done && done.error().code == Errc::denied)
         denied += fmt::format("{}{}", denied.empty() ? "" : ", ", right);
     if (denied.empty()) return add(Level::good, "rights", "enough", "");
-    add(Level::bad, "rights", "missing: " + denied, "grant what dlock-backends(7) lists");
+    add(Level::bad, "rights", "missing: " + denied, "grant what dlock-mysql(7) lists");
   }
 
   // The error: true if it depends on roles, whose rights are not examined.

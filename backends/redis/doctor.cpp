@@ -83,9 +83,7 @@ class Examination {
     if (info_field(info, "aof_enabled") != "1") {
       add(Level::warning, "persistence", "no AOF",
           "set appendonly yes and appendfsync always (CONFIG SET, then CONFIG REWRITE): a restart "
-          "forgets locks, and "
-          "restart_grace covers only "
-          "what is no longer than itself");
+          "forgets when jobs were started (--once-per), and, with restart_grace=0, locks");
       return;
     }
     if (info_field(info, "aof_last_write_status") == "err") {
@@ -95,14 +93,12 @@ class Examination {
     const std::string fsync = config("appendfsync");
     if (fsync.empty())
       add(Level::unknown, "persistence", "AOF, appendfsync not known",
-          "grant +config|get: without proof of appendfsync always no lock is granted for longer "
-          "than restart_grace");
+          "grant +config|get to have it examined");
     else
       add(fsync == "always" ? Level::good : Level::warning, "persistence",
           "AOF, appendfsync " + fsync,
-          "set appendfsync always: a restart forgets the last second, and restart_grace covers "
-          "only what is no longer than "
-          "itself");
+          "set appendfsync always: a restart forgets the last second of what jobs were started "
+          "(--once-per) and, with restart_grace=0, of locks");
   }
 
   void grace() {
@@ -111,17 +107,13 @@ class Examination {
     if (left > Duration{})
       add(Level::warning, "uptime", "started less than " + format_duration(grace) + " ago",
           "it may have forgotten a lock; grants resume in " + format_duration(left));
-    const std::string& forgets = session_.facts.forgets;
     if (grace == Duration{})
       add(Level::warning, "restart_grace", "0",
-          "leave it at 60s, or at the largest --ttl, unless no restart ever forgets a lock: "
-          "neither a crash nor a new data "
-          "directory");
+          "leave it at 30s, or at the largest --ttl with its --lock-delay, unless no restart ever "
+          "forgets a lock: neither a crash nor a new data directory");
     else
       add(Level::good, "restart_grace",
-          fmt::format("{}, to be the same for all clients; {}", format_duration(grace),
-                      forgets.empty() ? "longer leases are granted, too"
-                                      : "longer leases are refused: " + forgets));
+          format_duration(grace) + ", to be the same for all clients; longer leases are refused");
   }
 
   void replicas(std::string_view info) {
@@ -193,7 +185,7 @@ class Examination {
     if (!script) return fail(std::move(script.error()));
     if (script->is(Reply::Type::error)) {
       add(Level::bad, "rights", printable(script->text.substr(0, 120)),
-          "grant what dlock-backends(7) lists");
+          "grant what dlock-redis(7) lists");
       return {};
     }
     const std::string_view list = script->text_at(0);
@@ -219,7 +211,7 @@ class Examination {
     if (!client_.options().prefix.empty())
       if (auto ok = plain("scan", {"SCAN", "0", "COUNT", "1"}); !ok) return ok;
     add(missing.empty() ? Level::good : Level::bad, "rights",
-        missing.empty() ? "enough" : "missing: " + missing, "grant what dlock-backends(7) lists");
+        missing.empty() ? "enough" : "missing: " + missing, "grant what dlock-redis(7) lists");
     if (!script->text_at(1).empty())
       add(Level::bad, "writing", printable(script->text_at(1).substr(0, 120)),
           "nothing is granted until it can be written");
@@ -249,8 +241,6 @@ Needs needs_of(std::string_view recipe) {
 
 Result<void> examine(Client& client, const Endpoint& at, const Needs& needs,
                      const std::string& probe, const std::string& of, std::vector<Finding>& out) {
-  // so that it says whether such leases could be granted
-  client.expect({std::chrono::hours{24 * 365}});
   auto session = client.take_from(at, {client.usual_deadline()});
   if (!session) return fail(std::move(session.error()));
   auto ok = Examination{client, **session, needs, of, out}.run(probe);

@@ -35,57 +35,23 @@ std::size_t Masters::ready() const noexcept {
       std::count_if(nodes_.begin(), nodes_.end(), [](const Node& n) { return n.ready(); }));
 }
 
-bool Masters::keeps(std::size_t i, Duration ttl) const noexcept {
-  return nodes_[i].ready() && !redis::outlasts_grace(nodes_[i].facts(), {ttl},
-                                                     options_.restart_grace, nodes_[i].at().text());
+bool Masters::votes(std::size_t i) const noexcept {
+  return nodes_[i].ready() && nodes_[i].facts().grace_left(options_.restart_grace) == Duration{};
 }
 
-bool Masters::votes(std::size_t i, Duration ttl) const noexcept {
-  return keeps(i, ttl) && nodes_[i].facts().grace_left(options_.restart_grace) == Duration{};
-}
-
-std::size_t Masters::voting(Duration ttl) const noexcept {
+std::size_t Masters::voting() const noexcept {
   std::size_t n = 0;
-  for (std::size_t i = 0; i < nodes_.size(); ++i) n += votes(i, ttl);
+  for (std::size_t i = 0; i < nodes_.size(); ++i) n += votes(i);
   return n;
 }
 
-Duration Masters::grace_left(Duration ttl) const noexcept {
+Duration Masters::grace_left() const noexcept {
   std::vector<Duration> left;
-  for (std::size_t i = 0; i < nodes_.size(); ++i)
-    if (keeps(i, ttl)) left.push_back(nodes_[i].facts().grace_left(options_.restart_grace));
+  for (const Node& n : nodes_)
+    if (n.ready()) left.push_back(n.facts().grace_left(options_.restart_grace));
   if (left.size() < majority()) return {};
   std::sort(left.begin(), left.end());
   return left[majority() - 1];
-}
-
-std::optional<Error> Masters::outlasts_grace(Duration ttl) const {
-  std::optional<Error> first;
-  std::size_t keep = 0, may_soon = 0;
-  for (std::size_t i = 0; i < nodes_.size(); ++i) {
-    if (!nodes_[i].ready()) continue;
-    auto why = redis::outlasts_grace(nodes_[i].facts(), {ttl}, options_.restart_grace,
-                                     nodes_[i].at().text());
-    keep += !why;
-    may_soon += why && why->code == Errc::unavailable;
-    if (why && (!first || why->code == Errc::usage)) first = std::move(why);
-  }
-  if (!first || keep >= majority()) return std::nullopt;
-  first->code = keep + may_soon >= majority() ? Errc::unavailable : Errc::usage;
-  first->message = fmt::format("only {} of {} masters may give such a lease, {} are needed: {}",
-                               keep, size(), majority(), first->message);
-  return first;
-}
-
-void Masters::expect(Duration ttl) {
-  if (options_.restart_grace == Duration{} || ttl <= options_.restart_grace) return;
-  for (Node& n : nodes_)
-    if (n.ready() && n.facts().longest_lease < ttl) n.greet_again();
-}
-
-void Masters::ask_again_who_rewrites() {
-  for (Node& n : nodes_)
-    if (n.ready() && n.facts().rewriting) n.greet_again();
 }
 
 bool Masters::refused() const noexcept {
@@ -108,20 +74,14 @@ Error Masters::too_few() const {
   return e;
 }
 
-Result<void> Masters::gather(Deadline by, Duration patience, bool insist, Duration ttl) {
+Result<void> Masters::gather(Deadline by, Duration patience, bool insist) {
   const Deadline began = Clock::now();
-  // Enough of them, or so many failures that it cannot become enough.
-  const auto decided = [&] {
-    std::size_t keep = 0;
-    for (std::size_t i = 0; i < nodes_.size(); ++i) keep += keeps(i, ttl);
-    return keep >= majority() || ready() - keep > size() - majority();
-  };
   const auto come_or_gone = [](std::size_t, const Heard& h) { return h.number == 0; };
   hear(began, come_or_gone, false);  // what has arrived meanwhile
   for (bool waited = false;; waited = true) {
     for (Node& n : nodes_) n.connect();
     if (refused()) break;
-    const bool enough = decided();
+    const bool enough = ready() >= majority();
     if (enough && waited && majority_at_ == Deadline{})
       majority_at_ = Clock::now(), majority_took_ = since(began);
     if (!enough) majority_at_ = {};

@@ -43,23 +43,14 @@ class Masters {
   // Connects: until every master is ready or has failed, or a majority is ready and the others have
   // had three times as long, but not longer than `patience`, or `by` has passed, or the wait is
   // interrupted. `insist`: without a majority, failed ones are retried, unless so many refuse the
-  // login that there can be none. `ttl`: a majority is one of those that may grant such a lease.
-  // Errc::usage: two of them are the same server.
-  Result<void> gather(Deadline by, Duration patience, bool insist, Duration ttl = {});
-  // The masters that are ready; and those that may be asked for a vote for `ttl`: they cannot have
-  // lost one, nor lose this one sooner than others would wait for it.
+  // login that there can be none. Errc::usage: two of them are the same server.
+  Result<void> gather(Deadline by, Duration patience, bool insist);
+  // The masters that are ready; and those that may be asked for a vote: they cannot have lost one.
   std::size_t ready() const noexcept;
-  std::size_t voting(Duration ttl) const noexcept;
-  bool votes(std::size_t i, Duration ttl) const noexcept;
-  bool keeps(std::size_t i, Duration ttl) const noexcept;  // the latter condition alone
+  std::size_t voting() const noexcept;
+  bool votes(std::size_t i) const noexcept;
   // until a majority may vote, as far as the grace is the reason
-  Duration grace_left(Duration ttl) const noexcept;
-  // Why those that answer can make no majority for `ttl`, if the grace is not the reason.
-  // Errc::usage; Errc::unavailable: they may soon.
-  std::optional<Error> outlasts_grace(Duration ttl) const;
-  // Leases of `ttl` will be requested: masters whose durability is unknown are asked for it.
-  void expect(Duration ttl);
-  void ask_again_who_rewrites();
+  Duration grace_left() const noexcept;
   // Why there is no majority. Final only if refused logins are the reason: other masters may come
   // back.
   Error too_few() const;

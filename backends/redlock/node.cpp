@@ -54,11 +54,6 @@ void Node::drop(Error why, std::vector<Heard>* out) {
   known_.clear();
 }
 
-void Node::greet_again() {
-  drop({Errc::unavailable, "it is being asked how it saves"});
-  again_ = Clock::now();
-}
-
 void Node::send(const Ask& ask, std::uint64_t number) {
   const bool by_text = std::find(known_.begin(), known_.end(), ask.script) == known_.end();
   std::vector<std::string_view> words;

@@ -53,9 +53,6 @@ class Node {
   bool idle() const noexcept { return under_way_.empty(); }
   Duration usual() const noexcept { return usual_; }  // its last response time; 0: none yet
 
-  // Reads its facts and durability again: on a new connection. Requests that must arrive are sent
-  // on that one.
-  void greet_again();
   // Begins to connect if it is not connected and the last failure was long enough ago.
   void connect();
   // Sends it; its reply comes with this number, if the connection lives. Only when ready. A script

@@ -54,7 +54,7 @@ Attempt OneAttempt::run() {
 // ---- phase 1 -----------------------------------------------------------------------------------
 
 std::optional<Ask> OneAttempt::vote_request(std::size_t i) const {
-  if (!masters_.votes(i, request_.ttl)) return std::nullopt;
+  if (!masters_.votes(i)) return std::nullopt;
   return Ask{&scripts::acquire,
              at_.all(),
              {vote_, redis::millis(request_.ttl), request_.identity.encode(), list_,
@@ -142,8 +142,8 @@ Result<void> OneAttempt::judge_lists() {
                       : fmt::format("{}: the masters of this key are {}, and not {}; clients with "
                                     "different lists do not exclude "
                                     "each other (a list names hosts as they are written; to change "
-                                    "it see dlock-backends(7), CHANGING "
-                                    "THE REDLOCK LIST)",
+                                    "it see dlock-redlock(7), CHANGING "
+                                    "THE LIST)",
                                     masters_[i].at().text(), printable(other.text), list_));
     changes_ = true;
     const auto before = other.masters();

@@ -52,6 +52,8 @@ Result<std::unique_ptr<RedlockBackend>> RedlockBackend::create(const Traits& tra
 
 Result<std::unique_ptr<Waiter>> RedlockBackend::enqueue(const Request& request) {
   if (auto can = can_serve(traits(), request); !can) return fail(std::move(can.error()));
+  if (auto ok = redis::within_grace({request.ttl}, options_.restart_grace); !ok)
+    return fail(std::move(ok.error()));
   return std::make_unique<RedlockWaiter>(*this, request);
 }
 
@@ -81,44 +83,18 @@ Result<RedlockBackend::VoteRound> RedlockBackend::insist(
   }
 }
 
-void RedlockBackend::expect(Duration ttl) {
-  options_.longest_lease = std::max(options_.longest_lease, ttl);
-  masters_.expect(ttl);
-}
-
 void RedlockBackend::gave(Duration ttl) {
   gave_ = std::max(gave_, ttl);
   watch();
 }
 
-// A held lease is not ended by what a master now says of itself; a longer one than ever granted is
-// refused.
-Result<void> RedlockBackend::may_extend(Duration ttl) {
-  expect(ttl);
-  const Deadline by = usual_deadline();
-  if (auto ok = masters_.gather(by, 50ms, true, ttl <= gave_ ? Duration{} : ttl); !ok) return ok;
-  auto why = masters_.ready() < masters_.majority() ? std::nullopt : masters_.outlasts_grace(ttl);
-  if (!why) return {};
-  if (why->code == Errc::unavailable) masters_.ask_again_who_rewrites();
-  if (ttl > gave_) return fail(std::move(*why));
-  if (why->code == Errc::usage && !std::exchange(warned_, true))
-    warnings_.push_back(std::move(why->message));
-  return {};
-}
-
-// Enough of the masters that keep it must be allowed to grant it.
+// A longer lease than ever granted is judged like a new one.
 Result<Renewal> RedlockBackend::renew(const Lease& lease, Duration ttl) {
-  const bool longer_than_ever = ttl > gave_;
-  if (auto ok = may_extend(ttl); !ok) return fail(std::move(ok.error()));
+  if (ttl > gave_)
+    if (auto ok = redis::within_grace({ttl}, options_.restart_grace); !ok)
+      return fail(std::move(ok.error()));
   auto renewal = extend(lease, ttl, "");
-  if (!renewal || !std::holds_alternative<Kept>(*renewal)) return renewal;
-  if (longer_than_ever && kept_by_ < masters_.majority())
-    return fail(
-        Errc::timed_out,
-        fmt::format(
-            "renew at {}: of the masters that may give such a lease only {} have it yet: try again",
-            where(), kept_by_));
-  gave(ttl);
+  if (renewal && std::holds_alternative<Kept>(*renewal)) gave(ttl);
   return renewal;
 }
 
@@ -186,7 +162,7 @@ Result<Renewal> RedlockBackend::extend(const Lease& lease, Duration ttl, std::st
   // A majority has it now, so no other owner can: masters without it are asked for their votes
   // again, and count from the next renewal on.
   m.tell([&](std::size_t i) {
-    if (!votes[i].answered() || votes[i].reply.text_at(2) != "absent" || !m.votes(i, ttl))
+    if (!votes[i].answered() || votes[i].reply.text_at(2) != "absent" || !m.votes(i))
       return std::optional<Ask>{};
     const std::string not_after =
         std::to_string(votes[i].reply.number_at(1).value_or(0) + retake_within);
@@ -195,8 +171,6 @@ Result<Renewal> RedlockBackend::extend(const Lease& lease, Duration ttl, std::st
             at.all(),
             {vote, px, std::to_string(longer.token), not_after, since, meta, list}}};
   });
-  kept_by_ = 0;
-  for (std::size_t i = 0; i < m.size(); ++i) kept_by_ += says_kept(votes[i]) && m.keeps(i, ttl);
   watch();
   return Kept{std::move(longer), revoked};
 }

@@ -107,19 +107,17 @@ class RedlockBackend final : public Backend {
   Result<std::vector<KeyView>> list() override;
   Result<Released> revoke(const Key&) override;
   Result<std::vector<Finding>> doctor() override;
-  std::string after_restart(const Request& r) const override {
+  Result<std::string> after_restart(const Request& r) const override {
     return redis::restart_rule({r.ttl}, options_.restart_grace);
   }
   int outage_fd() override;
   bool grants_nothing() const noexcept override { return in_grace; }
-  std::vector<std::string> warnings() override { return std::exchange(warnings_, {}); }
   Counters counters() const noexcept override { return {requests, wakeups}; }
 
   // Needs masters().gather() before. Uses `owner`, not the request's.
   Attempt attempt(const Request&, const Owner& owner);
 
-  // For waiters: leases of `ttl` will be requested, and one was granted.
-  void expect(Duration ttl);
+  // For waiters: such a lease was granted.
   void gave(Duration ttl);
 
   Masters& masters() noexcept { return masters_; }
@@ -149,7 +147,6 @@ class RedlockBackend final : public Backend {
                            Stragglers stragglers) {
     return insist([&](std::size_t) { return std::optional{ask}; }, decided, stragglers);
   }
-  Result<void> may_extend(Duration ttl);
   Result<Renewal> extend(const Lease&, Duration ttl, std::string ended);
   std::string ended(const Lease& lease) const {
     const auto found = ended_.find(lease.owner);
@@ -174,11 +171,7 @@ class RedlockBackend final : public Backend {
   std::map<Owner, std::string> ended_;  // how the jobs ended
   bool ever_ready_ = false;
   Duration gave_{};  // the longest ttl of a grant or a renewal
-  // how many of the masters that may grant such a lease have the last one that was extended
-  std::size_t kept_by_ = 0;
-  Fd outage_;  // epoll(7) of the connections
-  std::vector<std::string> warnings_;
-  bool warned_ = false;
+  Fd outage_;        // epoll(7) of the connections
 };
 
 }  // namespace dlock::redlock

@@ -73,13 +73,13 @@ std::string RedlockBackend::unread(const std::vector<std::optional<Seen>>& seen,
   const Masters& m = masters_;
   std::size_t unsure = 0;
   for (std::size_t i = 0; i < m.size(); ++i)
-    unsure += !seen[i] || (!seen[i]->held() && !m.votes(i, {}));
+    unsure += !seen[i] || (!seen[i]->held() && !m.votes(i));
   if (leader.votes >= m.majority() || leader.votes + unsure < m.majority()) return {};
-  if (const Duration left = m.grace_left({}); left > Duration{})
+  if (const Duration left = m.grace_left(); left > Duration{})
     return fmt::format(
         "nothing is granted for {}: {} of {} masters restarted less than {} ago and may have "
         "forgotten a vote",
-        format_duration(left), m.ready() - m.voting({}), m.size(),
+        format_duration(left), m.ready() - m.voting(), m.size(),
         format_duration(options_.restart_grace));
   return fmt::format("{} of {} masters do not answer, or may have forgotten a vote", unsure,
                      m.size());
@@ -171,7 +171,7 @@ Result<std::vector<KeyView>> RedlockBackend::list() {
         last = std::move(ok.error()), whole = false;
     requests += (*client)->requests;
     scanned += whole;
-    remember += whole && masters_.votes(i, {});
+    remember += whole && masters_.votes(i);
   }
   in_grace = remember < masters_.majority();
   if (scanned < masters_.majority()) return fail(last.value_or(masters_.too_few()));

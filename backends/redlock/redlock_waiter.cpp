@@ -48,24 +48,18 @@ Result<std::optional<Progress>> RedlockWaiter::try_once(Deadline end) {
   const Options& options = backend_.options();
   const redis::Wait wait{later(Clock::now(), options.connect_timeout), options.interrupt_fd};
   const Duration ttl = request_.ttl;
-  if (auto ok = m.gather(wait.until, node_patience(ttl), false, ttl); !ok)
+  if (auto ok = m.gather(wait.until, node_patience(ttl), false); !ok)
     return fail(std::move(ok.error()));
   backend_.in_grace = false;
-  if (m.voting(ttl) < m.majority()) {
+  if (m.voting() < m.majority()) {
     if (request_.wait && wait.interrupted()) return Progress{last_};
     if (m.ready() < m.majority()) return fail(m.too_few());
-    if (auto why = m.outlasts_grace(ttl)) {
-      if (why->code == Errc::unavailable) m.ask_again_who_rewrites();
-      // there was a majority that could: it may come back
-      if (tries_ > 0) why->code = Errc::unavailable;
-      return fail(std::move(*why));
-    }
     backend_.in_grace = true;
-    const Duration left = m.grace_left(ttl);
+    const Duration left = m.grace_left();
     std::string why = fmt::format(
         "{} of {} masters restarted less than {} ago and may have forgotten a vote; grants resume "
-        "in {}",
-        m.ready() - m.voting({}), m.size(), format_duration(options.restart_grace),
+        "in {}; ?restart_grace=0 if these servers never forget (dlock-backends(7))",
+        m.ready() - m.voting(), m.size(), format_duration(options.restart_grace),
         format_duration(left));
     if (!request_.wait) return fail(Errc::unavailable, std::move(why));
     last_ = Waiting{0, std::nullopt, std::move(why)};

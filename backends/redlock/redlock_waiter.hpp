@@ -15,9 +15,7 @@ class RedlockWaiter final : public Waiter {
       : backend_(backend),
         request_(request),
         owner_(request.owner),
-        names_(backend.names(request.key)) {
-    backend.expect(request.ttl);
-  }
+        names_(backend.names(request.key)) {}
   Result<Progress> poll(Duration slice) override;
   Result<void> cancel() override;
 

@@ -72,9 +72,8 @@ double median(std::vector<double> values) noexcept;
 struct Report {
   std::vector<Figures> runs;  // by scenario, then by target, in the order asked for
   std::vector<std::string> notes;
-  std::vector<std::string> left;    // what could not be removed
-  std::vector<std::string> failed;  // --fail-if expressions that hold
-  int signal = 0;                   // ended early by it
+  std::vector<std::string> left;  // what could not be removed
+  int signal = 0;                 // ended early by it
   bool violated() const noexcept;
   bool without_samples() const noexcept;  // a run of it
 };

@@ -8,7 +8,6 @@
 #include <string>
 #include <string_view>
 #include <vector>
-#include "bench/fail_if.hpp"
 #include "bench/scenario.hpp"
 #include "core/backend.hpp"
 
@@ -45,7 +44,6 @@ struct Plan {
   Duration ttl{30'000'000}, crash_ttl{5'000'000};
   Settings settings;   // without interrupt_fd
   std::string prefix;  // of every key in the store
-  std::vector<FailIf> fail_if;
 
   Duration progress{};  // a line on stderr so often; 0: none
   bool bar = false;     // one line that is redrawn, on a terminal

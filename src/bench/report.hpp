@@ -8,14 +8,13 @@
 namespace dlock::bench {
 
 std::string text_of(const Plan&, const Report&, std::string_view version);
-std::string markdown_of(const Plan&, const Report&, std::string_view version);
 // one object in one line; names are stable
 std::string json_of(const Plan&, const Report&, std::string_view version);
 std::string csv_of(const Report&);
 // one page that loads nothing
 std::string html_of(const Plan&, const Report&, std::string_view version);
 
-// The content of text, markdown and HTML.
+// The content of text and HTML.
 struct Table {
   std::string title;
   std::vector<std::string> head;

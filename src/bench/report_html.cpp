@@ -3,7 +3,7 @@
 // dark preference.
 #include <fmt/format.h>
 #include <algorithm>
-#include <bit>
+#include <cmath>
 #include "bench/report.hpp"
 #include "bench/text.hpp"
 
@@ -39,14 +39,6 @@ std::string escaped(std::string_view text) {
   return out;
 }
 
-// The binary logarithm, good to 0.01: for axes. libm is not linked.
-double log2_of(double v) noexcept {
-  const auto bits = std::bit_cast<std::uint64_t>(v);
-  const double exponent = static_cast<double>(static_cast<int>(bits >> 52 & 0x7FF) - 1023);
-  const double m = std::bit_cast<double>((bits & 0x000F'FFFF'FFFF'FFFF) | 0x3FF0'0000'0000'0000);
-  return exponent + (-1.0 / 3 * m + 2) * m - 5.0 / 3;
-}
-
 // A logarithmic axis of times, from the power of ten below the least to the one above the most.
 class TimeAxis {
  public:
@@ -57,7 +49,7 @@ class TimeAxis {
   }
   double y(double ns) const noexcept {
     const double part =
-        (log2_of(std::max(ns, low_)) - log2_of(low_)) / (log2_of(high_) - log2_of(low_));
+        (std::log2(std::max(ns, low_)) - std::log2(low_)) / (std::log2(high_) - std::log2(low_));
     return bottom - part * (bottom - top);
   }
   std::string grid() const {
@@ -104,7 +96,7 @@ std::string distribution(std::string_view title, const std::vector<Series>& all,
   if (most <= 0) return {};
   const TimeAxis axis(least, most);
   const auto x = [&](double share_left) {
-    return left + -log2_of(share_left) / most_halvings * (right - left);
+    return left + -std::log2(share_left) / most_halvings * (right - left);
   };
   std::string inside = axis.grid();
   for (const auto& [mark, share] :

@@ -222,7 +222,6 @@ std::vector<std::string> verdict(const Report& r) {
       lines.push_back(fmt::format("note  {}: {} of {} clients were never granted the lock", where,
                                   f.starved, f.clients));
   }
-  for (const std::string& f : r.failed) lines.push_back(fmt::format("FAIL  --fail-if {}", f));
   if (r.signal) lines.push_back("note  ended early by a signal: these figures are incomplete");
   if (!r.violated() && checked > 0)
     lines.push_back(fmt::format(
@@ -241,30 +240,6 @@ std::string text_of(const Plan& p, const Report& r, std::string_view version) {
   text += '\n';
   for (const std::string& n : r.notes) text += fmt::format("note  {}\n", n);
   for (const std::string& v : verdict(r)) text += v + '\n';
-  return text;
-}
-
-std::string markdown_of(const Plan& p, const Report& r, std::string_view version) {
-  std::string text = headline(p, version) + '\n';
-  const auto line = [](const std::vector<std::string>& cells) {
-    std::string row = "|";
-    for (const std::string& c : cells) row += fmt::format(" {} |", c);
-    return row + '\n';
-  };
-  for (const Table& t : tables_of(p, r)) {
-    text += fmt::format("\n### {}\n\n", t.title);
-    if (!t.rows.empty()) {
-      text += line(t.head) + "|---|";
-      for (std::size_t i = 1; i < t.head.size(); ++i) text += "---:|";
-      text += '\n';
-      for (const auto& row : t.rows) text += line(row);
-      text += '\n';
-    }
-    for (const std::string& remark : t.remarks) text += remark + "  \n";
-  }
-  text += '\n';
-  for (const std::string& n : r.notes) text += fmt::format("- {}\n", n);
-  for (const std::string& v : verdict(r)) text += fmt::format("- {}\n", v);
   return text;
 }
 

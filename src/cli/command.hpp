@@ -22,6 +22,7 @@ Result<run::Outcome> command_check(const Options&);
 Result<run::Outcome> command_fence(const Options&);
 Result<run::Outcome> command_inspect(const Options&);
 Result<run::Outcome> command_bench(const Options&);
+Result<run::Outcome> command_config(const Options&);
 
 // The whole command line; argv[0] is dlock. Prints errors. The only function that main() calls.
 run::Outcome command_line(int argc, char** argv);

@@ -65,6 +65,7 @@ Result<std::vector<bench::Target>> targets_of(const Options& o) {
     one.recipe = {};
     const auto store = choose_store(one);
     if (!store) return fail(store.error());
+    if (auto enough = long_enough(o, *store); !enough) return fail(enough.error());
     stores.push_back(*store);
     const std::string_view family = store->factory->family;
     auto at =
@@ -208,7 +209,6 @@ Result<bench::Plan> plan_of(const Options& o) {
   p.repeat = b.repeat;
   p.ttl = o.ttl;
   if (given(o, "ttl")) p.crash_ttl = o.ttl;
-  if (auto enough = long_enough(o); !enough) return fail(enough.error());
   if (p.hold > p.ttl / 3)
     return fail(
         blame(o, "hold"),
@@ -217,7 +217,6 @@ Result<bench::Plan> plan_of(const Options& o) {
   p.settings.op_timeout = o.op_timeout.value_or(usual_op_timeout(o.ttl));
   p.settings.connect_timeout = o.connect_timeout;
   p.prefix = b.prefix;
-  p.fail_if = b.fail_if;
   p.quiet = o.quiet;
   p.progress = b.progress;
   const char* term = std::getenv("TERM");  // NOLINT(concurrency-mt-unsafe): no thread exists yet
@@ -225,25 +224,6 @@ Result<bench::Plan> plan_of(const Options& o) {
   auto targets = targets_of(o);
   if (!targets) return fail(targets.error());
   p.targets = std::move(*targets);
-  // An expression that matches no run would never fail.
-  for (const bench::FailIf& e : p.fail_if) {
-    bool any = false;
-    for (const bench::Target& t : p.targets)
-      for (const bench::Scenario s : p.scenarios) {
-        bench::Figures f;
-        f.backend = t.backend;
-        f.recipe = t.recipe;
-        f.scenario = s;
-        f.wakes = t.traits->wakes;
-        f.skipped = bench::cannot(*t.traits, s);
-        any = any || e.matches(f);
-      }
-    if (!any)
-      return fail(
-          Errc::usage,
-          fmt::format("--fail-if: {}: no measurement of this run has that figure under these names",
-                      quoted(e.text, 120)));
-  }
   return p;
 }
 
@@ -266,11 +246,9 @@ Result<run::Outcome> command_bench(const Options& given_options) {
   report->notes.insert(report->notes.begin(), notes.begin(), notes.end());
   report->notes.insert(report->notes.end(), report->left.begin(), report->left.end());
 
-  const auto printed =
-      put(o.output == Output::json       ? bench::json_of(*plan, *report, version())
-          : o.output == Output::csv      ? bench::csv_of(*report)
-          : o.output == Output::markdown ? bench::markdown_of(*plan, *report, version())
-                                         : bench::text_of(*plan, *report, version()));
+  const auto printed = put(o.output == Output::json  ? bench::json_of(*plan, *report, version())
+                           : o.output == Output::csv ? bench::csv_of(*report)
+                                                     : bench::text_of(*plan, *report, version()));
   if (!printed) return fail(printed.error());
   if (auto written = write_page(page, bench::html_of(*plan, *report, version()), o.bench.html);
       !written)
@@ -281,7 +259,7 @@ Result<run::Outcome> command_bench(const Options& given_options) {
     for (const std::string& left : report->left) say(left);
   }
 
-  run::Outcome outcome = ended(report->violated() || !report->failed.empty()  ? status_stale
+  run::Outcome outcome = ended(report->violated()                             ? status_stale
                                : report->without_samples() && !report->signal ? status_unavailable
                                                                               : status_ok);
   if (report->signal && outcome.value == status_ok) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include <algorithm>
-#include <array>
 #include <exception>
 #include <optional>
 #include <string>
@@ -10,9 +9,10 @@
 #include "cli/answer.hpp"
 #include "cli/command.hpp"
 #include "cli/fail_closed.hpp"
-#include "cli/options/config_text.hpp"
+#include "cli/manual_pages.hpp"
 #include "cli/options/help.hpp"
 #include "cli/options/nearest.hpp"
+#include "cli/options/old_names.hpp"
 #include "cli/options/values.hpp"
 #include "cli/options/variables.hpp"
 #include "cli/options/verbs.hpp"
@@ -34,7 +34,8 @@ run::Outcome printed(const std::string& text) {
   return done ? ended(status_ok) : failed(done.error());
 }
 
-run::Outcome unknown_verb(std::string_view name) {
+// `help`: a page of the manual would have done as well.
+run::Outcome unknown_verb(std::string_view name, bool help = false) {
   std::string message;
   // Names that other programs use.
   constexpr std::pair<std::string_view, std::string_view> elsewhere[] = {
@@ -47,14 +48,18 @@ run::Outcome unknown_verb(std::string_view name) {
                                   [&](const auto& e) { return e.first == name; });
   if (known != std::end(elsewhere)) {
     message = fmt::format("unknown command {}; did you mean {}?", quoted(name), known->second);
+  } else if (const OldName* old =
+                 name.starts_with("--") ? find_old_name(name.substr(2)) : nullptr) {
+    message = no_longer(name, *old, Source::flag);
   } else if (name.starts_with('-')) {
     message = fmt::format("{}: the command comes first: dlock COMMAND [OPTION...]", quoted(name));
   } else {
-    std::array<std::string_view, 16> names{};
-    std::size_t n = 0;
-    for (const VerbInfo& v : verbs()) names[n++] = v.name;
-    const std::string_view hint = nearest(name, std::span{names}.first(n));
-    message = fmt::format("unknown command {}{}", quoted(name),
+    std::vector<std::string_view> names;
+    for (const VerbInfo& v : verbs()) names.push_back(v.name);
+    if (help)
+      for (const ManualPage& p : manual_pages()) names.push_back(p.name);
+    const std::string_view hint = nearest(name, names);
+    message = fmt::format("unknown command {}{}{}", help ? "or page " : "", quoted(name),
                           hint.empty() ? "" : fmt::format("; did you mean {}?", hint));
   }
   say(fmt::format("{} (dlock --help lists the commands)", message));
@@ -83,8 +88,11 @@ std::optional<Output> version_form(char** words) {
 run::Outcome about_itself(int argc, char** argv) {
   const std::string_view name = argv[1];
   if (name == "help" && argc == 3) {
-    const auto verb = find_verb(argv[2]);
-    return verb ? printed(verb_help(*verb)) : unknown_verb(argv[2]);
+    const std::string_view word = argv[2];
+    if (const auto verb = find_verb(word)) return printed(verb_help(*verb));
+    for (const ManualPage& p : manual_pages())
+      if (p.name == word) return printed(std::string{p.text});
+    return unknown_verb(word, true);
   }
   if (argc == 2) return printed(wants_version(name) ? version_text() : general_help());
   if (name == "--version")
@@ -109,6 +117,7 @@ Result<run::Outcome> dispatch(const Options& o) {
     case Verb::fence: return command_fence(o);
     case Verb::inspect: return command_inspect(o);
     case Verb::bench: return command_bench(o);
+    case Verb::config: return command_config(o);
   }
   return fail(Errc::internal, "no such command");
 }
@@ -119,15 +128,6 @@ run::Outcome command(int argc, char** argv, Options& options) {
     return ended(status_usage);
   }
   const std::string_view name = argv[1];
-  // of run, the command with the most options
-  if (name == "--show-config" || name == "--debug-report") {
-    std::string run = "run";
-    std::vector<char*> words(argv, argv + argc + 1);
-    words[0] = run.data();
-    options.verb = Verb::run;
-    if (const auto done = parse(options, argc, words.data()); !done) return failed(done.error());
-    return printed(options.debug_report ? debug_report(options) : config_text(options));
-  }
   if (name == "help" || wants_help(name) || wants_version(name)) return about_itself(argc, argv);
   const auto verb = find_verb(name);
   if (!verb) return unknown_verb(name);
@@ -143,8 +143,6 @@ run::Outcome command(int argc, char** argv, Options& options) {
   if (options.log_json) say_as_json();
   if (const auto unknown = unknown_variables(); !unknown.empty() && !options.quiet)
     say(fmt::format("ignored, no option has this name: {}", unknown));
-  if (options.show_config) return printed(config_text(options));
-  if (options.debug_report) return printed(debug_report(options));
   const auto outcome = dispatch(options);
   if (options.json)
     if (const auto done = put(json_of_answer(options, outcome)); !done) return failed(done.error());

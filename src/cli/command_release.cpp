@@ -88,11 +88,16 @@ bool has(const Result<std::optional<KeyView>>& view, FencingToken token) {
                      [&](const HolderView& h) { return h.token == token && !h.vanished; });
 }
 
-// Says what the removal leaves behind, from what was seen just before it. A record that cannot be
-// read may be removed all the same, and then nothing is known of its holder.
+// The store did not answer: asking it for more would take as long once more. Another error, of a
+// record that cannot be read, does not keep it from being removed.
+bool silent(const Result<std::optional<KeyView>>& view) {
+  return !view && retryable(view.error().code);
+}
+
+// Says what the removal leaves behind, from what was seen just before it.
 Result<Released> force_and_tell(const Options& o, const OpenStore& opened, const Key& key,
-                                std::optional<FencingToken> token) {
-  const auto before = opened.backend->inspect(key);
+                                std::optional<FencingToken> token,
+                                const Result<std::optional<KeyView>>& before) {
   auto removed = opened.backend->force_release(key, token);
   if (!removed || *removed != Released::yes || o.quiet || !before || !*before) return removed;
   const auto after = opened.backend->inspect(key);
@@ -163,19 +168,23 @@ Result<Released> give_back(const Options& o, const OpenStore& opened, const Trac
               .key = key.text(),
               .token = token};
   if (handle) what.owner = handle->lease(key).owner.hex().substr(0, 8);
+  Result<std::optional<KeyView>> seen{std::nullopt};
+  if (o.force) seen = opened.backend->inspect(key);
+  if (silent(seen)) return fail(seen.error());
   return trace.around(
       what,
       [&] {
-        if (o.force) return force_and_tell(o, opened, key, token);
+        if (o.force) return force_and_tell(o, opened, key, token, seen);
         if (o.revoke) return opened.backend->revoke(key);
         return opened.backend->release(handle->lease(key));
       },
       was_held);
 }
 
-// A request to stop that nobody would read says so at once. What cannot be seen is asked all the same.
+// A request to stop that nobody would read says so at once.
 Result<void> somebody_listens(const OpenStore& opened, const Key& key) {
   const auto view = opened.backend->inspect(key);
+  if (silent(view)) return fail(view.error());
   const HolderView* deaf = nullptr;
   const std::vector<HolderView> holders =
       view && *view ? (*view)->holders : std::vector<HolderView>{};

@@ -26,11 +26,11 @@ Result<run::Outcome> not_held(const Options& o, const Key& key, std::string_view
 Result<run::Outcome> command_renew(const Options& o) {
   const auto keys = parse_keys(o);
   if (!keys) return fail(keys.error());
-  if (auto enough = long_enough(o); !enough) return fail(enough.error());
-  const auto trace = Trace::open(o.trace);
-  if (!trace) return fail(trace.error());
   const auto opened = open_store(o);
   if (!opened) return fail(opened.error());
+  if (auto enough = long_enough(o, opened->store); !enough) return fail(enough.error());
+  const auto trace = Trace::open(o.trace);
+  if (!trace) return fail(trace.error());
   const auto handle = require_handle(o, opened->store);
   if (!handle) return fail(handle.error());
   const auto kept = ask_keeper_of(*handle, "renew");

@@ -116,6 +116,8 @@ Result<void> explain(const Options& o, const Store& store, const run::Plan& plan
   settings.connect_timeout = plan.connect_timeout;
   const auto backend = plan.open(settings);
   if (!backend) return fail(backend.error());
+  const auto after_restart = (*backend)->after_restart(plan.request);
+  if (!after_restart) return fail(after_restart.error());
 
   Lines text;
   line(text, "lock", what_is_locked(plan, store, (*backend)->where()));
@@ -140,7 +142,7 @@ Result<void> explain(const Options& o, const Store& store, const run::Plan& plan
   line(text, "descendants",
        plan.descendants == run::Descendants::wait ? "waited for when the command has ended"
                                                   : "ended when the command has ended");
-  line(text, "after a restart", (*backend)->after_restart(plan.request));
+  line(text, "after a restart", *after_restart);
   line(text, "weakness", plan.traits.weakness);
   return put(o.json ? json_of(text, plan) : text_of(text));
 }

@@ -71,8 +71,7 @@ std::string text_of_grant(Output form, const std::vector<Lease>& leases, const S
     case Output::text: return g.handle + '\n';
     case Output::json: return json(g);
     case Output::env: return env(g);
-    case Output::csv:
-    case Output::markdown: break;  // no forms of acquire: refused before
+    case Output::csv: break;  // no form of acquire: refused before
   }
   return {};
 }

@@ -46,6 +46,10 @@ Result<Store> choose_store(const Options& o) {
   auto url = Url::parse(o.backend);
   if (!url) return wrong("backend", url.error());
   SecretFiles files = take_secret_files(*url);
+  const std::string_view short_ttl = url->item("short_ttl").value_or("no");
+  if (short_ttl != "yes" && short_ttl != "no")
+    return wrong("backend", {Errc::usage, fmt::format("short_ttl: {} is neither yes nor no",
+                                                      quoted(short_ttl))});
   const bool url_decides = !given_by_flag(o, "recipe") && url->item("recipe");
   const std::string_view recipe = url_decides ? std::string_view{} : o.recipe;
   const auto choice = choose(*url, recipe);
@@ -101,10 +105,10 @@ Result<OpenStore> open_store(const Options& o) {
   return OpenStore{std::move(*store), std::move(*backend), store_options(o)};
 }
 
-Result<void> long_enough(const Options& o) {
-  if (o.ttl >= shortest_ttl || o.allow_short_ttl) return {};
+Result<void> long_enough(const Options& o, const Store& store) {
+  if (o.ttl >= shortest_ttl || store.url.item("short_ttl") == "yes") return {};
   return fail(blame(o, "ttl"),
-              fmt::format("{}: {} must be at least {} (--allow-short-ttl permits less)",
+              fmt::format("{}: {} must be at least {} (?short_ttl=yes in the URL permits less)",
                           called(o, "ttl"), format_duration(o.ttl), format_duration(shortest_ttl)));
 }
 

@@ -42,8 +42,8 @@ Result<OpenStore> open_store(const Options&);
 // secrets and the items that only say how.
 std::string place_of(const Store&);
 
-// Blames --ttl when it is shorter than shortest_ttl and --allow-short-ttl was not given.
-Result<void> long_enough(const Options&);
+// Blames --ttl when it is shorter than shortest_ttl and the URL does not permit that.
+Result<void> long_enough(const Options&, const Store&);
 
 // --key, in the given order; the rules have checked that there is one
 Result<std::vector<Key>> parse_keys(const Options&);

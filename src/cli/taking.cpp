@@ -74,7 +74,7 @@ Result<run::Timing> times(const Options& o, const Store& store, Hold hold, bool 
   const bool leased =
       t.liveness != Liveness::process || (t.detached && (hold == Hold::kept || borrowed));
   if (detached || leased)
-    if (auto enough = long_enough(o); !enough) return fail(enough.error());
+    if (auto enough = long_enough(o, store); !enough) return fail(enough.error());
   const run::TimingAsked asked{
       .ttl = o.ttl, .op_timeout = o.op_timeout, .kill_after = o.kill_after};
   if (o.lock_delay > 0us)
@@ -105,9 +105,7 @@ run::Plan plan_job(const Options& o) {
   p.on_lost = o.on_lost;
   p.max_run = o.max_run;
   p.min_hold = o.min_hold;
-  p.group = o.foreground      ? run::Group::same
-            : o.no_foreground ? run::Group::own
-                              : run::Group::automatic;
+  p.group = o.group;
   p.descendants = o.descendants;
   p.publish_environment = !o.no_env;
   p.say = {.quiet = o.quiet,

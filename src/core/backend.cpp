@@ -7,7 +7,7 @@
 namespace dlock {
 namespace {
 
-constexpr std::string_view common_items[] = {"recipe", "prefix"};
+constexpr std::string_view common_items[] = {"recipe", "prefix", "short_ttl"};
 
 template <class Range, class Value>
 bool contains(const Range& range, const Value& value) {

@@ -260,8 +260,8 @@ class Backend {
   // "unavailable", not "busy".
   virtual bool grants_nothing() const noexcept { return false; }
   // What happens to such a lease when the store restarts, as far as the URL decides it, for
-  // --explain; empty: nothing notable.
-  virtual std::string after_restart(const Request&) const { return {}; }
+  // --explain; empty: nothing notable. Errc::usage: enqueue() refuses such a lease.
+  virtual Result<std::string> after_restart(const Request&) const { return std::string{}; }
 
  protected:
   Error cannot(std::string_view what) const;  // Errc::usage: this recipe does not support it

@@ -48,7 +48,7 @@ constexpr Deadline lease_end(Deadline sent, Duration ttl) noexcept {
   return later(sent, ttl - drift(ttl));
 }
 
-// A shorter lease needs --allow-short-ttl: one lost packet is sent again after a second.
+// A shorter lease needs ?short_ttl=yes: one lost packet is sent again after a second.
 inline constexpr Duration shortest_ttl = std::chrono::seconds{2};
 
 // How long one exchange with the store may take, unless --op-timeout says so, under a lease of

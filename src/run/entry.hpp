@@ -58,7 +58,7 @@ class Entry {
 
   // Closes inherited descriptors except `keep`; 0, 1 and 2 become /dev/null. A pipe must end when
   // the job closes it, not when dlock and its guard exit. Those that became close-on-exec since
-  // then are dlock's, such as --status-fd.
+  // then are dlock's, such as --status.
   void let_go_of_inherited(int keep = -1) const;
 
  private:

@@ -12,9 +12,8 @@ using namespace std::string_view_literals;
 Events::Events(const Plan& plan) : plan_(plan), writer_(*new Writer) {}
 
 Result<void> Events::open() {
-  for (auto [path, fd, option] :
-       {std::tuple{&plan_.say.status_file, &status_file_, "--status-file"},
-        std::tuple{&plan_.say.trace_file, &trace_file_, "--trace"}}) {
+  for (auto [path, fd, option] : {std::tuple{&plan_.say.status_file, &status_file_, "--status"},
+                                  std::tuple{&plan_.say.trace_file, &trace_file_, "--trace"}}) {
     if (path->empty()) continue;
     auto opened = open_lines(option, *path);
     if (!opened) return fail(opened.error());
@@ -25,11 +24,9 @@ Result<void> Events::open() {
 
 void Events::status(const char* name, Fields fields) {
   if (plan_.say.verbosity > 0) tell(name, fields);
-  if (plan_.say.status_fd < 0 && !status_file_) return;
-  const std::string line =
-      status_line(name, plan_.request.key.text(), {fields.begin(), fields.end()});
-  writer_.write(plan_.say.status_fd, line);
-  writer_.write(status_file_.get(), line);
+  const int to = status_file_ ? status_file_.get() : plan_.say.status_fd;
+  if (to < 0) return;
+  writer_.write(to, status_line(name, plan_.request.key.text(), {fields.begin(), fields.end()}));
 }
 
 // With -v the milestones, in words; with -vv also each event, as it is.

@@ -13,8 +13,8 @@
 
 namespace dlock::run {
 
-// The output about one acquisition: messages on stderr, one JSON object per line for --status-fd
-// and --status-file, and the history for --trace. Any thread may call; nothing here waits for a
+// The output about one acquisition: messages on stderr, one JSON object per line for --status,
+// and the history for --trace. Any thread may call; nothing here waits for a
 // reader.
 class Events {
  public:

@@ -12,7 +12,6 @@
 #include <utility>
 #include "core/text.hpp"
 #include "run/environment.hpp"
-#include "run/image.hpp"
 #include "run/signal_kinds.hpp"
 #include "run/terminal.hpp"
 #include "util/process_title.hpp"
@@ -25,7 +24,6 @@ namespace {
 
 constexpr int patience_ms = 50;
 constexpr Duration longest_look = 1s;  // at a tree that grows while it is signalled
-constexpr Duration longest_rehearsal = 10ms;
 
 }  // namespace
 
@@ -85,10 +83,9 @@ void Guard::run() {
     const bool job_lived = leader_alive_;
     bool alive = reap();
     if (alive) check_max_run(now);
-    if (now >= settled_at_) settle();
     timer_.arm(sweeping_ ? no_deadline
                          : std::min({expired_ ? no_deadline : when_.term_at, when_.kill_at,
-                                     stop_by(), run_until_, helper_until_, settled_at_}));
+                                     stop_by(), run_until_, helper_until_}));
     arm_backstop();
     if (sweeping_ && alive) sweep_while_anything_changes(alive);
     if (!alive && (job_ > 0 || !channel_.open())) leave();
@@ -112,7 +109,8 @@ void Guard::leave() {
   // The only message that blocks: dlock may be stopped with a full queue, and must get it. If dlock
   // dies, this fails at once.
   channel_.send_and_wait({Kind::tree_dead, status_, expired_, {}});
-  cgroup_.remove();  // while dlock releases the lock; dlock waits for our exit before its own
+  // while dlock releases the lock; dlock waits for our exit before its own
+  cgroup_.remove_after_job();
   ::_exit(0);
 }
 
@@ -135,7 +133,6 @@ void Guard::on_message(Channel::Received& r) {
       if (!stops(m.value) || !asked_to_end()) signal_job(m.value);
       break;
     case Kind::signal_all: signal_tree(m.value); break;
-    case Kind::sweep: start_sweep(); break;
     default: break;
   }
 }
@@ -164,7 +161,7 @@ void Guard::start_job(const Channel::Received& r) {
   if (!cgroup_) cgroup_ = JobCgroup::create(::getpid());
   backstop_.emplace(children_, channel_.fd(), cgroup_.kill_fd());
   arm_backstop();
-  backed_ = backstop_->start();
+  if (!backstop_->start()) return cannot_start({"clone", errno});
   job_child_.emplace(*command_, environment_.data(), entry_.signals(), group_, error[1]);
   job_ = start_child(*job_child_, cgroup_.fd());
   const int fork_error = errno;
@@ -175,8 +172,7 @@ void Guard::start_job(const Channel::Received& r) {
   if (job_ < 0) return cannot_start({"clone", fork_error});
   if (plan_.max_run > 0us) run_until_ = later(Clock::now(), plan_.max_run);
   ::setpgid(job_, group_);  // parent and child both call it; EACCES after the exec is fine
-  own_group_ = group_ == 0;
-  if (own_group_) group_ = job_;
+  if (group_ == 0) group_ = ::getpgid(job_), own_group_ = group_ == job_;
   leader_alive_ = true;
   entry_.let_go_of_inherited();
 }
@@ -199,28 +195,6 @@ void Guard::read_exec_outcome() {
   exec_error_.reset();
   if (failed) return tell(Kind::exec_failed, e);
   tell(Kind::started, job_);
-  settled_at_ = later(Clock::now(), settled);
-}
-
-// What it took to get here is let go of. The kill is safe in the backstop; the rest of an end (the
-// end signal, the answers) is rehearsed, because what has run once is in memory, as long as the
-// system has enough.
-void Guard::settle() {
-  settled_at_ = no_deadline;
-  const Image image;
-  if (!backed_) return image.keep();
-  image.let_go();
-  if (Fd dlock, guard; Channel::make_pair(dlock, guard)) {
-    dlock.reset();
-    Channel closed(std::move(guard));
-    Channel::Received r;
-    while (closed.receive(r) == Channel::Got::message) {}
-    closed.close();
-  }
-  signal_descendants(children_, 0, 0,
-                     std::min({when_.kill_at, stop_by(), later(Clock::now(), longest_rehearsal)}));
-  bool alive = true;
-  sweep_while_anything_changes(alive, true);
 }
 
 void Guard::arm_backstop() {
@@ -305,14 +279,12 @@ bool Guard::reap() {
 // Without a pause while the members change, because a process that keeps re-forking must get no
 // head start. Unchanged members are dying, in an uninterruptible state or not ours to kill: they
 // are signalled again, less and less often.
-void Guard::sweep_while_anything_changes(bool& alive, bool rehearsal) {
+void Guard::sweep_while_anything_changes(bool& alive) {
   std::vector<pid_t> before{0}, now;
   for (; alive; alive = reap()) {
-    if (!rehearsal) {
-      cgroup_.kill();
-      if (own_group_ && leader_alive_) ::kill(-job_, SIGKILL);
-    }
-    now = kill_children(children_, [=](pid_t) { return rehearsal; });
+    cgroup_.kill();
+    if (own_group_ && leader_alive_) ::kill(-job_, SIGKILL);
+    now = kill_children(children_);
     if (now == before) return;
     before.swap(now);
   }

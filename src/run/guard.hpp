@@ -48,12 +48,11 @@ class Guard {
   void check_deadlines(Deadline now);
   void check_max_run(Deadline now);
   void lose(Deadline now);
-  void settle();
   void arm_backstop();
   void wake_orphans();
   void start_sweep();
   bool reap();
-  void sweep_while_anything_changes(bool& alive, bool rehearsal = false);
+  void sweep_while_anything_changes(bool& alive);
   [[noreturn]] void leave();
 
   Channel channel_;
@@ -70,10 +69,8 @@ class Guard {
   Timer timer_;
   JobCgroup cgroup_;
   std::optional<Backstop> backstop_;  // from the start of the job
-  bool backed_ = false;               // it has its thread
   GuardDeadlines when_;
   Deadline run_until_ = no_deadline, run_stop_by_ = no_deadline;  // of --max-run
-  Deadline settled_at_ = no_deadline;
   Fd child_signal_, exec_error_;
   std::vector<Fd> holds_;
   const pid_t dlock_ = ::getppid();

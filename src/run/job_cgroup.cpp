@@ -41,14 +41,14 @@ std::string own_cgroup() {
 }
 
 // A killed nested dlock may have left its own below ours.
-bool remove_tree(const std::string& path) {
-  if (::rmdir(path.c_str()) == 0 || errno == ENOENT) return true;
+void remove_tree(const std::string& path) {
+  if (::rmdir(path.c_str()) == 0 || errno == ENOENT) return;
   if (DIR* dir = ::opendir(path.c_str())) {
     while (const dirent* e = ::readdir(dir))
       if (e->d_type == DT_DIR && e->d_name[0] != '.') remove_tree(path + "/" + e->d_name);
     ::closedir(dir);
   }
-  return ::rmdir(path.c_str()) == 0;
+  ::rmdir(path.c_str());
 }
 
 // In a container without its own cgroup another guard may have the same pid: so the PID namespace
@@ -67,8 +67,8 @@ std::string name_for(pid_t guard, const std::string& own, const std::string& spa
 }
 
 // Removes cgroups left by guards that were killed together with their dlock, or with their
-// container. Searched only if there is any cgroup below ours, which one stat shows, and only until
-// some were found that stay. Only empty ones can be removed.
+// container. Searched only if there is any cgroup below ours, which one stat shows. Only empty ones
+// can be removed.
 //
 // Of a guard in another PID namespace nobody here knows whether it lives: one that has not started
 // its job yet loses its cgroup, and its job runs without.
@@ -77,8 +77,7 @@ void remove_leftovers(const std::string& own, const std::string& space) {
   if (::stat(own.c_str(), &s) != 0 || s.st_nlink <= 2) return;  // none exists
   DIR* dir = ::opendir(own.c_str());
   if (!dir) return;
-  int left = 64;
-  while (const dirent* e = left > 0 ? ::readdir(dir) : nullptr) {
+  while (const dirent* e = ::readdir(dir)) {
     std::string_view rest = e->d_name;
     if (!rest.starts_with(prefix)) continue;
     rest.remove_prefix(prefix.size());
@@ -87,9 +86,9 @@ void remove_leftovers(const std::string& own, const std::string& space) {
     if (pid <= 0 || !there.starts_with('-') || !parse_number<std::uint64_t>(there.substr(1)))
       continue;
     const bool lives = there == space && (::kill(pid, 0) == 0 || errno != ESRCH);
-    const bool ours =
-        ::fstatat(::dirfd(dir), e->d_name, &s, AT_SYMLINK_NOFOLLOW) == 0 && s.st_uid == ::geteuid();
-    if (lives || !ours || !remove_tree(own + '/' + e->d_name)) --left;
+    if (!lives && ::fstatat(::dirfd(dir), e->d_name, &s, AT_SYMLINK_NOFOLLOW) == 0 &&
+        s.st_uid == ::geteuid())
+      remove_tree(own + '/' + e->d_name);
   }
   ::closedir(dir);
 }
@@ -131,8 +130,11 @@ void JobCgroup::remove() {
   if (!dir_) return;
   dir_.reset(), kill_.reset();
   remove_tree(path_);
-  // Not before the job: cgroups that stay, of jobs that run or of others than dlock, would be looked
-  // at in each start.
+}
+
+void JobCgroup::remove_after_job() {
+  if (!dir_) return;
+  remove();
   remove_leftovers(path_.substr(0, path_.rfind('/')), path_.substr(path_.rfind('-')));
 }
 

@@ -16,8 +16,10 @@ class JobCgroup {
   static JobCgroup find(pid_t guard);
 
   void kill() const;  // every member, atomically; needs no descriptor
-  // Once it is empty, otherwise it stays. Also those that killed guards left beside it.
-  void remove();
+  void remove();      // once it is empty, otherwise it stays
+  // Also those that killed guards left beside it. It looks at each that is there, in use or not, so
+  // this is not for the thousand who wait at once, nor for the way to a job.
+  void remove_after_job();
   int fd() const noexcept { return dir_.get(); }
   int kill_fd() const noexcept { return kill_.get(); }
   explicit operator bool() const noexcept { return static_cast<bool>(dir_); }

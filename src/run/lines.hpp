@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The lines that dlock writes: messages on stderr, history for --trace, events for --status-fd.
+// The lines that dlock writes: messages on stderr, history for --trace, events for --status.
 #pragma once
 #include <cstdint>
 #include <initializer_list>

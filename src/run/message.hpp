@@ -25,7 +25,6 @@ enum class Kind : int {
   deadlines,   // new deadlines
   signal,      // value: forward it to the job's group
   signal_all,  // value: send it to every member of the tree
-  sweep,       // kill the whole tree now
   // to dlock
   started,       // value: pid of the job, after its exec
   refused,       // term_at had passed before the job was forked; nothing was started

@@ -89,7 +89,6 @@ struct Action {
     send_deadlines,  // deadlines() to the guard
     send_signal,     // number, to the job's group
     signal_all,      // number, to the whole tree
-    sweep,           // tell the guard to kill the tree
     kill_guard,      // it did not act on time: KILL it, its tree becomes ours
     // kill our own (adopted) children once; answered by OwnSweepDone when none is left
     sweep_own,

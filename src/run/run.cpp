@@ -16,7 +16,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr Duration last_words = 2s;  // for a reader of stderr or --status-fd that does not read
+constexpr Duration last_words = 2s;  // for a reader of stderr or --status that does not read
 
 Outcome cannot_begin(Events& events, Status status, const std::string& why) {
   events.error(why);

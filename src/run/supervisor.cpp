@@ -70,15 +70,12 @@ Outcome Supervisor::run() {
   entry_.let_go_of_inherited(STDERR_FILENO);
   if (!granted) keeper_.start();
   while (!policy_.over()) {
-    const bool has_settled = settled_at_ != no_deadline && Clock::now() >= settled_at_;
-    if (has_settled) settled_at_ = no_deadline;
-    timer_.arm(std::min({policy_.wake_at(), thread_at_, settled_at_}));
+    timer_.arm(std::min({policy_.wake_at(), thread_at_}));
     const short guard_events = guard_.unsent() ? POLLIN | POLLOUT : POLLIN;
     pollfd p[] = {{signals_.fd(), POLLIN, 0},
                   {guard_.fd(), guard_events, 0},
                   {timer_.fd(), POLLIN, 0},
                   {keeper_.fd(), POLLIN, 0}};
-    if (has_settled) image_.let_go();  // last: what follows would map its pages again
     ::poll(p, std::size(p), -1);
     if ((p[1].revents & POLLOUT) != 0) guard_.flush();
     timer_.drain();
@@ -217,7 +214,6 @@ void Supervisor::from_guard(std::vector<Event>& urgent, std::vector<Event>& rest
     switch (r.message.kind) {
       case Kind::started:
         announcer_.started(value);
-        settled_at_ = later(Clock::now(), settled);
         metrics_.job_runs();
         rest.emplace_back(event::JobStarted{});
         break;
@@ -268,7 +264,6 @@ void Supervisor::perform(const Action& a) {
       if (a.number == plan_.end_signal) announcer_.ends(a.number);
       guard_.send({Kind::signal_all, a.number, false, {}});
       return;
-    case Do::sweep: guard_.send({Kind::sweep, 0, false, {}}); return;
     case Do::kill_guard: ::kill(guard_pid_, SIGKILL); return;
     case Do::sweep_own: return sweep_own();
     case Do::stop_self: stop_by_ = a.number; return;

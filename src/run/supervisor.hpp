@@ -6,7 +6,6 @@
 #include "run/announcer.hpp"
 #include "run/entry.hpp"
 #include "run/events.hpp"
-#include "run/image.hpp"
 #include "run/keeper.hpp"
 #include "run/message.hpp"
 #include "run/metrics.hpp"
@@ -67,8 +66,6 @@ class Supervisor {
   std::vector<Lease> leases_;
   std::vector<Fd> holds_;             // until the guard has them
   Deadline thread_at_ = no_deadline;  // when the keeper gets its thread
-  const Image image_;
-  Deadline settled_at_ = no_deadline;  // when dlock lets go of it
   bool guard_reaped_ = false;
   std::uint64_t guard_started_ = 0;  // clock ticks since boot; known when it is dead
   int stop_by_ = 0;                  // stop ourselves when the rest of this wake-up is done

@@ -9,7 +9,7 @@
 
 namespace dlock {
 
-// Writes to descriptors that may have no active reader (stderr, --status-fd) or that may hang (a
+// Writes to descriptors that may have no active reader (stderr, --status) or that may hang (a
 // file on a dead mount), on its own thread, so that no thread that must act on time waits for a
 // reader. Bounded: overflow is dropped and counted. The thread starts with the first line; do not
 // fork after that. Any thread may call.

@@ -32,14 +32,12 @@ nothing_left() { assert_equal "$(find "$locks" -mindepth 1 -not -name .dlock)" '
   assert_output True
 }
 
-@test "--output csv and markdown, and a page" {
+@test "--output csv, and a page" {
   run --separate-stderr -0 quick --output csv --html "$BATS_TEST_TMPDIR/page.html"
   assert_line --index 0 --regexp '^backend,recipe,scenario,'
   assert_line --index 2 --regexp '^file,lease,handoff,4,'
   run -0 grep -c '<svg' "$BATS_TEST_TMPDIR/page.html"
   run -1 grep -E 'https?:|src=' "$BATS_TEST_TMPDIR/page.html"
-  run --separate-stderr -0 quick --output markdown
-  assert_line --regexp '^\| file lease \|'
   run -73 --separate-stderr quick --html /nonexistent/page.html
 }
 
@@ -79,14 +77,6 @@ nothing_left() { assert_equal "$(find "$locks" -mindepth 1 -not -name .dlock)" '
   nothing_left
 }
 
-@test "--fail-if decides the exit status" {
-  run --separate-stderr -1 quick --fail-if 'file.handoff.grants_per_s>1'
-  assert_line --regexp '^FAIL  --fail-if file.handoff.grants_per_s>1'
-  run -0 quick --fail-if 'errors>0' --fail-if 'overlaps>0'
-  refused 64 '--fail-if' bench --fail-if 'nonsense'
-  refused 64 'no measurement of this run' bench --fail-if 'redis.errors>0'
-}
-
 @test "a prefix with keys below it is refused, and they stay" {
   run -0 "$DLOCK" run --key mine-1 -- true
   refused 64 '--prefix' bench --prefix mine- -d 100ms
@@ -123,15 +113,6 @@ nothing_left() { assert_equal "$(find "$locks" -mindepth 1 -not -name .dlock)" '
   refused 64 '--hold' bench --hold 20s
   refused 64 '--backend' bench -b nope:
   refused 64 'twice' bench -b file: -b file:
-}
-
-@test "--fail-if: an unmeasured figure is refused, a measured one is printed" {
-  refused 64 'no measurement of this run has that figure' bench --scenario handoff --fail-if 'takeover.max>10s'
-  refused 64 'no measurement of this run has that figure' bench --scenario handoff --fail-if 'leases<10'
-  refused 64 "'5x' is no time" bench --fail-if 'acquire.p99>5x'
-  run --separate-stderr -1 quick --scenario handoff --output csv --fail-if 'handoff.acquire.max>0us'
-  assert_equal "${#stderr_lines[@]}" 1
-  [[ $stderr =~ ^'dlock: FAIL  --fail-if handoff.acquire.max>0us: file lease handoff has '[0-9.]+(us|ms|s)$ ]] || fail "$stderr"
 }
 
 @test "--repeat: the median and the range, and each part" {

@@ -37,6 +37,9 @@ built_with() {
 }
 needs_backend() { built_with "$@" || skip "built without $*"; }
 
+# with_item NAME=VALUE: the URL of $DLOCK_BACKEND with one more item.
+with_item() { case $DLOCK_BACKEND in *\?*) echo "$DLOCK_BACKEND&$1" ;; *) echo "$DLOCK_BACKEND?$1" ;; esac; }
+
 # json EXPRESSION <<<TEXT: a Python expression over the value `j`.
 json() { python3 -c 'import json, sys; j = json.load(sys.stdin); print(eval(sys.argv[1]))' "$1"; }
 

@@ -20,6 +20,7 @@ setup() {
   }
   assert_equal "$(completed he)" help
   assert_equal "$(completed help rel)" release
+  assert_equal "$(completed help redi)" redis
   assert_equal "$(completed run -b fil)" file:
   assert_equal "$(completed run -b file:/x --recipe '')" 'lease flock'
   assert_equal "$(completed run --recipe = fl)" flock
@@ -50,7 +51,7 @@ setup() {
   rm "$BATS_TEST_TMPDIR/options"
   mkdir 'some where'
   touch somefile
-  COMP_WORDS=("$DLOCK" run --status-file some) COMP_CWORD=3 COMP_LINE='dlock run --status-file some'
+  COMP_WORDS=("$DLOCK" run --status some) COMP_CWORD=3 COMP_LINE='dlock run --status some'
   _dlock
   assert_equal "$(printf '%s\n' "${COMPREPLY[@]}" | sort)" $'some where\nsomefile'
   assert_equal "$(cat options)" '-o filenames'

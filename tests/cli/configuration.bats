@@ -9,11 +9,11 @@ setup() {
   mkdir -p xdg/dlock
 }
 
-value() { "$DLOCK" run --show-config "$@" | sed -n 's/ *#.*//; /^[a-z]/p'; }
+value() { "$DLOCK" config "$@" | sed -n 's/ *#.*//; /^[a-z]/p'; }
 
-@test "--debug-report sees cgroups of version 2, also beside those of version 1" {
+@test "config --report sees cgroups of version 2, also beside those of version 1" {
   report_in() { # what the mount point holds
-    unshare -m sh -c 'mount -t tmpfs cgroup /sys/fs/cgroup && cd /sys/fs/cgroup && eval "$1" && exec "$2" --debug-report' sh "$1" "$DLOCK"
+    unshare -m sh -c 'mount -t tmpfs cgroup /sys/fs/cgroup && cd /sys/fs/cgroup && eval "$1" && exec "$2" config --report' sh "$1" "$DLOCK"
   }
   report_in true >/dev/null 2>&1 || skip 'needs the right to mount'
   run -0 report_in true
@@ -27,7 +27,7 @@ value() { "$DLOCK" run --show-config "$@" | sed -n 's/ *#.*//; /^[a-z]/p'; }
 @test "precedence: flag, environment, --config, the user's file; a profile overrides every file" {
   printf 'ttl = "1m"\nwait = "1m"\nreason = "user"\nsplay = "1s"\n[profile.p]\nsplay = "2s"\n' >xdg/dlock/config.toml
   printf 'ttl = "2m"\nwait = "2m"\nreason = "file"\nsplay = "3s"\n' >other.toml
-  DLOCK_WAIT=3m DLOCK_TTL=3m run -0 value --config other.toml --profile p --ttl 4m --key k
+  DLOCK_WAIT=3m DLOCK_TTL=3m run -0 value --config other.toml --profile p --ttl 4m
   assert_line 'ttl = "4m"'
   assert_line 'wait = "3m"'
   assert_line 'reason = "file"'
@@ -44,16 +44,35 @@ value() { "$DLOCK" run --show-config "$@" | sed -n 's/ *#.*//; /^[a-z]/p'; }
   DLOCK_NONBLOCK=0 run -124 timeout 1 "$DLOCK" run --key k -- true # waits
 }
 
-@test "--show-config names the source, and hides secrets" {
+@test "config names the source, and hides secrets" {
   printf 'wait = "1m"\n' >xdg/dlock/config.toml
-  run -0 "$DLOCK" --show-config -b 'redis://u:hidden@h/0'
+  run -0 "$DLOCK" config -b 'redis://u:hidden@h/0'
   assert_line "wait = \"1m\"  # $PWD/xdg/dlock/config.toml:1"
   assert_line --regexp '^backend = "redis://u:\*+@h/0"  # command line$'
   assert_line --regexp '^# ttl = 30s$'
   refute_output --partial hidden
-  run -0 env DLOCK_PASSWORD=hidden "$DLOCK" --debug-report -b 'redis://u:hidden@h/0'
+  run -0 env DLOCK_PASSWORD=hidden "$DLOCK" config --report -b 'redis://u:hidden@h/0'
   refute_output --partial hidden
   assert_line --partial 'DLOCK_PASSWORD'
+}
+
+@test "config shows what any command reads, each name once; what it prints is a file" {
+  printf 'wait = "1h"\n' >xdg/dlock/config.toml
+  DLOCK_WAIT=3m DLOCK_OPS=5 DLOCK_DURATION=1m DLOCK_NONBLOCK=no DLOCK_FOREGROUND=no run -0 "$DLOCK" config
+  assert_line 'wait = "3m"  # DLOCK_WAIT'
+  assert_line 'ops = "5"  # DLOCK_OPS' # of bench: no choice with --wait
+  assert_line 'nonblock = false  # DLOCK_NONBLOCK'
+  assert_line 'foreground = "no"  # DLOCK_FOREGROUND'
+  assert_line '# max-hold = 1h'
+  assert_equal "$(sed 's/^# //; s/ = .*//' <<<"$output" | sort | uniq -d)" ''
+  echo "$output" | sed '/^\(ops\|duration\|backend\) /d' >made.toml
+  run -0 value --config made.toml
+  assert_line 'wait = "3m"'
+  refused 64 "config: unexpected argument 'k'" config k
+  refused 64 "'--wait' is an option of run, acquire, release, fence, not of config" config --wait 3
+  refused 64 '--show-config no longer exists: use dlock config' --show-config
+  refused 64 'run: --show-config no longer exists: use dlock config' run --show-config --key k -- true
+  refused 64 '--debug-report no longer exists: use dlock config --report' --debug-report
 }
 
 @test "an error names file, line and key: 78" {
@@ -114,12 +133,10 @@ value() { "$DLOCK" run --show-config "$@" | sed -n 's/ *#.*//; /^[a-z]/p'; }
   printf 'backend = "file:%s/elsewhere"\nrecipe = "flock"\noutput = "json"\nhold = "1ms"\nduration = "1s"\n' "$PWD" >xdg/dlock/config.toml
   run -0 "$DLOCK" run --key k -- true
   [ -f elsewhere/k ]
-  run -0 "$DLOCK" acquire --show-config --key k
+  run -0 "$DLOCK" config
   assert_line --partial 'output = "json"'
   assert_line --partial 'recipe = "flock"'
-  run -0 "$DLOCK" inspect --show-config
   assert_line --partial "backend = \"file://$PWD/elsewhere\""
-  run -0 "$DLOCK" bench --show-config
   assert_line --partial 'hold = "1ms"'
   printf 'recipe = "nope"\n' >xdg/dlock/config.toml
   refused 78 'config.toml:1: recipe' run --key k -- true

@@ -5,10 +5,10 @@ load common
 
 setup() { common_setup; }
 
-commands='run acquire renew release check fence inspect bench'
-everywhere='config debug-report help log-format profile quiet show-config verbose'
-common="$everywhere allow-short-ttl auth-file backend connect-timeout op-timeout password-file recipe tls-ca tls-cert tls-insecure tls-key trace ttl"
-taking='conflict-exit-code exclusive key limit lock-delay nonblock reason shared splay wait'
+commands='run acquire renew release check fence inspect bench config'
+everywhere='config help log-format profile quiet verbose'
+common="$everywhere auth-file backend connect-timeout op-timeout password-file recipe tls-ca tls-cert tls-insecure tls-key trace ttl"
+taking='conflict-exit-code key limit lock-delay nonblock reason shared splay wait'
 
 options_of() { "$DLOCK" "$1" "${2:---help=all}" | sed -n 's/^  *\(-.,\)\{0,1\} *--\([a-z-]*\).*/\2/p' | sort | tr '\n' ' '; }
 sorted() { tr ' ' '\n' | sort | tr '\n' ' '; }
@@ -24,14 +24,15 @@ sorted() { tr ' ' '\n' | sort | tr '\n' ' '; }
 }
 
 @test "the options of each command are these" {
-  assert_equal "$(options_of run)" "$(echo -n "$common $taking again command descendants explain foreground handle json kill-after max-run metrics-file min-hold no-env no-foreground no-reentrant on-lost once-per output publish-command signal status-fd status-file until-success" | sorted)"
+  assert_equal "$(options_of run)" "$(echo -n "$common $taking again command descendants explain foreground handle json kill-after max-run metrics-file min-hold no-env no-reentrant on-lost once-per publish-command signal status until-success" | sorted)"
   assert_equal "$(options_of acquire)" "$(echo -n "$common $taking hold json keep max-hold output watch-pid" | sorted)"
   assert_equal "$(options_of renew)" "$(echo -n "$common key handle json output" | sorted)"
   assert_equal "$(options_of release)" "$(echo -n "$common key handle token force yes revoke wait if-held json output" | sorted)"
   assert_equal "$(options_of check)" "$(echo -n "$common key handle token json output" | sorted)"
   assert_equal "$(options_of inspect)" "$(echo -n "$common key json csv output columns no-heading watch held stale check doctor sort" | sorted)"
-  assert_equal "$(options_of fence)" "$(echo -n "$everywhere state token nonblock wait conflict-exit-code kill-after signal max-run foreground no-foreground descendants" | sorted)"
-  assert_equal "$(options_of bench)" "$(echo -n "${common/ trace/} scenario clients duration ops hold rate repeat prefix output html fail-if progress no-progress" | sorted)"
+  assert_equal "$(options_of fence)" "$(echo -n "$everywhere state token nonblock wait conflict-exit-code kill-after signal max-run foreground descendants" | sorted)"
+  assert_equal "$(options_of bench)" "$(echo -n "${common/ trace/} scenario clients duration ops hold rate repeat prefix output html progress no-progress" | sorted)"
+  assert_equal "$(options_of config)" "$(echo -n "${common/ trace/} report" | sorted)"
 }
 
 @test "--help shows what is needed every day and an example, --help=all the rest" {

@@ -108,6 +108,18 @@ held
   wait $! || :
 }
 
+@test "release --revoke, --force: a store that does not answer is not asked for more" {
+  "$DLOCK" --version | grep -q '^redis: ' || skip 'Redis is not built in'
+  local away='-b redis://127.0.0.1:1 --connect-timeout 200ms --op-timeout 200ms' what
+  for what in '--revoke' '--revoke --wait 1s' '--force --yes' '--force --token 1'; do
+    # shellcheck disable=SC2086
+    run --separate-stderr -69 "$DLOCK" release $away --key k $what --trace "$BATS_TEST_TMPDIR/trace"
+    assert_equal "${#stderr_lines[@]}" 1
+  done
+  run cat "$BATS_TEST_TMPDIR/trace"
+  assert_output ''
+}
+
 @test "where nobody listens, neither revoke nor kill is proposed, and --revoke is 64" {
   "$DLOCK" acquire --key k >/dev/null
   run -0 "$DLOCK" inspect k
@@ -310,7 +322,7 @@ waiting() { [ "$("$DLOCK" inspect k --no-heading -o WAIT)" = "$1" ]; }
   assert_output 'k,?,?,?,?,?,?,?,?,?'
   run --separate-stderr -69 "$DLOCK" inspect -J k
   run -0 json 'j["key"], j["state"], j["complete"]' <<<"$output"
-  assert_output "('k', '?', False)"
+  assert_output "('k', 'unknown', False)"
   run --separate-stderr -69 "$DLOCK" inspect -J
   run -0 json 'j["keys"], j["complete"]' <<<"$output"
   assert_output '(None, False)'

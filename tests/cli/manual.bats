@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # The manual and --help list the same options, exit statuses, variables and columns. $DLOCK: the
 # binary.
+bats_require_minimum_version 1.5.0
 bats_load_library bats-support
 bats_load_library bats-assert
 
 unset DLOCK_FAKE # no option of dlock, which would say so
 man=$BATS_TEST_DIRNAME/../../man
-commands='run acquire renew release check fence inspect bench'
+commands='run acquire renew release check fence inspect bench config'
 
 # `.It Fl w , Fl -wait Ns = Ns Ar D` -> `-w, --wait=D`, of all pages named, without --version (dlock itself)
 options_of_pages() {
@@ -21,9 +22,9 @@ options_of_help() {
 
 @test "each page has the options of --help with their arguments, and no others" {
   for command in $commands; do
-    common=$(options_of_pages "$man/dlock.1")
+    common=$(options_of_pages "$man/dlock.1" "$man/dlock-faults.7")
     if [ "$command" = fence ]; then common=$(comm -12 <(echo "$common" | sort) <(options_of_help fence | sort)); fi # it has no backend
-    if [ "$command" = bench ]; then common=$(echo "$common" | grep -v '^--trace='); fi
+    if [ "$command" = bench ] || [ "$command" = config ]; then common=$(echo "$common" | grep -v '^--trace='); fi
     assert_equal "$command: $( (echo "$common" && options_of_pages "$man/dlock-$command.1") | sort)" "$command: $(options_of_help "$command" | sort)"
   done
 }
@@ -50,6 +51,60 @@ options_of_help() {
     done
   done | sort -u)
   assert_equal "$of_page" "$of_help"
+}
+
+@test "dlock help prints the pages of the backends, as man does" {
+  pages=$("$DLOCK" --help | sed -n '/^Pages of the manual/{n;s/^ *//p;}')
+  assert_equal "$(tr ' ' '\n' <<<"$pages" | sort)" "$(cd "$man" && ls ./*.7 | sed 's/^\.\/dlock-//; s/\.7$//' | grep -vx faults)"
+  for page in $pages; do
+    run -0 --separate-stderr "$DLOCK" help "$page"
+    assert_equal "$stderr" ''
+    assert_equal "$output" "$(mandoc -T ascii -I os=dlock "$man/dlock-$page.7" | sed 's/.\x08//g')"
+    grep -qx "\.Xr dlock-$page 7\( ,\)\{0,1\}" "$man/dlock.1" || fail "dlock(1) does not name $page"
+  done
+  run -64 "$DLOCK" help redsi
+  assert_output "dlock: unknown command or page 'redsi'; did you mean redis? (dlock --help lists the commands)"
+}
+
+@test "dlock-backends(7) says what each recipe can do" {
+  cd "$BATS_TEST_TMPDIR" || return
+  mkdir locks
+  built=$("$DLOCK" --version | sed -n 's/ ([^)]*)//g; s/^\([a-z]*\): \(.*\)/\1, \2/p')
+  while IFS=, read -r family rest; do
+    for recipe in ${rest//,/ }; do echo "$family $recipe"; done
+  done <<<"$built" | sort >built
+  assert [ -s built ]
+  sed -n '/^\.Sh WHAT EACH RECIPE/,/^\.El/p' "$man/dlock-backends.7" |
+    awk '/^\.(It|El)/ { if (of) print of "|" can; of = substr($0, 5); can = " "; next } of { can = can $0 " " }' >rows
+  cut -d'|' -f1 rows | sed 's/, /\n/g' | sort >named
+  assert_equal "$(comm -23 built named)" ''
+  while IFS='|' read -r recipes can; do
+    while read -r family recipe; do
+      grep -qx "$family $recipe" built || continue # not built in
+      case $family in
+        file) url=file:$PWD/locks ;;
+        mysql) url=mysql://127.0.0.1:1/db ;;
+        redlock) url=redlock://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3 ;;
+        *) url=$family://127.0.0.1:1 ;;
+      esac
+      while read -r word command; do
+        # shellcheck disable=SC2086  # a command and its options
+        run "$DLOCK" $command -q --connect-timeout 50ms -b "$url?recipe=$recipe" --key "$recipe"
+        takes=yes
+        [ "$status" != 64 ] || takes=
+        named=
+        [[ $can != *" $word "* && $can != *" -$word "* && $can != *" $word, "* ]] || named=yes
+        assert_equal "$family $recipe $word: $takes ($output)" "$family $recipe $word: $named ($output)"
+      done <<'X'
+s run --explain -c true -s
+limit run --explain -c true --limit 2
+lock-delay run --explain -c true --lock-delay 1s
+once-per run --explain -c true --once-per 1h
+revoke release --revoke
+acquire acquire -n
+X
+    done < <(sed 's/, /\n/g' <<<"$recipes")
+  done <rows
 }
 
 @test "dlock-inspect(1) names the columns" {

@@ -62,7 +62,7 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # no refused command may ha
   refused 64 "'-o' is an option of inspect, not of release" release -o KEY --key k
   refused 64 "'--min-hold' is an option of run, not of acquire" acquire --min-hold 3 --key k
   refused 64 "'--wait' is an option of run, acquire, release, fence, not of check" check --wait 3 --key k --token 3
-  refused 64 "'-b' is an option of run, acquire, renew, release, check, inspect, bench, not of fence" fence -b file: --state f --token 3 -- true
+  refused 64 "'-b' is an option of run, acquire, renew, release, check, inspect, bench, config, not of fence" fence -b file: --state f --token 3 -- true
 }
 
 @test "an option needs its value, a switch takes none" {
@@ -105,8 +105,25 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # no refused command may ha
   refused 64 "--ttl: '0' must be longer than 0" run --key k --ttl 0 -- true
   refused 64 "--op-timeout: '0s' must be longer than 0" run --key k --op-timeout 0s -- true
   refused 64 '60s' run --key k --lock-delay 61 -- true
-  refused 64 '--allow-short-ttl' acquire -q --key k --ttl 1.9s
-  refused 64 '--allow-short-ttl' renew --key k --ttl 1.9s --handle h1:file.lease:00000000000000000000000000000000
+  refused 64 '?short_ttl=yes' acquire -q --key k --ttl 1.9s
+  refused 64 '?short_ttl=yes' renew --key k --ttl 1.9s --handle h1:file.lease:00000000000000000000000000000000
+}
+
+@test "an old spelling is refused with the new one" {
+  refused 64 'run: --no-foreground no longer exists: use --foreground=no' run --no-foreground --key k -- true
+  refused 64 'run: -x no longer exists: leave it out, without -s a lock is exclusive' run -nx --key k -- true
+  DLOCK_EXCLUSIVE=1 refused 78 'DLOCK_EXCLUSIVE no longer exists: leave it out' acquire --key k
+  refused 64 '--status-fd no longer exists: use --status FD' run --status-fd 3 --key k -- true
+  refused 64 '--status-file no longer exists: use --status FILE' run --status-file=e --key k -- true
+  DLOCK_STATUS_FD=3 refused 78 'DLOCK_STATUS_FD no longer exists: use DLOCK_STATUS' run --key k -- true
+  refused 64 '--allow-short-ttl no longer exists: put ?short_ttl=yes into the URL' acquire --allow-short-ttl --key k --ttl 1
+  refused 64 '--fail-if no longer exists: filter --output json with jq' bench --fail-if 'errors>0'
+  refused 64 '--foreground: needs a value, as in --foreground=yes' run --key k --foreground -- true
+  DLOCK_NO_FOREGROUND=1 refused 78 'DLOCK_NO_FOREGROUND no longer exists: use DLOCK_FOREGROUND' run --key k -- true
+  DLOCK_NO_FOREGROUND=1 run --separate-stderr -0 "$DLOCK" inspect # has never had it
+  assert_equal "$stderr" ''
+  printf 'no-foreground = true\n' >"$BATS_TEST_TMPDIR/old.toml"
+  refused 78 'old.toml:1: no-foreground no longer exists: use foreground' run --config "$BATS_TEST_TMPDIR/old.toml" --key k -- true
 }
 
 @test "numbers and signals" {
@@ -123,16 +140,14 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # no refused command may ha
   refused 64 "'-3' is not a fencing token" release --key k --force --token -3
   refused 64 "--descendants: 'leave' is neither wait nor kill" run --key k --descendants leave -- true
   refused 64 "--output: 'xml' is neither text, json nor env" acquire --key k --output xml
-  refused 64 "'97' is not an open descriptor" run --key k --status-fd 97 -- true
-  refused 64 'descriptor 0 is not open for writing' run --key k --status-fd 0 -- true </dev/null
+  refused 64 "'97' is not an open descriptor" run --key k --status 97 -- true
+  refused 64 'descriptor 0 is not open for writing' run --key k --status 0 -- true </dev/null
 }
 
 @test "contradictions" {
   refused 64 '--nonblock and --wait contradict each other' run --key k -n -w 3 -- true
   refused 64 '--nonblock and --wait contradict each other' run --key k -w 3 -n -- true
   refused 64 '--limit and --shared contradict each other' run --key k -s --limit 3 -- true
-  refused 64 '--limit and --exclusive contradict each other' run --key k --limit 3 -x -- true
-  refused 64 '--foreground and --no-foreground' run --key k --foreground --no-foreground -- true
   refused 64 '--force and --handle' release --key k --force --handle h1:file.lease:00000000000000000000000000000000
   refused 64 '--token goes with --force' release --key k --token 3
   refused 64 '--yes goes with --force' release --key k --yes
@@ -152,9 +167,10 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # no refused command may ha
   [ -x "$DLOCK_FAKE" ] || skip 'dlock_fake is not built'
   DLOCK=$DLOCK_FAKE
   refused 64 '--kill-after' run -b fake: --key k --ttl 3s --kill-after 4s -- true
-  refused 64 '--allow-short-ttl' run -b fake: --key k --ttl 1999ms -- true
+  refused 64 '?short_ttl=yes' run -b fake: --key k --ttl 1999ms -- true
+  refused 64 '?short_ttl=yes' run -b 'fake:?short_ttl=no' --key k --ttl 1999ms -- true
   "$DLOCK" run -b fake: --key k --ttl 2s -- true
-  "$DLOCK" run -b fake: --key k --ttl 1999ms --allow-short-ttl -- true
+  "$DLOCK" run -b 'fake:?short_ttl=yes' --key k --ttl 1999ms -- true
   DLOCK_TTL=1s refused 78 'DLOCK_TTL' run -b fake: --key k -- true
 }
 
@@ -214,6 +230,7 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # no refused command may ha
   refused 64 "there is no scheme 'localhost'" run -b localhost:1 --key k -- true
   refused 64 'it has no scheme; a directory is file:/DIR' run -b /var/tmp/locks --key k -- true
   refused 64 '--backend: ' run -b 'file:///x#y' --key k -- true
+  refused 64 "short_ttl: 'perhaps' is neither yes nor no" run -b 'file:///x?short_ttl=perhaps' --key k -- true
   refused 64 "has no item 'colour'" run -b 'file:///x?colour=red' --key k -- true
   refused 64 "has no recipe 'fast'; allowed are lease, flock" run -b 'file:///x?recipe=fast' --key k -- true
   refused 64 "--recipe: " run --recipe fast --key k -- true
@@ -232,8 +249,7 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # no refused command may ha
   DLOCK_TTL=1s refused 78 'DLOCK_TTL: 1s must be at least 2s' acquire --key k
   DLOCK_NONBLOCK=1 DLOCK_WAIT=3 refused 78 'DLOCK_NONBLOCK and DLOCK_WAIT contradict' run --key k -- true
   DLOCK_SHARED=1 DLOCK_LIMIT=3 refused 78 'DLOCK_LIMIT and DLOCK_SHARED contradict' run --key k -- true
-  DLOCK_SHARED=1 DLOCK_EXCLUSIVE=1 refused 78 'DLOCK_SHARED and DLOCK_EXCLUSIVE contradict' run --key k -- true
-  DLOCK_STATUS_FD=97 refused 78 'DLOCK_STATUS_FD' run --key k -- true
+  DLOCK_STATUS=97 refused 78 "DLOCK_STATUS: '97' is not an open descriptor" run --key k -- true
 
   DLOCK_WAIT=soon run -0 "$DLOCK" run --explain --key e -w 3
   DLOCK_WAIT=soon run -0 "$DLOCK" run --explain --key e -n # the same choice
@@ -281,7 +297,7 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # no refused command may ha
   DLOCK_KEY=other refused 64 '--key is missing' run -- true
   DLOCK_COMMAND=true DLOCK_EXPLAIN=1 DLOCK_HELD=1 refused 64 '-- and the command are missing' run --key k
   DLOCK_FORCE=1 DLOCK_YES=1 DLOCK_TOKEN=3 refused 64 '--handle is missing' release -q --key k
-  DLOCK_HOLD=maybe DLOCK_JSON=maybe DLOCK_CHECK=maybe DLOCK_ALLOW_SHORT_TTL=1 refused 64 '--allow-short-ttl' acquire -q --key k --ttl 1
+  DLOCK_HOLD=maybe DLOCK_JSON=maybe DLOCK_CHECK=maybe refused 64 '?short_ttl=yes' acquire -q --key k --ttl 1
 }
 
 @test "options may stand anywhere before --, in every form" {
@@ -292,8 +308,6 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # no refused command may ha
   refused 64 "'=3'" run --explain --key e -w=3
   run -0 "$DLOCK" run --explain --key -n # a value may look like an option
   assert_output --partial '-n (exclusive)'
-  run -0 "$DLOCK" run --explain --key e -s -x # the last one counts, as with flock(1)
-  assert_output --partial 'e (exclusive)'
   run -0 "$DLOCK" run --explain --key e -w 3 -w 5
   assert_output --partial 'at most 5s'
   POSIXLY_CORRECT=1 run -0 "$DLOCK" inspect k --no-heading

@@ -14,7 +14,7 @@ forms() {
   local count=$1 form
   local command=("${@:2:count}")
   shift $((count + 1))
-  for form in text json env csv markdown; do
+  for form in text json env csv; do
     case " $* " in
       *" $form "*) run "$DLOCK" "${command[@]}" --output "$form" && [ "$status" -ne 64 ] || fail "${command[*]} --output $form: $output" ;;
       *) refused 64 "--output: '$form' is neither " "${command[@]}" --output "$form" ;;
@@ -37,7 +37,7 @@ forms() {
   forms 2 inspect k text json csv
   forms 1 inspect text json csv
   forms 6 release --key k --handle "$h" --if-held text json
-  for form in csv env markdown; do refused 64 "--output" inspect --doctor --output $form; done
+  for form in csv env; do refused 64 "--output" inspect --doctor --output $form; done
   refused 64 '--csv and --doctor contradict' inspect --doctor --csv
   refused 64 "'--json'" fence --state f --token 1 --json -- true
 }
@@ -84,7 +84,9 @@ forms() {
   run -0 json 'j["keys"], j["leased"], j["ttl_ms"], "if_dlock_dies" in j' <<<"$("$DLOCK" run --explain --key a --key b --json -- true)"
   assert_output "(['a', 'b'], False, 30000, True)"
   refused 64 '--json goes with --explain' run --key k --json -- true
-  refused 64 '--output goes with --explain' run --key k --output json -- true
+  refused 64 'run: --output no longer exists: use -J' run --explain --key k --output json -- true
+  DLOCK_OUTPUT=json run -0 "$DLOCK" run --key k -- true # of other commands
+  assert_output ''
   run -0 json 'j["version"].count("."), [b["default"] for b in j["backends"] if b["family"] == "file"]' <<<"$("$DLOCK" --version --output=json)"
   assert_output "(2, ['lease'])"
   assert_equal "$("$DLOCK" --version --output text)" "$("$DLOCK" --version)"
@@ -104,5 +106,5 @@ forms() {
   DLOCK_OUTPUT='env' run -0 "$DLOCK" inspect --no-heading
   DLOCK_OUTPUT='json' run -0 "$DLOCK" run --key k -- true
   assert_output ''
-  DLOCK_OUTPUT='xml' refused 78 "DLOCK_OUTPUT: 'xml' is neither text nor json" run --key k -- true
+  DLOCK_OUTPUT='xml' refused 78 "DLOCK_OUTPUT: 'xml' is neither text, json nor csv" inspect
 }

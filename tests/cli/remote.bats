@@ -80,7 +80,7 @@ gone() { ! kill -0 "$(cat pid)" 2>/dev/null; }
 @test "ssh without a terminal: when the client dies the job goes on, and keeps the lock to its end" {
   needs_ssh
   before=$(cut_connections)
-  there -- --status-file ev >out 3>&- </dev/null &
+  there -- --status ev >out 3>&- </dev/null &
   client=$!
   eventually test -s pid
   kill -9 $client
@@ -99,7 +99,7 @@ gone() { ! kill -0 "$(cat pid)" 2>/dev/null; }
     rm -f pid ev
     sed -i '/^trap/d' job
     [ -z "$ignored" ] || sed -i '1i trap "" HUP' job
-    there -tt -- --status-file ev -k 300ms >out 3>&- </dev/null &
+    there -tt -- --status ev -k 300ms >out 3>&- </dev/null &
     client=$!
     eventually test -s pid
     kill -9 $client
@@ -130,7 +130,7 @@ gone() { ! kill -0 "$(cat pid)" 2>/dev/null; }
   run -7 sudo -n "$DLOCK" run -b "$DLOCK_BACKEND" --key k -- sh job
   assert_output up
   rm go pid
-  sudo -n "$DLOCK" run -b "$DLOCK_BACKEND" --key k --status-file "$PWD/ev" -- sh job >out 3>&- &
+  sudo -n "$DLOCK" run -b "$DLOCK_BACKEND" --key k --status "$PWD/ev" -- sh job >out 3>&- &
   sudo=$!
   eventually test -s pid
   sudo -n kill "$sudo"

@@ -71,12 +71,12 @@ load run_helpers
   compare '</dev/null >out 2>&-'
   compare '<&- >&- 2>&-'
   compare '<&- >&- 2>&- 5>nine'
-  compare '</dev/null >out 2>err 3<three' '--trace t --status-file s'
+  compare '</dev/null >out 2>err 3<three' '--trace t --status s'
 }
 
 @test "the status descriptor is not passed on" {
   "$PROBE" fds direct 8>&- </dev/null >out 2>err 3>&-
-  on_file --status-fd 8 -- "$PROBE" fds under 8>status </dev/null >out 2>err 3>&-
+  on_file --status 8 -- "$PROBE" fds under 8>status </dev/null >out 2>err 3>&-
   diff direct under
   grep -q '"event":"exit"' status
 }
@@ -181,9 +181,13 @@ load run_helpers
   assert_equal "$(stat -c %a it.events)" 600
 }
 
-@test "--status-fd and --status-file say the same" {
-  on_lease --status-fd 8 --status-file file -- true 8>fd
-  diff fd file
+@test "--status: digits are a descriptor, all else is a file; the last one counts" {
+  names() { sed 's/.*"event":"\([a-z_]*\)".*/\1/' "$1"; }
+  on_lease --status none --status 8 -- true 8>fd
+  on_lease --status 8 --status ./9 -- true 8>none
+  [ ! -s none ]
+  assert_equal "$(names fd)" "$(names 9)"
+  grep -q '"event":"exit"' 9
 }
 
 @test "--trace: one JSON object per line, invoke before its answer, t rising" {
@@ -209,27 +213,27 @@ load run_helpers
 }
 
 @test "a full disk, and a reader that left or does not read, change nothing" {
-  run on_lease --status-fd 8 -- sh -c 'exit 4' 8>/dev/full
+  run on_lease --status 8 -- sh -c 'exit 4' 8>/dev/full
   assert_failure 4
   run on_lease -- sh -c 'exit 4' 2>/dev/full
   assert_failure 4
   mkfifo gone
   exec 7<>gone 8>gone 7<&-
-  run on_lease --status-fd 8 -- sh -c 'exit 4' 8>&8
+  run on_lease --status 8 -- sh -c 'exit 4' 8>&8
   assert_failure 4
   exec 8>&-
   # The FIFO is not read: dlock writes for at most 2 s and exits.
   mkfifo deaf
   exec 7<>deaf
   dd if=/dev/zero of=deaf oflag=nonblock bs=4096 count=1000 2>/dev/null || : # full
-  run timeout 20 "$DLOCK_FAKE" run -b fake: --key k --status-fd 7 -- sh -c 'exit 4'
+  run timeout 20 "$DLOCK_FAKE" run -b fake: --key k --status 7 -- sh -c 'exit 4'
   assert_failure 4
 }
 
 @test "a status descriptor that is not open is refused before anything happens" {
-  run on_file --status-fd 8 -- touch ran 8>&-
+  run on_file --status 8 -- touch ran 8>&-
   assert_failure 64
-  assert_output --regexp '^dlock: .*--status-fd.*8'
+  assert_output --regexp '^dlock: .*--status.*8'
   [ ! -e ran ]
 }
 
@@ -279,7 +283,7 @@ load run_helpers
   assert_failure 6
   start it on_file -- true
   ended it
-  nohup "$PROBE" end "$dir/hup.end" "$DLOCK" run -b "file:$dir/locks" --key k --status-file hup.events -- \
+  nohup "$PROBE" end "$dir/hup.end" "$DLOCK" run -b "file:$dir/locks" --key k --status hup.events -- \
     sh -c 'echo up >up; until [ -e go ]; do sleep 0.05; done; exit 6' >/dev/null 2>&1 3>&- &
   until_true 'the command' test -s up
   kill -HUP "$(cat hup.end.pid)"
@@ -297,7 +301,7 @@ load run_helpers
   assert_failure 138
   run in_namespace --descendants kill -- sh -c '(setsid sleep 60 &) & exit 6'
   assert_failure 6
-  unshare -pf --mount-proc "$DLOCK_FAKE" run -b fake: --key k --status-file s -- sh -c 'echo up >up; exec sleep 60' 3>&- &
+  unshare -pf --mount-proc "$DLOCK_FAKE" run -b fake: --key k --status s -- sh -c 'echo up >up; exec sleep 60' 3>&- &
   local outside=$!
   until_true 'the command' test -s up
   local inside

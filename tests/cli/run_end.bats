@@ -331,21 +331,27 @@ ended_within_a_second() { timeout 1 sh -c 'until [ -s "$1" ]; do sleep 0.05; don
 }
 
 @test "empty cgroups of other PID namespaces, as of killed containers, are removed, however many" {
-  local cgroups n
+  local cgroups n in_use=()
   cgroups=$(findmnt -n -t cgroup2 -o TARGET | head -n 1)$(sed -n 's/^0:://p' /proc/self/cgroup)
   [ -w "$cgroups" ] && [ -e "$cgroups/cgroup.procs" ] || skip 'no cgroup v2 that may be written'
   start other on_lease -- sh -c 'echo up; exec sleep 60'
   said other up
-  in_use=$(guard_of other | tr -d " ")
   space=$(stat -L -c %i /proc/self/ns/pid)
-  [ -e "$cgroups/dlock-$in_use-$space" ] || skip 'dlock makes no cgroup here'
+  in_use=("$cgroups/dlock-$(guard_of other | tr -d " ")-$space")
+  [ -e "${in_use[0]}" ] || skip 'dlock makes no cgroup here'
   for n in {101..200}; do mkdir "$cgroups/dlock-$n-$$"; done
   mkdir "$cgroups/dlock-of-$$" # not dlock's
+  # As of guards that live.
+  for n in {1..100}; do
+    DLOCK_TEST_RUN=$BATS_TEST_TMPDIR sleep 60 3>&- &
+    mkdir "$cgroups/dlock-$!-$space" && in_use+=("$cgroups/dlock-$!-$space")
+  done
   on_file -- true
-  local found=("$cgroups/dlock-"*"-$$")
-  rmdir "$cgroups/dlock-"*"-$$" || :
+  local found=("$cgroups/dlock-"*"-$$") kept=()
+  for n in "${in_use[@]}"; do [ ! -e "$n" ] || kept+=("$n"); done
+  rmdir "$cgroups/dlock-"*"-$$" "${in_use[@]:1}" || :
   assert_equal "${found[*]}" "$cgroups/dlock-of-$$"
-  [ -e "$cgroups/dlock-$in_use-$space" ]
+  assert_equal "${kept[*]}" "${in_use[*]}"
   send other TERM
   ended other
 }

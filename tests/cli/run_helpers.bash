@@ -43,7 +43,7 @@ start() {
     on_lease) program=$DLOCK_FAKE backend="fake:?${faults:-}" ;;
   esac
   DLOCK_TEST_RUN=$BATS_TEST_TMPDIR "${before[@]}" "$PROBE" end "$dir/$name.end" \
-    "$program" run -b "$backend" --key k --status-file "$dir/$name.events" "$@" >"$dir/$name.out" 2>"$dir/$name.err" 3>&- &
+    "$program" run -b "$backend" --key k --status "$dir/$name.events" "$@" >"$dir/$name.out" 2>"$dir/$name.err" 3>&- &
   until_true "start of $name" test -s "$dir/$name.end.pid"
 }
 pid_of() { cat "$dir/$1.end.pid"; }

@@ -267,3 +267,46 @@ MODES
   run grep -e --build "$BATS_TEST_TMPDIR/lines"
   assert_line '--build build-prove --target file_prove'
 }
+
+# ctest, with a test that outlives it.
+stand_in_ctest() {
+  cat >"$BATS_TEST_TMPDIR/bin/ctest" <<'STAND_IN'
+#!/bin/sh
+sleep 60 &
+echo $! >"$0.$(basename "$2")"
+wait
+STAND_IN
+  chmod +x "$BATS_TEST_TMPDIR/bin/ctest"
+}
+
+@test "test: Ctrl-C ends the tests that wait, too" {
+  tree_of_tests
+  stand_in_ctest
+  "$PTY_DRIVE" "$tree/scripts/test" --quick <<STEPS
+    file $BATS_TEST_TMPDIR/bin/ctest.defaults
+    file $BATS_TEST_TMPDIR/bin/ctest.build-test
+    type \x03
+    end signal 2 (INT)
+STEPS
+}
+
+@test "test: a build that fails ends the tests that wait" {
+  tree_of_tests
+  stand_in_ctest
+  printf '#!/bin/sh\n' >"$tree/scripts/check"
+  cat >"$BATS_TEST_TMPDIR/bin/cmake" <<'STAND_IN'
+#!/bin/sh
+case $* in
+  *build-asan*)
+    until [ -s "${0%/*}/ctest.defaults" ]; do sleep 0.02; done
+    exit 1
+    ;;
+esac
+STAND_IN
+  run -1 timeout 60 "$tree/scripts/test"
+  local pid
+  pid=$(<"$BATS_TEST_TMPDIR/bin/ctest.defaults")
+  for _ in {1..400}; do kill -0 "$pid" || return 0; sleep 0.05; done
+  kill "$pid"
+  fail 'a test that waits goes on'
+}

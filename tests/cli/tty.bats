@@ -39,7 +39,7 @@ STEPS
 @test "a loop around a dlock that waits ends on Ctrl-C, and its place in the queue with it" {
   start holder on_file -- sh -c 'until [ -e let_go ]; do sleep 0.02; done'
   event holder acquired
-  on_tty bash -c 'for i in 1 2 3; do "$DLOCK" run -b "file:$0/locks" --key k --status-file ev -- touch ran; done; echo later' "$dir" <<'STEPS'
+  on_tty bash -c 'for i in 1 2 3; do "$DLOCK" run -b "file:$0/locks" --key k --status ev -- touch ran; done; echo later' "$dir" <<'STEPS'
     file ev
     expect waiting
     type \x03
@@ -53,7 +53,7 @@ STEPS
 }
 
 @test "Ctrl-C and Ctrl-\\ reach the command once, and neither starts --kill-after nor escalates" {
-  on_tty sh -c 'echo $$ >dpid; exec $D --ttl 2s -k 100ms --status-file ev -- sh -c "exec \"$SIGNAL_JOB\" print >got"' <<'STEPS'
+  on_tty sh -c 'echo $$ >dpid; exec $D --ttl 2s -k 100ms --status ev -- sh -c "exec \"$SIGNAL_JOB\" print >got"' <<'STEPS'
     count 1 got up
     type \x03
     count 1 got got 2
@@ -84,7 +84,7 @@ STEPS
 }
 
 @test "a HUP that a process sends is only forwarded" {
-  on_tty sh -c 'echo $$ >dpid; exec $D --ttl 2s -k 100ms --status-file ev -- "$SIGNAL_JOB" print' <<'STEPS'
+  on_tty sh -c 'echo $$ >dpid; exec $D --ttl 2s -k 100ms --status ev -- "$SIGNAL_JOB" print' <<'STEPS'
     expect up
     signal 1 dpid
     expect got 1
@@ -156,7 +156,7 @@ STEPS
 @test "a command that ignores Ctrl-Z: nothing stops, the lease is renewed" {
   in_shell <<'STEPS'
     expect rdy>
-    type $D --ttl 2s --status-file ev -- sh -c 'trap "" TSTP; echo star''ted; until [ -e go ]; do sleep 0.05; done; exit 5'\n
+    type $D --ttl 2s --status ev -- sh -c 'trap "" TSTP; echo star''ted; until [ -e go ]; do sleep 0.05; done; exit 5'\n
     expect started
     type \x1a
     count 3 ev renewed
@@ -297,8 +297,8 @@ STEPS
 STEPS
 }
 
-@test "--no-foreground: Ctrl-Z stops the command only; the lease is renewed; CONT continues it" {
-  on_tty sh -c 'echo $$ >dpid; exec $D --no-foreground --ttl 2s --status-file ev -- \
+@test "--foreground=no: Ctrl-Z stops the command only; the lease is renewed; CONT continues it" {
+  on_tty sh -c 'echo $$ >dpid; exec $D --foreground=no --ttl 2s --status ev -- \
     sh -c "echo \$\$ >pid; echo up; exec sleep 60"' <<'STEPS'
     expect up
     type \x1a

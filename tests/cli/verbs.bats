@@ -46,7 +46,7 @@ setup() { common_setup; }
 }
 
 @test "a lease ends by itself, and is not revived" {
-  h=$("$DLOCK" acquire --key k --ttl 300ms --allow-short-ttl)
+  h=$("$DLOCK" acquire -b "$(with_item short_ttl=yes)" --key k --ttl 300ms)
   second=$(timeout 20 "$DLOCK" acquire --key k) # waits for the end
   refused 75 'is not held by this handle' renew --key k --handle "$h"
   run -1 "$DLOCK" check --key k --handle "$h"

@@ -66,7 +66,7 @@ class DlockFile(Dlock):
 class DlockRedis(Dlock):
     name, store = "dlock, redis", stores.Redis
     settling = (
-        60  # seconds; restart_grace: a server that has just started may have forgotten a lock
+        30  # seconds; restart_grace: a server that has just started may have forgotten a lock
     )
 
     def url(self):

@@ -1,80 +1,92 @@
 // SPDX-License-Identifier: Apache-2.0
 // Jobs that run, and waiters that wait, three times as long as their ttl, on a store with its
-// defaults: `defaults STORE hold|frozen|restarted [--ttl SECONDS] [--all|--one]`. Every recipe and
-// mode, side by side, so that it takes little more than three times the ttl; in frozen and
-// restarted the default recipe alone, or --all; --one: the default recipe alone. Program: $DLOCK.
+// defaults: `defaults STORE SCHEDULE[,...] [--ttl SECONDS] [--all|--one]`. Schedules run side by
+// side, each on servers of its own (schedule.cpp). In `hold` every recipe and mode, side by side, so
+// that it takes little more than three times the ttl; in others the default recipe alone, or --all;
+// --one: the default recipe alone. Program: $DLOCK.
 #include <fmt/format.h>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
+#include <future>
 #include <memory>
+#include <sstream>
 #include <thread>
 #include "cell.hpp"
+#include "schedule.hpp"
 #include "support/options.hpp"
 #include "support/server.hpp"
 
 using namespace dlock::test;
+using namespace std::chrono_literals;
 
 namespace {
 
-// As lines of the trace, for the checker: order and times near a fault are not judged.
-void tell_fault(const std::vector<std::string>& directories, const char* name, const char* phase) {
-  for (const std::string& d : directories)
-    std::ofstream{d + "/faults", std::ios::app}
-        << fmt::format(R"({{"t":{},"ev":"fault","name":"{}","phase":"{}"}})",
-                       static_cast<long long>(boot_now() * 1e9), name, phase)
-        << '\n';
-}
+struct Terms {
+  std::string store;
+  std::chrono::seconds ttl;  // 0: the least of the store
+  bool all, one;
+};
 
-}  // namespace
+// One schedule on servers of its own: what is to be printed, and what is wrong.
+struct Played {
+  std::string report;
+  std::vector<std::string> wrong;
+};
 
-int main(int argc, char** argv) {
-  if (argc < 3)
-    give_up("usage: defaults STORE hold|frozen|restarted [--ttl SECONDS] [--all|--one]");
-  const Options o(argc - 2, argv + 2, {"--all", "--one"}, {"--ttl"});
-  const std::string store_name = argv[1], phase = argv[2];
-  if (!std::getenv("DLOCK")) give_up("DLOCK is not set");
-  ::signal(SIGPIPE, SIG_IGN);
-  const auto store = make_store(store_name);
-  if (!store) return fmt::print("{}: its server is not installed\n", store_name), 77;
-  const int ttl = static_cast<int>(o.number("--ttl", store->least_ttl()));
-  const auto three = 3 * std::chrono::seconds{ttl};
-
+Played play(const Schedule& schedule, const Terms& terms) {
+  const auto store = make_store(terms.store);
+  const auto ttl = terms.ttl == 0s ? std::chrono::seconds{store->least_ttl()} : terms.ttl;
   const TestDirectory directory;
-  std::vector<std::string> directories;
   std::vector<std::unique_ptr<Cell>> cells;
   auto kinds = store->kinds();
-  if (o.has("--one") || (phase != "hold" && !o.has("--all"))) kinds.resize(1);
-  for (const Kind& kind : kinds) {
-    directories.push_back(fmt::format("{}/{}", directory.path(), cells.size()));
-    cells.push_back(std::make_unique<Cell>(kind, ttl, store->url(), directories.back()));
-    std::ofstream{directories.back() + "/faults"};
-  }
+  if (terms.one || (schedule.name != "hold" && !terms.all)) kinds.resize(1);
+  for (const Kind& kind : kinds)
+    cells.push_back(std::make_unique<Cell>(kind, static_cast<int>(ttl.count()), store->url(),
+                                           fmt::format("{}/{}", directory.path(), cells.size())));
   // Redis grants nothing in its first minute: all wait for it at once
   std::vector<std::thread> begins;
   for (const auto& cell : cells) begins.emplace_back([&] { cell->begin(); });
   for (std::thread& t : begins) t.join();
 
-  const bool fault = phase != "hold";
-  if (phase == "frozen") {
-    tell_fault(directories, "frozen", "begin");
-    store->freeze();
-    std::this_thread::sleep_for(three / 2);  // longer than any lease
-    store->thaw();
-    tell_fault(directories, "frozen", "end");
-  } else if (phase == "restarted") {
-    tell_fault(directories, "restarted", "begin");
-    store->restart();
-    tell_fault(directories, "restarted", "end");
-  } else if (phase != "hold") {
-    give_up(phase + ": no such phase");
-  }
-  std::this_thread::sleep_for(three);
+  schedule.play({*store, cells, 3 * ttl});
+  std::this_thread::sleep_for(3 * ttl);
   for (const auto& cell : cells) cell->end_holder();
+  Played played;
+  for (const auto& cell : cells)
+    played.report +=
+        fmt::format("{}: {}\n", schedule.name, cell->finish(schedule.excuses, played.wrong));
+  for (const std::string& w : played.wrong)
+    played.report += fmt::format("WRONG: {}: {}\n", schedule.name, w);
+  return played;
+}
 
-  std::vector<std::string> wrong;
-  for (const auto& cell : cells) fmt::print("{}\n", cell->finish(fault, wrong));
-  for (const std::string& w : wrong) fmt::print("WRONG: {}\n", w);
-  return wrong.empty() ? 0 : 1;
+std::vector<const Schedule*> schedules(const std::string& names) {
+  std::vector<const Schedule*> all;
+  std::istringstream in(names);
+  for (std::string name; std::getline(in, name, ',');) all.push_back(&schedule(name));
+  return all;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 3) give_up("usage: defaults STORE SCHEDULE[,...] [--ttl SECONDS] [--all|--one]");
+  const Options o(argc - 2, argv + 2, {"--all", "--one"}, {"--ttl"});
+  if (!std::getenv("DLOCK")) give_up("DLOCK is not set");
+  ::signal(SIGPIPE, SIG_IGN);
+  const Terms terms{argv[1], std::chrono::seconds{o.number("--ttl", 0)}, o.has("--all"),
+                    o.has("--one")};
+  if (!is_installed(terms.store))
+    return fmt::print("{}: its server is not installed\n", terms.store), 77;
+  std::vector<std::future<Played>> under_way;
+  for (const Schedule* s : schedules(argv[2]))
+    under_way.push_back(std::async(std::launch::async, [s, &terms] { return play(*s, terms); }));
+  bool good = true;
+  for (auto& one : under_way) {
+    const Played played = one.get();
+    fmt::print("{}", played.report);
+    good &= played.wrong.empty();
+  }
+  return good ? 0 : 1;
 }

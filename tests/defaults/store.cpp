@@ -7,6 +7,7 @@
 #include <filesystem>
 #include "support/mariadb_server.hpp"
 #include "support/process.hpp"
+#include "support/redis_groups.hpp"
 #include "support/redlock_masters.hpp"
 #include "support/zookeeper_server.hpp"
 #include "util/fd.hpp"
@@ -57,6 +58,7 @@ class Redis final : public Store {
   void freeze() override { server_.freeze(); }
   void thaw() override { server_.thaw(); }
   void restart() override { server_.restart(); }
+  void flush() override { server_.command({"FLUSHALL"}); }
   std::vector<Kind> kinds() const override {
     std::vector<Kind> all;
     add_queue(all, "fair");
@@ -69,6 +71,56 @@ class Redis final : public Store {
   RedisServer server_{{.config = {"save 3600 1 300 100 60 10000", "appendonly no"}}};
 };
 
+// Of a group of Redis servers.
+std::vector<Kind> fair_alone() { return {{"fair", {}, {}}}; }
+
+class Sentinel final : public Store {
+ public:
+  std::string url() const override { return group_.url(""); }
+  void freeze() override {
+    for (const auto& s : group_.servers) s->freeze();
+  }
+  void thaw() override {
+    for (const auto& s : group_.servers) s->thaw();
+  }
+  void restart() override { fail_over(); }
+  void fail_over() override {
+    const auto old = group_.master_port();
+    group_.master().kill();
+    group_.wait_new_master(old);
+  }
+  std::vector<Kind> kinds() const override { return fair_alone(); }
+
+ private:
+  SentinelGroup group_;
+};
+
+class Cluster final : public Store {
+ public:
+  std::string url() const override { return group_.url(""); }
+  void freeze() override {
+    for (const auto& s : group_.servers) s->freeze();
+  }
+  void thaw() override {
+    for (const auto& s : group_.servers) s->thaw();
+  }
+  void restart() override {
+    for (const auto& s : group_.servers) s->restart();
+  }
+  void move(const std::string& key, const std::function<void()>& midway) override {
+    const std::string base = "dlock:{" + key + "}:";
+    Resharding slot{group_, base + "fence"};
+    slot.move(base + "fence");
+    midway();
+    slot.move_all();
+    slot.finish();
+  }
+  std::vector<Kind> kinds() const override { return fair_alone(); }
+
+ private:
+  ClusterGroup group_;
+};
+
 class Redlock final : public Store {
  public:
   std::string url() const override { return masters_.url(""); }
@@ -79,6 +131,9 @@ class Redlock final : public Store {
     for (const auto& server : masters_.servers) server->thaw();
   }
   void restart() override { masters_.servers.front()->restart(); }  // one of three
+  void flush() override {
+    for (const std::size_t i : {0, 1}) masters_.servers[i]->command({"FLUSHALL"});
+  }
   std::vector<Kind> kinds() const override { return {{"redlock", {"-x"}, {"-x"}, false}}; }
 
  private:
@@ -130,16 +185,48 @@ class Mysql final : public Store {
 }  // namespace
 
 std::string Kind::name() const {
+  if (holds.empty() && waits.empty()) return recipe;
   return fmt::format("{} {}, {}", recipe, fmt::join(holds, " "), fmt::join(waits, " "));
 }
 
-std::unique_ptr<Store> make_store(const std::string& name) {
-  if (name == "file") return std::make_unique<File>();
-  if (name == "redis") return installed("redis-server") ? std::make_unique<Redis>() : nullptr;
-  if (name == "redlock") return installed("redis-server") ? std::make_unique<Redlock>() : nullptr;
-  if (name == "zookeeper") return zookeeper_installed() ? std::make_unique<Zookeeper>() : nullptr;
-  if (name == "mysql") return mariadb_installed() ? std::make_unique<Mysql>() : nullptr;
-  give_up(name + ": no such store");
+void Store::flush() { give_up("this store is not flushed"); }
+void Store::fail_over() { give_up("this store has no replica"); }
+void Store::move(const std::string&, const std::function<void()>&) {
+  give_up("this store has no slots");
 }
+
+namespace {
+
+struct Named {
+  std::string_view name;
+  bool (*installed)();
+  std::unique_ptr<Store> (*make)();
+};
+
+template <class T>
+std::unique_ptr<Store> make() {
+  return std::make_unique<T>();
+}
+
+bool always() { return true; }
+bool redis_installed() { return installed("redis-server"); }
+
+const Named& named(std::string_view name) {
+  static const Named all[]{{"file", always, make<File>},
+                           {"redis", redis_installed, make<Redis>},
+                           {"sentinel", redis_installed, make<Sentinel>},
+                           {"cluster", redis_installed, make<Cluster>},
+                           {"redlock", redis_installed, make<Redlock>},
+                           {"zookeeper", zookeeper_installed, make<Zookeeper>},
+                           {"mysql", mariadb_installed, make<Mysql>}};
+  for (const Named& n : all)
+    if (n.name == name) return n;
+  give_up(std::string{name} + ": no such store");
+}
+
+}  // namespace
+
+bool is_installed(const std::string& name) { return named(name).installed(); }
+std::unique_ptr<Store> make_store(const std::string& name) { return named(name).make(); }
 
 }  // namespace dlock::test

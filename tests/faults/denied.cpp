@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // System calls that are refused, as by a container's filter: a run that could not be guarded or
 // ended starts no command, and one line names the call. `denied --deny CALL COMMAND...` runs COMMAND
-// without it. Programs: $DLOCK_FAKE.
+// without it. Programs: $DLOCK_FAKE and $SIGNAL_JOB.
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -79,6 +79,17 @@ int main(int argc, char** argv) {
     const std::string complaint = run.complaint();
     tally.check(!d.reason || complaint.find(d.reason) != complaint.npos, what + complaint);
     tally.check(run.left().empty(), what + ": processes are left");
+  }
+  // What only the second line needs is not needed for a signal of the user either.
+  for (const Denied& d : table) {
+    if (d.reason) continue;
+    DlockRun run({.options = {"--ttl", "20s"},
+                  .job = {signal_job(), "exit", "9"},
+                  .before = {"/proc/self/exe", "--deny", d.call}});
+    const std::string what = d.call;
+    tally.check(run.out().next(20) == "up", what + ": the command did not start");
+    run.dlock().signal(SIGTERM);
+    tally.check(run.end() == "exit 9", what + ": TERM did not reach the command" + run.complaint());
   }
   return tally.report() ? 0 : 1;
 }

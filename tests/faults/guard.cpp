@@ -43,7 +43,7 @@ struct Run {
   std::optional<EventStream> events;
 
   Run() { ::mkdir((dir / "locks").c_str(), 0700); }
-  ~Run() { kill_carriers("DLOCK_GUARD_TEST", dir / ""); }
+  ~Run() { kill_carriers("DLOCK_TEST_GUARD", dir / ""); }
   std::vector<std::string> command(std::vector<std::string> options) const {
     std::vector<std::string> argv{program_from("DLOCK"), "run", "-b", "file:" + (dir / "locks")};
     argv.insert(argv.end(), options.begin(), options.end());
@@ -53,12 +53,12 @@ struct Run {
     static const int nothing = ::open("/dev/null", O_RDWR | O_CLOEXEC);
     const int errors = ::open(err.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     return {.argv = std::move(argv),
-            .env = {{"DLOCK_GUARD_TEST", dir / ""}, {"HOME", dir / ""}},
+            .env = {{"DLOCK_TEST_GUARD", dir / ""}, {"HOME", dir / ""}},
             .fds = {{0, nothing}, {1, nothing}, {2, errors}, {9, status.write_end.get()}},
             .place = Spawn::Place::own_session};
   }
   void start(std::vector<std::string> options) {
-    options.insert(options.begin(), {"--status-fd", "9"});
+    options.insert(options.begin(), {"--status", "9"});
     start_as(command(std::move(options)));
   }
   void start_as(std::vector<std::string> argv) {
@@ -153,14 +153,14 @@ TEST_CASE("ps and pkill tell the guard from dlock") {
 TEST_CASE("a guard that is stopped from its start ends with dlock") {
   Run it;
   clean_environment();
-  const auto argv = it.command({"--status-fd", "9", "--key", "k", "--", "sleep", "60"});
+  const auto argv = it.command({"--status", "9", "--key", "k", "--", "sleep", "60"});
   std::vector<char*> words;
   for (const auto& word : argv) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
   const pid_t dlock = ::fork();
   if (dlock == 0) {
     ::setsid();
-    ::setenv("DLOCK_GUARD_TEST", (it.dir / "").c_str(), 1);
+    ::setenv("DLOCK_TEST_GUARD", (it.dir / "").c_str(), 1);
     ::dup2(it.status.write_end.get(), 9);
     ::ptrace(PTRACE_TRACEME, 0, nullptr, nullptr);
     ::execv(words[0], words.data());
@@ -249,7 +249,7 @@ TEST_CASE("a guard out of descriptors still ends the tree") {
 TEST_CASE("orphans from before dlock's start are not part of the job") {
   Run it;
   // One that becomes an orphan after dlock's start, and one that is its child from the start.
-  auto argv = it.command({"--status-fd", "9", "--key", "k", "--", "sleep", "61"});
+  auto argv = it.command({"--status", "9", "--key", "k", "--", "sleep", "61"});
   std::string line;
   for (const auto& word : argv) line += "'" + word + "' ";
   it.start_as({"sh", "-c",
@@ -314,7 +314,7 @@ TEST_CASE("a job with many keys leaves no descriptor in a socket") {
     auto argv = as_user;
     argv.insert(argv.end(),
                 {"sh", "-c", "ulimit -n " + std::to_string(limit) + " && exec \"$@\"", "sh"});
-    auto command = r.command({"--status-fd", "9"});
+    auto command = r.command({"--status", "9"});
     const auto k = keys(n);
     command.insert(command.end(), k.begin(), k.end());
     command.insert(command.end(), {"--", "sleep", "60"});

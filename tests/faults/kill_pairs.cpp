@@ -70,7 +70,7 @@ std::vector<Pair> all_pairs() {
 
 struct Store {
   std::string name, url;  // {} in the URL: a number of its own for each run
-  int ttl_ms = 0;         // the shortest that `run` accepts without --allow-short-ttl
+  int ttl_ms = 0;         // the shortest that `run` accepts without ?short_ttl=yes
   bool leased = true;
   std::optional<Fixture> server{};
 };
@@ -110,8 +110,8 @@ class PairRun {
     tree_.emplace(Fd(::open(fifo_.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)));
   }
   ~PairRun() {
-    kill_carriers("DLOCK_PAIR", number_);
-    for (const pid_t p : carriers("DLOCK_TREE", fifo_)) ::kill(p, SIGKILL);
+    kill_carriers("DLOCK_TEST_PAIR", number_);
+    for (const pid_t p : carriers("DLOCK_TEST_TREE", fifo_)) ::kill(p, SIGKILL);
     for (auto* process : {&dlock_, &waiter_})
       if (*process) (*process)->wait(longest_step);
     reap_the_others();
@@ -161,7 +161,7 @@ class PairRun {
               "--key",         "tree"};
     if (store_.leased) s.argv.insert(s.argv.end(), {"--ttl", std::to_string(store_.ttl_ms) + "ms"});
     s.argv.insert(s.argv.end(), options.begin(), options.end());
-    s.env = {{"DLOCK_PAIR", number_}};
+    s.env = {{"DLOCK_TEST_PAIR", number_}};
     s.place = Spawn::Place::own_session;
     const Fd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
     const Fd err(::open((dir_ / "err").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
@@ -175,7 +175,7 @@ class PairRun {
   void start() { dlock_.emplace(spawn({"-k", "300ms", "--", programs_.tree, fifo_}, {})); }
   bool queue_waiter() {
     Pipe status, out;
-    waiter_.emplace(spawn({"-q", "--status-fd", "9", "--", programs_.tree, "--count", fifo_},
+    waiter_.emplace(spawn({"-q", "--status", "9", "--", programs_.tree, "--count", fifo_},
                           {{1, out.write_end.get()}, {9, status.write_end.get()}}));
     waiter_out_.emplace(std::move(out.read_end));
     waiter_events_.emplace(std::move(status.read_end));

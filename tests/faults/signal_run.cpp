@@ -37,12 +37,12 @@ DlockRun::DlockRun(const RunAsked& asked) {
   Spawn s = prepare(asked, pty_);
   s.argv = asked.before;
   s.argv.insert(s.argv.end(),
-                {dlock_program(), "run", "-b", asked.backend, "--key", "k", "--status-fd", "9"});
+                {dlock_program(), "run", "-b", asked.backend, "--key", "k", "--status", "9"});
   for (const auto* more : {&asked.mode.options, &asked.options})
     s.argv.insert(s.argv.end(), more->begin(), more->end());
   s.argv.push_back("--");
   s.argv.insert(s.argv.end(), asked.job.begin(), asked.job.end());
-  s.env = {{"DLOCK_RUN", mark_}};
+  s.env = {{"DLOCK_TEST_RUN", mark_}};
   Pipe out, events;
   const Fd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
   const Fd err(::open((dir_ / "err").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
@@ -54,7 +54,7 @@ DlockRun::DlockRun(const RunAsked& asked) {
   events_.emplace(std::move(events.read_end));
 }
 
-DlockRun::~DlockRun() { kill_carriers("DLOCK_RUN", mark_); }
+DlockRun::~DlockRun() { kill_carriers("DLOCK_TEST_RUN", mark_); }
 
 std::string DlockRun::end(double seconds) { return describe(dlock_->wait(seconds)); }
 

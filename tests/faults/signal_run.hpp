@@ -19,9 +19,9 @@ struct Mode {
   std::vector<std::string> options;  // of dlock
 };
 inline const Mode plain{"no terminal", false, {}};  // the job in its own group
-inline const Mode foreground{"no terminal, --foreground", false, {"--foreground"}};
+inline const Mode foreground{"no terminal, --foreground=yes", false, {"--foreground=yes"}};
 inline const Mode pty{"pty", true, {}};  // the job in dlock's group
-inline const Mode pty_own{"pty, --no-foreground", true, {"--no-foreground"}};
+inline const Mode pty_own{"pty, --foreground=no", true, {"--foreground=no"}};
 
 struct RunAsked {
   Mode mode = plain;
@@ -47,7 +47,7 @@ class DlockRun {
   std::string end(double seconds = 20);  // "exit 7", "signal 15 (TERM)", "still running"
   // Processes of this run that are still alive after `seconds`.
   std::vector<pid_t> left(double seconds = 5) const {
-    return carriers_after("DLOCK_RUN", mark_, seconds);
+    return carriers_after("DLOCK_TEST_RUN", mark_, seconds);
   }
   std::string complaint() const;  // stderr and events so far, for failure messages
 

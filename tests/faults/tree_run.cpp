@@ -48,7 +48,7 @@ class TreeRun {
     static std::atomic<int> number{0};
     mark_ = std::to_string(::getpid()) + "." + std::to_string(++number);
   }
-  ~TreeRun() { kill_carriers("DLOCK_CELL", mark_); }
+  ~TreeRun() { kill_carriers("DLOCK_TEST_CELL", mark_); }
 
   Seen go() {
     start();
@@ -111,7 +111,7 @@ class TreeRun {
       else give_up("no server of Redis");
     }
     Spawn s;
-    s.argv = command("tree", {"--ttl", std::to_string(int(ttl_ * 1000)) + "ms", "--status-file",
+    s.argv = command("tree", {"--ttl", std::to_string(int(ttl_ * 1000)) + "ms", "--status",
                               dir_ / "status", "--trace", dir_ / "trace"});
     if (!cell_.leased()) s.argv.insert(s.argv.end() - 1, {"-k", "1s"});
     if (cell_.fault == Fault::kill_outer) {
@@ -120,7 +120,7 @@ class TreeRun {
     }
     s.argv.push_back(programs_.tree);
     s.argv.push_back(fifo_);
-    s.env = {{"DLOCK_CELL", mark_}};
+    s.env = {{"DLOCK_TEST_CELL", mark_}};
     s.place = Spawn::Place::own_session;  // so that the terminal of the test run is not found
     ::mkdir((dir_ / "locks").c_str(), 0700);
     const Fd err(::open((dir_ / "err").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
@@ -148,9 +148,9 @@ class TreeRun {
     if (cell_.leased()) return;
     Pipe status, out;
     Spawn s;
-    s.argv = command("tree", {"-q", "--status-fd", "9"});
+    s.argv = command("tree", {"-q", "--status", "9"});
     s.argv.insert(s.argv.end(), {programs_.tree, "--count", fifo_});
-    s.env = {{"DLOCK_CELL", mark_}};
+    s.env = {{"DLOCK_TEST_CELL", mark_}};
     s.place = Spawn::Place::own_session;
     const Fd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
     s.fds = {{0, null.get()}, {1, out.write_end.get()}, {9, status.write_end.get()}};
@@ -206,7 +206,7 @@ class TreeRun {
       const Urgent watch;
       return tree_.wait_end(ttl_ + patience);
     }();
-    seen_.survivors = carriers("DLOCK_TREE", fifo_).size();
+    seen_.survivors = carriers("DLOCK_TEST_TREE", fifo_).size();
     if (!dead) wrong("the tree lived on");
     if (dead && seen_.survivors > 0) wrong("members that have let go of the FIFO are left");
     if (cell_.fault == Fault::stop && cell_.leased()) dlock_->signal(SIGCONT);
@@ -217,7 +217,7 @@ class TreeRun {
       wrong("dlock ended with " + seen_.end);
     if (dead) measure(tree_.ended_at());
     if (waiter_) await_waiter();
-    for (pid_t pid : carriers_after("DLOCK_CELL", mark_, 5))
+    for (pid_t pid : carriers_after("DLOCK_TEST_CELL", mark_, 5))
       wrong("left behind: " + command_line(pid));
     if (const auto cgroup = cgroup_of(guard_); !cgroup.empty()) wrong("left behind: " + cgroup);
   }

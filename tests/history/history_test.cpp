@@ -226,6 +226,8 @@ TEST_CASE("I7: every acquire ends, and nothing is left") {
   CHECK(Story().asks(0, "a").broken() == "I7");
   CHECK(Story().asks(0, "a").add(5, "exit", "run", "a", R"("code":69)").broken() == "");
   CHECK(Story().asks(0, "a").fault(5, 6, R"("pid":97)").broken() == "");  // its process was killed
+  CHECK(Story().fault(5, 7, R"("pid":97)").asks(6, "a").broken() == "");
+  CHECK(Story().fault(5, 6, R"("pid":97)").asks(7, "a").broken() == "I7");
   CHECK(good().add(300, "left", "", "", R"("name":"a queue entry")").broken() == "I7");
   CHECK(Story().fault(1, 2).asks(0, "a").add(29000, "fail", "acquire", "a").broken() == "");
   CHECK(Story().fault(1, 2).asks(0, "a").add(31000, "fail", "acquire", "a").broken() == "I7");

@@ -160,7 +160,8 @@ class Check {
   // A fault was done to its process: it may end without a word.
   bool hit(const Attempt& a) const {
     return std::any_of(h_.faults.begin(), h_.faults.end(), [&](const Fault& f) {
-      return f.begin->pid == a.invoke->pid && f.begin->t >= a.invoke->t;
+      const std::int64_t last = f.end ? f.end->t : f.begin->t;  // it may have begun just before
+      return f.begin->pid == a.invoke->pid && last >= a.invoke->t;
     });
   }
 

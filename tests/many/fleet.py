@@ -68,7 +68,7 @@ class Fleet:
 
     def start(self, url, key, options, job, held=False):
         """One more. held: its job reads what end_jobs() closes."""
-        arguments = [self.dlock, "run", "-b", url, "--key", key, "--status-fd", "3", *options]
+        arguments = [self.dlock, "run", "-b", url, "--key", key, "--status", "3", *options]
         when = now()
         pid = os.posix_spawn(
             self.dlock,

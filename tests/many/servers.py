@@ -29,7 +29,7 @@ class Redis(stores.Redis):
         return "maxclients %s" % most
 
     # Commands that dlock sends by themselves; what a script calls inside the server is not counted.
-    SENT = ("eval", "evalsha", "blpop", "hello", "info", "config|get", "script|load", "wait")
+    SENT = ("eval", "evalsha", "blpop", "hello", "info", "script|load", "wait")
 
     def counters(self):
         info = self.connection.info("all")

@@ -32,7 +32,6 @@ std::uint64_t number(const std::string& text) {
 struct Handle {
   int fd = -1;
   bool logged_in = false;
-  Nanos gives_up = 0;  // connecting
   unsigned connect_timeout = 0, read_timeout = 0;
   std::uint64_t thread = 0, affected = 0, insert_id = 0;
   unsigned error = 0, prepared = 0;
@@ -151,7 +150,6 @@ int mysql_real_connect_start(MYSQL** made, MYSQL* m, const char*, const char*, c
   Handle* const h = of(m);
   *made = nullptr;
   h->fd = caller().new_socket();
-  h->gives_up = caller().clock() + h->connect_timeout * second;
   if (caller().connect(h->fd) != -EINPROGRESS) {
     h->fails(CR_CONN_HOST_ERROR);
     return 0;
@@ -187,10 +185,7 @@ int mysql_real_connect_cont(MYSQL** made, MYSQL* m, int happened) {
   return 0;
 }
 
-unsigned mysql_get_timeout_value_ms(const MYSQL* m) {
-  return static_cast<unsigned>(
-      std::max<Nanos>(1, (of(m)->gives_up - caller().clock()) / millisecond));
-}
+unsigned mysql_get_timeout_value_ms(const MYSQL* m) { return of(m)->connect_timeout * 1000; }
 my_socket mysql_get_socket(MYSQL* m) { return of(m)->fd; }
 unsigned long mysql_thread_id(MYSQL* m) { return of(m)->thread; }
 

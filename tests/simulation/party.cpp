@@ -229,7 +229,6 @@ void Party::perform(const run::Action& a) {
     case Do::send_deadlines: return guard_.deadlines(policy_->deadlines());
     case Do::signal_all:
     case Do::send_signal: return guard_.signal_all();
-    case Do::sweep: return guard_.sweep();
     case Do::kill_guard:
       guard_.killed();
       guard_gone_ = true;

@@ -218,7 +218,7 @@ Scenario Scenario::random(std::uint64_t seed, Kind of) {
   const bool confirmed = dice.one_in(3);
   if (confirmed) s.unconfirmed_one_in = 2 + dice.below(4);
   const bool short_grace = dice.one_in(2);
-  s.grace = short_grace ? ttl + second : 60 * second;
+  s.grace = short_grace ? ttl + second : 30 * second;
   std::string url = fmt::format("redis://127.0.0.1:6379?replicas={}", confirmed ? 1 : 0);
   if (short_grace) url += fmt::format("&restart_grace={}ms", s.grace / millisecond);
   if (queue) url = "zookeeper://127.0.0.1:2181";

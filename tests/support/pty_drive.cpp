@@ -140,7 +140,7 @@ int main(int argc, char** argv) {
   const std::string mark = std::to_string(::getpid());
   Spawn s;
   s.argv.assign(argv + first, argv + argc);
-  s.env = {{"DLOCK_PTY", mark}};
+  s.env = {{"DLOCK_TEST_PTY", mark}};
   s.place = Spawn::Place::own_session;
   s.tty = pty.slave.get();
   Process command = Process::start(s);
@@ -159,12 +159,12 @@ int main(int argc, char** argv) {
     if (!good) std::fprintf(stderr, "pty_drive: step %d failed: %s\n", number, line.c_str());
   }
   if (good)
-    for (pid_t pid : carriers_after("DLOCK_PTY", mark, 5)) {
+    for (pid_t pid : carriers_after("DLOCK_TEST_PTY", mark, 5)) {
       good = false;
       std::fprintf(stderr, "pty_drive: left behind: %d %s\n", int(pid), command_line(pid).c_str());
     }
   terminal.drain(0);
-  kill_carriers("DLOCK_PTY", mark);
+  kill_carriers("DLOCK_TEST_PTY", mark);
   std::fputs(terminal.shown().c_str(), stdout);
   return good ? 0 : 1;
 }

@@ -10,6 +10,22 @@
 
 namespace dlock::test {
 RedisServer::RedisServer(Setup setup) : setup_(std::move(setup)), port_(free_port()) {
+  if (setup_.uptime > std::chrono::seconds{0}) setup_.movable_clock = true;
+  if (setup_.movable_clock) prepare_clock();
+  for (int more = 2;; --more) {
+    configure();
+    try {
+      start();
+      break;
+    } catch (const std::runtime_error&) {  // another program may have taken the port meanwhile
+      if (more == 0 || !setup_.wait_ready) throw;
+      port_ = free_port();
+    }
+  }
+  if (setup_.uptime > std::chrono::seconds{0}) step_clock(setup_.uptime);
+}
+
+void RedisServer::configure() const {
   const std::string conf = directory() + "/redis.conf";
   std::FILE* out = std::fopen(conf.c_str(), "we");
   if (!out) throw std::runtime_error("cannot write " + conf);
@@ -19,23 +35,21 @@ RedisServer::RedisServer(Setup setup) : setup_(std::move(setup)), port_(free_por
   if (!sentinel) fmt::print(out, "save \"\"\n");
   for (const auto& line : setup_.config) fmt::print(out, "{}\n", line);
   std::fclose(out);
-  if (setup_.uptime > std::chrono::seconds{0}) setup_.movable_clock = true;
-  if (setup_.movable_clock) {
-    const std::string shift = directory() + "/shift";
-    // it counts its uptime by its wall clock, which is right once it has started
-    clock_ = -setup_.uptime;
-    const std::int64_t ns = std::chrono::nanoseconds{clock_}.count();
-    if (std::FILE* file = std::fopen(shift.c_str(), "we")) {
-      const std::string zeros(4096 - sizeof ns, '\0');
-      std::fwrite(&ns, sizeof ns, 1, file);
-      std::fwrite(zeros.data(), 1, zeros.size(), file);
-      std::fclose(file);
-    }
-    setup_.environment.push_back("LD_PRELOAD=" CLOCK_SHIFT);
-    setup_.environment.push_back("CLOCK_SHIFT_FILE=" + shift);
+}
+
+void RedisServer::prepare_clock() {
+  const std::string shift = directory() + "/shift";
+  // it counts its uptime by its wall clock, which is right once it has started
+  clock_ = -setup_.uptime;
+  const std::int64_t ns = std::chrono::nanoseconds{clock_}.count();
+  if (std::FILE* file = std::fopen(shift.c_str(), "we")) {
+    const std::string zeros(4096 - sizeof ns, '\0');
+    std::fwrite(&ns, sizeof ns, 1, file);
+    std::fwrite(zeros.data(), 1, zeros.size(), file);
+    std::fclose(file);
   }
-  start();
-  if (setup_.uptime > std::chrono::seconds{0}) step_clock(setup_.uptime);
+  setup_.environment.push_back("LD_PRELOAD=" CLOCK_SHIFT);
+  setup_.environment.push_back("CLOCK_SHIFT_FILE=" + shift);
 }
 
 void RedisServer::step_clock(std::chrono::seconds by) {

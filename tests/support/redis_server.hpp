@@ -56,6 +56,8 @@ class RedisServer {
   std::string info(std::string_view section);
 
  private:
+  void configure() const;
+  void prepare_clock();
   void wait_ready();
 
   Setup setup_;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A job that resists its end: `resisting_tree FIFO`. It builds a tree of twelve processes, reports
 // it in one line on FIFO, and lives until each of them is killed. Every member holds FIFO open for
-// writing and has DLOCK_TREE=FIFO in its environment, so a reader of FIFO gets end of file exactly
-// when the last member is gone, and /proc shows which are left.
+// writing and has DLOCK_TEST_TREE=FIFO in its environment, so a reader of FIFO gets end of file
+// exactly when the last member is gone, and /proc shows which are left.
 //
 // `resisting_tree --count FIFO` prints the number of living members, found by both marks.
 #include <fcntl.h>
@@ -111,7 +111,7 @@ int count(const char* fifo) {
   if (!fd) dlock::test::give_up(std::string(fifo) + ": " + std::strerror(errno));
   char c;
   const bool open = ::read(fd.get(), &c, 1) != 0;  // 0: no process has it open for writing
-  const auto members = dlock::test::carriers("DLOCK_TREE", fifo);
+  const auto members = dlock::test::carriers("DLOCK_TEST_TREE", fifo);
   std::printf("%zu\n", members.empty() && open ? std::size_t{1} : members.size());
   return 0;
 }
@@ -121,9 +121,9 @@ int count(const char* fifo) {
 int main(int argc, char** argv) {
   if (argc == 3 && std::strcmp(argv[1], "--count") == 0) return count(argv[2]);
   if (argc != 2) return std::fprintf(stderr, "usage: resisting_tree [--count] FIFO\n"), 64;
-  const char* const mark = std::getenv("DLOCK_TREE");
+  const char* const mark = std::getenv("DLOCK_TEST_TREE");
   if (!mark || std::strcmp(mark, argv[1]) != 0) {  // /proc shows the environment of the exec
-    ::setenv("DLOCK_TREE", argv[1], 1);
+    ::setenv("DLOCK_TEST_TREE", argv[1], 1);
     ::execv("/proc/self/exe", argv);
     dlock::test::give_up(std::string("exec: ") + std::strerror(errno));
   }

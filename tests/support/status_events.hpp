@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The output of `dlock run --status-fd/--status-file/--trace`, one JSON object per line.
+// The output of `dlock run --status and --trace`, one JSON object per line.
 #pragma once
 #include <nlohmann/json.hpp>
 #include <optional>

@@ -104,9 +104,11 @@ TEST_CASE("what does not exist is refused with what does") {
   CHECK_THAT(message("apple://h", "peeled"),
              Contains("apple has no recipe 'peeled'; allowed are whole, sliced"));
   CHECK_THAT(message("apple://h?recipe="), Contains("apple has no recipe ''"));
-  CHECK_THAT(message("apple://h?dbx=1"),
-             Contains("apple has no item 'dbx'; allowed are recipe, prefix, db, where.NAME"));
+  CHECK_THAT(
+      message("apple://h?dbx=1"),
+      Contains("apple has no item 'dbx'; allowed are recipe, prefix, short_ttl, db, where.NAME"));
   CHECK_THAT(message("apple://h?where.=1"), Contains("no item 'where.'"));
   CHECK_THAT(message("apple://h?DB=1"), Contains("no item 'DB'"));
-  CHECK_THAT(message("pear:?db=1"), Contains("pear has no item 'db'; allowed are recipe, prefix"));
+  CHECK_THAT(message("pear:?db=1"),
+             Contains("pear has no item 'db'; allowed are recipe, prefix, short_ttl"));
 }

@@ -75,7 +75,7 @@ TEST_CASE("a peer that does not read still gets every deadline and signal") {
   CHECK(c.one.unsent());
   for (const int signal : {SIGTERM, SIGUSR1, SIGTERM})
     REQUIRE(c.one.send({Kind::signal, signal, false, {}}));
-  REQUIRE(c.one.send({Kind::sweep, 0, false, {}}));
+  REQUIRE(c.one.send({Kind::signal_all, SIGKILL, false, {}}));
   const auto all = c.received();
   CHECK(all.size() < 20000);  // superseded messages are not kept
   const auto newest = std::find_if(all.rbegin(), all.rend(),
@@ -86,7 +86,7 @@ TEST_CASE("a peer that does not read still gets every deadline and signal") {
     CHECK(std::count_if(all.begin(), all.end(), [&](const Message& m) {
             return m.kind == Kind::signal && m.value == signal;
           }) == 1);
-  CHECK(all.back().kind == Kind::sweep);
+  CHECK(all.back().kind == Kind::signal_all);
 }
 
 TEST_CASE("messages of the guard to a stopped dlock arrive in order when it continues") {

@@ -9,6 +9,8 @@ namespace {
 
 constexpr std::size_t most_idle = 4;
 constexpr Duration longest_look{1'000'000};  // at the other hosts of a URL
+// of a login, in times of one answer: address, greeting, TLS, password
+constexpr int answers_of_login = 4;
 constexpr Duration first_pause{2'000}, longest_pause{250'000};
 
 // Random, so that clients with the same problem do not retry in step.
@@ -48,18 +50,23 @@ Result<std::unique_ptr<Connection>> Client::take(Deadline until) {
   for (std::size_t tried = 0; tried < options_.servers.size(); ++tried) {
     const Duration left = std::chrono::duration_cast<Duration>(until - Clock::now());
     if (left <= Duration{} && tried > 0) break;
-    // With several nodes none may use up the time of the others.
+    // With several nodes none may use up the time of the others. One that was reached before may
+    // be far away.
     const Duration share = std::max<Duration>(left, Duration{1'000}) /
                            static_cast<Duration::rep>(options_.servers.size() - tried);
+    const bool alone = ever_connected_ && options_.servers.size() == 1;
     const auto open = [&] {
-      return Connection::open(options_, options_.servers[server_],
-                              std::min(options_.connect_timeout, share));
+      return Connection::open(
+          options_, options_.servers[server_],
+          std::min(options_.connect_timeout, alone ? options_.op_timeout : share),
+          ever_connected_ ? answers_of_login : 1);
     };
     auto c = open();
     if (!c && c.error().code == Errc::denied && read_password_again(options_)) c = open();
     auto known = c ? know_cluster(**c, until) : Result<void>(fail(c.error()));
     if (known) {
       ever_connected_ = true;
+      (*c)->least_time = options_.op_timeout;
       out_.push_back(c->get());
       return c;
     }

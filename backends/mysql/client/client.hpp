@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Connections to a server (or to one node of a cluster), and statements over any free one. Every
 // statement sent through here can be repeated without harm; so one that failed for a passing reason
-// is retried until its deadline.
+// is retried until its deadline. After a deadline nothing is repeated; but each answer, those of a
+// login too, has op_timeout, except of a server that was never reached: so a slow way may need
+// several exchanges for one request.
 #pragma once
 #include <functional>
 #include <memory>

@@ -152,7 +152,7 @@ Result<Answer> Connection::read_answer() {
 
 Result<Answer> Connection::query(std::string_view what, std::string_view sql, Deadline until) {
   if (auto sent = send(what, sql); !sent) return fail(std::move(sent.error()));
-  auto answer = receive({until});
+  auto answer = receive({std::max(until, later(Clock::now(), least_time))});
   if (!answer) return fail(std::move(answer.error()));
   if (*answer) return std::move(**answer);
   broken_ = !patient;

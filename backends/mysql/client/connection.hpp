@@ -94,15 +94,18 @@ struct Template {
 
 class Connection {
  public:
-  // Connects and verifies until `timeout` has passed, then configures the session, which is an
-  // exchange like others.
-  static Result<std::unique_ptr<Connection>> open(const Options&, const Server&, Duration timeout);
+  // Connects and verifies, then configures the session, which is an exchange like others. The name
+  // service has `timeout`, and so has each answer of the server until it has let us in, all of
+  // these together `answers` times as long.
+  static Result<std::unique_ptr<Connection>> open(const Options&, const Server&, Duration timeout,
+                                                  int answers = 1);
   ~Connection();
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  // One statement (or several, `;` between) and its answer. Errc::timed_out: none in time; the
-  // connection is then broken, or if it is `patient` the answer is still outstanding.
+  // One statement (or several, `;` between) and its answer, which has `least_time` in any case.
+  // Errc::timed_out: none in time; the connection is then broken, or if it is `patient` the answer
+  // is still outstanding.
   Result<Answer> query(std::string_view what, std::string_view sql, Deadline until);
 
   // The same with values, with other statements before and after. From the second time on over
@@ -149,6 +152,7 @@ class Connection {
   int alarm();
   Fd silence();  // without the socket: it never becomes readable again
 
+  Duration least_time{};
   bool patient = false;
   // it has worked before: a failure now may only mean that the server closed it meanwhile
   bool used = false;
@@ -160,7 +164,7 @@ class Connection {
 
  private:
   explicit Connection(Server at) : at_(std::move(at)) {}
-  Result<void> connect(const Options&, const std::string& host, Duration timeout);
+  Result<void> connect(const Options&, const std::string& host, Duration timeout, int answers);
   Result<void> set_up(const Options&, Deadline until);
   Error error(std::string_view what);
   Error error(std::string_view what, unsigned number, const char* text);

@@ -75,13 +75,17 @@ unsigned whole_seconds(Duration d) noexcept {
 constexpr unsigned long client_flags = CLIENT_FOUND_ROWS | CLIENT_MULTI_STATEMENTS;
 const char* or_null(const std::string& s) noexcept { return s.empty() ? nullptr : s.c_str(); }
 
-// Connects, and exchanges the messages of the login. False: failed, or not in time.
+// Connects, and exchanges the messages of the login.
 //
 // Connector/C does it in steps, so the waits are ours and end on time, whether the server is
 // silent, slow, or far away. (The look-up of a name is not done in steps: see hosts_of.) Oracle's library
 // has timeouts in whole seconds for the address and for each answer, and these are the bound.
+enum class LogIn { done, failed, too_late };
 #ifdef MARIADB_PACKAGE_VERSION
-bool log_in(MYSQL* m, const Options& o, const Server& at, const std::string& host, Deadline until) {
+LogIn log_in(MYSQL* m, const Options& o, const Server& at, const std::string& host,
+             Duration timeout, int answers) {
+  const Deadline until = later(Clock::now(), timeout * answers);
+  bool late = false;
   // An interrupted wait is over, and is perhaps being undone through this very connection.
   pollfd before{o.interrupt_fd, POLLIN, 0};
   const int interrupt_fd = ::poll(&before, 1, 0) > 0 ? -1 : o.interrupt_fd;
@@ -92,25 +96,29 @@ bool log_in(MYSQL* m, const Options& o, const Server& at, const std::string& hos
                                            or_null(o.user), o.password.c_str(), o.database.c_str(),
                                            at.port, or_null(at.socket), client_flags);
   while (awaited != 0) {
-    Deadline wake = until;
+    Deadline wake = std::min(until, later(Clock::now(), timeout));
     if (awaited & MYSQL_WAIT_TIMEOUT)
       wake = std::min(
-          until, later(Clock::now(), std::chrono::milliseconds{::mysql_get_timeout_value_ms(m)}));
+          wake, later(Clock::now(), std::chrono::milliseconds{::mysql_get_timeout_value_ms(m)}));
     pollfd p[] = {{socket_of(m), events_of(awaited), 0}, {interrupt_fd, POLLIN, 0}};
     wait_until(p, wake);
     int happened = happened_of(p[0].revents, awaited);
-    // a server that drips, too
-    if (p[1].revents != 0 || Clock::now() >= until) happened = MYSQL_WAIT_TIMEOUT;
-    else if (happened == 0 && Clock::now() >= wake) happened = MYSQL_WAIT_TIMEOUT;
+    const Deadline now = Clock::now();
+    late = now >= until || (happened == 0 && now >= wake);  // a server that drips, too
+    if (p[1].revents != 0 || late) happened = MYSQL_WAIT_TIMEOUT;
     if (happened != 0) awaited = ::mysql_real_connect_cont(&made, m, happened);
   }
-  return made != nullptr;
+  return made ? LogIn::done : late ? LogIn::too_late : LogIn::failed;
 }
 #else
-bool log_in(MYSQL* m, const Options& o, const Server& at, const std::string& host, Deadline) {
-  return ::mysql_real_connect(m, at.socket.empty() ? host.c_str() : nullptr, or_null(o.user),
-                              o.password.c_str(), o.database.c_str(), at.port, or_null(at.socket),
-                              client_flags) != nullptr;
+LogIn log_in(MYSQL* m, const Options& o, const Server& at, const std::string& host,
+             Duration timeout, int) {
+  const Deadline until = later(Clock::now(), timeout);
+  if (::mysql_real_connect(m, at.socket.empty() ? host.c_str() : nullptr, or_null(o.user),
+                           o.password.c_str(), o.database.c_str(), at.port, or_null(at.socket),
+                           client_flags))
+    return LogIn::done;
+  return Clock::now() >= until ? LogIn::too_late : LogIn::failed;
 }
 #endif
 
@@ -131,7 +139,7 @@ Result<std::vector<std::string>> hosts_of(const Options& o, const Server& at, De
 }  // namespace
 
 Result<std::unique_ptr<Connection>> Connection::open(const Options& options, const Server& server,
-                                                     Duration timeout) {
+                                                     Duration timeout, int answers) {
   const Deadline until = later(Clock::now(), timeout);
   const auto hosts = hosts_of(options, server, until);
   if (!hosts) return fail(hosts.error());
@@ -141,7 +149,7 @@ Result<std::unique_ptr<Connection>> Connection::open(const Options& options, con
     const auto left = std::chrono::duration_cast<Duration>(until - Clock::now());
     const auto share =
         std::max(left, Duration{1'000}) / static_cast<Duration::rep>(hosts->size() - i);
-    if (auto ok = c->connect(options, (*hosts)[i], share); !ok) {
+    if (auto ok = c->connect(options, (*hosts)[i], share, answers); !ok) {
       if (i + 1 < hosts->size() && retryable(ok.error().code)) continue;
       return fail(std::move(ok.error()));
     }
@@ -152,7 +160,8 @@ Result<std::unique_ptr<Connection>> Connection::open(const Options& options, con
   }
 }
 
-Result<void> Connection::connect(const Options& o, const std::string& host, Duration timeout) {
+Result<void> Connection::connect(const Options& o, const std::string& host, Duration timeout,
+                                 int answers) {
   handle_ = ::mysql_init(nullptr);
   if (!handle_) return fail(Errc::internal, "the client library does not start");
   const unsigned connect = whole_seconds(timeout), exchange = whole_seconds(o.op_timeout);
@@ -168,8 +177,7 @@ Result<void> Connection::connect(const Options& o, const std::string& host, Dura
   if (!plugins.empty()) ::mysql_options(handle_, MYSQL_PLUGIN_DIR, plugins.c_str());
   if (o.tls) use_tls(handle_, *o.tls);
   // Neither library reconnects by itself unless asked to; no defaults file is read that could ask.
-  const Deadline until = later(Clock::now(), timeout);
-  if (!log_in(handle_, o, at_, host, until)) {
+  if (const LogIn made = log_in(handle_, o, at_, host, timeout, answers); made != LogIn::done) {
     error_number_ = ::mysql_errno(handle_);
     const std::string_view text = ::mysql_error(handle_);
     Error e = as_login_error("connect", at_.text(), error_number_, text, o.password);
@@ -177,7 +185,7 @@ Result<void> Connection::connect(const Options& o, const std::string& host, Dura
         text.find("could not be loaded") != text.npos)
       e.message += fmt::format(" ({})", plugin_advice(plugins, text));
     if (e.code == Errc::timed_out) e.code = Errc::unavailable;  // no request was sent yet
-    if (retryable(e.code) && Clock::now() >= until)
+    if (retryable(e.code) && made == LogIn::too_late)
       e = {Errc::unavailable, fmt::format("connect at {}: no answer in time", at_.text())};
     ::mysql_close(handle_);
     handle_ = nullptr;

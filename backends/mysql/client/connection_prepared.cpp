@@ -65,6 +65,7 @@ MYSQL_BIND bind(const Value& v) {
 // connection.
 Result<void> Connection::go_on(std::string_view what, MYSQL_STMT* s, int awaited, int failed,
                                Continue go, Deadline until) {
+  until = std::max(until, later(Clock::now(), least_time));
   while (awaited != 0) {
     pollfd p[] = {{fd_, events_of(awaited), 0}};
     wait_until(p, until);

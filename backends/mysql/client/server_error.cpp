@@ -8,7 +8,7 @@
 namespace dlock::mysql {
 namespace {
 
-constexpr std::string_view rights = "the rights dlock needs are in dlock-backends(7)";
+constexpr std::string_view rights = "the rights dlock needs are in dlock-mysql(7)";
 
 constexpr std::array known{
     // Nothing was written.

@@ -51,15 +51,16 @@ void LeaseBackend::let_go(const Key& key, const Owner& owner) {
 // still wakes the next.
 template <class T>
 Result<T> LeaseBackend::run(OwnGrant* h, const std::function<Result<T>(Connection&)>& step) {
-  const Deadline until = client_.usual_deadline();
   if (h && h->connection) {
+    const Deadline until = client_.usual_deadline();
     auto done = client_.run_on<T>(*h->connection, until, schema::lease, step);
     if (done || !h->connection->broken()) return done;
-    const bool in_time = Clock::now() < until && done.error().code != Errc::timed_out;
+    const bool silent = h->connection->error_number() == 0;
     client_.drop(std::move(h->connection));
-    if (!in_time && Clock::now() >= until) return done;
+    // A session that has ended says nothing of how fast the server is.
+    if (silent && Clock::now() >= until) return done;
   }
-  return client_.run<T>(until, schema::lease, [&](Connection& c) {
+  return client_.run<T>(client_.usual_deadline(), schema::lease, [&](Connection& c) {
     adapt(c);
     return step(c);
   });

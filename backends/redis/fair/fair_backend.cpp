@@ -29,29 +29,29 @@ std::string token_of(const Lease& lease) {
 
 Result<std::unique_ptr<Waiter>> FairBackend::enqueue(const Request& request) {
   if (auto can = can_serve(traits(), request); !can) return fail(std::move(can.error()));
+  const LeaseSpan span{request.ttl, request.lock_delay};
+  if (auto ok = within_grace(span, client_->options().restart_grace); !ok)
+    return fail(std::move(ok.error()));
   return std::make_unique<FairWaiter>(*this, *client_, request);
 }
 
 Result<Renewal> FairBackend::extend(const Lease& lease, Duration ttl, std::string ended) {
   const unsigned replicas = client_->options().replicas;
   const FairKeys keys{client_->options().prefix, lease.key};
-  const auto ask = [&](LeaseSpan span, Duration most) {
-    client_->expect(span);
-    return client_->call({.what = "renew",
-                          .script = &scripts::renew,
-                          .keys = {keys.lock()},
-                          .words = {lease.owner.hex(), token_of(lease), micros(ttl),
-                                    most > Duration{} ? micros(most) : "", ended},
-                          .lease = span},
-                         replicas);
-  };
-  // The lock-delay is in the record. It only matters for a lease that was taken elsewhere, and only
-  // one above the grace may be too long.
-  auto answer = ask({ttl}, client_->gave_any() ? Duration{} : client_->options().restart_grace);
-  if (answer && answer->reply.text_at(0) == "longer")
-    answer = ask({ttl, Duration{answer->reply.number_at(2).value_or(0)}}, Duration{});
+  // Of a lease that was taken elsewhere only its record tells the lock-delay.
+  const Duration grace = client_->options().restart_grace;
+  const bool any = client_->gave_any() || grace == Duration{};
+  const auto answer = client_->call(
+      {.what = "renew",
+       .script = &scripts::renew,
+       .keys = {keys.lock()},
+       .words = {lease.owner.hex(), token_of(lease), micros(ttl), any ? "" : micros(grace), ended}},
+      replicas);
   if (!answer) return fail(answer.error());
   const std::string_view verdict = answer->reply.text_at(0);
+  if (verdict == "longer")
+    if (auto ok = within_grace({ttl, Duration{answer->reply.number_at(2).value_or(0)}}, grace); !ok)
+      return fail(std::move(ok.error()));
   if (verdict == "lost")
     return Lost{"the server does not have it any more: it expired, or was removed"};
   const auto token = parse_number<std::uint64_t>(answer->reply.text_at(2));
@@ -201,7 +201,7 @@ Result<std::vector<KeyView>> FairBackend::list() {
   if (client_->options().prefix.empty())
     return fail(Errc::usage, "without a prefix only a named key can be inspected: give a KEY");
   client_->grants_nothing = false;
-  const auto servers = client_->locator().everyone({client_->usual_deadline()});
+  const auto servers = client_->servers();
   if (!servers) return fail(servers.error());
   std::vector<std::string> names;
   for (const Endpoint& at : *servers)

@@ -47,7 +47,7 @@ class FairBackend final : public Backend {
   Result<Starts> starts(const Key&) override;
   Result<Noted> note_start(const Lease&, const StartChange&) override;
   Result<std::vector<Finding>> doctor() override;
-  std::string after_restart(const Request& r) const override {
+  Result<std::string> after_restart(const Request& r) const override {
     return restart_rule({r.ttl, r.lock_delay}, client_->options().restart_grace);
   }
   bool grants_nothing() const noexcept override { return client_->grants_nothing; }

@@ -34,10 +34,7 @@ FairWaiter::FairWaiter(FairBackend& backend, Client& client, const Request& requ
       client_(client),
       request_(request),
       keys_(client.options().prefix, request.key),
-      patience_(patience_of(request.ttl)),
-      lease_{request.ttl, request.lock_delay} {
-  client_.expect(lease_);
-}
+      patience_(patience_of(request.ttl)) {}
 
 Result<Progress> FairWaiter::poll(Duration slice) {
   const Deadline end = later(Clock::now(), slice);
@@ -77,10 +74,6 @@ FairWaiter::Step FairWaiter::start() {
     return fail(std::move(taken.error()));
   }
   session_ = std::move(*taken);
-  if (auto ok = client_.may_give(session_->facts, session_->at, lease_); !ok) {
-    if (retryable(ok.error().code)) session_.reset();  // needs another greeting
-    return fail(std::move(ok.error()));
-  }
   const Duration grace = client_.options().restart_grace;
   const Duration left = session_->facts.grace_left(grace);
   grants_from_ = later(Clock::now(), left);
@@ -164,8 +157,6 @@ FairWaiter::Step FairWaiter::refused(const Reply& reply, State during) {
     if (left > Duration{} && !request_.wait)
       return fail(Errc::unavailable, grace_note(grace, left));
     grants_from_ = std::max(grants_from_, later(Clock::now(), left));
-    if (auto ok = client_.may_give(session_->facts, session_->at, lease_); !ok)
-      return fail(std::move(ok.error()));
   }
   if (way) {
     if (auto ok = ask(way->manner); !ok) return broken(std::move(ok.error()));

@@ -52,7 +52,6 @@ class FairWaiter final : public Waiter {
   Request request_;  // with the owner of this attempt: nothing was released under it
   const FairKeys keys_;
   const Duration patience_;
-  const LeaseSpan lease_;
   State state_ = State::idle;
   std::unique_ptr<Session> session_;
   bool queued_ = false;        // it got a place

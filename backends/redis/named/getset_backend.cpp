@@ -44,19 +44,18 @@ Result<Try> GetsetBackend::try_once(const Request& request) {
                             {request.owner.hex(), time_in(request.ttl), request.identity.encode(),
                              fmt::format_int(wall_micros()).str(),
                              fmt::format_int(client_->options().unit).str()},
-                            true,
-                            0,
-                            {request.ttl}},
+                            true},
                     client_->options().replicas);
   if (!answer) return fail(answer.error());
   return tried(request, *answer, sent);
 }
 
 Result<Renewal> GetsetBackend::renew(const Lease& lease, Duration ttl) {
+  if (auto ok = may_extend(ttl); !ok) return fail(std::move(ok.error()));
   const auto answer =
       call("renew", scripts::named_getset_renew, named(lease.key),
            {lease.owner.hex(), time_in(ttl), fmt::format_int(client_->options().unit).str()},
-           client_->options().replicas, 0, {ttl});
+           client_->options().replicas, 0);
   return renewed(answer, lease, ttl);
 }
 

@@ -17,10 +17,9 @@ Error NamedBackend::not_understood(std::string_view what) const {
 
 Result<Answer> NamedBackend::call(std::string_view what, const Script& script, const NamedKey& key,
                                   std::vector<std::string> args, unsigned copies,
-                                  std::size_t enough, LeaseSpan lease) {
-  client_->expect(lease);
-  return client_->call(
-      {what, &script, {key.lock, key.fence}, std::move(args), false, enough, lease}, copies);
+                                  std::size_t enough) {
+  return client_->call({what, &script, {key.lock, key.fence}, std::move(args), false, enough},
+                       copies);
 }
 
 Result<std::unique_ptr<Waiter>> NamedBackend::enqueue(const Request& request) {
@@ -30,15 +29,17 @@ Result<std::unique_ptr<Waiter>> NamedBackend::enqueue(const Request& request) {
         cannot("in a cluster, --key with a '}' needs a part in braces before that, as in a{b}c, "
                "and something in these: all of "
                "the key chooses the server otherwise, and the fence could not be there"));
-  client_->expect({request.ttl});
+  if (auto ok = within_grace({request.ttl}, client_->options().restart_grace); !ok)
+    return fail(std::move(ok.error()));
   return std::make_unique<NamedWaiter>(*this, request);
 }
 
 Result<Renewal> NamedBackend::renew(const Lease& lease, Duration ttl) {
+  if (auto ok = may_extend(ttl); !ok) return fail(std::move(ok.error()));
   const std::string mark = sign(lease.owner);
   return renewed(
       call("renew", scripts::named_renew, named(lease.key), {lease.owner.hex(), mark, millis(ttl)},
-           client_->options().replicas, mark.empty() ? 0 : 1, {ttl}),
+           client_->options().replicas, mark.empty() ? 0 : 1),
       lease, ttl);
 }
 
@@ -231,7 +232,7 @@ Result<std::vector<KeyView>> NamedBackend::list() {
   if (prefix.empty())
     return fail(Errc::usage, "without a prefix only a named key can be inspected: give a KEY");
   client_->grants_nothing = false;
-  const auto servers = client_->locator().everyone({client_->usual_deadline()});
+  const auto servers = client_->servers();
   if (!servers) return fail(servers.error());
   std::vector<std::string> names;
   for (const Endpoint& at : *servers)

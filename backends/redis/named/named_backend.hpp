@@ -65,7 +65,7 @@ class NamedBackend : public Backend {
   Result<std::optional<KeyView>> inspect(const Key&) override;
   Result<std::vector<KeyView>> list() override;
   Result<std::vector<Finding>> doctor() override;
-  std::string after_restart(const Request& r) const override {
+  Result<std::string> after_restart(const Request& r) const override {
     return restart_rule({r.ttl, r.lock_delay}, client_->options().restart_grace);
   }
   bool grants_nothing() const noexcept override { return client_->grants_nothing; }
@@ -93,8 +93,12 @@ class NamedBackend : public Backend {
   Error not_understood(std::string_view what) const;
   NamedKey named(const Key& key) const { return {client_->options().prefix, key}; }
   Result<Answer> call(std::string_view what, const Script&, const NamedKey&,
-                      std::vector<std::string> args, unsigned copies = 0, std::size_t enough = 0,
-                      LeaseSpan lease = {});
+                      std::vector<std::string> args, unsigned copies = 0, std::size_t enough = 0);
+  // Errc::usage: renewed for so long it could outlast the grace.
+  Result<void> may_extend(Duration ttl) const {
+    return client_->gave_any() ? Result<void>{}
+                               : within_grace({ttl}, client_->options().restart_grace);
+  }
   Result<Look> look(const NamedKey&);
   static std::optional<Look> parse_look(const Reply&);
   Try busy(const Look&) const;

@@ -104,21 +104,6 @@ void Client::warn(std::string text) {
   warnings_.push_back(std::move(text));
 }
 
-void Client::expect(LeaseSpan lease) noexcept {
-  options_.longest_lease = std::max(options_.longest_lease, lease.whole());
-}
-
-Result<void> Client::may_give(const ServerFacts& facts, const Endpoint& at, LeaseSpan lease) {
-  auto wrong = outlasts_grace(facts, lease, options_.restart_grace, at.text());
-  if (!wrong) return {};
-  if (!gave_) return fail(std::move(*wrong));
-  warn(
-      fmt::format("{} ({}), and clients wait restart_grace={} after a restart: this lock, which is "
-                  "longer, may then be given to another",
-                  at.text(), facts.forgets, format_duration(options_.restart_grace)));
-  return {};
-}
-
 void Client::watch(const Session& session) noexcept {
   epoll_event e{EPOLLIN | EPOLLRDHUP, {}};
   if (outage_) ::epoll_ctl(outage_.get(), EPOLL_CTL_ADD, session.connection->poll_fd(), &e);
@@ -145,10 +130,6 @@ void Client::drop_broken() {
 }
 
 Result<std::unique_ptr<Session>> Client::take_from(const Endpoint& at, Wait wait) {
-  // A connection from before a longer lease was requested lacks the facts that it needs.
-  std::erase_if(idle_, [&](const auto& s) {
-    return s->at == at && s->facts.longest_lease < options_.longest_lease;
-  });
   const auto found =
       std::find_if(idle_.begin(), idle_.end(), [&](const auto& s) { return s->at == at; });
   if (found != idle_.end()) {
@@ -177,6 +158,10 @@ Result<std::unique_ptr<Session>> Client::take(std::string_view key, Wait wait) {
   });
   if (!at) return fail(at.error());
   return take_from(*at, wait);
+}
+
+Result<std::vector<Endpoint>> Client::servers() {
+  return with_credentials([&] { return locator_->everyone({usual_deadline()}); });
 }
 
 Result<Reply> Client::ask(Session& session, const Command& command) {
@@ -284,12 +269,6 @@ Client::Attempt Client::attempt(const Command& command, Deadline connect_by, Dea
         return made;
       }
       session = std::move(*there);
-    }
-    if (auto ok = may_give(session->facts, session->at, command.lease); !ok) {
-      made.error = std::move(ok.error());
-      made.again = retryable(made.error.code);
-      if (!made.again) give_back(std::move(session));  // else another greeting is needed
-      return made;
     }
     answer.grace_left =
         std::max(answer.grace_left, session->facts.grace_left(options_.restart_grace));

@@ -14,6 +14,7 @@
 #include "core/error.hpp"
 #include "redis/wire/connection.hpp"
 #include "redis/wire/credentials.hpp"
+#include "redis/wire/grace.hpp"
 #include "redis/wire/handshake.hpp"
 #include "redis/wire/locator.hpp"
 #include "redis/wire/options.hpp"
@@ -51,8 +52,6 @@ struct Command {
   // a script that also works with so many of its keys, in a slot that is being moved; 0: with all
   // of them only
   std::size_t enough = 0;
-  // of the requested lease: refused if a restart may lose it while clients do not wait that long
-  LeaseSpan lease{};
 
   // Behind ASKING there are two replies, the second one is the command's.
   void put(Connection&, Manner) const;
@@ -97,11 +96,7 @@ class Client {
   // false: nothing was ever sent, so there is nothing to undo
   bool ever_connected() const noexcept { return ever_connected_; }
 
-  // Such a lease will be requested: from here on the greeting asks whether a server may grant it.
-  void expect(LeaseSpan) noexcept;
-  // Whether this server may grant it. Errors as of outlasts_grace. After its first grant (`gave`)
-  // it is too late to refuse: then it is only a warning.
-  Result<void> may_give(const ServerFacts&, const Endpoint&, LeaseSpan);
+  // A held lease is never ended by the rule of within_grace.
   void gave() noexcept { gave_ = true; }
   bool gave_any() const noexcept { return gave_; }
   std::vector<std::string> warnings() { return std::exchange(warnings_, {}); }
@@ -119,6 +114,7 @@ class Client {
   void give_back(std::unique_ptr<Session>);
   void invalidate(std::unique_ptr<Session>, std::string_view text = {});
 
+  Result<std::vector<Endpoint>> servers();  // all that have keys
   // Calls `found` for every key on that server that matches.
   template <class Found>
   Result<void> scan(const Endpoint& at, const std::string& pattern, Found found) {

@@ -153,7 +153,8 @@ Result<void> ClusterLocator::read_map(Wait wait) {
       if (q->slots && (!best || (best->alone && !q->alone))) best = &*q;
     return best && !best->alone;
   });
-  for (Talk* t : talks) t->end();
+  for (Talk* t : talks)
+    if (!t->over()) t->end();  // the others are still asked for their errors
   if (best) {
     adopt(best->talk.at(), *best->slots);
     return {};

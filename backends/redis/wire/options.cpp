@@ -40,7 +40,7 @@ class Parser {
     made_.tls = items_.tls(url_.scheme == "rediss", url_.scheme == "redis+unix",
                            "use rediss:// or tls=yes");
     made_.replicas = items_.number("replicas", 1000).value_or(0);
-    if (const auto d = items_.duration("restart_grace", Duration{}, "a duration such as 60s, or 0"))
+    if (const auto d = items_.duration("restart_grace", Duration{}, "a duration such as 30s, or 0"))
       made_.restart_grace = *d;
     recipe_items();
     if (auto ok = items_.verdict(); !ok) return fail(std::move(ok.error()));

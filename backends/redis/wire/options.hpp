@@ -21,11 +21,9 @@ struct Options : StoreOptions {
   std::string password_file;  // that it came from; empty: from none
   unsigned database = 0;
   std::optional<TlsOptions> tls;
-  std::string prefix;     // of every key in the store
-  unsigned replicas = 0;  // acknowledgements a grant needs
-  Duration restart_grace{60'000'000};
-  // ttl and lock-delay of what will be requested; decides the requests of a greeting
-  Duration longest_lease{};
+  std::string prefix;                  // of every key in the store
+  unsigned replicas = 0;               // acknowledgements a grant needs
+  Duration restart_grace{30'000'000};  // as the default ttl
   // setnx-expire: a foreign lock without expiry that did not change for this long is removed
   std::optional<Duration> stale_after;
   Micros unit = 1'000'000;  // getset: microseconds per unit of its timestamps

@@ -34,7 +34,7 @@ constexpr std::array known{
                 "give a password: --password-file, DLOCK_PASSWORD or REDISCLI_AUTH"},
     ServerError{"WRONGPASS", Remedy::never, Errc::denied, ""},
     ServerError{"NOPERM", Remedy::never, Errc::denied,
-                "the rights dlock needs are in dlock-backends(7)"},
+                "the rights dlock needs are in dlock-redis(7)"},
     ServerError{"DENIED", Remedy::never, Errc::denied, "protected mode"},
     ServerError{"WRONGTYPE", Remedy::never, Errc::usage,
                 "something else lives under this key, or a lock of a dlock before 0.1.0, whose "
@@ -53,9 +53,9 @@ constexpr std::array phrases{
     ServerError{"max number of clients", Remedy::later, Errc::unavailable, ""},
     // In a script, where it is not a NOPERM.
     ServerError{"can't run this command", Remedy::never, Errc::denied,
-                "the rights dlock needs are in dlock-backends(7)"},
+                "the rights dlock needs are in dlock-redis(7)"},
     ServerError{"can't access at least one of the keys", Remedy::never, Errc::denied,
-                "the rights dlock needs are in dlock-backends(7)"},
+                "the rights dlock needs are in dlock-redis(7)"},
     ServerError{"unknown command", Remedy::never, Errc::denied,
                 "the server or a proxy before it does not offer this command"},
     ServerError{"invalid password", Remedy::never, Errc::denied, ""},

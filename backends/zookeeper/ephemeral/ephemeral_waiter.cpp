@@ -14,8 +14,8 @@ EphemeralWaiter::Step EphemeralWaiter::turn(Session& s, Place& p, Deadline end) 
   connection_ = s.connections();
   const Session::Call create = s.create(path_, NodeRecord::of(request_).text(), ZOO_EPHEMERAL);
   p.unsure = true;
-  if (!s.finish({&create}, until))
-    return fail(Errc::timed_out, fmt::format("acquire at {}: no answer in time", backend_.where()));
+  if (auto ok = backend_.done(s, "acquire", {&create}, until); !ok)
+    return fail(std::move(ok.error()));
   const Reply& made = create.reply();
   if (unknown(made.rc)) return std::optional<Progress>{};
   if (made.rc == ZNONODE) {
@@ -37,16 +37,15 @@ EphemeralWaiter::Step EphemeralWaiter::turn(Session& s, Place& p, Deadline end) 
 
 EphemeralWaiter::Step EphemeralWaiter::look(Session& s, Place& p, Deadline end) {
   if (watch_ == 0 || watch_session_ != &s || s.fired(watch_)) {
-    if (watch_ != 0 && watch_session_ == &s) s.forget(watch_);
+    if (watch_session_ == &s) s.forget(watch_);
     watch_ = s.new_watch();
     watch_session_ = &s;
     const Session::Call get = s.get(path_, watch_);
-    if (!s.finish({&get}, backend_.op_deadline()))
-      return fail(Errc::timed_out, fmt::format("watch at {}: no answer in time", backend_.where()));
+    auto answered = backend_.done(s, "watch", {&get}, backend_.op_deadline());
     const Reply& r = get.reply();
-    if (r.rc != ZOK) {
-      s.forget(watch_);
-      watch_ = 0;
+    if (!answered || r.rc != ZOK) {
+      s.forget(std::exchange(watch_, 0));
+      if (!answered) return fail(std::move(answered.error()));
       if (unknown(r.rc) || r.rc == ZNONODE) return std::optional<Progress>{};
       return fail(server_error(backend_.options(), "watch", r.rc));
     }

@@ -12,10 +12,12 @@ namespace {
 struct Tag {
   std::string_view text;
   Mode mode;
+  bool foreign = false;
 };
-constexpr std::array<Tag, 3> sequential_tags{{{"-__SEMA__-__WRIT__", Mode::permit},
+constexpr std::array<Tag, 4> sequential_tags{{{"-__SEMA__-__WRIT__", Mode::permit},
                                               {"-__WRIT__", Mode::exclusive},
-                                              {"-__READ__", Mode::shared}}};
+                                              {"-__DLCK__-__READ__", Mode::shared},
+                                              {"-__READ__", Mode::shared, true}}};
 constexpr std::string_view curator_tag = "-lock-", kazoo_tag = "__lock__", slot_prefix = "slot-",
                            delay_prefix = "delay-", delay_end = "-mark";
 
@@ -44,6 +46,11 @@ std::optional<std::int32_t> parse_counter(std::string_view text) {
   if (!value || (size.size() != 10 && !(negative && size.size() == 9))) return std::nullopt;
   if (*value > INT32_MAX + std::int64_t{negative}) return std::nullopt;
   return static_cast<std::int32_t>(negative ? -*value : *value);
+}
+
+bool exclude(const Member& a, const Member& b) noexcept {
+  const auto either = [&](Mode m) { return a.mode == m || b.mode == m; };
+  return either(Mode::exclusive) || (either(Mode::permit) && (a.foreign || b.foreign));
 }
 
 }  // namespace
@@ -76,17 +83,18 @@ bool looks_sequential(std::string_view name) noexcept {
 }
 
 std::optional<Member> parse_member(Dialect d, std::string_view name) {
-  const auto member = [&](std::string_view tag, Mode mode) -> std::optional<Member> {
+  const auto member = [&](std::string_view tag, Mode mode,
+                          bool foreign = false) -> std::optional<Member> {
     const std::size_t at = name.rfind(tag);
     if (at == name.npos) return std::nullopt;
     const auto number = parse_counter(name.substr(at + tag.size()));
     if (!number) return std::nullopt;
-    return Member{std::string{name}, *number, mode};
+    return Member{std::string{name}, *number, mode, foreign};
   };
   if (d == Dialect::curator) return member(curator_tag, Mode::exclusive);
   if (d == Dialect::kazoo) return member(kazoo_tag, Mode::exclusive);
   for (const Tag& tag : sequential_tags)
-    if (auto m = member(tag.text, tag.mode)) return m;
+    if (auto m = member(tag.text, tag.mode, tag.foreign)) return m;
   return std::nullopt;
 }
 
@@ -154,14 +162,13 @@ const Member* Directory::find(std::string_view name) const {
   return at == queue.end() ? nullptr : &*at;
 }
 
-// Readers and permits run beside each other; a permit counts all that came before it.
+// dlock's readers and permits run beside each other; a permit counts all that came before it.
 bool runs(const Directory& d, std::size_t at, unsigned limit) {
-  const Mode mode = d.queue[at].mode;
-  if (mode == Mode::exclusive) return at == 0;
+  const Member& me = d.queue[at];
   const auto end = d.queue.begin() + static_cast<std::ptrdiff_t>(at);
-  if (std::any_of(d.queue.begin(), end, [](const Member& m) { return m.mode == Mode::exclusive; }))
+  if (std::any_of(d.queue.begin(), end, [&](const Member& m) { return exclude(m, me); }))
     return false;
-  return mode == Mode::shared || at < limit;
+  return me.mode != Mode::permit || at < limit;
 }
 
 Verdict decide(const Directory& d, std::string_view name, unsigned limit) {
@@ -178,7 +185,7 @@ Verdict decide(const Directory& d, std::string_view name, unsigned limit) {
   // release.
   std::size_t last = at, waits = at;
   for (std::size_t i = 0; i < at; ++i) {
-    if (me->mode == Mode::exclusive || d.queue[i].mode == Mode::exclusive) last = i;
+    if (exclude(d.queue[i], *me)) last = i;
     if (d.queue[i].mode == Mode::permit && i >= limit) waits = i;
   }
   if (last != at) {

@@ -14,9 +14,9 @@ namespace dlock::zookeeper {
 // The node names of programs that share a directory. A directory has one dialect: another one's
 // nodes sort wrongly, so both would run.
 enum class Dialect {
-  // `_c_<guid>-__WRIT__<n>`, `-__READ__<n>`: Curator's InterProcessReadWriteLock;
-  // `-__SEMA__-__WRIT__<n>`: dlock's own, a permit, which Curator takes for a writer, so that it
-  // waits for it
+  // `_c_<guid>-__WRIT__<n>`, `-__READ__<n>`: Curator's InterProcessReadWriteLock. dlock's own:
+  // `-__SEMA__-__WRIT__<n>`, a permit, which Curator takes for a writer, so that it waits for it;
+  // `-__DLCK__-__READ__<n>`, a reader, which may run beside permits, as no reader of Curator may
   sequential,
   curator,  // `_c_<guid>-lock-<n>`: Curator's InterProcessMutex, go-zookeeper
   kazoo,    // `<32 hex>__lock__<n>`: kazoo's Lock
@@ -29,6 +29,7 @@ struct Member {
   std::string name;
   std::int32_t number = 0;  // the server's 32-bit counter, which wraps around
   Mode mode = Mode::exclusive;
+  bool foreign = false;  // a reader of another program, which takes a permit for a writer
 };
 
 // `a` was numbered before `b`: serial arithmetic, right across the wrap as long as fewer than 2^31

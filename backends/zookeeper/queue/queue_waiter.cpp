@@ -39,8 +39,7 @@ QueueWaiter::Step QueueWaiter::turn(Session& s, Place& p, Deadline end) {
   if (const auto at = Standing::of(s, p, backend_.dialect(), list_)) return decide_now(*at, end);
   watched_.clear();  // a watch of another connection is none
   const Session::Call names = s.children(path_);
-  if (!s.finish({&names}, until))
-    return fail(Errc::timed_out, fmt::format("list at {}: no answer in time", backend_.where()));
+  if (auto ok = backend_.done(s, "list", {&names}, until); !ok) return fail(std::move(ok.error()));
   if (unknown(names.reply().rc)) return std::optional<Progress>{};
   if (names.reply().rc != ZOK && names.reply().rc != ZNONODE)
     return fail(server_error(backend_.options(), "list", names.reply().rc));
@@ -65,8 +64,8 @@ Result<bool> QueueWaiter::enter(Session& s, Place& p, Deadline until) {
                NodeRecord::of(request_).text(), ZOO_EPHEMERAL_SEQUENTIAL);
   const Session::Call list = s.children(path_);
   p.unsure = true;
-  if (!s.finish({&create, &list}, until))
-    return fail(Errc::timed_out, fmt::format("acquire at {}: no answer in time", backend_.where()));
+  if (auto ok = backend_.done(s, "acquire", {&create, &list}, until); !ok)
+    return fail(std::move(ok.error()));
   const Reply& made = create.reply();
   if (unknown(made.rc)) return false;
   p.unsure = false;
@@ -137,14 +136,12 @@ QueueWaiter::Step QueueWaiter::claim(const Standing& at) {
   const Session::Call call = s.multi(std::move(ops));
   backend_.watch(s, p);
   list_.reset();
-  const bool answered = s.finish({&call}, backend_.op_deadline());
+  auto answered = backend_.done(s, "acquire", {&call}, backend_.op_deadline());
   const int rc = call.reply().rc;
   if (!answered || unknown(rc)) {
     p.unsure = true;  // and the node is looked for, with its slot
     p.node.clear();
-    if (!answered)
-      return fail(Errc::timed_out,
-                  fmt::format("acquire at {}: no answer in time", backend_.where()));
+    if (!answered) return fail(std::move(answered.error()));
     return std::optional<Progress>{};
   }
   // The list was old: a slot taken, our own node gone.
@@ -172,12 +169,13 @@ QueueWaiter::Step QueueWaiter::wait(const Standing& at, const Verdict& v, Deadli
   if (watched_ != target) {
     if (watch_ != 0) s.forget(watch_);
     watch_ = s.new_watch();
+    watched_.clear();
     // A node of the queue has no children, so a watch on those fires at its deletion alone; one on
     // its data at a permit's grant as well.
     const Session::Call set =
         v.what == What::wait_turn ? s.get(target, watch_) : s.children(target, watch_);
-    if (!s.finish({&set}, backend_.op_deadline()))
-      return fail(Errc::timed_out, fmt::format("watch at {}: no answer in time", backend_.where()));
+    if (auto ok = backend_.done(s, "watch", {&set}, backend_.op_deadline()); !ok)
+      return fail(std::move(ok.error()));
     const Reply& r = set.reply();
     if (unknown(r.rc) || r.rc == ZNONODE) {
       backend_.relists += r.rc == ZNONODE;

@@ -148,8 +148,7 @@ Session::Heard Session::listen(Deadline until, int interrupt_fd) {
     zookeeper_interest(handle_, &fd, &interest, &tv);  // its errors are in the state afterwards
     if (zoo_state(handle_) == 0) fd = -1;              // it has closed it
     note_descriptor(fd, asked);
-    if (news_ != before || state() == State::expired || state() == State::denied)
-      return Heard::something;
+    if (news_ != before || over()) return Heard::something;
     Deadline wake = std::min<Deadline>(until, Clock::now() + std::chrono::seconds{tv.tv_sec} +
                                                   std::chrono::microseconds{tv.tv_usec});
     const bool connecting = fd >= 0 && state() != State::connected;
@@ -165,8 +164,7 @@ Session::Heard Session::listen(Deadline until, int interrupt_fd) {
           ((p[0].revents & (POLLOUT | POLLHUP | POLLERR)) ? interest & ZOOKEEPER_WRITE : 0);
       zookeeper_process(handle_, ready);
       if (zoo_state(handle_) == 0) fd_ = -1;
-      if (news_ != before || state() == State::expired || state() == State::denied)
-        return Heard::something;
+      if (news_ != before || over()) return Heard::something;
     } else if (connecting && Clock::now() >= attempt_at_ + patience_) {
       drop();
     }
@@ -216,7 +214,7 @@ bool Session::finish(std::initializer_list<const Call*> calls, Deadline until) {
     return std::all_of(calls.begin(), calls.end(), [](const Call* c) { return c->done(); });
   };
   while (!done()) {
-    if (state() == State::expired || state() == State::denied) break;
+    if (over()) break;
     if (listen(until) == Heard::nothing && !done()) {
       drop();  // this answers them all, with "unknown"
       return false;

@@ -71,6 +71,8 @@ class Session {
 
   enum class State { connecting, connected, expired, denied };
   State state() const;
+  // It cannot be used any more.
+  bool over() const { return state() == State::expired || state() == State::denied; }
   std::int64_t id() const;
   Ticket ticket() const;
   Duration asked() const noexcept { return asked_; }

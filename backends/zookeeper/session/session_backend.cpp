@@ -61,11 +61,13 @@ void SessionBackend::close(Line& l) {
 Result<Line*> SessionBackend::line_for(const Request& r, Deadline until, int interrupt_fd) {
   Line& l = line(r.attached ? std::nullopt : std::optional{r.owner}, whole_ms(r.ttl),
                  whole_ms(r.lock_delay));
-  if (l.session && l.session->state() == Session::State::expired) end_session(l);
+  if (l.session && l.session->over()) end_session(l);
   if (!l.session)
     l.session = std::make_unique<Session>(options_, l.timeout(), std::nullopt, 0, l.lock_delay);
   if (auto ok = l.session->connect(until, interrupt_fd); !ok) {
-    if (ok.error().code == Errc::denied) end_session(l);
+    const bool denied = ok.error().code == Errc::denied;
+    if (denied) end_session(l);
+    if (denied && read_auth_again(options_)) return line_for(r, until, interrupt_fd);
     return fail(std::move(ok.error()));
   }
   if (l.session->state() == Session::State::expired) return line_for(r, until, interrupt_fd);
@@ -95,11 +97,13 @@ Result<Session*> SessionBackend::looker() {
   });
   Line& l = at != lines_.end() ? *at : line(std::nullopt, looking_timeout, Duration{});
   for (int tries = 0; tries < 2; ++tries) {
+    if (l.session && l.session->over()) end_session(l);
     if (!l.session) l.session = std::make_unique<Session>(options_, looking_timeout);
     if (auto ok = l.session->connect(later(Clock::now(), options_.connect_timeout)); !ok) {
-      auto error = std::move(ok.error());
-      if (error.code == Errc::denied) close(l);
-      return fail(std::move(error));
+      const bool denied = ok.error().code == Errc::denied;
+      if (denied) end_session(l);
+      if (denied && read_auth_again(options_)) continue;
+      return fail(std::move(ok.error()));
     }
     if (l.session->state() == Session::State::connected) break;
     end_session(l);

@@ -109,6 +109,11 @@ class SessionBackend : public Backend {
   // The node of an acquisition whose reply was lost. False: there is none.
   Result<bool> adopt(Session& s, Place& p, Deadline until) { return find_node(s, p, until); }
 
+  // Waits for calls within an operation. Errc::timed_out: no reply, or denied while their file has
+  // another credential by now: the next attempt has both.
+  Result<void> done(Session&, std::string_view what, std::initializer_list<const Session::Call*>,
+                    Deadline until);
+
   std::uint64_t wakeups = 0;
   std::uint64_t relists = 0;  // the node to watch was gone already
 
@@ -130,10 +135,6 @@ class SessionBackend : public Backend {
   static HolderView view(const HolderNode&);
 
   Result<Validity> check(const Key&, FencingToken) override;
-
-  // Waits for calls within an operation. Errc::timed_out: no reply.
-  Result<void> done(Session&, std::string_view what, std::initializer_list<const Session::Call*>,
-                    Deadline until);
 
   Options options_;
 

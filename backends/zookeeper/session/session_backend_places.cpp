@@ -54,8 +54,9 @@ Result<void> SessionBackend::done(Session& s, std::string_view what,
                                   Deadline until) {
   if (!s.finish(calls, until))
     return fail(Errc::timed_out, fmt::format("{} at {}: no answer in time", what, options_.where));
-  const bool denied = std::any_of(calls.begin(), calls.end(),
-                                  [](const Session::Call* c) { return c->reply().rc == ZNOAUTH; });
+  const bool denied = std::any_of(calls.begin(), calls.end(), [](const Session::Call* c) {
+    return c->reply().rc == ZNOAUTH || c->reply().rc == ZAUTHFAILED;
+  });
   if (!denied || !read_auth_again(options_)) return {};
   for (Line& l : lines_)
     if (l.session) l.session->log_in();

@@ -2,6 +2,7 @@
 #include "cli/inspect/output_json.hpp"
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include "cli/grant_output.hpp"
 #include "cli/inspect/key_state.hpp"
 #include "core/duration.hpp"
@@ -12,6 +13,9 @@ namespace dlock::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+// Whether the store cannot be asked or may have forgotten the key; "error" says which.
+constexpr std::string_view unknown_state = "unknown";
 
 Json text_or_null(const std::string& text) {
   return text.empty() ? Json(nullptr) : Json(printable(text));
@@ -75,7 +79,7 @@ Json of(const LastRun& r) {
 Json of(const KeyView& k) {
   const KeyState state = state_of(k);
   Json j{{"key", printable(k.key)},
-         {"state", state == KeyState::unknown ? "unknown" : state_name(state)}};
+         {"state", state == KeyState::unknown ? unknown_state : state_name(state)}};
   j["mode"] = k.holders.empty() ? Json(nullptr) : Json(mode_name(k.holders.front().mode));
   j["token"] = k.fence;
   j["holders"] = Json::array();
@@ -125,7 +129,7 @@ std::string json_of_unknown(const Options& o, const OpenStore& opened, const Err
   Json j;
   if (o.operand) {
     j["key"] = printable(*o.operand);
-    j["state"] = "?";
+    j["state"] = unknown_state;
   } else {
     j["keys"] = nullptr;
   }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What inspect prints. Text from others (keys, names, reasons) goes through printable(). Unknown
-// values are null; the state of a store that cannot be asked is "?", that of a key which it may have
-// forgotten "unknown".
+// values are null, an unknown state is "unknown".
 #pragma once
 #include <optional>
 #include <string>

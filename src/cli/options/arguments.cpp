@@ -25,9 +25,13 @@ struct Refused {
 [[noreturn]] void refuse(std::string message) { refuse({Errc::usage, std::move(message)}); }
 
 bool takes_command(Verb v) noexcept { return v == Verb::run || v == Verb::fence; }
-bool takes_operand(Verb v) noexcept { return !takes_command(v) && v != Verb::bench; }
+bool takes_operand(Verb v) noexcept {
+  return !takes_command(v) && v != Verb::bench && v != Verb::config;
+}
 
-bool needs_value(const Option& o) noexcept { return o.argument && o.argument[0] != '['; }
+bool needs_value(const Option& o) noexcept {
+  return o.argument && o.argument[0] != '[' && o.argument[0] != '=';
+}
 
 bool ends_in_equals(std::string_view word) {
   return word.starts_with("--") && word.find('=') == word.size() - 1;
@@ -43,7 +47,7 @@ bool ends_in_equals(std::string_view word) {
 //   * An option without a value is an exception: a `--` follows the last word, and an option that
 //   takes it has none.
 //   * An optional value ("[D]") takes the next word: the row is a switch here, its value is read
-//   from its own word.
+//   from its own word. So is a value that must be there ("=yes|no").
 //   * `-n-quiet` is read as `-n --quiet`, and `--quiet=true` is a switch with a value: both are
 //   refused by their text.
 //   * `-5` is an operand: refused, like all other words with a dash that are no options.

@@ -35,11 +35,4 @@ Result<void> bench_scenarios(Options& o, std::string_view value) {
   }
 }
 
-Result<void> bench_fail_if(Options& o, std::string_view value) {
-  auto e = bench::FailIf::parse(value);
-  if (!e) return fail(e.error());
-  o.bench.fail_if.push_back(std::move(*e));
-  return {};
-}
-
 }  // namespace dlock::cli

@@ -5,7 +5,6 @@
 #include <string>
 #include <string_view>
 #include <vector>
-#include "bench/fail_if.hpp"
 #include "bench/scenario.hpp"
 
 namespace dlock::cli {
@@ -21,11 +20,9 @@ struct BenchOptions {
   Duration hold{}, progress{};
   bool no_progress = false;
   std::string_view prefix, html;
-  std::vector<bench::FailIf> fail_if;
 };
 
 // Setters of the option table. Those of the other options are templates of setters.hpp.
 Result<void> bench_scenarios(Options&, std::string_view);  // names with commas between
-Result<void> bench_fail_if(Options&, std::string_view);
 
 }  // namespace dlock::cli

@@ -48,28 +48,19 @@ std::string_view fallback(const Option& o) {
   return o.help.substr(at + mark.size(), o.help.rfind(')') - at - mark.size());
 }
 
-std::string where_from(const Options& o) {
+}  // namespace
+
+std::string config_text(const Options& o) {
   std::string text;
   for (const Option& row : option_table()) {
-    if (!(row.verbs & bit(o.verb))) continue;
+    if (!reads(row, o.verb)) continue;
     const auto set = std::find_if(o.values.begin(), o.values.end(),
                                   [&](const Given& g) { return g.option == &row; });
-    if (set == o.values.end()) {
-      if (row.twin) text += fmt::format("# {} = {}\n", row.name, fallback(row));
-    } else if (row.twin) {
-      text += fmt::format("{} = {}  # {}\n", row.name, shown(*set), source(*set));
-    } else if (std::string_view(row.name) != "handle" &&
-               !std::string_view(row.name).starts_with("show-") &&
-               !std::string_view(row.name).starts_with("debug-")) {
-      text += fmt::format("# {} = {}  {}\n", row.name, shown(*set), source(*set));
-    }
+    if (set == o.values.end()) text += fmt::format("# {} = {}\n", row.name, fallback(row));
+    else text += fmt::format("{} = {}  # {}\n", row.name, shown(*set), source(*set));
   }
   return text;
 }
-
-}  // namespace
-
-std::string config_text(const Options& o) { return where_from(o); }
 
 std::string debug_report(const Options& o) {
   std::string text = version_text();
@@ -92,7 +83,7 @@ std::string debug_report(const Options& o) {
                          name == "REDISCLI_AUTH" || name == "MYSQL_PWD";
     if (matters) text += " " + printable(name);
   }
-  return text + "\n\n" + where_from(o);
+  return text + "\n\n" + config_text(o);
 }
 
 }  // namespace dlock::cli

@@ -5,11 +5,11 @@
 
 namespace dlock::cli {
 
-// --show-config: every option with its value and source, as TOML; comments show defaults and
-// options that cannot be in a file. Passwords in URLs are redacted; no secret file is read.
+// Every option that can be in a file, with its value and source, as TOML; comments show defaults.
+// Passwords in URLs are redacted; no secret file is read.
 std::string config_text(const Options&);
 
-// --debug-report: information for a bug report, without secrets. Sends no request to a store.
+// The same with information for a bug report, without secrets. Sends no request to a store.
 std::string debug_report(const Options&);
 
 }  // namespace dlock::cli

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <array>
+#include "cli/manual_pages.hpp"
 #include "cli/options/option_table.hpp"
 #include "core/exit_status.hpp"
 
@@ -45,6 +46,7 @@ std::string option_entry(const Option& o) {
   const std::string_view name = o.argument ? o.argument : "";
   const std::string argument = name.empty()     ? ""
                                : name[0] == '[' ? fmt::format("[={}", name.substr(1))
+                               : name[0] == '=' ? std::string(name)
                                                 : fmt::format("={}", name);
   return entry(fmt::format("  {}--{}{}", letter, o.name, argument), o.help, option_column);
 }
@@ -61,22 +63,15 @@ std::string_view heading(Group g) {
 }
 
 // The options that --help shows; --help=all shows the rest as well.
-constexpr std::string_view everyday[] = {
-    "key",      "handle",        "state",      "token",
-    "force",    "yes",           "revoke",     "if-held",
-    "nonblock", "wait",          "limit",      "shared",
-    "reason",   "command",       "kill-after", "max-run",
-    "min-hold", "once-per",      "explain",    "hold",
-    "keep",     "until-success", "output",     "json",
-    "csv",      "columns",       "watch",      "held",
-    "stale",    "check",         "doctor",     "scenario",
-    "clients",  "duration",      "repeat",     "html",
-    "fail-if",  "backend",       "recipe",     "ttl",
-    "quiet",    "verbose",       "help",       "conflict-exit-code"};
+constexpr std::string_view everyday =
+    " key handle state token force yes revoke if-held nonblock wait limit shared reason command "
+    "kill-after max-run min-hold once-per explain hold keep until-success output json csv columns "
+    "watch held stale check doctor scenario clients duration repeat html backend recipe ttl quiet "
+    "verbose help conflict-exit-code report ";
 
 bool is_everyday(const Option& o, Verb v) {
   if (v == Verb::run && o.group == Group::result) return false;  // of --explain
-  return std::find(std::begin(everyday), std::end(everyday), o.name) != std::end(everyday);
+  return everyday.find(fmt::format(" {} ", o.name)) != everyday.npos;
 }
 
 std::string options_of(Verb v, bool all) {
@@ -95,7 +90,7 @@ std::string options_of(Verb v, bool all) {
 std::string twins_of(Verb v) {
   std::string names;
   for (const Option& o : option_table())
-    if (o.twin && (o.verbs & bit(v))) names += (names.empty() ? "  " : " ") + environment_name(o);
+    if (reads(o, v)) names += (names.empty() ? "  " : " ") + environment_name(o);
   return fmt::format("\nEnvironment (an option on the command line comes first):\n  {}",
                      wrapped(names.substr(2), 2));
 }
@@ -107,7 +102,7 @@ constexpr std::string_view durations =
 
 std::string short_usage() {
   return "usage: dlock run --key K -- COMMAND [ARG...]\n"
-         "       dlock help [COMMAND] | --help | --version\n";
+         "       dlock help [COMMAND | PAGE] | --help | --version\n";
 }
 
 std::string general_help() {
@@ -118,7 +113,10 @@ std::string general_help() {
   for (const VerbInfo& v : verbs()) text += entry(fmt::format("  {}", v.name), v.summary, 12);
   text +=
       "\ndlock help COMMAND lists the options of a command; dlock --version the backends\n"
-      "and recipes that are built in. -h and -V do the same where nothing follows them.\n\n";
+      "and recipes that are built in. -h and -V do the same where nothing follows them.\n\n"
+      "Pages of the manual that dlock help PAGE prints:\n ";
+  for (const ManualPage& p : manual_pages()) text += fmt::format(" {}", p.name);
+  text += "\n\n";
   text += durations;
   text += "\nExit status:\n";
   for (const ExitStatus& s : exit_statuses())

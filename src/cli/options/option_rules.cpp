@@ -52,36 +52,31 @@ Result<void> taking(const Options& o) {
   if (auto r = needs_key(o); !r) return r;
   if (given(o, "nonblock") && o.wait != 0us)
     if (auto r = apart(o, "nonblock", "wait"); !r) return r;
-  if (auto r = all_apart(o, {{"limit", "shared"}, {"limit", "exclusive"}}); !r) return r;
-  // On the command line the last of -s and -x counts; the environment has no order.
-  const bool ordered = given_by_flag(o, "shared") || given_by_flag(o, "exclusive");
-  return ordered ? Result<void>{} : apart(o, "shared", "exclusive");
+  return apart(o, "limit", "shared");
 }
 
 Result<void> writable_status_fd(const Options& o) {
   if (o.status_fd < 0) return {};
   const int flags = ::fcntl(o.status_fd, F_GETFL);
-  const std::string name = called(o, "status-fd");
+  const std::string name = called(o, "status");
   if (flags < 0)
-    return fail(blame(o, "status-fd"),
+    return fail(blame(o, "status"),
                 fmt::format("{}: '{}' is not an open descriptor", name, o.status_fd));
   if ((flags & O_ACCMODE) != O_RDONLY) return {};
-  return fail(blame(o, "status-fd"),
+  return fail(blame(o, "status"),
               fmt::format("{}: descriptor {} is not open for writing", name, o.status_fd));
 }
 
 Result<void> run(const Options& o) {
   if (auto r = taking(o); !r) return r;
-  if (auto r = apart(o, "foreground", "no-foreground"); !r) return r;
   if (auto r = writable_status_fd(o); !r) return r;
-  for (const std::string_view name : {"output", "json"})
-    if (auto r = goes_with(o, name, o.explain, "explain"); !r) return r;
+  if (auto r = goes_with(o, "json", o.explain, "explain"); !r) return r;
   for (const std::string_view name : {"again", "until-success"})
     if (auto r = goes_with(o, name, o.once_per.has_value(), "once-per"); !r) return r;
   if (auto r = apart_on_command_line(
           o, "handle",
-          {"nonblock", "wait", "shared", "exclusive", "limit", "lock-delay", "reason", "splay",
-           "min-hold", "once-per", "again", "until-success", "publish-command"});
+          {"nonblock", "wait", "shared", "limit", "lock-delay", "reason", "splay", "min-hold",
+           "once-per", "again", "until-success", "publish-command"});
       !r)
     return r;
   if (o.shell_command || o.explain) return {};
@@ -116,7 +111,6 @@ Result<void> fence(const Options& o) {
         "fence: --token is missing; usage: dlock fence --state FILE --token N -- COMMAND [ARG...]");
   if (given(o, "nonblock") && o.wait != 0us)
     if (auto r = apart(o, "nonblock", "wait"); !r) return r;
-  if (auto r = apart(o, "foreground", "no-foreground"); !r) return r;
   if (!o.command)
     return wrong(
         "fence: -- and the command are missing; usage: dlock fence --state FILE --token N -- "
@@ -195,7 +189,7 @@ Result<void> take_word_as_key(Options& o) {
 
 Result<void> check_rules(const Options& o) {
   if (auto r = apart(o, "quiet", "verbose"); !r) return r;
-  if (o.show_config || o.debug_report) return {};
+  if (o.verb == Verb::config) return {};
   if (!o.backend_required_by.empty() && find_option("backend", bit(o.verb)) && !given(o, "backend"))
     return fail(
         Errc::config,
@@ -210,6 +204,7 @@ Result<void> check_rules(const Options& o) {
     case Verb::check: return check(o);
     case Verb::fence: return fence(o);
     case Verb::inspect: return inspect(o);
+    case Verb::config: return {};
     case Verb::bench: return all_apart(o, {{"duration", "ops"}, {"progress", "no-progress"}});
   }
   return {};

@@ -17,9 +17,8 @@ using namespace std::chrono_literals;
 
 // Setters for the fields that setters.hpp has no template for.
 
-template <Mode M>
-Result<void> mode(Options& o, std::string_view) {
-  o.mode = M;
+Result<void> shared(Options& o, std::string_view) {
+  o.mode = Mode::shared;
   return {};
 }
 
@@ -117,11 +116,30 @@ Result<void> watch_pid(Options& o, std::string_view value) {
   return number<1, 1 << 22, &Options::watch_pid>(o, value);  // the largest pid of any kernel
 }
 
+// The value stands behind =, so that --foreground takes no word of the command.
+Result<void> foreground(Options& o, std::string_view value) {
+  if (value.empty()) return fail(Errc::usage, "needs a value, as in --foreground=yes");
+  if (value == "auto") o.group = run::Group::automatic;
+  else if (value == "yes") o.group = run::Group::same;
+  else if (value == "no") o.group = run::Group::own;
+  else return fail(Errc::usage, fmt::format("{} is neither auto, yes nor no", quoted(value)));
+  return {};
+}
+
 Result<void> descendants(Options& o, std::string_view value) {
   if (value != "wait" && value != "kill")
     return fail(Errc::usage, fmt::format("{} is neither wait nor kill", quoted(value)));
   o.descendants = value == "wait" ? run::Descendants::wait : run::Descendants::kill;
   return {};
+}
+
+Result<void> status(Options& o, std::string_view value) {
+  if (value.find_first_not_of("0123456789") == value.npos && !value.empty()) {
+    o.status_file = {};
+    return number<0, INT_MAX, &Options::status_fd>(o, value);
+  }
+  o.status_fd = -1;
+  return text<&Options::status_file>(o, value);
 }
 
 Result<void> sort(Options& o, std::string_view value) {
@@ -159,8 +177,8 @@ constexpr Verbs taking = run | acquire, jobs = run | fence,
                 keyed = taking | renew | release | check, stores = keyed | inspect,
                 all = stores | fence;
 
-constexpr Verbs benching = bit(Verb::bench), with_bench = stores | benching,
-                everywhere = all | benching;
+constexpr Verbs benching = bit(Verb::bench), config = bit(Verb::config),
+                with_backend = stores | benching | config, everywhere = all | benching | config;
 
 constexpr bool twin = true, no_twin = false;
 using G = Group;
@@ -201,9 +219,7 @@ constexpr Option table[] = {
     {"conflict-exit-code", 'E', "N", taking | fence, G::taking, twin, C::none,
      "exit status when busy, 0 to 255 (default: 75)", number<0, 255, &O::conflict_status>},
     {"shared", 's', nullptr, taking, G::taking, twin, C::mode,
-     "a lock that admits other shared ones", mode<Mode::shared>},
-    {"exclusive", 'x', nullptr, taking, G::taking, twin, C::mode, "the only holder (default)",
-     mode<Mode::exclusive>},
+     "a lock that admits other shared ones", shared},
     {"limit", 0, "N", taking, G::taking, twin, C::mode, "one of at most N holders, 1 to 1000000",
      limit},
     {"lock-delay", 0, "D", taking, G::taking, twin, C::none,
@@ -238,10 +254,9 @@ constexpr Option table[] = {
      "when the lock is lost: kill the command, only send it signal:SIG, or run exec:CMD beside it "
      "(default: kill)",
      on_lost},
-    {"foreground", 0, nullptr, jobs, G::job, no_twin, C::none,
-     "the command stays in the process group of dlock", on<&O::foreground>},
-    {"no-foreground", 0, nullptr, jobs, G::job, no_twin, C::none,
-     "the command gets its own process group", on<&O::no_foreground>},
+    {"foreground", 0, "=auto|yes|no", jobs, G::job, twin, C::none,
+     "whether the command stays in the process group of dlock; auto: at a terminal (default: auto)",
+     foreground},
     {"descendants", 0, "wait|kill", jobs, G::job, twin, C::none,
      "wait for them or kill them once the command has ended (default: wait)", descendants},
     {"publish-command", 0, nullptr, run, G::job, no_twin, C::none,
@@ -250,10 +265,10 @@ constexpr Option table[] = {
      on<&O::no_env>},
     {"no-reentrant", 0, nullptr, run, G::job, no_twin, C::none,
      "contend even for a key that an enclosing dlock holds", on<&O::no_reentrant>},
-    {"status-fd", 0, "N", run, G::job, twin, C::none,
-     "write events to descriptor N, one JSON object per line", number<0, INT_MAX, &O::status_fd>},
-    {"status-file", 0, "F", run, G::job, twin, C::none, "the same, appended to file F",
-     text<&O::status_file>},
+    {"status", 0, "FD|FILE", run, G::job, twin, C::none,
+     "write events, one JSON object per line, to a descriptor (digits alone) or append them to a "
+     "file",
+     status},
     {"metrics-file", 0, "F", run, G::job, twin, C::none,
      "keep figures for Prometheus in file F, which is replaced at the end", text<&O::metrics_file>},
     {"explain", 0, nullptr, run, G::job, no_twin, C::none,
@@ -276,10 +291,10 @@ constexpr Option table[] = {
      "what to print (default: text)", set_output},
     {"output", 0, "text|json", renew | release | check, G::result, twin, C::none,
      "what to print: nothing, the exit status is the answer, or JSON (default: text)", set_output},
-    {"output", 0, "text|json", run, G::result, twin, C::none,
-     "with --explain: what to print (default: text)", set_output},
-    {"json", 'J', nullptr, keyed | inspect, G::result, no_twin, C::format,
-     "one JSON object: --output json", on<&O::json>},
+    {"json", 'J', nullptr, run, G::result, no_twin, C::format, "with --explain: one JSON object",
+     on<&O::json>},
+    {"json", 'J', nullptr, acquire | renew | release | check | inspect, G::result, no_twin,
+     C::format, "one JSON object: --output json", on<&O::json>},
     {"csv", 0, nullptr, inspect, G::result, no_twin, C::none,
      "comma-separated values: --output csv", on<&O::csv>},
     {"columns", 'o', "COL,...", inspect, G::result, twin, C::format,
@@ -302,15 +317,18 @@ constexpr Option table[] = {
     {"doctor", 0, nullptr, inspect, G::result, no_twin, C::none,
      "check whether the backend is fit for locks; status 1 if not", on<&O::doctor>},
 
+    {"report", 0, nullptr, config, G::result, no_twin, C::none,
+     "what helps to understand a report of a bug, without secrets", on<&O::report>},
+
     {"scenario", 0, "S,...", benching, G::subject, twin, C::none,
      "uncontended, handoff, shared, limit, renew, crash or all (default: uncontended,handoff)",
      bench_scenarios},
     {"clients", 'c', "N", benching, G::subject, twin, C::none,
      "how many, each with its own connection (default: 8)",
      number<1, 10'000, &O::bench, &B::clients>},
-    {"duration", 'd', "D", benching, G::subject, twin, C::waiting,
+    {"duration", 'd', "D", benching, G::subject, twin, C::length,
      "length of each measurement (default: 5s)", positive_duration<&O::bench, &B::duration>},
-    {"ops", 'N', "N", benching, G::subject, twin, C::waiting, "measure N grants instead",
+    {"ops", 'N', "N", benching, G::subject, twin, C::length, "measure N grants instead",
      number<1, 1'000'000'000'000, &O::bench, &B::ops>},
     {"hold", 0, "D", benching, G::subject, twin, C::none, "keep the lock for D (default: 0)",
      duration<&O::bench, &B::hold>},
@@ -323,18 +341,19 @@ constexpr Option table[] = {
     {"prefix", 0, "P", benching, G::subject, twin, C::none,
      "prefix of the keys; refused if the store has keys below it (default: a random one)",
      text<&O::bench, &B::prefix>},
-    {"output", 0, "text|json|csv|markdown", benching, G::result, twin, C::none,
+    {"output", 0, "text|json|csv", benching, G::result, twin, C::none,
      "what to print (default: text)", set_output},
     {"html", 0, "FILE", benching, G::result, twin, C::none, "write a page with charts, too",
      text<&O::bench, &B::html>},
-    {"fail-if", 0, "EXPR", benching, G::result, no_twin, C::none,
-     "exit status 1 if a figure passes a bound: redis.fair.acquire.p99>5ms; may be repeated",
-     bench_fail_if},
     {"progress", 'P', "D", benching, G::result, twin, C::none,
      "print a line on standard error each D", positive_duration<&O::bench, &B::progress>},
     {"no-progress", 0, nullptr, benching, G::result, no_twin, C::none,
      "no progress bar on a terminal", on<&O::bench, &B::no_progress>},
 
+    {"backend", 'b', "URL", stores | config, G::common, twin, C::none,
+     "where the locks are kept (default: file:)", text<&O::backend>},
+    {"recipe", 0, "R", stores | config, G::common, twin, C::none,
+     "the way of locking; dlock --version lists them", text<&O::recipe>},
     {"backend", 'b', "URL", benching, G::common, twin, C::none,
      "where the locks are kept; may be repeated; ?password_file=F gives each its own password "
      "(default: file:)",
@@ -342,30 +361,25 @@ constexpr Option table[] = {
     {"recipe", 0, "R", benching, G::common, twin, C::none,
      "the ways of locking, or all; may be repeated (default: each backend's own)",
      added_text<&O::bench, &B::recipes>},
-    {"backend", 'b', "URL", stores, G::common, twin, C::none,
-     "where the locks are kept (default: file:)", text<&O::backend>},
-    {"recipe", 0, "R", stores, G::common, twin, C::none,
-     "the way of locking; dlock --version lists them", text<&O::recipe>},
-    {"ttl", 0, "D", with_bench, G::common, twin, C::none,
+    {"ttl", 0, "D", with_backend, G::common, twin, C::none,
      "how long the lock lasts without a renewal (default: 30s)", positive_duration<&O::ttl>},
-    {"allow-short-ttl", 0, nullptr, with_bench, G::common, no_twin, C::none,
-     "permit a --ttl below 2s", on<&O::allow_short_ttl>},
-    {"op-timeout", 0, "D", with_bench, G::common, twin, C::none,
+    {"op-timeout", 0, "D", with_backend, G::common, twin, C::none,
      "time for one exchange with the store (default: ttl/6, at most 5s)",
      positive_duration<&O::op_timeout>},
-    {"connect-timeout", 0, "D", with_bench, G::common, twin, C::none,
+    {"connect-timeout", 0, "D", with_backend, G::common, twin, C::none,
      "how long to try to reach the store (default: 5s)", positive_duration<&O::connect_timeout>},
-    {"password-file", 0, "F", with_bench, G::common, twin, C::none,
+    {"password-file", 0, "F", with_backend, G::common, twin, C::none,
      "the password of the store: the first line of F, which must be private",
      text<&O::password_file>},
-    {"auth-file", 0, "F", with_bench, G::common, twin, C::none,
+    {"auth-file", 0, "F", with_backend, G::common, twin, C::none,
      "credentials for ZooKeeper, SCHEME:CREDENTIAL, likewise", text<&O::auth_file>},
-    {"tls-ca", 0, "F", with_bench, G::common, twin, C::none,
+    {"tls-ca", 0, "F", with_backend, G::common, twin, C::none,
      "trusted certificate authorities (default: those of the system)", text<&O::tls_ca>},
-    {"tls-cert", 0, "F", with_bench, G::common, twin, C::none, "the client certificate",
+    {"tls-cert", 0, "F", with_backend, G::common, twin, C::none, "the client certificate",
      text<&O::tls_cert>},
-    {"tls-key", 0, "F", with_bench, G::common, twin, C::none, "its private key", text<&O::tls_key>},
-    {"tls-insecure", 0, nullptr, with_bench, G::common, no_twin, C::none,
+    {"tls-key", 0, "F", with_backend, G::common, twin, C::none, "its private key",
+     text<&O::tls_key>},
+    {"tls-insecure", 0, nullptr, with_backend, G::common, no_twin, C::none,
      "do not verify certificates (insecure)", on<&O::tls_insecure>},
     {"quiet", 'q', nullptr, everywhere, G::common, twin, C::words, "print errors only", quiet},
     {"verbose", 'v', nullptr, everywhere, G::common, twin, C::words,
@@ -380,10 +394,6 @@ constexpr Option table[] = {
      text<&O::config>},
     {"profile", 0, "NAME", everywhere, G::common, twin, C::none,
      "use [profile.NAME] of the configuration files", text<&O::profile>},
-    {"show-config", 0, nullptr, everywhere, G::common, no_twin, C::none,
-     "print every value and where it comes from; do nothing", on<&O::show_config>},
-    {"debug-report", 0, nullptr, everywhere, G::common, no_twin, C::none,
-     "print information for a bug report, without secrets; do nothing", on<&O::debug_report>},
     {"help", 0, "[all]", everywhere, G::common, no_twin, C::none,
      "print this, or with =all every option; -h alone does the same", help},
 };
@@ -391,5 +401,13 @@ constexpr Option table[] = {
 }  // namespace
 
 std::span<const Option> option_table() noexcept { return table; }
+
+bool reads(const Option& o, Verb v) noexcept {
+  if (v != Verb::config) return o.twin && belongs(o, v);
+  // its own rows come first
+  return o.twin && std::none_of(std::begin(table), &o, [&](const Option& earlier) {
+           return earlier.twin && std::string_view(earlier.name) == o.name;
+         });
+}
 
 }  // namespace dlock::cli

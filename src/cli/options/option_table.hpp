@@ -12,12 +12,13 @@ namespace dlock::cli {
 enum class Group : std::uint8_t { common, subject, taking, job, result };
 
 // Options of one choice: one of them on the command line overrides the environment twins of all.
-enum class Choice : std::uint8_t { none, waiting, mode, words, format };
+enum class Choice : std::uint8_t { none, waiting, mode, words, format, length };
 
 struct Option {
-  const char* name;      // "wait" for --wait
-  char letter;           // 'w' for -w; 0: none
-  const char* argument;  // "D" in --wait=D; null: a switch
+  const char* name;  // "wait" for --wait
+  char letter;       // 'w' for -w; 0: none
+  const char*
+      argument;  // "D" in --wait=D; "[D]": may be missing, "=D": only behind =; null: a switch
   Verbs verbs;
   Group group;
   bool twin;  // read from DLOCK_WAIT when it is not on the command line
@@ -29,6 +30,10 @@ struct Option {
 
 std::span<const Option> option_table() noexcept;
 
+// On the command line.
 inline bool belongs(const Option& o, Verb v) noexcept { return (o.verbs & bit(v)) != 0; }
+
+// From variables and files. `config` reads what any command does, each name once.
+bool reads(const Option&, Verb) noexcept;
 
 }  // namespace dlock::cli

@@ -7,6 +7,7 @@
 #include <utility>
 #include "cli/options/arguments.hpp"
 #include "cli/options/configuration.hpp"
+#include "cli/options/old_names.hpp"
 #include "cli/options/option_rules.hpp"
 #include "cli/options/option_table.hpp"
 #include "cli/options/output_form.hpp"
@@ -18,9 +19,9 @@ namespace {
 
 // An option that may be in a file. Several rows can have one name, each for other commands (bench
 // has its own --backend).
-const Option* settable(std::string_view name, Verbs verbs) noexcept {
+const Option* settable(std::string_view name, Verb verb) noexcept {
   for (const Option& o : option_table())
-    if ((o.verbs & verbs) && o.twin && name == o.name) return &o;
+    if (name == o.name && reads(o, verb)) return &o;
   return nullptr;
 }
 // The effective value of those given: the command line is read first, later sources only fill gaps.
@@ -61,7 +62,7 @@ Result<void> from_environment(Options& to) {
   for (char** e = ::environ; *e && !any; ++e) any = std::string_view(*e).starts_with("DLOCK_");
   if (!any) return {};  // the usual case, and it saves half of the parsing time
   for (const Option& o : option_table()) {
-    if (!o.twin || !belongs(o, to.verb)) continue;
+    if (!reads(o, to.verb)) continue;
     const std::string name = environment_name(o);
     // NOLINT(concurrency-mt-unsafe): no thread exists yet
     const char* value = std::getenv(name.c_str());
@@ -82,7 +83,7 @@ Result<void> from_configuration(Options& to) {
   for (const Entry& e : *entries)
     to.env_asked |= to.verb == Verb::acquire && e.name == "output" && e.value == "env";
   for (const Entry& e : *entries) {  // in order of priority
-    const Option* o = settable(e.name, bit(to.verb));
+    const Option* o = settable(e.name, to.verb);
     const auto wrong = [&](std::string_view why) {
       return fail(Errc::config, fmt::format("{}: {}: {}", e.where, e.name, why));
     };
@@ -94,7 +95,10 @@ Result<void> from_configuration(Options& to) {
     }
     if (e.name == "config" || e.name == "profile")
       return wrong("cannot be set in a configuration file");
-    if (!o && settable(e.name, ~0U)) continue;  // of another command
+    if (!o && settable(e.name, Verb::config)) continue;  // of another command
+    if (const OldName* old = o ? nullptr : find_old_name(e.name))
+      return fail(Errc::config,
+                  fmt::format("{}: {}", e.where, no_longer(e.name, *old, Source::config)));
     if (!o)
       return wrong(find_option(e.name) ? "this option cannot be in a configuration file"
                                        : "there is no such option");
@@ -116,12 +120,13 @@ const Option* find_option(std::string_view name, Verbs verbs) noexcept {
   return nullptr;
 }
 
-std::string environment_name(const Option& o) {
-  std::string name = "DLOCK_";
-  for (const char* c = o.name; *c; ++c)
-    name += *c == '-' ? '_' : static_cast<char>(*c >= 'a' && *c <= 'z' ? *c - 'a' + 'A' : *c);
-  return name;
+std::string environment_name(std::string_view name) {
+  std::string text = "DLOCK_";
+  for (const char c : name)
+    text += c == '-' ? '_' : static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
+  return text;
 }
+std::string environment_name(const Option& o) { return environment_name(std::string_view(o.name)); }
 
 bool given_by_flag(const Options& o, std::string_view name) noexcept {
   const Given* g = find(o, name);

@@ -18,12 +18,22 @@
 
 namespace dlock::cli {
 
-enum class Verb : std::uint8_t { run, acquire, renew, release, check, fence, inspect, bench };
+enum class Verb : std::uint8_t {
+  run,
+  acquire,
+  renew,
+  release,
+  check,
+  fence,
+  inspect,
+  bench,
+  config
+};
 
 using Verbs = unsigned;  // a set of them
 constexpr Verbs bit(Verb v) noexcept { return 1U << static_cast<unsigned>(v); }
 
-enum class Output { text, json, env, csv, markdown };
+enum class Output { text, json, env, csv };
 
 struct Option;
 
@@ -48,11 +58,11 @@ struct Options {
   std::optional<Duration> op_timeout;
   Duration connect_timeout{5'000'000};
   Duration ttl{30'000'000};
-  bool allow_short_ttl = false, quiet = false;
+  bool quiet = false;
   int verbosity = 0;
   std::string_view trace, config, profile;
   std::string_view password_file, auth_file, tls_ca, tls_cert, tls_key;
-  bool tls_insecure = false, log_json = false, show_config = false, debug_report = false;
+  bool tls_insecure = false, log_json = false;
 
   // subject
   std::vector<std::string_view> keys;               // in the given order
@@ -75,7 +85,8 @@ struct Options {
   Duration max_run{}, min_hold{};
   std::optional<run::OncePer> once_per;
   bool again = false, until_success = false;
-  bool foreground = false, no_foreground = false, no_env = false, explain = false;
+  bool no_env = false, explain = false;
+  run::Group group = run::Group::automatic;
   run::Descendants descendants = run::Descendants::wait;
   run::OnLost on_lost;
   bool publish_command = false, no_reentrant = false;
@@ -102,6 +113,8 @@ struct Options {
 
   BenchOptions bench;
 
+  bool report = false;  // config
+
   // where a file says that a backend must be given: "/etc/dlock/config.toml:1"; empty: none does
   std::string_view backend_required_by;
 
@@ -111,7 +124,8 @@ struct Options {
 // The first row of this name that one of the verbs has; null: there is none.
 const Option* find_option(std::string_view name, Verbs = ~0U) noexcept;
 
-std::string environment_name(const Option&);  // "DLOCK_WAIT"
+std::string environment_name(std::string_view name);  // "DLOCK_WAIT"
+std::string environment_name(const Option&);
 
 // argv[0] is that of Options::verb. Errc::usage, or Errc::config for the environment. Does not
 // reorder argv.

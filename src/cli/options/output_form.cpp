@@ -10,7 +10,7 @@
 namespace dlock::cli {
 namespace {
 
-constexpr std::string_view names[] = {"text", "json", "env", "csv", "markdown"};
+constexpr std::string_view names[] = {"text", "json", "env", "csv"};
 
 std::string_view name_of(Output form) noexcept { return names[static_cast<std::size_t>(form)]; }
 
@@ -18,7 +18,7 @@ std::span<const Output> forms_of(Verb v) noexcept {
   static constexpr Output usual[] = {Output::text, Output::json},
                           of_acquire[] = {Output::text, Output::json, Output::env},
                           of_inspect[] = {Output::text, Output::json, Output::csv},
-                          of_bench[] = {Output::text, Output::json, Output::csv, Output::markdown};
+                          of_bench[] = {Output::text, Output::json, Output::csv};
   switch (v) {
     case Verb::acquire: return of_acquire;
     case Verb::inspect: return of_inspect;

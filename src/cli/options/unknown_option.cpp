@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <vector>
 #include "cli/options/nearest.hpp"
+#include "cli/options/old_names.hpp"
 #include "cli/options/option_table.hpp"
 #include "cli/options/verbs.hpp"
 #include "core/text.hpp"
@@ -21,7 +22,6 @@ constexpr struct {
     {"timeout", "wait", "--wait"},
     {"try", "wait", "--wait"},
     {"nb", "nonblock", "--nonblock"},
-    {"e", "exclusive", "--exclusive"},
     {"name", "key", "--key"},
     {"lock", "key", "--key"},
     {"lease", "ttl", "--ttl"},
@@ -53,9 +53,15 @@ Error unknown(Verb verb, std::string_view shown, const Option* elsewhere, std::s
                                    shown, also, name)};
 }
 
+Error gone(Verb verb, std::string_view shown, const OldName& old) {
+  return {Errc::usage, fmt::format("{}: {}", info(verb).name, no_longer(shown, old, Source::flag))};
+}
+
 }  // namespace
 
 Error unknown_long(Verb verb, std::string_view name) {
+  if (const OldName* old = find_old_name(name, bit(verb)))
+    return gone(verb, fmt::format("--{}", name), *old);
   std::vector<std::string_view> names;
   for (const Option& o : option_table())
     if (belongs(o, verb)) names.emplace_back(o.name);
@@ -66,6 +72,8 @@ Error unknown_long(Verb verb, std::string_view name) {
 }
 
 Error unknown_letter(Verb verb, char letter) {
+  if (const OldName* old = find_old_letter(letter, bit(verb)))
+    return gone(verb, fmt::format("-{}", letter), *old);
   const Option* elsewhere = nullptr;
   for (const Option& o : option_table())
     if (!elsewhere && letter && letter == o.letter) elsewhere = &o;

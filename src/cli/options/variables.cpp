@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 #include "cli/options/nearest.hpp"
+#include "cli/options/old_names.hpp"
 #include "cli/options/option_table.hpp"
 #include "core/text.hpp"
 
@@ -34,7 +35,7 @@ bool is_unknown(std::string_view variable) {
   if (std::find(std::begin(own), std::end(own), rest) != std::end(own) || rest.starts_with("TEST_"))
     return false;
   return !of_kubernetes(name, variable.substr(std::min(name.size() + 1, variable.size()))) &&
-         !of_an_option(name);
+         !of_an_option(name) && !find_old_variable(name);
 }
 
 }  // namespace
@@ -42,14 +43,18 @@ bool is_unknown(std::string_view variable) {
 Result<void> refuse_misspelt_variables(Verb verb) {
   std::vector<std::string> twins;
   for (char** e = ::environ; *e; ++e) {
+    const std::string_view name = std::string_view(*e).substr(0, std::string_view(*e).find('='));
+    if (!name.starts_with(prefix)) continue;
+    if (const OldName* old = of_an_option(name) ? nullptr : find_old_variable(name);
+        old && (old->verbs & bit(verb)))
+      return fail(Errc::config, no_longer(name, *old, Source::environment));
     if (!is_unknown(*e)) continue;
     if (twins.empty())
       for (const Option& o : option_table())
-        if (o.twin && belongs(o, verb)) twins.push_back(environment_name(o));
+        if (reads(o, verb)) twins.push_back(environment_name(o));
     // Compared without the prefix, which is half of a short name.
     std::vector<std::string_view> names;
     for (const std::string& t : twins) names.push_back(std::string_view(t).substr(prefix.size()));
-    const std::string_view name = std::string_view(*e).substr(0, std::string_view(*e).find('='));
     const std::string_view rest = name.substr(prefix.size());
     const bool of_backend =
         (rest == "URL" || rest == "HOST") && find_option("backend", bit(verb)) != nullptr;

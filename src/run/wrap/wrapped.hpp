@@ -35,7 +35,9 @@ class Wrapped : public Backend {
   int outage_fd() override { return inner_->outage_fd(); }
   std::vector<std::string> warnings() override { return inner_->warnings(); }
   bool grants_nothing() const noexcept override { return inner_->grants_nothing(); }
-  std::string after_restart(const Request& r) const override { return inner_->after_restart(r); }
+  Result<std::string> after_restart(const Request& r) const override {
+    return inner_->after_restart(r);
+  }
   Counters counters() const noexcept override { return inner_->counters(); }
 
  protected:

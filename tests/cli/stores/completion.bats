@@ -7,6 +7,8 @@ load stores
   "$BATS_TEST_DIRNAME/../../../scripts/completions/generate" "$DLOCK" made
   # shellcheck source=/dev/null
   source made/dlock
+  # shellcheck disable=SC2034  # a loaded machine may need more than the second of a waiting user
+  _dlock_patience=20s
   "$DLOCK" acquire --keep --watch-pid $$ nightly >handle
   COMP_WORDS=("$DLOCK" release ni) COMP_CWORD=2 COMP_LINE='dlock release ni'
   _dlock

@@ -45,7 +45,7 @@ teardown_file() {
 }
 
 # A backend that was never used: its own directory or prefix. $SHORT is the shortest ttl that `run`
-# accepts without --allow-short-ttl.
+# accepts without ?short_ttl=yes.
 setup() {
   common_setup
   dir=$BATS_TEST_TMPDIR

@@ -31,8 +31,8 @@ void in_time(const Took& t, Duration timeout) {
   INFO(t.error.message);
   CHECK(t.error.code == Errc::unavailable);
   CHECK(t.time >= timeout);
-  // 700 ms later is the next whole second, the result without our own deadline
-  CHECK(t.time < timeout + 500ms);
+  // 900 ms later is the next whole second, the result without our own deadline
+  CHECK(t.time < timeout + 850ms);
 }
 
 Finding about(Backend& b, const std::string& what) {
@@ -48,7 +48,7 @@ using Level = Finding::Level;
 
 TEST_CASE(
     "connecting ends on time: a silent server, one that drips, one that accepts no connection") {
-  constexpr Duration timeout = 300ms;
+  constexpr Duration timeout = 1100ms;
   Proxy proxy{server().port()};
   proxy.blackhole(true);
   in_time(connect_to(proxy.port(), timeout), timeout);
@@ -57,7 +57,7 @@ TEST_CASE(
   proxy.drip(Proxy::to_client, 1, 50ms);
   in_time(connect_to(proxy.port(), timeout), timeout);
   proxy.drip(Proxy::to_client, 0, 0ms);
-  CHECK(connect_to(proxy.port(), 5s).error.message == "connected");
+  CHECK(connect_to(proxy.port(), 20s).error.message == "connected");
 
   // A listener whose queue is full drops packets: the TCP handshake gets no answer.
   const Fd full{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
@@ -83,7 +83,7 @@ TEST_CASE("a refused connection and a wrong password are reported at once") {
   server().sql("CREATE OR REPLACE USER locked@'%' IDENTIFIED BY 'right'");
   const auto p =
       waiter(
-          *open_mysql(fmt::format("mysql://locked:wrong@127.0.0.1:{}/x", server().port()), quick()),
+          *open_mysql(fmt::format("mysql://locked:wrong@127.0.0.1:{}/x", server().port()), calm()),
           request(key("k")))
           ->poll(0us);
   REQUIRE_FALSE(p);
@@ -108,7 +108,7 @@ TEST_CASE("doctor: a healthy server, for each recipe") {
   Database db{own};
   for (const char* recipe : {"lease", "get-lock", "for-update", "insert", "version"}) {
     CAPTURE(recipe);
-    const auto b = open_mysql(db.url(), quick(), recipe);
+    const auto b = open_mysql(db.url(), calm(), recipe);
     for (const bool used : {false, true}) {
       CAPTURE(used);
       const auto found = b->doctor();
@@ -127,7 +127,7 @@ TEST_CASE("doctor: a healthy server, for each recipe") {
   }
   const auto count =
       db.value("SELECT COUNT(*) FROM information_schema.TABLES WHERE TABLE_SCHEMA=DATABASE()");
-  (void)open_mysql(db.url() + "?table=mine", quick(), "version")->doctor();
+  (void)open_mysql(db.url() + "?table=mine", calm(), "version")->doctor();
   CHECK(db.value("SELECT COUNT(*) FROM information_schema.TABLES WHERE TABLE_SCHEMA=DATABASE()") ==
         count);  // doctor creates nothing
 }
@@ -136,8 +136,7 @@ TEST_CASE("doctor: wait_timeout, read_only, isolation, durability, connections")
   MariadbServer own{
       {.config = {"wait_timeout=5", "transaction-isolation=SERIALIZABLE", "max_connections=20"}}};
   Database db{own};
-  const auto lease = open_mysql(db.url(), quick()),
-             held = open_mysql(db.url(), quick(), "get-lock");
+  const auto lease = open_mysql(db.url(), calm()), held = open_mysql(db.url(), calm(), "get-lock");
   CHECK(about(*lease, "wait_timeout").level == Level::warning);
   CHECK(about(*lease, "wait_timeout").seen == "5");
   CHECK(about(*held, "wait_timeout").advice.find("other programs") != std::string::npos);
@@ -148,14 +147,14 @@ TEST_CASE("doctor: wait_timeout, read_only, isolation, durability, connections")
   CHECK(about(*held, "innodb_flush_log_at_trx_commit").level == Level::good);
   own.sql("SET GLOBAL wait_timeout=28800, GLOBAL read_only=1");
   // A session keeps the settings from its start.
-  const auto fresh = open_mysql(db.url(), quick());
+  const auto fresh = open_mysql(db.url(), calm());
   CHECK(about(*fresh, "wait_timeout").level == Level::good);
   CHECK(about(*fresh, "read_only").level == Level::bad);
   CHECK_FALSE(about(*fresh, "read_only").advice.empty());
   own.sql("SET GLOBAL read_only=0, GLOBAL idle_transaction_timeout=9, GLOBAL max_statement_time=7");
-  CHECK(about(*open_mysql(db.url(), quick(), "for-update"), "idle_transaction_timeout").level ==
+  CHECK(about(*open_mysql(db.url(), calm(), "for-update"), "idle_transaction_timeout").level ==
         Level::bad);
-  CHECK(about(*open_mysql(db.url(), quick()), "max_statement_time").level == Level::warning);
+  CHECK(about(*open_mysql(db.url(), calm()), "max_statement_time").level == Level::warning);
 }
 
 TEST_CASE(
@@ -168,12 +167,12 @@ TEST_CASE(
   const auto as = [&](const char* user, const char* recipe, const std::string& items = "") {
     return open_mysql(
         fmt::format("mysql://{}@127.0.0.1:{}/{}{}", user, server().port(), db.name(), items),
-        quick(), recipe);
+        calm(), recipe);
   };
   const Finding missing = about(*as("poor", "lease"), "tables");
   CHECK(missing.level == Level::bad);
   CHECK(missing.seen == "dlock_lock, dlock_wait missing, and this account may not make them");
-  CHECK(missing.advice.find("dlock-backends(7)") != std::string::npos);
+  CHECK(missing.advice.find("dlock-mysql(7)") != std::string::npos);
   CHECK(about(*as("maker", "lease"), "tables").level == Level::good);
   acquire_or_fail(*as("maker", "lease"), request(key("k")));
   CHECK(about(*as("poor", "lease"), "tables").seen == "there");
@@ -200,7 +199,7 @@ TEST_CASE(
 TEST_CASE("for-update on a table whose engine locks no rows is refused: it would not exclude") {
   Database db{server()};
   db.sql("CREATE TABLE locks(name VARCHAR(40) PRIMARY KEY) ENGINE=MyISAM");
-  const auto b = open_mysql(db.url() + "?table=locks&key_column=name", quick(), "for-update");
+  const auto b = open_mysql(db.url() + "?table=locks&key_column=name", calm(), "for-update");
   const auto p = waiter(*b, request(key("k")))->poll(0us);
   REQUIRE_FALSE(p);
   CHECK(p.error().code == Errc::usage);

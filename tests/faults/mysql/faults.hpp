@@ -12,6 +12,9 @@ namespace dlock::test {
 
 using namespace std::chrono_literals;
 
+// Answers have the time that a loaded machine needs.
+inline Settings calm() { return quick(2s, 5s); }
+
 inline Key key(std::string_view text) { return *Key::parse(text); }
 
 inline std::string through(const Proxy& proxy, const Database& db) {

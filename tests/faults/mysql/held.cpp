@@ -30,8 +30,8 @@ TEST_CASE(
   Database db{server()};
   for (const char* recipe : {"get-lock", "for-update"}) {
     CAPTURE(recipe);
-    const auto a = open_mysql(url_of(db, recipe), quick(), recipe),
-               b = open_mysql(url_of(db, recipe), quick(), recipe);
+    const auto a = open_mysql(url_of(db, recipe), calm(), recipe),
+               b = open_mysql(url_of(db, recipe), calm(), recipe);
     const Granted g = take_all(*a, request(key("k"), 30s));
     CHECK_FALSE(readable(g.alarm_fd, 0));
     auto w = waiter(*b, request(key("k"), 30s));
@@ -50,7 +50,7 @@ TEST_CASE(
 
 TEST_CASE("get-lock: a heartbeat counts only in the session that the record names") {
   Database db{server()};
-  const auto a = open_mysql(url_of(db, "get-lock"), quick(), "get-lock");
+  const auto a = open_mysql(url_of(db, "get-lock"), calm(), "get-lock");
   const Granted g = take_all(*a, request(key("k"), 30s));
   CHECK(kept(a->renew(g.lease, 30s)));
   // as if a proxy had given our statements to another session
@@ -63,7 +63,7 @@ TEST_CASE(
     "force meanwhile") {
   Database db{server()};
   const std::string url = url_of(db, "get-lock"), name = db.name() + ":k";
-  const auto a = open_mysql(url, quick(), "get-lock"), b = open_mysql(url, quick(), "get-lock");
+  const auto a = open_mysql(url, calm(), "get-lock"), b = open_mysql(url, calm(), "get-lock");
   const Lease first = acquire_or_fail(*a, request(key("k"), 30s));
   release_or_fail(*a, first);
   // taken once, released once; the session lives
@@ -91,7 +91,7 @@ TEST_CASE(
 TEST_CASE("get-lock: an owner that returns after others has another token") {
   Database db{server()};
   const std::string url = url_of(db, "get-lock"), name = db.name() + ":k";
-  const auto a = open_mysql(url, quick(), "get-lock");
+  const auto a = open_mysql(url, calm(), "get-lock");
   const Request r = request(key("k"), 30s);
   const Lease one = acquire_or_fail(*a, r), other = acquire_or_fail(*a, request(key("z"), 30s));
   release_or_fail(*a, one);
@@ -108,20 +108,20 @@ TEST_CASE(
   Database db{server()};
   for (const char* recipe : {"get-lock", "for-update"}) {
     CAPTURE(recipe);
-    const auto a = open_mysql(url_of(db, recipe), quick(), recipe),
-               b = open_mysql(url_of(db, recipe), quick(), recipe);
-    const Granted g = take_all(*a, request(key("k"), 1s));
+    const auto a = open_mysql(url_of(db, recipe), calm(), recipe),
+               b = open_mysql(url_of(db, recipe), calm(), recipe);
+    const Granted g = take_all(*a, request(key("k"), 3s));
     auto w = waiter(*b, request(key("k"), 30s));
     Deadline end = g.lease.deadline;
     for (int i = 0; i < 5; ++i) {  // longer than the ttl
-      CHECK(waits(*w, 300ms));
-      const auto r = a->renew(g.lease, 1s);
+      CHECK(waits(*w, 700ms));
+      const auto r = a->renew(g.lease, 3s);
       REQUIRE(kept(r));
       end = std::get<Kept>(*r).lease.deadline;
     }
     granted_within(*w, 10s);
     CHECK(Clock::now() >= end);
-    CHECK(lost(a->renew(g.lease, 1s)));
+    CHECK(lost(a->renew(g.lease, 3s)));
   }
 }
 
@@ -157,7 +157,7 @@ TEST_CASE("a server that dies: the lock is lost, and the next token is greater")
   Database db{own};
   for (const char* recipe : {"get-lock", "for-update"}) {
     CAPTURE(recipe);
-    const auto a = open_mysql(db.url(), quick(), recipe), b = open_mysql(db.url(), quick(), recipe);
+    const auto a = open_mysql(db.url(), calm(), recipe), b = open_mysql(db.url(), calm(), recipe);
     const Granted g = take_all(*a, request(key("k"), 30s));
     own.restart();
     CHECK(readable(g.alarm_fd, 5000));
@@ -168,12 +168,12 @@ TEST_CASE("a server that dies: the lock is lost, and the next token is greater")
 
 TEST_CASE("for-update: the token survives a holder that dies with its transaction open") {
   Database db{server()};
-  const auto b = open_mysql(db.url(), quick(), "for-update");
+  const auto b = open_mysql(db.url(), calm(), "for-update");
   int pipe_fd[2];
   REQUIRE(::pipe(pipe_fd) == 0);
   const pid_t child = ::fork();
   if (child == 0) {
-    const auto a = open_mysql(db.url(), quick(), "for-update");
+    const auto a = open_mysql(db.url(), calm(), "for-update");
     const Lease l = acquire_or_fail(*a, request(key("k"), 30s));
     (void)!::write(pipe_fd[1], &l.token, sizeof l.token);
     for (;;) ::pause();
@@ -190,8 +190,8 @@ TEST_CASE("for-update: the token survives a holder that dies with its transactio
 TEST_CASE("get-lock: a long name is hashed, and every client gets the same lock") {
   Database db{server()};
   const std::string longest(200, 'x');
-  const auto a = open_mysql(db.url(), quick(), "get-lock"),
-             b = open_mysql(db.url(), quick(), "get-lock");
+  const auto a = open_mysql(db.url(), calm(), "get-lock"),
+             b = open_mysql(db.url(), calm(), "get-lock");
   const Granted g = take_all(*a, request(key(longest), 30s));
   CHECK(db.value("SELECT IS_USED_LOCK(CONCAT('dlock:',SHA1(REPEAT('x',200)))) IS NOT NULL") == "1");
   auto w = waiter(*b, request(key(longest), 30s));
@@ -202,8 +202,8 @@ TEST_CASE("get-lock: a long name is hashed, and every client gets the same lock"
 // The statement of a grant is sent as text, then prepared, then executed.
 TEST_CASE("get-lock: the first grants over a session take the same lock, whatever its name") {
   Database db{server()};
-  const auto a = open_mysql(db.url(), quick(), "get-lock"),
-             b = open_mysql(db.url(), quick(), "get-lock");
+  const auto a = open_mysql(db.url(), calm(), "get-lock"),
+             b = open_mysql(db.url(), calm(), "get-lock");
   const auto [name, in_sql] = GENERATE(table<std::string, std::string>(
       {{"grants", "'grants'"},
        {"gr\u00e4nts", "_utf8mb4 x'6772c3a46e7473'"},
@@ -229,7 +229,7 @@ TEST_CASE("get-lock: the first grants over a session take the same lock, whateve
 
 TEST_CASE("a read-only server, and a proxy that shares connections") {
   Database db{server()};
-  const auto a = open_mysql(db.url(), quick(), "get-lock");
+  const auto a = open_mysql(db.url(), calm(), "get-lock");
   server().sql("SET GLOBAL read_only=1");
   const auto p = waiter(*a, request(key("k"), 30s))->poll(0us);
   server().sql("SET GLOBAL read_only=0");
@@ -243,11 +243,11 @@ TEST_CASE("a read-only server, and a proxy that shares connections") {
                   "TO shared@'%'",
                   db.name()));
   const auto b =
-      open_mysql(fmt::format("mysql://shared@127.0.0.1:{}/{}", server().port(), db.name()), quick(),
+      open_mysql(fmt::format("mysql://shared@127.0.0.1:{}/{}", server().port(), db.name()), calm(),
                  "get-lock");
   const auto q = waiter(*b, request(key("k"), 30s))->poll(0us);
-  const auto leases = open_mysql(
-      fmt::format("mysql://shared@127.0.0.1:{}/{}", server().port(), db.name()), quick());
+  const auto leases =
+      open_mysql(fmt::format("mysql://shared@127.0.0.1:{}/{}", server().port(), db.name()), calm());
   acquire_or_fail(*leases, request(key("k")));
   const auto seen = leases->inspect(key("k")).value().value();
   server().sql("SET GLOBAL init_connect=''");
@@ -261,9 +261,9 @@ TEST_CASE(
     "insert: the row of a dead holder stays until its ttl is over; a foreign row stays, except "
     "with ?stale_after=") {
   Database db{server()};
-  auto a = open_mysql(db.url(), quick(), "insert");
-  const auto b = open_mysql(db.url(), quick(), "insert");
-  const Lease l = acquire_or_fail(*a, request(key("k"), 700ms));
+  auto a = open_mysql(db.url(), calm(), "insert");
+  const auto b = open_mysql(db.url(), calm(), "insert");
+  const Lease l = acquire_or_fail(*a, request(key("k"), 3s));
   a.reset();
   auto w = waiter(*b, request(key("k"), 30s));
   CHECK(waits(*w));  // the weakness
@@ -281,9 +281,9 @@ TEST_CASE(
   CHECK(waits(*for_ever, 300ms));
   const auto seen = b->inspect(key("k")).value().value();
   CHECK(seen.notes == std::vector<std::string>{"held by another program"});
-  const auto cautious = open_mysql(db.url() + "?stale_after=2h", quick(), "insert");
+  const auto cautious = open_mysql(db.url() + "?stale_after=2h", calm(), "insert");
   CHECK(waits(*waiter(*cautious, request(key("k"), 30s))));
-  const auto bold = open_mysql(db.url() + "?stale_after=30m", quick(), "insert");
+  const auto bold = open_mysql(db.url() + "?stale_after=30m", calm(), "insert");
   CHECK(acquire_or_fail(*bold, request(key("k"), 30s)).token > next.token);
 }
 
@@ -293,8 +293,8 @@ TEST_CASE("insert and version: a grant whose reply was lost is recognised") {
   for (const auto& [recipe, statement] :
        {std::pair{"insert", "INSERT INTO `method_lock`"}, {"version", "UPDATE dlock_version"}}) {
     CAPTURE(recipe);
-    const auto a = open_mysql(through(proxy, db), quick(), recipe),
-               other = open_mysql(db.url(), quick(), recipe);
+    const auto a = open_mysql(through(proxy, db), calm(), recipe),
+               other = open_mysql(db.url(), calm(), recipe);
     release_or_fail(*a, acquire_or_fail(*a, request(key("warm"))));
     const Request r = request(key("k"), 10s);
     proxy.lose_reply(statement);
@@ -310,7 +310,7 @@ TEST_CASE("insert and version: a grant whose reply was lost is recognised") {
 
 TEST_CASE("version: a write based on an old version fails") {
   Database db{server()};
-  const auto a = open_mysql(db.url(), quick(), "version");
+  const auto a = open_mysql(db.url(), calm(), "version");
   const Lease l = acquire_or_fail(*a, request(key("k"), 30s));
   const auto version = db.value("SELECT version FROM dlock_version");
   CHECK(kept(a->renew(l, 30s)));

@@ -35,7 +35,7 @@ TEST_CASE(
   for (const std::string& both :
        {url(server().port(), second.port()), url(second.port(), server().port())}) {
     CAPTURE(both);
-    const auto b = open_mysql(both, quick());
+    const auto b = open_mysql(both, calm());
     const auto p = waiter(*b, request(key("k"), 30s))->poll(0us);
     REQUIRE_FALSE(p);
     CHECK(p.error().code == Errc::usage);
@@ -50,7 +50,7 @@ TEST_CASE(
     }
   }
   second.kill();
-  const auto alone = open_mysql(url(second.port(), server().port()), quick());
+  const auto alone = open_mysql(url(second.port(), server().port()), calm());
   const auto p = waiter(*alone, request(key("k"), 30s))->poll(0us);
   REQUIRE_FALSE(p);
   CHECK(p.error().code == Errc::usage);
@@ -60,10 +60,10 @@ TEST_CASE("a read-only server grants nothing, even to an account that may write 
   Database db{server()};
   for (const char* recipe : {"lease", "get-lock", "for-update", "insert", "version"}) {
     CAPTURE(recipe);
-    const auto a = open_mysql(with_prefix(db, recipe), quick(), recipe);
+    const auto a = open_mysql(with_prefix(db, recipe), calm(), recipe);
     release_or_fail(*a, acquire_or_fail(*a, request(key("k"), 30s)));
     server().sql("SET GLOBAL read_only=1");
-    const auto fresh = open_mysql(with_prefix(db, recipe), quick(), recipe);
+    const auto fresh = open_mysql(with_prefix(db, recipe), calm(), recipe);
     const auto p = waiter(*fresh, request(key("k"), 30s))->poll(0us);
     server().sql("SET GLOBAL read_only=0");
     REQUIRE_FALSE(p);

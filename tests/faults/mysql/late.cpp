@@ -42,7 +42,7 @@ TEST_CASE("for-update: the record of a dead session does not replace that of the
   for (const bool known : {false, true}) {  // a key without a record, and one with
     CAPTURE(known);
     const auto a = open_mysql(through(proxy, db), quick(5s), "for-update"),
-               b = open_mysql(db.url(), quick(), "for-update");
+               b = open_mysql(db.url(), calm(), "for-update");
     const Request asks = request(key("k"), 30s);
     proxy.hold(fmt::format("'{}',", asks.owner.hex()));  // as the value of a column
     auto w = waiter(*a, asks);
@@ -69,7 +69,7 @@ TEST_CASE("insert: the record of an expired grant does not replace that of the n
   release_or_fail(*open_mysql(db.url(), {}, "insert"),
                   acquire_or_fail(*open_mysql(db.url(), {}, "insert"), request(key("warm"))));
   const auto a = open_mysql(through(proxy, db), quick(5s), "insert"),
-             b = open_mysql(db.url(), quick(), "insert");
+             b = open_mysql(db.url(), calm(), "insert");
   proxy.hold("INSERT INTO dlock_insert");
   const Lease next = granted_before(proxy, *a, 500ms, *b);
   const auto renewed = b->renew(next, 30s);
@@ -85,7 +85,7 @@ TEST_CASE("version: a decision based on an old version is not written") {
   release_or_fail(*open_mysql(db.url(), {}, "version"),
                   acquire_or_fail(*open_mysql(db.url(), {}, "version"), request(key("k"))));
   const auto a = open_mysql(through(proxy, db), quick(5s), "version"),
-             b = open_mysql(db.url(), quick(), "version");
+             b = open_mysql(db.url(), calm(), "version");
   proxy.hold("UPDATE dlock_version");
   const Lease next = granted_before(proxy, *a, 30s, *b);
   check_holds(*b, next);
@@ -97,7 +97,7 @@ TEST_CASE(
   Database db{server()};
   Proxy proxy{server().port()};
   const std::string prefix = "?prefix=" + db.name() + ":";
-  const auto b = open_mysql(db.url() + prefix, quick(), "get-lock");
+  const auto b = open_mysql(db.url() + prefix, calm(), "get-lock");
   release_or_fail(*b, acquire_or_fail(*b, request(key("k"))));
   const auto a = open_mysql(through(proxy, db) + prefix, quick(5s), "get-lock");
   const int grants = GENERATE(0, 1, 2);
@@ -111,7 +111,7 @@ TEST_CASE(
 TEST_CASE("insert: a forced release of a foreign row does not end the next holder's lock") {
   Database db{server()};
   Proxy proxy{server().port()};
-  const auto a = open_mysql(db.url(), quick(), "insert"),
+  const auto a = open_mysql(db.url(), calm(), "insert"),
              late = open_mysql(through(proxy, db), quick(5s), "insert");
   release_or_fail(*a, acquire_or_fail(*a, request(key("warm"))));
   db.sql("INSERT INTO method_lock(method_name,method_desc) VALUES('k','by hand')");
@@ -132,7 +132,7 @@ TEST_CASE("insert: a forced release of a foreign row does not end the next holde
 TEST_CASE("lease: a late request to stop asks no later holder") {
   Database db{server()};
   Proxy proxy{server().port()};
-  const auto holder = open_mysql(db.url(), quick(), "lease"),
+  const auto holder = open_mysql(db.url(), calm(), "lease"),
              late = open_mysql(through(proxy, db), quick(5s), "lease");
   release_or_fail(*holder, acquire_or_fail(*holder, request(key("k"))));
   const Lease first = acquire_or_fail(*holder, request(key("k"), 30s));

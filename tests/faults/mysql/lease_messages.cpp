@@ -68,7 +68,7 @@ TEST_CASE(
         Kind{"q", "UPDATE dlock_lock l SET state=", true}}) {
     CAPTURE(statement, quietly);
     const auto a = open_mysql(through(proxy, db), quick(1500ms)),
-               other = open_mysql(db.url(), quick());
+               other = open_mysql(db.url(), calm());
     release_or_fail(*other, acquire_or_fail(*other, request(key("warm"))));
     warm_up(*a, grants);
     const Request r = request(key(name), 10s);
@@ -101,7 +101,7 @@ TEST_CASE(
 TEST_CASE("a request that arrives after its sender gave up gets no grant") {
   Database db{server()};
   Proxy proxy{server().port()};
-  const auto a = open_mysql(through(proxy, db), quick(1500ms)), b = open_mysql(db.url(), quick());
+  const auto a = open_mysql(through(proxy, db), quick(1500ms)), b = open_mysql(db.url(), calm());
   warm_up(*b, 1);
   warm_up(*a, GENERATE(0, 2));
   proxy.delay(Proxy::to_server, 4s);
@@ -136,7 +136,7 @@ TEST_CASE("a stopped server grants nothing to clients that gave up meanwhile") {
   }
   a.reset();
   own.thaw();
-  const auto b = open_mysql(db.url(), quick());
+  const auto b = open_mysql(db.url(), calm());
   // until the server has read the request
   for (const Deadline until = Clock::now() + 5s; Clock::now() < until;) {
     if (db.value(fmt::format("SELECT COUNT(*) FROM information_schema.processlist WHERE DB='{}'",
@@ -153,7 +153,7 @@ TEST_CASE("a late release does not end what the same owner has taken again") {
     CAPTURE(grants, renewed_before);
     Database db{server()};
     Proxy proxy{server().port()};
-    const auto a = open_mysql(through(proxy, db), quick(700ms)), b = open_mysql(db.url(), quick());
+    const auto a = open_mysql(through(proxy, db), quick(700ms)), b = open_mysql(db.url(), calm());
     warm_up(*a, grants);
     const Request r = request(key("k"), 30s);
     const Lease first = acquire_or_fail(*a, r);
@@ -172,8 +172,8 @@ TEST_CASE("a late release does not end what the same owner has taken again") {
 TEST_CASE(
     "a lease shortened by another process ends at its new deadline, and the lock-delay is kept") {
   Database db{server()};
-  const auto a = open_mysql(db.url(), quick()), b = open_mysql(db.url(), quick()),
-             c = open_mysql(db.url(), quick());
+  const auto a = open_mysql(db.url(), calm()), b = open_mysql(db.url(), calm()),
+             c = open_mysql(db.url(), calm());
   release_or_fail(*a, acquire_or_fail(*a, request(key("k"), 30s)));
   Request r = request(key("k"), 30s);
   r.lock_delay = 20s;
@@ -191,7 +191,7 @@ TEST_CASE(
 TEST_CASE(
     "several keys of one owner: when the session that had its name is lost, another takes it") {
   Database db{server()};
-  const auto a = open_mysql(db.url(), quick()), b = open_mysql(db.url(), quick());
+  const auto a = open_mysql(db.url(), calm()), b = open_mysql(db.url(), calm());
   const Lease held = acquire_or_fail(*b, request(key("k2"), 60s));
   const Request one = request(key("k1"), 60s);
   Request two = one;
@@ -212,7 +212,7 @@ TEST_CASE(
 
 TEST_CASE("a token near the end of the number range does not fall") {
   Database db{server()};
-  const auto a = open_mysql(db.url(), quick());
+  const auto a = open_mysql(db.url(), calm());
   release_or_fail(*a, acquire_or_fail(*a, request(key("k"), 30s)));
   db.sql("UPDATE dlock_lock SET fence=9223372036854775807");
   CHECK(acquire_or_fail(*a, request(key("k"), 30s)).token == 9223372036854775808U);
@@ -220,7 +220,7 @@ TEST_CASE("a token near the end of the number range does not fall") {
 
 TEST_CASE("tokens rise where the newest one is ahead of the server's clock") {
   Database db{server()};
-  const auto a = open_mysql(db.url(), quick());
+  const auto a = open_mysql(db.url(), calm());
   const Lease first = acquire_or_fail(*a, request(key("k"), 30s));
   release_or_fail(*a, first);
   db.sql("UPDATE dlock_lock SET fence=fence+3600000000");
@@ -234,7 +234,7 @@ TEST_CASE("tokens rise where the newest one is ahead of the server's clock") {
 TEST_CASE("a lost reply to joining the queue makes no second place") {
   Database db{server()};
   Proxy proxy{server().port()};
-  const auto holder = open_mysql(db.url()), a = open_mysql(through(proxy, db), quick());
+  const auto holder = open_mysql(db.url()), a = open_mysql(through(proxy, db), calm());
   const Lease held = acquire_or_fail(*holder, request(key("k"), 30s));
   auto w = waiter(*a, request(key("k")));
   proxy.lose_reply("INSERT INTO dlock_wait");

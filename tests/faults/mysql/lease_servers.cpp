@@ -38,13 +38,26 @@ TEST_CASE("cut, silent and refused connections") {
   CHECK(kept(a->renew(lease, 30s)));
 }
 
+TEST_CASE(
+    "over a slow way a holder renews, also when its session was killed: each answer has its time") {
+  Database db{server()};
+  Proxy proxy{server().port()};
+  const auto a = open_mysql(through(proxy, db), quick(2s, 5s));
+  const Lease lease = acquire_or_fail(*a, request(key("k"), 120s));
+  for (const auto side : {Proxy::to_server, Proxy::to_client}) proxy.delay(side, 800ms);
+  CHECK(kept(a->renew(lease, 120s)));
+  kill_sessions(db);
+  CHECK(kept(a->renew(lease, 120s)));
+  CHECK(a->release(lease).value() == Released::yes);
+}
+
 TEST_CASE("a read-only server grants nothing, and says why") {
   Database db{server()};
   server().sql(
       "CREATE OR REPLACE USER plain@'%'; GRANT ALL ON *.* TO plain@'%'; REVOKE READ_ONLY ADMIN ON "
       "*.* FROM plain@'%'");
   const std::string url = fmt::format("mysql://plain@127.0.0.1:{}/{}", server().port(), db.name());
-  const auto a = open_mysql(url, quick());
+  const auto a = open_mysql(url, calm());
   const Lease lease = acquire_or_fail(*a, request(key("k"), 30s));
   server().sql("SET GLOBAL read_only=1");
   const auto r = a->renew(lease, 30s);
@@ -63,7 +76,7 @@ TEST_CASE("a deleted row, or deleted tables: the holder is told, and the next to
   Database db{server()};
   for (const char* statement : {"DELETE FROM dlock_lock", "DROP TABLE dlock_lock, dlock_wait"}) {
     CAPTURE(statement);
-    const auto a = open_mysql(db.url(), quick()), b = open_mysql(db.url(), quick());
+    const auto a = open_mysql(db.url(), calm()), b = open_mysql(db.url(), calm());
     const Lease lease = acquire_or_fail(*a, request(key("k"), 30s));
     db.sql(statement);
     const Lease next = acquire_or_fail(*b, request(key("k"), 30s));
@@ -84,7 +97,7 @@ TEST_CASE("rights revoked while in use: denied, and nothing is forgotten") {
                   "GRANT SELECT,INSERT,UPDATE ON {0}.dlock_lock TO least@'%'",
                   db.name()));
   const auto a =
-      open_mysql(fmt::format("mysql://least@127.0.0.1:{}/{}", server().port(), db.name()), quick());
+      open_mysql(fmt::format("mysql://least@127.0.0.1:{}/{}", server().port(), db.name()), calm());
   const Lease lease = acquire_or_fail(*a, request(key("k"), 30s));
   server().sql(fmt::format("REVOKE UPDATE ON {}.dlock_lock FROM least@'%'", db.name()));
   const auto r = a->renew(lease, 30s);
@@ -101,7 +114,7 @@ TEST_CASE("without the right to create tables the error gives the SQL") {
       "CREATE OR REPLACE USER poor@'%'; GRANT SELECT,INSERT,UPDATE,DELETE ON {}.* TO poor@'%'",
       db.name()));
   const auto a =
-      open_mysql(fmt::format("mysql://poor@127.0.0.1:{}/{}", server().port(), db.name()), quick());
+      open_mysql(fmt::format("mysql://poor@127.0.0.1:{}/{}", server().port(), db.name()), calm());
   auto w = waiter(*a, request(key("k")));
   const auto p = w->poll(0us);
   REQUIRE_FALSE(p);
@@ -109,7 +122,7 @@ TEST_CASE("without the right to create tables the error gives the SQL") {
   CHECK(p.error().message.find("CREATE TABLE IF NOT EXISTS dlock_lock") != std::string::npos);
   CHECK(p.error().message.find('\n') == std::string::npos);
   const auto wrong =
-      open_mysql(fmt::format("mysql://poor@127.0.0.1:{}/nosuch", server().port()), quick());
+      open_mysql(fmt::format("mysql://poor@127.0.0.1:{}/nosuch", server().port()), calm());
   const auto none = waiter(*wrong, request(key("k")))->poll(0us);
   REQUIRE_FALSE(none);
   CHECK((none.error().code == Errc::cannot_create || none.error().code == Errc::denied));
@@ -122,7 +135,7 @@ TEST_CASE("a server with no connection left") {
   try {
     for (int i = 0; i < 20; ++i) all.push_back(connect_as_root(own.socket()));
   } catch (const std::runtime_error&) {}
-  const auto a = open_mysql(db.url(), quick());
+  const auto a = open_mysql(db.url(), calm());
   auto w = waiter(*a, request(key("k")));
   const auto p = w->poll(0us);
   REQUIRE_FALSE(p);

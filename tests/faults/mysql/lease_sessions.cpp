@@ -9,29 +9,29 @@ using namespace dlock::test;
 TEST_CASE(
     "the holder's session is killed: no grant before the lease ends, and the holder keeps it") {
   Database db{server()};
-  const auto a = open_mysql(db.url(), quick()), b = open_mysql(db.url(), quick());
-  const Request r = request(key("k"), 1500ms);
+  const auto a = open_mysql(db.url(), calm()), b = open_mysql(db.url(), calm());
+  const Request r = request(key("k"), 6s);
   const Lease lease = acquire_or_fail(*a, r);
   auto w = waiter(*b, request(key("k")));
   REQUIRE(waits(*w, 20ms));
   kill_sessions(db);
   // The queue head gets the lost name at once, and sees a lease.
-  for (const Deadline until = lease.deadline - 700ms; Clock::now() < until;) {
+  for (const Deadline until = Clock::now() + 1s; Clock::now() < until;) {
     const auto p = w->poll(50ms);
     if (p) CHECK_FALSE(std::holds_alternative<Granted>(*p));
   }
-  const auto renewed = a->renew(lease, 1500ms);
+  const auto renewed = a->renew(lease, 6s);
   REQUIRE(kept(renewed));
   const Deadline end = std::get<Kept>(*renewed).lease.deadline;
-  const Lease next = granted_within(*w, 10s);
+  const Lease next = granted_within(*w, 30s);
   CHECK(Clock::now() >= end);
   CHECK(next.token > lease.token);
-  CHECK(lost(a->renew(lease, 1500ms)));
+  CHECK(lost(a->renew(lease, 6s)));
 }
 
 TEST_CASE("a released lock is granted at once although the holder's name was lost") {
   Database db{server()};
-  const auto a = open_mysql(db.url(), quick()), b = open_mysql(db.url(), quick());
+  const auto a = open_mysql(db.url(), calm()), b = open_mysql(db.url(), calm());
   const Lease lease = acquire_or_fail(*a, request(key("k"), 30s));
   auto w = waiter(*b, request(key("k")));
   REQUIRE(waits(*w, 20ms));
@@ -40,13 +40,13 @@ TEST_CASE("a released lock is granted at once although the holder's name was los
   CHECK(a->release(lease).value() == Released::yes);
   const Deadline released = Clock::now();
   granted_within(*w, 10s);
-  CHECK(Clock::now() - released < 2s);
+  CHECK(Clock::now() - released < 4s);  // a lost wake-up shows after 5 s
 }
 
 TEST_CASE("a waiter's session is killed: it returns in time and keeps its place") {
   Database db{server()};
-  const auto a = open_mysql(db.url(), quick()), b = open_mysql(db.url(), quick()),
-             c = open_mysql(db.url(), quick());
+  const auto a = open_mysql(db.url(), calm()), b = open_mysql(db.url(), calm()),
+             c = open_mysql(db.url(), calm());
   const Lease lease = acquire_or_fail(*a, request(key("k"), 30s));
   auto first = waiter(*b, request(key("k"))), second = waiter(*c, request(key("k")));
   REQUIRE(waits(*first, 20ms));
@@ -62,8 +62,8 @@ TEST_CASE("a waiter's session is killed: it returns in time and keeps its place"
 
 TEST_CASE("the first waiter is gone: the next one is granted") {
   Database db{server()};
-  const auto a = open_mysql(db.url(), quick()), c = open_mysql(db.url(), quick());
-  auto b = open_mysql(db.url(), quick());
+  const auto a = open_mysql(db.url(), calm()), c = open_mysql(db.url(), calm());
+  auto b = open_mysql(db.url(), calm());
   const Lease lease = acquire_or_fail(*a, request(key("k"), 30s));
   auto first = waiter(*b, request(key("k"))), second = waiter(*c, request(key("k")));
   REQUIRE(waits(*first, 20ms));
@@ -77,8 +77,8 @@ TEST_CASE("the first waiter is gone: the next one is granted") {
 TEST_CASE(
     "the first waiter is stopped, its session lives: the next one passes it, and it queues again") {
   Database db{server()};
-  const auto a = open_mysql(db.url(), quick()), b = open_mysql(db.url(), quick()),
-             c = open_mysql(db.url(), quick());
+  const auto a = open_mysql(db.url(), calm()), b = open_mysql(db.url(), calm()),
+             c = open_mysql(db.url(), calm());
   const Lease lease = acquire_or_fail(*a, request(key("k"), 30s));
   auto stopped = waiter(*b, request(key("k"))), second = waiter(*c, request(key("k")));
   REQUIRE(waits(*stopped, 20ms));
@@ -96,7 +96,7 @@ TEST_CASE(
 TEST_CASE("a server that dies and restarts has kept the lock") {
   MariadbServer own{{.on_disk = true}};
   Database db{own};
-  const auto a = open_mysql(db.url(), quick()), b = open_mysql(db.url(), quick());
+  const auto a = open_mysql(db.url(), calm()), b = open_mysql(db.url(), calm());
   const Lease lease = acquire_or_fail(*a, request(key("k"), 30s));
   auto w = waiter(*b, request(key("k")));
   REQUIRE(waits(*w, 20ms));

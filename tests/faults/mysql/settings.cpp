@@ -28,8 +28,8 @@ TEST_CASE("sql_safe_updates and sql_select_limit of the server change nothing") 
   MariadbServer own;
   Database db{own};
   own.sql("SET GLOBAL sql_safe_updates=1,GLOBAL sql_select_limit=1");
-  const auto a = open_mysql(db.url(), quick()), b = open_mysql(db.url(), quick()),
-             c = open_mysql(db.url(), quick()), d = open_mysql(db.url(), quick());
+  const auto a = open_mysql(db.url(), calm()), b = open_mysql(db.url(), calm()),
+             c = open_mysql(db.url(), calm()), d = open_mysql(db.url(), calm());
   const Lease lease = acquire_or_fail(*a, request(key("k"), 30s));
   auto w = waiter(*b, request(key("k")));
   REQUIRE(waits(*w, 20ms));
@@ -52,12 +52,12 @@ TEST_CASE("sql_safe_updates and sql_select_limit of the server change nothing") 
 
 TEST_CASE("a row of the queue that cannot be deleted fails no grant, and keeps none") {
   Database db{server()};
-  const auto a = open_mysql(db.url(), quick());
+  const auto a = open_mysql(db.url(), calm());
   Lease lease = acquire_or_fail(*a, request(key("k"), 30s));
   const std::string url = without_delete(db);
   for (int round = 0; round < 3; ++round) {
     CAPTURE(round);
-    const auto b = open_mysql(url, quick());
+    const auto b = open_mysql(url, calm());
     auto w = waiter(*b, request(key("k"), 30s));
     REQUIRE(waits(*w, 20ms));
     a->release(lease).value();
@@ -76,7 +76,7 @@ TEST_CASE("a row of the queue that cannot be deleted fails no grant, and keeps n
 
 TEST_CASE("a row of the queue that another transaction has locked does not delay the deadline") {
   Database db{server()};
-  const auto a = open_mysql(db.url(), quick()), b = open_mysql(db.url(), quick(3s));
+  const auto a = open_mysql(db.url(), calm()), b = open_mysql(db.url(), quick(3s));
   const Lease lease = acquire_or_fail(*a, request(key("k"), 30s));
   auto w = waiter(*b, request(key("k"), 30s));
   REQUIRE(waits(*w, 20ms));
@@ -96,8 +96,8 @@ TEST_CASE("a row of the queue that another transaction has locked does not delay
 
 TEST_CASE("a stopped waiter for a permit is passed while others hold, and queues again") {
   Database db{server()};
-  const auto a = open_mysql(db.url(), quick()), b = open_mysql(db.url(), quick()),
-             c = open_mysql(db.url(), quick()), d = open_mysql(db.url(), quick());
+  const auto a = open_mysql(db.url(), calm()), b = open_mysql(db.url(), calm()),
+             c = open_mysql(db.url(), calm()), d = open_mysql(db.url(), calm());
   const Lease one = acquire_or_fail(*a, permit(2)), two = acquire_or_fail(*b, permit(2));
   auto stopped = waiter(*c, permit(2)), second = waiter(*d, permit(2));
   REQUIRE(waits(*stopped, 20ms));

@@ -162,7 +162,7 @@ TEST_CASE("a key with a waiter is not granted to a later contender") {
 
 TEST_CASE("5: the holder continues in another session: waiters wait for that session's name") {
   Database db{server()};
-  const auto a = open_mysql(db.url(), quick()), b = open_mysql(db.url(), quick());
+  const auto a = open_mysql(db.url(), calm()), b = open_mysql(db.url(), calm());
   release_or_fail(*a, acquire_or_fail(*a, request(key("k"), 60s)));
   const Lease lease = acquire_or_fail(*a, request(key("k"), 60s));
   CHECK_FALSE(db.value("SELECT wake FROM dlock_lock").empty());
@@ -178,7 +178,7 @@ TEST_CASE("5: the holder continues in another session: waiters wait for that ses
 
 TEST_CASE("a lock removed by force: its holder rings when it notices") {
   Database db{server()};
-  const auto a = open_mysql(db.url(), quick()), b = open_mysql(db.url(), quick());
+  const auto a = open_mysql(db.url(), calm()), b = open_mysql(db.url(), calm());
   release_or_fail(*a, acquire_or_fail(*a, request(key("k"), 60s)));
   const Lease lease = acquire_or_fail(*a, request(key("k"), 60s));
   REQUIRE_FALSE(db.value("SELECT wake FROM dlock_lock").empty());

@@ -110,7 +110,6 @@ TEST_CASE("the documented rights are enough, and each of them is needed") {
   CHECK(use_all(server) == "");
   for (const std::string& word : words) {
     if (!word.starts_with('+') && !word.starts_with('~')) continue;
-    if (word == "+config|get") continue;  // needed only for leases above the grace, see below
     std::vector<std::string> fewer;
     for (const auto& w : words)
       if (w != word) fewer.push_back(w);
@@ -123,22 +122,6 @@ TEST_CASE("the documented rights are enough, and each of them is needed") {
     CHECK(why != "");
     CHECK(why.find("secret-canary") == std::string::npos);
   }
-}
-
-TEST_CASE("a user without the right to look at the configuration gets no lease above the grace") {
-  RedisServer server{
-      {.config = {"appendonly yes", "appendfsync always"}, .uptime = std::chrono::seconds{100}}};
-  auto words = documented();
-  std::erase(words, "+config|get");
-  set_user(server, words);
-  Settings settings = quick();
-  settings.password = "secret-canary";
-  auto backend = open_redis(fmt::format("redis://dlock@127.0.0.1:{}", server.port()), settings);
-  const auto p = (*backend->enqueue(request(key("long"), 5min)))->poll(0s);
-  REQUIRE_FALSE(p);
-  CHECK(p.error().code == Errc::usage);
-  CHECK(p.error().message.find("CONFIG GET appendfsync is not allowed") != std::string::npos);
-  acquire_or_fail(*backend, request(key("short")));
 }
 
 TEST_CASE(

@@ -60,44 +60,6 @@ TEST_CASE("cluster: locks are spread, every operation works on each, list shows 
   CHECK_FALSE((*single->enqueue(request(key("k"))))->poll(0s));
 }
 
-namespace {
-
-// The slot of one key, while it is moved from one master to another.
-class Resharding {
- public:
-  Resharding(ClusterGroup& g, std::string_view key)
-      : g_(g),
-        number_(redis::slot_of(key)),
-        slot_(std::to_string(number_)),
-        from_(std::min<std::size_t>(number_ / 5461, 2)),
-        to_((from_ + 1) % 3) {
-    REQUIRE(
-        g_.servers[to_]->command({"CLUSTER", "SETSLOT", slot_, "IMPORTING", g_.id(from_)}).text ==
-        "OK");
-    REQUIRE(
-        g_.servers[from_]->command({"CLUSTER", "SETSLOT", slot_, "MIGRATING", g_.id(to_)}).text ==
-        "OK");
-  }
-  void move(const std::string& name) {
-    const std::string port = std::to_string(g_.servers[to_]->port());
-    CHECK(g_.servers[from_]->command({"MIGRATE", "127.0.0.1", port, name, "0", "5000"}).text ==
-          "OK");
-  }
-  void finish() {
-    for (const std::size_t i : {to_, from_})
-      REQUIRE(g_.servers[i]->command({"CLUSTER", "SETSLOT", slot_, "NODE", g_.id(to_)}).text ==
-              "OK");
-  }
-
- private:
-  ClusterGroup& g_;
-  const std::uint16_t number_;
-  const std::string slot_;
-  const std::size_t from_, to_;
-};
-
-}  // namespace
-
 TEST_CASE(
     "cluster: a slot that moves for longer than the ttl: held locks survive, and are found when it "
     "has moved") {
@@ -116,7 +78,7 @@ TEST_CASE(
       release_or_fail(*backend, acquire_or_fail(*backend, request(k)));
       Lease held = acquire_or_fail(*backend, request(k, ttl));
       Resharding slot{g, lock};
-      if (moved) slot.move(lock);
+      if (moved) CHECK(slot.move(lock));
       for (const Deadline until = Clock::now() + ttl * 3 / 2; Clock::now() < until;
            ::usleep(150'000)) {
         const auto renewal = backend->renew(held, ttl);
@@ -163,8 +125,8 @@ TEST_CASE("cluster: a new key, and one with a waiter, in a moving slot") {
     auto waiter = *other->enqueue(request(k, 9s));  // dropped after a third of that without a poll
     REQUIRE(std::holds_alternative<Waiting>(*waiter->poll(50ms)));
     Resharding slot{g, base + "fence"};
-    if (moved > 0) slot.move(base + "fence");
-    if (moved > 1) slot.move(base + "queue");
+    if (moved > 0) CHECK(slot.move(base + "fence"));
+    if (moved > 1) CHECK(slot.move(base + "queue"));
     CHECK(kept(backend->renew(held, 30s)));
     CHECK(backend->release(held) == Released::yes);
     const auto released = Clock::now();
@@ -183,7 +145,7 @@ TEST_CASE("cluster: a slot that has moved is followed") {
   const Key k = key("moved");
   const Lease held = acquire_or_fail(*backend, request(k));
   Resharding slot{g, "dlock:{moved}:fence"};
-  slot.move("dlock:{moved}:fence");
+  CHECK(slot.move("dlock:{moved}:fence"));
   slot.finish();
   CHECK(kept(backend->renew(held, 10s)));
   CHECK(backend->check(k, held.token) == Validity::valid);
@@ -264,4 +226,11 @@ TEST_CASE("cluster: a silent first node does not delay the others") {
   CHECK(Clock::now() - began < 5s);  // a third of the 30 s would be its share
   WARN("granted after " << (Clock::now() - began) / 1ms << " ms");
   g.servers[0]->thaw();
+}
+
+TEST_CASE("cluster: a password that the nodes refuse is read again from its file") {
+  ClusterGroup g;
+  std::vector<RedisServer*> all;
+  for (auto& s : g.servers) all.push_back(&*s);
+  change_password_while_held(g.url(), ChangingPassword{all});
 }

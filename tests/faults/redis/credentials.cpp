@@ -17,16 +17,6 @@ Settings with_password(const SecretFile& file, const std::string& text) {
   return s;
 }
 
-void set_password(RedisServer& server, const std::string& password) {
-  const Reply r = server.command(
-      {"ACL", "SETUSER", "app", "on", "resetpass", ">" + password, "~*", "&*", "+@all"});
-  REQUIRE(r.text == "OK");
-}
-
-void disconnect_all(RedisServer& server) {
-  server.command({"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"});
-}
-
 }  // namespace
 
 TEST_CASE("a password that a server refuses is read again from its file") {

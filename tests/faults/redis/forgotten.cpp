@@ -66,7 +66,7 @@ TEST_CASE("forgotten: a holder that is found in the grace is shown, asked to sto
     CAPTURE(recipe);
     RedisServer server{{.config = {"appendonly yes", "appendfsync always"}, .uptime = an_hour}};
     const Key k = key("k");
-    const Lease lease = acquire_or_fail(*open_at(server, recipe), request(k, 60s));
+    const Lease lease = acquire_or_fail(*open_at(server, recipe), request(k, 30s));
     server.restart();
     auto after = open_at(server, recipe);
     const auto seen = after->inspect(k).value();
@@ -98,7 +98,7 @@ TEST_CASE("forgotten: when the grace is over a key without a holder is free") {
 
 // With the default grace and ttl: ten seconds of the grace are left.
 TEST_CASE("forgotten: who waits in the grace has a place, and the first to come is granted first") {
-  RedisServer server{{.uptime = std::chrono::seconds{50}}};
+  RedisServer server{{.uptime = std::chrono::seconds{20}}};
   const Key k = key("k");
   struct Contender {
     std::unique_ptr<Backend> backend;
@@ -138,7 +138,7 @@ TEST_CASE("forgotten: who waits in the grace has a place, and the first to come 
       if (!std::holds_alternative<Granted>(*p)) continue;
       REQUIRE(i == next);
       CHECK_FALSE(all[i].backend->grants_nothing());
-      CHECK(std::stoi(info_field(server, "server", "uptime_in_seconds")) >= 60);
+      CHECK(std::stoi(info_field(server, "server", "uptime_in_seconds")) >= 30);
       CHECK(all[i].backend->release(std::get<Granted>(*p).lease) == Released::yes);
       ++next;
     }
@@ -147,7 +147,7 @@ TEST_CASE("forgotten: who waits in the grace has a place, and the first to come 
 
 TEST_CASE("forgotten: a grant whose reply was lost before the restart is no answer in the grace") {
   RedisServer server{{.config = {"appendonly yes", "appendfsync always"}, .uptime = an_hour}};
-  const Request r = request(key("k"), 60s);
+  const Request r = request(key("k"), 30s);
   acquire_or_fail(*open_redis(server.url()), r);
   server.restart();
   auto backend = open_redis(server.url());

@@ -64,7 +64,7 @@ TEST_CASE("forgotten: inspect says ?, until when nothing is granted, and 69") {
 
 TEST_CASE("forgotten: inspect shows a holder that is found in the grace") {
   RedisServer server{{.config = {"appendonly yes", "appendfsync always"}, .uptime = an_hour}};
-  acquire_or_fail(*open_redis(server.url()), request(key("k"), 60s));
+  acquire_or_fail(*open_redis(server.url()), request(key("k"), 30s));
   server.restart();
   const Ran one = inspect(server, {"k"});
   INFO(one.printed << one.said);
@@ -83,7 +83,7 @@ TEST_CASE("forgotten: --revoke --wait does not take lost data for the end of a j
   auto backend = open_redis(server.url());
   const Key k = key("k");
   const auto asked = [&] {
-    acquire_or_fail(*backend, request(k, 60s));
+    acquire_or_fail(*backend, request(k, 30s));
     Process p = Process::start({.argv = {program_from("DLOCK"), "release", "-b", server.url(),
                                          "--key", "k", "--revoke", "--wait", "8s"}});
     const auto is_asked = [&] {

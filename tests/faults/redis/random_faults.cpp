@@ -75,8 +75,8 @@ void contend(const std::string& url, const Key& k, unsigned seed, const std::ato
 
 TEST_CASE("contenders under random faults never overlap") {
   const unsigned seed = Catch::rngSeed() ? Catch::rngSeed() : 1;
-  const auto length = std::getenv("DLOCK_FAULT_SECONDS")
-                          ? std::chrono::seconds{std::atoi(std::getenv("DLOCK_FAULT_SECONDS"))}
+  const auto length = std::getenv("DLOCK_TEST_FAULT_SECONDS")
+                          ? std::chrono::seconds{std::atoi(std::getenv("DLOCK_TEST_FAULT_SECONDS"))}
                           : 8s;
   RedisServer server;
   constexpr unsigned clients = 6;

@@ -19,8 +19,8 @@ class Run {
  public:
   explicit Run(const std::string& url, std::vector<std::string> options = {},
                const std::string& name = "job") {
-    std::vector<std::string> words{program_from("DLOCK"), "run", "-q", "-b", url, "--key", name,
-                                   "--status-fd",         "9"};
+    std::vector<std::string> words{
+        program_from("DLOCK"), "run", "-q", "-b", url, "--key", name, "--status", "9"};
     words.insert(words.end(), options.begin(), options.end());
     words.insert(words.end(), {"--", "sleep", "1000"});
     Pipe pipe;
@@ -36,13 +36,13 @@ class Run {
 
 TEST_CASE(
     "restart: a job whose server lost its lock ends at once, with the defaults and with a long "
-    "lease on a disk that was wiped") {
+    "lease under a long grace on a disk that was wiped") {
   const bool wiped = GENERATE(false, true);
   CAPTURE(wiped);
   RedisServer::Setup setup{.uptime = an_hour};
   if (wiped) setup.config = {"appendonly yes", "appendfsync always"};
   RedisServer server{setup};
-  Run run{server.url(),
+  Run run{server.url() + (wiped ? "?restart_grace=10m" : ""),
           wiped ? std::vector<std::string>{"--ttl", "10m"} : std::vector<std::string>{}};
   REQUIRE(run.events->wait("acquired", 20));
   server.kill();
@@ -103,6 +103,7 @@ TEST_CASE("restart: -n, and a wait that ends in the grace, are 69, also with -E 
       INFO(ran.said);
       CHECK(ran.status == 69);
       CHECK(has(ran.said, "grants resume in"));
+      CHECK(has(ran.said, "?restart_grace=0 if this server never forgets (dlock-backends(7))"));
     }
   // places at most, and no grant
   CHECK_FALSE(server.command({"HGET", "dlock:{k}:fence", "fence"}).is(Reply::Type::string));
@@ -115,7 +116,7 @@ TEST_CASE("restart: run, acquire and renew with a lease above the grace are 64 a
     INFO(ran.said);
     CHECK(ran.status == 64);
     CHECK(has(ran.said, "--ttl 5m"));
-    CHECK(has(ran.said, "restart_grace=1m"));
+    CHECK(has(ran.said, "restart_grace=30s"));
   };
   for (const char* how : {"--hold", "--keep"})
     refused(dlock_with({"acquire", how, "-b", server.url(), "--ttl", "5m", "--key", "k"}));
@@ -130,7 +131,7 @@ TEST_CASE("restart: run, acquire and renew with a lease above the grace are 64 a
       dlock_with({"renew", "-b", server.url(), "--ttl", "5m", "--key", "k", "--handle", handle}));
   refused(dlock_with(
       {"run", "-b", server.url(), "--ttl", "5m", "--key", "k", "--handle", handle, "--", "true"}));
-  CHECK(dlock_with({"renew", "-b", server.url(), "--ttl", "60s", "--key", "k", "--handle", handle})
+  CHECK(dlock_with({"renew", "-b", server.url(), "--ttl", "30s", "--key", "k", "--handle", handle})
             .status == 0);
 }
 
@@ -187,12 +188,13 @@ TEST_CASE(
 TEST_CASE("restart: --explain computes restart_grace as the start does") {
   const auto told = [](const char* items, const char* ttl) {
     return dlock_with({"run", "--explain", "-b", fmt::format("redis://db1{}", items), "--ttl", ttl,
-                       "--key", "k", "--", "true"})
-        .printed;
+                       "--key", "k", "--", "true"});
   };
-  CHECK(has(told("", "30s"), "up for 1m (restart_grace); this lease has ended by then"));
-  CHECK(has(told("", "5m"), "this lease, 5m, is longer"));
-  CHECK(has(told("?restart_grace=5m", "5m"),
+  const auto printed = [&](const char* items, const char* ttl) { return told(items, ttl).printed; };
+  CHECK(has(printed("", "30s"), "up for 30s (restart_grace); this lease has ended by then"));
+  CHECK(told("", "5m").status == 64);
+  CHECK(has(told("", "5m").said, "--ttl 5m is longer than restart_grace=30s"));
+  CHECK(has(printed("?restart_grace=5m", "5m"),
             "up for 5m (restart_grace); this lease has ended by then"));
-  CHECK(has(told("?restart_grace=0", "5m"), "at once (restart_grace=0)"));
+  CHECK(has(printed("?restart_grace=0", "5m"), "at once (restart_grace=0)"));
 }

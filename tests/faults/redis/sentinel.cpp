@@ -235,3 +235,24 @@ TEST_CASE("sentinels: a silent first one does not delay the others") {
   CHECK(Clock::now() - again < 5s);
   g.sentinels[0]->thaw();
 }
+
+TEST_CASE("sentinels: a password that they and the servers refuse is read again from its file") {
+  SentinelGroup g;
+  std::vector<RedisServer*> sentinels, all;
+  for (auto& s : g.sentinels) sentinels.push_back(&*s);
+  for (auto& s : g.servers) all.push_back(&*s);
+  all.insert(all.end(), sentinels.begin(), sentinels.end());
+  for (RedisServer* s : sentinels)  // they ask for a login
+    REQUIRE(s->command({"ACL", "SETUSER", "default", "resetpass", ">another"}).text == "OK");
+  ChangingPassword password{all};
+  SECTION("a holder and a waiter") { change_password_while_held(g.url(), password); }
+  SECTION("a list that is watched") {
+    auto watcher = password.open(g.url());
+    CHECK(watcher->list());
+    password.servers = sentinels;
+    password.file.write("second");
+    password.change("second");
+    ::usleep(useconds_t(redis::SentinelLocator::fresh.count()));  // then they are asked again
+    CHECK(watcher->list());
+  }
+}

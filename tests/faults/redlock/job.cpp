@@ -22,7 +22,7 @@ class Run {
                                           dir_.path(), dir_.path(), dir_.path());
       const std::string events = dir_.path() + "/events";
       ::execl(DLOCK, DLOCK, "run", "-q", "-b", url.c_str(), "--key", "job", "--ttl", ttl,
-              "--status-file", events.c_str(), "--", "sh", "-c", job.c_str(), nullptr);
+              "--status", events.c_str(), "--", "sh", "-c", job.c_str(), nullptr);
       ::_exit(127);
     }
     REQUIRE(

@@ -126,26 +126,26 @@ TEST_CASE(
   RedlockMasters m{{.config = durable, .uptime = 1000s}};
   auto holder = open_redlock(m.url(""), quick());
   const Key k = key("forgetful");
-  const Lease held = granted_within(*holder, request(k, 60s), 15s);
-  CHECK(has_all_votes(m, *holder, held, "forgetful", 60s));
+  const Lease held = granted_within(*holder, request(k, 30s), 15s);
+  CHECK(has_all_votes(m, *holder, held, "forgetful", 30s));
   restart_wiped(*m.servers[0]);
   restart_wiped(*m.servers[1]);
   auto other = open_redlock(m.url(""), quick());
-  auto waiter = *other->enqueue(request(k, 60s));
+  auto waiter = *other->enqueue(request(k, 30s));
   CHECK(std::holds_alternative<Waiting>(*waiter->poll(0s)));
   CHECK(votes_of(m, "forgetful", held.owner) == 3);
-  CHECK(kept(renewed_within(*holder, held, 60s, 5s)));
+  CHECK(kept(renewed_within(*holder, held, 30s, 5s)));
   restart_wiped(*m.servers[2]);  // a majority has lost its data
   auto third = open_redlock(m.url(""), quick());
-  const auto p = *(*third->enqueue(request(key("other"), 60s)))->poll(0s);
+  const auto p = *(*third->enqueue(request(key("other"), 30s)))->poll(0s);
   REQUIRE(std::holds_alternative<Waiting>(p));
   INFO(std::get<Waiting>(p).why);
-  CHECK(std::get<Waiting>(p).why.find("3 of 5 masters restarted less than 1m ago") !=
+  CHECK(std::get<Waiting>(p).why.find("3 of 5 masters restarted less than 30s ago") !=
         std::string::npos);
-  CHECK(lost(renewed_within(*holder, held, 60s, 5s)));
+  CHECK(lost(renewed_within(*holder, held, 30s, 5s)));
   // A short grace, to see its end.
-  auto patient = open_redlock(m.url("?restart_grace=1s"), quick());
-  CHECK(granted_within(*patient, request(k, 60s), 15s).token > held.token);
+  auto patient = open_redlock(m.url("?restart_grace=3s"), quick());
+  CHECK(granted_within(*patient, request(k, 3s), 20s).token > held.token);
 }
 
 TEST_CASE("two names of one server are refused, as it would vote twice") {

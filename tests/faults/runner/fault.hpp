@@ -16,9 +16,11 @@ enum class Fault {
   freeze_all,    // F3: dlock, guard and job
   kill_waiter,   // F24
   stop_waiter,   // F24, longer than the ttl
+  kill_pair,     // F1 and F24: dlock and one that waits behind it
   client_clock,  // F17: the wall clock of the clients, by an hour
   restart,       // F6: the server is killed and started with its data
   wipe,          // F7: with an empty store
+  flush,         // emptied while it runs; of redlock two of five
   stop_short,    // F8, 400 ms
   stop_long,     // F8, longer than the ttl; of redlock three of five
   minority,      // F9: two masters of five stopped for longer than the ttl

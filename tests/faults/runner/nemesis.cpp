@@ -100,10 +100,12 @@ void Nemesis::to_processes(const std::vector<Victim>& victims) {
   for (const Victim& v : victims) {
     Injection& i =
         injected_[begin(s_.fault == Fault::kill_guard ? 0 : v.dlock, static_cast<int>(v.key))];
-    i.killed = s_.fault == Fault::kill_dlock || s_.fault == Fault::kill_both;
+    i.killed = s_.fault == Fault::kill_dlock || s_.fault == Fault::kill_both ||
+               s_.fault == Fault::kill_pair;
     i.stopped = stops;
     switch (s_.fault) {
-      case Fault::kill_dlock: ::kill(v.dlock, SIGKILL); break;
+      case Fault::kill_dlock:
+      case Fault::kill_pair: ::kill(v.dlock, SIGKILL); break;
       case Fault::kill_guard: ::kill(v.guard, SIGKILL); break;
       case Fault::kill_both: ::kill(v.guard, SIGKILL), ::kill(v.dlock, SIGKILL); break;
       default:
@@ -134,13 +136,13 @@ void Nemesis::to_waiters(const std::vector<Victim>& holders) {
     for (const pid_t pid : s_.clients.running(h.key)) {
       if (pid == h.dlock) continue;
       Injection& i = injected_[begin(pid, static_cast<int>(h.key))];
-      i.killed = s_.fault == Fault::kill_waiter;
+      i.killed = s_.fault != Fault::stop_waiter;
       i.stopped = !i.killed;
       ::kill(pid, i.killed ? SIGKILL : SIGSTOP);
       if (i.stopped) stopped.emplace_back(h.key, pid);
       break;
     }
-  let_go();
+  if (s_.fault != Fault::kill_pair) let_go();
   if (!stopped.empty()) sleep(1.4 * s_.recipe.ttl);
   for (const auto& [key, pid] : stopped)
     if (s_.clients.is_running(key, pid)) ::kill(pid, SIGCONT);
@@ -190,6 +192,7 @@ void Nemesis::to_servers() {
       s_.target.wipe();
       sleep(3);  // no grants before the grace is over
       break;
+    case Fault::flush: s_.target.flush(); break;
     case Fault::stop_short:
     case Fault::stop_long:
     case Fault::minority:
@@ -220,6 +223,12 @@ void Nemesis::round() {
     case Fault::freeze_all: to_processes(hold(some())); break;
     case Fault::kill_waiter:
     case Fault::stop_waiter: to_waiters(hold(some())); break;
+    case Fault::kill_pair: {
+      const auto holders = hold(some());
+      to_waiters(holders);
+      to_processes(holders);
+      break;
+    }
     case Fault::cut:
     case Fault::lose_reply:
     case Fault::delay:

@@ -58,6 +58,7 @@ class Redis final : public Target {
   }
   void restart() override { server_.restart(); }
   void wipe() override { server_.restart(); }
+  void flush() override { server_.command({"FLUSHALL"}); }
   void freeze() override { server_.freeze(); }
   void thaw() override { server_.thaw(); }
   void step_clock(std::chrono::seconds by) override { server_.step_clock(by); }
@@ -85,6 +86,9 @@ class Redlock final : public Target {
   }
   void restart() override { masters_->servers[next_++ % masters_->size()]->restart(); }
   void wipe() override { restart(); }
+  void flush() override {
+    for (std::size_t i = 0; i < some(); ++i) masters_->servers[i]->command({"FLUSHALL"});
+  }
   void freeze() override {
     for (std::size_t i = 0; i < some(); ++i) masters_->servers[i]->freeze();
   }
@@ -102,7 +106,7 @@ class Redlock final : public Target {
 
  private:
   std::size_t some() const {
-    return is_one_of(fault_, {Fault::minority, Fault::minority_clock}) ? 2 : 3;
+    return is_one_of(fault_, {Fault::minority, Fault::minority_clock, Fault::flush}) ? 2 : 3;
   }
   Fault fault_;
   std::unique_ptr<test::RedlockMasters> masters_;
@@ -218,7 +222,8 @@ bool applies(const Recipe& r, Fault fault) {
     case Fault::lose_reply:
     case Fault::delay:
     case Fault::reset: return !file;
-    case Fault::wipe: return redis || redlock;
+    case Fault::wipe:
+    case Fault::flush: return redis || redlock;
     case Fault::clock_ahead:
     case Fault::clock_back: return redis || redlock || mysql;
     case Fault::minority:
@@ -233,6 +238,7 @@ std::string_view not_covered(const Recipe& r, Fault fault) {
     case Fault::kill_both: return "both are killed";
     case Fault::stop_both: return r.attached ? "" : "both are stopped until the lease ends";
     case Fault::freeze_all: return r.attached ? "" : "all are frozen past the end of a lease";
+    case Fault::flush: return "what is deleted is forgotten at once";
     case Fault::remove:
       return r.name == "file-flock" ? "" : "release --force gives the lock away at once";
     case Fault::clock_ahead: return r.connection ? "" : "leases end early by as much";

@@ -18,6 +18,7 @@ class Target {
   virtual std::string url() const = 0;
   virtual void restart() {}
   virtual void wipe() {}
+  virtual void flush() {}
   // all servers, or as many as the fault means
   virtual void freeze() {}
   virtual void thaw() {}

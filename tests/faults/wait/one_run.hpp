@@ -32,7 +32,7 @@ class Run {
       std::vector<std::pair<std::string, std::string>> env = {}) {
     Pipe status, words;
     std::vector<std::string> argv{std::getenv("DLOCK"), "run", "-b", url, "--key", "k",
-                                  "--status-fd",        "9"};
+                                  "--status",           "9"};
     argv.insert(argv.end(), options.begin(), options.end());
     argv.push_back("--");
     argv.insert(argv.end(), command.begin(), command.end());

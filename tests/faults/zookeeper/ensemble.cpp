@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
+#include "support/proxy.hpp"
 #include "support/temp_dir.hpp"
 #include "support/zookeeper_client.hpp"
 
@@ -135,4 +136,41 @@ TEST_CASE(
     return without_quorum(ensemble);
   }
   FAIL("the waiter was not granted");
+}
+
+// A new leader counts a session from its own start, by the timeout with which it was created.
+TEST_CASE("a detached lease that was to last longer: no holder counts on it behind a new leader") {
+  ZookeeperEnsemble ensemble;
+  const std::size_t leader = ensemble.leader(), follower = ensemble.follower();
+  Proxy way{ensemble[follower].port()};
+  Settings settings;
+  settings.op_timeout = 2s;
+  settings.connect_timeout = 10s;
+  Request r = request(Key::parse("k").value(), 10s);
+  r.attached = false;
+  const std::string url = "zookeeper://127.0.0.1:" + std::to_string(way.port()) + "/longer";
+  const Lease taken = acquire_or_fail(*open_zookeeper(url, settings), r);
+  Lease handle{r.key, taken.owner};
+  handle.ticket = taken.ticket;
+  const auto holder = open_zookeeper(url, settings),
+             other = open_zookeeper(ensemble.url() + "/longer", settings);
+
+  auto answer = holder->renew(handle, 30s);
+  if (!answer) {
+    CHECK(answer.error().code == Errc::usage);
+    answer = holder->renew(handle, 10s);
+  }
+  REQUIRE(answer);
+  REQUIRE(std::holds_alternative<Kept>(*answer));
+  const Deadline counted = std::get<Kept>(*answer).lease.deadline;
+  way.refuse(true);
+  way.cut();
+  ensemble[leader].kill();
+  bool gone = false;
+  for (const Deadline end = Clock::now() + 120s; !gone && Clock::now() < end; ::usleep(5000)) {
+    const auto valid = other->check(r.key, taken.token);
+    gone = valid && *valid == Validity::stale;
+  }
+  REQUIRE(gone);
+  CHECK(Clock::now() >= counted);
 }

@@ -6,6 +6,7 @@
 #include <optional>
 #include "support/zookeeper_client.hpp"
 #include "zookeeper/queue/queue.hpp"
+#include "zookeeper/session/session_backend.hpp"
 
 using namespace dlock;
 using namespace dlock::test;
@@ -145,5 +146,18 @@ TEST_CASE("the answer to the watch on a granted node raises no alarm, a change b
     REQUIRE(std::holds_alternative<Kept>(told));
     CHECK(std::get<Kept>(told).revoked);
     release_or_fail(*holder, g.lease);
+  }
+}
+
+TEST_CASE("a lock that was released leaves no watch in its session") {
+  for (const char* recipe : {"sequential", "curator", "kazoo", "ephemeral"}) {
+    CAPTURE(recipe);
+    const auto backend = open_zookeeper(place(), {}, recipe);
+    release_or_fail(*backend, acquire_or_fail(*backend, ask(10s)));
+    zookeeper::Session& s =
+        **dynamic_cast<zookeeper::SessionBackend&>(*backend).looker();  // the same session
+    const zookeeper::WatchId next = s.new_watch();
+    REQUIRE(next > 1);
+    for (zookeeper::WatchId w = 1; w < next; ++w) CHECK_FALSE(s.fired(w));
   }
 }

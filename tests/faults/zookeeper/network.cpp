@@ -150,6 +150,25 @@ TEST_CASE("a waiter that gives up after a lost reply leaves nothing") {
   }
 }
 
+TEST_CASE("ephemeral: a waiter whose watch got no answer notices the release all the same") {
+  Far far;
+  const auto holder = open_zookeeper(far.direct(), {}, "ephemeral");
+  const auto waiter = far.open(500ms, "ephemeral");
+  const Lease held = acquire_or_fail(*holder, ask());
+  far.proxy.lose_reply("/k\x01", true);  // a request with a watch
+  const auto w = waiter->enqueue(ask()).value();
+  const auto unanswered = w->poll(0s);
+  REQUIRE_FALSE(unanswered);
+  CHECK(retryable(unanswered.error().code));
+  CHECK(far.proxy.lost_one());
+  bool waits = false;
+  for (const Deadline end = Clock::now() + 30s; !waits && Clock::now() < end;)
+    if (const auto p = w->poll(20ms)) waits = std::holds_alternative<Waiting>(*p);
+  REQUIRE(waits);
+  release_or_fail(*holder, held);
+  release_or_fail(*waiter, take(*w));
+}
+
 TEST_CASE("a release whose reply is lost counts as released") {
   Far far;
   const auto backend = far.open(2s);

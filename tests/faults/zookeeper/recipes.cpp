@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // What other clients, operators and limits do to a lock.
 #include <poll.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <algorithm>
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <csignal>
-#include <cstdio>
 #include <cstdlib>
 #include <optional>
 #include <thread>
-#include "support/secret_file.hpp"
 #include "support/temp_dir.hpp"
 #include "support/zookeeper_client.hpp"
 #include "zookeeper/queue/queue.hpp"
@@ -281,41 +278,6 @@ TEST_CASE(
   CHECK(kept(open_zookeeper(url)->renew(handle_of_other, 5s)));
   CHECK(open_zookeeper(url)->release(handle_of_other).value() == Released::yes);
   CHECK(looker->check(other.key, more.token).value() == Validity::stale);
-}
-
-TEST_CASE("with a login, nodes are closed to others") {
-  const TempDir dir;
-  const std::string file = dir / "auth", url = place();
-  std::FILE* f = std::fopen(file.c_str(), "we");
-  std::fputs("digest:me:secret\n", f);
-  std::fclose(f);
-  ::chmod(file.c_str(), 0600);
-  const auto mine = open_zookeeper(url + "?auth_file=" + file), theirs = open_zookeeper(url);
-  const Lease l = acquire_or_fail(*mine, ask());
-  const auto p = (*theirs->enqueue(ask()))->poll(1s);
-  REQUIRE_FALSE(p);
-  CHECK(p.error().code == Errc::denied);
-  CHECK(p.error().message.find("secret") == std::string::npos);
-  CHECK(theirs->force_release(key(), std::nullopt).error().code == Errc::denied);
-  const auto other = open_zookeeper(url + "?auth_file=" + file);
-  CHECK(std::holds_alternative<Waiting>((*other->enqueue(ask()))->poll(20ms).value()));
-  release_or_fail(*mine, l);
-}
-
-TEST_CASE("a credential that the servers refuse is read again from its file") {
-  const std::string url = place();
-  const SecretFile file{"digest:me:secret"};
-  const auto mine = open_zookeeper(url + "?auth_file=" + file.path());
-  const Lease l = acquire_or_fail(*mine, ask());
-  file.write("digest:me:another");
-  const auto other = open_zookeeper(url + "?auth_file=" + file.path());
-  const auto refused = other->check(l.key, l.token);
-  REQUIRE_FALSE(refused);
-  CHECK(refused.error().code == Errc::denied);
-  file.write("digest:me:secret");
-  CHECK(retryable(other->check(l.key, l.token).error().code));  // reads it
-  CHECK(other->check(l.key, l.token).value() == Validity::valid);
-  release_or_fail(*mine, l);
 }
 
 TEST_CASE("doctor: quorum, servers, limits and ACL") {

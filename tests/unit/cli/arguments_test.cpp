@@ -26,7 +26,34 @@ const struct {
     {Verb::run,
      {"--reason==", "--reason=[a,b]", "-vv"},
      "reason== reason=[a,b] verbose= verbose= "},
-    {Verb::run, {"-q", "-v", "-s", "-x"}, "verbose= shared= exclusive= "},
+    {Verb::run, {"-q", "-v", "-s"}, "verbose= shared= "},
+    {Verb::run, {"-sx"}, "error: run: -x no longer exists: leave it out, without -s a lock is exc"},
+    {Verb::acquire, {"--exclusive"}, "error: acquire: --exclusive no longer exists: leave it out"},
+    {Verb::inspect, {"-x"}, "error: inspect: unknown option '-x' ("},
+    {Verb::run, {"--foreground=no", "--key", "k"}, "foreground=no key=k "},
+    {Verb::run,
+     {"--foreground", "--", "true"},
+     "error: --foreground: needs a value, as in --foreg"},
+    {Verb::run, {"--foreground", "yes"}, "error: --foreground: needs a value, as in --foregr"},
+    {Verb::run, {"--foreground="}, "error: --foreground: needs a value, as in --foreground=yes"},
+    {Verb::run, {"--foreground=on"}, "error: --foreground: 'on' is neither auto, yes nor no"},
+    {Verb::fence,
+     {"--no-foreground"},
+     "error: fence: --no-foreground no longer exists: use --foreground=no"},
+    {Verb::acquire, {"--no-foreground"}, "error: acquire: unknown option '--no-foreground'"},
+    {Verb::run, {"--status", "3", "--status=./3"}, "status=3 status=./3 "},
+    {Verb::run, {"--status", "99999999999"}, "error: --status: '99999999999' is not a whole"},
+    {Verb::run, {"--status="}, "error: --status: must not be empty"},
+    {Verb::run, {"--status-fd", "3"}, "error: run: --status-fd no longer exists: use --status FD"},
+    {Verb::run, {"--explain", "--output=json"}, "error: run: --output no longer exists: use -J"},
+    {Verb::bench,
+     {"--allow-short-ttl"},
+     "error: bench: --allow-short-ttl no longer exists: put ?short_ttl=yes into the URL of the"},
+    {Verb::config, {"--report", "--ttl", "3s"}, "report= ttl=3s "},
+    {Verb::config, {"k"}, "error: config: unexpected argument 'k'"},
+    {Verb::run,
+     {"--debug-report"},
+     "error: run: --debug-report no longer exists: use dlock config"},
     {Verb::run, {"-w", "-1"}, "error: --wait: '-1'"},
     {Verb::run, {"-nw-1"}, "error: --wait: '-1'"},
     {Verb::run, {"-w=3"}, "error: --wait: '=3'"},
@@ -95,6 +122,17 @@ TEST_CASE("all rows of each verb have names of their own") {
     for (const Option& o : option_table())
       if (belongs(o, v.verb)) CHECK(names.insert(o.name).second);
   }
+}
+
+TEST_CASE("config reads each name that any command reads, once, by its own row if it has one") {
+  std::set<std::string_view> names, all;
+  for (const Option& o : option_table()) {
+    INFO(o.name);
+    if (o.twin) all.insert(o.name);
+    if (reads(o, Verb::config)) CHECK(names.insert(o.name).second);
+    if (belongs(o, Verb::config)) CHECK(reads(o, Verb::config) == o.twin);
+  }
+  CHECK(names == all);
 }
 
 TEST_CASE("every error on the command line is one line and status 64") {

@@ -56,8 +56,16 @@ TEST_CASE("an error on the command line is usage, one in a variable is config") 
         Errc::config);
   CHECK(code_of(Verb::run, good, {{"DLOCK_QUIET", "maybe"}}, "DLOCK_QUIET: 'maybe'") ==
         Errc::config);
-  CHECK(code_of(Verb::run, good, {{"DLOCK_SHARED", "1"}, {"DLOCK_EXCLUSIVE", "1"}}, "contradict") ==
-        Errc::config);
+}
+
+TEST_CASE("a variable of an option that is written otherwise now is config, and says how") {
+  const std::vector<std::string> good{"--key", "k", "--", "true"};
+  CHECK(code_of(Verb::run, good, {{"DLOCK_NO_FOREGROUND", "1"}},
+                "DLOCK_NO_FOREGROUND no longer exists: use DLOCK_FOREGROUND") == Errc::config);
+  CHECK(code_of(Verb::run, good, {{"DLOCK_EXCLUSIVE", "1"}},
+                "DLOCK_EXCLUSIVE no longer exists: leave it out") == Errc::config);
+  const Variables set(Values{{"DLOCK_NO_FOREGROUND", "1"}});  // no option of inspect
+  CHECK(Words(Verb::inspect, {}).parse());
 }
 
 TEST_CASE("the only word of a command is its key, or the sequencer to check") {
@@ -152,9 +160,7 @@ TEST_CASE("missing and contradicting options") {
   usage(Verb::run, {"--", "true"}, "run: --key is missing");
   usage(Verb::run, {"--key", "k"}, "-- and the command are missing");
   usage(Verb::run, {"--key", "k", "--"}, "the command after -- is missing");
-  usage(Verb::run, {"--key", "k", "--limit", "3", "-x", "--", "true"}, "--limit and --exclusive");
-  usage(Verb::run, {"--key", "k", "--foreground", "--no-foreground", "--", "true"},
-        "--foreground and --no-foreground");
+  usage(Verb::run, {"--key", "k", "--limit", "3", "-s", "--", "true"}, "--limit and --shared");
   usage(Verb::acquire, {"--key", "k", "--keep", "--hold"}, "--keep and --hold");
   usage(Verb::acquire, {"--key", "k", "--watch-pid", "3"}, "--watch-pid goes with --keep");
   usage(Verb::release, {"--key", "k", "--token", "3"}, "--token goes with --force");

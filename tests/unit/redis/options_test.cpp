@@ -25,7 +25,7 @@ TEST_CASE("forms of a redis URL") {
   CHECK(plain.servers.front() == Endpoint{"db1", 6379, ""});
   CHECK(plain.database == 0);
   CHECK(plain.prefix == "dlock:");
-  CHECK(plain.restart_grace == std::chrono::seconds{60});
+  CHECK(plain.restart_grace == std::chrono::seconds{30});
   CHECK_FALSE(plain.tls);
   const auto full =
       parse("rediss://app:se%40cret@[::1]:7000/3?prefix=&replicas=2&restart_grace=0&tls_ca=/ca.pem")

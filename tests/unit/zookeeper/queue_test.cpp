@@ -47,7 +47,7 @@ TEST_CASE("the queue is in order across the wrap") {
 
 TEST_CASE("node names of each dialect") {
   CHECK(node_prefix(Dialect::sequential, owner, Mode::shared) ==
-        "_c_01234567-89ab-cdef-0123-456789abcdef-__READ__");
+        "_c_01234567-89ab-cdef-0123-456789abcdef-__DLCK__-__READ__");
   CHECK(node_prefix(Dialect::curator, owner, Mode::exclusive) ==
         "_c_01234567-89ab-cdef-0123-456789abcdef-lock-");
   CHECK(node_prefix(Dialect::kazoo, owner, Mode::exclusive) ==
@@ -114,8 +114,10 @@ TEST_CASE(
 }
 
 TEST_CASE("readers and permits run together; a permit counts every earlier contender") {
-  const std::string r0 = name("READ", "0000000000"), p1 = name("SEMA__-__WRIT", "0000000001"),
-                    p2 = name("SEMA__-__WRIT", "0000000002"), r8 = name("READ", "0000000008"),
+  const std::string r0 = name("DLCK__-__READ", "0000000000"),
+                    p1 = name("SEMA__-__WRIT", "0000000001"),
+                    p2 = name("SEMA__-__WRIT", "0000000002"),
+                    r8 = name("DLCK__-__READ", "0000000008"),
                     p9 = name("SEMA__-__WRIT", "0000000009"), w7 = name("WRIT", "0000000007");
   const auto d = Directory::of(Dialect::sequential, {r0, p1, p2, r8, p9});
   for (const auto& runs : {r0, p1, r8}) CHECK(decide(d, runs, 2).what == What::run);
@@ -130,7 +132,24 @@ TEST_CASE("readers and permits run together; a permit counts every earlier conte
   CHECK(decide(behind, p9, 9).watch == w7);
 }
 
-TEST_CASE("Curator sorts a permit as a writer, and knows no slots") {
+TEST_CASE("Curator's readers and permits wait for each other, dlock's readers for neither") {
+  const std::string r1 = name("READ", "0000000001"), p2 = name("SEMA__-__WRIT", "0000000002"),
+                    own = name("DLCK__-__READ", "0000000003"), r6 = name("READ", "0000000006"),
+                    p7 = name("SEMA__-__WRIT", "0000000007");
+  const auto d = Directory::of(Dialect::sequential, {p7, r6, own, p2, r1});
+  for (const auto& runs : {r1, own}) CHECK(decide(d, runs, 9).what == What::run);
+  for (const auto& [me, watch] : {std::pair{p2, r1}, {r6, p2}, {p7, r6}}) {
+    const Verdict v = decide(d, me, 9);
+    CHECK(v.what == What::wait_deletion);
+    CHECK(v.watch == watch);
+  }
+  CHECK(decide(d, p7, 9).ahead == 2);
+  const auto ended = Directory::of(Dialect::sequential, {p7, own, p2});
+  for (const auto& runs : {p2, own, p7}) CHECK(decide(ended, runs, 9).what == What::run);
+}
+
+TEST_CASE(
+    "Curator sorts dlock's permits as writers and its readers as its own, and knows no slots") {
   // Curator's rule: a name that ends in one of its tags and a number is sorted by that, any other
   // by its whole name and after those; a reader waits for every writer before it.
   const auto number = [](std::string name) {
@@ -145,6 +164,9 @@ TEST_CASE("Curator sorts a permit as a writer, and knows no slots") {
     CHECK(number(mine) < number(theirs));
     CHECK(mine.find("__WRIT__") != mine.npos);
   }
+  const std::string reader = node_prefix(Dialect::sequential, owner, Mode::shared) + "0000000006";
+  CHECK(number(reader) == "0000000006");
+  CHECK(reader.find("__WRIT__") == reader.npos);
   for (const std::string& beside : {slot_node(3)}) {
     CHECK(number(beside) > number(theirs));
     CHECK(beside.find("__WRIT__") == beside.npos);

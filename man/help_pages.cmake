@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+# Writes the C++ source TO with the pages FROM/dlock-PAGE.7 of PAGES as text. MANDOC: the program.
+cmake_minimum_required(VERSION 3.25)
+separate_arguments(PAGES)
+string(ASCII 8 backspace)
+set(source "// SPDX-License-Identifier: Apache-2.0
+#include \"cli/manual_pages.hpp\"
+
+namespace dlock::cli {
+
+std::span<const ManualPage> manual_pages() noexcept {
+  static constexpr ManualPage table[] = {
+")
+foreach(page IN LISTS PAGES)
+  execute_process(COMMAND ${MANDOC} -T ascii -I os=dlock ${FROM}/dlock-${page}.7 OUTPUT_VARIABLE text
+    COMMAND_ERROR_IS_FATAL ANY)
+  # bold and underlined letters are overstruck
+  string(REGEX REPLACE ".${backspace}" "" text "${text}")
+  string(APPEND source "      {\"${page}\", R\"PAGE(${text})PAGE\"},\n")
+endforeach()
+string(APPEND source "  };
+  return table;
+}
+
+}  // namespace dlock::cli
+")
+file(WRITE ${TO} "${source}")

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// Logins, and credentials that change while a lock is held or waited for.
+#include <catch2/catch.hpp>
+#include "support/polling.hpp"
+#include "support/secret_file.hpp"
+#include "support/zookeeper_client.hpp"
+#include "zookeeper/queue/queue.hpp"
+#include "zookeeper/session/session_backend.hpp"
+
+using namespace dlock;
+using namespace dlock::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+Key key() { return Key::parse("k").value(); }
+Request ask() { return request(key(), 60s); }
+std::string place() { return shared_zookeeper().url() + fresh_chroot(); }
+bool waits(Waiter& w) { return std::holds_alternative<Waiting>(w.poll(20ms).value()); }
+
+}  // namespace
+
+TEST_CASE("with a login, nodes are closed to others") {
+  const SecretFile file{"digest:me:secret"};
+  const std::string url = place(), login = "?auth_file=" + file.path();
+  const auto mine = open_zookeeper(url + login), theirs = open_zookeeper(url);
+  const Lease l = acquire_or_fail(*mine, ask());
+  const auto p = (*theirs->enqueue(ask()))->poll(1s);
+  REQUIRE_FALSE(p);
+  CHECK(p.error().code == Errc::denied);
+  CHECK(p.error().message.find("secret") == std::string::npos);
+  CHECK(theirs->force_release(key(), std::nullopt).error().code == Errc::denied);
+  const auto other = open_zookeeper(url + login);
+  CHECK(waits(**other->enqueue(ask())));
+  release_or_fail(*mine, l);
+}
+
+TEST_CASE("a credential that the servers refuse is read again from its file") {
+  const std::string url = place();
+  const SecretFile file{"digest:me:secret"};
+  const auto mine = open_zookeeper(url + "?auth_file=" + file.path());
+  const Lease l = acquire_or_fail(*mine, ask());
+  file.write("digest:me:another");
+  const auto other = open_zookeeper(url + "?auth_file=" + file.path());
+  const auto refused = other->check(l.key, l.token);
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().code == Errc::denied);
+  file.write("digest:me:secret");
+  CHECK(retryable(other->check(l.key, l.token).error().code));  // reads it
+  CHECK(other->check(l.key, l.token).value() == Validity::valid);
+  release_or_fail(*mine, l);
+}
+
+TEST_CASE("a waiter that is denied reads its credential again, and goes on waiting") {
+  for (const char* recipe : {"sequential", "curator", "kazoo", "ephemeral"}) {
+    CAPTURE(recipe);
+    const bool queues = std::string_view{recipe} != "ephemeral";
+    const std::string chroot = fresh_chroot(), open_to_all = chroot + (queues ? "/p/k" : "/p"),
+                      url = shared_zookeeper().url() + chroot + "?prefix=p/";
+    RawZookeeper raw{shared_zookeeper().url()};
+    raw.make_all(open_to_all);
+    const SecretFile file{"digest:me:old"}, changed{"digest:me:new"};
+    const auto holder = open_zookeeper(url + "&auth_file=" + changed.path(), {}, recipe),
+               waiter = open_zookeeper(url + "&auth_file=" + file.path(), {}, recipe);
+    Lease held{key(), Owner{}};
+    std::string between;  // what it waits for at first
+    if (queues) {
+      held = acquire_or_fail(*holder, ask());
+      const auto dialect = zookeeper::dialect_of(recipe).value();
+      between = raw.make(
+          open_to_all + '/' + zookeeper::node_prefix(dialect, Owner::random(), Mode::exclusive), "",
+          true, true);
+    } else {
+      between = raw.make(open_to_all + "/k");
+    }
+    const auto w = waiter->enqueue(ask()).value();
+    CHECK(waits(*w));
+    raw.remove(between);
+    if (!queues) held = acquire_or_fail(*holder, ask());
+    if (std::string_view{recipe} == "kazoo") {  // as long as the file says the same
+      const auto denied = w->poll(10s);
+      REQUIRE_FALSE(denied);
+      CHECK(denied.error().code == Errc::denied);
+    }
+    file.write("digest:me:new");
+    const auto again = w->poll(10s);
+    REQUIRE_FALSE(again);
+    CHECK(retryable(again.error().code));
+    CHECK(waits(*w));
+    release_or_fail(*holder, held);
+    release_or_fail(*waiter, granted_within(*w, 30s));
+  }
+}
+
+TEST_CASE(
+    "a session whose login the servers refuse is followed by another, and its waiter goes on") {
+  const std::string chroot = fresh_chroot(), url = shared_zookeeper().url() + chroot;
+  RawZookeeper raw{shared_zookeeper().url()};
+  raw.make_all(chroot + "/dlock/k");
+  raw.make_all(chroot + "/dlock/other");
+  raw.make(chroot + "/dlock/k/_c_x-__WRIT__", "", true, true);  // holds it
+  const SecretFile file{"digest:me:old"}, foreign{"digest:me:foreign"};
+  const auto closed = open_zookeeper(url + "?auth_file=" + foreign.path()),
+             backend = open_zookeeper(url + "?auth_file=" + file.path());
+  Request other = ask();
+  other.key = Key::parse("other").value();
+  const Lease held = acquire_or_fail(*closed, other);
+  const auto w = backend->enqueue(ask()).value();
+  CHECK(waits(*w));
+  file.write("nosuch:me");  // a scheme that no server knows: it ends the connection
+  CHECK_FALSE(backend->check(other.key, held.token));  // denied: it reads the file
+  Result<Progress> p = w->poll(20ms);
+  const auto refused = [&] {
+    return !p && p.error().message.find("does not accept the credential") != std::string::npos;
+  };
+  for (const Deadline end = Clock::now() + 30s; !refused() && Clock::now() < end;)
+    p = w->poll(20ms);
+  REQUIRE(refused());
+  CHECK_FALSE(w->poll(20ms));  // its place names the session still
+  file.write("digest:me:old");
+  p = w->poll(20ms);
+  for (const Deadline end = Clock::now() + 30s; !p && Clock::now() < end; p = w->poll(20ms)) {
+    INFO(p.error().message);
+    REQUIRE(retryable(p.error().code));
+  }
+  REQUIRE(p);
+  CHECK(std::holds_alternative<Waiting>(*p));
+  CHECK(w->cancel());
+}
