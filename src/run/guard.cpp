@@ -172,7 +172,10 @@ void Guard::start_job(const Channel::Received& r) {
   if (job_ < 0) return cannot_start({"clone", fork_error});
   if (plan_.max_run > 0us) run_until_ = later(Clock::now(), plan_.max_run);
   ::setpgid(job_, group_);  // parent and child both call it; EACCES after the exec is fine
-  if (group_ == 0) group_ = ::getpgid(job_), own_group_ = group_ == job_;
+  if (group_ == 0) {
+    group_ = ::getpgid(job_);
+    own_group_ = group_ == job_;  // not where setpgid is refused
+  }
   leader_alive_ = true;
   entry_.let_go_of_inherited();
 }
