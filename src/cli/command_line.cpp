@@ -17,6 +17,7 @@
 #include "cli/options/variables.hpp"
 #include "cli/options/verbs.hpp"
 #include "cli/say.hpp"
+#include "cli/secrets.hpp"
 #include "cli/version.hpp"
 #include "core/exit_status.hpp"
 #include "core/text.hpp"
