@@ -114,3 +114,11 @@ X
   of_page=$(sed -n '/^\.Ss Columns/,/^\.Sh/p' "$man/dlock-inspect.1" | sed -n 's/^\.Cm//p' | tr ' ' '\n' | grep -E '^[A-Z]{2,}$' | sort -u)
   assert_equal "$of_page" "$of_help"
 }
+
+# Where a row is wider, groff breaks it in the middle, and no column stands below its name.
+@test "the tables of the pages fit a terminal of 80 columns" {
+  for page in "$man"/*.[17]; do
+    wide=$(mandoc -T ascii "$page" | sed 's/.\x08//g' | grep -E '^ {5}[^ ].{73,}' || :)
+    assert_equal "$page:$wide" "$page:"
+  done
+}
