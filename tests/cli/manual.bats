@@ -98,7 +98,7 @@ options_of_help() {
       done <<'X'
 s run --explain -c true -s
 limit run --explain -c true --limit 2
-lock-delay run --explain -c true --lock-delay 1s
+lock-delay run --explain -c true --lock-delay 1s --ttl 20s
 once-per run --explain -c true --once-per 1h
 revoke release --revoke
 acquire acquire -n
