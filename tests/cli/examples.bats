@@ -223,14 +223,17 @@ X
   done
   not_run README.md 'the rights are those of dlock-redis(7), see below' <<'X'
 ACL SETUSER dlock on >PASSWORD resetkeys resetchannels -@all
-  ~dlock:* +info +eval +evalsha +blpop +wait +scan
-  +time +hgetall +hmget +hset +hdel +pexpire +del +rpush +zadd
-  +zrem +zremrangebyscore +zrange +zrangebyscore
-  +zrevrangebyscore +zscore +zcard +zcount +zrank
+ACL SETUSER dlock ~dlock:* +info +eval +evalsha +blpop +wait +scan
+ACL SETUSER dlock +time +hgetall +hmget +hset +hdel +pexpire +del
+ACL SETUSER dlock +rpush +zadd +zrem +zremrangebyscore +zrange
+ACL SETUSER dlock +zrangebyscore +zrevrangebyscore +zscore +zcard
+ACL SETUSER dlock +zcount +zrank
 X
   example dlock-redis.7 <<<"$example" # the same
   not_run README.md 'for an administrator of the server' <<'X'
 CONFIG SET maxmemory-policy noeviction
+CONFIG SET appendonly yes
+CONFIG SET appendfsync always
 CONFIG REWRITE
 CREATE DATABASE locks;
 CREATE USER dlock IDENTIFIED BY 'PASSWORD' REQUIRE SSL;
@@ -483,21 +486,23 @@ X
 }
 
 @test "rights and tables are those of the sources, which other tests use" {
-  words() { tr -s ' \n' '\n\n' | grep . | sort; }
+  words() { sed 's/^ACL SETUSER dlock //' | tr -s ' \n' '\n\n' | grep . | sort; }
   of_sources() { grep "^ACL SETUSER dlock .*$2" "$root/backends/$1/README.md" | head -n 1 | words; }
   not_run dlock-redis.7 'tests/faults/redis/acl.cpp logs in with the rights of backends/redis/README.md' <<'X'
 ACL SETUSER dlock on >PASSWORD resetkeys resetchannels -@all
-  ~dlock:* +info +eval +evalsha +blpop +wait +scan
-  +time +hgetall +hmget +hset +hdel +pexpire +del +rpush +zadd
-  +zrem +zremrangebyscore +zrange +zrangebyscore
-  +zrevrangebyscore +zscore +zcard +zcount +zrank
+ACL SETUSER dlock ~dlock:* +info +eval +evalsha +blpop +wait +scan
+ACL SETUSER dlock +time +hgetall +hmget +hset +hdel +pexpire +del
+ACL SETUSER dlock +rpush +zadd +zrem +zremrangebyscore +zrange
+ACL SETUSER dlock +zrangebyscore +zrevrangebyscore +zscore +zcard
+ACL SETUSER dlock +zcount +zrank
 X
   assert_equal "$(words <<<"$example")" "$(of_sources redis 'dlock:\*')"
   not_run dlock-redlock.7 'a test logs in with the rights of backends/redlock/README.md' <<'X'
 ACL SETUSER dlock on >PASSWORD resetkeys resetchannels -@all
-  ~jobs:* ~dlock:redlock:jobs:* ~dlock:redlock-wake:jobs:*
-  +info +eval +evalsha +blpop +scan +time +get +set
-  +del +pexpire +pttl +type +llen +rpush
+ACL SETUSER dlock ~jobs:* ~dlock:redlock:jobs:*
+ACL SETUSER dlock ~dlock:redlock-wake:jobs:*
+ACL SETUSER dlock +info +eval +evalsha +blpop +scan +time +get +set
+ACL SETUSER dlock +del +pexpire +pttl +type +llen +rpush
 X
   assert_equal "$(words <<<"$example")" "$(of_sources redlock 'jobs:\*')"
   lines_of dlock-mysql.7 | sed -n '/^CREATE TABLE/,/ENGINE=/p' >tables
