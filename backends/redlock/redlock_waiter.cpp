@@ -58,7 +58,7 @@ Result<std::optional<Progress>> RedlockWaiter::try_once(Deadline end) {
     const Duration left = m.grace_left();
     std::string why = fmt::format(
         "{} of {} masters restarted less than {} ago and may have forgotten a vote; grants resume "
-        "in {}; ?restart_grace=0 if these servers never forget (dlock-backends(7))",
+        "in {}; ?restart_grace=0 if these servers never forget (dlock-redlock(7))",
         m.ready() - m.voting(), m.size(), format_duration(options.restart_grace),
         format_duration(left));
     if (!request_.wait) return fail(Errc::unavailable, std::move(why));

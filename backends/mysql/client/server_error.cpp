@@ -80,7 +80,8 @@ constexpr std::array known{
     ServerError{1044, Remedy::never, Errc::denied, rights},
     ServerError{
         1045, Remedy::never, Errc::denied,
-        "user and password: the URL, --password-file, DLOCK_PASSWORD, MYSQL_PWD or ~/.my.cnf"},
+        "user and password: the URL, --password-file, DLOCK_PASSWORD, MYSQL_PWD or ~/.my.cnf; an "
+        "account with REQUIRE SSL needs ?tls=yes"},
     ServerError{1095, Remedy::never, Errc::denied, "only its own user may end that connection"},
     ServerError{1130, Remedy::never, Errc::denied, ""},
     ServerError{1142, Remedy::never, Errc::denied, rights},
@@ -95,8 +96,10 @@ constexpr std::array known{
     ServerError{3118, Remedy::never, Errc::denied, "the account is locked"},
     ServerError{3159, Remedy::never, Errc::denied, "the server wants TLS: add ?tls=yes"},
     ServerError{4151, Remedy::never, Errc::denied, "the account is locked"},
-    ServerError{2026, Remedy::never, Errc::denied,
-                "TLS: --tls-ca names the authority that signed the server's certificate"},
+    ServerError{
+        2026, Remedy::never, Errc::denied,
+        "TLS: --tls-ca names the authority that signed the server's certificate, which must "
+        "be for the host in the URL"},
     ServerError{2049, Remedy::never, Errc::denied, ""},
     ServerError{2059, Remedy::never, Errc::denied, ""},
     ServerError{2061, Remedy::never, Errc::denied, ""},

@@ -32,7 +32,7 @@ Result<std::string> restart_rule(LeaseSpan lease, Duration grace) {
 std::string grace_note(Duration grace, Duration left) {
   return fmt::format(
       "the server restarted less than {} ago and may have forgotten a lock; grants resume in {}; "
-      "?restart_grace=0 if this server never forgets (dlock-backends(7))",
+      "?restart_grace=0 if this server never forgets (dlock-redis(7))",
       format_duration(grace), format_duration(left));
 }
 

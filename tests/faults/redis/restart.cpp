@@ -106,12 +106,12 @@ TEST_CASE("restart: the grace applies to every server, whatever it says of its d
   CHECK(other->grants_nothing());
   CHECK(has(std::get<Waiting>(*p).why, "grants resume in"));
   CHECK(has(std::get<Waiting>(*p).why,
-            "?restart_grace=0 if this server never forgets (dlock-backends(7))"));
+            "?restart_grace=0 if this server never forgets (dlock-redis(7))"));
   for (const char* recipe : {"fair", "set", "setnx-expire", "getset"}) {
     const Error e = refusal(*open_redis(server.url(), {}, recipe), impatient(request(key("free"))));
     CHECK(e.code == Errc::unavailable);  // not busy: whether it is held is unknown
     CHECK(has(e.message, "grants resume in"));
-    CHECK(has(e.message, "?restart_grace=0 if this server never forgets (dlock-backends(7))"));
+    CHECK(has(e.message, "?restart_grace=0 if this server never forgets (dlock-redis(7))"));
   }
 }
 

@@ -103,7 +103,7 @@ TEST_CASE("restart: -n, and a wait that ends in the grace, are 69, also with -E 
       INFO(ran.said);
       CHECK(ran.status == 69);
       CHECK(has(ran.said, "grants resume in"));
-      CHECK(has(ran.said, "?restart_grace=0 if this server never forgets (dlock-backends(7))"));
+      CHECK(has(ran.said, "?restart_grace=0 if this server never forgets (dlock-redis(7))"));
     }
   // places at most, and no grant
   CHECK_FALSE(server.command({"HGET", "dlock:{k}:fence", "fence"}).is(Reply::Type::string));

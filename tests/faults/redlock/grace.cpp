@@ -35,7 +35,7 @@ TEST_CASE(
     else REQUIRE_FALSE(p);
     if (!p) CHECK(p.error().code == Errc::unavailable);
     const std::string why = p ? std::get<Waiting>(*p).why : p.error().message;
-    CHECK(why.find("?restart_grace=0 if these servers never forget (dlock-backends(7))") !=
+    CHECK(why.find("?restart_grace=0 if these servers never forget (dlock-redlock(7))") !=
           std::string::npos);
   }
 }
