@@ -23,6 +23,8 @@ tl::unexpected<Error> does_not_fit(const Timing& t, const TimingAsked& asked) {
   };
   way("--op-timeout", room(t.kill_after), 1ms);
   way("--kill-after", room(t.op_timeout), 0ms);
+  if (room(0us) > 1ms && room(t.kill_after) < 1ms && room(t.op_timeout) < 0ms)
+    ways += ", or shorten both";
   return fail(
       Errc::usage,
       fmt::format("--ttl {} leaves {} for --op-timeout {} and --kill-after {}: use {}",

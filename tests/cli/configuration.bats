@@ -114,6 +114,9 @@ value() { "$DLOCK" config "$@" | sed -n 's/ *#.*//; /^[a-z]/p'; }
     refused 78 'requires one' ${command%% *} --config site.toml ${command#"${command%% *}"}
   done
   [ ! -e state ]
+  run -0 "$DLOCK" config --config site.toml
+  assert_line 'require-backend = true  # site.toml:1'
+  assert_line '# backend = none, and required'
   run -0 "$DLOCK" run --config site.toml -b "file:$PWD/locks" --key k -- true
   DLOCK_BACKEND=file:$PWD/locks run -0 "$DLOCK" run --config site.toml --key k -- true
   printf 'require-backend = true\nbackend = "file:%s/locks"\n' "$PWD" >site.toml

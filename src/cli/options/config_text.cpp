@@ -52,11 +52,15 @@ std::string_view fallback(const Option& o) {
 
 std::string config_text(const Options& o) {
   std::string text;
+  if (!o.backend_required_by.empty())
+    text += fmt::format("require-backend = true  # {}\n", o.backend_required_by);
   for (const Option& row : option_table()) {
     if (!reads(row, o.verb)) continue;
     const auto set = std::find_if(o.values.begin(), o.values.end(),
                                   [&](const Given& g) { return g.option == &row; });
-    if (set == o.values.end()) text += fmt::format("# {} = {}\n", row.name, fallback(row));
+    const bool required = !o.backend_required_by.empty() && std::string_view(row.name) == "backend";
+    if (set == o.values.end())
+      text += fmt::format("# {} = {}\n", row.name, required ? "none, and required" : fallback(row));
     else text += fmt::format("{} = {}  # {}\n", row.name, shown(*set), source(*set));
   }
   return text;
