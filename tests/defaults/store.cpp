@@ -18,9 +18,9 @@ namespace {
 // Readers and permits of a recipe that keeps a queue: writers behind readers, readers behind a
 // writer (which are granted together, so in no order), permits.
 void add_queue(std::vector<Kind>& to, const std::string& recipe) {
-  to.push_back({recipe, {"-x"}, {"-x"}});
-  to.push_back({recipe, {"-s"}, {"-x"}});
-  to.push_back({recipe, {"-x"}, {"-s"}, false});
+  to.push_back({recipe, {}, {}});
+  to.push_back({recipe, {"-s"}, {}});
+  to.push_back({recipe, {}, {"-s"}, false});
   to.push_back({recipe, {"--limit", "1"}, {"--limit", "1"}});
 }
 
@@ -42,8 +42,8 @@ class File final : public Store {
   std::vector<Kind> kinds() const override {
     std::vector<Kind> all;
     add_queue(all, "lease");
-    all.push_back({"flock", {"-x"}, {"-x"}, false});
-    all.push_back({"flock", {"-x"}, {"-s"}, false});
+    all.push_back({"flock", {}, {}, false});
+    all.push_back({"flock", {}, {"-s"}, false});
     return all;
   }
 
@@ -62,7 +62,7 @@ class Redis final : public Store {
   std::vector<Kind> kinds() const override {
     std::vector<Kind> all;
     add_queue(all, "fair");
-    all.push_back({"set", {"-x"}, {"-x"}, false});
+    all.push_back({"set", {}, {}, false});
     return all;
   }
 
@@ -134,7 +134,7 @@ class Redlock final : public Store {
   void flush() override {
     for (const std::size_t i : {0, 1}) masters_.servers[i]->command({"FLUSHALL"});
   }
-  std::vector<Kind> kinds() const override { return {{"redlock", {"-x"}, {"-x"}, false}}; }
+  std::vector<Kind> kinds() const override { return {{"redlock", {}, {}, false}}; }
 
  private:
   RedlockMasters masters_{RedlockMasters::Setup{.count = 3}};
@@ -152,9 +152,9 @@ class Zookeeper final : public Store {
   std::vector<Kind> kinds() const override {
     std::vector<Kind> all;
     add_queue(all, "sequential");
-    all.push_back({"curator", {"-x"}, {"-x"}});
-    all.push_back({"kazoo", {"-x"}, {"-x"}});
-    all.push_back({"ephemeral", {"-x"}, {"-x"}, false});
+    all.push_back({"curator", {}, {}});
+    all.push_back({"kazoo", {}, {}});
+    all.push_back({"ephemeral", {}, {}, false});
     return all;
   }
   int least_ttl() const override { return 4; }  // two ticks
@@ -173,7 +173,7 @@ class Mysql final : public Store {
     std::vector<Kind> all;
     add_queue(all, "lease");
     for (const char* recipe : {"for-update", "get-lock", "insert", "version"})
-      all.push_back({recipe, {"-x"}, {"-x"}, false});
+      all.push_back({recipe, {}, {}, false});
     return all;
   }
 
@@ -186,7 +186,10 @@ class Mysql final : public Store {
 
 std::string Kind::name() const {
   if (holds.empty() && waits.empty()) return recipe;
-  return fmt::format("{} {}, {}", recipe, fmt::join(holds, " "), fmt::join(waits, " "));
+  const auto mode = [](const std::vector<std::string>& options) {
+    return options.empty() ? "exclusive" : fmt::format("{}", fmt::join(options, " "));
+  };
+  return fmt::format("{} {}, {}", recipe, mode(holds), mode(waits));
 }
 
 void Store::flush() { give_up("this store is not flushed"); }

@@ -14,7 +14,7 @@ struct Kind {
   std::vector<std::string> holds, waits;
   bool ordered = true;  // the waiters are granted in the order in which they came
 
-  std::string name() const;  // "lease -x, -s"
+  std::string name() const;  // "lease exclusive, -s"; "lease" if both are
 };
 
 class Store {

@@ -75,7 +75,7 @@ TEST_CASE(
   const std::string events = dir / "events";
   const pid_t run = ::fork();
   if (run == 0) {
-    ::execl(dlock, "dlock", "run", "-q", "-b", url.c_str(), "--key", "stopped", "--status-file",
+    ::execl(dlock, "dlock", "run", "-q", "-b", url.c_str(), "--key", "stopped", "--status",
             events.c_str(), "--", "sleep", "1000", nullptr);
     ::_exit(127);
   }

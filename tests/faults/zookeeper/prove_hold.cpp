@@ -29,13 +29,13 @@ struct Kind {
   bool ordered = true;
 };
 const Kind kinds[] = {
-    {"sequential", "sequential", {"-x"}, {"-x"}},
-    {"sequential, a writer behind a reader", "sequential", {"-s"}, {"-x"}},
-    {"sequential, readers behind a writer", "sequential", {"-x"}, {"-s"}, false},
+    {"sequential", "sequential", {}, {}},
+    {"sequential, a writer behind a reader", "sequential", {"-s"}, {}},
+    {"sequential, readers behind a writer", "sequential", {}, {"-s"}, false},
     {"sequential, permits", "sequential", {"--limit", "1"}, {"--limit", "1"}},
-    {"curator", "curator", {"-x"}, {"-x"}},
-    {"kazoo", "kazoo", {"-x"}, {"-x"}},
-    {"ephemeral", "ephemeral", {"-x"}, {"-x"}, false},
+    {"curator", "curator", {}, {}},
+    {"kazoo", "kazoo", {}, {}},
+    {"ephemeral", "ephemeral", {}, {}, false},
 };
 
 struct Run {
