@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A program on a disk that hangs or fails, for the tests beside this file. Ends with 77 where that cannot be made."""
-import os, signal, subprocess, sys, time
+import ctypes, os, signal, struct, subprocess, sys, time
 
 if os.geteuid() != 0 or not os.path.exists("/dev/fuse"):
     print("skipped: needs root and /dev/fuse")
@@ -75,6 +75,17 @@ class Disk:
             print("skipped: this kernel mounts no FUSE file system")
             sys.exit(77)
         return os.path.exists(self.path)
+
+    def forget(self, offset, length):
+        """The kernel drops these bytes of the program, wherever they are mapped: FUSE_NOTIFY_INVAL_INODE of
+        the file, which is node 2."""
+        pidfd = os.pidfd_open(self.pid)
+        device = next(int(fd) for fd in os.listdir(f"/proc/{self.pid}/fd")
+                      if os.readlink(f"/proc/{self.pid}/fd/{fd}") == "/dev/fuse")
+        copy = ctypes.CDLL(None).syscall(438, pidfd, device, 0)  # pidfd_getfd
+        os.write(copy, struct.pack("=IiQQqq", 40, 2, 0, 2, offset, length))
+        os.close(copy)
+        os.close(pidfd)
 
     def hang(self):
         os.kill(self.pid, signal.SIGSTOP)

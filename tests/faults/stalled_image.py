@@ -6,7 +6,7 @@
 # job, and nothing has been read ahead. Then dlock is killed, or it is stopped and its lease ends: the
 # guard, which has never killed before, ends the job and its child in time, with a cgroup and without.
 # 77: it cannot be tested here.
-import ctypes, os, select, signal, subprocess, sys, tempfile, time
+import os, select, signal, subprocess, sys, tempfile, time
 
 from disk import Disk, children, field, within
 
@@ -28,33 +28,27 @@ class Rest:
         return self.looks >= 20
 
 
-def take_back(pid, image):
-    """What a system short of memory does to the pages of `image` in a process: process_madvise(2)
-    with MADV_PAGEOUT. Returns the KiB that are left, which other processes share or have locked."""
-    class Range(ctypes.Structure):
-        _fields_ = [("begin", ctypes.c_void_p), ("size", ctypes.c_size_t)]
-    pidfd = os.pidfd_open(pid)
-    libc = ctypes.CDLL(None, use_errno=True)
-    ours, left = False, 0
-    with open(f"/proc/{pid}/smaps") as mappings:
-        for line in mappings.read().splitlines():
-            word = line.split()
-            if "-" in word[0]:
-                ours = image in line and "w" not in word[1]
-                if ours:
-                    begin, end = (int(part, 16) for part in word[0].split("-"))
-                    libc.syscall(440, pidfd, ctypes.byref(Range(begin, end - begin)), ctypes.c_size_t(1), 21, 0)
-    with open("/proc/sys/vm/drop_caches", "w") as file:
-        file.write("1")
-    with open(f"/proc/{pid}/smaps") as mappings:
-        for line in mappings.read().splitlines():
-            word = line.split()
-            if "-" in word[0]:
-                ours = image in line and "w" not in word[1]
-            elif ours and word[0] == "Rss:":
-                left += int(word[1])
-    os.close(pidfd)
-    return left
+def take_back(pid, image, disk):
+    """What a system short of memory does to the pages of `image`: it takes them from all who have them
+    mapped, but not those that are locked. The kernel is told, in the name of the file system, that
+    they have changed there. Returns the KiB that are left in the process."""
+    def mappings():  # [begin, end, offset, locked, KiB in memory] of what is read only
+        found = []
+        with open(f"/proc/{pid}/smaps") as lines:
+            for word in map(str.split, lines):
+                if "-" in word[0]:
+                    ours = image in word[-1] and "w" not in word[1]
+                    if ours:
+                        found.append([*(int(part, 16) for part in word[0].split("-")), int(word[2], 16), False, 0])
+                elif ours and word[0] == "Rss:":
+                    found[-1][4] = int(word[1])
+                elif ours and word[0] == "VmFlags:":
+                    found[-1][3] = "lo" in word
+        return found
+    for begin, end, offset, locked, _ in mappings():
+        if not locked:
+            disk.forget(offset, end - begin)
+    return sum(mapping[4] for mapping in mappings())
 
 
 without_cgroup = ["unshare", "-m", "sh", "-c",
@@ -82,8 +76,8 @@ def job_dies(dlock, store, fault, ttl, directory, cgroup, disk_does):
             if not cgroup and "dlock-" in groups.read():
                 raise SystemExit("the job has a cgroup after all")
         pins = [os.pidfd_open(job), os.pidfd_open(child)]
+        left = "few" if early else take_back(guard, image, disk)
         disk.fail() if disk_does == "fails" else disk.hang()
-        left = "few" if early else take_back(guard, image)
         os.kill(run.pid, fault)
         began = time.monotonic()
         dead = all(select.select([pin], [], [], max(0, began + ttl - time.monotonic()))[0] for pin in pins)

@@ -308,7 +308,7 @@ TEST_CASE(
     }
     holder.reset();
     const auto seen = std::get<Waiting>(step(*waiter, 1ms));
-    CHECK_FALSE(seen.holder);
+    REQUIRE_FALSE(seen.holder);
     CHECK_THAT(seen.why, Catch::StartsWith("first:") && Catch::Contains("is next"));
     CHECK(second->release(take(*waiter).lease).value() == Released::yes);
     CHECK(first.finish() == 0);
