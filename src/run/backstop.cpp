@@ -134,8 +134,9 @@ Backstop::Backstop(const OwnChildren& children, int channel, int kill)
       kill_(duplicate(kill)),
       spare_(duplicate(channel)) {}
 
-bool Backstop::start() {
-  if (!children_ || timer_.failed() || !channel_ || !spare_) return false;
+FailedCall Backstop::start() {
+  if (timer_.failed()) return timer_.failed();
+  if (!channel_ || !spare_) return {"fcntl", EMFILE};
   // no event of the channel is asked for: that dlock has closed it is always told
   watched = {{{channel_.get(), 0, 0}, {timer_.fd(), POLLIN, 0}},
              children_.fd(),
@@ -155,9 +156,9 @@ bool Backstop::start() {
   // none of what it shares with the first thread, libc's record of that one among it.
   constexpr int thread =
       CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM;
-  if (::clone(stand_by, std::end(resident.stack), thread, nullptr) < 0) return false;
+  if (::clone(stand_by, std::end(resident.stack), thread, nullptr) < 0) return {"clone", errno};
   (void)spare_.release();
-  return true;
+  return {};
 }
 
 }  // namespace dlock::run

@@ -29,8 +29,8 @@ class Backstop {
   Backstop(const OwnChildren&, int channel, int kill);
   // Call it before there is a job, with every signal blocked. When it returns, all that the thread
   // needs is in memory, so that no page that is missing from then on can keep it from killing.
-  // False: out of descriptors or threads.
-  bool start();
+  // The call that failed, if one did: then there is no thread.
+  FailedCall start();
 
   void arm(Deadline kill_at) { timer_.arm(kill_at); }
 

@@ -161,7 +161,7 @@ void Guard::start_job(const Channel::Received& r) {
   if (!cgroup_) cgroup_ = JobCgroup::create(::getpid());
   backstop_.emplace(children_, channel_.fd(), cgroup_.kill_fd());
   arm_backstop();
-  if (!backstop_->start()) return cannot_start({"clone", errno});
+  if (const FailedCall call = backstop_->start()) return cannot_start(call);
   job_child_.emplace(*command_, environment_.data(), entry_.signals(), group_, error[1]);
   job_ = start_child(*job_child_, cgroup_.fd());
   const int fork_error = errno;

@@ -17,8 +17,8 @@ enum class Choice : std::uint8_t { none, waiting, mode, words, format, length };
 struct Option {
   const char* name;  // "wait" for --wait
   char letter;       // 'w' for -w; 0: none
-  const char*
-      argument;  // "D" in --wait=D; "[D]": may be missing, "=D": only behind =; null: a switch
+  // "D" in --wait=D; "[D]": it may be missing; "=D": only behind =; null: a switch
+  const char* argument;
   Verbs verbs;
   Group group;
   bool twin;  // read from DLOCK_WAIT when it is not on the command line
