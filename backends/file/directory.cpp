@@ -142,8 +142,7 @@ Result<Opened> open_child(const Opened& parent, const std::string& name, bool ma
   Fd dir = open_below(parent.dir.get(), name);
   for (int tries = 0; !dir && errno == ENOENT && tries < 10; ++tries) {
     if (!make) return Opened{Fd(), parent.access};
-    if (auto made = make_key_dir(parent.dir.get(), name, parent.access, path); !made)
-      return fail(made.error());
+    TRY_VOID(make_key_dir(parent.dir.get(), name, parent.access, path));
     dir = open_below(parent.dir.get(), name);
   }
   if (!dir) {
@@ -155,7 +154,7 @@ Result<Opened> open_child(const Opened& parent, const std::string& name, bool ma
   }
   struct stat st {};
   if (::fstat(dir.get(), &st)) return fail_errno("lock directory", path, errno);
-  if (auto good = parent.access.admits(st, path); !good) return fail(good.error());
+  TRY_VOID(parent.access.admits(st, path));
   return Opened{std::move(dir), parent.access};
 }
 
@@ -232,8 +231,7 @@ Result<Opened> Directory::open_root(bool make) const {
     dir = open_root_dir(path_);
   }
   if (!dir) return fail_errno("lock directory", path_, errno);
-  auto access = judge_root(dir.get(), path_);
-  if (!access) return fail(access.error());
+  TRY(access, judge_root(dir.get(), path_));
   struct statfs fs {};
   if (::fstatfs(dir.get(), &fs)) return fail_errno("lock directory", path_, errno);
   if (const auto net = network_filesystem(static_cast<unsigned long>(fs.f_type)); net && !netfs_)
@@ -242,7 +240,7 @@ Result<Opened> Directory::open_root(bool make) const {
                             "not reach other hosts; use a local "
                             "directory (-b file:/dir), or ?netfs=yes if only one host uses it",
                             printable(path_), *net));
-  return Opened{std::move(dir), *access};
+  return Opened{std::move(dir), access};
 }
 
 Result<Opened> Directory::open_holder(bool make) const {
@@ -279,33 +277,30 @@ Result<bool> Directory::leads_to(const std::string& name, const struct stat& dir
 }
 
 Result<void> Directory::remove_key(const std::string& name) const {
-  const auto key = open_key(name, false);
-  if (!key) return fail(key.error());
-  if (!key->dir) return {};
-  Fd again(::openat(key->dir.get(), ".", dir_flags));
+  TRY(key, open_key(name, false));
+  if (!key.dir) return {};
+  Fd again(::openat(key.dir.get(), ".", dir_flags));
   DIR* const entries = again ? ::fdopendir(again.get()) : nullptr;
   if (!entries) return fail_errno("remove", path_of(name), errno);
   again.release();
   // NOLINT(concurrency-mt-unsafe): a stream of our own
   while (const dirent* e = ::readdir(entries))
     if (const std::string_view it = e->d_name; it != "." && it != "..")
-      ::unlinkat(key->dir.get(), e->d_name, 0);
+      ::unlinkat(key.dir.get(), e->d_name, 0);
   ::closedir(entries);
-  const auto holder = open_holder(false);
-  if (!holder) return fail(holder.error());
-  if (holder->dir && ::unlinkat(holder->dir.get(), name.c_str(), AT_REMOVEDIR) && errno != ENOENT)
+  TRY(holder, open_holder(false));
+  if (holder.dir && ::unlinkat(holder.dir.get(), name.c_str(), AT_REMOVEDIR) && errno != ENOENT)
     return fail_errno("remove", path_of(name), errno);
   return {};
 }
 
 Result<std::vector<std::string>> Directory::names() const {
   std::vector<std::string> all;
-  auto holder = open_holder(false);
-  if (!holder) return fail(holder.error());
-  if (!holder->dir) return all;
-  DIR* dir = ::fdopendir(holder->dir.get());
+  TRY(holder, open_holder(false));
+  if (!holder.dir) return all;
+  DIR* dir = ::fdopendir(holder.dir.get());
   if (!dir) return fail_errno("list", path_, errno);
-  holder->dir.release();
+  holder.dir.release();
   while (const dirent* e = ::readdir(dir))
     if (e->d_name[0] != '.') all.emplace_back(e->d_name);
   ::closedir(dir);

@@ -60,8 +60,7 @@ Result<std::unique_ptr<Backend>> open(const Url& url, const Traits& traits,
   if (!url.hosts.empty() || !url.user.empty() || !url.password.empty())
     return refuse(
         "file takes a directory and no host; allowed are file:, file:DIR and file:///DIR");
-  auto netfs = yes_or_no("netfs", url.item("netfs").value_or("no"));
-  if (!netfs) return fail(netfs.error());
+  TRY(netfs, yes_or_no("netfs", url.item("netfs").value_or("no")));
   const std::string_view prefix = url.item("prefix").value_or("");
   std::string encoded = percent_encode(prefix);
   if (encoded.starts_with('.')) encoded.replace(0, 1, "%2E");
@@ -76,14 +75,13 @@ Result<std::unique_ptr<Backend>> open(const Url& url, const Traits& traits,
         "recipe flock needs the directory of the files that others lock: file:///DIR?recipe=flock");
   if (flock && prefix.find('/') != prefix.npos)
     return refuse("a prefix of recipe flock has no '/'");
-  auto path = url.path.empty() ? default_directory() : absolute(url.path);
-  if (!path) return fail(path.error());
+  TRY(path, url.path.empty() ? default_directory() : absolute(url.path));
   if (flock) {
-    Directory where(std::move(*path), ".dlock", Directory::Make::nothing, *netfs);
+    Directory where(std::move(path), ".dlock", Directory::Make::nothing, netfs);
     return std::make_unique<FlockBackend>(std::move(where), std::string{prefix}, traits, settings);
   }
   const auto make = url.path.empty() ? Directory::Make::all : Directory::Make::last;
-  return std::make_unique<LeaseBackend>(Directory(std::move(*path), {}, make, *netfs),
+  return std::make_unique<LeaseBackend>(Directory(std::move(path), {}, make, netfs),
                                         std::move(encoded), traits, settings, Tuning{});
 }
 

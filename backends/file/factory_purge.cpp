@@ -11,9 +11,8 @@ namespace {
 
 // The file that was locked: the caller of purge made it.
 Result<void> remove_file(const Directory& where, const std::string& name) {
-  const auto root = where.open_root(false);
-  if (!root) return fail(root.error());
-  if (root->dir && ::unlinkat(root->dir.get(), name.c_str(), 0) && errno != ENOENT)
+  TRY(root, where.open_root(false));
+  if (root.dir && ::unlinkat(root.dir.get(), name.c_str(), 0) && errno != ENOENT)
     return fail_errno("remove", where.path() + "/" + name, errno);
   return {};
 }

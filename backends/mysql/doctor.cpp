@@ -24,9 +24,8 @@ class Examination {
   }
 
   Result<std::vector<Finding>> examine() {
-    auto all = c_.query("examine", "SHOW VARIABLES", until_);
-    if (!all) return fail(std::move(all.error()));
-    variables_ = std::move(*all);
+    TRY(all, c_.query("examine", "SHOW VARIABLES", until_));
+    variables_ = std::move(all);
     add(Level::good, "server", c_.facts().version, "");
     read_only();
     tables();

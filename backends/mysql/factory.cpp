@@ -19,10 +19,9 @@ std::unique_ptr<NamedBackend> open_named(const Traits& traits, const Options& op
 
 Result<std::unique_ptr<Backend>> open(const Url& url, const Traits& traits,
                                       const Settings& settings) {
-  auto options = parse_options(url, traits, settings);
-  if (!options) return fail(std::move(options.error()));
-  if (auto named = open_named(traits, *options)) return named;
-  return std::make_unique<LeaseBackend>(traits, std::move(*options));
+  TRY(options, parse_options(url, traits, settings));
+  if (auto named = open_named(traits, options)) return named;
+  return std::make_unique<LeaseBackend>(traits, std::move(options));
 }
 
 }  // namespace dlock::mysql

@@ -31,16 +31,15 @@ Result<void> remove(Client& client, const Rows& rows, std::span<const std::strin
 // The tables stay: other clients may be about to use them.
 Result<void> purge(const Url& url, const Traits& traits, const Settings& settings,
                    std::span<const Key> keys) {
-  auto options = parse_options(url, traits, settings);
-  if (!options) return fail(std::move(options.error()));
-  const auto named = open_named(traits, *options);
+  TRY(options, parse_options(url, traits, settings));
+  const auto named = open_named(traits, options);
   const std::vector<Rows> all =
       named ? named->rows() : std::vector<Rows>{{"dlock_wait", "name"}, {"dlock_lock", "name"}};
 
   std::vector<std::string> names;
   for (const Key& key : keys)
-    names.push_back(options->prefix + (traits.native ? store_name(key) : key.text()));
-  Client client(std::move(*options));
+    names.push_back(options.prefix + (traits.native ? store_name(key) : key.text()));
+  Client client(std::move(options));
   for (std::span<const std::string> left = names; !left.empty();
        left = left.subspan(std::min(left.size(), removed_at_once)))
     for (const Rows& rows : all)

@@ -20,15 +20,14 @@ class Examination {
       : client_(client), session_(session), needs_(needs), of_(of), out_(out) {}
 
   Result<void> run(const std::string& probe) {
-    const auto info = ask({"INFO"});
-    if (!info) return fail(info.error());
-    if (info->is(Reply::Type::error))
-      return fail(as_error("ask for its state", session_.at.text(), info->text));
-    version(info->text);
-    memory(info->text);
-    persistence(info->text);
+    TRY(info, ask({"INFO"}));
+    if (info.is(Reply::Type::error))
+      return fail(as_error("ask for its state", session_.at.text(), info.text));
+    version(info.text);
+    memory(info.text);
+    persistence(info.text);
     grace();
-    replicas(info->text);
+    replicas(info.text);
     if (auto ok = clock(); !ok) return ok;
     return rights(probe);
   }
@@ -47,13 +46,12 @@ class Examination {
     ++client_.requests;
     // an old server waits whole seconds
     const Wait wait{Clock::now() + client_.options().op_timeout + std::chrono::seconds{1}};
-    if (auto ok = session_.connection->flush(wait); !ok) return fail(std::move(ok.error()));
-    auto reply = session_.connection->receive(wait);
-    if (!reply) return fail(std::move(reply.error()));
-    if (!*reply)
+    TRY_VOID(session_.connection->flush(wait));
+    TRY(reply, session_.connection->receive(wait));
+    if (!reply)
       return fail(Errc::unavailable,
                   fmt::format("examine {}: no answer in time", session_.at.text()));
-    return std::move(**reply);
+    return std::move(*reply);
   }
   std::string config(const char* name) {  // empty: not permitted
     const auto reply = ask({"CONFIG", "GET", name});
@@ -195,9 +193,8 @@ class Examination {
       at = end + 1;
     }
     const auto plain = [&](std::string_view name, std::vector<std::string> words) -> Result<void> {
-      const auto reply = ask(std::move(words));
-      if (!reply) return fail(reply.error());
-      if (denied(*reply)) note(name);
+      TRY(reply, ask(std::move(words)));
+      if (denied(reply)) note(name);
       return {};
     };
     if (needs_.blpop)
@@ -241,32 +238,28 @@ Needs needs_of(std::string_view recipe) {
 
 Result<void> examine(Client& client, const Endpoint& at, const Needs& needs,
                      const std::string& probe, const std::string& of, std::vector<Finding>& out) {
-  auto session = client.take_from(at, {client.usual_deadline()});
-  if (!session) return fail(std::move(session.error()));
-  auto ok = Examination{client, **session, needs, of, out}.run(probe);
-  if (ok) client.give_back(std::move(*session));
+  TRY(session, client.take_from(at, {client.usual_deadline()}));
+  auto ok = Examination{client, *session, needs, of, out}.run(probe);
+  if (ok) client.give_back(std::move(session));
   return ok;
 }
 
 Result<std::vector<Finding>> examine_all(Client& client, const Traits& traits) {
   std::vector<Finding> out;
   const Wait wait{client.usual_deadline()};
-  const auto servers = client.locator().everyone(wait);
-  if (!servers) return fail(servers.error());
+  TRY(servers, client.locator().everyone(wait));
   client.locator().examine(wait, out);
-  for (const Endpoint& at : *servers) {
+  for (const Endpoint& at : servers) {
     // A key in a slot of this server.
     std::string probe;
     for (unsigned n = 0; n < 100'000; ++n) {
       probe = traits.native ? fmt::format("{}{{.doctor-{}}}:rights", client.options().prefix, n)
                             : fmt::format("{}dlock-doctor-{}", client.options().prefix, n);
-      const auto home = client.locator().find(probe, wait);
-      if (!home) return fail(home.error());
-      if (*home == at) break;
+      TRY(home, client.locator().find(probe, wait));
+      if (home == at) break;
     }
-    const std::string of = servers->size() > 1 ? " of " + at.text() : "";
-    if (auto ok = examine(client, at, needs_of(traits.recipe), probe, of, out); !ok)
-      return fail(std::move(ok.error()));
+    const std::string of = servers.size() > 1 ? " of " + at.text() : "";
+    TRY_VOID(examine(client, at, needs_of(traits.recipe), probe, of, out));
   }
   return out;
 }

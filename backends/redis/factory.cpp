@@ -11,15 +11,13 @@ namespace dlock::redis {
 
 Result<std::unique_ptr<Backend>> open(const Url& url, const Traits& traits,
                                       const Settings& settings) {
-  auto options = parse_options(url, traits, settings);
-  if (!options) return fail(std::move(options.error()));
-  auto client = Client::create(std::move(*options));
-  if (!client) return fail(std::move(client.error()));
-  if (traits.recipe == "set") return std::make_unique<SetBackend>(traits, std::move(*client));
+  TRY(options, parse_options(url, traits, settings));
+  TRY(client, Client::create(std::move(options)));
+  if (traits.recipe == "set") return std::make_unique<SetBackend>(traits, std::move(client));
   if (traits.recipe == "setnx-expire")
-    return std::make_unique<SetnxExpireBackend>(traits, std::move(*client));
-  if (traits.recipe == "getset") return std::make_unique<GetsetBackend>(traits, std::move(*client));
-  return std::make_unique<FairBackend>(traits, std::move(*client));
+    return std::make_unique<SetnxExpireBackend>(traits, std::move(client));
+  if (traits.recipe == "getset") return std::make_unique<GetsetBackend>(traits, std::move(client));
+  return std::make_unique<FairBackend>(traits, std::move(client));
 }
 
 }  // namespace dlock::redis

@@ -8,11 +8,9 @@ namespace dlock::redis {
 
 Result<void> purge(const Url& url, const Traits& traits, const Settings& settings,
                    std::span<const Key> keys) {
-  auto options = parse_options(url, traits, settings);
-  if (!options) return fail(std::move(options.error()));
-  auto client = Client::create(std::move(*options));
-  if (!client) return fail(std::move(client.error()));
-  const std::string prefix = (*client)->options().prefix;
+  TRY(options, parse_options(url, traits, settings));
+  TRY(client, Client::create(std::move(options)));
+  const std::string prefix = client->options().prefix;
   for (const Key& key : keys) {
     Command remove{"remove"};
     if (traits.native) {
@@ -25,7 +23,7 @@ Result<void> purge(const Url& url, const Traits& traits, const Settings& setting
       remove.words = {names.lock, names.fence};
     }
     remove.words.insert(remove.words.begin(), "DEL");
-    if (const auto answer = (*client)->call(remove); !answer) return fail(answer.error());
+    TRY_VOID(client->call(remove));
   }
   return {};
 }

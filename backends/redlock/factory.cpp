@@ -6,11 +6,9 @@ namespace dlock::redlock {
 
 Result<std::unique_ptr<Backend>> open(const Url& url, const Traits& traits,
                                       const Settings& settings) {
-  auto options = parse_options(url, traits, settings);
-  if (!options) return fail(std::move(options.error()));
-  auto made = RedlockBackend::create(traits, std::move(*options));
-  if (!made) return fail(std::move(made.error()));
-  return std::unique_ptr<Backend>{std::move(*made)};
+  TRY(options, parse_options(url, traits, settings));
+  TRY(made, RedlockBackend::create(traits, std::move(options)));
+  return std::unique_ptr<Backend>{std::move(made)};
 }
 
 }  // namespace dlock::redlock

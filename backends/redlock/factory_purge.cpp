@@ -13,23 +13,21 @@ constexpr std::size_t removed_at_once = 256;
 // Every master, not a majority: one left out would keep its numbers.
 Result<void> purge(const Url& url, const Traits& traits, const Settings& settings,
                    std::span<const Key> keys) {
-  auto options = parse_options(url, traits, settings);
-  if (!options) return fail(std::move(options.error()));
-  for (const redis::Endpoint& master : options->servers) {
-    redis::Options one = *options;
+  TRY(options, parse_options(url, traits, settings));
+  for (const redis::Endpoint& master : options.servers) {
+    redis::Options one = options;
     one.topology = redis::Options::Topology::single;
     one.servers = {master};
-    auto client = redis::Client::create(std::move(one));
-    if (!client) return fail(std::move(client.error()));
+    TRY(client, redis::Client::create(std::move(one)));
     for (std::span<const Key> left = keys; !left.empty();
          left = left.subspan(std::min(left.size(), removed_at_once))) {
       redis::Command remove{"remove"};
       remove.words = {"DEL"};
       for (const Key& key : left.first(std::min(left.size(), removed_at_once)))
-        for (std::string& name : Names{options->prefix + key.text()}.all())
+        for (std::string& name : Names{options.prefix + key.text()}.all())
           remove.words.push_back(std::move(name));
       remove.keys = {remove.words[1]};
-      if (const auto answer = (*client)->call(remove); !answer) return fail(answer.error());
+      TRY_VOID(client->call(remove));
     }
   }
   return {};

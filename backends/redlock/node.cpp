@@ -104,10 +104,9 @@ void Node::advance(std::vector<Heard>& out) {
 
 Result<void> Node::step(std::vector<Heard>& out) {
   if (state_ == State::opening) {
-    const auto open = connection_->step_open();
-    if (!open) return fail(open.error());
-    if (!*open && Clock::now() >= give_up_) return fail(Errc::unavailable, "no answer in time");
-    if (!*open) return {};
+    TRY(open, connection_->step_open());
+    if (!open && Clock::now() >= give_up_) return fail(Errc::unavailable, "no answer in time");
+    if (!open) return {};
     state_ = State::greeting;
     give_up_ = std::max(give_up_, later(Clock::now(), options_.op_timeout));
     greeting_.emplace(options_, *connection_, requests_);
@@ -115,14 +114,12 @@ Result<void> Node::step(std::vector<Heard>& out) {
   if (auto ok = connection_->push(); !ok) return ok;
   if (state_ == State::greeting) {
     for (;;) {
-      auto reply = connection_->receive({Deadline{}});
-      if (!reply) return fail(std::move(reply.error()));
-      if (!*reply) break;
-      auto facts = greeting_->hear(std::move(**reply));
-      if (!facts) return fail(std::move(facts.error()));
+      TRY(reply, connection_->receive({Deadline{}}));
+      if (!reply) break;
+      TRY(facts, greeting_->hear(std::move(*reply)));
       if (auto ok = connection_->push(); !ok) return ok;
-      if (!*facts) continue;
-      facts_ = std::move(**facts);
+      if (!facts) continue;
+      facts_ = std::move(*facts);
       return became_ready();
     }
     if (Clock::now() >= give_up_) return fail(Errc::unavailable, "no answer in time");
@@ -146,13 +143,12 @@ Result<void> Node::became_ready() {
 
 Result<void> Node::listen(std::vector<Heard>& out) {
   for (;;) {
-    auto reply = connection_->receive({Deadline{}});
-    if (!reply) return fail(std::move(reply.error()));
-    if (!*reply) break;
+    TRY(reply, connection_->receive({Deadline{}}));
+    if (!reply) break;
     if (under_way_.empty()) return fail(Errc::protocol, "an unexpected reply");
     const UnderWay asked = std::move(under_way_.front());
     if (asked.script) usual_ = std::chrono::duration_cast<Duration>(Clock::now() - asked.sent);
-    Reply& answer = **reply;
+    Reply& answer = *reply;
     if (answer.is(Reply::Type::error)) {
       const bool unknown = redis::classify(answer.text).remedy == redis::Remedy::send_text;
       under_way_.pop_front();

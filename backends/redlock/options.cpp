@@ -9,9 +9,8 @@ namespace dlock::redlock {
 // A majority decides: a master named twice would vote twice, and half of an even number decides
 // nothing.
 Result<Options> parse_options(const Url& url, const Traits& traits, const Settings& settings) {
-  auto parsed = redis::parse_independent(url, traits, settings);
-  if (!parsed) return fail(std::move(parsed.error()));
-  Options made{std::move(*parsed)};
+  TRY(parsed, redis::parse_independent(url, traits, settings));
+  Options made{std::move(parsed)};
   UrlItems given{url, traits, settings};
   const auto& masters = made.servers;
   for (auto m = masters.begin(); m != masters.end(); ++m)
@@ -23,7 +22,7 @@ Result<Options> parse_options(const Url& url, const Traits& traits, const Settin
                 "an odd number of masters: one more of an even number bears no more failures "
                 "(allow_even=yes "
                 "overrules)");
-  if (auto ok = given.verdict(); !ok) return fail(std::move(ok.error()));
+  TRY_VOID(given.verdict());
   return made;
 }
 

@@ -46,14 +46,13 @@ Attempt RedlockBackend::attempt(const Request& request, const Owner& owner) {
 Result<std::unique_ptr<RedlockBackend>> RedlockBackend::create(const Traits& traits,
                                                                Options options) {
   std::unique_ptr<RedlockBackend> backend{new RedlockBackend{traits, std::move(options)}};
-  if (auto ok = backend->credentials_.load(); !ok) return fail(std::move(ok.error()));
+  TRY_VOID(backend->credentials_.load());
   return backend;
 }
 
 Result<std::unique_ptr<Waiter>> RedlockBackend::enqueue(const Request& request) {
-  if (auto can = can_serve(traits(), request); !can) return fail(std::move(can.error()));
-  if (auto ok = redis::within_grace({request.ttl}, options_.restart_grace); !ok)
-    return fail(std::move(ok.error()));
+  TRY_VOID(can_serve(traits(), request));
+  TRY_VOID(redis::within_grace({request.ttl}, options_.restart_grace));
   return std::make_unique<RedlockWaiter>(*this, request);
 }
 
@@ -67,7 +66,7 @@ Result<RedlockBackend::VoteRound> RedlockBackend::insist(
   const Deadline by = usual_deadline();
   VoteRound out{{}, Clock::now()};
   for (;;) {
-    if (auto ok = masters_.gather(by, 50ms, true); !ok) return fail(std::move(ok.error()));
+    TRY_VOID(masters_.gather(by, 50ms, true));
     if (masters_.ready() < masters_.majority()) return fail(masters_.too_few());
     ever_ready_ = true;
     // The exchange has its own time, however long it took to connect.
@@ -90,9 +89,7 @@ void RedlockBackend::gave(Duration ttl) {
 
 // A longer lease than ever granted is judged like a new one.
 Result<Renewal> RedlockBackend::renew(const Lease& lease, Duration ttl) {
-  if (ttl > gave_)
-    if (auto ok = redis::within_grace({ttl}, options_.restart_grace); !ok)
-      return fail(std::move(ok.error()));
+  if (ttl > gave_) TRY_VOID(redis::within_grace({ttl}, options_.restart_grace));
   auto renewal = extend(lease, ttl, "");
   if (renewal && std::holds_alternative<Kept>(*renewal)) gave(ttl);
   return renewal;
@@ -240,24 +237,22 @@ Result<Released> RedlockBackend::force_release(const Key& key, std::optional<Fen
   Masters& m = masters_;
   if (token == FencingToken{0}) return Released::was_not_held;  // of no grant
   const Names at = names(key);
-  const auto seen = look(at);
-  if (!seen) return fail(seen.error());
+  TRY(seen, look(at));
   std::vector<std::string> owners;  // the owners of that token; not every master stored it
-  for (const auto& s : *seen)
+  for (const auto& s : seen)
     if (s && s->ours() && token && s->token == *token) owners.push_back(s->value);
   const auto meant = [&](const std::optional<Seen>& s) {
     return s && s->held() &&
            (!token ||
             (s->ours() && std::find(owners.begin(), owners.end(), s->value) != owners.end()));
   };
-  const auto due = static_cast<std::size_t>(std::count_if(seen->begin(), seen->end(), meant));
-  if (const std::string why = unread(*seen, leader_of(*seen, m.majority()));
-      due == 0 && !why.empty())
+  const auto due = static_cast<std::size_t>(std::count_if(seen.begin(), seen.end(), meant));
+  if (const std::string why = unread(seen, leader_of(seen, m.majority())); due == 0 && !why.empty())
     return fail(Errc::unavailable,
                 fmt::format("force a release at {}: no holder is found; {}", where(), why));
   if (due == 0) return Released::was_not_held;
   const auto removes = [&](std::size_t i) {
-    const auto& s = (*seen)[i];
+    const auto& s = seen[i];
     return meant(s) ? std::optional{Ask{&scripts::force_release, at.all(), {s->type, s->value}}}
                     : std::nullopt;
   };
@@ -278,10 +273,9 @@ Result<Released> RedlockBackend::force_release(const Key& key, std::optional<Fen
 Result<Released> RedlockBackend::revoke(const Key& key) {
   Masters& m = masters_;
   const Names at = names(key);
-  const auto seen = look(at);
-  if (!seen) return fail(seen.error());
-  const Leader leader = leader_of(*seen, m.majority());
-  if (const std::string why = unread(*seen, leader); !why.empty())
+  TRY(seen, look(at));
+  const Leader leader = leader_of(seen, m.majority());
+  if (const std::string why = unread(seen, leader); !why.empty())
     return fail(Errc::unavailable,
                 fmt::format("ask the holder to stop at {}: no holder is found; {}", where(), why));
   if (leader.votes < m.majority()) return Released::was_not_held;

@@ -87,21 +87,20 @@ std::string RedlockBackend::unread(const std::vector<std::optional<Seen>>& seen,
 
 Result<std::optional<KeyView>> RedlockBackend::inspect(const Names& at, bool asked) {
   Votes votes;
-  const auto seen = look(at, &votes);
-  if (!seen) return fail(seen.error());
+  TRY(seen, look(at, &votes));
   const Masters& m = masters_;
   KeyView v;
   v.key = at.lock.substr(options_.prefix.size());
   v.waiters_known = false;
   bool heard_of = false;
-  for (const auto& s : *seen)
+  for (const auto& s : seen)
     if (s) v.fence = std::max(v.fence, s->newest), heard_of |= s->held() || s->newest != 0;
-  for (const auto& s : *seen)
+  for (const auto& s : seen)
     if (auto run = s ? last_run(s->meta) : std::nullopt;
         run && (!v.last_run || run->token > v.last_run->token))
       v.last_run = std::move(run);
-  const Leader leader = leader_of(*seen, m.majority());
-  v.unread = unread(*seen, leader);
+  const Leader leader = leader_of(seen, m.majority());
+  v.unread = unread(seen, leader);
   // what a majority was granted, others may have forgotten
   if (!v.unread.empty()) v.fence = 0;
   if (!heard_of) return asked && !v.unread.empty() ? std::optional{v} : std::nullopt;
@@ -112,12 +111,12 @@ Result<std::optional<KeyView>> RedlockBackend::inspect(const Names& at, bool ask
     return s && (held ? s->held() && s->value == leader.value : !s->held());
   };
   v.notes.push_back(fmt::format("{}/{} nodes agree{}",
-                                std::count_if(seen->begin(), seen->end(), agrees), m.size(),
+                                std::count_if(seen.begin(), seen.end(), agrees), m.size(),
                                 held || leader.votes == 0 ? "" : "; no majority"));
   if (held && !leader.ours) v.notes.push_back("held by another program");
   const std::string list = list_text(options_);
   for (std::size_t i = 0; i < m.size(); ++i) {
-    const auto& s = (*seen)[i];
+    const auto& s = seen[i];
     if (!s || s->list.empty() || s->list == list) continue;
     const KnownList other = KnownList::parse(s->list);
     v.notes.push_back(fmt::format("{}: has {} as the masters of this key{}", m[i].at().text(),
@@ -125,7 +124,7 @@ Result<std::optional<KeyView>> RedlockBackend::inspect(const Names& at, bool ask
                                   other.marked ? ", and that they are being changed" : ""));
   }
   for (std::size_t i = 0; i < m.size(); ++i) {
-    const auto& s = (*seen)[i];
+    const auto& s = seen[i];
     const std::string name = m[i].at().text();
     if (!s) {
       const bool silent = !m[i].ready() && !m[i].pending();
@@ -152,24 +151,22 @@ Result<std::vector<KeyView>> RedlockBackend::list() {
   const std::string& prefix = options_.prefix;
   if (prefix.empty())
     return fail(Errc::usage, "without a prefix only a named key can be inspected: give a KEY");
-  if (auto ok = masters_.gather(usual_deadline(), patience, true); !ok)
-    return fail(std::move(ok.error()));
+  TRY_VOID(masters_.gather(usual_deadline(), patience, true));
   if (masters_.ready() < masters_.majority()) return fail(masters_.too_few());
   std::vector<std::string> locks;
   std::size_t scanned = 0, remember = 0;
   std::optional<Error> last;
   for (std::size_t i = 0; i < masters_.size(); ++i) {
     if (!masters_[i].ready()) continue;
-    auto client = client_of(i);
-    if (!client) return fail(std::move(client.error()));
+    TRY(client, client_of(i));
     const auto found = [&](std::string_view name) {
       locks.push_back(Names::lock_of(name).value_or(std::string{name}));
     };
     bool whole = true;
     for (const auto& pattern : {redis::glob_escape(prefix) + "*", Names::records_below(prefix)})
-      if (auto ok = (*client)->scan(options_.servers[i], pattern, found); !ok)
+      if (auto ok = client->scan(options_.servers[i], pattern, found); !ok)
         last = std::move(ok.error()), whole = false;
-    requests += (*client)->requests;
+    requests += client->requests;
     scanned += whole;
     remember += whole && masters_.votes(i);
   }
@@ -180,17 +177,15 @@ Result<std::vector<KeyView>> RedlockBackend::list() {
   std::vector<KeyView> views;
   for (std::string& lock : locks) {
     if (!lock.starts_with(prefix) || lock.size() == prefix.size()) continue;
-    auto v = inspect(Names{std::move(lock)}, false);
-    if (!v) return fail(std::move(v.error()));
-    if (*v) views.push_back(std::move(**v));
+    TRY(v, inspect(Names{std::move(lock)}, false));
+    if (v) views.push_back(std::move(*v));
   }
   return views;
 }
 
 Result<std::vector<Finding>> RedlockBackend::doctor() {
   using Level = Finding::Level;
-  if (auto ok = masters_.gather(usual_deadline(), patience, true); !ok)
-    return fail(std::move(ok.error()));
+  TRY_VOID(masters_.gather(usual_deadline(), patience, true));
   if (masters_.ready() < masters_.majority()) return fail(masters_.too_few());
   std::vector<Finding> out;
   const std::size_t n = masters_.size();
@@ -211,12 +206,11 @@ Result<std::vector<Finding>> RedlockBackend::doctor() {
   for (std::size_t i = 0; i < n; ++i) {
     const auto& at = options_.servers[i];
     const std::string of = " of " + at.text();
-    auto client = client_of(i);
-    if (!client) return fail(std::move(client.error()));
-    if (auto ok = redis::examine(**client, at, needs, options_.prefix + "dlock-doctor", of, out);
+    TRY(client, client_of(i));
+    if (auto ok = redis::examine(*client, at, needs, options_.prefix + "dlock-doctor", of, out);
         !ok)
       out.push_back({Level::bad, "answer" + of, ok.error().message, "it has no vote now"});
-    requests += (*client)->requests;
+    requests += client->requests;
   }
   return out;
 }

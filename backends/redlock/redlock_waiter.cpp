@@ -37,9 +37,8 @@ Result<Progress> RedlockWaiter::poll(Duration slice) {
       if (Clock::now() < next_ && silent_ > 0) return fail(silence_);
       if (Clock::now() < next_) return Progress{last_};
     }
-    auto step = try_once(end);
-    if (!step) return fail(std::move(step.error()));
-    if (*step) return std::move(**step);
+    TRY(step, try_once(end));
+    if (step) return std::move(*step);
   }
 }
 
@@ -48,8 +47,7 @@ Result<std::optional<Progress>> RedlockWaiter::try_once(Deadline end) {
   const Options& options = backend_.options();
   const redis::Wait wait{later(Clock::now(), options.connect_timeout), options.interrupt_fd};
   const Duration ttl = request_.ttl;
-  if (auto ok = m.gather(wait.until, node_patience(ttl), false); !ok)
-    return fail(std::move(ok.error()));
+  TRY_VOID(m.gather(wait.until, node_patience(ttl), false));
   backend_.in_grace = false;
   if (m.voting() < m.majority()) {
     if (request_.wait && wait.interrupted()) return Progress{last_};
@@ -153,8 +151,7 @@ Result<void> RedlockWaiter::cancel() {
   ears_.reset();
   // Leftovers of attempts are being released already; a returned grant is not.
   if (granted_) {
-    const auto released = backend_.release({request_.key, *granted_});
-    if (!released) return fail(released.error());
+    TRY_VOID(backend_.release({request_.key, *granted_}));
   } else if (tries_ > 0) {  // and outstanding messages get a moment to be sent
     backend_.masters().hear(
         later(Clock::now(), 1ms), [](std::size_t, const Heard&) { return false; }, false);

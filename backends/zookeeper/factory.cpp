@@ -22,11 +22,10 @@ Access access(const Url& url) {
 
 Result<std::unique_ptr<Backend>> open(const Url& url, const Traits& traits,
                                       const Settings& settings) {
-  auto options = parse_options(url, traits, settings);
-  if (!options) return fail(std::move(options.error()));
+  TRY(options, parse_options(url, traits, settings));
   if (const auto dialect = dialect_of(traits.recipe))
-    return std::make_unique<QueueBackend>(traits, std::move(*options), *dialect);
-  return std::make_unique<EphemeralBackend>(traits, std::move(*options));
+    return std::make_unique<QueueBackend>(traits, std::move(options), *dialect);
+  return std::make_unique<EphemeralBackend>(traits, std::move(options));
 }
 
 }  // namespace dlock::zookeeper

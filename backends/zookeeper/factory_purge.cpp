@@ -98,16 +98,14 @@ class Purge {
 
 Result<void> purge(const Url& url, const Traits& traits, const Settings& settings,
                    std::span<const Key> keys) {
-  const auto options = parse_options(url, traits, settings);
-  if (!options) return fail(options.error());
+  TRY(options, parse_options(url, traits, settings));
   const auto dialect = dialect_of(traits.recipe);
   std::vector<std::string> paths;
   for (const Key& key : keys) {
-    auto path = path_of(*options, key, dialect.has_value());
-    if (!path) return fail(std::move(path.error()));
-    paths.push_back(std::move(*path));
+    TRY(path, path_of(options, key, dialect.has_value()));
+    paths.push_back(std::move(path));
   }
-  Purge work(*options);
+  Purge work(options);
   if (auto ok = work.connect(); !ok) return ok;
   for (std::span<const std::string> left = paths; !left.empty();
        left = left.subspan(std::min(left.size(), removed_at_once))) {

@@ -29,9 +29,9 @@ class Parser {
     items_.no_tls("no: this dlock has no TLS for ZooKeeper");
     made_.tick = items_.duration("tick", Duration{1}, "the servers' tickTime, such as 2s")
                      .value_or(Duration{});
-    if (auto ok = items_.verdict(); !ok) return fail(std::move(ok.error()));
-    if (auto ok = login(); !ok) return fail(std::move(ok.error()));
-    if (auto ok = items_.verdict(); !ok) return fail(std::move(ok.error()));
+    TRY_VOID(items_.verdict());
+    TRY_VOID(login());
+    TRY_VOID(items_.verdict());
     return std::move(made_);
   }
 

@@ -94,22 +94,19 @@ class Bench {
 // Connects to the store, refuses one with keys below the prefix, and measures a bare command.
 Result<void> Bench::open_empty(const Target& t) {
   progress_.say(fmt::format("{} {}: connecting", t.backend, t.recipe));
-  auto backend = t.open(plan_.settings);
-  if (!backend) return fail(backend.error());
-  const auto there = (*backend)->list();
-  if (!there) return fail(there.error());
-  if (!there->empty())
+  TRY(backend, t.open(plan_.settings));
+  TRY(there, backend->list());
+  if (!there.empty())
     return fail(Errc::usage,
                 fmt::format("--prefix {}: {} has keys below it ({}); only an empty one is used, "
                             "because everything below it "
                             "is removed at the end",
-                            quoted(plan_.prefix), (*backend)->where(), quoted(there->front().key)));
+                            quoted(plan_.prefix), backend->where(), quoted(there.front().key)));
   Histogram h;
   const Key key = key_of(t, plan_.scenarios.front(), 0);
   for (unsigned i = 0; i < bare_commands && !stopped(); ++i) {
     const Deadline asked = Clock::now();
-    if (const auto answered = (*backend)->check(key, FencingToken{1}); !answered)
-      return fail(answered.error());
+    TRY_VOID(backend->check(key, FencingToken{1}));
     h.record(Clock::now() - asked);
   }
   rtt_.push_back(h.percentile(50'000));
@@ -185,9 +182,8 @@ Result<void> Bench::measure_crash(const Target& t, Figures& f) {
   const Deadline start = Clock::now();
   for (unsigned i = 0; i < crashes_per_round && !stopped() && !f.violated(); ++i) {
     progress_.say(fmt::format("{} {}/{}", title(t, Scenario::crash), i + 1, crashes_per_round));
-    const auto took = crash_once(plan_, t, signals_, f);
-    if (!took) return fail(took.error());
-    if (*took) h.record(**took);
+    TRY(took, crash_once(plan_, t, signals_, f));
+    if (took) h.record(*took);
   }
   Round round;
   const std::size_t l = static_cast<std::size_t>(Latency::takeover);
@@ -242,12 +238,10 @@ std::vector<Key> Bench::keys_of_run(const Target& t) const {
 
 // One of our keys that the store still has.
 Result<std::optional<std::string>> Bench::left_over(const Target& t) const {
-  const auto backend = t.open(plan_.settings);
-  if (!backend) return fail(backend.error());
-  const auto views = (*backend)->list();
-  if (!views) return fail(views.error());
+  TRY(backend, t.open(plan_.settings));
+  TRY(views, backend->list());
   const std::vector<Key> keys = keys_of_run(t);
-  for (const KeyView& v : *views)
+  for (const KeyView& v : views)
     if (std::any_of(keys.begin(), keys.end(), [&](const Key& k) { return k.text() == v.key; }))
       return std::optional{v.key};
   return std::optional<std::string>{};
@@ -288,7 +282,7 @@ std::vector<std::string> Bench::clean() {
 
 Result<Report> Bench::run() {
   for (const Target& t : plan_.targets) {
-    if (auto good = open_empty(t); !good) return fail(good.error());
+    TRY_VOID(open_empty(t));
     if (stopped()) break;
   }
   Report report;

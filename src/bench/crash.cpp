@@ -27,19 +27,16 @@ void tell(int fd, std::string_view text) { (void)!::write(fd, text.data(), text.
 // The forked process. Writes "+TOKEN" or an error, then keeps the lease alive until it is killed.
 [[noreturn]] void hold(const Plan& plan, const Target& target, int to) {
   const auto ask = [&]() -> Result<void> {
-    auto backend = target.open(plan.settings);
-    if (!backend) return fail(backend.error());
-    auto waiter = (*backend)->enqueue(request(plan, target));
-    if (!waiter) return fail(waiter.error());
-    auto answer = (*waiter)->poll(plan.crash_ttl * 3);
-    if (!answer) return fail(answer.error());
-    const auto* granted = std::get_if<Granted>(&*answer);
+    TRY(backend, target.open(plan.settings));
+    TRY(waiter, backend->enqueue(request(plan, target)));
+    TRY(answer, waiter->poll(plan.crash_ttl * 3));
+    const auto* granted = std::get_if<Granted>(&answer);
     if (!granted) return fail(Errc::unavailable, "crash: the holder was not granted the lock");
     Lease lease = granted->lease;
     tell(to, fmt::format("+{}\n", lease.token));
     for (;;) {
       wait_until({}, later(Clock::now(), plan.crash_ttl / 3));
-      (void)(*backend)->renew(lease, plan.crash_ttl);
+      (void)backend->renew(lease, plan.crash_ttl);
     }
   };
   if (const auto done = ask(); !done) tell(to, done.error().message + "\n");
@@ -106,13 +103,11 @@ Result<std::optional<Nanoseconds>> crash_once(const Plan& plan, const Target& ta
 
   Settings settings = plan.settings;
   settings.interrupt_fd = signals.fd();
-  auto backend = target.open(settings);
-  if (!backend) return fail(backend.error());
-  auto waiter = (*backend)->enqueue(request(plan, target));
-  if (!waiter) return fail(waiter.error());
-  auto answer = (*waiter)->poll(0us);
+  TRY(backend, target.open(settings));
+  TRY(waiter, backend->enqueue(request(plan, target)));
+  auto answer = waiter->poll(0us);
   if (!answer) return fail(answer.error());
-  const Counters before = (*backend)->counters();
+  const Counters before = backend->counters();
   holder.kill();
   const Deadline killed = Clock::now(), too_late = later(killed, plan.crash_ttl * 3 + 90s);
   if (std::holds_alternative<Granted>(*answer)) {
@@ -121,12 +116,12 @@ Result<std::optional<Nanoseconds>> crash_once(const Plan& plan, const Target& ta
   }
   while (!std::holds_alternative<Granted>(*answer)) {
     if (signals.seen() || Clock::now() >= too_late) {
-      (void)(*waiter)->cancel();
+      (void)waiter->cancel();
       if (signals.seen()) return interrupted;
       return fail(Errc::unavailable,
                   fmt::format("crash: no grant within {}s", (plan.crash_ttl * 3 + 90s) / 1s));
     }
-    answer = (*waiter)->poll(1s);
+    answer = waiter->poll(1s);
     if (!answer && !retryable(answer.error().code)) return fail(answer.error());
     if (!answer) answer = dlock::Progress{Waiting{}};
   }
@@ -137,11 +132,11 @@ Result<std::optional<Nanoseconds>> crash_once(const Plan& plan, const Target& ta
     figures.first_violation =
         fmt::format("crash: token {} was granted after token {}", lease.token, held);
   }
-  const Counters after = (*backend)->counters();
+  const Counters after = backend->counters();
   figures.requests += after.requests - before.requests;
   figures.wakeups += after.wakeups - before.wakeups;
   ++figures.grants;
-  if (auto released = (*backend)->release(lease); !released) return fail(released.error());
+  TRY_VOID(backend->release(lease));
   return std::optional{took};
 }
 

@@ -13,23 +13,18 @@
 namespace dlock::cli {
 
 Result<run::Outcome> command_acquire(const Options& o) {
-  const auto store = choose_store(o);
-  if (!store) return fail(store.error());
-  const bool outlives = store->traits->detached;
+  TRY(store, choose_store(o));
+  const bool outlives = store.traits->detached;
   if (!o.hold && !o.keep && !outlives)
     return fail(Errc::usage, fmt::format("acquire: with recipe {} of {} no lock outlives its "
                                          "process; use --keep (a process in the "
                                          "background keeps it) or --hold (this one does)",
-                                         store->traits->recipe, store->traits->family));
+                                         store.traits->recipe, store.traits->family));
   // Checked before anything is locked, and before run/ fills a closed descriptor with /dev/null.
   if (auto r = stdout_usable(); !r)
     return fail(r.error().code,
                 fmt::format("acquire: {}: the handle could not be printed", r.error().message));
-  const auto plan = plan_taking(o, *store,
-                                o.hold   ? Hold::attached
-                                : o.keep ? Hold::kept
-                                         : Hold::detached);
-  if (!plan) return fail(plan.error());
+  TRY(plan, plan_taking(o, store, o.hold ? Hold::attached : o.keep ? Hold::kept : Hold::detached));
 
   // A handle that cannot be printed is lost, and no process could renew or release with it: the
   // lock is then released on the connection that acquired it, and the status is 125. If that fails
@@ -40,7 +35,7 @@ Result<run::Outcome> command_acquire(const Options& o) {
       .text =
           [&](const auto& leases) {
             const std::string extra = keeper.empty() ? std::string() : keeper_extra(keeper);
-            return text_of_grant(o.output, leases, *store, o.ttl, extra);
+            return text_of_grant(o.output, leases, store, o.ttl, extra);
           },
       .print =
           [&](std::string_view text) {
@@ -50,11 +45,10 @@ Result<run::Outcome> command_acquire(const Options& o) {
               say(fmt::format("acquire: {}: the lock is given back", printed.error().message));
             return have;
           }};
-  if (!o.keep) return run::take(*plan, sink);
-  const auto caller = open_caller(o.watch_pid);
-  if (!caller) return fail(caller.error());
+  if (!o.keep) return run::take(plan, sink);
+  TRY(caller, open_caller(o.watch_pid));
   const auto outcome =
-      run::keep(*plan, sink, {.watch = caller->get(), .max_hold = o.max_hold, .socket = keeper});
+      run::keep(plan, sink, {.watch = caller.get(), .max_hold = o.max_hold, .socket = keeper});
   if (have || outcome.by_signal || outcome.value != status_ok) return outcome;
   say("acquire: the process that --watch-pid names has ended: the lock was not taken");
   return ended(status_busy);

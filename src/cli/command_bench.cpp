@@ -63,11 +63,10 @@ Result<std::vector<bench::Target>> targets_of(const Options& o) {
     Options one = o;
     one.backend = text;
     one.recipe = {};
-    const auto store = choose_store(one);
-    if (!store) return fail(store.error());
-    if (auto enough = long_enough(o, *store); !enough) return fail(enough.error());
-    stores.push_back(*store);
-    const std::string_view family = store->factory->family;
+    TRY(store, choose_store(one));
+    TRY_VOID(long_enough(o, store));
+    stores.push_back(store);
+    const std::string_view family = store.factory->family;
     auto at =
         std::find_if(seen.begin(), seen.end(), [&](const auto& s) { return s.first == family; });
     if (at == seen.end()) at = seen.insert(seen.end(), {family, 0});
@@ -75,20 +74,20 @@ Result<std::vector<bench::Target>> targets_of(const Options& o) {
         ++at->second > 1 ? fmt::format("{}#{}", family, at->second) : std::string(family);
 
     std::vector<const Traits*> recipes;
-    if (o.bench.recipes.empty()) recipes.push_back(store->traits);
-    for (const Traits& t : store->factory->recipes)
+    if (o.bench.recipes.empty()) recipes.push_back(store.traits);
+    for (const Traits& t : store.factory->recipes)
       for (const std::string_view asked : o.bench.recipes)
         if (asked == "all" || asked == t.recipe) {
           if (std::find(recipes.begin(), recipes.end(), &t) == recipes.end()) recipes.push_back(&t);
           used.push_back(asked);
         }
     for (const Traits* t : recipes) {
-      Store with = *store;
+      Store with = store;
       with.traits = t;
       targets.push_back(target_of(std::move(with), o, name, targets.size()));
     }
   }
-  if (auto ok = all_useful(o, stores); !ok) return fail(std::move(ok.error()));
+  TRY_VOID(all_useful(o, stores));
   for (const std::string_view asked : o.bench.recipes)
     if (std::find(used.begin(), used.end(), asked) == used.end())
       return fail(blame(o, "recipe"), fmt::format("{}: the backends do not have a recipe {}",
@@ -221,9 +220,8 @@ Result<bench::Plan> plan_of(const Options& o) {
   p.progress = b.progress;
   const char* term = std::getenv("TERM");  // NOLINT(concurrency-mt-unsafe): no thread exists yet
   p.bar = !b.no_progress && ::isatty(STDERR_FILENO) && !(term && std::string_view(term) == "dumb");
-  auto targets = targets_of(o);
-  if (!targets) return fail(targets.error());
-  p.targets = std::move(*targets);
+  TRY(targets, targets_of(o));
+  p.targets = std::move(targets);
   return p;
 }
 
@@ -231,40 +229,35 @@ Result<bench::Plan> plan_of(const Options& o) {
 
 Result<run::Outcome> command_bench(const Options& given_options) {
   Options o = given_options;
-  if (auto usable = stdout_usable(); !usable) return fail(usable.error());
+  TRY_VOID(stdout_usable());
   const std::string random = fmt::format("dlock-bench-{}-", Owner::random().hex().substr(0, 8));
   if (o.bench.prefix.empty()) o.bench.prefix = random;
-  const auto plan = plan_of(o);
-  if (!plan) return fail(plan.error());
+  TRY(plan, plan_of(o));
   Page page{std::string(o.bench.html)};
-  if (auto good = openable(page, o); !good) return fail(good.error());
+  TRY_VOID(openable(page, o));
   allow_many_files();
 
-  auto report = bench::run(*plan);
-  if (!report) return fail(report.error());
-  const auto notes = notes_on(*plan);
-  report->notes.insert(report->notes.begin(), notes.begin(), notes.end());
-  report->notes.insert(report->notes.end(), report->left.begin(), report->left.end());
+  TRY(report, bench::run(plan));
+  const auto notes = notes_on(plan);
+  report.notes.insert(report.notes.begin(), notes.begin(), notes.end());
+  report.notes.insert(report.notes.end(), report.left.begin(), report.left.end());
 
-  const auto printed = put(o.output == Output::json  ? bench::json_of(*plan, *report, version())
-                           : o.output == Output::csv ? bench::csv_of(*report)
-                                                     : bench::text_of(*plan, *report, version()));
-  if (!printed) return fail(printed.error());
-  if (auto written = write_page(page, bench::html_of(*plan, *report, version()), o.bench.html);
-      !written)
-    return fail(written.error());
+  TRY_VOID(put(o.output == Output::json  ? bench::json_of(plan, report, version())
+               : o.output == Output::csv ? bench::csv_of(report)
+                                         : bench::text_of(plan, report, version())));
+  TRY_VOID(write_page(page, bench::html_of(plan, report, version()), o.bench.html));
   if (o.output != Output::text) {
-    for (const std::string& line : bench::verdict(*report))
+    for (const std::string& line : bench::verdict(report))
       if (line.starts_with("FAIL") || line.starts_with("ERROR")) say(line);
-    for (const std::string& left : report->left) say(left);
+    for (const std::string& left : report.left) say(left);
   }
 
-  run::Outcome outcome = ended(report->violated()                             ? status_stale
-                               : report->without_samples() && !report->signal ? status_unavailable
-                                                                              : status_ok);
-  if (report->signal && outcome.value == status_ok) {
+  run::Outcome outcome = ended(report.violated()                            ? status_stale
+                               : report.without_samples() && !report.signal ? status_unavailable
+                                                                            : status_ok);
+  if (report.signal && outcome.value == status_ok) {
     outcome.by_signal = true;
-    outcome.value = report->signal;
+    outcome.value = report.signal;
   }
   return outcome;
 }

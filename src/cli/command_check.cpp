@@ -37,13 +37,10 @@ Result<CheckedGrant> from_sequencer(std::string_view text, const Store& store) {
 
 Result<CheckedGrant> find_grant(const Options& o, const Store& store) {
   if (o.operand) return from_sequencer(*o.operand, store);
-  auto keys = parse_keys(o);
-  if (!keys) return fail(keys.error());
-  if (o.token) return CheckedGrant{.keys = std::move(*keys), .token = o.token};
-  auto handle = require_handle(o, store);
-  if (!handle) return fail(handle.error());
-  return CheckedGrant{
-      .keys = std::move(*keys), .token = std::nullopt, .handle = std::move(*handle)};
+  TRY(keys, parse_keys(o));
+  if (o.token) return CheckedGrant{.keys = std::move(keys), .token = o.token};
+  TRY(handle, require_handle(o, store));
+  return CheckedGrant{.keys = std::move(keys), .token = std::nullopt, .handle = std::move(handle)};
 }
 
 Result<Validity> check_one(const Key& key, const CheckedGrant& grant, Backend& backend,
@@ -62,24 +59,21 @@ Result<Validity> check_one(const Key& key, const CheckedGrant& grant, Backend& b
 }  // namespace
 
 Result<run::Outcome> command_check(const Options& o) {
-  const auto trace = Trace::open(o.trace);
-  if (!trace) return fail(trace.error());
+  TRY(trace, Trace::open(o.trace));
   const auto opened = open_store(o);
   if (!opened) return fail(opened.error());
   const auto grant = find_grant(o, opened->store);
   if (!grant) return fail(grant.error());
 
   bool valid = true;
-  const auto kept = grant->handle ? ask_keeper_of(*grant->handle, "check")
-                                  : Result<std::optional<run::KeeperAnswer>>{};
-  if (!kept) return fail(kept.error());
-  if (*kept) {
-    valid = *kept == run::KeeperAnswer::done;
+  TRY(kept, grant->handle ? ask_keeper_of(*grant->handle, "check")
+                          : Result<std::optional<run::KeeperAnswer>>{});
+  if (kept) {
+    valid = kept == run::KeeperAnswer::done;
   } else {
     for (const Key& key : grant->keys) {  // all keys of the grant must be held
-      const auto answer = check_one(key, *grant, *opened->backend, *trace);
-      if (!answer) return fail(answer.error());
-      valid = valid && *answer == Validity::valid;
+      TRY(answer, check_one(key, *grant, *opened->backend, trace));
+      valid = valid && answer == Validity::valid;
     }
   }
   if (o.verbosity > 0)

@@ -7,8 +7,7 @@
 namespace dlock::cli {
 
 Result<run::Outcome> command_config(const Options& o) {
-  if (const auto done = put(o.report ? debug_report(o) : config_text(o)); !done)
-    return fail(done.error());
+  TRY_VOID(put(o.report ? debug_report(o) : config_text(o)));
   return ended(status_ok);
 }
 

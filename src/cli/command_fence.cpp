@@ -14,13 +14,13 @@ Result<run::Outcome> command_fence(const Options& o) {
     return fail(
         Errc::usage,
         "--state: must be the name of a file, of at most 200 bytes without control characters");
-  const auto timing = run::plan_timing(
-      {.ttl = o.ttl, .op_timeout = std::nullopt, .kill_after = o.kill_after}, o.ttl, false);
-  if (!timing) return fail(timing.error());
+  TRY(timing,
+      run::plan_timing({.ttl = o.ttl, .op_timeout = std::nullopt, .kill_after = o.kill_after},
+                       o.ttl, false));
 
   run::Plan plan = plan_job(o);
   plan.traits = run::fence_traits;
-  plan.timing = *timing;
+  plan.timing = timing;
   plan.request.key = std::move(*name);
   plan.request.owner = Owner::random();
   plan.request.wait = o.wait != Duration{};

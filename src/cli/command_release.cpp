@@ -38,19 +38,17 @@ bool confirmed(std::string_view question) {
 // --force alone: shows the holders. At a terminal the user says which of them is removed, by its
 // token; elsewhere nothing is changed.
 Result<std::vector<FencingToken>> choose_holders(const Key& key, const OpenStore& opened) {
-  const auto view = opened.backend->inspect(key);
-  if (!view) return fail(view.error());
-  const auto shown = put(text_of_key(*view ? **view : free_key(key), opened));
-  if (!shown) return fail(shown.error());
-  const bool unheld = !*view || holding(**view) == 0;
-  if (unheld && *view && !(*view)->unread.empty())
+  TRY(view, opened.backend->inspect(key));
+  TRY_VOID(put(text_of_key(view ? *view : free_key(key), opened)));
+  const bool unheld = !view || holding(*view) == 0;
+  if (unheld && view && !view->unread.empty())
     return fail(Errc::unavailable,
-                fmt::format("release: {}: {}", printable(key.text()), (*view)->unread));
+                fmt::format("release: {}: {}", printable(key.text()), view->unread));
   if (unheld)
     return fail(Errc::usage,
                 fmt::format("release: {} is not held; --force needs --token N or --yes",
                             printable(key.text())));
-  const FencingToken token = (*view)->holders.front().token;
+  const FencingToken token = view->holders.front().token;
   if (token == 0)
     return fail(Errc::usage,
                 "release: this holder has no token; --force needs --yes (all holders)");
@@ -61,7 +59,7 @@ Result<std::vector<FencingToken>> choose_holders(const Key& key, const OpenStore
             "release: --force needs --token {} (this holder and no other) or --yes (all holders)",
             token));
   std::vector<FencingToken> chosen;
-  for (const HolderView& h : (*view)->holders)
+  for (const HolderView& h : view->holders)
     if (h.token != 0 && !h.ended() &&
         confirmed(fmt::format("remove the holder {} with token {}?", h.who.text(), h.token)))
       chosen.push_back(h.token);
@@ -113,10 +111,9 @@ constexpr Duration first_pause = 50ms, last_pause = 500ms;
 
 // Those that hold the key now.
 Result<std::vector<FencingToken>> holders_of(const OpenStore& opened, const Key& key) {
-  const auto view = opened.backend->inspect(key);
-  if (!view) return fail(view.error());
+  TRY(view, opened.backend->inspect(key));
   std::vector<FencingToken> tokens;
-  for (const HolderView& h : *view ? (*view)->holders : std::vector<HolderView>{})
+  for (const HolderView& h : view ? view->holders : std::vector<HolderView>{})
     if (!h.vanished && !h.ended()) tokens.push_back(h.token);
   return tokens;
 }
@@ -219,10 +216,8 @@ Result<run::Outcome> not_held(const Options& o, std::string_view key,
 }  // namespace
 
 Result<run::Outcome> command_release(const Options& o) {
-  const auto keys = parse_keys(o);
-  if (!keys) return fail(keys.error());
-  const auto trace = Trace::open(o.trace);
-  if (!trace) return fail(trace.error());
+  TRY(keys, parse_keys(o));
+  TRY(trace, Trace::open(o.trace));
   const auto opened = open_store(o);
   if (!opened) return fail(opened.error());
   const Traits& t = *opened->store.traits;
@@ -234,37 +229,32 @@ Result<run::Outcome> command_release(const Options& o) {
 
   std::optional<Handle> handle;
   if (!o.force && !o.revoke) {
-    auto h = require_handle(o, opened->store);
-    if (!h) return fail(h.error());
-    handle = std::move(*h);
-    const auto kept = ask_keeper_of(*handle, "release");
-    if (!kept) return fail(kept.error());
-    if (*kept == run::KeeperAnswer::done) return ended(status_ok);
-    if (*kept) return not_held(o, keys->front().text(), {});
+    TRY(h, require_handle(o, opened->store));
+    handle = std::move(h);
+    TRY(kept, ask_keeper_of(*handle, "release"));
+    if (kept == run::KeeperAnswer::done) return ended(status_ok);
+    if (kept) return not_held(o, keys.front().text(), {});
   }
-  for (const Key& key : *keys)
-    if (o.revoke)
-      if (auto heard = somebody_listens(*opened, key); !heard) return fail(heard.error());
+  for (const Key& key : keys)
+    if (o.revoke) TRY_VOID(somebody_listens(*opened, key));
   // All of them, whatever the result for the first: a held key must be released even if another was
   // not held.
   Result<run::Outcome> outcome = ended(status_ok);
   std::vector<std::vector<FencingToken>> asked;  // of each key
   const Deadline end = later(Clock::now(), o.wait.value_or(0us));
-  for (const Key& key : *keys) {
+  for (const Key& key : keys) {
     std::vector<std::optional<FencingToken>> tokens{o.token};
     if (o.force && !o.token && !o.yes) {
-      const auto chosen = choose_holders(key, *opened);
-      if (!chosen) return fail(chosen.error());
-      tokens.assign(chosen->begin(), chosen->end());
+      TRY(chosen, choose_holders(key, *opened));
+      tokens.assign(chosen.begin(), chosen.end());
       if (tokens.empty()) outcome = ended(status_busy);
     }
     if (o.revoke && o.wait) {
-      auto holders = holders_of(*opened, key);
-      if (!holders) return fail(holders.error());
-      asked.push_back(std::move(*holders));
+      TRY(holders, holders_of(*opened, key));
+      asked.push_back(std::move(holders));
     }
     for (const auto& token : tokens) {
-      const auto answer = give_back(o, *opened, *trace, key, handle ? &*handle : nullptr, token);
+      const auto answer = give_back(o, *opened, trace, key, handle ? &*handle : nullptr, token);
       if (!answer) outcome = fail(answer.error());
       else if (*answer != Released::yes)
         if (auto missed = not_held(o, key.text(), token); outcome && missed->value != status_ok)
@@ -272,8 +262,8 @@ Result<run::Outcome> command_release(const Options& o) {
     }
   }
   if (!o.revoke || !o.wait) return outcome;
-  for (std::size_t i = 0; i < keys->size(); ++i)
-    if (auto gone = wait_for_end(o, *opened, (*keys)[i], std::move(asked[i]), end);
+  for (std::size_t i = 0; i < keys.size(); ++i)
+    if (auto gone = wait_for_end(o, *opened, keys[i], std::move(asked[i]), end);
         !gone || gone->value != status_ok)
       if (outcome) outcome = std::move(gone);
   return outcome;

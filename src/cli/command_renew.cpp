@@ -24,26 +24,21 @@ Result<run::Outcome> not_held(const Options& o, const Key& key, std::string_view
 }  // namespace
 
 Result<run::Outcome> command_renew(const Options& o) {
-  const auto keys = parse_keys(o);
-  if (!keys) return fail(keys.error());
-  const auto opened = open_store(o);
-  if (!opened) return fail(opened.error());
-  if (auto enough = long_enough(o, opened->store); !enough) return fail(enough.error());
-  const auto trace = Trace::open(o.trace);
-  if (!trace) return fail(trace.error());
-  const auto handle = require_handle(o, opened->store);
-  if (!handle) return fail(handle.error());
-  const auto kept = ask_keeper_of(*handle, "renew");
-  if (!kept) return fail(kept.error());
-  if (*kept == run::KeeperAnswer::done) return ended(status_ok);
-  if (*kept) return not_held(o, keys->front(), "its keeper has ended");
+  TRY(keys, parse_keys(o));
+  TRY(opened, open_store(o));
+  TRY_VOID(long_enough(o, opened.store));
+  TRY(trace, Trace::open(o.trace));
+  TRY(handle, require_handle(o, opened.store));
+  TRY(kept, ask_keeper_of(handle, "renew"));
+  if (kept == run::KeeperAnswer::done) return ended(status_ok);
+  if (kept) return not_held(o, keys.front(), "its keeper has ended");
 
-  for (const Key& key : *keys) {
-    const Lease lease = handle->lease(key);
+  for (const Key& key : keys) {
+    const Lease lease = handle.lease(key);
     const Traced what{
         .request = "renew", .key = key.text(), .owner = lease.owner.hex().substr(0, 8)};
-    const auto answer = trace->around(
-        what, [&] { return opened->backend->renew(lease, o.ttl); },
+    const auto answer = trace.around(
+        what, [&] { return opened.backend->renew(lease, o.ttl); },
         [](const Renewal& r) { return std::holds_alternative<Kept>(r); });
     if (!answer) return fail(answer.error());
     if (const Lost* lost = std::get_if<Lost>(&*answer)) return not_held(o, key, lost->why);

@@ -32,18 +32,16 @@ struct ShellCommand {
 }  // namespace
 
 Result<run::Outcome> command_run(const Options& o) {
-  const auto store = choose_store(o);
-  if (!store) return fail(store.error());
-  auto plan = plan_taking(o, *store, Hold::attached);
-  if (!plan) return fail(plan.error());
+  TRY(store, choose_store(o));
+  TRY(plan, plan_taking(o, store, Hold::attached));
   if (o.explain) {
-    if (auto r = explain(o, *store, *plan); !r) return fail(r.error());
+    TRY_VOID(explain(o, store, plan));
     return ended(status_ok);
   }
-  if (!o.shell_command) return run::run(*plan);
+  if (!o.shell_command) return run::run(plan);
   const ShellCommand shell(*o.shell_command, o.command);
-  plan->command = shell.argv.data();
-  return run::run(*plan);
+  plan.command = shell.argv.data();
+  return run::run(plan);
 }
 
 }  // namespace dlock::cli

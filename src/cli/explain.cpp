@@ -114,13 +114,11 @@ Result<void> explain(const Options& o, const Store& store, const run::Plan& plan
   Settings settings;
   settings.op_timeout = plan.timing.op_timeout;
   settings.connect_timeout = plan.connect_timeout;
-  const auto backend = plan.open(settings);
-  if (!backend) return fail(backend.error());
-  const auto after_restart = (*backend)->after_restart(plan.request);
-  if (!after_restart) return fail(after_restart.error());
+  TRY(backend, plan.open(settings));
+  TRY(after_restart, backend->after_restart(plan.request));
 
   Lines text;
-  line(text, "lock", what_is_locked(plan, store, (*backend)->where()));
+  line(text, "lock", what_is_locked(plan, store, backend->where()));
   line(text, "waits", waiting(plan));
   if (plan.timing.leased) leased(text, plan.timing, plan.request.ttl, plan.traits);
   else attached(text);
@@ -142,7 +140,7 @@ Result<void> explain(const Options& o, const Store& store, const run::Plan& plan
   line(text, "descendants",
        plan.descendants == run::Descendants::wait ? "waited for when the command has ended"
                                                   : "ended when the command has ended");
-  line(text, "after a restart", *after_restart);
+  line(text, "after a restart", after_restart);
   line(text, "weakness", plan.traits.weakness);
   return put(o.json ? json_of(text, plan) : text_of(text));
 }

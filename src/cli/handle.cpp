@@ -60,13 +60,12 @@ Result<Handle> from_option(std::string_view value) {
 
 Result<std::optional<Handle>> find_handle(const Options& o, const Store& s) {
   if (o.handle) {
-    auto h = from_option(*o.handle);
-    if (!h) return fail(h.error());
-    if (!of(*h, s))
+    TRY(h, from_option(*o.handle));
+    if (!of(h, s))
       return fail(Errc::usage,
-                  fmt::format("--handle: it is a handle of {}.{}, but --backend is {}.{}",
-                              h->family, h->recipe, s.traits->family, s.traits->recipe));
-    return *h;
+                  fmt::format("--handle: it is a handle of {}.{}, but --backend is {}.{}", h.family,
+                              h.recipe, s.traits->family, s.traits->recipe));
+    return h;
   }
   // NOLINT(concurrency-mt-unsafe): no thread exists
   const char* inherited = std::getenv("DLOCK_HANDLE");
@@ -76,9 +75,8 @@ Result<std::optional<Handle>> find_handle(const Options& o, const Store& s) {
 }
 
 Result<Handle> require_handle(const Options& o, const Store& s) {
-  auto h = find_handle(o, s);
-  if (!h) return fail(h.error());
-  if (*h) return **h;
+  TRY(h, find_handle(o, s));
+  if (h) return *h;
   return fail(Errc::usage,
               fmt::format("{}: --handle is missing, and DLOCK_HANDLE holds no handle of {}.{}",
                           info(o.verb).name, s.traits->family, s.traits->recipe));

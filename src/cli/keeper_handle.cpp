@@ -19,9 +19,8 @@ Result<std::optional<run::KeeperAnswer>> ask_keeper_of(const Handle& handle,
   if (!handle.extra.starts_with(keeper_mark)) return std::optional<run::KeeperAnswer>{};
   const auto keeper =
       run::KeeperPlace::parse(std::string_view(handle.extra).substr(keeper_mark.size()));
-  const auto answer = run::ask_keeper(keeper, what, handle.owner);
-  if (!answer) return fail(answer.error());
-  return std::optional{*answer};
+  TRY(answer, run::ask_keeper(keeper, what, handle.owner));
+  return std::optional{answer};
 }
 
 }  // namespace dlock::cli

@@ -152,10 +152,8 @@ Result<Secrets> find_secrets(const Options& o, const Store& store) {
     if (url.password.empty() && store.factory->access(url).no_password.empty()) s.password = own;
     return s;
   }
-  if (auto ok = read("password-file", "password_file", store.files.password, s.password_file,
-                     read_secret, s.password);
-      !ok)
-    return fail(std::move(ok.error()));
+  TRY_VOID(read("password-file", "password_file", store.files.password, s.password_file,
+                read_secret, s.password));
   return s;
 }
 

@@ -60,10 +60,9 @@ Result<Store> choose_store(const Options& o) {
   Store store{std::move(*url), choice->factory,      choice->traits,     std::move(files),
               Secrets{},       called(o, "backend"), blame(o, "backend")};
   if (o.verb != Verb::bench)  // which judges all of them together
-    if (auto ok = all_useful(o, {&store, 1}); !ok) return fail(std::move(ok.error()));
-  auto secrets = find_secrets(o, store);
-  if (!secrets) return fail(secrets.error());
-  store.secrets = std::move(*secrets);
+    TRY_VOID(all_useful(o, {&store, 1}));
+  TRY(secrets, find_secrets(o, store));
+  store.secrets = std::move(secrets);
   if (!o.quiet) warn(o, store);
   if (o.verbosity > 0)
     if (const std::string text = unused_secrets(o, store.url); !text.empty()) say(text);
@@ -92,17 +91,15 @@ std::string place_of(const Store& s) {
 }
 
 Result<OpenStore> open_store(const Options& o) {
-  auto store = choose_store(o);
-  if (!store) return fail(store.error());
+  TRY(store, choose_store(o));
   Settings settings;
   settings.op_timeout = o.op_timeout.value_or(usual_op_timeout(o.ttl));
   settings.connect_timeout = o.connect_timeout;
-  auto backend = store->open(settings);
-  if (!backend) return fail(backend.error());
+  TRY(backend, store.open(settings));
   if (o.verbosity > 0)
-    say(fmt::format("{}: asking {}, recipe {}", info(o.verb).name, (*backend)->where(),
-                    store->traits->recipe));
-  return OpenStore{std::move(*store), std::move(*backend), store_options(o)};
+    say(fmt::format("{}: asking {}, recipe {}", info(o.verb).name, backend->where(),
+                    store.traits->recipe));
+  return OpenStore{std::move(store), std::move(backend), store_options(o)};
 }
 
 Result<void> long_enough(const Options& o, const Store& store) {
@@ -115,9 +112,8 @@ Result<void> long_enough(const Options& o, const Store& store) {
 Result<std::vector<Key>> parse_keys(const Options& o) {
   std::vector<Key> keys;
   for (const std::string_view text : o.keys) {
-    auto key = Key::parse(text);
-    if (!key) return fail(key.error());
-    keys.push_back(std::move(*key));
+    TRY(key, Key::parse(text));
+    keys.push_back(std::move(key));
   }
   return keys;
 }

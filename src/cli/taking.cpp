@@ -73,12 +73,10 @@ Result<run::Timing> times(const Options& o, const Store& store, Hold hold, bool 
   // If a lock can outlive its process, a kept lock and one that a handle names are leases, too.
   const bool leased =
       t.liveness != Liveness::process || (t.detached && (hold == Hold::kept || borrowed));
-  if (detached || leased)
-    if (auto enough = long_enough(o, store); !enough) return fail(enough.error());
+  if (detached || leased) TRY_VOID(long_enough(o, store));
   const run::TimingAsked asked{
       .ttl = o.ttl, .op_timeout = o.op_timeout, .kill_after = o.kill_after};
-  if (o.lock_delay > 0us)
-    if (auto fits = lock_delay_fits(o, store, asked); !fits) return fail(fits.error());
+  if (o.lock_delay > 0us) TRY_VOID(lock_delay_fits(o, store, asked));
   auto timing =
       run::plan_timing(asked, t.proven_of(o.ttl, o.lock_delay, store.url), !detached && leased);
   if (timing) return timing;
@@ -119,10 +117,9 @@ run::Plan plan_job(const Options& o) {
 }
 
 Result<run::Plan> plan_taking(const Options& o, const Store& store, Hold hold) {
-  auto keys = parse_keys(o);
-  if (!keys) return fail(keys.error());
+  TRY(keys, parse_keys(o));
   Request request{
-      .key = keys->front(),
+      .key = keys.front(),
       .owner = Owner::random(),
       .mode = o.mode,
       .limit = o.limit,
@@ -134,26 +131,24 @@ Result<run::Plan> plan_taking(const Options& o, const Store& store, Hold hold) {
   run::identify(request.identity);
   if (hold == Hold::detached) request.identity.kept_by = Identity::KeptBy::nobody;
   if (o.mode == Mode::permit) request.identity.limit = o.limit;
-  if (auto r = recipe_can(o, *store.traits, request); !r) return fail(r.error());
+  TRY_VOID(recipe_can(o, *store.traits, request));
   std::optional<Handle> handle;
   if (o.handle) {
-    auto h = require_handle(o, store);
-    if (!h) return fail(h.error());
+    TRY(h, require_handle(o, store));
     if (!store.traits->detached)
       return fail(Errc::usage, fmt::format("--handle: with recipe {} of {} the lock ends with the "
                                            "process that took it, so no other can "
                                            "run a command under it; run it without --handle",
                                            store.traits->recipe, store.traits->family));
-    handle = std::move(*h);
+    handle = std::move(h);
   }
-  auto timing = times(o, store, hold, handle.has_value());
-  if (!timing) return fail(timing.error());
+  TRY(timing, times(o, store, hold, handle.has_value()));
 
   run::Plan p = plan_job(o);
   p.traits = *store.traits;
   p.request = std::move(request);
-  p.more_keys.assign(keys->begin() + 1, keys->end());
-  p.timing = *timing;
+  p.more_keys.assign(keys.begin() + 1, keys.end());
+  p.timing = timing;
   p.connect_timeout = o.connect_timeout;
   p.splay = o.splay;
   p.once_per = o.once_per;

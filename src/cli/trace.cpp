@@ -10,9 +10,8 @@ namespace dlock::cli {
 
 Result<Trace> Trace::open(std::string_view path) {
   if (path.empty()) return Trace(Fd());
-  auto fd = run::open_lines("--trace", std::string(path));
-  if (!fd) return fail(fd.error());
-  return Trace(std::move(*fd));
+  TRY(fd, run::open_lines("--trace", std::string(path)));
+  return Trace(std::move(fd));
 }
 
 void Trace::write(std::string_view event, const Traced& what, std::string_view error) const {

@@ -41,4 +41,19 @@ inline tl::unexpected<Error> fail(Errc code, std::string message) {
 }
 inline tl::unexpected<Error> fail(Error e) { return tl::unexpected<Error>(std::move(e)); }
 
+// TRY(name, expression): the enclosing function, which returns a Result or what one converts to,
+// returns the error of `expression`, a Result<T>; otherwise `name` is a T& that lives to the end of
+// the block. TRY_VOID(expression) drops the value. Both add nothing to the error: where the reader
+// of the message needs to know more, write out the `if` and name what was being done.
+// TRY is two declarations and an `if`, so it cannot be the only statement of an unbraced `if`.
+#define TRY(name, ...)                                                   \
+  auto name##_or_error = (__VA_ARGS__);                                  \
+  if (!name##_or_error) return fail(std::move(name##_or_error.error())); \
+  auto& name = *name##_or_error
+#define TRY_VOID(...)                                             \
+  do {                                                            \
+    if (auto nothing_or_error = (__VA_ARGS__); !nothing_or_error) \
+      return fail(std::move(nothing_or_error.error()));           \
+  } while (false)
+
 }  // namespace dlock

@@ -15,9 +15,8 @@ Result<void> Events::open() {
   for (auto [path, fd, option] : {std::tuple{&plan_.say.status_file, &status_file_, "--status"},
                                   std::tuple{&plan_.say.trace_file, &trace_file_, "--trace"}}) {
     if (path->empty()) continue;
-    auto opened = open_lines(option, *path);
-    if (!opened) return fail(opened.error());
-    *fd = std::move(*opened);
+    TRY(opened, open_lines(option, *path));
+    *fd = std::move(opened);
   }
   return {};
 }

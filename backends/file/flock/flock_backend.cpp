@@ -46,46 +46,41 @@ FlockBackend::HeldFile* FlockBackend::held(const Key& key, const Owner& owner) {
 }
 
 Result<std::unique_ptr<Waiter>> FlockBackend::enqueue(const Request& r) {
-  if (auto can = can_serve(traits(), r); !can) return fail(std::move(can.error()));
-  auto name = name_of(r.key);
-  if (!name) return fail(name.error());
-  return std::make_unique<FlockWaiter>(*this, std::move(*name), r);
+  TRY_VOID(can_serve(traits(), r));
+  TRY(name, name_of(r.key));
+  return std::make_unique<FlockWaiter>(*this, std::move(name), r);
 }
 
 Result<Renewal> FlockBackend::renew(const Lease& lease, Duration) {
-  const auto name = name_of(lease.key);
-  if (!name) return fail(name.error());
+  TRY(name, name_of(lease.key));
   Lease kept = lease;
   kept.attached = true;
   kept.deadline = no_deadline;
   HeldFile* mine = held(lease.key, lease.owner);
   if (!mine) {
-    const auto h = in_force(lease.key, std::nullopt, &lease.owner);
-    if (!h) return fail(h.error());
-    if (!*h) return Renewal{Lost{"there is no lock with this handle"}};
-    kept.mode = (*h)->mode;
-    kept.token = (*h)->token;
+    TRY(h, in_force(lease.key, std::nullopt, &lease.owner));
+    if (!h) return Renewal{Lost{"there is no lock with this handle"}};
+    kept.mode = h->mode;
+    kept.token = h->token;
     return Renewal{Kept{kept}};
   }
   mine->entry.mailbox.drain();  // first: later messages are read at the next call
-  const auto here = in_place(where_, *name, mine->file);
-  if (!here) return fail(here.error());
-  if (!*here)
+  TRY(here, in_place(where_, name, mine->file));
+  if (!here)
     return Renewal{Lost{fmt::format("{}/{} was deleted or replaced, so others lock another file",
-                                    where_.path(), *name)}};
-  const auto state = record(*name).peek();
-  if (!state) return fail(state.error());
+                                    where_.path(), name)}};
+  TRY(state, record(name).peek());
   kept.mode = mine->entry.holder.mode;
   kept.token = mine->entry.holder.token;
-  if (!*state) {  // the record is gone, but the lock is ours
+  if (!state) {  // the record is gone, but the lock is ours
     ++counters_.requests;
-    if (auto done = record(*name).enter_again(mine->entry.holder); !done) return fail(done.error());
+    TRY_VOID(record(name).enter_again(mine->entry.holder));
     return Renewal{Kept{kept}};
   }
   const auto same = [&](const LockState::Holder& h) {
     return h.owner == lease.owner && !evicted(h);
   };
-  if (std::none_of((*state)->holders.begin(), (*state)->holders.end(), same))
+  if (std::none_of(state->holders.begin(), state->holders.end(), same))
     return Renewal{Lost{"a release was forced (release --force)"}};
   return Renewal{Kept{kept}};
 }
@@ -93,21 +88,19 @@ Result<Renewal> FlockBackend::renew(const Lease& lease, Duration) {
 Result<Renewal> FlockBackend::detach(const Lease&, Duration) { return only_attached(); }
 
 Result<Released> FlockBackend::release(const Lease& lease) {
-  const auto name = name_of(lease.key);
-  if (!name) return fail(name.error());
+  TRY(name, name_of(lease.key));
   HeldFile* mine = held(lease.key, lease.owner);
   if (!mine) {
-    const auto h = in_force(lease.key, std::nullopt, &lease.owner);
-    if (!h) return fail(h.error());
-    if (!*h) return Released::was_not_held;
+    TRY(h, in_force(lease.key, std::nullopt, &lease.owner));
+    if (!h) return Released::was_not_held;
     return fail(
         Errc::usage,
         fmt::format(
             "recipe flock: only the process that has the lock can release it (process {} on {})",
-            Identity::decode((*h)->meta).pid, Identity::decode((*h)->meta).host));
+            Identity::decode(h->meta).pid, Identity::decode(h->meta).host));
   }
   ++counters_.requests;
-  const auto left = record(*name).leave(lease.owner, mine->entry.mailbox);
+  const auto left = record(name).leave(lease.owner, mine->entry.mailbox);
   // Whatever happened to the record: it is void without its mark, and others wait for the lock.
   // Unlocked explicitly, because the guard has a duplicate.
   clear_mark(mine->file.fd.get(), mine->entry.holder.token);
@@ -117,71 +110,60 @@ Result<Released> FlockBackend::release(const Lease& lease) {
 }
 
 Result<Released> FlockBackend::force_release(const Key& key, std::optional<FencingToken> token) {
-  const auto name = name_of(key);
-  if (!name) return fail(name.error());
-  const auto file = open_flock_file(where_, *name, false);
-  if (!file) return fail(file.error());
-  if (!file->fd) return Released::was_not_held;
+  TRY(name, name_of(key));
+  TRY(file, open_flock_file(where_, name, false));
+  if (!file.fd) return Released::was_not_held;
   ++counters_.requests;
-  const auto gone = record(*name).evict(token, file->fd.get());
-  if (!gone) return fail(gone.error());
-  if (gone->now) return Released::yes;
-  const auto strangers =
-      flock_entries(file->device, file->inode).value_or(std::vector<FlockEntry>{});
-  if (token || gone->before || strangers.empty()) return Released::was_not_held;
+  TRY(gone, record(name).evict(token, file.fd.get()));
+  if (gone.now) return Released::yes;
+  const auto strangers = flock_entries(file.device, file.inode).value_or(std::vector<FlockEntry>{});
+  if (token || gone.before || strangers.empty()) return Released::was_not_held;
   return fail(
       Errc::usage,
       fmt::format(
           "{}/{}: is locked by process {}, which is not dlock's; only that process can release it",
-          printable(where_.path()), printable(*name), strangers.front().pid));
+          printable(where_.path()), printable(name), strangers.front().pid));
 }
 
 // ---- looking -----------------------------------------------------------------------------------
 Result<std::optional<LockState::Holder>> FlockBackend::in_force(const Key& key,
                                                                 std::optional<FencingToken> token,
                                                                 const Owner* owner) {
-  const auto name = name_of(key);
-  if (!name) return fail(name.error());
-  const auto file = open_flock_file(where_, *name, false);
-  if (!file) return fail(file.error());
-  const auto state = record(*name).peek();
-  if (!state) return fail(state.error());
-  if (file->fd && *state)
-    for (const auto& h : (*state)->holders)
+  TRY(name, name_of(key));
+  TRY(file, open_flock_file(where_, name, false));
+  TRY(state, record(name).peek());
+  if (file.fd && state)
+    for (const auto& h : state->holders)
       if ((!token || h.token == *token) && (!owner || h.owner == *owner) && !evicted(h) &&
-          marked(file->fd.get(), h.token))
+          marked(file.fd.get(), h.token))
         return std::optional{h};
   return std::optional<LockState::Holder>{};
 }
 
 Result<Validity> FlockBackend::check(const Key& key, FencingToken token) {
-  const auto h = in_force(key, token, nullptr);
-  if (!h) return fail(h.error());
-  return *h ? Validity::valid : Validity::stale;
+  TRY(h, in_force(key, token, nullptr));
+  return h ? Validity::valid : Validity::stale;
 }
 
 Result<Validity> FlockBackend::check(const Key& key, const Owner& owner) {
-  const auto h = in_force(key, std::nullopt, &owner);
-  if (!h) return fail(h.error());
-  return *h ? Validity::valid : Validity::stale;
+  TRY(h, in_force(key, std::nullopt, &owner));
+  return h ? Validity::valid : Validity::stale;
 }
 
 Result<std::optional<KeyView>> FlockBackend::look_at(const std::string& name,
                                                      const std::string& key) {
-  const auto file = open_flock_file(where_, name, false);
-  if (!file) return fail(file.error());
-  auto state = record(name).peek();
-  if (!state) return fail(state.error());
-  LockState s = state->value_or(LockState{});
+  TRY(file, open_flock_file(where_, name, false));
+  TRY(state, record(name).peek());
+  LockState s = state.value_or(LockState{});
   std::erase_if(s.holders,
-                [&](const auto& h) { return !file->fd || !marked(file->fd.get(), h.token); });
+                [&](const auto& h) { return !file.fd || !marked(file.fd.get(), h.token); });
   const bool exclusive = std::any_of(s.holders.begin(), s.holders.end(),
                                      [](const auto& h) { return h.mode == Mode::exclusive; });
   // Not read without need: each waiter looks here, and the table grows with the square of them.
-  auto listed = file->fd && !exclusive ? flock_entries(file->device, file->inode)
-                                       : std::optional{std::vector<FlockEntry>{}};
+  auto listed = file.fd && !exclusive ? flock_entries(file.device, file.inode)
+                                      : std::optional{std::vector<FlockEntry>{}};
   auto locks = listed.value_or(std::vector<FlockEntry>{});
-  if (!*state && listed && locks.empty()) return std::optional<KeyView>{};
+  if (!state && listed && locks.empty()) return std::optional<KeyView>{};
   std::vector<std::string> notes;
   if (std::any_of(s.holders.begin(), s.holders.end(), evicted))
     notes.push_back("a holder was asked to release (release --force)");
@@ -217,17 +199,15 @@ Result<std::optional<KeyView>> FlockBackend::look_at(const std::string& name,
 }
 
 Result<std::optional<KeyView>> FlockBackend::inspect(const Key& key) {
-  const auto name = name_of(key);
-  if (!name) return fail(name.error());
-  return look_at(*name, key.text());
+  TRY(name, name_of(key));
+  return look_at(name, key.text());
 }
 
 // Only files that dlock has locked have a record.
 Result<std::vector<KeyView>> FlockBackend::list() {
-  const auto names = where_.names();
-  if (!names) return fail(names.error());
+  TRY(names, where_.names());
   std::vector<KeyView> all;
-  for (const std::string& stored : *names) {
+  for (const std::string& stored : names) {
     StateFile file(where_, stored);
     const auto record = file.peek(StateFile::Depth::holders);
     if (!record || !*record) continue;
@@ -236,9 +216,8 @@ Result<std::vector<KeyView>> FlockBackend::list() {
                          ? Key::parse(std::string_view{name}.substr(prefix_.size()))
                          : Key::parse("");
     if (!key || !name_of(*key)) continue;
-    auto seen = look_at(name, key->text());
-    if (!seen) return fail(seen.error());
-    if (*seen) all.push_back(std::move(**seen));
+    TRY(seen, look_at(name, key->text()));
+    if (seen) all.push_back(std::move(*seen));
   }
   std::sort(all.begin(), all.end(),
             [](const KeyView& a, const KeyView& b) { return a.key < b.key; });

@@ -28,28 +28,26 @@ struct flock mark(short type, FencingToken token) {
 
 Result<FlockFile> open_flock_file(const Directory& where, const std::string& name, bool make) {
   const std::string path = path_of(where, name);
-  auto root = where.open_root(false);
-  if (!root) return fail(root.error());
-  if (!root->dir) {
+  TRY(root, where.open_root(false));
+  if (!root.dir) {
     if (make)
       return fail(Errc::cannot_create,
                   fmt::format("lock directory {}: does not exist, and recipe flock makes none",
                               printable(where.path())));
     return FlockFile{};
   }
-  const int dir = root->dir.get();
+  const int dir = root.dir.get();
   constexpr int flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
   Fd fd(::openat(dir, name.c_str(), flags));
   if (!fd && errno == ENOENT) {
     if (!make) return FlockFile{};
-    if (root->access.group) {
-      if (auto made = make_shared_file(dir, name, root->access, path); !made)
-        return fail(made.error());
+    if (root.access.group) {
+      TRY_VOID(make_shared_file(dir, name, root.access, path));
     } else {
       // the umask applies, as with flock(1)
       fd = Fd(::openat(dir, name.c_str(), flags | O_CREAT | O_EXCL, 0666));
     }
-    if (!fd && (root->access.group || errno == EEXIST)) fd = Fd(::openat(dir, name.c_str(), flags));
+    if (!fd && (root.access.group || errno == EEXIST)) fd = Fd(::openat(dir, name.c_str(), flags));
   }
   if (!fd && errno == ELOOP)
     return fail(Errc::denied, fmt::format("{}: is a symbolic link, which dlock does not follow",

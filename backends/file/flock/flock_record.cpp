@@ -24,28 +24,25 @@ FlockRecord::FlockRecord(const Directory& where, const std::string& name, std::s
 
 // Not there (Make::nothing): an empty record.
 Result<KeyRecord> FlockRecord::begin(Make make, Duration patience) {
-  const auto locking = file_.lock(make, patience, -1);
-  if (!locking) return fail(locking.error());
-  if (*locking != StateFile::Locking::locked) return KeyRecord{};
-  auto loaded = file_.load();
-  if (!loaded) return fail(loaded.error());
-  loaded->record.key = key_;
-  loaded->record.boot = "-";  // nothing here depends on a boot: the marks show the living holders
-  return std::move(loaded->record);
+  TRY(locking, file_.lock(make, patience, -1));
+  if (locking != StateFile::Locking::locked) return KeyRecord{};
+  TRY(loaded, file_.load());
+  loaded.record.key = key_;
+  loaded.record.boot = "-";  // nothing here depends on a boot: the marks show the living holders
+  return std::move(loaded.record);
 }
 
 // False: the record was deleted meanwhile.
 Result<bool> FlockRecord::end(const KeyRecord& record) {
-  if (auto done = file_.commit(record); !done) return fail(done.error());
+  TRY_VOID(file_.commit(record));
   return file_.still_linked();
 }
 
 Result<FlockRecord::Entry> FlockRecord::enter(const Request& r, int locked) {
   const Unlock unlock{file_};
   for (;;) {
-    auto record = begin(Make::all, r.wait ? patience_ : std::min(patience_, one_try));
-    if (!record) return fail(record.error());
-    LockState& s = record->state;
+    TRY(record, begin(Make::all, r.wait ? patience_ : std::min(patience_, one_try)));
+    LockState& s = record.state;
     // Other current owners of the lock have marks; a holder without one has died without a release.
     std::erase_if(s.holders, [&](const auto& h) {
       return r.mode == Mode::exclusive || h.mode == Mode::exclusive || !marked(locked, h.token);
@@ -55,9 +52,8 @@ Result<FlockRecord::Entry> FlockRecord::enter(const Request& r, int locked) {
     std::optional<Lifeline> mailbox;
     // a living FIFO with this number comes from a record that was lost
     for (; !mailbox; ++s.next_ticket) {
-      auto made = Lifeline::make(file_.place(), s.next_ticket);
-      if (!made) return fail(made.error());
-      mailbox = std::move(*made);
+      TRY(made, Lifeline::make(file_.place(), s.next_ticket));
+      mailbox = std::move(made);
     }
     Entry entry{{r.owner, r.mode, mailbox->ticket(), s.fence, 0, boottime_us(), never, 0,
                  r.identity.encode()},
@@ -65,7 +61,7 @@ Result<FlockRecord::Entry> FlockRecord::enter(const Request& r, int locked) {
     s.holders.push_back(entry.holder);
     auto done = set_mark(locked, entry.holder.token, file_.path());
     if (done) {
-      const auto counts = end(*record);
+      const auto counts = end(record);
       if (counts && *counts) return entry;
       clear_mark(locked, entry.holder.token);
       if (!counts) done = fail(counts.error());
@@ -78,26 +74,23 @@ Result<FlockRecord::Entry> FlockRecord::enter(const Request& r, int locked) {
 
 Result<void> FlockRecord::enter_again(const LockState::Holder& holder) {
   const Unlock unlock{file_};
-  auto record = begin(Make::all, patience_);
-  if (!record) return fail(record.error());
-  LockState& s = record->state;
+  TRY(record, begin(Make::all, patience_));
+  LockState& s = record.state;
   s.fence = std::max(s.fence, holder.token);
   s.next_ticket = std::max(s.next_ticket, holder.ticket + 1);
   s.holders.push_back(holder);
-  const auto counts = end(*record);
+  const auto counts = end(record);
   return counts ? Result<void>{} : fail(counts.error());
 }
 
 Result<bool> FlockRecord::leave(const Owner& owner, Lifeline& mailbox) {
   const Unlock unlock{file_};
-  auto record = begin(Make::nothing, patience_);
-  if (!record) return fail(record.error());
-  auto& holders = record->state.holders;
+  TRY(record, begin(Make::nothing, patience_));
+  auto& holders = record.state.holders;
   const auto mine = [&](const auto& h) { return h.owner == owner; };
   const bool was = std::any_of(holders.begin(), holders.end(),
                                [&](const auto& h) { return mine(h) && !evicted(h); });
-  if (std::erase_if(holders, mine) > 0)
-    if (const auto counts = end(*record); !counts) return fail(counts.error());
+  if (std::erase_if(holders, mine) > 0) TRY_VOID(end(record));
   mailbox.drop(file_.place());
   return was;
 }
@@ -107,28 +100,24 @@ Result<FlockRecord::Evicted> FlockRecord::evict(std::optional<FencingToken> toke
   Evicted result;
   {
     const Unlock unlock{file_};
-    auto record = begin(Make::nothing, patience_);
-    if (!record) return fail(record.error());
-    for (auto& h : record->state.holders) {
+    TRY(record, begin(Make::nothing, patience_));
+    for (auto& h : record.state.holders) {
       if ((token && h.token != *token) || !marked(file, h.token)) continue;
       ++(evicted(h) ? result.before : result.now);
       h.slot = evicted_slot;
-      auto seen = look(file_.place(), h.ticket);
-      if (!seen) return fail(seen.error());
-      if (seen->life == Sight::Life::alive) doors.push_back(std::move(seen->fd));
+      TRY(seen, look(file_.place(), h.ticket));
+      if (seen.life == Sight::Life::alive) doors.push_back(std::move(seen.fd));
     }
-    if (result.now)
-      if (const auto counts = end(*record); !counts) return fail(counts.error());
+    if (result.now) TRY_VOID(end(record));
   }
   knock(doors);
   return result;
 }
 
 Result<std::optional<LockState>> FlockRecord::peek() {
-  auto record = file_.peek(StateFile::Depth::holders);
-  if (!record) return fail(record.error());
-  if (!*record) return std::optional<LockState>{};
-  return std::optional{std::move((*record)->state)};
+  TRY(record, file_.peek(StateFile::Depth::holders));
+  if (!record) return std::optional<LockState>{};
+  return std::optional{std::move(record->state)};
 }
 
 }  // namespace dlock::file

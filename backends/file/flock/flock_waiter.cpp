@@ -51,9 +51,8 @@ Result<std::optional<Progress>> FlockWaiter::enter() {
   backend_.held_.insert_or_assign({request_.key.text(), request_.owner},
                                   FlockBackend::HeldFile{std::move(file_), std::move(*entry)});
   file_ = FlockFile{};
-  auto progress = granted();
-  if (!progress) return fail(progress.error());
-  return std::optional{std::move(*progress)};
+  TRY(progress, granted());
+  return std::optional{std::move(progress)};
 }
 
 Result<Progress> FlockWaiter::poll(Duration slice) {
@@ -63,9 +62,8 @@ Result<Progress> FlockWaiter::poll(Duration slice) {
   for (;;) {
     bool locked = false;
     if (!wait_) {
-      auto file = open_flock_file(backend_.where_, name_, true);
-      if (!file) return fail(file.error());
-      file_ = std::move(*file);
+      TRY(file, open_flock_file(backend_.where_, name_, true));
+      file_ = std::move(file);
       locked = ::flock(file_.fd.get(), operation | LOCK_NB) == 0;
       if (!locked && errno != EWOULDBLOCK && errno != EINTR)
         return fail_errno("lock", name_, errno);
@@ -80,9 +78,8 @@ Result<Progress> FlockWaiter::poll(Duration slice) {
       wait_.reset();
       if (why != 0) return fail_errno("lock", name_, why);
     }
-    auto entered = enter();
-    if (!entered) return fail(entered.error());
-    if (*entered) return std::move(**entered);
+    TRY(entered, enter());
+    if (entered) return std::move(*entered);
   }
 }
 

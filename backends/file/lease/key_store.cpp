@@ -73,10 +73,9 @@ HolderView view_of_ended(LockState::Holder h, Micros now, bool this_boot) {
 bool adopted(const LockState::Holder& h) noexcept { return h.token == 0; }
 
 Result<KeyStore::Begun> KeyStore::begin(Make make, Duration patience, int interrupt_fd) {
-  const auto locking = file_.lock(make, patience, interrupt_fd);
-  if (!locking) return fail(locking.error());
-  if (*locking == StateFile::Locking::absent) return Begun::absent;
-  if (*locking == StateFile::Locking::interrupted) return Begun::interrupted;
+  TRY(locking, file_.lock(make, patience, interrupt_fd));
+  if (locking == StateFile::Locking::absent) return Begun::absent;
+  if (locking == StateFile::Locking::interrupted) return Begun::interrupted;
   now_ = boottime_us();
   auto loaded = file_.load();
   if (!loaded) return abandon(), fail(loaded.error());
@@ -126,9 +125,8 @@ bool KeyStore::disown(const Lifeline& life) {
 }
 
 Result<void> KeyStore::restart_and_adopt() {
-  auto loaded = file_.reload();
-  if (!loaded) return fail(loaded.error());
-  record_ = std::move(loaded->record);
+  TRY(loaded, file_.reload());
+  record_ = std::move(loaded.record);
   record_.key = key_.text();
   record_.boot = boot_id();
   dead_.clear();
@@ -157,9 +155,8 @@ Result<void> KeyStore::other_boot() {
   if (auto all = file_.load_tail(record_); !all) return all;
   std::vector<std::uint64_t> gone;
   const auto ask = [&](std::uint64_t ticket, bool missing_is_gone) -> Result<void> {
-    const auto seen = look(place(), ticket);
-    if (!seen) return fail(seen.error());
-    if (seen->life == Sight::Life::dead || (missing_is_gone && seen->life == Sight::Life::missing))
+    TRY(seen, look(place(), ticket));
+    if (seen.life == Sight::Life::dead || (missing_is_gone && seen.life == Sight::Life::missing))
       gone.push_back(ticket);
     return {};
   };
@@ -178,27 +175,23 @@ Result<void> KeyStore::other_boot() {
 Result<std::vector<Fd>> KeyStore::doors() {
   std::vector<Fd> open;
   const auto add = [&](std::uint64_t ticket, bool waits) -> Result<bool> {
-    auto seen = look(place(), ticket);
-    if (!seen) return fail(seen.error());
-    if (seen->life == Sight::Life::alive) open.push_back(std::move(seen->fd));
+    TRY(seen, look(place(), ticket));
+    if (seen.life == Sight::Life::alive) open.push_back(std::move(seen.fd));
     else if (waits) return strike(ticket), false;
     return true;
   };
   LockState& s = state();
   for (bool all_alive = false; !all_alive;) {
     all_alive = true;
-    const auto invited = file_.invite(record_, now_, tuning_.claim);
-    if (!invited) return fail(invited.error());
-    for (const std::uint64_t ticket : *invited) {
-      auto alive = add(ticket, true);
-      if (!alive) return fail(alive.error());
-      all_alive &= *alive;
+    TRY(invited, file_.invite(record_, now_, tuning_.claim));
+    for (const std::uint64_t ticket : invited) {
+      TRY(alive, add(ticket, true));
+      all_alive &= alive;
     }
   }
   if (wake_head_ && !s.waiters.empty() && !s.waiters[0].invited)
-    if (auto alive = add(s.waiters[0].ticket, false); !alive) return fail(alive.error());
-  for (const std::uint64_t ticket : alarms_)
-    if (auto alive = add(ticket, false); !alive) return fail(alive.error());
+    TRY_VOID(add(s.waiters[0].ticket, false));
+  for (const std::uint64_t ticket : alarms_) TRY_VOID(add(ticket, false));
   return open;
 }
 
@@ -234,10 +227,9 @@ Result<std::optional<KeyView>> KeyStore::look_at() {
     const auto recorded = s.holders;
     s.expire(now);
     const std::size_t alive = s.holders.size();
-    auto missing = strike_dead(s, now);
-    if (!missing) return fail(missing.error());
+    TRY(missing, strike_dead(s, now));
     // perhaps it has just been released
-    if ((*missing && tries < 3) || (s.holders.size() < alive && tries == 0)) {
+    if ((missing && tries < 3) || (s.holders.size() < alive && tries == 0)) {
       record = file_.peek(StateFile::Depth::waiters);
       continue;
     }
@@ -251,12 +243,12 @@ Result<std::optional<KeyView>> KeyStore::look_at() {
     if (const auto note = read_start(place()); note && *note && (*note)->until > wall_micros())
       v.noted_start = (*note)->at;
     const auto strangers = std::count_if(s.holders.begin(), s.holders.end(), adopted);
-    if (*missing)
+    if (missing)
       v.notes.push_back(
           fmt::format("the FIFO of {} holder(s) was deleted from {}: whether they live cannot be "
                       "known; release --force "
                       "when they are gone",
-                      *missing, file_.dir_path()));
+                      missing, file_.dir_path()));
     if (strangers)
       v.notes.push_back(
           fmt::format("the state file was lost: {} process(es) that held or waited block the key "
@@ -271,11 +263,10 @@ Result<std::optional<KeyView>> KeyStore::look_at() {
 // Processes that live though their state is gone hold the key, or wait: that decides the next
 // contender, which rebuilds the state.
 Result<std::optional<KeyView>> KeyStore::look_without_state() {
-  const auto dir = file_.open_dir();
-  if (!dir) return fail(dir.error());
+  TRY(dir, file_.open_dir());
   std::size_t alive = 0;
-  if (dir->dir) {
-    const Place at{dir->dir.get(), 0, dir->access, file_.dir_path(), 0, 0};
+  if (dir.dir) {
+    const Place at{dir.dir.get(), 0, dir.access, file_.dir_path(), 0, 0};
     const auto walked = each_fifo(
         at, [&](std::uint64_t, Sight::Life life) { alive += life == Sight::Life::alive; });
     if (!walked) return fail(walked.error());
@@ -297,15 +288,13 @@ Result<std::size_t> KeyStore::strike_dead(LockState& s, Micros now) const {
   std::size_t missing = 0;
   for (const auto& h : s.holders) {
     if (h.deadline != never) continue;
-    const auto seen = look(place(), h.ticket);
-    if (!seen) return fail(seen.error());
-    if (seen->life == Sight::Life::dead) gone.push_back(h.ticket);
-    if (seen->life == Sight::Life::missing) ++missing;
+    TRY(seen, look(place(), h.ticket));
+    if (seen.life == Sight::Life::dead) gone.push_back(h.ticket);
+    if (seen.life == Sight::Life::missing) ++missing;
   }
   for (const auto& w : s.waiters) {
-    const auto seen = look(place(), w.ticket);
-    if (!seen) return fail(seen.error());
-    if (seen->life != Sight::Life::alive) gone.push_back(w.ticket);
+    TRY(seen, look(place(), w.ticket));
+    if (seen.life != Sight::Life::alive) gone.push_back(w.ticket);
   }
   for (const std::uint64_t ticket : gone) s.vanish(ticket, now);
   return missing;

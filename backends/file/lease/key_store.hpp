@@ -110,15 +110,13 @@ bool adopted(const LockState::Holder&) noexcept;
 
 template <class Predicate>
 Result<std::optional<LockState::Holder>> KeyStore::holder_in_force(Predicate wanted) {
-  const auto record = file_.peek(StateFile::Depth::holders);
-  if (!record) return fail(record.error());
+  TRY(record, file_.peek(StateFile::Depth::holders));
   const Micros now = boottime_us();
-  for (const auto& h : *record ? (*record)->state.holders : std::vector<LockState::Holder>{}) {
+  for (const auto& h : record ? record->state.holders : std::vector<LockState::Holder>{}) {
     if (!wanted(h) || h.deadline <= now || adopted(h)) continue;
     if (h.deadline != never) return std::optional{h};
-    const auto seen = look(place(), h.ticket);
-    if (!seen) return fail(seen.error());
-    if (seen->life != Sight::Life::dead) return std::optional{h};
+    TRY(seen, look(place(), h.ticket));
+    if (seen.life != Sight::Life::dead) return std::optional{h};
   }
   return std::optional<LockState::Holder>{};
 }

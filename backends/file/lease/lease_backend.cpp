@@ -35,7 +35,7 @@ Result<KeyStore::Begun> LeaseBackend::begin(KeyStore& key, Make make, int interr
 }
 
 Result<std::unique_ptr<Waiter>> LeaseBackend::enqueue(const Request& r) {
-  if (auto can = can_serve(traits(), r); !can) return fail(std::move(can.error()));
+  TRY_VOID(can_serve(traits(), r));
   return std::make_unique<LeaseWaiter>(*this, store(r.key), r);
 }
 
@@ -54,23 +54,19 @@ Result<Renewal> LeaseBackend::keep_attached(const Lease& lease, AttachedHold& he
   held.life.drain();  // first: later messages are read at the next call
   const Renewal kept = Kept{lease_of(lease, held.record, no_deadline, true)};
   KeyStore& key = store(lease.key);
-  const auto record = key.file().peek(StateFile::Depth::holders);
-  if (!record) return fail(record.error());
+  TRY(record, key.file().peek(StateFile::Depth::holders));
   const auto mine = [&](const LockState::Holder& h) {
     return h.owner == lease.owner && h.deadline == never;
   };
-  if (*record &&
-      std::any_of((*record)->state.holders.begin(), (*record)->state.holders.end(), mine) &&
+  if (record && std::any_of(record->state.holders.begin(), record->state.holders.end(), mine) &&
       held.life.is_at(key.place())) {
-    const auto revoked = is_revoked(key, held.record.token);
-    if (!revoked) return fail(revoked.error());
-    held.revoked = *revoked;
-    return Renewal{Kept{lease_of(lease, held.record, no_deadline, true), *revoked}};
+    TRY(revoked, is_revoked(key, held.record.token));
+    held.revoked = revoked;
+    return Renewal{Kept{lease_of(lease, held.record, no_deadline, true), revoked}};
   }
 
-  const auto begun = begin(key, Make::state);
-  if (!begun) return fail(begun.error());
-  if (*begun == KeyStore::Begun::absent)
+  TRY(begun, begin(key, Make::state));
+  if (begun == KeyStore::Begun::absent)
     return Renewal{
         Lost{fmt::format("its directory {} was deleted", printable(key.file().dir_path()))}};
   const Change change(key);
@@ -81,9 +77,8 @@ Result<Renewal> LeaseBackend::keep_attached(const Lease& lease, AttachedHold& he
   if (!speak_again(key, held))
     return Renewal{Lost{
         "its record was removed (release --force, or an older copy of the state was restored)"}};
-  const auto done = key.finish();
-  if (!done) return fail(done.error());
-  if (!*done) return keep_attached(lease, held);  // the state file was deleted meanwhile
+  TRY(done, key.finish());
+  if (!done) return keep_attached(lease, held);  // the state file was deleted meanwhile
   return kept;
 }
 
@@ -91,9 +86,8 @@ Result<Renewal> LeaseBackend::keep_lease(const Lease& lease, Duration ttl) {
   if (ttl <= Duration::zero()) return fail(Errc::usage, "--ttl 0: use release");
   KeyStore& key = store(lease.key);
   const Deadline sent = Clock::now();
-  const auto begun = begin(key, Make::nothing);
-  if (!begun) return fail(begun.error());
-  if (*begun == KeyStore::Begun::absent)
+  TRY(begun, begin(key, Make::nothing));
+  if (begun == KeyStore::Begun::absent)
     return Renewal{Lost{fmt::format("{} does not exist", printable(key.file().path()))}};
   const Change change(key);
   const LockState::Holder* h = key.state().holder(lease.owner, key.now());
@@ -102,13 +96,11 @@ Result<Renewal> LeaseBackend::keep_lease(const Lease& lease, Duration ttl) {
   if (h->deadline == never) return Renewal{Kept{lease_of(lease, *h, no_deadline, true)}};
   if (after(key.now(), ttl.count()) < h->deadline) key.wake_head();
   const Lease kept = lease_of(lease, *h, lease_end(sent, ttl), false);
-  const auto revoked = is_revoked(key, h->token);
-  if (!revoked) return fail(revoked.error());
+  TRY(revoked, is_revoked(key, h->token));
   key.state().renew(lease.owner, ttl.count(), key.now());
-  const auto done = key.finish();
-  if (!done) return fail(done.error());
-  if (!*done) return keep_lease(lease, ttl);  // the state file was deleted meanwhile
-  return Renewal{Kept{kept, *revoked}};
+  TRY(done, key.finish());
+  if (!done) return keep_lease(lease, ttl);  // the state file was deleted meanwhile
+  return Renewal{Kept{kept, revoked}};
 }
 
 Result<Renewal> LeaseBackend::renew(const Lease& lease, Duration ttl) {
@@ -123,9 +115,8 @@ Result<Renewal> LeaseBackend::detach(const Lease& lease, Duration ttl) {
     return fail(Errc::usage, "a lock that no process holds must end some time");
   KeyStore& key = store(lease.key);
   const Deadline sent = Clock::now();
-  const auto begun = begin(key, Make::state);
-  if (!begun) return fail(begun.error());
-  if (*begun == KeyStore::Begun::absent)
+  TRY(begun, begin(key, Make::state));
+  if (begun == KeyStore::Begun::absent)
     return Renewal{
         Lost{fmt::format("its directory {} was deleted", printable(key.file().dir_path()))}};
   const Change change(key);
@@ -134,9 +125,8 @@ Result<Renewal> LeaseBackend::detach(const Lease& lease, Duration ttl) {
   if (!key.state().renew(lease.owner, ttl.count(), key.now()))
     return Renewal{Lost{"its record was removed"}};
   key.wake_head();  // it watches a lifeline that has no meaning any more
-  const auto done = key.finish();
-  if (!done) return fail(done.error());
-  if (!*done) return detach(lease, ttl);  // the state file was deleted meanwhile
+  TRY(done, key.finish());
+  if (!done) return detach(lease, ttl);  // the state file was deleted meanwhile
   const Lease kept = lease_of(lease, mine->record, lease_end(sent, ttl), false);
   mine->life.drop(key.place());
   held_.erase({lease.key.text(), lease.owner});
@@ -152,10 +142,9 @@ Result<Released> LeaseBackend::release(const Lease& lease) {
     with_name ? mine->life.drop(key.place()) : mine->life.drop();
     held_.erase({lease.key.text(), lease.owner});
   };
-  const auto begun = begin(key, Make::nothing);
-  if (!begun) return fail(begun.error());
+  TRY(begun, begin(key, Make::nothing));
   // while our lifeline is in its place no other was granted the key
-  if (*begun == KeyStore::Begun::absent) {
+  if (begun == KeyStore::Begun::absent) {
     const bool was = mine && mine->life.linked();
     forget(true);
     return was ? Released::yes : Released::was_not_held;
@@ -189,26 +178,23 @@ Result<Released> LeaseBackend::release(const Lease& lease) {
 Result<Released> LeaseBackend::force_release(const Key& wanted, std::optional<FencingToken> token) {
   if (token == FencingToken{0}) return Released::was_not_held;
   KeyStore& key = store(wanted);
-  const auto begun = begin(key, Make::nothing);
-  if (!begun) return fail(begun.error());
-  if (*begun == KeyStore::Begun::absent) return Released::was_not_held;
+  TRY(begun, begin(key, Make::nothing));
+  if (begun == KeyStore::Begun::absent) return Released::was_not_held;
   const Change change(key);
   for (const auto& h : key.state().holders)
     if (h.deadline == never && (!token || h.token == *token)) key.alarm(h.ticket);
   key.state().expire(key.now());  // what has ended is not held
   const bool was = key.state().force_release(token.value_or(0)) > 0;
-  const auto done = key.finish();
-  if (!done) return fail(done.error());
-  if (!*done) return force_release(wanted, token);
+  TRY(done, key.finish());
+  if (!done) return force_release(wanted, token);
   return was ? Released::yes : Released::was_not_held;
 }
 
 // ---- looking -----------------------------------------------------------------------------------
 template <class Predicate>
 Result<Validity> LeaseBackend::check_holder(const Key& key, Predicate wanted) {
-  const auto h = store(key).holder_in_force(wanted);
-  if (!h) return fail(h.error());
-  return *h ? Validity::valid : Validity::stale;
+  TRY(h, store(key).holder_in_force(wanted));
+  return h ? Validity::valid : Validity::stale;
 }
 
 Result<Validity> LeaseBackend::check(const Key& key, FencingToken token) {
@@ -224,10 +210,9 @@ Result<std::optional<KeyView>> LeaseBackend::inspect(const Key& key) {
 }
 
 Result<std::vector<KeyView>> LeaseBackend::list() {
-  const auto names = root_.names();
-  if (!names) return fail(names.error());
+  TRY(names, root_.names());
   std::vector<KeyView> all;
-  for (const std::string& name : *names) {
+  for (const std::string& name : names) {
     if (!name.starts_with(prefix_)) continue;
     // A shortened name is not the key: the record has it.
     auto key = key_from_store_name(std::string_view{name}.substr(prefix_.size()));

@@ -19,36 +19,31 @@ namespace dlock::file {
 Result<Starts> LeaseBackend::starts(const Key& wanted) {
   KeyStore& key = store(wanted);
   // without the lock, which a stopped process may have
-  const auto record = key.file().peek(StateFile::Depth::holders);
-  if (!record) return fail(record.error());
+  TRY(record, key.file().peek(StateFile::Depth::holders));
   Starts s{.now = wall_micros(), .last = {}};
-  if (!*record) return s;
-  const auto note = read_start(key.place());
-  if (!note) return fail(note.error());
-  if (*note && (*note)->until <= s.now) {  // not needed any more: removed, if nobody changes it
+  if (!record) return s;
+  TRY(note, read_start(key.place()));
+  if (note && note->until <= s.now) {  // not needed any more: removed, if nobody changes it
     const auto begun = key.begin(Make::nothing, Duration{});
     const Change change(key);
     if (begun && *begun == KeyStore::Begun::ready)
       if (const auto same = read_start(key.place()); same && *same && (*same)->until <= s.now)
         (void)forget_start(key.place());
-  } else if (*note) {
-    s.last = **note;
+  } else if (note) {
+    s.last = *note;
   }
   return s;
 }
 
 Result<Noted> LeaseBackend::note_start(const Lease& lease, const StartChange& change) {
   KeyStore& key = store(lease.key);
-  const auto begun = begin(key, Make::nothing);
-  if (!begun) return fail(begun.error());
-  if (*begun == KeyStore::Begun::absent) return Noted::not_held;
+  TRY(begun, begin(key, Make::nothing));
+  if (begun == KeyStore::Begun::absent) return Noted::not_held;
   const Change locked(key);
   if (!key.state().holder(lease.owner, key.now())) return Noted::not_held;
-  const auto noted = read_start(key.place());
-  if (!noted) return fail(noted.error());
-  if (!change.fits(*noted, wall_micros())) return Noted::other_start;
-  const auto done = change.is ? write_start(key.place(), *change.is) : forget_start(key.place());
-  if (!done) return fail(done.error());
+  TRY(noted, read_start(key.place()));
+  if (!change.fits(noted, wall_micros())) return Noted::other_start;
+  TRY_VOID(change.is ? write_start(key.place(), *change.is) : forget_start(key.place()));
   return Noted::yes;
 }
 
@@ -69,9 +64,8 @@ void LeaseBackend::note_run(KeyStore& key, const LockState::Holder& h) {
 // ---- release --revoke --------------------------------------------------------------------------
 Result<Released> LeaseBackend::revoke(const Key& wanted) {
   KeyStore& key = store(wanted);
-  const auto begun = begin(key, Make::nothing);
-  if (!begun) return fail(begun.error());
-  if (*begun == KeyStore::Begun::absent) return Released::was_not_held;
+  TRY(begun, begin(key, Make::nothing));
+  if (begun == KeyStore::Begun::absent) return Released::was_not_held;
   const Change change(key);
   FencingToken newest = 0;
   for (const auto& h : key.state().holders) {
@@ -81,17 +75,15 @@ Result<Released> LeaseBackend::revoke(const Key& wanted) {
     if (h.deadline == never) key.alarm(h.ticket);
   }
   if (newest == 0) return Released::was_not_held;
-  if (auto written = write_revoked(key.place(), newest); !written) return fail(written.error());
-  const auto done = key.finish();
-  if (!done) return fail(done.error());
-  if (!*done) return revoke(wanted);  // the state file was deleted meanwhile
+  TRY_VOID(write_revoked(key.place(), newest));
+  TRY(done, key.finish());
+  if (!done) return revoke(wanted);  // the state file was deleted meanwhile
   return Released::yes;
 }
 
 Result<bool> LeaseBackend::is_revoked(KeyStore& key, FencingToken token) {
-  const auto meant = read_revoked(key.place());
-  if (!meant) return fail(meant.error());
-  return *meant && token <= **meant;
+  TRY(meant, read_revoked(key.place()));
+  return meant && token <= *meant;
 }
 
 // ---- inspect --doctor --------------------------------------------------------------------------

@@ -45,12 +45,11 @@ Result<Progress> LeaseWaiter::attempt() {
   // in case of any error: the wake-up is not repeated, so the next poll asks again
   queued_ = false;
   for (bool fresh = !asked_;; fresh = false) {
-    const auto begun = backend_.begin(key_, Make::all, backend_.settings_.interrupt_fd,
-                                      request_.wait ? backend_.settings_.op_timeout : one_try);
-    if (!begun) return fail(begun.error());
-    backend_.silent_ = *begun == KeyStore::Begun::interrupted && !asked_;
+    TRY(begun, backend_.begin(key_, Make::all, backend_.settings_.interrupt_fd,
+                              request_.wait ? backend_.settings_.op_timeout : one_try));
+    backend_.silent_ = begun == KeyStore::Begun::interrupted && !asked_;
     if (backend_.silent_) last_.why = key_.file().locked_by_another("");
-    if (*begun == KeyStore::Begun::interrupted) return Progress{last_};
+    if (begun == KeyStore::Begun::interrupted) return Progress{last_};
     asked_ = true;
     const Change guard(key_);
     auto done = change(fresh);
@@ -72,32 +71,28 @@ Result<std::optional<Progress>> LeaseWaiter::change(bool fresh) {
     unknown_one = false;
     key_.disown(life_);
     std::uint64_t ticket = 0;
-    auto joined = fresh ? join(ticket) : std::optional<LockState::Answer>{};
-    if (!joined) return fail(joined.error());
-    answer = *joined;
+    TRY(joined, fresh ? join(ticket) : std::optional<LockState::Answer>{});
+    answer = joined;
     if (!answer) {
-      if (auto known = key_.load_for(request_.owner); !known) return fail(known.error());
-      if (auto again = rejoin(); !again) return fail(again.error());
-      auto decided = decide();
-      if (!decided) return fail(decided.error());
-      answer = *decided;
+      TRY_VOID(key_.load_for(request_.owner));
+      TRY_VOID(rejoin());
+      TRY(decided, decide());
+      answer = decided;
       if (const auto* w = std::get_if<LockState::Waiting>(&*answer))
         ticket = key_.state().waiters[w->rank].ticket;
     }
     if (const auto* g = std::get_if<LockState::Granted>(&*answer))
       ticket = request_.attached ? g->ticket : 0;
-    auto line = lifeline_for(ticket, unknown_one);
-    if (!line) return fail(line.error());
-    made = std::move(*line);
+    TRY(line, lifeline_for(ticket, unknown_one));
+    made = std::move(line);
     if (!unknown_one) continue;
     if (!key_.file().still_linked()) return std::optional<Progress>{};
-    if (auto adopted = key_.restart_and_adopt(); !adopted) return fail(adopted.error());
+    TRY_VOID(key_.restart_and_adopt());
   }
 
   const auto* g = std::get_if<LockState::Granted>(&*answer);
   const LockState& s = key_.state();
-  if (g && g->ticket % sweep_every == 0)
-    if (auto swept = key_.sweep(); !swept) return fail(swept.error());
+  if (g && g->ticket % sweep_every == 0) TRY_VOID(key_.sweep());
   // The new first waiter has watched only its predecessor, but must now watch every holder.
   // (Exclusive: that is the same.)
   if (g && s.holders.size() > 1) key_.wake_head();
@@ -160,11 +155,10 @@ Result<void> LeaseWaiter::rejoin() {
   const auto* held = backend_.held(request_.key, request_.owner);
   if (ticket == 0 || (held && held->life.ticket() == ticket)) return {};
   if (life_.ticket() == ticket && life_.is_at(key_.place())) return {};
-  auto line = Lifeline::rejoin(key_.place(), ticket);
-  if (!line) return fail(line.error());
-  if (!*line) return key_.strike(ticket), key_.load_for(request_.owner);
+  TRY(line, Lifeline::rejoin(key_.place(), ticket));
+  if (!line) return key_.strike(ticket), key_.load_for(request_.owner);
   life_.drop(key_.place());
-  life_ = std::move(**line);
+  life_ = std::move(*line);
   return {};
 }
 
@@ -178,15 +172,13 @@ Result<std::optional<LockState::Answer>> LeaseWaiter::join(std::uint64_t& ticket
       s.holder(request_.owner, key_.now()))
     return unknown;
   for (;;) {
-    const auto gone = holder_is_gone();
-    if (!gone) return fail(gone.error());
-    if (!*gone) break;
+    TRY(gone, holder_is_gone());
+    if (!gone) break;
   }
   const auto last = key_.last_waiter();
   if (!last) return unknown;
-  const auto alive = watch({*last}, false);
-  if (!alive) return fail(alive.error());
-  if (!*alive) return unknown;
+  TRY(alive, watch({*last}, false));
+  if (!alive) return unknown;
   if (!request_.wait) return LockState::Answer{LockState::Busy{s.free_at()}};
   const std::size_t rank = key_.waiters();
   ticket = key_.join(ask());
@@ -199,9 +191,8 @@ Result<bool> LeaseWaiter::holder_is_gone() {
   const auto& holders = key_.state().holders;
   if (holders.empty() || holders.front().deadline != never) return false;
   const std::uint64_t ticket = holders.front().ticket;
-  const auto seen = look(key_.place(), ticket);
-  if (!seen) return fail(seen.error());
-  if (seen->life != Sight::Life::dead) return false;
+  TRY(seen, look(key_.place(), ticket));
+  if (seen.life != Sight::Life::dead) return false;
   key_.strike(ticket);
   return true;
 }
@@ -214,16 +205,14 @@ Result<LockState::Answer> LeaseWaiter::decide() {
     const std::size_t rank = s.rank_of(request_.owner);  // Busy: the place that it would have
     std::vector<std::uint64_t> wanted;
     if (rank > 0) {
-      const auto gone = holder_is_gone();
-      if (!gone) return fail(gone.error());
-      if (*gone) continue;
+      TRY(gone, holder_is_gone());
+      if (gone) continue;
       wanted.push_back(s.waiters[rank - 1].ticket);
     } else
       for (const auto& h : s.holders)
         if (h.deadline == never) wanted.push_back(h.ticket);
-    const auto all_alive = watch(wanted, rank == 0);
-    if (!all_alive) return fail(all_alive.error());
-    if (*all_alive) return answer;
+    TRY(all_alive, watch(wanted, rank == 0));
+    if (all_alive) return answer;
   }
 }
 
@@ -240,12 +229,11 @@ Result<bool> LeaseWaiter::watch(const std::vector<std::uint64_t>& wanted, bool h
       if (!ended(seen->fd.get())) continue;
       watched_.erase(seen);
     } else {
-      auto sight = look(key_.place(), ticket);
-      if (!sight) return fail(sight.error());
-      if (sight->life == Sight::Life::alive) watched_.push_back({ticket, std::move(sight->fd)});
-      if (sight->life == Sight::Life::alive) continue;
+      TRY(sight, look(key_.place(), ticket));
+      if (sight.life == Sight::Life::alive) watched_.push_back({ticket, std::move(sight.fd)});
+      if (sight.life == Sight::Life::alive) continue;
       // deleted: proves nothing, blocks
-      if (sight->life == Sight::Life::missing && holders) continue;
+      if (sight.life == Sight::Life::missing && holders) continue;
     }
     key_.strike(ticket);
     all_alive = false;
@@ -318,11 +306,10 @@ Result<Progress> LeaseWaiter::poll(Duration slice) {
     check_at_ = later(Clock::now(), safety + safety * (life_.ticket() % 64) / 256);  // spread out
   }
   for (;;) {
-    const auto woken = sleep(std::min({end, wake_at_, check_at_}));
-    if (!woken) return fail(woken.error());
-    if (*woken == Woken::by_interrupt) return Progress{last_};
+    TRY(woken, sleep(std::min({end, wake_at_, check_at_})));
+    if (woken == Woken::by_interrupt) return Progress{last_};
     const Deadline now = Clock::now();
-    if (*woken == Woken::by_event) {
+    if (woken == Woken::by_event) {
       ++backend_.counters_.wakeups;
       life_.drain();
     } else if (now >= wake_at_) {
@@ -351,11 +338,10 @@ Result<void> LeaseWaiter::cancel() {
     with_name ? mine->life.drop(key_.place()) : mine->life.drop();
     backend_.held_.erase({request_.key.text(), request_.owner});
   };
-  const auto begun = backend_.begin(key_, Make::nothing);
-  if (!begun) return fail(begun.error());
-  if (*begun == KeyStore::Begun::absent) return forget(true), Result<void>{};
+  TRY(begun, backend_.begin(key_, Make::nothing));
+  if (begun == KeyStore::Begun::absent) return forget(true), Result<void>{};
   const Change guard(key_);
-  if (auto known = key_.load_for(request_.owner); !known) return fail(known.error());
+  TRY_VOID(key_.load_for(request_.owner));
   key_.disown(life_);
   if (mine) key_.disown(mine->life);
   key_.state().cancel(request_.owner);

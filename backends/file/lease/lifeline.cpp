@@ -102,7 +102,7 @@ Result<std::optional<Lifeline>> Lifeline::rejoin(const Place& at, std::uint64_t 
   Fd fd(::openat(at.dir, name.c_str(), O_RDWR | safe_flags));
   if (!fd && errno == ENOENT) return std::optional<Lifeline>{};
   if (!fd) return fail_errno("open", path_of(at, name), errno);
-  if (auto good = check(fd.get(), at.access, path_of(at, name)); !good) return fail(good.error());
+  TRY_VOID(check(fd.get(), at.access, path_of(at, name)));
   return std::optional{Lifeline(ticket, at.epoch, std::move(fd))};
 }
 
@@ -156,7 +156,7 @@ Result<Sight> look(const Place& at, std::uint64_t ticket) {
   if (!fd && errno == ENXIO) return Sight{Sight::Life::dead};
   if (!fd && errno == ENOENT) return Sight{Sight::Life::missing};
   if (!fd) return fail_errno("open", path_of(at, name), errno);
-  if (auto good = check(fd.get(), at.access, path_of(at, name)); !good) return fail(good.error());
+  TRY_VOID(check(fd.get(), at.access, path_of(at, name)));
   return Sight{Sight::Life::alive, std::move(fd)};
 }
 

@@ -31,7 +31,7 @@ Result<std::optional<std::string>> read(const Place& place, const char* name) {
   if (::fstat(file.get(), &st)) return fail_errno("open", path, errno);
   if (!S_ISREG(st.st_mode))
     return fail(Errc::denied, fmt::format("{}: is not a regular file", printable(path)));
-  if (auto good = place.access.admits(st, path); !good) return fail(good.error());
+  TRY_VOID(place.access.admits(st, path));
   std::string text(longest, '\0');
   const ssize_t n = ::pread(file.get(), text.data(), text.size(), 0);
   if (n < 0) return fail_errno("read", path, errno);
@@ -109,11 +109,10 @@ tl::unexpected<Error> strange(const Place& place, const char* name) {
 }  // namespace
 
 Result<std::optional<Start>> read_start(const Place& place) {
-  const auto text = read(place, "started");
-  if (!text) return fail(text.error());
-  if (!*text) return std::optional<Start>{};
+  TRY(text, read(place, "started"));
+  if (!text) return std::optional<Start>{};
   Start note;
-  if (!parse(**text, "dlock-started1", note.at, note.until)) return strange(place, "started");
+  if (!parse(*text, "dlock-started1", note.at, note.until)) return strange(place, "started");
   return std::optional{note};
 }
 
@@ -127,11 +126,10 @@ Result<void> forget_start(const Place& place) {
 }
 
 Result<std::optional<std::uint64_t>> read_revoked(const Place& place) {
-  const auto text = read(place, "revoke");
-  if (!text) return fail(text.error());
-  if (!*text) return std::optional<std::uint64_t>{};
+  TRY(text, read(place, "revoke"));
+  if (!text) return std::optional<std::uint64_t>{};
   std::uint64_t token = 0;
-  if (!parse(**text, "dlock-revoke1", token)) return strange(place, "revoke");
+  if (!parse(*text, "dlock-revoke1", token)) return strange(place, "revoke");
   return std::optional{token};
 }
 

@@ -78,30 +78,28 @@ Result<bool> StateFile::open_once(Make make, bool& vanished) {
   close();
   // Every other change goes behind 1 MiB: with a limit below that a grant could be written but not
   // its release.
-  if (make == Make::all)
-    if (auto fits = fits_under_limit(path_, slot_size + reserved); !fits) return fail(fits.error());
-  auto opened = where_.open_key(name_, make == Make::all);
-  if (!opened) return fail(opened.error());
-  if (!opened->dir) return false;
+  if (make == Make::all) TRY_VOID(fits_under_limit(path_, slot_size + reserved));
+  TRY(opened, where_.open_key(name_, make == Make::all));
+  if (!opened.dir) return false;
   const auto try_open = [&](int flags) {
-    return Fd(::openat(opened->dir.get(), "state",
+    return Fd(::openat(opened.dir.get(), "state",
                        O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | flags, 0600));
   };
-  Fd file = try_open(make == Make::nothing || opened->access.group ? 0 : O_CREAT);
+  Fd file = try_open(make == Make::nothing || opened.access.group ? 0 : O_CREAT);
   if (!file && errno == ENOENT) {
     if (make == Make::nothing) return false;
-    auto made = make_shared_file(opened->dir.get(), "state", opened->access, path_);
+    auto made = make_shared_file(opened.dir.get(), "state", opened.access, path_);
     if (!made) {
       struct stat dir {};
       const auto there =
-          ::fstat(opened->dir.get(), &dir) == 0 ? where_.leads_to(name_, dir) : Result<bool>{true};
+          ::fstat(opened.dir.get(), &dir) == 0 ? where_.leads_to(name_, dir) : Result<bool>{true};
       vanished = there && !*there;
       return fail(made.error());
     }
     file = try_open(0);
   }
-  if (!file && errno == EACCES && make != Make::nothing && !opened->access.group &&
-      ::fchmodat(opened->dir.get(), "state", 0600, AT_SYMLINK_NOFOLLOW) == 0)
+  if (!file && errno == EACCES && make != Make::nothing && !opened.access.group &&
+      ::fchmodat(opened.dir.get(), "state", 0600, AT_SYMLINK_NOFOLLOW) == 0)
     file = try_open(0);  // made under a umask that forbids even its owner
   if (!file && errno == ELOOP)
     return fail(Errc::denied, fmt::format("{}: is a symbolic link, which dlock does not follow",
@@ -117,10 +115,10 @@ Result<bool> StateFile::open_once(Make make, bool& vanished) {
   if (st.st_nlink > 1)
     return fail(Errc::denied,
                 fmt::format("{}: has {} names (hard links)", printable(path_), st.st_nlink));
-  if (auto good = opened->access.admits(st, path_); !good) return fail(good.error());
-  if (::fstat(opened->dir.get(), &dir_stat_)) return fail_errno("open", dir_path_, errno);
-  access_ = opened->access;
-  dir_ = std::move(opened->dir);
+  TRY_VOID(opened.access.admits(st, path_));
+  if (::fstat(opened.dir.get(), &dir_stat_)) return fail_errno("open", dir_path_, errno);
+  access_ = opened.access;
+  dir_ = std::move(opened.dir);
   file_ = std::move(file);
   device_ = st.st_dev;
   inode_ = st.st_ino;
@@ -202,9 +200,8 @@ Result<StateFile::Locking> StateFile::lock(Make make, Duration patience, int int
   Naps naps(patience);
   for (const Deadline end = later(Clock::now(), patience);;) {
     if (!file_) {
-      auto opened = open(make);
-      if (!opened) return fail(opened.error());
-      if (!*opened) return Locking::absent;
+      TRY(opened, open(make));
+      if (!opened) return Locking::absent;
     }
     if (::flock(file_.get(), LOCK_EX | LOCK_NB) == 0) {
       locked_ = true;
@@ -331,7 +328,7 @@ Result<StateFile::Loaded> StateFile::load() {
   bool torn = false;
   auto loaded = newest(torn);
   if (!loaded || !torn) return loaded;
-  if (auto tolerated = tolerate_damage(); !tolerated) return fail(tolerated.error());
+  TRY_VOID(tolerate_damage());
   return loaded;
 }
 
@@ -347,21 +344,18 @@ Result<std::optional<KeyRecord>> StateFile::peek(Depth depth) {
   constexpr int tries = 50;
   for (int i = 0; i < tries; ++i) {
     if (file_) {
-      auto here = in_place();
-      if (!here) return fail(here.error());
-      if (!*here) close();
+      TRY(here, in_place());
+      if (!here) close();
     }
     if (!file_) {
-      auto opened = open(Make::nothing);
-      if (!opened) return fail(opened.error());
-      if (!*opened) return std::optional<KeyRecord>{};
+      TRY(opened, open(Make::nothing));
+      if (!opened) return std::optional<KeyRecord>{};
     }
     bool torn = false;
-    auto loaded = newest(torn);
-    if (!loaded) return fail(loaded.error());
-    if (loaded->fresh && !torn) return std::optional<KeyRecord>{};
-    if (!torn && (depth == Depth::holders || read_tail(loaded->record, tail_size, true)))
-      return std::optional{std::move(loaded->record)};
+    TRY(loaded, newest(torn));
+    if (loaded.fresh && !torn) return std::optional<KeyRecord>{};
+    if (!torn && (depth == Depth::holders || read_tail(loaded.record, tail_size, true)))
+      return std::optional{std::move(loaded.record)};
     // Both slots, or lines of the tail, change only if there are two writes during one read.
     const timespec nap{0, 100'000};
     ::nanosleep(&nap, nullptr);
@@ -369,8 +363,7 @@ Result<std::optional<KeyRecord>> StateFile::peek(Depth depth) {
   auto loaded = load();  // usually it reports what is damaged
   if (!loaded) return fail(loaded.error());
   if (loaded->fresh) return std::optional<KeyRecord>{};
-  if (depth == Depth::waiters)
-    if (auto rest = load_tail(loaded->record); !rest) return fail(rest.error());
+  if (depth == Depth::waiters) TRY_VOID(load_tail(loaded->record));
   return std::optional{std::move(loaded->record)};
 }
 

@@ -57,7 +57,7 @@ Result<bool> StateFile::load_more(KeyRecord& r) {
   const std::size_t before = r.state.waiters.size();
   while (!r.tail.empty() && r.state.waiters.size() == before) {
     if (read_tail(r, at_once, false) || read_tail(r, tail_size, false)) continue;
-    if (auto tolerated = tolerate_damage(); !tolerated) return fail(tolerated.error());
+    TRY_VOID(tolerate_damage());
     r.tail = {};  // no waiter has survived
   }
   if (r.joins && r.state.waiters.size() == before) {
@@ -97,9 +97,8 @@ Result<std::vector<std::uint64_t>> StateFile::invite(KeyRecord& r, Micros now, M
   for (;;) {
     for (const std::uint64_t ticket : r.state.invite(now, claim)) invited.push_back(ticket);
     if (!r.state.waiters.empty() && !r.state.waiters.back().invited) return invited;
-    const auto more = load_more(r);
-    if (!more) return fail(more.error());
-    if (!*more) return invited;
+    TRY(more, load_more(r));
+    if (!more) return invited;
   }
 }
 

@@ -67,7 +67,7 @@ class Client {
                     const std::function<Result<T>(Connection&)>& step) {
     auto done = step(c);
     if (done || c.remedy() != Remedy::create || schema.empty() || c.broken()) return done;
-    if (auto made = create(c, schema, until); !made) return fail(std::move(made.error()));
+    TRY_VOID(create(c, schema, until));
     return step(c);
   }
   Result<void> know_cluster(const Connection&, Deadline until);

@@ -116,9 +116,8 @@ Result<void> Connection::send(std::string_view what, std::string_view sql) {
 Result<std::optional<Answer>> Connection::receive(const Wait& wait) {
   if (!under_way_) return fail(Errc::internal, "nothing was asked");
   if (!wait_for(fd_, POLLIN, wait)) return std::optional<Answer>{};
-  auto answer = read_answer();
-  if (!answer) return fail(std::move(answer.error()));
-  return std::optional{std::move(*answer)};
+  TRY(answer, read_answer());
+  return std::optional{std::move(answer)};
 }
 
 Result<Answer> Connection::read_answer() {
@@ -151,10 +150,9 @@ Result<Answer> Connection::read_answer() {
 }
 
 Result<Answer> Connection::query(std::string_view what, std::string_view sql, Deadline until) {
-  if (auto sent = send(what, sql); !sent) return fail(std::move(sent.error()));
-  auto answer = receive({std::max(until, later(Clock::now(), least_time))});
-  if (!answer) return fail(std::move(answer.error()));
-  if (*answer) return std::move(**answer);
+  TRY_VOID(send(what, sql));
+  TRY(answer, receive({std::max(until, later(Clock::now(), least_time))}));
+  if (answer) return std::move(*answer);
   broken_ = !patient;
   return fail(Errc::timed_out, fmt::format("{} at {}: no answer in time", what, at_.text()));
 }
@@ -183,8 +181,7 @@ Result<void> Connection::wait_timeout(Duration d, Deadline until) {
   const std::int64_t s =
       std::max<std::int64_t>(1, std::chrono::ceil<std::chrono::seconds>(d).count());
   if (s == wait_timeout_) return {};
-  auto set = query("set wait_timeout", fmt::format("SET SESSION wait_timeout={}", s), until);
-  if (!set) return fail(std::move(set.error()));
+  TRY_VOID(query("set wait_timeout", fmt::format("SET SESSION wait_timeout={}", s), until));
   wait_timeout_ = s;
   return {};
 }

@@ -128,11 +128,10 @@ LogIn log_in(MYSQL* m, const Options& o, const Server& at, const std::string& ho
 Result<std::vector<std::string>> hosts_of(const Options& o, const Server& at, Deadline until) {
   std::vector<std::string> hosts{at.host};
   if (!at.socket.empty()) return hosts;
-  const auto found = look_up(at.host, at.port, until);
-  if (!found) return fail(found.error());
+  TRY(found, look_up(at.host, at.port, until));
   if (o.tls && !o.tls->insecure) return hosts;
   hosts.clear();
-  for (const Address& a : *found) hosts.push_back(a.text());
+  for (const Address& a : found) hosts.push_back(a.text());
   return hosts;
 }
 
@@ -141,20 +140,18 @@ Result<std::vector<std::string>> hosts_of(const Options& o, const Server& at, De
 Result<std::unique_ptr<Connection>> Connection::open(const Options& options, const Server& server,
                                                      Duration timeout, int answers) {
   const Deadline until = later(Clock::now(), timeout);
-  const auto hosts = hosts_of(options, server, until);
-  if (!hosts) return fail(hosts.error());
+  TRY(hosts, hosts_of(options, server, until));
   for (std::size_t i = 0;; ++i) {
     std::unique_ptr<Connection> c{new Connection(server)};
     // A silent address must not use up the time of the others.
     const auto left = std::chrono::duration_cast<Duration>(until - Clock::now());
     const auto share =
-        std::max(left, Duration{1'000}) / static_cast<Duration::rep>(hosts->size() - i);
-    if (auto ok = c->connect(options, (*hosts)[i], share, answers); !ok) {
-      if (i + 1 < hosts->size() && retryable(ok.error().code)) continue;
+        std::max(left, Duration{1'000}) / static_cast<Duration::rep>(hosts.size() - i);
+    if (auto ok = c->connect(options, hosts[i], share, answers); !ok) {
+      if (i + 1 < hosts.size() && retryable(ok.error().code)) continue;
       return fail(std::move(ok.error()));
     }
-    if (auto ok = c->set_up(options, later(Clock::now(), options.op_timeout)); !ok)
-      return fail(std::move(ok.error()));
+    TRY_VOID(c->set_up(options, later(Clock::now(), options.op_timeout)));
     c->used = false;
     return c;
   }

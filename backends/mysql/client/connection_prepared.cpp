@@ -116,8 +116,7 @@ Result<Answer> Connection::execute(std::string_view what, MYSQL_STMT* s, const V
   ++statements_;
   int failed = 0;
   const int awaited = ::mysql_stmt_execute_start(&failed, s);
-  if (auto ok = go_on(what, s, awaited, failed, ::mysql_stmt_execute_cont, until); !ok)
-    return fail(std::move(ok.error()));
+  TRY_VOID(go_on(what, s, awaited, failed, ::mysql_stmt_execute_cont, until));
   used = true;
   Answer answer;
   answer.affected = ::mysql_stmt_affected_rows(s);

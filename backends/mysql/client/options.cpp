@@ -36,14 +36,13 @@ class Parser {
     else servers();
     if (made_.database.size() > 64)
       items_.wrong("database", made_.database, "at most 64 characters");
-    auto defaults = client_defaults();
-    if (!defaults) return fail(std::move(defaults.error()));
-    login(*defaults);
-    auto files = tls(*defaults);
+    TRY(defaults, client_defaults());
+    login(defaults);
+    auto files = tls(defaults);
     made_.plugin_dir = items_.text("plugin_dir").value_or("");
     recipe_items();
     if (!files) return fail(std::move(files.error()));
-    if (auto ok = items_.verdict(); !ok) return fail(std::move(ok.error()));
+    TRY_VOID(items_.verdict());
     return std::move(made_);
   }
 

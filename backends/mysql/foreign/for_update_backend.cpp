@@ -77,15 +77,13 @@ Result<void> ForUpdateBackend::make_row(Connection& c, const std::string& name, 
 
 Result<void> ForUpdateBackend::prepare(Connection& c, const std::string& name, Deadline until) {
   // Its own timeout is longer than our waits, so a wait ends by KILL QUERY or by its grant.
-  auto r = c.query("connect", "SET SESSION innodb_lock_wait_timeout=60", until);
-  if (!r) return fail(std::move(r.error()));
+  TRY_VOID(c.query("connect", "SET SESSION innodb_lock_wait_timeout=60", until));
   if (const std::string& table = client_.options().table; !table.empty()) {
-    auto engine = c.query("look at the table", engine_of(table), until);
-    if (!engine) return fail(std::move(engine.error()));
-    if (engine->text(1) == "NO")
+    TRY(engine, c.query("look at the table", engine_of(table), until));
+    if (engine.text(1) == "NO")
       return fail(refuse(
           fmt::format("table {} is of engine {}, which locks no rows, so it would not exclude",
-                      table, engine->text(0))));
+                      table, engine.text(0))));
   }
   // The table of the records, too: creating it later would end the transaction.
   auto there = c.query("look",
@@ -126,22 +124,19 @@ Result<std::optional<FencingToken>> ForUpdateBackend::try_now(Connection& c,
     if (locked && !locked->rows.empty()) break;
     const unsigned number = c.error_number();
     Result<Answer> problem = std::move(locked);
-    if (!c.broken())
-      if (auto ok = undo(c, name, until); !ok) return fail(std::move(ok.error()));
+    if (!c.broken()) TRY_VOID(undo(c, name, until));
     if (!problem && (number == 1205 || number == 3572)) return std::optional<FencingToken>{};
     if (!problem) return fail(std::move(problem.error()));
     if (missing > 2) return fail(Errc::unavailable, "the row is deleted again and again");
     // its row was deleted
-    if (auto ok = make_row(c, name, until); !ok) return fail(std::move(ok.error()));
+    TRY_VOID(make_row(c, name, until));
   }
-  auto token = note(c, name, r, until);
-  if (!token) return fail(std::move(token.error()));
-  return std::optional{*token};
+  TRY(token, note(c, name, r, until));
+  return std::optional{token};
 }
 
 Result<void> ForUpdateBackend::before_wait(Connection& c, const std::string&, Deadline until) {
-  auto r = c.query("acquire", "START TRANSACTION", until);
-  if (!r) return fail(std::move(r.error()));
+  TRY_VOID(c.query("acquire", "START TRANSACTION", until));
   return {};
 }
 std::string ForUpdateBackend::wait(const std::string& name, double) const {
@@ -187,11 +182,11 @@ Result<FencingToken> ForUpdateBackend::note(Connection& c, const std::string& na
     });
     if (!written) return fail(written.error());
     if (written->affected == 1) {
-      const auto still = c.query(
-          "acquire",
-          fmt::format("SELECT IS_USED_LOCK('{}')=CONNECTION_ID(),CONNECTION_ID()", lives), until);
-      if (!still) return fail(still.error());
-      if (still->text(0) == "1" && still->text(1) == session) return written->insert_id;
+      TRY(still,
+          c.query("acquire",
+                  fmt::format("SELECT IS_USED_LOCK('{}')=CONNECTION_ID(),CONNECTION_ID()", lives),
+                  until));
+      if (still.text(0) == "1" && still.text(1) == session) return written->insert_id;
       return fail(Errc::unavailable, "the session was lost before its grant was recorded");
     }
     if (c.facts().statement_log) break;
@@ -221,12 +216,11 @@ std::string ForUpdateBackend::grant(const std::string& name, const Request& r,
 
 Result<bool> ForUpdateBackend::beat(Connection& c, const std::string& name, const Owner& owner,
                                     Duration ttl, Deadline until) {
-  auto alive = c.query("renew",
-                       fmt::format("SELECT CONNECTION_ID(),IS_USED_LOCK('{}')=CONNECTION_ID()",
-                                   life_name(owner, name)),
-                       until);
-  if (!alive) return fail(std::move(alive.error()));
-  if (alive->unsigned_number(0) != c.facts().thread || alive->text(1) != "1") return false;
+  TRY(alive, c.query("renew",
+                     fmt::format("SELECT CONNECTION_ID(),IS_USED_LOCK('{}')=CONNECTION_ID()",
+                                 life_name(owner, name)),
+                     until));
+  if (alive.unsigned_number(0) != c.facts().thread || alive.text(1) != "1") return false;
   auto known = client_.run<Answer>(until, "", [&](Connection& beside) {
     return beside.query("renew",
                         fmt::format("UPDATE {} SET until={}+{} WHERE name={} AND owner='{}'",
@@ -246,15 +240,14 @@ Result<bool> ForUpdateBackend::give_up(Connection& c, const std::string& name, c
                                     hex(name), owner.hex()),
                         until);
   });
-  if (auto ok = undo(c, name, until); !ok) return fail(std::move(ok.error()));
+  TRY_VOID(undo(c, name, until));
   return cleared && cleared->affected == 1;
 }
 
 Result<void> ForUpdateBackend::undo(Connection& c, const std::string&, Deadline until) {
   std::string sql = "ROLLBACK";
   for (const auto& n : c.names) sql += fmt::format("; DO RELEASE_LOCK('{}')", n);
-  auto r = c.query("release", sql, until);
-  if (!r) return fail(std::move(r.error()));
+  TRY_VOID(c.query("release", sql, until));
   c.names.clear();
   return {};
 }

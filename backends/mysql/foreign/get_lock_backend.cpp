@@ -59,10 +59,9 @@ Result<std::optional<FencingToken>> GetLockBackend::try_now(Connection& c, const
   if (!answer) return fail(answer.error());
   auto token = std::optional<FencingToken>{answer->insert_id};
   if (answer->affected == 0) {
-    auto made = record(c, name, r, fmt::format("DUAL WHERE GET_LOCK({},0)=1", lock_name(name)),
-                       "CONNECTION_ID()", until, false);
-    if (!made) return fail(std::move(made.error()));
-    token = *made;
+    TRY(made, record(c, name, r, fmt::format("DUAL WHERE GET_LOCK({},0)=1", lock_name(name)),
+                     "CONNECTION_ID()", until, false));
+    token = made;
   }
   if (token) c.recorded = false;
   return token;
@@ -72,11 +71,10 @@ Result<std::optional<FencingToken>> GetLockBackend::try_now(Connection& c, const
 // force again.
 Result<void> GetLockBackend::before_wait(Connection& c, const std::string& name, Deadline until) {
   if (!c.recorded) return {};
-  auto r = c.query("acquire",
+  TRY_VOID(c.query("acquire",
                    fmt::format("UPDATE {} SET owner='' WHERE name={} AND conn=CONNECTION_ID()",
                                table_, hex(name)),
-                   until);
-  if (!r) return fail(std::move(r.error()));
+                   until));
   c.recorded = false;
   return {};
 }
@@ -88,46 +86,43 @@ bool GetLockBackend::got(const Answer& a) const { return a.text(0) == "1"; }
 
 Result<FencingToken> GetLockBackend::note(Connection& c, const std::string& name, const Request& r,
                                           Deadline until) {
-  auto token = record(c, name, r,
-                      fmt::format("DUAL WHERE IS_USED_LOCK({})=CONNECTION_ID()", lock_name(name)),
-                      "CONNECTION_ID()", until, false);
-  if (!token) return fail(std::move(token.error()));
-  if (!*token) return fail(Errc::unavailable, "the named lock was taken away at once");
-  return **token;
+  TRY(token, record(c, name, r,
+                    fmt::format("DUAL WHERE IS_USED_LOCK({})=CONNECTION_ID()", lock_name(name)),
+                    "CONNECTION_ID()", until, false));
+  if (!token) return fail(Errc::unavailable, "the named lock was taken away at once");
+  return *token;
 }
 
 Result<bool> GetLockBackend::beat(Connection& c, const std::string& name, const Owner& owner,
                                   Duration ttl, Deadline until) {
-  auto r = c.query(
-      "renew",
-      fmt::format(
-          "UPDATE {} SET until={}+{} WHERE name={} AND owner='{}' AND conn=CONNECTION_ID() AND "
-          "IS_USED_LOCK({})=CONNECTION_ID()",
-          table_, server_clock, ttl.count(), hex(name), owner.hex(), lock_name(name)),
-      until);
-  if (!r) return fail(std::move(r.error()));
-  return r->affected == 1;
+  TRY(r,
+      c.query(
+          "renew",
+          fmt::format(
+              "UPDATE {} SET until={}+{} WHERE name={} AND owner='{}' AND conn=CONNECTION_ID() AND "
+              "IS_USED_LOCK({})=CONNECTION_ID()",
+              table_, server_clock, ttl.count(), hex(name), owner.hex(), lock_name(name)),
+          until));
+  return r.affected == 1;
 }
 
 // A named lock cannot be taken from a living session.
 Result<bool> GetLockBackend::give_up(Connection& c, const std::string& name, const Owner&,
                                      Deadline until) {
-  if (auto ok = undo(c, name, until); !ok) return fail(std::move(ok.error()));
+  TRY_VOID(undo(c, name, until));
   return true;
 }
 
 Result<void> GetLockBackend::undo(Connection& c, const std::string& name, Deadline until) {
-  auto r = c.query("release", free_, {lock_value(name)}, "", "", until);
-  if (!r) return fail(std::move(r.error()));
+  TRY_VOID(c.query("release", free_, {lock_value(name)}, "", "", until));
   c.recorded = true;
   return {};
 }
 
 Result<std::uint64_t> GetLockBackend::session_of(Connection& c, const std::string& name,
                                                  Deadline until) {
-  auto r = c.query("look", fmt::format("SELECT IS_USED_LOCK({})", lock_name(name)), until);
-  if (!r) return fail(std::move(r.error()));
-  return r->unsigned_number(0).value_or(0);
+  TRY(r, c.query("look", fmt::format("SELECT IS_USED_LOCK({})", lock_name(name)), until));
+  return r.unsigned_number(0).value_or(0);
 }
 
 }  // namespace dlock::mysql

@@ -24,7 +24,7 @@ void HeldBackend::lose(const Key& key, const Owner& owner) {
 }
 
 Result<std::unique_ptr<Waiter>> HeldBackend::enqueue(const Request& r) {
-  if (auto ok = accept(r, longest_name()); !ok) return fail(std::move(ok.error()));
+  TRY_VOID(accept(r, longest_name()));
   return std::make_unique<HeldWaiter>(*this, r);
 }
 
@@ -32,9 +32,8 @@ Result<Renewal> HeldBackend::renew(const Lease& lease, Duration ttl) {
   const std::string name = name_of(lease.key);
   HeldSession* h = mine(lease.key, lease.owner);
   if (!h) {
-    const auto r = look(name);
-    if (!r) return fail(r.error());
-    if (!r->ours || r->owner != lease.owner.hex())
+    TRY(r, look(name));
+    if (!r.ours || r.owner != lease.owner.hex())
       return Renewal{Lost{"there is no lock with this handle"}};
     return fail(refuse("only the process that has the connection can renew it"));
   }
@@ -74,11 +73,10 @@ Result<Released> HeldBackend::release(const Lease& lease) {
   const std::string name = name_of(lease.key);
   HeldSession* h = mine(lease.key, lease.owner);
   if (!h) {
-    const auto r = look(name);
-    if (!r) return fail(r.error());
-    if (!r->ours || r->owner != lease.owner.hex()) return Released::was_not_held;
-    return fail(refuse(fmt::format("only the process that has the connection can release it ({})",
-                                   r->who.text())));
+    TRY(r, look(name));
+    if (!r.ours || r.owner != lease.owner.hex()) return Released::was_not_held;
+    return fail(refuse(
+        fmt::format("only the process that has the connection can release it ({})", r.who.text())));
   }
   if (!h->connection) {
     held_.erase({lease.key.text(), lease.owner});
@@ -102,34 +100,30 @@ Result<Released> HeldBackend::force_release(const Key& key, std::optional<Fencin
   const std::string name = name_of(key);
   const Deadline until = client_.usual_deadline();
   return client_.run<Released>(until, "", [&](Connection& c) -> Result<Released> {
-    const auto r = look(c, name, until);
-    if (!r) return fail(r.error());
-    if (!r->held || (token && (!r->ours || r->fence != *token))) return Released::was_not_held;
-    std::uint64_t session = r->ours ? r->conn : 0;
-    if (!r->ours) {
-      const auto stranger = session_of(c, name, until);
-      if (!stranger) return fail(stranger.error());
-      session = *stranger;
+    TRY(r, look(c, name, until));
+    if (!r.held || (token && (!r.ours || r.fence != *token))) return Released::was_not_held;
+    std::uint64_t session = r.ours ? r.conn : 0;
+    if (!r.ours) {
+      TRY(stranger, session_of(c, name, until));
+      session = stranger;
       if (session == 0)
         return fail(refuse("it is held by another program; only that can release it"));
     }
     // Its next heartbeat would notice by the record, too; it notices the end of its session at
     // once.
-    if (r->ours) {
-      auto cleared = c.query("force a release",
-                             fmt::format("UPDATE {} SET owner='' WHERE name={} AND fence={}",
-                                         table_, hex(name), r->fence),
-                             until);
-      if (!cleared) return fail(std::move(cleared.error()));
+    if (r.ours) {
+      TRY_VOID(c.query("force a release",
+                       fmt::format("UPDATE {} SET owner='' WHERE name={} AND fence={}", table_,
+                                   hex(name), r.fence),
+                       until));
     }
     auto killed = c.query("force a release", fmt::format("KILL {}", session), until);
     // 1094: it is gone already
     if (!killed && c.error_number() != 1094) return fail(std::move(killed.error()));
     // until the server has cleaned up
     for (;;) {
-      auto after = look(c, name, until);
-      if (!after) return fail(after.error());
-      if (!after->held || Clock::now() >= until) return Released::yes;
+      TRY(after, look(c, name, until));
+      if (!after.held || Clock::now() >= until) return Released::yes;
       const auto still = session_of(c, name, until);
       if (still && *still != 0 && *still != session) return Released::yes;
       nap(Duration{1000}, -1);

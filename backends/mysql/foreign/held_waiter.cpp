@@ -17,16 +17,14 @@ Result<void> HeldWaiter::connect() {
   if (connection_ && !connection_->broken()) return {};
   backend_.client_.drop(std::move(connection_));
   const Deadline until = backend_.client_.usual_deadline();
-  auto c = backend_.client_.take_writer(until);
-  if (!c) return fail(std::move(c.error()));
-  connection_ = std::move(*c);
-  if (auto ok = backend_.fit(connection_->facts()); !ok) return fail(std::move(ok.error()));
+  TRY(c, backend_.client_.take_writer(until));
+  connection_ = std::move(c);
+  TRY_VOID(backend_.fit(connection_->facts()));
   if (auto ok = connection_->wait_timeout(request_.ttl, until); !ok) return ok;
   return backend_.client_
       .run_on<std::monostate>(*connection_, until, backend_.schema_,
                               [&](Connection& s) -> Result<std::monostate> {
-                                if (auto ok = backend_.prepare(s, name_, until); !ok)
-                                  return fail(std::move(ok.error()));
+                                TRY_VOID(backend_.prepare(s, name_, until));
                                 return std::monostate{};
                               })
       .map([](std::monostate) {});
@@ -68,9 +66,8 @@ Result<Progress> HeldWaiter::poll(Duration slice) {
   const Deadline end = later(Clock::now(), slice);
   if (name_.empty()) name_ = backend_.name_of(request_.key);
   if (auto* h = backend_.mine(request_.key, request_.owner)) {  // repeated for a lock that we hold
-    auto again = backend_.renew({request_.key, request_.owner}, request_.ttl);
-    if (!again) return fail(std::move(again.error()));
-    if (auto* kept = std::get_if<Kept>(&*again))
+    TRY(again, backend_.renew({request_.key, request_.owner}, request_.ttl));
+    if (auto* kept = std::get_if<Kept>(&again))
       return Progress{Granted{std::move(kept->lease), h->connection->fd(), h->connection->alarm()}};
     backend_.held_.erase({request_.key.text(), request_.owner});
   }
@@ -154,8 +151,7 @@ Result<void> HeldWaiter::cancel() {
     backend_.client_.give_back(std::move(connection_));
   backend_.client_.drop(std::move(connection_));
   if (!backend_.mine(request_.key, request_.owner)) return {};
-  const auto released = backend_.release({request_.key, request_.owner});
-  if (!released) return fail(released.error());
+  TRY_VOID(backend_.release({request_.key, request_.owner}));
   return {};
 }
 

@@ -42,9 +42,8 @@ Result<RowBackend::Try> InsertBackend::try_over(Connection& c, const std::string
     if (!made) {
       if (c.error_number() != 1062) return fail(std::move(made.error()));
       // Ours by an earlier request, whose reply was lost: it lasts from now, like a renewal.
-      auto mine = renew_over(c, name, r.owner, r.ttl, until);
-      if (!mine) return fail(std::move(mine.error()));
-      if (!mine->has_value()) {
+      TRY(mine, renew_over(c, name, r.owner, r.ttl, until));
+      if (!mine.has_value()) {
         std::string stale = fmt::format("(method_desc LIKE 'dlock %' AND {}+{}<={})", end_of_lease,
                                         skew_, server_clock);
         if (client_.options().stale_after)
@@ -52,20 +51,17 @@ Result<RowBackend::Try> InsertBackend::try_over(Connection& c, const std::string
               " OR (method_desc NOT LIKE 'dlock %' AND update_time<UTC_TIMESTAMP(6)-INTERVAL {} "
               "MICROSECOND)",
               client_.options().stale_after->count());
-        auto cleaned = c.query("clean",
-                               fmt::format("DELETE FROM `{}` WHERE method_name={} AND ({})", rows_,
-                                           text_hex(name), stale),
-                               until);
-        if (!cleaned) return fail(std::move(cleaned.error()));
-        if (cleaned->affected > 0) continue;
-        auto seen = look(c, name, until);
-        if (!seen) return fail(std::move(seen.error()));
-        return Try{.seen = std::move(*seen)};
+        TRY(cleaned, c.query("clean",
+                             fmt::format("DELETE FROM `{}` WHERE method_name={} AND ({})", rows_,
+                                         text_hex(name), stale),
+                             until));
+        if (cleaned.affected > 0) continue;
+        TRY(seen, look(c, name, until));
+        return Try{.seen = std::move(seen)};
       }
     }
-    auto token = record(c, name, r, row_of(name, r.owner), "0", until);
-    if (!token) return fail(std::move(token.error()));
-    if (*token) return Try{.token = *token, .sent = sent};
+    TRY(token, record(c, name, r, row_of(name, r.owner), "0", until));
+    if (token) return Try{.token = token, .sent = sent};
     auto seen = look(c, name, until);  // our ttl is over already
     if (!seen) return fail(std::move(seen.error()));
     return Try{.seen = std::move(*seen)};
@@ -84,16 +80,15 @@ Result<std::optional<FencingToken>> InsertBackend::renew_over(Connection& c,
                                                               const std::string& name,
                                                               const Owner& owner, Duration ttl,
                                                               Deadline until) {
-  auto r = c.query(
-      "renew",
-      fmt::format("UPDATE `{}` SET method_desc=CONCAT('{}',{}+{}),update_time=UTC_TIMESTAMP(6) "
-                  "WHERE method_name={} AND "
-                  "method_desc LIKE '{}%' AND {}>{}",
-                  rows_, mark(owner), server_clock, ttl.count(), text_hex(name), mark(owner),
-                  end_of_lease, server_clock),
-      until);
-  if (!r) return fail(std::move(r.error()));
-  if (r->affected == 0) return std::optional<FencingToken>{};
+  TRY(r, c.query("renew",
+                 fmt::format(
+                     "UPDATE `{}` SET method_desc=CONCAT('{}',{}+{}),update_time=UTC_TIMESTAMP(6) "
+                     "WHERE method_name={} AND "
+                     "method_desc LIKE '{}%' AND {}>{}",
+                     rows_, mark(owner), server_clock, ttl.count(), text_hex(name), mark(owner),
+                     end_of_lease, server_clock),
+                 until));
+  if (r.affected == 0) return std::optional<FencingToken>{};
   auto t = c.query("renew",
                    fmt::format("UPDATE {0} SET until={1}+{2} WHERE name={3} AND owner='{4}'; "
                                "SELECT fence FROM {0} WHERE name={3} AND "
@@ -103,9 +98,8 @@ Result<std::optional<FencingToken>> InsertBackend::renew_over(Connection& c,
   if (!t) return fail(std::move(t.error()));
   if (const auto token = t->unsigned_number(0)) return std::optional<FencingToken>{*token};
   // A row without a record: its writer was cut off between the two, or the record was deleted.
-  const auto key = Key::parse(std::string_view{name}.substr(client_.options().prefix.size()));
-  if (!key) return fail(key.error());
-  Request again{*key, owner};
+  TRY(key, Key::parse(std::string_view{name}.substr(client_.options().prefix.size())));
+  Request again{key, owner};
   again.ttl = ttl;
   return record(c, name, again, row_of(name, owner), "0", until);
 }
@@ -139,17 +133,16 @@ Result<bool> InsertBackend::force_over(Connection& c, const std::string& name, c
     which = fmt::format("HEX(method_desc)='{}' AND update_time<=>{}", row->text(0),
                         row->has(1) ? fmt::format("'{}'", row->text(1)) : "NULL");
   }
-  auto r = c.query(
-      "force a release",
-      fmt::format("DELETE FROM `{}` WHERE method_name={} AND {}", rows_, text_hex(name), which),
-      until);
-  if (!r) return fail(std::move(r.error()));
+  TRY(r, c.query("force a release",
+                 fmt::format("DELETE FROM `{}` WHERE method_name={} AND {}", rows_, text_hex(name),
+                             which),
+                 until));
   // without its row the record counts for nothing
   (void)c.query("force a release",
                 fmt::format("UPDATE {} SET owner='' WHERE name={} AND owner={}", table_, hex(name),
                             hex(seen.owner)),
                 until);
-  return r->affected > 0;
+  return r.affected > 0;
 }
 
 }  // namespace dlock::mysql

@@ -52,7 +52,7 @@ Result<LockRow> NamedBackend::look(Connection& c, const std::string& name, Deadl
   seen.held = seen.ours || r->text(8) == "1";
   seen.ending = seen.held && !seen.ours && !seen.owner.empty() && seen.until <= seen.now &&
                 after(seen.until, skew_) > seen.now;
-  if (auto ok = look_closer(c, name, seen, until); !ok) return fail(std::move(ok.error()));
+  TRY_VOID(look_closer(c, name, seen, until));
   return seen;
 }
 
@@ -80,26 +80,23 @@ std::vector<std::string> NamedBackend::notes(const LockRow& r) const {
 }
 
 Result<Validity> NamedBackend::check(const Key& key, FencingToken token) {
-  const auto r = look(name_of(key));
-  if (!r) return fail(r.error());
-  return r->ours && r->fence == token ? Validity::valid : Validity::stale;
+  TRY(r, look(name_of(key)));
+  return r.ours && r.fence == token ? Validity::valid : Validity::stale;
 }
 Result<Validity> NamedBackend::check(const Key& key, const Owner& owner) {
-  const auto r = look(name_of(key));
-  if (!r) return fail(r.error());
-  return r->ours && r->owner == owner.hex() ? Validity::valid : Validity::stale;
+  TRY(r, look(name_of(key)));
+  return r.ours && r.owner == owner.hex() ? Validity::valid : Validity::stale;
 }
 
 Result<std::optional<KeyView>> NamedBackend::inspect(const Key& key) {
-  const auto r = look(name_of(key));
-  if (!r) return fail(r.error());
-  if (!r->exists && !r->held) return std::optional<KeyView>{};
+  TRY(r, look(name_of(key)));
+  if (!r.exists && !r.held) return std::optional<KeyView>{};
   KeyView v;
   v.key = key.text();
-  v.fence = r->fence;
+  v.fence = r.fence;
   v.waiters_known = false;
-  if (r->held) v.holders.push_back(view(*r));
-  v.notes = notes(*r);
+  if (r.held) v.holders.push_back(view(r));
+  v.notes = notes(r);
   return std::optional{std::move(v)};
 }
 
@@ -126,14 +123,13 @@ Result<std::vector<KeyView>> NamedBackend::list() {
   for (const std::string& name : names) {
     const auto key = Key::parse(std::string_view{name}.substr(prefix.size()));
     if (!key) continue;
-    auto v = inspect(*key);
-    if (!v) return fail(std::move(v.error()));
-    if (!*v) {  // a foreign row that is not locked now
-      v->emplace();
-      (*v)->key = key->text();
-      (*v)->waiters_known = false;
+    TRY(v, inspect(*key));
+    if (!v) {  // a foreign row that is not locked now
+      v.emplace();
+      v->key = key->text();
+      v->waiters_known = false;
     }
-    views.push_back(std::move(**v));
+    views.push_back(std::move(*v));
   }
   std::sort(views.begin(), views.end(),
             [](const KeyView& a, const KeyView& b) { return a.key < b.key; });
@@ -153,18 +149,18 @@ Result<std::optional<FencingToken>> NamedBackend::record(Connection& c, const st
                                                          bool again) {
   std::string next = "GREATEST(fence+1,VALUES(fence))";
   if (again) next = fmt::format("IF(owner='{}',fence,{})", r.owner.hex(), next);
-  auto answer = c.query(
-      "record the grant",
-      fmt::format("INSERT INTO {}(name,fence,owner,conn,granted,until,who) SELECT "
+  TRY(answer,
+      c.query("record the grant",
+              fmt::format(
+                  "INSERT INTO {}(name,fence,owner,conn,granted,until,who) SELECT "
                   "{},LAST_INSERT_ID({}),'{}',{},{},{}+{},{} "
                   "FROM {} ON DUPLICATE KEY UPDATE fence=LAST_INSERT_ID({}),owner=VALUES(owner),"
                   "conn=VALUES(conn),granted=VALUES(granted),until=VALUES(until),who=VALUES(who)",
                   table_, hex(name), server_clock, r.owner.hex(), conn, server_clock, server_clock,
                   r.ttl.count(), hex(who(r)), from, next),
-      until);
-  if (!answer) return fail(std::move(answer.error()));
-  if (answer->affected == 0) return std::optional<FencingToken>{};
-  return std::optional<FencingToken>{answer->insert_id};
+              until));
+  if (answer.affected == 0) return std::optional<FencingToken>{};
+  return std::optional<FencingToken>{answer.insert_id};
 }
 
 Result<std::vector<Finding>> NamedBackend::doctor() { return examine(client_, traits_); }

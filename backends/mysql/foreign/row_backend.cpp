@@ -5,7 +5,7 @@
 
 namespace dlock::mysql {
 Result<std::unique_ptr<Waiter>> RowBackend::enqueue(const Request& r) {
-  if (auto ok = accept(r, 255); !ok) return fail(std::move(ok.error()));
+  TRY_VOID(accept(r, 255));
   return std::make_unique<RowWaiter>(*this, r);
 }
 
@@ -13,7 +13,7 @@ Result<RowBackend::Try> RowBackend::try_once(const Request& r) {
   const std::string name = name_of(r.key);
   std::optional<Deadline> unclear;
   auto tried = run<Try>([&](Connection& c) -> Result<Try> {
-    if (auto ok = writable(c.at(), c.facts().read_only); !ok) return fail(std::move(ok.error()));
+    TRY_VOID(writable(c.at(), c.facts().read_only));
     const Deadline sent = Clock::now();
     judge_by(c);
     auto t = try_over(c, name, r, client_.usual_deadline());
@@ -62,12 +62,10 @@ Result<Released> RowBackend::force_release(const Key& key, std::optional<Fencing
   const std::string name = name_of(key);
   const Deadline until = client_.usual_deadline();
   return client_.run<Released>(until, "", [&](Connection& c) -> Result<Released> {
-    const auto r = look(c, name, until);
-    if (!r) return fail(r.error());
-    if (!r->held || (token && (!r->ours || r->fence != *token))) return Released::was_not_held;
-    const auto done = force_over(c, name, *r, until);
-    if (!done) return fail(done.error());
-    return *done ? Released::yes : Released::was_not_held;
+    TRY(r, look(c, name, until));
+    if (!r.held || (token && (!r.ours || r.fence != *token))) return Released::was_not_held;
+    TRY(done, force_over(c, name, r, until));
+    return done ? Released::yes : Released::was_not_held;
   });
 }
 

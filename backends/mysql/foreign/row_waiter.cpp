@@ -28,8 +28,7 @@ Result<PollingWaiter::Tried> RowWaiter::try_once() {
 
 Result<void> RowWaiter::cancel() {
   if (!asked_) return {};
-  const auto released = backend_.release({request_.key, request_.owner});
-  if (!released) return fail(released.error());
+  TRY_VOID(backend_.release({request_.key, request_.owner}));
   return {};
 }
 

@@ -17,63 +17,57 @@ VersionBackend::VersionBackend(const Traits& traits, Options options)
 
 Result<VersionBackend::Row> VersionBackend::read(Connection& c, const std::string& name,
                                                  Deadline until) {
-  auto r = c.query("read the lock",
-                   fmt::format("SELECT version,fence,owner,until,{} FROM {} WHERE name={}",
-                               server_clock, table_, hex(name)),
-                   until);
-  if (!r) return fail(std::move(r.error()));
+  TRY(r, c.query("read the lock",
+                 fmt::format("SELECT version,fence,owner,until,{} FROM {} WHERE name={}",
+                             server_clock, table_, hex(name)),
+                 until));
   Row row;
-  row.exists = !r->rows.empty();
-  row.version = r->unsigned_number(0).value_or(0);
-  row.fence = r->unsigned_number(1).value_or(0);
-  row.owner = r->text(2);
-  row.until = r->number(3).value_or(0);
-  row.now = r->number(4).value_or(0);
+  row.exists = !r.rows.empty();
+  row.version = r.unsigned_number(0).value_or(0);
+  row.fence = r.unsigned_number(1).value_or(0);
+  row.owner = r.text(2);
+  row.until = r.number(3).value_or(0);
+  row.now = r.number(4).value_or(0);
   return row;
 }
 
 Result<bool> VersionBackend::write(Connection& c, const std::string& name, std::uint64_t version,
                                    const std::string& set, Deadline until) {
-  auto r = c.query("write the lock",
-                   fmt::format("UPDATE {} SET version=version+1,{} WHERE name={} AND version={}",
-                               table_, set, hex(name), version),
-                   until);
-  if (!r) return fail(std::move(r.error()));
-  return r->affected == 1;
+  TRY(r, c.query("write the lock",
+                 fmt::format("UPDATE {} SET version=version+1,{} WHERE name={} AND version={}",
+                             table_, set, hex(name), version),
+                 until));
+  return r.affected == 1;
 }
 
 Result<RowBackend::Try> VersionBackend::try_over(Connection& c, const std::string& name,
                                                  const Request& r, Deadline until) {
   for (int conflicts = 0; conflicts < most_conflicts; ++conflicts) {
     const Deadline sent = Clock::now();
-    auto row = read(c, name, until);
-    if (!row) return fail(std::move(row.error()));
-    if (!row->exists) {
-      auto made = c.query(
+    TRY(row, read(c, name, until));
+    if (!row.exists) {
+      TRY_VOID(c.query(
           "make the lock",
           fmt::format("INSERT IGNORE INTO {}(name,version,fence,owner,conn,granted,until,who) "
                       "VALUES({},{},0,'',0,0,0,'')",
                       table_, hex(name), server_clock),
-          until);
-      if (!made) return fail(std::move(made.error()));
+          until));
       continue;
     }
-    const bool mine = row->owner == r.owner.hex() && row->until > row->now;
-    if (!mine && !row->owner.empty() && after(row->until, skew_) > row->now) {
-      auto seen = look(c, name, until);
-      if (!seen) return fail(std::move(seen.error()));
-      return Try{.seen = std::move(*seen)};
+    const bool mine = row.owner == r.owner.hex() && row.until > row.now;
+    if (!mine && !row.owner.empty() && after(row.until, skew_) > row.now) {
+      TRY(seen, look(c, name, until));
+      return Try{.seen = std::move(seen)};
     }
     const FencingToken token =
-        mine ? row->fence
-             : std::max<FencingToken>(row->fence + 1, static_cast<FencingToken>(row->now));
-    auto written = write(
-        c, name, row->version,
-        fmt::format("fence={},owner='{}',granted={},until={},who={}", token, r.owner.hex(),
-                    row->now, row->now + r.ttl.count(), hex(r.identity.encode().substr(0, 4096))),
-        until);
-    if (!written) return fail(std::move(written.error()));
-    if (*written) return Try{.token = token, .sent = sent};
+        mine ? row.fence
+             : std::max<FencingToken>(row.fence + 1, static_cast<FencingToken>(row.now));
+    TRY(written, write(c, name, row.version,
+                       fmt::format("fence={},owner='{}',granted={},until={},who={}", token,
+                                   r.owner.hex(), row.now, row.now + r.ttl.count(),
+                                   hex(r.identity.encode().substr(0, 4096))),
+                       until));
+    if (written) return Try{.token = token, .sent = sent};
   }
   return fail(Errc::unavailable, "others change this lock all the time");
 }
@@ -83,13 +77,12 @@ Result<std::optional<FencingToken>> VersionBackend::renew_over(Connection& c,
                                                                const Owner& owner, Duration ttl,
                                                                Deadline until) {
   for (int conflicts = 0; conflicts < most_conflicts; ++conflicts) {
-    auto row = read(c, name, until);
-    if (!row) return fail(std::move(row.error()));
-    if (row->owner != owner.hex() || row->until <= row->now) return std::optional<FencingToken>{};
+    TRY(row, read(c, name, until));
+    if (row.owner != owner.hex() || row.until <= row.now) return std::optional<FencingToken>{};
     auto written =
-        write(c, name, row->version, fmt::format("until={}", row->now + ttl.count()), until);
+        write(c, name, row.version, fmt::format("until={}", row.now + ttl.count()), until);
     if (!written) return fail(std::move(written.error()));
-    if (*written) return std::optional{row->fence};
+    if (*written) return std::optional{row.fence};
   }
   return fail(Errc::unavailable, "others change this lock all the time");
 }
@@ -97,25 +90,22 @@ Result<std::optional<FencingToken>> VersionBackend::renew_over(Connection& c,
 Result<bool> VersionBackend::release_over(Connection& c, const std::string& name,
                                           const Owner& owner, Deadline until) {
   for (int conflicts = 0; conflicts < most_conflicts; ++conflicts) {
-    auto row = read(c, name, until);
-    if (!row) return fail(std::move(row.error()));
-    if (row->owner != owner.hex() || row->until <= row->now) return false;
-    auto written = write(c, name, row->version, "owner='',until=0", until);
-    if (!written) return fail(std::move(written.error()));
-    if (*written) return true;
+    TRY(row, read(c, name, until));
+    if (row.owner != owner.hex() || row.until <= row.now) return false;
+    TRY(written, write(c, name, row.version, "owner='',until=0", until));
+    if (written) return true;
   }
   return fail(Errc::unavailable, "others change this lock all the time");
 }
 
 Result<bool> VersionBackend::force_over(Connection& c, const std::string& name, const LockRow& seen,
                                         Deadline until) {
-  auto r = c.query("force a release",
-                   fmt::format("UPDATE {} SET version=version+1,owner='',until=0 WHERE name={} AND "
-                               "fence={} AND owner={}",
-                               table_, hex(name), seen.fence, hex(seen.owner)),
-                   until);
-  if (!r) return fail(std::move(r.error()));
-  return r->affected == 1;
+  TRY(r, c.query("force a release",
+                 fmt::format("UPDATE {} SET version=version+1,owner='',until=0 WHERE name={} AND "
+                             "fence={} AND owner={}",
+                             table_, hex(name), seen.fence, hex(seen.owner)),
+                 until));
+  return r.affected == 1;
 }
 
 }  // namespace dlock::mysql

@@ -67,7 +67,7 @@ Result<T> LeaseBackend::run(OwnGrant* h, const std::function<Result<T>(Connectio
 }
 
 Result<std::unique_ptr<Waiter>> LeaseBackend::enqueue(const Request& r) {
-  if (auto can = can_serve(traits(), r); !can) return fail(std::move(can.error()));
+  TRY_VOID(can_serve(traits(), r));
   return std::make_unique<LeaseWaiter>(*this, r);
 }
 
@@ -169,54 +169,49 @@ Result<LeaseTable::Seen> LeaseBackend::look(const Key& key) {
 }
 
 Result<Validity> LeaseBackend::check(const Key& key, FencingToken token) {
-  const auto seen = look(key);
-  if (!seen) return fail(seen.error());
-  const auto& all = seen->state.holders;
+  TRY(seen, look(key));
+  const auto& all = seen.state.holders;
   const bool valid = std::any_of(all.begin(), all.end(), [&](const auto& h) {
-    return h.token == token && h.deadline > seen->now;
+    return h.token == token && h.deadline > seen.now;
   });
   return valid ? Validity::valid : Validity::stale;
 }
 
 Result<Validity> LeaseBackend::check(const Key& key, const Owner& owner) {
-  const auto seen = look(key);
-  if (!seen) return fail(seen.error());
-  return seen->state.holder(owner, seen->now) ? Validity::valid : Validity::stale;
+  TRY(seen, look(key));
+  return seen.state.holder(owner, seen.now) ? Validity::valid : Validity::stale;
 }
 
 Result<std::optional<KeyView>> LeaseBackend::view_of(Connection& c, const std::string& name,
                                                      Deadline until) {
-  auto seen = table_.look(c, name, until);
-  if (!seen) return fail(std::move(seen.error()));
-  if (!seen->exists) return std::optional<KeyView>{};
-  LockState s = seen->state;
-  auto waiting = table_.waiters(c, name, until);
-  if (!waiting) return fail(std::move(waiting.error()));
-  for (auto& w : *waiting)
-    if (!s.holder(w.owner, seen->now)) s.waiters.push_back(std::move(w));
+  TRY(seen, table_.look(c, name, until));
+  if (!seen.exists) return std::optional<KeyView>{};
+  LockState s = seen.state;
+  TRY(waiting, table_.waiters(c, name, until));
+  for (auto& w : waiting)
+    if (!s.holder(w.owner, seen.now)) s.waiters.push_back(std::move(w));
   if (s.holders.empty() && s.waiters.empty() && s.fence == 0) return std::optional<KeyView>{};
-  std::string key = seen->holders.key;
+  std::string key = seen.holders.key;
   const std::string stored = name.substr(std::min(name.size(), client_.options().prefix.size()));
   if (const auto told = key_from_store_name(stored)) key = told->text();
-  KeyView v = view(s, key.empty() ? stored : key, seen->now);
-  s.expire(seen->now);
+  KeyView v = view(s, key.empty() ? stored : key, seen.now);
+  s.expire(seen.now);
   for (const auto& h : s.holders) {
     const auto shown = std::find_if(v.holders.begin(), v.holders.end(),
                                     [&](const HolderView& one) { return one.token == h.token; });
-    const auto granted = seen->holders.granted.find(h.owner);
-    if (granted != seen->holders.granted.end() && seen->now >= granted->second)
-      shown->held = Duration{seen->now - granted->second};
-    shown->revoked = h.token <= seen->revoked;
+    const auto granted = seen.holders.granted.find(h.owner);
+    if (granted != seen.holders.granted.end() && seen.now >= granted->second)
+      shown->held = Duration{seen.now - granted->second};
+    shown->revoked = h.token <= seen.revoked;
   }
   for (const auto& h : s.holders)
-    if (h.since > seen->now + 1'000'000)
+    if (h.since > seen.now + 1'000'000)
       v.notes.push_back(
           "the server's clock went back since this grant: it ends that much later, unless it is "
           "released");
-  auto last = table_.last_run(c, name, until);
-  if (!last) return fail(std::move(last.error()));
-  v.last_run = std::move(*last);
-  if (seen->start) v.noted_start = seen->start->at;
+  TRY(last, table_.last_run(c, name, until));
+  v.last_run = std::move(last);
+  if (seen.start) v.noted_start = seen.start->at;
   if (!table_.setup().named) v.notes.push_back("wake=poll: waiters poll");
   return std::optional{std::move(v)};
 }
@@ -243,9 +238,8 @@ Result<std::vector<KeyView>> LeaseBackend::list() {
     if (!names) return fail(std::move(names.error()));
     Views views;
     for (std::size_t i = 0; i < names->rows.size(); ++i) {
-      auto v = view_of(c, std::string{names->text(0, i)}, client_.usual_deadline());
-      if (!v) return fail(std::move(v.error()));
-      if (*v) views.push_back(std::move(**v));
+      TRY(v, view_of(c, std::string{names->text(0, i)}, client_.usual_deadline()));
+      if (v) views.push_back(std::move(*v));
     }
     return views;
   });
@@ -258,12 +252,11 @@ Result<std::vector<KeyView>> LeaseBackend::list() {
 // ---- --once-per --------------------------------------------------------------------------------
 
 Result<Starts> LeaseBackend::starts(const Key& key) {
-  const auto seen = look(key);
-  if (!seen) return fail(seen.error());
-  if (!seen->exists)
+  TRY(seen, look(key));
+  if (!seen.exists)
     return fail(Errc::protocol,
                 fmt::format("{}: there is no record of a lock that is held", where()));
-  return Starts{seen->now, seen->start};
+  return Starts{seen.now, seen.start};
 }
 
 Result<Noted> LeaseBackend::note_start(const Lease& lease, const StartChange& change) {

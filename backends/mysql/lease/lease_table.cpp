@@ -64,52 +64,47 @@ LeaseTable::Target LeaseTable::target(const Seen& seen, const LockState::Ask& as
 Result<LeaseTable::Answered> LeaseTable::acquire(Connection& c, Asking& a, Deadline until) {
   const Owner& me = a.ask.owner;
   if (std::exchange(a.untried, false) && a.ask.mode == Mode::exclusive) {
-    auto taken = take_free(c, a, until);
-    if (!taken) return fail(std::move(taken.error()));
-    if (*taken) return std::move(**taken);
+    TRY(taken, take_free(c, a, until));
+    if (taken) return std::move(*taken);
     if (a.ask.wait) {  // most likely it is held
       a.first = false;
-      if (auto ok = queue_up(c, a, until); !ok) return fail(std::move(ok.error()));
+      TRY_VOID(queue_up(c, a, until));
     }
   }
   bool marked = false;
   for (unsigned conflicts = 0;;) {
-    auto seen = read(c, a, until);
-    if (!seen) return fail(std::move(seen.error()));
+    TRY(seen, read(c, a, until));
     a.give_up.clear();
-    if (!seen->exists) {
-      if (auto made = make_row(c, a, until); !made) return fail(std::move(made.error()));
+    if (!seen.exists) {
+      TRY_VOID(make_row(c, a, until));
       continue;
     }
-    const bool held = seen->state.holder(me, seen->now) != nullptr;
-    if (std::exchange(a.first, false) && seen->queue && !held) {
-      if (a.ask.wait)
-        if (auto ok = queue_up(c, a, until); !ok) return fail(std::move(ok.error()));
+    const bool held = seen.state.holder(me, seen.now) != nullptr;
+    if (std::exchange(a.first, false) && seen.queue && !held) {
+      if (a.ask.wait) TRY_VOID(queue_up(c, a, until));
       continue;
     }
-    const auto passed = pass_the_frozen(c, a, *seen, until);
-    if (!passed) return fail(passed.error());
+    TRY(passed, pass_the_frozen(c, a, seen, until));
 
-    LockState s = seen->state;
+    LockState s = seen.state;
     LockState::Ask ask = a.ask;
-    ask.token_floor = static_cast<FencingToken>(std::max<Micros>(seen->now, 0));
-    Answered out{s.acquire(ask, seen->now), held, seen->sent, seen->now};
+    ask.token_floor = static_cast<FencingToken>(std::max<Micros>(seen.now, 0));
+    Answered out{s.acquire(ask, seen.now), held, seen.sent, seen.now};
     out.conflicts = conflicts;
-    for (const auto& h : seen->state.holders)
-      if (h.free_at() > seen->now && h.owner != me && !out.in_the_way) out.in_the_way = h;
+    for (const auto& h : seen.state.holders)
+      if (h.free_at() > seen.now && h.owner != me && !out.in_the_way) out.in_the_way = h;
     out.idle = a.room.has_value();
-    out.version = seen->version;
+    out.version = seen.version;
 
     if (std::holds_alternative<LockState::Granted>(out.answer)) {
-      seen->holders.key = a.key;
+      seen.holders.key = a.key;
       Holders& holders = out.known.holders;
-      holders = shortened(*seen, s, me);
+      holders = shortened(seen, s, me);
       if (!held) {
-        holders.granted[me] = seen->now;
-        const auto done = swap(c, a.name, seen->version, holders, s.fence, alone(me), until);
-        if (!done) return fail(done.error());
-        if (!*done) {
-          if (auto ok = back_off(++conflicts, until); !ok) return fail(std::move(ok.error()));
+        holders.granted[me] = seen.now;
+        TRY(done, swap(c, a.name, seen.version, holders, s.fence, alone(me), until));
+        if (!done) {
+          TRY_VOID(back_off(++conflicts, until));
           continue;
         }
         ++out.version;
@@ -117,21 +112,21 @@ Result<LeaseTable::Answered> LeaseTable::acquire(Connection& c, Asking& a, Deadl
       out.known.version = out.version;
       // The grant is committed. A row that cannot be deleted does not undo it: it counts for nothing
       // while we hold the key, and then as that of a dead waiter.
-      if (seen->ticket || (held && seen->queue))
-        (void)leave_queue(c, a.name, me, seen->ticket, *passed && !held, until);
+      if (seen.ticket || (held && seen.queue))
+        (void)leave_queue(c, a.name, me, seen.ticket, passed && !held, until);
       return out;
     }
     if (std::holds_alternative<LockState::Busy>(out.answer)) return out;
-    if (!seen->ticket) {
-      if (auto ok = queue_up(c, a, until); !ok) return fail(std::move(ok.error()));
+    if (!seen.ticket) {
+      TRY_VOID(queue_up(c, a, until));
       continue;  // read again which waiters are ahead
     }
     // never, unless another writer changed it (lease_table.hpp, 4.)
-    if (!seen->marked && !std::exchange(marked, true)) {
-      if (auto ok = mark(c, a.name, until); !ok) return fail(std::move(ok.error()));
+    if (!seen.marked && !std::exchange(marked, true)) {
+      TRY_VOID(mark(c, a.name, until));
       continue;
     }
-    out.target = target(*seen, ask);
+    out.target = target(seen, ask);
     return out;
   }
 }
@@ -140,24 +135,23 @@ Result<LeaseTable::Renewed> LeaseTable::renew(Connection& c, const std::string& 
                                               const Owner& me, Micros ttl, Deadline until,
                                               std::string_view ended) {
   for (unsigned conflicts = 0;;) {
-    auto seen = look(c, name, until);
-    if (!seen) return fail(std::move(seen.error()));
-    if (auto ok = writable(c.at(), seen->read_only); !ok) return fail(std::move(ok.error()));
-    prolong(*seen, me);
+    TRY(seen, look(c, name, until));
+    TRY_VOID(writable(c.at(), seen.read_only));
+    prolong(seen, me);
     Renewed out;
-    out.sent = seen->sent;
-    LockState s = seen->state;
-    if (seen->exists) out.token = s.renew(me, ttl, seen->now);
+    out.sent = seen.sent;
+    LockState s = seen.state;
+    if (seen.exists) out.token = s.renew(me, ttl, seen.now);
     if (!out.token) return out;
-    out.mine = *s.holder(me, seen->now);
-    out.revoked = *out.token <= seen->revoked;
-    out.holders = shortened(*seen, s, me);
+    out.mine = *s.holder(me, seen.now);
+    out.revoked = *out.token <= seen.revoked;
+    out.holders = shortened(seen, s, me);
     const auto done =
-        swap(c, name, seen->version, out.holders, s.fence, run_in_sql(*seen, me, ended), until);
+        swap(c, name, seen.version, out.holders, s.fence, run_in_sql(seen, me, ended), until);
     if (!done) return fail(done.error());
-    out.version = seen->version + 1;
+    out.version = seen.version + 1;
     if (*done) return out;
-    if (auto ok = back_off(++conflicts, until); !ok) return fail(std::move(ok.error()));
+    TRY_VOID(back_off(++conflicts, until));
   }
 }
 
@@ -169,9 +163,8 @@ Result<bool> LeaseTable::release(Connection& c, const std::string& name, const O
     const bool named = std::find(c.names.begin(), c.names.end(), hold_name(me)) != c.names.end();
     const bool belled = !known->wake.empty() && c.bell == known->wake;
     if (belled) {
-      const auto r = give_back(c, name, me, *known, true, "", until, ended);
-      if (!r) return fail(r.error());
-      if (r->affected == 1) {
+      TRY(r, give_back(c, name, me, *known, true, "", until, ended));
+      if (r.affected == 1) {
         known->wake.clear();
         return true;
       }
@@ -196,16 +189,14 @@ Result<bool> LeaseTable::release(Connection& c, const std::string& name, const O
     ++conflicts_;
   }
   for (unsigned conflicts = 0;;) {
-    auto seen = look(c, name, until);
-    if (!seen) return fail(std::move(seen.error()));
-    prolong(*seen, me);
-    LockState s = seen->state;
-    if (!seen->exists || !s.release(me, seen->now)) return false;
-    const auto done = swap(c, name, seen->version, shortened(*seen, s, me), s.fence,
-                           run_in_sql(*seen, me, ended), until);
-    if (!done) return fail(done.error());
-    if (*done) return true;
-    if (auto ok = back_off(++conflicts, until); !ok) return fail(std::move(ok.error()));
+    TRY(seen, look(c, name, until));
+    prolong(seen, me);
+    LockState s = seen.state;
+    if (!seen.exists || !s.release(me, seen.now)) return false;
+    TRY(done, swap(c, name, seen.version, shortened(seen, s, me), s.fence,
+                   run_in_sql(seen, me, ended), until));
+    if (done) return true;
+    TRY_VOID(back_off(++conflicts, until));
   }
 }
 
@@ -220,24 +211,22 @@ Result<std::pair<bool, bool>> LeaseTable::cancel(Connection& c, const std::strin
   if (!r) return fail(std::move(r.error()));
   if (!held) return fail(held.error());
   const bool waited = r->affected > 0;
-  if (auto ok = free_names(c, me, until); !ok) return fail(std::move(ok.error()));
+  TRY_VOID(free_names(c, me, until));
   return std::pair{waited, *held};
 }
 
 Result<std::size_t> LeaseTable::force_release(Connection& c, const std::string& name,
                                               FencingToken token, Deadline until) {
   for (unsigned conflicts = 0;;) {
-    auto seen = look(c, name, until);
-    if (!seen) return fail(std::move(seen.error()));
-    LockState s = seen->state;
-    s.expire(seen->now);
-    const std::size_t removed = seen->exists ? s.force_release(token) : 0;
+    TRY(seen, look(c, name, until));
+    LockState s = seen.state;
+    s.expire(seen.now);
+    const std::size_t removed = seen.exists ? s.force_release(token) : 0;
     if (removed == 0) return removed;
-    Holders rest{seen->holders.key, s.holders, seen->holders.granted};
-    const auto done = swap(c, name, seen->version, rest, s.fence, "", until);
-    if (!done) return fail(done.error());
-    if (*done) return removed;
-    if (auto ok = back_off(++conflicts, until); !ok) return fail(std::move(ok.error()));
+    Holders rest{seen.holders.key, s.holders, seen.holders.granted};
+    TRY(done, swap(c, name, seen.version, rest, s.fence, "", until));
+    if (done) return removed;
+    TRY_VOID(back_off(++conflicts, until));
   }
 }
 
@@ -248,46 +237,43 @@ Result<std::size_t> LeaseTable::force_release(Connection& c, const std::string& 
 Result<bool> LeaseTable::revoke(Connection& c, const std::string& name, FencingToken& newest,
                                 Deadline until) {
   for (unsigned conflicts = 0;;) {
-    auto seen = look(c, name, until);
-    if (!seen) return fail(std::move(seen.error()));
-    if (auto ok = writable(c.at(), seen->read_only); !ok) return fail(std::move(ok.error()));
+    TRY(seen, look(c, name, until));
+    TRY_VOID(writable(c.at(), seen.read_only));
     const FencingToken most = newest == 0 ? UINT64_MAX : newest;
     bool any = false;
-    for (const auto& h : seen->state.holders) {
-      if (h.deadline <= seen->now || h.token > most) continue;
+    for (const auto& h : seen.state.holders) {
+      if (h.deadline <= seen.now || h.token > most) continue;
       newest = std::max(newest, h.token);
       any = true;
     }
     if (!any) return false;
-    if (newest <= seen->revoked) return true;
-    auto r = c.query("ask the holder to stop",
-                     fmt::format("UPDATE dlock_lock SET revoked={} WHERE name={} AND version={}",
-                                 newest, hex(name), seen->version),
-                     until);
-    if (!r) return fail(std::move(r.error()));
-    if (r->affected == 1) return true;
-    if (auto ok = back_off(++conflicts, until); !ok) return fail(std::move(ok.error()));
+    if (newest <= seen.revoked) return true;
+    TRY(r, c.query("ask the holder to stop",
+                   fmt::format("UPDATE dlock_lock SET revoked={} WHERE name={} AND version={}",
+                               newest, hex(name), seen.version),
+                   until));
+    if (r.affected == 1) return true;
+    TRY_VOID(back_off(++conflicts, until));
   }
 }
 
 Result<Noted> LeaseTable::note_start(Connection& c, const std::string& name, const Owner& me,
                                      const StartChange& change, Deadline until) {
   for (unsigned conflicts = 0;;) {
-    auto seen = look(c, name, until);
-    if (!seen) return fail(std::move(seen.error()));
-    if (!seen->exists || !seen->state.holder(me, seen->now)) return Noted::not_held;
-    if (!change.fits(seen->start, seen->now)) return Noted::other_start;
+    TRY(seen, look(c, name, until));
+    if (!seen.exists || !seen.state.holder(me, seen.now)) return Noted::not_held;
+    if (!change.fits(seen.start, seen.now)) return Noted::other_start;
     const std::string start = change.is ? fmt::format("{}", change.is->at) : "NULL";
     const std::string end = change.is ? fmt::format("{}", change.is->until) : "NULL";
     auto r =
         c.query("note the start",
                 fmt::format("UPDATE dlock_lock SET started={},started_until={},version=version+1 "
                             "WHERE name={} AND version={}",
-                            start, end, hex(name), seen->version),
+                            start, end, hex(name), seen.version),
                 until);
     if (!r) return fail(std::move(r.error()));
     if (r->affected == 1) return Noted::yes;
-    if (auto ok = back_off(++conflicts, until); !ok) return fail(std::move(ok.error()));
+    TRY_VOID(back_off(++conflicts, until));
   }
 }
 

@@ -119,20 +119,19 @@ Result<LeaseTable::Seen> LeaseTable::read(Connection& c, const Asking& a, Deadli
   }
   sql += fmt::format(" FROM dlock_lock l WHERE l.name={}", hex(a.name));
   const Deadline sent = Clock::now();
-  auto r = c.query("read the lock", sql, until);
-  if (!r) return fail(std::move(r.error()));
-  auto seen = parse(c, *r, sent);
+  TRY(r, c.query("read the lock", sql, until));
+  auto seen = parse(c, r, sent);
   if (!seen) return seen;
   if (!seen->exists) return seen;
-  if (auto ok = writable(c.at(), seen->read_only); !ok) return fail(std::move(ok.error()));
+  TRY_VOID(writable(c.at(), seen->read_only));
   if (!a.give_up.empty()) std::erase(c.names, a.give_up);
   const std::size_t at = columns + (setup_.named && !a.give_up.empty());
   for (std::size_t i = 0; i < taking.size(); ++i)
-    if (r->text(at + i) == "1") c.names.push_back(taking[i]);
+    if (r.text(at + i) == "1") c.names.push_back(taking[i]);
   prolong(*seen, me);
 
   if (!a.first && seen->queue) {  // a living waiter that came first
-    const std::string_view text = r->text(8);
+    const std::string_view text = r.text(8);
     const auto space = text.find(' ');
     LockState::Waiter w;
     const auto mode = parse_mode(text.substr(std::min(space + 1, text.size()), 1));
@@ -145,8 +144,7 @@ Result<LeaseTable::Seen> LeaseTable::read(Connection& c, const Asking& a, Deadli
     // The row of a grant whose owner has not deleted it yet.
     if (!seen->state.holder(w.owner, seen->now)) seen->state.waiters.push_back(std::move(w));
     // A waiter that is not exclusive may run together with those ahead: then all of them count.
-    if (a.ask.mode != Mode::exclusive)
-      if (auto ok = read_all_ahead(c, a, *seen, until); !ok) return fail(std::move(ok.error()));
+    if (a.ask.mode != Mode::exclusive) TRY_VOID(read_all_ahead(c, a, *seen, until));
   }
   if (seen->ticket) {
     LockState::Waiter w;
@@ -164,26 +162,25 @@ Result<LeaseTable::Seen> LeaseTable::read(Connection& c, const Asking& a, Deadli
 // moved.
 Result<void> LeaseTable::read_all_ahead(Connection& c, const Asking& a, Seen& seen,
                                         Deadline until) {
-  auto r = c.query(
-      "read the queue",
-      fmt::format("SELECT w.ticket,w.mode,w.owner,w.permits FROM dlock_wait w WHERE w.name={}{} "
-                  "AND w.owner<>'{}' AND {} "
-                  "ORDER BY w.ticket",
-                  hex(a.name), seen.ticket ? fmt::format(" AND w.ticket<{}", *seen.ticket) : "",
-                  a.ask.owner.hex(), alive("w")),
-      until);
-  if (!r) return fail(std::move(r.error()));
+  TRY(r, c.query("read the queue",
+                 fmt::format(
+                     "SELECT w.ticket,w.mode,w.owner,w.permits FROM dlock_wait w WHERE w.name={}{} "
+                     "AND w.owner<>'{}' AND {} "
+                     "ORDER BY w.ticket",
+                     hex(a.name), seen.ticket ? fmt::format(" AND w.ticket<{}", *seen.ticket) : "",
+                     a.ask.owner.hex(), alive("w")),
+                 until));
   seen.state.waiters.clear();
-  for (std::size_t i = 0; i < r->rows.size(); ++i) {
+  for (std::size_t i = 0; i < r.rows.size(); ++i) {
     LockState::Waiter w;
-    const auto mode = parse_mode(r->text(1, i));
-    const auto owner = Owner::parse(r->text(2, i));
+    const auto mode = parse_mode(r.text(1, i));
+    const auto owner = Owner::parse(r.text(2, i));
     if (!mode || !owner) return fail(damaged(c));
     if (seen.state.holder(*owner, seen.now)) continue;
     w.mode = *mode;
     w.owner = *owner;
-    w.ticket = r->unsigned_number(0, i).value_or(0);
-    w.limit = static_cast<unsigned>(r->unsigned_number(3, i).value_or(1));
+    w.ticket = r.unsigned_number(0, i).value_or(0);
+    w.limit = static_cast<unsigned>(r.unsigned_number(3, i).value_or(1));
     seen.state.waiters.push_back(std::move(w));
   }
   return {};
@@ -213,16 +210,14 @@ Result<bool> LeaseTable::pass_the_frozen(Connection& c, Asking& a, Seen& seen, D
   if (before && before->fence == seen.state.fence) free_since = std::min(free_since, before->since);
   a.room = {seen.state.fence, free_since};
   if (seen.now - free_since <= setup_.claim) return false;
-  auto r = c.query(
-      "read the queue",
-      fmt::format(
-          "SELECT COUNT(*),MAX(w.since) FROM dlock_wait w WHERE w.name={} AND w.ticket<{} AND {}",
-          hex(a.name), *seen.ticket, alive("w")),
-      until);
-  if (!r) return fail(std::move(r.error()));
-  const auto count = r->number(0);
+  TRY(r, c.query("read the queue",
+                 fmt::format("SELECT COUNT(*),MAX(w.since) FROM dlock_wait w WHERE w.name={} AND "
+                             "w.ticket<{} AND {}",
+                             hex(a.name), *seen.ticket, alive("w")),
+                 until));
+  const auto count = r.number(0);
   // a head that has only just come was not slow
-  free_since = std::max(free_since, r->number(1).value_or(0));
+  free_since = std::max(free_since, r.number(1).value_or(0));
   if (!count || seen.now - free_since <= *count * setup_.claim) return false;
   std::erase_if(seen.state.waiters, [&](const auto& w) { return w.owner != a.ask.owner; });
   return true;
@@ -230,16 +225,16 @@ Result<bool> LeaseTable::pass_the_frozen(Connection& c, Asking& a, Seen& seen, D
 
 Result<LeaseTable::Seen> LeaseTable::look(Connection& c, const std::string& name, Deadline until) {
   const Deadline sent = Clock::now();
-  auto r = c.query(
-      "read the lock",
-      fmt::format(
-          "SELECT l.version,l.fence,l.state,{},l.updated,l.started,l.started_until,NULL,NULL{} "
-          "FROM dlock_lock l "
-          "WHERE l.name={}",
-          setup_.clock, marks, hex(name)),
-      until);
-  if (!r) return fail(std::move(r.error()));
-  auto seen = parse(c, *r, sent);
+  TRY(r,
+      c.query(
+          "read the lock",
+          fmt::format(
+              "SELECT l.version,l.fence,l.state,{},l.updated,l.started,l.started_until,NULL,NULL{} "
+              "FROM dlock_lock l "
+              "WHERE l.name={}",
+              setup_.clock, marks, hex(name)),
+          until));
+  auto seen = parse(c, r, sent);
   if (!seen) return seen;
   return seen;
 }
@@ -248,14 +243,13 @@ Result<LeaseTable::Seen> LeaseTable::look(Connection& c, const std::string& name
 
 Result<std::size_t> LeaseTable::ahead(Connection& c, const std::string& name, const Owner& me,
                                       Deadline until) {
-  auto r = c.query("read the queue",
-                   fmt::format("SELECT COUNT(*) FROM dlock_wait w JOIN dlock_wait m ON "
-                               "m.name=w.name AND m.owner='{}' WHERE w.name={} "
-                               "AND w.ticket<m.ticket AND {}",
-                               me.hex(), hex(name), alive("w")),
-                   until);
-  if (!r) return fail(std::move(r.error()));
-  return static_cast<std::size_t>(r->number(0).value_or(0));
+  TRY(r, c.query("read the queue",
+                 fmt::format("SELECT COUNT(*) FROM dlock_wait w JOIN dlock_wait m ON "
+                             "m.name=w.name AND m.owner='{}' WHERE w.name={} "
+                             "AND w.ticket<m.ticket AND {}",
+                             me.hex(), hex(name), alive("w")),
+                 until));
+  return static_cast<std::size_t>(r.number(0).value_or(0));
 }
 
 Result<std::vector<LockState::Waiter>> LeaseTable::waiters(Connection& c, const std::string& name,
@@ -268,23 +262,22 @@ Result<std::vector<LockState::Waiter>> LeaseTable::waiters(Connection& c, const 
                 "w.live>{})",
                 setup_.clock)
           : fmt::format("w.live>{}", setup_.clock);
-  auto r = c.query("read the queue",
-                   fmt::format("SELECT w.owner,w.mode,w.ticket,w.permits,w.who FROM dlock_wait w "
-                               "WHERE w.name={} AND {} ORDER BY w.ticket",
-                               hex(name), here),
-                   until);
-  if (!r) return fail(std::move(r.error()));
+  TRY(r, c.query("read the queue",
+                 fmt::format("SELECT w.owner,w.mode,w.ticket,w.permits,w.who FROM dlock_wait w "
+                             "WHERE w.name={} AND {} ORDER BY w.ticket",
+                             hex(name), here),
+                 until));
   std::vector<LockState::Waiter> out;
-  for (std::size_t i = 0; i < r->rows.size(); ++i) {
-    const auto owner = Owner::parse(r->text(0, i));
-    const auto mode = parse_mode(r->text(1, i));
+  for (std::size_t i = 0; i < r.rows.size(); ++i) {
+    const auto owner = Owner::parse(r.text(0, i));
+    const auto mode = parse_mode(r.text(1, i));
     if (!owner || !mode) continue;
     LockState::Waiter w;
     w.owner = *owner;
     w.mode = *mode;
-    w.ticket = r->unsigned_number(2, i).value_or(0);
-    w.limit = static_cast<unsigned>(r->unsigned_number(3, i).value_or(1));
-    w.meta = r->text(4, i);
+    w.ticket = r.unsigned_number(2, i).value_or(0);
+    w.limit = static_cast<unsigned>(r.unsigned_number(3, i).value_or(1));
+    w.meta = r.text(4, i);
     out.push_back(std::move(w));
   }
   return out;
@@ -292,10 +285,9 @@ Result<std::vector<LockState::Waiter>> LeaseTable::waiters(Connection& c, const 
 
 Result<std::optional<LastRun>> LeaseTable::last_run(Connection& c, const std::string& name,
                                                     Deadline until) {
-  auto r = c.query("read the last run",
-                   fmt::format("SELECT last_run FROM dlock_lock WHERE name={}", hex(name)), until);
-  if (!r) return fail(std::move(r.error()));
-  return r->rows.empty() ? std::nullopt : LastRun::parse(r->text(0), ' ');
+  TRY(r, c.query("read the last run",
+                 fmt::format("SELECT last_run FROM dlock_lock WHERE name={}", hex(name)), until));
+  return r.rows.empty() ? std::nullopt : LastRun::parse(r.text(0), ' ');
 }
 
 // Names in byte order, with the record of each.

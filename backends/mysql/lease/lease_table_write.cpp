@@ -60,13 +60,12 @@ LeaseTable::LeaseTable(Setup setup)
 // The first version is a time: the row of a key whose row was deleted must differ from one that was
 // read before.
 Result<void> LeaseTable::make_row(Connection& c, const Asking& a, Deadline until) {
-  auto r = c.query(
+  TRY_VOID(c.query(
       "make the lock",
       fmt::format(
           "INSERT IGNORE INTO dlock_lock(name,version,fence,state,updated) VALUES({},{},0,{},{})",
           hex(a.name), setup_.clock, hex(encode({a.key, {}, {}})), setup_.clock),
-      until);
-  if (!r) return fail(std::move(r.error()));
+      until));
   return {};
 }
 
@@ -85,19 +84,18 @@ Result<std::optional<LeaseTable::Answered>> LeaseTable::take_free(Connection& c,
     before = fmt::format("DO GET_LOCK('{}',0);", c.bell);
   }
   const std::string bell = setup_.named ? c.bell : "";
-  const auto r = c.query("take the lock", take_,
-                         {values[0], values[1], values[2], values[3], Bytes{bell}, Bytes{a.name},
-                          *bound, Bytes{encode({a.key, {}, {}})}},
-                         before, "", until);
-  if (!r) return fail(r.error());
-  if (r->results != 1u + !before.empty()) {
+  TRY(r, c.query("take the lock", take_,
+                 {values[0], values[1], values[2], values[3], Bytes{bell}, Bytes{a.name}, *bound,
+                  Bytes{encode({a.key, {}, {}})}},
+                 before, "", until));
+  if (r.results != 1u + !before.empty()) {
     c.distrust();
     return fail(Errc::timed_out, "take the lock: an answer is missing");
   }
-  if (r->affected != 1) return std::optional<Answered>{};
+  if (r.affected != 1) return std::optional<Answered>{};
   Answered out{answer, false, sent};
-  std::get<LockState::Granted>(out.answer).token = r->insert_id;
-  out.known = {r->insert_id, {a.key, {}, {}}, a.ask.ttl, bell, a.ask.meta};
+  std::get<LockState::Granted>(out.answer).token = r.insert_id;
+  out.known = {r.insert_id, {a.key, {}, {}}, a.ask.ttl, bell, a.ask.meta};
   return std::optional{std::move(out)};
 }
 
@@ -150,42 +148,40 @@ std::string LeaseTable::run_in_sql(const Seen& seen, const Owner& me,
 
 Result<void> LeaseTable::ring(Connection& c, const Known& known, Deadline until) {
   if (known.wake.empty() || c.bell != known.wake) return {};
-  auto r = c.query("release the names", fmt::format("DO RELEASE_LOCK('{}')", c.bell), until);
-  if (!r) return fail(std::move(r.error()));
+  TRY_VOID(c.query("release the names", fmt::format("DO RELEASE_LOCK('{}')", c.bell), until));
   c.bell.clear();
   return {};
 }
 
 Result<void> LeaseTable::forget_bell(Connection& c, const std::string& name, std::uint64_t version,
                                      Deadline until) {
-  auto r = c.query(
+  TRY_VOID(c.query(
       "take the name",
       fmt::format("UPDATE dlock_lock SET wake='' WHERE name={} AND version={}", hex(name), version),
-      until);
-  if (!r) return fail(std::move(r.error()));
+      until));
   return {};
 }
 
 Result<bool> LeaseTable::swap(Connection& c, const std::string& name, std::uint64_t version,
                               const Holders& holders, FencingToken fence, std::string_view also,
                               Deadline until) {
-  auto r = c.query(
-      "write the lock",
-      fmt::format("UPDATE dlock_lock l SET state={},version=version+1,fence={},updated={}{} WHERE "
+  TRY(r,
+      c.query("write the lock",
+              fmt::format(
+                  "UPDATE dlock_lock l SET state={},version=version+1,fence={},updated={}{} WHERE "
                   "name={} AND version={}",
                   hex(encode(holders)), fence, setup_.clock, also, hex(name), version),
-      until);
-  if (!r) return fail(std::move(r.error()));
-  if (r->affected == 0) ++conflicts_;
-  return r->affected == 1;
+              until));
+  if (r.affected == 0) ++conflicts_;
+  return r.affected == 1;
 }
 
 // Names no version: the current or next owner must see it.
 Result<void> LeaseTable::mark(Connection& c, const std::string& name, Deadline until) {
-  auto r = c.query(
-      "join the queue",
-      fmt::format("UPDATE dlock_lock SET waiters=1 WHERE name={} AND waiters=0", hex(name)), until);
-  if (!r) return fail(std::move(r.error()));
+  TRY_VOID(
+      c.query("join the queue",
+              fmt::format("UPDATE dlock_lock SET waiters=1 WHERE name={} AND waiters=0", hex(name)),
+              until));
   return {};
 }
 
@@ -229,8 +225,7 @@ Result<void> LeaseTable::leave_queue(Connection& c, const std::string& name, con
   const std::string queueing = "dq:" + owner.hex();
   const bool named = std::find(c.names.begin(), c.names.end(), queueing) != c.names.end();
   if (named) sql += fmt::format("; DO RELEASE_LOCK('{}')", queueing);
-  auto r = c.query("leave the queue", sql, until);
-  if (!r) return fail(std::move(r.error()));
+  TRY_VOID(c.query("leave the queue", sql, until));
   if (named) std::erase(c.names, queueing);
   return {};
 }
@@ -241,19 +236,17 @@ Result<void> LeaseTable::free_names(Connection& c, const Owner& owner, Deadline 
     if (std::find(c.names.begin(), c.names.end(), name) != c.names.end())
       sql += fmt::format("{}RELEASE_LOCK('{}')", sql.empty() ? "DO " : ",", name);
   if (sql.empty()) return {};
-  auto r = c.query("release the names", sql, until);
-  if (!r) return fail(std::move(r.error()));
+  TRY_VOID(c.query("release the names", sql, until));
   std::erase_if(c.names, [&](const std::string& n) { return n.ends_with(owner.hex()); });
   return {};
 }
 
 Result<void> LeaseTable::say_alive(Connection& c, const std::string& name, const Owner& me,
                                    Deadline until) {
-  auto r = c.query("stay in the queue",
+  TRY_VOID(c.query("stay in the queue",
                    fmt::format("UPDATE dlock_wait SET live={}+{} WHERE name={} AND owner='{}'",
                                setup_.clock, setup_.patience, hex(name), me.hex()),
-                   until);
-  if (!r) return fail(std::move(r.error()));
+                   until));
   return {};
 }
 

@@ -23,9 +23,8 @@ Result<void> LeaseWaiter::connect() {
   const Deadline until = backend_.client_.usual_deadline();
   if (connection_ && !connection_->broken()) return {};
   backend_.client_.drop(std::move(connection_));
-  auto c = backend_.client_.take_writer(until);
-  if (!c) return fail(std::move(c.error()));
-  connection_ = std::move(*c);
+  TRY(c, backend_.client_.take_writer(until));
+  connection_ = std::move(c);
   backend_.adapt(*connection_);
   return connection_->wait_timeout(std::max<Duration>(request_.ttl + 15s, 120s), until);
 }
@@ -95,8 +94,7 @@ void LeaseWaiter::plan(const LeaseTable::Answered& out) {
 
 Result<std::optional<Progress>> LeaseWaiter::ask_over(Deadline until) {
   if (!backend_.table_.setup().named && asked_ && Clock::now() >= speak_at_) {
-    if (auto ok = backend_.table_.say_alive(*connection_, asking_.name, request_.owner, until); !ok)
-      return fail(std::move(ok.error()));
+    TRY_VOID(backend_.table_.say_alive(*connection_, asking_.name, request_.owner, until));
     speak_at_ = later(Clock::now(), Duration{backend_.table_.setup().patience / 3});
   }
   const Deadline sent = Clock::now();
@@ -117,9 +115,8 @@ Result<std::optional<Progress>> LeaseWaiter::ask_over(Deadline until) {
     return std::optional{Progress{Busy{std::move(by)}}};
   }
   if (!backend_.table_.setup().named) {
-    const auto n = backend_.table_.ahead(*connection_, asking_.name, request_.owner, until);
-    if (!n) return fail(n.error());
-    last_.ahead = *n;
+    TRY(n, backend_.table_.ahead(*connection_, asking_.name, request_.owner, until));
+    last_.ahead = n;
   }
   plan(*out);
   told_ = !backend_.table_.setup().named;
@@ -132,7 +129,7 @@ Result<std::optional<Progress>> LeaseWaiter::ask_over(Deadline until) {
 Result<std::optional<Progress>> LeaseWaiter::ask() {
   const Deadline until = backend_.client_.usual_deadline();
   for (unsigned failures = 0;; ++failures) {
-    if (auto ok = connect(); !ok) return fail(std::move(ok.error()));
+    TRY_VOID(connect());
     const bool had_worked = connection_->used;
     auto done = backend_.client_.run_on<std::optional<Progress>>(
         *connection_, until, schema::lease, [&](Connection&) { return ask_over(until); });
@@ -202,9 +199,8 @@ Result<Progress> LeaseWaiter::poll(Duration slice) {
   }
   // repeated for a lock that we hold
   if (const auto* h = backend_.held(request_.key, request_.owner); h && !connection_) {
-    auto again = backend_.renew({request_.key, request_.owner}, request_.ttl);
-    if (!again) return fail(std::move(again.error()));
-    if (auto* kept = std::get_if<Kept>(&*again)) return Progress{Granted{std::move(kept->lease)}};
+    TRY(again, backend_.renew({request_.key, request_.owner}, request_.ttl));
+    if (auto* kept = std::get_if<Kept>(&again)) return Progress{Granted{std::move(kept->lease)}};
     asking_.first = true;
   }
   for (bool first = true;; first = false) {
@@ -224,12 +220,10 @@ Result<Progress> LeaseWaiter::poll(Duration slice) {
       if (Clock::now() < ask_at_) return waiting();
       ++backend_.wakeups_;
     }
-    auto done = ask();
-    if (!done) return fail(std::move(done.error()));
-    if (*done) return std::move(**done);
+    TRY(done, ask());
+    if (done) return std::move(*done);
     if (Clock::now() >= end) return waiting();
-    if (!target_.name.empty())
-      if (auto ok = listen(); !ok) return fail(std::move(ok.error()));
+    if (!target_.name.empty()) TRY_VOID(listen());
   }
 }
 

@@ -28,10 +28,9 @@ std::string token_of(const Lease& lease) {
 }  // namespace
 
 Result<std::unique_ptr<Waiter>> FairBackend::enqueue(const Request& request) {
-  if (auto can = can_serve(traits(), request); !can) return fail(std::move(can.error()));
+  TRY_VOID(can_serve(traits(), request));
   const LeaseSpan span{request.ttl, request.lock_delay};
-  if (auto ok = within_grace(span, client_->options().restart_grace); !ok)
-    return fail(std::move(ok.error()));
+  TRY_VOID(within_grace(span, client_->options().restart_grace));
   return std::make_unique<FairWaiter>(*this, *client_, request);
 }
 
@@ -41,30 +40,28 @@ Result<Renewal> FairBackend::extend(const Lease& lease, Duration ttl, std::strin
   // Of a lease that was taken elsewhere only its record tells the lock-delay.
   const Duration grace = client_->options().restart_grace;
   const bool any = client_->gave_any() || grace == Duration{};
-  const auto answer = client_->call(
-      {.what = "renew",
-       .script = &scripts::renew,
-       .keys = {keys.lock()},
-       .words = {lease.owner.hex(), token_of(lease), micros(ttl), any ? "" : micros(grace), ended}},
-      replicas);
-  if (!answer) return fail(answer.error());
-  const std::string_view verdict = answer->reply.text_at(0);
+  TRY(answer, client_->call({.what = "renew",
+                             .script = &scripts::renew,
+                             .keys = {keys.lock()},
+                             .words = {lease.owner.hex(), token_of(lease), micros(ttl),
+                                       any ? "" : micros(grace), ended}},
+                            replicas));
+  const std::string_view verdict = answer.reply.text_at(0);
   if (verdict == "longer")
-    if (auto ok = within_grace({ttl, Duration{answer->reply.number_at(2).value_or(0)}}, grace); !ok)
-      return fail(std::move(ok.error()));
+    TRY_VOID(within_grace({ttl, Duration{answer.reply.number_at(2).value_or(0)}}, grace));
   if (verdict == "lost")
     return Lost{"the server does not have it any more: it expired, or was removed"};
-  const auto token = parse_number<std::uint64_t>(answer->reply.text_at(2));
-  const auto mode = parse_mode(answer->reply.text_at(3));
-  const auto slot = answer->reply.number_at(4);
+  const auto token = parse_number<std::uint64_t>(answer.reply.text_at(2));
+  const auto mode = parse_mode(answer.reply.text_at(3));
+  const auto slot = answer.reply.number_at(4);
   if (verdict != "kept" || !token || !mode || !slot) return not_understood(*client_, "renew");
-  if (answer->copies < replicas)
+  if (answer.copies < replicas)
     return fail(Errc::unavailable, fmt::format("renew at {}: only {} of {} replicas confirmed it",
-                                               where(), answer->copies, replicas));
+                                               where(), answer.copies, replicas));
   client_->gave();
   return Kept{{lease.key, lease.owner, *mode, *token, static_cast<unsigned>(*slot),
-               lease_end(answer->sent, ttl)},
-              answer->reply.number_at(5) == 1};
+               lease_end(answer.sent, ttl)},
+              answer.reply.number_at(5) == 1};
 }
 
 Result<Released> FairBackend::release(const Lease& lease) {
@@ -88,37 +85,38 @@ Result<Released> FairBackend::release(const Lease& lease) {
 Result<Released> FairBackend::force_release(const Key& key, std::optional<FencingToken> token) {
   const FairKeys keys{client_->options().prefix, key};
   const std::string wanted = token ? fmt::format_int(*token).str() : "";
-  const auto answer = client_->call(
-      {"force a release", &scripts::force_release, keys.all(), {wanted, micros(claim)}, false, 1});
-  if (!answer) return fail(answer.error());
-  const auto removed = answer->reply.number_at(0);
+  TRY(answer, client_->call({"force a release",
+                             &scripts::force_release,
+                             keys.all(),
+                             {wanted, micros(claim)},
+                             false,
+                             1}));
+  const auto removed = answer.reply.number_at(0);
   if (!removed) return not_understood(*client_, "force a release");
-  if (*removed > 0 || answer->repeated) return Released::yes;
-  return client_->none_found("force a release", *answer);
+  if (*removed > 0 || answer.repeated) return Released::yes;
+  return client_->none_found("force a release", answer);
 }
 
 // Two exchanges: the request names the newest token that was seen, so that it can ask only those
 // holders (revoke.lua).
 Result<Released> FairBackend::revoke(const Key& key) {
-  const auto seen = inspect(key);
-  if (!seen) return fail(seen.error());
+  TRY(seen, inspect(key));
   FencingToken newest = 0;
-  for (const HolderView& h : *seen ? (*seen)->holders : std::vector<HolderView>{})
+  for (const HolderView& h : seen ? seen->holders : std::vector<HolderView>{})
     if (!h.vanished) newest = std::max(newest, h.token);
-  if (newest == 0 && *seen && !(*seen)->unread.empty())
-    return fail(Errc::unavailable,
-                fmt::format("ask the holder to stop at {}: no holder is found; {}", where(),
-                            (*seen)->unread));
+  if (newest == 0 && seen && !seen->unread.empty())
+    return fail(
+        Errc::unavailable,
+        fmt::format("ask the holder to stop at {}: no holder is found; {}", where(), seen->unread));
   if (newest == 0) return Released::was_not_held;
   const FairKeys keys{client_->options().prefix, key};
-  const auto answer = client_->call({"ask the holder to stop",
-                                     &scripts::revoke,
-                                     {keys.lock()},
-                                     {fmt::format_int(newest).str(), Identity::mine("").encode()}});
-  if (!answer) return fail(answer.error());
-  const auto asked = answer->reply.number_at(0);
+  TRY(answer, client_->call({"ask the holder to stop",
+                             &scripts::revoke,
+                             {keys.lock()},
+                             {fmt::format_int(newest).str(), Identity::mine("").encode()}}));
+  const auto asked = answer.reply.number_at(0);
   if (!asked) return not_understood(*client_, "ask the holder to stop");
-  return *asked > 0 ? Released::yes : client_->none_found("ask the holder to stop", *answer);
+  return *asked > 0 ? Released::yes : client_->none_found("ask the holder to stop", answer);
 }
 
 Result<Validity> FairBackend::check(const Key& key, FencingToken token) {
@@ -130,11 +128,10 @@ Result<Validity> FairBackend::check(const Key& key, const Owner& owner) {
 
 Result<Validity> FairBackend::check(const Key& key, std::string owner, std::string token) {
   const FairKeys keys{client_->options().prefix, key};
-  const auto answer = client_->call(
-      {"check", &scripts::check, {keys.lock()}, {std::move(owner), std::move(token)}});
-  if (!answer) return fail(answer.error());
-  if (!answer->reply.is(Reply::Type::integer)) return not_understood(*client_, "check");
-  return answer->reply.integer == 1 ? Validity::valid : Validity::stale;
+  TRY(answer, client_->call(
+                  {"check", &scripts::check, {keys.lock()}, {std::move(owner), std::move(token)}}));
+  if (!answer.reply.is(Reply::Type::integer)) return not_understood(*client_, "check");
+  return answer.reply.integer == 1 ? Validity::valid : Validity::stale;
 }
 
 Result<Starts> FairBackend::starts(const Key& key) {
@@ -179,12 +176,15 @@ Result<std::optional<KeyView>> FairBackend::inspect(const Key& key) {
 }
 
 Result<std::optional<KeyView>> FairBackend::inspect(const FairKeys& keys, const Key* asked) {
-  const auto answer = client_->call(
-      {"inspect", &scripts::inspect, keys.all(), {fmt::format_int(most_shown).str()}, false, 1});
-  if (!answer) return fail(answer.error());
-  auto view = view_of(keys, answer->reply);
+  TRY(answer, client_->call({"inspect",
+                             &scripts::inspect,
+                             keys.all(),
+                             {fmt::format_int(most_shown).str()},
+                             false,
+                             1}));
+  auto view = view_of(keys, answer.reply);
   if (!view) return view;
-  std::string unread = client_->unread(*answer);
+  std::string unread = client_->unread(answer);
   if (!*view && asked && !unread.empty()) view->emplace().key = asked->text();
   if (*view) (*view)->unread = std::move(unread);
   return view;
@@ -201,19 +201,16 @@ Result<std::vector<KeyView>> FairBackend::list() {
   if (client_->options().prefix.empty())
     return fail(Errc::usage, "without a prefix only a named key can be inspected: give a KEY");
   client_->grants_nothing = false;
-  const auto servers = client_->servers();
-  if (!servers) return fail(servers.error());
+  TRY(servers, client_->servers());
   std::vector<std::string> names;
-  for (const Endpoint& at : *servers)
-    if (auto ok = names_at(at, names); !ok) return fail(std::move(ok.error()));
+  for (const Endpoint& at : servers) TRY_VOID(names_at(at, names));
   std::sort(names.begin(), names.end());
   names.erase(std::unique(names.begin(), names.end()), names.end());
 
   std::vector<KeyView> views;
   for (std::string& name : names) {
-    auto v = inspect(FairKeys{client_->options().prefix, std::move(name)}, nullptr);
-    if (!v) return fail(std::move(v.error()));
-    if (*v) views.push_back(std::move(**v));
+    TRY(v, inspect(FairKeys{client_->options().prefix, std::move(name)}, nullptr));
+    if (v) views.push_back(std::move(*v));
   }
   std::sort(views.begin(), views.end(),
             [](const KeyView& a, const KeyView& b) { return a.key < b.key; });

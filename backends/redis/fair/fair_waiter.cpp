@@ -306,15 +306,14 @@ Result<void> FairWaiter::cancel() {
   state_ = State::idle;
   queued_ = false;
   if (owed_ && backend_.give_back(*owed_)) owed_.reset();
-  const auto answer = client_.call(
+  TRY_VOID(client_.call(
       {"leave the queue",
        &scripts::cancel,
        keys_.all(),
        {request_.owner.hex(), std::string{static_cast<char>(request_.mode)},
         fmt::format_int(request_.limit).str(), request_.identity.encode(), micros(claim)},
        false,
-       1});
-  if (!answer) return fail(answer.error());
+       1}));
   if (owed_)
     return fail(Errc::timed_out,
                 fmt::format("leave the queue at {}: a grant was not given back", backend_.where()));

@@ -51,7 +51,7 @@ Result<Try> GetsetBackend::try_once(const Request& request) {
 }
 
 Result<Renewal> GetsetBackend::renew(const Lease& lease, Duration ttl) {
-  if (auto ok = may_extend(ttl); !ok) return fail(std::move(ok.error()));
+  TRY_VOID(may_extend(ttl));
   const auto answer =
       call("renew", scripts::named_getset_renew, named(lease.key),
            {lease.owner.hex(), time_in(ttl), fmt::format_int(client_->options().unit).str()},

@@ -23,19 +23,18 @@ Result<Answer> NamedBackend::call(std::string_view what, const Script& script, c
 }
 
 Result<std::unique_ptr<Waiter>> NamedBackend::enqueue(const Request& request) {
-  if (auto can = can_serve(traits_, request); !can) return fail(std::move(can.error()));
+  TRY_VOID(can_serve(traits_, request));
   if (client_->options().topology == Options::Topology::cluster && !named(request.key).same_slot)
     return fail(
         cannot("in a cluster, --key with a '}' needs a part in braces before that, as in a{b}c, "
                "and something in these: all of "
                "the key chooses the server otherwise, and the fence could not be there"));
-  if (auto ok = within_grace({request.ttl}, client_->options().restart_grace); !ok)
-    return fail(std::move(ok.error()));
+  TRY_VOID(within_grace({request.ttl}, client_->options().restart_grace));
   return std::make_unique<NamedWaiter>(*this, request);
 }
 
 Result<Renewal> NamedBackend::renew(const Lease& lease, Duration ttl) {
-  if (auto ok = may_extend(ttl); !ok) return fail(std::move(ok.error()));
+  TRY_VOID(may_extend(ttl));
   const std::string mark = sign(lease.owner);
   return renewed(
       call("renew", scripts::named_renew, named(lease.key), {lease.owner.hex(), mark, millis(ttl)},
@@ -101,9 +100,8 @@ bool NamedBackend::give_back(const Lease& lease) {
 }
 
 Result<Try> NamedBackend::taken_before(const Request& request) {
-  auto renewal = renew({request.key, request.owner}, request.ttl);
-  if (!renewal) return fail(std::move(renewal.error()));
-  if (auto* kept = std::get_if<Kept>(&*renewal)) return Try{.lease = std::move(kept->lease)};
+  TRY(renewal, renew({request.key, request.owner}, request.ttl));
+  if (auto* kept = std::get_if<Kept>(&renewal)) return Try{.lease = std::move(kept->lease)};
   return Try{.free_in = Duration{}};  // it ended just now
 }
 
@@ -120,18 +118,16 @@ Result<Released> NamedBackend::release(const Lease& lease) {
 
 Result<Released> NamedBackend::force_release(const Key& key, std::optional<FencingToken> token) {
   const std::string wanted = token ? fmt::format_int(*token).str() : "";
-  const auto answer = call("force a release", scripts::named_force_release, named(key), {wanted});
-  if (!answer) return fail(answer.error());
-  if (answer->reply.integer == 1 || answer->repeated) return Released::yes;
-  return client_->none_found("force a release", *answer);
+  TRY(answer, call("force a release", scripts::named_force_release, named(key), {wanted}));
+  if (answer.reply.integer == 1 || answer.repeated) return Released::yes;
+  return client_->none_found("force a release", answer);
 }
 
 Result<Look> NamedBackend::look(const NamedKey& key) {
-  const auto answer = call("look", scripts::named_look, key, {});
-  if (!answer) return fail(answer.error());
-  auto seen = parse_look(answer->reply);
+  TRY(answer, call("look", scripts::named_look, key, {}));
+  auto seen = parse_look(answer.reply);
   if (!seen) return fail(not_understood("look"));
-  seen->unread = client_->unread(*answer);
+  seen->unread = client_->unread(answer);
   return std::move(*seen);
 }
 
@@ -185,17 +181,14 @@ std::vector<std::string> NamedBackend::notes(const Look& seen) const {
 }
 
 Result<Validity> NamedBackend::check(const Key& key, FencingToken token) {
-  const auto seen = look(named(key));
-  if (!seen) return fail(seen.error());
-  return seen->ours() && seen->record->token == token && left(*seen) != Duration{}
-             ? Validity::valid
-             : Validity::stale;
+  TRY(seen, look(named(key)));
+  return seen.ours() && seen.record->token == token && left(seen) != Duration{} ? Validity::valid
+                                                                                : Validity::stale;
 }
 
 Result<Validity> NamedBackend::check(const Key& key, const Owner& owner) {
-  const auto seen = look(named(key));
-  if (!seen) return fail(seen.error());
-  return seen->ours() && seen->record->owner == owner.hex() && left(*seen) != Duration{}
+  TRY(seen, look(named(key)));
+  return seen.ours() && seen.record->owner == owner.hex() && left(seen) != Duration{}
              ? Validity::valid
              : Validity::stale;
 }
@@ -205,17 +198,16 @@ Result<std::optional<KeyView>> NamedBackend::inspect(const Key& key) {
 }
 
 Result<std::optional<KeyView>> NamedBackend::inspect(const NamedKey& key, const Key* asked) {
-  const auto seen = look(key);
-  if (!seen) return fail(seen.error());
-  if (!seen->held() && !seen->record && (!asked || seen->unread.empty()))
+  TRY(seen, look(key));
+  if (!seen.held() && !seen.record && (!asked || seen.unread.empty()))
     return std::optional<KeyView>{};
   KeyView v;
-  v.unread = seen->unread;
+  v.unread = seen.unread;
   v.key = key.lock.substr(client_->options().prefix.size());
   v.waiters_known = false;
-  if (seen->record) v.fence = seen->record->token;
-  if (seen->held() && left(*seen) != Duration{}) v.holders.push_back(*busy(*seen).holder);
-  v.notes = notes(*seen);
+  if (seen.record) v.fence = seen.record->token;
+  if (seen.held() && left(seen) != Duration{}) v.holders.push_back(*busy(seen).holder);
+  v.notes = notes(seen);
   return std::optional{std::move(v)};
 }
 
@@ -232,20 +224,18 @@ Result<std::vector<KeyView>> NamedBackend::list() {
   if (prefix.empty())
     return fail(Errc::usage, "without a prefix only a named key can be inspected: give a KEY");
   client_->grants_nothing = false;
-  const auto servers = client_->servers();
-  if (!servers) return fail(servers.error());
+  TRY(servers, client_->servers());
   std::vector<std::string> names;
-  for (const Endpoint& at : *servers)
+  for (const Endpoint& at : servers)
     for (const auto& pattern : {glob_escape(prefix) + "*", NamedKey::fences_below(prefix)})
-      if (auto ok = names_at(at, pattern, names); !ok) return fail(std::move(ok.error()));
+      TRY_VOID(names_at(at, pattern, names));
   std::sort(names.begin(), names.end());
   names.erase(std::unique(names.begin(), names.end()), names.end());
   std::vector<KeyView> views;
   for (std::string& name : names) {
     if (!name.starts_with(prefix)) continue;
-    auto v = inspect(NamedKey{std::move(name)}, nullptr);
-    if (!v) return fail(std::move(v.error()));
-    if (*v) views.push_back(std::move(**v));
+    TRY(v, inspect(NamedKey{std::move(name)}, nullptr));
+    if (v) views.push_back(std::move(*v));
   }
   return views;
 }

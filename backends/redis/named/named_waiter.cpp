@@ -13,26 +13,24 @@ Result<PollingWaiter::Tried> NamedWaiter::try_once() {
         Errc::unavailable,
         fmt::format("acquire at {}: a grant that was given back is still there", backend_.where()));
   owed_.reset();
-  auto tried = backend_.try_once(request_);
-  if (!tried) return fail(std::move(tried.error()));
-  backend_.client().grants_nothing = tried->no_grants;
+  TRY(tried, backend_.try_once(request_));
+  backend_.client().grants_nothing = tried.no_grants;
   // that release may arrive late, so nothing is acquired under this owner any more
-  if (tried->undone) {
-    if (!tried->undone->answered) owed_ = std::move(tried->undone->lease);
+  if (tried.undone) {
+    if (!tried.undone->answered) owed_ = std::move(tried.undone->lease);
     request_.owner = Owner::random();
-    return fail(std::move(tried->undone->because));
+    return fail(std::move(tried.undone->because));
   }
-  if (tried->no_grants && !request_.wait)
-    return fail(Errc::unavailable, fmt::format("{}: {}", backend_.where(), tried->why));
-  return Tried{std::move(tried->lease), std::move(tried->holder), tried->free_in,
-               std::move(tried->why)};
+  if (tried.no_grants && !request_.wait)
+    return fail(Errc::unavailable, fmt::format("{}: {}", backend_.where(), tried.why));
+  return Tried{std::move(tried.lease), std::move(tried.holder), tried.free_in,
+               std::move(tried.why)};
 }
 
 Result<void> NamedWaiter::cancel() {
   if (!backend_.client().ever_connected()) return {};
   if (owed_ && backend_.give_back(*owed_)) owed_.reset();
-  const auto released = backend_.release({request_.key, request_.owner});
-  if (!released) return fail(released.error());
+  TRY_VOID(backend_.release({request_.key, request_.owner}));
   if (owed_)
     return fail(Errc::timed_out,
                 fmt::format("give up at {}: a grant was not given back", backend_.where()));

@@ -16,11 +16,10 @@ Result<Try> SetnxExpireBackend::try_once(const Request& request) {
   if (!set) return fail(set.error());
   if (set->grace_left > Duration{}) return in_grace(*set);
   if (set->reply.integer == 1) return complete(request, key, value);
-  const auto seen = look(key);
-  if (!seen) return fail(seen.error());
-  if (seen->value == value) return complete(request, key, value);  // by an earlier request of ours
-  if (!seen->held()) return Try{.free_in = Duration{}};
-  return mend(key, *seen);
+  TRY(seen, look(key));
+  if (seen.value == value) return complete(request, key, value);  // by an earlier request of ours
+  if (!seen.held()) return Try{.free_in = Duration{}};
+  return mend(key, seen);
 }
 
 // The second command: if the lock is still ours, sets its end and the token.
@@ -41,10 +40,8 @@ Result<Try> SetnxExpireBackend::mend(const NamedKey& key, const Look& seen) {
     const auto ttl =
         parse_number<std::uint64_t>(std::string_view{seen.value}.substr(seen.value.rfind(':') + 1));
     if (ttl && *ttl > 0)
-      if (auto ok = call("give an end to a lock without", scripts::named_delete_stale, key,
-                         {seen.value, fmt::format_int(*ttl).str()});
-          !ok)
-        return fail(std::move(ok.error()));
+      TRY_VOID(call("give an end to a lock without", scripts::named_delete_stale, key,
+                    {seen.value, fmt::format_int(*ttl).str()}));
     return busy(seen);
   }
   const auto stale_after = client_->options().stale_after;

@@ -52,7 +52,7 @@ void Command::put(Connection& connection, Manner manner) const {
 Result<std::unique_ptr<Client>> Client::create(Options options) {
   std::unique_ptr<Client> client{new Client{std::move(options)}};
   Client& c = *client;
-  if (auto ok = c.credentials_.load(); !ok) return fail(std::move(ok.error()));
+  TRY_VOID(c.credentials_.load());
   const TlsContext* const context = c.credentials_.tls();
   switch (c.options_.topology) {
     case Options::Topology::independent:  // each of these has its own Client
@@ -80,13 +80,12 @@ Deadline Client::own_time(Deadline by) const noexcept {
 
 Result<std::unique_ptr<Session>> Client::connect(const Endpoint& at, Wait wait) {
   const unsigned version = credentials_.version();
-  auto connection = Connection::open(at, credentials_.tls(), options_.op_timeout, wait);
-  if (!connection) return fail(std::move(connection.error()));
+  TRY(connection, Connection::open(at, credentials_.tls(), options_.op_timeout, wait));
   wait.until = own_time(wait.until);
-  auto facts = greet(**connection, options_, wait, requests);
+  auto facts = greet(*connection, options_, wait, requests);
   if (!facts) {
     Error e = std::move(facts.error());
-    if (!options_.tls && !ever_connected_ && !(*connection)->heard() && at.socket.empty())
+    if (!options_.tls && !ever_connected_ && !connection->heard() && at.socket.empty())
       e.message += "; does it speak TLS on this port? (rediss://, tls=yes)";
     return fail(std::move(e));
   }
@@ -95,7 +94,7 @@ Result<std::unique_ptr<Session>> Client::connect(const Endpoint& at, Wait wait) 
     warn(fmt::format(
         "{} deletes keys when memory runs out (maxmemory-policy {}), also locks: set noeviction",
         at.text(), printable(facts->evicts)));
-  return std::make_unique<Session>(Session{std::move(*connection), at, *facts, false, version});
+  return std::make_unique<Session>(Session{std::move(connection), at, *facts, false, version});
 }
 
 void Client::warn(std::string text) {
@@ -191,9 +190,8 @@ Result<std::int64_t> Client::copies(Session& session, unsigned wanted) {
                nullptr,
                {},
                {"WAIT", fmt::format_int(wanted).str(), fmt::format_int(ms).str()}};
-  auto reply = ask(session, wait);
-  if (!reply) return fail(std::move(reply.error()));
-  return reply->integer;
+  TRY(reply, ask(session, wait));
+  return reply.integer;
 }
 
 Result<Released> Client::none_found(std::string_view what, const Answer& answer) const {

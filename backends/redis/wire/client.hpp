@@ -118,20 +118,18 @@ class Client {
   // Calls `found` for every key on that server that matches.
   template <class Found>
   Result<void> scan(const Endpoint& at, const std::string& pattern, Found found) {
-    auto session = take_from(at, {usual_deadline()});
-    if (!session) return fail(std::move(session.error()));
-    grants_nothing |= (*session)->facts.grace_left(options_.restart_grace) > Duration{};
+    TRY(session, take_from(at, {usual_deadline()}));
+    grants_nothing |= session->facts.grace_left(options_.restart_grace) > Duration{};
     std::string cursor = "0";
     do {
-      auto reply = ask(**session,
-                       {"list", nullptr, {}, {"SCAN", cursor, "MATCH", pattern, "COUNT", "1000"}});
-      if (!reply) return fail(std::move(reply.error()));
-      cursor = reply->text_at(0);
-      if (cursor.empty() || reply->items.size() != 2)
+      TRY(reply, ask(*session,
+                     {"list", nullptr, {}, {"SCAN", cursor, "MATCH", pattern, "COUNT", "1000"}}));
+      cursor = reply.text_at(0);
+      if (cursor.empty() || reply.items.size() != 2)
         return fail(Errc::protocol, "list: malformed reply");
-      for (const Reply& key : reply->items[1].items) found(std::string_view{key.text});
+      for (const Reply& key : reply.items[1].items) found(std::string_view{key.text});
     } while (cursor != "0");
-    give_back(std::move(*session));
+    give_back(std::move(session));
     return {};
   }
 

@@ -91,10 +91,9 @@ class MapQuestion final : public Dialogue {
 Result<bool> MapQuestion::hear(Reply reply, Connection& c) {
   const std::string at = talk.at().text();
   if (greeting_) {
-    auto facts = greeting_->hear(std::move(reply));
-    if (!facts) return fail(std::move(facts.error()));
-    if (!*facts) return false;
-    if (!(*facts)->cluster)
+    TRY(facts, greeting_->hear(std::move(reply)));
+    if (!facts) return false;
+    if (!facts->cluster)
       return fail(Errc::usage, fmt::format("{} is no node of a cluster: use redis://", at));
     greeting_.reset();
     c.add({"CLUSTER", "INFO"});
@@ -169,7 +168,7 @@ Result<void> ClusterLocator::read_map(Wait wait) {
 }
 
 Result<Endpoint> ClusterLocator::find(std::string_view key, Wait wait) {
-  if (auto ok = read_map(wait); !ok) return fail(std::move(ok.error()));
+  TRY_VOID(read_map(wait));
   const std::uint16_t slot = slot_of(key), index = slots_[slot];
   if (index != unknown) return nodes_[index];
   known_ = false;
@@ -189,7 +188,7 @@ void ClusterLocator::invalidate(const Endpoint& at, std::string_view text) {
 }
 
 Result<std::vector<Endpoint>> ClusterLocator::everyone(Wait wait) {
-  if (auto ok = read_map(wait); !ok) return fail(std::move(ok.error()));
+  TRY_VOID(read_map(wait));
   std::set<std::uint16_t> indices{slots_.begin(), slots_.end()};
   indices.erase(unknown);
   std::vector<Endpoint> masters;

@@ -29,9 +29,8 @@ Result<std::unique_ptr<Connection>> Connection::open(const Endpoint& at, const T
                                                      Duration silence, Wait wait) {
   auto made = start(at, tls, silence, wait.until);
   for (;;) {
-    const auto done = made->step_open();
-    if (!done) return fail(done.error());
-    if (*done) return made;
+    TRY(done, made->step_open());
+    if (done) return made;
     if (wait_for(made->poll_fd(), made->poll_events(),
                  {std::min(wait.until, made->poll_until()), wait.interrupt}))
       continue;
@@ -50,10 +49,9 @@ Connection::~Connection() = default;
 Result<bool> Connection::step_open() {
   if (open_) return true;
   if (dial_) {
-    auto fd = dial_->step();
-    if (!fd) return fail(std::move(fd.error()));
-    if (!*fd) return false;
-    fd_ = std::move(*fd);
+    TRY(fd, dial_->step());
+    if (!fd) return false;
+    fd_ = std::move(fd);
     dial_.reset();
     if (context_) tls_ = std::make_unique<Tls>(*context_, host_);
   }
@@ -67,7 +65,7 @@ Result<bool> Connection::step_open() {
 
 Result<bool> Connection::step_tls() {
   std::string received;
-  if (auto more = read_wire(received); !more) return fail(std::move(more.error()));
+  TRY_VOID(read_wire(received));
   const auto done = tls_->handshake(received, wire_);
   const auto sent = push();  // also the alert with the reason for the server
   if (!done) return fail(done.error());
@@ -154,15 +152,14 @@ Result<std::optional<Reply>> Connection::receive(Wait wait) {
     if (!more) return fail(tls_ ? last_words(more.error()) : more.error());
     if (look_only && !*more) return std::optional<Reply>{};
     if (!tls_) {
-      if (auto ok = reader_.feed(received); !ok) return fail(std::move(ok.error()));
+      TRY_VOID(reader_.feed(received));
       continue;
     }
     std::string plain;
     const auto open = tls_->decrypt(received, plain, wire_);
-    if (!wire_.empty())
-      if (auto ok = push(); !ok) return fail(std::move(ok.error()));
+    if (!wire_.empty()) TRY_VOID(push());
     if (!open) return fail(open.error());
-    if (auto ok = reader_.feed(plain); !ok) return fail(std::move(ok.error()));
+    TRY_VOID(reader_.feed(plain));
     if (!*open && plain.empty()) return fail(Errc::unavailable, "the server closed the connection");
   }
 }

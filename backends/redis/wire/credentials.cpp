@@ -24,9 +24,8 @@ std::string identity_of(const TlsOptions& files) {
 Result<void> Credentials::load() {
   if (!options_.tls) return {};
   std::string files = identity_of(*options_.tls);  // before they are read: a change is not missed
-  auto made = TlsContext::create(*options_.tls);
-  if (!made) return fail(std::move(made.error()));
-  tls_ = std::move(*made);
+  TRY(made, TlsContext::create(*options_.tls));
+  tls_ = std::move(made);
   tls_files_ = std::move(files);
   return {};
 }

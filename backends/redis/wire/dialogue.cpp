@@ -54,11 +54,10 @@ Result<bool> Talk::step() {
   if (!open || !*open) return open;
   if (!std::exchange(spoken_, true)) dialogue_->begin(*connection_);
   for (;;) {
-    if (auto ok = connection_->push(); !ok) return fail(std::move(ok.error()));
-    auto reply = connection_->receive({Deadline{}});
-    if (!reply) return fail(std::move(reply.error()));
-    if (!*reply) return false;
-    auto done = dialogue_->hear(std::move(**reply), *connection_);
+    TRY_VOID(connection_->push());
+    TRY(reply, connection_->receive({Deadline{}}));
+    if (!reply) return false;
+    auto done = dialogue_->hear(std::move(*reply), *connection_);
     if (!done || *done) return done;
   }
 }

@@ -22,7 +22,7 @@ Result<std::string> restart_rule(LeaseSpan lease, Duration grace) {
   if (grace == Duration{})
     return "the next lock is granted at once (restart_grace=0): nothing may be forgotten, or two "
            "may run";
-  if (auto ok = within_grace(lease, grace); !ok) return fail(std::move(ok.error()));
+  TRY_VOID(within_grace(lease, grace));
   return fmt::format(
       "nothing is granted before it has been up for {} (restart_grace); this lease has ended by "
       "then",

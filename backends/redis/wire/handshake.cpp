@@ -34,7 +34,7 @@ void Greeting::ask(About about, std::initializer_list<std::string_view> command)
 Result<std::optional<ServerFacts>> Greeting::hear(Reply reply) {
   const About about = awaited_.front();
   awaited_.pop_front();
-  if (auto ok = understand(about, reply); !ok) return fail(std::move(ok.error()));
+  TRY_VOID(understand(about, reply));
   if (!awaited_.empty()) return std::optional<ServerFacts>{};
   return std::optional{std::move(facts_)};
 }

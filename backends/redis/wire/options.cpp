@@ -43,7 +43,7 @@ class Parser {
     if (const auto d = items_.duration("restart_grace", Duration{}, "a duration such as 30s, or 0"))
       made_.restart_grace = *d;
     recipe_items();
-    if (auto ok = items_.verdict(); !ok) return fail(std::move(ok.error()));
+    TRY_VOID(items_.verdict());
     return std::move(made_);
   }
 

@@ -120,9 +120,8 @@ Result<Endpoint> SentinelLocator::find(std::string_view, Wait wait) {
 }
 
 Result<std::vector<Endpoint>> SentinelLocator::everyone(Wait wait) {
-  auto master = find({}, wait);
-  if (!master) return fail(std::move(master.error()));
-  return std::vector{std::move(*master)};
+  TRY(master, find({}, wait));
+  return std::vector{std::move(master)};
 }
 
 void SentinelLocator::examine(Wait wait, std::vector<Finding>& out) {

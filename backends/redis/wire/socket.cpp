@@ -75,7 +75,7 @@ Result<Fd> Dial::step() {
     addresses_ = std::move(**answer);
     name_.reset();
   } else if (!at_.socket.empty() && !std::exchange(tried_, true)) {
-    if (auto ok = begin_unix(); !ok) return fail(std::move(ok.error()));
+    TRY_VOID(begin_unix());
   }
   for (;;) {
     if (auto fd = connected()) return std::move(*fd);

@@ -81,10 +81,8 @@ Result<TlsContext> TlsContext::create(const TlsOptions& options) {
   SSL_CTX_set_default_passwd_cb(context, no_passphrase);
   made.verify_ = !options.insecure;
   SSL_CTX_set_verify(context, made.verify_ ? SSL_VERIFY_PEER : SSL_VERIFY_NONE, nullptr);
-  if (made.verify_)
-    if (auto ok = trust(context, options.ca); !ok) return fail(std::move(ok.error()));
-  if (auto ok = identify(context, options.cert, options.key); !ok)
-    return fail(std::move(ok.error()));
+  if (made.verify_) TRY_VOID(trust(context, options.ca));
+  TRY_VOID(identify(context, options.cert, options.key));
   return made;
 }
 

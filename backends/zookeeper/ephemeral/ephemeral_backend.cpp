@@ -21,10 +21,9 @@ Reply without_strangers(Reply r) {
 }  // namespace
 
 Result<std::unique_ptr<Waiter>> EphemeralBackend::enqueue(const Request& request) {
-  if (auto can = can_serve(traits(), request); !can) return fail(std::move(can.error()));
-  auto path = path_of(options_, request.key, nested);
-  if (!path) return fail(std::move(path.error()));
-  return std::make_unique<EphemeralWaiter>(*this, request, std::move(*path));
+  TRY_VOID(can_serve(traits(), request));
+  TRY(path, path_of(options_, request.key, nested));
+  return std::make_unique<EphemeralWaiter>(*this, request, std::move(path));
 }
 
 bool EphemeralBackend::is_of(std::string_view data, const Owner& owner) {
@@ -37,60 +36,50 @@ HolderView EphemeralBackend::seen(const Reply& r) {
 }
 
 Result<bool> EphemeralBackend::find_node(Session& s, Place& p, Deadline until) {
-  const auto path = path_of(options_, p.key, nested);
-  if (!path) return fail(path.error());
-  const Session::Call sync = s.sync(*path), get = s.get(*path);
-  if (auto ok = done(s, "look for our node", {&sync, &get}, until); !ok)
-    return fail(std::move(ok.error()));
+  TRY(path, path_of(options_, p.key, nested));
+  const Session::Call sync = s.sync(path), get = s.get(path);
+  TRY_VOID(done(s, "look for our node", {&sync, &get}, until));
   const Reply& r = get.reply();
   if (r.rc == ZNONODE) return false;
   if (r.rc != ZOK) return fail(server_error(options_, "look for our node", r.rc));
   if (r.stat.owner != s.id() || (!is_of(r.text, p.owner) && !r.text.starts_with(revoke_word)))
     return false;
-  p.node = *path;
+  p.node = path;
   p.token = static_cast<FencingToken>(r.stat.czxid);
   p.version = r.stat.version;
   return true;
 }
 
 Result<Reply> EphemeralBackend::look(const std::string& path) {
-  auto s = looker();
-  if (!s) return fail(std::move(s.error()));
-  const Session::Call sync = (*s)->sync(path), get = (*s)->get(path);
-  if (auto ok = done(**s, "look", {&sync, &get}, op_deadline()); !ok)
-    return fail(std::move(ok.error()));
+  TRY(s, looker());
+  const Session::Call sync = s->sync(path), get = s->get(path);
+  TRY_VOID(done(*s, "look", {&sync, &get}, op_deadline()));
   if (get.reply().rc != ZOK && get.reply().rc != ZNONODE)
     return fail(server_error(options_, "look", get.reply().rc));
   return without_strangers(get.reply());
 }
 
 Result<std::vector<SessionBackend::HolderNode>> EphemeralBackend::holders(const Key& key) {
-  const auto path = path_of(options_, key, nested);
-  if (!path) return fail(path.error());
-  const auto r = look(*path);
-  if (!r) return fail(r.error());
+  TRY(path, path_of(options_, key, nested));
+  TRY(r, look(path));
   std::vector<HolderNode> held;
-  if (r->rc == ZOK && r->stat.owner != 0) held.push_back({*path, r->stat, r->text});
+  if (r.rc == ZOK && r.stat.owner != 0) held.push_back({path, r.stat, r.text});
   return held;
 }
 
 Result<Validity> EphemeralBackend::check(const Key& key, const Owner& owner) {
-  const auto held = holders(key);
-  if (!held) return fail(held.error());
-  return !held->empty() && is_of(held->front().data, owner) ? Validity::valid : Validity::stale;
+  TRY(held, holders(key));
+  return !held.empty() && is_of(held.front().data, owner) ? Validity::valid : Validity::stale;
 }
 
 Result<Released> EphemeralBackend::force_release(const Key& key,
                                                  std::optional<FencingToken> token) {
-  const auto held = holders(key);
-  if (!held) return fail(held.error());
-  if (held->empty() || (token && static_cast<FencingToken>(held->front().stat.czxid) != *token))
+  TRY(held, holders(key));
+  if (held.empty() || (token && static_cast<FencingToken>(held.front().stat.czxid) != *token))
     return Released::was_not_held;
-  auto s = looker();
-  if (!s) return fail(std::move(s.error()));
-  const Session::Call call = (*s)->remove(held->front().path);
-  if (auto ok = done(**s, "force a release", {&call}, op_deadline()); !ok)
-    return fail(std::move(ok.error()));
+  TRY(s, looker());
+  const Session::Call call = s->remove(held.front().path);
+  TRY_VOID(done(*s, "force a release", {&call}, op_deadline()));
   if (call.reply().rc != ZOK && call.reply().rc != ZNONODE)
     return fail(server_error(options_, "force a release", call.reply().rc));
   return call.reply().rc == ZOK ? Released::yes : Released::was_not_held;
@@ -108,29 +97,25 @@ std::optional<KeyView> EphemeralBackend::view_of(const Reply& r, std::string key
 }
 
 Result<std::optional<KeyView>> EphemeralBackend::inspect(const Key& key) {
-  const auto path = path_of(options_, key, nested);
-  if (!path) return fail(path.error());
-  const auto r = look(*path);
-  if (!r) return fail(r.error());
-  return view_of(*r, key.text());
+  TRY(path, path_of(options_, key, nested));
+  TRY(r, look(path));
+  return view_of(r, key.text());
 }
 
 Result<std::vector<KeyView>> EphemeralBackend::list() {
-  auto s = looker();
-  if (!s) return fail(std::move(s.error()));
+  TRY(s, looker());
   const auto [directory, stem] = listed_below(options_);
   const std::string parent =
       directory == "/" ? directory : directory.substr(0, directory.size() - 1);
-  const Session::Call sync = (*s)->sync(parent), all = (*s)->children(parent);
-  if (auto ok = done(**s, "list", {&sync, &all}, op_deadline()); !ok)
-    return fail(std::move(ok.error()));
+  const Session::Call sync = s->sync(parent), all = s->children(parent);
+  TRY_VOID(done(*s, "list", {&sync, &all}, op_deadline()));
   std::vector<KeyView> views;
   if (all.reply().rc == ZNONODE) return views;
   if (all.reply().rc != ZOK) return fail(server_error(options_, "list", all.reply().rc));
   for (const std::string& name : all.reply().names) {
     if (!name.starts_with(stem) || name == stem) continue;
-    const Session::Call get = (*s)->get(directory + name);
-    if (auto ok = done(**s, "list", {&get}, op_deadline()); !ok) return fail(std::move(ok.error()));
+    const Session::Call get = s->get(directory + name);
+    TRY_VOID(done(*s, "list", {&get}, op_deadline()));
     if (auto v = view_of(without_strangers(get.reply()), name.substr(stem.size())))
       views.push_back(std::move(*v));
   }

@@ -14,8 +14,7 @@ EphemeralWaiter::Step EphemeralWaiter::turn(Session& s, Place& p, Deadline end) 
   connection_ = s.connections();
   const Session::Call create = s.create(path_, NodeRecord::of(request_).text(), ZOO_EPHEMERAL);
   p.unsure = true;
-  if (auto ok = backend_.done(s, "acquire", {&create}, until); !ok)
-    return fail(std::move(ok.error()));
+  TRY_VOID(backend_.done(s, "acquire", {&create}, until));
   const Reply& made = create.reply();
   if (unknown(made.rc)) return std::optional<Progress>{};
   if (made.rc == ZNONODE) {

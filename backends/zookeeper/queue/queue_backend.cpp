@@ -21,10 +21,9 @@ bool in_a_queue(const std::string& name) {
 }  // namespace
 
 Result<std::unique_ptr<Waiter>> QueueBackend::enqueue(const Request& request) {
-  if (auto can = can_serve(traits(), request); !can) return fail(std::move(can.error()));
-  auto path = path_of(options_, request.key);
-  if (!path) return fail(std::move(path.error()));
-  return std::make_unique<QueueWaiter>(*this, request, std::move(*path));
+  TRY_VOID(can_serve(traits(), request));
+  TRY(path, path_of(options_, request.key));
+  return std::make_unique<QueueWaiter>(*this, request, std::move(path));
 }
 
 std::string QueueBackend::directory_data(const Key& key) const {
@@ -52,11 +51,9 @@ Error QueueBackend::too_new(const std::string& node, unsigned layout) const {
 }
 
 Result<bool> QueueBackend::find_node(Session& s, Place& p, Deadline until) {
-  const auto path = path_of(options_, p.key);
-  if (!path) return fail(path.error());
-  const Session::Call sync = s.sync(*path), list = s.children(*path);
-  if (auto ok = done(s, "look for our node", {&sync, &list}, until); !ok)
-    return fail(std::move(ok.error()));
+  TRY(path, path_of(options_, p.key));
+  const Session::Call sync = s.sync(path), list = s.children(path);
+  TRY_VOID(done(s, "look for our node", {&sync, &list}, until));
   if (list.reply().rc == ZNONODE) return false;
   if (list.reply().rc != ZOK)
     return fail(server_error(options_, "look for our node", list.reply().rc));
@@ -64,10 +61,9 @@ Result<bool> QueueBackend::find_node(Session& s, Place& p, Deadline until) {
   for (const std::string& name : list.reply().names) {
     const auto member = parse_member(dialect_, name);
     if (!member || !name.starts_with(guid)) continue;
-    const std::string node = *path + '/' + name;
+    const std::string node = path + '/' + name;
     const Session::Call get = s.get(node);
-    if (auto ok = done(s, "look for our node", {&get}, until); !ok)
-      return fail(std::move(ok.error()));
+    TRY_VOID(done(s, "look for our node", {&get}, until));
     const Reply& seen = get.reply();
     if (unknown(seen.rc)) return fail(server_error(options_, "look for our node", seen.rc));
     // A node left by an earlier session of ours is about to go: taking it for ours would be no
@@ -103,7 +99,7 @@ Result<QueueBackend::Look> QueueBackend::look(Session& s, const std::string& pat
   Look seen;
   const auto sync = caught_up ? s.sync(path) : Session::Call{};
   const Session::Call data = s.get(path), list = s.children(path);
-  if (auto ok = done(s, "look", {&data, &list}, until); !ok) return fail(std::move(ok.error()));
+  TRY_VOID(done(s, "look", {&data, &list}, until));
   for (const Session::Call* c : {&data, &list}) {
     if (c->reply().rc == ZNONODE) return seen;
     if (c->reply().rc != ZOK) return fail(server_error(options_, "look", c->reply().rc));
@@ -116,7 +112,7 @@ Result<QueueBackend::Look> QueueBackend::look(Session& s, const std::string& pat
     std::vector<Session::Call> calls;
     const std::size_t end = std::min(queue.size(), begin + most_at_once);
     for (std::size_t i = begin; i < end; ++i) calls.push_back(s.get(path + '/' + queue[i].name));
-    if (auto ok = done(s, "look", {&calls.back()}, until); !ok) return fail(std::move(ok.error()));
+    TRY_VOID(done(s, "look", {&calls.back()}, until));
     for (std::size_t i = begin; i < end; ++i) {
       const Reply& r = calls[i - begin].reply();
       if (unknown(r.rc)) return fail(server_error(options_, "look", r.rc));
@@ -133,48 +129,40 @@ Result<QueueBackend::Look> QueueBackend::look(Session& s, const std::string& pat
 }
 
 Result<std::vector<SessionBackend::HolderNode>> QueueBackend::holders(const Key& key) {
-  const auto path = path_of(options_, key);
-  if (!path) return fail(path.error());
-  auto s = looker();
-  if (!s) return fail(std::move(s.error()));
-  const auto seen = look(**s, *path, true);
-  if (!seen) return fail(seen.error());
+  TRY(path, path_of(options_, key));
+  TRY(s, looker());
+  TRY(seen, look(*s, path, true));
   std::vector<HolderNode> held;
-  for (const Seen& m : seen->members)
-    if (m.holds) held.push_back({*path + '/' + m.member.name, m.stat, m.data, m.member.mode});
+  for (const Seen& m : seen.members)
+    if (m.holds) held.push_back({path + '/' + m.member.name, m.stat, m.data, m.member.mode});
   return held;
 }
 
 Result<Validity> QueueBackend::check(const Key& key, const Owner& owner) {
-  const auto held = holders(key);
-  if (!held) return fail(held.error());
+  TRY(held, holders(key));
   const std::string guid = guid_of(dialect_, owner);
-  const bool found = std::any_of(held->begin(), held->end(), [&](const HolderNode& h) {
+  const bool found = std::any_of(held.begin(), held.end(), [&](const HolderNode& h) {
     return name_of(h.path).starts_with(guid);
   });
   return found ? Validity::valid : Validity::stale;
 }
 
 Result<Released> QueueBackend::force_release(const Key& key, std::optional<FencingToken> token) {
-  const auto path = path_of(options_, key);
-  if (!path) return fail(path.error());
-  auto got = looker();
-  if (!got) return fail(std::move(got.error()));
-  Session& s = **got;
-  const auto seen = look(s, *path, true);
-  if (!seen) return fail(seen.error());
+  TRY(path, path_of(options_, key));
+  TRY(got, looker());
+  Session& s = *got;
+  TRY(seen, look(s, path, true));
   Released answer = Released::was_not_held;
-  for (const Seen& m : seen->members) {
+  for (const Seen& m : seen.members) {
     if (!m.holds || (token && static_cast<FencingToken>(m.stat.czxid) != *token)) continue;
     Place p{key, Owner{}};
-    p.node = *path + '/' + m.member.name;
+    p.node = path + '/' + m.member.name;
     p.mode = m.member.mode;
     p.token = static_cast<FencingToken>(m.stat.czxid);
     p.slot = NodeRecord::parse(m.data).value_or(NodeRecord{}).slot.value_or(0);
     auto ops = release_ops(p);
     const Session::Call call = ops.size() == 1 ? s.remove(p.node) : s.multi(std::move(ops));
-    if (auto ok = done(s, "force a release", {&call}, op_deadline()); !ok)
-      return fail(std::move(ok.error()));
+    TRY_VOID(done(s, "force a release", {&call}, op_deadline()));
     if (call.reply().rc == ZOK) answer = Released::yes;
     else if (call.reply().rc != ZNONODE)
       return fail(server_error(options_, "force a release", call.reply().rc));
@@ -183,21 +171,18 @@ Result<Released> QueueBackend::force_release(const Key& key, std::optional<Fenci
 }
 
 Result<std::optional<KeyView>> QueueBackend::inspect(const Key& key) {
-  const auto path = path_of(options_, key);
-  if (!path) return fail(path.error());
-  auto s = looker();
-  if (!s) return fail(std::move(s.error()));
-  return view_of(**s, *path, key.text());
+  TRY(path, path_of(options_, key));
+  TRY(s, looker());
+  return view_of(*s, path, key.text());
 }
 
 Result<std::optional<KeyView>> QueueBackend::view_of(Session& s, const std::string& path,
                                                      const std::string& key) {
-  const auto seen = look(s, path, true);
-  if (!seen) return fail(seen.error());
-  if (!seen->exists) return std::nullopt;
+  TRY(seen, look(s, path, true));
+  if (!seen.exists) return std::nullopt;
   KeyView view;
-  view.key = !key.empty() ? key : seen->key;
-  for (const Seen& m : seen->members) {
+  view.key = !key.empty() ? key : seen.key;
+  for (const Seen& m : seen.members) {
     HolderView h = SessionBackend::view({path, m.stat, m.data, m.member.mode});
     h.revoked = asks_to_stop(m.data, h.token, names_recur());
     if (h.id.empty()) h.id = m.member.name.substr(dialect_ == Dialect::kazoo ? 0 : 3, 8);
@@ -209,13 +194,12 @@ Result<std::optional<KeyView>> QueueBackend::view_of(Session& s, const std::stri
     }
   }
   constexpr std::int32_t near_the_wrap = INT32_MAX - 10'000'000;
-  if (!seen->members.empty() && seen->members.back().member.number > near_the_wrap)
+  if (!seen.members.empty() && seen.members.back().member.number > near_the_wrap)
     view.notes.push_back(
         "the sequence numbers are about to wrap around: Curator and kazoo sort wrongly then, dlock "
         "does not");
-  if (!seen->directory.foreign.empty())
-    view.notes.push_back(
-        fmt::format("node {} belongs to another program", seen->directory.foreign));
+  if (!seen.directory.foreign.empty())
+    view.notes.push_back(fmt::format("node {} belongs to another program", seen.directory.foreign));
   return view;
 }
 
@@ -247,11 +231,10 @@ Result<void> QueueBackend::walk(Session& s, const std::string& path, std::string
 }
 
 Result<std::vector<KeyView>> QueueBackend::list() {
-  auto s = looker();
-  if (!s) return fail(std::move(s.error()));
+  TRY(s, looker());
   const auto [directory, stem] = listed_below(options_);
   std::vector<std::string> paths;
-  if (auto ok = walk(**s, directory, stem, paths); !ok) return fail(std::move(ok.error()));
+  TRY_VOID(walk(*s, directory, stem, paths));
   std::vector<KeyView> views;
   for (const std::string& path : paths) {
     const std::string name = path.substr(options_.root.size());
@@ -260,11 +243,10 @@ Result<std::vector<KeyView>> QueueBackend::list() {
       const auto parsed = key_from_store_name(name);
       key = parsed ? parsed->text() : "";
     }
-    auto view = view_of(**s, path, key);
-    if (!view) return fail(std::move(view.error()));
-    if (!*view) continue;
-    if ((*view)->key.empty()) (*view)->key = name;
-    views.push_back(std::move(**view));
+    TRY(view, view_of(*s, path, key));
+    if (!view) continue;
+    if (view->key.empty()) view->key = name;
+    views.push_back(std::move(*view));
   }
   std::sort(views.begin(), views.end(),
             [](const KeyView& a, const KeyView& b) { return a.key < b.key; });

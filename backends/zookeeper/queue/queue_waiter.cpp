@@ -32,14 +32,13 @@ void QueueWaiter::reset() {
 QueueWaiter::Step QueueWaiter::turn(Session& s, Place& p, Deadline end) {
   const Deadline until = backend_.op_deadline();
   if (p.node.empty()) {
-    const auto entered = enter(s, p, until);
-    if (!entered) return fail(entered.error());
-    if (!*entered) return std::optional<Progress>{};
+    TRY(entered, enter(s, p, until));
+    if (!entered) return std::optional<Progress>{};
   }
   if (const auto at = Standing::of(s, p, backend_.dialect(), list_)) return decide_now(*at, end);
   watched_.clear();  // a watch of another connection is none
   const Session::Call names = s.children(path_);
-  if (auto ok = backend_.done(s, "list", {&names}, until); !ok) return fail(std::move(ok.error()));
+  TRY_VOID(backend_.done(s, "list", {&names}, until));
   if (unknown(names.reply().rc)) return std::optional<Progress>{};
   if (names.reply().rc != ZOK && names.reply().rc != ZNONODE)
     return fail(server_error(backend_.options(), "list", names.reply().rc));
@@ -64,8 +63,7 @@ Result<bool> QueueWaiter::enter(Session& s, Place& p, Deadline until) {
                NodeRecord::of(request_).text(), ZOO_EPHEMERAL_SEQUENTIAL);
   const Session::Call list = s.children(path_);
   p.unsure = true;
-  if (auto ok = backend_.done(s, "acquire", {&create, &list}, until); !ok)
-    return fail(std::move(ok.error()));
+  TRY_VOID(backend_.done(s, "acquire", {&create, &list}, until));
   const Reply& made = create.reply();
   if (unknown(made.rc)) return false;
   p.unsure = false;
@@ -88,7 +86,7 @@ QueueWaiter::Step QueueWaiter::decide_now(const Standing& at, Deadline end) {
   Place& p = at.place;
   if (!at.directory.foreign.empty()) {
     const Error e = backend_.foreign(request_.key, at.directory.foreign);
-    if (auto left = backend_.leave(p); !left) return fail(std::move(left.error()));
+    TRY_VOID(backend_.leave(p));
     return fail(e);
   }
   const Verdict v = decide(at.directory, name_of(p.node), request_.limit);
@@ -100,7 +98,7 @@ QueueWaiter::Step QueueWaiter::decide_now(const Standing& at, Deadline end) {
   if (v.what == Verdict::What::run) return claim(at);
   if (!request_.wait) {
     auto who = holder(at.session, v.in_the_way);
-    if (auto left = backend_.leave(p); !left) return fail(std::move(left.error()));
+    TRY_VOID(backend_.leave(p));
     if (too_new_) return fail(*too_new_);
     return Progress{Busy{std::move(who)}};
   }
@@ -161,9 +159,8 @@ QueueWaiter::Step QueueWaiter::wait(const Standing& at, const Verdict& v, Deadli
   waited_ = true;
   if (Clock::now() >= end) {
     list_.reset();
-    auto said = waiting(&s, p, v);
-    if (!said) return fail(std::move(said.error()));
-    return std::move(*said);
+    TRY(said, waiting(&s, p, v));
+    return std::move(said);
   }
   const std::string target = v.what == What::wait_room ? path_ : path_ + '/' + v.watch;
   if (watched_ != target) {
@@ -174,8 +171,7 @@ QueueWaiter::Step QueueWaiter::wait(const Standing& at, const Verdict& v, Deadli
     // its data at a permit's grant as well.
     const Session::Call set =
         v.what == What::wait_turn ? s.get(target, watch_) : s.children(target, watch_);
-    if (auto ok = backend_.done(s, "watch", {&set}, backend_.op_deadline()); !ok)
-      return fail(std::move(ok.error()));
+    TRY_VOID(backend_.done(s, "watch", {&set}, backend_.op_deadline()));
     const Reply& r = set.reply();
     if (unknown(r.rc) || r.rc == ZNONODE) {
       backend_.relists += r.rc == ZNONODE;
@@ -210,9 +206,8 @@ QueueWaiter::Step QueueWaiter::wait(const Standing& at, const Verdict& v, Deadli
       return std::optional<Progress>{};
     const Session::Heard heard = listen(s, path_, end);
     if (heard == Session::Heard::something) continue;
-    auto said = waiting(heard == Session::Heard::interrupted ? nullptr : &s, p, v);
-    if (!said) return fail(std::move(said.error()));
-    return std::move(*said);
+    TRY(said, waiting(heard == Session::Heard::interrupted ? nullptr : &s, p, v));
+    return std::move(said);
   }
 }
 
@@ -220,7 +215,7 @@ Result<Progress> QueueWaiter::waiting(Session* s, Place& p, const Verdict& v) {
   Waiting w{v.ahead, holder_name_ == v.in_the_way ? holder_ : std::nullopt, {}};
   if (s) w.holder = holder(*s, v.in_the_way);
   if (too_new_) {
-    if (auto left = backend_.leave(p); !left) return fail(std::move(left.error()));
+    TRY_VOID(backend_.leave(p));
     return fail(*too_new_);
   }
   return Progress{std::move(w)};

@@ -137,19 +137,16 @@ Result<Renewal> SessionBackend::renew(const Lease& lease, Duration ttl) {
 // ends_with_ttl: the session, too, ends so long after this.
 Result<Renewal> SessionBackend::renew_in(const Lease& lease, Duration ttl, bool ends_with_ttl) {
   const Deadline until = op_deadline();
-  auto found = ours(lease, ttl, until);
-  if (!found) return fail(std::move(found.error()));
-  Place* p = *found;
+  TRY(found, ours(lease, ttl, until));
+  Place* p = found;
   if (!p || !p->granted) return Lost{"the session that held it is over, or its node was removed"};
   Line& l = *p->line;
   const bool too_long = whole_ms(ttl) > l.ttl;
   const Duration timeout = ends_with_ttl && !too_long ? whole_ms(ttl) : l.timeout();
-  if (l.session->asked() != timeout) {
-    if (auto ok = retime(l, timeout); !ok) return fail(std::move(ok.error()));
-  }
+  if (l.session->asked() != timeout) { TRY_VOID(retime(l, timeout)); }
   for (;;) {
     Session& s = *l.session;
-    if (auto ok = s.connect(until); !ok) return fail(std::move(ok.error()));
+    TRY_VOID(s.connect(until));
     if (!lives(*p)) {
       forget(*p);
       return Lost{"the session that held it has expired"};
@@ -166,8 +163,7 @@ Result<Renewal> SessionBackend::renew_in(const Lease& lease, Duration ttl, bool 
                               format_duration(ttl), options_.where, format_duration(s.timeout())));
     const Session::Call proof = s.multi({{Op::Kind::check, p->node, {}, p->version}});
     watch(s, *p);
-    if (auto ok = done(s, "renew", {&proof, &p->look}, until); !ok)
-      return fail(std::move(ok.error()));
+    TRY_VOID(done(s, "renew", {&proof, &p->look}, until));
     const Reply &proved = proof.reply(), &seen = p->look.reply();
     if (unknown(proved.rc) || unknown(seen.rc)) continue;  // connect() ensures that this ends
     const bool replaced = seen.rc == ZOK && static_cast<FencingToken>(seen.stat.czxid) != p->token;
@@ -183,7 +179,7 @@ Result<Renewal> SessionBackend::renew_in(const Lease& lease, Duration ttl, bool 
     if (proved.rc != ZOK) return fail(server_error(options_, "renew", proved.rc));
     // A write proves what came before the one before it (proof.hpp): so a second one.
     const Session::Call again = s.multi({{Op::Kind::check, p->node, {}, p->version}});
-    if (auto ok = done(s, "renew", {&again}, until); !ok) return fail(std::move(ok.error()));
+    TRY_VOID(done(s, "renew", {&again}, until));
     if (const int rc = again.reply().rc; rc != ZOK) {
       if (unknown(rc) || rc == ZBADVERSION || rc == ZNONODE) continue;
       return fail(server_error(options_, "renew", rc));
@@ -251,9 +247,8 @@ Result<Renewal> SessionBackend::detach(const Lease& lease, Duration ttl) {
 
 Result<Released> SessionBackend::release(const Lease& lease) {
   const Deadline until = op_deadline();
-  auto found = ours(lease, looking_timeout, until);
-  if (!found) return fail(std::move(found.error()));
-  Place* p = *found;
+  TRY(found, ours(lease, looking_timeout, until));
+  Place* p = found;
   if (!p) return Released::was_not_held;
   p->given_up = true;
   Line& l = *p->line;
@@ -272,14 +267,14 @@ Result<Released> SessionBackend::release(const Lease& lease) {
     return r;
   };
   for (;;) {
-    if (auto ok = l.session->connect(until); !ok) return fail(std::move(ok.error()));
+    TRY_VOID(l.session->connect(until));
     if (!lives(*p)) return over(p->releasing ? Released::yes : Released::was_not_held);
     Session& s = *l.session;
     if (names_recur()) {
       // Remaining race: 1. we look, and it is ours; 2. an operator removes it by force; 3. another
       // creates its own; 4. our deletion hits that.
       const Session::Call look = s.exists(p->node);
-      if (auto ok = done(s, "release", {&look}, until); !ok) return fail(std::move(ok.error()));
+      TRY_VOID(done(s, "release", {&look}, until));
       const Reply& seen = look.reply();
       if (unknown(seen.rc)) continue;
       if (seen.rc == ZNONODE ||
@@ -310,25 +305,21 @@ Result<Released> SessionBackend::release(const Lease& lease) {
 }
 
 Result<Validity> SessionBackend::check(const Key& key, FencingToken token) {
-  const auto held = holders(key);
-  if (!held) return fail(held.error());
-  const bool found = std::any_of(held->begin(), held->end(), [&](const HolderNode& h) {
+  TRY(held, holders(key));
+  const bool found = std::any_of(held.begin(), held.end(), [&](const HolderNode& h) {
     return static_cast<FencingToken>(h.stat.czxid) == token;
   });
   return found ? Validity::valid : Validity::stale;
 }
 
 Result<Released> SessionBackend::revoke(const Key& key) {
-  const auto held = holders(key);
-  if (!held) return fail(held.error());
-  auto s = looker();
-  if (!s) return fail(std::move(s.error()));
+  TRY(held, holders(key));
+  TRY(s, looker());
   Released answer = Released::was_not_held;
-  for (const HolderNode& h : *held) {
-    const Session::Call call = (*s)->set(
-        h.path, revoke_text(static_cast<FencingToken>(h.stat.czxid), names_recur(), h.data));
-    if (auto ok = done(**s, "revoke", {&call}, op_deadline()); !ok)
-      return fail(std::move(ok.error()));
+  for (const HolderNode& h : held) {
+    const Session::Call call =
+        s->set(h.path, revoke_text(static_cast<FencingToken>(h.stat.czxid), names_recur(), h.data));
+    TRY_VOID(done(*s, "revoke", {&call}, op_deadline()));
     if (call.reply().rc == ZOK) answer = Released::yes;
     else if (call.reply().rc != ZNONODE)
       return fail(server_error(options_, "revoke", call.reply().rc));

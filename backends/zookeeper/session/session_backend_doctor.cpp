@@ -148,9 +148,8 @@ void servers(const Options& o, std::vector<Finding>& out) {
 }  // namespace
 
 Result<std::vector<Finding>> SessionBackend::doctor() {
-  auto got = looker();
-  if (!got) return fail(std::move(got.error()));
-  Session& s = **got;
+  TRY(got, looker());
+  Session& s = *got;
   std::vector<Finding> out;
   servers(options_, out);
 
@@ -170,8 +169,7 @@ Result<std::vector<Finding>> SessionBackend::doctor() {
                                     ? options_.root.substr(0, options_.root.size() - 1)
                                     : std::string{parent_of(options_.root + "k")};
   const Session::Call acl = s.acl(directory);
-  if (auto ok = done(s, "read the ACL", {&acl}, op_deadline()); !ok)
-    return fail(std::move(ok.error()));
+  TRY_VOID(done(s, "read the ACL", {&acl}, op_deadline()));
   if (acl.reply().rc == ZOK) {
     std::string text;
     bool open = false;

@@ -73,8 +73,7 @@ Result<int> SessionBackend::make_directory(Session& s, const std::string& path,
   for (std::size_t slash = path.find('/', 1); slash != path.npos; slash = path.find('/', slash + 1))
     above.push_back(s.create(path.substr(0, slash), "", ZOO_PERSISTENT));
   Session::Call last = s.create(path, data, container ? ZOO_CONTAINER : ZOO_PERSISTENT);
-  if (auto ok = done(s, "make the directory", {&last}, until); !ok)
-    return fail(std::move(ok.error()));
+  TRY_VOID(done(s, "make the directory", {&last}, until));
   int rc = last.reply().rc;
   // a server before 3.5.1
   if (container && rc == ZUNIMPLEMENTED) return make_directory(s, path, data, until, false);
@@ -95,9 +94,9 @@ Result<bool> SessionBackend::settle(const Key& key) {
     if (at == places_.end()) return any;
     if (at->granted) {
       const Lease owed{at->key, at->owner};
-      if (const auto gone = release(owed); !gone) return fail(gone.error());
+      TRY_VOID(release(owed));
     } else {
-      if (auto left = leave(*at); !left) return fail(left.error());
+      TRY_VOID(leave(*at));
       forget(*at);
     }
   }

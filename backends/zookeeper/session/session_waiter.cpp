@@ -27,9 +27,8 @@ Result<Progress> SessionWaiter::poll(Duration slice) {
 }
 
 SessionWaiter::Step SessionWaiter::step(Deadline end) {
-  const auto taken = place();
-  if (!taken) return fail(taken.error());
-  Place& p = **taken;
+  TRY(taken, place());
+  Place& p = *taken;
   Session& s = *p.line->session;
   if (!p.granted) return turn(s, p, end);
   s.forget(std::exchange(p.watch, 0));  // so that the node is read again
@@ -45,9 +44,8 @@ Result<Place*> SessionWaiter::place() {
     const std::int64_t session = (*line)->session->id();
     const Place* old = base_.find_place(request_.key, request_.owner);
     anew |= old && (old->given_up || (old->session != 0 && old->session != session));
-    const auto settled = base_.settle(request_.key);
-    if (!settled) return fail(settled.error());
-    if (*settled) continue;
+    TRY(settled, base_.settle(request_.key));
+    if (settled) continue;
     Place& p = base_.place_for(request_);
     if (anew) {
       base_.begin_anew(p, request_);
@@ -61,9 +59,8 @@ Result<Place*> SessionWaiter::place() {
 
 SessionWaiter::Step SessionWaiter::granted(Place& p, Deadline sent) {
   p.granted = true;
-  auto proven = base_.prove(p, sent);
-  if (!proven) return fail(std::move(proven.error()));
-  const auto* kept = std::get_if<Kept>(&*proven);
+  TRY(proven, base_.prove(p, sent));
+  const auto* kept = std::get_if<Kept>(&proven);
   if (!kept) return std::optional<Progress>{};
   return Progress{Granted{kept->lease, -1, p.line->session->alarm_fd()}};
 }
@@ -92,8 +89,7 @@ Result<void> SessionWaiter::cancel() {
   if (!p) return {};
   p->given_up = true;
   if (p->granted) {
-    const auto released = base_.release(Lease{request_.key, request_.owner});
-    if (!released) return fail(released.error());
+    TRY_VOID(base_.release(Lease{request_.key, request_.owner}));
     return {};
   }
   if (auto left = base_.leave(*p); !left) return left;

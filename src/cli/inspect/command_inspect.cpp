@@ -33,7 +33,7 @@ tl::unexpected<Error> unknown(const Options& o, const OpenStore& opened,
     else if (o.operand)
       if (const auto key = Key::parse(*o.operand); key)
         text = as_row(o) ? table_of_unknown(*key, columns, o) : text_of_unknown_key(*key);
-    if (const auto done = put(text); !done) return fail(done.error());
+    TRY_VOID(put(text));
   }
   return fail(e);
 }
@@ -125,25 +125,24 @@ std::string full_view(const OpenStore& opened, const Key& key, const KeyView& vi
 
 Result<run::Outcome> one(const Options& o, const OpenStore& opened, const Trace& trace,
                          const std::vector<const Column*>& columns) {
-  const auto key = Key::parse(*o.operand);
-  if (!key) return fail(key.error());
+  TRY(key, Key::parse(*o.operand));
   const auto found = trace.around(
-      {.request = "inspect", .key = key->text()}, [&] { return opened.backend->inspect(*key); },
+      {.request = "inspect", .key = key.text()}, [&] { return opened.backend->inspect(key); },
       always);
   if (!found) return unknown(o, opened, columns, found.error());
   if (unheard_of(*found) && is_pattern(*o.operand)) return list(o, opened, trace, columns);
-  KeyView view = *found ? **found : free_key(*key);
+  KeyView view = *found ? **found : free_key(key);
   note_limits(view);
   if (o.check) {
     if (is_taken(view)) return ended(status_busy);
   } else if (const auto done =
                  put(o.csv                  ? csv_of({view}, columns, !o.no_heading)
-                     : o.json || !as_row(o) ? full_view(opened, *key, view, o.json)
+                     : o.json || !as_row(o) ? full_view(opened, key, view, o.json)
                                             : table_of({view}, columns, !o.no_heading));
              !done) {
     return fail(done.error());
   }
-  return known_or_not(unread_of(view), key->text());
+  return known_or_not(unread_of(view), key.text());
 }
 
 Result<run::Outcome> doctor(const Options& o, const OpenStore& opened, const Trace& trace) {
@@ -209,23 +208,19 @@ Look look(const Options& o, const OpenStore& opened, const std::vector<const Col
 }  // namespace
 
 Result<run::Outcome> command_inspect(const Options& o) {
-  const auto columns = choose_columns(o);
-  if (!columns) return fail(columns.error());
-  const auto trace = Trace::open(o.trace);
-  if (!trace) return fail(trace.error());
-  const auto opened = open_store(o);
-  if (!opened) return fail(opened.error());
-  if (o.doctor) return doctor(o, *opened, *trace);
+  TRY(columns, choose_columns(o));
+  TRY(trace, Trace::open(o.trace));
+  TRY(opened, open_store(o));
+  if (o.doctor) return doctor(o, opened, trace);
   if (o.watch) {
-    if (o.operand)
-      if (const auto key = Key::parse(*o.operand); !key) return fail(key.error());
+    if (o.operand) TRY_VOID(Key::parse(*o.operand));
     const bool redraw = terminal_on_stdout() && !o.json;
-    if (auto done = watch(*o.watch, redraw, [&] { return look(o, *opened, *columns, redraw); });
+    if (auto done = watch(*o.watch, redraw, [&] { return look(o, opened, columns, redraw); });
         !done)
       return fail(done.error());
     return ended(status_ok);
   }
-  return o.operand ? one(o, *opened, *trace, *columns) : list(o, *opened, *trace, *columns);
+  return o.operand ? one(o, opened, trace, columns) : list(o, opened, trace, columns);
 }
 
 }  // namespace dlock::cli

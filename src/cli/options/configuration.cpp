@@ -65,12 +65,10 @@ Result<std::vector<Entry>> read_configuration(const std::vector<ConfigFile>& fil
   bool known = profile.empty();
   const auto count = static_cast<unsigned>(files.size());
   for (unsigned i = 0; i < count; ++i) {
-    auto text = contents(files[i]);
-    if (!text) return fail(text.error());
-    if (!*text) continue;
-    auto lines = parse_toml(**text, files[i].path);
-    if (!lines) return fail(lines.error());
-    for (TomlLine& line : *lines) {
+    TRY(text, contents(files[i]));
+    if (!text) continue;
+    TRY(lines, parse_toml(*text, files[i].path));
+    for (TomlLine& line : lines) {
       const bool chosen = !profile.empty() && line.profile == profile;
       known |= chosen;
       // another profile, or an empty one

@@ -47,9 +47,8 @@ Result<void> inspected_key(Options& o, std::string_view value) {
 }
 
 Result<void> token(Options& o, std::string_view value) {
-  const auto t = parse_token(value);
-  if (!t) return fail(t.error());
-  o.token = *t;
+  TRY(t, parse_token(value));
+  o.token = t;
   return {};
 }
 
@@ -60,26 +59,23 @@ Result<void> nonblock(Options& o, std::string_view) {
 }
 
 Result<void> lock_delay(Options& o, std::string_view value) {
-  const auto d = parse_duration(value);
-  if (!d) return fail(d.error());
-  if (*d > 60s)
+  TRY(d, parse_duration(value));
+  if (d > 60s)
     return fail(Errc::usage,
                 fmt::format("{} is more than the 60s that are allowed", quoted(value)));
-  o.lock_delay = *d;
+  o.lock_delay = d;
   return {};
 }
 
 Result<void> once_per(Options& o, std::string_view value) {
-  const auto p = run::OncePer::parse(value);
-  if (!p) return fail(p.error());
-  o.once_per = *p;
+  TRY(p, run::OncePer::parse(value));
+  o.once_per = p;
   return {};
 }
 
 Result<void> signal(Options& o, std::string_view value) {
-  const auto n = parse_signal(value);
-  if (!n) return fail(n.error());
-  o.signal = *n;
+  TRY(n, parse_signal(value));
+  o.signal = n;
   return {};
 }
 
@@ -89,9 +85,8 @@ Result<void> on_lost(Options& o, std::string_view value) {
   if (value == "kill") {
     o.on_lost = {};
   } else if (value.starts_with("signal:")) {
-    const auto n = parse_signal(rest);
-    if (!n) return fail(n.error());
-    o.on_lost = {Do::signal, *n, {}};
+    TRY(n, parse_signal(rest));
+    o.on_lost = {Do::signal, n, {}};
   } else if (value.starts_with("exec:") && !rest.empty()) {
     o.on_lost = {Do::exec, 0, std::string(rest)};
   } else {

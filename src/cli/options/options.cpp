@@ -47,9 +47,8 @@ bool decided(const Options& to, const Given& by) {
 Result<void> set_twin(Options& to, Given given) {
   if (decided(to, given)) return {};
   if (!given.option->argument) {
-    const auto is_on = parse_switch(given.value);
-    if (!is_on) return fail(is_on.error());
-    given.off = !*is_on;
+    TRY(is_on, parse_switch(given.value));
+    given.off = !is_on;
   }
   if (!given.off)
     if (auto done = given.option->set(to, given.value); !done) return done;
@@ -78,11 +77,10 @@ Result<void> from_environment(Options& to) {
 }
 
 Result<void> from_configuration(Options& to) {
-  const auto entries = read_configuration(to);
-  if (!entries) return fail(entries.error());
-  for (const Entry& e : *entries)
+  TRY(entries, read_configuration(to));
+  for (const Entry& e : entries)
     to.env_asked |= to.verb == Verb::acquire && e.name == "output" && e.value == "env";
-  for (const Entry& e : *entries) {  // in order of priority
+  for (const Entry& e : entries) {  // in order of priority
     const Option* o = settable(e.name, to.verb);
     const auto wrong = [&](std::string_view why) {
       return fail(Errc::config, fmt::format("{}: {}: {}", e.where, e.name, why));

@@ -51,19 +51,17 @@ Result<void> added_text(Options& o, std::string_view value) {
 
 template <auto... Path>
 Result<void> duration(Options& o, std::string_view value) {
-  const auto d = parse_duration(value);
-  if (!d) return fail(d.error());
-  field<Path...>(o) = *d;
+  TRY(d, parse_duration(value));
+  field<Path...>(o) = d;
   return {};
 }
 
 template <auto... Path>
 Result<void> positive_duration(Options& o, std::string_view value) {
-  const auto d = parse_duration(value);
-  if (!d) return fail(d.error());
-  if (*d <= Duration{})
+  TRY(d, parse_duration(value));
+  if (d <= Duration{})
     return fail(Errc::usage, fmt::format("{} must be longer than 0", quoted(value)));
-  field<Path...>(o) = *d;
+  field<Path...>(o) = d;
   return {};
 }
 
@@ -78,10 +76,9 @@ struct ValueOf<std::optional<T>> {
 
 template <std::uint64_t Least, std::uint64_t Most, auto... Path>
 Result<void> number(Options& o, std::string_view value) {
-  const auto n = parse_number(value, Least, Most);
-  if (!n) return fail(n.error());
+  TRY(n, parse_number(value, Least, Most));
   auto& to = field<Path...>(o);
-  to = static_cast<typename ValueOf<std::remove_reference_t<decltype(to)>>::Type>(*n);
+  to = static_cast<typename ValueOf<std::remove_reference_t<decltype(to)>>::Type>(n);
   return {};
 }
 

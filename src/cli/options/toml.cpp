@@ -61,12 +61,11 @@ Result<std::vector<TomlLine>> parse_toml(std::string_view text, std::string_view
         return wrong(path, node.source().begin,
                      fmt::format("profile.{0}: must be a table, [profile.{0}]", name.str()));
       lines.push_back({std::string(name.str()), {}, {}, node.source().begin.line});
-      if (auto done = add(lines, *profile, std::string(name.str()), path); !done)
-        return fail(done.error());
+      TRY_VOID(add(lines, *profile, std::string(name.str()), path));
     }
     document.erase("profile");
   }
-  if (auto done = add(lines, document, {}, path); !done) return fail(done.error());
+  TRY_VOID(add(lines, document, {}, path));
   std::stable_sort(lines.begin(), lines.end(),
                    [](const TomlLine& a, const TomlLine& b) { return a.number < b.number; });
   return lines;

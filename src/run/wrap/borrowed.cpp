@@ -13,11 +13,10 @@ class BorrowedWaiter final : public Waiter {
       : inner_(inner), request_(request), lease_(std::move(lease)) {}
 
   Result<Progress> poll(Duration) override {
-    auto answer = inner_.renew(lease_, request_.ttl);
-    if (!answer) return fail(answer.error());
-    if (const Lost* lost = std::get_if<Lost>(&*answer))
+    TRY(answer, inner_.renew(lease_, request_.ttl));
+    if (const Lost* lost = std::get_if<Lost>(&answer))
       return Progress{Busy{std::nullopt, fmt::format("is not held by this handle: {}", lost->why)}};
-    Lease& lease = std::get<Kept>(*answer).lease;
+    Lease& lease = std::get<Kept>(answer).lease;
     // it would become free, with the command still running, when that process is killed
     if (lease.deadline == no_deadline)
       return fail(Errc::usage, fmt::format("--handle: {} is held by a process (acquire --hold, "
@@ -44,9 +43,8 @@ class Borrowed final : public Wrapped {
   // Not ours to release; but if it was released while the command ran, exclusion had ended, and a
   // message says so.
   Result<Released> release(const Lease& lease) override {
-    const auto valid = inner_->check(lease.key, lease.owner);
-    if (!valid) return fail(valid.error());
-    return *valid == Validity::valid ? Released::yes : Released::was_not_held;
+    TRY(valid, inner_->check(lease.key, lease.owner));
+    return valid == Validity::valid ? Released::yes : Released::was_not_held;
   }
 
  private:

@@ -162,12 +162,11 @@ Result<bool> FenceFile::in_place() const {
 Result<Progress> FenceFile::poll(Duration slice) {
   const Deadline end = later(Clock::now(), slice);
   for (Duration nap = 1ms;; nap = std::min<Duration>(nap * 2, 20ms)) {
-    if (auto opened = open(); !opened) return fail(opened.error());
+    TRY_VOID(open());
     const char* why = "another command works on it";
     if (::flock(file_.get(), LOCK_EX | LOCK_NB) == 0) {
-      const auto here = in_place();
-      if (!here) return fail(here.error());
-      if (*here) break;
+      TRY(here, in_place());
+      if (here) break;
       file_.reset();
       why = "the file is replaced again and again";
     } else if (errno != EWOULDBLOCK && errno != EINTR) {
@@ -179,7 +178,7 @@ Result<Progress> FenceFile::poll(Duration slice) {
     if (wait_until({&interrupt, 1}, later(Clock::now(), nap)) > 0)
       return Progress{Waiting{0, std::nullopt, why}};
   }
-  if (auto noted = note(); !noted) return fail(noted.error());
+  TRY_VOID(note());
   Lease lease{.key = request_.key, .owner = request_.owner, .token = token_, .attached = true};
   return Progress{Granted{std::move(lease), file_.get()}};
 }

@@ -51,9 +51,8 @@ class Reentrant final : public Wrapped {
                        [&](const auto& g) { return g.key == l.key && g.owner == l.owner; });
   }
   Result<Renewal> ask(const Lease& l) {
-    const auto valid = inner_->check(l.key, l.owner);
-    if (!valid) return fail(valid.error());
-    if (*valid == Validity::stale)
+    TRY(valid, inner_->check(l.key, l.owner));
+    if (valid == Validity::stale)
       return Renewal{Lost{"the enclosing dlock does not hold it any more"}};
     return Renewal{Kept{l}};
   }
@@ -68,17 +67,15 @@ class ReentrantWaiter final : public Waiter {
 
   Result<Progress> poll(Duration slice) override {
     if (!ordinary_) {
-      const auto valid = all_.inner_->check(outer_.key, outer_.owner);
-      if (!valid) return fail(valid.error());
-      if (*valid == Validity::valid) {
-        if (auto fits = covers(outer_, request_); !fits) return fail(fits.error());
+      TRY(valid, all_.inner_->check(outer_.key, outer_.owner));
+      if (valid == Validity::valid) {
+        TRY_VOID(covers(outer_, request_));
         Lease lease{outer_.key,  outer_.owner, outer_.mode, outer_.token,
                     outer_.slot, no_deadline,  true};
         return Progress{Granted{std::move(lease)}};
       }
-      auto queued = all_.inner_->enqueue(request_);
-      if (!queued) return fail(queued.error());
-      ordinary_ = std::move(*queued);
+      TRY(queued, all_.inner_->enqueue(request_));
+      ordinary_ = std::move(queued);
     }
     return ordinary_->poll(slice);
   }

@@ -274,17 +274,15 @@ Result<Progress> SeveralWaiter::complete() {
 Result<Progress> SeveralWaiter::poll(Duration slice) {
   const Deadline end = later(Clock::now(), slice);
   for (;;) {
-    if (const auto settled = all_.settle(); !settled) return fail(settled.error());
-    const auto lost = renew_taken();
-    if (!lost) return fail(lost.error());
-    if (*lost) return give_up_all(**lost);
+    TRY_VOID(all_.settle());
+    TRY(lost, renew_taken());
+    if (lost) return give_up_all(*lost);
     if (all_.taken_.size() == all_.order_.size()) return complete();
     if (!place_) {
       Request r = request_;
       r.key = all_.order_[all_.taken_.size()];
-      auto queued = all_.inner_->enqueue(r);
-      if (!queued) return fail(queued.error());
-      place_ = std::move(*queued);
+      TRY(queued, all_.inner_->enqueue(r));
+      place_ = std::move(queued);
     }
     Deadline until = end;
     for (const Several::Taken& t : all_.taken_) until = std::min(until, t.renew_at);
