@@ -39,12 +39,8 @@ class Parser {
   void servers() {
     if (url_.hosts.empty())
       items_.wrong("host", "", "at least one, as in zookeeper://H1,H2,H3[/chroot]");
-    for (const auto& host : url_.hosts) {
-      if (!made_.servers.empty()) made_.servers += ',';
-      // The library splits at the last colon.
-      made_.servers += fmt::format("{}:{}", host.name, host.port.value_or(usual_port));
-      ++made_.server_count;
-    }
+    for (const auto& host : url_.hosts)
+      made_.servers.push_back({host.name, host.port.value_or(usual_port)});
   }
 
   void root() {

@@ -12,7 +12,7 @@ constexpr bool nested = false;
 
 // Without the record of another holder, which a late request to stop has put into this one's node.
 Reply without_strangers(Reply r) {
-  const auto token = static_cast<FencingToken>(r.stat.czxid);
+  const auto token = r.stat.token();
   if (r.text.starts_with(revoke_word) && !asks_to_stop(r.text, token, /*names_recur=*/true))
     r.text.clear();
   return r;
@@ -45,7 +45,7 @@ Result<bool> EphemeralBackend::find_node(Session& s, Place& p, Deadline until) {
   if (r.stat.owner != s.id() || (!is_of(r.text, p.owner) && !r.text.starts_with(revoke_word)))
     return false;
   p.node = path;
-  p.token = static_cast<FencingToken>(r.stat.czxid);
+  p.token = r.stat.token();
   p.version = r.stat.version;
   return true;
 }
@@ -75,8 +75,7 @@ Result<Validity> EphemeralBackend::check(const Key& key, const Owner& owner) {
 Result<Released> EphemeralBackend::force_release(const Key& key,
                                                  std::optional<FencingToken> token) {
   TRY(held, holders(key));
-  if (held.empty() || (token && static_cast<FencingToken>(held.front().stat.czxid) != *token))
-    return Released::was_not_held;
+  if (held.empty() || (token && held.front().stat.token() != *token)) return Released::was_not_held;
   TRY(s, looker());
   const Session::Call call = s->remove(held.front().path);
   TRY_VOID(done(*s, "force a release", {&call}, op_deadline()));

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 #include <vector>
-#include "zookeeper/node_record.hpp"
+#include "zookeeper/records.hpp"
 #include "zookeeper/session/session_backend.hpp"
 
 namespace dlock::zookeeper {

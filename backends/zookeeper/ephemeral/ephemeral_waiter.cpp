@@ -8,10 +8,10 @@ namespace dlock::zookeeper {
 
 EphemeralWaiter::Step EphemeralWaiter::turn(Session& s, Place& p, Deadline end) {
   const Deadline until = backend_.op_deadline();
-  if (watch_ != 0 && watch_session_ == &s && connection_ == s.connections() && !s.fired(watch_))
+  if (watch_ != 0 && watch_session_ == &s && connection_ == s.connection() && !s.fired(watch_))
     return look(s, p, end);
 
-  connection_ = s.connections();
+  connection_ = s.connection();
   const Session::Call create = s.create(path_, NodeRecord::of(request_).text(), ZOO_EPHEMERAL);
   p.unsure = true;
   TRY_VOID(backend_.done(s, "acquire", {&create}, until));
@@ -28,7 +28,7 @@ EphemeralWaiter::Step EphemeralWaiter::turn(Session& s, Place& p, Deadline end) 
   p.unsure = false;
   if (made.rc != ZOK) return fail(server_error(backend_.options(), "acquire", made.rc));
   p.node = path_;
-  p.token = static_cast<FencingToken>(made.stat.czxid);
+  p.token = made.stat.token();
   p.version = made.stat.version;
   backend_.watch(s, p);
   return granted(p, made.sent);
@@ -56,7 +56,7 @@ EphemeralWaiter::Step EphemeralWaiter::look(Session& s, Place& p, Deadline end) 
     }
     if (r.stat.owner == s.id() && EphemeralBackend::is_of(r.text, request_.owner)) {
       p.node = path_;
-      p.token = static_cast<FencingToken>(r.stat.czxid);
+      p.token = r.stat.token();
       p.version = r.stat.version;
       p.granted = true;
       p.unsure = false;
@@ -71,7 +71,7 @@ EphemeralWaiter::Step EphemeralWaiter::look(Session& s, Place& p, Deadline end) 
       ++backend_.wakeups;
       return std::optional<Progress>{};
     }
-    if (s.state() != Session::State::connected || s.connections() != connection_)
+    if (s.state() != Session::State::connected || s.connection() != connection_)
       return std::optional<Progress>{};
     if (Clock::now() >= end) return Progress{Waiting{0, holder_}};
     if (listen(s, path_, end) == Session::Heard::interrupted) return Progress{Waiting{0, holder_}};

@@ -71,7 +71,7 @@ Result<bool> QueueBackend::find_node(Session& s, Place& p, Deadline until) {
     if (seen.rc != ZOK || seen.stat.owner != s.id()) continue;
     p.node = node;
     p.mode = member->mode;
-    p.token = static_cast<FencingToken>(seen.stat.czxid);
+    p.token = seen.stat.token();
     p.version = seen.stat.version;
     const auto slot = NodeRecord::parse(seen.text).value_or(NodeRecord{}).slot;
     p.slotted = slot.has_value();
@@ -154,11 +154,11 @@ Result<Released> QueueBackend::force_release(const Key& key, std::optional<Fenci
   TRY(seen, look(s, path, true));
   Released answer = Released::was_not_held;
   for (const Seen& m : seen.members) {
-    if (!m.holds || (token && static_cast<FencingToken>(m.stat.czxid) != *token)) continue;
+    if (!m.holds || (token && m.stat.token() != *token)) continue;
     Place p{key, Owner{}};
     p.node = path + '/' + m.member.name;
     p.mode = m.member.mode;
-    p.token = static_cast<FencingToken>(m.stat.czxid);
+    p.token = m.stat.token();
     p.slot = NodeRecord::parse(m.data).value_or(NodeRecord{}).slot.value_or(0);
     auto ops = release_ops(p);
     const Session::Call call = ops.size() == 1 ? s.remove(p.node) : s.multi(std::move(ops));

@@ -3,8 +3,8 @@
 // node per contender. The lowest number holds; every other watches one node before it. Only the
 // names differ (queue.hpp); shared mode, permits and lock-delay are sequential's.
 #pragma once
-#include "zookeeper/node_record.hpp"
 #include "zookeeper/queue/queue.hpp"
+#include "zookeeper/records.hpp"
 #include "zookeeper/session/session_backend.hpp"
 
 namespace dlock::zookeeper {

@@ -4,18 +4,18 @@
 #include <zookeeper/zookeeper.h>
 #include <algorithm>
 #include "core/duration.hpp"
-#include "zookeeper/node_record.hpp"
+#include "zookeeper/records.hpp"
 
 namespace dlock::zookeeper {
 
 List List::of(const Session& s, const Place& p, std::vector<std::string> names) {
-  return {std::move(names), p.node, s.id(), s.connections()};
+  return {std::move(names), p.node, s.id(), s.connection()};
 }
 
 std::optional<Standing> Standing::of(Session& s, Place& p, Dialect dialect,
                                      const std::optional<List>& list) {
   if (!list || list->node != p.node || list->session != s.id() ||
-      list->connection != s.connections())
+      list->connection != s.connection())
     return std::nullopt;
   return Standing{s, p, Directory::of(dialect, list->names)};
 }
@@ -75,7 +75,7 @@ Result<bool> QueueWaiter::enter(Session& s, Place& p, Deadline until) {
   }
   if (made.rc != ZOK) return fail(server_error(backend_.options(), "acquire", made.rc));
   p.node = made.text;
-  p.token = static_cast<FencingToken>(made.stat.czxid);
+  p.token = made.stat.token();
   p.version = made.stat.version;
   entered_ = made.sent;
   if (list.reply().rc == ZOK) list_ = List::of(s, p, list.reply().names);
@@ -155,7 +155,7 @@ QueueWaiter::Step QueueWaiter::wait(const Standing& at, const Verdict& v, Deadli
   using What = Verdict::What;
   Session& s = at.session;
   Place& p = at.place;
-  const std::uint64_t connection = s.connections();
+  const std::uint64_t connection = s.connection();
   waited_ = true;
   if (Clock::now() >= end) {
     list_.reset();
@@ -202,7 +202,7 @@ QueueWaiter::Step QueueWaiter::wait(const Standing& at, const Verdict& v, Deadli
       list_.reset();
       return std::optional<Progress>{};
     }
-    if (s.state() != Session::State::connected || s.connections() != connection)
+    if (s.state() != Session::State::connected || s.connection() != connection)
       return std::optional<Progress>{};
     const Session::Heard heard = listen(s, path_, end);
     if (heard == Session::Heard::something) continue;

@@ -8,10 +8,10 @@
 #include <sys/un.h>
 #include <zookeeper/zookeeper.h>
 #include <algorithm>
-#include <cerrno>
+#include <atomic>
 #include <cstring>
 #include "util/wait.hpp"
-#include "zookeeper/session/session_callbacks.hpp"
+#include "zookeeper/session/servers.hpp"
 
 namespace dlock::zookeeper {
 
@@ -39,42 +39,43 @@ Fd take_turn(std::int64_t session, Deadline until) {
 
 }  // namespace
 
-Session::Session(const Options& o, Duration timeout, std::optional<Ticket> ticket,
-                 std::uint64_t connections, Duration lock_delay)
+Session::Session(const Options& o, Duration timeout, const std::optional<Ticket>& ticket,
+                 Duration lock_delay)
     : options_(o),
       asked_(timeout),
       // A silent server is left for the next one sooner than the library would, which gives it two
       // thirds of the timeout.
       patience_(std::max<Duration>(
           100ms, std::min<Duration>((timeout - lock_delay) / 10, o.connect_timeout))),
-      proof_(o.tick),
-      connections_(connections) {
+      resumed_(ticket.value_or(Ticket{})),
+      proof_(o.tick) {
+  if (ticket) turn_ = take_turn(ticket->id, Clock::now() + o.op_timeout);
+}
+
+Result<void> Session::set_servers(const std::string& servers) {
+  if (handle_) {
+    if (servers != servers_) zoo_set_servers(handle_, servers.c_str());
+    servers_ = servers;
+    return {};
+  }
   clientid_t id{};
-  if (ticket) {
-    id.client_id = ticket->id;
-    ticket->password.copy(id.passwd, sizeof id.passwd);
-    turn_ = take_turn(ticket->id, Clock::now() + o.op_timeout);
-    if (!turn_) {
-      init_error_ = EBUSY;
-      return;
-    }
-  }
+  id.client_id = resumed_.id;
+  resumed_.password.copy(id.passwd, sizeof id.passwd);
   zoo_set_debug_level(static_cast<ZooLogLevel>(0));
-  const auto ms = std::chrono::ceil<std::chrono::milliseconds>(timeout).count();
-  attempt_at_ = Clock::now();
-  errno = 0;
-  handle_ = zookeeper_init(o.servers.c_str(), Callbacks::session,
+  const auto ms = std::chrono::ceil<std::chrono::milliseconds>(asked_).count();
+  const auto watcher = [](zhandle_t*, int type, int state, const char*, void* session) {
+    if (type == ZOO_SESSION_EVENT) static_cast<Session*>(session)->on_state(state);
+  };
+  handle_ = zookeeper_init(servers.c_str(), watcher,
                            static_cast<int>(std::min<std::int64_t>(ms, INT32_MAX)),
-                           ticket ? &id : nullptr, this, 0);
-  if (!handle_) {
-    init_error_ = errno == 0 ? EHOSTUNREACH : errno;
-    return;
-  }
-  zoo_set_servers_resolution_delay(handle_,
-                                   // names are resolved when a connection is lost, not whenever a
-                                   // socket is checked
-                                   -1);
+                           id.client_id != 0 ? &id : nullptr, this, 0);
+  if (!handle_)
+    return fail(Errc::unavailable, fmt::format("{}: no session with {}", options_.where, servers));
+  servers_ = servers;
+  // the list is read again when a connection is lost, not whenever a socket is checked
+  zoo_set_servers_resolution_delay(handle_, -1);
   log_in();
+  return {};
 }
 
 void Session::log_in() {
@@ -100,8 +101,13 @@ Session::State Session::state() const {
   return s == ZOO_CONNECTED_STATE ? State::connected : State::connecting;
 }
 
-std::int64_t Session::id() const { return handle_ ? zoo_client_id(handle_)->client_id : 0; }
+bool Session::left() const { return zoo_state(handle_) == 0 || over(); }
+
+std::int64_t Session::id() const {
+  return handle_ ? zoo_client_id(handle_)->client_id : resumed_.id;
+}
 Ticket Session::ticket() const {
+  if (!handle_) return resumed_;
   const clientid_t* id = zoo_client_id(handle_);
   return {id->client_id, std::string{id->passwd, sizeof id->passwd}};
 }
@@ -112,7 +118,8 @@ Duration Session::timeout() const {
 void Session::on_state(int state) {
   ++news_;
   if (state != ZOO_CONNECTED_STATE) return;
-  ++connections_;
+  static std::atomic<std::uint64_t> last{0};
+  connection_ = ++last;
   proof_.attached(attempt_at_, Clock::now(), timeout());
   watch_socket();
 }
@@ -141,12 +148,16 @@ void Session::watch_socket() {
 }
 
 Session::Heard Session::listen(Deadline until, int interrupt_fd) {
+  return fd_ < 0 ? Heard::something : pump(until, interrupt_fd);
+}
+
+Session::Heard Session::pump(Deadline until, int interrupt_fd) {
   for (const std::uint64_t before = news_;;) {
     int fd = -1, interest = 0;
     timeval tv{};
     const Deadline asked = Clock::now();
     zookeeper_interest(handle_, &fd, &interest, &tv);  // its errors are in the state afterwards
-    if (zoo_state(handle_) == 0) fd = -1;              // it has closed it
+    if (left()) fd = -1;
     note_descriptor(fd, asked);
     if (news_ != before || over()) return Heard::something;
     Deadline wake = std::min<Deadline>(until, Clock::now() + std::chrono::seconds{tv.tv_sec} +
@@ -163,32 +174,39 @@ Session::Heard Session::listen(Deadline until, int interrupt_fd) {
           ((p[0].revents & (POLLIN | POLLHUP | POLLERR)) ? interest & ZOOKEEPER_READ : 0) |
           ((p[0].revents & (POLLOUT | POLLHUP | POLLERR)) ? interest & ZOOKEEPER_WRITE : 0);
       zookeeper_process(handle_, ready);
-      if (zoo_state(handle_) == 0) fd_ = -1;
+      if (left()) fd_ = -1;
       if (news_ != before || over()) return Heard::something;
     } else if (connecting && Clock::now() >= attempt_at_ + patience_) {
       drop();
     }
     if (p[1].revents != 0) return Heard::interrupted;
+    if (fd_ < 0) return Heard::something;
     if (Clock::now() >= until) return Heard::nothing;
   }
 }
 
 Result<void> Session::connect(Deadline until, int interrupt_fd) {
-  if (!handle_)
-    return fail(Errc::unavailable,
-                init_error_ == EBUSY
-                    ? fmt::format("{}: another process is using this handle", options_.where)
-                    : fmt::format("{}: the servers' names cannot be resolved ({})", options_.where,
-                                  ::strerrordesc_np(init_error_)));
+  const auto unavailable = [this](std::string_view why) {
+    return fail(Errc::unavailable, fmt::format("{}: {}", options_.where, why));
+  };
+  if (resumed_.id != 0 && !turn_) return unavailable("another process is using this handle");
   listen(Deadline{});  // what has arrived meanwhile: events, or the end of the connection
+  std::optional<Servers> servers;
   while (state() == State::connecting) {
-    const Heard heard = listen(until, interrupt_fd);
+    if (fd_ < 0) {
+      if (!servers) servers.emplace(options_.servers, until);
+      const auto addresses = servers->answer();
+      if (!addresses) {
+        if (!servers->wait(interrupt_fd)) return unavailable("interrupted while connecting");
+        continue;
+      }
+      if (!*addresses) return unavailable(addresses->error().message);
+      TRY_VOID(set_servers(**addresses));
+    }
+    const Heard heard = pump(until, interrupt_fd);
     if (state() != State::connecting) break;
-    if (heard == Heard::interrupted)
-      return fail(Errc::unavailable,
-                  fmt::format("{}: interrupted while connecting", options_.where));
-    if (Clock::now() >= until)
-      return fail(Errc::unavailable, fmt::format("{}: no server answers", options_.where));
+    if (heard == Heard::interrupted) return unavailable("interrupted while connecting");
+    if (Clock::now() >= until) return unavailable("no server answers");
   }
   if (state() == State::denied) return fail(server_error(options_, "connect", ZAUTHFAILED));
   return {};
@@ -198,15 +216,15 @@ void Session::drop() {
   if (!handle_ || fd_ < 0) return;
   ::shutdown(fd_, SHUT_RDWR);
   // What the server had already sent comes first, then the end of the connection.
-  const std::uint64_t connection = connections_;
-  for (int turns = 0; turns < 1000 && fd_ >= 0 && connections_ == connection; ++turns) {
+  const std::uint64_t connection = connection_;
+  for (int turns = 0; turns < 1000 && fd_ >= 0 && connection_ == connection; ++turns) {
     const int was = zoo_state(handle_);
     if (zookeeper_process(
             handle_, ZOOKEEPER_READ | (was == ZOO_CONNECTING_STATE ? ZOOKEEPER_WRITE : 0)) != ZOK)
       break;
-    if (zoo_state(handle_) == 0) break;
+    if (left()) break;
   }
-  fd_ = -1;
+  if (left()) fd_ = -1;
 }
 
 bool Session::finish(std::initializer_list<const Call*> calls, Deadline until) {
@@ -214,7 +232,7 @@ bool Session::finish(std::initializer_list<const Call*> calls, Deadline until) {
     return std::all_of(calls.begin(), calls.end(), [](const Call* c) { return c->done(); });
   };
   while (!done()) {
-    if (over()) break;
+    if (left()) break;
     if (listen(until) == Heard::nothing && !done()) {
       drop();  // this answers them all, with "unknown"
       return false;

@@ -4,7 +4,7 @@
 #include <zookeeper/zookeeper.h>
 #include <algorithm>
 #include "core/duration.hpp"
-#include "zookeeper/node_record.hpp"
+#include "zookeeper/records.hpp"
 
 namespace dlock::zookeeper {
 
@@ -63,7 +63,7 @@ Result<Line*> SessionBackend::line_for(const Request& r, Deadline until, int int
                  whole_ms(r.lock_delay));
   if (l.session && l.session->over()) end_session(l);
   if (!l.session)
-    l.session = std::make_unique<Session>(options_, l.timeout(), std::nullopt, 0, l.lock_delay);
+    l.session = std::make_unique<Session>(options_, l.timeout(), std::nullopt, l.lock_delay);
   if (auto ok = l.session->connect(until, interrupt_fd); !ok) {
     const bool denied = ok.error().code == Errc::denied;
     if (denied) end_session(l);
@@ -119,10 +119,9 @@ Result<void> SessionBackend::retime(Line& l, Duration timeout) {
   const Ticket ticket = l.session->ticket();
   if (ticket.id == 0) return {};
   closed_requests_ += l.session->requests;
-  const std::uint64_t connections = l.session->connections();
   l.session->keep(true);
   l.session.reset();
-  l.session = std::make_unique<Session>(options_, timeout, ticket, connections, l.lock_delay);
+  l.session = std::make_unique<Session>(options_, timeout, ticket, l.lock_delay);
   for (Place& p : places_)
     if (p.line == &l) p.watch = 0;
   return l.session->connect(op_deadline());
@@ -166,7 +165,7 @@ Result<Renewal> SessionBackend::renew_in(const Lease& lease, Duration ttl, bool 
     TRY_VOID(done(s, "renew", {&proof, &p->look}, until));
     const Reply &proved = proof.reply(), &seen = p->look.reply();
     if (unknown(proved.rc) || unknown(seen.rc)) continue;  // connect() ensures that this ends
-    const bool replaced = seen.rc == ZOK && static_cast<FencingToken>(seen.stat.czxid) != p->token;
+    const bool replaced = seen.rc == ZOK && seen.stat.token() != p->token;
     if (proved.rc == ZNONODE || seen.rc == ZNONODE || replaced) {
       forget(*p);
       return Lost{"its node was removed"};
@@ -213,8 +212,7 @@ bool SessionBackend::alarmed(const Lease& lease) {
   if (s.state() != Session::State::connected || p->watch == 0 || s.fired(p->watch)) return true;
   if (!p->look.done()) return false;
   const Reply& seen = p->look.reply();
-  return seen.rc != ZOK || seen.stat.version != p->version ||
-         static_cast<FencingToken>(seen.stat.czxid) != p->token;
+  return seen.rc != ZOK || seen.stat.version != p->version || seen.stat.token() != p->token;
 }
 
 Result<Renewal> SessionBackend::prove(Place& p, Deadline sent) {
@@ -277,8 +275,7 @@ Result<Released> SessionBackend::release(const Lease& lease) {
       TRY_VOID(done(s, "release", {&look}, until));
       const Reply& seen = look.reply();
       if (unknown(seen.rc)) continue;
-      if (seen.rc == ZNONODE ||
-          (seen.rc == ZOK && static_cast<FencingToken>(seen.stat.czxid) != p->token))
+      if (seen.rc == ZNONODE || (seen.rc == ZOK && seen.stat.token() != p->token))
         return over(p->releasing ? Released::yes : Released::was_not_held);
     }
     auto ops = release_ops(*p);
@@ -306,9 +303,8 @@ Result<Released> SessionBackend::release(const Lease& lease) {
 
 Result<Validity> SessionBackend::check(const Key& key, FencingToken token) {
   TRY(held, holders(key));
-  const bool found = std::any_of(held.begin(), held.end(), [&](const HolderNode& h) {
-    return static_cast<FencingToken>(h.stat.czxid) == token;
-  });
+  const bool found = std::any_of(held.begin(), held.end(),
+                                 [&](const HolderNode& h) { return h.stat.token() == token; });
   return found ? Validity::valid : Validity::stale;
 }
 
@@ -317,8 +313,7 @@ Result<Released> SessionBackend::revoke(const Key& key) {
   TRY(s, looker());
   Released answer = Released::was_not_held;
   for (const HolderNode& h : held) {
-    const Session::Call call =
-        s->set(h.path, revoke_text(static_cast<FencingToken>(h.stat.czxid), names_recur(), h.data));
+    const Session::Call call = s->set(h.path, revoke_text(h.stat.token(), names_recur(), h.data));
     TRY_VOID(done(*s, "revoke", {&call}, op_deadline()));
     if (call.reply().rc == ZOK) answer = Released::yes;
     else if (call.reply().rc != ZNONODE)
@@ -333,7 +328,7 @@ Result<Released> SessionBackend::revoke(const Key& key) {
 HolderView SessionBackend::view(const HolderNode& h) {
   HolderView v;
   v.mode = h.mode;
-  v.token = static_cast<FencingToken>(h.stat.czxid);
+  v.token = h.stat.token();
   if (const auto r = NodeRecord::parse(h.data)) {
     v.id = r->id;
     v.slot = r->slot.value_or(0);

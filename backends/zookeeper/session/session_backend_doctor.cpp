@@ -2,12 +2,12 @@
 // Is this ensemble fit for locks? Facts that a client can see, and those of the servers'
 // four-letter words, if enabled.
 #include <fmt/format.h>
-#include <netdb.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <zookeeper/zookeeper.h>
 #include <algorithm>
 #include <cstring>
+#include "common/lookup.hpp"
 #include "core/duration.hpp"
 #include "core/number.hpp"
 #include "zookeeper/session/session_backend.hpp"
@@ -20,21 +20,18 @@ using Level = Finding::Level;
 namespace {
 
 // One request, one reply, then the server closes. Empty: no reply in time.
-std::string ask(const std::string& host, const std::string& port, std::string_view word,
-                Deadline until) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  if (::getaddrinfo(host.c_str(), port.c_str(), &hints, &found) != 0) return {};
-  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> addresses{found, ::freeaddrinfo};
+std::string ask(const Url::Host& at, std::string_view word) {
+  const Deadline until = later(Clock::now(), 1s);
+  const auto addresses = look_up(at.name, at.port.value_or(0), until);
+  if (!addresses) return {};
   const auto wait = [&](int fd, short events) {
     pollfd p{fd, events, 0};
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now());
     return left > 0ms && ::poll(&p, 1, static_cast<int>(left.count())) > 0;
   };
-  for (const addrinfo* a = found; a; a = a->ai_next) {
-    const Fd fd{::socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
-    (void)::connect(fd.get(), a->ai_addr, a->ai_addrlen);  // in progress, or wait() fails
+  for (const Address& a : *addresses) {
+    const Fd fd{::socket(a.bytes.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
+    (void)::connect(fd.get(), a.get(), a.size);  // in progress, or wait() fails
     if (!wait(fd.get(), POLLOUT) || ::send(fd.get(), word.data(), word.size(), MSG_NOSIGNAL) < 0)
       continue;
     std::string text;
@@ -81,14 +78,10 @@ bool old(std::string_view version) {
 void servers(const Options& o, std::vector<Finding>& out) {
   unsigned up = 0, asked = 0, told = 0;
   std::string modes;
-  for (std::string_view rest = o.servers; !rest.empty();) {
-    const std::string one{rest.substr(0, rest.find(','))};
-    rest.remove_prefix(std::min(one.size() + 1, rest.size()));
-    const std::size_t colon = one.rfind(':');
-    const std::string host = one.substr(0, colon);
-    const std::string port = one.substr(colon + 1);
+  for (const Url::Host& server : o.servers) {
+    const std::string one = fmt::format("{}:{}", server.name, *server.port);
     ++asked;
-    const std::string srvr = ask(host, port, "srvr", later(Clock::now(), 1s));
+    const std::string srvr = ask(server, "srvr");
     const std::string mode = field(srvr, "Mode", ": ");
     up += !srvr.empty();
     told += !mode.empty();
@@ -100,7 +93,7 @@ void servers(const Options& o, std::vector<Finding>& out) {
       out.push_back(
           old(version) ? Finding{Level::bad, "version of " + one, version, "3.5 or newer is needed"}
                        : Finding{Level::good, "version of " + one, version, ""});
-    const std::string conf = ask(host, port, "conf", later(Clock::now(), 1s));
+    const std::string conf = ask(server, "conf");
     const auto tick = millis(field(conf, "tickTime", "=")),
                least = millis(field(conf, "minSessionTimeout", "=")),
                most = millis(field(conf, "maxSessionTimeout", "="));

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <zookeeper/zookeeper.h>
 #include <algorithm>
-#include "zookeeper/node_record.hpp"
+#include "zookeeper/records.hpp"
 #include "zookeeper/session/session_backend.hpp"
 
 namespace dlock::zookeeper {
@@ -154,7 +154,7 @@ Result<Place*> SessionBackend::ours(const Lease& lease, Duration ttl, Deadline u
     return nullptr;
   }
   if (!l.session) {
-    l.session = std::make_unique<Session>(options_, timeout, ticket, 0, l.lock_delay);
+    l.session = std::make_unique<Session>(options_, timeout, ticket, l.lock_delay);
     l.taken_up = true;
   }
   Place p{lease.key, lease.owner};

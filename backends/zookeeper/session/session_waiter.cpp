@@ -76,10 +76,10 @@ Session::Heard SessionWaiter::listen(Session& s, const std::string& path, Deadli
       else if (now - beaten_.reply().sent > request_.ttl * 2 / 3) s.drop();
       beat_ = later(now, pace);
     }
-    const std::uint64_t connections = s.connections();
+    const std::uint64_t connection = s.connection();
     const Session::Heard heard = s.listen(std::min(end, beat_), base_.options().interrupt_fd);
     if (heard != Session::Heard::nothing || Clock::now() >= end) return heard;
-    if (s.state() != Session::State::connected || s.connections() != connections)
+    if (s.state() != Session::State::connected || s.connection() != connection)
       return Session::Heard::something;
   }
 }

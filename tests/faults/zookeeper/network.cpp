@@ -5,7 +5,7 @@
 #include <catch2/catch.hpp>
 #include "support/proxy.hpp"
 #include "support/zookeeper_client.hpp"
-#include "zookeeper/node_record.hpp"
+#include "zookeeper/records.hpp"
 #include "zookeeper/queue/queue.hpp"
 
 using namespace dlock;
