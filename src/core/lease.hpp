@@ -3,6 +3,7 @@
 #include <climits>
 #include <cstdint>
 #include <string>
+#include <variant>
 #include "core/clock.hpp"
 #include "core/identity.hpp"
 #include "core/key.hpp"
@@ -11,6 +12,9 @@
 namespace dlock {
 
 using FencingToken = std::uint64_t;  // rises with every grant of a key; 0 is never valid
+
+// A grant by its token, or whichever this owner has.
+using GrantId = std::variant<FencingToken, Owner>;
 
 // permit: one of at most `limit` holders
 enum class Mode : char { exclusive = 'X', shared = 'S', permit = 'P' };

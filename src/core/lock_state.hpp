@@ -120,4 +120,6 @@ struct LockState {
   std::size_t rank_of(const Owner&) const noexcept;  // waiters.size(): not queued
 };
 
+bool is(const LockState::Holder&, const GrantId&) noexcept;  // whether the grant is this one
+
 }  // namespace dlock

@@ -69,7 +69,7 @@ Result<Renewal> HeldBackend::renew(const Lease& lease, Duration ttl) {
   return Renewal{Kept{std::move(out)}};
 }
 
-Result<Released> HeldBackend::release(const Lease& lease) {
+Result<Released> HeldBackend::release(const Lease& lease, std::optional<RunEnd>) {
   const std::string name = name_of(lease.key);
   HeldSession* h = mine(lease.key, lease.owner);
   if (!h) {

@@ -2,7 +2,7 @@
 #include "mysql/lease/lease_waiter.hpp"
 #include <fmt/format.h>
 #include <algorithm>
-#include "core/lock_view.hpp"
+#include "core/key_view.hpp"
 #include "mysql_schema/schema.hpp"
 
 namespace dlock::mysql {
