@@ -68,8 +68,8 @@ struct LockState {
   };
   struct Waiting {
     std::size_t rank;
-    Micros free_at;
-  };  // free_at: when time alone may open the key
+    Micros free_at;  // when time alone may open the key
+  };
   struct Busy {
     Micros free_at;
   };

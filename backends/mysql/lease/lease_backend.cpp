@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mysql/lease/lease_backend.hpp"
 #include <fmt/format.h>
+#include <mysqld_error.h>
 #include <algorithm>
 #include "core/key_view.hpp"
 #include "mysql/doctor.hpp"
@@ -8,11 +9,6 @@
 #include "mysql_schema/schema.hpp"
 
 namespace dlock::mysql {
-namespace {
-
-constexpr unsigned interrupted = 1317;  // ER_QUERY_INTERRUPTED
-
-}  // namespace
 
 LeaseBackend::~LeaseBackend() {
   for (auto& [id, h] : held_) client_.drop(std::move(h.connection));
@@ -118,7 +114,7 @@ Result<Released> LeaseBackend::release(const Lease& lease, std::optional<RunEnd>
     auto done = table_.release(c, name, lease.owner, h ? &h->known : nullptr,
                                client_.usual_deadline(), end ? end->text() : "");
     // If interrupted, it may have been only the wake-up.
-    if (!done && (c.broken() || c.error_number() == interrupted)) unclear = true;
+    if (!done && (c.broken() || c.error_number() == ER_QUERY_INTERRUPTED)) unclear = true;
     return done;
   });
   if (!r) {
