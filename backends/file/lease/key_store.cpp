@@ -246,8 +246,7 @@ Result<std::optional<KeyView>> KeyStore::look_at() {
     if (missing)
       v.notes.push_back(
           fmt::format("the FIFO of {} holder(s) was deleted from {}: whether they live cannot be "
-                      "known; release --force "
-                      "when they are gone",
+                      "known; release --force when they are gone",
                       missing, file_.dir_path()));
     if (strangers)
       v.notes.push_back(

@@ -275,10 +275,10 @@ Result<StateFile::Loaded> StateFile::newest(bool& torn) {
   torn = false;
   for (int i : {0, 1})
     if (kind(i) == Header::Kind::other_version)
-      return fail(Errc::usage, fmt::format("{}: has layout {}, and this dlock knows layouts 1 and "
-                                           "2 (a newer dlock wrote it: install that one on this "
-                                           "host, too)",
-                                           printable(path_), layout_of(slots[i].seen)));
+      return fail(Errc::usage,
+                  fmt::format("{}: has layout {}, and this dlock knows layouts 1 and 2 (a newer "
+                              "dlock wrote it: install that one on this host, too)",
+                              printable(path_), layout_of(slots[i].seen)));
   int order[2] = {0, 1};
   if (slots[1].header.seq > slots[0].header.seq) std::swap(order[0], order[1]);
   for (const int i : order) {

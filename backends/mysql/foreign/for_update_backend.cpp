@@ -204,15 +204,12 @@ std::string ForUpdateBackend::grant(const std::string& name, const Request& r,
   if (!newest)
     return fmt::format(
         "INSERT IGNORE INTO {0}(name,fence,owner,conn,granted,until,who) SELECT "
-        "{1},LAST_INSERT_ID({2}),'{3}',{4},{2},{2}+{5},{6} FROM DUAL WHERE "
-        "{7}",
+        "{1},LAST_INSERT_ID({2}),'{3}',{4},{2},{2}+{5},{6} FROM DUAL WHERE {7}",
         table_, hex(name), server_clock, r.owner.hex(), session, r.ttl.count(), hex(who(r)), lives);
   return fmt::format(
       "UPDATE {} SET "
       "fence=LAST_INSERT_ID(GREATEST(fence+1,{})),owner='{}',conn={},granted={},until=granted+{},"
-      "who={} WHERE "
-      "name={} AND fence={} "
-      "AND {}",
+      "who={} WHERE name={} AND fence={} AND {}",
       table_, server_clock, r.owner.hex(), session, server_clock, r.ttl.count(), hex(who(r)),
       hex(name), *newest, lives);
 }

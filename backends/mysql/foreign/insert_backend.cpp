@@ -36,8 +36,7 @@ Result<RowBackend::Try> InsertBackend::try_over(Connection& c, const std::string
     auto made =
         c.query("acquire",
                 fmt::format("INSERT INTO `{}`(method_name,method_desc,create_time,update_time) "
-                            "VALUES({},CONCAT('{}',{}+{}),"
-                            "UTC_TIMESTAMP(6),UTC_TIMESTAMP(6))",
+                            "VALUES({},CONCAT('{}',{}+{}),UTC_TIMESTAMP(6),UTC_TIMESTAMP(6))",
                             rows_, text_hex(name), mark(r.owner), server_clock, r.ttl.count()),
                 until);
     if (!made) {
@@ -84,16 +83,14 @@ Result<std::optional<FencingToken>> InsertBackend::renew_over(Connection& c,
   TRY(r, c.query("renew",
                  fmt::format(
                      "UPDATE `{}` SET method_desc=CONCAT('{}',{}+{}),update_time=UTC_TIMESTAMP(6) "
-                     "WHERE method_name={} AND "
-                     "method_desc LIKE '{}%' AND {}>{}",
+                     "WHERE method_name={} AND method_desc LIKE '{}%' AND {}>{}",
                      rows_, mark(owner), server_clock, ttl.count(), text_hex(name), mark(owner),
                      end_of_lease, server_clock),
                  until));
   if (r.affected == 0) return std::optional<FencingToken>{};
   auto t = c.query("renew",
                    fmt::format("UPDATE {0} SET until={1}+{2} WHERE name={3} AND owner='{4}'; "
-                               "SELECT fence FROM {0} WHERE name={3} AND "
-                               "owner='{4}'",
+                               "SELECT fence FROM {0} WHERE name={3} AND owner='{4}'",
                                table_, server_clock, ttl.count(), hex(name), owner.hex()),
                    until);
   if (!t) return fail(std::move(t.error()));
@@ -108,13 +105,13 @@ Result<std::optional<FencingToken>> InsertBackend::renew_over(Connection& c,
 Result<bool> InsertBackend::release_over(Connection& c, const std::string& name, const Owner& owner,
                                          Deadline until) {
   // The record first: the next holder overwrites it.
-  auto r = c.query("release",
-                   fmt::format("UPDATE {} SET owner='' WHERE name={} AND owner='{}'; DELETE FROM "
-                               "`{}` WHERE method_name={} AND "
-                               "method_desc LIKE '{}%' AND {}>{}; SELECT ROW_COUNT()",
-                               table_, hex(name), owner.hex(), rows_, text_hex(name), mark(owner),
-                               end_of_lease, server_clock),
-                   until);
+  auto r = c.query(
+      "release",
+      fmt::format("UPDATE {} SET owner='' WHERE name={} AND owner='{}'; DELETE FROM `{}` WHERE "
+                  "method_name={} AND method_desc LIKE '{}%' AND {}>{}; SELECT ROW_COUNT()",
+                  table_, hex(name), owner.hex(), rows_, text_hex(name), mark(owner), end_of_lease,
+                  server_clock),
+      until);
   if (!r) return fail(std::move(r.error()));
   return r->number(0).value_or(0) > 0;
 }

@@ -10,9 +10,8 @@ namespace dlock::mysql {
 std::string engine_of(const std::string& table) {
   return fmt::format(
       "SELECT t.ENGINE,e.TRANSACTIONS FROM information_schema.TABLES t LEFT JOIN "
-      "information_schema.ENGINES e ON "
-      "e.ENGINE=t.ENGINE "
-      "WHERE t.TABLE_SCHEMA=DATABASE() AND t.TABLE_NAME={}",
+      "information_schema.ENGINES e ON e.ENGINE=t.ENGINE WHERE t.TABLE_SCHEMA=DATABASE() AND "
+      "t.TABLE_NAME={}",
       text_hex(table));
 }
 
@@ -32,8 +31,7 @@ Result<LockRow> NamedBackend::look(Connection& c, const std::string& name, Deadl
   auto r = c.query(
       "look",
       fmt::format("SELECT r.fence,r.owner,r.conn,r.granted,r.until,r.who,{},COALESCE(r.owner<>'' "
-                  "AND {},0),COALESCE({},0) "
-                  "FROM (SELECT 1 AS one) x LEFT JOIN {} r ON r.name={}",
+                  "AND {},0),COALESCE({},0) FROM (SELECT 1 AS one) x LEFT JOIN {} r ON r.name={}",
                   server_clock, in_force(name), held(name), table_, hex(name)),
       until);
   LockRow seen;
@@ -144,15 +142,15 @@ Result<std::optional<FencingToken>> NamedBackend::record(Connection& c, const st
   std::string next = "GREATEST(fence+1,VALUES(fence))";
   if (again) next = fmt::format("IF(owner='{}',fence,{})", r.owner.hex(), next);
   TRY(answer,
-      c.query("record the grant",
-              fmt::format(
-                  "INSERT INTO {}(name,fence,owner,conn,granted,until,who) SELECT "
-                  "{},LAST_INSERT_ID({}),'{}',{},{},{}+{},{} "
-                  "FROM {} ON DUPLICATE KEY UPDATE fence=LAST_INSERT_ID({}),owner=VALUES(owner),"
-                  "conn=VALUES(conn),granted=VALUES(granted),until=VALUES(until),who=VALUES(who)",
-                  table_, hex(name), server_clock, r.owner.hex(), conn, server_clock, server_clock,
-                  r.ttl.count(), hex(who(r)), from, next),
-              until));
+      c.query(
+          "record the grant",
+          fmt::format("INSERT INTO {}(name,fence,owner,conn,granted,until,who) SELECT "
+                      "{},LAST_INSERT_ID({}),'{}',{},{},{}+{},{} FROM {} ON DUPLICATE KEY UPDATE "
+                      "fence=LAST_INSERT_ID({}),owner=VALUES(owner),conn=VALUES(conn),granted="
+                      "VALUES(granted),until=VALUES(until),who=VALUES(who)",
+                      table_, hex(name), server_clock, r.owner.hex(), conn, server_clock,
+                      server_clock, r.ttl.count(), hex(who(r)), from, next),
+          until));
   if (answer.affected == 0) return std::optional<FencingToken>{};
   return std::optional<FencingToken>{answer.insert_id};
 }
