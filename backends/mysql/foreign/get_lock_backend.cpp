@@ -51,13 +51,11 @@ std::string GetLockBackend::held(const std::string& name) const {
 // time: grants are rarer than microseconds, so after a server restart tokens continue above.
 Result<std::optional<FencingToken>> GetLockBackend::try_now(Connection& c, const std::string& name,
                                                             const Request& r, Deadline until) {
-  const auto answer =
-      c.query("record the grant", take_,
-              {Bytes{r.owner.hex()}, r.ttl.count(), Bytes{who(r)}, Bytes{name}, lock_value(name)},
-              "", "", until);
-  if (!answer) return fail(answer.error());
-  auto token = std::optional<FencingToken>{answer->insert_id};
-  if (answer->affected == 0) {
+  const Values values{Bytes{r.owner.hex()}, r.ttl.count(), Bytes{who(r)}, Bytes{name},
+                      lock_value(name)};
+  TRY(answer, c.query("record the grant", take_, values, "", "", until));
+  auto token = std::optional<FencingToken>{answer.insert_id};
+  if (answer.affected == 0) {
     TRY(made, record(c, name, r, fmt::format("DUAL WHERE GET_LOCK({},0)=1", lock_name(name)),
                      "CONNECTION_ID()", until, false));
     token = made;

@@ -20,7 +20,7 @@ Error NamedBackend::refuse(std::string_view what) const {
 }
 
 Result<void> NamedBackend::accept(const Request& r, std::size_t longest) const {
-  if (auto can = can_serve(traits_, r); !can) return can;
+  TRY_VOID(can_serve(traits_, r));
   if (name_of(r.key).size() > longest)
     return fail(refuse(fmt::format("prefix and key have at most {} bytes", longest)));
   return {};
@@ -101,7 +101,7 @@ Result<std::vector<std::string>> NamedBackend::names() {
     return fail(Errc::usage, "without a prefix only a named key can be inspected: give a KEY");
   std::vector<std::string> names;
   for (const Rows& kept : rows()) {
-    const auto found =
+    TRY(found,
         client_.run<Answer>(client_.usual_deadline(), "", [&](Connection& c) -> Result<Answer> {
           auto r = c.query(
               "list",
@@ -110,10 +110,9 @@ Result<std::vector<std::string>> NamedBackend::names() {
               client_.usual_deadline());
           if (!r && c.remedy() == Remedy::create) return Answer{};
           return r;
-        });
-    if (!found) return fail(found.error());
-    for (std::size_t i = 0; i < found->rows.size(); ++i)
-      names.emplace_back(found->text(0, i).substr(prefix.size()));
+        }));
+    for (std::size_t i = 0; i < found.rows.size(); ++i)
+      names.emplace_back(found.text(0, i).substr(prefix.size()));
   }
   return names;
 }

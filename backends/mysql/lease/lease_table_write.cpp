@@ -194,16 +194,16 @@ Result<void> LeaseTable::queue_up(Connection& c, const Asking& a, Deadline until
       names += (names.empty() ? "DO " : ",") + have_name(name);
     }
   if (!names.empty()) names += ";";
-  auto r = c.query(
-      "join the queue",
-      fmt::format("{}INSERT INTO dlock_wait(name,owner,mode,permits,live,since,who) "
+  TRY(r,
+      c.query("join the queue",
+              fmt::format(
+                  "{}INSERT INTO dlock_wait(name,owner,mode,permits,live,since,who) "
                   "VALUES({},'{}','{}',{},{},{},{}) ON DUPLICATE KEY UPDATE "
                   "live=VALUES(live);UPDATE dlock_lock SET waiters=1 WHERE name={} AND waiters=0",
                   names, hex(a.name), a.ask.owner.hex(), static_cast<char>(a.ask.mode), a.ask.limit,
                   live, setup_.clock, hex(a.ask.meta.substr(0, 4096)), hex(a.name)),
-      until);
-  if (!r) return fail(std::move(r.error()));
-  if (r->results != 2u + !names.empty()) {
+              until));
+  if (r.results != 2u + !names.empty()) {
     c.distrust();
     return fail(Errc::timed_out, "join the queue: an answer is missing");
   }
