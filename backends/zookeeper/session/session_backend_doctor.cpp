@@ -141,7 +141,7 @@ void servers(const Options& o, std::vector<Finding>& out) {
 }  // namespace
 
 Result<std::vector<Finding>> SessionBackend::doctor() {
-  TRY(got, looker());
+  TRY(got, reader());
   Session& s = *got;
   std::vector<Finding> out;
   servers(options_, out);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <zookeeper/zookeeper.h>
 #include <algorithm>
+#include "common/exchange.hpp"
 #include "zookeeper/records.hpp"
 #include "zookeeper/session/session_backend.hpp"
 
@@ -16,12 +17,12 @@ Place* SessionBackend::find_place(const Key& key, const Owner& owner) {
 
 Place& SessionBackend::place_for(const Request& r) {
   if (Place* p = find_place(r.key, r.owner)) return *p;
-  Place p{r.key, r.owner};
-  p.mode = r.mode;
-  p.ttl = r.ttl;
-  p.lock_delay = r.lock_delay;
-  p.attached = r.attached;
-  return places_.emplace_back(std::move(p));
+  return places_.emplace_back(Place{.key = r.key,
+                                    .owner = r.owner,
+                                    .mode = r.mode,
+                                    .ttl = r.ttl,
+                                    .lock_delay = r.lock_delay,
+                                    .attached = r.attached});
 }
 
 bool SessionBackend::lives(const Place& p) const {
@@ -35,7 +36,7 @@ void SessionBackend::forget(Place& p) {
 }
 
 Lease SessionBackend::lease_of(const Place& p, Deadline sent) const {
-  Lease lease{p.key, p.owner, p.mode, p.token, p.slot};
+  Lease lease{p.key, p.owner, p.mode, p.token, p.slot.value_or(0)};
   lease.deadline =
       std::min<Deadline>(p.line->session->proof().until() - p.lock_delay, lease_end(sent, p.ttl));
   if (!p.attached) lease.ticket = ticket_of(p).text();
@@ -52,8 +53,7 @@ Ticket SessionBackend::ticket_of(const Place& p) {
 Result<void> SessionBackend::done(Session& s, std::string_view what,
                                   std::initializer_list<const Session::Call*> calls,
                                   Deadline until) {
-  if (!s.finish(calls, until))
-    return fail(Errc::timed_out, fmt::format("{} at {}: no answer in time", what, options_.where));
+  if (!s.finish(calls, until)) return fail(no_answer(what, options_.where));
   const bool denied = std::any_of(calls.begin(), calls.end(), [](const Session::Call* c) {
     return c->reply().rc == ZNOAUTH || c->reply().rc == ZAUTHFAILED;
   });
@@ -64,6 +64,14 @@ Result<void> SessionBackend::done(Session& s, std::string_view what,
   return fail(Errc::timed_out,
               fmt::format("{} at {}: denied, and {} has another credential now, to be tried next",
                           what, options_.where, options_.auth_file));
+}
+
+Result<Reply> SessionBackend::answer(Session& s, std::string_view what, Session::Call call,
+                                     Deadline until, std::optional<int> also) {
+  TRY_VOID(done(s, what, {&call}, until));
+  const Reply& r = call.reply();
+  if (r.rc != ZOK && r.rc != also) return fail(server_error(options_, what, r.rc));
+  return r;
 }
 
 Result<int> SessionBackend::make_directory(Session& s, const std::string& path,
@@ -92,7 +100,7 @@ Result<bool> SessionBackend::settle(const Key& key) {
     const auto at = std::find_if(places_.begin(), places_.end(),
                                  [&](const Place& p) { return p.given_up && p.key == key; });
     if (at == places_.end()) return any;
-    if (at->granted) {
+    if (at->granted()) {
       const Lease owed{at->key, at->owner};
       TRY_VOID(release(owed, std::nullopt));
     } else {
@@ -102,36 +110,32 @@ Result<bool> SessionBackend::settle(const Key& key) {
   }
 }
 
-void SessionBackend::begin_anew(Place& p, Request& r) {
-  if (r.attached) p.owner = r.owner = Owner::random();
-  p.node.clear();
-  p.unsure = p.granted = p.slotted = p.given_up = p.releasing = false;
-  p.watch = 0;
+void SessionBackend::begin_anew(Request& r) {
+  if (Place* p = find_place(r.key, r.owner)) forget(*p);
+  if (r.attached) r.owner = Owner::random();
 }
 
 Result<void> SessionBackend::leave(Place& p) {
   const Deadline until = op_deadline();
   p.given_up = true;
-  while (lives(p) && (!p.node.empty() || p.unsure)) {
+  while (lives(p) && p.node_state != NodeState::none) {
     Session& s = *p.line->session;
-    if (auto ok = s.connect(until); !ok) return ok;
+    TRY_VOID(s.connect(until));
     if (!lives(p)) break;
-    if (p.node.empty()) {
+    if (p.node_state == NodeState::unclear) {
       const auto found = find_node(s, p, until);
       if (!found && found.error().code == Errc::timed_out && Clock::now() < until) continue;
       if (!found) return fail(found.error());
-      p.unsure = false;
       if (!*found) break;
     }
     const Session::Call call = s.remove(p.node);
-    if (auto ok = done(s, "leave the queue", {&call}, until); !ok) return ok;
+    TRY_VOID(done(s, "leave the queue", {&call}, until));
     const int rc = call.reply().rc;
     if (unknown(rc)) continue;
     if (rc != ZOK && rc != ZNONODE) return fail(server_error(options_, "leave the queue", rc));
-    p.node.clear();
+    break;
   }
-  p.node.clear();
-  p.unsure = p.granted = p.slotted = false;
+  p.no_node(NodeState::none);
   return {};
 }
 
@@ -139,7 +143,7 @@ Result<void> SessionBackend::leave(Place& p) {
 // Null: not held.
 Result<Place*> SessionBackend::ours(const Lease& lease, Duration ttl, Deadline until) {
   if (Place* p = find_place(lease.key, lease.owner)) {
-    if (!lives(*p) || (p->node.empty() && !p->releasing)) {
+    if (!lives(*p) || p->node.empty()) {
       forget(*p);
       return nullptr;
     }
@@ -157,35 +161,25 @@ Result<Place*> SessionBackend::ours(const Lease& lease, Duration ttl, Deadline u
     l.session = std::make_unique<Session>(options_, timeout, ticket, l.lock_delay);
     l.taken_up = true;
   }
-  Place p{lease.key, lease.owner};
-  p.attached = false;
-  p.ttl = l.ttl;
-  p.lock_delay = l.lock_delay;
+  const auto without_line = [&](Result<Place*> outcome) {
+    close(l);
+    return outcome;
+  };
+  Place p{.key = lease.key,
+          .owner = lease.owner,
+          .ttl = l.ttl,
+          .lock_delay = l.lock_delay,
+          .attached = false,
+          .line = &l};
   for (;;) {
-    auto connected = l.session->connect(until);
-    if (!connected) {
-      Error e = std::move(connected.error());
-      close(l);
-      return fail(std::move(e));
-    }
-    if (l.session->state() == Session::State::expired) {
-      close(l);
-      return nullptr;
-    }
-    p.line = &l;
+    if (auto ok = l.session->connect(until); !ok) return without_line(fail(std::move(ok.error())));
+    if (l.session->state() == Session::State::expired) return without_line(nullptr);
     p.session = l.session->id();
     auto found = find_node(*l.session, p, until);
     if (!found && found.error().code == Errc::timed_out && Clock::now() < until) continue;
-    if (!found) {
-      Error e = std::move(found.error());
-      close(l);
-      return fail(std::move(e));
-    }
-    if (!*found) {
-      close(l);
-      return nullptr;
-    }
-    p.granted = true;
+    if (!found) return without_line(fail(std::move(found.error())));
+    if (!*found) return without_line(nullptr);
+    p.node_state = NodeState::granted;
     return &places_.emplace_back(std::move(p));
   }
 }
