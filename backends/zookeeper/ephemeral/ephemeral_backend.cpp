@@ -167,4 +167,12 @@ EphemeralWaiter::Step EphemeralWaiter::wait(Session& s, Place& p, Deadline end) 
   }
 }
 
+// A node without a session is another program's.
+Result<void> EphemeralBackend::erase(const Key& key) {
+  TRY(held, holders(key));
+  TRY(s, looker());
+  for (const HolderNode& node : held) TRY_VOID(remove(*s, node.path, op_deadline()));
+  return {};
+}
+
 }  // namespace dlock::zookeeper

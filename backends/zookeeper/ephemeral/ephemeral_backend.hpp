@@ -16,6 +16,7 @@ class EphemeralBackend final : public SessionBackend {
   Result<std::unique_ptr<Waiter>> enqueue(const Request&) override;
   Result<std::optional<KeyView>> inspect(const Key&) override;
   Result<std::vector<std::string>> names() override;
+  Result<void> erase(const Key&) override;
   Result<std::optional<KeyView>> inspect_name(const std::string& name) override;
 
  protected:

@@ -17,6 +17,7 @@ class QueueBackend final : public SessionBackend {
   Result<std::unique_ptr<Waiter>> enqueue(const Request&) override;
   Result<std::optional<KeyView>> inspect(const Key&) override;
   Result<std::vector<std::string>> names() override;
+  Result<void> erase(const Key&) override;
   Result<std::optional<KeyView>> inspect_name(const std::string& name) override;
 
   Dialect dialect() const noexcept { return dialect_; }
