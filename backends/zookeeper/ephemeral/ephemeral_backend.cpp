@@ -34,7 +34,7 @@ Result<std::unique_ptr<Waiter>> EphemeralBackend::enqueue(const Request& request
 Result<bool> EphemeralBackend::find_node(Session& s, Place& p, Deadline until) {
   TRY(path, path_of(options_, p.key, nested));
   (void)s.sync(path);
-  TRY(r, answer(s, "look for our node", s.get(path), until, ZNONODE));
+  TRY(r, answer(s, "look for our node", s.get(path), until, {ZNONODE}));
   const bool is_ours = r.rc == ZOK && r.stat.owner == s.id() &&
                        (is_record_of(r.text, p.owner) || r.text.starts_with(revoke_word));
   if (is_ours) p.set_node(path, r.stat);
@@ -44,7 +44,7 @@ Result<bool> EphemeralBackend::find_node(Session& s, Place& p, Deadline until) {
 Result<std::vector<SessionBackend::Contender>> EphemeralBackend::read(const std::string& path) {
   TRY(s, reader());
   (void)s->sync(path);
-  TRY(node, answer(*s, "look", s->get(path), op_deadline(), ZNONODE));
+  TRY(node, answer(*s, "look", s->get(path), op_deadline(), {ZNONODE}));
   const Reply r = without_strangers(std::move(node));
   std::vector<Contender> held;
   if (r.rc == ZOK && r.stat.owner != 0) held.push_back({path, r.stat, r.text});
@@ -83,7 +83,7 @@ Result<std::vector<std::string>> EphemeralBackend::names() {
   const std::string parent =
       directory == "/" ? directory : directory.substr(0, directory.size() - 1);
   (void)s->sync(parent);
-  TRY(all, answer(*s, "list", s->children(parent), op_deadline(), ZNONODE));
+  TRY(all, answer(*s, "list", s->children(parent), op_deadline(), {ZNONODE}));
   std::vector<std::string> names;
   for (const std::string& name : all.names)
     if (name.starts_with(stem) && name != stem) names.push_back(name.substr(stem.size()));
@@ -94,6 +94,15 @@ Result<std::optional<KeyView>> EphemeralBackend::inspect_name(const std::string&
   auto view = view_of(options_.root + name, name);
   if (!view && view.error().code == Errc::denied) return std::nullopt;  // not one of ours
   return view;
+}
+
+// A node without a session is another program's.
+Result<void> EphemeralBackend::erase(const Key& key) {
+  TRY(held, holders(key));
+  TRY(s, reader());
+  for (const Contender& node : held)
+    TRY_VOID(answer(*s, "remove", s->remove(node.path), op_deadline(), {ZNONODE}));
+  return {};
 }
 
 // ---- the waiter --------------------------------------------------------------------------------
@@ -165,14 +174,6 @@ EphemeralWaiter::Step EphemeralWaiter::wait(Session& s, Place& p, Deadline end) 
     if (Clock::now() >= end) return Progress{Waiting{0, holder_}};
     if (listen(s, path_, end) == Session::Heard::interrupted) return Progress{Waiting{0, holder_}};
   }
-}
-
-// A node without a session is another program's.
-Result<void> EphemeralBackend::erase(const Key& key) {
-  TRY(held, holders(key));
-  TRY(s, looker());
-  for (const HolderNode& node : held) TRY_VOID(remove(*s, node.path, op_deadline()));
-  return {};
 }
 
 }  // namespace dlock::zookeeper

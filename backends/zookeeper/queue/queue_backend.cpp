@@ -53,7 +53,7 @@ Result<bool> QueueBackend::find_node(Session& s, Place& p, Deadline until) {
   constexpr std::string_view what = "look for our node";
   TRY(path, path_of(options_, p.key));
   (void)s.sync(path);
-  TRY(list, answer(s, what, s.children(path), until, ZNONODE));
+  TRY(list, answer(s, what, s.children(path), until, {ZNONODE}));
   const std::string guid = guid_of(dialect_, p.owner);
   for (const std::string& name : list.names) {
     const auto member = parse_member(dialect_, name);
@@ -93,8 +93,8 @@ Result<QueueBackend::Queue> QueueBackend::read(Session& s, const std::string& pa
   Queue read;
   (void)s.sync(path);
   Session::Call data = s.get(path), list = s.children(path);
-  TRY(record, answer(s, "look", std::move(data), until, ZNONODE));
-  TRY(names, answer(s, "look", std::move(list), until, ZNONODE));
+  TRY(record, answer(s, "look", std::move(data), until, {ZNONODE}));
+  TRY(names, answer(s, "look", std::move(list), until, {ZNONODE}));
   if (record.rc == ZNONODE || names.rc == ZNONODE) return read;
   read.exists = true;
   if (options_.native) read.key = percent_decode(record.text).value_or("");
@@ -166,7 +166,7 @@ Result<std::optional<KeyView>> QueueBackend::view_of(const std::string& path,
 Result<void> QueueBackend::walk(Session& s, const std::string& path, std::string_view stem,
                                 std::vector<std::string>& paths) {
   TRY(list, answer(s, "list", s.children(path == "/" ? path : path.substr(0, path.size() - 1)),
-                   op_deadline(), ZNONODE));
+                   op_deadline(), {ZNONODE}));
   for (const std::string& name : list.names) {
     if (!name.starts_with(stem) || name == stem) continue;
     const std::string child = path + name;
@@ -210,26 +210,25 @@ Result<std::optional<KeyView>> QueueBackend::inspect_name(const std::string& nam
 // not belong to it stays.
 Result<void> QueueBackend::erase(const Key& key) {
   TRY(path, path_of(options_, key));
-  TRY(s, looker());
+  TRY(s, reader());
+  const std::string what = "remove " + path;
   for (const Deadline until = op_deadline();;) {
-    const Session::Call sync = s->sync(path), list = s->children(path);
-    TRY_VOID(done(*s, "remove", {&sync, &list}, until));
-    if (list.reply().rc == ZNONODE) return {};
-    if (list.reply().rc != ZOK)
-      return fail(server_error(options_, "remove " + path, list.reply().rc));
+    (void)s->sync(path);
+    TRY(list, answer(*s, what, s->children(path), until, {ZNONODE}));
+    if (list.rc == ZNONODE) return {};
     std::string foreign;
-    for (const std::string& name : list.reply().names) {
+    for (const std::string& name : list.names) {
       const bool mark =
           dialect_ == Dialect::sequential && (parse_slot(name) || parse_old_mark(name));
-      if (mark || parse_member(dialect_, name)) TRY_VOID(remove(*s, path + '/' + name, until));
-      else foreign = name;
+      if (!mark && !parse_member(dialect_, name)) foreign = name;
+      else TRY_VOID(answer(*s, what, s->remove(path + '/' + name), until, {ZNONODE}));
     }
     if (!foreign.empty())
       return fail(Errc::protocol,
                   fmt::format("{} has a node {} of another program in it", path, quoted(foreign)));
-    TRY(gone, remove(*s, path, until));
-    if (gone) return {};
-    if (Clock::now() >= until) return fail(server_error(options_, "remove " + path, ZNOTEMPTY));
+    TRY(gone, answer(*s, what, s->remove(path), until, {ZNONODE, ZNOTEMPTY}));
+    if (gone.rc != ZNOTEMPTY) return {};
+    if (Clock::now() >= until) return fail(server_error(options_, what, ZNOTEMPTY));
   }
 }
 

@@ -300,7 +300,7 @@ Result<Released> SessionBackend::revoke(const Key& key) {
   Released result = Released::was_not_held;
   for (const Contender& h : held) {
     const std::string text = revoke_text(h.stat.token(), names_recur(), h.data);
-    TRY(r, answer(*s, "revoke", s->set(h.path, text), op_deadline(), ZNONODE));
+    TRY(r, answer(*s, "revoke", s->set(h.path, text), op_deadline(), {ZNONODE}));
     if (r.rc == ZOK) result = Released::yes;
   }
   return result;
@@ -314,7 +314,7 @@ Result<Released> SessionBackend::force_release(const Key& key, std::optional<Fen
     if (token && h.stat.token() != *token) continue;
     const auto record = NodeRecord::parse(h.data);
     auto call = remove(*s, release_ops(h.path, record ? record->slot : std::nullopt));
-    TRY(r, answer(*s, "force a release", std::move(call), op_deadline(), ZNONODE));
+    TRY(r, answer(*s, "force a release", std::move(call), op_deadline(), {ZNONODE}));
     if (r.rc == ZOK) result = Released::yes;
   }
   return result;

@@ -136,11 +136,8 @@ class SessionBackend : public Backend {
                     Deadline until);
   // The answer to one. An Error, too: any other result than ZOK and `also`.
   Result<Reply> answer(Session&, std::string_view what, Session::Call, Deadline until,
-                       std::optional<int> also = std::nullopt);
+                       std::initializer_list<int> also = {});
   static HolderView view(const NodeStat&, std::string_view data, Mode);
-
-  // Deletes a node; a missing one is fine. False: it has children.
-  Result<bool> remove(Session&, const std::string& path, Deadline until);
 
   std::uint64_t wakeups = 0;
   std::uint64_t relists = 0;  // the node to watch was gone already

@@ -50,14 +50,6 @@ Ticket SessionBackend::ticket_of(const Place& p) {
   return t;
 }
 
-Result<bool> SessionBackend::remove(Session& s, const std::string& path, Deadline until) {
-  const Session::Call remove = s.remove(path);
-  TRY_VOID(done(s, "remove", {&remove}, until));
-  const int rc = remove.reply().rc;
-  if (rc == ZOK || rc == ZNONODE || rc == ZNOTEMPTY) return rc != ZNOTEMPTY;
-  return fail(server_error(options_, "remove " + path, rc));
-}
-
 Result<void> SessionBackend::done(Session& s, std::string_view what,
                                   std::initializer_list<const Session::Call*> calls,
                                   Deadline until) {
@@ -75,10 +67,11 @@ Result<void> SessionBackend::done(Session& s, std::string_view what,
 }
 
 Result<Reply> SessionBackend::answer(Session& s, std::string_view what, Session::Call call,
-                                     Deadline until, std::optional<int> also) {
+                                     Deadline until, std::initializer_list<int> also) {
   TRY_VOID(done(s, what, {&call}, until));
   const Reply& r = call.reply();
-  if (r.rc != ZOK && r.rc != also) return fail(server_error(options_, what, r.rc));
+  if (r.rc != ZOK && std::find(also.begin(), also.end(), r.rc) == also.end())
+    return fail(server_error(options_, what, r.rc));
   return r;
 }
 
