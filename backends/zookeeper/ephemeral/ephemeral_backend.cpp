@@ -109,16 +109,19 @@ Result<void> EphemeralBackend::erase(const Key& key) {
 
 EphemeralWaiter::Step EphemeralWaiter::turn(Session& s, Place& p, Deadline end) {
   const Deadline until = backend_.op_deadline();
-  if (watch_ != 0 && watch_session_ == &s && connection_ == s.connection() && !s.fired(watch_))
-    return wait(s, p, end);
+  if (watch_ != 0 && connection_ == s.connection() && !s.fired(watch_)) return wait(s, end);
 
+  s.forget(std::exchange(watch_, 0));
   connection_ = s.connection();
   const Session::Call create = s.create(path_, NodeRecord::of(request_).text(), ZOO_EPHEMERAL);
   p.no_node(NodeState::unclear);
   TRY_VOID(backend_.done(s, "acquire", {&create}, until));
   const Reply& made = create.reply();
   if (unknown(made.rc)) return go_on;
-  if (made.rc == ZNODEEXISTS) return wait(s, p, end);
+  if (made.rc == ZNODEEXISTS) {
+    TRY(in_the_way, set_watch(s, p));
+    return in_the_way ? wait(s, end) : go_on;
+  }
   p.no_node(NodeState::none);
   if (made.rc == ZNONODE) {
     TRY_VOID(
@@ -131,11 +134,8 @@ EphemeralWaiter::Step EphemeralWaiter::turn(Session& s, Place& p, Deadline end) 
   return granted(p, made.sent);
 }
 
-// Nothing: our own node is there, or none.
 EphemeralWaiter::Step EphemeralWaiter::set_watch(Session& s, Place& p) {
-  if (watch_session_ == &s) s.forget(watch_);
   watch_ = s.new_watch();
-  watch_session_ = &s;
   const Session::Call get = s.get(path_, watch_);
   auto answered = backend_.done(s, "watch", {&get}, backend_.op_deadline());
   const Reply& r = get.reply();
@@ -159,11 +159,7 @@ EphemeralWaiter::Step EphemeralWaiter::set_watch(Session& s, Place& p) {
   return Progress{Waiting{0, holder_}};
 }
 
-EphemeralWaiter::Step EphemeralWaiter::wait(Session& s, Place& p, Deadline end) {
-  if (watch_ == 0 || watch_session_ != &s || s.fired(watch_)) {
-    auto set = set_watch(s, p);
-    if (!set || !*set) return set;
-  }
+EphemeralWaiter::Step EphemeralWaiter::wait(Session& s, Deadline end) {
   if (!request_.wait) return Progress{Busy{holder_}};
   for (;;) {
     if (s.fired(watch_)) {
@@ -172,7 +168,7 @@ EphemeralWaiter::Step EphemeralWaiter::wait(Session& s, Place& p, Deadline end) 
     }
     if (!s.connected() || s.connection() != connection_) return go_on;
     if (Clock::now() >= end) return Progress{Waiting{0, holder_}};
-    if (listen(s, path_, end) == Session::Heard::interrupted) return Progress{Waiting{0, holder_}};
+    if (listen(s, path_, end) == Session::Wake::interrupted) return Progress{Waiting{0, holder_}};
   }
 }
 

@@ -18,9 +18,9 @@ class EphemeralBackend final : public SessionBackend {
   Result<std::vector<std::string>> names() override;
   Result<void> erase(const Key&) override;
   Result<std::optional<KeyView>> inspect_name(const std::string& name) override;
+  Result<bool> find_node(Session&, Place&, Deadline until) override;
 
  protected:
-  Result<bool> find_node(Session&, Place&, Deadline until) override;
   bool names_recur() const override { return true; }
   Result<std::vector<Contender>> holders(const Key&) override;
   bool is_of(const Contender&, const Owner&) const override;
@@ -39,13 +39,13 @@ class EphemeralWaiter final : public SessionWaiter {
 
  private:
   Step turn(Session&, Place&, Deadline end) override;
-  Step wait(Session&, Place&, Deadline end);
+  // What the node in the way is; from then on it is watched. go_on: it is gone, or our own.
   Step set_watch(Session&, Place&);
+  Step wait(Session&, Deadline end);
 
   EphemeralBackend& backend_;
   const std::string path_;
-  Session* watch_session_ = nullptr;
-  std::uint64_t connection_ = 0;
+  std::uint64_t connection_ = 0;  // by which the watch was set
   std::optional<HolderView> holder_;
 };
 

@@ -25,9 +25,9 @@ class QueueBackend final : public SessionBackend {
   std::string directory_data(const Key&) const;
   Error foreign(const Key&, std::string_view node) const;
   Error too_new(const std::string& node, unsigned layout) const;
+  Result<bool> find_node(Session&, Place&, Deadline until) override;
 
  protected:
-  Result<bool> find_node(Session&, Place&, Deadline until) override;
   std::vector<Op> release_ops(const std::string& node, std::optional<unsigned> slot) const override;
   Result<std::vector<Contender>> holders(const Key&) override;
   bool is_of(const Contender&, const Owner&) const override;

@@ -50,7 +50,7 @@ QueueWaiter::Step QueueWaiter::turn(Session& s, Place& p, Deadline end) {
 Result<bool> QueueWaiter::enter(Session& s, Place& p, Deadline until) {
   reset();
   if (p.node_state == NodeState::unclear) {
-    TRY(found, backend_.adopt(s, p, until));
+    TRY(found, backend_.find_node(s, p, until));
     if (found) {
       waited_ = true;
       return true;
@@ -159,7 +159,7 @@ QueueWaiter::Step QueueWaiter::wait(const Standing& at, const Verdict& v, Deadli
   }
   const std::string target = v.what == What::wait_room ? path_ : path_ + '/' + v.watch;
   if (watched_ != target) {
-    if (watch_ != 0) s.forget(watch_);
+    s.forget(watch_);
     watch_ = s.new_watch();
     watched_.clear();
     // A node of the queue has no children, so a watch on those fires at its deletion alone; one on
@@ -198,9 +198,9 @@ QueueWaiter::Step QueueWaiter::wait(const Standing& at, const Verdict& v, Deadli
       return go_on;
     }
     if (!s.connected() || s.connection() != connection) return go_on;
-    const Session::Heard heard = listen(s, path_, end);
-    if (heard == Session::Heard::something) continue;
-    return waiting(heard == Session::Heard::interrupted ? nullptr : &s, p, v);
+    const Session::Wake wake = listen(s, path_, end);
+    if (wake == Session::Wake::event) continue;
+    return waiting(wake == Session::Wake::interrupted ? nullptr : &s, p, v);
   }
 }
 

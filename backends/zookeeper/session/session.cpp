@@ -37,6 +37,12 @@ Fd take_turn(std::int64_t session, Deadline until) {
   }
 }
 
+// Of a connection or a watch: never the same of two Sessions.
+std::uint64_t next_number() {
+  static std::atomic<std::uint64_t> last{0};
+  return ++last;
+}
+
 }  // namespace
 
 Session::Session(const Options& o, Duration timeout, const std::optional<Ticket>& ticket,
@@ -118,8 +124,7 @@ Duration Session::timeout() const {
 void Session::on_state(int state) {
   ++news_;
   if (state != ZOO_CONNECTED_STATE) return;
-  static std::atomic<std::uint64_t> last{0};
-  connection_ = ++last;
+  connection_ = next_number();
   proof_.attached(attempt_at_, Clock::now(), timeout());
   watch_socket();
 }
@@ -147,11 +152,11 @@ void Session::watch_socket() {
   ::epoll_ctl(alarm_.get(), EPOLL_CTL_ADD, fd_, &e);
 }
 
-Session::Heard Session::listen(Deadline until, int interrupt_fd) {
-  return fd_ < 0 ? Heard::something : pump(until, interrupt_fd);
+Session::Wake Session::listen(Deadline until, int interrupt_fd) {
+  return fd_ < 0 ? Wake::event : pump(until, interrupt_fd);
 }
 
-Session::Heard Session::pump(Deadline until, int interrupt_fd) {
+Session::Wake Session::pump(Deadline until, int interrupt_fd) {
   for (const std::uint64_t before = news_;;) {
     int fd = -1, interest = 0;
     timeval tv{};
@@ -159,7 +164,7 @@ Session::Heard Session::pump(Deadline until, int interrupt_fd) {
     zookeeper_interest(handle_, &fd, &interest, &tv);  // its errors are in the state afterwards
     if (left()) fd = -1;
     note_descriptor(fd, asked);
-    if (news_ != before || over()) return Heard::something;
+    if (news_ != before || over()) return Wake::event;
     Deadline wake = std::min<Deadline>(until, Clock::now() + std::chrono::seconds{tv.tv_sec} +
                                                   std::chrono::microseconds{tv.tv_usec});
     const bool connecting = fd >= 0 && state() != State::connected;
@@ -175,13 +180,13 @@ Session::Heard Session::pump(Deadline until, int interrupt_fd) {
           ((p[0].revents & (POLLOUT | POLLHUP | POLLERR)) ? interest & ZOOKEEPER_WRITE : 0);
       zookeeper_process(handle_, ready);
       if (left()) fd_ = -1;
-      if (news_ != before || over()) return Heard::something;
+      if (news_ != before || over()) return Wake::event;
     } else if (connecting && Clock::now() >= attempt_at_ + patience_) {
       drop();
     }
-    if (p[1].revents != 0) return Heard::interrupted;
-    if (fd_ < 0) return Heard::something;
-    if (Clock::now() >= until) return Heard::nothing;
+    if (p[1].revents != 0) return Wake::interrupted;
+    if (fd_ < 0) return Wake::event;
+    if (Clock::now() >= until) return Wake::nothing;
   }
 }
 
@@ -203,9 +208,9 @@ Result<void> Session::connect(Deadline until, int interrupt_fd) {
       if (!*addresses) return unavailable(addresses->error().message);
       TRY_VOID(set_servers(**addresses));
     }
-    const Heard heard = pump(until, interrupt_fd);
+    const Wake wake = pump(until, interrupt_fd);
     if (state() != State::connecting) break;
-    if (heard == Heard::interrupted) return unavailable("interrupted while connecting");
+    if (wake == Wake::interrupted) return unavailable("interrupted while connecting");
     if (Clock::now() >= until) return unavailable("no server answers");
   }
   if (state() == State::denied) return fail(server_error(options_, "connect", ZAUTHFAILED));
@@ -233,7 +238,7 @@ bool Session::finish(std::initializer_list<const Call*> calls, Deadline until) {
   };
   while (!done()) {
     if (left()) break;
-    if (listen(until) == Heard::nothing && !done()) {
+    if (listen(until) == Wake::nothing && !done()) {
       drop();  // this answers them all, with "unknown"
       return false;
     }
@@ -242,8 +247,9 @@ bool Session::finish(std::initializer_list<const Call*> calls, Deadline until) {
 }
 
 WatchId Session::new_watch() {
-  watches_[++last_watch_] = false;
-  return last_watch_;
+  const WatchId id = next_number();
+  watches_[id] = false;
+  return id;
 }
 bool Session::fired(WatchId id) const {
   const auto at = watches_.find(id);

@@ -52,7 +52,7 @@ struct Op {
   int flags = 0;     // create
 };
 
-using WatchId = std::uint64_t;  // 0: none
+using WatchId = std::uint64_t;  // of this process; 0: none
 
 // A session timeout is requested in whole milliseconds.
 inline Duration whole_ms(Duration d) { return std::chrono::ceil<std::chrono::milliseconds>(d); }
@@ -93,9 +93,9 @@ class Session {
   Result<void> connect(Deadline until, int interrupt_fd = -1);
 
   // Handles events until one arrived or `until` is over or interrupt_fd readable; without a
-  // connection it has nothing to wait for (`something`).
-  enum class Heard { something, nothing, interrupted };
-  Heard listen(Deadline until, int interrupt_fd = -1);
+  // connection it has nothing to wait for (`event`).
+  enum class Wake { event, nothing, interrupted };
+  Wake listen(Deadline until, int interrupt_fd = -1);
 
   // Drops the connection, not the session; connect() turns to another server. The outcome of
   // unanswered requests is unknown.
@@ -147,7 +147,7 @@ class Session {
   // The addresses for the next connection; the first ones make the handle.
   Result<void> set_servers(const std::string&);
   // Begins a connection, if there is none, and returns at its end.
-  Heard pump(Deadline until, int interrupt_fd);
+  Wake pump(Deadline until, int interrupt_fd);
   template <class Request>
   Call send(bool write, Request);
   bool left() const;  // the library has no connection, nor begins one
@@ -165,7 +165,6 @@ class Session {
   int fd_ = -1;                 // the library's
   Deadline attempt_at_{};       // when it began to connect
   std::uint64_t connection_ = 0, news_ = 0;
-  WatchId last_watch_ = 0;
   std::map<WatchId, bool> watches_;
   Fd alarm_;
   Fd turn_;  // only one process at a time may be connected to a resumed session

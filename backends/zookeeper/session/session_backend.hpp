@@ -127,8 +127,9 @@ class SessionBackend : public Backend {
   // Deletes the node of a place that is not granted, or of one whose create got no answer, if it
   // exists. The place stays, empty.
   Result<void> leave(Place&);
-  // The node of an acquisition whose reply was lost. False: there is none.
-  Result<bool> adopt(Session& s, Place& p, Deadline until) { return find_node(s, p, until); }
+  // Finds the node of a place in its session, if this Backend did not make it or does not know that
+  // it did: the reply was lost. False: there is none.
+  virtual Result<bool> find_node(Session&, Place&, Deadline until) = 0;
 
   // Waits for calls within an operation. Errc::timed_out: no reply, or denied while their file has
   // another credential by now: the next attempt has both.
@@ -143,9 +144,6 @@ class SessionBackend : public Backend {
   std::uint64_t relists = 0;  // the node to watch was gone already
 
  protected:
-  // Finds the node of `owner` in its session, if this Backend did not make it or does not know that
-  // it did.
-  virtual Result<bool> find_node(Session&, Place&, Deadline until) = 0;
   virtual std::vector<Op> release_ops(const std::string& node, std::optional<unsigned>) const {
     return {{Op::Kind::remove, node}};
   }

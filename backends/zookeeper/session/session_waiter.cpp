@@ -63,7 +63,7 @@ SessionWaiter::Step SessionWaiter::granted(Place& p, Deadline sent) {
   return Progress{Granted{kept->lease, -1, p.line->session->alarm_fd()}};
 }
 
-Session::Heard SessionWaiter::listen(Session& s, const std::string& path, Deadline end) {
+Session::Wake SessionWaiter::listen(Session& s, const std::string& path, Deadline end) {
   const Duration pace = beat_of(request_.ttl);
   for (;;) {
     const Deadline now = Clock::now();
@@ -75,9 +75,9 @@ Session::Heard SessionWaiter::listen(Session& s, const std::string& path, Deadli
       beat_ = later(now, pace);
     }
     const std::uint64_t connection = s.connection();
-    const Session::Heard heard = s.listen(std::min(end, beat_), base_.options().interrupt_fd);
-    if (heard != Session::Heard::nothing || Clock::now() >= end) return heard;
-    if (!s.connected() || s.connection() != connection) return Session::Heard::something;
+    const Session::Wake wake = s.listen(std::min(end, beat_), base_.options().interrupt_fd);
+    if (wake != Session::Wake::nothing || Clock::now() >= end) return wake;
+    if (!s.connected() || s.connection() != connection) return Session::Wake::event;
   }
 }
 

@@ -27,7 +27,7 @@ class SessionWaiter : public Waiter {
   Step granted(Place&, Deadline sent);
   // As Session::listen, and keeps the server informed at the pace that a proof needs: so two writes
   // prove a long waiter when its turn comes.
-  Session::Heard listen(Session&, const std::string& path, Deadline end);
+  Session::Wake listen(Session&, const std::string& path, Deadline end);
 
   Request request_;  // its owner changes when the place has to be taken anew
   WatchId watch_ = 0;
