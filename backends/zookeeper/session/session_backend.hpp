@@ -111,10 +111,9 @@ class SessionBackend : public Backend {
   // alarmed() judges it.
   void watch(Session&, Place&);
 
-  // Makes the directory `path` and its parents. The result of the last step: ZOK or ZNODEEXISTS
-  // when it is there.
-  Result<int> make_directory(Session&, const std::string& path, const std::string& data,
-                             Deadline until, bool container = true);
+  // Makes the directory `path` and its parents.
+  Result<void> make_directory(Session&, const std::string& path, const std::string& data,
+                              Deadline until, bool container = true);
 
   // Before a node is made: this Backend's abandoned nodes of this key are gone. True: there were
   // some, and a session may be over. An Error while that is unknown.

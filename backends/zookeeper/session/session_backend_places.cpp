@@ -75,9 +75,9 @@ Result<Reply> SessionBackend::answer(Session& s, std::string_view what, Session:
   return r;
 }
 
-Result<int> SessionBackend::make_directory(Session& s, const std::string& path,
-                                           const std::string& data, Deadline until,
-                                           bool container) {
+Result<void> SessionBackend::make_directory(Session& s, const std::string& path,
+                                            const std::string& data, Deadline until,
+                                            bool container) {
   std::vector<Session::Call> above;
   for (std::size_t slash = path.find('/', 1); slash != path.npos; slash = path.find('/', slash + 1))
     above.push_back(s.create(path.substr(0, slash), "", ZOO_PERSISTENT));
@@ -86,11 +86,11 @@ Result<int> SessionBackend::make_directory(Session& s, const std::string& path,
   int rc = last.reply().rc;
   // a server before 3.5.1
   if (container && rc == ZUNIMPLEMENTED) return make_directory(s, path, data, until, false);
-  if (rc == ZOK || rc == ZNODEEXISTS) return rc;
+  if (rc == ZOK || rc == ZNODEEXISTS) return {};
   for (const Session::Call& c : above)  // the first error says more
     if (rc == ZNONODE && c.done() && c.reply().rc != ZOK && c.reply().rc != ZNODEEXISTS)
       rc = c.reply().rc;
-  if (rc == ZNONODE) return rc;  // the one above was deleted just now
+  if (rc == ZNONODE) return {};  // the one above was deleted just now: the next try makes it
   Error e = server_error(options_, "make the directory " + path, rc);
   if (e.code == Errc::protocol) e.code = Errc::cannot_create;
   return fail(std::move(e));
