@@ -24,8 +24,9 @@ std::string why(const Result<Options>& r) { return r ? "" : r.error().message; }
 }  // namespace
 
 TEST_CASE("servers, chroot and prefix") {
+  const Options several = parse("zookeeper://a,b:99,c").value();
   std::string servers;
-  for (const Url::Host& host : parse("zookeeper://a,b:99,c").value().servers)
+  for (const Url::Host& host : several.servers)
     servers += fmt::format(" {}:{}", host.name, host.port.value());
   CHECK(servers == " a:2181 b:99 c:2181");
   CHECK(parse("zk://a").value().root == "/dlock/");
