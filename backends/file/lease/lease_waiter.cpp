@@ -191,8 +191,8 @@ Result<std::optional<LockState::Answer>> LeaseWaiter::join(std::uint64_t& ticket
   return LockState::Answer{LockState::Waiting{rank, s.free_at()}};
 }
 
-// Only the first waiter watches the holders, and it may be stopped. True: the first of them is dead,
-// and was removed.
+// Only the first waiter watches the holders, and it may be stopped. True: the first of them is
+// dead, and was removed.
 Result<bool> LeaseWaiter::holder_is_gone() {
   const auto& holders = key_.state().holders;
   if (holders.empty() || holders.front().deadline != never) return false;

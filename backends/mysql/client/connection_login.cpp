@@ -77,8 +77,9 @@ const char* or_null(const std::string& s) noexcept { return s.empty() ? nullptr 
 // Connects, and exchanges the messages of the login.
 //
 // Connector/C does it in steps, so the waits are ours and end on time, whether the server is
-// silent, slow, or far away. (The look-up of a name is not done in steps: see hosts_of.) Oracle's library
-// has timeouts in whole seconds for the address and for each answer, and these are the bound.
+// silent, slow, or far away. (The look-up of a name is not done in steps: see hosts_of.) Oracle's
+// library has timeouts in whole seconds for the address and for each answer, and these are the
+// bound.
 enum class LogIn { done, failed, too_late };
 #ifdef MARIADB_PACKAGE_VERSION
 LogIn log_in(MYSQL* m, const Options& o, const Server& at, const std::string& host,
@@ -121,9 +122,9 @@ LogIn log_in(MYSQL* m, const Options& o, const Server& at, const std::string& ho
 }
 #endif
 
-// What the library connects to. It looks up a name by itself, without a bound, so it gets addresses;
-// except where it has to verify the name in the server's certificate: then the name, once the name
-// service has answered us.
+// What the library connects to. It looks up a name by itself, without a bound, so it gets
+// addresses; except where it has to verify the name in the server's certificate: then the name,
+// once the name service has answered us.
 Result<std::vector<std::string>> hosts_of(const Options& o, const Server& at, Deadline until) {
   std::vector<std::string> hosts{at.host};
   if (!at.socket.empty()) return hosts;
