@@ -97,8 +97,7 @@ Result<std::optional<KeyView>> NamedBackend::inspect(const Key& key) {
 
 Result<std::vector<std::string>> NamedBackend::names() {
   const std::string& prefix = client_.options().prefix;
-  if (prefix.empty())
-    return fail(Errc::usage, "without a prefix only a named key can be inspected: give a KEY");
+  TRY_VOID(can_list(prefix));
   std::vector<std::string> names;
   for (const Rows& kept : rows()) {
     TRY(found,
