@@ -153,8 +153,7 @@ Result<std::optional<KeyView>> RedlockBackend::inspect_name(const std::string& n
 
 Result<std::vector<std::string>> RedlockBackend::names() {
   const std::string& prefix = options_.prefix;
-  if (prefix.empty())
-    return fail(Errc::usage, "without a prefix only a named key can be inspected: give a KEY");
+  TRY_VOID(can_list(prefix));
   TRY_VOID(masters_.gather(usual_deadline(), patience, true));
   if (masters_.ready() < masters_.majority()) return fail(masters_.too_few());
   std::vector<std::string> all;

@@ -43,8 +43,8 @@ struct BackendFactory {
   std::span<const Traits> recipes;            // first is the default
   // URL query items besides `recipe` and `prefix`; `where.` allows every `where.NAME`
   std::span<const std::string_view> items;
-  // Judges everything in the URL that can be judged without a connection (Errc::usage; Errc::config:
-  // a file or variable that it needs is wrong).
+  // Judges everything in the URL that can be judged without a connection (Errc::usage;
+  // Errc::config: a file or variable that it needs is wrong).
   Result<void> (*check)(const Url&, const Traits&, const Settings&);
   // Checks the URL, too, and connects no earlier than the first call. `url` may be destroyed after
   // the call: copy what you need.

@@ -105,7 +105,10 @@ Result<std::optional<Progress>> LeaseWaiter::change(bool fresh) {
   if (g && !made) life_.drain();
   const auto done = key_.finish();
   if (!done) {
-    if (made) life_.drop(key_.place()), life_ = std::move(old);
+    if (made) {
+      life_.drop(key_.place());
+      life_ = std::move(old);
+    }
     return fail(done.error());
   }
   old.drop(key_.place());
@@ -156,7 +159,10 @@ Result<void> LeaseWaiter::rejoin() {
   if (ticket == 0 || (held && held->life.ticket() == ticket)) return {};
   if (life_.ticket() == ticket && life_.is_at(key_.place())) return {};
   TRY(line, Lifeline::rejoin(key_.place(), ticket));
-  if (!line) return key_.strike(ticket), key_.load_for(request_.owner);
+  if (!line) {
+    key_.strike(ticket);
+    return key_.load_for(request_.owner);
+  }
   life_.drop(key_.place());
   life_ = std::move(*line);
   return {};
@@ -185,8 +191,8 @@ Result<std::optional<LockState::Answer>> LeaseWaiter::join(std::uint64_t& ticket
   return LockState::Answer{LockState::Waiting{rank, s.free_at()}};
 }
 
-// Only the first waiter watches the holders, and it may be stopped. True: the first of them is dead,
-// and was removed.
+// Only the first waiter watches the holders, and it may be stopped. True: the first of them is
+// dead, and was removed.
 Result<bool> LeaseWaiter::holder_is_gone() {
   const auto& holders = key_.state().holders;
   if (holders.empty() || holders.front().deadline != never) return false;

@@ -66,8 +66,8 @@ class StateFile {
   // Adds the waiters of the tail to those of the slot. May be called again.
   Result<void> load_tail(KeyRecord&);
   // Whether a new waiter may join as record.joins, behind a tail that is not loaded, because it has
-  // to wait for one of the first waiters: the ticket of the last one in the tail. Nothing: load_tail
-  // first.
+  // to wait for one of the first waiters: the ticket of the last one in the tail. Nothing:
+  // load_tail first.
   std::optional<std::uint64_t> last_in_tail(const KeyRecord&, Micros now) const;
   // LockState::invite, with as many waiters of the tail, and then record.joins, as it concerns.
   // Afterwards at least the first waiter is known.
@@ -75,11 +75,11 @@ class StateFile {
   // The record of the last load().
   Result<Loaded> reload();
 
-  // Replaces the record. Only while locked and loaded; waiters may have been added to the state only
-  // if all are loaded. Writes nothing if nothing has changed.
+  // Replaces the record. Only while locked and loaded; waiters may have been added to the state
+  // only if all are loaded. Writes nothing if nothing has changed.
   Result<void> commit(const KeyRecord&);
-  // False: the file was deleted, replaced or renamed meanwhile, the commit does not count. Costs one
-  // system call.
+  // False: the file was deleted, replaced or renamed meanwhile, the commit does not count. Costs
+  // one system call.
   bool still_linked() const noexcept;
 
   // The record in force without the lock; absent or still empty: nullopt. Creates nothing.

@@ -61,6 +61,11 @@ struct Facts {
 // writable one.
 Result<void> writable(const Server&, bool read_only);
 
+// The server's clock in microseconds since 1970, fixed when a statement starts: before the row is
+// read, so expiry is judged late, never early.
+inline constexpr std::string_view server_clock =
+    "TIMESTAMPDIFF(MICROSECOND,'1970-01-01',UTC_TIMESTAMP(6))";
+
 // Values in statements: digits, or hex, which no character set and no quote can change.
 std::string hex(std::string_view bytes);   // x'..'
 std::string text_hex(std::string_view s);  // _utf8mb4 x'..', for what the server compares as text

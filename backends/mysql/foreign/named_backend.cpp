@@ -97,8 +97,7 @@ Result<std::optional<KeyView>> NamedBackend::inspect(const Key& key) {
 
 Result<std::vector<std::string>> NamedBackend::names() {
   const std::string& prefix = client_.options().prefix;
-  if (prefix.empty())
-    return fail(Errc::usage, "without a prefix only a named key can be inspected: give a KEY");
+  TRY_VOID(can_list(prefix));
   std::vector<std::string> names;
   for (const Rows& kept : rows()) {
     TRY(found,
@@ -145,8 +144,8 @@ Result<std::optional<FencingToken>> NamedBackend::record(Connection& c, const st
           "record the grant",
           fmt::format("INSERT INTO {}(name,fence,owner,conn,granted,until,who) SELECT "
                       "{},LAST_INSERT_ID({}),'{}',{},{},{}+{},{} FROM {} ON DUPLICATE KEY UPDATE "
-                      "fence=LAST_INSERT_ID({}),owner=VALUES(owner),conn=VALUES(conn),granted="
-                      "VALUES(granted),until=VALUES(until),who=VALUES(who)",
+                      "fence=LAST_INSERT_ID({}),owner=VALUES(owner),conn=VALUES(conn),"
+                      "granted=VALUES(granted),until=VALUES(until),who=VALUES(who)",
                       table_, hex(name), server_clock, r.owner.hex(), conn, server_clock,
                       server_clock, r.ttl.count(), hex(who(r)), from, next),
           until));

@@ -7,7 +7,6 @@
 #include <string>
 #include "core/backend.hpp"
 #include "mysql/client/client.hpp"
-#include "mysql/lease/lease_table.hpp"
 
 namespace dlock::mysql {
 

@@ -110,8 +110,8 @@ Result<LeaseTable::Answered> LeaseTable::acquire(Connection& c, Asking& a, Deadl
         ++out.version;
       }
       out.known.version = out.version;
-      // The grant is committed. A row that cannot be deleted does not undo it: it counts for nothing
-      // while we hold the key, and then as that of a dead waiter.
+      // The grant is committed. A row that cannot be deleted does not undo it: it counts for
+      // nothing while we hold the key, and then as that of a dead waiter.
       if (seen.ticket || (held && seen.queue))
         (void)leave_queue(c, a.name, me, seen.ticket, passed && !held, until);
       return out;
