@@ -181,6 +181,19 @@ Result<std::vector<std::string>> RedlockBackend::names() {
   return all;
 }
 
+// At every master, not a majority: one left out would keep its numbers.
+Result<void> RedlockBackend::erase(const Key& key) {
+  const Names at = names(key);
+  redis::Command remove{"remove"};
+  remove.keys = {at.lock};
+  remove.words = {"DEL", at.lock, at.record, at.wake};
+  for (std::size_t i = 0; i < masters_.size(); ++i) {
+    TRY(client, client_of(i));
+    TRY_VOID(client->call(remove));
+  }
+  return {};
+}
+
 Result<std::vector<Finding>> RedlockBackend::doctor() {
   using Level = Finding::Level;
   TRY_VOID(masters_.gather(usual_deadline(), patience, true));

@@ -81,6 +81,7 @@ class Bench {
   Result<void> measure_crash(const Target&, Figures&);
   Result<void> measure_all(Report&);
   std::vector<Key> keys_of_run(const Target&) const;
+  Result<void> erase(const Target&) const;
   Result<std::optional<std::string>> left_over(const Target&) const;
   std::vector<std::string> clean();
   bool stopped() { return signals_.seen() != 0; }
@@ -236,6 +237,14 @@ std::vector<Key> Bench::keys_of_run(const Target& t) const {
   return keys;
 }
 
+// Removes only keys that this run can have written, by name, even if other keys have appeared below
+// our prefix meanwhile.
+Result<void> Bench::erase(const Target& t) const {
+  TRY(backend, t.open(plan_.settings));
+  for (const Key& key : keys_of_run(t)) TRY_VOID(backend->erase(key));
+  return {};
+}
+
 // One of our keys that the store still has.
 Result<std::optional<std::string>> Bench::left_over(const Target& t) const {
   TRY(backend, t.open(plan_.settings));
@@ -247,10 +256,8 @@ Result<std::optional<std::string>> Bench::left_over(const Target& t) const {
   return std::optional<std::string>{};
 }
 
-// Removes only keys that this run can have written, by name, even if other keys have appeared below
-// our prefix meanwhile. When all targets are done, each is checked again: a request sent before its
-// connection broke may be carried out late, and its key is removed again. Returns what could not be
-// removed.
+// When all targets are done, each is checked again: a request sent before its connection broke may
+// be carried out late, and its key is removed again. Returns what could not be removed.
 std::vector<std::string> Bench::clean() {
   progress_.say("removing what was written");
   std::vector<std::string> failures;
@@ -262,12 +269,9 @@ std::vector<std::string> Bench::clean() {
   for (const Target& t : plan_.targets) to_do.push_back(&t);
   for (unsigned tries = 1; !to_do.empty(); ++tries) {
     std::vector<const Target*> removed, again;
-    for (const Target* t : to_do) {
-      const auto gone = t->purge ? t->purge(plan_.settings, keys_of_run(*t))
-                                 : Result<void>(fail(Errc::usage, "nothing can remove it"));
-      if (gone) removed.push_back(t);
+    for (const Target* t : to_do)
+      if (const auto gone = erase(*t)) removed.push_back(t);
       else failed(*t, gone.error().message);
-    }
     for (const Target* t : removed) {
       const auto left = left_over(*t);
       if (!left) failed(*t, left.error().message);

@@ -4,7 +4,6 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,8 +25,6 @@ struct Target {
   bool loopback = false;
   // may be called by several threads at once
   std::function<Result<std::unique_ptr<Backend>>(const Settings&)> open;
-  // Removes all data of these keys; null: the backend cannot.
-  std::function<Result<void>(const Settings&, std::span<const Key>)> purge;
 };
 
 struct Plan {

@@ -40,10 +40,6 @@ bench::Target target_of(Store store, const Options& o, std::string backend, std:
   t.tag = fmt::format("{}-", number);
   t.traits = store.traits;
   t.loopback = loopback(store.url);
-  if (store.factory->purge)
-    t.purge = [store](const Settings& s, std::span<const Key> keys) {
-      return store.factory->purge(store.url, *store.traits, store.with_secrets(s), keys);
-    };
   t.proven_of = [traits = store.traits, url = store.url](Duration ttl) {
     return traits->proven_of(ttl, Duration{}, url);
   };

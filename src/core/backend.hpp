@@ -172,6 +172,10 @@ class Backend {
   // may hold the key, too, so a start may come between these two. After an Error: repeat it.
   virtual Result<Noted> note_start(const Lease&, const StartChange&);
 
+  // Removes all data of the key, above all the fence; a missing key is fine. No part of locking: a
+  // token must never fall, so it is only for a key that will never be used again (bench).
+  virtual Result<void> erase(const Key&);
+
   // Is this store fit for locks? Only an unreachable store is an Error.
   virtual Result<std::vector<Finding>> doctor();
 

@@ -154,6 +154,11 @@ Result<std::optional<FencingToken>> NamedBackend::record(Connection& c, const st
   return std::optional<FencingToken>{answer.insert_id};
 }
 
+Result<void> NamedBackend::erase(const Key& key) {
+  for (const Rows& kept : rows()) TRY_VOID(client_.erase(kept, name_of(key)));
+  return {};
+}
+
 Result<std::vector<Finding>> NamedBackend::doctor() { return examine(client_, traits_); }
 
 }  // namespace dlock::mysql

@@ -27,13 +27,6 @@ struct LockRow {
   bool ending = false;  // ours and expired, but not yet on every node's clock
 };
 
-// The rows of a key in a recipe: those of `table` whose `column` has the key's name.
-struct Rows {
-  std::string table, column;
-  std::string also{};  // a further condition, with its AND
-  bool text = false;   // compared as text; else as bytes
-};
-
 class NamedBackend : public Backend {
  public:
   NamedBackend(const Traits& traits, Options options, std::string_view schema, std::string table)
@@ -45,6 +38,7 @@ class NamedBackend : public Backend {
   Result<std::optional<KeyView>> inspect(const Key&) override;
   Result<std::vector<std::string>> names() override;
   Result<std::optional<KeyView>> inspect_name(const std::string& name) override;
+  Result<void> erase(const Key&) override;
   Result<std::vector<Finding>> doctor() override;
   Counters counters() const noexcept override { return {client_.statements(), wakeups_}; }
   Client& client() noexcept { return client_; }

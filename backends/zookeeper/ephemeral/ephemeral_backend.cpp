@@ -119,4 +119,12 @@ Result<std::optional<KeyView>> EphemeralBackend::inspect_name(const std::string&
   return view_of(without_strangers(get.reply()), name);
 }
 
+// A node without a session is another program's.
+Result<void> EphemeralBackend::erase(const Key& key) {
+  TRY(held, holders(key));
+  TRY(s, looker());
+  for (const HolderNode& node : held) TRY_VOID(remove(*s, node.path, op_deadline()));
+  return {};
+}
+
 }  // namespace dlock::zookeeper

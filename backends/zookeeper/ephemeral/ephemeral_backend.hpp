@@ -17,6 +17,7 @@ class EphemeralBackend final : public SessionBackend {
   Result<Released> force_release(const Key&, std::optional<FencingToken>) override;
   Result<std::optional<KeyView>> inspect(const Key&) override;
   Result<std::vector<std::string>> names() override;
+  Result<void> erase(const Key&) override;
   Result<std::optional<KeyView>> inspect_name(const std::string& name) override;
   static HolderView seen(const Reply&);
   static bool is_of(std::string_view data, const Owner&);  // of dlock's node

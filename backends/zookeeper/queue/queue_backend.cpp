@@ -246,4 +246,31 @@ Result<std::optional<KeyView>> QueueBackend::inspect_name(const std::string& nam
   return std::move(view);
 }
 
+// The directory, and in it what belongs to our recipe: of sessions that have not ended yet. What does
+// not belong to it stays.
+Result<void> QueueBackend::erase(const Key& key) {
+  TRY(path, path_of(options_, key));
+  TRY(s, looker());
+  for (const Deadline until = op_deadline();;) {
+    const Session::Call sync = s->sync(path), list = s->children(path);
+    TRY_VOID(done(*s, "remove", {&sync, &list}, until));
+    if (list.reply().rc == ZNONODE) return {};
+    if (list.reply().rc != ZOK)
+      return fail(server_error(options_, "remove " + path, list.reply().rc));
+    std::string foreign;
+    for (const std::string& name : list.reply().names) {
+      const bool mark =
+          dialect_ == Dialect::sequential && (parse_slot(name) || parse_old_mark(name));
+      if (mark || parse_member(dialect_, name)) TRY_VOID(remove(*s, path + '/' + name, until));
+      else foreign = name;
+    }
+    if (!foreign.empty())
+      return fail(Errc::protocol,
+                  fmt::format("{} has a node {} of another program in it", path, quoted(foreign)));
+    TRY(gone, remove(*s, path, until));
+    if (gone) return {};
+    if (Clock::now() >= until) return fail(server_error(options_, "remove " + path, ZNOTEMPTY));
+  }
+}
+
 }  // namespace dlock::zookeeper

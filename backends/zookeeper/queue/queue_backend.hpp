@@ -18,6 +18,7 @@ class QueueBackend final : public SessionBackend {
   Result<Released> force_release(const Key&, std::optional<FencingToken>) override;
   Result<std::optional<KeyView>> inspect(const Key&) override;
   Result<std::vector<std::string>> names() override;
+  Result<void> erase(const Key&) override;
   Result<std::optional<KeyView>> inspect_name(const std::string& name) override;
 
   Dialect dialect() const noexcept { return dialect_; }

@@ -115,6 +115,9 @@ class SessionBackend : public Backend {
   Result<void> done(Session&, std::string_view what, std::initializer_list<const Session::Call*>,
                     Deadline until);
 
+  // Deletes a node; a missing one is fine. False: it has children.
+  Result<bool> remove(Session&, const std::string& path, Deadline until);
+
   std::uint64_t wakeups = 0;
   std::uint64_t relists = 0;  // the node to watch was gone already
 
