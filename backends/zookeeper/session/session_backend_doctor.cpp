@@ -8,6 +8,7 @@
 #include <zookeeper/zookeeper.h>
 #include <algorithm>
 #include <cstring>
+#include "common/examination.hpp"
 #include "core/duration.hpp"
 #include "core/number.hpp"
 #include "zookeeper/session/session_backend.hpp"
@@ -78,7 +79,7 @@ bool old(std::string_view version) {
   return minor && (*major < 3 || (*major == 3 && *minor < 5));
 }
 
-void servers(const Options& o, std::vector<Finding>& out) {
+void servers(const Options& o, Findings& found) {
   unsigned up = 0, asked = 0, told = 0;
   std::string modes;
   for (std::string_view rest = o.servers; !rest.empty();) {
@@ -97,52 +98,49 @@ void servers(const Options& o, std::vector<Finding>& out) {
                          : srvr.empty() ? "silent"
                                         : "mode unknown");
     if (const std::string version = field(srvr, "Zookeeper version", ": "); !version.empty())
-      out.push_back(
-          old(version) ? Finding{Level::bad, "version of " + one, version, "3.5 or newer is needed"}
-                       : Finding{Level::good, "version of " + one, version, ""});
+      found.add("version of " + one, version, good_if(!old(version), Level::bad),
+                "3.5 or newer is needed");
     const std::string conf = ask(host, port, "conf", later(Clock::now(), 1s));
     const auto tick = millis(field(conf, "tickTime", "=")),
                least = millis(field(conf, "minSessionTimeout", "=")),
                most = millis(field(conf, "maxSessionTimeout", "="));
     if (!tick || !least || !most) {
       if (!srvr.empty())
-        out.push_back({Level::unknown, "session limits of " + one, "it does not answer conf",
-                       "add conf to 4lw.commands.whitelist: with a minSessionTimeout below two "
-                       "ticks the proof of a lock is too long"});
+        found.add(
+            "session limits of " + one, "it does not answer conf", Level::unknown,
+            "add conf to 4lw.commands.whitelist: with a minSessionTimeout below two ticks the "
+            "proof of a lock is too long");
       continue;
     }
     // 0: no limit
-    if (const auto most_clients = take_limit(field(conf, "maxClientCnxns", "="))) {
-      const bool few = *most_clients > 0 && *most_clients < 100;
-      out.push_back({few ? Level::warning : Level::good, "maxClientCnxns of " + one,
-                     fmt::to_string(*most_clients),
-                     few ? "each holder and each waiter of a host needs a connection" : ""});
-    }
-    const bool proof_holds = *least >= 2 * *tick || o.tick >= *tick;
-    out.push_back({proof_holds ? Level::good : Level::bad, "session limits of " + one,
-                   fmt::format("tickTime {}, sessions of {} to {}", format_duration(*tick),
-                               format_duration(*least), format_duration(*most)),
-                   proof_holds ? ""
-                               : fmt::format("minSessionTimeout is below two ticks: say ?tick={} "
-                                             "in the URL, or a --ttl of four ticks",
-                                             format_duration(*tick))});
+    if (const auto most_clients = take_limit(field(conf, "maxClientCnxns", "=")))
+      found.add("maxClientCnxns of " + one, fmt::to_string(*most_clients),
+                good_if(*most_clients <= 0 || *most_clients >= 100, Level::warning),
+                "each holder and each waiter of a host needs a connection");
+    found.add(
+        "session limits of " + one,
+        fmt::format("tickTime {}, sessions of {} to {}", format_duration(*tick),
+                    format_duration(*least), format_duration(*most)),
+        good_if(*least >= 2 * *tick || o.tick >= *tick, Level::bad),
+        fmt::format("minSessionTimeout is below two ticks: say ?tick={} in the URL, or a --ttl "
+                    "of four ticks",
+                    format_duration(*tick)));
     if (o.tick > Duration{} && o.tick < *tick)
-      out.push_back(
-          {Level::bad, "?tick=", format_duration(o.tick),
-           fmt::format("{} has {}: deadlines would come too late", one, format_duration(*tick))});
+      found.add(
+          "?tick=", format_duration(o.tick), Level::bad,
+          fmt::format("{} has {}: deadlines would come too late", one, format_duration(*tick)));
   }
   const bool all = up == asked;
-  out.push_back(
-      {!all        ? Level::warning
-       : told == 0 ? Level::unknown
-                   : Level::good,
-       "servers", modes,
-       all ? ""
-           : "a server that does not answer brings the ensemble nearer to the loss of its quorum"});
+  found.add("servers", modes,
+            !all        ? Level::warning
+            : told == 0 ? Level::unknown
+                        : Level::good,
+            all ? ""
+                : "a server that does not answer brings the ensemble nearer to the loss of its "
+                  "quorum");
   if (asked < 3)
-    out.push_back({Level::warning, "ensemble",
-                   asked == 1 ? "one server named" : "two servers named",
-                   "three or more, so that one may fail; name them all in the URL"});
+    found.add("ensemble", asked == 1 ? "one server named" : "two servers named", Level::warning,
+              "three or more, so that one may fail; name them all in the URL");
 }
 
 }  // namespace
@@ -150,20 +148,20 @@ void servers(const Options& o, std::vector<Finding>& out) {
 Result<std::vector<Finding>> SessionBackend::doctor() {
   TRY(got, looker());
   Session& s = *got;
-  std::vector<Finding> out;
-  servers(options_, out);
+  Findings found;
+  servers(options_, found);
 
   // A write that changes nothing goes through the leader and a majority, or fails.
   const std::string top = options_.root.substr(0, options_.root.find('/', 1));
   const Deadline sent = Clock::now();
   const Session::Call write = s.multi({{Op::Kind::check, "/", {}, -1}});
   const bool quorum = s.finish({&write}, op_deadline()) && write.reply().rc == ZOK;
-  out.push_back(
-      {quorum ? Level::good : Level::bad, "quorum",
-       quorum ? fmt::format("a write was committed in {}",
-                            format_duration(std::chrono::ceil<Duration>(Clock::now() - sent)))
-              : "a write was not committed",
-       quorum ? "" : "no majority of the servers works together: no lock can be taken or kept"});
+  found.add("quorum",
+            quorum ? fmt::format("a write was committed in {}",
+                                 format_duration(std::chrono::ceil<Duration>(Clock::now() - sent)))
+                   : "a write was not committed",
+            good_if(quorum, Level::bad),
+            "no majority of the servers works together: no lock can be taken or kept");
 
   const std::string directory = options_.root.size() > 1 && options_.root.ends_with('/')
                                     ? options_.root.substr(0, options_.root.size() - 1)
@@ -177,21 +175,18 @@ Result<std::vector<Finding>> SessionBackend::doctor() {
       text += (text.empty() ? "" : ", ") + one;
       open = open || (one.starts_with("world:anyone ") && !one.ends_with(" 1"));
     }
-    const bool wide = open && !options_.auth.empty();
-    out.push_back({wide ? Level::warning : Level::good, "ACL of " + directory, text,
-                   wide ? "all clients may change it, though this one logs in: give the directory "
-                          "to your credential"
-                        : ""});
+    found.add("ACL of " + directory, text, good_if(!open || options_.auth.empty(), Level::warning),
+              "all clients may change it, though this one logs in: give the directory to your "
+              "credential");
   } else {
     const bool missing = acl.reply().rc == ZNONODE;
-    out.push_back({missing ? Level::good : Level::bad, "ACL of " + directory,
-                   missing ? "it does not exist yet" : "not readable",
-                   missing ? "" : "this client may not use the directory"});
+    found.add("ACL of " + directory, missing ? "it does not exist yet" : "not readable",
+              good_if(missing, Level::bad), "this client may not use the directory");
   }
   if (!options_.auth.empty() && !options_.all_loopback)
-    out.push_back({Level::warning, "login", "the credential is sent unencrypted",
-                   "a private network or a tunnel; this client has no TLS"});
-  return out;
+    found.add("login", "the credential is sent unencrypted", Level::warning,
+              "a private network or a tunnel; this client has no TLS");
+  return found.take();
 }
 
 }  // namespace dlock::zookeeper
