@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/inspect/output.hpp"
 #include <catch2/catch.hpp>
 #include "cli/inspect/key_state.hpp"
+#include "cli/inspect/output.hpp"
 
 using namespace dlock;
 using namespace dlock::cli;
