@@ -36,7 +36,6 @@ bench::Target target_of(Store store, const Options& o, std::string backend, std:
   bench::Target t;
   t.backend = std::move(backend);
   t.recipe = store.traits->recipe;
-  t.where = store.url.redacted();
   t.tag = fmt::format("{}-", number);
   t.traits = store.traits;
   t.loopback = loopback(store.url);

@@ -5,7 +5,7 @@
 #include "cli/command.hpp"
 #include "cli/handle.hpp"
 #include "cli/inspect/key_state.hpp"
-#include "cli/inspect/output_text.hpp"
+#include "cli/inspect/output.hpp"
 #include "cli/keeper_handle.hpp"
 #include "cli/say.hpp"
 #include "cli/store.hpp"

@@ -200,7 +200,7 @@ Result<void> Client::create(Connection& c, std::string_view schema, Deadline unt
   const auto made = c.query("create the tables", schema, until);
   if (made) return {};
   const Remedy remedy = c.remedy();
-  if (retryable(made.error().code) || remedy == Remedy::again) return fail(made.error());
+  if (retryable(made.error().code) || remedy == Remedy::later) return fail(made.error());
   return fail(Errc::cannot_create,
               fmt::format("{}. An account with that right must run in database {}: {}",
                           made.error().message, printable(options_.database), one_line));

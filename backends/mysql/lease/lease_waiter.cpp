@@ -156,7 +156,7 @@ Result<bool> LeaseWaiter::hear(Deadline end) {
     gone_.reset();
     // ER_LOCK_DEADLOCK: the chain of waiters is too deep for the server's deadlock search. Wait
     // further ahead.
-    if (connection_->remedy() == Remedy::again) {
+    if (connection_->remedy() == Remedy::later) {
       asking_.distance = std::min(asking_.distance * 2, 1024u);
       return true;
     }

@@ -172,4 +172,5 @@ EphemeralWaiter::Step EphemeralWaiter::wait(Session& s, Deadline end) {
   }
 }
 
+// A node without a session is another program's.
 }  // namespace dlock::zookeeper

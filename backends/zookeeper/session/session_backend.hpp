@@ -139,6 +139,9 @@ class SessionBackend : public Backend {
                        std::initializer_list<int> also = {});
   static HolderView view(const NodeStat&, std::string_view data, Mode);
 
+  // Deletes a node; a missing one is fine. False: it has children.
+  Result<bool> remove(Session&, const std::string& path, Deadline until);
+
   std::uint64_t wakeups = 0;
   std::uint64_t relists = 0;  // the node to watch was gone already
 

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/crash.hpp"
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
