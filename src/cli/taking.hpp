@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared by run and acquire.
+// What run and acquire share.
 #pragma once
 #include "cli/options/options.hpp"
 #include "cli/store.hpp"

@@ -11,7 +11,6 @@
 #include "cli/inspect/watch.hpp"
 #include "cli/say.hpp"
 #include "cli/store.hpp"
-#include "cli/trace.hpp"
 #include "core/duration.hpp"
 #include "core/exit_status.hpp"
 #include "core/text.hpp"

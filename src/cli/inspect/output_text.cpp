@@ -6,7 +6,6 @@
 #include <cstring>
 #include "cli/grant_output.hpp"
 #include "cli/inspect/key_state.hpp"
-#include "cli/sh_word.hpp"
 #include "core/duration.hpp"
 #include "core/text.hpp"
 #include "run/lines.hpp"

@@ -10,7 +10,7 @@
 #include <CLI/Version.hpp>
 #include <utility>
 #include "cli/options/option_table.hpp"
-#include "cli/options/unknown_option.hpp"
+#include "cli/options/suggestions.hpp"
 #include "cli/options/verbs.hpp"
 #include "core/text.hpp"
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// What several options say together.
 #pragma once
+#include <string_view>
 #include "cli/options/options.hpp"
 
 namespace dlock::cli {
@@ -11,5 +13,16 @@ Result<void> take_word_as_key(Options&);
 
 // Rules about several options: contradictions and missing ones. Part of parse().
 Result<void> check_rules(const Options&);
+
+// Setter of --output. Errc::usage: no command has this form.
+Result<void> set_output(Options&, std::string_view);
+
+// After all sources were read: Options::output and its switches say the same. Errc::usage: on the
+// command line they contradict each other, or the form is that of another command. A variable or
+// file is shared by several commands, so there such a form is ignored.
+Result<void> choose_output(Options&);
+
+// Errc::usage if the command line chose `form` and one of these options.
+Result<void> form_apart(const Options&, Output form, std::initializer_list<std::string_view>);
 
 }  // namespace dlock::cli

@@ -3,7 +3,8 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <climits>
-#include "cli/options/output_form.hpp"
+#include "cli/options/option_rules.hpp"
+#include "cli/options/options.hpp"
 #include "cli/options/setters.hpp"
 #include "cli/options/values.hpp"
 #include "core/duration.hpp"
@@ -163,6 +164,31 @@ Result<void> verbose(Options& o, std::string_view) {
   o.quiet = false;
   ++o.verbosity;
   return {};
+}
+
+std::string all_scenarios() {
+  std::string names;
+  for (const bench::ScenarioInfo& i : bench::scenarios()) names += fmt::format("{}, ", i.name);
+  return names + "all";
+}
+
+Result<void> bench_scenarios(Options& o, std::string_view value) {
+  auto& chosen = o.bench.scenarios;
+  const auto choose = [&](bench::Scenario s) {
+    if (std::find(chosen.begin(), chosen.end(), s) == chosen.end()) chosen.push_back(s);
+  };
+  for (;;) {
+    const std::string_view name = value.substr(0, value.find(','));
+    const auto found = bench::find_scenario(name);
+    if (!found && name != "all")
+      return fail(Errc::usage, fmt::format("{} is not a scenario; allowed are {}", quoted(name),
+                                           all_scenarios()));
+    if (found) choose(*found);
+    else
+      for (const bench::ScenarioInfo& i : bench::scenarios()) choose(i.scenario);
+    if (name.size() == value.size()) return {};
+    value.remove_prefix(name.size() + 1);
+  }
 }
 
 constexpr Verbs run = bit(Verb::run), acquire = bit(Verb::acquire), renew = bit(Verb::renew),

@@ -7,10 +7,9 @@
 #include <utility>
 #include "cli/options/arguments.hpp"
 #include "cli/options/configuration.hpp"
-#include "cli/options/old_names.hpp"
 #include "cli/options/option_rules.hpp"
 #include "cli/options/option_table.hpp"
-#include "cli/options/output_form.hpp"
+#include "cli/options/suggestions.hpp"
 #include "cli/options/values.hpp"
 #include "cli/options/variables.hpp"
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 #include <vector>
-#include "cli/options/bench_options.hpp"
+#include "bench/scenario.hpp"
 #include "core/clock.hpp"
 #include "core/error.hpp"
 #include "core/lease.hpp"
@@ -47,6 +47,17 @@ struct Given {
   unsigned layer = 0;          // config: 0 has the highest priority
   bool off = false;            // a switch that was set to "no"
   std::string_view backend{};  // a secret of a table: the backend that the table names
+};
+
+struct BenchOptions {
+  std::vector<std::string_view> backends, recipes;  // empty: the default one
+  std::vector<bench::Scenario> scenarios;           // empty: uncontended, handoff
+  unsigned clients = 8, repeat = 1;
+  std::optional<Duration> duration;
+  std::uint64_t ops = 0, rate = 0;
+  Duration hold{}, progress{};
+  bool no_progress = false;
+  std::string_view prefix, html;
 };
 
 struct Options {

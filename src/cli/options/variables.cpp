@@ -4,9 +4,8 @@
 #include <unistd.h>
 #include <algorithm>
 #include <vector>
-#include "cli/options/nearest.hpp"
-#include "cli/options/old_names.hpp"
 #include "cli/options/option_table.hpp"
+#include "cli/options/suggestions.hpp"
 #include "core/text.hpp"
 
 namespace dlock::cli {

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Options of 0.1.0 that are written otherwise now: on the command line, as a variable and in a
-// configuration file they are errors that say how.
+// What was probably meant by a word that dlock does not know.
 #pragma once
+#include <span>
 #include <string>
 #include <string_view>
 #include "cli/options/options.hpp"
 
 namespace dlock::cli {
+
+// The one of `names` that `wrong` was probably meant to be: at most two typing errors away, or the
+// only one that it begins. Empty: none.
+std::string_view nearest(std::string_view wrong, std::span<const std::string_view> names);
 
 struct OldName {
   std::string_view name;  // without dashes
@@ -23,5 +27,16 @@ const OldName* find_old_variable(std::string_view) noexcept;  // "DLOCK_STATUS_F
 
 // "--status-fd no longer exists: use --status FD"; `shown` is the old name as it was written.
 std::string no_longer(std::string_view shown, const OldName&, Source);
+
+Error unknown_long(Verb, std::string_view name);  // without the dashes
+Error unknown_letter(Verb, char letter);
+
+// `-key` for `--key`: the letters of a long name are not taken as options.
+bool is_long_with_one_dash(Verb, std::string_view word) noexcept;
+Error long_with_one_dash(Verb, std::string_view word);
+
+// "redis://localhost:6379" for "localhost:6379": the probable URL if only a host and a port are
+// given, by the usual ports of the services. Empty: other text.
+std::string proposed_url(std::string_view text);
 
 }  // namespace dlock::cli
