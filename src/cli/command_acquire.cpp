@@ -53,10 +53,11 @@ Result<run::Outcome> command_acquire(const Options& o) {
   TRY(store, choose_store(o));
   const bool outlives = store.traits->detached;
   if (!o.hold && !o.keep && !outlives)
-    return fail(Errc::usage, fmt::format("acquire: with recipe {} of {} no lock outlives its "
-                                         "process; use --keep (a process in the "
-                                         "background keeps it) or --hold (this one does)",
-                                         store.traits->recipe, store.traits->family));
+    return fail(
+        Errc::usage,
+        fmt::format("acquire: with recipe {} of {} no lock outlives its process; use --keep (a "
+                    "process in the background keeps it) or --hold (this one does)",
+                    store.traits->recipe, store.traits->family));
   // Checked before anything is locked, and before run/ fills a closed descriptor with /dev/null.
   if (auto r = stdout_usable(); !r)
     return fail(r.error().code,

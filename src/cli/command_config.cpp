@@ -33,7 +33,7 @@ std::string shown(const Given& g) {
 }
 
 std::string source(const Given& g) {
-  if (g.source == Source::environment) return environment_name(*g.option);
+  if (g.source == Source::environment) return environment_name(g.option->name);
   if (g.source == Source::config && !g.backend.empty()) {
     const auto url = Url::parse(g.backend);
     return fmt::format("{}, for {} alone", g.where, url ? url->redacted() : "?");
@@ -42,12 +42,9 @@ std::string source(const Given& g) {
   return "command line";
 }
 
-// "30s" from "... (default: 30s)": only the help text contains it.
-std::string_view fallback(const Option& o) {
-  constexpr std::string_view mark = "(default: ";
-  const auto at = o.help.find(mark);
-  if (at == o.help.npos) return o.argument ? "none" : "false";
-  return o.help.substr(at + mark.size(), o.help.rfind(')') - at - mark.size());
+std::string_view preset(const Option& o) {
+  if (!o.preset.empty()) return o.preset;
+  return o.argument ? "none" : "false";
 }
 
 // Every option that can be in a file, with its value and source, as TOML; comments show defaults.
@@ -62,7 +59,7 @@ std::string config_text(const Options& o) {
                                   [&](const Given& g) { return g.option == &row; });
     const bool required = !o.backend_required_by.empty() && std::string_view(row.name) == "backend";
     if (set == o.values.end())
-      text += fmt::format("# {} = {}\n", row.name, required ? "none, and required" : fallback(row));
+      text += fmt::format("# {} = {}\n", row.name, required ? "none, and required" : preset(row));
     else text += fmt::format("{} = {}  # {}\n", row.name, shown(*set), source(*set));
   }
   return text;

@@ -10,7 +10,6 @@
 #include "cli/grant_output.hpp"
 #include "cli/options/suggestions.hpp"
 #include "cli/options/values.hpp"
-#include "cli/options/variables.hpp"
 #include "cli/options/verbs.hpp"
 #include "cli/say.hpp"
 #include "cli/secrets.hpp"

@@ -120,10 +120,7 @@ void fail_closed_on_signals() noexcept {
 
 void fail_closed(const run::Outcome& o) noexcept {
   if (!o.by_signal && o.value == 0) return;
-  sigset_t pipe;  // of a reader that has gone; this process ends now
-  ::sigemptyset(&pipe);
-  ::sigaddset(&pipe, SIGPIPE);
-  ::pthread_sigmask(SIG_BLOCK, &pipe, nullptr);
+  const NoSigpipe quiet;
   print(o.by_signal ? signal_base + o.value : o.value);
 }
 

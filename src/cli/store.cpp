@@ -55,7 +55,7 @@ Result<Store> choose_store(const Options& o) {
                                                       quoted(o.backend), meant)});
   auto url = Url::parse(o.backend);
   if (!url) return wrong("backend", url.error());
-  SecretFiles files = take_secret_files(*url);
+  SecretFiles files = extract_secret_files(*url);
   const std::string_view short_ttl = url->item("short_ttl").value_or("no");
   if (short_ttl != "yes" && short_ttl != "no")
     return wrong("backend", {Errc::usage, fmt::format("short_ttl: {} is neither yes nor no",
@@ -67,8 +67,13 @@ Result<Store> choose_store(const Options& o) {
   // the message and the exit status.
   if (!choice)
     return wrong(!recipe.empty() && choose(*url, {}) ? "recipe" : "backend", choice.error());
-  Store store{std::move(*url), choice->factory,      choice->traits,     std::move(files),
-              Secrets{},       called(o, "backend"), blame(o, "backend")};
+  Store store{.url = std::move(*url),
+              .factory = choice->factory,
+              .traits = choice->traits,
+              .files = std::move(files),
+              .secrets = {},
+              .called = called(o, "backend"),
+              .blame = blame(o, "backend")};
   if (o.verb != Verb::bench)  // which judges all of them together
     TRY_VOID(all_useful(o, {&store, 1}));
   TRY(secrets, find_secrets(o, store));

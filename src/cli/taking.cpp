@@ -63,8 +63,8 @@ Result<void> lock_delay_fits(const Options& o, const Store& store, const run::Ti
   }
   return fail(
       blame(o, "lock-delay"),
-      fmt::format("{} {}: too long for --ttl {}, of which a session of both together leaves "
-                  "too little; use up to {}, or a longer --ttl{}",
+      fmt::format("{} {}: too long for --ttl {}, of which a session of both together leaves too "
+                  "little; use up to {}, or a longer --ttl{}",
                   called(o, "lock-delay"), format_duration(o.lock_delay), format_duration(o.ttl),
                   format_duration(std::chrono::floor<std::chrono::milliseconds>(most)),
                   store.url.item("tick") ? "" : ", or say the servers' tickTime with ?tick="));
@@ -127,8 +127,8 @@ void add(Inherited& to, const nlohmann::json& grant, const Store& store) {
   const std::string place = text(grant, "place");
   if (to.elsewhere.empty() && !place.empty() && place != place_of(store))
     to.elsewhere = fmt::format(
-        "the dlock around this one holds '{}' on {}, and this one asks {}: two "
-        "backends know nothing of each other (-q hides this)",
+        "the dlock around this one holds '{}' on {}, and this one asks {}: two backends know "
+        "nothing of each other (-q hides this)",
         printable(key->text()), printable(place), place_of(store));
   if (handle->family != store.traits->family || handle->recipe != store.traits->recipe) return;
   to.grants.push_back({.key = *key,
@@ -153,11 +153,8 @@ Inherited find_inherited(const Store& store) {
 
 }  // namespace
 
-run::Plan plan_job(const Options& o) {
-  run::Plan p{
-      .open = {},
-      .traits = {},
-      .request = {.key = Key::parse("-").value(), .owner = {}, .ttl = o.ttl, .identity = {}}};
+run::Plan plan_job(const Options& o, Request request) {
+  run::Plan p{.open = {}, .traits = {}, .request = std::move(request)};
   p.wait = o.wait;
   p.conflict_status = o.conflict_status;
   p.command = o.command;
@@ -198,17 +195,17 @@ Result<run::Plan> plan_taking(const Options& o, const Store& store, Hold hold) {
   if (o.handle) {
     TRY(h, require_handle(o, store));
     if (!store.traits->detached)
-      return fail(Errc::usage, fmt::format("--handle: with recipe {} of {} the lock ends with the "
-                                           "process that took it, so no other can "
-                                           "run a command under it; run it without --handle",
-                                           store.traits->recipe, store.traits->family));
+      return fail(
+          Errc::usage,
+          fmt::format("--handle: with recipe {} of {} the lock ends with the process that took it, "
+                      "so no other can run a command under it; run it without --handle",
+                      store.traits->recipe, store.traits->family));
     handle = std::move(h);
   }
   TRY(timing, times(o, store, hold, handle.has_value()));
 
-  run::Plan p = plan_job(o);
+  run::Plan p = plan_job(o, std::move(request));
   p.traits = *store.traits;
-  p.request = std::move(request);
   p.more_keys.assign(keys.begin() + 1, keys.end());
   p.timing = timing;
   p.connect_timeout = o.connect_timeout;
@@ -218,8 +215,12 @@ Result<run::Plan> plan_taking(const Options& o, const Store& store, Hold hold) {
   p.until_success = o.until_success;
   p.place = place_of(store);
   p.borrowed = handle.has_value();
-  if (p.borrowed)
-    p.splay = p.min_hold = 0us, p.once_per.reset(), p.wait.reset(), p.request.wait = true;
+  if (p.borrowed) {  // the lock is held already
+    p.splay = p.min_hold = 0us;
+    p.once_per.reset();
+    p.wait.reset();
+    p.request.wait = true;
+  }
   if (o.publish_command) p.request.identity.command = command_line_of(o);
 
   std::vector<run::InheritedGrant> outer;
@@ -232,11 +233,10 @@ Result<run::Plan> plan_taking(const Options& o, const Store& store, Hold hold) {
   }
   p.open = [store, handle = std::move(handle),
             outer = std::move(outer)](const Settings& s) -> Result<std::unique_ptr<Backend>> {
-    auto backend = store.open(s);
-    if (!backend) return backend;
-    if (handle) backend = run::borrowed(std::move(*backend), *handle);
-    if (!outer.empty()) backend = run::reentrant(std::move(*backend), outer);
-    return backend;
+    TRY(backend, store.open(s));
+    if (handle) backend = run::borrowed(std::move(backend), *handle);
+    if (!outer.empty()) backend = run::reentrant(std::move(backend), outer);
+    return std::move(backend);
   };
   return p;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Setters, the last column of the option table: how a value reaches a field of Options or of its
-// members: text<&Options::reason>, text<&Options::bench, &BenchOptions::prefix>.
+// Setters, a column of the option table: how a value reaches a field of Options or of its members:
+// text<&Options::reason>, text<&Options::bench, &BenchOptions::prefix>.
 #pragma once
 #include <fmt/format.h>
 #include <algorithm>
@@ -34,8 +34,7 @@ Result<void> any_text(Options& o, std::string_view value) {
 template <auto... Path>
 Result<void> text(Options& o, std::string_view value) {
   if (value.empty()) return fail(Errc::usage, "must not be empty");
-  field<Path...>(o) = value;
-  return {};
+  return any_text<Path...>(o, value);
 }
 
 // One more of several, each once.
@@ -49,20 +48,24 @@ Result<void> added_text(Options& o, std::string_view value) {
   return {};
 }
 
-template <auto... Path>
-Result<void> duration(Options& o, std::string_view value) {
-  TRY(d, parse_duration(value));
-  field<Path...>(o) = d;
+// What a function makes of the text.
+template <auto Parse, auto... Path>
+Result<void> parsed(Options& o, std::string_view value) {
+  TRY(made, Parse(value));
+  field<Path...>(o) = made;
   return {};
 }
 
 template <auto... Path>
+Result<void> duration(Options& o, std::string_view value) {
+  return parsed<parse_duration, Path...>(o, value);
+}
+
+template <auto... Path>
 Result<void> positive_duration(Options& o, std::string_view value) {
-  TRY(d, parse_duration(value));
-  if (d <= Duration{})
-    return fail(Errc::usage, fmt::format("{} must be longer than 0", quoted(value)));
-  field<Path...>(o) = d;
-  return {};
+  TRY_VOID(duration<Path...>(o, value));
+  if (field<Path...>(o) > Duration{}) return {};
+  return fail(Errc::usage, fmt::format("{} must be longer than 0", quoted(value)));
 }
 
 template <class T>
@@ -73,12 +76,22 @@ template <class T>
 struct ValueOf<std::optional<T>> {
   using Type = T;
 };
+template <auto... Path>
+using Value = typename ValueOf<
+    std::remove_reference_t<decltype(field<Path...>(std::declval<Options&>()))>>::Type;
 
 template <std::uint64_t Least, std::uint64_t Most, auto... Path>
 Result<void> number(Options& o, std::string_view value) {
   TRY(n, parse_number(value, Least, Most));
-  auto& to = field<Path...>(o);
-  to = static_cast<typename ValueOf<std::remove_reference_t<decltype(to)>>::Type>(n);
+  field<Path...>(o) = static_cast<Value<Path...>>(n);
+  return {};
+}
+
+// One of the words "a|b|c", which are in the order of the field's values.
+template <const auto& Words, auto... Path>
+Result<void> word(Options& o, std::string_view value) {
+  TRY(index, parse_word(value, Words));
+  field<Path...>(o) = static_cast<Value<Path...>>(index);
   return {};
 }
 

@@ -161,14 +161,22 @@ Error unknown_letter(Verb verb, char letter) {
                  called_here({&letter, 1}, verb));
 }
 
-bool is_long_with_one_dash(Verb verb, std::string_view word) noexcept {
-  if (word.size() < 3 || word[0] != '-' || word[1] == '-') return false;
-  return find_option(word.substr(1, word.find('=') - 1), bit(verb)) != nullptr;
+std::optional<Error> long_with_one_dash(Verb verb, std::string_view word) {
+  if (word.size() < 3 || word[0] != '-' || word[1] == '-') return std::nullopt;
+  const std::string_view name = word.substr(1, word.find('=') - 1);
+  if (!find_option(name, bit(verb))) return std::nullopt;
+  return unknown(verb, dlock::quoted(fmt::format("-{}", name)), nullptr, fmt::format("--{}", name));
 }
 
-Error long_with_one_dash(Verb verb, std::string_view word) {
-  const std::string_view name = word.substr(1, word.find('=') - 1);
-  return unknown(verb, dlock::quoted(fmt::format("-{}", name)), nullptr, fmt::format("--{}", name));
+std::string meant_variable(std::string_view name, Verb verb) {
+  if ((name == "URL" || name == "HOST") && find_option("backend", bit(verb))) return "BACKEND";
+  // compared without the prefix, which is half of a short name
+  const std::size_t prefix = environment_name("").size();
+  std::vector<std::string> twins;
+  for (const Option& o : option_table())
+    if (reads(o, verb)) twins.push_back(environment_name(o.name).substr(prefix));
+  const std::vector<std::string_view> names(twins.begin(), twins.end());
+  return std::string(nearest(name, names));
 }
 
 std::string proposed_url(std::string_view text) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What was probably meant by a word that dlock does not know.
 #pragma once
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -31,9 +32,11 @@ std::string no_longer(std::string_view shown, const OldName&, Source);
 Error unknown_long(Verb, std::string_view name);  // without the dashes
 Error unknown_letter(Verb, char letter);
 
-// `-key` for `--key`: the letters of a long name are not taken as options.
-bool is_long_with_one_dash(Verb, std::string_view word) noexcept;
-Error long_with_one_dash(Verb, std::string_view word);
+// Of `-key` for `--key`: the letters of a long name are not read as options.
+std::optional<Error> long_with_one_dash(Verb, std::string_view word);
+
+// "WAIT" for DLOCK_WIAT, of which `name` is what follows DLOCK_. Empty: none resembles it.
+std::string meant_variable(std::string_view name, Verb);
 
 // "redis://localhost:6379" for "localhost:6379": the probable URL if only a host and a port are
 // given, by the usual ports of the services. Empty: other text.

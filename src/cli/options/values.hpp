@@ -2,6 +2,7 @@
 // Values of options, parsed strictly. Every error is Errc::usage and names the value and what is
 // allowed.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 #include "core/error.hpp"
@@ -13,6 +14,9 @@ Result<std::uint64_t> parse_number(std::string_view text, std::uint64_t least, s
 
 // TERM, SIGTERM, 15, RTMIN, RTMIN+3, RTMAX-1.
 Result<int> parse_signal(std::string_view text);
+
+// The index of `text` among the words "a|b|c".
+Result<std::size_t> parse_word(std::string_view text, std::string_view words);
 
 // 1, true, yes, on; 0, false, no, off.
 Result<bool> parse_switch(std::string_view text);
