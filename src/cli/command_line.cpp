@@ -9,7 +9,6 @@
 #include "cli/command.hpp"
 #include "cli/grant_output.hpp"
 #include "cli/options/suggestions.hpp"
-#include "cli/options/values.hpp"
 #include "cli/options/verbs.hpp"
 #include "cli/say.hpp"
 #include "cli/secrets.hpp"

@@ -5,7 +5,6 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include "cli/options/values.hpp"
 #include "cli/options/verbs.hpp"
 #include "core/text.hpp"
 #include "util/named_file.hpp"

@@ -5,7 +5,6 @@
 #include <climits>
 #include "cli/options/option_rules.hpp"
 #include "cli/options/options.hpp"
-#include "cli/options/setters.hpp"
 #include "cli/options/values.hpp"
 #include "core/duration.hpp"
 #include "core/sequencer.hpp"
@@ -16,7 +15,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Setters for the fields that setters.hpp has no template for.
+// Setters for the fields that values.hpp has no template for.
 
 Result<void> shared(Options& o, std::string_view) {
   o.mode = Mode::shared;
