@@ -2,7 +2,7 @@
 // The two outputs: messages on stderr, results on stdout.
 //
 // `acquire --output env` prints lines for `eval`. An empty text would be evaluated with success, so
-// that a script went on without the lock: what is printed instead of a grant is `(exit N)`, N not 0.
+// that a script went on without the lock: instead of a grant `(exit N)` is printed, N not 0.
 #pragma once
 #include <string_view>
 #include "core/error.hpp"

@@ -91,17 +91,17 @@ Result<void> all_useful(const Options& o, std::span<const Store> stores) {
       if (const auto why = why_useless(*kind, s); !file->empty() && !why.empty())
         return fail(s.blame, fmt::format("{}: {}: no use for {}: {}", s.called, s.url.redacted(),
                                          item, why));
-  const auto judge = [&](const Kind& kind, const Given* g, Errc code, std::string_view name) {
+  const auto judge = [&](const Kind& kind, const Given* g, Errc code,
+                         std::string_view name) -> Result<void> {
     const Store* refusing = nullptr;
     for (const Store& s : stores) {
       if (g && !counts(*g, s.url)) continue;
-      if (why_useless(kind, s).empty()) return Result<void>{};
+      if (why_useless(kind, s).empty()) return {};
       if (s.factory->access) refusing = &s;
     }
-    if (!refusing) return Result<void>{};
-    return Result<void>{
-        fail(code, fmt::format("{}: no use for it at {}: {}", name, refusing->url.redacted(),
-                               why_useless(kind, *refusing)))};
+    if (!refusing) return {};
+    return fail(code, fmt::format("{}: no use for it at {}: {}", name, refusing->url.redacted(),
+                                  why_useless(kind, *refusing)));
   };
   for (const Given& g : o.values)
     if (const Kind* kind = kind_of(g.option->name); kind && !g.off)

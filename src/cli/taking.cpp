@@ -48,8 +48,8 @@ Result<void> recipe_can(const Options& o, const Traits& t, const Request& reques
               fmt::format("{}: {}", called(o, refused->option), refused->why));
 }
 
-// Where a session lasts for both together, a long lock-delay leaves too little of the ttl that can be
-// proven. Names the longest one that fits the start rule, to a hundredth of a second.
+// Where a session lasts for both together, a long lock-delay leaves too little of the ttl that can
+// be proven. Names the longest one that fits the start rule, to a hundredth of a second.
 Result<void> lock_delay_fits(const Options& o, const Store& store, const run::TimingAsked& asked) {
   const auto fits = [&](Duration delay) {
     return run::plan_timing(asked, store.traits->proven_of(o.ttl, delay, store.url), true)

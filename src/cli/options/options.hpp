@@ -18,17 +18,7 @@
 
 namespace dlock::cli {
 
-enum class Verb : std::uint8_t {
-  run,
-  acquire,
-  renew,
-  release,
-  check,
-  fence,
-  inspect,
-  bench,
-  config
-};
+enum class Verb { run, acquire, renew, release, check, fence, inspect, bench, config };
 
 using Verbs = unsigned;  // a set of them
 constexpr Verbs bit(Verb v) noexcept { return 1U << static_cast<unsigned>(v); }
