@@ -7,7 +7,7 @@
 #include "cli/inspect/output.hpp"
 #include "cli/inspect/watch.hpp"
 #include "cli/say.hpp"
-#include "cli/trace.hpp"
+#include "cli/store.hpp"
 #include "core/duration.hpp"
 #include "core/exit_status.hpp"
 #include "core/text.hpp"

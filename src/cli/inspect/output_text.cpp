@@ -7,7 +7,6 @@
 #include "cli/grant_output.hpp"
 #include "cli/inspect/key_state.hpp"
 #include "cli/inspect/output.hpp"
-#include "cli/sh_word.hpp"
 #include "core/duration.hpp"
 #include "core/text.hpp"
 #include "run/lines.hpp"

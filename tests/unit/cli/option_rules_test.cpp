@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <map>
-#include "cli/fail_closed.hpp"
+#include "cli/say.hpp"
 #include "cli/options/verbs.hpp"
 #include "unit/cli/parsed.hpp"
 

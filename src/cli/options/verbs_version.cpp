@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/version.hpp"
 #include <fmt/format.h>
 #include <gnu/libc-version.h>
 #include <nlohmann/json.hpp>
 #include "cli/options/arguments.hpp"
-#include "cli/options/toml.hpp"
+#include "cli/options/configuration.hpp"
+#include "cli/options/verbs.hpp"
 #include "core/factory.hpp"
 #include "dlock_version.hpp"
 
