@@ -172,5 +172,4 @@ EphemeralWaiter::Step EphemeralWaiter::wait(Session& s, Deadline end) {
   }
 }
 
-// A node without a session is another program's.
 }  // namespace dlock::zookeeper
