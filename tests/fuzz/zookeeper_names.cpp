@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 #include "targets.hpp"
-#include "zookeeper/records.hpp"
 #include "zookeeper/queue/queue.hpp"
+#include "zookeeper/records.hpp"
 
 namespace dlock::fuzz {
 namespace {
