@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The texts that dlock leaves behind: the data of its nodes, and the ticket of a session in a handle.
+// The texts that dlock leaves behind: the data of its nodes, and a session's ticket in a handle.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -11,8 +11,8 @@
 namespace dlock::zookeeper {
 
 // For people; that of a permit also has its slot.
-// `dlock1 ID TIMEOUT_US LIMIT SLOT IDENTITY`: ID is the begin of the owner id, TIMEOUT of its session
-// (ttl and lock-delay), LIMIT and SLOT are `-` where there is none.
+// `dlock1 ID TIMEOUT_US LIMIT SLOT IDENTITY`: ID is the begin of the owner id, TIMEOUT of its
+// session (ttl and lock-delay), LIMIT and SLOT are `-` where there is none.
 struct NodeRecord {
   std::string id;
   Duration timeout{};
@@ -40,8 +40,8 @@ struct Ticket {
   std::int64_t id = 0;
   std::string password;  // 16 bytes
   // The timeout with which the session was created, of which lock_delay is no part of the lease: a
-  // new leader tracks the session by it, so every resume asks for it. Zero: a handle of 0.1.0, which
-  // does not say it.
+  // new leader tracks the session by it, so every resume asks for it. Zero: a handle of 0.1.0,
+  // which does not say it.
   Duration timeout{}, lock_delay{};
 
   std::string text() const;

@@ -206,8 +206,8 @@ Result<std::optional<KeyView>> QueueBackend::inspect_name(const std::string& nam
   return std::move(view);
 }
 
-// The directory, and in it what belongs to our recipe: of sessions that have not ended yet. What does
-// not belong to it stays.
+// The directory, and in it what belongs to our recipe: of sessions that have not ended yet. What
+// does not belong to it stays.
 Result<void> QueueBackend::erase(const Key& key) {
   TRY(path, path_of(options_, key));
   TRY(s, reader());

@@ -92,8 +92,8 @@ class Session {
   int alarm_fd();  // readable: there is data from the server
 
   // Connected, as far as can be seen without a request. Each time the servers' names are looked up
-  // anew. Errc::unavailable: not until then (nothing was sent) or interrupted; Errc::denied. Expired
-  // is no error here: check state().
+  // anew. Errc::unavailable: not until then (nothing was sent) or interrupted; Errc::denied.
+  // Expired is no error here: check state().
   Result<void> connect(Deadline until, int interrupt_fd = -1);
 
   // Handles events until one arrived or `until` is over or interrupt_fd readable; without a
