@@ -223,8 +223,10 @@ std::optional<HolderView> QueueWaiter::holder(Session& s, const std::string& nam
   if (const auto layout = newer_layout(get.reply().text))
     too_new_ = backend_.too_new(name, *layout);
   const auto member = parse_member(backend_.dialect(), name);
+  // a reader that excludes permits is no permit to one
+  const bool shares = member && !(member->foreign && request_.mode == Mode::permit);
   holder_ = SessionBackend::view(get.reply().stat, get.reply().text,
-                                 member ? member->mode : Mode::exclusive);
+                                 shares ? member->mode : Mode::exclusive);
   return holder_;
 }
 

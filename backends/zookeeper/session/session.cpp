@@ -121,9 +121,14 @@ Duration Session::timeout() const {
   return std::chrono::milliseconds{handle_ ? zoo_recv_timeout(handle_) : 0};
 }
 
+bool Session::turned_away() const {
+  return connection_ != 0 && Clock::now() > later(turned_away_at_, timeout());
+}
+
 void Session::on_state(int state) {
   ++news_;
   if (state != ZOO_CONNECTED_STATE) return;
+  turned_away_at_ = no_deadline;
   connection_ = next_number();
   proof_.attached(attempt_at_, Clock::now(), timeout());
   watch_socket();
@@ -178,8 +183,10 @@ Session::Wake Session::pump(Deadline until, int interrupt_fd) {
       const int ready =
           ((p[0].revents & (POLLIN | POLLHUP | POLLERR)) ? interest & ZOOKEEPER_READ : 0) |
           ((p[0].revents & (POLLOUT | POLLHUP | POLLERR)) ? interest & ZOOKEEPER_WRITE : 0);
+      const bool introduced = zoo_state(handle_) == ZOO_ASSOCIATING_STATE;
       zookeeper_process(handle_, ready);
       if (left()) fd_ = -1;
+      if (introduced && fd_ < 0) turned_away_at_ = std::min(turned_away_at_, Clock::now());
       if (news_ != before || over()) return Wake::event;
     } else if (connecting && Clock::now() >= attempt_at_ + patience_) {
       drop();

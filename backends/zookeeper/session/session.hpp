@@ -82,6 +82,10 @@ class Session {
   Duration asked() const noexcept { return asked_; }
   // as negotiated; valid once connected
   Duration timeout() const;
+  // For longer than that servers have ended each connection instead of answering. They do not serve
+  // now, or have seen less than we have: their store is an older one, or empty. (The latter would
+  // turn us away for ever, but not a Session that takes up the ticket of this one.)
+  bool turned_away() const;
   // of this process, each has another number: what is known from an earlier one may be old
   std::uint64_t connection() const noexcept { return connection_; }
   const Proof& proof() const noexcept { return proof_; }
@@ -160,10 +164,11 @@ class Session {
   const Ticket resumed_;  // id 0: a new session
   Proof proof_;
   bool keep_ = false;
-  _zhandle* handle_ = nullptr;  // null: no address is known yet
-  std::string servers_;         // the addresses that the library has
-  int fd_ = -1;                 // the library's
-  Deadline attempt_at_{};       // when it began to connect
+  _zhandle* handle_ = nullptr;             // null: no address is known yet
+  std::string servers_;                    // the addresses that the library has
+  int fd_ = -1;                            // the library's
+  Deadline attempt_at_{};                  // when it began to connect
+  Deadline turned_away_at_ = no_deadline;  // first, since the last connection
   std::uint64_t connection_ = 0, news_ = 0;
   std::map<WatchId, bool> watches_;
   Fd alarm_;

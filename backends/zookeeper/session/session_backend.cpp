@@ -31,7 +31,7 @@ Counters SessionBackend::counters() const noexcept {
 
 Line& SessionBackend::line(const std::optional<Owner>& owner, Duration ttl, Duration lock_delay) {
   const auto at = std::find_if(lines_.begin(), lines_.end(), [&](const Line& l) {
-    return l.owner == owner && l.ttl == ttl && l.lock_delay == lock_delay;
+    return l.owner == owner && (owner || (l.ttl == ttl && l.lock_delay == lock_delay));
   });
   return at != lines_.end() ? *at : lines_.emplace_back(Line{owner, ttl, lock_delay, nullptr});
 }
@@ -65,6 +65,10 @@ Result<Session*> SessionBackend::connected(Line& l, Deadline until, int interrup
     auto ok = l.session->connect(until, interrupt_fd);
     if (ok && l.session->connected()) return l.session.get();
     if (ok) continue;
+    if (l.session->turned_away()) {
+      TRY_VOID(retime(l, l.session->asked()));
+      continue;
+    }
     const bool denied = ok.error().code == Errc::denied;
     if (denied) end_session(l);
     if (!denied || !read_auth_again(options_)) return fail(std::move(ok.error()));
@@ -101,7 +105,7 @@ Result<Session*> SessionBackend::reader() {
 }
 
 // The same session with a shorter timeout than it was created with, or with that one again: it is
-// resumed, as by another process. Watches and open calls end.
+// resumed, as by another process, of a server that may have seen less. Watches and open calls end.
 Result<void> SessionBackend::retime(Line& l, Duration timeout) {
   const Ticket ticket = l.session->ticket();
   if (ticket.id == 0) return {};
@@ -123,9 +127,13 @@ Result<Renewal> SessionBackend::renew(const Lease& lease, Duration ttl) {
 // ends_with_ttl: the session, too, ends so long after this.
 Result<Renewal> SessionBackend::renew_in(const Lease& lease, Duration ttl, bool ends_with_ttl) {
   const Deadline until = op_deadline();
-  TRY(p, ours(lease, ttl, until));
+  TRY(p, ours(lease, until));
   if (!p || !p->granted()) return Lost{"the session that held it is over, or its node was removed"};
   Line& l = *p->line;
+  if (l.ttl == Duration{})
+    return fail(Errc::usage,
+                "--handle: it is of dlock 0.1.0, and neither it nor its node says for how long its "
+                "session was made; release it, and acquire anew");
   const bool too_long = whole_ms(ttl) > l.ttl;
   const Duration timeout = ends_with_ttl && !too_long ? whole_ms(ttl) : l.timeout();
   if (l.session->asked() != timeout) { TRY_VOID(retime(l, timeout)); }
@@ -142,6 +150,13 @@ Result<Renewal> SessionBackend::renew_in(const Lease& lease, Duration ttl, bool 
           fmt::format("--ttl {}: the session that holds it was made for {}, and no renewal "
                       "makes it longer; --ttl up to {}",
                       format_duration(ttl), format_duration(l.ttl), format_duration(l.ttl)));
+    // Resumed for less: the lease ends sooner, and the next renewal says why.
+    if (const Deadline end = s.proof().until() - p->lock_delay;
+        s.timeout() < s.asked() && !ends_with_ttl && end < p->until) {
+      Lease sooner = lease_of(*p, Clock::now());
+      p->until = sooner.deadline = end;
+      return Kept{std::move(sooner)};
+    }
     if (s.timeout() < s.asked())
       return fail(Errc::usage,
                   fmt::format("--ttl {}: sessions of {} last at most {} (its maxSessionTimeout)",
@@ -231,7 +246,7 @@ Result<Renewal> SessionBackend::detach(const Lease& lease, Duration ttl, std::op
 
 Result<Released> SessionBackend::release(const Lease& lease, std::optional<RunEnd>) {
   const Deadline until = op_deadline();
-  TRY(p, ours(lease, reading_timeout, until));
+  TRY(p, ours(lease, until));
   if (!p) return Released::was_not_held;
   p->given_up = true;
   Line& l = *p->line;

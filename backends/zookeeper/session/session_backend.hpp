@@ -18,8 +18,8 @@ namespace dlock::zookeeper {
 // lease has its own, which its handle names. A session is created for the ttl and the lock-delay of
 // its locks together, and resumed with no other timeout: a new leader tracks it by the first one.
 struct Line {
-  std::optional<Owner> owner;  // detached
-  Duration ttl{}, lock_delay{};
+  std::optional<Owner> owner;        // detached
+  Duration ttl{}, lock_delay{};      // ttl zero: unknown, by a handle of 0.1.0
   std::unique_ptr<Session> session;  // null: none yet, or it is over
   // by its handle: it may hold other keys, so it is never closed, and ends by its timeout
   bool taken_up = false;
@@ -166,7 +166,8 @@ class SessionBackend : public Backend {
   Options options_;
 
  private:
-  Result<Place*> ours(const Lease&, Duration ttl, Deadline until);
+  Result<Place*> ours(const Lease&, Deadline until);
+  Result<Duration> first_timeout(const Lease&);
   Result<Renewal> renew_in(const Lease&, Duration ttl, bool ends_with_ttl);
   Result<void> retime(Line&, Duration timeout);
   static Session::Call remove(Session&, const std::vector<Op>&);
