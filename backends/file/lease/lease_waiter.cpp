@@ -45,10 +45,16 @@ Result<Progress> LeaseWaiter::attempt() {
   // in case of any error: the wake-up is not repeated, so the next poll asks again
   queued_ = false;
   for (bool fresh = !asked_;; fresh = false) {
+    const Deadline began = Clock::now();
     TRY(begun, backend_.begin(key_, Make::all, backend_.settings_.interrupt_fd,
                               request_.wait ? backend_.settings_.op_timeout : one_try));
     backend_.silent_ = begun == KeyStore::Begun::interrupted && !asked_;
-    if (backend_.silent_) last_.why = key_.file().locked_by_another("");
+    if (backend_.silent_) {
+      // Its name only for a message at the end of a wait: the kernel stops all flock calls of the
+      // host while it lists its locks, and in a crowd each newcomer finds the state locked.
+      const bool name = Clock::now() - began >= named_after;
+      last_.why = key_.file().locked_by_another("", name);
+    }
     if (begun == KeyStore::Begun::interrupted) return Progress{last_};
     asked_ = true;
     const Change guard(key_);

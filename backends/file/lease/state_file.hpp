@@ -20,6 +20,8 @@ namespace dlock::file {
 
 // The patience of a single try (-n), at most.
 inline constexpr Duration one_try{1'000'000};
+// A state that was locked for so long is worth the name of the process that locks it.
+inline constexpr Duration named_after{200'000};
 
 // what lock() may create: nothing; the file in a directory that exists; both
 enum class Make { nothing, state, all };
@@ -52,8 +54,9 @@ class StateFile {
   // Takes the lock, in at most `patience`; then Errc::unavailable, because its owner is frozen.
   // Locked: the path leads to the locked file. `interrupt_fd`: readable ends the wait; -1: none.
   Result<Locking> lock(Make, Duration patience, int interrupt_fd);
-  // Of a lock that was not taken: by which process, for people. `since`: " for 5000 ms" or empty.
-  std::string locked_by_another(std::string_view since) const;
+  // Of a lock that was not taken, for people. `since`: " for 5000 ms" or empty; with `name` the
+  // process, from the kernel's list of locks.
+  std::string locked_by_another(std::string_view since, bool name) const;
   void unlock() noexcept;
 
   // The record in force; fresh: there is none yet, or it was deleted. Errc::protocol: cannot be
