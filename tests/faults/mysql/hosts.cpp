@@ -159,6 +159,11 @@ TEST_CASE("a server with a statement-based binary log: all recipes work, and doc
     CHECK(std::none_of(found.begin(), found.end(),
                        [](const Finding& f) { return f.level == Finding::Level::bad; }));
   }
+  // What a replica executes must not depend on its being read-only.
+  const auto logged = db.sql("SHOW BINLOG EVENTS");
+  REQUIRE(logged.rows.size() > 50);
+  for (std::size_t i = 0; i < logged.rows.size(); ++i)
+    CHECK(logged.text(5, i).find("@@global.read_only") == std::string::npos);
 }
 
 TEST_CASE("doctor reports how a server compares lock names") {
