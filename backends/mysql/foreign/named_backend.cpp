@@ -142,12 +142,13 @@ Result<std::optional<FencingToken>> NamedBackend::record(Connection& c, const st
   TRY(answer,
       c.query(
           "record the grant",
-          fmt::format("INSERT INTO {}(name,fence,owner,conn,granted,until,who) SELECT "
+          fmt::format("SET @writes={};"
+                      "INSERT INTO {}(name,fence,owner,conn,granted,until,who) SELECT "
                       "{},LAST_INSERT_ID({}),'{}',{},{},{}+{},{} FROM {} ON DUPLICATE KEY UPDATE "
                       "fence=LAST_INSERT_ID({}),owner=VALUES(owner),conn=VALUES(conn),"
                       "granted=VALUES(granted),until=VALUES(until),who=VALUES(who)",
-                      table_, hex(name), server_clock, r.owner.hex(), conn, server_clock,
-                      server_clock, r.ttl.count(), hex(who(r)), from, next),
+                      server_writes, table_, hex(name), server_clock, r.owner.hex(), conn,
+                      server_clock, server_clock, r.ttl.count(), hex(who(r)), from, next),
           until));
   if (answer.affected == 0) return std::optional<FencingToken>{};
   return std::optional<FencingToken>{answer.insert_id};

@@ -68,7 +68,8 @@ class NamedBackend : public Backend {
 
   static std::string who(const Request&);  // in the form of the record
   // Writes the current holder and returns its token. `from`: the FROM clause in SQL, where a row
-  // proves that the lock is still held; none: no token. `again`: the same owner keeps its token.
+  // proves that the lock is still held, and @writes that the server is writable; none: no token.
+  // `again`: the same owner keeps its token.
   Result<std::optional<FencingToken>> record(Connection&, const std::string& name, const Request&,
                                              const std::string& from, const std::string& conn,
                                              Deadline until, bool again = true);
