@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Where clang builds with sanitizers and in unity Catch2, fmt and the standard library are read once for all sources: a third less to compute. In
 # other builds each source shows that it includes what it uses; GCC gains nothing. All flags must be the same: no -fPIC here, -fPIE there.
-if(NOT CMAKE_UNITY_BUILD OR NOT DLOCK_SANITIZE OR NOT CMAKE_CXX_COMPILER_ID STREQUAL Clang OR CMAKE_POSITION_INDEPENDENT_CODE)
+if(NOT CMAKE_UNITY_BUILD OR NOT CMAKE_CXX_COMPILER_ID STREQUAL Clang OR CMAKE_POSITION_INDEPENDENT_CODE)
   return()
 endif()
 
@@ -13,7 +13,6 @@ function(dlock_precompiled directory owner)
     if(NOT dlock_build IN_LIST libraries OR target STREQUAL owner)
       continue()
     endif()
-    target_link_libraries(${target} PRIVATE ${DLOCK_FMT})
     target_precompile_headers(${target} REUSE_FROM ${owner})
     # Some sources are optimised in every build.
     get_target_property(sources ${target} SOURCES)

@@ -14,7 +14,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr Duration longest_look = 250ms;  // at a tree, to name its members
+constexpr Duration time_to_name = 250ms;  // at a tree, to name its members
 
 }  // namespace
 
@@ -52,7 +52,7 @@ void Supervisor::sweep_own() {
 }
 
 std::vector<pid_t> Supervisor::job_members() const {
-  const Deadline until = later(Clock::now(), longest_look);
+  const Deadline until = later(Clock::now(), time_to_name);
   if (!guard_reaped_) return descendants_of(guard_pid_, until);
   std::vector<pid_t> members;
   for (const pid_t child : around_.children.list()) {

@@ -217,7 +217,7 @@ prove --many nosuch
 prove --mutants nosuch
 prove --mutants --check late
 test nosuch
-test --quick --full
+test --rest --full
 test --only
 test --only cli unit
 test --only nosuch
@@ -282,9 +282,10 @@ STAND_IN
 @test "test: Ctrl-C ends the tests that wait, too" {
   tree_of_tests
   stand_in_ctest
-  "$PTY_DRIVE" "$tree/scripts/test" --quick <<STEPS
+  printf '#!/bin/sh\n' >"$tree/scripts/check"
+  "$PTY_DRIVE" "$tree/scripts/test" --rest <<STEPS
     file $BATS_TEST_TMPDIR/bin/ctest.defaults
-    file $BATS_TEST_TMPDIR/bin/ctest.build-test
+    file $BATS_TEST_TMPDIR/bin/ctest.build-asan
     type \x03
     end signal 2 (INT)
 STEPS
@@ -303,7 +304,7 @@ case $* in
     ;;
 esac
 STAND_IN
-  run -1 timeout 60 "$tree/scripts/test"
+  run -1 timeout 60 "$tree/scripts/test" --rest
   local pid
   pid=$(<"$BATS_TEST_TMPDIR/bin/ctest.defaults")
   for _ in {1..400}; do kill -0 "$pid" || return 0; sleep 0.05; done

@@ -10,7 +10,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr Duration longest_wait = 5s;       // then check again in any case
+constexpr Duration longest_sleep = 5s;      // then check again in any case
 constexpr Duration one_of_several = 100ms;  // the first of several to end cannot be waited for
 constexpr Duration first_idle = 10ms, holder_idle = 250ms, queue_idle = 1s;
 constexpr Duration past_the_end = 1ms;
@@ -64,8 +64,8 @@ void LeaseWaiter::plan(const LeaseTable::Answered& out) {
   const auto& w = std::get<LockState::Waiting>(out.answer);
   const Duration to_free =
       w.free_at == never
-          ? longest_wait
-          : std::clamp<Duration>(Duration{w.free_at - out.now}, 0us, longest_wait) + past_the_end;
+          ? longest_sleep
+          : std::clamp<Duration>(Duration{w.free_at - out.now}, 0us, longest_sleep) + past_the_end;
   const bool named = backend_.table_.setup().named;
   // Its name is free and its lease is not over: only time, or a release by another session, will
   // end it.
@@ -74,7 +74,7 @@ void LeaseWaiter::plan(const LeaseTable::Answered& out) {
     wait_ = target_.any_of_several ? std::min(one_of_several, to_free)
             : target_.holder       ? to_free
             : out.idle             ? Duration{backend_.table_.setup().claim} + past_the_end
-                                   : longest_wait;
+                                   : longest_sleep;
     ask_at_ = {};
     return;
   }

@@ -65,7 +65,7 @@ std::uint16_t ClusterLocator::index_of(Endpoint at) {
 namespace {
 
 // after which the next node is asked beside a silent one
-constexpr auto stagger = std::chrono::milliseconds{30};
+constexpr auto between_nodes = std::chrono::milliseconds{30};
 
 // The slots, as one node knows them.
 class MapQuestion final : public Dialogue {
@@ -147,7 +147,7 @@ Result<void> ClusterLocator::read_map(Wait wait) {
     return ++next != asked.end();
   };
   const MapQuestion* best = nullptr;
-  converse(talks, wait, stagger, begin, [&] {
+  converse(talks, wait, between_nodes, begin, [&] {
     for (const auto& q : asked)
       if (q->slots && (!best || (best->alone && !q->alone))) best = &*q;
     return best && !best->alone;

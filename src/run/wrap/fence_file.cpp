@@ -99,8 +99,9 @@ class FenceFile final : public Backend {
  private:
   tl::unexpected<Error> trouble(std::string_view what, int error) const {
     const bool denied = error == EACCES || error == EPERM || error == ELOOP;
-    return fail(denied ? Errc::denied : Errc::cannot_create,
-                fmt::format("--state {}: {}: {}", quoted(path_), what, ::strerrordesc_np(error)));
+    return fail(
+        denied ? Errc::denied : Errc::cannot_create,
+        fmt::format("--state {}: {}: {}", dlock::quoted(path_), what, ::strerrordesc_np(error)));
   }
   Result<void> open();
   Result<bool> in_place() const;
@@ -138,10 +139,11 @@ Result<void> FenceFile::open() {
   struct stat st {};
   if (::fstat(file.get(), &st)) return trouble("cannot be seen", errno);
   const std::string why = distrust(st, {.forbidden = S_IWOTH, .own_or_root = false});
-  if (!why.empty()) return fail(Errc::denied, fmt::format("--state {}: {}", quoted(path_), why));
+  if (!why.empty())
+    return fail(Errc::denied, fmt::format("--state {}: {}", dlock::quoted(path_), why));
   if (st.st_nlink > 1)  // the other name may be a file that was not meant
-    return fail(Errc::denied,
-                fmt::format("--state {}: has {} names (hard links)", quoted(path_), st.st_nlink));
+    return fail(Errc::denied, fmt::format("--state {}: has {} names (hard links)",
+                                          dlock::quoted(path_), st.st_nlink));
   file_ = std::move(file);
   return {};
 }
@@ -199,12 +201,12 @@ Result<void> FenceFile::note() {
       return fail(Errc::config,
                   fmt::format("--state {}: was written by a newer dlock ({}...): install that one "
                               "on this host, too",
-                              quoted(path_), printable(seen.substr(0, magic.size()))));
+                              dlock::quoted(path_), printable(seen.substr(0, magic.size()))));
   }
   if (!slots[0] && !slots[1] && !empty)
     return fail(Errc::config,
                 fmt::format("--state {}: holds something else than fencing tokens, or is damaged",
-                            quoted(path_)));
+                            dlock::quoted(path_)));
   const std::size_t old = slots[1] && (!slots[0] || slots[1]->number > slots[0]->number) ? 1 : 0;
   const FenceRecord newest = slots[old].value_or(FenceRecord{});
   if (token_ < newest.token)
@@ -212,7 +214,7 @@ Result<void> FenceFile::note() {
         Errc::stale,
         fmt::format(
             "token {} is older than {}, the newest that {} has seen; the command was not run",
-            token_, newest.token, quoted(path_)));
+            token_, newest.token, dlock::quoted(path_)));
   // A record found in the file may be in memory only: its writer may have been killed before the
   // sync.
   const std::uint64_t number = token_ == newest.token ? newest.number : newest.number + 1;
