@@ -5,7 +5,7 @@
 #include <unistd.h>
 #include <cerrno>
 #include <cstring>
-#include "run/process_id.hpp"
+#include "run/process.hpp"
 
 namespace dlock::cli {
 namespace {

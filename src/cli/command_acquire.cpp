@@ -8,7 +8,7 @@
 #include "cli/store.hpp"
 #include "cli/taking.hpp"
 #include "core/exit_status.hpp"
-#include "run/keep.hpp"
+#include "run/run.hpp"
 
 namespace dlock::cli {
 

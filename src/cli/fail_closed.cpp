@@ -6,7 +6,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <string_view>
-#include "run/signal_kinds.hpp"
+#include "run/signals.hpp"
 
 namespace dlock::cli {
 namespace {

@@ -7,7 +7,7 @@
 #include "core/key.hpp"
 #include "core/sequencer.hpp"
 #include "core/text.hpp"
-#include "run/process_id.hpp"
+#include "run/process.hpp"
 
 namespace dlock::cli {
 namespace {

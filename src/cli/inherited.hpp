@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 #include "cli/store.hpp"
-#include "run/wrap/reentrant.hpp"
+#include "run/wrap/held_elsewhere.hpp"
 
 namespace dlock::cli {
 

@@ -6,9 +6,8 @@
 #include "cli/inherited.hpp"
 #include "cli/say.hpp"
 #include "core/duration.hpp"
-#include "run/process_id.hpp"
-#include "run/wrap/borrowed.hpp"
-#include "run/wrap/reentrant.hpp"
+#include "run/process.hpp"
+#include "run/wrap/held_elsewhere.hpp"
 
 namespace dlock::cli {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include "run/process_tree.hpp"
+#include "run/process.hpp"
 #include "run/timer.hpp"
 #include "util/fd.hpp"
 

@@ -5,9 +5,7 @@
 #include <csignal>
 #include <optional>
 #include <vector>
-#include "run/no_process.hpp"
-#include "run/process_id.hpp"
-#include "run/process_tree.hpp"
+#include "run/process.hpp"
 #include "util/fd.hpp"
 
 namespace dlock::run {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <string_view>
 #include "core/sequencer.hpp"
-#include "run/process_id.hpp"
+#include "run/process.hpp"
 
 namespace dlock::run {
 

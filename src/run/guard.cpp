@@ -12,8 +12,7 @@
 #include <utility>
 #include "core/text.hpp"
 #include "run/environment.hpp"
-#include "run/signal_kinds.hpp"
-#include "run/terminal.hpp"
+#include "run/signals.hpp"
 #include "util/process_title.hpp"
 
 namespace dlock::run {

@@ -9,9 +9,8 @@
 #include "run/entry.hpp"
 #include "run/job_cgroup.hpp"
 #include "run/message.hpp"
-#include "run/no_process.hpp"
 #include "run/plan.hpp"
-#include "run/process_tree.hpp"
+#include "run/process.hpp"
 #include "run/timer.hpp"
 
 namespace dlock::run {

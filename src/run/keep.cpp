@@ -8,7 +8,6 @@
 //        | prints it --------- '1' ------------->  goes on alone: stderr is /dev/null too
 //        | '0', or dead ----------------------->  releases the lock
 //        | <--------- Outcome -------------------- busy, error
-#include "run/keep.hpp"
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/prctl.h>
@@ -18,10 +17,10 @@
 #include <cstring>
 #include "core/exit_status.hpp"
 #include "core/text.hpp"
-#include "run/process_id.hpp"
-#include "run/signal_kinds.hpp"
+#include "run/process.hpp"
+#include "run/run.hpp"
+#include "run/signals.hpp"
 #include "run/taker.hpp"
-#include "run/terminal.hpp"
 #include "util/process_title.hpp"
 #include "util/wait.hpp"
 

@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <system_error>
 #include "core/exit_status.hpp"
-#include "run/keeper_times.hpp"
 #include "run/wrap/several.hpp"
 #include "util/wait.hpp"
 

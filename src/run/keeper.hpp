@@ -9,8 +9,8 @@
 #include <variant>
 #include <vector>
 #include "run/events.hpp"
-#include "run/no_process.hpp"
 #include "run/plan.hpp"
+#include "run/process.hpp"
 #include "run/wait_end.hpp"
 #include "util/fd.hpp"
 
@@ -170,5 +170,13 @@ class Keeper {
 };
 
 WaitEnd::Rules wait_rules(const Plan&);
+
+// How often the Keeper asks the store and reports.
+inline constexpr Duration first_look{500'000};  // after which the user is told that dlock waits
+inline constexpr Duration redrawn_look = std::chrono::seconds{1};  // on a terminal
+inline constexpr Duration quiet_look = std::chrono::minutes{10};
+inline constexpr Duration first_retry{100'000}, last_retry = std::chrono::seconds{2};
+
+inline Duration until(Deadline t) { return std::chrono::duration_cast<Duration>(t - Clock::now()); }
 
 }  // namespace dlock::run

@@ -3,7 +3,6 @@
 #include <poll.h>
 #include <algorithm>
 #include "run/keeper.hpp"
-#include "run/keeper_times.hpp"
 
 namespace dlock::run {
 

@@ -7,7 +7,6 @@
 #include "core/exit_status.hpp"
 #include "core/text.hpp"
 #include "run/keeper.hpp"
-#include "run/keeper_times.hpp"
 #include "run/waiting_line.hpp"
 
 namespace dlock::run {

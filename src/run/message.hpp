@@ -5,17 +5,10 @@
 #pragma once
 #include <string_view>
 #include <vector>
-#include "core/clock.hpp"
+#include "run/timing.hpp"
 #include "util/fd.hpp"
 
 namespace dlock::run {
-
-struct GuardDeadlines {
-  Deadline term_at = no_deadline;  // from the lease: when it passes, the lock is lost, for good
-  Deadline kill_at = no_deadline;  // from the lease: the tree is killed
-  // from --kill-after or --max-run: the tree is killed, the lock is not lost
-  Deadline stop_by = no_deadline;
-};
 
 enum class Kind : int {
   // to the guard

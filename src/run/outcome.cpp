@@ -3,7 +3,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 #include <csignal>
-#include "run/terminal.hpp"
+#include "run/signals.hpp"
 
 namespace dlock::run {
 

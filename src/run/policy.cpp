@@ -5,7 +5,7 @@
 #include <cerrno>
 #include <utility>
 #include "core/exit_status.hpp"
-#include "run/signal_kinds.hpp"
+#include "run/signals.hpp"
 
 namespace dlock::run {
 

@@ -4,10 +4,8 @@
 #pragma once
 #include <variant>
 #include <vector>
-#include "run/message.hpp"
 #include "run/outcome.hpp"
 #include "run/plan.hpp"
-#include "run/second_line.hpp"
 #include "run/wait_end.hpp"
 
 namespace dlock::run {

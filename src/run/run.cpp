@@ -7,8 +7,8 @@
 #include <cstring>
 #include "core/exit_status.hpp"
 #include "run/guard.hpp"
-#include "run/no_process.hpp"
 #include "run/supervisor.hpp"
+#include "run/taker.hpp"
 
 namespace dlock::run {
 
@@ -68,6 +68,28 @@ Outcome run(const Plan& asked) {
   if (const auto written = supervisor.metrics().run_ended(supervisor.figures(), outcome); !written)
     events.error(written.error().message);
   events.flush(last_words);
+  return outcome;
+}
+
+Outcome take(const Plan& asked, const GrantSink& sink) {
+  // as in run(): the keeper's thread may outlive this call
+  const Plan& plan = *new Plan(asked);
+  const Entry& entry = *new Entry;
+  if (plan.say.status_fd >= 0) ::fcntl(plan.say.status_fd, F_SETFD, FD_CLOEXEC);
+  Events& events = *new Events(plan);
+  const std::function<bool(const std::vector<Lease>&)> printed = [&](const auto& leases) {
+    return sink.print(sink.text(leases));
+  };
+  Outcome outcome;
+  if (const auto opened = events.open(); !opened) {
+    events.error(opened.error().message);
+    outcome = {false, exit_status(opened.error().code), "error"};
+  } else {
+    const Taker::Staying stays{.at_all = plan.request.attached,
+                               .until_stdin_ends = plan.request.attached};
+    outcome = (new Taker(plan, entry, events, printed, stays))->run();
+  }
+  events.flush(2s);
   return outcome;
 }
 

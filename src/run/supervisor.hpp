@@ -9,10 +9,10 @@
 #include "run/keeper.hpp"
 #include "run/message.hpp"
 #include "run/metrics.hpp"
-#include "run/no_process.hpp"
 #include "run/outcome.hpp"
 #include "run/policy.hpp"
-#include "run/terminal.hpp"
+#include "run/process.hpp"
+#include "run/signals.hpp"
 #include "run/timer.hpp"
 
 namespace dlock::run {

@@ -3,8 +3,7 @@
 #include <sys/wait.h>
 #include <algorithm>
 #include "run/job_cgroup.hpp"
-#include "run/process_id.hpp"
-#include "run/process_tree.hpp"
+#include "run/process.hpp"
 #include "run/supervisor.hpp"
 
 namespace dlock::run {

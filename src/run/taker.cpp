@@ -6,8 +6,7 @@
 #include <cerrno>
 #include "core/exit_status.hpp"
 #include "core/text.hpp"
-#include "run/signal_kinds.hpp"
-#include "run/terminal.hpp"
+#include "run/signals.hpp"
 
 namespace dlock::run {
 

@@ -4,7 +4,7 @@
 #include <unistd.h>
 #include <cstdint>
 #include "core/clock.hpp"
-#include "run/no_process.hpp"
+#include "run/process.hpp"
 #include "util/fd.hpp"
 
 namespace dlock::run {
