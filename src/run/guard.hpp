@@ -33,11 +33,11 @@ class Guard {
   [[noreturn]] void run();
 
  private:
-  void tell(Kind kind, int value = 0) { channel_.send({kind, value, false, {}}); }
+  void report(const GuardEvent& e) { channel_.send(e); }
   void show_itself();
-  void on_message(Channel::Received&);
+  void obey(Channel::Received&);
   void take_holds(Channel::Received&);
-  void start_job(const Channel::Received&);
+  void start_job(const order::Start&, const Channel::Received&);
   [[noreturn]] void cannot_start(const FailedCall&);
   bool asked_to_end() const;
   void read_exec_outcome();

@@ -17,10 +17,10 @@
 #include <cstring>
 #include "core/exit_status.hpp"
 #include "core/text.hpp"
+#include "run/keeper_socket.hpp"
 #include "run/process.hpp"
 #include "run/run.hpp"
 #include "run/signals.hpp"
-#include "run/taker.hpp"
 #include "util/process_title.hpp"
 #include "util/wait.hpp"
 
@@ -32,7 +32,7 @@ namespace {
 
 constexpr std::size_t longest = 128 * 1024;  // of a grant's text
 
-struct Ended {  // the keeper's last message; any other content is text of a grant
+struct LastWord {  // the keeper's last message; any other content is text of a grant
   char mark = '\0';
   bool by_signal = false;
   int value = 0;
@@ -55,42 +55,33 @@ class Background {
     ::prctl(PR_SET_NAME, "lock-keeper");
     show_as("lock-keeper: " + printable(plan_.request.key.text()));
     entry_.let_go_of_inherited(STDERR_FILENO);
-    Events& events = *new Events(plan_);
-    Outcome outcome;
-    Fd listener;
-    if (const auto opened = events.open(); !opened) {
-      outcome = refuse(events, opened.error());
-    } else if (auto socket = how_.socket.empty() ? Result<Fd>(Fd()) : listen_as_keeper(how_.socket);
-               !socket) {
-      outcome = refuse(events, socket.error());
-    } else {
-      listener = std::move(*socket);
-      const std::function<bool(const std::vector<Lease>&)> tell = [&](const auto& leases) {
-        return told(events, sink_.text(leases));
-      };
-      const Taker::Staying stays{.at_all = true,
-                                 .until_stdin_ends = false,
-                                 .watch = how_.watch,
-                                 .max_hold = how_.max_hold,
-                                 .listener = listener.get(),
-                                 .asker = link_.get()};
-      outcome = (new Taker(plan_, entry_, events, tell, stays))->run();
-    }
-    events.flush(2s);
-    const Ended last{'\0', outcome.by_signal, outcome.value};
+    const Outcome outcome = keep_lock(*new Output(plan_));
+    const LastWord last{'\0', outcome.by_signal, outcome.value};
     if (link_) ::send(link_.get(), &last, sizeof last, MSG_NOSIGNAL);
     ::_exit(0);
   }
 
  private:
-  static Outcome refuse(Events& events, const Error& e) {
-    events.error(e.message);
-    return {false, exit_status(e.code), "error"};
+  Outcome keep_lock(Output& output) {
+    auto listener = how_.socket.empty() ? Result<Fd>(Fd()) : listen_as_keeper(how_.socket);
+    if (!listener) {
+      output.error(listener.error().message);
+      output.flush(2s);
+      return {false, exit_status(listener.error().code), Outcome::How::error};
+    }
+    const Hold& hold_for = *new Hold{
+        .pass_on = [&](const auto& leases) { return passed_on(output, sink_.text(leases)); },
+        .stays = true,
+        .max_hold = how_.max_hold,
+        .watch = how_.watch,
+        .listener = listener->get(),
+        .asker = link_.get()};
+    return hold(plan_, entry_, output, hold_for);
   }
 
   // Waits until the watched process ends, at most --max-hold, while the keeper's thread renews: a
   // stopped terminal is not a dead one.
-  bool told(Events& events, const std::string& text) {
+  bool passed_on(Output& output, const std::string& text) {
     if (::send(link_.get(), text.data(), text.size(), MSG_NOSIGNAL) < 0) return false;
     pollfd p[] = {{link_.get(), POLLIN, 0}, {how_.watch, POLLIN, 0}};
     const Deadline end = how_.max_hold > 0us ? later(Clock::now(), how_.max_hold) : no_deadline;
@@ -98,7 +89,7 @@ class Background {
     char said = '0';
     if (p[0].revents == 0 || ::recv(link_.get(), &said, 1, MSG_DONTWAIT) != 1 || said != '1')
       return false;
-    events.flush(100ms);
+    output.flush(100ms);
     become_null(STDERR_FILENO);
     if (::chdir("/") != 0) return true;  // it would only keep a mount busy
     return true;
@@ -115,7 +106,7 @@ class Background {
 Outcome foreground(const Plan& plan, const Entry& entry, const GrantSink& sink, const Fd& link) {
   IncomingSignals signals = entry.open_signals();
   std::string text(longest, '\0');
-  Outcome outcome{false, status_bug, "error"};
+  Outcome outcome{false, status_bug, Outcome::How::error};
   int ending = 0;
   bool failed = false;
   Deadline until = no_deadline;
@@ -135,21 +126,21 @@ Outcome foreground(const Plan& plan, const Entry& entry, const GrantSink& sink, 
     if (ready < 0 || p[1].revents == 0) continue;
     const ssize_t n = ::recv(link.get(), text.data(), text.size(), 0);
     if (n <= 0) break;  // it died
-    if (text[0] == '\0' && static_cast<std::size_t>(n) == sizeof(Ended)) {
-      Ended last;
+    if (text[0] == '\0' && static_cast<std::size_t>(n) == sizeof(LastWord)) {
+      LastWord last;
       std::memcpy(&last, text.data(), sizeof last);
-      outcome = {last.by_signal, last.value, "error"};
+      outcome = {last.by_signal, last.value, Outcome::How::error};
       break;
     }
     if (ending != 0) continue;  // too late: the keeper finds the link closed, and releases the lock
     const bool ok = sink.print(std::string_view(text).substr(0, static_cast<std::size_t>(n)));
     ::send(link.get(), ok ? "1" : "0", 1, MSG_NOSIGNAL);
-    if (ok) return {false, status_ok, "command"};
+    if (ok) return {};
     failed = true;  // until the lock is released
     until = later(Clock::now(), plan.timing.op_timeout);
   }
-  if (ending != 0) return {true, ending, "signal"};
-  if (failed) return {false, status_failed_holding, "failed"};
+  if (ending != 0) return {true, ending, Outcome::How::signal};
+  if (failed) return {false, status_failed_holding, Outcome::How::failed};
   return outcome;
 }
 
@@ -159,10 +150,10 @@ Outcome keep(const Plan& plan, const GrantSink& sink, const KeepFor& how) {
   const Entry& entry = *new Entry;
   int pair[2];
   const auto cannot_begin = [&](int error) {
-    Events& events = *new Events(plan);
-    events.error(fmt::format("no process for the keeper: {}", ::strerrordesc_np(error)));
-    events.flush(2s);
-    return Outcome{false, status_unavailable, "error"};
+    Output& output = *new Output(plan);
+    output.error(fmt::format("no process for the keeper: {}", ::strerrordesc_np(error)));
+    output.flush(2s);
+    return Outcome{false, status_unavailable, Outcome::How::error};
   };
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0)
     return cannot_begin(errno);

@@ -72,18 +72,19 @@ class Page {
 
 // Without figures: of a job that has just been started.
 std::string page_of(std::string_view before, const Key& key, const Figures* f, const Outcome& o) {
-  const std::string_view result = f ? o.result : "";
-  const bool granted = f && f->granted, skipped = result == "busy";
+  const auto ended = [&](Outcome::How how) { return f && o.how == how; };
+  const bool granted = f && f->granted, skipped = ended(Outcome::How::busy);
   const double now = static_cast<double>(wall_micros() / 1000) / 1e3;
   const auto when = [](bool really, double value) {
     return really ? std::optional(value) : std::nullopt;
   };
   Page p(before, key);
-  p.counter("dlock_runs_total", "Commands that were run.", granted && result != "not_started");
+  p.counter("dlock_runs_total", "Commands that were run.",
+            granted && !ended(Outcome::How::not_started));
   p.counter("dlock_skipped_total", "Runs skipped because the lock was busy, or by --once-per.",
             skipped);
   p.counter("dlock_lost_total", "Times that the lock was lost while the command ran.",
-            result == "lost");
+            ended(Outcome::How::lost));
   p.gauge("dlock_running", "1: a command runs, or its dlock was killed.",
           when(!f || granted, f ? 0 : 1));
   p.gauge("dlock_last_start_timestamp_seconds", "When a command was last started.", when(!f, now));

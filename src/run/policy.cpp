@@ -12,6 +12,7 @@ namespace dlock::run {
 using namespace std::chrono_literals;
 using Do = Action::Do;
 using Note = Action::Note;
+using How = Outcome::How;
 
 namespace {
 
@@ -25,7 +26,7 @@ constexpr Duration grace_to_die = 5s;  // after the end of the lease, for a memb
 
 Actions Policy::step(const Event& e, Deadline now) {
   actions_.clear();
-  if (phase_ != Phase::over) std::visit([&](const auto& what) { on(what, now); }, e);
+  if (phase_ != Phase::over) on(e, now);
   return std::move(actions_);
 }
 
@@ -37,6 +38,7 @@ Deadline Policy::wake_at() const noexcept {
     case Phase::detaching:
     case Phase::releasing: return step_by_;
     case Phase::lingering: return std::min(hold_until_, deadline_);
+    case Phase::holding: return std::min(hold_until_, when_.kill_at);
     case Phase::own_sweep: return step_by_;
     case Phase::starting:
     case Phase::running:
@@ -66,7 +68,11 @@ void Policy::on(const event::Granted& e, Deadline now) {
   wait_.answered(now);
   if (phase_ != Phase::waiting) return;  // dlock is leaving the queue: the keeper releases it
   granted_at_ = now;
-  set_lease(e.deadline);
+  set_lease(e.leases.front().deadline);
+  if (!rules_.has_job) {
+    phase_ = Phase::holding;
+    return act(Do::hand_over);
+  }
   if (now >= when_.term_at) return queue_again(now);
   phase_ = Phase::starting;
   act(Do::start_job);  // its deadlines are in the same message: there is never a job without one
@@ -80,7 +86,7 @@ void Policy::queue_again(Deadline now) {
   deadline_ = granted_at_ = no_deadline;
   revoked_ = false;
   say(Note::too_late);
-  actions_.push_back({Do::queue_again, 0, pause_, {}, {}});
+  actions_.push_back({.what = Do::queue_again, .span = pause_});
 }
 
 void Policy::on(const event::Kept& e, Deadline) {
@@ -99,6 +105,10 @@ void Policy::on(const event::Revoked&, Deadline now) {
   const bool running =
       phase_ == Phase::starting || phase_ == Phase::running || phase_ == Phase::descendants;
   if (phase_ == Phase::lingering) return release(now);
+  if (phase_ == Phase::holding) {
+    say(Note::revoked);
+    return end_hold({false, status_revoked, How::revoked}, now);
+  }
   if (!running || std::exchange(revoked_, true)) return;
   say(Note::revoked);
   end_job(now);
@@ -111,6 +121,8 @@ void Policy::on(const event::KeeperLost&, Deadline now) {
       when_.kill_at = std::min(when_.kill_at, later(now, rules_.timing.kill_after));
     deadline_ = std::min(deadline_, when_.kill_at);
     act(Do::send_deadlines);  // the guard answers `expired`
+  } else if (phase_ == Phase::holding) {
+    lose_hold(now);
   } else if (phase_ == Phase::lingering || phase_ == Phase::detaching) {
     say(Note::not_released);
     end(result());
@@ -132,21 +144,49 @@ void Policy::leave(Deadline now) {
 }
 
 void Policy::end_wait() {
-  if (leave_signal_ != 0) return end({true, leave_signal_, "signal"});
-  if (guard_failed_) return end({false, status_unavailable, "error"});
+  if (asked_end_) return end(*asked_end_);
   const bool busy = wait_.busy();
   say(busy ? Note::busy : Note::silent);
-  end({false, busy ? rules_.conflict_status : status_unavailable, busy ? "busy" : "error"});
+  if (busy) end({false, rules_.conflict_status, How::busy});
+  else end({false, status_unavailable, How::error});
 }
 
 void Policy::on(const event::WaitEnded& e, Deadline) {
-  if (phase_ == Phase::leaving && leave_signal_ != 0) return end_wait();
+  if (phase_ == Phase::leaving && asked_end_) return end_wait();
   if (phase_ == Phase::waiting || phase_ == Phase::leaving)
-    end({false, guard_failed_ ? status_unavailable : e.status, e.busy ? "busy" : "error"});
+    end({false, e.status, e.busy ? How::busy : How::error});
 }
 
 void Policy::on(const event::WaitLeft&, Deadline) {
   if (phase_ == Phase::leaving) end_wait();
+}
+
+// ---- without a job -----------------------------------------------------------------------------
+
+void Policy::on(const event::HandedOver& e, Deadline now) {
+  if (phase_ != Phase::holding) return;
+  if (!e.done) return end_hold({false, status_failed_holding, How::failed}, now);
+  if (!rules_.stays) return end({});
+  if (rules_.max_hold > 0us) hold_until_ = later(granted_at_, rules_.max_hold);
+}
+
+void Policy::on(const event::EndAsked& e, Deadline now) {
+  if (phase_ == Phase::holding) return end_hold(e.outcome, now);
+  if (phase_ != Phase::waiting) return;
+  asked_end_ = e.outcome;
+  leave(now);
+}
+
+// A loss comes first, whatever asks for the end.
+void Policy::end_hold(Outcome outcome, Deadline now) {
+  if (rules_.stays && now >= when_.kill_at) return lose_hold(now);
+  asked_end_ = outcome;
+  release(now);
+}
+
+void Policy::lose_hold(Deadline now) {
+  on(event::Expired{}, now);
+  rules_.several ? release(now) : end(result());
 }
 
 // ---- the user's signals ------------------------------------------------------------------------
@@ -166,12 +206,16 @@ void Policy::on(const event::Signal& e, Deadline now) {
       if (stops(e.number)) return act(Do::stop_self, e.number);
       if (e.number == SIGCONT) return act(Do::stop_self, 0);
       if (ignored_by_default(e.number)) return;
-      leave_signal_ = e.number;
+      asked_end_ = Outcome{true, e.number, How::signal};
       (void)same_again(e.number, now);
       return leave(now);
     case Phase::leaving:
       if (!ends(e.number) || same_again(e.number, now)) return;
-      if (std::exchange(leave_signal_, e.number) != 0) end_wait();
+      if (std::exchange(asked_end_, Outcome{true, e.number, How::signal})) end_wait();
+      return;
+    case Phase::holding:
+      if (stops(e.number)) return act(Do::stop_self, e.number);
+      if (!ignored_by_default(e.number)) end_hold({true, e.number, How::signal}, now);
       return;
     case Phase::starting:
     case Phase::running:
@@ -285,7 +329,7 @@ void Policy::on(const event::TreeDead& e, Deadline now) {
 
 void Policy::on(const event::GuardGone&, Deadline now) {
   if (phase_ == Phase::waiting) {
-    guard_failed_ = true;
+    asked_end_ = Outcome{false, status_unavailable, How::error};
     say(Note::no_guard);
     return leave(now);
   }
@@ -315,7 +359,12 @@ void Policy::on(const event::Tick&, Deadline now) {
       if (now >= hold_until_) return release(now);
       say(Note::not_released);  // the lease is over
       return end(result());
-    case Phase::releasing: return on(event::ReleaseDone{false}, now);
+    case Phase::holding:
+      if (now >= when_.kill_at) return lose_hold(now);
+      return end_hold({false, status_ok, How::max_hold}, now);
+    case Phase::releasing:
+      if (rules_.has_job) return on(event::ReleaseDone{false}, now);
+      return end(result());
     case Phase::own_sweep:
     case Phase::starting:
     case Phase::running:
@@ -351,18 +400,18 @@ void Policy::give_back(Deadline now) {
   if (lost_) return rules_.several ? release(now) : end(result());
   const bool ran = exec_error_ == 0 && !guard_failed_;
   // Only a failure that was seen: a command whose end is unknown may have done its work.
-  const std::string_view end_of_job = result().result;
-  withdraws_ = rules_.until_success && ran && !start_failed_ &&
-               (end_of_job == "signal" || end_of_job == "max_run" || end_of_job == "revoked" ||
-                (end_of_job == "command" && WEXITSTATUS(status_) != 0));
+  const Outcome end_of_job = result();
+  const bool succeeded = end_of_job.how == How::command && end_of_job.value == 0;
+  withdraws_ = rules_.until_success && end_of_job.job_ended() && !succeeded;
   if (withdraws_) act(Do::withdraw_start);
   hold_until_ = ran ? later(granted_at_, rules_.min_hold) : now;
   if (hold_until_ <= now) return release(now);
   if (rules_.can_detach) {
     phase_ = Phase::detaching;
     step_by_ = time_to_give_back(now);
-    actions_.push_back(
-        {Do::detach, 0, std::chrono::duration_cast<Duration>(hold_until_ - now), {}, result()});
+    actions_.push_back({.what = Do::detach,
+                        .span = std::chrono::duration_cast<Duration>(hold_until_ - now),
+                        .outcome = result()});
   } else {
     phase_ = Phase::lingering;
     say(Note::holding);
@@ -380,7 +429,7 @@ void Policy::on(const event::DetachDone& e, Deadline now) {
 void Policy::release(Deadline now) {
   phase_ = Phase::releasing;
   step_by_ = time_to_give_back(now);
-  actions_.push_back({Do::release, 0, {}, {}, result()});
+  actions_.push_back({.what = Do::release, .outcome = result()});
 }
 
 // The withdrawal is an exchange of its own, before the last one, which keeps its whole time.
@@ -395,26 +444,29 @@ void Policy::on(const event::ReleaseDone& e, Deadline) {
 }
 
 Outcome Policy::result() const noexcept {
-  if (gave_up_) return {false, status_failed_holding, "failed"};
-  if (lost_) return {false, status_lost, "lost"};
-  if (guard_failed_ || start_failed_) return {false, status_failed_holding, "failed"};
+  if (gave_up_) return {false, status_failed_holding, How::failed};
+  if (lost_) return {false, status_lost, How::lost};
+  if (asked_end_) return *asked_end_;
+  if (guard_failed_ || start_failed_) return {false, status_failed_holding, How::failed};
   if (exec_error_ != 0)
-    return {false, exec_error_ == ENOENT ? status_not_found : status_cannot_execute, "not_started"};
-  if (revoked_) return {false, status_revoked, "revoked"};
-  if (max_run_over_) return {false, status_max_run, "max_run"};
-  if (status_ < 0) return {false, status_failed_holding, "failed"};
-  if (WIFSIGNALED(status_)) return {true, WTERMSIG(status_), "signal"};
-  return {false, WEXITSTATUS(status_), "command"};
+    return {false, exec_error_ == ENOENT ? status_not_found : status_cannot_execute,
+            How::not_started};
+  if (revoked_) return {false, status_revoked, How::revoked};
+  if (max_run_over_) return {false, status_max_run, How::max_run};
+  if (status_ < 0) return {false, status_failed_holding, How::failed};
+  if (WIFSIGNALED(status_)) return {true, WTERMSIG(status_), How::signal};
+  return {false, WEXITSTATUS(status_), How::command};
 }
 
-void Policy::act(Do what, int number) { actions_.push_back({what, number, {}, {}, {}}); }
-void Policy::say(Note note) { actions_.push_back({Do::say, 0, {}, note, {}}); }
+void Policy::act(Do what, int number) { actions_.push_back({.what = what, .number = number}); }
+void Policy::say(Note note) { actions_.push_back({.what = Do::say, .note = note}); }
 void Policy::end(Outcome o) {
   phase_ = Phase::over;
-  actions_.push_back({Do::end, 0, {}, {}, o});
+  actions_.push_back({.what = Do::end, .outcome = o});
 }
 bool Policy::may_stop() const noexcept {
-  return phase_ == Phase::waiting || phase_ == Phase::starting || phase_ == Phase::running;
+  return phase_ == Phase::waiting || phase_ == Phase::holding || phase_ == Phase::starting ||
+         phase_ == Phase::running;
 }
 bool Policy::job_may_live() const noexcept {
   return phase_ == Phase::starting || phase_ == Phase::running || phase_ == Phase::descendants ||

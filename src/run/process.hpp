@@ -16,9 +16,9 @@ namespace dlock::run {
 
 // A system call without which a run cannot be guarded, or ended: no job is started then.
 struct FailedCall {
-  std::string_view name{};  // empty: all is well
+  const char* name = nullptr;  // null: all is well
   int error = 0;
-  explicit operator bool() const noexcept { return !name.empty(); }
+  explicit operator bool() const noexcept { return name != nullptr; }
 };
 // Why, and what allows it.
 std::string why(const FailedCall&);

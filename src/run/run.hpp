@@ -24,9 +24,9 @@ struct GrantSink {
 // Acquires the lock without a command and prints the grant once; if that fails the lock is released
 // and the status is 125. Detached: then ends with 0. Attached (--hold): holds until stdin ends (0),
 // a signal (that signal) or the loss of the lock (123).
-Outcome take(const Plan&, const GrantSink&);
+Outcome acquire(const Plan&, const GrantSink&);
 
-// take(), and a separate process keeps the lock in the background, detached from everything
+// acquire(), and a separate process keeps the lock in the background, detached from everything
 // inherited: until the process of `watch` (a pidfd; -1: none) has ended, `max_hold` is over, the
 // lock is released or lost, or a signal comes. `socket`: the name that it listens on
 // (keeper_socket.hpp); empty: none.

@@ -42,8 +42,8 @@ void Supervisor::sweep_own() {
     if (empty < 3) continue;
     cgroup.remove();
     const Deadline now = Clock::now();
-    events_.status("job_dead");
-    events_.trace("tree_dead", "job");
+    output_.status("job_dead");
+    output_.trace("tree_dead", "job");
     for (const Action& a : policy_.step(event::OwnSweepDone{}, now)) perform(a);
     return;
   }

@@ -20,7 +20,7 @@ template <class Report>
 bool reports(run::Keeper& keeper) {
   for (const auto end = std::chrono::steady_clock::now() + 20s;
        std::chrono::steady_clock::now() < end;) {
-    for (const auto& r : keeper.reports())
+    for (const auto& r : keeper.events())
       if (std::holds_alternative<Report>(r)) return true;
     pollfd p{keeper.fd(), POLLIN, 0};
     ::poll(&p, 1, 100);
@@ -100,9 +100,9 @@ std::vector<int> minutes_of_looks(const run::Say& say, Duration silence) {
   plan.open = [&queue, open = plan.open](const Settings& s) -> Result<std::unique_ptr<Backend>> {
     return std::make_unique<StillBackend>(open(s).value(), queue);
   };
-  auto& keeper = for_ever(new run::Keeper(plan, for_ever(new run::Events(plan))));
+  auto& keeper = for_ever(new run::Keeper(plan, for_ever(new run::Output(plan))));
   keeper.start();
-  REQUIRE(reports<run::Keeper::Ended>(keeper));
+  REQUIRE(reports<run::event::WaitEnded>(keeper));
   std::vector<int> minutes;
   for (const auto t : queue.answers) minutes.push_back(static_cast<int>(t.count()));
   return minutes;
@@ -116,25 +116,25 @@ TEST_CASE(
     "the first renewal is due by the time of the grant, though the machine slept before the thread "
     "went on") {
   static auto& plan = plan_of("fake:keeper_test");
-  static auto* const events = new run::Events(plan);
-  static auto* const keeper = new run::Keeper(plan, *events);
+  static auto* const output = new run::Output(plan);
+  static auto* const keeper = new run::Keeper(plan, *output);
   REQUIRE(keeper->try_now());
   test::machine.sleep(12min);
   keeper->start();
-  CHECK(reports<run::Keeper::Kept>(*keeper));
-  keeper->release();
-  CHECK(reports<run::Keeper::Released>(*keeper));
+  CHECK(reports<run::event::Kept>(*keeper));
+  keeper->release({});
+  CHECK(reports<run::event::ReleaseDone>(*keeper));
 }
 
 // The supervisor releases a short job's lock itself, before the moment at which it would start the
 // thread, which then had a lease that was released.
 TEST_CASE("after a release that needed no thread, none is started") {
   static auto& plan = plan_of("fake:keeper_test_release");
-  static auto* const events = new run::Events(plan);
-  static auto* const keeper = new run::Keeper(plan, *events);
+  static auto* const output = new run::Output(plan);
+  static auto* const keeper = new run::Keeper(plan, *output);
   REQUIRE(keeper->try_now());
-  keeper->release();
-  CHECK(reports<run::Keeper::Released>(*keeper));
+  keeper->release({});
+  CHECK(reports<run::event::ReleaseDone>(*keeper));
   CHECK(keeper->over());
   keeper->start();
   CHECK_FALSE(keeper->started());

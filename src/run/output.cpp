@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "run/events.hpp"
+#include "run/output.hpp"
 #include <fmt/format.h>
 #include <unistd.h>
 #include "core/duration.hpp"
@@ -7,11 +7,9 @@
 
 namespace dlock::run {
 
-using namespace std::string_view_literals;
+Output::Output(const Plan& plan) : plan_(plan), writer_(*new Writer) {}
 
-Events::Events(const Plan& plan) : plan_(plan), writer_(*new Writer) {}
-
-Result<void> Events::open() {
+Result<void> Output::open() {
   for (auto [path, fd, option] : {std::tuple{&plan_.say.status_file, &status_file_, "--status"},
                                   std::tuple{&plan_.say.trace_file, &trace_file_, "--trace"}}) {
     if (path->empty()) continue;
@@ -21,59 +19,42 @@ Result<void> Events::open() {
   return {};
 }
 
-void Events::status(const char* name, Fields fields) {
-  if (plan_.say.verbosity > 0) tell(name, fields);
-  const int to = status_file_ ? status_file_.get() : plan_.say.status_fd;
-  if (to < 0) return;
-  writer_.write(to, status_line(name, plan_.request.key.text(), {fields.begin(), fields.end()}));
-}
-
-// With -v the milestones, in words; with -vv also each event, as it is.
-void Events::tell(std::string_view name, Fields fields) {
+void Output::status(const char* name, Fields fields, const std::string& milestone) {
   const std::string& key = plan_.request.key.text();
-  if (const std::string text = milestone(name, fields); !text.empty())
-    return words(fmt::format("{}: {}", printable(key), text));
-  if (plan_.say.verbosity < 2) return;
-  std::string line = fmt::format("{}: {}", key, name);
-  const char* between = ": ";
-  for (const auto& [field, value] : fields) {
-    std::visit([&, f = field](const auto& v) { line += fmt::format("{}{} {}", between, f, v); },
-               value);
-    between = ", ";
+  if (plan_.say.verbosity > 0 && !milestone.empty()) {
+    inform(fmt::format("{}: {}", printable(key), milestone));
+  } else if (plan_.say.verbosity > 1) {
+    std::string line = fmt::format("{}: {}", key, name);
+    const char* between = ": ";
+    for (const auto& [field, value] : fields) {
+      std::visit([&, f = field](const auto& v) { line += fmt::format("{}{} {}", between, f, v); },
+                 value);
+      between = ", ";
+    }
+    inform(printable(line));
   }
-  words(printable(line));
+  const int to = status_file_ ? status_file_.get() : plan_.say.status_fd;
+  if (to >= 0) writer_.write(to, status_line(name, key, {fields.begin(), fields.end()}));
 }
 
-std::string Events::milestone(std::string_view name, Fields fields) const {
-  const auto since_start = [&] {
-    return format_duration(std::chrono::duration_cast<Duration>(Clock::now() - began_));
-  };
-  if (name == "acquired") {
-    for (const auto& [field, value] : fields)
-      if (const auto* token = std::get_if<std::int64_t>(&value); token && field == "token"sv)
-        return fmt::format("acquired after {}, token {}", since_start(), *token);
-    return {};
-  }
-  if (name == "released") return fmt::format("released, {} after the start", since_start());
-  if (name == "detached") return "kept by the store until --min-hold is over";
-  if (name == "left") return "left to the owner of --handle";
-  return {};
+std::string Output::age() const {
+  return format_duration(std::chrono::duration_cast<Duration>(Clock::now() - began_));
 }
 
-void Events::trace(const char* ev, const char* f, Fields fields) {
+void Output::trace(const char* ev, const char* f, Fields fields) {
   if (!trace_file_) return;
   const std::string owner = fmt::format("{:08x}", owner_.load());
   writer_.write(trace_file_.get(), trace_line({ev, f, plan_.request.key.text(), owner},
                                               {fields.begin(), fields.end()}));
 }
 
-void Events::remember(const Owner& owner) {
+void Output::remember(const Owner& owner) {
   std::uint32_t mark = 0;
   for (std::size_t i = 0; i < sizeof mark; ++i) mark = mark << 8U | owner.bytes[i];
   owner_ = mark;
 }
 
-void Events::trace_attempt(const Owner& owner) {
+void Output::trace_attempt(const Owner& owner) {
   remember(owner);
   const Request& request = plan_.request;
   if (request.mode == Mode::exclusive) trace("invoke", "acquire");
@@ -81,13 +62,13 @@ void Events::trace_attempt(const Owner& owner) {
   else trace("invoke", "acquire", {{"mode", "permit"}, {"limit", std::int64_t{request.limit}}});
 }
 
-void Events::trace_result(const char* f, const char* ev, std::optional<Deadline> deadline) {
+void Output::trace_result(const char* f, const char* ev, std::optional<Deadline> deadline) {
   if (deadline && *deadline != no_deadline)
     trace(ev, f, {{"deadline", deadline->time_since_epoch().count()}});
   else trace(ev, f);
 }
 
-void Events::trace_granted(const Lease& lease) {
+void Output::trace_granted(const Lease& lease) {
   remember(lease.owner);
   if (lease.deadline == no_deadline)
     trace("ok", "acquire", {{"token", static_cast<std::int64_t>(lease.token)}});
@@ -97,21 +78,21 @@ void Events::trace_granted(const Lease& lease) {
            {"deadline", lease.deadline.time_since_epoch().count()}});
 }
 
-void Events::words(std::string_view line) {
+void Output::inform(std::string_view line) {
   if (!plan_.say.quiet) own_word("info", line);
 }
 
-void Events::error(std::string_view line) { own_word("error", line); }
+void Output::error(std::string_view line) { own_word("error", line); }
 
-void Events::own_word(const char* level, std::string_view line) {
+void Output::own_word(const char* level, std::string_view line) {
   if (line.empty()) return;
   writer_.write(STDERR_FILENO,
                 run::own_word(level, plan_.request.key.text(), line, plan_.say.json));
 }
 
-void Events::raw(std::string t) { writer_.write(STDERR_FILENO, std::move(t)); }
+void Output::raw(std::string t) { writer_.write(STDERR_FILENO, std::move(t)); }
 
-std::string Events::held_line(const std::optional<HolderView>& holder,
+std::string Output::held_line(const std::optional<HolderView>& holder,
                               const std::string& why) const {
   const std::string key = printable(plan_.request.key.text());
   if (!holder)
@@ -140,11 +121,11 @@ std::string Events::held_line(const std::optional<HolderView>& holder,
   return line;
 }
 
-bool Events::skips_silently() const {
+bool Output::skips_silently() const {
   return plan_.say.quiet || (plan_.conflict_status == 0 && plan_.say.verbosity == 0);
 }
 
-std::string Events::busy_line(const std::optional<HolderView>& holder,
+std::string Output::busy_line(const std::optional<HolderView>& holder,
                               const std::string& why) const {
   if (skips_silently()) return {};
   return held_line(holder, why) + (plan_.wait && *plan_.wait > Duration{}
@@ -152,14 +133,14 @@ std::string Events::busy_line(const std::optional<HolderView>& holder,
                                        : "; not waiting");
 }
 
-std::string Events::started_line(Duration ago) const {
+std::string Output::started_line(Duration ago) const {
   if (skips_silently()) return {};
   return fmt::format("{} was started {} ago; not again (--once-per {})",
                      printable(plan_.request.key.text()), format_duration(ago),
                      plan_.once_per->text());
 }
 
-std::string Events::started_ahead_line(Duration ahead, bool corrected) const {
+std::string Output::started_ahead_line(Duration ahead, bool corrected) const {
   if (skips_silently()) return {};
   return fmt::format(
       "{} was started in the future by the store's clock ({} ahead){}; not again (--once-per {})",

@@ -14,16 +14,17 @@
 namespace dlock::run {
 
 // The output about one acquisition: messages on stderr, one JSON object per line for --status,
-// and the history for --trace. Any thread may call; nothing here waits for a
-// reader.
-class Events {
+// and the history for --trace. Any thread may call; nothing here waits for a reader.
+class Output {
  public:
-  explicit Events(const Plan&);
-  ~Events() = delete;   // its writer lives as long as the process
+  explicit Output(const Plan&);
+  ~Output() = delete;   // its writer lives as long as the process
   Result<void> open();  // the files; Errc::cannot_create
 
-  // {"event":name,"t":seconds of CLOCK_BOOTTIME,...} to the status outputs.
-  void status(const char* name, Fields = {});
+  // {"event":name,"t":seconds of CLOCK_BOOTTIME,...} to the status outputs. With -v the milestones
+  // are said in those words, with -vv the other events as they are.
+  void status(const char* name, Fields = {}, const std::string& milestone = {});
+  std::string age() const;  // since dlock was started
 
   // One line of history: {"t":ns,"pid":..,"ev":..,"f":..,"key":..,"owner":..}. `invoke`, then
   // exactly one of ok, fail and info (unknown); of an acquire that waits, `queued` before that,
@@ -35,8 +36,8 @@ class Events {
   void trace_result(const char* f, const char* ev, std::optional<Deadline> deadline = {});
   void trace_granted(const Lease&);
 
-  // `dlock: ` + line on stderr. words: not with -q; error: always.
-  void words(std::string_view line);
+  // `dlock: ` + line on stderr. inform: not with -q; error: always.
+  void inform(std::string_view line);
   void error(std::string_view line);
   void raw(std::string text);  // to stderr, unchanged: the waiting line on a terminal
 
@@ -54,8 +55,6 @@ class Events {
   bool flush(Duration bound) { return writer_.flush(bound); }
 
  private:
-  void tell(std::string_view name, Fields);                    // for -v and -vv, as text
-  std::string milestone(std::string_view name, Fields) const;  // for people; empty: it is none
   void remember(const Owner&);
   bool skips_silently() const;
   void own_word(const char* level, std::string_view line);
