@@ -1,72 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <sys/types.h>
-#include <unistd.h>
-#include <cstddef>
-#include <string>
-#include <vector>
 #include "run/entry.hpp"
 
 namespace dlock::run {
 
-// What a child of the guard is to become. Everything that it reads stays as it is until its exec,
-// which may hang on a dead mount for as long as the guard lives: see start_child().
-class Program {
- public:
-  // As execvp(3): a first word without '/' is looked up in PATH, now.
-  explicit Program(std::vector<std::string> words);
-  Program(std::vector<std::string> words, const std::string& file);
-  Program(const Program&) = delete;  // it points into itself
-
-  // What the child tries, in this order.
-  const char* const* files() const noexcept { return files_.data(); }
-  // Of the shell that runs a file which is no program and has no #! line; the second word, the
-  // file, is set by the child, which alone knows it.
-  const char** script() const noexcept { return script_.data(); }
-  char* const* words() const noexcept { return words_.data(); }
-
- private:
-  const std::vector<std::string> text_;
-  std::vector<std::string> found_;
-  std::vector<char*> words_;
-  std::vector<const char*> files_;
-  mutable std::vector<const char*> script_;
-};
-
-// All that a child of the guard reads and writes until its exec: it stays as long as that may hang.
+// What a child of the guard is to become.
 struct Child {
-  Child(const Program& p, char* const* variables, const Entry::Signals& found, pid_t group_to_join,
-        int pipe_for_errno)
-      : files(p.files()),
-        script(p.script()),
-        words(p.words()),
-        environment(variables),
-        signals(found),
-        group(group_to_join),
-        error_pipe(pipe_for_errno) {}
-
-  alignas(16) std::byte stack[32768];  // touched at its upper end alone
-  const char* const* const files;
-  const char** const script;
-  char* const* const words;
-  char* const* const environment;
-  const Entry::Signals signals;
-  const pid_t guard = ::getpid(), group;  // 0: a group of its own
-  const int error_pipe;                   // gets the errno of an exec that failed; or -1
+  const char* file;  // as execvp(3): without '/' it is looked up in PATH
+  char* const* words;
+  char* const* environment;
+  const Entry::Signals& signals;
+  pid_t group = 0;      // 0: a group of its own
+  int error_pipe = -1;  // gets the errno of an exec that failed
 };
 
 // Starts it, in the cgroup of that descriptor if there is one and it takes processes. -1 and errno
-// if there is no process.
-//
-// The child shares the memory of the guard until its exec: no page table is copied, and none of the
-// pages that the guard writes next. So the child calls no library and writes nothing but `Child` and
-// `script`; and the guard, which does not wait for the exec, stays able to kill. On processors where
-// this is not written, the child is a copy. Call it with every signal blocked.
-//
-// If a process dumps core, Linux before 5.16 ends all that share its memory: a child that the
-// terminal's QUIT ends before its exec would take the guard with it. So the child is a copy there,
-// too. (With PR_SET_DUMPABLE instead, a /proc mounted with hidepid would not show the guard to a
-// nested dlock.)
-pid_t start_child(Child&, int cgroup);
+// if there is no process. Does not wait for the exec, which may hang on a dead mount: the guard
+// stays able to kill. Call it with every signal blocked: those sent since arrive in the child, none
+// is lost.
+pid_t start_child(const Child&, int cgroup);
 
 }  // namespace dlock::run

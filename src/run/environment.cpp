@@ -60,7 +60,8 @@ std::string job_environment(const Plan& plan, const std::vector<Lease>& leases, 
   for (const Lease& l : leases) {
     const bool permit = l.mode == Mode::permit;
     grants += fmt::format(
-        R"({}{{"key":"{}","token":{},"sequencer":"{}","mode":"{}","slot":{},"limit":{},"handle":"{}","place":"{}",{}}})",
+        R"({}{{"key":"{}","token":{},"sequencer":"{}","mode":"{}","slot":{},"limit":{},)"
+        R"("handle":"{}","place":"{}",{}}})",
         grants.empty() ? "" : ",", json_text(l.key.text()), l.token, sequencer(l),
         static_cast<char>(l.mode), permit ? std::to_string(l.slot) : "null",
         permit ? std::to_string(plan.request.limit) : "null", handle_of(plan.traits, {l}),

@@ -95,9 +95,7 @@ void Guard::run() {
 
 // `pkill -9 dlock`, and `pkill -9 -f` with dlock's command line, must not kill both processes.
 void Guard::show_itself() {
-  std::vector<std::string> words;
-  for (char* const* word = plan_.command; *word; ++word) words.emplace_back(*word);
-  command_.emplace(std::move(words));
+  for (char* const* word = plan_.command; *word; ++word) words_.emplace_back(*word);
   ::prctl(PR_SET_NAME, "lock-guard");
   show_as("lock-guard: " + printable(plan_.request.key.text()));
 }
@@ -158,8 +156,16 @@ void Guard::start_job(const order::Start& order, const Channel::Received& r) {
   backstop_.emplace(children_, channel_.fd(), cgroup_.kill_fd());
   arm_backstop();
   if (const FailedCall call = backstop_->start()) return cannot_start(call);
-  job_child_.emplace(*command_, environment_.data(), entry_.signals(), group_, error[1]);
-  job_ = start_child(*job_child_, cgroup_.fd());
+  std::vector<char*> words;
+  for (std::string& word : words_) words.push_back(word.data());
+  words.push_back(nullptr);
+  job_ = start_child({.file = words.front(),
+                      .words = words.data(),
+                      .environment = environment_.data(),
+                      .signals = entry_.signals(),
+                      .group = group_,
+                      .error_pipe = error[1]},
+                     cgroup_.fd());
   const int fork_error = errno;
   ::close(error[1]);
   exec_error_.reset(error[0]);
@@ -228,9 +234,13 @@ void Guard::check_max_run(Deadline now) {
 void Guard::lose(Deadline now) {
   if (plan_.on_lost.what == OnLost::Do::exec) {
     // one more member of the tree: dlock waits for it, and it is killed with the tree
-    on_lost_.emplace(std::vector<std::string>{"sh", "-c", plan_.on_lost.command}, "/bin/sh");
-    helper_child_.emplace(*on_lost_, environment_.data(), entry_.signals(), 0, -1);
-    helper_ = start_child(*helper_child_, -1);
+    std::string shell = "sh", option = "-c", command = plan_.on_lost.command;
+    char* const words[] = {shell.data(), option.data(), command.data(), nullptr};
+    helper_ = start_child({.file = "/bin/sh",
+                           .words = words,
+                           .environment = environment_.data(),
+                           .signals = entry_.signals()},
+                          -1);
     if (helper_ < 0) {  // no process available: at least the job gets the end signal
       helper_ = 0;
       return signal_tree(plan_.end_signal);

@@ -17,10 +17,14 @@
 #include <cstring>
 #include "core/exit_status.hpp"
 #include "core/text.hpp"
+#include "run/entry.hpp"
+#include "run/hold.hpp"
 #include "run/keeper_socket.hpp"
+#include "run/output.hpp"
 #include "run/process.hpp"
 #include "run/run.hpp"
 #include "run/signals.hpp"
+#include "run/wait_end.hpp"
 #include "util/process_title.hpp"
 #include "util/wait.hpp"
 
@@ -43,64 +47,52 @@ void become_null(int fd) {
   if (null) ::dup2(null.get(), fd);
 }
 
+// Waits until the grant is printed, the watched process ends or --max-hold is over, while the
+// keeper's thread renews: a stopped terminal is not a dead one.
+bool pass_on(const KeepFor& how, int link, Output& output, const std::string& text) {
+  if (::send(link, text.data(), text.size(), MSG_NOSIGNAL) < 0) return false;
+  pollfd p[] = {{link, POLLIN, 0}, {how.watch, POLLIN, 0}};
+  wait_until(p, how.max_hold > 0us ? later(Clock::now(), how.max_hold) : no_deadline);
+  char answer = '0';
+  if (p[0].revents == 0 || ::recv(link, &answer, 1, MSG_DONTWAIT) != 1 || answer != '1')
+    return false;
+  output.flush(100ms);
+  become_null(STDERR_FILENO);
+  if (::chdir("/") != 0) return true;  // it would only keep a mount busy
+  return true;
+}
+
+Outcome keep_lock(const Plan& plan, const Entry& entry, const GrantSink& sink, const KeepFor& how,
+                  int link) {
+  Output& output = *new Output(plan);
+  const auto listener = how.socket.empty() ? Result<Fd>(Fd()) : listen_as_keeper(how.socket);
+  if (!listener) {
+    output.error(listener.error().message);
+    output.flush(2s);
+    return {false, exit_status(listener.error().code), Outcome::How::error};
+  }
+  const Hold& until = *new Hold{
+      .pass_on = [&](const auto& leases) { return pass_on(how, link, output, sink.text(leases)); },
+      .stays = true,
+      .max_hold = how.max_hold,
+      .watch = how.watch,
+      .listener = listener->get(),
+      .asker = link};
+  return hold(plan, entry, output, until);
+}
+
 // In the keeper.
-class Background {
- public:
-  Background(const Plan& plan, const Entry& entry, const GrantSink& sink, const KeepFor& how,
-             Fd link)
-      : plan_(plan), entry_(entry), sink_(sink), how_(how), link_(std::move(link)) {}
-
-  [[noreturn]] void run() {
-    ::setsid();
-    ::prctl(PR_SET_NAME, "lock-keeper");
-    show_as("lock-keeper: " + printable(plan_.request.key.text()));
-    entry_.let_go_of_inherited(STDERR_FILENO);
-    const Outcome outcome = keep_lock(*new Output(plan_));
-    const LastWord last{'\0', outcome.by_signal, outcome.value};
-    if (link_) ::send(link_.get(), &last, sizeof last, MSG_NOSIGNAL);
-    ::_exit(0);
-  }
-
- private:
-  Outcome keep_lock(Output& output) {
-    auto listener = how_.socket.empty() ? Result<Fd>(Fd()) : listen_as_keeper(how_.socket);
-    if (!listener) {
-      output.error(listener.error().message);
-      output.flush(2s);
-      return {false, exit_status(listener.error().code), Outcome::How::error};
-    }
-    const Hold& hold_for = *new Hold{
-        .pass_on = [&](const auto& leases) { return passed_on(output, sink_.text(leases)); },
-        .stays = true,
-        .max_hold = how_.max_hold,
-        .watch = how_.watch,
-        .listener = listener->get(),
-        .asker = link_.get()};
-    return hold(plan_, entry_, output, hold_for);
-  }
-
-  // Waits until the watched process ends, at most --max-hold, while the keeper's thread renews: a
-  // stopped terminal is not a dead one.
-  bool passed_on(Output& output, const std::string& text) {
-    if (::send(link_.get(), text.data(), text.size(), MSG_NOSIGNAL) < 0) return false;
-    pollfd p[] = {{link_.get(), POLLIN, 0}, {how_.watch, POLLIN, 0}};
-    const Deadline end = how_.max_hold > 0us ? later(Clock::now(), how_.max_hold) : no_deadline;
-    wait_until(p, end);
-    char said = '0';
-    if (p[0].revents == 0 || ::recv(link_.get(), &said, 1, MSG_DONTWAIT) != 1 || said != '1')
-      return false;
-    output.flush(100ms);
-    become_null(STDERR_FILENO);
-    if (::chdir("/") != 0) return true;  // it would only keep a mount busy
-    return true;
-  }
-
-  const Plan& plan_;
-  const Entry& entry_;
-  const GrantSink& sink_;
-  const KeepFor& how_;
-  Fd link_;
-};
+[[noreturn]] void background(const Plan& plan, const Entry& entry, const GrantSink& sink,
+                             const KeepFor& how, int link) {
+  ::setsid();
+  ::prctl(PR_SET_NAME, "lock-keeper");
+  show_as("lock-keeper: " + printable(plan.request.key.text()));
+  entry.let_go_of_inherited(STDERR_FILENO);
+  const Outcome outcome = keep_lock(plan, entry, sink, how, link);
+  const LastWord last{'\0', outcome.by_signal, outcome.value};
+  ::send(link, &last, sizeof last, MSG_NOSIGNAL);
+  ::_exit(0);
+}
 
 // In the process that the user started.
 Outcome foreground(const Plan& plan, const Entry& entry, const GrantSink& sink, const Fd& link) {
@@ -165,7 +157,7 @@ Outcome keep(const Plan& plan, const GrantSink& sink, const KeepFor& how) {
     Plan& of_keeper = *new Plan(plan);
     identify(of_keeper.request.identity);
     of_keeper.request.identity.kept_by = Identity::KeptBy::keeper;
-    (new Background(of_keeper, entry, sink, how, std::move(theirs)))->run();
+    background(of_keeper, entry, sink, how, theirs.get());
   }
   theirs.reset();
   return foreground(plan, entry, sink, ours);

@@ -18,6 +18,7 @@
 #include "core/text.hpp"
 #include "util/fd.hpp"
 #include "util/file.hpp"
+#include "util/named_file.hpp"
 
 namespace dlock::run {
 
@@ -102,15 +103,6 @@ std::string page_of(std::string_view before, const Key& key, const Figures* f, c
   return p.text();
 }
 
-std::string read_all(int fd) {
-  std::string text = "\n";
-  char part[4096];
-  for (ssize_t n = 0;
-       fd >= 0 && text.size() < (1U << 20U) && (n = ::read(fd, part, sizeof part)) > 0;)
-    text.append(part, static_cast<std::size_t>(n));
-  return text;
-}
-
 constexpr Duration draft_patience = 250ms;
 
 // The new file, empty and locked. It is its own lock: it has one name, the process that has it
@@ -130,8 +122,10 @@ Fd open_draft(const std::string& name) {
     struct stat mine {
     }, there{};
     if (!fd || ::fstat(fd.get(), &mine) != 0) return Fd();
-    if (!S_ISREG(mine.st_mode) || mine.st_nlink > 1)
-      return errno = EEXIST, Fd();  // a second hard link may be a file that was not meant
+    if (!S_ISREG(mine.st_mode) || mine.st_nlink > 1) {
+      errno = EEXIST;  // a second hard link may be a file that was not meant
+      return Fd();
+    }
     if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) {
       const bool ours = ::lstat(name.c_str(), &there) == 0 && there.st_ino == mine.st_ino &&
                         there.st_dev == mine.st_dev;
@@ -141,7 +135,10 @@ Fd open_draft(const std::string& name) {
     } else if (errno != EWOULDBLOCK) {
       return Fd();
     }
-    if (Clock::now() >= end) return errno = ETIMEDOUT, Fd();
+    if (Clock::now() >= end) {
+      errno = ETIMEDOUT;
+      return Fd();
+    }
   }
 }
 
@@ -160,9 +157,10 @@ Result<void> write(const std::string& path, const Key& key, const Figures* figur
   if (!draft && errno == ETIMEDOUT) return failed("others keep its .tmp locked");
   if (!draft) return failed(::strerrordesc_np(errno));
   const Fd before(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | O_NOFOLLOW));
-  // its counters must not restart
   if (!before && errno != ENOENT) return failed(::strerrordesc_np(errno));
-  int error = write_all(draft.get(), page_of(read_all(before.get()), key, figures, outcome));
+  const auto old = before ? read_text(before.get(), {.longest = 1 << 20}) : std::string();
+  if (!old) return failed(::strerrordesc_np(errno));  // its counters must not restart
+  int error = write_all(draft.get(), page_of('\n' + *old, key, figures, outcome));
   if (!error && ::rename(name.c_str(), path.c_str()) != 0) error = errno;
   if (!error) return {};
   ::unlink(name.c_str());
