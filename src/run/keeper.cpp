@@ -176,7 +176,7 @@ bool Keeper::open() {
     if (several_) {
       std::vector<Key> keys{plan_.request.key};
       keys.insert(keys.end(), plan_.more_keys.begin(), plan_.more_keys.end());
-      backend_ = several(std::move(backend_), std::move(keys));
+      backend_ = several(std::move(backend_), std::move(keys), plan_.timing);
     }
   } else {
     fail_wait(opened.error());

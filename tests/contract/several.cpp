@@ -14,7 +14,8 @@ TEST_CASE(
     const Granted b = take(*other, request("b"));
     auto own = store.open({});
     Backend& inner = *own;
-    const auto all = dlock::run::several(std::move(own), {key("a"), key("b")});
+    const auto all = dlock::run::several(std::move(own), {key("a"), key("b")},
+                                         {.proven = 4s, .renew_every = 1s});
     Request r = request("a");
     r.ttl = std::max<Duration>(4s, subject().shortest_ttl);
     const auto place = all->enqueue(r).value();

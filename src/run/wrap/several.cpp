@@ -16,8 +16,8 @@ namespace {
 
 class Several final : public Wrapped {
  public:
-  Several(std::unique_ptr<Backend> inner, std::vector<Key> keys)
-      : Wrapped(std::move(inner)), keys_(std::move(keys)), order_(keys_) {
+  Several(std::unique_ptr<Backend> inner, std::vector<Key> keys, const Timing& timing)
+      : Wrapped(std::move(inner)), timing_(timing), keys_(std::move(keys)), order_(keys_) {
     std::sort(order_.begin(), order_.end());
   }
 
@@ -53,6 +53,7 @@ class Several final : public Wrapped {
   template <class Ask>
   Result<Renewal> each(Ask ask);
 
+  const Timing timing_;
   const std::vector<Key> keys_;
   std::vector<Key> order_;
   std::vector<Taken> taken_;           // the first ones of order_
@@ -226,7 +227,7 @@ Result<std::optional<std::string>> SeveralWaiter::renew_taken() {
       return std::optional{
           fmt::format("{} was lost: {}", printable(t.lease.key.text()), lost->why)};
     t.lease = std::get<Kept>(*answer).lease;
-    t.renew_at = later(now, request_.ttl / 4);
+    t.renew_at = next_renewal(all_.timing_, t.lease.deadline, now);
   }
   return std::optional<std::string>{};
 }
@@ -292,7 +293,7 @@ Result<Progress> SeveralWaiter::poll(Duration slice) {
     if (auto* granted = std::get_if<Granted>(&*answer)) {
       Fd alarm(granted->alarm_fd < 0 ? -1 : ::fcntl(granted->alarm_fd, F_DUPFD_CLOEXEC, 3));
       Several::Taken t{granted->lease, granted->hold_fd, std::move(alarm),
-                       later(Clock::now(), request_.ttl / 4)};
+                       next_renewal(all_.timing_, granted->lease.deadline, Clock::now())};
       const bool all_copied = granted->alarm_fd < 0 || t.alarm;
       const int why = errno;
       place_.reset();
@@ -325,8 +326,9 @@ Result<void> SeveralWaiter::cancel() {
 
 }  // namespace
 
-std::unique_ptr<Backend> several(std::unique_ptr<Backend> inner, std::vector<Key> keys) {
-  return std::make_unique<Several>(std::move(inner), std::move(keys));
+std::unique_ptr<Backend> several(std::unique_ptr<Backend> inner, std::vector<Key> keys,
+                                 const Timing& timing) {
+  return std::make_unique<Several>(std::move(inner), std::move(keys), timing);
 }
 
 }  // namespace dlock::run
