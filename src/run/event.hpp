@@ -27,8 +27,8 @@ struct Answered {
   std::optional<HolderView> holder{};
   std::string why{};  // as in Waiting
 };
-// For now; it will be asked again. reached: it answered that it grants nothing, such as in its grace
-// after a restart; else it is unreachable, or its reply malformed.
+// For now; it will be asked again. reached: it answered that it grants nothing, such as in its
+// grace after a restart; else it is unreachable, or its reply malformed.
 struct NoAnswer {
   bool reached = false;
   std::string why{};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every decision of `dlock run` and `dlock acquire`, without a clock, a descriptor or a process: step(event, now) ->
-// actions. The supervisor collects events, calls it, and carries out the actions.
+// Every decision of `dlock run` and `dlock acquire`, without a clock, a descriptor or a process:
+// step(event, now) -> actions. The supervisor collects events, calls it, and carries out the
+// actions.
 #pragma once
 #include <optional>
 #include <variant>

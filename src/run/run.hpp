@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What dlock does under a lock. Call one of these before any thread exists, with the signal mask and
-// dispositions that dlock was started with, and end with finish(). Messages for the user go to
+// What dlock does under a lock. Call one of these before any thread exists, with the signal mask
+// and dispositions that dlock was started with, and end with finish(). Messages for the user go to
 // stderr.
 #pragma once
 #include <functional>

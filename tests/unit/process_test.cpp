@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "run/process.hpp"
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -8,7 +9,6 @@
 #include <fstream>
 #include <iterator>
 #include <sstream>
-#include "run/process.hpp"
 #include "util/fd.hpp"
 
 using namespace dlock;

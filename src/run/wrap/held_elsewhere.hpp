@@ -25,8 +25,8 @@ struct InheritedGrant {
 
 // A nested `dlock run` of a key that an ancestor holds: such a key is taken by asking the store
 // whether the ancestor's handle is still in force. It has no deadline of its own: the ancestor
-// renews, and its guard ends this whole tree in time. Other keys, and one whose handle is stale, are
-// acquired as usual.
+// renews, and its guard ends this whole tree in time. Other keys, and one whose handle is stale,
+// are acquired as usual.
 std::unique_ptr<Backend> reentrant(std::unique_ptr<Backend>, std::vector<InheritedGrant>);
 
 }  // namespace dlock::run

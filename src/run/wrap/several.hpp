@@ -15,8 +15,8 @@
 
 namespace dlock::run {
 
-// `keys`: at least two, each once, in the order given; a Request names the first. Timing: when those
-// that are taken are renewed while others are waited for.
+// `keys`: at least two, each once, in the order given; a Request names the first. Timing: when
+// those that are taken are renewed while others are waited for.
 std::unique_ptr<Backend> several(std::unique_ptr<Backend>, std::vector<Key> keys, const Timing&);
 
 }  // namespace dlock::run
