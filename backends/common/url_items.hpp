@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include "core/backend.hpp"
+#include "core/factory.hpp"
 
 namespace dlock {
 
@@ -21,6 +21,9 @@ struct TlsOptions {
   std::string cert, key;  // PEM; both or none
   bool insecure = false;  // verify nothing (--tls-insecure)
 };
+
+// Errc::usage: without a prefix every name in the store may be a key, so none can be listed.
+Result<void> can_list(std::string_view prefix);
 
 // Reads the items of one URL and keeps the first that is wrong; the readers then answer "not
 // there". All three outlive it.

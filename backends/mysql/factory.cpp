@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mysql/factory.hpp"
+#include <mysql.h>
 #include "mysql/client/options.hpp"
 #include "mysql/foreign/for_update_backend.hpp"
 #include "mysql/foreign/get_lock_backend.hpp"
@@ -9,19 +10,27 @@
 
 namespace dlock::mysql {
 
-std::unique_ptr<NamedBackend> open_named(const Traits& traits, const Options& options) {
-  if (traits.recipe == "get-lock") return std::make_unique<GetLockBackend>(traits, options);
-  if (traits.recipe == "for-update") return std::make_unique<ForUpdateBackend>(traits, options);
-  if (traits.recipe == "insert") return std::make_unique<InsertBackend>(traits, options);
-  if (traits.recipe == "version") return std::make_unique<VersionBackend>(traits, options);
-  return nullptr;
+Result<void> check(const Url& url, const Traits& traits, const Settings& settings) {
+  TRY_VOID(parse_options(url, traits, settings));
+  return {};
 }
 
 Result<std::unique_ptr<Backend>> open(const Url& url, const Traits& traits,
                                       const Settings& settings) {
   TRY(options, parse_options(url, traits, settings));
-  if (auto named = open_named(traits, options)) return named;
+  if (traits.recipe == "get-lock") return std::make_unique<GetLockBackend>(traits, options);
+  if (traits.recipe == "for-update") return std::make_unique<ForUpdateBackend>(traits, options);
+  if (traits.recipe == "insert") return std::make_unique<InsertBackend>(traits, options);
+  if (traits.recipe == "version") return std::make_unique<VersionBackend>(traits, options);
   return std::make_unique<LeaseBackend>(traits, std::move(options));
+}
+
+std::vector<std::string> libraries() {
+#ifdef MARIADB_PACKAGE_VERSION
+  return {std::string("MariaDB Connector/C ") + ::mysql_get_client_info()};
+#else
+  return {std::string("libmysqlclient ") + ::mysql_get_client_info()};
+#endif
 }
 
 }  // namespace dlock::mysql

@@ -8,7 +8,7 @@
 #include <span>
 #include <string>
 #include "cli/options/options.hpp"
-#include "core/backend.hpp"
+#include "core/factory.hpp"
 #include "core/url.hpp"
 
 namespace dlock::cli {
@@ -18,7 +18,7 @@ namespace dlock::cli {
 struct SecretFiles {
   std::string password, auth;  // paths; empty: not given
 };
-SecretFiles take_secret_files(Url&);  // removes the items: the backends do not know them
+SecretFiles extract_secret_files(Url&);  // removes the items: the backends do not know them
 
 struct Store;
 

@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <system_error>
 #include "core/exit_status.hpp"
-#include "run/wrap/several.hpp"
 #include "util/wait.hpp"
 
 namespace dlock::run {
@@ -176,7 +175,7 @@ bool Keeper::open() {
     if (several_) {
       std::vector<Key> keys{plan_.request.key};
       keys.insert(keys.end(), plan_.more_keys.begin(), plan_.more_keys.end());
-      backend_ = several(std::move(backend_), std::move(keys), plan_.timing);
+      backend_ = several(std::move(backend_), std::move(keys), plan_.timing, others_);
     }
   } else {
     fail_wait(opened.error());
@@ -184,12 +183,10 @@ bool Keeper::open() {
   return !over_;
 }
 
-void Keeper::pass_warnings() {
-  if (!backend_) return;
-  for (const std::string& w : backend_->warnings()) output_.inform(w);
+void Keeper::look_at_health() {
+  health_ = backend_->health();
+  for (; warned_ < health_.warnings.size(); ++warned_) output_.inform(health_.warnings[warned_]);
 }
-
-bool Keeper::grants_nothing() const { return backend_ && backend_->grants_nothing(); }
 
 WaitEnd::Rules wait_rules(const Plan& plan) {
   const auto keys = static_cast<Duration::rep>(plan.more_keys.size()) + 1;

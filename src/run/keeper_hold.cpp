@@ -20,7 +20,7 @@ bool Keeper::renew(Lease& lease, Deadline& next) {
     answer = fail(Errc::protocol, e.what());
   }
   const Deadline now = Clock::now();
-  pass_warnings();
+  look_at_health();
   if (!answer) {
     output_.trace_result("renew", "info");
     report(event::RenewFailed{answer.error().message});
@@ -51,7 +51,7 @@ Keeper::Next Keeper::hold() {
   Lease lease = *lease_;
   const int alarm_fd = alarm_fd_;
   Deadline next = first_renewal_;
-  const int outage_fd = backend_->outage_fd();
+  const int outage_fd = backend_->health().outage_fd;
   for (bool lost = false, soon = false;;) {  // soon: renews because of an outage
     nap(lost ? quiet_look : until(next), lost ? -1 : alarm_fd, lost || soon ? -1 : outage_fd);
     const Request asked = request();
@@ -74,9 +74,8 @@ Keeper::Next Keeper::hold() {
         return Next::over;
       case Request::detach: {
         if (asked.farewell.forget_start && !lost) forget_noted(lease);
-        if (asked.farewell.job) backend_->job_ended(lease, *asked.farewell.job);
-        const auto answer =
-            lost ? Result<Renewal>(Lost{"lost"}) : backend_->detach(lease, asked.span);
+        const auto answer = lost ? Result<Renewal>(Lost{"lost"})
+                                 : backend_->detach(lease, asked.span, asked.farewell.job);
         const bool kept = answer && std::holds_alternative<Kept>(*answer);
         report(event::DetachDone{kept, kept     ? ""
                                        : answer ? std::get<Lost>(*answer).why
@@ -123,12 +122,11 @@ void Keeper::give_back(const Lease& lease, bool lost, const Farewell& farewell) 
   // of several the others are held
   if (lost && !several_) return report(event::ReleaseDone{false, "it was lost"});
   if (farewell.forget_start) forget_noted(lease);
-  if (farewell.job) backend_->job_ended(lease, *farewell.job);
   const Deadline until_then = later(Clock::now(), plan_.timing.op_timeout);
   output_.trace_invoke("release");
   bool asked = false;  // after an unanswered attempt, not held counts as released
   for (Duration retry = first_retry;; retry *= 2) {
-    const auto answer = backend_->release(lease);
+    const auto answer = backend_->release(lease, farewell.job);
     if (answer) {
       const bool held = *answer == Released::yes || asked;
       output_.trace_result("release", held ? "ok" : "fail");

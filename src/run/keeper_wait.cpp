@@ -34,8 +34,8 @@ bool Keeper::take(const Granted& granted) {
   const auto hold = [&](int fd) {
     return fd < 0 || holds.emplace_back(::fcntl(fd, F_DUPFD_CLOEXEC, 3));
   };
-  const bool all = hold(granted.hold_fd) &&
-                   std::all_of(granted.more_holds.begin(), granted.more_holds.end(), hold);
+  const bool all =
+      hold(granted.hold_fd) && std::all_of(others_.holds.begin(), others_.holds.end(), hold);
   place_.reset();
   if (!all) {
     (void)backend_->release(granted.lease);
@@ -52,7 +52,7 @@ bool Keeper::take(const Granted& granted) {
   // wakes.
   first_renewal_ = next_renewal(plan_.timing, lease_->deadline, Clock::now());
   output_.trace_granted(*lease_);
-  std::vector<Lease> leases = granted.more;
+  std::vector<Lease> leases = others_.leases;
   leases.insert(leases.begin(), *lease_);
   report(event::Granted{std::move(leases), std::move(holds)});
   return true;
@@ -180,7 +180,7 @@ Keeper::Next Keeper::acquire() {
 
   for (bool tried = false;; tried = true) {
     const Duration left = until(wait_.until());
-    const bool stale = last && !grants_nothing() && wait_.stale();
+    const bool stale = last && !health_.grants_nothing && wait_.stale();
     if (requested() && request().what == Request::leave) {
       // the end came before its last second: the machine was suspended
       if (stale && left <= 0us) (void)confirm(*last);
@@ -197,7 +197,7 @@ Keeper::Next Keeper::acquire() {
       if (const auto confirmed = confirm(*last); !confirmed) answer = fail(confirmed.error());
     } else {
       answer = place_->poll(slice(left, asked_at - began, last.has_value()));
-      pass_warnings();
+      look_at_health();
     }
     if (!answer) {
       const Error& e = answer.error();
@@ -208,6 +208,9 @@ Keeper::Next Keeper::acquire() {
         return Next::over;
       }
       wait_.failed();
+      // What it said before says nothing of a store that refuses now. An error from beyond the end,
+      // of a machine that slept, says nothing of the wait: leaving asks once more.
+      if (until(wait_.until()) > 0us) last.reset();
       if (!requested()) report(event::NoAnswer{.reached = false, .why = e.message});
       nap(std::min(jitter(retry), std::max<Duration>(until(wait_.until()), 0us)));
       retry = std::min(retry * 2, last_retry);
@@ -231,8 +234,9 @@ Keeper::Next Keeper::acquire() {
     }
     const bool first = !last;
     last = std::move(std::get<Waiting>(*answer));
-    if (!grants_nothing() && !std::exchange(queued_, true)) output_.trace("queued", "acquire");
-    if (grants_nothing()) {  // to any owner: whether the lock is held is unknown
+    if (!health_.grants_nothing && !std::exchange(queued_, true))
+      output_.trace("queued", "acquire");
+    if (health_.grants_nothing) {  // to any owner: whether the lock is held is unknown
       wait_.grants_nothing();
       report(event::NoAnswer{.reached = true, .why = last->why});
     } else if (first && !requested()) {

@@ -14,8 +14,9 @@ TEST_CASE(
     const Granted b = take(*other, request("b"));
     auto own = store.open({});
     Backend& inner = *own;
+    dlock::run::OtherKeys others;
     const auto all = dlock::run::several(std::move(own), {key("a"), key("b")},
-                                         {.proven = 4s, .renew_every = 1s});
+                                         {.proven = 4s, .renew_every = 1s}, others);
     Request r = request("a");
     r.ttl = std::max<Duration>(4s, subject().shortest_ttl);
     const auto place = all->enqueue(r).value();
@@ -30,8 +31,8 @@ TEST_CASE(
     REQUIRE(becomes(noticed));
     CHECK(other->release(b.lease).value() == Released::yes);
     const Granted granted = take(*place);
-    REQUIRE(granted.more.size() == 1);
-    for (const Lease& l : {granted.lease, granted.more[0]}) {
+    REQUIRE(others.leases.size() == 1);
+    for (const Lease& l : {granted.lease, others.leases[0]}) {
       CHECK(l.owner != r.owner);
       CHECK(inner.release(Lease{.key = l.key, .owner = r.owner, .token = l.token}).value() ==
             Released::was_not_held);

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <variant>
 #include <vector>
+#include "common/exchange.hpp"
 #include "core/clock.hpp"
 #include "core/error.hpp"
 #include "core/lock_state.hpp"
@@ -23,13 +24,6 @@ struct st_mysql;
 struct st_mysql_stmt;
 
 namespace dlock::mysql {
-
-struct Wait {
-  Deadline until;
-  int interrupt_fd = -1;  // readable: the wait is over
-};
-// Until `events` on `fd` happen (true), or the wait is over.
-bool wait_for(int fd, short events, const Wait&) noexcept;
 
 // The result of a statement; of several the rows of the last, and all rows that they affected.
 struct Answer {
@@ -66,6 +60,15 @@ struct Facts {
 // Errc::unavailable: this server is read-only, whatever its account may do; locks live on the
 // writable one.
 Result<void> writable(const Server&, bool read_only);
+// An SQL condition, read anew by each statement: the facts of a connection are those of its login.
+// A statement-based binary log would have a replica, which is read-only, judge it again: where that
+// matters it is a variable, whose value goes with the statement.
+inline constexpr std::string_view server_writes = "CAST(@@global.read_only AS CHAR) IN ('0','OFF')";
+
+// The server's clock in microseconds since 1970, fixed when a statement starts: before the row is
+// read, so expiry is judged late, never early.
+inline constexpr std::string_view server_clock =
+    "TIMESTAMPDIFF(MICROSECOND,'1970-01-01',UTC_TIMESTAMP(6))";
 
 // Values in statements: digits, or hex, which no character set and no quote can change.
 std::string hex(std::string_view bytes);   // x'..'

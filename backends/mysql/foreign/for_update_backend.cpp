@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mysql/foreign/for_update_backend.hpp"
 #include <fmt/format.h>
+#include <mysqld_error.h>
 #include <algorithm>
 #include <iterator>
-#include "core/sha256.hpp"
+#include "core/key.hpp"
 #include "mysql_schema/schema.hpp"
 
 namespace dlock::mysql {
@@ -61,13 +62,13 @@ Result<void> ForUpdateBackend::make_row(Connection& c, const std::string& name, 
     sql = fmt::format("INSERT INTO `{}`({}) VALUES({})", o.table, columns, values);
   }
   auto made = c.query("make the row", sql, until);
-  if (made || c.error_number() == 1062) return {};
-  if (c.error_number() == 1146 && !o.table.empty())
+  if (made || c.error_number() == ER_DUP_ENTRY) return {};
+  if (c.error_number() == ER_NO_SUCH_TABLE && !o.table.empty())
     return fail(
         Errc::cannot_create,
         fmt::format("{}: there is no table {}; it belongs to the program that is to be excluded",
                     client_.options().where, o.table));
-  if (c.error_number() == 1364)
+  if (c.error_number() == ER_NO_DEFAULT_FOR_FIELD)
     return fail(
         refuse(fmt::format("table {} has no row for this key, and one cannot be made because other "
                            "columns need values",
@@ -105,7 +106,8 @@ Result<void> ForUpdateBackend::look_closer(Connection& c, const std::string& nam
   if (r.ours) return {};
   // autocommit: over at once
   auto tried = c.query("look", fmt::format("SELECT 1 FROM {} FOR UPDATE NOWAIT", row(name)), until);
-  if (!tried && (c.error_number() == 1205 || c.error_number() == 3572)) {
+  if (!tried &&
+      (c.error_number() == ER_LOCK_WAIT_TIMEOUT || c.error_number() == mysql_lock_nowait)) {
     r.held = true;
     return {};
   }
@@ -125,7 +127,8 @@ Result<std::optional<FencingToken>> ForUpdateBackend::try_now(Connection& c,
     const unsigned number = c.error_number();
     Result<Answer> problem = std::move(locked);
     if (!c.broken()) TRY_VOID(undo(c, name, until));
-    if (!problem && (number == 1205 || number == 3572)) return std::optional<FencingToken>{};
+    if (!problem && (number == ER_LOCK_WAIT_TIMEOUT || number == mysql_lock_nowait))
+      return std::optional<FencingToken>{};
     if (!problem) return fail(std::move(problem.error()));
     if (missing > 2) return fail(Errc::unavailable, "the row is deleted again and again");
     // its row was deleted
@@ -165,28 +168,28 @@ Result<FencingToken> ForUpdateBackend::note(Connection& c, const std::string& na
     const auto seen =
         c.query("acquire",
                 fmt::format("SELECT {},CONNECTION_ID(),(SELECT fence FROM {} WHERE "
-                            "name={}),(SELECT owner FROM {} WHERE name={})",
+                            "name={}),(SELECT owner FROM {} WHERE name={}),{}",
                             named ? fmt::format("IS_USED_LOCK('{}')=CONNECTION_ID()", lives)
                                   : fmt::format("GET_LOCK('{}',2)", lives),
-                            table_, hex(name), table_, hex(name)),
+                            table_, hex(name), table_, hex(name), server_writes),
                 until);
     if (!seen) return fail(seen.error());
+    TRY_VOID(writable(c.at(), seen->text(4) != "1"));
     if (seen->text(0) != "1" || seen->text(1) != session)
       return fail(Errc::unavailable,
                   "the named lock that proves the session alive could not be taken");
     if (!named) c.names.push_back(lives);
     const auto newest = seen->unsigned_number(2);
     if (newest && seen->text(3) == r.owner.hex()) return *newest;
-    const auto written = client_.run<Answer>(until, schema_, [&](Connection& beside) {
+    TRY(written, client_.run<Answer>(until, schema_, [&](Connection& beside) {
       return beside.query("record the grant", grant(name, r, newest, session), until);
-    });
-    if (!written) return fail(written.error());
-    if (written->affected == 1) {
+    }));
+    if (written.affected == 1) {
       TRY(still,
           c.query("acquire",
                   fmt::format("SELECT IS_USED_LOCK('{}')=CONNECTION_ID(),CONNECTION_ID()", lives),
                   until));
-      if (still.text(0) == "1" && still.text(1) == session) return written->insert_id;
+      if (still.text(0) == "1" && still.text(1) == session) return written.insert_id;
       return fail(Errc::unavailable, "the session was lost before its grant was recorded");
     }
     if (c.facts().statement_log) break;
@@ -201,15 +204,12 @@ std::string ForUpdateBackend::grant(const std::string& name, const Request& r,
   if (!newest)
     return fmt::format(
         "INSERT IGNORE INTO {0}(name,fence,owner,conn,granted,until,who) SELECT "
-        "{1},LAST_INSERT_ID({2}),'{3}',{4},{2},{2}+{5},{6} FROM DUAL WHERE "
-        "{7}",
+        "{1},LAST_INSERT_ID({2}),'{3}',{4},{2},{2}+{5},{6} FROM DUAL WHERE {7}",
         table_, hex(name), server_clock, r.owner.hex(), session, r.ttl.count(), hex(who(r)), lives);
   return fmt::format(
       "UPDATE {} SET "
       "fence=LAST_INSERT_ID(GREATEST(fence+1,{})),owner='{}',conn={},granted={},until=granted+{},"
-      "who={} WHERE "
-      "name={} AND fence={} "
-      "AND {}",
+      "who={} WHERE name={} AND fence={} AND {}",
       table_, server_clock, r.owner.hex(), session, server_clock, r.ttl.count(), hex(who(r)),
       hex(name), *newest, lives);
 }
@@ -221,14 +221,13 @@ Result<bool> ForUpdateBackend::beat(Connection& c, const std::string& name, cons
                                  life_name(owner, name)),
                      until));
   if (alive.unsigned_number(0) != c.facts().thread || alive.text(1) != "1") return false;
-  auto known = client_.run<Answer>(until, "", [&](Connection& beside) {
+  TRY(known, client_.run<Answer>(until, "", [&](Connection& beside) {
     return beside.query("renew",
                         fmt::format("UPDATE {} SET until={}+{} WHERE name={} AND owner='{}'",
                                     table_, server_clock, ttl.count(), hex(name), owner.hex()),
                         until);
-  });
-  if (!known) return fail(std::move(known.error()));
-  return known->affected == 1;
+  }));
+  return known.affected == 1;
 }
 
 Result<bool> ForUpdateBackend::give_up(Connection& c, const std::string& name, const Owner& owner,

@@ -20,7 +20,7 @@ Result<void> HeldWaiter::connect() {
   TRY(c, backend_.client_.take_writer(until));
   connection_ = std::move(c);
   TRY_VOID(backend_.fit(connection_->facts()));
-  if (auto ok = connection_->wait_timeout(request_.ttl, until); !ok) return ok;
+  TRY_VOID(connection_->wait_timeout(request_.ttl, until));
   return backend_.client_
       .run_on<std::monostate>(*connection_, until, backend_.schema_,
                               [&](Connection& s) -> Result<std::monostate> {
@@ -110,7 +110,7 @@ Result<Progress> HeldWaiter::poll(Duration slice) {
         connection_->receive({std::min(end, answer_by_), backend_.client_.options().interrupt_fd});
     if (!answer) {
       // A deadlock or the statement's timeout: nothing is held, try again.
-      if (connection_->remedy() == Remedy::again &&
+      if (connection_->remedy() == Remedy::later &&
           backend_.undo(*connection_, name_, backend_.client_.usual_deadline())) {
         request_.owner = Owner::random();
         if (Clock::now() >= end) return waiting();
@@ -151,7 +151,7 @@ Result<void> HeldWaiter::cancel() {
     backend_.client_.give_back(std::move(connection_));
   backend_.client_.drop(std::move(connection_));
   if (!backend_.mine(request_.key, request_.owner)) return {};
-  TRY_VOID(backend_.release({request_.key, request_.owner}));
+  TRY_VOID(backend_.release({request_.key, request_.owner}, std::nullopt));
   return {};
 }
 

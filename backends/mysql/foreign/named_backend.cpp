@@ -2,7 +2,6 @@
 #include "mysql/foreign/named_backend.hpp"
 #include <fmt/format.h>
 #include <algorithm>
-#include <set>
 #include "core/duration.hpp"
 #include "mysql/doctor.hpp"
 
@@ -11,9 +10,8 @@ namespace dlock::mysql {
 std::string engine_of(const std::string& table) {
   return fmt::format(
       "SELECT t.ENGINE,e.TRANSACTIONS FROM information_schema.TABLES t LEFT JOIN "
-      "information_schema.ENGINES e ON "
-      "e.ENGINE=t.ENGINE "
-      "WHERE t.TABLE_SCHEMA=DATABASE() AND t.TABLE_NAME={}",
+      "information_schema.ENGINES e ON e.ENGINE=t.ENGINE WHERE t.TABLE_SCHEMA=DATABASE() AND "
+      "t.TABLE_NAME={}",
       text_hex(table));
 }
 
@@ -22,7 +20,7 @@ Error NamedBackend::refuse(std::string_view what) const {
 }
 
 Result<void> NamedBackend::accept(const Request& r, std::size_t longest) const {
-  if (auto can = can_serve(traits_, r); !can) return can;
+  TRY_VOID(can_serve(traits_, r));
   if (name_of(r.key).size() > longest)
     return fail(refuse(fmt::format("prefix and key have at most {} bytes", longest)));
   return {};
@@ -33,8 +31,7 @@ Result<LockRow> NamedBackend::look(Connection& c, const std::string& name, Deadl
   auto r = c.query(
       "look",
       fmt::format("SELECT r.fence,r.owner,r.conn,r.granted,r.until,r.who,{},COALESCE(r.owner<>'' "
-                  "AND {},0),COALESCE({},0) "
-                  "FROM (SELECT 1 AS one) x LEFT JOIN {} r ON r.name={}",
+                  "AND {},0),COALESCE({},0) FROM (SELECT 1 AS one) x LEFT JOIN {} r ON r.name={}",
                   server_clock, in_force(name), held(name), table_, hex(name)),
       until);
   LockRow seen;
@@ -79,13 +76,11 @@ std::vector<std::string> NamedBackend::notes(const LockRow& r) const {
   return out;
 }
 
-Result<Validity> NamedBackend::check(const Key& key, FencingToken token) {
+Result<Validity> NamedBackend::check(const Key& key, const GrantId& id) {
   TRY(r, look(name_of(key)));
-  return r.ours && r.fence == token ? Validity::valid : Validity::stale;
-}
-Result<Validity> NamedBackend::check(const Key& key, const Owner& owner) {
-  TRY(r, look(name_of(key)));
-  return r.ours && r.owner == owner.hex() ? Validity::valid : Validity::stale;
+  const auto* owner = std::get_if<Owner>(&id);
+  const bool same = owner ? r.owner == owner->hex() : r.fence == std::get<FencingToken>(id);
+  return r.ours && same ? Validity::valid : Validity::stale;
 }
 
 Result<std::optional<KeyView>> NamedBackend::inspect(const Key& key) {
@@ -100,13 +95,12 @@ Result<std::optional<KeyView>> NamedBackend::inspect(const Key& key) {
   return std::optional{std::move(v)};
 }
 
-Result<std::vector<KeyView>> NamedBackend::list() {
+Result<std::vector<std::string>> NamedBackend::names() {
   const std::string& prefix = client_.options().prefix;
-  if (prefix.empty())
-    return fail(Errc::usage, "without a prefix only a named key can be inspected: give a KEY");
-  std::set<std::string> names;
+  TRY_VOID(can_list(prefix));
+  std::vector<std::string> names;
   for (const Rows& kept : rows()) {
-    const auto found =
+    TRY(found,
         client_.run<Answer>(client_.usual_deadline(), "", [&](Connection& c) -> Result<Answer> {
           auto r = c.query(
               "list",
@@ -115,25 +109,21 @@ Result<std::vector<KeyView>> NamedBackend::list() {
               client_.usual_deadline());
           if (!r && c.remedy() == Remedy::create) return Answer{};
           return r;
-        });
-    if (!found) return fail(found.error());
-    for (std::size_t i = 0; i < found->rows.size(); ++i) names.emplace(found->text(0, i));
+        }));
+    for (std::size_t i = 0; i < found.rows.size(); ++i)
+      names.emplace_back(found.text(0, i).substr(prefix.size()));
   }
-  std::vector<KeyView> views;
-  for (const std::string& name : names) {
-    const auto key = Key::parse(std::string_view{name}.substr(prefix.size()));
-    if (!key) continue;
-    TRY(v, inspect(*key));
-    if (!v) {  // a foreign row that is not locked now
-      v.emplace();
-      v->key = key->text();
-      v->waiters_known = false;
-    }
-    views.push_back(std::move(*v));
+  return names;
+}
+
+Result<std::optional<KeyView>> NamedBackend::inspect_name(const std::string& name) {
+  TRY(view, Backend::inspect_name(name));
+  if (!view && Key::parse(name)) {  // a foreign row that is not locked now
+    view.emplace();
+    view->key = name;
+    view->waiters_known = false;
   }
-  std::sort(views.begin(), views.end(),
-            [](const KeyView& a, const KeyView& b) { return a.key < b.key; });
-  return views;
+  return std::move(view);
 }
 
 std::string NamedBackend::who(const Request& r) {
@@ -150,17 +140,23 @@ Result<std::optional<FencingToken>> NamedBackend::record(Connection& c, const st
   std::string next = "GREATEST(fence+1,VALUES(fence))";
   if (again) next = fmt::format("IF(owner='{}',fence,{})", r.owner.hex(), next);
   TRY(answer,
-      c.query("record the grant",
-              fmt::format(
-                  "INSERT INTO {}(name,fence,owner,conn,granted,until,who) SELECT "
-                  "{},LAST_INSERT_ID({}),'{}',{},{},{}+{},{} "
-                  "FROM {} ON DUPLICATE KEY UPDATE fence=LAST_INSERT_ID({}),owner=VALUES(owner),"
-                  "conn=VALUES(conn),granted=VALUES(granted),until=VALUES(until),who=VALUES(who)",
-                  table_, hex(name), server_clock, r.owner.hex(), conn, server_clock, server_clock,
-                  r.ttl.count(), hex(who(r)), from, next),
-              until));
+      c.query(
+          "record the grant",
+          fmt::format("SET @writes={};"
+                      "INSERT INTO {}(name,fence,owner,conn,granted,until,who) SELECT "
+                      "{},LAST_INSERT_ID({}),'{}',{},{},{}+{},{} FROM {} ON DUPLICATE KEY UPDATE "
+                      "fence=LAST_INSERT_ID({}),owner=VALUES(owner),conn=VALUES(conn),"
+                      "granted=VALUES(granted),until=VALUES(until),who=VALUES(who)",
+                      server_writes, table_, hex(name), server_clock, r.owner.hex(), conn,
+                      server_clock, server_clock, r.ttl.count(), hex(who(r)), from, next),
+          until));
   if (answer.affected == 0) return std::optional<FencingToken>{};
   return std::optional<FencingToken>{answer.insert_id};
+}
+
+Result<void> NamedBackend::erase(const Key& key) {
+  for (const Rows& kept : rows()) TRY_VOID(client_.erase(kept, name_of(key)));
+  return {};
 }
 
 Result<std::vector<Finding>> NamedBackend::doctor() { return examine(client_, traits_); }

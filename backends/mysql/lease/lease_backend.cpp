@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mysql/lease/lease_backend.hpp"
 #include <fmt/format.h>
+#include <mysqld_error.h>
 #include <algorithm>
-#include "core/lock_view.hpp"
+#include "core/key_view.hpp"
 #include "mysql/doctor.hpp"
 #include "mysql/lease/lease_waiter.hpp"
 #include "mysql_schema/schema.hpp"
 
 namespace dlock::mysql {
-namespace {
-
-constexpr unsigned interrupted = 1317;  // ER_QUERY_INTERRUPTED
-
-}  // namespace
 
 LeaseBackend::~LeaseBackend() {
   for (auto& [id, h] : held_) client_.drop(std::move(h.connection));
@@ -74,17 +70,16 @@ Result<std::unique_ptr<Waiter>> LeaseBackend::enqueue(const Request& r) {
 Result<Renewal> LeaseBackend::extend(const Lease& lease, Duration ttl, const std::string& ended) {
   OwnGrant* h = held(lease.key, lease.owner);
   const std::string name = name_of(lease.key);
-  auto r = run<LeaseTable::Renewed>(h, [&](Connection& c) {
-    return table_.renew(c, name, lease.owner, ttl.count(), client_.usual_deadline(), ended);
-  });
-  if (!r) return fail(std::move(r.error()));
-  if (!r->token) {
+  TRY(r, run<LeaseTable::Renewed>(h, [&](Connection& c) {
+        return table_.renew(c, name, lease.owner, ttl.count(), client_.usual_deadline(), ended);
+      }));
+  if (!r.token) {
     let_go(lease.key, lease.owner);
     return Lost{"the database does not have it any more: it expired, or was removed"};
   }
   if (h) {
     h->known = {
-        .version = r->version, .holders = std::move(r->holders), .wake = std::move(h->known.wake)};
+        .version = r.version, .holders = std::move(r.holders), .wake = std::move(h->known.wake)};
     if (!h->connection && table_.setup().named) {
       if (auto c = client_.take(client_.usual_deadline())) {
         const auto named = (*c)->query(
@@ -103,22 +98,22 @@ Result<Renewal> LeaseBackend::extend(const Lease& lease, Duration ttl, const std
           client_.usual_deadline());
   }
   Lease kept{lease.key, lease.owner};
-  kept.mode = r->mine.mode;
-  kept.token = *r->token;
-  kept.slot = r->mine.slot;
-  kept.deadline = lease_end(r->sent, ttl);
-  return Kept{std::move(kept), r->revoked};
+  kept.mode = r.mine.mode;
+  kept.token = *r.token;
+  kept.slot = r.mine.slot;
+  kept.deadline = lease_end(r.sent, ttl);
+  return Kept{std::move(kept), r.revoked};
 }
 
-Result<Released> LeaseBackend::release(const Lease& lease) {
+Result<Released> LeaseBackend::release(const Lease& lease, std::optional<RunEnd> end) {
   OwnGrant* h = held(lease.key, lease.owner);
   const std::string name = name_of(lease.key);
   bool unclear = false;
   auto r = run<bool>(h, [&](Connection& c) -> Result<bool> {
     auto done = table_.release(c, name, lease.owner, h ? &h->known : nullptr,
-                               client_.usual_deadline(), ended(lease));
+                               client_.usual_deadline(), end ? end->text() : "");
     // If interrupted, it may have been only the wake-up.
-    if (!done && (c.broken() || c.error_number() == interrupted)) unclear = true;
+    if (!done && (c.broken() || c.error_number() == ER_QUERY_INTERRUPTED)) unclear = true;
     return done;
   });
   if (!r) {
@@ -133,57 +128,48 @@ Result<Released> LeaseBackend::force_release(const Key& key, std::optional<Fenci
   if (token == FencingToken{0}) return Released::was_not_held;
   const std::string name = name_of(key);
   bool unclear = false;
-  auto r = run<std::size_t>(nullptr, [&](Connection& c) -> Result<std::size_t> {
-    auto done = table_.force_release(c, name, token.value_or(0), client_.usual_deadline());
-    unclear |= !done && c.broken();
-    return done;
-  });
-  if (!r) return fail(std::move(r.error()));
-  return *r > 0 || unclear ? Released::yes : Released::was_not_held;
+  TRY(removed, run<std::size_t>(nullptr, [&](Connection& c) {
+        auto done = table_.force_release(c, name, token.value_or(0), client_.usual_deadline());
+        unclear |= !done && c.broken();
+        return done;
+      }));
+  return removed > 0 || unclear ? Released::yes : Released::was_not_held;
 }
 
 Result<Released> LeaseBackend::revoke(const Key& key) {
   const std::string name = name_of(key);
   FencingToken newest = 0;
-  const auto r =
-      client_.run<bool>(client_.usual_deadline(), "", [&](Connection& c) -> Result<bool> {
-        auto done = table_.revoke(c, name, newest, client_.usual_deadline());
-        if (!done && c.remedy() == Remedy::create) return false;  // no table, no lock
-        return done;
-      });
-  if (!r) return fail(r.error());
-  return *r ? Released::yes : Released::was_not_held;
+  TRY(asked, client_.run<bool>(client_.usual_deadline(), "", [&](Connection& c) -> Result<bool> {
+    auto done = table_.revoke(c, name, newest, client_.usual_deadline());
+    if (!done && c.remedy() == Remedy::create) return false;  // no table, no lock
+    return done;
+  }));
+  return asked ? Released::yes : Released::was_not_held;
 }
 
 // ---- looking -----------------------------------------------------------------------------------
 
 Result<LeaseTable::Seen> LeaseBackend::look(const Key& key) {
   const std::string name = name_of(key);
-  auto seen = client_.run<LeaseTable::Seen>(
-      client_.usual_deadline(), "", [&](Connection& c) -> Result<LeaseTable::Seen> {
-        auto r = table_.look(c, name, client_.usual_deadline());
-        if (!r && c.remedy() == Remedy::create) return LeaseTable::Seen{};  // no table, no lock
-        return r;
-      });
-  return seen;
+  using Seen = LeaseTable::Seen;
+  return client_.run<Seen>(client_.usual_deadline(), "", [&](Connection& c) -> Result<Seen> {
+    auto seen = table_.look(c, name, client_.usual_deadline());
+    if (!seen && c.remedy() == Remedy::create) return Seen{};  // no table, no lock
+    return seen;
+  });
 }
 
-Result<Validity> LeaseBackend::check(const Key& key, FencingToken token) {
+Result<Validity> LeaseBackend::check(const Key& key, const GrantId& id) {
   TRY(seen, look(key));
   const auto& all = seen.state.holders;
-  const bool valid = std::any_of(all.begin(), all.end(), [&](const auto& h) {
-    return h.token == token && h.deadline > seen.now;
-  });
+  const bool valid = std::any_of(all.begin(), all.end(),
+                                 [&](const auto& h) { return is(h, id) && h.deadline > seen.now; });
   return valid ? Validity::valid : Validity::stale;
 }
 
-Result<Validity> LeaseBackend::check(const Key& key, const Owner& owner) {
-  TRY(seen, look(key));
-  return seen.state.holder(owner, seen.now) ? Validity::valid : Validity::stale;
-}
-
-Result<std::optional<KeyView>> LeaseBackend::view_of(Connection& c, const std::string& name,
+Result<std::optional<KeyView>> LeaseBackend::view_of(Connection& c, const std::string& stored,
                                                      Deadline until) {
+  const std::string name = client_.options().prefix + stored;
   TRY(seen, table_.look(c, name, until));
   if (!seen.exists) return std::optional<KeyView>{};
   LockState s = seen.state;
@@ -192,7 +178,6 @@ Result<std::optional<KeyView>> LeaseBackend::view_of(Connection& c, const std::s
     if (!s.holder(w.owner, seen.now)) s.waiters.push_back(std::move(w));
   if (s.holders.empty() && s.waiters.empty() && s.fence == 0) return std::optional<KeyView>{};
   std::string key = seen.holders.key;
-  const std::string stored = name.substr(std::min(name.size(), client_.options().prefix.size()));
   if (const auto told = key_from_store_name(stored)) key = told->text();
   KeyView v = view(s, key.empty() ? stored : key, seen.now);
   s.expire(seen.now);
@@ -217,36 +202,33 @@ Result<std::optional<KeyView>> LeaseBackend::view_of(Connection& c, const std::s
 }
 
 Result<std::optional<KeyView>> LeaseBackend::inspect(const Key& key) {
-  const std::string name = name_of(key);
+  auto view = inspect_name(store_name(key));
+  if (view && *view) (*view)->key = key.text();
+  return view;
+}
+
+Result<std::optional<KeyView>> LeaseBackend::inspect_name(const std::string& name) {
   using View = std::optional<KeyView>;
-  auto seen = client_.run<View>(client_.usual_deadline(), "", [&](Connection& c) -> Result<View> {
+  return client_.run<View>(client_.usual_deadline(), "", [&](Connection& c) -> Result<View> {
     adapt(c);
     auto r = view_of(c, name, client_.usual_deadline());
     if (!r && c.remedy() == Remedy::create) return View{};
     return r;
   });
-  if (seen && *seen) (*seen)->key = key.text();
-  return seen;
 }
 
-Result<std::vector<KeyView>> LeaseBackend::list() {
-  using Views = std::vector<KeyView>;
-  auto all = client_.run<Views>(client_.usual_deadline(), "", [&](Connection& c) -> Result<Views> {
-    adapt(c);
-    auto names = table_.keys(c, client_.options().prefix, client_.usual_deadline());
-    if (!names && c.remedy() == Remedy::create) return Views{};
-    if (!names) return fail(std::move(names.error()));
-    Views views;
-    for (std::size_t i = 0; i < names->rows.size(); ++i) {
-      TRY(v, view_of(c, std::string{names->text(0, i)}, client_.usual_deadline()));
-      if (v) views.push_back(std::move(*v));
-    }
-    return views;
+Result<std::vector<std::string>> LeaseBackend::names() {
+  using Names = std::vector<std::string>;
+  const std::string& prefix = client_.options().prefix;
+  return client_.run<Names>(client_.usual_deadline(), "", [&](Connection& c) -> Result<Names> {
+    Names names;
+    const auto found = table_.keys(c, prefix, client_.usual_deadline());
+    if (!found && c.remedy() == Remedy::create) return names;
+    if (!found) return fail(found.error());
+    for (std::size_t i = 0; i < found->rows.size(); ++i)
+      names.emplace_back(found->text(0, i).substr(prefix.size()));
+    return names;
   });
-  if (all)
-    std::sort(all->begin(), all->end(),
-              [](const KeyView& a, const KeyView& b) { return a.key < b.key; });
-  return all;
 }
 
 // ---- --once-per --------------------------------------------------------------------------------
@@ -264,6 +246,11 @@ Result<Noted> LeaseBackend::note_start(const Lease& lease, const StartChange& ch
   return run<Noted>(held(lease.key, lease.owner), [&](Connection& c) {
     return table_.note_start(c, name, lease.owner, change, client_.usual_deadline());
   });
+}
+
+Result<void> LeaseBackend::erase(const Key& key) {
+  TRY_VOID(client_.erase({"dlock_wait", "name"}, name_of(key)));
+  return client_.erase({"dlock_lock", "name"}, name_of(key));
 }
 
 Result<std::vector<Finding>> LeaseBackend::doctor() { return examine(client_, traits_); }

@@ -59,11 +59,13 @@ LeaseTable::Target LeaseTable::target(const Seen& seen, const LockState::Ask& as
   return t;
 }
 
-// A grant of a free key in one UPDATE; else in one READ and one UPDATE; with other waiters, in one
-// UPDATE without effect, INSERT, READ, the wait, READ, UPDATE and DELETE.
+// A grant of a free key in one UPDATE; else, or where a replica would execute that, which is
+// read-only itself, in one READ and one UPDATE; with other waiters, in one UPDATE without effect,
+// INSERT, READ, the wait, READ, UPDATE and DELETE.
 Result<LeaseTable::Answered> LeaseTable::acquire(Connection& c, Asking& a, Deadline until) {
   const Owner& me = a.ask.owner;
-  if (std::exchange(a.untried, false) && a.ask.mode == Mode::exclusive) {
+  if (std::exchange(a.untried, false) && a.ask.mode == Mode::exclusive &&
+      !c.facts().statement_log) {
     TRY(taken, take_free(c, a, until));
     if (taken) return std::move(*taken);
     if (a.ask.wait) {  // most likely it is held
@@ -110,8 +112,8 @@ Result<LeaseTable::Answered> LeaseTable::acquire(Connection& c, Asking& a, Deadl
         ++out.version;
       }
       out.known.version = out.version;
-      // The grant is committed. A row that cannot be deleted does not undo it: it counts for nothing
-      // while we hold the key, and then as that of a dead waiter.
+      // The grant is committed. A row that cannot be deleted does not undo it: it counts for
+      // nothing while we hold the key, and then as that of a dead waiter.
       if (seen.ticket || (held && seen.queue))
         (void)leave_queue(c, a.name, me, seen.ticket, passed && !held, until);
       return out;
@@ -146,11 +148,10 @@ Result<LeaseTable::Renewed> LeaseTable::renew(Connection& c, const std::string& 
     out.mine = *s.holder(me, seen.now);
     out.revoked = *out.token <= seen.revoked;
     out.holders = shortened(seen, s, me);
-    const auto done =
-        swap(c, name, seen.version, out.holders, s.fence, run_in_sql(seen, me, ended), until);
-    if (!done) return fail(done.error());
+    TRY(done,
+        swap(c, name, seen.version, out.holders, s.fence, run_in_sql(seen, me, ended), until));
     out.version = seen.version + 1;
-    if (*done) return out;
+    if (done) return out;
     TRY_VOID(back_off(++conflicts, until));
   }
 }
@@ -171,11 +172,10 @@ Result<bool> LeaseTable::release(Connection& c, const std::string& name, const O
     }
     // The release is written first, then it wakes.
     const std::string bell = belled ? c.bell : named ? hold_name(me) : "";
-    const auto r =
+    TRY(r,
         give_back(c, name, me, *known, false,
-                  bell.empty() ? "" : fmt::format(";DO RELEASE_LOCK('{}')", bell), until, ended);
-    if (!r) return fail(r.error());
-    if (r->results != (bell.empty() ? 1u : 2u)) {
+                  bell.empty() ? "" : fmt::format(";DO RELEASE_LOCK('{}')", bell), until, ended));
+    if (r.results != (bell.empty() ? 1u : 2u)) {
       c.distrust();
       return fail(Errc::timed_out, "write the lock: an answer is missing");
     }
@@ -185,7 +185,7 @@ Result<bool> LeaseTable::release(Connection& c, const std::string& name, const O
     } else if (named) {
       std::erase(c.names, hold_name(me));
     }
-    if (r->affected == 1) return true;
+    if (r.affected == 1) return true;
     ++conflicts_;
   }
   for (unsigned conflicts = 0;;) {
@@ -265,14 +265,12 @@ Result<Noted> LeaseTable::note_start(Connection& c, const std::string& name, con
     if (!change.fits(seen.start, seen.now)) return Noted::other_start;
     const std::string start = change.is ? fmt::format("{}", change.is->at) : "NULL";
     const std::string end = change.is ? fmt::format("{}", change.is->until) : "NULL";
-    auto r =
-        c.query("note the start",
-                fmt::format("UPDATE dlock_lock SET started={},started_until={},version=version+1 "
-                            "WHERE name={} AND version={}",
-                            start, end, hex(name), seen.version),
-                until);
-    if (!r) return fail(std::move(r.error()));
-    if (r->affected == 1) return Noted::yes;
+    TRY(r, c.query("note the start",
+                   fmt::format("UPDATE dlock_lock SET started={},started_until={},"
+                               "version=version+1 WHERE name={} AND version={}",
+                               start, end, hex(name), seen.version),
+                   until));
+    if (r.affected == 1) return Noted::yes;
     TRY_VOID(back_off(++conflicts, until));
   }
 }

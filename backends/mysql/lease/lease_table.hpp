@@ -51,11 +51,6 @@
 
 namespace dlock::mysql {
 
-// The server's clock in microseconds since 1970, fixed when a statement starts: before the row is
-// read, so expiry is judged late, never early.
-inline constexpr std::string_view server_clock =
-    "TIMESTAMPDIFF(MICROSECOND,'1970-01-01',UTC_TIMESTAMP(6))";
-
 class LeaseTable {
  public:
   struct Setup {
@@ -67,7 +62,10 @@ class LeaseTable {
     Micros claim = 3'000'000;  // a free key is left to each waiter ahead for this long
   };
   explicit LeaseTable(Setup setup);
-  void set_named(bool named, Micros skew) noexcept { setup_.named = named, setup_.skew = skew; }
+  void set_named(bool named, Micros skew) noexcept {
+    setup_.named = named;
+    setup_.skew = skew;
+  }
   const Setup& setup() const noexcept { return setup_; }
 
   // The data read of a key, for a contender.

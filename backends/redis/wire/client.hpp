@@ -99,11 +99,10 @@ class Client {
   // A held lease is never ended by the rule of within_grace.
   void gave() noexcept { gave_ = true; }
   bool gave_any() const noexcept { return gave_; }
-  std::vector<std::string> warnings() { return std::exchange(warnings_, {}); }
 
-  // Readable: an idle connection was closed by the server, or has broken; taking one clears that.
-  // The same for the lifetime of the object; -1: none available.
-  int outage_fd() noexcept;
+  // Health::outage_fd: an idle connection was closed by the server, or has broken; taking one clears
+  // that.
+  Health health();
 
   // For callers that wait on a connection themselves. `invalidate`: closes it at once and looks the
   // server up again next time.
@@ -130,6 +129,17 @@ class Client {
       for (const Reply& key : reply.items[1].items) found(std::string_view{key.text});
     } while (cursor != "0");
     give_back(std::move(session));
+    return {};
+  }
+
+  // The same on all servers, for every key that matches one of `patterns`, which have a prefix.
+  template <class Found>
+  Result<void> scan_all(const std::vector<std::string>& patterns, Found found) {
+    TRY_VOID(can_list(options_.prefix));
+    grants_nothing = false;
+    TRY(all, servers());
+    for (const Endpoint& at : all)
+      for (const std::string& pattern : patterns) TRY_VOID(scan(at, pattern, found));
     return {};
   }
 
@@ -179,7 +189,7 @@ class Client {
   Fd outage_;  // epoll(7) of idle_
   bool ever_connected_ = false, gave_ = false;
   std::optional<Deadline> first_answer_by_;
-  std::vector<std::string> warnings_, warned_;
+  std::vector<std::string> warnings_;
 };
 
 }  // namespace dlock::redis

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 #include "common/url_items.hpp"
-#include "core/backend.hpp"
+#include "core/factory.hpp"
 #include "core/lock_state.hpp"
 #include "redis/wire/endpoint.hpp"
 

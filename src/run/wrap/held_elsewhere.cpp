@@ -43,7 +43,7 @@ class Borrowed final : public Wrapped {
   }
   // Not ours to release; but if it was released while the command ran, exclusion had ended, and a
   // message says so.
-  Result<Released> release(const Lease& lease) override {
+  Result<Released> release(const Lease& lease, std::optional<RunEnd>) override {
     TRY(valid, inner_->check(lease.key, lease.owner));
     return valid == Validity::valid ? Released::yes : Released::was_not_held;
   }
@@ -79,11 +79,11 @@ class Reentrant final : public Wrapped {
   Result<Renewal> renew(const Lease& l, Duration ttl) override {
     return joined(l) ? ask(l) : inner_->renew(l, ttl);
   }
-  Result<Renewal> detach(const Lease& l, Duration ttl) override {
-    return joined(l) ? ask(l) : inner_->detach(l, ttl);
+  Result<Renewal> detach(const Lease& l, Duration ttl, std::optional<RunEnd> end) override {
+    return joined(l) ? ask(l) : inner_->detach(l, ttl, end);
   }
-  Result<Released> release(const Lease& l) override {
-    return joined(l) ? Released::yes : inner_->release(l);
+  Result<Released> release(const Lease& l, std::optional<RunEnd> end) override {
+    return joined(l) ? Released::yes : inner_->release(l, end);
   }
 
  private:

@@ -15,8 +15,16 @@
 
 namespace dlock::run {
 
+// The rest of a grant, which has the lease and the descriptors of all keys but the first.
+struct OtherKeys {
+  std::vector<Lease> leases;
+  std::vector<int> holds;  // Granted::hold_fd, of all keys
+};
+
 // `keys`: at least two, each once, in the order given; a Request names the first. Timing: when
-// those that are taken are renewed while others are waited for.
-std::unique_ptr<Backend> several(std::unique_ptr<Backend>, std::vector<Key> keys, const Timing&);
+// those that are taken are renewed while others are waited for. `others`: filled before a grant is
+// answered; it outlives the Backend.
+std::unique_ptr<Backend> several(std::unique_ptr<Backend>, std::vector<Key> keys, const Timing&,
+                                 OtherKeys& others);
 
 }  // namespace dlock::run
