@@ -74,6 +74,10 @@ void say_as_json() noexcept { as_json = true; }
 
 void say(std::string_view message) { put_on_stderr(run::own_word("error", {}, message, as_json)); }
 
+void say_warning(std::string_view message) {
+  put_on_stderr(run::own_word("warning", {}, message, as_json));
+}
+
 Result<void> put(std::string_view text) {
   const NoSigpipe quiet;
   const int error = write_all(STDOUT_FILENO, text);

@@ -228,7 +228,7 @@ Result<run::Plan> plan_taking(const Options& o, const Store& store, Hold hold) {
     outer = inherited.grants;
     p.inherited_grants = inherited.texts;
     if (!inherited.elsewhere.empty() && !o.quiet && !o.explain)
-      say(fmt::format("run: {}", inherited.elsewhere));
+      say_warning(fmt::format("run: {}", inherited.elsewhere));
   }
   p.open = [store, handle = std::move(handle),
             outer = std::move(outer)](const Settings& s) -> Result<std::unique_ptr<Backend>> {

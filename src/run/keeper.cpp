@@ -185,7 +185,7 @@ bool Keeper::open() {
 
 void Keeper::look_at_health() {
   health_ = backend_->health();
-  for (; warned_ < health_.warnings.size(); ++warned_) output_.inform(health_.warnings[warned_]);
+  for (; warned_ < health_.warnings.size(); ++warned_) output_.warn(health_.warnings[warned_]);
 }
 
 WaitEnd::Rules wait_rules(const Plan& plan) {

@@ -18,7 +18,6 @@
 #include "core/text.hpp"
 #include "util/fd.hpp"
 #include "util/file.hpp"
-#include "util/named_file.hpp"
 
 namespace dlock::run {
 
@@ -103,6 +102,16 @@ std::string page_of(std::string_view before, const Key& key, const Figures* f, c
   return p.text();
 }
 
+// As far as it is a sensible page.
+std::string read_page(int fd) {
+  std::string text = "\n";
+  char part[4096];
+  for (ssize_t n = 0;
+       fd >= 0 && text.size() < (1U << 20U) && (n = ::read(fd, part, sizeof part)) > 0;)
+    text.append(part, static_cast<std::size_t>(n));
+  return text;
+}
+
 constexpr Duration draft_patience = 250ms;
 
 // The new file, empty and locked. It is its own lock: it has one name, the process that has it
@@ -157,10 +166,9 @@ Result<void> write(const std::string& path, const Key& key, const Figures* figur
   if (!draft && errno == ETIMEDOUT) return failed("others keep its .tmp locked");
   if (!draft) return failed(::strerrordesc_np(errno));
   const Fd before(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | O_NOFOLLOW));
+  // its counters must not restart
   if (!before && errno != ENOENT) return failed(::strerrordesc_np(errno));
-  const auto old = before ? read_text(before.get(), {.longest = 1 << 20}) : std::string();
-  if (!old) return failed(::strerrordesc_np(errno));  // its counters must not restart
-  int error = write_all(draft.get(), page_of('\n' + *old, key, figures, outcome));
+  int error = write_all(draft.get(), page_of(read_page(before.get()), key, figures, outcome));
   if (!error && ::rename(name.c_str(), path.c_str()) != 0) error = errno;
   if (!error) return {};
   ::unlink(name.c_str());

@@ -82,6 +82,10 @@ void Output::inform(std::string_view line) {
   if (!plan_.say.quiet) own_word("info", line);
 }
 
+void Output::warn(std::string_view line) {
+  if (!plan_.say.quiet) own_word("warning", line);
+}
+
 void Output::error(std::string_view line) { own_word("error", line); }
 
 void Output::own_word(const char* level, std::string_view line) {
@@ -104,8 +108,9 @@ std::string Output::held_line(const std::optional<HolderView>& holder,
   const std::string stranger =
       who.pid > 0 ? fmt::format("process {}, which is not dlock's", who.pid) : "another program";
   std::string line = fmt::format("{} is held by {}", key, nameless ? stranger : who.text());
-  if (const auto age = wall_micros() - who.since; who.since > 0 && age >= 0)
-    line += " for " + format_duration(Duration(age));
+  // of a lease only the time of its request is known
+  const Duration age = holder->held.value_or(Duration(wall_micros() - who.since));
+  if ((holder->held || who.since > 0) && age >= Duration{}) line += " for " + format_duration(age);
   if (!who.reason.empty()) line += fmt::format(": {}", printable(who.reason));
   if (holder->vanished) line += " (gone; its lock-delay is running)";
   if (holder->mode == Mode::shared && plan_.request.mode == Mode::permit)

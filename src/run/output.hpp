@@ -36,8 +36,9 @@ class Output {
   void trace_result(const char* f, const char* ev, std::optional<Deadline> deadline = {});
   void trace_granted(const Lease&);
 
-  // `dlock: ` + line on stderr. inform: not with -q; error: always.
+  // `dlock: ` + line on stderr. inform, warn: not with -q; error: always.
   void inform(std::string_view line);
+  void warn(std::string_view line);
   void error(std::string_view line);
   void raw(std::string text);  // to stderr, unchanged: the waiting line on a terminal
 

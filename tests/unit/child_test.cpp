@@ -107,6 +107,16 @@ TEST_CASE("a word without a slash is looked up in PATH") {
   CHECK(end_of({"y"}).said == "of b\n");
   CHECK(end_of({"./x"}).error == ENOENT);
   CHECK(end_of({b.path() + "/x"}).said == "of b\n");
+  // an empty element of PATH is the current directory, wherever it stands
+  const std::filesystem::path here = std::filesystem::current_path();
+  std::filesystem::current_path(b.path());
+  for (const std::string& list : {"/absent::" + a.path(), a.path() + ":", ":" + a.path()}) {
+    const Path with_empty(list.c_str());
+    CHECK(end_of({"y"}).said == "of b\n");
+    CHECK(end_of({"./y"}).said == "of b\n");
+    CHECK(end_of({"x"}).said == (list.ends_with(':') ? "of a\n" : "of b\n"));
+  }
+  std::filesystem::current_path(here);
   const Path none(nullptr);
   CHECK(end_of({"true"}).status == 0);
 }
@@ -133,6 +143,7 @@ TEST_CASE("the errno of a program that cannot be executed") {
   const Path path((d.path() + ":" + further.path()).c_str());
   CHECK(end_of({"absent"}).error == ENOENT);
   CHECK(end_of({""}).error == ENOENT);
+  CHECK(end_of({"absent"}).status == 127 << 8);
   CHECK(end_of({std::string(NAME_MAX + 1, 'x')}).error == ENAMETOOLONG);
   const Ended refused = end_of({"refused"});  // the last one is absent
   CHECK(refused.error == EACCES);
