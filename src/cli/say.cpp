@@ -72,10 +72,12 @@ void put_on_stderr(std::string_view text) {
 
 void say_as_json() noexcept { as_json = true; }
 
-void say(std::string_view message) { put_on_stderr(run::own_word("error", {}, message, as_json)); }
+void say(std::string_view message) {
+  put_on_stderr(run::message_line("error", {}, message, as_json));
+}
 
 void say_warning(std::string_view message) {
-  put_on_stderr(run::own_word("warning", {}, message, as_json));
+  put_on_stderr(run::message_line("warning", {}, message, as_json));
 }
 
 Result<void> put(std::string_view text) {

@@ -51,7 +51,7 @@ Overloaded(Cases...) -> Overloaded<Cases...>;
 Announcer::Announcer(const Plan& plan, Output& output)
     : plan_(plan), output_(output), line_(plan, output) {}
 
-std::string Announcer::key() const { return printable(plan_.request.key.text()); }
+std::string Announcer::key() const { return output_.key(); }
 
 // ---- the lock ----------------------------------------------------------------------------------
 

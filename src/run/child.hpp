@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <sys/types.h>
+#include <string>
+#include <vector>
+#include "core/lease.hpp"
 #include "run/entry.hpp"
+#include "run/plan.hpp"
 
 namespace dlock::run {
 
@@ -20,5 +24,13 @@ struct Child {
 // stays able to kill. Call it with every signal blocked: those sent since arrive in the child, none
 // is lost.
 pid_t start_child(const Child&, int cgroup);
+
+// The environment of the job (CLI: DLOCK_HELD and so on), in the format of the guard's start
+// message: each entry ends with NUL, "NAME=value" sets, "NAME" removes. The leases in the order of
+// the keys.
+std::string job_environment(const Plan&, const std::vector<Lease>&, pid_t guard);
+
+// The guard's environment with those changes: pointers into both, with nullptr at the end.
+std::vector<char*> changed_environment(std::string& changes);
 
 }  // namespace dlock::run

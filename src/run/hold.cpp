@@ -41,8 +41,9 @@ std::optional<Outcome> HoldEnd::asked(const std::optional<Owner>& owner) {
 
 void HoldEnd::released(const event::ReleaseDone& done) {
   if (!question_) return;
-  if (done.unknown) answer_unknown(*question_);
-  else answer(*question_, done.confirmed ? KeeperAnswer::done : KeeperAnswer::not_held);
+  answer(*question_, done.unknown     ? KeeperAnswer::unknown
+                     : done.confirmed ? KeeperAnswer::done
+                                      : KeeperAnswer::not_held);
 }
 
 }  // namespace dlock::run

@@ -36,7 +36,7 @@ namespace {
 
 constexpr std::size_t longest = 128 * 1024;  // of a grant's text
 
-struct LastWord {  // the keeper's last message; any other content is text of a grant
+struct Ending {  // the keeper's last message; any other content is text of a grant
   char mark = '\0';
   bool by_signal = false;
   int value = 0;
@@ -66,11 +66,8 @@ Outcome keep_lock(const Plan& plan, const Entry& entry, const GrantSink& sink, c
                   int link) {
   Output& output = *new Output(plan);
   const auto listener = how.socket.empty() ? Result<Fd>(Fd()) : listen_as_keeper(how.socket);
-  if (!listener) {
-    output.error(listener.error().message);
-    output.flush(2s);
-    return {false, exit_status(listener.error().code), Outcome::How::error};
-  }
+  if (!listener)
+    return output.give_up(exit_status(listener.error().code), listener.error().message);
   const Hold& until = *new Hold{
       .pass_on = [&](const auto& leases) { return pass_on(how, link, output, sink.text(leases)); },
       .stays = true,
@@ -89,16 +86,9 @@ Outcome keep_lock(const Plan& plan, const Entry& entry, const GrantSink& sink, c
   show_as("lock-keeper: " + printable(plan.request.key.text()));
   entry.let_go_of_inherited(STDERR_FILENO);
   const Outcome outcome = keep_lock(plan, entry, sink, how, link);
-  const LastWord last{'\0', outcome.by_signal, outcome.value};
+  const Ending last{'\0', outcome.by_signal, outcome.value};
   ::send(link, &last, sizeof last, MSG_NOSIGNAL);
   ::_exit(0);
-}
-
-Outcome unavailable(const Plan& plan, const std::string& why) {
-  Output& output = *new Output(plan);
-  output.error(why);
-  output.flush(2s);
-  return {false, status_unavailable, Outcome::How::error};
 }
 
 // In the process that the user started.
@@ -126,12 +116,13 @@ Outcome foreground(const Plan& plan, const Entry& entry, const GrantSink& sink, 
     if (ready < 0 || p[1].revents == 0) continue;
     const ssize_t n = ::recv(link.get(), text.data(), text.size(), 0);
     if (n <= 0 && ending == 0 && !failed)
-      return unavailable(plan,
-                         "the keeper was killed; if it had the lock already, that lasts no longer "
-                         "than --ttl");
+      return (new Output(plan))
+          ->give_up(status_unavailable,
+                    "the keeper was killed; if it had the lock already, that lasts no longer "
+                    "than --ttl");
     if (n <= 0) break;
-    if (text[0] == '\0' && static_cast<std::size_t>(n) == sizeof(LastWord)) {
-      LastWord last;
+    if (text[0] == '\0' && static_cast<std::size_t>(n) == sizeof(Ending)) {
+      Ending last;
       std::memcpy(&last, text.data(), sizeof last);
       outcome = {last.by_signal, last.value, Outcome::How::error};
       break;
@@ -154,8 +145,9 @@ Outcome keep(const Plan& plan, const GrantSink& sink, const KeepFor& how) {
   const Entry& entry = *new Entry;
   int pair[2];
   const auto cannot_begin = [&](int error) {
-    return unavailable(plan,
-                       fmt::format("no process for the keeper: {}", ::strerrordesc_np(error)));
+    return (new Output(plan))
+        ->give_up(status_unavailable,
+                  fmt::format("no process for the keeper: {}", ::strerrordesc_np(error)));
   };
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0)
     return cannot_begin(errno);

@@ -17,12 +17,12 @@ Keeper::Keeper(const Plan& plan, Output& output)
       several_(!plan.more_keys.empty()),
       wake_supervisor_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       wake_keeper_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      asking_(plan.request),
+      attempt_(plan.request),
       wait_(wait_rules(plan)) {
   if (!wake_supervisor_ || !wake_keeper_) failed_ = {"eventfd", errno};
 }
 
-void Keeper::ask(Request r) {
+void Keeper::post(Request r) {
   start();
   if (!started_) return cannot(r);
   {
@@ -127,7 +127,7 @@ bool Keeper::try_now() {
   wait_.reach();
   if (const auto* busy = std::get_if<Busy>(&*answer)) is_busy(*busy);
   const auto* granted = std::get_if<Granted>(&*answer);
-  return granted && take(*granted);
+  return granted && accept(*granted);
 }
 
 // --splay. False: the user interrupted it.
@@ -183,7 +183,7 @@ bool Keeper::open() {
   return !over_;
 }
 
-void Keeper::look_at_health() {
+void Keeper::read_health() {
   health_ = backend_->health();
   for (; warned_ < health_.warnings.size(); ++warned_) output_.warn(health_.warnings[warned_]);
 }

@@ -43,9 +43,9 @@ class Keeper {
 
   // Requests; each is answered by one event. They start the thread, except release(), which needs
   // none.
-  void leave() { ask({Request::leave, {}, {}}); }  // WaitLeft
+  void leave() { post({Request::leave, {}, {}}); }  // WaitLeft
   // releases, then as from the start
-  void queue_again(Duration pause) { ask({Request::queue_again, pause, {}}); }
+  void queue_again(Duration pause) { post({Request::queue_again, pause, {}}); }
   struct Farewell {
     std::optional<RunEnd> job{};  // how it ended, for the record of the last run
     // --once-per: the job was not started, or its failure does not count: the noted start is
@@ -54,7 +54,7 @@ class Keeper {
   };
   void release(const Farewell&);  // ReleaseDone
   // DetachDone; when not confirmed it goes on renewing
-  void detach(Duration d, const Farewell& f) { ask({Request::detach, d, f}); }
+  void detach(Duration d, const Farewell& f) { post({Request::detach, d, f}); }
 
  private:
   struct Request {
@@ -64,7 +64,7 @@ class Keeper {
   };
   enum class Next { again, over };
 
-  void ask(Request);
+  void post(Request);
   void cannot(Request);
   Request request();  // removes it
   bool requested();
@@ -80,7 +80,7 @@ class Keeper {
   Next leave_place();
   Result<void> confirm(Waiting&);
   Duration slice(Duration left, Clock::duration waited, bool told) const;
-  bool take(const Granted&);
+  bool accept(const Granted&);
   bool note_start(const Lease&);
   std::string withdraw_start(const Lease&);
   void forget_noted(const Lease&);
@@ -94,7 +94,7 @@ class Keeper {
   void nap(Duration, int alarm_fd = -1, int outage_fd = -1);
   Duration jitter(Duration);
   Duration spread(Duration);  // a random part of it
-  void look_at_health();
+  void read_health();
 
   const Plan& plan_;
   Output& output_;
@@ -108,8 +108,8 @@ class Keeper {
   bool started_ = false;
 
   // used by the thread; by the caller until start()
-  dlock::Request asking_;  // the plan's; with another owner after an undo
-  OtherKeys others_;       // with several: of the last grant
+  dlock::Request attempt_;  // the plan's; with another owner after an undo
+  OtherKeys others_;        // with several: of the last grant
   std::unique_ptr<Backend> backend_;
   Health health_;           // after the last request
   std::size_t warned_ = 0;  // of its warnings have been passed on

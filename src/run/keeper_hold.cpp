@@ -20,7 +20,7 @@ bool Keeper::renew(Lease& lease, Deadline& next) {
     answer = fail(Errc::protocol, e.what());
   }
   const Deadline now = Clock::now();
-  look_at_health();
+  read_health();
   if (!answer) {
     output_.trace_result("renew", "info");
     report(event::RenewFailed{answer.error().message});
@@ -41,7 +41,7 @@ bool Keeper::renew(Lease& lease, Deadline& next) {
 }
 
 void Keeper::release(const Farewell& farewell) {
-  if (started_) return ask({Request::release, {}, farewell});
+  if (started_) return post({Request::release, {}, farewell});
   over_ = true;  // start() comes too late now
   give_back(*lease_, false, farewell);
   lease_.reset();
@@ -62,7 +62,7 @@ Keeper::Next Keeper::hold() {
         if (!lost) (void)withdraw_start(lease);
         if (asked.what == Request::queue_again) {
           if (!lost) undo(lease);
-          asking_.owner = Owner::random();  // the lease's owner must not come back
+          attempt_.owner = Owner::random();  // the lease's owner must not come back
           nap(asked.span);
           return Next::again;
         }

@@ -17,19 +17,25 @@ namespace {
 
 constexpr int most_tries_to_note = 100;
 
+template <class Ask>
+auto twice(Ask ask) {
+  auto answer = ask();
+  return !answer && retryable(answer.error().code) ? ask() : answer;
+}
+
 }  // namespace
 
 bool Keeper::enqueue() {
   queued_ = false;
-  output_.trace_attempt(asking_.owner);
-  auto queued = backend_->enqueue(asking_);
+  output_.trace_attempt(attempt_.owner);
+  auto queued = backend_->enqueue(attempt_);
   if (queued) place_ = std::move(*queued);
   else fail_wait(queued.error());
   return !over_;
 }
 
 // False: granted, but the guard could not get the descriptors that it must hold.
-bool Keeper::take(const Granted& granted) {
+bool Keeper::accept(const Granted& granted) {
   std::vector<Fd> holds;
   const auto hold = [&](int fd) {
     return fd < 0 || holds.emplace_back(::fcntl(fd, F_DUPFD_CLOEXEC, 3));
@@ -64,10 +70,6 @@ bool Keeper::take(const Granted& granted) {
 // unknown fate is no start; the attempt to withdraw it may fail, and then there is no start in this
 // period.
 bool Keeper::note_start(const Lease& lease) {
-  const auto twice = [](auto ask) {
-    auto answer = ask();
-    return !answer && retryable(answer.error().code) ? ask() : answer;
-  };
   const auto refused = [&](int status, const std::string& why, bool busy) {
     (void)twice([&] { return backend_->release(lease); });
     output_.trace_result("acquire", busy ? "fail" : "info");
@@ -125,7 +127,7 @@ void Keeper::forget_noted(const Lease& lease) {
   if (why.empty()) return;
   output_.error(
       fmt::format("{}: the start could not be withdrawn ({}); it may count for --once-per {}",
-                  printable(plan_.request.key.text()), printable(why), plan_.once_per->text()));
+                  output_.key(), printable(why), plan_.once_per->text()));
 }
 
 // The wait is over: nothing is held.
@@ -151,8 +153,7 @@ void Keeper::is_busy(const Busy& busy) {
 }
 
 Keeper::Next Keeper::leave_place() {
-  if (const auto left = place_->cancel(); !left && retryable(left.error().code))
-    (void)place_->cancel();
+  (void)twice([&] { return place_->cancel(); });
   report(event::WaitLeft{});
   return Next::over;
 }
@@ -197,7 +198,7 @@ Keeper::Next Keeper::acquire() {
       if (const auto confirmed = confirm(*last); !confirmed) answer = fail(confirmed.error());
     } else {
       answer = place_->poll(slice(left, asked_at - began, last.has_value()));
-      look_at_health();
+      read_health();
     }
     if (!answer) {
       const Error& e = answer.error();
@@ -221,12 +222,11 @@ Keeper::Next Keeper::acquire() {
     retry = first_retry;
     if (const auto* granted = std::get_if<Granted>(&*answer)) {
       if (requested() && request().what == Request::leave) {
-        if (auto r = backend_->release(granted->lease); !r && retryable(r.error().code))
-          (void)backend_->release(granted->lease);
+        (void)twice([&] { return backend_->release(granted->lease); });
         report(event::WaitLeft{});
         return Next::over;
       }
-      return take(*granted) ? Next::again : Next::over;
+      return accept(*granted) ? Next::again : Next::over;
     }
     if (const auto* busy = std::get_if<Busy>(&*answer)) {
       is_busy(*busy);
@@ -247,9 +247,9 @@ Keeper::Next Keeper::acquire() {
   }
 }
 
-// How long to wait for news before reporting the current state: soon, then when somebody may see it;
-// before the last look, and before the end of a short wait. A look costs the store something, for
-// each of those who wait: on a terminal it is each second, in a log when the next line is due.
+// How long to wait for news before reporting the current state: soon, then when somebody may see
+// it; before the last look, and before the end of a short wait. A look costs the store something,
+// for each of those who wait: on a terminal it is each second, in a log when the next line is due.
 Duration Keeper::slice(Duration left, Clock::duration waited, bool told) const {
   if (!plan_.request.wait) return {};
   const Duration before_look = left > last_look ? left - last_look : told ? left : left / 2;

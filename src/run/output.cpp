@@ -79,35 +79,41 @@ void Output::trace_granted(const Lease& lease) {
 }
 
 void Output::inform(std::string_view line) {
-  if (!plan_.say.quiet) own_word("info", line);
+  if (!plan_.say.quiet) message("info", line);
 }
 
 void Output::warn(std::string_view line) {
-  if (!plan_.say.quiet) own_word("warning", line);
+  if (!plan_.say.quiet) message("warning", line);
 }
 
-void Output::error(std::string_view line) { own_word("error", line); }
+void Output::error(std::string_view line) { message("error", line); }
 
-void Output::own_word(const char* level, std::string_view line) {
+void Output::message(const char* level, std::string_view line) {
   if (line.empty()) return;
-  writer_.write(STDERR_FILENO,
-                run::own_word(level, plan_.request.key.text(), line, plan_.say.json));
+  writer_.write(STDERR_FILENO, message_line(level, plan_.request.key.text(), line, plan_.say.json));
+}
+
+Outcome Output::give_up(int status, std::string_view why) {
+  error(why);
+  flush(last_words);
+  return {false, status, Outcome::How::error};
 }
 
 void Output::raw(std::string t) { writer_.write(STDERR_FILENO, std::move(t)); }
 
+std::string Output::key() const { return printable(plan_.request.key.text()); }
+
 std::string Output::held_line(const std::optional<HolderView>& holder,
                               const std::string& why) const {
-  const std::string key = printable(plan_.request.key.text());
   if (!holder)
-    return why.empty() ? fmt::format("{} is not free", key)
-                       : fmt::format("{}: {}", key, printable(why));
+    return why.empty() ? fmt::format("{} is not free", key())
+                       : fmt::format("{}: {}", key(), printable(why));
   const Identity& who = holder->who;
   const bool nameless = who.host.empty();  // another program's
-  if (nameless && who.pid <= 0 && !why.empty()) return fmt::format("{}: {}", key, printable(why));
+  if (nameless && who.pid <= 0 && !why.empty()) return fmt::format("{}: {}", key(), printable(why));
   const std::string stranger =
       who.pid > 0 ? fmt::format("process {}, which is not dlock's", who.pid) : "another program";
-  std::string line = fmt::format("{} is held by {}", key, nameless ? stranger : who.text());
+  std::string line = fmt::format("{} is held by {}", key(), nameless ? stranger : who.text());
   // of a lease only the time of its request is known
   const Duration age = holder->held.value_or(Duration(wall_micros() - who.since));
   if ((holder->held || who.since > 0) && age >= Duration{}) line += " for " + format_duration(age);
@@ -140,16 +146,15 @@ std::string Output::busy_line(const std::optional<HolderView>& holder,
 
 std::string Output::started_line(Duration ago) const {
   if (skips_silently()) return {};
-  return fmt::format("{} was started {} ago; not again (--once-per {})",
-                     printable(plan_.request.key.text()), format_duration(ago),
-                     plan_.once_per->text());
+  return fmt::format("{} was started {} ago; not again (--once-per {})", key(),
+                     format_duration(ago), plan_.once_per->text());
 }
 
 std::string Output::started_ahead_line(Duration ahead, bool corrected) const {
   if (skips_silently()) return {};
   return fmt::format(
       "{} was started in the future by the store's clock ({} ahead){}; not again (--once-per {})",
-      printable(plan_.request.key.text()), format_duration(ahead),
+      key(), format_duration(ahead),
       corrected ? ", which from now on counts as a start of now" : "", plan_.once_per->text());
 }
 

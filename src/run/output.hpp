@@ -7,11 +7,15 @@
 #include "core/backend.hpp"
 #include "core/clock.hpp"
 #include "run/lines.hpp"
+#include "run/outcome.hpp"
 #include "run/plan.hpp"
 #include "util/fd.hpp"
 #include "util/writer.hpp"
 
 namespace dlock::run {
+
+// For a reader of stderr or --status that does not read.
+inline constexpr Duration last_words = std::chrono::seconds{2};
 
 // The output about one acquisition: messages on stderr, one JSON object per line for --status,
 // and the history for --trace. Any thread may call; nothing here waits for a reader.
@@ -40,7 +44,11 @@ class Output {
   void inform(std::string_view line);
   void warn(std::string_view line);
   void error(std::string_view line);
-  void raw(std::string text);  // to stderr, unchanged: the waiting line on a terminal
+  Outcome give_up(int status,
+                  std::string_view why);  // an error, which gets out, before anything begins
+  void raw(std::string text);             // to stderr, unchanged: the waiting line on a terminal
+
+  std::string key() const;  // for a message
 
   // "nightly is held by db3:41223 (backup) for 31m", or another reason to wait
   std::string held_line(const std::optional<HolderView>&, const std::string& why) const;
@@ -58,7 +66,7 @@ class Output {
  private:
   void remember(const Owner&);
   bool skips_silently() const;
-  void own_word(const char* level, std::string_view line);
+  void message(const char* level, std::string_view line);
 
   const Plan& plan_;
   const Deadline began_ = Clock::now();

@@ -76,8 +76,8 @@ void Policy::on(const event::Kept& e, Deadline) {
   if (job_may_live()) act(Do::send_deadlines);
 }
 
-// Like --max-run, once a grant. It is no signal of the user, so it does not make one before or after
-// it the second.
+// Like --max-run, once a grant. It is no signal of the user, so it does not make one before or
+// after it the second.
 void Policy::on(const event::Revoked&, Deadline now) {
   const bool running =
       phase_ == Phase::starting || phase_ == Phase::running || phase_ == Phase::descendants;

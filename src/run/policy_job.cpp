@@ -17,7 +17,7 @@ using How = Outcome::How;
 namespace {
 
 constexpr Duration own_sweep_every = 10ms;
-constexpr Duration first_word = 1s, next_word = 10s;
+constexpr Duration first_notice = 1s, next_notice = 10s;
 constexpr Duration grace_to_die = 5s;  // after the end of the lease, for a member that will not die
 
 }  // namespace
@@ -60,7 +60,7 @@ void Policy::on(const event::JobExited& e, Deadline now) {
   status_ = e.status;
   if (phase_ != Phase::starting && phase_ != Phase::running) return;
   phase_ = Phase::descendants;
-  next_word_ = later(now, first_word);
+  notice_at_ = later(now, first_notice);
   if (rules_.descendants == Descendants::kill && exec_error_ == 0) end_job(now);
 }
 
@@ -82,7 +82,7 @@ void Policy::on(const event::Expired&, Deadline) {
 
 void Policy::on(const event::Killing&, Deadline now) {
   killing_ = true;
-  next_word_ = later(now, first_word);
+  notice_at_ = later(now, first_notice);
 }
 
 void Policy::on(const event::TreeDead& e, Deadline now) {
@@ -103,7 +103,7 @@ void Policy::on(const event::GuardGone&, Deadline now) {
   say(Note::guard_died);
   if (now >= when_.kill_at) on(event::Expired{}, now);
   phase_ = Phase::own_sweep;  // its death has killed the job; dlock has its orphans now
-  next_word_ = later(now, first_word);
+  notice_at_ = later(now, first_notice);
   step_by_ = later(now, own_sweep_every);
   act(Do::sweep_own);
 }
@@ -128,7 +128,7 @@ Deadline Policy::wake_at() const noexcept {
   }
   const Deadline second_line = killing_ ? no_deadline : second_line_.wake_at(when_);
   const Deadline give_up = killing_ && lost_ ? later(deadline_, grace_to_die) : no_deadline;
-  return std::min({max_run_at_, second_line, next_word_, give_up});
+  return std::min({max_run_at_, second_line, notice_at_, give_up});
 }
 
 void Policy::on(const event::Tick&, Deadline now) {
@@ -156,11 +156,11 @@ void Policy::on(const event::Tick&, Deadline now) {
     case Phase::waiting: return leave(now);
     case Phase::over: return;
   }
-  if (now >= next_word_) {
+  if (now >= notice_at_) {
     if (killing_ || phase_ == Phase::own_sweep) say(Note::stuck);
     else if (phase_ == Phase::descendants && rules_.descendants == Descendants::wait)
       say(Note::descendants);
-    next_word_ = killing_ || phase_ == Phase::own_sweep ? later(now, next_word) : no_deadline;
+    notice_at_ = killing_ || phase_ == Phase::own_sweep ? later(now, next_notice) : no_deadline;
   }
   if ((killing_ || phase_ == Phase::own_sweep) && now >= later(deadline_, grace_to_die)) {
     // the store has granted the lock to others long ago: waiting longer is useless

@@ -11,20 +11,6 @@
 
 namespace dlock::run {
 
-using namespace std::chrono_literals;
-
-namespace {
-
-constexpr Duration last_words = 2s;  // for a reader of stderr or --status that does not read
-
-Outcome cannot_begin(Output& output, Status status, const std::string& why) {
-  output.error(why);
-  output.flush(last_words);
-  return {false, status};
-}
-
-}  // namespace
-
 Outcome run(const Plan& asked) {
   // These live as long as the process, like everything that the keeper's thread uses: it is never
   // joined, because a client library may block it for ever.
@@ -34,34 +20,34 @@ Outcome run(const Plan& asked) {
   Output& output = *new Output(plan);
   Fd ours, theirs;
   if (!Channel::make_pair(ours, theirs))
-    return cannot_begin(output, status_unavailable,
-                        fmt::format("no socket pair: {}", std::strerror(errno)));
+    return output.give_up(status_unavailable,
+                          fmt::format("no socket pair: {}", std::strerror(errno)));
   const pid_t guard = ::fork();  // before any thread and any client library exists
   if (guard < 0)
-    return cannot_begin(output, status_unavailable,
-                        fmt::format("cannot fork the guard: {}", why({"fork", errno})));
+    return output.give_up(status_unavailable,
+                          fmt::format("cannot fork the guard: {}", why({"fork", errno})));
   if (guard == 0) {
     ours.reset();
     // not on the stack, which may be limited to less than those of the children in it
     (new Guard(Channel(std::move(theirs)), entry, plan))->run();
   }
-  // From here, too: a guard that is stopped before its first call is continued by the kernel when our
-  // death makes its group an orphaned one.
+  // From here, too: a guard that is stopped before its first call is continued by the kernel when
+  // our death makes its group an orphaned one.
   ::setpgid(guard, guard);
   theirs.reset();
   // second line: if the guard is killed, its orphans become ours
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   Surroundings& around = *new Surroundings(guard);
   if (!around.children)
-    return cannot_begin(
-        output, status_config,
+    return output.give_up(
+        status_config,
         "/proc does not list our child processes here: a job could not be ended for certain");
   if (const auto opened = output.open(); !opened)
-    return cannot_begin(output, exit_status(opened.error().code), opened.error().message);
+    return output.give_up(exit_status(opened.error().code), opened.error().message);
   Supervisor& supervisor =
       *new Supervisor(plan, entry, around, output, Channel(std::move(ours)), guard);
   if (const FailedCall call = supervisor.failed())
-    return cannot_begin(output, status_unavailable, why(call));
+    return output.give_up(status_unavailable, why(call));
   const Outcome outcome = supervisor.run();
   // whatever its result, the command's status stands
   if (const auto written = supervisor.metrics().run_ended(supervisor.figures(), outcome); !written)
@@ -72,11 +58,11 @@ Outcome run(const Plan& asked) {
 
 Outcome hold(const Plan& plan, const Entry& entry, Output& output, const Hold& how) {
   if (const auto opened = output.open(); !opened)
-    return cannot_begin(output, exit_status(opened.error().code), opened.error().message);
+    return output.give_up(exit_status(opened.error().code), opened.error().message);
   const Surroundings& around = *new Surroundings(-1);
   Supervisor& supervisor = *new Supervisor(plan, entry, around, output, Channel(Fd()), -1, &how);
   if (const FailedCall call = supervisor.failed())
-    return cannot_begin(output, status_unavailable, why(call));
+    return output.give_up(status_unavailable, why(call));
   const Outcome outcome = supervisor.run();
   output.flush(last_words);
   return outcome;

@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
-#include "run/environment.hpp"
+#include "run/child.hpp"
 #include "run/job_cgroup.hpp"
 #include "util/wait.hpp"
 
@@ -125,11 +125,12 @@ void Supervisor::step(const Event& e, Deadline now) {
 }
 
 // As the job was stopped. When the job goes on, the guard says so and then sends us CONT: it takes
-// back a stop that is pending, and one that came before that is behind a message which is read here.
+// back a stop that is pending, and one that came before that is behind a message which is read
+// here.
 //
-// 1. dlock looks for a CONT, and for the guard's messages;  2. the user's CONT comes;  3. our stop is
-//    made pending, which drops a CONT, or is a SIGSTOP, which is never pending, and the guard's CONT
-//    came in step 2: dlock stays stopped until the next CONT.
+// 1. dlock looks for a CONT, and for the guard's messages;  2. the user's CONT comes;  3. our stop
+//    is made pending, which drops a CONT, or is a SIGSTOP, which is never pending, and the guard's
+//    CONT came in step 2: dlock stays stopped until the next CONT.
 void Supervisor::stop() {
   announcer_.clear_line();
   output_.flush(100ms);

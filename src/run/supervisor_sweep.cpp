@@ -42,11 +42,9 @@ void Supervisor::sweep_own() {
     empty = found.empty() ? empty + 1 : 0;
     if (empty < 3) continue;
     cgroup.remove();
-    const Deadline now = Clock::now();
     output_.status("job_dead");
     output_.trace("tree_dead", "job");
-    for (const Action& a : policy_.step(event::OwnSweepDone{}, now)) perform(a);
-    return;
+    return step(event::OwnSweepDone{}, Clock::now());
   }
 }
 

@@ -88,9 +88,9 @@ void WaitingLine::ended(bool busy, Deadline now) {
   if (busy)
     return output_.error(recent ? output_.busy_line(answer_.holder, answer_.why)
                                 : output_.busy_line(std::nullopt, {}));
-  output_.error(no_answer_.empty() ? fmt::format("{}: the store did not answer in time",
-                                                 printable(plan_.request.key.text()))
-                                   : no_answer_);
+  output_.error(no_answer_.empty()
+                    ? fmt::format("{}: the store did not answer in time", output_.key())
+                    : no_answer_);
 }
 
 }  // namespace dlock::run

@@ -15,7 +15,7 @@
 extern "C" const char* __lsan_default_suppressions();
 // NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming)
 extern "C" const char* __lsan_default_suppressions() {
-  return "leak:^dlock::run::Keeper::Keeper\nleak:^dlock::run::Keeper::take\n";
+  return "leak:^dlock::run::Keeper::Keeper\nleak:^dlock::run::Keeper::accept\n";
 }
 
 namespace dlock::simulation {

@@ -14,7 +14,6 @@
 #include <filesystem>
 #include <fstream>
 #include <optional>
-#include "run/environment.hpp"
 
 using namespace dlock;
 using namespace dlock::run;
