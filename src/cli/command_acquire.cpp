@@ -11,8 +11,8 @@
 #include "cli/store.hpp"
 #include "cli/taking.hpp"
 #include "core/exit_status.hpp"
-#include "run/keep.hpp"
-#include "run/process_id.hpp"
+#include "run/process.hpp"
+#include "run/run.hpp"
 
 namespace dlock::cli {
 namespace {
@@ -83,7 +83,7 @@ Result<run::Outcome> command_acquire(const Options& o) {
               say(fmt::format("acquire: {}: the lock is given back", printed.error().message));
             return have;
           }};
-  if (!o.keep) return run::take(plan, sink);
+  if (!o.keep) return run::acquire(plan, sink);
   TRY(caller, open_caller(o.watch_pid));
   const auto outcome =
       run::keep(plan, sink, {.watch = caller.get(), .max_hold = o.max_hold, .socket = keeper});

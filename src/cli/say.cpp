@@ -11,7 +11,7 @@
 #include <cstring>
 #include <string_view>
 #include "run/lines.hpp"
-#include "run/signal_kinds.hpp"
+#include "run/signals.hpp"
 #include "util/file.hpp"
 
 namespace dlock::cli {
@@ -72,7 +72,13 @@ void put_on_stderr(std::string_view text) {
 
 void say_as_json() noexcept { as_json = true; }
 
-void say(std::string_view message) { put_on_stderr(run::own_word("error", {}, message, as_json)); }
+void say(std::string_view message) {
+  put_on_stderr(run::message_line("error", {}, message, as_json));
+}
+
+void say_warning(std::string_view message) {
+  put_on_stderr(run::message_line("warning", {}, message, as_json));
+}
 
 Result<void> put(std::string_view text) {
   const NoSigpipe quiet;

@@ -12,6 +12,7 @@ namespace dlock::cli {
 
 // "dlock: <message>\n" in one write(2), so that lines of several processes do not mix.
 void say(std::string_view message);
+void say_warning(std::string_view message);  // of that level in JSON
 
 // From now on say() writes JSON objects (--log-format json).
 void say_as_json() noexcept;

@@ -21,18 +21,20 @@ using namespace std::chrono_literals;
 
 void warn(const Options& o, const Store& s) {
   const auto about_url = [&](std::string_view text) {
-    if (!text.empty()) say(fmt::format("{}: {}", s.called, text));
+    if (!text.empty()) say_warning(fmt::format("{}: {}", s.called, text));
   };
   if (!s.url.password.empty())
     about_url(fmt::format("a password in a URL is easily seen by others ({})", s.url.redacted()));
   if (s.traits->legacy)
-    say(fmt::format("{}, recipe {}: {}", s.traits->family, s.traits->recipe, s.traits->weakness));
+    say_warning(
+        fmt::format("{}, recipe {}: {}", s.traits->family, s.traits->recipe, s.traits->weakness));
   if (s.factory->access && (!s.url.user.empty() || !s.secrets.auth.empty()))
     about_url(s.factory->access(s.url).in_clear);
   if (s.factory->makes && given_by_flag(o, "backend"))
     about_url(s.factory->makes(s.url, *s.traits));
   if (s.secrets.tls_insecure)
-    say("--tls-insecure: the server's certificate is not verified; an attacker may read and change "
+    say_warning(
+        "--tls-insecure: the server's certificate is not verified; an attacker may read and change "
         "everything");
 }
 
@@ -80,7 +82,7 @@ Result<Store> choose_store(const Options& o) {
   store.secrets = std::move(secrets);
   if (!o.quiet) warn(o, store);
   if (o.verbosity > 0)
-    if (const std::string text = unused_secrets(o, store.url); !text.empty()) say(text);
+    if (const std::string text = unused_secrets(o, store.url); !text.empty()) say_warning(text);
   if (o.verb == Verb::bench) return store;  // whose recipes are yet to be chosen; opening checks
   const auto fits = store.factory->check(store.url, *store.traits, store.with_secrets({}));
   if (!fits && fits.error().code == Errc::usage) return wrong("backend", fits.error());

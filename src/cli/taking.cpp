@@ -11,9 +11,8 @@
 #include "core/key.hpp"
 #include "core/sequencer.hpp"
 #include "core/text.hpp"
-#include "run/process_id.hpp"
-#include "run/wrap/borrowed.hpp"
-#include "run/wrap/reentrant.hpp"
+#include "run/process.hpp"
+#include "run/wrap/held_elsewhere.hpp"
 
 namespace dlock::cli {
 namespace {
@@ -229,7 +228,7 @@ Result<run::Plan> plan_taking(const Options& o, const Store& store, Hold hold) {
     outer = inherited.grants;
     p.inherited_grants = inherited.texts;
     if (!inherited.elsewhere.empty() && !o.quiet && !o.explain)
-      say(fmt::format("run: {}", inherited.elsewhere));
+      say_warning(fmt::format("run: {}", inherited.elsewhere));
   }
   p.open = [store, handle = std::move(handle),
             outer = std::move(outer)](const Settings& s) -> Result<std::unique_ptr<Backend>> {

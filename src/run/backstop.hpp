@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include "run/process_tree.hpp"
+#include "run/process.hpp"
 #include "run/timer.hpp"
 #include "util/fd.hpp"
 
@@ -17,8 +17,8 @@ namespace dlock::run {
 // after the other, the tree, until the guard exits. It reaps nothing: waitpid stays the first
 // thread's proof, and the locks stay held until that has it.
 //
-// A guard that was stopped for longer than the lease, while dlock renewed it, has 100 ms for reading
-// that when it goes on; later the job is killed although the lock is held.
+// A guard that was stopped for longer than the lease, while dlock renewed it, has 100 ms for
+// reading that when it goes on; later the job is killed although the lock is held.
 //
 // If the disk fails instead of hanging, the first thread gets SIGBUS: the same code then kills and
 // reaps in that thread, and the guard exits.

@@ -78,8 +78,10 @@ std::optional<signalfd_siginfo> IncomingSignals::next() {
 
 // Uses the controlling terminal, whatever stdin is: `dump | dlock run -- ssh ...` reads its
 // passphrase from /dev/tty.
-Surroundings::Surroundings(pid_t guard)
-    : before(children.list()), tty(::open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC)) {
+Surroundings::Surroundings(pid_t guard) {
+  if (guard < 0) return;
+  tty.reset(::open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC));
+  before = children.list();
   std::erase(before, guard);
   for (const pid_t child : before)
     for (const pid_t p : descendants_of(child, later(Clock::now(), std::chrono::milliseconds{250})))

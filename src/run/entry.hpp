@@ -5,9 +5,7 @@
 #include <csignal>
 #include <optional>
 #include <vector>
-#include "run/no_process.hpp"
-#include "run/process_id.hpp"
-#include "run/process_tree.hpp"
+#include "run/process.hpp"
 #include "util/fd.hpp"
 
 namespace dlock::run {
@@ -34,8 +32,8 @@ class IncomingSignals {
 };
 
 // The state at dlock's start that the job must find again: signal mask, the dispositions of SIGBUS,
-// SIGCHLD and SIGXFSZ. dlock does not change anything else (ignored signals, umask, limits, terminal,
-// directory, descriptors).
+// SIGCHLD and SIGXFSZ. dlock does not change anything else (ignored signals, umask, limits,
+// terminal, directory, descriptors).
 class Entry {
  public:
   // Records the state, then blocks every asynchronous signal, so that they are read from a signalfd
@@ -43,8 +41,9 @@ class Entry {
   // until the exec, so that none of our descriptors gets its number; the job sees it closed.
   Entry();
 
-  // The signals that are handled. Not among them: those that report a fault of our own, and SIGPIPE,
-  // which stays blocked and is never read. SIGCHLD is for PID 1 alone, which has others' orphans.
+  // The signals that are handled. Not among them: those that report a fault of our own, and
+  // SIGPIPE, which stays blocked and is never read. SIGCHLD is for PID 1 alone, which has others'
+  // orphans.
   IncomingSignals open_signals() const { return IncomingSignals(handled_); }
 
   struct Signals {
@@ -71,7 +70,8 @@ class Entry {
 // More of the state at dlock's start; read after the fork of the guard, which sets itself up
 // meanwhile.
 struct Surroundings {
-  explicit Surroundings(pid_t guard);  // call it while there is one thread
+  // Call it while there is one thread. -1: there is no guard and no job, so only `children` counts.
+  explicit Surroundings(pid_t guard);
 
   // false: /proc does not list them here, so orphans could not be found
   OwnChildren children;

@@ -11,9 +11,7 @@
 #include <iterator>
 #include <utility>
 #include "core/text.hpp"
-#include "run/environment.hpp"
-#include "run/signal_kinds.hpp"
-#include "run/terminal.hpp"
+#include "run/signals.hpp"
 #include "util/process_title.hpp"
 
 namespace dlock::run {
@@ -72,7 +70,7 @@ void Guard::run() {
     if ((p[0].revents & POLLOUT) != 0) channel_.flush();
     Channel::Received r;
     auto got = Channel::Got::nothing;
-    while (channel_.open() && (got = channel_.receive(r)) == Channel::Got::message) on_message(r);
+    while (channel_.open() && (got = channel_.receive(r)) == Channel::Got::message) obey(r);
     if (got == Channel::Got::closed) {  // dlock is dead
       channel_.close();
       start_sweep();
@@ -90,15 +88,13 @@ void Guard::run() {
     if (sweeping_ && alive) sweep_while_anything_changes(alive);
     if (!alive && (job_ > 0 || !channel_.open())) leave();
     // if no process is left, the last message has it
-    if (job_lived && !leader_alive_) tell(Kind::exited, status_);
+    if (job_lived && !leader_alive_) report(event::JobExited{status_});
   }
 }
 
 // `pkill -9 dlock`, and `pkill -9 -f` with dlock's command line, must not kill both processes.
 void Guard::show_itself() {
-  std::vector<std::string> words;
-  for (char* const* word = plan_.command; *word; ++word) words.emplace_back(*word);
-  command_.emplace(std::move(words));
+  for (char* const* word = plan_.command; *word; ++word) words_.emplace_back(*word);
   ::prctl(PR_SET_NAME, "lock-guard");
   show_as("lock-guard: " + printable(plan_.request.key.text()));
 }
@@ -108,32 +104,29 @@ void Guard::leave() {
   holds_.clear();
   // The only message that blocks: dlock may be stopped with a full queue, and must get it. If dlock
   // dies, this fails at once.
-  channel_.send_and_wait({Kind::tree_dead, status_, expired_, {}});
+  channel_.send_and_wait(GuardEvent{event::TreeDead{status_, expired_}});
   // while dlock releases the lock; dlock waits for our exit before its own
   cgroup_.remove_after_job();
   ::_exit(0);
 }
 
-void Guard::on_message(Channel::Received& r) {
-  const Message& m = r.message;
-  switch (m.kind) {
-    case Kind::hold: take_holds(r); break;
-    case Kind::start:
-      take_holds(r);
-      start_job(r);
-      break;
-    case Kind::deadlines:
-      // Once expired, the lease stays expired, whatever a late renewal says: the job has had its
-      // signal.
-      if (!expired_) when_ = m.when;
-      else when_.kill_at = std::min(when_.kill_at, m.when.kill_at), when_.stop_by = m.when.stop_by;
-      break;
-    case Kind::signal:
-      // the job would not get to what it does at its end
-      if (!stops(m.value) || !asked_to_end()) signal_job(m.value);
-      break;
-    case Kind::signal_all: signal_tree(m.value); break;
-    default: break;
+void Guard::obey(Channel::Received& r) {
+  if (std::holds_alternative<order::Hold>(r.message)) {
+    take_holds(r);
+  } else if (const auto* start = std::get_if<order::Start>(&r.message)) {
+    take_holds(r);
+    start_job(*start, r);
+  } else if (const auto* changed = std::get_if<order::Deadlines>(&r.message)) {
+    // Once expired, the lease stays expired, whatever a late renewal says: the job has had its
+    // signal.
+    const Deadline earlier = std::min(when_.kill_at, changed->when.kill_at);
+    if (!expired_) when_ = changed->when;
+    else when_ = {when_.term_at, earlier, changed->when.stop_by};
+  } else if (const auto* signal = std::get_if<order::Signal>(&r.message)) {
+    // a stopped job would not get to what it does at its end
+    if (!stops(signal->number) || !asked_to_end()) signal_job(signal->number);
+  } else if (const auto* all = std::get_if<order::SignalAll>(&r.message)) {
+    signal_tree(all->number);
   }
 }
 
@@ -142,28 +135,36 @@ void Guard::take_holds(Channel::Received& r) {
   std::move(r.attached.begin(), r.attached.end(), std::back_inserter(holds_));
 }
 
-void Guard::start_job(const Channel::Received& r) {
+void Guard::start_job(const order::Start& order, const Channel::Received& r) {
   // without all the descriptors a lock could end before the job
   if (lacks_holds_) return cannot_start({"recvmsg", EMFILE});
   if (failed_) return cannot_start(failed_);  // it would see no end, no deadline or no orphan
   if (!children_) return cannot_start({"open", EMFILE});
   if (r.cut) return cannot_start({"execve", E2BIG});
-  when_ = r.message.when;
+  when_ = order.when;
   if (Clock::now() >= when_.term_at) {  // the guard was suspended past it
     holds_.clear();
-    return tell(Kind::refused);
+    return report(event::StartRefused{});
   }
   changes_ = r.payload;
   environment_ = changed_environment(changes_);
-  group_ = r.message.value != 0 ? entry_.group() : 0;
+  group_ = order.same_group ? entry_.group() : 0;
   int error[2];
   if (::pipe2(error, O_CLOEXEC) != 0) return cannot_start({"pipe2", errno});
   if (!cgroup_) cgroup_ = JobCgroup::create(::getpid());
   backstop_.emplace(children_, channel_.fd(), cgroup_.kill_fd());
   arm_backstop();
   if (const FailedCall call = backstop_->start()) return cannot_start(call);
-  job_child_.emplace(*command_, environment_.data(), entry_.signals(), group_, error[1]);
-  job_ = start_child(*job_child_, cgroup_.fd());
+  std::vector<char*> words;
+  for (std::string& word : words_) words.push_back(word.data());
+  words.push_back(nullptr);
+  job_ = start_child({.file = words.front(),
+                      .words = words.data(),
+                      .environment = environment_.data(),
+                      .signals = entry_.signals(),
+                      .group = group_,
+                      .error_pipe = error[1]},
+                     cgroup_.fd());
   const int fork_error = errno;
   ::close(error[1]);
   exec_error_.reset(error[0]);
@@ -186,7 +187,7 @@ bool Guard::asked_to_end() const {
 }
 
 void Guard::cannot_start(const FailedCall& call) {
-  channel_.send_with({Kind::start_failed, call.error, false, {}}, call.name, {});
+  report(event::StartFailed{call.error, call.name});
   leave();
 }
 
@@ -196,8 +197,8 @@ void Guard::read_exec_outcome() {
   int e = 0;
   const bool failed = ::read(exec_error_.get(), &e, sizeof e) == static_cast<ssize_t>(sizeof e);
   exec_error_.reset();
-  if (failed) return tell(Kind::exec_failed, e);
-  tell(Kind::started, job_);
+  if (failed) return report(event::ExecFailed{e});
+  report(event::JobStarted{job_});
 }
 
 void Guard::arm_backstop() {
@@ -208,7 +209,7 @@ void Guard::check_deadlines(Deadline now) {
   if (job_ == 0) return;
   if (!expired_ && now >= std::min(when_.term_at, when_.kill_at)) {
     expired_ = true;
-    tell(Kind::expired);
+    report(event::Expired{});
     lose(now);
   }
   if (helper_ > 0 && now >= helper_until_) {
@@ -225,16 +226,20 @@ void Guard::check_max_run(Deadline now) {
   run_until_ = no_deadline;
   if (sweeping_ || expired_) return;
   run_stop_by_ = later(now, plan_.timing.kill_after);
-  tell(Kind::max_run);
+  report(event::MaxRunOver{});
   signal_tree(plan_.end_signal);
 }
 
 void Guard::lose(Deadline now) {
   if (plan_.on_lost.what == OnLost::Do::exec) {
     // one more member of the tree: dlock waits for it, and it is killed with the tree
-    on_lost_.emplace(std::vector<std::string>{"sh", "-c", plan_.on_lost.command}, "/bin/sh");
-    helper_child_.emplace(*on_lost_, environment_.data(), entry_.signals(), 0, -1);
-    helper_ = start_child(*helper_child_, -1);
+    std::string shell = "sh", option = "-c", command = plan_.on_lost.command;
+    char* const words[] = {shell.data(), option.data(), command.data(), nullptr};
+    helper_ = start_child({.file = "/bin/sh",
+                           .words = words,
+                           .environment = environment_.data(),
+                           .signals = entry_.signals()},
+                          -1);
     if (helper_ < 0) {  // no process available: at least the job gets the end signal
       helper_ = 0;
       return signal_tree(plan_.end_signal);
@@ -251,7 +256,7 @@ void Guard::lose(Deadline now) {
 void Guard::start_sweep() {
   if (sweeping_) return;
   sweeping_ = true;
-  if (job_ > 0) tell(Kind::killing);
+  if (job_ > 0) report(event::Killing{});
 }
 
 // False: waitpid returned ECHILD, the only proof that the tree is dead.
@@ -259,16 +264,18 @@ bool Guard::reap() {
   for (int status = 0;;) {
     const pid_t pid = ::waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED);
     if (pid <= 0) return pid == 0;
-    if (pid == helper_ && !WIFSTOPPED(status) && !WIFCONTINUED(status))
-      helper_ = 0, helper_until_ = no_deadline;
+    if (pid == helper_ && !WIFSTOPPED(status) && !WIFCONTINUED(status)) {
+      helper_ = 0;
+      helper_until_ = no_deadline;
+    }
     if (pid != job_) continue;
     if (WIFSTOPPED(status)) {
       stopped_ = !own_group_;
       was_orphaned_ = stopped_ && group_is_orphaned(dlock_);
-      tell(Kind::stopped, WSTOPSIG(status));
+      report(event::JobStopped{WSTOPSIG(status), was_orphaned_});
     } else if (WIFCONTINUED(status)) {
       const bool dlock_stops = std::exchange(stopped_, false);
-      tell(Kind::continued);
+      report(event::JobContinued{});
       // not if it goes on in order to end: a shell then finds dlock stopped until its fg
       if (dlock_stops && !asked_to_end() && ::getppid() == dlock_) ::kill(dlock_, SIGCONT);
     } else {

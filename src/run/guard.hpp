@@ -9,9 +9,8 @@
 #include "run/entry.hpp"
 #include "run/job_cgroup.hpp"
 #include "run/message.hpp"
-#include "run/no_process.hpp"
 #include "run/plan.hpp"
-#include "run/process_tree.hpp"
+#include "run/process.hpp"
 #include "run/timer.hpp"
 
 namespace dlock::run {
@@ -34,11 +33,11 @@ class Guard {
   [[noreturn]] void run();
 
  private:
-  void tell(Kind kind, int value = 0) { channel_.send({kind, value, false, {}}); }
+  void report(const GuardEvent& e) { channel_.send(e); }
   void show_itself();
-  void on_message(Channel::Received&);
+  void obey(Channel::Received&);
   void take_holds(Channel::Received&);
-  void start_job(const Channel::Received&);
+  void start_job(const order::Start&, const Channel::Received&);
   [[noreturn]] void cannot_start(const FailedCall&);
   bool asked_to_end() const;
   void read_exec_outcome();
@@ -58,10 +57,8 @@ class Guard {
   Channel channel_;
   const Entry& entry_;
   const Plan& plan_;
-  // Copies: the original memory now holds our process title. Neither changes while a child is about
-  // to execute (see start_child).
-  std::optional<Program> command_, on_lost_;
-  std::optional<Child> job_child_, helper_child_;
+  // A copy: the original memory now holds our process title.
+  std::vector<std::string> words_;
   std::string changes_;  // of the environment
   std::vector<char*> environment_;
   const OwnChildren children_;

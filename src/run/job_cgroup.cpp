@@ -128,7 +128,8 @@ void JobCgroup::kill() const {
 
 void JobCgroup::remove() {
   if (!dir_) return;
-  dir_.reset(), kill_.reset();
+  dir_.reset();
+  kill_.reset();
   remove_tree(path_);
 }
 

@@ -8,7 +8,6 @@
 //        | prints it --------- '1' ------------->  goes on alone: stderr is /dev/null too
 //        | '0', or dead ----------------------->  releases the lock
 //        | <--------- Outcome -------------------- busy, error
-#include "run/keep.hpp"
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/prctl.h>
@@ -18,10 +17,14 @@
 #include <cstring>
 #include "core/exit_status.hpp"
 #include "core/text.hpp"
-#include "run/process_id.hpp"
-#include "run/signal_kinds.hpp"
-#include "run/taker.hpp"
-#include "run/terminal.hpp"
+#include "run/entry.hpp"
+#include "run/hold.hpp"
+#include "run/keeper_socket.hpp"
+#include "run/output.hpp"
+#include "run/process.hpp"
+#include "run/run.hpp"
+#include "run/signals.hpp"
+#include "run/wait_end.hpp"
 #include "util/process_title.hpp"
 #include "util/wait.hpp"
 
@@ -33,7 +36,7 @@ namespace {
 
 constexpr std::size_t longest = 128 * 1024;  // of a grant's text
 
-struct Ended {  // the keeper's last message; any other content is text of a grant
+struct Ending {  // the keeper's last message; any other content is text of a grant
   char mark = '\0';
   bool by_signal = false;
   int value = 0;
@@ -44,86 +47,56 @@ void become_null(int fd) {
   if (null) ::dup2(null.get(), fd);
 }
 
+// Waits until the grant is printed, the watched process ends or --max-hold is over, while the
+// keeper's thread renews: a stopped terminal is not a dead one.
+bool pass_on(const KeepFor& how, int link, Output& output, const std::string& text) {
+  if (::send(link, text.data(), text.size(), MSG_NOSIGNAL) < 0) return false;
+  pollfd p[] = {{link, POLLIN, 0}, {how.watch, POLLIN, 0}};
+  wait_until(p, how.max_hold > 0us ? later(Clock::now(), how.max_hold) : no_deadline);
+  char answer = '0';
+  if (p[0].revents == 0 || ::recv(link, &answer, 1, MSG_DONTWAIT) != 1 || answer != '1')
+    return false;
+  output.flush(100ms);
+  become_null(STDERR_FILENO);
+  if (::chdir("/") != 0) return true;  // it would only keep a mount busy
+  return true;
+}
+
+Outcome keep_lock(const Plan& plan, const Entry& entry, const GrantSink& sink, const KeepFor& how,
+                  int link) {
+  Output& output = *new Output(plan);
+  const auto listener = how.socket.empty() ? Result<Fd>(Fd()) : listen_as_keeper(how.socket);
+  if (!listener)
+    return output.give_up(exit_status(listener.error().code), listener.error().message);
+  const Hold& until = *new Hold{
+      .pass_on = [&](const auto& leases) { return pass_on(how, link, output, sink.text(leases)); },
+      .stays = true,
+      .max_hold = how.max_hold,
+      .watch = how.watch,
+      .listener = listener->get(),
+      .asker = link};
+  return hold(plan, entry, output, until);
+}
+
 // In the keeper.
-class Background {
- public:
-  Background(const Plan& plan, const Entry& entry, const GrantSink& sink, const KeepFor& how,
-             Fd link)
-      : plan_(plan), entry_(entry), sink_(sink), how_(how), link_(std::move(link)) {}
-
-  [[noreturn]] void run() {
-    ::setsid();
-    ::prctl(PR_SET_NAME, "lock-keeper");
-    show_as("lock-keeper: " + printable(plan_.request.key.text()));
-    entry_.let_go_of_inherited(STDERR_FILENO);
-    Events& events = *new Events(plan_);
-    Outcome outcome;
-    Fd listener;
-    if (const auto opened = events.open(); !opened) {
-      outcome = refuse(events, opened.error());
-    } else if (auto socket = how_.socket.empty() ? Result<Fd>(Fd()) : listen_as_keeper(how_.socket);
-               !socket) {
-      outcome = refuse(events, socket.error());
-    } else {
-      listener = std::move(*socket);
-      const std::function<bool(const std::vector<Lease>&)> tell = [&](const auto& leases) {
-        return told(events, sink_.text(leases));
-      };
-      const Taker::Staying stays{.at_all = true,
-                                 .until_stdin_ends = false,
-                                 .watch = how_.watch,
-                                 .max_hold = how_.max_hold,
-                                 .listener = listener.get(),
-                                 .asker = link_.get()};
-      outcome = (new Taker(plan_, entry_, events, tell, stays))->run();
-    }
-    events.flush(2s);
-    const Ended last{'\0', outcome.by_signal, outcome.value};
-    if (link_) ::send(link_.get(), &last, sizeof last, MSG_NOSIGNAL);
-    ::_exit(0);
-  }
-
- private:
-  static Outcome refuse(Events& events, const Error& e) {
-    events.error(e.message);
-    return {false, exit_status(e.code), "error"};
-  }
-
-  // Waits until the watched process ends, at most --max-hold, while the keeper's thread renews: a
-  // stopped terminal is not a dead one.
-  bool told(Events& events, const std::string& text) {
-    if (::send(link_.get(), text.data(), text.size(), MSG_NOSIGNAL) < 0) return false;
-    pollfd p[] = {{link_.get(), POLLIN, 0}, {how_.watch, POLLIN, 0}};
-    const Deadline end = how_.max_hold > 0us ? later(Clock::now(), how_.max_hold) : no_deadline;
-    wait_until(p, end);
-    char said = '0';
-    if (p[0].revents == 0 || ::recv(link_.get(), &said, 1, MSG_DONTWAIT) != 1 || said != '1')
-      return false;
-    events.flush(100ms);
-    become_null(STDERR_FILENO);
-    if (::chdir("/") != 0) return true;  // it would only keep a mount busy
-    return true;
-  }
-
-  const Plan& plan_;
-  const Entry& entry_;
-  const GrantSink& sink_;
-  const KeepFor& how_;
-  Fd link_;
-};
-
-Outcome unavailable(const Plan& plan, const std::string& why) {
-  Events& events = *new Events(plan);
-  events.error(why);
-  events.flush(2s);
-  return {false, status_unavailable, "error"};
+[[noreturn]] void background(const Plan& plan, const Entry& entry, const GrantSink& sink,
+                             const KeepFor& how, int link) {
+  ::setsid();
+  ::prctl(PR_SET_NAME, "lock-keeper");
+  show_as("lock-keeper: " + printable(plan.request.key.text()));
+  entry.let_go_of_inherited(STDERR_FILENO);
+  const Outcome outcome = keep_lock(plan, entry, sink, how, link);
+  const Ending last{'\0', outcome.by_signal, outcome.value};
+  ::send(link, &last, sizeof last, MSG_NOSIGNAL);
+  ::_exit(0);
 }
 
 // In the process that the user started.
 Outcome foreground(const Plan& plan, const Entry& entry, const GrantSink& sink, const Fd& link) {
   IncomingSignals signals = entry.open_signals();
   std::string text(longest, '\0');
-  Outcome outcome{false, status_bug, "error"};  // of a keeper that ends without a word of it
+  // of a keeper that ends without an answer
+  Outcome outcome{false, status_bug, Outcome::How::error};
   int ending = 0;
   bool failed = false;
   Deadline until = no_deadline;
@@ -143,25 +116,26 @@ Outcome foreground(const Plan& plan, const Entry& entry, const GrantSink& sink, 
     if (ready < 0 || p[1].revents == 0) continue;
     const ssize_t n = ::recv(link.get(), text.data(), text.size(), 0);
     if (n <= 0 && ending == 0 && !failed)
-      return unavailable(plan,
-                         "the keeper was killed; if it had the lock already, that lasts no longer "
-                         "than --ttl");
+      return (new Output(plan))
+          ->give_up(status_unavailable,
+                    "the keeper was killed; if it had the lock already, that lasts no longer "
+                    "than --ttl");
     if (n <= 0) break;
-    if (text[0] == '\0' && static_cast<std::size_t>(n) == sizeof(Ended)) {
-      Ended last;
+    if (text[0] == '\0' && static_cast<std::size_t>(n) == sizeof(Ending)) {
+      Ending last;
       std::memcpy(&last, text.data(), sizeof last);
-      outcome = {last.by_signal, last.value, "error"};
+      outcome = {last.by_signal, last.value, Outcome::How::error};
       break;
     }
     if (ending != 0) continue;  // too late: the keeper finds the link closed, and releases the lock
     const bool ok = sink.print(std::string_view(text).substr(0, static_cast<std::size_t>(n)));
     ::send(link.get(), ok ? "1" : "0", 1, MSG_NOSIGNAL);
-    if (ok) return {false, status_ok, "command"};
+    if (ok) return {};
     failed = true;  // until the lock is released
     until = later(Clock::now(), plan.timing.op_timeout);
   }
-  if (ending != 0) return {true, ending, "signal"};
-  if (failed) return {false, status_failed_holding, "failed"};
+  if (ending != 0) return {true, ending, Outcome::How::signal};
+  if (failed) return {false, status_failed_holding, Outcome::How::failed};
   return outcome;
 }
 
@@ -171,8 +145,9 @@ Outcome keep(const Plan& plan, const GrantSink& sink, const KeepFor& how) {
   const Entry& entry = *new Entry;
   int pair[2];
   const auto cannot_begin = [&](int error) {
-    return unavailable(plan,
-                       fmt::format("no process for the keeper: {}", ::strerrordesc_np(error)));
+    return (new Output(plan))
+        ->give_up(status_unavailable,
+                  fmt::format("no process for the keeper: {}", ::strerrordesc_np(error)));
   };
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0)
     return cannot_begin(errno);
@@ -184,7 +159,7 @@ Outcome keep(const Plan& plan, const GrantSink& sink, const KeepFor& how) {
     Plan& of_keeper = *new Plan(plan);
     identify(of_keeper.request.identity);
     of_keeper.request.identity.kept_by = Identity::KeptBy::keeper;
-    (new Background(of_keeper, entry, sink, how, std::move(theirs)))->run();
+    background(of_keeper, entry, sink, how, theirs.get());
   }
   theirs.reset();
   return foreground(plan, entry, sink, ours);

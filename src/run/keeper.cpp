@@ -5,24 +5,24 @@
 #include <cstdlib>
 #include <system_error>
 #include "core/exit_status.hpp"
-#include "run/keeper_times.hpp"
 #include "util/wait.hpp"
 
 namespace dlock::run {
 
 using namespace std::chrono_literals;
 
-Keeper::Keeper(const Plan& plan, Events& events)
+Keeper::Keeper(const Plan& plan, Output& output)
     : plan_(plan),
-      events_(events),
+      output_(output),
       several_(!plan.more_keys.empty()),
       wake_supervisor_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       wake_keeper_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      asking_(plan.request) {
+      attempt_(plan.request),
+      wait_(wait_rules(plan)) {
   if (!wake_supervisor_ || !wake_keeper_) failed_ = {"eventfd", errno};
 }
 
-void Keeper::ask(Request r) {
+void Keeper::post(Request r) {
   start();
   if (!started_) return cannot(r);
   {
@@ -44,19 +44,19 @@ bool Keeper::requested() {
   return request_.what != Request::none;
 }
 
-void Keeper::report(Report r) {
+void Keeper::report(KeeperEvent e) {
   {
     const std::lock_guard lock(mutex_);
-    reports_.push_back(std::move(r));
+    events_.push_back(std::move(e));
   }
   ::eventfd_write(wake_supervisor_.get(), 1);
 }
 
-std::vector<Keeper::Report> Keeper::reports() {
+std::vector<KeeperEvent> Keeper::events() {
   eventfd_t n = 0;
   ::eventfd_read(wake_supervisor_.get(), &n);
   const std::lock_guard lock(mutex_);
-  return std::exchange(reports_, {});
+  return std::exchange(events_, {});
 }
 
 void Keeper::nap(Duration d, int alarm_fd, int outage_fd) {
@@ -78,34 +78,34 @@ void Keeper::start() {
   try {
     std::thread([this] { work(); }).detach();
     started_ = true;
-  } catch (
-      // too many processes or too little memory; the lock of a descriptor needs no thread to last
-      const std::system_error& e) {
+  } catch (const std::system_error& e) {
+    // too many processes or too little memory; the lock of a descriptor needs no thread to last
     if (lease_) return;
     over_ = true;
     const bool scarce = e.code() == std::errc::resource_unavailable_try_again;
-    report(Ended{status_unavailable,
-                 fmt::format("cannot start a thread{}: {}", scarce ? " (ulimit -u, ulimit -v)" : "",
-                             e.code().message())});
+    report(
+        event::WaitEnded{status_unavailable, false,
+                         fmt::format("cannot start a thread{}: {}",
+                                     scarce ? " (ulimit -u, ulimit -v)" : "", e.code().message())});
   }
 }
 
-// The report if no thread could be started.
+// The answer if no thread could be started.
 void Keeper::cannot(Request r) {
   constexpr const char* why = "no thread could be started";
-  if (r.what == Request::detach) return report(Detached{false, why});
+  if (r.what == Request::detach) return report(event::DetachDone{false, why});
   if (lease_) (void)backend_->release(*lease_);
   lease_.reset();
   over_ = true;
-  if (r.what == Request::leave) report(Left{});
-  else report(Ended{status_unavailable, why});
+  if (r.what == Request::leave) report(event::WaitLeft{});
+  else report(event::WaitEnded{status_unavailable, false, why});
 }
 
 void Keeper::work() {
   try {
     wait_and_hold();
   } catch (const std::exception& e) {
-    report(Ended{status_bug, fmt::format("internal error: {}", e.what())});
+    report(event::WaitEnded{status_bug, false, fmt::format("internal error: {}", e.what())});
     return;  // a held lock may still have a living job: its session must not be ended here
   }
   if (plan_.traits.liveness != Liveness::session) return;
@@ -122,12 +122,12 @@ bool Keeper::try_now() {
   auto answer = place_->poll(Duration{});
   eventfd_t n = 0;
   ::eventfd_read(wake_keeper_.get(), &n);
-  reached_ = answer.has_value();
-  if (!answer && !plan_.request.wait) over_ = true, gave_up(answer.error());
+  if (!answer && !plan_.request.wait) gave_up(answer.error());
   if (!answer) return false;
-  if (const auto* busy = std::get_if<Busy>(&*answer)) over_ = true, is_busy(*busy);
-  const auto* granted = std::get_if<dlock::Granted>(&*answer);
-  return granted && take(*granted);
+  wait_.reach();
+  if (const auto* busy = std::get_if<Busy>(&*answer)) is_busy(*busy);
+  const auto* granted = std::get_if<Granted>(&*answer);
+  return granted && accept(*granted);
 }
 
 // --splay. False: the user interrupted it.
@@ -141,7 +141,11 @@ bool Keeper::splay() {
   while (until(end) > 0us) {
     nap(until(end));
     if (!requested()) continue;
-    if (request().what == Request::leave) return over_ = true, report(Left{}), false;
+    if (request().what == Request::leave) {
+      over_ = true;
+      report(event::WaitLeft{});
+      return false;
+    }
   }
   return true;
 }
@@ -159,9 +163,8 @@ void Keeper::wait_and_hold() {
 bool Keeper::open() {
   for (const std::uint8_t b : plan_.request.owner.bytes) seed_ = seed_ * 257 + b;
   const Deadline now = Clock::now();
-  report(Began{now});
-  if (plan_.wait && plan_.request.wait) wait_until_ = later(now, *plan_.wait);
-  connect_until_ = later(now, plan_.connect_timeout);
+  wait_.begin(now);
+  report(event::WaitBegan{now});
   Settings settings;
   settings.op_timeout = plan_.timing.op_timeout;
   settings.connect_timeout = plan_.connect_timeout;
@@ -172,18 +175,17 @@ bool Keeper::open() {
     if (several_) {
       std::vector<Key> keys{plan_.request.key};
       keys.insert(keys.end(), plan_.more_keys.begin(), plan_.more_keys.end());
-      backend_ = several(std::move(backend_), std::move(keys), others_);
+      backend_ = several(std::move(backend_), std::move(keys), plan_.timing, others_);
     }
   } else {
-    over_ = true;
-    report(Ended{exit_status(opened.error().code), opened.error().message});
+    fail_wait(opened.error());
   }
   return !over_;
 }
 
-void Keeper::look_at_health() {
+void Keeper::read_health() {
   health_ = backend_->health();
-  for (; warned_ < health_.warnings.size(); ++warned_) events_.words(health_.warnings[warned_]);
+  for (; warned_ < health_.warnings.size(); ++warned_) output_.warn(health_.warnings[warned_]);
 }
 
 WaitEnd::Rules wait_rules(const Plan& plan) {

@@ -3,7 +3,6 @@
 #include <poll.h>
 #include <algorithm>
 #include "run/keeper.hpp"
-#include "run/keeper_times.hpp"
 
 namespace dlock::run {
 
@@ -13,7 +12,7 @@ using namespace std::chrono_literals;
 // stays.
 bool Keeper::renew(Lease& lease, Deadline& next) {
   Result<Renewal> answer = fail(Errc::internal, "");
-  events_.trace_invoke("renew");
+  output_.trace_invoke("renew");
   try {
     answer = backend_->renew(lease, plan_.request.ttl);
   } catch (const std::exception& e) {
@@ -21,29 +20,30 @@ bool Keeper::renew(Lease& lease, Deadline& next) {
     answer = fail(Errc::protocol, e.what());
   }
   const Deadline now = Clock::now();
-  look_at_health();
+  read_health();
   if (!answer) {
-    events_.trace_result("renew", "info");
-    report(RenewFailed{answer.error().message});
+    output_.trace_result("renew", "info");
+    report(event::RenewFailed{answer.error().message});
     next = later(now, jitter(std::clamp<Duration>(plan_.timing.renew_every / 8, 50ms, 1s)));
     return true;
   }
-  if (auto* kept = std::get_if<dlock::Kept>(&*answer)) {
+  if (auto* kept = std::get_if<Kept>(&*answer)) {
     lease = kept->lease;
     next = next_renewal(plan_.timing, lease.deadline, now);
-    events_.trace_result("renew", "ok", lease.deadline);
-    report(Kept{lease.deadline, kept->revoked});
+    output_.trace_result("renew", "ok", lease.deadline);
+    report(event::Kept{lease.deadline});
+    if (kept->revoked) report(event::Revoked{});
     return true;
   }
-  events_.trace_result("renew", "fail");
-  report(Gone{std::get<Lost>(*answer).why});
+  output_.trace_result("renew", "fail");
+  report(event::KeeperLost{std::get<Lost>(*answer).why});
   return false;
 }
 
-void Keeper::release() {
-  if (started_) return ask({Request::release, {}});
+void Keeper::release(const Farewell& farewell) {
+  if (started_) return post({Request::release, {}, farewell});
   over_ = true;  // start() comes too late now
-  give_back(*lease_, false);
+  give_back(*lease_, false, farewell);
   lease_.reset();
 }
 
@@ -56,30 +56,30 @@ Keeper::Next Keeper::hold() {
     nap(lost ? quiet_look : until(next), lost ? -1 : alarm_fd, lost || soon ? -1 : outage_fd);
     const Request asked = request();
     switch (asked.what) {
-      case Request::release: give_back(lease, lost); return Next::over;
+      case Request::release: give_back(lease, lost, asked.farewell); return Next::over;
       case Request::leave:
       case Request::queue_again:
         if (!lost) (void)withdraw_start(lease);
         if (asked.what == Request::queue_again) {
           if (!lost) undo(lease);
-          asking_.owner = Owner::random();  // the lease's owner must not come back
+          attempt_.owner = Owner::random();  // the lease's owner must not come back
           nap(asked.span);
           return Next::again;
         }
         if (!lost || several_) {
-          events_.trace_invoke("release");
+          output_.trace_invoke("release");
           trace_released(backend_->release(lease));
         }
-        report(Left{});
+        report(event::WaitLeft{});
         return Next::over;
       case Request::detach: {
-        if (forgets_start_ && !lost) forget_noted(lease);
-        const auto answer =
-            lost ? Result<Renewal>(Lost{"lost"}) : backend_->detach(lease, asked.span, run_end_);
-        const bool kept = answer && std::holds_alternative<dlock::Kept>(*answer);
-        report(Detached{kept, kept     ? ""
-                              : answer ? std::get<Lost>(*answer).why
-                                       : answer.error().message});
+        if (asked.farewell.forget_start && !lost) forget_noted(lease);
+        const auto answer = lost ? Result<Renewal>(Lost{"lost"})
+                                 : backend_->detach(lease, asked.span, asked.farewell.job);
+        const bool kept = answer && std::holds_alternative<Kept>(*answer);
+        report(event::DetachDone{kept, kept     ? ""
+                                       : answer ? std::get<Lost>(*answer).why
+                                                : answer.error().message});
         if (kept) return Next::over;
         break;
       }
@@ -102,8 +102,8 @@ Keeper::Next Keeper::hold() {
 // Before a new attempt: repeats until the release is answered, or the lease has expired, which
 // would block our own attempt.
 void Keeper::undo(const Lease& lease) {
-  const Deadline end = std::min(lease.deadline, wait_until_);
-  events_.trace_invoke("release");
+  const Deadline end = std::min(lease.deadline, wait_.until());
+  output_.trace_invoke("release");
   for (Duration retry = first_retry;; retry = std::min(retry * 2, last_retry)) {
     const auto answer = backend_->release(lease);
     if (answer || !retryable(answer.error().code) || requested() ||
@@ -113,28 +113,28 @@ void Keeper::undo(const Lease& lease) {
   }
 }
 
-void Keeper::trace_released(const Result<dlock::Released>& answer) {
-  if (!answer) events_.trace_result("release", "info");
-  else events_.trace_result("release", *answer == dlock::Released::yes ? "ok" : "fail");
+void Keeper::trace_released(const Result<Released>& answer) {
+  if (!answer) output_.trace_result("release", "info");
+  else output_.trace_result("release", *answer == Released::yes ? "ok" : "fail");
 }
 
-void Keeper::give_back(const Lease& lease, bool lost) {
+void Keeper::give_back(const Lease& lease, bool lost, const Farewell& farewell) {
   // of several the others are held
-  if (lost && !several_) return report(Released{false, "it was lost"});
-  if (forgets_start_) forget_noted(lease);
+  if (lost && !several_) return report(event::ReleaseDone{false, "it was lost"});
+  if (farewell.forget_start) forget_noted(lease);
   const Deadline until_then = later(Clock::now(), plan_.timing.op_timeout);
-  events_.trace_invoke("release");
+  output_.trace_invoke("release");
   bool asked = false;  // after an unanswered attempt, not held counts as released
   for (Duration retry = first_retry;; retry *= 2) {
-    const auto answer = backend_->release(lease, run_end_);
+    const auto answer = backend_->release(lease, farewell.job);
     if (answer) {
-      const bool held = *answer == dlock::Released::yes || asked;
-      events_.trace_result("release", held ? "ok" : "fail");
-      return report(Released{held, held ? "" : "it was not held any more"});
+      const bool held = *answer == Released::yes || asked;
+      output_.trace_result("release", held ? "ok" : "fail");
+      return report(event::ReleaseDone{held, held ? "" : "it was not held any more"});
     }
     if (!retryable(answer.error().code) || later(Clock::now(), retry) >= until_then) {
-      events_.trace_result("release", "info");
-      return report(Released{false, answer.error().message, true});
+      output_.trace_result("release", "info");
+      return report(event::ReleaseDone{false, answer.error().message, true});
     }
     asked |= answer.error().code != Errc::unavailable;
     nap(jitter(retry));

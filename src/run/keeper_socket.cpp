@@ -51,9 +51,7 @@ std::string receive(int fd) {
   return n > 0 ? std::string(text.data(), static_cast<std::size_t>(n)) : std::string();
 }
 
-void tell(const KeeperQuestion& q, std::string_view text) noexcept {
-  if (q.reply) ::send(q.reply.get(), text.data(), text.size(), MSG_NOSIGNAL);
-}
+constexpr std::string_view answers[] = {"done", "not held", "unknown"};  // by KeeperAnswer
 
 std::string this_boot() {
   std::array<char, 64> text;
@@ -141,9 +139,9 @@ Result<KeeperAnswer> ask_keeper(const KeeperPlace& keeper, std::string_view what
     return fail(Errc::timed_out,
                 fmt::format("the keeper does not listen: {}", ::strerrordesc_np(errno)));
   const std::string reply = receive(fd.get());
-  if (reply == "done") return KeeperAnswer::done;
-  if (reply == "not held") return KeeperAnswer::not_held;
-  if (reply == "unknown")
+  for (const KeeperAnswer a : {KeeperAnswer::done, KeeperAnswer::not_held})
+    if (reply == answers[static_cast<std::size_t>(a)]) return a;
+  if (reply == answers[static_cast<std::size_t>(KeeperAnswer::unknown)])
     return fail(Errc::timed_out, "the keeper does not know the state of the lock");
   return fail(Errc::timed_out, "the keeper did not answer");
 }
@@ -160,8 +158,8 @@ KeeperQuestion next_question(int listener, const Owner& owner) {
 }
 
 void answer(const KeeperQuestion& q, KeeperAnswer a) noexcept {
-  tell(q, a == KeeperAnswer::done ? "done" : "not held");
+  const std::string_view text = answers[static_cast<std::size_t>(a)];
+  if (q.reply) ::send(q.reply.get(), text.data(), text.size(), MSG_NOSIGNAL);
 }
-void answer_unknown(const KeeperQuestion& q) noexcept { tell(q, "unknown"); }
 
 }  // namespace dlock::run

@@ -14,7 +14,8 @@
 
 namespace dlock::run {
 
-enum class KeeperAnswer { done, not_held };
+// unknown: it does not know the state of the lock.
+enum class KeeperAnswer { done, not_held, unknown };
 
 // The address of a keeper, detailed enough to tell a dead one from an unreachable one: an abstract
 // socket is visible in one network namespace only, a pid in one pid namespace, and both in one boot
@@ -34,9 +35,9 @@ struct KeeperPlace {
 // Errc::unavailable: no socket is available.
 Result<Fd> listen_as_keeper(std::string_view name);
 
-// `what`: "renew", "release" or "check". not_held: the keeper says so, or is known to be dead, and
-// the lock ended with it. Errc::unavailable: it cannot be reached from here, and may live.
-// Errc::timed_out: no answer within 5 s, or the keeper does not know the lock's state.
+// `what`: "renew", "release" or "check". Never `unknown`. not_held: the keeper says so, or is known
+// to be dead, and the lock ended with it. Errc::unavailable: it cannot be reached from here, and
+// may live. Errc::timed_out: no answer within 5 s, or the keeper does not know the lock's state.
 // Errc::denied: another user answers.
 Result<KeeperAnswer> ask_keeper(const KeeperPlace&, std::string_view what, const Owner&);
 
@@ -47,6 +48,5 @@ struct KeeperQuestion {
 };
 KeeperQuestion next_question(int listener, const Owner&);
 void answer(const KeeperQuestion&, KeeperAnswer) noexcept;
-void answer_unknown(const KeeperQuestion&) noexcept;
 
 }  // namespace dlock::run

@@ -7,7 +7,6 @@
 #include "core/exit_status.hpp"
 #include "core/text.hpp"
 #include "run/keeper.hpp"
-#include "run/keeper_times.hpp"
 #include "run/waiting_line.hpp"
 
 namespace dlock::run {
@@ -18,23 +17,25 @@ namespace {
 
 constexpr int most_tries_to_note = 100;
 
+template <class Ask>
+auto twice(Ask ask) {
+  auto answer = ask();
+  return !answer && retryable(answer.error().code) ? ask() : answer;
+}
+
 }  // namespace
 
 bool Keeper::enqueue() {
   queued_ = false;
-  events_.trace_attempt(asking_.owner);
-  auto queued = backend_->enqueue(asking_);
-  if (queued) {
-    place_ = std::move(*queued);
-  } else {
-    over_ = true;
-    report(Ended{exit_status(queued.error().code), queued.error().message});
-  }
+  output_.trace_attempt(attempt_.owner);
+  auto queued = backend_->enqueue(attempt_);
+  if (queued) place_ = std::move(*queued);
+  else fail_wait(queued.error());
   return !over_;
 }
 
 // False: granted, but the guard could not get the descriptors that it must hold.
-bool Keeper::take(const dlock::Granted& granted) {
+bool Keeper::accept(const Granted& granted) {
   std::vector<Fd> holds;
   const auto hold = [&](int fd) {
     return fd < 0 || holds.emplace_back(::fcntl(fd, F_DUPFD_CLOEXEC, 3));
@@ -44,18 +45,22 @@ bool Keeper::take(const dlock::Granted& granted) {
   place_.reset();
   if (!all) {
     (void)backend_->release(granted.lease);
-    over_ = true;
-    report(Ended{status_unavailable, "out of descriptors for the guard"});
+    fail_wait({Errc::unavailable, "out of descriptors for the guard"});
     return false;
   }
-  if (plan_.once_per && !note_start(granted.lease)) return over_ = true, false;
+  if (plan_.once_per && !note_start(granted.lease)) {
+    over_ = true;
+    return false;
+  }
   lease_ = granted.lease;
   alarm_fd_ = granted.alarm_fd;
   // Before the grant is reported: if the machine sleeps from then on, this has passed when it
   // wakes.
   first_renewal_ = next_renewal(plan_.timing, lease_->deadline, Clock::now());
-  events_.trace_granted(*lease_);
-  report(Granted{*lease_, std::move(holds), others_.leases});
+  output_.trace_granted(*lease_);
+  std::vector<Lease> leases = others_.leases;
+  leases.insert(leases.begin(), *lease_);
+  report(event::Granted{std::move(leases), std::move(holds)});
   return true;
 }
 
@@ -65,14 +70,10 @@ bool Keeper::take(const dlock::Granted& granted) {
 // unknown fate is no start; the attempt to withdraw it may fail, and then there is no start in this
 // period.
 bool Keeper::note_start(const Lease& lease) {
-  const auto twice = [](auto ask) {
-    auto answer = ask();
-    return !answer && retryable(answer.error().code) ? ask() : answer;
-  };
   const auto refused = [&](int status, const std::string& why, bool busy) {
     (void)twice([&] { return backend_->release(lease); });
-    events_.trace_result("acquire", busy ? "fail" : "info");
-    report(Ended{status, why, busy});
+    output_.trace_result("acquire", busy ? "fail" : "info");
+    report(event::WaitEnded{status, busy, why});
     return false;
   };
   Error error{Errc::unavailable, "others note starts all the time"};
@@ -86,7 +87,7 @@ bool Keeper::note_start(const Lease& lease) {
     const Duration ahead = OncePer::ahead(*known);
     if (!due && ahead == 0us)
       return refused(plan_.conflict_status,
-                     events_.started_line(Duration{known->now - known->last->at}), true);
+                     output_.started_line(Duration{known->now - known->last->at}), true);
     // until: partly random, so that a repeated change does not take the start of another, who read
     // the same, for ours
     const auto keep = plan_.once_per->keep().count();
@@ -95,7 +96,7 @@ bool Keeper::note_start(const Lease& lease) {
         known->now + keep + ::rand_r(&seed_) % std::clamp<std::int64_t>(keep / 10, 1, 1'000'000)};
     const auto done = twice([&] { return backend_->note_start(lease, {known->last, mine}); });
     const bool noted = done && *done == Noted::yes;
-    if (!due) return refused(plan_.conflict_status, events_.started_ahead_line(ahead, noted), true);
+    if (!due) return refused(plan_.conflict_status, output_.started_ahead_line(ahead, noted), true);
     // --again: a withdrawal must not bring back a start in the future (OncePer::ahead)
     noted_ = {ahead > 0us ? mine : known->last, mine};
     if (noted) return true;
@@ -124,9 +125,15 @@ std::string Keeper::withdraw_start(const Lease& lease) {
 void Keeper::forget_noted(const Lease& lease) {
   const std::string why = withdraw_start(lease);
   if (why.empty()) return;
-  events_.error(
+  output_.error(
       fmt::format("{}: the start could not be withdrawn ({}); it may count for --once-per {}",
-                  printable(plan_.request.key.text()), printable(why), plan_.once_per->text()));
+                  output_.key(), printable(why), plan_.once_per->text()));
+}
+
+// The wait is over: nothing is held.
+void Keeper::fail_wait(const Error& e) {
+  over_ = true;
+  report(event::WaitEnded{exit_status(e.code), false, e.message});
 }
 
 // After one try, or an error that a retry does not fix.
@@ -134,20 +141,20 @@ void Keeper::gave_up(const Error& e) {
   // Nothing to undo if nothing was ever sent; otherwise best effort: a remainder ends by its ttl.
   const bool unknown = e.code == Errc::timed_out || e.code == Errc::protocol;
   // several: the error may be that of the second
-  if (reached_ || unknown || several_) (void)place_->cancel();
-  events_.trace_result("acquire", "info");
-  report(Ended{exit_status(e.code), e.message});
+  if (wait_.reached() || unknown || several_) (void)place_->cancel();
+  output_.trace_result("acquire", "info");
+  fail_wait(e);
 }
 
 void Keeper::is_busy(const Busy& busy) {
-  events_.trace_result("acquire", "fail");
-  report(Ended{plan_.conflict_status, events_.busy_line(busy.holder, busy.why), true});
+  output_.trace_result("acquire", "fail");
+  over_ = true;
+  report(event::WaitEnded{plan_.conflict_status, true, output_.busy_line(busy.holder, busy.why)});
 }
 
 Keeper::Next Keeper::leave_place() {
-  if (const auto left = place_->cancel(); !left && retryable(left.error().code))
-    (void)place_->cancel();
-  report(Left{});
+  (void)twice([&] { return place_->cancel(); });
+  report(event::WaitLeft{});
   return Next::over;
 }
 
@@ -161,8 +168,8 @@ Result<void> Keeper::confirm(Waiting& last) {
   if (seen) last.holder.reset();
   if (seen && *seen && !(*seen)->holders.empty() && !(*seen)->holders.front().ended())
     last.holder = (*seen)->holders.front();
-  answered_ = asked_at;
-  report(Answered{asked_at, last.holder, last.why});
+  wait_.answered(asked_at);
+  report(event::Answered{asked_at, last.holder, last.why});
   return {};
 }
 
@@ -173,8 +180,8 @@ Keeper::Next Keeper::acquire() {
   std::optional<Waiting> last;
 
   for (bool tried = false;; tried = true) {
-    const Duration left = until(wait_until_);
-    const bool stale = last && !health_.grants_nothing && answered_ < wait_until_ - last_look;
+    const Duration left = until(wait_.until());
+    const bool stale = last && !health_.grants_nothing && wait_.stale();
     if (requested() && request().what == Request::leave) {
       // the end came before its last second: the machine was suspended
       if (stale && left <= 0us) (void)confirm(*last);
@@ -191,50 +198,58 @@ Keeper::Next Keeper::acquire() {
       if (const auto confirmed = confirm(*last); !confirmed) answer = fail(confirmed.error());
     } else {
       answer = place_->poll(slice(left, asked_at - began, last.has_value()));
-      look_at_health();
+      read_health();
     }
     if (!answer) {
       const Error& e = answer.error();
-      const bool too_long = !reached_ && !plan_.wait && Clock::now() >= connect_until_;
-      if (!retryable(e.code) || !plan_.request.wait || too_long) return gave_up(e), Next::over;
-      answered_ = {};
+      const bool too_long = !wait_.reached() && !plan_.wait &&
+                            Clock::now() >= later(wait_.began(), plan_.connect_timeout);
+      if (!retryable(e.code) || !plan_.request.wait || too_long) {
+        gave_up(e);
+        return Next::over;
+      }
+      wait_.failed();
       // What it said before says nothing of a store that refuses now. An error from beyond the end,
       // of a machine that slept, says nothing of the wait: leaving asks once more.
-      if (until(wait_until_) > 0us) last.reset();
-      if (!requested()) report(NoAnswer{e.message, true});
-      nap(std::min(jitter(retry), std::max<Duration>(until(wait_until_), 0us)));
+      if (until(wait_.until()) > 0us) last.reset();
+      if (!requested()) report(event::NoAnswer{.reached = false, .why = e.message});
+      nap(std::min(jitter(retry), std::max<Duration>(until(wait_.until()), 0us)));
       retry = std::min(retry * 2, last_retry);
       continue;
     }
     if (confirming) continue;
-    reached_ = true;
+    wait_.reach();
     retry = first_retry;
-    if (const auto* granted = std::get_if<dlock::Granted>(&*answer)) {
+    if (const auto* granted = std::get_if<Granted>(&*answer)) {
       if (requested() && request().what == Request::leave) {
-        if (auto r = backend_->release(granted->lease); !r && retryable(r.error().code))
-          (void)backend_->release(granted->lease);
-        return report(Left{}), Next::over;
+        (void)twice([&] { return backend_->release(granted->lease); });
+        report(event::WaitLeft{});
+        return Next::over;
       }
-      return take(*granted) ? Next::again : Next::over;
+      return accept(*granted) ? Next::again : Next::over;
     }
-    if (const auto* busy = std::get_if<Busy>(&*answer)) return is_busy(*busy), Next::over;
+    if (const auto* busy = std::get_if<Busy>(&*answer)) {
+      is_busy(*busy);
+      return Next::over;
+    }
     const bool first = !last;
     last = std::move(std::get<Waiting>(*answer));
-    if (!queued_ && !health_.grants_nothing) queued_ = true, events_.trace("queued", "acquire");
+    if (!health_.grants_nothing && !std::exchange(queued_, true))
+      output_.trace("queued", "acquire");
     if (health_.grants_nothing) {  // to any owner: whether the lock is held is unknown
-      answered_ = {};
-      report(NoAnswer{last->why});
+      wait_.grants_nothing();
+      report(event::NoAnswer{.reached = true, .why = last->why});
     } else if (first && !requested()) {
-      answered_ = asked_at;
-      report(Answered{asked_at, last->holder, last->why});
+      wait_.answered(asked_at);
+      report(event::Answered{asked_at, last->holder, last->why});
     }
     report(*last);
   }
 }
 
-// How long to wait for news before reporting the current state: soon, then when somebody may see it;
-// before the last look, and before the end of a short wait. A look costs the store something, for
-// each of those who wait: on a terminal it is each second, in a log when the next line is due.
+// How long to wait for news before reporting the current state: soon, then when somebody may see
+// it; before the last look, and before the end of a short wait. A look costs the store something,
+// for each of those who wait: on a terminal it is each second, in a log when the next line is due.
 Duration Keeper::slice(Duration left, Clock::duration waited, bool told) const {
   if (!plan_.request.wait) return {};
   const Duration before_look = left > last_look ? left - last_look : told ? left : left / 2;

@@ -35,8 +35,8 @@ std::string utc(std::int64_t micros) {
                      t.tm_mday, t.tm_hour, t.tm_min, t.tm_sec, micros / 1000 % 1000);
 }
 
-std::string own_word(std::string_view level, std::string_view key, std::string_view message,
-                     bool json) {
+std::string message_line(std::string_view level, std::string_view key, std::string_view message,
+                         bool json) {
   if (!json) return fmt::format("dlock: {}\n", message);
   Json line{{"time", utc(wall_micros())}, {"level", level}, {"pid", ::getpid()}};
   add(line, "key", key);

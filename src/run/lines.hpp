@@ -22,8 +22,8 @@ std::string utc(std::int64_t wall_micros);  // RFC 3339
 
 // "dlock: MESSAGE", or with `json` {"time","level","pid","key","message"}; no key where it is
 // empty.
-std::string own_word(std::string_view level, std::string_view key, std::string_view message,
-                     bool json);
+std::string message_line(std::string_view level, std::string_view key, std::string_view message,
+                         bool json);
 
 // {"event":NAME,"t":seconds of CLOCK_BOOTTIME,"key",...}
 std::string status_line(std::string_view name, std::string_view key, std::span<const Field>);

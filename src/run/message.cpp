@@ -37,11 +37,19 @@ bool queue_is_full() { return errno == EAGAIN || errno == ENOBUFS; }
 
 // Whether the newer message makes the older one void.
 bool replaces(const Message& newer, const Message& older) {
-  const auto is_run_state = [](Kind k) { return k == Kind::stopped || k == Kind::continued; };
-  if (is_run_state(newer.kind)) return is_run_state(older.kind);
-  if (newer.kind == Kind::signal || newer.kind == Kind::signal_all)
-    return newer.kind == older.kind && newer.value == older.value;
-  return newer.kind == older.kind;
+  const auto is_run_state = [](const GuardEvent& e) {
+    return std::holds_alternative<event::JobStopped>(e) ||
+           std::holds_alternative<event::JobContinued>(e);
+  };
+  if (newer.index() != older.index()) return false;
+  if (const auto* s = std::get_if<order::Signal>(&newer))
+    return s->number == std::get<order::Signal>(older).number;
+  if (const auto* s = std::get_if<order::SignalAll>(&newer))
+    return s->number == std::get<order::SignalAll>(older).number;
+  const auto* e = std::get_if<GuardEvent>(&newer);
+  if (!e) return true;
+  const auto& before = std::get<GuardEvent>(older);
+  return e->index() == before.index() || (is_run_state(*e) && is_run_state(before));
 }
 
 }  // namespace
@@ -111,8 +119,7 @@ int Channel::send_with(const Message& m, std::string_view payload, const std::ve
   };
   std::size_t from = 0;
   for (; fds.size() - from > max_attached; from += max_attached)
-    if (const int error = send({Kind::hold, 0, false, {}}, {}, from, max_attached); error != 0)
-      return error;
+    if (const int error = send(order::Hold{}, {}, from, max_attached); error != 0) return error;
   return send(m, payload, from, fds.size() - from);
 }
 

@@ -4,49 +4,43 @@
 // guard's last message, when there is nothing left to guard.
 #pragma once
 #include <string_view>
+#include <type_traits>
+#include <variant>
 #include <vector>
-#include "core/clock.hpp"
+#include "run/event.hpp"
+#include "run/timing.hpp"
 #include "util/fd.hpp"
 
 namespace dlock::run {
 
-struct GuardDeadlines {
-  Deadline term_at = no_deadline;  // from the lease: when it passes, the lock is lost, for good
-  Deadline kill_at = no_deadline;  // from the lease: the tree is killed
-  // from --kill-after or --max-run: the tree is killed, the lock is not lost
-  Deadline stop_by = no_deadline;
-};
+// What dlock tells the guard to do.
+namespace order {
 
-enum class Kind : int {
-  // to the guard
-  hold,  // descriptors to hold that do not fit into `start`, which follows
-  // fork the job; value: 1 same group; payload: environment; descriptors to hold may come with it
-  start,
-  deadlines,   // new deadlines
-  signal,      // value: forward it to the job's group
-  signal_all,  // value: send it to every member of the tree
-  // to dlock
-  started,       // value: pid of the job, after its exec
-  refused,       // term_at had passed before the job was forked; nothing was started
-  start_failed,  // value: errno; there is no job (no process, no descriptor)
-  exec_failed,   // value: errno
-  stopped,       // value: signal that stopped the job
-  continued,
-  exited,   // value: wait status of the job; its descendants may still live
-  max_run,  // --max-run is over, and the job was sent its end signal
-  expired,  // term_at was reached: lost. The only source of exit 123, a latch
-  killing,  // the tree is being killed
-  // waitpid returned ECHILD: no member is left. value: wait status of the job, or -1. The guard
-  // exits
-  tree_dead,
+// Descriptors to hold that do not fit into Start, which follows.
+struct Hold {};
+// Fork the job; payload: environment; descriptors to hold may come with it.
+struct Start {
+  bool same_group = false;
+  GuardDeadlines when{};
 };
-
-struct Message {
-  Kind kind;
-  int value = 0;
-  bool expired = false;  // with tree_dead: the latch, in case its own message was lost
+struct Deadlines {
   GuardDeadlines when;
 };
+// To the job's group.
+struct Signal {
+  int number;
+};
+// To every member of the tree.
+struct SignalAll {
+  int number;
+};
+
+}  // namespace order
+
+// An order to the guard, or what it answers.
+using Message = std::variant<order::Hold, order::Start, order::Deadlines, order::Signal,
+                             order::SignalAll, GuardEvent>;
+static_assert(std::is_trivially_copyable_v<Message>);
 
 class Channel {
  public:
@@ -70,7 +64,7 @@ class Channel {
   bool send_and_wait(const Message&);  // blocks while the peer's queue is full
 
   // One message with its payload and descriptors, at once or not at all; descriptors beyond one
-  // message's limit go ahead in `hold`. 0, or an errno: EAGAIN of a peer that has not read earlier
+  // message's limit go ahead in Hold. 0, or an errno: EAGAIN of a peer that has not read earlier
   // messages, EPIPE and ECONNRESET of a dead peer, ETOOMANYREFS when too many descriptors of this
   // user are in sockets, EMSGSIZE. Errors that may pass are retried, for a fifth of a second at
   // most.

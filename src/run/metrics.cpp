@@ -72,18 +72,19 @@ class Page {
 
 // Without figures: of a job that has just been started.
 std::string page_of(std::string_view before, const Key& key, const Figures* f, const Outcome& o) {
-  const std::string_view result = f ? o.result : "";
-  const bool granted = f && f->granted, skipped = result == "busy";
+  const auto ended = [&](Outcome::How how) { return f && o.how == how; };
+  const bool granted = f && f->granted, skipped = ended(Outcome::How::busy);
   const double now = static_cast<double>(wall_micros() / 1000) / 1e3;
   const auto when = [](bool really, double value) {
     return really ? std::optional(value) : std::nullopt;
   };
   Page p(before, key);
-  p.counter("dlock_runs_total", "Commands that were run.", granted && result != "not_started");
+  p.counter("dlock_runs_total", "Commands that were run.",
+            granted && !ended(Outcome::How::not_started));
   p.counter("dlock_skipped_total", "Runs skipped because the lock was busy, or by --once-per.",
             skipped);
   p.counter("dlock_lost_total", "Times that the lock was lost while the command ran.",
-            result == "lost");
+            ended(Outcome::How::lost));
   p.gauge("dlock_running", "1: a command runs, or its dlock was killed.",
           when(!f || granted, f ? 0 : 1));
   p.gauge("dlock_last_start_timestamp_seconds", "When a command was last started.", when(!f, now));
@@ -101,7 +102,8 @@ std::string page_of(std::string_view before, const Key& key, const Figures* f, c
   return p.text();
 }
 
-std::string read_all(int fd) {
+// As far as it is a sensible page.
+std::string read_page(int fd) {
   std::string text = "\n";
   char part[4096];
   for (ssize_t n = 0;
@@ -129,8 +131,10 @@ Fd open_draft(const std::string& name) {
     struct stat mine {
     }, there{};
     if (!fd || ::fstat(fd.get(), &mine) != 0) return Fd();
-    if (!S_ISREG(mine.st_mode) || mine.st_nlink > 1)
-      return errno = EEXIST, Fd();  // a second hard link may be a file that was not meant
+    if (!S_ISREG(mine.st_mode) || mine.st_nlink > 1) {
+      errno = EEXIST;  // a second hard link may be a file that was not meant
+      return Fd();
+    }
     if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) {
       const bool ours = ::lstat(name.c_str(), &there) == 0 && there.st_ino == mine.st_ino &&
                         there.st_dev == mine.st_dev;
@@ -140,7 +144,10 @@ Fd open_draft(const std::string& name) {
     } else if (errno != EWOULDBLOCK) {
       return Fd();
     }
-    if (Clock::now() >= end) return errno = ETIMEDOUT, Fd();
+    if (Clock::now() >= end) {
+      errno = ETIMEDOUT;
+      return Fd();
+    }
   }
 }
 
@@ -161,7 +168,7 @@ Result<void> write(const std::string& path, const Key& key, const Figures* figur
   const Fd before(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | O_NOFOLLOW));
   // its counters must not restart
   if (!before && errno != ENOENT) return failed(::strerrordesc_np(errno));
-  int error = write_all(draft.get(), page_of(read_all(before.get()), key, figures, outcome));
+  int error = write_all(draft.get(), page_of(read_page(before.get()), key, figures, outcome));
   if (!error && ::rename(name.c_str(), path.c_str()) != 0) error = errno;
   if (!error) return {};
   ::unlink(name.c_str());

@@ -81,7 +81,10 @@ std::int64_t OncePer::next_after(std::int64_t wall_micros) const {
   t.tm_isdst = -1;
   if (calendar == Calendar::day) ++t.tm_mday;
   if (calendar == Calendar::week) t.tm_mday += 7 - (t.tm_wday + 6) % 7;
-  if (calendar == Calendar::month) t.tm_mday = 1, ++t.tm_mon;
+  if (calendar == Calendar::month) {
+    t.tm_mday = 1;
+    ++t.tm_mon;
+  }
   return std::int64_t{std::mktime(&t)} * 1'000'000;
 }
 

@@ -1,50 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
+// The part of Policy about the lock: the wait, the lease, a hold without a job; and the signals.
 #include "run/policy.hpp"
-#include <sys/wait.h>
 #include <algorithm>
-#include <cerrno>
 #include <utility>
 #include "core/exit_status.hpp"
-#include "run/signal_kinds.hpp"
+#include "run/signals.hpp"
 
 namespace dlock::run {
 
 using namespace std::chrono_literals;
 using Do = Action::Do;
 using Note = Action::Note;
+using How = Outcome::How;
 
 namespace {
 
-constexpr Duration own_sweep_every = 10ms;
 // before a store that grants too late is asked again
 constexpr Duration first_pause = 100ms, longest_pause = 2s;
-constexpr Duration first_word = 1s, next_word = 10s;
-constexpr Duration grace_to_die = 5s;  // after the end of the lease, for a member that will not die
 
 }  // namespace
 
 Actions Policy::step(const Event& e, Deadline now) {
   actions_.clear();
-  if (phase_ != Phase::over) std::visit([&](const auto& what) { on(what, now); }, e);
+  if (phase_ != Phase::over) on(e, now);
   return std::move(actions_);
-}
-
-Deadline Policy::wake_at() const noexcept {
-  switch (phase_) {
-    case Phase::waiting: return wait_.over_at();
-    case Phase::over: return no_deadline;
-    case Phase::leaving:
-    case Phase::detaching:
-    case Phase::releasing: return step_by_;
-    case Phase::lingering: return std::min(hold_until_, deadline_);
-    case Phase::own_sweep: return step_by_;
-    case Phase::starting:
-    case Phase::running:
-    case Phase::descendants: break;
-  }
-  const Deadline second_line = killing_ ? no_deadline : second_line_.wake_at(when_);
-  const Deadline give_up = killing_ && lost_ ? later(deadline_, grace_to_die) : no_deadline;
-  return std::min({max_run_at_, second_line, next_word_, give_up});
 }
 
 // ---- the lock ----------------------------------------------------------------------------------
@@ -66,7 +45,11 @@ void Policy::on(const event::Granted& e, Deadline now) {
   wait_.answered(now);
   if (phase_ != Phase::waiting) return;  // dlock is leaving the queue: the keeper releases it
   granted_at_ = now;
-  set_lease(e.deadline);
+  set_lease(e.leases.front().deadline);
+  if (!rules_.has_job) {
+    phase_ = Phase::holding;
+    return act(Do::hand_over);
+  }
   if (now >= when_.term_at) return queue_again(now);
   phase_ = Phase::starting;
   act(Do::start_job);  // its deadlines are in the same message: there is never a job without one
@@ -80,7 +63,7 @@ void Policy::queue_again(Deadline now) {
   deadline_ = granted_at_ = no_deadline;
   revoked_ = false;
   say(Note::too_late);
-  actions_.push_back({Do::queue_again, 0, pause_, {}, {}});
+  actions_.push_back({.what = Do::queue_again, .span = pause_});
 }
 
 void Policy::on(const event::Kept& e, Deadline) {
@@ -93,12 +76,16 @@ void Policy::on(const event::Kept& e, Deadline) {
   if (job_may_live()) act(Do::send_deadlines);
 }
 
-// Like --max-run, once a grant. It is no signal of the user, so it does not make one before or after
-// it the second.
+// Like --max-run, once a grant. It is no signal of the user, so it does not make one before or
+// after it the second.
 void Policy::on(const event::Revoked&, Deadline now) {
   const bool running =
       phase_ == Phase::starting || phase_ == Phase::running || phase_ == Phase::descendants;
   if (phase_ == Phase::lingering) return release(now);
+  if (phase_ == Phase::holding) {
+    say(Note::revoked);
+    return end_hold({false, status_revoked, How::revoked}, now);
+  }
   if (!running || std::exchange(revoked_, true)) return;
   say(Note::revoked);
   end_job(now);
@@ -111,6 +98,8 @@ void Policy::on(const event::KeeperLost&, Deadline now) {
       when_.kill_at = std::min(when_.kill_at, later(now, rules_.timing.kill_after));
     deadline_ = std::min(deadline_, when_.kill_at);
     act(Do::send_deadlines);  // the guard answers `expired`
+  } else if (phase_ == Phase::holding) {
+    lose_hold(now);
   } else if (phase_ == Phase::lingering || phase_ == Phase::detaching) {
     say(Note::not_released);
     end(result());
@@ -132,21 +121,49 @@ void Policy::leave(Deadline now) {
 }
 
 void Policy::end_wait() {
-  if (leave_signal_ != 0) return end({true, leave_signal_, "signal"});
-  if (guard_failed_) return end({false, status_unavailable, "error"});
+  if (asked_end_) return end(*asked_end_);
   const bool busy = wait_.busy();
   say(busy ? Note::busy : Note::silent);
-  end({false, busy ? rules_.conflict_status : status_unavailable, busy ? "busy" : "error"});
+  if (busy) end({false, rules_.conflict_status, How::busy});
+  else end({false, status_unavailable, How::error});
 }
 
 void Policy::on(const event::WaitEnded& e, Deadline) {
-  if (phase_ == Phase::leaving && leave_signal_ != 0) return end_wait();
+  if (phase_ == Phase::leaving && asked_end_) return end_wait();
   if (phase_ == Phase::waiting || phase_ == Phase::leaving)
-    end({false, guard_failed_ ? status_unavailable : e.status, e.busy ? "busy" : "error"});
+    end({false, e.status, e.busy ? How::busy : How::error});
 }
 
 void Policy::on(const event::WaitLeft&, Deadline) {
   if (phase_ == Phase::leaving) end_wait();
+}
+
+// ---- without a job -----------------------------------------------------------------------------
+
+void Policy::on(const event::HandedOver& e, Deadline now) {
+  if (phase_ != Phase::holding) return;
+  if (!e.done) return end_hold({false, status_failed_holding, How::failed}, now);
+  if (!rules_.stays) return end({});
+  if (rules_.max_hold > 0us) hold_until_ = later(granted_at_, rules_.max_hold);
+}
+
+void Policy::on(const event::EndAsked& e, Deadline now) {
+  if (phase_ == Phase::holding) return end_hold(e.outcome, now);
+  if (phase_ != Phase::waiting) return;
+  asked_end_ = e.outcome;
+  leave(now);
+}
+
+// A loss comes first, whatever asks for the end.
+void Policy::end_hold(Outcome outcome, Deadline now) {
+  if (rules_.stays && now >= when_.kill_at) return lose_hold(now);
+  asked_end_ = outcome;
+  release(now);
+}
+
+void Policy::lose_hold(Deadline now) {
+  on(event::Expired{}, now);
+  rules_.several ? release(now) : end(result());
 }
 
 // ---- the user's signals ------------------------------------------------------------------------
@@ -166,12 +183,16 @@ void Policy::on(const event::Signal& e, Deadline now) {
       if (stops(e.number)) return act(Do::stop_self, e.number);
       if (e.number == SIGCONT) return act(Do::stop_self, 0);
       if (ignored_by_default(e.number)) return;
-      leave_signal_ = e.number;
+      asked_end_ = Outcome{true, e.number, How::signal};
       (void)same_again(e.number, now);
       return leave(now);
     case Phase::leaving:
       if (!ends(e.number) || same_again(e.number, now)) return;
-      if (std::exchange(leave_signal_, e.number) != 0) end_wait();
+      if (std::exchange(asked_end_, Outcome{true, e.number, How::signal})) end_wait();
+      return;
+    case Phase::holding:
+      if (stops(e.number)) return act(Do::stop_self, e.number);
+      if (!ignored_by_default(e.number)) end_hold({true, e.number, How::signal}, now);
       return;
     case Phase::starting:
     case Phase::running:
@@ -209,216 +230,6 @@ void Policy::forward(const event::Signal& e, Deadline now) {
   last_end_ = e.number;
   ended_at_ = now;
   act(Do::send_deadlines);
-}
-
-// ---- the job -----------------------------------------------------------------------------------
-
-void Policy::on(const event::JobStarted&, Deadline now) {
-  if (phase_ != Phase::starting) return;
-  phase_ = Phase::running;
-  if (rules_.max_run > 0us) max_run_at_ = later(now, rules_.max_run);
-}
-
-void Policy::on(const event::StartFailed& e, Deadline now) {
-  start_failed_ = true;
-  exec_error_ = e.error;
-  when_.stop_by = std::min(when_.stop_by, now);  // the guard, too, has nothing to wait for
-}
-
-void Policy::on(const event::StartRefused&, Deadline now) {
-  if (phase_ != Phase::starting) return;
-  const int asked_to_end = last_end_;
-  last_end_ = 0;
-  queue_again(now);
-  if (asked_to_end != 0) on(event::Signal{asked_to_end, false}, now);
-}
-
-void Policy::on(const event::ExecFailed& e, Deadline) { exec_error_ = e.error; }
-
-void Policy::on(const event::JobStopped& e, Deadline) {
-  if (!rules_.same_group || phase_ == Phase::descendants || !job_may_live()) return;
-  // a shell must see dlock stopped when it would see the job stopped
-  if (!e.orphaned) return act(Do::stop_self, e.signal);
-  // No process could continue dlock. The kernel would have dropped a TSTP and failed the terminal
-  // access with EIO.
-  if (e.signal == SIGTTIN || e.signal == SIGTTOU) act(Do::send_signal, SIGHUP);
-  if (e.signal != SIGSTOP) act(Do::send_signal, SIGCONT);
-}
-
-void Policy::on(const event::JobContinued&, Deadline) { act(Do::stop_self, 0); }
-
-void Policy::on(const event::JobExited& e, Deadline now) {
-  status_ = e.status;
-  if (phase_ != Phase::starting && phase_ != Phase::running) return;
-  phase_ = Phase::descendants;
-  next_word_ = later(now, first_word);
-  if (rules_.descendants == Descendants::kill && exec_error_ == 0) end_job(now);
-}
-
-// The guard's own deadline. If the guard misses it, because it is stopped or stuck, it will not
-// send KILL either: then the second line does.
-void Policy::on(const event::MaxRunOver&, Deadline now) {
-  if (phase_ != Phase::starting && phase_ != Phase::running && phase_ != Phase::descendants) return;
-  max_run_at_ = no_deadline;
-  if (std::exchange(max_run_over_, true)) return;
-  when_.stop_by = std::min(when_.stop_by, later(now, rules_.timing.kill_after));
-  say(Note::max_run);
-}
-
-void Policy::on(const event::Expired&, Deadline) {
-  if (lost_) return;
-  lost_ = true;
-  say(Note::lost);
-}
-
-void Policy::on(const event::Killing&, Deadline now) {
-  killing_ = true;
-  next_word_ = later(now, first_word);
-}
-
-void Policy::on(const event::TreeDead& e, Deadline now) {
-  if (!job_may_live() || phase_ == Phase::own_sweep) return;
-  if (status_ < 0) status_ = e.status;  // the command was the last to die
-  if (e.expired) on(event::Expired{}, now);
-  give_back(now);
-}
-
-void Policy::on(const event::GuardGone&, Deadline now) {
-  if (phase_ == Phase::waiting) {
-    guard_failed_ = true;
-    say(Note::no_guard);
-    return leave(now);
-  }
-  if (!job_may_live() || phase_ == Phase::own_sweep) return;
-  guard_gone_ = guard_failed_ = true;
-  say(Note::guard_died);
-  if (now >= when_.kill_at) on(event::Expired{}, now);
-  phase_ = Phase::own_sweep;  // its death has killed the job; dlock has its orphans now
-  next_word_ = later(now, first_word);
-  step_by_ = later(now, own_sweep_every);
-  act(Do::sweep_own);
-}
-
-void Policy::on(const event::OwnSweepDone&, Deadline now) {
-  if (phase_ == Phase::own_sweep) give_back(now);
-}
-
-void Policy::on(const event::Tick&, Deadline now) {
-  if (now < wake_at()) return;
-  switch (phase_) {
-    case Phase::leaving: return end_wait();
-    case Phase::detaching:
-      say(Note::holding);
-      phase_ = Phase::lingering;
-      return;
-    case Phase::lingering:
-      if (now >= hold_until_) return release(now);
-      say(Note::not_released);  // the lease is over
-      return end(result());
-    case Phase::releasing: return on(event::ReleaseDone{false}, now);
-    case Phase::own_sweep:
-    case Phase::starting:
-    case Phase::running:
-    case Phase::descendants: break;
-    case Phase::waiting: return leave(now);
-    case Phase::over: return;
-  }
-  if (now >= next_word_) {
-    if (killing_ || phase_ == Phase::own_sweep) say(Note::stuck);
-    else if (phase_ == Phase::descendants && rules_.descendants == Descendants::wait)
-      say(Note::descendants);
-    next_word_ = killing_ || phase_ == Phase::own_sweep ? later(now, next_word) : no_deadline;
-  }
-  if ((killing_ || phase_ == Phase::own_sweep) && now >= later(deadline_, grace_to_die)) {
-    // the store has granted the lock to others long ago: waiting longer is useless
-    gave_up_ = true;
-    return end(result());
-  }
-  if (phase_ == Phase::own_sweep) {
-    if (!lost_ && now >= when_.kill_at) on(event::Expired{}, now);
-    step_by_ = later(now, own_sweep_every);
-    return act(Do::sweep_own);
-  }
-  if (now >= max_run_at_) on(event::MaxRunOver{}, now);
-  // No report of a kill: the guard is stopped or stuck.
-  if (!killing_ && second_line_.due(when_, now)) act(Do::kill_guard);
-}
-
-// ---- the end -----------------------------------------------------------------------------------
-
-void Policy::give_back(Deadline now) {
-  // never release what may be another's
-  if (lost_) return rules_.several ? release(now) : end(result());
-  const bool ran = exec_error_ == 0 && !guard_failed_;
-  // Only a failure that was seen: a command whose end is unknown may have done its work.
-  const std::string_view end_of_job = result().result;
-  withdraws_ = rules_.until_success && ran && !start_failed_ &&
-               (end_of_job == "signal" || end_of_job == "max_run" || end_of_job == "revoked" ||
-                (end_of_job == "command" && WEXITSTATUS(status_) != 0));
-  if (withdraws_) act(Do::withdraw_start);
-  hold_until_ = ran ? later(granted_at_, rules_.min_hold) : now;
-  if (hold_until_ <= now) return release(now);
-  if (rules_.can_detach) {
-    phase_ = Phase::detaching;
-    step_by_ = time_to_give_back(now);
-    actions_.push_back(
-        {Do::detach, 0, std::chrono::duration_cast<Duration>(hold_until_ - now), {}, result()});
-  } else {
-    phase_ = Phase::lingering;
-    say(Note::holding);
-  }
-}
-
-void Policy::on(const event::DetachDone& e, Deadline now) {
-  if (phase_ != Phase::detaching && phase_ != Phase::lingering) return;
-  if (e.confirmed) return end(result());
-  if (hold_until_ <= now) return release(now);
-  if (phase_ == Phase::detaching) say(Note::holding);
-  phase_ = Phase::lingering;
-}
-
-void Policy::release(Deadline now) {
-  phase_ = Phase::releasing;
-  step_by_ = time_to_give_back(now);
-  actions_.push_back({Do::release, 0, {}, {}, result()});
-}
-
-// The withdrawal is an exchange of its own, before the last one, which keeps its whole time.
-Deadline Policy::time_to_give_back(Deadline now) const noexcept {
-  return later(now, rules_.timing.op_timeout * (withdraws_ ? 2 : 1));
-}
-
-void Policy::on(const event::ReleaseDone& e, Deadline) {
-  if (phase_ != Phase::releasing) return;
-  if (!e.confirmed && !lost_) say(Note::not_released);
-  end(result());
-}
-
-Outcome Policy::result() const noexcept {
-  if (gave_up_) return {false, status_failed_holding, "failed"};
-  if (lost_) return {false, status_lost, "lost"};
-  if (guard_failed_ || start_failed_) return {false, status_failed_holding, "failed"};
-  if (exec_error_ != 0)
-    return {false, exec_error_ == ENOENT ? status_not_found : status_cannot_execute, "not_started"};
-  if (revoked_) return {false, status_revoked, "revoked"};
-  if (max_run_over_) return {false, status_max_run, "max_run"};
-  if (status_ < 0) return {false, status_failed_holding, "failed"};
-  if (WIFSIGNALED(status_)) return {true, WTERMSIG(status_), "signal"};
-  return {false, WEXITSTATUS(status_), "command"};
-}
-
-void Policy::act(Do what, int number) { actions_.push_back({what, number, {}, {}, {}}); }
-void Policy::say(Note note) { actions_.push_back({Do::say, 0, {}, note, {}}); }
-void Policy::end(Outcome o) {
-  phase_ = Phase::over;
-  actions_.push_back({Do::end, 0, {}, {}, o});
-}
-bool Policy::may_stop() const noexcept {
-  return phase_ == Phase::waiting || phase_ == Phase::starting || phase_ == Phase::running;
-}
-bool Policy::job_may_live() const noexcept {
-  return phase_ == Phase::starting || phase_ == Phase::running || phase_ == Phase::descendants ||
-         phase_ == Phase::own_sweep;
 }
 
 }  // namespace dlock::run

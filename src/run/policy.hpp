@@ -1,87 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every decision of `dlock run`, without a clock, a descriptor or a process: step(event, now) ->
-// actions. The supervisor collects events, calls it, and carries out the actions.
+// Every decision of `dlock run` and `dlock acquire`, without a clock, a descriptor or a process:
+// step(event, now) -> actions. The supervisor collects events, calls it, and carries out the
+// actions.
 #pragma once
+#include <optional>
 #include <variant>
 #include <vector>
-#include "run/message.hpp"
+#include "run/event.hpp"
 #include "run/outcome.hpp"
 #include "run/plan.hpp"
-#include "run/second_line.hpp"
+#include "run/timing.hpp"
 #include "run/wait_end.hpp"
 
 namespace dlock::run {
-
-namespace event {
-// from the keeper
-struct WaitBegan {
-  Deadline at;
-};  // the store is asked from then on
-struct Answered {
-  Deadline asked_at;
-};                       // the store says that others have the lock
-struct NoAnswer {        // the store is unreachable at the moment, or
-  bool reached = false;  // it answered that it grants nothing now: its grace after a restart
-};
-struct Granted {
-  Deadline deadline;
-};  // no_deadline: attached
-struct Kept {
-  Deadline deadline;
-};
-struct Revoked {};  // this holder was asked to stop (revoke)
-struct KeeperLost {};
-struct WaitEnded {
-  int status;
-  bool busy;
-};                   // busy, unreachable, denied...: nothing is held
-struct WaitLeft {};  // answer to leave_queue
-struct ReleaseDone {
-  bool confirmed;
-};
-struct DetachDone {
-  bool confirmed;
-};
-// from the user
-struct Signal {
-  int number;
-  bool from_kernel;
-};
-// from the guard
-struct JobStarted {};
-struct StartFailed {
-  int error;
-};
-struct StartRefused {};
-struct ExecFailed {
-  int error;
-};
-struct JobStopped {
-  int signal;
-  bool orphaned;
-};  // orphaned: no process could continue our group if it stopped
-struct JobContinued {};
-struct JobExited {
-  int status;
-};
-struct MaxRunOver {};  // the job was sent its end signal
-struct Expired {};
-struct Killing {};
-struct TreeDead {
-  int status;
-  bool expired;
-};
-struct GuardGone {};
-struct OwnSweepDone {};  // after sweep_own: no child of the guard's tree is left
-struct Tick {};          // wake_at() has been reached
-}  // namespace event
-
-using Event = std::variant<
-    event::WaitBegan, event::Answered, event::NoAnswer, event::Granted, event::Kept, event::Revoked,
-    event::KeeperLost, event::WaitEnded, event::WaitLeft, event::ReleaseDone, event::DetachDone,
-    event::Signal, event::JobStarted, event::StartFailed, event::StartRefused, event::ExecFailed,
-    event::JobStopped, event::JobContinued, event::JobExited, event::MaxRunOver, event::Expired,
-    event::Killing, event::TreeDead, event::GuardGone, event::OwnSweepDone, event::Tick>;
 
 struct Action {
   enum class Do {
@@ -94,6 +25,7 @@ struct Action {
     sweep_own,
     stop_self,    // number: stop as the job was stopped; 0: do not, it goes on
     leave_queue,  // answer WaitLeft, soon
+    hand_over,    // without a job: pass the grant on; answer HandedOver
     // release a late grant and wait again after `span`; answered by Granted or WaitEnded
     queue_again,
     withdraw_start,  // --once-per: before release or detach, the noted start no longer counts
@@ -141,6 +73,9 @@ class Policy {
     bool kill_when_lost = true;  // false: --on-lost says otherwise
     // keys: when one is lost, the others are held and are to be released
     bool several = false;
+    // Without a job: the lock is not held at all, or until dlock is asked to end, or so long.
+    bool has_job = true, stays = false;
+    Duration max_hold{};  // zero: no limit
   };
   explicit Policy(const Rules& rules)
       : rules_(rules), wait_(rules.wait), second_line_(rules.timing.margin) {}
@@ -149,6 +84,7 @@ class Policy {
   Deadline wake_at() const noexcept;  // no_deadline: only events matter
   const GuardDeadlines& deadlines() const noexcept { return when_; }
   bool waiting() const noexcept { return phase_ == Phase::waiting; }
+  bool holding() const noexcept { return phase_ == Phase::holding; }  // without a job
   bool over() const noexcept { return phase_ == Phase::over; }
   bool may_stop() const noexcept;  // dlock itself: there is nothing that it has to do
   // members of the job still live, and the guard stays with them
@@ -160,6 +96,7 @@ class Policy {
   enum class Phase {
     waiting,
     leaving,
+    holding,
     starting,
     running,
     descendants,
@@ -170,27 +107,35 @@ class Policy {
     over
   };
 
-  void on(const event::WaitBegan&, Deadline now);
-  void on(const event::Answered&, Deadline now);
-  void on(const event::NoAnswer&, Deadline now);
+  template <class... Kinds>
+  void on(const std::variant<Kinds...>& e, Deadline now) {
+    std::visit([&](const auto& what) { on(what, now); }, e);
+  }
+  void on(const event::WaitBegan&, Deadline);
+  void on(const Waiting&, Deadline) {}
+  void on(const event::Answered&, Deadline);
+  void on(const event::NoAnswer&, Deadline);
   void on(const event::Granted&, Deadline now);
-  void on(const event::Kept&, Deadline now);
+  void on(const event::HandedOver&, Deadline now);
+  void on(const event::EndAsked&, Deadline now);
+  void on(const event::Kept&, Deadline);
   void on(const event::Revoked&, Deadline now);
+  void on(const event::RenewFailed&, Deadline) {}
   void on(const event::KeeperLost&, Deadline now);
-  void on(const event::WaitEnded&, Deadline now);
-  void on(const event::WaitLeft&, Deadline now);
-  void on(const event::ReleaseDone&, Deadline now);
+  void on(const event::WaitEnded&, Deadline);
+  void on(const event::WaitLeft&, Deadline);
+  void on(const event::ReleaseDone&, Deadline);
   void on(const event::DetachDone&, Deadline now);
   void on(const event::Signal&, Deadline now);
   void on(const event::JobStarted&, Deadline now);
   void on(const event::StartFailed&, Deadline now);
   void on(const event::StartRefused&, Deadline now);
-  void on(const event::ExecFailed&, Deadline now);
-  void on(const event::JobStopped&, Deadline now);
-  void on(const event::JobContinued&, Deadline now);
+  void on(const event::ExecFailed&, Deadline);
+  void on(const event::JobStopped&, Deadline);
+  void on(const event::JobContinued&, Deadline);
   void on(const event::JobExited&, Deadline now);
   void on(const event::MaxRunOver&, Deadline now);
-  void on(const event::Expired&, Deadline now);
+  void on(const event::Expired&, Deadline);
   void on(const event::Killing&, Deadline now);
   void on(const event::TreeDead&, Deadline now);
   void on(const event::GuardGone&, Deadline now);
@@ -203,6 +148,8 @@ class Policy {
   void queue_again(Deadline now);
   void leave(Deadline now);
   void end_wait();
+  void end_hold(Outcome, Deadline now);
+  void lose_hold(Deadline now);
   bool same_again(int signal, Deadline now);
   void end_job(Deadline now);
   void forward(const event::Signal&, Deadline now);
@@ -222,10 +169,11 @@ class Policy {
   Deadline granted_at_ = no_deadline, hold_until_ = no_deadline;
   Deadline max_run_at_ = no_deadline;
   Deadline step_by_ = no_deadline;    // bound of the current phase
-  Deadline next_word_ = no_deadline;  // when to name the remaining members
+  Deadline notice_at_ = no_deadline;  // when to name the remaining members
   Deadline ended_at_{};               // last ending signal
   Duration pause_{};                  // before the last queue_again
-  int last_end_ = 0, leave_signal_ = 0;
+  int last_end_ = 0;
+  std::optional<Outcome> asked_end_;  // how dlock ends, if not as wait or job end
   int status_ = -1, exec_error_ = 0;
   bool lost_ = false, killing_ = false, guard_gone_ = false, guard_failed_ = false,
        start_failed_ = false, max_run_over_ = false, revoked_ = false, withdraws_ = false;

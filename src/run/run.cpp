@@ -7,24 +7,9 @@
 #include <cstring>
 #include "core/exit_status.hpp"
 #include "run/guard.hpp"
-#include "run/no_process.hpp"
 #include "run/supervisor.hpp"
 
 namespace dlock::run {
-
-using namespace std::chrono_literals;
-
-namespace {
-
-constexpr Duration last_words = 2s;  // for a reader of stderr or --status that does not read
-
-Outcome cannot_begin(Events& events, Status status, const std::string& why) {
-  events.error(why);
-  events.flush(last_words);
-  return {false, status};
-}
-
-}  // namespace
 
 Outcome run(const Plan& asked) {
   // These live as long as the process, like everything that the keeper's thread uses: it is never
@@ -32,43 +17,66 @@ Outcome run(const Plan& asked) {
   const Plan& plan = *new Plan(asked);
   Entry& entry = *new Entry;
   if (plan.say.status_fd >= 0) ::fcntl(plan.say.status_fd, F_SETFD, FD_CLOEXEC);
-  Events& events = *new Events(plan);
+  Output& output = *new Output(plan);
   Fd ours, theirs;
   if (!Channel::make_pair(ours, theirs))
-    return cannot_begin(events, status_unavailable,
-                        fmt::format("no socket pair: {}", std::strerror(errno)));
+    return output.give_up(status_unavailable,
+                          fmt::format("no socket pair: {}", std::strerror(errno)));
   const pid_t guard = ::fork();  // before any thread and any client library exists
   if (guard < 0)
-    return cannot_begin(events, status_unavailable,
-                        fmt::format("cannot fork the guard: {}", why({"fork", errno})));
+    return output.give_up(status_unavailable,
+                          fmt::format("cannot fork the guard: {}", why({"fork", errno})));
   if (guard == 0) {
     ours.reset();
     // not on the stack, which may be limited to less than those of the children in it
     (new Guard(Channel(std::move(theirs)), entry, plan))->run();
   }
-  // From here, too: a guard that is stopped before its first call is continued by the kernel when our
-  // death makes its group an orphaned one.
+  // From here, too: a guard that is stopped before its first call is continued by the kernel when
+  // our death makes its group an orphaned one.
   ::setpgid(guard, guard);
   theirs.reset();
   // second line: if the guard is killed, its orphans become ours
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   Surroundings& around = *new Surroundings(guard);
   if (!around.children)
-    return cannot_begin(
-        events, status_config,
+    return output.give_up(
+        status_config,
         "/proc does not list our child processes here: a job could not be ended for certain");
-  if (const auto opened = events.open(); !opened)
-    return cannot_begin(events, exit_status(opened.error().code), opened.error().message);
+  if (const auto opened = output.open(); !opened)
+    return output.give_up(exit_status(opened.error().code), opened.error().message);
   Supervisor& supervisor =
-      *new Supervisor(plan, entry, around, events, Channel(std::move(ours)), guard);
+      *new Supervisor(plan, entry, around, output, Channel(std::move(ours)), guard);
   if (const FailedCall call = supervisor.failed())
-    return cannot_begin(events, status_unavailable, why(call));
+    return output.give_up(status_unavailable, why(call));
   const Outcome outcome = supervisor.run();
   // whatever its result, the command's status stands
   if (const auto written = supervisor.metrics().run_ended(supervisor.figures(), outcome); !written)
-    events.error(written.error().message);
-  events.flush(last_words);
+    output.error(written.error().message);
+  output.flush(last_words);
   return outcome;
+}
+
+Outcome hold(const Plan& plan, const Entry& entry, Output& output, const Hold& how) {
+  if (const auto opened = output.open(); !opened)
+    return output.give_up(exit_status(opened.error().code), opened.error().message);
+  const Surroundings& around = *new Surroundings(-1);
+  Supervisor& supervisor = *new Supervisor(plan, entry, around, output, Channel(Fd()), -1, &how);
+  if (const FailedCall call = supervisor.failed())
+    return output.give_up(status_unavailable, why(call));
+  const Outcome outcome = supervisor.run();
+  output.flush(last_words);
+  return outcome;
+}
+
+Outcome acquire(const Plan& asked, const GrantSink& sink) {
+  // as in run(): the keeper's thread may outlive this call
+  const Plan& plan = *new Plan(asked);
+  const Entry& entry = *new Entry;
+  const Hold& how =
+      *new Hold{.pass_on = [&sink](const auto& leases) { return sink.print(sink.text(leases)); },
+                .stays = plan.request.attached,
+                .until_stdin_ends = plan.request.attached};
+  return hold(plan, entry, *new Output(plan), how);
 }
 
 }  // namespace dlock::run

@@ -8,7 +8,8 @@
 #include <sys/wait.h>
 #include <algorithm>
 #include <cstring>
-#include "run/environment.hpp"
+#include <iterator>
+#include "run/child.hpp"
 #include "run/job_cgroup.hpp"
 #include "util/wait.hpp"
 
@@ -21,7 +22,7 @@ namespace {
 
 constexpr Duration fast_job = 20ms;  // one that ends within it needs no renewals
 
-Policy::Rules rules(const Plan& plan, bool same_group) {
+Policy::Rules rules(const Plan& plan, bool same_group, const Hold* hold) {
   Policy::Rules r;
   r.timing = plan.timing;
   r.wait = wait_rules(plan);
@@ -36,25 +37,32 @@ Policy::Rules rules(const Plan& plan, bool same_group) {
   r.until_success = plan.once_per && plan.until_success;
   r.kill_when_lost = plan.on_lost.what == OnLost::Do::kill;
   r.several = !plan.more_keys.empty();
+  r.has_job = hold == nullptr;
+  r.stays = hold && hold->stays;
+  if (hold) r.max_hold = hold->max_hold;
   return r;
 }
 
 }  // namespace
 
 Supervisor::Supervisor(const Plan& plan, const Entry& entry, const Surroundings& around,
-                       Events& events, Channel guard, pid_t guard_pid)
+                       Output& output, Channel guard, pid_t guard_pid, const Hold* hold)
     : plan_(plan),
       entry_(entry),
       around_(around),
       guard_(std::move(guard)),
       guard_pid_(guard_pid),
-      events_(events),
+      output_(output),
       same_group_(plan.group == Group::same || (plan.group == Group::automatic && around.tty)),
       modes_(around.tty.get()),
       signals_(entry.open_signals()),
-      keeper_(*new Keeper(plan, events)),
-      announcer_(plan, events),
-      policy_(rules(plan, same_group_)) {}
+      keeper_(*new Keeper(plan, output)),
+      announcer_(plan, output),
+      policy_(rules(plan, same_group_, hold)),
+      hold_(hold),
+      guard_reaped_(hold != nullptr) {
+  if (hold) hold_end_.emplace(*hold);
+}
 
 FailedCall Supervisor::failed() const {
   for (const FailedCall& call : {signals_.failed(), timer_.failed(), keeper_.failed()})
@@ -65,19 +73,23 @@ FailedCall Supervisor::failed() const {
 Outcome Supervisor::run() {
   // If the store is this machine, the first try needs no thread: the guard sets itself up
   // meanwhile.
-  const bool granted =
-      plan_.traits.liveness == Liveness::process && plan_.splay <= Duration{} && keeper_.try_now();
+  const bool granted = !hold_ && plan_.traits.liveness == Liveness::process &&
+                       plan_.splay <= Duration{} && keeper_.try_now();
   if (granted) turn();
-  entry_.let_go_of_inherited(STDERR_FILENO);
+  if (!hold_) entry_.let_go_of_inherited(STDERR_FILENO);
   if (!granted) keeper_.start();
   while (!policy_.over()) {
     timer_.arm(std::min({policy_.wake_at(), thread_at_}));
     const short guard_events = guard_.unsent() ? POLLIN | POLLOUT : POLLIN;
-    pollfd p[] = {{signals_.fd(), POLLIN, 0},
-                  {guard_.fd(), guard_events, 0},
-                  {timer_.fd(), POLLIN, 0},
-                  {keeper_.fd(), POLLIN, 0}};
-    ::poll(p, std::size(p), -1);
+    std::vector<pollfd> p{{signals_.fd(), POLLIN, 0},
+                          {guard_.fd(), guard_events, 0},
+                          {timer_.fd(), POLLIN, 0},
+                          {keeper_.fd(), POLLIN, 0}};
+    if (may_be_asked()) {
+      const auto more = hold_end_->descriptors(held_by());
+      p.insert(p.end(), more.begin(), more.end());
+    }
+    ::poll(p.data(), p.size(), -1);
     if ((p[1].revents & POLLOUT) != 0) guard_.flush();
     timer_.drain();
     turn();
@@ -95,41 +107,46 @@ void Supervisor::turn() {
     // no thread available: the job goes on
     thread_at_ = keeper_.started() || keeper_.over() ? no_deadline : later(now, 1s);
   }
-  std::vector<Event> events = gather(now);
-  events.emplace_back(event::Tick{});
-  step(events, now);
+  for (const Event& e : gather(now)) step(e, now);
+  if (may_be_asked())
+    if (const auto end = hold_end_->asked(held_by())) step(event::EndAsked{*end}, now);
+  step(event::Tick{}, now);
   if (stop_by_ != 0) stop();
 }
 
-void Supervisor::step(const std::vector<Event>& events, Deadline now) {
-  for (const Event& e : events) {
-    announcer_.of_guard(e);
-    for (const Action& a : policy_.step(e, now)) perform(a);
+void Supervisor::step(const Event& e, Deadline now) {
+  if (const auto* of_job = std::get_if<GuardEvent>(&e)) {
+    announcer_.report(*of_job);
+    if (std::holds_alternative<event::JobStarted>(*of_job)) metrics_.job_runs();
+    forget_start_ |= std::holds_alternative<event::StartFailed>(*of_job) ||
+                     std::holds_alternative<event::ExecFailed>(*of_job);
   }
+  for (const Action& a : policy_.step(e, now)) perform(a);
 }
 
 // As the job was stopped. When the job goes on, the guard says so and then sends us CONT: it takes
-// back a stop that is pending, and one that came before that is behind a message which is read here.
+// back a stop that is pending, and one that came before that is behind a message which is read
+// here.
 //
-// 1. dlock looks for a CONT, and for the guard's messages;  2. the user's CONT comes;  3. our stop is
-//    made pending, which drops a CONT, or is a SIGSTOP, which is never pending, and the guard's CONT
-//    came in step 2: dlock stays stopped until the next CONT.
+// 1. dlock looks for a CONT, and for the guard's messages;  2. the user's CONT comes;  3. our stop
+//    is made pending, which drops a CONT, or is a SIGSTOP, which is never pending, and the guard's
+//    CONT came in step 2: dlock stays stopped until the next CONT.
 void Supervisor::stop() {
   announcer_.clear_line();
-  events_.flush(100ms);
+  output_.flush(100ms);
   while (stop_by_ != 0 && policy_.may_stop() && !is_pending(SIGCONT)) {
     const int signal = stop_by_;
     if (signal != SIGSTOP) ::kill(::getpid(), signal);
     std::vector<Event> events, rest;
     from_guard(events, rest);
-    events.insert(events.end(), rest.begin(), rest.end());
+    std::move(rest.begin(), rest.end(), std::back_inserter(events));
     if (events.empty()) {
       if (signal == SIGSTOP) ::kill(::getpid(), signal);
       let_through(signal);
       break;
     }
     drop_pending(signal);
-    step(events, Clock::now());
+    for (const Event& e : events) step(e, Clock::now());
   }
   stop_by_ = 0;
 }
@@ -141,52 +158,24 @@ std::vector<Event> Supervisor::gather(Deadline now) {
   from_guard(events, rest);
   const bool revoked = from_keeper(events, now);
   from_user(events);
-  events.insert(events.end(), rest.begin(), rest.end());
+  std::move(rest.begin(), rest.end(), std::back_inserter(events));
   if (revoked) events.emplace_back(event::Revoked{});
   return events;
 }
 
 bool Supervisor::from_keeper(std::vector<Event>& out, Deadline now) {
   bool revoked = false;
-  for (Keeper::Report& report : keeper_.reports()) {
-    if (auto* began = std::get_if<Keeper::Began>(&report)) {
-      out.emplace_back(event::WaitBegan{began->at});
-    } else if (auto* answered = std::get_if<Keeper::Answered>(&report)) {
-      announcer_.answered(answered->asked_at, std::move(answered->holder),
-                          std::move(answered->why));
-      out.emplace_back(event::Answered{answered->asked_at});
-    } else if (auto* none = std::get_if<Keeper::NoAnswer>(&report)) {
-      announcer_.no_answer(std::move(none->why), none->failed && policy_.waiting(), now);
-      out.emplace_back(event::NoAnswer{!none->failed});
-    } else if (auto* waiting = std::get_if<Waiting>(&report)) {
-      announcer_.waits(*waiting, policy_.waiting(), now);
-    } else if (auto* granted = std::get_if<Keeper::Granted>(&report)) {
-      leases_ = std::move(granted->more);
-      leases_.insert(leases_.begin(), granted->lease);
+  for (KeeperEvent& e : keeper_.events()) {
+    announcer_.report(e, policy_, now);
+    if (auto* granted = std::get_if<event::Granted>(&e)) {
+      leases_ = granted->leases;
       holds_ = std::move(granted->holds);
       granted_at_ = now;
-      out.emplace_back(event::Granted{leases_.front().deadline});
-    } else if (auto* kept = std::get_if<Keeper::Kept>(&report)) {
-      announcer_.kept(kept->deadline, now);
-      out.emplace_back(event::Kept{kept->deadline});
-      revoked |= kept->revoked;
-    } else if (auto* failed = std::get_if<Keeper::RenewFailed>(&report)) {
-      announcer_.renewal_failed(failed->why, policy_.deadlines().term_at, now);
-    } else if (auto* gone = std::get_if<Keeper::Gone>(&report)) {
-      announcer_.keep_reason(std::move(gone->why));
-      out.emplace_back(event::KeeperLost{});
-    } else if (auto* ended = std::get_if<Keeper::Ended>(&report)) {
-      announcer_.wait_ended(ended->message);
-      out.emplace_back(event::WaitEnded{ended->status, ended->busy});
-    } else if (std::holds_alternative<Keeper::Left>(report)) {
-      out.emplace_back(event::WaitLeft{});
-    } else if (auto* released = std::get_if<Keeper::Released>(&report)) {
-      announcer_.released(released->confirmed, std::move(released->why));
-      out.emplace_back(event::ReleaseDone{released->confirmed});
-    } else if (auto* detached = std::get_if<Keeper::Detached>(&report)) {
-      announcer_.detached(detached->confirmed, std::move(detached->why));
-      out.emplace_back(event::DetachDone{detached->confirmed});
     }
+    const auto* done = std::get_if<event::ReleaseDone>(&e);
+    if (done && hold_end_) hold_end_->released(*done);
+    if (std::holds_alternative<event::Revoked>(e)) revoked = true;
+    else out.emplace_back(std::move(e));
   }
   return revoked;
 }
@@ -211,38 +200,10 @@ void Supervisor::from_guard(std::vector<Event>& urgent, std::vector<Event>& rest
   Channel::Received r;
   auto got = Channel::Got::nothing;
   while (guard_.open() && (got = guard_.receive(r)) == Channel::Got::message) {
-    const int value = r.message.value;
-    switch (r.message.kind) {
-      case Kind::started:
-        announcer_.started(value);
-        metrics_.job_runs();
-        rest.emplace_back(event::JobStarted{});
-        break;
-      case Kind::start_failed:
-        keeper_.forget_start();
-        announcer_.start_failed(why({r.payload, value}));
-        rest.emplace_back(event::StartFailed{value});
-        break;
-      case Kind::refused: rest.emplace_back(event::StartRefused{}); break;
-      case Kind::exec_failed:
-        keeper_.forget_start();
-        announcer_.exec_failed(value);
-        rest.emplace_back(event::ExecFailed{value});
-        break;
-      case Kind::stopped:
-        rest.emplace_back(event::JobStopped{value, same_group_ && group_is_orphaned(::getpid())});
-        break;
-      case Kind::continued: rest.emplace_back(event::JobContinued{}); break;
-      case Kind::exited: rest.emplace_back(event::JobExited{value}); break;
-      case Kind::max_run: rest.emplace_back(event::MaxRunOver{}); break;
-      case Kind::expired: urgent.emplace_back(event::Expired{}); break;
-      case Kind::killing: rest.emplace_back(event::Killing{}); break;
-      case Kind::tree_dead:
-        if (r.message.expired) urgent.emplace_back(event::Expired{});
-        rest.emplace_back(event::TreeDead{value, r.message.expired});
-        break;
-      default: break;
-    }
+    const auto& e = std::get<GuardEvent>(r.message);
+    const auto* dead = std::get_if<event::TreeDead>(&e);
+    if (dead && dead->expired) urgent.emplace_back(event::Expired{});
+    (std::holds_alternative<event::Expired>(e) ? urgent : rest).emplace_back(e);
   }
   if (got == Channel::Got::closed) {
     guard_.close();
@@ -259,26 +220,21 @@ void Supervisor::reap_others() const {
 void Supervisor::perform(const Action& a) {
   switch (a.what) {
     case Do::start_job: return start_job();
-    case Do::send_deadlines: guard_.send({Kind::deadlines, 0, false, policy_.deadlines()}); return;
-    case Do::send_signal: guard_.send({Kind::signal, a.number, false, {}}); return;
+    case Do::send_deadlines: guard_.send(order::Deadlines{policy_.deadlines()}); return;
+    case Do::send_signal: guard_.send(order::Signal{a.number}); return;
     case Do::signal_all:
-      if (a.number == plan_.end_signal) announcer_.ends(a.number);
-      guard_.send({Kind::signal_all, a.number, false, {}});
+      if (a.number == plan_.end_signal) announcer_.sends_end(a.number);
+      guard_.send(order::SignalAll{a.number});
       return;
     case Do::kill_guard: ::kill(guard_pid_, SIGKILL); return;
     case Do::sweep_own: return sweep_own();
     case Do::stop_self: stop_by_ = a.number; return;
     case Do::leave_queue: keeper_.leave(); return;
     case Do::queue_again: keeper_.queue_again(a.span); return;
-    case Do::withdraw_start: keeper_.forget_start(); return;
-    case Do::release:
-      note_end(a.outcome);
-      keeper_.release();
-      return;
-    case Do::detach:
-      note_end(a.outcome);
-      keeper_.detach(a.span);
-      return;
+    case Do::hand_over: return hand_over();
+    case Do::withdraw_start: forget_start_ = true; return;
+    case Do::release: keeper_.release(farewell(a.outcome)); return;
+    case Do::detach: keeper_.detach(a.span, farewell(a.outcome)); return;
     case Do::say: {
       const bool named = a.note == Action::Note::stuck || a.note == Action::Note::descendants;
       return announcer_.say(a.note, named ? job_members() : std::vector<pid_t>{}, Clock::now());
@@ -287,12 +243,28 @@ void Supervisor::perform(const Action& a) {
   }
 }
 
-// Of a job that ran to an end that was seen.
-void Supervisor::note_end(const Outcome& o) {
-  const std::string_view how = o.result;
-  if (how == "command" || how == "signal" || how == "max_run" || how == "revoked")
-    keeper_.job_ended({o.by_signal, o.value});
+Keeper::Farewell Supervisor::farewell(const Outcome& o) const {
+  Keeper::Farewell f{.job = {}, .forget_start = forget_start_};
+  if (!hold_ && o.job_ended()) f.job = RunEnd{o.by_signal, o.value};
+  return f;
 }
+
+// ---- without a job -----------------------------------------------------------------------------
+
+bool Supervisor::may_be_asked() const { return hold_ && (policy_.waiting() || policy_.holding()); }
+
+std::optional<Owner> Supervisor::held_by() const {
+  return policy_.holding() ? std::optional(leases_.front().owner) : std::nullopt;
+}
+
+void Supervisor::hand_over() {
+  announcer_.clear_line();
+  announcer_.acquired(leases_.front());
+  holds_.clear();
+  step(event::HandedOver{hold_->pass_on(leases_)}, Clock::now());
+}
+
+// ---- the job -----------------------------------------------------------------------------------
 
 void Supervisor::start_job() {
   announcer_.clear_line();
@@ -304,13 +276,13 @@ void Supervisor::start_job() {
   // every program of this user.
   std::vector<int> fds;
   for (const Fd& fd : holds_) fds.push_back(fd.get());
-  const int error = guard_.send_with({Kind::start, same_group_ ? 1 : 0, false, policy_.deadlines()},
-                                     environment, fds);
+  const int error =
+      guard_.send_with(order::Start{same_group_, policy_.deadlines()}, environment, fds);
   holds_.clear();
   if (error == EPIPE || error == ECONNRESET) {
     ::kill(guard_pid_, SIGKILL);  // its end of the channel is broken; the end of file will follow
   } else if (error != 0) {
-    keeper_.forget_start();
+    forget_start_ = true;
     announcer_.start_failed(
         fmt::format("the order to the guard process failed: {}", ::strerrordesc_np(error)));
     for (const Action& a : policy_.step(event::StartFailed{error}, Clock::now())) perform(a);

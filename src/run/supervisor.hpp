@@ -5,25 +5,28 @@
 #include <vector>
 #include "run/announcer.hpp"
 #include "run/entry.hpp"
-#include "run/events.hpp"
+#include "run/hold.hpp"
 #include "run/keeper.hpp"
 #include "run/message.hpp"
 #include "run/metrics.hpp"
-#include "run/no_process.hpp"
 #include "run/outcome.hpp"
+#include "run/output.hpp"
 #include "run/policy.hpp"
-#include "run/terminal.hpp"
+#include "run/process.hpp"
+#include "run/signals.hpp"
 #include "run/timer.hpp"
 
 namespace dlock::run {
 
-// dlock's main thread while a command runs. It collects the events of keeper, user and guard, lets
-// Policy decide with one `now`, and carries out the actions. It calls no client library, every wait
-// has a bound, and it is the only thread that forks, waits for children and signals.
+// dlock's main thread while it waits and holds, with a job or without. It collects the events of
+// keeper, user and guard, lets Policy decide with one `now`, and carries out the actions. It calls
+// no client library, every wait has a bound, and it is the only thread that forks, waits for
+// children and signals.
 class Supervisor {
  public:
-  Supervisor(const Plan&, const Entry&, const Surroundings&, Events&, Channel guard,
-             pid_t guard_pid);
+  // A guard, or what to do without a job.
+  Supervisor(const Plan&, const Entry&, const Surroundings&, Output&, Channel guard,
+             pid_t guard_pid, const Hold* = nullptr);
   ~Supervisor() = delete;
   FailedCall failed() const;  // then run() would never end
   Outcome run();
@@ -36,12 +39,15 @@ class Supervisor {
   bool from_keeper(std::vector<Event>&, Deadline now);  // true: it was asked to stop
   void from_user(std::vector<Event>&);
   void from_guard(std::vector<Event>& urgent, std::vector<Event>& rest);
-  void step(const std::vector<Event>&, Deadline now);
+  void step(const Event&, Deadline now);
   void stop();
   void reap_others() const;
   void perform(const Action&);
-  void note_end(const Outcome&);
+  Keeper::Farewell farewell(const Outcome&) const;
   void start_job();
+  void hand_over();
+  bool may_be_asked() const;  // to end, without a job
+  std::optional<Owner> held_by() const;
   bool foreign(pid_t child) const;
   void sweep_own();
   void reap_guard();
@@ -54,7 +60,7 @@ class Supervisor {
   const Surroundings& around_;
   Channel guard_;
   const pid_t guard_pid_;
-  Events& events_;
+  Output& output_;
   const bool same_group_;
   const TerminalModes modes_;
   IncomingSignals signals_;
@@ -64,11 +70,14 @@ class Supervisor {
   Metrics& metrics_ = *new Metrics(plan_);
   Policy policy_;
   std::vector<Lease> leases_;
-  std::vector<Fd> holds_;             // until the guard has them
+  std::vector<Fd> holds_;   // until the guard has them
+  const Hold* const hold_;  // null: there is a job
+  std::optional<HoldEnd> hold_end_;
+  bool forget_start_ = false;         // Keeper::Farewell
   Deadline thread_at_ = no_deadline;  // when the keeper gets its thread
-  bool guard_reaped_ = false;
-  std::uint64_t guard_started_ = 0;  // clock ticks since boot; known when it is dead
-  int stop_by_ = 0;                  // stop ourselves when the rest of this wake-up is done
+  bool guard_reaped_;                 // or there is none
+  std::uint64_t guard_started_ = 0;   // clock ticks since boot; known when it is dead
+  int stop_by_ = 0;                   // stop ourselves when the rest of this wake-up is done
   const Deadline asked_at_ = Clock::now();
   Deadline granted_at_ = no_deadline, ended_at_ = no_deadline;
   Outcome outcome_{};

@@ -4,8 +4,7 @@
 #include <sys/wait.h>
 #include <algorithm>
 #include "run/job_cgroup.hpp"
-#include "run/process_id.hpp"
-#include "run/process_tree.hpp"
+#include "run/process.hpp"
 #include "run/supervisor.hpp"
 
 namespace dlock::run {
@@ -43,11 +42,9 @@ void Supervisor::sweep_own() {
     empty = found.empty() ? empty + 1 : 0;
     if (empty < 3) continue;
     cgroup.remove();
-    const Deadline now = Clock::now();
-    events_.status("job_dead");
-    events_.trace("tree_dead", "job");
-    for (const Action& a : policy_.step(event::OwnSweepDone{}, now)) perform(a);
-    return;
+    output_.status("job_dead");
+    output_.trace("tree_dead", "job");
+    return step(event::OwnSweepDone{}, Clock::now());
   }
 }
 

@@ -4,7 +4,7 @@
 #include <unistd.h>
 #include <cstdint>
 #include "core/clock.hpp"
-#include "run/no_process.hpp"
+#include "run/process.hpp"
 #include "util/fd.hpp"
 
 namespace dlock::run {
@@ -17,7 +17,8 @@ class Timer {
     else if (!set(no_deadline)) failed_ = {"timerfd_settime", errno};
   }
   int fd() const noexcept { return fd_.get(); }
-  // It cannot be relied on: it was tried, so that nobody learns it from an alarm that does not come.
+  // It cannot be relied on: it was tried, so that nobody learns it from an alarm that does not
+  // come.
   const FailedCall& failed() const noexcept { return failed_; }
   void arm(Deadline at) {  // no_deadline: off
     if (at != armed_ && set(at)) armed_ = at;

@@ -31,6 +31,7 @@ class WaitEnd {
   void begin(Deadline now) noexcept {  // once; -n: again for each try
     if (began_ == no_deadline || rules_.one_try) began_ = now;
   }
+  void reach() noexcept { reached_ = true; }   // the store answered something
   void answered(Deadline asked_at) noexcept {  // the store answered a request sent then
     answered_ = std::max(answered_, asked_at);
     reached_ = true;
@@ -42,9 +43,18 @@ class WaitEnd {
     reached_ = true;
   }
 
+  Deadline began() const noexcept { return began_; }
+  bool reached() const noexcept { return reached_; }
+  // The end of -w; no_deadline: there is none, or it is one try.
+  Deadline until() const noexcept {
+    return rules_.wait && !rules_.one_try ? later(began_, *rules_.wait) : no_deadline;
+  }
+  // The store's last answer is too old to end the wait with.
+  bool stale() const noexcept { return answered_ < until() - last_look; }
+
   Deadline over_at() const noexcept {
     if (began_ == no_deadline) return no_deadline;
-    if (rules_.wait && !rules_.one_try) return later(began_, *rules_.wait);
+    if (rules_.wait && !rules_.one_try) return until();
     if (rules_.one_try) return later(began_, rules_.one_answer);
     // its answer arrives a moment later
     return reached_ ? no_deadline : later(began_, rules_.one_answer + last_look);

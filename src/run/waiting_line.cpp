@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 #include "core/duration.hpp"
 #include "core/text.hpp"
 
@@ -38,13 +39,13 @@ std::string fitted(std::string line, std::size_t width) {
 
 bool redraws(const Plan& plan) { return !plan.say.quiet && !plan.say.json && draws_on_stderr(); }
 
-WaitingLine::WaitingLine(const Plan& plan, Events& events)
-    : plan_(plan), events_(events), since_(Clock::now()), next_(later(since_, 500ms)) {}
+WaitingLine::WaitingLine(const Plan& plan, Output& output)
+    : plan_(plan), output_(output), since_(Clock::now()), next_(later(since_, 500ms)) {}
 
 void WaitingLine::update(const Waiting& waiting, Deadline now) {
   failing_since_ = no_deadline;
   if (now < next_ || plan_.say.quiet) return;
-  std::string line = events_.held_line(waiting.holder, waiting.why) + until_when();
+  std::string line = output_.held_line(waiting.holder, waiting.why) + until_when();
   if (plan_.traits.fifo) line += fmt::format(" (position {})", waiting.ahead + 1);
   show(line);
   next_ = terminal_ ? later(now, 1s) : said_ < 3 ? later(since_, said_again[said_]) : no_deadline;
@@ -57,8 +58,8 @@ std::string WaitingLine::until_when() const {
 
 void WaitingLine::show(const std::string& line) {
   terminal_ = redraws(plan_);
-  if (!terminal_) return events_.words(line);
-  events_.raw("\r" + fitted("dlock: " + line, columns()) + "\033[K");
+  if (!terminal_) return output_.inform(line);
+  output_.raw("\r" + fitted("dlock: " + line, columns()) + "\033[K");
   drawn_ = true;
 }
 
@@ -70,27 +71,26 @@ void WaitingLine::fails(const std::string& why, Deadline now) {
 }
 
 void WaitingLine::clear() {
-  if (drawn_) events_.raw("\r\033[K");
+  if (drawn_) output_.raw("\r\033[K");
   drawn_ = false;
 }
 
-void WaitingLine::answered(Deadline asked_at, std::optional<HolderView> holder, std::string why) {
-  answered_ = asked_at;
-  holder_ = std::move(holder);
-  why_ = std::move(why);
+void WaitingLine::answered(event::Answered a) {
+  answer_ = std::move(a);
   no_answer_.clear();
 }
 
 void WaitingLine::ended(bool busy, Deadline now) {
   clear();
-  events_.trace_result("acquire", busy ? "fail" : "info");
-  const bool recent = now <= later(answered_, plan_.timing.op_timeout + std::chrono::seconds{1});
+  output_.trace_result("acquire", busy ? "fail" : "info");
+  const bool recent =
+      now <= later(answer_.asked_at, plan_.timing.op_timeout + std::chrono::seconds{1});
   if (busy)
-    return events_.error(recent ? events_.busy_line(holder_, why_)
-                                : events_.busy_line(std::nullopt, {}));
-  events_.error(no_answer_.empty() ? fmt::format("{}: the store did not answer in time",
-                                                 printable(plan_.request.key.text()))
-                                   : no_answer_);
+    return output_.error(recent ? output_.busy_line(answer_.holder, answer_.why)
+                                : output_.busy_line(std::nullopt, {}));
+  output_.error(no_answer_.empty()
+                    ? fmt::format("{}: the store did not answer in time", output_.key())
+                    : no_answer_);
 }
 
 }  // namespace dlock::run

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include <optional>
 #include <string>
-#include "run/events.hpp"
+#include "run/event.hpp"
+#include "run/output.hpp"
 
 namespace dlock::run {
 
@@ -17,13 +17,13 @@ inline constexpr Duration said_again[] = {std::chrono::minutes{1}, std::chrono::
 // only.
 class WaitingLine {
  public:
-  WaitingLine(const Plan&, Events&);
+  WaitingLine(const Plan&, Output&);
   void update(const Waiting&, Deadline now);  // from the keeper, when a line may be due
   void clear();                               // before any other output, or at the end
 
   // The message at the end of a wait: `busy` with the holder, if the store named it recently (CLI:
   // --op-timeout and a second).
-  void answered(Deadline asked_at, std::optional<HolderView> holder, std::string why);
+  void answered(event::Answered a);
   // The store is unreachable, or its reply is malformed. Reported once that has lasted for 2 s;
   // again each second on a terminal, elsewhere after 10 min at the earliest.
   void fails(const std::string& why, Deadline now);
@@ -35,7 +35,7 @@ class WaitingLine {
   std::string until_when() const;
 
   const Plan& plan_;
-  Events& events_;
+  Output& output_;
   bool terminal_ = false;
   const Deadline since_;
   Deadline next_;
@@ -43,9 +43,8 @@ class WaitingLine {
   Deadline failing_since_ = no_deadline, next_failing_{};
   int said_ = 0;
   bool drawn_ = false;
-  Deadline answered_{};
-  std::optional<HolderView> holder_;
-  std::string why_, no_answer_;
+  event::Answered answer_{};  // the last one
+  std::string no_answer_;
 };
 
 }  // namespace dlock::run

@@ -15,7 +15,8 @@ TEST_CASE(
     auto own = store.open({});
     Backend& inner = *own;
     dlock::run::OtherKeys others;
-    const auto all = dlock::run::several(std::move(own), {key("a"), key("b")}, others);
+    const auto all = dlock::run::several(std::move(own), {key("a"), key("b")},
+                                         {.proven = 4s, .renew_every = 1s}, others);
     Request r = request("a");
     r.ttl = std::max<Duration>(4s, subject().shortest_ttl);
     const auto place = all->enqueue(r).value();

@@ -123,7 +123,8 @@ TEST_CASE("starts: several keys are noted together, or none of them") {
     need(subject().traits->permits, "permits");
     const auto other = store.open({});
     dlock::run::OtherKeys more;
-    const auto all = dlock::run::several(store.open({}), {key("a"), key("b")}, more);
+    const auto all = dlock::run::several(store.open({}), {key("a"), key("b")},
+                                         {.proven = 30s, .renew_every = 10s}, more);
     const Granted held = take(*other, request("b", Mode::permit, 2));
     const Start older = start_at(starts_of(*other, "b"), 1),
                 mine = start_at(starts_of(*other, "b"), 2),

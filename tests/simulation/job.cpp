@@ -28,13 +28,13 @@ void Guard::later(Nanos span, std::uint64_t tag, void (Guard::*what)()) {
 
 void Guard::start(FencingToken token, const run::GuardDeadlines& when, std::vector<OpenPtr> holds) {
   when_ = when;
-  if (now() >= when_.term_at) return tell_({run::Kind::refused, 0, false, {}});
+  if (now() >= when_.term_at) return tell_(run::event::StartRefused{});
   holds_ = std::move(holds);
   token_ = token;
   lives_ = true;
   if (world_.told()) world_.say(who_, fmt::format("starts its job with token {}", token));
   ledger_.started(token, who_);
-  tell_({run::Kind::started, 1, false, {}});
+  tell_(run::event::JobStarted{1});
   write();
   later(plan_.runs, 30, &Guard::end);
   arm();
@@ -61,7 +61,7 @@ void Guard::check() {
   if (!expired_ && now() >= std::min(when_.term_at, when_.kill_at)) {
     expired_ = true;
     if (world_.told()) world_.say(who_, "the lease is over: TERM");
-    tell_({run::Kind::expired, 0, false, {}});
+    tell_(run::event::Expired{});
     signal_all();
     arm();
   }
@@ -77,7 +77,7 @@ void Guard::sweep() {
   if (!lives_ && gone_) holds_.clear();
   if (!lives_ || std::exchange(sweeping_, true)) return;
   if (world_.told()) world_.say(who_, "KILL");
-  tell_({run::Kind::killing, 0, false, {}});
+  tell_(run::event::Killing{});
   later(delay(longest_death), 33, &Guard::dead);
 }
 
@@ -136,7 +136,7 @@ void Guard::dead() {
   if (world_.told()) world_.say(who_, "its job is dead");
   ledger_.died(token_, excused_, plan_.lock_delay);
   holds_.clear();
-  if (!gone_) tell_({run::Kind::tree_dead, status_, expired_, {}});
+  if (!gone_) tell_(run::event::TreeDead{status_, expired_});
 }
 
 std::uint64_t Guard::hash() const noexcept {

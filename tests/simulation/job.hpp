@@ -24,7 +24,7 @@ class Guard {
  public:
   // `tell`: a message to dlock.
   Guard(World& world, Ledger& ledger, Machine& machine, std::string who, JobPlan plan,
-        std::function<void(run::Message)> tell)
+        std::function<void(run::GuardEvent)> tell)
       : world_(world),
         ledger_(ledger),
         machine_(machine),
@@ -59,7 +59,7 @@ class Guard {
   Machine& machine_;
   const std::string who_;
   const JobPlan plan_;
-  const std::function<void(run::Message)> tell_;
+  const std::function<void(run::GuardEvent)> tell_;
   run::GuardDeadlines when_;
   std::vector<OpenPtr> holds_;
   FencingToken token_ = 0;

@@ -3,9 +3,10 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <csignal>
+#include <iterator>
 #include <new>
 #include <stdexcept>
-#include "run/events.hpp"
+#include "run/output.hpp"
 #include "run/wrap/wrapped.hpp"
 
 // What those Keepers own that were never destroyed (party.hpp): their copies of the request and of the
@@ -14,7 +15,7 @@
 extern "C" const char* __lsan_default_suppressions();
 // NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming)
 extern "C" const char* __lsan_default_suppressions() {
-  return "leak:^dlock::run::Keeper::Keeper\nleak:^dlock::run::Keeper::take\n";
+  return "leak:^dlock::run::Keeper::Keeper\nleak:^dlock::run::Keeper::accept\n";
 }
 
 namespace dlock::simulation {
@@ -34,10 +35,10 @@ run::Plan quiet_plan(const Traits& traits) {
 }
 
 // Says nothing and writes nothing.
-run::Events& no_events() {
+run::Output& no_output() {
   static const run::Plan plan = quiet_plan(Traits{});
-  static run::Events& events = *new run::Events(plan);
-  return events;
+  static run::Output& output = *new run::Output(plan);
+  return output;
 }
 
 }  // namespace
@@ -79,8 +80,8 @@ Party::Party(World& world, Network& network, Ledger& ledger, Machine& machine, s
              std::uint64_t seed, const RunPlan& asked)
     : Process(world, network, machine, std::move(name), seed),
       plan_(quiet_plan(asked.factory->recipes.front())),
-      guard_(world, ledger, machine, Process::name(), asked.job, [this](const run::Message& m) {
-        inbox_.push_back(m);
+      guard_(world, ledger, machine, Process::name(), asked.job, [this](const run::GuardEvent& e) {
+        inbox_.push_back(e);
         changed();
       }) {
   world_.active = this;
@@ -114,14 +115,14 @@ Party::Party(World& world, Network& network, Ledger& ledger, Machine& machine, s
   rules.can_detach = true;
   policy_ = std::make_unique<run::Policy>(rules);
   memory_ = std::make_unique<std::byte[]>(sizeof(Keeper));
-  keeper_ = new (memory_.get()) Keeper(plan_, no_events());
+  keeper_ = new (memory_.get()) Keeper(plan_, no_output());
   world_.active = nullptr;
 }
 
 Party::~Party() {
   die();
   world_.active = this;
-  (void)keeper_->reports();
+  (void)keeper_->events();
   while (!places_.empty()) delete places_.back();
   delete opened_;
   world_.active = nullptr;
@@ -146,7 +147,7 @@ void Party::turn() {
   std::vector<run::Event> events, rest;
   from_guard(events, rest);
   from_keeper(events);
-  events.insert(events.end(), rest.begin(), rest.end());
+  std::move(rest.begin(), rest.end(), std::back_inserter(events));
   events.emplace_back(event::Tick{});
   for (const run::Event& e : events)
     for (const run::Action& a : policy_->step(e, now)) perform(a);
@@ -156,62 +157,42 @@ void Party::turn() {
 }
 
 void Party::from_guard(std::vector<run::Event>& urgent, std::vector<run::Event>& rest) {
-  for (const run::Message& m : std::exchange(inbox_, {})) {
-    remember(static_cast<std::uint64_t>(m.kind) * 1000 + static_cast<std::uint64_t>(m.value));
-    switch (m.kind) {
-      case run::Kind::started: rest.emplace_back(event::JobStarted{}); break;
-      case run::Kind::refused: rest.emplace_back(event::StartRefused{}); break;
-      case run::Kind::expired:
-        if (steady_ && quiet())
-          world_.broken("I6: the lease of " + name() + " runs out, though nothing went wrong");
-        urgent.emplace_back(event::Expired{});
-        break;
-      case run::Kind::killing: rest.emplace_back(event::Killing{}); break;
-      case run::Kind::tree_dead:
-        if (m.expired) urgent.emplace_back(event::Expired{});
-        rest.emplace_back(event::TreeDead{m.value, m.expired});
-        break;
-      default: break;
-    }
+  for (const run::GuardEvent& e : std::exchange(inbox_, {})) {
+    const auto* dead = std::get_if<event::TreeDead>(&e);
+    remember(e.index() * 1000 + (dead ? static_cast<std::uint64_t>(dead->status) : 0));
+    const bool expired = std::holds_alternative<event::Expired>(e);
+    if (expired && steady_ && quiet())
+      world_.broken("I6: the lease of " + name() + " runs out, though nothing went wrong");
+    if (dead && dead->expired) urgent.emplace_back(event::Expired{});
+    (expired ? urgent : rest).emplace_back(e);
   }
   if (std::exchange(guard_gone_, false)) rest.emplace_back(event::GuardGone{});
   if (std::exchange(swept_, false)) rest.emplace_back(event::OwnSweepDone{});
 }
 
 void Party::from_keeper(std::vector<run::Event>& out) {
-  for (Keeper::Report& report : keeper_->reports()) {
-    remember(report.index() + 7000);
-    if (auto* began = std::get_if<Keeper::Began>(&report)) {
-      out.emplace_back(event::WaitBegan{began->at});
-    } else if (auto* answered = std::get_if<Keeper::Answered>(&report)) {
-      out.emplace_back(event::Answered{answered->asked_at});
-    } else if (auto* none = std::get_if<Keeper::NoAnswer>(&report)) {
-      if (world_.told()) world_.say(name(), "no answer: " + none->why);
-      out.emplace_back(event::NoAnswer{!none->failed});
-    } else if (auto* granted = std::get_if<Keeper::Granted>(&report)) {
-      token_ = granted->lease.token;
+  for (run::KeeperEvent& e : keeper_->events()) {
+    remember(e.index() + 7000);
+    if (auto* granted = std::get_if<event::Granted>(&e)) {
+      token_ = granted->leases.front().token;
       holds_ = std::move(granted->holds);
-      if (world_.told()) world_.say(name(), fmt::format("has token {}", token_));
-      out.emplace_back(event::Granted{granted->lease.deadline});
-    } else if (auto* kept = std::get_if<Keeper::Kept>(&report)) {
-      if (world_.told()) world_.say(name(), "its lease is renewed");
-      out.emplace_back(event::Kept{kept->deadline});
-    } else if (auto* failed = std::get_if<Keeper::RenewFailed>(&report)) {
-      if (world_.told()) world_.say(name(), "a renewal failed: " + failed->why);
-    } else if (auto* gone = std::get_if<Keeper::Gone>(&report)) {
-      if (world_.told()) world_.say(name(), "lost: " + gone->why);
-      out.emplace_back(event::KeeperLost{});
-    } else if (auto* ended = std::get_if<Keeper::Ended>(&report)) {
-      if (world_.told()) world_.say(name(), "its wait ended: " + ended->message);
-      out.emplace_back(event::WaitEnded{ended->status, ended->busy});
-    } else if (std::holds_alternative<Keeper::Left>(report)) {
-      out.emplace_back(event::WaitLeft{});
-    } else if (auto* released = std::get_if<Keeper::Released>(&report)) {
-      if (world_.told())
-        world_.say(name(), released->confirmed ? "released" : "not released: " + released->why);
-      out.emplace_back(event::ReleaseDone{released->confirmed});
     }
+    if (world_.told()) tell(e);
+    out.emplace_back(std::move(e));
   }
+}
+
+void Party::tell(const run::KeeperEvent& e) {
+  const auto say = [this](const std::string& text) { world_.say(name(), text); };
+  if (const auto* none = std::get_if<event::NoAnswer>(&e)) say("no answer: " + none->why);
+  if (std::holds_alternative<event::Granted>(e)) say(fmt::format("has token {}", token_));
+  if (std::holds_alternative<event::Kept>(e)) say("its lease is renewed");
+  if (const auto* f = std::get_if<event::RenewFailed>(&e)) say("a renewal failed: " + f->why);
+  if (const auto* gone = std::get_if<event::KeeperLost>(&e)) say("lost: " + gone->why);
+  if (const auto* ended = std::get_if<event::WaitEnded>(&e))
+    say("its wait ended: " + ended->message);
+  if (const auto* done = std::get_if<event::ReleaseDone>(&e))
+    say(done->confirmed ? "released" : "not released: " + done->why);
 }
 
 // The descriptors are in the message that starts the job.
@@ -242,13 +223,15 @@ void Party::perform(const run::Action& a) {
       if (quiet())
         world_.broken("I6: a grant comes too late for " + name() + ", though nothing went wrong");
       return keeper_->queue_again(a.span);
-    case Do::release: return keeper_->release();
+    case Do::release: return keeper_->release({});
     case Do::end:
       if (world_.told())
-        world_.say(name(), fmt::format("ends: {} {}", a.outcome.result, a.outcome.value));
+        world_.say(name(),
+                   fmt::format("ends: {} {}", run::result_name(a.outcome.how), a.outcome.value));
       return;
     // nobody asks for these here
     case Do::stop_self:
+    case Do::hand_over:
     case Do::withdraw_start:
     case Do::detach:
     case Do::say: return;

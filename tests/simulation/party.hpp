@@ -46,6 +46,7 @@ class Party final : public Process {
   void machine_woke() override { guard_.machine_woke(); }
   void from_guard(std::vector<run::Event>& urgent, std::vector<run::Event>& rest);
   void from_keeper(std::vector<run::Event>& out);
+  void tell(const run::KeeperEvent&);
   void perform(const run::Action&);
   void start_job();
   // The effects of the last fault are over.
@@ -53,7 +54,7 @@ class Party final : public Process {
 
   run::Plan plan_;
   Guard guard_;
-  std::vector<run::Message> inbox_;  // from the guard
+  std::vector<run::GuardEvent> inbox_;  // from the guard
   bool guard_gone_ = false, swept_ = false;
   std::unique_ptr<run::Policy> policy_;
   // A Keeper has no destructor, because its thread may hang for ever. Here its memory is freed and

@@ -36,8 +36,16 @@ struct BothEnds {
   }
 };
 
+template <class T>
+bool is(const Message& m) {
+  return std::holds_alternative<GuardEvent>(m) &&
+         std::holds_alternative<T>(std::get<GuardEvent>(m));
+}
+
+bool has_deadlines(const Message& m) { return std::holds_alternative<order::Deadlines>(m); }
+
 Message deadlines(Deadline kill_at) {
-  return {Kind::deadlines, 0, false, {no_deadline, kill_at, no_deadline}};
+  return order::Deadlines{{no_deadline, kill_at, no_deadline}};
 }
 
 std::vector<Fd> some(std::size_t n) {
@@ -56,14 +64,14 @@ std::vector<int> numbers(const std::vector<Fd>& fds) {
 TEST_CASE("what a peer sent before it exited is read, even if it had not read everything itself") {
   BothEnds c;
   REQUIRE(c.one.send(deadlines(Deadline{1s})));  // as a renewal that comes as the job ends
-  REQUIRE(c.other.send({Kind::exited, 5, false, {}}));
-  REQUIRE(c.other.send({Kind::tree_dead, 5, false, {}}));
+  REQUIRE(c.other.send(GuardEvent{event::JobExited{5}}));
+  REQUIRE(c.other.send(GuardEvent{event::TreeDead{5, false}}));
   c.other.close();
   Channel::Received r;
   REQUIRE(c.one.receive(r) == Got::message);
-  CHECK(r.message.kind == Kind::exited);
+  CHECK(is<event::JobExited>(r.message));
   REQUIRE(c.one.receive(r) == Got::message);
-  CHECK(r.message.kind == Kind::tree_dead);
+  CHECK(is<event::TreeDead>(r.message));
   CHECK(c.one.receive(r) == Got::closed);
 }
 
@@ -73,41 +81,42 @@ TEST_CASE("a peer that does not read still gets every deadline and signal") {
   for (int i = 1; i <= 20000; ++i)
     REQUIRE(c.one.send(deadlines(last = Deadline{std::chrono::seconds{i}})));
   CHECK(c.one.unsent());
-  for (const int signal : {SIGTERM, SIGUSR1, SIGTERM})
-    REQUIRE(c.one.send({Kind::signal, signal, false, {}}));
-  REQUIRE(c.one.send({Kind::signal_all, SIGKILL, false, {}}));
+  for (const int signal : {SIGTERM, SIGUSR1, SIGTERM}) REQUIRE(c.one.send(order::Signal{signal}));
+  REQUIRE(c.one.send(order::SignalAll{SIGKILL}));
   const auto all = c.received();
   CHECK(all.size() < 20000);  // superseded messages are not kept
-  const auto newest = std::find_if(all.rbegin(), all.rend(),
-                                   [](const Message& m) { return m.kind == Kind::deadlines; });
+  const auto newest = std::find_if(all.rbegin(), all.rend(), has_deadlines);
   REQUIRE(newest != all.rend());
-  CHECK(newest->when.kill_at == last);
+  CHECK(std::get<order::Deadlines>(*newest).when.kill_at == last);
   for (const int signal : {SIGTERM, SIGUSR1})
     CHECK(std::count_if(all.begin(), all.end(), [&](const Message& m) {
-            return m.kind == Kind::signal && m.value == signal;
+            const auto* s = std::get_if<order::Signal>(&m);
+            return s && s->number == signal;
           }) == 1);
-  CHECK(all.back().kind == Kind::signal_all);
+  CHECK(std::holds_alternative<order::SignalAll>(all.back()));
 }
 
 TEST_CASE("messages of the guard to a stopped dlock arrive in order when it continues") {
   BothEnds c;
   for (int i = 0; i < 20000; ++i)
-    REQUIRE(c.one.send({i % 2 ? Kind::continued : Kind::stopped, SIGTSTP, false, {}}));
-  for (const Kind k : {Kind::expired, Kind::killing, Kind::exited})
-    REQUIRE(c.one.send({k, 0, false, {}}));
+    REQUIRE(c.one.send(i % 2 ? GuardEvent{event::JobContinued{}}
+                             : GuardEvent{event::JobStopped{SIGTSTP, false}}));
+  for (const GuardEvent& e : {GuardEvent{event::Expired{}}, GuardEvent{event::Killing{}},
+                              GuardEvent{event::JobExited{0}}})
+    REQUIRE(c.one.send(e));
   const auto all = c.received();
   REQUIRE(all.size() > 4);
-  CHECK((all.end() - 4)->kind == Kind::continued);
-  CHECK((all.end() - 3)->kind == Kind::expired);
-  CHECK((all.end() - 2)->kind == Kind::killing);
-  CHECK((all.end() - 1)->kind == Kind::exited);
+  CHECK(is<event::JobContinued>(*(all.end() - 4)));
+  CHECK(is<event::Expired>(*(all.end() - 3)));
+  CHECK(is<event::Killing>(*(all.end() - 2)));
+  CHECK(is<event::JobExited>(*(all.end() - 1)));
 }
 
 TEST_CASE("a peer that is dead") {
   BothEnds c;
   c.other.close();
   CHECK_FALSE(c.one.send(deadlines(no_deadline)));
-  CHECK(c.one.send_with({Kind::start, 0, false, {}}, {}, {}) == EPIPE);
+  CHECK(c.one.send_with(order::Start{}, {}, {}) == EPIPE);
   CHECK_FALSE(c.one.unsent());
 }
 
@@ -116,14 +125,16 @@ TEST_CASE("descriptors travel with a message, or ahead of it when they are too m
   const auto n = GENERATE(std::size_t{0}, std::size_t{1}, std::size_t{64}, Channel::max_attached,
                           Channel::max_attached + 1, std::size_t{600});
   const auto fds = some(n);
-  REQUIRE(c.one.send_with({Kind::start, 1, false, {}}, "A=b", numbers(fds)) == 0);
+  REQUIRE(c.one.send_with(order::Start{true, {}}, "A=b", numbers(fds)) == 0);
   Channel::Received r;
   std::vector<Fd> attached;
   while (c.other.receive(r) == Got::message) {
     CHECK_FALSE(r.lacks);
-    CHECK(r.message.kind == (attached.size() + r.attached.size() < n ? Kind::hold : Kind::start));
+    const bool last = attached.size() + r.attached.size() >= n;
+    CHECK(std::holds_alternative<order::Start>(r.message) == last);
+    CHECK(std::holds_alternative<order::Hold>(r.message) != last);
     std::move(r.attached.begin(), r.attached.end(), std::back_inserter(attached));
-    if (r.message.kind == Kind::start) CHECK(r.payload == "A=b");
+    if (last) CHECK(r.payload == "A=b");
   }
   REQUIRE(attached.size() == n);
   for (std::size_t i = 0; i < n; ++i) {
@@ -137,23 +148,21 @@ TEST_CASE("descriptors travel with a message, or ahead of it when they are too m
 TEST_CASE("a start message does not overtake an older message") {
   BothEnds c;
   while (!c.one.unsent()) REQUIRE(c.one.send(deadlines(no_deadline)));
-  CHECK(c.one.send_with({Kind::start, 0, false, {}}, {}, {}) == EAGAIN);
+  CHECK(c.one.send_with(order::Start{}, {}, {}) == EAGAIN);
   const auto all = c.received();
-  CHECK(std::all_of(all.begin(), all.end(),
-                    [](const Message& m) { return m.kind == Kind::deadlines; }));
-  CHECK(c.one.send_with({Kind::start, 0, false, {}}, {}, {}) == 0);
+  CHECK(std::all_of(all.begin(), all.end(), has_deadlines));
+  CHECK(c.one.send_with(order::Start{}, {}, {}) == 0);
 }
 
 TEST_CASE("a message that is too long is refused with the reason") {
   BothEnds c;
-  CHECK(c.one.send_with({Kind::start, 0, false, {}}, std::string(std::size_t{64} << 20, 'x'), {}) ==
-        EMSGSIZE);
+  CHECK(c.one.send_with(order::Start{}, std::string(std::size_t{64} << 20, 'x'), {}) == EMSGSIZE);
 }
 
 TEST_CASE("a receiver out of descriptors reports that some are missing") {
   BothEnds c;
   const auto fds = some(8);
-  REQUIRE(c.one.send_with({Kind::start, 0, false, {}}, {}, numbers(fds)) == 0);
+  REQUIRE(c.one.send_with(order::Start{}, {}, numbers(fds)) == 0);
   rlimit before{};
   ::getrlimit(RLIMIT_NOFILE, &before);
   rlimit few = before;

@@ -52,16 +52,16 @@ struct Contender {
     plan.timing.renew_every = 10min;
     plan.timing.op_timeout = 1s;
     plan.once_per = run::OncePer::parse("1h").value();
-    keeper = new run::Keeper(plan, *new run::Events(plan));
+    keeper = new run::Keeper(plan, *new run::Output(plan));
     keeper->start();
   }
   // Whether it may start its job.
   bool starts() {
     for (const auto end = std::chrono::steady_clock::now() + 60s;
          std::chrono::steady_clock::now() < end;) {
-      for (const auto& r : keeper->reports()) {
-        if (std::holds_alternative<run::Keeper::Granted>(r)) return true;
-        if (const auto* e = std::get_if<run::Keeper::Ended>(&r)) {
+      for (const auto& r : keeper->events()) {
+        if (std::holds_alternative<run::event::Granted>(r)) return true;
+        if (const auto* e = std::get_if<run::event::WaitEnded>(&r)) {
           CAPTURE(e->message);
           CHECK(e->busy);
           return false;

@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <functional>
 #include <utility>
 #include <vector>
 #include "run/wrap/wrapped.hpp"
@@ -20,7 +21,7 @@ template <class Report>
 bool reports(run::Keeper& keeper) {
   for (const auto end = std::chrono::steady_clock::now() + 20s;
        std::chrono::steady_clock::now() < end;) {
-    for (const auto& r : keeper.reports())
+    for (const auto& r : keeper.events())
       if (std::holds_alternative<Report>(r)) return true;
     pollfd p{keeper.fd(), POLLIN, 0};
     ::poll(&p, 1, 100);
@@ -84,6 +85,36 @@ class StillBackend final : public run::Wrapped {
   Queue& queue_;
 };
 
+// Waits once, then answers what the test says.
+struct Turn {
+  std::function<Result<Progress>()> second;
+  bool waited = false;
+};
+
+class TurnWaiter final : public dlock::Waiter {
+ public:
+  explicit TurnWaiter(Turn& turn) : turn_(turn) {}
+  Result<Progress> poll(Duration) override {
+    return std::exchange(turn_.waited, true) ? turn_.second() : Waiting{};
+  }
+  Result<void> cancel() override { return {}; }
+
+ private:
+  Turn& turn_;
+};
+
+class TurnBackend final : public run::Wrapped {
+ public:
+  TurnBackend(std::unique_ptr<Backend> inner, Turn& turn)
+      : Wrapped(std::move(inner)), turn_(turn) {}
+  Result<std::unique_ptr<dlock::Waiter>> enqueue(const Request&) override {
+    return std::make_unique<TurnWaiter>(turn_);
+  }
+
+ private:
+  Turn& turn_;
+};
+
 // Not freed, as in dlock: the thread of a keeper may still use it.
 template <class T>
 T& for_ever(T* object) {
@@ -100,12 +131,42 @@ std::vector<int> minutes_of_looks(const run::Say& say, Duration silence) {
   plan.open = [&queue, open = plan.open](const Settings& s) -> Result<std::unique_ptr<Backend>> {
     return std::make_unique<StillBackend>(open(s).value(), queue);
   };
-  auto& keeper = for_ever(new run::Keeper(plan, for_ever(new run::Events(plan))));
+  auto& keeper = for_ever(new run::Keeper(plan, for_ever(new run::Output(plan))));
   keeper.start();
-  REQUIRE(reports<run::Keeper::Ended>(keeper));
+  REQUIRE(reports<run::event::WaitEnded>(keeper));
   std::vector<int> minutes;
   for (const auto t : queue.answers) minutes.push_back(static_cast<int>(t.count()));
   return minutes;
+}
+
+// Whether the wait ends busy, as Policy decides it by what the keeper reports.
+bool ends_busy(Turn& turn, Duration wait) {
+  auto& plan = plan_of("fake:keeper_test_end");
+  plan.wait = wait;
+  plan.open = [&turn, open = plan.open](const Settings& s) -> Result<std::unique_ptr<Backend>> {
+    return std::make_unique<TurnBackend>(open(s).value(), turn);
+  };
+  auto& keeper = for_ever(new run::Keeper(plan, for_ever(new run::Output(plan))));
+  run::WaitEnd end(run::wait_rules(plan));
+  keeper.start();
+  bool leaves = false;
+  for (const auto until = std::chrono::steady_clock::now() + 20s;
+       std::chrono::steady_clock::now() < until;) {
+    for (const auto& e : keeper.events()) {
+      if (const auto* begun = std::get_if<run::event::WaitBegan>(&e)) end.begin(begun->at);
+      if (const auto* a = std::get_if<run::event::Answered>(&e)) end.answered(a->asked_at);
+      if (std::holds_alternative<run::event::NoAnswer>(e)) end.failed();
+      if (std::holds_alternative<run::event::WaitLeft>(e)) return end.busy();
+    }
+    if (!leaves && Clock::now() >= end.over_at()) {
+      leaves = true;
+      keeper.leave();
+    }
+    pollfd p{keeper.fd(), POLLIN, 0};
+    ::poll(&p, 1, 10);
+  }
+  FAIL("the keeper does not leave");
+  return false;
 }
 
 }  // namespace
@@ -116,25 +177,25 @@ TEST_CASE(
     "the first renewal is due by the time of the grant, though the machine slept before the thread "
     "went on") {
   static auto& plan = plan_of("fake:keeper_test");
-  static auto* const events = new run::Events(plan);
-  static auto* const keeper = new run::Keeper(plan, *events);
+  static auto* const output = new run::Output(plan);
+  static auto* const keeper = new run::Keeper(plan, *output);
   REQUIRE(keeper->try_now());
   test::machine.sleep(12min);
   keeper->start();
-  CHECK(reports<run::Keeper::Kept>(*keeper));
-  keeper->release();
-  CHECK(reports<run::Keeper::Released>(*keeper));
+  CHECK(reports<run::event::Kept>(*keeper));
+  keeper->release({});
+  CHECK(reports<run::event::ReleaseDone>(*keeper));
 }
 
 // The supervisor releases a short job's lock itself, before the moment at which it would start the
 // thread, which then had a lease that was released.
 TEST_CASE("after a release that needed no thread, none is started") {
   static auto& plan = plan_of("fake:keeper_test_release");
-  static auto* const events = new run::Events(plan);
-  static auto* const keeper = new run::Keeper(plan, *events);
+  static auto* const output = new run::Output(plan);
+  static auto* const keeper = new run::Keeper(plan, *output);
   REQUIRE(keeper->try_now());
-  keeper->release();
-  CHECK(reports<run::Keeper::Released>(*keeper));
+  keeper->release({});
+  CHECK(reports<run::event::ReleaseDone>(*keeper));
   CHECK(keeper->over());
   keeper->start();
   CHECK_FALSE(keeper->started());
@@ -154,4 +215,24 @@ TEST_CASE(
   const Duration silence = GENERATE(0s, 1s);
   CHECK(minutes_of_looks({.quiet = true}, silence) ==
         std::vector{0, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 110, 120});
+}
+
+// It may still answer what only reads, so a last look at the holder would find one.
+TEST_CASE("what a store said before it refused does not end a wait as busy") {
+  const Deadline began = Clock::now();
+  auto& turn = for_ever(new Turn{[began]() -> Result<Progress> {
+    const auto to_last_second = began + 60s - 500ms - Clock::now();
+    if (to_last_second > 0s)
+      test::machine.sleep(std::chrono::duration_cast<Duration>(to_last_second));
+    return fail(Errc::unavailable, "OOM command not allowed when used memory > 'maxmemory'");
+  }});
+  CHECK_FALSE(ends_busy(turn, 60s));
+}
+
+TEST_CASE("the error of a machine that slept beyond the end of its wait does not hide who holds") {
+  auto& turn = for_ever(new Turn{[]() -> Result<Progress> {
+    test::machine.sleep(1h);
+    return fail(Errc::unavailable, "the connection is stale");
+  }});
+  CHECK(ends_busy(turn, 60s));
 }

@@ -158,7 +158,7 @@ TEST_CASE("the status of a revoked holder: after 123, before 124 and the command
   SECTION("124") {
     s.see(event::MaxRunOver{}).see(event::Revoked{}).dead(SIGTERM).see(event::ReleaseDone{true});
     CHECK(s.ends_with(status_revoked));
-    CHECK(std::string_view(s.outcome()->result) == "revoked");
+    CHECK(s.outcome()->how == Outcome::How::revoked);
   }
   SECTION("only descendants were left, which count as the job") {
     s.exits(0).see(event::Revoked{}).dead(0).see(event::ReleaseDone{true});

@@ -26,6 +26,10 @@ inline Policy::Rules attached() {
   return r;
 }
 
+inline event::Granted granted_until(Deadline d) {
+  return {{Lease{.key = Key::parse("k").value(), .owner = {}, .deadline = d}}};
+}
+
 struct Story {
   Policy policy;
   Deadline now = start;
@@ -47,9 +51,9 @@ struct Story {
     now = std::max(now, policy.wake_at());
     return tick();
   }
-  Story& granted(Duration lease = 29'698ms) { return see(event::Granted{later(now, lease)}); }
+  Story& granted(Duration lease = 29'698ms) { return see(granted_until(later(now, lease))); }
   Story& running() { return granted().see(event::JobStarted{}); }
-  Story& running_attached() { return see(event::Granted{no_deadline}).see(event::JobStarted{}); }
+  Story& running_attached() { return see(granted_until(no_deadline)).see(event::JobStarted{}); }
   Story& exits(int code) { return see(event::JobExited{code << 8}); }
   Story& dead(int status, bool expired = false) { return see(event::TreeDead{status, expired}); }
 

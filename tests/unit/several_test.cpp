@@ -108,10 +108,12 @@ Result<std::unique_ptr<dlock::Waiter>> Scripted::enqueue(const Request& r) {
 Key key(const char* name) { return Key::parse(name).value(); }
 
 struct Both {
-  Script script;
-  run::OtherKeys others;
+  Duration renew_every = 15min;
+  Script script{};
+  run::OtherKeys others{};
   std::unique_ptr<Backend> all =
-      run::several(std::make_unique<Scripted>(script), {key("b"), key("a")}, others);
+      run::several(std::make_unique<Scripted>(script), {key("b"), key("a")},
+                   {.proven = 1h, .renew_every = renew_every}, others);
   Request request{.key = key("b"), .owner = Owner::random(), .ttl = 1h, .identity = {}};
   std::unique_ptr<dlock::Waiter> place = all->enqueue(request).value();
 
@@ -232,8 +234,7 @@ TEST_CASE("several: keys that were not released yet are released before they are
 
 // The release of `a` may arrive late: it must not end the grant that follows.
 TEST_CASE("several: one is lost while another is waited for: all are taken by another owner") {
-  Both keys;
-  keys.request.ttl = 0us;  // renewed at each poll
+  Both keys{.renew_every = 0us};  // renewed at each poll
   keys.place = keys.all->enqueue(keys.request).value();
   keys.script.waits = "b";
   keys.script.lost = {"a"};

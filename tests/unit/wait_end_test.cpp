@@ -6,7 +6,7 @@
 #include <csignal>
 #include <optional>
 #include "core/exit_status.hpp"
-#include "run/policy.hpp"
+#include "unit/policy_story.hpp"
 
 using namespace dlock;
 using namespace dlock::run;
@@ -82,7 +82,7 @@ TEST_CASE("-w: at its end dlock leaves the queue and waits at most 200 ms for th
     CHECK(w.at(3'200ms).tick().status() == 75);
   }
   SECTION("the lock was granted meanwhile: the keeper releases it") {
-    w.at(3'010ms).see(event::Granted{began_at + 30s});
+    w.at(3'010ms).see(test::granted_until(began_at + 30s));
     CHECK(w.last.empty());
     CHECK(w.see(event::WaitLeft{}).status() == 75);
   }
@@ -125,7 +125,7 @@ TEST_CASE("-n: one try, with the time for connecting and one answer") {
     CHECK(w.at(10'149ms).tick().status() == status_unavailable);
   }
   SECTION("granted too late to start: one more try, with the same time") {
-    w.at(9s).see(event::Granted{began_at + 9s});
+    w.at(9s).see(test::granted_until(began_at + 9s));
     CHECK(w.does(Do::queue_again));
     CHECK(w.policy.wake_at() == began_at + 9s + 9'949ms);
   }
@@ -145,13 +145,13 @@ TEST_CASE("without -w: no limit, except for a store that was never reached") {
   SECTION("reached, but it grants nothing yet") {
     w.at(1s).see(event::NoAnswer{.reached = true});
     CHECK(w.policy.wake_at() == no_deadline);
-    CHECK(w.at(70s).see(event::Granted{began_at + 100s}).does(Do::start_job));
+    CHECK(w.at(70s).see(test::granted_until(began_at + 100s)).does(Do::start_job));
   }
 }
 
 TEST_CASE("granted too late to start: the end of the wait does not move") {
   Wait w(waiting(60s));
-  w.at(50s).see(event::Granted{began_at + 51s});
+  w.at(50s).see(test::granted_until(began_at + 51s));
   CHECK(w.does(Do::queue_again));
   CHECK(w.policy.wake_at() == began_at + 60s);
   w.at(60s).tick();
@@ -179,7 +179,7 @@ TEST_CASE("an ending signal ends the wait within 200 ms; the same one within 100
 
 TEST_CASE("no signal cuts a release short") {
   Wait w(waiting(std::nullopt));
-  w.see(event::Granted{began_at + 29s})
+  w.see(test::granted_until(began_at + 29s))
       .see(event::JobStarted{})
       .at(1s)
       .see(event::Signal{SIGTERM, false});
@@ -198,7 +198,7 @@ TEST_CASE("no signal cuts a release short") {
 TEST_CASE("a forwarded ending signal is followed by CONT: a stopped job gets it before KILL") {
   auto r = waiting(std::nullopt);
   Wait w(r);
-  w.see(event::Granted{began_at + 29s})
+  w.see(test::granted_until(began_at + 29s))
       .see(event::JobStarted{})
       .see(event::JobStopped{SIGSTOP, false})
       .at(1s);

@@ -11,7 +11,7 @@
 #include "core/text.hpp"
 #include "run/lines.hpp"
 #include "run/once_per.hpp"
-#include "run/process_id.hpp"
+#include "run/process.hpp"
 
 namespace dlock::cli {
 namespace {

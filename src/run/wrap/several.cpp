@@ -16,8 +16,13 @@ namespace {
 
 class Several final : public Wrapped {
  public:
-  Several(std::unique_ptr<Backend> inner, std::vector<Key> keys, OtherKeys& others)
-      : Wrapped(std::move(inner)), keys_(std::move(keys)), order_(keys_), others_(others) {
+  Several(std::unique_ptr<Backend> inner, std::vector<Key> keys, const Timing& timing,
+          OtherKeys& others)
+      : Wrapped(std::move(inner)),
+        timing_(timing),
+        keys_(std::move(keys)),
+        order_(keys_),
+        others_(others) {
     std::sort(order_.begin(), order_.end());
   }
 
@@ -52,6 +57,7 @@ class Several final : public Wrapped {
   template <class Ask>
   Result<Renewal> each(Ask ask);
 
+  const Timing timing_;
   const std::vector<Key> keys_;
   std::vector<Key> order_;
   OtherKeys& others_;
@@ -224,7 +230,7 @@ Result<std::optional<std::string>> SeveralWaiter::renew_taken() {
       return std::optional{
           fmt::format("{} was lost: {}", printable(t.lease.key.text()), lost->why)};
     t.lease = std::get<Kept>(*answer).lease;
-    t.renew_at = later(now, request_.ttl / 4);
+    t.renew_at = next_renewal(all_.timing_, t.lease.deadline, now);
   }
   return std::optional<std::string>{};
 }
@@ -291,7 +297,7 @@ Result<Progress> SeveralWaiter::poll(Duration slice) {
     if (auto* granted = std::get_if<Granted>(&*answer)) {
       Fd alarm(granted->alarm_fd < 0 ? -1 : ::fcntl(granted->alarm_fd, F_DUPFD_CLOEXEC, 3));
       Several::Taken t{granted->lease, granted->hold_fd, std::move(alarm),
-                       later(Clock::now(), request_.ttl / 4)};
+                       next_renewal(all_.timing_, granted->lease.deadline, Clock::now())};
       const bool all_copied = granted->alarm_fd < 0 || t.alarm;
       const int why = errno;
       place_.reset();
@@ -325,8 +331,8 @@ Result<void> SeveralWaiter::cancel() {
 }  // namespace
 
 std::unique_ptr<Backend> several(std::unique_ptr<Backend> inner, std::vector<Key> keys,
-                                 OtherKeys& others) {
-  return std::make_unique<Several>(std::move(inner), std::move(keys), others);
+                                 const Timing& timing, OtherKeys& others) {
+  return std::make_unique<Several>(std::move(inner), std::move(keys), timing, others);
 }
 
 }  // namespace dlock::run

@@ -11,6 +11,7 @@
 #include <memory>
 #include <vector>
 #include "core/backend.hpp"
+#include "run/timing.hpp"
 
 namespace dlock::run {
 
@@ -20,9 +21,10 @@ struct OtherKeys {
   std::vector<int> holds;  // Granted::hold_fd, of all keys
 };
 
-// `keys`: at least two, each once, in the order given; a Request names the first. `others`: filled
-// before a grant is answered; it outlives the Backend.
-std::unique_ptr<Backend> several(std::unique_ptr<Backend>, std::vector<Key> keys,
+// `keys`: at least two, each once, in the order given; a Request names the first. Timing: when
+// those that are taken are renewed while others are waited for. `others`: filled before a grant is
+// answered; it outlives the Backend.
+std::unique_ptr<Backend> several(std::unique_ptr<Backend>, std::vector<Key> keys, const Timing&,
                                  OtherKeys& others);
 
 }  // namespace dlock::run

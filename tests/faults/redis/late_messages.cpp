@@ -66,8 +66,9 @@ TEST_CASE(
     const Key ma = key("ma"), mb = key("mb"), mc = key("mc");
     const Lease blocks = acquire_or_fail(*other, request(mc, 60s));
     run::OtherKeys others;
-    auto all = run::several(open_redis(p.url(), quick(1s), recipe), {ma, mb, mc}, others);
     // short: held keys are renewed, and so checked, each second
+    auto all = run::several(open_redis(p.url(), quick(1s), recipe), {ma, mb, mc},
+                            {.proven = 4s, .renew_every = 1s}, others);
     auto waiter = *all->enqueue(request(ma, 4s));
     REQUIRE(std::holds_alternative<Waiting>(*waiter->poll(0s)));
     p.proxy.hold(release_of(recipe));

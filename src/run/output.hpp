@@ -7,23 +7,28 @@
 #include "core/backend.hpp"
 #include "core/clock.hpp"
 #include "run/lines.hpp"
+#include "run/outcome.hpp"
 #include "run/plan.hpp"
 #include "util/fd.hpp"
 #include "util/writer.hpp"
 
 namespace dlock::run {
 
+// For a reader of stderr or --status that does not read.
+inline constexpr Duration last_words = std::chrono::seconds{2};
+
 // The output about one acquisition: messages on stderr, one JSON object per line for --status,
-// and the history for --trace. Any thread may call; nothing here waits for a
-// reader.
-class Events {
+// and the history for --trace. Any thread may call; nothing here waits for a reader.
+class Output {
  public:
-  explicit Events(const Plan&);
-  ~Events() = delete;   // its writer lives as long as the process
+  explicit Output(const Plan&);
+  ~Output() = delete;   // its writer lives as long as the process
   Result<void> open();  // the files; Errc::cannot_create
 
-  // {"event":name,"t":seconds of CLOCK_BOOTTIME,...} to the status outputs.
-  void status(const char* name, Fields = {});
+  // {"event":name,"t":seconds of CLOCK_BOOTTIME,...} to the status outputs. With -v the milestones
+  // are said in those words, with -vv the other events as they are.
+  void status(const char* name, Fields = {}, const std::string& milestone = {});
+  std::string age() const;  // since dlock was started
 
   // One line of history: {"t":ns,"pid":..,"ev":..,"f":..,"key":..,"owner":..}. `invoke`, then
   // exactly one of ok, fail and info (unknown); of an acquire that waits, `queued` before that,
@@ -35,10 +40,15 @@ class Events {
   void trace_result(const char* f, const char* ev, std::optional<Deadline> deadline = {});
   void trace_granted(const Lease&);
 
-  // `dlock: ` + line on stderr. words: not with -q; error: always.
-  void words(std::string_view line);
+  // `dlock: ` + line on stderr. inform, warn: not with -q; error: always.
+  void inform(std::string_view line);
+  void warn(std::string_view line);
   void error(std::string_view line);
-  void raw(std::string text);  // to stderr, unchanged: the waiting line on a terminal
+  Outcome give_up(int status,
+                  std::string_view why);  // an error, which gets out, before anything begins
+  void raw(std::string text);             // to stderr, unchanged: the waiting line on a terminal
+
+  std::string key() const;  // for a message
 
   // "nightly is held by db3:41223 (backup) for 31m", or another reason to wait
   std::string held_line(const std::optional<HolderView>&, const std::string& why) const;
@@ -54,11 +64,9 @@ class Events {
   bool flush(Duration bound) { return writer_.flush(bound); }
 
  private:
-  void tell(std::string_view name, Fields);                    // for -v and -vv, as text
-  std::string milestone(std::string_view name, Fields) const;  // for people; empty: it is none
   void remember(const Owner&);
   bool skips_silently() const;
-  void own_word(const char* level, std::string_view line);
+  void message(const char* level, std::string_view line);
 
   const Plan& plan_;
   const Deadline began_ = Clock::now();

@@ -1,13 +1,51 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds and signals the processes below this one. All of it needs a readable /proc.
+// Other processes: which one a pid is, and those below this one. All of it needs a readable /proc.
 #pragma once
 #include <sys/types.h>
+#include <cstdint>
 #include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 #include "core/clock.hpp"
+#include "core/identity.hpp"
 #include "util/fd.hpp"
 
 namespace dlock::run {
+
+// A system call without which a run cannot be guarded, or ended: no job is started then.
+struct FailedCall {
+  const char* name = nullptr;  // null: all is well
+  int error = 0;
+  explicit operator bool() const noexcept { return name != nullptr; }
+};
+// Why, and what allows it.
+std::string why(const FailedCall&);
+
+// A process, identified beyond the reuse of its pid.
+struct ProcessId {
+  pid_t pid = 0;
+  std::uint64_t start = 0;  // clock ticks since boot (proc(5), field 22)
+  bool operator==(const ProcessId&) const = default;
+};
+
+struct ProcessStat {
+  ProcessId id;
+  pid_t parent = 0, group = 0, session = 0;
+};
+std::optional<ProcessStat> look_up(pid_t);  // nothing: no such process, or no /proc
+
+// Adds to the identity of this process which one it is (Identity::process).
+void identify(Identity&);
+// Whether the process of an identity is seen here. unknown: it is of another host or namespace, or
+// did not say which one it is.
+enum class Sighted { lives, ended, unknown };
+Sighted look_for(const Identity&);
+
+bool is_ancestor(const ProcessId&);  // of this process
+
+std::string proc_path(pid_t, std::string_view rest);  // of a file below /proc/<pid>
 
 // The children of this process: those of its first thread, which also adopts orphans. The list is
 // opened once, so that reading it later needs no descriptor. The kernel may skip entries while

@@ -1,10 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
+// Signals: their kinds, those that wait, and the terminal that sends some.
 #pragma once
 #include <sys/types.h>
 #include <termios.h>
-#include "run/plan.hpp"
+#include <csignal>
+#include "core/clock.hpp"
 
 namespace dlock::run {
+
+// timeout(1) signals its child and then its group, and means one signal: the same one within this
+// time counts once.
+inline constexpr Duration same_request = std::chrono::milliseconds{100};
+
+inline bool ends(int signal) noexcept {
+  return signal == SIGTERM || signal == SIGINT || signal == SIGQUIT || signal == SIGHUP;
+}
+inline bool stops(int signal) noexcept {
+  return signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU;
+}
+inline bool ignored_by_default(int signal) noexcept {
+  return signal == SIGCONT || signal == SIGWINCH || signal == SIGURG || signal == SIGCHLD;
+}
 
 // Whether no process could continue the group of `member` (dlock) if it stopped. The kernel's own
 // check does not work here: it counts the guard, the job's parent in another group of the session,

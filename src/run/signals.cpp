@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "run/terminal.hpp"
+#include "run/signals.hpp"
 #include <fcntl.h>
 #include <poll.h>
 #include <unistd.h>
-#include <csignal>
-#include "run/process_id.hpp"
-#include "run/signal_kinds.hpp"
+#include "run/process.hpp"
 
 namespace dlock::run {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "run/process_tree.hpp"
+#include "run/process.hpp"
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -9,7 +9,6 @@
 #include <fstream>
 #include <iterator>
 #include <sstream>
-#include "run/process_id.hpp"
 #include "util/fd.hpp"
 
 using namespace dlock;

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// What happens to a lock and its job: the words of Keeper, Guard and Supervisor, by which Policy
+// decides, and of which Announcer informs the user.
+#pragma once
+#include <sys/types.h>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+#include "core/backend.hpp"
+#include "run/outcome.hpp"
+#include "util/fd.hpp"
+
+namespace dlock::run {
+
+namespace event {
+
+// From the keeper.
+
+// The store is asked from then on.
+struct WaitBegan {
+  Deadline at;
+};
+// The store says that others have the lock.
+struct Answered {
+  Deadline asked_at;
+  std::optional<HolderView> holder{};
+  std::string why{};  // as in Waiting
+};
+// For now; it will be asked again. reached: it answered that it grants nothing, such as in its
+// grace after a restart; else it is unreachable, or its reply malformed.
+struct NoAnswer {
+  bool reached = false;
+  std::string why{};
+};
+struct Granted {
+  std::vector<Lease> leases;  // in the order of the keys; the first has the deadline of all
+  std::vector<Fd> holds{};    // duplicates of the descriptors with which the lock would end
+};
+struct Kept {
+  Deadline deadline;
+};
+// This holder was asked to stop (revoke).
+struct Revoked {};
+struct RenewFailed {
+  std::string why;
+};
+// Final.
+struct KeeperLost {
+  std::string why{};
+};
+// Nothing is held: busy, unreachable, denied... An empty message: nothing to report.
+struct WaitEnded {
+  int status;
+  bool busy;
+  std::string message{};
+};
+// Answer to Keeper::leave().
+struct WaitLeft {};
+struct ReleaseDone {
+  bool confirmed;
+  std::string why{};
+  bool unknown = false;  // not confirmed because the store could not be reached
+};
+struct DetachDone {
+  bool confirmed;
+  std::string why{};
+};
+
+// From the guard. They travel as they are (message.hpp): nothing in them owns memory.
+
+// After its exec.
+struct JobStarted {
+  pid_t job = 0;
+};
+// There is no job: no process, no descriptor. `call`: a literal, the same in both processes.
+struct StartFailed {
+  int error;
+  const char* call = "";
+};
+// term_at had passed before the job was forked.
+struct StartRefused {};
+struct ExecFailed {
+  int error;
+};
+// orphaned: no process could continue our group if it stopped.
+struct JobStopped {
+  int signal;
+  bool orphaned;
+};
+struct JobContinued {};
+// Its descendants may still live.
+struct JobExited {
+  int status;
+};
+// --max-run; the job was sent its end signal.
+struct MaxRunOver {};
+// term_at was reached: lost. The only source of exit 123, a latch.
+struct Expired {};
+// The tree is being killed.
+struct Killing {};
+// waitpid returned ECHILD: no member is left, and the guard exits. status: of the job, or -1.
+// expired: the latch, in case its own message was lost.
+struct TreeDead {
+  int status;
+  bool expired;
+};
+
+// From the user and from the supervisor itself.
+
+struct Signal {
+  int number;
+  bool from_kernel;
+};
+struct GuardGone {};
+// After sweep_own: no child of the guard's tree is left.
+struct OwnSweepDone {};
+// Without a job: the grant was passed on, or could not be.
+struct HandedOver {
+  bool done;
+};
+// Without a job: dlock is to end like this, whether it waits or holds.
+struct EndAsked {
+  Outcome outcome;
+};
+// wake_at() has been reached.
+struct Tick {};
+
+}  // namespace event
+
+using KeeperEvent =
+    std::variant<event::WaitBegan, Waiting, event::Answered, event::NoAnswer, event::Granted,
+                 event::Kept, event::Revoked, event::RenewFailed, event::KeeperLost,
+                 event::WaitEnded, event::WaitLeft, event::ReleaseDone, event::DetachDone>;
+using GuardEvent =
+    std::variant<event::JobStarted, event::StartFailed, event::StartRefused, event::ExecFailed,
+                 event::JobStopped, event::JobContinued, event::JobExited, event::MaxRunOver,
+                 event::Expired, event::Killing, event::TreeDead>;
+using Event = std::variant<KeeperEvent, GuardEvent, event::Signal, event::GuardGone,
+                           event::OwnSweepDone, event::HandedOver, event::EndAsked, event::Tick>;
+
+}  // namespace dlock::run

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// A lock without a job: what becomes of the grant, and what ends the hold.
+#pragma once
+#include <poll.h>
+#include <array>
+#include <functional>
+#include <optional>
+#include <vector>
+#include "core/lease.hpp"
+#include "run/event.hpp"
+#include "run/keeper_socket.hpp"
+#include "run/outcome.hpp"
+#include "run/output.hpp"
+
+namespace dlock::run {
+
+class Entry;
+
+struct Hold {
+  std::function<bool(const std::vector<Lease>&)> pass_on;  // the grant; false: give it back
+  bool stays = false;                                      // hold after the grant
+  bool until_stdin_ends = false;                           // --hold
+  Duration max_hold{};                                     // zero: no limit
+  int watch = -1;     // a pidfd; readable: the process has ended
+  int listener = -1;  // of keeper_socket
+  // readable before the grant: the process that waits for it has ended
+  int asker = -1;
+};
+
+// Acquires the lock and does that; the status is 125 if the grant could not be passed on.
+Outcome hold(const Plan&, const Entry&, Output&, const Hold&);
+
+// The descriptors that may ask for the end, and what they say.
+class HoldEnd {
+ public:
+  explicit HoldEnd(const Hold& hold) : hold_(hold) {}
+  // Those of a wait, or with `owner`, of a grant.
+  std::array<pollfd, 4> descriptors(const std::optional<Owner>& owner) const;
+  // At once: how dlock is asked to end. A release is answered by released() then.
+  std::optional<Outcome> asked(const std::optional<Owner>& owner);
+  void released(const event::ReleaseDone&);
+
+ private:
+  const Hold& hold_;
+  std::optional<KeeperQuestion> question_;
+};
+
+}  // namespace dlock::run

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/output.hpp"
+#include <fmt/format.h>
+#include <unistd.h>
+#include "core/duration.hpp"
+#include "core/text.hpp"
+
+namespace dlock::run {
+
+Output::Output(const Plan& plan) : plan_(plan), writer_(*new Writer) {}
+
+Result<void> Output::open() {
+  for (auto [path, fd, option] : {std::tuple{&plan_.say.status_file, &status_file_, "--status"},
+                                  std::tuple{&plan_.say.trace_file, &trace_file_, "--trace"}}) {
+    if (path->empty()) continue;
+    TRY(opened, open_lines(option, *path));
+    *fd = std::move(opened);
+  }
+  return {};
+}
+
+void Output::status(const char* name, Fields fields, const std::string& milestone) {
+  const std::string& key = plan_.request.key.text();
+  if (plan_.say.verbosity > 0 && !milestone.empty()) {
+    inform(fmt::format("{}: {}", printable(key), milestone));
+  } else if (plan_.say.verbosity > 1) {
+    std::string line = fmt::format("{}: {}", key, name);
+    const char* between = ": ";
+    for (const auto& [field, value] : fields) {
+      std::visit([&, f = field](const auto& v) { line += fmt::format("{}{} {}", between, f, v); },
+                 value);
+      between = ", ";
+    }
+    inform(printable(line));
+  }
+  const int to = status_file_ ? status_file_.get() : plan_.say.status_fd;
+  if (to >= 0) writer_.write(to, status_line(name, key, {fields.begin(), fields.end()}));
+}
+
+std::string Output::age() const {
+  return format_duration(std::chrono::duration_cast<Duration>(Clock::now() - began_));
+}
+
+void Output::trace(const char* ev, const char* f, Fields fields) {
+  if (!trace_file_) return;
+  const std::string owner = fmt::format("{:08x}", owner_.load());
+  writer_.write(trace_file_.get(), trace_line({ev, f, plan_.request.key.text(), owner},
+                                              {fields.begin(), fields.end()}));
+}
+
+void Output::remember(const Owner& owner) {
+  std::uint32_t mark = 0;
+  for (std::size_t i = 0; i < sizeof mark; ++i) mark = mark << 8U | owner.bytes[i];
+  owner_ = mark;
+}
+
+void Output::trace_attempt(const Owner& owner) {
+  remember(owner);
+  const Request& request = plan_.request;
+  if (request.mode == Mode::exclusive) trace("invoke", "acquire");
+  else if (request.mode == Mode::shared) trace("invoke", "acquire", {{"mode", "shared"}});
+  else trace("invoke", "acquire", {{"mode", "permit"}, {"limit", std::int64_t{request.limit}}});
+}
+
+void Output::trace_result(const char* f, const char* ev, std::optional<Deadline> deadline) {
+  if (deadline && *deadline != no_deadline)
+    trace(ev, f, {{"deadline", deadline->time_since_epoch().count()}});
+  else trace(ev, f);
+}
+
+void Output::trace_granted(const Lease& lease) {
+  remember(lease.owner);
+  if (lease.deadline == no_deadline)
+    trace("ok", "acquire", {{"token", static_cast<std::int64_t>(lease.token)}});
+  else
+    trace("ok", "acquire",
+          {{"token", static_cast<std::int64_t>(lease.token)},
+           {"deadline", lease.deadline.time_since_epoch().count()}});
+}
+
+void Output::inform(std::string_view line) {
+  if (!plan_.say.quiet) message("info", line);
+}
+
+void Output::warn(std::string_view line) {
+  if (!plan_.say.quiet) message("warning", line);
+}
+
+void Output::error(std::string_view line) { message("error", line); }
+
+void Output::message(const char* level, std::string_view line) {
+  if (line.empty()) return;
+  writer_.write(STDERR_FILENO, message_line(level, plan_.request.key.text(), line, plan_.say.json));
+}
+
+Outcome Output::give_up(int status, std::string_view why) {
+  error(why);
+  flush(last_words);
+  return {false, status, Outcome::How::error};
+}
+
+void Output::raw(std::string t) { writer_.write(STDERR_FILENO, std::move(t)); }
+
+std::string Output::key() const { return printable(plan_.request.key.text()); }
+
+std::string Output::held_line(const std::optional<HolderView>& holder,
+                              const std::string& why) const {
+  if (!holder)
+    return why.empty() ? fmt::format("{} is not free", key())
+                       : fmt::format("{}: {}", key(), printable(why));
+  const Identity& who = holder->who;
+  const bool nameless = who.host.empty();  // another program's
+  if (nameless && who.pid <= 0 && !why.empty()) return fmt::format("{}: {}", key(), printable(why));
+  const std::string stranger =
+      who.pid > 0 ? fmt::format("process {}, which is not dlock's", who.pid) : "another program";
+  std::string line = fmt::format("{} is held by {}", key(), nameless ? stranger : who.text());
+  // of a lease only the time of its request is known
+  const Duration age = holder->held.value_or(Duration(wall_micros() - who.since));
+  if ((holder->held || who.since > 0) && age >= Duration{}) line += " for " + format_duration(age);
+  if (!who.reason.empty()) line += fmt::format(": {}", printable(who.reason));
+  if (holder->vanished) line += " (gone; its lock-delay is running)";
+  if (holder->mode == Mode::shared && plan_.request.mode == Mode::permit)
+    line +=
+        fmt::format(" (a --shared lock, which counts as one of --limit {})", plan_.request.limit);
+  if (holder->mode == Mode::permit && plan_.request.mode == Mode::permit && who.limit != 0)
+    line += who.limit == plan_.request.limit
+                ? fmt::format(" (one of --limit {})", who.limit)
+                : fmt::format(
+                      " (one of --limit {}, and here it is --limit {}: use the same everywhere)",
+                      who.limit, plan_.request.limit);
+  if (!why.empty()) line += fmt::format(": {}", printable(why));
+  return line;
+}
+
+bool Output::skips_silently() const {
+  return plan_.say.quiet || (plan_.conflict_status == 0 && plan_.say.verbosity == 0);
+}
+
+std::string Output::busy_line(const std::optional<HolderView>& holder,
+                              const std::string& why) const {
+  if (skips_silently()) return {};
+  return held_line(holder, why) + (plan_.wait && *plan_.wait > Duration{}
+                                       ? "; waited " + format_duration(*plan_.wait)
+                                       : "; not waiting");
+}
+
+std::string Output::started_line(Duration ago) const {
+  if (skips_silently()) return {};
+  return fmt::format("{} was started {} ago; not again (--once-per {})", key(),
+                     format_duration(ago), plan_.once_per->text());
+}
+
+std::string Output::started_ahead_line(Duration ahead, bool corrected) const {
+  if (skips_silently()) return {};
+  return fmt::format(
+      "{} was started in the future by the store's clock ({} ahead){}; not again (--once-per {})",
+      key(), format_duration(ahead),
+      corrected ? ", which from now on counts as a start of now" : "", plan_.once_per->text());
+}
+
+}  // namespace dlock::run

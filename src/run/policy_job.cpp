@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+// The part of Policy about the job: its life, its end, and the lock that is given back then.
+#include <sys/wait.h>
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+#include "core/exit_status.hpp"
+#include "run/policy.hpp"
+
+namespace dlock::run {
+
+using namespace std::chrono_literals;
+using Do = Action::Do;
+using Note = Action::Note;
+using How = Outcome::How;
+
+namespace {
+
+constexpr Duration own_sweep_every = 10ms;
+constexpr Duration first_notice = 1s, next_notice = 10s;
+constexpr Duration grace_to_die = 5s;  // after the end of the lease, for a member that will not die
+
+}  // namespace
+
+void Policy::on(const event::JobStarted&, Deadline now) {
+  if (phase_ != Phase::starting) return;
+  phase_ = Phase::running;
+  if (rules_.max_run > 0us) max_run_at_ = later(now, rules_.max_run);
+}
+
+void Policy::on(const event::StartFailed& e, Deadline now) {
+  start_failed_ = true;
+  exec_error_ = e.error;
+  when_.stop_by = std::min(when_.stop_by, now);  // the guard, too, has nothing to wait for
+}
+
+void Policy::on(const event::StartRefused&, Deadline now) {
+  if (phase_ != Phase::starting) return;
+  const int asked_to_end = last_end_;
+  last_end_ = 0;
+  queue_again(now);
+  if (asked_to_end != 0) on(event::Signal{asked_to_end, false}, now);
+}
+
+void Policy::on(const event::ExecFailed& e, Deadline) { exec_error_ = e.error; }
+
+void Policy::on(const event::JobStopped& e, Deadline) {
+  if (!rules_.same_group || phase_ == Phase::descendants || !job_may_live()) return;
+  // a shell must see dlock stopped when it would see the job stopped
+  if (!e.orphaned) return act(Do::stop_self, e.signal);
+  // No process could continue dlock. The kernel would have dropped a TSTP and failed the terminal
+  // access with EIO.
+  if (e.signal == SIGTTIN || e.signal == SIGTTOU) act(Do::send_signal, SIGHUP);
+  if (e.signal != SIGSTOP) act(Do::send_signal, SIGCONT);
+}
+
+void Policy::on(const event::JobContinued&, Deadline) { act(Do::stop_self, 0); }
+
+void Policy::on(const event::JobExited& e, Deadline now) {
+  status_ = e.status;
+  if (phase_ != Phase::starting && phase_ != Phase::running) return;
+  phase_ = Phase::descendants;
+  notice_at_ = later(now, first_notice);
+  if (rules_.descendants == Descendants::kill && exec_error_ == 0) end_job(now);
+}
+
+// The guard's own deadline. If the guard misses it, because it is stopped or stuck, it will not
+// send KILL either: then the second line does.
+void Policy::on(const event::MaxRunOver&, Deadline now) {
+  if (phase_ != Phase::starting && phase_ != Phase::running && phase_ != Phase::descendants) return;
+  max_run_at_ = no_deadline;
+  if (std::exchange(max_run_over_, true)) return;
+  when_.stop_by = std::min(when_.stop_by, later(now, rules_.timing.kill_after));
+  say(Note::max_run);
+}
+
+void Policy::on(const event::Expired&, Deadline) {
+  if (lost_) return;
+  lost_ = true;
+  say(Note::lost);
+}
+
+void Policy::on(const event::Killing&, Deadline now) {
+  killing_ = true;
+  notice_at_ = later(now, first_notice);
+}
+
+void Policy::on(const event::TreeDead& e, Deadline now) {
+  if (!job_may_live() || phase_ == Phase::own_sweep) return;
+  if (status_ < 0) status_ = e.status;  // the command was the last to die
+  if (e.expired) on(event::Expired{}, now);
+  give_back(now);
+}
+
+void Policy::on(const event::GuardGone&, Deadline now) {
+  if (phase_ == Phase::waiting) {
+    asked_end_ = Outcome{false, status_unavailable, How::error};
+    say(Note::no_guard);
+    return leave(now);
+  }
+  if (!job_may_live() || phase_ == Phase::own_sweep) return;
+  guard_gone_ = guard_failed_ = true;
+  say(Note::guard_died);
+  if (now >= when_.kill_at) on(event::Expired{}, now);
+  phase_ = Phase::own_sweep;  // its death has killed the job; dlock has its orphans now
+  notice_at_ = later(now, first_notice);
+  step_by_ = later(now, own_sweep_every);
+  act(Do::sweep_own);
+}
+
+void Policy::on(const event::OwnSweepDone&, Deadline now) {
+  if (phase_ == Phase::own_sweep) give_back(now);
+}
+
+Deadline Policy::wake_at() const noexcept {
+  switch (phase_) {
+    case Phase::waiting: return wait_.over_at();
+    case Phase::over: return no_deadline;
+    case Phase::leaving:
+    case Phase::detaching:
+    case Phase::releasing: return step_by_;
+    case Phase::lingering: return std::min(hold_until_, deadline_);
+    case Phase::holding: return std::min(hold_until_, when_.kill_at);
+    case Phase::own_sweep: return step_by_;
+    case Phase::starting:
+    case Phase::running:
+    case Phase::descendants: break;
+  }
+  const Deadline second_line = killing_ ? no_deadline : second_line_.wake_at(when_);
+  const Deadline give_up = killing_ && lost_ ? later(deadline_, grace_to_die) : no_deadline;
+  return std::min({max_run_at_, second_line, notice_at_, give_up});
+}
+
+void Policy::on(const event::Tick&, Deadline now) {
+  if (now < wake_at()) return;
+  switch (phase_) {
+    case Phase::leaving: return end_wait();
+    case Phase::detaching:
+      say(Note::holding);
+      phase_ = Phase::lingering;
+      return;
+    case Phase::lingering:
+      if (now >= hold_until_) return release(now);
+      say(Note::not_released);  // the lease is over
+      return end(result());
+    case Phase::holding:
+      if (now >= when_.kill_at) return lose_hold(now);
+      return end_hold({false, status_ok, How::max_hold}, now);
+    case Phase::releasing:
+      if (rules_.has_job) return on(event::ReleaseDone{false}, now);
+      return end(result());
+    case Phase::own_sweep:
+    case Phase::starting:
+    case Phase::running:
+    case Phase::descendants: break;
+    case Phase::waiting: return leave(now);
+    case Phase::over: return;
+  }
+  if (now >= notice_at_) {
+    if (killing_ || phase_ == Phase::own_sweep) say(Note::stuck);
+    else if (phase_ == Phase::descendants && rules_.descendants == Descendants::wait)
+      say(Note::descendants);
+    notice_at_ = killing_ || phase_ == Phase::own_sweep ? later(now, next_notice) : no_deadline;
+  }
+  if ((killing_ || phase_ == Phase::own_sweep) && now >= later(deadline_, grace_to_die)) {
+    // the store has granted the lock to others long ago: waiting longer is useless
+    gave_up_ = true;
+    return end(result());
+  }
+  if (phase_ == Phase::own_sweep) {
+    if (!lost_ && now >= when_.kill_at) on(event::Expired{}, now);
+    step_by_ = later(now, own_sweep_every);
+    return act(Do::sweep_own);
+  }
+  if (now >= max_run_at_) on(event::MaxRunOver{}, now);
+  // No report of a kill: the guard is stopped or stuck.
+  if (!killing_ && second_line_.due(when_, now)) act(Do::kill_guard);
+}
+
+// ---- the end -----------------------------------------------------------------------------------
+
+void Policy::give_back(Deadline now) {
+  // never release what may be another's
+  if (lost_) return rules_.several ? release(now) : end(result());
+  const bool ran = exec_error_ == 0 && !guard_failed_;
+  // Only a failure that was seen: a command whose end is unknown may have done its work.
+  const Outcome end_of_job = result();
+  const bool succeeded = end_of_job.how == How::command && end_of_job.value == 0;
+  withdraws_ = rules_.until_success && end_of_job.job_ended() && !succeeded;
+  if (withdraws_) act(Do::withdraw_start);
+  hold_until_ = ran ? later(granted_at_, rules_.min_hold) : now;
+  if (hold_until_ <= now) return release(now);
+  if (rules_.can_detach) {
+    phase_ = Phase::detaching;
+    step_by_ = time_to_give_back(now);
+    actions_.push_back({.what = Do::detach,
+                        .span = std::chrono::duration_cast<Duration>(hold_until_ - now),
+                        .outcome = result()});
+  } else {
+    phase_ = Phase::lingering;
+    say(Note::holding);
+  }
+}
+
+void Policy::on(const event::DetachDone& e, Deadline now) {
+  if (phase_ != Phase::detaching && phase_ != Phase::lingering) return;
+  if (e.confirmed) return end(result());
+  if (hold_until_ <= now) return release(now);
+  if (phase_ == Phase::detaching) say(Note::holding);
+  phase_ = Phase::lingering;
+}
+
+void Policy::release(Deadline now) {
+  phase_ = Phase::releasing;
+  step_by_ = time_to_give_back(now);
+  actions_.push_back({.what = Do::release, .outcome = result()});
+}
+
+// The withdrawal is an exchange of its own, before the last one, which keeps its whole time.
+Deadline Policy::time_to_give_back(Deadline now) const noexcept {
+  return later(now, rules_.timing.op_timeout * (withdraws_ ? 2 : 1));
+}
+
+void Policy::on(const event::ReleaseDone& e, Deadline) {
+  if (phase_ != Phase::releasing) return;
+  if (!e.confirmed && !lost_) say(Note::not_released);
+  end(result());
+}
+
+Outcome Policy::result() const noexcept {
+  if (gave_up_) return {false, status_failed_holding, How::failed};
+  if (lost_) return {false, status_lost, How::lost};
+  if (asked_end_) return *asked_end_;
+  if (guard_failed_ || start_failed_) return {false, status_failed_holding, How::failed};
+  if (exec_error_ != 0)
+    return {false, exec_error_ == ENOENT ? status_not_found : status_cannot_execute,
+            How::not_started};
+  if (revoked_) return {false, status_revoked, How::revoked};
+  if (max_run_over_) return {false, status_max_run, How::max_run};
+  if (status_ < 0) return {false, status_failed_holding, How::failed};
+  if (WIFSIGNALED(status_)) return {true, WTERMSIG(status_), How::signal};
+  return {false, WEXITSTATUS(status_), How::command};
+}
+
+void Policy::act(Do what, int number) { actions_.push_back({.what = what, .number = number}); }
+void Policy::say(Note note) { actions_.push_back({.what = Do::say, .note = note}); }
+void Policy::end(Outcome o) {
+  phase_ = Phase::over;
+  actions_.push_back({.what = Do::end, .outcome = o});
+}
+bool Policy::may_stop() const noexcept {
+  return phase_ == Phase::waiting || phase_ == Phase::holding || phase_ == Phase::starting ||
+         phase_ == Phase::running;
+}
+bool Policy::job_may_live() const noexcept {
+  return phase_ == Phase::starting || phase_ == Phase::running || phase_ == Phase::descendants ||
+         phase_ == Phase::own_sweep;
+}
+
+}  // namespace dlock::run
