@@ -5,7 +5,8 @@
 #include "core/duration.hpp"
 #include "core/text.hpp"
 #include "redis/fair/fair_keys.hpp"
-#include "redis/wire/info.hpp"
+#include "redis/wire/facts.hpp"
+#include "redis/wire/server_error.hpp"
 #include "redis_scripts/rights_script.hpp"
 
 namespace dlock::redis {
@@ -15,14 +16,14 @@ using Level = Finding::Level;
 
 class Examination {
  public:
-  Examination(Client& client, Session& session, const Needs& needs, const std::string& of,
+  Examination(Client& client, Line& line, const Needs& needs, const std::string& of,
               std::vector<Finding>& out)
-      : client_(client), session_(session), needs_(needs), of_(of), out_(out) {}
+      : client_(client), line_(line), needs_(needs), of_(of), out_(out) {}
 
   Result<void> run(const std::string& probe) {
     TRY(info, ask({"INFO"}));
     if (info.is(Reply::Type::error))
-      return fail(as_error("ask for its state", session_.at.text(), info.text));
+      return fail(as_error("ask for its state", line_.at().text(), info.text));
     version(info.text);
     memory(info.text);
     persistence(info.text);
@@ -41,17 +42,10 @@ class Examination {
   // Error replies are results here: a missing right is a finding.
   Result<Reply> ask(std::vector<std::string> words, const Script* script = nullptr,
                     std::vector<std::string> keys = {}) {
-    const Command command{"examine", script, std::move(keys), std::move(words)};
-    command.put(*session_.connection, {.by_text = script != nullptr});
-    ++client_.requests;
+    const Manner manner{.by_text = script != nullptr};
     // an old server waits whole seconds
-    const Wait wait{Clock::now() + client_.options().op_timeout + std::chrono::seconds{1}};
-    TRY_VOID(session_.connection->flush(wait));
-    TRY(reply, session_.connection->receive(wait));
-    if (!reply)
-      return fail(Errc::unavailable,
-                  fmt::format("examine {}: no answer in time", session_.at.text()));
-    return std::move(*reply);
+    return client_.ask_any(line_, {"examine", script, std::move(keys), std::move(words)}, manner,
+                           client_.options().op_timeout + std::chrono::seconds{1});
   }
   std::string config(const char* name) {  // empty: not permitted
     const auto reply = ask({"CONFIG", "GET", name});
@@ -101,7 +95,7 @@ class Examination {
 
   void grace() {
     const Duration grace = client_.options().restart_grace;
-    const Duration left = session_.facts.grace_left(grace);
+    const Duration left = line_.facts().grace_left(grace);
     if (left > Duration{})
       add(Level::warning, "uptime", "started less than " + format_duration(grace) + " ago",
           "it may have forgotten a lock; grants resume in " + format_duration(left));
@@ -198,7 +192,7 @@ class Examination {
       return {};
     };
     if (needs_.blpop)
-      if (auto ok = plain("blpop", {"BLPOP", probe, session_.facts.version >= 600 ? "0.001" : "1"});
+      if (auto ok = plain("blpop", {"BLPOP", probe, line_.facts().version >= 600 ? "0.001" : "1"});
           !ok)
         return ok;
     if (client_.options().replicas > 0)
@@ -216,7 +210,7 @@ class Examination {
   }
 
   Client& client_;
-  Session& session_;
+  Line& line_;
   const Needs& needs_;
   const std::string& of_;
   std::vector<Finding>& out_;
@@ -238,9 +232,9 @@ Needs needs_of(std::string_view recipe) {
 
 Result<void> examine(Client& client, const Endpoint& at, const Needs& needs,
                      const std::string& probe, const std::string& of, std::vector<Finding>& out) {
-  TRY(session, client.take_from(at, {client.usual_deadline()}));
-  auto ok = Examination{client, *session, needs, of, out}.run(probe);
-  if (ok) client.give_back(std::move(session));
+  TRY(line, client.take_from(at, {client.usual_deadline()}));
+  auto ok = Examination{client, *line, needs, of, out}.run(probe);
+  if (ok) client.give_back(std::move(line));
   return ok;
 }
 

@@ -2,7 +2,7 @@
 # dlock_embed_lua(HEADER NAMESPACE NAME=FILE[+FILE...] ...) writes a header with one constant per
 # script: the files joined, and the SHA-1 for EVALSHA. A changed .lua reruns CMake.
 function(dlock_embed_lua header namespace)
-  set(out "// Made by backends/redis/embed.cmake.\n#pragma once\n#include \"redis/wire/script.hpp\"\n\nnamespace ${namespace} {\n\n")
+  set(out "// Made by backends/redis/embed.cmake.\n#pragma once\n#include \"redis/wire/command.hpp\"\n\nnamespace ${namespace} {\n\n")
   foreach(entry IN LISTS ARGN)
     string(REGEX MATCH "^([a-z_]+)=(.+)$" matched "${entry}")
     set(name ${CMAKE_MATCH_1})

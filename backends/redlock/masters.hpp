@@ -70,6 +70,7 @@ class Masters {
   std::vector<Node>& nodes() noexcept { return nodes_; }
 
  private:
+  bool any_pending() const noexcept;
   bool refused() const noexcept;  // by so many that the others are no majority
 
   const redis::Options& options_;

@@ -7,7 +7,6 @@
 #include "core/number.hpp"
 #include "core/text.hpp"
 #include "redis/fair/fair_record.hpp"
-#include "redis/named/named_key.hpp"
 #include "redlock/known_list.hpp"
 #include "redlock/one_attempt.hpp"
 #include "redlock/redlock_waiter.hpp"
@@ -190,10 +189,10 @@ int RedlockBackend::outage_fd() {
 void RedlockBackend::watch() {
   if (!outage_) return;
   for (Node& n : masters_.nodes()) {
-    const int fd = n.poll_fd();
+    const int fd = n.line().poll_fd();
     if (fd < 0) continue;
     epoll_event e{};
-    const auto wanted = static_cast<std::uint32_t>(n.poll_events());
+    const auto wanted = static_cast<std::uint32_t>(n.line().poll_events());
     e.events = n.ready() ? EPOLLRDHUP
                          : ((wanted & POLLIN) != 0 ? EPOLLIN : 0U) |
                                ((wanted & POLLOUT) != 0 ? EPOLLOUT : 0U);

@@ -67,12 +67,11 @@ Result<Renewal> FairBackend::extend(const Lease& lease, Duration ttl, std::strin
 Result<Released> FairBackend::release(const Lease& lease) {
   const FairKeys keys{client_->options().prefix, lease.key};
   const auto answer =
-      client_->call({"release",
-                     &scripts::release,
-                     keys.all(),
-                     {lease.owner.hex(), token_of(lease), micros(claim), ended(lease)},
-                     false,
-                     1});
+      client_->call({.what = "release",
+                     .script = &scripts::release,
+                     .keys = keys.all(),
+                     .words = {lease.owner.hex(), token_of(lease), micros(claim), ended(lease)},
+                     .enough = 1});
   if (!answer) {
     if (answer.error().code == Errc::timed_out) unanswered_.add(lease);
     return fail(answer.error());
@@ -85,12 +84,11 @@ Result<Released> FairBackend::release(const Lease& lease) {
 Result<Released> FairBackend::force_release(const Key& key, std::optional<FencingToken> token) {
   const FairKeys keys{client_->options().prefix, key};
   const std::string wanted = token ? fmt::format_int(*token).str() : "";
-  TRY(answer, client_->call({"force a release",
-                             &scripts::force_release,
-                             keys.all(),
-                             {wanted, micros(claim)},
-                             false,
-                             1}));
+  TRY(answer, client_->call({.what = "force a release",
+                             .script = &scripts::force_release,
+                             .keys = keys.all(),
+                             .words = {wanted, micros(claim)},
+                             .enough = 1}));
   const auto removed = answer.reply.number_at(0);
   if (!removed) return not_understood(*client_, "force a release");
   if (*removed > 0 || answer.repeated) return Released::yes;
@@ -176,12 +174,11 @@ Result<std::optional<KeyView>> FairBackend::inspect(const Key& key) {
 }
 
 Result<std::optional<KeyView>> FairBackend::inspect(const FairKeys& keys, const Key* asked) {
-  TRY(answer, client_->call({"inspect",
-                             &scripts::inspect,
-                             keys.all(),
-                             {fmt::format_int(most_shown).str()},
-                             false,
-                             1}));
+  TRY(answer, client_->call({.what = "inspect",
+                             .script = &scripts::inspect,
+                             .keys = keys.all(),
+                             .words = {fmt::format_int(most_shown).str()},
+                             .enough = 1}));
   auto view = view_of(keys, answer.reply);
   if (!view) return view;
   std::string unread = client_->unread(answer);

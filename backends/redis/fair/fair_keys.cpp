@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include "core/text.hpp"
-#include "redis/named/named_key.hpp"
+#include "redis/wire/client.hpp"
 
 namespace dlock::redis {
 

@@ -8,7 +8,6 @@
 #include "core/key.hpp"
 #include "core/owner.hpp"
 #include "core/text.hpp"
-#include "redis/wire/script.hpp"
 
 namespace dlock::redis {
 

@@ -44,7 +44,7 @@ Result<Try> GetsetBackend::try_once(const Request& request) {
                             {request.owner.hex(), time_in(request.ttl), request.identity.encode(),
                              fmt::format_int(wall_micros()).str(),
                              fmt::format_int(client_->options().unit).str()},
-                            true},
+                            Command::InGrace::withheld},
                     client_->options().replicas);
   if (!answer) return fail(answer.error());
   return tried(request, *answer, sent);

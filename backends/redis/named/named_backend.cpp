@@ -18,8 +18,9 @@ Error NamedBackend::not_understood(std::string_view what) const {
 Result<Answer> NamedBackend::call(std::string_view what, const Script& script, const NamedKey& key,
                                   std::vector<std::string> args, unsigned copies,
                                   std::size_t enough) {
-  return client_->call({what, &script, {key.lock, key.fence}, std::move(args), false, enough},
-                       copies);
+  return client_->call(
+      {what, &script, {key.lock, key.fence}, std::move(args), Command::InGrace::sent, enough},
+      copies);
 }
 
 Result<std::unique_ptr<Waiter>> NamedBackend::enqueue(const Request& request) {

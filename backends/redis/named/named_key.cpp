@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "redis/named/named_key.hpp"
 #include <fmt/format.h>
+#include "redis/wire/client.hpp"
+#include "redis/wire/locator.hpp"
 
 namespace dlock::redis {
 namespace {
@@ -8,12 +10,6 @@ namespace {
 constexpr std::string_view fence_prefix = "dlock:fence:{";
 
 }  // namespace
-
-std::string_view hashed_part(std::string_view name) noexcept {
-  const std::size_t open = name.find('{');
-  const std::size_t close = open == name.npos ? name.npos : name.find('}', open + 1);
-  return close == name.npos || close == open + 1 ? name : name.substr(open + 1, close - open - 1);
-}
 
 NamedKey::NamedKey(std::string lock_name) : lock(std::move(lock_name)) {
   const std::string_view tag = hashed_part(lock);
@@ -29,15 +25,6 @@ std::optional<std::string> NamedKey::lock_of(std::string_view fence) {
 
 std::string NamedKey::fences_below(std::string_view prefix) {
   return fmt::format("{}*}}{}*", fence_prefix, glob_escape(prefix));
-}
-
-std::string glob_escape(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    if (std::string_view{"*?[]\\"}.find(c) != std::string_view::npos) out += '\\';
-    out += c;
-  }
-  return out;
 }
 
 }  // namespace dlock::redis

@@ -23,9 +23,4 @@ struct NamedKey {
   static std::string fences_below(std::string_view prefix);           // pattern for SCAN
 };
 
-// The hashed part in a cluster: between the first '{' and the next '}', if not empty.
-std::string_view hashed_part(std::string_view name) noexcept;
-
-std::string glob_escape(std::string_view text);
-
 }  // namespace dlock::redis

@@ -12,7 +12,7 @@ Result<Try> SetBackend::try_once(const Request& request) {
                             &scripts::set_acquire,
                             {key.lock, key.fence},
                             {request.owner.hex(), millis(request.ttl), request.identity.encode()},
-                            true},
+                            Command::InGrace::withheld},
                     client_->options().replicas);
   if (!answer) return fail(answer.error());
   return tried(request, *answer, answer->sent);

@@ -11,8 +11,8 @@ namespace dlock::redis {
 Result<Try> SetnxExpireBackend::try_once(const Request& request) {
   const NamedKey key = named(request.key);
   const std::string value = sign(request.owner) + millis(request.ttl);
-  const auto set =
-      client_->call({"acquire", nullptr, {key.lock}, {"SETNX", key.lock, value}, true});
+  const auto set = client_->call(
+      {"acquire", nullptr, {key.lock}, {"SETNX", key.lock, value}, Command::InGrace::withheld});
   if (!set) return fail(set.error());
   if (set->grace_left > Duration{}) return in_grace(*set);
   if (set->reply.integer == 1) return complete(request, key, value);

@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <cstring>
 #include <utility>
-#include "redis/wire/connection.hpp"
 #include "util/wait.hpp"
 
 namespace dlock::redis {
@@ -50,6 +49,11 @@ Fd new_socket(int family) noexcept {
 
 }  // namespace
 
+bool Wait::interrupted() const noexcept {
+  pollfd watched{interrupt, POLLIN, 0};
+  return interrupt >= 0 && ::poll(&watched, 1, 0) > 0;
+}
+
 bool wait_for(int fd, short events, const Wait& wait) noexcept {
   pollfd watched[] = {{fd, events, 0}, {wait.interrupt, POLLIN, 0}};
   return wait_until(watched, wait.until) > 0 && watched[0].revents != 0;
@@ -66,7 +70,7 @@ int Dial::fd() const noexcept {
 }
 short Dial::events() const noexcept { return name_ ? POLLIN : POLLOUT; }
 
-Result<Fd> Dial::step() {
+Result<Fd> Dial::step(Deadline now) {
   if (name_) {
     auto answer = name_->answer();
     patience_ = name_->patience();
@@ -79,7 +83,6 @@ Result<Fd> Dial::step() {
   }
   for (;;) {
     if (auto fd = connected()) return std::move(*fd);
-    const Deadline now = Clock::now();
     const bool more = next_ < addresses_.size();
     if (more && (begun_.empty() || now >= next_at_)) {
       begin(addresses_[next_].get(), addresses_[next_].size, addresses_[next_].bytes.ss_family);

@@ -6,12 +6,19 @@
 #include "common/lookup.hpp"
 #include "core/clock.hpp"
 #include "core/error.hpp"
-#include "redis/wire/endpoint.hpp"
+#include "redis/wire/options.hpp"
 #include "util/fd.hpp"
 
 namespace dlock::redis {
 
-struct Wait;
+// How long to wait. `interrupt` readable ends the wait early; it is not read.
+struct Wait {
+  Deadline until;
+  int interrupt = -1;
+
+  bool over() const noexcept { return Clock::now() >= until; }
+  bool interrupted() const noexcept;
+};
 
 // Blocks until `events` happen on `fd`, the wait is over or it is interrupted. True: they happened
 // (or the descriptor is broken, which the next read or write will report).
@@ -26,7 +33,7 @@ class Dial {
 
   // The connected socket; nothing: not yet, call again when events() happen on fd(), or at
   // patience() at the latest. Errc::unavailable, Errc::denied, Errc::usage: none of the addresses.
-  Result<Fd> step();
+  Result<Fd> step(Deadline now);
   int fd() const noexcept;
   short events() const noexcept;
   Deadline patience() const noexcept { return patience_; }
