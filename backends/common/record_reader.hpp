@@ -1,27 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // How the records of several stores are read: words with one character between, in lines.
 #pragma once
-#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <optional>
 #include <string_view>
 #include "core/lock_state.hpp"
 #include "core/number.hpp"
+#include "core/text.hpp"
 
 namespace dlock {
-
-// Takes the text before the next separator, or all of it, and the separator.
-inline std::string_view take_word(std::string_view& rest, char separator) noexcept {
-  const std::string_view word = rest.substr(0, rest.find(separator));
-  rest.remove_prefix(std::min(word.size() + 1, rest.size()));
-  return word;
-}
-
-inline std::optional<Mode> parse_mode(std::string_view letter) noexcept {
-  if (letter != "X" && letter != "S" && letter != "P") return std::nullopt;
-  return static_cast<Mode>(letter.front());
-}
 
 // Reads a record of which every word counts: one that is missing, or is not what was asked for,
 // makes the whole record bad, because it may mean a holder. What is read after that is nothing, or

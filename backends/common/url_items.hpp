@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include "core/backend.hpp"
+#include "core/factory.hpp"
 
 namespace dlock {
 

@@ -4,8 +4,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include "core/text.hpp"
+#include "file/directory.hpp"
 #include "file/flock/flock_backend.hpp"
 #include "file/lease/lease_backend.hpp"
 #include "file/sys_error.hpp"
@@ -38,22 +40,14 @@ Result<bool> yes_or_no(std::string_view name, std::string_view value) {
               fmt::format("backend file: {}={}: allowed are yes, no", name, printable(value)));
 }
 
-}  // namespace
+// A URL, with the prefix of names as it is used.
+struct Parsed {
+  Directory directory;
+  std::string prefix;
+  bool flock;
+};
 
-Result<std::string> default_directory() {
-  if (::geteuid() == 0) return "/var/lib/dlock";
-  if (const char* state = std::getenv("XDG_STATE_HOME"); state && state[0] == '/')
-    return without_end_slashes(state) + "/dlock";
-  const std::string home = home_directory();
-  if (home.empty())
-    return fail(Errc::cannot_create,
-                "backend file: has no directory, because HOME and XDG_STATE_HOME are not set; name "
-                "one with -b file:/dir");
-  return without_end_slashes(home) + "/.local/state/dlock";
-}
-
-Result<std::unique_ptr<Backend>> open(const Url& url, const Traits& traits,
-                                      const Settings& settings) {
+Result<Parsed> parse(const Url& url, const Traits& traits) {
   const auto refuse = [&](std::string_view what) {
     return fail(Errc::usage, fmt::format("backend URL {}: {}", printable(url.redacted()), what));
   };
@@ -61,7 +55,7 @@ Result<std::unique_ptr<Backend>> open(const Url& url, const Traits& traits,
     return refuse(
         "file takes a directory and no host; allowed are file:, file:DIR and file:///DIR");
   TRY(netfs, yes_or_no("netfs", url.item("netfs").value_or("no")));
-  const std::string_view prefix = url.item("prefix").value_or("");
+  std::string prefix{url.item("prefix").value_or("")};
   std::string encoded = percent_encode(prefix);
   if (encoded.starts_with('.')) encoded.replace(0, 1, "%2E");
   if (encoded.size() > longest_prefix)
@@ -76,13 +70,59 @@ Result<std::unique_ptr<Backend>> open(const Url& url, const Traits& traits,
   if (flock && prefix.find('/') != prefix.npos)
     return refuse("a prefix of recipe flock has no '/'");
   TRY(path, url.path.empty() ? default_directory() : absolute(url.path));
-  if (flock) {
-    Directory where(std::move(path), ".dlock", Directory::Make::nothing, netfs);
-    return std::make_unique<FlockBackend>(std::move(where), std::string{prefix}, traits, settings);
-  }
+  if (flock)
+    return Parsed{Directory(std::move(path), ".dlock", Directory::Make::nothing, netfs),
+                  std::move(prefix), true};
   const auto make = url.path.empty() ? Directory::Make::all : Directory::Make::last;
-  return std::make_unique<LeaseBackend>(Directory(std::move(path), {}, make, netfs),
-                                        std::move(encoded), traits, settings, Tuning{});
+  return Parsed{Directory(std::move(path), {}, make, netfs), std::move(encoded), false};
+}
+
+}  // namespace
+
+Result<std::string> default_directory() {
+  if (::geteuid() == 0) return "/var/lib/dlock";
+  if (const char* state = std::getenv("XDG_STATE_HOME"); state && state[0] == '/')
+    return without_end_slashes(state) + "/dlock";
+  const std::string home = home_directory();
+  if (home.empty())
+    return fail(Errc::cannot_create,
+                "backend file: has no directory, because HOME and XDG_STATE_HOME are not set; name "
+                "one with -b file:/dir");
+  return without_end_slashes(home) + "/.local/state/dlock";
+}
+
+Result<void> check(const Url& url, const Traits& traits, const Settings&) {
+  TRY_VOID(parse(url, traits));
+  return {};
+}
+
+Result<std::unique_ptr<Backend>> open(const Url& url, const Traits& traits,
+                                      const Settings& settings) {
+  TRY(place, parse(url, traits));
+  if (place.flock)
+    return std::make_unique<FlockBackend>(std::move(place.directory), std::move(place.prefix),
+                                          traits, settings);
+  return std::make_unique<LeaseBackend>(std::move(place.directory), std::move(place.prefix), traits,
+                                        settings, Tuning{});
+}
+
+// The files that were locked, too: the caller of purge made them.
+Result<void> purge(const Url& url, const Traits& traits, const Settings&,
+                   std::span<const Key> keys) {
+  TRY(place, parse(url, traits));
+  const Directory& where = place.directory;
+  for (const Key& key : keys) {
+    const std::string name = place.prefix + key.text();
+    if (!place.flock) {
+      TRY_VOID(where.remove_key(place.prefix + store_name(key)));
+      continue;
+    }
+    TRY(root, where.open_root(false));
+    if (root.dir && ::unlinkat(root.dir.get(), name.c_str(), 0) && errno != ENOENT)
+      return fail_errno("remove", where.path() + "/" + name, errno);
+    TRY_VOID(where.remove_key(store_name(*Key::parse(name))));
+  }
+  return {};
 }
 
 std::string makes(const Url& url, const Traits& traits) {

@@ -12,7 +12,7 @@
 // dlock's own, and flock's names are shared with other programs.
 #pragma once
 #include <array>
-#include "core/backend.hpp"
+#include "core/factory.hpp"
 #include "file/lease/key_store.hpp"
 
 namespace dlock::file {
@@ -38,24 +38,26 @@ inline constexpr std::array<Traits, 2> recipes{{
     {.family = "file",
      .recipe = "flock",
      .liveness = Liveness::process,
-     .fifo = false,
      .shared = true,
-     .permits = false,
-     .detached = false,
-     .lock_delay = false,
      .wakes = true,
-     .native = false,
      .weakness = "one machine; no order among waiters, no detached lease; a forced release has to "
                  "wait for the holder"},
 }};
 
+Result<void> check(const Url&, const Traits&, const Settings&);
 Result<std::unique_ptr<Backend>> open(const Url&, const Traits&, const Settings&);
 Result<void> purge(const Url&, const Traits&, const Settings&, std::span<const Key>);
 
 std::string makes(const Url&, const Traits&);
 
-inline constexpr BackendFactory factory{"file", schemes, recipes, items, open,
-                                        purge,  {},      nullptr, makes};
+inline constexpr BackendFactory factory{.family = "file",
+                                        .schemes = schemes,
+                                        .recipes = recipes,
+                                        .items = items,
+                                        .check = check,
+                                        .open = open,
+                                        .purge = purge,
+                                        .makes = makes};
 
 // For tests: the same with other times, and without the URL.
 std::unique_ptr<Backend> open_lease(const std::string& directory, const Settings&, const Tuning&);

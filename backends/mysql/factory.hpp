@@ -12,7 +12,7 @@
 // version: `table`.
 #pragma once
 #include <array>
-#include "core/backend.hpp"
+#include "core/factory.hpp"
 
 namespace dlock::mysql {
 
@@ -23,7 +23,6 @@ inline constexpr std::array<std::string_view, 12> items{
 inline constexpr std::array<Traits, 5> recipes{{
     {.family = "mysql",
      .recipe = "lease",
-     .liveness = Liveness::lease,
      .fifo = true,
      .shared = true,
      .permits = true,
@@ -40,56 +39,31 @@ inline constexpr std::array<Traits, 5> recipes{{
     {.family = "mysql",
      .recipe = "get-lock",
      .liveness = Liveness::connection,
-     .fifo = false,
-     .shared = false,
-     .permits = false,
-     .detached = false,
-     .lock_delay = false,
      .wakes = true,
-     .native = false,
      .weakness = "known to one server only, and ends with the connection: when the server closes "
                  "it, another may hold the lock before "
                  "the job is dead; refused on Galera and behind proxies that share connections"},
     {.family = "mysql",
      .recipe = "for-update",
      .liveness = Liveness::connection,
-     .fifo = false,
-     .shared = false,
-     .permits = false,
-     .detached = false,
-     .lock_delay = false,
      .wakes = true,
-     .native = false,
      .weakness =
          "an open transaction for as long as the job runs, which ends with its connection: when "
          "the server closes it, another "
          "may hold the lock before the job is dead; in no order on MySQL 8; refused on Galera"},
     {.family = "mysql",
      .recipe = "insert",
-     .liveness = Liveness::lease,
-     .fifo = false,
-     .shared = false,
-     .permits = false,
      .detached = true,
-     .lock_delay = false,
-     .wakes = false,
-     .native = false,
      .weakness = "no queue: waiters poll, in no order; a program of the others that dies leaves "
                  "its row for ever, unless "
                  "?stale_after= is given"},
     {.family = "mysql",
      .recipe = "version",
-     .liveness = Liveness::lease,
-     .fifo = false,
-     .shared = false,
-     .permits = false,
      .detached = true,
-     .lock_delay = false,
-     .wakes = false,
-     .native = false,
      .weakness = "no queue: waiters poll, in no order, and one of many may starve"},
 }};
 
+Result<void> check(const Url&, const Traits&, const Settings&);
 Result<std::unique_ptr<Backend>> open(const Url&, const Traits&, const Settings&);
 class NamedBackend;
 struct Options;
@@ -99,8 +73,16 @@ Result<void> purge(const Url&, const Traits&, const Settings&, std::span<const K
 
 Access access(const Url&);
 
-inline constexpr BackendFactory factory{"mysql", schemes, recipes, items, open, purge, {}, access};
+std::vector<std::string> libraries();
 
-std::string library();  // the client library, with its version
+inline constexpr BackendFactory factory{.family = "mysql",
+                                        .schemes = schemes,
+                                        .recipes = recipes,
+                                        .items = items,
+                                        .check = check,
+                                        .open = open,
+                                        .purge = purge,
+                                        .libraries = libraries,
+                                        .access = access};
 
 }  // namespace dlock::mysql

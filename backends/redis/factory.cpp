@@ -14,6 +14,11 @@
 
 namespace dlock::redis {
 
+Result<void> check(const Url& url, const Traits& traits, const Settings& settings) {
+  TRY_VOID(parse_options(url, traits, settings));
+  return {};
+}
+
 Result<std::unique_ptr<Backend>> open(const Url& url, const Traits& traits,
                                       const Settings& settings) {
   TRY(options, parse_options(url, traits, settings));

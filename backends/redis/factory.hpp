@@ -13,7 +13,7 @@
 // without expiry that has not changed for D); of getset: `unit=s|ms` (of timestamps).
 #pragma once
 #include <array>
-#include "core/backend.hpp"
+#include "core/factory.hpp"
 
 namespace dlock::redis {
 
@@ -25,7 +25,6 @@ inline constexpr std::array<std::string_view, 9> items{
 inline constexpr std::array<Traits, 4> recipes{{
     {.family = "redis",
      .recipe = "fair",
-     .liveness = Liveness::lease,
      .fifo = true,
      .shared = true,
      .permits = true,
@@ -42,26 +41,12 @@ inline constexpr std::array<Traits, 4> recipes{{
      .keeps_last_run = true},
     {.family = "redis",
      .recipe = "set",
-     .liveness = Liveness::lease,
-     .fifo = false,
-     .shared = false,
-     .permits = false,
      .detached = true,
-     .lock_delay = false,
-     .wakes = false,
-     .native = false,
      .weakness = "no queue: waiters poll, in no order; a failover or a jump of the server's clock "
                  "as with fair"},
     {.family = "redis",
      .recipe = "setnx-expire",
-     .liveness = Liveness::lease,
-     .fifo = false,
-     .shared = false,
-     .permits = false,
      .detached = true,
-     .lock_delay = false,
-     .wakes = false,
-     .native = false,
      .weakness = "a crash between SETNX and EXPIRE leaves a lock for ever, unless it was a "
                  "dlock's; foreign ones end by release "
                  "--force or "
@@ -69,14 +54,7 @@ inline constexpr std::array<Traits, 4> recipes{{
      .legacy = true},
     {.family = "redis",
      .recipe = "getset",
-     .liveness = Liveness::lease,
-     .fifo = false,
-     .shared = false,
-     .permits = false,
      .detached = true,
-     .lock_delay = false,
-     .wakes = false,
-     .native = false,
      .weakness = "needs equal clocks on all clients; a loser overwrites the winner's time, which "
                  "then considers its lock lost; "
                  "the value tells "
@@ -84,13 +62,22 @@ inline constexpr std::array<Traits, 4> recipes{{
      .legacy = true},
 }};
 
+Result<void> check(const Url&, const Traits&, const Settings&);
 Result<std::unique_ptr<Backend>> open(const Url&, const Traits&, const Settings&);
 Result<void> purge(const Url&, const Traits&, const Settings&, std::span<const Key>);
 
 Access access(const Url&);  // of family redlock, too
 
-inline constexpr BackendFactory factory{"redis", schemes, recipes, items, open, purge, {}, access};
+std::vector<std::string> libraries();  // hiredis and OpenSSL
 
-std::vector<std::string> libraries();  // hiredis and OpenSSL, with their versions
+inline constexpr BackendFactory factory{.family = "redis",
+                                        .schemes = schemes,
+                                        .recipes = recipes,
+                                        .items = items,
+                                        .check = check,
+                                        .open = open,
+                                        .purge = purge,
+                                        .libraries = libraries,
+                                        .access = access};
 
 }  // namespace dlock::redis

@@ -9,7 +9,7 @@
 // of masters); `list_change=yes` (the masters of a key may differ from before).
 #pragma once
 #include <array>
-#include "core/backend.hpp"
+#include "core/factory.hpp"
 #include "redis/factory.hpp"
 
 namespace dlock::redlock {
@@ -20,14 +20,8 @@ inline constexpr std::array<std::string_view, 7> items{
 inline constexpr std::array<Traits, 1> recipes{{
     {.family = "redlock",
      .recipe = "redlock",
-     .liveness = Liveness::lease,
-     .fifo = false,
-     .shared = false,
-     .permits = false,
      .detached = true,
-     .lock_delay = false,
      .wakes = true,
-     .native = false,
      .weakness = "exclusion depends on the clocks of a majority of the masters, and on restarts "
                  "that forget nothing or are waited "
                  "out (restart_grace); no queue",
@@ -35,10 +29,17 @@ inline constexpr std::array<Traits, 1> recipes{{
      .keeps_last_run = true},
 }};
 
+Result<void> check(const Url&, const Traits&, const Settings&);
 Result<std::unique_ptr<Backend>> open(const Url&, const Traits&, const Settings&);
 Result<void> purge(const Url&, const Traits&, const Settings&, std::span<const Key>);
 
-inline constexpr BackendFactory factory{"redlock", schemes, recipes, items,
-                                        open,      purge,   {},      redis::access};
+inline constexpr BackendFactory factory{.family = "redlock",
+                                        .schemes = schemes,
+                                        .recipes = recipes,
+                                        .items = items,
+                                        .check = check,
+                                        .open = open,
+                                        .purge = purge,
+                                        .access = redis::access};
 
 }  // namespace dlock::redlock

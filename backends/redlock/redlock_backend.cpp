@@ -95,8 +95,9 @@ Result<Renewal> RedlockBackend::renew(const Lease& lease, Duration ttl) {
 }
 
 // The rest of --min-hold; a restart may lose that.
-Result<Renewal> RedlockBackend::detach(const Lease& lease, Duration ttl) {
-  return extend(lease, ttl, ended(lease));
+Result<Renewal> RedlockBackend::detach(const Lease& lease, Duration ttl,
+                                       std::optional<RunEnd> end) {
+  return extend(lease, ttl, end ? end->text() : "");
 }
 
 Result<Renewal> RedlockBackend::extend(const Lease& lease, Duration ttl, std::string ended) {
@@ -180,10 +181,12 @@ void RedlockBackend::undo(const Names& names, const std::string& vote, Duration 
 
 // When a connection breaks, or a slow one is ready, a holder renews, and so checks the votes there.
 // Late replies are no reason: they would cause the next ones.
-int RedlockBackend::outage_fd() {
-  if (!outage_) outage_ = Fd(::epoll_create1(EPOLL_CLOEXEC));
-  watch();
-  return outage_.get();
+Health RedlockBackend::health() {
+  if (!outage_) {
+    outage_ = Fd(::epoll_create1(EPOLL_CLOEXEC));
+    watch();
+  }
+  return {outage_.get(), in_grace};
 }
 
 void RedlockBackend::watch() {
@@ -201,14 +204,14 @@ void RedlockBackend::watch() {
   }
 }
 
-Result<Released> RedlockBackend::release(const Lease& lease) {
+Result<Released> RedlockBackend::release(const Lease& lease, std::optional<RunEnd> end) {
   Masters& m = masters_;
   const Names at = names(lease.key);
   const std::string vote = lease.owner.hex();
   const Ask give_back{
       &scripts::release,
       at.all(),
-      {vote, "1", ended(lease)},
+      {vote, "1", end ? end->text() : ""},
       true,
       lease.deadline == no_deadline ? later(Clock::now(), options_.op_timeout) : lease.deadline};
   const auto gone = [](const Vote& v) { return v.answered(); };
@@ -296,19 +299,13 @@ Result<Released> RedlockBackend::revoke(const Key& key) {
                           count(asked->votes, marked), m.size()));
 }
 
-Result<Validity> RedlockBackend::check(const Key& key, FencingToken token) {
-  return check(key, [&](const Seen& s) { return token != 0 && s.token == token; });
-}
-Result<Validity> RedlockBackend::check(const Key& key, const Owner& owner) {
-  return check(key, [&](const Seen& s) { return s.token != 0 && s.owner == owner.hex(); });
-}
-
-Result<Validity> RedlockBackend::check(const Key& key,
-                                       const std::function<bool(const Seen&)>& is_it) {
+Result<Validity> RedlockBackend::check(const Key& key, const GrantId& id) {
   Masters& m = masters_;
+  const auto* owner = std::get_if<Owner>(&id);
   const auto yes = [&](const Vote& v) {
     const auto s = v.answered() ? parse_seen(v.reply) : std::nullopt;
-    return s && s->ours() && is_it(*s);
+    return s && s->ours() && s->token != 0 &&
+           (owner ? s->owner == owner->hex() : s->token == std::get<FencingToken>(id));
   };
   const auto no = [&](const Vote& v) { return v.answered() && !yes(v); };
   const auto valid = [&](const Votes& v) { return count(v, yes) >= m.majority(); };

@@ -97,21 +97,19 @@ class RedlockBackend final : public Backend {
   std::string where() const override { return options_.where; }
   Result<std::unique_ptr<Waiter>> enqueue(const Request&) override;
   Result<Renewal> renew(const Lease&, Duration ttl) override;
-  Result<Renewal> detach(const Lease&, Duration ttl) override;
-  Result<Released> release(const Lease&) override;
-  void job_ended(const Lease& lease, RunEnd end) override { ended_[lease.owner] = end.text(); }
+  Result<Renewal> detach(const Lease&, Duration ttl, std::optional<RunEnd>) override;
+  Result<Released> release(const Lease&, std::optional<RunEnd>) override;
   Result<Released> force_release(const Key&, std::optional<FencingToken>) override;
-  Result<Validity> check(const Key&, FencingToken) override;
-  Result<Validity> check(const Key&, const Owner&) override;
+  Result<Validity> check(const Key&, const GrantId&) override;
   Result<std::optional<KeyView>> inspect(const Key&) override;
-  Result<std::vector<KeyView>> list() override;
+  Result<std::vector<std::string>> names() override;
+  Result<std::optional<KeyView>> inspect_name(const std::string& name) override;
   Result<Released> revoke(const Key&) override;
   Result<std::vector<Finding>> doctor() override;
   Result<std::string> after_restart(const Request& r) const override {
     return redis::restart_rule({r.ttl}, options_.restart_grace);
   }
-  int outage_fd() override;
-  bool grants_nothing() const noexcept override { return in_grace; }
+  Health health() override;
   Counters counters() const noexcept override { return {requests, wakeups}; }
 
   // Needs masters().gather() before. Uses `owner`, not the request's.
@@ -148,13 +146,8 @@ class RedlockBackend final : public Backend {
     return insist([&](std::size_t) { return std::optional{ask}; }, decided, stragglers);
   }
   Result<Renewal> extend(const Lease&, Duration ttl, std::string ended);
-  std::string ended(const Lease& lease) const {
-    const auto found = ended_.find(lease.owner);
-    return found == ended_.end() ? "" : found->second;
-  }
   void watch();
   Result<std::vector<std::optional<Seen>>> look(const Names&, Votes* votes = nullptr);
-  Result<Validity> check(const Key&, const std::function<bool(const Seen&)>& is_it);
   // `asked`: by a caller, not found at a master
   Result<std::optional<KeyView>> inspect(const Names&, bool asked);
   // As KeyView has it: a master that says nothing, or restarted lately, does not say that there is no
@@ -168,7 +161,6 @@ class RedlockBackend final : public Backend {
   Masters masters_;
   void undo(const Names&, const std::string& vote, Duration ttl);
   UnansweredReleases unanswered_;
-  std::map<Owner, std::string> ended_;  // how the jobs ended
   bool ever_ready_ = false;
   Duration gave_{};  // the longest ttl of a grant or a renewal
   Fd outage_;        // epoll(7) of the connections

@@ -146,20 +146,26 @@ Result<std::unique_ptr<redis::Client>> RedlockBackend::client_of(std::size_t mas
   return redis::Client::create(std::move(one));
 }
 
-Result<std::vector<KeyView>> RedlockBackend::list() {
+Result<std::optional<KeyView>> RedlockBackend::inspect_name(const std::string& name) {
+  return inspect(Names{options_.prefix + name}, false);
+}
+
+Result<std::vector<std::string>> RedlockBackend::names() {
   const std::string& prefix = options_.prefix;
   if (prefix.empty())
     return fail(Errc::usage, "without a prefix only a named key can be inspected: give a KEY");
   TRY_VOID(masters_.gather(usual_deadline(), patience, true));
   if (masters_.ready() < masters_.majority()) return fail(masters_.too_few());
-  std::vector<std::string> locks;
+  std::vector<std::string> all;
   std::size_t scanned = 0, remember = 0;
   std::optional<Error> last;
   for (std::size_t i = 0; i < masters_.size(); ++i) {
     if (!masters_[i].ready()) continue;
     TRY(client, client_of(i));
     const auto found = [&](std::string_view name) {
-      locks.push_back(Names::lock_of(name).value_or(std::string{name}));
+      const std::string lock = Names::lock_of(name).value_or(std::string{name});
+      if (lock.starts_with(prefix) && lock.size() > prefix.size())
+        all.push_back(lock.substr(prefix.size()));
     };
     bool whole = true;
     for (const auto& pattern : {redis::glob_escape(prefix) + "*", Names::records_below(prefix)})
@@ -171,15 +177,7 @@ Result<std::vector<KeyView>> RedlockBackend::list() {
   }
   in_grace = remember < masters_.majority();
   if (scanned < masters_.majority()) return fail(last.value_or(masters_.too_few()));
-  std::sort(locks.begin(), locks.end());
-  locks.erase(std::unique(locks.begin(), locks.end()), locks.end());
-  std::vector<KeyView> views;
-  for (std::string& lock : locks) {
-    if (!lock.starts_with(prefix) || lock.size() == prefix.size()) continue;
-    TRY(v, inspect(Names{std::move(lock)}, false));
-    if (v) views.push_back(std::move(*v));
-  }
-  return views;
+  return all;
 }
 
 Result<std::vector<Finding>> RedlockBackend::doctor() {

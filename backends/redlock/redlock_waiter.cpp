@@ -151,7 +151,7 @@ Result<void> RedlockWaiter::cancel() {
   ears_.reset();
   // Leftovers of attempts are being released already; a returned grant is not.
   if (granted_) {
-    TRY_VOID(backend_.release({request_.key, *granted_}));
+    TRY_VOID(backend_.release({request_.key, *granted_}, std::nullopt));
   } else if (tries_ > 0) {  // and outstanding messages get a moment to be sent
     backend_.masters().hear(
         later(Clock::now(), 1ms), [](std::size_t, const Heard&) { return false; }, false);

@@ -20,6 +20,11 @@ Access access(const Url& url) {
   return a;
 }
 
+Result<void> check(const Url& url, const Traits& traits, const Settings& settings) {
+  TRY_VOID(parse_options(url, traits, settings));
+  return {};
+}
+
 Result<std::unique_ptr<Backend>> open(const Url& url, const Traits& traits,
                                       const Settings& settings) {
   TRY(options, parse_options(url, traits, settings));

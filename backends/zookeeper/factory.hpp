@@ -9,7 +9,7 @@
 // `tls=no`.
 #pragma once
 #include <array>
-#include "core/backend.hpp"
+#include "core/factory.hpp"
 
 namespace dlock::zookeeper {
 
@@ -51,14 +51,23 @@ inline constexpr std::array<Traits, 4> recipes{{
               "its session"),
 }};
 
+Result<void> check(const Url&, const Traits&, const Settings&);
 Result<std::unique_ptr<Backend>> open(const Url&, const Traits&, const Settings&);
 Result<void> purge(const Url&, const Traits&, const Settings&, std::span<const Key>);
 
 Access access(const Url&);
 
-inline constexpr BackendFactory factory{"zookeeper", schemes, recipes,           items,
-                                        open,        purge,   "no TLS, no SASL", access};
+std::vector<std::string> libraries();
 
-std::string library();  // the client library, with its version
+inline constexpr BackendFactory factory{.family = "zookeeper",
+                                        .schemes = schemes,
+                                        .recipes = recipes,
+                                        .items = items,
+                                        .check = check,
+                                        .open = open,
+                                        .purge = purge,
+                                        .libraries = libraries,
+                                        .note = "no TLS, no SASL",
+                                        .access = access};
 
 }  // namespace dlock::zookeeper

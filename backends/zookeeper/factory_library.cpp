@@ -4,6 +4,6 @@
 
 namespace dlock::zookeeper {
 
-std::string library() { return "libzookeeper_st " ZOO_VERSION; }
+std::vector<std::string> libraries() { return {"libzookeeper_st " ZOO_VERSION}; }
 
 }  // namespace dlock::zookeeper

@@ -95,7 +95,7 @@ class Bench {
 Result<void> Bench::open_empty(const Target& t) {
   progress_.say(fmt::format("{} {}: connecting", t.backend, t.recipe));
   TRY(backend, t.open(plan_.settings));
-  TRY(there, backend->list());
+  TRY(there, list(*backend));
   if (!there.empty())
     return fail(Errc::usage,
                 fmt::format("--prefix {}: {} has keys below it ({}); only an empty one is used, "
@@ -239,7 +239,7 @@ std::vector<Key> Bench::keys_of_run(const Target& t) const {
 // One of our keys that the store still has.
 Result<std::optional<std::string>> Bench::left_over(const Target& t) const {
   TRY(backend, t.open(plan_.settings));
-  TRY(views, backend->list());
+  TRY(views, list(*backend));
   const std::vector<Key> keys = keys_of_run(t);
   for (const KeyView& v : views)
     if (std::any_of(keys.begin(), keys.end(), [&](const Key& k) { return k.text() == v.key; }))

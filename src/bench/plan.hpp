@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 #include "bench/scenario.hpp"
-#include "core/backend.hpp"
+#include "core/factory.hpp"
 
 namespace dlock::bench {
 

@@ -52,7 +52,7 @@ Result<Validity> check_one(const Key& key, const CheckedGrant& grant, Backend& b
                     .owner = grant.token ? "" : owner.hex().substr(0, 8)};
   return trace.around(
       what,
-      [&] { return grant.token ? backend.check(key, *grant.token) : backend.check(key, owner); },
+      [&] { return backend.check(key, grant.token ? GrantId{*grant.token} : GrantId{owner}); },
       [](Validity v) { return v == Validity::valid; });
 }
 

@@ -8,7 +8,7 @@
 #include <span>
 #include <string>
 #include "cli/options/options.hpp"
-#include "core/backend.hpp"
+#include "core/factory.hpp"
 #include "core/url.hpp"
 
 namespace dlock::cli {

@@ -66,6 +66,9 @@ Result<Store> choose_store(const Options& o) {
   if (!o.quiet) warn(o, store);
   if (o.verbosity > 0)
     if (const std::string text = unused_secrets(o, store.url); !text.empty()) say(text);
+  const auto fits = store.factory->check(store.url, *store.traits, store.with_secrets({}));
+  if (!fits && fits.error().code == Errc::usage) return wrong("backend", fits.error());
+  if (!fits) return fail(fits.error());
   return store;
 }
 
@@ -75,9 +78,7 @@ Settings Store::with_secrets(Settings s) const {
 }
 
 Result<std::unique_ptr<Backend>> Store::open(const Settings& s) const {
-  auto backend = factory->open(url, *traits, with_secrets(s));
-  if (backend || backend.error().code != Errc::usage) return backend;
-  return fail(blame, fmt::format("{}: {}", called, backend.error().message));
+  return factory->open(url, *traits, with_secrets(s));
 }
 
 std::string place_of(const Store& s) {

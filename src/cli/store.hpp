@@ -4,7 +4,7 @@
 #include <memory>
 #include "cli/options/options.hpp"
 #include "cli/secrets.hpp"
-#include "core/backend.hpp"
+#include "core/factory.hpp"
 #include "core/sequencer.hpp"
 #include "core/url.hpp"
 

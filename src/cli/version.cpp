@@ -5,8 +5,7 @@
 #include <nlohmann/json.hpp>
 #include "cli/options/arguments.hpp"
 #include "cli/options/toml.hpp"
-#include "core/backend.hpp"
-#include "core/libraries.hpp"
+#include "core/factory.hpp"
 #include "dlock_version.hpp"
 
 namespace dlock::cli {

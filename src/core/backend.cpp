@@ -2,75 +2,8 @@
 #include "core/backend.hpp"
 #include <fmt/format.h>
 #include <algorithm>
-#include "core/text.hpp"
 
 namespace dlock {
-namespace {
-
-constexpr std::string_view common_items[] = {"recipe", "prefix", "short_ttl"};
-
-template <class Range, class Value>
-bool contains(const Range& range, const Value& value) {
-  return std::find(std::begin(range), std::end(range), value) != std::end(range);
-}
-
-// "a, b, c"
-struct List {
-  std::string text;
-  void add(std::string_view word) { text.append(text.empty() ? "" : ", ").append(word); }
-};
-
-tl::unexpected<Error> bad(const Url& url, std::string_view what) {
-  return fail(Errc::usage, fmt::format("backend URL {}: {}", quoted(url.redacted(), 300), what));
-}
-
-tl::unexpected<Error> unknown_scheme(const Url& url) {
-  for (const AbsentBackend& absent : absent_backends())
-    if (contains(absent.schemes, url.scheme))
-      return bad(url, fmt::format("this dlock was built without {}; build it with -D{}=ON",
-                                  absent.family, absent.option));
-  List exist;
-  for (const BackendFactory& factory : backends())
-    for (const std::string_view scheme : factory.schemes) exist.add(scheme);
-  return bad(url,
-             fmt::format("there is no scheme {}; allowed are {}", quoted(url.scheme), exist.text));
-}
-
-bool allows(std::string_view pattern, std::string_view name) noexcept {
-  return pattern.ends_with('.') ? name.size() > pattern.size() && name.starts_with(pattern)
-                                : name == pattern;
-}
-
-std::string allowed_items(const BackendFactory& factory) {
-  List list;
-  for (const std::string_view item : common_items) list.add(item);
-  for (const std::string_view item : factory.items)
-    list.add(item.ends_with('.') ? std::string{item} + "NAME" : item);
-  return list.text;
-}
-
-}  // namespace
-
-std::optional<Refusal> refusal(const Traits& t, const Request& r) {
-  const auto no = [&](std::string_view option, std::string_view what) {
-    return Refusal{option, fmt::format("recipe {} of {} {}", t.recipe, t.family, what)};
-  };
-  if (r.mode == Mode::shared && !t.shared) return no("shared", "has no shared locks");
-  if (r.mode == Mode::permit && !t.permits) return no("limit", "has no permits");
-  if (r.mode == Mode::permit && r.limit == 0)
-    return Refusal{"limit", "0 allows no holder; at least 1 is allowed"};
-  if (r.lock_delay > Duration{} && !t.lock_delay) return no("lock-delay", "has no lock-delay");
-  if (!r.attached && !t.detached) return no("recipe", "has no lock that outlives its process");
-  const bool has_ttl = t.liveness != Liveness::process || !r.attached;
-  if (has_ttl && r.ttl <= Duration{}) return Refusal{"ttl", "must be longer than 0"};
-  return std::nullopt;
-}
-
-Result<void> can_serve(const Traits& t, const Request& r) {
-  const auto refused = refusal(t, r);
-  return refused ? fail(Errc::usage, fmt::format("--{}: {}", refused->option, refused->why))
-                 : Result<void>{};
-}
 
 Error Backend::cannot(std::string_view what) const {
   return {Errc::usage, fmt::format("{}, recipe {}: {}", traits().family, traits().recipe, what)};
@@ -94,30 +27,23 @@ bool StartChange::fits(const std::optional<Start>& noted, std::int64_t now) cons
 
 Result<std::vector<Finding>> Backend::doctor() { return fail(cannot("has nothing to examine")); }
 
-Result<Choice> choose(const Url& url, std::string_view recipe) {
-  const auto all = backends();
-  const auto factory = std::find_if(all.begin(), all.end(), [&](const BackendFactory& f) {
-    return contains(f.schemes, url.scheme);
-  });
-  if (factory == all.end()) return unknown_scheme(url);
+Result<std::optional<KeyView>> Backend::inspect_name(const std::string& name) {
+  const auto key = Key::parse(name);
+  return key ? inspect(*key) : std::optional<KeyView>{};
+}
 
-  for (const auto& [name, value] : url.items) {
-    const auto fits = [&, &have = name](std::string_view item) { return allows(item, have); };
-    if (!contains(common_items, name) &&
-        std::none_of(factory->items.begin(), factory->items.end(), fits))
-      return bad(url, fmt::format("{} has no item {}; allowed are {}", factory->family,
-                                  quoted(name), allowed_items(*factory)));
+Result<std::vector<KeyView>> list(Backend& backend) {
+  TRY(names, backend.names());
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  std::vector<KeyView> all;
+  for (const std::string& name : names) {
+    TRY(view, backend.inspect_name(name));
+    if (view) all.push_back(std::move(*view));
   }
-
-  const auto asked = recipe.empty() ? url.item("recipe") : std::optional{recipe};
-  if (!asked) return Choice{&*factory, &factory->recipes.front()};
-  List exist;
-  for (const Traits& traits : factory->recipes) {
-    if (traits.recipe == *asked) return Choice{&*factory, &traits};
-    exist.add(traits.recipe);
-  }
-  return bad(url, fmt::format("{} has no recipe {}; allowed are {}", factory->family,
-                              quoted(*asked), exist.text));
+  std::sort(all.begin(), all.end(),
+            [](const KeyView& a, const KeyView& b) { return a.key < b.key; });
+  return all;
 }
 
 }  // namespace dlock

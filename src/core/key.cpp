@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/key.hpp"
 #include <fmt/format.h>
-#include "core/sha256.hpp"
+#include <sha2.h>
+#include <array>
+#include <cstdint>
 #include "core/text.hpp"
 
 namespace dlock {
@@ -34,6 +36,12 @@ Result<Key> Key::parse(std::string_view text) {
   return fail(Errc::usage,
               fmt::format("--key {} {}; a key is 1 to {} bytes of UTF-8 without control characters",
                           quoted(text), wrong, longest_key));
+}
+
+std::string sha256_hex(std::string_view bytes) {
+  std::array<char, SHA256_DIGEST_STRING_LENGTH> hex{};
+  SHA256Data(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size(), hex.data());
+  return hex.data();
 }
 
 std::string store_name(const Key& key) {

@@ -26,6 +26,8 @@ class Key {
 // key, safe as a file name.
 std::string store_name(const Key& key);
 
+std::string sha256_hex(std::string_view bytes);  // 64 lower-case digits (FIPS 180-4)
+
 // The inverse if there is one: nothing for a shortened or foreign name (the record has the full
 // key).
 Result<Key> key_from_store_name(std::string_view name);

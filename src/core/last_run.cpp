@@ -1,19 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/last_run.hpp"
 #include <fmt/format.h>
-#include <algorithm>
 #include "core/number.hpp"
+#include "core/text.hpp"
 
 namespace dlock {
-namespace {
-
-std::string_view word(std::string_view& rest, char between) {
-  const std::string_view head = rest.substr(0, rest.find(between));
-  rest.remove_prefix(std::min(head.size() + 1, rest.size()));
-  return head;
-}
-
-}  // namespace
 
 std::string RunEnd::text() const { return fmt::format("{}{}", by_signal ? "s" : "", value); }
 
@@ -33,10 +24,10 @@ std::string LastRun::text(char between) const {
 }
 
 std::optional<LastRun> LastRun::parse(std::string_view text, char between) {
-  const auto token = parse_number<std::uint64_t>(word(text, between));
-  const auto ended = parse_number<std::int64_t>(word(text, between));
-  const auto end = RunEnd::parse(word(text, between));
-  const auto started = parse_number<std::int64_t>(word(text, between));
+  const auto token = parse_number<std::uint64_t>(take_word(text, between));
+  const auto ended = parse_number<std::int64_t>(take_word(text, between));
+  const auto end = RunEnd::parse(take_word(text, between));
+  const auto started = parse_number<std::int64_t>(take_word(text, between));
   if (!token || !ended || !end || !started || *ended < 0 || *started < 0) return std::nullopt;
   return LastRun{*token, *ended, *end, *started, Identity::decode(text)};
 }

@@ -2,7 +2,10 @@
 #pragma once
 #include <climits>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <variant>
 #include "core/clock.hpp"
 #include "core/identity.hpp"
 #include "core/key.hpp"
@@ -12,8 +15,15 @@ namespace dlock {
 
 using FencingToken = std::uint64_t;  // rises with every grant of a key; 0 is never valid
 
+// A grant by its token, or whichever this owner has.
+using GrantId = std::variant<FencingToken, Owner>;
+
 // permit: one of at most `limit` holders
 enum class Mode : char { exclusive = 'X', shared = 'S', permit = 'P' };
+inline std::optional<Mode> parse_mode(std::string_view letter) noexcept {
+  if (letter != "X" && letter != "S" && letter != "P") return std::nullopt;
+  return static_cast<Mode>(letter.front());
+}
 
 // Proof that `owner` holds `key` until `deadline`. The deadline is on this host's clock and counts
 // from the sending of the request, so it can only be earlier than the store's. no_deadline: the

@@ -178,4 +178,9 @@ std::size_t LockState::rank_of(const Owner& owner) const noexcept {
   return static_cast<std::size_t>(at - waiters.begin());
 }
 
+bool is(const LockState::Holder& h, const GrantId& id) noexcept {
+  const auto* owner = std::get_if<Owner>(&id);
+  return owner ? h.owner == *owner : h.token == *std::get_if<FencingToken>(&id);
+}
+
 }  // namespace dlock

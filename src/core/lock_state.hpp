@@ -68,8 +68,8 @@ struct LockState {
   };
   struct Waiting {
     std::size_t rank;
-    Micros free_at;
-  };  // free_at: when time alone may open the key
+    Micros free_at;  // when time alone may open the key
+  };
   struct Busy {
     Micros free_at;
   };
@@ -119,5 +119,7 @@ struct LockState {
   const Holder* holder(const Owner&, Micros now) const noexcept;
   std::size_t rank_of(const Owner&) const noexcept;  // waiters.size(): not queued
 };
+
+bool is(const LockState::Holder&, const GrantId&) noexcept;  // whether the grant is this one
 
 }  // namespace dlock

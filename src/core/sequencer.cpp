@@ -58,12 +58,6 @@ std::optional<Handle::Other> parse_other(std::string_view field) {
   return Handle::Other{std::move(*key), *owner, *decoded};
 }
 
-std::optional<Mode> parse_mode(std::string_view text) {
-  for (const Mode mode : {Mode::exclusive, Mode::shared, Mode::permit})
-    if (text.size() == 1 && text[0] == static_cast<char>(mode)) return mode;
-  return std::nullopt;
-}
-
 }  // namespace
 
 std::string Sequencer::text() const {

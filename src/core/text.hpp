@@ -24,6 +24,13 @@ inline std::string_view take_until(std::string_view& rest, std::string_view stop
   return head;
 }
 
+// Takes the text before the first `separator`, or all of it, and the separator.
+inline std::string_view take_word(std::string_view& rest, char separator) noexcept {
+  const std::string_view word = rest.substr(0, rest.find(separator));
+  rest.remove_prefix(word.size() < rest.size() ? word.size() + 1 : rest.size());
+  return word;
+}
+
 // Up to its end, a colon, a semicolon, a parenthesis or the end of the line.
 std::string_view first_sentence(std::string_view text) noexcept;
 

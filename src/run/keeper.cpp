@@ -6,7 +6,6 @@
 #include <system_error>
 #include "core/exit_status.hpp"
 #include "run/keeper_times.hpp"
-#include "run/wrap/several.hpp"
 #include "util/wait.hpp"
 
 namespace dlock::run {
@@ -173,7 +172,7 @@ bool Keeper::open() {
     if (several_) {
       std::vector<Key> keys{plan_.request.key};
       keys.insert(keys.end(), plan_.more_keys.begin(), plan_.more_keys.end());
-      backend_ = several(std::move(backend_), std::move(keys));
+      backend_ = several(std::move(backend_), std::move(keys), others_);
     }
   } else {
     over_ = true;
@@ -182,12 +181,10 @@ bool Keeper::open() {
   return !over_;
 }
 
-void Keeper::pass_warnings() {
-  if (!backend_) return;
-  for (const std::string& w : backend_->warnings()) events_.words(w);
+void Keeper::look_at_health() {
+  health_ = backend_->health();
+  for (; warned_ < health_.warnings.size(); ++warned_) events_.words(health_.warnings[warned_]);
 }
-
-bool Keeper::grants_nothing() const { return backend_ && backend_->grants_nothing(); }
 
 WaitEnd::Rules wait_rules(const Plan& plan) {
   const auto keys = static_cast<Duration::rep>(plan.more_keys.size()) + 1;

@@ -12,6 +12,7 @@
 #include "run/no_process.hpp"
 #include "run/plan.hpp"
 #include "run/wait_end.hpp"
+#include "run/wrap/several.hpp"
 #include "util/fd.hpp"
 
 namespace dlock::run {
@@ -138,8 +139,7 @@ class Keeper {
   void nap(Duration, int alarm_fd = -1, int outage_fd = -1);
   Duration jitter(Duration);
   Duration spread(Duration);  // a random part of it
-  void pass_warnings();
-  bool grants_nothing() const;
+  void look_at_health();
 
   const Plan& plan_;
   Events& events_;
@@ -156,7 +156,10 @@ class Keeper {
 
   // used by the thread; by the caller until start()
   dlock::Request asking_;  // the plan's; with another owner after an undo
+  OtherKeys others_;       // with several: of the last grant
   std::unique_ptr<Backend> backend_;
+  Health health_;           // after the last request
+  std::size_t warned_ = 0;  // of its warnings have been passed on
   std::unique_ptr<Waiter> place_;
   std::optional<Lease> lease_;
   int alarm_fd_ = -1;

@@ -21,7 +21,7 @@ bool Keeper::renew(Lease& lease, Deadline& next) {
     answer = fail(Errc::protocol, e.what());
   }
   const Deadline now = Clock::now();
-  pass_warnings();
+  look_at_health();
   if (!answer) {
     events_.trace_result("renew", "info");
     report(RenewFailed{answer.error().message});
@@ -51,7 +51,7 @@ Keeper::Next Keeper::hold() {
   Lease lease = *lease_;
   const int alarm_fd = alarm_fd_;
   Deadline next = first_renewal_;
-  const int outage_fd = backend_->outage_fd();
+  const int outage_fd = backend_->health().outage_fd;
   for (bool lost = false, soon = false;;) {  // soon: renews because of an outage
     nap(lost ? quiet_look : until(next), lost ? -1 : alarm_fd, lost || soon ? -1 : outage_fd);
     const Request asked = request();
@@ -74,9 +74,8 @@ Keeper::Next Keeper::hold() {
         return Next::over;
       case Request::detach: {
         if (forgets_start_ && !lost) forget_noted(lease);
-        if (run_end_) backend_->job_ended(lease, *run_end_);
         const auto answer =
-            lost ? Result<Renewal>(Lost{"lost"}) : backend_->detach(lease, asked.span);
+            lost ? Result<Renewal>(Lost{"lost"}) : backend_->detach(lease, asked.span, run_end_);
         const bool kept = answer && std::holds_alternative<dlock::Kept>(*answer);
         report(Detached{kept, kept     ? ""
                               : answer ? std::get<Lost>(*answer).why
@@ -123,12 +122,11 @@ void Keeper::give_back(const Lease& lease, bool lost) {
   // of several the others are held
   if (lost && !several_) return report(Released{false, "it was lost"});
   if (forgets_start_) forget_noted(lease);
-  if (run_end_) backend_->job_ended(lease, *run_end_);
   const Deadline until_then = later(Clock::now(), plan_.timing.op_timeout);
   events_.trace_invoke("release");
   bool asked = false;  // after an unanswered attempt, not held counts as released
   for (Duration retry = first_retry;; retry *= 2) {
-    const auto answer = backend_->release(lease);
+    const auto answer = backend_->release(lease, run_end_);
     if (answer) {
       const bool held = *answer == dlock::Released::yes || asked;
       events_.trace_result("release", held ? "ok" : "fail");

@@ -39,8 +39,8 @@ bool Keeper::take(const dlock::Granted& granted) {
   const auto hold = [&](int fd) {
     return fd < 0 || holds.emplace_back(::fcntl(fd, F_DUPFD_CLOEXEC, 3));
   };
-  const bool all = hold(granted.hold_fd) &&
-                   std::all_of(granted.more_holds.begin(), granted.more_holds.end(), hold);
+  const bool all =
+      hold(granted.hold_fd) && std::all_of(others_.holds.begin(), others_.holds.end(), hold);
   place_.reset();
   if (!all) {
     (void)backend_->release(granted.lease);
@@ -55,7 +55,7 @@ bool Keeper::take(const dlock::Granted& granted) {
   // wakes.
   first_renewal_ = next_renewal(plan_.timing, lease_->deadline, Clock::now());
   events_.trace_granted(*lease_);
-  report(Granted{*lease_, std::move(holds), granted.more});
+  report(Granted{*lease_, std::move(holds), others_.leases});
   return true;
 }
 
@@ -174,7 +174,7 @@ Keeper::Next Keeper::acquire() {
 
   for (bool tried = false;; tried = true) {
     const Duration left = until(wait_until_);
-    const bool stale = last && !grants_nothing() && answered_ < wait_until_ - last_look;
+    const bool stale = last && !health_.grants_nothing && answered_ < wait_until_ - last_look;
     if (requested() && request().what == Request::leave) {
       // the end came before its last second: the machine was suspended
       if (stale && left <= 0us) (void)confirm(*last);
@@ -191,7 +191,7 @@ Keeper::Next Keeper::acquire() {
       if (const auto confirmed = confirm(*last); !confirmed) answer = fail(confirmed.error());
     } else {
       answer = place_->poll(slice(left, asked_at - began, last.has_value()));
-      pass_warnings();
+      look_at_health();
     }
     if (!answer) {
       const Error& e = answer.error();
@@ -217,8 +217,8 @@ Keeper::Next Keeper::acquire() {
     if (const auto* busy = std::get_if<Busy>(&*answer)) return is_busy(*busy), Next::over;
     const bool first = !last;
     last = std::move(std::get<Waiting>(*answer));
-    if (!queued_ && !grants_nothing()) queued_ = true, events_.trace("queued", "acquire");
-    if (grants_nothing()) {  // to any owner: whether the lock is held is unknown
+    if (!queued_ && !health_.grants_nothing) queued_ = true, events_.trace("queued", "acquire");
+    if (health_.grants_nothing) {  // to any owner: whether the lock is held is unknown
       answered_ = {};
       report(NoAnswer{last->why});
     } else if (first && !requested()) {

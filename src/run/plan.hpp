@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 #include <vector>
-#include "core/backend.hpp"
+#include "core/factory.hpp"
 #include "run/once_per.hpp"
 #include "run/timing.hpp"
 

@@ -239,6 +239,16 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # no refused command may ha
   [[ $stderr != *geheim* ]]
 }
 
+@test "a wrong value of a URL item is refused before anything is waited for" {
+  refused 64 'netfs=x: allowed are yes, no' run -b "file:$PWD?netfs=x" --splay 10m --key k -- true
+  if built_with redis redlock; then
+    refused 64 "restart_grace is 'x'; allowed is" run -b 'redis://h?restart_grace=x' --splay 10m --key k -- true
+    refused 64 "host is '2 hosts'; allowed is an odd number" run -b redlock://a,b --splay 10m --key k -- true
+  fi
+  ! built_with zookeeper || refused 64 "tick is 'x'; allowed is" run -b 'zk://h?tick=x' --splay 10m --key k -- true
+  ! built_with mysql || refused 64 "wake is 'x'; allowed is" run -b 'mysql://h/d?wake=x' --splay 10m --key k -- true
+}
+
 @test "a bad variable is 78 and named; a good option hides it" {
   DLOCK_WAIT=soon refused 78 "DLOCK_WAIT: 'soon'" run --key k -- true
   DLOCK_NONBLOCK=maybe refused 78 "DLOCK_NONBLOCK: 'maybe' is neither 1, true, yes or on, nor 0" run --key k -- true

@@ -29,8 +29,8 @@ TEST_CASE("last run: written with the release, in no more requests, and shown fo
       g = take(*backend, request("k"));
       if (i == 2) CHECK(kept(backend->renew(g.lease, 60s)));
       const std::uint64_t before = backend->counters().requests;
-      if (i > 0) backend->job_ended(g.lease, {i == 3, 10 + i});
-      CHECK(backend->release(g.lease).value() == Released::yes);
+      const auto end = i > 0 ? std::optional{RunEnd{i == 3, 10 + i}} : std::nullopt;
+      CHECK(backend->release(g.lease, end).value() == Released::yes);
       const std::uint64_t requests = backend->counters().requests - before;
       if (i == 0) without = requests;
       else CHECK(requests <= without);
@@ -61,11 +61,9 @@ TEST_CASE("last run: of several holders the newest token counts") {
     const Granted a = take(*one, request("k", Mode::permit, 2));
     const Granted b = take(*two, request("k", Mode::permit, 2));
     REQUIRE(b.lease.token > a.lease.token);
-    two->job_ended(b.lease, {false, 2});
-    CHECK(two->release(b.lease).value() == Released::yes);
+    CHECK(two->release(b.lease, RunEnd{false, 2}).value() == Released::yes);
     CHECK(last_of(*one)->end.value == 2);
-    one->job_ended(a.lease, {false, 1});
-    CHECK(one->release(a.lease).value() == Released::yes);
+    CHECK(one->release(a.lease, RunEnd{false, 1}).value() == Released::yes);
     CHECK(last_of(*one)->token == b.lease.token);
     CHECK(last_of(*one)->end.value == 2);
   });
@@ -78,12 +76,10 @@ TEST_CASE("last run: a late release does not replace that of a newer grant") {
     const Granted a = take(*one, request("k"));
     (void)two->force_release(key("k"), a.lease.token).value();
     const Granted b = take(*two, request("k"));
-    one->job_ended(a.lease, {false, 1});
-    CHECK(one->release(a.lease).value() == Released::was_not_held);
+    CHECK(one->release(a.lease, RunEnd{false, 1}).value() == Released::was_not_held);
     CHECK_FALSE(last_of(*two));
-    two->job_ended(b.lease, {false, 2});
-    CHECK(two->release(b.lease).value() == Released::yes);
-    CHECK(one->release(a.lease).value() == Released::was_not_held);
+    CHECK(two->release(b.lease, RunEnd{false, 2}).value() == Released::yes);
+    CHECK(one->release(a.lease, RunEnd{false, 1}).value() == Released::was_not_held);
     CHECK(last_of(*two)->token == b.lease.token);
   });
 }
@@ -95,9 +91,8 @@ TEST_CASE("last run: written with a detach") {
     const auto one = store.open({}), two = store.open({});
     for (int i = 1; i < 3; ++i) {
       const Granted g = take(*one, request("k"));
-      one->job_ended(g.lease, {false, i});
       const std::uint64_t before = one->counters().requests;
-      CHECK(kept(one->detach(g.lease, 60s)));
+      CHECK(kept(one->detach(g.lease, 60s, RunEnd{false, i})));
       CAPTURE(one->counters().requests - before);
       REQUIRE(last_of(*two).has_value());
       CHECK(last_of(*two)->token == g.lease.token);

@@ -10,12 +10,12 @@ TEST_CASE("a key that was never used") {
   run([](Store& store) {
     const auto backend = store.open({});
     CHECK_FALSE(backend->inspect(key("k")).value().has_value());
-    CHECK(backend->list().value().empty());
+    CHECK(list(*backend).value().empty());
     CHECK(backend->check(key("k"), FencingToken{1}).value() == Validity::stale);
     CHECK(backend->release(Lease{key("k"), Owner::random()}).value() == Released::was_not_held);
     CHECK(backend->force_release(key("k"), std::nullopt).value() == Released::was_not_held);
     CHECK_FALSE(backend->inspect(key("k")).value().has_value());  // inspecting creates nothing
-    CHECK(backend->list().value().empty());
+    CHECK(list(*backend).value().empty());
   });
 }
 
@@ -62,7 +62,7 @@ TEST_CASE("a lease that has ended is shown as such until the key is taken") {
     const Granted fine = take(*backend, request("fine"));
     REQUIRE(
         becomes([&] { return other->check(key("k"), g.lease.token).value() == Validity::stale; }));
-    const auto all = other->list().value();
+    const auto all = list(*other).value();
     REQUIRE(all.size() == 2);
     for (const KeyView& seen : {other->inspect(key("k")).value().value(), all.back()}) {
       CHECK(seen.key == "k");
@@ -114,7 +114,7 @@ TEST_CASE("list shows every key in byte order") {
     backend->release(held[2].lease).value();
     const auto other = store.open({});
     std::vector<std::string> names;
-    const auto all = other->list().value();
+    const auto all = list(*other).value();
     for (const KeyView& v : all) {
       names.push_back(v.key);
       CHECK(v.holders.size() == (v.key == "a" ? 0 : 1));
@@ -195,7 +195,7 @@ TEST_CASE("hostile key names are names") {
       CHECK(other->inspect(key(name)).value().value().key == name);
     }
     std::vector<std::string> listed;
-    const auto all = other->list().value();
+    const auto all = list(*other).value();
     for (const KeyView& v : all) listed.push_back(v.key);
     std::sort(taken.begin(), taken.end());
     CHECK(listed == taken);

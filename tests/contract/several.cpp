@@ -14,7 +14,8 @@ TEST_CASE(
     const Granted b = take(*other, request("b"));
     auto own = store.open({});
     Backend& inner = *own;
-    const auto all = dlock::run::several(std::move(own), {key("a"), key("b")});
+    dlock::run::OtherKeys others;
+    const auto all = dlock::run::several(std::move(own), {key("a"), key("b")}, others);
     Request r = request("a");
     r.ttl = std::max<Duration>(4s, subject().shortest_ttl);
     const auto place = all->enqueue(r).value();
@@ -29,8 +30,8 @@ TEST_CASE(
     REQUIRE(becomes(noticed));
     CHECK(other->release(b.lease).value() == Released::yes);
     const Granted granted = take(*place);
-    REQUIRE(granted.more.size() == 1);
-    for (const Lease& l : {granted.lease, granted.more[0]}) {
+    REQUIRE(others.leases.size() == 1);
+    for (const Lease& l : {granted.lease, others.leases[0]}) {
       CHECK(l.owner != r.owner);
       CHECK(inner.release(Lease{.key = l.key, .owner = r.owner, .token = l.token}).value() ==
             Released::was_not_held);

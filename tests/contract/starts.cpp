@@ -122,7 +122,8 @@ TEST_CASE("starts: several keys are noted together, or none of them") {
     need_starts();
     need(subject().traits->permits, "permits");
     const auto other = store.open({});
-    const auto all = dlock::run::several(store.open({}), {key("a"), key("b")});
+    dlock::run::OtherKeys others;
+    const auto all = dlock::run::several(store.open({}), {key("a"), key("b")}, others);
     const Granted held = take(*other, request("b", Mode::permit, 2));
     const Start older = start_at(starts_of(*other, "b"), 1),
                 mine = start_at(starts_of(*other, "b"), 2),

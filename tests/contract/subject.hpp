@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 #include <vector>
-#include "core/backend.hpp"
+#include "core/factory.hpp"
 
 namespace dlock::contract {
 

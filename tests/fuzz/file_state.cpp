@@ -3,7 +3,7 @@
 // /proc/locks.
 #include <algorithm>
 #include <string>
-#include "core/lock_view.hpp"
+#include "core/key_view.hpp"
 #include "core/text.hpp"
 #include "file/lease/state_codec.hpp"
 #include "file/lock_table.hpp"

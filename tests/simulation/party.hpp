@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 #include <vector>
-#include "core/backend.hpp"
+#include "core/factory.hpp"
 #include "run/keeper.hpp"
 #include "run/plan.hpp"
 #include "run/policy.hpp"

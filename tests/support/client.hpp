@@ -3,7 +3,7 @@
 #pragma once
 #include <memory>
 #include <string>
-#include "core/backend.hpp"
+#include "core/factory.hpp"
 
 namespace dlock::test {
 

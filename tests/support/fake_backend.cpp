@@ -5,7 +5,7 @@
 #include <array>
 #include <atomic>
 #include <stdexcept>
-#include "core/lock_view.hpp"
+#include "core/key_view.hpp"
 #include "support/fake_impl.hpp"
 
 namespace dlock::fake {
@@ -94,7 +94,7 @@ Result<Renewal> FakeBackend::renew(const Lease& lease, Duration ttl) {
   return extend(lease, ttl);
 }
 
-Result<Renewal> FakeBackend::detach(const Lease& lease, Duration ttl) {
+Result<Renewal> FakeBackend::detach(const Lease& lease, Duration ttl, std::optional<RunEnd>) {
   if (const auto begun = begin(); !begun) return fail(begun.error());
   if (!traits_.detached)
     return fail(Errc::usage,
@@ -105,7 +105,7 @@ Result<Renewal> FakeBackend::detach(const Lease& lease, Duration ttl) {
   return answer;
 }
 
-Result<Released> FakeBackend::release(const Lease& lease) {
+Result<Released> FakeBackend::release(const Lease& lease, std::optional<RunEnd>) {
   if (const auto begun = begin(); !begun) return fail(begun.error());
   if (faults_.hang_release) hang();
   const Micros now = now_us();
@@ -135,23 +135,15 @@ Result<Released> FakeBackend::force_release(const Key& key, std::optional<Fencin
   return was ? Released::yes : Released::was_not_held;
 }
 
-Result<Validity> FakeBackend::check(const Key& key, FencingToken token) {
+Result<Validity> FakeBackend::check(const Key& key, const GrantId& id) {
   if (const auto begun = begin(); !begun) return fail(begun.error());
   const Micros now = now_us();
   Table table;
   const Entry* e = known(table, key, now);
-  const auto holds = [&](const auto& h) { return h.token == token && h.deadline > now; };
+  const auto holds = [&](const auto& h) { return is(h, id) && h.deadline > now; };
   return e && std::any_of(e->state.holders.begin(), e->state.holders.end(), holds)
              ? Validity::valid
              : Validity::stale;
-}
-
-Result<Validity> FakeBackend::check(const Key& key, const Owner& owner) {
-  if (const auto begun = begin(); !begun) return fail(begun.error());
-  const Micros now = now_us();
-  Table table;
-  const Entry* e = known(table, key, now);
-  return e && e->state.holder(owner, now) ? Validity::valid : Validity::stale;
 }
 
 Result<std::optional<KeyView>> FakeBackend::inspect(const Key& key) {
@@ -183,26 +175,27 @@ Result<Noted> FakeBackend::note_start(const Lease& lease, const StartChange& cha
   return Noted::yes;
 }
 
-Result<std::vector<KeyView>> FakeBackend::list() {
+Result<std::vector<std::string>> FakeBackend::names() {
   if (const auto begun = begin(); !begun) return fail(begun.error());
   Table table;
-  std::vector<KeyView> all;
-  for (const std::string& full : table.keys(store_)) {
-    if (!full.starts_with(prefix_)) continue;
-    Entry& e = table.at(store_, full);
-    e.reap(now_us());
-    all.push_back(view(e.state, full.substr(prefix_.size()), now_us()));
-  }
+  std::vector<std::string> all;
+  for (const std::string& full : table.keys(store_))
+    if (full.starts_with(prefix_)) all.push_back(full.substr(prefix_.size()));
   return all;
 }
 
 namespace {
 
+Result<void> check(const Url& url, const Traits&, const Settings&) {
+  TRY_VOID(Faults::parse(url));
+  if (!url.hosts.empty()) return fail(Errc::usage, "fake: takes a name, not a host");
+  return {};
+}
+
 Result<std::unique_ptr<Backend>> open(const Url& url, const Traits& traits,
                                       const Settings& settings) {
+  TRY_VOID(check(url, traits, settings));
   const auto faults = Faults::parse(url);
-  if (!faults) return fail(faults.error());
-  if (!url.hosts.empty()) return fail(Errc::usage, "fake: takes a name, not a host");
   static std::atomic<unsigned> broken_ones = 0;
   const std::string store =
       faults->broken ? url.path + "#" + std::to_string(++broken_ones) : url.path;
@@ -215,6 +208,6 @@ Result<void> purge(const Url&, const Traits&, const Settings&, std::span<const K
 
 }  // namespace
 
-constinit const BackendFactory factory{"fake", schemes, recipes, items, open, purge};
+constinit const BackendFactory factory{"fake", schemes, recipes, items, check, open, purge};
 
 }  // namespace dlock::fake

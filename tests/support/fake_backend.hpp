@@ -31,7 +31,7 @@
 // Durations and numbers as on the command line; anything else is Errc::usage.
 #pragma once
 #include <memory>
-#include "core/backend.hpp"
+#include "core/factory.hpp"
 
 namespace dlock::fake {
 

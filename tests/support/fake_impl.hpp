@@ -28,13 +28,12 @@ class FakeBackend final : public Backend {
 
   Result<std::unique_ptr<Waiter>> enqueue(const Request&) override;
   Result<Renewal> renew(const Lease&, Duration ttl) override;
-  Result<Renewal> detach(const Lease&, Duration ttl) override;
-  Result<Released> release(const Lease&) override;
+  Result<Renewal> detach(const Lease&, Duration ttl, std::optional<RunEnd>) override;
+  Result<Released> release(const Lease&, std::optional<RunEnd>) override;
   Result<Released> force_release(const Key&, std::optional<FencingToken>) override;
-  Result<Validity> check(const Key&, FencingToken) override;
-  Result<Validity> check(const Key&, const Owner&) override;
+  Result<Validity> check(const Key&, const GrantId&) override;
   Result<std::optional<KeyView>> inspect(const Key&) override;
-  Result<std::vector<KeyView>> list() override;
+  Result<std::vector<std::string>> names() override;
   Result<Starts> starts(const Key&) override;
   Result<Noted> note_start(const Lease&, const StartChange&) override;
 

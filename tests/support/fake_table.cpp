@@ -2,7 +2,7 @@
 // The table of the test-only executable dlock_fake: the real command line on a backend with faults
 // and no server.
 #include <array>
-#include "core/libraries.hpp"
+#include "core/factory.hpp"
 #include "file/factory.hpp"
 #include "support/fake_backend.hpp"
 
@@ -14,7 +14,5 @@ std::span<const BackendFactory> backends() noexcept {
 }
 
 std::span<const AbsentBackend> absent_backends() noexcept { return {}; }
-
-std::vector<std::string> libraries() { return {}; }
 
 }  // namespace dlock

@@ -5,7 +5,7 @@
 #include <unistd.h>
 #include <algorithm>
 #include <stdexcept>
-#include "core/lock_view.hpp"
+#include "core/key_view.hpp"
 #include "support/fake_impl.hpp"
 
 namespace dlock::fake {

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 #include <vector>
-#include "core/backend.hpp"
+#include "core/factory.hpp"
 #include "mysql/client/connection.hpp"
 #include "support/client.hpp"
 #include "support/server.hpp"

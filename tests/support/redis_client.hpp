@@ -3,7 +3,7 @@
 #pragma once
 #include <memory>
 #include <string>
-#include "core/backend.hpp"
+#include "core/factory.hpp"
 #include "redis/factory.hpp"
 #include "support/client.hpp"
 #include "support/redis_server.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/backend.hpp"
 #include <catch2/catch.hpp>
+#include "core/factory.hpp"
 #include "unit/message.hpp"
 
 using namespace dlock;
@@ -23,9 +23,11 @@ Result<std::unique_ptr<Backend>> no_open(const Url&, const Traits&, const Settin
   return fail(Errc::internal, "not opened here");
 }
 
+Result<void> no_check(const Url&, const Traits&, const Settings&) { return {}; }
+
 constexpr BackendFactory factories[] = {
-    {"apple", apple_schemes, apple_recipes, apple_items, no_open},
-    {"pear", pear_schemes, pear_recipes, {}, no_open}};
+    {"apple", apple_schemes, apple_recipes, apple_items, no_check, no_open},
+    {"pear", pear_schemes, pear_recipes, {}, no_check, no_open}};
 constexpr AbsentBackend absent[] = {{"plum", "WITH_PLUM", plum_schemes}};
 
 Result<Choice> pick(std::string_view url, std::string_view recipe = "") {

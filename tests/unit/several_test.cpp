@@ -53,8 +53,10 @@ class Scripted final : public Backend {
     if (script_.lost.count(l.key.text()) > 0) return Renewal{Lost{"gone"}};
     return Renewal{Kept{l}};
   }
-  Result<Renewal> detach(const Lease& l, Duration d) override { return renew(l, d); }
-  Result<Released> release(const Lease& l) override {
+  Result<Renewal> detach(const Lease& l, Duration d, std::optional<RunEnd>) override {
+    return renew(l, d);
+  }
+  Result<Released> release(const Lease& l, std::optional<RunEnd>) override {
     script_.asked += "-" + l.key.text();
     script_.spent.insert(l.owner);
     auto& answers = script_.releases[l.key.text()];
@@ -66,10 +68,9 @@ class Scripted final : public Backend {
   Result<Released> force_release(const Key&, std::optional<FencingToken>) override {
     return Released::was_not_held;
   }
-  Result<Validity> check(const Key&, FencingToken) override { return Validity::stale; }
-  Result<Validity> check(const Key&, const Owner&) override { return Validity::stale; }
+  Result<Validity> check(const Key&, const GrantId&) override { return Validity::stale; }
   Result<std::optional<KeyView>> inspect(const Key&) override { return std::optional<KeyView>{}; }
-  Result<std::vector<KeyView>> list() override { return std::vector<KeyView>{}; }
+  Result<std::vector<std::string>> names() override { return std::vector<std::string>{}; }
 
  private:
   Script& script_;
@@ -108,8 +109,9 @@ Key key(const char* name) { return Key::parse(name).value(); }
 
 struct Both {
   Script script;
+  run::OtherKeys others;
   std::unique_ptr<Backend> all =
-      run::several(std::make_unique<Scripted>(script), {key("b"), key("a")});
+      run::several(std::make_unique<Scripted>(script), {key("b"), key("a")}, others);
   Request request{.key = key("b"), .owner = Owner::random(), .ttl = 1h, .identity = {}};
   std::unique_ptr<dlock::Waiter> place = all->enqueue(request).value();
 
@@ -153,8 +155,8 @@ TEST_CASE("several: taken in byte order, released in reverse; the first grant re
   Both keys;
   const Granted granted = keys.take();
   CHECK(granted.lease.key == key("b"));
-  REQUIRE(granted.more.size() == 1);
-  CHECK(granted.more[0].key == key("a"));
+  REQUIRE(keys.others.leases.size() == 1);
+  CHECK(keys.others.leases[0].key == key("a"));
   CHECK(keys.all->release(granted.lease) == Released::yes);
   CHECK(keys.script.asked == "+a+b-b-a");
 }
@@ -247,20 +249,20 @@ TEST_CASE("several: one is lost while another is waited for: all are taken by an
   const Granted granted = keys.take();
   CHECK(keys.script.asked == "+a~a-a-a+a~a-a+a~a+b~a~b");
   CHECK_FALSE(keys.script.an_owner_came_back);
-  REQUIRE(granted.more.size() == 1);
+  REQUIRE(keys.others.leases.size() == 1);
   CHECK(granted.lease.owner != keys.request.owner);
-  CHECK(granted.lease.owner == granted.more[0].owner);
+  CHECK(granted.lease.owner == keys.others.leases[0].owner);
 }
 
 TEST_CASE("several: each lease has the owner of its own key") {
   Both keys;
   keys.script.redrawn = "a";
   const Granted granted = keys.take();
-  REQUIRE(granted.more.size() == 1);
+  REQUIRE(keys.others.leases.size() == 1);
   CHECK(granted.lease.owner == keys.request.owner);
-  CHECK(granted.more[0].owner != keys.request.owner);
+  CHECK(keys.others.leases[0].owner != keys.request.owner);
   CHECK(keys.all->release(granted.lease) == Released::yes);
-  CHECK(keys.script.spent == std::set<Owner>{granted.lease.owner, granted.more[0].owner});
+  CHECK(keys.script.spent == std::set<Owner>{granted.lease.owner, keys.others.leases[0].owner});
 }
 
 TEST_CASE("several: when one is busy, the keys before it are released") {

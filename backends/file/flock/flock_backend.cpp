@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <sys/file.h>
 #include <algorithm>
-#include "core/lock_view.hpp"
+#include "core/key_view.hpp"
 #include "core/text.hpp"
 #include "file/flock/flock_waiter.hpp"
 #include "file/lock_table.hpp"
@@ -12,12 +12,6 @@ namespace dlock::file {
 namespace {
 
 constexpr std::string_view records_name = ".dlock";
-
-tl::unexpected<Error> only_attached() {
-  return fail(Errc::usage,
-              "recipe flock: the lock ends with the process that has it, so it cannot be detached; "
-              "use recipe lease");
-}
 
 }  // namespace
 
@@ -58,7 +52,7 @@ Result<Renewal> FlockBackend::renew(const Lease& lease, Duration) {
   kept.deadline = no_deadline;
   HeldFile* mine = held(lease.key, lease.owner);
   if (!mine) {
-    TRY(h, in_force(lease.key, std::nullopt, &lease.owner));
+    TRY(h, in_force(lease.key, lease.owner));
     if (!h) return Renewal{Lost{"there is no lock with this handle"}};
     kept.mode = h->mode;
     kept.token = h->token;
@@ -85,13 +79,17 @@ Result<Renewal> FlockBackend::renew(const Lease& lease, Duration) {
   return Renewal{Kept{kept}};
 }
 
-Result<Renewal> FlockBackend::detach(const Lease&, Duration) { return only_attached(); }
+Result<Renewal> FlockBackend::detach(const Lease&, Duration, std::optional<RunEnd>) {
+  return fail(Errc::usage,
+              "recipe flock: the lock ends with the process that has it, so it cannot be detached; "
+              "use recipe lease");
+}
 
-Result<Released> FlockBackend::release(const Lease& lease) {
+Result<Released> FlockBackend::release(const Lease& lease, std::optional<RunEnd>) {
   TRY(name, name_of(lease.key));
   HeldFile* mine = held(lease.key, lease.owner);
   if (!mine) {
-    TRY(h, in_force(lease.key, std::nullopt, &lease.owner));
+    TRY(h, in_force(lease.key, lease.owner));
     if (!h) return Released::was_not_held;
     return fail(
         Errc::usage,
@@ -126,32 +124,23 @@ Result<Released> FlockBackend::force_release(const Key& key, std::optional<Fenci
 }
 
 // ---- looking -----------------------------------------------------------------------------------
-Result<std::optional<LockState::Holder>> FlockBackend::in_force(const Key& key,
-                                                                std::optional<FencingToken> token,
-                                                                const Owner* owner) {
+Result<std::optional<LockState::Holder>> FlockBackend::in_force(const Key& key, const GrantId& id) {
   TRY(name, name_of(key));
   TRY(file, open_flock_file(where_, name, false));
   TRY(state, record(name).peek());
   if (file.fd && state)
     for (const auto& h : state->holders)
-      if ((!token || h.token == *token) && (!owner || h.owner == *owner) && !evicted(h) &&
-          marked(file.fd.get(), h.token))
-        return std::optional{h};
+      if (is(h, id) && !evicted(h) && marked(file.fd.get(), h.token)) return std::optional{h};
   return std::optional<LockState::Holder>{};
 }
 
-Result<Validity> FlockBackend::check(const Key& key, FencingToken token) {
-  TRY(h, in_force(key, token, nullptr));
+Result<Validity> FlockBackend::check(const Key& key, const GrantId& id) {
+  TRY(h, in_force(key, id));
   return h ? Validity::valid : Validity::stale;
 }
 
-Result<Validity> FlockBackend::check(const Key& key, const Owner& owner) {
-  TRY(h, in_force(key, std::nullopt, &owner));
-  return h ? Validity::valid : Validity::stale;
-}
-
-Result<std::optional<KeyView>> FlockBackend::look_at(const std::string& name,
-                                                     const std::string& key) {
+Result<std::optional<KeyView>> FlockBackend::inspect(const Key& key) {
+  TRY(name, name_of(key));
   TRY(file, open_flock_file(where_, name, false));
   TRY(state, record(name).peek());
   LockState s = state.value_or(LockState{});
@@ -168,7 +157,7 @@ Result<std::optional<KeyView>> FlockBackend::look_at(const std::string& name,
   if (std::any_of(s.holders.begin(), s.holders.end(), evicted))
     notes.push_back("a holder was asked to release (release --force)");
   for (auto& h : s.holders) h.slot = 0;
-  KeyView v = view(s, key, boottime_us());
+  KeyView v = view(s, key.text(), boottime_us());
   v.notes = std::move(notes);
   v.waiters_known = false;
   if (!listed)
@@ -198,30 +187,17 @@ Result<std::optional<KeyView>> FlockBackend::look_at(const std::string& name,
   return std::optional{std::move(v)};
 }
 
-Result<std::optional<KeyView>> FlockBackend::inspect(const Key& key) {
-  TRY(name, name_of(key));
-  return look_at(name, key.text());
-}
-
-// Only files that dlock has locked have a record.
-Result<std::vector<KeyView>> FlockBackend::list() {
-  TRY(names, where_.names());
-  std::vector<KeyView> all;
-  for (const std::string& stored : names) {
-    StateFile file(where_, stored);
-    const auto record = file.peek(StateFile::Depth::holders);
-    if (!record || !*record) continue;
-    const std::string& name = (*record)->key;
-    const auto key = name.starts_with(prefix_)
-                         ? Key::parse(std::string_view{name}.substr(prefix_.size()))
-                         : Key::parse("");
-    if (!key || !name_of(*key)) continue;
-    TRY(seen, look_at(name, key->text()));
-    if (seen) all.push_back(std::move(*seen));
+// Only files that dlock has locked have a record, which has their name.
+Result<std::vector<std::string>> FlockBackend::names() {
+  TRY(stored, where_.names());
+  std::vector<std::string> names;
+  for (const std::string& each : stored) {
+    const auto record = StateFile(where_, each).peek(StateFile::Depth::holders);
+    if (!record || !*record || !(*record)->key.starts_with(prefix_)) continue;
+    const auto key = Key::parse(std::string_view{(*record)->key}.substr(prefix_.size()));
+    if (key && name_of(*key)) names.push_back(key->text());
   }
-  std::sort(all.begin(), all.end(),
-            [](const KeyView& a, const KeyView& b) { return a.key < b.key; });
-  return all;
+  return names;
 }
 
 }  // namespace dlock::file

@@ -3,7 +3,7 @@
 #pragma once
 #include <map>
 #include <memory>
-#include "core/backend.hpp"
+#include "core/factory.hpp"
 #include "file/flock/flock_record.hpp"
 #include "file/flock/flock_wait.hpp"
 
@@ -25,13 +25,12 @@ class FlockBackend final : public Backend {
   // The Waiter must not outlive this Backend.
   Result<std::unique_ptr<Waiter>> enqueue(const Request&) override;
   Result<Renewal> renew(const Lease&, Duration ttl) override;
-  Result<Renewal> detach(const Lease&, Duration ttl) override;
-  Result<Released> release(const Lease&) override;
+  Result<Renewal> detach(const Lease&, Duration ttl, std::optional<RunEnd>) override;
+  Result<Released> release(const Lease&, std::optional<RunEnd>) override;
   Result<Released> force_release(const Key&, std::optional<FencingToken>) override;
-  Result<Validity> check(const Key&, FencingToken) override;
-  Result<Validity> check(const Key&, const Owner&) override;
+  Result<Validity> check(const Key&, const GrantId&) override;
   Result<std::optional<KeyView>> inspect(const Key&) override;
-  Result<std::vector<KeyView>> list() override;
+  Result<std::vector<std::string>> names() override;
 
  private:
   friend class FlockWaiter;
@@ -44,9 +43,7 @@ class FlockBackend final : public Backend {
   Result<std::string> name_of(const Key&) const;  // Errc::usage: cannot be the name of a file
   FlockRecord& record(const std::string& name);
   HeldFile* held(const Key&, const Owner&);
-  Result<std::optional<LockState::Holder>> in_force(const Key&, std::optional<FencingToken>,
-                                                    const Owner*);
-  Result<std::optional<KeyView>> look_at(const std::string& name, const std::string& key);
+  Result<std::optional<LockState::Holder>> in_force(const Key&, const GrantId&);
 
   const Directory where_;
   const std::string prefix_;

@@ -2,7 +2,7 @@
 #include "file/flock/flock_waiter.hpp"
 #include <sys/file.h>
 #include <cerrno>
-#include "core/lock_view.hpp"
+#include "core/key_view.hpp"
 #include "file/sys_error.hpp"
 #include "util/wait.hpp"
 
@@ -20,7 +20,7 @@ Woken sleep(int ended_fd, int interrupt_fd, Deadline until) {
 }  // namespace
 
 std::optional<HolderView> FlockWaiter::holder() {
-  const auto seen = backend_.look_at(name_, request_.key.text());
+  const auto seen = backend_.inspect(request_.key);
   if (!seen || !*seen || (*seen)->holders.empty()) return std::nullopt;
   return (*seen)->holders.front();
 }
@@ -88,7 +88,7 @@ Result<void> FlockWaiter::cancel() {
   if (file_.fd) ::flock(file_.fd.get(), LOCK_UN);
   file_ = FlockFile{};
   if (!backend_.held(request_.key, request_.owner)) return {};
-  const auto done = backend_.release({request_.key, request_.owner});
+  const auto done = backend_.release({request_.key, request_.owner}, std::nullopt);
   return done ? Result<void>{} : fail(done.error());
 }
 

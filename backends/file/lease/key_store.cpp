@@ -6,7 +6,7 @@
 #include <unistd.h>
 #include <algorithm>
 #include <cerrno>
-#include "core/lock_view.hpp"
+#include "core/key_view.hpp"
 #include "file/lease/note_file.hpp"
 #include "file/sys_error.hpp"
 
@@ -298,6 +298,18 @@ Result<std::size_t> KeyStore::strike_dead(LockState& s, Micros now) const {
   }
   for (const std::uint64_t ticket : gone) s.vanish(ticket, now);
   return missing;
+}
+
+Result<std::optional<LockState::Holder>> KeyStore::holder_in_force(const GrantId& id) {
+  TRY(record, file_.peek(StateFile::Depth::holders));
+  const Micros now = boottime_us();
+  for (const auto& h : record ? record->state.holders : std::vector<LockState::Holder>{}) {
+    if (!is(h, id) || h.deadline <= now || adopted(h)) continue;
+    if (h.deadline != never) return std::optional{h};
+    TRY(seen, look(place(), h.ticket));
+    if (seen.life != Sight::Life::dead) return std::optional{h};
+  }
+  return std::optional<LockState::Holder>{};
 }
 
 }  // namespace dlock::file

@@ -73,9 +73,8 @@ class KeyStore {
   // The current state, without the lock; dead holders are shown as vanished or ended, dead waiters
   // are left out. nullopt: unknown. KeyView::unread: the state was deleted, and contenders live.
   Result<std::optional<KeyView>> look_at();
-  // The holder in force that `wanted` picks, alive as far as can be known; nullopt: none.
-  template <class Predicate>
-  Result<std::optional<LockState::Holder>> holder_in_force(Predicate wanted);
+  // That holder, in force and alive as far as can be known; nullopt: none.
+  Result<std::optional<LockState::Holder>> holder_in_force(const GrantId&);
 
  private:
   Result<void> scan(bool adopt);
@@ -107,18 +106,5 @@ class Change {
 };
 
 bool adopted(const LockState::Holder&) noexcept;
-
-template <class Predicate>
-Result<std::optional<LockState::Holder>> KeyStore::holder_in_force(Predicate wanted) {
-  TRY(record, file_.peek(StateFile::Depth::holders));
-  const Micros now = boottime_us();
-  for (const auto& h : record ? record->state.holders : std::vector<LockState::Holder>{}) {
-    if (!wanted(h) || h.deadline <= now || adopted(h)) continue;
-    if (h.deadline != never) return std::optional{h};
-    TRY(seen, look(place(), h.ticket));
-    if (seen.life != Sight::Life::dead) return std::optional{h};
-  }
-  return std::optional<LockState::Holder>{};
-}
 
 }  // namespace dlock::file

@@ -108,7 +108,7 @@ Result<Renewal> LeaseBackend::renew(const Lease& lease, Duration ttl) {
   return keep_lease(lease, ttl);
 }
 
-Result<Renewal> LeaseBackend::detach(const Lease& lease, Duration ttl) {
+Result<Renewal> LeaseBackend::detach(const Lease& lease, Duration ttl, std::optional<RunEnd> end) {
   AttachedHold* mine = held(lease.key, lease.owner);
   if (!mine) return keep_lease(lease, ttl);
   if (ttl <= Duration::zero())
@@ -121,12 +121,12 @@ Result<Renewal> LeaseBackend::detach(const Lease& lease, Duration ttl) {
         Lost{fmt::format("its directory {} was deleted", printable(key.file().dir_path()))}};
   const Change change(key);
   speak_again(key, *mine);
-  if (const auto* h = key.state().holder(lease.owner, key.now())) note_run(key, *h);
+  if (const auto* h = key.state().holder(lease.owner, key.now())) note_run(key, *h, end);
   if (!key.state().renew(lease.owner, ttl.count(), key.now()))
     return Renewal{Lost{"its record was removed"}};
   key.wake_head();  // it watches a lifeline that has no meaning any more
   TRY(done, key.finish());
-  if (!done) return detach(lease, ttl);  // the state file was deleted meanwhile
+  if (!done) return detach(lease, ttl, end);  // the state file was deleted meanwhile
   const Lease kept = lease_of(lease, mine->record, lease_end(sent, ttl), false);
   mine->life.drop(key.place());
   held_.erase({lease.key.text(), lease.owner});
@@ -134,7 +134,7 @@ Result<Renewal> LeaseBackend::detach(const Lease& lease, Duration ttl) {
 }
 
 // ---- release -----------------------------------------------------------------------------------
-Result<Released> LeaseBackend::release(const Lease& lease) {
+Result<Released> LeaseBackend::release(const Lease& lease, std::optional<RunEnd> end) {
   KeyStore& key = store(lease.key);
   AttachedHold* mine = held(lease.key, lease.owner);
   const auto forget = [&](bool with_name) {
@@ -154,12 +154,12 @@ Result<Released> LeaseBackend::release(const Lease& lease) {
   if (h && h->deadline == never && !mine) key.alarm(h->ticket);  // another process holds it
   bool was = mine && mine->life.is_at(key.place()) && key.disown(mine->life);
   if (h && mine && mine->revoked && key.state().holders.size() == 1) forget_revoked(key.place());
-  if (h) note_run(key, *h);
+  if (h) note_run(key, *h, end);
   was |= key.state().release(lease.owner, key.now());
   const auto done = key.finish();
   // The state file was deleted meanwhile. If it is our process that holds, the end of our lifeline
   // ends it all the same.
-  if (done && !*done && !mine) return release(lease);
+  if (done && !*done && !mine) return release(lease, end);
   if (done) {
     forget(true);
     return was ? Released::yes : Released::was_not_held;
@@ -191,53 +191,41 @@ Result<Released> LeaseBackend::force_release(const Key& wanted, std::optional<Fe
 }
 
 // ---- looking -----------------------------------------------------------------------------------
-template <class Predicate>
-Result<Validity> LeaseBackend::check_holder(const Key& key, Predicate wanted) {
-  TRY(h, store(key).holder_in_force(wanted));
+Result<Validity> LeaseBackend::check(const Key& key, const GrantId& id) {
+  TRY(h, store(key).holder_in_force(id));
   return h ? Validity::valid : Validity::stale;
-}
-
-Result<Validity> LeaseBackend::check(const Key& key, FencingToken token) {
-  return check_holder(key, [token](const LockState::Holder& h) { return h.token == token; });
-}
-
-Result<Validity> LeaseBackend::check(const Key& key, const Owner& owner) {
-  return check_holder(key, [&owner](const LockState::Holder& h) { return h.owner == owner; });
 }
 
 Result<std::optional<KeyView>> LeaseBackend::inspect(const Key& key) {
   return store(key).look_at();
 }
 
-Result<std::vector<KeyView>> LeaseBackend::list() {
+Result<std::vector<std::string>> LeaseBackend::names() {
   TRY(names, root_.names());
-  std::vector<KeyView> all;
-  for (const std::string& name : names) {
-    if (!name.starts_with(prefix_)) continue;
-    // A shortened name is not the key: the record has it.
-    auto key = key_from_store_name(std::string_view{name}.substr(prefix_.size()));
-    const auto unknown = [&](const std::string& key_or_name, const Error& why) {
-      KeyView v;
-      v.key = key_or_name;
-      v.waiters_known = false;
-      v.unread = why.message;
-      all.push_back(std::move(v));
-    };
-    if (!key) {
-      StateFile file(root_, name);
-      const auto record = file.peek(StateFile::Depth::holders);
-      if (!record) unknown(name, record.error());
-      if (!record || !*record) continue;
-      key = Key::parse((*record)->key);
-      if (!key || prefix_ + store_name(*key) != name) continue;
-    }
-    auto seen = KeyStore(root_, *key, name, tuning_).look_at();
-    if (seen && *seen) all.push_back(std::move(**seen));
-    if (!seen) unknown(key->text(), seen.error());
+  std::erase_if(names, [&](const std::string& name) { return !name.starts_with(prefix_); });
+  for (std::string& name : names) name.erase(0, prefix_.size());
+  return std::move(names);
+}
+
+// A record that cannot be read does not hide the other keys.
+Result<std::optional<KeyView>> LeaseBackend::inspect_name(const std::string& name) {
+  const auto unknown = [](const std::string& key_or_name, const Error& why) {
+    KeyView v;
+    v.key = key_or_name;
+    v.waiters_known = false;
+    v.unread = why.message;
+    return std::optional{std::move(v)};
+  };
+  const std::string stored = prefix_ + name;
+  auto key = key_from_store_name(name);
+  if (!key) {  // a shortened name is not the key: the record has it
+    const auto record = StateFile(root_, stored).peek(StateFile::Depth::holders);
+    if (!record) return unknown(stored, record.error());
+    if (*record) key = Key::parse((*record)->key);
+    if (!*record || !key || store_name(*key) != name) return std::optional<KeyView>{};
   }
-  std::sort(all.begin(), all.end(),
-            [](const KeyView& a, const KeyView& b) { return a.key < b.key; });
-  return all;
+  auto seen = KeyStore(root_, *key, stored, tuning_).look_at();
+  return seen ? std::move(*seen) : unknown(key->text(), seen.error());
 }
 
 }  // namespace dlock::file

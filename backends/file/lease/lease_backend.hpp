@@ -5,7 +5,7 @@
 #include <map>
 #include <memory>
 #include <utility>
-#include "core/backend.hpp"
+#include "core/factory.hpp"
 #include "file/lease/key_store.hpp"
 
 namespace dlock::file {
@@ -24,20 +24,19 @@ class LeaseBackend final : public Backend {
   const Traits& traits() const noexcept override { return traits_; }
   std::string where() const override { return "file:" + root_.path(); }
   Counters counters() const noexcept override { return counters_; }
-  bool grants_nothing() const noexcept override { return silent_; }
+  Health health() override { return {.grants_nothing = silent_}; }
 
   // The Waiter must not outlive this Backend. Once it is granted the Backend keeps the lifeline;
   // the Waiter may go.
   Result<std::unique_ptr<Waiter>> enqueue(const Request&) override;
   Result<Renewal> renew(const Lease&, Duration ttl) override;
-  Result<Renewal> detach(const Lease&, Duration ttl) override;
-  Result<Released> release(const Lease&) override;
-  void job_ended(const Lease& lease, RunEnd end) override { ended_[lease.owner] = end; }
+  Result<Renewal> detach(const Lease&, Duration ttl, std::optional<RunEnd>) override;
+  Result<Released> release(const Lease&, std::optional<RunEnd>) override;
   Result<Released> force_release(const Key&, std::optional<FencingToken>) override;
-  Result<Validity> check(const Key&, FencingToken) override;
-  Result<Validity> check(const Key&, const Owner&) override;
+  Result<Validity> check(const Key&, const GrantId&) override;
   Result<std::optional<KeyView>> inspect(const Key&) override;
-  Result<std::vector<KeyView>> list() override;
+  Result<std::vector<std::string>> names() override;
+  Result<std::optional<KeyView>> inspect_name(const std::string& name) override;
   Result<Released> revoke(const Key&) override;
   Result<Starts> starts(const Key&) override;
   Result<Noted> note_start(const Lease&, const StartChange&) override;
@@ -61,10 +60,8 @@ class LeaseBackend final : public Backend {
   Result<Renewal> keep_attached(const Lease&, AttachedHold&);
   Result<Renewal> keep_lease(const Lease&, Duration ttl);
   bool speak_again(KeyStore&, AttachedHold&);
-  void note_run(KeyStore&, const LockState::Holder&);
+  static void note_run(KeyStore&, const LockState::Holder&, std::optional<RunEnd>);
   Result<bool> is_revoked(KeyStore&, FencingToken);
-  template <class Predicate>
-  Result<Validity> check_holder(const Key&, Predicate);
 
   const Directory root_;
   const std::string prefix_;
@@ -75,7 +72,6 @@ class LeaseBackend final : public Backend {
   bool silent_ = false;  // the last attempt to acquire was interrupted before it saw the state
   std::map<std::string, std::unique_ptr<KeyStore>> stores_;  // by key
   std::map<HoldKey, AttachedHold> held_;
-  std::map<Owner, RunEnd> ended_;  // how the jobs ended
 };
 
 }  // namespace dlock::file

@@ -49,16 +49,14 @@ Result<Noted> LeaseBackend::note_start(const Lease& lease, const StartChange& ch
 
 // ---- the last run ------------------------------------------------------------------------------
 // Under the lock of the state. Of several permits the newest grant counts.
-void LeaseBackend::note_run(KeyStore& key, const LockState::Holder& h) {
-  const auto ended = ended_.find(h.owner);
-  if (ended == ended_.end() || adopted(h)) return;
+void LeaseBackend::note_run(KeyStore& key, const LockState::Holder& h, std::optional<RunEnd> end) {
+  if (!end || adopted(h)) return;
   if (h.token < key.state().fence)  // else no newer grant can be recorded
     if (const auto last = read_last_run(key.place()); last && last->token >= h.token) return;
   const std::int64_t now = wall_micros();
   // `since` of an attached holder is its grant
-  write_last_run(key.place(),
-                 {h.token, now, ended->second, now - std::max<Micros>(0, key.now() - h.since),
-                  Identity::decode(h.meta)});
+  write_last_run(key.place(), {h.token, now, *end, now - std::max<Micros>(0, key.now() - h.since),
+                               Identity::decode(h.meta)});
 }
 
 // ---- release --revoke --------------------------------------------------------------------------

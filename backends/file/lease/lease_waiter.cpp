@@ -2,7 +2,7 @@
 #include "file/lease/lease_waiter.hpp"
 #include <fmt/format.h>
 #include <algorithm>
-#include "core/lock_view.hpp"
+#include "core/key_view.hpp"
 #include "file/sys_error.hpp"
 #include "util/wait.hpp"
 

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <mysql.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <algorithm>
@@ -10,7 +11,6 @@
 #include "core/key.hpp"
 #include "core/number.hpp"
 #include "mysql/client/steps.hpp"
-#include "util/wait.hpp"
 
 namespace dlock::mysql {
 namespace {
@@ -31,11 +31,6 @@ std::string hex_literal(std::string_view before, std::string_view bytes) {
 
 std::string hex(std::string_view bytes) { return hex_literal("x'", bytes); }
 std::string text_hex(std::string_view s) { return hex_literal("_utf8mb4 x'", s); }
-
-bool wait_for(int fd, short events, const Wait& wait) noexcept {
-  pollfd fds[] = {{fd, events, 0}, {wait.interrupt_fd, POLLIN, 0}};
-  return wait_until(fds, wait.until) > 0 && fds[0].revents != 0;
-}
 
 bool Answer::has(std::size_t column, std::size_t row) const noexcept {
   return row < rows.size() && column < rows[row].size() && rows[row][column];
@@ -154,7 +149,7 @@ Result<Answer> Connection::query(std::string_view what, std::string_view sql, De
   TRY(answer, receive({std::max(until, later(Clock::now(), least_time))}));
   if (answer) return std::move(*answer);
   broken_ = !patient;
-  return fail(Errc::timed_out, fmt::format("{} at {}: no answer in time", what, at_.text()));
+  return fail(no_answer(what, at_.text()));
 }
 
 int Connection::alarm() {

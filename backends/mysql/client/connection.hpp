@@ -11,6 +11,7 @@
 #include <string_view>
 #include <variant>
 #include <vector>
+#include "common/exchange.hpp"
 #include "core/clock.hpp"
 #include "core/error.hpp"
 #include "core/lock_state.hpp"
@@ -23,13 +24,6 @@ struct st_mysql;
 struct st_mysql_stmt;
 
 namespace dlock::mysql {
-
-struct Wait {
-  Deadline until;
-  int interrupt_fd = -1;  // readable: the wait is over
-};
-// Until `events` on `fd` happen (true), or the wait is over.
-bool wait_for(int fd, short events, const Wait&) noexcept;
 
 // The result of a statement; of several the rows of the last, and all rows that they affected.
 struct Answer {

@@ -183,7 +183,7 @@ Result<void> Connection::connect(const Options& o, const std::string& host, Dura
       e.message += fmt::format(" ({})", plugin_advice(plugins, text));
     if (e.code == Errc::timed_out) e.code = Errc::unavailable;  // no request was sent yet
     if (retryable(e.code) && made == LogIn::too_late)
-      e = {Errc::unavailable, fmt::format("connect at {}: no answer in time", at_.text())};
+      e = {Errc::unavailable, no_answer("connect", at_.text()).message};
     ::mysql_close(handle_);
     handle_ = nullptr;
     return fail(std::move(e));

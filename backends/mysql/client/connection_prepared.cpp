@@ -3,6 +3,7 @@
 // values then go as they are. Connector/C does both calls in steps, so the waits are ours.
 #include <fmt/format.h>
 #include <mysql.h>
+#include <mysqld_error.h>
 #include <algorithm>
 #include "mysql/client/connection.hpp"
 #include "mysql/client/steps.hpp"
@@ -75,7 +76,7 @@ Result<void> Connection::go_on(std::string_view what, MYSQL_STMT* s, int awaited
       broken_ = true;
       suspended_ = s;
       continue_ = go;
-      return fail(Errc::timed_out, fmt::format("{} at {}: no answer in time", what, at_.text()));
+      return fail(no_answer(what, at_.text()));
     }
   }
   if (failed != 0) return fail(error(what, ::mysql_stmt_errno(s), ::mysql_stmt_error(s)));
@@ -144,18 +145,17 @@ bool Connection::prepares(const Template&, const Values&) const { return false; 
 
 Result<Answer> Connection::query(std::string_view what, const Template& t, const Values& values,
                                  std::string_view before, std::string_view behind, Deadline until) {
-  constexpr unsigned too_many = 1461, unknown = 1243;
   if (before.empty() && behind.empty() && prepares(t, values)) {
     error_number_ = 0;
     const bool made = repeated_[t.name] != nullptr;
     const auto ready = made ? Result<void>{} : prepare(what, t, until);
     if (ready) {
       auto answer = execute(what, repeated_[t.name], values, until);
-      if (!answer && error_number_ == unknown) prepares_ = false;
+      if (!answer && error_number_ == ER_UNKNOWN_STMT_HANDLER) prepares_ = false;
       return answer;
     }
     prepares_ = false;
-    if (error_number_ != too_many) return fail(ready.error());
+    if (error_number_ != ER_MAX_PREPARED_STMT_COUNT_REACHED) return fail(ready.error());
   }
   auto answer = query(what, fmt::format("{}{}{}", before, as_text(t, values), behind), until);
   if (answer && facts_.mariadb && !facts_.proxied) repeated_.try_emplace(t.name, nullptr);

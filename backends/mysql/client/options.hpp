@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 #include "common/url_items.hpp"
-#include "core/backend.hpp"
+#include "core/factory.hpp"
 
 namespace dlock::mysql {
 

@@ -1,126 +1,130 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mysql/client/server_error.hpp"
+#include <errmsg.h>
 #include <fmt/format.h>
+#include <mysqld_error.h>
 #include <algorithm>
-#include <array>
+#include <iterator>
+#include "common/exchange.hpp"
 #include "core/text.hpp"
 
 namespace dlock::mysql {
 namespace {
 
-constexpr std::string_view rights = "the rights dlock needs are in dlock-mysql(7)";
-
-constexpr std::array known{
-    // Nothing was written.
-    ServerError{1205, Remedy::again, Errc::unavailable, "the row is locked for long"},
-    ServerError{1213, Remedy::again, Errc::unavailable, ""},
-    ServerError{3058, Remedy::again, Errc::unavailable, ""},
-    ServerError{3572, Remedy::again, Errc::unavailable, ""},
-    ServerError{1243, Remedy::again, Errc::unavailable, ""},
-    ServerError{1615, Remedy::again, Errc::unavailable, ""},
-    ServerError{1020, Remedy::again, Errc::unavailable, ""},
-    ServerError{1180, Remedy::again, Errc::unavailable, ""},
-    // Too many.
-    ServerError{1040, Remedy::elsewhere, Errc::unavailable,
-                "each holder and waiter needs a connection: raise max_connections"},
-    ServerError{1203, Remedy::elsewhere, Errc::unavailable,
-                "each holder and waiter needs a connection: raise max_user_connections"},
-    ServerError{1226, Remedy::elsewhere, Errc::unavailable,
-                "each holder and waiter needs a connection: raise max_user_connections"},
-    ServerError{1114, Remedy::elsewhere, Errc::unavailable, ""},
-    ServerError{1021, Remedy::elsewhere, Errc::unavailable, ""},
-    // It does not write, or not yet.
-    ServerError{1047, Remedy::elsewhere, Errc::unavailable,
-                "the node is not in a primary component of its cluster"},
-    ServerError{
-        1290, Remedy::elsewhere, Errc::unavailable,
-        "a replica, or a server that was made read-only; locks live on the one that writes"},
-    ServerError{1792, Remedy::elsewhere, Errc::unavailable, "the server is read-only"},
-    ServerError{1836, Remedy::elsewhere, Errc::unavailable, "the server is read-only"},
-    ServerError{1129, Remedy::elsewhere, Errc::unavailable, "mariadb-admin flush-hosts"},
-    ServerError{2001, Remedy::elsewhere, Errc::unavailable, ""},
-    ServerError{2002, Remedy::elsewhere, Errc::unavailable, ""},
-    ServerError{2003, Remedy::elsewhere, Errc::unavailable, ""},
-    ServerError{2004, Remedy::elsewhere, Errc::unavailable, ""},
-    ServerError{2005, Remedy::elsewhere, Errc::unavailable, ""},
-    ServerError{2012, Remedy::elsewhere, Errc::unavailable, ""},
-    // The connection is gone.
-    ServerError{1053, Remedy::reconnect, Errc::timed_out, "the server shuts down"},
-    ServerError{1152, Remedy::reconnect, Errc::timed_out, ""},
-    ServerError{1156, Remedy::reconnect, Errc::timed_out, ""},
-    ServerError{1157, Remedy::reconnect, Errc::timed_out, ""},
-    ServerError{1158, Remedy::reconnect, Errc::timed_out, ""},
-    ServerError{1159, Remedy::reconnect, Errc::timed_out, ""},
-    ServerError{1160, Remedy::reconnect, Errc::timed_out, ""},
-    ServerError{1161, Remedy::reconnect, Errc::timed_out, ""},
-    ServerError{1317, Remedy::again, Errc::unavailable, "the statement was killed"},
-    ServerError{1927, Remedy::reconnect, Errc::timed_out, ""},
-    ServerError{3169, Remedy::reconnect, Errc::timed_out, ""},
-    ServerError{4031, Remedy::reconnect, Errc::timed_out, ""},
-    ServerError{2006, Remedy::reconnect, Errc::timed_out, ""},
-    ServerError{2013, Remedy::reconnect, Errc::timed_out, ""},
-    ServerError{2014, Remedy::reconnect, Errc::timed_out, ""},
-    ServerError{2027, Remedy::reconnect, Errc::timed_out, ""},
-    ServerError{2055, Remedy::reconnect, Errc::timed_out, ""},
-    ServerError{5013, Remedy::reconnect, Errc::timed_out, ""},
-    ServerError{5014, Remedy::reconnect, Errc::timed_out, ""},
-    // Tables.
-    ServerError{1146, Remedy::create, Errc::cannot_create, ""},
-    ServerError{1049, Remedy::never, Errc::cannot_create, "create the database first"},
-    ServerError{1046, Remedy::never, Errc::usage, "name a database in the URL"},
-    ServerError{1054, Remedy::never, Errc::usage,
-                "the table has other columns than this recipe needs"},
-    ServerError{1059, Remedy::never, Errc::usage, "the name is too long"},
-    ServerError{1235, Remedy::never, Errc::usage, ""},
-    ServerError{1406, Remedy::never, Errc::usage, "the column is too short for this key"},
-    ServerError{1366, Remedy::never, Errc::usage, "the column cannot take this key"},
-    ServerError{1305, Remedy::never, Errc::usage,
-                "this server is too old or none of MySQL's family"},
-    // Rights.
-    ServerError{1044, Remedy::never, Errc::denied, rights},
-    ServerError{
-        1045, Remedy::never, Errc::denied,
-        "user and password: the URL, --password-file, DLOCK_PASSWORD, MYSQL_PWD or ~/.my.cnf; an "
-        "account with REQUIRE SSL needs ?tls=yes"},
-    ServerError{1095, Remedy::never, Errc::denied, "only its own user may end that connection"},
-    ServerError{1130, Remedy::never, Errc::denied, ""},
-    ServerError{1142, Remedy::never, Errc::denied, rights},
-    ServerError{1143, Remedy::never, Errc::denied, rights},
-    ServerError{1227, Remedy::never, Errc::denied, rights},
-    ServerError{1251, Remedy::never, Errc::denied, ""},
-    ServerError{1370, Remedy::never, Errc::denied, rights},
-    ServerError{1524, Remedy::never, Errc::denied, ""},
-    ServerError{1698, Remedy::never, Errc::denied, ""},
-    ServerError{1820, Remedy::never, Errc::denied, "the password has expired"},
-    ServerError{1862, Remedy::never, Errc::denied, "the password has expired"},
-    ServerError{3118, Remedy::never, Errc::denied, "the account is locked"},
-    ServerError{3159, Remedy::never, Errc::denied, "the server wants TLS: add ?tls=yes"},
-    ServerError{4151, Remedy::never, Errc::denied, "the account is locked"},
-    ServerError{
-        2026, Remedy::never, Errc::denied,
-        "TLS: --tls-ca names the authority that signed the server's certificate, which must "
-        "be for the host in the URL"},
-    ServerError{2049, Remedy::never, Errc::denied, ""},
-    ServerError{2059, Remedy::never, Errc::denied, ""},
-    ServerError{2061, Remedy::never, Errc::denied, ""},
-};
+// Numbers that only the headers of one of the two families have.
+constexpr unsigned mysql_session_was_killed = 3169, mysql_inactivity_timeout = 4031,
+                   mysql_secure_transport_required = 3159, mysql_account_locked = 3118,
+                   mariadb_account_locked = 4151, mariadb_connection_killed = 1927,
+                   mariadb_net_read = 5013, mariadb_net_write = 5014;
 
 }  // namespace
 
 ServerError classify(unsigned number) noexcept {
-  const auto found = std::find_if(known.begin(), known.end(),
+  using enum Remedy;
+
+  static constexpr std::string_view rights = "the rights dlock needs are in dlock-mysql(7)";
+
+  static constexpr ServerError known[] = {
+      // Nothing was written.
+      {ER_LOCK_WAIT_TIMEOUT, again, Errc::unavailable, "the row is locked for long"},
+      {ER_LOCK_DEADLOCK, again, Errc::unavailable},
+      {ER_USER_LOCK_DEADLOCK, again, Errc::unavailable},
+      {mysql_lock_nowait, again, Errc::unavailable},
+      {ER_UNKNOWN_STMT_HANDLER, again, Errc::unavailable},
+      {ER_NEED_REPREPARE, again, Errc::unavailable},
+      {ER_CHECKREAD, again, Errc::unavailable},
+      {ER_ERROR_DURING_COMMIT, again, Errc::unavailable},
+      // Too many.
+      {ER_CON_COUNT_ERROR, elsewhere, Errc::unavailable,
+       "each holder and waiter needs a connection: raise max_connections"},
+      {ER_TOO_MANY_USER_CONNECTIONS, elsewhere, Errc::unavailable,
+       "each holder and waiter needs a connection: raise max_user_connections"},
+      {ER_USER_LIMIT_REACHED, elsewhere, Errc::unavailable,
+       "each holder and waiter needs a connection: raise max_user_connections"},
+      {ER_RECORD_FILE_FULL, elsewhere, Errc::unavailable},
+      {ER_DISK_FULL, elsewhere, Errc::unavailable},
+      // It does not write, or not yet.
+      {ER_UNKNOWN_COM_ERROR, elsewhere, Errc::unavailable,
+       "the node is not in a primary component of its cluster"},
+      {ER_OPTION_PREVENTS_STATEMENT, elsewhere, Errc::unavailable,
+       "a replica, or a server that was made read-only; locks live on the one that writes"},
+      {ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION, elsewhere, Errc::unavailable,
+       "the server is read-only"},
+      {ER_READ_ONLY_MODE, elsewhere, Errc::unavailable, "the server is read-only"},
+      {ER_HOST_IS_BLOCKED, elsewhere, Errc::unavailable, "mariadb-admin flush-hosts"},
+      {CR_SOCKET_CREATE_ERROR, elsewhere, Errc::unavailable},
+      {CR_CONNECTION_ERROR, elsewhere, Errc::unavailable},
+      {CR_CONN_HOST_ERROR, elsewhere, Errc::unavailable},
+      {CR_IPSOCK_ERROR, elsewhere, Errc::unavailable},
+      {CR_UNKNOWN_HOST, elsewhere, Errc::unavailable},
+      {CR_SERVER_HANDSHAKE_ERR, elsewhere, Errc::unavailable},
+      // The connection is gone.
+      {ER_SERVER_SHUTDOWN, reconnect, Errc::timed_out, "the server shuts down"},
+      {ER_ABORTING_CONNECTION, reconnect, Errc::timed_out},
+      {ER_NET_PACKETS_OUT_OF_ORDER, reconnect, Errc::timed_out},
+      {ER_NET_UNCOMPRESS_ERROR, reconnect, Errc::timed_out},
+      {ER_NET_READ_ERROR, reconnect, Errc::timed_out},
+      {ER_NET_READ_INTERRUPTED, reconnect, Errc::timed_out},
+      {ER_NET_ERROR_ON_WRITE, reconnect, Errc::timed_out},
+      {ER_NET_WRITE_INTERRUPTED, reconnect, Errc::timed_out},
+      {ER_QUERY_INTERRUPTED, again, Errc::unavailable, "the statement was killed"},
+      {mariadb_connection_killed, reconnect, Errc::timed_out},
+      {mysql_session_was_killed, reconnect, Errc::timed_out},
+      {mysql_inactivity_timeout, reconnect, Errc::timed_out},
+      {CR_SERVER_GONE_ERROR, reconnect, Errc::timed_out},
+      {CR_SERVER_LOST, reconnect, Errc::timed_out},
+      {CR_COMMANDS_OUT_OF_SYNC, reconnect, Errc::timed_out},
+      {CR_MALFORMED_PACKET, reconnect, Errc::timed_out},
+      {CR_SERVER_LOST_EXTENDED, reconnect, Errc::timed_out},
+      {mariadb_net_read, reconnect, Errc::timed_out},
+      {mariadb_net_write, reconnect, Errc::timed_out},
+      // Tables.
+      {ER_NO_SUCH_TABLE, create, Errc::cannot_create},
+      {ER_BAD_DB_ERROR, never, Errc::cannot_create, "create the database first"},
+      {ER_NO_DB_ERROR, never, Errc::usage, "name a database in the URL"},
+      {ER_BAD_FIELD_ERROR, never, Errc::usage,
+       "the table has other columns than this recipe needs"},
+      {ER_TOO_LONG_IDENT, never, Errc::usage, "the name is too long"},
+      {ER_NOT_SUPPORTED_YET, never, Errc::usage},
+      {ER_DATA_TOO_LONG, never, Errc::usage, "the column is too short for this key"},
+      {ER_TRUNCATED_WRONG_VALUE_FOR_FIELD, never, Errc::usage, "the column cannot take this key"},
+      {ER_SP_DOES_NOT_EXIST, never, Errc::usage,
+       "this server is too old or none of MySQL's family"},
+      // Rights.
+      {ER_DBACCESS_DENIED_ERROR, never, Errc::denied, rights},
+      {ER_ACCESS_DENIED_ERROR, never, Errc::denied,
+       "user and password: the URL, --password-file, DLOCK_PASSWORD, MYSQL_PWD or ~/.my.cnf; an "
+       "account with REQUIRE SSL needs ?tls=yes"},
+      {ER_KILL_DENIED_ERROR, never, Errc::denied, "only its own user may end that connection"},
+      {ER_HOST_NOT_PRIVILEGED, never, Errc::denied},
+      {ER_TABLEACCESS_DENIED_ERROR, never, Errc::denied, rights},
+      {ER_COLUMNACCESS_DENIED_ERROR, never, Errc::denied, rights},
+      {ER_SPECIFIC_ACCESS_DENIED_ERROR, never, Errc::denied, rights},
+      {ER_NOT_SUPPORTED_AUTH_MODE, never, Errc::denied},
+      {ER_PROCACCESS_DENIED_ERROR, never, Errc::denied, rights},
+      {ER_PLUGIN_IS_NOT_LOADED, never, Errc::denied},
+      {ER_ACCESS_DENIED_NO_PASSWORD_ERROR, never, Errc::denied},
+      {ER_MUST_CHANGE_PASSWORD, never, Errc::denied, "the password has expired"},
+      {ER_MUST_CHANGE_PASSWORD_LOGIN, never, Errc::denied, "the password has expired"},
+      {mysql_account_locked, never, Errc::denied, "the account is locked"},
+      {mysql_secure_transport_required, never, Errc::denied, "the server wants TLS: add ?tls=yes"},
+      {mariadb_account_locked, never, Errc::denied, "the account is locked"},
+      {CR_SSL_CONNECTION_ERROR, never, Errc::denied,
+       "TLS: --tls-ca names the authority that signed the server's certificate, which must "
+       "be for the host in the URL"},
+      {CR_SECURE_AUTH, never, Errc::denied},
+      {CR_AUTH_PLUGIN_CANNOT_LOAD, never, Errc::denied},
+      {CR_AUTH_PLUGIN_ERR, never, Errc::denied},
+  };
+  const auto found = std::find_if(std::begin(known), std::end(known),
                                   [&](const ServerError& e) { return e.number == number; });
-  return found != known.end() ? *found : ServerError{number, Remedy::never, Errc::protocol, ""};
+  return found != std::end(known) ? *found : ServerError{number, never, Errc::protocol};
 }
 
 Error as_error(std::string_view what, std::string_view where, unsigned number,
                std::string_view text) {
   const ServerError e = classify(number);
-  const std::string shown = printable(text.substr(0, 300));
-  return {e.code,
-          e.advice.empty()
-              ? fmt::format("{} at {}: error {}: {}", what, where, number, shown)
-              : fmt::format("{} at {}: error {}: {} ({})", what, where, number, shown, e.advice)};
+  return refused(e.code, what, fmt::format("{}: error {}", where, number), text, e.advice);
 }
 
 Error as_login_error(std::string_view what, std::string_view where, unsigned number,

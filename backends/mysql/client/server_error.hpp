@@ -20,8 +20,10 @@ struct ServerError {
   unsigned number;
   Remedy remedy;
   Errc code;
-  std::string_view advice;  // for people; may be empty
+  std::string_view advice{};  // for people; may be empty
 };
+
+inline constexpr unsigned mysql_lock_nowait = 3572;  // MySQL's ER_LOCK_NOWAIT; MariaDB has none
 
 // Unlisted numbers are Remedy::never, Errc::protocol: the outcome is unknown, and a retry may help.
 ServerError classify(unsigned number) noexcept;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mysql/foreign/for_update_backend.hpp"
 #include <fmt/format.h>
+#include <mysqld_error.h>
 #include <algorithm>
 #include <iterator>
-#include "core/sha256.hpp"
+#include "core/key.hpp"
 #include "mysql_schema/schema.hpp"
 
 namespace dlock::mysql {
@@ -61,13 +62,13 @@ Result<void> ForUpdateBackend::make_row(Connection& c, const std::string& name, 
     sql = fmt::format("INSERT INTO `{}`({}) VALUES({})", o.table, columns, values);
   }
   auto made = c.query("make the row", sql, until);
-  if (made || c.error_number() == 1062) return {};
-  if (c.error_number() == 1146 && !o.table.empty())
+  if (made || c.error_number() == ER_DUP_ENTRY) return {};
+  if (c.error_number() == ER_NO_SUCH_TABLE && !o.table.empty())
     return fail(
         Errc::cannot_create,
         fmt::format("{}: there is no table {}; it belongs to the program that is to be excluded",
                     client_.options().where, o.table));
-  if (c.error_number() == 1364)
+  if (c.error_number() == ER_NO_DEFAULT_FOR_FIELD)
     return fail(
         refuse(fmt::format("table {} has no row for this key, and one cannot be made because other "
                            "columns need values",
@@ -105,7 +106,8 @@ Result<void> ForUpdateBackend::look_closer(Connection& c, const std::string& nam
   if (r.ours) return {};
   // autocommit: over at once
   auto tried = c.query("look", fmt::format("SELECT 1 FROM {} FOR UPDATE NOWAIT", row(name)), until);
-  if (!tried && (c.error_number() == 1205 || c.error_number() == 3572)) {
+  if (!tried &&
+      (c.error_number() == ER_LOCK_WAIT_TIMEOUT || c.error_number() == mysql_lock_nowait)) {
     r.held = true;
     return {};
   }
@@ -125,7 +127,8 @@ Result<std::optional<FencingToken>> ForUpdateBackend::try_now(Connection& c,
     const unsigned number = c.error_number();
     Result<Answer> problem = std::move(locked);
     if (!c.broken()) TRY_VOID(undo(c, name, until));
-    if (!problem && (number == 1205 || number == 3572)) return std::optional<FencingToken>{};
+    if (!problem && (number == ER_LOCK_WAIT_TIMEOUT || number == mysql_lock_nowait))
+      return std::optional<FencingToken>{};
     if (!problem) return fail(std::move(problem.error()));
     if (missing > 2) return fail(Errc::unavailable, "the row is deleted again and again");
     // its row was deleted

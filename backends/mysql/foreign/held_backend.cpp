@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mysql/foreign/held_backend.hpp"
 #include <fmt/format.h>
+#include <mysqld_error.h>
 #include <algorithm>
 #include "mysql/foreign/held_waiter.hpp"
 
@@ -48,8 +49,7 @@ Result<Renewal> HeldBackend::renew(const Lease& lease, Duration ttl) {
   // as soon as it comes.
   if (c.under_way()) {
     const auto late = c.receive({until});
-    if (late && !*late)
-      return fail(Errc::timed_out, fmt::format("renew at {}: no answer in time", c.at().text()));
+    if (late && !*late) return fail(no_answer("renew", c.at().text()));
     if (!late) return over(late.error().message);
   }
   const Deadline sent = Clock::now();
@@ -69,7 +69,7 @@ Result<Renewal> HeldBackend::renew(const Lease& lease, Duration ttl) {
   return Renewal{Kept{std::move(out)}};
 }
 
-Result<Released> HeldBackend::release(const Lease& lease) {
+Result<Released> HeldBackend::release(const Lease& lease, std::optional<RunEnd>) {
   const std::string name = name_of(lease.key);
   HeldSession* h = mine(lease.key, lease.owner);
   if (!h) {
@@ -118,8 +118,7 @@ Result<Released> HeldBackend::force_release(const Key& key, std::optional<Fencin
                        until));
     }
     auto killed = c.query("force a release", fmt::format("KILL {}", session), until);
-    // 1094: it is gone already
-    if (!killed && c.error_number() != 1094) return fail(std::move(killed.error()));
+    if (!killed && c.error_number() != ER_NO_SUCH_THREAD) return fail(std::move(killed.error()));
     // until the server has cleaned up
     for (;;) {
       TRY(after, look(c, name, until));

@@ -20,10 +20,10 @@ class HeldBackend : public NamedBackend {
   // The Waiter must not outlive this Backend.
   Result<std::unique_ptr<Waiter>> enqueue(const Request&) override;
   Result<Renewal> renew(const Lease&, Duration ttl) override;
-  Result<Renewal> detach(const Lease&, Duration) override {
+  Result<Renewal> detach(const Lease&, Duration, std::optional<RunEnd>) override {
     return fail(refuse("the lock ends with its connection, so it cannot be detached"));
   }
-  Result<Released> release(const Lease&) override;
+  Result<Released> release(const Lease&, std::optional<RunEnd>) override;
   Result<Released> force_release(const Key&, std::optional<FencingToken>) override;
 
  protected:

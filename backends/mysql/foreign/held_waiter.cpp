@@ -151,7 +151,7 @@ Result<void> HeldWaiter::cancel() {
     backend_.client_.give_back(std::move(connection_));
   backend_.client_.drop(std::move(connection_));
   if (!backend_.mine(request_.key, request_.owner)) return {};
-  TRY_VOID(backend_.release({request_.key, request_.owner}));
+  TRY_VOID(backend_.release({request_.key, request_.owner}, std::nullopt));
   return {};
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mysql/foreign/insert_backend.hpp"
 #include <fmt/format.h>
+#include <mysqld_error.h>
 #include "mysql_schema/schema.hpp"
 
 namespace dlock::mysql {
@@ -40,7 +41,7 @@ Result<RowBackend::Try> InsertBackend::try_over(Connection& c, const std::string
                             rows_, text_hex(name), mark(r.owner), server_clock, r.ttl.count()),
                 until);
     if (!made) {
-      if (c.error_number() != 1062) return fail(std::move(made.error()));
+      if (c.error_number() != ER_DUP_ENTRY) return fail(std::move(made.error()));
       // Ours by an earlier request, whose reply was lost: it lasts from now, like a renewal.
       TRY(mine, renew_over(c, name, r.owner, r.ttl, until));
       if (!mine.has_value()) {

@@ -2,7 +2,6 @@
 #include "mysql/foreign/named_backend.hpp"
 #include <fmt/format.h>
 #include <algorithm>
-#include <set>
 #include "core/duration.hpp"
 #include "mysql/doctor.hpp"
 
@@ -79,13 +78,11 @@ std::vector<std::string> NamedBackend::notes(const LockRow& r) const {
   return out;
 }
 
-Result<Validity> NamedBackend::check(const Key& key, FencingToken token) {
+Result<Validity> NamedBackend::check(const Key& key, const GrantId& id) {
   TRY(r, look(name_of(key)));
-  return r.ours && r.fence == token ? Validity::valid : Validity::stale;
-}
-Result<Validity> NamedBackend::check(const Key& key, const Owner& owner) {
-  TRY(r, look(name_of(key)));
-  return r.ours && r.owner == owner.hex() ? Validity::valid : Validity::stale;
+  const auto* owner = std::get_if<Owner>(&id);
+  const bool same = owner ? r.owner == owner->hex() : r.fence == std::get<FencingToken>(id);
+  return r.ours && same ? Validity::valid : Validity::stale;
 }
 
 Result<std::optional<KeyView>> NamedBackend::inspect(const Key& key) {
@@ -100,11 +97,11 @@ Result<std::optional<KeyView>> NamedBackend::inspect(const Key& key) {
   return std::optional{std::move(v)};
 }
 
-Result<std::vector<KeyView>> NamedBackend::list() {
+Result<std::vector<std::string>> NamedBackend::names() {
   const std::string& prefix = client_.options().prefix;
   if (prefix.empty())
     return fail(Errc::usage, "without a prefix only a named key can be inspected: give a KEY");
-  std::set<std::string> names;
+  std::vector<std::string> names;
   for (const Rows& kept : rows()) {
     const auto found =
         client_.run<Answer>(client_.usual_deadline(), "", [&](Connection& c) -> Result<Answer> {
@@ -117,23 +114,20 @@ Result<std::vector<KeyView>> NamedBackend::list() {
           return r;
         });
     if (!found) return fail(found.error());
-    for (std::size_t i = 0; i < found->rows.size(); ++i) names.emplace(found->text(0, i));
+    for (std::size_t i = 0; i < found->rows.size(); ++i)
+      names.emplace_back(found->text(0, i).substr(prefix.size()));
   }
-  std::vector<KeyView> views;
-  for (const std::string& name : names) {
-    const auto key = Key::parse(std::string_view{name}.substr(prefix.size()));
-    if (!key) continue;
-    TRY(v, inspect(*key));
-    if (!v) {  // a foreign row that is not locked now
-      v.emplace();
-      v->key = key->text();
-      v->waiters_known = false;
-    }
-    views.push_back(std::move(*v));
+  return names;
+}
+
+Result<std::optional<KeyView>> NamedBackend::inspect_name(const std::string& name) {
+  TRY(view, Backend::inspect_name(name));
+  if (!view && Key::parse(name)) {  // a foreign row that is not locked now
+    view.emplace();
+    view->key = name;
+    view->waiters_known = false;
   }
-  std::sort(views.begin(), views.end(),
-            [](const KeyView& a, const KeyView& b) { return a.key < b.key; });
-  return views;
+  return std::move(view);
 }
 
 std::string NamedBackend::who(const Request& r) {

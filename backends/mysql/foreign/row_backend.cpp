@@ -42,7 +42,7 @@ Result<Renewal> RowBackend::renew(const Lease& lease, Duration ttl) {
   return Renewal{Kept{std::move(kept)}};
 }
 
-Result<Released> RowBackend::release(const Lease& lease) {
+Result<Released> RowBackend::release(const Lease& lease, std::optional<RunEnd>) {
   const std::string name = name_of(lease.key);
   bool unclear = false;
   auto done = run<bool>([&](Connection& c) -> Result<bool> {

@@ -12,8 +12,10 @@ class RowBackend : public NamedBackend {
   using NamedBackend::NamedBackend;
   Result<std::unique_ptr<Waiter>> enqueue(const Request&) override;
   Result<Renewal> renew(const Lease&, Duration ttl) override;
-  Result<Renewal> detach(const Lease& lease, Duration ttl) override { return renew(lease, ttl); }
-  Result<Released> release(const Lease&) override;
+  Result<Renewal> detach(const Lease& lease, Duration ttl, std::optional<RunEnd>) override {
+    return renew(lease, ttl);
+  }
+  Result<Released> release(const Lease&, std::optional<RunEnd>) override;
   Result<Released> force_release(const Key&, std::optional<FencingToken>) override;
 
   struct Try {

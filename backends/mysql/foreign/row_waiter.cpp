@@ -28,7 +28,7 @@ Result<PollingWaiter::Tried> RowWaiter::try_once() {
 
 Result<void> RowWaiter::cancel() {
   if (!asked_) return {};
-  TRY_VOID(backend_.release({request_.key, request_.owner}));
+  TRY_VOID(backend_.release({request_.key, request_.owner}, std::nullopt));
   return {};
 }
 

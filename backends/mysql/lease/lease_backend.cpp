@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mysql/lease/lease_backend.hpp"
 #include <fmt/format.h>
+#include <mysqld_error.h>
 #include <algorithm>
-#include "core/lock_view.hpp"
+#include "core/key_view.hpp"
 #include "mysql/doctor.hpp"
 #include "mysql/lease/lease_waiter.hpp"
 #include "mysql_schema/schema.hpp"
 
 namespace dlock::mysql {
-namespace {
-
-constexpr unsigned interrupted = 1317;  // ER_QUERY_INTERRUPTED
-
-}  // namespace
 
 LeaseBackend::~LeaseBackend() {
   for (auto& [id, h] : held_) client_.drop(std::move(h.connection));
@@ -110,15 +106,15 @@ Result<Renewal> LeaseBackend::extend(const Lease& lease, Duration ttl, const std
   return Kept{std::move(kept), r->revoked};
 }
 
-Result<Released> LeaseBackend::release(const Lease& lease) {
+Result<Released> LeaseBackend::release(const Lease& lease, std::optional<RunEnd> end) {
   OwnGrant* h = held(lease.key, lease.owner);
   const std::string name = name_of(lease.key);
   bool unclear = false;
   auto r = run<bool>(h, [&](Connection& c) -> Result<bool> {
     auto done = table_.release(c, name, lease.owner, h ? &h->known : nullptr,
-                               client_.usual_deadline(), ended(lease));
+                               client_.usual_deadline(), end ? end->text() : "");
     // If interrupted, it may have been only the wake-up.
-    if (!done && (c.broken() || c.error_number() == interrupted)) unclear = true;
+    if (!done && (c.broken() || c.error_number() == ER_QUERY_INTERRUPTED)) unclear = true;
     return done;
   });
   if (!r) {
@@ -168,22 +164,17 @@ Result<LeaseTable::Seen> LeaseBackend::look(const Key& key) {
   return seen;
 }
 
-Result<Validity> LeaseBackend::check(const Key& key, FencingToken token) {
+Result<Validity> LeaseBackend::check(const Key& key, const GrantId& id) {
   TRY(seen, look(key));
   const auto& all = seen.state.holders;
-  const bool valid = std::any_of(all.begin(), all.end(), [&](const auto& h) {
-    return h.token == token && h.deadline > seen.now;
-  });
+  const bool valid = std::any_of(all.begin(), all.end(),
+                                 [&](const auto& h) { return is(h, id) && h.deadline > seen.now; });
   return valid ? Validity::valid : Validity::stale;
 }
 
-Result<Validity> LeaseBackend::check(const Key& key, const Owner& owner) {
-  TRY(seen, look(key));
-  return seen.state.holder(owner, seen.now) ? Validity::valid : Validity::stale;
-}
-
-Result<std::optional<KeyView>> LeaseBackend::view_of(Connection& c, const std::string& name,
+Result<std::optional<KeyView>> LeaseBackend::view_of(Connection& c, const std::string& stored,
                                                      Deadline until) {
+  const std::string name = client_.options().prefix + stored;
   TRY(seen, table_.look(c, name, until));
   if (!seen.exists) return std::optional<KeyView>{};
   LockState s = seen.state;
@@ -192,7 +183,6 @@ Result<std::optional<KeyView>> LeaseBackend::view_of(Connection& c, const std::s
     if (!s.holder(w.owner, seen.now)) s.waiters.push_back(std::move(w));
   if (s.holders.empty() && s.waiters.empty() && s.fence == 0) return std::optional<KeyView>{};
   std::string key = seen.holders.key;
-  const std::string stored = name.substr(std::min(name.size(), client_.options().prefix.size()));
   if (const auto told = key_from_store_name(stored)) key = told->text();
   KeyView v = view(s, key.empty() ? stored : key, seen.now);
   s.expire(seen.now);
@@ -217,36 +207,33 @@ Result<std::optional<KeyView>> LeaseBackend::view_of(Connection& c, const std::s
 }
 
 Result<std::optional<KeyView>> LeaseBackend::inspect(const Key& key) {
-  const std::string name = name_of(key);
+  auto view = inspect_name(store_name(key));
+  if (view && *view) (*view)->key = key.text();
+  return view;
+}
+
+Result<std::optional<KeyView>> LeaseBackend::inspect_name(const std::string& name) {
   using View = std::optional<KeyView>;
-  auto seen = client_.run<View>(client_.usual_deadline(), "", [&](Connection& c) -> Result<View> {
+  return client_.run<View>(client_.usual_deadline(), "", [&](Connection& c) -> Result<View> {
     adapt(c);
     auto r = view_of(c, name, client_.usual_deadline());
     if (!r && c.remedy() == Remedy::create) return View{};
     return r;
   });
-  if (seen && *seen) (*seen)->key = key.text();
-  return seen;
 }
 
-Result<std::vector<KeyView>> LeaseBackend::list() {
-  using Views = std::vector<KeyView>;
-  auto all = client_.run<Views>(client_.usual_deadline(), "", [&](Connection& c) -> Result<Views> {
-    adapt(c);
-    auto names = table_.keys(c, client_.options().prefix, client_.usual_deadline());
-    if (!names && c.remedy() == Remedy::create) return Views{};
-    if (!names) return fail(std::move(names.error()));
-    Views views;
-    for (std::size_t i = 0; i < names->rows.size(); ++i) {
-      TRY(v, view_of(c, std::string{names->text(0, i)}, client_.usual_deadline()));
-      if (v) views.push_back(std::move(*v));
-    }
-    return views;
+Result<std::vector<std::string>> LeaseBackend::names() {
+  using Names = std::vector<std::string>;
+  const std::string& prefix = client_.options().prefix;
+  return client_.run<Names>(client_.usual_deadline(), "", [&](Connection& c) -> Result<Names> {
+    auto found = table_.keys(c, prefix, client_.usual_deadline());
+    if (!found && c.remedy() == Remedy::create) return Names{};
+    if (!found) return fail(std::move(found.error()));
+    Names names;
+    for (std::size_t i = 0; i < found->rows.size(); ++i)
+      names.emplace_back(found->text(0, i).substr(prefix.size()));
+    return names;
   });
-  if (all)
-    std::sort(all->begin(), all->end(),
-              [](const KeyView& a, const KeyView& b) { return a.key < b.key; });
-  return all;
 }
 
 // ---- --once-per --------------------------------------------------------------------------------

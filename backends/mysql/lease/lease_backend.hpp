@@ -23,16 +23,15 @@ class LeaseBackend final : public Backend {
   Result<Renewal> renew(const Lease& lease, Duration ttl) override {
     return extend(lease, ttl, "");
   }
-  Result<Renewal> detach(const Lease& lease, Duration ttl) override {
-    return extend(lease, ttl, ended(lease));
+  Result<Renewal> detach(const Lease& lease, Duration ttl, std::optional<RunEnd> end) override {
+    return extend(lease, ttl, end ? end->text() : "");
   }
-  Result<Released> release(const Lease&) override;
-  void job_ended(const Lease& lease, RunEnd end) override { ended_[lease.owner] = end.text(); }
+  Result<Released> release(const Lease&, std::optional<RunEnd>) override;
   Result<Released> force_release(const Key&, std::optional<FencingToken>) override;
-  Result<Validity> check(const Key&, FencingToken) override;
-  Result<Validity> check(const Key&, const Owner&) override;
+  Result<Validity> check(const Key&, const GrantId&) override;
   Result<std::optional<KeyView>> inspect(const Key&) override;
-  Result<std::vector<KeyView>> list() override;
+  Result<std::vector<std::string>> names() override;
+  Result<std::optional<KeyView>> inspect_name(const std::string& name) override;
   Result<Released> revoke(const Key&) override;
   Result<Starts> starts(const Key&) override;
   Result<Noted> note_start(const Lease&, const StartChange&) override;
@@ -50,10 +49,6 @@ class LeaseBackend final : public Backend {
   };
 
   Result<Renewal> extend(const Lease&, Duration ttl, const std::string& ended);
-  std::string ended(const Lease& lease) const {
-    const auto found = ended_.find(lease.owner);
-    return found == ended_.end() ? "" : found->second;
-  }
   std::string name_of(const Key& key) const { return client_.options().prefix + store_name(key); }
   template <class T>
   Result<T> run(OwnGrant*, const std::function<Result<T>(Connection&)>&);
@@ -61,7 +56,7 @@ class LeaseBackend final : public Backend {
   OwnGrant* held(const Key&, const Owner&);
   bool holds_any(const Owner&) const noexcept;
   void let_go(const Key&, const Owner&);
-  Result<std::optional<KeyView>> view_of(Connection&, const std::string& name, Deadline until);
+  Result<std::optional<KeyView>> view_of(Connection&, const std::string& stored, Deadline until);
   Result<LeaseTable::Seen> look(const Key&);
 
   Client client_;
@@ -70,7 +65,6 @@ class LeaseBackend final : public Backend {
   std::map<std::pair<std::string, Owner>, OwnGrant> held_;
   std::uint64_t wakeups_ = 0;
   UnansweredReleases unanswered_;
-  std::map<Owner, std::string> ended_;  // how the jobs ended
 };
 
 }  // namespace dlock::mysql

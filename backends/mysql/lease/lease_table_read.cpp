@@ -290,12 +290,11 @@ Result<std::optional<LastRun>> LeaseTable::last_run(Connection& c, const std::st
   return r.rows.empty() ? std::nullopt : LastRun::parse(r.text(0), ' ');
 }
 
-// Names in byte order, with the record of each.
 Result<Answer> LeaseTable::keys(Connection& c, const std::string& prefix, Deadline until) {
-  return c.query("list the locks",
-                 fmt::format("SELECT name FROM dlock_lock WHERE LEFT(name,{})={} ORDER BY name",
-                             prefix.size(), hex(prefix)),
-                 until);
+  return c.query(
+      "list the locks",
+      fmt::format("SELECT name FROM dlock_lock WHERE LEFT(name,{})={}", prefix.size(), hex(prefix)),
+      until);
 }
 
 }  // namespace dlock::mysql

@@ -2,7 +2,7 @@
 #include "mysql/lease/lease_waiter.hpp"
 #include <fmt/format.h>
 #include <algorithm>
-#include "core/lock_view.hpp"
+#include "core/key_view.hpp"
 #include "mysql_schema/schema.hpp"
 
 namespace dlock::mysql {
@@ -154,7 +154,7 @@ Result<bool> LeaseWaiter::hear(Deadline end) {
       connection_->receive({std::min(end, answer_by), backend_.client_.options().interrupt_fd});
   if (!answer) {
     gone_.reset();
-    // 1213: the chain of waiters is too deep for the server's deadlock search. Wait further ahead.
+    // ER_LOCK_DEADLOCK: the chain of waiters is too deep for the server's deadlock search. Wait further ahead.
     if (connection_->remedy() == Remedy::again) {
       asking_.distance = std::min(asking_.distance * 2, 1024u);
       return true;

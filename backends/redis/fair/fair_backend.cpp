@@ -64,14 +64,14 @@ Result<Renewal> FairBackend::extend(const Lease& lease, Duration ttl, std::strin
               answer.reply.number_at(5) == 1};
 }
 
-Result<Released> FairBackend::release(const Lease& lease) {
+Result<Released> FairBackend::release(const Lease& lease, std::optional<RunEnd> end) {
   const FairKeys keys{client_->options().prefix, lease.key};
-  const auto answer =
-      client_->call({.what = "release",
-                     .script = &scripts::release,
-                     .keys = keys.all(),
-                     .words = {lease.owner.hex(), token_of(lease), micros(claim), ended(lease)},
-                     .enough = 1});
+  const auto answer = client_->call(
+      {.what = "release",
+       .script = &scripts::release,
+       .keys = keys.all(),
+       .words = {lease.owner.hex(), token_of(lease), micros(claim), end ? end->text() : ""},
+       .enough = 1});
   if (!answer) {
     if (answer.error().code == Errc::timed_out) unanswered_.add(lease);
     return fail(answer.error());
@@ -117,17 +117,12 @@ Result<Released> FairBackend::revoke(const Key& key) {
   return *asked > 0 ? Released::yes : client_->none_found("ask the holder to stop", answer);
 }
 
-Result<Validity> FairBackend::check(const Key& key, FencingToken token) {
-  return check(key, "", fmt::format_int(token).str());
-}
-Result<Validity> FairBackend::check(const Key& key, const Owner& owner) {
-  return check(key, owner.hex(), "");
-}
-
-Result<Validity> FairBackend::check(const Key& key, std::string owner, std::string token) {
+Result<Validity> FairBackend::check(const Key& key, const GrantId& id) {
   const FairKeys keys{client_->options().prefix, key};
-  TRY(answer, client_->call(
-                  {"check", &scripts::check, {keys.lock()}, {std::move(owner), std::move(token)}}));
+  const auto* owner = std::get_if<Owner>(&id);
+  std::vector<std::string> words{owner ? owner->hex() : "",
+                                 owner ? "" : fmt::format_int(std::get<FencingToken>(id)).str()};
+  TRY(answer, client_->call({"check", &scripts::check, {keys.lock()}, std::move(words)}));
   if (!answer.reply.is(Reply::Type::integer)) return not_understood(*client_, "check");
   return answer.reply.integer == 1 ? Validity::valid : Validity::stale;
 }
@@ -187,31 +182,17 @@ Result<std::optional<KeyView>> FairBackend::inspect(const FairKeys& keys, const 
   return view;
 }
 
-Result<void> FairBackend::names_at(const Endpoint& at, std::vector<std::string>& names) {
+Result<std::vector<std::string>> FairBackend::names() {
   const std::string& prefix = client_->options().prefix;
-  return client_->scan(at, FairKeys::pattern(prefix), [&](std::string_view found) {
-    if (auto name = FairKeys::name_in(found, prefix)) names.push_back(std::move(*name));
-  });
+  std::vector<std::string> all;
+  TRY_VOID(client_->scan_all({FairKeys::pattern(prefix)}, [&](std::string_view found) {
+    if (auto name = FairKeys::name_in(found, prefix)) all.push_back(std::move(*name));
+  }));
+  return all;
 }
 
-Result<std::vector<KeyView>> FairBackend::list() {
-  if (client_->options().prefix.empty())
-    return fail(Errc::usage, "without a prefix only a named key can be inspected: give a KEY");
-  client_->grants_nothing = false;
-  TRY(servers, client_->servers());
-  std::vector<std::string> names;
-  for (const Endpoint& at : servers) TRY_VOID(names_at(at, names));
-  std::sort(names.begin(), names.end());
-  names.erase(std::unique(names.begin(), names.end()), names.end());
-
-  std::vector<KeyView> views;
-  for (std::string& name : names) {
-    TRY(v, inspect(FairKeys{client_->options().prefix, std::move(name)}, nullptr));
-    if (v) views.push_back(std::move(*v));
-  }
-  std::sort(views.begin(), views.end(),
-            [](const KeyView& a, const KeyView& b) { return a.key < b.key; });
-  return views;
+Result<std::optional<KeyView>> FairBackend::inspect_name(const std::string& name) {
+  return inspect(FairKeys{client_->options().prefix, name}, nullptr);
 }
 
 Result<std::vector<Finding>> FairBackend::doctor() { return examine_all(*client_, traits_); }

@@ -33,16 +33,15 @@ class FairBackend final : public Backend {
   Result<Renewal> renew(const Lease& lease, Duration ttl) override {
     return extend(lease, ttl, "");
   }
-  Result<Renewal> detach(const Lease& lease, Duration ttl) override {
-    return extend(lease, ttl, ended(lease));
+  Result<Renewal> detach(const Lease& lease, Duration ttl, std::optional<RunEnd> end) override {
+    return extend(lease, ttl, end ? end->text() : "");
   }
-  Result<Released> release(const Lease&) override;
-  void job_ended(const Lease& lease, RunEnd end) override { ended_[lease.owner] = end.text(); }
+  Result<Released> release(const Lease&, std::optional<RunEnd>) override;
   Result<Released> force_release(const Key&, std::optional<FencingToken>) override;
-  Result<Validity> check(const Key&, FencingToken) override;
-  Result<Validity> check(const Key&, const Owner&) override;
+  Result<Validity> check(const Key&, const GrantId&) override;
   Result<std::optional<KeyView>> inspect(const Key&) override;
-  Result<std::vector<KeyView>> list() override;
+  Result<std::vector<std::string>> names() override;
+  Result<std::optional<KeyView>> inspect_name(const std::string& name) override;
   Result<Released> revoke(const Key&) override;
   Result<Starts> starts(const Key&) override;
   Result<Noted> note_start(const Lease&, const StartChange&) override;
@@ -50,14 +49,12 @@ class FairBackend final : public Backend {
   Result<std::string> after_restart(const Request& r) const override {
     return restart_rule({r.ttl, r.lock_delay}, client_->options().restart_grace);
   }
-  bool grants_nothing() const noexcept override { return client_->grants_nothing; }
-  int outage_fd() override { return client_->outage_fd(); }
-  std::vector<std::string> warnings() override { return client_->warnings(); }
+  Health health() override { return client_->health(); }
   Counters counters() const noexcept override { return {client_->requests, wakeups}; }
 
   // Releases a grant that must not be used. False: not answered, so it is still owed.
   bool give_back(const Lease& lease) {
-    const auto answer = release(lease);
+    const auto answer = release(lease, std::nullopt);
     return answer || !retryable(answer.error().code) || Clock::now() >= lease.deadline;
   }
 
@@ -65,19 +62,12 @@ class FairBackend final : public Backend {
 
  private:
   Result<Renewal> extend(const Lease&, Duration ttl, std::string ended);
-  std::string ended(const Lease& lease) const {
-    const auto found = ended_.find(lease.owner);
-    return found == ended_.end() ? "" : found->second;
-  }
-  Result<Validity> check(const Key&, std::string owner, std::string token);
   // `asked`: the key that a caller names, which the server may have forgotten; none: found there
   Result<std::optional<KeyView>> inspect(const FairKeys&, const Key* asked);
-  Result<void> names_at(const Endpoint&, std::vector<std::string>& names);
 
   const Traits& traits_;  // of the table, which lives for ever
   std::unique_ptr<Client> client_;
   UnansweredReleases unanswered_;
-  std::map<Owner, std::string> ended_;  // how the jobs ended
 };
 
 }  // namespace dlock::redis

@@ -2,7 +2,7 @@
 #include "redis/fair/fair_record.hpp"
 #include <algorithm>
 #include "common/record_reader.hpp"
-#include "core/lock_view.hpp"
+#include "core/key_view.hpp"
 #include "core/number.hpp"
 
 namespace dlock::redis {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include "common/record_reader.hpp"
 #include "core/duration.hpp"
-#include "core/lock_view.hpp"
+#include "core/key_view.hpp"
 #include "core/number.hpp"
 #include "redis/fair/fair_record.hpp"
 

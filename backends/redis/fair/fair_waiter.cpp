@@ -2,7 +2,7 @@
 #include "redis/fair/fair_waiter.hpp"
 #include <fmt/format.h>
 #include <utility>
-#include "core/lock_view.hpp"
+#include "core/key_view.hpp"
 #include "core/number.hpp"
 #include "redis/fair/fair_backend.hpp"
 #include "redis/fair/fair_record.hpp"

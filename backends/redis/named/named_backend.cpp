@@ -96,7 +96,7 @@ Result<Try> NamedBackend::granted(const Request& request, const Answer& answer, 
 }
 
 bool NamedBackend::give_back(const Lease& lease) {
-  const auto answer = release(lease);
+  const auto answer = release(lease, std::nullopt);
   return answer || !retryable(answer.error().code) || Clock::now() >= lease.deadline;
 }
 
@@ -106,7 +106,7 @@ Result<Try> NamedBackend::taken_before(const Request& request) {
   return Try{.free_in = Duration{}};  // it ended just now
 }
 
-Result<Released> NamedBackend::release(const Lease& lease) {
+Result<Released> NamedBackend::release(const Lease& lease, std::optional<RunEnd>) {
   const auto answer = call("release", scripts::named_release, named(lease.key),
                            release_words(lease.owner), 0, sign(lease.owner).empty() ? 0 : 1);
   if (!answer) {
@@ -181,17 +181,13 @@ std::vector<std::string> NamedBackend::notes(const Look& seen) const {
   return out;
 }
 
-Result<Validity> NamedBackend::check(const Key& key, FencingToken token) {
+Result<Validity> NamedBackend::check(const Key& key, const GrantId& id) {
   TRY(seen, look(named(key)));
-  return seen.ours() && seen.record->token == token && left(seen) != Duration{} ? Validity::valid
-                                                                                : Validity::stale;
-}
-
-Result<Validity> NamedBackend::check(const Key& key, const Owner& owner) {
-  TRY(seen, look(named(key)));
-  return seen.ours() && seen.record->owner == owner.hex() && left(seen) != Duration{}
-             ? Validity::valid
-             : Validity::stale;
+  if (!seen.ours() || left(seen) == Duration{}) return Validity::stale;
+  const auto* owner = std::get_if<Owner>(&id);
+  const bool same =
+      owner ? seen.record->owner == owner->hex() : seen.record->token == std::get<FencingToken>(id);
+  return same ? Validity::valid : Validity::stale;
 }
 
 Result<std::optional<KeyView>> NamedBackend::inspect(const Key& key) {
@@ -212,33 +208,19 @@ Result<std::optional<KeyView>> NamedBackend::inspect(const NamedKey& key, const 
   return std::optional{std::move(v)};
 }
 
-Result<void> NamedBackend::names_at(const Endpoint& at, const std::string& pattern,
-                                    std::vector<std::string>& names) {
-  return client_->scan(at, pattern, [&](std::string_view found) {
-    if (const auto lock = NamedKey::lock_of(found)) names.push_back(*lock);
-    else names.emplace_back(found);
-  });
+Result<std::vector<std::string>> NamedBackend::names() {
+  const std::string& prefix = client_->options().prefix;
+  std::vector<std::string> all;
+  const auto add = [&](std::string_view found) {
+    const std::string lock = NamedKey::lock_of(found).value_or(std::string{found});
+    if (lock.starts_with(prefix)) all.push_back(lock.substr(prefix.size()));
+  };
+  TRY_VOID(client_->scan_all({glob_escape(prefix) + "*", NamedKey::fences_below(prefix)}, add));
+  return all;
 }
 
-Result<std::vector<KeyView>> NamedBackend::list() {
-  const std::string& prefix = client_->options().prefix;
-  if (prefix.empty())
-    return fail(Errc::usage, "without a prefix only a named key can be inspected: give a KEY");
-  client_->grants_nothing = false;
-  TRY(servers, client_->servers());
-  std::vector<std::string> names;
-  for (const Endpoint& at : servers)
-    for (const auto& pattern : {glob_escape(prefix) + "*", NamedKey::fences_below(prefix)})
-      TRY_VOID(names_at(at, pattern, names));
-  std::sort(names.begin(), names.end());
-  names.erase(std::unique(names.begin(), names.end()), names.end());
-  std::vector<KeyView> views;
-  for (std::string& name : names) {
-    if (!name.starts_with(prefix)) continue;
-    TRY(v, inspect(NamedKey{std::move(name)}, nullptr));
-    if (v) views.push_back(std::move(*v));
-  }
-  return views;
+Result<std::optional<KeyView>> NamedBackend::inspect_name(const std::string& name) {
+  return inspect(NamedKey{client_->options().prefix + name}, nullptr);
 }
 
 Result<std::vector<Finding>> NamedBackend::doctor() { return examine_all(*client_, traits_); }

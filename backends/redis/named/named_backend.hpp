@@ -57,20 +57,20 @@ class NamedBackend : public Backend {
   std::string where() const override { return client_->options().where; }
   Result<std::unique_ptr<Waiter>> enqueue(const Request&) override;
   Result<Renewal> renew(const Lease&, Duration ttl) override;
-  Result<Renewal> detach(const Lease& lease, Duration ttl) override { return renew(lease, ttl); }
-  Result<Released> release(const Lease&) override;
+  Result<Renewal> detach(const Lease& lease, Duration ttl, std::optional<RunEnd>) override {
+    return renew(lease, ttl);
+  }
+  Result<Released> release(const Lease&, std::optional<RunEnd>) override;
   Result<Released> force_release(const Key&, std::optional<FencingToken>) override;
-  Result<Validity> check(const Key&, FencingToken) override;
-  Result<Validity> check(const Key&, const Owner&) override;
+  Result<Validity> check(const Key&, const GrantId&) override;
   Result<std::optional<KeyView>> inspect(const Key&) override;
-  Result<std::vector<KeyView>> list() override;
+  Result<std::vector<std::string>> names() override;
+  Result<std::optional<KeyView>> inspect_name(const std::string& name) override;
   Result<std::vector<Finding>> doctor() override;
   Result<std::string> after_restart(const Request& r) const override {
     return restart_rule({r.ttl, r.lock_delay}, client_->options().restart_grace);
   }
-  bool grants_nothing() const noexcept override { return client_->grants_nothing; }
-  int outage_fd() override { return client_->outage_fd(); }
-  std::vector<std::string> warnings() override { return client_->warnings(); }
+  Health health() override { return client_->health(); }
   Counters counters() const noexcept override { return {client_->requests, 0}; }
 
   // Takes the lock if it is free. enqueue has accepted the request; it may be repeated.
@@ -119,8 +119,6 @@ class NamedBackend : public Backend {
  private:
   // `asked`: the key that a caller names, which the server may have forgotten; none: found there
   Result<std::optional<KeyView>> inspect(const NamedKey&, const Key* asked);
-  Result<void> names_at(const Endpoint&, const std::string& pattern,
-                        std::vector<std::string>& names);
 
   const Traits& traits_;  // of the table, which lives for ever
   UnansweredReleases unanswered_;

@@ -30,7 +30,7 @@ Result<PollingWaiter::Tried> NamedWaiter::try_once() {
 Result<void> NamedWaiter::cancel() {
   if (!backend_.client().ever_connected()) return {};
   if (owed_ && backend_.give_back(*owed_)) owed_.reset();
-  TRY_VOID(backend_.release({request_.key, request_.owner}));
+  TRY_VOID(backend_.release({request_.key, request_.owner}, std::nullopt));
   if (owed_)
     return fail(Errc::timed_out,
                 fmt::format("give up at {}: a grant was not given back", backend_.where()));

@@ -82,9 +82,8 @@ Result<std::unique_ptr<Line>> Client::connect(const Endpoint& at, Wait wait) {
 }
 
 void Client::warn(std::string text) {
-  if (std::find(warned_.begin(), warned_.end(), text) != warned_.end()) return;
-  warned_.push_back(text);
-  warnings_.push_back(std::move(text));
+  if (std::find(warnings_.begin(), warnings_.end(), text) == warnings_.end())
+    warnings_.push_back(std::move(text));
 }
 
 void Client::watch(const Line& line) noexcept {
@@ -92,14 +91,15 @@ void Client::watch(const Line& line) noexcept {
   if (outage_) ::epoll_ctl(outage_.get(), EPOLL_CTL_ADD, line.poll_fd(), &e);
 }
 
-int Client::outage_fd() noexcept {
-  if (outage_) return outage_.get();
-  outage_.reset(::epoll_create1(EPOLL_CLOEXEC));
-  for (const auto& line : idle_) watch(*line);
-  return outage_.get();
+Health Client::health() {
+  if (!outage_) {
+    outage_.reset(::epoll_create1(EPOLL_CLOEXEC));
+    for (const auto& line : idle_) watch(*line);
+  }
+  return {outage_.get(), grants_nothing, warnings_};
 }
 
-// So that a request is not the first to notice it, and the event on outage_fd() is cleared.
+// So that a request is not the first to notice it, and the event on `outage_` is cleared.
 void Client::drop_broken() {
   pollfd rung{outage_.get(), POLLIN, 0};
   if (!outage_ || ::poll(&rung, 1, 0) <= 0) return;

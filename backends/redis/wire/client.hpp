@@ -54,11 +54,10 @@ class Client {
   // A held lease is never ended by the rule of within_grace.
   void gave() noexcept { gave_ = true; }
   bool gave_any() const noexcept { return gave_; }
-  std::vector<std::string> warnings() { return std::exchange(warnings_, {}); }
 
-  // Readable: an idle line was closed by the server, or has broken; taking one clears that. The same
-  // for the lifetime of the object; -1: none available.
-  int outage_fd() noexcept;
+  // Health::outage_fd: an idle line was closed by the server, or has broken; taking one clears
+  // that.
+  Health health();
 
   // A line to the master that has the key, or to that one.
   Result<std::unique_ptr<Line>> take(std::string_view key, Wait);
@@ -88,6 +87,18 @@ class Client {
       for (const Reply& key : reply.items[1].items) found(std::string_view{key.text});
     } while (cursor != "0");
     give_back(std::move(line));
+    return {};
+  }
+
+  // The same on all servers, for every key that matches one of `patterns`, which have a prefix.
+  template <class Found>
+  Result<void> scan_all(const std::vector<std::string>& patterns, Found found) {
+    if (options_.prefix.empty())
+      return fail(Errc::usage, "without a prefix only a named key can be inspected: give a KEY");
+    grants_nothing = false;
+    TRY(all, servers());
+    for (const Endpoint& at : all)
+      for (const std::string& pattern : patterns) TRY_VOID(scan(at, pattern, found));
     return {};
   }
 
@@ -133,7 +144,7 @@ class Client {
   Fd outage_;  // epoll(7) of idle_
   bool ever_connected_ = false, gave_ = false;
   std::optional<Deadline> first_answer_by_;
-  std::vector<std::string> warnings_, warned_;
+  std::vector<std::string> warnings_;
 };
 
 std::string glob_escape(std::string_view);  // for a pattern of scan

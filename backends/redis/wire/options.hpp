@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 #include "common/url_items.hpp"
-#include "core/backend.hpp"
+#include "core/factory.hpp"
 #include "core/lock_state.hpp"
 
 namespace dlock::redis {

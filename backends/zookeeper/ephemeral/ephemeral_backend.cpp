@@ -67,11 +67,6 @@ Result<std::vector<SessionBackend::HolderNode>> EphemeralBackend::holders(const 
   return held;
 }
 
-Result<Validity> EphemeralBackend::check(const Key& key, const Owner& owner) {
-  TRY(held, holders(key));
-  return !held.empty() && is_of(held.front().data, owner) ? Validity::valid : Validity::stale;
-}
-
 Result<Released> EphemeralBackend::force_release(const Key& key,
                                                  std::optional<FencingToken> token) {
   TRY(held, holders(key));
@@ -102,26 +97,26 @@ Result<std::optional<KeyView>> EphemeralBackend::inspect(const Key& key) {
   return view_of(r, key.text());
 }
 
-Result<std::vector<KeyView>> EphemeralBackend::list() {
+Result<std::vector<std::string>> EphemeralBackend::names() {
   TRY(s, looker());
   const auto [directory, stem] = listed_below(options_);
   const std::string parent =
       directory == "/" ? directory : directory.substr(0, directory.size() - 1);
   const Session::Call sync = s->sync(parent), all = s->children(parent);
   TRY_VOID(done(*s, "list", {&sync, &all}, op_deadline()));
-  std::vector<KeyView> views;
-  if (all.reply().rc == ZNONODE) return views;
+  std::vector<std::string> names;
+  if (all.reply().rc == ZNONODE) return names;
   if (all.reply().rc != ZOK) return fail(server_error(options_, "list", all.reply().rc));
-  for (const std::string& name : all.reply().names) {
-    if (!name.starts_with(stem) || name == stem) continue;
-    const Session::Call get = s->get(directory + name);
-    TRY_VOID(done(*s, "list", {&get}, op_deadline()));
-    if (auto v = view_of(without_strangers(get.reply()), name.substr(stem.size())))
-      views.push_back(std::move(*v));
-  }
-  std::sort(views.begin(), views.end(),
-            [](const KeyView& a, const KeyView& b) { return a.key < b.key; });
-  return views;
+  for (const std::string& name : all.reply().names)
+    if (name.starts_with(stem) && name != stem) names.push_back(name.substr(stem.size()));
+  return names;
+}
+
+Result<std::optional<KeyView>> EphemeralBackend::inspect_name(const std::string& name) {
+  TRY(s, looker());
+  const Session::Call get = s->get(options_.root + name);
+  TRY_VOID(done(*s, "list", {&get}, op_deadline()));
+  return view_of(without_strangers(get.reply()), name);
 }
 
 }  // namespace dlock::zookeeper

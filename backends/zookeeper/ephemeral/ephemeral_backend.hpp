@@ -15,10 +15,9 @@ class EphemeralBackend final : public SessionBackend {
   using SessionBackend::SessionBackend;
   Result<std::unique_ptr<Waiter>> enqueue(const Request&) override;
   Result<Released> force_release(const Key&, std::optional<FencingToken>) override;
-  using SessionBackend::check;
-  Result<Validity> check(const Key&, const Owner&) override;
   Result<std::optional<KeyView>> inspect(const Key&) override;
-  Result<std::vector<KeyView>> list() override;
+  Result<std::vector<std::string>> names() override;
+  Result<std::optional<KeyView>> inspect_name(const std::string& name) override;
   static HolderView seen(const Reply&);
   static bool is_of(std::string_view data, const Owner&);  // of dlock's node
 
@@ -29,6 +28,9 @@ class EphemeralBackend final : public SessionBackend {
   }
   bool names_recur() const override { return true; }
   Result<std::vector<HolderNode>> holders(const Key&) override;
+  bool is_of(const HolderNode& h, const Owner& owner) const override {
+    return is_of(h.data, owner);
+  }
 
  private:
   Result<Reply> look(const std::string& path);  // ZOK or ZNONODE

@@ -138,13 +138,8 @@ Result<std::vector<SessionBackend::HolderNode>> QueueBackend::holders(const Key&
   return held;
 }
 
-Result<Validity> QueueBackend::check(const Key& key, const Owner& owner) {
-  TRY(held, holders(key));
-  const std::string guid = guid_of(dialect_, owner);
-  const bool found = std::any_of(held.begin(), held.end(), [&](const HolderNode& h) {
-    return name_of(h.path).starts_with(guid);
-  });
-  return found ? Validity::valid : Validity::stale;
+bool QueueBackend::is_of(const HolderNode& h, const Owner& owner) const {
+  return name_of(h.path).starts_with(guid_of(dialect_, owner));
 }
 
 Result<Released> QueueBackend::force_release(const Key& key, std::optional<FencingToken> token) {
@@ -230,27 +225,25 @@ Result<void> QueueBackend::walk(Session& s, const std::string& path, std::string
   return {};
 }
 
-Result<std::vector<KeyView>> QueueBackend::list() {
+Result<std::vector<std::string>> QueueBackend::names() {
   TRY(s, looker());
   const auto [directory, stem] = listed_below(options_);
-  std::vector<std::string> paths;
-  TRY_VOID(walk(*s, directory, stem, paths));
-  std::vector<KeyView> views;
-  for (const std::string& path : paths) {
-    const std::string name = path.substr(options_.root.size());
-    std::string key = name;
-    if (options_.native) {
-      const auto parsed = key_from_store_name(name);
-      key = parsed ? parsed->text() : "";
-    }
-    TRY(view, view_of(*s, path, key));
-    if (!view) continue;
-    if (view->key.empty()) view->key = name;
-    views.push_back(std::move(*view));
+  std::vector<std::string> names;
+  TRY_VOID(walk(*s, directory, stem, names));
+  for (std::string& path : names) path.erase(0, options_.root.size());
+  return names;
+}
+
+Result<std::optional<KeyView>> QueueBackend::inspect_name(const std::string& name) {
+  std::string key = name;
+  if (options_.native) {
+    const auto parsed = key_from_store_name(name);
+    key = parsed ? parsed->text() : "";
   }
-  std::sort(views.begin(), views.end(),
-            [](const KeyView& a, const KeyView& b) { return a.key < b.key; });
-  return views;
+  TRY(s, looker());
+  TRY(view, view_of(*s, options_.root + name, key));
+  if (view && view->key.empty()) view->key = name;
+  return std::move(view);
 }
 
 }  // namespace dlock::zookeeper

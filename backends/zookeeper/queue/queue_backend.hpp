@@ -16,10 +16,9 @@ class QueueBackend final : public SessionBackend {
 
   Result<std::unique_ptr<Waiter>> enqueue(const Request&) override;
   Result<Released> force_release(const Key&, std::optional<FencingToken>) override;
-  using SessionBackend::check;
-  Result<Validity> check(const Key&, const Owner&) override;
   Result<std::optional<KeyView>> inspect(const Key&) override;
-  Result<std::vector<KeyView>> list() override;
+  Result<std::vector<std::string>> names() override;
+  Result<std::optional<KeyView>> inspect_name(const std::string& name) override;
 
   Dialect dialect() const noexcept { return dialect_; }
   // The data of a new directory: the key, if its name in the store is a shortened one.
@@ -32,6 +31,7 @@ class QueueBackend final : public SessionBackend {
   Result<bool> find_node(Session&, Place&, Deadline until) override;
   std::vector<Op> release_ops(const Place&) const override;
   Result<std::vector<HolderNode>> holders(const Key&) override;
+  bool is_of(const HolderNode&, const Owner&) const override;
 
  private:
   struct Seen {  // a member of a queue as it is now

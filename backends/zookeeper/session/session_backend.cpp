@@ -236,7 +236,7 @@ Result<Renewal> SessionBackend::prove(Place& p, Deadline sent) {
   }
 }
 
-Result<Renewal> SessionBackend::detach(const Lease& lease, Duration ttl) {
+Result<Renewal> SessionBackend::detach(const Lease& lease, Duration ttl, std::optional<RunEnd>) {
   auto answer = renew_in(lease, ttl, true);
   if (!answer || !std::holds_alternative<Kept>(*answer)) return answer;
   Place& p = *find_place(lease.key, lease.owner);
@@ -245,7 +245,7 @@ Result<Renewal> SessionBackend::detach(const Lease& lease, Duration ttl) {
   return answer;
 }
 
-Result<Released> SessionBackend::release(const Lease& lease) {
+Result<Released> SessionBackend::release(const Lease& lease, std::optional<RunEnd>) {
   const Deadline until = op_deadline();
   TRY(found, ours(lease, looking_timeout, until));
   Place* p = found;
@@ -304,10 +304,12 @@ Result<Released> SessionBackend::release(const Lease& lease) {
   }
 }
 
-Result<Validity> SessionBackend::check(const Key& key, FencingToken token) {
+Result<Validity> SessionBackend::check(const Key& key, const GrantId& id) {
   TRY(held, holders(key));
+  const auto* owner = std::get_if<Owner>(&id);
   const bool found = std::any_of(held.begin(), held.end(), [&](const HolderNode& h) {
-    return static_cast<FencingToken>(h.stat.czxid) == token;
+    return owner ? is_of(h, *owner)
+                 : static_cast<FencingToken>(h.stat.czxid) == std::get<FencingToken>(id);
   });
   return found ? Validity::valid : Validity::stale;
 }

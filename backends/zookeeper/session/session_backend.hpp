@@ -61,9 +61,10 @@ class SessionBackend : public Backend {
   const Traits& traits() const noexcept override { return traits_; }
   std::string where() const override { return options_.where; }
   Result<Renewal> renew(const Lease&, Duration ttl) override;
-  Result<Renewal> detach(const Lease&, Duration ttl) override;
+  Result<Renewal> detach(const Lease&, Duration ttl, std::optional<RunEnd>) override;
   bool alarmed(const Lease&) override;
-  Result<Released> release(const Lease&) override;
+  Result<Released> release(const Lease&, std::optional<RunEnd>) override;
+  Result<Validity> check(const Key&, const GrantId&) override;
   Result<Released> revoke(const Key&) override;
   Result<std::vector<Finding>> doctor() override;
   Counters counters() const noexcept override;
@@ -132,9 +133,8 @@ class SessionBackend : public Backend {
     Mode mode = Mode::exclusive;
   };
   virtual Result<std::vector<HolderNode>> holders(const Key&) = 0;
+  virtual bool is_of(const HolderNode&, const Owner&) const = 0;
   static HolderView view(const HolderNode&);
-
-  Result<Validity> check(const Key&, FencingToken) override;
 
   Options options_;
 

@@ -94,7 +94,7 @@ Result<bool> SessionBackend::settle(const Key& key) {
     if (at == places_.end()) return any;
     if (at->granted) {
       const Lease owed{at->key, at->owner};
-      TRY_VOID(release(owed));
+      TRY_VOID(release(owed, std::nullopt));
     } else {
       TRY_VOID(leave(*at));
       forget(*at);

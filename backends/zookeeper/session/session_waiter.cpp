@@ -89,7 +89,7 @@ Result<void> SessionWaiter::cancel() {
   if (!p) return {};
   p->given_up = true;
   if (p->granted) {
-    TRY_VOID(base_.release(Lease{request_.key, request_.owner}));
+    TRY_VOID(base_.release(Lease{request_.key, request_.owner}, std::nullopt));
     return {};
   }
   if (auto left = base_.leave(*p); !left) return left;

@@ -69,8 +69,8 @@ bool unheard_of(const std::optional<KeyView>& k) {
 
 // Why the state of this key, or of some keys of a list, is not known; empty: it is.
 std::string unread_of(const KeyView& k) { return state_of(k) == KeyState::unknown ? k.unread : ""; }
-std::string unread_of(const std::vector<KeyView>& keys, const Backend& backend) {
-  const bool missing = backend.grants_nothing();
+std::string unread_of(const std::vector<KeyView>& keys, Backend& backend) {
+  const bool missing = backend.health().grants_nothing;
   std::string why;
   for (const KeyView& k : keys)
     if (why.empty() && (missing || state_of(k) == KeyState::unknown)) why = k.unread;
@@ -99,7 +99,7 @@ void keep_wanted(const Options& o, std::vector<KeyView>& keys) {
 Result<run::Outcome> list(const Options& o, const OpenStore& opened, const Trace& trace,
                           const std::vector<const Column*>& columns) {
   auto found = trace.around(
-      {.request = "list"}, [&] { return opened.backend->list(); }, always);
+      {.request = "list"}, [&] { return dlock::list(*opened.backend); }, always);
   if (!found) return unknown(o, opened, columns, found.error());
   const std::string unread = unread_of(*found, *opened.backend);
   for (KeyView& k : *found) note_limits(k);
@@ -182,7 +182,7 @@ Look look(const Options& o, const OpenStore& opened, const std::vector<const Col
     else if (one_key) keys->push_back(*found ? **found : free_key(key));
   }
   if (!one_key) {
-    keys = opened.backend->list();
+    keys = dlock::list(*opened.backend);
     if (keys) keep_wanted(o, *keys);
   }
   if (!keys)

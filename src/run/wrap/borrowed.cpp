@@ -42,7 +42,7 @@ class Borrowed final : public Wrapped {
   }
   // Not ours to release; but if it was released while the command ran, exclusion had ended, and a
   // message says so.
-  Result<Released> release(const Lease& lease) override {
+  Result<Released> release(const Lease& lease, std::optional<RunEnd>) override {
     TRY(valid, inner_->check(lease.key, lease.owner));
     return valid == Validity::valid ? Released::yes : Released::was_not_held;
   }

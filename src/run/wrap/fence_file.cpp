@@ -88,16 +88,13 @@ class FenceFile final : public Backend {
   Result<Released> force_release(const Key&, std::optional<FencingToken>) override {
     return fail(cannot("cannot be forced"));
   }
-  Result<Validity> check(const Key&, FencingToken) override {
-    return fail(cannot("cannot be checked"));
-  }
-  Result<Validity> check(const Key&, const Owner&) override {
+  Result<Validity> check(const Key&, const GrantId&) override {
     return fail(cannot("cannot be checked"));
   }
   Result<std::optional<KeyView>> inspect(const Key&) override {
     return fail(cannot("cannot be inspected"));
   }
-  Result<std::vector<KeyView>> list() override { return fail(cannot("cannot be listed")); }
+  Result<std::vector<std::string>> names() override { return fail(cannot("cannot be listed")); }
 
  private:
   tl::unexpected<Error> trouble(std::string_view what, int error) const {

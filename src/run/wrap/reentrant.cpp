@@ -35,11 +35,11 @@ class Reentrant final : public Wrapped {
   Result<Renewal> renew(const Lease& l, Duration ttl) override {
     return joined(l) ? ask(l) : inner_->renew(l, ttl);
   }
-  Result<Renewal> detach(const Lease& l, Duration ttl) override {
-    return joined(l) ? ask(l) : inner_->detach(l, ttl);
+  Result<Renewal> detach(const Lease& l, Duration ttl, std::optional<RunEnd> end) override {
+    return joined(l) ? ask(l) : inner_->detach(l, ttl, end);
   }
-  Result<Released> release(const Lease& l) override {
-    return joined(l) ? Released::yes : inner_->release(l);
+  Result<Released> release(const Lease& l, std::optional<RunEnd> end) override {
+    return joined(l) ? Released::yes : inner_->release(l, end);
   }
 
  private:

@@ -16,17 +16,16 @@ namespace {
 
 class Several final : public Wrapped {
  public:
-  Several(std::unique_ptr<Backend> inner, std::vector<Key> keys)
-      : Wrapped(std::move(inner)), keys_(std::move(keys)), order_(keys_) {
+  Several(std::unique_ptr<Backend> inner, std::vector<Key> keys, OtherKeys& others)
+      : Wrapped(std::move(inner)), keys_(std::move(keys)), order_(keys_), others_(others) {
     std::sort(order_.begin(), order_.end());
   }
 
   Result<std::unique_ptr<Waiter>> enqueue(const Request&) override;
   Result<Renewal> renew(const Lease&, Duration ttl) override;
-  Result<Renewal> detach(const Lease&, Duration ttl) override;
+  Result<Renewal> detach(const Lease&, Duration ttl, std::optional<RunEnd>) override;
   bool alarmed(const Lease&) override;
-  Result<Released> release(const Lease&) override;
-  void job_ended(const Lease&, RunEnd) override;
+  Result<Released> release(const Lease&, std::optional<RunEnd>) override;
   // The holder in the way: of the key that is waited for.
   Result<std::optional<KeyView>> inspect(const Key& key) override {
     return inner_->inspect(taken_.size() < order_.size() ? order_[taken_.size()] : key);
@@ -47,7 +46,7 @@ class Several final : public Wrapped {
 
   Lease whole() const;
   std::vector<Lease> others() const;
-  Result<Released> release_all();
+  Result<Released> release_all(std::optional<RunEnd> end = std::nullopt);
   bool forget();  // nothing is taken; returns whether one of the released keys was no longer held
   Result<void> settle();
   template <class Ask>
@@ -55,6 +54,7 @@ class Several final : public Wrapped {
 
   const std::vector<Key> keys_;
   std::vector<Key> order_;
+  OtherKeys& others_;
   std::vector<Taken> taken_;           // the first ones of order_
   std::vector<Lease> owed_;            // of an earlier attempt: their release was not answered
   bool missed_ = false;                // one of the released keys was no longer held
@@ -130,8 +130,8 @@ Result<Renewal> Several::renew(const Lease&, Duration ttl) {
   return each([&](const Lease& l) { return inner_->renew(l, ttl); });
 }
 
-Result<Renewal> Several::detach(const Lease&, Duration ttl) {
-  return each([&](const Lease& l) { return inner_->detach(l, ttl); });
+Result<Renewal> Several::detach(const Lease&, Duration ttl, std::optional<RunEnd> end) {
+  return each([&](const Lease& l) { return inner_->detach(l, ttl, end); });
 }
 
 bool Several::alarmed(const Lease&) {
@@ -140,21 +140,19 @@ bool Several::alarmed(const Lease&) {
   return any;
 }
 
-Result<Released> Several::release(const Lease&) { return release_all(); }
-
-void Several::job_ended(const Lease&, RunEnd end) {
-  for (const Taken& t : taken_) inner_->job_ended(t.lease, end);
+Result<Released> Several::release(const Lease&, std::optional<RunEnd> end) {
+  return release_all(end);
 }
 
 // Each key is requested until it has an answer, and no more: a call repeated because one key was
 // unknown must not ask again for keys that were released, or it would be told that they are not
 // held. And if the unknown one is not held the second time, it counts as released.
-Result<Released> Several::release_all() {
+Result<Released> Several::release_all(std::optional<RunEnd> end) {
   using Release = Taken::Release;
   std::optional<Error> unknown;
   for (auto t = taken_.rbegin(); t != taken_.rend(); ++t) {
     if (t->release == Release::answered) continue;
-    const auto answer = inner_->release(t->lease);
+    const auto answer = inner_->release(t->lease, end);
     if (!answer) unknown = answer.error();
     else missed_ |= *answer == Released::was_not_held && t->release == Release::not_asked;
     if (answer) t->release = Release::answered;
@@ -268,7 +266,8 @@ Result<Progress> SeveralWaiter::complete() {
       return no_descriptor("cannot watch the locks");
   }
   all_.alarms_ = std::move(alarms);
-  return Progress{Granted{all_.whole(), -1, all_.alarms_.get(), all_.others(), std::move(holds)}};
+  all_.others_ = {all_.others(), std::move(holds)};
+  return Progress{Granted{all_.whole(), -1, all_.alarms_.get()}};
 }
 
 Result<Progress> SeveralWaiter::poll(Duration slice) {
@@ -325,8 +324,9 @@ Result<void> SeveralWaiter::cancel() {
 
 }  // namespace
 
-std::unique_ptr<Backend> several(std::unique_ptr<Backend> inner, std::vector<Key> keys) {
-  return std::make_unique<Several>(std::move(inner), std::move(keys));
+std::unique_ptr<Backend> several(std::unique_ptr<Backend> inner, std::vector<Key> keys,
+                                 OtherKeys& others) {
+  return std::make_unique<Several>(std::move(inner), std::move(keys), others);
 }
 
 }  // namespace dlock::run

@@ -14,7 +14,15 @@
 
 namespace dlock::run {
 
-// `keys`: at least two, each once, in the order given; a Request names the first.
-std::unique_ptr<Backend> several(std::unique_ptr<Backend>, std::vector<Key> keys);
+// The rest of a grant, which has the lease and the descriptors of all keys but the first.
+struct OtherKeys {
+  std::vector<Lease> leases;
+  std::vector<int> holds;  // Granted::hold_fd, of all keys
+};
+
+// `keys`: at least two, each once, in the order given; a Request names the first. `others`: filled
+// before a grant is answered; it outlives the Backend.
+std::unique_ptr<Backend> several(std::unique_ptr<Backend>, std::vector<Key> keys,
+                                 OtherKeys& others);
 
 }  // namespace dlock::run

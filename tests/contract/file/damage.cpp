@@ -70,7 +70,7 @@ TEST_CASE("both slots damaged in this boot: an error that names the remedy, and 
   CHECK_THAT(message, Catch::Contains("is damaged") && Catch::Contains("delete the file"));
   CHECK(other->check(key("k"), held.lease.token).error().code == Errc::protocol);
   CHECK(other->inspect(key("k")).error().code == Errc::protocol);
-  const auto listed = other->list().value();
+  const auto listed = list(*other).value();
   REQUIRE(listed.size() == 1);
   CHECK_THAT(listed[0].unread, Catch::Contains("is damaged"));  // and so not free
   REQUIRE(::unlink(state_of(dir.path()).c_str()) == 0);
@@ -166,8 +166,8 @@ TEST_CASE("the state is deleted under a holder: unknown until the next contender
   const auto seen = other->inspect(key("k")).value();
   REQUIRE(seen);
   CHECK_THAT(seen->unread, Catch::Contains("state file was lost; 1 process"));
-  REQUIRE(other->list().value().size() == 1);
-  CHECK_FALSE(other->list().value()[0].unread.empty());
+  REQUIRE(list(*other).value().size() == 1);
+  CHECK_FALSE(list(*other).value()[0].unread.empty());
   CHECK(kept(holder->renew(held.lease, 30s)));
   CHECK(other->inspect(key("k")).value()->unread.empty());
   REQUIRE(::unlink(state_of(dir.path()).c_str()) == 0);

@@ -72,9 +72,8 @@ const Operation operations[] = {
      [](const std::string& dir, const Halt& halt) {
        const auto b = open_here(dir);
        const Granted g = take(*b, request("k"));
-       b->job_ended(g.lease, {false, 3});
        halt();
-       b->release(g.lease).value();
+       b->release(g.lease, RunEnd{false, 3}).value();
      },
      nothing, nothing},
     {"queue and give up", hold,
@@ -200,8 +199,7 @@ TEST_CASE("killed at any system call of an operation") {
       }
       const Granted g =
           take(*sweeper, request("k"));  // the next job's record takes the place of both
-      sweeper->job_ended(g.lease, {false, 4});
-      REQUIRE(sweeper->release(g.lease).value() == Released::yes);
+      REQUIRE(sweeper->release(g.lease, RunEnd{false, 4}).value() == Released::yes);
       auto kept = files_of(dir.path());
       std::sort(kept.begin(), kept.end());
       CHECK(kept == std::vector<std::string>{"last", "state"});

@@ -133,8 +133,7 @@ std::optional<LastRun> record_of_run(Backend& b, int status, const std::string& 
   Request r = request("k");
   r.identity.user = user;
   const Granted g = take(b, r);
-  b.job_ended(g.lease, {false, status});
-  REQUIRE(b.release(g.lease).value() == Released::yes);
+  REQUIRE(b.release(g.lease, RunEnd{false, status}).value() == Released::yes);
   return b.inspect(key("k")).value().value().last_run;
 }
 

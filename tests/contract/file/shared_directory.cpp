@@ -215,8 +215,7 @@ void use_key(Backend& b, bool lease) {
   if (lease) (void)b.note_start(held, {{}, Start{1, wall_micros() * 2}}), (void)b.revoke(key("k"));
   (void)b.renew(held, 1h);
   (void)b.inspect(key("k"));
-  b.job_ended(held, {false, 1});
-  (void)b.release(held);
+  (void)b.release(held, RunEnd{false, 1});
   (void)b.inspect(key("k"));
 }
 

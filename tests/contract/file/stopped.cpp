@@ -343,7 +343,7 @@ TEST_CASE("a state that is locked: an interrupted wait has no answer, and a sing
   interrupt.set();
   const auto w = b->enqueue(request("k")).value();
   const auto seen = std::get<Waiting>(step(*w, 10s));
-  CHECK(b->grants_nothing());
+  CHECK(b->health().grants_nothing);
   CHECK_THAT(seen.why, Catch::Contains("locked by process " + std::to_string(::getpid())));
   CHECK(w->cancel());
 }

@@ -70,14 +70,14 @@ TEST_CASE("list shows a long key whole") {
   acquire_or_fail(*backend, request(plain));
   // would match if the prefix were a pattern
   CHECK(server.command({"SET", "xyy:{other}:fence", "1"}).text == "OK");
-  const auto all = backend->list();
+  const auto all = list(*backend);
   REQUIRE(all);
   REQUIRE(all->size() == 2);
   CHECK((*all)[0].key == longest.text());
   CHECK((*all)[0].holders.size() == 1);
   CHECK((*all)[1].key == "plain");
   CHECK(backend->release(one) == Released::yes);
-  CHECK(backend->list().value()[0].key == longest.text());  // from the fence record alone
+  CHECK(list(*backend).value()[0].key == longest.text());  // from the fence record alone
 }
 
 TEST_CASE("a release wakes exactly the next waiter, in order of arrival") {

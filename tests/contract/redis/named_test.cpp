@@ -391,7 +391,7 @@ TEST_CASE("unsupported requests are refused, and so are items of other recipes")
     Request shared = request(k);
     shared.mode = Mode::shared;
     CHECK(backend->enqueue(shared).error().code == Errc::usage);
-    CHECK(backend->list().error().code == Errc::usage);  // without a prefix
+    CHECK(list(*backend).error().code == Errc::usage);  // without a prefix
   }
   CHECK_THROWS_WITH(open(server, "set", "&stale_after=1h"), Catch::Contains("setnx-expire"));
   CHECK_THROWS_WITH(open(server, "setnx-expire", "&stale_after=0"), Catch::Contains("above 0"));

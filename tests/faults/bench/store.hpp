@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 #include <vector>
-#include "core/backend.hpp"
+#include "core/factory.hpp"
 
 namespace dlock::test {
 

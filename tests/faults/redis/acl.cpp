@@ -59,7 +59,7 @@ std::string use_all(RedisServer& server) {
       throw std::runtime_error("starts");
     must(backend->note_start(lease, {start, {}}));
     if (!must(backend->inspect(k))) throw std::runtime_error("nothing to see");
-    if (must(backend->list()).size() != 1) throw std::runtime_error("list");
+    if (must(list(*backend)).size() != 1) throw std::runtime_error("list");
     if (must(backend->release(lease)) != Released::yes) throw std::runtime_error("release");
     const auto released = Clock::now();
     if (!std::holds_alternative<Granted>(must(waiter->poll(5s))))

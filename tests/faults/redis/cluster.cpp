@@ -31,7 +31,7 @@ TEST_CASE("cluster: locks are spread, every operation works on each, list shows 
       CHECK(waiter->cancel());
       CHECK(kept(backend->renew(leases.back(), 10s)));
     }
-    CHECK(other->list().value().size() == 12);
+    CHECK(list(*other).value().size() == 12);
     for (int i = 0; i < 3; ++i) CHECK(g.servers[i]->command({"DBSIZE"}).integer > 0);
     for (const Lease& l : leases) CHECK(backend->release(l) == Released::yes);
     for (int i = 0; i < 3; ++i) g.servers[i]->command({"FLUSHALL"});

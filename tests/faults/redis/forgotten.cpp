@@ -45,8 +45,8 @@ TEST_CASE("forgotten: in the grace of a server without data no key is said to be
       CHECK(seen->holders.empty());
       CHECK(seen->unread.find("nothing is granted for") != std::string::npos);
     }
-    CHECK(after->list().value().empty());
-    CHECK(after->grants_nothing());
+    CHECK(list(*after).value().empty());
+    CHECK(after->health().grants_nothing);
     unknown(after->force_release(k, std::nullopt));
     unknown(after->force_release(k, lease.token));
     if (after->traits().revokes) unknown(after->revoke(k));
@@ -54,8 +54,8 @@ TEST_CASE("forgotten: in the grace of a server without data no key is said to be
     // The operator's word that nothing is ever forgotten.
     auto sure = open_at(server, recipe, "?prefix=jobs:&restart_grace=0");
     CHECK_FALSE(sure->inspect(k).value().has_value());
-    CHECK(sure->list().value().empty());
-    CHECK_FALSE(sure->grants_nothing());
+    CHECK(list(*sure).value().empty());
+    CHECK_FALSE(sure->health().grants_nothing);
     CHECK(sure->force_release(k, std::nullopt) == Released::was_not_held);
     if (sure->traits().revokes) CHECK(sure->revoke(k) == Released::was_not_held);
   }
@@ -73,10 +73,10 @@ TEST_CASE("forgotten: a holder that is found in the grace is shown, asked to sto
     REQUIRE((seen.has_value() && seen->holders.size() == 1));
     CHECK(seen->holders[0].token == lease.token);
     CHECK_FALSE(seen->unread.empty());  // it says so of others
-    const auto all = after->list().value();
+    const auto all = list(*after).value();
     REQUIRE(all.size() == 1);
     CHECK(all[0].holders.size() == 1);
-    CHECK(after->grants_nothing());
+    CHECK(after->health().grants_nothing);
     if (after->traits().revokes) CHECK(after->revoke(k) == Released::yes);
     CHECK(after->force_release(k, lease.token) == Released::yes);
     unknown(after->force_release(k, lease.token));
@@ -92,8 +92,8 @@ TEST_CASE("forgotten: when the grace is over a key without a holder is free") {
   const auto seen = backend->inspect(k).value();
   REQUIRE(seen.has_value());
   CHECK(seen->unread.empty());
-  CHECK(backend->list().value().size() == 1);
-  CHECK_FALSE(backend->grants_nothing());
+  CHECK(list(*backend).value().size() == 1);
+  CHECK_FALSE(backend->health().grants_nothing);
 }
 
 // With the default grace and ttl: ten seconds of the grace are left.
@@ -112,7 +112,7 @@ TEST_CASE("forgotten: who waits in the grace has a place, and the first to come 
     REQUIRE((p && std::holds_alternative<Waiting>(*p)));
     CHECK(std::get<Waiting>(*p).ahead == i);
     CHECK(std::get<Waiting>(*p).why.find("grants resume in") != std::string::npos);
-    CHECK(backend->grants_nothing());
+    CHECK(backend->health().grants_nothing);
     all.push_back({std::move(backend), std::move(waiter)});
   }
   auto looker = open_redis(server.url());
@@ -137,7 +137,7 @@ TEST_CASE("forgotten: who waits in the grace has a place, and the first to come 
       REQUIRE(p);
       if (!std::holds_alternative<Granted>(*p)) continue;
       REQUIRE(i == next);
-      CHECK_FALSE(all[i].backend->grants_nothing());
+      CHECK_FALSE(all[i].backend->health().grants_nothing);
       CHECK(std::stoi(info_field(server, "server", "uptime_in_seconds")) >= 30);
       CHECK(all[i].backend->release(std::get<Granted>(*p).lease) == Released::yes);
       ++next;
@@ -153,7 +153,7 @@ TEST_CASE("forgotten: a grant whose reply was lost before the restart is no answ
   auto backend = open_redis(server.url());
   const auto p = (*backend->enqueue(r))->poll(0s);
   REQUIRE((p && std::holds_alternative<Waiting>(*p)));
-  CHECK(backend->grants_nothing());
+  CHECK(backend->health().grants_nothing);
 }
 
 // A server without AUTH quotes what it was asked, cut by itself.

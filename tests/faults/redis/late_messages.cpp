@@ -65,7 +65,8 @@ TEST_CASE(
     auto other = open_redis(p.direct(), {}, recipe);
     const Key ma = key("ma"), mb = key("mb"), mc = key("mc");
     const Lease blocks = acquire_or_fail(*other, request(mc, 60s));
-    auto all = run::several(open_redis(p.url(), quick(1s), recipe), {ma, mb, mc});
+    run::OtherKeys others;
+    auto all = run::several(open_redis(p.url(), quick(1s), recipe), {ma, mb, mc}, others);
     // short: held keys are renewed, and so checked, each second
     auto waiter = *all->enqueue(request(ma, 4s));
     REQUIRE(std::holds_alternative<Waiting>(*waiter->poll(0s)));

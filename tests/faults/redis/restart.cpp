@@ -89,7 +89,7 @@ TEST_CASE("restart: a lease taken elsewhere is not extended beyond the grace") {
     CHECK(has(renewal.error().message, "--ttl 5m is longer than restart_grace=30s"));
     CHECK(kept(holder->renew(held, 5min)));
     CHECK(kept(other->renew(held, 30s)));
-    CHECK(holder->warnings().empty());
+    CHECK(holder->health().warnings.empty());
   }
 }
 
@@ -103,7 +103,7 @@ TEST_CASE("restart: the grace applies to every server, whatever it says of its d
   auto other = open_redis(server.url());
   const auto p = (*other->enqueue(request(key("free"))))->poll(0s);
   REQUIRE((p && std::holds_alternative<Waiting>(*p)));
-  CHECK(other->grants_nothing());
+  CHECK(other->health().grants_nothing);
   CHECK(has(std::get<Waiting>(*p).why, "grants resume in"));
   CHECK(has(std::get<Waiting>(*p).why,
             "?restart_grace=0 if this server never forgets (dlock-redis(7))"));
@@ -122,7 +122,7 @@ TEST_CASE("restart: a server that does not report its uptime has just started") 
   auto backend = open_redis(server.url());
   const auto p = (*backend->enqueue(request(key("other"))))->poll(0s);
   REQUIRE((p && std::holds_alternative<Waiting>(*p)));
-  CHECK(backend->grants_nothing());
+  CHECK(backend->health().grants_nothing);
 }
 
 TEST_CASE("restart: a holder is told when its server goes away, and that the record is gone") {
@@ -131,7 +131,7 @@ TEST_CASE("restart: a holder is told when its server goes away, and that the rec
     RedisServer server{{.uptime = an_hour}};
     auto backend = open_redis(server.url(), quick(), recipe);
     const Lease held = acquire_or_fail(*backend, request(key("watched"), 30s));
-    const int outage = backend->outage_fd();
+    const int outage = backend->health().outage_fd;
     REQUIRE(outage >= 0);
     CHECK_FALSE(readable(outage, 0));
     CHECK(kept(backend->renew(held, 30s)));
@@ -143,7 +143,7 @@ TEST_CASE("restart: a holder is told when its server goes away, and that the rec
     CHECK_FALSE(readable(outage, 0));
     server.start();
     CHECK(lost(backend->renew(held, 30s)));
-    CHECK(backend->outage_fd() == outage);
+    CHECK(backend->health().outage_fd == outage);
   }
 }
 
@@ -151,15 +151,15 @@ TEST_CASE("eviction: a server that may delete locks gives one warning, other ser
   RedisServer server{{.config = {"maxmemory-policy volatile-lru"}, .uptime = an_hour}};
   auto fine = open_redis(server.url());
   acquire_or_fail(*fine, request(key("unlimited")));
-  CHECK(fine->warnings().empty());
+  CHECK(fine->health().warnings.empty());
   server.command({"CONFIG", "SET", "maxmemory", "1gb"});
   auto backend = open_redis(server.url());
   const Lease held = acquire_or_fail(*backend, request(key("k")));
-  const auto told = backend->warnings();
+  const auto told = backend->health().warnings;
   REQUIRE(told.size() == 1);
   CHECK(has(told[0], "volatile-lru"));
   CHECK(has(told[0], "noeviction"));
   server.command({"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"});
   CHECK(kept(backend->renew(held, 10s)));
-  CHECK(backend->warnings().empty());
+  CHECK(backend->health().warnings == told);  // once
 }

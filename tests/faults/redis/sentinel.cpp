@@ -15,7 +15,7 @@ TEST_CASE("sentinels: the master named by the majority") {
   const Lease lease = acquire_or_fail(*backend, request(k));
   CHECK(g.servers[0]->command({"EXISTS", "dlock:{asked}:fence"}).integer == 1);
   CHECK(kept(backend->renew(lease, 10s)));
-  CHECK(backend->list().value().size() == 1);
+  CHECK(list(*backend).value().size() == 1);
   CHECK(backend->release(lease) == Released::yes);
   const auto seen = [&](const char* what) {
     const auto found = backend->doctor().value();
@@ -248,11 +248,11 @@ TEST_CASE("sentinels: a password that they and the servers refuse is read again 
   SECTION("a holder and a waiter") { change_password_while_held(g.url(), password); }
   SECTION("a list that is watched") {
     auto watcher = password.open(g.url());
-    CHECK(watcher->list());
+    CHECK(list(*watcher));
     password.servers = sentinels;
     password.file.write("second");
     password.change("second");
     ::usleep(useconds_t(redis::SentinelLocator::fresh.count()));  // then they are asked again
-    CHECK(watcher->list());
+    CHECK(list(*watcher));
   }
 }

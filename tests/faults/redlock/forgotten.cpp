@@ -32,8 +32,8 @@ TEST_CASE("forgotten: a master in its grace has no vote for free") {
     CHECK(seen->holders[0].token == lease.token);
     CHECK(seen->unread.empty());
     CHECK_FALSE(b->inspect(other).value().has_value());  // three say so
-    CHECK(b->list().value().size() == 1);
-    CHECK_FALSE(b->grants_nothing());
+    CHECK(list(*b).value().size() == 1);
+    CHECK_FALSE(b->health().grants_nothing);
     CHECK(b->force_release(other, std::nullopt) == Released::was_not_held);
     CHECK(b->revoke(other) == Released::was_not_held);
   }
@@ -52,10 +52,10 @@ TEST_CASE("forgotten: a master in its grace has no vote for free") {
   CHECK_FALSE(never->unread.empty());
   unknown(b->revoke(other));
   unknown(b->force_release(other, std::nullopt));
-  const auto all = b->list().value();
+  const auto all = list(*b).value();
   REQUIRE(all.size() == 1);
   CHECK_FALSE(all[0].unread.empty());
-  CHECK(b->grants_nothing());
+  CHECK(b->health().grants_nothing);
 }
 
 TEST_CASE("forgotten: no answer of so many that the others are no majority is no free key either") {

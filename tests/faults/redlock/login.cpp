@@ -127,7 +127,7 @@ TEST_CASE(
   // taken again
   CHECK(
       eventually(3s, [&] { return kept(one->renew(held, 10s)) && !m.value(3, "jobs:k").empty(); }));
-  CHECK(two->list().value().size() == 1);
+  CHECK(list(*two).value().size() == 1);
   CHECK(two->force_release(key("other"), 1) == Released::was_not_held);
   const auto released = Clock::now();
   CHECK(one->release(held) == Released::yes);

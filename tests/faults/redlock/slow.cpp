@@ -52,7 +52,7 @@ TEST_CASE("a slow master takes part as soon as it answers") {
   const auto four = [&] { return votes_of(m, "k", held.owner) == 4; };
   CHECK(eventually(10s, [&] { return four() || (kept(holder->renew(held, 30s)) && four()); }));
   CHECK(m.value(2, "k").empty());
-  const int fd = holder->outage_fd();
+  const int fd = holder->health().outage_fd;
   REQUIRE(fd >= 0);
   pollfd p{fd, POLLIN, 0};
   CHECK(::poll(&p, 1, 0) == 0);

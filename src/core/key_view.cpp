@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/lock_view.hpp"
+#include "core/key_view.hpp"
 #include <algorithm>
 #include <climits>
 #include <utility>

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "common/exchange.hpp"
+#include <fmt/format.h>
+#include <poll.h>
+#include "core/text.hpp"
+#include "util/wait.hpp"
+
+namespace dlock {
+
+bool wait_for(int fd, short events, const Wait& wait) noexcept {
+  pollfd fds[] = {{fd, events, 0}, {wait.interrupt_fd, POLLIN, 0}};
+  return wait_until(fds, wait.until) > 0 && fds[0].revents != 0;
+}
+
+Error no_answer(std::string_view what, std::string_view where) {
+  return {Errc::timed_out, fmt::format("{} at {}: no answer in time", what, where)};
+}
+
+Error malformed_reply(std::string_view what, std::string_view where) {
+  return {Errc::protocol, fmt::format("{} at {}: malformed reply", what, where)};
+}
+
+Error refused(Errc code, std::string_view what, std::string_view where, std::string_view text,
+              std::string_view advice) {
+  const std::string shown = printable(text.substr(0, 300));
+  return {code, advice.empty() ? fmt::format("{} at {}: {}", what, where, shown)
+                               : fmt::format("{} at {}: {} ({})", what, where, shown, advice)};
+}
+
+}  // namespace dlock

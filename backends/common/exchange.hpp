@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// One exchange with a server: how long it may take, and the errors that every store reports alike,
+// "<what> at <where>: ...".
+#pragma once
+#include <string_view>
+#include "core/clock.hpp"
+#include "core/error.hpp"
+
+namespace dlock {
+
+struct Wait {
+  Deadline until;
+  int interrupt_fd = -1;  // readable: the wait is over
+};
+// Until `events` happen on `fd` (true; or it is broken, which the next read or write reports), or
+// the wait is over.
+bool wait_for(int fd, short events, const Wait&) noexcept;
+
+Error no_answer(std::string_view what, std::string_view where);        // Errc::timed_out
+Error malformed_reply(std::string_view what, std::string_view where);  // Errc::protocol
+// `text` comes from the server: it is made printable and short. `advice`: for people, may be empty.
+Error refused(Errc, std::string_view what, std::string_view where, std::string_view text,
+              std::string_view advice);
+
+}  // namespace dlock

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/factory.hpp"
+#include <fmt/format.h>
+#include <algorithm>
+#include "core/text.hpp"
+
+namespace dlock {
+namespace {
+
+constexpr std::string_view common_items[] = {"recipe", "prefix", "short_ttl"};
+
+template <class Range, class Value>
+bool contains(const Range& range, const Value& value) {
+  return std::find(std::begin(range), std::end(range), value) != std::end(range);
+}
+
+// "a, b, c"
+struct List {
+  std::string text;
+  void add(std::string_view word) { text.append(text.empty() ? "" : ", ").append(word); }
+};
+
+tl::unexpected<Error> bad(const Url& url, std::string_view what) {
+  return fail(Errc::usage, fmt::format("backend URL {}: {}", quoted(url.redacted(), 300), what));
+}
+
+tl::unexpected<Error> unknown_scheme(const Url& url) {
+  for (const AbsentBackend& absent : absent_backends())
+    if (contains(absent.schemes, url.scheme))
+      return bad(url, fmt::format("this dlock was built without {}; build it with -D{}=ON",
+                                  absent.family, absent.option));
+  List exist;
+  for (const BackendFactory& factory : backends())
+    for (const std::string_view scheme : factory.schemes) exist.add(scheme);
+  return bad(url,
+             fmt::format("there is no scheme {}; allowed are {}", quoted(url.scheme), exist.text));
+}
+
+bool allows(std::string_view pattern, std::string_view name) noexcept {
+  return pattern.ends_with('.') ? name.size() > pattern.size() && name.starts_with(pattern)
+                                : name == pattern;
+}
+
+std::string allowed_items(const BackendFactory& factory) {
+  List list;
+  for (const std::string_view item : common_items) list.add(item);
+  for (const std::string_view item : factory.items)
+    list.add(item.ends_with('.') ? std::string{item} + "NAME" : item);
+  return list.text;
+}
+
+}  // namespace
+
+Result<Choice> choose(const Url& url, std::string_view recipe) {
+  const auto all = backends();
+  const auto factory = std::find_if(all.begin(), all.end(), [&](const BackendFactory& f) {
+    return contains(f.schemes, url.scheme);
+  });
+  if (factory == all.end()) return unknown_scheme(url);
+
+  for (const auto& [name, value] : url.items) {
+    const auto fits = [&, &have = name](std::string_view item) { return allows(item, have); };
+    if (!contains(common_items, name) &&
+        std::none_of(factory->items.begin(), factory->items.end(), fits))
+      return bad(url, fmt::format("{} has no item {}; allowed are {}", factory->family,
+                                  quoted(name), allowed_items(*factory)));
+  }
+
+  const auto asked = recipe.empty() ? url.item("recipe") : std::optional{recipe};
+  if (!asked) return Choice{&*factory, &factory->recipes.front()};
+  List exist;
+  for (const Traits& traits : factory->recipes) {
+    if (traits.recipe == *asked) return Choice{&*factory, &traits};
+    exist.add(traits.recipe);
+  }
+  return bad(url, fmt::format("{} has no recipe {}; allowed are {}", factory->family,
+                              quoted(*asked), exist.text));
+}
+
+std::vector<std::string> libraries() {
+  std::vector<std::string> all;
+  for (const BackendFactory& factory : backends())
+    if (factory.libraries)
+      for (std::string& library : factory.libraries()) all.push_back(std::move(library));
+  return all;
+}
+
+}  // namespace dlock

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a URL to a Backend: what each family of stores offers, and the choice among them.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+#include "core/backend.hpp"
+
+namespace dlock {
+
+// The credentials and TLS files for a store. What came from a file is read again from there when
+// the store refuses it.
+struct Secrets {
+  // empty: the URL's, then the service's own source (a variable, a file)
+  std::string password{};
+  std::string auth{};                           // ZooKeeper: scheme:credential
+  std::string password_file{}, auth_file{};     // where they came from; empty: from no file
+  std::string tls_ca{}, tls_cert{}, tls_key{};  // paths; empty: the URL items of the same names
+  bool tls_insecure = false;                    // verify no certificate
+};
+
+struct Settings : Secrets {
+  Duration op_timeout{5'000'000};  // one exchange with the store
+  Duration connect_timeout{5'000'000};
+  // poll(2)-able; readable: every wait returns early. The backend does not read from it
+  int interrupt_fd = -1;
+};
+
+// What a URL can use of Secrets, and its usual port.
+struct Access {
+  std::uint16_t port = 0;  // of a host without one
+  // why it has no use for these; empty: it has
+  std::string_view no_password{}, no_auth{}, no_tls{};
+  std::string_view in_clear{};  // a warning for who logs in; empty: none
+};
+
+struct BackendFactory {
+  std::string_view family;
+  std::span<const std::string_view> schemes;  // first is the canonical one
+  std::span<const Traits> recipes;            // first is the default
+  // URL query items besides `recipe` and `prefix`; `where.` allows every `where.NAME`
+  std::span<const std::string_view> items;
+  // Judges everything in the URL that can be judged without a connection (Errc::usage; Errc::config:
+  // a file or variable that it needs is wrong).
+  Result<void> (*check)(const Url&, const Traits&, const Settings&);
+  // Checks the URL, too, and connects no earlier than the first call. `url` may be destroyed after
+  // the call: copy what you need.
+  Result<std::unique_ptr<Backend>> (*open)(const Url&, const Traits&, const Settings&);
+  // Removes all data of these keys below the prefix of the URL, above all the fence; missing keys
+  // are fine. No part of locking: a token must never fall, so it is only for keys that will never
+  // be used again (bench). nullptr: this family cannot.
+  Result<void> (*purge)(const Url&, const Traits&, const Settings&, std::span<const Key>) = nullptr;
+  // The client libraries that it uses, with the versions that run now: "OpenSSL 3.0.17". nullptr:
+  // none, or they are another family's.
+  std::vector<std::string> (*libraries)() = nullptr;
+  std::string_view note{};                 // for --version: "no TLS, no SASL"
+  Access (*access)(const Url&) = nullptr;  // nullptr: this family has no use for Secrets
+  // what does not exist yet and a first lock would make at a place that the user has named, which
+  // may be misspelt; empty: nothing
+  std::string (*makes)(const Url&, const Traits&) = nullptr;
+};
+
+// One explicit table, the lines dlock_backend() of backends/CMakeLists.txt; no self-registration.
+std::span<const BackendFactory> backends() noexcept;
+
+// Families that this binary was built without, with the CMake option that adds them (its bare
+// name).
+struct AbsentBackend {
+  std::string_view family, option;
+  std::span<const std::string_view> schemes;
+};
+std::span<const AbsentBackend> absent_backends() noexcept;
+
+// The client libraries of all backends of this binary.
+std::vector<std::string> libraries();
+
+// The factory and recipe of a URL (`?recipe=`, overridden by a non-empty `recipe`). Errc::usage:
+// unknown scheme, item or recipe, with the list of known ones; or not built in, with the way to get
+// it.
+struct Choice {
+  const BackendFactory* factory;
+  const Traits* traits;
+};
+Result<Choice> choose(const Url&, std::string_view recipe);
+
+}  // namespace dlock
