@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include "core/duration.hpp"
 #include "core/text.hpp"
-#include "redis/fair/fair_keys.hpp"
+#include "redis/fair/fair_record.hpp"
 #include "redis/wire/facts.hpp"
 #include "redis/wire/server_error.hpp"
 #include "redis_scripts/rights_script.hpp"

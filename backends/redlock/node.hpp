@@ -8,10 +8,9 @@
 #include <vector>
 #include "redis/wire/command.hpp"
 #include "redis/wire/line.hpp"
+#include "redlock/record.hpp"
 
 namespace dlock::redlock {
-
-using redis::Reply;
 
 // A request to one master. Scripts return its number first, so a reply is never taken for that of
 // another request.

@@ -4,8 +4,6 @@
 #include <algorithm>
 #include "core/number.hpp"
 #include "core/text.hpp"
-#include "redis/fair/fair_record.hpp"
-#include "redlock/known_list.hpp"
 #include "redlock_scripts/scripts.hpp"
 
 namespace dlock::redlock {

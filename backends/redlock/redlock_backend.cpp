@@ -6,8 +6,6 @@
 #include <algorithm>
 #include "core/number.hpp"
 #include "core/text.hpp"
-#include "redis/fair/fair_record.hpp"
-#include "redlock/known_list.hpp"
 #include "redlock/one_attempt.hpp"
 #include "redlock/redlock_waiter.hpp"
 #include "redlock_scripts/scripts.hpp"
@@ -17,26 +15,12 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::string_view record_prefix = "dlock:redlock:";
-constexpr std::string_view wake_prefix = "dlock:redlock-wake:";
 constexpr Stragglers a_little{10ms};
 constexpr Micros retake_within = 200'000;  // by the master's clock, after its answer
 
 bool says(const Vote& v, std::int64_t n) { return v.answered() && v.reply.number_at(2) == n; }
 
 }  // namespace
-
-Names::Names(std::string lock_name)
-    : lock(std::move(lock_name)),
-      record(std::string{record_prefix} + lock),
-      wake(std::string{wake_prefix} + lock) {}
-std::optional<std::string> Names::lock_of(std::string_view record) {
-  if (!record.starts_with(record_prefix)) return std::nullopt;
-  return std::string{record.substr(record_prefix.size())};
-}
-std::string Names::records_below(std::string_view prefix) {
-  return fmt::format("{}{}*", record_prefix, redis::glob_escape(prefix));
-}
 
 Attempt RedlockBackend::attempt(const Request& request, const Owner& owner) {
   return OneAttempt{*this, request, owner}.run();

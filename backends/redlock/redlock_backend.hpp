@@ -52,9 +52,9 @@
 #include "core/backend.hpp"
 #include "redis/wire/client.hpp"
 #include "redis/wire/tls.hpp"
+#include "redlock/factory.hpp"
 #include "redlock/masters.hpp"
-#include "redlock/options.hpp"
-#include "redlock/seen.hpp"
+#include "redlock/record.hpp"
 #include "util/fd.hpp"
 
 namespace dlock::redlock {
@@ -66,15 +66,6 @@ constexpr Duration node_patience(Duration ttl) noexcept {
 }
 // A grant with less time left does not count.
 constexpr Duration least_validity(Duration ttl) noexcept { return ttl / 4; }
-
-// The names in the store: the lock under the other clients' name, and beside it dlock's own.
-struct Names {
-  std::string lock, record, wake;
-  explicit Names(std::string lock_name);
-  std::vector<std::string> all() const { return {lock, record, wake}; }
-  static std::optional<std::string> lock_of(std::string_view record);  // nothing: not a record
-  static std::string records_below(std::string_view prefix);           // pattern for SCAN
-};
 
 // One attempt to take the lock.
 struct Attempt {

@@ -8,7 +8,6 @@
 #include "core/key.hpp"
 #include "core/text.hpp"
 #include "redis/doctor.hpp"
-#include "redlock/known_list.hpp"
 #include "redlock/redlock_backend.hpp"
 #include "redlock_scripts/scripts.hpp"
 

@@ -15,7 +15,7 @@
 --          of its last vote; token 0: a majority never confirmed that; meta with the item
 --          revoked=1: its owner was asked to stop; the item last=, which later votes keep, is the
 --          last run of a job: `token,ended,status,started,who`, percent-encoded
--- list     of masters, by which a majority last confirmed a grant (known_list.hpp); empty: unknown;
+-- list     of masters, by which a majority last confirmed a grant (record.hpp); empty: unknown;
 --          with '?' before it: it is being changed
 --
 -- A record of another layout than this one, which is the first, begins with its number: `v2|`.

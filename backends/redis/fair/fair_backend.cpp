@@ -6,7 +6,6 @@
 #include "core/number.hpp"
 #include "redis/doctor.hpp"
 #include "redis/fair/fair_record.hpp"
-#include "redis/fair/fair_view.hpp"
 #include "redis/fair/fair_waiter.hpp"
 #include "redis_scripts/fair_scripts.hpp"
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 #include "common/unanswered_releases.hpp"
-#include "redis/fair/fair_keys.hpp"
+#include "redis/fair/fair_record.hpp"
 #include "redis/wire/client.hpp"
 
 namespace dlock::redis {

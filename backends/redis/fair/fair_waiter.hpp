@@ -3,7 +3,7 @@
 #include <memory>
 #include <optional>
 #include "core/backend.hpp"
-#include "redis/fair/fair_keys.hpp"
+#include "redis/fair/fair_record.hpp"
 #include "redis/wire/exchange.hpp"
 
 namespace dlock::redis {

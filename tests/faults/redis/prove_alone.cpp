@@ -7,7 +7,7 @@
 #include <vector>
 #include "prove.hpp"
 #include "redis/fair/fair_backend.hpp"
-#include "redis/fair/fair_keys.hpp"
+#include "redis/fair/fair_record.hpp"
 #include "redis_scripts/fair_scripts.hpp"
 
 namespace dlock::prove {

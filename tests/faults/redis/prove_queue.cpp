@@ -9,7 +9,7 @@
 #include <vector>
 #include "prove.hpp"
 #include "redis/fair/fair_backend.hpp"
-#include "redis/fair/fair_keys.hpp"
+#include "redis/fair/fair_record.hpp"
 
 namespace dlock::prove {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
-#include "redis/named/named_key.hpp"
+#include "redis/named/named_backend.hpp"
 #include "redis/wire/locator.hpp"
 
 using namespace dlock;
