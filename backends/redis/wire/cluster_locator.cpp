@@ -68,7 +68,7 @@ std::uint16_t ClusterLocator::index_of(Endpoint at) {
 namespace {
 
 // after which the next node is asked beside a silent one
-constexpr auto stagger = std::chrono::milliseconds{30};
+constexpr auto between_nodes = std::chrono::milliseconds{30};
 
 // The slots, as one node knows them.
 class MapQuestion final : public Question {
@@ -143,7 +143,7 @@ Result<void> ClusterLocator::read_map(Wait wait) {
     return ++next != questions.end();
   };
   const MapQuestion* best = nullptr;
-  ask_all(questions, wait, stagger, begin, [&] {
+  ask_all(questions, wait, between_nodes, begin, [&] {
     for (const auto& q : asked)
       if (q->slots && (!best || (best->alone && !q->alone))) best = &*q;
     return best && !best->alone;
