@@ -26,14 +26,13 @@ Result<Progress> PollingWaiter::poll(Duration slice) {
       wait_until({&interrupt, 1}, std::min(end, next_));
       if (Clock::now() < next_) return Progress{last_};
     }
-    auto tried = try_once();
-    if (!tried) return fail(std::move(tried.error()));
-    if (tried->lease) return Progress{Granted{std::move(*tried->lease)}};
-    if (!request_.wait) return Progress{Busy{std::move(tried->holder), std::move(tried->why)}};
-    last_ = {0, std::move(tried->holder), std::move(tried->why)};
+    TRY(tried, try_once());
+    if (tried.lease) return Progress{Granted{std::move(*tried.lease)}};
+    if (!request_.wait) return Progress{Busy{std::move(tried.holder), std::move(tried.why)}};
+    last_ = {0, std::move(tried.holder), std::move(tried.why)};
     next_ = Clock::now() + pause(request_.owner, tries_++);
-    if (tried->free_in)
-      next_ = std::min<Deadline>(next_, Clock::now() + *tried->free_in + milliseconds{1});
+    if (tried.free_in)
+      next_ = std::min<Deadline>(next_, Clock::now() + *tried.free_in + milliseconds{1});
     if (Clock::now() >= end) return Progress{last_};
   }
 }

@@ -42,12 +42,9 @@ class RecordReader {
     return never;
   }
   Owner owner() noexcept {
-    Owner o;
-    const std::string_view w = word();
-    if (w.size() != 2 * o.bytes.size()) return fail(), o;
-    for (std::size_t i = 0; i < o.bytes.size(); ++i)
-      o.bytes[i] = static_cast<std::uint8_t>(digit(w[2 * i]) << 4 | digit(w[2 * i + 1]));
-    return o;
+    const auto o = Owner::parse(word());
+    if (!o) fail();
+    return o.value_or(Owner{});
   }
   Mode mode() noexcept {
     const auto m = parse_mode(word());
@@ -64,12 +61,6 @@ class RecordReader {
     good_ = false;
     rest_ = {};
     return {};
-  }
-  unsigned digit(char c) noexcept {
-    if (c >= '0' && c <= '9') return static_cast<unsigned>(c - '0');
-    if (c >= 'a' && c <= 'f') return static_cast<unsigned>(c - 'a' + 10);
-    fail();
-    return 0;
   }
 
   std::string_view rest_;

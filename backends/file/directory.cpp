@@ -85,12 +85,10 @@ Result<Access> judge_root(int fd, const std::string& path) {
   a.group = !world_writable && (st.st_mode & (S_ISGID | S_IWGRP)) &&
             (a.euid == 0 || member_of(st.st_gid));
   if (!a.group && st.st_uid != 0 && st.st_uid != a.euid)
-    return fail(
-        Errc::denied,
-        fmt::format(
-            "lock directory {}: belongs to {}; for a directory that several users share, give it a "
-            "group that they are in and mode 2770",
-            printable(path), user_name(st.st_uid)));
+    return fail(Errc::denied,
+                fmt::format("lock directory {}: belongs to {}; for a directory that several users "
+                            "share, give it a group that they are in and mode 2770",
+                            printable(path), user_name(st.st_uid)));
   return a;
 }
 
@@ -220,11 +218,10 @@ Result<Opened> Directory::open_root(bool make) const {
       struct stat there {};
       if (why != ENOENT || ::stat(above.c_str(), &there) == 0)  // /proc answers ENOENT
         return fail_errno("create lock directory", path_, why);
-      return fail(
-          Errc::cannot_create,
-          fmt::format("lock directory {}: {} does not exist either; only the last part of a "
-                      "directory that was named is made",
-                      printable(path_), printable(above)));
+      return fail(Errc::cannot_create,
+                  fmt::format("lock directory {}: {} does not exist either; only the last part of "
+                              "a directory that was named is made",
+                              printable(path_), printable(above)));
     }
     if (make_root_ == Make::all && !make_parents(path_))
       return fail_errno("create lock directory", path_, errno);
@@ -235,11 +232,12 @@ Result<Opened> Directory::open_root(bool make) const {
   struct statfs fs {};
   if (::fstatfs(dir.get(), &fs)) return fail_errno("lock directory", path_, errno);
   if (const auto net = network_filesystem(static_cast<unsigned long>(fs.f_type)); net && !netfs_)
-    return fail(Errc::cannot_create,
-                fmt::format("lock directory {}: is on a network filesystem ({}), where locks do "
-                            "not reach other hosts; use a local "
-                            "directory (-b file:/dir), or ?netfs=yes if only one host uses it",
-                            printable(path_), *net));
+    return fail(
+        Errc::cannot_create,
+        fmt::format(
+            "lock directory {}: is on a network filesystem ({}), where locks do not reach other "
+            "hosts; use a local directory (-b file:/dir), or ?netfs=yes if only one host uses it",
+            printable(path_), *net));
   return Opened{std::move(dir), access};
 }
 

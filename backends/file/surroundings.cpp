@@ -29,10 +29,9 @@ Finding way(const std::string& path) {
     if (at.size() <= 1) return {Level::good, "way to it", "only its owner and root may write", ""};
     at.resize(std::max<std::size_t>(at.rfind('/'), 1));
   }
-  return {
-      Level::bad, "way to it", fmt::format("all users may write to {}", at),
-      "use a directory outside: what is cleaned by age, as /tmp is, loses locks, and a lock that "
-      "is deleted is a lock that is open"};
+  return {Level::bad, "way to it", fmt::format("all users may write to {}", at),
+          "use a directory outside: what is cleaned by age, as /tmp is, loses locks, and a lock "
+          "that is deleted is a lock that is open"};
 }
 
 std::string first_bytes(const char* path) {

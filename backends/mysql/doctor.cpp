@@ -140,16 +140,16 @@ class Examination {
   tl::expected<void, bool> may_create() {
     const std::string me =
         "CONCAT(CHAR(39),LEFT(CURRENT_USER(),CHAR_LENGTH(CURRENT_USER())-CHAR_LENGTH(SUBSTRING_"
-        "INDEX(CURRENT_USER(),'@',-1))-1),"
-        "CHAR(39),'@',CHAR(39),SUBSTRING_INDEX(CURRENT_USER(),'@',-1),CHAR(39))";
-    auto r = c_.query("examine",
-                      fmt::format("SELECT 1 FROM information_schema.USER_PRIVILEGES WHERE "
-                                  "PRIVILEGE_TYPE='CREATE' AND GRANTEE={0} "
-                                  "UNION SELECT 1 FROM information_schema.SCHEMA_PRIVILEGES WHERE "
-                                  "PRIVILEGE_TYPE='CREATE' AND "
-                                  "DATABASE() LIKE TABLE_SCHEMA AND GRANTEE={0}",
-                                  me),
-                      until_);
+        "INDEX(CURRENT_USER(),'@',-1))-1),CHAR(39),'@',CHAR(39),SUBSTRING_INDEX(CURRENT_USER(),'@',"
+        "-1),CHAR(39))";
+    auto r = c_.query(
+        "examine",
+        fmt::format(
+            "SELECT 1 FROM information_schema.USER_PRIVILEGES WHERE PRIVILEGE_TYPE='CREATE' AND "
+            "GRANTEE={0} UNION SELECT 1 FROM information_schema.SCHEMA_PRIVILEGES WHERE "
+            "PRIVILEGE_TYPE='CREATE' AND DATABASE() LIKE TABLE_SCHEMA AND GRANTEE={0}",
+            me),
+        until_);
     if (r && !r->rows.empty()) return {};
     auto role = c_.query("examine", "SELECT CURRENT_ROLE()", until_);
     return tl::make_unexpected(!r || !role || (role->has(0) && role->text(0) != "NONE"));
@@ -175,12 +175,12 @@ class Examination {
   // MySQL 8 compares the names of locks without case, MariaDB with.
   void names() {
     if (traits_.recipe != "get-lock") return;
-    auto r = c_.query("examine",
-                      "SELECT "
-                      "GET_LOCK(CONCAT('dlock:DOCTOR:',CONNECTION_ID()),0),IS_USED_LOCK(CONCAT('"
-                      "dlock:doctor:',CONNECTION_ID())),"
-                      "RELEASE_LOCK(CONCAT('dlock:DOCTOR:',CONNECTION_ID()))",
-                      until_);
+    auto r =
+        c_.query("examine",
+                 "SELECT "
+                 "GET_LOCK(CONCAT('dlock:DOCTOR:',CONNECTION_ID()),0),IS_USED_LOCK(CONCAT('dlock:"
+                 "doctor:',CONNECTION_ID())),RELEASE_LOCK(CONCAT('dlock:DOCTOR:',CONNECTION_ID()))",
+                 until_);
     if (!r || r->text(0) != "1") return;
     add(r->has(1) ? Level::warning : Level::good, "names of locks",
         r->has(1) ? "compared without case" : "compared with case",
@@ -295,8 +295,7 @@ class Examination {
         fmt::format("{:+.3f} s against this host", apart),
         small ? ""
               : "leases follow the server's clock alone, but a promoted server or another node "
-                "must not be apart: synchronise "
-                "them");
+                "must not be apart: synchronise them");
   }
 
   Connection& c_;

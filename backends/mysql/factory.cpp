@@ -20,15 +20,14 @@ Result<void> remove(Client& client, const Rows& rows, std::span<const std::strin
   for (const std::string& name : names)
     list += (list.empty() ? "" : ",") + (rows.text ? text_hex(name) : hex(name));
   const Deadline until = client.usual_deadline();
-  const auto gone = client.run<Answer>(until, "", [&](Connection& c) -> Result<Answer> {
+  TRY_VOID(client.run<Answer>(until, "", [&](Connection& c) -> Result<Answer> {
     auto r = c.query("remove",
                      fmt::format("DELETE FROM `{}` WHERE `{}` IN ({}){}", rows.table, rows.column,
                                  list, rows.also),
                      until);
     if (!r && c.remedy() == Remedy::create) return Answer{};  // no table, so no row
     return r;
-  });
-  if (!gone) return fail(gone.error());
+  }));
   return {};
 }
 
@@ -69,9 +68,7 @@ Result<void> purge(const Url& url, const Traits& traits, const Settings& setting
   for (std::span<const std::string> left = names; !left.empty();
        left = left.subspan(std::min(left.size(), removed_at_once)))
     for (const Rows& rows : all)
-      if (auto gone = remove(client, rows, left.first(std::min(left.size(), removed_at_once)));
-          !gone)
-        return gone;
+      TRY_VOID(remove(client, rows, left.first(std::min(left.size(), removed_at_once))));
   return {};
 }
 

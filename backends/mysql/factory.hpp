@@ -31,8 +31,7 @@ inline constexpr std::array<Traits, 5> recipes{{
      .wakes = true,
      .native = true,
      .weakness = "the promotion of a replica that has not seen a grant forgets it; on Galera "
-                 "waiters poll, and the nodes' clocks must "
-                 "not be further apart than ?clock_skew=",
+                 "waiters poll, and the nodes' clocks must not be further apart than ?clock_skew=",
      .starts = true,
      .revokes = true,
      .keeps_last_run = true},
@@ -41,22 +40,20 @@ inline constexpr std::array<Traits, 5> recipes{{
      .liveness = Liveness::connection,
      .wakes = true,
      .weakness = "known to one server only, and ends with the connection: when the server closes "
-                 "it, another may hold the lock before "
-                 "the job is dead; refused on Galera and behind proxies that share connections"},
+                 "it, another may hold the lock before the job is dead; refused on Galera and "
+                 "behind proxies that share connections"},
     {.family = "mysql",
      .recipe = "for-update",
      .liveness = Liveness::connection,
      .wakes = true,
-     .weakness =
-         "an open transaction for as long as the job runs, which ends with its connection: when "
-         "the server closes it, another "
-         "may hold the lock before the job is dead; in no order on MySQL 8; refused on Galera"},
+     .weakness = "an open transaction for as long as the job runs, which ends with its connection: "
+                 "when the server closes it, another may hold the lock before the job is dead; in "
+                 "no order on MySQL 8; refused on Galera"},
     {.family = "mysql",
      .recipe = "insert",
      .detached = true,
      .weakness = "no queue: waiters poll, in no order; a program of the others that dies leaves "
-                 "its row for ever, unless "
-                 "?stale_after= is given"},
+                 "its row for ever, unless ?stale_after= is given"},
     {.family = "mysql",
      .recipe = "version",
      .detached = true,

@@ -33,9 +33,7 @@ inline constexpr std::array<Traits, 4> recipes{{
      .wakes = true,
      .native = true,
      .weakness = "a failover to a replica that has not seen a grant forgets it (?replicas=N makes "
-                 "that less likely); a jump of "
-                 "the server's "
-                 "clock ends leases early or late",
+                 "that less likely); a jump of the server's clock ends leases early or late",
      .starts = true,
      .revokes = true,
      .keeps_last_run = true},
@@ -48,17 +46,13 @@ inline constexpr std::array<Traits, 4> recipes{{
      .recipe = "setnx-expire",
      .detached = true,
      .weakness = "a crash between SETNX and EXPIRE leaves a lock for ever, unless it was a "
-                 "dlock's; foreign ones end by release "
-                 "--force or "
-                 "?stale_after=; no queue",
+                 "dlock's; foreign ones end by release --force or ?stale_after=; no queue",
      .legacy = true},
     {.family = "redis",
      .recipe = "getset",
      .detached = true,
      .weakness = "needs equal clocks on all clients; a loser overwrites the winner's time, which "
-                 "then considers its lock lost; "
-                 "the value tells "
-                 "no owner; no queue",
+                 "then considers its lock lost; the value tells no owner; no queue",
      .legacy = true},
 }};
 

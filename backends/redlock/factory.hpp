@@ -24,8 +24,7 @@ inline constexpr std::array<Traits, 1> recipes{{
      .detached = true,
      .wakes = true,
      .weakness = "exclusion depends on the clocks of a majority of the masters, and on restarts "
-                 "that forget nothing or are waited "
-                 "out (restart_grace); no queue",
+                 "that forget nothing or are waited out (restart_grace); no queue",
      .revokes = true,
      .keeps_last_run = true},
 }};

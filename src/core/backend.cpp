@@ -29,7 +29,8 @@ Result<std::vector<Finding>> Backend::doctor() { return fail(cannot("has nothing
 
 Result<std::optional<KeyView>> Backend::inspect_name(const std::string& name) {
   const auto key = Key::parse(name);
-  return key ? inspect(*key) : std::optional<KeyView>{};
+  if (!key) return std::optional<KeyView>{};
+  return inspect(*key);
 }
 
 Result<std::vector<KeyView>> list(Backend& backend) {

@@ -47,7 +47,9 @@ std::string redact_hosts(std::string_view hosts) {
         return out.append(":").append(hidden);
       out.append(":").append(port);
     }
-    if (!hosts.empty()) out += ',', hosts.remove_prefix(1);
+    if (hosts.empty()) break;
+    out += ',';
+    hosts.remove_prefix(1);
   }
   return out;
 }
@@ -135,11 +137,9 @@ class Parser {
 
   std::string decoded(std::string_view part, std::string_view what) {
     auto out = percent_decode(part);
-    if (!out)
-      return wrong(fmt::format("its {} has a '%' that is not followed by two hex digits", what)),
-             std::string{};
-    if (has_control(*out)) wrong(fmt::format("its {} has a control character", what));
-    return std::move(*out);
+    if (!out) wrong(fmt::format("its {} has a '%' that is not followed by two hex digits", what));
+    else if (has_control(*out)) wrong(fmt::format("its {} has a control character", what));
+    return std::move(out).value_or("");
   }
 
   void authority(std::string_view text) {
@@ -188,8 +188,7 @@ class Parser {
 
   std::optional<std::uint16_t> port(std::string_view text) {
     const auto value = parse_number<std::uint16_t>(text);
-    if (value.value_or(0) == 0)
-      return wrong("a port is not a number from 1 to 65535"), std::nullopt;
+    if (value.value_or(0) == 0) wrong("a port is not a number from 1 to 65535");
     return value;
   }
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include "file/lease/lifeline.hpp"
 #include "file/lease/state_codec.hpp"
-#include "file/lease/state_parts.hpp"
+#include "file/lease/state_file.hpp"
 #include "simulation/process.hpp"
 
 namespace dlock::simulation {

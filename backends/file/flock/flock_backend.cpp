@@ -19,10 +19,10 @@ Result<std::string> FlockBackend::name_of(const Key& key) const {
   const std::string name = prefix_ + key.text();
   if (name.find('/') != name.npos || name == "." || name == ".." || name == records_name ||
       name.size() > 200)
-    return fail(Errc::usage, fmt::format("--key {}: recipe flock takes it as the name of a file, "
-                                         "so it has no '/', is none of '.', '..', '{}', and is "
-                                         "at most 200 bytes long",
-                                         printable(name), records_name));
+    return fail(Errc::usage,
+                fmt::format("--key {}: recipe flock takes it as the name of a file, so it has no "
+                            "'/', is none of '.', '..', '{}', and is at most 200 bytes long",
+                            printable(name), records_name));
   return name;
 }
 

@@ -62,7 +62,10 @@ bool lists(const LockState& s, std::uint64_t ticket) {
 // `this_boot`: its times are of this clock.
 HolderView view_of_ended(LockState::Holder h, Micros now, bool this_boot) {
   const bool attached = h.deadline == never;
-  if (attached || !this_boot) h.deadline = now, h.delay = 0;
+  if (attached || !this_boot) {
+    h.deadline = now;
+    h.delay = 0;
+  }
   HolderView v = view(h, now);
   v.attached = attached;
   return v;
@@ -77,16 +80,21 @@ Result<KeyStore::Begun> KeyStore::begin(Make make, Duration patience, int interr
   if (locking == StateFile::Locking::absent) return Begun::absent;
   if (locking == StateFile::Locking::interrupted) return Begun::interrupted;
   now_ = boottime_us();
-  auto loaded = file_.load();
-  if (!loaded) return abandon(), fail(loaded.error());
-  record_ = std::move(loaded->record);
-  record_.key = key_.text();
-  Result<void> good;
-  if (loaded->fresh) good = scan(true);
-  else if (record_.boot != boot_id()) good = other_boot();
-  if (!good) return abandon(), fail(good.error());
-  record_.boot = boot_id();
+  if (auto loaded = load(); !loaded) {
+    abandon();
+    return fail(std::move(loaded.error()));
+  }
   return Begun::ready;
+}
+
+Result<void> KeyStore::load() {
+  TRY(loaded, file_.load());
+  record_ = std::move(loaded.record);
+  record_.key = key_.text();
+  if (loaded.fresh) TRY_VOID(scan(true));
+  else if (record_.boot != boot_id()) TRY_VOID(other_boot());
+  record_.boot = boot_id();
+  return {};
 }
 
 Result<void> KeyStore::load_for(const Owner& owner) {
@@ -136,7 +144,7 @@ Result<void> KeyStore::restart_and_adopt() {
 }
 
 Result<void> KeyStore::scan(bool adopt) {
-  if (auto all = file_.load_tail(record_); !all) return all;
+  TRY_VOID(file_.load_tail(record_));
   return each_fifo(place(), [&](std::uint64_t ticket, Sight::Life life) {
     if (adopt) state().next_ticket = std::max(state().next_ticket, ticket + 1);
     if (lists(state(), ticket)) return;  // found dead, and removed, where that matters
@@ -152,7 +160,7 @@ Result<void> KeyStore::scan(bool adopt) {
 // granted in an earlier boot if its grant is in the future of this clock, otherwise it keeps its
 // deadline, which is at most its ttl away.
 Result<void> KeyStore::other_boot() {
-  if (auto all = file_.load_tail(record_); !all) return all;
+  TRY_VOID(file_.load_tail(record_));
   std::vector<std::uint64_t> gone;
   const auto ask = [&](std::uint64_t ticket, bool missing_is_gone) -> Result<void> {
     TRY(seen, look(place(), ticket));
@@ -163,10 +171,9 @@ Result<void> KeyStore::other_boot() {
   for (const auto& h : state().holders) {
     if (h.deadline != never && h.since > now_) gone.push_back(h.ticket);
     if (h.deadline != never) continue;
-    if (auto asked = ask(h.ticket, false); !asked) return asked;
+    TRY_VOID(ask(h.ticket, false));
   }
-  for (const auto& w : state().waiters)
-    if (auto asked = ask(w.ticket, true); !asked) return asked;
+  for (const auto& w : state().waiters) TRY_VOID(ask(w.ticket, true));
   for (const std::uint64_t ticket : gone) strike(ticket);
   return {};
 }
@@ -176,9 +183,10 @@ Result<std::vector<Fd>> KeyStore::doors() {
   std::vector<Fd> open;
   const auto add = [&](std::uint64_t ticket, bool waits) -> Result<bool> {
     TRY(seen, look(place(), ticket));
+    const bool dead = waits && seen.life != Sight::Life::alive;
     if (seen.life == Sight::Life::alive) open.push_back(std::move(seen.fd));
-    else if (waits) return strike(ticket), false;
-    return true;
+    if (dead) strike(ticket);
+    return !dead;
   };
   LockState& s = state();
   for (bool all_alive = false; !all_alive;) {
@@ -201,8 +209,11 @@ void KeyStore::remove_names(const std::vector<std::uint64_t>& tickets) const {
 
 Result<bool> KeyStore::finish() {
   const auto open = doors();
-  if (!open) return abandon(), fail(open.error());
-  if (auto done = file_.commit(record_); !done) return abandon(), fail(done.error());
+  const auto done = open ? file_.commit(record_) : fail(open.error());
+  if (!done) {
+    abandon();
+    return fail(done.error());
+  }
   // If it was deleted, its successor may list the dead that were found here, and must find their
   // names to see that they are dead.
   const bool counts = file_.still_linked();
@@ -246,8 +257,7 @@ Result<std::optional<KeyView>> KeyStore::look_at() {
     if (missing)
       v.notes.push_back(
           fmt::format("the FIFO of {} holder(s) was deleted from {}: whether they live cannot be "
-                      "known; release --force "
-                      "when they are gone",
+                      "known; release --force when they are gone",
                       missing, file_.dir_path()));
     if (strangers)
       v.notes.push_back(
@@ -267,9 +277,8 @@ Result<std::optional<KeyView>> KeyStore::look_without_state() {
   std::size_t alive = 0;
   if (dir.dir) {
     const Place at{dir.dir.get(), 0, dir.access, file_.dir_path(), 0, 0};
-    const auto walked = each_fifo(
-        at, [&](std::uint64_t, Sight::Life life) { alive += life == Sight::Life::alive; });
-    if (!walked) return fail(walked.error());
+    TRY_VOID(each_fifo(
+        at, [&](std::uint64_t, Sight::Life life) { alive += life == Sight::Life::alive; }));
   }
   if (alive == 0) return std::optional<KeyView>{};
   KeyView v;

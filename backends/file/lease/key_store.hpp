@@ -77,6 +77,7 @@ class KeyStore {
   Result<std::optional<LockState::Holder>> holder_in_force(const GrantId&);
 
  private:
+  Result<void> load();
   Result<void> scan(bool adopt);
   Result<std::optional<KeyView>> look_without_state();
   void remove_names(const std::vector<std::uint64_t>&) const;

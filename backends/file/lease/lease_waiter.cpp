@@ -339,7 +339,10 @@ Result<void> LeaseWaiter::cancel() {
     backend_.held_.erase({request_.key.text(), request_.owner});
   };
   TRY(begun, backend_.begin(key_, Make::nothing));
-  if (begun == KeyStore::Begun::absent) return forget(true), Result<void>{};
+  if (begun == KeyStore::Begun::absent) {
+    forget(true);
+    return {};
+  }
   const Change guard(key_);
   TRY_VOID(key_.load_for(request_.owner));
   key_.disown(life_);
@@ -348,9 +351,9 @@ Result<void> LeaseWaiter::cancel() {
   key_.state().release(request_.owner, key_.now());
   const bool alive = life_ || mine;
   const auto done = key_.finish();
-  if (done) return forget(true), Result<void>{};
-  if (!alive) return fail(done.error());
-  forget(false);  // a full disk: the end of our lifeline takes us out of the queue anyway
+  if (!done && !alive) return fail(done.error());
+  // a full disk: the end of our lifeline takes us out of the queue anyway
+  forget(done.has_value());
   return {};
 }
 

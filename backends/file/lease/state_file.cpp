@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cerrno>
 #include "core/text.hpp"
-#include "file/lease/state_parts.hpp"
 #include "file/lock_table.hpp"
 #include "file/sys_error.hpp"
 #include "util/wait.hpp"
@@ -206,10 +205,10 @@ Result<StateFile::Locking> StateFile::lock(Make make, Duration patience, int int
     if (::flock(file_.get(), LOCK_EX | LOCK_NB) == 0) {
       locked_ = true;
       naps.over(file_.get());
-      auto here = in_place();
-      if (!here) return unlock(), fail(here.error());
-      if (*here) return Locking::locked;
+      const auto here = in_place();
+      if (here && *here) return Locking::locked;
       close();
+      if (!here) return fail(here.error());
     } else if (errno == EINTR) {
       continue;
     } else if (errno != EWOULDBLOCK) {
@@ -275,10 +274,10 @@ Result<StateFile::Loaded> StateFile::newest(bool& torn) {
   torn = false;
   for (int i : {0, 1})
     if (kind(i) == Header::Kind::other_version)
-      return fail(Errc::usage, fmt::format("{}: has layout {}, and this dlock knows layouts 1 and "
-                                           "2 (a newer dlock wrote it: install that one on this "
-                                           "host, too)",
-                                           printable(path_), layout_of(slots[i].seen)));
+      return fail(Errc::usage,
+                  fmt::format("{}: has layout {}, and this dlock knows layouts 1 and 2 (a newer "
+                              "dlock wrote it: install that one on this host, too)",
+                              printable(path_), layout_of(slots[i].seen)));
   int order[2] = {0, 1};
   if (slots[1].header.seq > slots[0].header.seq) std::swap(order[0], order[1]);
   for (const int i : order) {
@@ -360,11 +359,10 @@ Result<std::optional<KeyRecord>> StateFile::peek(Depth depth) {
     const timespec nap{0, 100'000};
     ::nanosleep(&nap, nullptr);
   }
-  auto loaded = load();  // usually it reports what is damaged
-  if (!loaded) return fail(loaded.error());
-  if (loaded->fresh) return std::optional<KeyRecord>{};
-  if (depth == Depth::waiters) TRY_VOID(load_tail(loaded->record));
-  return std::optional{std::move(loaded->record)};
+  TRY(loaded, load());  // usually it reports what is damaged
+  if (loaded.fresh) return std::optional<KeyRecord>{};
+  if (depth == Depth::waiters) TRY_VOID(load_tail(loaded.record));
+  return std::optional{std::move(loaded.record)};
 }
 
 Header StateFile::newest_header() const noexcept {
@@ -413,9 +411,8 @@ Result<void> StateFile::commit(const KeyRecord& record) {
     return fail(Errc::unavailable,
                 fmt::format("{}: too many waiters for this key", printable(path_)));
   // one that joins behind the tail was reckoned with
-  if (seq_ == 0 || (joined && !record.joins))
-    if (auto space = reserve(record, !next.tail.empty()); !space) return space;
-  if (auto written = write_tail(next); !written) return written;
+  if (seq_ == 0 || (joined && !record.joins)) TRY_VOID(reserve(record, !next.tail.empty()));
+  TRY_VOID(write_tail(next));
   const ssize_t n = pwrite_all(file_.get(), buffer_, offset(seq_ + 1));
   if (n < 0) return fail_errno("write", path_, errno);
   // a torn slot, not in force

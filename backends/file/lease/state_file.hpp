@@ -7,7 +7,10 @@
 // transition, never between. There is no fsync: after a power cut the state may be older, and the
 // wall clock keeps the tokens rising. Behind the slots is the tail of a long queue (tail.hpp).
 #pragma once
+#include <sys/types.h>
+#include <cstdint>
 #include <string>
+#include <string_view>
 #include "file/directory.hpp"
 #include "file/lease/lifeline.hpp"
 #include "file/lease/state_codec.hpp"
@@ -20,6 +23,18 @@ inline constexpr Duration one_try{1'000'000};
 
 // what lock() may create: nothing; the file in a directory that exists; both
 enum class Make { nothing, state, all };
+
+// Where its parts are: the slots at 0 and 1 MiB, the tail behind them. The file is sparse, unused
+// space costs nothing.
+inline constexpr off_t slot_size = 1 << 20;
+inline constexpr off_t tail_at = 2 * slot_size;
+
+// As pread(2) and pwrite(2), again after a signal.
+ssize_t pread_all(int fd, char* to, std::size_t size, off_t at) noexcept;
+ssize_t pwrite_all(int fd, std::string_view text, off_t at) noexcept;
+
+// Whether a file may become so large (ulimit -f).
+Result<void> fits_under_limit(const std::string& path, std::uint64_t needed);
 
 class StateFile {
  public:

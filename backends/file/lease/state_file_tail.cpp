@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cerrno>
 #include "file/lease/state_file.hpp"
-#include "file/lease/state_parts.hpp"
 #include "file/sys_error.hpp"
 
 namespace dlock::file {
@@ -104,7 +103,7 @@ Result<std::vector<std::uint64_t>> StateFile::invite(KeyRecord& r, Micros now, M
 
 Result<void> StateFile::load_tail(KeyRecord& r) {
   if (read_tail(r, tail_size, true)) return {};
-  if (auto tolerated = tolerate_damage(); !tolerated) return tolerated;
+  TRY_VOID(tolerate_damage());
   r.tail = {};
   return {};
 }
@@ -122,7 +121,7 @@ Written StateFile::planned(const KeyRecord& record, bool joined) const {
 // Before the slot that counts it.
 Result<void> StateFile::write_tail(const Written& next) const {
   if (next.lines.empty()) return {};
-  if (auto fits = fits_under_limit(path_, tail_at + next.tail.end); !fits) return fits;
+  TRY_VOID(fits_under_limit(path_, tail_at + next.tail.end));
   const ssize_t n = pwrite_all(file_.get(), next.lines, tail_at + static_cast<off_t>(next.at));
   if (n < 0) return fail_errno("write", path_, errno);
   if (static_cast<std::size_t>(n) != next.lines.size()) return fail_errno("write", path_, ENOSPC);

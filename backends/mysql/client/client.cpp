@@ -81,7 +81,7 @@ Result<std::unique_ptr<Connection>> Client::take(Deadline until) {
 // others when they are used.
 Result<void> Client::know_cluster(const Connection& c, Deadline until) {
   if (options_.servers.size() < 2) return {};
-  if (auto ok = same_cluster(c); !ok) return ok;
+  TRY_VOID(same_cluster(c));
   if (std::exchange(cluster_known_, true)) return {};
   const Deadline end = std::min(until, later(Clock::now(), longest_look));
   for (const Server& at : options_.servers) {

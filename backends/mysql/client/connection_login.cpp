@@ -47,8 +47,7 @@ std::string plugin_advice(const std::string& dir, std::string_view text) {
   name = name.substr(0, name.find_first_of("' "));
   return fmt::format(
       "the file {}.so is needed in {}: install the package libmariadb3, or say where it is with "
-      "?plugin_dir= or "
-      "MARIADB_PLUGIN_DIR",
+      "?plugin_dir= or MARIADB_PLUGIN_DIR",
       printable(name), dir.empty() ? "a plugin directory, and none was found" : printable(dir));
 }
 
@@ -210,17 +209,16 @@ Result<void> Connection::set_up(const Options& o, Deadline until) {
   wait_timeout_ = 120;
   const auto answer = query(
       "connect",
-      fmt::format(
-          "SET NAMES utf8mb4;"  // init_connect may have set others
-          "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;"
-          "SET SESSION "
-          "sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION',autocommit=1,time_zone='+00:00',"
-          "sql_safe_updates=0,sql_select_limit=~0,"  // DEFAULT would be the server's
-          "innodb_lock_wait_timeout={},lock_wait_timeout={},wait_timeout={};"
-          "SHOW VARIABLES WHERE Variable_name IN ('version','version_comment','hostname','port',"
-          "'server_id','server_uuid','read_only','super_read_only','wsrep_on','wsrep_provider',"
-          "'pseudo_thread_id','timestamp','log_bin','binlog_format','sql_select_limit')",
-          lock_wait, lock_wait, wait_timeout_),
+      fmt::format("SET NAMES utf8mb4;"  // init_connect may have set others
+                  "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;SET SESSION "
+                  "sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION',autocommit=1,time_zone='+00:"
+                  "00',sql_safe_updates=0,sql_select_limit=~0,"  // DEFAULT would be the server's
+                  "innodb_lock_wait_timeout={},lock_wait_timeout={},wait_timeout={};SHOW VARIABLES "
+                  "WHERE Variable_name IN "
+                  "('version','version_comment','hostname','port','server_id','server_uuid','read_"
+                  "only','super_read_only','wsrep_on','wsrep_provider','pseudo_thread_id','"
+                  "timestamp','log_bin','binlog_format','sql_select_limit')",
+                  lock_wait, lock_wait, wait_timeout_),
       until);
   if (!answer) return fail(answer.error());
   const auto value = [&](std::string_view name) -> std::string {

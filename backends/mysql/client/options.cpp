@@ -38,7 +38,7 @@ class Parser {
       items_.wrong("database", made_.database, "at most 64 characters");
     TRY(defaults, client_defaults());
     login(defaults);
-    auto files = tls(defaults);
+    const auto files = tls(defaults);
     made_.plugin_dir = items_.text("plugin_dir").value_or("");
     recipe_items();
     if (!files) return fail(std::move(files.error()));

@@ -110,8 +110,8 @@ ServerError classify(unsigned number) noexcept {
       {mysql_secure_transport_required, never, Errc::denied, "the server wants TLS: add ?tls=yes"},
       {mariadb_account_locked, never, Errc::denied, "the account is locked"},
       {CR_SSL_CONNECTION_ERROR, never, Errc::denied,
-       "TLS: --tls-ca names the authority that signed the server's certificate, which must "
-       "be for the host in the URL"},
+       "TLS: --tls-ca names the authority that signed the server's certificate, which must be for "
+       "the host in the URL"},
       {CR_SECURE_AUTH, never, Errc::denied},
       {CR_AUTH_PLUGIN_CANNOT_LOAD, never, Errc::denied},
       {CR_AUTH_PLUGIN_ERR, never, Errc::denied},

@@ -180,16 +180,15 @@ Result<FencingToken> ForUpdateBackend::note(Connection& c, const std::string& na
     if (!named) c.names.push_back(lives);
     const auto newest = seen->unsigned_number(2);
     if (newest && seen->text(3) == r.owner.hex()) return *newest;
-    const auto written = client_.run<Answer>(until, schema_, [&](Connection& beside) {
+    TRY(written, client_.run<Answer>(until, schema_, [&](Connection& beside) {
       return beside.query("record the grant", grant(name, r, newest, session), until);
-    });
-    if (!written) return fail(written.error());
-    if (written->affected == 1) {
+    }));
+    if (written.affected == 1) {
       TRY(still,
           c.query("acquire",
                   fmt::format("SELECT IS_USED_LOCK('{}')=CONNECTION_ID(),CONNECTION_ID()", lives),
                   until));
-      if (still.text(0) == "1" && still.text(1) == session) return written->insert_id;
+      if (still.text(0) == "1" && still.text(1) == session) return written.insert_id;
       return fail(Errc::unavailable, "the session was lost before its grant was recorded");
     }
     if (c.facts().statement_log) break;
@@ -204,15 +203,12 @@ std::string ForUpdateBackend::grant(const std::string& name, const Request& r,
   if (!newest)
     return fmt::format(
         "INSERT IGNORE INTO {0}(name,fence,owner,conn,granted,until,who) SELECT "
-        "{1},LAST_INSERT_ID({2}),'{3}',{4},{2},{2}+{5},{6} FROM DUAL WHERE "
-        "{7}",
+        "{1},LAST_INSERT_ID({2}),'{3}',{4},{2},{2}+{5},{6} FROM DUAL WHERE {7}",
         table_, hex(name), server_clock, r.owner.hex(), session, r.ttl.count(), hex(who(r)), lives);
   return fmt::format(
       "UPDATE {} SET "
       "fence=LAST_INSERT_ID(GREATEST(fence+1,{})),owner='{}',conn={},granted={},until=granted+{},"
-      "who={} WHERE "
-      "name={} AND fence={} "
-      "AND {}",
+      "who={} WHERE name={} AND fence={} AND {}",
       table_, server_clock, r.owner.hex(), session, server_clock, r.ttl.count(), hex(who(r)),
       hex(name), *newest, lives);
 }
@@ -224,14 +220,13 @@ Result<bool> ForUpdateBackend::beat(Connection& c, const std::string& name, cons
                                  life_name(owner, name)),
                      until));
   if (alive.unsigned_number(0) != c.facts().thread || alive.text(1) != "1") return false;
-  auto known = client_.run<Answer>(until, "", [&](Connection& beside) {
+  TRY(known, client_.run<Answer>(until, "", [&](Connection& beside) {
     return beside.query("renew",
                         fmt::format("UPDATE {} SET until={}+{} WHERE name={} AND owner='{}'",
                                     table_, server_clock, ttl.count(), hex(name), owner.hex()),
                         until);
-  });
-  if (!known) return fail(std::move(known.error()));
-  return known->affected == 1;
+  }));
+  return known.affected == 1;
 }
 
 Result<bool> ForUpdateBackend::give_up(Connection& c, const std::string& name, const Owner& owner,

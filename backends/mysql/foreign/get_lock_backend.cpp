@@ -22,9 +22,9 @@ std::string lock_name(const std::string& name) { return literal(lock_value(name)
 GetLockBackend::GetLockBackend(const Traits& traits, Options options)
     : HeldBackend(traits, std::move(options), schema::get_lock, "dlock_named"),
       take_{"dlock_take_named",
-            fmt::format("UPDATE {} SET granted={},fence=LAST_INSERT_ID(fence+1),owner=?,"
-                        "conn=CONNECTION_ID(),until=granted+?,who=? WHERE name=? AND "
-                        "GET_LOCK(?,0)=1",
+            fmt::format("UPDATE {} SET "
+                        "granted={},fence=LAST_INSERT_ID(fence+1),owner=?,conn=CONNECTION_ID(),"
+                        "until=granted+?,who=? WHERE name=? AND GET_LOCK(?,0)=1",
                         table_, server_clock)},
       free_{"dlock_free_named", "DO RELEASE_LOCK(?)"} {}
 
@@ -36,8 +36,7 @@ Result<void> GetLockBackend::fit(const Facts& f) const {
   if (f.proxied)
     return fail(
         refuse("behind a proxy that shares connections a named lock ends up with the next user of "
-               "the connection; connect to the "
-               "server itself, or use recipe lease"));
+               "the connection; connect to the server itself, or use recipe lease"));
   return {};
 }
 
@@ -52,13 +51,11 @@ std::string GetLockBackend::held(const std::string& name) const {
 // time: grants are rarer than microseconds, so after a server restart tokens continue above.
 Result<std::optional<FencingToken>> GetLockBackend::try_now(Connection& c, const std::string& name,
                                                             const Request& r, Deadline until) {
-  const auto answer =
-      c.query("record the grant", take_,
-              {Bytes{r.owner.hex()}, r.ttl.count(), Bytes{who(r)}, Bytes{name}, lock_value(name)},
-              "", "", until);
-  if (!answer) return fail(answer.error());
-  auto token = std::optional<FencingToken>{answer->insert_id};
-  if (answer->affected == 0) {
+  const Values values{Bytes{r.owner.hex()}, r.ttl.count(), Bytes{who(r)}, Bytes{name},
+                      lock_value(name)};
+  TRY(answer, c.query("record the grant", take_, values, "", "", until));
+  auto token = std::optional<FencingToken>{answer.insert_id};
+  if (answer.affected == 0) {
     TRY(made, record(c, name, r, fmt::format("DUAL WHERE GET_LOCK({},0)=1", lock_name(name)),
                      "CONNECTION_ID()", until, false));
     token = made;
@@ -95,14 +92,12 @@ Result<FencingToken> GetLockBackend::note(Connection& c, const std::string& name
 
 Result<bool> GetLockBackend::beat(Connection& c, const std::string& name, const Owner& owner,
                                   Duration ttl, Deadline until) {
-  TRY(r,
-      c.query(
-          "renew",
-          fmt::format(
-              "UPDATE {} SET until={}+{} WHERE name={} AND owner='{}' AND conn=CONNECTION_ID() AND "
-              "IS_USED_LOCK({})=CONNECTION_ID()",
-              table_, server_clock, ttl.count(), hex(name), owner.hex(), lock_name(name)),
-          until));
+  TRY(r, c.query("renew",
+                 fmt::format("UPDATE {} SET until={}+{} WHERE name={} AND owner='{}' AND "
+                             "conn=CONNECTION_ID() AND IS_USED_LOCK({})=CONNECTION_ID()",
+                             table_, server_clock, ttl.count(), hex(name), owner.hex(),
+                             lock_name(name)),
+                 until));
   return r.affected == 1;
 }
 

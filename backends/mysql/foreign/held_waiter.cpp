@@ -20,7 +20,7 @@ Result<void> HeldWaiter::connect() {
   TRY(c, backend_.client_.take_writer(until));
   connection_ = std::move(c);
   TRY_VOID(backend_.fit(connection_->facts()));
-  if (auto ok = connection_->wait_timeout(request_.ttl, until); !ok) return ok;
+  TRY_VOID(connection_->wait_timeout(request_.ttl, until));
   return backend_.client_
       .run_on<std::monostate>(*connection_, until, backend_.schema_,
                               [&](Connection& s) -> Result<std::monostate> {

@@ -36,8 +36,7 @@ Result<RowBackend::Try> InsertBackend::try_over(Connection& c, const std::string
     auto made =
         c.query("acquire",
                 fmt::format("INSERT INTO `{}`(method_name,method_desc,create_time,update_time) "
-                            "VALUES({},CONCAT('{}',{}+{}),"
-                            "UTC_TIMESTAMP(6),UTC_TIMESTAMP(6))",
+                            "VALUES({},CONCAT('{}',{}+{}),UTC_TIMESTAMP(6),UTC_TIMESTAMP(6))",
                             rows_, text_hex(name), mark(r.owner), server_clock, r.ttl.count()),
                 until);
     if (!made) {
@@ -63,9 +62,8 @@ Result<RowBackend::Try> InsertBackend::try_over(Connection& c, const std::string
     }
     TRY(token, record(c, name, r, row_of(name, r.owner), "0", until));
     if (token) return Try{.token = token, .sent = sent};
-    auto seen = look(c, name, until);  // our ttl is over already
-    if (!seen) return fail(std::move(seen.error()));
-    return Try{.seen = std::move(*seen)};
+    TRY(seen, look(c, name, until));  // our ttl is over already
+    return Try{.seen = std::move(seen)};
   }
 }
 
@@ -84,20 +82,17 @@ Result<std::optional<FencingToken>> InsertBackend::renew_over(Connection& c,
   TRY(r, c.query("renew",
                  fmt::format(
                      "UPDATE `{}` SET method_desc=CONCAT('{}',{}+{}),update_time=UTC_TIMESTAMP(6) "
-                     "WHERE method_name={} AND "
-                     "method_desc LIKE '{}%' AND {}>{}",
+                     "WHERE method_name={} AND method_desc LIKE '{}%' AND {}>{}",
                      rows_, mark(owner), server_clock, ttl.count(), text_hex(name), mark(owner),
                      end_of_lease, server_clock),
                  until));
   if (r.affected == 0) return std::optional<FencingToken>{};
-  auto t = c.query("renew",
-                   fmt::format("UPDATE {0} SET until={1}+{2} WHERE name={3} AND owner='{4}'; "
-                               "SELECT fence FROM {0} WHERE name={3} AND "
-                               "owner='{4}'",
-                               table_, server_clock, ttl.count(), hex(name), owner.hex()),
-                   until);
-  if (!t) return fail(std::move(t.error()));
-  if (const auto token = t->unsigned_number(0)) return std::optional<FencingToken>{*token};
+  TRY(t, c.query("renew",
+                 fmt::format("UPDATE {0} SET until={1}+{2} WHERE name={3} AND owner='{4}'; "
+                             "SELECT fence FROM {0} WHERE name={3} AND owner='{4}'",
+                             table_, server_clock, ttl.count(), hex(name), owner.hex()),
+                 until));
+  if (const auto token = t.unsigned_number(0)) return std::optional<FencingToken>{*token};
   // A row without a record: its writer was cut off between the two, or the record was deleted.
   TRY(key, Key::parse(std::string_view{name}.substr(client_.options().prefix.size())));
   Request again{key, owner};
@@ -108,15 +103,14 @@ Result<std::optional<FencingToken>> InsertBackend::renew_over(Connection& c,
 Result<bool> InsertBackend::release_over(Connection& c, const std::string& name, const Owner& owner,
                                          Deadline until) {
   // The record first: the next holder overwrites it.
-  auto r = c.query("release",
-                   fmt::format("UPDATE {} SET owner='' WHERE name={} AND owner='{}'; DELETE FROM "
-                               "`{}` WHERE method_name={} AND "
-                               "method_desc LIKE '{}%' AND {}>{}; SELECT ROW_COUNT()",
-                               table_, hex(name), owner.hex(), rows_, text_hex(name), mark(owner),
-                               end_of_lease, server_clock),
-                   until);
-  if (!r) return fail(std::move(r.error()));
-  return r->number(0).value_or(0) > 0;
+  TRY(r, c.query("release",
+                 fmt::format(
+                     "UPDATE {} SET owner='' WHERE name={} AND owner='{}'; DELETE FROM `{}` WHERE "
+                     "method_name={} AND method_desc LIKE '{}%' AND {}>{}; SELECT ROW_COUNT()",
+                     table_, hex(name), owner.hex(), rows_, text_hex(name), mark(owner),
+                     end_of_lease, server_clock),
+                 until));
+  return r.number(0).value_or(0) > 0;
 }
 
 // Exactly the row that was seen, unchanged: a foreign one may be replaced at any time.
@@ -124,15 +118,14 @@ Result<bool> InsertBackend::force_over(Connection& c, const std::string& name, c
                                        Deadline until) {
   std::string which = fmt::format("method_desc LIKE 'dlock {} %'", seen.owner);
   if (!seen.ours) {
-    auto row =
+    TRY(row,
         c.query("force a release",
                 fmt::format("SELECT HEX(method_desc),update_time FROM `{}` WHERE method_name={}",
                             rows_, text_hex(name)),
-                until);
-    if (!row) return fail(std::move(row.error()));
-    if (row->rows.empty()) return false;
-    which = fmt::format("HEX(method_desc)='{}' AND update_time<=>{}", row->text(0),
-                        row->has(1) ? fmt::format("'{}'", row->text(1)) : "NULL");
+                until));
+    if (row.rows.empty()) return false;
+    which = fmt::format("HEX(method_desc)='{}' AND update_time<=>{}", row.text(0),
+                        row.has(1) ? fmt::format("'{}'", row.text(1)) : "NULL");
   }
   TRY(r, c.query("force a release",
                  fmt::format("DELETE FROM `{}` WHERE method_name={} AND {}", rows_, text_hex(name),

@@ -10,9 +10,8 @@ namespace dlock::mysql {
 std::string engine_of(const std::string& table) {
   return fmt::format(
       "SELECT t.ENGINE,e.TRANSACTIONS FROM information_schema.TABLES t LEFT JOIN "
-      "information_schema.ENGINES e ON "
-      "e.ENGINE=t.ENGINE "
-      "WHERE t.TABLE_SCHEMA=DATABASE() AND t.TABLE_NAME={}",
+      "information_schema.ENGINES e ON e.ENGINE=t.ENGINE WHERE t.TABLE_SCHEMA=DATABASE() AND "
+      "t.TABLE_NAME={}",
       text_hex(table));
 }
 
@@ -21,7 +20,7 @@ Error NamedBackend::refuse(std::string_view what) const {
 }
 
 Result<void> NamedBackend::accept(const Request& r, std::size_t longest) const {
-  if (auto can = can_serve(traits_, r); !can) return can;
+  TRY_VOID(can_serve(traits_, r));
   if (name_of(r.key).size() > longest)
     return fail(refuse(fmt::format("prefix and key have at most {} bytes", longest)));
   return {};
@@ -32,8 +31,7 @@ Result<LockRow> NamedBackend::look(Connection& c, const std::string& name, Deadl
   auto r = c.query(
       "look",
       fmt::format("SELECT r.fence,r.owner,r.conn,r.granted,r.until,r.who,{},COALESCE(r.owner<>'' "
-                  "AND {},0),COALESCE({},0) "
-                  "FROM (SELECT 1 AS one) x LEFT JOIN {} r ON r.name={}",
+                  "AND {},0),COALESCE({},0) FROM (SELECT 1 AS one) x LEFT JOIN {} r ON r.name={}",
                   server_clock, in_force(name), held(name), table_, hex(name)),
       until);
   LockRow seen;
@@ -103,7 +101,7 @@ Result<std::vector<std::string>> NamedBackend::names() {
     return fail(Errc::usage, "without a prefix only a named key can be inspected: give a KEY");
   std::vector<std::string> names;
   for (const Rows& kept : rows()) {
-    const auto found =
+    TRY(found,
         client_.run<Answer>(client_.usual_deadline(), "", [&](Connection& c) -> Result<Answer> {
           auto r = c.query(
               "list",
@@ -112,10 +110,9 @@ Result<std::vector<std::string>> NamedBackend::names() {
               client_.usual_deadline());
           if (!r && c.remedy() == Remedy::create) return Answer{};
           return r;
-        });
-    if (!found) return fail(found.error());
-    for (std::size_t i = 0; i < found->rows.size(); ++i)
-      names.emplace_back(found->text(0, i).substr(prefix.size()));
+        }));
+    for (std::size_t i = 0; i < found.rows.size(); ++i)
+      names.emplace_back(found.text(0, i).substr(prefix.size()));
   }
   return names;
 }
@@ -144,15 +141,15 @@ Result<std::optional<FencingToken>> NamedBackend::record(Connection& c, const st
   std::string next = "GREATEST(fence+1,VALUES(fence))";
   if (again) next = fmt::format("IF(owner='{}',fence,{})", r.owner.hex(), next);
   TRY(answer,
-      c.query("record the grant",
-              fmt::format(
-                  "INSERT INTO {}(name,fence,owner,conn,granted,until,who) SELECT "
-                  "{},LAST_INSERT_ID({}),'{}',{},{},{}+{},{} "
-                  "FROM {} ON DUPLICATE KEY UPDATE fence=LAST_INSERT_ID({}),owner=VALUES(owner),"
-                  "conn=VALUES(conn),granted=VALUES(granted),until=VALUES(until),who=VALUES(who)",
-                  table_, hex(name), server_clock, r.owner.hex(), conn, server_clock, server_clock,
-                  r.ttl.count(), hex(who(r)), from, next),
-              until));
+      c.query(
+          "record the grant",
+          fmt::format("INSERT INTO {}(name,fence,owner,conn,granted,until,who) SELECT "
+                      "{},LAST_INSERT_ID({}),'{}',{},{},{}+{},{} FROM {} ON DUPLICATE KEY UPDATE "
+                      "fence=LAST_INSERT_ID({}),owner=VALUES(owner),conn=VALUES(conn),granted="
+                      "VALUES(granted),until=VALUES(until),who=VALUES(who)",
+                      table_, hex(name), server_clock, r.owner.hex(), conn, server_clock,
+                      server_clock, r.ttl.count(), hex(who(r)), from, next),
+          until));
   if (answer.affected == 0) return std::optional<FencingToken>{};
   return std::optional<FencingToken>{answer.insert_id};
 }

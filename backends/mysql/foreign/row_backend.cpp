@@ -1,9 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mysql/foreign/row_backend.hpp"
 #include <algorithm>
-#include "mysql/foreign/row_waiter.hpp"
+#include "common/polling_waiter.hpp"
 
 namespace dlock::mysql {
+
+class RowWaiter final : public PollingWaiter {
+ public:
+  RowWaiter(RowBackend& backend, const Request& request)
+      : PollingWaiter(request, backend.client().options().interrupt_fd), backend_(backend) {}
+  Result<void> cancel() override;
+
+ private:
+  Result<Tried> try_once() override;
+
+  RowBackend& backend_;
+  bool asked_ = false;
+};
+
+Result<PollingWaiter::Tried> RowWaiter::try_once() {
+  asked_ = true;
+  TRY(answer, backend_.try_once(request_));
+  Tried tried;
+  if (answer.token) {
+    tried.lease.emplace(Lease{request_.key, request_.owner});
+    tried.lease->token = *answer.token;
+    tried.lease->deadline = lease_end(answer.sent, request_.ttl);
+    return tried;
+  }
+  const auto& seen = answer.seen;
+  if (seen.held) tried.holder = RowBackend::view(seen);
+  for (const auto& note : backend_.notes(seen)) tried.why += (tried.why.empty() ? "" : "; ") + note;
+  if (seen.ours || seen.ending)
+    tried.free_in = Duration{std::max<Micros>(0, seen.until + backend_.skew_ - seen.now)};
+  return tried;
+}
+
+Result<void> RowWaiter::cancel() {
+  if (!asked_) return {};
+  TRY_VOID(backend_.release({request_.key, request_.owner}, std::nullopt));
+  return {};
+}
+
 Result<std::unique_ptr<Waiter>> RowBackend::enqueue(const Request& r) {
   TRY_VOID(accept(r, 255));
   return std::make_unique<RowWaiter>(*this, r);
@@ -28,16 +66,15 @@ Result<RowBackend::Try> RowBackend::try_once(const Request& r) {
 Result<Renewal> RowBackend::renew(const Lease& lease, Duration ttl) {
   const std::string name = name_of(lease.key);
   Deadline sent{};
-  auto token = run<std::optional<FencingToken>>([&](Connection& c) {
-    sent = Clock::now();
-    return renew_over(c, name, lease.owner, ttl, client_.usual_deadline());
-  });
-  if (!token) return fail(std::move(token.error()));
-  if (!*token)
+  TRY(token, run<std::optional<FencingToken>>([&](Connection& c) {
+        sent = Clock::now();
+        return renew_over(c, name, lease.owner, ttl, client_.usual_deadline());
+      }));
+  if (!token)
     return Renewal{
         Lost{"the database does not have it any more: it expired, or was removed or replaced"}};
   Lease kept{lease.key, lease.owner};
-  kept.token = **token;
+  kept.token = *token;
   kept.deadline = lease_end(sent, ttl);
   return Renewal{Kept{std::move(kept)}};
 }

@@ -79,10 +79,9 @@ Result<std::optional<FencingToken>> VersionBackend::renew_over(Connection& c,
   for (int conflicts = 0; conflicts < most_conflicts; ++conflicts) {
     TRY(row, read(c, name, until));
     if (row.owner != owner.hex() || row.until <= row.now) return std::optional<FencingToken>{};
-    auto written =
-        write(c, name, row.version, fmt::format("until={}", row.now + ttl.count()), until);
-    if (!written) return fail(std::move(written.error()));
-    if (*written) return std::optional{row.fence};
+    TRY(written,
+        write(c, name, row.version, fmt::format("until={}", row.now + ttl.count()), until));
+    if (written) return std::optional{row.fence};
   }
   return fail(Errc::unavailable, "others change this lock all the time");
 }

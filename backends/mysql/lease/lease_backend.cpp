@@ -70,17 +70,16 @@ Result<std::unique_ptr<Waiter>> LeaseBackend::enqueue(const Request& r) {
 Result<Renewal> LeaseBackend::extend(const Lease& lease, Duration ttl, const std::string& ended) {
   OwnGrant* h = held(lease.key, lease.owner);
   const std::string name = name_of(lease.key);
-  auto r = run<LeaseTable::Renewed>(h, [&](Connection& c) {
-    return table_.renew(c, name, lease.owner, ttl.count(), client_.usual_deadline(), ended);
-  });
-  if (!r) return fail(std::move(r.error()));
-  if (!r->token) {
+  TRY(r, run<LeaseTable::Renewed>(h, [&](Connection& c) {
+        return table_.renew(c, name, lease.owner, ttl.count(), client_.usual_deadline(), ended);
+      }));
+  if (!r.token) {
     let_go(lease.key, lease.owner);
     return Lost{"the database does not have it any more: it expired, or was removed"};
   }
   if (h) {
     h->known = {
-        .version = r->version, .holders = std::move(r->holders), .wake = std::move(h->known.wake)};
+        .version = r.version, .holders = std::move(r.holders), .wake = std::move(h->known.wake)};
     if (!h->connection && table_.setup().named) {
       if (auto c = client_.take(client_.usual_deadline())) {
         const auto named = (*c)->query(
@@ -99,11 +98,11 @@ Result<Renewal> LeaseBackend::extend(const Lease& lease, Duration ttl, const std
           client_.usual_deadline());
   }
   Lease kept{lease.key, lease.owner};
-  kept.mode = r->mine.mode;
-  kept.token = *r->token;
-  kept.slot = r->mine.slot;
-  kept.deadline = lease_end(r->sent, ttl);
-  return Kept{std::move(kept), r->revoked};
+  kept.mode = r.mine.mode;
+  kept.token = *r.token;
+  kept.slot = r.mine.slot;
+  kept.deadline = lease_end(r.sent, ttl);
+  return Kept{std::move(kept), r.revoked};
 }
 
 Result<Released> LeaseBackend::release(const Lease& lease, std::optional<RunEnd> end) {
@@ -129,39 +128,35 @@ Result<Released> LeaseBackend::force_release(const Key& key, std::optional<Fenci
   if (token == FencingToken{0}) return Released::was_not_held;
   const std::string name = name_of(key);
   bool unclear = false;
-  auto r = run<std::size_t>(nullptr, [&](Connection& c) -> Result<std::size_t> {
-    auto done = table_.force_release(c, name, token.value_or(0), client_.usual_deadline());
-    unclear |= !done && c.broken();
-    return done;
-  });
-  if (!r) return fail(std::move(r.error()));
-  return *r > 0 || unclear ? Released::yes : Released::was_not_held;
+  TRY(removed, run<std::size_t>(nullptr, [&](Connection& c) {
+        auto done = table_.force_release(c, name, token.value_or(0), client_.usual_deadline());
+        unclear |= !done && c.broken();
+        return done;
+      }));
+  return removed > 0 || unclear ? Released::yes : Released::was_not_held;
 }
 
 Result<Released> LeaseBackend::revoke(const Key& key) {
   const std::string name = name_of(key);
   FencingToken newest = 0;
-  const auto r =
-      client_.run<bool>(client_.usual_deadline(), "", [&](Connection& c) -> Result<bool> {
-        auto done = table_.revoke(c, name, newest, client_.usual_deadline());
-        if (!done && c.remedy() == Remedy::create) return false;  // no table, no lock
-        return done;
-      });
-  if (!r) return fail(r.error());
-  return *r ? Released::yes : Released::was_not_held;
+  TRY(asked, client_.run<bool>(client_.usual_deadline(), "", [&](Connection& c) -> Result<bool> {
+    auto done = table_.revoke(c, name, newest, client_.usual_deadline());
+    if (!done && c.remedy() == Remedy::create) return false;  // no table, no lock
+    return done;
+  }));
+  return asked ? Released::yes : Released::was_not_held;
 }
 
 // ---- looking -----------------------------------------------------------------------------------
 
 Result<LeaseTable::Seen> LeaseBackend::look(const Key& key) {
   const std::string name = name_of(key);
-  auto seen = client_.run<LeaseTable::Seen>(
-      client_.usual_deadline(), "", [&](Connection& c) -> Result<LeaseTable::Seen> {
-        auto r = table_.look(c, name, client_.usual_deadline());
-        if (!r && c.remedy() == Remedy::create) return LeaseTable::Seen{};  // no table, no lock
-        return r;
-      });
-  return seen;
+  using Seen = LeaseTable::Seen;
+  return client_.run<Seen>(client_.usual_deadline(), "", [&](Connection& c) -> Result<Seen> {
+    auto seen = table_.look(c, name, client_.usual_deadline());
+    if (!seen && c.remedy() == Remedy::create) return Seen{};  // no table, no lock
+    return seen;
+  });
 }
 
 Result<Validity> LeaseBackend::check(const Key& key, const GrantId& id) {
@@ -226,10 +221,10 @@ Result<std::vector<std::string>> LeaseBackend::names() {
   using Names = std::vector<std::string>;
   const std::string& prefix = client_.options().prefix;
   return client_.run<Names>(client_.usual_deadline(), "", [&](Connection& c) -> Result<Names> {
-    auto found = table_.keys(c, prefix, client_.usual_deadline());
-    if (!found && c.remedy() == Remedy::create) return Names{};
-    if (!found) return fail(std::move(found.error()));
     Names names;
+    const auto found = table_.keys(c, prefix, client_.usual_deadline());
+    if (!found && c.remedy() == Remedy::create) return names;
+    if (!found) return fail(found.error());
     for (std::size_t i = 0; i < found->rows.size(); ++i)
       names.emplace_back(found->text(0, i).substr(prefix.size()));
     return names;

@@ -146,11 +146,10 @@ Result<LeaseTable::Renewed> LeaseTable::renew(Connection& c, const std::string& 
     out.mine = *s.holder(me, seen.now);
     out.revoked = *out.token <= seen.revoked;
     out.holders = shortened(seen, s, me);
-    const auto done =
-        swap(c, name, seen.version, out.holders, s.fence, run_in_sql(seen, me, ended), until);
-    if (!done) return fail(done.error());
+    TRY(done,
+        swap(c, name, seen.version, out.holders, s.fence, run_in_sql(seen, me, ended), until));
     out.version = seen.version + 1;
-    if (*done) return out;
+    if (done) return out;
     TRY_VOID(back_off(++conflicts, until));
   }
 }
@@ -171,11 +170,10 @@ Result<bool> LeaseTable::release(Connection& c, const std::string& name, const O
     }
     // The release is written first, then it wakes.
     const std::string bell = belled ? c.bell : named ? hold_name(me) : "";
-    const auto r =
+    TRY(r,
         give_back(c, name, me, *known, false,
-                  bell.empty() ? "" : fmt::format(";DO RELEASE_LOCK('{}')", bell), until, ended);
-    if (!r) return fail(r.error());
-    if (r->results != (bell.empty() ? 1u : 2u)) {
+                  bell.empty() ? "" : fmt::format(";DO RELEASE_LOCK('{}')", bell), until, ended));
+    if (r.results != (bell.empty() ? 1u : 2u)) {
       c.distrust();
       return fail(Errc::timed_out, "write the lock: an answer is missing");
     }
@@ -185,7 +183,7 @@ Result<bool> LeaseTable::release(Connection& c, const std::string& name, const O
     } else if (named) {
       std::erase(c.names, hold_name(me));
     }
-    if (r->affected == 1) return true;
+    if (r.affected == 1) return true;
     ++conflicts_;
   }
   for (unsigned conflicts = 0;;) {
@@ -265,14 +263,12 @@ Result<Noted> LeaseTable::note_start(Connection& c, const std::string& name, con
     if (!change.fits(seen.start, seen.now)) return Noted::other_start;
     const std::string start = change.is ? fmt::format("{}", change.is->at) : "NULL";
     const std::string end = change.is ? fmt::format("{}", change.is->until) : "NULL";
-    auto r =
-        c.query("note the start",
-                fmt::format("UPDATE dlock_lock SET started={},started_until={},version=version+1 "
-                            "WHERE name={} AND version={}",
-                            start, end, hex(name), seen.version),
-                until);
-    if (!r) return fail(std::move(r.error()));
-    if (r->affected == 1) return Noted::yes;
+    TRY(r, c.query("note the start",
+                   fmt::format("UPDATE dlock_lock SET started={},started_until={},"
+                               "version=version+1 WHERE name={} AND version={}",
+                               start, end, hex(name), seen.version),
+                   until));
+    if (r.affected == 1) return Noted::yes;
     TRY_VOID(back_off(++conflicts, until));
   }
 }

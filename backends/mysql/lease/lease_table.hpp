@@ -67,7 +67,10 @@ class LeaseTable {
     Micros claim = 3'000'000;  // a free key is left to each waiter ahead for this long
   };
   explicit LeaseTable(Setup setup);
-  void set_named(bool named, Micros skew) noexcept { setup_.named = named, setup_.skew = skew; }
+  void set_named(bool named, Micros skew) noexcept {
+    setup_.named = named;
+    setup_.skew = skew;
+  }
   const Setup& setup() const noexcept { return setup_; }
 
   // The data read of a key, for a contender.

@@ -45,10 +45,10 @@ Result<LeaseTable::Seen> LeaseTable::parse(const Connection& c, const Answer& r,
   seen.sent = sent;
   if (r.rows.empty()) return seen;
   if (r.text(12) != "1")
-    return fail(Errc::usage, fmt::format("table dlock_lock at {}: a record has layout {}, and this "
-                                         "dlock knows layout 1 (a newer "
-                                         "dlock wrote it: install that one on this host, too)",
-                                         c.at().text(), printable(r.text(12))));
+    return fail(Errc::usage,
+                fmt::format("table dlock_lock at {}: a record has layout {}, and this dlock knows "
+                            "layout 1 (a newer dlock wrote it: install that one on this host, too)",
+                            c.at().text(), printable(r.text(12))));
   const auto version = r.unsigned_number(0), fence = r.unsigned_number(1);
   const auto now = r.number(3), updated = r.number(4);
   const auto revoked = r.unsigned_number(13);
@@ -101,8 +101,8 @@ Result<LeaseTable::Seen> LeaseTable::read(Connection& c, const Asking& a, Deadli
         "(SELECT o.ticket FROM dlock_wait o WHERE o.name=l.name AND o.owner='{}')", me.hex());
     const std::string before = fmt::format(
         "(SELECT CONCAT(w.ticket,' ',w.mode,' ',w.owner,' ',w.permits) FROM dlock_wait w WHERE "
-        "w.name=l.name AND "
-        "w.ticket<COALESCE({},~0) AND w.owner<>'{}' AND {} ORDER BY w.ticket DESC LIMIT 1",
+        "w.name=l.name AND w.ticket<COALESCE({},~0) AND w.owner<>'{}' AND {} ORDER BY w.ticket "
+        "DESC LIMIT 1",
         mine, me.hex(), alive("w"));
     sql += fmt::format(",{},COALESCE({} OFFSET {}),{}))", mine, before,
                        std::max(a.distance, 1u) - 1, before);
@@ -163,12 +163,11 @@ Result<LeaseTable::Seen> LeaseTable::read(Connection& c, const Asking& a, Deadli
 Result<void> LeaseTable::read_all_ahead(Connection& c, const Asking& a, Seen& seen,
                                         Deadline until) {
   TRY(r, c.query("read the queue",
-                 fmt::format(
-                     "SELECT w.ticket,w.mode,w.owner,w.permits FROM dlock_wait w WHERE w.name={}{} "
-                     "AND w.owner<>'{}' AND {} "
-                     "ORDER BY w.ticket",
-                     hex(a.name), seen.ticket ? fmt::format(" AND w.ticket<{}", *seen.ticket) : "",
-                     a.ask.owner.hex(), alive("w")),
+                 fmt::format("SELECT w.ticket,w.mode,w.owner,w.permits FROM dlock_wait w WHERE "
+                             "w.name={}{} AND w.owner<>'{}' AND {} ORDER BY w.ticket",
+                             hex(a.name),
+                             seen.ticket ? fmt::format(" AND w.ticket<{}", *seen.ticket) : "",
+                             a.ask.owner.hex(), alive("w")),
                  until));
   seen.state.waiters.clear();
   for (std::size_t i = 0; i < r.rows.size(); ++i) {
@@ -230,8 +229,7 @@ Result<LeaseTable::Seen> LeaseTable::look(Connection& c, const std::string& name
           "read the lock",
           fmt::format(
               "SELECT l.version,l.fence,l.state,{},l.updated,l.started,l.started_until,NULL,NULL{} "
-              "FROM dlock_lock l "
-              "WHERE l.name={}",
+              "FROM dlock_lock l WHERE l.name={}",
               setup_.clock, marks, hex(name)),
           until));
   auto seen = parse(c, r, sent);
@@ -244,9 +242,8 @@ Result<LeaseTable::Seen> LeaseTable::look(Connection& c, const std::string& name
 Result<std::size_t> LeaseTable::ahead(Connection& c, const std::string& name, const Owner& me,
                                       Deadline until) {
   TRY(r, c.query("read the queue",
-                 fmt::format("SELECT COUNT(*) FROM dlock_wait w JOIN dlock_wait m ON "
-                             "m.name=w.name AND m.owner='{}' WHERE w.name={} "
-                             "AND w.ticket<m.ticket AND {}",
+                 fmt::format("SELECT COUNT(*) FROM dlock_wait w JOIN dlock_wait m ON m.name=w.name "
+                             "AND m.owner='{}' WHERE w.name={} AND w.ticket<m.ticket AND {}",
                              me.hex(), hex(name), alive("w")),
                  until));
   return static_cast<std::size_t>(r.number(0).value_or(0));
@@ -255,13 +252,11 @@ Result<std::size_t> LeaseTable::ahead(Connection& c, const std::string& name, co
 Result<std::vector<LockState::Waiter>> LeaseTable::waiters(Connection& c, const std::string& name,
                                                            Deadline until) {
   // Our own session's names count here: an inspecting session does not wait.
-  const std::string here =
-      setup_.named
-          ? fmt::format(
-                "IF(w.live=0,IS_USED_LOCK(CONCAT(IF(w.mode='X','dl:','dq:'),w.owner)) IS NOT NULL,"
-                "w.live>{})",
-                setup_.clock)
-          : fmt::format("w.live>{}", setup_.clock);
+  const std::string here = setup_.named ? fmt::format(
+                                              "IF(w.live=0,IS_USED_LOCK(CONCAT(IF(w.mode='X','dl:',"
+                                              "'dq:'),w.owner)) IS NOT NULL,w.live>{})",
+                                              setup_.clock)
+                                        : fmt::format("w.live>{}", setup_.clock);
   TRY(r, c.query("read the queue",
                  fmt::format("SELECT w.owner,w.mode,w.ticket,w.permits,w.who FROM dlock_wait w "
                              "WHERE w.name={} AND {} ORDER BY w.ticket",

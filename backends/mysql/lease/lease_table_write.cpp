@@ -22,9 +22,8 @@ constexpr Micros longest_ttl = 1'000'000'000'000'000;
 std::string take_in_sql(std::string_view clock) {
   return fmt::format(
       "UPDATE dlock_lock SET state={0},version={1},fence=LAST_INSERT_ID({1}),updated={1},wake=? "
-      "WHERE name=? AND version<{1} AND fence<{1} AND "
-      "{1}<? AND state=? AND waiters=0 AND layout=1 AND CAST(@@global.read_only AS CHAR) IN "
-      "('0','OFF')",
+      "WHERE name=? AND version<{1} AND fence<{1} AND {1}<? AND state=? AND waiters=0 AND layout=1 "
+      "AND CAST(@@global.read_only AS CHAR) IN ('0','OFF')",
       grant_in_sql(clock), clock);
 }
 
@@ -44,8 +43,7 @@ std::string give_in_sql(std::string_view clock, bool with_run) {
       with_run ? run_in_sql(clock, "?", "?", "?", "IF(?=0,updated,?)", "?") + "," : "";
   return fmt::format(
       "UPDATE dlock_lock SET {1}state=?,version=version+1,updated={0} WHERE name=? AND version=? "
-      "AND "
-      "{0}<updated*?+? AND waiters<=?",
+      "AND {0}<updated*?+? AND waiters<=?",
       clock, run);
 }
 
@@ -165,13 +163,12 @@ Result<void> LeaseTable::forget_bell(Connection& c, const std::string& name, std
 Result<bool> LeaseTable::swap(Connection& c, const std::string& name, std::uint64_t version,
                               const Holders& holders, FencingToken fence, std::string_view also,
                               Deadline until) {
-  TRY(r,
-      c.query("write the lock",
-              fmt::format(
-                  "UPDATE dlock_lock l SET state={},version=version+1,fence={},updated={}{} WHERE "
-                  "name={} AND version={}",
-                  hex(encode(holders)), fence, setup_.clock, also, hex(name), version),
-              until));
+  TRY(r, c.query(
+             "write the lock",
+             fmt::format("UPDATE dlock_lock l SET state={},version=version+1,fence={},updated={}{} "
+                         "WHERE name={} AND version={}",
+                         hex(encode(holders)), fence, setup_.clock, also, hex(name), version),
+             until));
   if (r.affected == 0) ++conflicts_;
   return r.affected == 1;
 }
@@ -197,17 +194,16 @@ Result<void> LeaseTable::queue_up(Connection& c, const Asking& a, Deadline until
       names += (names.empty() ? "DO " : ",") + have_name(name);
     }
   if (!names.empty()) names += ";";
-  auto r = c.query(
-      "join the queue",
-      fmt::format("{}INSERT INTO dlock_wait(name,owner,mode,permits,live,since,who) "
-                  "VALUES({},'{}','{}',{},{},{},{}) ON "
-                  "DUPLICATE KEY UPDATE live=VALUES(live);UPDATE dlock_lock SET waiters=1 WHERE "
-                  "name={} AND waiters=0",
+  TRY(r,
+      c.query("join the queue",
+              fmt::format(
+                  "{}INSERT INTO dlock_wait(name,owner,mode,permits,live,since,who) "
+                  "VALUES({},'{}','{}',{},{},{},{}) ON DUPLICATE KEY UPDATE "
+                  "live=VALUES(live);UPDATE dlock_lock SET waiters=1 WHERE name={} AND waiters=0",
                   names, hex(a.name), a.ask.owner.hex(), static_cast<char>(a.ask.mode), a.ask.limit,
                   live, setup_.clock, hex(a.ask.meta.substr(0, 4096)), hex(a.name)),
-      until);
-  if (!r) return fail(std::move(r.error()));
-  if (r->results != 2u + !names.empty()) {
+              until));
+  if (r.results != 2u + !names.empty()) {
     c.distrust();
     return fail(Errc::timed_out, "join the queue: an answer is missing");
   }

@@ -80,11 +80,11 @@ class FenceFile final : public Backend {
   Result<std::unique_ptr<Waiter>> enqueue(const Request&) override;
   Result<Progress> poll(Duration slice);
   Result<Renewal> renew(const Lease& lease, Duration) override { return Renewal{Kept{lease}}; }
-  Result<Renewal> detach(const Lease&, Duration) override {
+  Result<Renewal> detach(const Lease&, Duration, std::optional<RunEnd>) override {
     return fail(cannot("nothing outlives the process"));
   }
   // The descriptor is closed with the process, after its guard's: the lock may not end before.
-  Result<Released> release(const Lease&) override { return Released::yes; }
+  Result<Released> release(const Lease&, std::optional<RunEnd>) override { return Released::yes; }
   Result<Released> force_release(const Key&, std::optional<FencingToken>) override {
     return fail(cannot("cannot be forced"));
   }

@@ -23,7 +23,7 @@ TEST_CASE("after a restart nothing is granted for restart_grace, even with every
     auto waiter = *backend->enqueue(request(key, 2s));
     const auto w = waiter->poll(100ms);
     REQUIRE((w && std::holds_alternative<Waiting>(*w)));
-    CHECK(backend->grants_nothing());
+    CHECK(backend->health().grants_nothing);
     CHECK(std::get<Waiting>(*w).why.find("grants resume in") != std::string::npos);
     CHECK(backend->inspect(key).value()->waiters.size() == 1);  // a place, and no grant
     CHECK(backend->inspect(key).value()->fence == 0);

@@ -10,7 +10,6 @@
 #include <catch2/catch.hpp>
 #include <csignal>
 #include "file/lease/state_file.hpp"
-#include "file/lease/state_parts.hpp"
 #include "support/repeated.hpp"
 #include "support/temp_dir.hpp"
 #include "unit/random.hpp"
