@@ -19,22 +19,3 @@ function(dlock_embed_lua header namespace)
   string(APPEND out "}  // namespace ${namespace}\n")
   file(CONFIGURE OUTPUT ${header} CONTENT "@out@" @ONLY)  # writes the file only when something changed
 endfunction()
-
-# dlock_fair_scripts(OUT DIR CLOCK): the scripts of recipe fair in DIR as arguments of
-# dlock_embed_lua, each behind the file CLOCK. The code of a fast path comes first, so that it runs
-# before the functions of state.lua are defined.
-function(dlock_fair_scripts out dir clock)
-  set(head ${clock}+${dir}/keys.lua)
-  set(scripts
-    acquire=${head}+${dir}/acquire_free.lua+${dir}/state.lua+${dir}/acquire.lua
-    release=${head}+${dir}/find_token.lua+${dir}/note_run.lua+${dir}/release_free.lua+${dir}/state.lua+${dir}/release.lua
-    renew=${head}+${dir}/find_token.lua+${dir}/note_run.lua+${dir}/renew.lua
-    note_start=${head}+${dir}/find_token.lua+${dir}/note_start.lua)
-  foreach(operation check revoke starts)
-    list(APPEND scripts ${operation}=${head}+${dir}/${operation}.lua)
-  endforeach()
-  foreach(operation cancel force_release inspect)
-    list(APPEND scripts ${operation}=${head}+${dir}/state.lua+${dir}/${operation}.lua)
-  endforeach()
-  set(${out} ${scripts} PARENT_SCOPE)
-endfunction()

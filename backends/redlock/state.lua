@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
--- The data that one master keeps of a lock; put before every operation.
+-- The first part of every script. The data that one master keeps of a lock:
 --
 --   KEYS[1]  the lock         a string under the name that other Redlock clients use: its creator
 --                             has this master's vote
