@@ -44,8 +44,12 @@ class Examination {
                     std::vector<std::string> keys = {}) {
     const Manner manner{.by_text = script != nullptr};
     // an old server waits whole seconds
-    return client_.ask_any(line_, {"examine", script, std::move(keys), std::move(words)}, manner,
-                           client_.options().op_timeout + std::chrono::seconds{1});
+    auto reply = client_.ask_any(line_, {"examine", script, std::move(keys), std::move(words)},
+                                 manner, client_.options().op_timeout + std::chrono::seconds{1});
+    if (!reply && reply.error().code == Errc::timed_out)
+      return fail(Errc::unavailable,
+                  fmt::format("examine {}: no answer in time", line_.at().text()));
+    return reply;
   }
   std::string config(const char* name) {  // empty: not permitted
     const auto reply = ask({"CONFIG", "GET", name});

@@ -57,7 +57,7 @@ Duration Masters::grace_left() const noexcept {
 bool Masters::refused() const noexcept {
   const auto against =
       std::count_if(nodes_.begin(), nodes_.end(), [](const Node& n) { return n.refused(); });
-  return static_cast<std::size_t>(against) > size() - majority();
+  return !majority_without(static_cast<std::size_t>(against));
 }
 
 Error Masters::too_few() const {
@@ -82,8 +82,10 @@ Result<void> Masters::gather(Deadline by, Duration patience, bool insist) {
     for (Node& n : nodes_) n.connect();
     if (refused()) break;
     const bool enough = ready() >= majority();
-    if (enough && waited && majority_at_ == Deadline{})
-      majority_at_ = Clock::now(), majority_took_ = since(began);
+    if (enough && waited && majority_at_ == Deadline{}) {
+      majority_at_ = Clock::now();
+      majority_took_ = since(began);
+    }
     if (!enough) majority_at_ = {};
     Deadline until = Clock::time_point{};
     for (const Node& n : nodes_)

@@ -137,6 +137,10 @@ class RedlockBackend final : public Backend {
     return insist([&](std::size_t) { return std::optional{ask}; }, decided, stragglers);
   }
   Result<Renewal> extend(const Lease&, Duration ttl, std::string ended);
+  void retake(const Votes&, const Names&, std::vector<std::string> words);
+  void undo(const Names&, const std::string& vote, Duration ttl);
+  Error wrong_list(std::size_t master, std::string_view recorded) const;
+  Error too_few_answered(std::string_view what, std::size_t answered) const;
   void watch();
   Result<std::vector<std::optional<Seen>>> look(const Names&, Votes* votes = nullptr);
   // `asked`: by a caller, not found at a master
@@ -150,7 +154,6 @@ class RedlockBackend final : public Backend {
   Options options_;
   redis::Credentials credentials_{options_};
   Masters masters_;
-  void undo(const Names&, const std::string& vote, Duration ttl);
   UnansweredReleases unanswered_;
   bool ever_ready_ = false;
   Duration gave_{};  // the longest ttl of a grant or a renewal

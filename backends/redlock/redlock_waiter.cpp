@@ -16,6 +16,7 @@ constexpr unsigned most_unanswered = 3;  // tries in one poll with an unknown ou
 constexpr unsigned most_doublings = 5;
 constexpr Duration look_anyway = 2s;  // the holder is a dlock, which wakes us
 constexpr Duration together = 5ms;    // time within which the wake-ups of a majority arrive
+constexpr auto go_on = std::nullopt;  // of a step
 
 // Between a half and the whole.
 Duration some_of(Duration d) {
@@ -63,7 +64,7 @@ Result<std::optional<Progress>> RedlockWaiter::try_once(Deadline end) {
     last_ = Waiting{0, std::nullopt, std::move(why)};
     redis::wait_for(-1, 0, {std::min(end, later(Clock::now(), left)), wait.interrupt});
     if (Clock::now() >= end || wait.interrupted()) return Progress{last_};
-    return std::optional<Progress>{};
+    return go_on;
   }
 
   Attempt made = backend_.attempt(request_, owner_);
@@ -84,7 +85,7 @@ Result<std::optional<Progress>> RedlockWaiter::try_once(Deadline end) {
                             made.why.empty() ? "" : ": ", made.why)};
     if (++unanswered_ < most_unanswered) {
       if (!request_.wait) redis::wait_for(-1, 0, {next_, wait.interrupt});
-      if (!request_.wait || Clock::now() < end) return std::optional<Progress>{};
+      if (!request_.wait || Clock::now() < end) return go_on;
     }
     return fail(silence_);
   }
@@ -93,7 +94,7 @@ Result<std::optional<Progress>> RedlockWaiter::try_once(Deadline end) {
   next_ = later(Clock::now(), pause(made));
   last_ = Waiting{0, std::move(made.holder), std::move(made.why)};
   if (Clock::now() >= end) return Progress{last_};
-  return std::optional<Progress>{};
+  return go_on;
 }
 
 Duration RedlockWaiter::pause(const Attempt& made) {

@@ -17,6 +17,7 @@ constexpr unsigned most_breaks = 2;  // in one poll; after more the caller must 
 constexpr auto past_the_end = std::chrono::milliseconds{2};
 // for a waiter that cannot be woken: its slot is being moved
 constexpr auto rest_time = std::chrono::milliseconds{500};
+constexpr auto go_on = std::nullopt;  // of a step
 
 std::optional<HolderView> holder_in(const Reply& reply, std::size_t at, Micros now) {
   const auto h = parse_holder(reply.text_at(at));
@@ -82,20 +83,22 @@ FairWaiter::Step FairWaiter::start() {
   }
   grants_from_ = acquire_->grants_from();
   client_.grants_nothing = Clock::now() < grants_from_;
-  return std::optional<Progress>{};
+  return go_on;
 }
 
 Command FairWaiter::command() const {
-  return {.what = "acquire",
-          .script = &scripts::acquire,
-          .keys = keys_.all(),
-          .words = {request_.owner.hex(), std::string{static_cast<char>(request_.mode)},
-                    fmt::format_int(request_.limit).str(), micros(request_.ttl),
-                    micros(request_.lock_delay), micros(patience_), micros(claim),
-                    request_.identity.encode(), keys_.record_suffix(), request_.wait ? "1" : "0",
-                    queued_ ? "1" : "0"},
-          .in_grace = request_.wait ? Command::InGrace::told : Command::InGrace::withheld,
-          .enough = 1};
+  Command made{.what = "acquire",
+               .script = &scripts::acquire,
+               .keys = keys_.all(),
+               .words = {request_.owner.hex(), std::string{static_cast<char>(request_.mode)},
+                         fmt::format_int(request_.limit).str(), micros(request_.ttl),
+                         micros(request_.lock_delay), micros(patience_), micros(claim),
+                         request_.identity.encode(), keys_.record_suffix(),
+                         request_.wait ? "1" : "0", queued_ ? "1" : "0"},
+               .in_grace = request_.wait ? Command::InGrace::told : Command::InGrace::withheld,
+               .enough = 1};
+  if (!request_.wait) made.words.emplace_back("0");  // never queue only
+  return made;
 }
 
 FairWaiter::Step FairWaiter::hear_answer(Deadline end) {
@@ -118,7 +121,7 @@ FairWaiter::Step FairWaiter::hear_answer(Deadline end) {
     e = {Errc::unavailable, fmt::format("{}: {}", where(), note)};
   }
   acquire_.reset();
-  if (again && ++breaks_ <= most_breaks) return std::optional<Progress>{};
+  if (again && ++breaks_ <= most_breaks) return go_on;
   return fail(std::move(e));
 }
 
@@ -128,7 +131,7 @@ FairWaiter::Step FairWaiter::understand(const Answer& answer, Deadline end) {
   const auto now = reply.number_at(1);
   if (verdict == "held" && Clock::now() < grants_from_) {  // not more than an answer that was lost
     look_again_soon();
-    return std::optional<Progress>{};
+    return go_on;
   }
   if (verdict == "granted" || verdict == "held") return grant(answer, verdict == "held");
   const auto ahead = reply.number_at(2), free_at = reply.number_at(3);
@@ -144,7 +147,7 @@ FairWaiter::Step FairWaiter::understand(const Answer& answer, Deadline end) {
   if (!queued) {
     last_ = {0, std::move(holder), std::move(why)};
     look_again_soon();
-    return std::optional<Progress>{};
+    return go_on;
   }
   queued_ = true;
   last_ = {static_cast<std::size_t>(*ahead), std::move(holder)};
@@ -160,7 +163,7 @@ FairWaiter::Step FairWaiter::understand(const Answer& answer, Deadline end) {
   if (Clock::now() < grants_from_)  // all ask then, and the queue has their order
     time = std::min(time, std::chrono::ceil<Duration>(grants_from_ - Clock::now()) + past_the_end);
   listen(time);
-  return std::optional<Progress>{};
+  return go_on;
 }
 
 void FairWaiter::listen(Duration time) {
@@ -188,7 +191,7 @@ FairWaiter::Step FairWaiter::rest(Deadline end) {
   wait_for(-1, 0, {std::min(end, *rest_until_), client_.options().interrupt_fd});
   if (Clock::now() < *rest_until_) return waiting();
   rest_until_.reset();
-  return Clock::now() < end ? Step{std::optional<Progress>{}} : Step{waiting()};
+  return Clock::now() < end ? Step{go_on} : Step{waiting()};
 }
 
 FairWaiter::Step FairWaiter::hear_wake(Deadline end) {
@@ -199,14 +202,14 @@ FairWaiter::Step FairWaiter::hear_wake(Deadline end) {
   if (!reply) {
     const Error e = line->why();
     client_.invalidate(std::move(line));
-    if (++breaks_ <= most_breaks) return std::optional<Progress>{};
+    if (++breaks_ <= most_breaks) return go_on;
     return fail(e.code == Errc::timed_out ? Errc::unavailable : e.code,
                 fmt::format("acquire at {}: {}", where, e.message));
   }
   if (!reply->is(Reply::Type::error)) {
     if (reply->is(Reply::Type::array)) ++backend_.wakeups;
     client_.give_back(std::move(line));
-    return std::optional<Progress>{};
+    return go_on;
   }
   const bool elsewhere = classify(reply->text).remedy == Remedy::elsewhere;
   // its list belongs to the other side of a slot that is being moved
@@ -214,7 +217,7 @@ FairWaiter::Step FairWaiter::hear_wake(Deadline end) {
   if (elsewhere && !moving) client_.invalidate(std::move(line), reply->text);
   else client_.give_back(std::move(line));
   if (moving) look_again_soon();
-  if (moving || (elsewhere && ++breaks_ <= most_breaks)) return std::optional<Progress>{};
+  if (moving || (elsewhere && ++breaks_ <= most_breaks)) return go_on;
   return fail(as_error("acquire", where, reply->text));
 }
 
@@ -234,7 +237,7 @@ FairWaiter::Step FairWaiter::grant(const Answer& answer, bool repeated) {
     acquire_.reset();
     TRY(renewal, backend_.renew(lease, request_.ttl));  // waits for the replicas as well
     if (const auto* kept = std::get_if<Kept>(&renewal)) return Progress{Granted{kept->lease}};
-    return std::optional<Progress>{};  // it ended just now: ask again
+    return go_on;  // it ended just now: ask again
   }
   if (const unsigned wanted = client_.options().replicas; wanted > 0) {
     const auto have = acquire_->copies(wanted);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "redis/wire/connection.hpp"
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <algorithm>
 #include <cerrno>
@@ -41,7 +42,7 @@ Result<bool> Connection::step_tls() {
 
 short Connection::poll_events() const noexcept {
   if (dial_) return dial_->events();
-  return static_cast<short>(wire_.empty() ? POLLIN : POLLIN | POLLOUT);
+  return static_cast<short>(unsent() ? POLLIN | POLLOUT : POLLIN);
 }
 
 void Connection::add(std::span<const std::string_view> command) { append_command(plain_, command); }
