@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What each master keeps of a lock: the names, the vote with its record, and the list of masters
-// that is stored with it: that of the last confirmed grant of the key. A client with another list has
-// other majorities, and would not exclude (README.md, "Lists").
+// that is stored with it: that of the last confirmed grant of the key. A client with another list
+// has other majorities, and would not exclude (README.md, "Lists").
 #pragma once
 #include <optional>
 #include <string>

@@ -145,8 +145,8 @@ class RedlockBackend final : public Backend {
   Result<std::vector<std::optional<Seen>>> look(const Names&, Votes* votes = nullptr);
   // `asked`: by a caller, not found at a master
   Result<std::optional<KeyView>> inspect(const Names&, bool asked);
-  // As KeyView has it: a master that says nothing, or restarted lately, does not say that there is no
-  // vote. `leader`: of `seen`.
+  // As KeyView has it: a master that says nothing, or restarted lately, does not say that there is
+  // no vote. `leader`: of `seen`.
   std::string unread(const std::vector<std::optional<Seen>>& seen, const Leader& leader) const;
   Result<std::unique_ptr<redis::Client>> client_of(std::size_t master) const;
 

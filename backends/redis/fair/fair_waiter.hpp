@@ -51,7 +51,8 @@ class FairWaiter final : public Waiter {
   Request request_;  // with the owner of this attempt: nothing was released under it
   const FairKeys keys_;
   const Duration patience_;
-  // At most one of these three: acquire.lua is on its way, BLPOP is, or it is not to be sent before.
+  // At most one of these three: acquire.lua is on its way, BLPOP is, or it is not to be sent
+  // before.
   std::optional<Exchange> acquire_;
   std::unique_ptr<Line> listening_;
   std::optional<Deadline> rest_until_;

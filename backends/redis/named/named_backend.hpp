@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recipes that exclude with other programs: a lock under their name, compare-and-delete, dlock's own
-// record of its holder, and waiting by polling. The other programs wake no waiter when they release,
-// so there is nothing to sleep on but their remaining time. The recipes differ in how a free lock is
-// taken (named_take.cpp), and in what its value says:
+// Recipes that exclude with other programs: a lock under their name, compare-and-delete, dlock's
+// own record of its holder, and waiting by polling. The other programs wake no waiter when they
+// release, so there is nothing to sleep on but their remaining time. The recipes differ in how a
+// free lock is taken (named_take.cpp), and in what its value says:
 //
 // set: `SET key owner NX PX ttl`, and compare-and-delete: as redis-py, redsync, node-redlock and
 // many others do on one server. The value is the owner in hex, so a request of ours whose reply was
@@ -17,8 +17,8 @@
 //    that B relies on. The other programs' EXPIRE can.
 //
 // getset: SETNX of the time at which the lock ends; when that has passed, takeover by GETSET: the
-// client that gets the old time back has it. A dlock does both in one script, so it never overwrites
-// a time that has not passed. The weaknesses of the algorithm:
+// client that gets the old time back has it. A dlock does both in one script, so it never
+// overwrites a time that has not passed. The weaknesses of the algorithm:
 // 1. The times are the clients': a client whose clock is ahead takes over from a valid holder.
 // 2. A and B see the time passed. A's GETSET returns the old one: A has the lock. B's GETSET
 //    returns A's: B has lost, and has overwritten A's time with its own. If B is another program, A

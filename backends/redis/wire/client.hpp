@@ -25,8 +25,8 @@ struct Answer {
   Deadline sent;            // before the answered request was sent
   bool repeated = false;    // an earlier one may have been carried out as well
   std::int64_t copies = 0;  // replicas that have it, when requested
-  // Above 0: the server may have forgotten locks, and grants nothing for this long. What is withheld
-  // then was not sent, and a holder that is not found may be there all the same.
+  // Above 0: the server may have forgotten locks, and grants nothing for this long. What is
+  // withheld then was not sent, and a holder that is not found may be there all the same.
   Duration grace_left{};
 };
 
@@ -35,11 +35,11 @@ class Client {
   // Errc::config: a TLS file.
   static Result<std::unique_ptr<Client>> create(Options);
 
-  // Until it is answered: every command can be repeated without harm, so one whose reply was lost is
-  // sent again. After `by` nothing is begun again; but connecting, the greeting and the request have
-  // op_timeout each, so that a slow way to a server that answers takes as many round trips as it
-  // needs. Errc::timed_out: it may have been carried out; Errc::unavailable: it was not. `copies`:
-  // then waits until so many replicas have it, at most half of op_timeout.
+  // Until it is answered: every command can be repeated without harm, so one whose reply was lost
+  // is sent again. After `by` nothing is begun again; but connecting, the greeting and the request
+  // have op_timeout each, so that a slow way to a server that answers takes as many round trips as
+  // it needs. Errc::timed_out: it may have been carried out; Errc::unavailable: it was not.
+  // `copies`: then waits until so many replicas have it, at most half of op_timeout.
   Result<Answer> call(const Command&, Deadline by, unsigned copies = 0);
   // As above, with the usual deadline: op_timeout, plus connect_timeout until there was an answer
   // once.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bytes of one connection to a server: dialled, with TLS or without, commands in, replies out, in
-// the order of the commands. Nothing here waits.
+// The bytes of one connection to a server: dialled, with TLS or without, commands in, replies out,
+// in the order of the commands. Nothing here waits.
 #pragma once
 #include <memory>
 #include <optional>

@@ -65,8 +65,8 @@ class Exchange {
   Again again_ = Again::never;
 };
 
-// How and where to send the same command again after this error; nothing: not at all. (NOSCRIPT; ASK
-// and TRYAGAIN of a cluster.)
+// How and where to send the same command again after this error; nothing: not at all. (NOSCRIPT;
+// ASK and TRYAGAIN of a cluster.)
 struct Detour {
   std::optional<Endpoint> to;  // nothing: the same server
   Manner manner;

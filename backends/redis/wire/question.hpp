@@ -41,8 +41,8 @@ class Question {
   std::optional<Result<void>> outcome_;
 };
 
-// Goes on with those that have begun until `decided` (called whenever one is over), all are over, or
-// the wait is. `next` begins one more and returns whether there are others: called at the start,
+// Goes on with those that have begun until `decided` (called whenever one is over), all are over,
+// or the wait is. `next` begins one more and returns whether there are others: called at the start,
 // whenever one is over, and whenever `stagger` has passed since.
 void ask_all(std::span<Question* const>, Wait, Duration stagger, const std::function<bool()>& next,
              const std::function<bool()>& decided);
