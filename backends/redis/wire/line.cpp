@@ -83,7 +83,10 @@ Result<std::optional<Reply>> Line::step(Deadline now) {
     const About about = asked_.front();
     asked_.pop_front();
     TRY_VOID(understand(about, *reply));
-    if (asked_.empty()) state_ = State::ready;
+    if (asked_.empty()) {  // what follows is read when a request asks for it
+      state_ = State::ready;
+      break;
+    }
   }
   TRY_VOID(in_time(now));
   return std::optional<Reply>{};
