@@ -4,7 +4,7 @@ cmake_minimum_required(VERSION 3.25)
 separate_arguments(PAGES)
 string(ASCII 8 backspace)
 set(source "// SPDX-License-Identifier: Apache-2.0
-#include \"cli/manual_pages.hpp\"
+#include \"cli/options/verbs.hpp\"
 
 namespace dlock::cli {
 

@@ -16,6 +16,16 @@ struct Wait {
 // the wait is over.
 bool wait_for(int fd, short events, const Wait&) noexcept;
 
+// What may help when a server refused a request.
+enum class Remedy {
+  later,      // nothing was written: the same request may succeed in a moment
+  reconnect,  // the connection is gone; whether it was carried out is unknown
+  elsewhere,  // this server is not the right one, or does not write now; another may be
+  create,     // a table is missing
+  send_text,  // the server lacks the script; send its text once
+  none,       // an administrator has to change something first
+};
+
 Error no_answer(std::string_view what, std::string_view where);        // Errc::timed_out
 Error malformed_reply(std::string_view what, std::string_view where);  // Errc::protocol
 // `text` comes from the server: it is made printable and short. `advice`: for people, may be empty.

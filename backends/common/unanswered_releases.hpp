@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <algorithm>
 #include <vector>
 #include "core/backend.hpp"
 
@@ -10,18 +11,34 @@ namespace dlock {
 // grant, that is: same key and same owner. (One owner can have several keys.)
 class UnansweredReleases {
  public:
-  void add(const Lease&);
-  bool has(const Key&, const Owner&) const noexcept;
+  void add(const Lease& lease) {
+    if (open(); !has(lease.key, lease.owner)) leases_.push_back(lease);
+  }
+  bool has(const Key& key, const Owner& owner) const noexcept {
+    return find(key, owner) != leases_.end();
+  }
 
   // The meaning of an answered release. `removed`: the store had the grant until now. `unclear`: an
-  // earlier try of this same call was not answered.
-  Released answered(const Lease&, bool removed, bool unclear = false);
+  // earlier try of this same call was not answered. Not there, though its ttl is not over: an
+  // earlier request of ours, whose reply was lost, has removed it.
+  Released answered(const Lease& lease, bool removed, bool unclear = false) {
+    const auto before = find(lease.key, lease.owner);
+    const bool by_us = (unclear || before != leases_.end()) && Clock::now() < lease.deadline;
+    if (before != leases_.end()) leases_.erase(before);
+    return removed || by_us ? Released::yes : Released::was_not_held;
+  }
 
   // Those whose ttl is not over, oldest first: a new acquisition sends these again first.
-  const std::vector<Lease>& open();
+  const std::vector<Lease>& open() {
+    std::erase_if(leases_, [now = Clock::now()](const Lease& l) { return now >= l.deadline; });
+    return leases_;
+  }
 
  private:
-  std::vector<Lease>::const_iterator find(const Key&, const Owner&) const noexcept;
+  std::vector<Lease>::const_iterator find(const Key& key, const Owner& owner) const noexcept {
+    return std::find_if(leases_.begin(), leases_.end(),
+                        [&](const Lease& l) { return l.owner == owner && l.key == key; });
+  }
 
   std::vector<Lease> leases_;
 };

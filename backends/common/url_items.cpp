@@ -7,6 +7,11 @@
 
 namespace dlock {
 
+Result<void> can_list(std::string_view prefix) {
+  if (!prefix.empty()) return {};
+  return fail(Errc::usage, "without a prefix only a named key can be inspected: give a KEY");
+}
+
 void UrlItems::wrong(std::string_view item, std::string_view value, std::string_view allowed) {
   if (wrong_.empty()) wrong_ = fmt::format("{} is {}; allowed is {}", item, quoted(value), allowed);
 }

@@ -22,6 +22,9 @@ struct TlsOptions {
   bool insecure = false;  // verify nothing (--tls-insecure)
 };
 
+// Errc::usage: without a prefix every name in the store may be a key, so none can be listed.
+Result<void> can_list(std::string_view prefix);
+
 // Reads the items of one URL and keeps the first that is wrong; the readers then answer "not
 // there". All three outlive it.
 class UrlItems {

@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include <algorithm>
-#include <cerrno>
 #include <cstdlib>
 #include "core/text.hpp"
 #include "file/directory.hpp"
@@ -104,25 +103,6 @@ Result<std::unique_ptr<Backend>> open(const Url& url, const Traits& traits,
                                           traits, settings);
   return std::make_unique<LeaseBackend>(std::move(place.directory), std::move(place.prefix), traits,
                                         settings, Tuning{});
-}
-
-// The files that were locked, too: the caller of purge made them.
-Result<void> purge(const Url& url, const Traits& traits, const Settings&,
-                   std::span<const Key> keys) {
-  TRY(place, parse(url, traits));
-  const Directory& where = place.directory;
-  for (const Key& key : keys) {
-    const std::string name = place.prefix + key.text();
-    if (!place.flock) {
-      TRY_VOID(where.remove_key(place.prefix + store_name(key)));
-      continue;
-    }
-    TRY(root, where.open_root(false));
-    if (root.dir && ::unlinkat(root.dir.get(), name.c_str(), 0) && errno != ENOENT)
-      return fail_errno("remove", where.path() + "/" + name, errno);
-    TRY_VOID(where.remove_key(store_name(*Key::parse(name))));
-  }
-  return {};
 }
 
 std::string makes(const Url& url, const Traits& traits) {

@@ -46,7 +46,6 @@ inline constexpr std::array<Traits, 2> recipes{{
 
 Result<void> check(const Url&, const Traits&, const Settings&);
 Result<std::unique_ptr<Backend>> open(const Url&, const Traits&, const Settings&);
-Result<void> purge(const Url&, const Traits&, const Settings&, std::span<const Key>);
 
 std::string makes(const Url&, const Traits&);
 
@@ -56,7 +55,6 @@ inline constexpr BackendFactory factory{.family = "file",
                                         .items = items,
                                         .check = check,
                                         .open = open,
-                                        .purge = purge,
                                         .makes = makes};
 
 // For tests: the same with other times, and without the URL.

@@ -20,8 +20,8 @@ struct FlockEntry {
 std::optional<std::vector<FlockEntry>> flock_entries(dev_t device, ino_t inode);
 std::optional<pid_t> flock_holder(dev_t device, ino_t inode);
 
-// The same from the text of /proc/locks, and from a file with such a text, read to its end; nullopt:
-// it is empty.
+// The same from the text of /proc/locks, and from a file with such a text, read to its end;
+// nullopt: it is empty.
 std::vector<FlockEntry> parse_lock_table(std::string_view text, dev_t device, ino_t inode);
 std::optional<std::vector<FlockEntry>> read_lock_table(int table, dev_t device, ino_t inode);
 

@@ -62,12 +62,6 @@ inline constexpr std::array<Traits, 5> recipes{{
 
 Result<void> check(const Url&, const Traits&, const Settings&);
 Result<std::unique_ptr<Backend>> open(const Url&, const Traits&, const Settings&);
-class NamedBackend;
-struct Options;
-// The recipes that exclude with other programs; nullptr: `lease`.
-std::unique_ptr<NamedBackend> open_named(const Traits&, const Options&);
-Result<void> purge(const Url&, const Traits&, const Settings&, std::span<const Key>);
-
 Access access(const Url&);
 
 std::vector<std::string> libraries();
@@ -78,7 +72,6 @@ inline constexpr BackendFactory factory{.family = "mysql",
                                         .items = items,
                                         .check = check,
                                         .open = open,
-                                        .purge = purge,
                                         .libraries = libraries,
                                         .access = access};
 

@@ -21,28 +21,6 @@ Result<std::unique_ptr<Backend>> open(const Url& url, const Traits& traits,
   return std::make_unique<FairBackend>(traits, std::move(client));
 }
 
-Result<void> purge(const Url& url, const Traits& traits, const Settings& settings,
-                   std::span<const Key> keys) {
-  TRY(options, parse_options(url, traits, settings));
-  TRY(client, Client::create(std::move(options)));
-  const std::string prefix = client->options().prefix;
-  for (const Key& key : keys) {
-    Command remove{"remove"};
-    if (traits.native) {
-      const FairKeys names{prefix, key};
-      remove.keys = {names.slot()};
-      remove.words = names.all();
-    } else {
-      const NamedKey names{prefix, key};
-      remove.keys = {names.lock};
-      remove.words = {names.lock, names.fence};
-    }
-    remove.words.insert(remove.words.begin(), "DEL");
-    TRY_VOID(client->call(remove));
-  }
-  return {};
-}
-
 Access access(const Url& url) {
   Access a{.port = usual_port(url.scheme), .no_auth = "it has passwords (--password-file)"};
   if (url.scheme == "redis+unix") a.no_tls = "a unix socket has no TLS";

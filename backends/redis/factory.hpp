@@ -58,7 +58,6 @@ inline constexpr std::array<Traits, 4> recipes{{
 
 Result<void> check(const Url&, const Traits&, const Settings&);
 Result<std::unique_ptr<Backend>> open(const Url&, const Traits&, const Settings&);
-Result<void> purge(const Url&, const Traits&, const Settings&, std::span<const Key>);
 
 Access access(const Url&);  // of family redlock, too
 
@@ -70,7 +69,6 @@ inline constexpr BackendFactory factory{.family = "redis",
                                         .items = items,
                                         .check = check,
                                         .open = open,
-                                        .purge = purge,
                                         .libraries = libraries,
                                         .access = access};
 

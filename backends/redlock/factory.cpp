@@ -3,15 +3,9 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <utility>
-#include "redis/wire/client.hpp"
 #include "redlock/redlock_backend.hpp"
 
 namespace dlock::redlock {
-namespace {
-
-constexpr std::size_t removed_at_once = 256;
-
-}  // namespace
 
 // A majority decides: a master named twice would vote twice, and half of an even number decides
 // nothing.
@@ -43,29 +37,6 @@ Result<std::unique_ptr<Backend>> open(const Url& url, const Traits& traits,
   TRY(options, parse_options(url, traits, settings));
   TRY(made, RedlockBackend::create(traits, std::move(options)));
   return std::unique_ptr<Backend>{std::move(made)};
-}
-
-// Every master, not a majority: one left out would keep its numbers.
-Result<void> purge(const Url& url, const Traits& traits, const Settings& settings,
-                   std::span<const Key> keys) {
-  TRY(options, parse_options(url, traits, settings));
-  for (const redis::Endpoint& master : options.servers) {
-    redis::Options one = options;
-    one.topology = redis::Options::Topology::single;
-    one.servers = {master};
-    TRY(client, redis::Client::create(std::move(one)));
-    for (std::span<const Key> left = keys; !left.empty();
-         left = left.subspan(std::min(left.size(), removed_at_once))) {
-      redis::Command remove{"remove"};
-      remove.words = {"DEL"};
-      for (const Key& key : left.first(std::min(left.size(), removed_at_once)))
-        for (std::string& name : Names{options.prefix + key.text()}.all())
-          remove.words.push_back(std::move(name));
-      remove.keys = {remove.words[1]};
-      TRY_VOID(client->call(remove));
-    }
-  }
-  return {};
 }
 
 }  // namespace dlock::redlock

@@ -38,7 +38,6 @@ Result<Options> parse_options(const Url&, const Traits&, const Settings&);
 
 Result<void> check(const Url&, const Traits&, const Settings&);
 Result<std::unique_ptr<Backend>> open(const Url&, const Traits&, const Settings&);
-Result<void> purge(const Url&, const Traits&, const Settings&, std::span<const Key>);
 
 inline constexpr BackendFactory factory{.family = "redlock",
                                         .schemes = schemes,
@@ -46,7 +45,6 @@ inline constexpr BackendFactory factory{.family = "redlock",
                                         .items = items,
                                         .check = check,
                                         .open = open,
-                                        .purge = purge,
                                         .access = redis::access};
 
 }  // namespace dlock::redlock

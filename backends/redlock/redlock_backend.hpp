@@ -96,6 +96,7 @@ class RedlockBackend final : public Backend {
   Result<std::vector<std::string>> names() override;
   Result<std::optional<KeyView>> inspect_name(const std::string& name) override;
   Result<Released> revoke(const Key&) override;
+  Result<void> erase(const Key&) override;
   Result<std::vector<Finding>> doctor() override;
   Result<std::string> after_restart(const Request& r) const override {
     return redis::restart_rule({r.ttl}, options_.restart_grace);

@@ -151,8 +151,7 @@ Result<std::optional<KeyView>> RedlockBackend::inspect_name(const std::string& n
 
 Result<std::vector<std::string>> RedlockBackend::names() {
   const std::string& prefix = options_.prefix;
-  if (prefix.empty())
-    return fail(Errc::usage, "without a prefix only a named key can be inspected: give a KEY");
+  TRY_VOID(can_list(prefix));
   TRY_VOID(masters_.gather(usual_deadline(), patience, true));
   if (masters_.ready() < masters_.majority()) return fail(masters_.too_few());
   std::vector<std::string> all;
@@ -179,6 +178,19 @@ Result<std::vector<std::string>> RedlockBackend::names() {
   in_grace = remember < masters_.majority();
   if (scanned < masters_.majority()) return fail(last.value_or(masters_.too_few()));
   return all;
+}
+
+// At every master, not a majority: one left out would keep its numbers.
+Result<void> RedlockBackend::erase(const Key& key) {
+  const Names at = names(key);
+  redis::Command remove{"remove"};
+  remove.keys = {at.lock};
+  remove.words = {"DEL", at.lock, at.record, at.wake};
+  for (std::size_t i = 0; i < masters_.size(); ++i) {
+    TRY(client, client_of(i));
+    TRY_VOID(client->call(remove));
+  }
+  return {};
 }
 
 Result<std::vector<Finding>> RedlockBackend::doctor() {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "zookeeper/factory.hpp"
+#include <zookeeper/zookeeper_version.h>
 #include "core/duration.hpp"
 #include "zookeeper/ephemeral/ephemeral_backend.hpp"
 #include "zookeeper/queue/queue_backend.hpp"
@@ -32,5 +33,7 @@ Result<std::unique_ptr<Backend>> open(const Url& url, const Traits& traits,
     return std::make_unique<QueueBackend>(traits, std::move(options), *dialect);
   return std::make_unique<EphemeralBackend>(traits, std::move(options));
 }
+
+std::vector<std::string> libraries() { return {"libzookeeper_st " ZOO_VERSION}; }
 
 }  // namespace dlock::zookeeper

@@ -53,7 +53,6 @@ inline constexpr std::array<Traits, 4> recipes{{
 
 Result<void> check(const Url&, const Traits&, const Settings&);
 Result<std::unique_ptr<Backend>> open(const Url&, const Traits&, const Settings&);
-Result<void> purge(const Url&, const Traits&, const Settings&, std::span<const Key>);
 
 Access access(const Url&);
 
@@ -65,7 +64,6 @@ inline constexpr BackendFactory factory{.family = "zookeeper",
                                         .items = items,
                                         .check = check,
                                         .open = open,
-                                        .purge = purge,
                                         .libraries = libraries,
                                         .note = "no TLS, no SASL",
                                         .access = access};

@@ -15,74 +15,25 @@ bool loopback(std::string_view host) {
   return host == "localhost" || host == "::1" || host.starts_with("127.");
 }
 
-class Parser {
- public:
-  Parser(const Url& url, const Traits& traits, const Settings& settings)
-      : url_(url), traits_(traits), settings_(settings), items_(url, traits, settings) {}
-
-  Result<Options> parse() {
-    static_cast<StoreOptions&>(made_) = items_.store_options();
-    made_.native = traits_.native;
-    made_.all_loopback = stays_on_this_machine(url_);
-    servers();
-    root();
-    items_.no_tls("no: this dlock has no TLS for ZooKeeper");
-    made_.tick = items_.duration("tick", Duration{1}, "the servers' tickTime, such as 2s")
-                     .value_or(Duration{});
-    TRY_VOID(items_.verdict());
-    TRY_VOID(login());
-    TRY_VOID(items_.verdict());
-    return std::move(made_);
+// The credential is sent unencrypted.
+Result<void> choose_login(Options& o, const Url& url, const Settings& settings, UrlItems& items) {
+  o.auth = settings.auth;  // --auth-file overrides the URL
+  o.auth_file = settings.auth_file;
+  if (const auto file = items.text("auth_file"); file && o.auth.empty()) {
+    o.auth_file = *file;
+    auto secret = read_credential(o.auth_file);
+    if (!secret) return fail(Errc::config, "auth_file " + secret.error().message);
+    o.auth = std::move(*secret);
   }
-
- private:
-  void servers() {
-    if (url_.hosts.empty())
-      items_.wrong("host", "", "at least one, as in zookeeper://H1,H2,H3[/chroot]");
-    for (const auto& host : url_.hosts) {
-      if (!made_.servers.empty()) made_.servers += ',';
-      // The library splits at the last colon.
-      made_.servers += fmt::format("{}:{}", host.name, host.port.value_or(usual_port));
-      ++made_.server_count;
-    }
-  }
-
-  void root() {
-    std::string path = url_.path;
-    while (path.ends_with('/')) path.pop_back();
-    made_.root = fmt::format("{}/{}", path, items_.prefix(native_prefix));
-    std::string whole = made_.root + "k";  // a prefix need not end in a slash
-    if (const auto what = wrong_path(whole))
-      items_.wrong(path.empty() ? "prefix" : "path", made_.root, "a path: " + *what);
-  }
-
-  // The credential is sent unencrypted.
-  Result<void> login() {
-    made_.auth = settings_.auth;  // --auth-file overrides the URL
-    made_.auth_file = settings_.auth_file;
-    if (const auto file = items_.text("auth_file"); file && made_.auth.empty()) {
-      made_.auth_file = *file;
-      auto secret = read_credential(made_.auth_file);
-      if (!secret) return fail(Errc::config, "auth_file " + secret.error().message);
-      made_.auth = std::move(*secret);
-    }
-    if (!made_.auth.empty()) return {};
-    const std::string password = items_.password();
-    if (!url_.user.empty() && password.empty())
-      items_.wrong("user", url_.user, "a user with a password (DLOCK_PASSWORD), or auth_file=");
-    if (url_.user.empty()) return {};
-    made_.login = fmt::format("digest:{}:", url_.user);
-    made_.auth = made_.login + password;
-    made_.auth_file = settings_.password_file;
-    return {};
-  }
-
-  const Url& url_;
-  const Traits& traits_;
-  const Settings& settings_;
-  UrlItems items_;
-  Options made_;
-};
+  if (!o.auth.empty() || url.user.empty()) return {};
+  const std::string password = items.password();
+  if (password.empty())
+    items.wrong("user", url.user, "a user with a password (DLOCK_PASSWORD), or auth_file=");
+  o.login = fmt::format("digest:{}:", url.user);
+  o.auth = o.login + password;
+  o.auth_file = settings.password_file;
+  return {};
+}
 
 // Characters that the server's PathUtils refuses; they are UTF-16, so nothing above U+FFFF either.
 bool forbidden(char32_t c) noexcept {
@@ -105,7 +56,29 @@ bool stays_on_this_machine(const Url& url) {
 }
 
 Result<Options> parse_options(const Url& url, const Traits& traits, const Settings& settings) {
-  return Parser{url, traits, settings}.parse();
+  UrlItems read(url, traits, settings);
+  Options o;
+  static_cast<StoreOptions&>(o) = read.store_options();
+  o.native = traits.native;
+  o.all_loopback = stays_on_this_machine(url);
+  if (url.hosts.empty())
+    read.wrong("host", "", "at least one, as in zookeeper://H1,H2,H3[/chroot]");
+  for (const Url::Host& host : url.hosts)
+    o.servers.push_back({host.name, host.port.value_or(usual_port)});
+
+  std::string path = url.path;
+  while (path.ends_with('/')) path.pop_back();
+  o.root = fmt::format("{}/{}", path, read.prefix(native_prefix));
+  if (const auto what = wrong_path(o.root + "k"))  // a prefix need not end in a slash
+    read.wrong(path.empty() ? "prefix" : "path", o.root, "a path: " + *what);
+
+  read.no_tls("no: this dlock has no TLS for ZooKeeper");
+  o.tick =
+      read.duration("tick", Duration{1}, "the servers' tickTime, such as 2s").value_or(Duration{});
+  TRY_VOID(read.verdict());
+  TRY_VOID(choose_login(o, url, settings, read));
+  TRY_VOID(read.verdict());
+  return o;
 }
 
 std::optional<std::string> wrong_path(std::string_view path) {

@@ -10,9 +10,8 @@ namespace dlock::zookeeper {
 inline constexpr std::uint16_t usual_port = 2181;
 
 struct Options : StoreOptions {
-  std::string servers;  // "h1:2181,h2:2181"
-  unsigned server_count = 0;
-  bool all_loopback = true;  // no traffic leaves this machine
+  std::vector<Url::Host> servers;  // each with its port
+  bool all_loopback = true;        // no traffic leaves this machine
   // chroot and prefix: "/app/dlock/"; a key's path is this and its name. At least "/"
   std::string root;
   std::string auth;  // "scheme:credential"; empty: none

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/arena.hpp"
-#include <sys/eventfd.h>
+#include <algorithm>
 
 namespace dlock::bench {
 
@@ -8,11 +8,10 @@ Arena::Arena(const Plan& p, const Target& t, Scenario s)
     : plan(p),
       target(t),
       scenario(s),
-      per_client(p.clients),
-      timeline(std::make_shared<Timeline>()),
       stop_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      ops_left_(static_cast<std::int64_t>(p.ops)) {
+      ops_left_(static_cast<std::int64_t>(p.ops)),
+      per_client_(p.clients) {
   if (contended(s))
     ledgers_.push_back(
         std::make_unique<Ledger>(p.clients, s == Scenario::limit ? permits(p.clients) : 1));
@@ -29,8 +28,6 @@ void Arena::enter(Phase p) {
   if (p == Phase::over) ::eventfd_write(stop_.get(), 1);
 }
 
-void Arena::tell() const noexcept { ::eventfd_write(event_.get(), 1); }
-
 bool Arena::take_op(bool& counts) {
   const bool measured = phase() == Phase::measuring;
   counts = plan.ops == 0 || measured;
@@ -38,28 +35,32 @@ bool Arena::take_op(bool& counts) {
   return ops_left_.fetch_sub(1, std::memory_order_relaxed) > 0;
 }
 
-void Arena::ready() {
-  if (ready_.fetch_add(1) + 1 == plan.clients) tell();
+void Arena::report_ready() {
+  ++ready;
+  if (all_ready()) wake();
 }
 
-void Arena::left() {
-  if (left_.fetch_add(1) + 1 < plan.clients) return;
-  finished_ = true;
-  tell();
+void Arena::report_left() {
+  ++left;
+  if (all_left()) wake();
 }
 
-void Arena::fatal(const Error& e) {
+void Arena::report_fatal(Error e) {
   {
     const std::lock_guard lock(mutex_);
-    if (!fatal_) fatal_ = e;
+    if (!fatal_) fatal_ = std::move(e);
   }
-  tell();
+  wake();
 }
 
-void Arena::error(const Error& e) {
-  if (errors_.fetch_add(1) > 0) return;
+void Arena::report_error(Error e) {
+  if (errors++ > 0) return;
   const std::lock_guard lock(mutex_);
-  first_error_ = e;
+  first_error_ = std::move(e);
+}
+
+void Arena::report_violation() {
+  if (!violated.exchange(true)) wake();
 }
 
 std::optional<Error> Arena::fatal_error() const {
@@ -67,36 +68,27 @@ std::optional<Error> Arena::fatal_error() const {
   return fatal_;
 }
 
-std::string Arena::first_error() const {
-  const std::lock_guard lock(mutex_);
-  return first_error_ ? first_error_->message : "";
-}
-
-void Arena::counted(Latency l, Nanoseconds n) {
-  latency[static_cast<std::size_t>(l)].record(n);
+void Arena::count(Latency l, Nanoseconds n) {
+  latency_[static_cast<std::size_t>(l)].record(n);
   if (l == Latency::handoff || (l == Latency::acquire && !contended(scenario)) ||
       l == Latency::renew)
-    timeline->add(Clock::now() - start(), n);
+    timeline_->add(Clock::now() - start(), n);
 }
 
-void Arena::grant(unsigned client) {
-  ++per_client[client];  // this client's own entry
-  grants_.fetch_add(1, std::memory_order_relaxed);
+void Arena::count_grant(unsigned client) {
+  ++per_client_[client];  // this client's own entry
+  grants.fetch_add(1, std::memory_order_relaxed);
 }
 
-void Arena::waited(Nanoseconds n) {
-  std::int64_t seen = longest_wait_.load(std::memory_order_relaxed);
-  while (n.count() > seen &&
-         !longest_wait_.compare_exchange_weak(seen, n.count(), std::memory_order_relaxed)) {}
+void Arena::count_wait(Nanoseconds n) {
+  std::int64_t longest = longest_wait_.load(std::memory_order_relaxed);
+  while (n.count() > longest &&
+         !longest_wait_.compare_exchange_weak(longest, n.count(), std::memory_order_relaxed)) {}
 }
 
-void Arena::add(const Counters& from, const Counters& to) {
+void Arena::count_use(const Counters& from, const Counters& to) {
   requests_ += to.requests - from.requests;
   wakeups_ += to.wakeups - from.wakeups;
-}
-
-void Arena::violation() {
-  if (!violated_.exchange(true)) tell();
 }
 
 Ledger::Tally Arena::tally() const {
@@ -110,6 +102,30 @@ Ledger::Tally Arena::tally() const {
     if (all.first.empty()) all.first = std::move(one.first);
   }
   return all;
+}
+
+void Arena::add_to(Figures& f, double seconds) const {
+  std::uint64_t granted = 0;
+  for (std::size_t i = 0; i < per_client_.size(); ++i) {
+    f.per_client[i] += per_client_[i];
+    granted += per_client_[i];
+  }
+  f.rounds.push_back({.grants_per_s = static_cast<double>(granted) / seconds});
+  for (std::size_t l = 0; l < latencies; ++l) f.latency[l].add(latency_[l]);
+  f.seconds += seconds;
+  f.grants += granted;
+  f.errors += errors;
+  if (f.first_error.empty() && first_error_) f.first_error = first_error_->message;
+  f.requests += requests_;
+  f.wakeups += wakeups_;
+  f.longest_wait = std::max(f.longest_wait, Nanoseconds{longest_wait_.load()});
+  f.timeline = timeline_;
+  const Ledger::Tally seen = tally();
+  f.overlaps += seen.overlaps;
+  f.inversions += seen.inversions;
+  f.late += seen.late;
+  f.max_overtakes = std::max(f.max_overtakes, seen.max_overtakes);
+  if (f.first_violation.empty()) f.first_violation = seen.first;
 }
 
 }  // namespace dlock::bench

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shared by the clients of one measurement: what to do, when, and the counts.
 #pragma once
+#include <sys/eventfd.h>
 #include <atomic>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
+#include "bench/bench.hpp"
 #include "bench/figures.hpp"
 #include "bench/ledger.hpp"
-#include "bench/plan.hpp"
 #include "util/fd.hpp"
 
 namespace dlock::bench {
@@ -43,7 +44,7 @@ class Arena {
   }
 
   int stop_fd() const noexcept { return stop_.get(); }    // readable once it is over
-  int event_fd() const noexcept { return event_.get(); }  // readable: check ready() and finished()
+  int event_fd() const noexcept { return event_.get(); }  // readable: look at all of the below
   // False: --ops operations have begun. `counts`: this one is measured; with --ops those of the
   // warm-up are not.
   bool take_op(bool& counts);
@@ -52,42 +53,39 @@ class Arena {
   }
 
   // What clients report.
-  void ready();
-  void left();               // no more from this client
-  void fatal(const Error&);  // no client can continue
-  void error(const Error&);  // one operation failed
-  void counted(Latency, Nanoseconds);
-  void grant(unsigned client);
-  void waited(Nanoseconds);
-  void add(const Counters& from, const Counters& to);
-  void violation();  // the ledger has seen an overlap or an inversion: stops the measurement
+  void report_ready();
+  void report_left();        // no more from this client
+  void report_fatal(Error);  // no client can continue
+  void report_error(Error);  // one operation failed
+  void report_violation();   // the ledger has seen an overlap or an inversion: ends the measurement
+  void count(Latency, Nanoseconds);
+  void count_grant(unsigned client);
+  void count_wait(Nanoseconds);
+  void count_use(const Counters& from, const Counters& to);
 
   // For the watching thread.
-  unsigned ready_count() const noexcept { return ready_.load(); }
-  bool finished() const noexcept { return finished_.load(); }
+  bool all_ready() const noexcept { return ready == plan.clients; }
+  bool all_left() const noexcept { return left == plan.clients; }
   std::optional<Error> fatal_error() const;
-  std::uint64_t grants_so_far() const noexcept { return grants_.load(std::memory_order_relaxed); }
-  std::uint64_t errors_so_far() const noexcept { return errors_.load(std::memory_order_relaxed); }
-  bool violated() const noexcept { return violated_.load(); }
   Ledger::Tally tally() const;
+  void add_to(Figures&, double seconds) const;  // when all have left
 
-  std::array<Histogram, latencies> latency;
-  std::vector<std::uint64_t> per_client;
-  std::shared_ptr<Timeline> timeline;  // of the hand-offs; of the acquisitions where there are none
-  Nanoseconds longest_wait() const noexcept { return Nanoseconds{longest_wait_.load()}; }
-  Counters used() const noexcept { return {requests_.load(), wakeups_.load()}; }
-  std::string first_error() const;
+  std::atomic<unsigned> ready{0}, left{0};  // clients
+  std::atomic<bool> violated{false};
+  std::atomic<std::uint64_t> grants{0}, errors{0};
 
  private:
-  void tell() const noexcept;
+  void wake() const noexcept { ::eventfd_write(event_.get(), 1); }
 
   std::vector<std::unique_ptr<Ledger>> ledgers_;
   Fd stop_, event_;
   std::atomic<Phase> phase_{Phase::connecting};
   std::atomic<std::int64_t> start_{0}, begin_{0}, ops_left_{0}, longest_wait_{0};
-  std::atomic<unsigned> ready_{0}, left_{0};
-  std::atomic<bool> finished_{false}, violated_{false};
-  std::atomic<std::uint64_t> grants_{0}, errors_{0}, requests_{0}, wakeups_{0};
+  std::atomic<std::uint64_t> requests_{0}, wakeups_{0};
+  std::array<Histogram, latencies> latency_;
+  std::vector<std::uint64_t> per_client_;
+  // of the hand-offs; of the acquisitions where there are none
+  std::shared_ptr<Timeline> timeline_ = std::make_shared<Timeline>();
   mutable std::mutex mutex_;
   std::optional<Error> fatal_, first_error_;
 };

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include "bench/arena.hpp"
 #include "bench/client.hpp"
-#include "bench/crash.hpp"
 #include "bench/watch.hpp"
 #include "core/text.hpp"
 
@@ -81,6 +80,7 @@ class Bench {
   Result<void> measure_crash(const Target&, Figures&);
   Result<void> measure_all(Report&);
   std::vector<Key> keys_of_run(const Target&) const;
+  Result<void> erase(const Target&) const;
   Result<std::optional<std::string>> left_over(const Target&) const;
   std::vector<std::string> clean();
   bool stopped() { return signals_.seen() != 0; }
@@ -118,20 +118,20 @@ Result<void> Bench::measure(const Target& t, Scenario s, Figures& f) {
   Crew crew(arena);
   if (auto started = crew.start(); !started) return started;
   const Nanoseconds whole = plan_.ops ? 0ns : Nanoseconds{plan_.duration};
-  const auto broken = [&] { return stopped() || arena.violated() || arena.fatal_error(); };
+  const auto broken = [&] { return stopped() || arena.violated || arena.fatal_error(); };
 
   const Deadline patience = later(Clock::now(), to_connect + plan_.settings.connect_timeout);
-  while (!broken() && arena.ready_count() < plan_.clients) {
+  while (!broken() && !arena.all_ready()) {
     if (Clock::now() >= patience)
       return fail(Errc::unavailable, fmt::format("{}: only {} of {} clients are connected",
-                                                 title(t, s), arena.ready_count(), plan_.clients));
+                                                 title(t, s), arena.ready.load(), plan_.clients));
     sleep_until(patience, arena.event_fd(), signals_.fd());
   }
   arena.enter(Phase::warming);
   const auto stay = [&](Deadline until) {
     const Duration every = progress_.every();
     Deadline next = every > 0us ? later(Clock::now(), every) : no_deadline;
-    while (!broken() && !arena.finished() && Clock::now() < until) {
+    while (!broken() && !arena.all_left() && Clock::now() < until) {
       sleep_until(std::min(until, next), arena.event_fd(), signals_.fd());
       if (Clock::now() < next) continue;
       next = later(Clock::now(), every);
@@ -146,34 +146,7 @@ Result<void> Bench::measure(const Target& t, Scenario s, Figures& f) {
   crew.join();
   if (const auto e = arena.fatal_error()) return fail(*e);
 
-  const double seconds = std::chrono::duration<double>(took).count();
-  Round round;
-  std::uint64_t grants = 0;
-  for (std::size_t i = 0; i < arena.per_client.size(); ++i) {
-    f.per_client[i] += arena.per_client[i];
-    grants += arena.per_client[i];
-  }
-  round.grants_per_s = static_cast<double>(grants) / seconds;
-  for (std::size_t l = 0; l < latencies; ++l) {
-    for (std::size_t q = 0; q < quantiles.size(); ++q)
-      round.latency_us[l][q] = in_us(arena.latency[l].percentile(quantiles[q].per_100000));
-    f.latency[l].add(arena.latency[l]);
-  }
-  f.rounds.push_back(round);
-  f.seconds += seconds;
-  f.grants += grants;
-  f.errors += arena.errors_so_far();
-  if (f.first_error.empty()) f.first_error = arena.first_error();
-  f.requests += arena.used().requests;
-  f.wakeups += arena.used().wakeups;
-  f.longest_wait = std::max(f.longest_wait, arena.longest_wait());
-  f.timeline = arena.timeline;
-  const Ledger::Tally tally = arena.tally();
-  f.overlaps += tally.overlaps;
-  f.inversions += tally.inversions;
-  f.late += tally.late;
-  f.max_overtakes = std::max(f.max_overtakes, tally.max_overtakes);
-  if (f.first_violation.empty()) f.first_violation = tally.first;
+  arena.add_to(f, std::chrono::duration<double>(took).count());
   return {};
 }
 
@@ -185,12 +158,8 @@ Result<void> Bench::measure_crash(const Target& t, Figures& f) {
     TRY(took, crash_once(plan_, t, signals_, f));
     if (took) h.record(*took);
   }
-  Round round;
-  const std::size_t l = static_cast<std::size_t>(Latency::takeover);
-  for (std::size_t q = 0; q < quantiles.size(); ++q)
-    round.latency_us[l][q] = in_us(h.percentile(quantiles[q].per_100000));
-  f.rounds.push_back(round);
-  f.latency[l].add(h);
+  f.rounds.emplace_back();
+  f.latency[static_cast<std::size_t>(Latency::takeover)].add(h);
   f.seconds += std::chrono::duration<double>(Clock::now() - start).count();
   return {};
 }
@@ -236,6 +205,14 @@ std::vector<Key> Bench::keys_of_run(const Target& t) const {
   return keys;
 }
 
+// Removes only keys that this run can have written, by name, even if other keys have appeared below
+// our prefix meanwhile.
+Result<void> Bench::erase(const Target& t) const {
+  TRY(backend, t.open(plan_.settings));
+  for (const Key& key : keys_of_run(t)) TRY_VOID(backend->erase(key));
+  return {};
+}
+
 // One of our keys that the store still has.
 Result<std::optional<std::string>> Bench::left_over(const Target& t) const {
   TRY(backend, t.open(plan_.settings));
@@ -247,10 +224,8 @@ Result<std::optional<std::string>> Bench::left_over(const Target& t) const {
   return std::optional<std::string>{};
 }
 
-// Removes only keys that this run can have written, by name, even if other keys have appeared below
-// our prefix meanwhile. When all targets are done, each is checked again: a request sent before its
-// connection broke may be carried out late, and its key is removed again. Returns what could not be
-// removed.
+// When all targets are done, each is checked again: a request sent before its connection broke may
+// be carried out late, and its key is removed again. Returns what could not be removed.
 std::vector<std::string> Bench::clean() {
   progress_.say("removing what was written");
   std::vector<std::string> failures;
@@ -262,12 +237,9 @@ std::vector<std::string> Bench::clean() {
   for (const Target& t : plan_.targets) to_do.push_back(&t);
   for (unsigned tries = 1; !to_do.empty(); ++tries) {
     std::vector<const Target*> removed, again;
-    for (const Target* t : to_do) {
-      const auto gone = t->purge ? t->purge(plan_.settings, keys_of_run(*t))
-                                 : Result<void>(fail(Errc::usage, "nothing can remove it"));
-      if (gone) removed.push_back(t);
+    for (const Target* t : to_do)
+      if (const auto gone = erase(*t)) removed.push_back(t);
       else failed(*t, gone.error().message);
-    }
     for (const Target* t : removed) {
       const auto left = left_over(*t);
       if (!left) failed(*t, left.error().message);

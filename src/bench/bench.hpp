@@ -1,9 +1,55 @@
 // SPDX-License-Identifier: Apache-2.0
+// What the command line asks of bench/: everything is checked before a Plan exists.
 #pragma once
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
 #include "bench/figures.hpp"
-#include "bench/plan.hpp"
+#include "core/factory.hpp"
 
 namespace dlock::bench {
+
+// A backend and a recipe, under the prefix of this run.
+struct Target {
+  std::string backend;  // family: "redis"; with a number when it occurs with another URL: "redis#2"
+  std::string recipe;
+  // begins the keys of this target, so that two recipes of one store use different keys
+  std::string tag;
+  const Traits* traits = nullptr;
+  std::function<Duration(Duration ttl)> proven_of;  // null: all but drift
+  // this host, through the network stack
+  bool loopback = false;
+  // may be called by several threads at once
+  std::function<Result<std::unique_ptr<Backend>>(const Settings&)> open;
+};
+
+struct Plan {
+  std::vector<Target> targets;
+  std::vector<Scenario> scenarios;
+  unsigned clients = 8;
+  Duration duration{5'000'000};
+  std::uint64_t ops = 0;  // measured grants instead of a duration; 0: none
+  Duration hold{};
+  // grants asked for per second by all clients together; 0: each asks when the last is done (closed
+  // loop)
+  std::uint64_t rate = 0;
+  unsigned repeat = 1;
+  Duration ttl{30'000'000}, crash_ttl{5'000'000};
+  Settings settings;   // without interrupt_fd
+  std::string prefix;  // of every key in the store
+
+  Duration progress{};  // a line on stderr so often; 0: none
+  bool bar = false;     // one line that is redrawn, on a terminal
+  bool quiet = false;
+};
+
+// The warm-up before a measurement, which is not measured.
+constexpr Duration warm_up(const Plan& p) noexcept {
+  return std::min<Duration>(std::chrono::seconds{1}, p.duration / 5);
+}
 
 // Measures every scenario on every target, `repeat` times, alternating, so that changes of this
 // machine's speed affect all alike. Call it before any thread exists; it leaves none behind. An

@@ -31,7 +31,9 @@ class Client {
   Request request(unsigned lease = 0);
   bool measuring() const noexcept { return arena_.phase() == Phase::measuring; }
   void nap_until(Deadline);
-  void failed(const Error& e) { retryable(e.code) ? arena_.error(e) : arena_.fatal(e); }
+  void failed(const Error& e) {
+    retryable(e.code) ? arena_.report_error(e) : arena_.report_fatal(e);
+  }
   void note_phase();
 
   Arena& arena_;
@@ -58,13 +60,17 @@ bool Client::open() {
   Settings settings = arena_.plan.settings;
   settings.interrupt_fd = arena_.stop_fd();
   auto opened = arena_.target.open(settings);
-  if (!opened) return arena_.fatal(opened.error()), false;
+  if (!opened) {
+    arena_.report_fatal(opened.error());
+    return false;
+  }
   backend_ = std::move(*opened);
   // connects
   const auto reached =
       backend_->check(key_of(arena_.target, arena_.scenario, id_), FencingToken{1});
-  if (!reached && !arena_.over()) return arena_.fatal(reached.error()), false;
-  return true;
+  if (reached || arena_.over()) return true;
+  arena_.report_fatal(reached.error());
+  return false;
 }
 
 Request Client::request(unsigned lease) {
@@ -97,7 +103,10 @@ std::optional<Deadline> Client::next_start() {
 // nullopt: not granted; the place is cancelled.
 std::optional<Granted> Client::acquire(const Request& r) {
   auto waiter = backend_->enqueue(r);
-  if (!waiter) return failed(waiter.error()), std::nullopt;
+  if (!waiter) {
+    failed(waiter.error());
+    return std::nullopt;
+  }
   while (!arena_.over()) {
     auto answer = (*waiter)->poll(1s);
     if (!answer) {
@@ -116,7 +125,7 @@ void Client::release(const Lease& lease) {
     const auto released = backend_->release(lease);
     if (released) {
       if (*released == Released::was_not_held)
-        arena_.error({Errc::protocol, "release: the lock was not held any more"});
+        arena_.report_error({Errc::protocol, "release: the lock was not held any more"});
       return;
     }
     failed(released.error());
@@ -136,17 +145,17 @@ void Client::take_and_release() {
     ledger_.asked(number_, asked);
     const auto granted = acquire(r);
     const Deadline at = Clock::now();
-    if (measuring() || arena_.over()) arena_.waited(at - std::max(*due, arena_.start()));
+    if (measuring() || arena_.over()) arena_.count_wait(at - std::max(*due, arena_.start()));
     if (!granted) {
       ledger_.gave_up(number_);
       nap_until(later(at, after_error));
       continue;
     }
     const auto handoff = ledger_.granted(number_, granted->lease, at);
-    if (handoff && counts && measuring()) arena_.counted(Latency::handoff, *handoff);
+    if (handoff && counts && measuring()) arena_.count(Latency::handoff, *handoff);
     if (counts && measuring()) {
-      arena_.counted(Latency::acquire, at - *due);
-      arena_.grant(id_);
+      arena_.count(Latency::acquire, at - *due);
+      arena_.count_grant(id_);
     }
     if (hold > 0us) nap_until(later(at, hold));
     else if (contended(arena_.scenario))
@@ -154,8 +163,8 @@ void Client::take_and_release() {
     const Deadline ending = Clock::now();
     ledger_.ending(number_, ending);
     release(granted->lease);
-    if (counts && measuring()) arena_.counted(Latency::release, Clock::now() - ending);
-    if (ledger_.violated()) arena_.violation();
+    if (counts && measuring()) arena_.count(Latency::release, Clock::now() - ending);
+    if (ledger_.violated()) arena_.report_violation();
   }
 }
 
@@ -170,11 +179,11 @@ void Client::renew_one(Lease& lease, bool counts) {
   if (const auto* kept = std::get_if<Kept>(&*answer)) {
     lease = kept->lease;
     if (!counts || !measuring()) return;
-    arena_.counted(Latency::renew, Clock::now() - asked);
-    arena_.grant(id_);
+    arena_.count(Latency::renew, Clock::now() - asked);
+    arena_.count_grant(id_);
     return;
   }
-  arena_.fatal({Errc::protocol, "renew: a lease was lost: " + std::get<Lost>(*answer).why});
+  arena_.report_fatal({Errc::protocol, "renew: a lease was lost: " + std::get<Lost>(*answer).why});
 }
 
 void Client::renew() {
@@ -194,12 +203,12 @@ void Client::renew() {
 
 void Client::work() {
   if (open()) {
-    arena_.ready();
+    arena_.report_ready();
     arena_.wait_while_connecting();
     arena_.scenario == Scenario::renew ? renew() : take_and_release();
-    if (at_start_) arena_.add(*at_start_, backend_->counters());
+    if (at_start_) arena_.count_use(*at_start_, backend_->counters());
   }
-  arena_.left();
+  arena_.report_left();
 }
 
 }  // namespace
@@ -223,8 +232,8 @@ void work(Arena& arena, unsigned client) {
   try {
     Client(arena, client).work();
   } catch (const std::exception& e) {
-    arena.fatal({Errc::internal, fmt::format("a client failed: {}", e.what())});
-    arena.left();
+    arena.report_fatal({Errc::internal, fmt::format("a client failed: {}", e.what())});
+    arena.report_left();
   }
 }
 

@@ -1,9 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/figures.hpp"
+#include <fmt/format.h>
 #include <algorithm>
 #include "bench/ledger.hpp"
 
 namespace dlock::bench {
+namespace {
+
+// Three digits; a fraction only where there is room for one.
+std::string three(double v) {
+  return v < 9.995   ? fmt::format("{:.2f}", v)
+         : v < 99.95 ? fmt::format("{:.1f}", v)
+                     : fmt::format("{:.0f}", v);
+}
+
+}  // namespace
 
 double median(std::vector<double> values) noexcept {
   if (values.empty()) return 0;
@@ -40,6 +51,25 @@ bool Report::without_samples() const noexcept {
 
 bool Report::violated() const noexcept {
   return std::any_of(runs.begin(), runs.end(), [](const Figures& f) { return f.violated(); });
+}
+
+std::string grouped(double number) {
+  if (number < 99.95) return three(number);
+  std::string digits = fmt::format("{:.0f}", number);
+  for (std::size_t at = digits.size(); at > 3; at -= 3) digits.insert(at - 3, 1, ' ');
+  return digits;
+}
+
+std::string short_time(Nanoseconds n) {
+  const double ns = static_cast<double>(n.count());
+  if (ns < 999.5) return fmt::format("{:.0f}ns", ns);
+  if (ns < 999.5e3) return three(ns / 1e3) + "us";
+  if (ns < 999.5e6) return three(ns / 1e6) + "ms";
+  return three(ns / 1e9) + "s";
+}
+
+std::string ratio(double r) {
+  return r < 9.95 ? fmt::format("{:.1f}", r) : fmt::format("{:.0f}", r);
 }
 
 }  // namespace dlock::bench

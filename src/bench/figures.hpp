@@ -8,7 +8,6 @@
 #include <vector>
 #include "bench/histogram.hpp"
 #include "bench/scenario.hpp"
-#include "bench/timeline.hpp"
 
 namespace dlock::bench {
 
@@ -30,7 +29,6 @@ inline constexpr std::array<Quantile, 5> quantiles{{{"p50", "p50", 50'000},
 // The result of one repeat.
 struct Round {
   double grants_per_s = 0;
-  std::array<std::array<double, quantiles.size()>, latencies> latency_us{};
 };
 
 struct Figures {
@@ -77,6 +75,11 @@ struct Report {
   bool violated() const noexcept;
   bool without_samples() const noexcept;  // a run of it
 };
+
+// "41 210", "590", "3.4": three digits or more, thousands apart
+std::string grouped(double number);
+std::string short_time(Nanoseconds n);  // "92us", "1.21ms", "4.50s": three digits
+std::string ratio(double r);            // "4.2", "13", "1.0"
 
 constexpr double in_us(Nanoseconds n) noexcept { return static_cast<double>(n.count()) / 1000; }
 

@@ -2,8 +2,9 @@
 // The results, for people and for programs.
 #pragma once
 #include <string>
+#include "bench/bench.hpp"
 #include "bench/figures.hpp"
-#include "bench/plan.hpp"
+#include "util/table.hpp"
 
 namespace dlock::bench {
 
@@ -17,9 +18,9 @@ std::string html_of(const Plan&, const Report&, std::string_view version);
 // The content of text and HTML.
 struct Table {
   std::string title;
-  std::vector<std::string> head;
-  std::vector<std::vector<std::string>> rows;  // the first cell names the target
-  std::vector<std::string> remarks;            // ratios
+  Row head;
+  std::vector<Row> rows;             // the first cell names the target
+  std::vector<std::string> remarks;  // ratios
 };
 std::vector<Table> tables_of(const Plan&, const Report&);
 std::string headline(const Plan&, std::string_view version);

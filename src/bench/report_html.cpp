@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include "bench/report.hpp"
-#include "bench/text.hpp"
 
 namespace dlock::bench {
 namespace {
@@ -77,9 +76,29 @@ struct Series {
   std::size_t colour;
 };
 
-std::string svg(std::string_view label, const std::string& inside) {
-  return fmt::format("<svg viewBox=\"0 0 700 260\" role=img aria-label=\"{}\">{}</svg>",
-                     escaped(label), inside);
+double in_ns(Nanoseconds n) noexcept { return static_cast<double>(n.count()); }
+double mean(const Timeline::Slot& s) noexcept {
+  return in_ns(s.sum) / static_cast<double>(s.count);
+}
+
+std::string chart(std::string_view title, const std::string& inside) {
+  return fmt::format(
+      "<div><h3>{0}</h3><svg viewBox=\"0 0 700 260\" role=img aria-label=\"{0}\">{1}</svg></div>",
+      escaped(title), inside);
+}
+
+std::string curve(std::string_view kind, std::size_t colour, const std::string& points) {
+  return fmt::format("<polyline class={} style=\"stroke:var(--c{})\" points=\"{}\"/>", kind, colour,
+                     points);
+}
+
+// Below the marks of the horizontal axis.
+std::string caption(std::string_view text) {
+  return fmt::format("<text x={} y={} text-anchor=end>{}</text>", right, bottom + 34, text);
+}
+
+std::string mark(double x, std::string_view anchor, std::string_view text) {
+  return fmt::format("<text x={:.1f} y={} text-anchor={}>{}</text>", x, bottom + 18, anchor, text);
 }
 
 // Latency by percentile; the axis stretches towards 100 %: a half, a quarter, an eighth ... of the
@@ -90,8 +109,8 @@ std::string distribution(std::string_view title, const std::vector<Series>& all,
   for (const Series& s : all) {
     const Histogram& h = s.figures->of(l);
     if (h.count() == 0) continue;
-    least = std::min(least, static_cast<double>(std::max<std::int64_t>(h.min().count(), 1)));
-    most = std::max(most, static_cast<double>(h.max().count()));
+    least = std::min(least, std::max(in_ns(h.min()), 1.0));
+    most = std::max(most, in_ns(h.max()));
   }
   if (most <= 0) return {};
   const TimeAxis axis(least, most);
@@ -99,27 +118,23 @@ std::string distribution(std::string_view title, const std::vector<Series>& all,
     return left + -std::log2(share_left) / most_halvings * (right - left);
   };
   std::string inside = axis.grid();
-  for (const auto& [mark, share] :
+  for (const auto& [text, share] :
        {std::pair{"50%", 0.5}, {"90%", 0.1}, {"99%", 0.01}, {"99.9%", 0.001}, {"99.99%", 0.0001}})
-    inside += fmt::format("<text x={:.1f} y={} text-anchor=middle>{}</text>",
-                          std::min(x(share), right - 16), bottom + 18, mark);
-  inside += fmt::format("<text x={} y={} text-anchor=end>of all are not slower</text>", right,
-                        bottom + 34);
+    inside += mark(std::min(x(share), right - 16), "middle", text);
+  inside += caption("of all are not slower");
   for (const Series& s : all) {
     const Histogram& h = s.figures->of(l);
     if (h.count() == 0) continue;
     std::string points;
-    for (std::uint32_t step = 0; step <= 66; ++step) {
-      double share = 1;  // 2^(-step / 5)
-      for (std::uint32_t i = 0; i < step; ++i) share *= 0.870550563;
+    for (int step = 0; step <= 66; ++step) {
+      const double share = std::exp2(-step / 5.0);
       const auto per_100000 = static_cast<std::uint32_t>((1 - share) * 100'000);
       points += fmt::format("{:.1f},{:.1f} ", std::min(x(share), right),
-                            axis.y(static_cast<double>(h.percentile(per_100000).count())));
+                            axis.y(in_ns(h.percentile(per_100000))));
     }
-    inside += fmt::format("<polyline class=curve style=\"stroke:var(--c{})\" points=\"{}\"/>",
-                          s.colour, points);
+    inside += curve("curve", s.colour, points);
   }
-  return fmt::format("<div><h3>{}</h3>{}</div>", escaped(title), svg(title, inside));
+  return chart(title, inside);
 }
 
 std::string timeline(std::string_view title, const std::vector<Series>& all) {
@@ -129,43 +144,32 @@ std::string timeline(std::string_view title, const std::vector<Series>& all) {
     for (std::size_t i = 0; i < t.all().size(); ++i) {
       const Timeline::Slot& slot = t.all()[i];
       if (slot.count == 0) continue;
-      least =
-          std::min(least, static_cast<double>(slot.sum.count()) / static_cast<double>(slot.count));
-      most = std::max(most, static_cast<double>(slot.max.count()));
-      end = std::max(end, static_cast<double>(i + 1) * static_cast<double>(t.width().count()));
+      least = std::min(least, mean(slot));
+      most = std::max(most, in_ns(slot.max));
+      end = std::max(end, static_cast<double>(i + 1) * in_ns(t.width()));
     }
   }
   if (most <= 0 || end <= 0) return {};
   const TimeAxis axis(std::max(least, 1.0), most);
   std::string inside = axis.grid();
   for (int i = 0; i <= 4; ++i)
-    inside += fmt::format("<text x={:.1f} y={} text-anchor={}>{:.1f} s</text>",
-                          left + (right - left) * i / 4, bottom + 18, i == 4 ? "end" : "middle",
-                          end * i / 4e9);
-  inside += fmt::format(
-      "<text x={} y={} text-anchor=end>mean (line) and worst (dashes) of each moment, last "
-      "round</text>",
-      right, bottom + 34);
+    inside += mark(left + (right - left) * i / 4, i == 4 ? "end" : "middle",
+                   fmt::format("{:.1f} s", end * i / 4e9));
+  inside += caption("mean (line) and worst (dashes) of each moment, last round");
   for (const Series& s : all) {
     const Timeline& t = *s.figures->timeline;
-    std::string mean, worst;
+    std::string means, worst;
     for (std::size_t i = 0; i < t.all().size(); ++i) {
       const Timeline::Slot& slot = t.all()[i];
       if (slot.count == 0) continue;
-      const double x = left + (static_cast<double>(i) + 0.5) *
-                                  static_cast<double>(t.width().count()) / end * (right - left);
-      mean += fmt::format(
-          "{:.1f},{:.1f} ", x,
-          axis.y(static_cast<double>(slot.sum.count()) / static_cast<double>(slot.count)));
-      worst += fmt::format("{:.1f},{:.1f} ", x, axis.y(static_cast<double>(slot.max.count())));
+      const double x =
+          left + (static_cast<double>(i) + 0.5) * in_ns(t.width()) / end * (right - left);
+      means += fmt::format("{:.1f},{:.1f} ", x, axis.y(mean(slot)));
+      worst += fmt::format("{:.1f},{:.1f} ", x, axis.y(in_ns(slot.max)));
     }
-    inside += fmt::format(
-        "<polyline class=curve style=\"stroke:var(--c{0})\" points=\"{1}\"/><polyline "
-        "class=\"curve faint\" "
-        "style=\"stroke:var(--c{0})\" points=\"{2}\"/>",
-        s.colour, mean, worst);
+    inside += curve("curve", s.colour, means) + curve("\"curve faint\"", s.colour, worst);
   }
-  return fmt::format("<div><h3>{}</h3>{}</div>", escaped(title), svg(title, inside));
+  return chart(title, inside);
 }
 
 // Grants of each client, the least first: a level top is fair. Neighbouring clients share a bar if
@@ -176,27 +180,27 @@ std::string fairness(const std::vector<Series>& all) {
   for (const Series& s : all) {
     std::vector<std::uint64_t> shares = s.figures->per_client;
     std::sort(shares.begin(), shares.end());
-    const double tallest = shares.empty() ? 0 : static_cast<double>(shares.back());
-    if (tallest <= 0) continue;
+    if (shares.empty() || shares.back() == 0) continue;
+    const double tallest = static_cast<double>(shares.back());
     const std::size_t bars = std::min(shares.size(), most_bars);
+    const double width = (right - left) / static_cast<double>(bars);
     std::string inside;
     for (std::size_t i = 0; i < bars; ++i) {
       const double height =
           static_cast<double>(shares[i * shares.size() / bars]) / tallest * (bottom - top);
-      const double width = (right - left) / static_cast<double>(bars);
       inside += fmt::format(
           "<rect x={:.1f} y={:.1f} width={:.1f} height={:.1f} style=\"fill:var(--c{})\"/>",
-          left + width * static_cast<double>(i), bottom - height, std::max(width - 1, 0.5),
-          std::max(height, 0.0), s.colour);
+          left + width * static_cast<double>(i), bottom - height, std::max(width - 1, 0.5), height,
+          s.colour);
     }
     inside += fmt::format(
         "<line class=grid x1={0} x2={1} y1={2} y2={2} /><text x={3} y={4} "
         "text-anchor=end>{5}</text>",
         left, right, bottom, left - 6, top + 10, grouped(tallest));
-    const std::string title =
-        fmt::format("Grants of each client, {}: fairness {:.3f}, most overtakes {}",
-                    target_name(*s.figures), s.figures->fairness(), s.figures->max_overtakes);
-    text += fmt::format("<div><h3>{}</h3>{}</div>", escaped(title), svg(title, inside));
+    text +=
+        chart(fmt::format("Grants of each client, {}: fairness {:.3f}, most overtakes {}",
+                          target_name(*s.figures), s.figures->fairness(), s.figures->max_overtakes),
+              inside);
   }
   return text;
 }
@@ -229,22 +233,16 @@ std::string charts(const Report& r, Scenario scenario) {
     text += fmt::format("<li><i style=\"background:var(--c{})\"></i>{}</li>", s.colour,
                         escaped(target_name(*s.figures)));
   text += "</ul><div class=charts>";
-  switch (scenario) {
-    case Scenario::crash:
-      text += distribution("Next grant after the crash", all, Latency::takeover);
-      break;
-    case Scenario::renew:
-      text += distribution("Renewal", all, Latency::renew) + timeline("Renewals in time", all);
-      break;
-    case Scenario::uncontended:
-      text += distribution("Acquire", all, Latency::acquire) +
-              distribution("Release", all, Latency::release) +
-              timeline("Acquisitions in time", all);
-      break;
-    default:
-      text += distribution("Hand-off: from the release to the next grant", all, Latency::handoff) +
-              timeline("Hand-offs in time", all) + fairness(all);
-  }
+  if (scenario == Scenario::crash)
+    text += distribution("Next grant after the crash", all, Latency::takeover);
+  else if (scenario == Scenario::renew)
+    text += distribution("Renewal", all, Latency::renew) + timeline("Renewals in time", all);
+  else if (scenario == Scenario::uncontended)
+    text += distribution("Acquire", all, Latency::acquire) +
+            distribution("Release", all, Latency::release) + timeline("Acquisitions in time", all);
+  else
+    text += distribution("Hand-off: from the release to the next grant", all, Latency::handoff) +
+            timeline("Hand-offs in time", all) + fairness(all);
   return text + "</div>";
 }
 

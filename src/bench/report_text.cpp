@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include "bench/report.hpp"
-#include "bench/text.hpp"
 #include "core/duration.hpp"
 
 namespace dlock::bench {
@@ -22,19 +21,6 @@ std::string heading(const Plan& p, Scenario s) {
   return fmt::format("{}: {}", name, about);
 }
 
-void add_quantiles(Table& t, std::string_view what, std::initializer_list<std::size_t> which) {
-  bool first = true;
-  for (const std::size_t q : which) {
-    t.head.push_back(first ? fmt::format("{} {}", what, quantiles[q].shown)
-                           : std::string(quantiles[q].shown));
-    first = false;
-  }
-}
-void add_quantiles(std::vector<std::string>& row, const Histogram& h,
-                   std::initializer_list<std::size_t> which) {
-  for (const std::size_t q : which) row.push_back(times(h, quantiles[q].per_100000));
-}
-
 // "12 300", or with several rounds "12 300 [11 900-12 800]".
 std::string rate(const Figures& f) {
   if (f.rounds.size() < 2) return grouped(f.grants_per_s());
@@ -44,41 +30,65 @@ std::string rate(const Figures& f) {
                      grouped(high->grants_per_s));
 }
 
-std::string or_dash(std::optional<double> v) {
-  return v ? fmt::format("{:.2f}", *v) : std::string("-");
+std::string count(std::uint64_t n) { return fmt::to_string(n); }
+std::string ratio_or_dash(std::optional<double> v) { return v ? fmt::format("{:.2f}", *v) : "-"; }
+
+template <Latency L, std::uint32_t Per100000>
+std::string time_of(const Figures& f) {
+  return times(f.of(L), Per100000);
 }
 
-std::vector<std::string> row_of(const Figures& f) {
-  std::vector<std::string> row{target_name(f)};
-  if (f.scenario == Scenario::crash) {
-    const Histogram& h = f.of(Latency::takeover);
-    row.push_back(fmt::format("{}", h.count()));
-    row.push_back(times(h, 50'000));
-    row.push_back(h.count() ? short_time(h.min()) : "-");
-    row.push_back(times(h, 100'000));
-    return row;
-  }
-  row.push_back(rate(f));
-  if (f.scenario == Scenario::renew) {
-    add_quantiles(row, f.of(Latency::renew), {0, 1, 2, 3, 4});
-    row.push_back(f.leases_kept() ? grouped(*f.leases_kept()) : "-");
-  } else if (f.scenario == Scenario::uncontended) {
-    add_quantiles(row, f.of(Latency::acquire), {0, 1, 2, 3, 4});
-    add_quantiles(row, f.of(Latency::release), {0, 2});
-  } else {
-    add_quantiles(row, f.of(Latency::handoff), {0, 2, 4});
-    add_quantiles(row, f.of(Latency::acquire), {0, 2});
-    row.push_back(fmt::format("{:.2f}", f.fairness()));
-    row.push_back(fmt::format("{}", f.max_overtakes));
-    row.push_back(short_time(f.longest_wait));
-    row.push_back(or_dash(f.wakeups_per_grant()));
-  }
-  row.push_back(fmt::format("{:.2f}", f.commands_per_grant()));
-  if (f.scenario == Scenario::uncontended) row.push_back(short_time(f.rtt));
-  row.push_back(fmt::format("{}", f.errors));
-  if (contended(f.scenario)) row.push_back(fmt::format("{}", f.overlaps));
-  return row;
-}
+constexpr unsigned in(Scenario s) noexcept { return 1U << static_cast<unsigned>(s); }
+constexpr unsigned alone = in(Scenario::uncontended), renewing = in(Scenario::renew),
+                   crash = in(Scenario::crash), everywhere = ~0U,
+                   contention = in(Scenario::handoff) | in(Scenario::shared) | in(Scenario::limit);
+
+struct Column {
+  unsigned scenarios;  // that have it
+  std::string_view head;
+  std::string (*cell)(const Figures&);
+};
+constexpr Column columns[] = {
+    {everywhere, "backend", target_name},
+    {crash, "crashes", [](const Figures& f) { return count(f.of(Latency::takeover).count()); }},
+    {crash, "next grant after", time_of<Latency::takeover, 50'000>},
+    {crash, "min",
+     [](const Figures& f) {
+       const Histogram& h = f.of(Latency::takeover);
+       return h.count() ? short_time(h.min()) : "-";
+     }},
+    {crash, "max", time_of<Latency::takeover, 100'000>},
+    {alone | contention, "grants/s", rate},
+    {renewing, "renewals/s", rate},
+    {renewing, "renew p50", time_of<Latency::renew, 50'000>},
+    {renewing, "p90", time_of<Latency::renew, 90'000>},
+    {renewing, "p99", time_of<Latency::renew, 99'000>},
+    {renewing, "p99.9", time_of<Latency::renew, 99'900>},
+    {renewing, "max", time_of<Latency::renew, 100'000>},
+    {renewing, "leases kept alive",
+     [](const Figures& f) { return f.leases_kept() ? grouped(*f.leases_kept()) : "-"; }},
+    {alone, "acquire p50", time_of<Latency::acquire, 50'000>},
+    {alone, "p90", time_of<Latency::acquire, 90'000>},
+    {alone, "p99", time_of<Latency::acquire, 99'000>},
+    {alone, "p99.9", time_of<Latency::acquire, 99'900>},
+    {alone, "max", time_of<Latency::acquire, 100'000>},
+    {alone, "release p50", time_of<Latency::release, 50'000>},
+    {alone, "p99", time_of<Latency::release, 99'000>},
+    {contention, "hand-off p50", time_of<Latency::handoff, 50'000>},
+    {contention, "p99", time_of<Latency::handoff, 99'000>},
+    {contention, "max", time_of<Latency::handoff, 100'000>},
+    {contention, "wait p50", time_of<Latency::acquire, 50'000>},
+    {contention, "p99", time_of<Latency::acquire, 99'000>},
+    {contention, "fairness", [](const Figures& f) { return fmt::format("{:.2f}", f.fairness()); }},
+    {contention, "overtakes", [](const Figures& f) { return count(f.max_overtakes); }},
+    {contention, "longest wait", [](const Figures& f) { return short_time(f.longest_wait); }},
+    {contention, "wakes", [](const Figures& f) { return ratio_or_dash(f.wakeups_per_grant()); }},
+    {everywhere & ~crash, "cmds",
+     [](const Figures& f) { return fmt::format("{:.2f}", f.commands_per_grant()); }},
+    {alone, "rtt p50", [](const Figures& f) { return short_time(f.rtt); }},
+    {everywhere & ~crash, "err", [](const Figures& f) { return count(f.errors); }},
+    {contention, "overlaps", [](const Figures& f) { return count(f.overlaps); }},
+};
 
 std::string why_no_samples(const Figures& f) {
   if (!f.first_error.empty()) return f.first_error;
@@ -101,7 +111,8 @@ std::string unlike_servers(const Plan& p,
   }
   if (local == 0 || local == order.size()) return {};
   return fmt::format(
-      "{}: locks of this machine alone, which are not written to disk at each grant; "
+      "{}: locks of this machine alone, which are not written "
+      "to disk at each grant; "
       "the others are asked through a connection",
       names);
 }
@@ -109,25 +120,8 @@ std::string unlike_servers(const Plan& p,
 Table table_of(const Plan& p, const Report& r, Scenario s) {
   Table t;
   t.title = heading(p, s);
-  t.head = {"backend"};
-  if (s == Scenario::crash) {
-    t.head.insert(t.head.end(), {"crashes", "next grant after", "min", "max"});
-  } else if (s == Scenario::renew) {
-    t.head.push_back("renewals/s");
-    add_quantiles(t, "renew", {0, 1, 2, 3, 4});
-    t.head.insert(t.head.end(), {"leases kept alive", "cmds", "err"});
-  } else if (s == Scenario::uncontended) {
-    t.head.push_back("grants/s");
-    add_quantiles(t, "acquire", {0, 1, 2, 3, 4});
-    add_quantiles(t, "release", {0, 2});
-    t.head.insert(t.head.end(), {"cmds", "rtt p50", "err"});
-  } else {
-    t.head.push_back("grants/s");
-    add_quantiles(t, "hand-off", {0, 2, 4});
-    add_quantiles(t, "wait", {0, 2});
-    t.head.insert(t.head.end(),
-                  {"fairness", "overtakes", "longest wait", "wakes", "cmds", "err", "overlaps"});
-  }
+  for (const Column& c : columns)
+    if (c.scenarios & in(s)) t.head.emplace_back(c.head);
   const bool takeover = s == Scenario::crash;
   std::vector<std::pair<double, std::string>> order;
   for (const Figures& f : r.runs) {
@@ -138,7 +132,9 @@ Table table_of(const Plan& p, const Report& r, Scenario s) {
       t.remarks.push_back(fmt::format("{}: no samples: {}", target_name(f), why_no_samples(f)));
       continue;
     }
-    t.rows.push_back(row_of(f));
+    Row& row = t.rows.emplace_back();
+    for (const Column& c : columns)
+      if (c.scenarios & in(s)) row.push_back(c.cell(f));
     const double figure =
         takeover ? in_us(f.of(Latency::takeover).percentile(50'000)) : f.grants_per_s();
     if (figure > 0) order.emplace_back(takeover ? 1e12 / figure : figure, target_name(f));
@@ -155,27 +151,6 @@ Table table_of(const Plan& p, const Report& r, Scenario s) {
   return t;
 }
 
-std::size_t width(std::string_view text) {  // characters, not bytes
-  return static_cast<std::size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
-}
-
-std::string aligned(const Table& t) {
-  std::vector<std::size_t> widths;
-  for (const std::string& h : t.head) widths.push_back(width(h));
-  for (const auto& row : t.rows)
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], width(row[i]));
-  const auto line = [&](const std::vector<std::string>& cells) {
-    std::string text = cells[0] + std::string(widths[0] - width(cells[0]), ' ');
-    for (std::size_t i = 1; i < cells.size(); ++i)
-      text += "  " + std::string(widths[i] - width(cells[i]), ' ') + cells[i];
-    return text + '\n';
-  };
-  std::string text = line(t.head);
-  for (const auto& row : t.rows) text += line(row);
-  return text;
-}
-
 }  // namespace
 
 std::string target_name(const Figures& f) { return fmt::format("{} {}", f.backend, f.recipe); }
@@ -187,7 +162,8 @@ std::string headline(const Plan& p, std::string_view version) {
       p.rate ? fmt::format("open loop, {} per second, late starts counted", p.rate)
              : std::string("closed loop: queueing outside the lock is hidden");
   return fmt::format(
-      "dlock {} bench · {} clients · {} after {} warm-up{}{} · {} · prefix {} (removed at the end)",
+      "dlock {} bench · {} clients · {} after {} warm-up{}{} · {} · prefix {} "
+      "(removed at the end)",
       version, p.clients, length, format_duration(warm_up(p)),
       p.repeat > 1 ? fmt::format(", {} times, median [range]", p.repeat) : "",
       p.hold > Duration::zero() ? fmt::format(" · held for {}", format_duration(p.hold)) : "", loop,
@@ -224,9 +200,10 @@ std::vector<std::string> verdict(const Report& r) {
   }
   if (r.signal) lines.push_back("note  ended early by a signal: these figures are incomplete");
   if (!r.violated() && checked > 0)
-    lines.push_back(fmt::format(
-        "PASS  mutual exclusion: {} contended grants checked, 0 overlaps, 0 token inversions",
-        grouped(static_cast<double>(checked))));
+    lines.push_back(
+        fmt::format("PASS  mutual exclusion: {} contended grants "
+                    "checked, 0 overlaps, 0 token inversions",
+                    grouped(static_cast<double>(checked))));
   return lines;
 }
 
@@ -234,35 +211,14 @@ std::string text_of(const Plan& p, const Report& r, std::string_view version) {
   std::string text = headline(p, version) + '\n';
   for (const Table& t : tables_of(p, r)) {
     text += '\n' + t.title + '\n';
-    if (!t.rows.empty()) text += aligned(t);
+    std::vector<Row> rows = t.rows;
+    rows.insert(rows.begin(), t.head);
+    if (!t.rows.empty()) text += aligned(rows, TableOf::figures);
     for (const std::string& remark : t.remarks) text += remark + '\n';
   }
   text += '\n';
   for (const std::string& n : r.notes) text += fmt::format("note  {}\n", n);
   for (const std::string& v : verdict(r)) text += v + '\n';
-  return text;
-}
-
-std::string csv_of(const Report& r) {
-  std::string text = "backend,recipe,scenario,clients,seconds,grants,grants_per_s";
-  for (const std::string_view l : latency_names)
-    for (const Quantile& q : quantiles) text += fmt::format(",{}_{}_us", l, q.name);
-  text +=
-      ",rtt_p50_us,fairness_jain,max_overtakes,commands_per_grant,wakeups_per_grant,errors,"
-      "overlaps,token_inversions\n";
-  for (const Figures& f : r.runs) {
-    if (!f.skipped.empty()) continue;
-    text += fmt::format("{},{},{},{},{:.3f},{},{:.3f}", f.backend, f.recipe, name_of(f.scenario),
-                        f.clients, f.seconds, f.grants, f.grants_per_s());
-    for (const Histogram& h : f.latency)
-      for (const Quantile& q : quantiles)
-        text += h.count() ? fmt::format(",{:.3f}", in_us(h.percentile(q.per_100000)))
-                          : std::string(",");
-    text += fmt::format(",{:.3f},{:.4f},{},{:.3f},{},{},{},{}\n", in_us(f.rtt), f.fairness(),
-                        f.max_overtakes, f.commands_per_grant(),
-                        f.wakes ? fmt::format("{:.3f}", f.wakeups_per_grant().value_or(0)) : "",
-                        f.errors, f.overlaps, f.inversions);
-  }
   return text;
 }
 

@@ -4,7 +4,7 @@
 namespace dlock::bench {
 namespace {
 
-constexpr ScenarioInfo table[] = {
+constexpr ScenarioInfo all[] = {
     {Scenario::uncontended, "uncontended", "each client takes and releases a key of its own"},
     {Scenario::handoff, "handoff", "all clients want one key"},
     {Scenario::shared, "shared", "all clients want one key, nine of ten times shared"},
@@ -15,10 +15,10 @@ constexpr ScenarioInfo table[] = {
 
 }  // namespace
 
-std::span<const ScenarioInfo> scenarios() noexcept { return table; }
-std::string_view name_of(Scenario s) noexcept { return table[static_cast<std::size_t>(s)].name; }
+std::span<const ScenarioInfo> scenarios() noexcept { return all; }
+std::string_view name_of(Scenario s) noexcept { return all[static_cast<std::size_t>(s)].name; }
 std::optional<Scenario> find_scenario(std::string_view name) noexcept {
-  for (const ScenarioInfo& i : table)
+  for (const ScenarioInfo& i : all)
     if (i.name == name) return i.scenario;
   return std::nullopt;
 }

@@ -5,7 +5,6 @@
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
-#include "bench/text.hpp"
 #include "util/wait.hpp"
 
 namespace dlock::bench {
@@ -59,12 +58,12 @@ Duration Progress::every() const noexcept {
 void Progress::show(const std::string& title, const Arena& arena, Nanoseconds since,
                     Nanoseconds of) {
   const auto seconds = [](Nanoseconds n) { return std::chrono::duration<double>(n).count(); };
-  const double rate = since > 0ns ? static_cast<double>(arena.grants_so_far()) / seconds(since) : 0;
+  const double rate = since > 0ns ? static_cast<double>(arena.grants.load()) / seconds(since) : 0;
   const std::string time = of > 0ns ? fmt::format("{:.1f}/{:.1f}s", seconds(since), seconds(of))
                                     : fmt::format("{:.1f}s", seconds(since));
   const Ledger::Tally tally = arena.tally();
   const std::string line = fmt::format("{}  {}  {}/s  err {}  overlaps {}", title, time,
-                                       grouped(rate), arena.errors_so_far(), tally.overlaps);
+                                       grouped(rate), arena.errors.load(), tally.overlaps);
   if (plan_.progress > 0us) return put(fmt::format("progress: {}\n", line));
   put(fmt::format("\r\033[K{}", line));
   drawn_ = true;

@@ -1,25 +1,63 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
-#include "cli/caller.hpp"
+#include <sys/syscall.h>
+#include <unistd.h>
+#include <cerrno>
+#include <cstring>
 #include "cli/command.hpp"
 #include "cli/grant_output.hpp"
-#include "cli/keeper_handle.hpp"
+#include "cli/handle.hpp"
 #include "cli/say.hpp"
 #include "cli/store.hpp"
 #include "cli/taking.hpp"
 #include "core/exit_status.hpp"
 #include "run/keep.hpp"
+#include "run/process_id.hpp"
 
 namespace dlock::cli {
+namespace {
+
+// A leader that is no ancestor is a neighbour in a pipeline, and may end at any moment.
+std::optional<run::ProcessStat> default_caller() {
+  const auto leader = run::look_up(::getpgrp());
+  if (leader && leader->id.pid != ::getpid() && run::is_ancestor(leader->id)) return leader;
+  return run::look_up(::getppid());
+}
+
+// A pidfd of the process for which the lock is kept: `pid`, or the leader of our process group when
+// it is an ancestor, else our parent. Safe against reuse of pids: the process is opened first, then
+// checked. Errc::usage: there is no such process.
+Result<Fd> open_caller(std::optional<int> pid) {
+  const auto who = pid ? run::look_up(*pid) : default_caller();
+  if (!who) {
+    if (pid) return fail(Errc::usage, fmt::format("--watch-pid: there is no process {}", *pid));
+    return fail(
+        Errc::usage,
+        "acquire --keep: the parent process cannot be seen here; name one with --watch-pid");
+  }
+  Fd fd(static_cast<int>(::syscall(SYS_pidfd_open, who->id.pid, 0)));
+  if (!fd && errno != ESRCH)
+    return fail(Errc::unavailable, fmt::format("acquire --keep: process {} cannot be watched: {}",
+                                               who->id.pid, ::strerrordesc_np(errno)));
+  const auto again = run::look_up(who->id.pid);
+  if (!fd || !again || again->id != who->id)
+    return fail(Errc::usage,
+                fmt::format("acquire --keep: process {}, for which the lock would be, has ended",
+                            who->id.pid));
+  return fd;
+}
+
+}  // namespace
 
 Result<run::Outcome> command_acquire(const Options& o) {
   TRY(store, choose_store(o));
   const bool outlives = store.traits->detached;
   if (!o.hold && !o.keep && !outlives)
-    return fail(Errc::usage, fmt::format("acquire: with recipe {} of {} no lock outlives its "
-                                         "process; use --keep (a process in the "
-                                         "background keeps it) or --hold (this one does)",
-                                         store.traits->recipe, store.traits->family));
+    return fail(
+        Errc::usage,
+        fmt::format("acquire: with recipe {} of {} no lock outlives its process; use --keep (a "
+                    "process in the background keeps it) or --hold (this one does)",
+                    store.traits->recipe, store.traits->family));
   // Checked before anything is locked, and before run/ fills a closed descriptor with /dev/null.
   if (auto r = stdout_usable(); !r)
     return fail(r.error().code,

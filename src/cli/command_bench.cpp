@@ -10,9 +10,9 @@
 #include "bench/bench.hpp"
 #include "bench/report.hpp"
 #include "cli/command.hpp"
+#include "cli/options/verbs.hpp"
 #include "cli/say.hpp"
 #include "cli/store.hpp"
-#include "cli/version.hpp"
 #include "core/duration.hpp"
 #include "core/exit_status.hpp"
 #include "core/text.hpp"
@@ -36,14 +36,9 @@ bench::Target target_of(Store store, const Options& o, std::string backend, std:
   bench::Target t;
   t.backend = std::move(backend);
   t.recipe = store.traits->recipe;
-  t.where = store.url.redacted();
   t.tag = fmt::format("{}-", number);
   t.traits = store.traits;
   t.loopback = loopback(store.url);
-  if (store.factory->purge)
-    t.purge = [store](const Settings& s, std::span<const Key> keys) {
-      return store.factory->purge(store.url, *store.traits, store.with_secrets(s), keys);
-    };
   t.proven_of = [traits = store.traits, url = store.url](Duration ttl) {
     return traits->proven_of(ttl, Duration{}, url);
   };

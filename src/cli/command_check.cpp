@@ -2,11 +2,8 @@
 #include <fmt/format.h>
 #include "cli/command.hpp"
 #include "cli/handle.hpp"
-#include "cli/keeper_handle.hpp"
-#include "cli/options/values.hpp"
 #include "cli/say.hpp"
 #include "cli/store.hpp"
-#include "cli/trace.hpp"
 #include "core/exit_status.hpp"
 #include "core/text.hpp"
 
@@ -60,24 +57,22 @@ Result<Validity> check_one(const Key& key, const CheckedGrant& grant, Backend& b
 
 Result<run::Outcome> command_check(const Options& o) {
   TRY(trace, Trace::open(o.trace));
-  const auto opened = open_store(o);
-  if (!opened) return fail(opened.error());
-  const auto grant = find_grant(o, opened->store);
-  if (!grant) return fail(grant.error());
+  TRY(opened, open_store(o));
+  TRY(grant, find_grant(o, opened.store));
 
   bool valid = true;
-  TRY(kept, grant->handle ? ask_keeper_of(*grant->handle, "check")
-                          : Result<std::optional<run::KeeperAnswer>>{});
+  TRY(kept, grant.handle ? ask_keeper_of(*grant.handle, "check")
+                         : Result<std::optional<run::KeeperAnswer>>{});
   if (kept) {
     valid = kept == run::KeeperAnswer::done;
   } else {
-    for (const Key& key : grant->keys) {  // all keys of the grant must be held
-      TRY(answer, check_one(key, *grant, *opened->backend, trace));
+    for (const Key& key : grant.keys) {  // all keys of the grant must be held
+      TRY(answer, check_one(key, grant, *opened.backend, trace));
       valid = valid && answer == Validity::valid;
     }
   }
   if (o.verbosity > 0)
-    say(fmt::format("{}: the grant is {}", printable(grant->keys.front().text()),
+    say(fmt::format("{}: the grant is {}", printable(grant.keys.front().text()),
                     valid ? "valid" : "stale"));
   return ended(valid ? status_ok : status_stale);
 }

@@ -1,10 +1,96 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+#include <algorithm>
+#include <cstdlib>
 #include "cli/command.hpp"
-#include "cli/options/config_text.hpp"
+#include "cli/options/option_table.hpp"
+#include "cli/options/verbs.hpp"
 #include "cli/say.hpp"
 #include "core/exit_status.hpp"
+#include "core/text.hpp"
+#include "core/url.hpp"
 
 namespace dlock::cli {
+namespace {
+
+// A basic string of TOML. Text of others is made printable.
+std::string toml_text(std::string_view value) {
+  std::string out = "\"";
+  for (const char c : printable(value)) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out + '"';
+}
+
+std::string shown(const Given& g) {
+  if (!g.option->argument) return g.off ? "false" : "true";
+  if (std::string_view(g.option->name) != "backend") return toml_text(g.value);
+  const auto url = Url::parse(g.value);
+  return toml_text(url ? url->redacted() : "?");
+}
+
+std::string source(const Given& g) {
+  if (g.source == Source::environment) return environment_name(g.option->name);
+  if (g.source == Source::config && !g.backend.empty()) {
+    const auto url = Url::parse(g.backend);
+    return fmt::format("{}, for {} alone", g.where, url ? url->redacted() : "?");
+  }
+  if (g.source == Source::config) return std::string(g.where);
+  return "command line";
+}
+
+std::string_view preset(const Option& o) {
+  if (!o.preset.empty()) return o.preset;
+  return o.argument ? "none" : "false";
+}
+
+// Every option that can be in a file, with its value and source, as TOML; comments show defaults.
+// Passwords in URLs are redacted; no secret file is read.
+std::string config_text(const Options& o) {
+  std::string text;
+  if (!o.backend_required_by.empty())
+    text += fmt::format("require-backend = true  # {}\n", o.backend_required_by);
+  for (const Option& row : option_table()) {
+    if (!reads(row, o.verb)) continue;
+    const auto set = std::find_if(o.values.begin(), o.values.end(),
+                                  [&](const Given& g) { return g.option == &row; });
+    const bool required = !o.backend_required_by.empty() && std::string_view(row.name) == "backend";
+    if (set == o.values.end())
+      text += fmt::format("# {} = {}\n", row.name, required ? "none, and required" : preset(row));
+    else text += fmt::format("{} = {}  # {}\n", row.name, shown(*set), source(*set));
+  }
+  return text;
+}
+
+// The same with information for a bug report, without secrets. Sends no request to a store.
+std::string debug_report(const Options& o) {
+  std::string text = version_text();
+  utsname host{};
+  if (::uname(&host) == 0)
+    text += fmt::format("kernel: {} {} {}\n", host.sysname, host.release, host.machine);
+  text += fmt::format("user: uid {}, euid {}\n", ::getuid(), ::geteuid());
+  text +=
+      fmt::format("/dev/tty: {}\n", ::access("/dev/tty", R_OK | W_OK) == 0 ? "there" : "not there");
+  text += fmt::format("/proc lists children: {}\n",
+                      ::access("/proc/thread-self/children", R_OK) == 0 ? "yes" : "no");
+  const bool unified = ::access("/sys/fs/cgroup/cgroup.controllers", F_OK) == 0,
+             hybrid = ::access("/sys/fs/cgroup/unified/cgroup.procs", F_OK) == 0;
+  text += fmt::format("cgroup v2: {}\n", unified ? "yes" : hybrid ? "yes, beside v1" : "no");
+  text += "variables that matter, names alone:";
+  for (char** e = ::environ; *e; ++e) {
+    const std::string_view name = std::string_view(*e).substr(0, std::string_view(*e).find('='));
+    const bool matters = name.starts_with("DLOCK_") || name.starts_with("XDG_") ||
+                         name.starts_with("SSL_") || name == "HOME" || name == "TZ" ||
+                         name == "REDISCLI_AUTH" || name == "MYSQL_PWD";
+    if (matters) text += " " + printable(name);
+  }
+  return text + "\n\n" + config_text(o);
+}
+
+}  // namespace
 
 Result<run::Outcome> command_config(const Options& o) {
   TRY_VOID(put(o.report ? debug_report(o) : config_text(o)));

@@ -18,12 +18,13 @@ Result<run::Outcome> command_fence(const Options& o) {
       run::plan_timing({.ttl = o.ttl, .op_timeout = std::nullopt, .kill_after = o.kill_after},
                        o.ttl, false));
 
-  run::Plan plan = plan_job(o);
+  run::Plan plan = plan_job(o, {.key = std::move(*name),
+                                .owner = Owner::random(),
+                                .ttl = o.ttl,
+                                .wait = o.wait != Duration{},
+                                .identity = {}});
   plan.traits = run::fence_traits;
   plan.timing = timing;
-  plan.request.key = std::move(*name);
-  plan.request.owner = Owner::random();
-  plan.request.wait = o.wait != Duration{};
   plan.publish_environment = false;  // the command keeps the variables of the lock around it
   plan.open = [path, token = *o.token](const Settings& s) -> Result<std::unique_ptr<Backend>> {
     return run::fence_file(path, token, s);

@@ -6,19 +6,12 @@
 #include <string>
 #include <utility>
 #include <vector>
-#include "cli/answer.hpp"
 #include "cli/command.hpp"
-#include "cli/fail_closed.hpp"
-#include "cli/manual_pages.hpp"
-#include "cli/options/help.hpp"
-#include "cli/options/nearest.hpp"
-#include "cli/options/old_names.hpp"
-#include "cli/options/values.hpp"
-#include "cli/options/variables.hpp"
+#include "cli/grant_output.hpp"
+#include "cli/options/suggestions.hpp"
 #include "cli/options/verbs.hpp"
 #include "cli/say.hpp"
 #include "cli/secrets.hpp"
-#include "cli/version.hpp"
 #include "core/exit_status.hpp"
 #include "core/text.hpp"
 

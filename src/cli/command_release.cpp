@@ -5,11 +5,9 @@
 #include "cli/command.hpp"
 #include "cli/handle.hpp"
 #include "cli/inspect/key_state.hpp"
-#include "cli/inspect/output_text.hpp"
-#include "cli/keeper_handle.hpp"
+#include "cli/inspect/output.hpp"
 #include "cli/say.hpp"
 #include "cli/store.hpp"
-#include "cli/trace.hpp"
 #include "core/duration.hpp"
 #include "core/exit_status.hpp"
 #include "core/text.hpp"
@@ -20,7 +18,15 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto was_held = [](Released r) { return r == Released::yes; };
+using View = Result<std::optional<KeyView>>;
+
+std::vector<HolderView> holders_in(const View& view) {
+  return view && *view ? (*view)->holders : std::vector<HolderView>{};
+}
+
+// The store did not answer: asking it for more would take as long once more. Another error, of a
+// record that cannot be read, does not keep it from being removed.
+bool unanswered(const View& view) { return !view && retryable(view.error().code); }
 
 // ---- --force -----------------------------------------------------------------------------------
 
@@ -80,28 +86,19 @@ std::string still_runs(const HolderView& h, bool freed) {
   return fmt::format("removed; {} {}; the next holder may start now", job, may);
 }
 
-bool has(const Result<std::optional<KeyView>>& view, FencingToken token) {
-  return view && *view &&
-         std::any_of((*view)->holders.begin(), (*view)->holders.end(),
-                     [&](const HolderView& h) { return h.token == token && !h.vanished; });
-}
-
-// The store did not answer: asking it for more would take as long once more. Another error, of a
-// record that cannot be read, does not keep it from being removed.
-bool silent(const Result<std::optional<KeyView>>& view) {
-  return !view && retryable(view.error().code);
-}
-
-// Says what the removal leaves behind, from what was seen just before it.
-Result<Released> force_and_tell(const Options& o, const OpenStore& opened, const Key& key,
-                                std::optional<FencingToken> token,
-                                const Result<std::optional<KeyView>>& before) {
+// Says what the removal leaves behind, from the view just before it.
+Result<Released> force(const Options& o, const OpenStore& opened, const Key& key,
+                       std::optional<FencingToken> token, const View& before) {
   auto removed = opened.backend->force_release(key, token);
   if (!removed || *removed != Released::yes || o.quiet || !before || !*before) return removed;
-  const auto after = opened.backend->inspect(key);
-  for (const HolderView& h : (*before)->holders)
-    if ((!token || h.token == *token) && !h.vanished)
-      say(fmt::format("{}: {}", printable(key.text()), still_runs(h, !has(after, h.token))));
+  const std::vector<HolderView> after = holders_in(opened.backend->inspect(key));
+  for (const HolderView& h : (*before)->holders) {
+    if ((token && h.token != *token) || h.vanished) continue;
+    const bool freed = std::none_of(after.begin(), after.end(), [&](const HolderView& left) {
+      return left.token == h.token && !left.vanished;
+    });
+    say(fmt::format("{}: {}", printable(key.text()), still_runs(h, freed)));
+  }
   return removed;
 }
 
@@ -109,34 +106,25 @@ Result<Released> force_and_tell(const Options& o, const OpenStore& opened, const
 
 constexpr Duration first_pause = 50ms, last_pause = 500ms;
 
-// Those that hold the key now.
-Result<std::vector<FencingToken>> holders_of(const OpenStore& opened, const Key& key) {
-  TRY(view, opened.backend->inspect(key));
-  std::vector<FencingToken> tokens;
-  for (const HolderView& h : view ? view->holders : std::vector<HolderView>{})
-    if (!h.vanished && !h.ended()) tokens.push_back(h.token);
-  return tokens;
-}
-
-// Until none of those that were asked to stop holds the key, or the time is over: then 75, or 69 if
-// the last look got no answer, or no holder in a store that has forgotten their grants since.
-// `asked`: those that held the key before they were asked.
+// Until none of those that were revoked holds the key, or the time is over: then 75, or 69 if the
+// last request got no answer, or no holder in a store that has forgotten their grants since.
+// `revoked`: those that held the key before.
 Result<run::Outcome> wait_for_end(const Options& o, const OpenStore& opened, const Key& key,
-                                  std::vector<FencingToken> asked, Deadline end) {
+                                  std::vector<FencingToken> revoked, Deadline end) {
   const bool keeps_fence = opened.store.traits->keeps_last_run;
   for (Duration pause = first_pause;; pause = std::min(pause * 2, last_pause)) {
     const auto view = opened.backend->inspect(key);
     if (!view && !retryable(view.error().code)) return fail(view.error());
     const HolderView* holds = nullptr;
-    const std::vector<HolderView> holders =
-        view && *view ? (*view)->holders : std::vector<HolderView>{};
+    const std::vector<HolderView> holders = holders_in(view);
     for (const HolderView& h : holders) {
-      const bool known = std::find(asked.begin(), asked.end(), h.token) != asked.end();
+      const bool known = std::find(revoked.begin(), revoked.end(), h.token) != revoked.end();
       if (h.vanished || (!h.revoked && !known)) continue;
-      if (!known) asked.push_back(h.token);
+      if (!known) revoked.push_back(h.token);
       holds = &h;
     }
-    const FencingToken newest = asked.empty() ? 0 : *std::max_element(asked.begin(), asked.end());
+    const FencingToken newest =
+        revoked.empty() ? 0 : *std::max_element(revoked.begin(), revoked.end());
     const bool remembers = view && (!keeps_fence || (*view ? (*view)->fence : 0) >= newest);
     if (remembers && !holds) return ended(status_ok);
     if (Clock::now() >= end) {
@@ -165,26 +153,25 @@ Result<Released> give_back(const Options& o, const OpenStore& opened, const Trac
               .key = key.text(),
               .token = token};
   if (handle) what.owner = handle->lease(key).owner.hex().substr(0, 8);
-  Result<std::optional<KeyView>> seen{std::nullopt};
-  if (o.force) seen = opened.backend->inspect(key);
-  if (silent(seen)) return fail(seen.error());
+  View before{std::nullopt};
+  if (o.force) before = opened.backend->inspect(key);
+  if (unanswered(before)) return fail(before.error());
   return trace.around(
       what,
       [&] {
-        if (o.force) return force_and_tell(o, opened, key, token, seen);
+        if (o.force) return force(o, opened, key, token, before);
         if (o.revoke) return opened.backend->revoke(key);
         return opened.backend->release(handle->lease(key));
       },
-      was_held);
+      [](Released r) { return r == Released::yes; });
 }
 
 // A request to stop that nobody would read says so at once.
 Result<void> somebody_listens(const OpenStore& opened, const Key& key) {
   const auto view = opened.backend->inspect(key);
-  if (silent(view)) return fail(view.error());
+  if (unanswered(view)) return fail(view.error());
   const HolderView* deaf = nullptr;
-  const std::vector<HolderView> holders =
-      view && *view ? (*view)->holders : std::vector<HolderView>{};
+  const std::vector<HolderView> holders = holders_in(view);
   for (const HolderView& h : holders) {
     if (h.vanished || h.ended()) continue;
     if (listens(**view, h)) return {};
@@ -218,9 +205,8 @@ Result<run::Outcome> not_held(const Options& o, std::string_view key,
 Result<run::Outcome> command_release(const Options& o) {
   TRY(keys, parse_keys(o));
   TRY(trace, Trace::open(o.trace));
-  const auto opened = open_store(o);
-  if (!opened) return fail(opened.error());
-  const Traits& t = *opened->store.traits;
+  TRY(opened, open_store(o));
+  const Traits& t = *opened.store.traits;
   if (o.revoke && !t.revokes)
     return fail(
         Errc::usage,
@@ -229,32 +215,34 @@ Result<run::Outcome> command_release(const Options& o) {
 
   std::optional<Handle> handle;
   if (!o.force && !o.revoke) {
-    TRY(h, require_handle(o, opened->store));
+    TRY(h, require_handle(o, opened.store));
     handle = std::move(h);
     TRY(kept, ask_keeper_of(*handle, "release"));
     if (kept == run::KeeperAnswer::done) return ended(status_ok);
     if (kept) return not_held(o, keys.front().text(), {});
   }
   for (const Key& key : keys)
-    if (o.revoke) TRY_VOID(somebody_listens(*opened, key));
+    if (o.revoke) TRY_VOID(somebody_listens(opened, key));
   // All of them, whatever the result for the first: a held key must be released even if another was
   // not held.
   Result<run::Outcome> outcome = ended(status_ok);
-  std::vector<std::vector<FencingToken>> asked;  // of each key
+  std::vector<std::vector<FencingToken>> revoked;  // of each key
   const Deadline end = later(Clock::now(), o.wait.value_or(0us));
   for (const Key& key : keys) {
     std::vector<std::optional<FencingToken>> tokens{o.token};
     if (o.force && !o.token && !o.yes) {
-      TRY(chosen, choose_holders(key, *opened));
+      TRY(chosen, choose_holders(key, opened));
       tokens.assign(chosen.begin(), chosen.end());
       if (tokens.empty()) outcome = ended(status_busy);
     }
     if (o.revoke && o.wait) {
-      TRY(holders, holders_of(*opened, key));
-      asked.push_back(std::move(holders));
+      TRY(view, opened.backend->inspect(key));
+      auto& tokens_now = revoked.emplace_back();
+      for (const HolderView& h : holders_in(view))
+        if (!h.vanished && !h.ended()) tokens_now.push_back(h.token);
     }
     for (const auto& token : tokens) {
-      const auto answer = give_back(o, *opened, trace, key, handle ? &*handle : nullptr, token);
+      const auto answer = give_back(o, opened, trace, key, handle ? &*handle : nullptr, token);
       if (!answer) outcome = fail(answer.error());
       else if (*answer != Released::yes)
         if (auto missed = not_held(o, key.text(), token); outcome && missed->value != status_ok)
@@ -263,7 +251,7 @@ Result<run::Outcome> command_release(const Options& o) {
   }
   if (!o.revoke || !o.wait) return outcome;
   for (std::size_t i = 0; i < keys.size(); ++i)
-    if (auto gone = wait_for_end(o, *opened, keys[i], std::move(asked[i]), end);
+    if (auto gone = wait_for_end(o, opened, keys[i], std::move(revoked[i]), end);
         !gone || gone->value != status_ok)
       if (outcome) outcome = std::move(gone);
   return outcome;

@@ -2,10 +2,8 @@
 #include <fmt/format.h>
 #include "cli/command.hpp"
 #include "cli/handle.hpp"
-#include "cli/keeper_handle.hpp"
 #include "cli/say.hpp"
 #include "cli/store.hpp"
-#include "cli/trace.hpp"
 #include "core/exit_status.hpp"
 #include "core/text.hpp"
 

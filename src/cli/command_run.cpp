@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
 #include <array>
+#include <cstring>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 #include "cli/command.hpp"
-#include "cli/explain.hpp"
+#include "cli/grant_output.hpp"
 #include "cli/say.hpp"
 #include "cli/store.hpp"
 #include "cli/taking.hpp"
+#include "core/duration.hpp"
 #include "core/exit_status.hpp"
+#include "core/text.hpp"
 #include "run/run.hpp"
 
 namespace dlock::cli {
@@ -28,6 +33,140 @@ struct ShellCommand {
   ShellCommand(const ShellCommand&) = delete;  // argv points into words
   ShellCommand& operator=(const ShellCommand&) = delete;
 };
+
+using namespace std::chrono_literals;
+
+struct Line {
+  std::string_view about;
+  std::string what;
+};
+using Lines = std::vector<Line>;
+
+void line(Lines& lines, std::string_view about, std::string_view what) {
+  if (!what.empty()) lines.push_back({about, std::string(what)});
+}
+
+std::string text_of(const Lines& lines) {
+  std::string text;
+  for (const Line& l : lines) text += fmt::format("{:<22}{}\n", l.about, l.what);
+  return text;
+}
+
+// The lines under the same names with _ for spaces, and the times as numbers.
+std::string json_of(const Lines& lines, const run::Plan& plan) {
+  nlohmann::ordered_json j;
+  j["keys"] = {printable(plan.request.key.text())};
+  for (const Key& key : plan.more_keys) j["keys"].push_back(printable(key.text()));
+  for (const Line& l : lines) {
+    std::string name(l.about);
+    for (char& c : name)
+      if (c == ' ' || c == '-') c = '_';
+    j[name] = l.what;
+  }
+  const run::Timing& t = plan.timing;
+  j["leased"] = t.leased;
+  j["ttl_ms"] = whole_milliseconds(plan.request.ttl);
+  j["kill_after_ms"] = whole_milliseconds(t.kill_after);
+  j["op_timeout_ms"] = whole_milliseconds(t.op_timeout);
+  if (t.leased) {
+    j["proven_ms"] = whole_milliseconds(t.proven);
+    j["margin_ms"] = whole_milliseconds(t.margin);
+    j["renew_every_ms"] = whole_milliseconds(t.renew_every);
+  }
+  return j.dump() + '\n';
+}
+
+std::string what_is_locked(const run::Plan& p, const Store& s, std::string_view where) {
+  const Request& r = p.request;
+  const std::string limit = r.mode == Mode::permit ? fmt::format(" of {}", r.limit) : "";
+  return fmt::format("{} ({}{}) in {}, {} recipe {}", printable(r.key.text()), mode_name(r.mode),
+                     limit, printable(where), s.traits->family, s.traits->recipe);
+}
+
+std::string waiting(const run::Plan& p) {
+  const std::string_view order =
+      p.traits.fifo ? "order of arrival is kept" : "no order is promised";
+  if (!p.request.wait) return fmt::format("no: one try, then busy (status {})", p.conflict_status);
+  if (!p.wait) return fmt::format("for ever; {}", order);
+  return fmt::format("at most {}, then busy (status {}); {}", format_duration(*p.wait),
+                     p.conflict_status, order);
+}
+
+std::string ending(const run::Plan& p) {
+  if (p.timing.kill_after == 0us) return "KILL at once (--kill-after 0)";
+  const char* name = ::sigabbrev_np(p.end_signal);  // nullptr: a real-time signal
+  return fmt::format("{}, then KILL {} later (--kill-after)",
+                     name ? name : fmt::format("signal {}", p.end_signal),
+                     format_duration(p.timing.kill_after));
+}
+
+// All times count from the sending of the last request that the store answered.
+void leased(Lines& text, const run::Timing& t, Duration ttl, const Traits& recipe) {
+  // the earliest end, by the time from which the store is known to have counted
+  const Duration free_at = recipe.proves ? t.proven : ttl;
+  const Duration kill_at = t.proven - t.margin, end_at = kill_at - t.kill_after;
+  line(text, "renewed",
+       fmt::format("every {}, each try at most {}", format_duration(t.renew_every),
+                   format_duration(t.op_timeout)));
+  line(text, "if the store is gone",
+       fmt::format("from t=0: end signal at {}, KILL at {}; the lease ends at {} here, {} there",
+                   format_duration(end_at), format_duration(kill_at), format_duration(t.proven),
+                   format_duration(free_at)));
+  line(text, "next holder",
+       fmt::format("not before {}: no overlap, unless this whole host is frozen; then only a "
+                   "comparison of DLOCK_TOKEN helps",
+                   format_duration(free_at)));
+  line(text, "if dlock dies",
+       fmt::format("its guard kills the job; the lock is free after at most {}",
+                   format_duration(ttl)));
+  line(text, "if dlock is stopped",
+       "nothing is renewed, and the guard ends the job in time, as above");
+}
+
+void attached(Lines& text) {
+  line(text, "renewed",
+       "never: the lock lasts as long as dlock or its guard lives; there is no deadline");
+  line(text, "if dlock dies", "its guard kills the job; the lock is free when the job is dead");
+  line(text, "if dlock is stopped", "the lock and the job stay");
+  line(text, "next holder", "not before the job and all of its descendants are dead, or a --force");
+}
+
+// `run --explain`: what would happen when, and what the recipe guarantees and does not, on stdout.
+// Opens the backend for its address, and sends it no request.
+Result<void> explain(const Options& o, const Store& store, const run::Plan& plan) {
+  Settings settings;
+  settings.op_timeout = plan.timing.op_timeout;
+  settings.connect_timeout = plan.connect_timeout;
+  TRY(backend, plan.open(settings));
+  TRY(after_restart, backend->after_restart(plan.request));
+
+  Lines text;
+  line(text, "lock", what_is_locked(plan, store, backend->where()));
+  line(text, "waits", waiting(plan));
+  if (plan.timing.leased) leased(text, plan.timing, plan.request.ttl, plan.traits);
+  else attached(text);
+  line(text, "to end the job", ending(plan));
+  if (plan.once_per)
+    line(text, "starts",
+         fmt::format("at most one per {}, noted before the command starts{}{}",
+                     plan.once_per->text(),
+                     plan.until_success ? "; one that failed does not count" : "",
+                     plan.again ? "; this one although it ran (--again)" : ""));
+  if (plan.max_run > 0us)
+    line(text, "longest run",
+         fmt::format("{}, then the job is ended (status 124)", format_duration(plan.max_run)));
+  if (plan.min_hold > 0us) line(text, "shortest hold", format_duration(plan.min_hold));
+  if (o.lock_delay > 0us)
+    line(text, "lock-delay",
+         fmt::format("{} in which the lock is not granted if this holder vanishes",
+                     format_duration(o.lock_delay)));
+  line(text, "descendants",
+       plan.descendants == run::Descendants::wait ? "waited for when the command has ended"
+                                                  : "ended when the command has ended");
+  line(text, "after a restart", after_restart);
+  line(text, "weakness", plan.traits.weakness);
+  return put(o.json ? json_of(text, plan) : text_of(text));
+}
 
 }  // namespace
 

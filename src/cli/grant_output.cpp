@@ -2,8 +2,12 @@
 #include "cli/grant_output.hpp"
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <utility>
 #include "core/duration.hpp"
+#include "core/exit_status.hpp"
+#include "core/sequencer.hpp"
 #include "core/text.hpp"
+#include "core/url.hpp"
 
 namespace dlock::cli {
 namespace {
@@ -48,6 +52,15 @@ std::string env(const PrintedGrant& g) {
   return text;
 }
 
+const char* question(const Options& o) {
+  switch (o.verb) {
+    case Verb::renew: return "renewed";
+    case Verb::release: return o.revoke ? "revoked" : "released";
+    case Verb::check: return "valid";
+    default: return nullptr;
+  }
+}
+
 }  // namespace
 
 std::string text_of_grant(Output form, const std::vector<Lease>& leases, const Store& store,
@@ -89,6 +102,29 @@ std::string_view mode_name(Mode m) noexcept {
     case Mode::permit: return "permit";
   }
   return "?";
+}
+
+std::string json_of_answer(const Options& o, const Result<run::Outcome>& outcome) {
+  const char* const name = question(o);
+  if (!name) return {};
+  if (!outcome && (outcome.error().code == Errc::usage || outcome.error().code == Errc::config))
+    return {};
+  nlohmann::ordered_json j;
+  j["keys"] = nlohmann::ordered_json::array();
+  for (const std::string_view key : o.keys) j["keys"].push_back(printable(key));
+  if (o.operand)
+    if (const auto s = Sequencer::parse(*o.operand)) j["keys"].push_back(printable(s->key.text()));
+  j[name] = outcome ? nlohmann::ordered_json(outcome->value == status_ok) : nullptr;
+  j["status"] = outcome ? outcome->value : exit_status(outcome.error().code);
+  if (!outcome) j["error"] = printable(outcome.error().message);
+  return j.dump() + '\n';
+}
+
+std::string sh_word(std::string_view text) {
+  if (printable(text) == text) return shell_quoted(text);
+  std::string bytes;
+  for (const char c : text) bytes += fmt::format("\\0{:03o}", static_cast<unsigned char>(c));
+  return fmt::format("\"$(printf %b '{}')\"", bytes);
 }
 
 }  // namespace dlock::cli

@@ -5,7 +5,6 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include "cli/options/values.hpp"
 #include "cli/options/verbs.hpp"
 #include "core/text.hpp"
 #include "util/named_file.hpp"
@@ -56,7 +55,7 @@ Result<Handle> from_option(std::string_view value) {
   return from_elsewhere(*text, name, Errc::config);
 }
 
-}  // namespace
+constexpr std::string_view keeper_mark = "keeper.";
 
 Result<std::optional<Handle>> find_handle(const Options& o, const Store& s) {
   if (o.handle) {
@@ -74,12 +73,29 @@ Result<std::optional<Handle>> find_handle(const Options& o, const Store& s) {
   return *h;
 }
 
+}  // namespace
+
 Result<Handle> require_handle(const Options& o, const Store& s) {
   TRY(h, find_handle(o, s));
   if (h) return *h;
   return fail(Errc::usage,
               fmt::format("{}: --handle is missing, and DLOCK_HANDLE holds no handle of {}.{}",
                           info(o.verb).name, s.traits->family, s.traits->recipe));
+}
+
+std::string new_keeper_name() { return Owner::random().hex(); }
+
+std::string keeper_extra(const std::string& name) {
+  return std::string(keeper_mark) + run::KeeperPlace::of_this_process(name).text();
+}
+
+Result<std::optional<run::KeeperAnswer>> ask_keeper_of(const Handle& handle,
+                                                       std::string_view what) {
+  if (!handle.extra.starts_with(keeper_mark)) return std::optional<run::KeeperAnswer>{};
+  const auto keeper =
+      run::KeeperPlace::parse(std::string_view(handle.extra).substr(keeper_mark.size()));
+  TRY(answer, run::ask_keeper(keeper, what, handle.owner));
+  return std::optional{answer};
 }
 
 }  // namespace dlock::cli

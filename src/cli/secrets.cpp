@@ -23,10 +23,10 @@ constexpr Kind kinds[] = {{"password-file", &Access::no_password},
                           {"tls-key", &Access::no_tls},
                           {"tls-insecure", &Access::no_tls}};
 
-const Kind* kind_of(const Given& g) {
-  const auto* const found = std::find_if(std::begin(kinds), std::end(kinds),
-                                         [&](const Kind& k) { return k.option == g.option->name; });
-  return found == std::end(kinds) ? nullptr : found;
+const Kind* kind_of(std::string_view option) {
+  for (const Kind& k : kinds)
+    if (k.option == option) return &k;
+  return nullptr;
 }
 
 std::uint16_t usual_port(const Url& url) {
@@ -56,10 +56,9 @@ bool counts(const Given& g, const Url& url) {
 
 // A flag's before a variable's before that of a table.
 const Given* value_for(const Options& o, std::string_view option, const Url& url) {
-  const auto found = std::find_if(o.values.begin(), o.values.end(), [&](const Given& g) {
-    return g.option->name == option && counts(g, url);
-  });
-  return found == o.values.end() ? nullptr : &*found;
+  for (const Given& g : o.values)
+    if (g.option->name == option && counts(g, url)) return &g;
+  return nullptr;
 }
 
 std::string_view why_useless(const Kind& kind, const Store& s) {
@@ -72,12 +71,14 @@ const char* password_variable() { return std::getenv("DLOCK_PASSWORD"); }
 
 }  // namespace
 
-SecretFiles take_secret_files(Url& url) {
+SecretFiles extract_secret_files(Url& url) {
   SecretFiles files;
   std::erase_if(url.items, [&](const auto& item) {
-    if (item.first == "password_file") return files.password = item.second, true;
-    if (item.first == "auth_file") return files.auth = item.second, true;
-    return false;
+    std::string* const file = item.first == "password_file" ? &files.password
+                              : item.first == "auth_file"   ? &files.auth
+                                                            : nullptr;
+    if (file) *file = item.second;
+    return file != nullptr;
   });
   return files;
 }
@@ -90,24 +91,21 @@ Result<void> all_useful(const Options& o, std::span<const Store> stores) {
       if (const auto why = why_useless(*kind, s); !file->empty() && !why.empty())
         return fail(s.blame, fmt::format("{}: {}: no use for {}: {}", s.called, s.url.redacted(),
                                          item, why));
-  const auto judge = [&](const Kind& kind, const Given* g, Errc code, std::string_view name) {
+  const auto judge = [&](const Kind& kind, const Given* g, Errc code,
+                         std::string_view name) -> Result<void> {
     const Store* refusing = nullptr;
     for (const Store& s : stores) {
       if (g && !counts(*g, s.url)) continue;
-      if (why_useless(kind, s).empty()) return Result<void>{};
+      if (why_useless(kind, s).empty()) return {};
       if (s.factory->access) refusing = &s;
     }
-    if (!refusing) return Result<void>{};
-    return Result<void>{
-        fail(code, fmt::format("{}: no use for it at {}: {}", name, refusing->url.redacted(),
-                               why_useless(kind, *refusing)))};
+    if (!refusing) return {};
+    return fail(code, fmt::format("{}: no use for it at {}: {}", name, refusing->url.redacted(),
+                                  why_useless(kind, *refusing)));
   };
   for (const Given& g : o.values)
-    if (const Kind* kind = kind_of(g); kind && !g.off)
-      if (auto ok =
-              judge(*kind, &g, g.source == Source::flag ? Errc::usage : Errc::config, called(g));
-          !ok)
-        return ok;
+    if (const Kind* kind = kind_of(g.option->name); kind && !g.off)
+      TRY_VOID(judge(*kind, &g, g.source == Source::flag ? Errc::usage : Errc::config, called(g)));
   return password_variable() ? judge(kinds[0], nullptr, Errc::config, "DLOCK_PASSWORD")
                              : Result<void>{};
 }
@@ -117,9 +115,7 @@ Result<Secrets> find_secrets(const Options& o, const Store& store) {
   if (!store.factory->access) return s;
   const Url& url = store.url;
   const auto given = [&](std::string_view option) -> const Given* {
-    const auto* const kind = std::find_if(std::begin(kinds), std::end(kinds),
-                                          [&](const Kind& k) { return k.option == option; });
-    return why_useless(*kind, store).empty() ? value_for(o, option, url) : nullptr;
+    return why_useless(*kind_of(option), store).empty() ? value_for(o, option, url) : nullptr;
   };
   for (const auto& [option, to] :
        {std::pair{"tls-ca", &s.tls_ca}, std::pair{"tls-cert", &s.tls_cert},
@@ -142,10 +138,7 @@ Result<Secrets> find_secrets(const Options& o, const Store& store) {
     to = std::move(*text);
     return {};
   };
-  if (auto ok =
-          read("auth-file", "auth_file", store.files.auth, s.auth_file, read_credential, s.auth);
-      !ok)
-    return fail(std::move(ok.error()));
+  TRY_VOID(read("auth-file", "auth_file", store.files.auth, s.auth_file, read_credential, s.auth));
   const Given* file = given("password-file");
   const bool named = (file && file->source == Source::flag) || !store.files.password.empty();
   if (const char* own = password_variable(); !named && (own || !url.password.empty())) {
@@ -160,7 +153,7 @@ Result<Secrets> find_secrets(const Options& o, const Store& store) {
 std::string unused_secrets(const Options& o, const Url& url) {
   std::string text;
   for (const Given& g : o.values) {
-    if (!kind_of(g) || g.off || counts(g, url)) continue;
+    if (!kind_of(g.option->name) || g.off || counts(g, url)) continue;
     const auto own = Url::parse(g.backend);
     text += fmt::format("{}{} is for {}", text.empty() ? "" : "; ", called(g),
                         own ? own->redacted() : quoted(g.backend));
@@ -171,7 +164,7 @@ std::string unused_secrets(const Options& o, const Url& url) {
 std::string unused_secrets(const Options& o) {
   auto url = Url::parse(o.backend);
   if (!url) return {};
-  (void)take_secret_files(*url);
+  (void)extract_secret_files(*url);
   return unused_secrets(o, *url);
 }
 

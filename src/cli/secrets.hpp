@@ -18,7 +18,7 @@ namespace dlock::cli {
 struct SecretFiles {
   std::string password, auth;  // paths; empty: not given
 };
-SecretFiles take_secret_files(Url&);  // removes the items: the backends do not know them
+SecretFiles extract_secret_files(Url&);  // removes the items: the backends do not know them
 
 struct Store;
 

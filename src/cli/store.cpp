@@ -1,20 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/store.hpp"
 #include <fmt/format.h>
+#include <unistd.h>
 #include <algorithm>
 #include <cstdlib>
-#include "cli/options/proposed_url.hpp"
+#include <string>
+#include <vector>
+#include "cli/grant_output.hpp"
+#include "cli/options/suggestions.hpp"
 #include "cli/options/verbs.hpp"
 #include "cli/say.hpp"
-#include "cli/sh_word.hpp"
 #include "core/duration.hpp"
 #include "core/text.hpp"
+#include "run/lines.hpp"
 
 namespace dlock::cli {
+namespace {
 
 using namespace std::chrono_literals;
-
-namespace {
 
 void warn(const Options& o, const Store& s) {
   const auto about_url = [&](std::string_view text) {
@@ -33,6 +36,13 @@ void warn(const Options& o, const Store& s) {
         "everything");
 }
 
+std::string without_password(std::string_view backend) {
+  auto url = Url::parse(backend);
+  if (!url || url->redacted().find("***") == std::string::npos) return std::string(backend);
+  url->password.clear();
+  return url->redacted();
+}
+
 }  // namespace
 
 Result<Store> choose_store(const Options& o) {
@@ -45,7 +55,7 @@ Result<Store> choose_store(const Options& o) {
                                                       quoted(o.backend), meant)});
   auto url = Url::parse(o.backend);
   if (!url) return wrong("backend", url.error());
-  SecretFiles files = take_secret_files(*url);
+  SecretFiles files = extract_secret_files(*url);
   const std::string_view short_ttl = url->item("short_ttl").value_or("no");
   if (short_ttl != "yes" && short_ttl != "no")
     return wrong("backend", {Errc::usage, fmt::format("short_ttl: {} is neither yes nor no",
@@ -57,8 +67,13 @@ Result<Store> choose_store(const Options& o) {
   // the message and the exit status.
   if (!choice)
     return wrong(!recipe.empty() && choose(*url, {}) ? "recipe" : "backend", choice.error());
-  Store store{std::move(*url), choice->factory,      choice->traits,     std::move(files),
-              Secrets{},       called(o, "backend"), blame(o, "backend")};
+  Store store{.url = std::move(*url),
+              .factory = choice->factory,
+              .traits = choice->traits,
+              .files = std::move(files),
+              .secrets = {},
+              .called = called(o, "backend"),
+              .blame = blame(o, "backend")};
   if (o.verb != Verb::bench)  // which judges all of them together
     TRY_VOID(all_useful(o, {&store, 1}));
   TRY(secrets, find_secrets(o, store));
@@ -66,6 +81,7 @@ Result<Store> choose_store(const Options& o) {
   if (!o.quiet) warn(o, store);
   if (o.verbosity > 0)
     if (const std::string text = unused_secrets(o, store.url); !text.empty()) say(text);
+  if (o.verb == Verb::bench) return store;  // whose recipes are yet to be chosen; opening checks
   const auto fits = store.factory->check(store.url, *store.traits, store.with_secrets({}));
   if (!fits && fits.error().code == Errc::usage) return wrong("backend", fits.error());
   if (!fits) return fail(fits.error());
@@ -79,6 +95,23 @@ Settings Store::with_secrets(Settings s) const {
 
 Result<std::unique_ptr<Backend>> Store::open(const Settings& s) const {
   return factory->open(url, *traits, with_secrets(s));
+}
+
+std::string store_options(const Options& o) {
+  std::string text = " -b " + sh_word(without_password(o.backend));
+  constexpr std::string_view in_a_file = ": ";  // which that command reads, too
+  for (const auto& [name, value] :
+       {std::pair<std::string_view, std::string_view>{"config", o.config},
+        {"profile", o.profile},
+        {"recipe", o.recipe},
+        {"password-file", o.password_file},
+        {"auth-file", o.auth_file},
+        {"tls-ca", o.tls_ca},
+        {"tls-cert", o.tls_cert},
+        {"tls-key", o.tls_key}})
+    if (!value.empty() && called(o, name).find(in_a_file) == std::string::npos)
+      text.append(" --").append(name).append(" ").append(sh_word(value));
+  return text + (o.tls_insecure ? " --tls-insecure" : "");
 }
 
 std::string place_of(const Store& s) {
@@ -117,6 +150,24 @@ Result<std::vector<Key>> parse_keys(const Options& o) {
     keys.push_back(std::move(key));
   }
   return keys;
+}
+
+Result<Trace> Trace::open(std::string_view path) {
+  if (path.empty()) return Trace(Fd());
+  TRY(fd, run::open_lines("--trace", std::string(path)));
+  return Trace(std::move(fd));
+}
+
+void Trace::write(std::string_view event, const Traced& what, std::string_view error) const {
+  if (!fd_) return;
+  const run::Traced line{event, what.request, what.key, what.owner};
+  std::vector<run::Field> more;
+  if (what.token) more.emplace_back("token", static_cast<std::int64_t>(*what.token));
+  if (!error.empty()) more.emplace_back("err", printable(error));
+  const std::string text = run::trace_line(line, more);
+  // One write, so that lines of several processes do not mix; a failure to write the trace stops
+  // nothing.
+  [[maybe_unused]] const auto written = ::write(fd_.get(), text.data(), text.size());
 }
 
 }  // namespace dlock::cli

@@ -2,11 +2,14 @@
 // From --backend and --recipe to an open Backend.
 #pragma once
 #include <memory>
+#include <string>
+#include <string_view>
 #include "cli/options/options.hpp"
 #include "cli/secrets.hpp"
 #include "core/factory.hpp"
 #include "core/sequencer.hpp"
 #include "core/url.hpp"
+#include "util/fd.hpp"
 
 namespace dlock::cli {
 
@@ -38,6 +41,10 @@ struct OpenStore {
 };
 Result<OpenStore> open_store(const Options&);
 
+// The options of this command line, or of the environment, that say which store is meant and how it
+// is reached, each with a space before it. No secret: of those only the names of files.
+std::string store_options(const Options&);
+
 // Where the locks are, for comparison with another dlock's: the URL with its prefix, without user,
 // secrets and the items that only say how.
 std::string place_of(const Store&);
@@ -47,5 +54,38 @@ Result<void> long_enough(const Options&, const Store&);
 
 // --key, in the given order; the rules have checked that there is one
 Result<std::vector<Key>> parse_keys(const Options&);
+
+struct Traced {
+  std::string_view request;  // "release"
+  std::string key{};         // empty: all
+  std::optional<FencingToken> token{};
+  std::string owner{};  // a prefix of the owner id, not the secret
+};
+
+// --trace for the verbs that send one request: one JSON object per line, before and after each
+// request, so that a checker can order them by `t` (CLOCK_BOOTTIME, nanoseconds) among the lines of
+// other processes.
+class Trace {
+ public:
+  // Errc::cannot_create when the file cannot be opened. An empty path: nothing is written.
+  static Result<Trace> open(std::string_view path);
+
+  // Calls `ask`, which returns a Result<T>, between two lines: invoke, then ok, fail or info (the
+  // outcome is unknown).
+  template <class Ask, class Kept>
+  auto around(const Traced& what, Ask ask, Kept succeeded) const {
+    write("invoke", what, {});
+    auto answer = ask();
+    if (answer) write(succeeded(*answer) ? "ok" : "fail", what, {});
+    else write(retryable(answer.error().code) ? "info" : "fail", what, answer.error().message);
+    return answer;
+  }
+
+ private:
+  explicit Trace(Fd fd) : fd_(std::move(fd)) {}
+  void write(std::string_view event, const Traced&, std::string_view error) const;
+
+  Fd fd_;
+};
 
 }  // namespace dlock::cli

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/taking.hpp"
 #include <fmt/format.h>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <optional>
 #include "cli/grant_output.hpp"
 #include "cli/handle.hpp"
-#include "cli/inherited.hpp"
 #include "cli/say.hpp"
 #include "core/duration.hpp"
+#include "core/key.hpp"
+#include "core/sequencer.hpp"
+#include "core/text.hpp"
 #include "run/process_id.hpp"
 #include "run/wrap/borrowed.hpp"
 #include "run/wrap/reentrant.hpp"
@@ -43,8 +48,8 @@ Result<void> recipe_can(const Options& o, const Traits& t, const Request& reques
               fmt::format("{}: {}", called(o, refused->option), refused->why));
 }
 
-// Where a session lasts for both together, a long lock-delay leaves too little of the ttl that can be
-// proven. Names the longest one that fits the start rule, to a hundredth of a second.
+// Where a session lasts for both together, a long lock-delay leaves too little of the ttl that can
+// be proven. Names the longest one that fits the start rule, to a hundredth of a second.
 Result<void> lock_delay_fits(const Options& o, const Store& store, const run::TimingAsked& asked) {
   const auto fits = [&](Duration delay) {
     return run::plan_timing(asked, store.traits->proven_of(o.ttl, delay, store.url), true)
@@ -58,8 +63,8 @@ Result<void> lock_delay_fits(const Options& o, const Store& store, const run::Ti
   }
   return fail(
       blame(o, "lock-delay"),
-      fmt::format("{} {}: too long for --ttl {}, of which a session of both together leaves "
-                  "too little; use up to {}, or a longer --ttl{}",
+      fmt::format("{} {}: too long for --ttl {}, of which a session of both together leaves too "
+                  "little; use up to {}, or a longer --ttl{}",
                   called(o, "lock-delay"), format_duration(o.lock_delay), format_duration(o.ttl),
                   format_duration(std::chrono::floor<std::chrono::milliseconds>(most)),
                   store.url.item("tick") ? "" : ", or say the servers' tickTime with ?tick="));
@@ -89,13 +94,67 @@ Result<run::Timing> times(const Options& o, const Store& store, Hold hold, bool 
   return fail(Errc::config, variables + timing.error().message);
 }
 
+// What the dlocks around this process hold, from DLOCK_GRANTS: only grants whose guard is an
+// ancestor. The store must be asked whether they are still in force. Unreadable and foreign entries
+// are ignored: this dlock is then an ordinary contender.
+struct Inherited {
+  std::vector<run::InheritedGrant> grants;         // of this family and recipe
+  std::vector<std::pair<Key, std::string>> texts;  // all of them, unchanged, for nested dlocks
+  std::string elsewhere;  // a warning if one of them is on another backend; empty: none is
+};
+
+// Written by a dlock, or by any other program: checked.
+std::optional<std::uint64_t> number(const nlohmann::json& j, const char* name) {
+  const auto at = j.find(name);
+  if (at == j.end() || !at->is_number_unsigned()) return std::nullopt;
+  return at->get<std::uint64_t>();
+}
+std::string text(const nlohmann::json& j, const char* name) {
+  const auto at = j.find(name);
+  return at != j.end() && at->is_string() ? at->get<std::string>() : std::string();
+}
+
+void add(Inherited& to, const nlohmann::json& grant, const Store& store) {
+  const auto key = Key::parse(text(grant, "key"));
+  const auto handle = Handle::parse(text(grant, "handle"));
+  const auto sequencer = Sequencer::parse(text(grant, "sequencer"));
+  const auto guard = grant.find("guard");
+  if (!key || !handle || !sequencer || guard == grant.end() || !guard->is_object()) return;
+  const auto pid = number(*guard, "pid"), start = number(*guard, "start");
+  if (!pid || !start || *pid > 1U << 22U || !run::is_ancestor({static_cast<pid_t>(*pid), *start}))
+    return;
+  to.texts.emplace_back(*key, grant.dump());
+  const std::string place = text(grant, "place");
+  if (to.elsewhere.empty() && !place.empty() && place != place_of(store))
+    to.elsewhere = fmt::format(
+        "the dlock around this one holds '{}' on {}, and this one asks {}: two backends know "
+        "nothing of each other (-q hides this)",
+        printable(key->text()), printable(place), place_of(store));
+  if (handle->family != store.traits->family || handle->recipe != store.traits->recipe) return;
+  to.grants.push_back({.key = *key,
+                       .owner = handle->lease(*key).owner,
+                       .mode = sequencer->mode,
+                       .limit = static_cast<unsigned>(number(grant, "limit").value_or(UINT_MAX)),
+                       .token = sequencer->token,
+                       .slot = static_cast<unsigned>(number(grant, "slot").value_or(0))});
+}
+
+Inherited find_inherited(const Store& store) {
+  Inherited found;
+  // NOLINT(concurrency-mt-unsafe): no thread exists
+  const char* grants = std::getenv("DLOCK_GRANTS");
+  if (!grants) return found;
+  const nlohmann::json all = nlohmann::json::parse(grants, nullptr, false);
+  if (!all.is_array()) return found;
+  for (const nlohmann::json& grant : all)
+    if (grant.is_object()) add(found, grant, store);
+  return found;
+}
+
 }  // namespace
 
-run::Plan plan_job(const Options& o) {
-  run::Plan p{
-      .open = {},
-      .traits = {},
-      .request = {.key = Key::parse("-").value(), .owner = {}, .ttl = o.ttl, .identity = {}}};
+run::Plan plan_job(const Options& o, Request request) {
+  run::Plan p{.open = {}, .traits = {}, .request = std::move(request)};
   p.wait = o.wait;
   p.conflict_status = o.conflict_status;
   p.command = o.command;
@@ -136,17 +195,17 @@ Result<run::Plan> plan_taking(const Options& o, const Store& store, Hold hold) {
   if (o.handle) {
     TRY(h, require_handle(o, store));
     if (!store.traits->detached)
-      return fail(Errc::usage, fmt::format("--handle: with recipe {} of {} the lock ends with the "
-                                           "process that took it, so no other can "
-                                           "run a command under it; run it without --handle",
-                                           store.traits->recipe, store.traits->family));
+      return fail(
+          Errc::usage,
+          fmt::format("--handle: with recipe {} of {} the lock ends with the process that took it, "
+                      "so no other can run a command under it; run it without --handle",
+                      store.traits->recipe, store.traits->family));
     handle = std::move(h);
   }
   TRY(timing, times(o, store, hold, handle.has_value()));
 
-  run::Plan p = plan_job(o);
+  run::Plan p = plan_job(o, std::move(request));
   p.traits = *store.traits;
-  p.request = std::move(request);
   p.more_keys.assign(keys.begin() + 1, keys.end());
   p.timing = timing;
   p.connect_timeout = o.connect_timeout;
@@ -156,8 +215,12 @@ Result<run::Plan> plan_taking(const Options& o, const Store& store, Hold hold) {
   p.until_success = o.until_success;
   p.place = place_of(store);
   p.borrowed = handle.has_value();
-  if (p.borrowed)
-    p.splay = p.min_hold = 0us, p.once_per.reset(), p.wait.reset(), p.request.wait = true;
+  if (p.borrowed) {  // the lock is held already
+    p.splay = p.min_hold = 0us;
+    p.once_per.reset();
+    p.wait.reset();
+    p.request.wait = true;
+  }
   if (o.publish_command) p.request.identity.command = command_line_of(o);
 
   std::vector<run::InheritedGrant> outer;
@@ -170,11 +233,10 @@ Result<run::Plan> plan_taking(const Options& o, const Store& store, Hold hold) {
   }
   p.open = [store, handle = std::move(handle),
             outer = std::move(outer)](const Settings& s) -> Result<std::unique_ptr<Backend>> {
-    auto backend = store.open(s);
-    if (!backend) return backend;
-    if (handle) backend = run::borrowed(std::move(*backend), *handle);
-    if (!outer.empty()) backend = run::reentrant(std::move(*backend), outer);
-    return backend;
+    TRY(backend, store.open(s));
+    if (handle) backend = run::borrowed(std::move(backend), *handle);
+    if (!outer.empty()) backend = run::reentrant(std::move(backend), outer);
+    return std::move(backend);
   };
   return p;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared by run and acquire.
+// What run and acquire share.
 #pragma once
 #include "cli/options/options.hpp"
 #include "cli/store.hpp"
@@ -14,7 +14,7 @@ enum class Hold { attached, kept, detached };
 // the times do not fit.
 Result<run::Plan> plan_taking(const Options&, const Store&, Hold);
 
-// Of a Plan without a lock: the job and its messages.
-run::Plan plan_job(const Options&);
+// Of a Plan, the job and its messages.
+run::Plan plan_job(const Options&, Request);
 
 }  // namespace dlock::cli

@@ -25,6 +25,7 @@ bool StartChange::fits(const std::optional<Start>& noted, std::int64_t now) cons
   return needed(noted) == needed(was) || needed(noted) == needed(is);
 }
 
+Result<void> Backend::erase(const Key&) { return fail(cannot("has nothing to erase")); }
 Result<std::vector<Finding>> Backend::doctor() { return fail(cannot("has nothing to examine")); }
 
 Result<std::optional<KeyView>> Backend::inspect_name(const std::string& name) {

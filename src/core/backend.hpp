@@ -70,8 +70,8 @@ using Renewal = std::variant<Kept, Lost>;  // an unknown outcome is an Error and
 enum class Released { yes, was_not_held };
 enum class Validity { valid, stale };
 
-// A start noted for a key (--once-per), and when its note is not needed any more, by the store's wall
-// clock, in microseconds since 1970.
+// A start noted for a key (--once-per), and when its note is not needed any more, by the store's
+// wall clock, in microseconds since 1970.
 struct Start {
   std::int64_t at = 0, until = 0;
   bool operator==(const Start&) const = default;
@@ -102,7 +102,8 @@ struct Finding {
 struct Health {
   // Readable while a lock is held: the store became unreachable, or another event that all of its
   // holders notice together. A holder then renews soon, at a random moment, which clears it. The
-  // same descriptor for the lifetime of the Backend, which owns it; -1: none. For use after a grant.
+  // same descriptor for the lifetime of the Backend, which owns it; -1: none. For use after a
+  // grant.
   int outage_fd = -1;
   // At the last request it granted nothing to any owner: a wait that ends like that is
   // "unavailable", not "busy".
@@ -136,13 +137,13 @@ class Backend {
   virtual Result<Renewal> detach(const Lease&, Duration ttl,
                                  std::optional<RunEnd> end = std::nullopt) = 0;
 
-  // Granted::alarm_fd is readable: takes what has arrived. False: it says nothing of this lease, and
-  // no renewal is needed.
+  // Granted::alarm_fd is readable: takes what has arrived. False: it says nothing of this lease,
+  // and no renewal is needed.
   virtual bool alarmed(const Lease&) { return true; }
 
-  // `end`: how the job under this lease ended. With Traits::keeps_last_run it is written as the last
-  // run of the key, in the request that is sent anyway, and only where the lease was in force. A run
-  // with a newer token that is recorded already stays.
+  // `end`: how the job under this lease ended. With Traits::keeps_last_run it is written as the
+  // last run of the key, in the request that is sent anyway, and only where the lease was in force.
+  // A run with a newer token that is recorded already stays.
   virtual Result<Released> release(const Lease&, std::optional<RunEnd> end = std::nullopt) = 0;
 
   // For operators: removes the holder with this token, or all of them. The fence stays. No
@@ -171,6 +172,10 @@ class Backend {
   // Makes the change, if the lease is in force and the change fits; else nothing is changed. Others
   // may hold the key, too, so a start may come between these two. After an Error: repeat it.
   virtual Result<Noted> note_start(const Lease&, const StartChange&);
+
+  // Removes all data of the key, above all the fence; a missing key is fine. No part of locking: a
+  // token must never fall, so it is only for a key that will never be used again (bench).
+  virtual Result<void> erase(const Key&);
 
   // Is this store fit for locks? Only an unreachable store is an Error.
   virtual Result<std::vector<Finding>> doctor();

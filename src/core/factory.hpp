@@ -43,16 +43,12 @@ struct BackendFactory {
   std::span<const Traits> recipes;            // first is the default
   // URL query items besides `recipe` and `prefix`; `where.` allows every `where.NAME`
   std::span<const std::string_view> items;
-  // Judges everything in the URL that can be judged without a connection (Errc::usage; Errc::config:
-  // a file or variable that it needs is wrong).
+  // Judges everything in the URL that can be judged without a connection (Errc::usage;
+  // Errc::config: a file or variable that it needs is wrong).
   Result<void> (*check)(const Url&, const Traits&, const Settings&);
   // Checks the URL, too, and connects no earlier than the first call. `url` may be destroyed after
   // the call: copy what you need.
   Result<std::unique_ptr<Backend>> (*open)(const Url&, const Traits&, const Settings&);
-  // Removes all data of these keys below the prefix of the URL, above all the fence; missing keys
-  // are fine. No part of locking: a token must never fall, so it is only for keys that will never
-  // be used again (bench). nullptr: this family cannot.
-  Result<void> (*purge)(const Url&, const Traits&, const Settings&, std::span<const Key>) = nullptr;
   // The client libraries that it uses, with the versions that run now: "OpenSSL 3.0.17". nullptr:
   // none, or they are another family's.
   std::vector<std::string> (*libraries)() = nullptr;

@@ -30,9 +30,9 @@ struct Identity {
 
   // host name, pid and user id of this process, since = now
   static Identity mine(std::string reason);
-  // A word of printable ASCII: `host=..&pid=..&user=..&since=..&reason=..&limit=..&proc=..&kept=..`,
-  // values percent-encoded, empty ones left out; readers skip unknown names. The format every
-  // backend stores.
+  // A word of printable ASCII:
+  // `host=..&pid=..&user=..&since=..&reason=..&limit=..&proc=..&kept=..`, values percent-encoded,
+  // empty ones left out; readers skip unknown names. The format every backend stores.
   std::string encode() const;
   static Identity decode(std::string_view text);  // unreadable fields stay empty
 

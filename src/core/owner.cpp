@@ -2,6 +2,7 @@
 #include "core/owner.hpp"
 #include <sys/random.h>
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 
 namespace dlock {
@@ -17,7 +18,10 @@ Owner Owner::random() {
   while (have < owner.bytes.size()) {
     const ssize_t n = ::getrandom(owner.bytes.data() + have, owner.bytes.size() - have, 0);
     // without random numbers two holders could have the same id
-    if (n < 0 && errno != EINTR) std::abort();
+    if (n < 0 && errno != EINTR) {
+      ::perror("dlock: getrandom");
+      std::abort();
+    }
     if (n > 0) have += static_cast<std::size_t>(n);
   }
   return owner;

@@ -112,11 +112,18 @@ class Background {
   Fd link_;
 };
 
+Outcome unavailable(const Plan& plan, const std::string& why) {
+  Events& events = *new Events(plan);
+  events.error(why);
+  events.flush(2s);
+  return {false, status_unavailable, "error"};
+}
+
 // In the process that the user started.
 Outcome foreground(const Plan& plan, const Entry& entry, const GrantSink& sink, const Fd& link) {
   IncomingSignals signals = entry.open_signals();
   std::string text(longest, '\0');
-  Outcome outcome{false, status_bug, "error"};
+  Outcome outcome{false, status_bug, "error"};  // of a keeper that ends without a word of it
   int ending = 0;
   bool failed = false;
   Deadline until = no_deadline;
@@ -135,7 +142,11 @@ Outcome foreground(const Plan& plan, const Entry& entry, const GrantSink& sink, 
     }
     if (ready < 0 || p[1].revents == 0) continue;
     const ssize_t n = ::recv(link.get(), text.data(), text.size(), 0);
-    if (n <= 0) break;  // it died
+    if (n <= 0 && ending == 0 && !failed)
+      return unavailable(plan,
+                         "the keeper was killed; if it had the lock already, that lasts no longer "
+                         "than --ttl");
+    if (n <= 0) break;
     if (text[0] == '\0' && static_cast<std::size_t>(n) == sizeof(Ended)) {
       Ended last;
       std::memcpy(&last, text.data(), sizeof last);
@@ -160,10 +171,8 @@ Outcome keep(const Plan& plan, const GrantSink& sink, const KeepFor& how) {
   const Entry& entry = *new Entry;
   int pair[2];
   const auto cannot_begin = [&](int error) {
-    Events& events = *new Events(plan);
-    events.error(fmt::format("no process for the keeper: {}", ::strerrordesc_np(error)));
-    events.flush(2s);
-    return Outcome{false, status_unavailable, "error"};
+    return unavailable(plan,
+                       fmt::format("no process for the keeper: {}", ::strerrordesc_np(error)));
   };
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0)
     return cannot_begin(errno);

@@ -198,6 +198,9 @@ Keeper::Next Keeper::acquire() {
       const bool too_long = !reached_ && !plan_.wait && Clock::now() >= connect_until_;
       if (!retryable(e.code) || !plan_.request.wait || too_long) return gave_up(e), Next::over;
       answered_ = {};
+      // What it said before says nothing of a store that refuses now. An error from beyond the end,
+      // of a machine that slept, says nothing of the wait: leaving asks once more.
+      if (until(wait_until_) > 0us) last.reset();
       if (!requested()) report(NoAnswer{e.message, true});
       nap(std::min(jitter(retry), std::max<Duration>(until(wait_until_), 0us)));
       retry = std::min(retry * 2, last_retry);

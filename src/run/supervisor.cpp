@@ -2,6 +2,7 @@
 #include "run/supervisor.hpp"
 #include <fmt/format.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -339,6 +340,10 @@ void Supervisor::dismiss_guard() {
   const Fd pin(static_cast<int>(::syscall(SYS_pidfd_open, guard_pid_, 0)));
   pollfd p{pin.get(), POLLIN, 0};
   if (pin) wait_until({&p, 1}, later(Clock::now(), 2s));
+  // The kernel, asked to reap the guard while a reader of /proc knows it, spins until the guard's
+  // second thread has let go of its part: with SCHED_FIFO on one processor for ever. So it goes
+  // first.
+  ::sched_yield();
   int status = 0;
   if (::waitpid(guard_pid_, &status, pin ? WNOHANG : 0) == guard_pid_ && WIFSIGNALED(status))
     JobCgroup::find(guard_pid_).remove();

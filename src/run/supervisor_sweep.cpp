@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The second line: how dlock ends the job when the guard is dead, and names the job's members.
+#include <sched.h>
 #include <sys/wait.h>
 #include <algorithm>
 #include "run/job_cgroup.hpp"
@@ -66,6 +67,7 @@ std::vector<pid_t> Supervisor::job_members() const {
 void Supervisor::reap_guard() {
   if (guard_reaped_) return;
   if (const auto seen = look_up(guard_pid_); seen) guard_started_ = seen->id.start;
+  ::sched_yield();  // as at the end
   guard_reaped_ = ::waitpid(guard_pid_, nullptr, WNOHANG) == guard_pid_;
 }
 

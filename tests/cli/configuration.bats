@@ -169,7 +169,7 @@ value() { "$DLOCK" config "$@" | sed -n 's/ *#.*//; /^[a-z]/p'; }
 
 @test "--log-format json: one object per line" {
   run --separate-stderr -127 "$DLOCK" run --log-format json --key k -- /nonexistent
-  json 'j["level"], j["key"]' <<<"$stderr"
+  assert_equal "$(json 'j["level"], j["key"]' <<<"$stderr")" "('error', 'k')"
   run --separate-stderr -75 "$DLOCK" release --log-format json --key k --handle h1:file.lease:00000000000000000000000000000000
-  json 'j["message"]' <<<"$stderr"
+  assert_equal "$(json 'j["message"]' <<<"$stderr")" 'k is not held by this handle'
 }

@@ -52,7 +52,7 @@ setup() {
     "$DLOCK" fence --state f --token 3 -- sh -c 'mkdir inside && sleep 0.01 && rmdir inside || touch overlap' &
     pids+=($!)
   done
-  wait "${pids[@]}"
+  for pid in "${pids[@]}"; do wait "$pid"; done
   [ ! -e overlap ]
   "$DLOCK" fence --state f --token 3 -- sh -c 'touch began; exec sleep 100' &
   eventually test -e began

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# What a command under `dlock run` sees, and what dlock shows of it. CLI.md §1, §4, §5, §8.
+# What a command under `dlock run` sees, and what dlock shows of it.
 load run_helpers
 
 @test "the status of the command is dlock's" {

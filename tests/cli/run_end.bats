@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# How a command under `dlock run` ends. CLI.md §2, §4, §8.6, §8.9, §8.20, §8.21.
+# How a command under `dlock run` ends.
 load run_helpers
 
 # A command that ignores TERM, reports it, and lives.
@@ -164,7 +164,7 @@ ended_within_a_second() { timeout 1 sh -c 'until [ -s "$1" ]; do sleep 0.05; don
   ended hard
   assert_equal "$end" 'exit 5'
   assert_regex "$(events hard)" 'kill job_dead released exit$'
-  ! kill -0 "$(cat hard)"
+  run ! kill -0 "$(cat hard)"
   key_is_free
 }
 
@@ -204,7 +204,7 @@ ended_within_a_second() { timeout 1 sh -c 'until [ -s "$1" ]; do sleep 0.05; don
     sh -c 'until [ -s helper ]; do sleep 0.02; done; exit 5'
   ended it
   assert_equal "$end" 'exit 123'
-  ! kill -0 "$(cat helper)"
+  run ! kill -0 "$(cat helper)"
 }
 
 @test "--on-lost exec: a command that does not end cannot delay the kill of the job" {
@@ -216,8 +216,8 @@ ended_within_a_second() { timeout 1 sh -c 'until [ -s "$1" ]; do sleep 0.05; don
   send it TERM
   ended it
   assert_equal "$end" 'exit 123'
-  ! kill -0 "$(cat job)"
-  ! kill -0 "$(cat helper)"
+  run ! kill -0 "$(cat job)"
+  run ! kill -0 "$(cat helper)"
 }
 
 @test "--on-lost signal: the job gets it, and goes on: 123" {

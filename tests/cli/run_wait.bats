@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# `dlock run` while it waits, and without a wait. CLI.md §2, §4, §6, §8.6, §8.9.
+# `dlock run` while it waits, and without a wait.
 load run_helpers
 
 # holder: holds the key until `touch let_go`.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# `dlock run` on a terminal: the steps are those of pty_drive. CLI.md §4, §6, §8.6.
+# `dlock run` on a terminal: the steps are those of pty_drive.
 load run_helpers
 
 # A `dlock run` on the fake leased backend, for the shells below: $D -- COMMAND.

@@ -203,3 +203,21 @@ TEST_CASE("hostile key names are names") {
     for (const std::string& name : taken) CHECK(free_now(*other, request(name)));
   });
 }
+
+TEST_CASE("an erased key is as one that was never used") {
+  run([](Store& store) {
+    need(!subject().name.starts_with("fake"), "a store that outlives the process");
+    const auto backend = store.open({});
+    CHECK(backend->erase(key("k")).has_value());  // missing
+    for (const char* name : {"k", "l"})
+      backend->release(take(*backend, request(name)).lease).value();
+    const auto other = store.open({});
+    CHECK(other->erase(key("k")).has_value());
+    CHECK_FALSE(other->inspect(key("k")).value().has_value());
+    if (subject().remembers) CHECK(other->inspect(key("l")).value().has_value());
+    const Granted anew = take(*other, request("k"));
+    CHECK(other->release(anew.lease).value() == Released::yes);
+    for (const char* name : {"k", "l"}) CHECK(other->erase(key(name)).has_value());
+    CHECK(other->names().value().empty());
+  });
+}

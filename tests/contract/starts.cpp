@@ -122,8 +122,8 @@ TEST_CASE("starts: several keys are noted together, or none of them") {
     need_starts();
     need(subject().traits->permits, "permits");
     const auto other = store.open({});
-    dlock::run::OtherKeys others;
-    const auto all = dlock::run::several(store.open({}), {key("a"), key("b")}, others);
+    dlock::run::OtherKeys more;
+    const auto all = dlock::run::several(store.open({}), {key("a"), key("b")}, more);
     const Granted held = take(*other, request("b", Mode::permit, 2));
     const Start older = start_at(starts_of(*other, "b"), 1),
                 mine = start_at(starts_of(*other, "b"), 2),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Configuration files, and the documents that tests write for them.
-#include "cli/options/toml.hpp"
+#include "cli/options/configuration.hpp"
 #include "targets.hpp"
 
 namespace dlock::fuzz {

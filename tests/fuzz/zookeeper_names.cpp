@@ -5,9 +5,8 @@
 #include <string>
 #include <vector>
 #include "targets.hpp"
-#include "zookeeper/node_record.hpp"
 #include "zookeeper/queue/queue.hpp"
-#include "zookeeper/session/ticket.hpp"
+#include "zookeeper/records.hpp"
 
 namespace dlock::fuzz {
 namespace {

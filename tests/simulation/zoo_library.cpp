@@ -131,6 +131,7 @@ const int ZOOKEEPER_WRITE = 1, ZOOKEEPER_READ = 2;
 ACL_vector ZOO_OPEN_ACL_UNSAFE{}, ZOO_CREATOR_ALL_ACL{};
 
 void zoo_set_debug_level(ZooLogLevel) {}
+int zoo_set_servers(zhandle_t*, const char*) { return ZOK; }
 int zoo_set_servers_resolution_delay(zhandle_t*, int) { return ZOK; }
 int zoo_add_auth(zhandle_t*, const char*, const char*, int, void_completion_t, const void*) {
   return ZOK;

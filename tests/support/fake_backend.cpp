@@ -203,11 +203,8 @@ Result<std::unique_ptr<Backend>> open(const Url& url, const Traits& traits,
                                        traits, *faults, settings.interrupt_fd);
 }
 
-// What the fake keeps is gone with the process.
-Result<void> purge(const Url&, const Traits&, const Settings&, std::span<const Key>) { return {}; }
-
 }  // namespace
 
-constinit const BackendFactory factory{"fake", schemes, recipes, items, check, open, purge};
+constinit const BackendFactory factory{"fake", schemes, recipes, items, check, open};
 
 }  // namespace dlock::fake

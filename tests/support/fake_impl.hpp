@@ -34,6 +34,7 @@ class FakeBackend final : public Backend {
   Result<Validity> check(const Key&, const GrantId&) override;
   Result<std::optional<KeyView>> inspect(const Key&) override;
   Result<std::vector<std::string>> names() override;
+  Result<void> erase(const Key&) override { return {}; }  // gone with the process
   Result<Starts> starts(const Key&) override;
   Result<Noted> note_start(const Lease&, const StartChange&) override;
 

@@ -50,14 +50,14 @@ Galera::Galera() {
 }
 
 void Galera::wait_synced(std::size_t i) {
-  for (const Deadline until = Clock::now() + 60s; Clock::now() < until; ::usleep(20'000)) {
+  for (const Deadline until = Clock::now() + 180s; Clock::now() < until; ::usleep(20'000)) {
     try {
       if (nodes_[i]->sql("SHOW STATUS LIKE 'wsrep_local_state_comment'").text(1) == "Synced")
         return;
     } catch (const std::runtime_error&) {}
   }
   throw std::runtime_error("a node of the cluster is not synced; see " + nodes_[i]->directory() +
-                           "/log");
+                           "/log.err");
 }
 
 void Galera::come_back(std::size_t i) {

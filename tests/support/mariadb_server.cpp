@@ -153,7 +153,8 @@ void MariadbServer::start() {
 }
 
 void MariadbServer::wait_ready() {
-  for (const Deadline until = Clock::now() + 60s; Clock::now() < until; ::usleep(3000)) {
+  // A node of a cluster answers when it has copied the data of another one.
+  for (const Deadline until = Clock::now() + 180s; Clock::now() < until; ::usleep(3000)) {
     int status = 0;
     if (::waitpid(pid_, &status, WNOHANG) == pid_) {
       pid_ = -1;
@@ -164,7 +165,7 @@ void MariadbServer::wait_ready() {
       return;
     } catch (const std::runtime_error&) {}
   }
-  throw std::runtime_error("mariadbd does not start; see " + directory() + "/log");
+  throw std::runtime_error("mariadbd does not start; see " + directory() + "/log.err");
 }
 
 void MariadbServer::kill() {

@@ -6,8 +6,10 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
+#include <algorithm>
 #include <cerrno>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 namespace dlock::test {
@@ -118,9 +120,18 @@ void Proxy::let_go() {
   {
     const std::lock_guard lock{mutex_};
     rules_.hold.reset();
-    for (Link& link : links_) link.held = false;
+    for (Link& link : links_)
+      if (std::exchange(link.held, false)) link.late = true;
   }
   wake();
+}
+bool Proxy::answered(Duration bound) {
+  for (const Deadline until = later(Clock::now(), bound); Clock::now() < until; ::usleep(500)) {
+    const std::lock_guard lock{mutex_};
+    if (std::none_of(links_.begin(), links_.end(), [](const Link& l) { return l.late; }))
+      return true;
+  }
+  return false;
 }
 
 void Proxy::accept_one() {
@@ -148,10 +159,11 @@ void Proxy::read_from(Link& link, Side side) {
   char buffer[65536];
   const ssize_t n = ::recv(link.end[1 - side].get(), buffer, sizeof buffer, MSG_DONTWAIT);
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (side == to_client) link.late = false;
   if (n <= 0) {
     link.closing[side] = true;
     // a client that gave up may reset
-    if (n < 0 && !(side == to_server && link.held)) link.dead = true;
+    if (n < 0 && !(side == to_server && (link.held || link.late))) link.dead = true;
     return;
   }
   const std::string_view bytes{buffer, static_cast<std::size_t>(n)};
@@ -197,7 +209,7 @@ void Proxy::write_to(Link& link, Side side) {
     if (bytes.empty()) queue.pop_front();
   }
   // half-open connections are not needed here
-  if (queue.empty() && link.closing[side]) link.dead = true;
+  if (queue.empty() && link.closing[side] && !link.late) link.dead = true;
 }
 
 void Proxy::run() {
@@ -216,7 +228,7 @@ void Proxy::run() {
         }
         for (const Side side : {to_server, to_client}) {
           const bool ends = link->closing[1 - side];
-          fds.push_back({ends && link->held ? -1 : link->end[side].get(),
+          fds.push_back({ends && (link->held || link->late) ? -1 : link->end[side].get(),
                          static_cast<short>(ends ? 0 : POLLIN), 0});
           if (!link->queue[side].empty() && !(side == to_server && link->held)) timeout = 1;
         }

@@ -40,10 +40,13 @@ class Proxy {
 
   // The next request that contains `text` does not reach the server, nor do later bytes of its
   // connection, until let_go(); other connections continue. If the client closes meanwhile, the
-  // server's side is closed only after that.
+  // server's side is closed only after the server has answered it.
   void hold(std::string text);
   bool holds_one(Duration bound = std::chrono::seconds{10});  // waits until one is held
   void let_go();
+  // Waits until the server has answered what was let go, or closed that connection: what the late
+  // request does is done.
+  bool answered(Duration bound = std::chrono::seconds{10});
 
  private:
   struct Chunk {
@@ -57,6 +60,7 @@ class Proxy {
     std::string seen;     // the last bytes that the client sent
     bool losing = false;  // the next bytes of the server are lost
     bool held = false;    // hold()
+    bool late = false;    // let_go(), and not yet answered
     bool closing[2]{};    // no more bytes come for that side
     bool dead = false;
   };

@@ -51,6 +51,13 @@ ZookeeperServer::~ZookeeperServer() { kill(); }
 
 std::string ZookeeperServer::host() const { return fmt::format("{}:{}", setup_.address, port_); }
 
+void ZookeeperServer::configure(std::string_view line) {
+  std::FILE* out = std::fopen((directory_.path() + "/zoo.cfg").c_str(), "ae");
+  if (!out) throw std::runtime_error("cannot write zoo.cfg");
+  fmt::print(out, "{}\n", line);
+  std::fclose(out);
+}
+
 void ZookeeperServer::start() {
   std::vector<std::string> words = setup_.prefix;
   for (const std::string_view w :

@@ -37,9 +37,10 @@ class ZookeeperServer {
   std::uint16_t port() const noexcept { return port_; }
   pid_t pid() const noexcept { return pid_; }
 
-  void kill();    // SIGKILL, reaped
-  void start();   // again, same place
-  void freeze();  // SIGSTOP, and it has stopped
+  void kill();                            // SIGKILL, reaped
+  void start();                           // again, same place
+  void configure(std::string_view line);  // of zoo.cfg, for the next start
+  void freeze();                          // SIGSTOP, and it has stopped
   void thaw();
   // The answer to a four-letter word ("srvr", "mntr"); empty when there is none within a second.
   std::string word(std::string_view four) const;

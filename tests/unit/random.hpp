@@ -5,10 +5,9 @@
 #include <string>
 #include <string_view>
 #include <vector>
+#include "support/catch/run.hpp"
 
 namespace dlock::test {
-
-std::uint64_t seed();  // DLOCK_TEST_SEED, or a new one for each run; printed at the start
 
 // A generator that is determined by the seed.
 class Random {

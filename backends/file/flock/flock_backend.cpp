@@ -2,11 +2,14 @@
 #include "file/flock/flock_backend.hpp"
 #include <fmt/format.h>
 #include <sys/file.h>
+#include <unistd.h>
 #include <algorithm>
+#include <cerrno>
 #include "core/key_view.hpp"
 #include "core/text.hpp"
 #include "file/flock/flock_waiter.hpp"
 #include "file/lock_table.hpp"
+#include "file/sys_error.hpp"
 
 namespace dlock::file {
 namespace {
@@ -198,6 +201,15 @@ Result<std::vector<std::string>> FlockBackend::names() {
     if (key && name_of(*key)) names.push_back(key->text());
   }
   return names;
+}
+
+// The file that was locked, too: who erases a key has made it.
+Result<void> FlockBackend::erase(const Key& key) {
+  TRY(name, name_of(key));
+  TRY(root, where_.open_root(false));
+  if (root.dir && ::unlinkat(root.dir.get(), name.c_str(), 0) && errno != ENOENT)
+    return fail_errno("remove", where_.path() + "/" + name, errno);
+  return where_.remove_key(store_name(*Key::parse(name)));
 }
 
 }  // namespace dlock::file

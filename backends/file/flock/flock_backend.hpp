@@ -31,6 +31,7 @@ class FlockBackend final : public Backend {
   Result<Validity> check(const Key&, const GrantId&) override;
   Result<std::optional<KeyView>> inspect(const Key&) override;
   Result<std::vector<std::string>> names() override;
+  Result<void> erase(const Key&) override;
 
  private:
   friend class FlockWaiter;

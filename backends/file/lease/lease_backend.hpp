@@ -40,6 +40,9 @@ class LeaseBackend final : public Backend {
   Result<Released> revoke(const Key&) override;
   Result<Starts> starts(const Key&) override;
   Result<Noted> note_start(const Lease&, const StartChange&) override;
+  Result<void> erase(const Key& key) override {
+    return root_.remove_key(prefix_ + store_name(key));
+  }
   Result<std::vector<Finding>> doctor() override;
 
  private:

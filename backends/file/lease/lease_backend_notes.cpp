@@ -1,17 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recipe lease: starts of jobs, revocations, and whether the directory is fit for locks.
-#include <fcntl.h>
-#include <fmt/format.h>
-#include <sys/stat.h>
-#include <sys/statfs.h>
-#include <sys/statvfs.h>
-#include <unistd.h>
+// Recipe lease: starts of jobs, and revocations.
 #include <algorithm>
-#include <cerrno>
 #include "file/lease/lease_backend.hpp"
 #include "file/lease/note_file.hpp"
-#include "file/surroundings.hpp"
-#include "file/sys_error.hpp"
 
 namespace dlock::file {
 
@@ -82,75 +73,6 @@ Result<Released> LeaseBackend::revoke(const Key& wanted) {
 Result<bool> LeaseBackend::is_revoked(KeyStore& key, FencingToken token) {
   TRY(meant, read_revoked(key.place()));
   return meant && token <= *meant;
-}
-
-// ---- inspect --doctor --------------------------------------------------------------------------
-namespace {
-
-using Level = Finding::Level;
-
-// Who may make locks there, take those of others and break them.
-Finding owner(int dir, const std::string& path, bool shared) {
-  struct stat st {};
-  if (::fstat(dir, &st) != 0)
-    return {Level::unknown, "directory", sys_error("stat", "", errno).message, ""};
-  return {Level::good, "directory",
-          fmt::format("{}, mode {:04o}, of uid {}{}", path, st.st_mode & 07777U, st.st_uid,
-                      shared ? fmt::format(", shared by the members of gid {}", st.st_gid) : ""),
-          ""};
-}
-
-Finding filesystem(int dir) {
-  struct statfs fs {};
-  if (::fstatfs(dir, &fs))
-    return {Level::unknown, "filesystem", sys_error("statfs", "", errno).message, ""};
-  const auto magic = static_cast<unsigned long>(fs.f_type);
-  if (const auto net = network_filesystem(magic))
-    return {Level::warning, "filesystem", std::string(*net),
-            "good for one host only; use a local directory"};
-  constexpr unsigned long tmpfs = 0x01021994;
-  if (magic == tmpfs)
-    return {Level::warning, "filesystem", "tmpfs",
-            "fencing tokens and --once-per records are gone after a restart of the machine"};
-  return {Level::good, "filesystem", fmt::format("local (type 0x{:x})", magic), ""};
-}
-
-Finding space(int dir) {
-  struct statvfs fs {};
-  if (::fstatvfs(dir, &fs))
-    return {Level::unknown, "free space", sys_error("statvfs", "", errno).message, ""};
-  const auto bytes = std::uint64_t{fs.f_bavail} * fs.f_frsize;
-  const std::string seen =
-      fmt::format("{} MiB, {} inodes", bytes >> 20U, std::uint64_t{fs.f_favail});
-  if (fs.f_flag & ST_RDONLY)
-    return {Level::bad, "free space", "mounted read-only", "mount it for writing"};
-  const bool inodes_counted = fs.f_files != 0;  // btrfs counts none
-  if (bytes < (std::uint64_t{1} << 20U) || (inodes_counted && fs.f_favail < 16))
-    return {Level::bad, "free space", seen, "make room: a lock needs a few KiB and some inodes"};
-  if (bytes < (std::uint64_t{64} << 20U)) return {Level::warning, "free space", seen, "make room"};
-  return {Level::good, "free space", seen, ""};
-}
-
-}  // namespace
-
-Result<std::vector<Finding>> LeaseBackend::doctor() {
-  const auto root = root_.open_root(false);
-  if (!root)
-    return std::vector{Finding{Level::bad, "directory", root.error().message,
-                               "correct it, or name another with -b file:/dir"}};
-  std::vector<Finding> found;
-  if (!root->dir)
-    found.push_back({Level::good, "directory", root_.path() + " does not exist yet", ""});
-  judge_surroundings(root_.path(), found);
-  if (!root->dir) return found;
-  found.insert(found.begin(), owner(root->dir.get(), root_.path(), root->access.group));
-  found.push_back(filesystem(root->dir.get()));
-  found.push_back(space(root->dir.get()));
-  const bool writable = ::faccessat(root->dir.get(), ".", W_OK | X_OK, AT_EACCESS) == 0;
-  found.push_back(writable ? Finding{Level::good, "permission", "may make locks here", ""}
-                           : Finding{Level::bad, "permission", "may not write here",
-                                     "change the rights of the directory"});
-  return found;
 }
 
 }  // namespace dlock::file

@@ -45,10 +45,16 @@ Result<Progress> LeaseWaiter::attempt() {
   // in case of any error: the wake-up is not repeated, so the next poll asks again
   queued_ = false;
   for (bool fresh = !asked_;; fresh = false) {
+    const Deadline began = Clock::now();
     TRY(begun, backend_.begin(key_, Make::all, backend_.settings_.interrupt_fd,
                               request_.wait ? backend_.settings_.op_timeout : one_try));
     backend_.silent_ = begun == KeyStore::Begun::interrupted && !asked_;
-    if (backend_.silent_) last_.why = key_.file().locked_by_another("");
+    if (backend_.silent_) {
+      // Its name only for a message at the end of a wait: the kernel stops all flock calls of the
+      // host while it lists its locks, and in a crowd each newcomer finds the state locked.
+      const bool name = Clock::now() - began >= named_after;
+      last_.why = key_.file().locked_by_another("", name);
+    }
     if (begun == KeyStore::Begun::interrupted) return Progress{last_};
     asked_ = true;
     const Change guard(key_);
@@ -105,7 +111,10 @@ Result<std::optional<Progress>> LeaseWaiter::change(bool fresh) {
   if (g && !made) life_.drain();
   const auto done = key_.finish();
   if (!done) {
-    if (made) life_.drop(key_.place()), life_ = std::move(old);
+    if (made) {
+      life_.drop(key_.place());
+      life_ = std::move(old);
+    }
     return fail(done.error());
   }
   old.drop(key_.place());
@@ -156,7 +165,10 @@ Result<void> LeaseWaiter::rejoin() {
   if (ticket == 0 || (held && held->life.ticket() == ticket)) return {};
   if (life_.ticket() == ticket && life_.is_at(key_.place())) return {};
   TRY(line, Lifeline::rejoin(key_.place(), ticket));
-  if (!line) return key_.strike(ticket), key_.load_for(request_.owner);
+  if (!line) {
+    key_.strike(ticket);
+    return key_.load_for(request_.owner);
+  }
   life_.drop(key_.place());
   life_ = std::move(*line);
   return {};
@@ -185,8 +197,8 @@ Result<std::optional<LockState::Answer>> LeaseWaiter::join(std::uint64_t& ticket
   return LockState::Answer{LockState::Waiting{rank, s.free_at()}};
 }
 
-// Only the first waiter watches the holders, and it may be stopped. True: the first of them is dead,
-// and was removed.
+// Only the first waiter watches the holders, and it may be stopped. True: the first of them is
+// dead, and was removed.
 Result<bool> LeaseWaiter::holder_is_gone() {
   const auto& holders = key_.state().holders;
   if (holders.empty() || holders.front().deadline != never) return false;

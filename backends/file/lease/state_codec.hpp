@@ -17,8 +17,9 @@
 // A line of the tail is `<checksum, 16 hex> W ...`.
 //
 // Times are microseconds of CLOCK_BOOTTIME, `-` is never. Text, not binary: encoding and decoding
-// the few contenders of a slot is cheap beside the system calls, and an operator can read it. A reader that finds another version or another kind of line refuses the whole record, because
-// it may mean a holder.
+// the few contenders of a slot is cheap beside the system calls, and an operator can read it. A
+// reader that finds another version or another kind of line refuses the whole record, because it
+// may mean a holder.
 #pragma once
 #include <cstdint>
 #include <optional>

@@ -223,11 +223,11 @@ Result<StateFile::Locking> StateFile::lock(Make make, Duration patience, int int
   }
   naps.over(file_.get());
   return fail(Errc::unavailable,
-              locked_by_another(fmt::format(" for {} ms", patience.count() / 1000)));
+              locked_by_another(fmt::format(" for {} ms", patience.count() / 1000), true));
 }
 
-std::string StateFile::locked_by_another(std::string_view since) const {
-  const auto pid = file_ ? flock_holder(device_, inode_) : std::nullopt;
+std::string StateFile::locked_by_another(std::string_view since, bool name) const {
+  const auto pid = file_ && name ? flock_holder(device_, inode_) : std::nullopt;
   return fmt::format(
       "lock directory {}: its state has been locked{} by {}, which is frozen or stopped in the "
       "middle of a change; nothing can change there until it goes on or ends",

@@ -20,6 +20,8 @@ namespace dlock::file {
 
 // The patience of a single try (-n), at most.
 inline constexpr Duration one_try{1'000'000};
+// A state that was locked for so long is worth the name of the process that locks it.
+inline constexpr Duration named_after{200'000};
 
 // what lock() may create: nothing; the file in a directory that exists; both
 enum class Make { nothing, state, all };
@@ -52,8 +54,9 @@ class StateFile {
   // Takes the lock, in at most `patience`; then Errc::unavailable, because its owner is frozen.
   // Locked: the path leads to the locked file. `interrupt_fd`: readable ends the wait; -1: none.
   Result<Locking> lock(Make, Duration patience, int interrupt_fd);
-  // Of a lock that was not taken: by which process, for people. `since`: " for 5000 ms" or empty.
-  std::string locked_by_another(std::string_view since) const;
+  // Of a lock that was not taken, for people. `since`: " for 5000 ms" or empty; with `name` the
+  // process, from the kernel's list of locks.
+  std::string locked_by_another(std::string_view since, bool name) const;
   void unlock() noexcept;
 
   // The record in force; fresh: there is none yet, or it was deleted. Errc::protocol: cannot be
@@ -66,8 +69,8 @@ class StateFile {
   // Adds the waiters of the tail to those of the slot. May be called again.
   Result<void> load_tail(KeyRecord&);
   // Whether a new waiter may join as record.joins, behind a tail that is not loaded, because it has
-  // to wait for one of the first waiters: the ticket of the last one in the tail. Nothing: load_tail
-  // first.
+  // to wait for one of the first waiters: the ticket of the last one in the tail. Nothing:
+  // load_tail first.
   std::optional<std::uint64_t> last_in_tail(const KeyRecord&, Micros now) const;
   // LockState::invite, with as many waiters of the tail, and then record.joins, as it concerns.
   // Afterwards at least the first waiter is known.
@@ -75,11 +78,11 @@ class StateFile {
   // The record of the last load().
   Result<Loaded> reload();
 
-  // Replaces the record. Only while locked and loaded; waiters may have been added to the state only
-  // if all are loaded. Writes nothing if nothing has changed.
+  // Replaces the record. Only while locked and loaded; waiters may have been added to the state
+  // only if all are loaded. Writes nothing if nothing has changed.
   Result<void> commit(const KeyRecord&);
-  // False: the file was deleted, replaced or renamed meanwhile, the commit does not count. Costs one
-  // system call.
+  // False: the file was deleted, replaced or renamed meanwhile, the commit does not count. Costs
+  // one system call.
   bool still_linked() const noexcept;
 
   // The record in force without the lock; absent or still empty: nullopt. Creates nothing.

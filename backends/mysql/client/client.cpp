@@ -152,6 +152,19 @@ void Client::give_back(std::unique_ptr<Connection> c) {
   idle_.push_back(std::move(c));
 }
 
+Result<void> Client::erase(const Rows& rows, const std::string& name) {
+  const Deadline until = usual_deadline();
+  TRY_VOID(run<Answer>(until, "", [&](Connection& c) -> Result<Answer> {
+    auto r = c.query("remove",
+                     fmt::format("DELETE FROM `{}` WHERE `{}`={}{}", rows.table, rows.column,
+                                 rows.text ? text_hex(name) : hex(name), rows.also),
+                     until);
+    if (!r && c.remedy() == Remedy::create) return Answer{};  // no table, so no row
+    return r;
+  }));
+  return {};
+}
+
 void Client::drop(std::unique_ptr<Connection> c) {
   if (!c) return;
   std::erase(out_, c.get());
@@ -187,7 +200,7 @@ Result<void> Client::create(Connection& c, std::string_view schema, Deadline unt
   const auto made = c.query("create the tables", schema, until);
   if (made) return {};
   const Remedy remedy = c.remedy();
-  if (retryable(made.error().code) || remedy == Remedy::again) return fail(made.error());
+  if (retryable(made.error().code) || remedy == Remedy::later) return fail(made.error());
   return fail(Errc::cannot_create,
               fmt::format("{}. An account with that right must run in database {}: {}",
                           made.error().message, printable(options_.database), one_line));

@@ -13,6 +13,13 @@
 
 namespace dlock::mysql {
 
+// The rows of a key in a recipe: those of `table` whose `column` has the key's name.
+struct Rows {
+  std::string table, column;
+  std::string also{};  // a further condition, with its AND
+  bool text = false;   // compared as text; else as bytes
+};
+
 class Client {
  public:
   explicit Client(Options options) : options_(std::move(options)) {}
@@ -58,6 +65,9 @@ class Client {
       if (done || c.broken() || !may_repeat(c, done.error(), until, failures)) return done;
     }
   }
+
+  // The table stays: other clients may be about to use it.
+  Result<void> erase(const Rows&, const std::string& name);
 
   std::uint64_t statements() const noexcept;  // sent so far
 

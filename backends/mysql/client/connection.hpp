@@ -60,6 +60,15 @@ struct Facts {
 // Errc::unavailable: this server is read-only, whatever its account may do; locks live on the
 // writable one.
 Result<void> writable(const Server&, bool read_only);
+// An SQL condition, read anew by each statement: the facts of a connection are those of its login.
+// A statement-based binary log would have a replica, which is read-only, judge it again: where that
+// matters it is a variable, whose value goes with the statement.
+inline constexpr std::string_view server_writes = "CAST(@@global.read_only AS CHAR) IN ('0','OFF')";
+
+// The server's clock in microseconds since 1970, fixed when a statement starts: before the row is
+// read, so expiry is judged late, never early.
+inline constexpr std::string_view server_clock =
+    "TIMESTAMPDIFF(MICROSECOND,'1970-01-01',UTC_TIMESTAMP(6))";
 
 // Values in statements: digits, or hex, which no character set and no quote can change.
 std::string hex(std::string_view bytes);   // x'..'

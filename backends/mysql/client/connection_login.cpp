@@ -77,8 +77,9 @@ const char* or_null(const std::string& s) noexcept { return s.empty() ? nullptr 
 // Connects, and exchanges the messages of the login.
 //
 // Connector/C does it in steps, so the waits are ours and end on time, whether the server is
-// silent, slow, or far away. (The look-up of a name is not done in steps: see hosts_of.) Oracle's library
-// has timeouts in whole seconds for the address and for each answer, and these are the bound.
+// silent, slow, or far away. (The look-up of a name is not done in steps: see hosts_of.) Oracle's
+// library has timeouts in whole seconds for the address and for each answer, and these are the
+// bound.
 enum class LogIn { done, failed, too_late };
 #ifdef MARIADB_PACKAGE_VERSION
 LogIn log_in(MYSQL* m, const Options& o, const Server& at, const std::string& host,
@@ -121,9 +122,9 @@ LogIn log_in(MYSQL* m, const Options& o, const Server& at, const std::string& ho
 }
 #endif
 
-// What the library connects to. It looks up a name by itself, without a bound, so it gets addresses;
-// except where it has to verify the name in the server's certificate: then the name, once the name
-// service has answered us.
+// What the library connects to. It looks up a name by itself, without a bound, so it gets
+// addresses; except where it has to verify the name in the server's certificate: then the name,
+// once the name service has answered us.
 Result<std::vector<std::string>> hosts_of(const Options& o, const Server& at, Deadline until) {
   std::vector<std::string> hosts{at.host};
   if (!at.socket.empty()) return hosts;
@@ -207,23 +208,24 @@ Result<void> Connection::set_up(const Options& o, Deadline until) {
       std::chrono::floor<std::chrono::seconds>(o.op_timeout).count(), 1, 3);
   row_wait_ = std::chrono::seconds{lock_wait};
   wait_timeout_ = 120;
-  const auto answer = query(
-      "connect",
-      fmt::format("SET NAMES utf8mb4;"  // init_connect may have set others
-                  "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;SET SESSION "
-                  "sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION',autocommit=1,time_zone='+00:"
-                  "00',sql_safe_updates=0,sql_select_limit=~0,"  // DEFAULT would be the server's
-                  "innodb_lock_wait_timeout={},lock_wait_timeout={},wait_timeout={};SHOW VARIABLES "
-                  "WHERE Variable_name IN "
-                  "('version','version_comment','hostname','port','server_id','server_uuid','read_"
-                  "only','super_read_only','wsrep_on','wsrep_provider','pseudo_thread_id','"
-                  "timestamp','log_bin','binlog_format','sql_select_limit')",
-                  lock_wait, lock_wait, wait_timeout_),
-      until);
-  if (!answer) return fail(answer.error());
+  TRY(answer,
+      query("connect",
+            fmt::format(
+                "SET NAMES utf8mb4;"  // init_connect may have set others
+                "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;"
+                "SET SESSION sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION',autocommit=1,"
+                "time_zone='+00:00',"
+                "sql_safe_updates=0,sql_select_limit=~0,"  // DEFAULT would be the server's
+                "innodb_lock_wait_timeout={},lock_wait_timeout={},wait_timeout={};"
+                "SHOW VARIABLES WHERE Variable_name IN ('version','version_comment','hostname',"
+                "'port','server_id','server_uuid','read_only','super_read_only','wsrep_on',"
+                "'wsrep_provider','pseudo_thread_id','timestamp','log_bin','binlog_format',"
+                "'sql_select_limit')",
+                lock_wait, lock_wait, wait_timeout_),
+            until));
   const auto value = [&](std::string_view name) -> std::string {
-    for (std::size_t i = 0; i < answer->rows.size(); ++i)
-      if (answer->text(0, i) == name) return std::string{answer->text(1, i)};
+    for (std::size_t i = 0; i < answer.rows.size(); ++i)
+      if (answer.text(0, i) == name) return std::string{answer.text(1, i)};
     return "";
   };
   const auto is_on = [&](std::string_view name) {
@@ -252,16 +254,11 @@ Result<void> Connection::set_up(const Options& o, Deadline until) {
                    value("version_comment").find("ProxySQL") != std::string::npos;
   // Otherwise each write is error 1665. Statements are atomic, so the level only decides what else
   // they lock.
-  if (facts_.statement_log) {
-    const auto set =
-        query("connect", "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ", until);
-    if (!set) return fail(set.error());
-  }
+  if (facts_.statement_log)
+    TRY_VOID(query("connect", "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ", until));
   if (facts_.galera && o.servers.size() > 1) {
-    const auto status =
-        query("connect", "SHOW GLOBAL STATUS LIKE 'wsrep_cluster_state_uuid'", until);
-    if (!status) return fail(status.error());
-    facts_.cluster = status->text(1);
+    TRY(status, query("connect", "SHOW GLOBAL STATUS LIKE 'wsrep_cluster_state_uuid'", until));
+    facts_.cluster = status.text(1);
   }
   return {};
 }

@@ -41,7 +41,7 @@ class Parser {
     const auto files = tls(defaults);
     made_.plugin_dir = items_.text("plugin_dir").value_or("");
     recipe_items();
-    if (!files) return fail(std::move(files.error()));
+    if (!files) return fail(files.error());
     TRY_VOID(items_.verdict());
     return std::move(made_);
   }

@@ -168,12 +168,13 @@ Result<FencingToken> ForUpdateBackend::note(Connection& c, const std::string& na
     const auto seen =
         c.query("acquire",
                 fmt::format("SELECT {},CONNECTION_ID(),(SELECT fence FROM {} WHERE "
-                            "name={}),(SELECT owner FROM {} WHERE name={})",
+                            "name={}),(SELECT owner FROM {} WHERE name={}),{}",
                             named ? fmt::format("IS_USED_LOCK('{}')=CONNECTION_ID()", lives)
                                   : fmt::format("GET_LOCK('{}',2)", lives),
-                            table_, hex(name), table_, hex(name)),
+                            table_, hex(name), table_, hex(name), server_writes),
                 until);
     if (!seen) return fail(seen.error());
+    TRY_VOID(writable(c.at(), seen->text(4) != "1"));
     if (seen->text(0) != "1" || seen->text(1) != session)
       return fail(Errc::unavailable,
                   "the named lock that proves the session alive could not be taken");

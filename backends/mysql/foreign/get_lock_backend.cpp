@@ -24,8 +24,8 @@ GetLockBackend::GetLockBackend(const Traits& traits, Options options)
       take_{"dlock_take_named",
             fmt::format("UPDATE {} SET "
                         "granted={},fence=LAST_INSERT_ID(fence+1),owner=?,conn=CONNECTION_ID(),"
-                        "until=granted+?,who=? WHERE name=? AND GET_LOCK(?,0)=1",
-                        table_, server_clock)},
+                        "until=granted+?,who=? WHERE name=? AND {} AND GET_LOCK(?,0)=1",
+                        table_, server_clock, server_writes)},
       free_{"dlock_free_named", "DO RELEASE_LOCK(?)"} {}
 
 Result<void> GetLockBackend::fit(const Facts& f) const {
@@ -51,13 +51,17 @@ std::string GetLockBackend::held(const std::string& name) const {
 // time: grants are rarer than microseconds, so after a server restart tokens continue above.
 Result<std::optional<FencingToken>> GetLockBackend::try_now(Connection& c, const std::string& name,
                                                             const Request& r, Deadline until) {
-  const Values values{Bytes{r.owner.hex()}, r.ttl.count(), Bytes{who(r)}, Bytes{name},
-                      lock_value(name)};
-  TRY(answer, c.query("record the grant", take_, values, "", "", until));
-  auto token = std::optional<FencingToken>{answer.insert_id};
-  if (answer.affected == 0) {
-    TRY(made, record(c, name, r, fmt::format("DUAL WHERE GET_LOCK({},0)=1", lock_name(name)),
-                     "CONNECTION_ID()", until, false));
+  std::optional<FencingToken> token;
+  if (!c.facts().statement_log) {
+    const Values values{Bytes{r.owner.hex()}, r.ttl.count(), Bytes{who(r)}, Bytes{name},
+                        lock_value(name)};
+    TRY(answer, c.query("record the grant", take_, values, "", "", until));
+    if (answer.affected > 0) token = answer.insert_id;
+  }
+  if (!token) {
+    TRY(made,
+        record(c, name, r, fmt::format("DUAL WHERE @writes AND GET_LOCK({},0)=1", lock_name(name)),
+               "CONNECTION_ID()", until, false));
     token = made;
   }
   if (token) c.recorded = false;
@@ -84,9 +88,12 @@ bool GetLockBackend::got(const Answer& a) const { return a.text(0) == "1"; }
 Result<FencingToken> GetLockBackend::note(Connection& c, const std::string& name, const Request& r,
                                           Deadline until) {
   TRY(token, record(c, name, r,
-                    fmt::format("DUAL WHERE IS_USED_LOCK({})=CONNECTION_ID()", lock_name(name)),
+                    fmt::format("DUAL WHERE @writes AND IS_USED_LOCK({})=CONNECTION_ID()",
+                                lock_name(name)),
                     "CONNECTION_ID()", until, false));
-  if (!token) return fail(Errc::unavailable, "the named lock was taken away at once");
+  if (!token)
+    return fail(Errc::unavailable,
+                "the named lock was taken away at once, or the server has become read-only");
   return *token;
 }
 

@@ -110,7 +110,7 @@ Result<Progress> HeldWaiter::poll(Duration slice) {
         connection_->receive({std::min(end, answer_by_), backend_.client_.options().interrupt_fd});
     if (!answer) {
       // A deadlock or the statement's timeout: nothing is held, try again.
-      if (connection_->remedy() == Remedy::again &&
+      if (connection_->remedy() == Remedy::later &&
           backend_.undo(*connection_, name_, backend_.client_.usual_deadline())) {
         request_.owner = Owner::random();
         if (Clock::now() >= end) return waiting();

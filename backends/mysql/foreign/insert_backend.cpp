@@ -35,10 +35,14 @@ Result<RowBackend::Try> InsertBackend::try_over(Connection& c, const std::string
     const Deadline sent = Clock::now();
     auto made =
         c.query("acquire",
-                fmt::format("INSERT INTO `{}`(method_name,method_desc,create_time,update_time) "
-                            "VALUES({},CONCAT('{}',{}+{}),UTC_TIMESTAMP(6),UTC_TIMESTAMP(6))",
-                            rows_, text_hex(name), mark(r.owner), server_clock, r.ttl.count()),
+                fmt::format("SET @writes={};"
+                            "INSERT INTO `{}`(method_name,method_desc,create_time,update_time) "
+                            "SELECT {},CONCAT('{}',{}+{}),UTC_TIMESTAMP(6),UTC_TIMESTAMP(6) "
+                            "FROM DUAL WHERE @writes",
+                            server_writes, rows_, text_hex(name), mark(r.owner), server_clock,
+                            r.ttl.count()),
                 until);
+    TRY_VOID(writable(c.at(), made && made->affected == 0));
     if (!made) {
       if (c.error_number() != ER_DUP_ENTRY) return fail(std::move(made.error()));
       // Ours by an earlier request, whose reply was lost: it lasts from now, like a renewal.

@@ -97,8 +97,7 @@ Result<std::optional<KeyView>> NamedBackend::inspect(const Key& key) {
 
 Result<std::vector<std::string>> NamedBackend::names() {
   const std::string& prefix = client_.options().prefix;
-  if (prefix.empty())
-    return fail(Errc::usage, "without a prefix only a named key can be inspected: give a KEY");
+  TRY_VOID(can_list(prefix));
   std::vector<std::string> names;
   for (const Rows& kept : rows()) {
     TRY(found,
@@ -143,15 +142,21 @@ Result<std::optional<FencingToken>> NamedBackend::record(Connection& c, const st
   TRY(answer,
       c.query(
           "record the grant",
-          fmt::format("INSERT INTO {}(name,fence,owner,conn,granted,until,who) SELECT "
+          fmt::format("SET @writes={};"
+                      "INSERT INTO {}(name,fence,owner,conn,granted,until,who) SELECT "
                       "{},LAST_INSERT_ID({}),'{}',{},{},{}+{},{} FROM {} ON DUPLICATE KEY UPDATE "
-                      "fence=LAST_INSERT_ID({}),owner=VALUES(owner),conn=VALUES(conn),granted="
-                      "VALUES(granted),until=VALUES(until),who=VALUES(who)",
-                      table_, hex(name), server_clock, r.owner.hex(), conn, server_clock,
-                      server_clock, r.ttl.count(), hex(who(r)), from, next),
+                      "fence=LAST_INSERT_ID({}),owner=VALUES(owner),conn=VALUES(conn),"
+                      "granted=VALUES(granted),until=VALUES(until),who=VALUES(who)",
+                      server_writes, table_, hex(name), server_clock, r.owner.hex(), conn,
+                      server_clock, server_clock, r.ttl.count(), hex(who(r)), from, next),
           until));
   if (answer.affected == 0) return std::optional<FencingToken>{};
   return std::optional<FencingToken>{answer.insert_id};
+}
+
+Result<void> NamedBackend::erase(const Key& key) {
+  for (const Rows& kept : rows()) TRY_VOID(client_.erase(kept, name_of(key)));
+  return {};
 }
 
 Result<std::vector<Finding>> NamedBackend::doctor() { return examine(client_, traits_); }

@@ -7,7 +7,6 @@
 #include <string>
 #include "core/backend.hpp"
 #include "mysql/client/client.hpp"
-#include "mysql/lease/lease_table.hpp"
 
 namespace dlock::mysql {
 
@@ -27,13 +26,6 @@ struct LockRow {
   bool ending = false;  // ours and expired, but not yet on every node's clock
 };
 
-// The rows of a key in a recipe: those of `table` whose `column` has the key's name.
-struct Rows {
-  std::string table, column;
-  std::string also{};  // a further condition, with its AND
-  bool text = false;   // compared as text; else as bytes
-};
-
 class NamedBackend : public Backend {
  public:
   NamedBackend(const Traits& traits, Options options, std::string_view schema, std::string table)
@@ -45,6 +37,7 @@ class NamedBackend : public Backend {
   Result<std::optional<KeyView>> inspect(const Key&) override;
   Result<std::vector<std::string>> names() override;
   Result<std::optional<KeyView>> inspect_name(const std::string& name) override;
+  Result<void> erase(const Key&) override;
   Result<std::vector<Finding>> doctor() override;
   Counters counters() const noexcept override { return {client_.statements(), wakeups_}; }
   Client& client() noexcept { return client_; }
@@ -75,7 +68,8 @@ class NamedBackend : public Backend {
 
   static std::string who(const Request&);  // in the form of the record
   // Writes the current holder and returns its token. `from`: the FROM clause in SQL, where a row
-  // proves that the lock is still held; none: no token. `again`: the same owner keeps its token.
+  // proves that the lock is still held, and @writes that the server is writable; none: no token.
+  // `again`: the same owner keeps its token.
   Result<std::optional<FencingToken>> record(Connection&, const std::string& name, const Request&,
                                              const std::string& from, const std::string& conn,
                                              Deadline until, bool again = true);

@@ -51,7 +51,6 @@ Result<RowBackend::Try> RowBackend::try_once(const Request& r) {
   const std::string name = name_of(r.key);
   std::optional<Deadline> unclear;
   auto tried = run<Try>([&](Connection& c) -> Result<Try> {
-    TRY_VOID(writable(c.at(), c.facts().read_only));
     const Deadline sent = Clock::now();
     judge_by(c);
     auto t = try_over(c, name, r, client_.usual_deadline());

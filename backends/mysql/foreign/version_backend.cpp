@@ -18,16 +18,18 @@ VersionBackend::VersionBackend(const Traits& traits, Options options)
 Result<VersionBackend::Row> VersionBackend::read(Connection& c, const std::string& name,
                                                  Deadline until) {
   TRY(r, c.query("read the lock",
-                 fmt::format("SELECT version,fence,owner,until,{} FROM {} WHERE name={}",
-                             server_clock, table_, hex(name)),
+                 fmt::format("SELECT version,fence,owner,until,{},{} FROM (SELECT 1 AS one) x LEFT "
+                             "JOIN {} ON name={}",
+                             server_clock, server_writes, table_, hex(name)),
                  until));
   Row row;
-  row.exists = !r.rows.empty();
+  row.exists = r.has(0);
   row.version = r.unsigned_number(0).value_or(0);
   row.fence = r.unsigned_number(1).value_or(0);
   row.owner = r.text(2);
   row.until = r.number(3).value_or(0);
   row.now = r.number(4).value_or(0);
+  row.read_only = r.text(5) != "1";
   return row;
 }
 
@@ -45,6 +47,7 @@ Result<RowBackend::Try> VersionBackend::try_over(Connection& c, const std::strin
   for (int conflicts = 0; conflicts < most_conflicts; ++conflicts) {
     const Deadline sent = Clock::now();
     TRY(row, read(c, name, until));
+    TRY_VOID(writable(c.at(), row.read_only));
     if (!row.exists) {
       TRY_VOID(c.query(
           "make the lock",

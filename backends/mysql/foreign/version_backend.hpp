@@ -23,7 +23,7 @@ class VersionBackend final : public RowBackend {
 
  private:
   struct Row {
-    bool exists = false;
+    bool exists = false, read_only = false;  // the server
     std::uint64_t version = 0, fence = 0;
     std::string owner;
     Micros until = 0, now = 0;

@@ -248,6 +248,11 @@ Result<Noted> LeaseBackend::note_start(const Lease& lease, const StartChange& ch
   });
 }
 
+Result<void> LeaseBackend::erase(const Key& key) {
+  TRY_VOID(client_.erase({"dlock_wait", "name"}, name_of(key)));
+  return client_.erase({"dlock_lock", "name"}, name_of(key));
+}
+
 Result<std::vector<Finding>> LeaseBackend::doctor() { return examine(client_, traits_); }
 
 }  // namespace dlock::mysql

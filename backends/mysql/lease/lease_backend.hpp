@@ -35,6 +35,7 @@ class LeaseBackend final : public Backend {
   Result<Released> revoke(const Key&) override;
   Result<Starts> starts(const Key&) override;
   Result<Noted> note_start(const Lease&, const StartChange&) override;
+  Result<void> erase(const Key&) override;
   Result<std::vector<Finding>> doctor() override;
   Counters counters() const noexcept override { return {client_.statements(), wakeups_}; }
   std::uint64_t conflicts() const noexcept { return table_.conflicts(); }

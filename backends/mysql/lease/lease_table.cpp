@@ -59,11 +59,13 @@ LeaseTable::Target LeaseTable::target(const Seen& seen, const LockState::Ask& as
   return t;
 }
 
-// A grant of a free key in one UPDATE; else in one READ and one UPDATE; with other waiters, in one
-// UPDATE without effect, INSERT, READ, the wait, READ, UPDATE and DELETE.
+// A grant of a free key in one UPDATE; else, or where a replica would execute that, which is
+// read-only itself, in one READ and one UPDATE; with other waiters, in one UPDATE without effect,
+// INSERT, READ, the wait, READ, UPDATE and DELETE.
 Result<LeaseTable::Answered> LeaseTable::acquire(Connection& c, Asking& a, Deadline until) {
   const Owner& me = a.ask.owner;
-  if (std::exchange(a.untried, false) && a.ask.mode == Mode::exclusive) {
+  if (std::exchange(a.untried, false) && a.ask.mode == Mode::exclusive &&
+      !c.facts().statement_log) {
     TRY(taken, take_free(c, a, until));
     if (taken) return std::move(*taken);
     if (a.ask.wait) {  // most likely it is held
@@ -110,8 +112,8 @@ Result<LeaseTable::Answered> LeaseTable::acquire(Connection& c, Asking& a, Deadl
         ++out.version;
       }
       out.known.version = out.version;
-      // The grant is committed. A row that cannot be deleted does not undo it: it counts for nothing
-      // while we hold the key, and then as that of a dead waiter.
+      // The grant is committed. A row that cannot be deleted does not undo it: it counts for
+      // nothing while we hold the key, and then as that of a dead waiter.
       if (seen.ticket || (held && seen.queue))
         (void)leave_queue(c, a.name, me, seen.ticket, passed && !held, until);
       return out;

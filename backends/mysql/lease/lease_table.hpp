@@ -51,11 +51,6 @@
 
 namespace dlock::mysql {
 
-// The server's clock in microseconds since 1970, fixed when a statement starts: before the row is
-// read, so expiry is judged late, never early.
-inline constexpr std::string_view server_clock =
-    "TIMESTAMPDIFF(MICROSECOND,'1970-01-01',UTC_TIMESTAMP(6))";
-
 class LeaseTable {
  public:
   struct Setup {

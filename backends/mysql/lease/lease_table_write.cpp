@@ -23,8 +23,8 @@ std::string take_in_sql(std::string_view clock) {
   return fmt::format(
       "UPDATE dlock_lock SET state={0},version={1},fence=LAST_INSERT_ID({1}),updated={1},wake=? "
       "WHERE name=? AND version<{1} AND fence<{1} AND {1}<? AND state=? AND waiters=0 AND layout=1 "
-      "AND CAST(@@global.read_only AS CHAR) IN ('0','OFF')",
-      grant_in_sql(clock), clock);
+      "AND {2}",
+      grant_in_sql(clock), clock, server_writes);
 }
 
 // The last run of the key, as an assignment that comes before that of `updated`, which is the time

@@ -154,8 +154,9 @@ Result<bool> LeaseWaiter::hear(Deadline end) {
       connection_->receive({std::min(end, answer_by), backend_.client_.options().interrupt_fd});
   if (!answer) {
     gone_.reset();
-    // ER_LOCK_DEADLOCK: the chain of waiters is too deep for the server's deadlock search. Wait further ahead.
-    if (connection_->remedy() == Remedy::again) {
+    // ER_LOCK_DEADLOCK: the chain of waiters is too deep for the server's deadlock search. Wait
+    // further ahead.
+    if (connection_->remedy() == Remedy::later) {
       asking_.distance = std::min(asking_.distance * 2, 1024u);
       return true;
     }

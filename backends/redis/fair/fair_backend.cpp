@@ -178,6 +178,15 @@ Result<std::optional<KeyView>> FairBackend::inspect_name(const std::string& name
   return inspect(FairKeys{client_->options().prefix, name}, nullptr);
 }
 
+Result<void> FairBackend::erase(const Key& key) {
+  const FairKeys at{client_->options().prefix, key};
+  Command remove{"remove"};
+  remove.keys = {at.slot()};
+  remove.words = {"DEL", at.lock(), at.queue()};
+  TRY_VOID(client_->call(remove));
+  return {};
+}
+
 Result<std::vector<Finding>> FairBackend::doctor() { return examine_all(*client_, traits_); }
 
 }  // namespace dlock::redis

@@ -45,6 +45,7 @@ class FairBackend final : public Backend {
   Result<Released> revoke(const Key&) override;
   Result<Starts> starts(const Key&) override;
   Result<Noted> note_start(const Lease&, const StartChange&) override;
+  Result<void> erase(const Key&) override;
   Result<std::vector<Finding>> doctor() override;
   Result<std::string> after_restart(const Request& r) const override {
     return restart_rule({r.ttl, r.lock_delay}, client_->options().restart_grace);

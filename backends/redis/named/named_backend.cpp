@@ -302,6 +302,15 @@ Result<std::optional<KeyView>> NamedBackend::inspect_name(const std::string& nam
   return inspect(NamedKey{client_->options().prefix + name}, nullptr);
 }
 
+Result<void> NamedBackend::erase(const Key& key) {
+  const NamedKey at = named(key);
+  Command remove{"remove"};
+  remove.keys = {at.lock};
+  remove.words = {"DEL", at.lock, at.fence};
+  TRY_VOID(client_->call(remove));
+  return {};
+}
+
 Result<std::vector<Finding>> NamedBackend::doctor() { return examine_all(*client_, traits_); }
 
 }  // namespace dlock::redis

@@ -122,6 +122,7 @@ class NamedBackend final : public Backend {
   Result<std::optional<KeyView>> inspect(const Key&) override;
   Result<std::vector<std::string>> names() override;
   Result<std::optional<KeyView>> inspect_name(const std::string& name) override;
+  Result<void> erase(const Key&) override;
   Result<std::vector<Finding>> doctor() override;
   Result<std::string> after_restart(const Request& r) const override {
     return restart_rule({r.ttl, r.lock_delay}, client_->options().restart_grace);

@@ -93,8 +93,7 @@ class Client {
   // The same on all servers, for every key that matches one of `patterns`, which have a prefix.
   template <class Found>
   Result<void> scan_all(const std::vector<std::string>& patterns, Found found) {
-    if (options_.prefix.empty())
-      return fail(Errc::usage, "without a prefix only a named key can be inspected: give a KEY");
+    TRY_VOID(can_list(options_.prefix));
     grants_nothing = false;
     TRY(all, servers());
     for (const Endpoint& at : all)

@@ -30,40 +30,40 @@ constexpr std::array known{
     ServerError{"MISCONF", Remedy::later, Errc::unavailable, "the server cannot save to its disk"},
     ServerError{"NOREPLICAS", Remedy::later, Errc::unavailable,
                 "fewer replicas than min-replicas-to-write"},
-    ServerError{"NOAUTH", Remedy::never, Errc::denied,
+    ServerError{"NOAUTH", Remedy::none, Errc::denied,
                 "give a password: --password-file, DLOCK_PASSWORD or REDISCLI_AUTH"},
-    ServerError{"WRONGPASS", Remedy::never, Errc::denied,
+    ServerError{"WRONGPASS", Remedy::none, Errc::denied,
                 "user and password: the URL, --password-file, DLOCK_PASSWORD or REDISCLI_AUTH"},
-    ServerError{"NOPERM", Remedy::never, Errc::denied,
+    ServerError{"NOPERM", Remedy::none, Errc::denied,
                 "the rights dlock needs are in dlock-redis(7)"},
-    ServerError{"DENIED", Remedy::never, Errc::denied, "protected mode"},
-    ServerError{"WRONGTYPE", Remedy::never, Errc::usage,
+    ServerError{"DENIED", Remedy::none, Errc::denied, "protected mode"},
+    ServerError{"WRONGTYPE", Remedy::none, Errc::usage,
                 "something else lives under this key, or a lock of a dlock before 0.1.0, whose "
                 "layout was another: choose "
                 "another --key or "
                 "?prefix=, or delete it"},
-    ServerError{"DLOCKDATA", Remedy::never, Errc::usage,
+    ServerError{"DLOCKDATA", Remedy::none, Errc::usage,
                 "something else lives under this key: choose another --key or ?prefix="},
-    ServerError{"DLOCKLAYOUT", Remedy::never, Errc::usage,
+    ServerError{"DLOCKLAYOUT", Remedy::none, Errc::usage,
                 "a newer dlock wrote it: install that one on this host, too"},
-    ServerError{"CROSSSLOT", Remedy::never, Errc::usage, ""},
+    ServerError{"CROSSSLOT", Remedy::none, Errc::usage, ""},
 };
 
 // Errors that start with ERR and are distinguished by their text.
 constexpr std::array phrases{
     ServerError{"max number of clients", Remedy::later, Errc::unavailable, ""},
     // In a script, where it is not a NOPERM.
-    ServerError{"can't run this command", Remedy::never, Errc::denied,
+    ServerError{"can't run this command", Remedy::none, Errc::denied,
                 "the rights dlock needs are in dlock-redis(7)"},
-    ServerError{"can't access at least one of the keys", Remedy::never, Errc::denied,
+    ServerError{"can't access at least one of the keys", Remedy::none, Errc::denied,
                 "the rights dlock needs are in dlock-redis(7)"},
-    ServerError{"unknown command", Remedy::never, Errc::denied,
+    ServerError{"unknown command", Remedy::none, Errc::denied,
                 "the server or a proxy before it does not offer this command"},
-    ServerError{"invalid password", Remedy::never, Errc::denied, ""},
-    ServerError{"without any password configured", Remedy::never, Errc::denied,
+    ServerError{"invalid password", Remedy::none, Errc::denied, ""},
+    ServerError{"without any password configured", Remedy::none, Errc::denied,
                 "the server asks for no password"},
-    ServerError{"DB index", Remedy::never, Errc::usage, ""},
-    ServerError{"SELECT is not allowed in cluster mode", Remedy::never, Errc::usage, ""},
+    ServerError{"DB index", Remedy::none, Errc::usage, ""},
+    ServerError{"SELECT is not allowed in cluster mode", Remedy::none, Errc::usage, ""},
 };
 
 bool is_word_char(char c) noexcept {
@@ -99,7 +99,7 @@ ServerError classify(std::string_view text) noexcept {
       if (contains_word(text, e.word)) return e;
   for (const auto& e : phrases)
     if (text.find(e.word) != text.npos) return e;
-  return {"", Remedy::never, Errc::protocol, ""};
+  return {"", Remedy::none, Errc::protocol, ""};
 }
 
 Error as_error(std::string_view what, std::string_view where, std::string_view text) {

@@ -2,17 +2,12 @@
 #pragma once
 #include <string>
 #include <string_view>
+#include "common/exchange.hpp"
 #include "core/error.hpp"
 
 namespace dlock::redis {
 
-// The remedy for an error reply.
-enum class Remedy {
-  send_text,  // NOSCRIPT: the server lacks the script; send its text once
-  elsewhere,  // this server is not, or no longer, the right one
-  later,      // the same request may succeed in a moment
-  never,      // an administrator has to change something first
-};
+using dlock::Remedy;
 
 struct ServerError {
   std::string_view word;  // "READONLY"; empty: unknown

@@ -2,8 +2,8 @@
 #include "zookeeper/ephemeral/ephemeral_backend.hpp"
 #include <fmt/format.h>
 #include <zookeeper/zookeeper.h>
-#include <algorithm>
-#include "zookeeper/ephemeral/ephemeral_waiter.hpp"
+#include "core/text.hpp"
+#include "zookeeper/records.hpp"
 
 namespace dlock::zookeeper {
 namespace {
@@ -12,10 +12,15 @@ constexpr bool nested = false;
 
 // Without the record of another holder, which a late request to stop has put into this one's node.
 Reply without_strangers(Reply r) {
-  const auto token = static_cast<FencingToken>(r.stat.czxid);
+  const auto token = r.stat.token();
   if (r.text.starts_with(revoke_word) && !asks_to_stop(r.text, token, /*names_recur=*/true))
     r.text.clear();
   return r;
+}
+
+bool is_record_of(std::string_view data, const Owner& owner) {
+  const auto record = NodeRecord::parse(data);
+  return record && record->is_of(owner);
 }
 
 }  // namespace
@@ -26,97 +31,145 @@ Result<std::unique_ptr<Waiter>> EphemeralBackend::enqueue(const Request& request
   return std::make_unique<EphemeralWaiter>(*this, request, std::move(path));
 }
 
-bool EphemeralBackend::is_of(std::string_view data, const Owner& owner) {
-  const auto record = NodeRecord::parse(data);
-  return record && record->is_of(owner);
-}
-
-HolderView EphemeralBackend::seen(const Reply& r) {
-  return view({{}, r.stat, r.text, Mode::exclusive});
-}
-
 Result<bool> EphemeralBackend::find_node(Session& s, Place& p, Deadline until) {
   TRY(path, path_of(options_, p.key, nested));
-  const Session::Call sync = s.sync(path), get = s.get(path);
-  TRY_VOID(done(s, "look for our node", {&sync, &get}, until));
-  const Reply& r = get.reply();
-  if (r.rc == ZNONODE) return false;
-  if (r.rc != ZOK) return fail(server_error(options_, "look for our node", r.rc));
-  if (r.stat.owner != s.id() || (!is_of(r.text, p.owner) && !r.text.starts_with(revoke_word)))
-    return false;
-  p.node = path;
-  p.token = static_cast<FencingToken>(r.stat.czxid);
-  p.version = r.stat.version;
-  return true;
+  (void)s.sync(path);
+  TRY(r, answer(s, "look for our node", s.get(path), until, {ZNONODE}));
+  const bool is_ours = r.rc == ZOK && r.stat.owner == s.id() &&
+                       (is_record_of(r.text, p.owner) || r.text.starts_with(revoke_word));
+  if (is_ours) p.set_node(path, r.stat);
+  return is_ours;
 }
 
-Result<Reply> EphemeralBackend::look(const std::string& path) {
-  TRY(s, looker());
-  const Session::Call sync = s->sync(path), get = s->get(path);
-  TRY_VOID(done(*s, "look", {&sync, &get}, op_deadline()));
-  if (get.reply().rc != ZOK && get.reply().rc != ZNONODE)
-    return fail(server_error(options_, "look", get.reply().rc));
-  return without_strangers(get.reply());
-}
-
-Result<std::vector<SessionBackend::HolderNode>> EphemeralBackend::holders(const Key& key) {
-  TRY(path, path_of(options_, key, nested));
-  TRY(r, look(path));
-  std::vector<HolderNode> held;
+Result<std::vector<SessionBackend::Contender>> EphemeralBackend::read(const std::string& path) {
+  TRY(s, reader());
+  (void)s->sync(path);
+  TRY(node, answer(*s, "look", s->get(path), op_deadline(), {ZNONODE}));
+  const Reply r = without_strangers(std::move(node));
+  std::vector<Contender> held;
   if (r.rc == ZOK && r.stat.owner != 0) held.push_back({path, r.stat, r.text});
   return held;
 }
 
-Result<Released> EphemeralBackend::force_release(const Key& key,
-                                                 std::optional<FencingToken> token) {
-  TRY(held, holders(key));
-  if (held.empty() || (token && static_cast<FencingToken>(held.front().stat.czxid) != *token))
-    return Released::was_not_held;
-  TRY(s, looker());
-  const Session::Call call = s->remove(held.front().path);
-  TRY_VOID(done(*s, "force a release", {&call}, op_deadline()));
-  if (call.reply().rc != ZOK && call.reply().rc != ZNONODE)
-    return fail(server_error(options_, "force a release", call.reply().rc));
-  return call.reply().rc == ZOK ? Released::yes : Released::was_not_held;
+Result<std::vector<SessionBackend::Contender>> EphemeralBackend::holders(const Key& key) {
+  TRY(path, path_of(options_, key, nested));
+  return read(path);
 }
 
-std::optional<KeyView> EphemeralBackend::view_of(const Reply& r, std::string key) const {
-  if (r.rc != ZOK || r.stat.owner == 0) return std::nullopt;
-  KeyView v;
-  v.key = std::move(key);
-  v.waiters_known = false;
-  v.holders.push_back(seen(r));
-  v.fence = v.holders.front().token;
-  v.holders.front().revoked = asks_to_stop(r.text, v.fence, names_recur());
-  return v;
+bool EphemeralBackend::is_of(const Contender& c, const Owner& owner) const {
+  return is_record_of(c.data, owner);
 }
 
 Result<std::optional<KeyView>> EphemeralBackend::inspect(const Key& key) {
   TRY(path, path_of(options_, key, nested));
-  TRY(r, look(path));
-  return view_of(r, key.text());
+  return view_of(path, key.text());
+}
+
+Result<std::optional<KeyView>> EphemeralBackend::view_of(const std::string& path,
+                                                         const std::string& key) {
+  TRY(held, read(path));
+  if (held.empty()) return std::nullopt;
+  const Contender& c = held.front();
+  HolderView holder = view(c.stat, c.data, c.mode);
+  holder.revoked = asks_to_stop(c.data, holder.token, names_recur());
+  KeyView v{.key = key, .fence = holder.token, .holders = {std::move(holder)}};
+  v.waiters_known = false;
+  return v;
 }
 
 Result<std::vector<std::string>> EphemeralBackend::names() {
-  TRY(s, looker());
+  TRY(s, reader());
   const auto [directory, stem] = listed_below(options_);
   const std::string parent =
       directory == "/" ? directory : directory.substr(0, directory.size() - 1);
-  const Session::Call sync = s->sync(parent), all = s->children(parent);
-  TRY_VOID(done(*s, "list", {&sync, &all}, op_deadline()));
+  (void)s->sync(parent);
+  TRY(all, answer(*s, "list", s->children(parent), op_deadline(), {ZNONODE}));
   std::vector<std::string> names;
-  if (all.reply().rc == ZNONODE) return names;
-  if (all.reply().rc != ZOK) return fail(server_error(options_, "list", all.reply().rc));
-  for (const std::string& name : all.reply().names)
+  for (const std::string& name : all.names)
     if (name.starts_with(stem) && name != stem) names.push_back(name.substr(stem.size()));
   return names;
 }
 
 Result<std::optional<KeyView>> EphemeralBackend::inspect_name(const std::string& name) {
-  TRY(s, looker());
-  const Session::Call get = s->get(options_.root + name);
-  TRY_VOID(done(*s, "list", {&get}, op_deadline()));
-  return view_of(without_strangers(get.reply()), name);
+  auto view = view_of(options_.root + name, name);
+  if (!view && view.error().code == Errc::denied) return std::nullopt;  // not one of ours
+  return view;
+}
+
+// A node without a session is another program's.
+Result<void> EphemeralBackend::erase(const Key& key) {
+  TRY(held, holders(key));
+  TRY(s, reader());
+  for (const Contender& node : held)
+    TRY_VOID(answer(*s, "remove", s->remove(node.path), op_deadline(), {ZNONODE}));
+  return {};
+}
+
+// ---- the waiter --------------------------------------------------------------------------------
+
+EphemeralWaiter::Step EphemeralWaiter::turn(Session& s, Place& p, Deadline end) {
+  const Deadline until = backend_.op_deadline();
+  if (watch_ != 0 && connection_ == s.connection() && !s.fired(watch_)) return wait(s, end);
+
+  s.forget(std::exchange(watch_, 0));
+  connection_ = s.connection();
+  const Session::Call create = s.create(path_, NodeRecord::of(request_).text(), ZOO_EPHEMERAL);
+  p.no_node(NodeState::unclear);
+  TRY_VOID(backend_.done(s, "acquire", {&create}, until));
+  const Reply& made = create.reply();
+  if (unknown(made.rc)) return go_on;
+  if (made.rc == ZNODEEXISTS) {
+    TRY(in_the_way, set_watch(s, p));
+    return in_the_way ? wait(s, end) : go_on;
+  }
+  p.no_node(NodeState::none);
+  if (made.rc == ZNONODE) {
+    TRY_VOID(
+        backend_.make_directory(s, std::string{parent_of(path_)}, "", until, /*container=*/false));
+    return go_on;
+  }
+  if (made.rc != ZOK) return fail(server_error(backend_.options(), "acquire", made.rc));
+  p.set_node(path_, made.stat);
+  backend_.watch(s, p);
+  return granted(p, made.sent);
+}
+
+EphemeralWaiter::Step EphemeralWaiter::set_watch(Session& s, Place& p) {
+  watch_ = s.new_watch();
+  const Session::Call get = s.get(path_, watch_);
+  auto answered = backend_.done(s, "watch", {&get}, backend_.op_deadline());
+  const Reply& r = get.reply();
+  if (!answered || r.rc != ZOK) {
+    s.forget(std::exchange(watch_, 0));
+    if (!answered) return fail(std::move(answered.error()));
+    if (unknown(r.rc) || r.rc == ZNONODE) return go_on;
+    return fail(server_error(backend_.options(), "watch", r.rc));
+  }
+  p.no_node(NodeState::none);
+  if (r.stat.owner == 0)
+    return fail(Errc::usage, fmt::format("--key {}: its node at {} is not ephemeral, so it never "
+                                         "goes away by itself; recipe ephemeral cannot use it",
+                                         quoted(request_.key.text()), backend_.where()));
+  if (r.stat.owner == s.id() && is_record_of(r.text, request_.owner)) {
+    p.set_node(path_, r.stat);
+    p.node_state = NodeState::granted;
+    return go_on;  // step() renews it
+  }
+  holder_ = SessionBackend::view(r.stat, r.text, Mode::exclusive);
+  return Progress{Waiting{0, holder_}};
+}
+
+EphemeralWaiter::Step EphemeralWaiter::wait(Session& s, Deadline end) {
+  if (!request_.wait) return Progress{Busy{holder_}};
+  for (;;) {
+    if (s.fired(watch_)) {
+      ++backend_.wakeups;
+      return go_on;
+    }
+    if (!s.connected() || s.connection() != connection_) return go_on;
+    if (Clock::now() >= end) return Progress{Waiting{0, holder_}};
+    if (listen(s, path_, end) == Session::Wake::interrupted) return Progress{Waiting{0, holder_}};
+  }
 }
 
 }  // namespace dlock::zookeeper

@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 #include <vector>
-#include "zookeeper/node_record.hpp"
 #include "zookeeper/session/session_backend.hpp"
+#include "zookeeper/session/session_waiter.hpp"
 
 namespace dlock::zookeeper {
 
@@ -14,27 +14,39 @@ class EphemeralBackend final : public SessionBackend {
  public:
   using SessionBackend::SessionBackend;
   Result<std::unique_ptr<Waiter>> enqueue(const Request&) override;
-  Result<Released> force_release(const Key&, std::optional<FencingToken>) override;
   Result<std::optional<KeyView>> inspect(const Key&) override;
   Result<std::vector<std::string>> names() override;
+  Result<void> erase(const Key&) override;
   Result<std::optional<KeyView>> inspect_name(const std::string& name) override;
-  static HolderView seen(const Reply&);
-  static bool is_of(std::string_view data, const Owner&);  // of dlock's node
+  Result<bool> find_node(Session&, Place&, Deadline until) override;
 
  protected:
-  Result<bool> find_node(Session&, Place&, Deadline until) override;
-  std::vector<Op> release_ops(const Place& p) const override {
-    return {{Op::Kind::remove, p.node}};
-  }
   bool names_recur() const override { return true; }
-  Result<std::vector<HolderNode>> holders(const Key&) override;
-  bool is_of(const HolderNode& h, const Owner& owner) const override {
-    return is_of(h.data, owner);
-  }
+  Result<std::vector<Contender>> holders(const Key&) override;
+  bool is_of(const Contender&, const Owner&) const override;
 
  private:
-  Result<Reply> look(const std::string& path);  // ZOK or ZNONODE
-  std::optional<KeyView> view_of(const Reply&, std::string key) const;
+  Result<std::vector<Contender>> read(const std::string& path);  // one, or none
+  Result<std::optional<KeyView>> view_of(const std::string& path, const std::string& key);
+};
+
+// Interleaving: a create got no reply. The next poll finds the node in the way, of our own session
+// and with our record: it is the lost grant, and counts from a renewal then.
+class EphemeralWaiter final : public SessionWaiter {
+ public:
+  EphemeralWaiter(EphemeralBackend& backend, Request request, std::string path)
+      : SessionWaiter(backend, std::move(request)), backend_(backend), path_(std::move(path)) {}
+
+ private:
+  Step turn(Session&, Place&, Deadline end) override;
+  // What the node in the way is; from then on it is watched. go_on: it is gone, or our own.
+  Step set_watch(Session&, Place&);
+  Step wait(Session&, Deadline end);
+
+  EphemeralBackend& backend_;
+  const std::string path_;
+  std::uint64_t connection_ = 0;  // by which the watch was set
+  std::optional<HolderView> holder_;
 };
 
 }  // namespace dlock::zookeeper

@@ -3,8 +3,8 @@
 // node per contender. The lowest number holds; every other watches one node before it. Only the
 // names differ (queue.hpp); shared mode, permits and lock-delay are sequential's.
 #pragma once
-#include "zookeeper/node_record.hpp"
 #include "zookeeper/queue/queue.hpp"
+#include "zookeeper/records.hpp"
 #include "zookeeper/session/session_backend.hpp"
 
 namespace dlock::zookeeper {
@@ -15,9 +15,9 @@ class QueueBackend final : public SessionBackend {
       : SessionBackend(traits, std::move(options)), dialect_(dialect) {}
 
   Result<std::unique_ptr<Waiter>> enqueue(const Request&) override;
-  Result<Released> force_release(const Key&, std::optional<FencingToken>) override;
   Result<std::optional<KeyView>> inspect(const Key&) override;
   Result<std::vector<std::string>> names() override;
+  Result<void> erase(const Key&) override;
   Result<std::optional<KeyView>> inspect_name(const std::string& name) override;
 
   Dialect dialect() const noexcept { return dialect_; }
@@ -25,29 +25,23 @@ class QueueBackend final : public SessionBackend {
   std::string directory_data(const Key&) const;
   Error foreign(const Key&, std::string_view node) const;
   Error too_new(const std::string& node, unsigned layout) const;
-  static HolderView seen(const Reply&, Mode);
+  Result<bool> find_node(Session&, Place&, Deadline until) override;
 
  protected:
-  Result<bool> find_node(Session&, Place&, Deadline until) override;
-  std::vector<Op> release_ops(const Place&) const override;
-  Result<std::vector<HolderNode>> holders(const Key&) override;
-  bool is_of(const HolderNode&, const Owner&) const override;
+  std::vector<Op> release_ops(const std::string& node, std::optional<unsigned> slot) const override;
+  Result<std::vector<Contender>> holders(const Key&) override;
+  bool is_of(const Contender&, const Owner&) const override;
 
  private:
-  struct Seen {  // a member of a queue as it is now
-    Member member;
-    NodeStat stat;
-    std::string data;
-    bool holds = false;
-  };
-  struct Look {
+  struct Queue {  // as it is now
     bool exists = false;
     std::string key;  // in full, if the directory's name is a shortened one
     Directory directory;
-    std::vector<Seen> members;
+    std::vector<Contender> contenders;  // in order
   };
-  Result<Look> look(Session&, const std::string& path, bool caught_up);
-  Result<std::optional<KeyView>> view_of(Session&, const std::string& path, const std::string& key);
+  Result<Queue> read(Session&, const std::string& path);
+  // `key`: empty if only the store has it in full.
+  Result<std::optional<KeyView>> view_of(const std::string& path, const std::string& key);
   Result<void> walk(Session&, const std::string& path, std::string_view stem,
                     std::vector<std::string>& paths);
 

@@ -4,18 +4,18 @@
 #include <zookeeper/zookeeper.h>
 #include <algorithm>
 #include "core/duration.hpp"
-#include "zookeeper/node_record.hpp"
+#include "zookeeper/records.hpp"
 
 namespace dlock::zookeeper {
 
 List List::of(const Session& s, const Place& p, std::vector<std::string> names) {
-  return {std::move(names), p.node, s.id(), s.connections()};
+  return {std::move(names), p.node, s.id(), s.connection()};
 }
 
 std::optional<Standing> Standing::of(Session& s, Place& p, Dialect dialect,
                                      const std::optional<List>& list) {
   if (!list || list->node != p.node || list->session != s.id() ||
-      list->connection != s.connections())
+      list->connection != s.connection())
     return std::nullopt;
   return Standing{s, p, Directory::of(dialect, list->names)};
 }
@@ -33,27 +33,25 @@ QueueWaiter::Step QueueWaiter::turn(Session& s, Place& p, Deadline end) {
   const Deadline until = backend_.op_deadline();
   if (p.node.empty()) {
     TRY(entered, enter(s, p, until));
-    if (!entered) return std::optional<Progress>{};
+    if (!entered) return go_on;
   }
   if (const auto at = Standing::of(s, p, backend_.dialect(), list_)) return decide_now(*at, end);
   watched_.clear();  // a watch of another connection is none
   const Session::Call names = s.children(path_);
   TRY_VOID(backend_.done(s, "list", {&names}, until));
-  if (unknown(names.reply().rc)) return std::optional<Progress>{};
+  if (unknown(names.reply().rc)) return go_on;
   if (names.reply().rc != ZOK && names.reply().rc != ZNONODE)
     return fail(server_error(backend_.options(), "list", names.reply().rc));
   list_ = List::of(s, p, names.reply().names);
   const auto at = Standing::of(s, p, backend_.dialect(), list_);
-  return at ? decide_now(*at, end) : Step{};
+  return at ? decide_now(*at, end) : go_on;
 }
 
 Result<bool> QueueWaiter::enter(Session& s, Place& p, Deadline until) {
   reset();
-  if (p.unsure) {
-    const auto found = backend_.adopt(s, p, until);
-    if (!found) return found;
-    p.unsure = false;
-    if (*found) {
+  if (p.node_state == NodeState::unclear) {
+    TRY(found, backend_.find_node(s, p, until));
+    if (found) {
       waited_ = true;
       return true;
     }
@@ -62,21 +60,18 @@ Result<bool> QueueWaiter::enter(Session& s, Place& p, Deadline until) {
       s.create(path_ + '/' + node_prefix(backend_.dialect(), request_.owner, request_.mode),
                NodeRecord::of(request_).text(), ZOO_EPHEMERAL_SEQUENTIAL);
   const Session::Call list = s.children(path_);
-  p.unsure = true;
+  p.no_node(NodeState::unclear);
   TRY_VOID(backend_.done(s, "acquire", {&create, &list}, until));
   const Reply& made = create.reply();
   if (unknown(made.rc)) return false;
-  p.unsure = false;
+  p.no_node(NodeState::none);
   if (made.rc == ZNONODE) {
-    const auto dir =
-        backend_.make_directory(s, path_, backend_.directory_data(request_.key), until);
-    if (!dir) return fail(dir.error());
+    const std::string data = backend_.directory_data(request_.key);
+    TRY_VOID(backend_.make_directory(s, path_, data, until));
     return false;
   }
   if (made.rc != ZOK) return fail(server_error(backend_.options(), "acquire", made.rc));
-  p.node = made.text;
-  p.token = static_cast<FencingToken>(made.stat.czxid);
-  p.version = made.stat.version;
+  p.set_node(made.text, made.stat);
   entered_ = made.sent;
   if (list.reply().rc == ZOK) list_ = List::of(s, p, list.reply().names);
   return true;
@@ -92,8 +87,8 @@ QueueWaiter::Step QueueWaiter::decide_now(const Standing& at, Deadline end) {
   const Verdict v = decide(at.directory, name_of(p.node), request_.limit);
   // an operator removed it, or everything; we queue again, at the end
   if (v.what == Verdict::What::missing) {
-    backend_.begin_anew(p, request_);
-    return std::optional<Progress>{};
+    backend_.begin_anew(request_);
+    return go_on;
   }
   if (v.what == Verdict::What::run) return claim(at);
   if (!request_.wait) {
@@ -117,37 +112,38 @@ QueueWaiter::Step QueueWaiter::claim(const Standing& at) {
     return granted(p, entered_);
   }
   std::vector<Op> ops;
-  unsigned slot = p.slot;
-  const bool take_slot = permit && !p.slotted;
-  if (take_slot) {
+  std::optional<unsigned> new_slot;
+  if (permit && !p.slot) {
     const auto& taken = at.directory.slots;
-    slot = 0;
+    unsigned slot = 0;
     while (std::find(taken.begin(), taken.end(), slot) != taken.end()) ++slot;
     NodeRecord r = NodeRecord::of(request_);
-    r.slot = slot;
+    r.slot = new_slot = slot;
     ops.push_back({Op::Kind::set, p.node, r.text()});  // the one behind us watches this data
-    ops.push_back({Op::Kind::create, path_ + '/' + slot_node(slot), std::string{name_of(p.node)},
-                   -1, ZOO_EPHEMERAL});
+    ops.push_back({.kind = Op::Kind::create,
+                   .path = path_ + '/' + slot_node(slot),
+                   .data = std::string{name_of(p.node)},
+                   .flags = ZOO_EPHEMERAL});
   } else {
     ops.push_back({Op::Kind::check, p.node});
   }
-  const Session::Call call = s.multi(std::move(ops));
+  const Session::Call call = s.multi(ops);
   backend_.watch(s, p);
   list_.reset();
   auto answered = backend_.done(s, "acquire", {&call}, backend_.op_deadline());
   const int rc = call.reply().rc;
   if (!answered || unknown(rc)) {
-    p.unsure = true;  // and the node is looked for, with its slot
-    p.node.clear();
+    p.no_node(NodeState::unclear);  // and it is looked for, with its slot
     if (!answered) return fail(std::move(answered.error()));
-    return std::optional<Progress>{};
+    return go_on;
   }
   // The list was old: a slot taken, our own node gone.
-  if (rc == ZNODEEXISTS || rc == ZNONODE) return std::optional<Progress>{};
+  if (rc == ZNODEEXISTS || rc == ZNONODE) return go_on;
   if (rc != ZOK) return fail(server_error(backend_.options(), "acquire", rc));
-  p.slot = slot;
-  p.slotted = permit;
-  if (take_slot) ++p.version;
+  if (new_slot) {
+    p.slot = new_slot;
+    ++p.version;
+  }
   return granted(p, call.reply().sent);
 }
 
@@ -155,16 +151,15 @@ QueueWaiter::Step QueueWaiter::wait(const Standing& at, const Verdict& v, Deadli
   using What = Verdict::What;
   Session& s = at.session;
   Place& p = at.place;
-  const std::uint64_t connection = s.connections();
+  const std::uint64_t connection = s.connection();
   waited_ = true;
   if (Clock::now() >= end) {
     list_.reset();
-    TRY(said, waiting(&s, p, v));
-    return std::move(said);
+    return waiting(&s, p, v);
   }
   const std::string target = v.what == What::wait_room ? path_ : path_ + '/' + v.watch;
   if (watched_ != target) {
-    if (watch_ != 0) s.forget(watch_);
+    s.forget(watch_);
     watch_ = s.new_watch();
     watched_.clear();
     // A node of the queue has no children, so a watch on those fires at its deletion alone; one on
@@ -177,20 +172,20 @@ QueueWaiter::Step QueueWaiter::wait(const Standing& at, const Verdict& v, Deadli
       backend_.relists += r.rc == ZNONODE;
       list_.reset();
       watched_.clear();
-      return std::optional<Progress>{};
+      return go_on;
     }
     if (r.rc != ZOK) return fail(server_error(backend_.options(), "watch", r.rc));
     watched_ = target;
     if (v.what == What::wait_room) {  // this list is the newer one
       list_ = List::of(s, p, r.names);
-      return std::optional<Progress>{};
+      return go_on;
     }
     const auto record = v.what == What::wait_turn ? NodeRecord::parse(r.text) : std::nullopt;
     if (record && record->slot && watched_data_ != target) {
       // once: with another limit than ours it may hold a permit that we cannot have
       watched_data_ = target;
       list_.reset();
-      return std::optional<Progress>{};
+      return go_on;
     }
   }
   for (;;) {
@@ -200,18 +195,16 @@ QueueWaiter::Step QueueWaiter::wait(const Standing& at, const Verdict& v, Deadli
       watch_ = 0;
       watched_.clear();
       list_.reset();
-      return std::optional<Progress>{};
+      return go_on;
     }
-    if (s.state() != Session::State::connected || s.connections() != connection)
-      return std::optional<Progress>{};
-    const Session::Heard heard = listen(s, path_, end);
-    if (heard == Session::Heard::something) continue;
-    TRY(said, waiting(heard == Session::Heard::interrupted ? nullptr : &s, p, v));
-    return std::move(said);
+    if (!s.connected() || s.connection() != connection) return go_on;
+    const Session::Wake wake = listen(s, path_, end);
+    if (wake == Session::Wake::event) continue;
+    return waiting(wake == Session::Wake::interrupted ? nullptr : &s, p, v);
   }
 }
 
-Result<Progress> QueueWaiter::waiting(Session* s, Place& p, const Verdict& v) {
+QueueWaiter::Step QueueWaiter::waiting(Session* s, Place& p, const Verdict& v) {
   Waiting w{v.ahead, holder_name_ == v.in_the_way ? holder_ : std::nullopt, {}};
   if (s) w.holder = holder(*s, v.in_the_way);
   if (too_new_) {
@@ -230,7 +223,10 @@ std::optional<HolderView> QueueWaiter::holder(Session& s, const std::string& nam
   if (const auto layout = newer_layout(get.reply().text))
     too_new_ = backend_.too_new(name, *layout);
   const auto member = parse_member(backend_.dialect(), name);
-  holder_ = QueueBackend::seen(get.reply(), member ? member->mode : Mode::exclusive);
+  // a reader that excludes permits is no permit to one
+  const bool shares = member && !(member->foreign && request_.mode == Mode::permit);
+  holder_ = SessionBackend::view(get.reply().stat, get.reply().text,
+                                 shares ? member->mode : Mode::exclusive);
   return holder_;
 }
 

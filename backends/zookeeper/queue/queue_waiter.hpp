@@ -65,7 +65,7 @@ class QueueWaiter final : public SessionWaiter {
   Step decide_now(const Standing&, Deadline end);
   Step claim(const Standing&);
   Step wait(const Standing&, const Verdict&, Deadline end);
-  Result<Progress> waiting(Session*, Place&, const Verdict&);
+  Step waiting(Session*, Place&, const Verdict&);
   std::optional<HolderView> holder(Session&, const std::string& name);
   void reset() override;
 

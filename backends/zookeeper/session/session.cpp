@@ -8,10 +8,10 @@
 #include <sys/un.h>
 #include <zookeeper/zookeeper.h>
 #include <algorithm>
-#include <cerrno>
+#include <atomic>
 #include <cstring>
 #include "util/wait.hpp"
-#include "zookeeper/session/session_callbacks.hpp"
+#include "zookeeper/session/servers.hpp"
 
 namespace dlock::zookeeper {
 
@@ -37,44 +37,51 @@ Fd take_turn(std::int64_t session, Deadline until) {
   }
 }
 
+// Of a connection or a watch: never the same of two Sessions.
+std::uint64_t next_number() {
+  static std::atomic<std::uint64_t> last{0};
+  return ++last;
+}
+
 }  // namespace
 
-Session::Session(const Options& o, Duration timeout, std::optional<Ticket> ticket,
-                 std::uint64_t connections, Duration lock_delay)
+Session::Session(const Options& o, Duration timeout, const std::optional<Ticket>& ticket,
+                 Duration lock_delay)
     : options_(o),
       asked_(timeout),
       // A silent server is left for the next one sooner than the library would, which gives it two
       // thirds of the timeout.
       patience_(std::max<Duration>(
           100ms, std::min<Duration>((timeout - lock_delay) / 10, o.connect_timeout))),
-      proof_(o.tick),
-      connections_(connections) {
+      resumed_(ticket.value_or(Ticket{})),
+      proof_(o.tick) {
+  if (ticket) turn_ = take_turn(ticket->id, Clock::now() + o.op_timeout);
+}
+
+Result<void> Session::set_servers(const std::string& servers) {
+  if (handle_) {
+    if (servers != servers_) zoo_set_servers(handle_, servers.c_str());
+    servers_ = servers;
+    return {};
+  }
   clientid_t id{};
-  if (ticket) {
-    id.client_id = ticket->id;
-    ticket->password.copy(id.passwd, sizeof id.passwd);
-    turn_ = take_turn(ticket->id, Clock::now() + o.op_timeout);
-    if (!turn_) {
-      init_error_ = EBUSY;
-      return;
-    }
-  }
+  id.client_id = resumed_.id;
+  resumed_.password.copy(id.passwd, sizeof id.passwd);
   zoo_set_debug_level(static_cast<ZooLogLevel>(0));
-  const auto ms = std::chrono::ceil<std::chrono::milliseconds>(timeout).count();
-  attempt_at_ = Clock::now();
-  errno = 0;
-  handle_ = zookeeper_init(o.servers.c_str(), Callbacks::session,
+  const auto ms = std::chrono::ceil<std::chrono::milliseconds>(asked_).count();
+  const auto watcher = [](zhandle_t*, int type, int state, const char*, void* session) {
+    if (type == ZOO_SESSION_EVENT) static_cast<Session*>(session)->on_state(state);
+  };
+  handle_ = zookeeper_init(servers.c_str(), watcher,
                            static_cast<int>(std::min<std::int64_t>(ms, INT32_MAX)),
-                           ticket ? &id : nullptr, this, 0);
-  if (!handle_) {
-    init_error_ = errno == 0 ? EHOSTUNREACH : errno;
-    return;
-  }
-  zoo_set_servers_resolution_delay(handle_,
-                                   // names are resolved when a connection is lost, not whenever a
-                                   // socket is checked
-                                   -1);
+                           id.client_id != 0 ? &id : nullptr, this, 0);
+  if (!handle_)
+    return fail(Errc::unavailable, fmt::format("{}: no session with {}", options_.where, servers));
+  servers_ = servers;
+  // the list is read again when a connection is lost, not whenever a socket is checked
+  zoo_set_servers_resolution_delay(handle_, -1);
   log_in();
+  return {};
 }
 
 void Session::log_in() {
@@ -100,8 +107,13 @@ Session::State Session::state() const {
   return s == ZOO_CONNECTED_STATE ? State::connected : State::connecting;
 }
 
-std::int64_t Session::id() const { return handle_ ? zoo_client_id(handle_)->client_id : 0; }
+bool Session::left() const { return zoo_state(handle_) == 0 || over(); }
+
+std::int64_t Session::id() const {
+  return handle_ ? zoo_client_id(handle_)->client_id : resumed_.id;
+}
 Ticket Session::ticket() const {
+  if (!handle_) return resumed_;
   const clientid_t* id = zoo_client_id(handle_);
   return {id->client_id, std::string{id->passwd, sizeof id->passwd}};
 }
@@ -109,10 +121,15 @@ Duration Session::timeout() const {
   return std::chrono::milliseconds{handle_ ? zoo_recv_timeout(handle_) : 0};
 }
 
+bool Session::turned_away() const {
+  return connection_ != 0 && Clock::now() > later(turned_away_at_, timeout());
+}
+
 void Session::on_state(int state) {
   ++news_;
   if (state != ZOO_CONNECTED_STATE) return;
-  ++connections_;
+  turned_away_at_ = no_deadline;
+  connection_ = next_number();
   proof_.attached(attempt_at_, Clock::now(), timeout());
   watch_socket();
 }
@@ -140,15 +157,19 @@ void Session::watch_socket() {
   ::epoll_ctl(alarm_.get(), EPOLL_CTL_ADD, fd_, &e);
 }
 
-Session::Heard Session::listen(Deadline until, int interrupt_fd) {
+Session::Wake Session::listen(Deadline until, int interrupt_fd) {
+  return fd_ < 0 ? Wake::event : pump(until, interrupt_fd);
+}
+
+Session::Wake Session::pump(Deadline until, int interrupt_fd) {
   for (const std::uint64_t before = news_;;) {
     int fd = -1, interest = 0;
     timeval tv{};
     const Deadline asked = Clock::now();
     zookeeper_interest(handle_, &fd, &interest, &tv);  // its errors are in the state afterwards
-    if (zoo_state(handle_) == 0) fd = -1;              // it has closed it
+    if (left()) fd = -1;
     note_descriptor(fd, asked);
-    if (news_ != before || over()) return Heard::something;
+    if (news_ != before || over()) return Wake::event;
     Deadline wake = std::min<Deadline>(until, Clock::now() + std::chrono::seconds{tv.tv_sec} +
                                                   std::chrono::microseconds{tv.tv_usec});
     const bool connecting = fd >= 0 && state() != State::connected;
@@ -162,33 +183,42 @@ Session::Heard Session::listen(Deadline until, int interrupt_fd) {
       const int ready =
           ((p[0].revents & (POLLIN | POLLHUP | POLLERR)) ? interest & ZOOKEEPER_READ : 0) |
           ((p[0].revents & (POLLOUT | POLLHUP | POLLERR)) ? interest & ZOOKEEPER_WRITE : 0);
+      const bool introduced = zoo_state(handle_) == ZOO_ASSOCIATING_STATE;
       zookeeper_process(handle_, ready);
-      if (zoo_state(handle_) == 0) fd_ = -1;
-      if (news_ != before || over()) return Heard::something;
+      if (left()) fd_ = -1;
+      if (introduced && fd_ < 0) turned_away_at_ = std::min(turned_away_at_, Clock::now());
+      if (news_ != before || over()) return Wake::event;
     } else if (connecting && Clock::now() >= attempt_at_ + patience_) {
       drop();
     }
-    if (p[1].revents != 0) return Heard::interrupted;
-    if (Clock::now() >= until) return Heard::nothing;
+    if (p[1].revents != 0) return Wake::interrupted;
+    if (fd_ < 0) return Wake::event;
+    if (Clock::now() >= until) return Wake::nothing;
   }
 }
 
 Result<void> Session::connect(Deadline until, int interrupt_fd) {
-  if (!handle_)
-    return fail(Errc::unavailable,
-                init_error_ == EBUSY
-                    ? fmt::format("{}: another process is using this handle", options_.where)
-                    : fmt::format("{}: the servers' names cannot be resolved ({})", options_.where,
-                                  ::strerrordesc_np(init_error_)));
+  const auto unavailable = [this](std::string_view why) {
+    return fail(Errc::unavailable, fmt::format("{}: {}", options_.where, why));
+  };
+  if (resumed_.id != 0 && !turn_) return unavailable("another process is using this handle");
   listen(Deadline{});  // what has arrived meanwhile: events, or the end of the connection
+  std::optional<Servers> servers;
   while (state() == State::connecting) {
-    const Heard heard = listen(until, interrupt_fd);
+    if (fd_ < 0) {
+      if (!servers) servers.emplace(options_.servers, until);
+      const auto addresses = servers->answer();
+      if (!addresses) {
+        if (!servers->wait(interrupt_fd)) return unavailable("interrupted while connecting");
+        continue;
+      }
+      if (!*addresses) return unavailable(addresses->error().message);
+      TRY_VOID(set_servers(**addresses));
+    }
+    const Wake wake = pump(until, interrupt_fd);
     if (state() != State::connecting) break;
-    if (heard == Heard::interrupted)
-      return fail(Errc::unavailable,
-                  fmt::format("{}: interrupted while connecting", options_.where));
-    if (Clock::now() >= until)
-      return fail(Errc::unavailable, fmt::format("{}: no server answers", options_.where));
+    if (wake == Wake::interrupted) return unavailable("interrupted while connecting");
+    if (Clock::now() >= until) return unavailable("no server answers");
   }
   if (state() == State::denied) return fail(server_error(options_, "connect", ZAUTHFAILED));
   return {};
@@ -198,15 +228,15 @@ void Session::drop() {
   if (!handle_ || fd_ < 0) return;
   ::shutdown(fd_, SHUT_RDWR);
   // What the server had already sent comes first, then the end of the connection.
-  const std::uint64_t connection = connections_;
-  for (int turns = 0; turns < 1000 && fd_ >= 0 && connections_ == connection; ++turns) {
+  const std::uint64_t connection = connection_;
+  for (int turns = 0; turns < 1000 && fd_ >= 0 && connection_ == connection; ++turns) {
     const int was = zoo_state(handle_);
     if (zookeeper_process(
             handle_, ZOOKEEPER_READ | (was == ZOO_CONNECTING_STATE ? ZOOKEEPER_WRITE : 0)) != ZOK)
       break;
-    if (zoo_state(handle_) == 0) break;
+    if (left()) break;
   }
-  fd_ = -1;
+  if (left()) fd_ = -1;
 }
 
 bool Session::finish(std::initializer_list<const Call*> calls, Deadline until) {
@@ -214,8 +244,8 @@ bool Session::finish(std::initializer_list<const Call*> calls, Deadline until) {
     return std::all_of(calls.begin(), calls.end(), [](const Call* c) { return c->done(); });
   };
   while (!done()) {
-    if (over()) break;
-    if (listen(until) == Heard::nothing && !done()) {
+    if (left()) break;
+    if (listen(until) == Wake::nothing && !done()) {
       drop();  // this answers them all, with "unknown"
       return false;
     }
@@ -224,8 +254,9 @@ bool Session::finish(std::initializer_list<const Call*> calls, Deadline until) {
 }
 
 WatchId Session::new_watch() {
-  watches_[++last_watch_] = false;
-  return last_watch_;
+  const WatchId id = next_number();
+  watches_[id] = false;
+  return id;
 }
 bool Session::fired(WatchId id) const {
   const auto at = watches_.find(id);

@@ -18,9 +18,8 @@
 #include "core/error.hpp"
 #include "util/fd.hpp"
 #include "zookeeper/options.hpp"
+#include "zookeeper/records.hpp"
 #include "zookeeper/session/proof.hpp"
-#include "zookeeper/session/server_error.hpp"
-#include "zookeeper/session/ticket.hpp"
 
 struct _zhandle;
 
@@ -30,6 +29,7 @@ struct NodeStat {
   // the transaction that created it; the session it ends with, 0: none
   std::int64_t czxid = 0, owner = 0;
   std::int32_t version = 0;  // of its data
+  FencingToken token() const noexcept { return static_cast<FencingToken>(czxid); }
 };
 
 struct Reply {
@@ -37,9 +37,12 @@ struct Reply {
   std::string text;                // the path that was created, or the node's data
   std::vector<std::string> names;  // children
   NodeStat stat;
-  std::vector<int> results;  // of a multi, one by one
-  Deadline sent{};           // before the request left
+  Deadline sent{};  // before the request left
 };
+// Not answered, or the connection broke: whether it was carried out is unknown.
+bool unknown(int rc) noexcept;
+// The error for an unexpected reply other than ZOK.
+Error server_error(const Options&, std::string_view operation, int rc);
 
 struct Op {
   enum class Kind { check, create, set, remove } kind;
@@ -49,7 +52,7 @@ struct Op {
   int flags = 0;     // create
 };
 
-using WatchId = std::uint64_t;  // 0: none
+using WatchId = std::uint64_t;  // of this process; 0: none
 
 // A session timeout is requested in whole milliseconds.
 inline Duration whole_ms(Duration d) { return std::chrono::ceil<std::chrono::milliseconds>(d); }
@@ -57,9 +60,9 @@ inline Duration whole_ms(Duration d) { return std::chrono::ceil<std::chrono::mil
 class Session {
  public:
   // Nothing is sent yet. `timeout` is the requested one, with a lock-delay that is no reason for
-  // patience with a server; `connections` where connections() begins to count.
-  Session(const Options&, Duration timeout, std::optional<Ticket> = std::nullopt,
-          std::uint64_t connections = 0, Duration lock_delay = {});
+  // patience with a server.
+  Session(const Options&, Duration timeout, const std::optional<Ticket>& = std::nullopt,
+          Duration lock_delay = {});
   // if keep(): leaves the connection and lets the session live on; else closes the session, as far
   // as it is connected
   ~Session();
@@ -73,26 +76,33 @@ class Session {
   State state() const;
   // It cannot be used any more.
   bool over() const { return state() == State::expired || state() == State::denied; }
+  bool connected() const { return state() == State::connected; }
   std::int64_t id() const;
   Ticket ticket() const;
   Duration asked() const noexcept { return asked_; }
   // as negotiated; valid once connected
   Duration timeout() const;
-  // rises with each connection: earlier knowledge may be old
-  std::uint64_t connections() const noexcept { return connections_; }
+  // For longer than that servers have ended each connection instead of answering. They do not serve
+  // now, or have seen less than we have: their store is an older one, or empty. (The latter would
+  // turn us away for ever, but not a Session that takes up the ticket of this one.)
+  bool turned_away() const;
+  // of this process, each has another number: what is known from an earlier one may be old
+  std::uint64_t connection() const noexcept { return connection_; }
   const Proof& proof() const noexcept { return proof_; }
   int alarm_fd();  // readable: there is data from the server
 
-  // Connected, as far as can be seen without a request. Errc::unavailable: not until then (nothing
-  // was sent) or interrupted; Errc::denied. Expired is no error here: check state().
+  // Connected, as far as can be seen without a request. Each time the servers' names are looked up
+  // anew. Errc::unavailable: not until then (nothing was sent) or interrupted; Errc::denied.
+  // Expired is no error here: check state().
   Result<void> connect(Deadline until, int interrupt_fd = -1);
 
-  // Handles events until one arrived (true) or `until` is over or interrupt_fd readable.
-  enum class Heard { something, nothing, interrupted };
-  Heard listen(Deadline until, int interrupt_fd = -1);
+  // Handles events until one arrived or `until` is over or interrupt_fd readable; without a
+  // connection it has nothing to wait for (`event`).
+  enum class Wake { event, nothing, interrupted };
+  Wake listen(Deadline until, int interrupt_fd = -1);
 
-  // Drops the connection, not the session; the next listen() turns to another server. The outcome
-  // of unanswered requests is unknown.
+  // Drops the connection, not the session; connect() turns to another server. The outcome of
+  // unanswered requests is unknown.
   void drop();
 
   // A request under way.
@@ -118,12 +128,12 @@ class Session {
   Call create(const std::string& path, const std::string& data, int flags);
   Call children(const std::string& path, WatchId = 0);
   Call get(const std::string& path, WatchId = 0);
-  Call exists(const std::string& path, WatchId = 0);
+  Call exists(const std::string& path);
   Call remove(const std::string& path);
   Call set(const std::string& path, const std::string& data);
   Call sync(const std::string& path);
   Call acl(const std::string& path);
-  Call multi(std::vector<Op>);
+  Call multi(const std::vector<Op>&);
 
   // Waits for these. False: no reply until then; the connection has been dropped, so none of them
   // can be carried out later unnoticed.
@@ -138,22 +148,28 @@ class Session {
  private:
   struct Callbacks;
   friend struct Callbacks;
-  Call::State* begin(bool write);
-  Call begun(Call::State*, int rc);
+  // The addresses for the next connection; the first ones make the handle.
+  Result<void> set_servers(const std::string&);
+  // Begins a connection, if there is none, and returns at its end.
+  Wake pump(Deadline until, int interrupt_fd);
+  template <class Request>
+  Call send(bool write, Request);
+  bool left() const;  // the library has no connection, nor begins one
   void note_descriptor(int fd, Deadline began);
   void on_state(int state);
   void watch_socket();
 
   const Options& options_;
   Duration asked_, patience_;
+  const Ticket resumed_;  // id 0: a new session
   Proof proof_;
   bool keep_ = false;
-  _zhandle* handle_ = nullptr;
-  int init_error_ = 0;
-  int fd_ = -1;            // the library's
-  Deadline attempt_at_{};  // when it began to connect
-  std::uint64_t connections_ = 0, news_ = 0;
-  WatchId last_watch_ = 0;
+  _zhandle* handle_ = nullptr;             // null: no address is known yet
+  std::string servers_;                    // the addresses that the library has
+  int fd_ = -1;                            // the library's
+  Deadline attempt_at_{};                  // when it began to connect
+  Deadline turned_away_at_ = no_deadline;  // first, since the last connection
+  std::uint64_t connection_ = 0, news_ = 0;
   std::map<WatchId, bool> watches_;
   Fd alarm_;
   Fd turn_;  // only one process at a time may be connected to a resumed session

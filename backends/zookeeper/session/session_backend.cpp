@@ -4,7 +4,7 @@
 #include <zookeeper/zookeeper.h>
 #include <algorithm>
 #include "core/duration.hpp"
-#include "zookeeper/node_record.hpp"
+#include "zookeeper/records.hpp"
 
 namespace dlock::zookeeper {
 
@@ -12,7 +12,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr Duration looking_timeout = 10s;  // of a session that holds nothing
+constexpr Duration reading_timeout = 10s;  // of a session that holds nothing
 constexpr unsigned most_proofs = 4;        // in a row, of one grant
 
 }  // namespace
@@ -31,7 +31,7 @@ Counters SessionBackend::counters() const noexcept {
 
 Line& SessionBackend::line(const std::optional<Owner>& owner, Duration ttl, Duration lock_delay) {
   const auto at = std::find_if(lines_.begin(), lines_.end(), [&](const Line& l) {
-    return l.owner == owner && l.ttl == ttl && l.lock_delay == lock_delay;
+    return l.owner == owner && (owner || (l.ttl == ttl && l.lock_delay == lock_delay));
   });
   return at != lines_.end() ? *at : lines_.emplace_back(Line{owner, ttl, lock_delay, nullptr});
 }
@@ -42,12 +42,11 @@ void SessionBackend::end_session(Line& l) {
   if (!l.session) return;
   const auto on = [&](const Place& p) { return p.line == &l && lives(p) && !p.node.empty(); };
   const bool holds = std::any_of(places_.begin(), places_.end(), [&](const Place& p) {
-    return on(p) && p.granted && (!p.given_up || p.lock_delay > Duration{});
+    return on(p) && p.granted() && (!p.given_up || p.lock_delay > Duration{});
   });
   l.session->keep(holds || l.taken_up);
   for (const Place& p : places_)  // the session lives on: waiters in it must not
-    if (holds && on(p) && !p.granted && l.session->state() == Session::State::connected)
-      l.session->remove(p.node);
+    if (holds && on(p) && !p.granted() && l.session->connected()) l.session->remove(p.node);
   closed_requests_ += l.session->requests;
   l.session.reset();
 }
@@ -58,71 +57,62 @@ void SessionBackend::close(Line& l) {
   std::erase_if(lines_, [&](const Line& other) { return &other == &l; });
 }
 
+Result<Session*> SessionBackend::connected(Line& l, Deadline until, int interrupt_fd) {
+  for (;;) {
+    if (l.session && l.session->over()) end_session(l);
+    if (!l.session)
+      l.session = std::make_unique<Session>(options_, l.timeout(), std::nullopt, l.lock_delay);
+    auto ok = l.session->connect(until, interrupt_fd);
+    if (ok && l.session->connected()) return l.session.get();
+    if (ok) continue;
+    if (l.session->turned_away()) {
+      TRY_VOID(retime(l, l.session->asked()));
+      continue;
+    }
+    const bool denied = ok.error().code == Errc::denied;
+    if (denied) end_session(l);
+    if (!denied || !read_auth_again(options_)) return fail(std::move(ok.error()));
+  }
+}
+
 Result<Line*> SessionBackend::line_for(const Request& r, Deadline until, int interrupt_fd) {
   Line& l = line(r.attached ? std::nullopt : std::optional{r.owner}, whole_ms(r.ttl),
                  whole_ms(r.lock_delay));
-  if (l.session && l.session->over()) end_session(l);
-  if (!l.session)
-    l.session = std::make_unique<Session>(options_, l.timeout(), std::nullopt, 0, l.lock_delay);
-  if (auto ok = l.session->connect(until, interrupt_fd); !ok) {
-    const bool denied = ok.error().code == Errc::denied;
-    if (denied) end_session(l);
-    if (denied && read_auth_again(options_)) return line_for(r, until, interrupt_fd);
-    return fail(std::move(ok.error()));
-  }
-  if (l.session->state() == Session::State::expired) return line_for(r, until, interrupt_fd);
-  if (const Duration given = l.session->timeout(); given != l.timeout()) {
-    const bool least = given > l.timeout();
-    const std::string asked =
-        l.lock_delay == Duration{}
-            ? fmt::format("--ttl {}", format_duration(l.ttl))
-            : fmt::format("--lock-delay {} and --ttl {} make a session of {}",
-                          format_duration(l.lock_delay), format_duration(l.ttl),
-                          format_duration(l.timeout()));
-    std::string hint;
-    if (!least && given > l.ttl && l.lock_delay > Duration{})
+  TRY(session, connected(l, until, interrupt_fd));
+  const Duration given = session->timeout();
+  if (given == l.timeout()) return &l;
+  const bool least = given > l.timeout();
+  std::string asked = fmt::format("--ttl {}", format_duration(l.ttl)), hint;
+  if (l.lock_delay > Duration{}) {
+    asked = fmt::format("--lock-delay {} and {} make a session of {}",
+                        format_duration(l.lock_delay), asked, format_duration(l.timeout()));
+    if (!least && given > l.ttl)
       hint = fmt::format("; --lock-delay up to {} fits", format_duration(given - l.ttl));
-    close(l);
-    return fail(Errc::usage, fmt::format("{}: sessions of {} last {} {} (its {}SessionTimeout){}",
-                                         asked, options_.where, least ? "at least" : "at most",
-                                         least ? format_duration_up(given) : format_duration(given),
-                                         least ? "min" : "max", hint));
   }
-  return &l;
+  close(l);
+  return fail(Errc::usage, fmt::format("{}: sessions of {} last {} {} (its {}SessionTimeout){}",
+                                       asked, options_.where, least ? "at least" : "at most",
+                                       least ? format_duration_up(given) : format_duration(given),
+                                       least ? "min" : "max", hint));
 }
 
-Result<Session*> SessionBackend::looker() {
+Result<Session*> SessionBackend::reader() {
   const auto at = std::find_if(lines_.begin(), lines_.end(), [](const Line& l) {
     return !l.owner && l.session && l.session->state() != Session::State::expired;
   });
-  Line& l = at != lines_.end() ? *at : line(std::nullopt, looking_timeout, Duration{});
-  for (int tries = 0; tries < 2; ++tries) {
-    if (l.session && l.session->over()) end_session(l);
-    if (!l.session) l.session = std::make_unique<Session>(options_, looking_timeout);
-    if (auto ok = l.session->connect(later(Clock::now(), options_.connect_timeout)); !ok) {
-      const bool denied = ok.error().code == Errc::denied;
-      if (denied) end_session(l);
-      if (denied && read_auth_again(options_)) continue;
-      return fail(std::move(ok.error()));
-    }
-    if (l.session->state() == Session::State::connected) break;
-    end_session(l);
-  }
-  if (!l.session)
-    return fail(Errc::unavailable, fmt::format("{}: no session available", options_.where));
-  return l.session.get();
+  Line& l = at != lines_.end() ? *at : line(std::nullopt, reading_timeout, Duration{});
+  return connected(l, later(Clock::now(), options_.connect_timeout), -1);
 }
 
 // The same session with a shorter timeout than it was created with, or with that one again: it is
-// resumed, as by another process. Watches and open calls end.
+// resumed, as by another process, of a server that may have seen less. Watches and open calls end.
 Result<void> SessionBackend::retime(Line& l, Duration timeout) {
   const Ticket ticket = l.session->ticket();
   if (ticket.id == 0) return {};
   closed_requests_ += l.session->requests;
-  const std::uint64_t connections = l.session->connections();
   l.session->keep(true);
   l.session.reset();
-  l.session = std::make_unique<Session>(options_, timeout, ticket, connections, l.lock_delay);
+  l.session = std::make_unique<Session>(options_, timeout, ticket, l.lock_delay);
   for (Place& p : places_)
     if (p.line == &l) p.watch = 0;
   return l.session->connect(op_deadline());
@@ -137,10 +127,13 @@ Result<Renewal> SessionBackend::renew(const Lease& lease, Duration ttl) {
 // ends_with_ttl: the session, too, ends so long after this.
 Result<Renewal> SessionBackend::renew_in(const Lease& lease, Duration ttl, bool ends_with_ttl) {
   const Deadline until = op_deadline();
-  TRY(found, ours(lease, ttl, until));
-  Place* p = found;
-  if (!p || !p->granted) return Lost{"the session that held it is over, or its node was removed"};
+  TRY(p, ours(lease, until));
+  if (!p || !p->granted()) return Lost{"the session that held it is over, or its node was removed"};
   Line& l = *p->line;
+  if (l.ttl == Duration{})
+    return fail(Errc::usage,
+                "--handle: it is of dlock 0.1.0, and neither it nor its node says for how long its "
+                "session was made; release it, and acquire anew");
   const bool too_long = whole_ms(ttl) > l.ttl;
   const Duration timeout = ends_with_ttl && !too_long ? whole_ms(ttl) : l.timeout();
   if (l.session->asked() != timeout) { TRY_VOID(retime(l, timeout)); }
@@ -157,6 +150,13 @@ Result<Renewal> SessionBackend::renew_in(const Lease& lease, Duration ttl, bool 
           fmt::format("--ttl {}: the session that holds it was made for {}, and no renewal "
                       "makes it longer; --ttl up to {}",
                       format_duration(ttl), format_duration(l.ttl), format_duration(l.ttl)));
+    // Resumed for less: the lease ends sooner, and the next renewal says why.
+    if (const Deadline end = s.proof().until() - p->lock_delay;
+        s.timeout() < s.asked() && !ends_with_ttl && end < p->until) {
+      Lease sooner = lease_of(*p, Clock::now());
+      p->until = sooner.deadline = end;
+      return Kept{std::move(sooner)};
+    }
     if (s.timeout() < s.asked())
       return fail(Errc::usage,
                   fmt::format("--ttl {}: sessions of {} last at most {} (its maxSessionTimeout)",
@@ -166,7 +166,7 @@ Result<Renewal> SessionBackend::renew_in(const Lease& lease, Duration ttl, bool 
     TRY_VOID(done(s, "renew", {&proof, &p->look}, until));
     const Reply &proved = proof.reply(), &seen = p->look.reply();
     if (unknown(proved.rc) || unknown(seen.rc)) continue;  // connect() ensures that this ends
-    const bool replaced = seen.rc == ZOK && static_cast<FencingToken>(seen.stat.czxid) != p->token;
+    const bool replaced = seen.rc == ZOK && seen.stat.token() != p->token;
     if (proved.rc == ZNONODE || seen.rc == ZNONODE || replaced) {
       forget(*p);
       return Lost{"its node was removed"};
@@ -210,11 +210,10 @@ bool SessionBackend::alarmed(const Lease& lease) {
   if (!p || !lives(*p)) return true;
   Session& s = *p->line->session;
   s.listen(Deadline{});
-  if (s.state() != Session::State::connected || p->watch == 0 || s.fired(p->watch)) return true;
+  if (!s.connected() || p->watch == 0 || s.fired(p->watch)) return true;
   if (!p->look.done()) return false;
   const Reply& seen = p->look.reply();
-  return seen.rc != ZOK || seen.stat.version != p->version ||
-         static_cast<FencingToken>(seen.stat.czxid) != p->token;
+  return seen.rc != ZOK || seen.stat.version != p->version || seen.stat.token() != p->token;
 }
 
 Result<Renewal> SessionBackend::prove(Place& p, Deadline sent) {
@@ -247,8 +246,7 @@ Result<Renewal> SessionBackend::detach(const Lease& lease, Duration ttl, std::op
 
 Result<Released> SessionBackend::release(const Lease& lease, std::optional<RunEnd>) {
   const Deadline until = op_deadline();
-  TRY(found, ours(lease, looking_timeout, until));
-  Place* p = found;
+  TRY(p, ours(lease, until));
   if (!p) return Released::was_not_held;
   p->given_up = true;
   Line& l = *p->line;
@@ -258,85 +256,93 @@ Result<Released> SessionBackend::release(const Lease& lease, std::optional<RunEn
     close(l);
     return Released::was_not_held;
   }
-  const auto over = [&](Released r) {
-    const bool detached = l.owner.has_value();
+  const auto over = [&](bool removed) {
+    const bool by_us = removed || p->node_state == NodeState::releasing;
     forget(*p);
     const bool empty = std::none_of(places_.begin(), places_.end(),
                                     [&](const Place& other) { return other.line == &l; });
-    if (detached && empty && !l.taken_up) close(l);
-    return r;
+    if (l.owner && empty && !l.taken_up) close(l);
+    return by_us ? Released::yes : Released::was_not_held;
   };
   for (;;) {
     TRY_VOID(l.session->connect(until));
-    if (!lives(*p)) return over(p->releasing ? Released::yes : Released::was_not_held);
+    if (!lives(*p)) return over(false);
     Session& s = *l.session;
     if (names_recur()) {
       // Remaining race: 1. we look, and it is ours; 2. an operator removes it by force; 3. another
       // creates its own; 4. our deletion hits that.
       const Session::Call look = s.exists(p->node);
       TRY_VOID(done(s, "release", {&look}, until));
-      const Reply& seen = look.reply();
-      if (unknown(seen.rc)) continue;
-      if (seen.rc == ZNONODE ||
-          (seen.rc == ZOK && static_cast<FencingToken>(seen.stat.czxid) != p->token))
-        return over(p->releasing ? Released::yes : Released::was_not_held);
+      const Reply& now = look.reply();
+      if (unknown(now.rc)) continue;
+      if (now.rc == ZNONODE || (now.rc == ZOK && now.stat.token() != p->token)) return over(false);
     }
-    auto ops = release_ops(*p);
-    Session::Call call = ops.size() == 1 ? s.remove(p->node) : s.multi(std::move(ops));
-    if (auto ok = done(s, "release", {&call}, until); !ok) {
-      p->releasing = true;
-      return fail(std::move(ok.error()));
-    }
-    int rc = call.reply().rc;
-    // a node that belongs to it has changed: delete the main node alone
+    const auto removed = [&](const std::vector<Op>& ops) -> Result<int> {
+      const Session::Call call = remove(s, ops);
+      auto ok = done(s, "release", {&call}, until);
+      if (!ok || unknown(call.reply().rc)) p->node_state = NodeState::releasing;
+      if (!ok) return fail(std::move(ok.error()));
+      return call.reply().rc;
+    };
+    TRY(rc, removed(release_ops(p->node, p->slot)));
     if (rc != ZOK && !unknown(rc)) {
-      call = s.remove(p->node);
-      if (auto ok = done(s, "release", {&call}, until); !ok) {
-        p->releasing = true;
-        return fail(std::move(ok.error()));
-      }
-      rc = call.reply().rc;
+      // a node that belongs to it may have changed: the main node alone
+      TRY(alone, removed({{Op::Kind::remove, p->node}}));
+      rc = alone;
     }
-    if (rc == ZOK) return over(Released::yes);
-    if (rc == ZNONODE) return over(p->releasing ? Released::yes : Released::was_not_held);
+    if (rc == ZOK || rc == ZNONODE) return over(rc == ZOK);
     if (!unknown(rc)) return fail(server_error(options_, "release", rc));
-    p->releasing = true;
   }
+}
+
+// One removal is no multi.
+Session::Call SessionBackend::remove(Session& s, const std::vector<Op>& ops) {
+  return ops.size() == 1 ? s.remove(ops.front().path) : s.multi(ops);
 }
 
 Result<Validity> SessionBackend::check(const Key& key, const GrantId& id) {
   TRY(held, holders(key));
   const auto* owner = std::get_if<Owner>(&id);
-  const bool found = std::any_of(held.begin(), held.end(), [&](const HolderNode& h) {
-    return owner ? is_of(h, *owner)
-                 : static_cast<FencingToken>(h.stat.czxid) == std::get<FencingToken>(id);
+  const bool found = std::any_of(held.begin(), held.end(), [&](const Contender& h) {
+    return owner ? is_of(h, *owner) : h.stat.token() == std::get<FencingToken>(id);
   });
   return found ? Validity::valid : Validity::stale;
 }
 
 Result<Released> SessionBackend::revoke(const Key& key) {
   TRY(held, holders(key));
-  TRY(s, looker());
-  Released answer = Released::was_not_held;
-  for (const HolderNode& h : held) {
-    const Session::Call call =
-        s->set(h.path, revoke_text(static_cast<FencingToken>(h.stat.czxid), names_recur(), h.data));
-    TRY_VOID(done(*s, "revoke", {&call}, op_deadline()));
-    if (call.reply().rc == ZOK) answer = Released::yes;
-    else if (call.reply().rc != ZNONODE)
-      return fail(server_error(options_, "revoke", call.reply().rc));
+  TRY(s, reader());
+  Released result = Released::was_not_held;
+  for (const Contender& h : held) {
+    const std::string text = revoke_text(h.stat.token(), names_recur(), h.data);
+    TRY(r, answer(*s, "revoke", s->set(h.path, text), op_deadline(), {ZNONODE}));
+    if (r.rc == ZOK) result = Released::yes;
   }
-  return answer;
+  return result;
+}
+
+Result<Released> SessionBackend::force_release(const Key& key, std::optional<FencingToken> token) {
+  TRY(held, holders(key));
+  TRY(s, reader());
+  Released result = Released::was_not_held;
+  for (const Contender& h : held) {
+    if (token && h.stat.token() != *token) continue;
+    const auto record = NodeRecord::parse(h.data);
+    auto call = remove(*s, release_ops(h.path, record ? record->slot : std::nullopt));
+    TRY(r, answer(*s, "force a release", std::move(call), op_deadline(), {ZNONODE}));
+    if (r.rc == ZOK) result = Released::yes;
+  }
+  return result;
 }
 
 // No `held`: the times of a node are that of its creation (the owner joined the queue) and of its
 // last data (a revocation, another ttl), by the clock of the leader at that time. Nothing records
 // the time of the grant, and no reply has the servers' time now.
-HolderView SessionBackend::view(const HolderNode& h) {
+HolderView SessionBackend::view(const NodeStat& stat, std::string_view data, Mode mode) {
   HolderView v;
-  v.mode = h.mode;
-  v.token = static_cast<FencingToken>(h.stat.czxid);
-  if (const auto r = NodeRecord::parse(h.data)) {
+  v.mode = mode;
+  v.token = stat.token();
+  if (const auto r = NodeRecord::parse(data)) {
     v.id = r->id;
     v.slot = r->slot.value_or(0);
     v.remaining = r->timeout;  // after its last heartbeat, which only the leader knows

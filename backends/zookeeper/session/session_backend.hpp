@@ -18,13 +18,22 @@ namespace dlock::zookeeper {
 // lease has its own, which its handle names. A session is created for the ttl and the lock-delay of
 // its locks together, and resumed with no other timeout: a new leader tracks it by the first one.
 struct Line {
-  std::optional<Owner> owner;  // detached
-  Duration ttl{}, lock_delay{};
+  std::optional<Owner> owner;        // detached
+  Duration ttl{}, lock_delay{};      // ttl zero: unknown, by a handle of 0.1.0
   std::unique_ptr<Session> session;  // null: none yet, or it is over
   // by its handle: it may hold other keys, so it is never closed, and ends by its timeout
   bool taken_up = false;
 
   Duration timeout() const { return ttl + lock_delay; }
+};
+
+// What is known of the node of a Place.
+enum class NodeState {
+  none,
+  unclear,    // a create got no reply: there may be one
+  waiting,    // it is in its queue
+  granted,    // it holds
+  releasing,  // it held, and a release got no reply
 };
 
 // Our node in one queue.
@@ -38,18 +47,28 @@ struct Place {
   bool attached = true;
   Line* line = nullptr;
   std::int64_t session = 0;
-  std::string node;          // its path; empty: there is none yet
-  FencingToken token = 0;    // its czxid
-  std::int32_t version = 0;  // of its data
-  unsigned slot = 0;
-  bool slotted = false;  // the slot is ours
-  WatchId watch = 0;     // on the node itself, while it holds
-  Session::Call look;    // the request that set it, perhaps without an answer yet
-  bool unsure = false;   // a create got no reply: there may be a node
-  bool granted = false;
-  bool releasing = false;  // a release got no reply
+  NodeState node_state = NodeState::none;
+  std::string node;                // its path, unless there is none or this is unclear
+  FencingToken token = 0;          // its czxid
+  std::int32_t version = 0;        // of its data
+  std::optional<unsigned> slot{};  // it is ours
+  WatchId watch = 0;               // on the node itself, while it holds
+  Session::Call look;              // the request that set it, perhaps without an answer yet
   // released, cancelled or left, answered or not: its owner is not used any more
   bool given_up = false;
+
+  bool granted() const { return node_state >= NodeState::granted; }
+  void set_node(std::string path, const NodeStat& stat) {
+    node_state = NodeState::waiting;
+    node = std::move(path);
+    token = stat.token();
+    version = stat.version;
+  }
+  void no_node(NodeState state) {  // none or unclear
+    node_state = state;
+    node.clear();
+    slot.reset();
+  }
 };
 
 class SessionBackend : public Backend {
@@ -65,6 +84,7 @@ class SessionBackend : public Backend {
   bool alarmed(const Lease&) override;
   Result<Released> release(const Lease&, std::optional<RunEnd>) override;
   Result<Validity> check(const Key&, const GrantId&) override;
+  Result<Released> force_release(const Key&, std::optional<FencingToken>) override;
   Result<Released> revoke(const Key&) override;
   Result<std::vector<Finding>> doctor() override;
   Counters counters() const noexcept override;
@@ -76,7 +96,7 @@ class SessionBackend : public Backend {
   // lasts for its ttl and lock-delay.
   Result<Line*> line_for(const Request&, Deadline until, int interrupt_fd);
   // One for reading, with any timeout.
-  Result<Session*> looker();
+  Result<Session*> reader();
   // The place of this owner; a new one if there is none.
   Place& place_for(const Request&);
   Place* find_place(const Key&, const Owner&);
@@ -91,59 +111,70 @@ class SessionBackend : public Backend {
   // alarmed() judges it.
   void watch(Session&, Place&);
 
-  // Makes the directory `path` and its parents. The result of the last step: ZOK or ZNODEEXISTS
-  // when it is there.
-  Result<int> make_directory(Session&, const std::string& path, const std::string& data,
-                             Deadline until, bool container = true);
+  // Makes the directory `path` and its parents.
+  Result<void> make_directory(Session&, const std::string& path, const std::string& data,
+                              Deadline until, bool container = true);
 
   // Before a node is made: this Backend's abandoned nodes of this key are gone. True: there were
   // some, and a session may be over. An Error while that is unknown.
   Result<bool> settle(const Key&);
-  // A place that has to be taken anew has another owner: requests sent under the old one, answered
-  // or not, do not affect it. Not that of a detached lease: its handle has one owner for all its
-  // keys.
-  void begin_anew(Place&, Request&);
+  // The place of this owner is taken anew, and by another owner: requests sent under the old one,
+  // answered or not, do not affect it. Not that of a detached lease: its handle has one owner for
+  // all its keys.
+  void begin_anew(Request&);
 
   // Deletes the node of a place that is not granted, or of one whose create got no answer, if it
   // exists. The place stays, empty.
   Result<void> leave(Place&);
-  // The node of an acquisition whose reply was lost. False: there is none.
-  Result<bool> adopt(Session& s, Place& p, Deadline until) { return find_node(s, p, until); }
+  // Finds the node of a place in its session, if this Backend did not make it or does not know that
+  // it did: the reply was lost. False: there is none.
+  virtual Result<bool> find_node(Session&, Place&, Deadline until) = 0;
 
   // Waits for calls within an operation. Errc::timed_out: no reply, or denied while their file has
   // another credential by now: the next attempt has both.
   Result<void> done(Session&, std::string_view what, std::initializer_list<const Session::Call*>,
                     Deadline until);
+  // The answer to one. An Error, too: any other result than ZOK and `also`.
+  Result<Reply> answer(Session&, std::string_view what, Session::Call, Deadline until,
+                       std::initializer_list<int> also = {});
+  static HolderView view(const NodeStat&, std::string_view data, Mode);
+
+  // Deletes a node; a missing one is fine. False: it has children.
+  Result<bool> remove(Session&, const std::string& path, Deadline until);
 
   std::uint64_t wakeups = 0;
   std::uint64_t relists = 0;  // the node to watch was gone already
 
  protected:
-  // Finds the node of `owner` in its session, if this Backend did not make it or does not know that
-  // it did.
-  virtual Result<bool> find_node(Session&, Place&, Deadline until) = 0;
-  virtual std::vector<Op> release_ops(const Place&) const = 0;
+  virtual std::vector<Op> release_ops(const std::string& node, std::optional<unsigned>) const {
+    return {{Op::Kind::remove, node}};
+  }
   // another's node may have the name that ours had
   virtual bool names_recur() const { return false; }
-  // The nodes that hold the key now, with their czxids and data, as seen by an up-to-date server.
-  struct HolderNode {
+  // A node that stands for somebody at a key.
+  struct Contender {
     std::string path;
     NodeStat stat;
     std::string data;
     Mode mode = Mode::exclusive;
+    bool holds = true;
   };
-  virtual Result<std::vector<HolderNode>> holders(const Key&) = 0;
-  virtual bool is_of(const HolderNode&, const Owner&) const = 0;
-  static HolderView view(const HolderNode&);
+  // Those that hold the key now, as seen by an up-to-date server.
+  virtual Result<std::vector<Contender>> holders(const Key&) = 0;
+  virtual bool is_of(const Contender&, const Owner&) const = 0;
 
   Options options_;
 
  private:
-  Result<Place*> ours(const Lease&, Duration ttl, Deadline until);
+  Result<Place*> ours(const Lease&, Deadline until);
+  Result<Duration> first_timeout(const Lease&);
   Result<Renewal> renew_in(const Lease&, Duration ttl, bool ends_with_ttl);
   Result<void> retime(Line&, Duration timeout);
+  static Session::Call remove(Session&, const std::vector<Op>&);
   void say_timeout(Session&, Place&, std::string_view data, Duration timeout, Deadline until);
   Line& line(const std::optional<Owner>&, Duration ttl, Duration lock_delay);
+  // Its session: a new one where there is none, or the old one is over.
+  Result<Session*> connected(Line&, Deadline until, int interrupt_fd);
   void end_session(Line&);
   void close(Line&);
 

@@ -3,7 +3,8 @@
 #include <fmt/format.h>
 #include <zookeeper/zookeeper.h>
 #include <algorithm>
-#include "zookeeper/node_record.hpp"
+#include "common/exchange.hpp"
+#include "zookeeper/records.hpp"
 #include "zookeeper/session/session_backend.hpp"
 
 namespace dlock::zookeeper {
@@ -16,12 +17,12 @@ Place* SessionBackend::find_place(const Key& key, const Owner& owner) {
 
 Place& SessionBackend::place_for(const Request& r) {
   if (Place* p = find_place(r.key, r.owner)) return *p;
-  Place p{r.key, r.owner};
-  p.mode = r.mode;
-  p.ttl = r.ttl;
-  p.lock_delay = r.lock_delay;
-  p.attached = r.attached;
-  return places_.emplace_back(std::move(p));
+  return places_.emplace_back(Place{.key = r.key,
+                                    .owner = r.owner,
+                                    .mode = r.mode,
+                                    .ttl = r.ttl,
+                                    .lock_delay = r.lock_delay,
+                                    .attached = r.attached});
 }
 
 bool SessionBackend::lives(const Place& p) const {
@@ -35,7 +36,7 @@ void SessionBackend::forget(Place& p) {
 }
 
 Lease SessionBackend::lease_of(const Place& p, Deadline sent) const {
-  Lease lease{p.key, p.owner, p.mode, p.token, p.slot};
+  Lease lease{p.key, p.owner, p.mode, p.token, p.slot.value_or(0)};
   lease.deadline =
       std::min<Deadline>(p.line->session->proof().until() - p.lock_delay, lease_end(sent, p.ttl));
   if (!p.attached) lease.ticket = ticket_of(p).text();
@@ -49,11 +50,18 @@ Ticket SessionBackend::ticket_of(const Place& p) {
   return t;
 }
 
+Result<bool> SessionBackend::remove(Session& s, const std::string& path, Deadline until) {
+  const Session::Call remove = s.remove(path);
+  TRY_VOID(done(s, "remove", {&remove}, until));
+  const int rc = remove.reply().rc;
+  if (rc == ZOK || rc == ZNONODE || rc == ZNOTEMPTY) return rc != ZNOTEMPTY;
+  return fail(server_error(options_, "remove " + path, rc));
+}
+
 Result<void> SessionBackend::done(Session& s, std::string_view what,
                                   std::initializer_list<const Session::Call*> calls,
                                   Deadline until) {
-  if (!s.finish(calls, until))
-    return fail(Errc::timed_out, fmt::format("{} at {}: no answer in time", what, options_.where));
+  if (!s.finish(calls, until)) return fail(no_answer(what, options_.where));
   const bool denied = std::any_of(calls.begin(), calls.end(), [](const Session::Call* c) {
     return c->reply().rc == ZNOAUTH || c->reply().rc == ZAUTHFAILED;
   });
@@ -66,9 +74,18 @@ Result<void> SessionBackend::done(Session& s, std::string_view what,
                           what, options_.where, options_.auth_file));
 }
 
-Result<int> SessionBackend::make_directory(Session& s, const std::string& path,
-                                           const std::string& data, Deadline until,
-                                           bool container) {
+Result<Reply> SessionBackend::answer(Session& s, std::string_view what, Session::Call call,
+                                     Deadline until, std::initializer_list<int> also) {
+  TRY_VOID(done(s, what, {&call}, until));
+  const Reply& r = call.reply();
+  if (r.rc != ZOK && std::find(also.begin(), also.end(), r.rc) == also.end())
+    return fail(server_error(options_, what, r.rc));
+  return r;
+}
+
+Result<void> SessionBackend::make_directory(Session& s, const std::string& path,
+                                            const std::string& data, Deadline until,
+                                            bool container) {
   std::vector<Session::Call> above;
   for (std::size_t slash = path.find('/', 1); slash != path.npos; slash = path.find('/', slash + 1))
     above.push_back(s.create(path.substr(0, slash), "", ZOO_PERSISTENT));
@@ -77,11 +94,11 @@ Result<int> SessionBackend::make_directory(Session& s, const std::string& path,
   int rc = last.reply().rc;
   // a server before 3.5.1
   if (container && rc == ZUNIMPLEMENTED) return make_directory(s, path, data, until, false);
-  if (rc == ZOK || rc == ZNODEEXISTS) return rc;
+  if (rc == ZOK || rc == ZNODEEXISTS) return {};
   for (const Session::Call& c : above)  // the first error says more
     if (rc == ZNONODE && c.done() && c.reply().rc != ZOK && c.reply().rc != ZNODEEXISTS)
       rc = c.reply().rc;
-  if (rc == ZNONODE) return rc;  // the one above was deleted just now
+  if (rc == ZNONODE) return {};  // the one above was deleted just now: the next try makes it
   Error e = server_error(options_, "make the directory " + path, rc);
   if (e.code == Errc::protocol) e.code = Errc::cannot_create;
   return fail(std::move(e));
@@ -92,7 +109,7 @@ Result<bool> SessionBackend::settle(const Key& key) {
     const auto at = std::find_if(places_.begin(), places_.end(),
                                  [&](const Place& p) { return p.given_up && p.key == key; });
     if (at == places_.end()) return any;
-    if (at->granted) {
+    if (at->granted()) {
       const Lease owed{at->key, at->owner};
       TRY_VOID(release(owed, std::nullopt));
     } else {
@@ -102,90 +119,94 @@ Result<bool> SessionBackend::settle(const Key& key) {
   }
 }
 
-void SessionBackend::begin_anew(Place& p, Request& r) {
-  if (r.attached) p.owner = r.owner = Owner::random();
-  p.node.clear();
-  p.unsure = p.granted = p.slotted = p.given_up = p.releasing = false;
-  p.watch = 0;
+void SessionBackend::begin_anew(Request& r) {
+  if (Place* p = find_place(r.key, r.owner)) forget(*p);
+  if (r.attached) r.owner = Owner::random();
 }
 
 Result<void> SessionBackend::leave(Place& p) {
   const Deadline until = op_deadline();
   p.given_up = true;
-  while (lives(p) && (!p.node.empty() || p.unsure)) {
+  while (lives(p) && p.node_state != NodeState::none) {
     Session& s = *p.line->session;
-    if (auto ok = s.connect(until); !ok) return ok;
+    TRY_VOID(s.connect(until));
     if (!lives(p)) break;
-    if (p.node.empty()) {
+    if (p.node_state == NodeState::unclear) {
       const auto found = find_node(s, p, until);
       if (!found && found.error().code == Errc::timed_out && Clock::now() < until) continue;
       if (!found) return fail(found.error());
-      p.unsure = false;
       if (!*found) break;
     }
     const Session::Call call = s.remove(p.node);
-    if (auto ok = done(s, "leave the queue", {&call}, until); !ok) return ok;
+    TRY_VOID(done(s, "leave the queue", {&call}, until));
     const int rc = call.reply().rc;
     if (unknown(rc)) continue;
     if (rc != ZOK && rc != ZNONODE) return fail(server_error(options_, "leave the queue", rc));
-    p.node.clear();
+    break;
   }
-  p.node.clear();
-  p.unsure = p.granted = p.slotted = false;
+  p.no_node(NodeState::none);
   return {};
+}
+
+// The timeout with which the session of a lease was created, for a handle of 0.1.0: the record in
+// its node says it, unless it was written again, as by each renewal of 0.1.0 with another ttl. Zero:
+// unknown.
+Result<Duration> SessionBackend::first_timeout(const Lease& lease) {
+  TRY(held, holders(lease.key));
+  for (const Contender& h : held) {
+    const auto record = NodeRecord::parse(h.data);
+    const bool first = record && h.stat.version == (record->slot ? 1 : 0);
+    if (first && is_of(h, lease.owner)) return record->timeout;
+  }
+  return Duration{};
 }
 
 // The place of a lease: one of this Backend's, or (by its ticket) one that another process took.
 // Null: not held.
-Result<Place*> SessionBackend::ours(const Lease& lease, Duration ttl, Deadline until) {
+Result<Place*> SessionBackend::ours(const Lease& lease, Deadline until) {
   if (Place* p = find_place(lease.key, lease.owner)) {
-    if (!lives(*p) || (p->node.empty() && !p->releasing)) {
+    if (!lives(*p) || p->node.empty()) {
       forget(*p);
       return nullptr;
     }
     return p;
   }
-  const auto ticket = Ticket::parse(lease.ticket);
+  auto ticket = Ticket::parse(lease.ticket);
   if (!ticket) return nullptr;
-  const Duration timeout = ticket->timeout > Duration{} ? ticket->timeout : whole_ms(ttl);
-  Line& l = line(lease.owner, timeout - ticket->lock_delay, ticket->lock_delay);
+  if (ticket->timeout == Duration{}) {
+    TRY(first, first_timeout(lease));
+    ticket->timeout = whole_ms(first);
+  }
+  Line& l = line(lease.owner, ticket->timeout - ticket->lock_delay, ticket->lock_delay);
   if (l.session && l.session->state() == Session::State::expired) {
     close(l);
     return nullptr;
   }
   if (!l.session) {
-    l.session = std::make_unique<Session>(options_, timeout, ticket, 0, l.lock_delay);
+    // unknown: one that is not too short for what another process does with this handle
+    const Duration timeout = l.ttl == Duration{} ? Duration{std::chrono::minutes{1}} : l.timeout();
+    l.session = std::make_unique<Session>(options_, timeout, ticket, l.lock_delay);
     l.taken_up = true;
   }
-  Place p{lease.key, lease.owner};
-  p.attached = false;
-  p.ttl = l.ttl;
-  p.lock_delay = l.lock_delay;
+  const auto without_line = [&](Result<Place*> outcome) {
+    close(l);
+    return outcome;
+  };
+  Place p{.key = lease.key,
+          .owner = lease.owner,
+          .ttl = l.ttl,
+          .lock_delay = l.lock_delay,
+          .attached = false,
+          .line = &l};
   for (;;) {
-    auto connected = l.session->connect(until);
-    if (!connected) {
-      Error e = std::move(connected.error());
-      close(l);
-      return fail(std::move(e));
-    }
-    if (l.session->state() == Session::State::expired) {
-      close(l);
-      return nullptr;
-    }
-    p.line = &l;
+    if (auto ok = l.session->connect(until); !ok) return without_line(fail(std::move(ok.error())));
+    if (l.session->state() == Session::State::expired) return without_line(nullptr);
     p.session = l.session->id();
     auto found = find_node(*l.session, p, until);
     if (!found && found.error().code == Errc::timed_out && Clock::now() < until) continue;
-    if (!found) {
-      Error e = std::move(found.error());
-      close(l);
-      return fail(std::move(e));
-    }
-    if (!*found) {
-      close(l);
-      return nullptr;
-    }
-    p.granted = true;
+    if (!found) return without_line(fail(std::move(found.error())));
+    if (!*found) return without_line(nullptr);
+    p.node_state = NodeState::granted;
     return &places_.emplace_back(std::move(p));
   }
 }

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// The requests of a Session.
+// The requests of a Session, and the library's callbacks for their replies.
 #include <fmt/format.h>
 #include <zookeeper/zookeeper.h>
-#include "zookeeper/session/session_callbacks.hpp"
+#include "zookeeper/session/session.hpp"
 
 namespace dlock::zookeeper {
-namespace {
 
-watcher_fn watcher(WatchId id, watcher_fn fn) { return id == 0 ? nullptr : fn; }
-void* context(WatchId id) { return reinterpret_cast<void*>(id); }
-const ACL_vector& acl_of(const Options& o) {
-  return o.auth.empty() ? ZOO_OPEN_ACL_UNSAFE : ZOO_CREATOR_ALL_ACL;
-}
-
-}  // namespace
+struct Session::Call::State {
+  Session* session;
+  Reply reply{};
+  bool write = false, done = false, forgotten = false;
+  std::vector<zoo_op_result_t> results{};  // the library writes here
+  std::vector<std::string> op_paths{};
+  std::vector<struct Stat> op_stats{};
+};
 
 Session::Call::~Call() {
   if (!state_) return;
@@ -23,16 +23,84 @@ Session::Call::~Call() {
 bool Session::Call::done() const noexcept { return !state_ || state_->done; }
 const Reply& Session::Call::reply() const noexcept { return state_->reply; }
 
-Session::Call::State* Session::begin(bool write) {
-  ++requests;
-  auto* s =
-      new Call::State{.session = this, .reply = {}, .results = {}, .op_paths = {}, .op_stats = {}};
-  s->write = write;
-  s->reply.sent = Clock::now();
-  return s;
-}
+// All called from within pump(), drop() or the destructor.
+struct Session::Callbacks {
+  template <class Keep>
+  static void answered(const void* data, int rc, Keep keep) {
+    auto* s = static_cast<Call::State*>(const_cast<void*>(data));
+    s->reply.rc = rc;
+    s->done = true;
+    ++s->session->news_;
+    const Deadline now = Clock::now();
+    if (rc == ZOK && s->write) s->session->proof_.committed(s->reply.sent, now);
+    else if (!unknown(rc)) s->session->proof_.heard(s->reply.sent, now);
+    if (rc == ZOK) keep(s->reply);
+    if (s->forgotten) delete s;
+  }
+  static NodeStat copy(const struct Stat* s) {
+    return s ? NodeStat{s->czxid, s->ephemeralOwner, s->version} : NodeStat{};
+  }
 
-Session::Call Session::begun(Call::State* s, int rc) {
+  static void nothing(int rc, const void* data) {
+    answered(data, rc, [](Reply&) {});
+  }
+  static void created(int rc, const char* path, const struct Stat* stat, const void* data) {
+    answered(data, rc, [&](Reply& r) {
+      if (path) r.text = path;
+      r.stat = copy(stat);
+    });
+  }
+  static void listed(int rc, const String_vector* names, const void* data) {
+    answered(data, rc, [&](Reply& r) {
+      if (names) r.names.assign(names->data, names->data + names->count);
+    });
+  }
+  static void read(int rc, const char* value, int length, const struct Stat* stat,
+                   const void* data) {
+    answered(data, rc, [&](Reply& r) {
+      if (value && length > 0) r.text.assign(value, static_cast<std::size_t>(length));
+      r.stat = copy(stat);
+    });
+  }
+  static void stat(int rc, const struct Stat* stat, const void* data) {
+    answered(data, rc, [&](Reply& r) { r.stat = copy(stat); });
+  }
+  static void text(int rc, const char*, const void* data) { nothing(rc, data); }
+  static void acl(int rc, ACL_vector* acl, struct Stat*, const void* data) {
+    answered(data, rc, [&](Reply& r) {
+      for (int i = 0; acl && i < acl->count; ++i)
+        r.names.push_back(fmt::format("{}:{} {}", acl->data[i].id.scheme, acl->data[i].id.id,
+                                      acl->data[i].perms));
+    });
+  }
+  // The context is a number: the library may call long after the owner of the watch is gone.
+  static void node(zhandle_t* handle, int type, int, const char*, void* context) {
+    if (type == ZOO_SESSION_EVENT) return;
+    auto* self = static_cast<Session*>(const_cast<void*>(zoo_get_context(handle)));
+    const auto at = self->watches_.find(reinterpret_cast<WatchId>(context));
+    if (at == self->watches_.end()) return;
+    at->second = true;
+    ++self->news_;
+  }
+};
+
+namespace {
+
+void* context(WatchId id) { return reinterpret_cast<void*>(id); }
+const ACL_vector& acl_of(const Options& o) {
+  return o.auth.empty() ? ZOO_OPEN_ACL_UNSAFE : ZOO_CREATOR_ALL_ACL;
+}
+int size_of(const std::string& data) { return static_cast<int>(data.size()); }
+
+}  // namespace
+
+// Without a connection nothing is sent: the library would keep it for the next one.
+template <class Request>
+Session::Call Session::send(bool write, Request request) {
+  ++requests;
+  auto* s = new Call::State{.session = this, .write = write};
+  s->reply.sent = Clock::now();
+  const int rc = state() == State::connected ? request(s) : ZCONNECTIONLOSS;
   if (rc != ZOK) {
     s->reply.rc = rc;
     s->done = true;
@@ -41,69 +109,103 @@ Session::Call Session::begun(Call::State* s, int rc) {
 }
 
 Session::Call Session::create(const std::string& path, const std::string& data, int flags) {
-  auto* s = begin(true);
-  return begun(s, zoo_acreate2(handle_, path.c_str(), data.data(), static_cast<int>(data.size()),
-                               &acl_of(options_), flags, Callbacks::created, s));
+  return send(true, [&](Call::State* s) {
+    return zoo_acreate2(handle_, path.c_str(), data.data(), size_of(data), &acl_of(options_), flags,
+                        Callbacks::created, s);
+  });
 }
 Session::Call Session::children(const std::string& path, WatchId w) {
-  auto* s = begin(false);
-  return begun(s, zoo_awget_children(handle_, path.c_str(), watcher(w, Callbacks::node), context(w),
-                                     Callbacks::listed, s));
+  return send(false, [&](Call::State* s) {
+    return zoo_awget_children(handle_, path.c_str(), w == 0 ? nullptr : Callbacks::node, context(w),
+                              Callbacks::listed, s);
+  });
 }
 Session::Call Session::get(const std::string& path, WatchId w) {
-  auto* s = begin(false);
-  return begun(s, zoo_awget(handle_, path.c_str(), watcher(w, Callbacks::node), context(w),
-                            Callbacks::read, s));
+  return send(false, [&](Call::State* s) {
+    return zoo_awget(handle_, path.c_str(), w == 0 ? nullptr : Callbacks::node, context(w),
+                     Callbacks::read, s);
+  });
 }
-Session::Call Session::exists(const std::string& path, WatchId w) {
-  auto* s = begin(false);
-  return begun(s, zoo_awexists(handle_, path.c_str(), watcher(w, Callbacks::node), context(w),
-                               Callbacks::looked, s));
+Session::Call Session::exists(const std::string& path) {
+  return send(false, [&](Call::State* s) {
+    return zoo_awexists(handle_, path.c_str(), nullptr, nullptr, Callbacks::stat, s);
+  });
 }
 Session::Call Session::remove(const std::string& path) {
-  auto* s = begin(true);
-  return begun(s, zoo_adelete(handle_, path.c_str(), -1, Callbacks::nothing, s));
+  return send(true, [&](Call::State* s) {
+    return zoo_adelete(handle_, path.c_str(), -1, Callbacks::nothing, s);
+  });
 }
 Session::Call Session::set(const std::string& path, const std::string& data) {
-  auto* s = begin(true);
-  return begun(s, zoo_aset(handle_, path.c_str(), data.data(), static_cast<int>(data.size()), -1,
-                           Callbacks::looked, s));
+  return send(true, [&](Call::State* s) {
+    return zoo_aset(handle_, path.c_str(), data.data(), size_of(data), -1, Callbacks::stat, s);
+  });
 }
 Session::Call Session::sync(const std::string& path) {
-  auto* s = begin(false);
-  return begun(s, zoo_async(handle_, path.c_str(), Callbacks::text, s));
+  return send(false,
+              [&](Call::State* s) { return zoo_async(handle_, path.c_str(), Callbacks::text, s); });
 }
 Session::Call Session::acl(const std::string& path) {
-  auto* s = begin(false);
-  return begun(s, zoo_aget_acl(handle_, path.c_str(), Callbacks::acl, s));
+  return send(false, [&](Call::State* s) {
+    return zoo_aget_acl(handle_, path.c_str(), Callbacks::acl, s);
+  });
 }
 
-Session::Call Session::multi(std::vector<Op> ops) {
-  auto* s = begin(true);
-  std::vector<zoo_op_t> list(ops.size());
-  s->results.resize(ops.size());
-  s->op_paths.resize(ops.size());
-  s->op_stats.resize(ops.size());
-  for (std::size_t i = 0; i < ops.size(); ++i) {
-    const Op& op = ops[i];
-    const auto size = static_cast<int>(op.data.size());
-    switch (op.kind) {
-      case Op::Kind::check: zoo_check_op_init(&list[i], op.path.c_str(), op.version); break;
-      case Op::Kind::create:
-        s->op_paths[i].resize(op.path.size() + 16);
-        zoo_create_op_init(&list[i], op.path.c_str(), op.data.data(), size, &acl_of(options_),
-                           op.flags, s->op_paths[i].data(),
-                           static_cast<int>(s->op_paths[i].size()));
-        break;
-      case Op::Kind::set:
-        zoo_set_op_init(&list[i], op.path.c_str(), op.data.data(), size, op.version,
-                        &s->op_stats[i]);
-        break;
-      case Op::Kind::remove: zoo_delete_op_init(&list[i], op.path.c_str(), op.version); break;
+Session::Call Session::multi(const std::vector<Op>& ops) {
+  return send(true, [&](Call::State* s) {
+    std::vector<zoo_op_t> list(ops.size());
+    s->results.resize(ops.size());
+    s->op_paths.resize(ops.size());
+    s->op_stats.resize(ops.size());
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      const Op& op = ops[i];
+      switch (op.kind) {
+        case Op::Kind::check: zoo_check_op_init(&list[i], op.path.c_str(), op.version); break;
+        case Op::Kind::create:
+          s->op_paths[i].resize(op.path.size() + 16);
+          zoo_create_op_init(&list[i], op.path.c_str(), op.data.data(), size_of(op.data),
+                             &acl_of(options_), op.flags, s->op_paths[i].data(),
+                             static_cast<int>(s->op_paths[i].size()));
+          break;
+        case Op::Kind::set:
+          zoo_set_op_init(&list[i], op.path.c_str(), op.data.data(), size_of(op.data), op.version,
+                          &s->op_stats[i]);
+          break;
+        case Op::Kind::remove: zoo_delete_op_init(&list[i], op.path.c_str(), op.version); break;
+      }
     }
+    return zoo_amulti(handle_, static_cast<int>(list.size()), list.data(), s->results.data(),
+                      Callbacks::nothing, s);
+  });
+}
+
+bool unknown(int rc) noexcept {
+  return rc == ZCONNECTIONLOSS || rc == ZOPERATIONTIMEOUT || rc == ZCLOSING ||
+         rc == ZINVALIDSTATE || rc == ZSESSIONEXPIRED || rc == ZSESSIONMOVED ||
+         rc == ZRUNTIMEINCONSISTENCY || rc == ZMARSHALLINGERROR;
+}
+
+Error server_error(const Options& o, std::string_view operation, int rc) {
+  constexpr int quota_exceeded = -125;  // ZQUOTAEXCEEDED, not in every header
+  const auto error = [&](Errc code, std::string_view what) {
+    return Error{code, fmt::format("{} at {}: {}", operation, o.where, what)};
+  };
+  switch (rc) {
+    case ZNOAUTH: return error(Errc::denied, "the node's ACL does not allow it");
+    case ZAUTHFAILED: return error(Errc::denied, "the server does not accept the credential");
+    case ZINVALIDACL:
+      return error(Errc::denied, "the server does not know the credential for new nodes");
+    case ZEPHEMERALONLOCALSESSION:
+      return error(Errc::unavailable, "the server gives local sessions, which cannot keep locks");
+    case ZNOTREADONLY:
+      return error(Errc::unavailable, "the server is cut off from its ensemble and only reads");
+    case quota_exceeded: return error(Errc::cannot_create, "a quota is used up");
+    case ZNOCHILDRENFOREPHEMERALS:
+      return error(Errc::cannot_create, "a node on the way is another client's ephemeral one");
+    default: break;
   }
-  return begun(s, zoo_amulti(handle_, static_cast<int>(list.size()), list.data(), s->results.data(),
-                             Callbacks::nothing, s));
+  if (unknown(rc)) return error(Errc::timed_out, "the connection broke before the answer came");
+  return error(Errc::protocol, fmt::format("the server answers {} ({})", zerror(rc), rc));
 }
 
 }  // namespace dlock::zookeeper

@@ -16,11 +16,10 @@ SessionWaiter::~SessionWaiter() {
 Result<Progress> SessionWaiter::poll(Duration slice) {
   const Deadline end = later(Clock::now(), slice);
   for (unsigned breaks = 0; breaks <= most_breaks;) {
-    Step done = step(end);
-    if (!done) return fail(std::move(done.error()));
-    if (*done) return std::move(**done);
+    TRY(done, step(end));
+    if (done) return std::move(*done);
     const Place* p = base_.find_place(request_.key, request_.owner);
-    if (p && p->line && p->line->session->state() != Session::State::connected) ++breaks;
+    if (p && p->line && !p->line->session->connected()) ++breaks;
   }
   return fail(Errc::timed_out,
               fmt::format("acquire at {}: the connection breaks again and again", base_.where()));
@@ -30,7 +29,7 @@ SessionWaiter::Step SessionWaiter::step(Deadline end) {
   TRY(taken, place());
   Place& p = *taken;
   Session& s = *p.line->session;
-  if (!p.granted) return turn(s, p, end);
+  if (!p.granted()) return turn(s, p, end);
   s.forget(std::exchange(p.watch, 0));  // so that the node is read again
   return granted(p, Clock::now());
 }
@@ -38,34 +37,33 @@ SessionWaiter::Step SessionWaiter::step(Deadline end) {
 Result<Place*> SessionWaiter::place() {
   const int interrupt = request_.wait ? base_.options().interrupt_fd : -1;
   for (bool anew = false;;) {
-    auto line =
-        base_.line_for(request_, later(Clock::now(), base_.options().connect_timeout), interrupt);
-    if (!line) return fail(std::move(line.error()));
-    const std::int64_t session = (*line)->session->id();
+    const Deadline until = later(Clock::now(), base_.options().connect_timeout);
+    TRY(line, base_.line_for(request_, until, interrupt));
+    const std::int64_t session = line->session->id();
     const Place* old = base_.find_place(request_.key, request_.owner);
     anew |= old && (old->given_up || (old->session != 0 && old->session != session));
     TRY(settled, base_.settle(request_.key));
     if (settled) continue;
-    Place& p = base_.place_for(request_);
     if (anew) {
-      base_.begin_anew(p, request_);
+      base_.begin_anew(request_);
       reset();
     }
-    p.line = *line;
+    Place& p = base_.place_for(request_);
+    p.line = line;
     p.session = session;
     return &p;
   }
 }
 
 SessionWaiter::Step SessionWaiter::granted(Place& p, Deadline sent) {
-  p.granted = true;
+  p.node_state = NodeState::granted;
   TRY(proven, base_.prove(p, sent));
   const auto* kept = std::get_if<Kept>(&proven);
-  if (!kept) return std::optional<Progress>{};
+  if (!kept) return go_on;
   return Progress{Granted{kept->lease, -1, p.line->session->alarm_fd()}};
 }
 
-Session::Heard SessionWaiter::listen(Session& s, const std::string& path, Deadline end) {
+Session::Wake SessionWaiter::listen(Session& s, const std::string& path, Deadline end) {
   const Duration pace = beat_of(request_.ttl);
   for (;;) {
     const Deadline now = Clock::now();
@@ -76,11 +74,10 @@ Session::Heard SessionWaiter::listen(Session& s, const std::string& path, Deadli
       else if (now - beaten_.reply().sent > request_.ttl * 2 / 3) s.drop();
       beat_ = later(now, pace);
     }
-    const std::uint64_t connections = s.connections();
-    const Session::Heard heard = s.listen(std::min(end, beat_), base_.options().interrupt_fd);
-    if (heard != Session::Heard::nothing || Clock::now() >= end) return heard;
-    if (s.state() != Session::State::connected || s.connections() != connections)
-      return Session::Heard::something;
+    const std::uint64_t connection = s.connection();
+    const Session::Wake wake = s.listen(std::min(end, beat_), base_.options().interrupt_fd);
+    if (wake != Session::Wake::nothing || Clock::now() >= end) return wake;
+    if (!s.connected() || s.connection() != connection) return Session::Wake::event;
   }
 }
 
@@ -88,11 +85,11 @@ Result<void> SessionWaiter::cancel() {
   Place* p = base_.find_place(request_.key, request_.owner);
   if (!p) return {};
   p->given_up = true;
-  if (p->granted) {
+  if (p->granted()) {
     TRY_VOID(base_.release(Lease{request_.key, request_.owner}, std::nullopt));
     return {};
   }
-  if (auto left = base_.leave(*p); !left) return left;
+  TRY_VOID(base_.leave(*p));
   base_.forget(*p);
   return {};
 }

@@ -13,7 +13,8 @@ class SessionWaiter : public Waiter {
   Result<void> cancel() final;
 
  protected:
-  using Step = Result<std::optional<Progress>>;  // nothing: go on
+  using Step = Result<std::optional<Progress>>;
+  static constexpr std::nullopt_t go_on = std::nullopt;  // this step has decided nothing
 
   SessionWaiter(SessionBackend& base, Request request)
       : request_(std::move(request)), base_(base) {}
@@ -21,12 +22,12 @@ class SessionWaiter : public Waiter {
   virtual Step turn(Session&, Place&, Deadline end) = 0;
   virtual void reset() { watch_ = 0; }  // the place is taken anew, or its session is another one
 
-  // It is our turn, by a write sent then, and the request to watch the node is sent. Nothing: it
+  // It is our turn, by a write sent then, and the request to watch the node is sent. go_on: it
   // ended just now, and its place is removed.
   Step granted(Place&, Deadline sent);
   // As Session::listen, and keeps the server informed at the pace that a proof needs: so two writes
   // prove a long waiter when its turn comes.
-  Session::Heard listen(Session&, const std::string& path, Deadline end);
+  Session::Wake listen(Session&, const std::string& path, Deadline end);
 
   Request request_;  // its owner changes when the place has to be taken anew
   WatchId watch_ = 0;

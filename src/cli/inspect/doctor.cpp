@@ -1,69 +1,60 @@
 // SPDX-License-Identifier: Apache-2.0
 // inspect --doctor: is this store fit to keep locks?
-#include "cli/inspect/doctor.hpp"
 #include <fmt/format.h>
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include "cli/inspect/output.hpp"
 #include "core/text.hpp"
+#include "util/table.hpp"
 
 namespace dlock::cli {
 namespace {
 
-std::string_view word(Finding::Level l) {
-  switch (l) {
-    case Finding::Level::good: return "ok";
-    case Finding::Level::warning: return "warning";
-    case Finding::Level::bad: return "BAD";
-    case Finding::Level::unknown: return "?";
-  }
-  return "?";
-}
+using Level = Finding::Level;
 
-bool is(const Finding& f, Finding::Level l) { return f.level == l; }
+// by Level; padded, because "warning" need not occur
+constexpr struct {
+  std::string_view text, json;
+} words[] = {
+    {"ok     ", "good"}, {"warning", "warning"}, {"BAD    ", "bad"}, {"?      ", "unknown"}};
+
+auto count(const std::vector<Finding>& found, Level level) {
+  return std::count_if(found.begin(), found.end(),
+                       [&](const Finding& f) { return f.level == level; });
+}
 
 }  // namespace
 
-bool unfit(const std::vector<Finding>& found) noexcept {
-  return std::any_of(found.begin(), found.end(),
-                     [](const Finding& f) { return is(f, Finding::Level::bad); });
-}
+bool unfit(const std::vector<Finding>& found) noexcept { return count(found, Level::bad) > 0; }
 
 std::string text_of_findings(const std::vector<Finding>& found, const OpenStore& opened) {
-  std::size_t widest = 0;
-  for (const Finding& f : found) widest = std::max(widest, printable(f.what).size());
-  std::string text = fmt::format("{}, recipe {}\n", printable(opened.backend->where()),
-                                 opened.store.traits->recipe);
+  std::vector<Row> rows;
   for (const Finding& f : found) {
-    text += fmt::format("{:<9}{:<{}}  {}\n", word(f.level), printable(f.what), widest,
-                        printable(f.seen));
-    if (!f.advice.empty())
-      text += fmt::format("{:{}}-> {}\n", "", 9 + widest + 2, printable(f.advice));
+    const std::string_view level = words[static_cast<std::size_t>(f.level)].text;
+    rows.push_back({std::string(level), printable(f.what), printable(f.seen)});
+    if (!f.advice.empty()) rows.push_back({"", "", "-> " + printable(f.advice)});
   }
-  text += fmt::format("{:<9}{}\n", "note", opened.store.traits->weakness);
-  const auto count = [&](Finding::Level l) {
-    return std::count_if(found.begin(), found.end(), [&](const Finding& f) { return is(f, l); });
-  };
-  const auto bad = count(Finding::Level::bad), warnings = count(Finding::Level::warning),
-             unknown = count(Finding::Level::unknown);
-  return text + fmt::format("{}: {} bad, {} warning{}, {} unknown\n",
-                            bad ? "not fit to keep locks" : "fit to keep locks", bad, warnings,
-                            warnings == 1 ? "" : "s", unknown);
+  rows.push_back({"note   ", std::string(opened.store.traits->weakness)});
+  const auto bad = count(found, Level::bad), warnings = count(found, Level::warning);
+  return fmt::format("{}, recipe {}\n{}{}: {} bad, {} warning{}, {} unknown\n",
+                     printable(opened.backend->where()), opened.store.traits->recipe, aligned(rows),
+                     bad ? "not fit to keep locks" : "fit to keep locks", bad, warnings,
+                     warnings == 1 ? "" : "s", count(found, Level::unknown));
 }
 
 std::string json_of_findings(const std::vector<Finding>& found, const OpenStore& opened) {
-  nlohmann::ordered_json j{{"backend", printable(opened.backend->where())},
-                           {"recipe", opened.store.traits->recipe},
-                           {"weakness", opened.store.traits->weakness},
-                           {"fit", !unfit(found)}};
-  j["findings"] = nlohmann::ordered_json::array();
-  constexpr std::string_view levels[] = {"good", "warning", "bad", "unknown"};
+  using Json = nlohmann::ordered_json;
+  Json j{{"backend", printable(opened.backend->where())},
+         {"recipe", opened.store.traits->recipe},
+         {"weakness", opened.store.traits->weakness},
+         {"fit", !unfit(found)},
+         {"findings", Json::array()}};
   for (const Finding& f : found)
     j["findings"].push_back(
-        {{"level", levels[static_cast<std::size_t>(f.level)]},
+        {{"level", words[static_cast<std::size_t>(f.level)].json},
          {"what", printable(f.what)},
          {"seen", printable(f.seen)},
-         {"advice", f.advice.empty() ? nlohmann::ordered_json(nullptr)
-                                     : nlohmann::ordered_json(printable(f.advice))}});
+         {"advice", f.advice.empty() ? Json(nullptr) : Json(printable(f.advice))}});
   return j.dump() + '\n';
 }
 

@@ -8,6 +8,13 @@ namespace dlock::cli {
 namespace {
 
 bool over(const HolderView& h) noexcept { return h.ended(); }
+bool in_force(const HolderView& h) noexcept { return !h.ended(); }
+bool shared(const auto& contender) noexcept { return contender.mode == Mode::shared; }
+
+template <class Predicate>
+bool any(const KeyView& k, Predicate is) {
+  return std::any_of(k.holders.begin(), k.holders.end(), is);
+}
 
 // The limits that holders and waiters name, each with one of those that name it.
 std::map<unsigned, std::string> limits(const KeyView& k) {
@@ -16,7 +23,7 @@ std::map<unsigned, std::string> limits(const KeyView& k) {
     if (mode == Mode::permit && who.limit != 0) all.try_emplace(who.limit, who.text());
   };
   for (const HolderView& h : k.holders)
-    if (!h.ended()) add(h.mode, h.who);
+    if (in_force(h)) add(h.mode, h.who);
   for (const WaiterView& w : k.waiters) add(w.mode, w.who);
   return all;
 }
@@ -34,9 +41,8 @@ bool never_taken(const KeyView& k) noexcept {
 }
 
 KeyState state_of(const KeyView& k) noexcept {
-  const auto any = [&](auto is) { return std::any_of(k.holders.begin(), k.holders.end(), is); };
-  if (any([](const HolderView& h) { return !h.vanished && !over(h); })) return KeyState::held;
-  if (any([](const HolderView& h) { return h.vanished && !over(h); })) return KeyState::delayed;
+  if (any(k, [](const HolderView& h) { return in_force(h) && !h.vanished; })) return KeyState::held;
+  if (any(k, in_force)) return KeyState::delayed;
   if (!k.unread.empty()) return KeyState::unknown;
   return k.holders.empty() ? KeyState::free : KeyState::stale;
 }
@@ -53,9 +59,7 @@ std::string_view state_name(KeyState s) noexcept {
 }
 
 bool has_stale_holder(const KeyView& k) noexcept {
-  return std::any_of(k.holders.begin(), k.holders.end(), [&](const HolderView& h) {
-    return (h.vanished || over(h)) && !remains(k, h);
-  });
+  return any(k, [&](const HolderView& h) { return (h.vanished || over(h)) && !remains(k, h); });
 }
 
 bool remains(const KeyView& k, const HolderView& h) noexcept {
@@ -67,15 +71,11 @@ bool listens(const KeyView& k, const HolderView& h) noexcept {
 }
 
 std::size_t holding(const KeyView& k) noexcept {
-  return k.holders.size() -
-         static_cast<std::size_t>(std::count_if(k.holders.begin(), k.holders.end(), over));
+  return static_cast<std::size_t>(std::count_if(k.holders.begin(), k.holders.end(), in_force));
 }
 
 std::string permits(const KeyView& k) {
-  const bool any = std::any_of(k.holders.begin(), k.holders.end(), [](const HolderView& h) {
-    return h.mode == Mode::permit && !h.ended();
-  });
-  if (!any) return {};
+  if (!any(k, [](const HolderView& h) { return h.mode == Mode::permit && in_force(h); })) return {};
   const auto all = limits(k);
   if (all.size() == 1) return fmt::format("{} of {} permits", holding(k), all.begin()->first);
   return fmt::format("{} permit{}", holding(k), holding(k) == 1 ? "" : "s");
@@ -92,10 +92,9 @@ void note_limits(KeyView& k) {
         "the limits differ ({}): each counts all holders against its own; use the same everywhere",
         each));
   }
-  const auto shared = [](const auto& c) { return c.mode == Mode::shared; };
-  const bool beside = std::any_of(k.holders.begin(), k.holders.end(),
-                                  [&](const HolderView& h) { return shared(h) && !h.ended(); }) ||
-                      std::any_of(k.waiters.begin(), k.waiters.end(), shared);
+  const bool beside =
+      any(k, [](const HolderView& h) { return shared(h) && in_force(h); }) ||
+      std::any_of(k.waiters.begin(), k.waiters.end(), [](const auto& w) { return shared(w); });
   if (beside && !all.empty())
     k.notes.push_back("a --shared lock beside --limit counts as one of the permits");
 }

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/inspect/output_json.hpp"
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <string_view>
 #include "cli/grant_output.hpp"
 #include "cli/inspect/key_state.hpp"
+#include "cli/inspect/output.hpp"
 #include "core/duration.hpp"
 #include "core/text.hpp"
 #include "run/lines.hpp"
@@ -21,13 +20,16 @@ Json text_or_null(const std::string& text) {
   return text.empty() ? Json(nullptr) : Json(printable(text));
 }
 
+Json number_or_null(std::int64_t n) { return n > 0 ? Json(n) : Json(nullptr); }
+
 Json milliseconds_or_null(const std::optional<Duration>& d) {
   return d ? Json(whole_milliseconds(*d)) : Json(nullptr);
 }
 
 void add(Json& to, const Identity& i) {
+  to["limit"] = number_or_null(i.limit);
   to["host"] = text_or_null(i.host);
-  to["pid"] = i.pid > 0 ? Json(i.pid) : Json(nullptr);
+  to["pid"] = number_or_null(i.pid);
   to["user"] = text_or_null(i.user_name());
   to["reason"] = text_or_null(i.reason);
   to["asked_at"] = i.since > 0 ? Json(run::utc(i.since)) : Json(nullptr);
@@ -44,7 +46,6 @@ Json kept_by(const KeyView& k, const HolderView& h) {
 Json of(const KeyView& k, const HolderView& h) {
   Json j{{"id", printable(h.id)}, {"mode", mode_name(h.mode)}, {"token", h.token}};
   j["slot"] = h.mode == Mode::permit ? Json(h.slot) : Json(nullptr);
-  j["limit"] = h.who.limit != 0 ? Json(h.who.limit) : Json(nullptr);
   add(j, h.who);
   j["command"] = text_or_null(h.who.command);
   j["held_ms"] = milliseconds_or_null(h.held);
@@ -58,7 +59,6 @@ Json of(const KeyView& k, const HolderView& h) {
 
 Json of(const WaiterView& w) {
   Json j{{"id", printable(w.id)}, {"mode", mode_name(w.mode)}};
-  j["limit"] = w.who.limit != 0 ? Json(w.who.limit) : Json(nullptr);
   add(j, w.who);
   return j;
 }
@@ -67,7 +67,7 @@ Json of(const LastRun& r) {
   return Json{
       {"token", r.token},
       {"host", text_or_null(r.who.host)},
-      {"pid", r.who.pid > 0 ? Json(r.who.pid) : Json(nullptr)},
+      {"pid", number_or_null(r.who.pid)},
       {"user", text_or_null(r.who.user_name())},
       {"started_at", run::utc(r.started)},
       {"ended_at", run::utc(r.ended)},
@@ -76,7 +76,19 @@ Json of(const LastRun& r) {
       {"signal", r.end.by_signal ? Json(r.end.value) : Json(nullptr)}};
 }
 
-Json of(const KeyView& k) {
+std::string finished(Json j, const OpenStore& opened, const std::string& unread) {
+  if (!unread.empty()) j["error"] = printable(unread);
+  j["backend"] = Json{{"scheme", opened.store.url.scheme},
+                      {"family", opened.store.traits->family},
+                      {"recipe", opened.store.traits->recipe},
+                      {"where", printable(opened.backend->where())}};
+  j["complete"] = unread.empty();
+  return j.dump() + '\n';
+}
+
+}  // namespace
+
+Json json_of(const KeyView& k) {
   const KeyState state = state_of(k);
   Json j{{"key", printable(k.key)},
          {"state", state == KeyState::unknown ? unknown_state : state_name(state)}};
@@ -92,25 +104,8 @@ Json of(const KeyView& k) {
   return j;
 }
 
-Json of(const OpenStore& s) {
-  return Json{{"scheme", s.store.url.scheme},
-              {"family", s.store.traits->family},
-              {"recipe", s.store.traits->recipe},
-              {"where", printable(s.backend->where())}};
-}
-
-// `error`: why it is incomplete; empty: it is not.
-std::string finished(Json j, const OpenStore& opened, const std::string& error) {
-  if (!error.empty()) j["error"] = printable(error);
-  j["backend"] = of(opened);
-  j["complete"] = error.empty();
-  return j.dump() + '\n';
-}
-
-}  // namespace
-
 std::string json_of_key(const KeyView& k, const OpenStore& opened, const Result<Starts>& starts) {
-  Json j = of(k);
+  Json j = json_of(k);
   j["last_start"] = starts && starts->last ? Json(run::utc(starts->last->at)) : Json(nullptr);
   return finished(std::move(j), opened,
                   state_of(k) == KeyState::unknown ? k.unread
@@ -121,7 +116,7 @@ std::string json_of_key(const KeyView& k, const OpenStore& opened, const Result<
 std::string json_of_list(const std::vector<KeyView>& keys, const OpenStore& opened,
                          const std::string& unread) {
   Json j{{"keys", Json::array()}};
-  for (const KeyView& k : keys) j["keys"].push_back(of(k));
+  for (const KeyView& k : keys) j["keys"].push_back(json_of(k));
   return finished(std::move(j), opened, unread);
 }
 

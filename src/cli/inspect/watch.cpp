@@ -45,6 +45,11 @@ class Screen {
     if (keys_) ::tcsetattr(STDIN_FILENO, TCSANOW, &modes_);
     if (wanted_) (void)put(leave);
   }
+  void stop() {
+    suspend();
+    ::raise(SIGSTOP);
+    resume();
+  }
   bool keys() const noexcept { return keys_; }
 
   // As much of it as fits; wrapped lines would scroll the first ones out.
@@ -79,7 +84,7 @@ bool terminal_on_stdout() {
   return ::isatty(STDOUT_FILENO) != 0 && term && std::strcmp(term, "dumb") != 0;
 }
 
-Result<void> watch(Duration every, bool redraw, const std::function<Look()>& look) {
+Result<void> watch(Duration every, bool redraw, const std::function<Frame()>& frame) {
   sigset_t mine, before;
   sigemptyset(&mine);
   for (const int s : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGWINCH}) sigaddset(&mine, s);
@@ -92,11 +97,11 @@ Result<void> watch(Duration every, bool redraw, const std::function<Look()>& loo
   {
     Screen screen(redraw);
     for (bool over = false; !over;) {
-      const Look seen = look();
-      if (redraw) done = put(Screen::fitted(seen.text));
-      else if (seen.compare != last) done = put(seen.text);
+      const Frame now = frame();
+      if (redraw) done = put(Screen::fitted(now.text));
+      else if (now.compare != last) done = put(now.text);
       if (!done) break;
-      last = seen.compare;
+      last = now.compare;
       const Deadline next = later(Clock::now(), every);
       for (bool again = false; !again && !over;) {
         // A reader that left is noticed without writing: POLLERR on the pipe.
@@ -107,10 +112,13 @@ Result<void> watch(Duration every, bool redraw, const std::function<Look()>& loo
         over = (p[2].revents & POLLERR) != 0;
         signalfd_siginfo s;
         while (::read(signals.get(), &s, sizeof s) > 0) {
-          if (s.ssi_signo == SIGWINCH) again = true;
-          else if (s.ssi_signo == SIGTSTP)
-            screen.suspend(), ::raise(SIGSTOP), screen.resume(), again = true;
-          else ending = static_cast<int>(s.ssi_signo), over = true;
+          if (s.ssi_signo == SIGTSTP) screen.stop();
+          if (s.ssi_signo == SIGTSTP || s.ssi_signo == SIGWINCH) {
+            again = true;
+          } else {
+            ending = static_cast<int>(s.ssi_signo);
+            over = true;
+          }
         }
         char key = 0;
         if ((p[1].revents & POLLIN) && ::read(STDIN_FILENO, &key, 1) == 1)

@@ -9,14 +9,14 @@
 
 namespace dlock::cli {
 
-struct Look {
+struct Frame {
   std::string text;     // to show
   std::string compare;  // changes with events, not merely with time
 };
 
-// Runs until the user ends it, or stdout has no reader. `look` reports errors in its text: it
+// Runs until the user ends it, or stdout has no reader. `frame` reports errors in its text: it
 // always returns something to show.
-Result<void> watch(Duration every, bool redraw, const std::function<Look()>& look);
+Result<void> watch(Duration every, bool redraw, const std::function<Frame()>& frame);
 
 bool terminal_on_stdout();
 

@@ -10,7 +10,7 @@
 #include <CLI/Version.hpp>
 #include <utility>
 #include "cli/options/option_table.hpp"
-#include "cli/options/unknown_option.hpp"
+#include "cli/options/suggestions.hpp"
 #include "cli/options/verbs.hpp"
 #include "core/text.hpp"
 
@@ -33,24 +33,19 @@ bool needs_value(const Option& o) noexcept {
   return o.argument && o.argument[0] != '[' && o.argument[0] != '=';
 }
 
-bool ends_in_equals(std::string_view word) {
-  return word.starts_with("--") && word.find('=') == word.size() - 1;
-}
-
 // The words before the first `--`. CLI11 finds the options in them and the words that are their
 // values. What it copies is not used: a value is a view into argv, the last bytes of the word that
-// CLI11 has taken last.
+// CLI11 has read last.
 //
-// The default behaviour of CLI11 2.1, and how it is changed:
-//   * `--name=` is read as `--name`, which takes the next word: it gets one more `=`, left out of
-//   the value.
+// What CLI11 2.1 would do otherwise, and how it is changed:
+//   * `--name=` takes the next word: a byte that no word of argv can hold stands behind the =.
 //   * An option without a value is an exception: a `--` follows the last word, and an option that
 //   takes it has none.
-//   * An optional value ("[D]") takes the next word: the row is a switch here, its value is read
-//   from its own word. So is a value that must be there ("=yes|no").
-//   * `-n-quiet` is read as `-n --quiet`, and `--quiet=true` is a switch with a value: both are
-//   refused by their text.
-//   * `-5` is an operand: refused, like all other words with a dash that are no options.
+//   * An optional value ("[D]"), and one that must be there ("=yes|no"), would be the next word: to
+//   CLI11 the row is a switch, and what stands behind = is its value.
+//   * `-n-quiet` is read as `-n --quiet`, `-key` as `-k ey`, `-5` is an operand: refused.
+constexpr char mark = '\0';
+
 class Reader {
  public:
   Reader(Options& to, int argc, char** argv, int left, Rows rows)
@@ -62,7 +57,7 @@ class Reader {
       const std::string names =
           o.letter ? fmt::format("-{},--{}", o.letter, o.name) : fmt::format("--{}", o.name);
       app_.add_option(names,
-                      [this, &o](const CLI::results_t& taken) { return take(o, taken.front()); })
+                      [this, &o](const CLI::results_t& read) { return found(o, read.front()); })
           ->expected(needs_value(o) ? 1 : 0)
           ->trigger_on_parse();  // in the order of argv, one occurrence at a time
     }
@@ -71,8 +66,9 @@ class Reader {
   void read() {
     rest_.emplace_back("--");
     for (int i = left_ - 1; i > 0; --i) {
-      rest_.emplace_back(argv_[i]);
-      if (ends_in_equals(rest_.back())) rest_.back() += '=';
+      std::string& word = rest_.emplace_back(argv_[i]);
+      const std::size_t equals = word.find('=');
+      if (word.starts_with("--") && equals != word.npos) word.insert(equals + 1, 1, mark);
     }
     // takes words from the back of this very vector, so its size tells which one is being read
     app_.parse(rest_);
@@ -105,29 +101,24 @@ class Reader {
     });
   }
 
-  // CLI11 has found the option. `taken`: its value, if it needs one.
-  bool take(const Option& o, std::string_view taken) {
+  // CLI11 has found the option. `read`: its value as CLI11 has seen it.
+  bool found(const Option& o, std::string_view read) {
     other_words();  // errors before this option come first
     const int at = left_ - static_cast<int>(rest_.size());
     if (at == left_) refuse(fmt::format("--{}: needs a value, {}", o.name, o.argument));
     const std::string_view word = argv_[at];
     letter_ = std::exchange(at_, at) == at ? letter_ + 1 : 1;  // which one of -nvs
-    // the option is the word before
-    const bool is_value = needs_value(o) && taken.size() == word.size();
-    if (!is_value && letter_ == 1 && is_long_with_one_dash(to_.verb, word))
-      refuse(long_with_one_dash(to_.verb, word));
-    if (needs_value(o)) {
-      set(o, word.substr(word.size() + ends_in_equals(word) - taken.size()));
-    } else if (!word.starts_with("--")) {
-      if (word.substr(letter_ + 1).starts_with('-')) refuse(unknown_letter(to_.verb, '-'));
-      set(o, "");
-    } else {
-      const auto equals = word.find('=');
-      const std::string_view value = equals == word.npos ? "" : word.substr(equals + 1);
-      if (equals != word.npos && !o.argument)
-        refuse(fmt::format("--{}: {} is too much, it takes no value", o.name, quoted(value)));
-      set(o, value);
-    }
+    const bool marked = read.find(mark) != read.npos, has_value = marked || needs_value(o);
+    const std::string_view value = word.substr(has_value ? word.size() + marked - read.size() : 0);
+    // the option is in the word before
+    const bool is_value = needs_value(o) && value.size() == word.size();
+    if (!is_value && letter_ == 1)
+      if (auto error = long_with_one_dash(to_.verb, word)) refuse(std::move(*error));
+    if (!needs_value(o) && word[1] != '-' && word.substr(letter_ + 1).starts_with('-'))
+      refuse(unknown_letter(to_.verb, '-'));
+    if (marked && !o.argument)
+      refuse(fmt::format("--{}: {} is too much, it takes no value", o.name, quoted(value)));
+    set(o, has_value ? value : std::string_view());
     return true;
   }
 
@@ -150,7 +141,7 @@ class Reader {
       const std::string_view word = all[others_];
       if (word.starts_with("--"))
         refuse(unknown_long(to_.verb, word.substr(2, word.find('=') - 2)));
-      if (is_long_with_one_dash(to_.verb, word)) refuse(long_with_one_dash(to_.verb, word));
+      if (auto error = long_with_one_dash(to_.verb, word)) refuse(std::move(*error));
       if (word.size() > 1 && word[0] == '-') refuse(unknown_letter(to_.verb, word[1]));
       add_operand(*std::find(argv_ + 1, argv_ + left_, word), true);  // the same bytes, in argv
     }

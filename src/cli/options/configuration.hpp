@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 #include "cli/options/options.hpp"
+#include "core/error.hpp"
 
 namespace dlock::cli {
 
@@ -41,5 +42,19 @@ struct ConfigFile {
 // file has, or a table with a secret that names no backend.
 Result<std::vector<Entry>> read_configuration(const std::vector<ConfigFile>&,
                                               std::string_view profile);
+
+// The TOML subset that dlock reads; no other file uses the library.
+struct TomlLine {
+  std::string profile;  // empty: outside of every [profile.NAME]
+  std::string name;     // empty: only shows that the profile exists
+  std::string value;    // text of a string, a number, true or false
+  unsigned number;      // line
+};
+
+// In the order of the document. Errc::config: not TOML, another table, or a value that is neither
+// text, a number nor true or false.
+Result<std::vector<TomlLine>> parse_toml(std::string_view text, std::string_view path);
+
+std::string toml_version();  // of the library
 
 }  // namespace dlock::cli

@@ -2,7 +2,9 @@
 #include "cli/options/option_rules.hpp"
 #include <fcntl.h>
 #include <fmt/format.h>
-#include "cli/options/output_form.hpp"
+#include <algorithm>
+#include "cli/options/option_table.hpp"
+#include "cli/options/values.hpp"
 #include "cli/options/verbs.hpp"
 #include "core/text.hpp"
 
@@ -11,202 +13,241 @@ namespace {
 
 using namespace std::chrono_literals;
 
-tl::unexpected<Error> wrong(std::string message) { return fail(Errc::usage, std::move(message)); }
-
-// Two options that exclude each other.
-Result<void> apart(const Options& o, std::string_view a, std::string_view b) {
-  if (!given(o, a) || !given(o, b)) return {};
-  const bool environment = !given_by_flag(o, a) && !given_by_flag(o, b);
-  return fail(environment ? Errc::config : Errc::usage,
-              fmt::format("{}: {} and {} contradict each other", info(o.verb).name, called(o, a),
-                          called(o, b)));
+// "the message", after the name of the command.
+tl::unexpected<Error> wrong(const Options& o, std::string_view message, Errc code = Errc::usage) {
+  return fail(code, fmt::format("{}: {}", info(o.verb).name, message));
 }
 
-Result<void> all_apart(const Options& o,
-                       std::initializer_list<std::pair<std::string_view, std::string_view>> pairs) {
-  for (const auto& [a, b] : pairs)
-    if (auto r = apart(o, a, b); !r) return r;
+tl::unexpected<Error> missing(const Options& o, std::string_view what) {
+  constexpr std::string_view any = "[OPTION...] ";  // not in the way of what is missing
+  std::string_view usage = info(o.verb).usage;
+  usage.remove_prefix(usage.starts_with(any) ? any.size() : 0);
+  return wrong(o, fmt::format("{}; usage: dlock {} {}", what, info(o.verb).name, usage));
+}
+
+std::string_view next_word(std::string_view& words) {
+  const std::string_view word = words.substr(0, words.find(' '));
+  words.remove_prefix(std::min(words.size(), word.size() + 1));
+  return word;
+}
+
+// The rules of the table below; `b`: one name, or several with a space between.
+
+// The two, or the first and any of the others, exclude each other.
+Result<void> apart(const Options& o, std::string_view a, std::string_view b) {
+  while (!b.empty())
+    if (const auto other = next_word(b); given(o, a) && given(o, other))
+      return wrong(o,
+                   fmt::format("{} and {} contradict each other", called(o, a), called(o, other)),
+                   given_by_flag(o, a) || given_by_flag(o, other) ? Errc::usage : Errc::config);
   return {};
 }
 
 // The same for the command line alone: a variable or a file is shared by many commands.
-Result<void> apart_on_command_line(const Options& o, std::string_view a,
-                                   std::initializer_list<std::string_view> others) {
-  for (const std::string_view b : others)
-    if (given_by_flag(o, a) && given_by_flag(o, b)) return apart(o, a, b);
+Result<void> flags_apart(const Options& o, std::string_view a, std::string_view b) {
+  while (!b.empty())
+    if (const auto other = next_word(b); given_by_flag(o, a) && given_by_flag(o, other))
+      return apart(o, a, other);
   return {};
 }
 
-Result<void> goes_with(const Options& o, std::string_view name, bool there, std::string_view with) {
-  if (!given_by_flag(o, name) || there) return {};
-  return wrong(fmt::format("{}: --{} goes with --{}", info(o.verb).name, name, with));
+// `a` says a form of output, as does --output.
+Result<void> form_apart(const Options& o, std::string_view a, std::string_view b) {
+  if (!(a == "json" ? o.json : o.csv)) return {};
+  const bool by_switch = given_by_flag(o, a);
+  if (!by_switch && !given_by_flag(o, "output")) return {};
+  while (!b.empty())
+    if (const auto other = next_word(b); given_by_flag(o, other))
+      return wrong(o, fmt::format("--{}{} and --{} contradict each other",
+                                  by_switch ? "" : "output ", a, other));
+  return {};
 }
 
-Result<void> needs_key(const Options& o) {
+// A flag without a meaning of its own.
+Result<void> goes_with(const Options& o, std::string_view a, std::string_view b) {
+  if (!given_by_flag(o, a) || given(o, b)) return {};
+  return wrong(o, fmt::format("--{} goes with --{}", a, b));
+}
+
+Result<void> required(const Options& o, std::string_view a, std::string_view) {
+  if (given(o, a)) return {};
+  return missing(o, fmt::format("--{} is missing", a));
+}
+
+Result<void> one_try_apart(const Options& o, std::string_view a, std::string_view b) {
+  return o.wait == 0us ? Result<void>{} : apart(o, a, b);
+}
+
+Result<void> needs_backend(const Options& o, std::string_view a, std::string_view) {
+  if (o.backend_required_by.empty() || !find_option(a, bit(o.verb)) || given(o, a)) return {};
+  return wrong(o,
+               fmt::format("no backend is given, and {} requires one (require-backend): name it "
+                           "with -b URL, DLOCK_BACKEND or backend = \"URL\" in a file",
+                           o.backend_required_by),
+               Errc::config);
+}
+
+Result<void> needs_key(const Options& o, std::string_view, std::string_view) {
   if (!o.keys.empty()) return {};
-  return wrong(fmt::format("{}: --key is missing; usage: dlock {} {}", info(o.verb).name,
-                           info(o.verb).name, info(o.verb).usage));
+  const VerbInfo& verb = info(o.verb);
+  return wrong(o, fmt::format("--key is missing; usage: dlock {} {}", verb.name, verb.usage));
 }
 
-Result<void> taking(const Options& o) {
-  if (auto r = needs_key(o); !r) return r;
-  if (given(o, "nonblock") && o.wait != 0us)
-    if (auto r = apart(o, "nonblock", "wait"); !r) return r;
-  return apart(o, "limit", "shared");
+Result<void> needs_command(const Options& o, std::string_view, std::string_view) {
+  if (o.shell_command || o.explain || (o.command && *o.command)) return {};
+  return missing(o,
+                 o.command ? "the command after -- is missing" : "-- and the command are missing");
 }
 
-Result<void> writable_status_fd(const Options& o) {
+Result<void> writable_descriptor(const Options& o, std::string_view a, std::string_view) {
   if (o.status_fd < 0) return {};
   const int flags = ::fcntl(o.status_fd, F_GETFL);
-  const std::string name = called(o, "status");
-  if (flags < 0)
-    return fail(blame(o, "status"),
-                fmt::format("{}: '{}' is not an open descriptor", name, o.status_fd));
-  if ((flags & O_ACCMODE) != O_RDONLY) return {};
-  return fail(blame(o, "status"),
-              fmt::format("{}: descriptor {} is not open for writing", name, o.status_fd));
+  if (flags >= 0 && (flags & O_ACCMODE) != O_RDONLY) return {};
+  const std::string why = flags < 0
+                              ? fmt::format("'{}' is not an open descriptor", o.status_fd)
+                              : fmt::format("descriptor {} is not open for writing", o.status_fd);
+  return fail(blame(o, a), fmt::format("{}: {}", called(o, a), why));
 }
 
-Result<void> run(const Options& o) {
-  if (auto r = taking(o); !r) return r;
-  if (auto r = writable_status_fd(o); !r) return r;
-  if (auto r = goes_with(o, "json", o.explain, "explain"); !r) return r;
-  for (const std::string_view name : {"again", "until-success"})
-    if (auto r = goes_with(o, name, o.once_per.has_value(), "once-per"); !r) return r;
-  if (auto r = apart_on_command_line(
-          o, "handle",
-          {"nonblock", "wait", "shared", "limit", "lock-delay", "reason", "splay", "min-hold",
-           "once-per", "again", "until-success", "publish-command"});
-      !r)
-    return r;
-  if (o.shell_command || o.explain) return {};
-  if (!o.command)
-    return wrong(
-        "run: -- and the command are missing; usage: dlock run --key K -- COMMAND [ARG...]");
-  if (!*o.command)
-    return wrong(
-        "run: the command after -- is missing; usage: dlock run --key K -- COMMAND [ARG...]");
+Result<void> busy_is_failure(const Options& o, std::string_view a, std::string_view b) {
+  if (o.output != Output::env || o.conflict_status != 0) return {};
+  return wrong(
+      o,
+      fmt::format("{} 0 and {} env: a lock that is busy would look like one that was taken",
+                  called(o, a), called(o, b)),
+      blame(o, a));
+}
+
+// JSON output would show the holders and ask.
+Result<void> does_not_ask(const Options& o, std::string_view, std::string_view) {
+  if (!o.force || !o.json || o.token || o.yes) return {};
+  return wrong(o, "--force with JSON output needs --token N or --yes");
+}
+
+Result<void> one_grant(const Options& o, std::string_view, std::string_view) {
+  if (o.operand && !o.keys.empty()) return wrong(o, "give either a sequencer or --key, not both");
+  if (!o.operand && o.keys.empty()) return missing(o, "SEQUENCER or --key is missing");
   return {};
 }
 
-Result<void> acquire(const Options& o) {
-  if (auto r = taking(o); !r) return r;
-  if (auto r = apart(o, "keep", "hold"); !r) return r;
-  if (o.output == Output::env && o.conflict_status == 0)
-    return fail(
-        blame(o, "conflict-exit-code"),
-        fmt::format("acquire: {} 0 and {} env: a lock that is busy would look like one that "
-                    "was taken",
-                    called(o, "conflict-exit-code"), called(o, "output")));
-  if (auto r = goes_with(o, "watch-pid", o.keep, "keep"); !r) return r;
-  return goes_with(o, "max-hold", o.keep, "keep");
-}
-
-Result<void> fence(const Options& o) {
-  if (o.state.empty())
-    return wrong(
-        "fence: --state is missing; usage: dlock fence --state FILE --token N -- COMMAND [ARG...]");
-  if (!o.token)
-    return wrong(
-        "fence: --token is missing; usage: dlock fence --state FILE --token N -- COMMAND [ARG...]");
-  if (given(o, "nonblock") && o.wait != 0us)
-    if (auto r = apart(o, "nonblock", "wait"); !r) return r;
-  if (!o.command)
-    return wrong(
-        "fence: -- and the command are missing; usage: dlock fence --state FILE --token N -- "
-        "COMMAND [ARG...]");
-  if (!*o.command)
-    return wrong(
-        "fence: the command after -- is missing; usage: dlock fence --state FILE --token N -- "
-        "COMMAND [ARG...]");
-  return {};
-}
-
-Result<void> release(const Options& o) {
-  if (auto r = needs_key(o); !r) return r;
-  if (auto r = all_apart(o, {{"force", "handle"},
-                             {"token", "yes"},
-                             {"revoke", "handle"},
-                             {"revoke", "force"},
-                             {"revoke", "token"},
-                             {"revoke", "yes"}});
-      !r)
-    return r;
-  for (const std::string_view name : {"token", "yes"})
-    if (given(o, name) && !o.force)
-      return wrong(fmt::format("release: --{} goes with --force", name));
-  if (given(o, "wait") && !o.revoke) return wrong("release: --wait goes with --revoke");
-  if (o.force && o.json && !o.token && !o.yes)  // it would show the holders and ask
-    return wrong("release: --force with JSON output needs --token N or --yes");
-  return {};
-}
-
-Result<void> check(const Options& o) {
-  if (o.operand) {
-    if (o.keys.empty()) return {};
-    return wrong("check: give either a sequencer or --key, not both");
-  }
-  if (o.keys.empty())
-    return wrong(
-        "check: SEQUENCER or --key is missing; usage: dlock check SEQUENCER | K --token N | K "
-        "--handle H | --key K");
-  return apart(o, "token", "handle");
-}
-
-Result<void> inspect(const Options& o) {
-  if (auto r = form_apart(o, Output::json, {"columns", "no-heading", "check"}); !r) return r;
-  if (auto r = form_apart(o, Output::csv, {"check", "watch", "doctor"}); !r) return r;
-  if (auto r = all_apart(o, {{"watch", "check"},
-                             {"watch", "doctor"},
-                             {"doctor", "check"},
-                             {"doctor", "held"},
-                             {"doctor", "stale"}});
-      !r)
-    return r;
+Result<void> with_or_without_key(const Options& o, std::string_view, std::string_view) {
   if (o.doctor && o.operand)
-    return wrong("inspect: --doctor examines the backend and does not go with a key");
-  if (o.check && !o.operand)
-    return wrong("inspect: --check needs a key; usage: dlock inspect --check K");
+    return wrong(o, "--doctor examines the backend and does not go with a key");
+  if (o.check && !o.operand) return wrong(o, "--check needs a key; usage: dlock inspect --check K");
   if (o.operand && (o.held || o.stale))
-    return wrong(
-        fmt::format("inspect: --{} chooses from the list of all keys and does not go with a key",
-                    o.held ? "held" : "stale"));
-  return all_apart(o, {{"held", "stale"}});
+    return wrong(o, fmt::format("--{} chooses from the list of all keys and does not go with a key",
+                                o.held ? "held" : "stale"));
+  return {};
+}
+
+constexpr Verbs run = bit(Verb::run), acquire = bit(Verb::acquire), release = bit(Verb::release),
+                check = bit(Verb::check), fence = bit(Verb::fence), inspect = bit(Verb::inspect),
+                bench = bit(Verb::bench), taking = run | acquire;
+
+struct Rule {
+  Verbs verbs;
+  Result<void> (*holds)(const Options&, std::string_view a, std::string_view b);
+  std::string_view a{}, b{};
+};
+
+// The first that does not hold is the error.
+constexpr Rule rules[] = {
+    {~0U, apart, "quiet", "verbose"},
+    {~bit(Verb::config), needs_backend, "backend"},
+    {taking | release | bit(Verb::renew), needs_key},
+    {taking, one_try_apart, "nonblock", "wait"},
+    {taking, apart, "limit", "shared"},
+
+    {run, writable_descriptor, "status"},
+    {run, goes_with, "json", "explain"},
+    {run, goes_with, "again", "once-per"},
+    {run, goes_with, "until-success", "once-per"},
+    {run, flags_apart, "handle",
+     "nonblock wait shared limit lock-delay reason splay min-hold once-per again until-success "
+     "publish-command"},
+
+    {acquire, apart, "keep", "hold"},
+    {acquire, busy_is_failure, "conflict-exit-code", "output"},
+    {acquire, goes_with, "watch-pid", "keep"},
+    {acquire, goes_with, "max-hold", "keep"},
+
+    {release, apart, "force", "handle"},
+    {release, apart, "token", "yes"},
+    {release, apart, "revoke", "handle force token yes"},
+    {release, goes_with, "token", "force"},
+    {release, goes_with, "yes", "force"},
+    {release, goes_with, "wait", "revoke"},
+    {release, does_not_ask},
+
+    {check, one_grant},
+    {check, apart, "token", "handle"},
+
+    {fence, required, "state"},
+    {fence, required, "token"},
+    {fence, one_try_apart, "nonblock", "wait"},
+    {run | fence, needs_command},
+
+    {inspect, form_apart, "json", "columns no-heading check"},
+    {inspect, form_apart, "csv", "check watch doctor"},
+    {inspect, apart, "watch", "check doctor"},
+    {inspect, apart, "doctor", "check held stale"},
+    {inspect, with_or_without_key},
+    {inspect, apart, "held", "stale"},
+
+    {bench, apart, "duration", "ops"},
+    {bench, apart, "progress", "no-progress"},
+};
+
+// "text|json|env" of --output.
+std::string_view forms_of(Verb v) noexcept {
+  const Option* const own = find_option("output", bit(v));
+  return own ? own->argument : "text|json";
 }
 
 }  // namespace
 
-Result<void> take_word_as_key(Options& o) {
+Result<void> word_as_key(Options& o) {
   if (!o.operand || o.verb == Verb::inspect || (o.verb == Verb::check && !o.token && !o.handle))
     return {};
   if (!o.keys.empty())
-    return wrong(fmt::format("{}: unexpected argument {}: the key was given by --key",
-                             info(o.verb).name, quoted(*o.operand)));
+    return wrong(
+        o, fmt::format("unexpected argument {}: the key was given by --key", quoted(*o.operand)));
   o.keys.push_back(*o.operand);
   o.operand.reset();
   return {};
 }
 
 Result<void> check_rules(const Options& o) {
-  if (auto r = apart(o, "quiet", "verbose"); !r) return r;
-  if (o.verb == Verb::config) return {};
-  if (!o.backend_required_by.empty() && find_option("backend", bit(o.verb)) && !given(o, "backend"))
-    return fail(
-        Errc::config,
-        fmt::format("{}: no backend is given, and {} requires one (require-backend): name it "
-                    "with -b URL, DLOCK_BACKEND or backend = \"URL\" in a file",
-                    info(o.verb).name, o.backend_required_by));
-  switch (o.verb) {
-    case Verb::run: return run(o);
-    case Verb::acquire: return acquire(o);
-    case Verb::renew: return needs_key(o);
-    case Verb::release: return release(o);
-    case Verb::check: return check(o);
-    case Verb::fence: return fence(o);
-    case Verb::inspect: return inspect(o);
-    case Verb::config: return {};
-    case Verb::bench: return all_apart(o, {{"duration", "ops"}, {"progress", "no-progress"}});
-  }
+  for (const Rule& rule : rules)
+    if (rule.verbs & bit(o.verb)) TRY_VOID(rule.holds(o, rule.a, rule.b));
+  return {};
+}
+
+Result<void> set_output(Options& o, std::string_view value) {
+  const auto own = parse_word(value, forms_of(o.verb));
+  const auto form = parse_word(value, "text|json|env|csv");  // in the order of enum Output
+  if (!form) return fail(own.error());
+  o.output = own ? static_cast<Output>(*form) : Output::text;
+  o.foreign_output = own ? std::string_view() : value;
+  return {};
+}
+
+Result<void> choose_output(Options& o) {
+  const bool by_flag = given_by_flag(o, "output");
+  if (!o.foreign_output.empty() && by_flag)
+    return fail(Errc::usage,
+                fmt::format("--output: {}",
+                            parse_word(o.foreign_output, forms_of(o.verb)).error().message));
+  const auto contradiction = [&](std::string_view a, std::string_view b) {
+    return wrong(o, fmt::format("--{} and --{} contradict each other", a, b));
+  };
+  if (o.json && o.csv) return contradiction("json", "csv");
+  if (o.json && by_flag && o.output != Output::json) return contradiction("json", "output");
+  if (o.csv && by_flag && o.output != Output::csv) return contradiction("csv", "output");
+  if (o.json) o.output = Output::json;
+  if (o.csv) o.output = Output::csv;
+  o.json = o.output == Output::json;
+  o.csv = o.output == Output::csv;
   return {};
 }
 

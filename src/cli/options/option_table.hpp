@@ -21,11 +21,12 @@ struct Option {
   const char* argument;
   Verbs verbs;
   Group group;
-  bool twin;  // read from DLOCK_WAIT when it is not on the command line
-  Choice choice;
   std::string_view help;
   // its message names the value and what is allowed, not the option
   Result<void> (*set)(Options&, std::string_view);
+  bool twin = false;          // read from DLOCK_WAIT when it is not on the command line
+  std::string_view preset{};  // the default, in words; empty: none, or false
+  Choice choice = Choice::none;
 };
 
 std::span<const Option> option_table() noexcept;

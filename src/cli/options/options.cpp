@@ -3,27 +3,19 @@
 #include <fmt/format.h>
 #include <unistd.h>
 #include <algorithm>
-#include <cstdlib>
-#include <utility>
 #include "cli/options/arguments.hpp"
 #include "cli/options/configuration.hpp"
-#include "cli/options/old_names.hpp"
 #include "cli/options/option_rules.hpp"
 #include "cli/options/option_table.hpp"
-#include "cli/options/output_form.hpp"
+#include "cli/options/suggestions.hpp"
 #include "cli/options/values.hpp"
-#include "cli/options/variables.hpp"
+#include "core/text.hpp"
 
 namespace dlock::cli {
 namespace {
 
-// An option that may be in a file. Several rows can have one name, each for other commands (bench
-// has its own --backend).
-const Option* settable(std::string_view name, Verb verb) noexcept {
-  for (const Option& o : option_table())
-    if (name == o.name && reads(o, verb)) return &o;
-  return nullptr;
-}
+constexpr std::string_view prefix = "DLOCK_";
+
 // The effective value of those given: the command line is read first, later sources only fill gaps.
 const Given* find(const Options& o, std::string_view name) noexcept {
   for (const Given& g : o.values)
@@ -50,33 +42,83 @@ Result<void> set_twin(Options& to, Given given) {
     TRY(is_on, parse_switch(given.value));
     given.off = !is_on;
   }
-  if (!given.off)
-    if (auto done = given.option->set(to, given.value); !done) return done;
+  if (!given.off) TRY_VOID(given.option->set(to, given.value));
   to.values.push_back(given);
   return {};
 }
 
+bool of_an_option(std::string_view variable) {
+  const auto table = option_table();
+  return std::any_of(table.begin(), table.end(), [&](const Option& o) {
+    return o.twin && environment_name(o.name) == variable;
+  });
+}
+
+struct Variable {
+  std::string_view name, value;
+};
+
+// Of no option: a misspelt one must not lead to another store than intended. Exempt are those of
+// dlock itself (for a job, and the password), of its tests, and those that Kubernetes sets for a
+// service named dlock.
+bool is_unknown(const Variable& v) {
+  constexpr std::string_view own[] = {"PASSWORD", "HELD",   "KEY",  "TOKEN", "SEQUENCER",
+                                      "HANDLE",   "TTL_MS", "SLOT", "GRANTS"};
+  const std::string_view rest = v.name.substr(prefix.size());
+  const bool of_kubernetes = v.name.ends_with("_SERVICE_HOST") ||
+                             v.name.find("_PORT") != v.name.npos || v.value.starts_with("tcp://");
+  return !of_kubernetes && !rest.starts_with("TEST_") &&
+         std::find(std::begin(own), std::end(own), rest) == std::end(own) &&
+         !of_an_option(v.name) && !find_old_variable(v.name);
+}
+
+// Those of the environment that begin with DLOCK_.
+std::vector<Variable> variables() {
+  std::vector<Variable> all;
+  for (char** e = ::environ; *e; ++e) {
+    const std::string_view text = *e, name = text.substr(0, text.find('='));
+    if (name.starts_with(prefix))
+      all.push_back({name, text.substr(std::min(name.size() + 1, text.size()))});
+  }
+  return all;
+}
+
 Result<void> from_environment(Options& to) {
-  bool any = false;
-  for (char** e = ::environ; *e && !any; ++e) any = std::string_view(*e).starts_with("DLOCK_");
-  if (!any) return {};  // the usual case, and it saves half of the parsing time
+  const auto all = variables();
+  if (all.empty()) return {};  // the usual case, and it saves half of the parsing time
   for (const Option& o : option_table()) {
     if (!reads(o, to.verb)) continue;
-    const std::string name = environment_name(o);
-    // NOLINT(concurrency-mt-unsafe): no thread exists yet
-    const char* value = std::getenv(name.c_str());
-    if (!value || decided(to, {&o, value, Source::environment})) continue;
+    const std::string name = environment_name(o.name);
+    const auto set =
+        std::find_if(all.begin(), all.end(), [&](const Variable& v) { return v.name == name; });
+    if (set == all.end() || decided(to, {&o, set->value, Source::environment})) continue;
     // Set and empty is an error, not "unset": it must not lead to another store than intended.
-    if (!*value)
+    if (set->value.empty())
       return fail(Errc::config,
                   fmt::format("{}: is set but empty; unset it or give it a value", name));
-    if (const auto done = set_twin(to, {&o, value, Source::environment}); !done)
+    if (const auto done = set_twin(to, {&o, set->value, Source::environment}); !done)
       return fail(Errc::config, fmt::format("{}: {}", name, done.error().message));
+  }
+  for (const Variable& v : all) {
+    if (const OldName* old = of_an_option(v.name) ? nullptr : find_old_variable(v.name);
+        old && (old->verbs & bit(to.verb)))
+      return fail(Errc::config, no_longer(v.name, *old, Source::environment));
+    const std::string_view rest = v.name.substr(prefix.size());
+    if (const std::string meant = is_unknown(v) ? meant_variable(rest, to.verb) : "";
+        !meant.empty())
+      return fail(Errc::config, fmt::format("{}: there is no such variable; did you mean {}{}?",
+                                            printable(v.name), prefix, meant));
   }
   return {};
 }
 
 Result<void> from_configuration(Options& to) {
+  // Several rows can have one name, each for other commands (bench has its own --backend).
+  const auto settable = [](std::string_view name, Verb verb) -> const Option* {
+    for (const Option& o : option_table())
+      if (name == o.name && reads(o, verb)) return &o;
+    return nullptr;
+  };
   TRY(entries, read_configuration(to));
   for (const Entry& e : entries)
     to.env_asked |= to.verb == Verb::acquire && e.name == "output" && e.value == "env";
@@ -100,12 +142,14 @@ Result<void> from_configuration(Options& to) {
     if (!o)
       return wrong(find_option(e.name) ? "this option cannot be in a configuration file"
                                        : "there is no such option");
-    if (is_secret(e.name)) {  // whether it counts is decided when the backend is known
-      to.values.push_back({o, e.value, Source::config, e.where, e.layer, false, e.backend});
-      continue;
-    }
-    if (const auto done = set_twin(to, {o, e.value, Source::config, e.where, e.layer}); !done)
-      return wrong(done.error().message);
+    Given given{.option = o,
+                .value = e.value,
+                .source = Source::config,
+                .where = e.where,
+                .layer = e.layer,
+                .backend = e.backend};
+    if (is_secret(e.name)) to.values.push_back(given);  // counts or not when the backend is known
+    else if (const auto done = set_twin(to, given); !done) return wrong(done.error().message);
   }
   return {};
 }
@@ -118,13 +162,19 @@ const Option* find_option(std::string_view name, Verbs verbs) noexcept {
   return nullptr;
 }
 
-std::string environment_name(std::string_view name) {
-  std::string text = "DLOCK_";
-  for (const char c : name)
+std::string environment_name(std::string_view option) {
+  std::string text(prefix);
+  for (const char c : option)
     text += c == '-' ? '_' : static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
   return text;
 }
-std::string environment_name(const Option& o) { return environment_name(std::string_view(o.name)); }
+
+std::string unknown_variables() {
+  std::string text;
+  for (const Variable& v : variables())
+    if (is_unknown(v)) text += fmt::format("{}{}", text.empty() ? "" : ", ", printable(v.name));
+  return text;
+}
 
 bool given_by_flag(const Options& o, std::string_view name) noexcept {
   const Given* g = find(o, name);
@@ -138,7 +188,7 @@ std::string called(const Options& o, std::string_view name) {
 }
 std::string called(const Given& g) {
   switch (g.source) {
-    case Source::environment: return environment_name(*g.option);
+    case Source::environment: return environment_name(g.option->name);
     case Source::config: return fmt::format("{}: {}", g.where, g.option->name);
     case Source::flag: break;
   }
@@ -153,9 +203,8 @@ Errc blame(const Options& o, std::string_view name) noexcept {
 Result<void> parse(Options& to, int argc, char** argv) {
   auto done = read_arguments(to, argc, argv);
   if (done && to.help) return done;
-  if (done) done = take_word_as_key(to);
+  if (done) done = word_as_key(to);
   if (done) done = from_environment(to);
-  if (done) done = refuse_misspelt_variables(to.verb);
   // also of an acquire that is wrong: a file may ask for lines for eval
   if (done || to.verb == Verb::acquire)
     if (auto files = from_configuration(to); done) done = std::move(files);

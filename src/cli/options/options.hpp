@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command line and its environment twins.
+// The command line, its environment twins and the configuration files.
 //
 // Long names are accepted in full only: a script must not break when an option is added. Text is
 // kept as views into argv and the environment, which last as long as the process.
@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 #include <vector>
-#include "cli/options/bench_options.hpp"
+#include "bench/scenario.hpp"
 #include "core/clock.hpp"
 #include "core/error.hpp"
 #include "core/lease.hpp"
@@ -18,17 +18,7 @@
 
 namespace dlock::cli {
 
-enum class Verb : std::uint8_t {
-  run,
-  acquire,
-  renew,
-  release,
-  check,
-  fence,
-  inspect,
-  bench,
-  config
-};
+enum class Verb { run, acquire, renew, release, check, fence, inspect, bench, config };
 
 using Verbs = unsigned;  // a set of them
 constexpr Verbs bit(Verb v) noexcept { return 1U << static_cast<unsigned>(v); }
@@ -43,41 +33,35 @@ struct Given {
   const Option* option;
   std::string_view value;
   Source source;
-  std::string_view where;      // config: "/etc/dlock/config.toml:3"
+  std::string_view where{};    // config: "/etc/dlock/config.toml:3"
   unsigned layer = 0;          // config: 0 has the highest priority
   bool off = false;            // a switch that was set to "no"
   std::string_view backend{};  // a secret of a table: the backend that the table names
 };
 
-struct Options {
-  Verb verb{};
-  bool help = false, all_help = false;  // all_help: --help=all
-
-  // common
+// Of the verbs that use a store.
+struct StoreOptions {
   std::string_view backend = "file:", recipe;
   std::optional<Duration> op_timeout;
   Duration connect_timeout{5'000'000};
   Duration ttl{30'000'000};
-  bool quiet = false;
-  int verbosity = 0;
-  std::string_view trace, config, profile;
+  std::string_view trace;
   std::string_view password_file, auth_file, tls_ca, tls_cert, tls_key;
-  bool tls_insecure = false, log_json = false;
+  bool tls_insecure = false;
+};
 
-  // subject
-  std::vector<std::string_view> keys;               // in the given order
-  std::optional<std::string_view> handle, operand;  // operand: SEQUENCER or K
-  std::optional<FencingToken> token;
-
-  // run, acquire
+// Of run and acquire; some of fence and release, too.
+struct TakingOptions {
   std::optional<Duration> wait;  // nothing: for ever; zero: one try
   Mode mode = Mode::exclusive;
   unsigned limit = UINT_MAX;
   int conflict_status = 75;
   Duration lock_delay{}, splay{};
   std::string_view reason;
+};
 
-  // run
+// Of run; some of fence, too.
+struct RunOptions {
   char** command = nullptr;  // what follows the first `--`, NULL-terminated; null: there was none
   std::optional<std::string_view> shell_command;
   std::optional<Duration> kill_after;
@@ -92,27 +76,61 @@ struct Options {
   bool publish_command = false, no_reentrant = false;
   int status_fd = -1;
   std::string_view status_file, metrics_file;
+};
 
-  std::string_view state;  // fence
-
-  bool hold = false, keep = false;  // acquire
+struct AcquireOptions {
+  bool hold = false, keep = false;
   std::optional<int> watch_pid;
   Duration max_hold{std::chrono::hours{1}};
-  Output output = Output::text;
-  // lines for eval (fail_closed.hpp); as far as it is known when the rest is wrong
+  // lines for eval (say.hpp); as far as it is known when the rest is wrong
   bool env_asked = false;
-  std::string_view foreign_output;  // of --output: another command's form (output_form.hpp)
-  // release
+};
+
+struct ReleaseOptions {
   bool force = false, yes = false, if_held = false, revoke = false;
-  // inspect
-  bool json = false, csv = false, no_heading = false, held = false, stale = false, check = false;
-  bool doctor = false;
+};
+
+struct InspectOptions {
+  bool no_heading = false, held = false, stale = false, check = false, doctor = false;
   std::optional<Duration> watch;
   std::string_view columns;
   enum class Sort : std::uint8_t { key, age, waiters } sort = Sort::key;
+};
 
+struct BenchOptions {
+  std::vector<std::string_view> backends, recipes;  // empty: the default one
+  std::vector<bench::Scenario> scenarios;           // empty: uncontended, handoff
+  unsigned clients = 8, repeat = 1;
+  std::optional<Duration> duration;
+  std::uint64_t ops = 0, rate = 0;
+  Duration hold{}, progress{};
+  bool no_progress = false;
+  std::string_view prefix, html;
+};
+
+// All of them: a verb reads its own and those that it shares.
+struct Options : StoreOptions,
+                 TakingOptions,
+                 RunOptions,
+                 AcquireOptions,
+                 ReleaseOptions,
+                 InspectOptions {
+  Verb verb{};
+  bool help = false, all_help = false;  // all_help: --help=all
+  bool quiet = false, log_json = false;
+  int verbosity = 0;
+  std::string_view config, profile;
+
+  std::vector<std::string_view> keys;               // in the given order
+  std::optional<std::string_view> handle, operand;  // operand: SEQUENCER or K
+  std::optional<FencingToken> token;
+
+  Output output = Output::text;
+  bool json = false, csv = false;   // the same, once all is read
+  std::string_view foreign_output;  // of --output: another command's form (option_rules.hpp)
+
+  std::string_view state;  // fence
   BenchOptions bench;
-
   bool report = false;  // config
 
   // where a file says that a backend must be given: "/etc/dlock/config.toml:1"; empty: none does
@@ -124,12 +142,14 @@ struct Options {
 // The first row of this name that one of the verbs has; null: there is none.
 const Option* find_option(std::string_view name, Verbs = ~0U) noexcept;
 
-std::string environment_name(std::string_view name);  // "DLOCK_WAIT"
-std::string environment_name(const Option&);
+std::string environment_name(std::string_view option);  // "DLOCK_WAIT"
 
 // argv[0] is that of Options::verb. Errc::usage, or Errc::config for the environment. Does not
 // reorder argv.
 Result<void> parse(Options&, int argc, char** argv);
+
+// "DLOCK_A, DLOCK_B": variables that no verb reads. Empty: none.
+std::string unknown_variables();
 
 // True if the option of this long name was set at all / by the command line.
 bool given(const Options&, std::string_view name) noexcept;

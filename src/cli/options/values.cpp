@@ -56,6 +56,18 @@ Result<int> parse_signal(std::string_view text) {
                           quoted(text)));
 }
 
+Result<std::size_t> parse_word(std::string_view text, std::string_view words) {
+  std::string all;
+  for (std::size_t i = 0;; ++i) {
+    const std::string_view word = words.substr(0, words.find('|'));
+    const bool last = word.size() == words.size();
+    if (text == word) return i;
+    all.append(i == 0 ? "" : last ? " nor " : ", ").append(word);
+    if (last) return fail(Errc::usage, fmt::format("{} is neither {}", quoted(text), all));
+    words.remove_prefix(word.size() + 1);
+  }
+}
+
 Result<bool> parse_switch(std::string_view text) {
   for (const std::string_view yes : {"1", "true", "yes", "on"})
     if (text == yes) return true;

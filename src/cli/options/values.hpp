@@ -1,10 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values of options, parsed strictly. Every error is Errc::usage and names the value and what is
-// allowed.
+// Values of options: parsed strictly, and set. Every error is Errc::usage and names the value and
+// what is allowed.
 #pragma once
+#include <fmt/format.h>
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
-#include <string_view>
-#include "core/error.hpp"
+#include <optional>
+#include <type_traits>
+#include <utility>
+#include "cli/options/options.hpp"
+#include "core/duration.hpp"
+#include "core/text.hpp"
 
 namespace dlock::cli {
 
@@ -14,7 +21,94 @@ Result<std::uint64_t> parse_number(std::string_view text, std::uint64_t least, s
 // TERM, SIGTERM, 15, RTMIN, RTMIN+3, RTMAX-1.
 Result<int> parse_signal(std::string_view text);
 
+// The index of `text` among the words "a|b|c".
+Result<std::size_t> parse_word(std::string_view text, std::string_view words);
+
 // 1, true, yes, on; 0, false, no, off.
 Result<bool> parse_switch(std::string_view text);
+
+// Setters, a column of the option table: how a value reaches a field of Options or of its members:
+// text<&Options::reason>, text<&Options::bench, &BenchOptions::prefix>.
+
+template <auto... Path>
+auto& field(Options& o) noexcept {
+  return (o.*....*Path);
+}
+
+template <auto... Path>
+Result<void> on(Options& o, std::string_view) {
+  field<Path...>(o) = true;
+  return {};
+}
+
+template <auto... Path>
+Result<void> any_text(Options& o, std::string_view value) {
+  field<Path...>(o) = value;
+  return {};
+}
+
+template <auto... Path>
+Result<void> text(Options& o, std::string_view value) {
+  if (value.empty()) return fail(Errc::usage, "must not be empty");
+  return any_text<Path...>(o, value);
+}
+
+// One more of several, each once.
+template <auto... Path>
+Result<void> added_text(Options& o, std::string_view value) {
+  auto& all = field<Path...>(o);
+  if (value.empty()) return fail(Errc::usage, "must not be empty");
+  if (std::find(all.begin(), all.end(), value) != all.end())
+    return fail(Errc::usage, fmt::format("{} twice", quoted(value)));
+  all.push_back(value);
+  return {};
+}
+
+// What a function makes of the text.
+template <auto Parse, auto... Path>
+Result<void> parsed(Options& o, std::string_view value) {
+  TRY(made, Parse(value));
+  field<Path...>(o) = made;
+  return {};
+}
+
+template <auto... Path>
+Result<void> duration(Options& o, std::string_view value) {
+  return parsed<parse_duration, Path...>(o, value);
+}
+
+template <auto... Path>
+Result<void> positive_duration(Options& o, std::string_view value) {
+  TRY_VOID(duration<Path...>(o, value));
+  if (field<Path...>(o) > Duration{}) return {};
+  return fail(Errc::usage, fmt::format("{} must be longer than 0", quoted(value)));
+}
+
+template <class T>
+struct ValueOf {
+  using Type = T;
+};
+template <class T>
+struct ValueOf<std::optional<T>> {
+  using Type = T;
+};
+template <auto... Path>
+using Value = typename ValueOf<
+    std::remove_reference_t<decltype(field<Path...>(std::declval<Options&>()))>>::Type;
+
+template <std::uint64_t Least, std::uint64_t Most, auto... Path>
+Result<void> number(Options& o, std::string_view value) {
+  TRY(n, parse_number(value, Least, Most));
+  field<Path...>(o) = static_cast<Value<Path...>>(n);
+  return {};
+}
+
+// One of the words "a|b|c", which are in the order of the field's values.
+template <const auto& Words, auto... Path>
+Result<void> word(Options& o, std::string_view value) {
+  TRY(index, parse_word(value, Words));
+  field<Path...>(o) = static_cast<Value<Path...>>(index);
+  return {};
+}
 
 }  // namespace dlock::cli

@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/options/verbs.hpp"
+#include <fmt/format.h>
+#include <algorithm>
+#include <array>
+#include "cli/options/option_table.hpp"
+#include "core/exit_status.hpp"
 
 namespace dlock::cli {
 namespace {
@@ -8,18 +13,15 @@ constexpr VerbInfo table[] = {
     {Verb::run, "run", "[OPTION...] --key K -- COMMAND [ARG...]",
      "take the lock, run COMMAND, release",
      "Takes the lock K, runs COMMAND while it is held, and releases it when COMMAND and all of its "
-     "descendants are gone. "
-     "What follows the first -- reaches COMMAND byte for byte; there is no shell unless -c asks "
-     "for one.",
+     "descendants are gone. What follows the first -- reaches COMMAND byte for byte; there is no "
+     "shell unless -c asks for one.",
      "0 3 * * *  dlock run -n -E 0 --once-per day --key nightly -- /opt/nightly"},
     {Verb::acquire, "acquire", "[OPTION...] K | --key K [--key K]...",
      "take the lock for --ttl and print its handle",
      "Takes the lock K as a lease of --ttl that no process keeps alive, and prints the handle with "
-     "which it can be renewed and "
-     "released. With --keep, a process in the background keeps the lock until release or until the "
-     "caller is gone. With --hold, "
-     "dlock "
-     "stays and holds the lock until its standard input ends or a signal comes.",
+     "which it can be renewed and released. With --keep, a process in the background keeps the "
+     "lock until release or until the caller is gone. With --hold, dlock stays and holds the lock "
+     "until its standard input ends or a signal comes.",
      "grant=$(dlock acquire --keep -w 1m --output env deploy) || exit; eval \"$grant\""},
     {Verb::renew, "renew", "[OPTION...] K [--handle H]", "extend a lease that acquire took",
      "Lets the lease of K last --ttl from now. A lease that has ended is not revived.",
@@ -28,9 +30,7 @@ constexpr VerbInfo table[] = {
      "[OPTION...] K [--handle H | --revoke | --force --token N | --force --yes]",
      "release the lock",
      "Releases the lock K that the handle holds. --force removes another holder: the one with "
-     "--token N, or all with "
-     "--yes. "
-     "It does not stop their work; --revoke asks them to.",
+     "--token N, or all with --yes. It does not stop their work; --revoke asks them to.",
      "dlock release deploy --handle \"$h\""},
     {Verb::check, "check", "[OPTION...] SEQUENCER | K --token N | K --handle H | --key K",
      "is this grant still in force?",
@@ -39,31 +39,116 @@ constexpr VerbInfo table[] = {
     {Verb::fence, "fence", "[OPTION...] --state FILE --token N -- COMMAND [ARG...]",
      "run COMMAND unless a newer token was seen",
      "Runs COMMAND only if N is not older than the newest token that FILE has seen, and notes N "
-     "before. Calls for the same FILE "
-     "run one after "
-     "the other. So a holder that was frozen, and has lost its lock since, changes nothing any "
-     "more.",
+     "before. Calls for the same FILE run one after the other. So a holder that was frozen, and "
+     "has lost its lock since, changes nothing any more.",
      "dlock fence --state /var/lib/site.fence --token \"$DLOCK_TOKEN\" -- deploy"},
     {Verb::inspect, "inspect", "[OPTION...] [K | PATTERN]", "show holders and waiters",
      "Shows one key, the keys that match a PATTERN of the shell ('svc-*'), or every key of the "
-     "backend. ASKED and AGE tell when the holder asked for the "
-     "lock, by the clock of its "
-     "host; SINCE when it got it, where the store keeps that; "
-     "LEASE is the time left until the lock ends without a renewal.",
+     "backend. ASKED and AGE tell when the holder asked for the lock, by the clock of its host; "
+     "SINCE when it got it, where the store keeps that; LEASE is the time left until the lock ends "
+     "without a renewal.",
      "dlock inspect nightly"},
     {Verb::bench, "bench", "[OPTION...]", "measure and compare backends and recipes",
      "Measures how fast locks are taken and handed on, with many clients, on every backend named "
-     "by -b and every recipe named by "
-     "--recipe, and "
-     "watches that no two of them ever hold the same lock: then it says FAIL and exits with 1. It "
-     "removes what it wrote.",
+     "by -b and every recipe named by --recipe, and watches that no two of them ever hold the same "
+     "lock: then it says FAIL and exits with 1. It removes what it wrote.",
      "dlock bench -b file: -b redis://lock1 --scenario handoff"},
     {Verb::config, "config", "[OPTION...]", "show every value and where it comes from",
      "Prints every option that a variable or a configuration file can set, with its value and "
-     "where "
-     "that comes from; in comments those that are not set, with their defaults. Asks no backend.",
+     "where that comes from; in comments those that are not set, with their defaults. Asks no "
+     "backend.",
      "dlock config --profile batch"},
 };
+
+constexpr std::size_t line_width = 80, option_column = 30;
+
+// `text` wrapped at line_width; the first line begins at `column`, the others are indented to it.
+std::string wrapped(std::string_view text, std::size_t column) {
+  std::string out;
+  std::size_t at = column;
+  while (!text.empty()) {
+    const std::string_view word = text.substr(0, text.find(' '));
+    text.remove_prefix(std::min(text.size(), word.size() + 1));
+    if (at > column && at + 1 + word.size() > line_width) {
+      out += '\n' + std::string(column, ' ');
+      at = column;
+    } else if (at > column) {
+      out += ' ';
+      ++at;
+    }
+    out += word;
+    at += word.size();
+  }
+  return out + '\n';
+}
+
+// "  left      what it means"; a left side that is too long gets its own line.
+std::string entry(std::string_view left, std::string_view meaning, std::size_t column) {
+  const bool fits = left.size() + 2 <= column;
+  return fmt::format(
+      "{}{}{}", left,
+      fits ? std::string(column - left.size(), ' ') : '\n' + std::string(column, ' '),
+      wrapped(meaning, column));
+}
+
+std::string option_entry(const Option& o) {
+  const std::string letter = o.letter ? fmt::format("-{}, ", o.letter) : "    ";
+  const std::string_view name = o.argument ? o.argument : "";
+  const std::string argument = name.empty()     ? ""
+                               : name[0] == '[' ? fmt::format("[={}", name.substr(1))
+                               : name[0] == '=' ? std::string(name)
+                                                : fmt::format("={}", name);
+  const std::string preset = o.preset.empty() ? "" : fmt::format(" (default: {})", o.preset);
+  return entry(fmt::format("  {}--{}{}", letter, o.name, argument),
+               fmt::format("{}{}", o.help, preset), option_column);
+}
+
+std::string_view heading(Group g) {
+  switch (g) {
+    case Group::subject: return "What";
+    case Group::taking: return "Taking the lock";
+    case Group::job: return "The command";
+    case Group::result: return "Result";
+    case Group::common: return "Common";
+  }
+  return "";
+}
+
+// The options that --help shows; --help=all shows the rest as well.
+constexpr std::string_view everyday =
+    " key handle state token force yes revoke if-held nonblock wait limit shared reason command "
+    "kill-after max-run min-hold once-per explain hold keep until-success output json csv columns "
+    "watch held stale check doctor scenario clients duration repeat html backend recipe ttl quiet "
+    "verbose help conflict-exit-code report ";
+
+bool is_everyday(const Option& o, Verb v) {
+  if (v == Verb::run && o.group == Group::result) return false;  // of --explain
+  return everyday.find(fmt::format(" {} ", o.name)) != everyday.npos;
+}
+
+std::string options_of(Verb v, bool all) {
+  std::string text;
+  for (const Group g : {Group::subject, Group::taking, Group::job, Group::result, Group::common}) {
+    bool first = true;
+    for (const Option& o : option_table()) {
+      if (o.group != g || !belongs(o, v) || !(all || is_everyday(o, v))) continue;
+      if (std::exchange(first, false)) text += fmt::format("\n{}:\n", heading(g));
+      text += option_entry(o);
+    }
+  }
+  return text;
+}
+
+std::string twins_of(Verb v) {
+  std::string names;
+  for (const Option& o : option_table())
+    if (reads(o, v)) names += (names.empty() ? "  " : " ") + environment_name(o.name);
+  return fmt::format("\nEnvironment (an option on the command line comes first):\n  {}",
+                     wrapped(names.substr(2), 2));
+}
+
+constexpr std::string_view durations =
+    "Durations D: 30 (seconds), 500ms, 90s, 5m, 1h30m, 1.5h, 2d.\n";
 
 }  // namespace
 
@@ -74,6 +159,47 @@ std::optional<Verb> find_verb(std::string_view name) noexcept {
   for (const VerbInfo& v : table)
     if (v.name == name) return v.verb;
   return std::nullopt;
+}
+
+std::string short_usage() {
+  return "usage: dlock run --key K -- COMMAND [ARG...]\n"
+         "       dlock help [COMMAND | PAGE] | --help | --version\n";
+}
+
+std::string general_help() {
+  std::string text =
+      "usage: dlock COMMAND [OPTION...]\n\n"
+      "Takes a lock, runs a command while it is held, and makes sure that the command is\n"
+      "dead before the lock is granted to another holder.\n\nCommands:\n";
+  for (const VerbInfo& v : verbs()) text += entry(fmt::format("  {}", v.name), v.summary, 12);
+  text +=
+      "\ndlock help COMMAND lists the options of a command; dlock --version the backends\n"
+      "and recipes that are built in. -h and -V do the same where nothing follows them.\n\n"
+      "Pages of the manual that dlock help PAGE prints:\n ";
+  for (const ManualPage& p : manual_pages()) text += fmt::format(" {}", p.name);
+  text += "\n\n";
+  text += durations;
+  text += "\nExit status:\n";
+  for (const ExitStatus& s : exit_statuses())
+    text += entry(fmt::format("  {}", static_cast<int>(s.code)), s.meaning, 12);
+  return text;
+}
+
+std::string verb_help(Verb v) {
+  const VerbInfo& i = info(v);
+  const auto count = std::count_if(option_table().begin(), option_table().end(),
+                                   [&](const Option& o) { return belongs(o, v); });
+  return fmt::format(
+      "usage: dlock {} {}\n\n{}{}\n{}\nExample:\n  {}\n\ndlock {} --help=all lists all {} options "
+      "and their variables.\n",
+      i.name, i.usage, wrapped(i.about, 0), options_of(v, false), durations, i.example, i.name,
+      count);
+}
+
+std::string full_help(Verb v) {
+  const VerbInfo& i = info(v);
+  return fmt::format("usage: dlock {} {}\n\n{}{}{}\n{}\nExample:\n  {}\n", i.name, i.usage,
+                     wrapped(i.about, 0), options_of(v, true), twins_of(v), durations, i.example);
 }
 
 }  // namespace dlock::cli

@@ -105,7 +105,7 @@ script() { setsid -w env --default-signal bash -c "$1"; }
   for _ in {1..10}; do "$DLOCK" run --key a --key b -- true & pids+=($!); done
   for _ in {1..10}; do "$DLOCK" run --key b --key a -- true & pids+=($!); done
   eventually is_free a
-  wait "${pids[@]}"
+  for pid in "${pids[@]}"; do wait "$pid"; done
 }
 
 @test "several keys: kill -9 of dlock and its guard frees all of them" {

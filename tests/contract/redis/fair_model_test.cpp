@@ -184,7 +184,7 @@ class RedisModel final : public test::ModelStore {
 
 void run_both(const Texts& texts, bool set_clock, long steps) {
   test::RedisServer server;
-  const unsigned seed = Catch::rngSeed() ? Catch::rngSeed() : 1;
+  const unsigned seed = Catch::rngSeed();
   RedisModel store{server, texts};
   test::ModelRun{store, {.sets_clock = set_clock, .renew_looks = false, .graces = true}, seed}.run(
       steps, seed);

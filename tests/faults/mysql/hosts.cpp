@@ -64,11 +64,42 @@ TEST_CASE("a read-only server grants nothing, even to an account that may write 
     release_or_fail(*a, acquire_or_fail(*a, request(key("k"), 30s)));
     server().sql("SET GLOBAL read_only=1");
     const auto fresh = open_mysql(with_prefix(db, recipe), calm(), recipe);
-    const auto p = waiter(*fresh, request(key("k"), 30s))->poll(0us);
+    const auto p = waiter(*fresh, request(key("k"), 30s))->poll(0us),
+               q = waiter(*a, request(key("k"), 30s))->poll(1s);  // over a session from before
     server().sql("SET GLOBAL read_only=0");
-    REQUIRE_FALSE(p);
-    CHECK(p.error().code == Errc::unavailable);
-    CHECK(p.error().message.find("read-only") != std::string::npos);
+    for (const auto* refused : {&p, &q}) {
+      REQUIRE_FALSE(*refused);
+      CHECK(refused->error().code == Errc::unavailable);
+      CHECK(refused->error().message.find("read-only") != std::string::npos);
+    }
+  }
+}
+
+// Without recipe for-update: a server becomes read-only when no statement waits for a row.
+TEST_CASE("a server that becomes read-only grants nothing to those who wait, until it writes") {
+  Database db{server()};
+  for (const char* recipe : {"lease", "get-lock", "insert", "version"}) {
+    for (const bool killed : {false, true}) {  // then the waiter logs in meanwhile
+      CAPTURE(recipe, killed);
+      const auto a = open_mysql(with_prefix(db, recipe), calm(), recipe),
+                 b = open_mysql(with_prefix(db, recipe), calm(), recipe);
+      const Lease lease = acquire_or_fail(*a, request(key("k"), 30s));
+      auto w = waiter(*b, request(key("k"), 30s));
+      CHECK(waits(*w, 300ms));
+      server().sql("SET GLOBAL read_only=1");
+      if (killed) kill_sessions(db);
+      const auto released = a->release(lease);
+      auto p = w->poll(3s);
+      // killed sessions first
+      for (int i = 0; i < 3 && !p && p.error().code == Errc::timed_out; ++i) p = w->poll(3s);
+      server().sql("SET GLOBAL read_only=0");
+      CHECK(released);
+      CHECK_FALSE(p);
+      if (!p) CHECK(p.error().code == Errc::unavailable);
+      if (!p) CHECK(p.error().message.find("read-only") != std::string::npos);
+      if (!p) release_or_fail(*b, granted_within(*w, 10s));
+      else if (const auto* g = std::get_if<Granted>(&*p)) release_or_fail(*b, g->lease);
+    }
   }
 }
 
@@ -128,6 +159,11 @@ TEST_CASE("a server with a statement-based binary log: all recipes work, and doc
     CHECK(std::none_of(found.begin(), found.end(),
                        [](const Finding& f) { return f.level == Finding::Level::bad; }));
   }
+  // What a replica executes must not depend on its being read-only.
+  const auto logged = db.sql("SHOW BINLOG EVENTS");
+  REQUIRE(logged.rows.size() > 50);
+  for (std::size_t i = 0; i < logged.rows.size(); ++i)
+    CHECK(logged.text(5, i).find("@@global.read_only") == std::string::npos);
 }
 
 TEST_CASE("doctor reports how a server compares lock names") {

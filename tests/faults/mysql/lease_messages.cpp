@@ -103,20 +103,16 @@ TEST_CASE("a request that arrives after its sender gave up gets no grant") {
   Proxy proxy{server().port()};
   const auto a = open_mysql(through(proxy, db), quick(1500ms)), b = open_mysql(db.url(), calm());
   warm_up(*b, 1);
-  warm_up(*a, GENERATE(0, 2));
-  proxy.delay(Proxy::to_server, 4s);
+  const int grants = GENERATE(0, 2);
+  warm_up(*a, grants);
+  proxy.hold(grants < 2 ? "UPDATE dlock_lock" : "dlock1 k");  // prepared: only the values are sent
   auto w = waiter(*a, request(key("k"), 30s));
-  const auto session =
-      fmt::format("SELECT COUNT(*) FROM information_schema.processlist WHERE DB='{}'", db.name());
-  const auto sessions = db.value(session);
   CHECK_FALSE(w->poll(0us));
-  proxy.delay(Proxy::to_server, 0us);
+  REQUIRE(proxy.holds_one());
   release_or_fail(*a, granted_within(*w, 10s));  // over another session
   const auto fence = b->inspect(key("k")).value()->fence;
-  for (const Deadline late = Clock::now() + 5s;
-       Clock::now() < late && db.value(session) > sessions;)
-    ::usleep(5000);
-  ::usleep(4'500'000);  // its arrival cannot be seen, as it must change nothing
+  proxy.let_go();
+  REQUIRE(proxy.answered());
   const auto seen = b->inspect(key("k")).value();
   CHECK(seen->holders.empty());
   CHECK(seen->fence == fence);
@@ -137,13 +133,14 @@ TEST_CASE("a stopped server grants nothing to clients that gave up meanwhile") {
   a.reset();
   own.thaw();
   const auto b = open_mysql(db.url(), calm());
-  // until the server has read the request
-  for (const Deadline until = Clock::now() + 5s; Clock::now() < until;) {
-    if (db.value(fmt::format("SELECT COUNT(*) FROM information_schema.processlist WHERE DB='{}'",
-                             db.name())) <= "2")
-      break;
+  // the server has read the request once it has noticed that its sender is gone
+  const auto sessions =
+      fmt::format("SELECT COUNT(*) FROM information_schema.processlist WHERE DB='{}'", db.name());
+  std::string left;
+  for (const Deadline until = Clock::now() + 20s;
+       (left = db.value(sessions)) != "1" && Clock::now() < until;)  // the asking one
     ::usleep(5000);
-  }
+  REQUIRE(left == "1");
   CHECK(b->inspect(key("k")).value()->holders.empty());
 }
 
@@ -158,13 +155,15 @@ TEST_CASE("a late release does not end what the same owner has taken again") {
     const Request r = request(key("k"), 30s);
     const Lease first = acquire_or_fail(*a, r);
     if (renewed_before) REQUIRE(kept(a->renew(first, 30s)));
-    proxy.delay(Proxy::to_server, 2s);
+    // prepared: only the values are sent
+    proxy.hold(grants < 2 ? "UPDATE dlock_lock" : "dlock:k");
     CHECK_FALSE(a->release(first));
-    proxy.delay(Proxy::to_server, 0us);
+    REQUIRE(proxy.holds_one());
     auto w = waiter(*a, r);
     const Lease again = granted_within(*w, 10s);
     REQUIRE(kept(a->renew(again, 30s)));
-    ::usleep(2'500'000);  // its arrival cannot be seen, as it must change nothing
+    proxy.let_go();
+    REQUIRE(proxy.answered());
     CHECK(b->check(key("k"), r.owner).value() == Validity::valid);
   }
 }

@@ -9,7 +9,7 @@
 #include <cstdio>
 #include <optional>
 #include <stdexcept>
-#include "core/backend.hpp"
+#include "core/factory.hpp"
 #include "run/lines.hpp"
 #include "support/process.hpp"
 

@@ -155,7 +155,7 @@ TEST_CASE("a lock that was released leaves no watch in its session") {
     const auto backend = open_zookeeper(place(), {}, recipe);
     release_or_fail(*backend, acquire_or_fail(*backend, ask(10s)));
     zookeeper::Session& s =
-        **dynamic_cast<zookeeper::SessionBackend&>(*backend).looker();  // the same session
+        **dynamic_cast<zookeeper::SessionBackend&>(*backend).reader();  // the same session
     const zookeeper::WatchId next = s.new_watch();
     REQUIRE(next > 1);
     for (zookeeper::WatchId w = 1; w < next; ++w) CHECK_FALSE(s.fired(w));

@@ -5,8 +5,8 @@
 #include <catch2/catch.hpp>
 #include "support/proxy.hpp"
 #include "support/zookeeper_client.hpp"
-#include "zookeeper/node_record.hpp"
 #include "zookeeper/queue/queue.hpp"
+#include "zookeeper/records.hpp"
 
 using namespace dlock;
 using namespace dlock::test;

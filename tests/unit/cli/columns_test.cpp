@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/inspect/columns.hpp"
 #include <catch2/catch.hpp>
 #include "cli/inspect/key_state.hpp"
-#include "cli/inspect/output_text.hpp"
+#include "cli/inspect/output.hpp"
 
 using namespace dlock;
 using namespace dlock::cli;

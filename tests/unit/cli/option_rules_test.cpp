@@ -3,8 +3,8 @@
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <map>
-#include "cli/fail_closed.hpp"
 #include "cli/options/verbs.hpp"
+#include "cli/say.hpp"
 #include "unit/cli/parsed.hpp"
 
 using namespace dlock;

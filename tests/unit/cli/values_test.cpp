@@ -4,8 +4,7 @@
 #include <catch2/catch.hpp>
 #include <csignal>
 #include <string>
-#include "cli/options/nearest.hpp"
-#include "cli/options/proposed_url.hpp"
+#include "cli/options/suggestions.hpp"
 #include "unit/message.hpp"
 
 using namespace dlock;

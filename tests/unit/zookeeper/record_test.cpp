@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
-#include "zookeeper/node_record.hpp"
+#include "zookeeper/records.hpp"
 #include "zookeeper/session/session.hpp"
 
 using namespace dlock;

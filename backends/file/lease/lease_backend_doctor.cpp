@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// inspect --doctor: the directory of the locks, and what around it decides whether they last.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <linux/magic.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <memory>
+#include "common/examination.hpp"
+#include "core/text.hpp"
+#include "file/lease/lease_backend.hpp"
+#include "file/sys_error.hpp"
+#include "util/fd.hpp"
+
+namespace dlock::file {
+namespace {
+
+using Level = Finding::Level;
+
+struct Free {
+  void operator()(char* text) const noexcept { std::free(text); }
+};
+
+// The nearest directory on the way to `path`, itself included, that all users may write to.
+void way(const std::string& path, Findings& found) {
+  const std::unique_ptr<char, Free> real(::realpath(path.c_str(), nullptr));
+  std::string at = real ? std::string(real.get()) : path;
+  const auto open_to_all = [&] {
+    struct stat st {};
+    return ::stat(at.c_str(), &st) == 0 && (st.st_mode & S_IWOTH) != 0;
+  };
+  while (at.size() > 1 && !open_to_all()) at.resize(std::max<std::size_t>(at.rfind('/'), 1));
+  const bool open = open_to_all();
+  found.add(
+      "way to it",
+      open ? fmt::format("all users may write to {}", at) : "only its owner and root may write",
+      good_if(!open, Level::bad),
+      "use a directory outside: what is cleaned by age, as /tmp is, loses locks, and a lock "
+      "that is deleted is a lock that is open");
+}
+
+std::string first_bytes(const char* path) {
+  const Fd fd(::open(path, O_RDONLY | O_CLOEXEC));
+  std::array<char, 256> text{};
+  const ssize_t n = fd ? ::read(fd.get(), text.data(), text.size()) : 0;
+  return {text.data(), static_cast<std::size_t>(n > 0 ? n : 0)};
+}
+
+// "boottime       100         0": this process is in a time namespace whose clock is 100 s ahead.
+bool shifted(std::string_view offsets) {
+  const auto at = offsets.find("boottime");
+  return at != offsets.npos && offsets.find_first_of("123456789", at) != offsets.npos;
+}
+
+void clock(Findings& found) {
+  std::string source =
+      first_bytes("/sys/devices/system/clocksource/clocksource0/current_clocksource");
+  while (source.ends_with('\n')) source.pop_back();
+  if (shifted(first_bytes("/proc/self/timens_offsets")))
+    found.add("clock", "a time namespace of its own", Level::warning,
+              "leases end at other moments here than for the processes outside: use one namespace");
+  else if (source.empty()) found.add("clock", "the source is not known", Level::unknown);
+  else
+    found.add("clock", printable(source), good_if(!source.ends_with("jiffies"), Level::warning),
+              "it counts ticks: leases end some ms early or late");
+}
+
+// Who may make locks there, take those of others and break them.
+void owner(int dir, const std::string& path, bool shared, Findings& found) {
+  struct stat st {};
+  if (::fstat(dir, &st) != 0)
+    return found.add("directory", sys_error("stat", "", errno).message, Level::unknown);
+  found.add("directory",
+            fmt::format("{}, mode {:04o}, of uid {}{}", path, st.st_mode & 07777U, st.st_uid,
+                        shared ? fmt::format(", shared by the members of gid {}", st.st_gid) : ""),
+            Level::good);
+}
+
+void filesystem(int dir, Findings& found) {
+  struct statfs fs {};
+  if (::fstatfs(dir, &fs))
+    return found.add("filesystem", sys_error("statfs", "", errno).message, Level::unknown);
+  const auto magic = static_cast<unsigned long>(fs.f_type);
+  if (const auto net = network_filesystem(magic))
+    found.add("filesystem", std::string(*net), Level::warning,
+              "good for one host only; use a local directory");
+  else if (magic == TMPFS_MAGIC)
+    found.add("filesystem", "tmpfs", Level::warning,
+              "fencing tokens and --once-per records are gone after a restart of the machine");
+  else found.add("filesystem", fmt::format("local (type 0x{:x})", magic), Level::good);
+}
+
+void space(int dir, Findings& found) {
+  struct statvfs fs {};
+  if (::fstatvfs(dir, &fs))
+    return found.add("free space", sys_error("statvfs", "", errno).message, Level::unknown);
+  if (fs.f_flag & ST_RDONLY)
+    return found.add("free space", "mounted read-only", Level::bad, "mount it for writing");
+  const auto mebibytes = std::uint64_t{fs.f_bavail} * fs.f_frsize >> 20U;
+  const bool inodes_counted = fs.f_files != 0;  // btrfs counts none
+  const bool full = mebibytes < 1 || (inodes_counted && fs.f_favail < 16);
+  found.add("free space", fmt::format("{} MiB, {} inodes", mebibytes, std::uint64_t{fs.f_favail}),
+            full ? Level::bad : good_if(mebibytes >= 64, Level::warning),
+            full ? "make room: a lock needs a few KiB and some inodes" : "make room");
+}
+
+}  // namespace
+
+Result<std::vector<Finding>> LeaseBackend::doctor() {
+  Findings found;
+  const auto root = root_.open_root(false);
+  if (!root) {
+    found.add("directory", root.error().message, Level::bad,
+              "correct it, or name another with -b file:/dir");
+    return found.take();
+  }
+  const int dir = root->dir.get();
+  if (root->dir) owner(dir, root_.path(), root->access.group, found);
+  else found.add("directory", root_.path() + " does not exist yet", Level::good);
+  way(root_.path(), found);
+  clock(found);
+  if (!root->dir) return found.take();
+  filesystem(dir, found);
+  space(dir, found);
+  const bool writable = ::faccessat(dir, ".", W_OK | X_OK, AT_EACCESS) == 0;
+  found.add("permission", writable ? "may make locks here" : "may not write here",
+            good_if(writable, Level::bad), "change the rights of the directory");
+  return found.take();
+}
+
+}  // namespace dlock::file

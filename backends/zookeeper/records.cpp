@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "zookeeper/records.hpp"
+#include <fmt/format.h>
+#include <algorithm>
+#include "common/record_reader.hpp"
+#include "core/number.hpp"
+
+namespace dlock::zookeeper {
+namespace {
+
+std::string_view word(std::string_view& rest) { return take_word(rest, ' '); }
+
+std::string or_dash(const std::optional<unsigned>& n) {
+  return n ? fmt::format_int(*n).str() : "-";
+}
+
+std::string request_to_stop(FencingToken token, bool names_recur) {
+  return names_recur ? fmt::format("{} {}", revoke_word, token) : std::string{revoke_word};
+}
+
+// dlock's record in data that may have the request to stop before it.
+std::string_view record_in(std::string_view data) {
+  if (!data.starts_with(revoke_word)) return data;
+  const auto before = data.find(" dlock1 ");
+  return before == std::string_view::npos ? std::string_view{} : data.substr(before + 1);
+}
+
+}  // namespace
+
+NodeRecord NodeRecord::of(const Request& r) {
+  NodeRecord record{r.owner.hex().substr(0, 8), r.ttl + r.lock_delay,
+                    r.mode == Mode::permit ? std::optional{r.limit} : std::nullopt, std::nullopt,
+                    r.identity};
+  record.who.limit = 0;  // has a word of its own
+  return record;
+}
+
+std::string NodeRecord::text() const {
+  return fmt::format("dlock1 {} {} {} {} {}", id, timeout.count(), or_dash(limit), or_dash(slot),
+                     who.encode());
+}
+
+std::optional<NodeRecord> NodeRecord::parse(std::string_view text) {
+  text = record_in(text);
+  if (word(text) != "dlock1") return std::nullopt;
+  NodeRecord r;
+  r.id = word(text);
+  const auto timeout = parse_number<std::int64_t>(word(text));
+  if (r.id.empty() || !timeout) return std::nullopt;
+  r.timeout = Duration{*timeout};
+  r.limit = parse_number<unsigned>(word(text));
+  r.slot = parse_number<unsigned>(word(text));
+  r.who = Identity::decode(text);
+  r.who.limit = r.limit.value_or(0);
+  return r;
+}
+
+std::optional<unsigned> newer_layout(std::string_view data) {
+  constexpr std::string_view magic = "dlock";
+  if (!data.starts_with(magic)) return std::nullopt;
+  const auto layout = parse_number<unsigned>(word(data).substr(magic.size()));
+  return layout && *layout > 1 ? layout : std::nullopt;
+}
+
+std::string revoke_text(FencingToken token, bool names_recur, std::string_view data) {
+  std::string text = request_to_stop(token, names_recur);
+  if (NodeRecord::parse(data)) text.append(" ").append(record_in(data));
+  return text;
+}
+
+bool asks_to_stop(std::string_view data, FencingToken token, bool names_recur) {
+  const std::string request = request_to_stop(token, names_recur);
+  return data == request || data.starts_with(request + " dlock1 ");
+}
+
+std::string Ticket::text() const {
+  std::string out = fmt::format("{:016x}", static_cast<std::uint64_t>(id));
+  for (const char c : password) out += fmt::format("{:02x}", static_cast<unsigned char>(c));
+  if (timeout > Duration{})
+    out += fmt::format("-{}-{}", timeout / std::chrono::milliseconds{1},
+                       lock_delay / std::chrono::milliseconds{1});
+  return out;
+}
+
+std::optional<Ticket> Ticket::parse(std::string_view text) {
+  Ticket t;
+  std::string_view times = text.substr(std::min<std::size_t>(text.size(), 48));
+  text = text.substr(0, 48);
+  if (text.size() != 48) return std::nullopt;
+  if (!times.empty()) {
+    if (take_word(times, '-') != "") return std::nullopt;
+    const auto timeout = parse_number<std::uint32_t>(take_word(times, '-'));
+    const auto delay = parse_number<std::uint32_t>(times);
+    if (!timeout || !delay || *delay >= *timeout) return std::nullopt;
+    t.timeout = std::chrono::milliseconds{*timeout};
+    t.lock_delay = std::chrono::milliseconds{*delay};
+  }
+  const auto id = parse_number<std::uint64_t>(text.substr(0, 16), 16);
+  if (!id) return std::nullopt;
+  for (std::size_t i = 16; i < 48; i += 2) {
+    const auto byte = parse_number<unsigned char>(text.substr(i, 2), 16);
+    if (!byte) return std::nullopt;
+    t.password += static_cast<char>(*byte);
+  }
+  t.id = static_cast<std::int64_t>(*id);
+  return t;
+}
+
+}  // namespace dlock::zookeeper

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// The texts that dlock leaves behind: the data of its nodes, and a session's ticket in a handle.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include "core/identity.hpp"
+#include "core/lease.hpp"
+
+namespace dlock::zookeeper {
+
+// For people; that of a permit also has its slot.
+// `dlock1 ID TIMEOUT_US LIMIT SLOT IDENTITY`: ID is the begin of the owner id, TIMEOUT of its
+// session (ttl and lock-delay), LIMIT and SLOT are `-` where there is none.
+struct NodeRecord {
+  std::string id;
+  Duration timeout{};
+  std::optional<unsigned> limit, slot;  // slot: it holds this permit
+  Identity who;
+
+  static NodeRecord of(const Request&);
+  bool is_of(const Owner& owner) const { return id == owner.hex().substr(0, 8); }
+  std::string text() const;
+  static std::optional<NodeRecord> parse(std::string_view);  // nullopt: not dlock's
+};
+
+// The layout of data of a newer dlock: the number behind "dlock". nullopt: other data.
+std::optional<unsigned> newer_layout(std::string_view data);
+
+// What Curator writes into a holder's node to ask it to release. Where a later holder's node has
+// the same name (recipe ephemeral) the token of the one that is asked follows: a request that
+// arrives late then asks no other. Behind that stays dlock's record, which parse() finds there.
+inline constexpr std::string_view revoke_word = "__REVOKE__";
+std::string revoke_text(FencingToken, bool names_recur, std::string_view data);
+bool asks_to_stop(std::string_view data, FencingToken, bool names_recur);
+
+// With these another process can resume a session: 16 and 32 hex digits, `-` and two times in ms.
+struct Ticket {
+  std::int64_t id = 0;
+  std::string password;  // 16 bytes
+  // The timeout with which the session was created, of which lock_delay is no part of the lease: a
+  // new leader tracks the session by it, so every resume asks for it. Zero: a handle of 0.1.0,
+  // which does not say it.
+  Duration timeout{}, lock_delay{};
+
+  std::string text() const;
+  static std::optional<Ticket> parse(std::string_view);
+};
+
+}  // namespace dlock::zookeeper

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cstdlib>
+#include "bench/client.hpp"
+#include "util/wait.hpp"
+
+namespace dlock::bench {
+namespace {
+
+using namespace std::chrono_literals;
+
+Request request(const Plan& plan, const Target& target) {
+  Request r{key_of(target, Scenario::crash, 0), Owner::random()};
+  r.ttl = plan.crash_ttl;
+  r.identity = Identity::mine("bench");
+  return r;
+}
+
+void tell(int fd, std::string_view text) { (void)!::write(fd, text.data(), text.size()); }
+
+// The forked process. Writes "+TOKEN" or an error, then keeps the lease alive until it is killed.
+[[noreturn]] void hold(const Plan& plan, const Target& target, int to) {
+  const auto ask = [&]() -> Result<void> {
+    TRY(backend, target.open(plan.settings));
+    TRY(waiter, backend->enqueue(request(plan, target)));
+    TRY(answer, waiter->poll(plan.crash_ttl * 3));
+    const auto* granted = std::get_if<Granted>(&answer);
+    if (!granted) return fail(Errc::unavailable, "crash: the holder was not granted the lock");
+    Lease lease = granted->lease;
+    tell(to, fmt::format("+{}\n", lease.token));
+    for (;;) {
+      wait_until({}, later(Clock::now(), plan.crash_ttl / 3));
+      (void)backend->renew(lease, plan.crash_ttl);
+    }
+  };
+  if (const auto done = ask(); !done) tell(to, done.error().message + "\n");
+  ::_exit(1);
+}
+
+// A child that dies with this object, and with this process.
+class Holder {
+ public:
+  Holder(const Plan& plan, const Target& target, Signals& signals) {
+    int ends[2] = {-1, -1};
+    if (::pipe2(ends, O_CLOEXEC)) return;
+    from_.reset(ends[0]);
+    Fd to(ends[1]);
+    const pid_t parent = ::getpid();
+    pid_ = ::fork();
+    if (pid_ != 0) return;
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (::getppid() != parent) ::_exit(1);
+    (void)signals;  // stay blocked: a Ctrl-C is for the parent, which kills the child
+    hold(plan, target, to.get());
+  }
+  ~Holder() { kill(); }
+  Holder(const Holder&) = delete;
+  Holder& operator=(const Holder&) = delete;
+
+  // Its line; empty: none in time, or a signal came.
+  std::string line(Deadline until, int signal_fd) {
+    std::string text;
+    while (text.empty() || text.back() != '\n') {
+      pollfd fds[] = {{from_.get(), POLLIN, 0}, {signal_fd, POLLIN, 0}};
+      if (wait_until(fds, until) <= 0 || fds[1].revents) return {};
+      char part[512];
+      const ssize_t n = ::read(from_.get(), part, sizeof part);
+      if (n <= 0) return {};
+      text.append(part, static_cast<std::size_t>(n));
+    }
+    text.pop_back();
+    return text;
+  }
+  void kill() {
+    if (pid_ <= 0) return;
+    ::kill(pid_, SIGKILL);
+    while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {}
+    pid_ = -1;
+  }
+
+ private:
+  Fd from_;
+  pid_t pid_ = -1;
+};
+
+}  // namespace
+
+Result<std::optional<Nanoseconds>> crash_once(const Plan& plan, const Target& target,
+                                              Signals& signals, Figures& figures) {
+  const std::optional<Nanoseconds> interrupted;
+  Holder holder(plan, target, signals);
+  const std::string said = holder.line(later(Clock::now(), plan.crash_ttl * 3 + 90s), signals.fd());
+  if (signals.seen()) return interrupted;
+  if (!said.starts_with('+'))
+    return fail(Errc::unavailable, said.empty() ? "crash: the holder said nothing in time" : said);
+  const FencingToken held = std::strtoull(said.c_str() + 1, nullptr, 10);
+
+  Settings settings = plan.settings;
+  settings.interrupt_fd = signals.fd();
+  TRY(backend, target.open(settings));
+  TRY(waiter, backend->enqueue(request(plan, target)));
+  auto answer = waiter->poll(0us);
+  if (!answer) return fail(answer.error());
+  const Counters before = backend->counters();
+  holder.kill();
+  const Deadline killed = Clock::now(), too_late = later(killed, plan.crash_ttl * 3 + 90s);
+  if (std::holds_alternative<Granted>(*answer)) {
+    ++figures.overlaps;
+    figures.first_violation = fmt::format("crash: granted while token {} was held", held);
+  }
+  while (!std::holds_alternative<Granted>(*answer)) {
+    if (signals.seen() || Clock::now() >= too_late) {
+      (void)waiter->cancel();
+      if (signals.seen()) return interrupted;
+      return fail(Errc::unavailable,
+                  fmt::format("crash: no grant within {}s", (plan.crash_ttl * 3 + 90s) / 1s));
+    }
+    answer = waiter->poll(1s);
+    if (!answer && !retryable(answer.error().code)) return fail(answer.error());
+    if (!answer) answer = dlock::Progress{Waiting{}};
+  }
+  const Nanoseconds took = Clock::now() - killed;
+  const Lease& lease = std::get<Granted>(*answer).lease;
+  if (lease.token <= held) {
+    ++figures.inversions;
+    figures.first_violation =
+        fmt::format("crash: token {} was granted after token {}", lease.token, held);
+  }
+  const Counters after = backend->counters();
+  figures.requests += after.requests - before.requests;
+  figures.wakeups += after.wakeups - before.wakeups;
+  ++figures.grants;
+  TRY_VOID(backend->release(lease));
+  return std::optional{took};
+}
+
+}  // namespace dlock::bench

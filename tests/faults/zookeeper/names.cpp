@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// Host names: a name service that hangs, names that are unknown or have moved.
+#include <fmt/format.h>
+#include <catch2/catch.hpp>
+#include "support/name_service.hpp"
+#include "support/polling.hpp"
+#include "support/proxy.hpp"
+#include "support/zookeeper_client.hpp"
+
+using namespace dlock;
+using namespace dlock::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+Request ask() { return request(Key::parse("k").value(), 10s); }
+
+// These names, each with this port.
+std::string url(std::uint16_t port, std::initializer_list<const char*> names) {
+  std::string hosts;
+  for (const char* name : names)
+    hosts += fmt::format("{}{}:{}", hosts.empty() ? "" : ",", name, port);
+  return fmt::format("zookeeper://{}{}", hosts, fresh_chroot());
+}
+std::uint16_t port() { return shared_zookeeper().port(); }
+
+}  // namespace
+
+TEST_CASE("a name service that hangs: unavailable within the connect timeout, then it answers") {
+  names::hang("one.test");
+  const auto backend = open_zookeeper(url(port(), {"one.test"}), quick(5s, 200ms));
+  const auto waiter = *backend->enqueue(ask());
+  const auto began = Clock::now();
+  const auto p = waiter->poll(0us);
+  CHECK(Clock::now() - began < 5s);
+  REQUIRE_FALSE(p);
+  CHECK(p.error().code == Errc::unavailable);
+  CHECK(p.error().message.find("one.test: no answer of the name service in time") !=
+        std::string::npos);
+  CHECK(backend->inspect(Key::parse("k").value()).error().code == Errc::unavailable);
+  names::answer("one.test", {"127.0.0.1"});
+  release_or_fail(*backend, granted_within(*waiter, 10s));
+}
+
+TEST_CASE("an unknown name is unavailable at once, and found once it is known") {
+  names::answer("two.test", {});
+  const auto backend = open_zookeeper(url(port(), {"two.test"}), quick(20s, 20s));
+  const auto waiter = *backend->enqueue(ask());
+  const auto began = Clock::now();
+  const auto p = waiter->poll(0us);
+  CHECK(Clock::now() - began < 10s);
+  REQUIRE_FALSE(p);
+  CHECK(p.error().code == Errc::unavailable);
+  CHECK(p.error().message.find("cannot find host two.test") != std::string::npos);
+  names::answer("two.test", {"127.0.0.1"});
+  release_or_fail(*backend, granted_within(*waiter, 10s));
+}
+
+TEST_CASE("one name of three that hangs or is unknown delays none of the others") {
+  for (const bool hangs : {true, false}) {
+    CAPTURE(hangs);
+    names::answer("three.test", {});
+    if (hangs) names::hang("three.test");
+    names::answer("four.test", {"127.0.0.1"});
+    const auto backend =
+        open_zookeeper(url(port(), {"three.test", "four.test", "127.0.0.1"}), quick(20s, 20s));
+    const auto began = Clock::now();
+    const Lease lease = acquire_or_fail(*backend, ask());
+    CHECK(kept(backend->renew(lease, 10s)));
+    CHECK(backend->doctor());
+    release_or_fail(*backend, lease);
+    CHECK(Clock::now() - began < 10s);
+    names::answer("three.test", {});
+  }
+}
+
+TEST_CASE("a holder reconnects while the name service hangs") {
+  Proxy proxy{port()};
+  names::answer("five.test", {"127.0.0.1"});
+  const auto backend = open_zookeeper(url(proxy.port(), {"five.test"}), quick(3s, 3s));
+  const Lease lease = acquire_or_fail(*backend, ask());
+  names::hang("five.test");
+  proxy.cut();
+  CHECK(kept(backend->renew(lease, 10s)));
+  names::answer("five.test", {"127.0.0.1"});
+  release_or_fail(*backend, lease);
+}
+
+TEST_CASE("a new address is found at the next connection") {
+  Proxy proxy{port()};
+  names::answer("six.test", {"127.0.0.1"});
+  const auto backend = open_zookeeper(url(proxy.port(), {"six.test"}), quick(1s, 1s));
+  const Lease lease = acquire_or_fail(*backend, ask());
+  names::answer("six.test", {"127.0.0.9"});
+  proxy.cut();
+  CHECK_FALSE(backend->renew(lease, 10s));
+  names::answer("six.test", {"127.0.0.1"});
+  CHECK(kept(backend->renew(lease, 10s)));
+  release_or_fail(*backend, lease);
+}

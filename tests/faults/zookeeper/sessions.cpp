@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sessions that are not what a client believes of them: made by another version, resumed for less,
+// unknown to a store that has lost its data.
+#include <unistd.h>
+#include <catch2/catch.hpp>
+#include <memory>
+#include "support/proxy.hpp"
+#include "support/zookeeper_client.hpp"
+
+using namespace dlock;
+using namespace dlock::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+Key key(const char* name = "k") { return Key::parse(name).value(); }
+
+// As `acquire` of 0.1.0 leaves it: the ticket says no times.
+Lease old_handle(const std::string& url, const char* recipe, const Request& r) {
+  const Lease taken = acquire_or_fail(*open_zookeeper(url, {}, recipe), r);
+  Lease handle{r.key, taken.owner};
+  handle.ticket = taken.ticket.substr(0, 48);
+  return handle;
+}
+
+// Polled for at most that long.
+bool granted(Waiter& w, Duration within) {
+  for (const Deadline end = Clock::now() + within; Clock::now() < end;)
+    if (const auto p = w.poll(100ms); p && std::holds_alternative<Granted>(*p)) return true;
+  return false;
+}
+
+}  // namespace
+
+TEST_CASE("a handle of 0.1.0 is renewed for no longer than its session was made for") {
+  for (const char* recipe : {"sequential", "curator", "kazoo", "ephemeral"}) {
+    CAPTURE(recipe);
+    const std::string url = shared_zookeeper().url() + fresh_chroot() + "?prefix=p/";
+    Request r = request(key(), 20s);
+    r.attached = false;
+    const Lease handle = old_handle(url, recipe, r);
+
+    const auto holder = open_zookeeper(url, {}, recipe);
+    const auto longer = holder->renew(handle, 30s);
+    REQUIRE_FALSE(longer);
+    CHECK(longer.error().code == Errc::usage);
+    CHECK(longer.error().message.find("--ttl up to 20s") != std::string::npos);
+    const auto kept = holder->renew(handle, 20s);
+    REQUIRE(kept);
+    REQUIRE(std::holds_alternative<Kept>(*kept));
+    CHECK(std::get<Kept>(*kept).lease.deadline < Clock::now() + 20s);
+    CHECK(shared_zookeeper().word("cons").find("to=20000") != std::string::npos);
+    CHECK(holder->release(handle).value() == Released::yes);
+  }
+}
+
+TEST_CASE("a handle of 0.1.0 whose node was written again can be released, not renewed") {
+  for (const char* recipe : {"sequential", "ephemeral"}) {
+    CAPTURE(recipe);
+    const std::string url = shared_zookeeper().url() + fresh_chroot() + "?prefix=p/";
+    Request r = request(key(), 20s);
+    r.attached = false;
+    const Lease handle = old_handle(url, recipe, r);
+    CHECK(open_zookeeper(url, {}, recipe)->revoke(key()).value() == Released::yes);
+
+    const auto holder = open_zookeeper(url, {}, recipe);
+    const auto kept = holder->renew(handle, 10s);
+    REQUIRE_FALSE(kept);
+    CHECK(kept.error().code == Errc::usage);
+    CHECK(kept.error().message.find("0.1.0") != std::string::npos);
+    CHECK(holder->release(handle).value() == Released::yes);
+  }
+}
+
+TEST_CASE("a permit's handle of 0.1.0 is renewed, too") {
+  const std::string url = shared_zookeeper().url() + fresh_chroot();
+  Request r = request(key(), 20s);
+  r.attached = false;
+  r.mode = Mode::permit;
+  r.limit = 2;
+  const Lease handle = old_handle(url, "sequential", r);
+  const auto holder = open_zookeeper(url);
+  CHECK_FALSE(holder->renew(handle, 30s));
+  CHECK(std::holds_alternative<Kept>(holder->renew(handle, 20s).value()));
+  CHECK(holder->release(handle).value() == Released::yes);
+}
+
+TEST_CASE("a session that is resumed for less: its lease ends sooner, and why is said then") {
+  ZookeeperServer server;
+  Settings settings;
+  settings.op_timeout = 2s;
+  const auto holder = open_zookeeper(server.url(), settings);
+  const Lease l = acquire_or_fail(*holder, request(key(), 60s));
+  server.kill();
+  server.configure("maxSessionTimeout=2000");
+  server.start();
+
+  Result<Renewal> answer = holder->renew(l, 60s);
+  for (const Deadline end = Clock::now() + 20s; !answer && Clock::now() < end; ::usleep(20000)) {
+    REQUIRE(answer.error().code != Errc::usage);  // not before the lease is shorter
+    answer = holder->renew(l, 60s);
+  }
+  REQUIRE(answer);
+  REQUIRE(std::holds_alternative<Kept>(*answer));
+  const Deadline counted = std::get<Kept>(*answer).lease.deadline;
+  CHECK(counted <= Clock::now() + 2s);
+  answer = holder->renew(l, 60s);
+  REQUIRE_FALSE(answer);
+  CHECK(answer.error().message.find("last at most 2s") != std::string::npos);
+}
+
+TEST_CASE("servers that have lost their data: a waiter begins anew, when its session is over") {
+  auto server = std::make_unique<ZookeeperServer>();
+  const auto holder = open_zookeeper(server->url()), waiter = open_zookeeper(server->url());
+  for (int i = 0; i < 3; ++i)
+    release_or_fail(*holder, acquire_or_fail(*holder, request(key("other"))));
+  acquire_or_fail(*holder, request(key(), 60s));
+  const auto w = waiter->enqueue(request(key(), 2s)).value();
+  CHECK(std::holds_alternative<Waiting>(w->poll(50ms).value()));
+  const std::uint16_t port = server->port();
+  server.reset();
+  const ZookeeperServer empty{{.port = port}};
+  CHECK(granted(*w, 20s));
+}
+
+TEST_CASE("servers that do not serve for long: a waiter keeps its place") {
+  ZookeeperServer server;
+  Settings settings;
+  settings.connect_timeout = 300ms;
+  Proxy way{server.port()};
+  const std::string url = "zookeeper://127.0.0.1:" + std::to_string(way.port());
+  const auto holder = open_zookeeper(server.url(), settings), first = open_zookeeper(url, settings),
+             second = open_zookeeper(server.url(), settings);
+  const Lease l = acquire_or_fail(*holder, request(key(), 60s));
+  const auto w = first->enqueue(request(key(), 2s)).value();
+  CHECK(std::holds_alternative<Waiting>(w->poll(50ms).value()));
+  const auto behind = second->enqueue(request(key(), 60s)).value();
+  CHECK(std::holds_alternative<Waiting>(behind->poll(50ms).value()));
+  server.kill();  // so the way to it accepts connections, and ends them
+  for (const Deadline end = Clock::now() + 3s; Clock::now() < end;) (void)w->poll(100ms);
+  server.start();
+  CHECK_FALSE(granted(*w, 1s));
+  release_or_fail(*holder, l);
+  CHECK(granted(*w, 10s));
+  CHECK_FALSE(granted(*behind, 200ms));
+}
+
+TEST_CASE("a reader of 0.1.0 is no permit to a permit that waits for it") {
+  const std::string chroot = fresh_chroot(), url = shared_zookeeper().url() + chroot;
+  RawZookeeper raw{shared_zookeeper().url()};
+  raw.make_all(chroot + "/dlock/k");
+  raw.make(chroot + "/dlock/k/_c_7f2c1e9a-0000-4000-8000-000000000000-__READ__",
+           "dlock1 7f2c1e9a 10000000 - - host=there&pid=7", true, true);
+  const auto backend = open_zookeeper(url);
+  Request r = request(key());
+  r.mode = Mode::permit;
+  r.limit = 2;
+  const auto w = backend->enqueue(r).value();
+  const auto waiting = w->poll(50ms).value();
+  REQUIRE(std::holds_alternative<Waiting>(waiting));
+  REQUIRE(std::get<Waiting>(waiting).holder);
+  CHECK(std::get<Waiting>(waiting).holder->mode == Mode::exclusive);
+  CHECK(std::get<Waiting>(waiting).holder->who.pid == 7);
+  CHECK(w->cancel());
+  CHECK(backend->inspect(key()).value()->holders.at(0).mode == Mode::shared);
+}
