@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # dlock_embed_lua(HEADER NAMESPACE NAME=FILE[+FILE...] ...) writes a header with one constant per
-# script: the files joined, and the SHA-1 for EVALSHA. A changed .lua reruns CMake.
+# script: the files joined, without the lines that are comments, and the SHA-1 for EVALSHA. A changed
+# .lua reruns CMake.
 function(dlock_embed_lua header namespace)
   set(out "// Made by backends/redis/embed.cmake.\n#pragma once\n#include \"redis/wire/command.hpp\"\n\nnamespace ${namespace} {\n\n")
   foreach(entry IN LISTS ARGN)
@@ -11,6 +12,7 @@ function(dlock_embed_lua header namespace)
     foreach(file IN LISTS files)
       set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
       file(READ ${file} part)
+      string(REGEX REPLACE "\n *--[^\n]*" "" part "\n${part}")
       string(APPEND text "${part}")
     endforeach()
     string(SHA1 sha "${text}")

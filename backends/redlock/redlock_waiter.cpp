@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include "core/duration.hpp"
-#include "redis/wire/socket.hpp"
 
 namespace dlock::redlock {
 namespace {
@@ -32,7 +31,7 @@ Result<Progress> RedlockWaiter::poll(Duration slice) {
     // A slice of zero is one try; other slices keep the pace, however short they are.
     if (!(first && slice <= Duration{}) && Clock::now() < next_) {
       const Deadline until = std::min(end, next_);
-      if (silent_ > 0) redis::wait_for(-1, 0, {until, backend_.options().interrupt_fd});
+      if (silent_ > 0) wait_for(-1, 0, {until, backend_.options().interrupt_fd});
       else sleep(until);
       // what was known before is no answer
       if (Clock::now() < next_ && silent_ > 0) return fail(silence_);
@@ -46,7 +45,7 @@ Result<Progress> RedlockWaiter::poll(Duration slice) {
 Result<std::optional<Progress>> RedlockWaiter::try_once(Deadline end) {
   Masters& m = backend_.masters();
   const Options& options = backend_.options();
-  const redis::Wait wait{later(Clock::now(), options.connect_timeout), options.interrupt_fd};
+  const Wait wait{later(Clock::now(), options.connect_timeout), options.interrupt_fd};
   const Duration ttl = request_.ttl;
   TRY_VOID(m.gather(wait.until, node_patience(ttl), false));
   backend_.in_grace = false;
@@ -62,7 +61,7 @@ Result<std::optional<Progress>> RedlockWaiter::try_once(Deadline end) {
         format_duration(left));
     if (!request_.wait) return fail(Errc::unavailable, std::move(why));
     last_ = Waiting{0, std::nullopt, std::move(why)};
-    redis::wait_for(-1, 0, {std::min(end, later(Clock::now(), left)), wait.interrupt});
+    wait_for(-1, 0, {std::min(end, later(Clock::now(), left)), wait.interrupt_fd});
     if (Clock::now() >= end || wait.interrupted()) return Progress{last_};
     return go_on;
   }
@@ -84,7 +83,7 @@ Result<std::optional<Progress>> RedlockWaiter::try_once(Deadline end) {
                 fmt::format("acquire at {}: no majority answered in time{}{}", backend_.where(),
                             made.why.empty() ? "" : ": ", made.why)};
     if (++unanswered_ < most_unanswered) {
-      if (!request_.wait) redis::wait_for(-1, 0, {next_, wait.interrupt});
+      if (!request_.wait) wait_for(-1, 0, {next_, wait.interrupt_fd});
       if (!request_.wait || Clock::now() < end) return go_on;
     }
     return fail(silence_);

@@ -7,7 +7,6 @@
 #include "redis/fair/fair_backend.hpp"
 #include "redis/fair/fair_record.hpp"
 #include "redis/wire/server_error.hpp"
-#include "redis/wire/socket.hpp"
 #include "redis_scripts/fair_scripts.hpp"
 
 namespace dlock::redis {

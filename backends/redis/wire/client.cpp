@@ -8,7 +8,6 @@
 #include "core/text.hpp"
 #include "redis/wire/exchange.hpp"
 #include "redis/wire/server_error.hpp"
-#include "redis/wire/socket.hpp"
 
 namespace dlock::redis {
 namespace {
@@ -64,7 +63,7 @@ Deadline Client::own_time(Deadline by) const noexcept {
 Result<std::unique_ptr<Line>> Client::connect(const Endpoint& at, Wait wait) {
   auto line = std::make_unique<Line>(shared(), at);
   line->dial(wait.until, ever_connected_ ? options_.op_timeout : Duration{});
-  (void)line->await({no_deadline, wait.interrupt});
+  (void)line->await({no_deadline, wait.interrupt_fd});
   if (line->pending())
     return fail(Errc::unavailable, fmt::format("cannot connect to {}: interrupted", at.text()));
   if (line->closed()) {
@@ -124,7 +123,7 @@ Result<std::unique_ptr<Line>> Client::take_from(const Endpoint& at, Wait wait) {
   auto line = with_credentials([&] {
     return connect(at,
                    {std::min(own_time(wait.until), later(Clock::now(), options_.connect_timeout)),
-                    wait.interrupt});
+                    wait.interrupt_fd});
   });
   if (line && !(*line)->facts().replica) return line;
   locator_->invalidate(at, {});
@@ -137,7 +136,7 @@ Result<std::unique_ptr<Line>> Client::take_from(const Endpoint& at, Wait wait) {
 Result<std::unique_ptr<Line>> Client::take(std::string_view key, Wait wait) {
   drop_broken();
   TRY(at, with_credentials([&] {
-        return locator_->find(key, {own_time(wait.until), wait.interrupt});
+        return locator_->find(key, {own_time(wait.until), wait.interrupt_fd});
       }));
   return take_from(at, wait);
 }

@@ -104,10 +104,13 @@ Result<void> Line::in_time(Deadline now) const {
 }
 
 std::optional<Reply> Line::await(Wait wait) {
-  for (;;) {
-    auto reply = next(Clock::now());
+  bool fresh = connection_ && awaited_.size() == 1 && connection_->unsent();
+  push();
+  for (;; fresh = false) {
+    // a request that has only just left has no reply yet
+    auto reply = fresh ? std::nullopt : next(Clock::now());
     if (reply || closed() || (ready() && idle())) return reply;
-    if (wait_for(poll_fd(), poll_events(), {std::min(wait.until, poll_until()), wait.interrupt}))
+    if (wait_for(poll_fd(), poll_events(), {std::min(wait.until, poll_until()), wait.interrupt_fd}))
       continue;
     if (wait.over() || wait.interrupted()) return std::nullopt;
   }
@@ -169,7 +172,7 @@ bool wait_for_any(std::span<Line* const> lines, Wait wait) {
     watched.push_back({line->poll_fd(), line->poll_events(), 0});
     wait.until = std::min(wait.until, line->poll_until());
   }
-  watched.push_back({wait.interrupt, POLLIN, 0});
+  watched.push_back({wait.interrupt_fd, POLLIN, 0});
   (void)wait_until(watched, wait.until);
   return watched.back().revents == 0;
 }

@@ -75,7 +75,8 @@ void ask_all(std::span<Question* const> all, Wait wait, Duration stagger,
     for (Question* q : all)
       if (q->under_way()) lines.push_back(&q->line());
     if ((!more && lines.empty()) || wait.over()) return;
-    if (!wait_for_any(lines, {more ? std::min(wait.until, next_at) : wait.until, wait.interrupt}))
+    if (!wait_for_any(lines,
+                      {more ? std::min(wait.until, next_at) : wait.until, wait.interrupt_fd}))
       return;
     for (Question* q : all) q->go_on();
   }

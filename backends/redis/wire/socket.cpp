@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <cstring>
 #include <utility>
-#include "util/wait.hpp"
 
 namespace dlock::redis {
 namespace {
@@ -48,16 +47,6 @@ Fd new_socket(int family) noexcept {
 }
 
 }  // namespace
-
-bool Wait::interrupted() const noexcept {
-  pollfd watched{interrupt, POLLIN, 0};
-  return interrupt >= 0 && ::poll(&watched, 1, 0) > 0;
-}
-
-bool wait_for(int fd, short events, const Wait& wait) noexcept {
-  pollfd watched[] = {{fd, events, 0}, {wait.interrupt, POLLIN, 0}};
-  return wait_until(watched, wait.until) > 0 && watched[0].revents != 0;
-}
 
 Dial::Dial(Endpoint at, Duration silence, Deadline until)
     : at_(std::move(at)), silence_(silence), until_(until), patience_(until) {

@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 #include <optional>
 #include <vector>
+#include "common/exchange.hpp"
 #include "common/lookup.hpp"
 #include "core/clock.hpp"
 #include "core/error.hpp"
@@ -10,19 +11,6 @@
 #include "util/fd.hpp"
 
 namespace dlock::redis {
-
-// How long to wait. `interrupt` readable ends the wait early; it is not read.
-struct Wait {
-  Deadline until;
-  int interrupt = -1;
-
-  bool over() const noexcept { return Clock::now() >= until; }
-  bool interrupted() const noexcept;
-};
-
-// Blocks until `events` happen on `fd`, the wait is over or it is interrupted. True: they happened
-// (or the descriptor is broken, which the next read or write will report).
-bool wait_for(int fd, short events, const Wait&) noexcept;
 
 // Connects without waiting, to all addresses of the host: to the next one when one has failed, or
 // has been silent for a moment; the first that answers is used. The name is looked up anew. The
