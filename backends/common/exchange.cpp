@@ -7,6 +7,11 @@
 
 namespace dlock {
 
+bool Wait::interrupted() const noexcept {
+  pollfd watched{interrupt_fd, POLLIN, 0};
+  return interrupt_fd >= 0 && ::poll(&watched, 1, 0) > 0;
+}
+
 bool wait_for(int fd, short events, const Wait& wait) noexcept {
   pollfd fds[] = {{fd, events, 0}, {wait.interrupt_fd, POLLIN, 0}};
   return wait_until(fds, wait.until) > 0 && fds[0].revents != 0;

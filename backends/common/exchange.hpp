@@ -8,9 +8,13 @@
 
 namespace dlock {
 
+// How long to wait. `interrupt_fd` readable ends the wait early; it is not read.
 struct Wait {
   Deadline until;
-  int interrupt_fd = -1;  // readable: the wait is over
+  int interrupt_fd = -1;
+
+  bool over() const noexcept { return Clock::now() >= until; }
+  bool interrupted() const noexcept;
 };
 // Until `events` happen on `fd` (true; or it is broken, which the next read or write reports), or
 // the wait is over.

@@ -2,10 +2,12 @@
 #include "redis/doctor.hpp"
 #include <fmt/format.h>
 #include <cstdlib>
+#include "common/examination.hpp"
 #include "core/duration.hpp"
 #include "core/text.hpp"
-#include "redis/fair/fair_keys.hpp"
-#include "redis/wire/info.hpp"
+#include "redis/fair/fair_record.hpp"
+#include "redis/wire/facts.hpp"
+#include "redis/wire/server_error.hpp"
 #include "redis_scripts/rights_script.hpp"
 
 namespace dlock::redis {
@@ -15,43 +17,40 @@ using Level = Finding::Level;
 
 class Examination {
  public:
-  Examination(Client& client, Session& session, const Needs& needs, const std::string& of,
-              std::vector<Finding>& out)
-      : client_(client), session_(session), needs_(needs), of_(of), out_(out) {}
+  Examination(Client& client, Line& line, const Needs& needs, const std::string& of)
+      : found(of), client_(client), line_(line), needs_(needs) {}
 
   Result<void> run(const std::string& probe) {
     TRY(info, ask({"INFO"}));
     if (info.is(Reply::Type::error))
-      return fail(as_error("ask for its state", session_.at.text(), info.text));
+      return fail(as_error("ask for its state", line_.at().text(), info.text));
     version(info.text);
     memory(info.text);
     persistence(info.text);
     grace();
     replicas(info.text);
-    if (auto ok = clock(); !ok) return ok;
+    TRY_VOID(clock());
     return rights(probe);
   }
 
+  Findings found;
+
  private:
-  void add(Level level, std::string_view what, std::string seen, std::string advice = {}) {
-    out_.push_back({level, fmt::format("{}{}", what, of_), std::move(seen),
-                    level == Level::good ? "" : std::move(advice)});
+  void add(Level level, std::string_view what, std::string seen, std::string_view advice = {}) {
+    found.add(what, std::move(seen), level, advice);
   }
 
   // Error replies are results here: a missing right is a finding.
   Result<Reply> ask(std::vector<std::string> words, const Script* script = nullptr,
                     std::vector<std::string> keys = {}) {
-    const Command command{"examine", script, std::move(keys), std::move(words)};
-    command.put(*session_.connection, {.by_text = script != nullptr});
-    ++client_.requests;
+    const Manner manner{.by_text = script != nullptr};
     // an old server waits whole seconds
-    const Wait wait{Clock::now() + client_.options().op_timeout + std::chrono::seconds{1}};
-    TRY_VOID(session_.connection->flush(wait));
-    TRY(reply, session_.connection->receive(wait));
-    if (!reply)
+    auto reply = client_.ask_any(line_, {"examine", script, std::move(keys), std::move(words)},
+                                 manner, client_.options().op_timeout + std::chrono::seconds{1});
+    if (!reply && reply.error().code == Errc::timed_out)
       return fail(Errc::unavailable,
-                  fmt::format("examine {}: no answer in time", session_.at.text()));
-    return std::move(*reply);
+                  fmt::format("examine {}: no answer in time", line_.at().text()));
+    return reply;
   }
   std::string config(const char* name) {  // empty: not permitted
     const auto reply = ask({"CONFIG", "GET", name});
@@ -101,7 +100,7 @@ class Examination {
 
   void grace() {
     const Duration grace = client_.options().restart_grace;
-    const Duration left = session_.facts.grace_left(grace);
+    const Duration left = line_.facts().grace_left(grace);
     if (left > Duration{})
       add(Level::warning, "uptime", "started less than " + format_duration(grace) + " ago",
           "it may have forgotten a lock; grants resume in " + format_duration(left));
@@ -178,15 +177,14 @@ class Examination {
     const auto denied = [](const Reply& r) {
       return r.is(Reply::Type::error) && classify(r.text).code == Errc::denied;
     };
-    auto script =
-        ask({needs_.in_scripts.begin(), needs_.in_scripts.end()}, &scripts::rights, {probe});
-    if (!script) return fail(std::move(script.error()));
-    if (script->is(Reply::Type::error)) {
-      add(Level::bad, "rights", printable(script->text.substr(0, 120)),
+    TRY(script,
+        ask({needs_.in_scripts.begin(), needs_.in_scripts.end()}, &scripts::rights, {probe}));
+    if (script.is(Reply::Type::error)) {
+      add(Level::bad, "rights", printable(script.text.substr(0, 120)),
           "grant what dlock-redis(7) lists");
       return {};
     }
-    const std::string_view list = script->text_at(0);
+    const std::string_view list = script.text_at(0);
     for (std::size_t at = 0; at < list.size();) {
       const std::size_t end = std::min(list.find(' ', at), list.size());
       note(list.substr(at, end - at));
@@ -198,28 +196,21 @@ class Examination {
       return {};
     };
     if (needs_.blpop)
-      if (auto ok = plain("blpop", {"BLPOP", probe, session_.facts.version >= 600 ? "0.001" : "1"});
-          !ok)
-        return ok;
-    if (client_.options().replicas > 0)
-      if (auto ok = plain("wait", {"WAIT", "0", "1"}); !ok) return ok;
-    if (auto ok = plain("evalsha", {"EVALSHA", std::string{scripts::rights.sha}, "0"}); !ok)
-      return ok;
-    if (!client_.options().prefix.empty())
-      if (auto ok = plain("scan", {"SCAN", "0", "COUNT", "1"}); !ok) return ok;
+      TRY_VOID(plain("blpop", {"BLPOP", probe, line_.facts().version >= 600 ? "0.001" : "1"}));
+    if (client_.options().replicas > 0) TRY_VOID(plain("wait", {"WAIT", "0", "1"}));
+    TRY_VOID(plain("evalsha", {"EVALSHA", std::string{scripts::rights.sha}, "0"}));
+    if (!client_.options().prefix.empty()) TRY_VOID(plain("scan", {"SCAN", "0", "COUNT", "1"}));
     add(missing.empty() ? Level::good : Level::bad, "rights",
         missing.empty() ? "enough" : "missing: " + missing, "grant what dlock-redis(7) lists");
-    if (!script->text_at(1).empty())
-      add(Level::bad, "writing", printable(script->text_at(1).substr(0, 120)),
+    if (!script.text_at(1).empty())
+      add(Level::bad, "writing", printable(script.text_at(1).substr(0, 120)),
           "nothing is granted until it can be written");
     return {};
   }
 
   Client& client_;
-  Session& session_;
+  Line& line_;
   const Needs& needs_;
-  const std::string& of_;
-  std::vector<Finding>& out_;
 };
 
 }  // namespace
@@ -238,9 +229,11 @@ Needs needs_of(std::string_view recipe) {
 
 Result<void> examine(Client& client, const Endpoint& at, const Needs& needs,
                      const std::string& probe, const std::string& of, std::vector<Finding>& out) {
-  TRY(session, client.take_from(at, {client.usual_deadline()}));
-  auto ok = Examination{client, *session, needs, of, out}.run(probe);
-  if (ok) client.give_back(std::move(session));
+  TRY(line, client.take_from(at, {client.usual_deadline()}));
+  Examination examination{client, *line, needs, of};
+  auto ok = examination.run(probe);
+  for (Finding& f : examination.found.take()) out.push_back(std::move(f));
+  if (ok) client.give_back(std::move(line));
   return ok;
 }
 

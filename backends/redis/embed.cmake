@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # dlock_embed_lua(HEADER NAMESPACE NAME=FILE[+FILE...] ...) writes a header with one constant per
-# script: the files joined, and the SHA-1 for EVALSHA. A changed .lua reruns CMake.
+# script: the files joined, without the lines that are comments, and the SHA-1 for EVALSHA. A changed
+# .lua reruns CMake.
 function(dlock_embed_lua header namespace)
-  set(out "// Made by backends/redis/embed.cmake.\n#pragma once\n#include \"redis/wire/script.hpp\"\n\nnamespace ${namespace} {\n\n")
+  set(out "// Made by backends/redis/embed.cmake.\n#pragma once\n#include \"redis/wire/command.hpp\"\n\nnamespace ${namespace} {\n\n")
   foreach(entry IN LISTS ARGN)
     string(REGEX MATCH "^([a-z_]+)=(.+)$" matched "${entry}")
     set(name ${CMAKE_MATCH_1})
@@ -11,6 +12,7 @@ function(dlock_embed_lua header namespace)
     foreach(file IN LISTS files)
       set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
       file(READ ${file} part)
+      string(REGEX REPLACE "\n *--[^\n]*" "" part "\n${part}")
       string(APPEND text "${part}")
     endforeach()
     string(SHA1 sha "${text}")
@@ -18,23 +20,4 @@ function(dlock_embed_lua header namespace)
   endforeach()
   string(APPEND out "}  // namespace ${namespace}\n")
   file(CONFIGURE OUTPUT ${header} CONTENT "@out@" @ONLY)  # writes the file only when something changed
-endfunction()
-
-# dlock_fair_scripts(OUT DIR CLOCK): the scripts of recipe fair in DIR as arguments of
-# dlock_embed_lua, each behind the file CLOCK. The code of a fast path comes first, so that it runs
-# before the functions of state.lua are defined.
-function(dlock_fair_scripts out dir clock)
-  set(head ${clock}+${dir}/keys.lua)
-  set(scripts
-    acquire=${head}+${dir}/acquire_free.lua+${dir}/state.lua+${dir}/acquire.lua
-    release=${head}+${dir}/find_token.lua+${dir}/note_run.lua+${dir}/release_free.lua+${dir}/state.lua+${dir}/release.lua
-    renew=${head}+${dir}/find_token.lua+${dir}/note_run.lua+${dir}/renew.lua
-    note_start=${head}+${dir}/find_token.lua+${dir}/note_start.lua)
-  foreach(operation check revoke starts)
-    list(APPEND scripts ${operation}=${head}+${dir}/${operation}.lua)
-  endforeach()
-  foreach(operation cancel force_release inspect)
-    list(APPEND scripts ${operation}=${head}+${dir}/state.lua+${dir}/${operation}.lua)
-  endforeach()
-  set(${out} ${scripts} PARENT_SCOPE)
 endfunction()

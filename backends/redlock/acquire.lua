@@ -1,4 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
+-- Behind state.lua (lock, id, now, record, digits, value, seen, last_run, keep).
 -- Phase 1: this master's vote, if it is free, and a number higher than all that it has given. A
 -- repeated request of its owner gets the same vote. A client with another list of masters than the
 -- one known here gets no vote, unless it is about to change it (ARGV[6] == '1').

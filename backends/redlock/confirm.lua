@@ -1,4 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
+-- Behind state.lua (lock, id, now, record, belongs, digits, confirm, keep).
 -- Phase 2: writes the token back, as long as the vote is still the owner's. A master whose own
 -- number is higher stores the token, but does not count: its number was not received when the token
 -- was chosen, and the token is not above the numbers that others may have got.

@@ -1,8 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "redlock/factory.hpp"
+#include <fmt/format.h>
+#include <algorithm>
+#include <utility>
 #include "redlock/redlock_backend.hpp"
 
 namespace dlock::redlock {
+
+// A majority decides: a master named twice would vote twice, and half of an even number decides
+// nothing.
+Result<Options> parse_options(const Url& url, const Traits& traits, const Settings& settings) {
+  TRY(parsed, redis::parse_independent(url, traits, settings));
+  Options made{std::move(parsed)};
+  UrlItems given{url, traits, settings};
+  const auto& masters = made.servers;
+  for (auto m = masters.begin(); m != masters.end(); ++m)
+    if (std::find(masters.begin(), m, *m) != m) given.wrong("host", m->text(), "each master once");
+  made.list_change = given.yes_no("list_change").value_or(false);
+  const bool even = given.yes_no("allow_even").value_or(false);
+  if (masters.size() % 2 == 0 && !even)
+    given.wrong("host", fmt::format("{} hosts", masters.size()),
+                "an odd number of masters: one more of an even number bears no more failures "
+                "(allow_even=yes "
+                "overrules)");
+  TRY_VOID(given.verdict());
+  return made;
+}
 
 Result<void> check(const Url& url, const Traits& traits, const Settings& settings) {
   TRY_VOID(parse_options(url, traits, settings));

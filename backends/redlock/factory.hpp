@@ -11,6 +11,7 @@
 #include <array>
 #include "core/factory.hpp"
 #include "redis/factory.hpp"
+#include "redis/wire/options.hpp"
 
 namespace dlock::redlock {
 
@@ -27,6 +28,13 @@ inline constexpr std::array<Traits, 1> recipes{{
      .revokes = true,
      .keeps_last_run = true},
 }};
+
+struct Options : redis::Options {  // `servers`: all the masters
+  bool list_change = false;        // the masters of a key may differ from before
+};
+
+// Errc::usage names the item, its value and what is allowed.
+Result<Options> parse_options(const Url&, const Traits&, const Settings&);
 
 Result<void> check(const Url&, const Traits&, const Settings&);
 Result<std::unique_ptr<Backend>> open(const Url&, const Traits&, const Settings&);

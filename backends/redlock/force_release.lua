@@ -1,4 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
+-- Behind state.lua (lock, id, now, value, digits, wake).
 -- Removes the value that was seen here, and nothing newer: a string of this value, or any value of
 -- another type.
 -- ARGV: request, type, value -> {request, now, 1 or 0}

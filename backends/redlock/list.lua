@@ -1,4 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
+-- Behind state.lua (lock, id, now, record, belongs, digits, keep).
 -- Stores the list of masters of a grant that a majority has confirmed, as long as the vote is still
 -- its owner's: so a late copy of this writes nothing after the grant. With ARGV[5] == '1' another
 -- list that is known here is only marked, after which neither list can grant.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "redlock/masters.hpp"
 #include <fmt/format.h>
-#include <poll.h>
 #include <algorithm>
 
 namespace dlock::redlock {
@@ -27,7 +26,8 @@ Masters::Masters(const redis::Options& options, redis::Credentials& credentials,
                  std::uint64_t& requests)
     : options_(options) {
   nodes_.reserve(options.servers.size());
-  for (const auto& at : options.servers) nodes_.emplace_back(options, at, credentials, requests);
+  for (const auto& at : options.servers)
+    nodes_.emplace_back(redis::Line::Shared{options, credentials, requests}, at);
 }
 
 std::size_t Masters::ready() const noexcept {
@@ -57,7 +57,7 @@ Duration Masters::grace_left() const noexcept {
 bool Masters::refused() const noexcept {
   const auto against =
       std::count_if(nodes_.begin(), nodes_.end(), [](const Node& n) { return n.refused(); });
-  return static_cast<std::size_t>(against) > size() - majority();
+  return !majority_without(static_cast<std::size_t>(against));
 }
 
 Error Masters::too_few() const {
@@ -82,8 +82,10 @@ Result<void> Masters::gather(Deadline by, Duration patience, bool insist) {
     for (Node& n : nodes_) n.connect();
     if (refused()) break;
     const bool enough = ready() >= majority();
-    if (enough && waited && majority_at_ == Deadline{})
-      majority_at_ = Clock::now(), majority_took_ = since(began);
+    if (enough && waited && majority_at_ == Deadline{}) {
+      majority_at_ = Clock::now();
+      majority_took_ = since(began);
+    }
     if (!enough) majority_at_ = {};
     Deadline until = Clock::time_point{};
     for (const Node& n : nodes_)
@@ -96,7 +98,7 @@ Result<void> Masters::gather(Deadline by, Duration patience, bool insist) {
     if (insist && ready() < majority()) {
       until = by;  // and checks those again that wait for their next attempt
       for (const Node& n : nodes_)
-        if (!n.ready() && !n.pending()) until = std::min(until, n.poll_until());
+        if (!n.ready() && !n.pending()) until = std::min(until, n.again());
     }
     if (Clock::now() >= std::min(until, by)) {
       if (insist && ready() < majority() && Clock::now() < by) continue;
@@ -113,39 +115,28 @@ Result<void> Masters::gather(Deadline by, Duration patience, bool insist) {
   return {};
 }
 
+bool Masters::any_pending() const noexcept {
+  return std::any_of(nodes_.begin(), nodes_.end(), [](const Node& n) { return n.pending(); });
+}
+
 bool Masters::hear(Deadline by, const std::function<bool(std::size_t, const Heard&)>& heard,
                    bool interruptible) {
-  std::vector<pollfd> watched(nodes_.size() + 1);
+  std::vector<redis::Line*> lines;
+  for (Node& n : nodes_) lines.push_back(&n.line());
   std::vector<Heard> got;
   for (;;) {
-    Deadline until = by;
-    bool connecting = false;
-    for (std::size_t i = 0; i < nodes_.size(); ++i) {
-      watched[i] = {nodes_[i].poll_fd(), nodes_[i].poll_events(), 0};
-      if (watched[i].fd >= 0) until = std::min(until, nodes_[i].poll_until());
-      connecting |= nodes_[i].pending();
-    }
-    watched.back() = {interruptible ? options_.interrupt_fd : -1, POLLIN, 0};
-    // poll(2) stands still in suspend: reading the clock each second keeps deadlines on
-    // CLOCK_BOOTTIME.
-    const auto left = std::clamp<Clock::duration>(until - Clock::now(), Clock::duration::zero(),
-                                                  std::chrono::seconds{1});
-    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(left);
-    const timespec timeout{seconds.count(), (left - seconds).count()};
-    (void)::ppoll(watched.data(), watched.size(), &timeout, nullptr);
-    if (watched.back().revents != 0) return false;
+    const bool connecting = any_pending();
+    if (!redis::wait_for_any(lines, {by, interruptible ? options_.interrupt_fd : -1})) return false;
     bool enough = false;
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
       const bool was_pending = nodes_[i].pending();
-      if (watched[i].revents != 0 || Clock::now() >= nodes_[i].poll_until()) nodes_[i].advance(got);
+      nodes_[i].advance(got);
       for (const Heard& h : std::exchange(got, {})) enough |= heard(i, h);
       if (was_pending && !nodes_[i].pending())
         enough |= heard(i, {0, fail(Errc::unavailable, "")});  // for callers that wait for that
     }
     if (enough || Clock::now() >= by) return true;
-    if (connecting &&
-        !std::any_of(nodes_.begin(), nodes_.end(), [](const Node& n) { return n.pending(); }))
-      return true;
+    if (connecting && !any_pending()) return true;
   }
 }
 

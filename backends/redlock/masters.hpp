@@ -20,6 +20,11 @@ struct Vote {
 
   bool answered() const noexcept { return state == State::answered; }
   bool open() const noexcept { return state == State::under_way; }
+  // The first element of an answer behind number and clock.
+  bool says(std::string_view verdict) const noexcept {
+    return answered() && reply.text_at(2) == verdict;
+  }
+  bool says_yes() const noexcept { return answered() && reply.number_at(2) == 1; }
 };
 using Votes = std::vector<Vote>;
 
@@ -38,6 +43,8 @@ class Masters {
 
   std::size_t size() const noexcept { return nodes_.size(); }
   std::size_t majority() const noexcept { return nodes_.size() / 2 + 1; }
+  // The others can be a majority.
+  bool majority_without(std::size_t n) const noexcept { return n <= size() - majority(); }
   const Node& operator[](std::size_t i) const noexcept { return nodes_[i]; }
 
   // Connects: until every master is ready or has failed, or a majority is ready and the others have
@@ -70,6 +77,7 @@ class Masters {
   std::vector<Node>& nodes() noexcept { return nodes_; }
 
  private:
+  bool any_pending() const noexcept;
   bool refused() const noexcept;  // by so many that the others are no majority
 
   const redis::Options& options_;

@@ -4,8 +4,6 @@
 #include <algorithm>
 #include "core/number.hpp"
 #include "core/text.hpp"
-#include "redis/fair/fair_record.hpp"
-#include "redlock/known_list.hpp"
 #include "redlock_scripts/scripts.hpp"
 
 namespace dlock::redlock {
@@ -13,11 +11,11 @@ namespace {
 
 constexpr int most_rounds = 4;  // of phase 1, for the greatest of a split vote
 
-bool granted(const Vote& v) { return v.answered() && v.reply.text_at(2) == "granted"; }
-bool busy(const Vote& v) { return v.answered() && v.reply.text_at(2) == "busy"; }
-bool refused_list(const Vote& v) { return v.answered() && v.reply.text_at(2) == "list"; }
+bool granted(const Vote& v) { return v.says("granted"); }
+bool busy(const Vote& v) { return v.says("busy"); }
+bool refused_list(const Vote& v) { return v.says("list"); }
 bool is_open(const Vote& v) { return v.open(); }
-bool yes(const Vote& v) { return v.answered() && v.reply.number_at(2) == 1; }
+bool yes(const Vote& v) { return v.says_yes(); }
 bool may_have_voted(const Vote& v) { return v.sent && !busy(v) && !refused_list(v); }
 
 }  // namespace
@@ -148,9 +146,11 @@ Result<void> OneAttempt::judge_lists() {
     changes_ = true;
     const auto before = other.masters();
     std::size_t both = 0;
-    for (std::size_t j = 0; j < names.size(); ++j)
-      if (std::find(before.begin(), before.end(), names[j]) != before.end())
-        kept_[j] = true, ++both;
+    for (std::size_t j = 0; j < names.size(); ++j) {
+      if (std::find(before.begin(), before.end(), names[j]) == before.end()) continue;
+      kept_[j] = true;
+      ++both;
+    }
     if (both * 2 < before.size())
       return fail(Errc::usage, fmt::format("{}: list_change=yes must keep at least half of the "
                                            "masters of this key, which are {}; {} "

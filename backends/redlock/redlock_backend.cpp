@@ -6,9 +6,6 @@
 #include <algorithm>
 #include "core/number.hpp"
 #include "core/text.hpp"
-#include "redis/fair/fair_record.hpp"
-#include "redis/named/named_key.hpp"
-#include "redlock/known_list.hpp"
 #include "redlock/one_attempt.hpp"
 #include "redlock/redlock_waiter.hpp"
 #include "redlock_scripts/scripts.hpp"
@@ -18,26 +15,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::string_view record_prefix = "dlock:redlock:";
-constexpr std::string_view wake_prefix = "dlock:redlock-wake:";
 constexpr Stragglers a_little{10ms};
 constexpr Micros retake_within = 200'000;  // by the master's clock, after its answer
 
-bool says(const Vote& v, std::int64_t n) { return v.answered() && v.reply.number_at(2) == n; }
-
 }  // namespace
-
-Names::Names(std::string lock_name)
-    : lock(std::move(lock_name)),
-      record(std::string{record_prefix} + lock),
-      wake(std::string{wake_prefix} + lock) {}
-std::optional<std::string> Names::lock_of(std::string_view record) {
-  if (!record.starts_with(record_prefix)) return std::nullopt;
-  return std::string{record.substr(record_prefix.size())};
-}
-std::string Names::records_below(std::string_view prefix) {
-  return fmt::format("{}{}*", record_prefix, redis::glob_escape(prefix));
-}
 
 Attempt RedlockBackend::attempt(const Request& request, const Owner& owner) {
   return OneAttempt{*this, request, owner}.run();
@@ -105,47 +86,39 @@ Result<Renewal> RedlockBackend::extend(const Lease& lease, Duration ttl, std::st
   Masters& m = masters_;
   const Names at = names(lease.key);
   const std::string vote = lease.owner.hex(), px = redis::millis(ttl), list = list_text(options_);
-  const auto says_kept = [](const Vote& v) { return v.answered() && v.reply.text_at(2) == "kept"; };
-  const auto other_list = [](const Vote& v) {
-    return v.answered() && v.reply.text_at(2) == "list";
+  const auto kept = [](const Vote& v) { return v.says("kept"); };
+  const auto other_list = [](const Vote& v) { return v.says("list"); };
+  const auto refused = [&](const Vote& v) { return v.answered() && !kept(v) && !other_list(v); };
+  const auto is_lost = [&](const Votes& v) { return !m.majority_without(count(v, refused)); };
+  const auto decided = [&](const Votes& v) {
+    return count(v, kept) >= m.majority() || is_lost(v) ||
+           !m.majority_without(count(v, other_list));
   };
-  const auto refused = [&](const Vote& v) {
-    return v.answered() && !says_kept(v) && !other_list(v);
-  };
-  const auto is_lost = [&](const Votes& v) { return count(v, refused) > m.size() - m.majority(); };
-  const auto asked =
+  TRY(asked,
       insist({&scripts::renew, at.all(), {vote, px, std::to_string(lease.token), list, ended}},
-             [&](const Votes& v) {
-               return count(v, says_kept) >= m.majority() || is_lost(v) ||
-                      count(v, other_list) > m.size() - m.majority();
-             },
-             {node_patience(ttl), true});
-  if (!asked) return fail(asked.error());
-  const Votes& votes = asked->votes;
+             decided, {node_patience(ttl), true}));
+  const Votes& votes = asked.votes;
   if (is_lost(votes)) {
     undo(at, vote, ttl);  // the remainder would only block others
     return Lost{fmt::format(
         "{} of {} masters do not have it any more: it expired, or was removed or replaced",
         count(votes, refused), m.size())};
   }
-  if (count(votes, says_kept) < m.majority()) {
+  if (count(votes, kept) < m.majority()) {
     for (std::size_t i = 0; i < m.size(); ++i)
-      if (other_list(votes[i]))
-        return fail(Errc::usage,
-                    fmt::format("{}: the masters of this lock are {}, and not {}", m[i].at().text(),
-                                printable(KnownList::parse(votes[i].reply.text_at(3)).text), list));
+      if (other_list(votes[i])) return fail(wrong_list(i, votes[i].reply.text_at(3)));
     std::string why;
     for (const Vote& v : votes)
       if (v.state == Vote::State::failed) why = ": " + v.why.message;
     return fail(Errc::timed_out, fmt::format("renew at {}: only {} of {} masters renewed it{}",
-                                             where(), count(votes, says_kept), m.size(), why));
+                                             where(), count(votes, kept), m.size(), why));
   }
   Lease longer{lease.key, lease.owner};
-  longer.deadline = lease_end(asked->sent, ttl);
+  longer.deadline = lease_end(asked.sent, ttl);
   std::string since = "0", meta;
   bool revoked = false;  // a majority has the mark, so one of these has it
   for (const Vote& v : votes) {
-    if (!says_kept(v)) continue;
+    if (!kept(v)) continue;
     revoked |= asked_to_stop(v.reply.text_at(5));
     const FencingToken token = parse_number<std::uint64_t>(v.reply.text_at(3)).value_or(0);
     if (token <= longer.token) continue;
@@ -153,24 +126,35 @@ Result<Renewal> RedlockBackend::extend(const Lease& lease, Duration ttl, std::st
     since = v.reply.text_at(4);
     meta = v.reply.text_at(5);
   }
-  if (revoked && !asked_to_stop(meta))
-    meta += stop_mark;  // masters that are taken back have it, too
   if (longer.token == 0)
     return fail(Errc::protocol, fmt::format("renew at {}: no master knows its token", where()));
-  // A majority has it now, so no other owner can: masters without it are asked for their votes
-  // again, and count from the next renewal on.
-  m.tell([&](std::size_t i) {
-    if (!votes[i].answered() || votes[i].reply.text_at(2) != "absent" || !m.votes(i))
-      return std::optional<Ask>{};
-    const std::string not_after =
-        std::to_string(votes[i].reply.number_at(1).value_or(0) + retake_within);
-    return std::optional{
-        Ask{&scripts::retake,
-            at.all(),
-            {vote, px, std::to_string(longer.token), not_after, since, meta, list}}};
-  });
+  if (revoked && !asked_to_stop(meta))
+    meta += stop_mark;  // masters that are taken back have it, too
+  retake(votes, at, {vote, px, std::to_string(longer.token), "", since, meta, list});
   watch();
   return Kept{std::move(longer), revoked};
+}
+
+// A majority has it now, so no other owner can: masters without it are asked for their votes again,
+// and count from the next renewal on. words[3]: not after.
+void RedlockBackend::retake(const Votes& votes, const Names& at, std::vector<std::string> words) {
+  masters_.tell([&](std::size_t i) {
+    if (!votes[i].says("absent") || !masters_.votes(i)) return std::optional<Ask>{};
+    words[3] = std::to_string(votes[i].reply.number_at(1).value_or(0) + retake_within);
+    return std::optional{Ask{&scripts::retake, at.all(), words}};
+  });
+}
+
+Error RedlockBackend::wrong_list(std::size_t master, std::string_view recorded) const {
+  return {
+      Errc::usage,
+      fmt::format("{}: the masters of this lock are {}, and not {}", masters_[master].at().text(),
+                  printable(KnownList::parse(recorded).text), list_text(options_))};
+}
+
+Error RedlockBackend::too_few_answered(std::string_view what, std::size_t answered) const {
+  return {Errc::timed_out, fmt::format("{} at {}: only {} of {} masters answered", what, where(),
+                                       answered, masters_.size())};
 }
 
 void RedlockBackend::undo(const Names& names, const std::string& vote, Duration ttl) {
@@ -193,10 +177,10 @@ Health RedlockBackend::health() {
 void RedlockBackend::watch() {
   if (!outage_) return;
   for (Node& n : masters_.nodes()) {
-    const int fd = n.poll_fd();
+    const int fd = n.line().poll_fd();
     if (fd < 0) continue;
     epoll_event e{};
-    const auto wanted = static_cast<std::uint32_t>(n.poll_events());
+    const auto wanted = static_cast<std::uint32_t>(n.line().poll_events());
     e.events = n.ready() ? EPOLLRDHUP
                          : ((wanted & POLLIN) != 0 ? EPOLLIN : 0U) |
                                ((wanted & POLLOUT) != 0 ? EPOLLOUT : 0U);
@@ -216,22 +200,21 @@ Result<Released> RedlockBackend::release(const Lease& lease, std::optional<RunEn
       true,
       lease.deadline == no_deadline ? later(Clock::now(), options_.op_timeout) : lease.deadline};
   const auto gone = [](const Vote& v) { return v.answered(); };
-  const auto deleted = [](const Vote& v) { return says(v, 1); };
-  const auto asked = insist(
-      give_back, [&](const Votes& v) { return count(v, gone) >= m.majority(); }, a_little);
-  if (!asked) return fail(asked.error());
-  const Votes& votes = asked->votes;
+  const auto deleted = [](const Vote& v) { return v.says_yes(); };
+  TRY(asked,
+      insist(
+          give_back, [&](const Votes& v) { return count(v, gone) >= m.majority(); }, a_little));
+  const Votes& votes = asked.votes;
   for (std::size_t i = 0; i < m.size(); ++i)
     if (!votes[i].sent) m.nodes()[i].send_or_owe(give_back, m.next_number());
   if (count(votes, gone) < m.majority()) {
     unanswered_.add(lease);
-    return fail(Errc::timed_out, fmt::format("release at {}: only {} of {} masters answered",
-                                             where(), count(votes, gone), m.size()));
+    return fail(too_few_answered("release", count(votes, gone)));
   }
   // A majority had it, or may have had it as far as it answered.
   const std::size_t silent = count(votes, [](const Vote& v) { return !v.answered(); });
   const bool had = count(votes, deleted) > 0 && count(votes, deleted) + silent >= m.majority();
-  return unanswered_.answered(lease, had, asked->repeated);
+  return unanswered_.answered(lease, had, asked.repeated);
 }
 
 // Removes the value that was seen, master by master: a late or repeated request removes nothing
@@ -260,16 +243,12 @@ Result<Released> RedlockBackend::force_release(const Key& key, std::optional<Fen
                     : std::nullopt;
   };
   const auto answered = [](const Vote& v) { return v.answered(); };
-  const auto asked = insist(removes, [&](const Votes& v) { return count(v, answered) >= due; }, {});
-  if (!asked) return fail(asked.error());
-  const Votes& votes = asked->votes;
+  TRY(asked, insist(removes, [&](const Votes& v) { return count(v, answered) >= due; }, {}));
+  const Votes& votes = asked.votes;
   if (count(votes, answered) < std::min(due, m.majority()))
-    return fail(Errc::timed_out,
-                fmt::format("force a release at {}: only {} of {} masters answered", where(),
-                            count(votes, answered), m.size()));
-  return asked->repeated || count(votes, [](const Vote& v) { return says(v, 1); }) > 0
-             ? Released::yes
-             : Released::was_not_held;
+    return fail(too_few_answered("force a release", count(votes, answered)));
+  const auto removed = [](const Vote& v) { return v.says_yes(); };
+  return asked.repeated || count(votes, removed) > 0 ? Released::yes : Released::was_not_held;
 }
 
 // The request names the owner that was seen, so a late or repeated one asks no other (revoke.lua).
@@ -286,18 +265,16 @@ Result<Released> RedlockBackend::revoke(const Key& key) {
     return fail(Errc::usage, fmt::format("--revoke: {} is held by another program, which cannot be "
                                          "asked to stop",
                                          printable(key.text())));
-  const auto marked = [](const Vote& v) { return says(v, 1); };
-  const auto over = [](const Vote& v) { return v.answered() && !says(v, 1); };
-  const auto is_over = [&](const Votes& v) { return count(v, over) > m.size() - m.majority(); };
-  const auto asked =
-      insist({&scripts::revoke, at.all(), {leader.value}},
-             [&](const Votes& v) { return count(v, marked) >= m.majority() || is_over(v); }, {});
-  if (!asked) return fail(asked.error());
-  if (count(asked->votes, marked) >= m.majority()) return Released::yes;
-  if (is_over(asked->votes)) return Released::was_not_held;
-  return fail(Errc::timed_out,
-              fmt::format("ask the holder to stop at {}: only {} of {} masters answered", where(),
-                          count(asked->votes, marked), m.size()));
+  const auto marked = [](const Vote& v) { return v.says_yes(); };
+  const auto over = [](const Vote& v) { return v.answered() && !v.says_yes(); };
+  const auto is_over = [&](const Votes& v) { return !m.majority_without(count(v, over)); };
+  const auto decided = [&](const Votes& v) {
+    return count(v, marked) >= m.majority() || is_over(v);
+  };
+  TRY(asked, insist({&scripts::revoke, at.all(), {leader.value}}, decided, {}));
+  if (count(asked.votes, marked) >= m.majority()) return Released::yes;
+  if (is_over(asked.votes)) return Released::was_not_held;
+  return fail(too_few_answered("ask the holder to stop", count(asked.votes, marked)));
 }
 
 Result<Validity> RedlockBackend::check(const Key& key, const GrantId& id) {
@@ -310,18 +287,15 @@ Result<Validity> RedlockBackend::check(const Key& key, const GrantId& id) {
   };
   const auto no = [&](const Vote& v) { return v.answered() && !yes(v); };
   const auto valid = [&](const Votes& v) { return count(v, yes) >= m.majority(); };
-  const auto stale = [&](const Votes& v) { return count(v, no) > m.size() - m.majority(); };
-  const auto asked = insist({&scripts::look, names(key).all(), {}},
-                            [&](const Votes& v) { return valid(v) || stale(v); }, {});
-  if (!asked) return fail(asked.error());
-  const Votes& votes = asked->votes;
+  const auto stale = [&](const Votes& v) { return !m.majority_without(count(v, no)); };
+  TRY(asked, insist({&scripts::look, names(key).all(), {}},
+                    [&](const Votes& v) { return valid(v) || stale(v); }, {}));
+  const Votes& votes = asked.votes;
   const std::string list = list_text(options_);
   for (std::size_t i = 0; i < m.size(); ++i)
     if (const auto s = yes(votes[i]) ? parse_seen(votes[i].reply) : std::nullopt;
         s && !s->list.empty() && s->list != list)
-      return fail(Errc::usage,
-                  fmt::format("{}: the masters of this lock are {}, and not {}", m[i].at().text(),
-                              printable(KnownList::parse(s->list).text), list));
+      return fail(wrong_list(i, s->list));
   if (valid(votes)) return Validity::valid;
   if (stale(votes)) return Validity::stale;
   return fail(

@@ -52,9 +52,9 @@
 #include "core/backend.hpp"
 #include "redis/wire/client.hpp"
 #include "redis/wire/tls.hpp"
+#include "redlock/factory.hpp"
 #include "redlock/masters.hpp"
-#include "redlock/options.hpp"
-#include "redlock/seen.hpp"
+#include "redlock/record.hpp"
 #include "util/fd.hpp"
 
 namespace dlock::redlock {
@@ -66,15 +66,6 @@ constexpr Duration node_patience(Duration ttl) noexcept {
 }
 // A grant with less time left does not count.
 constexpr Duration least_validity(Duration ttl) noexcept { return ttl / 4; }
-
-// The names in the store: the lock under the other clients' name, and beside it dlock's own.
-struct Names {
-  std::string lock, record, wake;
-  explicit Names(std::string lock_name);
-  std::vector<std::string> all() const { return {lock, record, wake}; }
-  static std::optional<std::string> lock_of(std::string_view record);  // nothing: not a record
-  static std::string records_below(std::string_view prefix);           // pattern for SCAN
-};
 
 // One attempt to take the lock.
 struct Attempt {
@@ -147,12 +138,16 @@ class RedlockBackend final : public Backend {
     return insist([&](std::size_t) { return std::optional{ask}; }, decided, stragglers);
   }
   Result<Renewal> extend(const Lease&, Duration ttl, std::string ended);
+  void retake(const Votes&, const Names&, std::vector<std::string> words);
+  void undo(const Names&, const std::string& vote, Duration ttl);
+  Error wrong_list(std::size_t master, std::string_view recorded) const;
+  Error too_few_answered(std::string_view what, std::size_t answered) const;
   void watch();
   Result<std::vector<std::optional<Seen>>> look(const Names&, Votes* votes = nullptr);
   // `asked`: by a caller, not found at a master
   Result<std::optional<KeyView>> inspect(const Names&, bool asked);
-  // As KeyView has it: a master that says nothing, or restarted lately, does not say that there is no
-  // vote. `leader`: of `seen`.
+  // As KeyView has it: a master that says nothing, or restarted lately, does not say that there is
+  // no vote. `leader`: of `seen`.
   std::string unread(const std::vector<std::optional<Seen>>& seen, const Leader& leader) const;
   Result<std::unique_ptr<redis::Client>> client_of(std::size_t master) const;
 
@@ -160,7 +155,6 @@ class RedlockBackend final : public Backend {
   Options options_;
   redis::Credentials credentials_{options_};
   Masters masters_;
-  void undo(const Names&, const std::string& vote, Duration ttl);
   UnansweredReleases unanswered_;
   bool ever_ready_ = false;
   Duration gave_{};  // the longest ttl of a grant or a renewal

@@ -8,8 +8,6 @@
 #include "core/key.hpp"
 #include "core/text.hpp"
 #include "redis/doctor.hpp"
-#include "redis/named/named_key.hpp"
-#include "redlock/known_list.hpp"
 #include "redlock/redlock_backend.hpp"
 #include "redlock_scripts/scripts.hpp"
 
@@ -44,11 +42,10 @@ std::string address_of(const redis::Endpoint& at) {
 Result<std::vector<std::optional<Seen>>> RedlockBackend::look(const Names& at, Votes* out) {
   Masters& m = masters_;
   const auto answered = [](const Vote& v) { return v.answered(); };
-  auto asked = insist({&scripts::look, at.all(), {}},
-                      [&](const Votes& v) { return count(v, answered) >= m.majority(); },
-                      {patience, false, true});
-  if (!asked) return fail(std::move(asked.error()));
-  Votes& votes = asked->votes;
+  TRY(asked, insist({&scripts::look, at.all(), {}},
+                    [&](const Votes& v) { return count(v, answered) >= m.majority(); },
+                    {patience, false, true}));
+  Votes& votes = asked.votes;
   std::vector<std::optional<Seen>> seen(m.size());
   std::size_t understood = 0;
   Error why{Errc::unavailable, "no answer in time"};
@@ -93,12 +90,13 @@ Result<std::optional<KeyView>> RedlockBackend::inspect(const Names& at, bool ask
   v.key = at.lock.substr(options_.prefix.size());
   v.waiters_known = false;
   bool heard_of = false;
-  for (const auto& s : seen)
-    if (s) v.fence = std::max(v.fence, s->newest), heard_of |= s->held() || s->newest != 0;
-  for (const auto& s : seen)
-    if (auto run = s ? last_run(s->meta) : std::nullopt;
-        run && (!v.last_run || run->token > v.last_run->token))
+  for (const auto& s : seen) {
+    if (!s) continue;
+    v.fence = std::max(v.fence, s->newest);
+    heard_of |= s->held() || s->newest != 0;
+    if (auto run = last_run(s->meta); run && (!v.last_run || run->token > v.last_run->token))
       v.last_run = std::move(run);
+  }
   const Leader leader = leader_of(seen, m.majority());
   v.unread = unread(seen, leader);
   // what a majority was granted, others may have forgotten
@@ -168,9 +166,11 @@ Result<std::vector<std::string>> RedlockBackend::names() {
         all.push_back(lock.substr(prefix.size()));
     };
     bool whole = true;
-    for (const auto& pattern : {redis::glob_escape(prefix) + "*", Names::records_below(prefix)})
-      if (auto ok = client->scan(options_.servers[i], pattern, found); !ok)
-        last = std::move(ok.error()), whole = false;
+    for (const auto& pattern : {redis::glob_escape(prefix) + "*", Names::records_below(prefix)}) {
+      auto ok = client->scan(options_.servers[i], pattern, found);
+      whole &= ok.has_value();
+      if (!ok) last = std::move(ok.error());
+    }
     requests += client->requests;
     scanned += whole;
     remember += whole && masters_.votes(i);

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include "core/duration.hpp"
-#include "redis/wire/socket.hpp"
 
 namespace dlock::redlock {
 namespace {
@@ -16,6 +15,7 @@ constexpr unsigned most_unanswered = 3;  // tries in one poll with an unknown ou
 constexpr unsigned most_doublings = 5;
 constexpr Duration look_anyway = 2s;  // the holder is a dlock, which wakes us
 constexpr Duration together = 5ms;    // time within which the wake-ups of a majority arrive
+constexpr auto go_on = std::nullopt;  // of a step
 
 // Between a half and the whole.
 Duration some_of(Duration d) {
@@ -31,7 +31,7 @@ Result<Progress> RedlockWaiter::poll(Duration slice) {
     // A slice of zero is one try; other slices keep the pace, however short they are.
     if (!(first && slice <= Duration{}) && Clock::now() < next_) {
       const Deadline until = std::min(end, next_);
-      if (silent_ > 0) redis::wait_for(-1, 0, {until, backend_.options().interrupt_fd});
+      if (silent_ > 0) wait_for(-1, 0, {until, backend_.options().interrupt_fd});
       else sleep(until);
       // what was known before is no answer
       if (Clock::now() < next_ && silent_ > 0) return fail(silence_);
@@ -45,7 +45,7 @@ Result<Progress> RedlockWaiter::poll(Duration slice) {
 Result<std::optional<Progress>> RedlockWaiter::try_once(Deadline end) {
   Masters& m = backend_.masters();
   const Options& options = backend_.options();
-  const redis::Wait wait{later(Clock::now(), options.connect_timeout), options.interrupt_fd};
+  const Wait wait{later(Clock::now(), options.connect_timeout), options.interrupt_fd};
   const Duration ttl = request_.ttl;
   TRY_VOID(m.gather(wait.until, node_patience(ttl), false));
   backend_.in_grace = false;
@@ -61,9 +61,9 @@ Result<std::optional<Progress>> RedlockWaiter::try_once(Deadline end) {
         format_duration(left));
     if (!request_.wait) return fail(Errc::unavailable, std::move(why));
     last_ = Waiting{0, std::nullopt, std::move(why)};
-    redis::wait_for(-1, 0, {std::min(end, later(Clock::now(), left)), wait.interrupt});
+    wait_for(-1, 0, {std::min(end, later(Clock::now(), left)), wait.interrupt_fd});
     if (Clock::now() >= end || wait.interrupted()) return Progress{last_};
-    return std::optional<Progress>{};
+    return go_on;
   }
 
   Attempt made = backend_.attempt(request_, owner_);
@@ -83,8 +83,8 @@ Result<std::optional<Progress>> RedlockWaiter::try_once(Deadline end) {
                 fmt::format("acquire at {}: no majority answered in time{}{}", backend_.where(),
                             made.why.empty() ? "" : ": ", made.why)};
     if (++unanswered_ < most_unanswered) {
-      if (!request_.wait) redis::wait_for(-1, 0, {next_, wait.interrupt});
-      if (!request_.wait || Clock::now() < end) return std::optional<Progress>{};
+      if (!request_.wait) wait_for(-1, 0, {next_, wait.interrupt_fd});
+      if (!request_.wait || Clock::now() < end) return go_on;
     }
     return fail(silence_);
   }
@@ -93,7 +93,7 @@ Result<std::optional<Progress>> RedlockWaiter::try_once(Deadline end) {
   next_ = later(Clock::now(), pause(made));
   last_ = Waiting{0, std::move(made.holder), std::move(made.why)};
   if (Clock::now() >= end) return Progress{last_};
-  return std::optional<Progress>{};
+  return go_on;
 }
 
 Duration RedlockWaiter::pause(const Attempt& made) {

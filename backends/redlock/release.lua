@@ -1,4 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
+-- Behind state.lua (lock, id, now, belongs, digits, record, note_run, keep, wake).
 -- Releases the vote; also after an attempt that failed. Deletes first: Redis lets a script that has
 -- written go on when memory is full. A record that cannot be read hinders no release.
 -- ARGV: request, owner, '1': wake one waiter, how the job ended ('': there was none)

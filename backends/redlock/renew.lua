@@ -1,4 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
+-- Behind state.lua (lock, id, now, belongs, value, digits, record, last_run, confirm, note_run,
+-- keep).
 -- ARGV: request, owner, ttl (ms), token ('0': not known), list, how the job ended (detach; '':
 -- there was none)
 --   -> {request, now, 'kept', token, since, meta}, or 'absent' or 'other' in place of 'kept', or

@@ -1,4 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
+-- Behind state.lua (lock, id, now, value, digits, record, confirm, keep).
 -- The vote of a master that has none of ours (it restarted, or was away), for a grant that a
 -- majority has confirmed a moment ago. Not later than ARGV[5] by this master's own clock: a request
 -- that was long under way must not take the vote for a grant that may be over.

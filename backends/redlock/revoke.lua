@@ -1,4 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
+-- Behind state.lua (lock, id, now, record, belongs, digits, keep).
 -- Asks the owner of the vote to stop. The mark is in the part of the record that belongs to this
 -- vote: the next vote replaces it. A request that arrives late or twice names an owner, which has
 -- no later attempt, so it marks no later vote.

@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
--- The data that one master keeps of a lock; put before every operation.
+-- The first part of every script. The data that one master keeps of a lock:
 --
 --   KEYS[1]  the lock         a string under the name that other Redlock clients use: its creator
 --                             has this master's vote
@@ -15,7 +15,7 @@
 --          of its last vote; token 0: a majority never confirmed that; meta with the item
 --          revoked=1: its owner was asked to stop; the item last=, which later votes keep, is the
 --          last run of a job: `token,ended,status,started,who`, percent-encoded
--- list     of masters, by which a majority last confirmed a grant (known_list.hpp); empty: unknown;
+-- list     of masters, by which a majority last confirmed a grant (record.hpp); empty: unknown;
 --          with '?' before it: it is being changed
 --
 -- A record of another layout than this one, which is the first, begins with its number: `v2|`.

@@ -3,10 +3,9 @@
 // in it.
 #include <string>
 #include "redis/fair/fair_record.hpp"
-#include "redis/wire/cluster_locator.hpp"
+#include "redis/wire/locator.hpp"
 #include "redis/wire/reply.hpp"
-#include "redlock/known_list.hpp"
-#include "redlock/seen.hpp"
+#include "redlock/record.hpp"
 #include "targets.hpp"
 
 namespace dlock::fuzz {

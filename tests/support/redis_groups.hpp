@@ -12,7 +12,7 @@
 #include <string>
 #include <string_view>
 #include <vector>
-#include "redis/wire/cluster_locator.hpp"
+#include "redis/wire/locator.hpp"
 #include "support/redis_client.hpp"
 
 namespace dlock::test {

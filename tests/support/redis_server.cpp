@@ -94,14 +94,8 @@ void RedisServer::wait_ready() {
       break;
     }
     admin_.reset();
-    auto c = redis::Connection::open({{}, 0, directory() + "/sock"}, nullptr,
-                                     std::chrono::seconds{5}, {until});
-    if (c) {
-      (*c)->add({"PING"});
-      const auto sent = (*c)->flush({until});
-      const auto reply = (*c)->receive({until});
-      if (sent && reply && *reply && !(*reply)->text.starts_with("LOADING")) return;
-    }
+    const auto reply = RawRedis{{{}, 0, directory() + "/sock"}}.ask({"PING"}, until);
+    if (reply && !reply->text.starts_with("LOADING")) return;
     ::usleep(2000);
   }
   throw std::runtime_error("redis-server does not start; see " + directory() + "/log");
@@ -122,21 +116,29 @@ void RedisServer::freeze() {
 void RedisServer::thaw() { ::kill(pid_, SIGCONT); }
 
 redis::Reply RedisServer::command(std::span<const std::string_view> words) {
-  const redis::Wait wait{Clock::now() + std::chrono::seconds{30}};
-  if (!admin_) {
-    auto c = redis::Connection::open({{}, 0, directory() + "/sock"}, nullptr,
-                                     std::chrono::seconds{5}, wait);
-    if (!c) throw std::runtime_error(c.error().message);
-    admin_ = std::move(*c);
-  }
-  admin_->add(words);
-  const auto sent = admin_->flush(wait);
-  auto reply = admin_->receive(wait);
-  if (!sent || !reply || !*reply) {
+  if (!admin_) admin_ = std::make_unique<RawRedis>(redis::Endpoint{{}, 0, directory() + "/sock"});
+  auto reply = admin_->ask(words, Clock::now() + std::chrono::seconds{30});
+  if (!reply) {
     admin_.reset();
     throw std::runtime_error(fmt::format("no answer to {}", words.front()));
   }
-  return std::move(**reply);
+  return std::move(*reply);
+}
+
+std::optional<redis::Reply> RawRedis::ask(std::span<const std::string_view> words, Deadline by) {
+  connection_.add(words);
+  while (Clock::now() < by) {
+    const auto open = connection_.step_open(Clock::now());
+    if (!open || (*open && !connection_.push())) return std::nullopt;
+    if (*open) {
+      auto reply = connection_.receive();
+      if (!reply) return std::nullopt;
+      if (*reply) return std::move(**reply);
+    }
+    wait_for(connection_.poll_fd(), connection_.poll_events(),
+                    {std::min(by, connection_.poll_until())});
+  }
+  return std::nullopt;
 }
 
 std::string RedisServer::info(std::string_view section) { return command({"INFO", section}).text; }

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,6 +17,21 @@
 #include "support/server.hpp"
 
 namespace dlock::test {
+
+// Commands over one connection, without a greeting; waits for each reply.
+class RawRedis {
+ public:
+  explicit RawRedis(const redis::Endpoint& at)
+      : connection_(at, nullptr, std::chrono::seconds{5}, no_deadline) {}
+  // Nothing: none by then, or the connection is broken.
+  std::optional<redis::Reply> ask(std::span<const std::string_view> words, Deadline by);
+  std::optional<redis::Reply> ask(std::initializer_list<std::string_view> words, Deadline by) {
+    return ask(std::span{words.begin(), words.size()}, by);
+  }
+
+ private:
+  redis::Connection connection_;
+};
 
 class RedisServer {
  public:
@@ -65,7 +82,7 @@ class RedisServer {
   std::uint16_t port_;
   pid_t pid_ = -1;
   std::chrono::seconds clock_{0};  // how far its wall clock is ahead
-  std::unique_ptr<redis::Connection> admin_;
+  std::unique_ptr<RawRedis> admin_;
 };
 
 }  // namespace dlock::test

@@ -1,5 +1,7 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Behind acquire_free.lua and state.lua: there is a holder, or there are or may be waiters.
+-- Behind clock.lua (call, now), keys.lua (lock, queue), acquire_free.lua (me, mode, meta, ttl,
+-- delay, all, wait_until, expires, newest, marked), state.lua (the rest).
+-- There is a holder, or there are or may be waiters.
 local limit, patience, claim = tonumber(ARGV[3]), tonumber(ARGV[6]), tonumber(ARGV[7])
 local queue_only = ARGV[12] == '1'
 if queue_only then claim = nil end  -- nobody may run, so nobody is woken

@@ -1,4 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
+-- Behind clock.lua (call, now), keys.lua (lock, queue).
 -- Grants, queues or refuses. May be repeated: a holder gets its own token again, a waiter keeps its
 -- place.
 -- KEYS lock [queue]

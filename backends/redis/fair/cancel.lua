@@ -1,4 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
+-- Behind clock.lua (call, now), keys.lua (lock, queue), state.lua (the rest).
 -- Leaves the queue, and releases what an unanswered request of this owner may have been granted. An
 -- owner is new for each attempt, so a late cancel cannot hit the next one.
 -- KEYS lock [queue]   ARGV owner, mode, limit, meta, claim   -> {waited, released, now}

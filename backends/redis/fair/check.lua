@@ -1,4 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
+-- Behind clock.lua (call, now), keys.lua (lock, queue).
 -- Whether a grant with this token ('': any), of this owner ('': any), is in force now. Changes
 -- nothing. KEYS lock   ARGV owner, token   -> 1 or 0
 local function in_force(record)

@@ -2,22 +2,16 @@
 #include "redis/fair/fair_backend.hpp"
 #include <fmt/format.h>
 #include <algorithm>
+#include "common/exchange.hpp"
 #include "common/record_reader.hpp"
 #include "core/number.hpp"
 #include "redis/doctor.hpp"
 #include "redis/fair/fair_record.hpp"
-#include "redis/fair/fair_view.hpp"
 #include "redis/fair/fair_waiter.hpp"
 #include "redis_scripts/fair_scripts.hpp"
 
 namespace dlock::redis {
 namespace {
-
-// A reply that the script cannot give.
-tl::unexpected<Error> not_understood(const Client& client, std::string_view what) {
-  return fail(Errc::protocol,
-              fmt::format("{} at {}: malformed reply", what, client.options().where));
-}
 
 // With the owner, the token: a late message finds only the grant it was meant for. Unknown (a
 // handle): ''.
@@ -34,18 +28,29 @@ Result<std::unique_ptr<Waiter>> FairBackend::enqueue(const Request& request) {
   return std::make_unique<FairWaiter>(*this, *client_, request);
 }
 
+Result<Answer> FairBackend::call(std::string_view what, const Script& script, const Key& key,
+                                 std::vector<std::string> words, unsigned copies) {
+  return client_->call({what, &script, {keys_of(key).lock()}, std::move(words)}, copies);
+}
+
+Result<Answer> FairBackend::call_with_queue(std::string_view what, const Script& script,
+                                            const FairKeys& keys, std::vector<std::string> words) {
+  return client_->call({.what = what,
+                        .script = &script,
+                        .keys = keys.all(),
+                        .words = std::move(words),
+                        .enough = 1});
+}
+
 Result<Renewal> FairBackend::extend(const Lease& lease, Duration ttl, std::string ended) {
   const unsigned replicas = client_->options().replicas;
-  const FairKeys keys{client_->options().prefix, lease.key};
   // Of a lease that was taken elsewhere only its record tells the lock-delay.
   const Duration grace = client_->options().restart_grace;
   const bool any = client_->gave_any() || grace == Duration{};
-  TRY(answer, client_->call({.what = "renew",
-                             .script = &scripts::renew,
-                             .keys = {keys.lock()},
-                             .words = {lease.owner.hex(), token_of(lease), micros(ttl),
-                                       any ? "" : micros(grace), ended}},
-                            replicas));
+  TRY(answer, call("renew", scripts::renew, lease.key,
+                   {lease.owner.hex(), token_of(lease), micros(ttl), any ? "" : micros(grace),
+                    std::move(ended)},
+                   replicas));
   const std::string_view verdict = answer.reply.text_at(0);
   if (verdict == "longer")
     TRY_VOID(within_grace({ttl, Duration{answer.reply.number_at(2).value_or(0)}}, grace));
@@ -54,7 +59,7 @@ Result<Renewal> FairBackend::extend(const Lease& lease, Duration ttl, std::strin
   const auto token = parse_number<std::uint64_t>(answer.reply.text_at(2));
   const auto mode = parse_mode(answer.reply.text_at(3));
   const auto slot = answer.reply.number_at(4);
-  if (verdict != "kept" || !token || !mode || !slot) return not_understood(*client_, "renew");
+  if (verdict != "kept" || !token || !mode || !slot) return fail(malformed_reply("renew", where()));
   if (answer.copies < replicas)
     return fail(Errc::unavailable, fmt::format("renew at {}: only {} of {} replicas confirmed it",
                                                where(), answer.copies, replicas));
@@ -65,34 +70,24 @@ Result<Renewal> FairBackend::extend(const Lease& lease, Duration ttl, std::strin
 }
 
 Result<Released> FairBackend::release(const Lease& lease, std::optional<RunEnd> end) {
-  const FairKeys keys{client_->options().prefix, lease.key};
   const auto answer =
-      client_->call({"release",
-                     &scripts::release,
-                     keys.all(),
-                     {lease.owner.hex(), token_of(lease), micros(claim), end ? end->text() : ""},
-                     false,
-                     1});
+      call_with_queue("release", scripts::release, keys_of(lease.key),
+                      {lease.owner.hex(), token_of(lease), micros(claim), end ? end->text() : ""});
   if (!answer) {
     if (answer.error().code == Errc::timed_out) unanswered_.add(lease);
     return fail(answer.error());
   }
   const auto removed = answer->reply.number_at(0);
-  if (!removed) return not_understood(*client_, "release");
+  if (!removed) return fail(malformed_reply("release", where()));
   return unanswered_.answered(lease, *removed == 1, answer->repeated);
 }
 
 Result<Released> FairBackend::force_release(const Key& key, std::optional<FencingToken> token) {
-  const FairKeys keys{client_->options().prefix, key};
   const std::string wanted = token ? fmt::format_int(*token).str() : "";
-  TRY(answer, client_->call({"force a release",
-                             &scripts::force_release,
-                             keys.all(),
-                             {wanted, micros(claim)},
-                             false,
-                             1}));
+  TRY(answer, call_with_queue("force a release", scripts::force_release, keys_of(key),
+                              {wanted, micros(claim)}));
   const auto removed = answer.reply.number_at(0);
-  if (!removed) return not_understood(*client_, "force a release");
+  if (!removed) return fail(malformed_reply("force a release", where()));
   if (*removed > 0 || answer.repeated) return Released::yes;
   return client_->none_found("force a release", answer);
 }
@@ -109,35 +104,29 @@ Result<Released> FairBackend::revoke(const Key& key) {
         Errc::unavailable,
         fmt::format("ask the holder to stop at {}: no holder is found; {}", where(), seen->unread));
   if (newest == 0) return Released::was_not_held;
-  const FairKeys keys{client_->options().prefix, key};
-  TRY(answer, client_->call({"ask the holder to stop",
-                             &scripts::revoke,
-                             {keys.lock()},
-                             {fmt::format_int(newest).str(), Identity::mine("").encode()}}));
+  TRY(answer, call("ask the holder to stop", scripts::revoke, key,
+                   {fmt::format_int(newest).str(), Identity::mine("").encode()}));
   const auto asked = answer.reply.number_at(0);
-  if (!asked) return not_understood(*client_, "ask the holder to stop");
+  if (!asked) return fail(malformed_reply("ask the holder to stop", where()));
   return *asked > 0 ? Released::yes : client_->none_found("ask the holder to stop", answer);
 }
 
 Result<Validity> FairBackend::check(const Key& key, const GrantId& id) {
-  const FairKeys keys{client_->options().prefix, key};
   const auto* owner = std::get_if<Owner>(&id);
   std::vector<std::string> words{owner ? owner->hex() : "",
                                  owner ? "" : fmt::format_int(std::get<FencingToken>(id)).str()};
-  TRY(answer, client_->call({"check", &scripts::check, {keys.lock()}, std::move(words)}));
-  if (!answer.reply.is(Reply::Type::integer)) return not_understood(*client_, "check");
+  TRY(answer, call("check", scripts::check, key, std::move(words)));
+  if (!answer.reply.is(Reply::Type::integer)) return fail(malformed_reply("check", where()));
   return answer.reply.integer == 1 ? Validity::valid : Validity::stale;
 }
 
 Result<Starts> FairBackend::starts(const Key& key) {
-  const FairKeys keys{client_->options().prefix, key};
-  const auto answer =
-      client_->call({"ask for the last start", &scripts::starts, {keys.lock()}, {}});
-  if (!answer) return fail(answer.error());
-  const auto now = answer->reply.number_at(0), at = answer->reply.number_at(1),
-             until = answer->reply.number_at(2);
-  const bool none = answer->reply.text_at(1).empty();
-  if (!now || (!none && (!at || !until))) return not_understood(*client_, "ask for the last start");
+  TRY(answer, call("ask for the last start", scripts::starts, key, {}));
+  const auto now = answer.reply.number_at(0), at = answer.reply.number_at(1),
+             until = answer.reply.number_at(2);
+  const bool none = answer.reply.text_at(1).empty();
+  if (!now || (!none && (!at || !until)))
+    return fail(malformed_reply("ask for the last start", where()));
   return none ? Starts{*now, {}} : Starts{*now, Start{*at, *until}};
 }
 
@@ -145,38 +134,29 @@ Result<Starts> FairBackend::starts(const Key& key) {
 // as a grant.
 Result<Noted> FairBackend::note_start(const Lease& lease, const StartChange& change) {
   const unsigned replicas = client_->options().replicas;
-  const FairKeys keys{client_->options().prefix, lease.key};
   const auto text = [](const std::optional<Start>& s) {
     return s ? fmt::format("{}|{}", s->at, s->until) : "";
   };
-  const auto answer =
-      client_->call({"note the start",
-                     &scripts::note_start,
-                     {keys.lock()},
-                     {lease.owner.hex(), token_of(lease), text(change.was), text(change.is)}},
-                    replicas);
-  if (!answer) return fail(answer.error());
-  const auto noted = answer->reply.number_at(0);
-  if (!noted) return not_understood(*client_, "note the start");
-  if (answer->copies < replicas)
+  TRY(answer,
+      call("note the start", scripts::note_start, lease.key,
+           {lease.owner.hex(), token_of(lease), text(change.was), text(change.is)}, replicas));
+  const auto noted = answer.reply.number_at(0);
+  if (!noted) return fail(malformed_reply("note the start", where()));
+  if (answer.copies < replicas)
     return fail(Errc::timed_out,
                 fmt::format("note the start at {}: only {} of {} replicas confirmed it", where(),
-                            answer->copies, replicas));
+                            answer.copies, replicas));
   if (*noted == 0) return Noted::not_held;
   return *noted == 1 ? Noted::yes : Noted::other_start;
 }
 
 Result<std::optional<KeyView>> FairBackend::inspect(const Key& key) {
-  return inspect(FairKeys{client_->options().prefix, key}, &key);
+  return inspect(keys_of(key), &key);
 }
 
 Result<std::optional<KeyView>> FairBackend::inspect(const FairKeys& keys, const Key* asked) {
-  TRY(answer, client_->call({"inspect",
-                             &scripts::inspect,
-                             keys.all(),
-                             {fmt::format_int(most_shown).str()},
-                             false,
-                             1}));
+  TRY(answer,
+      call_with_queue("inspect", scripts::inspect, keys, {fmt::format_int(most_shown).str()}));
   auto view = view_of(keys, answer.reply);
   if (!view) return view;
   std::string unread = client_->unread(answer);

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 #include "common/unanswered_releases.hpp"
-#include "redis/fair/fair_keys.hpp"
+#include "redis/fair/fair_record.hpp"
 #include "redis/wire/client.hpp"
 
 namespace dlock::redis {
@@ -62,6 +62,12 @@ class FairBackend final : public Backend {
   std::uint64_t wakeups = 0;
 
  private:
+  FairKeys keys_of(const Key& key) const { return {client_->options().prefix, key}; }
+  Result<Answer> call(std::string_view what, const Script&, const Key&,
+                      std::vector<std::string> words, unsigned copies = 0);
+  // Without a queue (in a slot that is being moved) the script does what the lock alone allows.
+  Result<Answer> call_with_queue(std::string_view what, const Script&, const FairKeys&,
+                                 std::vector<std::string> words);
   Result<Renewal> extend(const Lease&, Duration ttl, std::string ended);
   // `asked`: the key that a caller names, which the server may have forgotten; none: found there
   Result<std::optional<KeyView>> inspect(const FairKeys&, const Key* asked);

@@ -3,8 +3,8 @@
 #include <memory>
 #include <optional>
 #include "core/backend.hpp"
-#include "redis/fair/fair_keys.hpp"
-#include "redis/wire/client.hpp"
+#include "redis/fair/fair_record.hpp"
+#include "redis/wire/exchange.hpp"
 
 namespace dlock::redis {
 
@@ -30,39 +30,36 @@ class FairWaiter final : public Waiter {
   Result<void> cancel() override;
 
  private:
-  enum class State { idle, asked, listening, resting };
   using Step = Result<std::optional<Progress>>;  // nothing: go on
 
   Step start();
   Step hear_answer(Deadline end);
   Step hear_wake(Deadline end);
-  Step understand(const Reply&, Deadline end);
-  Step grant(const Reply&, bool repeated);
+  Step understand(const Answer&, Deadline end);
+  Step grant(const Answer&, bool repeated);
   Step rest(Deadline end);
-  Result<void> ask(Manner);
-  Result<void> listen(Duration time);
+  void listen(Duration time);
   Command command() const;
-  Step refused(const Reply&, State during);
   void look_again_soon();
-  Step broken(Error);
   Progress waiting();
+  std::string where() const;
+  tl::unexpected<Error> malformed();
+  tl::unexpected<Error> too_few_have(const Lease&, std::int64_t replicas);
 
   FairBackend& backend_;
   Client& client_;
   Request request_;  // with the owner of this attempt: nothing was released under it
   const FairKeys keys_;
   const Duration patience_;
-  State state_ = State::idle;
-  std::unique_ptr<Session> session_;
+  // At most one of these three: acquire.lua is on its way, BLPOP is, or it is not to be sent
+  // before.
+  std::optional<Exchange> acquire_;
+  std::unique_ptr<Line> listening_;
+  std::optional<Deadline> rest_until_;
   bool queued_ = false;        // it got a place
   std::optional<Lease> owed_;  // a grant that was released, without an answer
-  Manner manner_;              // of the request on its way
-  bool skip_ = false;          // the next reply is that of ASKING
-  Deadline sent_{};            // of the request on its way
-  Deadline rest_until_{};
-  Deadline grants_from_{};  // the end of the server's restart_grace: a place, and no grant before
-  Deadline answer_by_{};
-  unsigned breaks_ = 0;  // connections lost in this poll
+  Deadline grants_from_{};     // the end of the server's restart_grace: a place, no grant before
+  unsigned breaks_ = 0;        // lines lost in this poll
   Waiting last_;
 };
 

@@ -1,4 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
+-- Behind clock.lua (call, now), keys.lua (lock, queue).
 -- Before release and renew, if the caller knows its owner but not its token (a handle): the newest
 -- grant of that owner.
 if ARGV[2] == '' then

@@ -1,4 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
+-- Behind clock.lua (call, now), keys.lua (lock, queue), state.lua (fixed, parse_holder,
+-- look_after).
 -- For operators: removes the holder with this token ('': every holder), without lock-delay. Fence,
 -- start and last run stay.
 -- KEYS lock [queue]   ARGV token, claim   -> {removed, now}

@@ -1,4 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
+-- Behind clock.lua (call, now), keys.lua (lock, queue), state.lua (fixed, parse_holder, shown,
+-- border).
 -- Everything about one key, at most ARGV[1] holders and waiters. Changes nothing. KEYS lock [queue]
 -- Those in force come first, then those that have ended and were not cleared away.
 -- -> {now, fence or '', holder count, {holder, ...}, waiter count, {waiter, ...}, revoke, last,

@@ -1,4 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
+-- Behind clock.lua (call, now), keys.lua (lock, queue), find_token.lua (the token in ARGV[2]).
 -- Before release and renew, which call it behind their own first write: Redis lets a script that
 -- has written go on when memory is full.
 -- The last run of the key, from the record of the grant that it ran under. One with a newer token

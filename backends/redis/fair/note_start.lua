@@ -1,6 +1,7 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Replaces the noted start, under a grant in force, if it is the one that was read. If it is the new
--- one already, the request is repeated: written again, for the replicas.
+-- Behind clock.lua (call, now), keys.lua (lock, queue), find_token.lua (the token in ARGV[2]).
+-- Replaces the noted start, under a grant in force, if it is the one that was read. If it is the
+-- new one already, the request is repeated: written again, for the replicas.
 -- KEYS lock   ARGV owner, token, the start that was read, the new one: 'at|keep until' or ''
 -- -> {1: done, 0: no grant in force, 2: another start is noted; now}
 local found = call('HMGET', lock, ARGV[2], 'start', 'expires')

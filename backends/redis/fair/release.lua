@@ -1,4 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Behind release_free.lua and state.lua: there may be waiters.
+-- Behind clock.lua (call, now), keys.lua (lock, queue), find_token.lua, note_run.lua,
+-- release_free.lua (released), state.lua (look_after).
+-- There may be waiters.
 look_after(call('HGETALL', lock), tonumber(ARGV[3]))
 return { released, now }

@@ -1,4 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
+-- Behind clock.lua (call, now), keys.lua (lock, queue), find_token.lua (the token in ARGV[2]),
+-- note_run.lua (note_run).
 -- Releases the grant with this token, if it is this owner's and in force. Deletes first (allowed
 -- even when memory is full), wakes last. A clean release starts no lock-delay. KEYS lock [queue]
 -- ARGV owner, token, claim, how the job ended ('': there was none)   -> {released, now}

@@ -1,4 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
+-- Behind clock.lua (call, now), keys.lua (lock, queue), find_token.lua (the token in ARGV[2]),
+-- note_run.lua (note_run).
 -- The lease ends `ttl` from now, later or earlier than before. One that has ended is never revived.
 -- One key, always.
 -- The expiry is written first: Redis lets a script that has written go on when memory is full.

@@ -1,4 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
+-- Behind clock.lua (call, now), keys.lua (lock, queue).
 -- Asks the holders in force with this token or an older one to stop. The sender has read the token
 -- from the lock. Tokens only rise, so a request that arrives late or twice, when those grants are
 -- over, finds no holder to ask and writes nothing; a mark that is left asks no later grant.

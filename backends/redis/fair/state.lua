@@ -1,4 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
+-- Behind clock.lua (call, now), keys.lua (lock, queue), and the fast path of acquire and release.
 -- For operations beyond the fast paths: LockState of src/core/lock_state.cpp, kept in two keys.
 -- README.md, "Layout", describes them. Instants are microseconds of the server's clock; a double
 -- holds them exactly until the year 2255.

@@ -1,4 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
+-- Behind clock.lua (call, now), state.lua (value, record, seen, next_token, keep, digits).
 -- The algorithm's SETNX, GET and GETSET in one step: so it overwrites no time of another, and a
 -- late request is judged by the clock of its sending. ARGV: owner, its value, meta, the client's
 -- time and, in the same units, microseconds per unit of a value.

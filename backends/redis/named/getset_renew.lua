@@ -1,4 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
+-- Behind clock.lua (call, now), state.lua (lock, value, record, belongs, keep).
 -- Replaces our time by a new one. ARGV: owner, new value, microseconds per unit of a value. ->
 -- {'kept', token} or {'lost'}
 local me, new, unit = ARGV[1], ARGV[2], tonumber(ARGV[3])

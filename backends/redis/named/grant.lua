@@ -1,4 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
+-- Behind clock.lua (call, now), state.lua (lock, value, record, next_token, keep, digits).
 -- The token of a lock that other commands took before, if it still has their value. Repeating it
 -- gives the same token. ARGV[4]: milliseconds to its end, if those commands set none. ->
 -- {'granted', token} or {'gone'}

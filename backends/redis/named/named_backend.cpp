@@ -2,24 +2,138 @@
 #include "redis/named/named_backend.hpp"
 #include <fmt/format.h>
 #include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include "common/exchange.hpp"
+#include "common/polling_waiter.hpp"
 #include "core/duration.hpp"
 #include "core/number.hpp"
 #include "redis/doctor.hpp"
-#include "redis/fair/fair_record.hpp"
-#include "redis/named/named_waiter.hpp"
+#include "redis/wire/locator.hpp"
 #include "redis_scripts/named_scripts.hpp"
 
 namespace dlock::redis {
 
-Error NamedBackend::not_understood(std::string_view what) const {
-  return {Errc::protocol, fmt::format("{} at {}: malformed reply", what, where())};
+namespace {
+
+using Value = NamedRecipe::Value;
+
+constexpr std::string_view fence_prefix = "dlock:fence:{";
+
+constexpr std::array recipes{
+    NamedRecipe{"set", &NamedBackend::take_by_set, Value::owner},
+    NamedRecipe{"setnx-expire", &NamedBackend::take_by_setnx, Value::marked},
+    NamedRecipe{"getset", &NamedBackend::take_by_getset, Value::time},
+};
+
+const NamedRecipe& recipe_of(std::string_view name) noexcept {
+  return *std::find_if(recipes.begin(), recipes.end() - 1,
+                       [&](const NamedRecipe& r) { return r.name == name; });
 }
+
+class NamedWaiter final : public PollingWaiter {
+ public:
+  NamedWaiter(NamedBackend& backend, const Request& request)
+      : PollingWaiter(request, backend.client().options().interrupt_fd), backend_(backend) {}
+  Result<void> cancel() override;
+
+ private:
+  Result<Tried> try_once() override;
+
+  NamedBackend& backend_;
+  std::optional<Lease> owed_;  // released, without an answer
+};
+
+Result<PollingWaiter::Tried> NamedWaiter::try_once() {
+  if (owed_ && !backend_.give_back(*owed_))
+    return fail(
+        Errc::unavailable,
+        fmt::format("acquire at {}: a grant that was given back is still there", backend_.where()));
+  owed_.reset();
+  TRY(tried, backend_.try_once(request_));
+  backend_.client().grants_nothing = tried.no_grants;
+  // that release may arrive late, so nothing is acquired under this owner any more
+  if (tried.undone) {
+    if (!tried.undone->answered) owed_ = std::move(tried.undone->lease);
+    request_.owner = Owner::random();
+    return fail(std::move(tried.undone->because));
+  }
+  if (tried.no_grants && !request_.wait)
+    return fail(Errc::unavailable, fmt::format("{}: {}", backend_.where(), tried.why));
+  return Tried{std::move(tried.lease), std::move(tried.holder), tried.free_in,
+               std::move(tried.why)};
+}
+
+Result<void> NamedWaiter::cancel() {
+  if (!backend_.client().ever_connected()) return {};
+  if (owed_ && backend_.give_back(*owed_)) owed_.reset();
+  TRY_VOID(backend_.release({request_.key, request_.owner}, std::nullopt));
+  if (owed_)
+    return fail(Errc::timed_out,
+                fmt::format("give up at {}: a grant was not given back", backend_.where()));
+  return {};
+}
+
+}  // namespace
+
+NamedKey::NamedKey(std::string lock_name) : lock(std::move(lock_name)) {
+  const std::string_view tag = hashed_part(lock);
+  same_slot = tag.find('}') == tag.npos;
+  fence = fmt::format("{}{}}}{}", fence_prefix, same_slot ? tag : "", lock);
+}
+
+std::optional<std::string> NamedKey::lock_of(std::string_view fence) {
+  const std::size_t end = fence.find('}');
+  if (!fence.starts_with(fence_prefix) || end == fence.npos) return std::nullopt;
+  return std::string{fence.substr(end + 1)};
+}
+
+std::string NamedKey::fences_below(std::string_view prefix) {
+  return fmt::format("{}*}}{}*", fence_prefix, glob_escape(prefix));
+}
+
+NamedBackend::NamedBackend(const Traits& traits, std::unique_ptr<Client> client)
+    : traits_(traits), client_(std::move(client)), recipe_(recipe_of(traits.recipe)) {}
+
+// ---- what its value says -----------------------------------------------------------------------
+
+std::string NamedBackend::sign(const Owner& owner) const {
+  if (recipe_.value == Value::time) return "";
+  return recipe_.value == Value::owner ? owner.hex() : std::string{value_mark} + owner.hex() + ":";
+}
+
+std::string NamedBackend::unit() const { return fmt::format_int(client_->options().unit).str(); }
+
+std::string NamedBackend::time_in(Duration ttl) const {
+  const Micros unit = client_->options().unit;
+  return fmt::format_int((wall_micros() + ttl.count() + unit - 1) / unit + 1).str();
+}
+
+// Other programs write decimals, too.
+std::optional<Micros> NamedBackend::time_of(std::string_view value) const {
+  double number = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+  if (value.empty() || error != std::errc{} || end != value.data() + value.size() ||
+      !std::isfinite(number))
+    return std::nullopt;
+  const double at = number * static_cast<double>(client_->options().unit);
+  return at < 0 || at > 9e15 ? std::nullopt : std::optional{static_cast<Micros>(at)};
+}
+
+std::optional<Duration> NamedBackend::left(const Look& look) const {
+  const auto ends = recipe_.value == Value::time ? time_of(look.value) : std::nullopt;
+  return ends ? std::optional{Duration{std::max<Micros>(0, *ends - look.now)}} : look.left;
+}
+
+// ---- operations --------------------------------------------------------------------------------
 
 Result<Answer> NamedBackend::call(std::string_view what, const Script& script, const NamedKey& key,
                                   std::vector<std::string> args, unsigned copies,
                                   std::size_t enough) {
-  return client_->call({what, &script, {key.lock, key.fence}, std::move(args), false, enough},
-                       copies);
+  return client_->call(
+      {what, &script, {key.lock, key.fence}, std::move(args), Command::InGrace::sent, enough},
+      copies);
 }
 
 Result<std::unique_ptr<Waiter>> NamedBackend::enqueue(const Request& request) {
@@ -34,64 +148,33 @@ Result<std::unique_ptr<Waiter>> NamedBackend::enqueue(const Request& request) {
 }
 
 Result<Renewal> NamedBackend::renew(const Lease& lease, Duration ttl) {
-  TRY_VOID(may_extend(ttl));
-  const std::string mark = sign(lease.owner);
-  return renewed(
-      call("renew", scripts::named_renew, named(lease.key), {lease.owner.hex(), mark, millis(ttl)},
-           client_->options().replicas, mark.empty() ? 0 : 1),
-      lease, ttl);
-}
-
-Result<Renewal> NamedBackend::renewed(const Result<Answer>& answer, const Lease& lease,
-                                      Duration ttl) {
-  if (!answer) return fail(answer.error());
-  const std::string_view verdict = answer->reply.text_at(0);
+  // renewed for so long it could outlast the grace
+  if (!client_->gave_any()) TRY_VOID(within_grace({ttl}, client_->options().restart_grace));
+  const bool time = recipe_.value == Value::time;
+  const unsigned wanted = client_->options().replicas;
+  const std::string owner = lease.owner.hex();
+  TRY(answer, time ? call("renew", scripts::named_getset_renew, named(lease.key),
+                          {owner, time_in(ttl), unit()}, wanted, 0)
+                   : call("renew", scripts::named_renew, named(lease.key),
+                          {owner, sign(lease.owner), millis(ttl)}, wanted, 1));
+  const std::string_view verdict = answer.reply.text_at(0);
   if (verdict == "lost")
     return Lost{"the server does not have it any more: it expired, or was removed or replaced"};
-  auto token = parse_number<std::uint64_t>(answer->reply.text_at(1));
+  auto token = parse_number<std::uint64_t>(answer.reply.text_at(1));
   if (token == 0U && lease.token != 0) token = lease.token;  // only the lock itself could be read
-  if (verdict != "kept" || !token) return fail(not_understood("renew"));
+  if (verdict != "kept" || !token) return fail(malformed_reply("renew", where()));
   if (*token == 0)
     return fail(
         Errc::unavailable,
         fmt::format("renew at {}: its slot is being moved, and the token with it", where()));
-  if (const unsigned wanted = client_->options().replicas; answer->copies < wanted)
+  if (answer.copies < wanted)
     return fail(Errc::unavailable, fmt::format("renew at {}: only {} of {} replicas confirmed it",
-                                               where(), answer->copies, wanted));
+                                               where(), answer.copies, wanted));
   Lease kept{lease.key, lease.owner};
   kept.token = *token;
-  kept.deadline = lease_end(answer->sent, ttl);
+  kept.deadline = lease_end(answer.sent, ttl);
   client_->gave();
   return Kept{std::move(kept)};
-}
-
-Result<Try> NamedBackend::tried(const Request& request, const Answer& answer, Deadline sent) {
-  if (answer.grace_left > Duration{}) return in_grace(answer);
-  const std::string_view verdict = answer.reply.text_at(0);
-  if (verdict == "granted") return granted(request, answer, sent);
-  if (verdict == "held") return taken_before(request);
-  const bool has_look = verdict == "busy" && answer.reply.items.size() == 2;
-  const auto seen = has_look ? parse_look(answer.reply.items[1]) : std::nullopt;
-  if (!seen) return fail(not_understood("acquire"));
-  return busy(*seen);
-}
-
-Result<Try> NamedBackend::granted(const Request& request, const Answer& answer, Deadline sent) {
-  const auto token = parse_number<std::uint64_t>(answer.reply.text_at(1));
-  if (!token) return fail(not_understood("acquire"));
-  Lease lease{request.key, request.owner};
-  lease.token = *token;
-  lease.deadline = lease_end(sent, request.ttl);
-  if (const unsigned wanted = client_->options().replicas; answer.copies < wanted) {
-    Error because{
-        Errc::unavailable,
-        fmt::format("acquire at {}: only {} of {} replicas confirmed the grant; it was given back",
-                    where(), answer.copies, wanted)};
-    const bool answered = give_back(lease);
-    return Try{.undone = Try::Undone{std::move(lease), std::move(because), answered}};
-  }
-  client_->gave();
-  return Try{.lease = std::move(lease)};
 }
 
 bool NamedBackend::give_back(const Lease& lease) {
@@ -99,20 +182,17 @@ bool NamedBackend::give_back(const Lease& lease) {
   return answer || !retryable(answer.error().code) || Clock::now() >= lease.deadline;
 }
 
-Result<Try> NamedBackend::taken_before(const Request& request) {
-  TRY(renewal, renew({request.key, request.owner}, request.ttl));
-  if (auto* kept = std::get_if<Kept>(&renewal)) return Try{.lease = std::move(kept->lease)};
-  return Try{.free_in = Duration{}};  // it ended just now
-}
-
 Result<Released> NamedBackend::release(const Lease& lease, std::optional<RunEnd>) {
-  const auto answer = call("release", scripts::named_release, named(lease.key),
-                           release_words(lease.owner), 0, sign(lease.owner).empty() ? 0 : 1);
+  const bool time = recipe_.value == Value::time;
+  std::vector<std::string> args{lease.owner.hex(), sign(lease.owner)};
+  if (time) args.push_back(unit());
+  const auto answer =
+      call("release", scripts::named_release, named(lease.key), std::move(args), 0, time ? 0 : 1);
   if (!answer) {
     if (answer.error().code == Errc::timed_out) unanswered_.add(lease);
     return fail(answer.error());
   }
-  if (!answer->reply.is(Reply::Type::integer)) return fail(not_understood("release"));
+  if (!answer->reply.is(Reply::Type::integer)) return fail(malformed_reply("release", where()));
   return unanswered_.answered(lease, answer->reply.integer == 1, answer->repeated);
 }
 
@@ -125,13 +205,13 @@ Result<Released> NamedBackend::force_release(const Key& key, std::optional<Fenci
 
 Result<Look> NamedBackend::look(const NamedKey& key) {
   TRY(answer, call("look", scripts::named_look, key, {}));
-  auto seen = parse_look(answer.reply);
-  if (!seen) return fail(not_understood("look"));
+  auto seen = Look::parse(answer.reply);
+  if (!seen) return fail(malformed_reply("look", where()));
   seen->unread = client_->unread(answer);
   return std::move(*seen);
 }
 
-std::optional<Look> NamedBackend::parse_look(const Reply& r) {
+std::optional<Look> Look::parse(const Reply& r) {
   const auto now = r.number_at(0), pttl = r.number_at(3);
   if (!now || !pttl || r.text_at(1).empty()) return std::nullopt;
   Look seen{.now = *now, .type = std::string{r.text_at(1)}, .value = std::string{r.text_at(2)}};

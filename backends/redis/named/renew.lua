@@ -1,4 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
+-- Behind clock.lua (call, now), state.lua (lock, fence, value, record, belongs, next_token, keep,
+-- digits).
 -- -> {'kept', token} or {'lost'}
 local me, sign, ttl = ARGV[1], ARGV[2], ARGV[3]
 local v = value()

@@ -1,4 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
+-- Behind clock.lua (call, now), state.lua (lock, value, record, seen, next_token, keep, digits).
 -- SET NX PX, and a token with it. -> {'granted'|'held', token} or {'busy', {seen}}
 local me, ttl, meta = ARGV[1], ARGV[2], ARGV[3]
 local v, kind = value()

@@ -1,4 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
+-- Behind ../fair/clock.lua (call, now).
 -- Recipes that exclude with other programs: the lock is a string under the name those programs use,
 -- and the client that created it holds it. Beside it dlock keeps a record of its own grants, which
 -- other programs do not know:

@@ -5,11 +5,9 @@
 #include <sys/epoll.h>
 #include <algorithm>
 #include <random>
-#include "core/duration.hpp"
 #include "core/text.hpp"
-#include "redis/wire/cluster_locator.hpp"
-#include "redis/wire/sentinel_locator.hpp"
-#include "redis/wire/socket.hpp"
+#include "redis/wire/exchange.hpp"
+#include "redis/wire/server_error.hpp"
 
 namespace dlock::redis {
 namespace {
@@ -34,36 +32,20 @@ void pause_until(Deadline until) noexcept {
 
 }  // namespace
 
-void Command::put(Connection& connection, Manner manner) const {
-  std::vector<std::string_view> out;
-  out.reserve(keys.size() + words.size() + 3);
-  const std::size_t named = manner.alone ? enough : keys.size();
-  const std::string count = fmt::format_int(named).str();
-  if (manner.asking) connection.add({"ASKING"});
-  if (script) {
-    out.insert(out.end(), {manner.by_text ? "EVAL" : "EVALSHA",
-                           manner.by_text ? script->text : script->sha, count});
-    out.insert(out.end(), keys.begin(), keys.begin() + static_cast<std::ptrdiff_t>(named));
-  }
-  out.insert(out.end(), words.begin(), words.end());
-  connection.add(out);
-}
-
 Result<std::unique_ptr<Client>> Client::create(Options options) {
   std::unique_ptr<Client> client{new Client{std::move(options)}};
   Client& c = *client;
   TRY_VOID(c.credentials_.load());
-  const TlsContext* const context = c.credentials_.tls();
   switch (c.options_.topology) {
     case Options::Topology::independent:  // each of these has its own Client
     case Options::Topology::single:
       c.locator_ = std::make_unique<SingleServer>(c.options_.servers.front());
       break;
     case Options::Topology::sentinel:
-      c.locator_ = std::make_unique<SentinelLocator>(c.options_, context, c.requests);
+      c.locator_ = std::make_unique<SentinelLocator>(c.shared());
       break;
     case Options::Topology::cluster:
-      c.locator_ = std::make_unique<ClusterLocator>(c.options_, context, c.requests);
+      c.locator_ = std::make_unique<ClusterLocator>(c.shared());
       break;
   }
   return client;
@@ -78,23 +60,24 @@ Deadline Client::own_time(Deadline by) const noexcept {
   return ever_connected_ ? std::max(by, later(Clock::now(), options_.op_timeout)) : by;
 }
 
-Result<std::unique_ptr<Session>> Client::connect(const Endpoint& at, Wait wait) {
-  const unsigned version = credentials_.version();
-  TRY(connection, Connection::open(at, credentials_.tls(), options_.op_timeout, wait));
-  wait.until = own_time(wait.until);
-  auto facts = greet(*connection, options_, wait, requests);
-  if (!facts) {
-    Error e = std::move(facts.error());
-    if (!options_.tls && !ever_connected_ && !connection->heard() && at.socket.empty())
+Result<std::unique_ptr<Line>> Client::connect(const Endpoint& at, Wait wait) {
+  auto line = std::make_unique<Line>(shared(), at);
+  line->dial(wait.until, ever_connected_ ? options_.op_timeout : Duration{});
+  (void)line->await({no_deadline, wait.interrupt_fd});
+  if (line->pending())
+    return fail(Errc::unavailable, fmt::format("cannot connect to {}: interrupted", at.text()));
+  if (line->closed()) {
+    Error e = line->why();
+    if (line->mute() && !options_.tls && !ever_connected_ && at.socket.empty())
       e.message += "; does it speak TLS on this port? (rediss://, tls=yes)";
     return fail(std::move(e));
   }
   ever_connected_ = true;
-  if (!facts->evicts.empty())
+  if (const std::string& policy = line->facts().evicts; !policy.empty())
     warn(fmt::format(
         "{} deletes keys when memory runs out (maxmemory-policy {}), also locks: set noeviction",
-        at.text(), printable(facts->evicts)));
-  return std::make_unique<Session>(Session{std::move(connection), at, *facts, false, version});
+        at.text(), printable(policy)));
+  return line;
 }
 
 void Client::warn(std::string text) {
@@ -102,15 +85,15 @@ void Client::warn(std::string text) {
     warnings_.push_back(std::move(text));
 }
 
-void Client::watch(const Session& session) noexcept {
+void Client::watch(const Line& line) noexcept {
   epoll_event e{EPOLLIN | EPOLLRDHUP, {}};
-  if (outage_) ::epoll_ctl(outage_.get(), EPOLL_CTL_ADD, session.connection->poll_fd(), &e);
+  if (outage_) ::epoll_ctl(outage_.get(), EPOLL_CTL_ADD, line.poll_fd(), &e);
 }
 
 Health Client::health() {
   if (!outage_) {
     outage_.reset(::epoll_create1(EPOLL_CLOEXEC));
-    for (const auto& s : idle_) watch(*s);
+    for (const auto& line : idle_) watch(*line);
   }
   return {outage_.get(), grants_nothing, warnings_};
 }
@@ -119,78 +102,84 @@ Health Client::health() {
 void Client::drop_broken() {
   pollfd rung{outage_.get(), POLLIN, 0};
   if (!outage_ || ::poll(&rung, 1, 0) <= 0) return;
-  std::erase_if(idle_, [&](const auto& s) {
-    // TLS has records of its own, which are no reply
-    const auto said = s->connection->receive({Deadline{}});
-    if (said && !*said) return false;
-    locator_->invalidate(s->at, {});
+  const Deadline now = Clock::now();
+  std::erase_if(idle_, [&](const auto& line) {
+    (void)line->next(now);  // TLS has records of its own, which are no reply
+    if (line->ready()) return false;
+    locator_->invalidate(line->at(), {});
     return true;
   });
 }
 
-Result<std::unique_ptr<Session>> Client::take_from(const Endpoint& at, Wait wait) {
+Result<std::unique_ptr<Line>> Client::take_from(const Endpoint& at, Wait wait) {
   const auto found =
-      std::find_if(idle_.begin(), idle_.end(), [&](const auto& s) { return s->at == at; });
+      std::find_if(idle_.begin(), idle_.end(), [&](const auto& line) { return line->at() == at; });
   if (found != idle_.end()) {
-    auto session = std::move(*found);
+    auto line = std::move(*found);
     idle_.erase(found);
-    if (outage_) ::epoll_ctl(outage_.get(), EPOLL_CTL_DEL, session->connection->poll_fd(), nullptr);
-    return session;
+    if (outage_) ::epoll_ctl(outage_.get(), EPOLL_CTL_DEL, line->poll_fd(), nullptr);
+    return line;
   }
-  auto session = with_credentials([&] {
+  auto line = with_credentials([&] {
     return connect(at,
                    {std::min(own_time(wait.until), later(Clock::now(), options_.connect_timeout)),
-                    wait.interrupt});
+                    wait.interrupt_fd});
   });
-  if (session && !(*session)->facts.replica) return session;
+  if (line && !(*line)->facts().replica) return line;
   locator_->invalidate(at, {});
-  if (session)
+  if (line)
     return fail(Errc::unavailable,
                 fmt::format("{} is a replica; locks live on the master", at.text()));
-  return session;
+  return line;
 }
 
-Result<std::unique_ptr<Session>> Client::take(std::string_view key, Wait wait) {
+Result<std::unique_ptr<Line>> Client::take(std::string_view key, Wait wait) {
   drop_broken();
-  const auto at = with_credentials([&] {
-    return locator_->find(key, {own_time(wait.until), wait.interrupt});
-  });
-  if (!at) return fail(at.error());
-  return take_from(*at, wait);
+  TRY(at, with_credentials([&] {
+        return locator_->find(key, {own_time(wait.until), wait.interrupt_fd});
+      }));
+  return take_from(at, wait);
 }
 
 Result<std::vector<Endpoint>> Client::servers() {
   return with_credentials([&] { return locator_->everyone({usual_deadline()}); });
 }
 
-Result<Reply> Client::ask(Session& session, const Command& command) {
-  auto reply = exchange(session, command, {}, {Clock::now() + options_.op_timeout});
-  if (reply && reply->is(Reply::Type::error))
-    return fail(as_error(command.what, session.at.text(), reply->text));
+void Client::give_back(std::unique_ptr<Line> line) {
+  if (idle_.size() >= most_idle) return;
+  watch(*line);
+  idle_.push_back(std::move(line));
+}
+
+void Client::invalidate(std::unique_ptr<Line> line, std::string_view text) {
+  locator_->invalidate(line->at(), text);
+  line->close({Errc::unavailable, "given up"});
+}
+
+Result<Reply> Client::ask(Line& line, const Command& command) {
+  TRY(reply, ask_any(line, command, {}, options_.op_timeout));
+  if (reply.is(Reply::Type::error))
+    return fail(as_error(command.what, line.at().text(), reply.text));
   return reply;
 }
 
-void Client::give_back(std::unique_ptr<Session> session) {
-  session->used = true;
-  if (idle_.size() >= most_idle) return;
-  watch(*session);
-  idle_.push_back(std::move(session));
+Result<Reply> Client::ask_any(Line& line, const Command& command, Manner manner,
+                              Duration patience) {
+  command.put(line, manner, later(Clock::now(), patience));
+  auto reply = line.await({no_deadline});
+  if (!reply)
+    return fail(line.why().code,
+                fmt::format("{} at {}: {}", command.what, line.at().text(), line.why().message));
+  return std::move(*reply);
 }
 
-void Client::invalidate(std::unique_ptr<Session> session, std::string_view text) {
-  locator_->invalidate(session->at, text);
-  session->connection->abandon();
-}
-
-Result<std::int64_t> Client::copies(Session& session, unsigned wanted) {
+Result<std::int64_t> Client::copies(Line& line, unsigned wanted) {
   const auto patience = options_.op_timeout / 2;
   const auto ms = std::max<std::int64_t>(
       1, std::chrono::duration_cast<std::chrono::milliseconds>(patience).count());
-  Command wait{"wait for replicas",
-               nullptr,
-               {},
-               {"WAIT", fmt::format_int(wanted).str(), fmt::format_int(ms).str()}};
-  TRY(reply, ask(session, wait));
+  TRY(reply,
+      ask(line, {.what = "wait for replicas",
+                 .words = {"WAIT", fmt::format_int(wanted).str(), fmt::format_int(ms).str()}}));
   return reply.integer;
 }
 
@@ -198,113 +187,6 @@ Result<Released> Client::none_found(std::string_view what, const Answer& answer)
   if (answer.grace_left == Duration{}) return Released::was_not_held;
   return fail(Errc::unavailable, fmt::format("{} at {}: no holder is found; {}", what,
                                              options_.where, unread(answer)));
-}
-
-std::optional<Client::Detour> Client::detour(const Session& session, const Command& command,
-                                             const Reply& reply, Manner manner) const {
-  if (!reply.is(Reply::Type::error)) return std::nullopt;
-  const ServerError e = classify(reply.text);
-  if (e.remedy == Remedy::send_text && !manner.by_text) {
-    manner.by_text = true;
-    return Detour{std::nullopt, manner};
-  }
-  if (options_.topology != Options::Topology::cluster) return std::nullopt;
-  if (const auto ask = parse_ask(reply.text, session.at); ask && !manner.asking) {
-    manner.by_text = false;
-    manner.asking = true;
-    return Detour{ask->to, manner};
-  }
-  if (e.word == "TRYAGAIN" && command.enough > 0 && !manner.alone) {
-    manner.alone = true;
-    return Detour{std::nullopt, manner};
-  }
-  return std::nullopt;
-}
-
-Result<Reply> Client::exchange(Session& session, const Command& command, Manner manner, Wait wait) {
-  command.put(*session.connection, manner);
-  ++requests;
-  const auto described = [&](Errc code, std::string_view why) {
-    return fail(code, fmt::format("{} at {}: {}", command.what, session.at.text(), why));
-  };
-  if (auto ok = session.connection->flush(wait); !ok)
-    return described(ok.error().code, ok.error().message);
-  auto reply = session.connection->receive(wait);
-  if (manner.asking && reply && *reply) reply = session.connection->receive(wait);
-  if (!reply) return described(reply.error().code, reply.error().message);
-  if (!*reply) return described(Errc::timed_out, "no answer in time");
-  return std::move(**reply);
-}
-
-struct Client::Attempt {
-  std::optional<Answer> answer;
-  Error error{Errc::unavailable, ""};
-  bool sent = false;   // without an answer: it may have been carried out
-  bool again = false;  // a retry may help
-  bool at_once = false;
-};
-
-Client::Attempt Client::attempt(const Command& command, Deadline connect_by, Deadline by,
-                                unsigned wanted) {
-  Attempt made;
-  auto taken = take(command.keys.front(), {connect_by});
-  if (!taken) {
-    made.error = std::move(taken.error());
-    made.again = retryable(made.error.code);
-    return made;
-  }
-  auto session = std::move(*taken);
-  const bool used = session->used;
-  Answer answer;
-  Result<Reply> reply;
-  for (std::optional<Detour> way = Detour{}; way;) {
-    if (way->to) {
-      auto there = take_from(*way->to, {by});
-      give_back(std::move(session));
-      if (!there) {
-        made.error = std::move(there.error());
-        made.again = retryable(made.error.code);
-        return made;
-      }
-      session = std::move(*there);
-    }
-    answer.grace_left =
-        std::max(answer.grace_left, session->facts.grace_left(options_.restart_grace));
-    if (command.grants && answer.grace_left > Duration{}) {
-      made.answer = std::move(answer);
-      give_back(std::move(session));
-      return made;
-    }
-    answer.sent = Clock::now();
-    reply = exchange(*session, command, way->manner, {later(answer.sent, options_.op_timeout)});
-    way = reply ? detour(*session, command, *reply, way->manner) : std::nullopt;
-  }
-  if (reply && !reply->is(Reply::Type::error) && wanted > 0) {
-    const auto have = copies(*session, wanted);
-    if (have) answer.copies = *have;
-    else reply = fail(have.error());
-  }
-  if (!reply) {
-    made.error = std::move(reply.error());
-    made.sent = made.again = true;
-    made.at_once = used;  // most likely the server had closed an idle connection
-    invalidate(std::move(session));
-    return made;
-  }
-  if (!reply->is(Reply::Type::error)) {
-    answer.reply = std::move(*reply);
-    made.answer = std::move(answer);
-    give_back(std::move(session));
-    return made;
-  }
-  made.error = as_error(command.what, session->at.text(), reply->text);
-  const Remedy remedy = classify(reply->text).remedy;
-  const bool renewed =
-      made.error.code == Errc::denied && credentials_.newer_than(session->credentials);
-  made.again = remedy == Remedy::elsewhere || remedy == Remedy::later || renewed;
-  if (remedy == Remedy::elsewhere || renewed) invalidate(std::move(session), reply->text);
-  else give_back(std::move(session));
-  return made;
 }
 
 Result<Answer> Client::call(const Command& command, Deadline by, unsigned wanted) {
@@ -318,19 +200,31 @@ Result<Answer> Client::call(const Command& command, Deadline by, unsigned wanted
         ever_connected_ ? by
                         : std::min(by, too_late ? later(Clock::now(), options_.connect_timeout)
                                                 : *first_answer_by_);
-    Attempt made = attempt(command, connect_by, by, wanted);
-    if (made.answer) {
-      made.answer->repeated = unknown;
-      return std::move(*made.answer);
+    Exchange exchange{*this, command};
+    auto answer = exchange.run(connect_by, wanted);
+    if (answer) {
+      answer->repeated = unknown;
+      return answer;
     }
-    unknown |= made.sent;
-    const Deadline next = Clock::now() + (made.at_once ? Duration{} : pause_before(n));
-    if (!made.again || next >= by || (!ever_connected_ && next >= *first_answer_by_)) {
-      if (unknown && retryable(made.error.code)) made.error.code = Errc::timed_out;
-      return fail(std::move(made.error));
+    unknown |= exchange.sent();
+    const bool at_once = exchange.again() == Exchange::Again::at_once;
+    const Deadline next = Clock::now() + (at_once ? Duration{} : pause_before(n));
+    if (exchange.again() == Exchange::Again::never || next >= by ||
+        (!ever_connected_ && next >= *first_answer_by_)) {
+      if (unknown && retryable(answer.error().code)) answer.error().code = Errc::timed_out;
+      return answer;
     }
     pause_until(next);
   }
+}
+
+std::string glob_escape(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if (std::string_view{"*?[]\\"}.find(c) != std::string_view::npos) out += '\\';
+    out += c;
+  }
+  return out;
 }
 
 }  // namespace dlock::redis

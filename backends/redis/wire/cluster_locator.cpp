@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "redis/wire/cluster_locator.hpp"
 #include <fmt/format.h>
 #include <algorithm>
-#include <memory>
 #include <set>
+#include <utility>
 #include "core/number.hpp"
-#include "redis/fair/fair_record.hpp"
-#include "redis/named/named_key.hpp"
-#include "redis/wire/handshake.hpp"
+#include "redis/wire/locator.hpp"
+#include "redis/wire/question.hpp"
 #include "redis/wire/server_error.hpp"
 
 namespace dlock::redis {
+
+std::string_view hashed_part(std::string_view name) noexcept {
+  const std::size_t open = name.find('{');
+  const std::size_t close = open == name.npos ? name.npos : name.find('}', open + 1);
+  return close == name.npos || close == open + 1 ? name : name.substr(open + 1, close - open - 1);
+}
 
 std::uint16_t slot_of(std::string_view key) noexcept {
   unsigned crc = 0;
@@ -49,9 +53,8 @@ std::optional<Moved> parse_ask(std::string_view text, const Endpoint& asked) {
   return parse_redirection("ASK ", text, asked);
 }
 
-ClusterLocator::ClusterLocator(const Options& options, const TlsContext* tls,
-                               std::uint64_t& requests)
-    : options_(options), tls_(tls), requests_(requests), nodes_(options.servers) {
+ClusterLocator::ClusterLocator(Line::Shared shared)
+    : shared_(shared), nodes_(shared.options.servers) {
   slots_.fill(unknown);
 }
 
@@ -68,48 +71,41 @@ namespace {
 constexpr auto between_nodes = std::chrono::milliseconds{30};
 
 // The slots, as one node knows them.
-class MapQuestion final : public Dialogue {
+class MapQuestion final : public Question {
  public:
-  MapQuestion(Endpoint at, const Options& options, const TlsContext* tls, std::uint64_t& requests)
-      : talk(std::move(at), tls, options.op_timeout), options_(options), requests_(requests) {}
+  MapQuestion(Line::Shared shared, const Endpoint& at)
+      : Question(shared, at, Line::Greeting::full) {}
 
-  void begin(Connection& c) override { greeting_.emplace(options_, c, requests_); }
-  Result<bool> hear(Reply, Connection&) override;
-
-  Talk talk;
   bool alone = false;  // it has no contact with the others, or says so: its map may be old
   // first slot, last slot, {host, port, ...} of the master, then those of replicas
   std::optional<Reply> slots;
 
  private:
-  const Options& options_;
-  std::uint64_t& requests_;
-  std::optional<Greeting> greeting_;
+  Result<void> ask() override;
+  Result<bool> understand(Reply) override;
+
   bool state_known_ = false;
 };
 
-Result<bool> MapQuestion::hear(Reply reply, Connection& c) {
-  const std::string at = talk.at().text();
-  if (greeting_) {
-    TRY(facts, greeting_->hear(std::move(reply)));
-    if (!facts) return false;
-    if (!facts->cluster)
-      return fail(Errc::usage, fmt::format("{} is no node of a cluster: use redis://", at));
-    greeting_.reset();
-    c.add({"CLUSTER", "INFO"});
-    c.add({"CLUSTER", "SLOTS"});
-    requests_ += 2;
-    return false;
-  }
+Result<void> MapQuestion::ask() {
+  if (!line_.facts().cluster)
+    return fail(Errc::usage, fmt::format("{} is no node of a cluster: use redis://", at().text()));
+  line_.send({"CLUSTER", "INFO"}, no_deadline);
+  line_.send({"CLUSTER", "SLOTS"}, no_deadline);
+  return {};
+}
+
+Result<bool> MapQuestion::understand(Reply reply) {
   if (!std::exchange(state_known_, true)) {  // an error: it is not permitted
     alone = reply.is(Reply::Type::string) && reply.text.find("cluster_state:ok") == reply.text.npos;
     return false;
   }
-  if (reply.is(Reply::Type::error)) return fail(as_error("ask for the slots", at, reply.text));
+  const std::string there = at().text();
+  if (reply.is(Reply::Type::error)) return fail(as_error("ask for the slots", there, reply.text));
   for (const Reply& range : reply.items) {
     const auto first = range.number_at(0), last = range.number_at(1);
     if (!first || !last || range.items.size() < 3 || *first < 0 || *last > 16383 || *first > *last)
-      return fail(Errc::protocol, fmt::format("ask for the slots at {}: malformed reply", at));
+      return fail(Errc::protocol, fmt::format("ask for the slots at {}: malformed reply", there));
   }
   slots = std::move(reply);
   return true;
@@ -135,33 +131,32 @@ void ClusterLocator::adopt(const Endpoint& at, const Reply& map) {
 Result<void> ClusterLocator::read_map(Wait wait) {
   if (known_) return {};
   std::vector<std::unique_ptr<MapQuestion>> asked;
-  std::vector<Talk*> talks;
+  std::vector<Question*> questions;
   for (const Endpoint& at : nodes_) {
-    asked.push_back(std::make_unique<MapQuestion>(at, options_, tls_, requests_));
-    talks.push_back(&asked.back()->talk);
+    asked.push_back(std::make_unique<MapQuestion>(shared_, at));
+    questions.push_back(asked.back().get());
   }
-  auto next = asked.begin();
+  auto next = questions.begin();
   const auto begin = [&] {
-    if (next == asked.end()) return false;
-    (*next)->talk.begin(**next, wait.until);
-    return ++next != asked.end();
+    if (next == questions.end()) return false;
+    (*next)->begin(wait.until);
+    return ++next != questions.end();
   };
   const MapQuestion* best = nullptr;
-  converse(talks, wait, between_nodes, begin, [&] {
+  ask_all(questions, wait, between_nodes, begin, [&] {
     for (const auto& q : asked)
       if (q->slots && (!best || (best->alone && !q->alone))) best = &*q;
     return best && !best->alone;
   });
-  for (Talk* t : talks)
-    if (!t->over()) t->end();  // the others are still asked for their errors
+  for (Question* q : questions) q->end();
   if (best) {
-    adopt(best->talk.at(), *best->slots);
+    adopt(best->at(), *best->slots);
     return {};
   }
   Error last{Errc::unavailable, "no node of the cluster answered in time"};
-  for (const auto& q : asked) {
-    if (!q->talk.over() || q->talk.outcome()) continue;
-    last = q->talk.outcome().error();
+  for (const Question* q : questions) {
+    if (!q->over() || q->outcome()) continue;
+    last = q->outcome().error();
     if (!retryable(last.code)) break;
   }
   return fail(std::move(last));

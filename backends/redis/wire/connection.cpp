@@ -10,46 +10,13 @@
 
 namespace dlock::redis {
 
-bool Wait::interrupted() const noexcept {
-  pollfd watched{interrupt, POLLIN, 0};
-  return interrupt >= 0 && ::poll(&watched, 1, 0) > 0;
-}
+Connection::Connection(const Endpoint& at, const TlsContext* tls, Duration silence, Deadline until)
+    : dial_(std::in_place, at, silence, until), context_(tls), host_(at.host), where_(at.text()) {}
 
-std::unique_ptr<Connection> Connection::start(const Endpoint& at, const TlsContext* tls,
-                                              Duration silence, Deadline until) {
-  std::unique_ptr<Connection> made{new Connection};
-  made->dial_.emplace(at, silence, until);
-  made->context_ = tls;
-  made->host_ = at.host;
-  made->where_ = at.text();
-  return made;
-}
-
-Result<std::unique_ptr<Connection>> Connection::open(const Endpoint& at, const TlsContext* tls,
-                                                     Duration silence, Wait wait) {
-  auto made = start(at, tls, silence, wait.until);
-  for (;;) {
-    TRY(done, made->step_open());
-    if (done) return made;
-    if (wait_for(made->poll_fd(), made->poll_events(),
-                 {std::min(wait.until, made->poll_until()), wait.interrupt}))
-      continue;
-    if (wait.interrupted())
-      return fail(Errc::unavailable,
-                  fmt::format("cannot connect to {}: interrupted", made->where_));
-    if (wait.over() && !made->dial_)
-      return fail(Errc::unavailable,
-                  fmt::format("cannot connect to {}: no TLS handshake in time{}", made->where_,
-                              made->heard_ ? "" : " (does it speak TLS on this port?)"));
-  }
-}
-
-Connection::~Connection() = default;
-
-Result<bool> Connection::step_open() {
+Result<bool> Connection::step_open(Deadline now) {
   if (open_) return true;
   if (dial_) {
-    TRY(fd, dial_->step());
+    TRY(fd, dial_->step(now));
     if (!fd) return false;
     fd_ = std::move(fd);
     dial_.reset();
@@ -75,24 +42,20 @@ Result<bool> Connection::step_tls() {
 
 short Connection::poll_events() const noexcept {
   if (dial_) return dial_->events();
-  return static_cast<short>(wire_.empty() ? POLLIN : POLLIN | POLLOUT);
+  return static_cast<short>(unsent() ? POLLIN | POLLOUT : POLLIN);
 }
 
 void Connection::add(std::span<const std::string_view> command) { append_command(plain_, command); }
 
 Result<void> Connection::encrypt() {
-  if (tls_) {
-    if (auto ok = tls_->encrypt(plain_, wire_); !ok) return ok;
-  } else {
-    wire_ += plain_;
-  }
+  if (tls_) TRY_VOID(tls_->encrypt(plain_, wire_));
+  else wire_ += plain_;
   plain_.clear();
   return {};
 }
 
 Result<void> Connection::push() {
-  if (!plain_.empty())
-    if (auto ok = encrypt(); !ok) return ok;
+  if (!plain_.empty()) TRY_VOID(encrypt());
   std::size_t sent = 0;
   while (sent < wire_.size()) {
     const ssize_t n = ::send(fd_.get(), wire_.data() + sent, wire_.size() - sent, MSG_NOSIGNAL);
@@ -107,14 +70,6 @@ Result<void> Connection::push() {
   }
   wire_.erase(0, sent);
   return {};
-}
-
-Result<void> Connection::flush(Wait wait) {
-  for (;;) {
-    if (auto ok = push(); !ok || wire_.empty()) return ok;
-    if (!wait_for(fd_.get(), POLLOUT, {wait.until}))
-      return fail(Errc::timed_out, "the server takes no data");
-  }
 }
 
 // A server that refuses our certificate sends an alert and resets the connection: the alert is a
@@ -142,15 +97,13 @@ Result<bool> Connection::read_wire(std::string& to) {
   }
 }
 
-Result<std::optional<Reply>> Connection::receive(Wait wait) {
+Result<std::optional<Reply>> Connection::receive() {
   for (std::string received;; received.clear()) {
     auto reply = reader_.next();
     if (!reply || *reply) return reply;
-    const bool look_only = wait.until == Deadline{};
-    if (!look_only && !wait_for(fd_.get(), POLLIN, wait)) return std::optional<Reply>{};
     const auto more = read_wire(received);
     if (!more) return fail(tls_ ? last_words(more.error()) : more.error());
-    if (look_only && !*more) return std::optional<Reply>{};
+    if (!*more) return std::optional<Reply>{};
     if (!tls_) {
       TRY_VOID(reader_.feed(received));
       continue;

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <utility>
-#include "redis/factory.hpp"
 
 namespace dlock::redis {
 namespace {
@@ -17,8 +16,6 @@ Topology topology_of(std::string_view scheme) noexcept {
   if (scheme == "redis+sentinel") return Topology::sentinel;
   return scheme == "redis+cluster" ? Topology::cluster : Topology::single;
 }
-
-std::uint16_t usual_port(Topology t) noexcept { return t == Topology::sentinel ? 26379 : 6379; }
 
 class Parser {
  public:
@@ -91,9 +88,8 @@ class Parser {
     if (count == 0 || (made_.topology == Topology::single && count > 1))
       items_.wrong("host", count == 0 ? "" : fmt::format("{} hosts", count), wanted_hosts());
     for (const auto& host : url_.hosts)
-      made_.servers.push_back({.host = host.name,
-                               .port = host.port.value_or(usual_port(made_.topology)),
-                               .socket = {}});
+      made_.servers.push_back(
+          {.host = host.name, .port = host.port.value_or(usual_port(url_.scheme)), .socket = {}});
   }
 
   std::string wanted_hosts() const {
@@ -125,14 +121,14 @@ class Parser {
 
 }  // namespace
 
-Access access(const Url& url) {
-  Access a{.port = usual_port(topology_of(url.scheme)),
-           .no_auth = "it has passwords (--password-file)"};
-  if (url.scheme == "redis+unix") a.no_tls = "a unix socket has no TLS";
-  else if (url.scheme != "rediss" && url.item("tls") != "yes")
-    a.no_tls = url.scheme == "redis" ? "it is without TLS; use rediss:// or tls=yes"
-                                     : "it is without TLS; add tls=yes";
-  return a;
+std::uint16_t usual_port(std::string_view scheme) noexcept {
+  return topology_of(scheme) == Topology::sentinel ? 26379 : 6379;
+}
+
+std::string Endpoint::text() const {
+  if (!socket.empty()) return socket;
+  return host.find(':') == host.npos ? fmt::format("{}:{}", host, port)
+                                     : fmt::format("[{}]:{}", host, port);
 }
 
 Result<Options> parse_options(const Url& url, const Traits& traits, const Settings& settings) {

@@ -1,14 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 #include "common/url_items.hpp"
 #include "core/factory.hpp"
 #include "core/lock_state.hpp"
-#include "redis/wire/endpoint.hpp"
 
 namespace dlock::redis {
+
+// The address of a server: host and port, or a unix socket.
+struct Endpoint {
+  std::string host;
+  std::uint16_t port = 6379;
+  std::string socket;  // path; when not empty, host and port are not used
+
+  std::string text() const;  // "db1:6379", "[::1]:6379", "/run/redis.sock"
+  bool operator==(const Endpoint&) const = default;
+};
 
 // The settings from URL and options, checked as far as possible without a connection.
 struct Options : StoreOptions {
@@ -28,6 +38,8 @@ struct Options : StoreOptions {
   std::optional<Duration> stale_after;
   Micros unit = 1'000'000;  // getset: microseconds per unit of its timestamps
 };
+
+std::uint16_t usual_port(std::string_view scheme) noexcept;
 
 // Errc::usage names the item, its value and what is allowed.
 Result<Options> parse_options(const Url&, const Traits&, const Settings&);

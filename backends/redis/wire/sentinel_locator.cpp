@@ -1,86 +1,84 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "redis/wire/sentinel_locator.hpp"
 #include <fmt/format.h>
 #include <algorithm>
 #include <map>
 #include <utility>
-#include "redis/fair/fair_record.hpp"
+#include "redis/wire/locator.hpp"
+#include "redis/wire/question.hpp"
 #include "redis/wire/server_error.hpp"
 
 namespace dlock::redis {
 
 // Asks for the master. Sentinels often have no password of their own, so it is given to those that
 // ask for one.
-struct SentinelLocator::Sentinel final : Dialogue {
-  Sentinel(const Endpoint& at, const Options& o, const TlsContext* tls, std::uint64_t& count)
-      : options(o), requests(count), talk(at, tls, o.op_timeout) {}
+class SentinelLocator::Sentinel final : public Question {
+ public:
+  Sentinel(Line::Shared shared, const Endpoint& at)
+      : Question(shared, at, Line::Greeting::none), options_(shared.options) {}
 
-  void begin(Connection& c) override {
-    master.reset();
-    login = Login::not_asked_for;
-    put(c);
-  }
-  Result<bool> hear(Reply, Connection&) override;
-  void put(Connection& c) {
-    c.add({"SENTINEL", "GET-MASTER-ADDR-BY-NAME", options.master});
-    ++requests;
-  }
-
-  const Options& options;
-  std::uint64_t& requests;
-  Talk talk;
-  enum class Login { not_asked_for, under_way, done } login = Login::not_asked_for;
   std::optional<Endpoint> master;  // its answer
+
+ private:
+  Result<void> ask() override {
+    master.reset();
+    login_ = Login::not_asked_for;
+    put();
+    return {};
+  }
+  Result<bool> understand(Reply) override;
+  void put() { line_.send({"SENTINEL", "GET-MASTER-ADDR-BY-NAME", options_.master}, no_deadline); }
+
+  const Options& options_;
+  enum class Login { not_asked_for, under_way, done } login_ = Login::not_asked_for;
 };
 
-Result<bool> SentinelLocator::Sentinel::hear(Reply reply, Connection& c) {
-  const std::string at = talk.at().text();
-  if (std::exchange(login, login == Login::under_way ? Login::done : login) == Login::under_way) {
+Result<bool> SentinelLocator::Sentinel::understand(Reply reply) {
+  const std::string there = at().text();
+  if (login_ == Login::under_way) {
+    login_ = Login::done;
     if (reply.is(Reply::Type::error))
-      return fail(Errc::denied, fmt::format("sentinel {} refuses user or password", at));
+      return fail(Errc::denied, fmt::format("sentinel {} refuses user or password", there));
     return false;
   }
-  if (reply.text.starts_with("NOAUTH") && !options.password.empty() &&
-      login == Login::not_asked_for) {
-    if (options.user.empty()) c.add({"AUTH", options.password});
-    else c.add({"AUTH", options.user, options.password});
-    ++requests;
-    login = Login::under_way;
-    put(c);
+  if (reply.text.starts_with("NOAUTH") && !options_.password.empty() &&
+      login_ == Login::not_asked_for) {
+    if (options_.user.empty()) line_.send({"AUTH", options_.password}, no_deadline);
+    else line_.send({"AUTH", options_.user, options_.password}, no_deadline);
+    login_ = Login::under_way;
+    put();
     return false;
   }
-  if (reply.is(Reply::Type::error)) return fail(as_error("ask for the master", at, reply.text));
+  if (reply.is(Reply::Type::error)) return fail(as_error("ask for the master", there, reply.text));
   if (reply.is(Reply::Type::nil))
     return fail(Errc::usage,
-                fmt::format("sentinel {} knows no master named {}", at, options.master));
+                fmt::format("sentinel {} knows no master named {}", there, options_.master));
   const auto port = reply.number_at(1);
   if (reply.text_at(0).empty() || !port || *port < 1 || *port > 65535)
-    return fail(Errc::protocol, fmt::format("sentinel {}: malformed reply", at));
+    return fail(Errc::protocol, fmt::format("sentinel {}: malformed reply", there));
   master = Endpoint{std::string{reply.text_at(0)}, static_cast<std::uint16_t>(*port), {}};
   return true;
 }
 
-SentinelLocator::SentinelLocator(const Options& options, const TlsContext* tls,
-                                 std::uint64_t& requests) {
-  for (const Endpoint& at : options.servers)
-    sentinels_.push_back(std::make_unique<Sentinel>(at, options, tls, requests));
+SentinelLocator::SentinelLocator(Line::Shared shared) {
+  for (const Endpoint& at : shared.options.servers)
+    sentinels_.push_back(std::make_unique<Sentinel>(shared, at));
 }
 
 SentinelLocator::~SentinelLocator() = default;
 
 void SentinelLocator::ask(std::size_t enough, Wait wait) {
-  std::vector<Talk*> talks;
-  for (auto& s : sentinels_) talks.push_back(&s->talk);
+  std::vector<Question*> questions;
+  for (auto& s : sentinels_) questions.push_back(s.get());
   const auto begin = [&] {
     for (auto& s : sentinels_) {
-      if (s->talk.begun()) s->talk.advance();  // what arrived after the last decision
-      if (!s->talk.over()) s->talk.end();
+      s->go_on();  // what arrived after the last decision
+      s->end();
       s->master.reset();
-      s->talk.begin(*s, wait.until);
+      s->begin(wait.until);
     }
     return false;
   };
-  converse(talks, wait, Duration{}, begin, [&] {
+  ask_all(questions, wait, Duration{}, begin, [&] {
     return std::any_of(sentinels_.begin(), sentinels_.end(),
                        [&](const auto& s) { return s->master && votes(*s->master) >= enough; });
   });
@@ -105,9 +103,9 @@ Result<Endpoint> SentinelLocator::find(std::string_view, Wait wait) {
       return master_ = *s->master;
     }
     if (s->master) ++named[s->master->text()];
-    else if (!s->talk.over())
-      last = {Errc::unavailable, fmt::format("{}: no answer in time", s->talk.at().text())};
-    else last = s->talk.outcome().error();
+    else if (!s->over())
+      last = {Errc::unavailable, fmt::format("{}: no answer in time", s->at().text())};
+    else last = s->outcome().error();
     if (!s->master && !retryable(last->code)) denied = last;
   }
   if (denied) return fail(std::move(*denied));
@@ -130,11 +128,10 @@ void SentinelLocator::examine(Wait wait, std::vector<Finding>& out) {
   ask(sentinels_.size() + 1, wait);  // all of them
   for (const auto& s : sentinels_) {
     if (s->master == master_) ++agree;
-    else if (s->master)
-      others += fmt::format("; {} names {}", s->talk.at().text(), s->master->text());
+    else if (s->master) others += fmt::format("; {} names {}", s->at().text(), s->master->text());
     else
-      others += fmt::format("; {}", s->talk.over() ? s->talk.outcome().error().message
-                                                   : s->talk.at().text() + ": no answer in time");
+      others += fmt::format("; {}", s->over() ? s->outcome().error().message
+                                              : s->at().text() + ": no answer in time");
   }
   const bool few = sentinels_.size() < 3;
   out.push_back(

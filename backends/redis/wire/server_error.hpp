@@ -23,8 +23,8 @@ ServerError classify(std::string_view text) noexcept;
 
 // "<what> at <where>: <server's text, made printable and short> (<advice>)"
 Error as_error(std::string_view what, std::string_view where, std::string_view text);
-// Of an answer to a login, which may repeat our password, also a part of it: only the first sentence
-// is judged and shown, or the word before it, if the sentence has the password.
+// Of an answer to a login, which may repeat our password, also a part of it: only the first
+// sentence is judged and shown, or the word before it, if the sentence has the password.
 Error as_login_error(std::string_view what, std::string_view where, std::string_view text,
                      std::string_view password);
 

@@ -10,8 +10,6 @@
 #include <cerrno>
 #include <cstring>
 #include <utility>
-#include "redis/wire/connection.hpp"
-#include "util/wait.hpp"
 
 namespace dlock::redis {
 namespace {
@@ -50,11 +48,6 @@ Fd new_socket(int family) noexcept {
 
 }  // namespace
 
-bool wait_for(int fd, short events, const Wait& wait) noexcept {
-  pollfd watched[] = {{fd, events, 0}, {wait.interrupt, POLLIN, 0}};
-  return wait_until(watched, wait.until) > 0 && watched[0].revents != 0;
-}
-
 Dial::Dial(Endpoint at, Duration silence, Deadline until)
     : at_(std::move(at)), silence_(silence), until_(until), patience_(until) {
   if (at_.socket.empty()) name_.emplace(at_.host, at_.port, until);
@@ -66,7 +59,7 @@ int Dial::fd() const noexcept {
 }
 short Dial::events() const noexcept { return name_ ? POLLIN : POLLOUT; }
 
-Result<Fd> Dial::step() {
+Result<Fd> Dial::step(Deadline now) {
   if (name_) {
     auto answer = name_->answer();
     patience_ = name_->patience();
@@ -79,7 +72,6 @@ Result<Fd> Dial::step() {
   }
   for (;;) {
     if (auto fd = connected()) return std::move(*fd);
-    const Deadline now = Clock::now();
     const bool more = next_ < addresses_.size();
     if (more && (begun_.empty() || now >= next_at_)) {
       begin(addresses_[next_].get(), addresses_[next_].size, addresses_[next_].bytes.ss_family);

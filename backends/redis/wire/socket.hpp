@@ -3,19 +3,14 @@
 #include <sys/socket.h>
 #include <optional>
 #include <vector>
+#include "common/exchange.hpp"
 #include "common/lookup.hpp"
 #include "core/clock.hpp"
 #include "core/error.hpp"
-#include "redis/wire/endpoint.hpp"
+#include "redis/wire/options.hpp"
 #include "util/fd.hpp"
 
 namespace dlock::redis {
-
-struct Wait;
-
-// Blocks until `events` happen on `fd`, the wait is over or it is interrupted. True: they happened
-// (or the descriptor is broken, which the next read or write will report).
-bool wait_for(int fd, short events, const Wait&) noexcept;
 
 // Connects without waiting, to all addresses of the host: to the next one when one has failed, or
 // has been silent for a moment; the first that answers is used. The name is looked up anew. The
@@ -26,7 +21,7 @@ class Dial {
 
   // The connected socket; nothing: not yet, call again when events() happen on fd(), or at
   // patience() at the latest. Errc::unavailable, Errc::denied, Errc::usage: none of the addresses.
-  Result<Fd> step();
+  Result<Fd> step(Deadline now);
   int fd() const noexcept;
   short events() const noexcept;
   Deadline patience() const noexcept { return patience_; }

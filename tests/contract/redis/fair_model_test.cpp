@@ -7,7 +7,6 @@
 #include <catch2/catch.hpp>
 #include "contract/model_driver.hpp"
 #include "core/number.hpp"
-#include "redis/fair/fair_keys.hpp"
 #include "redis/fair/fair_record.hpp"
 #include "redis/wire/client.hpp"
 #include "redis_scripts/fair_scripts.hpp"

@@ -129,10 +129,10 @@ TEST_CASE("a lost reply to any command of an acquisition: granted once, to the s
     const char* recipe;
     std::string command;
   };
-  for (const Row& row :
-       {Row{"set", std::string{redis::scripts::set_acquire.sha}}, Row{"setnx-expire", "SETNX"},
-        Row{"setnx-expire", std::string{redis::scripts::named_grant.sha}},
-        Row{"getset", std::string{redis::scripts::named_getset_acquire.sha}}}) {
+  for (const Row& row : {Row{"set", std::string{redis::scripts::named_set_acquire.sha}},
+                         Row{"setnx-expire", "SETNX"},
+                         Row{"setnx-expire", std::string{redis::scripts::named_grant.sha}},
+                         Row{"getset", std::string{redis::scripts::named_getset_acquire.sha}}}) {
     for (const bool quietly : {false, true}) {
       CAPTURE(row.recipe, row.command, quietly);
       RedisServer server;

@@ -2,7 +2,7 @@
 #include <set>
 #include <thread>
 #include "groups.hpp"
-#include "redis/wire/cluster_locator.hpp"
+#include "redis/wire/locator.hpp"
 
 using namespace dlock;
 using namespace dlock::test;

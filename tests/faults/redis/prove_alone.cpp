@@ -7,19 +7,16 @@
 #include <vector>
 #include "prove.hpp"
 #include "redis/fair/fair_backend.hpp"
-#include "redis/fair/fair_keys.hpp"
+#include "redis/fair/fair_record.hpp"
 #include "redis_scripts/fair_scripts.hpp"
 
 namespace dlock::prove {
 double rtt_us(RedisServer& server, int n) {
   std::vector<double> took;
-  auto c =
-      redis::Connection::open({"127.0.0.1", server.port(), {}}, nullptr, 5s, {Clock::now() + 5s});
+  RawRedis raw{{"127.0.0.1", server.port(), {}}};
   for (int i = 0; i < n; ++i) {
     const auto t = Clock::now();
-    (*c)->add({"PING"});
-    (void)(*c)->flush({t + 5s});
-    (void)(*c)->receive({t + 5s});
+    (void)raw.ask({"PING"}, t + 5s);
     took.push_back(seconds(Clock::now() - t) * 1e6);
   }
   return quantile(took, 0.5);
@@ -146,13 +143,9 @@ void against_set(RedisServer& server, long n) {
   auto backend = client(server);
   const Key k = *Key::parse("against");
   release_or_fail(*backend, acquire_or_fail(*backend, request(k)));
-  auto opened =
-      redis::Connection::open({"127.0.0.1", server.port(), {}}, nullptr, 5s, {Clock::now() + 5s});
-  redis::Connection& raw = **opened;
+  RawRedis raw{{"127.0.0.1", server.port(), {}}};
   const auto ask = [&](std::initializer_list<std::string_view> words) {
-    raw.add(words);
-    (void)raw.flush({Clock::now() + 5s});
-    return std::move(**raw.receive({Clock::now() + 5s}));
+    return *raw.ask(words, Clock::now() + 5s);
   };
   const std::string sha = ask({"SCRIPT", "LOAD",
                                "if redis.call('GET', KEYS[1]) == ARGV[1] then return "

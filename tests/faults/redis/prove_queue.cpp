@@ -9,7 +9,7 @@
 #include <vector>
 #include "prove.hpp"
 #include "redis/fair/fair_backend.hpp"
-#include "redis/fair/fair_keys.hpp"
+#include "redis/fair/fair_record.hpp"
 
 namespace dlock::prove {
 
@@ -62,13 +62,10 @@ Contended contended(RedisServer& server, unsigned n, long grants, bool measure_f
   std::vector<double> round_trips;  // of another client, which sleeps in between like the waiters
   std::atomic<bool> over{false};
   std::thread pinging{[&] {
-    auto c =
-        redis::Connection::open({"127.0.0.1", server.port(), {}}, nullptr, 5s, {Clock::now() + 5s});
+    RawRedis raw{{"127.0.0.1", server.port(), {}}};
     while (!over) {
       const auto t = Clock::now();
-      (*c)->add({"PING"});
-      (void)(*c)->flush({t + 5s});
-      (void)(*c)->receive({t + 5s});
+      (void)raw.ask({"PING"}, t + 5s);
       round_trips.push_back(seconds(Clock::now() - t) * 1e6);
       ::usleep(500);
     }

@@ -3,7 +3,7 @@
 #include <mutex>
 #include <thread>
 #include "groups.hpp"
-#include "redis/wire/sentinel_locator.hpp"
+#include "redis/wire/locator.hpp"
 
 using namespace dlock;
 using namespace dlock::test;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Clients with different lists of masters: refused, and how a list is changed.
-#include "redlock/known_list.hpp"
+#include "redlock/record.hpp"
 #include "redlock/redlock_backend.hpp"
 #include "redlock_faults.hpp"
 #include "redlock_scripts/scripts.hpp"

@@ -4,7 +4,7 @@
 #include <unistd.h>
 #include <catch2/catch.hpp>
 #include <filesystem>
-#include "redis/wire/script.hpp"
+#include "redis/wire/command.hpp"
 #include "support/polling.hpp"
 #include "support/redlock_masters.hpp"
 

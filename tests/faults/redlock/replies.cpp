@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Requests that were carried out and whose replies were lost, in each phase; other Redlock clients.
-#include "redlock/known_list.hpp"
+#include "redlock/record.hpp"
 #include "redlock/redlock_backend.hpp"
 #include "redlock_faults.hpp"
 #include "redlock_scripts/scripts.hpp"

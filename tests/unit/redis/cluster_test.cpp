@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
-#include "redis/named/named_key.hpp"
-#include "redis/wire/cluster_locator.hpp"
+#include "redis/named/named_backend.hpp"
+#include "redis/wire/locator.hpp"
 
 using namespace dlock;
 using namespace dlock::redis;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "redis/fair/fair_keys.hpp"
 #include <catch2/catch.hpp>
+#include "redis/fair/fair_record.hpp"
 
 using namespace dlock;
 using namespace dlock::redis;

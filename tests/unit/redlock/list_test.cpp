@@ -2,8 +2,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include "redlock/factory.hpp"
-#include "redlock/known_list.hpp"
-#include "redlock/options.hpp"
+#include "redlock/record.hpp"
 
 using namespace dlock;
 

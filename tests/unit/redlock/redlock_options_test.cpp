@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 #include "redlock/factory.hpp"
-#include "redlock/options.hpp"
 #include "redlock/redlock_backend.hpp"
 
 using namespace dlock;

@@ -1,13 +1,77 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "redlock/seen.hpp"
+#include "redlock/record.hpp"
+#include <fmt/format.h>
 #include <algorithm>
 #include <map>
 #include "common/record_reader.hpp"
 #include "core/number.hpp"
 #include "core/text.hpp"
-#include "redis/fair/fair_record.hpp"
+#include "redis/wire/client.hpp"
 
 namespace dlock::redlock {
+namespace {
+
+constexpr std::string_view record_prefix = "dlock:redlock:";
+constexpr std::string_view wake_prefix = "dlock:redlock-wake:";
+constexpr char mark = '?';
+
+// Characters that would be taken for separators, by dlock or in the record.
+std::string escaped(const std::string& name) {
+  std::string out;
+  for (const char c : name) {
+    const bool as_it_is = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
+                          std::string_view{".-_:[]"}.find(c) != std::string_view::npos;
+    // host names are case-insensitive
+    if (c >= 'A' && c <= 'Z') out += static_cast<char>(c - 'A' + 'a');
+    else if (as_it_is) out += c;
+    else out += fmt::format("%{:02X}", static_cast<unsigned char>(c));
+  }
+  return out;
+}
+
+}  // namespace
+
+Names::Names(std::string lock_name)
+    : lock(std::move(lock_name)),
+      record(std::string{record_prefix} + lock),
+      wake(std::string{wake_prefix} + lock) {}
+std::optional<std::string> Names::lock_of(std::string_view record) {
+  if (!record.starts_with(record_prefix)) return std::nullopt;
+  return std::string{record.substr(record_prefix.size())};
+}
+std::string Names::records_below(std::string_view prefix) {
+  return fmt::format("{}{}*", record_prefix, redis::glob_escape(prefix));
+}
+
+std::vector<std::string> master_names(const redis::Options& options) {
+  std::vector<std::string> names;
+  for (const auto& at : options.servers) names.push_back(escaped(at.text()));
+  return names;
+}
+
+std::string list_text(const redis::Options& options) {
+  auto names = master_names(options);
+  std::sort(names.begin(), names.end());
+  std::string text;
+  for (const auto& name : names) text += (text.empty() ? "" : ",") + name;
+  return fmt::format("{}/{}", text, options.database);
+}
+
+KnownList KnownList::parse(std::string_view recorded) {
+  const bool marked = recorded.starts_with(mark);
+  return {std::string{recorded.substr(marked)}, marked};
+}
+
+std::vector<std::string> KnownList::masters() const {
+  std::vector<std::string> out;
+  const std::string_view names = std::string_view{text}.substr(0, text.rfind('/'));
+  for (std::size_t from = 0; from < names.size();) {
+    const std::size_t to = std::min(names.find(',', from), names.size());
+    out.emplace_back(names.substr(from, to - from));
+    from = to + 1;
+  }
+  return out;
+}
 
 bool asked_to_stop(std::string_view meta) noexcept {
   while (!meta.empty())

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "redis/wire/line.hpp"
+#include <fmt/format.h>
+#include <poll.h>
+#include <algorithm>
+#include <utility>
+#include <vector>
+#include "redis/wire/server_error.hpp"
+#include "util/wait.hpp"
+
+namespace dlock::redis {
+
+void Line::dial(Deadline by, Duration greeting) {
+  until_ = by;
+  own_greeting_ = greeting;
+  version_ = shared_.credentials.version();
+  used_ = false;
+  facts_ = {};
+  connection_ =
+      std::make_unique<Connection>(at_, shared_.credentials.tls(), shared_.options.op_timeout, by);
+  state_ = State::dialling;
+}
+
+void Line::close(Error why) {
+  if (!connection_) return;
+  mute_ = state_ == State::greeting && !connection_->heard();
+  // while dialling the server may still be told why (an alert of TLS)
+  if (state_ != State::dialling) connection_->abandon();
+  connection_.reset();
+  asked_.clear();
+  awaited_.clear();
+  why_ = std::move(why);
+  if (std::exchange(state_, State::closed) != State::ready) why_ = why_there();
+}
+
+Error Line::why_there() const {
+  const std::string name = at_.text();
+  if (why_.message.find(name) != std::string::npos) return why_;
+  return {why_.code, fmt::format("{}: {}", name, why_.message)};
+}
+
+void Line::send(std::span<const std::string_view> command, Deadline answer_by) {
+  if (!ready()) return;
+  connection_->add(command);
+  ++shared_.requests;
+  awaited_.push_back(answer_by);
+}
+
+void Line::push() {
+  if (connection_ && ready()) (void)connection_->push();  // if it fails, next() fails as well
+}
+
+Deadline Line::poll_until() const noexcept {
+  switch (state_) {
+    case State::dialling: return std::min(until_, connection_->poll_until());
+    case State::greeting: return until_;
+    case State::closed:
+    case State::ready: break;
+  }
+  return awaited_.empty() ? no_deadline : awaited_.front();
+}
+
+std::optional<Reply> Line::next(Deadline now) {
+  if (closed()) return std::nullopt;
+  auto reply = step(now);
+  if (reply) return std::move(*reply);
+  close(std::move(reply.error()));
+  return std::nullopt;
+}
+
+Result<std::optional<Reply>> Line::step(Deadline now) {
+  if (state_ == State::dialling) TRY_VOID(open(now));
+  while (state_ != State::dialling) {
+    TRY_VOID(connection_->push());
+    TRY(reply, connection_->receive());
+    if (!reply) break;
+    if (state_ == State::ready) {
+      if (awaited_.empty()) return fail(Errc::protocol, "an unexpected reply");
+      awaited_.pop_front();
+      used_ = true;
+      return reply;
+    }
+    const About about = asked_.front();
+    asked_.pop_front();
+    TRY_VOID(understand(about, *reply));
+    if (asked_.empty()) {  // what follows is read when a request asks for it
+      state_ = State::ready;
+      break;
+    }
+  }
+  TRY_VOID(in_time(now));
+  return std::optional<Reply>{};
+}
+
+Result<void> Line::in_time(Deadline now) const {
+  if (now < (state_ == State::dialling ? until_ : poll_until())) return {};
+  if (state_ == State::dialling && !connection_->dialling())
+    return fail(Errc::unavailable,
+                fmt::format("cannot connect to {}: no TLS handshake in time{}", at_.text(),
+                            connection_->heard() ? "" : " (does it speak TLS on this port?)"));
+  if (pending()) return fail(Errc::unavailable, "no answer in time");
+  return fail(Errc::timed_out,
+              connection_->unsent() ? "the server takes no data" : "no answer in time");
+}
+
+std::optional<Reply> Line::await(Wait wait) {
+  bool fresh = connection_ && awaited_.size() == 1 && connection_->unsent();
+  push();
+  for (;; fresh = false) {
+    // a request that has only just left has no reply yet
+    auto reply = fresh ? std::nullopt : next(Clock::now());
+    if (reply || closed() || (ready() && idle())) return reply;
+    if (wait_for(poll_fd(), poll_events(), {std::min(wait.until, poll_until()), wait.interrupt_fd}))
+      continue;
+    if (wait.over() || wait.interrupted()) return std::nullopt;
+  }
+}
+
+// ---- the greeting ------------------------------------------------------------------------------
+
+Result<void> Line::open(Deadline now) {
+  TRY(done, connection_->step_open(now));
+  if (!done) return {};
+  until_ = std::max(until_, later(now, own_greeting_));
+  state_ = State::ready;
+  if (greeting_ == Greeting::full) greet();
+  return {};
+}
+
+void Line::greet() {
+  const Options& o = shared_.options;
+  state_ = State::greeting;
+  if (!o.password.empty() && o.user.empty()) ask(About::login, {"AUTH", o.password});
+  if (!o.password.empty() && !o.user.empty()) ask(About::login, {"AUTH", o.user, o.password});
+  if (o.database != 0) ask(About::database, {"SELECT", fmt::format_int(o.database).str()});
+  ask(About::server, {"INFO", "server"});
+  ask(About::replication, {"INFO", "replication"});
+  ask(About::memory, {"INFO", "memory"});
+}
+
+void Line::ask(About about, std::initializer_list<std::string_view> command) {
+  connection_->add(std::span{command.begin(), command.size()});
+  ++shared_.requests;
+  asked_.push_back(about);
+}
+
+// Errc::protocol: not a reply to the command.
+Result<void> Line::understand(About about, Reply& reply) {
+  const Options& o = shared_.options;
+  const std::string what = about == About::login ? "log in"
+                           : about == About::database
+                               ? fmt::format("select database {}", o.database)
+                               : "identify the server";
+  if (reply.is(Reply::Type::error)) {
+    Error refused = as_login_error(what, at_.text(), reply.text, o.password);
+    if (about == About::login && refused.code == Errc::protocol) refused.code = Errc::denied;
+    return fail(std::move(refused));
+  }
+  const bool command = about == About::login || about == About::database;
+  if (command ? reply.text != "OK" : !reply.is(Reply::Type::string))
+    return fail(Errc::protocol, fmt::format("{} at {}: malformed reply", what, at_.text()));
+  if (about == About::server) facts_.read_server(reply.text);
+  if (about == About::replication) facts_.read_replication(reply.text);
+  if (about == About::memory) facts_.read_memory(reply.text);
+  return {};
+}
+
+bool wait_for_any(std::span<Line* const> lines, Wait wait) {
+  std::vector<pollfd> watched;
+  for (const Line* line : lines) {
+    if (line->closed()) continue;
+    watched.push_back({line->poll_fd(), line->poll_events(), 0});
+    wait.until = std::min(wait.until, line->poll_until());
+  }
+  watched.push_back({wait.interrupt_fd, POLLIN, 0});
+  (void)wait_until(watched, wait.until);
+  return watched.back().revents == 0;
+}
+
+}  // namespace dlock::redis

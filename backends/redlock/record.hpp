@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// What each master keeps of a lock: the names, the vote with its record, and the list of masters
+// that is stored with it: that of the last confirmed grant of the key. A client with another list
+// has other majorities, and would not exclude (README.md, "Lists").
+#pragma once
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+#include "core/backend.hpp"
+#include "core/lock_state.hpp"
+#include "redis/wire/options.hpp"
+#include "redis/wire/reply.hpp"
+
+namespace dlock::redlock {
+
+using redis::Reply;
+
+// The names in the store: the lock under the other clients' name, and beside it dlock's own.
+struct Names {
+  std::string lock, record, wake;
+  explicit Names(std::string lock_name);
+  std::vector<std::string> all() const { return {lock, record, wake}; }
+  static std::optional<std::string> lock_of(std::string_view record);  // nothing: not a record
+  static std::string records_below(std::string_view prefix);           // pattern for SCAN
+};
+
+// "db1:6379,db2:6379,db3:7000/0": the same for all clients with the same masters and database, in
+// any order. Two names of one server are two masters.
+std::string list_text(const redis::Options&);
+
+// A list stored at a master.
+struct KnownList {
+  std::string text;
+  bool marked = false;  // a change from this list was begun, and is not finished
+
+  static KnownList parse(std::string_view recorded);
+  std::vector<std::string> masters() const;  // "db1:6379"
+};
+
+// "db1:6379" of each server, in the order of the URL.
+std::vector<std::string> master_names(const redis::Options&);
+
+// The result of seen() in state.lua of one master.
+struct Seen {
+  Micros now = 0;  // its clock
+  std::string type, value;
+  std::optional<Duration> left;  // until its lock ends; nothing: it has no end, or there is none
+  FencingToken newest = 0;
+  std::string owner;  // of the record
+  FencingToken token = 0;
+  Micros since = 0;
+  std::string meta;
+  std::string list;  // of masters, that is known there
+
+  bool held() const noexcept { return type != "none" && left != Duration{}; }
+  // by some dlock
+  bool ours() const noexcept { return held() && !owner.empty() && value == owner; }
+};
+
+// The mark of revoke.lua in the meta of a vote.
+bool asked_to_stop(std::string_view meta) noexcept;
+inline constexpr std::string_view stop_mark = "&revoked=1";
+
+// The last run in a meta; nothing: there is none.
+std::optional<LastRun> last_run(std::string_view meta);
+
+// From the replies of look.lua, or of acquire.lua when busy. Nothing: malformed.
+std::optional<Seen> parse_seen(const Reply&);
+
+// The lock with the most of these votes. Its remaining time is that until no majority has it any
+// more.
+struct Leader {
+  std::size_t votes = 0;
+  std::string value;
+  HolderView holder;
+  bool ours = false;
+};
+Leader leader_of(const std::vector<std::optional<Seen>>&, std::size_t majority);
+
+}  // namespace dlock::redlock
