@@ -133,7 +133,7 @@ Json list_names(const std::string& prefix) {
   return {{"request_range", std::move(range)}};
 }
 
-Json transaction(Json conditions, Json then, Json otherwise) {
+Json transaction(Parts conditions, Parts then, Parts otherwise) {
   return {{"compare", std::move(conditions)},
           {"success", std::move(then)},
           {"failure", std::move(otherwise)}};

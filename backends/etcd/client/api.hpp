@@ -53,7 +53,8 @@ Json list(const std::string& prefix, std::int64_t before = 0, bool newest_alone 
 Json list_names(const std::string& prefix);
 
 // A transaction, whole or as an operation of another.
-Json transaction(Json conditions, Json then, Json otherwise);
+using Parts = std::vector<Json>;
+Json transaction(Parts conditions, Parts then, Parts otherwise);
 Json nested(Json transaction);
 
 struct TxnAnswer {

@@ -55,7 +55,7 @@ Result<QueueBackend::Held*> QueueBackend::held(const Lease& lease, std::string_v
   if (known != held_.end() && (lease.token == 0 || known->second.token == lease.token))
     return &known->second;
   const std::string key = place(lease.key, lease.owner);
-  TRY(answer, client_.txn(what, transaction(Json::array(), {get(key)}, Json::array()), until));
+  TRY(answer, client_.txn(what, transaction({}, {get(key)}, {}), until));
   if (answer.range(0).empty()) return nullptr;
   const KeyValue& kv = answer.range(0).front();
   const auto token = static_cast<FencingToken>(kv.created);
@@ -115,7 +115,7 @@ Result<Renewal> QueueBackend::detach(const Lease& lease, Duration ttl, std::opti
   std::int64_t revision = 0;
   Record record = h->record;
   for (unsigned tries = 0; tries < most_tries; ++tries) {
-    Json then = {put(key, record.text(), fresh.id)};
+    Parts then = {put(key, record.text(), fresh.id)};
     if (end && traits_.keeps_last_run) add_last_run(then, lease, *h, *end);
     TRY(moved, client_.txn("detach",
                            transaction({created(key, static_cast<std::int64_t>(h->token)),
@@ -156,12 +156,11 @@ Result<Released> QueueBackend::release(const Lease& lease, std::optional<RunEnd>
   TRY(h, held(lease, "release", until));
   if (!h) return unanswered_.answered(lease, false);
   const std::string key = place(lease.key, lease.owner);
-  Json then = {remove(key)};
+  Parts then = {remove(key)};
   if (end && traits_.keeps_last_run) add_last_run(then, lease, *h, *end);
-  auto gone = client_.txn("release",
-                          transaction({created(key, static_cast<std::int64_t>(h->token))},
-                                      std::move(then), Json::array()),
-                          until);
+  auto gone = client_.txn(
+      "release",
+      transaction({created(key, static_cast<std::int64_t>(h->token))}, std::move(then), {}), until);
   if (!gone) {
     if (!retryable(gone.error().code) || gone.error().code == Errc::unavailable)
       return fail(std::move(gone.error()));
@@ -172,7 +171,7 @@ Result<Released> QueueBackend::release(const Lease& lease, std::optional<RunEnd>
   return unanswered_.answered(lease, gone->succeeded, gone->unclear);
 }
 
-void QueueBackend::add_last_run(Json& operations, const Lease& lease, const Held& h,
+void QueueBackend::add_last_run(Parts& operations, const Lease& lease, const Held& h,
                                 const RunEnd& end) const {
   const std::string name = name_of(lease.key), key = last_key(name);
   LastRun last{h.token, client_.store_now(), end, h.granted, h.record.who};
@@ -181,14 +180,14 @@ void QueueBackend::add_last_run(Json& operations, const Lease& lease, const Held
   const std::string value =
       fmt::format("{:020} {} {}", h.token,
                   h.record.key.empty() ? "-" : percent_encode(h.record.key), last.text(' '));
-  operations.push_back(nested(transaction({value_above(key, fmt::format("{:020}~", h.token))},
-                                          Json::array(), {put(key, value)})));
+  operations.push_back(nested(
+      transaction({value_above(key, fmt::format("{:020}~", h.token))}, {}, {put(key, value)})));
 }
 
 void QueueBackend::watch_own(const Lease& lease, Held& h, Deadline until) {
   const std::string key = place(lease.key, lease.owner);
   const Json only_there =
-      transaction({created(key, static_cast<std::int64_t>(h.token))}, {get(key)}, Json::array());
+      transaction({created(key, static_cast<std::int64_t>(h.token))}, {get(key)}, {});
   const auto now = client_.txn("watch", only_there, until);
   if (!now) return;
   // from its last change on: one made before, too, is noticed
@@ -228,8 +227,7 @@ bool QueueBackend::alarmed(const Lease& lease) {
 }
 
 Result<Contenders> QueueBackend::read(std::string_view what, const Key& key, Deadline until) {
-  TRY(answer,
-      client_.txn(what, transaction(Json::array(), {list(places(key))}, Json::array()), until));
+  TRY(answer, client_.txn(what, transaction({}, {list(places(key))}, {}), until));
   return contenders(answer.range(0), places(key));
 }
 

@@ -76,7 +76,7 @@ class QueueBackend final : public Backend {
   void watch_own(const Lease&, Held&, Deadline until);
   Result<Contenders> read(std::string_view what, const Key&, Deadline until);
   // Operations for the last run, with the removal or the move that it belongs to.
-  void add_last_run(Json& operations, const Lease&, const Held&, const RunEnd&) const;
+  void add_last_run(Parts& operations, const Lease&, const Held&, const RunEnd&) const;
   Result<bool> over(const Contender&, Deadline until);  // only its lock-delay still runs
   Result<bool> mark_revoked(const std::string& key, FencingToken);
 

@@ -52,7 +52,7 @@ Result<Released> QueueBackend::force_release(const Key& key, std::optional<Fenci
     if (!holds(all, i) || (token && all[i].token() != *token)) continue;
     TRY(gone, client_.txn("release",
                           transaction({created(all[i].kv.key, all[i].kv.created)},
-                                      {remove(all[i].kv.key)}, Json::array()),
+                                      {remove(all[i].kv.key)}, {}),
                           until));
     removed |= gone.succeeded || gone.unclear;
   }
@@ -63,7 +63,7 @@ Result<bool> QueueBackend::mark_revoked(const std::string& key, FencingToken tok
   const Deadline until = client_.usual_deadline();
   const auto grant = created(key, static_cast<std::int64_t>(token));
   for (unsigned tries = 0; tries < most_tries; ++tries) {
-    TRY(now, client_.txn("revoke", transaction({grant}, {get(key)}, Json::array()), until));
+    TRY(now, client_.txn("revoke", transaction({grant}, {get(key)}, {}), until));
     if (!now.succeeded || now.range(0).empty()) return false;
     auto record = Record::parse(now.range(0).front().value);
     if (!record) return false;  // of another program, which would not listen
@@ -71,7 +71,7 @@ Result<bool> QueueBackend::mark_revoked(const std::string& key, FencingToken tok
     record->revoked = true;
     TRY(marked, client_.txn("revoke",
                             transaction({grant, modified(key, now.range(0).front().modified)},
-                                        {put_value(key, record->text())}, Json::array()),
+                                        {put_value(key, record->text())}, {}),
                             until));
     if (marked.succeeded) return true;
   }
@@ -119,13 +119,12 @@ Result<std::optional<KeyView>> QueueBackend::inspect(const Key& key) {
 Result<std::optional<KeyView>> QueueBackend::inspect_name(const std::string& name) {
   const Deadline until = client_.usual_deadline();
   const std::string below = places(name);
-  Json wanted = {list(below)};
+  Parts wanted = {list(below)};
   if (traits_.native) {
     wanted.push_back(get(last_key(name)));
     wanted.push_back(get(start_key(name)));
   }
-  TRY(seen,
-      client_.txn("inspect", transaction(Json::array(), std::move(wanted), Json::array()), until));
+  TRY(seen, client_.txn("inspect", transaction({}, std::move(wanted), {}), until));
   const Contenders all = contenders(seen.range(0), below);
   const Last last = parse_last(seen.range(1));
   const auto start = parse_start(seen.range(2));
@@ -166,13 +165,12 @@ Result<std::optional<KeyView>> QueueBackend::inspect_name(const std::string& nam
 Result<std::vector<std::string>> QueueBackend::names() {
   const std::string& root = client_.options().root;
   TRY_VOID(can_list(root));
-  Json wanted = {list_names(traits_.native ? root + "lock/" : root)};
+  Parts wanted = {list_names(traits_.native ? root + "lock/" : root)};
   if (traits_.native) {
     wanted.push_back(list_names(root + "last/"));
     wanted.push_back(list_names(root + "start/"));
   }
-  TRY(found, client_.txn("list", transaction(Json::array(), std::move(wanted), Json::array()),
-                         client_.usual_deadline()));
+  TRY(found, client_.txn("list", transaction({}, std::move(wanted), {}), client_.usual_deadline()));
   std::set<std::string> names;
   for (std::size_t i = 0; i < 3; ++i)
     for (const KeyValue& kv : found.range(i)) {
@@ -193,9 +191,8 @@ Result<std::vector<std::string>> QueueBackend::names() {
 
 Result<Starts> QueueBackend::starts(const Key& key) {
   if (!traits_.starts) return fail(cannot("--once-per"));
-  TRY(seen,
-      client_.txn("look", transaction(Json::array(), {get(start_key(name_of(key)))}, Json::array()),
-                  client_.usual_deadline()));
+  TRY(seen, client_.txn("look", transaction({}, {get(start_key(name_of(key)))}, {}),
+                        client_.usual_deadline()));
   Starts s{client_.store_now(), parse_start(seen.range(0))};
   if (s.last && s.last->until <= s.now) s.last.reset();
   return s;
@@ -211,14 +208,13 @@ Result<Noted> QueueBackend::note_start(const Lease& lease, const StartChange& ch
   if (!h) return Noted::not_held;
   const Json grant = created(mine, static_cast<std::int64_t>(h->token));
   for (unsigned tries = 0; tries < most_tries; ++tries) {
-    TRY(seen,
-        client_.txn("note the start", transaction({grant}, {get(key)}, Json::array()), until));
+    TRY(seen, client_.txn("note the start", transaction({grant}, {get(key)}, {}), until));
     if (!seen.succeeded) return Noted::not_held;
     const auto noted = parse_start(seen.range(0));
     const std::int64_t now = client_.store_now();
     if (!change.fits(noted, now)) return Noted::other_start;
     if (noted == change.is) return Noted::yes;
-    Json then = {remove(key)};
+    Parts then = {remove(key)};
     if (change.is) {
       const Duration rest{std::max<std::int64_t>(0, change.is->until - now)};
       TRY(keeper, client_.grant("note the start", rest + note_slack, until));
@@ -227,8 +223,7 @@ Result<Noted> QueueBackend::note_start(const Lease& lease, const StartChange& ch
     const std::int64_t revision = seen.range(0).empty() ? 0 : seen.range(0).front().modified;
     TRY(made,
         client_.txn("note the start",
-                    transaction({grant, modified(key, revision)}, std::move(then), Json::array()),
-                    until));
+                    transaction({grant, modified(key, revision)}, std::move(then), {}), until));
     if (made.succeeded) return Noted::yes;
   }
   return fail(no_answer("note the start", where()));
@@ -236,13 +231,12 @@ Result<Noted> QueueBackend::note_start(const Lease& lease, const StartChange& ch
 
 Result<void> QueueBackend::erase(const Key& key) {
   const std::string name = name_of(key);
-  Json then = {remove_below(places(name))};
+  Parts then = {remove_below(places(name))};
   if (traits_.native) {
     then.push_back(remove(last_key(name)));
     then.push_back(remove(start_key(name)));
   }
-  TRY_VOID(client_.txn("remove", transaction(Json::array(), std::move(then), Json::array()),
-                       client_.usual_deadline()));
+  TRY_VOID(client_.txn("remove", transaction({}, std::move(then), {}), client_.usual_deadline()));
   return {};
 }
 

@@ -73,8 +73,7 @@ Result<void> QueueWaiter::settle(Deadline until) {
   for (const Lease& lease : open)
     if (lease.key == request_.key) TRY_VOID(backend_.release(lease, std::nullopt));
   if (unanswered_.id == 0) return {};
-  TRY(now, backend_.client_.txn("acquire", transaction(Json::array(), {get(key_)}, Json::array()),
-                                until));
+  TRY(now, backend_.client_.txn("acquire", transaction({}, {get(key_)}, {}), until));
   if (now.range(0).empty() || now.range(0).front().lease != unanswered_.id) {
     TRY_VOID(backend_.client_.revoke("acquire", unanswered_.id, until));
   } else {
@@ -129,7 +128,7 @@ QueueWaiter::Step QueueWaiter::enter(Deadline until) {
 
 QueueWaiter::Step QueueWaiter::look(Whom whom, bool with_proof, Deadline until) {
   const auto read_us = list(prefix_, revision_, whom == Whom::newest);
-  Json when = {created(key_, revision_)}, then = {read_us, get(key_)};
+  Parts when = {created(key_, revision_)}, then = {read_us, get(key_)};
   NewLease fresh;
   if (with_proof) {
     TRY(made, backend_.client_.grant("acquire", request_.ttl + request_.lock_delay, until));
@@ -189,7 +188,7 @@ QueueWaiter::Step QueueWaiter::claim(Deadline until) {
   TRY(claimed,
       backend_.client_.txn("acquire",
                            transaction({created(key_, revision_), untouched_below(prefix_, seen_)},
-                                       {put(key_, mine.text(), fresh.id)}, Json::array()),
+                                       {put(key_, mine.text(), fresh.id)}, {}),
                            until));
   if (!claimed.succeeded) {
     look_again_ = true;
@@ -248,7 +247,7 @@ Result<void> QueueWaiter::cancel() {
   mine.token = static_cast<FencingToken>(revision_);
   mine.deadline = later(Clock::now(), request_.ttl);
   const auto left = backend_.client_.txn(
-      "leave", transaction({created(key_, revision_)}, {remove(key_)}, Json::array()), until);
+      "leave", transaction({created(key_, revision_)}, {remove(key_)}, {}), until);
   if (!left) {
     if (left.error().code != Errc::unavailable) backend_.unanswered_.add(mine);
     return fail(left.error());
