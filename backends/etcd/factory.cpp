@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "etcd/factory.hpp"
-#include <fmt/format.h>
 #include "etcd/client/http.hpp"
 #include "etcd/queue/queue_backend.hpp"
 
@@ -27,10 +26,6 @@ Result<std::unique_ptr<Backend>> open(const Url& url, const Traits& traits,
   return std::make_unique<QueueBackend>(traits, std::move(options));
 }
 
-std::vector<std::string> libraries() {
-  return {http_library(), tls_library(),
-          fmt::format("nlohmann-json {}.{}.{}", NLOHMANN_JSON_VERSION_MAJOR,
-                      NLOHMANN_JSON_VERSION_MINOR, NLOHMANN_JSON_VERSION_PATCH)};
-}
+std::vector<std::string> libraries() { return {http_library()}; }
 
 }  // namespace dlock::etcd

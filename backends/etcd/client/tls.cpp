@@ -149,9 +149,4 @@ Result<bool> Tls::decrypt(std::string_view received, std::string& plain, std::st
   return fail(alert ? Errc::denied : Errc::unavailable, "TLS: " + last_reason());
 }
 
-std::string tls_library() {
-  std::string text = ::OpenSSL_version(OPENSSL_VERSION);  // "OpenSSL 3.0.17 1 Jul 2025"
-  return text.substr(0, text.find(' ', text.find(' ') + 1));
-}
-
 }  // namespace dlock::etcd

@@ -41,6 +41,4 @@ class Tls {
   bio_st *in_, *out_;  // owned by ssl_
 };
 
-std::string tls_library();  // "OpenSSL 3.0.17"
-
 }  // namespace dlock::etcd
