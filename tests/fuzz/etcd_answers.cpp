@@ -52,8 +52,8 @@ void http(std::string_view bytes) {
   answer(reader.take_body());
 }
 
-const Added added_http{"etcd-http", http}, added_answer{"etcd-answer", answer},
-    added_record{"etcd-record", record};
+const Added added_http{"etcd_http", http}, added_answer{"etcd_answer", answer},
+    added_record{"etcd_record", record};
 
 }  // namespace
 }  // namespace dlock::fuzz

@@ -155,9 +155,11 @@ Result<Client::Reply> Client::call(std::string_view what, std::string_view path,
     return fail(std::move(e));
   };
   for (std::size_t tries = 0, logins = 0;;) {
+    const bool idle = http_ != nullptr;  // the server may have closed it meanwhile
     if (auto up = connect(what, until); !up) return failed(std::move(up.error()));
-    const bool last = !repeatable || tries + 1 >= all;
-    const auto left = (until - Clock::now()) / (last ? 1 : static_cast<int>(all - tries));
+    const bool last = !repeatable || (tries + 1 >= all && (tries > 0 || !idle));
+    const int shares = last || tries >= all ? 1 : static_cast<int>(all - tries);
+    const auto left = (until - Clock::now()) / shares;
     ++requests;
     auto answer = http_->post(path, body().dump(), token_, {Clock::now() + left});
     if (answer) {

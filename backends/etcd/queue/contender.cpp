@@ -53,7 +53,6 @@ std::optional<Record> Record::parse(std::string_view text) {
   r.revoked = revoked == "R";
   if (key != "-") r.key = percent_decode(key).value_or("");
   r.who = Identity::decode(text);
-  r.who.limit = r.limit.value_or(0);
   return r;
 }
 
@@ -114,6 +113,7 @@ HolderView view_of(const Contender& c, std::int64_t now) {
   if (c.record->granted > 0 && now >= c.record->granted) h.held = Duration{now - c.record->granted};
   h.revoked = c.record->revoked;
   h.who = c.record->who;
+  h.who.limit = c.record->limit.value_or(0);
   return h;
 }
 

@@ -10,7 +10,7 @@ namespace {
 
 pid_t etcdctl_lock(const EtcdServer& server, const std::string& name, const std::string& mark) {
   return start_server({"env", "ETCDCTL_API=3", "etcdctl", "--endpoints=http://" + server.host(),
-                       "lock", name, "sh", "-c", "touch " + mark + "; exec sleep 60"});
+                       "lock", name, "--", "sh", "-c", "touch " + mark + "; exec sleep 60"});
 }
 bool exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
 bool appears(const std::string& path, Duration bound) {

@@ -168,7 +168,7 @@ TEST_CASE(
                              : std::string_view{name} == "force"   ? "request_delete_range"
                                                                    : "request_put";
     s.proxy.hold(text);
-    auto outcome = std::async(std::launch::async, [&] { return call(s, lease); });
+    auto outcome = std::async(std::launch::async, [&, &one = call] { return one(s, lease); });
     REQUIRE(s.proxy.holds_one());
     CHECK(outcome.get());
     CHECK(s.other->force_release(lease.key, lease.token).value() == Released::yes);

@@ -111,7 +111,7 @@ TEST_CASE("etcd record: written and read") {
   CHECK(again->text() == record.text());
   CHECK(again->key == r.key.text());
   CHECK(again->who.reason == "why & what");
-  CHECK(again->who.limit == 3);
+  CHECK(view_of({.kv = {}, .name = "", .record = again}, 20).who.limit == 3);
   for (const char* wrong : {"", "dlock1", "dlock2 X - - 1 1 0 - - ", "dlock1 Q - - 1 1 0 - - ",
                             "dlock1 X - - x 1 0 - - "})
     CHECK_FALSE(Record::parse(wrong));
