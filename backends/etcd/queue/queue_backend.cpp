@@ -5,6 +5,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 #include <algorithm>
+#include <utility>
 #include "etcd/queue/queue_waiter.hpp"
 
 namespace dlock::etcd {
@@ -42,6 +43,7 @@ Result<std::unique_ptr<Waiter>> QueueBackend::enqueue(const Request& r) {
 }
 
 QueueBackend::Held& QueueBackend::keep(const Lease& lease, Held h) {
+  h.key = place(lease.key, lease.owner);
   h.timer = Fd{::timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK)};
   const itimerspec once{{0, 0}, {1, 0}};
   ::timerfd_settime(h.timer.get(), 0, &once, nullptr);
@@ -66,6 +68,23 @@ Result<QueueBackend::Held*> QueueBackend::held(const Lease& lease, std::string_v
       lease, {.token = token, .lease = kv.lease, .record = std::move(record), .granted = granted});
 }
 
+// A key outlives its lease by the lock-delay.
+Result<bool> QueueBackend::has_ended(const Lease& lease, const Held& h, Deadline until) {
+  if (h.record.lock_delay <= Duration{}) return false;
+  if (lease.deadline != no_deadline) return Clock::now() >= lease.deadline;
+  TRY(left, client_.time_left(h.lease, until));
+  return !left || *left <= h.record.lock_delay;
+}
+
+Lease QueueBackend::kept(const Lease& lease, const Held& h, const NewLease& by, Duration ttl) {
+  Lease made = lease;
+  made.mode = h.record.mode;
+  made.token = h.token;
+  made.slot = h.record.slot.value_or(0);
+  made.deadline = lease_end(by.sent, ttl);
+  return made;
+}
+
 // Interleavings:
 // 1. The move got no answer: the next renewal finds the key with that lease, or with the one
 //    before, and moves it on from there.
@@ -76,30 +95,25 @@ Result<Renewal> QueueBackend::renew(const Lease& lease, Duration ttl) {
   const Deadline until = client_.usual_deadline();
   TRY(h, held(lease, "renew", until));
   if (!h) return Renewal{is_gone()};
-  const std::string key = place(lease.key, lease.owner);
-  const auto token = static_cast<std::int64_t>(h->token);
+  TRY(ended, has_ended(lease, *h, until));
+  if (ended) return Renewal{is_gone()};
   TRY(fresh, client_.grant("renew", ttl + h->record.lock_delay, until));
   for (unsigned tries = 0; tries < most_tries; ++tries) {
     TRY(moved, client_.txn("renew",
-                           transaction({created(key, token), leased(key, h->lease)},
-                                       {put_lease(key, fresh.id), get(key)}, {get(key)}),
+                           transaction({created(h->key, revision(*h)), leased(h->key, h->lease)},
+                                       {put_lease(h->key, fresh.id), get(h->key)}, {get(h->key)}),
                            until));
     if (moved.lease_missing) break;
     const KeyValues& mine = moved.range(moved.succeeded ? 1 : 0);
-    if (mine.empty() || mine.front().created != token) {
+    if (mine.empty() || mine.front().created != revision(*h)) {
       let_go(lease);
       return Renewal{is_gone()};
     }
     const auto record = Record::parse(mine.front().value);
     h->lease = mine.front().lease;
     if (h->lease != fresh.id) continue;
-    if (!h->timer && (!h->watch || h->moves != client_.moves())) watch_own(lease, *h, until);
-    Lease kept = lease;
-    kept.mode = h->record.mode;
-    kept.token = h->token;
-    kept.slot = h->record.slot.value_or(0);
-    kept.deadline = lease_end(fresh.sent, ttl);
-    return Renewal{Kept{std::move(kept), record && record->revoked}};
+    if (!h->timer && (!h->watch || h->moves != client_.moves())) watch_own(*h, until);
+    return Renewal{Kept{kept(lease, *h, fresh, ttl), record && record->revoked}};
   }
   return fail(no_answer("renew", where()));
 }
@@ -110,41 +124,35 @@ Result<Renewal> QueueBackend::detach(const Lease& lease, Duration ttl, std::opti
   const Deadline until = client_.usual_deadline();
   TRY(h, held(lease, "detach", until));
   if (!h) return Renewal{is_gone()};
-  const std::string key = place(lease.key, lease.owner);
+  TRY(ended, has_ended(lease, *h, until));
+  if (ended) return Renewal{is_gone()};
   TRY(fresh, client_.grant("detach", ttl, until));
-  std::int64_t revision = 0;
-  Record record = h->record;
   for (unsigned tries = 0; tries < most_tries; ++tries) {
-    Parts then = {put(key, record.text(), fresh.id)};
-    if (end && traits_.keeps_last_run) add_last_run(then, lease, *h, *end);
-    TRY(moved, client_.txn("detach",
-                           transaction({created(key, static_cast<std::int64_t>(h->token)),
-                                        modified(key, revision)},
-                                       std::move(then), {get(key)}),
-                           until));
-    if (moved.lease_missing) break;
-    const bool there =
-        moved.succeeded || (!moved.range(0).empty() &&
-                            moved.range(0).front().created == static_cast<std::int64_t>(h->token));
-    if (!there) {
+    const auto grant = created(h->key, revision(*h));
+    TRY(now, client_.txn("detach", transaction({grant}, {get(h->key)}, {}), until));
+    const KeyValues& mine = now.range(0);
+    if (mine.empty()) {
       let_go(lease);
       return Renewal{is_gone()};
     }
-    if (moved.succeeded || moved.range(0).front().lease == fresh.id) {
-      Lease kept = lease;
-      kept.attached = false;
-      kept.mode = record.mode;
-      kept.token = h->token;
-      kept.slot = record.slot.value_or(0);
-      kept.deadline = lease_end(fresh.sent, ttl);
-      let_go(lease);
-      return Renewal{Kept{std::move(kept), record.revoked}};
+    Record record = Record::parse(mine.front().value).value_or(h->record);
+    if (mine.front().lease != fresh.id) {  // else an earlier try has done it
+      record.ttl = ttl;
+      record.lock_delay = {};
+      record.granted = h->granted;
+      Parts then = {put(h->key, record.text(), fresh.id)};
+      if (end && traits_.keeps_last_run) add_last_run(then, lease, *h, *end);
+      TRY(moved, client_.txn("detach",
+                             transaction({grant, modified(h->key, mine.front().modified)},
+                                         std::move(then), {}),
+                             until));
+      if (moved.lease_missing) break;
+      if (!moved.succeeded) continue;
     }
-    revision = moved.range(0).front().modified;
-    record = Record::parse(moved.range(0).front().value).value_or(h->record);
-    record.ttl = ttl;
-    record.lock_delay = {};
-    record.granted = h->granted;
+    Lease left = kept(lease, *h, fresh, ttl);
+    left.attached = false;
+    let_go(lease);
+    return Renewal{Kept{std::move(left), record.revoked}};
   }
   return fail(no_answer("detach", where()));
 }
@@ -155,12 +163,12 @@ Result<Released> QueueBackend::release(const Lease& lease, std::optional<RunEnd>
   const Deadline until = client_.usual_deadline();
   TRY(h, held(lease, "release", until));
   if (!h) return unanswered_.answered(lease, false);
-  const std::string key = place(lease.key, lease.owner);
-  Parts then = {remove(key)};
+  TRY(ended, has_ended(lease, *h, until));
+  if (ended) return Released::was_not_held;
+  Parts then = {remove(h->key)};
   if (end && traits_.keeps_last_run) add_last_run(then, lease, *h, *end);
-  auto gone = client_.txn(
-      "release",
-      transaction({created(key, static_cast<std::int64_t>(h->token))}, std::move(then), {}), until);
+  auto gone = client_.txn("release",
+                          transaction({created(h->key, revision(*h))}, std::move(then), {}), until);
   if (!gone) {
     if (!retryable(gone.error().code) || gone.error().code == Errc::unavailable)
       return fail(std::move(gone.error()));
@@ -184,46 +192,45 @@ void QueueBackend::add_last_run(Parts& operations, const Lease& lease, const Hel
       transaction({value_above(key, fmt::format("{:020}~", h.token))}, {}, {put(key, value)})));
 }
 
-void QueueBackend::watch_own(const Lease& lease, Held& h, Deadline until) {
-  const std::string key = place(lease.key, lease.owner);
-  const Json only_there =
-      transaction({created(key, static_cast<std::int64_t>(h.token))}, {get(key)}, {});
-  const auto now = client_.txn("watch", only_there, until);
+void QueueBackend::watch_own(Held& h, Deadline until) {
+  const auto now =
+      client_.txn("watch", transaction({created(h.key, revision(h))}, {get(h.key)}, {}), until);
   if (!now) return;
   // from its last change on: one made before, too, is noticed
-  const std::int64_t from = now->range(0).empty() ? static_cast<std::int64_t>(h.token) + 1
-                                                  : now->range(0).front().modified;
-  auto watch = client_.watch(key, "", from, true, until);
+  const std::int64_t from =
+      now->range(0).empty() ? revision(h) + 1 : now->range(0).front().modified;
+  auto watch = client_.watch(h.key, "", from, true, until);
   if (!watch) return;
   h.watch = std::move(*watch);
   h.moves = client_.moves();
   add_to(alarm_.get(), h.watch->fd());
 }
 
-bool QueueBackend::alarmed(const Lease& lease) {
-  const auto found = held_.find({lease.key.text(), lease.owner});
-  if (found == held_.end()) return true;
-  Held& h = found->second;
+void QueueBackend::hear(Held& h) {
   std::uint64_t ticks = 0;
   if (h.timer && ::read(h.timer.get(), &ticks, sizeof ticks) == sizeof ticks) {
     h.timer.reset();
-    watch_own(lease, h, client_.usual_deadline());
+    watch_own(h, client_.usual_deadline());
   }
   while (h.watch) {
     const WatchLine line = h.watch->next({Clock::now()});
     for (const WatchLine::Event& e : line.events) {
       const auto record = Record::parse(e.kv.value);
-      if (e.deleted || (record && record->revoked && !h.record.revoked)) {
-        h.record.revoked = !e.deleted;
-        ++wakeups_;
-        if (e.deleted) h.watch.reset();
-        return true;
-      }
+      if (!e.deleted && (!record || !record->revoked || h.record.revoked)) continue;
+      h.record.revoked = !e.deleted;
+      h.alarm = true;
+      ++wakeups_;
     }
     if (line.over) h.watch.reset();  // made anew with the next renewal
     if (line.events.empty()) break;
   }
-  return false;
+}
+
+// All of them, because one descriptor tells of all.
+bool QueueBackend::alarmed(const Lease& lease) {
+  for (auto& [id, h] : held_) hear(h);
+  const auto own = held_.find({lease.key.text(), lease.owner});
+  return own == held_.end() || std::exchange(own->second.alarm, false);
 }
 
 Result<Contenders> QueueBackend::read(std::string_view what, const Key& key, Deadline until) {

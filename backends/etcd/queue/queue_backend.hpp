@@ -48,6 +48,7 @@ class QueueBackend final : public Backend {
 
   // A grant of this owner, as this process last knew it.
   struct Held {
+    std::string key{};  // where it is
     FencingToken token = 0;
     std::int64_t lease = 0;  // that its key has; an unanswered renewal may have moved it on
     Record record;
@@ -56,6 +57,7 @@ class QueueBackend final : public Backend {
     // shorter that would be two requests of five.
     Fd timer{};
     std::unique_ptr<Watch> watch{};
+    bool alarm = false;  // what it says was not told yet
     unsigned moves = 0;  // of the client, when the watch was made
   };
   using HeldId = std::pair<std::string, Owner>;
@@ -73,7 +75,11 @@ class QueueBackend final : public Backend {
   Result<Held*> held(const Lease&, std::string_view what, Deadline until);
   Held& keep(const Lease&, Held);
   void let_go(const Lease& lease) { held_.erase({lease.key.text(), lease.owner}); }
-  void watch_own(const Lease&, Held&, Deadline until);
+  static std::int64_t revision(const Held& h) { return static_cast<std::int64_t>(h.token); }
+  void watch_own(Held&, Deadline until);
+  void hear(Held&);
+  Result<bool> has_ended(const Lease&, const Held&, Deadline until);
+  static Lease kept(const Lease&, const Held&, const NewLease& by, Duration ttl);
   Result<Contenders> read(std::string_view what, const Key&, Deadline until);
   // Operations for the last run, with the removal or the move that it belongs to.
   void add_last_run(Parts& operations, const Lease&, const Held&, const RunEnd&) const;

@@ -203,10 +203,10 @@ Result<Starts> QueueBackend::starts(const Key& key) {
 Result<Noted> QueueBackend::note_start(const Lease& lease, const StartChange& change) {
   if (!traits_.starts) return fail(cannot("--once-per"));
   const Deadline until = client_.usual_deadline();
-  const std::string mine = place(lease.key, lease.owner), key = start_key(name_of(lease.key));
+  const std::string key = start_key(name_of(lease.key));
   TRY(h, held(lease, "note the start", until));
   if (!h) return Noted::not_held;
-  const Json grant = created(mine, static_cast<std::int64_t>(h->token));
+  const Json grant = created(h->key, revision(*h));
   for (unsigned tries = 0; tries < most_tries; ++tries) {
     TRY(seen, client_.txn("note the start", transaction({grant}, {get(key)}, {}), until));
     if (!seen.succeeded) return Noted::not_held;

@@ -2,6 +2,7 @@
 // What a server may do besides answering: refuse a login, forget one, be full, compact, lose its
 // data; and TLS.
 #include <algorithm>
+#include <future>
 #include "faults.hpp"
 #include "support/certificates.hpp"
 #include "support/secret_file.hpp"
@@ -183,4 +184,53 @@ TEST_CASE("a single member that starts empty: the holder is told with its next r
   CHECK(lost(a->renew(lease, 30s)));
   const auto all = b->doctor().value();
   CHECK(find(all, "members")->level == Finding::Level::warning);
+}
+
+TEST_CASE("lock-delay: a release or a renewal behind the end of the lease leaves the key alone") {
+  EtcdServer server{in_memory()};
+  const auto a = open_etcd(server.url(), quick(2s)), b = open_etcd(server.url(), quick(2s));
+  Request r = request(key("k"), 2s);
+  r.lock_delay = 4s;
+  const Lease lease = take(*a, r);
+  auto w = b->enqueue(request(key("k"), 20s)).value();
+  CHECK_FALSE(granted(w->poll(0s)));
+  while (Clock::now() < lease.deadline) ::usleep(10000);
+  CHECK(lost(a->renew(lease, 2s)));
+  CHECK(a->release(lease).value() == Released::was_not_held);
+  CHECK(b->check(key("k"), lease.token).value() == Validity::stale);
+  CHECK_FALSE(granted(w->poll(0s)));
+  const Lease next = take(*b, request(key("other"), 2s));
+  Result<Progress> p = Progress{Waiting{}};
+  while (!granted(p) && Clock::now() < later(lease.deadline, 20s)) p = w->poll(1s);
+  REQUIRE(granted(p));
+  CHECK(Clock::now() >= later(lease.deadline, 4s));
+  (void)next;
+}
+
+TEST_CASE("two permits that come at once have two slots") {
+  EtcdServer server{in_memory()};
+  std::vector<std::unique_ptr<Backend>> backends;
+  std::vector<Lease> leases;
+  for (int i = 0; i < 3; ++i) backends.push_back(open_etcd(server.url(), quick(3s)));
+  Request r = request(key("k"), 20s);
+  r.mode = Mode::permit;
+  r.limit = 3;
+  // both have their place and the same list before one of them claims
+  Proxy proxy{port_of(server.host())};
+  const auto slow = open_etcd(through(proxy), quick(5s));
+  const Lease first = take(*backends[0], r);
+  proxy.hold("\"target\":\"MOD\"");
+  r.owner = Owner::random();
+  auto w = slow->enqueue(r).value();
+  auto polled = std::async(std::launch::async, [&] { return w->poll(0s); });
+  REQUIRE(proxy.holds_one());
+  r.owner = Owner::random();
+  const Lease second = take(*backends[1], r);
+  CHECK(second.slot == 1);
+  proxy.let_go();
+  const auto p = polled.get();
+  const auto third = granted(p) ? p : w->poll(5s);
+  REQUIRE(granted(third));
+  CHECK(std::get<Granted>(*third).lease.slot == 2);
+  CHECK(backends[0]->inspect(key("k")).value()->holders.size() == 3);
 }
