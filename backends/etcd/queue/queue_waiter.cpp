@@ -127,7 +127,9 @@ QueueWaiter::Step QueueWaiter::enter(Deadline until) {
 }
 
 QueueWaiter::Step QueueWaiter::look(Whom whom, bool with_proof, Deadline until) {
-  const auto read_us = list(prefix_, revision_, whom == Whom::newest);
+  // the slots of those behind a permit count, too
+  const bool all = request_.mode == Mode::permit;
+  const auto read_us = list(prefix_, all ? 0 : revision_, whom == Whom::newest);
   Parts when = {created(key_, revision_)}, then = {read_us, get(key_)};
   NewLease fresh;
   if (with_proof) {
@@ -159,6 +161,7 @@ QueueWaiter::Step QueueWaiter::judge(const TxnAnswer& answer, const KeyValues& f
                                      Deadline until) {
   seen_ = answer.revision;
   before_ = contenders(found, prefix_);
+  free_slot_ = lowest_free_slot(before_);
   std::erase_if(before_, [&](const Contender& c) { return c.kv.created >= revision_; });
   // the newest belongs to a lock whose name begins like ours: it hides those before it
   if (whom == Whom::newest && before_.empty() && !found.empty())
@@ -183,7 +186,7 @@ QueueWaiter::Step QueueWaiter::judge(const TxnAnswer& answer, const KeyValues& f
 QueueWaiter::Step QueueWaiter::claim(Deadline until) {
   TRY(fresh, backend_.client_.grant("acquire", request_.ttl + request_.lock_delay, until));
   Record mine = record_;
-  mine.slot = lowest_free_slot(before_);
+  mine.slot = free_slot_;
   mine.granted = backend_.client_.store_now();
   TRY(claimed,
       backend_.client_.txn("acquire",

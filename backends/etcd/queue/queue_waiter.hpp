@@ -61,6 +61,7 @@ class QueueWaiter final : public Waiter {
   NewLease unanswered_;        // of an enqueue without an answer
   std::int64_t seen_ = 0;      // revision of the last look
   Contenders before_;          // then
+  unsigned free_slot_ = 0;     // then
   Record record_;
   Verdict verdict_{Verdict::What::run};
   std::unique_ptr<Watch> watch_;
