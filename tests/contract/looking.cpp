@@ -55,7 +55,7 @@ TEST_CASE("inspect shows holders and waiters") {
 
 TEST_CASE("a lease that has ended is shown as such until the key is taken") {
   run([](Store& store) {
-    need(subject().traits->keeps_last_run && subject().traits->native,
+    need(subject().traits->keeps_last_run && subject().traits->native && subject().ended_stay,
          "a record in which holders stay");
     const auto backend = store.open({}), other = store.open({});
     const Granted g = take(*backend, detached(request("k"), 50ms));
@@ -89,7 +89,7 @@ TEST_CASE("a lease that has ended is shown as such until the key is taken") {
 
 TEST_CASE("beside one that has ended, those that hold come first") {
   run([](Store& store) {
-    need(subject().traits->keeps_last_run && subject().traits->permits,
+    need(subject().traits->keeps_last_run && subject().traits->permits && subject().ended_stay,
          "a record in which holders stay, and permits");
     const auto backend = store.open({}), other = store.open({});
     const Granted short_one = take(*backend, detached(request("k", Mode::permit, 3), 300ms));

@@ -29,6 +29,10 @@ struct Subject {
   bool owner_across_backends = true;
   // a key without holder is still known, with its fence
   bool remembers = true;
+  // a lease that has ended is shown until the key is taken
+  bool ended_stay = true;
+  // a place of a process that is gone stays for as long as its ttl
+  bool place_lasts = false;
   // short for this recipe, but long enough for a busy machine
   Duration shortest_ttl{400'000};
 };

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 #include <sys/file.h>
 #include <filesystem>
+#include "support/etcd_server.hpp"
 #include "support/mariadb_server.hpp"
 #include "support/process.hpp"
 #include "support/redis_groups.hpp"
@@ -182,6 +183,32 @@ class Mysql final : public Store {
   Database db_{server_};
 };
 
+// Three members, with the settings of Debian's package.
+class Etcd final : public Store {
+ public:
+  std::string url() const override { return cluster_.url(); }
+  void freeze() override {
+    for (std::size_t i = 0; i < cluster_.size(); ++i) cluster_.freeze(i);
+  }
+  void thaw() override {
+    for (std::size_t i = 0; i < cluster_.size(); ++i) cluster_.thaw(i);
+  }
+  void restart() override {  // the leader
+    const std::size_t leader = cluster_.leader();
+    cluster_.kill(leader);
+    cluster_.start(leader);
+  }
+  std::vector<Kind> kinds() const override {
+    std::vector<Kind> all;
+    add_queue(all, "queue");
+    all.push_back({"concurrency", {}, {}});
+    return all;
+  }
+
+ private:
+  EtcdServer cluster_{EtcdServer::Setup{.members = 3, .durable = true, .flags = {}}};
+};
+
 }  // namespace
 
 std::string Kind::name() const {
@@ -212,6 +239,7 @@ std::unique_ptr<Store> make() {
 }
 
 bool always() { return true; }
+bool etcd_installed() { return installed(etcd_program); }
 bool redis_installed() { return installed("redis-server"); }
 
 const Named& named(std::string_view name) {
@@ -221,7 +249,8 @@ const Named& named(std::string_view name) {
                            {"cluster", redis_installed, make<Cluster>},
                            {"redlock", redis_installed, make<Redlock>},
                            {"zookeeper", zookeeper_installed, make<Zookeeper>},
-                           {"mysql", mariadb_installed, make<Mysql>}};
+                           {"mysql", mariadb_installed, make<Mysql>},
+                           {"etcd", etcd_installed, make<Etcd>}};
   for (const Named& n : all)
     if (n.name == name) return n;
   give_up(std::string{name} + ": no such store");

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "etcd/client/api.hpp"
+#include "core/number.hpp"
+
+namespace dlock::etcd {
+namespace {
+
+constexpr std::string_view alphabet =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+Json condition(const char* target, const std::string& key, const char* field, Json value,
+               const char* result = "EQUAL") {
+  return {{"target", target}, {"result", result}, {"key", base64(key)}, {field, std::move(value)}};
+}
+
+Json below(const std::string& prefix) {
+  return {{"key", base64(prefix)}, {"range_end", base64(end_of_prefix(prefix))}};
+}
+
+std::string decimal(std::int64_t n) { return std::to_string(n); }
+
+}  // namespace
+
+std::string base64(std::string_view bytes) {
+  std::string out;
+  std::uint32_t bits = 0;
+  unsigned have = 0;
+  for (const char c : bytes) {
+    bits = bits << 8U | static_cast<unsigned char>(c);
+    for (have += 8; have >= 6; have -= 6) out += alphabet[bits >> (have - 6) & 63U];
+  }
+  if (have > 0) out += alphabet[bits << (6 - have) & 63U];
+  while (out.size() % 4 != 0) out += '=';
+  return out;
+}
+
+std::string from_base64(std::string_view text) {
+  std::string out;
+  std::uint32_t bits = 0;
+  unsigned have = 0;
+  for (const char c : text) {
+    const std::size_t at = alphabet.find(c);
+    if (at == alphabet.npos) break;
+    bits = bits << 6U | static_cast<std::uint32_t>(at);
+    have += 6;
+    if (have < 8) continue;
+    have -= 8;
+    out += static_cast<char>(bits >> have);
+  }
+  return out;
+}
+
+std::string end_of_prefix(std::string prefix) {
+  while (!prefix.empty() && prefix.back() == '\xff') prefix.pop_back();
+  if (prefix.empty()) return std::string(1, '\0');  // all keys
+  prefix.back() = static_cast<char>(static_cast<unsigned char>(prefix.back()) + 1);
+  return prefix;
+}
+
+const Json& member(const Json& object, const char* name) {
+  static const Json nothing;
+  if (!object.is_object()) return nothing;
+  const auto at = object.find(name);
+  return at == object.end() ? nothing : *at;
+}
+
+std::string text_of(const Json& object, const char* name) {
+  const Json& m = member(object, name);
+  return m.is_string() ? m.get<std::string>() : std::string{};
+}
+
+std::int64_t number_of(const Json& object, const char* name) {
+  const Json& m = member(object, name);
+  if (m.is_number_integer()) return m.get<std::int64_t>();
+  return parse_number<std::int64_t>(text_of(object, name)).value_or(0);
+}
+
+KeyValue KeyValue::of(const Json& kv) {
+  return {from_base64(text_of(kv, "key")), from_base64(text_of(kv, "value")),
+          number_of(kv, "create_revision"), number_of(kv, "mod_revision"), number_of(kv, "lease")};
+}
+
+Json created(const std::string& key, std::int64_t revision) {
+  return condition("CREATE", key, "create_revision", decimal(revision));
+}
+Json leased(const std::string& key, std::int64_t lease) {
+  return condition("LEASE", key, "lease", decimal(lease));
+}
+Json modified(const std::string& key, std::int64_t revision) {
+  return condition("MOD", key, "mod_revision", decimal(revision));
+}
+Json none_below(const std::string& prefix) {
+  Json all = condition("CREATE", prefix, "create_revision", "0");
+  all.update(below(prefix));
+  return all;
+}
+Json untouched_below(const std::string& prefix, std::int64_t since) {
+  Json all = condition("MOD", prefix, "mod_revision", decimal(since + 1), "LESS");
+  all.update(below(prefix));
+  return all;
+}
+Json value_above(const std::string& key, const std::string& value) {
+  return condition("VALUE", key, "value", base64(value), "GREATER");
+}
+
+Json get(const std::string& key) { return {{"request_range", {{"key", base64(key)}}}}; }
+Json put(const std::string& key, const std::string& value, std::int64_t lease) {
+  return {
+      {"request_put", {{"key", base64(key)}, {"value", base64(value)}, {"lease", decimal(lease)}}}};
+}
+Json put_value(const std::string& key, const std::string& value) {
+  return {
+      {"request_put", {{"key", base64(key)}, {"value", base64(value)}, {"ignore_lease", true}}}};
+}
+Json put_lease(const std::string& key, std::int64_t lease) {
+  return {
+      {"request_put", {{"key", base64(key)}, {"lease", decimal(lease)}, {"ignore_value", true}}}};
+}
+Json remove(const std::string& key) { return {{"request_delete_range", {{"key", base64(key)}}}}; }
+Json remove_below(const std::string& prefix) { return {{"request_delete_range", below(prefix)}}; }
+
+Json list(const std::string& prefix, std::int64_t before, bool newest_alone) {
+  Json range = below(prefix);
+  range["sort_target"] = "CREATE";
+  range["sort_order"] = newest_alone ? "DESCEND" : "ASCEND";
+  if (newest_alone) range["limit"] = "1";
+  if (before > 0) range["max_create_revision"] = decimal(before - 1);
+  return {{"request_range", std::move(range)}};
+}
+Json list_names(const std::string& prefix) {
+  Json range = below(prefix);
+  range["keys_only"] = true;
+  return {{"request_range", std::move(range)}};
+}
+
+Json transaction(Parts conditions, Parts then, Parts otherwise) {
+  return {{"compare", std::move(conditions)},
+          {"success", std::move(then)},
+          {"failure", std::move(otherwise)}};
+}
+Json nested(Json transaction) { return {{"request_txn", std::move(transaction)}}; }
+
+const KeyValues& TxnAnswer::range(std::size_t i) const {
+  static const KeyValues nothing;
+  return i < ranges.size() ? ranges[i] : nothing;
+}
+
+std::optional<TxnAnswer> TxnAnswer::of(const Json& body) {
+  const Json& header = member(body, "header");
+  TxnAnswer a;
+  a.revision = number_of(header, "revision");
+  if (a.revision <= 0) return std::nullopt;
+  const Json& succeeded = member(body, "succeeded");
+  a.succeeded = succeeded.is_boolean() && succeeded.get<bool>();
+  for (const Json& one : member(body, "responses")) {
+    KeyValues& found = a.ranges.emplace_back();
+    for (const Json& kv : member(member(one, "response_range"), "kvs"))
+      found.push_back(KeyValue::of(kv));
+    a.removed.push_back(number_of(member(one, "response_delete_range"), "deleted"));
+  }
+  return a;
+}
+
+WatchLine WatchLine::of(std::string_view line) {
+  const Json parsed = Json::parse(line, nullptr, false);
+  const Json& result = member(parsed, "result");
+  const auto says = [&](const char* name) {
+    const Json& m = member(result, name);
+    return m.is_boolean() && m.get<bool>();
+  };
+  WatchLine w;
+  w.created = says("created");
+  w.over = !result.is_object() || says("canceled");
+  for (const Json& event : member(result, "events")) {
+    const Json& type = member(event, "type");
+    w.events.push_back({type == "DELETE" || type == 1, KeyValue::of(member(event, "kv"))});
+  }
+  return w;
+}
+
+std::string reason_of(const Json& answer) {
+  const Json& error = member(answer, "error");
+  if (error.is_object()) return text_of(error, "message");
+  if (error.is_string()) return error.get<std::string>();
+  return text_of(answer, "message");
+}
+
+}  // namespace dlock::etcd

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// A client of one etcd cluster: several endpoints, login, requests with deadlines of their own
+// (etcd's own errors come after 7 s), watches.
+//
+// A request that may be repeated is tried at one endpoint after the other, each for its share of
+// the time; another one is sent once.
+#pragma once
+#include <memory>
+#include <string>
+#include <string_view>
+#include "etcd/client/api.hpp"
+#include "etcd/client/http.hpp"
+#include "etcd/options.hpp"
+
+namespace dlock::etcd {
+
+// A lease whose id was never used before. A late or repeated LeaseGrant of one id would revive a
+// lease that was revoked, and with it what a late request attaches to it.
+struct NewLease {
+  std::int64_t id = 0;
+  Deadline sent{};  // before its LeaseGrant left
+};
+
+// On a connection of its own.
+class Watch {
+ public:
+  explicit Watch(std::unique_ptr<Http> http) : http_(std::move(http)) {}
+  // What has arrived until then, or the first of it; no events and not `over`: nothing.
+  WatchLine next(Wait);
+  int fd() const noexcept { return http_->fd(); }
+
+ private:
+  std::unique_ptr<Http> http_;
+};
+
+class Client {
+ public:
+  explicit Client(Options options) : options_(std::move(options)) {}
+
+  const Options& options() const noexcept { return options_; }
+  Deadline usual_deadline() const noexcept { return later(Clock::now(), options_.op_timeout); }
+
+  // `what`: "acquire", for messages. Errc::timed_out, Errc::protocol: the outcome is unknown. Any
+  // other Error: nothing was done.
+  Result<NewLease> grant(std::string_view what, Duration ttl, Deadline until);
+  Result<TxnAnswer> txn(std::string_view what, const Json& transaction, Deadline until,
+                        bool repeatable = true);
+  Result<bool> revoke(std::string_view what, std::int64_t lease, Deadline until);  // false: gone
+  // False: the lease has ended. It proves nothing of the future: README.md.
+  Result<bool> keep_alive(std::int64_t lease, Deadline until);
+  // What the leader says is left of it; nullopt: it has ended.
+  Result<std::optional<Duration>> time_left(std::int64_t lease, Deadline until);
+  // `end`: of a range; empty: the key alone.
+  Result<std::unique_ptr<Watch>> watch(const std::string& key, const std::string& end,
+                                       std::int64_t from, bool puts, Deadline until);
+  // Any call that changes nothing, as it is answered.
+  Result<Json> ask(std::string_view what, std::string_view path, const Json& body, Deadline until);
+
+  // The wall clock of the member that answered last, in microseconds since 1970: this host's,
+  // unless that is a second off.
+  std::int64_t store_now() const noexcept { return wall_micros() + clock_off_; }
+  std::int64_t clock_off() const noexcept { return clock_off_; }
+
+  // How often it has left a member. What watches there is made anew.
+  unsigned moves() const noexcept { return moves_; }
+  bool no_auth() const noexcept { return no_auth_; }
+  // For the doctor: all calls go to this endpoint alone.
+  Client only(std::size_t endpoint) const;
+  std::uint64_t requests = 0;
+
+ private:
+  struct Reply {
+    Json body;
+    bool lease_missing = false, unclear = false;
+  };
+  // `body`: of each try.
+  template <class Body>
+  Result<Reply> call(std::string_view what, std::string_view path, const Body& body, Deadline until,
+                     bool repeatable);
+  Result<Reply> judge(std::string_view what, HttpAnswer&&);
+  Result<std::unique_ptr<Http>> dial(std::size_t endpoint, Wait);
+  Result<void> connect(std::string_view what, Deadline until);
+  Result<void> login(std::string_view what, Wait);
+  bool secrets_changed();
+  void leave();
+
+  Options options_;
+  TlsContext tls_;
+  std::unique_ptr<Http> http_;
+  std::size_t at_ = 0;  // of the endpoints
+  unsigned moves_ = 0;
+  std::string token_;
+  bool no_auth_ = false;     // the cluster knows no users
+  bool logged_out_ = false;  // it refused our token: log in and send the request again
+  std::int64_t clock_off_ = 0;
+};
+
+}  // namespace dlock::etcd

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "etcd/factory.hpp"
+#include "etcd/client/http.hpp"
+#include "etcd/queue/queue_backend.hpp"
+
+namespace dlock::etcd {
+
+Access access(const Url& url) {
+  Access a{.port = usual_port, .no_auth = "etcd has no use for it: name a user in the URL"};
+  const bool tls = url.scheme == "etcds" || url.item("tls") == "yes";
+  if (url.user.empty()) a.no_password = "it has no user; name one in the URL";
+  if (!tls) a.no_tls = "it has no TLS: ?tls=yes";
+  if (!tls && !url.user.empty()) a.in_clear = "the password is sent unencrypted: ?tls=yes";
+  return a;
+}
+
+Result<void> check(const Url& url, const Traits& traits, const Settings& settings) {
+  TRY(options, parse_options(url, traits, settings));
+  if (options.tls) TRY_VOID(make_tls(*options.tls));
+  return {};
+}
+
+Result<std::unique_ptr<Backend>> open(const Url& url, const Traits& traits,
+                                      const Settings& settings) {
+  TRY(options, parse_options(url, traits, settings));
+  return std::make_unique<QueueBackend>(traits, std::move(options));
+}
+
+std::vector<std::string> libraries() { return {http_library()}; }
+
+}  // namespace dlock::etcd

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// The factory of family `etcd`. Guarantees of its recipes, and what each request can hit when it is
+// late: README.md beside this file.
+//
+//   etcd://[USER[:PASSWORD]@]HOST[:2379],HOST...[/PATH]     etcds:// is the same with TLS
+//
+// Items: `tls=yes|no`, `tls_ca`, `tls_cert`, `tls_key` (files).
+#pragma once
+#include <array>
+#include "core/factory.hpp"
+
+namespace dlock::etcd {
+
+inline constexpr std::array<std::string_view, 2> schemes{"etcd", "etcds"};
+inline constexpr std::array<std::string_view, 4> items{"tls", "tls_ca", "tls_cert", "tls_key"};
+inline constexpr std::array<Traits, 2> recipes{{
+    {.family = "etcd",
+     .recipe = "queue",
+     .fifo = true,
+     .shared = true,
+     .permits = true,
+     .detached = true,
+     .lock_delay = true,
+     .wakes = true,
+     .native = true,
+     .weakness = "a cluster restored from a snapshot, or a single member that was emptied, forgets "
+                 "grants and repeats tokens",
+     .starts = true,
+     .revokes = true,
+     .keeps_last_run = true},
+    {.family = "etcd",
+     .recipe = "concurrency",
+     .fifo = true,
+     .detached = true,
+     .lock_delay = true,
+     .wakes = true,
+     .weakness = "exclusive only; the other programs trust keepalives, so they may go on when "
+                 "their lock has ended and dlock has it",
+     .revokes = true},
+}};
+
+Result<void> check(const Url&, const Traits&, const Settings&);
+Result<std::unique_ptr<Backend>> open(const Url&, const Traits&, const Settings&);
+Access access(const Url&);
+std::vector<std::string> libraries();
+
+inline constexpr BackendFactory factory{.family = "etcd",
+                                        .schemes = schemes,
+                                        .recipes = recipes,
+                                        .items = items,
+                                        .check = check,
+                                        .open = open,
+                                        .libraries = libraries,
+                                        .access = access};
+
+}  // namespace dlock::etcd

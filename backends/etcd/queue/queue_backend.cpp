@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+// A grant: renewal, detachment, release, and the watch on the own key.
+#include "etcd/queue/queue_backend.hpp"
+#include <fmt/format.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+#include <algorithm>
+#include <utility>
+#include "etcd/queue/queue_waiter.hpp"
+
+namespace dlock::etcd {
+namespace {
+
+constexpr unsigned most_tries = 4;
+
+Lost is_gone() { return {"etcd does not have it any more: it expired, or was removed"}; }
+
+void add_to(int epoll, int fd) {
+  epoll_event e{};
+  e.events = EPOLLIN;
+  e.data.fd = fd;
+  ::epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &e);
+}
+
+}  // namespace
+
+std::string QueueBackend::name_of(const Key& key) const {
+  return traits_.native ? store_name(key) : key.text();
+}
+std::string QueueBackend::places(const std::string& name) const {
+  return fmt::format("{}{}{}/", client_.options().root, traits_.native ? "lock/" : "", name);
+}
+std::string QueueBackend::last_key(const std::string& name) const {
+  return fmt::format("{}last/{}", client_.options().root, name);
+}
+std::string QueueBackend::start_key(const std::string& name) const {
+  return fmt::format("{}start/{}", client_.options().root, name);
+}
+
+Result<std::unique_ptr<Waiter>> QueueBackend::enqueue(const Request& r) {
+  TRY_VOID(can_serve(traits_, r));
+  return std::make_unique<QueueWaiter>(*this, r);
+}
+
+QueueBackend::Held& QueueBackend::keep(const Lease& lease, Held h) {
+  h.key = place(lease.key, lease.owner);
+  h.timer = Fd{::timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK)};
+  const itimerspec once{{0, 0}, {1, 0}};
+  ::timerfd_settime(h.timer.get(), 0, &once, nullptr);
+  add_to(alarm_.get(), h.timer.get());
+  return held_[{lease.key.text(), lease.owner}] = std::move(h);
+}
+
+Result<QueueBackend::Held*> QueueBackend::held(const Lease& lease, std::string_view what,
+                                               Deadline until) {
+  const auto known = held_.find({lease.key.text(), lease.owner});
+  if (known != held_.end() && (lease.token == 0 || known->second.token == lease.token))
+    return &known->second;
+  const std::string key = place(lease.key, lease.owner);
+  TRY(answer, client_.txn(what, transaction({}, {get(key)}, {}), until));
+  if (answer.range(0).empty()) return nullptr;
+  const KeyValue& kv = answer.range(0).front();
+  const auto token = static_cast<FencingToken>(kv.created);
+  if (lease.token != 0 && token != lease.token) return nullptr;
+  Record record = Record::parse(kv.value).value_or(Record{});
+  const std::int64_t granted = record.granted;
+  return &keep(
+      lease, {.token = token, .lease = kv.lease, .record = std::move(record), .granted = granted});
+}
+
+// A key outlives its lease by the lock-delay.
+Result<bool> QueueBackend::has_ended(const Lease& lease, const Held& h, Deadline until) {
+  if (h.record.lock_delay <= Duration{}) return false;
+  if (lease.deadline != no_deadline) return Clock::now() >= lease.deadline;
+  TRY(left, client_.time_left(h.lease, until));
+  return !left || *left <= h.record.lock_delay;
+}
+
+Lease QueueBackend::kept(const Lease& lease, const Held& h, const NewLease& by, Duration ttl) {
+  Lease made = lease;
+  made.mode = h.record.mode;
+  made.token = h.token;
+  made.slot = h.record.slot.value_or(0);
+  made.deadline = lease_end(by.sent, ttl);
+  return made;
+}
+
+// Interleavings:
+// 1. The move got no answer: the next renewal finds the key with that lease, or with the one
+//    before, and moves it on from there.
+// 2. The move arrives after a later one was answered. It names the lease that the key had then, so
+//    it is refused: otherwise it would put the key back on a lease that ends before the deadline.
+// 3. The new lease ends before the move arrives: refused.
+Result<Renewal> QueueBackend::renew(const Lease& lease, Duration ttl) {
+  const Deadline until = client_.usual_deadline();
+  TRY(h, held(lease, "renew", until));
+  if (!h) return Renewal{is_gone()};
+  TRY(ended, has_ended(lease, *h, until));
+  if (ended) return Renewal{is_gone()};
+  TRY(fresh, client_.grant("renew", ttl + h->record.lock_delay, until));
+  for (unsigned tries = 0; tries < most_tries; ++tries) {
+    TRY(moved, client_.txn("renew",
+                           transaction({created(h->key, revision(*h)), leased(h->key, h->lease)},
+                                       {put_lease(h->key, fresh.id), get(h->key)}, {get(h->key)}),
+                           until));
+    if (moved.lease_missing) break;
+    const KeyValues& mine = moved.range(moved.succeeded ? 1 : 0);
+    if (mine.empty() || mine.front().created != revision(*h)) {
+      let_go(lease);
+      return Renewal{is_gone()};
+    }
+    const auto record = Record::parse(mine.front().value);
+    h->lease = mine.front().lease;
+    if (h->lease != fresh.id) continue;
+    if (!h->timer && (!h->watch || h->moves != client_.moves())) watch_own(*h, until);
+    return Renewal{Kept{kept(lease, *h, fresh, ttl), record && record->revoked}};
+  }
+  return fail(no_answer("renew", where()));
+}
+
+// The value changes with the lease (no lock-delay any more), so the transaction names the revision
+// that was read: a mark of --revoke made meanwhile stays.
+Result<Renewal> QueueBackend::detach(const Lease& lease, Duration ttl, std::optional<RunEnd> end) {
+  const Deadline until = client_.usual_deadline();
+  TRY(h, held(lease, "detach", until));
+  if (!h) return Renewal{is_gone()};
+  TRY(ended, has_ended(lease, *h, until));
+  if (ended) return Renewal{is_gone()};
+  TRY(fresh, client_.grant("detach", ttl, until));
+  for (unsigned tries = 0; tries < most_tries; ++tries) {
+    const auto grant = created(h->key, revision(*h));
+    TRY(now, client_.txn("detach", transaction({grant}, {get(h->key)}, {}), until));
+    const KeyValues& mine = now.range(0);
+    if (mine.empty()) {
+      let_go(lease);
+      return Renewal{is_gone()};
+    }
+    Record record = Record::parse(mine.front().value).value_or(h->record);
+    if (mine.front().lease != fresh.id) {  // else an earlier try has done it
+      record.ttl = ttl;
+      record.lock_delay = {};
+      record.granted = h->granted;
+      Parts then = {put(h->key, record.text(), fresh.id)};
+      if (end && traits_.keeps_last_run) add_last_run(then, lease, *h, *end);
+      TRY(moved, client_.txn("detach",
+                             transaction({grant, modified(h->key, mine.front().modified)},
+                                         std::move(then), {}),
+                             until));
+      if (moved.lease_missing) break;
+      if (!moved.succeeded) continue;
+    }
+    Lease left = kept(lease, *h, fresh, ttl);
+    left.attached = false;
+    let_go(lease);
+    return Renewal{Kept{std::move(left), record.revoked}};
+  }
+  return fail(no_answer("detach", where()));
+}
+
+// Deletes by create revision: a late or repeated one never ends another grant. The lease is left
+// alone: whether it still has the key is not known, and an empty one ends by itself.
+Result<Released> QueueBackend::release(const Lease& lease, std::optional<RunEnd> end) {
+  const Deadline until = client_.usual_deadline();
+  TRY(h, held(lease, "release", until));
+  if (!h) return unanswered_.answered(lease, false);
+  TRY(ended, has_ended(lease, *h, until));
+  if (ended) return Released::was_not_held;
+  Parts then = {remove(h->key)};
+  if (end && traits_.keeps_last_run) add_last_run(then, lease, *h, *end);
+  auto gone = client_.txn("release",
+                          transaction({created(h->key, revision(*h))}, std::move(then), {}), until);
+  if (!gone) {
+    if (!retryable(gone.error().code) || gone.error().code == Errc::unavailable)
+      return fail(std::move(gone.error()));
+    unanswered_.add(lease);
+    return fail(std::move(gone.error()));
+  }
+  let_go(lease);
+  return unanswered_.answered(lease, gone->succeeded, gone->unclear);
+}
+
+void QueueBackend::add_last_run(Parts& operations, const Lease& lease, const Held& h,
+                                const RunEnd& end) const {
+  const std::string name = name_of(lease.key), key = last_key(name);
+  LastRun last{h.token, client_.store_now(), end, h.granted, h.record.who};
+  last.ended = std::max(last.ended, last.started);
+  // in front the token, in digits that compare as it does: that of a newer grant stays
+  const std::string value =
+      fmt::format("{:020} {} {}", h.token,
+                  h.record.key.empty() ? "-" : percent_encode(h.record.key), last.text(' '));
+  operations.push_back(nested(
+      transaction({value_above(key, fmt::format("{:020}~", h.token))}, {}, {put(key, value)})));
+}
+
+void QueueBackend::watch_own(Held& h, Deadline until) {
+  const auto now =
+      client_.txn("watch", transaction({created(h.key, revision(h))}, {get(h.key)}, {}), until);
+  if (!now) return;
+  // from its last change on: one made before, too, is noticed
+  const std::int64_t from =
+      now->range(0).empty() ? revision(h) + 1 : now->range(0).front().modified;
+  auto watch = client_.watch(h.key, "", from, true, until);
+  if (!watch) return;
+  h.watch = std::move(*watch);
+  h.moves = client_.moves();
+  add_to(alarm_.get(), h.watch->fd());
+}
+
+void QueueBackend::hear(Held& h) {
+  std::uint64_t ticks = 0;
+  if (h.timer && ::read(h.timer.get(), &ticks, sizeof ticks) == sizeof ticks) {
+    h.timer.reset();
+    watch_own(h, client_.usual_deadline());
+  }
+  while (h.watch) {
+    const WatchLine line = h.watch->next({Clock::now()});
+    for (const WatchLine::Event& e : line.events) {
+      const auto record = Record::parse(e.kv.value);
+      if (!e.deleted && (!record || !record->revoked || h.record.revoked)) continue;
+      h.record.revoked = !e.deleted;
+      h.alarm = true;
+      ++wakeups_;
+    }
+    if (line.over) h.watch.reset();  // made anew with the next renewal
+    if (line.events.empty()) break;
+  }
+}
+
+// All of them, because one descriptor tells of all.
+bool QueueBackend::alarmed(const Lease& lease) {
+  for (auto& [id, h] : held_) hear(h);
+  const auto own = held_.find({lease.key.text(), lease.owner});
+  return own == held_.end() || std::exchange(own->second.alarm, false);
+}
+
+Result<Contenders> QueueBackend::read(std::string_view what, const Key& key, Deadline until) {
+  TRY(answer, client_.txn(what, transaction({}, {list(places(key))}, {}), until));
+  return contenders(answer.range(0), places(key));
+}
+
+}  // namespace dlock::etcd

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// The recipes queue and concurrency: a key per contender below the lock's prefix, attached to a
+// lease; the one created first holds. They differ in names, and in what concurrency leaves out.
+//
+// The proof of holding is a new lease for each renewal, to which the key is moved. A keepalive
+// would prove nothing: README.md.
+#pragma once
+#include <sys/epoll.h>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+#include "common/unanswered_releases.hpp"
+#include "core/backend.hpp"
+#include "etcd/client/client.hpp"
+#include "etcd/queue/contender.hpp"
+#include "util/fd.hpp"
+
+namespace dlock::etcd {
+
+class QueueBackend final : public Backend {
+ public:
+  QueueBackend(const Traits& traits, Options options)
+      : traits_(traits), client_(std::move(options)), alarm_(::epoll_create1(EPOLL_CLOEXEC)) {}
+
+  const Traits& traits() const noexcept override { return traits_; }
+  std::string where() const override { return client_.options().where; }
+  Result<std::unique_ptr<Waiter>> enqueue(const Request&) override;
+  Result<Renewal> renew(const Lease&, Duration ttl) override;
+  Result<Renewal> detach(const Lease&, Duration ttl, std::optional<RunEnd>) override;
+  bool alarmed(const Lease&) override;
+  Result<Released> release(const Lease&, std::optional<RunEnd>) override;
+  Result<Released> force_release(const Key&, std::optional<FencingToken>) override;
+  Result<Validity> check(const Key&, const GrantId&) override;
+  Result<std::optional<KeyView>> inspect(const Key&) override;
+  Result<std::vector<std::string>> names() override;
+  Result<std::optional<KeyView>> inspect_name(const std::string& name) override;
+  Result<Released> revoke(const Key&) override;
+  Result<Starts> starts(const Key&) override;
+  Result<Noted> note_start(const Lease&, const StartChange&) override;
+  Result<void> erase(const Key&) override;
+  Result<std::vector<Finding>> doctor() override;
+  Counters counters() const noexcept override { return {client_.requests, wakeups_}; }
+
+ private:
+  friend class QueueWaiter;
+
+  // A grant of this owner, as this process last knew it.
+  struct Held {
+    std::string key{};  // where it is
+    FencingToken token = 0;
+    std::int64_t lease = 0;  // that its key has; an unanswered renewal may have moved it on
+    Record record;
+    std::int64_t granted = 0;  // store's clock
+    // Fires once, a second after the grant; the own key is watched from then on: for a job that is
+    // shorter that would be two requests of five.
+    Fd timer{};
+    std::unique_ptr<Watch> watch{};
+    bool alarm = false;  // what it says was not told yet
+    unsigned moves = 0;  // of the client, when the watch was made
+  };
+  using HeldId = std::pair<std::string, Owner>;
+
+  // Below it are the keys of the contenders of this lock. `name`: in the store.
+  std::string places(const std::string& name) const;
+  std::string places(const Key& key) const { return places(name_of(key)); }
+  std::string name_of(const Key&) const;
+  std::string place(const Key& key, const Owner& owner) const { return places(key) + owner.hex(); }
+  // Side records, outside every lock's prefix.
+  std::string last_key(const std::string& name) const;
+  std::string start_key(const std::string& name) const;
+
+  // By an answer read under `lease`'s owner; nullptr: there is no such grant.
+  Result<Held*> held(const Lease&, std::string_view what, Deadline until);
+  Held& keep(const Lease&, Held);
+  void let_go(const Lease& lease) { held_.erase({lease.key.text(), lease.owner}); }
+  static std::int64_t revision(const Held& h) { return static_cast<std::int64_t>(h.token); }
+  void watch_own(Held&, Deadline until);
+  void hear(Held&);
+  Result<bool> has_ended(const Lease&, const Held&, Deadline until);
+  static Lease kept(const Lease&, const Held&, const NewLease& by, Duration ttl);
+  Result<Contenders> read(std::string_view what, const Key&, Deadline until);
+  // Operations for the last run, with the removal or the move that it belongs to.
+  void add_last_run(Parts& operations, const Lease&, const Held&, const RunEnd&) const;
+  Result<bool> over(const Contender&, Deadline until);  // only its lock-delay still runs
+  Result<bool> mark_revoked(const std::string& key, FencingToken);
+
+  const Traits& traits_;
+  Client client_;
+  std::map<HeldId, Held> held_;
+  UnansweredReleases unanswered_;
+  Fd alarm_;  // readable: a timer or a watch of one of those held
+  std::uint64_t wakeups_ = 0;
+};
+
+}  // namespace dlock::etcd

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "etcd/queue/queue_waiter.hpp"
+#include <fmt/format.h>
+#include <poll.h>
+#include <algorithm>
+#include <utility>
+
+namespace dlock::etcd {
+
+Result<Progress> QueueWaiter::poll(Duration slice) {
+  const Deadline end = later(Clock::now(), slice);
+  if (granted_) {  // again: with what is left of it
+    TRY(kept, backend_.renew(Lease{.key = request_.key, .owner = request_.owner}, request_.ttl));
+    if (const auto* k = std::get_if<Kept>(&kept))
+      return Progress{Granted{k->lease, -1, backend_.alarm_.get()}};
+    granted_ = false;
+    forget_place();
+  }
+  for (bool looked = false;;) {
+    const Deadline until = backend_.client_.usual_deadline();
+    const bool fresh = revision_ == 0;
+    if (fresh || std::exchange(look_again_, false) || (slice <= Duration{} && !looked)) {
+      TRY(done, fresh ? enter(until) : look(Whom::all, false, until));
+      if (done) return std::move(*done);
+      looked = true;
+      continue;
+    }
+    if (!request_.wait) {
+      auto holder = holder_;
+      TRY_VOID(cancel());
+      return Progress{Busy{std::move(holder)}};
+    }
+    if (Clock::now() >= end) return waiting();
+    TRY_VOID(watch(until));
+    const int interrupt = backend_.client_.options().interrupt_fd;
+    const WatchLine line = watch_->next({std::min(end, touch_), interrupt});
+    const bool touch = Clock::now() >= touch_;
+    if (line.over) watch_.reset();
+    if (!line.events.empty()) ++backend_.wakeups_;
+    if (line.events.empty() && !line.over && !touch) {
+      if (turned_away()) return waiting();
+      continue;
+    }
+    if (touch) TRY_VOID(keep_place(until));
+    // what wakes us is most often our turn, for which a new lease may be needed
+    const bool with_proof = !touch && !proven();
+    TRY(done, look(one_decides() ? Whom::newest : Whom::all, with_proof, until));
+    if (done) return std::move(*done);
+  }
+}
+
+bool QueueWaiter::proven() const noexcept {
+  return lasts_ && lease_.id != 0 && lease_.id == attached_ &&
+         later(Clock::now(), request_.ttl / 2) < lease_end(lease_.sent, request_.ttl);
+}
+
+bool QueueWaiter::turned_away() {
+  pollfd p{backend_.client_.options().interrupt_fd, POLLIN, 0};
+  return p.fd >= 0 && ::poll(&p, 1, 0) > 0;
+}
+
+void QueueWaiter::forget_place() {
+  revision_ = 0;
+  attached_ = 0;
+  lease_ = {};
+  watch_.reset();
+  watched_.clear();
+}
+
+// What earlier attempts have left under way.
+Result<void> QueueWaiter::settle(Deadline until) {
+  const std::vector<Lease> open = backend_.unanswered_.open();
+  for (const Lease& lease : open)
+    if (lease.key == request_.key) TRY_VOID(backend_.release(lease, std::nullopt));
+  if (unanswered_.id == 0) return {};
+  TRY(now, backend_.client_.txn("acquire", transaction({}, {get(key_)}, {}), until));
+  if (now.range(0).empty() || now.range(0).front().lease != unanswered_.id) {
+    TRY_VOID(backend_.client_.revoke("acquire", unanswered_.id, until));
+  } else {
+    lease_ = unanswered_;
+  }
+  unanswered_ = {};
+  return {};
+}
+
+QueueWaiter::Step QueueWaiter::enter(Deadline until) {
+  forget_place();
+  TRY_VOID(settle(until));
+  if (lease_.id == 0) {
+    TRY(made, backend_.client_.grant("acquire", request_.ttl, until));
+    lease_ = made;
+  }
+  lasts_ = request_.lock_delay <= Duration{};
+  record_ = Record::of(request_);
+  Record at_once = record_;
+  at_once.granted = backend_.client_.store_now();
+  if (at_once.mode == Mode::permit) at_once.slot = 0;
+  unanswered_ = lease_;
+  // Who finds nobody is granted by this very transaction, and its record says so.
+  TRY(answer,
+      backend_.client_.txn(
+          "acquire",
+          transaction({created(key_, 0)},
+                      {list(prefix_), nested(transaction({none_below(prefix_)},
+                                                         {put(key_, at_once.text(), lease_.id)},
+                                                         {put(key_, record_.text(), lease_.id)}))},
+                      {list(prefix_), get(key_)}),
+          until, false));
+  unanswered_ = {};
+  if (answer.lease_missing) {
+    forget_place();
+    return fail(no_answer("acquire", backend_.where()));
+  }
+  touch_ = later(Clock::now(), request_.ttl / 3);
+  if (answer.succeeded) {
+    revision_ = answer.revision;
+    attached_ = lease_.id;
+    if (answer.range(0).empty()) record_ = at_once;
+  } else {  // an earlier try, or another connection with our owner
+    const KeyValues& mine = answer.range(1);
+    if (mine.empty()) return fail(malformed_reply("acquire", backend_.where()));
+    revision_ = mine.front().created;
+    attached_ = mine.front().lease;
+    record_ = Record::parse(mine.front().value).value_or(record_);
+  }
+  return judge(answer, answer.range(0), Whom::all, until);
+}
+
+QueueWaiter::Step QueueWaiter::look(Whom whom, bool with_proof, Deadline until) {
+  // the slots of those behind a permit count, too
+  const bool all = request_.mode == Mode::permit;
+  const auto read_us = list(prefix_, all ? 0 : revision_, whom == Whom::newest);
+  Parts when = {created(key_, revision_)}, then = {read_us, get(key_)};
+  NewLease fresh;
+  if (with_proof) {
+    TRY(made, backend_.client_.grant("acquire", request_.ttl + request_.lock_delay, until));
+    fresh = made;
+    when.push_back(leased(key_, attached_));
+    then.insert(then.begin(), put_lease(key_, fresh.id));
+  }
+  TRY(answer,
+      backend_.client_.txn(
+          "acquire", transaction(std::move(when), std::move(then), {read_us, get(key_)}), until));
+  if (answer.lease_missing) return fail(no_answer("acquire", backend_.where()));
+  const std::size_t first = answer.succeeded && with_proof ? 1 : 0;
+  const KeyValues& mine = answer.range(first + 1);
+  if (mine.empty() || mine.front().created != revision_) {
+    forget_place();  // a new one, at the end
+    return go_on();
+  }
+  attached_ = mine.front().lease;
+  if (fresh.id != 0 && attached_ == fresh.id) {
+    lease_ = fresh;
+    lasts_ = true;
+  }
+  record_ = Record::parse(mine.front().value).value_or(record_);
+  return judge(answer, answer.range(first), whom, until);
+}
+
+QueueWaiter::Step QueueWaiter::judge(const TxnAnswer& answer, const KeyValues& found, Whom whom,
+                                     Deadline until) {
+  seen_ = answer.revision;
+  before_ = contenders(found, prefix_);
+  free_slot_ = lowest_free_slot(before_);
+  std::erase_if(before_, [&](const Contender& c) { return c.kv.created >= revision_; });
+  // the newest belongs to a lock whose name begins like ours: it hides those before it
+  if (whom == Whom::newest && before_.empty() && !found.empty())
+    return look(Whom::all, false, until);
+  if (whom == Whom::all) {
+    ahead_ = 0;
+    holder_.reset();
+    for (std::size_t i = 0; i < before_.size(); ++i) {
+      if (!holds(before_, i)) ++ahead_;
+      else if (!holder_) holder_ = view_of(before_[i], backend_.client_.store_now());
+    }
+  }
+  verdict_ = decide(before_, request_.mode, request_.limit);
+  if (verdict_.what != Verdict::What::run) return go_on();
+  if (request_.mode == Mode::permit && !record_.slot) return claim(until);
+  if (!proven()) return look(whom, true, until);
+  return std::optional{granted()};
+}
+
+// A permit holds once its record has a slot: written only if nothing below the prefix has changed
+// since the list, so that no two have the same.
+QueueWaiter::Step QueueWaiter::claim(Deadline until) {
+  TRY(fresh, backend_.client_.grant("acquire", request_.ttl + request_.lock_delay, until));
+  Record mine = record_;
+  mine.slot = free_slot_;
+  mine.granted = backend_.client_.store_now();
+  TRY(claimed,
+      backend_.client_.txn("acquire",
+                           transaction({created(key_, revision_), untouched_below(prefix_, seen_)},
+                                       {put(key_, mine.text(), fresh.id)}, {}),
+                           until));
+  if (!claimed.succeeded) {
+    look_again_ = true;
+    return go_on();
+  }
+  record_ = mine;
+  lease_ = fresh;
+  lasts_ = true;
+  attached_ = fresh.id;
+  return std::optional{granted()};
+}
+
+Progress QueueWaiter::granted() {
+  granted_ = true;
+  watch_.reset();
+  Lease lease{.key = request_.key, .owner = request_.owner, .mode = request_.mode};
+  lease.token = static_cast<FencingToken>(revision_);
+  lease.slot = record_.slot.value_or(0);
+  lease.deadline = lease_end(lease_.sent, request_.ttl);
+  const std::int64_t at = record_.granted > 0 ? record_.granted : backend_.client_.store_now();
+  backend_.keep(lease,
+                {.token = lease.token, .lease = attached_, .record = record_, .granted = at});
+  return Granted{std::move(lease), -1, backend_.alarm_.get()};
+}
+
+Result<void> QueueWaiter::keep_place(Deadline until) {
+  TRY_VOID(backend_.client_.keep_alive(attached_, until));
+  touch_ = later(Clock::now(), request_.ttl / 3);
+  return {};
+}
+
+Result<void> QueueWaiter::watch(Deadline until) {
+  using What = Verdict::What;
+  const bool room = verdict_.what == What::wait_room;
+  const std::string& target = room ? prefix_ : verdict_.watch;
+  if (watch_ && watched_ == target && moves_ == backend_.client_.moves()) return {};
+  watch_.reset();
+  TRY(made, backend_.client_.watch(target, room ? end_of_prefix(prefix_) : "", seen_ + 1,
+                                   verdict_.what == What::wait_turn, until));
+  watch_ = std::move(made);
+  watched_ = target;
+  moves_ = backend_.client_.moves();
+  return {};
+}
+
+// The key goes by its create revision; an enqueue that may still arrive by its lease.
+Result<void> QueueWaiter::cancel() {
+  const Deadline until = backend_.client_.usual_deadline();
+  if (unanswered_.id != 0) {
+    TRY_VOID(backend_.client_.revoke("leave", unanswered_.id, until));
+    unanswered_ = {};
+  }
+  watch_.reset();
+  if (revision_ == 0) return {};
+  Lease mine{.key = request_.key, .owner = request_.owner};
+  mine.token = static_cast<FencingToken>(revision_);
+  mine.deadline = later(Clock::now(), request_.ttl);
+  const auto left = backend_.client_.txn(
+      "leave", transaction({created(key_, revision_)}, {remove(key_)}, {}), until);
+  if (!left) {
+    if (left.error().code != Errc::unavailable) backend_.unanswered_.add(mine);
+    return fail(left.error());
+  }
+  backend_.let_go(mine);
+  forget_place();
+  return {};
+}
+
+}  // namespace dlock::etcd

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+#include "etcd/queue/queue_backend.hpp"
+
+namespace dlock::etcd {
+
+// One contender. It makes its key and lists those before it in one transaction; if it may not run,
+// it watches the one key that decides about it, and looks again when that changes. Every ttl/3 it
+// keeps its place alive and looks, whatever the watch says.
+//
+// Interleavings:
+// 1. The enqueue got no answer: the next step looks for the key. Is it there, it is ours. If not,
+//    the lease that it names is revoked first, so that a late one is refused; the key is then made
+//    under another lease.
+// 2. The predecessor goes between the list and the watch: the watch begins behind the list's
+//    revision, so it says so.
+// 3. The place is gone (its lease has ended, an operator removed it): a new one at the end.
+// 4. Two permits see the same free slot: the claim names the revision of its list; the second one
+//    is refused, and looks again.
+// 5. The same owner at two connections: one key. Each proves with a lease of its own that it moves
+//    the key to, and compares the lease that it has seen there.
+class QueueWaiter final : public Waiter {
+ public:
+  QueueWaiter(QueueBackend& backend, Request request)
+      : backend_(backend),
+        request_(std::move(request)),
+        prefix_(backend.places(request_.key)),
+        key_(backend.place(request_.key, request_.owner)) {}
+  Result<Progress> poll(Duration slice) override;
+  Result<void> cancel() override;
+
+ private:
+  enum class Whom { all, newest };               // of those before us
+  using Step = Result<std::optional<Progress>>;  // nullopt: go on
+  static Step go_on() { return std::optional<Progress>{}; }
+
+  Step enter(Deadline until);
+  Result<void> settle(Deadline until);
+  Step look(Whom, bool with_proof, Deadline until);
+  Step judge(const TxnAnswer&, const KeyValues& before, Whom, Deadline until);
+  Step claim(Deadline until);
+  Result<void> keep_place(Deadline until);
+  bool turned_away();  // by an interrupt
+  Result<void> watch(Deadline until);
+  Progress granted();
+  Progress waiting() const { return Waiting{ahead_, holder_, {}}; }
+  bool proven() const noexcept;
+  bool one_decides() const noexcept { return request_.mode == Mode::exclusive; }
+  void forget_place();
+
+  QueueBackend& backend_;
+  const Request request_;
+  const std::string prefix_, key_;
+  std::int64_t revision_ = 0;  // of our key's creation; 0: it is not there, as far as we know
+  NewLease lease_;             // the newest of ours that our key is known to have had
+  bool lasts_ = false;         // it lasts for the lock-delay, too
+  std::int64_t attached_ = 0;  // that it was last seen with
+  NewLease unanswered_;        // of an enqueue without an answer
+  std::int64_t seen_ = 0;      // revision of the last look
+  Contenders before_;          // then
+  unsigned free_slot_ = 0;     // then
+  Record record_;
+  Verdict verdict_{Verdict::What::run};
+  std::unique_ptr<Watch> watch_;
+  std::string watched_;
+  unsigned moves_ = 0;  // of the client, when the watch was made
+  Deadline touch_{};    // when the place is kept alive next
+  std::size_t ahead_ = 0;
+  std::optional<HolderView> holder_;
+  bool granted_ = false, look_again_ = false;
+};
+
+}  // namespace dlock::etcd

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// Three members, of which one is stopped, killed or cut off.
+#include <atomic>
+#include <thread>
+#include <vector>
+#include "faults.hpp"
+
+using namespace dlock;
+using namespace dlock::test;
+
+namespace {
+
+// Holds one lock by renewals, as the keeper does, until `stop`. Lost before its deadline, or not
+// renewed before it: a fault of the store or of ours.
+struct Holder {
+  Holder(const std::string& url, const std::string& name, Duration ttl)
+      : backend(open_etcd(url, quick(ttl / 6))), lease(take(*backend, request(key(name), ttl))) {
+    thread = std::thread([this, ttl] {
+      while (!stop) {
+        ::usleep(static_cast<useconds_t>((ttl / 3).count()));
+        for (bool done = false; !done && !stop;) {
+          const auto r = backend->renew(lease, ttl);
+          const Deadline now = Clock::now();
+          if (kept(r)) lease = std::get<Kept>(*r).lease;
+          if (lost(r) && now < lease.deadline) lost_early = true;
+          if (now >= lease.deadline) late = true;
+          done = r.has_value() || late;
+        }
+        if (lost_early || late) return;
+      }
+    });
+  }
+  ~Holder() {
+    stop = true;
+    thread.join();
+  }
+  std::unique_ptr<Backend> backend;
+  Lease lease;
+  std::atomic<bool> stop{false}, lost_early{false}, late{false};
+  std::thread thread;
+};
+
+}  // namespace
+
+// A leader that was stopped takes leases for expired when it goes on, by its own clock, and has
+// them revoked. With renewals by keepalive most of these locks end.
+TEST_CASE("a leader that is stopped and goes on ends no lock before its deadline") {
+  constexpr Duration ttl = 5s;
+  EtcdServer cluster{in_memory(3)};
+  for (int round = 0; round < 2; ++round) {
+    const std::size_t leader = cluster.leader(), other = cluster.follower(),
+                      third = 3 - leader - other;
+    const std::string url = cluster.url_of({other, third});
+    std::vector<std::unique_ptr<Holder>> holders;
+    for (int i = 0; i < 12; ++i)
+      holders.push_back(std::make_unique<Holder>(url, fmt::format("k{}-{}", round, i), ttl));
+    std::this_thread::sleep_for(ttl / 2);
+    cluster.freeze(leader);
+    std::this_thread::sleep_for(ttl * 3 / 2);
+    cluster.thaw(leader);
+    std::this_thread::sleep_for(ttl * 3 / 2);
+    int early = 0, late = 0;
+    for (const auto& h : holders) {
+      early += h->lost_early;
+      late += h->late;
+    }
+    CHECK(early == 0);
+    CHECK(late == 0);
+  }
+}
+
+TEST_CASE("the member that is connected is stopped, another one, the leader is killed: held on") {
+  constexpr Duration ttl = 10s;
+  EtcdServer cluster{in_memory(3)};
+  const std::size_t leader = cluster.leader(), follower = cluster.follower(),
+                    third = 3 - leader - follower;
+  const struct {
+    std::size_t broken;
+    std::vector<std::size_t> order;
+    bool kill;
+  } faults[] = {{follower, {follower, leader, third}, false},
+                {third, {follower, leader, third}, false},
+                {leader, {leader, follower, third}, true}};
+  for (const auto& fault : faults) {
+    CAPTURE(fault.broken, fault.kill);
+    Holder holder{cluster.url_of(fault.order), "k", ttl};
+    if (fault.kill) cluster.kill(fault.broken);
+    else cluster.freeze(fault.broken);
+    std::this_thread::sleep_for(ttl * 3 / 2);
+    CHECK_FALSE(holder.lost_early);
+    CHECK_FALSE(holder.late);
+    if (fault.kill) cluster.start(fault.broken);
+    else cluster.thaw(fault.broken);
+    cluster.wait_ready();
+    holder.stop = true;
+    CHECK(holder.backend->release(holder.lease).has_value());
+  }
+}
+
+TEST_CASE("a waiter whose member is stopped is granted in time") {
+  EtcdServer cluster{in_memory(3)};
+  const std::size_t follower = cluster.follower(), leader = cluster.leader(),
+                    third = 3 - leader - follower;
+  const auto holder = open_etcd(cluster.url_of({leader}), quick(2s));
+  const auto waiter = open_etcd(cluster.url_of({follower, third}), quick(1s));
+  const Lease lease = take(*holder, request(key("k"), 30s));
+  auto w = waiter->enqueue(request(key("k"), 6s)).value();
+  CHECK_FALSE(granted(w->poll(0s)));
+  CHECK_FALSE(granted(w->poll(300ms)));  // it watches
+  cluster.freeze(follower);
+  CHECK(holder->release(lease).value() == Released::yes);
+  const Deadline released = Clock::now();
+  bool done = false;
+  while (!done && Clock::now() < released + 15s) done = granted(w->poll(1s));
+  CHECK(done);
+  CHECK(Clock::now() < released + 6s);
+  cluster.thaw(follower);
+}
+
+TEST_CASE("without a quorum nothing is granted or renewed, and both say that they do not know") {
+  EtcdServer cluster{in_memory(3)};
+  const std::size_t leader = cluster.leader(), other = cluster.follower();
+  const auto b = open_etcd(cluster.url_of({leader}), quick(1s));
+  const Lease lease = take(*b, request(key("k"), 30s));
+  for (std::size_t i = 0; i < 3; ++i)
+    if (i != leader) cluster.freeze(i);
+  const auto renewed = b->renew(lease, 30s);
+  REQUIRE_FALSE(renewed);
+  CHECK(retryable(renewed.error().code));
+  auto w = b->enqueue(request(key("other"))).value();
+  const Deadline began = Clock::now();
+  const auto p = w->poll(0s);
+  REQUIRE_FALSE(p);
+  CHECK(retryable(p.error().code));
+  CHECK(Clock::now() < began + 4s);
+  CHECK_FALSE(b->check(key("k"), lease.token));
+  for (std::size_t i = 0; i < 3; ++i)
+    if (i != leader) cluster.thaw(i);
+  cluster.wait_ready();
+  CHECK(kept(b->renew(lease, 30s)));
+  (void)other;
+}

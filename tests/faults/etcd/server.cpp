@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a server may do besides answering: refuse a login, forget one, be full, compact, lose its
+// data; and TLS.
+#include <algorithm>
+#include <future>
+#include "faults.hpp"
+#include "support/certificates.hpp"
+#include "support/secret_file.hpp"
+
+using namespace dlock;
+using namespace dlock::test;
+
+namespace {
+
+const Finding* find(const std::vector<Finding>& all, std::string_view what) {
+  const auto at = std::find_if(all.begin(), all.end(),
+                               [&](const Finding& f) { return f.what.starts_with(what); });
+  return at == all.end() ? nullptr : &*at;
+}
+
+}  // namespace
+
+TEST_CASE("user and password: rights, a wrong password, a token that ends, a new password") {
+  EtcdServer server{in_memory(1, {"--auth-token-ttl", "1"})};
+  for (const auto& words : std::vector<std::vector<std::string>>{
+           {"user", "add", "root:top"},
+           {"user", "grant-role", "root", "root"},
+           {"role", "add", "locks"},
+           {"role", "grant-permission", "locks", "--prefix=true", "readwrite", "dlock/"},
+           {"user", "add", "job:secret"},
+           {"user", "grant-role", "job", "locks"},
+           {"auth", "enable"}})
+    server.etcdctl(words);
+  const std::string host = server.host();
+  const auto denied = [&](const std::string& url) {
+    const auto p = open_etcd(url, quick(2s))->enqueue(request(key("k"))).value()->poll(0s);
+    return !p && p.error().code == Errc::denied;
+  };
+  CHECK(denied("etcd://" + host));
+  CHECK(denied("etcd://job:wrong@" + host));
+  CHECK(denied("etcd://job:secret@" + host + "?prefix=elsewhere/"));
+  const SecretFile file("secret");
+  Settings settings = quick(2s);
+  settings.password = "secret";
+  settings.password_file = file.path();
+  const auto b = open_etcd("etcd://job@" + host, settings),
+             c = open_etcd("etcd://job@" + host, settings);
+  Lease lease = take(*b, request(key("k"), 30s));
+  auto w = c->enqueue(request(key("k"), 6s)).value();
+  CHECK_FALSE(granted(w->poll(0s)));
+  CHECK_FALSE(granted(w->poll(4s)));  // longer than a token lasts
+  CHECK(kept(b->renew(lease, 30s)));
+  const auto all = b->doctor().value();
+  REQUIRE(find(all, "rights"));
+  CHECK(find(all, "rights")->level == Finding::Level::good);
+}
+
+TEST_CASE("auth that is not enabled: the user is no error, and the doctor says so") {
+  EtcdServer server{in_memory()};
+  const auto b = open_etcd("etcd://job:secret@" + server.host(), quick(2s));
+  CHECK(b->release(take(*b, request(key("k")))).value() == Released::yes);
+  const auto all = b->doctor().value();
+  REQUIRE(find(all, "auth"));
+  CHECK(find(all, "auth")->level == Finding::Level::warning);
+}
+
+TEST_CASE("TLS: with a client certificate, and refusals") {
+  TestDirectory dir;
+  const Authority ours{dir.path(), "ours"}, theirs{dir.path(), "theirs"};
+  const auto server_files = ours.issue("server", "DNS:localhost,IP:127.0.0.1"),
+             client_files = ours.issue("client", "DNS:client");
+  EtcdServer::Setup setup =
+      in_memory(1, {"--cert-file", server_files.cert, "--key-file", server_files.key,
+                    "--client-cert-auth", "--trusted-ca-file", ours.file()});
+  setup.scheme = "https";
+  EtcdServer server{setup};
+  const std::string host = "localhost" + server.host().substr(server.host().rfind(':'));
+  const auto poll = [&](const std::string& items) {
+    const auto b = open_etcd("etcds://" + host + items, quick(3s));
+    return b->enqueue(request(key("k"), 30s)).value()->poll(0s);
+  };
+  const std::string ca = "?tls_ca=" + ours.file(),
+                    own =
+                        fmt::format("&tls_cert={}&tls_key={}", client_files.cert, client_files.key);
+  Result<Progress> p = poll(ca + own);
+  for (int i = 0; i < 50 && !granted(p); ++i, ::usleep(100000)) p = poll(ca + own);  // it starts
+  INFO((p ? "" : p.error().message));
+  CHECK(granted(p));
+  const auto refused = [&](const std::string& items, const char* why) {
+    const auto r = poll(items);
+    REQUIRE_FALSE(r);
+    INFO(r.error().message);
+    CHECK(r.error().code == Errc::denied);
+    CHECK(r.error().message.find(why) != std::string::npos);
+  };
+  refused("?tls_ca=" + theirs.file() + own, "certificate refused");
+  refused(ca, "TLS");
+  const auto b = open_etcd("etcds://" + host + ca + own, quick(3s));
+  auto c = open_etcd("etcds://" + host + ca + own, quick(3s));
+  const Lease lease = take(*b, request(key("l"), 30s));
+  auto w = c->enqueue(request(key("l"), 30s)).value();
+  CHECK_FALSE(granted(w->poll(0s)));
+  CHECK_FALSE(granted(w->poll(300ms)));
+  CHECK(b->release(lease).value() == Released::yes);
+  CHECK(granted(w->poll(5s)));
+}
+
+TEST_CASE("a server that speaks no TLS") {
+  EtcdServer server{in_memory()};
+  const auto p = open_etcd("etcds://" + server.host(), quick(2s))
+                     ->enqueue(request(key("k")))
+                     .value()
+                     ->poll(0s);
+  REQUIRE_FALSE(p);  // etcd closes the connection
+  CHECK((p.error().code == Errc::denied || p.error().code == Errc::unavailable));
+}
+
+TEST_CASE("NOSPACE: nothing is granted, the reason is named, and the doctor sees the alarm") {
+  EtcdServer server{in_memory(1, {"--quota-backend-bytes", "300000"})};
+  const auto b = open_etcd(server.url(), quick(2s));
+  const std::string big(100000, 'x');
+  auto client = server.client();
+  for (int i = 0; i < 20; ++i)
+    (void)client.txn("fill", etcd::transaction({}, {etcd::put(fmt::format("x{}", i), big)}, {}),
+                     Clock::now() + 2s);
+  const auto p = b->enqueue(request(key("k"))).value()->poll(0s);
+  REQUIRE_FALSE(p);
+  INFO(p.error().message);
+  CHECK(p.error().code == Errc::unavailable);
+  CHECK(p.error().message.find("disarm") != std::string::npos);
+  const auto all = b->doctor().value();
+  REQUIRE(find(all, "alarms"));
+  CHECK(find(all, "alarms")->level == Finding::Level::bad);
+  CHECK(find(all, "alarms")->seen == "NOSPACE");
+}
+
+TEST_CASE("compaction ends a watch, and not the wait") {
+  EtcdServer server{in_memory()};
+  const auto a = open_etcd(server.url(), quick(2s)), b = open_etcd(server.url(), quick(2s));
+  const Lease lease = take(*a, request(key("k"), 30s));
+  auto w = b->enqueue(request(key("k"), 30s)).value();
+  CHECK_FALSE(granted(w->poll(0s)));
+  for (int i = 0; i < 3; ++i) server.etcdctl({"put", "x", "y"});
+  server.etcdctl({"compact", std::to_string(lease.token + 3)});
+  CHECK_FALSE(granted(w->poll(300ms)));  // from a revision that is gone
+  CHECK(a->release(lease).value() == Released::yes);
+  CHECK(granted(w->poll(5s)));
+}
+
+TEST_CASE("an operator removes the key or its lease: noticed within a moment") {
+  EtcdServer server{in_memory()};
+  const auto a = open_etcd(server.url(), quick(2s));
+  for (const bool by_lease : {false, true}) {
+    CAPTURE(by_lease);
+    auto w = a->enqueue(request(key("k"), 30s)).value();
+    const auto p = w->poll(5s);
+    REQUIRE(granted(p));
+    const Granted& g = std::get<Granted>(*p);
+    const etcd::KeyValue kv = below(server, "dlock/lock/k/").front();
+    const auto alarm = [&](Duration bound) {
+      for (const Deadline end = Clock::now() + bound; Clock::now() < end; ::usleep(5000))
+        if (a->alarmed(g.lease)) return true;
+      return false;
+    };
+    CHECK_FALSE(alarm(1500ms));  // from a second on the key is watched
+    if (by_lease) server.etcdctl({"lease", "revoke", fmt::format("{:x}", kv.lease)});
+    else server.etcdctl({"del", kv.key});
+    CHECK(alarm(2s));
+    CHECK(lost(a->renew(g.lease, 30s)));
+  }
+}
+
+// Written down in dlock-etcd(7): a single member that is emptied forgets the grant, and the first
+// token after it may be that of before.
+TEST_CASE("a single member that starts empty: the holder is told with its next renewal") {
+  EtcdServer server{in_memory()};
+  const auto a = open_etcd(server.url(), quick(2s)), b = open_etcd(server.url(), quick(2s));
+  const Lease lease = take(*a, request(key("k"), 30s));
+  server.kill();
+  server.empty();
+  server.start();
+  server.wait_ready();
+  CHECK(take(*b, request(key("k"), 30s)).token >= 2);
+  CHECK(lost(a->renew(lease, 30s)));
+  const auto all = b->doctor().value();
+  CHECK(find(all, "members")->level == Finding::Level::warning);
+}
+
+TEST_CASE("lock-delay: a release or a renewal behind the end of the lease leaves the key alone") {
+  EtcdServer server{in_memory()};
+  const auto a = open_etcd(server.url(), quick(2s)), b = open_etcd(server.url(), quick(2s));
+  Request r = request(key("k"), 2s);
+  r.lock_delay = 4s;
+  const Lease lease = take(*a, r);
+  auto w = b->enqueue(request(key("k"), 20s)).value();
+  CHECK_FALSE(granted(w->poll(0s)));
+  while (Clock::now() < lease.deadline) ::usleep(10000);
+  CHECK(lost(a->renew(lease, 2s)));
+  CHECK(a->release(lease).value() == Released::was_not_held);
+  CHECK(b->check(key("k"), lease.token).value() == Validity::stale);
+  CHECK_FALSE(granted(w->poll(0s)));
+  const Lease next = take(*b, request(key("other"), 2s));
+  Result<Progress> p = Progress{Waiting{}};
+  while (!granted(p) && Clock::now() < later(lease.deadline, 20s)) p = w->poll(1s);
+  REQUIRE(granted(p));
+  CHECK(Clock::now() >= later(lease.deadline, 4s));
+  (void)next;
+}
+
+TEST_CASE("two permits that come at once have two slots") {
+  EtcdServer server{in_memory()};
+  std::vector<std::unique_ptr<Backend>> backends;
+  std::vector<Lease> leases;
+  for (int i = 0; i < 3; ++i) backends.push_back(open_etcd(server.url(), quick(3s)));
+  Request r = request(key("k"), 20s);
+  r.mode = Mode::permit;
+  r.limit = 3;
+  // both have their place and the same list before one of them claims
+  Proxy proxy{port_of(server.host())};
+  const auto slow = open_etcd(through(proxy), quick(5s));
+  const Lease first = take(*backends[0], r);
+  proxy.hold("\"target\":\"MOD\"");
+  r.owner = Owner::random();
+  auto w = slow->enqueue(r).value();
+  auto polled = std::async(std::launch::async, [&] { return w->poll(0s); });
+  REQUIRE(proxy.holds_one());
+  r.owner = Owner::random();
+  const Lease second = take(*backends[1], r);
+  CHECK(second.slot == 1);
+  proxy.let_go();
+  const auto p = polled.get();
+  const auto third = granted(p) ? p : w->poll(5s);
+  REQUIRE(granted(third));
+  CHECK(std::get<Granted>(*third).lease.slot == 2);
+  CHECK(backends[0]->inspect(key("k")).value()->holders.size() == 3);
+}
