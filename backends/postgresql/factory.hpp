@@ -70,7 +70,7 @@ inline constexpr BackendFactory factory{.family = "postgresql",
                                         .check = check,
                                         .open = open,
                                         .libraries = libraries,
-                                        .note = "gssencmode=disable",
+                                        .note = "no GSSAPI, no LDAP",
                                         .access = access};
 
 }  // namespace dlock::postgresql

@@ -6,6 +6,7 @@
 #include <sys/file.h>
 #include <filesystem>
 #include "support/mariadb_server.hpp"
+#include "support/postgres_server.hpp"
 #include "support/process.hpp"
 #include "support/redis_groups.hpp"
 #include "support/redlock_masters.hpp"
@@ -182,6 +183,22 @@ class Mysql final : public Store {
   Database db_{server_};
 };
 
+class Postgresql final : public Store {
+ public:
+  std::string url() const override { return server_.url(); }
+  void freeze() override { server_.freeze(); }
+  void thaw() override { server_.thaw(); }
+  void restart() override { server_.restart(); }
+  std::vector<Kind> kinds() const override {
+    std::vector<Kind> all;
+    add_queue(all, "lease");
+    return all;
+  }
+
+ private:
+  PostgresServer server_{{.as_installed = true}};
+};
+
 }  // namespace
 
 std::string Kind::name() const {
@@ -221,7 +238,8 @@ const Named& named(std::string_view name) {
                            {"cluster", redis_installed, make<Cluster>},
                            {"redlock", redis_installed, make<Redlock>},
                            {"zookeeper", zookeeper_installed, make<Zookeeper>},
-                           {"mysql", mariadb_installed, make<Mysql>}};
+                           {"mysql", mariadb_installed, make<Mysql>},
+                           {"postgresql", postgres_installed, make<Postgresql>}};
   for (const Named& n : all)
     if (n.name == name) return n;
   give_up(std::string{name} + ": no such store");

@@ -134,7 +134,7 @@ PostgresServer::PostgresServer(Setup setup)
 
 PostgresServer::~PostgresServer() { kill(); }
 
-void PostgresServer::give(const std::string& path) const { give_to_user(path); }
+void PostgresServer::give(const std::string& path) { give_to_user(path); }
 
 std::string PostgresServer::url(std::string_view database) const {
   return fmt::format("postgresql://postgres@127.0.0.1:{}/{}", port_, database);

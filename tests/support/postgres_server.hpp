@@ -45,7 +45,7 @@ class PostgresServer {
   void restart() { kill(), start(); }
   void freeze();  // SIGSTOP of all its processes
   void thaw();
-  void give(const std::string& path) const;  // to the user that the server runs as
+  static void give(const std::string& path);  // to the user that a server runs as
 
   // One statement as the superuser over the unix socket; throws when it fails.
   postgresql::Rows sql(std::string_view statement);

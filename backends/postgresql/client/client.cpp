@@ -96,24 +96,21 @@ bool Client::pause(unsigned failures, Deadline until) const {
   return later(Clock::now(), d) < until && nap(d, options_.interrupt_fd);
 }
 
-// Two that make them at the same time: one of them fails, for a moment (23505, 42P07, 42710).
+// In one transaction, one client after the other: two at a time would be refused.
 Result<void> Client::create(Connection& c, Deadline until) {
   std::string one_line;
   for (const char ch : schema::lease) one_line += ch == '\n' ? ' ' : ch;
-  std::string_view rest = schema::lease;
-  while (!rest.empty()) {
-    const Statement part{"", std::string{take_word(rest, ';')}};
-    const auto made = c.query("create the tables", {part}, until);
-    if (made) continue;
-    const std::string& state = c.sqlstate();
-    if (state == "23505" || state == "42P07" || state == "42710")
-      return fail(Errc::unavailable, made.error().message);
-    if (retryable(made.error().code) && c.remedy() != Remedy::none) return fail(made.error());
-    return fail(Errc::cannot_create,
-                fmt::format("{}. An account with that right must run in database {}: {}",
-                            made.error().message, printable(options_.database), one_line));
-  }
-  return {};
+  const Statement all{
+      "",
+      fmt::format("DO $dlock$ BEGIN PERFORM pg_advisory_xact_lock(7236279150174207999); {}; END "
+                  "$dlock$",
+                  schema::lease)};
+  const auto made = c.query("create the tables", {all}, until);
+  if (made) return {};
+  if (retryable(made.error().code) && c.remedy() != Remedy::none) return fail(made.error());
+  return fail(Errc::cannot_create,
+              fmt::format("{}. An account with that right must run in database {}: {}",
+                          made.error().message, printable(options_.database), one_line));
 }
 
 }  // namespace dlock::postgresql

@@ -88,7 +88,7 @@ Result<Released> LeaseBackend::release(const Lease& lease, std::optional<RunEnd>
   auto r = run<bool>(h, [&](Connection& c) -> Result<bool> {
     auto done = table_.release(c, name, lease.owner, h ? &h->known : nullptr,
                                client_.usual_deadline(), end ? end->text() : "");
-    if (!done && done.error().code != Errc::unavailable) unclear = true;
+    if (!done && c.broken()) unclear = true;
     return done;
   });
   if (!r) {
@@ -105,7 +105,7 @@ Result<Released> LeaseBackend::force_release(const Key& key, std::optional<Fenci
   bool unclear = false;
   TRY(removed, run<std::size_t>(nullptr, [&](Connection& c) {
         auto done = table_.force_release(c, name, token.value_or(0), client_.usual_deadline());
-        unclear |= !done && done.error().code != Errc::unavailable;
+        unclear |= !done && c.broken();
         return done;
       }));
   return removed > 0 || unclear ? Released::yes : Released::was_not_held;

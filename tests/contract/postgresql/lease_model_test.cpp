@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include "contract/model_driver.hpp"
+#include "core/text.hpp"
 #include "postgresql/lease/lease_table.hpp"
 #include "postgresql_schema/schema.hpp"
 #include "support/postgres_server.hpp"
