@@ -84,7 +84,8 @@ std::string debug_report(const Options& o) {
     const std::string_view name = std::string_view(*e).substr(0, std::string_view(*e).find('='));
     const bool matters = name.starts_with("DLOCK_") || name.starts_with("XDG_") ||
                          name.starts_with("SSL_") || name == "HOME" || name == "TZ" ||
-                         name == "REDISCLI_AUTH" || name == "MYSQL_PWD";
+                         name == "REDISCLI_AUTH" || name == "MYSQL_PWD" ||
+                         (name.starts_with("PG") && name != "PGID");
     if (matters) text += " " + printable(name);
   }
   return text + "\n\n" + config_text(o);

@@ -83,7 +83,7 @@ options_of_help() {
       grep -qx "$family $recipe" built || continue # not built in
       case $family in
         file) url=file:$PWD/locks ;;
-        mysql) url=mysql://127.0.0.1:1/db ;;
+        mysql | postgresql) url=$family://127.0.0.1:1/db ;;
         redlock) url=redlock://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3 ;;
         *) url=$family://127.0.0.1:1 ;;
       esac

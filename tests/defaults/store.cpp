@@ -7,6 +7,7 @@
 #include <filesystem>
 #include "support/etcd_server.hpp"
 #include "support/mariadb_server.hpp"
+#include "support/postgres_server.hpp"
 #include "support/process.hpp"
 #include "support/redis_groups.hpp"
 #include "support/redlock_masters.hpp"
@@ -209,6 +210,22 @@ class Etcd final : public Store {
   EtcdServer cluster_{EtcdServer::Setup{.members = 3, .durable = true, .flags = {}}};
 };
 
+class Postgresql final : public Store {
+ public:
+  std::string url() const override { return server_.url(); }
+  void freeze() override { server_.freeze(); }
+  void thaw() override { server_.thaw(); }
+  void restart() override { server_.restart(); }
+  std::vector<Kind> kinds() const override {
+    std::vector<Kind> all;
+    add_queue(all, "lease");
+    return all;
+  }
+
+ private:
+  PostgresServer server_{{.as_installed = true}};
+};
+
 }  // namespace
 
 std::string Kind::name() const {
@@ -250,6 +267,7 @@ const Named& named(std::string_view name) {
                            {"redlock", redis_installed, make<Redlock>},
                            {"zookeeper", zookeeper_installed, make<Zookeeper>},
                            {"mysql", mariadb_installed, make<Mysql>},
+                           {"postgresql", postgres_installed, make<Postgresql>},
                            {"etcd", etcd_installed, make<Etcd>}};
   for (const Named& n : all)
     if (n.name == name) return n;

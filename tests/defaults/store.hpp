@@ -32,7 +32,7 @@ class Store {
   virtual int least_ttl() const { return 2; }   // seconds
 };
 
-// file, redis, sentinel, cluster, redlock, zookeeper, mysql, etcd.
+// file, redis, sentinel, cluster, redlock, zookeeper, mysql, postgresql, etcd.
 bool is_installed(const std::string& name);  // its server
 std::unique_ptr<Store> make_store(const std::string& name);
 

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <initializer_list>
 #include "support/mariadb_server.hpp"
+#include "support/postgres_server.hpp"
 #include "support/redlock_masters.hpp"
 #include "support/zookeeper_server.hpp"
 #include "util/fd.hpp"
@@ -184,6 +185,36 @@ class Mysql final : public Target {
   std::unique_ptr<Proxy> proxy_;
 };
 
+class Postgresql final : public Target {
+ public:
+  explicit Postgresql(Fault fault) : server_(setup(fault, clock_)) {
+    if (needs_proxy(fault)) proxy_ = std::make_unique<Proxy>(server_.port());
+  }
+  std::string url() const override {
+    return fmt::format("postgresql://postgres@127.0.0.1:{}/postgres",
+                       proxy_ ? proxy_->port() : server_.port());
+  }
+  void restart() override { server_.restart(); }
+  void freeze() override { server_.freeze(); }
+  void thaw() override { server_.thaw(); }
+  void step_clock(std::chrono::seconds by) override { clock_.step(by); }
+  std::vector<Proxy*> proxies() override { return {proxy_.get()}; }
+  std::string request_text() const override { return "dlock_"; }
+
+ private:
+  static test::PostgresServer::Setup setup(Fault fault, const ClockFile& clock) {
+    test::PostgresServer::Setup s;
+    s.on_disk = fault == Fault::restart;  // else it would forget the last second
+    test::PostgresServer::give(std::filesystem::path(clock.path()).parent_path());
+    if (moves_clock(fault))
+      s.environment = {"LD_PRELOAD=" CLOCK_SHIFT, "CLOCK_SHIFT_FILE=" + clock.path()};
+    return s;
+  }
+  ClockFile clock_;
+  test::PostgresServer server_;
+  std::unique_ptr<Proxy> proxy_;
+};
+
 template <class T>
 std::unique_ptr<Target> make(Fault fault) {
   if constexpr (std::is_constructible_v<T, Fault>) return std::make_unique<T>(fault);
@@ -205,6 +236,8 @@ const std::vector<Recipe>& recipes() {
       {"zookeeper", "sequential", 4, true, false, false, 10, make<Zookeeper>,
        test::zookeeper_installed},
       {"mysql-lease", "lease", 2, true, false, false, 30, make<Mysql>, test::mariadb_installed},
+      {"postgresql-lease", "lease", 2, true, false, false, 30, make<Postgresql>,
+       test::postgres_installed},
       {"mysql-get-lock", "get-lock", 2, false, false, true, 30, make<Mysql>,
        test::mariadb_installed},
   };
@@ -213,7 +246,8 @@ const std::vector<Recipe>& recipes() {
 
 bool applies(const Recipe& r, Fault fault) {
   const bool file = r.attached, redlock = r.name == "redlock", zookeeper = r.name == "zookeeper",
-             redis = r.name.starts_with("redis-"), mysql = r.name.starts_with("mysql-");
+             redis = r.name.starts_with("redis-"), mysql = r.name.starts_with("mysql-"),
+             postgresql = r.name.starts_with("postgresql-");
   switch (fault) {
     case Fault::restart:
     case Fault::stop_short:
@@ -225,7 +259,7 @@ bool applies(const Recipe& r, Fault fault) {
     case Fault::wipe:
     case Fault::flush: return redis || redlock;
     case Fault::clock_ahead:
-    case Fault::clock_back: return redis || redlock || mysql;
+    case Fault::clock_back: return redis || redlock || mysql || postgresql;
     case Fault::minority:
     case Fault::minority_clock: return redlock;
     // sequential's queue and the lock are one; a node that is gone is found by the next test

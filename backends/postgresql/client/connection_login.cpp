@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// Opening a connection: address, what libpq is told, the session's settings.
+#include <fmt/format.h>
+#include <poll.h>
+#include <algorithm>
+#include "postgresql/client/connection.hpp"
+#include "postgresql/client/libpq.hpp"
+#include "util/wait.hpp"
+
+namespace dlock::postgresql {
+namespace {
+
+// Settings that would change what statements mean, how long they wait, or how they are planned
+// (small tables that were never analysed are scanned, and planned anew each time). Those that the
+// server does not know are left out; behind a pooler all are: they would stay with the session of
+// another client. client_connection_check_interval: the end of a client that waits is noticed.
+std::string settings_in_sql(Duration row_wait) {
+  return fmt::format(
+      "SELECT {},pg_is_in_recovery() OR current_setting('transaction_read_only')='on',"
+      "pg_backend_pid(),current_setting('server_version'),"
+      "(SELECT count(set_config(s.n,s.v,false)) FROM (VALUES ('lock_timeout','{}ms'),"
+      "('statement_timeout','0'),('idle_session_timeout','0'),"
+      "('default_transaction_isolation','read "
+      "committed'),('client_connection_check_interval','1s'),"
+      "('plan_cache_mode','force_generic_plan'),('enable_seqscan','off'),('enable_sort','off'),"
+      "('enable_bitmapscan','off'),('jit','off')) s(n,v) WHERE pg_backend_pid()=$1::int AND "
+      "current_setting(s.n,true) IS NOT NULL)",
+      server_clock, std::chrono::duration_cast<std::chrono::milliseconds>(row_wait).count());
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Connection>> Connection::open(const Options& options, const Server& server,
+                                                     Duration timeout) {
+  TRY_VOID(libpq_ready());
+  const Deadline until = later(Clock::now(), timeout);
+  Addresses found(1);  // of a unix socket: none
+  if (server.socket.empty()) {
+    auto r = look_up(server.host, server.port, until);
+    if (!r) return fail(std::move(r.error()));
+    found = std::move(*r);
+  }
+  for (std::size_t i = 0;; ++i) {
+    std::unique_ptr<Connection> c{new Connection(server)};
+    // A silent address must not use up the time of the others.
+    const auto left = std::max<Clock::duration>(until - Clock::now(), Duration{1'000});
+    const auto share =
+        std::chrono::duration_cast<Duration>(left) / static_cast<Duration::rep>(found.size() - i);
+    const Deadline end = later(Clock::now(), share);
+    auto ok = c->connect(options, server.socket.empty() ? &found[i] : nullptr, end);
+    if (ok) ok = c->set_up(options, std::max(end, later(Clock::now(), options.op_timeout)));
+    if (ok) return c;
+    if (i + 1 >= found.size() || !retryable(ok.error().code)) return fail(std::move(ok.error()));
+  }
+}
+
+Result<void> Connection::connect(const Options& o, const Address* address, Deadline until) {
+  std::vector<std::pair<std::string, std::string>> words = o.library;
+  std::erase_if(words, [](const auto& w) { return w.first == "target_session_attrs"; });
+  const auto add = [&](std::string_view name, std::string value) {
+    if (!value.empty()) words.emplace_back(name, std::move(value));
+  };
+  add("host", at_.socket.empty() ? at_.host : at_.socket);
+  if (address) add("hostaddr", address->text());
+  add("port", std::to_string(at_.port));
+  add("dbname", o.database);
+  add("user", o.user);
+  add("password", o.password);
+  add("client_encoding", "UTF8");
+  add("fallback_application_name", "dlock");
+  add("gssencmode", "disable");
+  add("target_session_attrs", "any");  // set_up() asks
+  std::vector<const char*> names, values;
+  for (const auto& [name, value] : words) {
+    names.push_back(name.c_str());
+    values.push_back(value.c_str());
+  }
+  names.push_back(nullptr);
+  values.push_back(nullptr);
+  handle_ = ::PQconnectStartParams(names.data(), values.data(), 0);
+  if (!handle_) return fail(Errc::internal, "the client library does not start");
+  ::PQsetErrorVerbosity(handle_, PQERRORS_VERBOSE);  // its texts have the SQLSTATE
+  ::PQsetNoticeProcessor(
+      handle_, [](void*, const char*) {}, nullptr);
+  if (::PQstatus(handle_) == CONNECTION_BAD)
+    return fail(as_login_error(at_.text(), ::PQerrorMessage(handle_)));
+  for (auto state = PGRES_POLLING_WRITING; state != PGRES_POLLING_OK;) {
+    pollfd p{::PQsocket(handle_),
+             static_cast<short>(state == PGRES_POLLING_READING ? POLLIN : POLLOUT), 0};
+    if (wait_until({&p, 1}, until) <= 0)
+      return fail(Errc::unavailable, no_answer("connect", at_.text()).message);
+    state = ::PQconnectPoll(handle_);
+    if (state == PGRES_POLLING_FAILED)
+      return fail(as_login_error(at_.text(), ::PQerrorMessage(handle_)));
+  }
+  ::PQsetErrorVerbosity(handle_, PQERRORS_DEFAULT);
+  if (::PQsetnonblocking(handle_, 1) != 0 || ::PQenterPipelineMode(handle_) != 1)
+    return fail(Errc::internal, "the client library refuses its pipeline mode");
+  return {};
+}
+
+Result<void> Connection::set_up(const Options& o, Deadline until) {
+  row_wait_ = std::clamp<Duration>(o.op_timeout / 2, std::chrono::milliseconds{10},
+                                   std::chrono::seconds{3});
+  const Statement hello{"", settings_in_sql(row_wait_)};
+  // A pooler tells a number of its own, if any. With wake=poll the sessions may be shared.
+  const int pid = o.poll ? -1 : ::PQbackendPID(handle_);
+  TRY(r, query("connect", {hello, {std::to_string(pid)}}, until));
+  const auto clock = r.number<Micros>(0);
+  const auto real = r.number<int>(2);
+  if (!clock || !real) return fail(malformed_reply("connect", at_.text()));
+  facts_.clock = *clock;
+  facts_.clock_at = Clock::now();
+  facts_.read_only = r.text(1) != "f";
+  facts_.pid = *real;
+  facts_.version = r.text(3);
+  facts_.proxied = *real != pid;
+  used = false;
+  least_time_ = o.op_timeout;
+  return {};
+}
+
+}  // namespace dlock::postgresql

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "postgresql/client/options.hpp"
+#include <fmt/format.h>
+#include <algorithm>
+#include <cstdlib>
+#include "core/text.hpp"
+#include "postgresql/factory.hpp"
+#include "util/named_file.hpp"
+#include "util/secret_file.hpp"
+
+namespace dlock::postgresql {
+namespace {
+
+constexpr std::uint16_t usual_port = 5432;
+constexpr std::string_view socket_example = "postgresql+unix:///run/postgresql?db=DB";
+
+bool on_socket(const Url& url) noexcept { return url.scheme == "postgresql+unix"; }
+
+void servers(UrlItems& items, const Url& url, Options& o) {
+  const auto db = items.text("db");
+  if (on_socket(url)) {
+    if (!url.hosts.empty())
+      items.wrong("host", url.hosts.front().name,
+                  "none: postgresql+unix:///DIRECTORY?db=DB has three slashes");
+    if (url.path.size() < 2)
+      items.wrong("path", url.path,
+                  fmt::format("the directory of a socket, as in {}", socket_example));
+    const auto port = items.number("port", 65535);
+    o.servers.push_back({.host = {},
+                         .port = static_cast<std::uint16_t>(port.value_or(usual_port)),
+                         .socket = url.path});
+    o.database = db.value_or("");
+    if (o.database.empty())
+      items.wrong("db", "", fmt::format("the name of a database, as in {}", socket_example));
+    return;
+  }
+  for (const auto item : {"db", "port"})
+    if (const auto given = items.text(item))
+      items.wrong(item, *given, "an item of postgresql+unix only; others write HOST:PORT/DB");
+  if (url.hosts.empty()) items.wrong("host", "", "a host, as in postgresql://HOST[:PORT]/DB");
+  for (const auto& h : url.hosts) o.servers.push_back({h.name, h.port.value_or(usual_port), {}});
+  if (!url.path.empty()) o.database = url.path.substr(1);
+  if (o.database.empty())
+    items.wrong("database", "",
+                "the name of a database behind the host, as in postgresql://HOST/DB");
+}
+
+// A word that is weaker than what the files ask for would be the one that counts.
+bool verifies(std::string_view sslmode) noexcept {
+  return sslmode == "verify-ca" || sslmode == "verify-full";
+}
+
+// Errc::config: a file that the library cannot read, or a FIFO, on which it would block.
+Result<void> tls(UrlItems& items, const Url& url, const Settings& s, Options& o) {
+  const bool files = !s.tls_ca.empty() || !s.tls_cert.empty() || !s.tls_key.empty();
+  const char* of_environment = std::getenv("PGSSLMODE");
+  const std::string_view environment = of_environment ? of_environment : "";
+  const auto in_url = items.text("sslmode");
+  if (files || s.tls_insecure) {
+    constexpr std::string_view allowed = "verify-ca or verify-full beside the --tls options";
+    if (on_socket(url)) items.wrong("--tls-ca", s.tls_ca, "nothing: a unix socket has no TLS");
+    if (in_url && !verifies(*in_url) && !s.tls_insecure) items.wrong("sslmode", *in_url, allowed);
+    if (!in_url && !environment.empty() && !verifies(environment) && !s.tls_insecure)
+      items.wrong("PGSSLMODE", environment, allowed);
+    if (!in_url || s.tls_insecure)
+      o.library.emplace_back("sslmode", s.tls_insecure ? "require" : "verify-full");
+  }
+  for (const auto& [item, path] :
+       {std::pair{"sslrootcert", &s.tls_ca}, std::pair{"sslcert", &s.tls_cert},
+        std::pair{"sslkey", &s.tls_key}})
+    if (!path->empty()) o.library.emplace_back(item, *path);
+  for (const auto& item : library_items) {
+    const auto value = items.text(item);
+    if (!value) continue;
+    const auto has = [&](const auto& pair) { return pair.first == item; };
+    if (std::none_of(o.library.begin(), o.library.end(), has)) o.library.emplace_back(item, *value);
+  }
+  for (const auto& [item, value] : o.library)
+    if (item == "sslrootcert" || item == "sslcert" || item == "sslkey")
+      if (const char* why = value == "system" ? nullptr : trouble_with_file(value, false))
+        return fail(Errc::config, fmt::format("{}: {}", quoted(value), why));
+  return {};
+}
+
+}  // namespace
+
+// With sslmode=disable there is none; otherwise the server's word decides, which --tls-ca makes
+// verify-full.
+Access access(const Url& url) {
+  Access a{.port = usual_port, .no_auth = "it has passwords (--password-file)"};
+  if (on_socket(url)) a.no_tls = "a unix socket has no TLS";
+  else if (url.item("sslmode") == "disable") a.no_tls = "it is without TLS: sslmode=disable";
+  return a;
+}
+
+std::string Server::text() const {
+  return socket.empty() ? fmt::format("{}:{}", host, port)
+                        : fmt::format("{}/.s.PGSQL.{}", socket, port);
+}
+
+bool read_password_again(Options& o) {
+  if (o.password_file.empty()) return false;
+  auto now = read_secret(o.password_file);
+  if (!now || *now == o.password) return false;
+  o.password = std::move(*now);
+  return true;
+}
+
+Result<Options> parse_options(const Url& url, const Traits& traits, const Settings& settings) {
+  UrlItems items{url, traits, settings};
+  Options o;
+  static_cast<StoreOptions&>(o) = items.store_options();
+  o.prefix = items.prefix("dlock:");
+  if (o.prefix.size() > 50) items.wrong("prefix", o.prefix, "at most 50 bytes");
+  if (std::any_of(o.prefix.begin(), o.prefix.end(),
+                  [](char c) { return static_cast<unsigned char>(c) >= 128; }))
+    items.wrong("prefix", o.prefix, "ASCII: a database may have any encoding");
+  servers(items, url, o);
+  if (o.database.size() > 63) items.wrong("database", o.database, "at most 63 characters");
+  o.user = url.user;
+  o.password = items.password();
+  o.password_file = settings.password_file;
+  if (const auto text = items.only("wake", "lease")) {
+    o.poll = *text == "poll";
+    if (*text != "poll" && *text != "lock") items.wrong("wake", *text, "lock or poll");
+  }
+  if (const auto attrs = items.text("target_session_attrs");
+      attrs && *attrs != "read-write" && *attrs != "primary" && *attrs != "any")
+    items.wrong("target_session_attrs", *attrs, "read-write: locks live on the server that writes");
+  const auto files = tls(items, url, settings, o);
+  if (!files) return fail(files.error());
+  TRY_VOID(items.verdict());
+  return o;
+}
+
+}  // namespace dlock::postgresql

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+#include "common/url_items.hpp"
+#include "core/factory.hpp"
+
+namespace dlock::postgresql {
+
+struct Server {
+  std::string host;
+  std::uint16_t port = 5432;
+  std::string socket;  // a directory: no host
+  std::string text() const;
+};
+
+// The settings from URL and options. What neither says, libpq takes from its own sources (PGUSER,
+// PGPASSWORD, PGPASSFILE, PGSERVICE, PGSSLMODE, ~/.pgpass, ...).
+struct Options : StoreOptions {
+  std::vector<Server> servers;  // the first that answers and writes is used
+  std::string user, password, database;
+  std::string password_file;                                 // that it came from; empty: from none
+  std::string prefix;                                        // of every key
+  bool poll = false;                                         // wake=poll: no advisory locks
+  std::vector<std::pair<std::string, std::string>> library;  // for libpq, as they are
+};
+
+// Reads the file of the password again. True: it has another one, which is in `password` now.
+bool read_password_again(Options&);
+
+// Errc::usage names the item, its value and what is allowed.
+Result<Options> parse_options(const Url&, const Traits&, const Settings&);
+
+}  // namespace dlock::postgresql

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <string>
+#include <string_view>
+#include "common/exchange.hpp"
+#include "core/error.hpp"
+
+namespace dlock::postgresql {
+
+struct ServerError {
+  std::string_view state;  // SQLSTATE, or its class
+  Remedy remedy;
+  Errc code;
+  std::string_view advice{};  // for people; may be empty
+};
+
+// Unlisted states are Remedy::none, Errc::protocol: the outcome is unknown, and a retry may help.
+ServerError classify(std::string_view sqlstate) noexcept;
+
+// "<what> at <where>: <text, made printable and short> (<advice>)"
+Error as_error(std::string_view what, std::string_view where, std::string_view sqlstate,
+               std::string_view text);
+// Of a login that failed: the SQLSTATE is in the library's text.
+Error as_login_error(std::string_view where, std::string_view text);
+
+}  // namespace dlock::postgresql

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "postgresql/doctor.hpp"
+#include <fmt/format.h>
+#include "common/examination.hpp"
+#include "core/text.hpp"
+
+namespace dlock::postgresql {
+namespace {
+
+using Level = Finding::Level;
+
+constexpr int least_connections = 100;
+constexpr double worst_clock = 1.0;      // seconds
+constexpr double longest_snapshot = 60;  // seconds
+
+// What a session may see of the server and of dlock's tables; the settings as other clients get
+// them.
+const Statement facts_statement{
+    "",
+    "SELECT current_setting('max_connections'),current_setting('fsync'),"
+    "current_setting('full_page_writes'),current_setting('synchronous_commit'),"
+    "current_setting('synchronous_standby_names'),(SELECT count(*) FROM pg_stat_replication),"
+    "to_regclass('dlock_lock') IS NOT NULL AND to_regclass('dlock_wait') IS NOT NULL,"
+    "has_schema_privilege(current_schema(),'CREATE'),current_schema(),"
+    "(SELECT max(extract(epoch FROM now()-xact_start))::bigint FROM pg_stat_activity WHERE "
+    "backend_xmin IS NOT NULL AND pid<>pg_backend_pid() AND datname=current_database()),"
+    "(date_part('epoch',clock_timestamp())*1e6)::bigint,current_setting('log_lock_waits')"};
+const Statement rights_statement{
+    "",
+    "SELECT concat_ws(', ',CASE WHEN NOT has_table_privilege('dlock_lock','SELECT') THEN 'SELECT "
+    "on "
+    "dlock_lock' END,CASE WHEN NOT has_table_privilege('dlock_lock','INSERT') THEN 'INSERT on "
+    "dlock_lock' END,CASE WHEN NOT has_table_privilege('dlock_lock','UPDATE') THEN 'UPDATE on "
+    "dlock_lock' END,CASE WHEN NOT has_table_privilege('dlock_wait','SELECT') THEN 'SELECT on "
+    "dlock_wait' END,CASE WHEN NOT has_table_privilege('dlock_wait','INSERT') THEN 'INSERT on "
+    "dlock_wait' END,CASE WHEN NOT has_table_privilege('dlock_wait','UPDATE') THEN 'UPDATE on "
+    "dlock_wait' END,CASE WHEN NOT has_table_privilege('dlock_wait','DELETE') THEN 'DELETE on "
+    "dlock_wait' END)"};
+
+// The server's clock less this host's, by an answer that was asked for between two readings.
+void clock(Findings& found, Micros server, std::int64_t before, std::int64_t after) {
+  const auto middle = before + (after - before) / 2;
+  const double apart = static_cast<double>(server - middle) / 1e6;
+  const double error = static_cast<double>(after - before) / 2e6;
+  const bool near = apart < worst_clock + error && apart > -worst_clock - error;
+  found.add("clock", fmt::format("{:+.3f}s from this host's", apart), good_if(near, Level::warning),
+            "leases are judged by the server's clock alone, but one that jumps ends them early or "
+            "late: run NTP on both");
+}
+
+}  // namespace
+
+Result<std::vector<Finding>> examine(Client& client, const Traits&) {
+  const Deadline until = client.usual_deadline();
+  TRY(c, client.take(until, false));
+  Findings found;
+  const std::int64_t before = wall_micros();
+  auto r = c->query("examine", {facts_statement}, until);
+  const std::int64_t after = wall_micros();
+  if (!r) {
+    client.drop(std::move(c));
+    return fail(std::move(r.error()));
+  }
+  const auto on = [&](std::size_t column) { return r->text(column) == "on"; };
+  found.add("server", printable(fmt::format("PostgreSQL {}", c->facts().version)), Level::good);
+  found.add("read_only", c->facts().read_only ? "on: nothing is granted here" : "off",
+            good_if(!c->facts().read_only, Level::bad),
+            "use the server that writes: locks are rows, and a standby lags");
+  const bool made = r->text(6) == "t", may = r->text(7) == "t";
+  found.add("tables",
+            made ? "there"
+            : may
+                ? printable(fmt::format("missing: made at the first use in schema {}", r->text(8)))
+                : "missing, and this account may not make them",
+            good_if(made || may, Level::bad),
+            "another account must run the statements of dlock-postgresql(7)");
+  if (made) {
+    const auto missing = c->query("examine", {rights_statement}, until);
+    if (missing)
+      found.add("rights",
+                missing->text(0).empty() ? "enough" : fmt::format("missing: {}", missing->text(0)),
+                good_if(missing->text(0).empty(), Level::bad),
+                "grant what dlock-postgresql(7) lists");
+  }
+  found.add("max_connections", printable(r->text(0)),
+            good_if(r->number<int>(0).value_or(0) >= least_connections, Level::warning),
+            "each holder and each waiter needs a connection");
+  found.add("fsync", printable(r->text(1)), good_if(on(1), Level::warning),
+            "a crash of the machine can forget grants, or all of the database");
+  found.add("full_page_writes", printable(r->text(2)), good_if(on(2), Level::warning),
+            "a crash of the machine can damage the tables");
+  found.add("synchronous_commit", printable(r->text(3)),
+            good_if(r->text(3) != "off", Level::warning),
+            "a crash can forget the last second's grants");
+  const bool standbys = r->number<int>(5).value_or(0) > 0, synchronous = !r->text(4).empty();
+  found.add("replication",
+            !standbys && !synchronous ? "none seen"
+            : synchronous             ? "synchronous"
+                                      : "asynchronous",
+            good_if(!standbys || synchronous, Level::warning),
+            "a standby that is promoted may not have seen a grant, which then is granted again: "
+            "synchronous_standby_names");
+  found.add("pooler",
+            c->facts().proxied ? "between, or wake=poll: waiters poll" : "none: waiters sleep",
+            good_if(!c->facts().proxied || client.options().poll, Level::warning),
+            "name the server itself, or a pool in session mode does not help either: ?wake=poll "
+            "says that this is meant");
+  const auto oldest = r->number<std::int64_t>(9).value_or(0);
+  found.add(
+      "oldest snapshot", fmt::format("{}s", oldest),
+      good_if(static_cast<double>(oldest) < longest_snapshot, Level::warning),
+      "a long transaction in this database keeps the dead versions of rows that change often: "
+      "locks become slower until it ends");
+  clock(found, r->number<Micros>(10).value_or(0), before, after);
+  client.drop(std::move(c));
+  return found.take();
+}
+
+}  // namespace dlock::postgresql

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "postgresql/factory.hpp"
+#include "postgresql/client/libpq.hpp"
+#include "postgresql/client/options.hpp"
+#include "postgresql/lease/lease_backend.hpp"
+
+namespace dlock::postgresql {
+
+Result<void> check(const Url& url, const Traits& traits, const Settings& settings) {
+  TRY_VOID(parse_options(url, traits, settings));
+  return {};
+}
+
+Result<std::unique_ptr<Backend>> open(const Url& url, const Traits& traits,
+                                      const Settings& settings) {
+  TRY(options, parse_options(url, traits, settings));
+  return std::make_unique<LeaseBackend>(traits, std::move(options));
+}
+
+std::vector<std::string> libraries() { return {"libpq " + libpq_version()}; }
+
+}  // namespace dlock::postgresql

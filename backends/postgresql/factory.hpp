@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// The factory of family `postgresql`. Guarantees of its recipes, and the rights that an account
+// needs: README.md beside this file.
+//
+//   postgresql://[USER@]HOST[:5432][,HOST...]/DB     postgres:// is the same. Several hosts: of one
+//   cluster; the first that answers and writes is used
+//   postgresql+unix://[USER@]/DIRECTORY?db=DB[&port=5432]
+//
+// Items: those of libpq; of lease: `wake=lock|poll`.
+#pragma once
+#include <array>
+#include <span>
+#include "core/factory.hpp"
+
+namespace dlock::postgresql {
+
+inline constexpr std::array<std::string_view, 3> schemes{"postgresql", "postgres",
+                                                         "postgresql+unix"};
+inline constexpr std::array<std::string_view, 22> items{"db",
+                                                        "port",
+                                                        "wake",
+                                                        "application_name",
+                                                        "channel_binding",
+                                                        "keepalives",
+                                                        "keepalives_count",
+                                                        "keepalives_idle",
+                                                        "keepalives_interval",
+                                                        "passfile",
+                                                        "service",
+                                                        "ssl_max_protocol_version",
+                                                        "sslcert",
+                                                        "ssl_min_protocol_version",
+                                                        "sslcrl",
+                                                        "sslcrldir",
+                                                        "sslkey",
+                                                        "sslmode",
+                                                        "sslrootcert",
+                                                        "sslsni",
+                                                        "target_session_attrs",
+                                                        "tcp_user_timeout"};
+// Those that are given to libpq as they are.
+inline constexpr std::span<const std::string_view> library_items = std::span{items}.subspan(3);
+inline constexpr std::array<Traits, 1> recipes{{
+    {.family = "postgresql",
+     .recipe = "lease",
+     .fifo = true,
+     .shared = true,
+     .permits = true,
+     .detached = true,
+     .lock_delay = true,
+     .wakes = true,
+     .native = true,
+     .weakness = "the promotion of an asynchronous standby that has not seen a grant forgets it; "
+                 "behind a pooler in transaction mode waiters poll",
+     .starts = true,
+     .revokes = true,
+     .keeps_last_run = true},
+}};
+
+Result<void> check(const Url&, const Traits&, const Settings&);
+Result<std::unique_ptr<Backend>> open(const Url&, const Traits&, const Settings&);
+Access access(const Url&);
+
+std::vector<std::string> libraries();
+
+inline constexpr BackendFactory factory{.family = "postgresql",
+                                        .schemes = schemes,
+                                        .recipes = recipes,
+                                        .items = items,
+                                        .check = check,
+                                        .open = open,
+                                        .libraries = libraries,
+                                        .note = "no GSSAPI, no LDAP",
+                                        .access = access};
+
+}  // namespace dlock::postgresql
