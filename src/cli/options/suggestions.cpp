@@ -182,7 +182,11 @@ std::string meant_variable(std::string_view name, Verb verb) {
 std::string proposed_url(std::string_view text) {
   constexpr struct {
     std::string_view port, scheme;
-  } services[] = {{"6379", "redis"}, {"2181", "zookeeper"}, {"3306", "mysql"}, {"5432", "postgresql"}, {"2379", "etcd"}};
+  } services[] = {{"6379", "redis"},
+                  {"2181", "zookeeper"},
+                  {"3306", "mysql"},
+                  {"5432", "postgresql"},
+                  {"2379", "etcd"}};
 
   const auto colon = text.rfind(':');
   if (colon == text.npos || colon == 0) return {};
