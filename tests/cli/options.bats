@@ -34,15 +34,8 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # no refused command may ha
 }
 
 @test "options are known by their full name only" {
-  refused 64 'did you mean --nonblock?' run --non --key k -- true
-  refused 64 'did you mean --key?' run --kye k -- true
-  refused 64 'did you mean --quiet?' run --quite --key k -- true
   refused 64 "unknown option '--bogus'" run --bogus --key k -- true
-  refused 64 "unknown option '--'" run --=3 --key k -- true
-  refused 64 "unknown option '-Z'" run -Z --key k -- true
-  refused 64 "unknown option '-Z'" run -nZ --key k -- true
   refused 64 '\xff' run -$'\xff' --key k -- true
-  refused 64 '\x1b' run --$'\e[31m' --key k -- true
 }
 
 @test "names that other programs use get a hint, and are refused" {
@@ -51,75 +44,47 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # no refused command may ha
   refused 64 "unknown option '--timeout' (" inspect --timeout 3
   refused 64 'did you mean --nonblock?' run --nb --key k -- true
   refused 64 'did you mean --key?' run --name k -- true
-  refused 64 "run: unknown option '-key'; did you mean --key?" run -key k -- true
   refused 64 "unknown option '-wait'; did you mean --wait?" run --key k -wait=3 -- true
   refused 64 "unknown option '-json'; did you mean --json?" inspect -json
-  refused 64 "--key: 'a' and 'b': one key or pattern" inspect a --key b
 }
 
 @test "an option of another command is refused with that command's name" {
   refused 64 "'--hold' is an option of acquire, not of run" run --hold --key k -- true
-  refused 64 "'-o' is an option of inspect, not of release" release -o KEY --key k
-  refused 64 "'--min-hold' is an option of run, not of acquire" acquire --min-hold 3 --key k
-  refused 64 "'--wait' is an option of run, acquire, release, fence, not of check" check --wait 3 --key k --token 3
   refused 64 "'-b' is an option of run, acquire, renew, release, check, inspect, bench, config, not of fence" fence -b file: --state f --token 3 -- true
 }
 
 @test "an option needs its value, a switch takes none" {
-  refused 64 '--wait: needs a value, D' run --key k --wait -- true
-  refused 64 '--wait: needs a value, D' run --key k -w -- true
-  refused 64 "--quiet: '3' is too much" run --key k --quiet=3 -- true
-  refused 64 '--backend: must not be empty' run --key k -b '' -- true
   refused 64 '--command: must not be empty' run --key k -c ''
 }
 
 @test "the command goes after --" {
   refused 64 'the command after -- is missing' run --key k --
-  refused 64 '-- and the command are missing' run --key k
-  refused 64 "'echo': put -- before the command" run --key k echo hi
-  refused 64 "'echo': the command goes after --" run --key k echo -- hi
-  refused 64 "'k': the key goes after --key, the command after --" run k -- true
   refused 64 "unexpected argument 'true'" acquire --key k -- true
-  refused 64 "unexpected argument 'b'" check a b
-  refused 64 "unexpected argument 'b'" inspect a b
-  refused 64 "unexpected argument 'j'" release k j
 }
 
 @test "keys" {
-  refused 64 '--key is missing' run -- true
   refused 64 '--key is missing' acquire
   refused 64 '--key is missing' renew --handle h1:file.lease:00000000000000000000000000000000
   refused 64 '--key is missing' release
   refused 64 "--key '' is empty" run --key '' -- true
-  refused 64 "'a\\x0ab' has a control character" run --key $'a\nb' -- true
-  refused 64 "'\\xff' is not valid UTF-8" run --key $'\xff' -- true
-  refused 64 'is 201 bytes long' run --key "$(printf '%0201d' 0)" -- true
-  refused 64 "--key: 'a' twice" run --key a --key a -- true
 }
 
 @test "durations" {
-  local bad
-  for bad in '5 m' -1 '' 5M 1e3 soon 1h-3m ' 5' 5s5 . 101y 9999999999999999999 5300w; do
-    refused 64 "--wait: '$bad'" run --key k --wait "$bad" -- true
-  done
+  refused 64 "--wait: '5 m'" run --key k --wait '5 m' -- true
   refused 64 "--ttl: '0' must be longer than 0" run --key k --ttl 0 -- true
   refused 64 "--op-timeout: '0s' must be longer than 0" run --key k --op-timeout 0s -- true
   refused 64 '60s' run --key k --lock-delay 61 -- true
+  refused 64 'hour, day, week or month' run --key k --once-per fortnight -- true
+  refused 64 'longer than 0' run --key k --once-per 0 -- true
+  DLOCK_ONCE_PER=never refused 78 'DLOCK_ONCE_PER' run --key k -- true
   refused 64 '?short_ttl=yes' acquire -q --key k --ttl 1.9s
   refused 64 '?short_ttl=yes' renew --key k --ttl 1.9s --handle h1:file.lease:00000000000000000000000000000000
 }
 
 @test "an old spelling is refused with the new one" {
-  refused 64 'run: --no-foreground no longer exists: use --foreground=no' run --no-foreground --key k -- true
-  refused 64 'run: -x no longer exists: leave it out, without -s a lock is exclusive' run -nx --key k -- true
-  DLOCK_EXCLUSIVE=1 refused 78 'DLOCK_EXCLUSIVE no longer exists: leave it out' acquire --key k
-  refused 64 '--status-fd no longer exists: use --status FD' run --status-fd 3 --key k -- true
   refused 64 '--status-file no longer exists: use --status FILE' run --status-file=e --key k -- true
   DLOCK_STATUS_FD=3 refused 78 'DLOCK_STATUS_FD no longer exists: use DLOCK_STATUS' run --key k -- true
-  refused 64 '--allow-short-ttl no longer exists: put ?short_ttl=yes into the URL' acquire --allow-short-ttl --key k --ttl 1
   refused 64 '--fail-if no longer exists: filter --output json with jq' bench --fail-if 'errors>0'
-  refused 64 '--foreground: needs a value, as in --foreground=yes' run --key k --foreground -- true
-  DLOCK_NO_FOREGROUND=1 refused 78 'DLOCK_NO_FOREGROUND no longer exists: use DLOCK_FOREGROUND' run --key k -- true
   DLOCK_NO_FOREGROUND=1 run --separate-stderr -0 "$DLOCK" inspect # has never had it
   assert_equal "$stderr" ''
   printf 'no-foreground = true\n' >"$BATS_TEST_TMPDIR/old.toml"
@@ -127,15 +92,9 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # no refused command may ha
 }
 
 @test "numbers and signals" {
-  local bad
-  for bad in 256 -1 +1 0x10 ' 1' 1.0 99999999999999999999 a; do
-    refused 64 "--conflict-exit-code: '$bad' is not a whole number from 0 to 255" run --key k -E "$bad" -- true
-  done
+  refused 64 "--conflict-exit-code: '256' is not a whole number from 0 to 255" run --key k -E 256 -- true
   refused 64 "'0' is not a whole number from 1 to 1000000" run --key k --limit 0 -- true
   refused 64 "--signal: 'FOO' is not a signal" run --key k --signal FOO -- true
-  for bad in 0 32 33 65 -1 SIG SIGSIGTERM term RTMIN+99 RTMAX+1; do
-    refused 64 "--signal: '$bad' is not a signal" run --key k --signal "$bad" -- true
-  done
   refused 64 "'0' is not a fencing token" check --key k --token 0
   refused 64 "'-3' is not a fencing token" release --key k --force --token -3
   refused 64 "--descendants: 'leave' is neither wait nor kill" run --key k --descendants leave -- true
@@ -145,21 +104,13 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # no refused command may ha
 }
 
 @test "contradictions" {
-  refused 64 '--nonblock and --wait contradict each other' run --key k -n -w 3 -- true
   refused 64 '--nonblock and --wait contradict each other' run --key k -w 3 -n -- true
-  refused 64 '--limit and --shared contradict each other' run --key k -s --limit 3 -- true
   refused 64 '--force and --handle' release --key k --force --handle h1:file.lease:00000000000000000000000000000000
-  refused 64 '--token goes with --force' release --key k --token 3
   refused 64 '--yes goes with --force' release --key k --yes
   refused 64 '--token and --yes contradict each other' release --key k --force --token 3 --yes
   refused 64 '--token and --handle' check --key k --token 3 --handle h1:file.lease:00000000000000000000000000000000
-  refused 64 'either a sequencer or --key' check v1:file.lease:k:X:3 --key k
-  refused 64 'SEQUENCER or --key is missing' check
   refused 64 "'k' is not a sequencer" check k
   refused 64 'a key goes with --token, --handle or --key' check k
-  refused 64 '--json and --csv' inspect -J --csv
-  refused 64 '--check needs a key' inspect --check
-  refused 64 '--held chooses from the list' inspect k --held
 }
 
 @test "times that do not fit name the options and the values that would fit" {
@@ -231,7 +182,6 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # no refused command may ha
   refused 64 'it has no scheme; a directory is file:/DIR' run -b /var/tmp/locks --key k -- true
   refused 64 '--backend: ' run -b 'file:///x#y' --key k -- true
   refused 64 "short_ttl: 'perhaps' is neither yes nor no" run -b 'file:///x?short_ttl=perhaps' --key k -- true
-  refused 64 "has no item 'colour'" run -b 'file:///x?colour=red' --key k -- true
   refused 64 "has no recipe 'fast'; allowed are lease, flock" run -b 'file:///x?recipe=fast' --key k -- true
   refused 64 "--recipe: " run --recipe fast --key k -- true
   refused 64 "has no recipe 'fast'" inspect --recipe fast
@@ -250,14 +200,12 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # no refused command may ha
 }
 
 @test "a bad variable is 78 and named; a good option hides it" {
-  DLOCK_WAIT=soon refused 78 "DLOCK_WAIT: 'soon'" run --key k -- true
   DLOCK_NONBLOCK=maybe refused 78 "DLOCK_NONBLOCK: 'maybe' is neither 1, true, yes or on, nor 0" run --key k -- true
   DLOCK_CONFLICT_EXIT_CODE=300 refused 78 "DLOCK_CONFLICT_EXIT_CODE: '300'" run --key k -- true
   DLOCK_BACKEND='' refused 78 'DLOCK_BACKEND: is set but empty' run --key k -- true
   DLOCK_BACKEND=nope: refused 78 'DLOCK_BACKEND: ' run --key k -- true
   DLOCK_RECIPE=fast refused 78 'DLOCK_RECIPE: ' run --key k -- true
   DLOCK_TTL=1s refused 78 'DLOCK_TTL: 1s must be at least 2s' acquire --key k
-  DLOCK_NONBLOCK=1 DLOCK_WAIT=3 refused 78 'DLOCK_NONBLOCK and DLOCK_WAIT contradict' run --key k -- true
   DLOCK_SHARED=1 DLOCK_LIMIT=3 refused 78 'DLOCK_LIMIT and DLOCK_SHARED contradict' run --key k -- true
   DLOCK_STATUS=97 refused 78 "DLOCK_STATUS: '97' is not an open descriptor" run --key k -- true
 
@@ -304,8 +252,6 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # no refused command may ha
   assert_output --partial 'one try'
   DLOCK_NONBLOCK=off run -0 "$DLOCK" run --explain --key e
   assert_output --partial 'for ever'
-  DLOCK_KEY=other refused 64 '--key is missing' run -- true
-  DLOCK_COMMAND=true DLOCK_EXPLAIN=1 DLOCK_HELD=1 refused 64 '-- and the command are missing' run --key k
   DLOCK_FORCE=1 DLOCK_YES=1 DLOCK_TOKEN=3 refused 64 '--handle is missing' release -q --key k
   DLOCK_HOLD=maybe DLOCK_JSON=maybe DLOCK_CHECK=maybe refused 64 '?short_ttl=yes' acquire -q --key k --ttl 1
 }

@@ -247,8 +247,8 @@ WRONG
     assert_equal "$said" "$has"
   done <<'MODES'
 --faults faults/runner/main.cpp
---comparison comparison/compare.py
---many many/many.py
+--comparison measure/comparison/compare.py
+--many measure/many/many.py
 MODES
 }
 

@@ -63,8 +63,6 @@ script() { setsid -w env --default-signal bash -c "$1"; }
   "$DLOCK" acquire --key k >/dev/null
   refused 75 'k is held by' acquire --keep --key k -n
   refused 64 'no process' acquire --keep --key z --watch-pid 4194303
-  refused 64 '--keep' acquire --key z --watch-pid $$
-  refused 64 'contradict' acquire --key z --keep --hold
   run -125 bash -c '"$DLOCK" acquire --keep --key z --watch-pid $$ >/dev/full'
   is_free z
 }
@@ -98,7 +96,6 @@ script() { setsid -w env --default-signal bash -c "$1"; }
   refused 75 'c' run --key a --key c -n -- true
   is_free a
   "$DLOCK" release --key c --handle "$h"
-  refused 64 'twice' run --key a --key a -- true
 }
 
 @test "several keys in opposite orders do not wait for each other" {
@@ -150,15 +147,7 @@ script() { setsid -w env --default-signal bash -c "$1"; }
   run -75 "$DLOCK" run --key k -- "$DLOCK" run --no-reentrant -n --key k -- true
 }
 
-@test "nested: a hold of a dlock that is no ancestor, or that holds no more, is not trusted" {
-  "$DLOCK" run --key k -- sh -c 'echo "$DLOCK_GRANTS" >grants'
-  "$DLOCK" run --key k -- sleep 100 &
-  outer=$!
-  eventually is_held k
-  DLOCK_GRANTS=$(cat grants) run -75 "$DLOCK" run -n --key k -- true
-  DLOCK_GRANTS='[{"key":"k","guard":7' run -75 "$DLOCK" run -n --key k -- true
-  kill $outer
-  # An ancestor has lost its lock: the nested dlock contends, and is granted after the new holder.
+@test "nested: an ancestor has lost its lock: the nested dlock contends, granted after the new holder" {
   run timeout 20 "$DLOCK" run --key z -- bash -c '"$DLOCK" release --key z --force --yes; exec "$DLOCK" run -n --key z -- true'
   [ "$status" -ne 75 ] || fail "$output"
 }

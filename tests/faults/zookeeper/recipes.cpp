@@ -1,42 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // What other clients, operators and limits do to a lock.
 #include <poll.h>
-#include <sys/wait.h>
 #include <unistd.h>
 #include <algorithm>
 #include <atomic>
-#include <catch2/catch.hpp>
-#include <csignal>
-#include <cstdlib>
-#include <optional>
 #include <thread>
-#include "support/temp_dir.hpp"
-#include "support/zookeeper_client.hpp"
+#include "faults.hpp"
 #include "zookeeper/queue/queue.hpp"
 
 using namespace dlock;
 using namespace dlock::test;
-using namespace std::chrono_literals;
 
 namespace {
 
-Key key(const std::string& text = "k") { return Key::parse(text).value(); }
-Request ask(Duration ttl = 10s) { return request(key(), ttl); }
-std::string place() { return shared_zookeeper().url() + fresh_chroot(); }
-bool lost(const Result<Renewal>& r) { return std::holds_alternative<Lost>(r.value()); }
-bool kept(const Result<Renewal>& r) { return std::holds_alternative<Kept>(r.value()); }
 Settings impatient(Duration d) {
   Settings s;
   s.op_timeout = d;
   return s;
-}
-
-Lease take(Waiter& w) {
-  for (const Deadline end = Clock::now() + 30s; Clock::now() < end;) {
-    const auto p = w.poll(1s);
-    if (p && std::holds_alternative<Granted>(*p)) return std::get<Granted>(*p).lease;
-  }
-  throw std::runtime_error("not granted");
 }
 
 }  // namespace
@@ -79,7 +59,7 @@ TEST_CASE("a holder of another program is waited for, by its node name") {
     const auto backend =
         open_zookeeper(shared_zookeeper().url() + chroot + "?prefix=p/", {}, recipe);
     const auto w = backend->enqueue(ask()).value();
-    CHECK(std::holds_alternative<Waiting>(w->poll(50ms).value()));
+    CHECK(waits(*w, 50ms));
     raw.remove(theirs);
     release_or_fail(*backend, take(*w));
   }
@@ -112,9 +92,9 @@ TEST_CASE("a waiter whose node is removed queues again, at the end") {
   const auto a = open_zookeeper(url), b = open_zookeeper(url), c = open_zookeeper(url);
   const Lease held = acquire_or_fail(*a, ask());
   const auto first = b->enqueue(ask()).value();
-  CHECK(std::holds_alternative<Waiting>(first->poll(20ms).value()));
+  CHECK(waits(*first));
   const auto second = c->enqueue(ask()).value();
-  CHECK(std::holds_alternative<Waiting>(second->poll(20ms).value()));
+  CHECK(waits(*second));
   RawZookeeper raw{shared_zookeeper().url()};
   auto names = raw.children(chroot + "/dlock/k");
   const auto d = zookeeper::Directory::of(zookeeper::Dialect::sequential, names);
@@ -122,7 +102,7 @@ TEST_CASE("a waiter whose node is removed queues again, at the end") {
   raw.remove(chroot + "/dlock/k/" + d.queue[1].name);
   release_or_fail(*a, held);
   const Lease next = take(*second);
-  CHECK(std::holds_alternative<Waiting>(first->poll(20ms).value()));
+  CHECK(waits(*first));
   release_or_fail(*c, next);
   CHECK(take(*first).token > next.token);
 }
@@ -148,28 +128,24 @@ TEST_CASE(
 }
 
 TEST_CASE("a forced release is noticed at once, before any renewal") {
-  for (const char* recipe : {"sequential", "curator", "kazoo", "ephemeral"})
+  for (const char* recipe : all_recipes)
     for (const bool waited : {false, true}) {
       CAPTURE(recipe, waited);
-      const std::string url = place() + "?prefix=p/";
+      const std::string url = place("?prefix=p/");
       const auto first = open_zookeeper(url, {}, recipe), holder = open_zookeeper(url, {}, recipe),
                  admin = open_zookeeper(url, {}, recipe);
       const auto w = holder->enqueue(ask()).value();
       if (waited) {
         const Lease before = acquire_or_fail(*first, ask());
-        CHECK(std::holds_alternative<Waiting>(w->poll(20ms).value()));
+        CHECK(waits(*w));
         release_or_fail(*first, before);
       }
-      std::optional<Granted> g;
-      for (const Deadline end = Clock::now() + 30s; !g && Clock::now() < end;)
-        if (const auto p = w->poll(1s); p && std::holds_alternative<Granted>(*p))
-          g = std::get<Granted>(*p);
-      REQUIRE(g);
-      REQUIRE(g->alarm_fd >= 0);
-      CHECK(admin->force_release(key(), g->lease.token).value() == Released::yes);
-      pollfd alarm{g->alarm_fd, POLLIN, 0};
+      const Granted g = take_all(*w);
+      REQUIRE(g.alarm_fd >= 0);
+      CHECK(admin->force_release(key(), g.lease.token).value() == Released::yes);
+      pollfd alarm{g.alarm_fd, POLLIN, 0};
       CHECK(::poll(&alarm, 1, 30000) == 1);
-      CHECK(lost(holder->renew(g->lease, 10s)));
+      CHECK(lost(holder->renew(g.lease, 10s)));
     }
 }
 
@@ -182,28 +158,6 @@ TEST_CASE("a server named by an IPv6 literal") {
   s.connect_timeout = 30s;
   const auto backend = open_zookeeper("zookeeper://[::1]:" + std::to_string(server.port()), s);
   release_or_fail(*backend, acquire_or_fail(*backend, ask(1s)));
-}
-
-TEST_CASE("revoke: the holder is told at once and goes on holding") {
-  for (const char* recipe : {"sequential", "curator", "kazoo", "ephemeral"}) {
-    CAPTURE(recipe);
-    const std::string url = place() + "?prefix=p/";
-    const auto holder = open_zookeeper(url, {}, recipe), admin = open_zookeeper(url, {}, recipe);
-    CHECK(admin->revoke(key()).value() == Released::was_not_held);
-    const auto p = (*holder->enqueue(ask()))->poll(1s).value();
-    const Granted g = std::get<Granted>(p);
-    REQUIRE(g.alarm_fd >= 0);
-    CHECK(admin->revoke(key()).value() == Released::yes);
-    pollfd alarm{g.alarm_fd, POLLIN, 0};
-    CHECK(::poll(&alarm, 1, 30000) == 1);
-    for (int i = 0; i < 2; ++i) {
-      const auto after = holder->renew(g.lease, 10s).value();
-      REQUIRE(std::holds_alternative<Kept>(after));
-      CHECK(std::get<Kept>(after).revoked);
-    }
-    CHECK(admin->check(key(), g.lease.token).value() == Validity::valid);
-    release_or_fail(*holder, g.lease);
-  }
 }
 
 TEST_CASE("a ttl outside the servers' limits is refused with their limit") {
@@ -298,31 +252,4 @@ TEST_CASE("doctor: quorum, servers, limits and ACL") {
   CHECK(of("maxClientCnxns").level != Finding::Level::unknown);
   CHECK(of("ensemble").level == Finding::Level::warning);
   CHECK(of("ACL").level == Finding::Level::good);
-}
-
-TEST_CASE("a revoked dlock run ends its job by its end signal") {
-  const char* dlock = std::getenv("DLOCK");
-  if (!dlock) FAIL("DLOCK is not set");
-  const std::string url = place();
-  const test::TempDir dir;
-  const std::string up = dir / "up";
-  const pid_t p = ::fork();
-  if (p == 0) {
-    ::execl(dlock, "dlock", "run", "-q", "-b", url.c_str(), "--ttl", "4s", "--signal", "INT",
-            "--key", "k", "--", "sh", "-c", "trap 'rm \"$0\"; exit' INT; echo >\"$0\"; sleep 60",
-            up.c_str(), nullptr);
-    ::_exit(127);
-  }
-  const auto admin = open_zookeeper(url);
-  for (const Deadline end = Clock::now() + 20s; ::access(up.c_str(), F_OK) != 0;) {
-    REQUIRE(Clock::now() < end);
-    ::usleep(20000);
-  }
-  CHECK(admin->revoke(key()).value() == Released::yes);
-  int status = 0;
-  REQUIRE(::waitpid(p, &status, 0) == p);
-  REQUIRE(WIFEXITED(status));
-  CHECK(WEXITSTATUS(status) == 122);
-  CHECK(::access(up.c_str(), F_OK) != 0);
-  CHECK(admin->inspect(key()).value()->holders.empty());
 }
