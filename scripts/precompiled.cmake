@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# Where clang builds with sanitizers and in unity Catch2, fmt and the standard library are read once for all sources: a third less to compute. In
-# other builds each source shows that it includes what it uses; GCC gains nothing. All flags must be the same: no -fPIC here, -fPIE there.
+# Where clang builds with sanitizers and in unity Catch2, fmt and the standard library are read once
+# for all sources: a third less to compute. In other builds each source shows that it includes what
+# it uses; GCC gains nothing. All flags must be the same: no -fPIC here, -fPIE there.
 if(NOT CMAKE_UNITY_BUILD OR NOT CMAKE_CXX_COMPILER_ID STREQUAL Clang OR CMAKE_POSITION_INDEPENDENT_CODE)
   return()
 endif()
