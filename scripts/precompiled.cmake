@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-# Where clang builds with sanitizers and in unity Catch2, fmt and the standard library are read once for all sources: a third less to compute. In
-# other builds each source shows that it includes what it uses; GCC gains nothing. All flags must be the same: no -fPIC here, -fPIE there.
-if(NOT CMAKE_UNITY_BUILD OR NOT CMAKE_CXX_COMPILER_ID STREQUAL Clang OR CMAKE_POSITION_INDEPENDENT_CODE)
+# Where clang builds with sanitizers and in unity Catch2, fmt and the standard library are read once
+# for all sources: a third less to compute. In other builds each source shows that it includes what
+# it uses; GCC gains nothing. All flags must be the same: no -fPIC here, -fPIE there.
+if(NOT CMAKE_UNITY_BUILD OR NOT CMAKE_CXX_COMPILER_ID STREQUAL Clang
+  OR CMAKE_POSITION_INDEPENDENT_CODE)
   return()
 endif()
 
@@ -20,7 +22,8 @@ function(dlock_precompiled directory owner)
       cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY ${directory})
       get_source_file_property(options ${source} TARGET_DIRECTORY ${target} COMPILE_OPTIONS)
       if(options)
-        set_source_files_properties(${source} TARGET_DIRECTORY ${target} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
+        set_source_files_properties(${source} TARGET_DIRECTORY ${target}
+          PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
       endif()
     endforeach()
   endforeach()
@@ -32,13 +35,15 @@ endfunction()
 
 # `ccache` may keep them: no times in them (and see scripts/test).
 target_compile_options(dlock_core PRIVATE "SHELL:-Xclang -fno-pch-timestamp")
-set(standard <algorithm> <array> <atomic> <chrono> <functional> <map> <memory> <optional> <span> <string> <variant> <vector> <fmt/format.h>)
+set(standard <algorithm> <array> <atomic> <chrono> <functional> <map> <memory> <optional> <span>
+  <string> <variant> <vector> <fmt/format.h>)
 target_precompile_headers(dlock_core PRIVATE ${standard} <tl/expected.hpp>)
 dlock_precompiled(${PROJECT_SOURCE_DIR}/src dlock_core)
 dlock_precompiled(${PROJECT_SOURCE_DIR}/backends dlock_core)
 # Tests have warnings and sanitizers of their own.
 if(BUILD_TESTING)
   target_compile_options(unit_main PRIVATE "SHELL:-Xclang -fno-pch-timestamp")
-  target_precompile_headers(unit_main PRIVATE ${standard} <mutex> <random> <set> <thread> ${PROJECT_SOURCE_DIR}/tests/support/catch/precompiled.hpp)
+  target_precompile_headers(unit_main PRIVATE ${standard} <mutex> <random> <set> <thread>
+    ${PROJECT_SOURCE_DIR}/tests/support/catch/precompiled.hpp)
   dlock_precompiled(${PROJECT_SOURCE_DIR}/tests unit_main)
 endif()

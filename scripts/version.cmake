@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Writes a header with the version and the commit of a source tree; touches it only for a change.
 #   cmake -DSOURCE=DIR -DVERSION=X.Y.Z -DHEADER=FILE -P version.cmake
-# The commit is empty where the tree is no repository of its own, git is missing or does not trust the
-# tree; it ends in "-dirty" when a file that git knows was changed.
+# The commit is empty where the tree is no repository of its own, git is missing or does not trust
+# the tree; it ends in "-dirty" when a file that git knows was changed.
 cmake_minimum_required(VERSION 3.25)
 set(commit "")
 if(EXISTS ${SOURCE}/.git)

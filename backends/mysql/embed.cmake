@@ -2,7 +2,8 @@
 # dlock_embed_sql(HEADER NAMESPACE FILE...) writes a header with one string constant per file, with
 # the name of the file. A changed .sql reruns CMake.
 function(dlock_embed_sql header namespace)
-  set(out "// Made by backends/mysql/embed.cmake.\n#pragma once\n#include <string_view>\n\nnamespace ${namespace} {\n\n")
+  set(out "// Made by backends/mysql/embed.cmake.\n#pragma once\n#include <string_view>\n\n")
+  string(APPEND out "namespace ${namespace} {\n\n")
   foreach(file IN LISTS ARGN)
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
     cmake_path(GET file STEM name)
@@ -12,5 +13,6 @@ function(dlock_embed_sql header namespace)
     string(APPEND out "inline constexpr std::string_view ${name} = R\"sql(${text})sql\";\n\n")
   endforeach()
   string(APPEND out "}  // namespace ${namespace}\n")
-  file(CONFIGURE OUTPUT ${header} CONTENT "@out@" @ONLY)  # writes the file only when something changed
+  # Writes the file only when something changed.
+  file(CONFIGURE OUTPUT ${header} CONTENT "@out@" @ONLY)
 endfunction()

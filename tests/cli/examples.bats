@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# Every example of the README and the manual is run here, or named with the reason why it is not. The last
-# test knows of the lines that no other one has named, so the order counts.
+# Every example of the README and the manual is run here, or named with the reason why it is not.
+# The last test knows of the lines that no other one has named, so the order counts.
 load common
 
 root=$BATS_TEST_DIRNAME/../..
@@ -556,7 +556,8 @@ X
   example=${example//\/tmp\//}
   run_example
   assert_line --partial '1 grants, 1 jobs, 0 faults'
-  # What the page says of a lock that is taken away: the job that lost it may still run beside the next one.
+  # What the page says of a lock that is taken away: the job that lost it may still run beside the
+  # next one.
   mkfifo up
   dlock run --trace=history --kill-after 2s --key taken -- sh -c 'trap "" TERM; echo >up; sleep 60' 3>&- &
   read -r _ <up

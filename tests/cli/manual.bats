@@ -10,7 +10,8 @@ unset DLOCK_FAKE # no option of dlock, which would say so
 man=$BATS_TEST_DIRNAME/../../man
 commands='run acquire renew release check fence inspect bench config'
 
-# `.It Fl w , Fl -wait Ns = Ns Ar D` -> `-w, --wait=D`, of all pages named, without --version (dlock itself)
+# `.It Fl w , Fl -wait Ns = Ns Ar D` -> `-w, --wait=D`, of all pages named, without --version (dlock
+# itself)
 options_of_pages() {
   sed -n -e 's/^\.It Fl \([[:alnum:]]\) , Fl -/-\1, --/p' -e 's/^\.It Fl -/--/p' "$@" |
     sed -e 's/ Ns = Ns Ar /=/' | grep -v '^--version' | sort

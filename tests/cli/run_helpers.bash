@@ -27,7 +27,8 @@ teardown() {
   done
 }
 
-# on_file / on_lease ARGUMENTS...: dlock run on a fresh `file:` store, or on the fake leased backend with $faults.
+# on_file / on_lease ARGUMENTS...: dlock run on a fresh `file:` store, or on the fake leased backend
+# with $faults.
 on_file() { DLOCK_TEST_RUN=$BATS_TEST_TMPDIR "$DLOCK" run -b "file:$dir/locks" --key k "$@"; }
 on_lease() { DLOCK_TEST_RUN=$BATS_TEST_TMPDIR "$DLOCK_FAKE" run -b "fake:?${faults:-}" --key k "$@"; }
 

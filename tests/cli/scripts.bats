@@ -185,7 +185,8 @@ STAND_IN
   assert_output "CMAKE_HOME_DIRECTORY:INTERNAL=$(cd "$BATS_TEST_TMPDIR/copy" && pwd -P)"
 }
 
-# A tree in which scripts/prove, test, fuzz and mutants can see what they are asked for, and a deps that does nothing but tell.
+# A tree in which scripts/prove, test, fuzz and mutants can see what they are asked for, and a deps
+# that does nothing but tell.
 tree_of_tests() {
   cp "$scripts"/{prove,test,fuzz,mutants,builds,check,peers} "$tree/scripts/"
   printf '#!/bin/sh\necho deps >>"%s"\n' "$BATS_TEST_TMPDIR/calls" >"$tree/scripts/deps"

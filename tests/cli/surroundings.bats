@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# The environments that dlock is started in: cron, services, closed descriptors, full disks; metrics.
+# The environments that dlock is started in: cron, services, closed descriptors, full disks;
+# metrics.
 load common
 
 setup() {

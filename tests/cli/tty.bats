@@ -9,7 +9,8 @@ D="$DLOCK_FAKE run -b fake: --key k"
 
 # A command that Ctrl-Z shall stop must not be in vfork then: a shell that waits for its vfork
 # cannot stop, with or without dlock.
-# in_shell: an interactive shell with job control. on_tty COMMAND...: without a shell, so it leads the session.
+# in_shell: an interactive shell with job control. on_tty COMMAND...: without a shell, so it leads
+# the session.
 in_shell() { PS1='rdy> ' "$PTY_DRIVE" bash --norc --noprofile --noediting -i; }
 on_tty() { "$PTY_DRIVE" "$@"; }
 

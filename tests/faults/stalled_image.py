@@ -3,9 +3,9 @@
 # usage: stalled_image.py DLOCK DLOCK_FAKE
 # The program's file is on a disk that hangs, or that fails with EIO, and the kernel has taken back
 # what it can of its pages, the guard's among them. Or the disk hangs from the first moment of the
-# job, and nothing has been read ahead. Then dlock is killed, or it is stopped and its lease ends: the
-# guard, which has never killed before, ends the job and its child in time, with a cgroup and without.
-# 77: it cannot be tested here.
+# job, and nothing has been read ahead. Then dlock is killed, or it is stopped and its lease ends:
+# the guard, which has never killed before, ends the job and its child in time, with a cgroup and
+# without. 77: it cannot be tested here.
 import os, select, signal, subprocess, sys, tempfile, time
 
 from disk import Disk, children, field, within

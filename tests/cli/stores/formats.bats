@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# Two versions of dlock share a store: a record of a layout that this one does not know is refused with a message, and left alone.
+# Two versions of dlock share a store: a record of a layout that this one does not know is refused
+# with a message, and left alone.
 load stores
 
 # Makes the record of a key what a later version might write. Debian's Python sees python3-kazoo.

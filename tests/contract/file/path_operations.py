@@ -79,7 +79,8 @@ with tempfile.TemporaryDirectory() as outside:
         traced("run", *at, "--key", recipe, "--", "true")  # this creates all files
         nested = ["sh", "-c", f"'{dlock}' inspect -b 'file:{locks}?recipe={recipe}' {recipe}; "
                               f"'{dlock}' run --no-reentrant -b 'file:{locks}?recipe={recipe}' --key {recipe} -w 4s -E 9 -- true"]
-        # Looked at, and waited for. The table of locks grows with the square of those who wait for one.
+        # Looked at, and waited for. The table of locks grows with the square of those who wait for
+        # one.
         traced("run", *at, "--key", recipe, "--", *nested, status=9, without='"/proc/locks"')
         traced("inspect", *at)
         traced("release", *at, "--key", recipe, "--force", "--yes", status=75)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// UnderCurator HOST:PORT KEY TIMEOUT_MS JOB...: runs JOB under Curator's InterProcessMutex, again and
-// again. As soon as its listener hears that the connection is SUSPENDED or LOST, as its documentation
-// recommends to watch, the job is killed and this program ends.
+// UnderCurator HOST:PORT KEY TIMEOUT_MS JOB...: runs JOB under Curator's InterProcessMutex, again
+// and again. As soon as its listener hears that the connection is SUSPENDED or LOST, as its
+// documentation recommends to watch, the job is killed and this program ends.
 import java.io.IOException;
 import java.util.Arrays;
 import java.util.List;
