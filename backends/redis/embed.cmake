@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # dlock_embed_lua(HEADER NAMESPACE NAME=FILE[+FILE...] ...) writes a header with one constant per
-# script: the files joined, without the lines that are comments, and the SHA-1 for EVALSHA. A changed
-# .lua reruns CMake.
+# script: the files joined, without the lines that are comments, and the SHA-1 for EVALSHA. A
+# changed .lua reruns CMake.
 function(dlock_embed_lua header namespace)
   set(out "// Made by backends/redis/embed.cmake.\n#pragma once\n#include \"redis/wire/command.hpp\"\n\nnamespace ${namespace} {\n\n")
   foreach(entry IN LISTS ARGN)

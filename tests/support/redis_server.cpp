@@ -136,7 +136,7 @@ std::optional<redis::Reply> RawRedis::ask(std::span<const std::string_view> word
       if (*reply) return std::move(**reply);
     }
     wait_for(connection_.poll_fd(), connection_.poll_events(),
-                    {std::min(by, connection_.poll_until())});
+             {std::min(by, connection_.poll_until())});
   }
   return std::nullopt;
 }

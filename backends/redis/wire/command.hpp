@@ -32,7 +32,7 @@ struct Command {
   enum class InGrace {
     sent,      // it grants nothing
     withheld,  // it may grant
-    told,  // it may grant unless its last word is "1" instead of "0", which is put behind the others
+    told,      // it may grant unless its last word, put behind the others, is "1" and not "0"
   };
 
   std::string_view what;           // "renew", for messages

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A lease above restart_grace: what the refusal advises is accepted.
-#include "redis/wire/facts.hpp"
 #include <catch2/catch.hpp>
 #include <random>
 #include "core/duration.hpp"
+#include "redis/wire/facts.hpp"
 
 using namespace dlock;
 using namespace dlock::redis;
