@@ -1,130 +1,133 @@
 // SPDX-License-Identifier: Apache-2.0
+// Built without instrumentation and stack protector (CMakeLists.txt), as the child calls no library.
 #include "run/child.hpp"
-#include <fmt/format.h>
 #include <linux/sched.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-#include <algorithm>
-#include <cerrno>
+#include <sys/utsname.h>
 #include <csignal>
 #include <cstdint>
 #include <string_view>
-#include "core/sequencer.hpp"
-#include "run/process.hpp"
+#include "core/number.hpp"
+#include "run/raw_call.hpp"
 
 namespace dlock::run {
 namespace {
 
-[[noreturn]] void become(const Child& c, pid_t guard) {
-  ::setpgid(0, c.group);
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != guard) ::_exit(125);  // it died between fork and prctl
-  ::signal(SIGBUS, c.signals.on_bus);
-  ::signal(SIGCHLD, c.signals.on_child);
-  ::signal(SIGXFSZ, c.signals.on_file_size);
-  ::sigprocmask(SIG_SETMASK, &c.signals.mask, nullptr);
-  ::execvpe(c.file, c.words, c.environment);
-  const int error = errno;
-  if (c.error_pipe >= 0) (void)!::write(c.error_pipe, &error, sizeof error);
-  ::_exit(error == ENOENT ? 127 : 126);
+void set_disposition(int signal, void (*handler)(int)) {
+#if defined(__x86_64__) || defined(__aarch64__)
+  const struct {
+    void (*handler)(int);
+    unsigned long flags, restorer, mask;
+  } action{handler, 0, 0, 0};
+  raw_call(SYS_rt_sigaction, signal, as_argument(&action), 0, sizeof action.mask);
+#else
+  ::signal(signal, handler);
+#endif
 }
 
-// fork(2) into a cgroup.
-pid_t fork_into(int cgroup) {
-  clone_args args{};
-  args.flags = CLONE_INTO_CGROUP;
-  args.exit_signal = SIGCHLD;
-  args.cgroup = static_cast<std::uint64_t>(cgroup);
-  return static_cast<pid_t>(::syscall(SYS_clone3, &args, sizeof args));
+// Another file of that name, further down in PATH, may do: as execvp(3) of glibc.
+bool goes_on(long error) {
+  return error == -ENOENT || error == -EACCES || error == -ENOTDIR || error == -ESTALE ||
+         error == -ENODEV || error == -ETIMEDOUT;
 }
 
-// A key inside a JSON string: it is valid UTF-8 without control characters, so two characters need
-// escapes. (Loading a JSON library at every start costs more than the rest of this file.)
-std::string json_text(std::string_view key) {
-  std::string out;
-  for (const char c : key) {
-    if (c == '"' || c == '\\') out += '\\';
-    out += c;
+// Returns the errno.
+long execute(const Child& c) {
+  long error = -ENOENT;
+  bool refused = false;
+  for (const char* const* file = c.files; *file; ++file) {
+    error =
+        raw_call(SYS_execve, as_argument(*file), as_argument(c.words), as_argument(c.environment));
+    if (error == -ENOEXEC) {
+      c.script[1] = *file;
+      error = raw_call(SYS_execve, as_argument(c.script[0]), as_argument(c.script),
+                       as_argument(c.environment));
+    }
+    if (!goes_on(error)) return -error;
+    refused |= error == -EACCES;
   }
-  return out;
+  return refused ? EACCES : -error;
 }
 
-std::string handle_of(const Traits& traits, const std::vector<Lease>& leases) {
-  return Handle::of(traits.family, traits.recipe, leases).text();
+[[noreturn]] void become(const Child& c) {
+  raw_call(SYS_setpgid, 0, c.group);
+  raw_call(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL);
+  // the guard died between clone and prctl
+  if (raw_call(SYS_getppid) != c.guard) raw_call(SYS_exit_group, 125);
+  set_disposition(SIGBUS, c.signals.on_bus);
+  set_disposition(SIGCHLD, c.signals.on_child);
+  set_disposition(SIGXFSZ, c.signals.on_file_size);
+  // signals sent since the clone arrive here, none is lost
+  raw_call(SYS_rt_sigprocmask, SIG_SETMASK, as_argument(&c.signals.mask), 0, _NSIG / 8);
+  const auto error = static_cast<int>(execute(c));
+  if (c.error_pipe >= 0) raw_call(SYS_write, c.error_pipe, as_argument(&error), sizeof error);
+  for (;;) raw_call(SYS_exit_group, error == ENOENT ? 127 : 126);
+}
+
+// Since Linux 5.16 a process that dumps core ends only itself.
+bool may_share_memory() {
+  utsname system{};
+  if (::uname(&system) != 0) return false;
+  std::string_view release = system.release;
+  const auto major = take_number<int>(release);
+  release.remove_prefix(release.starts_with('.') ? 1 : 0);
+  const auto minor = take_number<int>(release);
+  return major && minor && (*major > 5 || (*major == 5 && *minor >= 16));
+}
+
+// clone3(2) of a child that runs on another stack; -errno.
+long clone_onto_stack(const clone_args& args, const Child& child) {
+#if defined(__x86_64__)
+  register const Child* argument asm("r12") = &child;
+  register void (*entry)(const Child&) asm("r13") = become;
+  long result = SYS_clone3;
+  asm volatile(
+      "syscall; testq %%rax, %%rax; jnz 1f; xorl %%ebp, %%ebp; movq %%r12, %%rdi; callq *%%r13; "
+      "ud2; 1:"
+      : "+a"(result)
+      : "D"(&args), "S"(sizeof args), "r"(argument), "r"(entry)
+      : "rcx", "r11", "memory");
+  return result;
+#elif defined(__aarch64__)
+  register long number asm("x8") = SYS_clone3;
+  register long result asm("x0") = as_argument(&args);
+  register long size asm("x1") = sizeof args;
+  register const Child* argument asm("x9") = &child;
+  register void (*entry)(const Child&) asm("x10") = become;
+  asm volatile("svc 0; cbnz x0, 1f; mov x29, xzr; mov x30, xzr; mov x0, x9; blr x10; brk 1; 1:"
+               : "+r"(result)
+               : "r"(number), "r"(size), "r"(argument), "r"(entry)
+               : "memory");
+  return result;
+#else
+  (void)args, (void)child;
+  return -ENOSYS;
+#endif
 }
 
 }  // namespace
 
-pid_t start_child(const Child& child, int cgroup) {
-  const pid_t guard = ::getpid();
-  pid_t pid = cgroup >= 0 ? fork_into(cgroup) : -1;
+pid_t start_child(Child& child, int cgroup) {
+  clone_args args{};
+  const std::uint64_t sharing = may_share_memory() ? CLONE_VM : 0;
+  args.flags = sharing;
+  args.exit_signal = SIGCHLD;
+  args.stack = reinterpret_cast<std::uint64_t>(child.stack);
+  args.stack_size = sizeof child.stack;
+  long pid = -ENOSYS;
+  if (cgroup >= 0) {
+    args.flags |= CLONE_INTO_CGROUP;
+    args.cgroup = static_cast<std::uint64_t>(cgroup);
+    pid = clone_onto_stack(args, child);
+    args.flags = sharing;
+    args.cgroup = 0;
+  }
   // the cgroup takes no processes (controllers enabled, a limit): continue without it
-  if (pid < 0) pid = ::fork();
-  if (pid == 0) become(child, guard);
-  return pid;
-}
-
-std::string job_environment(const Plan& plan, const std::vector<Lease>& leases, pid_t guard) {
-  std::string out;
-  const auto set = [&](std::string_view name, std::string_view value) {
-    out.append(name).append("=").append(value).push_back('\0');
-  };
-  const auto remove = [&](std::string_view name) { out.append(name).push_back('\0'); };
-  remove("DLOCK_PASSWORD");
-  if (!plan.publish_environment) return out;
-
-  const auto sequencer = [&](const Lease& l) {
-    return Sequencer{std::string(plan.traits.family), std::string(plan.traits.recipe), l.key,
-                     l.mode, l.token}
-        .text();
-  };
-  const Lease& first = leases.front();
-  set("DLOCK_HELD", "1");
-  set("DLOCK_KEY", first.key.text());
-  set("DLOCK_TOKEN", std::to_string(first.token));
-  set("DLOCK_SEQUENCER", sequencer(first));
-  set("DLOCK_HANDLE", handle_of(plan.traits, leases));
-  set("DLOCK_TTL_MS", std::to_string(plan.request.ttl / std::chrono::milliseconds{1}));
-  if (first.mode == Mode::permit) set("DLOCK_SLOT", std::to_string(first.slot));
-  else remove("DLOCK_SLOT");
-
-  // A nested dlock also needs the handle, and the process that must be its ancestor.
-  const auto seen = look_up(guard);
-  const std::string stands_behind =
-      fmt::format(R"("guard":{{"pid":{},"start":{}}})", guard, seen ? seen->id.start : 0);
-  std::string grants;
-  for (const Lease& l : leases) {
-    const bool permit = l.mode == Mode::permit;
-    grants += fmt::format(
-        R"({}{{"key":"{}","token":{},"sequencer":"{}","mode":"{}","slot":{},"limit":{},)"
-        R"("handle":"{}","place":"{}",{}}})",
-        grants.empty() ? "" : ",", json_text(l.key.text()), l.token, sequencer(l),
-        static_cast<char>(l.mode), permit ? std::to_string(l.slot) : "null",
-        permit ? std::to_string(plan.request.limit) : "null", handle_of(plan.traits, {l}),
-        json_text(plan.place), stands_behind);
-  }
-  for (const auto& [key, text] : plan.inherited_grants)  // of our ancestors, for nested dlocks
-    if (std::none_of(leases.begin(), leases.end(),
-                     [&, &k = key](const Lease& l) { return l.key == k; }))
-      grants += "," + text;
-  set("DLOCK_GRANTS", fmt::format("[{}]", grants));
-  return out;
-}
-
-std::vector<char*> changed_environment(std::string& changes) {
-  std::vector<char*> all;
-  for (char** entry = environ; entry && *entry; ++entry) all.push_back(*entry);
-  for (std::size_t at = 0; at < changes.size(); at = changes.find('\0', at) + 1) {
-    const std::string_view change = &changes[at];
-    const std::string_view name = change.substr(0, change.find('='));
-    std::erase_if(all, [=](std::string_view entry) {
-      return entry.starts_with(name) && entry.substr(name.size()).starts_with('=');
-    });
-    if (name != change) all.push_back(&changes[at]);
-  }
-  all.push_back(nullptr);
-  return all;
+  if (pid < 0) pid = clone_onto_stack(args, child);
+  if (pid > 0) return static_cast<pid_t>(pid);
+  const pid_t copy = ::fork();
+  if (copy == 0) become(child);
+  return copy;
 }
 
 }  // namespace dlock::run

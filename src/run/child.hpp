@@ -1,36 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <sys/types.h>
-#include <string>
-#include <vector>
-#include "core/lease.hpp"
+#include <unistd.h>
+#include <cstddef>
 #include "run/entry.hpp"
-#include "run/plan.hpp"
+#include "run/program.hpp"
 
 namespace dlock::run {
 
-// What a child of the guard is to become.
+// All that a child of the guard reads and writes until its exec: it stays as long as that may hang.
 struct Child {
-  const char* file;  // as execvp(3): without '/' it is looked up in PATH
-  char* const* words;
-  char* const* environment;
-  const Entry::Signals& signals;
-  pid_t group = 0;      // 0: a group of its own
-  int error_pipe = -1;  // gets the errno of an exec that failed
+  Child(const Program& p, char* const* variables, const Entry::Signals& found, pid_t group_to_join,
+        int pipe_for_errno)
+      : files(p.files()),
+        script(p.script()),
+        words(p.words()),
+        environment(variables),
+        signals(found),
+        group(group_to_join),
+        error_pipe(pipe_for_errno) {}
+
+  alignas(16) std::byte stack[32768];  // touched at its upper end alone
+  const char* const* const files;
+  const char** const script;
+  char* const* const words;
+  char* const* const environment;
+  const Entry::Signals signals;
+  const pid_t guard = ::getpid(), group;  // 0: a group of its own
+  const int error_pipe;                   // gets the errno of an exec that failed; or -1
 };
 
 // Starts it, in the cgroup of that descriptor if there is one and it takes processes. -1 and errno
-// if there is no process. Does not wait for the exec, which may hang on a dead mount: the guard
-// stays able to kill. Call it with every signal blocked: those sent since arrive in the child, none
-// is lost.
-pid_t start_child(const Child&, int cgroup);
-
-// The environment of the job (CLI: DLOCK_HELD and so on), in the format of the guard's start
-// message: each entry ends with NUL, "NAME=value" sets, "NAME" removes. The leases in the order of
-// the keys.
-std::string job_environment(const Plan&, const std::vector<Lease>&, pid_t guard);
-
-// The guard's environment with those changes: pointers into both, with nullptr at the end.
-std::vector<char*> changed_environment(std::string& changes);
+// if there is no process.
+//
+// The child shares the memory of the guard until its exec: no page table is copied, and none of the
+// pages that the guard writes next. So the child calls no library and writes nothing but `Child` and
+// `script`; and the guard, which does not wait for the exec, stays able to kill. On processors where
+// this is not written, the child is a copy. Call it with every signal blocked.
+//
+// If a process dumps core, Linux before 5.16 ends all that share its memory: a child that the
+// terminal's QUIT ends before its exec would take the guard with it. So the child is a copy there,
+// too. (With PR_SET_DUMPABLE instead, a /proc mounted with hidepid would not show the guard to a
+// nested dlock.)
+pid_t start_child(Child&, int cgroup);
 
 }  // namespace dlock::run

@@ -11,6 +11,7 @@
 #include <iterator>
 #include <utility>
 #include "core/text.hpp"
+#include "run/environment.hpp"
 #include "run/signals.hpp"
 #include "util/process_title.hpp"
 
@@ -94,7 +95,9 @@ void Guard::run() {
 
 // `pkill -9 dlock`, and `pkill -9 -f` with dlock's command line, must not kill both processes.
 void Guard::show_itself() {
-  for (char* const* word = plan_.command; *word; ++word) words_.emplace_back(*word);
+  std::vector<std::string> words;
+  for (char* const* word = plan_.command; *word; ++word) words.emplace_back(*word);
+  command_.emplace(std::move(words));
   ::prctl(PR_SET_NAME, "lock-guard");
   show_as("lock-guard: " + printable(plan_.request.key.text()));
 }
@@ -155,16 +158,8 @@ void Guard::start_job(const order::Start& order, const Channel::Received& r) {
   backstop_.emplace(children_, channel_.fd(), cgroup_.kill_fd());
   arm_backstop();
   if (const FailedCall call = backstop_->start()) return cannot_start(call);
-  std::vector<char*> words;
-  for (std::string& word : words_) words.push_back(word.data());
-  words.push_back(nullptr);
-  job_ = start_child({.file = words.front(),
-                      .words = words.data(),
-                      .environment = environment_.data(),
-                      .signals = entry_.signals(),
-                      .group = group_,
-                      .error_pipe = error[1]},
-                     cgroup_.fd());
+  job_child_.emplace(*command_, environment_.data(), entry_.signals(), group_, error[1]);
+  job_ = start_child(*job_child_, cgroup_.fd());
   const int fork_error = errno;
   ::close(error[1]);
   exec_error_.reset(error[0]);
@@ -233,13 +228,9 @@ void Guard::check_max_run(Deadline now) {
 void Guard::lose(Deadline now) {
   if (plan_.on_lost.what == OnLost::Do::exec) {
     // one more member of the tree: dlock waits for it, and it is killed with the tree
-    std::string shell = "sh", option = "-c", command = plan_.on_lost.command;
-    char* const words[] = {shell.data(), option.data(), command.data(), nullptr};
-    helper_ = start_child({.file = "/bin/sh",
-                           .words = words,
-                           .environment = environment_.data(),
-                           .signals = entry_.signals()},
-                          -1);
+    on_lost_.emplace(std::vector<std::string>{"sh", "-c", plan_.on_lost.command}, "/bin/sh");
+    helper_child_.emplace(*on_lost_, environment_.data(), entry_.signals(), 0, -1);
+    helper_ = start_child(*helper_child_, -1);
     if (helper_ < 0) {  // no process available: at least the job gets the end signal
       helper_ = 0;
       return signal_tree(plan_.end_signal);

@@ -57,8 +57,10 @@ class Guard {
   Channel channel_;
   const Entry& entry_;
   const Plan& plan_;
-  // A copy: the original memory now holds our process title.
-  std::vector<std::string> words_;
+  // Copies: the original memory now holds our process title. Neither changes while a child is about
+  // to execute (see start_child).
+  std::optional<Program> command_, on_lost_;
+  std::optional<Child> job_child_, helper_child_;
   std::string changes_;  // of the environment
   std::vector<char*> environment_;
   const OwnChildren children_;

@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
-#include "run/child.hpp"
+#include "run/environment.hpp"
 #include "run/job_cgroup.hpp"
 #include "util/wait.hpp"
 

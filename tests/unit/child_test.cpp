@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <fstream>
 #include <optional>
+#include "run/environment.hpp"
 
 using namespace dlock;
 using namespace dlock::run;
@@ -52,13 +53,20 @@ class Path {
   std::optional<std::string> was_;
 };
 
+std::vector<std::string> files(std::vector<std::string> words) {
+  const Program program(std::move(words));
+  std::vector<std::string> all;
+  for (const char* const* file = program.files(); *file; ++file) all.emplace_back(*file);
+  return all;
+}
+
 struct Ended {
   int status = -1, error = 0;
   std::string said;
 };
 
-// Runs it with its standard output in a pipe. `file`: the first word, unless it is named.
-Ended end_of(std::vector<std::string> words, const char* file = nullptr) {
+// Runs it with its standard output in a pipe.
+Ended end_of(const Program& program) {
   sigset_t all, mask;
   sigfillset(&all);
   ::sigprocmask(SIG_SETMASK, &all, &mask);
@@ -69,15 +77,8 @@ Ended end_of(std::vector<std::string> words, const char* file = nullptr) {
   ::dup2(out[1], 1);
   std::string changes;
   std::vector<char*> environment = changed_environment(changes);
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  const pid_t pid = start_child({.file = file ? file : argv.front(),
-                                 .words = argv.data(),
-                                 .environment = environment.data(),
-                                 .signals = {mask, SIG_DFL, SIG_DFL, SIG_DFL},
-                                 .error_pipe = error[1]},
-                                -1);
+  Child child(program, environment.data(), {mask, SIG_DFL, SIG_DFL, SIG_DFL}, 0, error[1]);
+  const pid_t pid = start_child(child, -1);
   const int dumpable = ::prctl(PR_GET_DUMPABLE);
   ::dup2(own, 1);
   for (const int fd : {own, out[1], error[1]}) ::close(fd);
@@ -96,42 +97,29 @@ Ended end_of(std::vector<std::string> words, const char* file = nullptr) {
 }  // namespace
 
 TEST_CASE("a word without a slash is looked up in PATH") {
-  const Directory a, b;
-  a.file("x", "echo of a\n", 0755);
-  b.file("x", "echo of b\n", 0755);
-  b.file("y", "echo of b\n", 0755);
-  const std::string too_long(PATH_MAX, 'l');
-  const Path path((too_long + ":" + a.path() + ":" + b.path()).c_str());
-  CHECK(end_of({"x"}).said == "of a\n");
-  CHECK(end_of({"y"}).said == "of b\n");
-  CHECK(end_of({"./x"}).error == ENOENT);
-  CHECK(end_of({b.path() + "/x"}).said == "of b\n");
-  // an empty element of PATH is the current directory, wherever it stands
-  const std::filesystem::path here = std::filesystem::current_path();
-  std::filesystem::current_path(b.path());
-  for (const std::string& list : {"/absent::" + a.path(), a.path() + ":", ":" + a.path()}) {
-    const Path with_empty(list.c_str());
-    CHECK(end_of({"y"}).said == "of b\n");
-    CHECK(end_of({"./y"}).said == "of b\n");
-    CHECK(end_of({"x"}).said == (list.ends_with(':') ? "of a\n" : "of b\n"));
-  }
-  std::filesystem::current_path(here);
+  const Path path("/a::/b:");
+  CHECK(files({"x"}) == std::vector<std::string>{"/a/x", "x", "/b/x", "x"});
+  CHECK(files({"./x"}) == std::vector<std::string>{"./x"});
+  CHECK(files({""}).empty());
   const Path none(nullptr);
-  CHECK(end_of({"true"}).status == 0);
+  CHECK(files({"x"}) == std::vector<std::string>{"/bin/x", "/usr/bin/x"});
+  const std::string too_long(PATH_MAX, 'l');
+  const Path bad((too_long + ":/c").c_str());
+  CHECK(files({"x"}) == std::vector<std::string>{"/c/x"});
 }
 
 TEST_CASE("the child becomes the program") {
-  const Ended e = end_of({"echo", "one", "two words"});
+  const Ended e = end_of(Program({"echo", "one", "two words"}));
   CHECK(e.error == 0);
   CHECK(e.status == 0);
   CHECK(e.said == "one two words\n");
-  CHECK(end_of({"sh", "-c", "exit 7"}, "/bin/sh").status == 7 << 8);
+  CHECK(end_of(Program({"sh", "-c", "exit 7"}, "/bin/sh")).status == 7 << 8);
 }
 
 TEST_CASE("a file without a format of its own is run by the shell") {
   const Directory d;
   const std::string file = d.file("script", "echo $0 $2\nexit 3\n", 0755);
-  const Ended e = end_of({file, "a", "b"});
+  const Ended e = end_of(Program({file, "a", "b"}));
   CHECK(e.said == file + " b\n");
   CHECK(e.status == 3 << 8);
 }
@@ -140,15 +128,14 @@ TEST_CASE("the errno of a program that cannot be executed") {
   const Directory d, further;
   d.file("refused", "", 0644);
   const Path path((d.path() + ":" + further.path()).c_str());
-  CHECK(end_of({"absent"}).error == ENOENT);
-  CHECK(end_of({""}).error == ENOENT);
-  CHECK(end_of({"absent"}).status == 127 << 8);
-  CHECK(end_of({std::string(NAME_MAX + 1, 'x')}).error == ENAMETOOLONG);
-  const Ended refused = end_of({"refused"});  // the last one is absent
+  CHECK(end_of(Program({"absent"})).error == ENOENT);
+  CHECK(end_of(Program({""})).error == ENOENT);
+  CHECK(end_of(Program({std::string(NAME_MAX + 1, 'x')})).error == ENAMETOOLONG);
+  const Ended refused = end_of(Program({"refused"}));  // the last one is absent
   CHECK(refused.error == EACCES);
   CHECK(refused.status == 126 << 8);
   further.file("refused", "echo ok\n", 0755);
-  CHECK(end_of({"refused"}).said == "ok\n");
+  CHECK(end_of(Program({"refused"})).said == "ok\n");
 }
 
 TEST_CASE("the environment with changes") {

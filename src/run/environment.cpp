@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/environment.hpp"
+#include <fmt/format.h>
+#include <unistd.h>
+#include <algorithm>
+#include <string_view>
+#include "core/sequencer.hpp"
+#include "run/process.hpp"
+
+namespace dlock::run {
+
+namespace {
+
+// A key inside a JSON string: it is valid UTF-8 without control characters, so two characters need
+// escapes. (Loading a JSON library at every start costs more than the rest of this file.)
+std::string json_text(std::string_view key) {
+  std::string out;
+  for (const char c : key) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out;
+}
+
+std::string handle_of(const Traits& traits, const std::vector<Lease>& leases) {
+  return Handle::of(traits.family, traits.recipe, leases).text();
+}
+
+}  // namespace
+
+std::string job_environment(const Plan& plan, const std::vector<Lease>& leases, pid_t guard) {
+  std::string out;
+  const auto set = [&](std::string_view name, std::string_view value) {
+    out.append(name).append("=").append(value).push_back('\0');
+  };
+  const auto remove = [&](std::string_view name) { out.append(name).push_back('\0'); };
+  remove("DLOCK_PASSWORD");
+  if (!plan.publish_environment) return out;
+
+  const auto sequencer = [&](const Lease& l) {
+    return Sequencer{std::string(plan.traits.family), std::string(plan.traits.recipe), l.key,
+                     l.mode, l.token}
+        .text();
+  };
+  const Lease& first = leases.front();
+  set("DLOCK_HELD", "1");
+  set("DLOCK_KEY", first.key.text());
+  set("DLOCK_TOKEN", std::to_string(first.token));
+  set("DLOCK_SEQUENCER", sequencer(first));
+  set("DLOCK_HANDLE", handle_of(plan.traits, leases));
+  set("DLOCK_TTL_MS", std::to_string(plan.request.ttl / std::chrono::milliseconds{1}));
+  if (first.mode == Mode::permit) set("DLOCK_SLOT", std::to_string(first.slot));
+  else remove("DLOCK_SLOT");
+
+  // A nested dlock also needs the handle, and the process that must be its ancestor.
+  const auto seen = look_up(guard);
+  const std::string stands_behind =
+      fmt::format(R"("guard":{{"pid":{},"start":{}}})", guard, seen ? seen->id.start : 0);
+  std::string grants;
+  for (const Lease& l : leases) {
+    const bool permit = l.mode == Mode::permit;
+    grants += fmt::format(
+        R"({}{{"key":"{}","token":{},"sequencer":"{}","mode":"{}","slot":{},"limit":{},)"
+        R"("handle":"{}","place":"{}",{}}})",
+        grants.empty() ? "" : ",", json_text(l.key.text()), l.token, sequencer(l),
+        static_cast<char>(l.mode), permit ? std::to_string(l.slot) : "null",
+        permit ? std::to_string(plan.request.limit) : "null", handle_of(plan.traits, {l}),
+        json_text(plan.place), stands_behind);
+  }
+  for (const auto& [key, text] : plan.inherited_grants)  // of our ancestors, for nested dlocks
+    if (std::none_of(leases.begin(), leases.end(),
+                     [&, &k = key](const Lease& l) { return l.key == k; }))
+      grants += "," + text;
+  set("DLOCK_GRANTS", fmt::format("[{}]", grants));
+  return out;
+}
+
+std::vector<char*> changed_environment(std::string& changes) {
+  std::vector<char*> all;
+  for (char** entry = environ; entry && *entry; ++entry) all.push_back(*entry);
+  for (std::size_t at = 0; at < changes.size(); at = changes.find('\0', at) + 1) {
+    const std::string_view change = &changes[at];
+    const std::string_view name = change.substr(0, change.find('='));
+    std::erase_if(all, [=](std::string_view entry) {
+      return entry.starts_with(name) && entry.substr(name.size()).starts_with('=');
+    });
+    if (name != change) all.push_back(&changes[at]);
+  }
+  all.push_back(nullptr);
+  return all;
+}
+
+}  // namespace dlock::run

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <sys/types.h>
+#include <string>
+#include <vector>
+#include "core/backend.hpp"
+#include "run/plan.hpp"
+
+namespace dlock::run {
+
+// The environment of the job (CLI: DLOCK_HELD and so on), in the format of the guard's start
+// message: each entry ends with NUL, "NAME=value" sets, "NAME" removes. The leases in the order of
+// the keys.
+std::string job_environment(const Plan&, const std::vector<Lease>&, pid_t guard);
+
+// The guard's environment with those changes: pointers into both, with nullptr at the end.
+std::vector<char*> changed_environment(std::string& changes);
+
+}  // namespace dlock::run
