@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests beside other clients of ZooKeeper have in common: a server of their own, dlock, and checks."""
+"""What the tests beside other clients of ZooKeeper have in common: a server of their own, dlock,
+and checks."""
 import ctypes
 import os
 import shutil
@@ -36,11 +37,14 @@ class Server:
             s.bind(("127.0.0.1", 0))
             self.host = "127.0.0.1:%d" % s.getsockname()[1]
         with open(self.dir + "/zoo.cfg", "w") as conf:
-            conf.write("tickTime=%d\ndataDir=%s\nclientPort=%s\nclientPortAddress=127.0.0.1\nadmin.enableServer=false\n"
+            conf.write("tickTime=%d\ndataDir=%s\nclientPort=%s\n"
+                       "clientPortAddress=127.0.0.1\nadmin.enableServer=false\n"
                        % (tick, self.dir, self.host.split(":")[1]))
         self.process = subprocess.Popen(
-            ["java", "-Xms16m", "-Xmx64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dzookeeper.admin.enableServer=false",
-             "-Dzookeeper.forceSync=no", "-cp", self.dir + ":" + JAR, "org.apache.zookeeper.server.ZooKeeperServerMain", self.dir + "/zoo.cfg"],
+            ["java", "-Xms16m", "-Xmx64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+             "-Dzookeeper.admin.enableServer=false", "-Dzookeeper.forceSync=no",
+             "-cp", self.dir + ":" + JAR, "org.apache.zookeeper.server.ZooKeeperServerMain",
+             self.dir + "/zoo.cfg"],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=die_with_parent)
 
     def end(self):
@@ -50,11 +54,13 @@ class Server:
 
 
 def command(server, recipe, verb, *rest):
-    return [DLOCK, verb, "-b", "zookeeper://%s/locks?recipe=%s&prefix=" % (server.host, recipe), "-q", *rest]
+    url = "zookeeper://%s/locks?recipe=%s&prefix=" % (server.host, recipe)
+    return [DLOCK, verb, "-b", url, "-q", *rest]
 
 
 def run(server, recipe, *rest):
-    return subprocess.run(command(server, recipe, "run", "--ttl", "4s", *rest), capture_output=True, text=True, timeout=60)
+    return subprocess.run(command(server, recipe, "run", "--ttl", "4s", *rest), capture_output=True,
+                          text=True, timeout=60)
 
 
 class Holder:
@@ -62,7 +68,8 @@ class Holder:
 
     def __init__(self, server, recipe, *options):
         self.process = subprocess.Popen(
-            command(server, recipe, "run", "--ttl", "4s", *options, "--", "sh", "-c", "echo $DLOCK_TOKEN; read go"),
+            command(server, recipe, "run", "--ttl", "4s", *options, "--",
+                    "sh", "-c", "echo $DLOCK_TOKEN; read go"),
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def holds(self):
