@@ -7,7 +7,8 @@ setup() { common_setup; }
 
 @test "nothing yet: an empty table, no keys" {
   run -0 "$DLOCK" inspect
-  assert_line --index 0 --regexp '^KEY +STATE +MODE +HOLDER +ASKED +AGE +LEASE +TOKEN +WAIT +REASON$'
+  assert_line --index 0 --regexp \
+    '^KEY +STATE +MODE +HOLDER +ASKED +AGE +LEASE +TOKEN +WAIT +REASON$'
   assert_line --index 1 '0 keys, 0 held, 0 waiting'
   run -0 "$DLOCK" inspect --no-heading
   assert_output ''
@@ -54,7 +55,8 @@ held
 1 key, 1 held, 0 waiting$'
   DLOCK_COLUMNS=key run -0 "$DLOCK" inspect --no-heading
   assert_output k
-  DLOCK_COLUMNS=key run -0 "$DLOCK" inspect k # a default for tables does not replace the view of one key
+  # A default for tables does not replace the view of one key.
+  DLOCK_COLUMNS=key run -0 "$DLOCK" inspect k
   assert_line --regexp '^state +held, permit, 2 of 3 permits$'
   refused 64 "'x' is not a column: KEY, STATE" inspect -o KEY,x
   refused 64 "'' is not a column" inspect -o KEY,,STATE
@@ -96,7 +98,8 @@ held
   assert_output False
   kill $!
   wait $! || :
-  "$DLOCK" run -k 1m --key k -- sh -c 'trap "" TERM; echo >"$0"; sleep 60' "$BATS_TEST_TMPDIR/up" 3>&- &
+  "$DLOCK" run -k 1m --key k -- \
+    sh -c 'trap "" TERM; echo >"$0"; sleep 60' "$BATS_TEST_TMPDIR/up" 3>&- &
   eventually test -e "$BATS_TEST_TMPDIR/up"
   "$DLOCK" release --key k --revoke
   run -0 "$DLOCK" inspect k
@@ -151,7 +154,8 @@ held
 @test "what remains of --min-hold is kept, not stale, and not called a dead process" {
   "$DLOCK" run --min-hold 1h --key k -- true
   run -0 "$DLOCK" inspect k
-  assert_line --regexp '^ +kept until 20[0-9-]+T[0-9:.]+Z, in [0-9.]+[ms][0-9.ms]*, job ended \(--min-hold\)$'
+  assert_line --regexp \
+    '^ +kept until 20[0-9-]+T[0-9:.]+Z, in [0-9.]+[ms][0-9.ms]*, job ended \(--min-hold\)$'
   refute_line --regexp '^(revoke|kill) |has ended'
   refused 64 'its job has ended (--min-hold); use --force' release --key k --revoke
   run -0 json 'j["holders"][0]["kept_by"]' <<<"$("$DLOCK" inspect -J k)"
@@ -180,7 +184,8 @@ held
   "$DLOCK" acquire --key "it's" >/dev/null
   mkdir "$BATS_TEST_TMPDIR/a b"
   printf '[profile."p q"]\nop-timeout = "3s"\n' >"$BATS_TEST_TMPDIR/a b/c.toml"
-  run -0 "$DLOCK" inspect "it's" --config "$BATS_TEST_TMPDIR/a b/c.toml" --profile 'p q' --recipe lease
+  run -0 "$DLOCK" inspect "it's" --config "$BATS_TEST_TMPDIR/a b/c.toml" --profile 'p q' \
+    --recipe lease
   assert_line --regexp "^force +dlock release -b 'file:$BATS_TEST_TMPDIR/locks' --config '$BATS_TEST_TMPDIR/a b/c.toml' --profile 'p q' --recipe 'lease' --key 'it'\\\\''s' --force --token [0-9]+\$"
   command=$(sed -n 's/^force *dlock //p' <<<"$output")
   unset DLOCK_BACKEND
@@ -188,7 +193,8 @@ held
   # Characters that are not safe to print are for the shell alone.
   odd=$(printf 'x\342\200\256y')
   "$DLOCK" acquire -b "file:$BATS_TEST_TMPDIR/locks" --key "$odd" >/dev/null
-  command=$("$DLOCK" inspect -b "file:$BATS_TEST_TMPDIR/locks" "$odd" | sed -n 's/^force *dlock //p')
+  command=$("$DLOCK" inspect -b "file:$BATS_TEST_TMPDIR/locks" "$odd" |
+    sed -n 's/^force *dlock //p')
   [[ $command != *"$odd"* ]]
   eval "run -0 \"\$DLOCK\" $command"
   run -0 "$DLOCK" inspect --check -b "file:$BATS_TEST_TMPDIR/locks" "$odd"
@@ -386,7 +392,8 @@ waiting() { [ "$("$DLOCK" inspect k --no-heading -o WAIT)" = "$1" ]; }
   run -0 "$DLOCK" run --key k --once-per day -- true
   run -0 "$DLOCK" inspect k
   assert_line --regexp '^state +free$'
-  assert_line --regexp '^ +started 20[0-9-]+T[0-9:.]+Z, [0-9.]+[um]?s ago, with --once-per, lasted [0-9.]+[um]?s$'
+  assert_line --regexp \
+    '^ +started 20[0-9-]+T[0-9:.]+Z, [0-9.]+[um]?s ago, with --once-per, lasted [0-9.]+[um]?s$'
   assert_equal "$(grep -c started <<<"$output")" 1
   assert_line --regexp '^next +by --once-per hour in [0-9ms]+, day in [0-9hms]+, week in [0-9dhms]+, month in [0-9dhms]+, or a duration after the start$'
   run -0 json 'j["last_start"][:2]' <<<"$("$DLOCK" inspect k -J)"

@@ -16,13 +16,15 @@ forms() {
   shift $((count + 1))
   for form in text json env csv; do
     case " $* " in
-      *" $form "*) run "$DLOCK" "${command[@]}" --output "$form" && [ "$status" -ne 64 ] || fail "${command[*]} --output $form: $output" ;;
+      *" $form "*) run "$DLOCK" "${command[@]}" --output "$form" && [ "$status" -ne 64 ] ||
+        fail "${command[*]} --output $form: $output" ;;
       *) refused 64 "--output: '$form' is neither " "${command[@]}" --output "$form" ;;
     esac
   done
   for form in json csv; do
     case " $* " in
-      *" $form "*) run "$DLOCK" "${command[@]}" "--$form" && [ "$status" -ne 64 ] || fail "${command[*]} --$form: $output" ;;
+      *" $form "*) run "$DLOCK" "${command[@]}" "--$form" && [ "$status" -ne 64 ] ||
+        fail "${command[*]} --$form: $output" ;;
       *) refused 64 "'--$form'" "${command[@]}" "--$form" ;;
     esac
   done
@@ -44,7 +46,8 @@ forms() {
 
 @test "--json and --output json print the same object" {
   "$DLOCK" acquire --key k --ttl 1h >handle
-  for command in "inspect k" "check --key k --handle @handle" "renew --key k --handle @handle" "--version"; do
+  for command in "inspect k" "check --key k --handle @handle" "renew --key k --handle @handle" \
+    "--version"; do
     # shellcheck disable=SC2086
     names=$(json 'list(j)' <<<"$("$DLOCK" $command --json)")
     # shellcheck disable=SC2086
@@ -52,8 +55,10 @@ forms() {
     # shellcheck disable=SC2086
     assert_equal "$(json 'list(j)' <<<"$("$DLOCK" $command -J)")" "$names"
   done
-  assert_equal "$(json 'list(j)' <<<"$("$DLOCK" inspect --doctor --json)")" "['backend', 'recipe', 'weakness', 'fit', 'findings']"
-  assert_equal "$("$DLOCK" inspect --doctor --output json | json 'list(j)')" "['backend', 'recipe', 'weakness', 'fit', 'findings']"
+  assert_equal "$(json 'list(j)' <<<"$("$DLOCK" inspect --doctor --json)")" \
+    "['backend', 'recipe', 'weakness', 'fit', 'findings']"
+  assert_equal "$("$DLOCK" inspect --doctor --output json | json 'list(j)')" \
+    "['backend', 'recipe', 'weakness', 'fit', 'findings']"
 }
 
 @test "renew, check, release: the answer and the status as JSON" {
@@ -75,7 +80,8 @@ forms() {
 
 @test "an answer that is not known is null, with the reason" {
   [ -x "$DLOCK_FAKE" ] || skip 'dlock_fake is not built'
-  run --separate-stderr -69 "$DLOCK_FAKE" check -b 'fake:?fail_open=unavailable' --key k --token 3 --json
+  run --separate-stderr -69 "$DLOCK_FAKE" check -b 'fake:?fail_open=unavailable' --key k --token 3 \
+    --json
   run -0 json 'j["valid"], j["status"], bool(j["error"])' <<<"$output"
   assert_output '(None, 69, True)'
 }

@@ -21,7 +21,8 @@ setup() {
   touch root/opt/d/bin/other
   cmake -DMANIFEST="$PWD/manifest" -P "$root/scripts/packaging/uninstall.cmake"
   assert_equal "$(find root -type f)" root/opt/d/bin/other
-  cmake -DMANIFEST="$PWD/manifest" -P "$root/scripts/packaging/uninstall.cmake" # twice is no failure
+  # Twice is no failure.
+  cmake -DMANIFEST="$PWD/manifest" -P "$root/scripts/packaging/uninstall.cmake"
   run -1 cmake -DMANIFEST="$PWD/none" -P "$root/scripts/packaging/uninstall.cmake"
   assert_output --partial 'nothing was installed from this build'
 }
@@ -29,7 +30,8 @@ setup() {
 @test "the header of the version: with a commit, changed files, and without a repository" {
   command -v git >/dev/null || skip 'no git is installed'
   header() {
-    cmake -DSOURCE="$PWD/tree" -DVERSION=1.2.3 -DHEADER="$PWD/v.hpp" -P "$root/scripts/version.cmake"
+    cmake -DSOURCE="$PWD/tree" -DVERSION=1.2.3 -DHEADER="$PWD/v.hpp" \
+      -P "$root/scripts/version.cmake"
     grep '^#define' v.hpp | tr '\n' ' '
   }
   mkdir tree
@@ -50,7 +52,8 @@ setup() {
 }
 
 @test "the list of linked libraries and headers, as SPDX" {
-  [ -e "$built/build.ninja" ] && command -v dpkg >/dev/null || skip 'needs a build by Ninja on Debian'
+  [ -e "$built/build.ninja" ] && command -v dpkg >/dev/null ||
+    skip 'needs a build by Ninja on Debian'
   SOURCE_DATE_EPOCH=1700000000 "$root/scripts/sbom" "$built" >list
   if grep -qx 'DLOCK_SHARED_DEPS:BOOL=ON' "$built/CMakeCache.txt"; then
     libmd='libmd0 DYNAMIC_LINK'
@@ -80,7 +83,8 @@ PY
 }
 
 @test "a .deb, in a directory with a space, names who publishes it" {
-  command -v dpkg-shlibdeps >/dev/null && command -v file >/dev/null || skip 'needs dpkg-dev and file'
+  command -v dpkg-shlibdeps >/dev/null && command -v file >/dev/null ||
+    skip 'needs dpkg-dev and file'
   mkdir 'a tree'
   cd 'a tree'
   cat >CMakeLists.txt <<X
@@ -99,7 +103,8 @@ X
     dpkg-deb -f b/deb/dlock_1.2.3_*.deb Maintainer
   }
   assert_equal "$(maintainer_of)" 'The dlock authors <nobody@dlock.invalid>'
-  assert_equal "$(maintainer_of -DDLOCK_MAINTAINER='A Team <team@example.org>')" 'A Team <team@example.org>'
+  assert_equal "$(maintainer_of -DDLOCK_MAINTAINER='A Team <team@example.org>')" \
+    'A Team <team@example.org>'
   run -0 dpkg-deb -c b/deb/dlock_1.2.3_*.deb
   assert_line --regexp '^-rwxr-xr-x root/root .* 2023-11-14 .* ./usr/bin/dlock$'
   assert_line --regexp ' ./usr/share/zsh/vendor-completions/_dlock$'
@@ -129,7 +134,8 @@ STAND_IN
   touch one/dlock_1.2.3-9_any.deb # of another day
   echo /opt/bin/dlock >two.build/install_manifest.txt
   for out in one two; do
-    PATH=$PWD/bin:$PATH SOURCE_DATE_EPOCH=1700000000 run -0 tree/scripts/package -o $out -B $out.build
+    PATH=$PWD/bin:$PATH SOURCE_DATE_EPOCH=1700000000 run -0 tree/scripts/package -o $out \
+      -B $out.build
     assert_line --partial 'the .deb names nobody as its maintainer'
   done
   assert_equal "$(cat one/SHA256SUMS)" "$(cat two/SHA256SUMS)"

@@ -58,7 +58,9 @@ stubborn=(sh -c 'trap "" TERM INT QUIT; echo up; while :; do sleep 1; done')
   ended again
   assert_equal "$end" 'signal 9 (KILL)'
 }
-ended_within_a_second() { timeout 1 sh -c 'until [ -s "$1" ]; do sleep 0.05; done' sh "$dir/$1.end"; }
+ended_within_a_second() {
+  timeout 1 sh -c 'until [ -s "$1" ]; do sleep 0.05; done' sh "$dir/$1.end"
+}
 
 @test "HUP, USR1 and others are forwarded and end nothing" {
   start it on_file -k 100ms -- "$SIGNAL_JOB" print
@@ -93,7 +95,8 @@ ended_within_a_second() { timeout 1 sh -c 'until [ -s "$1" ]; do sleep 0.05; don
   start it on_file --max-run 300ms --signal USR1 -- "$SIGNAL_JOB" exit 9
   ended it
   assert_equal "$end" 'exit 124'
-  before=(env --block-signal=USR2) # pending until the command takes it, should that be later than 300 ms
+  # Pending until the command takes it, should that be later than 300 ms.
+  before=(env --block-signal=USR2)
   start number on_file --max-run 300ms --signal 12 -- "$SIGNAL_JOB" print
   said number 'got 12'
   send number TERM
@@ -142,7 +145,8 @@ ended_within_a_second() { timeout 1 sh -c 'until [ -s "$1" ]; do sleep 0.05; don
 }
 
 @test "--descendants wait: one line after a second names the pids and the option; the lock is held to their end" {
-  start it on_file -- sh -c 'setsid sh -c "echo \$\$ >pid; until [ -e go ]; do sleep 0.05; done" & exit 5'
+  start it on_file -- \
+    sh -c 'setsid sh -c "echo \$\$ >pid; until [ -e go ]; do sleep 0.05; done" & exit 5'
   says it '--descendants'
   run cat it.err
   assert_output --regexp "^dlock: k: .*[ :]$(cat pid)[ ;,].*--descendants.*kill"
@@ -179,7 +183,8 @@ ended_within_a_second() { timeout 1 sh -c 'until [ -s "$1" ]; do sleep 0.05; don
 
 @test "the lock is lost: 123, TERM to the command, and no release" {
   faults=lost_after=0
-  before=(env --block-signal=TERM) # pending until the command takes it, should that be later than the loss
+  # Pending until the command takes it, should that be later than the loss.
+  before=(env --block-signal=TERM)
   start it on_lease --ttl 6s -- "$SIGNAL_JOB" print
   ended it
   assert_equal "$end" 'exit 123'
@@ -209,7 +214,8 @@ ended_within_a_second() { timeout 1 sh -c 'until [ -s "$1" ]; do sleep 0.05; don
 
 @test "--on-lost exec: a command that does not end cannot delay the kill of the job" {
   faults=lost_after=0
-  start it on_lease --ttl 12s -k 300ms --on-lost 'exec:trap "" TERM; echo $$ >helper; sleep 600' -- \
+  start it on_lease --ttl 12s -k 300ms \
+    --on-lost 'exec:trap "" TERM; echo $$ >helper; sleep 600' -- \
     sh -c 'trap "" TERM; echo $$ >job; while :; do sleep 1; done'
   event it lost
   until_true 'the helper' test -s helper
@@ -222,7 +228,8 @@ ended_within_a_second() { timeout 1 sh -c 'until [ -s "$1" ]; do sleep 0.05; don
 
 @test "--on-lost signal: the job gets it, and goes on: 123" {
   faults=lost_after=0
-  start it on_lease --ttl 2s --on-lost signal:USR1 -- sh -c 'trap "echo usr1 >got" USR1; until [ -s got ]; do sleep 0.02; done; sleep 0.1; exit 5'
+  start it on_lease --ttl 2s --on-lost signal:USR1 -- \
+    sh -c 'trap "echo usr1 >got" USR1; until [ -s got ]; do sleep 0.02; done; sleep 0.1; exit 5'
   ended it
   assert_equal "$end" 'exit 123'
 }
@@ -234,7 +241,8 @@ ended_within_a_second() { timeout 1 sh -c 'until [ -s "$1" ]; do sleep 0.05; don
   assert_equal "$end" 'exit 123'
   assert_regex "$(events it)" \
     '^acquired renewed renew_failed jeopardy( renew_failed| term| lost)* job_dead exit$'
-  assert_regex "$(events it | sed 's/ renew_failed//g')" '^acquired renewed jeopardy (term lost|lost term) job_dead exit$'
+  assert_regex "$(events it | sed 's/ renew_failed//g')" \
+    '^acquired renewed jeopardy (term lost|lost term) job_dead exit$'
   assert_equal "$(grep -c 'cannot renew' it.err)" 1
 }
 
@@ -254,7 +262,8 @@ ended_within_a_second() { timeout 1 sh -c 'until [ -s "$1" ]; do sleep 0.05; don
 
 @test "a lost reply and a slow store have no effect" {
   for faults in lose=renew drip=100ms grant_after=300ms; do
-    start "it$faults" on_lease --ttl 3s -- sh -c 'until [ -e "go$0" ]; do sleep 0.05; done; exit 5' "$faults"
+    start "it$faults" on_lease --ttl 3s -- \
+      sh -c 'until [ -e "go$0" ]; do sleep 0.05; done; exit 5' "$faults"
     event "it$faults" renewed
     touch "go$faults"
     ended "it$faults"
@@ -290,12 +299,14 @@ ended_within_a_second() { timeout 1 sh -c 'until [ -s "$1" ]; do sleep 0.05; don
     said it$recipe up
     # The guard is delayed, so that the command lives on for a while. (A stopped guard would be
     # continued by the kernel.)
-    strace -p "$(guard_of it$recipe | tr -d ' ')" -e inject=recvmsg:delay_enter=2000000 -e trace=recvmsg -o calls 2>attached$recipe 3>&- &
+    strace -p "$(guard_of it$recipe | tr -d ' ')" -e inject=recvmsg:delay_enter=2000000 \
+      -e trace=recvmsg -o calls 2>attached$recipe 3>&- &
     until_true 'strace' grep -q attached attached$recipe
     send it$recipe KILL
     ended it$recipe
     kill -0 "$(cat pid)"
-    run timeout 20 "$DLOCK" run -b "file:$dir/locks" --recipe $recipe --key k -- sh -c '! kill -0 "$1"' sh "$(cat pid)"
+    run timeout 20 "$DLOCK" run -b "file:$dir/locks" --recipe $recipe --key k -- \
+      sh -c '! kill -0 "$1"' sh "$(cat pid)"
     assert_success
     rm -rf locks && mkdir -m 700 locks
   done

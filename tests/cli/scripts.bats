@@ -53,7 +53,8 @@ age() { find "$tree" -exec touch -d '1 minute ago' {} +; }
 @test "deps: an unknown purpose is 64 and lists the known ones" {
   run "$scripts/deps" tests
   assert_failure 64
-  assert_output --partial "'tests' is not one of build, test, services, peers, comparison, builds, package, all"
+  assert_output --partial \
+    "'tests' is not one of build, test, services, peers, comparison, builds, package, all"
 }
 
 @test "dlock: the first call builds; stdout, arguments and status are the binary's" {
@@ -77,7 +78,8 @@ age() { find "$tree" -exec touch -d '1 minute ago' {} +; }
   built=$(cd "$(dirname "$DLOCK")/.." && pwd)
   run "$(PATH=${PATH#*:} command -v cmake)" --install "$built" --prefix "$BATS_TEST_TMPDIR/usr"
   assert_success
-  for file in bin/dlock share/man/man1/dlock-run.1 share/man/man7/dlock-backends.7 share/bash-completion/completions/dlock; do
+  for file in bin/dlock share/man/man1/dlock-run.1 share/man/man7/dlock-backends.7 \
+    share/bash-completion/completions/dlock; do
     assert [ -s "$BATS_TEST_TMPDIR/usr/$file" ]
   done
 }
@@ -91,7 +93,8 @@ at=$(cat "$0.at" 2>/dev/null || echo 0)
 echo $((at + 25)) >"$0.at"
 echo $at
 STAND_IN
-  sed -i 's/^echo "some chatter"$/for n in 1 2 3 4 5 6 7; do echo "[$n\/7] step"; done/' "$BATS_TEST_TMPDIR/bin/cmake"
+  sed -i 's/^echo "some chatter"$/for n in 1 2 3 4 5 6 7; do echo "[$n\/7] step"; done/' \
+    "$BATS_TEST_TMPDIR/bin/cmake"
   chmod +x "$BATS_TEST_TMPDIR/bin/date"
   run --separate-stderr "$tree/scripts/dlock" 0
   assert_success
@@ -232,7 +235,8 @@ WRONG
 
 @test "prove, test, fuzz, mutants, builds, check, peers: --help is 0, on stdout, and builds nothing" {
   tree_of_tests
-  for call in prove 'prove --faults' 'prove --many' 'prove --mutants' test fuzz mutants builds check peers; do
+  for call in prove 'prove --faults' 'prove --many' 'prove --mutants' test fuzz mutants builds \
+    check peers; do
     run -0 --separate-stderr "$tree/scripts/"$call --help
     assert_equal "$stderr" ''
     assert_output --partial 'scripts/'

@@ -85,7 +85,8 @@ STEPS
 }
 
 @test "a HUP that a process sends is only forwarded" {
-  on_tty sh -c 'echo $$ >dpid; exec $D --ttl 2s -k 100ms --status ev -- "$SIGNAL_JOB" print' <<'STEPS'
+  on_tty \
+    sh -c 'echo $$ >dpid; exec $D --ttl 2s -k 100ms --status ev -- "$SIGNAL_JOB" print' <<'STEPS'
     expect up
     signal 1 dpid
     expect got 1
@@ -353,7 +354,8 @@ STEPS
     reject waiting
     end exit 0
 STEPS
-  TERM=dumb on_tty $DLOCK_FAKE run -b 'fake:?grant_after=2s' --key k -- echo granted >shown <<'STEPS'
+  TERM=dumb on_tty $DLOCK_FAKE run -b 'fake:?grant_after=2s' --key k -- \
+    echo granted >shown <<'STEPS'
     expect waiting
     expect granted
     end exit 0

@@ -94,7 +94,9 @@ setup() { common_setup; }
   DLOCK_HANDLE=$h run -0 "$DLOCK" check --key k
   DLOCK_HANDLE=$h run -0 "$DLOCK" renew --key k
   DLOCK_HANDLE=h1:file.lease:00000000000000000000000000000000 run -75 "$DLOCK" release --key k
-  DLOCK_HANDLE=h1:file.lease:00000000000000000000000000000000 run -0 "$DLOCK" release --key k --handle "$h" # the option has precedence
+  # The option has precedence.
+  DLOCK_HANDLE=h1:file.lease:00000000000000000000000000000000 run -0 "$DLOCK" release --key k \
+    --handle "$h"
   is_free k
 }
 
@@ -155,15 +157,18 @@ STEPS
 @test "release --revoke --wait: until the holder is gone, or 75" {
   refused 64 '--wait goes with --revoke' release --key k --force --yes --wait 1s
   refused 64 '--wait goes with --revoke' release --key k --handle x --wait 1s
-  "$DLOCK" run -k 1m --key k -- sh -c 'trap "" TERM; echo >"$0"; sleep 60' "$BATS_TEST_TMPDIR/up" 3>&- &
+  "$DLOCK" run -k 1m --key k -- \
+    sh -c 'trap "" TERM; echo >"$0"; sleep 60' "$BATS_TEST_TMPDIR/up" 3>&- &
   eventually test -e "$BATS_TEST_TMPDIR/up"
-  refused 75 'was asked to stop, and still holds k after 200ms' release --key k --revoke --wait 200ms
+  refused 75 'was asked to stop, and still holds k after 200ms' \
+    release --key k --revoke --wait 200ms
   rm "$BATS_TEST_TMPDIR/up"
   kill -KILL $!
   wait $! || :
   DLOCK_WAIT=x run "$DLOCK" release --key k --force --yes -q
   eventually is_free k
-  "$DLOCK" run -k 300ms --key k -- sh -c 'trap "" TERM; echo >"$0"; sleep 60' "$BATS_TEST_TMPDIR/up" 3>&- &
+  "$DLOCK" run -k 300ms --key k -- \
+    sh -c 'trap "" TERM; echo >"$0"; sleep 60' "$BATS_TEST_TMPDIR/up" 3>&- &
   eventually test -e "$BATS_TEST_TMPDIR/up"
   run -0 timeout 30 "$DLOCK" release --key k --revoke --wait 20s
   assert_output ''
@@ -171,7 +176,8 @@ STEPS
 }
 
 @test "release --revoke --wait: a record that was lost is no end of a job" {
-  "$DLOCK" run -k 1m --key k -- sh -c 'trap "" TERM; echo >"$0"; sleep 60' "$BATS_TEST_TMPDIR/up" 3>&- &
+  "$DLOCK" run -k 1m --key k -- \
+    sh -c 'trap "" TERM; echo >"$0"; sleep 60' "$BATS_TEST_TMPDIR/up" 3>&- &
   holder=$!
   eventually test -e "$BATS_TEST_TMPDIR/up"
   "$DLOCK" release --key k --revoke --wait 8s 2>"$BATS_TEST_TMPDIR/said" 3>&- &
@@ -189,7 +195,8 @@ STEPS
 @test "release --force --token compares, --yes does not; old grants stay stale" {
   h=$("$DLOCK" acquire --key k)
   token=$(json 'j["token"]' <<<"$("$DLOCK" inspect -J k)")
-  refused 75 "k is not held with token $((token + 1))" release --key k --force --token $((token + 1))
+  refused 75 "k is not held with token $((token + 1))" \
+    release --key k --force --token $((token + 1))
   run -0 "$DLOCK" release --key k --force --token $((token + 1)) --if-held
   is_held k
   run -0 "$DLOCK" release --key k --force --token "$token"
@@ -217,7 +224,8 @@ STEPS
   assert_output ''
   run -1 "$DLOCK" check -v "${sequencer%:*}:1"
   assert_output --partial 'stale'
-  "$DLOCK" release --key 'a key/with:%signs' --handle "$(json 'j["handle"]' <"$BATS_TEST_TMPDIR/grant")"
+  "$DLOCK" release --key 'a key/with:%signs' \
+    --handle "$(json 'j["handle"]' <"$BATS_TEST_TMPDIR/grant")"
   run -1 "$DLOCK" check "$sequencer"
 }
 
@@ -291,8 +299,10 @@ NO_READER
 }
 
 @test "options that a recipe lacks are refused before the store is reached" {
-  refused 64 '--limit: recipe flock of file has no permits' run --limit 3 --recipe flock --key k -- true
-  refused 64 '--lock-delay: recipe flock of file has no lock-delay' run --lock-delay 3 --recipe flock --key k -- true
+  refused 64 '--limit: recipe flock of file has no permits' \
+    run --limit 3 --recipe flock --key k -- true
+  refused 64 '--lock-delay: recipe flock of file has no lock-delay' \
+    run --lock-delay 3 --recipe flock --key k -- true
   DLOCK_LIMIT=3 refused 78 'DLOCK_LIMIT: recipe flock' run --recipe flock --key k -- true
 }
 
@@ -390,7 +400,8 @@ kept_by_flock() {
   kept_by_flock
   for verb in check renew release; do
     run -69 unshare -n "$DLOCK" "$verb" --key k --handle "$handle"
-    assert_output --regexp "^dlock: the keeper of this lock, process $keeper, cannot be reached .* may be alive\$"
+    assert_output --regexp \
+      "^dlock: the keeper of this lock, process $keeper, cannot be reached .* may be alive\$"
   done
   run -69 unshare -n "$DLOCK" release --if-held --key k --handle "$handle"
   run -0 "$DLOCK" check --key k --handle "$handle"
@@ -415,7 +426,8 @@ is_dead_for() { "$@" "$DLOCK" check --key k --handle "$handle" || [ $? -eq 1 ]; 
 
 @test "run --handle needs a lease that outlives the process that took it" {
   kept_by_flock
-  refused 64 'no other can run a command under it' run --key k --handle "$handle" -- touch "$BATS_TEST_TMPDIR/ran"
+  refused 64 'no other can run a command under it' \
+    run --key k --handle "$handle" -- touch "$BATS_TEST_TMPDIR/ran"
   [ ! -e "$BATS_TEST_TMPDIR/ran" ]
   run -0 "$DLOCK" release --key k --handle "$handle"
 }

@@ -85,7 +85,8 @@ script() { setsid -w env --default-signal bash -c "$1"; }
 @test "run --handle: a lock that was released meanwhile is reported" {
   [ "$STORE" != zookeeper ] || skip 'one process at a time can use a handle'
   h=$("$DLOCK" acquire --key k --ttl 1h)
-  run -0 --separate-stderr "$DLOCK" run --handle "$h" --key k -- "$DLOCK" release --key k --handle "$h"
+  run -0 --separate-stderr "$DLOCK" run --handle "$h" --key k -- \
+    "$DLOCK" release --key k --handle "$h"
   assert_regex "$stderr" 'not held any more'
 }
 
@@ -136,7 +137,8 @@ script() { setsid -w env --default-signal bash -c "$1"; }
   run -0 timeout 20 "$DLOCK" run --key k -- bash -c 'echo $DLOCK_TOKEN; "$DLOCK" run --key k -- sh -c "echo \$DLOCK_TOKEN"; "$DLOCK" inspect --check k; echo $?'
   assert_equal "${lines[0]}" "${lines[1]}"
   assert_equal "${lines[2]}" 75
-  run -0 timeout 20 "$DLOCK" run --key k -- "$DLOCK" run --key other -- "$DLOCK" run -n --key k -- echo deep
+  run -0 timeout 20 "$DLOCK" run --key k -- "$DLOCK" run --key other -- "$DLOCK" run -n --key k -- \
+    echo deep
   assert_output deep
 }
 
@@ -159,7 +161,8 @@ script() { setsid -w env --default-signal bash -c "$1"; }
   DLOCK_GRANTS='[{"key":"k","guard":7' run -75 "$DLOCK" run -n --key k -- true
   kill $outer
   # An ancestor has lost its lock: the nested dlock contends, and is granted after the new holder.
-  run timeout 20 "$DLOCK" run --key z -- bash -c '"$DLOCK" release --key z --force --yes; exec "$DLOCK" run -n --key z -- true'
+  run timeout 20 "$DLOCK" run --key z -- \
+    bash -c '"$DLOCK" release --key z --force --yes; exec "$DLOCK" run -n --key z -- true'
   [ "$status" -ne 75 ] || fail "$output"
 }
 
@@ -191,9 +194,11 @@ script() { setsid -w env --default-signal bash -c "$1"; }
 
 @test "bench: a note per reason, a remark where file: is ranked beside a server, a password for each backend" {
   [ "$STORE" = redis ] || skip 'once is enough'
-  run -0 timeout 50 "$DLOCK" bench -b "$DLOCK_BACKEND" -b "file:$dir/locks" --recipe fair --recipe set --recipe lease -d 200ms -c 2 --scenario handoff
+  run -0 timeout 50 "$DLOCK" bench -b "$DLOCK_BACKEND" -b "file:$dir/locks" --recipe fair \
+    --recipe set --recipe lease -d 200ms -c 2 --scenario handoff
   assert_line 'note  redis fair, redis set: the server is on this host; over a network each command takes a round trip more'
-  assert_line --regexp '^file lease: locks of this machine alone, which are not written to disk at each grant'
+  assert_line --regexp \
+    '^file lease: locks of this machine alone, which are not written to disk at each grant'
 
   # A user with a password of its own beside the one that needs none.
   local port=${DLOCK_BACKEND#redis://127.0.0.1:}
@@ -206,8 +211,10 @@ script() { setsid -w env --default-signal bash -c "$1"; }
   printf 'other\n' >wrong
   chmod 600 right wrong
   local as_bench=${DLOCK_BACKEND/redis:\/\//redis:\/\/bench@}
-  run -0 timeout 50 "$DLOCK" bench -b "$as_bench&password_file=right" -b "$DLOCK_BACKEND" -d 200ms -c 2
-  run -77 timeout 50 "$DLOCK" bench -b "$DLOCK_BACKEND" -b "$as_bench&password_file=wrong" -d 200ms -c 2
+  run -0 timeout 50 "$DLOCK" bench -b "$as_bench&password_file=right" -b "$DLOCK_BACKEND" -d 200ms \
+    -c 2
+  run -77 timeout 50 "$DLOCK" bench -b "$DLOCK_BACKEND" -b "$as_bench&password_file=wrong" \
+    -d 200ms -c 2
   run -77 "$DLOCK" inspect -b "$as_bench&password_file=$PWD/wrong"
   run -0 "$DLOCK" inspect -b "$as_bench&password_file=$PWD/right" k
 }

@@ -17,7 +17,8 @@ for state in pathlib.Path(sys.argv[2], sys.argv[1]).iterdir():
 PY
       ;;
     redis) at_masters redis HSET "t$BATS_TEST_NUMBER:{$1}:fence" version 2 ;;
-    redlock) at_masters redlock EVAL "return redis.call('SET', KEYS[1], 'v2|' .. redis.call('GET', KEYS[1]))" 1 \
+    redlock) at_masters redlock EVAL \
+      "return redis.call('SET', KEYS[1], 'v2|' .. redis.call('GET', KEYS[1]))" 1 \
       "dlock:redlock:t$BATS_TEST_NUMBER:$1" ;;
     zookeeper)
       /usr/bin/python3 - "$DLOCK_BACKEND" "$1" <<'PY'
@@ -42,12 +43,15 @@ at_masters() { # SCHEME COMMAND...: redis-cli at each server of the URL
   local hosts host scheme=$1
   shift
   hosts=${DLOCK_BACKEND#"$scheme"://}
-  for host in $(tr , ' ' <<<"${hosts%%/*}"); do redis-cli -h "${host%:*}" -p "${host#*:}" "$@"; done >/dev/null
+  for host in $(tr , ' ' <<<"${hosts%%/*}"); do
+    redis-cli -h "${host%:*}" -p "${host#*:}" "$@"
+  done >/dev/null
 }
 
 statement() { # in the database of the URL
   local server=${DLOCK_BACKEND#mysql://root@127.0.0.1:}
-  mariadb --no-defaults -uroot -h127.0.0.1 -P"${server%%/*}" "$(cat "$BATS_FILE_TMPDIR/database")" -e "$1"
+  mariadb --no-defaults -uroot -h127.0.0.1 -P"${server%%/*}" "$(cat "$BATS_FILE_TMPDIR/database")" \
+    -e "$1"
 }
 
 words='has layout 2, and this dlock knows layout 1'
@@ -73,7 +77,8 @@ printed() {
   local found
   found=$(sed -n "s/^\.Ql \($2.*'\).*/\1/p" "$BATS_TEST_DIRNAME/../../../man/dlock-backends.7" |
     sed "s/dlock:redlock:KEY/dlock:redlock:t$BATS_TEST_NUMBER:$1/; s/dlock:{KEY}/t$BATS_TEST_NUMBER:{$1}/; s/dlock:KEY/t$BATS_TEST_NUMBER:$1/")
-  [ "$(grep -c . <<<"$found")" = 1 ] || fail "dlock-backends(7) should have one command that begins with $2"
+  [ "$(grep -c . <<<"$found")" = 1 ] ||
+    fail "dlock-backends(7) should have one command that begins with $2"
   echo "$found"
 }
 remove_record() {
@@ -110,7 +115,8 @@ remove_record() {
   [ "$STORE" = redis ] || skip 'other stores have no such record'
   DLOCK_BACKEND="$DLOCK_BACKEND&recipe=set"
   "$DLOCK" run --key k -- true
-  at_masters redis EVAL "return redis.call('SET', KEYS[1], 'v2|' .. redis.call('GET', KEYS[1]))" 1 "dlock:fence:{t$BATS_TEST_NUMBER:k}t$BATS_TEST_NUMBER:k"
+  at_masters redis EVAL "return redis.call('SET', KEYS[1], 'v2|' .. redis.call('GET', KEYS[1]))" 1 \
+    "dlock:fence:{t$BATS_TEST_NUMBER:k}t$BATS_TEST_NUMBER:k"
   refused 64 "$words" run -n --key k -- touch ran
   refused 64 "$words" inspect k
   assert [ ! -e ran ]

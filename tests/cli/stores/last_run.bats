@@ -5,7 +5,8 @@ load stores
 
 needs_last_run() {
   "$DLOCK" run --key probe -- true
-  [ "$("$DLOCK" inspect -J probe | json 'j.get("last_run")')" != None ] || skip 'this recipe does not keep the last run'
+  [ "$("$DLOCK" inspect -J probe | json 'j.get("last_run")')" != None ] ||
+    skip 'this recipe does not keep the last run'
 }
 
 @test "the last run of a free key: where, by which user, when, how long, how it ended" {
@@ -29,7 +30,9 @@ needs_last_run() {
 @test "a run of several keys, and one with --min-hold" {
   needs_last_run
   run -4 "$DLOCK" run --key a --key b --min-hold 200ms -- sh -c 'exit 4'
-  for key in a b; do assert_equal "$("$DLOCK" inspect -J $key | json 'j["last_run"]["exit_status"]')" 4; done
+  for key in a b; do
+    assert_equal "$("$DLOCK" inspect -J $key | json 'j["last_run"]["exit_status"]')" 4
+  done
 }
 
 @test "a command that cannot be started is no run" {
@@ -47,7 +50,8 @@ needs_last_run() {
   kill -9 $!
   eventually is_free k
   run -0 "$DLOCK" inspect k
-  assert_line --regexp '^last run +started 20[0-9-]+T[0-9:.]+Z, [0-9.]+[um]?s ago, with --once-per, end unknown$'
+  assert_line --regexp \
+    '^last run +started 20[0-9-]+T[0-9:.]+Z, [0-9.]+[um]?s ago, with --once-per, end unknown$'
   started_lines 1
   "$DLOCK" run --key k -- true
   refute_line_of_inspect 'end unknown'

@@ -40,7 +40,8 @@ make_database() { # on the server that ctest started
 }
 
 teardown_file() {
-  [ ! -e "$BATS_FILE_TMPDIR/fixture.pid" ] || kill "$(cat "$BATS_FILE_TMPDIR/fixture.pid")" 2>/dev/null || :
+  [ ! -e "$BATS_FILE_TMPDIR/fixture.pid" ] ||
+    kill "$(cat "$BATS_FILE_TMPDIR/fixture.pid")" 2>/dev/null || :
   [ ! -e "$BATS_FILE_TMPDIR/database" ] || sql "DROP DATABASE $(cat "$BATS_FILE_TMPDIR/database")"
 }
 
@@ -71,7 +72,8 @@ teardown() {
 }
 
 needs_starts() { # skips where the recipe cannot note starts
-  "$DLOCK" run --explain --key k --once-per 1h -- true >/dev/null 2>&1 || skip 'this recipe has no --once-per'
+  "$DLOCK" run --explain --key k --once-per 1h -- true >/dev/null 2>&1 ||
+    skip 'this recipe has no --once-per'
 }
 on_file() { [ "$STORE" = file ]; }
 
