@@ -25,10 +25,10 @@ refused() {
   local wanted=$1 words=$2
   shift 2
   run --separate-stderr timeout 20 "$DLOCK" "$@"
-  if [[ $status -ne $wanted || -n $output || ${#stderr_lines[@]} -ne 1 || $stderr != "dlock: "* ||
-    $stderr != *"$words"* ]]; then
-    batslib_print_kv_multi 'dlock' "$*" 'wanted' "$wanted, one line with: $words" 'status' \
-      "$status" 'stdout' "$output" \
+  if [[ $status -ne $wanted || -n $output || ${#stderr_lines[@]} -ne 1 ||
+    $stderr != "dlock: "* || $stderr != *"$words"* ]]; then
+    batslib_print_kv_multi 'dlock' "$*" 'wanted' "$wanted, one line with: $words" \
+      'status' "$status" 'stdout' "$output" \
       'stderr' "$stderr" | batslib_decorate 'not refused as it should be' | fail
   fi
 }

@@ -72,7 +72,8 @@ setup() {
     of_bash=$(sed -n "s/^    $verb) mapfile .*compgen -W '\([^']*\)'.*/\1/p" dlock | tr ' ' '\n' |
       sed -n 's/^--//p' | sort)
     assert_equal "bash $verb: $of_bash" "bash $verb: $of_help"
-    of_fish=$(sed -n "s/^complete -c dlock -n '__fish_seen_subcommand_from $verb' -l \([a-z-]*\) .*/\1/p" dlock.fish | sort)
+    fish="complete -c dlock -n '__fish_seen_subcommand_from $verb' -l"
+    of_fish=$(sed -n "s/^$fish \([a-z-]*\) .*/\1/p" dlock.fish | sort)
     assert_equal "fish $verb: $of_fish" "fish $verb: $of_help"
     of_zsh=$(sed -n "/^    $verb)/,/;;/p" _dlock | sed -n "s/^ *'\*\{0,1\}--\([a-z-]*\).*/\1/p" |
       sort)
@@ -95,6 +96,9 @@ setup() {
         fail "zsh: $verb --$option"
     done
   done
-  run -0 bash -c '. made/dlock; COMP_WORDS=(dlock run --min); COMP_CWORD=2; _dlock; echo "${COMPREPLY[@]}"'
+  run -0 bash -c '. made/dlock
+    COMP_WORDS=(dlock run --min) COMP_CWORD=2
+    _dlock
+    echo "${COMPREPLY[@]}"'
   assert_output -- '--min-hold'
 }

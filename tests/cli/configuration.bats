@@ -13,7 +13,8 @@ value() { "$DLOCK" config "$@" | sed -n 's/ *#.*//; /^[a-z]/p'; }
 
 @test "config --report sees cgroups of version 2, also beside those of version 1" {
   report_in() { # what the mount point holds
-    unshare -m sh -c 'mount -t tmpfs cgroup /sys/fs/cgroup && cd /sys/fs/cgroup && eval "$1" && exec "$2" config --report' sh "$1" "$DLOCK"
+    unshare -m sh -c 'mount -t tmpfs cgroup /sys/fs/cgroup && cd /sys/fs/cgroup && eval "$1" &&
+      exec "$2" config --report' sh "$1" "$DLOCK"
   }
   report_in true >/dev/null 2>&1 || skip 'needs the right to mount'
   run -0 report_in true
@@ -25,7 +26,8 @@ value() { "$DLOCK" config "$@" | sed -n 's/ *#.*//; /^[a-z]/p'; }
 }
 
 @test "precedence: flag, environment, --config, the user's file; a profile overrides every file" {
-  printf 'ttl = "1m"\nwait = "1m"\nreason = "user"\nsplay = "1s"\n[profile.p]\nsplay = "2s"\n' >xdg/dlock/config.toml
+  printf 'ttl = "1m"\nwait = "1m"\nreason = "user"\nsplay = "1s"\n[profile.p]\nsplay = "2s"\n' \
+    >xdg/dlock/config.toml
   printf 'ttl = "2m"\nwait = "2m"\nreason = "file"\nsplay = "3s"\n' >other.toml
   DLOCK_WAIT=3m DLOCK_TTL=3m run -0 value --config other.toml --profile p --ttl 4m
   assert_line 'ttl = "4m"'
@@ -137,7 +139,8 @@ value() { "$DLOCK" config "$@" | sed -n 's/ *#.*//; /^[a-z]/p'; }
 @test "an option that bench has as well counts for the others too" {
   unset DLOCK_BACKEND DLOCK_RECIPE
   mkdir -m 700 elsewhere
-  printf 'backend = "file:%s/elsewhere"\nrecipe = "flock"\noutput = "json"\nhold = "1ms"\nduration = "1s"\n' "$PWD" >xdg/dlock/config.toml
+  printf '%s\n' "backend = \"file:$PWD/elsewhere\"" 'recipe = "flock"' 'output = "json"' \
+    'hold = "1ms"' 'duration = "1s"' >xdg/dlock/config.toml
   run -0 "$DLOCK" run --key k -- true
   [ -f elsewhere/k ]
   run -0 "$DLOCK" config

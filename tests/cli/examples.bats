@@ -34,7 +34,12 @@ lines_of() {
       grep -oE '`(dlock|scripts/[a-z]+|cmake|apt|man|REVOKE)( [^`]+)?`' "$root/README.md" |
         tr -d '`'
       ;;
-    *) awk '/^\.Bd -literal/ { p = 1; next } /^\.Ed/ { p = 0 } /^\.Dl / { print substr($0, 5); next } p' "$root/man/$1" ;;
+    *)
+      awk '/^\.Bd -literal/ { p = 1; next }
+        /^\.Ed/ { p = 0 }
+        /^\.Dl / { print substr($0, 5); next }
+        p' "$root/man/$1"
+      ;;
   esac | sed 's/\\(dq/"/g; s/\\e/\\/g; s/^\\&//; s/\\-/-/g' | grep .
 }
 
@@ -250,7 +255,9 @@ X
 export DLOCK_BACKEND="redis://$CI_REDIS?restart_grace=0"
 dlock run -w 15m --key integration -- make check
 X
-  if built_with redis; then CI_REDIS=127.0.0.1:1 run -0 bash -c "${example/dlock run/dlock run --explain}"; fi
+  if built_with redis; then
+    CI_REDIS=127.0.0.1:1 run -0 bash -c "${example/dlock run/dlock run --explain}"
+  fi
   CI_REDIS= run_example 78 # forgotten: no lock, and no job
   example=${example/'redis://$CI_REDIS?restart_grace=0'/file:$PWD/locks}
   mkdir locks
@@ -315,7 +322,8 @@ X
   run -0 dlock run --key site -c 'render | ssh storage publish "$DLOCK_TOKEN"'
   assert_equal "$(cat site/index.html)" page
   run -123 publish 41 </dev/null
-  assert_output --regexp "^dlock: token 41 is older than [0-9]+, the newest that '$PWD/site/.fence' has seen; the command was not run$"
+  local newest="the newest that '$PWD/site/.fence' has seen; the command was not run"
+  assert_output --regexp "^dlock: token 41 is older than [0-9]+, $newest\$"
 }
 
 @test "looking, renewing, forcing" {
@@ -351,7 +359,11 @@ X
 @test "the lock is stuck: what is printed is what the manual shows" {
   # Hosts, numbers and times are of another day: the words of each line are compared.
   words() {
-    sed -E 's/^\$ .*//; s/on host .*/on host/; s/its job on [^ ]+/its job on/; s/[a-z0-9.-]+:[0-9]+ \([a-z0-9_-]+\)/HOLDER/; s/id [0-9a-f]+/id/; s/file:[^ ,'"'"']*/file:/; s/in [0-9dhmsu.]+|now(,|$)/in/g; s/[0-9][0-9TZdhmsu.:-]*//g; s/ +/ /g; s/in,/in/g' | tr -d ',' | grep .
+    sed -E -e 's/^\$ .*//; s/on host .*/on host/; s/its job on [^ ]+/its job on/' \
+      -e 's/[a-z0-9.-]+:[0-9]+ \([a-z0-9_-]+\)/HOLDER/; s/id [0-9a-f]+/id/' \
+      -e "s/file:[^ ,']*/file:/" \
+      -e 's/in [0-9dhmsu.]+|now(,|$)/in/g; s/[0-9][0-9TZdhmsu.:-]*//g; s/ +/ /g; s/in,/in/g' |
+      tr -d ',' | grep .
   }
   shown() { lines_of dlock.1 | sed -n "/^\\$ $1/,/^$2/p"; }
   dlock run --key nightly --reason 'full backup' -- sleep 300 3>&- &
@@ -377,7 +389,10 @@ X
 
   dlock run --key daily --once-per day -- true
   assert_equal "$(dlock inspect daily | words)" "$(shown 'dlock inspect daily' where | words)"
-  if built_with redis; then assert_equal "$(dlock inspect nightly -b redis://127.0.0.1:1 2>&1 | words)" "$(shown 'dlock inspect nightly -b' dlock: | words)"; fi
+  if built_with redis; then
+    assert_equal "$(dlock inspect nightly -b redis://127.0.0.1:1 2>&1 | words)" \
+      "$(shown 'dlock inspect nightly -b' dlock: | words)"
+  fi
   sed -n '/^\.Sh THE LOCK IS STUCK/,/^\.Sh EXAMPLES/p' "$root/man/dlock.1" |
     awk '/^\.Bd -literal/ { p = 1; next } /^\.Ed/ { p = 0 } p' |
     sed 's/^/dlock.1: /' >>"$BATS_FILE_TMPDIR/covered"
@@ -584,7 +599,9 @@ X
 }
 
 @test "the README: how to build, test and install" {
-  not_run README.md 'installs packages and builds for minutes; scripts.bats runs it with a cmake that does not' <<'X'
+  not_run README.md \
+    'installs packages and builds for minutes; scripts.bats runs it with a cmake that does not' \
+    <<'X'
 scripts/dlock run --key demo -- echo "I hold the lock"
 X
   not_run README.md 'is what runs this test' <<'X'
@@ -632,7 +649,7 @@ X
 }
 
 @test "no example is missing here" {
-  # Lines_of knows other displays.
+  # Other displays are unknown to lines_of.
   run -1 grep -nE '^\.(D1|Bd -(unfilled|filled|ragged|centered))' "$root"/man/*.[17]
   for page in README.md $(cd "$root/man" && echo *.[1-8]); do
     lines_of "$page" | sed "s/^/$page: /"

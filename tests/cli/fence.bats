@@ -33,7 +33,8 @@ setup() {
 
 @test "the token is on the disk before the command starts, even if the file already has it" {
   strace -o /dev/null true 2>/dev/null || skip 'no strace here'
-  for token in 5 5 6; do # new file; left by one that may have been killed before it was on the disk; a newer one
+  # A new file; one left by a dlock that may have been killed before it was on disk; a newer one.
+  for token in 5 5 6; do
     strace -f -q -o calls -e trace=fsync,fdatasync,pwrite64,execve "$DLOCK" fence --state f \
       --token $token -- /bin/true
     run -0 sed -n '/execve("\/bin\/true"/q; s/^[0-9]* *\([a-z0-9]*\)(.*/\1/p' calls

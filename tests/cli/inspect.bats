@@ -22,7 +22,8 @@ setup() { common_setup; }
   assert_line --regexp '^token +-$'
   run -0 "$DLOCK" inspect --check never
   assert_output ''
-  run -0 json 'j["state"], j["token"], j["holders"], j["mode"], j["complete"]' <<<"$("$DLOCK" inspect -J never)"
+  run -0 json 'j["state"], j["token"], j["holders"], j["mode"], j["complete"]' \
+    <<<"$("$DLOCK" inspect -J never)"
   assert_output "('free', 0, [], None, True)"
   run -0 "$DLOCK" inspect never --no-heading
   assert_output --regexp '^never +free +- +- +- +- +- +- +0 +-$'
@@ -34,7 +35,9 @@ setup() { common_setup; }
   "$DLOCK" release --key free --handle "$("$DLOCK" acquire --key free)"
   run -0 "$DLOCK" inspect
   assert_line --regexp "^free +free +- +- +- +- +- +[0-9]+ +0 +-$"
-  assert_line --regexp "^held +held +exclusive +$(hostname):[0-9]+ \($(id -un)\) +[0-9:]{8} +[0-9.ms]+ +[0-9msh]+ +[0-9]+ +0 +INC-812 ana$"
+  local holder="$(hostname):[0-9]+ \($(id -un)\)"
+  local times='[0-9:]{8} +[0-9.ms]+ +[0-9msh]+'
+  assert_line --regexp "^held +held +exclusive +$holder +$times +[0-9]+ +0 +INC-812 ana$"
   assert_line '2 keys, 1 held, 0 waiting'
   run -0 "$DLOCK" inspect --held --no-heading -o key
   assert_output held
@@ -186,7 +189,10 @@ held
   printf '[profile."p q"]\nop-timeout = "3s"\n' >"$BATS_TEST_TMPDIR/a b/c.toml"
   run -0 "$DLOCK" inspect "it's" --config "$BATS_TEST_TMPDIR/a b/c.toml" --profile 'p q' \
     --recipe lease
-  assert_line --regexp "^force +dlock release -b 'file:$BATS_TEST_TMPDIR/locks' --config '$BATS_TEST_TMPDIR/a b/c.toml' --profile 'p q' --recipe 'lease' --key 'it'\\\\''s' --force --token [0-9]+\$"
+  local store="-b 'file:$BATS_TEST_TMPDIR/locks' --config '$BATS_TEST_TMPDIR/a b/c.toml'"
+  store+=" --profile 'p q' --recipe 'lease'"
+  assert_line --regexp \
+    "^force +dlock release $store --key 'it'\\\\''s' --force --token [0-9]+\$"
   command=$(sed -n 's/^force *dlock //p' <<<"$output")
   unset DLOCK_BACKEND
   eval "run -0 \"\$DLOCK\" $command"
@@ -248,8 +254,9 @@ waiting() { [ "$("$DLOCK" inspect k --no-heading -o WAIT)" = "$1" ]; }
   read -r -t 20 -u 7 _
   run -0 "$DLOCK" inspect k
   assert_line --regexp '^ +lease lasts as long as its process$'
-  run -0 json 'j["holders"][0]["pid"], j["holders"][0]["attached"], j["holders"][0]["lease_remaining_ms"]' <<<"$("$DLOCK" inspect -J k)"
-  assert_output "($pid, True, None)"
+  run -0 json '[j["holders"][0][n] for n in ("pid", "attached", "lease_remaining_ms")]' \
+    <<<"$("$DLOCK" inspect -J k)"
+  assert_output "[$pid, True, None]"
   kill -KILL $pid
   wait $pid || :
   run -75 "$DLOCK" acquire --key k -n # notices the death
@@ -281,10 +288,13 @@ waiting() { [ "$("$DLOCK" inspect k --no-heading -o WAIT)" = "$1" ]; }
 
 @test "JSON has stable names" {
   "$DLOCK" acquire --key k --reason r >/dev/null
-  run -0 json 'sorted(j), sorted(j["backend"])' <<<"$("$DLOCK" inspect -J k)"
-  assert_output "(['backend', 'complete', 'holders', 'key', 'last_run', 'last_start', 'mode', 'notes', 'state', 'token', 'waiters'], ['family', 'recipe', 'scheme', 'where'])"
-  run -0 json 'sorted(j["holders"][0])' <<<"$("$DLOCK" inspect -J k)"
-  assert_output "['age_ms', 'asked_at', 'attached', 'command', 'held_ms', 'host', 'id', 'kept_by', 'lease_remaining_ms', 'limit', 'mode', 'pid', 'reason', 'revoked', 'slot', 'token', 'user', 'vanished']"
+  run -0 json '" ".join(sorted(j))' <<<"$("$DLOCK" inspect -J k)"
+  assert_output 'backend complete holders key last_run last_start mode notes state token waiters'
+  run -0 json '" ".join(sorted(j["backend"]))' <<<"$("$DLOCK" inspect -J k)"
+  assert_output 'family recipe scheme where'
+  run -0 json '" ".join(sorted(j["holders"][0]))' <<<"$("$DLOCK" inspect -J k)"
+  assert_output "$(echo age_ms asked_at attached command held_ms host id kept_by \
+    lease_remaining_ms limit mode pid reason revoked slot token user vanished)"
   run -0 json 'sorted(j), [k["key"] for k in j["keys"]]' <<<"$("$DLOCK" inspect -J)"
   assert_output "(['backend', 'complete', 'keys'], ['k'])"
   run -0 "$DLOCK" inspect -J
@@ -395,7 +405,8 @@ waiting() { [ "$("$DLOCK" inspect k --no-heading -o WAIT)" = "$1" ]; }
   assert_line --regexp \
     '^ +started 20[0-9-]+T[0-9:.]+Z, [0-9.]+[um]?s ago, with --once-per, lasted [0-9.]+[um]?s$'
   assert_equal "$(grep -c started <<<"$output")" 1
-  assert_line --regexp '^next +by --once-per hour in [0-9ms]+, day in [0-9hms]+, week in [0-9dhms]+, month in [0-9dhms]+, or a duration after the start$'
+  local next='hour in [0-9ms]+, day in [0-9hms]+, week in [0-9dhms]+, month in [0-9dhms]+'
+  assert_line --regexp "^next +by --once-per $next, or a duration after the start\$"
   run -0 json 'j["last_start"][:2]' <<<"$("$DLOCK" inspect k -J)"
   assert_output 20
   run -0 json 'j["last_start"][:2]' <<<"$("$DLOCK" inspect k --watch=10ms -J | head -n 1)"

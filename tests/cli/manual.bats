@@ -25,16 +25,19 @@ options_of_help() {
 @test "each page has the options of --help with their arguments, and no others" {
   for command in $commands; do
     common=$(options_of_pages "$man/dlock.1" "$man/dlock-faults.7")
-    if [ "$command" = fence ]; then common=$(comm -12 <(echo "$common" | sort) <(options_of_help fence | sort)); fi # it has no backend
-    if [ "$command" = bench ] || [ "$command" = config ]; then common=$(echo "$common" | grep -v '^--trace='); fi
-    assert_equal "$command: $( (echo "$common" && options_of_pages "$man/dlock-$command.1") |
-      sort)" "$command: $(options_of_help "$command" | sort)"
+    case $command in
+      # It has no backend.
+      fence) common=$(comm -12 <(echo "$common" | sort) <(options_of_help fence | sort)) ;;
+      bench | config) common=$(echo "$common" | grep -v '^--trace=') ;;
+    esac
+    of_pages=$( (echo "$common" && options_of_pages "$man/dlock-$command.1") | sort)
+    assert_equal "$command: $of_pages" "$command: $(options_of_help "$command" | sort)"
   done
 }
 
 @test "the commands of --help have a page that dlock(1) names" {
-  assert_equal "$("$DLOCK" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p' |
-    tr '\n' ' ')" "$commands "
+  of_help=$("$DLOCK" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p' | tr '\n' ' ')
+  assert_equal "$of_help" "$commands "
   for command in $commands; do
     grep -qx ".It Xr dlock-$command 1" "$man/dlock.1" || fail "dlock(1) does not list $command"
   done
@@ -48,8 +51,8 @@ options_of_help() {
 }
 
 @test "the options without a variable are those that dlock(1) names" {
-  of_page=$(sed -n '/^There is no such variable/,/^\.Pp/p' "$man/dlock.1" | grep '^\.Fl' | sed 's/\.Fl//' | tr ',' '\n' | tr -d ' .' | grep . |
-    sed 's/^/-/' | sort)
+  of_page=$(sed -n '/^There is no such variable/,/^\.Pp/p' "$man/dlock.1" | grep '^\.Fl' |
+    sed 's/\.Fl//' | tr ',' '\n' | tr -d ' .' | grep . | sed 's/^/-/' | sort)
   of_help=$(for command in $commands; do
     variables=" $("$DLOCK" "$command" --help=all | sed -n '/^Environment/,/^$/p' | tr '\n' ' ') "
     for option in $(options_of_help "$command" | sed 's/.*--/--/; s/=.*//'); do
@@ -84,7 +87,8 @@ options_of_help() {
   done <<<"$built" | sort >built
   assert [ -s built ]
   sed -n '/^\.Sh WHAT EACH RECIPE/,/^\.El/p' "$man/dlock-backends.7" |
-    awk '/^\.(It|El)/ { if (of) print of "|" can; of = substr($0, 5); can = " "; next } of { can = can $0 " " }' >rows
+    awk '/^\.(It|El)/ { if (of) print of "|" can; of = substr($0, 5); can = " "; next }
+      of { can = can $0 " " }' >rows
   cut -d'|' -f1 rows | sed 's/, /\n/g' | sort >named
   assert_equal "$(comm -23 built named)" ''
   while IFS='|' read -r recipes can; do

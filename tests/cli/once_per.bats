@@ -11,9 +11,12 @@ setup() {
 
 # at SECONDS COMMAND...: with the wall clock that far ahead
 at() {
-  python3 -c 'import struct, sys; sys.stdout.buffer.write(struct.pack("<q", int(float(sys.argv[1]) * 1e9)).ljust(4096, b"\0"))' "$1" >shift
+  python3 - "$1" >shift <<'PYTHON'
+import struct, sys
+sys.stdout.buffer.write(struct.pack("<q", int(float(sys.argv[1]) * 1e9)).ljust(4096, b"\0"))
+PYTHON
   shift
-  # Date leaks.
+  # date leaks.
   ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 CLOCK_SHIFT_FILE=$PWD/shift \
     LD_PRELOAD="$(sanitizer) $CLOCK_SHIFT" "$@"
 }
@@ -23,7 +26,7 @@ at() {
   [ "$output" -gt $(($(date +%s) + 80000)) ]
 }
 
-@test "a start noted by a clock a year ahead blocks for one period from its discovery, not for a year" {
+@test "a start noted by a clock a year ahead blocks for one period from its discovery, not a year" {
   for period in 1h day; do
     rm -rf locks
     run -0 at 31536000 "$DLOCK" run --key k --once-per $period -- echo ran

@@ -63,7 +63,9 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # no refused command may ha
   refused 64 "'--min-hold' is an option of run, not of acquire" acquire --min-hold 3 --key k
   refused 64 "'--wait' is an option of run, acquire, release, fence, not of check" \
     check --wait 3 --key k --token 3
-  refused 64 "'-b' is an option of run, acquire, renew, release, check, inspect, bench, config, not of fence" fence -b file: --state f --token 3 -- true
+  local commands='run, acquire, renew, release, check, inspect, bench, config'
+  refused 64 "'-b' is an option of $commands, not of fence" \
+    fence -b file: --state f --token 3 -- true
 }
 
 @test "an option needs its value, a switch takes none" {
@@ -315,12 +317,12 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # no refused command may ha
         "dlock: $name: there is no such variable; did you mean DLOCK_BACKEND?"
       rm err
     done
-    # Which has no backend.
+    # fence has no backend.
     env $name=redis://h "$DLOCK" fence --state "$BATS_TEST_TMPDIR/state" --token 1 -- true
   done
 }
 
-@test "variables of others, of dlock itself and of a Kubernetes service named dlock are not judged" {
+@test "variables of others, of dlock itself and of a Kubernetes service dlock are not judged" {
   export DLOCK_SERVICE_HOST=10.0.0.1 DLOCK_SERVICE_PORT=6379 DLOCK_SERVICE_PORT_WAIT=1 \
     DLOCK_PORT=tcp://10.0.0.1:6379 DLOCK_PORT_6379_TCP_ADDR=10.0.0.1
   export DLOCK_KEYS_HOST=h DLOCK_WAITS=tcp://10.0.0.1:1 DLOCK_TEST_WAIT=1 DLOCK_SLOT=1 \
@@ -329,7 +331,8 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # no refused command may ha
   assert_equal "$stderr" 'dlock: ignored, no option has this name: DLOCK_KEYS_HOST'
   DLOCK_FLEET=x run --separate-stderr -0 "$DLOCK" inspect
   assert_equal "${#stderr_lines[@]}" 1
-  assert_regex "$stderr" '^dlock: ignored, no option has this name: DLOCK_(FLEET, DLOCK_KEYS_HOST|KEYS_HOST, DLOCK_FLEET)$'
+  local names='(FLEET, DLOCK_KEYS_HOST|KEYS_HOST, DLOCK_FLEET)'
+  assert_regex "$stderr" "^dlock: ignored, no option has this name: DLOCK_$names\$"
   run --separate-stderr -0 "$DLOCK" run --explain -q --key e
   assert_equal "$stderr" ''
 }

@@ -16,15 +16,19 @@ forms() {
   shift $((count + 1))
   for form in text json env csv; do
     case " $* " in
-      *" $form "*) run "$DLOCK" "${command[@]}" --output "$form" && [ "$status" -ne 64 ] ||
-        fail "${command[*]} --output $form: $output" ;;
+      *" $form "*)
+        run "$DLOCK" "${command[@]}" --output "$form" && [ "$status" -ne 64 ] ||
+          fail "${command[*]} --output $form: $output"
+        ;;
       *) refused 64 "--output: '$form' is neither " "${command[@]}" --output "$form" ;;
     esac
   done
   for form in json csv; do
     case " $* " in
-      *" $form "*) run "$DLOCK" "${command[@]}" "--$form" && [ "$status" -ne 64 ] ||
-        fail "${command[*]} --$form: $output" ;;
+      *" $form "*)
+        run "$DLOCK" "${command[@]}" "--$form" && [ "$status" -ne 64 ] ||
+          fail "${command[*]} --$form: $output"
+        ;;
       *) refused 64 "'--$form'" "${command[@]}" "--$form" ;;
     esac
   done
@@ -87,13 +91,16 @@ forms() {
 }
 
 @test "--explain and --version as JSON" {
-  run -0 json 'j["keys"], j["leased"], j["ttl_ms"], "if_dlock_dies" in j' <<<"$("$DLOCK" run --explain --key a --key b --json -- true)"
+  run -0 json 'j["keys"], j["leased"], j["ttl_ms"], "if_dlock_dies" in j' \
+    <<<"$("$DLOCK" run --explain --key a --key b --json -- true)"
   assert_output "(['a', 'b'], False, 30000, True)"
   refused 64 '--json goes with --explain' run --key k --json -- true
   refused 64 'run: --output no longer exists: use -J' run --explain --key k --output json -- true
   DLOCK_OUTPUT=json run -0 "$DLOCK" run --key k -- true # of other commands
   assert_output ''
-  run -0 json 'j["version"].count("."), [b["default"] for b in j["backends"] if b["family"] == "file"]' <<<"$("$DLOCK" --version --output=json)"
+  run -0 json \
+    'j["version"].count("."), [b["default"] for b in j["backends"] if b["family"] == "file"]' \
+    <<<"$("$DLOCK" --version --output=json)"
   assert_output "(2, ['lease'])"
   assert_equal "$("$DLOCK" --version --output text)" "$("$DLOCK" --version)"
   refused 64 'unexpected argument' --version --output csv

@@ -67,10 +67,12 @@ j = json.load(open("list"))
 assert j["spdxVersion"] == "SPDX-2.3" and j["creationInfo"]["created"] == "2023-11-14T22:13:20Z"
 names = {p["name"]: p for p in j["packages"]}
 assert names["dlock"]["checksums"]
-how = {r["relatedSpdxElement"].removeprefix("SPDXRef-"): r["relationshipType"] for r in j["relationships"]}
-how |= {r["spdxElementId"].removeprefix("SPDXRef-"): r["relationshipType"] for r in j["relationships"]}
+how = {}
+for end in "relatedSpdxElement", "spdxElementId":
+    how |= {r[end].removeprefix("SPDXRef-"): r["relationshipType"] for r in j["relationships"]}
 assert names[libmd]["licenseConcluded"] == "BSD-3-Clause", names[libmd]
-assert names["linux-libc-dev"]["licenseConcluded"].startswith("GPL-2.0-only"), names["linux-libc-dev"]
+headers = names["linux-libc-dev"]
+assert headers["licenseConcluded"].startswith("GPL-2.0-only"), headers
 assert how[libmd] == linked, how
 for name in "libexpected-dev", "nlohmann-json3-dev":
     assert how[name] == "BUILD_DEPENDENCY_OF", how
@@ -110,7 +112,7 @@ X
   assert_line --regexp ' ./usr/share/zsh/vendor-completions/_dlock$'
 }
 
-@test "a package: the tarball needs no xz, two are the same, and what lintian refuses has no checksum" {
+@test "a package: its tarball needs no xz, two are the same, what lintian refuses has no checksum" {
   mkdir -p tree/scripts/packaging bin bare
   cp "$root/scripts/package" tree/scripts/
   touch tree/LICENSE tree/README.md tree/CHANGELOG.md tree/scripts/packaging/copyright
@@ -124,7 +126,10 @@ case $1 in
     mkdir -p "$DESTDIR/usr/local/bin" && echo "#!/bin/sh" >"$DESTDIR/usr/local/bin/dlock"
     echo /usr/local/bin/dlock >"$2/install_manifest.txt"
     ;;
-  *) printf '%s\n' 'CMAKE_PROJECT_VERSION:STATIC=1.2.3' 'DLOCK_MAINTAINER:STRING=N <n@n.invalid>' >"$5/CMakeCache.txt" ;;
+  *)
+    printf '%s\n' 'CMAKE_PROJECT_VERSION:STATIC=1.2.3' \
+      'DLOCK_MAINTAINER:STRING=N <n@n.invalid>' >"$5/CMakeCache.txt"
+    ;;
 esac
 STAND_IN
   printf '#!/bin/sh\nmkdir -p "$4"; touch "$4/dlock_1.2.3_any.deb"\n' >bin/cpack

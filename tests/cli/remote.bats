@@ -7,7 +7,9 @@ load common
 setup_file() {
   local dir=$BATS_FILE_TMPDIR sshd tries
   for sshd in /usr/sbin/sshd /usr/bin/sshd; do [ ! -x $sshd ] || break; done
-  if [ ! -x $sshd ] || ! command -v ssh >/dev/null || ! command -v setpriv >/dev/null; then return 0; fi
+  if [ ! -x $sshd ] || ! command -v ssh >/dev/null || ! command -v setpriv >/dev/null; then
+    return 0
+  fi
   [ "$(id -u)" -ne 0 ] || mkdir -p /run/sshd
   ssh-keygen -q -t ed25519 -N '' -f "$dir/host" && ssh-keygen -q -t ed25519 -N '' -f "$dir/id"
   for tries in {1..20}; do
@@ -87,7 +89,7 @@ gone() { ! kill -0 "$(cat pid)" 2>/dev/null; }
   run -75 bash -c "$(declare -f there); "'"$DLOCK" acquire --key k >/dev/null; there -- -n'
 }
 
-@test "ssh without a terminal: when the client dies the job goes on, and keeps the lock to its end" {
+@test "ssh without a terminal: when the client dies the job goes on, with the lock, to its end" {
   needs_ssh
   before=$(cut_connections)
   there -- --status ev >out 3>&- </dev/null &
@@ -103,7 +105,7 @@ gone() { ! kill -0 "$(cat pid)" 2>/dev/null; }
   is_free k
 }
 
-@test "ssh with a terminal: when the client dies the job is hung up, and killed when that is not enough; the key is free" {
+@test "ssh with a terminal: when the client dies the job is hung up, or killed; the key is free" {
   needs_ssh
   for ignored in '' HUP; do
     rm -f pid ev

@@ -155,13 +155,16 @@ load run_helpers
 @test "a reader sees the end when the command closes its output, even before dlock ends" {
   mkfifo gate
   # The command closes stdout and lives until the reader has seen the end.
-  timeout 20 sh -c '"$DLOCK" run -b "file:$1" --key k -- sh -c "echo line; exec >&-; read -r x <gate" | { cat >copy; echo seen >gate; }' sh "$dir/locks"
+  timeout 20 sh -c '
+    "$DLOCK" run -b "file:$1" --key k -- sh -c "echo line; exec >&-; read -r x <gate" |
+      { cat >copy; echo seen >gate; }' sh "$dir/locks"
   assert_equal "$(cat copy)" line
 }
 
 @test "a writer gets SIGPIPE when the command closes its input, even before dlock ends" {
   mkfifo gate
-  timeout 20 sh -c '{ yes; echo seen >gate; } | "$DLOCK" run -b "file:$1" --key k -- sh -c "exec <&-; read -r x <gate; echo \$x"' \
+  timeout 20 sh -c '{ yes; echo seen >gate; } |
+    "$DLOCK" run -b "file:$1" --key k -- sh -c "exec <&-; read -r x <gate; echo \$x"' \
     sh "$dir/locks" >copy 2>/dev/null
   assert_equal "$(cat copy)" seen
 }
@@ -277,7 +280,9 @@ load run_helpers
 @test "nested: an ancestor's hold that is no longer valid is not trusted: an ordinary contender" {
   # shellcheck disable=SC2016
   run on_file --on-lost signal:CONT -- bash -c 'K="-b file:$0/locks --key k"
-    "$DLOCK" release $K --force --yes && "$DLOCK" acquire $K --ttl 1m >taken && "$DLOCK" run $K -n -- touch ran; echo nested=$?' "$dir"
+    "$DLOCK" release $K --force --yes && "$DLOCK" acquire $K --ttl 1m >taken &&
+      "$DLOCK" run $K -n -- touch ran
+    echo nested=$?' "$dir"
   assert_line nested=75
   [ -s taken ] && [ ! -e ran ]
 }

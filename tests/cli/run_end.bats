@@ -124,7 +124,7 @@ ended_within_a_second() {
   assert_equal "$(events it)" 'acquired job_dead detached exit'
 }
 
-@test "--min-hold where the lock cannot outlive dlock: dlock goes on holding, and a signal ends that" {
+@test "--min-hold where the lock cannot outlive dlock: dlock goes on holding, a signal ends that" {
   start it on_lease --recipe process --min-hold 60s -- sh -c 'exit 5'
   event it job_dead
   says it '--min-hold'
@@ -144,7 +144,7 @@ ended_within_a_second() {
   assert_equal "$(events failed)" 'acquired job_dead released exit'
 }
 
-@test "--descendants wait: one line after a second names the pids and the option; the lock is held to their end" {
+@test "--descendants wait: a line after a second names pids and option; locked to their end" {
   start it on_file -- \
     sh -c 'setsid sh -c "echo \$\$ >pid; until [ -e go ]; do sleep 0.05; done" & exit 5'
   says it '--descendants'
@@ -164,7 +164,8 @@ ended_within_a_second() {
   ended it
   assert_equal "$end" 'exit 5'
   start hard on_file --descendants kill -k 300ms -- \
-    sh -c 'setsid sh -c "trap \"\" TERM; echo \$\$ >hard; while :; do sleep 1; done" & until [ -s hard ]; do sleep 0.02; done; exit 5'
+    sh -c 'setsid sh -c "trap \"\" TERM; echo \$\$ >hard; while :; do sleep 1; done" &
+      until [ -s hard ]; do sleep 0.02; done; exit 5'
   ended hard
   assert_equal "$end" 'exit 5'
   assert_regex "$(events hard)" 'kill job_dead released exit$'
@@ -173,7 +174,9 @@ ended_within_a_second() {
 }
 
 @test "signals during the wait for descendants reach them" {
-  start it on_file -- sh -c 'setsid sh -c "trap \"echo bye >bye; exit\" USR1; echo \$\$ >pid; while :; do sleep 0.05; done" & exit 5'
+  start it on_file -- \
+    sh -c 'setsid sh -c "trap \"echo bye >bye; exit\" USR1; echo \$\$ >pid
+      while :; do sleep 0.05; done" & exit 5'
   says it '--descendants'
   send it USR1
   ended it
@@ -194,7 +197,7 @@ ended_within_a_second() {
   assert_output --partial 'the lock is lost'
 }
 
-@test "--on-lost exec: the command runs beside the job, with its variables, and the job goes on: 123" {
+@test "--on-lost exec: the command runs beside the job, with its variables; the job goes on: 123" {
   faults=lost_after=0
   start it on_lease --ttl 2s --on-lost 'exec:echo "$DLOCK_KEY $DLOCK_TOKEN" >helper' -- \
     sh -c 'echo "$DLOCK_KEY $DLOCK_TOKEN" >job; until [ -s helper ]; do sleep 0.02; done; exit 5'
@@ -246,7 +249,7 @@ ended_within_a_second() {
   assert_equal "$(grep -c 'cannot renew' it.err)" 1
 }
 
-@test "a release that fails or hangs: a warning, an event, the command's status, in a bounded time" {
+@test "a release that fails or hangs: warning, event, the command's status, in a bounded time" {
   faults=hang_release=1
   start it on_lease --ttl 3s -- sh -c 'exit 5'
   ended it
@@ -374,14 +377,16 @@ ended_within_a_second() {
 import glob, os, signal, subprocess, sys, time
 caught = 0
 for _ in range(50):  # the guard removes its cgroup after 50 ms
-    p = subprocess.Popen([sys.argv[1], "run", "-b", sys.argv[2], "--key", "k", "--", "true"], stderr=subprocess.DEVNULL)
+    p = subprocess.Popen([sys.argv[1], "run", "-b", sys.argv[2], "--key", "k", "--", "true"],
+                         stderr=subprocess.DEVNULL)
     guard = ""
     while not guard and p.poll() is None:
         guard = open(f"/proc/{p.pid}/task/{p.pid}/children").read().strip()
     made = []
     end = time.monotonic() + 0.03
     while not made and time.monotonic() < end:
-        made = glob.glob(f"/sys/fs/cgroup/**/dlock-{guard}-*") + glob.glob(f"/sys/fs/cgroup/dlock-{guard}-*")
+        made = glob.glob(f"/sys/fs/cgroup/**/dlock-{guard}-*")
+        made += glob.glob(f"/sys/fs/cgroup/dlock-{guard}-*")
     os.kill(int(guard), signal.SIGKILL)
     if p.wait(20) != 69: sys.exit(f"status {p.returncode}")
     left = [m for m in made if os.path.exists(m)]

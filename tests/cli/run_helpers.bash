@@ -12,7 +12,9 @@ setup() {
     [[ $name == DLOCK_@(FAKE|TEST_MUTANT) ]] || unset "$name"
   done
   export -n DLOCK_FAKE
-  if (: </dev/tty) 2>/dev/null; then fail 'these tests want no terminal: run them by ctest, or under setsid -w'; fi
+  if (: </dev/tty) 2>/dev/null; then
+    fail 'these tests want no terminal: run them by ctest, or under setsid -w'
+  fi
   dir=$BATS_TEST_TMPDIR
   cd "$dir" || return
   mkdir -m 700 locks
@@ -25,7 +27,9 @@ teardown() {
   for environ in /proc/[0-9]*/environ; do
     pid=${environ%/environ} pid=${pid#/proc/}
     [ "$pid" = $$ ] || [ "$pid" = "$BASHPID" ] && continue
-    if grep -qzFx "DLOCK_TEST_RUN=$BATS_TEST_TMPDIR" "$environ" 2>/dev/null; then kill -9 "$pid" 2>/dev/null || :; fi
+    if grep -qzFx "DLOCK_TEST_RUN=$BATS_TEST_TMPDIR" "$environ" 2>/dev/null; then
+      kill -9 "$pid" 2>/dev/null || :
+    fi
   done
 }
 

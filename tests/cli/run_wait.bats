@@ -4,6 +4,7 @@
 load run_helpers
 
 # holder: holds the key until `touch let_go`.
+held="k is held by $(hostname):[0-9]+ \([a-z0-9_-]+\) for [0-9a-z.]+: the nightly backup"
 holder() {
   start holder on_file --reason 'the nightly backup' "$@" -- \
     sh -c 'until [ -e let_go ]; do sleep 0.02; done'
@@ -14,7 +15,7 @@ holder() {
   holder
   run on_file -n -- touch ran
   assert_failure 75
-  assert_output --regexp "^dlock: k is held by $(hostname):[0-9]+ \([a-z0-9_-]+\) for [0-9a-z.]+: the nightly backup; not waiting$"
+  assert_output --regexp "^dlock: $held; not waiting$"
   [ ! -e ran ]
 }
 
@@ -32,7 +33,7 @@ holder() {
   [ ! -e ran ]
 }
 
-@test "another program's lock: its process is named, without a queue position, and --force --yes to remove it" {
+@test "another program's lock: its process is named, no queue position, and --force --yes" {
   local url="file:$dir/locks?recipe=flock"
   on_file -b "$url" -- true # so that inspect lists the key
   DLOCK_TEST_RUN=$BATS_TEST_TMPDIR flock locks/k \
@@ -135,7 +136,7 @@ holder() {
   says first 'k is held by'
   says second '(position 2)'
   run cat first.err
-  assert_output --regexp "^dlock: k is held by $(hostname):[0-9]+ \([a-z0-9_-]+\) for [0-9a-z.]+: the nightly backup; waiting up to 30s \(position 1\)$"
+  assert_output --regexp "^dlock: $held; waiting up to 30s \(position 1\)$"
   run cat second.err
   assert_output --regexp "; waiting \(position 2\)$"
   touch let_go

@@ -23,7 +23,7 @@ setup() {
   run -64 bash -c '"$DLOCK" acquire --keep --key k --watch-pid $$ >&-'
 }
 
-@test "standard output closed or full: a result that is not printed is an error, the command of run is unaffected" {
+@test "stdout closed or full: a result not printed is an error, the command of run is unaffected" {
   for out in '>&-' '>/dev/full' '>&- <&- 2>&-' '>/dev/full 2>/dev/full'; do
     run -3 bash -c '"$DLOCK" run --key k -- sh -c "exit 3"'" $out"
     run -3 bash -c '"$DLOCK" fence --state f --token 1 -- sh -c "exit 3"'" $out"
@@ -76,7 +76,10 @@ setup() {
 value() { sed -n "s/^dlock_$1{.*} //p" "${2:-m.prom}"; }
 
 @test "--metrics-file: a running command is seen, and a skipped run leaves what the last one did" {
-  "$DLOCK" run -n -E 0 --key k --metrics-file m.prom -- sh -c 'until grep -qs "^dlock_running{.*} 1$" m.prom; do sleep 0.02; done; cp m.prom while; exit 5' || :
+  "$DLOCK" run -n -E 0 --key k --metrics-file m.prom -- sh -c '
+    until grep -qs "^dlock_running{.*} 1$" m.prom; do sleep 0.02; done
+    cp m.prom while
+    exit 5' || :
   [ "$(value running while) $(value runs_total while) $(value exit_status while)" = '1 0 ' ]
   [ "$(value running) $(value runs_total) $(value exit_status)" = '0 1 5' ]
   [ "$(value last_start_timestamp_seconds)" = "$(value last_start_timestamp_seconds while)" ]
@@ -96,14 +99,19 @@ value() { sed -n "s/^dlock_$1{.*} //p" "${2:-m.prom}"; }
 
 counter() { sed -n "s/^dlock_$1_total{.*} //p" m.prom; }
 
-@test "--metrics-file: eight processes at the same time lose no count unsaid, from the first write on" {
+@test "--metrics-file: eight processes at once lose no count unsaid, from the first write on" {
   for _ in {1..8}; do
-    (for _ in {1..10}; do "$DLOCK" run --limit 8 --key k --metrics-file m.prom -- true 2>>said || exit; done) & pids+=($!)
+    (
+      for _ in {1..10}; do
+        "$DLOCK" run --limit 8 --key k --metrics-file m.prom -- true 2>>said || exit
+      done
+    ) &
+    pids+=($!)
   done
   for pid in "${pids[@]}"; do wait "$pid"; done
   # On a busy machine one may get no turn in time; then it reports that.
-  local unsaid
-  unsaid=$(grep -cvxF "dlock: --metrics-file 'm.prom': not updated: others keep its .tmp locked" said || :)
+  local unsaid locked="dlock: --metrics-file 'm.prom': not updated: others keep its .tmp locked"
+  unsaid=$(grep -cvxF "$locked" said || :)
   [ "$unsaid" = 0 ] || fail "$(sort said | uniq -c)"
   assert_equal "$(($(counter runs) + $(wc -l <said)))" 80
   assert_equal "$(ls)" "$(printf 'locks\nm.prom\nsaid')"
@@ -119,7 +127,7 @@ counter() { sed -n "s/^dlock_$1_total{.*} //p" m.prom; }
   assert_equal "$(ls)" "$(printf 'locks\nm.prom')"
 }
 
-@test "--metrics-file: a process that gets no turn reports it in a bounded time, and changes nothing" {
+@test "--metrics-file: a process that gets no turn reports it in a bounded time, changes nothing" {
   "$DLOCK" run --key k --metrics-file m.prom -- true
   cp m.prom before
   : >m.prom.tmp
@@ -139,7 +147,8 @@ counter() { sed -n "s/^dlock_$1_total{.*} //p" m.prom; }
 @test "--metrics-file: a full disk keeps the old figures, complete, and is reported" {
   # As a full disk does: no file can grow.
   on_full_disk() {
-    run -3 bash -c 'ulimit -f 0; exec "$0" run -b fake: --key k --metrics-file m.prom -- sh -c "exit 3"' "$DLOCK_FAKE"
+    run -3 bash -c 'ulimit -f 0
+      exec "$0" run -b fake: --key k --metrics-file m.prom -- sh -c "exit 3"' "$DLOCK_FAKE"
   }
   on_full_disk
   assert_output --regexp "^dlock: --metrics-file 'm.prom': not updated: "
@@ -219,7 +228,7 @@ limited() { timeout 20 bash -c 'ulimit "$0" "$1" && shift && exec "$DLOCK" "$@"'
   assert_output ''
 }
 
-@test "a limit on the size of files: 73 and one line; no lock is held; commands that need no file work" {
+@test "a limit on the size of files: 73 and one line; no lock is held; what needs no file works" {
   told() { # through a pipe: standard error may be a file
     set -o pipefail
     limited "$@" 2>&1 | cat
@@ -332,8 +341,9 @@ limited() { timeout 20 bash -c 'ulimit "$0" "$1" && shift && exec "$DLOCK" "$@"'
   assert_equal "$(json 'len(j)' <<<"$output")" 64
   # With an ancestor's variables the environment may exceed what exec accepts.
   stat=$(</proc/$$/stat) stat=(${stat##*)})
-  grant=$(printf '{"key":"o","handle":"h1:file.lease:%032d","sequencer":"v1:file.lease:o:X:5","guard":{"pid":%d,"start":%d},"x":"%090000d"}' \
-    0 $$ "${stat[19]}" 0)
+  grant='{"key":"o","handle":"h1:file.lease:%032d","sequencer":"v1:file.lease:o:X:5",'
+  grant+='"guard":{"pid":%d,"start":%d},"x":"%090000d"}'
+  grant=$(printf "$grant" 0 $$ "${stat[19]}" 0)
   DLOCK_GRANTS="[$grant]" run --separate-stderr -126 timeout 20 "$DLOCK" run "${keys[@]}" -- true
   [[ $stderr == *'Argument list too long'* ]]
   is_free "100$key"

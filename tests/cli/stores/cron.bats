@@ -10,11 +10,15 @@ hosts() { # OPTION...: many hosts with crons a little apart; $DLOCK_TEST_TICKS f
     "$DLOCK" hosts -b "$DLOCK_BACKEND" --key report -n -E 0 "$@"
 }
 exactly_once() {
-  run -0 json '(j["ticks"] > 0, j["ticks"] == j["runs"], j["not_exactly_once"], list(j["statuses"]))' <<<"$1"
+  run -0 json \
+    '(j["ticks"] > 0, j["ticks"] == j["runs"], j["not_exactly_once"], list(j["statuses"]))' \
+    <<<"$1"
   assert_output "(True, True, 0, ['0'])"
 }
 
-@test "--min-hold: eight hosts run a job exactly once per tick" { exactly_once "$(hosts --min-hold 1s)"; }
+@test "--min-hold: eight hosts run a job exactly once per tick" {
+  exactly_once "$(hosts --min-hold 1s)"
+}
 
 @test "--once-per: eight hosts run a job exactly once per tick" {
   needs_starts

@@ -58,7 +58,8 @@ words='has layout 2, and this dlock knows layout 1'
 if [ "$STORE" = file ]; then words='has layout 3, and this dlock knows layouts 1 and 2'; fi
 
 @test "a newer record of a held lock: every operation is refused, and nothing is changed" {
-  if [ "$STORE" = zookeeper ]; then /usr/bin/python3 -c 'import kazoo' 2>/dev/null || skip 'no kazoo is installed'; fi
+  [ "$STORE" != zookeeper ] || /usr/bin/python3 -c 'import kazoo' 2>/dev/null ||
+    skip 'no kazoo is installed'
   handle=$("$DLOCK" acquire --key k --ttl 1h)
   newer k
   refused 64 "$words" run -n --key k -- touch ran
@@ -76,7 +77,8 @@ if [ "$STORE" = file ]; then words='has layout 3, and this dlock knows layouts 1
 printed() {
   local found
   found=$(sed -n "s/^\.Ql \($2.*'\).*/\1/p" "$BATS_TEST_DIRNAME/../../../man/dlock-backends.7" |
-    sed "s/dlock:redlock:KEY/dlock:redlock:t$BATS_TEST_NUMBER:$1/; s/dlock:{KEY}/t$BATS_TEST_NUMBER:{$1}/; s/dlock:KEY/t$BATS_TEST_NUMBER:$1/")
+    sed -e "s/dlock:redlock:KEY/dlock:redlock:t$BATS_TEST_NUMBER:$1/" \
+      -e "s/dlock:{KEY}/t$BATS_TEST_NUMBER:{$1}/; s/dlock:KEY/t$BATS_TEST_NUMBER:$1/")
   [ "$(grep -c . <<<"$found")" = 1 ] ||
     fail "dlock-backends(7) should have one command that begins with $2"
   echo "$found"
@@ -104,7 +106,8 @@ remove_record() {
 }
 
 @test "other keys are not affected" {
-  if [ "$STORE" = zookeeper ]; then /usr/bin/python3 -c 'import kazoo' 2>/dev/null || skip 'no kazoo is installed'; fi
+  [ "$STORE" != zookeeper ] || /usr/bin/python3 -c 'import kazoo' 2>/dev/null ||
+    skip 'no kazoo is installed'
   "$DLOCK" acquire --key k --ttl 1h
   newer k
   "$DLOCK" run -n --key other -- touch ran

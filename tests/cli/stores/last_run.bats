@@ -17,7 +17,10 @@ needs_last_run() {
   assert_line --regexp "^last run +$(hostname):[0-9]+ \\($(id -un)\\), token [0-9]+, exit status 3$"
   assert_line --regexp '^ +started 20[0-9-]+T[0-9:.]+Z, lasted [0-9.]+m?s$'
   "$DLOCK" inspect -J k >seen
-  assert_equal "$(json 'j["last_run"]["token"] == j["token"], j["last_run"]["exit_status"], j["last_run"]["signal"]' <seen)" '(True, 3, None)'
+  run -0 json \
+    'j["last_run"]["token"] == j["token"], j["last_run"]["exit_status"], j["last_run"]["signal"]' \
+    <seen
+  assert_output '(True, 3, None)'
   run -143 "$DLOCK" run --key k -- sh -c 'kill $$'
   run -0 "$DLOCK" inspect k
   assert_line --regexp '^last run .*, ended by signal 15 \(TERM\)$'

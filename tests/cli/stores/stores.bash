@@ -18,7 +18,9 @@ start_fixture() { # one server for the suite
   for ((tries = 0; tries < 3000; tries++)); do
     [ ! -s "$BATS_FILE_TMPDIR/url" ] || return 0
     if ! kill -0 "$(cat "$BATS_FILE_TMPDIR/fixture.pid")" 2>/dev/null; then
-      if grep -q '^SKIPPED' "$BATS_FILE_TMPDIR/fixture.err"; then skip "no server of $STORE is installed"; fi
+      if grep -q '^SKIPPED' "$BATS_FILE_TMPDIR/fixture.err"; then
+        skip "no server of $STORE is installed"
+      fi
       break
     fi
     sleep 0.02
@@ -67,7 +69,9 @@ teardown() {
   for environ in /proc/[0-9]*/environ; do
     pid=${environ%/environ} pid=${pid#/proc/}
     [ "$pid" = $$ ] || [ "$pid" = "$BASHPID" ] && continue
-    if grep -qzFx "MARK_OF_TEST=$BATS_TEST_TMPDIR" "$environ" 2>/dev/null; then kill -9 "$pid" 2>/dev/null || :; fi
+    if grep -qzFx "MARK_OF_TEST=$BATS_TEST_TMPDIR" "$environ" 2>/dev/null; then
+      kill -9 "$pid" 2>/dev/null || :
+    fi
   done
 }
 
