@@ -17,7 +17,9 @@ nothing_left() { assert_equal "$(find "$locks" -mindepth 1 -not -name .dlock)" '
   run --separate-stderr -0 quick --recipe all --scenario uncontended,handoff,shared,limit,renew
   assert_equal "$stderr" ''
   assert_line --index 0 --regexp '^dlock .* bench · 4 clients · 200ms each'
-  for scenario in UNCONTENDED HANDOFF SHARED LIMIT RENEW; do assert_line --regexp "^$scenario: "; done
+  for scenario in UNCONTENDED HANDOFF SHARED LIMIT RENEW; do
+    assert_line --regexp "^$scenario: "
+  done
   assert_line --regexp '^file (lease|flock) is [0-9.]+× file (lease|flock)$'
   assert_line 'file flock: no permits'
   assert_line 'file lease: nothing to renew'
@@ -27,8 +29,16 @@ nothing_left() { assert_equal "$(find "$locks" -mindepth 1 -not -name .dlock)" '
 
 @test "--output json has the names of the manual" {
   run --separate-stderr -0 quick --scenario handoff --output json --repeat 2
-  assert_equal "$(json '[j["version"], j["pass"], j["complete"], len(j["runs"])]' <<<"$output")" '[1, True, True, 1]'
-  run -0 json 'all(n in j["runs"][0] for n in "backend recipe scenario clients seconds grants grants_per_s latency_us rtt_us fairness_jain max_overtakes commands_per_grant wakeups_per_grant errors overlaps token_inversions".split()) and j["runs"][0]["grants"] > 10 and j["runs"][0]["latency_us"]["handoff"]["p99"] > 0 and len(j["runs"][0]["grants_per_s_rounds"]) == 2' <<<"$output"
+  assert_equal "$(json '[j["version"], j["pass"], j["complete"], len(j["runs"])]' <<<"$output")" \
+    '[1, True, True, 1]'
+  run -0 json '(
+    all(n in j["runs"][0] for n in (
+      "backend recipe scenario clients seconds grants grants_per_s latency_us rtt_us "
+      "fairness_jain max_overtakes commands_per_grant wakeups_per_grant errors overlaps "
+      "token_inversions").split()) and
+    j["runs"][0]["grants"] > 10 and
+    j["runs"][0]["latency_us"]["handoff"]["p99"] > 0 and
+    len(j["runs"][0]["grants_per_s_rounds"]) == 2)' <<<"$output"
   assert_output True
 }
 
@@ -44,7 +54,8 @@ nothing_left() { assert_equal "$(find "$locks" -mindepth 1 -not -name .dlock)" '
 @test "a lock that does not exclude is detected within a second" {
   [ -x "$DLOCK_FAKE" ] || skip 'dlock_fake is not built'
   local start=$EPOCHREALTIME
-  run --separate-stderr -1 timeout 20 "$DLOCK_FAKE" bench -b fake:?broken=1 --scenario handoff -d 30s
+  run --separate-stderr -1 timeout 20 "$DLOCK_FAKE" bench -b fake:?broken=1 --scenario handoff \
+    -d 30s
   local took=$((${EPOCHREALTIME/[.,]/} - ${start/[.,]/}))
   assert_line --regexp '^FAIL  fake lease handoff: [0-9]+ overlaps'
   refute_line --partial 'PASS'
@@ -57,7 +68,8 @@ nothing_left() { assert_equal "$(find "$locks" -mindepth 1 -not -name .dlock)" '
 @test "--ops ends after so many grants, --rate keeps the given rate" {
   run --separate-stderr -0 timeout 50 "$DLOCK" bench -N 500 -c 2 --scenario handoff --output json
   assert_equal "$(json 'j["runs"][0]["grants"]' <<<"$output")" 500
-  run --separate-stderr -0 timeout 50 "$DLOCK" bench -d 1s --rate 100 -c 4 --scenario uncontended --output json
+  run --separate-stderr -0 timeout 50 "$DLOCK" bench -d 1s --rate 100 -c 4 --scenario uncontended \
+    --output json
   run -0 json '80 <= j["runs"][0]["grants_per_s"] <= 120' <<<"$output"
   assert_output True
 }
@@ -65,7 +77,8 @@ nothing_left() { assert_equal "$(find "$locks" -mindepth 1 -not -name .dlock)" '
 @test "with --rate, a late start counts: coordinated omission" {
   # One client, each hold of 50 ms, but a rate of 100 per second: the schedule falls behind, and the
   # delayed requests must show it.
-  run --separate-stderr -0 timeout 50 "$DLOCK" bench -d 1s --rate 100 -c 1 --hold 50ms --scenario uncontended --output json
+  run --separate-stderr -0 timeout 50 "$DLOCK" bench -d 1s --rate 100 -c 1 --hold 50ms \
+    --scenario uncontended --output json
   run -0 json 'j["runs"][0]["latency_us"]["acquire"]["max"] > 300000' <<<"$output"
   assert_output True
 }
@@ -86,7 +99,8 @@ nothing_left() { assert_equal "$(find "$locks" -mindepth 1 -not -name .dlock)" '
 }
 
 @test "Ctrl-C: prints the results so far, removes everything, dies of the signal" {
-  "$DLOCK" bench -d 60s --scenario handoff -P 100ms >"$BATS_TEST_TMPDIR/out" 2>"$BATS_TEST_TMPDIR/err" 3>&- &
+  "$DLOCK" bench -d 60s --scenario handoff \
+    -P 100ms >"$BATS_TEST_TMPDIR/out" 2>"$BATS_TEST_TMPDIR/err" 3>&- &
   local pid=$!
   eventually grep -q '^progress: file lease handoff' "$BATS_TEST_TMPDIR/err"
   kill -TERM "$pid"
@@ -98,8 +112,10 @@ nothing_left() { assert_equal "$(find "$locks" -mindepth 1 -not -name .dlock)" '
 }
 
 @test "500 clients" {
-  run --separate-stderr -0 timeout 55 "$DLOCK" bench -c 500 -N 50 --op-timeout 20s --ttl 120s --scenario handoff --output json
-  assert_equal "$(json '[j["runs"][0]["clients"], j["runs"][0]["errors"], j["runs"][0]["overlaps"]]' <<<"$output")" '[500, 0, 0]'
+  run --separate-stderr -0 timeout 55 "$DLOCK" bench -c 500 -N 50 --op-timeout 20s --ttl 120s \
+    --scenario handoff --output json
+  run -0 json '[j["runs"][0][n] for n in ("clients", "errors", "overlaps")]' <<<"$output"
+  assert_output '[500, 0, 0]'
   nothing_left
 }
 
@@ -120,13 +136,17 @@ nothing_left() { assert_equal "$(find "$locks" -mindepth 1 -not -name .dlock)" '
   assert_line --index 0 --partial ', 3 times, median [range]'
   assert_line --regexp '^file lease +[0-9 .]+ \[[0-9 .]+-[0-9 .]+\] '
   run --separate-stderr -0 quick --scenario handoff --repeat 3 --output json
-  run -0 json 'sorted(j["runs"][0]["grants_per_s_rounds"])[1] == j["runs"][0]["grants_per_s"] and len(j["runs"][0]["grants_per_s_rounds"]) == 3 and 0.6 <= j["runs"][0]["seconds"] < 5' <<<"$output"
+  run -0 json '(
+    sorted(j["runs"][0]["grants_per_s_rounds"])[1] == j["runs"][0]["grants_per_s"] and
+    len(j["runs"][0]["grants_per_s_rounds"]) == 3 and
+    0.6 <= j["runs"][0]["seconds"] < 5)' <<<"$output"
   assert_output True
 }
 
 @test "-P prints lines, whether there is a terminal or not" {
   run --separate-stderr -0 quick --scenario handoff -d 500ms -P 100ms --output csv
-  [[ $stderr =~ 'progress: file lease handoff  '[0-9.]+'/0.5s  '[0-9\ ]+'/s  err 0  overlaps 0' ]] || fail "$stderr"
+  local progress='progress: file lease handoff  [0-9.]+/0\.5s  [0-9 ]+/s  err 0  overlaps 0'
+  [[ $stderr =~ $progress ]] || fail "$stderr"
   [[ $stderr != *$'\r'* ]] || fail "$stderr"
   run -0 "$PTY_DRIVE" "$DLOCK" bench -d 500ms -c 2 --scenario handoff -P 100ms <<'STEPS'
     expect progress: file lease handoff
@@ -135,7 +155,7 @@ nothing_left() { assert_equal "$(find "$locks" -mindepth 1 -not -name .dlock)" '
 STEPS
 }
 
-@test "a terminal shows a line that is redrawn and removed at the end; not with --no-progress, -q or a dumb terminal" {
+@test "a terminal shows a line, redrawn, then removed; not with --no-progress, -q or TERM=dumb" {
   TERM=xterm run -0 "$PTY_DRIVE" "$DLOCK" bench -d 1s -c 2 --scenario handoff <<'STEPS'
     expect file lease handoff
     expect /1.0s
@@ -146,14 +166,16 @@ STEPS
 STEPS
   local quiet
   for quiet in --no-progress -q; do
-    TERM=xterm run -0 "$PTY_DRIVE" "$DLOCK" bench -d 300ms -c 2 --scenario handoff "$quiet" --output csv <<'STEPS'
+    TERM=xterm run -0 "$PTY_DRIVE" "$DLOCK" bench -d 300ms -c 2 --scenario handoff "$quiet" \
+      --output csv <<'STEPS'
     expect file,lease,handoff
     end exit 0
 STEPS
     refute_output --partial 'connecting'
     refute_output --partial $'\e'
   done
-  TERM=dumb run -0 "$PTY_DRIVE" "$DLOCK" bench -d 300ms -c 2 --scenario handoff --output csv <<<'end exit 0'
+  TERM=dumb run -0 "$PTY_DRIVE" "$DLOCK" bench -d 300ms -c 2 --scenario handoff \
+    --output csv <<<'end exit 0'
   refute_output --partial 'connecting'
 }
 
@@ -184,10 +206,12 @@ STEPS
 @test "a password file for each backend, in its URL" {
   needs_backend redis
   cd "$BATS_TEST_TMPDIR"
-  refused 78 "--backend: password_file '/nonexistent'" bench -b 'redis://127.0.0.1:1?password_file=/nonexistent'
+  refused 78 "--backend: password_file '/nonexistent'" \
+    bench -b 'redis://127.0.0.1:1?password_file=/nonexistent'
   printf 'one\n' >open.pw
   chmod 644 open.pw
   refused 78 'password_file' inspect -b 'redis://127.0.0.1:1?password_file=open.pw'
   # A flag comes first, and is for all.
-  refused 78 '--password-file' bench --password-file /missing -b 'redis://127.0.0.1:1?password_file=open.pw'
+  refused 78 '--password-file' \
+    bench --password-file /missing -b 'redis://127.0.0.1:1?password_file=open.pw'
 }

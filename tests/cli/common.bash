@@ -7,7 +7,9 @@ bats_load_library bats-assert
 
 common_setup() {
   local variable
-  for variable in ${!DLOCK_@}; do [[ $variable == DLOCK_@(FAKE|TEST_MUTANT) ]] || unset "$variable"; done
+  for variable in ${!DLOCK_@}; do
+    [[ $variable == DLOCK_@(FAKE|TEST_MUTANT) ]] || unset "$variable"
+  done
   export -n DLOCK_FAKE # no option of dlock, which would say so
   export DLOCK_BACKEND=file:$BATS_TEST_TMPDIR/locks
 }
@@ -23,8 +25,10 @@ refused() {
   local wanted=$1 words=$2
   shift 2
   run --separate-stderr timeout 20 "$DLOCK" "$@"
-  if [[ $status -ne $wanted || -n $output || ${#stderr_lines[@]} -ne 1 || $stderr != "dlock: "* || $stderr != *"$words"* ]]; then
-    batslib_print_kv_multi 'dlock' "$*" 'wanted' "$wanted, one line with: $words" 'status' "$status" 'stdout' "$output" \
+  if [[ $status -ne $wanted || -n $output || ${#stderr_lines[@]} -ne 1 ||
+    $stderr != "dlock: "* || $stderr != *"$words"* ]]; then
+    batslib_print_kv_multi 'dlock' "$*" 'wanted' "$wanted, one line with: $words" \
+      'status' "$status" 'stdout' "$output" \
       'stderr' "$stderr" | batslib_decorate 'not refused as it should be' | fail
   fi
 }
@@ -38,7 +42,9 @@ built_with() {
 needs_backend() { built_with "$@" || skip "built without $*"; }
 
 # with_item NAME=VALUE: the URL of $DLOCK_BACKEND with one more item.
-with_item() { case $DLOCK_BACKEND in *\?*) echo "$DLOCK_BACKEND&$1" ;; *) echo "$DLOCK_BACKEND?$1" ;; esac; }
+with_item() {
+  case $DLOCK_BACKEND in *\?*) echo "$DLOCK_BACKEND&$1" ;; *) echo "$DLOCK_BACKEND?$1" ;; esac
+}
 
 # json EXPRESSION <<<TEXT: a Python expression over the value `j`.
 json() { python3 -c 'import json, sys; j = json.load(sys.stdin); print(eval(sys.argv[1]))' "$1"; }

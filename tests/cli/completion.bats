@@ -30,7 +30,9 @@ setup() {
   for key in nightly 'no$(touch expanded)' other; do "$DLOCK" acquire --key "$key" >/dev/null; done
   cd "$BATS_TEST_TMPDIR" || return
   assert_equal "$(completed release --key ni)" nightly
-  for verb in inspect acquire renew release check; do assert_equal "$(completed $verb ot)" other; done
+  for verb in inspect acquire renew release check; do
+    assert_equal "$(completed $verb ot)" other
+  done
   assert_equal "$(completed run ot)" ''
   assert_equal "$(completed release --key no)" 'no\$\(touch\ expanded\)'
   [ ! -e expanded ]
@@ -64,13 +66,17 @@ setup() {
   "$generate" "$DLOCK" "$BATS_TEST_TMPDIR/completions"
   cd "$BATS_TEST_TMPDIR/completions" || return
   for verb in $("$DLOCK" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p'); do
-    of_help=$("$DLOCK" "$verb" --help=all | sed -n 's/^  *\(-., \)\{0,1\}--\([a-z-]*\).*/\2/p' | sort)
+    of_help=$("$DLOCK" "$verb" --help=all | sed -n 's/^  *\(-., \)\{0,1\}--\([a-z-]*\).*/\2/p' |
+      sort)
     [ -n "$of_help" ]
-    of_bash=$(sed -n "s/^    $verb) mapfile .*compgen -W '\([^']*\)'.*/\1/p" dlock | tr ' ' '\n' | sed -n 's/^--//p' | sort)
+    of_bash=$(sed -n "s/^    $verb) mapfile .*compgen -W '\([^']*\)'.*/\1/p" dlock | tr ' ' '\n' |
+      sed -n 's/^--//p' | sort)
     assert_equal "bash $verb: $of_bash" "bash $verb: $of_help"
-    of_fish=$(sed -n "s/^complete -c dlock -n '__fish_seen_subcommand_from $verb' -l \([a-z-]*\) .*/\1/p" dlock.fish | sort)
+    fish="complete -c dlock -n '__fish_seen_subcommand_from $verb' -l"
+    of_fish=$(sed -n "s/^$fish \([a-z-]*\) .*/\1/p" dlock.fish | sort)
     assert_equal "fish $verb: $of_fish" "fish $verb: $of_help"
-    of_zsh=$(sed -n "/^    $verb)/,/;;/p" _dlock | sed -n "s/^ *'\*\{0,1\}--\([a-z-]*\).*/\1/p" | sort)
+    of_zsh=$(sed -n "/^    $verb)/,/;;/p" _dlock | sed -n "s/^ *'\*\{0,1\}--\([a-z-]*\).*/\1/p" |
+      sort)
     assert_equal "zsh $verb: $of_zsh" "zsh $verb: $of_help"
   done
 }
@@ -82,12 +88,17 @@ setup() {
   if command -v zsh >/dev/null; then zsh -n made/_dlock; fi
   if command -v fish >/dev/null; then fish -n made/dlock.fish; fi
   for verb in run acquire renew release check fence inspect; do
-    for option in $("$DLOCK" "$verb" --help=all | sed -n 's/^  *\(-.,\)\{0,1\} *--\([a-z-]*\).*/\2/p'); do
+    for option in $("$DLOCK" "$verb" --help=all |
+      sed -n 's/^  *\(-.,\)\{0,1\} *--\([a-z-]*\).*/\2/p'); do
       grep -q -- "^    $verb) .*--$option " made/dlock || fail "bash: $verb --$option"
       grep -q -- "from $verb' -l $option " made/dlock.fish || fail "fish: $verb --$option"
-      sed -n "/^    $verb)/,/;;\$/p" made/_dlock | grep -q -- "--$option[=[]" || fail "zsh: $verb --$option"
+      sed -n "/^    $verb)/,/;;\$/p" made/_dlock | grep -q -- "--$option[=[]" ||
+        fail "zsh: $verb --$option"
     done
   done
-  run -0 bash -c '. made/dlock; COMP_WORDS=(dlock run --min); COMP_CWORD=2; _dlock; echo "${COMPREPLY[@]}"'
+  run -0 bash -c '. made/dlock
+    COMP_WORDS=(dlock run --min) COMP_CWORD=2
+    _dlock
+    echo "${COMPREPLY[@]}"'
   assert_output -- '--min-hold'
 }

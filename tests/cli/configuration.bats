@@ -13,7 +13,8 @@ value() { "$DLOCK" config "$@" | sed -n 's/ *#.*//; /^[a-z]/p'; }
 
 @test "config --report sees cgroups of version 2, also beside those of version 1" {
   report_in() { # what the mount point holds
-    unshare -m sh -c 'mount -t tmpfs cgroup /sys/fs/cgroup && cd /sys/fs/cgroup && eval "$1" && exec "$2" config --report' sh "$1" "$DLOCK"
+    unshare -m sh -c 'mount -t tmpfs cgroup /sys/fs/cgroup && cd /sys/fs/cgroup && eval "$1" &&
+      exec "$2" config --report' sh "$1" "$DLOCK"
   }
   report_in true >/dev/null 2>&1 || skip 'needs the right to mount'
   run -0 report_in true
@@ -25,7 +26,8 @@ value() { "$DLOCK" config "$@" | sed -n 's/ *#.*//; /^[a-z]/p'; }
 }
 
 @test "precedence: flag, environment, --config, the user's file; a profile overrides every file" {
-  printf 'ttl = "1m"\nwait = "1m"\nreason = "user"\nsplay = "1s"\n[profile.p]\nsplay = "2s"\n' >xdg/dlock/config.toml
+  printf 'ttl = "1m"\nwait = "1m"\nreason = "user"\nsplay = "1s"\n[profile.p]\nsplay = "2s"\n' \
+    >xdg/dlock/config.toml
   printf 'ttl = "2m"\nwait = "2m"\nreason = "file"\nsplay = "3s"\n' >other.toml
   DLOCK_WAIT=3m DLOCK_TTL=3m run -0 value --config other.toml --profile p --ttl 4m
   assert_line 'ttl = "4m"'
@@ -58,7 +60,8 @@ value() { "$DLOCK" config "$@" | sed -n 's/ *#.*//; /^[a-z]/p'; }
 
 @test "config shows what any command reads, each name once; what it prints is a file" {
   printf 'wait = "1h"\n' >xdg/dlock/config.toml
-  DLOCK_WAIT=3m DLOCK_OPS=5 DLOCK_DURATION=1m DLOCK_NONBLOCK=no DLOCK_FOREGROUND=no run -0 "$DLOCK" config
+  DLOCK_WAIT=3m DLOCK_OPS=5 DLOCK_DURATION=1m DLOCK_NONBLOCK=no DLOCK_FOREGROUND=no \
+    run -0 "$DLOCK" config
   assert_line 'wait = "3m"  # DLOCK_WAIT'
   assert_line 'ops = "5"  # DLOCK_OPS' # of bench: no choice with --wait
   assert_line 'nonblock = false  # DLOCK_NONBLOCK'
@@ -71,7 +74,8 @@ value() { "$DLOCK" config "$@" | sed -n 's/ *#.*//; /^[a-z]/p'; }
   refused 64 "config: unexpected argument 'k'" config k
   refused 64 "'--wait' is an option of run, acquire, release, fence, not of config" config --wait 3
   refused 64 '--show-config no longer exists: use dlock config' --show-config
-  refused 64 'run: --show-config no longer exists: use dlock config' run --show-config --key k -- true
+  refused 64 'run: --show-config no longer exists: use dlock config' \
+    run --show-config --key k -- true
   refused 64 '--debug-report no longer exists: use dlock config --report' --debug-report
 }
 
@@ -108,8 +112,10 @@ value() { "$DLOCK" config "$@" | sed -n 's/ *#.*//; /^[a-z]/p'; }
   export HOME=$PWD XDG_STATE_HOME=$PWD/state
   printf 'require-backend = true\n' >site.toml
   printf 'require-backend = false\n' >xdg/dlock/config.toml
-  refused 78 'site.toml:1 requires one (require-backend): name it with -b URL' run --config site.toml --key k -- true
-  for command in 'acquire --key k' inspect 'bench -N 1' 'check --key k --token 3' 'run --explain --key k -- true'; do
+  refused 78 'site.toml:1 requires one (require-backend): name it with -b URL' \
+    run --config site.toml --key k -- true
+  for command in 'acquire --key k' inspect 'bench -N 1' 'check --key k --token 3' \
+    'run --explain --key k -- true'; do
     # shellcheck disable=SC2086
     refused 78 'requires one' ${command%% *} --config site.toml ${command#"${command%% *}"}
   done
@@ -133,7 +139,8 @@ value() { "$DLOCK" config "$@" | sed -n 's/ *#.*//; /^[a-z]/p'; }
 @test "an option that bench has as well counts for the others too" {
   unset DLOCK_BACKEND DLOCK_RECIPE
   mkdir -m 700 elsewhere
-  printf 'backend = "file:%s/elsewhere"\nrecipe = "flock"\noutput = "json"\nhold = "1ms"\nduration = "1s"\n' "$PWD" >xdg/dlock/config.toml
+  printf '%s\n' "backend = \"file:$PWD/elsewhere\"" 'recipe = "flock"' 'output = "json"' \
+    'hold = "1ms"' 'duration = "1s"' >xdg/dlock/config.toml
   run -0 "$DLOCK" run --key k -- true
   [ -f elsewhere/k ]
   run -0 "$DLOCK" config
@@ -158,7 +165,8 @@ value() { "$DLOCK" config "$@" | sed -n 's/ *#.*//; /^[a-z]/p'; }
   : >empty
   chmod 600 empty
   refused 78 'first line is empty' inspect -b redis://127.0.0.1:1 --password-file empty
-  run -69 timeout 20 "$DLOCK" inspect -b redis://127.0.0.1:1 --password-file pw --connect-timeout 100ms
+  run -69 timeout 20 "$DLOCK" inspect -b redis://127.0.0.1:1 --password-file pw \
+    --connect-timeout 100ms
   refute_output --partial canary
 }
 
@@ -170,6 +178,7 @@ value() { "$DLOCK" config "$@" | sed -n 's/ *#.*//; /^[a-z]/p'; }
 @test "--log-format json: one object per line" {
   run --separate-stderr -127 "$DLOCK" run --log-format json --key k -- /nonexistent
   assert_equal "$(json 'j["level"], j["key"]' <<<"$stderr")" "('error', 'k')"
-  run --separate-stderr -75 "$DLOCK" release --log-format json --key k --handle h1:file.lease:00000000000000000000000000000000
+  run --separate-stderr -75 "$DLOCK" release --log-format json --key k \
+    --handle h1:file.lease:00000000000000000000000000000000
   assert_equal "$(json 'j["message"]' <<<"$stderr")" 'k is not held by this handle'
 }

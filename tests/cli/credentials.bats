@@ -48,7 +48,8 @@ teardown() { [[ -z ${pid-} ]] || kill "$pid"; }
 @test "TLS files with a URL without TLS are refused, not ignored" {
   local option
   for option in --tls-ca --tls-cert --tls-key; do
-    refused 64 "$option: no use for it at $here: it is without TLS; use rediss://" inspect -b $here $option ca.pem
+    refused 64 "$option: no use for it at $here: it is without TLS; use rediss://" \
+      inspect -b $here $option ca.pem
   done
   refused 64 '--tls-insecure: no use for it' inspect -b $here --tls-insecure
   refused 64 'add tls=yes' inspect -b redis+cluster://127.0.0.1:1 --tls-ca ca.pem
@@ -89,7 +90,8 @@ teardown() { [[ -z ${pid-} ]] || kill "$pid"; }
 }
 
 @test "the secrets of a table are for its backend alone" {
-  printf '[profile.prod]\nbackend = "redis://db1"\npassword-file = "%s"\n' "$PWD/pw" >xdg/dlock/config.toml
+  printf '[profile.prod]\nbackend = "redis://db1"\npassword-file = "%s"\n' \
+    "$PWD/pw" >xdg/dlock/config.toml
   answer '-NOAUTH Authentication required.'
   run -77 timeout 20 "$DLOCK" inspect --profile prod -b "$server"
   assert_output --partial "not used for $server: "
@@ -97,7 +99,8 @@ teardown() { [[ -z ${pid-} ]] || kill "$pid"; }
   run -77 timeout 20 "$DLOCK" inspect -v --profile prod -b "$server"
   assert_line --partial "not used for $server: "
   # The same server, whoever names it, with whatever database.
-  printf '[profile.prod]\nbackend = "%s"\npassword-file = "%s"\n' "$server/3" "$PWD/none" >xdg/dlock/config.toml
+  printf '[profile.prod]\nbackend = "%s"\npassword-file = "%s"\n' "$server/3" \
+    "$PWD/none" >xdg/dlock/config.toml
   refused 78 'config.toml:3: password-file' inspect --profile prod -b "$server"
   DLOCK_BACKEND=$server refused 78 'config.toml:3: password-file' inspect --profile prod
 }
@@ -121,7 +124,8 @@ teardown() { [[ -z ${pid-} ]] || kill "$pid"; }
 }
 
 @test "a lower table counts where the one above is for another backend; a flag counts always" {
-  printf '[profile.p]\nbackend = "redis://db1"\npassword-file = "%s"\n' "$PWD/pw" >xdg/dlock/config.toml
+  printf '[profile.p]\nbackend = "redis://db1"\npassword-file = "%s"\n' \
+    "$PWD/pw" >xdg/dlock/config.toml
   printf 'backend = "%s"\npassword-file = "%s"\n' $here "$PWD/none" >low.toml
   refused 78 'low.toml:2: password-file' inspect --config low.toml --profile p -b $here
   accepted '' --config low.toml --profile p -b $here --password-file pw
@@ -139,11 +143,14 @@ teardown() { [[ -z ${pid-} ]] || kill "$pid"; }
 }
 
 @test "a TLS file that cannot be read is named with the reason" {
-  refused 78 "--tls-ca $PWD/none: No such file or directory" inspect -b rediss://127.0.0.1:1 --tls-ca "$PWD/none"
-  refused 78 "--tls-ca $PWD/ca.pem: no certificate" inspect -b rediss://127.0.0.1:1 --tls-ca "$PWD/ca.pem"
+  refused 78 "--tls-ca $PWD/none: No such file or directory" \
+    inspect -b rediss://127.0.0.1:1 --tls-ca "$PWD/none"
+  refused 78 "--tls-ca $PWD/ca.pem: no certificate" \
+    inspect -b rediss://127.0.0.1:1 --tls-ca "$PWD/ca.pem"
 }
 
 @test "bench: refused only if none of its backends can use it" {
   refused 64 '--tls-ca: no use for it' bench -b $here -b file: --tls-ca ca.pem
-  run -69 timeout 20 "$DLOCK" bench -d 100ms -b $here -b 'rediss://127.0.0.1:1?tls_ca=ca.pem' --tls-insecure --connect-timeout 50ms
+  run -69 timeout 20 "$DLOCK" bench -d 100ms -b $here -b 'rediss://127.0.0.1:1?tls_ca=ca.pem' \
+    --tls-insecure --connect-timeout 50ms
 }

@@ -73,7 +73,8 @@ one_waits() { [ "$("$DLOCK" inspect "$1" --no-heading -o WAIT)" = 1 ]; }
   "$DLOCK" acquire --key k >/dev/null
   for form in '' --keep --hold; do
     for signal in TERM INT HUP QUIT; do
-      env --default-signal=$signal "$DLOCK" acquire $form --key k --output env >out 2>/dev/null </dev/null &
+      env --default-signal=$signal "$DLOCK" acquire $form --key k \
+        --output env >out 2>/dev/null </dev/null &
       eventually one_waits k
       kill -$signal $!
       ended $!
@@ -104,7 +105,8 @@ one_waits() { [ "$("$DLOCK" inspect "$1" --no-heading -o WAIT)" = 1 ]; }
   kill $watched
   ended $!
   assert_equal "$status: $(cat out)" '75: (exit 75)'
-  assert_equal "$(tail -n 1 err)" 'dlock: acquire: the process that --watch-pid names has ended: the lock was not taken'
+  assert_equal "$(tail -n 1 err)" \
+    'dlock: acquire: the process that --watch-pid names has ended: the lock was not taken'
 }
 
 @test "a reader that has gone, or does not read, changes neither the status nor the time" {

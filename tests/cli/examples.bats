@@ -31,9 +31,15 @@ lines_of() {
   case $1 in
     README.md)
       awk '/^```/ { p = !p; next } p' "$root/README.md"
-      grep -oE '`(dlock|scripts/[a-z]+|cmake|apt|man|REVOKE)( [^`]+)?`' "$root/README.md" | tr -d '`'
+      grep -oE '`(dlock|scripts/[a-z]+|cmake|apt|man|REVOKE)( [^`]+)?`' "$root/README.md" |
+        tr -d '`'
       ;;
-    *) awk '/^\.Bd -literal/ { p = 1; next } /^\.Ed/ { p = 0 } /^\.Dl / { print substr($0, 5); next } p' "$root/man/$1" ;;
+    *)
+      awk '/^\.Bd -literal/ { p = 1; next }
+        /^\.Ed/ { p = 0 }
+        /^\.Dl / { print substr($0, 5); next }
+        p' "$root/man/$1"
+      ;;
   esac | sed 's/\\(dq/"/g; s/\\e/\\/g; s/^\\&//; s/\\-/-/g' | grep .
 }
 
@@ -197,7 +203,8 @@ backend = "mysql://dlock@locks.example/locks?tls=yes"
 X
   sed "s|^backend.*|$example|" config.toml >mysql.toml
   (umask 077 && echo secret >password)
-  openssl req -x509 -newkey rsa:2048 -nodes -keyout ca.key -subj /CN=ca -days 2 -out ca.pem 2>/dev/null
+  openssl req -x509 -newkey rsa:2048 -nodes -keyout ca.key -subj /CN=ca -days 2 \
+    -out ca.pem 2>/dev/null
   unset DLOCK_BACKEND
   not_run README.md 'its server is of another place' <<'X'
 0 3 * * *  dlock run -n -E 0 --once-per day --profile fleet --key nightly -- /usr/local/bin/nightly
@@ -248,7 +255,9 @@ X
 export DLOCK_BACKEND="redis://$CI_REDIS?restart_grace=0"
 dlock run -w 15m --key integration -- make check
 X
-  if built_with redis; then CI_REDIS=127.0.0.1:1 run -0 bash -c "${example/dlock run/dlock run --explain}"; fi
+  if built_with redis; then
+    CI_REDIS=127.0.0.1:1 run -0 bash -c "${example/dlock run/dlock run --explain}"
+  fi
   CI_REDIS= run_example 78 # forgotten: no lock, and no job
   example=${example/'redis://$CI_REDIS?restart_grace=0'/file:$PWD/locks}
   mkdir locks
@@ -313,11 +322,13 @@ X
   run -0 dlock run --key site -c 'render | ssh storage publish "$DLOCK_TOKEN"'
   assert_equal "$(cat site/index.html)" page
   run -123 publish 41 </dev/null
-  assert_output --regexp "^dlock: token 41 is older than [0-9]+, the newest that '$PWD/site/.fence' has seen; the command was not run$"
+  local newest="the newest that '$PWD/site/.fence' has seen; the command was not run"
+  assert_output --regexp "^dlock: token 41 is older than [0-9]+, $newest\$"
 }
 
 @test "looking, renewing, forcing" {
-  for example in 'dlock inspect --held -o +COMMAND' "dlock inspect 'svc-*' --sort waiters" 'dlock inspect -J nightly'; do
+  for example in 'dlock inspect --held -o +COMMAND' "dlock inspect 'svc-*' --sort waiters" \
+    'dlock inspect -J nightly'; do
     example dlock-inspect.1 <<<"$example"
     dlock run --key nightly -c "$example" >out
     assert [ -s out ]
@@ -338,7 +349,8 @@ dlock inspect deploy
 dlock release --key deploy --force --token 1766534400000000
 X
   dlock acquire --key deploy
-  token=$(dlock inspect -J deploy | json 'j["holders"][0]["token"] if "holders" in j else j["keys"][0]["holders"][0]["token"]')
+  token=$(dlock inspect -J deploy |
+    json 'j["holders"][0]["token"] if "holders" in j else j["keys"][0]["holders"][0]["token"]')
   example=${example/1766534400000000/$token}
   run_example
   is_free deploy
@@ -346,7 +358,13 @@ X
 
 @test "the lock is stuck: what is printed is what the manual shows" {
   # Hosts, numbers and times are of another day: the words of each line are compared.
-  words() { sed -E 's/^\$ .*//; s/on host .*/on host/; s/its job on [^ ]+/its job on/; s/[a-z0-9.-]+:[0-9]+ \([a-z0-9_-]+\)/HOLDER/; s/id [0-9a-f]+/id/; s/file:[^ ,'"'"']*/file:/; s/in [0-9dhmsu.]+|now(,|$)/in/g; s/[0-9][0-9TZdhmsu.:-]*//g; s/ +/ /g; s/in,/in/g' | tr -d ',' | grep .; }
+  words() {
+    sed -E -e 's/^\$ .*//; s/on host .*/on host/; s/its job on [^ ]+/its job on/' \
+      -e 's/[a-z0-9.-]+:[0-9]+ \([a-z0-9_-]+\)/HOLDER/; s/id [0-9a-f]+/id/' \
+      -e "s/file:[^ ,']*/file:/" \
+      -e 's/in [0-9dhmsu.]+|now(,|$)/in/g; s/[0-9][0-9TZdhmsu.:-]*//g; s/ +/ /g; s/in,/in/g' |
+      tr -d ',' | grep .
+  }
   shown() { lines_of dlock.1 | sed -n "/^\\$ $1/,/^$2/p"; }
   dlock run --key nightly --reason 'full backup' -- sleep 300 3>&- &
   first=$!
@@ -362,14 +380,22 @@ X
   dlock acquire --key nightly --ttl 1h >/dev/null
   dlock inspect nightly >now
   lines_of dlock.1 | grep -A3 'token 1795364499220625, id' >then
-  while IFS= read -r line; do grep -qxFe "$line" <(words <now) || fail "not printed: $line"; done < <(words <then)
+  while IFS= read -r line; do
+    grep -qxFe "$line" <(words <now) || fail "not printed: $line"
+  done < <(words <then)
   token=$(dlock inspect nightly --no-heading -o TOKEN)
-  assert_equal "$(dlock release --key nightly --force --token "$token" 2>&1 | words)" "$(shown 'dlock release --key nightly --force' dlock: | words)"
+  assert_equal "$(dlock release --key nightly --force --token "$token" 2>&1 | words)" \
+    "$(shown 'dlock release --key nightly --force' dlock: | words)"
 
   dlock run --key daily --once-per day -- true
   assert_equal "$(dlock inspect daily | words)" "$(shown 'dlock inspect daily' where | words)"
-  if built_with redis; then assert_equal "$(dlock inspect nightly -b redis://127.0.0.1:1 2>&1 | words)" "$(shown 'dlock inspect nightly -b' dlock: | words)"; fi
-  sed -n '/^\.Sh THE LOCK IS STUCK/,/^\.Sh EXAMPLES/p' "$root/man/dlock.1" | awk '/^\.Bd -literal/ { p = 1; next } /^\.Ed/ { p = 0 } p' | sed 's/^/dlock.1: /' >>"$BATS_FILE_TMPDIR/covered"
+  if built_with redis; then
+    assert_equal "$(dlock inspect nightly -b redis://127.0.0.1:1 2>&1 | words)" \
+      "$(shown 'dlock inspect nightly -b' dlock: | words)"
+  fi
+  sed -n '/^\.Sh THE LOCK IS STUCK/,/^\.Sh EXAMPLES/p' "$root/man/dlock.1" |
+    awk '/^\.Bd -literal/ { p = 1; next } /^\.Ed/ { p = 0 } p' |
+    sed 's/^/dlock.1: /' >>"$BATS_FILE_TMPDIR/covered"
 }
 
 @test "once a night on three hosts, and again only if it failed" {
@@ -489,7 +515,8 @@ X
 @test "rights and tables are those of the sources, which other tests use" {
   words() { sed 's/^ACL SETUSER dlock //' | tr -s ' \n' '\n\n' | grep . | sort; }
   of_sources() { grep "^ACL SETUSER dlock .*$2" "$root/backends/$1/README.md" | head -n 1 | words; }
-  not_run dlock-redis.7 'tests/faults/redis/acl.cpp logs in with the rights of backends/redis/README.md' <<'X'
+  not_run dlock-redis.7 \
+    'tests/faults/redis/acl.cpp logs in with the rights of backends/redis/README.md' <<'X'
 ACL SETUSER dlock on >PASSWORD resetkeys resetchannels -@all
 ACL SETUSER dlock ~dlock:* +info +eval +evalsha +blpop +wait +scan
 ACL SETUSER dlock +time +hgetall +hmget +hset +hdel +pexpire +del
@@ -509,7 +536,9 @@ X
   lines_of dlock-mysql.7 | sed -n '/^CREATE TABLE/,/ENGINE=/p' >tables
   not_run dlock-mysql.7 'the same text as in the .sql files of backends/mysql' <tables
   find "$root/backends/mysql" -name "*.sql" -exec cat {} + >sources
-  while IFS= read -r line; do grep -qxFe "${line%;}" -e "$line" -e "$line;" sources || fail "in no .sql file: $line"; done <tables
+  while IFS= read -r line; do
+    grep -qxFe "${line%;}" -e "$line" -e "$line;" sources || fail "in no .sql file: $line"
+  done <tables
   not_run dlock-backends.7 'tests/cli/stores/formats.bats' <<'X'
 ... has layout 2, and this dlock knows layout 1 (a newer dlock wrote it: ...)
 X
@@ -559,7 +588,8 @@ X
   # What the page says of a lock that is taken away: the job that lost it may still run beside the
   # next one.
   mkfifo up
-  dlock run --trace=history --kill-after 2s --key taken -- sh -c 'trap "" TERM; echo >up; sleep 60' 3>&- &
+  dlock run --trace=history --kill-after 2s --key taken -- \
+    sh -c 'trap "" TERM; echo >up; sleep 60' 3>&- &
   read -r _ <up
   dlock release --trace=history --force --yes --key taken
   run -0 dlock run --trace=history --key taken -- true
@@ -569,7 +599,9 @@ X
 }
 
 @test "the README: how to build, test and install" {
-  not_run README.md 'installs packages and builds for minutes; scripts.bats runs it with a cmake that does not' <<'X'
+  not_run README.md \
+    'installs packages and builds for minutes; scripts.bats runs it with a cmake that does not' \
+    <<'X'
 scripts/dlock run --key demo -- echo "I hold the lock"
 X
   not_run README.md 'is what runs this test' <<'X'
@@ -580,7 +612,8 @@ apt install ./dlock_0.1.0_amd64.deb
 apt remove dlock
 tar -C /usr/local --strip-components=1 -xf dlock-0.1.0-linux-x86_64.tar.gz
 X
-  not_run README.md 'packaging.bats runs them with a build that takes no time, or with that of dlock' <<'X'
+  not_run README.md \
+    'packaging.bats runs them with a build that takes no time, or with that of dlock' <<'X'
 scripts/package
 cmake --install build
 cmake --build build --target uninstall
@@ -604,16 +637,22 @@ X
 }
 
 @test "no example has a ttl that the default grace of Redis refuses, without a grace of its own" {
-  for page in README.md dlock.1 dlock-acquire.1 dlock-redis.7 dlock-redlock.7 dlock-release.1 dlock-renew.1 dlock-run.1; do
+  for page in README.md dlock.1 dlock-acquire.1 dlock-redis.7 dlock-redlock.7 dlock-release.1 \
+    dlock-renew.1 dlock-run.1; do
     lines_of $page | grep -E -e '--ttl' | grep -v 'restart_grace=' | sed "s/^/$page: /"
   done | grep -vE -e '--ttl[= ]([12]?[0-9]|30)s' >long || :
   assert_equal "$(cat long)" ''
-  for verb in run acquire renew release; do "$DLOCK" $verb --help; done | grep '^  *\(dlock\|grant\)' >lines # nor in the help
+  for verb in run acquire renew release; do
+    "$DLOCK" $verb --help
+  done | grep '^  *\(dlock\|grant\)' >lines # nor in the help
   run -1 grep -e --ttl lines
 }
 
 @test "no example is missing here" {
-  run -1 grep -nE '^\.(D1|Bd -(unfilled|filled|ragged|centered))' "$root"/man/*.[17] # lines_of knows other displays
-  for page in README.md $(cd "$root/man" && echo *.[1-8]); do lines_of "$page" | sed "s/^/$page: /"; done | sort -u >all
+  # Other displays are unknown to lines_of.
+  run -1 grep -nE '^\.(D1|Bd -(unfilled|filled|ragged|centered))' "$root"/man/*.[17]
+  for page in README.md $(cd "$root/man" && echo *.[1-8]); do
+    lines_of "$page" | sed "s/^/$page: /"
+  done | sort -u >all
   assert_equal "$(comm -23 all <(sort -u "$BATS_FILE_TMPDIR/covered"))" ''
 }

@@ -33,8 +33,10 @@ setup() {
 
 @test "the token is on the disk before the command starts, even if the file already has it" {
   strace -o /dev/null true 2>/dev/null || skip 'no strace here'
-  for token in 5 5 6; do # new file; left by one that may have been killed before it was on the disk; a newer one
-    strace -f -q -o calls -e trace=fsync,fdatasync,pwrite64,execve "$DLOCK" fence --state f --token $token -- /bin/true
+  # A new file; one left by a dlock that may have been killed before it was on disk; a newer one.
+  for token in 5 5 6; do
+    strace -f -q -o calls -e trace=fsync,fdatasync,pwrite64,execve "$DLOCK" fence --state f \
+      --token $token -- /bin/true
     run -0 sed -n '/execve("\/bin\/true"/q; s/^[0-9]* *\([a-z0-9]*\)(.*/\1/p' calls
     assert_line --index $((${#lines[@]} - 1)) fsync
   done
@@ -49,7 +51,8 @@ setup() {
 @test "calls for one file run one after the other" {
   pids=()
   for _ in {1..20}; do
-    "$DLOCK" fence --state f --token 3 -- sh -c 'mkdir inside && sleep 0.01 && rmdir inside || touch overlap' &
+    "$DLOCK" fence --state f --token 3 -- \
+      sh -c 'mkdir inside && sleep 0.01 && rmdir inside || touch overlap' &
     pids+=($!)
   done
   for pid in "${pids[@]}"; do wait "$pid"; done
@@ -82,7 +85,8 @@ setup() {
 @test "a damaged slot leaves the older record; a foreign file is refused" {
   "$DLOCK" fence --state f --token 7 -- true
   "$DLOCK" fence --state f --token 8 -- true
-  printf x | dd of=f bs=1 seek=4110 conv=notrunc status=none # in the record of token 8: a torn write
+  # In the record of token 8: a torn write.
+  printf x | dd of=f bs=1 seek=4110 conv=notrunc status=none
   run -123 "$DLOCK" fence --state f --token 6 -- true
   run -0 "$DLOCK" fence --state f --token 7 -- true
   echo 'dear diary' >diary
@@ -110,7 +114,8 @@ setup() {
 @test "the worked example: the write of a holder that was frozen is refused" {
   publish='cat >new && mv new page'
   frozen=$("$DLOCK" run --key site -- sh -c 'echo $DLOCK_TOKEN')
-  "$DLOCK" run --key site -- sh -c "echo B | \"\$DLOCK\" fence --state .fence --token \$DLOCK_TOKEN -- sh -c '$publish'"
+  "$DLOCK" run --key site -- \
+    sh -c "echo B | \"\$DLOCK\" fence --state .fence --token \$DLOCK_TOKEN -- sh -c '$publish'"
   run -123 bash -c "echo A | '$DLOCK' fence --state .fence --token $frozen -- sh -c '$publish'"
   assert_equal "$(cat page)" B
 }

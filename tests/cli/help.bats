@@ -7,10 +7,16 @@ setup() { common_setup; }
 
 commands='run acquire renew release check fence inspect bench config'
 everywhere='config help log-format profile quiet verbose'
-common="$everywhere auth-file backend connect-timeout op-timeout password-file recipe tls-ca tls-cert tls-insecure tls-key trace ttl"
+common="$everywhere auth-file backend connect-timeout op-timeout password-file recipe"
+common+=' tls-ca tls-cert tls-insecure tls-key trace ttl'
 taking='conflict-exit-code key limit lock-delay nonblock reason shared splay wait'
 
-options_of() { "$DLOCK" "$1" "${2:---help=all}" | sed -n 's/^  *\(-.,\)\{0,1\} *--\([a-z-]*\).*/\2/p' | sort | tr '\n' ' '; }
+options_of() {
+  "$DLOCK" "$1" "${2:---help=all}" | sed -n 's/^  *\(-.,\)\{0,1\} *--\([a-z-]*\).*/\2/p' | sort |
+    tr '\n' ' '
+}
+# options_are COMMAND NAME...: these, and no others
+options_are() { assert_equal "$(options_of "$1")" "$(echo -n "${@:2}" | sorted)"; }
 sorted() { tr ' ' '\n' | sort | tr '\n' ' '; }
 
 @test "every command has a --help, on stdout, alone" {
@@ -19,25 +25,32 @@ sorted() { tr ' ' '\n' | sort | tr '\n' ' '; }
     assert_line --index 0 --regexp "^usage: dlock $command "
     assert_equal "$stderr" ''
     run -0 "$DLOCK" "$command" -q --help
-    assert_equal "$("$DLOCK" "$command" --help=all | grep -v ^usage | awk 'length > 80')" '' # fits a terminal
+    # Fits a terminal.
+    assert_equal "$("$DLOCK" "$command" --help=all | grep -v ^usage | awk 'length > 80')" ''
   done
 }
 
 @test "the options of each command are these" {
-  assert_equal "$(options_of run)" "$(echo -n "$common $taking again command descendants explain foreground handle json kill-after max-run metrics-file min-hold no-env no-reentrant on-lost once-per publish-command signal status until-success" | sorted)"
-  assert_equal "$(options_of acquire)" "$(echo -n "$common $taking hold json keep max-hold output watch-pid" | sorted)"
-  assert_equal "$(options_of renew)" "$(echo -n "$common key handle json output" | sorted)"
-  assert_equal "$(options_of release)" "$(echo -n "$common key handle token force yes revoke wait if-held json output" | sorted)"
-  assert_equal "$(options_of check)" "$(echo -n "$common key handle token json output" | sorted)"
-  assert_equal "$(options_of inspect)" "$(echo -n "$common key json csv output columns no-heading watch held stale check doctor sort" | sorted)"
-  assert_equal "$(options_of fence)" "$(echo -n "$everywhere state token nonblock wait conflict-exit-code kill-after signal max-run foreground descendants" | sorted)"
-  assert_equal "$(options_of bench)" "$(echo -n "${common/ trace/} scenario clients duration ops hold rate repeat prefix output html progress no-progress" | sorted)"
-  assert_equal "$(options_of config)" "$(echo -n "${common/ trace/} report" | sorted)"
+  options_are run $common $taking again command descendants explain foreground handle json \
+    kill-after max-run metrics-file min-hold no-env no-reentrant on-lost once-per publish-command \
+    signal status until-success
+  options_are acquire $common $taking hold json keep max-hold output watch-pid
+  options_are renew $common key handle json output
+  options_are release $common key handle token force yes revoke wait if-held json output
+  options_are check $common key handle token json output
+  options_are inspect $common key json csv output columns no-heading watch held stale check doctor \
+    sort
+  options_are fence $everywhere state token nonblock wait conflict-exit-code kill-after signal \
+    max-run foreground descendants
+  options_are bench ${common/ trace/} scenario clients duration ops hold rate repeat prefix output \
+    html progress no-progress
+  options_are config ${common/ trace/} report
 }
 
 @test "--help shows what is needed every day and an example, --help=all the rest" {
   for command in $commands; do
-    assert_equal "$(comm -13 <(options_of "$command" | tr ' ' '\n') <(options_of "$command" --help | tr ' ' '\n'))" ''
+    assert_equal "$(comm -13 <(options_of "$command" | tr ' ' '\n') <(options_of "$command" --help |
+      tr ' ' '\n'))" ''
     run -0 "$DLOCK" "$command" --help
     assert_line --regexp '^Example:$'
     assert_line --regexp "^dlock $command --help=all lists all [0-9]+ options"
@@ -49,7 +62,8 @@ sorted() { tr ' ' '\n' | sort | tr '\n' ' '; }
   run -0 "$DLOCK" run --help
   assert_line --regexp '^  0 3 \* \* \*  dlock run .* --once-per day .* -- '
   refused 64 "--help: 'some' is not all" run --help=some
-  assert_equal "$("$DLOCK" run --help | grep -o 'all [0-9]* options')" "all $(options_of run | wc -w) options"
+  assert_equal "$("$DLOCK" run --help | grep -o 'all [0-9]* options')" \
+    "all $(options_of run | wc -w) options"
 }
 
 @test "every option of --help is accepted, by its long name and its letter" {
@@ -58,17 +72,21 @@ sorted() { tr ' ' '\n' | sort | tr '\n' ' '; }
       for form in "--$name" ${letter#none}; do
         [ "$name" != help ] || continue
         run timeout 20 "$DLOCK" "$command" "$form" ${argument:+@} --help
-        [[ $output != *'unknown option'* && $output != *'is an option of'* ]] || fail "$command $form: $output"
+        [[ $output != *'unknown option'* && $output != *'is an option of'* ]] ||
+          fail "$command $form: $output"
       done
     done < <("$DLOCK" "$command" --help=all |
-      sed -n -e 's/^      --/  none, --/' -e 's/^  \([^ ]*\), --\([a-z-]*\)=\{0,1\}\([^ ]*\).*/\1 \2 \3/p')
+      sed -n -e 's/^      --/  none, --/' \
+        -e 's/^  \([^ ]*\), --\([a-z-]*\)=\{0,1\}\([^ ]*\).*/\1 \2 \3/p')
   done
 }
 
 @test "dlock --help lists the commands and the exit statuses" {
   run --separate-stderr -0 "$DLOCK" --help
   for command in $commands; do assert_line --regexp "^  $command "; done
-  for status in 0 1 64 69 70 73 75 77 78 123 124 125 126 127; do assert_line --regexp "^  $status "; done
+  for status in 0 1 64 69 70 73 75 77 78 123 124 125 126 127; do
+    assert_line --regexp "^  $status "
+  done
   assert_equal "$stderr" ''
 }
 
@@ -76,7 +94,8 @@ sorted() { tr ' ' '\n' | sort | tr '\n' ' '; }
   run --separate-stderr -0 "$DLOCK" --version
   assert_line --index 0 --regexp '^dlock [0-9]+\.[0-9]+\.[0-9]+$'
   assert_line --regexp '^file: lease \(default\), flock$'
-  assert_line --regexp '^uses .*fmt [0-9.]+, nlohmann-json [0-9.]+, toml\+\+ [0-9.]+, CLI11 [0-9.]+, glibc [0-9.]+$'
+  assert_line --regexp \
+    '^uses .*fmt [0-9.]+, nlohmann-json [0-9.]+, toml\+\+ [0-9.]+, CLI11 [0-9.]+, glibc [0-9.]+$'
   if built_with redis; then assert_line --regexp '^uses hiredis [0-9.]+, OpenSSL [0-9.a-z]+, '; fi
   assert_equal "$stderr" ''
 }
@@ -87,7 +106,8 @@ sorted() { tr ' ' '\n' | sort | tr '\n' ' '; }
 }
 
 @test "--explain prints on stdout, runs nothing and locks nothing" {
-  run --separate-stderr -0 "$DLOCK" run --explain --key k --min-hold 1m --max-run 2h --lock-delay 3 -- touch "$BATS_TEST_TMPDIR/ran"
+  run --separate-stderr -0 "$DLOCK" run --explain --key k --min-hold 1m --max-run 2h \
+    --lock-delay 3 -- touch "$BATS_TEST_TMPDIR/ran"
   assert_equal "$stderr" ''
   [ ! -e "$BATS_TEST_TMPDIR/ran" ]
   [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]
@@ -104,5 +124,7 @@ sorted() { tr ' ' '\n' | sort | tr '\n' ' '; }
   run -0 "$DLOCK_FAKE" run -b fake: --explain --key k --ttl 10s --kill-after 2s --op-timeout 1s
   # proven 9.898s, margin 500ms
   assert_line --regexp '^renewed +every 3\.[23][0-9]*s, each try at most 1s$'
-  assert_line --regexp '^if the store is gone +from t=0: end signal at 7\.[34][0-9]*s, KILL at 9\.[34][0-9]*s; the lease ends at 9\.[89][0-9]*s here, 10s there$'
+  local signals='end signal at 7\.[34][0-9]*s, KILL at 9\.[34][0-9]*s'
+  local lease='the lease ends at 9\.[89][0-9]*s here, 10s there'
+  assert_line --regexp "^if the store is gone +from t=0: $signals; $lease\$"
 }

@@ -7,7 +7,8 @@ setup() { common_setup; }
 
 @test "nothing yet: an empty table, no keys" {
   run -0 "$DLOCK" inspect
-  assert_line --index 0 --regexp '^KEY +STATE +MODE +HOLDER +ASKED +AGE +LEASE +TOKEN +WAIT +REASON$'
+  assert_line --index 0 --regexp \
+    '^KEY +STATE +MODE +HOLDER +ASKED +AGE +LEASE +TOKEN +WAIT +REASON$'
   assert_line --index 1 '0 keys, 0 held, 0 waiting'
   run -0 "$DLOCK" inspect --no-heading
   assert_output ''
@@ -21,7 +22,8 @@ setup() { common_setup; }
   assert_line --regexp '^token +-$'
   run -0 "$DLOCK" inspect --check never
   assert_output ''
-  run -0 json 'j["state"], j["token"], j["holders"], j["mode"], j["complete"]' <<<"$("$DLOCK" inspect -J never)"
+  run -0 json 'j["state"], j["token"], j["holders"], j["mode"], j["complete"]' \
+    <<<"$("$DLOCK" inspect -J never)"
   assert_output "('free', 0, [], None, True)"
   run -0 "$DLOCK" inspect never --no-heading
   assert_output --regexp '^never +free +- +- +- +- +- +- +0 +-$'
@@ -33,7 +35,9 @@ setup() { common_setup; }
   "$DLOCK" release --key free --handle "$("$DLOCK" acquire --key free)"
   run -0 "$DLOCK" inspect
   assert_line --regexp "^free +free +- +- +- +- +- +[0-9]+ +0 +-$"
-  assert_line --regexp "^held +held +exclusive +$(hostname):[0-9]+ \($(id -un)\) +[0-9:]{8} +[0-9.ms]+ +[0-9msh]+ +[0-9]+ +0 +INC-812 ana$"
+  local holder="$(hostname):[0-9]+ \($(id -un)\)"
+  local times='[0-9:]{8} +[0-9.ms]+ +[0-9msh]+'
+  assert_line --regexp "^held +held +exclusive +$holder +$times +[0-9]+ +0 +INC-812 ana$"
   assert_line '2 keys, 1 held, 0 waiting'
   run -0 "$DLOCK" inspect --held --no-heading -o key
   assert_output held
@@ -54,7 +58,8 @@ held
 1 key, 1 held, 0 waiting$'
   DLOCK_COLUMNS=key run -0 "$DLOCK" inspect --no-heading
   assert_output k
-  DLOCK_COLUMNS=key run -0 "$DLOCK" inspect k # a default for tables does not replace the view of one key
+  # A default for tables does not replace the view of one key.
+  DLOCK_COLUMNS=key run -0 "$DLOCK" inspect k
   assert_line --regexp '^state +held, permit, 2 of 3 permits$'
   refused 64 "'x' is not a column: KEY, STATE" inspect -o KEY,x
   refused 64 "'' is not a column" inspect -o KEY,,STATE
@@ -96,7 +101,8 @@ held
   assert_output False
   kill $!
   wait $! || :
-  "$DLOCK" run -k 1m --key k -- sh -c 'trap "" TERM; echo >"$0"; sleep 60' "$BATS_TEST_TMPDIR/up" 3>&- &
+  "$DLOCK" run -k 1m --key k -- \
+    sh -c 'trap "" TERM; echo >"$0"; sleep 60' "$BATS_TEST_TMPDIR/up" 3>&- &
   eventually test -e "$BATS_TEST_TMPDIR/up"
   "$DLOCK" release --key k --revoke
   run -0 "$DLOCK" inspect k
@@ -151,7 +157,8 @@ held
 @test "what remains of --min-hold is kept, not stale, and not called a dead process" {
   "$DLOCK" run --min-hold 1h --key k -- true
   run -0 "$DLOCK" inspect k
-  assert_line --regexp '^ +kept until 20[0-9-]+T[0-9:.]+Z, in [0-9.]+[ms][0-9.ms]*, job ended \(--min-hold\)$'
+  assert_line --regexp \
+    '^ +kept until 20[0-9-]+T[0-9:.]+Z, in [0-9.]+[ms][0-9.ms]*, job ended \(--min-hold\)$'
   refute_line --regexp '^(revoke|kill) |has ended'
   refused 64 'its job has ended (--min-hold); use --force' release --key k --revoke
   run -0 json 'j["holders"][0]["kept_by"]' <<<"$("$DLOCK" inspect -J k)"
@@ -180,15 +187,20 @@ held
   "$DLOCK" acquire --key "it's" >/dev/null
   mkdir "$BATS_TEST_TMPDIR/a b"
   printf '[profile."p q"]\nop-timeout = "3s"\n' >"$BATS_TEST_TMPDIR/a b/c.toml"
-  run -0 "$DLOCK" inspect "it's" --config "$BATS_TEST_TMPDIR/a b/c.toml" --profile 'p q' --recipe lease
-  assert_line --regexp "^force +dlock release -b 'file:$BATS_TEST_TMPDIR/locks' --config '$BATS_TEST_TMPDIR/a b/c.toml' --profile 'p q' --recipe 'lease' --key 'it'\\\\''s' --force --token [0-9]+\$"
+  run -0 "$DLOCK" inspect "it's" --config "$BATS_TEST_TMPDIR/a b/c.toml" --profile 'p q' \
+    --recipe lease
+  local store="-b 'file:$BATS_TEST_TMPDIR/locks' --config '$BATS_TEST_TMPDIR/a b/c.toml'"
+  store+=" --profile 'p q' --recipe 'lease'"
+  assert_line --regexp \
+    "^force +dlock release $store --key 'it'\\\\''s' --force --token [0-9]+\$"
   command=$(sed -n 's/^force *dlock //p' <<<"$output")
   unset DLOCK_BACKEND
   eval "run -0 \"\$DLOCK\" $command"
   # Characters that are not safe to print are for the shell alone.
   odd=$(printf 'x\342\200\256y')
   "$DLOCK" acquire -b "file:$BATS_TEST_TMPDIR/locks" --key "$odd" >/dev/null
-  command=$("$DLOCK" inspect -b "file:$BATS_TEST_TMPDIR/locks" "$odd" | sed -n 's/^force *dlock //p')
+  command=$("$DLOCK" inspect -b "file:$BATS_TEST_TMPDIR/locks" "$odd" |
+    sed -n 's/^force *dlock //p')
   [[ $command != *"$odd"* ]]
   eval "run -0 \"\$DLOCK\" $command"
   run -0 "$DLOCK" inspect --check -b "file:$BATS_TEST_TMPDIR/locks" "$odd"
@@ -242,8 +254,9 @@ waiting() { [ "$("$DLOCK" inspect k --no-heading -o WAIT)" = "$1" ]; }
   read -r -t 20 -u 7 _
   run -0 "$DLOCK" inspect k
   assert_line --regexp '^ +lease lasts as long as its process$'
-  run -0 json 'j["holders"][0]["pid"], j["holders"][0]["attached"], j["holders"][0]["lease_remaining_ms"]' <<<"$("$DLOCK" inspect -J k)"
-  assert_output "($pid, True, None)"
+  run -0 json '[j["holders"][0][n] for n in ("pid", "attached", "lease_remaining_ms")]' \
+    <<<"$("$DLOCK" inspect -J k)"
+  assert_output "[$pid, True, None]"
   kill -KILL $pid
   wait $pid || :
   run -75 "$DLOCK" acquire --key k -n # notices the death
@@ -275,10 +288,13 @@ waiting() { [ "$("$DLOCK" inspect k --no-heading -o WAIT)" = "$1" ]; }
 
 @test "JSON has stable names" {
   "$DLOCK" acquire --key k --reason r >/dev/null
-  run -0 json 'sorted(j), sorted(j["backend"])' <<<"$("$DLOCK" inspect -J k)"
-  assert_output "(['backend', 'complete', 'holders', 'key', 'last_run', 'last_start', 'mode', 'notes', 'state', 'token', 'waiters'], ['family', 'recipe', 'scheme', 'where'])"
-  run -0 json 'sorted(j["holders"][0])' <<<"$("$DLOCK" inspect -J k)"
-  assert_output "['age_ms', 'asked_at', 'attached', 'command', 'held_ms', 'host', 'id', 'kept_by', 'lease_remaining_ms', 'limit', 'mode', 'pid', 'reason', 'revoked', 'slot', 'token', 'user', 'vanished']"
+  run -0 json '" ".join(sorted(j))' <<<"$("$DLOCK" inspect -J k)"
+  assert_output 'backend complete holders key last_run last_start mode notes state token waiters'
+  run -0 json '" ".join(sorted(j["backend"]))' <<<"$("$DLOCK" inspect -J k)"
+  assert_output 'family recipe scheme where'
+  run -0 json '" ".join(sorted(j["holders"][0]))' <<<"$("$DLOCK" inspect -J k)"
+  assert_output "$(echo age_ms asked_at attached command held_ms host id kept_by \
+    lease_remaining_ms limit mode pid reason revoked slot token user vanished)"
   run -0 json 'sorted(j), [k["key"] for k in j["keys"]]' <<<"$("$DLOCK" inspect -J)"
   assert_output "(['backend', 'complete', 'keys'], ['k'])"
   run -0 "$DLOCK" inspect -J
@@ -386,9 +402,11 @@ waiting() { [ "$("$DLOCK" inspect k --no-heading -o WAIT)" = "$1" ]; }
   run -0 "$DLOCK" run --key k --once-per day -- true
   run -0 "$DLOCK" inspect k
   assert_line --regexp '^state +free$'
-  assert_line --regexp '^ +started 20[0-9-]+T[0-9:.]+Z, [0-9.]+[um]?s ago, with --once-per, lasted [0-9.]+[um]?s$'
+  assert_line --regexp \
+    '^ +started 20[0-9-]+T[0-9:.]+Z, [0-9.]+[um]?s ago, with --once-per, lasted [0-9.]+[um]?s$'
   assert_equal "$(grep -c started <<<"$output")" 1
-  assert_line --regexp '^next +by --once-per hour in [0-9ms]+, day in [0-9hms]+, week in [0-9dhms]+, month in [0-9dhms]+, or a duration after the start$'
+  local next='hour in [0-9ms]+, day in [0-9hms]+, week in [0-9dhms]+, month in [0-9dhms]+'
+  assert_line --regexp "^next +by --once-per $next, or a duration after the start\$"
   run -0 json 'j["last_start"][:2]' <<<"$("$DLOCK" inspect k -J)"
   assert_output 20
   run -0 json 'j["last_start"][:2]' <<<"$("$DLOCK" inspect k --watch=10ms -J | head -n 1)"

@@ -18,32 +18,41 @@ options_of_pages() {
 }
 
 options_of_help() {
-  "$DLOCK" "$1" --help=all | sed -n 's/^  *\(\(-., \)\{0,1\}--[a-z-]*\(=[^ ]*\)\{0,1\}\).*/\1/p' | sort
+  "$DLOCK" "$1" --help=all | sed -n 's/^  *\(\(-., \)\{0,1\}--[a-z-]*\(=[^ ]*\)\{0,1\}\).*/\1/p' |
+    sort
 }
 
 @test "each page has the options of --help with their arguments, and no others" {
   for command in $commands; do
     common=$(options_of_pages "$man/dlock.1" "$man/dlock-faults.7")
-    if [ "$command" = fence ]; then common=$(comm -12 <(echo "$common" | sort) <(options_of_help fence | sort)); fi # it has no backend
-    if [ "$command" = bench ] || [ "$command" = config ]; then common=$(echo "$common" | grep -v '^--trace='); fi
-    assert_equal "$command: $( (echo "$common" && options_of_pages "$man/dlock-$command.1") | sort)" "$command: $(options_of_help "$command" | sort)"
+    case $command in
+      # It has no backend.
+      fence) common=$(comm -12 <(echo "$common" | sort) <(options_of_help fence | sort)) ;;
+      bench | config) common=$(echo "$common" | grep -v '^--trace=') ;;
+    esac
+    of_pages=$( (echo "$common" && options_of_pages "$man/dlock-$command.1") | sort)
+    assert_equal "$command: $of_pages" "$command: $(options_of_help "$command" | sort)"
   done
 }
 
 @test "the commands of --help have a page that dlock(1) names" {
-  assert_equal "$("$DLOCK" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p' | tr '\n' ' ')" "$commands "
-  for command in $commands; do grep -qx ".It Xr dlock-$command 1" "$man/dlock.1" || fail "dlock(1) does not list $command"; done
+  of_help=$("$DLOCK" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p' | tr '\n' ' ')
+  assert_equal "$of_help" "$commands "
+  for command in $commands; do
+    grep -qx ".It Xr dlock-$command 1" "$man/dlock.1" || fail "dlock(1) does not list $command"
+  done
 }
 
 @test "dlock(1) and --help list the same exit statuses" {
   of_help=$("$DLOCK" --help | sed -n '/^Exit status:/,$s/^  \([0-9]\{1,\}\) .*/\1/p' | sort -n)
-  of_page=$(sed -n '/^\.Sh EXIT STATUS/,/^\.Sh EXAMPLES/s/^\.It //p' "$man/dlock.1" | sed 's/\\(en255//; s/, /\n/' | sort -n)
+  of_page=$(sed -n '/^\.Sh EXIT STATUS/,/^\.Sh EXAMPLES/s/^\.It //p' "$man/dlock.1" |
+    sed 's/\\(en255//; s/, /\n/' | sort -n)
   assert_equal "$of_page" "$of_help"
 }
 
 @test "the options without a variable are those that dlock(1) names" {
-  of_page=$(sed -n '/^There is no such variable/,/^\.Pp/p' "$man/dlock.1" | grep '^\.Fl' | sed 's/\.Fl//' | tr ',' '\n' | tr -d ' .' | grep . |
-    sed 's/^/-/' | sort)
+  of_page=$(sed -n '/^There is no such variable/,/^\.Pp/p' "$man/dlock.1" | grep '^\.Fl' |
+    sed 's/\.Fl//' | tr ',' '\n' | tr -d ' .' | grep . | sed 's/^/-/' | sort)
   of_help=$(for command in $commands; do
     variables=" $("$DLOCK" "$command" --help=all | sed -n '/^Environment/,/^$/p' | tr '\n' ' ') "
     for option in $(options_of_help "$command" | sed 's/.*--/--/; s/=.*//'); do
@@ -56,7 +65,8 @@ options_of_help() {
 
 @test "dlock help prints the pages of the backends, as man does" {
   pages=$("$DLOCK" --help | sed -n '/^Pages of the manual/{n;s/^ *//p;}')
-  assert_equal "$(tr ' ' '\n' <<<"$pages" | sort)" "$(cd "$man" && ls ./*.7 | sed 's/^\.\/dlock-//; s/\.7$//' | grep -vx faults)"
+  assert_equal "$(tr ' ' '\n' <<<"$pages" | sort)" \
+    "$(cd "$man" && ls ./*.7 | sed 's/^\.\/dlock-//; s/\.7$//' | grep -vx faults)"
   for page in $pages; do
     run -0 --separate-stderr "$DLOCK" help "$page"
     assert_equal "$stderr" ''
@@ -64,7 +74,8 @@ options_of_help() {
     grep -qx "\.Xr dlock-$page 7\( ,\)\{0,1\}" "$man/dlock.1" || fail "dlock(1) does not name $page"
   done
   run -64 "$DLOCK" help redsi
-  assert_output "dlock: unknown command or page 'redsi'; did you mean redis? (dlock --help lists the commands)"
+  assert_output \
+    "dlock: unknown command or page 'redsi'; did you mean redis? (dlock --help lists the commands)"
 }
 
 @test "dlock-backends(7) says what each recipe can do" {
@@ -76,7 +87,8 @@ options_of_help() {
   done <<<"$built" | sort >built
   assert [ -s built ]
   sed -n '/^\.Sh WHAT EACH RECIPE/,/^\.El/p' "$man/dlock-backends.7" |
-    awk '/^\.(It|El)/ { if (of) print of "|" can; of = substr($0, 5); can = " "; next } of { can = can $0 " " }' >rows
+    awk '/^\.(It|El)/ { if (of) print of "|" can; of = substr($0, 5); can = " "; next }
+      of { can = can $0 " " }' >rows
   cut -d'|' -f1 rows | sed 's/, /\n/g' | sort >named
   assert_equal "$(comm -23 built named)" ''
   while IFS='|' read -r recipes can; do
@@ -95,7 +107,8 @@ options_of_help() {
         [ "$status" != 64 ] || takes=
         named=
         [[ $can != *" $word "* && $can != *" -$word "* && $can != *" $word, "* ]] || named=yes
-        assert_equal "$family $recipe $word: $takes ($output)" "$family $recipe $word: $named ($output)"
+        assert_equal "$family $recipe $word: $takes ($output)" \
+          "$family $recipe $word: $named ($output)"
       done <<'X'
 s run --explain -c true -s
 limit run --explain -c true --limit 2
@@ -112,7 +125,8 @@ X
   run "$DLOCK" inspect -o NONE
   assert_failure 64
   of_help=$(sed 's/.*is not a column: //' <<<"$output" | tr -d ' ' | tr ',' '\n' | sort)
-  of_page=$(sed -n '/^\.Ss Columns/,/^\.Sh/p' "$man/dlock-inspect.1" | sed -n 's/^\.Cm//p' | tr ' ' '\n' | grep -E '^[A-Z]{2,}$' | sort -u)
+  of_page=$(sed -n '/^\.Ss Columns/,/^\.Sh/p' "$man/dlock-inspect.1" | sed -n 's/^\.Cm//p' |
+    tr ' ' '\n' | grep -E '^[A-Z]{2,}$' | sort -u)
   assert_equal "$of_page" "$of_help"
 }
 

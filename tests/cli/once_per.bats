@@ -11,9 +11,14 @@ setup() {
 
 # at SECONDS COMMAND...: with the wall clock that far ahead
 at() {
-  python3 -c 'import struct, sys; sys.stdout.buffer.write(struct.pack("<q", int(float(sys.argv[1]) * 1e9)).ljust(4096, b"\0"))' "$1" >shift
+  python3 - "$1" >shift <<'PYTHON'
+import struct, sys
+sys.stdout.buffer.write(struct.pack("<q", int(float(sys.argv[1]) * 1e9)).ljust(4096, b"\0"))
+PYTHON
   shift
-  ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 CLOCK_SHIFT_FILE=$PWD/shift LD_PRELOAD="$(sanitizer) $CLOCK_SHIFT" "$@" # date leaks
+  # date leaks.
+  ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 CLOCK_SHIFT_FILE=$PWD/shift \
+    LD_PRELOAD="$(sanitizer) $CLOCK_SHIFT" "$@"
 }
 
 @test "the clock shift works" {
@@ -21,12 +26,14 @@ at() {
   [ "$output" -gt $(($(date +%s) + 80000)) ]
 }
 
-@test "a start noted by a clock a year ahead blocks for one period from its discovery, not for a year" {
+@test "a start noted by a clock a year ahead blocks for one period from its discovery, not a year" {
   for period in 1h day; do
     rm -rf locks
     run -0 at 31536000 "$DLOCK" run --key k --once-per $period -- echo ran
-    refused 75 "k was started in the future by the store's clock (" run --key k --once-per $period -- echo ran
-    assert_regex "$stderr" '\((364d23h|365d) ahead\), which from now on counts as a start of now; not again'
+    refused 75 "k was started in the future by the store's clock (" \
+      run --key k --once-per $period -- echo ran
+    assert_regex "$stderr" \
+      '\((364d23h|365d) ahead\), which from now on counts as a start of now; not again'
     # From then on it counts as a start at that time.
     refused 75 'k was started' run --key k --once-per $period -- echo ran
     refute_regex "$stderr" 'in the future'
@@ -53,6 +60,7 @@ at() {
   run -7 --separate-stderr timeout 20 "$DLOCK" run --key k --once-per day --until-success -- \
     sh -c 'rm locks/k/started && mkdir locks/k/started && exit 7'
   assert_equal "${#stderr_lines[@]}" 1
-  assert_regex "$stderr" '^dlock: k: the start could not be withdrawn \(.*\); it may count for --once-per day$'
+  assert_regex "$stderr" \
+    '^dlock: k: the start could not be withdrawn \(.*\); it may count for --once-per day$'
   is_free k
 }

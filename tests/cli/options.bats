@@ -78,7 +78,8 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # no refused command may ha
   refused 64 'longer than 0' run --key k --once-per 0 -- true
   DLOCK_ONCE_PER=never refused 78 'DLOCK_ONCE_PER' run --key k -- true
   refused 64 '?short_ttl=yes' acquire -q --key k --ttl 1.9s
-  refused 64 '?short_ttl=yes' renew --key k --ttl 1.9s --handle h1:file.lease:00000000000000000000000000000000
+  refused 64 '?short_ttl=yes' \
+    renew --key k --ttl 1.9s --handle h1:file.lease:00000000000000000000000000000000
 }
 
 @test "an old spelling is refused with the new one" {
@@ -88,7 +89,8 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # no refused command may ha
   DLOCK_NO_FOREGROUND=1 run --separate-stderr -0 "$DLOCK" inspect # has never had it
   assert_equal "$stderr" ''
   printf 'no-foreground = true\n' >"$BATS_TEST_TMPDIR/old.toml"
-  refused 78 'old.toml:1: no-foreground no longer exists: use foreground' run --config "$BATS_TEST_TMPDIR/old.toml" --key k -- true
+  refused 78 'old.toml:1: no-foreground no longer exists: use foreground' \
+    run --config "$BATS_TEST_TMPDIR/old.toml" --key k -- true
 }
 
 @test "numbers and signals" {
@@ -97,7 +99,8 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # no refused command may ha
   refused 64 "--signal: 'FOO' is not a signal" run --key k --signal FOO -- true
   refused 64 "'0' is not a fencing token" check --key k --token 0
   refused 64 "'-3' is not a fencing token" release --key k --force --token -3
-  refused 64 "--descendants: 'leave' is neither wait nor kill" run --key k --descendants leave -- true
+  refused 64 "--descendants: 'leave' is neither wait nor kill" \
+    run --key k --descendants leave -- true
   refused 64 "--output: 'xml' is neither text, json nor env" acquire --key k --output xml
   refused 64 "'97' is not an open descriptor" run --key k --status 97 -- true
   refused 64 'descriptor 0 is not open for writing' run --key k --status 0 -- true </dev/null
@@ -127,7 +130,8 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # no refused command may ha
 
 @test "zookeeper: a lock-delay that leaves too little of the ttl names the longest one that fits" {
   needs_backend zookeeper
-  refused 64 '--lock-delay 30s: too long for --ttl 6s' acquire -b zookeeper://h --key k --ttl 6s --lock-delay 30s
+  refused 64 '--lock-delay 30s: too long for --ttl 6s' \
+    acquire -b zookeeper://h --key k --ttl 6s --lock-delay 30s
   refused 64 '?tick=' run -b zookeeper://h --key k --ttl 6s --lock-delay 30s -- true
   longest=$(sed -n 's/.*use up to \([^,]*\),.*/\1/p' <<<"$stderr")
   "$DLOCK" run --explain -b zookeeper://h --key k --ttl 6s --lock-delay "$longest" -- true
@@ -137,7 +141,8 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # no refused command may ha
 @test "zookeeper: a login without TLS is warned of, wherever it comes from" {
   needs_backend zookeeper
   (umask 077 && echo digest:me:geheim >"$BATS_TEST_TMPDIR/auth")
-  for login in "-b zookeeper://h?auth_file=$BATS_TEST_TMPDIR/auth" "-b zookeeper://h --auth-file $BATS_TEST_TMPDIR/auth"; do
+  for login in "-b zookeeper://h?auth_file=$BATS_TEST_TMPDIR/auth" \
+    "-b zookeeper://h --auth-file $BATS_TEST_TMPDIR/auth"; do
     run --separate-stderr -0 "$DLOCK" run --explain $login --key k -- true
     [[ $stderr == *'the login is sent unencrypted'* ]]
   done
@@ -149,7 +154,8 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # no refused command may ha
   refused 64 '--handle: ' release --key k --handle secret
   refused 64 '--handle -: standard input: ' release --key k --handle - <<<secret
   echo secret >"$BATS_TEST_TMPDIR/handle"
-  refused 78 "--handle @FILE: '$BATS_TEST_TMPDIR/handle'" release --key k --handle "@$BATS_TEST_TMPDIR/handle"
+  refused 78 "--handle @FILE: '$BATS_TEST_TMPDIR/handle'" \
+    release --key k --handle "@$BATS_TEST_TMPDIR/handle"
   [[ $stderr != *secret* ]]
   refused 78 'cannot be read: No such file' release --key k --handle "@$BATS_TEST_TMPDIR/none"
   refused 78 'cannot be read: Is a directory' release --key k --handle "@$BATS_TEST_TMPDIR"
@@ -157,9 +163,11 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # no refused command may ha
   refused 64 '--handle -: ' release --key k --handle - </dev/null
   run -64 timeout 20 bash -c '"$DLOCK" release --key k --handle - <&-'
   assert_output --partial 'cannot read standard input'
-  refused 64 'it is a handle of redis.fair, but --backend is file.lease' release --key k --handle h1:redis.fair:00000000000000000000000000000000
+  refused 64 'it is a handle of redis.fair, but --backend is file.lease' \
+    release --key k --handle h1:redis.fair:00000000000000000000000000000000
   refused 64 '--handle is missing' release --key k
-  DLOCK_HANDLE=h1:redis.fair:00000000000000000000000000000000 refused 64 '--handle is missing' renew --key k
+  DLOCK_HANDLE=h1:redis.fair:00000000000000000000000000000000 refused 64 '--handle is missing' \
+    renew --key k
   [[ $stderr != *0000* ]]
 }
 
@@ -167,14 +175,18 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # no refused command may ha
   refused 64 "'v2:file.lease:k:X:3' is not a sequencer" check v2:file.lease:k:X:3
   refused 64 'is not a sequencer' check v1:file.lease:k:X
   refused 64 'is not a sequencer' check v1:file.lease:k:Q:3
-  refused 64 'is a sequencer of redis.fair, but DLOCK_BACKEND is file.lease: name the same one' check v1:redis.fair:k:X:3
-  refused 64 'is a sequencer of file.flock, but DLOCK_BACKEND is file.lease' check v1:file.flock:k:X:3
+  refused 64 'is a sequencer of redis.fair, but DLOCK_BACKEND is file.lease: name the same one' \
+    check v1:redis.fair:k:X:3
+  refused 64 'is a sequencer of file.flock, but DLOCK_BACKEND is file.lease' \
+    check v1:file.flock:k:X:3
 }
 
 @test "backend URLs, schemes, recipes and items" {
   refused 64 "there is no scheme 'nope'" run -b nope:/x --key k -- true
-  refused 64 'it has no scheme; allowed is SCHEME:PATH or SCHEME://HOST, as in' run -b nothing --key k -- true
-  refused 64 "'localhost:6379' has no scheme; did you mean redis://localhost:6379?" run -b localhost:6379 --key k -- true
+  refused 64 'it has no scheme; allowed is SCHEME:PATH or SCHEME://HOST, as in' \
+    run -b nothing --key k -- true
+  refused 64 "'localhost:6379' has no scheme; did you mean redis://localhost:6379?" \
+    run -b localhost:6379 --key k -- true
   refused 64 'did you mean redis://127.0.0.1:6379?' run -b 127.0.0.1:6379 --key k -- true
   refused 64 'did you mean zookeeper://zk-1.example:2181?' inspect -b zk-1.example:2181
   refused 64 'it has no scheme; allowed is' run -b 127.0.0.1:1 --key k -- true
@@ -192,11 +204,15 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # no refused command may ha
 @test "a wrong value of a URL item is refused before anything is waited for" {
   refused 64 'netfs=x: allowed are yes, no' run -b "file:$PWD?netfs=x" --splay 10m --key k -- true
   if built_with redis redlock; then
-    refused 64 "restart_grace is 'x'; allowed is" run -b 'redis://h?restart_grace=x' --splay 10m --key k -- true
-    refused 64 "host is '2 hosts'; allowed is an odd number" run -b redlock://a,b --splay 10m --key k -- true
+    refused 64 "restart_grace is 'x'; allowed is" \
+      run -b 'redis://h?restart_grace=x' --splay 10m --key k -- true
+    refused 64 "host is '2 hosts'; allowed is an odd number" \
+      run -b redlock://a,b --splay 10m --key k -- true
   fi
-  ! built_with zookeeper || refused 64 "tick is 'x'; allowed is" run -b 'zk://h?tick=x' --splay 10m --key k -- true
-  ! built_with mysql || refused 64 "wake is 'x'; allowed is" run -b 'mysql://h/d?wake=x' --splay 10m --key k -- true
+  ! built_with zookeeper || refused 64 "tick is 'x'; allowed is" \
+    run -b 'zk://h?tick=x' --splay 10m --key k -- true
+  ! built_with mysql || refused 64 "wake is 'x'; allowed is" \
+    run -b 'mysql://h/d?wake=x' --splay 10m --key k -- true
 }
 
 @test "a bad variable is 78 and named; a good option hides it" {
@@ -215,32 +231,40 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # no refused command may ha
   assert_output --partial 'permit of 3'
   DLOCK_TTL=soon run -0 "$DLOCK" run --explain --key e --ttl 9
   DLOCK_BACKEND=nope: run -0 "$DLOCK" run --explain --key e -b "file:$BATS_TEST_TMPDIR/other"
-  DLOCK_RECIPE=fast run -0 "$DLOCK" run --explain --key e -b "file:$BATS_TEST_TMPDIR/other?recipe=lease" # flag, URL, environment
+  # Flag, URL, environment.
+  DLOCK_RECIPE=fast run -0 "$DLOCK" run --explain --key e \
+    -b "file:$BATS_TEST_TMPDIR/other?recipe=lease"
 }
 
 @test "a misspelt variable is 78 and the message names the probable one" {
-  DLOCK_BACKNED=redis://h refused 78 'DLOCK_BACKNED: there is no such variable; did you mean DLOCK_BACKEND?' run --key k -- true
+  DLOCK_BACKNED=redis://h refused 78 \
+    'DLOCK_BACKNED: there is no such variable; did you mean DLOCK_BACKEND?' run --key k -- true
   DLOCK_WIAT=3 refused 78 'did you mean DLOCK_WAIT?' acquire --key k
   DLOCK_CONECT_TIMOUT=3 refused 78 'did you mean DLOCK_CONNECT_TIMEOUT?' inspect
   DLOCK_BACKNED=x run -0 "$DLOCK" run --help
   for name in DLOCK_URL DLOCK_HOST; do
     for command in 'run --key k -- true' 'acquire k' 'inspect k' 'release k'; do
       env $name=redis://h bash -c '! "$@" 2>err' bash "$DLOCK" $command
-      assert_equal "$(cat err)" "dlock: $name: there is no such variable; did you mean DLOCK_BACKEND?"
+      assert_equal "$(cat err)" \
+        "dlock: $name: there is no such variable; did you mean DLOCK_BACKEND?"
       rm err
     done
-    env $name=redis://h "$DLOCK" fence --state "$BATS_TEST_TMPDIR/state" --token 1 -- true # which has no backend
+    # fence has no backend.
+    env $name=redis://h "$DLOCK" fence --state "$BATS_TEST_TMPDIR/state" --token 1 -- true
   done
 }
 
-@test "variables of others, of dlock itself and of a Kubernetes service named dlock are not judged" {
-  export DLOCK_SERVICE_HOST=10.0.0.1 DLOCK_SERVICE_PORT=6379 DLOCK_SERVICE_PORT_WAIT=1 DLOCK_PORT=tcp://10.0.0.1:6379 DLOCK_PORT_6379_TCP_ADDR=10.0.0.1
-  export DLOCK_KEYS_HOST=h DLOCK_WAITS=tcp://10.0.0.1:1 DLOCK_TEST_WAIT=1 DLOCK_SLOT=1 DLOCK_TTL_MS=3 DLOCK_HOLD=1s DLOCK_MAX_HOLD=1h
+@test "variables of others, of dlock itself and of a Kubernetes service dlock are not judged" {
+  export DLOCK_SERVICE_HOST=10.0.0.1 DLOCK_SERVICE_PORT=6379 DLOCK_SERVICE_PORT_WAIT=1 \
+    DLOCK_PORT=tcp://10.0.0.1:6379 DLOCK_PORT_6379_TCP_ADDR=10.0.0.1
+  export DLOCK_KEYS_HOST=h DLOCK_WAITS=tcp://10.0.0.1:1 DLOCK_TEST_WAIT=1 DLOCK_SLOT=1 \
+    DLOCK_TTL_MS=3 DLOCK_HOLD=1s DLOCK_MAX_HOLD=1h
   run --separate-stderr -0 "$DLOCK" run --explain --key e
   assert_equal "$stderr" 'dlock: ignored, no option has this name: DLOCK_KEYS_HOST'
   DLOCK_FLEET=x run --separate-stderr -0 "$DLOCK" inspect
   assert_equal "${#stderr_lines[@]}" 1
-  assert_regex "$stderr" '^dlock: ignored, no option has this name: DLOCK_(FLEET, DLOCK_KEYS_HOST|KEYS_HOST, DLOCK_FLEET)$'
+  local names='(FLEET, DLOCK_KEYS_HOST|KEYS_HOST, DLOCK_FLEET)'
+  assert_regex "$stderr" "^dlock: ignored, no option has this name: DLOCK_$names\$"
   run --separate-stderr -0 "$DLOCK" run --explain -q --key e
   assert_equal "$stderr" ''
 }
@@ -253,7 +277,8 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # no refused command may ha
   DLOCK_NONBLOCK=off run -0 "$DLOCK" run --explain --key e
   assert_output --partial 'for ever'
   DLOCK_FORCE=1 DLOCK_YES=1 DLOCK_TOKEN=3 refused 64 '--handle is missing' release -q --key k
-  DLOCK_HOLD=maybe DLOCK_JSON=maybe DLOCK_CHECK=maybe refused 64 '?short_ttl=yes' acquire -q --key k --ttl 1
+  DLOCK_HOLD=maybe DLOCK_JSON=maybe DLOCK_CHECK=maybe refused 64 '?short_ttl=yes' \
+    acquire -q --key k --ttl 1
 }
 
 @test "options may stand anywhere before --, in every form" {

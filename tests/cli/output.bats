@@ -16,13 +16,19 @@ forms() {
   shift $((count + 1))
   for form in text json env csv; do
     case " $* " in
-      *" $form "*) run "$DLOCK" "${command[@]}" --output "$form" && [ "$status" -ne 64 ] || fail "${command[*]} --output $form: $output" ;;
+      *" $form "*)
+        run "$DLOCK" "${command[@]}" --output "$form" && [ "$status" -ne 64 ] ||
+          fail "${command[*]} --output $form: $output"
+        ;;
       *) refused 64 "--output: '$form' is neither " "${command[@]}" --output "$form" ;;
     esac
   done
   for form in json csv; do
     case " $* " in
-      *" $form "*) run "$DLOCK" "${command[@]}" "--$form" && [ "$status" -ne 64 ] || fail "${command[*]} --$form: $output" ;;
+      *" $form "*)
+        run "$DLOCK" "${command[@]}" "--$form" && [ "$status" -ne 64 ] ||
+          fail "${command[*]} --$form: $output"
+        ;;
       *) refused 64 "'--$form'" "${command[@]}" "--$form" ;;
     esac
   done
@@ -44,7 +50,8 @@ forms() {
 
 @test "--json and --output json print the same object" {
   "$DLOCK" acquire --key k --ttl 1h >handle
-  for command in "inspect k" "check --key k --handle @handle" "renew --key k --handle @handle" "--version"; do
+  for command in "inspect k" "check --key k --handle @handle" "renew --key k --handle @handle" \
+    "--version"; do
     # shellcheck disable=SC2086
     names=$(json 'list(j)' <<<"$("$DLOCK" $command --json)")
     # shellcheck disable=SC2086
@@ -52,8 +59,10 @@ forms() {
     # shellcheck disable=SC2086
     assert_equal "$(json 'list(j)' <<<"$("$DLOCK" $command -J)")" "$names"
   done
-  assert_equal "$(json 'list(j)' <<<"$("$DLOCK" inspect --doctor --json)")" "['backend', 'recipe', 'weakness', 'fit', 'findings']"
-  assert_equal "$("$DLOCK" inspect --doctor --output json | json 'list(j)')" "['backend', 'recipe', 'weakness', 'fit', 'findings']"
+  assert_equal "$(json 'list(j)' <<<"$("$DLOCK" inspect --doctor --json)")" \
+    "['backend', 'recipe', 'weakness', 'fit', 'findings']"
+  assert_equal "$("$DLOCK" inspect --doctor --output json | json 'list(j)')" \
+    "['backend', 'recipe', 'weakness', 'fit', 'findings']"
 }
 
 @test "renew, check, release: the answer and the status as JSON" {
@@ -75,19 +84,23 @@ forms() {
 
 @test "an answer that is not known is null, with the reason" {
   [ -x "$DLOCK_FAKE" ] || skip 'dlock_fake is not built'
-  run --separate-stderr -69 "$DLOCK_FAKE" check -b 'fake:?fail_open=unavailable' --key k --token 3 --json
+  run --separate-stderr -69 "$DLOCK_FAKE" check -b 'fake:?fail_open=unavailable' --key k --token 3 \
+    --json
   run -0 json 'j["valid"], j["status"], bool(j["error"])' <<<"$output"
   assert_output '(None, 69, True)'
 }
 
 @test "--explain and --version as JSON" {
-  run -0 json 'j["keys"], j["leased"], j["ttl_ms"], "if_dlock_dies" in j' <<<"$("$DLOCK" run --explain --key a --key b --json -- true)"
+  run -0 json 'j["keys"], j["leased"], j["ttl_ms"], "if_dlock_dies" in j' \
+    <<<"$("$DLOCK" run --explain --key a --key b --json -- true)"
   assert_output "(['a', 'b'], False, 30000, True)"
   refused 64 '--json goes with --explain' run --key k --json -- true
   refused 64 'run: --output no longer exists: use -J' run --explain --key k --output json -- true
   DLOCK_OUTPUT=json run -0 "$DLOCK" run --key k -- true # of other commands
   assert_output ''
-  run -0 json 'j["version"].count("."), [b["default"] for b in j["backends"] if b["family"] == "file"]' <<<"$("$DLOCK" --version --output=json)"
+  run -0 json \
+    'j["version"].count("."), [b["default"] for b in j["backends"] if b["family"] == "file"]' \
+    <<<"$("$DLOCK" --version --output=json)"
   assert_output "(2, ['lease'])"
   assert_equal "$("$DLOCK" --version --output text)" "$("$DLOCK" --version)"
   refused 64 'unexpected argument' --version --output csv

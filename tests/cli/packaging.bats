@@ -21,7 +21,8 @@ setup() {
   touch root/opt/d/bin/other
   cmake -DMANIFEST="$PWD/manifest" -P "$root/scripts/packaging/uninstall.cmake"
   assert_equal "$(find root -type f)" root/opt/d/bin/other
-  cmake -DMANIFEST="$PWD/manifest" -P "$root/scripts/packaging/uninstall.cmake" # twice is no failure
+  # Twice is no failure.
+  cmake -DMANIFEST="$PWD/manifest" -P "$root/scripts/packaging/uninstall.cmake"
   run -1 cmake -DMANIFEST="$PWD/none" -P "$root/scripts/packaging/uninstall.cmake"
   assert_output --partial 'nothing was installed from this build'
 }
@@ -29,7 +30,8 @@ setup() {
 @test "the header of the version: with a commit, changed files, and without a repository" {
   command -v git >/dev/null || skip 'no git is installed'
   header() {
-    cmake -DSOURCE="$PWD/tree" -DVERSION=1.2.3 -DHEADER="$PWD/v.hpp" -P "$root/scripts/version.cmake"
+    cmake -DSOURCE="$PWD/tree" -DVERSION=1.2.3 -DHEADER="$PWD/v.hpp" \
+      -P "$root/scripts/version.cmake"
     grep '^#define' v.hpp | tr '\n' ' '
   }
   mkdir tree
@@ -50,7 +52,8 @@ setup() {
 }
 
 @test "the list of linked libraries and headers, as SPDX" {
-  [ -e "$built/build.ninja" ] && command -v dpkg >/dev/null || skip 'needs a build by Ninja on Debian'
+  [ -e "$built/build.ninja" ] && command -v dpkg >/dev/null ||
+    skip 'needs a build by Ninja on Debian'
   SOURCE_DATE_EPOCH=1700000000 "$root/scripts/sbom" "$built" >list
   if grep -qx 'DLOCK_SHARED_DEPS:BOOL=ON' "$built/CMakeCache.txt"; then
     libmd='libmd0 DYNAMIC_LINK'
@@ -64,10 +67,12 @@ j = json.load(open("list"))
 assert j["spdxVersion"] == "SPDX-2.3" and j["creationInfo"]["created"] == "2023-11-14T22:13:20Z"
 names = {p["name"]: p for p in j["packages"]}
 assert names["dlock"]["checksums"]
-how = {r["relatedSpdxElement"].removeprefix("SPDXRef-"): r["relationshipType"] for r in j["relationships"]}
-how |= {r["spdxElementId"].removeprefix("SPDXRef-"): r["relationshipType"] for r in j["relationships"]}
+how = {}
+for end in "relatedSpdxElement", "spdxElementId":
+    how |= {r[end].removeprefix("SPDXRef-"): r["relationshipType"] for r in j["relationships"]}
 assert names[libmd]["licenseConcluded"] == "BSD-3-Clause", names[libmd]
-assert names["linux-libc-dev"]["licenseConcluded"].startswith("GPL-2.0-only"), names["linux-libc-dev"]
+headers = names["linux-libc-dev"]
+assert headers["licenseConcluded"].startswith("GPL-2.0-only"), headers
 assert how[libmd] == linked, how
 for name in "libexpected-dev", "nlohmann-json3-dev":
     assert how[name] == "BUILD_DEPENDENCY_OF", how
@@ -80,7 +85,8 @@ PY
 }
 
 @test "a .deb, in a directory with a space, names who publishes it" {
-  command -v dpkg-shlibdeps >/dev/null && command -v file >/dev/null || skip 'needs dpkg-dev and file'
+  command -v dpkg-shlibdeps >/dev/null && command -v file >/dev/null ||
+    skip 'needs dpkg-dev and file'
   mkdir 'a tree'
   cd 'a tree'
   cat >CMakeLists.txt <<X
@@ -99,13 +105,14 @@ X
     dpkg-deb -f b/deb/dlock_1.2.3_*.deb Maintainer
   }
   assert_equal "$(maintainer_of)" 'The dlock authors <nobody@dlock.invalid>'
-  assert_equal "$(maintainer_of -DDLOCK_MAINTAINER='A Team <team@example.org>')" 'A Team <team@example.org>'
+  assert_equal "$(maintainer_of -DDLOCK_MAINTAINER='A Team <team@example.org>')" \
+    'A Team <team@example.org>'
   run -0 dpkg-deb -c b/deb/dlock_1.2.3_*.deb
   assert_line --regexp '^-rwxr-xr-x root/root .* 2023-11-14 .* ./usr/bin/dlock$'
   assert_line --regexp ' ./usr/share/zsh/vendor-completions/_dlock$'
 }
 
-@test "a package: the tarball needs no xz, two are the same, and what lintian refuses has no checksum" {
+@test "a package: its tarball needs no xz, two are the same, what lintian refuses has no checksum" {
   mkdir -p tree/scripts/packaging bin bare
   cp "$root/scripts/package" tree/scripts/
   touch tree/LICENSE tree/README.md tree/CHANGELOG.md tree/scripts/packaging/copyright
@@ -119,7 +126,10 @@ case $1 in
     mkdir -p "$DESTDIR/usr/local/bin" && echo "#!/bin/sh" >"$DESTDIR/usr/local/bin/dlock"
     echo /usr/local/bin/dlock >"$2/install_manifest.txt"
     ;;
-  *) printf '%s\n' 'CMAKE_PROJECT_VERSION:STATIC=1.2.3' 'DLOCK_MAINTAINER:STRING=N <n@n.invalid>' >"$5/CMakeCache.txt" ;;
+  *)
+    printf '%s\n' 'CMAKE_PROJECT_VERSION:STATIC=1.2.3' \
+      'DLOCK_MAINTAINER:STRING=N <n@n.invalid>' >"$5/CMakeCache.txt"
+    ;;
 esac
 STAND_IN
   printf '#!/bin/sh\nmkdir -p "$4"; touch "$4/dlock_1.2.3_any.deb"\n' >bin/cpack
@@ -129,7 +139,8 @@ STAND_IN
   touch one/dlock_1.2.3-9_any.deb # of another day
   echo /opt/bin/dlock >two.build/install_manifest.txt
   for out in one two; do
-    PATH=$PWD/bin:$PATH SOURCE_DATE_EPOCH=1700000000 run -0 tree/scripts/package -o $out -B $out.build
+    PATH=$PWD/bin:$PATH SOURCE_DATE_EPOCH=1700000000 run -0 tree/scripts/package -o $out \
+      -B $out.build
     assert_line --partial 'the .deb names nobody as its maintainer'
   done
   assert_equal "$(cat one/SHA256SUMS)" "$(cat two/SHA256SUMS)"

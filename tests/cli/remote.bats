@@ -7,7 +7,9 @@ load common
 setup_file() {
   local dir=$BATS_FILE_TMPDIR sshd tries
   for sshd in /usr/sbin/sshd /usr/bin/sshd; do [ ! -x $sshd ] || break; done
-  if [ ! -x $sshd ] || ! command -v ssh >/dev/null || ! command -v setpriv >/dev/null; then return 0; fi
+  if [ ! -x $sshd ] || ! command -v ssh >/dev/null || ! command -v setpriv >/dev/null; then
+    return 0
+  fi
   [ "$(id -u)" -ne 0 ] || mkdir -p /run/sshd
   ssh-keygen -q -t ed25519 -N '' -f "$dir/host" && ssh-keygen -q -t ed25519 -N '' -f "$dir/id"
   for tries in {1..20}; do
@@ -25,7 +27,9 @@ LogLevel VERBOSE
 CONFIG
     setpriv --pdeathsig KILL $sshd -D -e -f "$dir/server" 3>&- 2>"$dir/server.err" &
     echo $! >"$dir/server.pid"
-    until grep -qE 'listening|Cannot|rror' "$dir/server.err"; do kill -0 $! 2>/dev/null || break; done
+    until grep -qE 'listening|Cannot|rror' "$dir/server.err"; do
+      kill -0 $! 2>/dev/null || break
+    done
     ! grep -q listening "$dir/server.err" || break
   done
   cat >"$dir/client" <<CONFIG
@@ -41,7 +45,10 @@ Host there
 CONFIG
 }
 
-teardown_file() { [ ! -e "$BATS_FILE_TMPDIR/server.pid" ] || kill "$(cat "$BATS_FILE_TMPDIR/server.pid")" 2>/dev/null || :; }
+teardown_file() {
+  [ ! -e "$BATS_FILE_TMPDIR/server.pid" ] ||
+    kill "$(cat "$BATS_FILE_TMPDIR/server.pid")" 2>/dev/null || :
+}
 
 setup() {
   common_setup
@@ -58,13 +65,17 @@ there() { # [SSH OPTION...] -- WORD...: over ssh, in this directory
   local options=()
   while [ "$1" != -- ]; do options+=("$1") && shift; done
   shift
-  exec ssh -F "$BATS_FILE_TMPDIR/client" "${options[@]}" there "cd '$PWD' && exec '$DLOCK' run -b '$DLOCK_BACKEND' --key k $* -- sh job"
+  exec ssh -F "$BATS_FILE_TMPDIR/client" "${options[@]}" there \
+    "cd '$PWD' && exec '$DLOCK' run -b '$DLOCK_BACKEND' --key k $* -- sh job"
 }
 needs_ssh() {
   [ -e "$BATS_FILE_TMPDIR/client" ] || skip 'no sshd, ssh or setpriv'
-  ssh -F "$BATS_FILE_TMPDIR/client" there true </dev/null || fail "$(cat "$BATS_FILE_TMPDIR/server.err")"
+  ssh -F "$BATS_FILE_TMPDIR/client" there true </dev/null ||
+    fail "$(cat "$BATS_FILE_TMPDIR/server.err")"
 }
-cut_connections() { grep -cE 'Read error|Connection (closed|reset)' "$BATS_FILE_TMPDIR/server.err" || :; }
+cut_connections() {
+  grep -cE 'Read error|Connection (closed|reset)' "$BATS_FILE_TMPDIR/server.err" || :
+}
 export -f cut_connections
 gone() { ! kill -0 "$(cat pid)" 2>/dev/null; }
 
@@ -73,11 +84,12 @@ gone() { ! kill -0 "$(cat pid)" 2>/dev/null; }
   touch go
   run --separate-stderr -7 there --
   assert_output up
-  assert_equal "$stderr" "dlock: --backend: lock directory $PWD/locks does not exist; the first lock makes it"
+  assert_equal "$stderr" \
+    "dlock: --backend: lock directory $PWD/locks does not exist; the first lock makes it"
   run -75 bash -c "$(declare -f there); "'"$DLOCK" acquire --key k >/dev/null; there -- -n'
 }
 
-@test "ssh without a terminal: when the client dies the job goes on, and keeps the lock to its end" {
+@test "ssh without a terminal: when the client dies the job goes on, with the lock, to its end" {
   needs_ssh
   before=$(cut_connections)
   there -- --status ev >out 3>&- </dev/null &
@@ -93,7 +105,7 @@ gone() { ! kill -0 "$(cat pid)" 2>/dev/null; }
   is_free k
 }
 
-@test "ssh with a terminal: when the client dies the job is hung up, and killed when that is not enough; the key is free" {
+@test "ssh with a terminal: when the client dies the job is hung up, or killed; the key is free" {
   needs_ssh
   for ignored in '' HUP; do
     rm -f pid ev
@@ -114,7 +126,8 @@ gone() { ! kill -0 "$(cat pid)" 2>/dev/null; }
 @test "ssh: acquire --hold releases the lock when the client dies: its standard input ends" {
   needs_ssh
   mkfifo input
-  ssh -F "$BATS_FILE_TMPDIR/client" there "exec '$DLOCK' acquire --hold -b '$DLOCK_BACKEND' --key k" >out 3>&- <input &
+  ssh -F "$BATS_FILE_TMPDIR/client" there \
+    "exec '$DLOCK' acquire --hold -b '$DLOCK_BACKEND' --key k" >out 3>&- <input &
   client=$!
   exec 9>input
   eventually is_held k

@@ -106,7 +106,8 @@ load run_helpers
 }
 
 @test "DLOCK_ variables: modes, and values from outside are replaced or removed" {
-  export DLOCK_TOKEN=5 DLOCK_SLOT=7 DLOCK_HELD=maybe DLOCK_GRANTS=x DLOCK_PASSWORD=secret REDISCLI_AUTH=kept
+  export DLOCK_TOKEN=5 DLOCK_SLOT=7 DLOCK_HELD=maybe DLOCK_GRANTS=x DLOCK_PASSWORD=secret \
+    REDISCLI_AUTH=kept
   run on_file -- env
   assert_success
   assert_line DLOCK_HELD=1
@@ -147,13 +148,16 @@ load run_helpers
 @test "a reader sees the end when the command closes its output, even before dlock ends" {
   mkfifo gate
   # The command closes stdout and lives until the reader has seen the end.
-  timeout 20 sh -c '"$DLOCK" run -b "file:$1" --key k -- sh -c "echo line; exec >&-; read -r x <gate" | { cat >copy; echo seen >gate; }' sh "$dir/locks"
+  timeout 20 sh -c '
+    "$DLOCK" run -b "file:$1" --key k -- sh -c "echo line; exec >&-; read -r x <gate" |
+      { cat >copy; echo seen >gate; }' sh "$dir/locks"
   assert_equal "$(cat copy)" line
 }
 
 @test "a writer gets SIGPIPE when the command closes its input, even before dlock ends" {
   mkfifo gate
-  timeout 20 sh -c '{ yes; echo seen >gate; } | "$DLOCK" run -b "file:$1" --key k -- sh -c "exec <&-; read -r x <gate; echo \$x"' \
+  timeout 20 sh -c '{ yes; echo seen >gate; } |
+    "$DLOCK" run -b "file:$1" --key k -- sh -c "exec <&-; read -r x <gate; echo \$x"' \
     sh "$dir/locks" >copy 2>/dev/null
   assert_equal "$(cat copy)" seen
 }
@@ -193,7 +197,8 @@ load run_helpers
   assert_line 'tree_dead job'
   assert_line 'ok release'
   assert_line --index "$((${#lines[@]} - 1))" 'exit run'
-  [ "$(grep -n 'tree_dead job' steps | cut -d: -f1)" -lt "$(grep -n 'invoke release' steps | cut -d: -f1)" ]
+  [ "$(grep -n 'tree_dead job' steps | cut -d: -f1)" \
+    -lt "$(grep -n 'invoke release' steps | cut -d: -f1)" ]
   sed 's/^{"t":\([0-9]*\),.*/\1/' t | sort -n -C
 }
 
@@ -232,13 +237,15 @@ load run_helpers
 
 @test "nested: the inner lock and job end when the outer dlock is killed" {
   mkfifo tree
-  start outer on_file -- "$DLOCK" run -b "file:$dir/locks" --key inner -- "$RESISTING_TREE" "$dir/tree"
+  start outer on_file -- "$DLOCK" run -b "file:$dir/locks" --key inner -- \
+    "$RESISTING_TREE" "$dir/tree"
   timeout 20 sh -c 'read -r line <tree; echo "$line"' >line
   assert_regex "$(cat line)" '^complete 12$'
   send outer KILL
   ended outer
   # The next holder of the inner key finds no living member of that tree.
-  run timeout 20 "$DLOCK" run -b "file:$dir/locks" --key inner -- "$RESISTING_TREE" --count "$dir/tree"
+  run timeout 20 "$DLOCK" run -b "file:$dir/locks" --key inner -- \
+    "$RESISTING_TREE" --count "$dir/tree"
   assert_output 0
   run timeout 20 "$DLOCK" run -b "file:$dir/locks" --key k -- "$RESISTING_TREE" --count "$dir/tree"
   assert_output 0
@@ -266,7 +273,9 @@ load run_helpers
 @test "nested: an ancestor's hold that is no longer valid is not trusted: an ordinary contender" {
   # shellcheck disable=SC2016
   run on_file --on-lost signal:CONT -- bash -c 'K="-b file:$0/locks --key k"
-    "$DLOCK" release $K --force --yes && "$DLOCK" acquire $K --ttl 1m >taken && "$DLOCK" run $K -n -- touch ran; echo nested=$?' "$dir"
+    "$DLOCK" release $K --force --yes && "$DLOCK" acquire $K --ttl 1m >taken &&
+      "$DLOCK" run $K -n -- touch ran
+    echo nested=$?' "$dir"
   assert_line nested=75
   [ -s taken ] && [ ! -e ran ]
 }
@@ -276,7 +285,8 @@ load run_helpers
   assert_failure 6
   start it on_file -- true
   ended it
-  nohup "$PROBE" end "$dir/hup.end" "$DLOCK" run -b "file:$dir/locks" --key k --status hup.events -- \
+  nohup "$PROBE" end "$dir/hup.end" "$DLOCK" run -b "file:$dir/locks" --key k \
+    --status hup.events -- \
     sh -c 'echo up >up; until [ -e go ]; do sleep 0.05; done; exit 6' >/dev/null 2>&1 3>&- &
   until_true 'the command' test -s up
   kill -HUP "$(cat hup.end.pid)"
@@ -294,16 +304,19 @@ load run_helpers
   assert_failure 138
   run in_namespace --descendants kill -- sh -c '(setsid sleep 60 &) & exit 6'
   assert_failure 6
-  unshare -pf --mount-proc "$DLOCK_FAKE" run -b fake: --key k --status s -- sh -c 'echo up >up; exec sleep 60' 3>&- &
+  unshare -pf --mount-proc "$DLOCK_FAKE" run -b fake: --key k --status s -- \
+    sh -c 'echo up >up; exec sleep 60' 3>&- &
   local outside=$!
   until_true 'the command' test -s up
   local inside
   inside=$(cat /proc/$outside/task/*/children) inside=${inside% } # dlock, seen from outside
   # A process of `docker exec` leaves an orphan, which ends while the command runs.
   nsenter -t "$inside" -p -m sh -c 'cd "$1" && mkfifo gate && { (read -r x <gate) & }' sh "$PWD"
-  until_true 'the orphan is its child' sh -c '[ "$(wc -w </proc/$1/task/$1/children)" = 2 ]' sh "$inside"
+  until_true 'the orphan is its child' sh -c '[ "$(wc -w </proc/$1/task/$1/children)" = 2 ]' \
+    sh "$inside"
   echo >gate
-  until_true 'the orphan is reaped' sh -c '[ "$(wc -w </proc/$1/task/$1/children)" = 1 ]' sh "$inside"
+  until_true 'the orphan is reaped' sh -c '[ "$(wc -w </proc/$1/task/$1/children)" = 1 ]' \
+    sh "$inside"
   kill -TERM "$inside"
   until_true 'the end' grep -q '"event":"exit"' s
   local status=0

@@ -44,7 +44,9 @@ stubborn=(sh -c 'trap "" TERM INT QUIT; echo up; while :; do sleep 1; done')
   ended again
   assert_equal "$end" 'signal 9 (KILL)'
 }
-ended_within_a_second() { timeout 1 sh -c 'until [ -s "$1" ]; do sleep 0.05; done' sh "$dir/$1.end"; }
+ended_within_a_second() {
+  timeout 1 sh -c 'until [ -s "$1" ]; do sleep 0.05; done' sh "$dir/$1.end"
+}
 
 @test "--max-run: 124, with TERM first and KILL after --kill-after" {
   start polite on_file --max-run 300ms -- sleep 60
@@ -65,7 +67,8 @@ ended_within_a_second() { timeout 1 sh -c 'until [ -s "$1" ]; do sleep 0.05; don
   start it on_file --max-run 300ms --signal USR1 -- "$SIGNAL_JOB" exit 9
   ended it
   assert_equal "$end" 'exit 124'
-  before=(env --block-signal=USR2) # pending until the command takes it, should that be later than 300 ms
+  # Pending until the command takes it, should that be later than 300 ms.
+  before=(env --block-signal=USR2)
   start number on_file --max-run 300ms --signal 12 -- "$SIGNAL_JOB" print
   said number 'got 12'
   send number TERM
@@ -79,7 +82,7 @@ ended_within_a_second() { timeout 1 sh -c 'until [ -s "$1" ]; do sleep 0.05; don
   assert_equal "$(events it)" 'acquired job_dead detached exit'
 }
 
-@test "--min-hold where the lock cannot outlive dlock: dlock goes on holding, and a signal ends that" {
+@test "--min-hold where the lock cannot outlive dlock: dlock goes on holding, a signal ends that" {
   start it on_lease --recipe process --min-hold 60s -- sh -c 'exit 5'
   event it job_dead
   says it '--min-hold'
@@ -108,7 +111,8 @@ ended_within_a_second() { timeout 1 sh -c 'until [ -s "$1" ]; do sleep 0.05; don
   ended it
   assert_equal "$end" 'exit 5'
   start hard on_file --descendants kill -k 300ms -- \
-    sh -c 'setsid sh -c "trap \"\" TERM; echo \$\$ >hard; while :; do sleep 1; done" & until [ -s hard ]; do sleep 0.02; done; exit 5'
+    sh -c 'setsid sh -c "trap \"\" TERM; echo \$\$ >hard; while :; do sleep 1; done" &
+      until [ -s hard ]; do sleep 0.02; done; exit 5'
   ended hard
   assert_equal "$end" 'exit 5'
   assert_regex "$(events hard)" 'kill job_dead released exit$'
@@ -117,7 +121,9 @@ ended_within_a_second() { timeout 1 sh -c 'until [ -s "$1" ]; do sleep 0.05; don
 }
 
 @test "signals during the wait for descendants reach them" {
-  start it on_file -- sh -c 'setsid sh -c "trap \"echo bye >bye; exit\" USR1; echo \$\$ >pid; while :; do sleep 0.05; done" & exit 5'
+  start it on_file -- \
+    sh -c 'setsid sh -c "trap \"echo bye >bye; exit\" USR1; echo \$\$ >pid
+      while :; do sleep 0.05; done" & exit 5'
   says it '--descendants'
   send it USR1
   ended it
@@ -127,7 +133,8 @@ ended_within_a_second() { timeout 1 sh -c 'until [ -s "$1" ]; do sleep 0.05; don
 
 @test "the lock is lost: 123, TERM to the command, and no release" {
   faults=lost_after=0
-  before=(env --block-signal=TERM) # pending until the command takes it, should that be later than the loss
+  # Pending until the command takes it, should that be later than the loss.
+  before=(env --block-signal=TERM)
   start it on_lease --ttl 6s -- "$SIGNAL_JOB" print
   ended it
   assert_equal "$end" 'exit 123'
@@ -137,7 +144,7 @@ ended_within_a_second() { timeout 1 sh -c 'until [ -s "$1" ]; do sleep 0.05; don
   assert_output --partial 'the lock is lost'
 }
 
-@test "--on-lost exec: the command runs beside the job, with its variables, and the job goes on: 123" {
+@test "--on-lost exec: the command runs beside the job, with its variables; the job goes on: 123" {
   faults=lost_after=0
   start it on_lease --ttl 2s --on-lost 'exec:echo "$DLOCK_KEY $DLOCK_TOKEN" >helper' -- \
     sh -c 'echo "$DLOCK_KEY $DLOCK_TOKEN" >job; until [ -s helper ]; do sleep 0.02; done; exit 5'
@@ -157,7 +164,8 @@ ended_within_a_second() { timeout 1 sh -c 'until [ -s "$1" ]; do sleep 0.05; don
 
 @test "--on-lost exec: a command that does not end cannot delay the kill of the job" {
   faults=lost_after=0
-  start it on_lease --ttl 12s -k 300ms --on-lost 'exec:trap "" TERM; echo $$ >helper; sleep 600' -- \
+  start it on_lease --ttl 12s -k 300ms \
+    --on-lost 'exec:trap "" TERM; echo $$ >helper; sleep 600' -- \
     sh -c 'trap "" TERM; echo $$ >job; while :; do sleep 1; done'
   event it lost
   until_true 'the helper' test -s helper
@@ -170,7 +178,8 @@ ended_within_a_second() { timeout 1 sh -c 'until [ -s "$1" ]; do sleep 0.05; don
 
 @test "--on-lost signal: the job gets it, and goes on: 123" {
   faults=lost_after=0
-  start it on_lease --ttl 2s --on-lost signal:USR1 -- sh -c 'trap "echo usr1 >got" USR1; until [ -s got ]; do sleep 0.02; done; sleep 0.1; exit 5'
+  start it on_lease --ttl 2s --on-lost signal:USR1 -- \
+    sh -c 'trap "echo usr1 >got" USR1; until [ -s got ]; do sleep 0.02; done; sleep 0.1; exit 5'
   ended it
   assert_equal "$end" 'exit 123'
 }
@@ -182,11 +191,12 @@ ended_within_a_second() { timeout 1 sh -c 'until [ -s "$1" ]; do sleep 0.05; don
   assert_equal "$end" 'exit 123'
   assert_regex "$(events it)" \
     '^acquired renewed renew_failed jeopardy( renew_failed| term| lost)* job_dead exit$'
-  assert_regex "$(events it | sed 's/ renew_failed//g')" '^acquired renewed jeopardy (term lost|lost term) job_dead exit$'
+  assert_regex "$(events it | sed 's/ renew_failed//g')" \
+    '^acquired renewed jeopardy (term lost|lost term) job_dead exit$'
   assert_equal "$(grep -c 'cannot renew' it.err)" 1
 }
 
-@test "a release that fails or hangs: a warning, an event, the command's status, in a bounded time" {
+@test "a release that fails or hangs: warning, event, the command's status, in a bounded time" {
   faults=hang_release=1
   start it on_lease --ttl 3s -- sh -c 'exit 5'
   ended it
@@ -202,7 +212,8 @@ ended_within_a_second() { timeout 1 sh -c 'until [ -s "$1" ]; do sleep 0.05; don
 
 @test "a lost reply and a slow store have no effect" {
   for faults in lose=renew drip=100ms grant_after=300ms; do
-    start "it$faults" on_lease --ttl 3s -- sh -c 'until [ -e "go$0" ]; do sleep 0.05; done; exit 5' "$faults"
+    start "it$faults" on_lease --ttl 3s -- \
+      sh -c 'until [ -e "go$0" ]; do sleep 0.05; done; exit 5' "$faults"
     event "it$faults" renewed
     touch "go$faults"
     ended "it$faults"
@@ -281,14 +292,16 @@ ended_within_a_second() { timeout 1 sh -c 'until [ -s "$1" ]; do sleep 0.05; don
 import glob, os, signal, subprocess, sys, time
 caught = 0
 for _ in range(50):  # the guard removes its cgroup after 50 ms
-    p = subprocess.Popen([sys.argv[1], "run", "-b", sys.argv[2], "--key", "k", "--", "true"], stderr=subprocess.DEVNULL)
+    p = subprocess.Popen([sys.argv[1], "run", "-b", sys.argv[2], "--key", "k", "--", "true"],
+                         stderr=subprocess.DEVNULL)
     guard = ""
     while not guard and p.poll() is None:
         guard = open(f"/proc/{p.pid}/task/{p.pid}/children").read().strip()
     made = []
     end = time.monotonic() + 0.03
     while not made and time.monotonic() < end:
-        made = glob.glob(f"/sys/fs/cgroup/**/dlock-{guard}-*") + glob.glob(f"/sys/fs/cgroup/dlock-{guard}-*")
+        made = glob.glob(f"/sys/fs/cgroup/**/dlock-{guard}-*")
+        made += glob.glob(f"/sys/fs/cgroup/dlock-{guard}-*")
     os.kill(int(guard), signal.SIGKILL)
     if p.wait(20) != 69: sys.exit(f"status {p.returncode}")
     left = [m for m in made if os.path.exists(m)]

@@ -8,9 +8,13 @@ bats_load_library bats-assert
 
 setup() {
   local name
-  for name in $(compgen -e DLOCK_); do [[ $name == DLOCK_@(FAKE|TEST_MUTANT) ]] || unset "$name"; done
+  for name in $(compgen -e DLOCK_); do
+    [[ $name == DLOCK_@(FAKE|TEST_MUTANT) ]] || unset "$name"
+  done
   export -n DLOCK_FAKE
-  if (: </dev/tty) 2>/dev/null; then fail 'these tests want no terminal: run them by ctest, or under setsid -w'; fi
+  if (: </dev/tty) 2>/dev/null; then
+    fail 'these tests want no terminal: run them by ctest, or under setsid -w'
+  fi
   dir=$BATS_TEST_TMPDIR
   cd "$dir" || return
   mkdir -m 700 locks
@@ -23,14 +27,18 @@ teardown() {
   for environ in /proc/[0-9]*/environ; do
     pid=${environ%/environ} pid=${pid#/proc/}
     [ "$pid" = $$ ] || [ "$pid" = "$BASHPID" ] && continue
-    if grep -qzFx "DLOCK_TEST_RUN=$BATS_TEST_TMPDIR" "$environ" 2>/dev/null; then kill -9 "$pid" 2>/dev/null || :; fi
+    if grep -qzFx "DLOCK_TEST_RUN=$BATS_TEST_TMPDIR" "$environ" 2>/dev/null; then
+      kill -9 "$pid" 2>/dev/null || :
+    fi
   done
 }
 
 # on_file / on_lease ARGUMENTS...: dlock run on a fresh `file:` store, or on the fake leased backend
 # with $faults.
 on_file() { DLOCK_TEST_RUN=$BATS_TEST_TMPDIR "$DLOCK" run -b "file:$dir/locks" --key k "$@"; }
-on_lease() { DLOCK_TEST_RUN=$BATS_TEST_TMPDIR "$DLOCK_FAKE" run -b "fake:?${faults:-}" --key k "$@"; }
+on_lease() {
+  DLOCK_TEST_RUN=$BATS_TEST_TMPDIR "$DLOCK_FAKE" run -b "fake:?${faults:-}" --key k "$@"
+}
 
 # start NAME on_file|on_lease ARGUMENTS...: in the background; events in NAME.events, stderr in
 # NAME.err, stdout in NAME.out.
@@ -44,7 +52,8 @@ start() {
     on_lease) program=$DLOCK_FAKE backend="fake:?${faults:-}" ;;
   esac
   DLOCK_TEST_RUN=$BATS_TEST_TMPDIR "${before[@]}" "$PROBE" end "$dir/$name.end" \
-    "$program" run -b "$backend" --key k --status "$dir/$name.events" "$@" >"$dir/$name.out" 2>"$dir/$name.err" 3>&- &
+    "$program" run -b "$backend" --key k \
+      --status "$dir/$name.events" "$@" >"$dir/$name.out" 2>"$dir/$name.err" 3>&- &
   until_true "start of $name" test -s "$dir/$name.end.pid"
 }
 pid_of() { cat "$dir/$1.end.pid"; }
@@ -76,4 +85,7 @@ said() { until_true "output '$2' of $1" grep -qF -- "$2" "$dir/$1.out"; }
 # key_is_free: the key is free at once.
 key_is_free() { on_file -n -- true; }
 # waiters: the number of waiters for the key.
-waiters() { "$DLOCK" inspect -b "file:$dir/locks" -J k | tr -d ' \n' | sed 's/.*"waiters":\[\([^]]*\)\].*/\1/' | grep -o '{' | wc -l; }
+waiters() {
+  "$DLOCK" inspect -b "file:$dir/locks" -J k | tr -d ' \n' |
+    sed 's/.*"waiters":\[\([^]]*\)\].*/\1/' | grep -o '{' | wc -l
+}

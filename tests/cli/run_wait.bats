@@ -4,8 +4,10 @@
 load run_helpers
 
 # holder: holds the key until `touch let_go`.
+held="k is held by $(hostname):[0-9]+ \([a-z0-9_-]+\) for [0-9a-z.]+: the nightly backup"
 holder() {
-  start holder on_file --reason 'the nightly backup' "$@" -- sh -c 'until [ -e let_go ]; do sleep 0.02; done'
+  start holder on_file --reason 'the nightly backup' "$@" -- \
+    sh -c 'until [ -e let_go ]; do sleep 0.02; done'
   event holder acquired
 }
 
@@ -13,7 +15,7 @@ holder() {
   holder
   run on_file -n -- touch ran
   assert_failure 75
-  assert_output --regexp "^dlock: k is held by $(hostname):[0-9]+ \([a-z0-9_-]+\) for [0-9a-z.]+: the nightly backup; not waiting$"
+  assert_output --regexp "^dlock: $held; not waiting$"
   [ ! -e ran ]
 }
 
@@ -31,10 +33,11 @@ holder() {
   [ ! -e ran ]
 }
 
-@test "another program's lock: its process is named, without a queue position, and --force --yes to remove it" {
+@test "another program's lock: its process is named, no queue position, and --force --yes" {
   local url="file:$dir/locks?recipe=flock"
   on_file -b "$url" -- true # so that inspect lists the key
-  DLOCK_TEST_RUN=$BATS_TEST_TMPDIR flock locks/k sh -c 'touch has_it; until [ -e let_go ]; do sleep 0.02; done' 3>&- &
+  DLOCK_TEST_RUN=$BATS_TEST_TMPDIR flock locks/k \
+    sh -c 'touch has_it; until [ -e let_go ]; do sleep 0.02; done' 3>&- &
   local other=$!
   until_true 'the other lock' test -e has_it
   run on_file -b "$url" -n -- touch ran
@@ -55,7 +58,8 @@ holder() {
 @test "recipe flock: a file that is replaced while it is waited for is not the lock any more" {
   waits_at() { grep -q -- "-> FLOCK .*:$1 " /proc/locks; }
   locked_by_another() { # NAME: until `touch NAME.end`
-    DLOCK_TEST_RUN=$BATS_TEST_TMPDIR flock locks/k sh -c "touch $1; until [ -e $1.end ]; do sleep 0.02; done" 3>&- &
+    DLOCK_TEST_RUN=$BATS_TEST_TMPDIR flock locks/k \
+      sh -c "touch $1; until [ -e $1.end ]; do sleep 0.02; done" 3>&- &
     until_true "the lock of $1" test -e "$1"
   }
   locked_by_another first
@@ -92,7 +96,9 @@ holder() {
   start waiter on_file -w 1h -- true
   one_waits() { [ "$(waiters)" -eq 1 ]; }
   until_true 'a waiter' one_waits
-  for at in 0 1048576; do printf 'not a state at all' | dd of=locks/k/state bs=1 seek=$at conv=notrunc status=none; done
+  for at in 0 1048576; do
+    printf 'not a state at all' | dd of=locks/k/state bs=1 seek=$at conv=notrunc status=none
+  done
   touch let_go
   says waiter 'state: is damaged'
   rm locks/k/state # as the message advises, when no job runs under it
@@ -130,7 +136,7 @@ holder() {
   says first 'k is held by'
   says second '(position 2)'
   run cat first.err
-  assert_output --regexp "^dlock: k is held by $(hostname):[0-9]+ \([a-z0-9_-]+\) for [0-9a-z.]+: the nightly backup; waiting up to 30s \(position 1\)$"
+  assert_output --regexp "^dlock: $held; waiting up to 30s \(position 1\)$"
   run cat second.err
   assert_output --regexp "; waiting \(position 2\)$"
   touch let_go

@@ -21,7 +21,8 @@ case $1 in
     if [ -n "$BREAK" ]; then echo "main.cpp:1: error: as told" && exit 1; fi
     [ -z "$GATE" ] || { echo started >"$GATE.started" && read -r -t 20 _ <>"$GATE"; }
     mkdir -p "$2/src"
-    printf '#!/bin/sh\n[ "$1" != PID ] || exec echo $$\necho "dlock($#): $*"\nexit ${1:-0}\n' >"$2/src/dlock"
+    printf '#!/bin/sh\n[ "$1" != PID ] || exec echo $$\necho "dlock($#): $*"\nexit ${1:-0}\n' \
+      >"$2/src/dlock"
     chmod +x "$2/src/dlock"
     ;;
   *)
@@ -53,7 +54,8 @@ age() { find "$tree" -exec touch -d '1 minute ago' {} +; }
 @test "deps: an unknown purpose is 64 and lists the known ones" {
   run "$scripts/deps" tests
   assert_failure 64
-  assert_output --partial "'tests' is not one of build, test, services, peers, comparison, builds, package, all"
+  assert_output --partial \
+    "'tests' is not one of build, test, services, peers, comparison, builds, package, all"
 }
 
 @test "dlock: the first call builds; stdout, arguments and status are the binary's" {
@@ -77,7 +79,8 @@ age() { find "$tree" -exec touch -d '1 minute ago' {} +; }
   built=$(cd "$(dirname "$DLOCK")/.." && pwd)
   run "$(PATH=${PATH#*:} command -v cmake)" --install "$built" --prefix "$BATS_TEST_TMPDIR/usr"
   assert_success
-  for file in bin/dlock share/man/man1/dlock-run.1 share/man/man7/dlock-backends.7 share/bash-completion/completions/dlock; do
+  for file in bin/dlock share/man/man1/dlock-run.1 share/man/man7/dlock-backends.7 \
+    share/bash-completion/completions/dlock; do
     assert [ -s "$BATS_TEST_TMPDIR/usr/$file" ]
   done
 }
@@ -91,7 +94,8 @@ at=$(cat "$0.at" 2>/dev/null || echo 0)
 echo $((at + 25)) >"$0.at"
 echo $at
 STAND_IN
-  sed -i 's/^echo "some chatter"$/for n in 1 2 3 4 5 6 7; do echo "[$n\/7] step"; done/' "$BATS_TEST_TMPDIR/bin/cmake"
+  sed -i 's/^echo "some chatter"$/for n in 1 2 3 4 5 6 7; do echo "[$n\/7] step"; done/' \
+    "$BATS_TEST_TMPDIR/bin/cmake"
   chmod +x "$BATS_TEST_TMPDIR/bin/date"
   run --separate-stderr "$tree/scripts/dlock" 0
   assert_success
@@ -101,7 +105,9 @@ STAND_IN
 
 @test "deps: an apt that fails is 69 and names the packages that could not be installed" {
   printf '#!/bin/sh\nexit 1\n' >"$BATS_TEST_TMPDIR/bin/dpkg-query"
-  printf '#!/bin/sh\necho chatter; case $* in *install*) echo "E: no such luck" >&2; exit 100 ;; esac\n' >"$BATS_TEST_TMPDIR/bin/apt-get"
+  printf '%s\n' '#!/bin/sh' 'echo chatter' \
+    'case $* in *install*) echo "E: no such luck" >&2; exit 100 ;; esac' \
+    >"$BATS_TEST_TMPDIR/bin/apt-get"
   printf '#!/bin/sh\n[ "$1" != -n ] || shift\nexec "$@"\n' >"$BATS_TEST_TMPDIR/bin/sudo"
   chmod +x "$BATS_TEST_TMPDIR/bin"/*
   run "$scripts/deps" build
@@ -194,7 +200,7 @@ tree_of_tests() {
   echo 'late | a fault | I1 | target | false' >"$tree/tests/mutants/table"
 }
 
-@test "prove, test, fuzz, mutants: what is wrong is one line and 64, before anything is installed or built" {
+@test "prove, test, fuzz, mutants: what is wrong is one line and 64, before any package or build" {
   tree_of_tests
   while read -r line; do
     run "$tree/scripts/"$line
@@ -230,9 +236,10 @@ mutants --nosuch
 WRONG
 }
 
-@test "prove, test, fuzz, mutants, builds, check, peers: --help is 0, on stdout, and builds nothing" {
+@test "prove, test, fuzz, mutants, builds, check, peers: --help is 0, on stdout, builds nothing" {
   tree_of_tests
-  for call in prove 'prove --faults' 'prove --many' 'prove --mutants' test fuzz mutants builds check peers; do
+  for call in prove 'prove --faults' 'prove --many' 'prove --mutants' test fuzz mutants builds \
+    check peers; do
     run -0 --separate-stderr "$tree/scripts/"$call --help
     assert_equal "$stderr" ''
     assert_output --partial 'scripts/'
@@ -243,7 +250,10 @@ WRONG
 @test "prove: the options that it lets through are those of the programs behind it" {
   tests=$(cd "$scripts/../tests" && pwd)
   while read -r mode file; do
-    said=$(awk -v mode="  $mode)" '$0 == mode { on = 1 } on && /takes/ { print; exit }' "$scripts/prove" | grep -o -e '--[a-z-]*' | sort)
+    said=$(awk -v mode="  $mode)" '$0 == mode { on = 1 }
+      on && /takes/ { said = 1 }
+      said { print }
+      said && !/\\$/ { exit }' "$scripts/prove" | grep -o -e '--[a-z-]*' | sort)
     has=$(grep -v subprocess "$tests/$file" | grep -oE '"--[a-z-]+"' | tr -d '"' | sort -u)
     assert_equal "$said" "$has"
   done <<'MODES'

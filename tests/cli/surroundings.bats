@@ -23,11 +23,12 @@ setup() {
   run -64 bash -c '"$DLOCK" acquire --keep --key k --watch-pid $$ >&-'
 }
 
-@test "standard output closed or full: a result that is not printed is an error, the command of run is unaffected" {
+@test "stdout closed or full: a result not printed is an error, the command of run is unaffected" {
   for out in '>&-' '>/dev/full' '>&- <&- 2>&-' '>/dev/full 2>/dev/full'; do
     run -3 bash -c '"$DLOCK" run --key k -- sh -c "exit 3"'" $out"
     run -3 bash -c '"$DLOCK" fence --state f --token 1 -- sh -c "exit 3"'" $out"
-    for verb in inspect 'inspect -J k' 'inspect --watch=20ms' --version 'run --help' 'run --explain --key k -- true'; do
+    for verb in inspect 'inspect -J k' 'inspect --watch=20ms' \
+      --version 'run --help' 'run --explain --key k -- true'; do
       run -73 timeout 20 bash -c '"$DLOCK" '"$verb $out"
     done
     run -75 bash -c '"$DLOCK" release --key k --force --yes'" $out"
@@ -75,7 +76,10 @@ setup() {
 value() { sed -n "s/^dlock_$1{.*} //p" "${2:-m.prom}"; }
 
 @test "--metrics-file: a running command is seen, and a skipped run leaves what the last one did" {
-  "$DLOCK" run -n -E 0 --key k --metrics-file m.prom -- sh -c 'until grep -qs "^dlock_running{.*} 1$" m.prom; do sleep 0.02; done; cp m.prom while; exit 5' || :
+  "$DLOCK" run -n -E 0 --key k --metrics-file m.prom -- sh -c '
+    until grep -qs "^dlock_running{.*} 1$" m.prom; do sleep 0.02; done
+    cp m.prom while
+    exit 5' || :
   [ "$(value running while) $(value runs_total while) $(value exit_status while)" = '1 0 ' ]
   [ "$(value running) $(value runs_total) $(value exit_status)" = '0 1 5' ]
   [ "$(value last_start_timestamp_seconds)" = "$(value last_start_timestamp_seconds while)" ]
@@ -83,7 +87,8 @@ value() { sed -n "s/^dlock_$1{.*} //p" "${2:-m.prom}"; }
   "$DLOCK" acquire --key k >/dev/null
   run -0 "$DLOCK" run -n -E 0 --key k --metrics-file m.prom -- true
   assert_equal "$(value skipped_total)" 1
-  for name in running exit_status last_end_timestamp_seconds last_start_timestamp_seconds held_seconds runs_total; do
+  for name in running exit_status last_end_timestamp_seconds last_start_timestamp_seconds \
+    held_seconds runs_total; do
     assert_equal "$name $(value $name)" "$name $(value $name before)"
   done
   run -0 "$DLOCK" run -n -E 0 --key other --metrics-file first.prom -- true
@@ -94,14 +99,19 @@ value() { sed -n "s/^dlock_$1{.*} //p" "${2:-m.prom}"; }
 
 counter() { sed -n "s/^dlock_$1_total{.*} //p" m.prom; }
 
-@test "--metrics-file: eight processes at the same time lose no count unsaid, from the first write on" {
+@test "--metrics-file: eight processes at once lose no count unsaid, from the first write on" {
   for _ in {1..8}; do
-    (for _ in {1..10}; do "$DLOCK" run --limit 8 --key k --metrics-file m.prom -- true 2>>said || exit; done) & pids+=($!)
+    (
+      for _ in {1..10}; do
+        "$DLOCK" run --limit 8 --key k --metrics-file m.prom -- true 2>>said || exit
+      done
+    ) &
+    pids+=($!)
   done
   for pid in "${pids[@]}"; do wait "$pid"; done
   # On a busy machine one may get no turn in time; then it reports that.
-  local unsaid
-  unsaid=$(grep -cvxF "dlock: --metrics-file 'm.prom': not updated: others keep its .tmp locked" said || :)
+  local unsaid locked="dlock: --metrics-file 'm.prom': not updated: others keep its .tmp locked"
+  unsaid=$(grep -cvxF "$locked" said || :)
   [ "$unsaid" = 0 ] || fail "$(sort said | uniq -c)"
   assert_equal "$(($(counter runs) + $(wc -l <said)))" 80
   assert_equal "$(ls)" "$(printf 'locks\nm.prom\nsaid')"
@@ -117,7 +127,7 @@ counter() { sed -n "s/^dlock_$1_total{.*} //p" m.prom; }
   assert_equal "$(ls)" "$(printf 'locks\nm.prom')"
 }
 
-@test "--metrics-file: a process that gets no turn reports it in a bounded time, and changes nothing" {
+@test "--metrics-file: a process that gets no turn reports it in a bounded time, changes nothing" {
   "$DLOCK" run --key k --metrics-file m.prom -- true
   cp m.prom before
   : >m.prom.tmp
@@ -136,7 +146,10 @@ counter() { sed -n "s/^dlock_$1_total{.*} //p" m.prom; }
 
 @test "--metrics-file: a full disk keeps the old figures, complete, and is reported" {
   # As a full disk does: no file can grow.
-  on_full_disk() { run -3 bash -c 'ulimit -f 0; exec "$0" run -b fake: --key k --metrics-file m.prom -- sh -c "exit 3"' "$DLOCK_FAKE"; }
+  on_full_disk() {
+    run -3 bash -c 'ulimit -f 0
+      exec "$0" run -b fake: --key k --metrics-file m.prom -- sh -c "exit 3"' "$DLOCK_FAKE"
+  }
   on_full_disk
   assert_output --regexp "^dlock: --metrics-file 'm.prom': not updated: "
   assert_equal "$(ls)" ''
@@ -200,19 +213,22 @@ limited() { timeout 20 bash -c 'ulimit "$0" "$1" && shift && exec "$DLOCK" "$@"'
   for option in ca cert key; do
     other=()
     [ $option = ca ] || other=(--tls-cert fifo --tls-key fifo)
-    refused 78 'not a regular file' inspect -b 'rediss://127.0.0.1:1' --tls-$option fifo "${other[@]}" k
+    refused 78 'not a regular file' \
+      inspect -b 'rediss://127.0.0.1:1' --tls-$option fifo "${other[@]}" k
     refused 78 'not a regular file' inspect -b 'mysql://127.0.0.1:1/db?tls=yes' --tls-$option fifo k
   done
 }
 
 @test "a FIFO with a writer is as good as a file" {
   h=$("$DLOCK" acquire --key k)
-  run -0 timeout 20 "$DLOCK" renew --key k --config <(sleep 0.1; echo 'quiet = true') --handle @<(echo "$h")
-  run -75 timeout 20 "$DLOCK" renew --key k --config <(echo 'quiet = true') --handle @<(echo "${h%????}0000")
+  run -0 timeout 20 "$DLOCK" renew --key k --config <(sleep 0.1; echo 'quiet = true') \
+    --handle @<(echo "$h")
+  run -75 timeout 20 "$DLOCK" renew --key k --config <(echo 'quiet = true') \
+    --handle @<(echo "${h%????}0000")
   assert_output ''
 }
 
-@test "a limit on the size of files: 73 and one line; no lock is held; commands that need no file work" {
+@test "a limit on the size of files: 73 and one line; no lock is held; what needs no file works" {
   told() { # through a pipe: standard error may be a file
     set -o pipefail
     limited "$@" 2>&1 | cat
@@ -239,15 +255,18 @@ limited() { timeout 20 bash -c 'ulimit "$0" "$1" && shift && exec "$DLOCK" "$@"'
   "$DLOCK" run --key k -- true
   for n in {5..13}; do
     run --separate-stderr limited -n "$n" run -n --key k -- sh -c 'exit 3'
-    ((status == 3)) || { ((status == 69)) && [[ ${#stderr_lines[@]} -eq 1 && $stderr == "dlock: "* ]]; } || fail "run, $n: $status $stderr"
+    ((status == 3)) || { ((status == 69)) &&
+      [[ ${#stderr_lines[@]} -eq 1 && $stderr == "dlock: "* ]]; } || fail "run, $n: $status $stderr"
     run --separate-stderr limited -n "$n" run -w 1h --key k -- sh -c 'exit 3'
-    ((status == 3)) || { ((status == 69)) && [[ ${#stderr_lines[@]} -eq 1 && $stderr == "dlock: "* ]]; } || fail "wait, $n: $status $stderr"
+    ((status == 3)) || { ((status == 69)) && [[ ${#stderr_lines[@]} -eq 1 &&
+      $stderr == "dlock: "* ]]; } || fail "wait, $n: $status $stderr"
     if built_with redis; then
       run --separate-stderr limited -n "$n" run -n -b redis://127.0.0.1:1 --key k -- true
       [[ $status -eq 69 && ${#stderr_lines[@]} -eq 1 ]] || fail "redis, $n: $status $stderr"
     fi
     run --separate-stderr limited -n "$n" acquire --keep --watch-pid $$ --key "k$n"
-    ((status == 0)) || [[ ${#stderr_lines[@]} -eq 1 && $stderr == "dlock: "* ]] || fail "keep, $n: $status $stderr"
+    ((status == 0)) || [[ ${#stderr_lines[@]} -eq 1 && $stderr == "dlock: "* ]] ||
+      fail "keep, $n: $status $stderr"
     if ((status == 0)); then "$DLOCK" release --key "k$n" --handle "$output"; fi
   done
 }
@@ -264,7 +283,10 @@ limited() { timeout 20 bash -c 'ulimit "$0" "$1" && shift && exec "$DLOCK" "$@"'
 }
 
 @test "no thread: a running job runs to its end; a waiter reports it, 69" {
-  no_threads() { bash -c 'ulimit -s 4000000 && ulimit -v 3000000 && exec "$@"' no_threads timeout 20 "$DLOCK" "$@"; }
+  no_threads() {
+    bash -c 'ulimit -s 4000000 && ulimit -v 3000000 && exec "$@"' no_threads timeout 20 "$DLOCK" \
+      "$@"
+  }
   no_threads --version >/dev/null || skip 'this build does not run in 3 GB of addresses'
   run -3 no_threads run --key k -- sh -c 'sleep 0.2; exit 3'
   run -3 no_threads run --key k -- sh -c 'sleep 1.2 & exit 3'
@@ -279,14 +301,19 @@ limited() { timeout 20 bash -c 'ulimit "$0" "$1" && shift && exec "$DLOCK" "$@"'
 @test "too few processes and threads: one line says what is needed, no job runs, the lock is free" {
   ! sanitized || skip 'the sanitizers want threads, too'
   user=$((300000 + $$)) # no other test has processes of this user
-  as_user() { setpriv --reuid $user --regid $user --clear-groups --inh-caps=+dac_override --ambient-caps=+dac_override "$@"; }
+  as_user() {
+    setpriv --reuid $user --regid $user --clear-groups --inh-caps=+dac_override \
+      --ambient-caps=+dac_override "$@"
+  }
   as_user true 2>/dev/null || skip 'needs the right to be another user'
   as_user "$DLOCK" run --key k -- true
   for n in {1..6}; do
-    run --separate-stderr as_user bash -c 'ulimit -u "$0" && exec "$DLOCK" run --key k -- sh -c "echo ran; exit 3"' "$n"
+    run --separate-stderr as_user \
+      bash -c 'ulimit -u "$0" && exec "$DLOCK" run --key k -- sh -c "echo ran; exit 3"' "$n"
     statuses+=("$status")
     if ((status != 3)); then
-      [[ -z $output && ${#stderr_lines[@]} -eq 1 && $stderr == "dlock: "*'(ulimit -u)'*'up to 6'* ]] || fail "$n: $stderr"
+      [[ -z $output && ${#stderr_lines[@]} -eq 1 &&
+        $stderr == "dlock: "*'(ulimit -u)'*'up to 6'* ]] || fail "$n: $stderr"
       as_user "$DLOCK" inspect --check k
     fi
   done
@@ -300,8 +327,9 @@ limited() { timeout 20 bash -c 'ulimit "$0" "$1" && shift && exec "$DLOCK" "$@"'
   assert_equal "$(json 'len(j)' <<<"$output")" 64
   # With an ancestor's variables the environment may exceed what exec accepts.
   stat=$(</proc/$$/stat) stat=(${stat##*)})
-  grant=$(printf '{"key":"o","handle":"h1:file.lease:%032d","sequencer":"v1:file.lease:o:X:5","guard":{"pid":%d,"start":%d},"x":"%090000d"}' \
-    0 $$ "${stat[19]}" 0)
+  grant='{"key":"o","handle":"h1:file.lease:%032d","sequencer":"v1:file.lease:o:X:5",'
+  grant+='"guard":{"pid":%d,"start":%d},"x":"%090000d"}'
+  grant=$(printf "$grant" 0 $$ "${stat[19]}" 0)
   DLOCK_GRANTS="[$grant]" run --separate-stderr -126 timeout 20 "$DLOCK" run "${keys[@]}" -- true
   [[ $stderr == *'Argument list too long'* ]]
   is_free "100$key"
@@ -326,7 +354,8 @@ limited() { timeout 20 bash -c 'ulimit "$0" "$1" && shift && exec "$DLOCK" "$@"'
 
 @test "the systemd units of dlock-run(1) are valid" {
   command -v systemd-analyze >/dev/null || skip 'no systemd-analyze'
-  sed -n '/^\[Unit\]/,/^\.Ed/p' "$BATS_TEST_DIRNAME/../../man/dlock-run.1" | sed "s|/usr/[a-z/]*bin/[a-z]*|/bin/true|g" |
+  sed -n '/^\[Unit\]/,/^\.Ed/p' "$BATS_TEST_DIRNAME/../../man/dlock-run.1" |
+    sed "s|/usr/[a-z/]*bin/[a-z]*|/bin/true|g" |
     awk '/^\[Unit\]/{n++} !/^\.Ed/{print >("unit" n ".service")}'
   [ -e unit2.service ]
   for unit in unit*.service; do
@@ -350,7 +379,8 @@ limited() { timeout 20 bash -c 'ulimit "$0" "$1" && shift && exec "$DLOCK" "$@"'
   assert_line --regexp '^ok +free space +[0-9]+ MiB, [0-9]+ inodes$'
   chmod 2770 "$fit"
   run -0 "$DLOCK" inspect --doctor
-  assert_line --regexp "^ok +directory +$fit, mode 2770, of uid $(id -u), shared by the members of gid $(id -g)$"
+  assert_line --regexp \
+    "^ok +directory +$fit, mode 2770, of uid $(id -u), shared by the members of gid $(id -g)$"
   run -0 json 'j["fit"]' <<<"$("$DLOCK" inspect --doctor -J)"
   assert_output True
   mkdir open
@@ -375,43 +405,56 @@ limited() { timeout 20 bash -c 'ulimit "$0" "$1" && shift && exec "$DLOCK" "$@"'
 
 @test "inspect --watch at a terminal: redrawn, q ends it" {
   "$DLOCK" acquire --key k --reason seen >/dev/null
-  TERM=xterm "$PTY_DRIVE" "$DLOCK" inspect --watch=50ms <<<$'expect q ends\nexpect seen\nexpect seen\ntype q\nend exit 0'
+  TERM=xterm "$PTY_DRIVE" "$DLOCK" inspect \
+    --watch=50ms <<<$'expect q ends\nexpect seen\nexpect seen\ntype q\nend exit 0'
 }
 
 @test "-b makes only the last part of a directory, and says so" {
   cd "$BATS_TEST_TMPDIR"
-  refused 73 "lock directory $PWD/typo/locks: $PWD/typo does not exist either" run -q -b "file:$PWD/typo/locks" --key k -- true
+  refused 73 "lock directory $PWD/typo/locks: $PWD/typo does not exist either" \
+    run -q -b "file:$PWD/typo/locks" --key k -- true
   [ ! -e typo ]
   refused 73 'only the last part' acquire -q -b "file:typo/locks" --key k
   run --separate-stderr -0 "$DLOCK" run -b "file:$PWD/new" --key k -- echo ran
   assert_output ran
-  assert_equal "$stderr" "dlock: --backend: lock directory $PWD/new does not exist; the first lock makes it"
+  assert_equal "$stderr" \
+    "dlock: --backend: lock directory $PWD/new does not exist; the first lock makes it"
   run --separate-stderr -0 "$DLOCK" run -b "file:$PWD/new" --key k -- true
   assert_equal "$stderr" ''
   run --separate-stderr -0 "$DLOCK" inspect -b "file:$PWD/typo"
   assert_regex "$stderr" 'does not exist'
   [ ! -e typo ]
   run --separate-stderr -0 "$DLOCK" inspect -b "file:$PWD/typo/locks"
-  assert_equal "$stderr" "dlock: --backend: lock directory $PWD/typo/locks does not exist, and neither does $PWD/typo"
-  refused 73 'create lock directory /proc/new: No such file or directory' run -q -b file:/proc/new --key k -- true
+  assert_equal "$stderr" \
+    "dlock: --backend: lock directory $PWD/typo/locks does not exist, and neither does $PWD/typo"
+  refused 73 'create lock directory /proc/new: No such file or directory' \
+    run -q -b file:/proc/new --key k -- true
   refused 64 'file takes a directory and no host' run -b file://host/new --key k -- true
-  refused 73 "lock directory $PWD/typo: does not exist, and recipe flock makes none" run -b "file:$PWD/typo?recipe=flock" --key k -- true
+  refused 73 "lock directory $PWD/typo: does not exist, and recipe flock makes none" \
+    run -b "file:$PWD/typo?recipe=flock" --key k -- true
 }
 
 @test "a nested run on another backend warns once; on the same one it does not" {
   cd "$BATS_TEST_TMPDIR"
   mkdir -m 700 one two
-  run --separate-stderr -0 "$DLOCK" run -b "file:$PWD/one" --key k -- "$DLOCK" run -b "file:$PWD/two" --key a --key b -- echo ran
+  run --separate-stderr -0 "$DLOCK" run -b "file:$PWD/one" --key k -- \
+    "$DLOCK" run -b "file:$PWD/two" --key a --key b -- echo ran
   assert_output ran
   assert_equal "${#stderr_lines[@]}" 1
-  assert_regex "$stderr" "the dlock around this one holds 'k' on file://$PWD/one, and this one asks file://$PWD/two"
-  run --separate-stderr -0 "$DLOCK" run -b "file:$PWD/one" --key k -- "$DLOCK" run -q -b "file:$PWD/two" --key k -- true
+  assert_regex "$stderr" \
+    "the dlock around this one holds 'k' on file://$PWD/one, and this one asks file://$PWD/two"
+  run --separate-stderr -0 "$DLOCK" run -b "file:$PWD/one" --key k -- \
+    "$DLOCK" run -q -b "file:$PWD/two" --key k -- true
   assert_equal "$stderr" ''
-  run --separate-stderr -0 "$DLOCK" run -b "file:$PWD/one" --key k -- "$DLOCK" run -b "file:$PWD/one" --key j -- true
+  run --separate-stderr -0 "$DLOCK" run -b "file:$PWD/one" --key k -- \
+    "$DLOCK" run -b "file:$PWD/one" --key j -- true
   assert_equal "$stderr" ''
 }
 
-private_dirty() { awk '$1 == "Private_Dirty:" { kb += $2 } END { print kb }' "/proc/$1/smaps_rollup" "/proc/$2/smaps_rollup"; }
+private_dirty() {
+  awk '$1 == "Private_Dirty:" { kb += $2 } END { print kb }' "/proc/$1/smaps_rollup" \
+    "/proc/$2/smaps_rollup"
+}
 
 @test "while a job runs, dlock and its guard have at most a MiB of memory of their own" {
   ! sanitized || skip 'the sanitizers want more'

@@ -28,7 +28,8 @@ STEPS
 }
 
 @test "a loop of a script ends on Ctrl-C, and the script with it" {
-  on_tty bash -c 'for i in 1 2 3; do $D -- sh -c "echo started; exec sleep 60"; done; echo later' <<'STEPS'
+  on_tty bash -c 'for i in 1 2 3; do $D -- sh -c "echo started; exec sleep 60"; done
+    echo later' <<'STEPS'
     expect started
     type \x03
     end signal 2 (INT)
@@ -40,7 +41,10 @@ STEPS
 @test "a loop around a dlock that waits ends on Ctrl-C, and its place in the queue with it" {
   start holder on_file -- sh -c 'until [ -e let_go ]; do sleep 0.02; done'
   event holder acquired
-  on_tty bash -c 'for i in 1 2 3; do "$DLOCK" run -b "file:$0/locks" --key k --status ev -- touch ran; done; echo later' "$dir" <<'STEPS'
+  on_tty bash -c 'for i in 1 2 3; do
+      "$DLOCK" run -b "file:$0/locks" --key k --status ev -- touch ran
+    done
+    echo later' "$dir" <<'STEPS'
     file ev
     expect waiting
     type \x03
@@ -54,7 +58,8 @@ STEPS
 }
 
 @test "Ctrl-C and Ctrl-\\ reach the command once, and neither starts --kill-after nor escalates" {
-  on_tty sh -c 'echo $$ >dpid; exec $D --ttl 2s -k 100ms --status ev -- sh -c "exec \"$SIGNAL_JOB\" print >got"' <<'STEPS'
+  on_tty sh -c 'echo $$ >dpid
+    exec $D --ttl 2s -k 100ms --status ev -- sh -c "exec \"$SIGNAL_JOB\" print >got"' <<'STEPS'
     count 1 got up
     type \x03
     count 1 got got 2
@@ -76,7 +81,9 @@ STEPS
 }
 
 @test "TERM on a terminal: forwarded once, then KILL after --kill-after" {
-  on_tty sh -c 'echo $$ >dpid; exec $D -k 300ms -- sh -c "trap \"echo x >>got\" TERM; echo up; while :; do sleep 0.05; done"' <<'STEPS'
+  on_tty sh -c 'echo $$ >dpid
+    exec $D -k 300ms -- sh -c "trap \"echo x >>got\" TERM; echo up
+      while :; do sleep 0.05; done"' <<'STEPS'
     expect up
     signal 15 dpid
     end signal 9 (KILL)
@@ -85,7 +92,8 @@ STEPS
 }
 
 @test "a HUP that a process sends is only forwarded" {
-  on_tty sh -c 'echo $$ >dpid; exec $D --ttl 2s -k 100ms --status ev -- "$SIGNAL_JOB" print' <<'STEPS'
+  on_tty \
+    sh -c 'echo $$ >dpid; exec $D --ttl 2s -k 100ms --status ev -- "$SIGNAL_JOB" print' <<'STEPS'
     expect up
     signal 1 dpid
     expect got 1
@@ -236,8 +244,10 @@ STEPS
 @test "the terminal hangs up: the command gets HUP, nothing is left" {
   for shell in no yes; do
     rm -f pid
-    if [ $shell = no ]; then run_it=(on_tty $D); else run_it=(on_tty bash --norc --noprofile -c '"$@"; exit $?' bash $D); fi
-    "${run_it[@]}" -- sh -c 'trap "echo x >hup; exit" HUP; echo $$ >pid; echo up; while :; do sleep 0.05; done' <<'STEPS'
+    run_it=(on_tty $D)
+    [ $shell = no ] || run_it=(on_tty bash --norc --noprofile -c '"$@"; exit $?' bash $D)
+    "${run_it[@]}" -- sh -c 'trap "echo x >hup; exit" HUP; echo $$ >pid; echo up
+      while :; do sleep 0.05; done' <<'STEPS'
       expect up
       hangup
       gone pid
@@ -247,7 +257,7 @@ STEPS
   done
 }
 
-@test "the terminal hangs up under an interactive shell with a tree that resists: dead after --kill-after" {
+@test "a hang-up under an interactive shell with a tree that resists: dead after --kill-after" {
   mkfifo tree
   export PS1='rdy> '
   # The FIFO needs a reader.
@@ -261,10 +271,12 @@ STEPS
   assert_equal "$("$RESISTING_TREE" --count "$dir/tree")" 0
 }
 
-@test "a HUP from a process just before the hang-up does not hide it: a command that survives is ended" {
+@test "a HUP from a process just before the hang-up does not hide it: what survives is ended" {
   # A signal is queued once, with the sender of the first: while dlock is stopped the kernel's HUP
   # merges into the other.
-  on_tty sh -c 'sh -c "echo \$\$ >dpid; exec \$D -k 200ms -- sh -c \"trap : HUP; echo \\\$\\\$ >pid; echo up; while :; do sleep 0.05; done\""; true' <<'STEPS'
+  on_tty sh -c 'sh -c "echo \$\$ >dpid
+    exec \$D -k 200ms -- sh -c \"trap : HUP; echo \\\$\\\$ >pid; echo up
+      while :; do sleep 0.05; done\""; true' <<'STEPS'
     expect up
     signal 19 dpid
     stopped dpid
@@ -288,7 +300,8 @@ STEPS
 }
 
 @test "raw mode is restored when the command was killed at the deadline" {
-  on_tty sh -c '"$0" run -b "fake:?hang_after=0" --key k --ttl 2s -k 100ms -- sh -c "stty raw -echo; echo up; exec sleep 60"
+  on_tty sh -c '"$0" run -b "fake:?hang_after=0" --key k --ttl 2s -k 100ms -- sh -c "stty raw -echo
+      echo up; exec sleep 60"
     echo status=$?; stty -a' "$DLOCK_FAKE" <<'STEPS'
     expect up
     expect status=123
@@ -353,7 +366,8 @@ STEPS
     reject waiting
     end exit 0
 STEPS
-  TERM=dumb on_tty $DLOCK_FAKE run -b 'fake:?grant_after=2s' --key k -- echo granted >shown <<'STEPS'
+  TERM=dumb on_tty $DLOCK_FAKE run -b 'fake:?grant_after=2s' --key k -- \
+    echo granted >shown <<'STEPS'
     expect waiting
     expect granted
     end exit 0

@@ -86,7 +86,9 @@ setup() { common_setup; }
   DLOCK_HANDLE=$h run -0 "$DLOCK" check --key k
   DLOCK_HANDLE=$h run -0 "$DLOCK" renew --key k
   DLOCK_HANDLE=h1:file.lease:00000000000000000000000000000000 run -75 "$DLOCK" release --key k
-  DLOCK_HANDLE=h1:file.lease:00000000000000000000000000000000 run -0 "$DLOCK" release --key k --handle "$h" # the option has precedence
+  # The option has precedence.
+  DLOCK_HANDLE=h1:file.lease:00000000000000000000000000000000 run -0 "$DLOCK" release --key k \
+    --handle "$h"
   is_free k
 }
 
@@ -147,15 +149,18 @@ STEPS
 @test "release --revoke --wait: until the holder is gone, or 75" {
   refused 64 '--wait goes with --revoke' release --key k --force --yes --wait 1s
   refused 64 '--wait goes with --revoke' release --key k --handle x --wait 1s
-  "$DLOCK" run -k 1m --key k -- sh -c 'trap "" TERM; echo >"$0"; sleep 60' "$BATS_TEST_TMPDIR/up" 3>&- &
+  "$DLOCK" run -k 1m --key k -- \
+    sh -c 'trap "" TERM; echo >"$0"; sleep 60' "$BATS_TEST_TMPDIR/up" 3>&- &
   eventually test -e "$BATS_TEST_TMPDIR/up"
-  refused 75 'was asked to stop, and still holds k after 200ms' release --key k --revoke --wait 200ms
+  refused 75 'was asked to stop, and still holds k after 200ms' \
+    release --key k --revoke --wait 200ms
   rm "$BATS_TEST_TMPDIR/up"
   kill -KILL $!
   wait $! || :
   DLOCK_WAIT=x run "$DLOCK" release --key k --force --yes -q
   eventually is_free k
-  "$DLOCK" run -k 300ms --key k -- sh -c 'trap "" TERM; echo >"$0"; sleep 60' "$BATS_TEST_TMPDIR/up" 3>&- &
+  "$DLOCK" run -k 300ms --key k -- \
+    sh -c 'trap "" TERM; echo >"$0"; sleep 60' "$BATS_TEST_TMPDIR/up" 3>&- &
   eventually test -e "$BATS_TEST_TMPDIR/up"
   run -0 timeout 30 "$DLOCK" release --key k --revoke --wait 20s
   assert_output ''
@@ -163,7 +168,8 @@ STEPS
 }
 
 @test "release --revoke --wait: a record that was lost is no end of a job" {
-  "$DLOCK" run -k 1m --key k -- sh -c 'trap "" TERM; echo >"$0"; sleep 60' "$BATS_TEST_TMPDIR/up" 3>&- &
+  "$DLOCK" run -k 1m --key k -- \
+    sh -c 'trap "" TERM; echo >"$0"; sleep 60' "$BATS_TEST_TMPDIR/up" 3>&- &
   holder=$!
   eventually test -e "$BATS_TEST_TMPDIR/up"
   "$DLOCK" release --key k --revoke --wait 8s 2>"$BATS_TEST_TMPDIR/said" 3>&- &
@@ -173,7 +179,8 @@ STEPS
   rm -r "${BATS_TEST_TMPDIR:?}"/locks/k*
   wait $waits && status=0 || status=$?
   assert_equal "$status" 69
-  grep 'k: the store has forgotten the grant with token [0-9]*: whether its job has ended is unknown' "$BATS_TEST_TMPDIR/said"
+  local forgotten='k: the store has forgotten the grant with token [0-9]*'
+  grep "$forgotten: whether its job has ended is unknown" "$BATS_TEST_TMPDIR/said"
   kill -KILL $holder
   wait $holder || :
 }
@@ -181,11 +188,13 @@ STEPS
 @test "release --force --token compares, --yes does not; old grants stay stale" {
   h=$("$DLOCK" acquire --key k)
   token=$(json 'j["token"]' <<<"$("$DLOCK" inspect -J k)")
-  refused 75 "k is not held with token $((token + 1))" release --key k --force --token $((token + 1))
+  refused 75 "k is not held with token $((token + 1))" \
+    release --key k --force --token $((token + 1))
   run -0 "$DLOCK" release --key k --force --token $((token + 1)) --if-held
   is_held k
   run -0 "$DLOCK" release --key k --force --token "$token"
-  assert_output --regexp "^dlock: k: removed; its job on $(hostname) may run up to [0-9]+s more; the next holder may start now\$"
+  local now="its job on $(hostname) may run up to [0-9]+s more; the next holder may start now"
+  assert_output --regexp "^dlock: k: removed; $now\$"
   is_free k
   run -1 "$DLOCK" check --key k --handle "$h"
   run -1 "$DLOCK" check --key k --token "$token"
@@ -209,7 +218,8 @@ STEPS
   assert_output ''
   run -1 "$DLOCK" check -v "${sequencer%:*}:1"
   assert_output --partial 'stale'
-  "$DLOCK" release --key 'a key/with:%signs' --handle "$(json 'j["handle"]' <"$BATS_TEST_TMPDIR/grant")"
+  "$DLOCK" release --key 'a key/with:%signs' \
+    --handle "$(json 'j["handle"]' <"$BATS_TEST_TMPDIR/grant")"
   run -1 "$DLOCK" check "$sequencer"
 }
 
@@ -227,8 +237,12 @@ STEPS
 @test "--output json has these names and no others" {
   run -0 "$DLOCK" acquire --key k --ttl 90s --output json
   assert_equal "${#lines[@]}" 1
-  run -0 json 'list(j), j["key"], j["keys"], j["scheme"], j["recipe"], j["mode"], j["slot"], j["ttl_ms"]' <<<"$output"
-  assert_output "(['key', 'keys', 'handle', 'token', 'sequencer', 'scheme', 'recipe', 'mode', 'slot', 'ttl_ms'], 'k', ['k'], 'file', 'lease', 'exclusive', None, 90000)"
+  local grant=$output
+  run -0 json '" ".join(j)' <<<"$grant"
+  assert_output 'key keys handle token sequencer scheme recipe mode slot ttl_ms'
+  run -0 json 'j["key"], j["keys"], j["scheme"], j["recipe"], j["mode"], j["slot"], j["ttl_ms"]' \
+    <<<"$grant"
+  assert_output "('k', ['k'], 'file', 'lease', 'exclusive', None, 90000)"
 }
 
 @test "--output env is safe for eval, whatever the key" {
@@ -272,8 +286,10 @@ NO_READER
 }
 
 @test "options that a recipe lacks are refused before the store is reached" {
-  refused 64 '--limit: recipe flock of file has no permits' run --limit 3 --recipe flock --key k -- true
-  refused 64 '--lock-delay: recipe flock of file has no lock-delay' run --lock-delay 3 --recipe flock --key k -- true
+  refused 64 '--limit: recipe flock of file has no permits' \
+    run --limit 3 --recipe flock --key k -- true
+  refused 64 '--lock-delay: recipe flock of file has no lock-delay' \
+    run --lock-delay 3 --recipe flock --key k -- true
   DLOCK_LIMIT=3 refused 78 'DLOCK_LIMIT: recipe flock' run --recipe flock --key k -- true
 }
 
@@ -294,8 +310,8 @@ NO_READER
   exec 7<>"$BATS_TEST_TMPDIR/in" 8<>"$BATS_TEST_TMPDIR/out"
   for signal in TERM INT HUP; do
     # A background child of a script ignores INT; here it must not.
-    python3 -c 'import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])' \
-      "$DLOCK" acquire --key k --hold <&7 >&8 2>"$BATS_TEST_TMPDIR/err" 3>&- &
+    env --default-signal=INT "$DLOCK" acquire --key k --hold \
+      <&7 >&8 2>"$BATS_TEST_TMPDIR/err" 3>&- &
     pid=$!
     read -r -t 20 -u 8 _
     is_held k
@@ -324,7 +340,9 @@ NO_READER
   "$DLOCK" release --key k --handle "$h" --trace "$BATS_TEST_TMPDIR/trace"
   run -75 "$DLOCK" release --key k --handle "$h" --trace "$BATS_TEST_TMPDIR/trace"
   run -0 json '[(l["ev"], l["f"]) for l in j]' <<<"[$(paste -sd, "$BATS_TEST_TMPDIR/trace")]"
-  assert_output --partial "('invoke', 'renew'), ('ok', 'renew'), ('invoke', 'release'), ('ok', 'release'), ('invoke', 'release'), ('fail', 'release')]"
+  local renewed="('invoke', 'renew'), ('ok', 'renew')"
+  local released="('invoke', 'release'), ('ok', 'release')"
+  assert_output --partial "$renewed, $released, ('invoke', 'release'), ('fail', 'release')]"
   run -1 grep -F "${h##*:}" "$BATS_TEST_TMPDIR/trace"
   refused 73 '--trace ' release --key k --handle "$h" --trace "$BATS_TEST_TMPDIR/no/such"
 }
@@ -371,7 +389,8 @@ kept_by_flock() {
   kept_by_flock
   for verb in check renew release; do
     run -69 unshare -n "$DLOCK" "$verb" --key k --handle "$handle"
-    assert_output --regexp "^dlock: the keeper of this lock, process $keeper, cannot be reached .* may be alive\$"
+    assert_output --regexp \
+      "^dlock: the keeper of this lock, process $keeper, cannot be reached .* may be alive\$"
   done
   run -69 unshare -n "$DLOCK" release --if-held --key k --handle "$handle"
   run -0 "$DLOCK" check --key k --handle "$handle"
@@ -396,7 +415,8 @@ is_dead_for() { "$@" "$DLOCK" check --key k --handle "$handle" || [ $? -eq 1 ]; 
 
 @test "run --handle needs a lease that outlives the process that took it" {
   kept_by_flock
-  refused 64 'no other can run a command under it' run --key k --handle "$handle" -- touch "$BATS_TEST_TMPDIR/ran"
+  refused 64 'no other can run a command under it' \
+    run --key k --handle "$handle" -- touch "$BATS_TEST_TMPDIR/ran"
   [ ! -e "$BATS_TEST_TMPDIR/ran" ]
   run -0 "$DLOCK" release --key k --handle "$handle"
 }

@@ -9,11 +9,14 @@ within() {
   local most=$1 began=$EPOCHREALTIME
   shift
   run "$@"
-  python3 -c 'import sys; b, e, m = map(float, sys.argv[1:]); sys.exit(e - b > 2 * m)' "$began" "$EPOCHREALTIME" "$most" ||
+  python3 -c 'import sys; b, e, m = map(float, sys.argv[1:]); sys.exit(e - b > 2 * m)' "$began" \
+    "$EPOCHREALTIME" "$most" ||
     fail "not within $most s: $* ($began to $EPOCHREALTIME): $output"
 }
 
-on_taken() { DLOCK_TEST_RUN=$BATS_TEST_TMPDIR "$DLOCK_FAKE" acquire -b "fake:?hang_wait=0" --key k "$@" 3>&-; }
+on_taken() {
+  DLOCK_TEST_RUN=$BATS_TEST_TMPDIR "$DLOCK_FAKE" acquire -b "fake:?hang_wait=0" --key k "$@" 3>&-
+}
 
 @test "-w and -n end in time, as unavailable" {
   faults=hang_wait=0
@@ -62,7 +65,8 @@ on_taken() { DLOCK_TEST_RUN=$BATS_TEST_TMPDIR "$DLOCK_FAKE" acquire -b "fake:?ha
 }
 
 @test "a stopped job gets the signal that asks it to end" {
-  start it on_file -k 60s -- sh -c 'trap "echo got; exit 3" TERM; echo up $$; while :; do sleep 0.05; done'
+  start it on_file -k 60s -- \
+    sh -c 'trap "echo got; exit 3" TERM; echo up $$; while :; do sleep 0.05; done'
   said it up
   job=$(sed -n 's/^up //p' it.out)
   kill -STOP "$job"

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A program on a disk that hangs or fails, for the tests beside this file. Ends with 77 where that cannot be made."""
+"""A program on a disk that hangs or fails, for the tests beside this file. Ends with 77 where that
+cannot be made."""
 import ctypes, os, signal, struct, subprocess, sys, time
 
 if os.geteuid() != 0 or not os.path.exists("/dev/fuse"):
@@ -56,6 +57,10 @@ def children(pid):
         return [int(word) for word in file.read().split()]
 
 
+def guards(pid):
+    return [child for child in children(pid) if field(child, "Name") == "lock-guard"]
+
+
 class Disk:
     """One program on a file system whose process can be stopped: `path` is the program."""
 
@@ -65,7 +70,8 @@ class Disk:
         self.pid = os.fork()
         if self.pid == 0:
             try:
-                FUSE(OneProgram(program), directory, foreground=True, nothreads=True, ro=True, fsname="dlock-test", **options)
+                FUSE(OneProgram(program), directory, foreground=True, nothreads=True, ro=True,
+                     fsname="dlock-test", **options)
             finally:
                 os._exit(1)
         within(10, "the file system is mounted", self.mounted)
@@ -77,8 +83,8 @@ class Disk:
         return os.path.exists(self.path)
 
     def forget(self, offset, length):
-        """The kernel drops these bytes of the program, wherever they are mapped: FUSE_NOTIFY_INVAL_INODE of
-        the file, which is node 2."""
+        """The kernel drops these bytes of the program, wherever they are mapped:
+        FUSE_NOTIFY_INVAL_INODE of the file, which is node 2."""
         pidfd = os.pidfd_open(self.pid)
         device = next(int(fd) for fd in os.listdir(f"/proc/{self.pid}/fd")
                       if os.readlink(f"/proc/{self.pid}/fd/{fd}") == "/dev/fuse")

@@ -6,14 +6,15 @@
 # forwards a signal, ends that process when dlock dies and, in time, when the lease or --max-run
 # ends, or starts the command of --on-lost beside it. 77: it cannot be tested here.
 import os, select, signal, subprocess, sys, tempfile
-from disk import Disk, children, field, within
+from disk import Disk, children, guards, within
 
 
 def in_exec(run):
     """pids of the guard and of its child that hangs"""
-    guard = within(10, "the guard exists", lambda: [p for p in children(run.pid) if field(p, "Name") == "lock-guard"])[0]
+    guard = within(10, "the guard exists", lambda: guards(run.pid))[0]
     child = within(10, "the child exists", lambda: children(guard))[0]
-    within(10, "its exec hangs", lambda: number_of_call(child) in (59, 221))  # execve on x86-64, on aarch64
+    # execve on x86-64, on aarch64
+    within(10, "its exec hangs", lambda: number_of_call(child) in (59, 221))
     return guard, child
 
 
@@ -41,13 +42,14 @@ with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
         disk.hang()
 
         def start(program, store, *options):
-            return subprocess.Popen([program, "run", "-b", store, "--key", "k", *options, "--", disk.path, "1000"],
-                                    stderr=subprocess.DEVNULL)
+            return subprocess.Popen([program, "run", "-b", store, "--key", "k", *options,
+                                     "--", disk.path, "1000"], stderr=subprocess.DEVNULL)
 
         run = start(dlock, f"file://{directory}")
         guard, child = in_exec(run)
         run.terminate()
-        good &= check("TERM is forwarded", run.wait(20) == -signal.SIGTERM and not os.path.exists(f"/proc/{child}"))
+        good &= check("TERM is forwarded", run.wait(20) == -signal.SIGTERM and
+                      not os.path.exists(f"/proc/{child}"))
 
         run = start(dlock, f"file://{directory}")
         guard, child = in_exec(run)
@@ -71,7 +73,8 @@ with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
         run = start(fake, "fake:", "--ttl", "2s", "--on-lost", f"exec:echo $DLOCK_KEY >{told}")
         guard, child = in_exec(run)
         run.send_signal(signal.SIGSTOP)
-        within(20, "the command of --on-lost has run", lambda: os.path.exists(told) and open(told).read() == "k\n")
+        within(20, "the command of --on-lost has run",
+               lambda: os.path.exists(told) and open(told).read() == "k\n")
         good &= check("--on-lost", number_of_call(child) in (59, 221))
         pins = [os.pidfd_open(guard), os.pidfd_open(child)]
         run.kill()

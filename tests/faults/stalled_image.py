@@ -8,7 +8,7 @@
 # without. 77: it cannot be tested here.
 import os, select, signal, subprocess, sys, tempfile, time
 
-from disk import Disk, children, field, within
+from disk import Disk, children, field, guards, within
 
 
 class Rest:
@@ -23,15 +23,16 @@ class Rest:
             for thread in os.listdir(f"/proc/{pid}/task"):
                 with open(f"/proc/{pid}/task/{thread}/status") as status:
                     now += [line for line in status if line.startswith(("State:", "voluntary"))]
-        resting = now == self.seen and all("sleep" in line for line in now if line.startswith("State:"))
+        resting = now == self.seen and all("sleep" in line for line in now
+                                           if line.startswith("State:"))
         self.seen, self.looks = now, self.looks + 1 if resting else 0
         return self.looks >= 20
 
 
 def take_back(pid, image, disk):
-    """What a system short of memory does to the pages of `image`: it takes them from all who have them
-    mapped, but not those that are locked. The kernel is told, in the name of the file system, that
-    they have changed there. Returns the KiB that are left in the process."""
+    """What a system short of memory does to the pages of `image`: it takes them from all who have
+    them mapped, but not those that are locked. The kernel is told, in the name of the file system,
+    that they have changed there. Returns the KiB that are left in the process."""
     def mappings():  # [begin, end, offset, locked, KiB in memory] of what is read only
         found = []
         with open(f"/proc/{pid}/smaps") as lines:
@@ -39,7 +40,8 @@ def take_back(pid, image, disk):
                 if "-" in word[0]:
                     ours = image in word[-1] and "w" not in word[1]
                     if ours:
-                        found.append([*(int(part, 16) for part in word[0].split("-")), int(word[2], 16), False, 0])
+                        begin, end = (int(part, 16) for part in word[0].split("-"))
+                        found.append([begin, end, int(word[2], 16), False, 0])
                 elif ours and word[0] == "Rss:":
                     found[-1][4] = int(word[1])
                 elif ours and word[0] == "VmFlags:":
@@ -51,8 +53,9 @@ def take_back(pid, image, disk):
     return sum(mapping[4] for mapping in mappings())
 
 
-without_cgroup = ["unshare", "-m", "sh", "-c",
-                  'umount -l /sys/fs/cgroup/unified 2>/dev/null || umount -l /sys/fs/cgroup; exec "$@"', "sh"]
+without_cgroup = [
+    "unshare", "-m", "sh", "-c",
+    'umount -l /sys/fs/cgroup/unified 2>/dev/null || umount -l /sys/fs/cgroup; exec "$@"', "sh"]
 
 
 def job_dies(dlock, store, fault, ttl, directory, cgroup, disk_does):
@@ -61,13 +64,14 @@ def job_dies(dlock, store, fault, ttl, directory, cgroup, disk_does):
     image = f"{directory}/{disk_does}.{fault.name}.{cgroup}"
     early = disk_does == "hangs from the start"  # the job stops it before it does anything else
     disk = Disk(dlock, image, **({"max_readahead": 0} if early else {}))
+    script = (f"kill -STOP {disk.pid}; " if early else "") + "sleep 1000 & exec sleep 1000"
     run = None
     try:
         run = subprocess.Popen((([] if cgroup else without_cgroup) +
-                                [disk.path, "run", "-b", store, "--ttl", f"{ttl}s", "--key", "k", "--",
-                                 "sh", "-c", (f"kill -STOP {disk.pid}; " if early else "") + "sleep 1000 & exec sleep 1000"]),
+                                [disk.path, "run", "-b", store, "--ttl", f"{ttl}s", "--key", "k",
+                                 "--", "sh", "-c", script]),
                                stderr=subprocess.DEVNULL)
-        guard = within(10, "the guard exists", lambda: [p for p in children(run.pid) if field(p, "Name") == "lock-guard"])[0]
+        guard = within(10, "the guard exists", lambda: guards(run.pid))[0]
         job = within(10, "the job exists", lambda: children(guard))[0]
         child = within(10, "the job has a child", lambda: children(job))[0]
         within(10, "the guard has its second thread", lambda: field(guard, "Threads") == "2")
@@ -80,9 +84,10 @@ def job_dies(dlock, store, fault, ttl, directory, cgroup, disk_does):
         disk.fail() if disk_does == "fails" else disk.hang()
         os.kill(run.pid, fault)
         began = time.monotonic()
-        dead = all(select.select([pin], [], [], max(0, began + ttl - time.monotonic()))[0] for pin in pins)
-        print(f"{name}: job {'dead' if dead else 'alive'} {time.monotonic() - began:.3f} s later, ttl {ttl} s; "
-              f"{left} KiB of the program in the guard")
+        dead = all(select.select([pin], [], [], max(0, began + ttl - time.monotonic()))[0]
+                   for pin in pins)
+        print(f"{name}: job {'dead' if dead else 'alive'} {time.monotonic() - began:.3f} s later, "
+              f"ttl {ttl} s; {left} KiB of the program in the guard")
         return dead
     finally:
         disk.go_on()
@@ -100,6 +105,7 @@ dlock, fake = sys.argv[1:]
 with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
     dead = [job_dies(program, store, fault, 4, directory, cgroup, disk_does)
             for disk_does in ("hangs", "fails", "hangs from the start")
-            for program, store, fault in ((dlock, f"file://{directory}", signal.SIGKILL), (fake, "fake:", signal.SIGSTOP))
+            for program, store, fault in ((dlock, f"file://{directory}", signal.SIGKILL),
+                                          (fake, "fake:", signal.SIGSTOP))
             for cgroup in (True, False)]
 sys.exit(0 if all(dead) else 1)

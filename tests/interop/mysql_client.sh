@@ -40,40 +40,50 @@ by_hand "SELECT GET_LOCK('$name',0)"
 status=0
 "$dlock" run -q -n -b "$url" --recipe get-lock --key "$name" -- true || status=$?
 [ $status = 75 ] || fail "beside GET_LOCK: $status instead of 75"
-"$dlock" inspect -b "$url" --recipe get-lock "$name" | grep -q 'another program' || fail 'inspect does not show the stranger'
+"$dlock" inspect -b "$url" --recipe get-lock "$name" | grep -q 'another program' ||
+  fail 'inspect does not show the stranger'
 "$dlock" run -q -w 20 -b "$url" --recipe get-lock --key "$name" -- touch "$work/ran" &
 waiter=$!
-until [ "$(sql -e "SELECT COUNT(*) FROM information_schema.processlist WHERE STATE='User lock' AND DB='$database'")" = 1 ]; do :; done
+waiting="SELECT COUNT(*) FROM information_schema.processlist
+  WHERE STATE='User lock' AND DB='$database'"
+until [ "$(sql -e "$waiting")" = 1 ]; do :; done
 [ ! -e "$work/ran" ] || fail 'ran beside the client'
 by_hand "SELECT RELEASE_LOCK('$name')"
 wait $waiter || fail 'the waiter did not get the lock'
 [ -e "$work/ran" ] || fail 'did not run'
-answer=$("$dlock" run -q -b "$url" --recipe get-lock --key "$name" -- mariadb --no-defaults -uroot -S "$dir/s" -N -B -e "SELECT GET_LOCK('$name',0)")
+answer=$("$dlock" run -q -b "$url" --recipe get-lock --key "$name" -- \
+  mariadb --no-defaults -uroot -S "$dir/s" -N -B -e "SELECT GET_LOCK('$name',0)")
 [ "$answer" = 0 ] || fail 'the client got a lock that dlock holds'
 
 # --- Quartz
-sql "$database" -e "CREATE TABLE QRTZ_LOCKS(SCHED_NAME VARCHAR(120) NOT NULL, LOCK_NAME VARCHAR(40) NOT NULL, PRIMARY KEY(SCHED_NAME,LOCK_NAME)) ENGINE=InnoDB;
+sql "$database" -e "CREATE TABLE QRTZ_LOCKS(SCHED_NAME VARCHAR(120) NOT NULL,
+    LOCK_NAME VARCHAR(40) NOT NULL, PRIMARY KEY(SCHED_NAME,LOCK_NAME)) ENGINE=InnoDB;
   INSERT INTO QRTZ_LOCKS VALUES('s','TRIGGER_ACCESS')"
 quartz="$url?table=QRTZ_LOCKS&key_column=LOCK_NAME&where.SCHED_NAME=s"
-as_quartz="SELECT * FROM QRTZ_LOCKS WHERE SCHED_NAME = 's' AND LOCK_NAME = 'TRIGGER_ACCESS' FOR UPDATE"
+as_quartz="SELECT * FROM QRTZ_LOCKS
+  WHERE SCHED_NAME = 's' AND LOCK_NAME = 'TRIGGER_ACCESS' FOR UPDATE"
 by_hand "START TRANSACTION; $as_quartz"
 [ "$answer" = 's	TRIGGER_ACCESS' ] || fail "the transaction read '$answer'"
 status=0
 "$dlock" run -q -n -b "$quartz" --recipe for-update --key TRIGGER_ACCESS -- true || status=$?
 [ $status = 75 ] || fail "beside the transaction: $status instead of 75"
-"$dlock" run -q -n -b "$quartz" --recipe for-update --key STATE_ACCESS -- true || fail 'another row is in the way, or is not made'
+"$dlock" run -q -n -b "$quartz" --recipe for-update --key STATE_ACCESS -- true ||
+  fail 'another row is in the way, or is not made'
 by_hand 'COMMIT; SELECT 1'
 status=0
 "$dlock" run -q -b "$quartz" --recipe for-update --key TRIGGER_ACCESS -- \
-  mariadb --no-defaults -uroot -S "$dir/s" "$database" -e "SET innodb_lock_wait_timeout=1; $as_quartz" 2>"$work/error" || status=$?
-{ [ $status != 0 ] && grep -q 1205 "$work/error"; } || fail 'the transaction got a row that dlock holds'
+  mariadb --no-defaults -uroot -S "$dir/s" "$database" \
+  -e "SET innodb_lock_wait_timeout=1; $as_quartz" 2>"$work/error" || status=$?
+{ [ $status != 0 ] && grep -q 1205 "$work/error"; } ||
+  fail 'the transaction got a row that dlock holds'
 by_hand "$as_quartz"
 [ "$answer" = 's	TRIGGER_ACCESS' ] || fail 'the row is not free after dlock'
 
 # --- method_lock, as older scripts do it
-sql "$database" -e "INSERT INTO method_lock(method_name,method_desc) VALUES('job','by hand')" 2>/dev/null || {
+row="INSERT INTO method_lock(method_name,method_desc) VALUES('job','by hand')"
+sql "$database" -e "$row" 2>/dev/null || {
   "$dlock" run -q -b "$url" --recipe insert --key first -- true
-  sql "$database" -e "INSERT INTO method_lock(method_name,method_desc) VALUES('job','by hand')"
+  sql "$database" -e "$row"
 }
 status=0
 "$dlock" run -q -n -b "$url" --recipe insert --key job -- true || status=$?
@@ -81,7 +91,7 @@ status=0
 sql "$database" -e "DELETE FROM method_lock WHERE method_name='job'"
 status=0
 "$dlock" run -q -b "$url" --recipe insert --key job -- \
-  mariadb --no-defaults -uroot -S "$dir/s" "$database" -e "INSERT INTO method_lock(method_name,method_desc) VALUES('job','by hand')" 2>/dev/null || status=$?
+  mariadb --no-defaults -uroot -S "$dir/s" "$database" -e "$row" 2>/dev/null || status=$?
 [ $status != 0 ] || fail 'a second row beside that of dlock'
 exec 3>&- 4<&-
 wait

@@ -37,11 +37,13 @@ class Server(stores.Zookeeper):
 
 
 def command(server, recipe, verb, *rest):
-    return [DLOCK, verb, "-b", "zookeeper://%s/locks?recipe=%s&prefix=" % (server.host, recipe), "-q", *rest]
+    url = "zookeeper://%s/locks?recipe=%s&prefix=" % (server.host, recipe)
+    return [DLOCK, verb, "-b", url, "-q", *rest]
 
 
 def run(server, recipe, *rest):
-    return subprocess.run(command(server, recipe, "run", "--ttl", "4s", *rest), capture_output=True, text=True, timeout=60)
+    return subprocess.run(command(server, recipe, "run", "--ttl", "4s", *rest), capture_output=True,
+                          text=True, timeout=60)
 
 
 class Holder:
@@ -49,7 +51,8 @@ class Holder:
 
     def __init__(self, server, recipe, *options):
         self.process = subprocess.Popen(
-            command(server, recipe, "run", "--ttl", "4s", *options, "--", "sh", "-c", "echo $DLOCK_TOKEN; read go"),
+            command(server, recipe, "run", "--ttl", "4s", *options, "--",
+                    "sh", "-c", "echo $DLOCK_TOKEN; read go"),
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def holds(self):

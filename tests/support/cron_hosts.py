@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Several "hosts" whose cron fires `dlock run OPTIONS -- job` each period, with clocks that differ by up to SPREAD.
+"""Several "hosts" whose cron fires `dlock run OPTIONS -- job` each period, with clocks that differ
+by up to SPREAD.
 
-    cron_hosts.py [--hosts 8] [--ticks N] [--period MS] [--spread MS] [--window MS] DLOCK DIRECTORY OPTION...
+    cron_hosts.py [--hosts 8] [--ticks N] [--period MS] [--spread MS] [--window MS]
+                  DLOCK DIRECTORY OPTION...
 
-Prints one JSON object: how many jobs ran in how many ticks. Each host is late by an offset of its own, drawn anew for each tick;
-host 0 is punctual. A tick counts only if all of its hosts had their answer within WINDOW of its beginning, because on a machine
-that is busy otherwise they are further apart than cron and NTP let real hosts be; it is repeated, and counted as late.
+Prints one JSON object: how many jobs ran in how many ticks. Each host is late by an offset of its
+own, drawn anew for each tick; host 0 is punctual. A tick counts only if all of its hosts had their
+answer within WINDOW of its beginning, because on a machine that is busy otherwise they are further
+apart than cron and NTP let real hosts be; it is repeated, and counted as late.
 """
 import argparse
 import json
@@ -35,7 +38,8 @@ lock = threading.Lock()
 def fire(tick, at):
     time.sleep(max(0, at - time.monotonic()))
     job = ["sh", "-c", 'echo "$1" >>"$2"; exec sleep 0.005', "sh", str(tick), ran_file]
-    status = subprocess.run([a.dlock, "run", *a.options, "--", *job], stdin=subprocess.DEVNULL).returncode
+    status = subprocess.run([a.dlock, "run", *a.options, "--", *job],
+                            stdin=subprocess.DEVNULL).returncode
     with lock:
         statuses[status] = statuses.get(status, 0) + 1
 
@@ -64,6 +68,7 @@ for line in open(ran_file):
     runs[int(line)] = runs.get(int(line), 0) + 1
 counts = [runs.get(t, 0) for t in good]
 print(json.dumps({
-    "ticks": len(good), "runs": sum(counts), "not_exactly_once": sum(c != 1 for c in counts), "late_ticks": late,
+    "ticks": len(good), "runs": sum(counts), "not_exactly_once": sum(c != 1 for c in counts),
+    "late_ticks": late,
     "statuses": {str(k): v for k, v in sorted(statuses.items())},
 }))

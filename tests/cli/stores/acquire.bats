@@ -83,13 +83,17 @@ script() { setsid -w env --default-signal bash -c "$1"; }
 @test "run --handle: a lock that was released meanwhile is reported" {
   [ "$STORE" != zookeeper ] || skip 'one process at a time can use a handle'
   h=$("$DLOCK" acquire --key k --ttl 1h)
-  run -0 --separate-stderr "$DLOCK" run --handle "$h" --key k -- "$DLOCK" release --key k --handle "$h"
+  run -0 --separate-stderr "$DLOCK" run --handle "$h" --key k -- \
+    "$DLOCK" release --key k --handle "$h"
   assert_regex "$stderr" 'not held any more'
 }
 
 @test "several keys: all or none, whatever the order; the variables are those of the first" {
-  run -0 "$DLOCK" run --key b --key a --key c -- bash -c 'for k in a b c; do "$DLOCK" inspect --check $k; echo $?; done; echo $DLOCK_KEY
-    python3 -c "import json,os; print([g[\"key\"] for g in json.loads(os.environ[\"DLOCK_GRANTS\"])])"'
+  run -0 "$DLOCK" run --key b --key a --key c -- bash -c '
+    for k in a b c; do "$DLOCK" inspect --check $k; echo $?; done
+    echo $DLOCK_KEY
+    echo "$DLOCK_GRANTS" |
+      python3 -c "import json, sys; print([g[\"key\"] for g in json.load(sys.stdin)])"'
   assert_output "$(printf '75\n75\n75\nb\n%s' "['b', 'a', 'c']")"
   for k in a b c; do is_free $k; done
   h=$("$DLOCK" acquire --key c)
@@ -130,10 +134,14 @@ script() { setsid -w env --default-signal bash -c "$1"; }
 }
 
 @test "nested: the same key is re-entrant, with the same token, and stays held" {
-  run -0 timeout 20 "$DLOCK" run --key k -- bash -c 'echo $DLOCK_TOKEN; "$DLOCK" run --key k -- sh -c "echo \$DLOCK_TOKEN"; "$DLOCK" inspect --check k; echo $?'
+  run -0 timeout 20 "$DLOCK" run --key k -- bash -c 'echo $DLOCK_TOKEN
+    "$DLOCK" run --key k -- sh -c "echo \$DLOCK_TOKEN"
+    "$DLOCK" inspect --check k
+    echo $?'
   assert_equal "${lines[0]}" "${lines[1]}"
   assert_equal "${lines[2]}" 75
-  run -0 timeout 20 "$DLOCK" run --key k -- "$DLOCK" run --key other -- "$DLOCK" run -n --key k -- echo deep
+  run -0 timeout 20 "$DLOCK" run --key k -- "$DLOCK" run --key other -- \
+    "$DLOCK" run -n --key k -- echo deep
   assert_output deep
 }
 
@@ -178,11 +186,14 @@ script() { setsid -w env --default-signal bash -c "$1"; }
   assert_output None
 }
 
-@test "bench: a note per reason, a remark where file: is ranked beside a server, a password for each backend" {
+@test "bench: a note per reason, a remark on file: beside a server, a password for each backend" {
   [ "$STORE" = redis ] || skip 'once is enough'
-  run -0 timeout 50 "$DLOCK" bench -b "$DLOCK_BACKEND" -b "file:$dir/locks" --recipe fair --recipe set --recipe lease -d 200ms -c 2 --scenario handoff
-  assert_line 'note  redis fair, redis set: the server is on this host; over a network each command takes a round trip more'
-  assert_line --regexp '^file lease: locks of this machine alone, which are not written to disk at each grant'
+  run -0 timeout 50 "$DLOCK" bench -b "$DLOCK_BACKEND" -b "file:$dir/locks" --recipe fair \
+    --recipe set --recipe lease -d 200ms -c 2 --scenario handoff
+  local near='the server is on this host; over a network each command takes a round trip more'
+  assert_line "note  redis fair, redis set: $near"
+  assert_line --regexp \
+    '^file lease: locks of this machine alone, which are not written to disk at each grant'
 
   # A user with a password of its own beside the one that needs none.
   local port=${DLOCK_BACKEND#redis://127.0.0.1:}
@@ -195,8 +206,10 @@ script() { setsid -w env --default-signal bash -c "$1"; }
   printf 'other\n' >wrong
   chmod 600 right wrong
   local as_bench=${DLOCK_BACKEND/redis:\/\//redis:\/\/bench@}
-  run -0 timeout 50 "$DLOCK" bench -b "$as_bench&password_file=right" -b "$DLOCK_BACKEND" -d 200ms -c 2
-  run -77 timeout 50 "$DLOCK" bench -b "$DLOCK_BACKEND" -b "$as_bench&password_file=wrong" -d 200ms -c 2
+  run -0 timeout 50 "$DLOCK" bench -b "$as_bench&password_file=right" -b "$DLOCK_BACKEND" -d 200ms \
+    -c 2
+  run -77 timeout 50 "$DLOCK" bench -b "$DLOCK_BACKEND" -b "$as_bench&password_file=wrong" \
+    -d 200ms -c 2
   run -77 "$DLOCK" inspect -b "$as_bench&password_file=$PWD/wrong"
   run -0 "$DLOCK" inspect -b "$as_bench&password_file=$PWD/right" k
 }

@@ -5,15 +5,20 @@ load stores
 
 hosts() { # OPTION...: many hosts with crons a little apart; $DLOCK_TEST_TICKS for the full proof
   mkdir -p hosts
-  python3 "$BATS_TEST_DIRNAME/../../support/cron_hosts.py" --ticks "${DLOCK_TEST_TICKS:-5}" --period 1500 --window 950 \
+  python3 "$BATS_TEST_DIRNAME/../../support/cron_hosts.py" --ticks "${DLOCK_TEST_TICKS:-5}" \
+    --period 1500 --window 950 \
     "$DLOCK" hosts -b "$DLOCK_BACKEND" --key report -n -E 0 "$@"
 }
 exactly_once() {
-  run -0 json '(j["ticks"] > 0, j["ticks"] == j["runs"], j["not_exactly_once"], list(j["statuses"]))' <<<"$1"
+  run -0 json \
+    '(j["ticks"] > 0, j["ticks"] == j["runs"], j["not_exactly_once"], list(j["statuses"]))' \
+    <<<"$1"
   assert_output "(True, True, 0, ['0'])"
 }
 
-@test "--min-hold: eight hosts run a job exactly once per tick" { exactly_once "$(hosts --min-hold 1s)"; }
+@test "--min-hold: eight hosts run a job exactly once per tick" {
+  exactly_once "$(hosts --min-hold 1s)"
+}
 
 @test "--once-per: eight hosts run a job exactly once per tick" {
   needs_starts
@@ -103,7 +108,8 @@ exactly_once() {
   eventually pgrep -P "$(pgrep -P $!)" sleep >/dev/null
   kill -9 $!
   wait $! || :
-  run -75 timeout 20 "$DLOCK" run --key k --once-per day --until-success -- echo ran # after the lease
+  # After the lease.
+  run -75 timeout 20 "$DLOCK" run --key k --once-per day --until-success -- echo ran
   assert_output --partial 'k was started'
 }
 
@@ -122,7 +128,8 @@ exactly_once() {
   until "$DLOCK" run -q --key k --once-per 5s -- true; do sleep 0.02; done
   took=$(($(now_ms) - began))
   [ "$took" -le 10000 ] || fail "the next start was possible only after $took ms"
-  [ "$took" -ge 4500 ] || fail "the next start was possible after $took ms, which is less than 4.5 s"
+  [ "$took" -ge 4500 ] ||
+    fail "the next start was possible after $took ms, which is less than 4.5 s"
 }
 
 @test "--once-per: the record expires with the period" {

@@ -24,7 +24,8 @@ shells() {
     example=$(example_of $page)
     assert_equal "$page: $(grep -c . <<<"$example")" "$page: 3"
     assert_regex "$example" '--key migrate'
-    printf '%s\n' "$example" 'echo "with $DLOCK_TOKEN"' 'dlock check migrate --token "$DLOCK_TOKEN"' >"$page.sh"
+    printf '%s\n' "$example" 'echo "with $DLOCK_TOKEN"' \
+      'dlock check migrate --token "$DLOCK_TOKEN"' >"$page.sh"
     sed 's/-w 10s/-w 200ms/' "$page.sh" >"$page.busy.sh"
   done
   while read -r shell; do
@@ -41,9 +42,11 @@ shells() {
       assert_equal "$shell: $status $output" "$shell: 75 "
     done
     # The old form stops with set -e, or where its status is asked for.
-    run --separate-stderr timeout 60 $shell -c 'eval "$(dlock acquire -n --key migrate --output env)" || exit; echo on'
+    run --separate-stderr timeout 60 $shell \
+      -c 'eval "$(dlock acquire -n --key migrate --output env)" || exit; echo on'
     assert_equal "$shell: $status $output" "$shell: 75 "
-    run --separate-stderr timeout 60 $shell -c 'set -e; eval "$(dlock acquire -n --key migrate --output env)"; echo on'
+    run --separate-stderr timeout 60 $shell \
+      -c 'set -e; eval "$(dlock acquire -n --key migrate --output env)"; echo on'
     assert_equal "$shell: $status $output" "$shell: 75 "
   done < <(shells)
   run -0 "$DLOCK" release migrate --handle @handle

@@ -17,7 +17,8 @@ for state in pathlib.Path(sys.argv[2], sys.argv[1]).iterdir():
 PY
       ;;
     redis) at_masters redis HSET "t$BATS_TEST_NUMBER:{$1}:fence" version 2 ;;
-    redlock) at_masters redlock EVAL "return redis.call('SET', KEYS[1], 'v2|' .. redis.call('GET', KEYS[1]))" 1 \
+    redlock) at_masters redlock EVAL \
+      "return redis.call('SET', KEYS[1], 'v2|' .. redis.call('GET', KEYS[1]))" 1 \
       "dlock:redlock:t$BATS_TEST_NUMBER:$1" ;;
     zookeeper)
       /usr/bin/python3 - "$DLOCK_BACKEND" "$1" <<'PY'
@@ -42,19 +43,23 @@ at_masters() { # SCHEME COMMAND...: redis-cli at each server of the URL
   local hosts host scheme=$1
   shift
   hosts=${DLOCK_BACKEND#"$scheme"://}
-  for host in $(tr , ' ' <<<"${hosts%%/*}"); do redis-cli -h "${host%:*}" -p "${host#*:}" "$@"; done >/dev/null
+  for host in $(tr , ' ' <<<"${hosts%%/*}"); do
+    redis-cli -h "${host%:*}" -p "${host#*:}" "$@"
+  done >/dev/null
 }
 
 statement() { # in the database of the URL
   local server=${DLOCK_BACKEND#mysql://root@127.0.0.1:}
-  mariadb --no-defaults -uroot -h127.0.0.1 -P"${server%%/*}" "$(cat "$BATS_FILE_TMPDIR/database")" -e "$1"
+  mariadb --no-defaults -uroot -h127.0.0.1 -P"${server%%/*}" "$(cat "$BATS_FILE_TMPDIR/database")" \
+    -e "$1"
 }
 
 words='has layout 2, and this dlock knows layout 1'
 if [ "$STORE" = file ]; then words='has layout 3, and this dlock knows layouts 1 and 2'; fi
 
 @test "a newer record of a held lock: every operation is refused, and nothing is changed" {
-  if [ "$STORE" = zookeeper ]; then /usr/bin/python3 -c 'import kazoo' 2>/dev/null || skip 'no kazoo is installed'; fi
+  [ "$STORE" != zookeeper ] || /usr/bin/python3 -c 'import kazoo' 2>/dev/null ||
+    skip 'no kazoo is installed'
   handle=$("$DLOCK" acquire --key k --ttl 1h)
   newer k
   refused 64 "$words" run -n --key k -- touch ran
@@ -72,8 +77,10 @@ if [ "$STORE" = file ]; then words='has layout 3, and this dlock knows layouts 1
 printed() {
   local found
   found=$(sed -n "s/^\.Ql \($2.*'\).*/\1/p" "$BATS_TEST_DIRNAME/../../../man/dlock-backends.7" |
-    sed "s/dlock:redlock:KEY/dlock:redlock:t$BATS_TEST_NUMBER:$1/; s/dlock:{KEY}/t$BATS_TEST_NUMBER:{$1}/; s/dlock:KEY/t$BATS_TEST_NUMBER:$1/")
-  [ "$(grep -c . <<<"$found")" = 1 ] || fail "dlock-backends(7) should have one command that begins with $2"
+    sed -e "s/dlock:redlock:KEY/dlock:redlock:t$BATS_TEST_NUMBER:$1/" \
+      -e "s/dlock:{KEY}/t$BATS_TEST_NUMBER:{$1}/; s/dlock:KEY/t$BATS_TEST_NUMBER:$1/")
+  [ "$(grep -c . <<<"$found")" = 1 ] ||
+    fail "dlock-backends(7) should have one command that begins with $2"
   echo "$found"
 }
 remove_record() {
@@ -99,7 +106,8 @@ remove_record() {
 }
 
 @test "other keys are not affected" {
-  if [ "$STORE" = zookeeper ]; then /usr/bin/python3 -c 'import kazoo' 2>/dev/null || skip 'no kazoo is installed'; fi
+  [ "$STORE" != zookeeper ] || /usr/bin/python3 -c 'import kazoo' 2>/dev/null ||
+    skip 'no kazoo is installed'
   "$DLOCK" acquire --key k --ttl 1h
   newer k
   "$DLOCK" run -n --key other -- touch ran
@@ -110,7 +118,8 @@ remove_record() {
   [ "$STORE" = redis ] || skip 'other stores have no such record'
   DLOCK_BACKEND="$DLOCK_BACKEND&recipe=set"
   "$DLOCK" run --key k -- true
-  at_masters redis EVAL "return redis.call('SET', KEYS[1], 'v2|' .. redis.call('GET', KEYS[1]))" 1 "dlock:fence:{t$BATS_TEST_NUMBER:k}t$BATS_TEST_NUMBER:k"
+  at_masters redis EVAL "return redis.call('SET', KEYS[1], 'v2|' .. redis.call('GET', KEYS[1]))" 1 \
+    "dlock:fence:{t$BATS_TEST_NUMBER:k}t$BATS_TEST_NUMBER:k"
   refused 64 "$words" run -n --key k -- touch ran
   refused 64 "$words" inspect k
   assert [ ! -e ran ]

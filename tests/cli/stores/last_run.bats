@@ -5,7 +5,8 @@ load stores
 
 needs_last_run() {
   "$DLOCK" run --key probe -- true
-  [ "$("$DLOCK" inspect -J probe | json 'j.get("last_run")')" != None ] || skip 'this recipe does not keep the last run'
+  [ "$("$DLOCK" inspect -J probe | json 'j.get("last_run")')" != None ] ||
+    skip 'this recipe does not keep the last run'
 }
 
 @test "the last run of a free key: where, by which user, when, how long, how it ended" {
@@ -16,7 +17,10 @@ needs_last_run() {
   assert_line --regexp "^last run +$(hostname):[0-9]+ \\($(id -un)\\), token [0-9]+, exit status 3$"
   assert_line --regexp '^ +started 20[0-9-]+T[0-9:.]+Z, lasted [0-9.]+m?s$'
   "$DLOCK" inspect -J k >seen
-  assert_equal "$(json 'j["last_run"]["token"] == j["token"], j["last_run"]["exit_status"], j["last_run"]["signal"]' <seen)" '(True, 3, None)'
+  run -0 json \
+    'j["last_run"]["token"] == j["token"], j["last_run"]["exit_status"], j["last_run"]["signal"]' \
+    <seen
+  assert_output '(True, 3, None)'
   run -143 "$DLOCK" run --key k -- sh -c 'kill $$'
   run -0 "$DLOCK" inspect k
   assert_line --regexp '^last run .*, ended by signal 15 \(TERM\)$'
@@ -29,7 +33,9 @@ needs_last_run() {
 @test "a run of several keys, and one with --min-hold" {
   needs_last_run
   run -4 "$DLOCK" run --key a --key b --min-hold 200ms -- sh -c 'exit 4'
-  for key in a b; do assert_equal "$("$DLOCK" inspect -J $key | json 'j["last_run"]["exit_status"]')" 4; done
+  for key in a b; do
+    assert_equal "$("$DLOCK" inspect -J $key | json 'j["last_run"]["exit_status"]')" 4
+  done
 }
 
 @test "a command that cannot be started is no run" {
@@ -47,7 +53,8 @@ needs_last_run() {
   kill -9 $!
   eventually is_free k
   run -0 "$DLOCK" inspect k
-  assert_line --regexp '^last run +started 20[0-9-]+T[0-9:.]+Z, [0-9.]+[um]?s ago, with --once-per, end unknown$'
+  assert_line --regexp \
+    '^last run +started 20[0-9-]+T[0-9:.]+Z, [0-9.]+[um]?s ago, with --once-per, end unknown$'
   started_lines 1
   "$DLOCK" run --key k -- true
   refute_line_of_inspect 'end unknown'

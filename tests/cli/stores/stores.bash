@@ -18,7 +18,9 @@ start_fixture() { # one server for the suite
   for ((tries = 0; tries < 3000; tries++)); do
     [ ! -s "$BATS_FILE_TMPDIR/url" ] || return 0
     if ! kill -0 "$(cat "$BATS_FILE_TMPDIR/fixture.pid")" 2>/dev/null; then
-      if grep -q '^SKIPPED' "$BATS_FILE_TMPDIR/fixture.err"; then skip "no server of $STORE is installed"; fi
+      if grep -q '^SKIPPED' "$BATS_FILE_TMPDIR/fixture.err"; then
+        skip "no server of $STORE is installed"
+      fi
       break
     fi
     sleep 0.02
@@ -40,7 +42,8 @@ make_database() { # on the server that ctest started
 }
 
 teardown_file() {
-  [ ! -e "$BATS_FILE_TMPDIR/fixture.pid" ] || kill "$(cat "$BATS_FILE_TMPDIR/fixture.pid")" 2>/dev/null || :
+  [ ! -e "$BATS_FILE_TMPDIR/fixture.pid" ] ||
+    kill "$(cat "$BATS_FILE_TMPDIR/fixture.pid")" 2>/dev/null || :
   [ ! -e "$BATS_FILE_TMPDIR/database" ] || sql "DROP DATABASE $(cat "$BATS_FILE_TMPDIR/database")"
 }
 
@@ -66,12 +69,15 @@ teardown() {
   for environ in /proc/[0-9]*/environ; do
     pid=${environ%/environ} pid=${pid#/proc/}
     [ "$pid" = $$ ] || [ "$pid" = "$BASHPID" ] && continue
-    if grep -qzFx "MARK_OF_TEST=$BATS_TEST_TMPDIR" "$environ" 2>/dev/null; then kill -9 "$pid" 2>/dev/null || :; fi
+    if grep -qzFx "MARK_OF_TEST=$BATS_TEST_TMPDIR" "$environ" 2>/dev/null; then
+      kill -9 "$pid" 2>/dev/null || :
+    fi
   done
 }
 
 needs_starts() { # skips where the recipe cannot note starts
-  "$DLOCK" run --explain --key k --once-per 1h -- true >/dev/null 2>&1 || skip 'this recipe has no --once-per'
+  "$DLOCK" run --explain --key k --once-per 1h -- true >/dev/null 2>&1 ||
+    skip 'this recipe has no --once-per'
 }
 on_file() { [ "$STORE" = file ]; }
 

@@ -13,9 +13,11 @@ if os.geteuid() != 0 or not shutil.which("strace"):
 
 # What is allowed with one name in an open directory, and which flag keeps it from following a link
 # there.
-never_follow = {"mknodat", "mkdirat", "unlinkat", "renameat", "renameat2", "mkdir", "unlink", "rmdir"}
-guarded = {"openat": "O_NOFOLLOW", "open": "O_NOFOLLOW", "openat2": "RESOLVE_NO_SYMLINKS", "newfstatat": "AT_SYMLINK_NOFOLLOW",
-           "statx": "AT_SYMLINK_NOFOLLOW", "fchownat": "AT_SYMLINK_NOFOLLOW"}
+never_follow = {"mknodat", "mkdirat", "unlinkat", "renameat", "renameat2", "mkdir", "unlink",
+                "rmdir"}
+guarded = {"openat": "O_NOFOLLOW", "open": "O_NOFOLLOW", "openat2": "RESOLVE_NO_SYMLINKS",
+           "newfstatat": "AT_SYMLINK_NOFOLLOW", "statx": "AT_SYMLINK_NOFOLLOW",
+           "fchownat": "AT_SYMLINK_NOFOLLOW"}
 
 
 def judge(call, text, locks):
@@ -53,9 +55,12 @@ with tempfile.TemporaryDirectory() as outside:
 
     def traced(*arguments, status=0, without=None):
         global seen
-        log = tempfile.mkdtemp(dir=outside) + "/of"  # one file per thread, or their lines would be mixed
-        command = ["strace", "-ff", "-y", "-q", "-s", "4096", "-e", "trace=file,fchmod,fchown,openat2,fchmodat,mknodat", "-o", log, dlock]
-        ended = subprocess.run(command + list(arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60, text=True,
+        # One file per thread, or their lines would be mixed.
+        log = tempfile.mkdtemp(dir=outside) + "/of"
+        command = ["strace", "-ff", "-y", "-q", "-s", "4096", "-o", log,
+                   "-e", "trace=file,fchmod,fchown,openat2,fchmodat,mknodat", dlock]
+        ended = subprocess.run(command + list(arguments), stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, timeout=60, text=True,
                                preexec_fn=lambda: os.umask(0o77))
         if ended.returncode != status:
             print(f"{arguments}: {ended.returncode}, {ended.stderr}")
@@ -77,8 +82,9 @@ with tempfile.TemporaryDirectory() as outside:
     for recipe in ("lease", "flock"):
         at = ["-b", f"file:{locks}?recipe={recipe}"]
         traced("run", *at, "--key", recipe, "--", "true")  # this creates all files
-        nested = ["sh", "-c", f"'{dlock}' inspect -b 'file:{locks}?recipe={recipe}' {recipe}; "
-                              f"'{dlock}' run --no-reentrant -b 'file:{locks}?recipe={recipe}' --key {recipe} -w 4s -E 9 -- true"]
+        url = f"file:{locks}?recipe={recipe}"
+        nested = ["sh", "-c", f"'{dlock}' inspect -b '{url}' {recipe}; "
+                  f"'{dlock}' run --no-reentrant -b '{url}' --key {recipe} -w 4s -E 9 -- true"]
         # Looked at, and waited for. The table of locks grows with the square of those who wait for
         # one.
         traced("run", *at, "--key", recipe, "--", *nested, status=9, without='"/proc/locks"')

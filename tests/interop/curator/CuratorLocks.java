@@ -24,7 +24,8 @@ class CuratorLocks {
   }
 
   public static void main(String[] arguments) throws Exception {
-    CuratorFramework client = CuratorFrameworkFactory.newClient(arguments[0], 20000, 20000, new RetryOneTime(100));
+    CuratorFramework client = CuratorFrameworkFactory.newClient(
+        arguments[0], 20000, 20000, new RetryOneTime(100));
     client.start();
     client.blockUntilConnected();
     System.out.println("ready");

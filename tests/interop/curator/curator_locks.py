@@ -1,9 +1,11 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""dlock beside Apache Curator: recipe `curator` and InterProcessMutex, recipe `sequential` and InterProcessReadWriteLock, in the same directory, both ways; also
-beside dlock's permits and the lock-delay of a dlock that was killed.
+"""dlock beside Apache Curator: recipe `curator` and InterProcessMutex, recipe `sequential` and
+InterProcessReadWriteLock, in the same directory, both ways; also beside dlock's permits and the
+lock-delay of a dlock that was killed.
 
-usage: curator_locks.py DLOCK    exit status 77: ZooKeeper, Curator or a JDK is not installed (1 with CI=true)
+usage: curator_locks.py DLOCK
+exit status 77: ZooKeeper, Curator or a JDK is not installed (1 with CI=true)
 """
 import os
 import shutil
@@ -13,19 +15,22 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from zookeeper_store import Holder, Server, check, die_with_parent, missing, need_zookeeper, run  # noqa: E402
+from zookeeper_store import (  # noqa: E402
+    Holder, Server, check, die_with_parent, missing, need_zookeeper, run)
 
 JARS = ["/usr/share/java/%s.jar" % name
-        for name in ("curator-client", "curator-framework", "curator-recipes", "guava", "slf4j-api", "zookeeper")]
+        for name in ("curator-client", "curator-framework", "curator-recipes", "guava", "slf4j-api",
+                     "zookeeper")]
 MOMENT = 700  # ms, for locks that are expected to be busy
 
 
 class Curator:
     def __init__(self, server):
         source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "CuratorLocks.java")
-        self.process = subprocess.Popen(["java", "-XX:TieredStopAtLevel=1", "-cp", ":".join(JARS), source, server.host],
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-                                        preexec_fn=die_with_parent)
+        self.process = subprocess.Popen(
+            ["java", "-XX:TieredStopAtLevel=1", "-cp", ":".join(JARS), source, server.host],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+            preexec_fn=die_with_parent)
         check("Curator is connected", self.process.stdout.readline() == "ready\n")
 
     def ask(self, *words):
@@ -60,7 +65,8 @@ def excludes(server, curator, kind, recipe, *mode):
     waiter = Holder(server, recipe, "--key", key, *mode)
     check(what + ": Curator releases", curator.release(kind, key))
     waiter.holds()
-    check(what + ": dlock has it then, and Curator does not", not curator.acquire(kind, key, MOMENT))
+    check(what + ": dlock has it then, and Curator does not",
+          not curator.acquire(kind, key, MOMENT))
     curator.begin("acquire", kind, "/locks/" + key, 30000)
     check(what + ": dlock ends", waiter.end() == 0)
     check(what + ": Curator has it then", curator.answer() == "yes")
@@ -70,7 +76,8 @@ def excludes(server, curator, kind, recipe, *mode):
 def together(server, curator):
     """Readers of both."""
     check("Curator reads", curator.acquire("read", "together", 20000))
-    check("dlock reads beside it", run(server, "sequential", "--key", "together", "-s", "-n", "--", "true").returncode == 0)
+    beside = run(server, "sequential", "--key", "together", "-s", "-n", "--", "true")
+    check("dlock reads beside it", beside.returncode == 0)
     reader = Holder(server, "sequential", "--key", "together", "-s")
     reader.holds()
     check("Curator releases", curator.release("read", "together"))
@@ -87,8 +94,10 @@ def permits(server, curator):
     check("two permits keep Curator's writer out", not curator.acquire("write", "permits", MOMENT))
     check("two permits keep Curator's reader out", not curator.acquire("read", "permits", MOMENT))
     check("one ends", holders[0].end() == 0)
-    check("the other still keeps Curator's writer out", not curator.acquire("write", "permits", MOMENT))
-    check("the other still keeps Curator's reader out", not curator.acquire("read", "permits", MOMENT))
+    check("the other still keeps Curator's writer out",
+          not curator.acquire("write", "permits", MOMENT))
+    check("the other still keeps Curator's reader out",
+          not curator.acquire("read", "permits", MOMENT))
     check("the other ends", holders[1].end() == 0)
     check("then Curator reads", curator.acquire("read", "permits", 20000))
     curator.release("read", "permits")
@@ -103,7 +112,8 @@ def lock_delay(server, curator, kind, recipe):
     killed = time.monotonic()
     holder.process.send_signal(signal.SIGKILL)
     holder.process.wait()
-    check("Curator's %s has what a killed dlock with --lock-delay held" % kind, curator.acquire(kind, key, 60000))
+    check("Curator's %s has what a killed dlock with --lock-delay held" % kind,
+          curator.acquire(kind, key, 60000))
     check("and not before its lock-delay is over", time.monotonic() - killed >= 4)
     curator.release(kind, key)
 

@@ -1,8 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""dlock's recipe `kazoo` and kazoo's Lock in the same directory exclude each other, both ways and under contention.
+"""dlock's recipe `kazoo` and kazoo's Lock in the same directory exclude each other, both ways and
+under contention.
 
-usage: kazoo_lock.py DLOCK    exit status 77: ZooKeeper or python3-kazoo is not installed (1 with CI=true)
+usage: kazoo_lock.py DLOCK
+exit status 77: ZooKeeper or python3-kazoo is not installed (1 with CI=true)
 """
 import os
 import subprocess
@@ -11,7 +13,8 @@ import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from zookeeper_store import Holder, Server, check, command, missing, need_zookeeper, run, until  # noqa: E402
+from zookeeper_store import (  # noqa: E402
+    Holder, Server, check, command, missing, need_zookeeper, run, until)
 
 try:
     from kazoo.client import KazooClient
@@ -26,7 +29,8 @@ def kazoo_holds(server, client):
     busy = run(server, "kazoo", "--key", "nightly", "-n", "--", "true")
     check("dlock finds it busy", busy.returncode == 75, busy)
     check("and leaves nothing behind", len(client.get_children("/locks/nightly")) == 1)
-    waiter = subprocess.Popen(command(server, "kazoo", "run", "--ttl", "4s", "--key", "nightly", "--", "true"))
+    waiter = subprocess.Popen(command(server, "kazoo", "run", "--ttl", "4s", "--key", "nightly",
+                                      "--", "true"))
     until(lambda: len(client.get_children("/locks/nightly")) == 2)
     check("dlock waits", waiter.poll() is None)
     check("kazoo sees dlock among the contenders", len(lock.contenders()) == 2, lock.contenders())
@@ -56,7 +60,8 @@ def wrong_dialect(server, client):
     lock = Lock(client, "/locks/mixed", "kazoo's")
     lock.acquire(timeout=10)
     mixed = run(server, "curator", "--key", "mixed", "-n", "--", "true")
-    check("another dialect is refused with a hint", mixed.returncode == 64 and "--recipe kazoo" in mixed.stderr, mixed)
+    check("another dialect is refused with a hint",
+          mixed.returncode == 64 and "--recipe kazoo" in mixed.stderr, mixed)
     lock.release()
 
 
@@ -64,27 +69,33 @@ def readers_and_writers(server, client):
     """kazoo's WriteLock has the nodes of its Lock; those of its ReadLock dlock does not know."""
     write = WriteLock(client, "/locks/rw", "kazoo's")
     check("kazoo writes", write.acquire(timeout=10))
-    check("dlock finds it busy", run(server, "kazoo", "--key", "rw", "-n", "--", "true").returncode == 75)
+    beside = run(server, "kazoo", "--key", "rw", "-n", "--", "true")
+    check("dlock finds it busy", beside.returncode == 75)
     write.release()
     holder = Holder(server, "kazoo", "--key", "rw")
     holder.holds()
-    check("kazoo's writer finds dlock's lock", not WriteLock(client, "/locks/rw", "kazoo's").acquire(blocking=False))
-    check("so does its reader", not ReadLock(client, "/locks/rw", "kazoo's").acquire(blocking=False))
+    check("kazoo's writer finds dlock's lock",
+          not WriteLock(client, "/locks/rw", "kazoo's").acquire(blocking=False))
+    check("so does its reader",
+          not ReadLock(client, "/locks/rw", "kazoo's").acquire(blocking=False))
     check("dlock ends", holder.end() == 0)
     read = ReadLock(client, "/locks/rw", "kazoo's")
     check("kazoo reads", read.acquire(timeout=10))
     beside = run(server, "kazoo", "--key", "rw", "-n", "--", "true")
-    check("dlock refuses a directory with readers of kazoo", beside.returncode == 64 and "__rlock__" in beside.stderr, beside)
+    check("dlock refuses a directory with readers of kazoo",
+          beside.returncode == 64 and "__rlock__" in beside.stderr, beside)
     read.release()
 
 
 def beside_permits(server, client):
-    """Another dialect: dlock refuses a directory with kazoo's nodes in it; kazoo does not look at dlock's (backends/zookeeper/README.md)."""
+    """Another dialect: dlock refuses a directory with kazoo's nodes in it; kazoo does not look at
+    dlock's (backends/zookeeper/README.md)."""
     lock = Lock(client, "/locks/permits", "kazoo's")
     lock.acquire(timeout=10)
     for mode in (["--limit", "2"], [], ["-s"]):
         mixed = run(server, "sequential", "--key", "permits", *mode, "-n", "--", "true")
-        check("sequential %s is refused beside kazoo's Lock" % " ".join(mode), mixed.returncode == 64 and "--recipe kazoo" in mixed.stderr, mixed)
+        check("sequential %s is refused beside kazoo's Lock" % " ".join(mode),
+              mixed.returncode == 64 and "--recipe kazoo" in mixed.stderr, mixed)
     lock.release()
 
 
@@ -110,7 +121,8 @@ def contention(server, client, each=15):
 
     def by_dlock():
         for _ in range(each):
-            subprocess.run(command(server, "kazoo", "run", "--ttl", "4s", "--key", "count", "--", "sh", "-c", script, "sh", counter), check=True)
+            subprocess.run(command(server, "kazoo", "run", "--ttl", "4s", "--key", "count",
+                                   "--", "sh", "-c", script, "sh", counter), check=True)
 
     def by_kazoo():
         lock = Lock(client, "/locks/count", "kazoo's")

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""rate.py HOST:PORT SECONDS: how often kazoo's Lock is taken and released in a second, uncontended, on one session."""
+"""rate.py HOST:PORT SECONDS: how often kazoo's Lock is taken and released in a second, uncontended,
+on one session."""
 import sys
 import time
 

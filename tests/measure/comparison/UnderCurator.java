@@ -26,7 +26,8 @@ class UnderCurator {
   public static void main(String[] arguments) throws Exception {
     int timeout = Integer.parseInt(arguments[2]);
     List<String> command = Arrays.asList(arguments).subList(3, arguments.length);
-    CuratorFramework client = CuratorFrameworkFactory.newClient(arguments[0], timeout, timeout, new RetryOneTime(100));
+    CuratorFramework client = CuratorFrameworkFactory.newClient(
+        arguments[0], timeout, timeout, new RetryOneTime(100));
     client.getConnectionStateListenable().addListener((c, state) -> {
       if (state == ConnectionState.SUSPENDED || state == ConnectionState.LOST) end();
     });
