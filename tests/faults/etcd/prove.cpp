@@ -285,7 +285,7 @@ void faults(long wanted, unsigned seed) {
 
 // For how long two jobs were alive at a time.
 Clock::duration together(bool by_etcdctl) {
-  EtcdServer cluster{{.members = 3, .durable = false, .flags = {}}};
+  EtcdServer cluster{{.members = 3, .durable = true, .flags = {}}};
   TestDirectory dir;
   const std::size_t leader = cluster.leader();
   std::vector<std::string> others;
