@@ -124,7 +124,7 @@ TEST_CASE("a release behind a renewal whose reply was lost frees the key at once
   Scene s;
   const Lease lease = take(*s.late, request(key("k"), 60s));
   const std::int64_t before = s.at(lease).lease;
-  s.proxy.lose_reply(transactions);
+  s.proxy.lose_reply(transactions, true);
   CHECK_FALSE(s.late->renew(lease, 60s));
   REQUIRE(s.proxy.lost_one());
   CHECK(s.at(lease).lease != before);
@@ -137,7 +137,7 @@ TEST_CASE("a release behind a renewal whose reply was lost frees the key at once
 TEST_CASE("a renewal whose reply was lost is kept by the next one") {
   Scene s;
   const Lease lease = take(*s.late, request(key("k"), 30s));
-  s.proxy.lose_reply(transactions);
+  s.proxy.lose_reply(transactions, true);
   CHECK_FALSE(s.late->renew(lease, 30s));
   REQUIRE(s.proxy.lost_one());
   CHECK(kept(s.late->renew(lease, 30s)));
@@ -185,10 +185,23 @@ TEST_CASE(
   }
 }
 
+// Told by a broken connection, it is repeated at once.
+TEST_CASE("a renewal and a release whose connection breaks are repeated within their time") {
+  Scene s;
+  const Lease lease = take(*s.late, request(key("k"), 30s));
+  s.proxy.lose_reply(transactions);
+  CHECK(kept(s.late->renew(lease, 30s)));
+  REQUIRE(s.proxy.lost_one());
+  s.proxy.lose_reply("request_delete_range");
+  CHECK(s.late->release(lease).value() == Released::yes);
+  REQUIRE(s.proxy.lost_one());
+  CHECK(below(s.server, "dlock/lock/k/").empty());
+}
+
 TEST_CASE("a release that was not answered counts as released when it is repeated") {
   Scene s;
   const Lease lease = take(*s.late, request(key("k"), 30s));
-  s.proxy.lose_reply("request_delete_range");
+  s.proxy.lose_reply("request_delete_range", true);
   CHECK_FALSE(s.late->release(lease));
   REQUIRE(s.proxy.lost_one());
   CHECK(s.late->release(lease).value() == Released::yes);

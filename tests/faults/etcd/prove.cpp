@@ -4,16 +4,22 @@
 //
 // Parts: rate (beside two puts), queue (exchanges per grant, hand-off), crowd (200 waiters on disk,
 // again and again), faults (grants while members are stopped, killed and cut off; none may overlap
-// another, and tokens rise). Counts are asserted, times are printed.
+// another, and tokens rise), leader (it is stopped for 15 s and goes on, with leases of 10 s and two
+// jobs at the other members, under $DLOCK and under etcdctl lock: how long both run). Counts are asserted, times are printed.
 #include "support/prove.hpp"
 #include <unistd.h>
 #include <atomic>
+#include <csignal>
 #include <cstdio>
+#include <cstdlib>
+#include <map>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <stdexcept>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include "support/etcd_server.hpp"
 #include "support/proxy.hpp"
 
@@ -275,6 +281,81 @@ void faults(long wanted, unsigned seed) {
   must(total() >= (full ? wanted : 200), "grants");
 }
 
+// ---- the leader is stopped and goes on ---------------------------------------------------------
+
+// For how long two jobs were alive at a time.
+Clock::duration together(bool by_etcdctl) {
+  EtcdServer cluster{{.members = 3, .durable = true, .flags = {}}};
+  TestDirectory dir;
+  const std::size_t leader = cluster.leader();
+  std::vector<std::string> others;
+  for (std::size_t i = 0; i < 3; ++i)
+    if (i != leader) others.push_back(cluster.host(i));
+  const auto pid_of = [&](int job) {
+    std::FILE* file = std::fopen(fmt::format("{}/{}", dir.path(), job).c_str(), "re");
+    int pid = 0;
+    if (file && std::fscanf(file, "%d", &pid) != 1) pid = 0;
+    if (file) std::fclose(file);
+    return pid > 0 && ::kill(pid, 0) == 0 ? pid : 0;
+  };
+  std::vector<pid_t> programs;
+  const auto begin = [&](int job) {
+    const std::string script = fmt::format("echo $$ >{}/{}; exec sleep 120", dir.path(), job);
+    std::vector<std::string> words{std::getenv("DLOCK"),
+                                   "run",
+                                   "-b",
+                                   fmt::format("etcd://{},{}", others[0], others[1]),
+                                   "--key",
+                                   "k",
+                                   "--ttl",
+                                   "10s",
+                                   "--",
+                                   "sh",
+                                   "-c",
+                                   script};
+    if (by_etcdctl)
+      words = {"env",     "ETCDCTL_API=3",
+               "etcdctl", fmt::format("--endpoints=http://{},http://{}", others[0], others[1]),
+               "lock",    "--ttl",
+               "10",      "k",
+               "--",      "sh",
+               "-c",      script};
+    programs.push_back(start_server(words));
+  };
+  begin(0);
+  for (const Deadline end = Clock::now() + 20s; pid_of(0) == 0; ::usleep(20000))
+    if (Clock::now() > end) throw std::runtime_error("no job");
+  begin(1);
+  std::this_thread::sleep_for(5s);
+  Clock::duration both{};
+  const Deadline began = Clock::now();
+  bool stopped = false, went_on = false;
+  for (Deadline last = began; last < began + 50s;) {
+    ::usleep(5000);
+    const Deadline now = Clock::now();
+    if (pid_of(0) != 0 && pid_of(1) != 0) both += now - last;
+    last = now;
+    if (!std::exchange(stopped, true)) cluster.freeze(leader);
+    if (now > began + 15s && !std::exchange(went_on, true)) cluster.thaw(leader);
+  }
+  for (const pid_t pid : programs) ::kill(pid, SIGTERM);
+  for (const int job : {0, 1})
+    if (const int pid = pid_of(job); pid > 0) ::kill(pid, SIGKILL);
+  return both;
+}
+
+void leader() {
+  if (!std::getenv("DLOCK") || !installed("etcdctl")) return;
+  for (int i = 0; i < (full ? 3 : 1); ++i) {
+    const auto ours = together(false), theirs = together(true);
+    fmt::print(
+        "leader stopped for 15 s, ttl 10 s: two jobs together for {:.1f} s under dlock, "
+        "{:.1f} s under etcdctl lock\n",
+        seconds(ours), seconds(theirs));
+    must(ours == Clock::duration{}, "one job at a time");
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -298,6 +379,7 @@ int main(int argc, char** argv) {
     }
     if (wanted("crowd"))
       for (int i = 0; i < (full ? 6 : 1); ++i) contended(true, 200, 5, 5.6);
+    if (wanted("leader")) leader();
     if (wanted("faults")) faults(full ? 20000 : 3000, std::random_device{}());
   } catch (const std::exception& e) {
     fmt::print("FAILED: {}\n", e.what());
