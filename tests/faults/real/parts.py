@@ -257,7 +257,7 @@ class Case(unittest.TestCase):
     def killed(self, call, n, *words):
         """Whether dlock, its guard or its job was killed before its call number `n` of this kind, in any thread."""
         log = self.dir + "/trace"
-        trace = ["strace", "-q", "-f", "-o", log, "-e", "trace=none", "-e", f"inject={call}:signal=KILL:when={n}"]
+        trace = ["strace", "-q", "-f", "-o", log, "-e", f"trace={call}", "-e", f"inject={call}:signal=KILL:when={n}"]
         subprocess.run([*trace, DLOCK, *words], env=clean, stderr=subprocess.DEVNULL, timeout=BOUND, check=False)
         return "killed by SIGKILL" in read(log)
 
