@@ -219,8 +219,14 @@ class Run:
         return [json.loads(line) for line in lines]
 
     def event(self, name):
+        return self.until(f"event {name}", lambda: next((e for e in self.events() if e["event"] == name), None))
+
+    def renewals(self):
+        return len([e for e in self.events() if e["event"] == "renewed"])
+
+    def until(self, what, question):
         try:
-            return within(f"event {name}", lambda: next((e for e in self.events() if e["event"] == name), None))
+            return within(what, question)
         except AssertionError as late:
             raise AssertionError(f"{late}: {self.err}{self.events()}") from None
 

@@ -54,12 +54,9 @@ class Passwords(parts.Case):
                 self.alone()
                 self.forget_runs()
 
-    def renewals(self, run):
-        return len([e for e in run.events() if e["event"] == "renewed"])
-
     def goes_on(self, run):  # through two more renewals
-        before = self.renewals(run)
-        parts.within("it is renewed", lambda: self.renewals(run) >= before + 2)
+        before = run.renewals()
+        run.until("it is renewed", lambda: run.renewals() >= before + 2)
 
     def test_held(self):
         """The new password is in the file: the holder goes on, the waiter gets its turn."""
