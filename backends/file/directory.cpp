@@ -104,15 +104,21 @@ Fd open_below(int dir, const std::string& name) {
 
 std::string temporary_name() { return ".new." + Owner::random().hex(); }
 
-// renameat2 if the filesystem supports it; otherwise a plain mkdir, where only a strict umask makes
-// a difference.
+// What a group shares gets its rights under a temporary name, before others see it. A filesystem or
+// a filter without renameat2 makes it in its place, where only a strict umask makes a difference.
+enum class Made { renamed, in_place };
+
 bool rename_new(int dir, const std::string& from, const std::string& to) {
   return ::renameat2(dir, from.c_str(), dir, to.c_str(), RENAME_NOREPLACE) == 0;
 }
 
+// glibc says EINVAL where the kernel has no such call
+bool cannot_rename_new(int why) { return why == EINVAL || why == ENOSYS || why == EPERM; }
+
 Result<void> make_key_dir(int parent, const std::string& name, const Access& a,
-                          const std::string& path) {
-  const std::string made = a.group ? temporary_name() : name;
+                          const std::string& path, Made how = Made::renamed) {
+  const bool rename = a.group && how == Made::renamed;
+  const std::string made = rename ? temporary_name() : name;
   if (::mkdirat(parent, made.c_str(), a.dir_mode())) {
     if (errno == EEXIST) return {};
     return fail_errno("create", path, errno);
@@ -128,10 +134,11 @@ Result<void> make_key_dir(int parent, const std::string& name, const Access& a,
     ::unlinkat(parent, made.c_str(), AT_REMOVEDIR);
     return given;
   }
-  if (!a.group || rename_new(parent, made, name)) return {};
+  if (!rename || rename_new(parent, made, name)) return {};
   const int why = errno;
   ::unlinkat(parent, made.c_str(), AT_REMOVEDIR);
   if (why == EEXIST) return {};
+  if (cannot_rename_new(why)) return make_key_dir(parent, name, a, path, Made::in_place);
   return fail_errno("create", path, why);
 }
 
@@ -325,18 +332,30 @@ std::optional<std::string_view> network_filesystem(unsigned long magic) noexcept
   return at == std::end(kinds) ? std::nullopt : std::optional{at->name};
 }
 
-Result<void> make_shared_file(int dir, const std::string& name, const Access& access,
-                              std::string_view path) {
-  const std::string made = temporary_name();
+namespace {
+
+Result<void> make_file(int dir, const std::string& name, const Access& access,
+                       std::string_view path, Made how) {
+  const bool rename = how == Made::renamed;
+  const std::string made = rename ? temporary_name() : name;
   Fd file(::openat(dir, made.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,
                    access.file_mode()));
+  if (!file && errno == EEXIST) return {};
   if (!file) return fail_errno("create", path, errno);
   auto given = give_rights(file.get(), access, access.file_mode(), path);
-  if (given && rename_new(dir, made, name)) return {};
+  if (given && (!rename || rename_new(dir, made, name))) return {};
   const int why = errno;
-  ::unlinkat(dir, made.c_str(), 0);
+  if (rename) ::unlinkat(dir, made.c_str(), 0);  // in its place others may use it already
   if (!given || why == EEXIST) return given;
+  if (cannot_rename_new(why)) return make_file(dir, name, access, path, Made::in_place);
   return fail_errno("create", path, why);
+}
+
+}  // namespace
+
+Result<void> make_shared_file(int dir, const std::string& name, const Access& access,
+                              std::string_view path) {
+  return make_file(dir, name, access, path, Made::renamed);
 }
 
 }  // namespace dlock::file

@@ -84,8 +84,8 @@ bool set_mode(int held, mode_t mode) noexcept;  // of a result of hold_made; fal
 // another user.
 Result<void> give_rights(int fd, const Access& access, mode_t mode, std::string_view path);
 
-// Makes `name` in `dir` with the modes of `access`, by a rename, so that it is never visible with
-// others. Existing: fine.
+// Makes `name` in `dir` with the modes of `access`, by a rename where that is possible, so that it
+// is never visible with others. Existing: fine.
 Result<void> make_shared_file(int dir, const std::string& name, const Access& access,
                               std::string_view path);
 

@@ -4,7 +4,7 @@ an event, with a bound. CTest gives the programs in the environment."""
 import atexit, json, os, shutil, signal, socket, subprocess, sys, tempfile, time, unittest
 
 DLOCK = os.environ.get("DLOCK", "")
-BOUND = 60  # s: of what is no promise
+BOUND = float(os.environ.get("BOUND", 60))  # s: of what is no promise
 clean = {k: v for k, v in os.environ.items() if not k.startswith("DLOCK_") or k == "DLOCK_TEST_MUTANT"}
 
 
@@ -44,6 +44,9 @@ def read(path):
             return file.read()
     except FileNotFoundError:
         return ""
+
+
+traceable = unittest.skipIf(shutil.which("strace") is None, "strace is not installed")
 
 
 def missing(what):
@@ -105,6 +108,16 @@ class Fixture:
     def sql(self, statement):
         client = ["mariadb", "--no-defaults", "-uroot", "-S", self.directory + "/s", "-N", "-B", "-e", statement]
         return subprocess.run(client, check=True, capture_output=True, text=True, timeout=BOUND).stdout
+
+
+started = {}
+
+
+def fixture(kind):
+    """One for all tests of a program."""
+    if kind not in started:
+        started[kind] = Fixture(kind)
+    return started[kind]
 
 
 class Redis:
@@ -206,8 +219,14 @@ class Run:
         return [json.loads(line) for line in lines]
 
     def event(self, name):
+        return self.until(f"event {name}", lambda: next((e for e in self.events() if e["event"] == name), None))
+
+    def renewals(self):
+        return len([e for e in self.events() if e["event"] == "renewed"])
+
+    def until(self, what, question):
         try:
-            return within(f"event {name}", lambda: next((e for e in self.events() if e["event"] == name), None))
+            return within(what, question)
         except AssertionError as late:
             raise AssertionError(f"{late}: {self.err}{self.events()}") from None
 
@@ -241,12 +260,22 @@ class Case(unittest.TestCase):
         self.assertIn(done.returncode, wanted, f"{words}: {done.stdout}{done.stderr}")
         return done.stdout + done.stderr
 
+    def killed(self, call, n, *words):
+        """Whether dlock, its guard or its job was killed before its call number `n` of this kind, in any thread."""
+        log = self.dir + "/trace"
+        trace = ["strace", "-q", "-f", "-o", log, "-e", f"trace={call}", "-e", f"inject={call}:signal=KILL:when={n}"]
+        subprocess.run([*trace, DLOCK, *words], env=clean, stderr=subprocess.DEVNULL, timeout=BOUND, check=False)
+        return "killed by SIGKILL" in read(log)
+
     def judged(self, then="exec sleep 600"):
         """A job that only one process at a time may be: it leaves `overlap` if another is there."""
         return ["sh", "-c", f"exec 9>{self.dir}/judge; flock -n 9 || touch {self.dir}/overlap; echo $$ >>{self.dir}/ran; {then}"]
 
     def runs(self):  # how often the judged job was started
         return len(read(self.dir + "/ran").split())
+
+    def forget_runs(self):
+        os.path.exists(self.dir + "/ran") and os.unlink(self.dir + "/ran")
 
     def alone(self):
         self.assertFalse(os.path.exists(self.dir + "/overlap"), "two jobs at a time")
