@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
-#include "store.hpp"
 #include "support/process.hpp"
+#include "support/stores.hpp"
 
 namespace dlock::test {
 

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 #include "cell.hpp"
-#include "store.hpp"
+#include "support/stores.hpp"
 
 namespace dlock::test {
 

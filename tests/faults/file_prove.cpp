@@ -3,10 +3,9 @@
 //   file_prove contend [GRANTS [KILL_EVERY]]   8 processes on one key, one killed (-9) about every
 //   KILL_EVERY grants
 //   file_prove waiters N                        N processes in the queue of one key: wake-ups per
-//   grant, hand-off times, order
+//   grant, order
 //   file_prove crowd N [TIMES [OP_TIMEOUT_MS]]  N processes change one key at once, each TIMES:
 //   none waits for op-timeout
-//   file_prove alone [GRANTS]                   acquire and release, uncontended: microseconds
 // Ends with 1 on any violation. The ledger is shared memory; each holder notes itself there before
 // it releases.
 #include <dirent.h>
@@ -40,12 +39,9 @@ struct Contender {
   std::atomic<bool> doomed;  // about to be killed: it cannot note its release
 };
 struct Ledger {
-  std::atomic<std::uint64_t> clock{1}, grants, overlaps, inversions, overtakes, last_token, wakeups,
-      handoffs;
-  std::atomic<std::int64_t> released_at;
+  std::atomic<std::uint64_t> clock{1}, grants, overlaps, inversions, overtakes, last_token, wakeups;
   std::atomic<int> errors;
   std::atomic<bool> go;
-  std::int64_t handoff_ns[8192];
   Contender contender[most];
 };
 
@@ -174,13 +170,10 @@ int prove_contend(const std::string& dir, std::uint64_t goal, std::uint64_t kill
   (void)!::write(ready, "!", 1);
   while (answer && !std::holds_alternative<Granted>(*answer)) answer = (*place)->poll(60s);
   if (!answer) ++l.errors, ::_exit(1);
-  const auto now = Clock::now().time_since_epoch().count();
-  l.handoff_ns[l.handoffs++ % std::size(l.handoff_ns)] = now - l.released_at;
   const Lease lease = std::get<Granted>(*answer).lease;
   enter(me, lease);
   l.wakeups += b->counters().wakeups;
   c.inside = false;
-  l.released_at = Clock::now().time_since_epoch().count();
   if (!b->release(lease)) ++l.errors;
   ::_exit(0);
 }
@@ -213,24 +206,16 @@ int prove_waiters(const std::string& dir, std::size_t n) {
       char told = 0;
       if (::read(ready[0], &told, 1) != 1) return 1;
     }
-    l.released_at = Clock::now().time_since_epoch().count();
     if (!holder->release(std::get<Granted>(*first).lease)) ++l.errors;
     for (const pid_t p : pids) ::waitpid(p, nullptr, 0);
     ::close(ready[0]);
     ::close(ready[1]);
   }
-  std::vector<std::int64_t> t(
-      l.handoff_ns, l.handoff_ns + std::min<std::size_t>(l.handoffs, std::size(l.handoff_ns)));
-  std::sort(t.begin(), t.end());
   const double per_grant = static_cast<double>(l.wakeups) / static_cast<double>(n);
   const std::size_t files = entries(dir + "/q"), left = entries("/proc/self/fd") - descriptors;
   std::printf(
-      "waiters %4zu: %.3f wake-ups per grant, hand-off p50 %.0f us, p99 %.0f us, max %.0f us; "
-      "left: %zu file (the state), %zu "
-      "descriptors\n",
-      n, per_grant, static_cast<double>(t[t.size() / 2]) / 1e3,
-      static_cast<double>(t[t.size() * 99 / 100]) / 1e3, static_cast<double>(t.back()) / 1e3, files,
-      left);
+      "waiters %4zu: %.3f wake-ups per grant; left: %zu file (the state), %zu descriptors\n", n,
+      per_grant, files, left);
   const int bad = report_violations("waiters");
   // One wake-up each, and a few for waiters whose safety check fell into the run.
   return bad || l.grants != n || per_grant > 1.1 || files != 1 || left != 0;
@@ -248,7 +233,6 @@ int prove_waiters(const std::string& dir, std::size_t n) {
   for (std::uint64_t i = 0; i < times; ++i) {
     for (const bool release : {false, true}) {
       static std::optional<Lease> lease;
-      const auto start = Clock::now();
       bool good = false;
       if (release) {
         good = b->release(*lease).has_value();
@@ -262,9 +246,6 @@ int prove_waiters(const std::string& dir, std::size_t n) {
       }
       if (!good) ++l.errors, ::_exit(1);
       ++l.grants;
-      std::int64_t longest = l.released_at;
-      const std::int64_t took = (Clock::now() - start).count();
-      while (took > longest && !l.released_at.compare_exchange_weak(longest, took)) {}
     }
   }
   ::_exit(0);
@@ -277,34 +258,11 @@ int prove_crowd(const std::string& dir, std::size_t n, std::uint64_t times, Dura
     pids.push_back(fork_contender());
     if (pids.back() == 0) change_often(dir, n, times, op_timeout);
   }
-  const auto start = Clock::now();
   l.go = true;
   for (const pid_t p : pids) ::waitpid(p, nullptr, 0);
-  std::printf("crowd %zu: %lu changes in %.2f s, the longest took %.0f ms, %d errors%s\n", n,
-              l.grants.load(), std::chrono::duration<double>(Clock::now() - start).count(),
-              static_cast<double>(l.released_at) / 1e6, l.errors.load(), l.errors ? "  FAIL" : "");
+  std::printf("crowd %zu: %lu changes, %d errors%s\n", n, l.grants.load(), l.errors.load(),
+              l.errors ? "  FAIL" : "");
   return l.errors || l.grants != 2 * n * times;
-}
-
-int prove_alone(const std::string& dir, std::uint64_t grants) {
-  auto b = file::open_lease(dir, {}, {});
-  std::vector<std::int64_t> t;
-  for (std::uint64_t i = 0; i < grants; ++i) {
-    const Request r = request("u");
-    const auto start = Clock::now();
-    auto place = b->enqueue(r);
-    const auto answer = (*place)->poll(0s);
-    if (!answer || !std::holds_alternative<Granted>(*answer) ||
-        !b->release(std::get<Granted>(*answer).lease))
-      return 1;
-    t.push_back((Clock::now() - start).count());
-  }
-  std::sort(t.begin(), t.end());
-  std::printf("alone: acquire + release p50 %.1f us, p99 %.1f us, min %.1f us, %lu times\n",
-              static_cast<double>(t[t.size() / 2]) / 1e3,
-              static_cast<double>(t[t.size() * 99 / 100]) / 1e3, static_cast<double>(t[0]) / 1e3,
-              grants);
-  return 0;
 }
 
 }  // namespace
@@ -321,7 +279,6 @@ int main(int argc, char** argv) {
   if (what == "crowd")
     return prove_crowd(dir.path(), std::min<std::size_t>(number(2, 500), most), number(3, 5),
                        Duration{1000 * number(4, 5000)});
-  if (what == "alone") return prove_alone(dir.path(), number(2, 10000));
-  std::fprintf(stderr, "usage: file_prove contend|waiters|crowd|alone [N]\n");
+  std::fprintf(stderr, "usage: file_prove contend|waiters|crowd [N]\n");
   return 64;
 }

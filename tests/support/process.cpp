@@ -122,16 +122,6 @@ void clean_environment() {
   for (const auto& name : doomed) ::unsetenv(name.c_str());
 }
 
-TempDir::TempDir() {
-  const char* base = std::getenv("TMPDIR");
-  path_ = std::string(base && *base ? base : "/tmp") + "/dlock-test.XXXXXX";
-  if (!::mkdtemp(path_.data())) give_up("mkdtemp " + path_ + ": " + std::strerror(errno));
-}
-TempDir::~TempDir() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
-
 Process Process::start(const Spawn& s) {
   std::vector<std::string> args = s.argv, vars;
   for (char** e = environ; *e; ++e) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 #include <vector>
+#include "support/temp_dir.hpp"
 #include "util/fd.hpp"
 
 namespace dlock::test {
@@ -15,19 +16,6 @@ double boot_now() noexcept;  // CLOCK_BOOTTIME in seconds, as in the events that
 
 // Ends the test program with status 1: a requirement is missing here, so the test proves nothing.
 [[noreturn]] void give_up(const std::string& what);
-
-// A new directory below $TMPDIR, removed with everything in it at the end of the scope.
-class TempDir {
- public:
-  TempDir();
-  ~TempDir();
-  TempDir(const TempDir&) = delete;
-  TempDir& operator=(const TempDir&) = delete;
-  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
 
 // Stops a process as a debugger does, each of its threads, until the scope ends, and by the thread
 // that made it. (SIGSTOP would not last, where the kernel continues a group that an end orphans.)

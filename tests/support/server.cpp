@@ -9,12 +9,10 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <stdexcept>
 #include "util/fd.hpp"
 
 namespace dlock::test {
-namespace fs = std::filesystem;
 
 bool installed(std::string_view program) {
   const char* path = std::getenv("PATH");
@@ -33,16 +31,6 @@ int without(std::string_view program) {
   std::fprintf(stderr, "%s: %.*s is not installed\n", must ? "FAILED" : "SKIPPED",
                static_cast<int>(program.size()), program.data());
   return must ? 1 : skipped;
-}
-
-TestDirectory::TestDirectory()
-    : TestDirectory(std::getenv("TMPDIR") ? std::getenv("TMPDIR") : "/tmp") {}
-TestDirectory::TestDirectory(const std::string& base) : path_(base + "/dlock-test.XXXXXX") {
-  if (!::mkdtemp(path_.data())) throw std::runtime_error("mkdtemp " + path_);
-}
-TestDirectory::~TestDirectory() {
-  std::error_code ignored;
-  fs::remove_all(path_, ignored);
 }
 
 std::uint16_t free_port() {

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 #include <vector>
+#include "support/temp_dir.hpp"
 
 namespace dlock::test {
 
@@ -15,19 +16,7 @@ inline constexpr int skipped = 77;
 int without(std::string_view program);  // prints it; returns the exit status
 bool installed(std::string_view program);
 
-// A private directory, removed with its contents.
-class TestDirectory {
- public:
-  TestDirectory();  // below $TMPDIR or /tmp
-  explicit TestDirectory(const std::string& base);
-  ~TestDirectory();
-  TestDirectory(const TestDirectory&) = delete;
-  TestDirectory& operator=(const TestDirectory&) = delete;
-  const std::string& path() const noexcept { return path_; }
-
- private:
-  std::string path_;
-};
+using TestDirectory = TempDir;
 
 // A port of 127.0.0.1 that was free a moment ago.
 std::uint16_t free_port();

@@ -10,10 +10,9 @@ namespace dlock::test {
 // A private directory for one test, mode 0700, removed at the end.
 class TempDir {
  public:
-  TempDir() {
-    std::string name = (std::filesystem::temp_directory_path() / "dlock-test-XXXXXX").string();
-    if (!::mkdtemp(name.data())) throw std::runtime_error("mkdtemp " + name);
-    path_ = name;
+  TempDir() : TempDir(std::filesystem::temp_directory_path().string()) {}
+  explicit TempDir(const std::string& base) : path_(base + "/dlock-test.XXXXXX") {
+    if (!::mkdtemp(path_.data())) throw std::runtime_error("mkdtemp " + path_);
   }
   ~TempDir() {
     std::error_code ignored;

@@ -169,7 +169,6 @@ QueueWaiter::Step QueueWaiter::wait(const Standing& at, const Verdict& v, Deadli
     TRY_VOID(backend_.done(s, "watch", {&set}, backend_.op_deadline()));
     const Reply& r = set.reply();
     if (unknown(r.rc) || r.rc == ZNONODE) {
-      backend_.relists += r.rc == ZNONODE;
       list_.reset();
       watched_.clear();
       return go_on;

@@ -143,7 +143,6 @@ class SessionBackend : public Backend {
   Result<bool> remove(Session&, const std::string& path, Deadline until);
 
   std::uint64_t wakeups = 0;
-  std::uint64_t relists = 0;  // the node to watch was gone already
 
  protected:
   virtual std::vector<Op> release_ops(const std::string& node, std::optional<unsigned>) const {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include "faults.hpp"
 
@@ -56,22 +57,40 @@ TEST_CASE(
   CHECK(p.error().code == Errc::usage);
 }
 
-TEST_CASE("a read-only server grants nothing, even to an account that may write there") {
+TEST_CASE("a read-only server grants and renews nothing, whoever asks, and says why") {
   Database db{server()};
-  for (const char* recipe : {"lease", "get-lock", "for-update", "insert", "version"}) {
-    CAPTURE(recipe);
-    const auto a = open_mysql(with_prefix(db, recipe), calm(), recipe);
+  server().sql(
+      "CREATE OR REPLACE USER plain@'%'; GRANT ALL ON *.* TO plain@'%'; REVOKE READ_ONLY ADMIN ON "
+      "*.* FROM plain@'%'");
+  struct Row {
+    const char *recipe, *user;  // root may write there
+  };
+  for (const auto& [recipe, user] :
+       {Row{"lease", "root"}, Row{"lease", "plain"}, Row{"get-lock", "root"},
+        Row{"for-update", "root"}, Row{"insert", "root"}, Row{"version", "root"}}) {
+    CAPTURE(recipe, user);
+    std::string url = with_prefix(db, recipe);
+    url.replace(url.find("root@"), 4, user);
+    const auto a = open_mysql(url, calm(), recipe);
     release_or_fail(*a, acquire_or_fail(*a, request(key("k"), 30s)));
+    std::optional<Lease> held;
+    if (std::string_view{user} == "plain") held = acquire_or_fail(*a, request(key("held"), 30s));
     server().sql("SET GLOBAL read_only=1");
-    const auto fresh = open_mysql(with_prefix(db, recipe), calm(), recipe);
+    const auto fresh = open_mysql(url, calm(), recipe);
     const auto p = waiter(*fresh, request(key("k"), 30s))->poll(0us),
                q = waiter(*a, request(key("k"), 30s))->poll(1s);  // over a session from before
+    const Result<Renewal> renewed = held ? a->renew(*held, 30s) : Renewal{Lost{}};
     server().sql("SET GLOBAL read_only=0");
     for (const auto* refused : {&p, &q}) {
       REQUIRE_FALSE(*refused);
       CHECK(refused->error().code == Errc::unavailable);
       CHECK(refused->error().message.find("read-only") != std::string::npos);
     }
+    if (!held) continue;
+    REQUIRE_FALSE(renewed);
+    CHECK(renewed.error().code == Errc::unavailable);
+    CHECK(renewed.error().message.find("read-only") != std::string::npos);
+    CHECK(kept(a->renew(*held, 30s)));
   }
 }
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recipe lease: faults between client and server, and changes to its tables by others.
-#include <future>
 #include "faults.hpp"
 
 using namespace dlock;
@@ -49,27 +48,6 @@ TEST_CASE(
   kill_sessions(db);
   CHECK(kept(a->renew(lease, 120s)));
   CHECK(a->release(lease).value() == Released::yes);
-}
-
-TEST_CASE("a read-only server grants nothing, and says why") {
-  Database db{server()};
-  server().sql(
-      "CREATE OR REPLACE USER plain@'%'; GRANT ALL ON *.* TO plain@'%'; REVOKE READ_ONLY ADMIN ON "
-      "*.* FROM plain@'%'");
-  const std::string url = fmt::format("mysql://plain@127.0.0.1:{}/{}", server().port(), db.name());
-  const auto a = open_mysql(url, calm());
-  const Lease lease = acquire_or_fail(*a, request(key("k"), 30s));
-  server().sql("SET GLOBAL read_only=1");
-  const auto r = a->renew(lease, 30s);
-  auto w = waiter(*a, request(key("other")));
-  const auto p = w->poll(0us);
-  server().sql("SET GLOBAL read_only=0");
-  REQUIRE_FALSE(r);
-  CHECK(r.error().code == Errc::unavailable);
-  CHECK(r.error().message.find("read-only") != std::string::npos);
-  REQUIRE_FALSE(p);
-  CHECK(p.error().code == Errc::unavailable);
-  CHECK(kept(a->renew(lease, 30s)));
 }
 
 TEST_CASE("a deleted row, or deleted tables: the holder is told, and the next token is greater") {
@@ -143,29 +121,4 @@ TEST_CASE("a server with no connection left") {
   CHECK(p.error().message.find("max_connections") != std::string::npos);
   all.clear();
   granted_within(*w, 10s);
-}
-
-TEST_CASE("40 waiters on one key, more than the server's deadlock search depth") {
-  Database db{server()};
-  const auto holder = open_mysql(db.url());
-  const Lease held = acquire_or_fail(*holder, request(key("k"), 60s));
-  std::vector<std::unique_ptr<Backend>> backends;
-  std::vector<std::unique_ptr<Waiter>> waiters;
-  for (int i = 0; i < 40; ++i) {
-    backends.push_back(open_mysql(db.url()));
-    waiters.push_back(waiter(*backends.back(), request(key("k"), 60s)));
-    REQUIRE(waits(*waiters.back(), 1ms));
-  }
-  std::vector<int> order;
-  std::vector<std::future<void>> all;
-  for (int i = 40; i-- > 0;)
-    all.push_back(std::async(std::launch::async, [&, i] {
-      const Lease l = granted_within(*waiters[static_cast<std::size_t>(i)], 60s);
-      order.push_back(i);
-      backends[static_cast<std::size_t>(i)]->release(l).value();
-    }));
-  holder->release(held).value();
-  for (auto& one : all) one.get();
-  REQUIRE(order.size() == 40);
-  CHECK(std::is_sorted(order.begin(), order.end()));
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recipe lease: faults between client and server, and changes to its tables by others.
-#include <future>
 #include "faults.hpp"
 
 using namespace dlock;

@@ -93,21 +93,3 @@ TEST_CASE("a row of the queue that another transaction has locked does not delay
   CHECK(got.deadline <= later(now, *seen->holders[0].remaining));
   CHECK(b->release(got).value() == Released::yes);
 }
-
-TEST_CASE("a stopped waiter for a permit is passed while others hold, and queues again") {
-  Database db{server()};
-  const auto a = open_mysql(db.url(), calm()), b = open_mysql(db.url(), calm()),
-             c = open_mysql(db.url(), calm()), d = open_mysql(db.url(), calm());
-  const Lease one = acquire_or_fail(*a, permit(2)), two = acquire_or_fail(*b, permit(2));
-  auto stopped = waiter(*c, permit(2)), second = waiter(*d, permit(2));
-  REQUIRE(waits(*stopped, 20ms));
-  REQUIRE(waits(*second, 20ms));
-  CHECK(a->release(one).value() == Released::yes);
-  const Deadline released = Clock::now();
-  const Lease got = granted_within(*second, 25s);
-  CHECK(Clock::now() - released < 12s);
-  CHECK(waits(*stopped, 20ms));
-  CHECK(b->release(two).value() == Released::yes);
-  CHECK(c->release(granted_within(*stopped, 20s)).value() == Released::yes);
-  CHECK(d->release(got).value() == Released::yes);
-}

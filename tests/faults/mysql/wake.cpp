@@ -147,19 +147,6 @@ TEST_CASE("4: a waiter that reads no mark writes it") {
   CHECK(db.value("SELECT waiters FROM dlock_lock") == "1");
 }
 
-TEST_CASE("a key with a waiter is not granted to a later contender") {
-  Database db{server()};
-  prepare(db);
-  Party h{db}, v{db}, late{db};
-  REQUIRE(granted(h.ask()));
-  REQUIRE_FALSE(granted(v.ask()));
-  CHECK(h.release());
-  const auto asked = late.ask();
-  REQUIRE_FALSE(granted(asked));
-  CHECK(asked.target.owner == v.owner);
-  CHECK(granted(v.ask()));
-}
-
 TEST_CASE("5: the holder continues in another session: waiters wait for that session's name") {
   Database db{server()};
   const auto a = open_mysql(db.url(), calm()), b = open_mysql(db.url(), calm());

@@ -2,14 +2,11 @@
 #pragma once
 #include <fmt/format.h>
 #include <csignal>
-#include <cstdlib>
-#include <optional>
 #include <string>
-#include <utility>
 #include <vector>
-#include "stores.hpp"
+#include "support/dlock_run.hpp"
 #include "support/server.hpp"
-#include "support/status_events.hpp"
+#include "support/stores.hpp"
 
 namespace dlock::test {
 
@@ -25,54 +22,13 @@ inline void check(bool good, const std::string& what) {
 
 inline const std::vector<std::string> job{"sleep", "1000"};
 
-// One `dlock run`.
-class Run {
- public:
-  Run(const std::string& url, std::vector<std::string> options, std::vector<std::string> command,
-      std::vector<std::pair<std::string, std::string>> env = {}) {
-    Pipe status, words;
-    std::vector<std::string> argv{std::getenv("DLOCK"), "run", "-b", url, "--key", "k",
-                                  "--status",           "9"};
-    argv.insert(argv.end(), options.begin(), options.end());
-    argv.push_back("--");
-    argv.insert(argv.end(), command.begin(), command.end());
-    began = boot_now();
-    process_.emplace(
-        Process::start({.argv = argv,
-                        .env = std::move(env),
-                        .fds = {{9, status.write_end.get()}, {2, words.write_end.get()}},
-                        .place = Spawn::Place::own_session}));
-    events_.emplace(std::move(status.read_end));
-    words_.emplace(std::move(words.read_end));
-  }
-  double event(const char* name) {
-    const auto e = events_->wait(name, 60);
-    if (!e) give_up(fmt::format("no event {}; dlock said: {}", name, said()));
-    return e->t;
-  }
-  void signal(int s) {
-    signalled = boot_now();
-    process_->signal(s);
-  }
-  // How it ended: "exit 75". `ended` is the time.
-  std::string end() {
-    const auto status = process_->wait(120);
-    ended = boot_now();
-    return describe(status);
-  }
-  std::string said() {
-    std::string all;
-    while (const auto line = words_->next(0.2)) all += *line + "\n";
-    return all;
-  }
-  double began = 0, signalled = 0, ended = 0;
-
- private:
-  std::optional<Process> process_;
-  std::optional<EventStream> events_;
-  std::optional<Lines> words_;
+// A recipe on a store that can fall silent: its processes are stopped, so they accept connections
+// and never answer.
+struct Place {
+  std::string name, url;
+  Store& store;
 };
 
-void abandoned(const std::string& name, SilentStore&);
+void abandoned(const Place&);
 
 }  // namespace dlock::test

@@ -13,11 +13,22 @@
 #include <sys/mman.h>
 #include <unistd.h>
 #include <algorithm>
+#include <cstdlib>
 #include "one_run.hpp"
 
 using namespace dlock::test;
 
 namespace {
+
+const struct Row {
+  const char *name, *store, *items;
+} table[] = {{"file", "file", ""},
+             {"redis", "redis", "?restart_grace=0"},
+             {"redis-set", "redis", "?restart_grace=0&recipe=set"},
+             {"redlock", "redlock", "?restart_grace=0"},
+             {"zookeeper", "zookeeper", ""},
+             {"mysql", "mysql", ""},
+             {"get-lock", "mysql", "?recipe=get-lock"}};
 
 struct Figures {
   std::vector<double> late;
@@ -30,20 +41,21 @@ struct Figures {
   }
 };
 
-void silent(const std::string& name, SilentStore& store, int runs) {
+void silent(const Place& at, int runs) {
+  const std::string& name = at.name;
   Figures wait, term, early, once;
   for (int i = 0; i < runs; ++i) {
-    Run holder(store.url(), {}, job);
+    Run holder(at.url, {}, job);
     holder.event("acquired");
-    Run asked(store.url(), {}, {"true"});
+    Run asked(at.url, {}, {"true"});
     asked.event("waiting");
-    Run limited(store.url(), {"-w", "4"}, {"true"});
+    Run limited(at.url, {"-w", "4"}, {"true"});
     limited.event("waiting");
-    store.freeze();
+    at.store.freeze();
     // before the store is asked for the last time
     const bool in_time = boot_now() < limited.began + 2.9;
-    Run connecting(store.url(), {}, {"true"});
-    Run one(store.url(), {"-n", "--connect-timeout", "1", "--op-timeout", "1"}, {"true"});
+    Run connecting(at.url, {}, {"true"});
+    Run one(at.url, {"-n", "--connect-timeout", "1", "--op-timeout", "1"}, {"true"});
 
     asked.signal(SIGTERM);
     const std::string by_term = asked.end();
@@ -61,7 +73,7 @@ void silent(const std::string& name, SilentStore& store, int runs) {
     check(right, fmt::format("{}: -w 4 without an answer: {}: {}", name, by_time, limited.said()));
     wait.add(limited.ended - limited.began - 4);
 
-    store.thaw();
+    at.store.thaw();
     holder.signal(SIGTERM);
     (void)holder.end();
   }
@@ -94,10 +106,11 @@ class Machine {
   volatile std::int64_t* page_ = nullptr;
 };
 
-void suspend(const std::string& name, SilentStore& store) {
+void suspend(const Place& at) {
+  const std::string& name = at.name;
   {
     Machine machine;
-    Run holder(store.url(), {"--ttl", "30"}, job, machine.environment());
+    Run holder(at.url, {"--ttl", "30"}, job, machine.environment());
     holder.event("acquired");
     if (name != "file") {  // an attached lock is not renewed
       const double woke = boot_now();
@@ -107,7 +120,7 @@ void suspend(const std::string& name, SilentStore& store) {
             fmt::format("{}: renewed {:.1f} s late", name, boot_now() - woke));
     }
     Machine other;
-    Run waiter(store.url(), {"-q", "-w", "1000"}, {"true"}, other.environment());
+    Run waiter(at.url, {"-q", "-w", "1000"}, {"true"}, other.environment());
     waiter.event("waiting");
     const double woke = boot_now();
     other.sleep(1000);
@@ -140,16 +153,18 @@ int main(int argc, char** argv) {
     words.erase(words.begin());
   }
   bool any = false;
-  for (const std::string& name : words.empty() ? store_names() : words) {
-    const auto store = make_store(name);
-    if (!store) {
-      fmt::print("{}: not installed\n", name);
+  for (const Row& row : table) {
+    if (!words.empty() && std::find(words.begin(), words.end(), row.name) == words.end()) continue;
+    if (!is_installed(row.store)) {
+      fmt::print("{}: not installed\n", row.name);
       continue;
     }
     any = true;
-    if (what == "silent") silent(name, *store, runs);
-    else if (what == "suspend") suspend(name, *store);
-    else if (what == "abandoned") abandoned(name, *store);
+    const auto store = make_store(row.store);
+    const Place at{row.name, store->url() + row.items, *store};
+    if (what == "silent") silent(at, runs);
+    else if (what == "suspend") suspend(at);
+    else if (what == "abandoned") abandoned(at);
     else give_up("no such part: " + what);
   }
   if (!any) return skipped;

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Three servers, one of which fails.
-#include <sys/wait.h>
 #include <unistd.h>
 #include <catch2/catch.hpp>
 #include <csignal>
-#include <cstdlib>
-#include <fstream>
+#include "support/dlock_run.hpp"
 #include "support/proxy.hpp"
-#include "support/temp_dir.hpp"
 #include "support/zookeeper_client.hpp"
 
 using namespace dlock;
@@ -51,43 +48,18 @@ void without_quorum(ZookeeperEnsemble& ensemble) {
   }
 }
 
-std::ptrdiff_t count_events(const std::string& path, const std::string& name) {
-  std::ifstream in{path};
-  std::ptrdiff_t n = 0;
-  for (std::string line; std::getline(in, line);)
-    n += line.find("\"event\":\"" + name + "\"") != std::string::npos;
-  return n;
-}
-
 }  // namespace
 
 // The job is on a follower: without the leader there is no quorum for a syncLimit, longer than a
 // ttl may be.
 TEST_CASE(
     "a job outlives the stop of the follower it is connected to, with the servers' own defaults") {
-  const char* dlock = std::getenv("DLOCK");
-  if (!dlock) FAIL("DLOCK is not set");
   ZookeeperEnsemble ensemble{{.tick = 2s}};
   const std::size_t leader = ensemble.leader(), first = ensemble.follower(),
                     second = ensemble.follower(first);
   const std::string url = "zookeeper://" + ensemble[first].host() + "," + ensemble[second].host();
-  const TempDir dir;
-  const std::string events = dir / "events";
-  const pid_t run = ::fork();
-  if (run == 0) {
-    ::execl(dlock, "dlock", "run", "-q", "-b", url.c_str(), "--key", "stopped", "--status",
-            events.c_str(), "--", "sleep", "1000", nullptr);
-    ::_exit(127);
-  }
-  // Waits until that many events of this name were written, while dlock lives.
-  const auto said = [&](const std::string& name, std::ptrdiff_t times) {
-    const auto done = [&] {
-      return count_events(events, name) >= times || count_events(events, "exit") > 0;
-    };
-    for (const Deadline end = Clock::now() + 60s; !done() && Clock::now() < end;) ::usleep(20000);
-    return count_events(events, name) >= times && count_events(events, "exit") == 0;
-  };
-  REQUIRE(said("acquired", 1));  // before that, a server that stops may end the attempt
+  Run run(url, {"-q"}, {"sleep", "1000"});
+  run.event("acquired");  // before that, a server that stops may end the attempt
   std::size_t its = 3;
   for (const Deadline end = Clock::now() + 20s; its == 3 && Clock::now() < end; ::usleep(20000))
     for (const std::size_t i : {first, second})
@@ -95,10 +67,10 @@ TEST_CASE(
   REQUIRE(its < 3);
   ensemble[its].freeze();
   // One renewal may have been answered before; the second was not.
-  CHECK(said("renewed", count_events(events, "renewed") + 2));
+  for (int i = 0; i < 2; ++i) run.event("renewed");
   CHECK(ensemble[leader].field("Mode") == "leader");
-  ::kill(run, SIGTERM);
-  ::waitpid(run, nullptr, 0);
+  run.signal(SIGTERM);
+  CHECK(run.end() == "signal 15 (TERM)");
   ensemble[its].thaw();
 }
 

@@ -64,29 +64,6 @@ TEST_CASE("a create whose reply is lost is found again, not repeated") {
     }
 }
 
-TEST_CASE("a node of our name left by another session is not taken for ours") {
-  Far far;
-  const auto backend = far.open(500ms);
-  RawZookeeper raw{shared_zookeeper().url()}, dying{shared_zookeeper().url()};
-  raw.make_all(far.chroot + "/dlock/k");
-  const Request r = ask();
-  const std::string old = dying.make(
-      far.chroot + "/dlock/k/" +
-          zookeeper::node_prefix(zookeeper::Dialect::sequential, r.owner, Mode::exclusive),
-      "", true, true);
-  far.proxy.lose_reply("dlock1");
-  const auto w = backend->enqueue(r).value();
-  for (const Deadline end = Clock::now() + 1s; Clock::now() < end;) {
-    const auto p = w->poll(200ms);
-    if (p) REQUIRE(std::holds_alternative<Waiting>(*p));
-  }
-  CHECK(far.proxy.lost_one());
-  raw.remove(old);
-  const Lease l = take(*w);
-  CHECK(raw.children(far.chroot + "/dlock/k").size() == 1);
-  release_or_fail(*backend, l);
-}
-
 TEST_CASE("nodes of another session that otherwise look like ours are waited for") {
   for (const char* recipe : {"sequential", "curator", "kazoo", "ephemeral"}) {
     CAPTURE(recipe);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Contended: requests, wake-ups and hand-offs per grant.
+// Requests of an uncontended lock; contended: wake-ups per grant, and the order.
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <mutex>
 #include <thread>
 #include "prove.hpp"
-#include "zookeeper/session/session_backend.hpp"
 
 using namespace dlock;
 using namespace dlock::test;
@@ -13,12 +13,24 @@ using namespace dlock::test;
 namespace dlock::prove {
 namespace {
 
+void uncontended() {
+  ZookeeperServer server;
+  const auto backend = open_zookeeper(server.url() + "/alone");
+  const auto cycle = [&] {
+    const std::uint64_t before = backend->counters().requests;
+    release_or_fail(*backend, acquire_or_fail(*backend, request(key("k"))));
+    return backend->counters().requests - before;
+  };
+  cycle();
+  must(cycle() == 4,
+       "uncontended: create, list, the watch for a forced release, delete, and nothing else");
+}
+
 void contended(std::string_view recipe, unsigned n, Request example) {
   ZookeeperServer server{{.durable = true}};
   const std::string url =
       server.url() + "/queue" + (recipe == "sequential" ? "" : "?prefix=locks/");
   auto gate = open_zookeeper(url, {}, recipe);
-  const Key k = key("contended");
   const auto ask = [&] {
     Request r = example;
     r.owner = Owner::random();
@@ -26,7 +38,7 @@ void contended(std::string_view recipe, unsigned n, Request example) {
   };
   std::vector<Lease> held;
   const unsigned limit = example.mode == Mode::permit ? example.limit : 1;
-  for (unsigned i = 0; i < limit; ++i) held.push_back(wait_for_lease(*gate, ask()));
+  for (unsigned i = 0; i < limit; ++i) held.push_back(acquire_or_fail(*gate, ask()));
   std::vector<std::unique_ptr<Backend>> backends(n);
   std::vector<std::unique_ptr<Waiter>> waiters(n);
   for (unsigned i = 0; i < n; ++i) {
@@ -35,13 +47,9 @@ void contended(std::string_view recipe, unsigned n, Request example) {
     if (!std::holds_alternative<Waiting>(waiters[i]->poll(2ms).value()))
       throw std::runtime_error("does not wait");
   }
-  std::vector<std::uint64_t> base;
-  for (auto& b : backends) base.push_back(b->counters().requests);
   std::vector<unsigned> order;
-  std::vector<double> hand_offs;
   std::mutex mutex;
-  std::atomic<std::int64_t> released_at{0};
-  std::atomic<unsigned> inside{0}, most{0};
+  unsigned inside = 0, most = 0;
   std::vector<std::thread> threads;
   for (unsigned i = 0; i < n; ++i)
     threads.emplace_back([&, i] {
@@ -54,39 +62,28 @@ void contended(std::string_view recipe, unsigned n, Request example) {
       {
         const std::lock_guard lock{mutex};
         order.push_back(i);
-        if (released_at != 0) hand_offs.push_back(static_cast<double>(nanos() - released_at) / 1e6);
-        most = std::max(most.load(), ++inside);
+        most = std::max(most, ++inside);
       }
       if (limit > 1) ::usleep(2000);
-      --inside;
-      released_at = nanos();
+      {
+        const std::lock_guard lock{mutex};
+        --inside;
+      }
       release_or_fail(*backends[i], *lease);
     });
-  ::usleep(200000);  // lets all of them block first, so that the hand-offs measured wake them
-  const std::int64_t began = nanos();
-  released_at = began;
+  ::usleep(200000);  // lets all of them block first, so that hand-offs wake them
   for (const Lease& l : held) release_or_fail(*gate, l);
   for (auto& t : threads) t.join();
-  const double seconds = static_cast<double>(nanos() - began) / 1e9;
-  std::uint64_t wakes = 0, requests = 0;
-  for (unsigned i = 0; i < n; ++i) {
-    wakes += backends[i]->counters().wakeups;
-    requests += backends[i]->counters().requests - base[i];
-  }
+  std::uint64_t wakes = 0;
+  for (const auto& b : backends) wakes += b->counters().wakeups;
   const double per_grant = static_cast<double>(wakes) / n;
-  const bool sorted = std::is_sorted(order.begin(), order.end());
-  fmt::print(
-      "{}{}, {} waiters: {:.2f} watch events per grant, {:.2f} requests per grant (after joining: "
-      "create, list, watch), {:.0f} "
-      "grants/s, hand-off p50 "
-      "{:.2f} ms p99 {:.2f} ms, in order of arrival: {}\n",
-      recipe, limit > 1 ? fmt::format(" with {} permits", limit) : "", n, per_grant,
-      static_cast<double>(requests) / n, n / seconds, quantile(hand_offs, 0.5),
-      quantile(hand_offs, 0.99), sorted ? "yes" : "no");
+  fmt::print("{}{}, {} waiters: {:.2f} watch events per grant\n", recipe,
+             limit > 1 ? fmt::format(" with {} permits", limit) : "", n, per_grant);
   must(most <= limit, "never more holders than allowed");
   if (recipe == "sequential" && limit == 1) {
     must(per_grant <= 1.01, "one watch event per grant");
-    must(sorted, fmt::format("first come, first served at {} waiters", n));
+    must(std::is_sorted(order.begin(), order.end()),
+         fmt::format("first come, first served at {} waiters", n));
   }
   if (limit > 1)
     must(per_grant <= 4, "a few watch events per permit, whatever the number of waiters");
@@ -95,6 +92,7 @@ void contended(std::string_view recipe, unsigned n, Request example) {
 }  // namespace
 
 void queue() {
+  uncontended();
   Request r = request(key("contended"), 60s);
   for (const unsigned n : {8U, full ? 200U : 40U}) {
     contended("sequential", n, r);

@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // What other clients, operators and limits do to a lock.
 #include <poll.h>
-#include <sys/wait.h>
 #include <unistd.h>
 #include <algorithm>
 #include <atomic>
 #include <catch2/catch.hpp>
-#include <csignal>
-#include <cstdlib>
 #include <optional>
 #include <thread>
-#include "support/temp_dir.hpp"
 #include "support/zookeeper_client.hpp"
 #include "zookeeper/queue/queue.hpp"
 
@@ -184,28 +180,6 @@ TEST_CASE("a server named by an IPv6 literal") {
   release_or_fail(*backend, acquire_or_fail(*backend, ask(1s)));
 }
 
-TEST_CASE("revoke: the holder is told at once and goes on holding") {
-  for (const char* recipe : {"sequential", "curator", "kazoo", "ephemeral"}) {
-    CAPTURE(recipe);
-    const std::string url = place() + "?prefix=p/";
-    const auto holder = open_zookeeper(url, {}, recipe), admin = open_zookeeper(url, {}, recipe);
-    CHECK(admin->revoke(key()).value() == Released::was_not_held);
-    const auto p = (*holder->enqueue(ask()))->poll(1s).value();
-    const Granted g = std::get<Granted>(p);
-    REQUIRE(g.alarm_fd >= 0);
-    CHECK(admin->revoke(key()).value() == Released::yes);
-    pollfd alarm{g.alarm_fd, POLLIN, 0};
-    CHECK(::poll(&alarm, 1, 30000) == 1);
-    for (int i = 0; i < 2; ++i) {
-      const auto after = holder->renew(g.lease, 10s).value();
-      REQUIRE(std::holds_alternative<Kept>(after));
-      CHECK(std::get<Kept>(after).revoked);
-    }
-    CHECK(admin->check(key(), g.lease.token).value() == Validity::valid);
-    release_or_fail(*holder, g.lease);
-  }
-}
-
 TEST_CASE("a ttl outside the servers' limits is refused with their limit") {
   const auto backend = open_zookeeper(place());
   for (const auto& [ttl, limit] :
@@ -298,31 +272,4 @@ TEST_CASE("doctor: quorum, servers, limits and ACL") {
   CHECK(of("maxClientCnxns").level != Finding::Level::unknown);
   CHECK(of("ensemble").level == Finding::Level::warning);
   CHECK(of("ACL").level == Finding::Level::good);
-}
-
-TEST_CASE("a revoked dlock run ends its job by its end signal") {
-  const char* dlock = std::getenv("DLOCK");
-  if (!dlock) FAIL("DLOCK is not set");
-  const std::string url = place();
-  const test::TempDir dir;
-  const std::string up = dir / "up";
-  const pid_t p = ::fork();
-  if (p == 0) {
-    ::execl(dlock, "dlock", "run", "-q", "-b", url.c_str(), "--ttl", "4s", "--signal", "INT",
-            "--key", "k", "--", "sh", "-c", "trap 'rm \"$0\"; exit' INT; echo >\"$0\"; sleep 60",
-            up.c_str(), nullptr);
-    ::_exit(127);
-  }
-  const auto admin = open_zookeeper(url);
-  for (const Deadline end = Clock::now() + 20s; ::access(up.c_str(), F_OK) != 0;) {
-    REQUIRE(Clock::now() < end);
-    ::usleep(20000);
-  }
-  CHECK(admin->revoke(key()).value() == Released::yes);
-  int status = 0;
-  REQUIRE(::waitpid(p, &status, 0) == p);
-  REQUIRE(WIFEXITED(status));
-  CHECK(WEXITSTATUS(status) == 122);
-  CHECK(::access(up.c_str(), F_OK) != 0);
-  CHECK(admin->inspect(key()).value()->holders.empty());
 }

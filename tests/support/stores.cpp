@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "store.hpp"
+#include "support/stores.hpp"
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
