@@ -2,21 +2,17 @@
 // A lock-delay is a session that outlasts its lease: what ends it, and what does not.
 #include <poll.h>
 #include <unistd.h>
-#include <catch2/catch.hpp>
-#include <optional>
-#include "support/zookeeper_client.hpp"
+#include "faults.hpp"
 #include "zookeeper/queue/queue.hpp"
 #include "zookeeper/session/session_backend.hpp"
 
 using namespace dlock;
 using namespace dlock::test;
-using namespace std::chrono_literals;
 
 namespace {
 
-Key key() { return Key::parse("k").value(); }
-Request ask(Duration ttl, Duration delay = {}) {
-  Request r = request(key(), ttl);
+Request delayed(Duration ttl, Duration delay) {
+  Request r = ask(ttl);
   r.lock_delay = delay;
   return r;
 }
@@ -32,19 +28,17 @@ bool is_free(const std::string& url, const char* recipe = "sequential") {
   return granted;
 }
 
-std::string place() { return shared_zookeeper().url() + fresh_chroot() + "?prefix=p/"; }
-
 }  // namespace
 
 TEST_CASE("lock-delay: an operator sees, revokes and removes the holder, not who waits behind it") {
-  const std::string url = place();
+  const std::string url = place("?prefix=p/");
   auto holder = open_zookeeper(url);
   const auto waiter = open_zookeeper(url), admin = open_zookeeper(url);
-  const Lease held = acquire_or_fail(*holder, ask(1s, 60s));
+  const Lease held = acquire_or_fail(*holder, delayed(1s, 60s));
   const auto w = waiter->enqueue(ask(10s)).value();
-  CHECK(std::holds_alternative<Waiting>(w->poll(20ms).value()));
+  CHECK(waits(*w));
   holder.reset();  // unreleased: its session goes on
-  CHECK(std::holds_alternative<Waiting>(w->poll(20ms).value()));
+  CHECK(waits(*w));
 
   const auto view = admin->inspect(key()).value();
   REQUIRE(view->holders.size() == 1);
@@ -53,68 +47,60 @@ TEST_CASE("lock-delay: an operator sees, revokes and removes the holder, not who
   CHECK(view->waiters.size() == 1);
   CHECK(admin->check(key(), held.token).value() == Validity::valid);
   CHECK(admin->revoke(key()).value() == Released::yes);
-  CHECK(std::holds_alternative<Waiting>(w->poll(20ms).value()));
+  CHECK(waits(*w));
   CHECK(admin->force_release(key(), held.token).value() == Released::yes);
 
-  std::optional<Granted> g;
-  for (const Deadline end = Clock::now() + 30s; !g && Clock::now() < end;)
-    if (const auto p = w->poll(1s); p && std::holds_alternative<Granted>(*p))
-      g = std::get<Granted>(*p);
-  REQUIRE(g);
+  const Lease next = take(*w);
   CHECK(admin->check(key(), held.token).value() == Validity::stale);
-  const auto after = waiter->renew(g->lease, 10s).value();
+  const auto after = waiter->renew(next, 10s).value();
   REQUIRE(std::holds_alternative<Kept>(after));
   CHECK_FALSE(std::get<Kept>(after).revoked);
-  release_or_fail(*waiter, g->lease);
+  release_or_fail(*waiter, next);
 }
 
 TEST_CASE("lock-delay: a release in time ends it, one behind the lease's end does not") {
-  for (const char* recipe : {"sequential", "curator", "kazoo", "ephemeral"}) {
+  for (const char* recipe : all_recipes) {
     CAPTURE(recipe);
-    const std::string url = place();
+    const std::string url = place("?prefix=p/");
     const auto holder = open_zookeeper(url, {}, recipe);
-    release_or_fail(*holder, acquire_or_fail(*holder, ask(1s, 60s)));
+    release_or_fail(*holder, acquire_or_fail(*holder, delayed(1s, 60s)));
     CHECK(is_free(url, recipe));
-    const Lease late = acquire_or_fail(*holder, ask(1s, 60s));
+    const Lease late = acquire_or_fail(*holder, delayed(1s, 60s));
     CHECK(late.deadline < Clock::now() + 1s);  // though the session lasts much longer
     while (Clock::now() < late.deadline) ::poll(nullptr, 0, 5);
     CHECK(holder->release(late).value() == Released::was_not_held);
     CHECK(holder->release(late).value() == Released::was_not_held);
     CHECK_FALSE(is_free(url, recipe));
     // A new attempt of the same Backend has a session of its own, and waits, too.
-    Request next = ask(1s, 60s);
+    Request next = delayed(1s, 60s);
     next.wait = false;
     CHECK(std::holds_alternative<Busy>((*holder->enqueue(next))->poll(0s).value()));
   }
 }
 
 TEST_CASE("lock-delay: detaching a lock for its job's sake leaves none behind") {
-  const std::string url = place();
+  const std::string url = place("?prefix=p/");
   auto holder = open_zookeeper(url);
-  const Lease l = acquire_or_fail(*holder, ask(5s, 60s));
+  const Lease l = acquire_or_fail(*holder, delayed(5s, 60s));
   const auto longer = holder->detach(l, 6s);  // nothing has changed then
   REQUIRE_FALSE(longer);
   CHECK(longer.error().code == Errc::usage);
-  CHECK(std::holds_alternative<Kept>(holder->renew(l, 5s).value()));
-  CHECK(std::holds_alternative<Kept>(holder->detach(l, 1s).value()));
+  CHECK(kept(holder->renew(l, 5s)));
+  CHECK(kept(holder->detach(l, 1s)));
   holder.reset();
   CHECK_FALSE(is_free(url));
   const auto waiter = open_zookeeper(url);
   const auto w = waiter->enqueue(ask(10s)).value();
-  const Deadline end = Clock::now() + 30s;
-  bool granted = false;
-  while (!granted && Clock::now() < end)
-    if (const auto p = w->poll(1s); p) granted = std::holds_alternative<Granted>(*p);
-  CHECK(granted);
+  take(*w);
 }
 
 TEST_CASE("lock-delay: a session longer than the servers allow is refused, with what fits") {
-  const auto backend = open_zookeeper(place());
-  const auto p = (*backend->enqueue(ask(90s, 60s)))->poll(1s);  // at most 2 minutes
+  const auto backend = open_zookeeper(place("?prefix=p/"));
+  const auto p = (*backend->enqueue(delayed(90s, 60s)))->poll(1s);  // at most 2 minutes
   REQUIRE_FALSE(p);
   CHECK(p.error().code == Errc::usage);
   CHECK(p.error().message.find("--lock-delay up to 30s") != std::string::npos);
-  release_or_fail(*backend, acquire_or_fail(*backend, ask(90s, 30s)));
+  release_or_fail(*backend, acquire_or_fail(*backend, delayed(90s, 30s)));
 }
 
 TEST_CASE("marks of 0.1.0 delay nothing, and are removed when their holder is gone") {
@@ -129,9 +115,9 @@ TEST_CASE("marks of 0.1.0 delay nothing, and are removed when their holder is go
 }
 
 TEST_CASE("the answer to the watch on a granted node raises no alarm, a change before it does") {
-  for (const char* recipe : {"sequential", "curator", "kazoo", "ephemeral"}) {
+  for (const char* recipe : all_recipes) {
     CAPTURE(recipe);
-    const std::string url = place();
+    const std::string url = place("?prefix=p/");
     const auto holder = open_zookeeper(url, {}, recipe), admin = open_zookeeper(url, {}, recipe);
     const auto w = holder->enqueue(ask(10s)).value();
     const Granted g = std::get<Granted>(w->poll(1s).value());
@@ -150,9 +136,9 @@ TEST_CASE("the answer to the watch on a granted node raises no alarm, a change b
 }
 
 TEST_CASE("a lock that was released leaves no watch in its session") {
-  for (const char* recipe : {"sequential", "curator", "kazoo", "ephemeral"}) {
+  for (const char* recipe : all_recipes) {
     CAPTURE(recipe);
-    const auto backend = open_zookeeper(place(), {}, recipe);
+    const auto backend = open_zookeeper(place("?prefix=p/"), {}, recipe);
     release_or_fail(*backend, acquire_or_fail(*backend, ask(10s)));
     zookeeper::Session& s =
         **dynamic_cast<zookeeper::SessionBackend&>(*backend).reader();  // the same session

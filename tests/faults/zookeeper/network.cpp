@@ -2,20 +2,15 @@
 // Lost replies, silent servers, sessions that end.
 #include <fmt/format.h>
 #include <unistd.h>
-#include <catch2/catch.hpp>
+#include "faults.hpp"
 #include "support/proxy.hpp"
-#include "support/zookeeper_client.hpp"
 #include "zookeeper/queue/queue.hpp"
 #include "zookeeper/records.hpp"
 
 using namespace dlock;
 using namespace dlock::test;
-using namespace std::chrono_literals;
 
 namespace {
-
-Key key(const std::string& text = "k") { return Key::parse(text).value(); }
-Request ask(Duration ttl = 10s) { return request(key(), ttl); }
 
 struct Far {  // a chroot of the shared server, also behind a proxy
   std::string chroot = fresh_chroot();
@@ -31,20 +26,11 @@ struct Far {  // a chroot of the shared server, also behind a proxy
   }
 };
 
-Lease take(Waiter& w) {
-  for (const Deadline end = Clock::now() + 30s; Clock::now() < end;) {
-    const auto p = w.poll(1s);
-    if (p && std::holds_alternative<Granted>(*p)) return std::get<Granted>(*p).lease;
-    if (!p) REQUIRE(retryable(p.error().code));
-  }
-  throw std::runtime_error("not granted");
-}
-
 }  // namespace
 
 TEST_CASE("a create whose reply is lost is found again, not repeated") {
   for (const bool quietly : {false, true})
-    for (const char* recipe : {"sequential", "curator", "kazoo", "ephemeral"}) {
+    for (const char* recipe : all_recipes) {
       CAPTURE(quietly, recipe);
       Far far;
       const auto backend = far.open(500ms, recipe);
@@ -65,7 +51,7 @@ TEST_CASE("a create whose reply is lost is found again, not repeated") {
 }
 
 TEST_CASE("nodes of another session that otherwise look like ours are waited for") {
-  for (const char* recipe : {"sequential", "curator", "kazoo", "ephemeral"}) {
+  for (const char* recipe : all_recipes) {
     CAPTURE(recipe);
     const std::string_view name{recipe};
     Far far;
@@ -138,10 +124,10 @@ TEST_CASE("ephemeral: a waiter whose watch got no answer notices the release all
   REQUIRE_FALSE(unanswered);
   CHECK(retryable(unanswered.error().code));
   CHECK(far.proxy.lost_one());
-  bool waits = false;
-  for (const Deadline end = Clock::now() + 30s; !waits && Clock::now() < end;)
-    if (const auto p = w->poll(20ms)) waits = std::holds_alternative<Waiting>(*p);
-  REQUIRE(waits);
+  bool waiting = false;
+  for (const Deadline end = Clock::now() + 30s; !waiting && Clock::now() < end;)
+    if (const auto p = w->poll(20ms)) waiting = std::holds_alternative<Waiting>(*p);
+  REQUIRE(waiting);
   release_or_fail(*holder, held);
   release_or_fail(*waiter, take(*w));
 }
@@ -158,7 +144,7 @@ TEST_CASE("a release whose reply is lost counts as released") {
 }
 
 TEST_CASE("a lock released without a reply is gone before the same client takes it anew") {
-  for (const char* recipe : {"sequential", "curator", "kazoo", "ephemeral"}) {
+  for (const char* recipe : all_recipes) {
     CAPTURE(recipe);
     Far far;
     const auto backend = far.open(400ms, recipe);
@@ -169,7 +155,7 @@ TEST_CASE("a lock released without a reply is gone before the same client takes 
     const Lease next = take(**backend->enqueue(ask()));
     CHECK(next.token > l.token);
     CHECK(next.owner != l.owner);
-    CHECK(std::holds_alternative<Lost>(backend->renew(l, 10s).value()));
+    CHECK(lost(backend->renew(l, 10s)));
     const auto other = open_zookeeper(far.direct(), {}, recipe);
     CHECK(other->check(key(), l.token).value() == Validity::stale);
     CHECK(other->check(key(), next.token).value() == Validity::valid);
@@ -225,12 +211,7 @@ TEST_CASE("a renewal without a reply is bounded, moves no deadline, and the next
     CHECK(Clock::now() < began + 2s);
   }
   far.proxy.stall(Proxy::to_client, false);
-  Result<Renewal> r = fail(Errc::internal, "");
-  for (const Deadline end = Clock::now() + 8s; !r && Clock::now() < end;)
-    r = backend->renew(l, 10s);
-  REQUIRE(r.has_value());
-  REQUIRE(std::holds_alternative<Kept>(*r));
-  CHECK(std::get<Kept>(*r).lease.token == l.token);
+  CHECK(std::get<Kept>(renewed(*backend, l)).lease.token == l.token);
 }
 
 TEST_CASE(
@@ -278,19 +259,14 @@ TEST_CASE("a frozen server: all outcomes are unknown") {
   const auto backend = open_zookeeper(server.url(), s), other = open_zookeeper(server.url(), s);
   const Lease l = acquire_or_fail(*backend, ask());
   const auto w = other->enqueue(ask()).value();
-  CHECK(std::holds_alternative<Waiting>(w->poll(20ms).value()));
+  CHECK(waits(*w));
   server.freeze();
   CHECK_FALSE(backend->renew(l, 10s).has_value());
   const auto p = w->poll(100ms);
   CHECK((!p || std::holds_alternative<Waiting>(*p)));
   CHECK_FALSE(backend->check(key(), l.token).has_value());
   server.thaw();
-  Result<Renewal> r = fail(Errc::internal, "");
-  for (const Deadline end = Clock::now() + 8s; !r && Clock::now() < end;)
-    r = backend->renew(l, 10s);
-  REQUIRE(r.has_value());
-  CHECK(std::holds_alternative<Kept>(*r));
-  release_or_fail(*backend, std::get<Kept>(*r).lease);
+  release_or_fail(*backend, std::get<Kept>(renewed(*backend, l)).lease);
   CHECK(take(*w).token > l.token);
 }
 
@@ -303,11 +279,7 @@ TEST_CASE("a server that is killed and comes back keeps the lock") {
   server.kill();
   CHECK_FALSE(backend->renew(l, 10s).has_value());
   server.start();
-  Result<Renewal> r = fail(Errc::internal, "");
-  for (const Deadline end = Clock::now() + 8s; !r && Clock::now() < end;)
-    r = backend->renew(l, 10s);
-  REQUIRE(r.has_value());
-  CHECK(std::holds_alternative<Kept>(*r));
+  CHECK(std::holds_alternative<Kept>(renewed(*backend, l)));
 }
 
 TEST_CASE(
@@ -318,9 +290,9 @@ TEST_CASE(
   const Lease l = acquire_or_fail(*holder, ask());
   const Request r = ask(1s);
   const auto w = waiter->enqueue(r).value();
-  CHECK(std::holds_alternative<Waiting>(w->poll(20ms).value()));
+  CHECK(waits(*w));
   const auto later_one = behind->enqueue(ask()).value();
-  CHECK(std::holds_alternative<Waiting>(later_one->poll(20ms).value()));
+  CHECK(waits(*later_one));
   RawZookeeper raw{shared_zookeeper().url()};
   for (const Deadline end = Clock::now() + 20s;
        raw.children(far.chroot + "/dlock/k").size() > 2 && Clock::now() < end;)
@@ -329,7 +301,7 @@ TEST_CASE(
   REQUIRE(raw.children(far.chroot + "/dlock/k").size() == 2);
   release_or_fail(*holder, l);
   const Lease next = take(*later_one);
-  CHECK(std::holds_alternative<Waiting>(w->poll(100ms).value()));
+  CHECK(waits(*w, 100ms));
   release_or_fail(*behind, next);
   const Lease own = take(*w);
   CHECK(own.token > next.token);
@@ -337,7 +309,7 @@ TEST_CASE(
 }
 
 TEST_CASE("a session closed from outside while it holds: lost at the next renewal") {
-  const std::string url = shared_zookeeper().url() + fresh_chroot();
+  const std::string url = place();
   const auto backend = open_zookeeper(url);
   Request r = ask();
   r.attached = false;

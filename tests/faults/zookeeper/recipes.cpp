@@ -4,35 +4,19 @@
 #include <unistd.h>
 #include <algorithm>
 #include <atomic>
-#include <catch2/catch.hpp>
-#include <optional>
 #include <thread>
-#include "support/zookeeper_client.hpp"
+#include "faults.hpp"
 #include "zookeeper/queue/queue.hpp"
 
 using namespace dlock;
 using namespace dlock::test;
-using namespace std::chrono_literals;
 
 namespace {
 
-Key key(const std::string& text = "k") { return Key::parse(text).value(); }
-Request ask(Duration ttl = 10s) { return request(key(), ttl); }
-std::string place() { return shared_zookeeper().url() + fresh_chroot(); }
-bool lost(const Result<Renewal>& r) { return std::holds_alternative<Lost>(r.value()); }
-bool kept(const Result<Renewal>& r) { return std::holds_alternative<Kept>(r.value()); }
 Settings impatient(Duration d) {
   Settings s;
   s.op_timeout = d;
   return s;
-}
-
-Lease take(Waiter& w) {
-  for (const Deadline end = Clock::now() + 30s; Clock::now() < end;) {
-    const auto p = w.poll(1s);
-    if (p && std::holds_alternative<Granted>(*p)) return std::get<Granted>(*p).lease;
-  }
-  throw std::runtime_error("not granted");
 }
 
 }  // namespace
@@ -75,7 +59,7 @@ TEST_CASE("a holder of another program is waited for, by its node name") {
     const auto backend =
         open_zookeeper(shared_zookeeper().url() + chroot + "?prefix=p/", {}, recipe);
     const auto w = backend->enqueue(ask()).value();
-    CHECK(std::holds_alternative<Waiting>(w->poll(50ms).value()));
+    CHECK(waits(*w, 50ms));
     raw.remove(theirs);
     release_or_fail(*backend, take(*w));
   }
@@ -108,9 +92,9 @@ TEST_CASE("a waiter whose node is removed queues again, at the end") {
   const auto a = open_zookeeper(url), b = open_zookeeper(url), c = open_zookeeper(url);
   const Lease held = acquire_or_fail(*a, ask());
   const auto first = b->enqueue(ask()).value();
-  CHECK(std::holds_alternative<Waiting>(first->poll(20ms).value()));
+  CHECK(waits(*first));
   const auto second = c->enqueue(ask()).value();
-  CHECK(std::holds_alternative<Waiting>(second->poll(20ms).value()));
+  CHECK(waits(*second));
   RawZookeeper raw{shared_zookeeper().url()};
   auto names = raw.children(chroot + "/dlock/k");
   const auto d = zookeeper::Directory::of(zookeeper::Dialect::sequential, names);
@@ -118,7 +102,7 @@ TEST_CASE("a waiter whose node is removed queues again, at the end") {
   raw.remove(chroot + "/dlock/k/" + d.queue[1].name);
   release_or_fail(*a, held);
   const Lease next = take(*second);
-  CHECK(std::holds_alternative<Waiting>(first->poll(20ms).value()));
+  CHECK(waits(*first));
   release_or_fail(*c, next);
   CHECK(take(*first).token > next.token);
 }
@@ -144,28 +128,24 @@ TEST_CASE(
 }
 
 TEST_CASE("a forced release is noticed at once, before any renewal") {
-  for (const char* recipe : {"sequential", "curator", "kazoo", "ephemeral"})
+  for (const char* recipe : all_recipes)
     for (const bool waited : {false, true}) {
       CAPTURE(recipe, waited);
-      const std::string url = place() + "?prefix=p/";
+      const std::string url = place("?prefix=p/");
       const auto first = open_zookeeper(url, {}, recipe), holder = open_zookeeper(url, {}, recipe),
                  admin = open_zookeeper(url, {}, recipe);
       const auto w = holder->enqueue(ask()).value();
       if (waited) {
         const Lease before = acquire_or_fail(*first, ask());
-        CHECK(std::holds_alternative<Waiting>(w->poll(20ms).value()));
+        CHECK(waits(*w));
         release_or_fail(*first, before);
       }
-      std::optional<Granted> g;
-      for (const Deadline end = Clock::now() + 30s; !g && Clock::now() < end;)
-        if (const auto p = w->poll(1s); p && std::holds_alternative<Granted>(*p))
-          g = std::get<Granted>(*p);
-      REQUIRE(g);
-      REQUIRE(g->alarm_fd >= 0);
-      CHECK(admin->force_release(key(), g->lease.token).value() == Released::yes);
-      pollfd alarm{g->alarm_fd, POLLIN, 0};
+      const Granted g = take_all(*w);
+      REQUIRE(g.alarm_fd >= 0);
+      CHECK(admin->force_release(key(), g.lease.token).value() == Released::yes);
+      pollfd alarm{g.alarm_fd, POLLIN, 0};
       CHECK(::poll(&alarm, 1, 30000) == 1);
-      CHECK(lost(holder->renew(g->lease, 10s)));
+      CHECK(lost(holder->renew(g.lease, 10s)));
     }
 }
 

@@ -2,18 +2,14 @@
 // Sessions that are not what a client believes of them: made by another version, resumed for less,
 // unknown to a store that has lost its data.
 #include <unistd.h>
-#include <catch2/catch.hpp>
 #include <memory>
+#include "faults.hpp"
 #include "support/proxy.hpp"
-#include "support/zookeeper_client.hpp"
 
 using namespace dlock;
 using namespace dlock::test;
-using namespace std::chrono_literals;
 
 namespace {
-
-Key key(const char* name = "k") { return Key::parse(name).value(); }
 
 // As `acquire` of 0.1.0 leaves it: the ticket says no times.
 Lease old_handle(const std::string& url, const char* recipe, const Request& r) {
@@ -33,9 +29,9 @@ bool granted(Waiter& w, Duration within) {
 }  // namespace
 
 TEST_CASE("a handle of 0.1.0 is renewed for no longer than its session was made for") {
-  for (const char* recipe : {"sequential", "curator", "kazoo", "ephemeral"}) {
+  for (const char* recipe : all_recipes) {
     CAPTURE(recipe);
-    const std::string url = shared_zookeeper().url() + fresh_chroot() + "?prefix=p/";
+    const std::string url = place("?prefix=p/");
     Request r = request(key(), 20s);
     r.attached = false;
     const Lease handle = old_handle(url, recipe, r);
@@ -57,7 +53,7 @@ TEST_CASE("a handle of 0.1.0 is renewed for no longer than its session was made 
 TEST_CASE("a handle of 0.1.0 whose node was written again can be released, not renewed") {
   for (const char* recipe : {"sequential", "ephemeral"}) {
     CAPTURE(recipe);
-    const std::string url = shared_zookeeper().url() + fresh_chroot() + "?prefix=p/";
+    const std::string url = place("?prefix=p/");
     Request r = request(key(), 20s);
     r.attached = false;
     const Lease handle = old_handle(url, recipe, r);
@@ -73,7 +69,7 @@ TEST_CASE("a handle of 0.1.0 whose node was written again can be released, not r
 }
 
 TEST_CASE("a permit's handle of 0.1.0 is renewed, too") {
-  const std::string url = shared_zookeeper().url() + fresh_chroot();
+  const std::string url = place();
   Request r = request(key(), 20s);
   r.attached = false;
   r.mode = Mode::permit;
@@ -81,7 +77,7 @@ TEST_CASE("a permit's handle of 0.1.0 is renewed, too") {
   const Lease handle = old_handle(url, "sequential", r);
   const auto holder = open_zookeeper(url);
   CHECK_FALSE(holder->renew(handle, 30s));
-  CHECK(std::holds_alternative<Kept>(holder->renew(handle, 20s).value()));
+  CHECK(kept(holder->renew(handle, 20s)));
   CHECK(holder->release(handle).value() == Released::yes);
 }
 
@@ -116,7 +112,7 @@ TEST_CASE("servers that have lost their data: a waiter begins anew, when its ses
     release_or_fail(*holder, acquire_or_fail(*holder, request(key("other"))));
   acquire_or_fail(*holder, request(key(), 60s));
   const auto w = waiter->enqueue(request(key(), 2s)).value();
-  CHECK(std::holds_alternative<Waiting>(w->poll(50ms).value()));
+  CHECK(waits(*w, 50ms));
   const std::uint16_t port = server->port();
   server.reset();
   const ZookeeperServer empty{{.port = port}};
@@ -133,9 +129,9 @@ TEST_CASE("servers that do not serve for long: a waiter keeps its place") {
              second = open_zookeeper(server.url(), settings);
   const Lease l = acquire_or_fail(*holder, request(key(), 60s));
   const auto w = first->enqueue(request(key(), 2s)).value();
-  CHECK(std::holds_alternative<Waiting>(w->poll(50ms).value()));
+  CHECK(waits(*w, 50ms));
   const auto behind = second->enqueue(request(key(), 60s)).value();
-  CHECK(std::holds_alternative<Waiting>(behind->poll(50ms).value()));
+  CHECK(waits(*behind, 50ms));
   server.kill();  // so the way to it accepts connections, and ends them
   for (const Deadline end = Clock::now() + 3s; Clock::now() < end;) (void)w->poll(100ms);
   server.start();
