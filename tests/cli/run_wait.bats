@@ -167,45 +167,6 @@ holder() {
   key_is_free
 }
 
-@test "signals while waiting: waiters behind move up" {
-  holder
-  start first on_file -- true
-  event first waiting
-  start second on_file -- echo got
-  event second waiting
-  send first TERM
-  ended first
-  touch let_go
-  ended second
-  assert_equal "$(cat second.out)" got
-}
-
-@test "-s: shared holders together, an exclusive one waits for all" {
-  start one on_file -s -- sh -c 'until [ -e let_go ]; do sleep 0.02; done'
-  event one acquired
-  run on_file -n -s -- echo together
-  assert_output together
-  run on_file -n -- touch ran
-  assert_failure 75
-  [ ! -e ran ]
-  touch let_go
-  ended one
-  key_is_free
-}
-
-@test "--limit: N holders with the lowest free slots" {
-  start one on_file --limit 2 -- sh -c 'echo $DLOCK_SLOT; until [ -e let_go ]; do sleep 0.02; done'
-  start two on_file --limit 2 -- sh -c 'until [ -e let_go ]; do sleep 0.02; done'
-  event one acquired
-  event two acquired
-  run on_file --limit 2 -n -- touch ran
-  assert_failure 75
-  touch let_go
-  ended one
-  ended two
-  [ ! -e ran ]
-}
-
 @test "an unknown outcome never starts the command" {
   faults=lose=acquire
   run on_lease -w 3s --ttl 4s -- sh -c 'echo "$DLOCK_TOKEN"'

@@ -45,14 +45,6 @@ setup() { common_setup; }
   refute_output --partial '--limit'
 }
 
-@test "a lease ends by itself, and is not revived" {
-  h=$("$DLOCK" acquire -b "$(with_item short_ttl=yes)" --key k --ttl 300ms)
-  second=$(timeout 20 "$DLOCK" acquire --key k) # waits for the end
-  refused 75 'is not held by this handle' renew --key k --handle "$h"
-  run -1 "$DLOCK" check --key k --handle "$h"
-  run -0 "$DLOCK" check --key k --handle "$second"
-}
-
 @test "renew sets the rest of the lease, longer or shorter" {
   h=$("$DLOCK" acquire --key k --ttl 30s)
   "$DLOCK" renew --key k --handle "$h" --ttl 1h
@@ -219,17 +211,6 @@ STEPS
   assert_output --partial 'stale'
   "$DLOCK" release --key 'a key/with:%signs' --handle "$(json 'j["handle"]' <"$BATS_TEST_TMPDIR/grant")"
   run -1 "$DLOCK" check "$sequencer"
-}
-
-@test "tokens rise with every grant, also over a forced release" {
-  last=0
-  for _ in 1 2 3 4; do
-    "$DLOCK" acquire --key k --output json >"$BATS_TEST_TMPDIR/grant"
-    token=$(json 'j["token"]' <"$BATS_TEST_TMPDIR/grant")
-    [ "$token" -gt "$last" ]
-    last=$token
-    "$DLOCK" release --key k --force --yes
-  done
 }
 
 @test "shared and limited grants" {

@@ -7,12 +7,14 @@ usage: redis_py.py DLOCK    exit status 77: redis-server or python3-redis is not
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../measure/comparison"))
+import stores  # noqa: E402
 
 try:
     import redis
@@ -21,7 +23,6 @@ except ImportError:
     redis = None
 
 DLOCK = sys.argv[1]
-URL_ITEMS = "?recipe=set&restart_grace=0"
 
 
 def missing(what):
@@ -30,14 +31,12 @@ def missing(what):
     sys.exit(1 if ci else 77)
 
 
-class Server:
+class Server(stores.Redis):
     def __init__(self):
-        self.dir = tempfile.mkdtemp(prefix="dlock-interop.")
-        self.socket = self.dir + "/sock"
-        with open(self.dir + "/conf", "w") as conf:
-            conf.write(f'port 0\nunixsocket {self.socket}\nsave ""\ndir {self.dir}\nlogfile {self.dir}/log\n')
-        self.process = subprocess.Popen(["redis-server", self.dir + "/conf"], stdout=subprocess.DEVNULL)
-        self.client = redis.Redis(unix_socket_path=self.socket)
+        self.base = tempfile.mkdtemp(prefix="dlock-interop.")
+        super().__init__(self.base + "/server")
+        self.url = f"redis://127.0.0.1:{self.port}?recipe=set&restart_grace=0"
+        self.client = redis.Redis(port=self.port)
         for _ in range(1000):
             try:
                 self.client.ping()
@@ -47,14 +46,13 @@ class Server:
         raise RuntimeError("redis-server does not start")
 
     def end(self):
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait()
-        shutil.rmtree(self.dir)
+        self.kill()
+        shutil.rmtree(self.base)
 
 
 def dlock(server, *words, **more):
     verb, *rest = words
-    return subprocess.run([DLOCK, verb, "-b", f"redis+unix://{server.socket}{URL_ITEMS}", "-q", *rest],
+    return subprocess.run([DLOCK, verb, "-b", server.url, "-q", *rest],
                           capture_output=True, text=True, timeout=60, **more)
 
 
@@ -71,7 +69,7 @@ def redis_py_holds(server):
     check("dlock finds it busy", busy.returncode == 75, busy)
     seen = dlock(server, "inspect", "nightly")
     check("inspect shows a foreign holder", "held by another program" in seen.stdout + seen.stderr, seen)
-    waiter = subprocess.Popen([DLOCK, "run", "-b", f"redis+unix://{server.socket}{URL_ITEMS}", "-q", "--key", "nightly", "--", "true"])
+    waiter = subprocess.Popen([DLOCK, "run", "-b", server.url, "-q", "--key", "nightly", "--", "true"])
     time.sleep(0.3)
     check("dlock waits", waiter.poll() is None)
     lock.release()
@@ -88,7 +86,7 @@ def redis_py_without_timeout(server):
 
 def dlock_holds(server):
     release = os.pipe()
-    holder = subprocess.Popen([DLOCK, "run", "-b", f"redis+unix://{server.socket}{URL_ITEMS}", "-q", "--key", "nightly", "--",
+    holder = subprocess.Popen([DLOCK, "run", "-b", server.url, "-q", "--key", "nightly", "--",
                                "sh", "-c", "echo $DLOCK_TOKEN; read go"], stdin=release[0], stdout=subprocess.PIPE, text=True)
     token = int(holder.stdout.readline())
     lock = Lock(server.client, "nightly", timeout=5, blocking=False)
@@ -117,7 +115,7 @@ def contention(server, each=40):
             f.write(str(n + 1))
 
     def python_side():
-        client = redis.Redis(unix_socket_path=server.socket)
+        client = redis.Redis(port=server.port)
         for _ in range(each):
             with Lock(client, "counter", timeout=20, sleep=0.005):
                 bump()
@@ -151,7 +149,7 @@ def contention(server, each=40):
 def main():
     if redis is None:
         missing("python3-redis")
-    if shutil.which("redis-server") is None:
+    if stores.Redis.executable is None:
         missing("redis-server")
     server = Server()
     try:

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests beside other clients of ZooKeeper have in common: a server of their own, dlock, and checks."""
-import ctypes
 import os
 import shutil
-import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../measure/comparison"))
+import stores  # noqa: E402
+from stores import die_with_parent  # noqa: E402, F401
+
 DLOCK = sys.argv[1]
-JAR = "/usr/share/java/zookeeper.jar"
 
 
 def missing(what):
@@ -21,32 +21,19 @@ def missing(what):
 
 
 def need_zookeeper():
-    if not os.path.exists(JAR) or not shutil.which("java"):
+    if not os.path.exists(stores.ZOOKEEPER_JAR) or not shutil.which("java"):
         missing("ZooKeeper")
 
 
-def die_with_parent():
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
-
-
-class Server:
-    def __init__(self, tick=2000):
-        self.dir = tempfile.mkdtemp(prefix="dlock-interop.")
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            self.host = "127.0.0.1:%d" % s.getsockname()[1]
-        with open(self.dir + "/zoo.cfg", "w") as conf:
-            conf.write("tickTime=%d\ndataDir=%s\nclientPort=%s\nclientPortAddress=127.0.0.1\nadmin.enableServer=false\n"
-                       % (tick, self.dir, self.host.split(":")[1]))
-        self.process = subprocess.Popen(
-            ["java", "-Xms16m", "-Xmx64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dzookeeper.admin.enableServer=false",
-             "-Dzookeeper.forceSync=no", "-cp", self.dir + ":" + JAR, "org.apache.zookeeper.server.ZooKeeperServerMain", self.dir + "/zoo.cfg"],
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=die_with_parent)
+class Server(stores.Zookeeper):
+    def __init__(self):
+        self.base = tempfile.mkdtemp(prefix="dlock-interop.")
+        super().__init__(self.base + "/server")
+        self.host = "127.0.0.1:%d" % self.port
 
     def end(self):
-        self.process.kill()
-        self.process.wait()
-        shutil.rmtree(self.dir)
+        self.kill()
+        shutil.rmtree(self.base)
 
 
 def command(server, recipe, verb, *rest):
