@@ -3,13 +3,6 @@
 # What a command under `dlock run` sees, and what dlock shows of it.
 load run_helpers
 
-@test "the status of the command is dlock's" {
-  for n in 0 1 63 75 123 127 255; do
-    run "-$n" on_file -- sh -c "exit $n"
-    refute_output
-  done
-}
-
 @test "a command that does not exist: 127, one line, and the lock is released first" {
   start it on_file -- "$dir/no such command" arg
   ended it

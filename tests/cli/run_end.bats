@@ -6,20 +6,6 @@ load run_helpers
 # A command that ignores TERM, reports it, and lives.
 stubborn=(sh -c 'trap "" TERM INT QUIT; echo up; while :; do sleep 1; done')
 
-@test "TERM is forwarded, and dlock ends as the command does" {
-  start it on_file -- sh -c 'echo up; exec sleep 60'
-  said it up
-  send it TERM
-  ended it
-  assert_equal "$end" 'signal 15 (TERM)'
-  start handles on_file -- "$SIGNAL_JOB" exit 9
-  said handles up
-  send handles TERM
-  ended handles
-  assert_equal "$end" 'exit 9'
-  key_is_free
-}
-
 @test "TERM, then KILL after --kill-after: the whole tree" {
   start it on_file -k 300ms -- "${stubborn[@]}"
   said it up
@@ -60,20 +46,6 @@ stubborn=(sh -c 'trap "" TERM INT QUIT; echo up; while :; do sleep 1; done')
 }
 ended_within_a_second() { timeout 1 sh -c 'until [ -s "$1" ]; do sleep 0.05; done' sh "$dir/$1.end"; }
 
-@test "HUP, USR1 and others are forwarded and end nothing" {
-  start it on_file -k 100ms -- "$SIGNAL_JOB" print
-  said it up
-  for sig in HUP USR1 USR2 ALRM WINCH; do
-    send it "$sig"
-    said it "got $(kill -l "$sig")"
-  done
-  run ended_within_a_second it
-  assert_failure
-  send it TERM
-  ended it
-  assert_regex "$end" '^(exit 0|signal 9 \(KILL\))$' # by itself, if it takes less than 100 ms
-}
-
 @test "--max-run: 124, with TERM first and KILL after --kill-after" {
   start polite on_file --max-run 300ms -- sleep 60
   ended polite
@@ -100,20 +72,6 @@ ended_within_a_second() { timeout 1 sh -c 'until [ -s "$1" ]; do sleep 0.05; don
   ended number
 }
 
-@test "--min-hold on file: the command's status at once, the key stays held for the remainder" {
-  start it on_file --min-hold 60s -- sh -c 'exit 5'
-  ended it # within 20 s
-  assert_equal "$end" 'exit 5'
-  run on_file -n -- true
-  assert_failure 75
-  local began=$EPOCHREALTIME
-  run "$DLOCK" run -b "file:$dir/locks" --key remainder --min-hold 3s -- sh -c 'exit 5'
-  assert_failure 5
-  run timeout 20 "$DLOCK" run -b "file:$dir/locks" --key remainder -- true
-  assert_success
-  (((${EPOCHREALTIME/[.,]/} - ${began/[.,]/}) >= 2900000))
-}
-
 @test "--min-hold on a lease: exits at once, the lease is set to the remainder" {
   start it on_lease --min-hold 20s --ttl 5s -- sh -c 'exit 5'
   ended it
@@ -129,16 +87,6 @@ ended_within_a_second() { timeout 1 sh -c 'until [ -s "$1" ]; do sleep 0.05; don
   ended it
   assert_equal "$end" 'exit 5'
   assert_equal "$(events it)" 'acquired job_dead released exit'
-}
-
-@test "--min-hold is over before the command: released as usual; a failed exec holds nothing" {
-  start it on_lease --min-hold 100ms -- sh -c 'sleep 0.3'
-  ended it
-  assert_equal "$(events it)" 'acquired job_dead released exit'
-  start failed on_lease --min-hold 20s -- "$dir/nothing"
-  ended failed
-  assert_equal "$end" 'exit 127'
-  assert_equal "$(events failed)" 'acquired job_dead released exit'
 }
 
 @test "--descendants wait: one line after a second names the pids and the option; the lock is held to their end" {
@@ -269,36 +217,6 @@ ended_within_a_second() { timeout 1 sh -c 'until [ -s "$1" ]; do sleep 0.05; don
   assert_success
   ended it
   assert_equal "$end" 'exit 123'
-}
-
-@test "file: STOP of dlock keeps lock and command; CONT goes on" {
-  start it on_file -- sh -c 'until [ -e go ]; do sleep 0.02; done; exit 5'
-  event it acquired
-  send it STOP
-  run on_file -n -- true
-  assert_failure 75
-  touch go
-  send it CONT
-  ended it
-  assert_equal "$end" 'exit 5'
-}
-
-@test "file: kill -9 of dlock frees nothing while the command lives" {
-  strace -o /dev/null true 2>/dev/null || skip 'no strace here'
-  for recipe in lease flock; do
-    start it$recipe on_file --recipe $recipe -- sh -c 'echo $$ >pid; echo up; exec sleep 60'
-    said it$recipe up
-    # The guard is delayed, so that the command lives on for a while. (A stopped guard would be
-    # continued by the kernel.)
-    strace -p "$(guard_of it$recipe | tr -d ' ')" -e inject=recvmsg:delay_enter=2000000 -e trace=recvmsg -o calls 2>attached$recipe 3>&- &
-    until_true 'strace' grep -q attached attached$recipe
-    send it$recipe KILL
-    ended it$recipe
-    kill -0 "$(cat pid)"
-    run timeout 20 "$DLOCK" run -b "file:$dir/locks" --recipe $recipe --key k -- sh -c '! kill -0 "$1"' sh "$(cat pid)"
-    assert_success
-    rm -rf locks && mkdir -m 700 locks
-  done
 }
 
 @test "dlock and its guard both killed: the command dies with them" {

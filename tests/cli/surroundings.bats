@@ -229,22 +229,8 @@ limited() { timeout 20 bash -c 'ulimit "$0" "$1" && shift && exec "$DLOCK" "$@"'
   [ ! -e ran ]
 }
 
-@test "a limit on the size of files is the job's: its signal kills it, or is ignored as before" {
+@test "a limit on the size of files is the job's: its signal kills it" {
   run -153 limited -f 2000 run --key k -- sh -c 'exec head -c 3000000 /dev/zero >big'
-  bash -c 'trap "" XFSZ; exec "$DLOCK" run --key k -- cat /proc/self/status' >ignored
-  bash -c 'exec "$DLOCK" run --key k -- cat /proc/self/status' >standard
-  xfsz() { echo $((0x$(sed -n 's/^SigIgn:\t//p' "$1") >> 24 & 1)); }
-  assert_equal "$(xfsz ignored) $(xfsz standard)" '1 0'
-}
-
-# The guard has a handler of its own for it.
-@test "SIGBUS is ignored by the job as before" {
-  # AddressSanitizer would take the signal for itself.
-  export ASAN_OPTIONS=${ASAN_OPTIONS:-}:handle_sigbus=0
-  bash -c 'trap "" BUS; exec "$DLOCK" run --key k -- cat /proc/self/status' >ignored
-  bash -c 'exec "$DLOCK" run --key k -- cat /proc/self/status' >standard
-  bus() { echo $((0x$(sed -n 's/^SigIgn:\t//p' "$1") >> 6 & 1)); }
-  assert_equal "$(bus ignored) $(bus standard)" '1 0'
 }
 
 @test "out of descriptors: 69 and one line, never an endless wait" {
