@@ -11,8 +11,8 @@ using namespace dlock::test;
 
 namespace {
 
-Request ask(Duration ttl, Duration delay) {
-  Request r = test::ask(ttl);
+Request delayed(Duration ttl, Duration delay) {
+  Request r = ask(ttl);
   r.lock_delay = delay;
   return r;
 }
@@ -34,7 +34,7 @@ TEST_CASE("lock-delay: an operator sees, revokes and removes the holder, not who
   const std::string url = place("?prefix=p/");
   auto holder = open_zookeeper(url);
   const auto waiter = open_zookeeper(url), admin = open_zookeeper(url);
-  const Lease held = acquire_or_fail(*holder, ask(1s, 60s));
+  const Lease held = acquire_or_fail(*holder, delayed(1s, 60s));
   const auto w = waiter->enqueue(ask(10s)).value();
   CHECK(waits(*w));
   holder.reset();  // unreleased: its session goes on
@@ -63,16 +63,16 @@ TEST_CASE("lock-delay: a release in time ends it, one behind the lease's end doe
     CAPTURE(recipe);
     const std::string url = place("?prefix=p/");
     const auto holder = open_zookeeper(url, {}, recipe);
-    release_or_fail(*holder, acquire_or_fail(*holder, ask(1s, 60s)));
+    release_or_fail(*holder, acquire_or_fail(*holder, delayed(1s, 60s)));
     CHECK(is_free(url, recipe));
-    const Lease late = acquire_or_fail(*holder, ask(1s, 60s));
+    const Lease late = acquire_or_fail(*holder, delayed(1s, 60s));
     CHECK(late.deadline < Clock::now() + 1s);  // though the session lasts much longer
     while (Clock::now() < late.deadline) ::poll(nullptr, 0, 5);
     CHECK(holder->release(late).value() == Released::was_not_held);
     CHECK(holder->release(late).value() == Released::was_not_held);
     CHECK_FALSE(is_free(url, recipe));
     // A new attempt of the same Backend has a session of its own, and waits, too.
-    Request next = ask(1s, 60s);
+    Request next = delayed(1s, 60s);
     next.wait = false;
     CHECK(std::holds_alternative<Busy>((*holder->enqueue(next))->poll(0s).value()));
   }
@@ -81,7 +81,7 @@ TEST_CASE("lock-delay: a release in time ends it, one behind the lease's end doe
 TEST_CASE("lock-delay: detaching a lock for its job's sake leaves none behind") {
   const std::string url = place("?prefix=p/");
   auto holder = open_zookeeper(url);
-  const Lease l = acquire_or_fail(*holder, ask(5s, 60s));
+  const Lease l = acquire_or_fail(*holder, delayed(5s, 60s));
   const auto longer = holder->detach(l, 6s);  // nothing has changed then
   REQUIRE_FALSE(longer);
   CHECK(longer.error().code == Errc::usage);
@@ -96,11 +96,11 @@ TEST_CASE("lock-delay: detaching a lock for its job's sake leaves none behind") 
 
 TEST_CASE("lock-delay: a session longer than the servers allow is refused, with what fits") {
   const auto backend = open_zookeeper(place("?prefix=p/"));
-  const auto p = (*backend->enqueue(ask(90s, 60s)))->poll(1s);  // at most 2 minutes
+  const auto p = (*backend->enqueue(delayed(90s, 60s)))->poll(1s);  // at most 2 minutes
   REQUIRE_FALSE(p);
   CHECK(p.error().code == Errc::usage);
   CHECK(p.error().message.find("--lock-delay up to 30s") != std::string::npos);
-  release_or_fail(*backend, acquire_or_fail(*backend, ask(90s, 30s)));
+  release_or_fail(*backend, acquire_or_fail(*backend, delayed(90s, 30s)));
 }
 
 TEST_CASE("marks of 0.1.0 delay nothing, and are removed when their holder is gone") {
