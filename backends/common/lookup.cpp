@@ -6,13 +6,12 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 #include <algorithm>
-#include <csignal>
 #include <cstring>
 #include <map>
 #include <mutex>
 #include <system_error>
-#include <thread>
 #include "util/fd.hpp"
+#include "util/thread.hpp"
 #include "util/wait.hpp"
 
 namespace dlock {
@@ -50,21 +49,6 @@ bool unanswered(int error) noexcept {
   return error == EAI_AGAIN || error == EAI_SYSTEM || error == EAI_MEMORY;
 }
 
-// No signal is for such a thread. It is detached: nobody waits for it.
-template <class Run>
-void start_thread(Run run) {
-  sigset_t all, before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  try {
-    std::thread(std::move(run)).detach();
-  } catch (const std::system_error&) {
-    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    throw;
-  }
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-}
-
 }  // namespace
 
 struct Lookup::Question {
@@ -97,13 +81,13 @@ struct Lookup::Names {
     auto asked = std::make_shared<Question>();
     if (!asked->over) return nullptr;
     try {
-      start_thread([host, asked] {
+      thread_without_signals([host, asked] {
         Found found = ask(host, AI_ADDRCONFIG);
         all().answered(host, found);
         const std::lock_guard answer(asked->mutex);
         asked->found = std::move(found);
         ::eventfd_write(asked->over.get(), 1);
-      });
+      }).detach();  // nobody waits for it
     } catch (const std::system_error&) { return nullptr; }
     return under_way = std::move(asked);
   }

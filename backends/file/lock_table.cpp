@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include <string>
 #include "core/number.hpp"
+#include "core/text.hpp"
 #include "util/fd.hpp"
 
 namespace dlock::file {
@@ -15,9 +16,7 @@ namespace {
 
 std::string_view word(std::string_view& line) {
   line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
-  const std::string_view w = line.substr(0, line.find(' '));
-  line.remove_prefix(w.size());
-  return w;
+  return take_until(line, " ");
 }
 
 }  // namespace
@@ -29,8 +28,7 @@ std::vector<FlockEntry> parse_lock_table(std::string_view text, dev_t device, in
       fmt::format("{:02x}:{:02x}:{}", gnu_dev_major(device), gnu_dev_minor(device), inode);
   std::vector<FlockEntry> found;
   while (!text.empty()) {
-    std::string_view line = text.substr(0, text.find('\n'));
-    text.remove_prefix(std::min(line.size() + 1, text.size()));
+    std::string_view line = take_word(text, '\n');
     word(line);
     if (word(line) != "FLOCK") continue;
     word(line);

@@ -93,14 +93,7 @@ void Arena::count_use(const Counters& from, const Counters& to) {
 
 Ledger::Tally Arena::tally() const {
   Ledger::Tally all;
-  for (const auto& l : ledgers_) {
-    Ledger::Tally one = l->tally();
-    all.overlaps += one.overlaps;
-    all.inversions += one.inversions;
-    all.late += one.late;
-    all.max_overtakes = std::max(all.max_overtakes, one.max_overtakes);
-    if (all.first.empty()) all.first = std::move(one.first);
-  }
+  for (const auto& l : ledgers_) all.add(l->tally());
   return all;
 }
 
@@ -120,12 +113,7 @@ void Arena::add_to(Figures& f, double seconds) const {
   f.wakeups += wakeups_;
   f.longest_wait = std::max(f.longest_wait, Nanoseconds{longest_wait_.load()});
   f.timeline = timeline_;
-  const Ledger::Tally seen = tally();
-  f.overlaps += seen.overlaps;
-  f.inversions += seen.inversions;
-  f.late += seen.late;
-  f.max_overtakes = std::max(f.max_overtakes, seen.max_overtakes);
-  if (f.first_violation.empty()) f.first_violation = seen.first;
+  f.add(tally());
 }
 
 }  // namespace dlock::bench

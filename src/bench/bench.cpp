@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <pthread.h>
 #include <algorithm>
+#include <system_error>
+#include <thread>
 #include "bench/arena.hpp"
 #include "bench/client.hpp"
 #include "bench/watch.hpp"
@@ -27,43 +29,34 @@ class Crew {
   Crew& operator=(const Crew&) = delete;
 
   Result<void> start() {
-    pthread_attr_t attributes;
-    ::pthread_attr_init(&attributes);
-    ::pthread_attr_setstacksize(&attributes, stack_size);
-    members_.resize(arena_.plan.clients);
-    int error = 0;
-    for (unsigned i = 0; i < members_.size() && !error; ++i) {
-      members_[i].arena = &arena_;
-      members_[i].id = i;
-      error = ::pthread_create(&members_[i].thread, &attributes, &Crew::body, &members_[i]);
-      started_ += !error;
+    const unsigned clients = arena_.plan.clients;
+    threads_.reserve(clients);
+    try {
+      for (unsigned i = 0; i < clients; ++i) threads_.emplace_back(work, std::ref(arena_), i);
+    } catch (const std::system_error&) {
+      return fail(Errc::unavailable, fmt::format("--clients {}: only {} threads could be made",
+                                                 clients, threads_.size()));
     }
-    ::pthread_attr_destroy(&attributes);
-    if (!error) return {};
-    return fail(Errc::unavailable, fmt::format("--clients {}: only {} threads could be made",
-                                               members_.size(), started_));
+    return {};
   }
   void join() {
-    if (started_ > 0) arena_.enter(Phase::over);
-    for (; started_ > 0; --started_) ::pthread_join(members_[started_ - 1].thread, nullptr);
+    if (!threads_.empty()) arena_.enter(Phase::over);
+    for (std::thread& t : threads_) t.join();
+    threads_.clear();
   }
 
  private:
-  struct Member {
-    Arena* arena = nullptr;
-    unsigned id = 0;
-    pthread_t thread{};
-  };
-  static void* body(void* member) {
-    auto* m = static_cast<Member*>(member);
-    work(*m->arena, m->id);
-    return nullptr;
-  }
-
   Arena& arena_;
-  std::vector<Member> members_;
-  std::size_t started_ = 0;
+  std::vector<std::thread> threads_;
 };
+
+void use_small_stacks() {
+  pthread_attr_t attributes;
+  ::pthread_attr_init(&attributes);
+  ::pthread_attr_setstacksize(&attributes, stack_size);
+  ::pthread_setattr_default_np(&attributes);
+  ::pthread_attr_destroy(&attributes);
+}
 
 std::string title(const Target& t, Scenario s) {
   return fmt::format("{} {} {}", t.backend, t.recipe, name_of(s));
@@ -93,7 +86,7 @@ class Bench {
 
 // Connects to the store, refuses one with keys below the prefix, and measures a bare command.
 Result<void> Bench::open_empty(const Target& t) {
-  progress_.say(fmt::format("{} {}: connecting", t.backend, t.recipe));
+  progress_.report(fmt::format("{} {}: connecting", t.backend, t.recipe));
   TRY(backend, t.open(plan_.settings));
   TRY(there, list(*backend));
   if (!there.empty())
@@ -154,7 +147,7 @@ Result<void> Bench::measure_crash(const Target& t, Figures& f) {
   Histogram h;
   const Deadline start = Clock::now();
   for (unsigned i = 0; i < crashes_per_round && !stopped() && !f.violated(); ++i) {
-    progress_.say(fmt::format("{} {}/{}", title(t, Scenario::crash), i + 1, crashes_per_round));
+    progress_.report(fmt::format("{} {}/{}", title(t, Scenario::crash), i + 1, crashes_per_round));
     TRY(took, crash_once(plan_, t, signals_, f));
     if (took) h.record(*took);
   }
@@ -227,7 +220,7 @@ Result<std::optional<std::string>> Bench::left_over(const Target& t) const {
 // When all targets are done, each is checked again: a request sent before its connection broke may
 // be carried out late, and its key is removed again. Returns what could not be removed.
 std::vector<std::string> Bench::clean() {
-  progress_.say("removing what was written");
+  progress_.report("removing what was written");
   std::vector<std::string> failures;
   std::vector<const Target*> to_do;
   const auto failed = [&](const Target& t, std::string_view why) {
@@ -253,6 +246,7 @@ std::vector<std::string> Bench::clean() {
 }
 
 Result<Report> Bench::run() {
+  use_small_stacks();
   for (const Target& t : plan_.targets) {
     TRY_VOID(open_empty(t));
     if (stopped()) break;

@@ -21,31 +21,33 @@ Request request(const Plan& plan, const Target& target) {
   return r;
 }
 
-void tell(int fd, std::string_view text) { (void)!::write(fd, text.data(), text.size()); }
-
 // The forked process. Writes "+TOKEN" or an error, then keeps the lease alive until it is killed.
 [[noreturn]] void hold(const Plan& plan, const Target& target, int to) {
-  const auto ask = [&]() -> Result<void> {
+  const auto report = [to](const std::string& line) {
+    (void)!::write(to, line.data(), line.size());
+  };
+  const auto acquire = [&]() -> Result<void> {
     TRY(backend, target.open(plan.settings));
     TRY(waiter, backend->enqueue(request(plan, target)));
     TRY(answer, waiter->poll(plan.crash_ttl * 3));
     const auto* granted = std::get_if<Granted>(&answer);
     if (!granted) return fail(Errc::unavailable, "crash: the holder was not granted the lock");
     Lease lease = granted->lease;
-    tell(to, fmt::format("+{}\n", lease.token));
+    report(fmt::format("+{}\n", lease.token));
     for (;;) {
       wait_until({}, later(Clock::now(), plan.crash_ttl / 3));
       (void)backend->renew(lease, plan.crash_ttl);
     }
   };
-  if (const auto done = ask(); !done) tell(to, done.error().message + "\n");
+  if (const auto done = acquire(); !done) report(done.error().message + "\n");
   ::_exit(1);
 }
 
 // A child that dies with this object, and with this process.
 class Holder {
  public:
-  Holder(const Plan& plan, const Target& target, Signals& signals) {
+  // A Ctrl-C stays blocked in it: that is for the parent, which kills the child.
+  Holder(const Plan& plan, const Target& target) {
     int ends[2] = {-1, -1};
     if (::pipe2(ends, O_CLOEXEC)) return;
     from_.reset(ends[0]);
@@ -55,7 +57,6 @@ class Holder {
     if (pid_ != 0) return;
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != parent) ::_exit(1);
-    (void)signals;  // stay blocked: a Ctrl-C is for the parent, which kills the child
     hold(plan, target, to.get());
   }
   ~Holder() { kill(); }
@@ -93,7 +94,7 @@ class Holder {
 Result<std::optional<Nanoseconds>> crash_once(const Plan& plan, const Target& target,
                                               Signals& signals, Figures& figures) {
   const std::optional<Nanoseconds> interrupted;
-  Holder holder(plan, target, signals);
+  Holder holder(plan, target);
   const std::string said = holder.line(later(Clock::now(), plan.crash_ttl * 3 + 90s), signals.fd());
   if (signals.seen()) return interrupted;
   if (!said.starts_with('+'))

@@ -2,7 +2,6 @@
 #include "bench/figures.hpp"
 #include <fmt/format.h>
 #include <algorithm>
-#include "bench/ledger.hpp"
 
 namespace dlock::bench {
 namespace {

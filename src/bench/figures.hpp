@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 #include "bench/histogram.hpp"
+#include "bench/ledger.hpp"
 #include "bench/scenario.hpp"
 
 namespace dlock::bench {
@@ -17,21 +18,18 @@ inline constexpr std::array<std::string_view, 5> latency_names{"acquire", "relea
 inline constexpr std::size_t latencies = latency_names.size();
 
 struct Quantile {
-  std::string_view name, shown;
+  std::string_view name;
   std::uint32_t per_100000;
 };
-inline constexpr std::array<Quantile, 5> quantiles{{{"p50", "p50", 50'000},
-                                                    {"p90", "p90", 90'000},
-                                                    {"p99", "p99", 99'000},
-                                                    {"p999", "p99.9", 99'900},
-                                                    {"max", "max", 100'000}}};
+inline constexpr std::array<Quantile, 5> quantiles{
+    {{"p50", 50'000}, {"p90", 90'000}, {"p99", 99'000}, {"p999", 99'900}, {"max", 100'000}}};
 
 // The result of one repeat.
 struct Round {
   double grants_per_s = 0;
 };
 
-struct Figures {
+struct Figures : Ledger::Tally {
   std::string backend, recipe;
   Scenario scenario{};
   unsigned clients = 0;
@@ -43,11 +41,10 @@ struct Figures {
   std::array<Histogram, latencies> latency;
   Nanoseconds rtt{};
   std::vector<std::uint64_t> per_client;
-  std::uint64_t max_overtakes = 0, requests = 0, wakeups = 0, errors = 0, overlaps = 0,
-                inversions = 0, late = 0, starved = 0;
+  std::uint64_t requests = 0, wakeups = 0, errors = 0, starved = 0;
   bool wakes = false;          // false: waiters poll, so wake-ups mean nothing
   Nanoseconds longest_wait{};  // including waiters at the end
-  std::string first_error, first_violation;
+  std::string first_error;
   Duration renew_every{};  // renew: the interval of one lease
   std::shared_ptr<Timeline> timeline = std::make_shared<Timeline>();
 

@@ -5,9 +5,17 @@
 
 namespace dlock::bench {
 
+void Ledger::Tally::add(const Tally& other) {
+  overlaps += other.overlaps;
+  inversions += other.inversions;
+  late += other.late;
+  max_overtakes = std::max(max_overtakes, other.max_overtakes);
+  if (first_violation.empty()) first_violation = other.first_violation;
+}
+
 void Ledger::note(std::string what) {
   violated_.store(true, std::memory_order_relaxed);
-  if (tally_.first.empty()) tally_.first = std::move(what);
+  if (tally_.first_violation.empty()) tally_.first_violation = std::move(what);
 }
 
 void Ledger::asked(unsigned client, Deadline at) {

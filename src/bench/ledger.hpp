@@ -26,7 +26,9 @@ class Ledger {
     std::uint64_t late = 0;
     // most grants to clients that had asked later, while one client waited
     std::uint64_t max_overtakes = 0;
-    std::string first;  // the first overlap or inversion, as text
+    std::string first_violation;  // the first overlap or inversion, as text
+
+    void add(const Tally&);
   };
 
   // `limit`: the number of permits.

@@ -61,18 +61,14 @@ void Progress::show(const std::string& title, const Arena& arena, Nanoseconds si
   const double rate = since > 0ns ? static_cast<double>(arena.grants.load()) / seconds(since) : 0;
   const std::string time = of > 0ns ? fmt::format("{:.1f}/{:.1f}s", seconds(since), seconds(of))
                                     : fmt::format("{:.1f}s", seconds(since));
-  const Ledger::Tally tally = arena.tally();
-  const std::string line = fmt::format("{}  {}  {}/s  err {}  overlaps {}", title, time,
-                                       grouped(rate), arena.errors.load(), tally.overlaps);
-  if (plan_.progress > 0us) return put(fmt::format("progress: {}\n", line));
-  put(fmt::format("\r\033[K{}", line));
-  drawn_ = true;
+  report(fmt::format("{}  {}  {}/s  err {}  overlaps {}", title, time, grouped(rate),
+                     arena.errors.load(), arena.tally().overlaps));
 }
 
-void Progress::say(const std::string& title) {
+void Progress::report(const std::string& line) {
   if (every() == 0us) return;
-  if (plan_.progress > 0us) return put(fmt::format("progress: {}\n", title));
-  put(fmt::format("\r\033[K{}", title));
+  if (plan_.progress > 0us) return put(fmt::format("progress: {}\n", line));
+  put(fmt::format("\r\033[K{}", line));
   drawn_ = true;
 }
 

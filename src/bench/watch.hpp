@@ -37,7 +37,7 @@ class Progress {
 
   Duration every() const noexcept;  // zero: never
   void show(const std::string& title, const Arena&, Nanoseconds since, Nanoseconds of);
-  void say(const std::string& title);  // a message without figures
+  void report(const std::string& line);
   void clear();
 
  private:

@@ -68,7 +68,7 @@ Result<run::Outcome> command_acquire(const Options& o) {
   // lock is then released on the connection that acquired it, and the status is 125. If that fails
   // as well, a message says so, and the lease ends by its --ttl.
   bool have = false;
-  const std::string keeper = o.keep && !outlives ? new_keeper_name() : std::string();
+  const std::string keeper = o.keep && !outlives ? Owner::random().hex() : std::string();
   const run::GrantSink sink{
       .text =
           [&](const auto& leases) {

@@ -156,14 +156,28 @@ class Page {
       ::unlinkat(directory_.get(), name.c_str(), 0);
   }
   Page(const Page&) = delete;
-  const Fd& file() const noexcept { return file_; }
-  int write(std::string_view page) {
-    if (!file_) return 0;
+  Page& operator=(const Page&) = delete;
+
+  // Directly after it was made.
+  Result<void> opened(const Options& o) const {
+    if (path_.empty()) return {};
+    const char* const why = errno == ENXIO ? "this FIFO has no reader" : std::strerror(errno);
+    if (!file_)
+      return fail(Errc::cannot_create,
+                  fmt::format("{}: {}: {}", called(o, "html"), quoted(path_), why));
+    ::fcntl(file_.get(), F_SETFL, 0);  // only the open must not block
+    return {};
+  }
+  Result<void> write(std::string_view page) {
+    if (!file_) return {};
     written_ = true;
     struct stat st {};
-    if (::fstat(file_.get(), &st) == 0 && S_ISREG(st.st_mode) && ::ftruncate(file_.get(), 0) != 0)
-      return errno;
-    return write_all(file_.get(), page);
+    const bool emptied =
+        ::fstat(file_.get(), &st) != 0 || !S_ISREG(st.st_mode) || ::ftruncate(file_.get(), 0) == 0;
+    const int error = emptied ? write_all(file_.get(), page) : errno;
+    if (!error) return {};
+    return fail(Errc::cannot_create,
+                fmt::format("--html: {}: {}", quoted(path_), ::strerrordesc_np(error)));
   }
 
  private:
@@ -171,24 +185,6 @@ class Page {
   Fd file_, directory_;
   bool existed_ = false, written_ = false;
 };
-
-Result<void> openable(const Page& page, const Options& o) {
-  if (o.bench.html.empty()) return {};
-  const Fd& file = page.file();
-  const char* const why = errno == ENXIO ? "this FIFO has no reader" : std::strerror(errno);
-  if (!file)
-    return fail(Errc::cannot_create,
-                fmt::format("{}: {}: {}", called(o, "html"), quoted(o.bench.html), why));
-  ::fcntl(file.get(), F_SETFL, 0);  // only the open must not block
-  return {};
-}
-
-Result<void> write_page(Page& page, std::string_view text, std::string_view name) {
-  const int error = page.write(text);
-  if (!error) return {};
-  return fail(Errc::cannot_create,
-              fmt::format("--html: {}: {}", quoted(name), ::strerrordesc_np(error)));
-}
 
 Result<bench::Plan> plan_of(const Options& o) {
   const BenchOptions& b = o.bench;
@@ -229,7 +225,7 @@ Result<run::Outcome> command_bench(const Options& given_options) {
   if (o.bench.prefix.empty()) o.bench.prefix = random;
   TRY(plan, plan_of(o));
   Page page{std::string(o.bench.html)};
-  TRY_VOID(openable(page, o));
+  TRY_VOID(page.opened(o));
   allow_many_files();
 
   TRY(report, bench::run(plan));
@@ -240,7 +236,7 @@ Result<run::Outcome> command_bench(const Options& given_options) {
   TRY_VOID(put(o.output == Output::json  ? bench::json_of(plan, report, version())
                : o.output == Output::csv ? bench::csv_of(report)
                                          : bench::text_of(plan, report, version())));
-  TRY_VOID(write_page(page, bench::html_of(plan, report, version()), o.bench.html));
+  TRY_VOID(page.write(bench::html_of(plan, report, version())));
   if (o.output != Output::text) {
     for (const std::string& line : bench::verdict(report))
       if (line.starts_with("FAIL") || line.starts_with("ERROR")) say(line);

@@ -10,15 +10,8 @@
 namespace dlock::cli {
 namespace {
 
-// What is checked: a token, or the content of a handle.
-struct CheckedGrant {
-  std::vector<Key> keys;
-  std::optional<FencingToken> token;
-  std::optional<Handle> handle{};
-};
-
-Result<CheckedGrant> from_sequencer(std::string_view text, const Store& store) {
-  const auto s = Sequencer::parse(text);
+Result<Sequencer> parse_sequencer(std::string_view text, const Store& store) {
+  auto s = Sequencer::parse(text);
   if (!s)
     return fail(
         s.error().code,
@@ -29,27 +22,16 @@ Result<CheckedGrant> from_sequencer(std::string_view text, const Store& store) {
                 fmt::format("check: {} is a sequencer of {}.{}, but {} is {}.{}: name the same one",
                             quoted(text), printable(s->family), printable(s->recipe), store.called,
                             store.traits->family, store.traits->recipe));
-  return CheckedGrant{.keys = {s->key}, .token = s->token};
+  return s;
 }
 
-Result<CheckedGrant> find_grant(const Options& o, const Store& store) {
-  if (o.operand) return from_sequencer(*o.operand, store);
-  TRY(keys, parse_keys(o));
-  if (o.token) return CheckedGrant{.keys = std::move(keys), .token = o.token};
-  TRY(handle, require_handle(o, store));
-  return CheckedGrant{.keys = std::move(keys), .token = std::nullopt, .handle = std::move(handle)};
-}
-
-Result<Validity> check_one(const Key& key, const CheckedGrant& grant, Backend& backend,
+Result<Validity> check_one(const Key& key, const GrantId& grant, Backend& backend,
                            const Trace& trace) {
-  const Owner owner = grant.token ? Owner{} : grant.handle->lease(key).owner;
-  const Traced what{.request = "check",
-                    .key = key.text(),
-                    .token = grant.token,
-                    .owner = grant.token ? "" : owner.hex().substr(0, 8)};
+  Traced what{.request = "check", .key = key.text()};
+  if (const auto* owner = std::get_if<Owner>(&grant)) what.owner = owner->hex().substr(0, 8);
+  else what.token = std::get<FencingToken>(grant);
   return trace.around(
-      what,
-      [&] { return backend.check(key, grant.token ? GrantId{*grant.token} : GrantId{owner}); },
+      what, [&] { return backend.check(key, grant); },
       [](Validity v) { return v == Validity::valid; });
 }
 
@@ -58,21 +40,30 @@ Result<Validity> check_one(const Key& key, const CheckedGrant& grant, Backend& b
 Result<run::Outcome> command_check(const Options& o) {
   TRY(trace, Trace::open(o.trace));
   TRY(opened, open_store(o));
-  TRY(grant, find_grant(o, opened.store));
+  TRY(keys, parse_keys(o));
+  std::optional<FencingToken> token = o.token;
+  std::optional<Handle> handle;
+  std::optional<run::KeeperAnswer> kept;
+  if (o.operand) {
+    TRY(sequencer, parse_sequencer(*o.operand, opened.store));
+    keys = {sequencer.key};
+    token = sequencer.token;
+  } else if (!token) {
+    TRY(h, require_handle(o, opened.store));
+    TRY(answer, ask_keeper_of(h, "check"));
+    handle = std::move(h);
+    kept = answer;
+  }
 
-  bool valid = true;
-  TRY(kept, grant.handle ? ask_keeper_of(*grant.handle, "check")
-                         : Result<std::optional<run::KeeperAnswer>>{});
-  if (kept) {
-    valid = kept == run::KeeperAnswer::done;
-  } else {
-    for (const Key& key : grant.keys) {  // all keys of the grant must be held
-      TRY(answer, check_one(key, grant, *opened.backend, trace));
-      valid = valid && answer == Validity::valid;
-    }
+  bool valid = !kept || kept == run::KeeperAnswer::done;
+  for (const Key& key : keys) {  // all keys of the grant must be held
+    if (kept) break;
+    const GrantId grant = token ? GrantId{*token} : GrantId{handle->lease(key).owner};
+    TRY(answer, check_one(key, grant, *opened.backend, trace));
+    valid = valid && answer == Validity::valid;
   }
   if (o.verbosity > 0)
-    say(fmt::format("{}: the grant is {}", printable(grant.keys.front().text()),
+    say(fmt::format("{}: the grant is {}", printable(keys.front().text()),
                     valid ? "valid" : "stale"));
   return ended(valid ? status_ok : status_stale);
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
-#include <array>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -18,38 +17,12 @@
 namespace dlock::cli {
 namespace {
 
-// argv of `-c STR [-- ARG...]`: $0 is "sh", as with sh -c STR sh ARG...
-struct ShellCommand {
-  std::array<std::string, 4> words;
-  std::vector<char*> argv;
-
-  ShellCommand(std::string_view text, char* const* arguments)
-      : words{"/bin/sh", "-c", std::string(text), "sh"} {
-    for (std::string& w : words) argv.push_back(w.data());
-    for (; arguments && *arguments; ++arguments) argv.push_back(*arguments);
-    argv.push_back(nullptr);
-  }
-  ~ShellCommand() = default;
-  ShellCommand(const ShellCommand&) = delete;  // argv points into words
-  ShellCommand& operator=(const ShellCommand&) = delete;
-};
-
 using namespace std::chrono_literals;
 
-struct Line {
-  std::string_view about;
-  std::string what;
-};
-using Lines = std::vector<Line>;
+using Lines = std::vector<std::pair<std::string_view, std::string>>;  // about what, and what
 
 void line(Lines& lines, std::string_view about, std::string_view what) {
-  if (!what.empty()) lines.push_back({about, std::string(what)});
-}
-
-std::string text_of(const Lines& lines) {
-  std::string text;
-  for (const Line& l : lines) text += fmt::format("{:<22}{}\n", l.about, l.what);
-  return text;
+  if (!what.empty()) lines.emplace_back(about, what);
 }
 
 // The lines under the same names with _ for spaces, and the times as numbers.
@@ -57,11 +30,11 @@ std::string json_of(const Lines& lines, const run::Plan& plan) {
   nlohmann::ordered_json j;
   j["keys"] = {printable(plan.request.key.text())};
   for (const Key& key : plan.more_keys) j["keys"].push_back(printable(key.text()));
-  for (const Line& l : lines) {
-    std::string name(l.about);
+  for (const auto& [about, what] : lines) {
+    std::string name(about);
     for (char& c : name)
       if (c == ' ' || c == '-') c = '_';
-    j[name] = l.what;
+    j[name] = what;
   }
   const run::Timing& t = plan.timing;
   j["leased"] = t.leased;
@@ -140,32 +113,34 @@ Result<void> explain(const Options& o, const Store& store, const run::Plan& plan
   TRY(backend, plan.open(settings));
   TRY(after_restart, backend->after_restart(plan.request));
 
-  Lines text;
-  line(text, "lock", what_is_locked(plan, store, backend->where()));
-  line(text, "waits", waiting(plan));
-  if (plan.timing.leased) leased(text, plan.timing, plan.request.ttl, plan.traits);
-  else attached(text);
-  line(text, "to end the job", ending(plan));
+  Lines all;
+  line(all, "lock", what_is_locked(plan, store, backend->where()));
+  line(all, "waits", waiting(plan));
+  if (plan.timing.leased) leased(all, plan.timing, plan.request.ttl, plan.traits);
+  else attached(all);
+  line(all, "to end the job", ending(plan));
   if (plan.once_per)
-    line(text, "starts",
+    line(all, "starts",
          fmt::format("at most one per {}, noted before the command starts{}{}",
                      plan.once_per->text(),
                      plan.until_success ? "; one that failed does not count" : "",
                      plan.again ? "; this one although it ran (--again)" : ""));
   if (plan.max_run > 0us)
-    line(text, "longest run",
+    line(all, "longest run",
          fmt::format("{}, then the job is ended (status 124)", format_duration(plan.max_run)));
-  if (plan.min_hold > 0us) line(text, "shortest hold", format_duration(plan.min_hold));
+  if (plan.min_hold > 0us) line(all, "shortest hold", format_duration(plan.min_hold));
   if (o.lock_delay > 0us)
-    line(text, "lock-delay",
+    line(all, "lock-delay",
          fmt::format("{} in which the lock is not granted if this holder vanishes",
                      format_duration(o.lock_delay)));
-  line(text, "descendants",
+  line(all, "descendants",
        plan.descendants == run::Descendants::wait ? "waited for when the command has ended"
                                                   : "ended when the command has ended");
-  line(text, "after a restart", after_restart);
-  line(text, "weakness", plan.traits.weakness);
-  return put(o.json ? json_of(text, plan) : text_of(text));
+  line(all, "after a restart", after_restart);
+  line(all, "weakness", plan.traits.weakness);
+  std::string text;
+  for (const auto& [about, what] : all) text += fmt::format("{:<22}{}\n", about, what);
+  return put(o.json ? json_of(all, plan) : text);
 }
 
 }  // namespace
@@ -178,8 +153,13 @@ Result<run::Outcome> command_run(const Options& o) {
     return ended(status_ok);
   }
   if (!o.shell_command) return run::run(plan);
-  const ShellCommand shell(*o.shell_command, o.command);
-  plan.command = shell.argv.data();
+  // `-c STR [-- ARG...]`: $0 is "sh", as with sh -c STR sh ARG...
+  std::string words[] = {"/bin/sh", "-c", std::string(*o.shell_command), "sh"};
+  std::vector<char*> argv;
+  for (std::string& w : words) argv.push_back(w.data());
+  for (char* const* word = o.command; word && *word; ++word) argv.push_back(*word);
+  argv.push_back(nullptr);
+  plan.command = argv.data();
   return run::run(plan);
 }
 

@@ -12,45 +12,7 @@
 namespace dlock::cli {
 namespace {
 
-struct PrintedGrant {
-  const std::vector<Lease>& all;
-  const Lease& lease;  // the first
-  const Store& store;
-  Duration ttl;
-  std::string handle, sequencer;
-};
-
-std::string json(const PrintedGrant& g) {
-  nlohmann::ordered_json j;
-  j["key"] = g.lease.key.text();
-  for (const Lease& l : g.all) j["keys"].push_back(l.key.text());
-  j["handle"] = g.handle;
-  j["token"] = g.lease.token;
-  j["sequencer"] = g.sequencer;
-  j["scheme"] = g.store.url.scheme;
-  j["recipe"] = g.store.traits->recipe;
-  j["mode"] = mode_name(g.lease.mode);
-  j["slot"] = nullptr;
-  if (g.lease.mode == Mode::permit) j["slot"] = g.lease.slot;
-  j["ttl_ms"] = whole_milliseconds(g.ttl);
-  return j.dump() + '\n';
-}
-
-// The variables of a job of `dlock run` that mean the same here. Not DLOCK_HELD and DLOCK_GRANTS:
-// they say that a dlock supervises the job, and here none does.
-std::string env(const PrintedGrant& g) {
-  std::string text;
-  const auto line = [&](std::string_view name, std::string_view value) {
-    text += fmt::format("export DLOCK_{}={}\n", name, shell_quoted(value));
-  };
-  line("KEY", g.lease.key.text());
-  line("TOKEN", fmt::to_string(g.lease.token));
-  line("SEQUENCER", g.sequencer);
-  line("HANDLE", g.handle);
-  line("TTL_MS", fmt::to_string(whole_milliseconds(g.ttl)));
-  if (g.lease.mode == Mode::permit) line("SLOT", fmt::to_string(g.lease.slot));
-  return text;
-}
+using Json = nlohmann::ordered_json;
 
 const char* question(const Options& o) {
   switch (o.verb) {
@@ -69,24 +31,40 @@ std::string text_of_grant(Output form, const std::vector<Lease>& leases, const S
   const Lease& lease = leases.front();
   Handle handle = Handle::of(family, recipe, leases);
   if (!keeper.empty()) handle.extra = keeper;
-  const PrintedGrant g{.all = leases,
-                       .lease = lease,
-                       .store = store,
-                       .ttl = ttl,
-                       .handle = handle.text(),
-                       .sequencer = Sequencer{.family = family,
-                                              .recipe = recipe,
-                                              .key = lease.key,
-                                              .mode = lease.mode,
-                                              .token = lease.token}
-                                        .text()};
-  switch (form) {
-    case Output::text: return g.handle + '\n';
-    case Output::json: return json(g);
-    case Output::env: return env(g);
-    case Output::csv: break;  // no form of acquire: refused before
+  const std::string sequencer = Sequencer{.family = family,
+                                          .recipe = recipe,
+                                          .key = lease.key,
+                                          .mode = lease.mode,
+                                          .token = lease.token}
+                                    .text();
+  const bool permit = lease.mode == Mode::permit;
+  if (form == Output::text) return handle.text() + '\n';
+  if (form == Output::json) {
+    Json j{{"key", lease.key.text()}};
+    for (const Lease& l : leases) j["keys"].push_back(l.key.text());
+    j["handle"] = handle.text();
+    j["token"] = lease.token;
+    j["sequencer"] = sequencer;
+    j["scheme"] = store.url.scheme;
+    j["recipe"] = recipe;
+    j["mode"] = mode_name(lease.mode);
+    j["slot"] = permit ? Json(lease.slot) : Json(nullptr);
+    j["ttl_ms"] = whole_milliseconds(ttl);
+    return j.dump() + '\n';
   }
-  return {};
+  // The variables of a job of `dlock run` that mean the same here. Not DLOCK_HELD and DLOCK_GRANTS:
+  // they say that a dlock supervises the job, and here none does.
+  std::string text;
+  const auto line = [&](std::string_view name, std::string_view value) {
+    text += fmt::format("export DLOCK_{}={}\n", name, shell_quoted(value));
+  };
+  line("KEY", lease.key.text());
+  line("TOKEN", fmt::to_string(lease.token));
+  line("SEQUENCER", sequencer);
+  line("HANDLE", handle.text());
+  line("TTL_MS", fmt::to_string(whole_milliseconds(ttl)));
+  if (permit) line("SLOT", fmt::to_string(lease.slot));
+  return text;
 }
 
 std::string shell_quoted(std::string_view text) {
@@ -109,12 +87,11 @@ std::string json_of_answer(const Options& o, const Result<run::Outcome>& outcome
   if (!name) return {};
   if (!outcome && (outcome.error().code == Errc::usage || outcome.error().code == Errc::config))
     return {};
-  nlohmann::ordered_json j;
-  j["keys"] = nlohmann::ordered_json::array();
+  Json j{{"keys", Json::array()}};
   for (const std::string_view key : o.keys) j["keys"].push_back(printable(key));
   if (o.operand)
     if (const auto s = Sequencer::parse(*o.operand)) j["keys"].push_back(printable(s->key.text()));
-  j[name] = outcome ? nlohmann::ordered_json(outcome->value == status_ok) : nullptr;
+  j[name] = outcome ? Json(outcome->value == status_ok) : Json(nullptr);
   j["status"] = outcome ? outcome->value : exit_status(outcome.error().code);
   if (!outcome) j["error"] = printable(outcome.error().message);
   return j.dump() + '\n';

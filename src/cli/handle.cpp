@@ -57,7 +57,9 @@ Result<Handle> from_option(std::string_view value) {
 
 constexpr std::string_view keeper_mark = "keeper.";
 
-Result<std::optional<Handle>> find_handle(const Options& o, const Store& s) {
+}  // namespace
+
+Result<Handle> require_handle(const Options& o, const Store& s) {
   if (o.handle) {
     TRY(h, from_option(*o.handle));
     if (!of(h, s))
@@ -69,21 +71,11 @@ Result<std::optional<Handle>> find_handle(const Options& o, const Store& s) {
   // NOLINT(concurrency-mt-unsafe): no thread exists
   const char* inherited = std::getenv("DLOCK_HANDLE");
   auto h = Handle::parse(inherited ? inherited : "");
-  if (!h || !of(*h, s)) return std::nullopt;  // of another backend: ignored
-  return *h;
-}
-
-}  // namespace
-
-Result<Handle> require_handle(const Options& o, const Store& s) {
-  TRY(h, find_handle(o, s));
-  if (h) return *h;
+  if (h && of(*h, s)) return h;  // one of another backend is ignored
   return fail(Errc::usage,
               fmt::format("{}: --handle is missing, and DLOCK_HANDLE holds no handle of {}.{}",
                           info(o.verb).name, s.traits->family, s.traits->recipe));
 }
-
-std::string new_keeper_name() { return Owner::random().hex(); }
 
 std::string keeper_extra(const std::string& name) {
   return std::string(keeper_mark) + run::KeeperPlace::of_this_process(name).text();

@@ -17,8 +17,7 @@ Result<Handle> require_handle(const Options&, const Store&);
 
 // Handles of locks that only the process behind `acquire --keep` can act for: their `extra` names
 // its socket.
-std::string new_keeper_name();  // of the socket
-// Handle::extra, called in the keeper itself: it says where this process is
+// Handle::extra, called in the keeper itself: it says where this process is. `name`: of the socket.
 std::string keeper_extra(const std::string& name);
 // Asks the keeper of the handle. nullopt: it has none, so the store must be asked.
 Result<std::optional<run::KeeperAnswer>> ask_keeper_of(const Handle&, std::string_view what);

@@ -83,8 +83,7 @@ std::string Identity::encode() const {
 Identity Identity::decode(std::string_view text) {
   Identity who;
   while (!text.empty()) {
-    const std::string_view item = text.substr(0, text.find('&'));
-    text.remove_prefix(std::min(item.size() + 1, text.size()));
+    const std::string_view item = take_word(text, '&');
     const std::size_t equals = item.find('=');
     if (equals == item.npos) continue;
     const std::string_view name = item.substr(0, equals);

@@ -7,7 +7,6 @@
 #include <cerrno>
 #include "core/key_view.hpp"
 #include "core/text.hpp"
-#include "file/flock/flock_waiter.hpp"
 #include "file/lock_table.hpp"
 #include "file/sys_error.hpp"
 
@@ -40,12 +39,6 @@ FlockRecord& FlockBackend::record(const std::string& name) {
 FlockBackend::HeldFile* FlockBackend::held(const Key& key, const Owner& owner) {
   const auto found = held_.find({key.text(), owner});
   return found == held_.end() ? nullptr : &found->second;
-}
-
-Result<std::unique_ptr<Waiter>> FlockBackend::enqueue(const Request& r) {
-  TRY_VOID(can_serve(traits(), r));
-  TRY(name, name_of(r.key));
-  return std::make_unique<FlockWaiter>(*this, std::move(name), r);
 }
 
 Result<Renewal> FlockBackend::renew(const Lease& lease, Duration) {

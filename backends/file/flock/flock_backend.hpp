@@ -4,8 +4,8 @@
 #include <map>
 #include <memory>
 #include "core/factory.hpp"
+#include "file/flock/flock_file.hpp"
 #include "file/flock/flock_record.hpp"
-#include "file/flock/flock_wait.hpp"
 
 namespace dlock::file {
 

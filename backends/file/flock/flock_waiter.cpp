@@ -1,13 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "file/flock/flock_waiter.hpp"
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/eventfd.h>
 #include <sys/file.h>
+#include <atomic>
 #include <cerrno>
+#include <optional>
+#include <system_error>
+#include <thread>
 #include "core/key_view.hpp"
+#include "file/flock/flock_backend.hpp"
 #include "file/sys_error.hpp"
+#include "util/thread.hpp"
 #include "util/wait.hpp"
 
 namespace dlock::file {
 namespace {
+
+constexpr int wake_signal = SIGURG;
+
+void nothing(int) {}
+
+void install_handler() {
+  struct sigaction handler {};
+  handler.sa_handler = nothing;  // and no SA_RESTART
+  ::sigaction(wake_signal, &handler, nullptr);
+}
 
 enum class Woken { locked, interrupted, in_time };
 
@@ -18,6 +37,95 @@ Woken sleep(int ended_fd, int interrupt_fd, Deadline until) {
 }
 
 }  // namespace
+
+// Waiting for flock(2) in a way that works with poll(2) and can be ended at any moment.
+//
+// flock(2) cannot be polled and has no time limit, and repeated tries would lose our place to every
+// process that blocks. So a thread blocks in it. To stop that thread it gets SIGURG, whose handler
+// does nothing and is installed without SA_RESTART, so that flock returns EINTR. Only this thread
+// has SIGURG unblocked. Why this signal: its default is to be ignored, so a stray one does no harm;
+// it is never forwarded to a job; real-time signals, which would also work, are forwarded, and one
+// meant for the job would be lost here. A forked helper process that blocks on the same open file
+// would work, too, but it would be a child that others wait for, and would outlive a SIGKILL of its
+// parent.
+class FlockWait {
+ public:
+  // Begins to wait for `operation` (LOCK_EX or LOCK_SH) on `fd`, which must stay open until the end
+  // of this object.
+  FlockWait(int fd, int operation);
+  ~FlockWait() { stop(); }
+  FlockWait(const FlockWait&) = delete;
+  FlockWait& operator=(const FlockWait&) = delete;
+
+  int ended_fd() const noexcept { return ended_.get(); }  // readable once it has ended
+  // Ends the wait, within about a millisecond unless the kernel hangs. 0: the lock was taken; else
+  // an errno, EINTR: stopped.
+  int stop();
+
+ private:
+  void wait(int fd, int operation);
+
+  Fd ended_;
+  std::atomic<bool> stopping_ = false;
+  std::atomic<int> outcome_ = 0;
+  std::thread thread_;
+};
+
+FlockWait::FlockWait(int fd, int operation) : ended_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  if (!ended_) throw std::system_error(errno, std::generic_category(), "eventfd");
+  install_handler();
+  thread_ = thread_without_signals([this, fd, operation] { wait(fd, operation); });
+}
+
+void FlockWait::wait(int fd, int operation) {
+  sigset_t wake;
+  sigemptyset(&wake);
+  sigaddset(&wake, wake_signal);
+  ::pthread_sigmask(SIG_UNBLOCK, &wake, nullptr);
+  int why = EINTR;
+  while (why == EINTR && !stopping_) why = ::flock(fd, operation) == 0 ? 0 : errno;
+  outcome_ = why;
+  const std::uint64_t one = 1;
+  (void)!::write(ended_.get(), &one, sizeof one);
+}
+
+int FlockWait::stop() {
+  if (!thread_.joinable()) return outcome_;
+  stopping_ = true;
+  // Repeated: a signal that comes between the check of stopping_ and the system call is lost.
+  for (pollfd ended{ended_.get(), POLLIN, 0}; ::poll(&ended, 1, 0) <= 0;) {
+    ::pthread_kill(thread_.native_handle(), wake_signal);
+    if (::poll(&ended, 1, 1) > 0) break;
+  }
+  thread_.join();
+  return outcome_;
+}
+
+class FlockWaiter final : public Waiter {
+ public:
+  FlockWaiter(FlockBackend& backend, std::string name, const Request& request)
+      : backend_(backend), name_(std::move(name)), request_(request) {}
+
+  Result<Progress> poll(Duration slice) override;
+  Result<void> cancel() override;
+
+ private:
+  Result<std::optional<Progress>> enter();  // nullopt: the file was deleted or replaced, try again
+  Result<Progress> granted();
+  std::optional<HolderView> holder();
+
+  FlockBackend& backend_;
+  const std::string name_;
+  const Request request_;
+  FlockFile file_;
+  std::optional<FlockWait> wait_;  // ends before file_
+};
+
+Result<std::unique_ptr<Waiter>> FlockBackend::enqueue(const Request& r) {
+  TRY_VOID(can_serve(traits(), r));
+  TRY(name, name_of(r.key));
+  return std::make_unique<FlockWaiter>(*this, std::move(name), r);
+}
 
 std::optional<HolderView> FlockWaiter::holder() {
   const auto seen = backend_.inspect(request_.key);

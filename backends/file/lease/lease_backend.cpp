@@ -4,7 +4,6 @@
 #include <algorithm>
 #include "core/duration.hpp"
 #include "core/text.hpp"
-#include "file/lease/lease_waiter.hpp"
 #include "file/lease/note_file.hpp"
 
 namespace dlock::file {
@@ -32,11 +31,6 @@ Result<KeyStore::Begun> LeaseBackend::begin(KeyStore& key, Make make, int interr
                                             Duration patience) {
   ++counters_.requests;
   return key.begin(make, std::min(patience, settings_.op_timeout), interrupt_fd);
-}
-
-Result<std::unique_ptr<Waiter>> LeaseBackend::enqueue(const Request& r) {
-  TRY_VOID(can_serve(traits(), r));
-  return std::make_unique<LeaseWaiter>(*this, store(r.key), r);
 }
 
 // ---- renew -------------------------------------------------------------------------------------

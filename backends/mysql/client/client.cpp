@@ -154,15 +154,21 @@ void Client::give_back(std::unique_ptr<Connection> c) {
 
 Result<void> Client::erase(const Rows& rows, const std::string& name) {
   const Deadline until = usual_deadline();
-  TRY_VOID(run<Answer>(until, "", [&](Connection& c) -> Result<Answer> {
-    auto r = c.query("remove",
-                     fmt::format("DELETE FROM `{}` WHERE `{}`={}{}", rows.table, rows.column,
-                                 rows.text ? text_hex(name) : hex(name), rows.also),
-                     until);
-    if (!r && c.remedy() == Remedy::create) return Answer{};  // no table, so no row
-    return r;
+  TRY_VOID(run_if_there<Answer>([&](Connection& c) {
+    return c.query("remove",
+                   fmt::format("DELETE FROM `{}` WHERE `{}`={}{}", rows.table, rows.column,
+                               rows.text ? text_hex(name) : hex(name), rows.also),
+                   until);
   }));
   return {};
+}
+
+Result<std::optional<Answer>> Client::end_wait(Connection& waiting) {
+  const Deadline until = usual_deadline();
+  TRY_VOID(run<Answer>(until, "", [&](Connection& c) {
+    return c.query("end the wait", fmt::format("KILL QUERY {}", waiting.facts().thread), until);
+  }));
+  return waiting.receive({until});
 }
 
 void Client::drop(std::unique_ptr<Connection> c) {

@@ -66,6 +66,19 @@ class Client {
     }
   }
 
+  // Runs `step` where a missing table holds nothing: T{}.
+  template <class T>
+  Result<T> run_if_there(const std::function<Result<T>(Connection&)>& step) {
+    return run<T>(usual_deadline(), "", [&](Connection& c) -> Result<T> {
+      auto done = step(c);
+      if (!done && c.remedy() == Remedy::create) return T{};
+      return done;
+    });
+  }
+  // Ends a wait of that session in the server, by another session, and gives its answer; nullopt:
+  // none came. An Error: of the other session, or of the wait.
+  Result<std::optional<Answer>> end_wait(Connection&);
+
   // The table stays: other clients may be about to use it.
   Result<void> erase(const Rows&, const std::string& name);
 

@@ -58,8 +58,7 @@ ClientDefaults parse_client_defaults(std::string_view text) {
   ClientDefaults d;
   bool ours = false;
   while (!text.empty()) {
-    const auto line = trimmed(text.substr(0, text.find('\n')));
-    text.remove_prefix(std::min(text.find('\n'), text.size() - 1) + 1);
+    const auto line = trimmed(take_word(text, '\n'));
     if (line.empty() || line.front() == '#' || line.front() == ';' || line.front() == '!') continue;
     if (line.front() == '[') {
       const auto group = line.substr(1, line.find(']') - 1);

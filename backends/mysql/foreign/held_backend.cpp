@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <mysqld_error.h>
 #include <algorithm>
-#include "mysql/foreign/held_waiter.hpp"
 
 namespace dlock::mysql {
 
@@ -22,11 +21,6 @@ void HeldBackend::lose(const Key& key, const Owner& owner) {
   if (!h || !h->connection) return;
   h->alarm = h->connection->silence();
   client_.drop(std::move(h->connection));
-}
-
-Result<std::unique_ptr<Waiter>> HeldBackend::enqueue(const Request& r) {
-  TRY_VOID(accept(r, longest_name()));
-  return std::make_unique<HeldWaiter>(*this, r);
 }
 
 Result<Renewal> HeldBackend::renew(const Lease& lease, Duration ttl) {

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "mysql/foreign/held_waiter.hpp"
 #include <fmt/format.h>
 #include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include "mysql/foreign/held_backend.hpp"
 
 namespace dlock::mysql {
 namespace {
@@ -11,6 +14,34 @@ using namespace std::chrono_literals;
 constexpr Duration longest_wait = 10s;
 
 }  // namespace
+
+class HeldWaiter final : public Waiter {
+ public:
+  HeldWaiter(HeldBackend& backend, const Request& request) : backend_(backend), request_(request) {}
+  ~HeldWaiter() override { backend_.client_.drop(std::move(connection_)); }
+  Result<Progress> poll(Duration slice) override;
+  Result<void> cancel() override;
+
+ private:
+  Result<void> connect();
+  Result<Progress> granted(FencingToken, Deadline sent);
+  Progress waiting();
+  std::optional<HolderView> holder(std::string& why);
+  Result<Progress> failed(Error);
+
+  HeldBackend& backend_;
+  Request request_;  // with another owner after each undo
+  std::string name_;
+  std::unique_ptr<Connection> connection_;
+  Deadline answer_by_{};
+  Waiting last_;
+  bool looked_ = false;
+};
+
+Result<std::unique_ptr<Waiter>> HeldBackend::enqueue(const Request& r) {
+  TRY_VOID(accept(r, longest_name()));
+  return std::make_unique<HeldWaiter>(*this, r);
+}
 
 // ---- waiting -----------------------------------------------------------------------------------
 Result<void> HeldWaiter::connect() {
@@ -138,14 +169,7 @@ Result<Progress> HeldWaiter::poll(Duration slice) {
 }
 
 Result<void> HeldWaiter::cancel() {
-  if (connection_ && connection_->under_way()) {
-    const Deadline until = backend_.client_.usual_deadline();
-    const auto id = connection_->facts().thread;
-    auto killed = backend_.client_.run<Answer>(until, "", [&](Connection& c) {
-      return c.query("end the wait", fmt::format("KILL QUERY {}", id), until);
-    });
-    if (killed) (void)connection_->receive({until});
-  }
+  if (connection_ && connection_->under_way()) (void)backend_.client_.end_wait(*connection_);
   if (connection_ && !connection_->under_way() && !connection_->broken() &&
       backend_.undo(*connection_, name_, backend_.client_.usual_deadline()))
     backend_.client_.give_back(std::move(connection_));

@@ -100,16 +100,13 @@ Result<std::vector<std::string>> NamedBackend::names() {
   TRY_VOID(can_list(prefix));
   std::vector<std::string> names;
   for (const Rows& kept : rows()) {
-    TRY(found,
-        client_.run<Answer>(client_.usual_deadline(), "", [&](Connection& c) -> Result<Answer> {
-          auto r = c.query(
-              "list",
-              fmt::format("SELECT `{0}` FROM `{1}` WHERE LEFT(CAST(`{0}` AS BINARY),{2})={3}{4}",
-                          kept.column, kept.table, prefix.size(), hex(prefix), kept.also),
-              client_.usual_deadline());
-          if (!r && c.remedy() == Remedy::create) return Answer{};
-          return r;
-        }));
+    TRY(found, client_.run_if_there<Answer>([&](Connection& c) {
+      return c.query(
+          "list",
+          fmt::format("SELECT `{0}` FROM `{1}` WHERE LEFT(CAST(`{0}` AS BINARY),{2})={3}{4}",
+                      kept.column, kept.table, prefix.size(), hex(prefix), kept.also),
+          client_.usual_deadline());
+    }));
     for (std::size_t i = 0; i < found.rows.size(); ++i)
       names.emplace_back(found.text(0, i).substr(prefix.size()));
   }

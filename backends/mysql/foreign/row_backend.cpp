@@ -81,9 +81,8 @@ Result<Renewal> RowBackend::renew(const Lease& lease, Duration ttl) {
 Result<Released> RowBackend::release(const Lease& lease, std::optional<RunEnd>) {
   const std::string name = name_of(lease.key);
   bool unclear = false;
-  auto done = run<bool>([&](Connection& c) -> Result<bool> {
+  auto done = client_.run_if_there<bool>([&](Connection& c) {
     auto r = release_over(c, name, lease.owner, client_.usual_deadline());
-    if (!r && c.remedy() == Remedy::create) return false;
     unclear |= !r && c.broken();
     return r;
   });

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include "core/key_view.hpp"
 #include "mysql/doctor.hpp"
-#include "mysql/lease/lease_waiter.hpp"
 #include "mysql_schema/schema.hpp"
 
 namespace dlock::mysql {
@@ -60,11 +59,6 @@ Result<T> LeaseBackend::run(OwnGrant* h, const std::function<Result<T>(Connectio
     adapt(c);
     return step(c);
   });
-}
-
-Result<std::unique_ptr<Waiter>> LeaseBackend::enqueue(const Request& r) {
-  TRY_VOID(can_serve(traits(), r));
-  return std::make_unique<LeaseWaiter>(*this, r);
 }
 
 Result<Renewal> LeaseBackend::extend(const Lease& lease, Duration ttl, const std::string& ended) {
@@ -139,10 +133,8 @@ Result<Released> LeaseBackend::force_release(const Key& key, std::optional<Fenci
 Result<Released> LeaseBackend::revoke(const Key& key) {
   const std::string name = name_of(key);
   FencingToken newest = 0;
-  TRY(asked, client_.run<bool>(client_.usual_deadline(), "", [&](Connection& c) -> Result<bool> {
-    auto done = table_.revoke(c, name, newest, client_.usual_deadline());
-    if (!done && c.remedy() == Remedy::create) return false;  // no table, no lock
-    return done;
+  TRY(asked, client_.run_if_there<bool>([&](Connection& c) {
+    return table_.revoke(c, name, newest, client_.usual_deadline());
   }));
   return asked ? Released::yes : Released::was_not_held;
 }
@@ -151,12 +143,8 @@ Result<Released> LeaseBackend::revoke(const Key& key) {
 
 Result<LeaseTable::Seen> LeaseBackend::look(const Key& key) {
   const std::string name = name_of(key);
-  using Seen = LeaseTable::Seen;
-  return client_.run<Seen>(client_.usual_deadline(), "", [&](Connection& c) -> Result<Seen> {
-    auto seen = table_.look(c, name, client_.usual_deadline());
-    if (!seen && c.remedy() == Remedy::create) return Seen{};  // no table, no lock
-    return seen;
-  });
+  return client_.run_if_there<LeaseTable::Seen>(
+      [&](Connection& c) { return table_.look(c, name, client_.usual_deadline()); });
 }
 
 Result<Validity> LeaseBackend::check(const Key& key, const GrantId& id) {
@@ -208,27 +196,20 @@ Result<std::optional<KeyView>> LeaseBackend::inspect(const Key& key) {
 }
 
 Result<std::optional<KeyView>> LeaseBackend::inspect_name(const std::string& name) {
-  using View = std::optional<KeyView>;
-  return client_.run<View>(client_.usual_deadline(), "", [&](Connection& c) -> Result<View> {
+  return client_.run_if_there<std::optional<KeyView>>([&](Connection& c) {
     adapt(c);
-    auto r = view_of(c, name, client_.usual_deadline());
-    if (!r && c.remedy() == Remedy::create) return View{};
-    return r;
+    return view_of(c, name, client_.usual_deadline());
   });
 }
 
 Result<std::vector<std::string>> LeaseBackend::names() {
-  using Names = std::vector<std::string>;
   const std::string& prefix = client_.options().prefix;
-  return client_.run<Names>(client_.usual_deadline(), "", [&](Connection& c) -> Result<Names> {
-    Names names;
-    const auto found = table_.keys(c, prefix, client_.usual_deadline());
-    if (!found && c.remedy() == Remedy::create) return names;
-    if (!found) return fail(found.error());
-    for (std::size_t i = 0; i < found->rows.size(); ++i)
-      names.emplace_back(found->text(0, i).substr(prefix.size()));
-    return names;
-  });
+  TRY(found, client_.run_if_there<Answer>(
+                 [&](Connection& c) { return table_.keys(c, prefix, client_.usual_deadline()); }));
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < found.rows.size(); ++i)
+    names.emplace_back(found.text(0, i).substr(prefix.size()));
+  return names;
 }
 
 // ---- --once-per --------------------------------------------------------------------------------

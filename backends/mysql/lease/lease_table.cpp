@@ -92,7 +92,6 @@ Result<LeaseTable::Answered> LeaseTable::acquire(Connection& c, Asking& a, Deadl
     LockState::Ask ask = a.ask;
     ask.token_floor = static_cast<FencingToken>(std::max<Micros>(seen.now, 0));
     Answered out{s.acquire(ask, seen.now), held, seen.sent, seen.now};
-    out.conflicts = conflicts;
     for (const auto& h : seen.state.holders)
       if (h.free_at() > seen.now && h.owner != me && !out.in_the_way) out.in_the_way = h;
     out.idle = a.room.has_value();

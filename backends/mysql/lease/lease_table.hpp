@@ -116,7 +116,6 @@ class LeaseTable {
     Target target;      // of Waiting
     bool idle = false;  // there is room: those ahead only have to claim it
     std::optional<LockState::Holder> in_the_way;
-    unsigned conflicts = 0;
   };
 
   struct Asking {

@@ -16,6 +16,21 @@ Error damaged(const Connection& c) {
                       c.at().text())};
 }
 
+// A row of dlock_wait, but for `who`; nullopt: damaged.
+std::optional<LockState::Waiter> waiter_of(std::string_view mode, std::string_view owner,
+                                           std::optional<std::uint64_t> ticket,
+                                           std::optional<std::uint64_t> permits) {
+  const auto as = parse_mode(mode);
+  const auto who = Owner::parse(owner);
+  if (!as || !who) return std::nullopt;
+  LockState::Waiter w;
+  w.owner = *who;
+  w.mode = *as;
+  w.ticket = ticket.value_or(0);
+  w.limit = static_cast<unsigned>(permits.value_or(1));
+  return w;
+}
+
 constexpr std::string_view marks = ",l.waiters,l.wake,@@global.read_only,l.layout,l.revoked";
 constexpr std::size_t columns = 14;  // with those before the marks
 
@@ -133,16 +148,12 @@ Result<LeaseTable::Seen> LeaseTable::read(Connection& c, const Asking& a, Deadli
   if (!a.first && seen->queue) {  // a living waiter that came first
     const std::string_view text = r.text(8);
     const auto space = text.find(' ');
-    LockState::Waiter w;
-    const auto mode = parse_mode(text.substr(std::min(space + 1, text.size()), 1));
-    const auto owner =
-        text.size() >= space + 35 ? Owner::parse(text.substr(space + 3, 32)) : std::nullopt;
-    if (!mode || !owner) return fail(damaged(c));
-    w.mode = *mode;
-    w.owner = *owner;
-    w.ticket = 1;  // below any other: ours follows
+    const std::string_view row = text.substr(std::min(space + 1, text.size()));
+    // 1: a ticket below any other, as ours follows
+    auto w = waiter_of(row.substr(0, 1), row.size() < 34 ? "" : row.substr(2, 32), 1, UINT_MAX);
+    if (!w) return fail(damaged(c));
     // The row of a grant whose owner has not deleted it yet.
-    if (!seen->state.holder(w.owner, seen->now)) seen->state.waiters.push_back(std::move(w));
+    if (!seen->state.holder(w->owner, seen->now)) seen->state.waiters.push_back(std::move(*w));
     // A waiter that is not exclusive may run together with those ahead: then all of them count.
     if (a.ask.mode != Mode::exclusive) TRY_VOID(read_all_ahead(c, a, *seen, until));
   }
@@ -171,16 +182,10 @@ Result<void> LeaseTable::read_all_ahead(Connection& c, const Asking& a, Seen& se
                  until));
   seen.state.waiters.clear();
   for (std::size_t i = 0; i < r.rows.size(); ++i) {
-    LockState::Waiter w;
-    const auto mode = parse_mode(r.text(1, i));
-    const auto owner = Owner::parse(r.text(2, i));
-    if (!mode || !owner) return fail(damaged(c));
-    if (seen.state.holder(*owner, seen.now)) continue;
-    w.mode = *mode;
-    w.owner = *owner;
-    w.ticket = r.unsigned_number(0, i).value_or(0);
-    w.limit = static_cast<unsigned>(r.unsigned_number(3, i).value_or(1));
-    seen.state.waiters.push_back(std::move(w));
+    auto w =
+        waiter_of(r.text(1, i), r.text(2, i), r.unsigned_number(0, i), r.unsigned_number(3, i));
+    if (!w) return fail(damaged(c));
+    if (!seen.state.holder(w->owner, seen.now)) seen.state.waiters.push_back(std::move(*w));
   }
   return {};
 }
@@ -232,9 +237,7 @@ Result<LeaseTable::Seen> LeaseTable::look(Connection& c, const std::string& name
               "FROM dlock_lock l WHERE l.name={}",
               setup_.clock, marks, hex(name)),
           until));
-  auto seen = parse(c, r, sent);
-  if (!seen) return seen;
-  return seen;
+  return parse(c, r, sent);
 }
 
 // ---- for people --------------------------------------------------------------------------------
@@ -264,16 +267,11 @@ Result<std::vector<LockState::Waiter>> LeaseTable::waiters(Connection& c, const 
                  until));
   std::vector<LockState::Waiter> out;
   for (std::size_t i = 0; i < r.rows.size(); ++i) {
-    const auto owner = Owner::parse(r.text(0, i));
-    const auto mode = parse_mode(r.text(1, i));
-    if (!owner || !mode) continue;
-    LockState::Waiter w;
-    w.owner = *owner;
-    w.mode = *mode;
-    w.ticket = r.unsigned_number(2, i).value_or(0);
-    w.limit = static_cast<unsigned>(r.unsigned_number(3, i).value_or(1));
-    w.meta = r.text(4, i);
-    out.push_back(std::move(w));
+    auto w =
+        waiter_of(r.text(1, i), r.text(0, i), r.unsigned_number(2, i), r.unsigned_number(3, i));
+    if (!w) continue;
+    w->meta = r.text(4, i);
+    out.push_back(std::move(*w));
   }
   return out;
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "mysql/lease/lease_waiter.hpp"
 #include <fmt/format.h>
 #include <algorithm>
+#include <optional>
 #include "core/key_view.hpp"
+#include "mysql/lease/lease_backend.hpp"
 #include "mysql_schema/schema.hpp"
 
 namespace dlock::mysql {
@@ -19,6 +20,64 @@ constexpr unsigned usual_distance = 16;  // the server's search for deadlocks en
 
 }  // namespace
 
+// A place in the queue of a key, with its own session. It waits in the server for the named lock of
+// a waiter ahead; the wait goes on between two polls. Without named locks it polls.
+//
+// Interleavings that determine the order of statements:
+//  1. The holder loses its connection: the head gets its name at once, sees a live lease, naps, and
+//  asks again.
+//  2. A waiter loses its connection: its row stays, and is passed while its name is free. Back in
+//  time it keeps its place.
+//  3. Granted, dead before the DELETE: the row stays, its name is free, so it is passed, and swept
+//  by the next grant.
+//  4. A release and the next one's GET_LOCK cross: named locks are levels, not edges.
+//  5. The head is stopped: those behind pass it (LeaseTable::pass_the_frozen).
+//  6. An UPDATE or INSERT without answer: a new session reads; our owner among the holders is our
+//  grant.
+//  7. Stopped between READ and UPDATE: the version has moved, or our lease is old already, which
+//  its deadline says.
+class LeaseWaiter final : public Waiter {
+ public:
+  LeaseWaiter(LeaseBackend& backend, const Request& request)
+      : backend_(backend), request_(request) {}
+  ~LeaseWaiter() override { backend_.client_.drop(std::move(connection_)); }
+
+  Result<Progress> poll(Duration slice) override;
+  Result<void> cancel() override;
+
+ private:
+  Result<void> connect();
+  Result<std::optional<Progress>> request();
+  Result<std::optional<Progress>> request_over(Deadline until);
+  Result<void> start_wait();
+  Result<bool> receive(Deadline end);  // false: not yet
+  Progress waiting();
+  Progress granted(LeaseTable::Answered&);
+  void plan(const LeaseTable::Answered&);
+
+  LeaseBackend& backend_;
+  const Request request_;
+  std::unique_ptr<Connection> connection_;
+  LeaseTable::Asking asking_;
+  Waiting last_;
+  bool requested_ = false, reported_ = false;  // reported_: last_.ahead is right
+  LeaseTable::Target target_;
+  Duration wait_{};                        // for the target, at most
+  Deadline retry_at_{};                    // none to wait for: when to poll again
+  Deadline refresh_at_{};                  // without named locks: when to show that we live
+  Duration idle_{};                        // between two questions
+  std::uint64_t version_ = 0;              // seen last
+  Deadline wait_began_{};                  // when the wait for the target began
+  std::optional<Owner> gone_;              // the holder whose name was free
+  std::optional<Deadline> unclear_since_;  // the read before the first swap without an answer
+  unsigned breaks_ = 0;
+};
+
+Result<std::unique_ptr<Waiter>> LeaseBackend::enqueue(const Request& r) {
+  TRY_VOID(can_serve(traits(), r));
+  return std::make_unique<LeaseWaiter>(*this, r);
+}
+
 Result<void> LeaseWaiter::connect() {
   const Deadline until = backend_.client_.usual_deadline();
   if (connection_ && !connection_->broken()) return {};
@@ -30,11 +89,11 @@ Result<void> LeaseWaiter::connect() {
 }
 
 Progress LeaseWaiter::waiting() {
-  if (!told_ && connection_ && !connection_->under_way() && !connection_->broken()) {
+  if (!reported_ && connection_ && !connection_->under_way() && !connection_->broken()) {
     if (const auto n = backend_.table_.ahead(*connection_, asking_.name, request_.owner,
                                              backend_.client_.usual_deadline()))
       last_.ahead = *n;
-    told_ = true;
+    reported_ = true;
   }
   return Progress{last_};
 }
@@ -51,7 +110,7 @@ Progress LeaseWaiter::granted(LeaseTable::Answered& out) {
   held.connection = std::move(connection_);
   held.known = std::move(out.known);
   unclear_since_.reset();
-  asked_ = false;
+  requested_ = false;
   return Progress{Granted{std::move(lease)}};
 }
 
@@ -59,7 +118,7 @@ void LeaseWaiter::plan(const LeaseTable::Answered& out) {
   const bool same_holder = out.target.holder && gone_ && *gone_ == out.target.owner;
   last_.holder.reset();
   if (out.in_the_way) last_.holder = view(*out.in_the_way, out.now);
-  told_ = false;
+  reported_ = false;
   target_ = out.target;
   const auto& w = std::get<LockState::Waiting>(out.answer);
   const Duration to_free =
@@ -75,7 +134,7 @@ void LeaseWaiter::plan(const LeaseTable::Answered& out) {
             : target_.holder       ? to_free
             : out.idle             ? Duration{backend_.table_.setup().claim} + past_the_end
                                    : longest_sleep;
-    ask_at_ = {};
+    retry_at_ = {};
     return;
   }
   const bool first = target_.holder || target_.name.empty();
@@ -88,14 +147,14 @@ void LeaseWaiter::plan(const LeaseTable::Answered& out) {
   idle_ = std::min(idle_, first ? holder_idle : queue_idle);
   const Duration jittered =
       idle_ * (768 + request_.owner.bytes[static_cast<std::size_t>(out.now) % 16]) / 1024;
-  ask_at_ = later(Clock::now(), first ? std::min(jittered, to_free) : jittered);
+  retry_at_ = later(Clock::now(), first ? std::min(jittered, to_free) : jittered);
   target_ = {};
 }
 
-Result<std::optional<Progress>> LeaseWaiter::ask_over(Deadline until) {
-  if (!backend_.table_.setup().named && asked_ && Clock::now() >= speak_at_) {
+Result<std::optional<Progress>> LeaseWaiter::request_over(Deadline until) {
+  if (!backend_.table_.setup().named && requested_ && Clock::now() >= refresh_at_) {
     TRY_VOID(backend_.table_.say_alive(*connection_, asking_.name, request_.owner, until));
-    speak_at_ = later(Clock::now(), Duration{backend_.table_.setup().patience / 3});
+    refresh_at_ = later(Clock::now(), Duration{backend_.table_.setup().patience / 3});
   }
   const Deadline sent = Clock::now();
   auto out = backend_.table_.acquire(*connection_, asking_, until);
@@ -103,7 +162,7 @@ Result<std::optional<Progress>> LeaseWaiter::ask_over(Deadline until) {
     if (connection_->broken() && !unclear_since_) unclear_since_ = sent;
     return fail(std::move(out.error()));
   }
-  asked_ = true;
+  requested_ = true;
   if (std::holds_alternative<LockState::Granted>(out->answer)) return std::optional{granted(*out)};
   if (std::holds_alternative<LockState::Busy>(out->answer)) {
     std::optional<HolderView> by;
@@ -119,20 +178,20 @@ Result<std::optional<Progress>> LeaseWaiter::ask_over(Deadline until) {
     last_.ahead = n;
   }
   plan(*out);
-  told_ = !backend_.table_.setup().named;
+  reported_ = !backend_.table_.setup().named;
   gone_.reset();
   return std::optional<Progress>{};
 }
 
 // An idle connection may have been closed by the server, and a deadlock may hit any session: both
 // are retried here.
-Result<std::optional<Progress>> LeaseWaiter::ask() {
+Result<std::optional<Progress>> LeaseWaiter::request() {
   const Deadline until = backend_.client_.usual_deadline();
   for (unsigned failures = 0;; ++failures) {
     TRY_VOID(connect());
     const bool had_worked = connection_->used;
     auto done = backend_.client_.run_on<std::optional<Progress>>(
-        *connection_, until, schema::lease, [&](Connection&) { return ask_over(until); });
+        *connection_, until, schema::lease, [&](Connection&) { return request_over(until); });
     if (done || !connection_ || !connection_->broken()) return done;
     asking_.give_up.clear();
     asking_.first = true;  // its names must be taken again
@@ -141,15 +200,15 @@ Result<std::optional<Progress>> LeaseWaiter::ask() {
   }
 }
 
-Result<void> LeaseWaiter::listen() {
+Result<void> LeaseWaiter::start_wait() {
   const double seconds = std::max(0.001, std::chrono::duration<double>(wait_).count());
-  listened_ = Clock::now();
+  wait_began_ = Clock::now();
   return connection_->send("wait",
                            fmt::format("SELECT GET_LOCK('{}',{:.3f})", target_.name, seconds));
 }
 
-Result<bool> LeaseWaiter::hear(Deadline end) {
-  const Deadline answer_by = later(listened_, wait_ + backend_.client_.options().op_timeout);
+Result<bool> LeaseWaiter::receive(Deadline end) {
+  const Deadline answer_by = later(wait_began_, wait_ + backend_.client_.options().op_timeout);
   auto answer =
       connection_->receive({std::min(end, answer_by), backend_.client_.options().interrupt_fd});
   if (!answer) {
@@ -160,7 +219,7 @@ Result<bool> LeaseWaiter::hear(Deadline end) {
       asking_.distance = std::min(asking_.distance * 2, 1024u);
       return true;
     }
-    if (connection_->broken() && ++breaks_ <= 3) {  // ask() connects again
+    if (connection_->broken() && ++breaks_ <= 3) {  // request() connects again
       asking_.first = true;
       return true;
     }
@@ -178,14 +237,14 @@ Result<bool> LeaseWaiter::hear(Deadline end) {
     connection_->names.push_back(target_.name);
     asking_.give_up = target_.name;
     if (target_.holder) gone_ = target_.owner;
-    if (Clock::now() - listened_ > at_once) idle_ = {};
+    if (Clock::now() - wait_began_ > at_once) idle_ = {};
   }
   return true;
 }
 
 Result<Progress> LeaseWaiter::poll(Duration slice) {
   const Deadline end = later(Clock::now(), slice);
-  if (!asked_ && asking_.name.empty()) {
+  if (!requested_ && asking_.name.empty()) {
     asking_.name = backend_.name_of(request_.key);
     asking_.key = request_.key.text();
     asking_.distance = usual_distance;
@@ -206,46 +265,37 @@ Result<Progress> LeaseWaiter::poll(Duration slice) {
   }
   for (bool first = true;; first = false) {
     if (connection_ && connection_->under_way()) {
-      const auto heard = hear(end);
-      if (!heard) {
+      const auto received = receive(end);
+      if (!received) {
         backend_.client_.drop(std::move(connection_));
         asking_.first = true;
-        return fail(heard.error());
+        return fail(received.error());
       }
-      if (!*heard) return waiting();
-    } else if (asked_ && first && slice > 0us && !target_.name.empty() && connection_ &&
+      if (!*received) return waiting();
+    } else if (requested_ && first && slice > 0us && !target_.name.empty() && connection_ &&
                !connection_->broken()) {
-      if (listen()) continue;  // if not, ask() finds the error
-    } else if (asked_ && ask_at_ > Clock::now() && slice > 0us) {
-      wait_for(-1, 0, {std::min(end, ask_at_), backend_.client_.options().interrupt_fd});
-      if (Clock::now() < ask_at_) return waiting();
+      if (start_wait()) continue;  // if not, request() finds the error
+    } else if (requested_ && retry_at_ > Clock::now() && slice > 0us) {
+      wait_for(-1, 0, {std::min(end, retry_at_), backend_.client_.options().interrupt_fd});
+      if (Clock::now() < retry_at_) return waiting();
       ++backend_.wakeups_;
     }
-    TRY(done, ask());
+    TRY(done, request());
     if (done) return std::move(*done);
     if (Clock::now() >= end) return waiting();
-    if (!target_.name.empty()) TRY_VOID(listen());
+    if (!target_.name.empty()) TRY_VOID(start_wait());
   }
 }
 
 Result<void> LeaseWaiter::cancel() {
-  if (connection_ && connection_->under_way()) {  // out of the wait, by another session
-    const auto id = connection_->facts().thread;
-    const Deadline until = backend_.client_.usual_deadline();
-    auto killed = backend_.client_.run<Answer>(until, "", [&](Connection& c) {
-      return c.query("end the wait", fmt::format("KILL QUERY {}", id), until);
-    });
-    bool over = false;
-    if (killed) {
-      const auto answer = connection_->receive({until});
-      over = !answer ? !connection_->broken() : answer->has_value();
-      if (answer && *answer && (*answer)->text(0) == "1")
-        connection_->names.push_back(target_.name);
-    }
-    if (!over) backend_.client_.drop(std::move(connection_));
+  if (connection_ && connection_->under_way()) {
+    const auto answer = backend_.client_.end_wait(*connection_);
+    if (answer && *answer && (*answer)->text(0) == "1") connection_->names.push_back(target_.name);
+    if (connection_->under_way() || connection_->broken())
+      backend_.client_.drop(std::move(connection_));
   }
   const auto* held = backend_.held(request_.key, request_.owner);
-  if (!asked_ && !connection_ && !held && !unclear_since_) return {};  // nothing was ever sent
+  if (!requested_ && !connection_ && !held && !unclear_since_) return {};  // nothing was ever sent
   if (held) backend_.let_go(request_.key, request_.owner);
   const std::string name = backend_.name_of(request_.key);
   const Deadline until = backend_.client_.usual_deadline();
@@ -261,7 +311,7 @@ Result<void> LeaseWaiter::cancel() {
   backend_.client_.drop(std::move(connection_));
   if (!done) done = backend_.client_.run<Both>(until, "", step);
   if (!done) return fail(std::move(done.error()));
-  asked_ = false;
+  requested_ = false;
   unclear_since_.reset();
   target_ = {};
   asking_.first = true;

@@ -7,9 +7,7 @@
 namespace dlock::cli {
 namespace {
 
-bool over(const HolderView& h) noexcept { return h.ended(); }
 bool in_force(const HolderView& h) noexcept { return !h.ended(); }
-bool shared(const auto& contender) noexcept { return contender.mode == Mode::shared; }
 
 template <class Predicate>
 bool any(const KeyView& k, Predicate is) {
@@ -59,7 +57,7 @@ std::string_view state_name(KeyState s) noexcept {
 }
 
 bool has_stale_holder(const KeyView& k) noexcept {
-  return any(k, [&](const HolderView& h) { return (h.vanished || over(h)) && !remains(k, h); });
+  return any(k, [&](const HolderView& h) { return (h.vanished || h.ended()) && !remains(k, h); });
 }
 
 bool remains(const KeyView& k, const HolderView& h) noexcept {
@@ -82,7 +80,7 @@ std::string permits(const KeyView& k) {
 }
 
 void note_limits(KeyView& k) {
-  std::erase_if(k.holders, [&](const HolderView& h) { return over(h) && remains(k, h); });
+  std::erase_if(k.holders, [&](const HolderView& h) { return h.ended() && remains(k, h); });
   const auto all = limits(k);
   if (all.size() > 1) {
     std::string each;
@@ -93,8 +91,9 @@ void note_limits(KeyView& k) {
         each));
   }
   const bool beside =
-      any(k, [](const HolderView& h) { return shared(h) && in_force(h); }) ||
-      std::any_of(k.waiters.begin(), k.waiters.end(), [](const auto& w) { return shared(w); });
+      any(k, [](const HolderView& h) { return h.mode == Mode::shared && in_force(h); }) ||
+      std::any_of(k.waiters.begin(), k.waiters.end(),
+                  [](const WaiterView& w) { return w.mode == Mode::shared; });
   if (beside && !all.empty())
     k.notes.push_back("a --shared lock beside --limit counts as one of the permits");
 }

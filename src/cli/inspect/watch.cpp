@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 #include "cli/say.hpp"
+#include "core/text.hpp"
 #include "util/fd.hpp"
 #include "util/wait.hpp"
 
@@ -58,8 +59,7 @@ class Screen {
     if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_row == 0) size = {24, 80, 0, 0};
     std::string out = "\033[H";
     for (unsigned row = 0; row + 1 < size.ws_row && !text.empty(); ++row) {
-      std::string_view line = text.substr(0, text.find('\n'));
-      text.remove_prefix(std::min(text.size(), line.size() + 1));
+      const std::string_view line = take_word(text, '\n');
       std::size_t bytes = 0;
       for (unsigned column = 0; bytes < line.size() && column < size.ws_col; ++column) {
         ++bytes;

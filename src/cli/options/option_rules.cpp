@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/options/option_rules.hpp"
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <algorithm>
 #include "cli/options/option_table.hpp"
 #include "cli/options/values.hpp"
 #include "cli/options/verbs.hpp"
@@ -25,18 +23,12 @@ tl::unexpected<Error> missing(const Options& o, std::string_view what) {
   return wrong(o, fmt::format("{}; usage: dlock {} {}", what, info(o.verb).name, usage));
 }
 
-std::string_view next_word(std::string_view& words) {
-  const std::string_view word = words.substr(0, words.find(' '));
-  words.remove_prefix(std::min(words.size(), word.size() + 1));
-  return word;
-}
-
 // The rules of the table below; `b`: one name, or several with a space between.
 
 // The two, or the first and any of the others, exclude each other.
 Result<void> apart(const Options& o, std::string_view a, std::string_view b) {
   while (!b.empty())
-    if (const auto other = next_word(b); given(o, a) && given(o, other))
+    if (const auto other = take_word(b, ' '); given(o, a) && given(o, other))
       return wrong(o,
                    fmt::format("{} and {} contradict each other", called(o, a), called(o, other)),
                    given_by_flag(o, a) || given_by_flag(o, other) ? Errc::usage : Errc::config);
@@ -46,7 +38,7 @@ Result<void> apart(const Options& o, std::string_view a, std::string_view b) {
 // The same for the command line alone: a variable or a file is shared by many commands.
 Result<void> flags_apart(const Options& o, std::string_view a, std::string_view b) {
   while (!b.empty())
-    if (const auto other = next_word(b); given_by_flag(o, a) && given_by_flag(o, other))
+    if (const auto other = take_word(b, ' '); given_by_flag(o, a) && given_by_flag(o, other))
       return apart(o, a, other);
   return {};
 }
@@ -57,7 +49,7 @@ Result<void> form_apart(const Options& o, std::string_view a, std::string_view b
   const bool by_switch = given_by_flag(o, a);
   if (!by_switch && !given_by_flag(o, "output")) return {};
   while (!b.empty())
-    if (const auto other = next_word(b); given_by_flag(o, other))
+    if (const auto other = take_word(b, ' '); given_by_flag(o, other))
       return wrong(o, fmt::format("--{}{} and --{} contradict each other",
                                   by_switch ? "" : "output ", a, other));
   return {};

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include "cli/options/arguments.hpp"
 #include "cli/options/configuration.hpp"
-#include "cli/options/option_rules.hpp"
 #include "cli/options/option_table.hpp"
 #include "cli/options/suggestions.hpp"
 #include "cli/options/values.hpp"

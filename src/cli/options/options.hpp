@@ -127,7 +127,7 @@ struct Options : StoreOptions,
 
   Output output = Output::text;
   bool json = false, csv = false;   // the same, once all is read
-  std::string_view foreign_output;  // of --output: another command's form (option_rules.hpp)
+  std::string_view foreign_output;  // of --output: another command's form (option_rules.cpp)
 
   std::string_view state;  // fence
   BenchOptions bench;

@@ -5,6 +5,7 @@
 #include <array>
 #include "cli/options/option_table.hpp"
 #include "core/exit_status.hpp"
+#include "core/text.hpp"
 
 namespace dlock::cli {
 namespace {
@@ -67,8 +68,7 @@ std::string wrapped(std::string_view text, std::size_t column) {
   std::string out;
   std::size_t at = column;
   while (!text.empty()) {
-    const std::string_view word = text.substr(0, text.find(' '));
-    text.remove_prefix(std::min(text.size(), word.size() + 1));
+    const std::string_view word = take_word(text, ' ');
     if (at > column && at + 1 + word.size() > line_width) {
       out += '\n' + std::string(column, ' ');
       at = column;

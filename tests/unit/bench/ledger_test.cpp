@@ -42,7 +42,7 @@ TEST_CASE("two at the same time are an overlap") {
   l.granted(1, lease(2), at(3));
   CHECK(l.tally().overlaps == 1);
   CHECK(l.violated());
-  CHECK(l.tally().first ==
+  CHECK(l.tally().first_violation ==
         "key k: client 1 was granted token 2 (X) while client 0 held token 1 (X)");
 }
 
@@ -119,7 +119,7 @@ TEST_CASE("tokens only rise") {
     l.asked(1, at(3));
     l.granted(1, lease(4), at(4));
     CHECK(l.tally().inversions == 1);
-    CHECK(l.tally().first == "key k: client 1 was granted token 4 after token 5");
+    CHECK(l.tally().first_violation == "key k: client 1 was granted token 4 after token 5");
   }
   SECTION("higher") {
     l.asked(1, at(3));

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <csignal>
+#include <thread>
+#include <utility>
+
+namespace dlock {
+
+// Begins with every signal blocked: none that the process handles may be delivered there.
+// std::system_error: there is no thread to be had.
+template <class Body>
+std::thread thread_without_signals(Body body) {
+  sigset_t all, before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  struct Restore {
+    const sigset_t& mask;
+    ~Restore() { ::pthread_sigmask(SIG_SETMASK, &mask, nullptr); }
+  } restore{before};
+  return std::thread(std::move(body));
+}
+
+}  // namespace dlock
