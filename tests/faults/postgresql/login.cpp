@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// Passwords, TLS and what a URL may say.
+#include <sys/stat.h>
+#include <cstdio>
+#include <cstdlib>
+#include "faults.hpp"
+#include "support/certificates.hpp"
+
+using namespace dlock;
+using namespace dlock::test;
+
+namespace {
+
+Result<Progress> try_url(const std::string& url, const Settings& s = quick(2s)) {
+  return waiter(*open_postgres(url, s), request(key("k")))->poll(0us);
+}
+
+// Acquires and releases a lock over that URL.
+bool works(const std::string& url, const Settings& s = quick(2s)) {
+  const auto b = open_postgres(url, s);
+  auto p = waiter(*b, request(key("k")))->poll(0us);
+  if (!p) UNSCOPED_INFO(p.error().message);
+  if (!p || !std::holds_alternative<Granted>(*p)) return false;
+  return b->release(std::get<Granted>(*p).lease).value() == Released::yes;
+}
+
+bool denied(const std::string& url, const Settings& s = quick(2s)) {
+  const auto p = try_url(url, s);
+  if (!p) UNSCOPED_INFO(p.error().message);
+  return !p && p.error().code == Errc::denied &&
+         p.error().message.find("hunter2") == std::string::npos;
+}
+
+std::string wrong(const std::string& url, const Settings& s = {}) {
+  const auto parsed = Url::parse(url);
+  REQUIRE(parsed);
+  const auto r = postgresql::check(*parsed, postgresql::recipes[0], s);
+  return r ? "" : r.error().code == Errc::usage ? r.error().message : "another error";
+}
+bool has(const std::string& text, std::string_view part) { return text.find(part) != text.npos; }
+
+}  // namespace
+
+TEST_CASE("SCRAM: the right password, from each source, and a wrong one") {
+  PostgresServer own{{.hba = {"host all all 127.0.0.1/32 scram-sha-256"}}};
+  own.sql("CREATE ROLE app LOGIN SUPERUSER PASSWORD 'hunter2'");
+  const auto url = [&](std::string_view user) {
+    return fmt::format("postgresql://{}@127.0.0.1:{}/postgres", user, own.port());
+  };
+  CHECK(works(url("app:hunter2")));
+  Settings s = quick(2s);
+  s.password = "hunter2";
+  CHECK(works(url("app"), s));
+  CHECK(denied(url("app:hunter22")));
+  CHECK(denied(url("app")));
+  ::setenv("PGPASSWORD", "hunter2", 1);
+  CHECK(works(url("app")));
+  ::unsetenv("PGPASSWORD");
+  TestDirectory dir;
+  const std::string pass = dir.path() + "/pgpass";
+  std::FILE* f = std::fopen(pass.c_str(), "we");
+  std::fputs("127.0.0.1:*:postgres:app:hunter2\n", f);
+  std::fclose(f);
+  ::chmod(pass.c_str(), 0600);
+  CHECK(works(url("app") + "?passfile=" + pass));
+  const auto p = try_url(fmt::format("postgresql://app:hunter2@127.0.0.1:{}/none", own.port()));
+  REQUIRE_FALSE(p);
+  CHECK(p.error().code == Errc::cannot_create);
+  CHECK(works(own.url_on_socket()));
+}
+
+TEST_CASE("a password file that has changed is read again") {
+  PostgresServer own{{.hba = {"host all all 127.0.0.1/32 scram-sha-256"}}};
+  own.sql("CREATE ROLE app LOGIN SUPERUSER PASSWORD 'first'");
+  TestDirectory dir;
+  const std::string path = dir.path() + "/pw";
+  const auto write = [&](const char* text) {
+    std::FILE* f = std::fopen(path.c_str(), "we");
+    std::fputs(text, f);
+    std::fclose(f);
+    ::chmod(path.c_str(), 0600);
+  };
+  write("first\n");
+  Settings s = quick(2s);
+  s.password = "first";
+  s.password_file = path;
+  const auto b =
+      open_postgres(fmt::format("postgresql://app@127.0.0.1:{}/postgres", own.port()), s);
+  const Lease lease = acquire_or_fail(*b, request(key("k"), 60s));
+  own.sql("ALTER ROLE app PASSWORD 'second'");
+  write("second\n");
+  own.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename='app'");
+  ::usleep(100'000);
+  CHECK(kept(b->renew(lease, 60s)));
+}
+
+TEST_CASE("TLS: only the right authority and the right host name are accepted") {
+  TestDirectory dir;
+  const Authority good{dir.path(), "good"}, other{dir.path(), "other"};
+  const auto right = good.issue("right", "DNS:localhost,IP:127.0.0.1");
+  const auto wrong_name = good.issue("wrong", "DNS:db.example.org");
+  const auto client = good.issue("app", "DNS:app");
+  const auto config = [&](const Authority::Files& files) {
+    return std::vector<std::string>{"ssl=on", "ssl_cert_file='" + files.cert + "'",
+                                    "ssl_key_file='" + files.key + "'",
+                                    "ssl_ca_file='" + good.file() + "'"};
+  };
+  const std::vector<std::string> hba{"hostssl all app all cert", "hostssl all postgres all trust"};
+  ::chmod(dir.path().c_str(), 0755);
+  ::chmod(good.file().c_str(), 0644);
+  for (const auto* files : {&right, &wrong_name}) {
+    ::chmod(files->cert.c_str(), 0644);
+    ::chmod(files->key.c_str(), 0600);
+    PostgresServer::give(files->key);
+  }
+  PostgresServer own{{.config = config(right), .hba = hba}};
+  own.sql("CREATE ROLE app LOGIN SUPERUSER");
+  const auto url = [&](std::string_view user, std::string_view items) {
+    return fmt::format("postgresql://{}@localhost:{}/postgres{}", user, own.port(), items);
+  };
+  const std::string full = "?sslmode=verify-full&sslrootcert=";
+  CHECK(works(url("postgres", full + good.file())));
+  Settings files = quick(2s);
+  files.tls_ca = good.file();
+  CHECK(works(url("postgres", ""), files));
+  CHECK(denied(url("postgres", full + other.file())));
+  CHECK(denied(url("postgres", "?sslmode=disable")));
+  CHECK(denied(url("app", ""), files));
+  files.tls_cert = client.cert;
+  files.tls_key = client.key;
+  CHECK(works(url("app", ""), files));
+  Settings insecure = quick(2s);
+  insecure.tls_insecure = true;
+  insecure.tls_ca = other.file();
+  PostgresServer misnamed{{.config = config(wrong_name), .hba = hba}};
+  const auto at = fmt::format("postgresql://postgres@localhost:{}/postgres", misnamed.port());
+  files.tls_cert.clear();
+  files.tls_key.clear();
+  CHECK(denied(at, files));
+}
+
+TEST_CASE("what a URL may say") {
+  CHECK(wrong("postgresql://h/d").empty());
+  CHECK(wrong("postgres://u:p@h1,h2:5433/d?sslmode=verify-full&application_name=x").empty());
+  CHECK(wrong("postgresql+unix:///run/postgresql?db=d&port=5433").empty());
+  CHECK(has(wrong("postgresql://h"), "database"));
+  CHECK(has(wrong("postgresql:///d"), "host"));
+  CHECK(has(wrong("postgresql+unix:///run"), "db is"));
+  CHECK(has(wrong("postgresql+unix://h/run?db=d"), "three slashes"));
+  CHECK(has(wrong("postgresql://h/d?db=x"), "postgresql+unix only"));
+  CHECK(has(wrong("postgresql://h/d?wake=x"), "lock or poll"));
+  CHECK(has(wrong("postgresql://h/d?target_session_attrs=standby"), "read-write"));
+  Settings tls;
+  tls.tls_ca = "/nowhere.pem";
+  CHECK(has(wrong("postgresql://h/d?sslmode=require", tls), "verify-ca or verify-full"));
+  CHECK(wrong("postgresql://h/d?sslmode=verify-ca", tls).empty());
+  CHECK(has(wrong("postgresql+unix:///run?db=d", tls), "unix socket"));
+  ::setenv("PGSSLMODE", "prefer", 1);
+  CHECK(has(wrong("postgresql://h/d", tls), "PGSSLMODE"));
+  CHECK(wrong("postgresql://h/d").empty());
+  ::unsetenv("PGSSLMODE");
+}

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// PgBouncer in transaction mode: the session that answers may be another one each time.
+#include <pwd.h>
+#include <csignal>
+#include <fstream>
+#include <thread>
+#include "faults.hpp"
+
+using namespace dlock;
+using namespace dlock::test;
+
+namespace {
+
+class Bouncer {
+ public:
+  Bouncer(const PostgresServer& to, std::string_view mode) : port_(free_port()) {
+    const std::string ini = dir_.path() + "/ini";
+    {
+      std::ofstream out(ini);
+      out << fmt::format(
+          "[databases]\n* = host=127.0.0.1 user=postgres port={}\n[pgbouncer]\n"
+          "listen_addr=127.0.0.1\nlisten_port={}\nauth_type=any\npool_mode={}\n"
+          "default_pool_size=2\nunix_socket_dir=\nlogfile={}/log\n",
+          to.port(), port_, mode, dir_.path());
+    }
+    PostgresServer::give(dir_.path());
+    const passwd* p = ::geteuid() == 0 ? ::getpwnam("postgres") : nullptr;
+    std::vector<std::string> words;
+    if (p)
+      words = {"setpriv", fmt::format("--reuid={}", p->pw_uid),
+               fmt::format("--regid={}", p->pw_gid), "--clear-groups", "--pdeathsig=KILL"};
+    words.insert(words.end(), {"pgbouncer", ini});
+    const char* path = std::getenv("PATH");
+    ::setenv("PATH", (std::string(path ? path : "") + ":/usr/sbin").c_str(), 1);
+    pid_ = start_server(words, {}, dir_.path() + "/out");
+  }
+  ~Bouncer() { ::kill(pid_, SIGKILL); }
+  std::string url(const PostgresDatabase& db) const {
+    return fmt::format("postgresql://postgres@127.0.0.1:{}/{}", port_, db.name());
+  }
+
+ private:
+  TestDirectory dir_;
+  std::uint16_t port_;
+  pid_t pid_ = -1;
+};
+
+}  // namespace
+
+TEST_CASE("behind PgBouncer waiters poll, and locks are locks") {
+  if (::access("/usr/sbin/pgbouncer", X_OK) != 0) return WARN("pgbouncer is not installed");
+  const auto mode = GENERATE("transaction", "session");
+  const std::string items = GENERATE("", "?wake=poll");
+  CAPTURE(mode, items);
+  PostgresDatabase db{server()};
+  const Bouncer bouncer{server(), mode};
+  const auto direct = open_postgres(db.url(), calm());
+  warm_up(*direct, 1);
+  std::vector<std::unique_ptr<Backend>> all;
+  const unsigned n = mode == std::string_view{"session"} ? 2 : 6;  // that many sessions fit
+  for (unsigned i = 0; i < n; ++i)
+    all.push_back(open_postgres(bouncer.url(db) + items, quick(3s, 5s)));
+  for (const Deadline until = Clock::now() + 10s;
+       Clock::now() < until && !all[0]->inspect(key("k"));)
+    ::usleep(20'000);
+  bool seen_pooler = false;
+  for (const auto& f : all[0]->doctor().value())
+    seen_pooler |= f.what == "pooler" && f.seen.find("poll") != std::string::npos;
+  CHECK(seen_pooler);
+  all[0] = open_postgres(bouncer.url(db) + items, quick(3s, 5s));
+  const Lease first = acquire_or_fail(*direct, request(key("k"), 60s));
+  int inside = 0, grants = 0;
+  bool two = false;
+  std::vector<std::thread> threads;
+  for (auto& b : all)
+    threads.emplace_back([&] {
+      for (int i = 0; i < 5; ++i) {
+        auto w = *b->enqueue(request(key("k"), 60s));
+        const Lease lease = granted_within(*w, 60s);
+        two |= ++inside != 1;  // protected by the lock alone
+        ++grants;
+        --inside;
+        release_or_fail(*b, lease);
+      }
+    });
+  ::usleep(300'000);
+  CHECK(grants == 0);
+  release_or_fail(*direct, first);
+  for (auto& t : threads) t.join();
+  CHECK(grants == static_cast<int>(n) * 5);
+  CHECK_FALSE(two);
+  CHECK(db.value("SELECT count(*) FROM dlock_wait") == "0");
+  CHECK(server().value("SELECT count(*) FROM pg_locks WHERE locktype='advisory' AND pid IN (SELECT "
+                       "pid FROM pg_stat_activity WHERE application_name LIKE '%bouncer%')") ==
+        "0");
+}

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sessions that end, waiters that are stopped or gone, and changes to the tables by others.
+#include <sys/wait.h>
+#include <csignal>
+#include <future>
+#include "faults.hpp"
+
+using namespace dlock;
+using namespace dlock::test;
+
+TEST_CASE("the holder's session ends: no grant before the lease does, and the holder keeps it") {
+  PostgresDatabase db{server()};
+  const auto a = open_postgres(db.url(), calm()), b = open_postgres(db.url(), calm());
+  const Lease lease = acquire_or_fail(*a, request(key("k"), 6s));
+  auto w = waiter(*b, request(key("k")));
+  REQUIRE(waits(*w, 20ms));
+  terminate_sessions(db);
+  for (const Deadline until = Clock::now() + 1s; Clock::now() < until;) {
+    const auto p = w->poll(50ms);
+    if (p) CHECK_FALSE(std::holds_alternative<Granted>(*p));
+  }
+  const auto renewed = a->renew(lease, 6s);
+  REQUIRE(kept(renewed));
+  const Deadline end = std::get<Kept>(*renewed).lease.deadline;
+  const Lease next = granted_within(*w, 30s);
+  CHECK(Clock::now() >= end);
+  CHECK(next.token > lease.token);
+  CHECK(lost(a->renew(lease, 6s)));
+}
+
+TEST_CASE("after a renewal over another session the release wakes again") {
+  PostgresDatabase db{server()};
+  const auto a = open_postgres(db.url(), calm()), b = open_postgres(db.url(), calm());
+  const Lease lease = acquire_or_fail(*a, request(key("k"), 30s));
+  terminate_sessions(db);
+  REQUIRE(kept(a->renew(lease, 30s)));
+  auto w = waiter(*b, request(key("k")));
+  REQUIRE(waits(*w, 300ms));
+  auto polled = std::async(std::launch::async, [&] { return granted_within(*w, 10s); });
+  ::usleep(300'000);
+  const Deadline released = Clock::now();
+  release_or_fail(*a, lease);
+  polled.get();
+  CHECK(Clock::now() - released < 1s);  // a lost wake-up shows after 5 s
+}
+
+TEST_CASE("waiters' sessions end: they return in time and keep their places") {
+  PostgresDatabase db{server()};
+  const auto a = open_postgres(db.url(), calm()), b = open_postgres(db.url(), calm()),
+             c = open_postgres(db.url(), calm());
+  const Lease lease = acquire_or_fail(*a, request(key("k"), 30s));
+  auto first = waiter(*b, request(key("k"))), second = waiter(*c, request(key("k")));
+  REQUIRE(waits(*first, 20ms));
+  REQUIRE(waits(*second, 20ms));
+  terminate_sessions(db);
+  for (int i = 0; i < 3; ++i) (void)first->poll(20ms), (void)second->poll(20ms);
+  a->release(lease).value();
+  const Lease one = granted_within(*first, 10s);
+  CHECK(waits(*second, 50ms));
+  b->release(one).value();
+  CHECK(granted_within(*second, 10s).token > one.token);
+}
+
+TEST_CASE("a waiter that leaves lets the next one in at once, also out of its sleep") {
+  PostgresDatabase db{server()};
+  const auto a = open_postgres(db.url(), calm()), b = open_postgres(db.url(), calm()),
+             c = open_postgres(db.url(), calm());
+  const Lease lease = acquire_or_fail(*a, request(key("k"), 30s));
+  auto first = waiter(*b, request(key("k"))), second = waiter(*c, request(key("k")));
+  REQUIRE(waits(*first, 50ms));
+  REQUIRE(waits(*second, 50ms));
+  auto polled = std::async(std::launch::async, [&] { return granted_within(*second, 10s); });
+  CHECK(first->cancel());
+  CHECK(db.value("SELECT count(*) FROM dlock_wait") == "1");
+  ::usleep(200'000);
+  const Deadline released = Clock::now();
+  release_or_fail(*a, lease);
+  polled.get();
+  CHECK(Clock::now() - released < 1s);
+}
+
+TEST_CASE("a waiter that was killed, and one that is stopped, are passed") {
+  const int how = GENERATE(SIGKILL, SIGSTOP);
+  CAPTURE(how);
+  PostgresDatabase db{server()};
+  const auto a = open_postgres(db.url(), calm());
+  const Lease lease = acquire_or_fail(*a, request(key("k"), 60s));
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const auto b = open_postgres(db.url(), calm());
+    auto w = *b->enqueue(request(key("k"), 60s));
+    for (;;) (void)w->poll(60s);
+  }
+  while (db.value("SELECT count(*) FROM dlock_wait") != "1") ::usleep(5000);
+  ::usleep(100'000);
+  const auto c = open_postgres(db.url(), calm());
+  auto w = waiter(*c, request(key("k"), 60s));
+  REQUIRE(waits(*w, 50ms));
+  ::kill(child, how);
+  ::usleep(50'000);
+  const Deadline released = Clock::now();
+  release_or_fail(*a, lease);
+  granted_within(*w, 20s);
+  CHECK(Clock::now() - released < (how == SIGKILL ? 4s : 8s));
+  CHECK(db.value("SELECT count(*) FROM dlock_wait") == "0");
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+}
+
+TEST_CASE("records that are damaged, or of a newer dlock, are refused and stay") {
+  PostgresDatabase db{server()};
+  const auto a = open_postgres(db.url(), calm());
+  warm_up(*a, 1);
+  db.sql("UPDATE dlock_lock SET layout=2");
+  auto p = waiter(*a, request(key("k")))->poll(0us);
+  REQUIRE_FALSE(p);
+  CHECK(p.error().code == Errc::usage);
+  db.sql("UPDATE dlock_lock SET layout=1,state='dlock1 k'||chr(10)||'H what'||chr(10)");
+  p = waiter(*a, request(key("k")))->poll(0us);
+  REQUIRE_FALSE(p);
+  CHECK(p.error().code == Errc::protocol);
+  CHECK(db.value("SELECT state LIKE '%H what%' FROM dlock_lock") == "t");
+}
+
+TEST_CASE("rights: what the manual grants is enough, less is refused") {
+  PostgresDatabase db{server()};
+  warm_up(*open_postgres(db.url(), calm()), 1);
+  const std::string role = "r_" + db.name();
+  db.sql("CREATE ROLE " + role + " LOGIN");
+  const auto url = fmt::format("postgresql://{}@127.0.0.1:{}/{}", role, server().port(), db.name());
+  const auto b = open_postgres(url, calm());
+  auto p = waiter(*b, request(key("k")))->poll(0us);
+  REQUIRE_FALSE(p);
+  CHECK(p.error().code == Errc::denied);
+  db.sql("GRANT SELECT, INSERT, UPDATE ON dlock_lock TO " + role);
+  db.sql("GRANT SELECT, INSERT, UPDATE, DELETE ON dlock_wait TO " + role);
+  const Lease lease = acquire_or_fail(*b, request(key("k"), 30s));
+  auto w = waiter(*b, request(key("k"), 30s));
+  CHECK(waits(*w, 50ms));
+  CHECK(w->cancel());
+  release_or_fail(*b, lease);
+  db.sql("DROP OWNED BY " + role);
+  db.sql("DROP ROLE " + role);
+}
+
+TEST_CASE("without the right to make the tables: the SQL for who has it") {
+  PostgresDatabase db{server()};
+  const std::string role = "r_" + db.name();
+  db.sql("CREATE ROLE " + role + " LOGIN");
+  const auto b = open_postgres(
+      fmt::format("postgresql://{}@127.0.0.1:{}/{}", role, server().port(), db.name()), calm());
+  const auto p = waiter(*b, request(key("k")))->poll(0us);
+  REQUIRE_FALSE(p);
+  CHECK(p.error().code == Errc::cannot_create);
+  CHECK(p.error().message.find("CREATE TABLE IF NOT EXISTS dlock_wait") != std::string::npos);
+  db.sql("DROP ROLE " + role);
+}
