@@ -12,14 +12,16 @@ LeaseBackend::OwnGrant* LeaseBackend::held(const Key& key, const Owner& owner) {
   return found == held_.end() ? nullptr : &found->second;
 }
 
-void LeaseBackend::let_go(const Key& key, const Owner& owner) {
+// `rung`: the release did that; a bell that it left had nobody to hear it.
+void LeaseBackend::let_go(const Key& key, const Owner& owner, bool rung) {
   const auto found = held_.find({key.text(), owner});
   if (found == held_.end()) return;
   auto c = std::move(found->second.connection);
   held_.erase(found);
-  if (c && !c->broken() && table_.ring(*c, name_of(key), client_.usual_deadline()))
-    client_.give_back(std::move(c));
-  else client_.drop(std::move(c));
+  const bool done = rung && c && c->locks.empty();
+  if (c && !c->broken() && !done && !table_.ring(*c, name_of(key), client_.usual_deadline()))
+    c->distrust();
+  client_.give_back(std::move(c));
 }
 
 // Over the session of the grant if there is one.
@@ -95,7 +97,7 @@ Result<Released> LeaseBackend::release(const Lease& lease, std::optional<RunEnd>
     if (unclear) unanswered_.add(lease);
     return fail(std::move(r.error()));
   }
-  let_go(lease.key, lease.owner);
+  let_go(lease.key, lease.owner, true);
   return unanswered_.answered(lease, *r, unclear);
 }
 

@@ -58,7 +58,7 @@ class LeaseBackend final : public Backend {
   // The way there decides how waiters wake, and never which owner may hold the lock.
   void adapt(const Connection& c) { table_.set_wakes(!c.facts().proxied); }
   OwnGrant* held(const Key&, const Owner&);
-  void let_go(const Key&, const Owner&);
+  void let_go(const Key&, const Owner&, bool rung = false);
   Result<KeyView> view_of(Connection&, const std::string& stored, const LeaseTable::Seen&);
   Result<LeaseTable::Seen> look(const Key&);
 

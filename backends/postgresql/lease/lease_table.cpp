@@ -137,8 +137,9 @@ Result<bool> LeaseTable::swap(Connection& c, const std::string& name, const Owne
     calls.back().values.emplace_back(also.sweep ? "t" : "f");
   }
   if (me) add_ends(c, name, *me, also.behind, calls);
+  const bool ends = calls.size() > at + 1;
   TRY(answers, c.exchange("write the lock", calls, until));
-  note_ends(c, std::span{answers}.subspan(at + 1));
+  if (ends) note_ends(c, std::span{answers}.subspan(at + 1));
   return !answers[at].rows.empty();
 }
 

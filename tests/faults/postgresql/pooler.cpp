@@ -48,7 +48,10 @@ class Bouncer {
 }  // namespace
 
 TEST_CASE("behind PgBouncer waiters poll, and locks are locks") {
-  if (::access("/usr/sbin/pgbouncer", X_OK) != 0) return WARN("pgbouncer is not installed");
+  if (::access("/usr/sbin/pgbouncer", X_OK) != 0) {
+    WARN("pgbouncer is not installed");
+    return;
+  }
   const auto mode = GENERATE("transaction", "session");
   const std::string items = GENERATE("", "?wake=poll");
   CAPTURE(mode, items);
