@@ -113,6 +113,7 @@ TEST_CASE("TLS: only the right authority and the right host name are accepted") 
     ::chmod(files->key.c_str(), 0600);
     PostgresServer::give(files->key);
   }
+  ::chmod(client.key.c_str(), 0600);
   PostgresServer own{{.config = config(right), .hba = hba}};
   own.sql("CREATE ROLE app LOGIN SUPERUSER");
   const auto url = [&](std::string_view user, std::string_view items) {
