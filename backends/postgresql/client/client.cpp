@@ -9,6 +9,7 @@ namespace dlock::postgresql {
 namespace {
 
 constexpr std::size_t most_idle = 4;
+constexpr int answers_of_login = 4;  // address, TLS, password, settings
 constexpr Duration first_pause{2'000}, longest_pause{250'000};
 
 // Random, so that clients with the same problem do not retry in step.
@@ -51,7 +52,10 @@ Result<std::unique_ptr<Connection>> Client::take(Deadline until, bool writer) {
     const Duration share = std::max<Duration>(left, Duration{1'000}) /
                            static_cast<Duration::rep>(options_.servers.size() - tried);
     const Server& server = options_.servers[server_];
-    const Duration timeout = std::min(options_.connect_timeout, share);
+    // One that was reached before may be far away, or slow.
+    const bool alone = ever_connected_ && options_.servers.size() == 1;
+    const Duration timeout =
+        std::min(options_.connect_timeout, alone ? answers_of_login * options_.op_timeout : share);
     auto c = Connection::open(options_, server, timeout);
     if (!c && c.error().code == Errc::denied && read_password_again(options_))
       c = Connection::open(options_, server, timeout);

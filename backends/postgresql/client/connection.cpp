@@ -146,8 +146,9 @@ Result<Answers> Connection::exchange(std::string_view what, std::span<const Call
   Answers all;
   const std::size_t step = facts_.proxied ? 1 : calls.size();
   for (std::size_t at = 0; at < calls.size(); at += step) {
-    TRY_VOID(send(what, calls.subspan(at, step), until));
-    TRY(answers, receive({until}));
+    const Deadline end = std::max(until, later(Clock::now(), least_time_));
+    TRY_VOID(send(what, calls.subspan(at, step), end));
+    TRY(answers, receive({end}));
     if (!answers) {
       broken_ = true;
       return fail(no_answer(what, at_.text()));

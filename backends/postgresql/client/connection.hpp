@@ -72,7 +72,7 @@ class Connection {
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  // Sends, and waits for the answers. Errc::timed_out: the outcome is unknown, and the session is
+  // Sends, and waits for the answers, op_timeout at least. Errc::timed_out: the outcome is unknown, and the session is
   // given up, as after every error but a missing table.
   Result<Answers> exchange(std::string_view what, std::span<const Call>, Deadline until);
   Result<Rows> query(std::string_view what, const Call&, Deadline until);
@@ -119,7 +119,7 @@ class Connection {
   std::string what_, sqlstate_, why_;
   bool broken_ = false;
   std::uint64_t exchanges_ = 0;
-  Duration row_wait_{};
+  Duration row_wait_{}, least_time_{};
   std::set<std::string> prepared_;
   std::vector<Sent> sent_;  // not all answered yet
   Answers answers_;

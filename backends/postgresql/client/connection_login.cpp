@@ -116,6 +116,7 @@ Result<void> Connection::set_up(const Options& o, Deadline until) {
   facts_.version = r.text(3);
   facts_.proxied = *real != pid;
   used = false;
+  least_time_ = o.op_timeout;
   return {};
 }
 

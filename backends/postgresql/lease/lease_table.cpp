@@ -181,6 +181,7 @@ Result<LeaseTable::Answered> LeaseTable::acquire(Connection& c, Asking& a, Deadl
     out.idle = a.room.has_value();
 
     if (std::holds_alternative<LockState::Granted>(out.answer)) {
+      if (!held && seen.old) continue;  // reads again
       seen.holders.key = a.key;
       out.known = {seen.version, s.fence, changed(seen.holders, s)};
       Also also{.leaves = seen.ticket, .sweep = passed};

@@ -240,7 +240,7 @@ Result<void> LeaseTable::listen(Connection& c, const Asking& a, std::uint64_t ti
       1, std::chrono::duration_cast<std::chrono::milliseconds>(wait).count());
   const Call calls[] = {{listen_, {std::to_string(ticket), std::to_string(ms)}, true},
                         load(a.name, &a.ask.owner, c, true)};
-  return c.send("wait", calls, later(Clock::now(), Duration{c.row_wait()}));
+  return c.send("wait", calls, later(Clock::now(), c.row_wait()));
 }
 
 // A lease must not count from before the wait, which would be over soon, nor from the arrival of
@@ -249,6 +249,7 @@ Result<void> LeaseTable::listen(Connection& c, const Asking& a, std::uint64_t ti
 Result<LeaseTable::Seen> LeaseTable::heard(Connection& c, const Asking& a, const Answers& answers,
                                            Deadline sent, Deadline until) {
   TRY(seen, parse(c, answers[1], sent, &a.ask));
+  seen.old = answers[0].rows.empty();  // its time was over
   if (const auto began = answers[0].number<Micros>(0); began && seen.now > *began) {
     const Duration waited{seen.now - *began};
     seen.sent = std::min(Clock::now(), std::max(sent, later(sent, waited - drift(waited))));

@@ -159,10 +159,8 @@ Result<bool> LeaseWaiter::hear(Deadline end) {
   auto seen = backend_.table_.heard(*connection_, asking_, **answer, listened_,
                                     later(Clock::now(), patience));
   if (!seen) return fail(std::move(seen.error()));
-  // Its time was over: what was read counts from the beginning of the wait.
-  if ((*answer)->front().rows.empty()) return true;
+  if (!seen->old) gone_ = target_.ticket;
   asking_.seen = std::move(*seen);
-  gone_ = target_.ticket;
   if (Clock::now() - listened_ > at_once) idle_ = {};
   return true;
 }

@@ -99,8 +99,10 @@ void contended(PostgresServer& server, unsigned n, long grants, double most_exch
       "sent to next grant) p50 {:.2f} ms, p99 {:.2f} ms\n",
       n, done, exchanges, conflicts, wakes, per / took, quantile(hand_offs, 0.5),
       quantile(hand_offs, 0.99));
-  must(exchanges <= most_exchanges, "exchanges per grant");
-  must(wakes <= most_wakes, "wake-ups per grant");
+  // Each waiter looks every 5 s, too, which counts where grants are slow.
+  const double looks = took / 5 * n / per;
+  must(exchanges - looks <= most_exchanges, "exchanges per grant");
+  must(wakes - looks <= most_wakes, "wake-ups per grant");
   must(conflicts <= 0.05, "conflicts per grant");
 }
 
