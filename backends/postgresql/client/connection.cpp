@@ -29,6 +29,13 @@ Error Connection::lost(std::string_view what) {
   return e;
 }
 
+// Nothing of it is read any more, however late it comes.
+Error Connection::silent() {
+  broken_ = true;
+  sent_.clear();
+  return no_answer(what_, at_.text());
+}
+
 Micros Connection::server_time(Deadline then) const noexcept {
   return facts_.clock + std::chrono::duration_cast<Duration>(then - facts_.clock_at).count();
 }
@@ -37,10 +44,7 @@ Result<void> Connection::flush(Deadline until) {
   for (int left = 0; (left = ::PQflush(handle_)) != 0;) {
     pollfd p{::PQsocket(handle_), POLLIN | POLLOUT, 0};
     if (left < 0) return fail(lost(what_));
-    if (wait_until({&p, 1}, until) <= 0) {
-      broken_ = true;
-      return fail(no_answer(what_, at_.text()));
-    }
+    if (wait_until({&p, 1}, until) <= 0) return fail(silent());
     if ((p.revents & POLLIN) != 0 && ::PQconsumeInput(handle_) == 0) return fail(lost(what_));
   }
   return {};
@@ -149,10 +153,7 @@ Result<Answers> Connection::exchange(std::string_view what, std::span<const Call
     const Deadline end = std::max(until, later(Clock::now(), least_time_));
     TRY_VOID(send(what, calls.subspan(at, step), end));
     TRY(answers, receive({end}));
-    if (!answers) {
-      broken_ = true;
-      return fail(no_answer(what, at_.text()));
-    }
+    if (!answers) return fail(silent());
     for (auto& rows : *answers) all.push_back(std::move(rows));
   }
   return all;

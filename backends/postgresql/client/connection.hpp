@@ -107,6 +107,7 @@ class Connection {
   Result<void> set_up(const Options&, Deadline until);
   Result<void> flush(Deadline until);
   Error lost(std::string_view what);
+  Error silent();
   void take_result(const pg_result*);
   struct Sent {
     std::string name;  // prepared by this call; empty: nothing was

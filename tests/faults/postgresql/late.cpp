@@ -254,3 +254,16 @@ TEST_CASE("a reading that arrives long after a wait starts no long lease") {
   CHECK(lease.deadline <= later(Clock::now(), Duration{std::stoll(row)} + 50ms));
   CHECK(lease.deadline <= lease_end(free_at + 300ms, 3s));
 }
+
+TEST_CASE("an answer that comes after its sender gave up is not taken for another") {
+  Scene s(300ms, 0);
+  const Lease first = acquire_or_fail(*s.other, request(key("k"), 30s));
+  auto w = waiter(*s.late, request(key("k"), 30s));
+  s.proxy.stall(Proxy::to_client, true);
+  CHECK_FALSE(w->poll(0us));
+  s.proxy.stall(Proxy::to_client, false);
+  ::usleep(100'000);
+  CHECK(waits(*w, 50ms));
+  release_or_fail(*s.other, first);
+  release_or_fail(*s.late, granted_within(*w, 10s));
+}
