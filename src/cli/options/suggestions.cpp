@@ -182,7 +182,8 @@ std::string meant_variable(std::string_view name, Verb verb) {
 std::string proposed_url(std::string_view text) {
   constexpr struct {
     std::string_view port, scheme;
-  } services[] = {{"6379", "redis"}, {"2181", "zookeeper"}, {"3306", "mysql"}, {"5432", "postgresql"}};
+  } services[] = {
+      {"6379", "redis"}, {"2181", "zookeeper"}, {"3306", "mysql"}, {"5432", "postgresql"}};
 
   const auto colon = text.rfind(':');
   if (colon == text.npos || colon == 0) return {};
