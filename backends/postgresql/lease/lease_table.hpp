@@ -54,6 +54,7 @@ class LeaseTable {
     std::uint64_t version = 0;
     Micros now = 0, updated = 0;
     Deadline sent{};                      // the reading was not carried out before this
+    bool old = false;                     // but perhaps long after: no lease starts from it
     Holders holders;                      // as stored
     LockState state;                      // with the waiters that count for the asking owner
     std::optional<std::uint64_t> ticket;  // of its row
