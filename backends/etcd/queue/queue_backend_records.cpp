@@ -12,7 +12,7 @@
 namespace dlock::etcd {
 namespace {
 
-constexpr unsigned most_tries = 8;
+constexpr unsigned most_changes = 8;
 // by which a note outlives its end: the members' clocks may be set
 constexpr Duration note_slack = std::chrono::seconds{60};
 
@@ -62,7 +62,7 @@ Result<Released> QueueBackend::force_release(const Key& key, std::optional<Fenci
 Result<bool> QueueBackend::mark_revoked(const std::string& key, FencingToken token) {
   const Deadline until = client_.usual_deadline();
   const auto grant = created(key, static_cast<std::int64_t>(token));
-  for (unsigned tries = 0; tries < most_tries; ++tries) {
+  for (unsigned tries = 0; tries < most_changes; ++tries) {
     TRY(now, client_.txn("revoke", transaction({grant}, {get(key)}, {}), until));
     if (!now.succeeded || now.range(0).empty()) return false;
     auto record = Record::parse(now.range(0).front().value);
@@ -207,7 +207,7 @@ Result<Noted> QueueBackend::note_start(const Lease& lease, const StartChange& ch
   TRY(h, held(lease, "note the start", until));
   if (!h) return Noted::not_held;
   const Json grant = created(h->key, revision(*h));
-  for (unsigned tries = 0; tries < most_tries; ++tries) {
+  for (unsigned tries = 0; tries < most_changes; ++tries) {
     TRY(seen, client_.txn("note the start", transaction({grant}, {get(key)}, {}), until));
     if (!seen.succeeded) return Noted::not_held;
     const auto noted = parse_start(seen.range(0));
