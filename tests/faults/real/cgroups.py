@@ -40,25 +40,30 @@ class Group:
         os.rmdir(self.path)
 
 
-eater = ["python3", "-c", "import os, sys\nif len(sys.argv) > 1: os.fork()\nx = []\nwhile True: x.append(bytearray(os.urandom(1 << 20)))"]
+eater = ["python3", "-c",
+         "import os, sys\nif len(sys.argv) > 1: os.fork()\nx = []\n"
+         "while True: x.append(bytearray(os.urandom(1 << 20)))"]
 
 
 class Memory(parts.Case):
     def eat(self, group_kill, *more):
         """The job is killed, the key is free, and no process is left."""
-        v2 = {"memory.max": "40000000", "memory.swap.max": "0", "memory.oom.group": "1" if group_kill else "0"}
+        v2 = {"memory.max": "40000000", "memory.swap.max": "0",
+              "memory.oom.group": "1" if group_kill else "0"}
         group = Group(self, "memory", v1={"memory.limit_in_bytes": "40000000"}, v2=v2)
-        held = self.run_dlock("-b", self.file, "--key", "k", "--", *eater, *more, before=group.enter())
+        held = self.run_dlock("-b", self.file, "--key", "k", "--", *eater, *more,
+                              before=group.enter())
         held.end(-9)  # as the job, or with it
         if not group_kill:
             held.event("exit")
-        self.run_dlock("-b", self.file, "--key", "k", "-w", "20s", "--", *self.judged("exit 0")).end(0)
+        self.run_dlock("-b", self.file, "--key", "k", "-w", "20s", "--",
+                       *self.judged("exit 0")).end(0)
         parts.within("no process is left", lambda: not group.pids())
 
     def test_job(self):
         self.eat(False)
 
-    def test_tree(self):  # two of the job's processes: one is left, and dlock waits for it, until it is killed as well
+    def test_tree(self):  # of two processes one is left, and dlock waits until it is killed, too
         self.eat(False, "fork")
 
     def test_all_at_once(self):  # memory.oom.group kills dlock and its guard as well
@@ -67,13 +72,17 @@ class Memory(parts.Case):
 
 class Processor(parts.Case):
     def test_quota(self):
-        """A twentieth of a processor: a lease of 4 s is kept, or lost in time, and never held twice."""
-        group = Group(self, "cpu", v1={"cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": "5000"}, v2={"cpu.max": "5000 100000"})
+        """A twentieth of a processor: a lease of 4 s is kept, or lost in time, and never held
+        twice."""
+        group = Group(self, "cpu", v1={"cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": "5000"},
+                      v2={"cpu.max": "5000 100000"})
         server = parts.Redis()
         job = self.judged("i=0; while [ $i -lt 8 ]; do sleep 1; i=$((i + 1)); done")
-        held = self.run_dlock("-b", server.url, "--key", "k", "--ttl", "4s", "--", *job, before=group.enter())
+        held = self.run_dlock("-b", server.url, "--key", "k", "--ttl", "4s", "--", *job,
+                              before=group.enter())
         parts.within("the job runs", self.runs)
-        waiter = self.run_dlock("-b", server.url, "--key", "k", "-w", "50s", "--", *self.judged("exit 0"))
+        waiter = self.run_dlock("-b", server.url, "--key", "k", "-w", "50s", "--",
+                                *self.judged("exit 0"))
         held.end(0, 123)
         waiter.end(0)
         self.alone()

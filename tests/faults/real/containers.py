@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Containers that share a volume of `file:`: each has its own /proc and sees no process of the others."""
+"""Containers that share a volume of `file:`: each has its own /proc and sees no process of the
+others."""
 import os, re, signal, subprocess, unittest
 import parts
 
@@ -21,7 +22,8 @@ class Volume(parts.Case):
         return run
 
     def test_killed(self):
-        """The first process of a container is killed, and its job with it: the next container is granted the lock then."""
+        """The first process of a container is killed, and its job with it: the next container is
+        granted the lock then."""
         for recipe in "lease", "flock":
             with self.subTest(recipe):
                 os.mkdir(f"{self.locks}/{recipe}", 0o700)
@@ -30,7 +32,8 @@ class Volume(parts.Case):
                 first.event("acquired")
                 second = self.begin(url, "--", *self.judged("exit 0"))
                 second.event("waiting")
-                self.tell("run", "-b", url, "--key", "k", "-n", "--", "true", wanted=[75], before=container)
+                self.tell("run", "-b", url, "--key", "k", "-n", "--", "true", wanted=[75],
+                          before=container)
                 parts.within("the job runs", self.runs)
                 os.kill(self.pid_one(first), signal.SIGKILL)
                 second.end(0)
@@ -42,13 +45,15 @@ class Volume(parts.Case):
         first.event("acquired")
         parts.within("the job runs", self.runs)
         os.kill(self.pid_one(first), signal.SIGSTOP)
-        self.tell("run", "-b", self.file, "--key", "k", "-w", "3s", "--", *self.judged("exit 0"), wanted=[75], before=container)
+        self.tell("run", "-b", self.file, "--key", "k", "-w", "3s", "--", *self.judged("exit 0"),
+                  wanted=[75], before=container)
         os.kill(self.pid_one(first), signal.SIGKILL)
         self.begin(self.file, "--", *self.judged("exit 0")).end(0)
         self.alone()
 
     def test_inspect(self):
-        """Whoever looks from elsewhere is not told to kill a process that only has the same number."""
+        """Whoever looks from elsewhere is not told to kill a process that only has the same
+        number."""
         first = self.begin(self.file, "--", *self.judged())
         first.event("acquired")
         for before in (), container:
@@ -57,12 +62,14 @@ class Volume(parts.Case):
             self.assertIsNone(re.search(r"\bkill\b.* [0-9]+", said), said)
 
     def test_one_process_number(self):
-        """Both are PID 1 of their container: the second is no part of the first, neither nested nor its owner."""
+        """Both are PID 1 of their container: the second is no part of the first, neither nested nor
+        its owner."""
         first = self.begin(self.file, "--", *self.judged())
         grant = first.event("acquired")
         self.assertEqual(self.pid_one(first) > 1, True, grant)
         held = {"DLOCK_HELD": "1", "DLOCK_KEY": "k"}
-        self.tell("run", "-b", self.file, "--key", "k", "-n", "--", "true", wanted=[75], before=container, env=held)
+        self.tell("run", "-b", self.file, "--key", "k", "-n", "--", "true", wanted=[75],
+                  before=container, env=held)
 
 
 @unittest.skipUnless(can(["unshare", "-Ur"]), "no user namespaces here")
@@ -71,22 +78,26 @@ class Rootless(parts.Case):
         first = self.run_dlock("-b", self.file, "--key", "k", "--", *self.judged())
         first.event("acquired")
         parts.within("the job runs", self.runs)
-        self.tell("run", "-n", "-b", self.file, "--key", "k", "--", *self.judged("exit 0"), wanted=[75, 77],
+        self.tell("run", "-n", "-b", self.file, "--key", "k", "--", *self.judged("exit 0"),
+                  wanted=[75, 77],
                   before=["unshare", "-Ur"])
         self.alone()
 
     def test_held_in_the_container(self):
-        first = self.run_dlock("-b", self.file, "--key", "k", "--", *self.judged(), before=["unshare", "-Ur"])
+        first = self.run_dlock("-b", self.file, "--key", "k", "--", *self.judged(),
+                               before=["unshare", "-Ur"])
         first.event("acquired")
         parts.within("the job runs", self.runs)
-        self.tell("run", "-n", "-b", self.file, "--key", "k", "--", *self.judged("exit 0"), wanted=[75])
+        self.tell("run", "-n", "-b", self.file, "--key", "k", "--", *self.judged("exit 0"),
+                  wanted=[75])
         self.alone()
 
     def test_without_map(self):
         """Without a map all users are nobody."""
         first = self.run_dlock("-b", self.file, "--key", "k", "--", *self.judged())
         first.event("acquired")
-        self.tell("run", "-n", "-b", self.file, "--key", "k", "--", *self.judged("exit 0"), wanted=[75, 77],
+        self.tell("run", "-n", "-b", self.file, "--key", "k", "--", *self.judged("exit 0"),
+                  wanted=[75, 77],
                   before=["unshare", "-U"])
         parts.within("the job runs", self.runs)
         self.alone()

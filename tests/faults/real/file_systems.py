@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`file:` on file systems that are full, become read-only, or are layers, while a lock is held and waited for. Each
-process sees the file system that is mounted in a mount namespace of the test."""
+"""`file:` on file systems that are full, become read-only, or are layers, while a lock is held and
+waited for. Each process sees the file system that is mounted in a mount namespace of the test."""
 import ctypes, os, re, subprocess, unittest
 import parts
 
@@ -14,7 +14,8 @@ def mount(*words):
         raise unittest.SkipTest("mount " + " ".join(words) + ": " + done.stderr.strip())
 
 
-if libc.unshare(CLONE_NEWNS) or subprocess.run(["mount", "--make-rprivate", "/"], capture_output=True).returncode:
+if libc.unshare(CLONE_NEWNS) or subprocess.run(["mount", "--make-rprivate", "/"],
+                                               capture_output=True).returncode:
     print("skipped: no mount namespace of its own here")
     raise SystemExit(77)
 
@@ -45,7 +46,9 @@ class FileSystems(parts.Case):
     def wait(self):
         waiter = self.run_dlock("-b", self.file, "--key", "k", "--", *self.judged("exit 0"))
         waiter.event("waiting")
-        parts.within("it is in the queue", lambda: re.search(r'"waiters":\s*\[\s*\{', self.tell("inspect", "-b", self.file, "-J", "k")))
+        parts.within("it is in the queue",
+                     lambda: re.search(r'"waiters":\s*\[\s*\{',
+                                       self.tell("inspect", "-b", self.file, "-J", "k")))
         return waiter
 
     def handed_on(self, held, waiter):
@@ -56,7 +59,8 @@ class FileSystems(parts.Case):
         self.alone()
 
     def refused(self, key, *words):
-        said = self.tell("run", "-b", self.file, "--key", key, "-n", "--", "touch", "ran-after-all", wanted=[69, 73, 77])
+        said = self.tell("run", "-b", self.file, "--key", key, "-n", "--", "touch", "ran-after-all",
+                         wanted=[69, 73, 77])
         self.assertFalse(os.path.exists(self.dir + "/ran-after-all"))
         self.assertRegex(said, "^dlock: .*(" + "|".join(words) + ")")
         self.assertEqual(len(said.splitlines()), 1)
@@ -82,12 +86,14 @@ class FileSystems(parts.Case):
         self.handed_on(held, waiter)
 
     def test_read_only(self):
-        """Whoever asks is refused; the job's status stands; once it can be written to, nothing is held."""
+        """Whoever asks is refused; the job's status stands; once it can be written to, nothing is
+        held."""
         self.mounted("-t", "tmpfs", "none")
         self.tell("run", "-b", self.file, "--key", "k", "--", "true")
         # Who holds has files open for writing, which only a layer above can make read-only.
         held = self.hold()
-        if subprocess.run(["mount", "-o", "remount,ro", self.locks], capture_output=True).returncode == 0:
+        if subprocess.run(["mount", "-o", "remount,ro", self.locks],
+                          capture_output=True).returncode == 0:
             self.refused("another", "[Rr]ead-only")
         else:
             self.mounted("--bind", self.locks)
@@ -108,7 +114,8 @@ class FileSystems(parts.Case):
         held = self.hold()
         waiter = self.run_dlock("-b", self.file, "--key", "k", "--", *self.judged("exit 0"))
         waiter.event("waiting")
-        done = subprocess.run(["sh", "-c", "mount -o remount,abort " + self.locks], capture_output=True, text=True)
+        done = subprocess.run(["sh", "-c", "mount -o remount,abort " + self.locks],
+                              capture_output=True, text=True)
         if done.returncode:
             raise unittest.SkipTest("remount,abort: " + done.stderr.strip())
         parts.within("it is read-only", lambda: not self.writable())
@@ -119,7 +126,8 @@ class FileSystems(parts.Case):
         self.alone()
 
     def test_overlay(self):
-        """As in a container without a volume: works, also when the directory lies in the lower layer and is copied up."""
+        """As in a container without a volume: works, also when the directory lies in the lower
+        layer and is copied up."""
         for name in "lower", "upper", "work":
             os.mkdir(f"{self.dir}/{name}", 0o700)
         tmp = self.dir + "/layers"
@@ -129,7 +137,8 @@ class FileSystems(parts.Case):
         for name in "lower", "upper", "work":
             os.mkdir(f"{tmp}/{name}", 0o700)
         self.tell("run", "-b", f"file:{tmp}/lower", "--key", "k", "--", "true")
-        self.mounted("-t", "overlay", "-o", f"lowerdir={tmp}/lower,upperdir={tmp}/upper,workdir={tmp}/work", "none")
+        self.mounted("-t", "overlay", "-o",
+                     f"lowerdir={tmp}/lower,upperdir={tmp}/upper,workdir={tmp}/work", "none")
         held = self.hold()
         self.handed_on(held, self.wait())
 

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""System calls that a container's filter refuses: old filters do not know new calls. dlock works without them or says so
-in a line, and while it is stopped its job is dead before the lease ends."""
+"""System calls that a container's filter refuses: old filters do not know new calls. dlock works
+without them or says so in a line, and while it is stopped its job is dead before the lease ends."""
 import ctypes, os, platform, signal, struct, unittest
 import parts
 
 EPERM, ENOSYS = 1, 38
 failed = 69, 71, 73, 77, 78
-calls = {"pidfd_open": 434, "clone3": 435, "openat2": 437, "renameat2": 316, "signalfd4": 289, "close_range": 436,
-         "timerfd_create": 283, "memfd_create": 319, "prlimit64": 302, "statx": 332, "pidfd_send_signal": 424}
+calls = {"pidfd_open": 434, "clone3": 435, "openat2": 437, "renameat2": 316, "signalfd4": 289,
+         "close_range": 436,
+         "timerfd_create": 283, "memfd_create": 319, "prlimit64": 302, "statx": 332,
+         "pidfd_send_signal": 424}
 needed = "signalfd4", "timerfd_create", "clone3"  # the last one by glibc's threads, with EPERM
 
 
@@ -16,7 +18,8 @@ def refuse(number, error):
 
     def filter():
         load, equal, end = 0x20, 0x15, 0x06
-        program = struct.pack("HBBI" * 4, load, 0, 0, 0, equal, 0, 1, number, end, 0, 0, 0x50000 | error, end, 0, 0, 0x7FFF0000)
+        program = struct.pack("HBBI" * 4, load, 0, 0, 0, equal, 0, 1, number, end, 0, 0,
+                              0x50000 | error, end, 0, 0, 0x7FFF0000)
         text = ctypes.create_string_buffer(program, len(program))
         head = struct.pack("HxxxxxxQ", 4, ctypes.addressof(text))
         prctl = ctypes.CDLL(None, use_errno=True).prctl
@@ -35,13 +38,16 @@ class Filtered(parts.Case):
 
     def test_filter(self):
         program = "import os\ntry: os.pidfd_open(os.getpid())\nexcept OSError as e: print(e.errno)"
-        self.assertEqual(self.tell("-c", program, dlock="python3", **refuse(calls["pidfd_open"], EPERM)), "1\n")
+        self.assertEqual(self.tell("-c", program, dlock="python3",
+                                   **refuse(calls["pidfd_open"], EPERM)), "1\n")
 
     def works_or_says(self, url):
         for name, filter in self.every():
             lock = ["-b", url, "--key", f"k.{name}"]
-            said = self.tell("run", *lock, "--", "sh", "-c", "exit 7", wanted=[7, *failed], **filter)
-            self.assertRegex(said, r"^(dlock: .*: (Operation not permitted|Function not implemented)\n)?$")
+            said = self.tell("run", *lock, "--", "sh", "-c", "exit 7", wanted=[7, *failed],
+                             **filter)
+            self.assertRegex(
+                said, r"^(dlock: .*: (Operation not permitted|Function not implemented)\n)?$")
             self.assertTrue(said == "" or name in needed, said)
             self.tell("run", *lock, "-n", "--", "true")
             said = self.tell("acquire", *lock, "--ttl", "1h", wanted=[0, *failed], **filter)
@@ -59,14 +65,17 @@ class Filtered(parts.Case):
         self.works_or_says(parts.Redis().url)
 
     def test_stopped(self):
-        """dlock is stopped: the guard ends the job before the lease ends, and the next one is alone."""
+        """dlock is stopped: the guard ends the job before the lease ends, and the next one is
+        alone."""
         url = parts.Redis().url
         for name, filter in self.every():
-            held = self.run_dlock("-b", url, "--key", "k", "--ttl", "2s", "--", *self.judged(), **filter)
+            held = self.run_dlock("-b", url, "--key", "k", "--ttl", "2s", "--", *self.judged(),
+                                  **filter)
             parts.within("it runs or ends", lambda: self.runs() or held.process.poll() is not None)
             if held.process.poll() is None:
                 os.kill(held.pid, signal.SIGSTOP)
-                self.run_dlock("-b", url, "--key", "k", "-w", "30s", "--", *self.judged("exit 0")).end(0)
+                self.run_dlock("-b", url, "--key", "k", "-w", "30s", "--",
+                               *self.judged("exit 0")).end(0)
                 self.alone()
             held.process.kill()
             held.process.wait()
@@ -78,7 +87,8 @@ class Filtered(parts.Case):
             held = self.run_dlock("-b", self.file, "--key", "k", "--", *self.judged(), **filter)
             parts.within("it runs or ends", lambda: self.runs() or held.process.poll() is not None)
             held.process.kill()
-            self.run_dlock("-b", self.file, "--key", "k", "-w", "30s", "--", *self.judged("exit 0")).end(0)
+            self.run_dlock("-b", self.file, "--key", "k", "-w", "30s", "--",
+                           *self.judged("exit 0")).end(0)
             self.alone()
             self.forget_runs()
 

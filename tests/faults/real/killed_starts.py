@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""--once-per: dlock is killed before each of its system calls that change or tell something, one after the other, from
-its start to the end of the job. A job is never started twice in its period, and dlock never hangs afterwards."""
+"""--once-per: dlock is killed before each of its system calls that change or tell something, one
+after the other, from its start to the end of the job. A job is never started twice in its period,
+and dlock never hangs afterwards."""
 import parts
 
 calls = "write pwrite64 sendmsg sendto recvmsg recvfrom mknodat renameat fsync unlinkat".split()

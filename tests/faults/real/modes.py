@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shared locks and permits on real stores, while holders are killed and stopped and the server is silent: a writer is
-alone, readers only among readers, and of two permits never three are in use. The judges are flock(2) on local files."""
+"""Shared locks and permits on real stores, while holders are killed and stopped and the server is
+silent: a writer is alone, readers only among readers, and of two permits never three are in use.
+The judges are flock(2) on local files."""
 import os, random, signal
 import parts
 
@@ -9,7 +10,9 @@ ttl = {"file": "3s", "redis": "3s", "mariadb": "3s", "zookeeper": "6s"}
 
 class Modes(parts.Case):
     def job(self, judge):
-        return ["sh", "-c", f"exec 8>{self.dir}/judge 9>{self.dir}/judge2; {judge} || touch {self.dir}/overlap; "
+        return ["sh", "-c",
+                f"exec 8>{self.dir}/judge 9>{self.dir}/judge2; "
+                f"{judge} || touch {self.dir}/overlap; "
                             f"echo $$ >>{self.dir}/ran; sleep 0.3"]
 
     def storm(self, kinds_of_contenders):
@@ -32,7 +35,9 @@ class Modes(parts.Case):
                 if server:
                     server.freeze()
                     try:  # until a lease has ended, or nobody held one
-                        waiting = self.run_dlock(*lock, *options, "--op-timeout", "300ms", "--connect-timeout", "300ms", "-w", "3s", "--", "true")
+                        waiting = self.run_dlock(*lock, *options, "--op-timeout", "300ms",
+                                                 "--connect-timeout", "300ms", "-w", "3s", "--",
+                                                 "true")
                         waiting.end(69, 75)
                     finally:
                         server.thaw()
@@ -55,7 +60,8 @@ class Modes(parts.Case):
 
     def test_permits_and_a_writer(self):
         permit = "{ flock -s -n 8 && flock -s -n 9; }"
-        self.storm([(["--limit", "2"], permit), ([], "{ flock -n 8 && flock -n 9; }"), (["--limit", "2"], permit)])
+        self.storm([(["--limit", "2"], permit), ([], "{ flock -n 8 && flock -n 9; }"),
+                    (["--limit", "2"], permit)])
 
 
 parts.main()

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Servers that are known by a name: the name service hangs, the name moves, its first address is dead. /etc/hosts and
-resolv.conf are those of a mount namespace of the test."""
+"""Servers that are known by a name: the name service hangs, the name moves, its first address is
+dead. /etc/hosts and resolv.conf are those of a mount namespace of the test."""
 import ctypes, os, socket, subprocess, time
 import parts
 
-if ctypes.CDLL(None).unshare(0x20000) or subprocess.run(["mount", "--make-rprivate", "/"], capture_output=True).returncode:
+if ctypes.CDLL(None).unshare(0x20000) or subprocess.run(["mount", "--make-rprivate", "/"],
+                                                        capture_output=True).returncode:
     print("skipped: no mount namespace of its own here")
     raise SystemExit(77)
 
@@ -55,8 +56,8 @@ class Names(parts.Case):
         return held
 
     def test_name_service_hangs(self):
-        """While held, and the connection breaks: the address of before is taken. A wait that knows none ends when it was
-        told to."""
+        """While held, and the connection breaks: the address of before is taken. A wait that knows
+        none ends when it was told to."""
         server = parts.Redis()
         self.hosts("127.0.0.1")
         held = self.begin(server, "4s")
@@ -65,19 +66,24 @@ class Names(parts.Case):
         server.tell("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
         self.renewed(held, 2)
         begin = time.monotonic()
-        self.tell("run", *self.lock, "--connect-timeout", "1s", "-w", "2s", "--", "true", wanted=[69])
+        self.tell("run", *self.lock, "--connect-timeout", "1s", "-w", "2s", "--", "true",
+                  wanted=[69])
         self.assertLess(time.monotonic() - begin, 5)
         server.kill()
         held.end(123)
 
     def test_name_moves(self):
-        """To a replica that was promoted: the next renewal reaches it, when the first server is gone."""
+        """To a replica that was promoted: the next renewal reaches it, when the first server is
+        gone."""
         first = parts.Redis()
-        second = parts.Redis(f"replicaof 127.0.0.1 {first.port}", port=first.port, address="127.0.0.96")
-        parts.within("the replica is there", lambda: "master_link_status:up" in second.tell("INFO", "replication"))
+        second = parts.Redis(f"replicaof 127.0.0.1 {first.port}", port=first.port,
+                             address="127.0.0.96")
+        parts.within("the replica is there",
+                     lambda: "master_link_status:up" in second.tell("INFO", "replication"))
         self.hosts("127.0.0.1")
         held = self.begin(first, "9s")
-        parts.within("the lock is replicated", lambda: second.tell("DBSIZE") == first.tell("DBSIZE") != ":0\r\n")
+        parts.within("the lock is replicated",
+                     lambda: second.tell("DBSIZE") == first.tell("DBSIZE") != ":0\r\n")
         second.tell("REPLICAOF", "NO", "ONE")
         self.hosts("127.0.0.96")
         first.kill()
@@ -90,7 +96,8 @@ class Names(parts.Case):
                 port = int(url.split(":")[2].split("/")[0])
                 self.hosts(self.dead(port), "127.0.0.1")
                 named = url.replace("127.0.0.1", "db.example")
-                self.tell("run", "-b", named, "--key", "k", "-n", "--connect-timeout", "4s", "--", "true")
+                self.tell("run", "-b", named, "--key", "k", "-n", "--connect-timeout", "4s", "--",
+                          "true")
 
 
 parts.main()

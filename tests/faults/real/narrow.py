@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits on descriptors, memory and processes, a foreign locale, and --on-lost, with the stores that need most."""
+"""Limits on descriptors, memory and processes, a foreign locale, and --on-lost, with the stores
+that need most."""
 import os, resource, shutil, subprocess
 import parts
 
@@ -12,13 +13,16 @@ class Narrow(parts.Case):
                 question(["-b", url], {"zookeeper": "6s"}.get(kind, "3s"))
 
     def limited(self, limit, values):
-        """With each of these limits dlock works or says in a line why not; the key is free afterwards."""
+        """With each of these limits dlock works or says in a line why not; the key is free
+        afterwards."""
 
         def question(store, ttl):
             for value in values:
                 lock = [*store, "--key", f"k{value}"]
-                said = self.tell("run", *lock, "--ttl", ttl, "--connect-timeout", "2s", "--", "sh", "-c", "exit 7",
-                                 wanted=[7, 69, 71, 73, 78, 125], preexec_fn=lambda: resource.setrlimit(limit, (value, value)))
+                said = self.tell("run", *lock, "--ttl", ttl, "--connect-timeout", "2s", "--", "sh",
+                                 "-c", "exit 7",
+                                 wanted=[7, 69, 71, 73, 78, 125],
+                                 preexec_fn=lambda: resource.setrlimit(limit, (value, value)))
                 self.assertRegex(said, r"^(dlock: .*\n)?$")
                 self.tell("run", *lock, "-w", "20s", "--", "true")
 
@@ -36,8 +40,11 @@ class Narrow(parts.Case):
         def question(store, ttl):
             server = next(s for s in parts.started.values() if store[1].startswith(s.url))
             told = f"{self.dir}/told.{server.kind}"
-            held = self.run_dlock(*store, "--key", "k", "--ttl", ttl, "--on-lost", f"exec:touch {told}", "--",
-                                  "sh", "-c", f"until [ -e {told} ]; do sleep 0.05; done; echo after >{told}.end")
+            held = self.run_dlock(*store, "--key", "k", "--ttl", ttl, "--on-lost",
+                                  f"exec:touch {told}", "--",
+                                  "sh", "-c",
+                                  f"until [ -e {told} ]; do sleep 0.05; done; "
+                                  f"echo after >{told}.end")
             held.event("acquired")
             server.freeze()
             try:
@@ -53,13 +60,16 @@ class Narrow(parts.Case):
         locales = self.dir + "/locales"
         os.mkdir(locales)
         env = {"LC_ALL": "tr_TR.UTF-8"}
-        if shutil.which("localedef") and subprocess.run(["localedef", "-i", "tr_TR", "-f", "UTF-8", locales + "/tr_TR.UTF-8"],
+        if shutil.which("localedef") and subprocess.run(["localedef", "-i", "tr_TR", "-f", "UTF-8",
+                                                         locales + "/tr_TR.UTF-8"],
                                                         capture_output=True).returncode == 0:
             env["LOCPATH"] = locales
-        self.tell("run", "-b", self.file, "--key", "é,İıi\"", "--ttl", "1.5s", "--", "true", env=env)
+        self.tell("run", "-b", self.file, "--key", "é,İıi\"", "--ttl", "1.5s", "--", "true",
+                  env=env)
         for output in ["--csv"], ["-J"], []:
             plain = self.tell("inspect", "-b", self.file, *output, env={"LC_ALL": "C.UTF-8"})
-            self.assertEqual(self.tell("inspect", "-b", self.file, *output, env=env).split("ago")[0], plain.split("ago")[0])
+            self.assertEqual(self.tell("inspect", "-b", self.file, *output,
+                                       env=env).split("ago")[0], plain.split("ago")[0])
         said = self.tell("inspect", "-b", self.file, "--csv", env=env)
         self.assertIn('"é,İıi"""', said)
 

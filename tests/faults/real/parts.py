@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""dlock and its stores for the tests beside this file, which run them in surroundings that hurt. Every wait is for
-an event, with a bound. CTest gives the programs in the environment."""
+"""dlock and its stores for the tests beside this file, which run them in surroundings that hurt.
+Every wait is for an event, with a bound. CTest gives the programs in the environment."""
 import atexit, json, os, shutil, signal, socket, subprocess, sys, tempfile, time, unittest
 
 DLOCK = os.environ.get("DLOCK", "")
 BOUND = float(os.environ.get("BOUND", 60))  # s: of what is no promise
-clean = {k: v for k, v in os.environ.items() if not k.startswith("DLOCK_") or k == "DLOCK_TEST_MUTANT"}
+clean = {k: v for k,
+         v in os.environ.items() if not k.startswith("DLOCK_") or k == "DLOCK_TEST_MUTANT"}
 
 
 def within(what, question, seconds=BOUND):
@@ -73,8 +74,10 @@ class Fixture:
             self.url = f"mysql://root@127.0.0.1:{read(self.directory + '/port').strip()}/"
             owner = int(read(self.directory + "/watcher"))
         else:
-            self.process = subprocess.Popen([program, self.directory + "/url"], stderr=subprocess.PIPE, text=True)
-            within("the server answers", lambda: read(self.directory + "/url") or self.process.poll() is not None)
+            self.process = subprocess.Popen([program, self.directory + "/url"],
+                                            stderr=subprocess.PIPE, text=True)
+            within("the server answers",
+                   lambda: read(self.directory + "/url") or self.process.poll() is not None)
             if self.process.poll() is not None:
                 missing(self.process.stderr.read().strip() or kind)
             self.url, owner = read(self.directory + "/url").strip(), self.process.pid
@@ -106,8 +109,10 @@ class Fixture:
         return self.url + name
 
     def sql(self, statement):
-        client = ["mariadb", "--no-defaults", "-uroot", "-S", self.directory + "/s", "-N", "-B", "-e", statement]
-        return subprocess.run(client, check=True, capture_output=True, text=True, timeout=BOUND).stdout
+        client = ["mariadb", "--no-defaults", "-uroot", "-S", self.directory + "/s", "-N", "-B",
+                  "-e", statement]
+        return subprocess.run(client, check=True, capture_output=True, text=True,
+                              timeout=BOUND).stdout
 
 
 started = {}
@@ -121,7 +126,8 @@ def fixture(kind):
 
 
 class Redis:
-    """A redis-server that can be told anything, restarted wiped, and that listens where it is told."""
+    """A redis-server that can be told anything, restarted wiped, and that listens where it is
+    told."""
 
     def __init__(self, *config, port=None, address="127.0.0.1"):
         if shutil.which("redis-server") is None:
@@ -135,9 +141,12 @@ class Redis:
 
     def start(self):
         with open(self.directory + "/conf", "w") as conf:
-            conf.write("\n".join([f"port {self.port}", f"bind {self.address}", f"dir {self.directory}", 'save ""',
-                                  f"unixsocket {self.directory}/s", f"logfile {self.directory}/log", *self.config]) + "\n")
-        self.process = subprocess.Popen(["redis-server", self.directory + "/conf"], stdout=subprocess.DEVNULL)
+            conf.write("\n".join([f"port {self.port}", f"bind {self.address}",
+                                  f"dir {self.directory}", 'save ""',
+                                  f"unixsocket {self.directory}/s", f"logfile {self.directory}/log",
+                                  *self.config]) + "\n")
+        self.process = subprocess.Popen(["redis-server", self.directory + "/conf"],
+                                        stdout=subprocess.DEVNULL)
         self.pid = self.process.pid
         within("redis-server answers", self.answers)
 
@@ -151,12 +160,11 @@ class Redis:
         with socket.socket(socket.AF_UNIX) as s:
             s.settimeout(BOUND)
             s.connect(self.directory + "/s")
-            if self.password:
-                words = (("AUTH", self.password), words)
-            else:
-                words = (words,)
-            for line in words:
-                s.sendall(f"*{len(line)}\r\n".encode() + b"".join(b"$%d\r\n%s\r\n" % (len(w), w.encode()) for w in line))
+            login = (("AUTH", self.password),) if self.password else ()
+            for line in (*login, words):
+                text = f"*{len(line)}\r\n"
+                text += "".join(f"${len(word.encode())}\r\n{word}\r\n" for word in line)
+                s.sendall(text.encode())
                 answer = s.recv(65536).decode(errors="replace")
             return answer
 
@@ -182,8 +190,8 @@ def free_port():
 
 
 class Run:
-    """`dlock VERB ARGUMENT...` in the background, `before` it other words; what it says in `err`. For `run`: its
-    events. `pid` is dlock's own, also behind unshare -f."""
+    """`dlock VERB ARGUMENT...` in the background, `before` it other words; what it says in `err`.
+    For `run`: its events. `pid` is dlock's own, also behind unshare -f."""
     number = 0
 
     def __init__(self, test, *words, before=(), dlock=None, **more):
@@ -192,8 +200,10 @@ class Run:
         if words[0] == "run":
             words = ("run", "--status", self.name + ".events", *words[1:])
         with open(self.name + ".err", "w") as err, open(self.name + ".out", "w") as out:
-            self.process = subprocess.Popen([*before, dlock or DLOCK, *words], stdout=out, stderr=err, cwd=test.dir,
-                                            stdin=subprocess.DEVNULL, env={**clean, **more.pop("env", {})}, **more)
+            self.process = subprocess.Popen([*before, dlock or DLOCK, *words], stdout=out,
+                                            stderr=err, cwd=test.dir,
+                                            stdin=subprocess.DEVNULL,
+                                            env={**clean, **more.pop("env", {})}, **more)
         self.pid = self.process.pid
         test.addCleanup(self.clean)
 
@@ -219,7 +229,8 @@ class Run:
         return [json.loads(line) for line in lines]
 
     def event(self, name):
-        return self.until(f"event {name}", lambda: next((e for e in self.events() if e["event"] == name), None))
+        return self.until(f"event {name}",
+                          lambda: next((e for e in self.events() if e["event"] == name), None))
 
     def renewals(self):
         return len([e for e in self.events() if e["event"] == "renewed"])
@@ -241,7 +252,8 @@ class Run:
 
 
 class Case(unittest.TestCase):
-    """Each test has its own directory, `self.dir`, with an empty one for the locks, `self.locks`."""
+    """Each test has its own directory, `self.dir`, with an empty one for the locks,
+    `self.locks`."""
 
     def setUp(self):
         self.dir = tempfile.mkdtemp(prefix="dlock.")
@@ -255,21 +267,28 @@ class Case(unittest.TestCase):
 
     def tell(self, *words, wanted=(0,), before=(), dlock=None, **more):
         """`dlock VERB ARGUMENT...` to its end: its standard output and error."""
-        done = subprocess.run([*before, dlock or DLOCK, *words], capture_output=True, text=True, timeout=BOUND, cwd=self.dir,
-                              stdin=subprocess.DEVNULL, env={**clean, **more.pop("env", {})}, **more)
+        done = subprocess.run([*before, dlock or DLOCK, *words], capture_output=True, text=True,
+                              timeout=BOUND, cwd=self.dir,
+                              stdin=subprocess.DEVNULL, env={**clean, **more.pop("env", {})},
+                              **more)
         self.assertIn(done.returncode, wanted, f"{words}: {done.stdout}{done.stderr}")
         return done.stdout + done.stderr
 
     def killed(self, call, n, *words):
-        """Whether dlock, its guard or its job was killed before its call number `n` of this kind, in any thread."""
+        """Whether dlock, its guard or its job was killed before its call number `n` of this kind,
+        in any thread."""
         log = self.dir + "/trace"
-        trace = ["strace", "-q", "-f", "-o", log, "-e", f"trace={call}", "-e", f"inject={call}:signal=KILL:when={n}"]
-        subprocess.run([*trace, DLOCK, *words], env=clean, stderr=subprocess.DEVNULL, timeout=BOUND, check=False)
+        trace = ["strace", "-q", "-f", "-o", log, "-e", f"trace={call}", "-e",
+                 f"inject={call}:signal=KILL:when={n}"]
+        subprocess.run([*trace, DLOCK, *words], env=clean, stderr=subprocess.DEVNULL, timeout=BOUND,
+                       check=False)
         return "killed by SIGKILL" in read(log)
 
     def judged(self, then="exec sleep 600"):
         """A job that only one process at a time may be: it leaves `overlap` if another is there."""
-        return ["sh", "-c", f"exec 9>{self.dir}/judge; flock -n 9 || touch {self.dir}/overlap; echo $$ >>{self.dir}/ran; {then}"]
+        return ["sh", "-c",
+                f"exec 9>{self.dir}/judge; flock -n 9 || touch {self.dir}/overlap; "
+                f"echo $$ >>{self.dir}/ran; {then}"]
 
     def runs(self):  # how often the judged job was started
         return len(read(self.dir + "/ran").split())

@@ -32,11 +32,13 @@ class Passwords(parts.Case):
         server = parts.fixture("mariadb")
         name = self._testMethodName
         server.fresh(name)
-        server.sql(f"CREATE USER {name}@'%' IDENTIFIED BY 'old'; GRANT ALL ON {name}.* TO {name}@'%'")
+        server.sql(f"CREATE USER {name}@'%' IDENTIFIED BY 'old'")
+        server.sql(f"GRANT ALL ON {name}.* TO {name}@'%'")
 
         def rotate():
             server.sql(f"ALTER USER {name}@'%' IDENTIFIED BY 'new'")
-            for id in server.sql(f"SELECT id FROM information_schema.processlist WHERE user = '{name}'").split():
+            ids = f"SELECT id FROM information_schema.processlist WHERE user = '{name}'"
+            for id in server.sql(ids).split():
                 try:
                     server.sql(f"KILL CONNECTION {id}")
                 except Exception:  # it has gone
@@ -62,7 +64,8 @@ class Passwords(parts.Case):
         """The new password is in the file: the holder goes on, the waiter gets its turn."""
 
         def question(rotate):
-            held = self.run_dlock(*self.lock, "--ttl", "6s", "--", *self.judged("read line <fifo; exit 7"))
+            held = self.run_dlock(*self.lock, "--ttl", "6s", "--",
+                                  *self.judged("read line <fifo; exit 7"))
             parts.within("the job runs", self.runs)
             waiter = self.run_dlock(*self.lock, "--", *self.judged("exit 0"))
             waiter.event("waiting")

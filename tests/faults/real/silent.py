@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Servers that fall silent or forget, while a keeper, a run under a handle, --min-hold or release --revoke needs them."""
+"""Servers that fall silent or forget, while a keeper, a run under a handle, --min-hold or release
+--revoke needs them."""
 import glob, os, signal
 import parts
 
@@ -33,19 +34,23 @@ class Silent(parts.Case):
                 self.forget_runs()
 
     def next_is_granted(self, *words):
-        return self.run_dlock(*self.store, "--key", "k", "-w", "50s", *words, "--", *self.judged("exit 0"))
+        return self.run_dlock(*self.store, "--key", "k", "-w", "50s", *words, "--",
+                              *self.judged("exit 0"))
 
     def test_keeper_of_a_frozen_server(self):
-        """It ends with its lease; the script learns it from check, and the lock goes to the next."""
+        """It ends with its lease; the script learns it from check, and the lock goes to the
+        next."""
 
         def question(server, lease):
             watch = ["--watch-pid", str(os.getpid())]
             name = f"frozen.{server.kind}.{os.getpid()}"
-            handle = self.tell("acquire", *self.store, "--keep", "--key", name, *lease, *watch).strip()
+            handle = self.tell("acquire", *self.store, "--keep", "--key", name, *lease,
+                               *watch).strip()
             keeper = keepers(name)
             self.assertEqual(len(keeper), 1)
             server.freeze()
-            self.tell("check", *self.store, "--key", name, "--handle", handle, "--connect-timeout", "100ms",
+            self.tell("check", *self.store, "--key", name, "--handle", handle, "--connect-timeout",
+                      "100ms",
                       "--op-timeout", "100ms", wanted=[69])
             parts.within("the keeper ends", lambda: not keepers(name))
             server.thaw()
@@ -59,7 +64,8 @@ class Silent(parts.Case):
         server = parts.Redis()
         name = f"wiped.{os.getpid()}"
         lock = ["-b", server.url, "--key", name]
-        handle = self.tell("acquire", *lock, "--keep", "--ttl", "3s", "--watch-pid", str(os.getpid())).strip()
+        handle = self.tell("acquire", *lock, "--keep", "--ttl", "3s", "--watch-pid",
+                           str(os.getpid())).strip()
         server.restart()
         parts.within("the keeper ends", lambda: not keepers(name))
         self.tell("check", *lock, "--handle", handle, wanted=[1])
@@ -70,8 +76,10 @@ class Silent(parts.Case):
         """The job is dead before the server, restarted empty, grants to the next one."""
         server = parts.Redis()
         self.store = ["-b", server.url.replace("grace=0", "grace=5s")]
-        handle = self.tell("acquire", "-q", *self.store, "--key", "k", "-w", "50s", "--ttl", "4s").strip()
-        held = self.run_dlock(*self.store, "--key", "k", "--handle", handle, "--ttl", "4s", "--", *self.judged())
+        handle = self.tell("acquire", "-q", *self.store, "--key", "k", "-w", "50s", "--ttl",
+                           "4s").strip()
+        held = self.run_dlock(*self.store, "--key", "k", "--handle", handle, "--ttl", "4s", "--",
+                              *self.judged())
         parts.within("the job runs", self.runs)
         waiter = self.next_is_granted("--ttl", "4s")
         waiter.event("waiting")
@@ -82,10 +90,12 @@ class Silent(parts.Case):
         self.alone()
 
     def test_min_hold(self):
-        """The server is silent when the job ends: dlock ends all the same, and the key is not free before its time."""
+        """The server is silent when the job ends: dlock ends all the same, and the key is not free
+        before its time."""
 
         def question(server, lease):
-            held = self.run_dlock(*self.store, "--key", "k", *lease, "--min-hold", "2s", "--", *self.judged(f"kill -STOP {server.pid}"))
+            held = self.run_dlock(*self.store, "--key", "k", *lease, "--min-hold", "2s", "--",
+                                  *self.judged(f"kill -STOP {server.pid}"))
             begin = held.event("acquired")["t"]
             held.end(0)
             server.thaw()
@@ -99,7 +109,8 @@ class Silent(parts.Case):
         """Longer than the lease can last on a silent server: that is said."""
 
         def question(server, lease):
-            held = self.run_dlock(*self.store, "--key", "k", *lease, "--min-hold", "15s", "--", *self.judged(f"kill -STOP {server.pid}"))
+            held = self.run_dlock(*self.store, "--key", "k", *lease, "--min-hold", "15s", "--",
+                                  *self.judged(f"kill -STOP {server.pid}"))
             begin = held.event("acquired")["t"]
             held.end(0, 123)
             server.thaw()
@@ -117,7 +128,8 @@ class Silent(parts.Case):
             held.event("acquired")
             parts.within("the job runs", self.runs)
             server.freeze()
-            self.tell("release", *self.store, "--key", "k", "--revoke", "--wait", "2s", "--connect-timeout", "1s", wanted=[69])
+            self.tell("release", *self.store, "--key", "k", "--revoke", "--wait", "2s",
+                      "--connect-timeout", "1s", wanted=[69])
             held.end(123)
             server.thaw()
             self.next_is_granted().end(0)
@@ -129,12 +141,15 @@ class Silent(parts.Case):
         """Nobody answers the wish: --wait ends when the lease has ended."""
 
         def question(server, lease):
-            held = self.run_dlock(*self.store, "--key", "k", *lease, "--", *self.judged("trap '' TERM; while :; do sleep 1; done"))
+            held = self.run_dlock(*self.store, "--key", "k", *lease, "--",
+                                  *self.judged("trap '' TERM; while :; do sleep 1; done"))
             held.event("acquired")
             parts.within("the job runs", self.runs)
             os.kill(held.pid, signal.SIGSTOP)  # it cannot answer
-            revoke = parts.Run(self, "release", *self.store, "--key", "k", "--revoke", "--wait", "50s")
-            parts.within("the wish is there", lambda: "revoke" in self.tell("inspect", *self.store, "k", "--json"))
+            revoke = parts.Run(self, "release", *self.store, "--key", "k", "--revoke", "--wait",
+                               "50s")
+            parts.within("the wish is there",
+                         lambda: "revoke" in self.tell("inspect", *self.store, "k", "--json"))
             held.process.kill()
             revoke.end(0)
             self.next_is_granted().end(0)

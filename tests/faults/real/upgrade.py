@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The release before beside this one, as during an upgrade: $DLOCK_OLD is its binary. Each is holder, waiter, and
-releaser of a lock of the other."""
+"""The release before beside this one, as during an upgrade: $DLOCK_OLD is its binary. Each is
+holder, waiter, and releaser of a lock of the other."""
 import os, unittest
 import parts
 
@@ -20,7 +20,8 @@ class Upgrade(parts.Case):
                     self.forget_runs()
 
     def test_waiter(self):
-        """A holder of one, a waiter of the other: it sees who holds, waits, and is next, with a larger token."""
+        """A holder of one, a waiter of the other: it sees who holds, waits, and is next, with a
+        larger token."""
 
         def question(lock, one, other):
             held = self.run_dlock(*lock, "--", *self.judged("read line <fifo; exit 7"), dlock=one)
@@ -46,7 +47,8 @@ class Upgrade(parts.Case):
             handle = self.tell("acquire", *lock, "--ttl", "1m", dlock=one).strip()
             for verb in "check", "renew":
                 self.tell(verb, *lock, "--handle", handle, dlock=other)
-            self.tell("run", *lock, "--handle", handle, "--", "sh", "-c", "exit 7", dlock=other, wanted=[7])
+            self.tell("run", *lock, "--handle", handle, "--", "sh", "-c", "exit 7", dlock=other,
+                      wanted=[7])
             self.tell("run", *lock, "-n", "--", "true", dlock=one, wanted=[75])
             self.tell("release", *lock, "--handle", handle, dlock=other)
             self.tell("run", *lock, "-n", "--", "true", dlock=one)
@@ -64,16 +66,21 @@ class Upgrade(parts.Case):
 
 
 class Golden(parts.Case):
-    """What releases have left on disk, in golden/VERSION: a key that is free, with a last run and a start."""
+    """What releases have left on disk, in golden/VERSION: a key that is free, with a last run and a
+    start."""
 
     def test_file(self):
         for version in sorted(os.listdir(golden)):
             with self.subTest(version):
                 self.put(f"{golden}/{version}", f"{self.locks}/k")
                 said = self.tell("inspect", "-b", self.file, "k")
-                self.assertRegex(said, r"state +free\ntoken +1795673446881893 .*\nlast run db1:18709 .*exit status 0\n.*--once-per")
-                self.tell("run", "-b", self.file, "--key", "k", "--once-per", "3650d", "-n", "--", "true", wanted=[75])
-                token = int(self.tell("run", "-b", self.file, "--key", "k", "--", "sh", "-c", "echo $DLOCK_TOKEN"))
+                self.assertRegex(said,
+                                 r"state +free\ntoken +1795673446881893 .*\n"
+                                  r"last run db1:18709 .*exit status 0\n.*--once-per")
+                self.tell("run", "-b", self.file, "--key", "k", "--once-per", "3650d", "-n", "--",
+                          "true", wanted=[75])
+                token = int(self.tell("run", "-b", self.file, "--key", "k", "--", "sh", "-c",
+                                      "echo $DLOCK_TOKEN"))
                 self.assertGreater(token, 1795673446881893)
 
     def put(self, source, key):
@@ -81,7 +88,9 @@ class Golden(parts.Case):
         for name in os.listdir(source):
             slot = name.partition("state.")[2]
             path = key + ("/state" if slot else "/" + name)
-            with open(source + "/" + name, "rb") as text, open(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+b") as file:
+            with open(source + "/" + name,
+                      "rb") as text, open(os.open(path, os.O_RDWR | os.O_CREAT, 0o600),
+                                          "r+b") as file:
                 file.seek(int(slot or 0) << 20)
                 file.write(text.read())
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The wall clock steps while locks of `file:` are held. A machine without a clock of its own starts in 1970 and steps by
-decades once it has reached a time server: then all that it has written in this boot looks older than its start."""
+"""The wall clock steps while locks of `file:` are held. A machine without a clock of its own starts
+in 1970 and steps by decades once it has reached a time server: then all that it has written in this
+boot looks older than its start."""
 import os, struct, unittest
 import parts
 
@@ -35,14 +36,15 @@ class WallClock(parts.Case):
                     state.write(b"torn")
 
     def nobody_else(self, env):
-        said = self.tell("run", "-b", self.file, "--key", "k", "-n", "--", *self.judged("exit 0"), wanted=range(1, 128), env=env)
+        said = self.tell("run", "-b", self.file, "--key", "k", "-n", "--", *self.judged("exit 0"),
+                         wanted=range(1, 128), env=env)
         self.assertEqual(self.runs(), 1, said)
         self.alone()
         return said
 
     def test_torn(self):
-        """A state that is torn is an error; and where the clock claims that this was before the machine started, the
-        process that holds keeps the key all the same."""
+        """A state that is torn is an error; and where the clock claims that this was before the
+        machine started, the process that holds keeps the key all the same."""
         self.hold()
         self.tear()
         for step in 0, -hour:
@@ -56,7 +58,8 @@ class WallClock(parts.Case):
         self.tell("acquire", "-b", self.file, "--key", "k", "--ttl", "1h")
         self.tear()
         for step in 0, -hour:
-            said = self.tell("run", "-b", self.file, "--key", "k", "-n", "--", "true", wanted=range(1, 128), env=self.at(step))
+            said = self.tell("run", "-b", self.file, "--key", "k", "-n", "--", "true",
+                             wanted=range(1, 128), env=self.at(step))
             self.assertIn("damaged", said)
 
     def test_held(self):
@@ -66,12 +69,14 @@ class WallClock(parts.Case):
         for step in hour, decades, -hour, -decades:
             env = self.at(step)
             self.nobody_else(env)
-            self.tell("run", "-b", self.file, "--key", "l", "-n", "--", "true", wanted=[75], env=env)
+            self.tell("run", "-b", self.file, "--key", "l", "-n", "--", "true", wanted=[75],
+                      env=env)
         self.assertIsNone(held.process.poll())
 
     def test_tokens(self):
         """They rise, also when the clock is set back between two grants."""
-        tokens = [int(self.tell("run", "-b", self.file, "--key", "k", "--", "sh", "-c", "echo $DLOCK_TOKEN", env=self.at(step)))
+        tokens = [int(self.tell("run", "-b", self.file, "--key", "k", "--", "sh", "-c",
+                                "echo $DLOCK_TOKEN", env=self.at(step)))
                   for step in (hour, 0, -hour, -decades, decades, 0)]
         self.assertEqual(tokens, sorted(set(tokens)))
 
