@@ -54,9 +54,7 @@ Session::Session(const Options& o, Duration timeout, const std::optional<Ticket>
       patience_(std::max<Duration>(
           100ms, std::min<Duration>((timeout - lock_delay) / 10, o.connect_timeout))),
       resumed_(ticket.value_or(Ticket{})),
-      proof_(o.tick) {
-  if (ticket) turn_ = take_turn(ticket->id, Clock::now() + o.op_timeout);
-}
+      proof_(o.tick) {}
 
 Result<void> Session::set_servers(const std::string& servers) {
   if (handle_) {
@@ -201,7 +199,10 @@ Result<void> Session::connect(Deadline until, int interrupt_fd) {
   const auto unavailable = [this](std::string_view why) {
     return fail(Errc::unavailable, fmt::format("{}: {}", options_.where, why));
   };
-  if (resumed_.id != 0 && !turn_) return unavailable("another process is using this handle");
+  if (resumed_.id != 0 && !turn_) {
+    turn_ = take_turn(resumed_.id, std::min(until, later(Clock::now(), options_.op_timeout)));
+    if (!turn_) return unavailable("another process is using this handle");
+  }
   listen(Deadline{});  // what has arrived meanwhile: events, or the end of the connection
   std::optional<Servers> servers;
   while (state() == State::connecting) {
