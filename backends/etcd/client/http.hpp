@@ -59,8 +59,8 @@ class Http {
   Http(std::unique_ptr<Stream> stream, std::string host)
       : stream_(std::move(stream)), host_(std::move(host)) {}
 
-  // Errc::timed_out: the outcome is unknown. Errc::protocol: likewise; this is no HTTP. Errc::denied:
-  // TLS.
+  // Errc::timed_out: the outcome is unknown. Errc::protocol: likewise; this is no HTTP.
+  // Errc::denied: TLS.
   Result<HttpAnswer> post(std::string_view path, std::string_view body, std::string_view token,
                           Wait);
   // The answer comes in lines. Its status.

@@ -119,7 +119,8 @@ TEST_CASE("late lease: nothing has it") {
   CHECK(s.at(lease).lease == before.lease);
 }
 
-// What stood still in a prototype: it revoked the lease that it knew of, which had no key any more.
+// To revoke the lease that is known of, which has no key any more, would leave the key until its
+// ttl is over: a queue of hundreds stands still then.
 TEST_CASE("a release behind a renewal whose reply was lost frees the key at once") {
   Scene s;
   const Lease lease = take(*s.late, request(key("k"), 60s));

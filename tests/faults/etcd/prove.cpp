@@ -4,8 +4,9 @@
 //
 // Parts: rate (beside two puts), queue (exchanges per grant, hand-off), crowd (200 waiters on disk,
 // again and again), faults (grants while members are stopped, killed and cut off; none may overlap
-// another, and tokens rise), leader (it is stopped for 15 s and goes on, with leases of 10 s and two
-// jobs at the other members, under $DLOCK and under etcdctl lock: how long both run). Counts are asserted, times are printed.
+// another, and tokens rise), leader (it is stopped for 15 s and goes on, with leases of 10 s and
+// two jobs at the other members, under $DLOCK and under etcdctl lock: how long both run). Counts
+// are asserted, times are printed.
 #include "support/prove.hpp"
 #include <unistd.h>
 #include <atomic>

@@ -63,8 +63,9 @@ TEST_CASE("etcd answers that are none") {
   for (const char* text : {"", "null", "[]", "3", "{}", R"({"header":5})", R"({"header":{}})",
                            R"({"header":{"revision":"x"}})", R"({"header":{"revision":"-4"}})"})
     CHECK_FALSE(TxnAnswer::of(Json::parse(text, nullptr, false)));
-  const auto a = TxnAnswer::of(Json::parse(
-      R"({"header":{"revision":"7"},"succeeded":"yes","responses":[3,{"response_range":{"kvs":"x"}},{}]})"));
+  const auto a =
+      TxnAnswer::of(Json::parse(R"({"header":{"revision":"7"},"succeeded":"yes",)"
+                                R"("responses":[3,{"response_range":{"kvs":"x"}},{}]})"));
   REQUIRE(a);
   CHECK_FALSE(a->succeeded);
   CHECK(a->range(99).empty());
