@@ -139,7 +139,7 @@ int __wrap_fcntl(int fd, int command, long argument) {
   const dlock::simulation::OpenPtr& file = p->opened(fd);
   if (file && command == F_DUPFD_CLOEXEC) return p->add_open(file);
   if (file && command == F_OFD_SETLK)
-    return answer(p->files().turn(*file, reinterpret_cast<const flock*>(argument)->l_type));
+    return answer(p->files().turn(*file, reinterpret_cast<const struct flock*>(argument)->l_type));
   return 0;
 }
 
