@@ -8,6 +8,7 @@
 #include <variant>
 #include "core/duration.hpp"
 #include "core/text.hpp"
+#include "run/process.hpp"
 
 namespace dlock::run {
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 #include <algorithm>
 #include <utility>
+#include "core/text.hpp"
 #include "etcd/queue/queue_waiter.hpp"
 
 namespace dlock::etcd {

@@ -11,6 +11,7 @@ unsigned refuse(unsigned* minor) noexcept {
 }  // namespace
 
 extern "C" {
+// NOLINTNEXTLINE(readability-identifier-naming)
 extern void* GSS_C_NT_HOSTBASED_SERVICE;
 void* GSS_C_NT_HOSTBASED_SERVICE = nullptr;
 unsigned gss_acquire_cred(unsigned* minor) { return refuse(minor); }
