@@ -143,7 +143,7 @@ std::string PostgresServer::url_on_socket(std::string_view database) const {
   return fmt::format("postgresql+unix://postgres@{}?db={}&port={}", directory(), database, port_);
 }
 
-void PostgresServer::start() {
+void PostgresServer::fork_server() {
   const std::string program = programs() + "postgres", data = directory() + "/data",
                     log = directory() + "/log";
   const pid_t parent = ::getpid();
@@ -164,18 +164,21 @@ void PostgresServer::start() {
     ::execl(program.c_str(), "postgres", "-D", data.c_str(), nullptr);
     ::_exit(127);
   }
+}
+
+// The children of one that was killed may still have its port or its memory: until they are gone,
+// the next one ends at once.
+void PostgresServer::start() {
+  fork_server();
   for (const Deadline until = Clock::now() + 60s; Clock::now() < until; ::usleep(3000)) {
     int status = 0;
-    if (::waitpid(pid_, &status, WNOHANG) == pid_) {
-      pid_ = -1;
-      break;
-    }
+    if (::waitpid(pid_, &status, WNOHANG) == pid_) fork_server();
     try {
       admin_ = connect_as_superuser(directory(), port_, "postgres");
       return;
     } catch (const std::runtime_error&) {}
   }
-  throw std::runtime_error("postgres does not start; see " + log);
+  throw std::runtime_error("postgres does not start; see " + directory() + "/log");
 }
 
 // Its backends are not in its process group, but children.

@@ -56,6 +56,7 @@ class PostgresServer {
   Setup setup_;
   std::unique_ptr<TestDirectory> own_;
   std::uint16_t port_;
+  void fork_server();
   pid_t pid_ = -1;
   std::unique_ptr<postgresql::Connection> admin_;
 };

@@ -67,7 +67,8 @@ TEST_CASE("behind PgBouncer waiters poll, and locks are locks") {
        Clock::now() < until && !all[0]->inspect(key("k"));)
     ::usleep(20'000);
   bool seen_pooler = false;
-  for (const auto& f : all[0]->doctor().value())
+  const auto findings = all[0]->doctor().value();
+  for (const auto& f : findings)
     seen_pooler |= f.what == "pooler" && f.seen.find("poll") != std::string::npos;
   CHECK(seen_pooler);
   all[0] = open_postgres(bouncer.url(db) + items, quick(3s, 5s));
