@@ -107,29 +107,29 @@ bool read_password_again(Options& o) {
 }
 
 Result<Options> parse_options(const Url& url, const Traits& traits, const Settings& settings) {
-  UrlItems items{url, traits, settings};
+  UrlItems given{url, traits, settings};
   Options o;
-  static_cast<StoreOptions&>(o) = items.store_options();
-  o.prefix = items.prefix("dlock:");
-  if (o.prefix.size() > 50) items.wrong("prefix", o.prefix, "at most 50 bytes");
+  static_cast<StoreOptions&>(o) = given.store_options();
+  o.prefix = given.prefix("dlock:");
+  if (o.prefix.size() > 50) given.wrong("prefix", o.prefix, "at most 50 bytes");
   if (std::any_of(o.prefix.begin(), o.prefix.end(),
                   [](char c) { return static_cast<unsigned char>(c) >= 128; }))
-    items.wrong("prefix", o.prefix, "ASCII: a database may have any encoding");
-  servers(items, url, o);
-  if (o.database.size() > 63) items.wrong("database", o.database, "at most 63 characters");
+    given.wrong("prefix", o.prefix, "ASCII: a database may have any encoding");
+  servers(given, url, o);
+  if (o.database.size() > 63) given.wrong("database", o.database, "at most 63 characters");
   o.user = url.user;
-  o.password = items.password();
+  o.password = given.password();
   o.password_file = settings.password_file;
-  if (const auto text = items.only("wake", "lease")) {
+  if (const auto text = given.only("wake", "lease")) {
     o.poll = *text == "poll";
-    if (*text != "poll" && *text != "lock") items.wrong("wake", *text, "lock or poll");
+    if (*text != "poll" && *text != "lock") given.wrong("wake", *text, "lock or poll");
   }
-  if (const auto attrs = items.text("target_session_attrs");
+  if (const auto attrs = given.text("target_session_attrs");
       attrs && *attrs != "read-write" && *attrs != "primary" && *attrs != "any")
-    items.wrong("target_session_attrs", *attrs, "read-write: locks live on the server that writes");
-  const auto files = tls(items, url, settings, o);
+    given.wrong("target_session_attrs", *attrs, "read-write: locks live on the server that writes");
+  const auto files = tls(given, url, settings, o);
   if (!files) return fail(files.error());
-  TRY_VOID(items.verdict());
+  TRY_VOID(given.verdict());
   return o;
 }
 

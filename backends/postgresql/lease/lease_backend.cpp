@@ -217,10 +217,11 @@ Result<Noted> LeaseBackend::note_start(const Lease& lease, const StartChange& ch
 
 Result<void> LeaseBackend::erase(const Key& key) {
   const std::string name = name_of(key);
-  TRY_VOID(ask<bool>([&](Connection& c) -> Result<bool> {
-    TRY_VOID(table_.erase(c, name, client_.usual_deadline()));
-    return true;
-  }));
+  TRY(done, ask<bool>([&](Connection& c) -> Result<bool> {
+        TRY_VOID(table_.erase(c, name, client_.usual_deadline()));
+        return true;
+      }));
+  (void)done;
   return {};
 }
 
