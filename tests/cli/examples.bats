@@ -565,7 +565,7 @@ X
   run_example
   assert_line --partial 'usage: dlock run '
   sed -n 's/^| `\([a-z]*:[^`]*\)` .*/\1/p' "$root/README.md" >urls
-  assert_equal "$(wc -l <urls)" 5
+  assert_equal "$(wc -l <urls)" 7
   while IFS= read -r url; do
     if built_with "${url%%:*}"; then run -0 dlock run --explain -b "$url" --key k -- true; fi
   done <urls
