@@ -2,7 +2,7 @@
 # dlock_embed_sql(HEADER NAMESPACE FILE...) writes a header with one string constant per file, with
 # the name of the file. A changed .sql reruns CMake.
 function(dlock_embed_sql header namespace)
-  set(out "// Made by backends/mysql/embed.cmake.\n#pragma once\n#include <string_view>\n\n")
+  set(out "// Made by backends/common/embed_sql.cmake.\n#pragma once\n#include <string_view>\n\n")
   string(APPEND out "namespace ${namespace} {\n\n")
   foreach(file IN LISTS ARGN)
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
