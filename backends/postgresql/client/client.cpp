@@ -100,18 +100,28 @@ bool Client::pause(unsigned failures, Deadline until) const {
   return later(Clock::now(), d) < until && nap(d, options_.interrupt_fd);
 }
 
-// In one transaction, one client after the other: two at a time would be refused.
+// In one transaction, one client after the other: two at a time would be refused. Not where another
+// schema has tables of dlock already: two users with different search_paths would not exclude each
+// other, and would not learn of it.
 Result<void> Client::create(Connection& c, Deadline until) {
   std::string one_line;
   for (const char ch : schema::lease) one_line += ch == '\n' ? ' ' : ch;
   const Statement all{
       "",
-      fmt::format("DO $dlock$ BEGIN PERFORM pg_advisory_xact_lock(7236279150174207999); {}; END "
-                  "$dlock$",
+      fmt::format("DO $dlock$ DECLARE other name; BEGIN "
+                  "PERFORM pg_advisory_xact_lock(7236279150174207999); "
+                  "SELECT relnamespace::regnamespace INTO other FROM pg_class WHERE "
+                  "relname='dlock_lock' AND relkind='r' ORDER BY relnamespace::regnamespace::name"
+                  "<>current_schema() LIMIT 1; "
+                  "IF other<>current_schema() THEN RAISE 'schema % has tables of dlock: it must "
+                  "come first in the search_path of this account, or tables be made in schema %, "
+                  "for locks of its own',other,current_schema(); END IF; {}; END $dlock$",
                   schema::lease)};
   const auto made = c.query("create the tables", {all}, until);
   if (made) return {};
-  if (retryable(made.error().code) && c.remedy() != Remedy::none) return fail(made.error());
+  const bool lost = c.sqlstate().empty();
+  if (retryable(made.error().code) && (lost || c.remedy() != Remedy::none))
+    return fail(made.error());
   return fail(Errc::cannot_create,
               fmt::format("{}. An account with that right must run in database {}: {}",
                           made.error().message, printable(options_.database), one_line));

@@ -10,6 +10,8 @@
 namespace dlock::postgresql {
 namespace {
 
+constexpr Duration short_try{250'000};
+
 // Settings that would change what statements mean, how long they wait, or how they are planned
 // (small tables that were never analysed are scanned, and planned anew each time). Those that the
 // server does not know are left out; behind a pooler all are: they would stay with the session of
@@ -40,17 +42,20 @@ Result<std::unique_ptr<Connection>> Connection::open(const Options& options, con
     if (!r) return fail(std::move(r.error()));
     found = std::move(*r);
   }
+  // Of several addresses each is tried for a short time, then each for what is left: a silent one
+  // must not use up the time of the others.
+  const std::size_t tries = found.size() > 1 ? 2 * found.size() : 1;
   for (std::size_t i = 0;; ++i) {
     std::unique_ptr<Connection> c{new Connection(server)};
-    // A silent address must not use up the time of the others.
     const auto left = std::max<Clock::duration>(until - Clock::now(), Duration{1'000});
-    const auto share =
-        std::chrono::duration_cast<Duration>(left) / static_cast<Duration::rep>(found.size() - i);
+    auto share = std::chrono::duration_cast<Duration>(left) / static_cast<Duration::rep>(tries - i);
+    if (tries - i > found.size()) share = std::min<Duration>(share, short_try);
     const Deadline end = later(Clock::now(), share);
-    auto ok = c->connect(options, server.socket.empty() ? &found[i] : nullptr, end);
+    const Address* at = server.socket.empty() ? &found[i % found.size()] : nullptr;
+    auto ok = c->connect(options, at, end);
     if (ok) ok = c->set_up(options, std::max(end, later(Clock::now(), options.op_timeout)));
     if (ok) return c;
-    if (i + 1 >= found.size() || !retryable(ok.error().code)) return fail(std::move(ok.error()));
+    if (i + 1 >= tries || !retryable(ok.error().code)) return fail(std::move(ok.error()));
   }
 }
 

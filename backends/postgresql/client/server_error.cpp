@@ -80,6 +80,10 @@ Error as_login_error(std::string_view where, std::string_view text) {
   }
   if (const auto failed = shown.find("failed: "); failed != shown.npos)
     shown = shown.substr(failed + 8);
+  // Of a network that failed during the handshake, not of what TLS refuses.
+  if (has(text, "SSL SYSCALL error") || has(text, "SSL negotiation packet") ||
+      has(text, "SSL connection has been closed"))
+    return refused(Errc::unavailable, "connect", where, shown, "");
   if (has(text, "no password supplied"))
     return refused(Errc::denied, "connect", where, shown, login);
   if (has(text, "private key file") || has(text, "certificate file"))

@@ -155,11 +155,14 @@ Result<LeaseTable::Answered> LeaseTable::acquire(Connection& c, Asking& a, Deadl
       a.seen = std::move(seen);
     }
   }
+  bool made = false;
   for (unsigned conflicts = 0;;) {
     auto read_now = a.seen ? Result<Seen>(*std::exchange(a.seen, std::nullopt)) : read(c, a, until);
     if (!read_now) return fail(std::move(read_now.error()));
     Seen& seen = *read_now;
     if (!seen.exists) {
+      // a trigger or a policy hides it, or it is deleted again
+      if (std::exchange(made, true)) TRY_VOID(back_off(++conflicts, until));
       // The first version is a time: the row of a key whose row was deleted must differ from one
       // that was read before.
       TRY_VOID(

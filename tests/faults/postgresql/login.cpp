@@ -140,6 +140,65 @@ TEST_CASE("TLS: only the right authority and the right host name are accepted") 
   CHECK(denied(at, files));
 }
 
+TEST_CASE("TLS: a connection that is cut in the handshake is tried again, on the next host first") {
+  TestDirectory dir;
+  const Authority authority{dir.path(), "good"};
+  const auto files = authority.issue("right", "DNS:localhost,IP:127.0.0.1");
+  ::chmod(dir.path().c_str(), 0755);
+  ::chmod(files.cert.c_str(), 0644);
+  ::chmod(files.key.c_str(), 0600);
+  PostgresServer::give(files.key);
+  PostgresServer own{{.config = {"ssl=on", "ssl_cert_file='" + files.cert + "'",
+                                 "ssl_key_file='" + files.key + "'"},
+                      .hba = {"hostssl all all all trust"}}};
+  Settings s = quick(2s, 5s);
+  s.tls_ca = authority.file();
+  Proxy proxy{own.port()};
+  // the request for TLS, and the first message of its handshake
+  for (const std::string_view lost : {"\x04\xd2\x16\x2f", "\x16\x03\x01"}) {
+    const auto url = [&](std::string_view more) {
+      return fmt::format("postgresql://postgres@localhost:{}{}/postgres", proxy.port(), more);
+    };
+    proxy.lose_reply(std::string(lost));
+    const auto p = try_url(url(""), s);
+    REQUIRE_FALSE(p);
+    INFO(p.error().message);
+    CHECK(p.error().code == Errc::unavailable);
+    proxy.lose_reply(std::string(lost));
+    CHECK(works(url(fmt::format(",localhost:{}", own.port())), s));
+  }
+}
+
+TEST_CASE(
+    "tables are not made where another schema has some; a cut while they are made is tried "
+    "again") {
+  PostgresServer own;
+  for (const auto* sql :
+       {"CREATE ROLE ra LOGIN", "CREATE ROLE rb LOGIN", "GRANT ALL ON SCHEMA public TO public"})
+    own.sql(sql);
+  const auto url = [&](std::string_view user, std::uint16_t port) {
+    return fmt::format("postgresql://{}@127.0.0.1:{}/postgres", user, port);
+  };
+  Proxy proxy{own.port()};
+  proxy.lose_reply("CREATE TABLE");
+  const auto cut = try_url(url("rb", proxy.port()), quick(2s, 5s));
+  REQUIRE_FALSE(cut);
+  CHECK(retryable(cut.error().code));
+  CHECK(works(url("rb", proxy.port()), quick(2s, 5s)));
+  own.sql("CREATE SCHEMA ra AUTHORIZATION ra");
+  const auto p = try_url(url("ra", own.port()), quick(2s, 5s));
+  REQUIRE_FALSE(p);
+  CHECK(p.error().code == Errc::denied);  // those of public, to which it has no right
+  for (const auto* sql :
+       {"DROP VIEW dlock", "DROP TABLE dlock_wait", "GRANT ALL ON dlock_lock TO ra"})
+    own.sql(sql);
+  const auto q = try_url(url("ra", own.port()), quick(2s, 5s));
+  REQUIRE_FALSE(q);
+  INFO(q.error().message);
+  CHECK(q.error().code == Errc::cannot_create);
+  CHECK(q.error().message.find("schema public has tables of dlock") != std::string::npos);
+}
+
 TEST_CASE("what a URL may say") {
   CHECK(wrong("postgresql://h/d").empty());
   CHECK(wrong("postgres://u:p@h1,h2:5433/d?sslmode=verify-full&application_name=x").empty());
