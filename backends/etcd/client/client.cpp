@@ -113,6 +113,11 @@ Result<Client::Reply> Client::judge(std::string_view what, HttpAnswer&& answer) 
   }
   logged_out_ = says("invalid auth token") || says("revision in header is old");
   if (logged_out_) return refuse(Errc::unavailable);
+  if (says("user name is empty") && !options_.user.empty()) {  // auth was enabled meanwhile
+    no_auth_ = false;
+    logged_out_ = true;
+    return refuse(Errc::unavailable);
+  }
   if (says("user name is empty")) return refuse(Errc::denied, "name a user in the URL");
   if (says("permission denied")) return refuse(Errc::denied, "dlock-etcd(7) lists the rights");
   if (says("database space exceeded"))

@@ -19,7 +19,7 @@ std::int64_t parse_date(const std::string& text) {
 }
 
 // Whether a request was done is not known once something of it was sent, unless TLS refused it.
-tl::unexpected<Error> unknown(Error e) {
+tl::unexpected<Error> without_outcome(Error e) {
   if (e.code != Errc::denied) e.code = Errc::timed_out;
   return fail(std::move(e));
 }
@@ -102,7 +102,7 @@ Result<void> Http::open(Deadline until) {
 Result<void> Http::send(std::string_view bytes, Deadline until) {
   transport_.add(bytes);
   for (;;) {
-    if (auto sent = transport_.push(); !sent) return unknown(std::move(sent.error()));
+    if (auto sent = transport_.push(); !sent) return without_outcome(std::move(sent.error()));
     if (!transport_.unsent()) return {};
     if (!wait_for(transport_.poll_fd(), POLLOUT, {until}))
       return fail(Errc::timed_out, "not all could be sent in time");
@@ -113,7 +113,7 @@ Result<bool> Http::read(Wait wait) {
   for (std::string bytes;;) {
     auto more = transport_.receive(bytes);
     if (!more && more.error().code != Errc::denied && reader_->end()) return true;
-    if (!more) return unknown(std::move(more.error()));
+    if (!more) return without_outcome(std::move(more.error()));
     if (*more && reader_->feed(bytes)) return true;
     if (*more) return fail(Errc::protocol, "the answer is no HTTP");
     if (!wait_for(transport_.poll_fd(), transport_.poll_events(), wait)) return false;

@@ -49,7 +49,7 @@ class Stranger {
   std::thread thread_;
 };
 
-struct Tls {
+struct TlsFiles {
   TestDirectory dir;
   Authority ours{dir.path(), "ours"};
   Authority::Files files = ours.issue("server", "DNS:two.test,IP:127.0.0.1"),
@@ -76,7 +76,7 @@ void until_it_serves(const std::string& url) {
 }  // namespace
 
 TEST_CASE("TLS fails at the first address of a name: the next one serves within op-timeout") {
-  Tls tls;
+  TlsFiles tls;
   EtcdServer server{tls.setup()};
   until_it_serves("etcds://" + server.host() + tls.items());
   names::answer("two.test", {"127.0.0.2", "127.0.0.1"});
@@ -93,7 +93,7 @@ TEST_CASE("TLS fails at the first address of a name: the next one serves within 
 }
 
 TEST_CASE("of several endpoints the first has no TLS that fits, or refuses our certificate") {
-  Tls tls, theirs;
+  TlsFiles tls, theirs;
   EtcdServer server{tls.setup()};
   until_it_serves("etcds://" + server.host() + tls.items());
   const auto served = [&](const std::string& first, const std::string& items) {

@@ -55,6 +55,22 @@ TEST_CASE("user and password: rights, a wrong password, a token that ends, a new
   CHECK(find(all, "rights")->level == Finding::Level::good);
 }
 
+TEST_CASE("auth that is enabled while a lock is held and waited for: both log in") {
+  EtcdServer server{in_memory()};
+  const std::string url = "etcd://root:top@" + server.host();
+  const auto b = open_etcd(url, quick(2s)), c = open_etcd(url, quick(2s));
+  const Lease lease = take(*b, request(key("k"), 30s));
+  auto w = c->enqueue(request(key("k"), 6s)).value();
+  CHECK_FALSE(granted(w->poll(0s)));
+  for (const auto& words : std::vector<std::vector<std::string>>{
+           {"user", "add", "root:top"}, {"user", "grant-role", "root", "root"}, {"auth", "enable"}})
+    server.etcdctl(words);
+  CHECK(kept(b->renew(lease, 30s)));
+  CHECK_FALSE(granted(w->poll(3s)));
+  CHECK(b->release(lease).value() == Released::yes);
+  CHECK(granted(w->poll(5s)));
+}
+
 TEST_CASE("auth that is not enabled: the user is no error, and the doctor says so") {
   EtcdServer server{in_memory()};
   const auto b = open_etcd("etcd://job:secret@" + server.host(), quick(2s));
