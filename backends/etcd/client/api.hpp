@@ -14,7 +14,7 @@ namespace dlock::etcd {
 using Json = nlohmann::json;
 
 std::string base64(std::string_view bytes);
-std::string from_base64(std::string_view text);  // up to the first character that is none
+std::string from_base64(std::string_view text);  // empty: it is none
 // The end of the range of all keys that begin so.
 std::string end_of_prefix(std::string prefix);
 

@@ -242,7 +242,8 @@ Result<std::unique_ptr<Watch>> Client::watch(const std::string& key, const std::
   if (line && *line) {
     const WatchLine first = WatchLine::of(**line);
     if (first.created && !first.over) return std::make_unique<Watch>(std::move(*http));
-    token_.clear();  // it may have ended
+    token_.clear();  // it may have ended, or be needed now
+    no_auth_ = false;
     http_.reset();
   } else {
     leave();

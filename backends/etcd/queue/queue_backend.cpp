@@ -6,6 +6,7 @@
 #include <unistd.h>
 #include <algorithm>
 #include <utility>
+#include "common/record_reader.hpp"
 #include "core/text.hpp"
 #include "etcd/queue/queue_waiter.hpp"
 
@@ -246,7 +247,16 @@ bool QueueBackend::alarmed(const Lease& lease) {
 
 Result<Contenders> QueueBackend::read(std::string_view what, const Key& key, Deadline until) {
   TRY(answer, client_.read(what, {list(places(key))}, until));
-  return contenders(answer.range(0), places(key));
+  return contenders_of(answer.range(0), places(key));
+}
+
+Result<Contenders> QueueBackend::contenders_of(const KeyValues& found,
+                                               std::string_view prefix) const {
+  Contenders all = contenders(found, prefix);
+  for (const Contender& c : all)
+    if (const auto layout = newer_layout(c.kv.value))
+      return fail(newer_record("key " + quoted(c.kv.key), where(), *layout));
+  return all;
 }
 
 }  // namespace dlock::etcd

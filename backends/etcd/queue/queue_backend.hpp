@@ -81,6 +81,8 @@ class QueueBackend final : public Backend {
   void watch_own(Held&, Deadline until);
   void hear(Held&);
   static Lease kept(const Lease&, const Held&, const NewLease& by, Duration ttl);
+  // Errc::usage: a newer dlock wrote one of them.
+  Result<Contenders> contenders_of(const KeyValues&, std::string_view prefix) const;
   Result<Contenders> read(std::string_view what, const Key&, Deadline until);
   // Operations for the last run, with the removal or the move that it belongs to.
   void add_last_run(Parts& operations, const Lease&, const Held&, const RunEnd&) const;

@@ -109,7 +109,7 @@ Result<std::optional<KeyView>> QueueBackend::inspect_name(const std::string& nam
     wanted.push_back(get(start_key(name)));
   }
   TRY(seen, client_.read("inspect", std::move(wanted), until));
-  const Contenders all = contenders(seen.range(0), below);
+  TRY(all, contenders_of(seen.range(0), below));
   const Last last = parse_last(seen.range(1));
   const auto start = parse_start(seen.range(2));
   if (all.empty() && !last.run && !start) return std::optional<KeyView>{};

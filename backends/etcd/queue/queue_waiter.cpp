@@ -156,7 +156,8 @@ QueueWaiter::Step QueueWaiter::look(Whom whom, bool with_proof, Deadline until) 
 QueueWaiter::Step QueueWaiter::judge(const TxnAnswer& answer, const KeyValues& found, Whom whom,
                                      Deadline until) {
   seen_ = answer.revision;
-  before_ = contenders(found, prefix_);
+  TRY(all, backend_.contenders_of(found, prefix_));
+  before_ = std::move(all);
   free_slot_ = lowest_free_slot(before_);
   std::erase_if(before_, [&](const Contender& c) { return c.kv.created >= revision_; });
   // the newest belongs to a lock whose name begins like ours: it hides those before it

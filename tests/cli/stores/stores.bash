@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-# For tests that run on each kind of store: $STORE is file, redis, redlock, zookeeper or mysql. Each
-# test has its own keys.
+# For tests that run on each kind of store: $STORE is file, redis, redlock, zookeeper, etcd or mysql.
+# Each test has its own keys.
 # shellcheck source-path=SCRIPTDIR/..
 load ../common
 
 setup_file() {
   case $STORE in
-    redis | redlock | zookeeper) start_fixture ;;
+    redis | redlock | zookeeper | etcd) start_fixture ;;
     mysql) make_database ;;
   esac
 }
@@ -59,6 +59,7 @@ setup() {
   case $STORE in
     redis | redlock) export DLOCK_BACKEND="$url/0?restart_grace=0&prefix=t$BATS_TEST_NUMBER:" ;;
     zookeeper) export DLOCK_BACKEND="$url/t$BATS_TEST_NUMBER" SHORT=4s ;;
+    etcd) export DLOCK_BACKEND="$url/t$BATS_TEST_NUMBER" ;;
     mysql) export DLOCK_BACKEND="$url?prefix=t$BATS_TEST_NUMBER:" ;;
   esac
 }
