@@ -216,7 +216,8 @@ Result<std::optional<Duration>> Client::time_left(std::int64_t lease, Deadline u
   TRY(reply, call("inspect", "/v3/lease/timetolive", {{"ID", std::to_string(lease)}}, until));
   const std::int64_t left = number_of(reply.body, "TTL");
   if (reply.lease_missing || left < 0) return std::optional<Duration>{};
-  return std::optional<Duration>{std::chrono::seconds{left}};
+  // etcd leaves out the part of a second; a lease that is there has some of it left
+  return std::optional<Duration>{std::chrono::milliseconds{left * 1000 + 500}};
 }
 
 Result<Json> Client::ask(std::string_view what, std::string_view path, Json body, Deadline until) {

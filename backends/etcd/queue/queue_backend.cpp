@@ -255,7 +255,7 @@ Result<Contenders> QueueBackend::contenders_of(const KeyValues& found,
   Contenders all = contenders(found, prefix);
   for (const Contender& c : all)
     if (const auto layout = newer_layout(c.kv.value))
-      return fail(newer_record("key " + quoted(c.kv.key), where(), *layout));
+      return fail(newer_record("key " + dlock::quoted(c.kv.key), where(), *layout));
   return all;
 }
 
