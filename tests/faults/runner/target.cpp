@@ -263,7 +263,7 @@ const std::vector<Recipe>& recipes() {
       {"redlock", "redlock", 2, false, false, false, 30, make<Redlock>, redis_installed},
       {"zookeeper", "sequential", 4, true, false, false, 10, make<Zookeeper>,
        test::zookeeper_installed},
-      {"etcd-queue", "queue", 2, true, false, false, 20, make<Etcd>, etcd_installed},
+      {"etcd-queue", "queue", 4, true, false, false, 10, make<Etcd>, etcd_installed},
       {"mysql-lease", "lease", 2, true, false, false, 30, make<Mysql>, test::mariadb_installed},
       {"postgresql-lease", "lease", 2, true, false, false, 30, make<Postgresql>,
        test::postgres_installed},
