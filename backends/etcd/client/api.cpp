@@ -87,8 +87,8 @@ Json untouched_below(const std::string& prefix, std::int64_t since) {
   all.update(below(prefix));
   return all;
 }
-Json value_above(const std::string& key, const std::string& value) {
-  return condition("VALUE", key, "value", base64(value), "GREATER");
+Json value(const std::string& key, const char* result, const std::string& than) {
+  return condition("VALUE", key, "value", base64(than), result);
 }
 
 Json get(const std::string& key) { return {{"request_range", {{"key", base64(key)}}}}; }

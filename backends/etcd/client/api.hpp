@@ -38,7 +38,8 @@ Json leased(const std::string& key, std::int64_t lease);
 Json modified(const std::string& key, std::int64_t revision);
 Json none_below(const std::string& prefix);
 Json untouched_below(const std::string& prefix, std::int64_t since);  // none was written after it
-Json value_above(const std::string& key, const std::string& value);   // false without the key
+// `result`: "GREATER", "LESS". False without the key.
+Json value(const std::string& key, const char* result, const std::string& than);
 
 // Operations.
 Json get(const std::string& key);

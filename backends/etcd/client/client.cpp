@@ -51,10 +51,11 @@ Result<std::unique_ptr<Http>> Client::dial(Deadline until) {
 }
 
 // One endpoint after the other, each for its share of the time. One that TLS keeps out is passed
-// over like one that is down; a wrong password is wrong everywhere.
+// over like one that is down, which may come back; a wrong password is wrong everywhere.
 Result<void> Client::connect(std::string_view what, Deadline until) {
   const std::size_t all = options_.endpoints.size();
   Error last{Errc::unavailable, "no time was left to connect"};
+  bool one_is_down = false;
   for (std::size_t i = 0; !http_ && i < all && Clock::now() < until; ++i) {
     const Deadline by = Clock::now() + (until - Clock::now()) / static_cast<int>(all - i);
     auto made = dial(by);
@@ -67,9 +68,11 @@ Result<void> Client::connect(std::string_view what, Deadline until) {
     last = {in.error().code,
             fmt::format("{} at {}: {}", what, options_.where, printable(in.error().message))};
     leave();
-    if (open && last.code == Errc::denied) break;
+    if (open && last.code == Errc::denied) return fail(std::move(last));
+    one_is_down |= last.code == Errc::unavailable;
   }
   if (http_) return {};
+  if (one_is_down) last.code = Errc::unavailable;
   return fail(std::move(last));
 }
 

@@ -196,12 +196,13 @@ void QueueBackend::add_last_run(Parts& operations, const Lease& lease, const Hel
   const std::string name = name_of(lease.key), key = last_key(name);
   LastRun last{h.token, client_.store_now(), end, h.granted, h.record.who};
   last.ended = std::max(last.ended, last.started);
-  // in front the token, in digits that compare as it does: that of a newer grant stays
-  const std::string value =
+  // in front the token, in digits that compare as it does: that of a newer grant stays, and what
+  // does not begin with a digit goes
+  const std::string text =
       fmt::format("{:020} {} {}", h.token,
                   h.record.key.empty() ? "-" : percent_encode(h.record.key), last.text(' '));
-  operations.push_back(nested(
-      transaction({value_above(key, fmt::format("{:020}~", h.token))}, {}, {put(key, value)})));
+  Parts newer = {value(key, "GREATER", fmt::format("{:020}~", h.token)), value(key, "LESS", ":")};
+  operations.push_back(nested(transaction(std::move(newer), {}, {put(key, text)})));
 }
 
 void QueueBackend::watch_own(Held& h, Deadline until) {

@@ -15,13 +15,15 @@ namespace {
 // by which a note outlives its end: the members' clocks may be set
 constexpr Duration note_slack = std::chrono::seconds{60};
 
-std::optional<Start> parse_start(const KeyValues& found) {
+// Errc::usage: it is no note of dlock's, so what it says about starts is not known.
+Result<std::optional<Start>> parse_start(const KeyValues& found) {
   if (found.empty()) return std::nullopt;
   std::string_view text = found.front().value;
   const auto at = parse_number<std::int64_t>(take_word(text, ' '));
   const auto until = parse_number<std::int64_t>(text);
-  if (!at || !until) return std::nullopt;
-  return Start{*at, *until};
+  if (at && until) return Start{*at, *until};
+  return fail(Errc::usage,
+              fmt::format("key {} is no note of a start: delete it", dlock::quoted(found[0].key)));
 }
 
 // `TOKEN KEY LASTRUN`
@@ -111,7 +113,7 @@ Result<std::optional<KeyView>> QueueBackend::inspect_name(const std::string& nam
   TRY(seen, client_.read("inspect", std::move(wanted), until));
   TRY(all, contenders_of(seen.range(0), below));
   const Last last = parse_last(seen.range(1));
-  const auto start = parse_start(seen.range(2));
+  const auto start = parse_start(seen.range(2)).value_or(std::nullopt);
   if (all.empty() && !last.run && !start) return std::optional<KeyView>{};
   KeyView view;
   view.key = last.key;
@@ -129,8 +131,8 @@ Result<std::optional<KeyView>> QueueBackend::inspect_name(const std::string& nam
     if (!c.record)
       view.notes.push_back(fmt::format("{} belongs to another program", printable(c.kv.key)));
     TRY(left, rest(c.kv.lease, c.lock_delay(), until));
-    h.vanished = left <= Duration{};
-    // a lease of another program may be none at all, and then it has no end
+    // a key that another program wrote may have no lease, and then it has no end
+    h.vanished = c.kv.lease != 0 && left <= Duration{};
     if (c.kv.lease != 0) h.remaining = h.vanished ? left + c.lock_delay() : left;
     view.fence = std::max(view.fence, h.token);
     view.holders.push_back(std::move(h));
@@ -168,7 +170,8 @@ Result<std::vector<std::string>> QueueBackend::names() {
 Result<Starts> QueueBackend::starts(const Key& key) {
   if (!traits_.starts) return fail(cannot("--once-per"));
   TRY(seen, client_.read("look", {get(start_key(name_of(key)))}, client_.usual_deadline()));
-  Starts s{client_.store_now(), parse_start(seen.range(0))};
+  TRY(noted, parse_start(seen.range(0)));
+  Starts s{client_.store_now(), noted};
   if (s.last && s.last->until <= s.now) s.last.reset();
   return s;
 }
@@ -183,7 +186,7 @@ Result<Noted> QueueBackend::note_start(const Lease& lease, const StartChange& wa
   if (!h) return Noted::not_held;
   bool other = false;
   const auto then = [&](const KeyValues& found) -> Result<std::optional<Parts>> {
-    const auto noted = parse_start(found);
+    TRY(noted, parse_start(found));
     const std::int64_t now = client_.store_now();
     other = !wanted.fits(noted, now);
     if (other || noted == wanted.is) return std::nullopt;

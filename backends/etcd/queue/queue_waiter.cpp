@@ -204,14 +204,13 @@ QueueWaiter::Step QueueWaiter::claim(Deadline until) {
 Progress QueueWaiter::granted() {
   granted_ = true;
   watch_.reset();
-  Lease lease{.key = request_.key, .owner = request_.owner, .mode = request_.mode};
-  lease.token = static_cast<FencingToken>(revision_);
-  lease.slot = record_.slot.value_or(0);
-  lease.deadline = lease_end(lease_.sent, request_.ttl);
+  const Lease ours{.key = request_.key, .owner = request_.owner};
   const std::int64_t at = record_.granted > 0 ? record_.granted : backend_.client_.store_now();
-  backend_.keep(lease,
-                {.token = lease.token, .lease = attached_, .record = record_, .granted = at});
-  return Granted{std::move(lease), -1, backend_.alarm_.get()};
+  const auto& h = backend_.keep(ours, {.token = static_cast<FencingToken>(revision_),
+                                       .lease = attached_,
+                                       .record = record_,
+                                       .granted = at});
+  return Granted{QueueBackend::kept(ours, h, lease_, request_.ttl), -1, backend_.alarm_.get()};
 }
 
 Result<void> QueueWaiter::watch(Deadline until) {

@@ -213,14 +213,45 @@ TEST_CASE("lock-delay: a release or a renewal behind the end of the lease leaves
   while (Clock::now() < lease.deadline) ::usleep(10000);
   CHECK(lost(a->renew(lease, 2s)));
   CHECK(a->release(lease).value() == Released::was_not_held);
-  CHECK(b->check(key("k"), lease.token).value() == Validity::stale);
   CHECK_FALSE(granted(w->poll(0s)));
+  ::usleep(100'000);  // the deadline comes a little before the end
+  CHECK(b->check(key("k"), lease.token).value() == Validity::stale);
   const Lease next = take(*b, request(key("other"), 2s));
   Result<Progress> p = Progress{Waiting{}};
   while (!granted(p) && Clock::now() < later(lease.deadline, 20s)) p = w->poll(1s);
   REQUIRE(granted(p));
   CHECK(Clock::now() >= later(lease.deadline, 4s));
   (void)next;
+}
+
+TEST_CASE("lock-delay: a lease that is known by its handle lasts to its last second") {
+  EtcdServer server{in_memory()};
+  const auto a = open_etcd(server.url(), quick(2s)), b = open_etcd(server.url(), quick(2s));
+  Request r = request(key("k"), 3s);
+  r.lock_delay = 10s;
+  const Lease lease = take(*a, r);
+  const Lease handle{.key = lease.key, .owner = lease.owner, .token = lease.token};
+  while (Clock::now() + 600ms < lease.deadline) ::usleep(10000);
+  CHECK(b->check(key("k"), lease.token).value() == Validity::valid);
+  CHECK(b->release(handle).value() == Released::yes);
+}
+
+TEST_CASE("values of other programs: no lease, no note of a start, no last run") {
+  EtcdServer server{in_memory()};
+  const auto b = open_etcd(server.url(), quick(2s));
+  const auto write = [&](const char* where, const char* value) {
+    server.etcdctl({"put", std::string("dlock/") + where, value});
+  };
+  write("lock/k/x", "garbage");
+  const auto view = b->inspect(key("k")).value();
+  REQUIRE(view->holders.size() == 1);
+  CHECK_FALSE(view->holders[0].vanished);
+  CHECK_FALSE(view->holders[0].remaining);
+  write("start/s", "junk");
+  CHECK_FALSE(b->starts(key("s")));
+  write("last/l", "zzz");
+  CHECK(b->release(take(*b, request(key("l"))), RunEnd{}).value() == Released::yes);
+  CHECK(b->inspect(key("l")).value()->last_run);
 }
 
 TEST_CASE("two permits that come at once have two slots") {
