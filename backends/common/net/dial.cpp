@@ -48,8 +48,8 @@ Fd new_socket(int family) noexcept {
 
 }  // namespace
 
-Dial::Dial(Endpoint at, Duration silence, Deadline until)
-    : at_(std::move(at)), silence_(silence), until_(until), patience_(until) {
+Dial::Dial(Endpoint at, Duration silence, Deadline until, std::size_t first)
+    : at_(std::move(at)), silence_(silence), until_(until), patience_(until), first_(first) {
   if (at_.socket.empty()) name_.emplace(at_.host, at_.port, until);
 }
 
@@ -66,6 +66,9 @@ Result<Fd> Dial::step(Deadline now) {
     if (!answer) return Fd{};
     if (!*answer) return fail(std::move(answer->error()));
     addresses_ = std::move(**answer);
+    std::rotate(addresses_.begin(),
+                addresses_.begin() + static_cast<std::ptrdiff_t>(first_ % addresses_.size()),
+                addresses_.end());
     name_.reset();
   } else if (!at_.socket.empty() && !std::exchange(tried_, true)) {
     TRY_VOID(begin_unix());

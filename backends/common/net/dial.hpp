@@ -17,7 +17,8 @@ namespace dlock {
 // socket is non-blocking, close-on-exec; TCP_NODELAY, keepalive, TCP_USER_TIMEOUT (`silence`).
 class Dial {
  public:
-  Dial(Endpoint at, Duration silence, Deadline until);
+  // `first`: which of the addresses is tried first; the count begins again behind the last one.
+  Dial(Endpoint at, Duration silence, Deadline until, std::size_t first = 0);
 
   // The connected socket; nothing: not yet, call again when events() happen on fd(), or at
   // patience() at the latest. Errc::unavailable, Errc::denied, Errc::usage: none of the addresses.
@@ -40,6 +41,7 @@ class Dial {
   Deadline patience_, next_at_{};
   std::optional<Lookup> name_;
   Addresses addresses_;
+  const std::size_t first_;
   std::size_t next_ = 0;  // of the addresses
   bool tried_ = false;    // the unix socket
   std::vector<Fd> begun_;

@@ -16,9 +16,10 @@ namespace dlock {
 class Transport {
  public:
   // `tls`: null for none; it outlives this. `silence`: how long sent data may stay unacknowledged
-  // (TCP_USER_TIMEOUT).
-  Transport(const Endpoint& at, const TlsContext* tls, Duration silence, Deadline until)
-      : at_(at), context_(tls), until_(until), dial_(at, silence, until) {}
+  // (TCP_USER_TIMEOUT). `first`: as of Dial.
+  Transport(const Endpoint& at, const TlsContext* tls, Duration silence, Deadline until,
+            std::size_t first = 0)
+      : at_(at), context_(tls), until_(until), dial_(at, silence, until, first) {}
   Transport(const Transport&) = delete;
   Transport& operator=(const Transport&) = delete;
 

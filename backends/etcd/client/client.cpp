@@ -41,8 +41,10 @@ Result<std::unique_ptr<Http>> Client::dial(Deadline until) {
   for (;;) {
     if (options_.tls && !credentials_.tls()) TRY_VOID(credentials_.load());
     const unsigned version = credentials_.version();
-    auto http = std::make_unique<Http>(options_.endpoints[at_], credentials_.tls(),
-                                       options_.op_timeout, until);
+    // a name may be that of several members, of which one is silent: another one each time round
+    auto http =
+        std::make_unique<Http>(options_.endpoints[at_], credentials_.tls(), options_.op_timeout,
+                               until, moves_ / options_.endpoints.size());
     auto open = http->open(until);
     if (open) return http;
     if (open.error().code != Errc::denied || !credentials_.newer_than(version))

@@ -52,8 +52,10 @@ struct HttpAnswer {
 // One connection, one request at a time. After an error it is useless.
 class Http {
  public:
-  Http(const Endpoint& at, const TlsContext* tls, Duration silence, Deadline until)
-      : transport_(at, tls, silence, until), host_(at.text()) {}
+  // As of Transport.
+  Http(const Endpoint& at, const TlsContext* tls, Duration silence, Deadline until,
+       std::size_t first)
+      : transport_(at, tls, silence, until, first), host_(at.text()) {}
 
   // Before anything else. Errc::unavailable: nobody answers there. Errc::denied: TLS.
   Result<void> open(Deadline until);

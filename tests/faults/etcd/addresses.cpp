@@ -92,6 +92,16 @@ TEST_CASE("TLS fails at the first address of a name: the next one serves within 
   }
 }
 
+TEST_CASE("a name of several members, of which the first is silent: the next one is asked") {
+  EtcdServer server{in_memory()};
+  names::answer("two.test", {"127.0.0.2", "127.0.0.1"});
+  Stranger stranger{port_of(server.host()), ""};
+  const auto b = open_etcd(fmt::format("etcd://two.test:{}", port_of(server.host())), quick(500ms));
+  const Lease lease = take(*b, request(key("k"), 30s), 10s);
+  CHECK(stranger.came > 0);
+  CHECK(kept(b->renew(lease, 30s)));
+}
+
 TEST_CASE("of several endpoints the first has no TLS that fits, or refuses our certificate") {
   TlsFiles tls, theirs;
   EtcdServer server{tls.setup()};
