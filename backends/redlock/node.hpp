@@ -31,8 +31,7 @@ struct Heard {
 
 class Node {
  public:
-  Node(redis::Line::Shared shared, Endpoint at)
-      : shared_(shared), line_(shared, std::move(at)) {}
+  Node(redis::Line::Shared shared, Endpoint at) : shared_(shared), line_(shared, std::move(at)) {}
 
   const Endpoint& at() const noexcept { return line_.at(); }
   bool ready() const noexcept { return line_.ready(); }

@@ -48,10 +48,10 @@
 #include <string>
 #include <utility>
 #include <vector>
+#include "common/net/tls.hpp"
 #include "common/unanswered_releases.hpp"
 #include "core/backend.hpp"
 #include "redis/wire/client.hpp"
-#include "common/net/tls.hpp"
 #include "redlock/factory.hpp"
 #include "redlock/masters.hpp"
 #include "redlock/record.hpp"

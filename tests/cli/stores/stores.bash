@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# For tests that run on each kind of store: $STORE is file, redis, redlock, zookeeper, etcd or mysql.
-# Each test has its own keys.
+# For tests that run on each kind of store: $STORE is file, redis, redlock, zookeeper, etcd or
+# mysql. Each test has its own keys.
 # shellcheck source-path=SCRIPTDIR/..
 load ../common
 
