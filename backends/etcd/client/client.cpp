@@ -17,6 +17,12 @@ std::int64_t never_used_id() {
 
 bool contains(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
 
+// What etcd says of a token that it does not know, or that is older than a change of users.
+bool wants_login(std::string_view why) {
+  return contains(why, "invalid auth token") || contains(why, "user name is empty") ||
+         contains(why, "auth store is old") || contains(why, "revision in header is old");
+}
+
 // The whole seconds that etcd counts in.
 std::int64_t seconds(Duration ttl) {
   return std::max<std::int64_t>(1, std::chrono::ceil<std::chrono::seconds>(ttl).count());
@@ -116,10 +122,8 @@ Result<Client::Reply> Client::judge(std::string_view what, HttpAnswer&& answer) 
     reply.lease_missing = true;
     return reply;
   }
-  logged_out_ = says("invalid auth token") || says("revision in header is old");
-  if (logged_out_) return refuse(Errc::unavailable);
-  if (says("user name is empty") && !options_.user.empty()) {  // auth was enabled meanwhile
-    no_auth_ = false;
+  if (!options_.user.empty() && wants_login(why)) {
+    no_auth_ = false;  // it was enabled meanwhile
     logged_out_ = true;
     return refuse(Errc::unavailable);
   }

@@ -2,6 +2,7 @@
 // What a server may do besides answering: refuse a login, forget one, be full, compact, lose its
 // data; and TLS.
 #include <algorithm>
+#include <cstdlib>
 #include <future>
 #include "faults.hpp"
 #include "support/certificates.hpp"
@@ -16,6 +17,12 @@ const Finding* find(const std::vector<Finding>& all, std::string_view what) {
   const auto at = std::find_if(all.begin(), all.end(),
                                [&](const Finding& f) { return f.what.starts_with(what); });
   return at == all.end() ? nullptr : &*at;
+}
+
+void enable_auth(EtcdServer& server) {
+  for (const auto& words : std::vector<std::vector<std::string>>{
+           {"user", "add", "root:top"}, {"user", "grant-role", "root", "root"}, {"auth", "enable"}})
+    server.etcdctl(words);
 }
 
 }  // namespace
@@ -62,13 +69,28 @@ TEST_CASE("auth that is enabled while a lock is held and waited for: both log in
   const Lease lease = take(*b, request(key("k"), 30s));
   auto w = c->enqueue(request(key("k"), 6s)).value();
   CHECK_FALSE(granted(w->poll(0s)));
-  for (const auto& words : std::vector<std::vector<std::string>>{
-           {"user", "add", "root:top"}, {"user", "grant-role", "root", "root"}, {"auth", "enable"}})
-    server.etcdctl(words);
+  enable_auth(server);
   CHECK(kept(b->renew(lease, 30s)));
   CHECK_FALSE(granted(w->poll(3s)));
   CHECK(b->release(lease).value() == Released::yes);
   CHECK(granted(w->poll(5s)));
+}
+
+TEST_CASE("JWT: a change of users makes tokens old, and the next request logs in") {
+  TestDirectory dir;
+  const std::string name = dir.path() + "/key";
+  REQUIRE(std::system(fmt::format("openssl genrsa -out {0} 2048 2>&- &&"
+                                  " openssl rsa -in {0} -pubout -out {0}.pub 2>&-",
+                                  name)
+                          .c_str()) == 0);
+  EtcdServer server{in_memory(
+      1, {"--auth-token",
+          fmt::format("jwt,pub-key={0}.pub,priv-key={0},sign-method=RS256,ttl=10m", name)})};
+  enable_auth(server);
+  const auto b = open_etcd("etcd://root:top@" + server.host(), quick(2s));
+  const Lease lease = take(*b, request(key("k"), 30s));
+  server.etcdctl({"--user", "root:top", "user", "add", "other:word"});
+  CHECK(kept(b->renew(lease, 30s)));
 }
 
 TEST_CASE("auth that is not enabled: the user is no error, and the doctor says so") {
