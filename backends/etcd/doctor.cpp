@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "etcd/doctor.hpp"
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <set>
 #include "common/examination.hpp"
 #include "core/text.hpp"
+#include "etcd/queue/queue_backend.hpp"
 
 namespace dlock::etcd {
 namespace {
@@ -103,13 +103,13 @@ void leases(Client& client, Findings& found) {
 
 }  // namespace
 
-Result<std::vector<Finding>> examine(Client& client) {
+Result<std::vector<Finding>> QueueBackend::doctor() {
   Findings found, silent;
   std::set<std::string> clusters;
   Error last{Errc::unavailable, "no member answers"};
-  const auto& endpoints = client.options().endpoints;
+  const auto& endpoints = client_.options().endpoints;
   for (std::size_t i = 0; i < endpoints.size(); ++i) {
-    auto all = examine_member(client, i, clusters);
+    auto all = examine_member(client_, i, clusters);
     if (all) {
       found.add(std::move(*all));
       continue;
@@ -123,10 +123,10 @@ Result<std::vector<Finding>> examine(Client& client) {
   if (clusters.size() > 1)
     found.add("cluster", "the endpoints do not belong to one", Level::bad,
               "separate clusters do not exclude each other: name the members of one");
-  members(client, found);
-  alarms(client, found);
-  rights(client, found);
-  leases(client, found);
+  members(client_, found);
+  alarms(client_, found);
+  rights(client_, found);
+  leases(client_, found);
   return found.take();
 }
 

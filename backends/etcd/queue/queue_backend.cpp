@@ -68,9 +68,7 @@ Result<QueueBackend::Held*> QueueBackend::known(const Lease& lease, std::string_
   const auto token = static_cast<FencingToken>(kv.created);
   if (lease.token != 0 && token != lease.token) return nullptr;
   Record record = Record::parse(kv.value).value_or(Record{});
-  const std::int64_t granted = record.granted;
-  return &keep(
-      lease, {.token = token, .lease = kv.lease, .record = std::move(record), .granted = granted});
+  return &keep(lease, {.token = token, .lease = kv.lease, .record = std::move(record)});
 }
 
 // A key outlives its lease by the lock-delay.
@@ -160,7 +158,7 @@ Result<Renewal> QueueBackend::detach(const Lease& lease, Duration ttl, std::opti
     if (mine.front().lease == fresh.id) return std::nullopt;  // an earlier try has done it
     record.ttl = ttl;
     record.lock_delay = {};
-    record.granted = h->granted;
+    record.granted = h->record.granted;
     Parts operations = {put(h->key, record.text(), fresh.id)};
     if (end && traits_.keeps_last_run) add_last_run(operations, lease, *h, *end);
     return operations;
@@ -194,7 +192,7 @@ Result<Released> QueueBackend::release(const Lease& lease, std::optional<RunEnd>
 void QueueBackend::add_last_run(Parts& operations, const Lease& lease, const Held& h,
                                 const RunEnd& end) const {
   const std::string name = name_of(lease.key), key = last_key(name);
-  LastRun last{h.token, client_.store_now(), end, h.granted, h.record.who};
+  LastRun last{h.token, client_.store_now(), end, h.record.granted, h.record.who};
   last.ended = std::max(last.ended, last.started);
   // in front the token, in digits that compare as it does: that of a newer grant stays, and what
   // does not begin with a digit goes

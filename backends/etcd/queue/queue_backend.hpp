@@ -52,8 +52,7 @@ class QueueBackend final : public Backend {
     std::string key{};  // where it is
     FencingToken token = 0;
     std::int64_t lease = 0;  // that its key has; an unanswered renewal may have moved it on
-    Record record;
-    std::int64_t granted = 0;  // store's clock
+    Record record;           // `granted` is known, whether or not the store has it
     // Fires once, a second after the grant; the own key is watched from then on: for a job that is
     // shorter that would be two requests of five.
     Fd timer{};

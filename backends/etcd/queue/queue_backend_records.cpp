@@ -6,7 +6,6 @@
 #include "core/key.hpp"
 #include "core/number.hpp"
 #include "core/text.hpp"
-#include "etcd/doctor.hpp"
 #include "etcd/queue/queue_backend.hpp"
 
 namespace dlock::etcd {
@@ -210,7 +209,5 @@ Result<void> QueueBackend::erase(const Key& key) {
   TRY_VOID(client_.txn("remove", transaction({}, std::move(then), {}), client_.usual_deadline()));
   return {};
 }
-
-Result<std::vector<Finding>> QueueBackend::doctor() { return examine(client_); }
 
 }  // namespace dlock::etcd

@@ -205,11 +205,9 @@ Progress QueueWaiter::granted() {
   granted_ = true;
   watch_.reset();
   const Lease ours{.key = request_.key, .owner = request_.owner};
-  const std::int64_t at = record_.granted > 0 ? record_.granted : backend_.client_.store_now();
-  const auto& h = backend_.keep(ours, {.token = static_cast<FencingToken>(revision_),
-                                       .lease = attached_,
-                                       .record = record_,
-                                       .granted = at});
+  if (record_.granted == 0) record_.granted = backend_.client_.store_now();
+  const auto& h = backend_.keep(
+      ours, {.token = static_cast<FencingToken>(revision_), .lease = attached_, .record = record_});
   return Granted{QueueBackend::kept(ours, h, lease_, request_.ttl), -1, backend_.alarm_.get()};
 }
 
