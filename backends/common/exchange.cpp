@@ -25,6 +25,12 @@ Error malformed_reply(std::string_view what, std::string_view where) {
   return {Errc::protocol, fmt::format("{} at {}: malformed reply", what, where)};
 }
 
+Error newer_record(std::string_view record, std::string_view where, unsigned layout) {
+  return {Errc::usage, fmt::format("{} at {} has layout {}, and this dlock knows layout 1 "
+                                   "(a newer dlock wrote it: install that one on this host, too)",
+                                   record, where, layout)};
+}
+
 Error refused(Errc code, std::string_view what, std::string_view where, std::string_view text,
               std::string_view advice) {
   const std::string shown = printable(text.substr(0, 300));

@@ -32,6 +32,8 @@ enum class Remedy {
 
 Error no_answer(std::string_view what, std::string_view where);        // Errc::timed_out
 Error malformed_reply(std::string_view what, std::string_view where);  // Errc::protocol
+// Errc::usage: `record`, "node x", is of a layout that only a newer dlock knows.
+Error newer_record(std::string_view record, std::string_view where, unsigned layout);
 // `text` comes from the server: it is made printable and short. `advice`: for people, may be empty.
 Error refused(Errc, std::string_view what, std::string_view where, std::string_view text,
               std::string_view advice);

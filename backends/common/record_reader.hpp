@@ -11,6 +11,14 @@
 
 namespace dlock {
 
+// The layout of a record of a newer dlock: the number behind "dlock". nullopt: another record.
+inline std::optional<unsigned> newer_layout(std::string_view record) {
+  constexpr std::string_view magic = "dlock";
+  if (!record.starts_with(magic)) return std::nullopt;
+  const auto layout = parse_number<unsigned>(take_word(record, ' ').substr(magic.size()));
+  return layout && *layout > 1 ? layout : std::nullopt;
+}
+
 // Reads a record of which every word counts: one that is missing, or is not what was asked for,
 // makes the whole record bad, because it may mean a holder. What is read after that is nothing, or
 // zero.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "etcd/doctor.hpp"
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <set>
 #include "common/examination.hpp"
-#include "core/duration.hpp"
 #include "core/text.hpp"
+#include "etcd/queue/queue_backend.hpp"
 
 namespace dlock::etcd {
 namespace {
@@ -13,81 +13,58 @@ using Level = Finding::Level;
 
 constexpr std::int64_t usual_quota = std::int64_t{2} << 30U;
 
-// One member, asked by itself.
-class Examination {
- public:
-  Examination(Client client, const std::string& host)
-      : client_(std::move(client)), found_(" of " + host) {}
+Result<Json> ask(Client& client, std::string_view path, Json body = Json::object()) {
+  return client.ask("examine", path, std::move(body), client.usual_deadline());
+}
 
-  // Errors of the first request alone: this member is not there.
-  Result<std::vector<Finding>> examine() {
-    TRY(status, ask("/v3/maintenance/status"));
-    const std::string version = text_of(status, "version");
-    found_.add("server", "etcd " + printable(version), Level::good);
-    found_.add("version", printable(version),
-               good_if(version.starts_with("3.4.") || version.starts_with("3.5."), Level::warning),
-               "dlock was tested with etcd 3.4");
-    cluster_ = text_of(member(status, "header"), "cluster_id");
-    leader(status);
-    size(status);
-    clock();
-    return found_.take();
-  }
-  const std::string& cluster() const noexcept { return cluster_; }
+// One member, asked by itself. An error: it is not there. Its cluster is added to `clusters`.
+Result<std::vector<Finding>> examine_member(const Client& all, std::size_t endpoint,
+                                            std::set<std::string>& clusters) {
+  Client client = all.only(endpoint);
+  Findings found{" of " + client.options().endpoints.front().text()};
+  TRY(status, ask(client, "/v3/maintenance/status"));
+  clusters.insert(text_of(member(status, "header"), "cluster_id"));
 
- private:
-  Result<Json> ask(std::string_view path) {
-    return client_.ask("examine", path, Json::object(), client_.usual_deadline());
-  }
+  const std::string version = text_of(status, "version");
+  found.add("server", "etcd " + printable(version), Level::good);
+  found.add("version", printable(version),
+            good_if(version.starts_with("3.4.") || version.starts_with("3.5."), Level::warning),
+            "dlock was tested with etcd 3.4");
 
-  void leader(const Json& status) {
-    const bool has = number_of(status, "leader") != 0 || !text_of(status, "leader").empty();
-    const Json& learner = member(status, "isLearner");
-    const auto problems = member(status, "errors").dump();
-    found_.add("leader", has ? "known" : "none", good_if(has, Level::bad),
-               "without a quorum nothing is granted or renewed");
-    if (learner == true)
-      found_.add("learner", "yes", Level::bad, "it serves no locks: name another member");
-    if (!member(status, "errors").empty())
-      found_.add("errors", printable(problems), Level::bad, "see the log of this member");
-  }
+  const bool led = number_of(status, "leader") != 0 || !text_of(status, "leader").empty();
+  found.add("leader", led ? "known" : "none", good_if(led, Level::bad),
+            "without a quorum nothing is granted or renewed");
+  if (member(status, "isLearner") == true)
+    found.add("learner", "yes", Level::bad, "it serves no locks: name another member");
+  if (const Json& errors = member(status, "errors"); !errors.empty())
+    found.add("errors", printable(errors.dump()), Level::bad, "see the log of this member");
 
-  void size(const Json& status) {
-    const std::int64_t bytes = number_of(status, "dbSize");
-    found_.add("database", fmt::format("{} MB", bytes >> 20U),
-               good_if(bytes < usual_quota / 5 * 4, Level::warning),
-               "at its quota (2 GB unless set) etcd refuses leases, and holders are ended at their "
-               "deadlines: compact and defragment");
-  }
+  const std::int64_t bytes = number_of(status, "dbSize");
+  found.add("database", fmt::format("{} MB", bytes >> 20U),
+            good_if(bytes < usual_quota / 5 * 4, Level::warning),
+            "at its quota (2 GB unless set) etcd refuses leases, and holders are ended at their "
+            "deadlines: compact and defragment");
 
-  void clock() {
-    const double off = static_cast<double>(client_.clock_off()) / 1e6;
-    found_.add("clock", fmt::format("{:+.0f} s against this host", off),
-               good_if(off < 2 && off > -2, Level::warning),
-               "leases do not need it; --once-per and the times shown do: synchronise them");
-  }
-
-  Client client_;
-  Findings found_;
-  std::string cluster_;
-};
+  const double off = static_cast<double>(client.clock_off()) / 1e6;
+  found.add("clock", fmt::format("{:+.0f} s against this host", off),
+            good_if(off < 2 && off > -2, Level::warning),
+            "leases do not need it; --once-per and the times shown do: synchronise them");
+  return found.take();
+}
 
 void alarms(Client& client, Findings& found) {
-  const Json get{{"action", "GET"}};
-  const auto list = client.ask("examine", "/v3/maintenance/alarm", get, client.usual_deadline());
+  const auto list = ask(client, "/v3/maintenance/alarm", {{"action", "GET"}});
   if (!list) return found.add("alarms", "may not be asked", Level::unknown);
   std::set<std::string> kinds;
-  for (const Json& one : member(*list, "alarms")) kinds.insert(text_of(one, "alarm"));
-  std::string seen;
-  for (const std::string& kind : kinds) seen += (seen.empty() ? "" : ", ") + printable(kind);
-  found.add("alarms", seen.empty() ? "none" : seen, good_if(seen.empty(), Level::bad),
+  for (const Json& one : member(*list, "alarms")) kinds.insert(printable(text_of(one, "alarm")));
+  found.add("alarms", kinds.empty() ? "none" : fmt::format("{}", fmt::join(kinds, ", ")),
+            good_if(kinds.empty(), Level::bad),
             "with NOSPACE nothing is granted or renewed: compact, defragment, then etcdctl alarm "
             "disarm");
 }
 
 void members(Client& client, Findings& found) {
-  const auto list =
-      client.ask("examine", "/v3/cluster/member/list", Json::object(), client.usual_deadline());
+  const auto list = ask(client, "/v3/cluster/member/list");
   if (!list) return found.add("members", "may not be asked", Level::unknown);
   const std::size_t n = member(*list, "members").size();
   found.add("members", std::to_string(n), good_if(n >= 3 && n % 2 == 1, Level::warning),
@@ -114,8 +91,7 @@ void rights(Client& client, Findings& found) {
 
 // The shortest lease that etcd gives tells its election timeout: it is one and a half.
 void leases(Client& client, Findings& found) {
-  const Json one{{"TTL", "1"}};
-  const auto made = client.ask("examine", "/v3/lease/grant", one, client.usual_deadline());
+  const auto made = ask(client, "/v3/lease/grant", {{"TTL", "1"}});
   if (!made)
     return found.add("leases", printable(made.error().message), Level::bad,
                      "nothing can be locked");
@@ -127,34 +103,30 @@ void leases(Client& client, Findings& found) {
 
 }  // namespace
 
-Result<std::vector<Finding>> examine(Client& client) {
+Result<std::vector<Finding>> QueueBackend::doctor() {
   Findings found, silent;
   std::set<std::string> clusters;
-  std::size_t answered = 0;
   Error last{Errc::unavailable, "no member answers"};
-  const auto& endpoints = client.options().endpoints;
+  const auto& endpoints = client_.options().endpoints;
   for (std::size_t i = 0; i < endpoints.size(); ++i) {
-    const std::string host = fmt::format("{}:{}", endpoints[i].name, *endpoints[i].port);
-    Examination one{client.only(i), host};
-    auto all = one.examine();
+    auto all = examine_member(client_, i, clusters);
     if (all) {
-      ++answered;
-      clusters.insert(one.cluster());
       found.add(std::move(*all));
       continue;
     }
     last = std::move(all.error());
-    silent.add(host, printable(last.message), Level::warning, "this member was not looked at");
+    silent.add(endpoints[i].text(), printable(last.message), Level::warning,
+               "this member was not looked at");
   }
-  if (answered == 0) return fail(std::move(last));
+  if (clusters.empty()) return fail(std::move(last));
   found.add(silent.take());
   if (clusters.size() > 1)
     found.add("cluster", "the endpoints do not belong to one", Level::bad,
               "separate clusters do not exclude each other: name the members of one");
-  members(client, found);
-  alarms(client, found);
-  rights(client, found);
-  leases(client, found);
+  members(client_, found);
+  alarms(client_, found);
+  rights(client_, found);
+  leases(client_, found);
   return found.take();
 }
 

@@ -48,10 +48,10 @@
 #include <string>
 #include <utility>
 #include <vector>
+#include "common/net/tls.hpp"
 #include "common/unanswered_releases.hpp"
 #include "core/backend.hpp"
 #include "redis/wire/client.hpp"
-#include "redis/wire/tls.hpp"
 #include "redlock/factory.hpp"
 #include "redlock/masters.hpp"
 #include "redlock/record.hpp"
@@ -112,7 +112,7 @@ class RedlockBackend final : public Backend {
 
   Masters& masters() noexcept { return masters_; }
   const Options& options() const noexcept { return options_; }
-  redis::Credentials& credentials() noexcept { return credentials_; }
+  Credentials& credentials() noexcept { return credentials_; }
   Names names(const Key& key) const { return Names{options_.prefix + key.text()}; }
   Deadline usual_deadline() const noexcept;
 
@@ -153,7 +153,7 @@ class RedlockBackend final : public Backend {
 
   const Traits& traits_;  // of the table, which lives for ever
   Options options_;
-  redis::Credentials credentials_{options_};
+  Credentials credentials_{options_};
   Masters masters_;
   UnansweredReleases unanswered_;
   bool ever_ready_ = false;

@@ -55,13 +55,6 @@ std::optional<NodeRecord> NodeRecord::parse(std::string_view text) {
   return r;
 }
 
-std::optional<unsigned> newer_layout(std::string_view data) {
-  constexpr std::string_view magic = "dlock";
-  if (!data.starts_with(magic)) return std::nullopt;
-  const auto layout = parse_number<unsigned>(word(data).substr(magic.size()));
-  return layout && *layout > 1 ? layout : std::nullopt;
-}
-
 std::string revoke_text(FencingToken token, bool names_recur, std::string_view data) {
   std::string text = request_to_stop(token, names_recur);
   if (NodeRecord::parse(data)) text.append(" ").append(record_in(data));

@@ -25,9 +25,6 @@ struct NodeRecord {
   static std::optional<NodeRecord> parse(std::string_view);  // nullopt: not dlock's
 };
 
-// The layout of data of a newer dlock: the number behind "dlock". nullopt: other data.
-std::optional<unsigned> newer_layout(std::string_view data);
-
 // What Curator writes into a holder's node to ask it to release. Where a later holder's node has
 // the same name (recipe ephemeral) the token of the one that is asked follows: a request that
 // arrives late then asks no other. Behind that stays dlock's record, which parse() finds there.

@@ -224,13 +224,19 @@ std::vector<Store> start_stores(const TempDir& dir, const std::string& mariadb) 
     redis.url = url + "/0?restart_grace=0&prefix=pairs{}:";
     stores.push_back(std::move(redis));
   }
-  Store zookeeper{"zookeeper", "", 4000};
-  if (const auto url = start_server(zookeeper, "ZOOKEEPER_FIXTURE", dir); !url.empty()) {
-    zookeeper.url = url + "/pairs{}";
-    stores.push_back(std::move(zookeeper));
+  const struct {
+    const char *name, *fixture;
+    int ttl_ms;
+  } others[] = {{"zookeeper", "ZOOKEEPER_FIXTURE", 4000}, {"etcd", "ETCD_FIXTURE", 2000}};
+  for (const auto& [name, fixture, ttl_ms] : others) {
+    Store store{name, "", ttl_ms};
+    if (const auto url = start_server(store, fixture, dir); !url.empty()) {
+      store.url = url + "/pairs{}";
+      stores.push_back(std::move(store));
+    }
   }
   if (const auto url = mariadb_url(mariadb); !url.empty()) stores.push_back({"mysql", url, 2000});
-  for (const char* name : {"redis", "zookeeper", "mysql"})
+  for (const char* name : {"redis", "zookeeper", "etcd", "mysql"})
     if (std::none_of(stores.begin(), stores.end(), [&](const Store& s) { return s.name == name; }))
       std::printf("SKIPPED: no server of %s\n", name);
   return stores;

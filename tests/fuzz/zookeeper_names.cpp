@@ -4,6 +4,7 @@
 #include <climits>
 #include <string>
 #include <vector>
+#include "common/record_reader.hpp"
 #include "targets.hpp"
 #include "zookeeper/queue/queue.hpp"
 #include "zookeeper/records.hpp"
@@ -55,7 +56,7 @@ void zookeeper_data(std::string_view text) {
     const auto again = zookeeper::NodeRecord::parse(record->text());
     must(again.has_value() && again->text() == record->text(), "data are read as other data");
   }
-  (void)zookeeper::newer_layout(text);
+  (void)newer_layout(text);
   if (const auto ticket = zookeeper::Ticket::parse(text)) {
     const auto again = zookeeper::Ticket::parse(ticket->text());
     must(again.has_value() && again->id == ticket->id && again->password == ticket->password &&

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "etcd/client/api.hpp"
+#include <openssl/evp.h>
 #include "core/number.hpp"
 
 namespace dlock::etcd {
 namespace {
-
-constexpr std::string_view alphabet =
-    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 Json condition(const char* target, const std::string& key, const char* field, Json value,
                const char* result = "EQUAL") {
@@ -17,36 +15,26 @@ Json below(const std::string& prefix) {
   return {{"key", base64(prefix)}, {"range_end", base64(end_of_prefix(prefix))}};
 }
 
+unsigned char* octets(std::string& s) { return reinterpret_cast<unsigned char*>(s.data()); }
+const unsigned char* octets(std::string_view s) {
+  return reinterpret_cast<const unsigned char*>(s.data());
+}
+
 std::string decimal(std::int64_t n) { return std::to_string(n); }
 
 }  // namespace
 
 std::string base64(std::string_view bytes) {
-  std::string out;
-  std::uint32_t bits = 0;
-  unsigned have = 0;
-  for (const char c : bytes) {
-    bits = bits << 8U | static_cast<unsigned char>(c);
-    for (have += 8; have >= 6; have -= 6) out += alphabet[bits >> (have - 6) & 63U];
-  }
-  if (have > 0) out += alphabet[bits << (6 - have) & 63U];
-  while (out.size() % 4 != 0) out += '=';
+  std::string out((bytes.size() + 2) / 3 * 4, '\0');
+  ::EVP_EncodeBlock(octets(out), octets(bytes), static_cast<int>(bytes.size()));
   return out;
 }
 
 std::string from_base64(std::string_view text) {
-  std::string out;
-  std::uint32_t bits = 0;
-  unsigned have = 0;
-  for (const char c : text) {
-    const std::size_t at = alphabet.find(c);
-    if (at == alphabet.npos) break;
-    bits = bits << 6U | static_cast<std::uint32_t>(at);
-    have += 6;
-    if (have < 8) continue;
-    have -= 8;
-    out += static_cast<char>(bits >> have);
-  }
+  std::string out(text.size() / 4 * 3, '\0');
+  if (::EVP_DecodeBlock(octets(out), octets(text), static_cast<int>(text.size())) < 0) return {};
+  // the padding is decoded, too
+  for (; text.ends_with('=') && !out.empty(); text.remove_suffix(1)) out.pop_back();
   return out;
 }
 
@@ -99,8 +87,8 @@ Json untouched_below(const std::string& prefix, std::int64_t since) {
   all.update(below(prefix));
   return all;
 }
-Json value_above(const std::string& key, const std::string& value) {
-  return condition("VALUE", key, "value", base64(value), "GREATER");
+Json value(const std::string& key, const char* result, const std::string& than) {
+  return condition("VALUE", key, "value", base64(than), result);
 }
 
 Json get(const std::string& key) { return {{"request_range", {{"key", base64(key)}}}}; }

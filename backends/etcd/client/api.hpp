@@ -14,7 +14,7 @@ namespace dlock::etcd {
 using Json = nlohmann::json;
 
 std::string base64(std::string_view bytes);
-std::string from_base64(std::string_view text);  // up to the first character that is none
+std::string from_base64(std::string_view text);  // empty: it is none
 // The end of the range of all keys that begin so.
 std::string end_of_prefix(std::string prefix);
 
@@ -38,7 +38,8 @@ Json leased(const std::string& key, std::int64_t lease);
 Json modified(const std::string& key, std::int64_t revision);
 Json none_below(const std::string& prefix);
 Json untouched_below(const std::string& prefix, std::int64_t since);  // none was written after it
-Json value_above(const std::string& key, const std::string& value);   // false without the key
+// `result`: "GREATER", "LESS". False without the key.
+Json value(const std::string& key, const char* result, const std::string& than);
 
 // Operations.
 Json get(const std::string& key);

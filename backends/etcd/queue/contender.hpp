@@ -37,6 +37,7 @@ struct Contender {
   std::optional<Record> record;
 
   Mode mode() const noexcept { return record ? record->mode : Mode::exclusive; }
+  Duration lock_delay() const noexcept { return record ? record->lock_delay : Duration{}; }
   bool has_slot() const noexcept { return record && record->slot; }
   FencingToken token() const noexcept { return static_cast<FencingToken>(kv.created); }
 };

@@ -6,13 +6,18 @@
 #include <unistd.h>
 #include <algorithm>
 #include <utility>
+#include "common/record_reader.hpp"
 #include "core/text.hpp"
 #include "etcd/queue/queue_waiter.hpp"
 
 namespace dlock::etcd {
 namespace {
 
-constexpr unsigned most_tries = 4;
+constexpr unsigned most_tries = 8;
+
+bool may_be_done(const Error& e) noexcept {
+  return e.code == Errc::timed_out || e.code == Errc::protocol;
+}
 
 Lost is_gone() { return {"etcd does not have it any more: it expired, or was removed"}; }
 
@@ -52,29 +57,51 @@ QueueBackend::Held& QueueBackend::keep(const Lease& lease, Held h) {
   return held_[{lease.key.text(), lease.owner}] = std::move(h);
 }
 
-Result<QueueBackend::Held*> QueueBackend::held(const Lease& lease, std::string_view what,
-                                               Deadline until) {
-  const auto known = held_.find({lease.key.text(), lease.owner});
-  if (known != held_.end() && (lease.token == 0 || known->second.token == lease.token))
-    return &known->second;
-  const std::string key = place(lease.key, lease.owner);
-  TRY(answer, client_.txn(what, transaction({}, {get(key)}, {}), until));
+Result<QueueBackend::Held*> QueueBackend::known(const Lease& lease, std::string_view what,
+                                                Deadline until) {
+  const auto at = held_.find({lease.key.text(), lease.owner});
+  if (at != held_.end() && (lease.token == 0 || at->second.token == lease.token))
+    return &at->second;
+  TRY(answer, client_.read(what, {get(place(lease.key, lease.owner))}, until));
   if (answer.range(0).empty()) return nullptr;
   const KeyValue& kv = answer.range(0).front();
   const auto token = static_cast<FencingToken>(kv.created);
   if (lease.token != 0 && token != lease.token) return nullptr;
   Record record = Record::parse(kv.value).value_or(Record{});
-  const std::int64_t granted = record.granted;
-  return &keep(
-      lease, {.token = token, .lease = kv.lease, .record = std::move(record), .granted = granted});
+  return &keep(lease, {.token = token, .lease = kv.lease, .record = std::move(record)});
 }
 
 // A key outlives its lease by the lock-delay.
-Result<bool> QueueBackend::has_ended(const Lease& lease, const Held& h, Deadline until) {
-  if (h.record.lock_delay <= Duration{}) return false;
-  if (lease.deadline != no_deadline) return Clock::now() >= lease.deadline;
-  TRY(left, client_.time_left(h.lease, until));
-  return !left || *left <= h.record.lock_delay;
+Result<QueueBackend::Held*> QueueBackend::held(const Lease& lease, std::string_view what,
+                                               Deadline until) {
+  TRY(h, known(lease, what, until));
+  if (!h || h->record.lock_delay <= Duration{}) return h;
+  if (lease.deadline != no_deadline) return Clock::now() < lease.deadline ? h : nullptr;
+  TRY(left, rest(h->lease, h->record.lock_delay, until));
+  return left > Duration{} ? h : nullptr;
+}
+
+Result<Duration> QueueBackend::rest(std::int64_t lease, Duration lock_delay, Deadline until) {
+  TRY(left, client_.time_left(lease, until));
+  return left.value_or(Duration{}) - lock_delay;
+}
+
+Result<bool> QueueBackend::change(std::string_view what, const Json& grant, const std::string& key,
+                                  Deadline until, const Then& then) {
+  for (unsigned tries = 0; tries < most_tries; ++tries) {
+    TRY(now, client_.txn(what, transaction({grant}, {get(key)}, {}), until));
+    if (!now.succeeded) return false;
+    const KeyValues& found = now.range(0);
+    TRY(operations, then(found));
+    if (!operations) return true;
+    const std::int64_t version = found.empty() ? 0 : found.front().modified;
+    TRY(made,
+        client_.txn(what, transaction({grant, modified(key, version)}, std::move(*operations), {}),
+                    until));
+    if (made.succeeded) return true;
+    if (made.lease_missing) break;
+  }
+  return fail(no_answer(what, where()));
 }
 
 Lease QueueBackend::kept(const Lease& lease, const Held& h, const NewLease& by, Duration ttl) {
@@ -96,8 +123,6 @@ Result<Renewal> QueueBackend::renew(const Lease& lease, Duration ttl) {
   const Deadline until = client_.usual_deadline();
   TRY(h, held(lease, "renew", until));
   if (!h) return Renewal{is_gone()};
-  TRY(ended, has_ended(lease, *h, until));
-  if (ended) return Renewal{is_gone()};
   TRY(fresh, client_.grant("renew", ttl + h->record.lock_delay, until));
   for (unsigned tries = 0; tries < most_tries; ++tries) {
     TRY(moved, client_.txn("renew",
@@ -125,37 +150,25 @@ Result<Renewal> QueueBackend::detach(const Lease& lease, Duration ttl, std::opti
   const Deadline until = client_.usual_deadline();
   TRY(h, held(lease, "detach", until));
   if (!h) return Renewal{is_gone()};
-  TRY(ended, has_ended(lease, *h, until));
-  if (ended) return Renewal{is_gone()};
   TRY(fresh, client_.grant("detach", ttl, until));
-  for (unsigned tries = 0; tries < most_tries; ++tries) {
-    const auto grant = created(h->key, revision(*h));
-    TRY(now, client_.txn("detach", transaction({grant}, {get(h->key)}, {}), until));
-    const KeyValues& mine = now.range(0);
-    if (mine.empty()) {
-      let_go(lease);
-      return Renewal{is_gone()};
-    }
-    Record record = Record::parse(mine.front().value).value_or(h->record);
-    if (mine.front().lease != fresh.id) {  // else an earlier try has done it
-      record.ttl = ttl;
-      record.lock_delay = {};
-      record.granted = h->granted;
-      Parts then = {put(h->key, record.text(), fresh.id)};
-      if (end && traits_.keeps_last_run) add_last_run(then, lease, *h, *end);
-      TRY(moved, client_.txn("detach",
-                             transaction({grant, modified(h->key, mine.front().modified)},
-                                         std::move(then), {}),
-                             until));
-      if (moved.lease_missing) break;
-      if (!moved.succeeded) continue;
-    }
-    Lease left = kept(lease, *h, fresh, ttl);
-    left.attached = false;
-    let_go(lease);
-    return Renewal{Kept{std::move(left), record.revoked}};
-  }
-  return fail(no_answer("detach", where()));
+  Record record;
+  const auto then = [&](const KeyValues& mine) -> Result<std::optional<Parts>> {
+    if (mine.empty()) return fail(malformed_reply("detach", where()));
+    record = Record::parse(mine.front().value).value_or(h->record);
+    if (mine.front().lease == fresh.id) return std::nullopt;  // an earlier try has done it
+    record.ttl = ttl;
+    record.lock_delay = {};
+    record.granted = h->record.granted;
+    Parts operations = {put(h->key, record.text(), fresh.id)};
+    if (end && traits_.keeps_last_run) add_last_run(operations, lease, *h, *end);
+    return operations;
+  };
+  TRY(done, change("detach", created(h->key, revision(*h)), h->key, until, then));
+  Lease left = kept(lease, *h, fresh, ttl);
+  left.attached = false;
+  let_go(lease);
+  if (!done) return Renewal{is_gone()};
+  return Renewal{Kept{std::move(left), record.revoked}};
 }
 
 // Deletes by create revision: a late or repeated one never ends another grant. The lease is left
@@ -164,16 +177,12 @@ Result<Released> QueueBackend::release(const Lease& lease, std::optional<RunEnd>
   const Deadline until = client_.usual_deadline();
   TRY(h, held(lease, "release", until));
   if (!h) return unanswered_.answered(lease, false);
-  TRY(ended, has_ended(lease, *h, until));
-  if (ended) return Released::was_not_held;
   Parts then = {remove(h->key)};
   if (end && traits_.keeps_last_run) add_last_run(then, lease, *h, *end);
   auto gone = client_.txn("release",
                           transaction({created(h->key, revision(*h))}, std::move(then), {}), until);
   if (!gone) {
-    if (!retryable(gone.error().code) || gone.error().code == Errc::unavailable)
-      return fail(std::move(gone.error()));
-    unanswered_.add(lease);
+    if (may_be_done(gone.error())) unanswered_.add(lease);
     return fail(std::move(gone.error()));
   }
   let_go(lease);
@@ -183,19 +192,20 @@ Result<Released> QueueBackend::release(const Lease& lease, std::optional<RunEnd>
 void QueueBackend::add_last_run(Parts& operations, const Lease& lease, const Held& h,
                                 const RunEnd& end) const {
   const std::string name = name_of(lease.key), key = last_key(name);
-  LastRun last{h.token, client_.store_now(), end, h.granted, h.record.who};
+  LastRun last{h.token, client_.store_now(), end, h.record.granted, h.record.who};
   last.ended = std::max(last.ended, last.started);
-  // in front the token, in digits that compare as it does: that of a newer grant stays
-  const std::string value =
+  // in front the token, in digits that compare as it does: that of a newer grant stays, and what
+  // does not begin with a digit goes
+  const std::string text =
       fmt::format("{:020} {} {}", h.token,
                   h.record.key.empty() ? "-" : percent_encode(h.record.key), last.text(' '));
-  operations.push_back(nested(
-      transaction({value_above(key, fmt::format("{:020}~", h.token))}, {}, {put(key, value)})));
+  Parts newer = {value(key, "GREATER", fmt::format("{:020}~", h.token)), value(key, "LESS", ":")};
+  operations.push_back(nested(transaction(std::move(newer), {}, {put(key, text)})));
 }
 
 void QueueBackend::watch_own(Held& h, Deadline until) {
-  const auto now =
-      client_.txn("watch", transaction({created(h.key, revision(h))}, {get(h.key)}, {}), until);
+  const auto grant = created(h.key, revision(h));
+  const auto now = client_.txn("watch", transaction({grant}, {get(h.key)}, {}), until);
   if (!now) return;
   // from its last change on: one made before, too, is noticed
   const std::int64_t from =
@@ -235,8 +245,17 @@ bool QueueBackend::alarmed(const Lease& lease) {
 }
 
 Result<Contenders> QueueBackend::read(std::string_view what, const Key& key, Deadline until) {
-  TRY(answer, client_.txn(what, transaction({}, {list(places(key))}, {}), until));
-  return contenders(answer.range(0), places(key));
+  TRY(answer, client_.read(what, {list(places(key))}, until));
+  return contenders_of(answer.range(0), places(key));
+}
+
+Result<Contenders> QueueBackend::contenders_of(const KeyValues& found,
+                                               std::string_view prefix) const {
+  Contenders all = contenders(found, prefix);
+  for (const Contender& c : all)
+    if (const auto layout = newer_layout(c.kv.value))
+      return fail(newer_record("key " + dlock::quoted(c.kv.key), where(), *layout));
+  return all;
 }
 
 }  // namespace dlock::etcd

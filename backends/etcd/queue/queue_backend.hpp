@@ -6,6 +6,7 @@
 // would prove nothing: README.md.
 #pragma once
 #include <sys/epoll.h>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -51,8 +52,7 @@ class QueueBackend final : public Backend {
     std::string key{};  // where it is
     FencingToken token = 0;
     std::int64_t lease = 0;  // that its key has; an unanswered renewal may have moved it on
-    Record record;
-    std::int64_t granted = 0;  // store's clock
+    Record record;           // `granted` is known, whether or not the store has it
     // Fires once, a second after the grant; the own key is watched from then on: for a job that is
     // shorter that would be two requests of five.
     Fd timer{};
@@ -71,20 +71,27 @@ class QueueBackend final : public Backend {
   std::string last_key(const std::string& name) const;
   std::string start_key(const std::string& name) const;
 
-  // By an answer read under `lease`'s owner; nullptr: there is no such grant.
+  // nullptr: there is no such grant, or only its lock-delay still runs.
   Result<Held*> held(const Lease&, std::string_view what, Deadline until);
+  Result<Held*> known(const Lease&, std::string_view what, Deadline until);
   Held& keep(const Lease&, Held);
   void let_go(const Lease& lease) { held_.erase({lease.key.text(), lease.owner}); }
   static std::int64_t revision(const Held& h) { return static_cast<std::int64_t>(h.token); }
   void watch_own(Held&, Deadline until);
   void hear(Held&);
-  Result<bool> has_ended(const Lease&, const Held&, Deadline until);
   static Lease kept(const Lease&, const Held&, const NewLease& by, Duration ttl);
+  // Errc::usage: a newer dlock wrote one of them.
+  Result<Contenders> contenders_of(const KeyValues&, std::string_view prefix) const;
   Result<Contenders> read(std::string_view what, const Key&, Deadline until);
   // Operations for the last run, with the removal or the move that it belongs to.
   void add_last_run(Parts& operations, const Lease&, const Held&, const RunEnd&) const;
-  Result<bool> over(const Contender&, Deadline until);  // only its lock-delay still runs
-  Result<bool> mark_revoked(const std::string& key, FencingToken);
+  // What is left of a lease without its lock-delay; not above zero: it is over.
+  Result<Duration> rest(std::int64_t lease, Duration lock_delay, Deadline until);
+  // `key` becomes what `then` makes of it (operations; nullopt: nothing is to be done), unless it
+  // was changed meanwhile; then again. False: `grant` does not hold.
+  using Then = std::function<Result<std::optional<Parts>>(const KeyValues&)>;
+  Result<bool> change(std::string_view what, const Json& grant, const std::string& key,
+                      Deadline until, const Then& then);
 
   const Traits& traits_;
   Client client_;

@@ -6,23 +6,23 @@
 #include "core/key.hpp"
 #include "core/number.hpp"
 #include "core/text.hpp"
-#include "etcd/doctor.hpp"
 #include "etcd/queue/queue_backend.hpp"
 
 namespace dlock::etcd {
 namespace {
 
-constexpr unsigned most_changes = 8;
 // by which a note outlives its end: the members' clocks may be set
 constexpr Duration note_slack = std::chrono::seconds{60};
 
-std::optional<Start> parse_start(const KeyValues& found) {
+// Errc::usage: it is no note of dlock's, so what it says about starts is not known.
+Result<std::optional<Start>> parse_start(const KeyValues& found) {
   if (found.empty()) return std::nullopt;
   std::string_view text = found.front().value;
   const auto at = parse_number<std::int64_t>(take_word(text, ' '));
   const auto until = parse_number<std::int64_t>(text);
-  if (!at || !until) return std::nullopt;
-  return Start{*at, *until};
+  if (at && until) return Start{*at, *until};
+  return fail(Errc::usage,
+              fmt::format("key {} is no note of a start: delete it", dlock::quoted(found[0].key)));
 }
 
 // `TOKEN KEY LASTRUN`
@@ -59,43 +59,27 @@ Result<Released> QueueBackend::force_release(const Key& key, std::optional<Fenci
   return removed ? Released::yes : Released::was_not_held;
 }
 
-Result<bool> QueueBackend::mark_revoked(const std::string& key, FencingToken token) {
-  const Deadline until = client_.usual_deadline();
-  const auto grant = created(key, static_cast<std::int64_t>(token));
-  for (unsigned tries = 0; tries < most_changes; ++tries) {
-    TRY(now, client_.txn("revoke", transaction({grant}, {get(key)}, {}), until));
-    if (!now.succeeded || now.range(0).empty()) return false;
-    auto record = Record::parse(now.range(0).front().value);
-    if (!record) return false;  // of another program, which would not listen
-    if (record->revoked) return true;
-    record->revoked = true;
-    TRY(marked, client_.txn("revoke",
-                            transaction({grant, modified(key, now.range(0).front().modified)},
-                                        {put_value(key, record->text())}, {}),
-                            until));
-    if (marked.succeeded) return true;
-  }
-  return fail(no_answer("revoke", where()));
-}
-
 Result<Released> QueueBackend::revoke(const Key& key) {
-  TRY(all, read("revoke", key, client_.usual_deadline()));
+  const Deadline until = client_.usual_deadline();
+  TRY(all, read("revoke", key, until));
   bool any = false;
   for (std::size_t i = 0; i < all.size(); ++i) {
-    if (!holds(all, i)) continue;
-    TRY(marked, mark_revoked(all[i].kv.key, all[i].token()));
+    const KeyValue& kv = all[i].kv;
+    // a holder of another program would not listen
+    if (!holds(all, i) || !all[i].record) continue;
+    const auto mark = [&](const KeyValues& now) -> Result<std::optional<Parts>> {
+      auto record = now.empty() ? std::nullopt : Record::parse(now.front().value);
+      if (!record || record->revoked) return std::nullopt;
+      record->revoked = true;
+      return Parts{put_value(kv.key, record->text())};
+    };
+    TRY(marked, change("revoke", created(kv.key, kv.created), kv.key, until, mark));
     any |= marked;
   }
   return any ? Released::yes : Released::was_not_held;
 }
 
 // ---- looking -----------------------------------------------------------------------------------
-
-Result<bool> QueueBackend::over(const Contender& c, Deadline until) {
-  if (!c.record || c.record->lock_delay <= Duration{}) return false;
-  TRY(left, client_.time_left(c.kv.lease, until));
-  return !left || *left <= c.record->lock_delay;
-}
 
 Result<Validity> QueueBackend::check(const Key& key, const GrantId& id) {
   const Deadline until = client_.usual_deadline();
@@ -104,8 +88,9 @@ Result<Validity> QueueBackend::check(const Key& key, const GrantId& id) {
     const auto* token = std::get_if<FencingToken>(&id);
     const bool meant = token ? all[i].token() == *token : all[i].name == std::get<Owner>(id).hex();
     if (!meant || !holds(all, i)) continue;
-    TRY(ended, over(all[i], until));
-    return ended ? Validity::stale : Validity::valid;
+    if (all[i].lock_delay() <= Duration{}) return Validity::valid;
+    TRY(left, rest(all[i].kv.lease, all[i].lock_delay(), until));
+    return left > Duration{} ? Validity::valid : Validity::stale;
   }
   return Validity::stale;
 }
@@ -124,10 +109,10 @@ Result<std::optional<KeyView>> QueueBackend::inspect_name(const std::string& nam
     wanted.push_back(get(last_key(name)));
     wanted.push_back(get(start_key(name)));
   }
-  TRY(seen, client_.txn("inspect", transaction({}, std::move(wanted), {}), until));
-  const Contenders all = contenders(seen.range(0), below);
+  TRY(seen, client_.read("inspect", std::move(wanted), until));
+  TRY(all, contenders_of(seen.range(0), below));
   const Last last = parse_last(seen.range(1));
-  const auto start = parse_start(seen.range(2));
+  const auto start = parse_start(seen.range(2)).value_or(std::nullopt);
   if (all.empty() && !last.run && !start) return std::optional<KeyView>{};
   KeyView view;
   view.key = last.key;
@@ -144,12 +129,10 @@ Result<std::optional<KeyView>> QueueBackend::inspect_name(const std::string& nam
     }
     if (!c.record)
       view.notes.push_back(fmt::format("{} belongs to another program", printable(c.kv.key)));
-    TRY(left, client_.time_left(c.kv.lease, until));
-    const Duration delay = c.record ? c.record->lock_delay : Duration{};
-    const Duration remaining = left.value_or(Duration{});
-    h.vanished = remaining <= delay;
-    // a lease of another program may be none at all, and then it has no end
-    if (c.kv.lease != 0) h.remaining = h.vanished ? remaining : remaining - delay;
+    TRY(left, rest(c.kv.lease, c.lock_delay(), until));
+    // a key that another program wrote may have no lease, and then it has no end
+    h.vanished = c.kv.lease != 0 && left <= Duration{};
+    if (c.kv.lease != 0) h.remaining = h.vanished ? left + c.lock_delay() : left;
     view.fence = std::max(view.fence, h.token);
     view.holders.push_back(std::move(h));
   }
@@ -165,23 +148,17 @@ Result<std::optional<KeyView>> QueueBackend::inspect_name(const std::string& nam
 Result<std::vector<std::string>> QueueBackend::names() {
   const std::string& root = client_.options().root;
   TRY_VOID(can_list(root));
-  Parts wanted = {list_names(traits_.native ? root + "lock/" : root)};
-  if (traits_.native) {
-    wanted.push_back(list_names(root + "last/"));
-    wanted.push_back(list_names(root + "start/"));
-  }
-  TRY(found, client_.txn("list", transaction({}, std::move(wanted), {}), client_.usual_deadline()));
+  std::vector<std::string> prefixes = {traits_.native ? root + "lock/" : root};
+  if (traits_.native) prefixes.insert(prefixes.end(), {last_key(""), start_key("")});
+  Parts wanted;
+  for (const std::string& prefix : prefixes) wanted.push_back(list_names(prefix));
+  TRY(found, client_.read("list", std::move(wanted), client_.usual_deadline()));
   std::set<std::string> names;
-  for (std::size_t i = 0; i < 3; ++i)
+  for (std::size_t i = 0; i < prefixes.size(); ++i)
     for (const KeyValue& kv : found.range(i)) {
-      const std::string_view kind = !traits_.native ? ""
-                                    : i == 0        ? "lock/"
-                                    : i == 1        ? "last/"
-                                                    : "start/";
-      std::string name = kv.key.substr(std::min(kv.key.size(), root.size() + kind.size()));
-      const std::size_t slash = name.rfind('/');  // before the contender's own part
-      if (i == 0 && slash == name.npos) continue;
-      if (i == 0) name.erase(slash);
+      std::string name = kv.key.substr(std::min(kv.key.size(), prefixes[i].size()));
+      // a contender's key ends with its own part
+      if (i == 0) name.erase(name.find('/') == name.npos ? 0 : name.rfind('/'));
       if (!name.empty()) names.insert(std::move(name));
     }
   return std::vector<std::string>(names.begin(), names.end());
@@ -191,42 +168,35 @@ Result<std::vector<std::string>> QueueBackend::names() {
 
 Result<Starts> QueueBackend::starts(const Key& key) {
   if (!traits_.starts) return fail(cannot("--once-per"));
-  TRY(seen, client_.txn("look", transaction({}, {get(start_key(name_of(key)))}, {}),
-                        client_.usual_deadline()));
-  Starts s{client_.store_now(), parse_start(seen.range(0))};
+  TRY(seen, client_.read("look", {get(start_key(name_of(key)))}, client_.usual_deadline()));
+  TRY(noted, parse_start(seen.range(0)));
+  Starts s{client_.store_now(), noted};
   if (s.last && s.last->until <= s.now) s.last.reset();
   return s;
 }
 
 // A compare-and-set on the note's revision, under the grant: a late or repeated one changes
 // nothing. The note's lease is never renewed; it outlives the note.
-Result<Noted> QueueBackend::note_start(const Lease& lease, const StartChange& change) {
+Result<Noted> QueueBackend::note_start(const Lease& lease, const StartChange& wanted) {
   if (!traits_.starts) return fail(cannot("--once-per"));
   const Deadline until = client_.usual_deadline();
   const std::string key = start_key(name_of(lease.key));
   TRY(h, held(lease, "note the start", until));
   if (!h) return Noted::not_held;
-  const Json grant = created(h->key, revision(*h));
-  for (unsigned tries = 0; tries < most_changes; ++tries) {
-    TRY(seen, client_.txn("note the start", transaction({grant}, {get(key)}, {}), until));
-    if (!seen.succeeded) return Noted::not_held;
-    const auto noted = parse_start(seen.range(0));
+  bool other = false;
+  const auto then = [&](const KeyValues& found) -> Result<std::optional<Parts>> {
+    TRY(noted, parse_start(found));
     const std::int64_t now = client_.store_now();
-    if (!change.fits(noted, now)) return Noted::other_start;
-    if (noted == change.is) return Noted::yes;
-    Parts then = {remove(key)};
-    if (change.is) {
-      const Duration rest{std::max<std::int64_t>(0, change.is->until - now)};
-      TRY(keeper, client_.grant("note the start", rest + note_slack, until));
-      then = {put(key, fmt::format("{} {}", change.is->at, change.is->until), keeper.id)};
-    }
-    const std::int64_t revision = seen.range(0).empty() ? 0 : seen.range(0).front().modified;
-    TRY(made,
-        client_.txn("note the start",
-                    transaction({grant, modified(key, revision)}, std::move(then), {}), until));
-    if (made.succeeded) return Noted::yes;
-  }
-  return fail(no_answer("note the start", where()));
+    other = !wanted.fits(noted, now);
+    if (other || noted == wanted.is) return std::nullopt;
+    if (!wanted.is) return Parts{remove(key)};
+    const Duration needed{std::max<std::int64_t>(0, wanted.is->until - now)};
+    TRY(keeper, client_.grant("note the start", needed + note_slack, until));
+    return Parts{put(key, fmt::format("{} {}", wanted.is->at, wanted.is->until), keeper.id)};
+  };
+  TRY(done, change("note the start", created(h->key, revision(*h)), key, until, then));
+  if (!done) return Noted::not_held;
+  return other ? Noted::other_start : Noted::yes;
 }
 
 Result<void> QueueBackend::erase(const Key& key) {
@@ -239,7 +209,5 @@ Result<void> QueueBackend::erase(const Key& key) {
   TRY_VOID(client_.txn("remove", transaction({}, std::move(then), {}), client_.usual_deadline()));
   return {};
 }
-
-Result<std::vector<Finding>> QueueBackend::doctor() { return examine(client_); }
 
 }  // namespace dlock::etcd

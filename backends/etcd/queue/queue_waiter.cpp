@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "etcd/queue/queue_waiter.hpp"
-#include <fmt/format.h>
-#include <poll.h>
 #include <algorithm>
 #include <utility>
 
@@ -32,16 +30,19 @@ Result<Progress> QueueWaiter::poll(Duration slice) {
     }
     if (Clock::now() >= end) return waiting();
     TRY_VOID(watch(until));
-    const int interrupt = backend_.client_.options().interrupt_fd;
-    const WatchLine line = watch_->next({std::min(end, touch_), interrupt});
+    const Wait wait{std::min(end, touch_), backend_.client_.options().interrupt_fd};
+    const WatchLine line = watch_->next(wait);
     const bool touch = Clock::now() >= touch_;
     if (line.over) watch_.reset();
     if (!line.events.empty()) ++backend_.wakeups_;
     if (line.events.empty() && !line.over && !touch) {
-      if (turned_away()) return waiting();
+      if (wait.interrupted()) return waiting();
       continue;
     }
-    if (touch) TRY_VOID(keep_place(until));
+    if (touch) {
+      TRY_VOID(backend_.client_.keep_alive(attached_, until));
+      touch_ = later(Clock::now(), request_.ttl / 3);
+    }
     // what wakes us is most often our turn, for which a new lease may be needed
     const bool with_proof = !touch && !proven();
     TRY(done, look(one_decides() ? Whom::newest : Whom::all, with_proof, until));
@@ -52,11 +53,6 @@ Result<Progress> QueueWaiter::poll(Duration slice) {
 bool QueueWaiter::proven() const noexcept {
   return lasts_ && lease_.id != 0 && lease_.id == attached_ &&
          later(Clock::now(), request_.ttl / 2) < lease_end(lease_.sent, request_.ttl);
-}
-
-bool QueueWaiter::turned_away() {
-  pollfd p{backend_.client_.options().interrupt_fd, POLLIN, 0};
-  return p.fd >= 0 && ::poll(&p, 1, 0) > 0;
 }
 
 void QueueWaiter::forget_place() {
@@ -73,7 +69,7 @@ Result<void> QueueWaiter::settle(Deadline until) {
   for (const Lease& lease : open)
     if (lease.key == request_.key) TRY_VOID(backend_.release(lease, std::nullopt));
   if (unanswered_.id == 0) return {};
-  TRY(now, backend_.client_.txn("acquire", transaction({}, {get(key_)}, {}), until));
+  TRY(now, backend_.client_.read("acquire", {get(key_)}, until));
   if (now.range(0).empty() || now.range(0).front().lease != unanswered_.id) {
     TRY_VOID(backend_.client_.revoke("acquire", unanswered_.id, until));
   } else {
@@ -160,7 +156,8 @@ QueueWaiter::Step QueueWaiter::look(Whom whom, bool with_proof, Deadline until) 
 QueueWaiter::Step QueueWaiter::judge(const TxnAnswer& answer, const KeyValues& found, Whom whom,
                                      Deadline until) {
   seen_ = answer.revision;
-  before_ = contenders(found, prefix_);
+  TRY(all, backend_.contenders_of(found, prefix_));
+  before_ = std::move(all);
   free_slot_ = lowest_free_slot(before_);
   std::erase_if(before_, [&](const Contender& c) { return c.kv.created >= revision_; });
   // the newest belongs to a lock whose name begins like ours: it hides those before it
@@ -207,20 +204,11 @@ QueueWaiter::Step QueueWaiter::claim(Deadline until) {
 Progress QueueWaiter::granted() {
   granted_ = true;
   watch_.reset();
-  Lease lease{.key = request_.key, .owner = request_.owner, .mode = request_.mode};
-  lease.token = static_cast<FencingToken>(revision_);
-  lease.slot = record_.slot.value_or(0);
-  lease.deadline = lease_end(lease_.sent, request_.ttl);
-  const std::int64_t at = record_.granted > 0 ? record_.granted : backend_.client_.store_now();
-  backend_.keep(lease,
-                {.token = lease.token, .lease = attached_, .record = record_, .granted = at});
-  return Granted{std::move(lease), -1, backend_.alarm_.get()};
-}
-
-Result<void> QueueWaiter::keep_place(Deadline until) {
-  TRY_VOID(backend_.client_.keep_alive(attached_, until));
-  touch_ = later(Clock::now(), request_.ttl / 3);
-  return {};
+  const Lease ours{.key = request_.key, .owner = request_.owner};
+  if (record_.granted == 0) record_.granted = backend_.client_.store_now();
+  const auto& h = backend_.keep(
+      ours, {.token = static_cast<FencingToken>(revision_), .lease = attached_, .record = record_});
+  return Granted{QueueBackend::kept(ours, h, lease_, request_.ttl), -1, backend_.alarm_.get()};
 }
 
 Result<void> QueueWaiter::watch(Deadline until) {

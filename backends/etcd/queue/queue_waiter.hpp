@@ -42,8 +42,6 @@ class QueueWaiter final : public Waiter {
   Step look(Whom, bool with_proof, Deadline until);
   Step judge(const TxnAnswer&, const KeyValues& before, Whom, Deadline until);
   Step claim(Deadline until);
-  Result<void> keep_place(Deadline until);
-  bool turned_away();  // by an interrupt
   Result<void> watch(Deadline until);
   Progress granted();
   Progress waiting() const { return Waiting{ahead_, holder_, {}}; }

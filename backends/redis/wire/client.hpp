@@ -8,11 +8,11 @@
 #include <string_view>
 #include <utility>
 #include <vector>
+#include "common/net/credentials.hpp"
 #include "core/backend.hpp"
 #include "core/clock.hpp"
 #include "core/error.hpp"
 #include "redis/wire/command.hpp"
-#include "redis/wire/credentials.hpp"
 #include "redis/wire/line.hpp"
 #include "redis/wire/locator.hpp"
 #include "redis/wire/options.hpp"

@@ -12,8 +12,8 @@
 #include <optional>
 #include <span>
 #include <string>
+#include "common/net/credentials.hpp"
 #include "redis/wire/connection.hpp"
-#include "redis/wire/credentials.hpp"
 #include "redis/wire/facts.hpp"
 #include "redis/wire/options.hpp"
 

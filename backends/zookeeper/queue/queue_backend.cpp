@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <zookeeper/zookeeper.h>
 #include <algorithm>
+#include "common/exchange.hpp"
+#include "common/record_reader.hpp"
 #include "core/text.hpp"
 #include "zookeeper/queue/queue_waiter.hpp"
 
@@ -44,9 +46,7 @@ Error QueueBackend::foreign(const Key& key, std::string_view node) const {
 }
 
 Error QueueBackend::too_new(const std::string& node, unsigned layout) const {
-  return {Errc::usage, fmt::format("node {} at {} has layout {}, and this dlock knows layout 1 "
-                                   "(a newer dlock wrote it: install that one on this host, too)",
-                                   quoted(node), options_.where, layout)};
+  return newer_record("node " + dlock::quoted(node), options_.where, layout);
 }
 
 Result<bool> QueueBackend::find_node(Session& s, Place& p, Deadline until) {

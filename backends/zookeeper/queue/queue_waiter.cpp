@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <zookeeper/zookeeper.h>
 #include <algorithm>
+#include "common/record_reader.hpp"
 #include "core/duration.hpp"
 #include "zookeeper/records.hpp"
 

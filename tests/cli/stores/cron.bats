@@ -6,7 +6,7 @@ load stores
 hosts() { # OPTION...: many hosts with crons a little apart; $DLOCK_TEST_TICKS for the full proof
   mkdir -p hosts
   python3 "$BATS_TEST_DIRNAME/../../support/cron_hosts.py" --ticks "${DLOCK_TEST_TICKS:-5}" \
-    --period 1500 --window 950 \
+    --period "$PERIOD" --window 950 \
     "$DLOCK" hosts -b "$DLOCK_BACKEND" --key report -n -E 0 "$@"
 }
 exactly_once() {

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-# For tests that run on each kind of store: $STORE is file, redis, redlock, zookeeper or mysql. Each
-# test has its own keys.
+# For tests that run on each kind of store: $STORE is file, redis, redlock, zookeeper, etcd or
+# mysql. Each test has its own keys.
 # shellcheck source-path=SCRIPTDIR/..
 load ../common
 
 setup_file() {
   case $STORE in
-    redis | redlock | zookeeper) start_fixture ;;
+    redis | redlock | zookeeper | etcd) start_fixture ;;
     mysql) make_database ;;
   esac
 }
@@ -48,17 +48,18 @@ teardown_file() {
 }
 
 # A backend that was never used: its own directory or prefix. $SHORT is the shortest ttl that `run`
-# accepts without ?short_ttl=yes.
+# accepts without ?short_ttl=yes; $PERIOD, in ms, is one in which a lease of 1 s is over.
 setup() {
   common_setup
   dir=$BATS_TEST_TMPDIR
-  export MARK_OF_TEST=$dir SHORT=2s
+  export MARK_OF_TEST=$dir SHORT=2s PERIOD=1500
   cd "$dir" || return
   local url
   [ "$STORE" = file ] || url=$(cat "$BATS_FILE_TMPDIR/url")
   case $STORE in
     redis | redlock) export DLOCK_BACKEND="$url/0?restart_grace=0&prefix=t$BATS_TEST_NUMBER:" ;;
     zookeeper) export DLOCK_BACKEND="$url/t$BATS_TEST_NUMBER" SHORT=4s ;;
+    etcd) export DLOCK_BACKEND="$url/t$BATS_TEST_NUMBER" PERIOD=4500 ;;
     mysql) export DLOCK_BACKEND="$url?prefix=t$BATS_TEST_NUMBER:" ;;
   esac
 }

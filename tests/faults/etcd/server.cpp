@@ -2,6 +2,7 @@
 // What a server may do besides answering: refuse a login, forget one, be full, compact, lose its
 // data; and TLS.
 #include <algorithm>
+#include <cstdlib>
 #include <future>
 #include "faults.hpp"
 #include "support/certificates.hpp"
@@ -16,6 +17,12 @@ const Finding* find(const std::vector<Finding>& all, std::string_view what) {
   const auto at = std::find_if(all.begin(), all.end(),
                                [&](const Finding& f) { return f.what.starts_with(what); });
   return at == all.end() ? nullptr : &*at;
+}
+
+void enable_auth(EtcdServer& server) {
+  for (const auto& words : std::vector<std::vector<std::string>>{
+           {"user", "add", "root:top"}, {"user", "grant-role", "root", "root"}, {"auth", "enable"}})
+    server.etcdctl(words);
 }
 
 }  // namespace
@@ -53,6 +60,37 @@ TEST_CASE("user and password: rights, a wrong password, a token that ends, a new
   const auto all = b->doctor().value();
   REQUIRE(find(all, "rights"));
   CHECK(find(all, "rights")->level == Finding::Level::good);
+}
+
+TEST_CASE("auth that is enabled while a lock is held and waited for: both log in") {
+  EtcdServer server{in_memory()};
+  const std::string url = "etcd://root:top@" + server.host();
+  const auto b = open_etcd(url, quick(2s)), c = open_etcd(url, quick(2s));
+  const Lease lease = take(*b, request(key("k"), 30s));
+  auto w = c->enqueue(request(key("k"), 6s)).value();
+  CHECK_FALSE(granted(w->poll(0s)));
+  enable_auth(server);
+  CHECK(kept(b->renew(lease, 30s)));
+  CHECK_FALSE(granted(w->poll(3s)));
+  CHECK(b->release(lease).value() == Released::yes);
+  CHECK(granted(w->poll(5s)));
+}
+
+TEST_CASE("JWT: a change of users makes tokens old, and the next request logs in") {
+  TestDirectory dir;
+  const std::string name = dir.path() + "/key";
+  REQUIRE(std::system(fmt::format("openssl genrsa -out {0} 2048 2>&- &&"
+                                  " openssl rsa -in {0} -pubout -out {0}.pub 2>&-",
+                                  name)
+                          .c_str()) == 0);
+  EtcdServer server{in_memory(
+      1, {"--auth-token",
+          fmt::format("jwt,pub-key={0}.pub,priv-key={0},sign-method=RS256,ttl=10m", name)})};
+  enable_auth(server);
+  const auto b = open_etcd("etcd://root:top@" + server.host(), quick(2s));
+  const Lease lease = take(*b, request(key("k"), 30s));
+  server.etcdctl({"--user", "root:top", "user", "add", "other:word"});
+  CHECK(kept(b->renew(lease, 30s)));
 }
 
 TEST_CASE("auth that is not enabled: the user is no error, and the doctor says so") {
@@ -197,14 +235,45 @@ TEST_CASE("lock-delay: a release or a renewal behind the end of the lease leaves
   while (Clock::now() < lease.deadline) ::usleep(10000);
   CHECK(lost(a->renew(lease, 2s)));
   CHECK(a->release(lease).value() == Released::was_not_held);
-  CHECK(b->check(key("k"), lease.token).value() == Validity::stale);
   CHECK_FALSE(granted(w->poll(0s)));
+  ::usleep(100'000);  // the deadline comes a little before the end
+  CHECK(b->check(key("k"), lease.token).value() == Validity::stale);
   const Lease next = take(*b, request(key("other"), 2s));
   Result<Progress> p = Progress{Waiting{}};
   while (!granted(p) && Clock::now() < later(lease.deadline, 20s)) p = w->poll(1s);
   REQUIRE(granted(p));
   CHECK(Clock::now() >= later(lease.deadline, 4s));
   (void)next;
+}
+
+TEST_CASE("lock-delay: a lease that is known by its handle lasts to its last second") {
+  EtcdServer server{in_memory()};
+  const auto a = open_etcd(server.url(), quick(2s)), b = open_etcd(server.url(), quick(2s));
+  Request r = request(key("k"), 3s);
+  r.lock_delay = 10s;
+  const Lease lease = take(*a, r);
+  const Lease handle{.key = lease.key, .owner = lease.owner, .token = lease.token};
+  while (Clock::now() + 600ms < lease.deadline) ::usleep(10000);
+  CHECK(b->check(key("k"), lease.token).value() == Validity::valid);
+  CHECK(b->release(handle).value() == Released::yes);
+}
+
+TEST_CASE("values of other programs: no lease, no note of a start, no last run") {
+  EtcdServer server{in_memory()};
+  const auto b = open_etcd(server.url(), quick(2s));
+  const auto write = [&](const char* where, const char* value) {
+    server.etcdctl({"put", std::string("dlock/") + where, value});
+  };
+  write("lock/k/x", "garbage");
+  const auto view = b->inspect(key("k")).value();
+  REQUIRE(view->holders.size() == 1);
+  CHECK_FALSE(view->holders[0].vanished);
+  CHECK_FALSE(view->holders[0].remaining);
+  write("start/s", "junk");
+  CHECK_FALSE(b->starts(key("s")));
+  write("last/l", "zzz");
+  CHECK(b->release(take(*b, request(key("l"))), RunEnd{}).value() == Released::yes);
+  CHECK(b->inspect(key("l")).value()->last_run);
 }
 
 TEST_CASE("two permits that come at once have two slots") {

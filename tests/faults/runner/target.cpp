@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <initializer_list>
+#include "support/etcd_server.hpp"
 #include "support/mariadb_server.hpp"
 #include "support/postgres_server.hpp"
 #include "support/redlock_masters.hpp"
@@ -133,6 +134,32 @@ class Zookeeper final : public Target {
   std::unique_ptr<Proxy> proxy_;
 };
 
+class Etcd final : public Target {
+ public:
+  explicit Etcd(Fault fault)
+      : server_({.members = 1, .durable = fault == Fault::restart, .flags = {}}) {
+    const std::string host = server_.host();
+    if (needs_proxy(fault))
+      proxy_ = std::make_unique<Proxy>(
+          static_cast<std::uint16_t>(std::stoi(host.substr(host.rfind(':') + 1))));
+  }
+  std::string url() const override {
+    return proxy_ ? fmt::format("etcd://127.0.0.1:{}", proxy_->port()) : server_.url();
+  }
+  void restart() override {
+    server_.kill();
+    server_.start();
+  }
+  void freeze() override { server_.freeze(); }
+  void thaw() override { server_.thaw(); }
+  std::vector<Proxy*> proxies() override { return {proxy_.get()}; }
+  std::string request_text() const override { return "/v3/kv/txn"; }
+
+ private:
+  test::EtcdServer server_;
+  std::unique_ptr<Proxy> proxy_;
+};
+
 // The first number of a file that shifts the clock of a server (tests/support/clock_shift.cpp).
 class ClockFile {
  public:
@@ -222,6 +249,7 @@ std::unique_ptr<Target> make(Fault fault) {
 }
 
 bool always() { return true; }
+bool etcd_installed() { return test::installed(test::etcd_program); }
 bool redis_installed() { return test::installed("redis-server"); }
 
 }  // namespace
@@ -235,6 +263,7 @@ const std::vector<Recipe>& recipes() {
       {"redlock", "redlock", 2, false, false, false, 30, make<Redlock>, redis_installed},
       {"zookeeper", "sequential", 4, true, false, false, 10, make<Zookeeper>,
        test::zookeeper_installed},
+      {"etcd-queue", "queue", 4, true, false, false, 10, make<Etcd>, etcd_installed},
       {"mysql-lease", "lease", 2, true, false, false, 30, make<Mysql>, test::mariadb_installed},
       {"postgresql-lease", "lease", 2, true, false, false, 30, make<Postgresql>,
        test::postgres_installed},

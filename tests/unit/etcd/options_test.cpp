@@ -17,7 +17,7 @@ TEST_CASE("etcd URLs") {
   REQUIRE(o.endpoints.size() == 3);
   CHECK(o.endpoints[0].port == 2379);
   CHECK(o.endpoints[1].port == 5);
-  CHECK(o.endpoints[2].name == "::1");
+  CHECK(o.endpoints[2].host == "::1");
   CHECK(o.root == "/app/dlock/");
   CHECK(o.user == "me");
   CHECK(o.tls->ca == "/ca");

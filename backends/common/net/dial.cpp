@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "redis/wire/socket.hpp"
+#include "common/net/dial.hpp"
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -11,7 +11,7 @@
 #include <cstring>
 #include <utility>
 
-namespace dlock::redis {
+namespace dlock {
 namespace {
 
 // after which the next address is tried beside a silent one (RFC 8305)
@@ -36,7 +36,7 @@ void tune(int fd, Duration silence) noexcept {
 }
 
 // The error of connect(2) or SO_ERROR as text.
-Error refused(int error) {
+Error error_of(int error) {
   // a unix socket
   if (error == EAGAIN) return {Errc::unavailable, "its queue of connections is full"};
   return {error == EACCES ? Errc::denied : Errc::unavailable, std::strerror(error)};
@@ -48,8 +48,8 @@ Fd new_socket(int family) noexcept {
 
 }  // namespace
 
-Dial::Dial(Endpoint at, Duration silence, Deadline until)
-    : at_(std::move(at)), silence_(silence), until_(until), patience_(until) {
+Dial::Dial(Endpoint at, Duration silence, Deadline until, std::size_t first)
+    : at_(std::move(at)), silence_(silence), until_(until), patience_(until), first_(first) {
   if (at_.socket.empty()) name_.emplace(at_.host, at_.port, until);
 }
 
@@ -66,6 +66,9 @@ Result<Fd> Dial::step(Deadline now) {
     if (!answer) return Fd{};
     if (!*answer) return fail(std::move(answer->error()));
     addresses_ = std::move(**answer);
+    std::rotate(addresses_.begin(),
+                addresses_.begin() + static_cast<std::ptrdiff_t>(first_ % addresses_.size()),
+                addresses_.end());
     name_.reset();
   } else if (!at_.socket.empty() && !std::exchange(tried_, true)) {
     TRY_VOID(begin_unix());
@@ -85,9 +88,14 @@ Result<Fd> Dial::step(Deadline now) {
       if (more) patience_ = std::min(patience_, next_at_);
       return Fd{};
     }
-    if (!begun_.empty()) last_ = {Errc::unavailable, "no answer in time"};
+    if (!begun_.empty()) refused({Errc::unavailable, "no answer in time"});
     return fail(last_.code, fmt::format("cannot connect to {}: {}", at_.text(), last_.message));
   }
+}
+
+// A refusal says more than an address where nobody answers.
+void Dial::refused(Error why) {
+  if (last_.code != Errc::denied) last_ = std::move(why);
 }
 
 // The first that is connected. Those that have failed are closed.
@@ -107,7 +115,7 @@ std::optional<Fd> Dial::connected() {
       if (at_.socket.empty()) tune(fd.get(), silence_);
       return fd;
     }
-    last_ = refused(error);
+    refused(error_of(error));
     at = begun_.erase(at);
   }
   return std::nullopt;
@@ -116,7 +124,7 @@ std::optional<Fd> Dial::connected() {
 void Dial::begin(const sockaddr* address, socklen_t size, int family) {
   Fd fd = new_socket(family);
   if (!fd || (::connect(fd.get(), address, size) != 0 && errno != EINPROGRESS)) {
-    last_ = refused(errno);
+    refused(error_of(errno));
     return;
   }
   begun_.push_back(std::move(fd));
@@ -134,4 +142,4 @@ Result<void> Dial::begin_unix() {
   return {};
 }
 
-}  // namespace dlock::redis
+}  // namespace dlock
