@@ -1,6 +1,26 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Behind clock.lua (call, now), keys.lua (lock, queue), state.lua (fixed, parse_holder, shown,
--- border).
+-- Changes nothing.
+
+--- check
+-- Whether a grant with this token ('': any), of this owner ('': any), is in force now. Changes
+-- nothing. KEYS lock   ARGV owner, token   -> 1 or 0
+local function in_force(record)
+  local owner, deadline = string.match(record or '', '^(%x*)|(%d+)|')
+  return owner and tonumber(deadline) > now and (ARGV[1] == '' or owner == ARGV[1])
+end
+local found = call('HMGET', lock, 'version', ARGV[2])
+if found[1] and found[1] ~= '1' then
+  return redis.error_reply(
+    'DLOCKLAYOUT ' .. lock .. ' has layout ' .. found[1] .. ', and this dlock knows layout 1')
+end
+if ARGV[2] ~= '' then return string.find(ARGV[2], '^%d+$') and in_force(found[2]) and 1 or 0 end
+local fields = call('HGETALL', lock)
+for i = 1, #fields, 2 do
+  if string.find(fields[i], '^%d+$') and in_force(fields[i + 1]) then return 1 end
+end
+return 0
+
+--- inspect
 -- Everything about one key, at most ARGV[1] holders and waiters. Changes nothing. KEYS lock [queue]
 -- Those in force come first, then those that have ended and were not cleared away.
 -- -> {now, fence or '', holder count, {holder, ...}, waiter count, {waiter, ...}, revoke, last,
@@ -52,3 +72,9 @@ if queue then
   end
 end
 return { now, fence, count, in_force, waiters, waiting, revoke, last, start }
+
+--- starts
+-- The newest start that was noted. Changes nothing. KEYS lock   -> {now, start or '', keep until}
+local at, keep_until = string.match(call('HMGET', lock, 'start')[1] or '', '^(%d+)|(%d+)')
+if not at or tonumber(keep_until) <= now then at, keep_until = '', '' end
+return { now, at, keep_until }
