@@ -1,8 +1,9 @@
 -- SPDX-License-Identifier: Apache-2.0
--- The scripts of redlock: each is its piece behind state.
+-- The scripts of redlock: each is its piece behind clock (call, now; in ../redis/fair/state.lua),
+-- keys, value (digits, value, refuse; in ../redis/named/named.lua) and state.
 
---- state
--- The first part of every script. The data that one master keeps of a lock:
+--- keys
+-- The data that one master keeps of a lock:
 --
 --   KEYS[1]  the lock         a string under the name that other Redlock clients use: its creator
 --                             has this master's vote
@@ -21,42 +22,20 @@
 -- list     of masters, by which a majority last confirmed a grant (record.hpp); empty: unknown;
 --          with '?' before it: it is being changed
 --
--- A record of another layout than this one, which is the first, begins with its number: `v2|`.
---
 -- ARGV[1] is the number of the request, and the first element of every reply; the second is this
 -- master's clock in microseconds.
 local lock, record_key, wake_key = KEYS[1], KEYS[2], KEYS[3]
 local id = tonumber(ARGV[1])
-local clock = redis.call('TIME')
-local now = clock[1] * 1000000 + clock[2]
 
-local function digits(n) return string.format('%.0f', n) end  -- tostring() keeps only 14 of them
-
--- The value; false: there is none. Another type belongs to another program: its name is the second
--- result.
-local function value()
-  local v = redis.pcall('GET', lock)
-  if type(v) ~= 'table' then return v, v and 'string' or 'none' end
-  local kind = redis.call('TYPE', lock).ok
-  if kind == 'string' or kind == 'none' then error(v.err) end  -- not because of its type
-  return '', kind
-end
-
+--- state
 local function record()
   local text = redis.call('GET', record_key)
   if not text then
     return { counter = 0, newest = '0', owner = '', token = '0', since = '0', list = '', meta = '' }
   end
-  if string.find(text, '^v%d') then
-    local layout = string.match(text, '^v(%d+)')
-    error('DLOCKLAYOUT ' .. record_key .. ' has layout ' .. layout
-      .. ', and this dlock knows layout 1')
-  end
   local counter, newest, owner, token, since, list, meta =
     string.match(text, '^(%d+)|(%d+)|(%x*)|(%d+)|(%d+)|([^|]*)|(.*)$')
-  if not counter or tonumber(counter) >= 9007199254740991 then
-    error('DLOCKDATA ' .. record_key .. ' is not a record of dlock')
-  end
+  if not counter or tonumber(counter) >= 9007199254740991 then refuse(record_key, text) end
   return { counter = tonumber(counter), newest = newest, owner = owner, token = token,
     since = since, list = list, meta = meta }
 end

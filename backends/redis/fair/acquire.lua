@@ -15,8 +15,7 @@
 --    {'busy', now, free_at, holder}
 --    {'later', now, free_at, holder}           no queue was given, and one is needed
 --
--- This file is the fast path: no holder and no waiters. One read, one write, before anything else
--- is even defined.
+-- The fast path: no holder and no waiters. One read, one write, before state is even defined.
 local me, mode, meta = ARGV[1], ARGV[2], ARGV[8]
 local ttl, delay = tonumber(ARGV[4]), tonumber(ARGV[5])
 
@@ -33,12 +32,9 @@ for i = 1, #all, 2 do
   elseif name ~= 'start' and name ~= 'last' then taken = true end
 end
 local newest = tonumber(fence) or tonumber(string.match(fence, '^(%d+) ') or '')
-if version ~= '1' and version ~= '' then
-  return redis.error_reply(
-    'DLOCKLAYOUT ' .. lock .. ' has layout ' .. version .. ', and this dlock knows layout 1')
-end
+if version ~= '1' and version ~= '' then return other_layout(version) end
 if version == '' or not newest or newest >= 9007199254740991 or not expires or not wait_until then
-  return redis.error_reply('DLOCKDATA ' .. lock .. ' is not a record of dlock')
+  return no_record()
 end
 
 if not taken and wait_until <= now and ARGV[11] == '0' and ARGV[12] ~= '1'

@@ -39,9 +39,7 @@ if not found[1] then return { 'lost', now } end
 local owner, deadline, rest, mode, slot, delay =
   string.match(found[1], '^(%x*)|(%d+)|%d+(|([XSP])|(%d+)|(%d+)|%d+|.*)$')
 local expires = tonumber(found[2])
-if not owner or not expires then
-  return redis.error_reply('DLOCKDATA ' .. lock .. ' is not a record of dlock')
-end
+if not owner or not expires then return no_record() end
 if owner ~= ARGV[1] or tonumber(deadline) <= now then return { 'lost', now } end
 if ARGV[4] and ARGV[4] ~= '' and ARGV[3] + delay > tonumber(ARGV[4]) then
   return { 'longer', now, delay }
@@ -68,9 +66,7 @@ local found = call('HMGET', lock, ARGV[2], 'wait', 'revoke', 'last')
 local released = 0
 if found[1] then
   local deadline = string.match(found[1], '^%x*|(%d+)|')
-  if not deadline then
-    return redis.error_reply('DLOCKDATA ' .. lock .. ' is not a record of dlock')
-  end
+  if not deadline then return no_record() end
   if string.sub(found[1], 1, #ARGV[1] + 1) == ARGV[1] .. '|' and tonumber(deadline) > now then
     released = call('HDEL', lock, ARGV[2])
   end
@@ -134,11 +130,7 @@ if fields.err then
   return { call('DEL', lock), now }  -- even if a foreign value is in place of our record
 end
 for i = 1, #fields, 2 do
-  if fields[i] == 'version' and fields[i + 1] ~= '1' then
-    return redis.error_reply(
-      'DLOCKLAYOUT ' .. lock .. ' has layout ' .. fields[i + 1]
-        .. ', and this dlock knows layout 1')
-  end
+  if fields[i] == 'version' and fields[i + 1] ~= '1' then return other_layout(fields[i + 1]) end
 end
 for i = 1, #fields, 2 do
   local name = fields[i]
@@ -164,8 +156,7 @@ local fields, asked, marked = call('HGETALL', lock), 0, 0
 for i = 1, #fields, 2 do
   local name, value = fields[i], fields[i + 1]
   if name == 'version' and value ~= '1' then
-    return redis.error_reply(
-      'DLOCKLAYOUT ' .. lock .. ' has layout ' .. value .. ', and this dlock knows layout 1')
+    return other_layout(value)
   elseif name == 'revoke' then
     marked = tonumber(string.match(value, '^%d+')) or 0
   elseif string.find(name, '^%d+$') and tonumber(name) <= tonumber(ARGV[1]) then

@@ -12,6 +12,14 @@ local now = clock[1] * 1000000 + clock[2]
 --- keys
 -- Without a queue (slot of a cluster that is being moved) a script does what the lock alone allows.
 local lock, queue = KEYS[1], KEYS[2]
+-- The answers to a record that is left alone.
+local function other_layout(version)
+  local known = ', and this dlock knows layout 1'
+  return redis.error_reply('DLOCKLAYOUT ' .. lock .. ' has layout ' .. version .. known)
+end
+local function no_record()
+  return redis.error_reply('DLOCKDATA ' .. lock .. ' is not a record of dlock')
+end
 
 --- state
 -- For operations beyond the fast paths: LockState of src/core/lock_state.cpp, kept in two keys.

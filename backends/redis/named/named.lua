@@ -1,8 +1,8 @@
 -- SPDX-License-Identifier: Apache-2.0
--- The scripts of the named recipes: each is its piece behind clock (../fair/state.lua: call, now) and
--- state.
+-- The scripts of the named recipes: each is its piece behind clock (call, now; in ../fair/state.lua),
+-- keys, value and state.
 
---- state
+--- keys
 -- Recipes that exclude with other programs: the lock is a string under the name those programs use,
 -- and the client that created it holds it. Beside it dlock keeps a record of its own grants, which
 -- other programs do not know:
@@ -12,11 +12,12 @@
 --                        after it. Not given to renew and release of a lock that names its owner,
 --                        if its slot is being moved and only one of the two keys is here
 --
--- A record of another layout than this one, which is the first, begins with its number: `v2|`.
 -- The record describes the lock only as long as the lock has that value.
 local lock, fence = KEYS[1], KEYS[2]
 
-local function digits(n) return string.format('%.0f', n) end
+--- value
+-- Of these recipes and of redlock.
+local function digits(n) return string.format('%.0f', n) end  -- tostring() keeps only 14 of them
 
 -- The value; false: there is none. Another type belongs to another program: its name is the second
 -- result.
@@ -28,18 +29,21 @@ local function value()
   return '', kind
 end
 
+-- For a record that is not read. One of another layout than this, which is the first, begins with
+-- its number: `v2|`.
+local function refuse(key, text)
+  local layout = string.match(text, '^v(%d+)')
+  if not layout then error('DLOCKDATA ' .. key .. ' is not a record of dlock') end
+  error('DLOCKLAYOUT ' .. key .. ' has layout ' .. layout .. ', and this dlock knows layout 1')
+end
+
+--- state
 local function record()
   if not fence then return nil end
   local text = redis.call('GET', fence)
   if not text then return nil end
-  if string.find(text, '^v%d') then
-    local layout = string.match(text, '^v(%d+)')
-    error('DLOCKLAYOUT ' .. fence .. ' has layout ' .. layout .. ', and this dlock knows layout 1')
-  end
   local token, owner, v, since, meta = string.match(text, '^(%d+)|(%x*)|([^|]*)|(%d+)|(.*)$')
-  if not token or tonumber(token) >= 9007199254740991 then
-    error('DLOCKDATA ' .. fence .. ' is not a record of dlock')
-  end
+  if not token or tonumber(token) >= 9007199254740991 then refuse(fence, text) end
   return { token = token, owner = owner, value = v, since = since, meta = meta }
 end
 
