@@ -18,6 +18,12 @@ Duration since(Deadline t) { return std::chrono::duration_cast<Duration>(Clock::
 
 }  // namespace
 
+Asks same(Ask ask, std::function<bool(std::size_t)> whom) {
+  return [ask = std::move(ask), whom = std::move(whom)](std::size_t i) {
+    return !whom || whom(i) ? std::optional{ask} : std::nullopt;
+  };
+}
+
 std::size_t count(const Votes& votes, const std::function<bool(const Vote&)>& is) {
   return static_cast<std::size_t>(std::count_if(votes.begin(), votes.end(), is));
 }
@@ -76,25 +82,18 @@ Error Masters::too_few() const {
 
 Result<void> Masters::gather(Deadline by, Duration patience, bool insist) {
   const Deadline began = Clock::now();
-  const auto come_or_gone = [](std::size_t, const Heard& h) { return h.number == 0; };
-  hear(began, come_or_gone, false);  // what has arrived meanwhile
+  hear(began, {}, false);  // what has arrived meanwhile
   for (bool waited = false;; waited = true) {
     for (Node& n : nodes_) n.connect();
     if (refused()) break;
     const bool enough = ready() >= majority();
-    if (enough && waited && majority_at_ == Deadline{}) {
-      majority_at_ = Clock::now();
-      majority_took_ = since(began);
-    }
-    if (!enough) majority_at_ = {};
-    Deadline until = Clock::time_point{};
+    if (enough && waited && !had_majority_) majority_took_ = since(began);
+    had_majority_ = enough && (waited || had_majority_);
+    const Duration slow = slower_than(std::max<Duration>(majority_took_, 2ms), patience);
+    Deadline until{};
     for (const Node& n : nodes_)
       if (n.pending())
-        until = std::max(
-            until, enough ? std::min(by, later(n.pending_since(),
-                                               slower_than(std::max<Duration>(majority_took_, 2ms),
-                                                           patience)))
-                          : by);
+        until = std::max(until, enough ? std::min(by, later(n.pending_since(), slow)) : by);
     if (insist && ready() < majority()) {
       until = by;  // and checks those again that wait for their next attempt
       for (const Node& n : nodes_)
@@ -104,8 +103,12 @@ Result<void> Masters::gather(Deadline by, Duration patience, bool insist) {
       if (insist && ready() < majority() && Clock::now() < by) continue;
       break;
     }
-    if (!hear(until, come_or_gone, true)) break;  // one has connected, or failed
+    if (!hear(until, {}, true)) break;  // one has connected, or failed
   }
+  return all_different();
+}
+
+Result<void> Masters::all_different() const {
   for (std::size_t i = 0; i < nodes_.size(); ++i)
     for (std::size_t j = 0; j < i; ++j)
       if (nodes_[i].ready() && nodes_[j].ready() && !nodes_[i].facts().run_id.empty() &&
@@ -115,43 +118,41 @@ Result<void> Masters::gather(Deadline by, Duration patience, bool insist) {
   return {};
 }
 
-bool Masters::any_pending() const noexcept {
-  return std::any_of(nodes_.begin(), nodes_.end(), [](const Node& n) { return n.pending(); });
-}
-
-bool Masters::hear(Deadline by, const std::function<bool(std::size_t, const Heard&)>& heard,
+bool Masters::hear(Deadline by, const std::function<void(std::size_t, const Heard&)>& heard,
                    bool interruptible) {
   std::vector<redis::Line*> lines;
   for (Node& n : nodes_) lines.push_back(&n.line());
-  std::vector<Heard> got;
-  for (;;) {
-    const bool connecting = any_pending();
+  for (bool enough = false; !enough;) {
     if (!redis::wait_for_any(lines, {by, interruptible ? options_.interrupt_fd : -1})) return false;
-    bool enough = false;
+    enough = Clock::now() >= by;
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
       const bool was_pending = nodes_[i].pending();
+      std::vector<Heard> got;
       nodes_[i].advance(got);
-      for (const Heard& h : std::exchange(got, {})) enough |= heard(i, h);
-      if (was_pending && !nodes_[i].pending())
-        enough |= heard(i, {0, fail(Errc::unavailable, "")});  // for callers that wait for that
+      enough |= !got.empty() || nodes_[i].pending() != was_pending;
+      if (!heard) continue;
+      for (const Heard& h : got) heard(i, h);
     }
-    if (enough || Clock::now() >= by) return true;
-    if (connecting && !any_pending()) return true;
   }
+  return true;
 }
 
-Votes Masters::ask(const std::function<std::optional<Ask>(std::size_t)>& make, Deadline by,
-                   const std::function<bool(const Votes&)>& decided, Stragglers stragglers) {
+void Masters::pause(Deadline until) {
+  while (Clock::now() < until) hear(until, {}, false);
+}
+
+Votes Masters::ask(const Asks& make, Deadline by, const std::function<bool(const Votes&)>& decided,
+                   Stragglers stragglers) {
   Votes votes(size());
   std::vector<std::optional<Ask>> asks(size());
   const std::uint64_t number = next_number();
-  const std::function<bool(std::size_t, const Heard&)> take = [&](std::size_t i, const Heard& h) {
+  const auto take = [&](std::size_t i, const Heard& h) {
     Vote& v = votes[i];
-    if (h.number != number || !v.open()) return false;
+    if (h.number != number || !v.open()) return;
     if (h.reply) {
       v.state = Vote::State::answered;
       v.reply = *h.reply;
-      v.took = std::chrono::duration_cast<Duration>(Clock::now() - v.sent_at);
+      v.took = since(v.sent_at);
       v.wall_heard = wall_micros();
     } else if (h.unknown_script && !v.again && nodes_[i].ready() && nodes_[i].idle()) {
       // Nothing was sent behind it, so a late execution may come in place of the next. Not ready:
@@ -162,7 +163,6 @@ Votes Masters::ask(const std::function<std::optional<Ask>(std::size_t)>& make, D
       v.state = Vote::State::failed;
       v.why = h.reply.error();
     }
-    return true;
   };
   const Deadline began = Clock::now();
   std::vector<bool> owes(size());
@@ -170,19 +170,16 @@ Votes Masters::ask(const std::function<std::optional<Ask>(std::size_t)>& make, D
   for (std::size_t i = 0; i < size(); ++i) {
     if (!nodes_[i].ready() || !(asks[i] = make(i))) continue;
     votes[i].state = Vote::State::under_way;
-    votes[i].sent = true;
     votes[i].sent_at = Clock::now();
     nodes_[i].send(*asks[i], number);
   }
   std::optional<Duration> took;  // until it was decided
   const auto patient = [&] {
-    Deadline until =
-        later(began, stragglers.all_of ? stragglers.most : slower_than(*took, stragglers.most));
+    const Duration most = stragglers.most;
+    Deadline until = later(began, stragglers.all_of ? most : slower_than(*took, most));
     for (std::size_t i = 0; stragglers.usual && i < size(); ++i)
       if (votes[i].open() && !owes[i])
-        until = std::max(
-            until, later(began, std::min<Duration>(stragglers.most, slower_than(nodes_[i].usual(),
-                                                                                stragglers.most))));
+        until = std::max(until, later(began, slower_than(nodes_[i].usual(), most)));
     return std::min(by, until);
   };
   while (count(votes, [](const Vote& v) { return v.open(); }) > 0) {
@@ -194,7 +191,7 @@ Votes Masters::ask(const std::function<std::optional<Ask>(std::size_t)>& make, D
   return votes;
 }
 
-void Masters::tell(const std::function<std::optional<Ask>(std::size_t)>& make) {
+void Masters::tell(const Asks& make) {
   for (std::size_t i = 0; i < size(); ++i) {
     auto ask = make(i);
     if (!ask) continue;
@@ -204,9 +201,7 @@ void Masters::tell(const std::function<std::optional<Ask>(std::size_t)>& make) {
 }
 
 std::optional<Error> hopeless(const Votes& votes, std::size_t majority) {
-  const auto is_final = [](const Vote& v) {
-    return v.state == Vote::State::failed && !retryable(v.why.code);
-  };
+  const auto is_final = [](const Vote& v) { return v.failed() && !retryable(v.why.code); };
   if (count(votes, is_final) <= votes.size() - majority) return std::nullopt;
   return std::find_if(votes.begin(), votes.end(), is_final)->why;
 }

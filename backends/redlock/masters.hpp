@@ -2,6 +2,7 @@
 // All masters of one URL, on one poll(2).
 #pragma once
 #include <functional>
+#include <optional>
 #include <vector>
 #include "redlock/node.hpp"
 
@@ -10,16 +11,17 @@ namespace dlock::redlock {
 // The result of one request at each master.
 struct Vote {
   enum class State { not_asked, under_way, failed, answered } state = State::not_asked;
-  bool sent = false;  // it may have been carried out
-  Reply reply;        // answered
+  Reply reply;  // answered
   Error why{Errc::unavailable, ""};
   bool again = false;  // sent a second time, since the script was missing there
   Deadline sent_at{};
   Duration took{};            // until its reply
   std::int64_t wall_heard{};  // this host's clock at that time
 
+  bool sent() const noexcept { return state != State::not_asked; }  // it may have been carried out
   bool answered() const noexcept { return state == State::answered; }
   bool open() const noexcept { return state == State::under_way; }
+  bool failed() const noexcept { return state == State::failed; }
   // The first element of an answer behind number and clock.
   bool says(std::string_view verdict) const noexcept {
     return answered() && reply.text_at(2) == verdict;
@@ -27,6 +29,10 @@ struct Vote {
   bool says_yes() const noexcept { return answered() && reply.number_at(2) == 1; }
 };
 using Votes = std::vector<Vote>;
+
+// A request to each master, or none.
+using Asks = std::function<std::optional<Ask>(std::size_t)>;
+Asks same(Ask, std::function<bool(std::size_t)> whom = {});  // no `whom`: all
 
 // How long to wait for masters that are slower than a decision needs: three times what it took, and
 // not longer than `most`.
@@ -46,6 +52,7 @@ class Masters {
   // The others can be a majority.
   bool majority_without(std::size_t n) const noexcept { return n <= size() - majority(); }
   const Node& operator[](std::size_t i) const noexcept { return nodes_[i]; }
+  std::vector<Node>& nodes() noexcept { return nodes_; }
 
   // Connects: until every master is ready or has failed, or a majority is ready and the others have
   // had three times as long, but not longer than `patience`, or `by` has passed, or the wait is
@@ -62,27 +69,25 @@ class Masters {
   // back.
   Error too_few() const;
 
-  // Sends `make(i)` to each ready master for which it returns a request, and waits until all have
-  // answered, or it is decided and the stragglers have had their time, or `by` has passed.
-  Votes ask(const std::function<std::optional<Ask>(std::size_t)>& make, Deadline by,
-            const std::function<bool(const Votes&)>& decided, Stragglers = {});
-  // Sends without waiting. The replies are dropped.
-  void tell(const std::function<std::optional<Ask>(std::size_t)>& make);
-  // Until `by`, or until `heard` returns that it is enough; earlier replies are passed to it, too.
-  // False: interrupted.
-  bool hear(Deadline by, const std::function<bool(std::size_t, const Heard&)>& heard,
+  // Sends its request to each ready master, and waits until all have answered, or it is decided and
+  // the stragglers have had their time, or `by` has passed.
+  Votes ask(const Asks&, Deadline by, const std::function<bool(const Votes&)>& decided,
+            Stragglers = {});
+  void tell(const Asks&);  // sends without waiting; the replies are dropped
+  // Reads what comes, until something has or `by` has passed. False: interrupted.
+  bool hear(Deadline by, const std::function<void(std::size_t, const Heard&)>& heard,
             bool interruptible);
+  void pause(Deadline until);  // reads meanwhile, and drops it
 
   std::uint64_t next_number() noexcept { return ++number_; }
-  std::vector<Node>& nodes() noexcept { return nodes_; }
 
  private:
-  bool any_pending() const noexcept;
   bool refused() const noexcept;  // by so many that the others are no majority
+  Result<void> all_different() const;
 
   const redis::Options& options_;
-  Duration majority_took_{};  // the time to connect, when there was none before
-  Deadline majority_at_{};    // since when there is one
+  bool had_majority_ = false;
+  Duration majority_took_{};  // to connect, when there was none before
   std::vector<Node> nodes_;
   std::uint64_t number_ = 0;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One master: a line to it that is dialled again when it has closed, and what must arrive there.
-// Nothing here waits: masters.hpp polls all of them at once.
+// Nothing here waits: Masters polls all of them at once.
 #pragma once
 #include <deque>
 #include <optional>

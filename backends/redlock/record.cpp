@@ -111,7 +111,7 @@ std::optional<Seen> parse_seen(const Reply& answer) {
   return s;
 }
 
-Leader leader_of(const std::vector<std::optional<Seen>>& seen, std::size_t majority) {
+Leader leader_of(const Sightings& seen, std::size_t majority) {
   // by type and value
   std::map<std::pair<std::string, std::string>, std::vector<const Seen*>> locks;
   for (const auto& s : seen)

@@ -76,6 +76,7 @@ struct Leader {
   HolderView holder;
   bool ours = false;
 };
-Leader leader_of(const std::vector<std::optional<Seen>>&, std::size_t majority);
+using Sightings = std::vector<std::optional<Seen>>;  // at each master
+Leader leader_of(const Sightings&, std::size_t majority);
 
 }  // namespace dlock::redlock

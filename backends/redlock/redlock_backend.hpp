@@ -42,16 +42,13 @@
 //    its token is lower.
 // 3. A holder is frozen past its deadline and runs for a moment when it wakes: as with every lease.
 #pragma once
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 #include "common/unanswered_releases.hpp"
 #include "core/backend.hpp"
 #include "redis/wire/client.hpp"
-#include "redis/wire/tls.hpp"
 #include "redlock/factory.hpp"
 #include "redlock/masters.hpp"
 #include "redlock/record.hpp"
@@ -104,12 +101,12 @@ class RedlockBackend final : public Backend {
   Health health() override;
   Counters counters() const noexcept override { return {requests, wakeups}; }
 
-  // Needs masters().gather() before. Uses `owner`, not the request's.
+  // For the waiter. An attempt needs masters().gather() before, and uses `owner`, not the request's.
   Attempt attempt(const Request&, const Owner& owner);
-
-  // For waiters: such a lease was granted.
-  void gave(Duration ttl);
-
+  // Takes votes back, where they may be: sent again until it is answered or the ttl is over.
+  void undo(const Names&, const std::string& vote, Duration ttl,
+            std::function<bool(std::size_t)> whom = {});
+  void gave(Duration ttl);  // such a lease was granted
   Masters& masters() noexcept { return masters_; }
   const Options& options() const noexcept { return options_; }
   redis::Credentials& credentials() noexcept { return credentials_; }
@@ -131,24 +128,21 @@ class RedlockBackend final : public Backend {
     Deadline sent;          // before the first request left
     bool repeated = false;  // an earlier request may have been carried out as well
   };
-  Result<VoteRound> insist(const std::function<std::optional<Ask>(std::size_t)>&,
-                           const std::function<bool(const Votes&)>& decided, Stragglers);
-  Result<VoteRound> insist(const Ask& ask, const std::function<bool(const Votes&)>& decided,
-                           Stragglers stragglers) {
-    return insist([&](std::size_t) { return std::optional{ask}; }, decided, stragglers);
-  }
+  Result<VoteRound> insist(const Asks&, const std::function<bool(const Votes&)>& decided,
+                           Stragglers = {});
   Result<Renewal> extend(const Lease&, Duration ttl, std::string ended);
-  void retake(const Votes&, const Names&, std::vector<std::string> words);
-  void undo(const Names&, const std::string& vote, Duration ttl);
+  Result<Renewal> renewed(const Lease&, Duration ttl, const VoteRound&, const Names&);
   Error wrong_list(std::size_t master, std::string_view recorded) const;
   Error too_few_answered(std::string_view what, std::size_t answered) const;
+  // For `what`, which found no holder: Errc::unavailable if a majority may have one all the same.
+  Result<void> nothing_unread(std::string_view what, const Sightings&) const;
   void watch();
-  Result<std::vector<std::optional<Seen>>> look(const Names&, Votes* votes = nullptr);
+  Result<Sightings> look(const Names&, Votes* votes = nullptr);
   // `asked`: by a caller, not found at a master
   Result<std::optional<KeyView>> inspect(const Names&, bool asked);
   // As KeyView has it: a master that says nothing, or restarted lately, does not say that there is
   // no vote. `leader`: of `seen`.
-  std::string unread(const std::vector<std::optional<Seen>>& seen, const Leader& leader) const;
+  std::string unread(const Sightings& seen, const Leader& leader) const;
   Result<std::unique_ptr<redis::Client>> client_of(std::size_t master) const;
 
   const Traits& traits_;  // of the table, which lives for ever

@@ -22,13 +22,25 @@ std::string ends(const Seen& s) {
   return s.left ? "ends in " + format_duration(*s.left) : "no expiry";
 }
 
-std::string state_at(const Seen& s) {
+std::string state_of(const Seen& s) {
   if (!s.held()) return "free";
   if (s.type != "string")
     return fmt::format("held by another program, type {}, {}", s.type, ends(s));
   if (!s.ours()) return fmt::format("held by another program, {}", ends(s));
   return fmt::format("held by {}{}, {}", s.owner.substr(0, 8),
                      s.token == 0 ? " (never confirmed)" : "", ends(s));
+}
+
+std::string state_at(const Node& n, const std::optional<Seen>& s, const Vote& vote, bool agrees) {
+  if (!s) {
+    const bool silent = !n.ready() && !n.pending();
+    return fmt::format("{}: ? ({})", n.at().text(), silent ? n.why().message : "no answer in time");
+  }
+  const Micros offset = s->now - (vote.wall_heard - vote.took.count() / 2);
+  return fmt::format("{}: {}round trip {:.1f} ms, clock {:+.3f} s", n.at().text(),
+                     agrees ? "" : state_of(*s) + "; ",
+                     static_cast<double>(vote.took.count()) / 1e3,
+                     static_cast<double>(offset) / 1e6);
 }
 
 // The first address, to find masters on the same host.
@@ -39,34 +51,31 @@ std::string address_of(const redis::Endpoint& at) {
 
 }  // namespace
 
-Result<std::vector<std::optional<Seen>>> RedlockBackend::look(const Names& at, Votes* out) {
+Result<Sightings> RedlockBackend::look(const Names& at, Votes* out) {
   Masters& m = masters_;
-  const auto answered = [](const Vote& v) { return v.answered(); };
-  TRY(asked, insist({&scripts::look, at.all(), {}},
-                    [&](const Votes& v) { return count(v, answered) >= m.majority(); },
+  TRY(asked, insist(same({&scripts::look, at.all(), {}}),
+                    [&](const Votes& v) { return count(v, &Vote::answered) >= m.majority(); },
                     {patience, false, true}));
-  Votes& votes = asked.votes;
-  std::vector<std::optional<Seen>> seen(m.size());
+  Sightings seen(m.size());
   std::size_t understood = 0;
   Error why{Errc::unavailable, "no answer in time"};
   for (std::size_t i = 0; i < m.size(); ++i) {
-    if (votes[i].answered()) seen[i] = parse_seen(votes[i].reply);
+    if (asked.votes[i].answered()) seen[i] = parse_seen(asked.votes[i].reply);
     understood += seen[i].has_value();
-    if (votes[i].state == Vote::State::failed) why = votes[i].why;
+    if (asked.votes[i].failed()) why = asked.votes[i].why;
   }
   if (understood < m.majority())
     return fail(why.code, fmt::format("look at {}: only {} of {} masters answered: {}", where(),
                                       understood, m.size(), why.message));
-  if (out) *out = std::move(votes);
-  return seen;
+  if (out) *out = std::move(asked.votes);
+  return std::move(seen);
 }
 
 Result<std::optional<KeyView>> RedlockBackend::inspect(const Key& key) {
   return inspect(names(key), true);
 }
 
-std::string RedlockBackend::unread(const std::vector<std::optional<Seen>>& seen,
-                                   const Leader& leader) const {
+std::string RedlockBackend::unread(const Sightings& seen, const Leader& leader) const {
   const Masters& m = masters_;
   std::size_t unsure = 0;
   for (std::size_t i = 0; i < m.size(); ++i)
@@ -114,27 +123,14 @@ Result<std::optional<KeyView>> RedlockBackend::inspect(const Names& at, bool ask
   if (held && !leader.ours) v.notes.push_back("held by another program");
   const std::string list = list_text(options_);
   for (std::size_t i = 0; i < m.size(); ++i) {
-    const auto& s = seen[i];
-    if (!s || s->list.empty() || s->list == list) continue;
-    const KnownList other = KnownList::parse(s->list);
+    if (!seen[i] || seen[i]->list.empty() || seen[i]->list == list) continue;
+    const KnownList other = KnownList::parse(seen[i]->list);
     v.notes.push_back(fmt::format("{}: has {} as the masters of this key{}", m[i].at().text(),
                                   printable(other.text),
                                   other.marked ? ", and that they are being changed" : ""));
   }
-  for (std::size_t i = 0; i < m.size(); ++i) {
-    const auto& s = seen[i];
-    const std::string name = m[i].at().text();
-    if (!s) {
-      const bool silent = !m[i].ready() && !m[i].pending();
-      v.notes.push_back(
-          fmt::format("{}: ? ({})", name, silent ? m[i].why().message : "no answer in time"));
-      continue;
-    }
-    const Micros offset = s->now - (votes[i].wall_heard - votes[i].took.count() / 2);
-    v.notes.push_back(fmt::format(
-        "{}: {}round trip {:.1f} ms, clock {:+.3f} s", name, agrees(s) ? "" : state_at(*s) + "; ",
-        static_cast<double>(votes[i].took.count()) / 1e3, static_cast<double>(offset) / 1e6));
-  }
+  for (std::size_t i = 0; i < m.size(); ++i)
+    v.notes.push_back(state_at(m[i], seen[i], votes[i], agrees(seen[i])));
   return std::optional{std::move(v)};
 }
 

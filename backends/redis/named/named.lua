@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
--- The scripts of the named recipes: each is its piece behind clock (call, now; in ../fair/state.lua),
+-- The scripts of the named recipes: each is its piece behind clock (in ../fair/state.lua: call, now),
 -- keys, value and state.
 
 --- keys
