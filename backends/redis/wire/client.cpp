@@ -24,12 +24,6 @@ Duration pause_before(unsigned attempt) noexcept {
   return most / 2 + Duration{random() % static_cast<unsigned>(most.count() / 2)};
 }
 
-void pause_until(Deadline until) noexcept {
-  while (!wait_for(-1, 0, {until})) {
-    if (Clock::now() >= until) return;
-  }
-}
-
 }  // namespace
 
 Result<std::unique_ptr<Client>> Client::create(Options options) {
@@ -173,23 +167,8 @@ Result<Reply> Client::ask_any(Line& line, const Command& command, Manner manner,
   return std::move(*reply);
 }
 
-Result<std::int64_t> Client::copies(Line& line, unsigned wanted) {
-  const auto patience = options_.op_timeout / 2;
-  const auto ms = std::max<std::int64_t>(
-      1, std::chrono::duration_cast<std::chrono::milliseconds>(patience).count());
-  TRY(reply,
-      ask(line, {.what = "wait for replicas",
-                 .words = {"WAIT", fmt::format_int(wanted).str(), fmt::format_int(ms).str()}}));
-  return reply.integer;
-}
-
-Result<Released> Client::none_found(std::string_view what, const Answer& answer) const {
-  if (answer.grace_left == Duration{}) return Released::was_not_held;
-  return fail(Errc::unavailable, fmt::format("{} at {}: no holder is found; {}", what,
-                                             options_.where, unread(answer)));
-}
-
-Result<Answer> Client::call(const Command& command, Deadline by, unsigned wanted) {
+Result<Answer> Client::call(const Command& command) {
+  const Deadline by = usual_deadline();
   bool unknown = false;
   // A server that never answered is retried for this long from the first call on; later calls try
   // once each.
@@ -201,7 +180,7 @@ Result<Answer> Client::call(const Command& command, Deadline by, unsigned wanted
                         : std::min(by, too_late ? later(Clock::now(), options_.connect_timeout)
                                                 : *first_answer_by_);
     Exchange exchange{*this, command};
-    auto answer = exchange.run(connect_by, wanted);
+    auto answer = exchange.run(connect_by);
     if (answer) {
       answer->repeated = unknown;
       return answer;
@@ -214,7 +193,7 @@ Result<Answer> Client::call(const Command& command, Deadline by, unsigned wanted
       if (unknown && retryable(answer.error().code)) answer.error().code = Errc::timed_out;
       return answer;
     }
-    pause_until(next);
+    wait_for(-1, 0, {next});
   }
 }
 

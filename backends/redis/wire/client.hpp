@@ -36,16 +36,12 @@ class Client {
   static Result<std::unique_ptr<Client>> create(Options);
 
   // Until it is answered: every command can be repeated without harm, so one whose reply was lost
-  // is sent again. After `by` nothing is begun again; but connecting, the greeting and the request
-  // have op_timeout each, so that a slow way to a server that answers takes as many round trips as
-  // it needs. Errc::timed_out: it may have been carried out; Errc::unavailable: it was not.
-  // `copies`: then waits until so many replicas have it, at most half of op_timeout.
-  Result<Answer> call(const Command&, Deadline by, unsigned copies = 0);
-  // As above, with the usual deadline: op_timeout, plus connect_timeout until there was an answer
-  // once.
-  Result<Answer> call(const Command& command, unsigned copies = 0) {
-    return call(command, usual_deadline(), copies);
-  }
+  // is sent again. After the usual deadline nothing is begun again; but connecting, the greeting
+  // and the request have op_timeout each, so that a slow way to a server that answers takes as many
+  // round trips as it needs. Errc::timed_out: it may have been carried out; Errc::unavailable: it
+  // was not.
+  Result<Answer> call(const Command&);
+  // op_timeout, plus connect_timeout until there was an answer once.
   Deadline usual_deadline() const noexcept;
 
   // false: nothing was ever sent, so there is nothing to undo
@@ -68,8 +64,6 @@ class Client {
   // One request on a line, without a retry. An error reply is an Error, or a result like others.
   Result<Reply> ask(Line&, const Command&);
   Result<Reply> ask_any(Line&, const Command&, Manner, Duration patience);
-  // The number of replicas that have what was written on this line so far.
-  Result<std::int64_t> copies(Line&, unsigned wanted);
 
   Result<std::vector<Endpoint>> servers();  // all that have keys
   // Calls `found` for every key on that server that matches.
@@ -106,8 +100,6 @@ class Client {
     return answer.grace_left > Duration{} ? unread_note(options_.restart_grace, answer.grace_left)
                                           : "";
   }
-  // Released::was_not_held; Errc::unavailable if the server may have forgotten the holder.
-  Result<Released> none_found(std::string_view what, const Answer& answer) const;
 
   Locator& locator() noexcept { return *locator_; }
   const Options& options() const noexcept { return options_; }

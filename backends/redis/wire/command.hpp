@@ -44,6 +44,7 @@ struct Command {
   // a script that also works with so many of its keys, in a slot that is being moved; 0: with all
   // of them only
   std::size_t enough = 0;
+  bool confirmed = false;  // waits for the replicas that ?replicas= wants
 
   // Behind ASKING there are two replies, the second one is the command's. `last`: behind the words,
   // if not empty.

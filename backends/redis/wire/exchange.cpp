@@ -51,11 +51,11 @@ Exchange::~Exchange() {
   else client_.invalidate(std::move(line_));
 }
 
-Result<Answer> Exchange::run(Deadline connect_by, unsigned wanted) {
+Result<Answer> Exchange::run(Deadline connect_by) {
   TRY_VOID(begin({connect_by}));
   TRY(answer, await({no_deadline}));
-  if (wanted > 0 && !withheld()) {
-    TRY(have, copies(wanted));
+  if (command_.confirmed && client_.options().replicas > 0 && !withheld()) {
+    TRY(have, copies());
     answer->copies = have;
   }
   return std::move(*answer);
@@ -120,10 +120,14 @@ Result<void> Exchange::go_to(const Endpoint& at) {
   return {};
 }
 
-Result<std::int64_t> Exchange::copies(unsigned wanted) {
-  auto have = client_.copies(*line_, wanted);
+Result<std::int64_t> Exchange::copies() {
+  const Options& o = client_.options();
+  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(o.op_timeout / 2).count();
+  auto have = client_.ask(*line_, {.what = "wait for replicas",
+                                   .words = {"WAIT", fmt::format_int(o.replicas).str(),
+                                             fmt::format_int(std::max<long>(1, ms)).str()}});
   if (!have) return fail(closed(std::move(have.error())));
-  return have;
+  return have->integer;
 }
 
 Error Exchange::failed(Error e) {

@@ -16,8 +16,7 @@ class Exchange {
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
 
-  // All of it, without an interruption. `copies`: as of Client::call.
-  Result<Answer> run(Deadline connect_by, unsigned copies);
+  Result<Answer> run(Deadline connect_by);  // all of it, without an interruption
 
   Result<void> begin(Wait);  // connects, and sends
   // The answer; nothing: the wait is over, and it may still come. At the latest op_timeout after it
@@ -40,8 +39,9 @@ class Exchange {
   bool sent() const noexcept { return sent_; }
   Again again() const noexcept { return again_; }
 
-  // After an answer, on the same line:
-  Result<std::int64_t> copies(unsigned wanted);
+  // After an answer, on the same line: how many replicas have it. Waits until as many as ?replicas=
+  // wants do, at most half of op_timeout.
+  Result<std::int64_t> copies();
   std::unique_ptr<Line> take_line() { return std::move(line_); }
   const Line& line() const noexcept { return *line_; }
 
