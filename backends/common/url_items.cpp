@@ -12,6 +12,12 @@ Result<void> can_list(std::string_view prefix) {
   return fail(Errc::usage, "without a prefix only a named key can be inspected: give a KEY");
 }
 
+std::string Endpoint::text() const {
+  if (!socket.empty()) return socket;
+  return host.find(':') == host.npos ? fmt::format("{}:{}", host, port)
+                                     : fmt::format("[{}]:{}", host, port);
+}
+
 void UrlItems::wrong(std::string_view item, std::string_view value, std::string_view allowed) {
   if (wrong_.empty()) wrong_ = fmt::format("{} is {}; allowed is {}", item, quoted(value), allowed);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shared by the URLs of several stores: reading their items, and the error for an invalid one.
 #pragma once
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -20,6 +21,23 @@ struct TlsOptions {
   std::string ca;
   std::string cert, key;  // PEM; both or none
   bool insecure = false;  // verify nothing (--tls-insecure)
+};
+
+// How to reach and log in to servers that dlock speaks to over sockets of its own (net/).
+struct LoginOptions : StoreOptions {
+  std::string user, password;
+  std::string password_file;  // that it came from; empty: from none
+  std::optional<TlsOptions> tls;
+};
+
+// The address of such a server: host and port, or a unix socket.
+struct Endpoint {
+  std::string host;
+  std::uint16_t port = 0;
+  std::string socket{};  // path; when not empty, host and port are not used
+
+  std::string text() const;  // "db1:6379", "[::1]:6379", "/run/redis.sock"
+  bool operator==(const Endpoint&) const = default;
 };
 
 // Errc::usage: without a prefix every name in the store may be a key, so none can be listed.

@@ -16,8 +16,8 @@ constexpr std::int64_t usual_quota = std::int64_t{2} << 30U;
 // One member, asked by itself.
 class Examination {
  public:
-  Examination(Client client, const std::string& host)
-      : client_(std::move(client)), found_(" of " + host) {}
+  Examination(const Client& all, std::size_t endpoint)
+      : client_(all.only(endpoint)), found_(" of " + client_.options().endpoints[0].text()) {}
 
   // Errors of the first request alone: this member is not there.
   Result<std::vector<Finding>> examine() {
@@ -134,8 +134,7 @@ Result<std::vector<Finding>> examine(Client& client) {
   Error last{Errc::unavailable, "no member answers"};
   const auto& endpoints = client.options().endpoints;
   for (std::size_t i = 0; i < endpoints.size(); ++i) {
-    const std::string host = fmt::format("{}:{}", endpoints[i].name, *endpoints[i].port);
-    Examination one{client.only(i), host};
+    Examination one{client, i};
     auto all = one.examine();
     if (all) {
       ++answered;
@@ -144,7 +143,8 @@ Result<std::vector<Finding>> examine(Client& client) {
       continue;
     }
     last = std::move(all.error());
-    silent.add(host, printable(last.message), Level::warning, "this member was not looked at");
+    silent.add(endpoints[i].text(), printable(last.message), Level::warning,
+               "this member was not looked at");
   }
   if (answered == 0) return fail(std::move(last));
   found.add(silent.take());

@@ -16,7 +16,7 @@ Access access(const Url& url) {
 
 Result<void> check(const Url& url, const Traits& traits, const Settings& settings) {
   TRY(options, parse_options(url, traits, settings));
-  if (options.tls) TRY_VOID(make_tls(*options.tls));
+  if (options.tls) TRY_VOID(TlsContext::create(*options.tls));
   return {};
 }
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include <optional>
 #include <string>
 #include <vector>
 #include "common/url_items.hpp"
@@ -10,10 +9,8 @@ namespace dlock::etcd {
 
 inline constexpr std::uint16_t usual_port = 2379;
 
-struct Options : StoreOptions {
-  std::vector<Url::Host> endpoints;  // each with its port
-  std::optional<TlsOptions> tls;
-  std::string user, password, password_file;
+struct Options : LoginOptions {
+  std::vector<Endpoint> endpoints;
   // before the name of every key: "dlock/", or "/app/dlock/" for the path /app
   std::string root;
   bool native = true;  // false: keys are those that `etcdctl lock` makes

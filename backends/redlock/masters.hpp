@@ -45,7 +45,7 @@ struct Stragglers {
 
 class Masters {
  public:
-  Masters(const redis::Options&, redis::Credentials&, std::uint64_t& requests);
+  Masters(const redis::Options&, Credentials&, std::uint64_t& requests);
 
   std::size_t size() const noexcept { return nodes_.size(); }
   std::size_t majority() const noexcept { return nodes_.size() / 2 + 1; }

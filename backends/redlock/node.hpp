@@ -31,10 +31,10 @@ struct Heard {
 
 class Node {
  public:
-  Node(redis::Line::Shared shared, redis::Endpoint at)
+  Node(redis::Line::Shared shared, Endpoint at)
       : shared_(shared), line_(shared, std::move(at)) {}
 
-  const redis::Endpoint& at() const noexcept { return line_.at(); }
+  const Endpoint& at() const noexcept { return line_.at(); }
   bool ready() const noexcept { return line_.ready(); }
   // Connecting or greeting: not yet known whether it is usable.
   bool pending() const noexcept { return line_.pending(); }

@@ -109,7 +109,7 @@ class RedlockBackend final : public Backend {
   void gave(Duration ttl);  // such a lease was granted
   Masters& masters() noexcept { return masters_; }
   const Options& options() const noexcept { return options_; }
-  redis::Credentials& credentials() noexcept { return credentials_; }
+  Credentials& credentials() noexcept { return credentials_; }
   Names names(const Key& key) const { return Names{options_.prefix + key.text()}; }
   Deadline usual_deadline() const noexcept;
 
@@ -147,7 +147,7 @@ class RedlockBackend final : public Backend {
 
   const Traits& traits_;  // of the table, which lives for ever
   Options options_;
-  redis::Credentials credentials_{options_};
+  Credentials credentials_{options_};
   Masters masters_;
   UnansweredReleases unanswered_;
   bool ever_ready_ = false;

@@ -44,7 +44,7 @@ std::string state_at(const Node& n, const std::optional<Seen>& s, const Vote& vo
 }
 
 // The first address, to find masters on the same host.
-std::string address_of(const redis::Endpoint& at) {
+std::string address_of(const Endpoint& at) {
   const auto found = look_up(at.host, at.port, later(Clock::now(), patience));
   return found ? found->front().text() : at.host;
 }

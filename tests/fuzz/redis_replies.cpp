@@ -18,7 +18,7 @@ void records(const redis::Reply& reply, int depth) {
     for (const Micros now : {Micros{0}, Micros{1} << 50}) (void)redis::view_of(*holder, now);
   (void)redis::parse_waiter(reply.text);
   if (reply.is(redis::Reply::Type::error)) {
-    const redis::Endpoint asked{"db1", 6379};
+    const Endpoint asked{"db1", 6379};
     (void)redis::parse_moved(reply.text, asked);
     (void)redis::parse_ask(reply.text, asked);
   }
@@ -55,7 +55,7 @@ void redis_record(std::string_view text) {
       (void)redis::view_of(*holder, now);
   (void)redis::parse_waiter(text);
   for (const std::string& name : redlock::KnownList::parse(text).masters()) (void)name.size();
-  const redis::Endpoint asked{"db1", 6379};
+  const Endpoint asked{"db1", 6379};
   if (const auto moved = redis::parse_moved(text, asked)) must(moved->slot < 16384, "no slot");
   if (const auto ask = redis::parse_ask(text, asked)) must(ask->slot < 16384, "no slot");
 }

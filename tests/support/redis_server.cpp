@@ -116,7 +116,7 @@ void RedisServer::freeze() {
 void RedisServer::thaw() { ::kill(pid_, SIGCONT); }
 
 redis::Reply RedisServer::command(std::span<const std::string_view> words) {
-  if (!admin_) admin_ = std::make_unique<RawRedis>(redis::Endpoint{{}, 0, directory() + "/sock"});
+  if (!admin_) admin_ = std::make_unique<RawRedis>(Endpoint{{}, 0, directory() + "/sock"});
   auto reply = admin_->ask(words, Clock::now() + std::chrono::seconds{30});
   if (!reply) {
     admin_.reset();

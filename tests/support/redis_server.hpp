@@ -21,7 +21,7 @@ namespace dlock::test {
 // Commands over one connection, without a greeting; waits for each reply.
 class RawRedis {
  public:
-  explicit RawRedis(const redis::Endpoint& at)
+  explicit RawRedis(const Endpoint& at)
       : connection_(at, nullptr, std::chrono::seconds{5}, no_deadline) {}
   // Nothing: none by then, or the connection is broken.
   std::optional<redis::Reply> ask(std::span<const std::string_view> words, Deadline by);

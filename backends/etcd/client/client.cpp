@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include "core/text.hpp"
-#include "util/secret_file.hpp"
 
 namespace dlock::etcd {
 namespace {
@@ -38,79 +37,61 @@ void Client::leave() {
   at_ = (at_ + 1) % options_.endpoints.size();
 }
 
-Result<std::unique_ptr<Http>> Client::dial(std::size_t endpoint, Wait wait) {
-  const Url::Host& at = options_.endpoints[endpoint];
-  for (bool again = false;; again = true) {
-    const bool old = tls_ != nullptr;
-    if (options_.tls && !tls_) {
-      TRY(made, make_tls(*options_.tls));
-      tls_ = std::move(made);
-    }
-    auto stream = Stream::open(at, tls_, wait);
-    if (stream)
-      return std::make_unique<Http>(std::move(*stream), fmt::format("{}:{}", at.name, *at.port));
-    // the files may have been changed since they were read
-    if (stream.error().code == Errc::denied) tls_.reset();
-    if (stream.error().code != Errc::denied || !old || again)
-      return fail(stream.error().code, fmt::format("cannot connect to {}:{}: {}", at.name, *at.port,
-                                                   stream.error().message));
+Result<std::unique_ptr<Http>> Client::dial(Deadline until) {
+  for (;;) {
+    if (options_.tls && !credentials_.tls()) TRY_VOID(credentials_.load());
+    const unsigned version = credentials_.version();
+    auto http = std::make_unique<Http>(options_.endpoints[at_], credentials_.tls(),
+                                       options_.op_timeout, until);
+    auto open = http->open(until);
+    if (open) return http;
+    if (open.error().code != Errc::denied || !credentials_.newer_than(version))
+      return fail(std::move(open.error()));
   }
 }
 
+// One endpoint after the other, each for its share of the time. One that TLS keeps out is passed
+// over like one that is down; a wrong password is wrong everywhere.
 Result<void> Client::connect(std::string_view what, Deadline until) {
   const std::size_t all = options_.endpoints.size();
   Error last{Errc::unavailable, "no time was left to connect"};
   for (std::size_t i = 0; !http_ && i < all && Clock::now() < until; ++i) {
-    const auto share = (until - Clock::now()) / static_cast<int>(all - i);
-    const Wait wait{Clock::now() + share};
-    auto made = dial(at_, wait);
-    if (!made) {
-      last = std::move(made.error());
-      last.message = fmt::format("{} at {}: {}", what, options_.where, printable(last.message));
-      leave();
-      continue;
+    const Deadline by = Clock::now() + (until - Clock::now()) / static_cast<int>(all - i);
+    auto made = dial(by);
+    const bool open = made.has_value();
+    Result<void> in = open ? login(**made, by) : fail(std::move(made.error()));
+    if (in) {
+      http_ = std::move(*made);
+      return {};
     }
-    http_ = std::move(*made);
-    if (options_.user.empty() || !token_.empty() || no_auth_) break;
-    if (auto in = login(what, wait); !in) {
-      last = std::move(in.error());
-      leave();
-      if (last.code == Errc::denied) break;
-    }
+    last = {in.error().code,
+            fmt::format("{} at {}: {}", what, options_.where, printable(in.error().message))};
+    leave();
+    if (open && last.code == Errc::denied) break;
   }
   if (http_) return {};
   return fail(std::move(last));
 }
 
-bool Client::secrets_changed() {
-  if (options_.password_file.empty()) return false;
-  auto now = read_secret(options_.password_file);
-  if (!now || *now == options_.password) return false;
-  options_.password = std::move(*now);
-  return true;
-}
-
-Result<void> Client::login(std::string_view what, Wait wait) {
+Result<void> Client::login(Http& http, Deadline until) {
+  if (options_.user.empty() || !token_.empty() || no_auth_) return {};
   for (;;) {
     ++requests;
+    const unsigned version = credentials_.version();
     const Json body{{"name", options_.user}, {"password", options_.password}};
-    auto answer = http_->post("/v3/auth/authenticate",
-                              body.dump(-1, ' ', false, Json::error_handler_t::replace), "", wait);
-    if (!answer)
-      return fail(Errc::unavailable, fmt::format("{} at {}: no login: {}", what, options_.where,
-                                                 printable(answer.error().message)));
+    const auto answer =
+        http.post("/v3/auth/authenticate",
+                  body.dump(-1, ' ', false, Json::error_handler_t::replace), "", until);
+    if (!answer) return fail(Errc::unavailable, "no login: " + answer.error().message);
     const Json reply = Json::parse(answer->body, nullptr, false);
     token_ = text_of(reply, "token");
     if (answer->status == 200 && !token_.empty()) return {};
     const std::string why = reason_of(reply);
     no_auth_ = contains(why, "authentication is not enabled");
     if (no_auth_) return {};
-    if (contains(why, "invalid user ID or password")) {
-      if (secrets_changed()) continue;
-      return fail(refused(Errc::denied, what, options_.where, why, ""));
-    }
-    return fail(
-        refused(Errc::unavailable, what, options_.where, why.empty() ? "no login" : why, ""));
+    const bool wrong = contains(why, "invalid user ID or password");
+    if (wrong && credentials_.newer_than(version)) continue;
+    return fail(wrong ? Errc::denied : Errc::unavailable, why.empty() ? "no login" : why);
   }
 }
 
@@ -145,9 +126,8 @@ Result<Client::Reply> Client::judge(std::string_view what, HttpAnswer&& answer) 
   return refuse(Errc::protocol);
 }
 
-template <class Body>
-Result<Client::Reply> Client::call(std::string_view what, std::string_view path, const Body& body,
-                                   Deadline until, bool repeatable) {
+Result<Client::Reply> Client::call(std::string_view what, std::string_view path, Json body,
+                                   Deadline until, bool repeatable, NewLease* fresh) {
   const std::size_t all = options_.endpoints.size();
   bool unclear = false;
   const auto failed = [&](Error e) {
@@ -157,11 +137,16 @@ Result<Client::Reply> Client::call(std::string_view what, std::string_view path,
   for (std::size_t tries = 0, logins = 0;;) {
     const bool idle = http_ != nullptr;  // the server may have closed it meanwhile
     if (auto up = connect(what, until); !up) return failed(std::move(up.error()));
-    const bool last = !repeatable || (tries + 1 >= all && (tries > 0 || !idle));
+    const unsigned version = credentials_.version();
+    const bool enough = tries + 1 >= all && (tries > 0 || !idle), last = enough || !repeatable;
     const int shares = last || tries >= all ? 1 : static_cast<int>(all - tries);
-    const auto left = (until - Clock::now()) / shares;
+    const Deadline by = Clock::now() + (until - Clock::now()) / shares;
+    if (fresh) {
+      *fresh = {never_used_id(), Clock::now()};
+      body["ID"] = std::to_string(fresh->id);
+    }
     ++requests;
-    auto answer = http_->post(path, body().dump(), token_, {Clock::now() + left});
+    auto answer = http_->post(path, body.dump(), token_, by);
     if (answer) {
       if (!http_->stays_open()) http_.reset();
       auto reply = judge(what, std::move(*answer));
@@ -175,9 +160,16 @@ Result<Client::Reply> Client::call(std::string_view what, std::string_view path,
       if (last || reply.error().code != Errc::timed_out) return failed(std::move(reply.error()));
     } else {
       leave();
-      if (last || answer.error().code == Errc::denied || Clock::now() >= until)
+      // with TLS 1.3 a server refuses our certificate only now: nothing was done
+      const bool refused = answer.error().code == Errc::denied;
+      const bool over = refused ? enough && !credentials_.newer_than(version) : last;
+      if (over || Clock::now() >= until)
         return failed({answer.error().code, fmt::format("{} at {}: {}", what, options_.where,
                                                         printable(answer.error().message))});
+      if (refused) {
+        ++tries;
+        continue;
+      }
     }
     unclear = true;
     ++tries;
@@ -186,11 +178,8 @@ Result<Client::Reply> Client::call(std::string_view what, std::string_view path,
 
 Result<NewLease> Client::grant(std::string_view what, Duration ttl, Deadline until) {
   NewLease lease;
-  const auto body = [&]() -> Json {
-    lease = {never_used_id(), Clock::now()};
-    return {{"ID", std::to_string(lease.id)}, {"TTL", std::to_string(seconds(ttl))}};
-  };
-  TRY(reply, call(what, "/v3/lease/grant", body, until, true));
+  const Json body{{"TTL", std::to_string(seconds(ttl))}};
+  TRY(reply, call(what, "/v3/lease/grant", body, until, true, &lease));
   if (number_of(reply.body, "ID") != lease.id || number_of(reply.body, "TTL") < seconds(ttl))
     return fail(malformed_reply(what, options_.where));
   return lease;
@@ -198,59 +187,42 @@ Result<NewLease> Client::grant(std::string_view what, Duration ttl, Deadline unt
 
 Result<TxnAnswer> Client::txn(std::string_view what, const Json& transaction, Deadline until,
                               bool repeatable) {
-  TRY(reply,
-      call(
-          what, "/v3/kv/txn", [&]() -> const Json& { return transaction; }, until, repeatable));
-  if (reply.lease_missing) {
-    TxnAnswer a;
-    a.lease_missing = true;
-    a.unclear = reply.unclear;
-    return a;
-  }
-  auto a = TxnAnswer::of(reply.body);
-  if (!a) return fail(malformed_reply(what, options_.where));
-  a->unclear = reply.unclear;
-  return std::move(*a);
+  TRY(reply, call(what, "/v3/kv/txn", transaction, until, repeatable));
+  auto answer = TxnAnswer::of(reply.body);
+  if (reply.lease_missing) answer.emplace();
+  if (!answer) return fail(malformed_reply(what, options_.where));
+  answer->lease_missing = reply.lease_missing;
+  answer->unclear = reply.unclear;
+  return std::move(*answer);
 }
 
 Result<bool> Client::revoke(std::string_view what, std::int64_t lease, Deadline until) {
-  const Json body{{"ID", std::to_string(lease)}};
-  TRY(reply, call(
-                 what, "/v3/lease/revoke", [&]() -> const Json& { return body; }, until, true));
+  TRY(reply, call(what, "/v3/lease/revoke", {{"ID", std::to_string(lease)}}, until));
   return !reply.lease_missing;
 }
 
 Result<bool> Client::keep_alive(std::int64_t lease, Deadline until) {
-  const Json body{{"ID", std::to_string(lease)}};
-  TRY(reply,
-      call(
-          "wait", "/v3/lease/keepalive", [&]() -> const Json& { return body; }, until, true));
+  TRY(reply, call("wait", "/v3/lease/keepalive", {{"ID", std::to_string(lease)}}, until));
   // a lease that has ended is answered, too, without its TTL
   return !reply.lease_missing && number_of(member(reply.body, "result"), "TTL") > 0;
 }
 
 Result<std::optional<Duration>> Client::time_left(std::int64_t lease, Deadline until) {
-  const Json body{{"ID", std::to_string(lease)}};
-  TRY(reply,
-      call(
-          "inspect", "/v3/lease/timetolive", [&]() -> const Json& { return body; }, until, true));
+  TRY(reply, call("inspect", "/v3/lease/timetolive", {{"ID", std::to_string(lease)}}, until));
   const std::int64_t left = number_of(reply.body, "TTL");
   if (reply.lease_missing || left < 0) return std::optional<Duration>{};
   return std::optional<Duration>{std::chrono::seconds{left}};
 }
 
-Result<Json> Client::ask(std::string_view what, std::string_view path, const Json& body,
-                         Deadline until) {
-  TRY(reply, call(
-                 what, path, [&]() -> const Json& { return body; }, until, true));
+Result<Json> Client::ask(std::string_view what, std::string_view path, Json body, Deadline until) {
+  TRY(reply, call(what, path, std::move(body), until));
   return std::move(reply.body);
 }
 
 Result<std::unique_ptr<Watch>> Client::watch(const std::string& key, const std::string& end,
                                              std::int64_t from, bool puts, Deadline until) {
   TRY_VOID(connect("watch", until));  // where the calls go, with its login
-  const Wait wait{until};
-  auto http = dial(at_, wait);
+  auto http = dial(until);
   if (!http) {
     leave();
     return fail(std::move(http.error()));
@@ -260,8 +232,8 @@ Result<std::unique_ptr<Watch>> Client::watch(const std::string& key, const std::
   if (!puts) request["filters"] = {"NOPUT"};
   ++requests;
   const Json body{{"create_request", std::move(request)}};
-  const auto status = (*http)->start("/v3/watch", body.dump(), token_, wait);
-  const auto line = status ? (*http)->next_line(wait) : std::optional<std::string>{};
+  const auto status = (*http)->start("/v3/watch", body.dump(), token_, until);
+  const auto line = status ? (*http)->next_line({until}) : std::optional<std::string>{};
   if (line && *line) {
     const WatchLine first = WatchLine::of(**line);
     if (first.created && !first.over) return std::make_unique<Watch>(std::move(*http));

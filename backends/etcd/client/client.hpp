@@ -6,8 +6,10 @@
 // the time; another one is sent once.
 #pragma once
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+#include "common/net/credentials.hpp"
 #include "etcd/client/api.hpp"
 #include "etcd/client/http.hpp"
 #include "etcd/options.hpp"
@@ -36,6 +38,8 @@ class Watch {
 class Client {
  public:
   explicit Client(Options options) : options_(std::move(options)) {}
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
 
   const Options& options() const noexcept { return options_; }
   Deadline usual_deadline() const noexcept { return later(Clock::now(), options_.op_timeout); }
@@ -45,6 +49,9 @@ class Client {
   Result<NewLease> grant(std::string_view what, Duration ttl, Deadline until);
   Result<TxnAnswer> txn(std::string_view what, const Json& transaction, Deadline until,
                         bool repeatable = true);
+  Result<TxnAnswer> read(std::string_view what, Parts ranges, Deadline until) {
+    return txn(what, transaction({}, std::move(ranges), {}), until);
+  }
   Result<bool> revoke(std::string_view what, std::int64_t lease, Deadline until);  // false: gone
   // False: the lease has ended. It proves nothing of the future: README.md.
   Result<bool> keep_alive(std::int64_t lease, Deadline until);
@@ -54,7 +61,7 @@ class Client {
   Result<std::unique_ptr<Watch>> watch(const std::string& key, const std::string& end,
                                        std::int64_t from, bool puts, Deadline until);
   // Any call that changes nothing, as it is answered.
-  Result<Json> ask(std::string_view what, std::string_view path, const Json& body, Deadline until);
+  Result<Json> ask(std::string_view what, std::string_view path, Json body, Deadline until);
 
   // The wall clock of the member that answered last, in microseconds since 1970: this host's,
   // unless that is a second off.
@@ -73,19 +80,17 @@ class Client {
     Json body;
     bool lease_missing = false, unclear = false;
   };
-  // `body`: of each try.
-  template <class Body>
-  Result<Reply> call(std::string_view what, std::string_view path, const Body& body, Deadline until,
-                     bool repeatable);
+  // `fresh`: set for each try, and named in the body.
+  Result<Reply> call(std::string_view what, std::string_view path, Json body, Deadline until,
+                     bool repeatable = true, NewLease* fresh = nullptr);
   Result<Reply> judge(std::string_view what, HttpAnswer&&);
-  Result<std::unique_ptr<Http>> dial(std::size_t endpoint, Wait);
   Result<void> connect(std::string_view what, Deadline until);
-  Result<void> login(std::string_view what, Wait);
-  bool secrets_changed();
+  Result<std::unique_ptr<Http>> dial(Deadline until);
+  Result<void> login(Http&, Deadline until);
   void leave();
 
   Options options_;
-  TlsContext tls_;
+  Credentials credentials_{options_};
   std::unique_ptr<Http> http_;
   std::size_t at_ = 0;  // of the endpoints
   unsigned moves_ = 0;

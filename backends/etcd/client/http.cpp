@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "etcd/client/http.hpp"
 #include <fmt/format.h>
+#include <poll.h>
 #include <algorithm>
 #include <ctime>
 #include "core/text.hpp"
@@ -17,31 +18,42 @@ std::int64_t parse_date(const std::string& text) {
   return end && *end == '\0' ? ::timegm(&t) : 0;
 }
 
-}  // namespace
+// Whether a request was done is not known once something of it was sent, unless TLS refused it.
+tl::unexpected<Error> unknown(Error e) {
+  if (e.code != Errc::denied) e.code = Errc::timed_out;
+  return fail(std::move(e));
+}
 
-template <int (HttpReader::*handle)(std::string_view)>
-int HttpReader::data(http_parser* p, const char* at, std::size_t n) {
-  return (static_cast<HttpReader*>(p->data)->*handle)({at, n});
-}
-template <int (HttpReader::*handle)()>
-int HttpReader::event(http_parser* p) {
-  return (static_cast<HttpReader*>(p->data)->*handle)();
-}
+}  // namespace
 
 HttpReader::HttpReader() {
   http_parser_init(&parser_, HTTP_RESPONSE);
   parser_.data = this;
 }
 
+// A callback that returns 1 ends the parsing: feed() returns false.
 bool HttpReader::feed(std::string_view bytes) {
   static const http_parser_settings settings = [] {
     http_parser_settings s{};
-    s.on_message_begin = event<&HttpReader::begin>;
-    s.on_header_field = data<&HttpReader::field>;
-    s.on_header_value = data<&HttpReader::value>;
-    s.on_headers_complete = event<&HttpReader::head>;
-    s.on_body = data<&HttpReader::add_body>;
-    s.on_message_complete = event<&HttpReader::message_complete>;
+    s.on_message_begin = [](http_parser* p) { return of(p).complete_ ? 1 : 0; };
+    s.on_header_field = [](http_parser* p, const char* at, std::size_t n) {
+      return of(p).add_name({at, n}) ? 0 : 1;
+    };
+    s.on_header_value = [](http_parser* p, const char* at, std::size_t n) {
+      return of(p).add_value({at, n}) ? 0 : 1;
+    };
+    s.on_headers_complete = [](http_parser* p) {
+      of(p).head_ = true;
+      return 0;
+    };
+    s.on_body = [](http_parser* p, const char* at, std::size_t n) {
+      return of(p).body_.append(at, n).size() > longest_body ? 1 : 0;
+    };
+    s.on_message_complete = [](http_parser* p) {
+      of(p).complete_ = true;
+      of(p).stays_open_ = http_should_keep_alive(p) != 0;
+      return 0;
+    };
     return s;
   }();
   if (complete_) return bytes.empty();
@@ -51,36 +63,20 @@ bool HttpReader::feed(std::string_view bytes) {
 
 bool HttpReader::end() { return feed({}) && complete_; }
 
-int HttpReader::field(std::string_view part) {
+bool HttpReader::add_name(std::string_view part) {
   if (std::exchange(in_value_, false)) {
-    field_.clear();
+    name_.clear();
     value_.clear();
   }
-  field_ += part;
-  return field_.size() > longest_head ? 1 : 0;
+  name_ += part;
+  return name_.size() <= longest_head;
 }
 
-int HttpReader::value(std::string_view part) {
+bool HttpReader::add_value(std::string_view part) {
   in_value_ = true;
   value_ += part;
-  if (lower(field_) == "date") date_ = parse_date(value_);
-  return value_.size() > longest_head ? 1 : 0;
-}
-
-int HttpReader::head() {
-  head_ = true;
-  return 0;
-}
-
-int HttpReader::add_body(std::string_view part) {
-  body_ += part;
-  return body_.size() > longest_body ? 1 : 0;
-}
-
-int HttpReader::message_complete() {
-  complete_ = true;
-  stays_open_ = http_should_keep_alive(&parser_) != 0;
-  return 0;
+  if (lower(name_) == "date") date_ = parse_date(value_);
+  return value_.size() <= longest_head;
 }
 
 std::optional<std::string> HttpReader::take_line() {
@@ -91,47 +87,62 @@ std::optional<std::string> HttpReader::take_line() {
   return line;
 }
 
-Result<void> Http::send(std::string_view path, std::string_view body, std::string_view token,
-                        Wait wait) {
-  reader_ = std::make_unique<HttpReader>();
-  const std::string login = token.empty() ? "" : fmt::format("Authorization: {}\r\n", token);
-  return stream_->send(fmt::format("POST {} HTTP/1.1\r\nHost: {}\r\n{}Content-Type: "
-                                   "application/json\r\nContent-Length: {}\r\n\r\n{}",
-                                   path, host_, login, body.size(), body),
-                       wait);
+Result<void> Http::open(Deadline until) {
+  for (;;) {
+    TRY(open, transport_.step_open(Clock::now()));
+    if (open) return {};
+    if (Clock::now() >= until)
+      return fail(Errc::unavailable,
+                  fmt::format("cannot connect to {}: no TLS handshake in time", host_));
+    (void)wait_for(transport_.poll_fd(), transport_.poll_events(),
+                   {std::min(until, transport_.poll_until())});
+  }
+}
+
+Result<void> Http::send(std::string_view bytes, Deadline until) {
+  transport_.add(bytes);
+  for (;;) {
+    if (auto sent = transport_.push(); !sent) return unknown(std::move(sent.error()));
+    if (!transport_.unsent()) return {};
+    if (!wait_for(transport_.poll_fd(), POLLOUT, {until}))
+      return fail(Errc::timed_out, "not all could be sent in time");
+  }
 }
 
 Result<bool> Http::read(Wait wait) {
-  std::string bytes;
-  const auto got = stream_->receive(bytes, wait);
-  if (!got && got.error().code == Errc::unavailable && reader_->end()) return true;
-  if (!got) {
-    const Errc code = got.error().code == Errc::denied ? Errc::denied : Errc::timed_out;
-    return fail(code, got.error().message);
+  for (std::string bytes;;) {
+    auto more = transport_.receive(bytes);
+    if (!more && more.error().code != Errc::denied && reader_->end()) return true;
+    if (!more) return unknown(std::move(more.error()));
+    if (*more && reader_->feed(bytes)) return true;
+    if (*more) return fail(Errc::protocol, "the answer is no HTTP");
+    if (!wait_for(transport_.poll_fd(), transport_.poll_events(), wait)) return false;
   }
-  if (*got && !reader_->feed(bytes)) return fail(Errc::protocol, "the answer is no HTTP");
-  return *got;
 }
 
-Result<HttpAnswer> Http::post(std::string_view path, std::string_view body, std::string_view token,
-                              Wait wait) {
-  auto sent = send(path, body, token, wait);
-  if (!sent) return fail(Errc::timed_out, sent.error().message);
-  while (!reader_->complete()) {
-    TRY(more, read(wait));
-    if (!more) return fail(Errc::timed_out, "no answer in time");
-  }
-  return HttpAnswer{reader_->status(), reader_->date(), reader_->take_body()};
+Result<void> Http::read_by(Deadline until) {
+  TRY(more, read({until}));
+  if (more) return {};
+  return fail(Errc::timed_out, "no answer in time");
 }
 
 Result<int> Http::start(std::string_view path, std::string_view body, std::string_view token,
-                        Wait wait) {
-  TRY_VOID(send(path, body, token, wait));
-  while (!reader_->has_head()) {
-    TRY(more, read(wait));
-    if (!more) return fail(Errc::timed_out, "no answer in time");
-  }
+                        Deadline until) {
+  reader_.emplace();
+  const std::string login = token.empty() ? "" : fmt::format("Authorization: {}\r\n", token);
+  TRY_VOID(send(fmt::format("POST {} HTTP/1.1\r\nHost: {}\r\n{}Content-Type: application/json\r\n"
+                            "Content-Length: {}\r\n\r\n{}",
+                            path, host_, login, body.size(), body),
+                until));
+  while (!reader_->has_head()) TRY_VOID(read_by(until));
   return reader_->status();
+}
+
+Result<HttpAnswer> Http::post(std::string_view path, std::string_view body, std::string_view token,
+                              Deadline until) {
+  TRY(status, start(path, body, token, until));
+  while (!reader_->complete()) TRY_VOID(read_by(until));
+  return HttpAnswer{status, reader_->date(), reader_->take_body()};
 }
 
 Result<std::optional<std::string>> Http::next_line(Wait wait) {

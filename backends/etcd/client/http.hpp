@@ -3,11 +3,12 @@
 #pragma once
 #include <http_parser.h>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
-#include "etcd/client/stream.hpp"
+#include <utility>
+#include "common/exchange.hpp"
+#include "common/net/transport.hpp"
 
 namespace dlock::etcd {
 
@@ -15,6 +16,8 @@ namespace dlock::etcd {
 class HttpReader {
  public:
   HttpReader();
+  HttpReader(const HttpReader&) = delete;
+  HttpReader& operator=(const HttpReader&) = delete;
   // False: this is no answer, or more than one.
   bool feed(std::string_view bytes);
   bool end();  // the peer ends the connection: an answer without a length is complete. False: cut
@@ -30,19 +33,12 @@ class HttpReader {
   std::optional<std::string> take_line();
 
  private:
-  template <int (HttpReader::*handle)(std::string_view)>
-  static int data(http_parser* p, const char* at, std::size_t n);
-  template <int (HttpReader::*handle)()>
-  static int event(http_parser* p);
-  int begin() { return complete_ ? 1 : 0; }
-  int field(std::string_view);
-  int value(std::string_view);
-  int head();
-  int add_body(std::string_view);
-  int message_complete();
+  static HttpReader& of(http_parser* p) { return *static_cast<HttpReader*>(p->data); }
+  bool add_name(std::string_view);
+  bool add_value(std::string_view);
 
   http_parser parser_{};
-  std::string body_, field_, value_;
+  std::string body_, name_, value_;  // name and value: of the current header
   std::int64_t date_ = 0;
   bool in_value_ = false, head_ = false, complete_ = false, stays_open_ = false;
 };
@@ -56,26 +52,30 @@ struct HttpAnswer {
 // One connection, one request at a time. After an error it is useless.
 class Http {
  public:
-  Http(std::unique_ptr<Stream> stream, std::string host)
-      : stream_(std::move(stream)), host_(std::move(host)) {}
+  Http(const Endpoint& at, const TlsContext* tls, Duration silence, Deadline until)
+      : transport_(at, tls, silence, until), host_(at.text()) {}
 
+  // Before anything else. Errc::unavailable: nobody answers there. Errc::denied: TLS.
+  Result<void> open(Deadline until);
   // Errc::timed_out: the outcome is unknown. Errc::protocol: likewise; this is no HTTP.
-  // Errc::denied: TLS.
+  // Errc::denied: TLS; nothing was done.
   Result<HttpAnswer> post(std::string_view path, std::string_view body, std::string_view token,
-                          Wait);
+                          Deadline until);
   // The answer comes in lines. Its status.
-  Result<int> start(std::string_view path, std::string_view body, std::string_view token, Wait);
+  Result<int> start(std::string_view path, std::string_view body, std::string_view token,
+                    Deadline until);
   Result<std::optional<std::string>> next_line(Wait);  // nullopt: the wait is over
   bool stays_open() const noexcept { return !reader_ || reader_->stays_open(); }
-  int fd() const noexcept { return stream_->fd(); }
+  int fd() const noexcept { return transport_.poll_fd(); }
 
  private:
-  Result<void> send(std::string_view path, std::string_view body, std::string_view token, Wait);
+  Result<void> send(std::string_view bytes, Deadline until);
   Result<bool> read(Wait);  // false: the wait is over
+  Result<void> read_by(Deadline until);
 
-  std::unique_ptr<Stream> stream_;
+  Transport transport_;
   const std::string host_;
-  std::unique_ptr<HttpReader> reader_;
+  std::optional<HttpReader> reader_;
 };
 
 std::string http_library();  // "http-parser 2.9.4"

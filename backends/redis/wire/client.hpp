@@ -12,7 +12,7 @@
 #include "core/clock.hpp"
 #include "core/error.hpp"
 #include "redis/wire/command.hpp"
-#include "redis/wire/credentials.hpp"
+#include "common/net/credentials.hpp"
 #include "redis/wire/line.hpp"
 #include "redis/wire/locator.hpp"
 #include "redis/wire/options.hpp"

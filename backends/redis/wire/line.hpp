@@ -13,7 +13,7 @@
 #include <span>
 #include <string>
 #include "redis/wire/connection.hpp"
-#include "redis/wire/credentials.hpp"
+#include "common/net/credentials.hpp"
 #include "redis/wire/facts.hpp"
 #include "redis/wire/options.hpp"
 

@@ -125,12 +125,6 @@ std::uint16_t usual_port(std::string_view scheme) noexcept {
   return topology_of(scheme) == Topology::sentinel ? 26379 : 6379;
 }
 
-std::string Endpoint::text() const {
-  if (!socket.empty()) return socket;
-  return host.find(':') == host.npos ? fmt::format("{}:{}", host, port)
-                                     : fmt::format("[{}]:{}", host, port);
-}
-
 Result<Options> parse_options(const Url& url, const Traits& traits, const Settings& settings) {
   return Parser{url, traits, settings, topology_of(url.scheme)}.parse();
 }

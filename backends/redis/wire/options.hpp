@@ -10,27 +10,14 @@
 
 namespace dlock::redis {
 
-// The address of a server: host and port, or a unix socket.
-struct Endpoint {
-  std::string host;
-  std::uint16_t port = 6379;
-  std::string socket;  // path; when not empty, host and port are not used
-
-  std::string text() const;  // "db1:6379", "[::1]:6379", "/run/redis.sock"
-  bool operator==(const Endpoint&) const = default;
-};
-
 // The settings from URL and options, checked as far as possible without a connection.
-struct Options : StoreOptions {
+struct Options : LoginOptions {
   enum class Topology { single, sentinel, cluster, independent };
   Topology topology = Topology::single;
   // sentinels, of that topology; all of them, where they are independent
   std::vector<Endpoint> servers;
   std::string master;  // its name, as sentinels know it
-  std::string user, password;
-  std::string password_file;  // that it came from; empty: from none
   unsigned database = 0;
-  std::optional<TlsOptions> tls;
   std::string prefix;                  // of every key in the store
   unsigned replicas = 0;               // acknowledgements a grant needs
   Duration restart_grace{30'000'000};  // as the default ttl

@@ -21,7 +21,7 @@ std::string why_not(const std::string& url) {
 TEST_CASE("forms of a redlock URL") {
   const auto five = parse("redlock://a,b:7000,c,d,e/2?tls=yes&restart_grace=2m").value();
   REQUIRE(five.servers.size() == 5);
-  CHECK(five.servers[1] == redis::Endpoint{"b", 7000, ""});
+  CHECK(five.servers[1] == Endpoint{"b", 7000, ""});
   CHECK(five.servers[2].port == 6379);
   CHECK(five.database == 2);
   CHECK(five.tls);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "redis/wire/credentials.hpp"
+#include "common/net/credentials.hpp"
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include "util/secret_file.hpp"
 
-namespace dlock::redis {
+namespace dlock {
 namespace {
 
 std::string identity_of(const TlsOptions& files) {
@@ -40,4 +40,4 @@ bool Credentials::newer_than(unsigned version) {
   return version_ != version;
 }
 
-}  // namespace dlock::redis
+}  // namespace dlock

@@ -5,12 +5,12 @@
 #include <vector>
 #include "common/exchange.hpp"
 #include "common/lookup.hpp"
+#include "common/url_items.hpp"
 #include "core/clock.hpp"
 #include "core/error.hpp"
-#include "redis/wire/options.hpp"
 #include "util/fd.hpp"
 
-namespace dlock::redis {
+namespace dlock {
 
 // Connects without waiting, to all addresses of the host: to the next one when one has failed, or
 // has been silent for a moment; the first that answers is used. The name is looked up anew. The
@@ -22,6 +22,9 @@ class Dial {
   // The connected socket; nothing: not yet, call again when events() happen on fd(), or at
   // patience() at the latest. Errc::unavailable, Errc::denied, Errc::usage: none of the addresses.
   Result<Fd> step(Deadline now);
+  // The connection is of no use: call step() for one to the next address.
+  void refused(Error why);
+  std::size_t untried() const noexcept { return addresses_.size() - next_; }
   int fd() const noexcept;
   short events() const noexcept;
   Deadline patience() const noexcept { return patience_; }
@@ -43,4 +46,4 @@ class Dial {
   Error last_{Errc::unavailable, "no address"};
 };
 
-}  // namespace dlock::redis
+}  // namespace dlock

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "redis/wire/tls.hpp"
+#include "common/net/tls.hpp"
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <openssl/err.h>
@@ -11,7 +11,7 @@
 #include <utility>
 #include "util/named_file.hpp"
 
-namespace dlock::redis {
+namespace dlock {
 namespace {
 
 std::string reason() {
@@ -157,4 +157,4 @@ Result<bool> Tls::decrypt(std::string_view wire, std::string& plain, std::string
   return fail(refused ? Errc::denied : Errc::unavailable, fmt::format("TLS: {}", reason()));
 }
 
-}  // namespace dlock::redis
+}  // namespace dlock

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "redis/wire/socket.hpp"
+#include "common/net/dial.hpp"
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -11,7 +11,7 @@
 #include <cstring>
 #include <utility>
 
-namespace dlock::redis {
+namespace dlock {
 namespace {
 
 // after which the next address is tried beside a silent one (RFC 8305)
@@ -36,7 +36,7 @@ void tune(int fd, Duration silence) noexcept {
 }
 
 // The error of connect(2) or SO_ERROR as text.
-Error refused(int error) {
+Error error_of(int error) {
   // a unix socket
   if (error == EAGAIN) return {Errc::unavailable, "its queue of connections is full"};
   return {error == EACCES ? Errc::denied : Errc::unavailable, std::strerror(error)};
@@ -85,9 +85,14 @@ Result<Fd> Dial::step(Deadline now) {
       if (more) patience_ = std::min(patience_, next_at_);
       return Fd{};
     }
-    if (!begun_.empty()) last_ = {Errc::unavailable, "no answer in time"};
+    if (!begun_.empty()) refused({Errc::unavailable, "no answer in time"});
     return fail(last_.code, fmt::format("cannot connect to {}: {}", at_.text(), last_.message));
   }
+}
+
+// A refusal says more than an address where nobody answers.
+void Dial::refused(Error why) {
+  if (last_.code != Errc::denied) last_ = std::move(why);
 }
 
 // The first that is connected. Those that have failed are closed.
@@ -107,7 +112,7 @@ std::optional<Fd> Dial::connected() {
       if (at_.socket.empty()) tune(fd.get(), silence_);
       return fd;
     }
-    last_ = refused(error);
+    refused(error_of(error));
     at = begun_.erase(at);
   }
   return std::nullopt;
@@ -116,7 +121,7 @@ std::optional<Fd> Dial::connected() {
 void Dial::begin(const sockaddr* address, socklen_t size, int family) {
   Fd fd = new_socket(family);
   if (!fd || (::connect(fd.get(), address, size) != 0 && errno != EINPROGRESS)) {
-    last_ = refused(errno);
+    refused(error_of(errno));
     return;
   }
   begun_.push_back(std::move(fd));
@@ -134,4 +139,4 @@ Result<void> Dial::begin_unix() {
   return {};
 }
 
-}  // namespace dlock::redis
+}  // namespace dlock

@@ -15,7 +15,7 @@ struct ssl_ctx_st;
 struct ssl_st;
 struct bio_st;
 
-namespace dlock::redis {
+namespace dlock {
 
 class TlsContext {
  public:
@@ -55,4 +55,4 @@ class Tls {
   bio_st* out_;  // owned by ssl_
 };
 
-}  // namespace dlock::redis
+}  // namespace dlock

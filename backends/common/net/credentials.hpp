@@ -2,17 +2,17 @@
 #pragma once
 #include <optional>
 #include <string>
-#include "redis/wire/options.hpp"
-#include "redis/wire/tls.hpp"
+#include "common/net/tls.hpp"
+#include "common/url_items.hpp"
 
-namespace dlock::redis {
+namespace dlock {
 
 // Password and TLS of the options, from files that are read again when a server refuses them: they
 // may have been changed while a lock is held or waited for.
 class Credentials {
  public:
   // `options` outlives it; its password is kept up to date.
-  explicit Credentials(Options& options) : options_(options) {}
+  explicit Credentials(LoginOptions& options) : options_(options) {}
   Credentials(const Credentials&) = delete;
   Credentials& operator=(const Credentials&) = delete;
 
@@ -25,10 +25,10 @@ class Credentials {
   bool newer_than(unsigned version);
 
  private:
-  Options& options_;
+  LoginOptions& options_;
   std::optional<TlsContext> tls_;
   std::string tls_files_;  // their identity and age
   unsigned version_ = 0;
 };
 
-}  // namespace dlock::redis
+}  // namespace dlock

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// A name with several addresses, and several endpoints, of which one has no TLS that fits.
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <atomic>
+#include <thread>
+#include "faults.hpp"
+#include "support/certificates.hpp"
+#include "support/name_service.hpp"
+#include "util/fd.hpp"
+
+using namespace dlock;
+using namespace dlock::test;
+
+namespace {
+
+// 127.0.0.2:port takes connections, and answers each with these bytes, or with none.
+class Stranger {
+ public:
+  Stranger(std::uint16_t port, std::string answer) : answer_(std::move(answer)) {
+    sockaddr_in at{};
+    at.sin_family = AF_INET;
+    at.sin_port = htons(port);
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1);
+    const int yes = 1;
+    ::setsockopt(listener_.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    REQUIRE(::bind(listener_.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at) == 0);
+    REQUIRE(::listen(listener_.get(), 8) == 0);
+    thread_ = std::thread([this] { serve(); });
+  }
+  ~Stranger() {
+    ::shutdown(listener_.get(), SHUT_RDWR);
+    thread_.join();
+  }
+  std::atomic<int> came{0};
+
+ private:
+  void serve() {
+    for (std::vector<Fd> held;;) {
+      Fd fd{::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC)};
+      if (!fd) return;
+      ++came;
+      if (!answer_.empty()) (void)::send(fd.get(), answer_.data(), answer_.size(), MSG_NOSIGNAL);
+      held.push_back(std::move(fd));
+    }
+  }
+  Fd listener_{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  const std::string answer_;
+  std::thread thread_;
+};
+
+struct Tls {
+  TestDirectory dir;
+  Authority ours{dir.path(), "ours"};
+  Authority::Files files = ours.issue("server", "DNS:two.test,IP:127.0.0.1"),
+                   own = ours.issue("client", "DNS:client");
+  EtcdServer::Setup setup(std::vector<std::string> more = {}) const {
+    EtcdServer::Setup s = in_memory(1, {"--cert-file", files.cert, "--key-file", files.key});
+    s.flags.insert(s.flags.end(), more.begin(), more.end());
+    s.scheme = "https";
+    return s;
+  }
+  std::string items() const { return "?tls_ca=" + ours.file(); }
+  std::string with_own() const {
+    return fmt::format("{}&tls_cert={}&tls_key={}", items(), own.cert, own.key);
+  }
+};
+
+Result<Progress> poll(const std::string& url) {
+  return open_etcd(url, quick(4s))->enqueue(request(key("k"), 30s)).value()->poll(0s);
+}
+void until_it_serves(const std::string& url) {
+  for (int i = 0; i < 100 && !poll(url); ++i) ::usleep(100000);
+}
+
+}  // namespace
+
+TEST_CASE("TLS fails at the first address of a name: the next one serves within op-timeout") {
+  Tls tls;
+  EtcdServer server{tls.setup()};
+  until_it_serves("etcds://" + server.host() + tls.items());
+  names::answer("two.test", {"127.0.0.2", "127.0.0.1"});
+  for (const char* answer : {"HTTP/1.1 400 Bad Request\r\n\r\n", ""}) {
+    CAPTURE(answer);
+    Stranger stranger{port_of(server.host()), answer};
+    const Deadline began = Clock::now();
+    const auto p = poll(fmt::format("etcds://two.test:{}{}", port_of(server.host()), tls.items()));
+    INFO((p ? "" : p.error().message));
+    CHECK(p);
+    CHECK(stranger.came > 0);
+    CHECK(Clock::now() < began + 4s);
+  }
+}
+
+TEST_CASE("of several endpoints the first has no TLS that fits, or refuses our certificate") {
+  Tls tls, theirs;
+  EtcdServer server{tls.setup()};
+  until_it_serves("etcds://" + server.host() + tls.items());
+  const auto served = [&](const std::string& first, const std::string& items) {
+    const auto p = poll(fmt::format("etcds://{},{}{}", first, server.host(), items));
+    INFO((p ? "" : p.error().message));
+    CHECK(p);
+  };
+  {
+    EtcdServer other{theirs.setup()};
+    ::sleep(1);
+    served(other.host(), tls.items());
+  }
+  EtcdServer strict{tls.setup({"--client-cert-auth", "--trusted-ca-file", theirs.ours.file()})};
+  ::sleep(1);
+  served(strict.host(), tls.items());
+  served(strict.host(), tls.with_own());
+  const auto none = poll("etcds://" + strict.host() + tls.with_own());
+  REQUIRE_FALSE(none);
+  INFO(none.error().message);
+  CHECK(none.error().code == Errc::denied);
+}
