@@ -2,8 +2,6 @@
 // Is this server fit for locks? Facts that decide whether a lock can be lost, ended early or
 // refused, with advice.
 #pragma once
-#include <string>
-#include <vector>
 #include "core/backend.hpp"
 #include "redis/wire/client.hpp"
 

@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the recipes of this store do alike.
 #pragma once
-#include <memory>
-#include <optional>
-#include <string>
-#include <vector>
 #include "common/unanswered_releases.hpp"
 #include "redis/wire/client.hpp"
 
@@ -26,6 +22,7 @@ class RedisBackend : public Backend {
 
   Client& client() noexcept { return *client_; }
   std::uint64_t wakeups = 0;
+  bool gave = false;  // a lease: one that is held is never ended by the rule of within_grace
 
   // For a waiter's grant that too few replicas have: it is released, and until that is answered it
   // is `owed`. That release may arrive late, so the request gets another owner: nothing is acquired

@@ -28,8 +28,7 @@ std::size_t count(const Votes& votes, const std::function<bool(const Vote&)>& is
   return static_cast<std::size_t>(std::count_if(votes.begin(), votes.end(), is));
 }
 
-Masters::Masters(const redis::Options& options, Credentials& credentials,
-                 std::uint64_t& requests)
+Masters::Masters(const redis::Options& options, Credentials& credentials, std::uint64_t& requests)
     : options_(options) {
   nodes_.reserve(options.servers.size());
   for (const auto& at : options.servers)

@@ -2,8 +2,6 @@
 // All masters of one URL, on one poll(2).
 #pragma once
 #include <functional>
-#include <optional>
-#include <vector>
 #include "redlock/node.hpp"
 
 namespace dlock::redlock {

@@ -32,7 +32,7 @@ void Node::send(const Ask& ask, std::uint64_t number) {
   // A plain command blocks on the server (BLPOP).
   const Deadline answer_by =
       ask.script ? later(now, std::max<Duration>(shared_.options.op_timeout, 500ms)) : no_deadline;
-  command.put(line_, {.by_text = by_text, .number = id}, answer_by);
+  line_.send(command, {.by_text = by_text, .number = id}, answer_by);
   under_way_.push_back(
       {number, ask.script, now, ask.must_arrive ? std::optional{ask} : std::nullopt});
   line_.push();

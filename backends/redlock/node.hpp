@@ -3,10 +3,6 @@
 // Nothing here waits: Masters polls all of them at once.
 #pragma once
 #include <deque>
-#include <optional>
-#include <string>
-#include <vector>
-#include "redis/wire/command.hpp"
 #include "redis/wire/line.hpp"
 #include "redlock/record.hpp"
 
@@ -31,8 +27,7 @@ struct Heard {
 
 class Node {
  public:
-  Node(redis::Line::Shared shared, Endpoint at)
-      : shared_(shared), line_(shared, std::move(at)) {}
+  Node(redis::Line::Shared shared, Endpoint at) : shared_(shared), line_(shared, std::move(at)) {}
 
   const Endpoint& at() const noexcept { return line_.at(); }
   bool ready() const noexcept { return line_.ready(); }

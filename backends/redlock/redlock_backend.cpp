@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "redlock/redlock_backend.hpp"
 #include <fmt/format.h>
-#include <poll.h>
 #include <sys/epoll.h>
 #include <algorithm>
 #include "core/number.hpp"
@@ -176,11 +175,8 @@ void RedlockBackend::watch() {
   for (Node& n : masters_.nodes()) {
     const int fd = n.line().poll_fd();
     if (fd < 0) continue;
-    epoll_event e{};
-    const auto wanted = static_cast<std::uint32_t>(n.line().poll_events());
-    e.events = n.ready() ? EPOLLRDHUP
-                         : ((wanted & POLLIN) != 0 ? EPOLLIN : 0U) |
-                               ((wanted & POLLOUT) != 0 ? EPOLLOUT : 0U);
+    epoll_event e{};  // its bits are those of poll(2)
+    e.events = n.ready() ? EPOLLRDHUP : static_cast<std::uint32_t>(n.line().poll_events());
     if (::epoll_ctl(outage_.get(), EPOLL_CTL_MOD, fd, &e) != 0)
       ::epoll_ctl(outage_.get(), EPOLL_CTL_ADD, fd, &e);
   }

@@ -42,10 +42,6 @@
 //    its token is lower.
 // 3. A holder is frozen past its deadline and runs for a moment when it wakes: as with every lease.
 #pragma once
-#include <memory>
-#include <optional>
-#include <string>
-#include <vector>
 #include "common/unanswered_releases.hpp"
 #include "core/backend.hpp"
 #include "redis/wire/client.hpp"

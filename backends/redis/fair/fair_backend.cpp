@@ -36,7 +36,7 @@ Result<Answer> FairBackend::call_with_queue(std::string_view what, const Script&
 Result<Renewal> FairBackend::extend(const Lease& lease, Duration ttl, std::string ended) {
   // Of a lease that was taken elsewhere only its record tells the lock-delay.
   const Duration grace = options().restart_grace;
-  const bool any = client_->gave_any() || grace == Duration{};
+  const bool any = gave || grace == Duration{};
   TRY(answer, call("renew", scripts::renew, lease.key,
                    {lease.owner.hex(), token_of(lease), micros(ttl), any ? "" : micros(grace),
                     std::move(ended)},
@@ -51,7 +51,7 @@ Result<Renewal> FairBackend::extend(const Lease& lease, Duration ttl, std::strin
   const auto slot = answer.reply.number_at(4);
   if (verdict != "kept" || !token || !mode || !slot) return fail(malformed_reply("renew", where()));
   TRY_VOID(confirmed("renew", answer, Errc::unavailable));
-  client_->gave();
+  gave = true;
   return Kept{{lease.key, lease.owner, *mode, *token, static_cast<unsigned>(*slot),
                lease_end(answer.sent, ttl)},
               answer.reply.number_at(5) == 1};

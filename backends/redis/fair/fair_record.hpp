@@ -2,11 +2,6 @@
 // What recipe `fair` keeps in the store: the names of its keys, and its records as the scripts of
 // fair/ return them.
 #pragma once
-#include <cstddef>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
 #include "core/backend.hpp"
 #include "core/lock_state.hpp"
 #include "core/text.hpp"

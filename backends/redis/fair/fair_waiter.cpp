@@ -283,7 +283,7 @@ FairWaiter::Step FairWaiter::grant(const Answer& answer, bool repeated) {
     }
   }
   acquire_.reset();
-  client_.gave();
+  backend_.gave = true;
   return Progress{Granted{lease}};
 }
 

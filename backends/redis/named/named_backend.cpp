@@ -85,7 +85,7 @@ Result<Answer> NamedBackend::call(std::string_view what, const Script& script, c
 
 Result<Renewal> NamedBackend::renew(const Lease& lease, Duration ttl) {
   // renewed for so long it could outlast the grace
-  if (!client_->gave_any()) TRY_VOID(within_grace({ttl}, options().restart_grace));
+  if (!gave) TRY_VOID(within_grace({ttl}, options().restart_grace));
   const std::string owner = lease.owner.hex();
   TRY(answer, value_ == Value::time ? call("renew", scripts::named_getset_renew, named(lease.key),
                                            {owner, time_in(ttl), unit()}, 0)
@@ -105,7 +105,7 @@ Result<Renewal> NamedBackend::renew(const Lease& lease, Duration ttl) {
   Lease kept{lease.key, lease.owner};
   kept.token = *token;
   kept.deadline = lease_end(answer.sent, ttl);
-  client_->gave();
+  gave = true;
   return Kept{std::move(kept)};
 }
 

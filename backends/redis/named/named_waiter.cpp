@@ -91,7 +91,7 @@ Result<PollingWaiter::Tried> NamedWaiter::granted(const Answer& answer, Deadline
   lease.deadline = lease_end(sent, request_.ttl);
   if (answer.copies < client_.options().replicas)
     return fail(backend_.undo(lease, answer.copies, request_, owed_));
-  client_.gave();
+  backend_.gave = true;
   return Tried{.lease = std::move(lease)};
 }
 

@@ -30,18 +30,10 @@ Result<std::unique_ptr<Client>> Client::create(Options options) {
   std::unique_ptr<Client> client{new Client{std::move(options)}};
   Client& c = *client;
   TRY_VOID(c.credentials_.load());
-  switch (c.options_.topology) {
-    case Options::Topology::independent:  // each of these has its own Client
-    case Options::Topology::single:
-      c.locator_ = std::make_unique<SingleServer>(c.options_.servers.front());
-      break;
-    case Options::Topology::sentinel:
-      c.locator_ = std::make_unique<SentinelLocator>(c.shared());
-      break;
-    case Options::Topology::cluster:
-      c.locator_ = std::make_unique<ClusterLocator>(c.shared());
-      break;
-  }
+  const auto topology = c.options_.topology;
+  if (topology == Options::Topology::sentinel) c.locator_ = by_sentinels(c.shared());
+  else if (topology == Options::Topology::cluster) c.locator_ = by_slots(c.shared());
+  else c.locator_ = std::make_unique<SingleServer>(c.options_.servers.front());
   return client;
 }
 
@@ -159,7 +151,7 @@ Result<Reply> Client::ask(Line& line, const Command& command) {
 
 Result<Reply> Client::ask_any(Line& line, const Command& command, Manner manner,
                               Duration patience) {
-  command.put(line, manner, later(Clock::now(), patience));
+  line.send(command, manner, later(Clock::now(), patience));
   auto reply = line.await({no_deadline});
   if (!reply)
     return fail(line.why().code,

@@ -1,18 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Commands and their replies, over as many lines as needed.
 #pragma once
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <string>
-#include <string_view>
 #include <utility>
-#include <vector>
-#include "core/backend.hpp"
-#include "core/clock.hpp"
-#include "core/error.hpp"
-#include "redis/wire/command.hpp"
-#include "common/net/credentials.hpp"
 #include "redis/wire/line.hpp"
 #include "redis/wire/locator.hpp"
 #include "redis/wire/options.hpp"
@@ -46,10 +35,6 @@ class Client {
 
   // false: nothing was ever sent, so there is nothing to undo
   bool ever_connected() const noexcept { return ever_connected_; }
-
-  // A held lease is never ended by the rule of within_grace.
-  void gave() noexcept { gave_ = true; }
-  bool gave_any() const noexcept { return gave_; }
 
   // Health::outage_fd: an idle line was closed by the server, or has broken; taking one clears
   // that.
@@ -133,7 +118,7 @@ class Client {
   std::unique_ptr<Locator> locator_;
   std::vector<std::unique_ptr<Line>> idle_;
   Fd outage_;  // epoll(7) of idle_
-  bool ever_connected_ = false, gave_ = false;
+  bool ever_connected_ = false;
   std::optional<Deadline> first_answer_by_;
   std::vector<std::string> warnings_;
 };

@@ -7,23 +7,6 @@
 
 namespace dlock::redis {
 
-void Command::put(Line& line, Manner manner, Deadline answer_by, std::string_view last) const {
-  std::vector<std::string_view> out;
-  out.reserve(keys.size() + words.size() + 4);
-  const std::size_t named = manner.alone ? enough : keys.size();
-  const std::string count = fmt::format_int(named).str();
-  if (manner.asking) line.send({"ASKING"}, answer_by);
-  if (script) {
-    out.insert(out.end(), {manner.by_text ? "EVAL" : "EVALSHA",
-                           manner.by_text ? script->text : script->sha, count});
-    out.insert(out.end(), keys.begin(), keys.begin() + static_cast<std::ptrdiff_t>(named));
-  }
-  if (!manner.number.empty()) out.push_back(manner.number);
-  out.insert(out.end(), words.begin(), words.end());
-  if (!last.empty()) out.push_back(last);
-  line.send(out, answer_by);
-}
-
 std::optional<Detour> detour(const Options& options, const Line& line, const Command& command,
                              const Reply& reply, Manner manner) {
   if (!reply.is(Reply::Type::error)) return std::nullopt;
@@ -84,8 +67,8 @@ void Exchange::put(Manner manner) {
   if (withheld()) return;
   skip_ = manner.asking;
   const std::string_view in_grace = answer_.sent < grants_from_ ? "1" : "0";
-  command_.put(*line_, manner, later(answer_.sent, client_.options().op_timeout),
-               command_.in_grace == Command::InGrace::told ? in_grace : "");
+  line_->send(command_, manner, later(answer_.sent, client_.options().op_timeout),
+              command_.in_grace == Command::InGrace::told ? in_grace : "");
 }
 
 Result<std::optional<Answer>> Exchange::await(Wait wait) {

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include <memory>
-#include <optional>
 #include "redis/wire/client.hpp"
 
 namespace dlock::redis {

@@ -4,7 +4,6 @@
 #include <poll.h>
 #include <algorithm>
 #include <utility>
-#include <vector>
 #include "redis/wire/server_error.hpp"
 #include "util/wait.hpp"
 
@@ -27,7 +26,6 @@ void Line::close(Error why) {
   // while dialling the server may still be told why (an alert of TLS)
   if (state_ != State::dialling) connection_->abandon();
   connection_.reset();
-  asked_.clear();
   awaited_.clear();
   why_ = std::move(why);
   if (std::exchange(state_, State::closed) != State::ready) why_ = why_there();
@@ -40,10 +38,32 @@ Error Line::why_there() const {
 }
 
 void Line::send(std::span<const std::string_view> command, Deadline answer_by) {
-  if (!ready()) return;
+  if (ready()) put(About::request, command, answer_by);
+}
+
+void Line::put(About about, std::span<const std::string_view> command, Deadline due) {
   connection_->add(command);
   ++shared_.requests;
-  awaited_.push_back(answer_by);
+  awaited_.push_back({about, due});
+}
+
+void Line::send(const Command& command, Manner manner, Deadline answer_by, std::string_view last) {
+  const auto& keys = command.keys;
+  const auto* script = command.script;
+  std::vector<std::string_view> out;
+  out.reserve(keys.size() + command.words.size() + 5);
+  const std::size_t named = manner.alone ? command.enough : keys.size();
+  const std::string count = fmt::format_int(named).str();
+  if (manner.asking) send({"ASKING"}, answer_by);
+  if (script) {
+    out.insert(out.end(), {manner.by_text ? "EVAL" : "EVALSHA",
+                           manner.by_text ? script->text : script->sha, count});
+    out.insert(out.end(), keys.begin(), keys.begin() + static_cast<std::ptrdiff_t>(named));
+  }
+  if (!manner.number.empty()) out.push_back(manner.number);
+  out.insert(out.end(), command.words.begin(), command.words.end());
+  if (!last.empty()) out.push_back(last);
+  send(out, answer_by);
 }
 
 void Line::push() {
@@ -51,13 +71,8 @@ void Line::push() {
 }
 
 Deadline Line::poll_until() const noexcept {
-  switch (state_) {
-    case State::dialling: return std::min(until_, connection_->poll_until());
-    case State::greeting: return until_;
-    case State::closed:
-    case State::ready: break;
-  }
-  return awaited_.empty() ? no_deadline : awaited_.front();
+  if (state_ == State::dialling) return std::min(until_, connection_->poll_until());
+  return awaited_.empty() ? no_deadline : awaited_.front().due;
 }
 
 std::optional<Reply> Line::next(Deadline now) {
@@ -74,16 +89,15 @@ Result<std::optional<Reply>> Line::step(Deadline now) {
     TRY_VOID(connection_->push());
     TRY(reply, connection_->receive());
     if (!reply) break;
-    if (state_ == State::ready) {
-      if (awaited_.empty()) return fail(Errc::protocol, "an unexpected reply");
-      awaited_.pop_front();
+    if (awaited_.empty()) return fail(Errc::protocol, "an unexpected reply");
+    const About about = awaited_.front().about;
+    awaited_.pop_front();
+    if (ready()) {
       used_ = true;
       return reply;
     }
-    const About about = asked_.front();
-    asked_.pop_front();
     TRY_VOID(understand(about, *reply));
-    if (asked_.empty()) {  // what follows is read when a request asks for it
+    if (awaited_.empty()) {  // what follows is read when a request asks for it
       state_ = State::ready;
       break;
     }
@@ -129,6 +143,9 @@ Result<void> Line::open(Deadline now) {
 
 void Line::greet() {
   const Options& o = shared_.options;
+  const auto ask = [&](About about, std::initializer_list<std::string_view> command) {
+    put(about, {command.begin(), command.size()}, until_);
+  };
   state_ = State::greeting;
   if (!o.password.empty() && o.user.empty()) ask(About::login, {"AUTH", o.password});
   if (!o.password.empty() && !o.user.empty()) ask(About::login, {"AUTH", o.user, o.password});
@@ -136,12 +153,6 @@ void Line::greet() {
   ask(About::server, {"INFO", "server"});
   ask(About::replication, {"INFO", "replication"});
   ask(About::memory, {"INFO", "memory"});
-}
-
-void Line::ask(About about, std::initializer_list<std::string_view> command) {
-  connection_->add(std::span{command.begin(), command.size()});
-  ++shared_.requests;
-  asked_.push_back(about);
 }
 
 // Errc::protocol: not a reply to the command.

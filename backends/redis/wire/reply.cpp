@@ -77,13 +77,6 @@ void refuse_newer_types(Functions& f) {
     f.createBool = [](const redisReadTask* task, int) -> void* { return refuse(task); };
 }
 
-// Only 0.14 may be installed: a copy of 1.x's struct shows that its functions would be set.
-struct FunctionsOf1x {
-  void* (*createDouble)(const redisReadTask*, double, char*, std::size_t);
-  void* (*createBool)(const redisReadTask*, int);
-};
-static_assert(requires(FunctionsOf1x f) { refuse_newer_types(f); });
-
 redisReplyObjectFunctions& functions() noexcept {
   static redisReplyObjectFunctions f = [] {
     redisReplyObjectFunctions made{};
@@ -115,14 +108,9 @@ std::optional<std::int64_t> Reply::number_at(std::size_t i) const noexcept {
   return parse_number<std::int64_t>(text_at(i));
 }
 
-ReplyReader::ReplyReader()
-    : limits_(std::make_unique<ReplyLimits>()),
-      reader_(redisReaderCreateWithFunctions(&functions())) {
-  reader_->privdata = limits_.get();
+ReplyReader::ReplyReader() : reader_(redisReaderCreateWithFunctions(&functions())) {
+  reader_->privdata = &limits_;
 }
-ReplyReader::ReplyReader(ReplyReader&&) noexcept = default;
-ReplyReader& ReplyReader::operator=(ReplyReader&&) noexcept = default;
-ReplyReader::~ReplyReader() = default;
 
 void ReplyReader::Free::operator()(redisReader* r) const noexcept { redisReaderFree(r); }
 
@@ -138,14 +126,14 @@ Result<void> ReplyReader::feed(std::string_view bytes) {
 Result<std::optional<Reply>> ReplyReader::next() {
   void* root = nullptr;
   if (redisReaderGetReply(reader_.get(), &root) != 0) {
-    if (limits_->unknown_type)
+    if (limits_.unknown_type)
       return fail(Errc::protocol, "a reply of a type that was not asked for (RESP3)");
     return fail(Errc::protocol,
                 fmt::format("unreadable reply, is this Redis? ({})", printable(reader_->errstr)));
   }
   if (!root) return std::nullopt;
   const std::unique_ptr<Reply> owned{static_cast<Reply*>(root)};
-  limits_->elements = max_reply_elements;
+  limits_.elements = max_reply_elements;
   pending_ = 0;
   return std::optional<Reply>{std::move(*owned)};
 }
@@ -159,6 +147,22 @@ void append_command(std::string& out, std::span<const std::string_view> words) {
   for (const auto word : words) {
     count('$', word.size());
     out.append(word).append("\r\n");
+  }
+}
+
+void Connection::add(std::span<const std::string_view> command) {
+  std::string bytes;
+  append_command(bytes, command);
+  Transport::add(bytes);
+}
+
+Result<std::optional<Reply>> Connection::receive() {
+  for (std::string received;; received.clear()) {
+    auto reply = reader_.next();
+    if (!reply || *reply) return reply;
+    TRY(more, Transport::receive(received));
+    if (!more) return std::optional<Reply>{};
+    TRY_VOID(reader_.feed(received));
   }
 }
 

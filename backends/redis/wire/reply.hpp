@@ -2,13 +2,8 @@
 // RESP2, the wire format of Redis. hiredis parses it; it does not use the socket.
 #pragma once
 #include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <optional>
 #include <span>
-#include <string>
-#include <string_view>
-#include <vector>
+#include "common/net/transport.hpp"
 #include "core/error.hpp"
 
 struct redisReader;
@@ -43,9 +38,8 @@ struct ReplyLimits {
 class ReplyReader {
  public:
   ReplyReader();
-  ReplyReader(ReplyReader&&) noexcept;
-  ReplyReader& operator=(ReplyReader&&) noexcept;
-  ~ReplyReader();
+  ReplyReader(const ReplyReader&) = delete;
+  ReplyReader& operator=(const ReplyReader&) = delete;
 
   // Errc::protocol: more than max_reply_bytes without a complete reply. The reader is useless
   // afterwards.
@@ -57,12 +51,27 @@ class ReplyReader {
   struct Free {
     void operator()(redisReader*) const noexcept;
   };
-  std::unique_ptr<ReplyLimits> limits_;  // hiredis keeps the address
-  std::unique_ptr<redisReader, Free> reader_;
-  std::size_t pending_ = 0;  // bytes since the last complete reply
+  ReplyLimits limits_;
+  std::unique_ptr<redisReader, Free> reader_;  // keeps the address of limits_
+  std::size_t pending_ = 0;                    // bytes since the last complete reply
 };
 
 // Appends one command in wire format.
 void append_command(std::string& out, std::span<const std::string_view> words);
+
+// A connection to a server: commands in, replies out, in the order of the commands. Nothing here
+// waits.
+class Connection : public Transport {
+ public:
+  using Transport::Transport;
+
+  void add(std::span<const std::string_view> command);  // into the buffer
+  // The next reply that has arrived. Errc::unavailable: the connection is broken. Errc::protocol:
+  // the peer does not speak RESP. In both cases the connection is useless afterwards.
+  Result<std::optional<Reply>> receive();
+
+ private:
+  ReplyReader reader_;
+};
 
 }  // namespace dlock::redis

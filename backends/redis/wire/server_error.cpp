@@ -39,9 +39,7 @@ constexpr std::array known{
     ServerError{"DENIED", Remedy::none, Errc::denied, "protected mode"},
     ServerError{"WRONGTYPE", Remedy::none, Errc::usage,
                 "something else lives under this key, or a lock of a dlock before 0.1.0, whose "
-                "layout was another: choose "
-                "another --key or "
-                "?prefix=, or delete it"},
+                "layout was another: choose another --key or ?prefix=, or delete it"},
     ServerError{"DLOCKDATA", Remedy::none, Errc::usage,
                 "something else lives under this key: choose another --key or ?prefix="},
     ServerError{"DLOCKLAYOUT", Remedy::none, Errc::usage,
@@ -81,9 +79,7 @@ bool contains_word(std::string_view text, std::string_view word) noexcept {
 
 Error shown(const ServerError& e, std::string_view what, std::string_view where,
             std::string_view text) {
-  const std::string said = printable(text.substr(0, 200));
-  return {e.code, e.advice.empty() ? fmt::format("{} at {}: {}", what, where, said)
-                                   : fmt::format("{} at {}: {} ({})", what, where, said, e.advice)};
+  return refused(e.code, what, where, text.substr(0, 200), e.advice);
 }
 
 }  // namespace
