@@ -2,7 +2,6 @@
 #include "redis/doctor.hpp"
 #include <fmt/format.h>
 #include <cstdlib>
-#include "common/examination.hpp"
 #include "core/duration.hpp"
 #include "core/text.hpp"
 #include "redis/wire/server_error.hpp"
@@ -190,8 +189,6 @@ class Examination {
   const Needs& needs_;
 };
 
-}  // namespace
-
 Needs needs_of(std::string_view recipe) {
   if (recipe == "fair")
     return {.in_scripts = {"time", "hgetall", "hmget", "hset", "hdel", "pexpire", "del", "rpush",
@@ -204,21 +201,25 @@ Needs needs_of(std::string_view recipe) {
   return named;
 }
 
+}  // namespace
+
 Result<void> examine(Client& client, const Endpoint& at, const Needs& needs,
-                     const std::string& probe, const std::string& of, std::vector<Finding>& out) {
+                     const std::string& probe, const std::string& of, Findings& out) {
   TRY(line, client.take_from(at, {client.usual_deadline()}));
   Examination examination{client, *line, needs, of};
   auto ok = examination.run(probe);
-  for (Finding& f : examination.found.take()) out.push_back(std::move(f));
+  out.add(examination.found.take());
   if (ok) client.give_back(std::move(line));
   return ok;
 }
 
 Result<std::vector<Finding>> examine_all(Client& client, const Traits& traits) {
-  std::vector<Finding> out;
+  std::vector<Finding> way;
   const Wait wait{client.usual_deadline()};
   TRY(servers, client.locator().everyone(wait));
-  client.locator().examine(wait, out);
+  client.locator().examine(wait, way);
+  Findings found;
+  found.add(std::move(way));
   for (const Endpoint& at : servers) {
     // A key in a slot of this server.
     std::string probe;
@@ -229,9 +230,9 @@ Result<std::vector<Finding>> examine_all(Client& client, const Traits& traits) {
       if (home == at) break;
     }
     const std::string of = servers.size() > 1 ? " of " + at.text() : "";
-    TRY_VOID(examine(client, at, needs_of(traits.recipe), probe, of, out));
+    TRY_VOID(examine(client, at, needs_of(traits.recipe), probe, of, found));
   }
-  return out;
+  return found.take();
 }
 
 }  // namespace dlock::redis

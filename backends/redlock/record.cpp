@@ -64,12 +64,8 @@ KnownList KnownList::parse(std::string_view recorded) {
 
 std::vector<std::string> KnownList::masters() const {
   std::vector<std::string> out;
-  const std::string_view names = std::string_view{text}.substr(0, text.rfind('/'));
-  for (std::size_t from = 0; from < names.size();) {
-    const std::size_t to = std::min(names.find(',', from), names.size());
-    out.emplace_back(names.substr(from, to - from));
-    from = to + 1;
-  }
+  std::string_view names = std::string_view{text}.substr(0, text.rfind('/'));
+  while (!names.empty()) out.emplace_back(take_word(names, ','));
   return out;
 }
 
@@ -80,11 +76,10 @@ bool asked_to_stop(std::string_view meta) noexcept {
 }
 
 std::optional<LastRun> last_run(std::string_view meta) {
-  constexpr std::string_view name = "last=";
   while (!meta.empty()) {
-    const std::string_view item = take_word(meta, '&');
-    if (!item.starts_with(name)) continue;
-    const auto text = percent_decode(item.substr(name.size()));
+    std::string_view item = take_word(meta, '&');
+    if (take_word(item, '=') != "last") continue;
+    const auto text = percent_decode(item);
     return text ? LastRun::parse(*text, ',') : std::nullopt;
   }
   return std::nullopt;

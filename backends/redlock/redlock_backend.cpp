@@ -20,13 +20,6 @@ bool other_list(const Vote& v) { return v.says("list"); }
 
 }  // namespace
 
-Result<std::unique_ptr<RedlockBackend>> RedlockBackend::create(const Traits& traits,
-                                                               Options options) {
-  std::unique_ptr<RedlockBackend> backend{new RedlockBackend{traits, std::move(options)}};
-  TRY_VOID(backend->credentials_.load());
-  return backend;
-}
-
 Deadline RedlockBackend::usual_deadline() const noexcept {
   return Clock::now() + options_.op_timeout + (ever_ready_ ? Duration{} : options_.connect_timeout);
 }
@@ -37,7 +30,6 @@ Result<RedlockBackend::VoteRound> RedlockBackend::insist(
   VoteRound out{{}, Clock::now()};
   for (;;) {
     TRY_VOID(masters_.gather(by, 50ms, true));
-    if (masters_.ready() < masters_.majority()) return fail(masters_.too_few());
     ever_ready_ = true;
     // The exchange has its own time, however long it took to connect.
     out.votes = masters_.ask(make, std::max(by, later(Clock::now(), options_.op_timeout)), decided,
@@ -148,7 +140,7 @@ Error RedlockBackend::too_few_answered(std::string_view what, std::size_t answer
 }
 
 Result<void> RedlockBackend::nothing_unread(std::string_view what, const Sightings& seen) const {
-  const std::string why = unread(seen, leader_of(seen, masters_.majority()));
+  const std::string why = unread(seen);
   if (why.empty()) return {};
   return fail(Errc::unavailable,
               fmt::format("{} at {}: no holder is found; {}", what, where(), why));

@@ -75,7 +75,8 @@ struct Attempt {
 
 class RedlockBackend final : public Backend {
  public:
-  static Result<std::unique_ptr<RedlockBackend>> create(const Traits&, Options);
+  RedlockBackend(const Traits& traits, Options options)
+      : traits_(traits), options_(std::move(options)), masters_(options_, credentials_, requests) {}
 
   const Traits& traits() const noexcept override { return traits_; }
   std::string where() const override { return options_.where; }
@@ -85,9 +86,13 @@ class RedlockBackend final : public Backend {
   Result<Released> release(const Lease&, std::optional<RunEnd>) override;
   Result<Released> force_release(const Key&, std::optional<FencingToken>) override;
   Result<Validity> check(const Key&, const GrantId&) override;
-  Result<std::optional<KeyView>> inspect(const Key&) override;
+  Result<std::optional<KeyView>> inspect(const Key& key) override {
+    return inspect(names(key), true);
+  }
   Result<std::vector<std::string>> names() override;
-  Result<std::optional<KeyView>> inspect_name(const std::string& name) override;
+  Result<std::optional<KeyView>> inspect_name(const std::string& name) override {
+    return inspect(Names{options_.prefix + name}, false);
+  }
   Result<Released> revoke(const Key&) override;
   Result<void> erase(const Key&) override;
   Result<std::vector<Finding>> doctor() override;
@@ -114,9 +119,6 @@ class RedlockBackend final : public Backend {
   bool in_grace = false;
 
  private:
-  RedlockBackend(const Traits& traits, Options options)
-      : traits_(traits), options_(std::move(options)), masters_(options_, credentials_, requests) {}
-
   // Asks every master repeatedly until it is decided or the usual deadline has passed. An error: no
   // majority could be asked.
   struct VoteRound {
@@ -137,8 +139,8 @@ class RedlockBackend final : public Backend {
   // `asked`: by a caller, not found at a master
   Result<std::optional<KeyView>> inspect(const Names&, bool asked);
   // As KeyView has it: a master that says nothing, or restarted lately, does not say that there is
-  // no vote. `leader`: of `seen`.
-  std::string unread(const Sightings& seen, const Leader& leader) const;
+  // no vote.
+  std::string unread(const Sightings&) const;
   Result<std::unique_ptr<redis::Client>> client_of(std::size_t master) const;
 
   const Traits& traits_;  // of the table, which lives for ever

@@ -71,12 +71,9 @@ Result<Sightings> RedlockBackend::look(const Names& at, Votes* out) {
   return std::move(seen);
 }
 
-Result<std::optional<KeyView>> RedlockBackend::inspect(const Key& key) {
-  return inspect(names(key), true);
-}
-
-std::string RedlockBackend::unread(const Sightings& seen, const Leader& leader) const {
+std::string RedlockBackend::unread(const Sightings& seen) const {
   const Masters& m = masters_;
+  const Leader leader = leader_of(seen, m.majority());
   std::size_t unsure = 0;
   for (std::size_t i = 0; i < m.size(); ++i)
     unsure += !seen[i] || (!seen[i]->held() && !m.votes(i));
@@ -107,7 +104,7 @@ Result<std::optional<KeyView>> RedlockBackend::inspect(const Names& at, bool ask
       v.last_run = std::move(run);
   }
   const Leader leader = leader_of(seen, m.majority());
-  v.unread = unread(seen, leader);
+  v.unread = unread(seen);
   // what a majority was granted, others may have forgotten
   if (!v.unread.empty()) v.fence = 0;
   if (!heard_of) return asked && !v.unread.empty() ? std::optional{v} : std::nullopt;
@@ -141,15 +138,10 @@ Result<std::unique_ptr<redis::Client>> RedlockBackend::client_of(std::size_t mas
   return redis::Client::create(std::move(one));
 }
 
-Result<std::optional<KeyView>> RedlockBackend::inspect_name(const std::string& name) {
-  return inspect(Names{options_.prefix + name}, false);
-}
-
 Result<std::vector<std::string>> RedlockBackend::names() {
   const std::string& prefix = options_.prefix;
   TRY_VOID(can_list(prefix));
   TRY_VOID(masters_.gather(usual_deadline(), patience, true));
-  if (masters_.ready() < masters_.majority()) return fail(masters_.too_few());
   std::vector<std::string> all;
   std::size_t scanned = 0, remember = 0;
   std::optional<Error> last;
@@ -179,9 +171,8 @@ Result<std::vector<std::string>> RedlockBackend::names() {
 // At every master, not a majority: one left out would keep its numbers.
 Result<void> RedlockBackend::erase(const Key& key) {
   const Names at = names(key);
-  redis::Command remove{"remove"};
-  remove.keys = {at.lock};
-  remove.words = {"DEL", at.lock, at.record, at.wake};
+  const redis::Command remove{
+      .what = "remove", .keys = {at.lock}, .words = {"DEL", at.lock, at.record, at.wake}};
   for (std::size_t i = 0; i < masters_.size(); ++i) {
     TRY(client, client_of(i));
     TRY_VOID(client->call(remove));
@@ -192,33 +183,31 @@ Result<void> RedlockBackend::erase(const Key& key) {
 Result<std::vector<Finding>> RedlockBackend::doctor() {
   using Level = Finding::Level;
   TRY_VOID(masters_.gather(usual_deadline(), patience, true));
-  if (masters_.ready() < masters_.majority()) return fail(masters_.too_few());
-  std::vector<Finding> out;
+  Findings found;
   const std::size_t n = masters_.size();
-  out.push_back({n >= 3 && n % 2 == 1 ? Level::good : Level::warning, "masters",
-                 fmt::format("{}, of which {} may fail", n, n - masters_.majority()),
-                 n >= 3 && n % 2 == 1 ? "" : "use an odd number, three at least"});
+  found.add("masters", fmt::format("{}, of which {} may fail", n, n - masters_.majority()),
+            good_if(n >= 3 && n % 2 == 1, Level::warning), "use an odd number, three at least");
   std::map<std::string, std::size_t> hosts;
   for (const auto& at : options_.servers) ++hosts[address_of(at)];
   for (const auto& [host, here] : hosts)
     if (here > 1)
-      out.push_back({n - here < masters_.majority() ? Level::bad : Level::warning,
-                     "masters on one host", fmt::format("{}: {} of {}", host, here, n),
-                     "give each master a host of its own: these fail together"});
-  redis::Needs needs;
-  needs.in_scripts = {"time", "get", "set", "del", "pexpire", "pttl", "type", "llen", "rpush"};
-  needs.blpop = true;
-  needs.failover = false;
+      found.add("masters on one host", fmt::format("{}: {} of {}", host, here, n),
+                n - here < masters_.majority() ? Level::bad : Level::warning,
+                "give each master a host of its own: these fail together");
+  const redis::Needs needs{
+      .in_scripts = {"time", "get", "set", "del", "pexpire", "pttl", "type", "llen", "rpush"},
+      .blpop = true,
+      .failover = false};
   for (std::size_t i = 0; i < n; ++i) {
     const auto& at = options_.servers[i];
     const std::string of = " of " + at.text();
     TRY(client, client_of(i));
-    if (auto ok = redis::examine(*client, at, needs, options_.prefix + "dlock-doctor", of, out);
-        !ok)
-      out.push_back({Level::bad, "answer" + of, ok.error().message, "it has no vote now"});
+    const std::string probe = options_.prefix + "dlock-doctor";
+    if (auto ok = redis::examine(*client, at, needs, probe, of, found); !ok)
+      found.add("answer" + of, ok.error().message, Level::bad, "it has no vote now");
     requests += client->requests;
   }
-  return out;
+  return found.take();
 }
 
 }  // namespace dlock::redlock

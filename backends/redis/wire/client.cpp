@@ -127,10 +127,6 @@ Result<std::unique_ptr<Line>> Client::take(std::string_view key, Wait wait) {
   return take_from(at, wait);
 }
 
-Result<std::vector<Endpoint>> Client::servers() {
-  return with_credentials([&] { return locator_->everyone({usual_deadline()}); });
-}
-
 void Client::give_back(std::unique_ptr<Line> line) {
   if (idle_.size() >= most_idle) return;
   watch(*line);

@@ -50,7 +50,6 @@ class Client {
   Result<Reply> ask(Line&, const Command&);
   Result<Reply> ask_any(Line&, const Command&, Manner, Duration patience);
 
-  Result<std::vector<Endpoint>> servers();  // all that have keys
   // Calls `found` for every key on that server that matches.
   template <class Found>
   Result<void> scan(const Endpoint& at, const std::string& pattern, Found found) {
@@ -74,8 +73,8 @@ class Client {
   Result<void> scan_all(const std::vector<std::string>& patterns, Found found) {
     TRY_VOID(can_list(options_.prefix));
     grants_nothing = false;
-    TRY(all, servers());
-    for (const Endpoint& at : all)
+    TRY(servers, with_credentials([&] { return locator_->everyone({usual_deadline()}); }));
+    for (const Endpoint& at : servers)
       for (const std::string& pattern : patterns) TRY_VOID(scan(at, pattern, found));
     return {};
   }

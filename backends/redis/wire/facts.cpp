@@ -43,7 +43,7 @@ Duration ServerFacts::grace_left(Duration grace) const noexcept {
   return std::max(Duration{}, grace - lived);
 }
 
-void ServerFacts::read_server(std::string_view info) {
+void ServerFacts::read(std::string_view info) {
   seen = Clock::now();
   version = info_version(info);
   run_id = info_field(info, "run_id");
@@ -51,13 +51,7 @@ void ServerFacts::read_server(std::string_view info) {
   // In whole seconds, truncated at both ends: it may be almost one too many.
   uptime = std::chrono::seconds{
       std::clamp<std::int64_t>(info_number(info, "uptime_in_seconds") - 1, 0, 1'000'000'000)};
-}
-
-void ServerFacts::read_replication(std::string_view info) {
   replica = info_field(info, "role") == "slave";
-}
-
-void ServerFacts::read_memory(std::string_view info) {
   // Also the policies for keys with an expiry: those of dlock have one.
   const auto policy = info_field(info, "maxmemory_policy");
   if (info_number(info, "maxmemory") > 0 && policy != "noeviction") evicts = policy;

@@ -15,6 +15,7 @@ void Line::dial(Deadline by, Duration greeting) {
   version_ = shared_.credentials.version();
   used_ = false;
   facts_ = {};
+  info_.clear();
   connection_ =
       std::make_unique<Connection>(at_, shared_.credentials.tls(), shared_.options.op_timeout, by);
   state_ = State::dialling;
@@ -98,6 +99,7 @@ Result<std::optional<Reply>> Line::step(Deadline now) {
     }
     TRY_VOID(understand(about, *reply));
     if (awaited_.empty()) {  // what follows is read when a request asks for it
+      facts_.read(info_);
       state_ = State::ready;
       break;
     }
@@ -150,29 +152,23 @@ void Line::greet() {
   if (!o.password.empty() && o.user.empty()) ask(About::login, {"AUTH", o.password});
   if (!o.password.empty() && !o.user.empty()) ask(About::login, {"AUTH", o.user, o.password});
   if (o.database != 0) ask(About::database, {"SELECT", fmt::format_int(o.database).str()});
-  ask(About::server, {"INFO", "server"});
-  ask(About::replication, {"INFO", "replication"});
-  ask(About::memory, {"INFO", "memory"});
+  for (const char* section : {"server", "replication", "memory"})
+    ask(About::facts, {"INFO", section});
 }
 
 // Errc::protocol: not a reply to the command.
 Result<void> Line::understand(About about, Reply& reply) {
   const Options& o = shared_.options;
-  const std::string what = about == About::login ? "log in"
-                           : about == About::database
-                               ? fmt::format("select database {}", o.database)
-                               : "identify the server";
+  std::string what = about == About::login ? "log in" : "identify the server";
+  if (about == About::database) what = fmt::format("select database {}", o.database);
   if (reply.is(Reply::Type::error)) {
     Error refused = as_login_error(what, at_.text(), reply.text, o.password);
     if (about == About::login && refused.code == Errc::protocol) refused.code = Errc::denied;
     return fail(std::move(refused));
   }
-  const bool command = about == About::login || about == About::database;
-  if (command ? reply.text != "OK" : !reply.is(Reply::Type::string))
-    return fail(Errc::protocol, fmt::format("{} at {}: malformed reply", what, at_.text()));
-  if (about == About::server) facts_.read_server(reply.text);
-  if (about == About::replication) facts_.read_replication(reply.text);
-  if (about == About::memory) facts_.read_memory(reply.text);
+  if (about == About::facts ? !reply.is(Reply::Type::string) : reply.text != "OK")
+    return fail(malformed_reply(what, at_.text()));
+  if (about == About::facts) info_ += reply.text;
   return {};
 }
 

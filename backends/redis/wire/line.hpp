@@ -123,7 +123,7 @@ class Line {
 
  private:
   enum class State { closed, dialling, greeting, ready };
-  enum class About { request, login, database, server, replication, memory };
+  enum class About { request, login, database, facts };
   struct Awaited {
     About about;
     Deadline due;
@@ -145,6 +145,7 @@ class Line {
   unsigned version_ = 0;
   bool used_ = false, mute_ = false;
   std::deque<Awaited> awaited_;  // the replies under way, those of the greeting first
+  std::string info_;             // of the greeting
   ServerFacts facts_;
   Error why_{Errc::unavailable, "not connected"};
 };
