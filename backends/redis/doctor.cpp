@@ -4,7 +4,6 @@
 #include <cstdlib>
 #include "core/duration.hpp"
 #include "core/text.hpp"
-#include "redis/wire/server_error.hpp"
 #include "redis_scripts/rights_script.hpp"
 
 namespace dlock::redis {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "redis/redis_backend.hpp"
 #include <fmt/format.h>
-#include "common/exchange.hpp"
 #include "redis/doctor.hpp"
 
 namespace dlock::redis {

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <utility>
 #include "core/owner.hpp"
-#include "redis/wire/server_error.hpp"
 
 namespace dlock::redlock {
 

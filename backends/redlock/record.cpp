@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <map>
-#include "common/record_reader.hpp"
 #include "core/number.hpp"
 #include "core/text.hpp"
 #include "redis/wire/client.hpp"

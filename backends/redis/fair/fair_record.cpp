@@ -2,7 +2,6 @@
 #include "redis/fair/fair_record.hpp"
 #include <fmt/format.h>
 #include <algorithm>
-#include "common/record_reader.hpp"
 #include "core/duration.hpp"
 #include "core/number.hpp"
 #include "redis/wire/client.hpp"

@@ -3,8 +3,6 @@
 #include <utility>
 #include "core/number.hpp"
 #include "redis/fair/fair_backend.hpp"
-#include "redis/wire/exchange.hpp"
-#include "redis/wire/server_error.hpp"
 #include "redis_scripts/fair_scripts.hpp"
 
 namespace dlock::redis {

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <charconv>
 #include <cmath>
-#include "common/exchange.hpp"
 #include "core/duration.hpp"
 #include "core/number.hpp"
 #include "redis_scripts/named_scripts.hpp"

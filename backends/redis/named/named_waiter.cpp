@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The ways in which the recipes take a free lock.
 #include <fmt/format.h>
-#include "common/exchange.hpp"
 #include "common/polling_waiter.hpp"
 #include "core/number.hpp"
 #include "redis/named/named_backend.hpp"

@@ -6,7 +6,6 @@
 #include "core/number.hpp"
 #include "redis/wire/locator.hpp"
 #include "redis/wire/question.hpp"
-#include "redis/wire/server_error.hpp"
 
 namespace dlock::redis {
 

@@ -4,7 +4,6 @@
 #include <poll.h>
 #include <algorithm>
 #include <utility>
-#include "redis/wire/server_error.hpp"
 #include "util/wait.hpp"
 
 namespace dlock::redis {

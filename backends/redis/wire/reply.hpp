@@ -3,6 +3,7 @@
 #pragma once
 #include <cstddef>
 #include <span>
+#include "common/exchange.hpp"
 #include "common/net/transport.hpp"
 #include "core/error.hpp"
 
@@ -55,6 +56,31 @@ class ReplyReader {
   std::unique_ptr<redisReader, Free> reader_;  // keeps the address of limits_
   std::size_t pending_ = 0;                    // bytes since the last complete reply
 };
+
+// ---- error replies -----------------------------------------------------------------------------
+
+using dlock::Remedy;
+
+struct ServerError {
+  std::string_view word;  // "READONLY"; empty: unknown
+  Remedy remedy;
+  Errc code;
+  std::string_view advice;  // for people; may be empty
+};
+
+// `text` as the server sent it, without the leading '-'. Errors raised inside a script are wrapped
+// differently by each version of Redis (5 and 6: `ERR Error running script (...): ... -READONLY
+// ...`, 7: `READONLY ... script: ...`): the known word is found in all of them.
+ServerError classify(std::string_view text) noexcept;
+
+// "<what> at <where>: <server's text, made printable and short> (<advice>)"
+Error as_error(std::string_view what, std::string_view where, std::string_view text);
+// Of an answer to a login, which may repeat our password, also a part of it: only the first
+// sentence is judged and shown, or the word before it, if the sentence has the password.
+Error as_login_error(std::string_view what, std::string_view where, std::string_view text,
+                     std::string_view password);
+
+// ---- connections -------------------------------------------------------------------------------
 
 // Appends one command in wire format.
 void append_command(std::string& out, std::span<const std::string_view> words);

@@ -4,7 +4,6 @@
 #include <map>
 #include "redis/wire/locator.hpp"
 #include "redis/wire/question.hpp"
-#include "redis/wire/server_error.hpp"
 
 namespace dlock::redis {
 namespace {

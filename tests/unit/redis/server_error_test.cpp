@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "redis/wire/server_error.hpp"
+#include "redis/wire/reply.hpp"
 #include <catch2/catch.hpp>
 
 using namespace dlock;
