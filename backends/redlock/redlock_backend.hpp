@@ -3,9 +3,9 @@
 // https://redis.io/docs/latest/develop/use/patterns/distributed-locks/; the token is dlock's own.
 //
 // A grant takes two rounds. Phase 1: each master that has no lock sets it and answers with a number
-// higher than all it has given (acquire.lua). With a majority of votes the token is the highest of
-// these numbers. Phase 2: it is written back to each master whose vote is still ours (confirm.lua);
-// a majority of these makes the grant. The lease counts from before phase 1.
+// higher than all it has given (acquire, in redlock.lua). With a majority of votes the token is the
+// highest of these numbers. Phase 2: it is written back to each master whose vote is still ours
+// (confirm); a majority of these makes the grant. The lease counts from before phase 1.
 //
 // Why tokens rise: two grants A and B each have a majority of confirmations, so some master
 // confirmed both. There its votes for A and for B did not overlap, because owners are unique and a
@@ -27,7 +27,7 @@
 // vote to a client with another one, which is told so. To change it on purpose (list_change=yes)
 // takes the votes of all masters that were kept, which are at least half of the old list; so no
 // holder by that list is left. Before the first of them stores the new list all of them have stored
-// that the old one is over (list.lua), so that a message lost in between never gives each list a
+// that the old one is over (list), so that a message lost in between never gives each list a
 // majority. tests/unit/redlock/list_model_test.cpp searches schedules for a counterexample, and
 // finds one if any of these rules is left out. Not detected: lists without a common master, keys
 // unknown to all masters, masters that lost their data or were away since the key was used, clients
@@ -102,7 +102,7 @@ class RedlockBackend final : public Backend {
   Health health() override;
   Counters counters() const noexcept override { return {requests, wakeups}; }
 
-  // For the waiter. An attempt needs masters().gather() before, and uses `owner`, not the request's.
+  // For the waiter. An attempt needs masters().gather() before, and has `owner`, not the request's.
   Attempt attempt(const Request&, const Owner& owner);
   // Takes votes back, where they may be: sent again until it is answered or the ttl is over.
   void undo(const Names&, const std::string& vote, Duration ttl,

@@ -71,7 +71,7 @@ Result<Released> FairBackend::force_release(const Key& key, std::optional<Fencin
 }
 
 // Two exchanges: the request names the newest token that was seen, so that it can ask only those
-// holders (revoke.lua).
+// holders (script revoke).
 Result<Released> FairBackend::revoke(const Key& key) {
   TRY(seen, inspect(key));
   FencingToken newest = 0;

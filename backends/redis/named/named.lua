@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
--- The scripts of the named recipes: each is its piece behind clock (in ../fair/state.lua: call, now),
--- keys, value and state.
+-- The scripts of the named recipes: each is its piece behind clock (of ../fair/state.lua: call,
+-- now), keys, value and state.
 
 --- keys
 -- Recipes that exclude with other programs: the lock is a string under the name those programs use,

@@ -47,7 +47,7 @@ struct NamedKey {
   static std::string fences_below(std::string_view prefix);           // pattern for SCAN
 };
 
-// The result of named/look.lua.
+// The result of script look.
 struct Look {
   Micros now = 0;
   std::string type, value;

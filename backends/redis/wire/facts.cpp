@@ -4,6 +4,7 @@
 #include <algorithm>
 #include "core/duration.hpp"
 #include "core/number.hpp"
+#include "core/text.hpp"
 
 namespace dlock::redis {
 namespace {
@@ -29,13 +30,10 @@ std::int64_t info_number(std::string_view info, std::string_view field) noexcept
 }
 
 unsigned info_version(std::string_view info) noexcept {  // "7.0.15"
-  const std::string_view text = info_field(info, "redis_version");
-  const std::size_t dot = text.find('.');
-  if (dot == text.npos) return 0;
-  const auto in_range = [](std::int64_t n) {
-    return static_cast<unsigned>(std::clamp<std::int64_t>(n, 0, 99));
-  };
-  return in_range(number(text.substr(0, dot))) * 100 + in_range(number(text.substr(dot + 1)));
+  std::string_view text = info_field(info, "redis_version");
+  const auto first = std::clamp<std::int64_t>(number(take_word(text, '.')), 0, 99);
+  if (text.empty()) return 0;
+  return static_cast<unsigned>(first * 100 + std::clamp<std::int64_t>(number(text), 0, 99));
 }
 
 Duration ServerFacts::grace_left(Duration grace) const noexcept {

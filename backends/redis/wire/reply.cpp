@@ -2,7 +2,6 @@
 #include "redis/wire/reply.hpp"
 #include <fmt/format.h>
 #include <hiredis/read.h>
-#include <array>
 #include "core/number.hpp"
 #include "core/text.hpp"
 
@@ -143,60 +142,56 @@ Result<std::optional<Reply>> ReplyReader::next() {
 
 namespace {
 
-constexpr std::array known{
-    ServerError{"NOSCRIPT", Remedy::send_text, Errc::unavailable, ""},
-    ServerError{"MOVED", Remedy::elsewhere, Errc::unavailable,
-                "a node of a cluster: use redis+cluster://"},
+constexpr ServerError known[] = {
+    {"NOSCRIPT", Remedy::send_text},
+    {"MOVED", Remedy::elsewhere, Errc::unavailable, "a node of a cluster: use redis+cluster://"},
     // Most of the keys of one lock do not exist at any moment, and no node executes such a script
     // for a slot that is being moved.
-    ServerError{"ASK", Remedy::later, Errc::unavailable, "the slot is being moved to another node"},
-    ServerError{"READONLY", Remedy::elsewhere, Errc::unavailable,
-                "a replica; locks live on the master"},
-    ServerError{"UNBLOCKED", Remedy::elsewhere, Errc::unavailable, "the server changed its role"},
-    ServerError{"MASTERDOWN", Remedy::elsewhere, Errc::unavailable, ""},
-    ServerError{"LOADING", Remedy::later, Errc::unavailable, ""},
+    {"ASK", Remedy::later, Errc::unavailable, "the slot is being moved to another node"},
+    {"READONLY", Remedy::elsewhere, Errc::unavailable, "a replica; locks live on the master"},
+    {"UNBLOCKED", Remedy::elsewhere, Errc::unavailable, "the server changed its role"},
+    {"MASTERDOWN", Remedy::elsewhere},
+    {"LOADING", Remedy::later},
     // A node that is cut off from the others says so as long as that lasts; they may have another
     // master meanwhile.
-    ServerError{"CLUSTERDOWN", Remedy::elsewhere, Errc::unavailable,
-                "the node has no contact with the others, or slots have no master"},
-    ServerError{"TRYAGAIN", Remedy::later, Errc::unavailable, ""},
-    ServerError{"BUSY", Remedy::later, Errc::unavailable, "another script runs"},
-    ServerError{"OOM", Remedy::later, Errc::unavailable, "maxmemory is reached"},
-    ServerError{"MISCONF", Remedy::later, Errc::unavailable, "the server cannot save to its disk"},
-    ServerError{"NOREPLICAS", Remedy::later, Errc::unavailable,
-                "fewer replicas than min-replicas-to-write"},
-    ServerError{"NOAUTH", Remedy::none, Errc::denied,
-                "give a password: --password-file, DLOCK_PASSWORD or REDISCLI_AUTH"},
-    ServerError{"WRONGPASS", Remedy::none, Errc::denied,
-                "user and password: the URL, --password-file, DLOCK_PASSWORD or REDISCLI_AUTH"},
-    ServerError{"NOPERM", Remedy::none, Errc::denied,
-                "the rights dlock needs are in dlock-redis(7)"},
-    ServerError{"DENIED", Remedy::none, Errc::denied, "protected mode"},
-    ServerError{"WRONGTYPE", Remedy::none, Errc::usage,
-                "something else lives under this key, or a lock of a dlock before 0.1.0, whose "
-                "layout was another: choose another --key or ?prefix=, or delete it"},
-    ServerError{"DLOCKDATA", Remedy::none, Errc::usage,
-                "something else lives under this key: choose another --key or ?prefix="},
-    ServerError{"DLOCKLAYOUT", Remedy::none, Errc::usage,
-                "a newer dlock wrote it: install that one on this host, too"},
-    ServerError{"CROSSSLOT", Remedy::none, Errc::usage, ""},
+    {"CLUSTERDOWN", Remedy::elsewhere, Errc::unavailable,
+     "the node has no contact with the others, or slots have no master"},
+    {"TRYAGAIN", Remedy::later},
+    {"BUSY", Remedy::later, Errc::unavailable, "another script runs"},
+    {"OOM", Remedy::later, Errc::unavailable, "maxmemory is reached"},
+    {"MISCONF", Remedy::later, Errc::unavailable, "the server cannot save to its disk"},
+    {"NOREPLICAS", Remedy::later, Errc::unavailable, "fewer replicas than min-replicas-to-write"},
+    {"NOAUTH", Remedy::none, Errc::denied,
+     "give a password: --password-file, DLOCK_PASSWORD or REDISCLI_AUTH"},
+    {"WRONGPASS", Remedy::none, Errc::denied,
+     "user and password: the URL, --password-file, DLOCK_PASSWORD or REDISCLI_AUTH"},
+    {"NOPERM", Remedy::none, Errc::denied, "the rights dlock needs are in dlock-redis(7)"},
+    {"DENIED", Remedy::none, Errc::denied, "protected mode"},
+    {"WRONGTYPE", Remedy::none, Errc::usage,
+     "something else lives under this key, or a lock of a dlock before 0.1.0, whose "
+     "layout was another: choose another --key or ?prefix=, or delete it"},
+    {"DLOCKDATA", Remedy::none, Errc::usage,
+     "something else lives under this key: choose another --key or ?prefix="},
+    {"DLOCKLAYOUT", Remedy::none, Errc::usage,
+     "a newer dlock wrote it: install that one on this host, too"},
+    {"CROSSSLOT", Remedy::none, Errc::usage, ""},
 };
 
 // Errors that start with ERR and are distinguished by their text.
-constexpr std::array phrases{
-    ServerError{"max number of clients", Remedy::later, Errc::unavailable, ""},
+constexpr ServerError phrases[] = {
+    {"max number of clients", Remedy::later},
     // In a script, where it is not a NOPERM.
-    ServerError{"can't run this command", Remedy::none, Errc::denied,
-                "the rights dlock needs are in dlock-redis(7)"},
-    ServerError{"can't access at least one of the keys", Remedy::none, Errc::denied,
-                "the rights dlock needs are in dlock-redis(7)"},
-    ServerError{"unknown command", Remedy::none, Errc::denied,
-                "the server or a proxy before it does not offer this command"},
-    ServerError{"invalid password", Remedy::none, Errc::denied, ""},
-    ServerError{"without any password configured", Remedy::none, Errc::denied,
-                "the server asks for no password"},
-    ServerError{"DB index", Remedy::none, Errc::usage, ""},
-    ServerError{"SELECT is not allowed in cluster mode", Remedy::none, Errc::usage, ""},
+    {"can't run this command", Remedy::none, Errc::denied,
+     "the rights dlock needs are in dlock-redis(7)"},
+    {"can't access at least one of the keys", Remedy::none, Errc::denied,
+     "the rights dlock needs are in dlock-redis(7)"},
+    {"unknown command", Remedy::none, Errc::denied,
+     "the server or a proxy before it does not offer this command"},
+    {"invalid password", Remedy::none, Errc::denied, ""},
+    {"without any password configured", Remedy::none, Errc::denied,
+     "the server asks for no password"},
+    {"DB index", Remedy::none, Errc::usage, ""},
+    {"SELECT is not allowed in cluster mode", Remedy::none, Errc::usage, ""},
 };
 
 bool is_word_char(char c) noexcept {

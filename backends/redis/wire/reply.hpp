@@ -64,8 +64,8 @@ using dlock::Remedy;
 struct ServerError {
   std::string_view word;  // "READONLY"; empty: unknown
   Remedy remedy;
-  Errc code;
-  std::string_view advice;  // for people; may be empty
+  Errc code = Errc::unavailable;
+  std::string_view advice{};  // for people; may be empty
 };
 
 // `text` as the server sent it, without the leading '-'. Errors raised inside a script are wrapped
