@@ -35,7 +35,7 @@ void set_user(RedisServer& server, const std::vector<std::string>& words) {
   REQUIRE(r.text == "OK");
 }
 
-struct Tls {
+struct TlsMasters {
   TestDirectory dir;
   Authority ours{dir.path(), "ours"}, theirs{dir.path(), "theirs"};
   std::vector<std::string> clients = {"tls-auth-clients no"};
@@ -218,7 +218,7 @@ TEST_CASE(
 TEST_CASE(
     "TLS at each master: the chain and the host name are verified, and every operation works over "
     "it") {
-  const Tls t;
+  const TlsMasters t;
   const auto m = t.masters();
   const std::string url = m->url_of("", "localhost", t.items());
   auto one = open_redlock(url, quick()), two = open_redlock(url, quick());
@@ -257,7 +257,7 @@ TEST_CASE(
 }
 
 TEST_CASE("TLS: no fallback to plain text, by dlock or by masters") {
-  const Tls t;
+  const TlsMasters t;
   const auto m = t.masters();
   CHECK_FALSE((*open_redlock(m->url_of("", "localhost", "?restart_grace=0"), quick())
                     ->enqueue(request(key("k"))))
@@ -272,7 +272,7 @@ TEST_CASE("TLS: no fallback to plain text, by dlock or by masters") {
 TEST_CASE(
     "a certificate of another authority, or of another host, at one of five masters: granted by "
     "the others, and reported") {
-  const Tls t;
+  const TlsMasters t;
   for (const bool authority : {true, false}) {
     CAPTURE(authority);
     const auto m = t.masters({3}, authority);
@@ -284,7 +284,7 @@ TEST_CASE(
 }
 
 TEST_CASE("TLS: client certificates") {
-  Tls t;
+  TlsMasters t;
   t.clients = {"tls-auth-clients yes"};
   const auto m = t.masters();
   const auto mine = t.ours.issue("client", "DNS:client"),
