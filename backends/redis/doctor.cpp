@@ -2,12 +2,8 @@
 #include "redis/doctor.hpp"
 #include <fmt/format.h>
 #include <cstdlib>
-#include "common/examination.hpp"
 #include "core/duration.hpp"
 #include "core/text.hpp"
-#include "redis/fair/fair_record.hpp"
-#include "redis/wire/facts.hpp"
-#include "redis/wire/server_error.hpp"
 #include "redis_scripts/rights_script.hpp"
 
 namespace dlock::redis {
@@ -36,10 +32,6 @@ class Examination {
   Findings found;
 
  private:
-  void add(Level level, std::string_view what, std::string seen, std::string_view advice = {}) {
-    found.add(what, std::move(seen), level, advice);
-  }
-
   // Error replies are results here: a missing right is a finding.
   Result<Reply> ask(std::vector<std::string> words, const Script* script = nullptr,
                     std::vector<std::string> keys = {}) {
@@ -59,84 +51,77 @@ class Examination {
 
   void version(std::string_view info) {
     const unsigned v = info_version(info);
-    add(v >= 500 ? Level::good
-        : v == 0 ? Level::unknown
-                 : Level::bad,
-        "version", std::string{info_field(info, "redis_version")}, "Redis 5.0 or newer is needed");
+    found.add("version", std::string{info_field(info, "redis_version")},
+              good_if(v >= 500, v == 0 ? Level::unknown : Level::bad),
+              "Redis 5.0 or newer is needed");
   }
 
   void memory(std::string_view info) {
     const std::string policy{info_field(info, "maxmemory_policy")};
     const bool limited = info_number(info, "maxmemory") > 0;
-    const auto level = policy.empty()           ? Level::unknown
-                       : policy == "noeviction" ? Level::good
-                       : limited                ? Level::bad
-                                                : Level::warning;
-    add(level, "maxmemory-policy", limited || policy.empty() ? policy : policy + ", no maxmemory",
-        "set noeviction: other policies delete locks when memory runs out");
+    const auto level = policy.empty() ? Level::unknown : limited ? Level::bad : Level::warning;
+    found.add("maxmemory-policy", limited || policy.empty() ? policy : policy + ", no maxmemory",
+              good_if(policy == "noeviction", level),
+              "set noeviction: other policies delete locks when memory runs out");
   }
 
   void persistence(std::string_view info) {
-    if (info_field(info, "aof_enabled") != "1") {
-      add(Level::warning, "persistence", "no AOF",
-          "set appendonly yes and appendfsync always (CONFIG SET, then CONFIG REWRITE): a restart "
-          "forgets when jobs were started (--once-per), and, with restart_grace=0, locks");
-      return;
-    }
-    if (info_field(info, "aof_last_write_status") == "err") {
-      add(Level::bad, "persistence", "the AOF cannot be written", "look at its disk and its log");
-      return;
-    }
+    const std::string_view what = "persistence";
+    if (info_field(info, "aof_enabled") != "1")
+      return found.add(what, "no AOF", Level::warning,
+                       "set appendonly yes and appendfsync always (CONFIG SET, then CONFIG "
+                       "REWRITE): a restart forgets when jobs were started (--once-per), and, with "
+                       "restart_grace=0, locks");
+    if (info_field(info, "aof_last_write_status") == "err")
+      return found.add(what, "the AOF cannot be written", Level::bad,
+                       "look at its disk and its log");
     const std::string fsync = config("appendfsync");
     if (fsync.empty())
-      add(Level::unknown, "persistence", "AOF, appendfsync not known",
-          "grant +config|get to have it examined");
-    else
-      add(fsync == "always" ? Level::good : Level::warning, "persistence",
-          "AOF, appendfsync " + fsync,
-          "set appendfsync always: a restart forgets the last second of what jobs were started "
-          "(--once-per) and, with restart_grace=0, of locks");
+      return found.add(what, "AOF, appendfsync not known", Level::unknown,
+                       "grant +config|get to have it examined");
+    found.add(what, "AOF, appendfsync " + fsync, good_if(fsync == "always", Level::warning),
+              "set appendfsync always: a restart forgets the last second of what jobs were started "
+              "(--once-per) and, with restart_grace=0, of locks");
   }
 
   void grace() {
     const Duration grace = client_.options().restart_grace;
     const Duration left = line_.facts().grace_left(grace);
     if (left > Duration{})
-      add(Level::warning, "uptime", "started less than " + format_duration(grace) + " ago",
-          "it may have forgotten a lock; grants resume in " + format_duration(left));
-    if (grace == Duration{})
-      add(Level::warning, "restart_grace", "0",
-          "leave it at 30s, or at the largest --ttl with its --lock-delay, unless no restart ever "
-          "forgets a lock: neither a crash nor a new data directory");
-    else
-      add(Level::good, "restart_grace",
-          format_duration(grace) + ", to be the same for all clients; longer leases are refused");
+      found.add("uptime", "started less than " + format_duration(grace) + " ago", Level::warning,
+                "it may have forgotten a lock; grants resume in " + format_duration(left));
+    const bool none = grace == Duration{};
+    found.add("restart_grace",
+              none ? "0"
+                   : format_duration(grace) +
+                         ", to be the same for all clients; longer leases are refused",
+              none ? Level::warning : Level::good,
+              "leave it at 30s, or at the largest --ttl with its --lock-delay, unless no restart "
+              "ever forgets a lock: neither a crash nor a new data directory");
   }
 
   void replicas(std::string_view info) {
     const std::int64_t have = info_number(info, "connected_slaves");
+    const std::string count = std::to_string(have);
     const unsigned wanted = client_.options().replicas;
-    const bool failover =
-        needs_.failover && (have > 0 || client_.options().topology != Options::Topology::single);
-    if (!failover) {
-      add(have > 0 ? Level::warning : Level::good, "replicas", std::to_string(have),
-          "a master of redlock must not be replaced by a replica: a failover forgets grants");
-      return;
-    }
+    if (!needs_.failover || (have == 0 && client_.options().topology == Options::Topology::single))
+      return found.add("replicas", count, good_if(have == 0, Level::warning),
+                       "a master of redlock must not be replaced by a replica: a failover forgets "
+                       "grants");
     if (have < wanted)
-      add(Level::bad, "replicas", std::to_string(have),
-          fmt::format("nothing is granted: replicas={} asks for more", wanted));
+      found.add("replicas", count, Level::bad,
+                fmt::format("nothing is granted: replicas={} asks for more", wanted));
     else
-      add(have == 0 || wanted == 0 ? Level::warning : Level::good, "replicas", std::to_string(have),
-          have == 0 ? "there is none to take over"
+      found.add("replicas", count, good_if(have > 0 && wanted > 0, Level::warning),
+                have == 0
+                    ? "there is none to take over"
                     : "replicas=1 in the URL makes it less likely that a failover forgets a grant");
     const std::string least = config("min-replicas-to-write");
-    add(least.empty()  ? Level::unknown
-        : least == "0" ? Level::warning
-                       : Level::good,
+    found.add(
         "min-replicas-to-write", least.empty() ? "?" : least,
-        "set 1, with min-replicas-max-lag: a master that is cut off from its replicas then stops "
-        "granting");
+        good_if(!least.empty() && least != "0", least.empty() ? Level::unknown : Level::warning),
+        "set 1, with min-replicas-max-lag: a master that is cut off from its replicas then "
+        "stops granting");
   }
 
   // The fastest of five tries: it is the most exact.
@@ -149,7 +134,7 @@ class Examination {
       if (!reply) return fail(reply.error());
       const auto s = reply->number_at(0), us = reply->number_at(1);
       if (!s || !us) {
-        add(Level::unknown, "clock", "?", "grant +time");
+        found.add("clock", "?", Level::unknown, "grant +time");
         return {};
       }
       if (after - before < round_trip) {
@@ -159,13 +144,11 @@ class Examination {
     }
     const Micros bound = needs_.equal_clocks ? 100'000 : 1'000'000;
     const bool off = std::llabs(offset) - round_trip / 2 > bound;
-    add(!off                  ? Level::good
-        : needs_.equal_clocks ? Level::bad
-                              : Level::warning,
-        "clock",
-        fmt::format("{:+.3f} s against this host, round trip {:.1f} ms",
-                    static_cast<double>(offset) / 1e6, static_cast<double>(round_trip) / 1e3),
-        "let NTP set all clocks: a jump ends leases early or late");
+    found.add("clock",
+              fmt::format("{:+.3f} s against this host, round trip {:.1f} ms",
+                          static_cast<double>(offset) / 1e6, static_cast<double>(round_trip) / 1e3),
+              good_if(!off, needs_.equal_clocks ? Level::bad : Level::warning),
+              "let NTP set all clocks: a jump ends leases early or late");
     return {};
   }
 
@@ -174,25 +157,17 @@ class Examination {
     const auto note = [&](std::string_view name) {
       missing += fmt::format("{}+{}", missing.empty() ? "" : " ", name);
     };
-    const auto denied = [](const Reply& r) {
-      return r.is(Reply::Type::error) && classify(r.text).code == Errc::denied;
-    };
     TRY(script,
         ask({needs_.in_scripts.begin(), needs_.in_scripts.end()}, &scripts::rights, {probe}));
     if (script.is(Reply::Type::error)) {
-      add(Level::bad, "rights", printable(script.text.substr(0, 120)),
-          "grant what dlock-redis(7) lists");
+      found.add("rights", printable(script.text.substr(0, 120)), Level::bad,
+                "grant what dlock-redis(7) lists");
       return {};
     }
-    const std::string_view list = script.text_at(0);
-    for (std::size_t at = 0; at < list.size();) {
-      const std::size_t end = std::min(list.find(' ', at), list.size());
-      note(list.substr(at, end - at));
-      at = end + 1;
-    }
+    for (std::string_view rest = script.text_at(0); !rest.empty();) note(take_word(rest, ' '));
     const auto plain = [&](std::string_view name, std::vector<std::string> words) -> Result<void> {
       TRY(reply, ask(std::move(words)));
-      if (denied(reply)) note(name);
+      if (reply.is(Reply::Type::error) && classify(reply.text).code == Errc::denied) note(name);
       return {};
     };
     if (needs_.blpop)
@@ -200,11 +175,11 @@ class Examination {
     if (client_.options().replicas > 0) TRY_VOID(plain("wait", {"WAIT", "0", "1"}));
     TRY_VOID(plain("evalsha", {"EVALSHA", std::string{scripts::rights.sha}, "0"}));
     if (!client_.options().prefix.empty()) TRY_VOID(plain("scan", {"SCAN", "0", "COUNT", "1"}));
-    add(missing.empty() ? Level::good : Level::bad, "rights",
-        missing.empty() ? "enough" : "missing: " + missing, "grant what dlock-redis(7) lists");
+    found.add("rights", missing.empty() ? "enough" : "missing: " + missing,
+              good_if(missing.empty(), Level::bad), "grant what dlock-redis(7) lists");
     if (!script.text_at(1).empty())
-      add(Level::bad, "writing", printable(script.text_at(1).substr(0, 120)),
-          "nothing is granted until it can be written");
+      found.add("writing", printable(script.text_at(1).substr(0, 120)), Level::bad,
+                "nothing is granted until it can be written");
     return {};
   }
 
@@ -212,8 +187,6 @@ class Examination {
   Line& line_;
   const Needs& needs_;
 };
-
-}  // namespace
 
 Needs needs_of(std::string_view recipe) {
   if (recipe == "fair")
@@ -227,21 +200,25 @@ Needs needs_of(std::string_view recipe) {
   return named;
 }
 
+}  // namespace
+
 Result<void> examine(Client& client, const Endpoint& at, const Needs& needs,
-                     const std::string& probe, const std::string& of, std::vector<Finding>& out) {
+                     const std::string& probe, const std::string& of, Findings& out) {
   TRY(line, client.take_from(at, {client.usual_deadline()}));
   Examination examination{client, *line, needs, of};
   auto ok = examination.run(probe);
-  for (Finding& f : examination.found.take()) out.push_back(std::move(f));
+  out.add(examination.found.take());
   if (ok) client.give_back(std::move(line));
   return ok;
 }
 
 Result<std::vector<Finding>> examine_all(Client& client, const Traits& traits) {
-  std::vector<Finding> out;
+  std::vector<Finding> way;
   const Wait wait{client.usual_deadline()};
   TRY(servers, client.locator().everyone(wait));
-  client.locator().examine(wait, out);
+  client.locator().examine(wait, way);
+  Findings found;
+  found.add(std::move(way));
   for (const Endpoint& at : servers) {
     // A key in a slot of this server.
     std::string probe;
@@ -252,9 +229,9 @@ Result<std::vector<Finding>> examine_all(Client& client, const Traits& traits) {
       if (home == at) break;
     }
     const std::string of = servers.size() > 1 ? " of " + at.text() : "";
-    TRY_VOID(examine(client, at, needs_of(traits.recipe), probe, of, out));
+    TRY_VOID(examine(client, at, needs_of(traits.recipe), probe, of, found));
   }
-  return out;
+  return found.take();
 }
 
 }  // namespace dlock::redis

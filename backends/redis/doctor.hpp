@@ -2,9 +2,7 @@
 // Is this server fit for locks? Facts that decide whether a lock can be lost, ended early or
 // refused, with advice.
 #pragma once
-#include <string>
-#include <vector>
-#include "core/backend.hpp"
+#include "common/examination.hpp"
 #include "redis/wire/client.hpp"
 
 namespace dlock::redis {
@@ -16,12 +14,11 @@ struct Needs {
   bool equal_clocks = false;  // clients judge by their own clocks
   bool failover = true;       // its replicas may become the master
 };
-Needs needs_of(std::string_view recipe);
 
 // For one server, with an unused key `probe`. `of`: appended to the name of each finding. Errc: it
 // cannot be reached.
 Result<void> examine(Client&, const Endpoint&, const Needs&, const std::string& probe,
-                     const std::string& of, std::vector<Finding>&);
+                     const std::string& of, Findings&);
 
 // For every server that the client knows, and the way it finds them.
 Result<std::vector<Finding>> examine_all(Client&, const Traits&);

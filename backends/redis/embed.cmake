@@ -1,19 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-# dlock_embed_lua(HEADER NAMESPACE NAME=FILE[+FILE...] ...) writes a header with one constant per
-# script: the files joined, without the lines that are comments, and the SHA-1 for EVALSHA. A
-# changed .lua reruns CMake.
-function(dlock_embed_lua header namespace)
-  set(out "// Made by backends/redis/embed.cmake.\n#pragma once\n#include \"redis/wire/command.hpp\"\n\nnamespace ${namespace} {\n\n")
+# dlock_embed_lua(HEADER NAMESPACE "FILE;..." SCRIPT=PIECE[+PIECE...] ...) writes a header with one
+# constant per script: its pieces joined, without the lines that are comments, and the SHA-1 for
+# EVALSHA. A piece begins behind the line `--- PIECE` in one of the files (the first that has it),
+# and ends before the next such line. A changed .lua reruns CMake.
+function(dlock_embed_lua header namespace files)
+  set(all "")
+  foreach(file IN LISTS files)
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
+    file(READ ${file} text)
+    string(APPEND all "\n${text}\n--- \n")
+  endforeach()
+  set(out "// Made by backends/redis/embed.cmake.\n#pragma once\n#include \"redis/wire/line.hpp\"\n\nnamespace ${namespace} {\n\n")
   foreach(entry IN LISTS ARGN)
     string(REGEX MATCH "^([a-z_]+)=(.+)$" matched "${entry}")
     set(name ${CMAKE_MATCH_1})
-    string(REPLACE "+" ";" files "${CMAKE_MATCH_2}")
+    string(REPLACE "+" ";" pieces "${CMAKE_MATCH_2}")
     set(text "")
-    foreach(file IN LISTS files)
-      set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
-      file(READ ${file} part)
-      string(REGEX REPLACE "\n *--[^\n]*" "" part "\n${part}")
-      string(APPEND text "${part}")
+    foreach(piece IN LISTS pieces)
+      string(FIND "${all}" "\n--- ${piece}\n" from)
+      if(from EQUAL -1)
+        message(FATAL_ERROR "script ${name}: no file has the piece ${piece}")
+      endif()
+      string(SUBSTRING "${all}" ${from} -1 part)
+      string(REGEX REPLACE "^\n--- [a-z_]+\n" "\n" part "${part}")
+      string(FIND "${part}" "\n--- " end)
+      string(SUBSTRING "${part}" 0 ${end} part)
+      string(REGEX REPLACE "\n *--[^\n]*" "" part "${part}")
+      string(STRIP "${part}" part)
+      string(APPEND text "\n${part}\n")
     endforeach()
     string(SHA1 sha "${text}")
     string(APPEND out "inline constexpr redis::Script ${name}{R\"lua(${text})lua\",\n    \"${sha}\"};\n\n")

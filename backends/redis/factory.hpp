@@ -1,16 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The factory of family `redis`. Guarantees of its recipes, and the rights that the server must
-// grant: README.md beside this file.
-//
-//   redis://[USER[:PASSWORD]@]HOST[:6379][/DB]     rediss:// or tls=yes: over TLS
-//   redis+unix:///PATH[?db=DB]
-//   redis+sentinel://HOST[:26379],HOST...,HOST.../MASTER[/DB]
-//   redis+cluster://HOST[:6379],HOST...
-//
-// Items: `tls=yes|no`, `tls_ca`, `tls_cert`, `tls_key` (files); `replicas=N` (acknowledgements that
-// a grant and a renewal need); `restart_grace=D` (no grant by a server that started less than D ago
-// and may have forgotten locks; 60s); of setnx-expire: `stale_after=D` (removes a foreign lock
-// without expiry that has not changed for D); of getset: `unit=s|ms` (of timestamps).
+// The factory of family `redis`. What its URLs say: dlock-redis(7). Guarantees of its recipes, and
+// the rights that the server must grant: README.md beside this file.
 #pragma once
 #include <array>
 #include "core/factory.hpp"

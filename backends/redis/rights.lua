@@ -1,4 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
+--- rights
 -- Which of the commands ARGV this user may not run. KEYS[1]: an unused key; it exists for a moment
 -- only. -> {the refused ones, in one text; an error in writing, or ''}
 local key = KEYS[1]

@@ -1,30 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-# Of which files, in which order, the scripts of Redis's recipes are made: arguments of
-# dlock_embed_lua. The head of each file says what those before it define.
+# Of which pieces, in which order, the scripts of Redis's recipes are made.
 
-# Recipe fair, in DIR, each behind the file CLOCK. The code of a fast path comes first, so that it
-# runs before the functions of state.lua are defined.
-function(dlock_fair_scripts out dir clock)
-  set(head ${clock}+${dir}/keys.lua)
-  set(scripts
-    acquire=${head}+${dir}/acquire_free.lua+${dir}/state.lua+${dir}/acquire.lua
-    release=${head}+${dir}/find_token.lua+${dir}/note_run.lua+${dir}/release_free.lua+${dir}/state.lua+${dir}/release.lua
-    renew=${head}+${dir}/find_token.lua+${dir}/note_run.lua+${dir}/renew.lua
-    note_start=${head}+${dir}/find_token.lua+${dir}/note_start.lua)
-  foreach(operation check revoke starts)
-    list(APPEND scripts ${operation}=${head}+${dir}/${operation}.lua)
-  endforeach()
-  foreach(operation cancel force_release inspect)
-    list(APPEND scripts ${operation}=${head}+${dir}/state.lua+${dir}/${operation}.lua)
-  endforeach()
-  set(${out} ${scripts} PARENT_SCOPE)
+# Recipe fair. A file behind these arguments has pieces that come in place of its own: the clock of
+# a test. The code of a fast path comes first, so that it runs before the functions of state are
+# defined.
+function(dlock_embed_fair header namespace)
+  set(dir ${PROJECT_SOURCE_DIR}/backends/redis/fair)
+  set(files ${ARGN} ${dir}/state.lua ${dir}/acquire.lua ${dir}/grants.lua ${dir}/look.lua)
+  set(head clock+keys)
+  dlock_embed_lua(${header} ${namespace} "${files}"
+    acquire=${head}+acquire_free+state+acquire
+    release=${head}+find_token+note_run+release_free+state+release
+    renew=${head}+find_token+note_run+renew
+    note_start=${head}+find_token+note_start
+    check=${head}+check
+    revoke=${head}+revoke
+    starts=${head}+starts
+    cancel=${head}+state+cancel
+    force_release=${head}+state+force_release
+    inspect=${head}+state+inspect)
 endfunction()
 
-# The named recipes, in DIR, each behind the file CLOCK.
-function(dlock_named_scripts out dir clock)
+# The named recipes.
+function(dlock_embed_named header namespace)
+  set(dir ${PROJECT_SOURCE_DIR}/backends/redis)
   set(scripts "")
   foreach(operation delete_stale force_release getset_acquire getset_renew grant look release renew set_acquire)
-    list(APPEND scripts named_${operation}=${clock}+${dir}/state.lua+${dir}/${operation}.lua)
+    list(APPEND scripts named_${operation}=clock+keys+value+state+${operation})
   endforeach()
-  set(${out} ${scripts} PARENT_SCOPE)
+  dlock_embed_lua(${header} ${namespace} "${dir}/named/named.lua;${dir}/fair/state.lua" ${scripts})
 endfunction()

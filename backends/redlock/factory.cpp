@@ -10,7 +10,7 @@ namespace dlock::redlock {
 // A majority decides: a master named twice would vote twice, and half of an even number decides
 // nothing.
 Result<Options> parse_options(const Url& url, const Traits& traits, const Settings& settings) {
-  TRY(parsed, redis::parse_independent(url, traits, settings));
+  TRY(parsed, redis::parse_options(url, traits, settings, Options::Topology::independent));
   Options made{std::move(parsed)};
   UrlItems given{url, traits, settings};
   const auto& masters = made.servers;
@@ -21,8 +21,7 @@ Result<Options> parse_options(const Url& url, const Traits& traits, const Settin
   if (masters.size() % 2 == 0 && !even)
     given.wrong("host", fmt::format("{} hosts", masters.size()),
                 "an odd number of masters: one more of an even number bears no more failures "
-                "(allow_even=yes "
-                "overrules)");
+                "(allow_even=yes overrules)");
   TRY_VOID(given.verdict());
   return made;
 }
@@ -35,8 +34,9 @@ Result<void> check(const Url& url, const Traits& traits, const Settings& setting
 Result<std::unique_ptr<Backend>> open(const Url& url, const Traits& traits,
                                       const Settings& settings) {
   TRY(options, parse_options(url, traits, settings));
-  TRY(made, RedlockBackend::create(traits, std::move(options)));
-  return std::unique_ptr<Backend>{std::move(made)};
+  auto made = std::make_unique<RedlockBackend>(traits, std::move(options));
+  TRY_VOID(made->credentials().load());
+  return made;
 }
 
 }  // namespace dlock::redlock

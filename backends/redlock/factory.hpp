@@ -1,12 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The factory of family `redlock`. Its guarantees, and the rights that the masters must grant:
-// README.md beside this file.
-//
-//   redlock://[USER[:PASSWORD]@]HOST[:6379],HOST...[/DB]
-//
-// Items: `tls=yes|no`, `tls_ca`, `tls_cert`, `tls_key` (files); `restart_grace=D` (a master that
-// started less than D ago and may have lost a vote has none; 60s); `allow_even=yes` (an even number
-// of masters); `list_change=yes` (the masters of a key may differ from before).
+// The factory of family `redlock`. What its URLs say: dlock-redlock(7). Its guarantees, and the
+// rights that the masters must grant: README.md beside this file.
 #pragma once
 #include <array>
 #include "core/factory.hpp"

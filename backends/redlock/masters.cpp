@@ -2,12 +2,17 @@
 #include "redlock/masters.hpp"
 #include <fmt/format.h>
 #include <algorithm>
+#include <utility>
+#include "core/owner.hpp"
 
 namespace dlock::redlock {
 
 namespace {
 
 using namespace std::chrono_literals;
+
+constexpr Duration first_pause = 20ms, longest_pause = 1s;  // between attempts to connect
+constexpr std::size_t most_owed = 64;
 
 // How long to wait for stragglers: three times what the majority took, within bounds.
 Duration slower_than(Duration took, Duration most) {
@@ -17,6 +22,101 @@ Duration slower_than(Duration took, Duration most) {
 Duration since(Deadline t) { return std::chrono::duration_cast<Duration>(Clock::now() - t); }
 
 }  // namespace
+
+// ---- one of them -------------------------------------------------------------------------------
+
+void Node::connect() {
+  const Deadline now = Clock::now();
+  if (!line_.closed() || now < again_) return;
+  began_ = now;
+  line_.dial(later(now, shared_.options.connect_timeout), shared_.options.op_timeout);
+  std::vector<Heard> none;
+  advance(none);
+}
+
+void Node::send(const Ask& ask, std::uint64_t number) {
+  const Deadline now = Clock::now();
+  const redis::Command command{"ask", ask.script, ask.keys, ask.words};
+  const std::string id = ask.script ? std::to_string(number) : "";
+  const bool by_text = std::find(known_.begin(), known_.end(), ask.script) == known_.end();
+  // A plain command blocks on the server (BLPOP).
+  const Deadline answer_by =
+      ask.script ? later(now, std::max<Duration>(shared_.options.op_timeout, 500ms)) : no_deadline;
+  line_.send(command, {.by_text = by_text, .number = id}, answer_by);
+  under_way_.push_back({number, ask, now});
+  line_.push();
+}
+
+void Node::send_or_owe(Ask ask, std::uint64_t number) {
+  if (ready()) send(ask, number);
+  else if (owed_.size() < most_owed) owed_.push_back(std::move(ask));
+}
+
+void Node::advance(std::vector<Heard>& out) {
+  if (line_.closed()) return;
+  const bool was_pending = pending();
+  while (auto reply = line_.next(Clock::now())) receive(std::move(*reply), out);
+  if (was_pending && ready()) became_ready();
+  if (line_.closed()) closed(out);
+}
+
+void Node::became_ready() {
+  if (facts().replica)
+    return line_.close({Errc::unavailable, "it is a replica; a vote is a master's"});
+  if (facts().cluster)
+    return line_.close(
+        {Errc::usage, "it is a node of a cluster; redlock needs independent masters"});
+  pause_ = {};
+  const Deadline now = Clock::now();
+  for (const Ask& ask : std::exchange(owed_, {}))
+    if (now < ask.pointless) send(ask, 0);
+}
+
+void Node::receive(Reply answer, std::vector<Heard>& out) {
+  const UnderWay asked = under_way_.front();
+  if (asked.ask.script) usual_ = std::chrono::duration_cast<Duration>(Clock::now() - asked.sent);
+  const bool refused = answer.is(Reply::Type::error);
+  if (!refused && asked.ask.script &&
+      answer.number_at(0) != static_cast<std::int64_t>(asked.number))
+    return line_.close({Errc::protocol, "a reply to another request"});
+  under_way_.pop_front();
+  if (!refused) {
+    if (std::find(known_.begin(), known_.end(), asked.ask.script) == known_.end())
+      known_.push_back(asked.ask.script);
+    out.push_back({asked.number, std::move(answer)});
+    return;
+  }
+  const bool unknown = redis::classify(answer.text).remedy == redis::Remedy::send_text;
+  if (unknown) known_.clear();
+  if (unknown && asked.ask.must_arrive) return send(asked.ask, asked.number);
+  out.push_back({asked.number, fail(redis::as_error("ask", at().text(), answer.text)), unknown});
+}
+
+void Node::closed(std::vector<Heard>& out) {
+  why_ = line_.why_there();
+  // It refuses what the files do not say any more: the next attempt may succeed.
+  if (why_.code == Errc::denied && shared_.credentials.newer_than(line_.credentials())) {
+    why_.code = Errc::unavailable;
+    pause_ = {};
+  }
+  pause_ = std::clamp<Duration>(pause_ * 2, first_pause, longest_pause);
+  again_ =
+      later(Clock::now(), pause_ / 2 + pause_ * static_cast<long>(Owner::random().bytes[0]) / 512);
+  for (UnderWay& u : under_way_) {
+    if (u.ask.must_arrive && owed_.size() < most_owed) owed_.push_back(std::move(u.ask));
+    out.push_back({u.number, fail(Errc::timed_out, why_.message)});
+  }
+  under_way_.clear();
+  known_.clear();
+}
+
+// ---- all of them -------------------------------------------------------------------------------
+
+Asks same(Ask ask, std::function<bool(std::size_t)> whom) {
+  return [ask = std::move(ask), whom = std::move(whom)](std::size_t i) {
+    return !whom || whom(i) ? std::optional{ask} : std::nullopt;
+  };
+}
 
 std::size_t count(const Votes& votes, const std::function<bool(const Vote&)>& is) {
   return static_cast<std::size_t>(std::count_if(votes.begin(), votes.end(), is));
@@ -75,25 +175,18 @@ Error Masters::too_few() const {
 
 Result<void> Masters::gather(Deadline by, Duration patience, bool insist) {
   const Deadline began = Clock::now();
-  const auto come_or_gone = [](std::size_t, const Heard& h) { return h.number == 0; };
-  hear(began, come_or_gone, false);  // what has arrived meanwhile
+  hear(began, {}, false);  // what has arrived meanwhile
   for (bool waited = false;; waited = true) {
     for (Node& n : nodes_) n.connect();
     if (refused()) break;
     const bool enough = ready() >= majority();
-    if (enough && waited && majority_at_ == Deadline{}) {
-      majority_at_ = Clock::now();
-      majority_took_ = since(began);
-    }
-    if (!enough) majority_at_ = {};
-    Deadline until = Clock::time_point{};
+    if (enough && waited && !had_majority_) majority_took_ = since(began);
+    had_majority_ = enough && (waited || had_majority_);
+    const Duration slow = slower_than(std::max<Duration>(majority_took_, 2ms), patience);
+    Deadline until{};
     for (const Node& n : nodes_)
       if (n.pending())
-        until = std::max(
-            until, enough ? std::min(by, later(n.pending_since(),
-                                               slower_than(std::max<Duration>(majority_took_, 2ms),
-                                                           patience)))
-                          : by);
+        until = std::max(until, enough ? std::min(by, later(n.pending_since(), slow)) : by);
     if (insist && ready() < majority()) {
       until = by;  // and checks those again that wait for their next attempt
       for (const Node& n : nodes_)
@@ -103,8 +196,14 @@ Result<void> Masters::gather(Deadline by, Duration patience, bool insist) {
       if (insist && ready() < majority() && Clock::now() < by) continue;
       break;
     }
-    if (!hear(until, come_or_gone, true)) break;  // one has connected, or failed
+    if (!hear(until, {}, true)) break;  // one has connected, or failed
   }
+  TRY_VOID(all_different());
+  if (insist && ready() < majority()) return fail(too_few());
+  return {};
+}
+
+Result<void> Masters::all_different() const {
   for (std::size_t i = 0; i < nodes_.size(); ++i)
     for (std::size_t j = 0; j < i; ++j)
       if (nodes_[i].ready() && nodes_[j].ready() && !nodes_[i].facts().run_id.empty() &&
@@ -114,43 +213,41 @@ Result<void> Masters::gather(Deadline by, Duration patience, bool insist) {
   return {};
 }
 
-bool Masters::any_pending() const noexcept {
-  return std::any_of(nodes_.begin(), nodes_.end(), [](const Node& n) { return n.pending(); });
-}
-
-bool Masters::hear(Deadline by, const std::function<bool(std::size_t, const Heard&)>& heard,
+bool Masters::hear(Deadline by, const std::function<void(std::size_t, const Heard&)>& heard,
                    bool interruptible) {
   std::vector<redis::Line*> lines;
   for (Node& n : nodes_) lines.push_back(&n.line());
-  std::vector<Heard> got;
-  for (;;) {
-    const bool connecting = any_pending();
+  for (bool enough = false; !enough;) {
     if (!redis::wait_for_any(lines, {by, interruptible ? options_.interrupt_fd : -1})) return false;
-    bool enough = false;
+    enough = Clock::now() >= by;
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
       const bool was_pending = nodes_[i].pending();
+      std::vector<Heard> got;
       nodes_[i].advance(got);
-      for (const Heard& h : std::exchange(got, {})) enough |= heard(i, h);
-      if (was_pending && !nodes_[i].pending())
-        enough |= heard(i, {0, fail(Errc::unavailable, "")});  // for callers that wait for that
+      enough |= !got.empty() || nodes_[i].pending() != was_pending;
+      if (!heard) continue;
+      for (const Heard& h : got) heard(i, h);
     }
-    if (enough || Clock::now() >= by) return true;
-    if (connecting && !any_pending()) return true;
   }
+  return true;
 }
 
-Votes Masters::ask(const std::function<std::optional<Ask>(std::size_t)>& make, Deadline by,
-                   const std::function<bool(const Votes&)>& decided, Stragglers stragglers) {
+void Masters::pause(Deadline until) {
+  while (Clock::now() < until) hear(until, {}, false);
+}
+
+Votes Masters::ask(const Asks& make, Deadline by, const std::function<bool(const Votes&)>& decided,
+                   Stragglers stragglers) {
   Votes votes(size());
   std::vector<std::optional<Ask>> asks(size());
   const std::uint64_t number = next_number();
-  const std::function<bool(std::size_t, const Heard&)> take = [&](std::size_t i, const Heard& h) {
+  const auto take = [&](std::size_t i, const Heard& h) {
     Vote& v = votes[i];
-    if (h.number != number || !v.open()) return false;
+    if (h.number != number || !v.open()) return;
     if (h.reply) {
       v.state = Vote::State::answered;
       v.reply = *h.reply;
-      v.took = std::chrono::duration_cast<Duration>(Clock::now() - v.sent_at);
+      v.took = since(v.sent_at);
       v.wall_heard = wall_micros();
     } else if (h.unknown_script && !v.again && nodes_[i].ready() && nodes_[i].idle()) {
       // Nothing was sent behind it, so a late execution may come in place of the next. Not ready:
@@ -161,7 +258,6 @@ Votes Masters::ask(const std::function<std::optional<Ask>(std::size_t)>& make, D
       v.state = Vote::State::failed;
       v.why = h.reply.error();
     }
-    return true;
   };
   const Deadline began = Clock::now();
   std::vector<bool> owes(size());
@@ -169,19 +265,16 @@ Votes Masters::ask(const std::function<std::optional<Ask>(std::size_t)>& make, D
   for (std::size_t i = 0; i < size(); ++i) {
     if (!nodes_[i].ready() || !(asks[i] = make(i))) continue;
     votes[i].state = Vote::State::under_way;
-    votes[i].sent = true;
     votes[i].sent_at = Clock::now();
     nodes_[i].send(*asks[i], number);
   }
   std::optional<Duration> took;  // until it was decided
   const auto patient = [&] {
-    Deadline until =
-        later(began, stragglers.all_of ? stragglers.most : slower_than(*took, stragglers.most));
+    const Duration most = stragglers.most;
+    Deadline until = later(began, stragglers.all_of ? most : slower_than(*took, most));
     for (std::size_t i = 0; stragglers.usual && i < size(); ++i)
       if (votes[i].open() && !owes[i])
-        until = std::max(
-            until, later(began, std::min<Duration>(stragglers.most, slower_than(nodes_[i].usual(),
-                                                                                stragglers.most))));
+        until = std::max(until, later(began, slower_than(nodes_[i].usual(), most)));
     return std::min(by, until);
   };
   while (count(votes, [](const Vote& v) { return v.open(); }) > 0) {
@@ -193,7 +286,7 @@ Votes Masters::ask(const std::function<std::optional<Ask>(std::size_t)>& make, D
   return votes;
 }
 
-void Masters::tell(const std::function<std::optional<Ask>(std::size_t)>& make) {
+void Masters::tell(const Asks& make) {
   for (std::size_t i = 0; i < size(); ++i) {
     auto ask = make(i);
     if (!ask) continue;
@@ -203,9 +296,7 @@ void Masters::tell(const std::function<std::optional<Ask>(std::size_t)>& make) {
 }
 
 std::optional<Error> hopeless(const Votes& votes, std::size_t majority) {
-  const auto is_final = [](const Vote& v) {
-    return v.state == Vote::State::failed && !retryable(v.why.code);
-  };
+  const auto is_final = [](const Vote& v) { return v.failed() && !retryable(v.why.code); };
   if (count(votes, is_final) <= votes.size() - majority) return std::nullopt;
   return std::find_if(votes.begin(), votes.end(), is_final)->why;
 }

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <map>
-#include "common/record_reader.hpp"
 #include "core/number.hpp"
 #include "core/text.hpp"
 #include "redis/wire/client.hpp"
@@ -64,12 +63,8 @@ KnownList KnownList::parse(std::string_view recorded) {
 
 std::vector<std::string> KnownList::masters() const {
   std::vector<std::string> out;
-  const std::string_view names = std::string_view{text}.substr(0, text.rfind('/'));
-  for (std::size_t from = 0; from < names.size();) {
-    const std::size_t to = std::min(names.find(',', from), names.size());
-    out.emplace_back(names.substr(from, to - from));
-    from = to + 1;
-  }
+  std::string_view names = std::string_view{text}.substr(0, text.rfind('/'));
+  while (!names.empty()) out.emplace_back(take_word(names, ','));
   return out;
 }
 
@@ -80,11 +75,10 @@ bool asked_to_stop(std::string_view meta) noexcept {
 }
 
 std::optional<LastRun> last_run(std::string_view meta) {
-  constexpr std::string_view name = "last=";
   while (!meta.empty()) {
-    const std::string_view item = take_word(meta, '&');
-    if (!item.starts_with(name)) continue;
-    const auto text = percent_decode(item.substr(name.size()));
+    std::string_view item = take_word(meta, '&');
+    if (take_word(item, '=') != "last") continue;
+    const auto text = percent_decode(item);
     return text ? LastRun::parse(*text, ',') : std::nullopt;
   }
   return std::nullopt;
@@ -111,7 +105,7 @@ std::optional<Seen> parse_seen(const Reply& answer) {
   return s;
 }
 
-Leader leader_of(const std::vector<std::optional<Seen>>& seen, std::size_t majority) {
+Leader leader_of(const Sightings& seen, std::size_t majority) {
   // by type and value
   std::map<std::pair<std::string, std::string>, std::vector<const Seen*>> locks;
   for (const auto& s : seen)

@@ -3,10 +3,6 @@
 // that is stored with it: that of the last confirmed grant of the key. A client with another list
 // has other majorities, and would not exclude (README.md, "Lists").
 #pragma once
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
 #include "core/backend.hpp"
 #include "core/lock_state.hpp"
 #include "redis/wire/options.hpp"
@@ -41,7 +37,7 @@ struct KnownList {
 // "db1:6379" of each server, in the order of the URL.
 std::vector<std::string> master_names(const redis::Options&);
 
-// The result of seen() in state.lua of one master.
+// The result of seen() in redlock.lua of one master.
 struct Seen {
   Micros now = 0;  // its clock
   std::string type, value;
@@ -58,14 +54,14 @@ struct Seen {
   bool ours() const noexcept { return held() && !owner.empty() && value == owner; }
 };
 
-// The mark of revoke.lua in the meta of a vote.
+// The mark of script revoke in the meta of a vote.
 bool asked_to_stop(std::string_view meta) noexcept;
 inline constexpr std::string_view stop_mark = "&revoked=1";
 
 // The last run in a meta; nothing: there is none.
 std::optional<LastRun> last_run(std::string_view meta);
 
-// From the replies of look.lua, or of acquire.lua when busy. Nothing: malformed.
+// From the replies of script look, or of acquire when busy. Nothing: malformed.
 std::optional<Seen> parse_seen(const Reply&);
 
 // The lock with the most of these votes. Its remaining time is that until no majority has it any
@@ -76,6 +72,7 @@ struct Leader {
   HolderView holder;
   bool ours = false;
 };
-Leader leader_of(const std::vector<std::optional<Seen>>&, std::size_t majority);
+using Sightings = std::vector<std::optional<Seen>>;  // at each master
+Leader leader_of(const Sightings&, std::size_t majority);
 
 }  // namespace dlock::redlock

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "redlock/redlock_backend.hpp"
 #include <fmt/format.h>
-#include <poll.h>
 #include <sys/epoll.h>
 #include <algorithm>
 #include "core/number.hpp"
 #include "core/text.hpp"
-#include "redlock/one_attempt.hpp"
-#include "redlock/redlock_waiter.hpp"
 #include "redlock_scripts/scripts.hpp"
 
 namespace dlock::redlock {
@@ -18,37 +15,21 @@ using namespace std::chrono_literals;
 constexpr Stragglers a_little{10ms};
 constexpr Micros retake_within = 200'000;  // by the master's clock, after its answer
 
+bool kept(const Vote& v) { return v.says("kept"); }
+bool other_list(const Vote& v) { return v.says("list"); }
+
 }  // namespace
-
-Attempt RedlockBackend::attempt(const Request& request, const Owner& owner) {
-  return OneAttempt{*this, request, owner}.run();
-}
-
-Result<std::unique_ptr<RedlockBackend>> RedlockBackend::create(const Traits& traits,
-                                                               Options options) {
-  std::unique_ptr<RedlockBackend> backend{new RedlockBackend{traits, std::move(options)}};
-  TRY_VOID(backend->credentials_.load());
-  return backend;
-}
-
-Result<std::unique_ptr<Waiter>> RedlockBackend::enqueue(const Request& request) {
-  TRY_VOID(can_serve(traits(), request));
-  TRY_VOID(redis::within_grace({request.ttl}, options_.restart_grace));
-  return std::make_unique<RedlockWaiter>(*this, request);
-}
 
 Deadline RedlockBackend::usual_deadline() const noexcept {
   return Clock::now() + options_.op_timeout + (ever_ready_ ? Duration{} : options_.connect_timeout);
 }
 
 Result<RedlockBackend::VoteRound> RedlockBackend::insist(
-    const std::function<std::optional<Ask>(std::size_t)>& make,
-    const std::function<bool(const Votes&)>& decided, Stragglers stragglers) {
+    const Asks& make, const std::function<bool(const Votes&)>& decided, Stragglers stragglers) {
   const Deadline by = usual_deadline();
   VoteRound out{{}, Clock::now()};
   for (;;) {
     TRY_VOID(masters_.gather(by, 50ms, true));
-    if (masters_.ready() < masters_.majority()) return fail(masters_.too_few());
     ever_ready_ = true;
     // The exchange has its own time, however long it took to connect.
     out.votes = masters_.ask(make, std::max(by, later(Clock::now(), options_.op_timeout)), decided,
@@ -57,9 +38,7 @@ Result<RedlockBackend::VoteRound> RedlockBackend::insist(
     if (auto why = hopeless(out.votes, masters_.majority()))
       return fail(why->code, fmt::format("ask at {}: {}", where(), why->message));
     out.repeated = true;
-    masters_.hear(
-        std::min(by, later(Clock::now(), 10ms)), [](std::size_t, const Heard&) { return false; },
-        false);
+    masters_.pause(std::min(by, later(Clock::now(), 10ms)));
   }
 }
 
@@ -85,18 +64,18 @@ Result<Renewal> RedlockBackend::detach(const Lease& lease, Duration ttl,
 Result<Renewal> RedlockBackend::extend(const Lease& lease, Duration ttl, std::string ended) {
   Masters& m = masters_;
   const Names at = names(lease.key);
-  const std::string vote = lease.owner.hex(), px = redis::millis(ttl), list = list_text(options_);
-  const auto kept = [](const Vote& v) { return v.says("kept"); };
-  const auto other_list = [](const Vote& v) { return v.says("list"); };
-  const auto refused = [&](const Vote& v) { return v.answered() && !kept(v) && !other_list(v); };
+  const std::string vote = lease.owner.hex();
+  const auto refused = [](const Vote& v) { return v.answered() && !kept(v) && !other_list(v); };
   const auto is_lost = [&](const Votes& v) { return !m.majority_without(count(v, refused)); };
-  const auto decided = [&](const Votes& v) {
-    return count(v, kept) >= m.majority() || is_lost(v) ||
-           !m.majority_without(count(v, other_list));
-  };
-  TRY(asked,
-      insist({&scripts::renew, at.all(), {vote, px, std::to_string(lease.token), list, ended}},
-             decided, {node_patience(ttl), true}));
+  TRY(asked, insist(same({&scripts::renew,
+                          at.all(),
+                          {vote, redis::millis(ttl), std::to_string(lease.token),
+                           list_text(options_), std::move(ended)}}),
+                    [&](const Votes& v) {
+                      return count(v, kept) >= m.majority() || is_lost(v) ||
+                             !m.majority_without(count(v, other_list));
+                    },
+                    {node_patience(ttl), true}));
   const Votes& votes = asked.votes;
   if (is_lost(votes)) {
     undo(at, vote, ttl);  // the remainder would only block others
@@ -104,15 +83,21 @@ Result<Renewal> RedlockBackend::extend(const Lease& lease, Duration ttl, std::st
         "{} of {} masters do not have it any more: it expired, or was removed or replaced",
         count(votes, refused), m.size())};
   }
-  if (count(votes, kept) < m.majority()) {
-    for (std::size_t i = 0; i < m.size(); ++i)
-      if (other_list(votes[i])) return fail(wrong_list(i, votes[i].reply.text_at(3)));
-    std::string why;
-    for (const Vote& v : votes)
-      if (v.state == Vote::State::failed) why = ": " + v.why.message;
-    return fail(Errc::timed_out, fmt::format("renew at {}: only {} of {} masters renewed it{}",
-                                             where(), count(votes, kept), m.size(), why));
-  }
+  if (count(votes, kept) >= m.majority()) return renewed(lease, ttl, asked, at);
+  for (std::size_t i = 0; i < m.size(); ++i)
+    if (other_list(votes[i])) return fail(wrong_list(i, votes[i].reply.text_at(3)));
+  std::string why;
+  for (const Vote& v : votes)
+    if (v.failed()) why = ": " + v.why.message;
+  return fail(Errc::timed_out, fmt::format("renew at {}: only {} of {} masters renewed it{}",
+                                           where(), count(votes, kept), m.size(), why));
+}
+
+// A majority has it now, so no other owner can: masters without it are asked for their votes again,
+// and count from the next renewal on.
+Result<Renewal> RedlockBackend::renewed(const Lease& lease, Duration ttl, const VoteRound& asked,
+                                        const Names& at) {
+  const Votes& votes = asked.votes;
   Lease longer{lease.key, lease.owner};
   longer.deadline = lease_end(asked.sent, ttl);
   std::string since = "0", meta;
@@ -120,7 +105,7 @@ Result<Renewal> RedlockBackend::extend(const Lease& lease, Duration ttl, std::st
   for (const Vote& v : votes) {
     if (!kept(v)) continue;
     revoked |= asked_to_stop(v.reply.text_at(5));
-    const FencingToken token = parse_number<std::uint64_t>(v.reply.text_at(3)).value_or(0);
+    const auto token = parse_number<FencingToken>(v.reply.text_at(3)).value_or(0);
     if (token <= longer.token) continue;
     longer.token = token;
     since = v.reply.text_at(4);
@@ -130,19 +115,16 @@ Result<Renewal> RedlockBackend::extend(const Lease& lease, Duration ttl, std::st
     return fail(Errc::protocol, fmt::format("renew at {}: no master knows its token", where()));
   if (revoked && !asked_to_stop(meta))
     meta += stop_mark;  // masters that are taken back have it, too
-  retake(votes, at, {vote, px, std::to_string(longer.token), "", since, meta, list});
+  masters_.tell([&](std::size_t i) -> std::optional<Ask> {
+    if (!votes[i].says("absent") || !masters_.votes(i)) return std::nullopt;
+    const Micros not_after = votes[i].reply.number_at(1).value_or(0) + retake_within;
+    return Ask{&scripts::retake,
+               at.all(),
+               {lease.owner.hex(), redis::millis(ttl), std::to_string(longer.token),
+                std::to_string(not_after), since, meta, list_text(options_)}};
+  });
   watch();
   return Kept{std::move(longer), revoked};
-}
-
-// A majority has it now, so no other owner can: masters without it are asked for their votes again,
-// and count from the next renewal on. words[3]: not after.
-void RedlockBackend::retake(const Votes& votes, const Names& at, std::vector<std::string> words) {
-  masters_.tell([&](std::size_t i) {
-    if (!votes[i].says("absent") || !masters_.votes(i)) return std::optional<Ask>{};
-    words[3] = std::to_string(votes[i].reply.number_at(1).value_or(0) + retake_within);
-    return std::optional{Ask{&scripts::retake, at.all(), words}};
-  });
 }
 
 Error RedlockBackend::wrong_list(std::size_t master, std::string_view recorded) const {
@@ -157,11 +139,17 @@ Error RedlockBackend::too_few_answered(std::string_view what, std::size_t answer
                                        answered, masters_.size())};
 }
 
-void RedlockBackend::undo(const Names& names, const std::string& vote, Duration ttl) {
-  const Deadline pointless = later(Clock::now(), ttl);
-  masters_.tell([&](std::size_t) {
-    return std::optional{Ask{&scripts::release, names.all(), {vote, "0"}, true, pointless}};
-  });
+Result<void> RedlockBackend::nothing_unread(std::string_view what, const Sightings& seen) const {
+  const std::string why = unread(seen);
+  if (why.empty()) return {};
+  return fail(Errc::unavailable,
+              fmt::format("{} at {}: no holder is found; {}", what, where(), why));
+}
+
+void RedlockBackend::undo(const Names& names, const std::string& vote, Duration ttl,
+                          std::function<bool(std::size_t)> whom) {
+  masters_.tell(
+      same({&scripts::release, names.all(), {vote, "0"}, true, later(Clock::now(), ttl)}, whom));
 }
 
 // When a connection breaks, or a slow one is ready, a holder renews, and so checks the votes there.
@@ -179,11 +167,8 @@ void RedlockBackend::watch() {
   for (Node& n : masters_.nodes()) {
     const int fd = n.line().poll_fd();
     if (fd < 0) continue;
-    epoll_event e{};
-    const auto wanted = static_cast<std::uint32_t>(n.line().poll_events());
-    e.events = n.ready() ? EPOLLRDHUP
-                         : ((wanted & POLLIN) != 0 ? EPOLLIN : 0U) |
-                               ((wanted & POLLOUT) != 0 ? EPOLLOUT : 0U);
+    epoll_event e{};  // its bits are those of poll(2)
+    e.events = n.ready() ? EPOLLRDHUP : static_cast<std::uint32_t>(n.line().poll_events());
     if (::epoll_ctl(outage_.get(), EPOLL_CTL_MOD, fd, &e) != 0)
       ::epoll_ctl(outage_.get(), EPOLL_CTL_ADD, fd, &e);
   }
@@ -191,29 +176,25 @@ void RedlockBackend::watch() {
 
 Result<Released> RedlockBackend::release(const Lease& lease, std::optional<RunEnd> end) {
   Masters& m = masters_;
-  const Names at = names(lease.key);
-  const std::string vote = lease.owner.hex();
   const Ask give_back{
       &scripts::release,
-      at.all(),
-      {vote, "1", end ? end->text() : ""},
+      names(lease.key).all(),
+      {lease.owner.hex(), "1", end ? end->text() : ""},
       true,
       lease.deadline == no_deadline ? later(Clock::now(), options_.op_timeout) : lease.deadline};
-  const auto gone = [](const Vote& v) { return v.answered(); };
-  const auto deleted = [](const Vote& v) { return v.says_yes(); };
-  TRY(asked,
-      insist(
-          give_back, [&](const Votes& v) { return count(v, gone) >= m.majority(); }, a_little));
+  const auto decided = [&](const Votes& v) { return count(v, &Vote::answered) >= m.majority(); };
+  TRY(asked, insist(same(give_back), decided, a_little));
   const Votes& votes = asked.votes;
   for (std::size_t i = 0; i < m.size(); ++i)
-    if (!votes[i].sent) m.nodes()[i].send_or_owe(give_back, m.next_number());
-  if (count(votes, gone) < m.majority()) {
+    if (!votes[i].sent()) m.nodes()[i].send_or_owe(give_back, m.next_number());
+  if (!decided(votes)) {
     unanswered_.add(lease);
-    return fail(too_few_answered("release", count(votes, gone)));
+    return fail(too_few_answered("release", count(votes, &Vote::answered)));
   }
   // A majority had it, or may have had it as far as it answered.
-  const std::size_t silent = count(votes, [](const Vote& v) { return !v.answered(); });
-  const bool had = count(votes, deleted) > 0 && count(votes, deleted) + silent >= m.majority();
+  const std::size_t silent = m.size() - count(votes, &Vote::answered);
+  const bool had =
+      count(votes, &Vote::says_yes) > 0 && count(votes, &Vote::says_yes) + silent >= m.majority();
   return unanswered_.answered(lease, had, asked.repeated);
 }
 
@@ -233,67 +214,59 @@ Result<Released> RedlockBackend::force_release(const Key& key, std::optional<Fen
             (s->ours() && std::find(owners.begin(), owners.end(), s->value) != owners.end()));
   };
   const auto due = static_cast<std::size_t>(std::count_if(seen.begin(), seen.end(), meant));
-  if (const std::string why = unread(seen, leader_of(seen, m.majority())); due == 0 && !why.empty())
-    return fail(Errc::unavailable,
-                fmt::format("force a release at {}: no holder is found; {}", where(), why));
+  if (due == 0) TRY_VOID(nothing_unread("force a release", seen));
   if (due == 0) return Released::was_not_held;
-  const auto removes = [&](std::size_t i) {
-    const auto& s = seen[i];
-    return meant(s) ? std::optional{Ask{&scripts::force_release, at.all(), {s->type, s->value}}}
-                    : std::nullopt;
+  const auto removes = [&](std::size_t i) -> std::optional<Ask> {
+    if (!meant(seen[i])) return std::nullopt;
+    return Ask{&scripts::force_release, at.all(), {seen[i]->type, seen[i]->value}};
   };
-  const auto answered = [](const Vote& v) { return v.answered(); };
-  TRY(asked, insist(removes, [&](const Votes& v) { return count(v, answered) >= due; }, {}));
+  TRY(asked, insist(removes, [&](const Votes& v) { return count(v, &Vote::answered) >= due; }));
   const Votes& votes = asked.votes;
-  if (count(votes, answered) < std::min(due, m.majority()))
-    return fail(too_few_answered("force a release", count(votes, answered)));
-  const auto removed = [](const Vote& v) { return v.says_yes(); };
-  return asked.repeated || count(votes, removed) > 0 ? Released::yes : Released::was_not_held;
+  if (count(votes, &Vote::answered) < std::min(due, m.majority()))
+    return fail(too_few_answered("force a release", count(votes, &Vote::answered)));
+  return asked.repeated || count(votes, &Vote::says_yes) > 0 ? Released::yes
+                                                             : Released::was_not_held;
 }
 
-// The request names the owner that was seen, so a late or repeated one asks no other (revoke.lua).
+// The request names the owner that was seen, so a late or repeated one asks no other (redlock.lua).
 Result<Released> RedlockBackend::revoke(const Key& key) {
   Masters& m = masters_;
   const Names at = names(key);
   TRY(seen, look(at));
+  TRY_VOID(nothing_unread("ask the holder to stop", seen));
   const Leader leader = leader_of(seen, m.majority());
-  if (const std::string why = unread(seen, leader); !why.empty())
-    return fail(Errc::unavailable,
-                fmt::format("ask the holder to stop at {}: no holder is found; {}", where(), why));
   if (leader.votes < m.majority()) return Released::was_not_held;
   if (!leader.ours)
     return fail(Errc::usage, fmt::format("--revoke: {} is held by another program, which cannot be "
                                          "asked to stop",
                                          printable(key.text())));
-  const auto marked = [](const Vote& v) { return v.says_yes(); };
-  const auto over = [](const Vote& v) { return v.answered() && !v.says_yes(); };
-  const auto is_over = [&](const Votes& v) { return !m.majority_without(count(v, over)); };
-  const auto decided = [&](const Votes& v) {
-    return count(v, marked) >= m.majority() || is_over(v);
-  };
-  TRY(asked, insist({&scripts::revoke, at.all(), {leader.value}}, decided, {}));
-  if (count(asked.votes, marked) >= m.majority()) return Released::yes;
+  const auto marked = [&](const Votes& v) { return count(v, &Vote::says_yes) >= m.majority(); };
+  const auto no = [](const Vote& v) { return v.answered() && !v.says_yes(); };
+  const auto is_over = [&](const Votes& v) { return !m.majority_without(count(v, no)); };
+  TRY(asked, insist(same({&scripts::revoke, at.all(), {leader.value}}),
+                    [&](const Votes& v) { return marked(v) || is_over(v); }));
+  if (marked(asked.votes)) return Released::yes;
   if (is_over(asked.votes)) return Released::was_not_held;
-  return fail(too_few_answered("ask the holder to stop", count(asked.votes, marked)));
+  return fail(too_few_answered("ask the holder to stop", count(asked.votes, &Vote::says_yes)));
 }
 
 Result<Validity> RedlockBackend::check(const Key& key, const GrantId& id) {
   Masters& m = masters_;
   const auto* owner = std::get_if<Owner>(&id);
-  const auto yes = [&](const Vote& v) {
+  const auto has = [&](const Vote& v) {
     const auto s = v.answered() ? parse_seen(v.reply) : std::nullopt;
     return s && s->ours() && s->token != 0 &&
            (owner ? s->owner == owner->hex() : s->token == std::get<FencingToken>(id));
   };
-  const auto no = [&](const Vote& v) { return v.answered() && !yes(v); };
-  const auto valid = [&](const Votes& v) { return count(v, yes) >= m.majority(); };
-  const auto stale = [&](const Votes& v) { return !m.majority_without(count(v, no)); };
-  TRY(asked, insist({&scripts::look, names(key).all(), {}},
-                    [&](const Votes& v) { return valid(v) || stale(v); }, {}));
+  const auto has_not = [&](const Vote& v) { return v.answered() && !has(v); };
+  const auto valid = [&](const Votes& v) { return count(v, has) >= m.majority(); };
+  const auto stale = [&](const Votes& v) { return !m.majority_without(count(v, has_not)); };
+  TRY(asked, insist(same({&scripts::look, names(key).all(), {}}),
+                    [&](const Votes& v) { return valid(v) || stale(v); }));
   const Votes& votes = asked.votes;
   const std::string list = list_text(options_);
   for (std::size_t i = 0; i < m.size(); ++i)
-    if (const auto s = yes(votes[i]) ? parse_seen(votes[i].reply) : std::nullopt;
+    if (const auto s = has(votes[i]) ? parse_seen(votes[i].reply) : std::nullopt;
         s && !s->list.empty() && s->list != list)
       return fail(wrong_list(i, s->list));
   if (valid(votes)) return Validity::valid;
@@ -301,8 +274,8 @@ Result<Validity> RedlockBackend::check(const Key& key, const GrantId& id) {
   return fail(
       Errc::unavailable,
       fmt::format("check at {}: no majority: {} masters have it, {} have not, {} do not answer",
-                  where(), count(votes, yes), count(votes, no),
-                  m.size() - count(votes, yes) - count(votes, no)));
+                  where(), count(votes, has), count(votes, has_not),
+                  m.size() - count(votes, &Vote::answered)));
 }
 
 }  // namespace dlock::redlock

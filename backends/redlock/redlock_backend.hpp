@@ -3,9 +3,9 @@
 // https://redis.io/docs/latest/develop/use/patterns/distributed-locks/; the token is dlock's own.
 //
 // A grant takes two rounds. Phase 1: each master that has no lock sets it and answers with a number
-// higher than all it has given (acquire.lua). With a majority of votes the token is the highest of
-// these numbers. Phase 2: it is written back to each master whose vote is still ours (confirm.lua);
-// a majority of these makes the grant. The lease counts from before phase 1.
+// higher than all it has given (acquire, in redlock.lua). With a majority of votes the token is the
+// highest of these numbers. Phase 2: it is written back to each master whose vote is still ours
+// (confirm); a majority of these makes the grant. The lease counts from before phase 1.
 //
 // Why tokens rise: two grants A and B each have a majority of confirmations, so some master
 // confirmed both. There its votes for A and for B did not overlap, because owners are unique and a
@@ -27,7 +27,7 @@
 // vote to a client with another one, which is told so. To change it on purpose (list_change=yes)
 // takes the votes of all masters that were kept, which are at least half of the old list; so no
 // holder by that list is left. Before the first of them stores the new list all of them have stored
-// that the old one is over (list.lua), so that a message lost in between never gives each list a
+// that the old one is over (list), so that a message lost in between never gives each list a
 // majority. tests/unit/redlock/list_model_test.cpp searches schedules for a counterexample, and
 // finds one if any of these rules is left out. Not detected: lists without a common master, keys
 // unknown to all masters, masters that lost their data or were away since the key was used, clients
@@ -42,13 +42,6 @@
 //    its token is lower.
 // 3. A holder is frozen past its deadline and runs for a moment when it wakes: as with every lease.
 #pragma once
-#include <map>
-#include <memory>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
-#include "common/net/tls.hpp"
 #include "common/unanswered_releases.hpp"
 #include "core/backend.hpp"
 #include "redis/wire/client.hpp"
@@ -82,7 +75,8 @@ struct Attempt {
 
 class RedlockBackend final : public Backend {
  public:
-  static Result<std::unique_ptr<RedlockBackend>> create(const Traits&, Options);
+  RedlockBackend(const Traits& traits, Options options)
+      : traits_(traits), options_(std::move(options)), masters_(options_, credentials_, requests) {}
 
   const Traits& traits() const noexcept override { return traits_; }
   std::string where() const override { return options_.where; }
@@ -92,9 +86,13 @@ class RedlockBackend final : public Backend {
   Result<Released> release(const Lease&, std::optional<RunEnd>) override;
   Result<Released> force_release(const Key&, std::optional<FencingToken>) override;
   Result<Validity> check(const Key&, const GrantId&) override;
-  Result<std::optional<KeyView>> inspect(const Key&) override;
+  Result<std::optional<KeyView>> inspect(const Key& key) override {
+    return inspect(names(key), true);
+  }
   Result<std::vector<std::string>> names() override;
-  Result<std::optional<KeyView>> inspect_name(const std::string& name) override;
+  Result<std::optional<KeyView>> inspect_name(const std::string& name) override {
+    return inspect(Names{options_.prefix + name}, false);
+  }
   Result<Released> revoke(const Key&) override;
   Result<void> erase(const Key&) override;
   Result<std::vector<Finding>> doctor() override;
@@ -104,12 +102,12 @@ class RedlockBackend final : public Backend {
   Health health() override;
   Counters counters() const noexcept override { return {requests, wakeups}; }
 
-  // Needs masters().gather() before. Uses `owner`, not the request's.
+  // For the waiter. An attempt needs masters().gather() before, and has `owner`, not the request's.
   Attempt attempt(const Request&, const Owner& owner);
-
-  // For waiters: such a lease was granted.
-  void gave(Duration ttl);
-
+  // Takes votes back, where they may be: sent again until it is answered or the ttl is over.
+  void undo(const Names&, const std::string& vote, Duration ttl,
+            std::function<bool(std::size_t)> whom = {});
+  void gave(Duration ttl);  // such a lease was granted
   Masters& masters() noexcept { return masters_; }
   const Options& options() const noexcept { return options_; }
   Credentials& credentials() noexcept { return credentials_; }
@@ -121,9 +119,6 @@ class RedlockBackend final : public Backend {
   bool in_grace = false;
 
  private:
-  RedlockBackend(const Traits& traits, Options options)
-      : traits_(traits), options_(std::move(options)), masters_(options_, credentials_, requests) {}
-
   // Asks every master repeatedly until it is decided or the usual deadline has passed. An error: no
   // majority could be asked.
   struct VoteRound {
@@ -131,24 +126,21 @@ class RedlockBackend final : public Backend {
     Deadline sent;          // before the first request left
     bool repeated = false;  // an earlier request may have been carried out as well
   };
-  Result<VoteRound> insist(const std::function<std::optional<Ask>(std::size_t)>&,
-                           const std::function<bool(const Votes&)>& decided, Stragglers);
-  Result<VoteRound> insist(const Ask& ask, const std::function<bool(const Votes&)>& decided,
-                           Stragglers stragglers) {
-    return insist([&](std::size_t) { return std::optional{ask}; }, decided, stragglers);
-  }
+  Result<VoteRound> insist(const Asks&, const std::function<bool(const Votes&)>& decided,
+                           Stragglers = {});
   Result<Renewal> extend(const Lease&, Duration ttl, std::string ended);
-  void retake(const Votes&, const Names&, std::vector<std::string> words);
-  void undo(const Names&, const std::string& vote, Duration ttl);
+  Result<Renewal> renewed(const Lease&, Duration ttl, const VoteRound&, const Names&);
   Error wrong_list(std::size_t master, std::string_view recorded) const;
   Error too_few_answered(std::string_view what, std::size_t answered) const;
+  // For `what`, which found no holder: Errc::unavailable if a majority may have one all the same.
+  Result<void> nothing_unread(std::string_view what, const Sightings&) const;
   void watch();
-  Result<std::vector<std::optional<Seen>>> look(const Names&, Votes* votes = nullptr);
+  Result<Sightings> look(const Names&, Votes* votes = nullptr);
   // `asked`: by a caller, not found at a master
   Result<std::optional<KeyView>> inspect(const Names&, bool asked);
   // As KeyView has it: a master that says nothing, or restarted lately, does not say that there is
-  // no vote. `leader`: of `seen`.
-  std::string unread(const std::vector<std::optional<Seen>>& seen, const Leader& leader) const;
+  // no vote.
+  std::string unread(const Sightings&) const;
   Result<std::unique_ptr<redis::Client>> client_of(std::size_t master) const;
 
   const Traits& traits_;  // of the table, which lives for ever

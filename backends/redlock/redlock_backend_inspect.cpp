@@ -22,13 +22,25 @@ std::string ends(const Seen& s) {
   return s.left ? "ends in " + format_duration(*s.left) : "no expiry";
 }
 
-std::string state_at(const Seen& s) {
+std::string state_of(const Seen& s) {
   if (!s.held()) return "free";
   if (s.type != "string")
     return fmt::format("held by another program, type {}, {}", s.type, ends(s));
   if (!s.ours()) return fmt::format("held by another program, {}", ends(s));
   return fmt::format("held by {}{}, {}", s.owner.substr(0, 8),
                      s.token == 0 ? " (never confirmed)" : "", ends(s));
+}
+
+std::string state_at(const Node& n, const std::optional<Seen>& s, const Vote& vote, bool agrees) {
+  if (!s) {
+    const bool silent = !n.ready() && !n.pending();
+    return fmt::format("{}: ? ({})", n.at().text(), silent ? n.why().message : "no answer in time");
+  }
+  const Micros offset = s->now - (vote.wall_heard - vote.took.count() / 2);
+  return fmt::format("{}: {}round trip {:.1f} ms, clock {:+.3f} s", n.at().text(),
+                     agrees ? "" : state_of(*s) + "; ",
+                     static_cast<double>(vote.took.count()) / 1e3,
+                     static_cast<double>(offset) / 1e6);
 }
 
 // The first address, to find masters on the same host.
@@ -39,35 +51,29 @@ std::string address_of(const Endpoint& at) {
 
 }  // namespace
 
-Result<std::vector<std::optional<Seen>>> RedlockBackend::look(const Names& at, Votes* out) {
+Result<Sightings> RedlockBackend::look(const Names& at, Votes* out) {
   Masters& m = masters_;
-  const auto answered = [](const Vote& v) { return v.answered(); };
-  TRY(asked, insist({&scripts::look, at.all(), {}},
-                    [&](const Votes& v) { return count(v, answered) >= m.majority(); },
+  TRY(asked, insist(same({&scripts::look, at.all(), {}}),
+                    [&](const Votes& v) { return count(v, &Vote::answered) >= m.majority(); },
                     {patience, false, true}));
-  Votes& votes = asked.votes;
-  std::vector<std::optional<Seen>> seen(m.size());
+  Sightings seen(m.size());
   std::size_t understood = 0;
   Error why{Errc::unavailable, "no answer in time"};
   for (std::size_t i = 0; i < m.size(); ++i) {
-    if (votes[i].answered()) seen[i] = parse_seen(votes[i].reply);
+    if (asked.votes[i].answered()) seen[i] = parse_seen(asked.votes[i].reply);
     understood += seen[i].has_value();
-    if (votes[i].state == Vote::State::failed) why = votes[i].why;
+    if (asked.votes[i].failed()) why = asked.votes[i].why;
   }
   if (understood < m.majority())
     return fail(why.code, fmt::format("look at {}: only {} of {} masters answered: {}", where(),
                                       understood, m.size(), why.message));
-  if (out) *out = std::move(votes);
-  return seen;
+  if (out) *out = std::move(asked.votes);
+  return std::move(seen);
 }
 
-Result<std::optional<KeyView>> RedlockBackend::inspect(const Key& key) {
-  return inspect(names(key), true);
-}
-
-std::string RedlockBackend::unread(const std::vector<std::optional<Seen>>& seen,
-                                   const Leader& leader) const {
+std::string RedlockBackend::unread(const Sightings& seen) const {
   const Masters& m = masters_;
+  const Leader leader = leader_of(seen, m.majority());
   std::size_t unsure = 0;
   for (std::size_t i = 0; i < m.size(); ++i)
     unsure += !seen[i] || (!seen[i]->held() && !m.votes(i));
@@ -98,7 +104,7 @@ Result<std::optional<KeyView>> RedlockBackend::inspect(const Names& at, bool ask
       v.last_run = std::move(run);
   }
   const Leader leader = leader_of(seen, m.majority());
-  v.unread = unread(seen, leader);
+  v.unread = unread(seen);
   // what a majority was granted, others may have forgotten
   if (!v.unread.empty()) v.fence = 0;
   if (!heard_of) return asked && !v.unread.empty() ? std::optional{v} : std::nullopt;
@@ -114,27 +120,14 @@ Result<std::optional<KeyView>> RedlockBackend::inspect(const Names& at, bool ask
   if (held && !leader.ours) v.notes.push_back("held by another program");
   const std::string list = list_text(options_);
   for (std::size_t i = 0; i < m.size(); ++i) {
-    const auto& s = seen[i];
-    if (!s || s->list.empty() || s->list == list) continue;
-    const KnownList other = KnownList::parse(s->list);
+    if (!seen[i] || seen[i]->list.empty() || seen[i]->list == list) continue;
+    const KnownList other = KnownList::parse(seen[i]->list);
     v.notes.push_back(fmt::format("{}: has {} as the masters of this key{}", m[i].at().text(),
                                   printable(other.text),
                                   other.marked ? ", and that they are being changed" : ""));
   }
-  for (std::size_t i = 0; i < m.size(); ++i) {
-    const auto& s = seen[i];
-    const std::string name = m[i].at().text();
-    if (!s) {
-      const bool silent = !m[i].ready() && !m[i].pending();
-      v.notes.push_back(
-          fmt::format("{}: ? ({})", name, silent ? m[i].why().message : "no answer in time"));
-      continue;
-    }
-    const Micros offset = s->now - (votes[i].wall_heard - votes[i].took.count() / 2);
-    v.notes.push_back(fmt::format(
-        "{}: {}round trip {:.1f} ms, clock {:+.3f} s", name, agrees(s) ? "" : state_at(*s) + "; ",
-        static_cast<double>(votes[i].took.count()) / 1e3, static_cast<double>(offset) / 1e6));
-  }
+  for (std::size_t i = 0; i < m.size(); ++i)
+    v.notes.push_back(state_at(m[i], seen[i], votes[i], agrees(seen[i])));
   return std::optional{std::move(v)};
 }
 
@@ -145,15 +138,10 @@ Result<std::unique_ptr<redis::Client>> RedlockBackend::client_of(std::size_t mas
   return redis::Client::create(std::move(one));
 }
 
-Result<std::optional<KeyView>> RedlockBackend::inspect_name(const std::string& name) {
-  return inspect(Names{options_.prefix + name}, false);
-}
-
 Result<std::vector<std::string>> RedlockBackend::names() {
   const std::string& prefix = options_.prefix;
   TRY_VOID(can_list(prefix));
   TRY_VOID(masters_.gather(usual_deadline(), patience, true));
-  if (masters_.ready() < masters_.majority()) return fail(masters_.too_few());
   std::vector<std::string> all;
   std::size_t scanned = 0, remember = 0;
   std::optional<Error> last;
@@ -183,9 +171,8 @@ Result<std::vector<std::string>> RedlockBackend::names() {
 // At every master, not a majority: one left out would keep its numbers.
 Result<void> RedlockBackend::erase(const Key& key) {
   const Names at = names(key);
-  redis::Command remove{"remove"};
-  remove.keys = {at.lock};
-  remove.words = {"DEL", at.lock, at.record, at.wake};
+  const redis::Command remove{
+      .what = "remove", .keys = {at.lock}, .words = {"DEL", at.lock, at.record, at.wake}};
   for (std::size_t i = 0; i < masters_.size(); ++i) {
     TRY(client, client_of(i));
     TRY_VOID(client->call(remove));
@@ -196,33 +183,31 @@ Result<void> RedlockBackend::erase(const Key& key) {
 Result<std::vector<Finding>> RedlockBackend::doctor() {
   using Level = Finding::Level;
   TRY_VOID(masters_.gather(usual_deadline(), patience, true));
-  if (masters_.ready() < masters_.majority()) return fail(masters_.too_few());
-  std::vector<Finding> out;
+  Findings found;
   const std::size_t n = masters_.size();
-  out.push_back({n >= 3 && n % 2 == 1 ? Level::good : Level::warning, "masters",
-                 fmt::format("{}, of which {} may fail", n, n - masters_.majority()),
-                 n >= 3 && n % 2 == 1 ? "" : "use an odd number, three at least"});
+  found.add("masters", fmt::format("{}, of which {} may fail", n, n - masters_.majority()),
+            good_if(n >= 3 && n % 2 == 1, Level::warning), "use an odd number, three at least");
   std::map<std::string, std::size_t> hosts;
   for (const auto& at : options_.servers) ++hosts[address_of(at)];
   for (const auto& [host, here] : hosts)
     if (here > 1)
-      out.push_back({n - here < masters_.majority() ? Level::bad : Level::warning,
-                     "masters on one host", fmt::format("{}: {} of {}", host, here, n),
-                     "give each master a host of its own: these fail together"});
-  redis::Needs needs;
-  needs.in_scripts = {"time", "get", "set", "del", "pexpire", "pttl", "type", "llen", "rpush"};
-  needs.blpop = true;
-  needs.failover = false;
+      found.add("masters on one host", fmt::format("{}: {} of {}", host, here, n),
+                n - here < masters_.majority() ? Level::bad : Level::warning,
+                "give each master a host of its own: these fail together");
+  const redis::Needs needs{
+      .in_scripts = {"time", "get", "set", "del", "pexpire", "pttl", "type", "llen", "rpush"},
+      .blpop = true,
+      .failover = false};
   for (std::size_t i = 0; i < n; ++i) {
     const auto& at = options_.servers[i];
     const std::string of = " of " + at.text();
     TRY(client, client_of(i));
-    if (auto ok = redis::examine(*client, at, needs, options_.prefix + "dlock-doctor", of, out);
-        !ok)
-      out.push_back({Level::bad, "answer" + of, ok.error().message, "it has no vote now"});
+    const std::string probe = options_.prefix + "dlock-doctor";
+    if (auto ok = redis::examine(*client, at, needs, probe, of, found); !ok)
+      found.add("answer" + of, ok.error().message, Level::bad, "it has no vote now");
     requests += client->requests;
   }
-  return out;
+  return found.take();
 }
 
 }  // namespace dlock::redlock

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "redlock/redlock_waiter.hpp"
 #include <fmt/format.h>
 #include <algorithm>
 #include "core/duration.hpp"
+#include "redlock/redlock_backend.hpp"
 
 namespace dlock::redlock {
 namespace {
@@ -22,7 +22,36 @@ Duration some_of(Duration d) {
   return d / 2 + d * static_cast<long>(Owner::random().bytes[0]) / 512;
 }
 
-}  // namespace
+// Tries, and between two tries sleeps on a list of each master (BLPOP, on separate connections),
+// where a release wakes one waiter. Other programs wake none: because of them, and of a waiter that
+// was woken and died, it also tries after a while.
+class RedlockWaiter final : public Waiter {
+ public:
+  RedlockWaiter(RedlockBackend& backend, const Request& request)
+      : backend_(backend), request_(request), owner_(request.owner) {}
+  Result<Progress> poll(Duration slice) override;
+  Result<void> cancel() override;
+
+ private:
+  using Step = Result<std::optional<Progress>>;
+  Step try_once(Deadline end);
+  Step in_grace(Deadline end, Wait);
+  Step unanswered(Deadline end, const std::string& why);
+  void sleep(Deadline until);
+  Duration pause(const Attempt&);
+
+  RedlockBackend& backend_;
+  const Request request_;
+  Owner owner_;  // of the next attempt
+  std::unique_ptr<Masters> ears_;
+  std::vector<bool> woken_;
+  std::optional<Owner> granted_;
+  Deadline next_{};
+  unsigned tries_ = 0, unanswered_ = 0;
+  unsigned silent_ = 0;  // since the last try whose outcome was known
+  Error silence_{Errc::timed_out, ""};
+  Waiting last_;
+};
 
 Result<Progress> RedlockWaiter::poll(Duration slice) {
   const Deadline end = later(Clock::now(), slice);
@@ -42,57 +71,60 @@ Result<Progress> RedlockWaiter::poll(Duration slice) {
   }
 }
 
-Result<std::optional<Progress>> RedlockWaiter::try_once(Deadline end) {
+RedlockWaiter::Step RedlockWaiter::try_once(Deadline end) {
   Masters& m = backend_.masters();
   const Options& options = backend_.options();
   const Wait wait{later(Clock::now(), options.connect_timeout), options.interrupt_fd};
-  const Duration ttl = request_.ttl;
-  TRY_VOID(m.gather(wait.until, node_patience(ttl), false));
+  TRY_VOID(m.gather(wait.until, node_patience(request_.ttl), false));
   backend_.in_grace = false;
-  if (m.voting() < m.majority()) {
-    if (request_.wait && wait.interrupted()) return Progress{last_};
-    if (m.ready() < m.majority()) return fail(m.too_few());
-    backend_.in_grace = true;
-    const Duration left = m.grace_left();
-    std::string why = fmt::format(
-        "{} of {} masters restarted less than {} ago and may have forgotten a vote; grants resume "
-        "in {}; ?restart_grace=0 if these servers never forget (dlock-redlock(7))",
-        m.ready() - m.voting(), m.size(), format_duration(options.restart_grace),
-        format_duration(left));
-    if (!request_.wait) return fail(Errc::unavailable, std::move(why));
-    last_ = Waiting{0, std::nullopt, std::move(why)};
-    wait_for(-1, 0, {std::min(end, later(Clock::now(), left)), wait.interrupt_fd});
-    if (Clock::now() >= end || wait.interrupted()) return Progress{last_};
-    return go_on;
-  }
+  if (m.voting() < m.majority()) return in_grace(end, wait);
 
   Attempt made = backend_.attempt(request_, owner_);
   ++tries_;
   if (made.undone) owner_ = Owner::random();
   if (made.refused) return fail(std::move(*made.refused));
   if (made.lease) {
-    backend_.gave(ttl);
+    backend_.gave(request_.ttl);
     granted_ = made.lease->owner;
     ears_.reset();
     return Progress{Granted{std::move(*made.lease)}};
   }
-  if (made.unanswered) {
-    next_ = later(Clock::now(), some_of(node_patience(request_.ttl) * (1U << silent_)));
-    silent_ = std::min(silent_ + 1, most_doublings);
-    silence_ = {Errc::timed_out,
-                fmt::format("acquire at {}: no majority answered in time{}{}", backend_.where(),
-                            made.why.empty() ? "" : ": ", made.why)};
-    if (++unanswered_ < most_unanswered) {
-      if (!request_.wait) wait_for(-1, 0, {next_, wait.interrupt_fd});
-      if (!request_.wait || Clock::now() < end) return go_on;
-    }
-    return fail(silence_);
-  }
+  if (made.unanswered) return unanswered(end, made.why);
   silent_ = 0;
   if (!request_.wait) return Progress{Busy{std::move(made.holder), std::move(made.why)}};
   next_ = later(Clock::now(), pause(made));
   last_ = Waiting{0, std::move(made.holder), std::move(made.why)};
   if (Clock::now() >= end) return Progress{last_};
+  return go_on;
+}
+
+// Or fewer than a majority can be asked at all.
+RedlockWaiter::Step RedlockWaiter::in_grace(Deadline end, Wait wait) {
+  const Masters& m = backend_.masters();
+  if (request_.wait && wait.interrupted()) return Progress{last_};
+  if (m.ready() < m.majority()) return fail(m.too_few());
+  backend_.in_grace = true;
+  const Duration left = m.grace_left();
+  std::string why = fmt::format(
+      "{} of {} masters restarted less than {} ago and may have forgotten a vote; grants resume in "
+      "{}; ?restart_grace=0 if these servers never forget (dlock-redlock(7))",
+      m.ready() - m.voting(), m.size(), format_duration(backend_.options().restart_grace),
+      format_duration(left));
+  if (!request_.wait) return fail(Errc::unavailable, std::move(why));
+  last_ = Waiting{0, std::nullopt, std::move(why)};
+  wait_for(-1, 0, {std::min(end, later(Clock::now(), left)), wait.interrupt_fd});
+  if (Clock::now() >= end || wait.interrupted()) return Progress{last_};
+  return go_on;
+}
+
+RedlockWaiter::Step RedlockWaiter::unanswered(Deadline end, const std::string& why) {
+  next_ = later(Clock::now(), some_of(node_patience(request_.ttl) * (1U << silent_)));
+  silent_ = std::min(silent_ + 1, most_doublings);
+  silence_.message = fmt::format("acquire at {}: no majority answered in time{}{}",
+                                 backend_.where(), why.empty() ? "" : ": ", why);
+  if (++unanswered_ >= most_unanswered) return fail(silence_);
+  if (!request_.wait) wait_for(-1, 0, {next_, backend_.options().interrupt_fd});
+  else if (Clock::now() >= end) return fail(silence_);
   return go_on;
 }
 
@@ -110,40 +142,28 @@ void RedlockWaiter::sleep(Deadline until) {
   if (!ears_) {
     ears_ =
         std::make_unique<Masters>(backend_.options(), backend_.credentials(), backend_.requests);
-    listening_.assign(ears_->size(), false);
     woken_.assign(ears_->size(), false);
   }
-  Deadline first_told = no_deadline;
+  const Ask listen{nullptr, {}, {"BLPOP", backend_.names(request_.key).wake, "0"}};
+  const auto wake = [&](std::size_t i, const Heard& h) {
+    if (!h.reply || !h.reply->is(Reply::Type::array)) return;
+    ++backend_.wakeups;
+    woken_[i] = true;
+  };
+  Deadline due = no_deadline;  // then the others had their time to report it, too
   while (Clock::now() < until) {
-    for (std::size_t i = 0; i < ears_->size(); ++i) {
-      Node& n = ears_->nodes()[i];
+    for (Node& n : ears_->nodes()) {
       n.connect();
-      if (!n.ready() || listening_[i]) continue;
-      n.send(Ask{nullptr, {}, {"BLPOP", names_.wake, "0"}}, ears_->next_number());
-      listening_[i] = true;
+      if (n.ready() && n.idle()) n.send(listen, ears_->next_number());
     }
-    const bool told = first_told != no_deadline;
-    const Deadline limit = std::min(
-        {until, told ? later(first_told, together) : no_deadline, later(Clock::now(), 1s)});
-    const bool uninterrupted = ears_->hear(
-        limit,
-        [&](std::size_t i, const Heard& h) {
-          if (h.number == 0) return true;  // connected, or not
-          listening_[i] = false;
-          if (!h.reply || !h.reply->is(Reply::Type::array)) return true;
-          ++backend_.wakeups;
-          woken_[i] = true;
-          return true;
-        },
-        true);
-    if (!uninterrupted) return;
+    if (!ears_->hear(std::min({until, due, later(Clock::now(), 1s)}), wake, true)) return;
     const auto tellers = static_cast<std::size_t>(std::count(woken_.begin(), woken_.end(), true));
-    if (tellers > 0 && !told) first_told = Clock::now();
-    if (tellers >= ears_->majority() || (told && Clock::now() >= later(first_told, together))) {
+    if (tellers >= ears_->majority() || Clock::now() >= due) {
       woken_.assign(woken_.size(), false);
       next_ = Clock::now();
       return;
     }
+    if (tellers > 0) due = std::min(due, later(Clock::now(), together));
   }
 }
 
@@ -153,10 +173,17 @@ Result<void> RedlockWaiter::cancel() {
   if (granted_) {
     TRY_VOID(backend_.release({request_.key, *granted_}, std::nullopt));
   } else if (tries_ > 0) {  // and outstanding messages get a moment to be sent
-    backend_.masters().hear(
-        later(Clock::now(), 1ms), [](std::size_t, const Heard&) { return false; }, false);
+    backend_.masters().pause(later(Clock::now(), 1ms));
   }
   return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Waiter>> RedlockBackend::enqueue(const Request& request) {
+  TRY_VOID(can_serve(traits(), request));
+  TRY_VOID(redis::within_grace({request.ttl}, options_.restart_grace));
+  return std::make_unique<RedlockWaiter>(*this, request);
 }
 
 }  // namespace dlock::redlock

@@ -272,7 +272,7 @@ void Store::invite(Key& key, const std::string& lock, Micros claim) {
   }
 }
 
-// ARGV of backends/redis/fair/acquire_free.lua
+// ARGV of backends/redis/fair/acquire.lua
 std::string Store::acquire(Key& key, const std::string& lock, const Words& a) {
   LockState::Ask ask;
   ask.owner = Owner::parse(a[0]).value();
@@ -308,7 +308,7 @@ std::string Store::acquire(Key& key, const std::string& lock, const Words& a) {
               bulk(oldest(key.state)));
 }
 
-// As find_token.lua and the scripts behind it compare: the owner, and the token unless it is ''.
+// As the piece find_token and the scripts behind it compare: the owner, and the token unless it is ''.
 bool Store::let_go(Key& key, const Owner& owner, std::string_view token, std::string_view how) {
   const LockState::Holder* const h = key.state.holder(owner, micros());
   if (!h || (!token.empty() && token != std::to_string(h->token))) return false;

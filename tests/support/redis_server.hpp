@@ -12,7 +12,6 @@
 #include <string>
 #include <string_view>
 #include <vector>
-#include "redis/wire/connection.hpp"
 #include "redis/wire/reply.hpp"
 #include "support/server.hpp"
 

@@ -1,13 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "redis/fair/fair_backend.hpp"
 #include <fmt/format.h>
-#include <algorithm>
-#include "common/exchange.hpp"
-#include "common/record_reader.hpp"
 #include "core/number.hpp"
-#include "redis/doctor.hpp"
-#include "redis/fair/fair_record.hpp"
-#include "redis/fair/fair_waiter.hpp"
 #include "redis_scripts/fair_scripts.hpp"
 
 namespace dlock::redis {
@@ -21,16 +15,13 @@ std::string token_of(const Lease& lease) {
 
 }  // namespace
 
-Result<std::unique_ptr<Waiter>> FairBackend::enqueue(const Request& request) {
-  TRY_VOID(can_serve(traits(), request));
-  const LeaseSpan span{request.ttl, request.lock_delay};
-  TRY_VOID(within_grace(span, client_->options().restart_grace));
-  return std::make_unique<FairWaiter>(*this, *client_, request);
-}
-
 Result<Answer> FairBackend::call(std::string_view what, const Script& script, const Key& key,
-                                 std::vector<std::string> words, unsigned copies) {
-  return client_->call({what, &script, {keys_of(key).lock()}, std::move(words)}, copies);
+                                 std::vector<std::string> words, bool confirmed) {
+  return client_->call({.what = what,
+                        .script = &script,
+                        .keys = {keys_of(key).lock()},
+                        .words = std::move(words),
+                        .confirmed = confirmed});
 }
 
 Result<Answer> FairBackend::call_with_queue(std::string_view what, const Script& script,
@@ -43,14 +34,13 @@ Result<Answer> FairBackend::call_with_queue(std::string_view what, const Script&
 }
 
 Result<Renewal> FairBackend::extend(const Lease& lease, Duration ttl, std::string ended) {
-  const unsigned replicas = client_->options().replicas;
   // Of a lease that was taken elsewhere only its record tells the lock-delay.
-  const Duration grace = client_->options().restart_grace;
-  const bool any = client_->gave_any() || grace == Duration{};
+  const Duration grace = options().restart_grace;
+  const bool any = gave || grace == Duration{};
   TRY(answer, call("renew", scripts::renew, lease.key,
                    {lease.owner.hex(), token_of(lease), micros(ttl), any ? "" : micros(grace),
                     std::move(ended)},
-                   replicas));
+                   true));
   const std::string_view verdict = answer.reply.text_at(0);
   if (verdict == "longer")
     TRY_VOID(within_grace({ttl, Duration{answer.reply.number_at(2).value_or(0)}}, grace));
@@ -60,40 +50,28 @@ Result<Renewal> FairBackend::extend(const Lease& lease, Duration ttl, std::strin
   const auto mode = parse_mode(answer.reply.text_at(3));
   const auto slot = answer.reply.number_at(4);
   if (verdict != "kept" || !token || !mode || !slot) return fail(malformed_reply("renew", where()));
-  if (answer.copies < replicas)
-    return fail(Errc::unavailable, fmt::format("renew at {}: only {} of {} replicas confirmed it",
-                                               where(), answer.copies, replicas));
-  client_->gave();
+  TRY_VOID(confirmed("renew", answer, Errc::unavailable));
+  gave = true;
   return Kept{{lease.key, lease.owner, *mode, *token, static_cast<unsigned>(*slot),
                lease_end(answer.sent, ttl)},
               answer.reply.number_at(5) == 1};
 }
 
 Result<Released> FairBackend::release(const Lease& lease, std::optional<RunEnd> end) {
-  const auto answer =
-      call_with_queue("release", scripts::release, keys_of(lease.key),
-                      {lease.owner.hex(), token_of(lease), micros(claim), end ? end->text() : ""});
-  if (!answer) {
-    if (answer.error().code == Errc::timed_out) unanswered_.add(lease);
-    return fail(answer.error());
-  }
-  const auto removed = answer->reply.number_at(0);
-  if (!removed) return fail(malformed_reply("release", where()));
-  return unanswered_.answered(lease, *removed == 1, answer->repeated);
+  return released(lease, call_with_queue("release", scripts::release, keys_of(lease.key),
+                                         {lease.owner.hex(), token_of(lease), micros(claim),
+                                          end ? end->text() : ""}));
 }
 
 Result<Released> FairBackend::force_release(const Key& key, std::optional<FencingToken> token) {
   const std::string wanted = token ? fmt::format_int(*token).str() : "";
   TRY(answer, call_with_queue("force a release", scripts::force_release, keys_of(key),
                               {wanted, micros(claim)}));
-  const auto removed = answer.reply.number_at(0);
-  if (!removed) return fail(malformed_reply("force a release", where()));
-  if (*removed > 0 || answer.repeated) return Released::yes;
-  return client_->none_found("force a release", answer);
+  return force_released(answer);
 }
 
 // Two exchanges: the request names the newest token that was seen, so that it can ask only those
-// holders (revoke.lua).
+// holders (script revoke).
 Result<Released> FairBackend::revoke(const Key& key) {
   TRY(seen, inspect(key));
   FencingToken newest = 0;
@@ -108,7 +86,7 @@ Result<Released> FairBackend::revoke(const Key& key) {
                    {fmt::format_int(newest).str(), Identity::mine("").encode()}));
   const auto asked = answer.reply.number_at(0);
   if (!asked) return fail(malformed_reply("ask the holder to stop", where()));
-  return *asked > 0 ? Released::yes : client_->none_found("ask the holder to stop", answer);
+  return *asked > 0 ? Released::yes : none_found("ask the holder to stop", answer);
 }
 
 Result<Validity> FairBackend::check(const Key& key, const GrantId& id) {
@@ -133,25 +111,16 @@ Result<Starts> FairBackend::starts(const Key& key) {
 // A note that a failover loses lets a job start twice in a period: so as many replicas confirm it
 // as a grant.
 Result<Noted> FairBackend::note_start(const Lease& lease, const StartChange& change) {
-  const unsigned replicas = client_->options().replicas;
   const auto text = [](const std::optional<Start>& s) {
     return s ? fmt::format("{}|{}", s->at, s->until) : "";
   };
-  TRY(answer,
-      call("note the start", scripts::note_start, lease.key,
-           {lease.owner.hex(), token_of(lease), text(change.was), text(change.is)}, replicas));
+  TRY(answer, call("note the start", scripts::note_start, lease.key,
+                   {lease.owner.hex(), token_of(lease), text(change.was), text(change.is)}, true));
   const auto noted = answer.reply.number_at(0);
   if (!noted) return fail(malformed_reply("note the start", where()));
-  if (answer.copies < replicas)
-    return fail(Errc::timed_out,
-                fmt::format("note the start at {}: only {} of {} replicas confirmed it", where(),
-                            answer.copies, replicas));
+  TRY_VOID(confirmed("note the start", answer, Errc::timed_out));
   if (*noted == 0) return Noted::not_held;
   return *noted == 1 ? Noted::yes : Noted::other_start;
-}
-
-Result<std::optional<KeyView>> FairBackend::inspect(const Key& key) {
-  return inspect(keys_of(key), &key);
 }
 
 Result<std::optional<KeyView>> FairBackend::inspect(const FairKeys& keys, const Key* asked) {
@@ -166,27 +135,12 @@ Result<std::optional<KeyView>> FairBackend::inspect(const FairKeys& keys, const 
 }
 
 Result<std::vector<std::string>> FairBackend::names() {
-  const std::string& prefix = client_->options().prefix;
+  const std::string& prefix = options().prefix;
   std::vector<std::string> all;
   TRY_VOID(client_->scan_all({FairKeys::pattern(prefix)}, [&](std::string_view found) {
     if (auto name = FairKeys::name_in(found, prefix)) all.push_back(std::move(*name));
   }));
   return all;
 }
-
-Result<std::optional<KeyView>> FairBackend::inspect_name(const std::string& name) {
-  return inspect(FairKeys{client_->options().prefix, name}, nullptr);
-}
-
-Result<void> FairBackend::erase(const Key& key) {
-  const FairKeys at{client_->options().prefix, key};
-  Command remove{"remove"};
-  remove.keys = {at.slot()};
-  remove.words = {"DEL", at.lock(), at.queue()};
-  TRY_VOID(client_->call(remove));
-  return {};
-}
-
-Result<std::vector<Finding>> FairBackend::doctor() { return examine_all(*client_, traits_); }
 
 }  // namespace dlock::redis

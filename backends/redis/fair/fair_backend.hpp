@@ -3,14 +3,8 @@
 // decision; a waiter sleeps in BLPOP on its own list until a script that made room names it.
 #pragma once
 #include <algorithm>
-#include <map>
-#include <memory>
-#include <optional>
-#include <string>
-#include <vector>
-#include "common/unanswered_releases.hpp"
 #include "redis/fair/fair_record.hpp"
-#include "redis/wire/client.hpp"
+#include "redis/redis_backend.hpp"
 
 namespace dlock::redis {
 
@@ -22,13 +16,10 @@ constexpr Duration patience_of(Duration ttl) noexcept {
 }
 inline constexpr Duration claim = std::chrono::seconds{2};
 
-class FairBackend final : public Backend {
+class FairBackend final : public RedisBackend {
  public:
-  FairBackend(const Traits& traits, std::unique_ptr<Client> client)
-      : traits_(traits), client_(std::move(client)) {}
+  using RedisBackend::RedisBackend;
 
-  const Traits& traits() const noexcept override { return traits_; }
-  std::string where() const override { return client_->options().where; }
   Result<std::unique_ptr<Waiter>> enqueue(const Request&) override;
   Result<Renewal> renew(const Lease& lease, Duration ttl) override {
     return extend(lease, ttl, "");
@@ -39,42 +30,32 @@ class FairBackend final : public Backend {
   Result<Released> release(const Lease&, std::optional<RunEnd>) override;
   Result<Released> force_release(const Key&, std::optional<FencingToken>) override;
   Result<Validity> check(const Key&, const GrantId&) override;
-  Result<std::optional<KeyView>> inspect(const Key&) override;
+  Result<std::optional<KeyView>> inspect(const Key& key) override {
+    return inspect(keys_of(key), &key);
+  }
   Result<std::vector<std::string>> names() override;
-  Result<std::optional<KeyView>> inspect_name(const std::string& name) override;
+  Result<std::optional<KeyView>> inspect_name(const std::string& name) override {
+    return inspect({options().prefix, name}, nullptr);
+  }
   Result<Released> revoke(const Key&) override;
   Result<Starts> starts(const Key&) override;
   Result<Noted> note_start(const Lease&, const StartChange&) override;
-  Result<void> erase(const Key&) override;
-  Result<std::vector<Finding>> doctor() override;
-  Result<std::string> after_restart(const Request& r) const override {
-    return restart_rule({r.ttl, r.lock_delay}, client_->options().restart_grace);
+  Result<void> erase(const Key& key) override {
+    const FairKeys at = keys_of(key);
+    return remove(at.slot(), at.lock(), at.queue());
   }
-  Health health() override { return client_->health(); }
-  Counters counters() const noexcept override { return {client_->requests, wakeups}; }
-
-  // Releases a grant that must not be used. False: not answered, so it is still owed.
-  bool give_back(const Lease& lease) {
-    const auto answer = release(lease, std::nullopt);
-    return answer || !retryable(answer.error().code) || Clock::now() >= lease.deadline;
-  }
-
-  std::uint64_t wakeups = 0;
 
  private:
-  FairKeys keys_of(const Key& key) const { return {client_->options().prefix, key}; }
+  FairKeys keys_of(const Key& key) const { return {options().prefix, key}; }
+  // To the lock alone, `confirmed` by the replicas that are wanted.
   Result<Answer> call(std::string_view what, const Script&, const Key&,
-                      std::vector<std::string> words, unsigned copies = 0);
+                      std::vector<std::string> words, bool confirmed = false);
   // Without a queue (in a slot that is being moved) the script does what the lock alone allows.
   Result<Answer> call_with_queue(std::string_view what, const Script&, const FairKeys&,
                                  std::vector<std::string> words);
   Result<Renewal> extend(const Lease&, Duration ttl, std::string ended);
   // `asked`: the key that a caller names, which the server may have forgotten; none: found there
   Result<std::optional<KeyView>> inspect(const FairKeys&, const Key* asked);
-
-  const Traits& traits_;  // of the table, which lives for ever
-  std::unique_ptr<Client> client_;
-  UnansweredReleases unanswered_;
 };
 
 }  // namespace dlock::redis

@@ -2,7 +2,6 @@
 #include "redis/fair/fair_record.hpp"
 #include <fmt/format.h>
 #include <algorithm>
-#include "common/record_reader.hpp"
 #include "core/duration.hpp"
 #include "core/number.hpp"
 #include "redis/wire/client.hpp"
@@ -21,10 +20,9 @@ void note_clock(const LockState::Holder& h, Micros now, std::vector<std::string>
                   format_duration(Duration{h.since - now})));
 }
 
-void note_cut(std::size_t shown, std::int64_t have, std::string_view of_what,
-              std::vector<std::string>& notes) {
+void note_cut(std::size_t shown, std::int64_t have, std::string_view of_what, KeyView& v) {
   if (static_cast<std::int64_t>(shown) < have)
-    notes.push_back(fmt::format("{} of {} {} are shown", shown, have, of_what));
+    v.notes.push_back(fmt::format("{} of {} {} are shown", shown, have, of_what));
 }
 
 }  // namespace
@@ -50,26 +48,25 @@ std::string FairKeys::key_text(const std::string& name, std::string_view fence_r
 }
 
 std::optional<HolderRecord> parse_holder(std::string_view record) {
-  const auto token = parse_number<std::uint64_t>(field(record));
-  const std::string_view id = field(record);
-  const auto deadline = parse_number<std::uint64_t>(field(record));
-  const auto since = parse_number<std::uint64_t>(field(record));
-  const auto mode = parse_mode(field(record));
-  const auto slot = parse_number<std::uint64_t>(field(record));
-  const auto delay = parse_number<std::uint64_t>(field(record));
-  const auto granted = parse_number<std::uint64_t>(field(record));
-  if (!mode || !token || !slot || !since || !deadline || !delay || !granted) return std::nullopt;
+  bool good = true;
+  const auto number = [&] {
+    const auto n = parse_number<std::uint64_t>(field(record));
+    good &= n.has_value();
+    return n.value_or(0);
+  };
+  const auto time = [&] { return static_cast<Micros>(number()); };
   HolderRecord h;
-  h.id = id;
-  h.mode = *mode;
-  h.token = *token;
-  h.slot = static_cast<unsigned>(*slot);
-  h.since = static_cast<Micros>(*since);
-  h.deadline = static_cast<Micros>(*deadline);
-  h.delay = static_cast<Micros>(*delay);
-  h.granted = static_cast<Micros>(*granted);
+  h.token = number();
+  h.id = field(record);
+  h.deadline = time();
+  h.since = time();
+  const auto mode = parse_mode(field(record));
+  h.mode = mode.value_or(Mode::exclusive);
+  h.slot = static_cast<unsigned>(number());
+  h.delay = time();
+  h.granted = time();
   h.meta = record;
-  return h;
+  return good && mode ? std::optional{std::move(h)} : std::nullopt;
 }
 
 HolderView view_of(const HolderRecord& h, Micros now) {
@@ -129,8 +126,8 @@ Result<std::optional<KeyView>> view_of(const FairKeys& keys, const Reply& reply)
     v.waiters.push_back(view(*w));
     v.waiters.back().id = w->id;
   }
-  note_cut(v.holders.size(), *reply.number_at(2), "holders", v.notes);
-  note_cut(v.waiters.size(), *reply.number_at(4), "waiters", v.notes);
+  note_cut(v.holders.size(), *reply.number_at(2), "holders", v);
+  note_cut(v.waiters.size(), *reply.number_at(4), "waiters", v);
   return std::optional{std::move(v)};
 }
 

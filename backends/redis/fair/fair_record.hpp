@@ -2,11 +2,6 @@
 // What recipe `fair` keeps in the store: the names of its keys, and its records as the scripts of
 // fair/ return them.
 #pragma once
-#include <cstddef>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
 #include "core/backend.hpp"
 #include "core/lock_state.hpp"
 #include "core/text.hpp"
@@ -27,7 +22,7 @@ class FairKeys {
   // named after the part that stays without holders
   std::string lock() const { return base_ + "fence"; }
   std::string queue() const { return base_ + "queue"; }
-  // in the order of fair/keys.lua
+  // in the order of KEYS
   std::vector<std::string> all() const { return {lock(), queue()}; }
   std::string wake(const Owner& owner) const { return base_ + "wake:" + owner.hex(); }
   std::string slot() const { return base_; }  // chooses the server
@@ -61,7 +56,7 @@ HolderView view_of(const HolderRecord&, Micros now);
 
 inline constexpr std::size_t most_shown = 1000;  // holders, and waiters, of one key
 
-// The reply of fair/inspect.lua as a view. Nothing: the key is unknown.
+// The reply of script inspect as a view. Nothing: the key is unknown.
 Result<std::optional<KeyView>> view_of(const FairKeys&, const Reply&);
 
 }  // namespace dlock::redis

@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "redis/fair/fair_waiter.hpp"
 #include <fmt/format.h>
 #include <utility>
-#include "core/key_view.hpp"
 #include "core/number.hpp"
 #include "redis/fair/fair_backend.hpp"
-#include "redis/fair/fair_record.hpp"
-#include "redis/wire/server_error.hpp"
 #include "redis_scripts/fair_scripts.hpp"
 
 namespace dlock::redis {
@@ -18,24 +14,65 @@ constexpr auto past_the_end = std::chrono::milliseconds{2};
 constexpr auto rest_time = std::chrono::milliseconds{500};
 constexpr auto go_on = std::nullopt;  // of a step
 
-std::optional<HolderView> holder_in(const Reply& reply, std::size_t at, Micros now) {
-  const auto h = parse_holder(reply.text_at(at));
-  return h ? std::optional{view_of(*h, now)} : std::nullopt;
-}
-
 // A third of the patience, randomised, as others may have come together with this one.
 Duration refresh_of(Duration patience, const Owner& owner) noexcept {
   return patience / 3 * (768 + owner.bytes[0]) / 1024;
 }
 
-}  // namespace
+// One place in a queue. It sends the script acquire; if it must wait it listens on its own list
+// (BLPOP), with its own connection meanwhile, and sends acquire again when it is woken, when it has
+// to show that it lives, or when time may have opened the key. A reply still outstanding at the end
+// of a slice is read by the next poll.
+//
+// Interleavings that remain:
+// 1. An acquire got no reply; its connection is cut and a new one repeats it or cancels. If the
+//    network delivers the first request after all, and after that cancel, its grant has no owner:
+//    it blocks the key until its ttl is over. (The connection is reset, so the kernel does not send
+//    it again; only data already on its way can arrive.)
+// 2. A script names this waiter, its BLPOP takes the element, and the connection breaks before the
+//    reply: it sends acquire again on a new connection, which does not depend on wake-ups: it finds
+//    room, and grants.
+class FairWaiter final : public Waiter {
+ public:
+  FairWaiter(FairBackend& backend, const Request& request)
+      : backend_(backend),
+        client_(backend.client()),
+        request_(request),
+        keys_(client_.options().prefix, request.key),
+        patience_(patience_of(request.ttl)) {}
+  Result<Progress> poll(Duration slice) override;
+  Result<void> cancel() override;
 
-FairWaiter::FairWaiter(FairBackend& backend, Client& client, const Request& request)
-    : backend_(backend),
-      client_(client),
-      request_(request),
-      keys_(client.options().prefix, request.key),
-      patience_(patience_of(request.ttl)) {}
+ private:
+  using Step = Result<std::optional<Progress>>;  // nothing: go on
+
+  Step start();
+  Step hear_answer(Deadline end);
+  Step hear_wake(Deadline end);
+  Step understand(const Answer&, Deadline end);
+  Step grant(const Answer&, bool repeated);
+  Step rest(Deadline end);
+  void listen(Duration time);
+  Command command() const;
+  void look_again_soon();
+  Progress waiting();
+  tl::unexpected<Error> give_up(Errc, std::string_view why);
+
+  FairBackend& backend_;
+  Client& client_;
+  Request request_;  // with the owner of this attempt: nothing was released under it
+  const FairKeys keys_;
+  const Duration patience_;
+  // At most one of these three: acquire is on its way, BLPOP is, or it is not to be sent before.
+  std::optional<Exchange> acquire_;
+  std::unique_ptr<Line> listening_;
+  std::optional<Deadline> rest_until_;
+  bool queued_ = false;        // it got a place
+  std::optional<Lease> owed_;  // a grant that was released, without an answer
+  Deadline grants_from_{};     // the end of the server's restart_grace: a place, no grant before
+  unsigned breaks_ = 0;        // lines lost in this poll
+  Waiting last_;
+};
 
 Result<Progress> FairWaiter::poll(Duration slice) {
   const Deadline end = later(Clock::now(), slice);
@@ -58,22 +95,16 @@ Progress FairWaiter::waiting() {
   return now;
 }
 
-tl::unexpected<Error> FairWaiter::malformed() {
-  Error e{Errc::protocol, fmt::format("acquire at {}: malformed reply", where())};
+// Of the server that acquire was sent to.
+tl::unexpected<Error> FairWaiter::give_up(Errc code, std::string_view why) {
+  Error e{code, fmt::format("acquire at {}: {}", acquire_->line().at().text(), why)};
   acquire_.reset();
   return fail(std::move(e));
 }
 
-// Of the server that acquire.lua was sent to.
-std::string FairWaiter::where() const { return acquire_->line().at().text(); }
-
 FairWaiter::Step FairWaiter::start() {
   const Wait wait{Clock::now() + client_.options().connect_timeout, client_.options().interrupt_fd};
-  if (owed_ && !backend_.give_back(*owed_))
-    return fail(
-        Errc::unavailable,
-        fmt::format("acquire at {}: a grant that was given back is still there", backend_.where()));
-  owed_.reset();
+  TRY_VOID(backend_.settle(owed_));
   acquire_.emplace(client_, command());
   if (auto ok = acquire_->begin(wait); !ok) {
     acquire_.reset();
@@ -105,19 +136,18 @@ FairWaiter::Step FairWaiter::hear_answer(Deadline end) {
   grants_from_ = acquire_->grants_from();
   const bool interrupted = answer && !*answer;
   if (interrupted && request_.wait) return waiting();
-  if (!interrupted && answer && !acquire_->withheld()) return understand(**answer, end);
-  Error e{Errc::internal, ""};
+  if (interrupted) return give_up(Errc::timed_out, "no answer in time");
+  if (answer && !acquire_->withheld()) return understand(**answer, end);
   bool again = false;
-  if (!answer) {
+  Error e{Errc::unavailable, ""};
+  if (answer) {
+    const std::string note = grace_note(client_.options().restart_grace, (*answer)->grace_left);
+    e.message = fmt::format("{}: {}", acquire_->line().at().text(), note);
+  } else {
     e = std::move(answer.error());
     again = acquire_->again() >= Exchange::Again::elsewhere && e.code != Errc::timed_out;
     // whether it was carried out is unknown; a repeated one will tell
     if (acquire_->sent()) e.code = Errc::timed_out;
-  } else if (interrupted) {
-    e = {Errc::timed_out, fmt::format("acquire at {}: no answer in time", where())};
-  } else {
-    const std::string note = grace_note(client_.options().restart_grace, (*answer)->grace_left);
-    e = {Errc::unavailable, fmt::format("{}: {}", where(), note)};
   }
   acquire_.reset();
   if (again && ++breaks_ <= most_breaks) return go_on;
@@ -135,8 +165,10 @@ FairWaiter::Step FairWaiter::understand(const Answer& answer, Deadline end) {
   if (verdict == "granted" || verdict == "held") return grant(answer, verdict == "held");
   const auto ahead = reply.number_at(2), free_at = reply.number_at(3);
   const bool queued = verdict == "waiting" && request_.wait && ahead && free_at;
-  if (!now || (!queued && verdict != "busy" && verdict != "later")) return malformed();
-  auto holder = holder_in(reply, queued ? 5 : 3, *now);
+  if (!now || (!queued && verdict != "busy" && verdict != "later"))
+    return give_up(Errc::protocol, "malformed reply");
+  std::optional<HolderView> holder;
+  if (const auto h = parse_holder(reply.text_at(queued ? 5 : 3))) holder = view_of(*h, *now);
   std::string why;
   if (verdict == "later") why = "its slot is being moved to another node of the cluster";
   if (verdict == "busy" || !request_.wait) {
@@ -225,7 +257,8 @@ FairWaiter::Step FairWaiter::hear_wake(Deadline end) {
 FairWaiter::Step FairWaiter::grant(const Answer& answer, bool repeated) {
   const auto token = parse_number<std::uint64_t>(answer.reply.text_at(2));
   const auto slot = answer.reply.number_at(3);
-  if (!token || *token == 0 || !slot || *slot < 0) return malformed();
+  if (!token || *token == 0 || !slot || *slot < 0)
+    return give_up(Errc::protocol, "malformed reply");
   const Lease lease{.key = request_.key,
                     .owner = request_.owner,
                     .mode = request_.mode,
@@ -239,25 +272,17 @@ FairWaiter::Step FairWaiter::grant(const Answer& answer, bool repeated) {
     return go_on;  // it ended just now: ask again
   }
   if (const unsigned wanted = client_.options().replicas; wanted > 0) {
-    const auto have = acquire_->copies(wanted);
+    const auto have = acquire_->copies();
     acquire_.reset();
     if (!have) return fail(have.error());
-    if (*have < wanted) return too_few_have(lease, *have);
+    if (*have < wanted) {
+      queued_ = false;
+      return fail(backend_.undo(lease, *have, request_, owed_));
+    }
   }
   acquire_.reset();
-  client_.gave();
+  backend_.gave = true;
   return Progress{Granted{lease}};
-}
-
-tl::unexpected<Error> FairWaiter::too_few_have(const Lease& lease, std::int64_t have) {
-  // That release may arrive late, so nothing is acquired under this owner any more.
-  if (!backend_.give_back(lease)) owed_ = lease;
-  request_.owner = Owner::random();
-  queued_ = false;
-  return fail(
-      Errc::unavailable,
-      fmt::format("acquire at {}: only {} of {} replicas confirmed the grant; it was given back",
-                  backend_.where(), have, client_.options().replicas));
 }
 
 Result<void> FairWaiter::cancel() {
@@ -268,7 +293,7 @@ Result<void> FairWaiter::cancel() {
   if (listening_) client_.invalidate(std::move(listening_));
   rest_until_.reset();
   queued_ = false;
-  if (owed_ && backend_.give_back(*owed_)) owed_.reset();
+  const bool settled = backend_.settle(owed_).has_value();
   TRY_VOID(client_.call(
       {.what = "leave the queue",
        .script = &scripts::cancel,
@@ -276,10 +301,18 @@ Result<void> FairWaiter::cancel() {
        .words = {request_.owner.hex(), std::string{static_cast<char>(request_.mode)},
                  fmt::format_int(request_.limit).str(), request_.identity.encode(), micros(claim)},
        .enough = 1}));
-  if (owed_)
+  if (!settled)
     return fail(Errc::timed_out,
                 fmt::format("leave the queue at {}: a grant was not given back", backend_.where()));
   return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Waiter>> FairBackend::enqueue(const Request& request) {
+  TRY_VOID(can_serve(traits_, request));
+  TRY_VOID(within_grace({request.ttl, request.lock_delay}, options().restart_grace));
+  return std::make_unique<FairWaiter>(*this, request);
 }
 
 }  // namespace dlock::redis

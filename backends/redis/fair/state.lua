@@ -1,5 +1,27 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Behind clock.lua (call, now), keys.lua (lock, queue), and the fast path of acquire and release.
+-- What the scripts of recipe fair share. Each script is made of pieces, of this and the other files
+-- here; ../scripts.cmake says of which, in which order.
+
+--- clock
+-- The server's clock in microseconds, the only clock that decides anything. In a separate file so
+-- that a test can replace it.
+local call = redis.call
+local clock = call('TIME')
+local now = clock[1] * 1000000 + clock[2]
+
+--- keys
+-- Without a queue (slot of a cluster that is being moved) a script does what the lock alone allows.
+local lock, queue = KEYS[1], KEYS[2]
+-- The answers to a record that is left alone.
+local function other_layout(version)
+  local known = ', and this dlock knows layout 1'
+  return redis.error_reply('DLOCKLAYOUT ' .. lock .. ' has layout ' .. version .. known)
+end
+local function no_record()
+  return redis.error_reply('DLOCKDATA ' .. lock .. ' is not a record of dlock')
+end
+
+--- state
 -- For operations beyond the fast paths: LockState of src/core/lock_state.cpp, kept in two keys.
 -- README.md, "Layout", describes them. Instants are microseconds of the server's clock; a double
 -- holds them exactly until the year 2255.

@@ -2,7 +2,7 @@
 // Recipes that exclude with other programs: a lock under their name, compare-and-delete, dlock's
 // own record of its holder, and waiting by polling. The other programs wake no waiter when they
 // release, so there is nothing to sleep on but their remaining time. The recipes differ in how a
-// free lock is taken (named_take.cpp), and in what its value says:
+// free lock is taken (named_waiter.cpp), and in what its value says:
 //
 // set: `SET key owner NX PX ttl`, and compare-and-delete: as redis-py, redsync, node-redlock and
 // many others do on one server. The value is the owner in hex, so a request of ours whose reply was
@@ -26,14 +26,8 @@
 // 3. The value does not name its owner. dlock's record beside it does, for dlocks.
 // The server never deletes such a lock: after a crash the last time stays until another takes over.
 #pragma once
-#include <memory>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
-#include "common/unanswered_releases.hpp"
 #include "core/key.hpp"
-#include "redis/wire/client.hpp"
+#include "redis/redis_backend.hpp"
 
 namespace dlock::redis {
 
@@ -53,7 +47,7 @@ struct NamedKey {
   static std::string fences_below(std::string_view prefix);           // pattern for SCAN
 };
 
-// The result of named/look.lua.
+// The result of script look.
 struct Look {
   Micros now = 0;
   std::string type, value;
@@ -73,44 +67,10 @@ struct Look {
   bool ours() const noexcept { return held() && record && record->value == value; }
 };
 
-// One try to take a lock.
-struct Try {
-  std::optional<Lease> lease;        // taken
-  std::optional<HolderView> holder;  // not taken: its holder
-  std::optional<Duration> free_in;   // and when it ends by itself
-  std::string why;
-  struct Undone {
-    Lease lease;
-    Error because;
-    bool answered;
-  };
-  // taken, and released: nothing more may be acquired under this owner
-  std::optional<Undone> undone;
-  bool no_grants = false;  // the server grants nothing at the moment
-};
-
-class NamedBackend;
-
-// Before the owner in the value of a lock of setnx-expire.
-inline constexpr std::string_view value_mark = "dlock1:";
-
-// What sets a recipe apart.
-struct NamedRecipe {
-  std::string_view name;
-  Result<Try> (NamedBackend::*take)(const Request&);
-  enum class Value {
-    owner,   // the owner
-    marked,  // begins with the owner
-    time,    // when it ends: only the record has the owner
-  } value;
-};
-
-class NamedBackend final : public Backend {
+class NamedBackend final : public RedisBackend {
  public:
   NamedBackend(const Traits&, std::unique_ptr<Client>);
 
-  const Traits& traits() const noexcept override { return traits_; }
-  std::string where() const override { return client_->options().where; }
   Result<std::unique_ptr<Waiter>> enqueue(const Request&) override;
   Result<Renewal> renew(const Lease&, Duration ttl) override;
   Result<Renewal> detach(const Lease& lease, Duration ttl, std::optional<RunEnd>) override {
@@ -119,65 +79,54 @@ class NamedBackend final : public Backend {
   Result<Released> release(const Lease&, std::optional<RunEnd>) override;
   Result<Released> force_release(const Key&, std::optional<FencingToken>) override;
   Result<Validity> check(const Key&, const GrantId&) override;
-  Result<std::optional<KeyView>> inspect(const Key&) override;
-  Result<std::vector<std::string>> names() override;
-  Result<std::optional<KeyView>> inspect_name(const std::string& name) override;
-  Result<void> erase(const Key&) override;
-  Result<std::vector<Finding>> doctor() override;
-  Result<std::string> after_restart(const Request& r) const override {
-    return restart_rule({r.ttl, r.lock_delay}, client_->options().restart_grace);
+  Result<std::optional<KeyView>> inspect(const Key& key) override {
+    return inspect(named(key), &key);
   }
-  Health health() override { return client_->health(); }
-  Counters counters() const noexcept override { return {client_->requests, 0}; }
+  Result<std::vector<std::string>> names() override;
+  Result<std::optional<KeyView>> inspect_name(const std::string& name) override {
+    return inspect(NamedKey{options().prefix + name}, nullptr);
+  }
+  Result<void> erase(const Key& key) override {
+    const NamedKey at = named(key);
+    return remove(at.lock, at.lock, at.fence);
+  }
 
-  // Takes the lock if it is free. enqueue has accepted the request; it may be repeated.
-  Result<Try> try_once(const Request& request) { return (this->*recipe_.take)(request); }
-  Client& client() noexcept { return *client_; }
-  // Releases what must not be used. False: not answered, so it is still owed.
-  bool give_back(const Lease&);
-
-  // The ways of taking.
-  Result<Try> take_by_set(const Request&);
-  Result<Try> take_by_setnx(const Request&);
-  Result<Try> take_by_getset(const Request&);
-
- private:
+  // For the waiter.
+  // What the value of a lock says.
+  enum class Value {
+    owner,   // of set: the owner
+    marked,  // of setnx-expire: begins with the owner
+    time,    // of getset: when it ends; only the record has the owner
+  };
+  Value value() const noexcept { return value_; }
   // The value of this owner, or its beginning if it ends in ':'; empty: only the record has the
   // owner.
   std::string sign(const Owner&) const;
   // When a lock of getset ends, by our clock, plus one unit, as the algorithm demands.
   std::string time_in(Duration ttl) const;
-  std::optional<Micros> time_of(std::string_view value) const;  // nothing: not a time
   std::string unit() const;
-  std::optional<Duration> left(const Look&) const;  // until it ends; its value may tell more
-
-  NamedKey named(const Key& key) const { return {client_->options().prefix, key}; }
-  Result<Answer> call(std::string_view what, const Script&, const NamedKey&,
-                      std::vector<std::string> args, unsigned copies = 0, std::size_t enough = 0);
-  // Asks for a free lock, and understands {'granted', token}, {'held'} or {'busy', look}.
-  Result<Try> take(const Script&, const Request&, std::vector<std::string> args);
-  Result<Try> complete(const Request&, const NamedKey&, const std::string& value);
-  Result<Try> mend(const NamedKey&, const Look&);
-  // The lease of {'granted', token}, if enough replicas have it; else it is released (Try::undone).
-  Result<Try> granted(const Request&, const Answer&, Deadline sent);
-  // A grant of an earlier request with the same owner: it counts from a renewal now.
-  Result<Try> taken_before(const Request&);
+  NamedKey named(const Key& key) const { return {options().prefix, key}; }
   Result<Look> look(const NamedKey&);
-  Try busy(const Look&) const;
-  Try in_grace(const Answer&) const;
+  std::optional<Duration> left(const Look&) const;  // until it ends; its value may tell more
+  HolderView holder(const Look&) const;
   std::vector<std::string> notes(const Look&) const;
-  // `asked`: the key that a caller names, which the server may have forgotten; none: found there
-  Result<std::optional<KeyView>> inspect(const NamedKey&, const Key* asked);
-
-  const Traits& traits_;  // of the table, which lives for ever
-  std::unique_ptr<Client> client_;
-  const NamedRecipe& recipe_;
-  UnansweredReleases unanswered_;
   struct Endless {
     std::string lock, value;
     Deadline since;
   };
-  std::optional<Endless> endless_;  // setnx-expire: the last foreign lock seen without an end
+  std::optional<Endless> endless;  // setnx-expire: the last foreign lock seen without an end
+
+ private:
+  Result<Answer> call(std::string_view what, const Script&, const NamedKey&,
+                      std::vector<std::string> args, std::size_t enough);
+  std::optional<Micros> time_of(std::string_view value) const;  // nothing: not a time
+  // `asked`: the key that a caller names, which the server may have forgotten; none: found there
+  Result<std::optional<KeyView>> inspect(const NamedKey&, const Key* asked);
+
+  const Value value_;
 };
+
+// Before the owner in the value of a lock of setnx-expire.
+inline constexpr std::string_view value_mark = "dlock1:";
 
 }  // namespace dlock::redis

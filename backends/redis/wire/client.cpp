@@ -5,9 +5,8 @@
 #include <sys/epoll.h>
 #include <algorithm>
 #include <random>
+#include <utility>
 #include "core/text.hpp"
-#include "redis/wire/exchange.hpp"
-#include "redis/wire/server_error.hpp"
 
 namespace dlock::redis {
 namespace {
@@ -24,30 +23,16 @@ Duration pause_before(unsigned attempt) noexcept {
   return most / 2 + Duration{random() % static_cast<unsigned>(most.count() / 2)};
 }
 
-void pause_until(Deadline until) noexcept {
-  while (!wait_for(-1, 0, {until})) {
-    if (Clock::now() >= until) return;
-  }
-}
-
 }  // namespace
 
 Result<std::unique_ptr<Client>> Client::create(Options options) {
   std::unique_ptr<Client> client{new Client{std::move(options)}};
   Client& c = *client;
   TRY_VOID(c.credentials_.load());
-  switch (c.options_.topology) {
-    case Options::Topology::independent:  // each of these has its own Client
-    case Options::Topology::single:
-      c.locator_ = std::make_unique<SingleServer>(c.options_.servers.front());
-      break;
-    case Options::Topology::sentinel:
-      c.locator_ = std::make_unique<SentinelLocator>(c.shared());
-      break;
-    case Options::Topology::cluster:
-      c.locator_ = std::make_unique<ClusterLocator>(c.shared());
-      break;
-  }
+  const auto topology = c.options_.topology;
+  if (topology == Options::Topology::sentinel) c.locator_ = by_sentinels(c.shared());
+  else if (topology == Options::Topology::cluster) c.locator_ = by_slots(c.shared());
+  else c.locator_ = std::make_unique<SingleServer>(c.options_.servers.front());
   return client;
 }
 
@@ -141,10 +126,6 @@ Result<std::unique_ptr<Line>> Client::take(std::string_view key, Wait wait) {
   return take_from(at, wait);
 }
 
-Result<std::vector<Endpoint>> Client::servers() {
-  return with_credentials([&] { return locator_->everyone({usual_deadline()}); });
-}
-
 void Client::give_back(std::unique_ptr<Line> line) {
   if (idle_.size() >= most_idle) return;
   watch(*line);
@@ -165,7 +146,7 @@ Result<Reply> Client::ask(Line& line, const Command& command) {
 
 Result<Reply> Client::ask_any(Line& line, const Command& command, Manner manner,
                               Duration patience) {
-  command.put(line, manner, later(Clock::now(), patience));
+  line.send(command, manner, later(Clock::now(), patience));
   auto reply = line.await({no_deadline});
   if (!reply)
     return fail(line.why().code,
@@ -173,23 +154,8 @@ Result<Reply> Client::ask_any(Line& line, const Command& command, Manner manner,
   return std::move(*reply);
 }
 
-Result<std::int64_t> Client::copies(Line& line, unsigned wanted) {
-  const auto patience = options_.op_timeout / 2;
-  const auto ms = std::max<std::int64_t>(
-      1, std::chrono::duration_cast<std::chrono::milliseconds>(patience).count());
-  TRY(reply,
-      ask(line, {.what = "wait for replicas",
-                 .words = {"WAIT", fmt::format_int(wanted).str(), fmt::format_int(ms).str()}}));
-  return reply.integer;
-}
-
-Result<Released> Client::none_found(std::string_view what, const Answer& answer) const {
-  if (answer.grace_left == Duration{}) return Released::was_not_held;
-  return fail(Errc::unavailable, fmt::format("{} at {}: no holder is found; {}", what,
-                                             options_.where, unread(answer)));
-}
-
-Result<Answer> Client::call(const Command& command, Deadline by, unsigned wanted) {
+Result<Answer> Client::call(const Command& command) {
+  const Deadline by = usual_deadline();
   bool unknown = false;
   // A server that never answered is retried for this long from the first call on; later calls try
   // once each.
@@ -201,7 +167,7 @@ Result<Answer> Client::call(const Command& command, Deadline by, unsigned wanted
                         : std::min(by, too_late ? later(Clock::now(), options_.connect_timeout)
                                                 : *first_answer_by_);
     Exchange exchange{*this, command};
-    auto answer = exchange.run(connect_by, wanted);
+    auto answer = exchange.run(connect_by);
     if (answer) {
       answer->repeated = unknown;
       return answer;
@@ -214,8 +180,143 @@ Result<Answer> Client::call(const Command& command, Deadline by, unsigned wanted
       if (unknown && retryable(answer.error().code)) answer.error().code = Errc::timed_out;
       return answer;
     }
-    pause_until(next);
+    wait_for(-1, 0, {next});
   }
+}
+
+// ---- one exchange ------------------------------------------------------------------------------
+
+std::optional<Detour> detour(const Options& options, const Line& line, const Command& command,
+                             const Reply& reply, Manner manner) {
+  if (!reply.is(Reply::Type::error)) return std::nullopt;
+  const ServerError e = classify(reply.text);
+  if (e.remedy == Remedy::send_text && !manner.by_text) {
+    manner.by_text = true;
+    return Detour{std::nullopt, manner};
+  }
+  if (options.topology != Options::Topology::cluster) return std::nullopt;
+  if (const auto ask = parse_ask(reply.text, line.at()); ask && !manner.asking) {
+    manner.by_text = false;
+    manner.asking = true;
+    return Detour{ask->to, manner};
+  }
+  if (e.word == "TRYAGAIN" && command.enough > 0 && !manner.alone) {
+    manner.alone = true;
+    return Detour{std::nullopt, manner};
+  }
+  return std::nullopt;
+}
+
+Exchange::~Exchange() {
+  if (!line_) return;
+  if (line_->ready() && line_->idle()) client_.give_back(std::move(line_));
+  else client_.invalidate(std::move(line_));
+}
+
+Result<Answer> Exchange::run(Deadline connect_by) {
+  TRY_VOID(begin({connect_by}));
+  TRY(answer, await({no_deadline}));
+  if (command_.confirmed && client_.options().replicas > 0 && !withheld()) {
+    TRY(have, copies());
+    answer->copies = have;
+  }
+  return std::move(*answer);
+}
+
+Result<void> Exchange::begin(Wait wait) {
+  connect_ = wait;
+  auto taken = client_.take(command_.keys.front(), wait);
+  if (!taken) return fail(failed(std::move(taken.error())));
+  line_ = std::move(*taken);
+  used_ = line_->used();
+  put({});
+  return {};
+}
+
+bool Exchange::withheld() const noexcept {
+  return command_.in_grace == Command::InGrace::withheld && answer_.grace_left > Duration{};
+}
+
+void Exchange::put(Manner manner) {
+  const Duration left = line_->facts().grace_left(client_.options().restart_grace);
+  manner_ = manner;
+  answer_.grace_left = std::max(answer_.grace_left, left);
+  answer_.sent = Clock::now();
+  grants_from_ = std::max(grants_from_, later(answer_.sent, left));
+  if (withheld()) return;
+  skip_ = manner.asking;
+  const std::string_view in_grace = answer_.sent < grants_from_ ? "1" : "0";
+  line_->send(command_, manner, later(answer_.sent, client_.options().op_timeout),
+              command_.in_grace == Command::InGrace::told ? in_grace : "");
+}
+
+Result<std::optional<Answer>> Exchange::await(Wait wait) {
+  while (!withheld()) {
+    auto reply = line_->await(wait);
+    if (line_->closed()) return fail(closed(line_->why()));
+    if (!reply) return std::optional<Answer>{};
+    if (std::exchange(skip_, false)) continue;
+    if (!reply->is(Reply::Type::error)) {
+      answer_.reply = std::move(*reply);
+      break;
+    }
+    const auto way = detour(client_.options(), *line_, command_, *reply, manner_);
+    if (!way) return fail(refused(*reply));
+    if (way->to) TRY_VOID(go_to(*way->to));
+    put(way->manner);
+  }
+  return std::optional{answer_};
+}
+
+void Exchange::drain(Wait wait) {
+  while (line_ && !line_->idle()) {
+    if (!line_->await(wait)) return;
+  }
+}
+
+Result<void> Exchange::go_to(const Endpoint& at) {
+  auto there = client_.take_from(at, connect_);
+  client_.give_back(std::move(line_));
+  if (!there) return fail(failed(std::move(there.error())));
+  line_ = std::move(*there);
+  return {};
+}
+
+Result<std::int64_t> Exchange::copies() {
+  const Options& o = client_.options();
+  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(o.op_timeout / 2).count();
+  auto have = client_.ask(*line_, {.what = "wait for replicas",
+                                   .words = {"WAIT", fmt::format_int(o.replicas).str(),
+                                             fmt::format_int(std::max<long>(1, ms)).str()}});
+  if (!have) return fail(closed(std::move(have.error())));
+  return have->integer;
+}
+
+Error Exchange::failed(Error e) {
+  again_ = retryable(e.code) ? Again::later : Again::never;
+  return e;
+}
+
+// What was sent may have been carried out.
+Error Exchange::closed(Error e) {
+  sent_ = true;
+  again_ = used_ ? Again::at_once : Again::later;
+  const std::string where = line_->at().text();
+  client_.invalidate(std::move(line_));
+  if (e.message.find(where) != std::string::npos) return e;
+  return {e.code, fmt::format("{} at {}: {}", command_.what, where, e.message)};
+}
+
+Error Exchange::refused(const Reply& reply) {
+  Error e = as_error(command_.what, line_->at().text(), reply.text);
+  const Remedy remedy = classify(reply.text).remedy;
+  const bool renewed =
+      e.code == Errc::denied && client_.credentials_.newer_than(line_->credentials());
+  again_ = remedy == Remedy::elsewhere || renewed ? Again::elsewhere
+           : remedy == Remedy::later              ? Again::later
+                                                  : Again::never;
+  if (again_ == Again::elsewhere) client_.invalidate(std::move(line_), reply.text);
+  return e;
 }
 
 std::string glob_escape(std::string_view text) {

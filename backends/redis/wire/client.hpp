@@ -1,18 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Commands and their replies, over as many lines as needed.
 #pragma once
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <string>
-#include <string_view>
 #include <utility>
-#include <vector>
-#include "common/net/credentials.hpp"
-#include "core/backend.hpp"
-#include "core/clock.hpp"
-#include "core/error.hpp"
-#include "redis/wire/command.hpp"
 #include "redis/wire/line.hpp"
 #include "redis/wire/locator.hpp"
 #include "redis/wire/options.hpp"
@@ -36,24 +25,16 @@ class Client {
   static Result<std::unique_ptr<Client>> create(Options);
 
   // Until it is answered: every command can be repeated without harm, so one whose reply was lost
-  // is sent again. After `by` nothing is begun again; but connecting, the greeting and the request
-  // have op_timeout each, so that a slow way to a server that answers takes as many round trips as
-  // it needs. Errc::timed_out: it may have been carried out; Errc::unavailable: it was not.
-  // `copies`: then waits until so many replicas have it, at most half of op_timeout.
-  Result<Answer> call(const Command&, Deadline by, unsigned copies = 0);
-  // As above, with the usual deadline: op_timeout, plus connect_timeout until there was an answer
-  // once.
-  Result<Answer> call(const Command& command, unsigned copies = 0) {
-    return call(command, usual_deadline(), copies);
-  }
+  // is sent again. After the usual deadline nothing is begun again; but connecting, the greeting
+  // and the request have op_timeout each, so that a slow way to a server that answers takes as many
+  // round trips as it needs. Errc::timed_out: it may have been carried out; Errc::unavailable: it
+  // was not.
+  Result<Answer> call(const Command&);
+  // op_timeout, plus connect_timeout until there was an answer once.
   Deadline usual_deadline() const noexcept;
 
   // false: nothing was ever sent, so there is nothing to undo
   bool ever_connected() const noexcept { return ever_connected_; }
-
-  // A held lease is never ended by the rule of within_grace.
-  void gave() noexcept { gave_ = true; }
-  bool gave_any() const noexcept { return gave_; }
 
   // Health::outage_fd: an idle line was closed by the server, or has broken; taking one clears
   // that.
@@ -68,10 +49,7 @@ class Client {
   // One request on a line, without a retry. An error reply is an Error, or a result like others.
   Result<Reply> ask(Line&, const Command&);
   Result<Reply> ask_any(Line&, const Command&, Manner, Duration patience);
-  // The number of replicas that have what was written on this line so far.
-  Result<std::int64_t> copies(Line&, unsigned wanted);
 
-  Result<std::vector<Endpoint>> servers();  // all that have keys
   // Calls `found` for every key on that server that matches.
   template <class Found>
   Result<void> scan(const Endpoint& at, const std::string& pattern, Found found) {
@@ -95,8 +73,8 @@ class Client {
   Result<void> scan_all(const std::vector<std::string>& patterns, Found found) {
     TRY_VOID(can_list(options_.prefix));
     grants_nothing = false;
-    TRY(all, servers());
-    for (const Endpoint& at : all)
+    TRY(servers, with_credentials([&] { return locator_->everyone({usual_deadline()}); }));
+    for (const Endpoint& at : servers)
       for (const std::string& pattern : patterns) TRY_VOID(scan(at, pattern, found));
     return {};
   }
@@ -106,8 +84,6 @@ class Client {
     return answer.grace_left > Duration{} ? unread_note(options_.restart_grace, answer.grace_left)
                                           : "";
   }
-  // Released::was_not_held; Errc::unavailable if the server may have forgotten the holder.
-  Result<Released> none_found(std::string_view what, const Answer& answer) const;
 
   Locator& locator() noexcept { return *locator_; }
   const Options& options() const noexcept { return options_; }
@@ -141,10 +117,77 @@ class Client {
   std::unique_ptr<Locator> locator_;
   std::vector<std::unique_ptr<Line>> idle_;
   Fd outage_;  // epoll(7) of idle_
-  bool ever_connected_ = false, gave_ = false;
+  bool ever_connected_ = false;
   std::optional<Deadline> first_answer_by_;
   std::vector<std::string> warnings_;
 };
+
+// One command, from the search for its server to the answer: it goes where NOSCRIPT, ASK and
+// TRYAGAIN send it. When it was refused or its line closed it is over, and its sender decides
+// whether to repeat it in another exchange.
+class Exchange {
+ public:
+  Exchange(Client& client, Command command) : client_(client), command_(std::move(command)) {}
+  ~Exchange();  // the line is used again, unless a reply is still under way
+  Exchange(const Exchange&) = delete;
+  Exchange& operator=(const Exchange&) = delete;
+
+  Result<Answer> run(Deadline connect_by);  // all of it, without an interruption
+
+  Result<void> begin(Wait);  // connects, and sends
+  // The answer; nothing: the wait is over, and it may still come. At the latest op_timeout after it
+  // was sent there is one, or an error.
+  Result<std::optional<Answer>> await(Wait);
+  // Takes the replies to what was sent, and sends nothing more.
+  void drain(Wait);
+
+  // The end of the server's grace, from its greeting on.
+  Deadline grants_from() const noexcept { return grants_from_; }
+  bool withheld() const noexcept;
+
+  // After an error. Whether it may have been carried out, and whether a repetition may help:
+  enum class Again {
+    never,
+    later,
+    elsewhere,  // another server, or another login, may be right by now
+    at_once,    // most likely the server had closed an idle line
+  };
+  bool sent() const noexcept { return sent_; }
+  Again again() const noexcept { return again_; }
+
+  // After an answer, on the same line: how many replicas have it. Waits until as many as ?replicas=
+  // wants do, at most half of op_timeout.
+  Result<std::int64_t> copies();
+  std::unique_ptr<Line> take_line() { return std::move(line_); }
+  const Line& line() const noexcept { return *line_; }
+
+ private:
+  Result<void> go_to(const Endpoint&);
+  void put(Manner);
+  Error closed(Error);
+  Error refused(const Reply&);
+  Error failed(Error);
+
+  Client& client_;
+  const Command command_;
+  std::unique_ptr<Line> line_;
+  Manner manner_;
+  bool skip_ = false;  // the next reply is that of ASKING
+  bool used_ = false;  // the line worked before
+  Wait connect_{};
+  Answer answer_;
+  Deadline grants_from_{};
+  bool sent_ = false;
+  Again again_ = Again::never;
+};
+
+// How and where to send the same command again after this error; nothing: not at all. (NOSCRIPT;
+// ASK and TRYAGAIN of a cluster.)
+struct Detour {
+  std::optional<Endpoint> to;  // nothing: the same server
+  Manner manner;
+};
+std::optional<Detour> detour(const Options&, const Line&, const Command&, const Reply&, Manner);
 
 std::string glob_escape(std::string_view);  // for a pattern of scan
 

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include <algorithm>
+#include <array>
 #include <set>
-#include <utility>
 #include "core/number.hpp"
 #include "redis/wire/locator.hpp"
 #include "redis/wire/question.hpp"
-#include "redis/wire/server_error.hpp"
 
 namespace dlock::redis {
 
@@ -53,18 +52,6 @@ std::optional<Moved> parse_ask(std::string_view text, const Endpoint& asked) {
   return parse_redirection("ASK ", text, asked);
 }
 
-ClusterLocator::ClusterLocator(Line::Shared shared)
-    : shared_(shared), nodes_(shared.options.servers) {
-  slots_.fill(unknown);
-}
-
-std::uint16_t ClusterLocator::index_of(Endpoint at) {
-  const auto found = std::find(nodes_.begin(), nodes_.end(), at);
-  if (found != nodes_.end()) return static_cast<std::uint16_t>(found - nodes_.begin());
-  nodes_.push_back(std::move(at));
-  return static_cast<std::uint16_t>(nodes_.size() - 1);
-}
-
 namespace {
 
 // after which the next node is asked beside a silent one
@@ -81,22 +68,19 @@ class MapQuestion final : public Question {
   std::optional<Reply> slots;
 
  private:
-  Result<void> ask() override;
-  Result<bool> understand(Reply) override;
-
-  bool state_known_ = false;
+  Result<void> ask() override {
+    if (!line_.facts().cluster)
+      return fail(Errc::usage,
+                  fmt::format("{} is no node of a cluster: use redis://", at().text()));
+    line_.send({"CLUSTER", "INFO"}, no_deadline);
+    line_.send({"CLUSTER", "SLOTS"}, no_deadline);
+    return {};
+  }
+  Result<bool> understand(std::size_t n, Reply) override;
 };
 
-Result<void> MapQuestion::ask() {
-  if (!line_.facts().cluster)
-    return fail(Errc::usage, fmt::format("{} is no node of a cluster: use redis://", at().text()));
-  line_.send({"CLUSTER", "INFO"}, no_deadline);
-  line_.send({"CLUSTER", "SLOTS"}, no_deadline);
-  return {};
-}
-
-Result<bool> MapQuestion::understand(Reply reply) {
-  if (!std::exchange(state_known_, true)) {  // an error: it is not permitted
+Result<bool> MapQuestion::understand(std::size_t n, Reply reply) {
+  if (n == 0) {  // an error: it is not permitted
     alone = reply.is(Reply::Type::string) && reply.text.find("cluster_state:ok") == reply.text.npos;
     return false;
   }
@@ -111,7 +95,34 @@ Result<bool> MapQuestion::understand(Reply reply) {
   return true;
 }
 
-}  // namespace
+class ClusterLocator final : public Locator {
+ public:
+  explicit ClusterLocator(Line::Shared shared) : shared_(shared), nodes_(shared.options.servers) {
+    slots_.fill(unknown);
+  }
+  Result<Endpoint> find(std::string_view key, Wait) override;
+  void invalidate(const Endpoint&, std::string_view text) override;
+  Result<std::vector<Endpoint>> everyone(Wait) override;
+  void examine(Wait, std::vector<Finding>&) override;
+
+ private:
+  static constexpr std::uint16_t unknown = UINT16_MAX;
+  Result<void> read_map(Wait);
+  void adopt(const Endpoint& from, const Reply& map);
+  std::uint16_t index_of(Endpoint);
+
+  const Line::Shared shared_;
+  std::vector<Endpoint> nodes_;               // masters, those of the current map and earlier ones
+  std::array<std::uint16_t, 16384> slots_{};  // index into nodes_
+  bool known_ = false;
+};
+
+std::uint16_t ClusterLocator::index_of(Endpoint at) {
+  const auto found = std::find(nodes_.begin(), nodes_.end(), at);
+  if (found != nodes_.end()) return static_cast<std::uint16_t>(found - nodes_.begin());
+  nodes_.push_back(std::move(at));
+  return static_cast<std::uint16_t>(nodes_.size() - 1);
+}
 
 void ClusterLocator::adopt(const Endpoint& at, const Reply& map) {
   slots_.fill(unknown);
@@ -136,14 +147,8 @@ Result<void> ClusterLocator::read_map(Wait wait) {
     asked.push_back(std::make_unique<MapQuestion>(shared_, at));
     questions.push_back(asked.back().get());
   }
-  auto next = questions.begin();
-  const auto begin = [&] {
-    if (next == questions.end()) return false;
-    (*next)->begin(wait.until);
-    return ++next != questions.end();
-  };
   const MapQuestion* best = nullptr;
-  ask_all(questions, wait, between_nodes, begin, [&] {
+  ask_all(questions, wait, between_nodes, [&] {
     for (const auto& q : asked)
       if (q->slots && (!best || (best->alone && !q->alone))) best = &*q;
     return best && !best->alone;
@@ -198,6 +203,12 @@ void ClusterLocator::examine(Wait wait, std::vector<Finding>& out) {
                  fmt::format("{} masters, {} of 16384 slots without one",
                              masters ? masters->size() : 0, free),
                  free == 0 ? "" : "keys of these slots cannot be locked"});
+}
+
+}  // namespace
+
+std::unique_ptr<Locator> by_slots(Line::Shared shared) {
+  return std::make_unique<ClusterLocator>(shared);
 }
 
 }  // namespace dlock::redis

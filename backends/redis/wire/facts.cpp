@@ -4,6 +4,7 @@
 #include <algorithm>
 #include "core/duration.hpp"
 #include "core/number.hpp"
+#include "core/text.hpp"
 
 namespace dlock::redis {
 namespace {
@@ -29,13 +30,10 @@ std::int64_t info_number(std::string_view info, std::string_view field) noexcept
 }
 
 unsigned info_version(std::string_view info) noexcept {  // "7.0.15"
-  const std::string_view text = info_field(info, "redis_version");
-  const std::size_t dot = text.find('.');
-  if (dot == text.npos) return 0;
-  const auto in_range = [](std::int64_t n) {
-    return static_cast<unsigned>(std::clamp<std::int64_t>(n, 0, 99));
-  };
-  return in_range(number(text.substr(0, dot))) * 100 + in_range(number(text.substr(dot + 1)));
+  std::string_view text = info_field(info, "redis_version");
+  const auto first = std::clamp<std::int64_t>(number(take_word(text, '.')), 0, 99);
+  if (text.empty()) return 0;
+  return static_cast<unsigned>(first * 100 + std::clamp<std::int64_t>(number(text), 0, 99));
 }
 
 Duration ServerFacts::grace_left(Duration grace) const noexcept {
@@ -43,7 +41,7 @@ Duration ServerFacts::grace_left(Duration grace) const noexcept {
   return std::max(Duration{}, grace - lived);
 }
 
-void ServerFacts::read_server(std::string_view info) {
+void ServerFacts::read(std::string_view info) {
   seen = Clock::now();
   version = info_version(info);
   run_id = info_field(info, "run_id");
@@ -51,13 +49,7 @@ void ServerFacts::read_server(std::string_view info) {
   // In whole seconds, truncated at both ends: it may be almost one too many.
   uptime = std::chrono::seconds{
       std::clamp<std::int64_t>(info_number(info, "uptime_in_seconds") - 1, 0, 1'000'000'000)};
-}
-
-void ServerFacts::read_replication(std::string_view info) {
   replica = info_field(info, "role") == "slave";
-}
-
-void ServerFacts::read_memory(std::string_view info) {
   // Also the policies for keys with an expiry: those of dlock have one.
   const auto policy = info_field(info, "maxmemory_policy");
   if (info_number(info, "maxmemory") > 0 && policy != "noeviction") evicts = policy;

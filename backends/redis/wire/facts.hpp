@@ -33,10 +33,8 @@ struct ServerFacts {
   // How long it may still have lost locks from before its start.
   Duration grace_left(Duration grace) const noexcept;
 
-  // Replies to INFO with these sections.
-  void read_server(std::string_view info);
-  void read_replication(std::string_view info);
-  void read_memory(std::string_view info);
+  // Replies to INFO: the sections server, replication and memory.
+  void read(std::string_view info);
 };
 
 // How long a lease lasts when its holder dies: the least that clients must wait after a restart

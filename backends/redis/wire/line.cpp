@@ -4,8 +4,6 @@
 #include <poll.h>
 #include <algorithm>
 #include <utility>
-#include <vector>
-#include "redis/wire/server_error.hpp"
 #include "util/wait.hpp"
 
 namespace dlock::redis {
@@ -16,6 +14,7 @@ void Line::dial(Deadline by, Duration greeting) {
   version_ = shared_.credentials.version();
   used_ = false;
   facts_ = {};
+  info_.clear();
   connection_ =
       std::make_unique<Connection>(at_, shared_.credentials.tls(), shared_.options.op_timeout, by);
   state_ = State::dialling;
@@ -27,7 +26,6 @@ void Line::close(Error why) {
   // while dialling the server may still be told why (an alert of TLS)
   if (state_ != State::dialling) connection_->abandon();
   connection_.reset();
-  asked_.clear();
   awaited_.clear();
   why_ = std::move(why);
   if (std::exchange(state_, State::closed) != State::ready) why_ = why_there();
@@ -40,10 +38,32 @@ Error Line::why_there() const {
 }
 
 void Line::send(std::span<const std::string_view> command, Deadline answer_by) {
-  if (!ready()) return;
+  if (ready()) put(About::request, command, answer_by);
+}
+
+void Line::put(About about, std::span<const std::string_view> command, Deadline due) {
   connection_->add(command);
   ++shared_.requests;
-  awaited_.push_back(answer_by);
+  awaited_.push_back({about, due});
+}
+
+void Line::send(const Command& command, Manner manner, Deadline answer_by, std::string_view last) {
+  const auto& keys = command.keys;
+  const auto* script = command.script;
+  std::vector<std::string_view> out;
+  out.reserve(keys.size() + command.words.size() + 5);
+  const std::size_t named = manner.alone ? command.enough : keys.size();
+  const std::string count = fmt::format_int(named).str();
+  if (manner.asking) send({"ASKING"}, answer_by);
+  if (script) {
+    out.insert(out.end(), {manner.by_text ? "EVAL" : "EVALSHA",
+                           manner.by_text ? script->text : script->sha, count});
+    out.insert(out.end(), keys.begin(), keys.begin() + static_cast<std::ptrdiff_t>(named));
+  }
+  if (!manner.number.empty()) out.push_back(manner.number);
+  out.insert(out.end(), command.words.begin(), command.words.end());
+  if (!last.empty()) out.push_back(last);
+  send(out, answer_by);
 }
 
 void Line::push() {
@@ -51,13 +71,8 @@ void Line::push() {
 }
 
 Deadline Line::poll_until() const noexcept {
-  switch (state_) {
-    case State::dialling: return std::min(until_, connection_->poll_until());
-    case State::greeting: return until_;
-    case State::closed:
-    case State::ready: break;
-  }
-  return awaited_.empty() ? no_deadline : awaited_.front();
+  if (state_ == State::dialling) return std::min(until_, connection_->poll_until());
+  return awaited_.empty() ? no_deadline : awaited_.front().due;
 }
 
 std::optional<Reply> Line::next(Deadline now) {
@@ -74,16 +89,16 @@ Result<std::optional<Reply>> Line::step(Deadline now) {
     TRY_VOID(connection_->push());
     TRY(reply, connection_->receive());
     if (!reply) break;
-    if (state_ == State::ready) {
-      if (awaited_.empty()) return fail(Errc::protocol, "an unexpected reply");
-      awaited_.pop_front();
+    if (awaited_.empty()) return fail(Errc::protocol, "an unexpected reply");
+    const About about = awaited_.front().about;
+    awaited_.pop_front();
+    if (ready()) {
       used_ = true;
       return reply;
     }
-    const About about = asked_.front();
-    asked_.pop_front();
     TRY_VOID(understand(about, *reply));
-    if (asked_.empty()) {  // what follows is read when a request asks for it
+    if (awaited_.empty()) {  // what follows is read when a request asks for it
+      facts_.read(info_);
       state_ = State::ready;
       break;
     }
@@ -129,39 +144,30 @@ Result<void> Line::open(Deadline now) {
 
 void Line::greet() {
   const Options& o = shared_.options;
+  const auto ask = [&](About about, std::initializer_list<std::string_view> command) {
+    put(about, {command.begin(), command.size()}, until_);
+  };
   state_ = State::greeting;
   if (!o.password.empty() && o.user.empty()) ask(About::login, {"AUTH", o.password});
   if (!o.password.empty() && !o.user.empty()) ask(About::login, {"AUTH", o.user, o.password});
   if (o.database != 0) ask(About::database, {"SELECT", fmt::format_int(o.database).str()});
-  ask(About::server, {"INFO", "server"});
-  ask(About::replication, {"INFO", "replication"});
-  ask(About::memory, {"INFO", "memory"});
-}
-
-void Line::ask(About about, std::initializer_list<std::string_view> command) {
-  connection_->add(std::span{command.begin(), command.size()});
-  ++shared_.requests;
-  asked_.push_back(about);
+  for (const char* section : {"server", "replication", "memory"})
+    ask(About::facts, {"INFO", section});
 }
 
 // Errc::protocol: not a reply to the command.
 Result<void> Line::understand(About about, Reply& reply) {
   const Options& o = shared_.options;
-  const std::string what = about == About::login ? "log in"
-                           : about == About::database
-                               ? fmt::format("select database {}", o.database)
-                               : "identify the server";
+  std::string what = about == About::login ? "log in" : "identify the server";
+  if (about == About::database) what = fmt::format("select database {}", o.database);
   if (reply.is(Reply::Type::error)) {
     Error refused = as_login_error(what, at_.text(), reply.text, o.password);
     if (about == About::login && refused.code == Errc::protocol) refused.code = Errc::denied;
     return fail(std::move(refused));
   }
-  const bool command = about == About::login || about == About::database;
-  if (command ? reply.text != "OK" : !reply.is(Reply::Type::string))
-    return fail(Errc::protocol, fmt::format("{} at {}: malformed reply", what, at_.text()));
-  if (about == About::server) facts_.read_server(reply.text);
-  if (about == About::replication) facts_.read_replication(reply.text);
-  if (about == About::memory) facts_.read_memory(reply.text);
+  if (about == About::facts ? !reply.is(Reply::Type::string) : reply.text != "OK")
+    return fail(malformed_reply(what, at_.text()));
+  if (about == About::facts) info_ += reply.text;
   return {};
 }
 

@@ -1,24 +1,67 @@
 // SPDX-License-Identifier: Apache-2.0
+// A line to one server, and the commands that it carries.
+#pragma once
+#include <algorithm>
+#include <deque>
+#include <initializer_list>
+#include "common/net/credentials.hpp"
+#include "redis/wire/facts.hpp"
+#include "redis/wire/options.hpp"
+#include "redis/wire/reply.hpp"
+
+namespace dlock::redis {
+
+// A Lua script on the server. Constant text: keys are in KEYS, data in ARGV, nothing is ever
+// inserted into the text.
+struct Script {
+  std::string_view text;
+  std::string_view sha;  // 40 lower-case hex digits, for EVALSHA
+};
+
+// How a command is sent.
+struct Manner {
+  bool by_text = false;       // EVAL instead of EVALSHA, for a server without the script
+  bool asking = false;        // behind ASKING: the server is about to get the slot of its keys
+  bool alone = false;         // with Command::enough keys
+  std::string_view number{};  // before the words; empty: none
+};
+
+// A command that can be repeated without harm.
+struct Command {
+  // What becomes of it at a server that is in its restart_grace, and may have lost a lock.
+  enum class InGrace {
+    sent,      // it grants nothing
+    withheld,  // it may grant
+    told,      // it may grant unless its last word, put behind the others, is "1" and not "0"
+  };
+
+  std::string_view what;           // "renew", for messages
+  const Script* script = nullptr;  // none: a plain command
+  // of the script; plain: keys[0] chooses the server and is not sent
+  std::vector<std::string> keys;
+  std::vector<std::string> words;  // the script's arguments, or the command with its own
+  InGrace in_grace = InGrace::sent;
+  // a script that also works with so many of its keys, in a slot that is being moved; 0: with all
+  // of them only
+  std::size_t enough = 0;
+  bool confirmed = false;  // waits for the replicas that ?replicas= wants
+};
+
+// Time spans as arguments: whole microseconds, not negative; and for PX and PEXPIRE whole
+// milliseconds, rounded up and never 0.
+inline std::string micros(Duration d) {
+  return std::to_string(std::max<Duration::rep>(0, d.count()));
+}
+inline std::string millis(Duration d) {
+  return std::to_string(
+      std::max<std::int64_t>(1, std::chrono::ceil<std::chrono::milliseconds>(d).count()));
+}
+
 // A line to one server, as a state machine that never waits: it dials all addresses of the host,
 // speaks TLS, logs in, learns the server's facts, and then carries requests, several at a time,
 // each with its own deadline. Who waits polls it (poll_fd, poll_events, until poll_until) and calls
 // next(). What was sent over a line that closed may have been carried out, or may still be: its
 // sender repeats it, if it names an owner that nothing was released under.
-#pragma once
-#include <cstdint>
-#include <deque>
-#include <initializer_list>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include "common/net/credentials.hpp"
-#include "redis/wire/connection.hpp"
-#include "redis/wire/facts.hpp"
-#include "redis/wire/options.hpp"
-
-namespace dlock::redis {
-
 class Line {
  public:
   // What all lines of one store share; it outlives them.
@@ -60,6 +103,9 @@ class Line {
   void send(std::initializer_list<std::string_view> command, Deadline answer_by) {
     send(std::span{command.begin(), command.size()}, answer_by);
   }
+  // Behind ASKING there are two replies, the second one is the command's. `last`: behind the words,
+  // if not empty.
+  void send(const Command&, Manner, Deadline answer_by, std::string_view last = {});
   void push();
   // Goes on, as far as that is possible now. The next reply, in the order of the requests; nothing:
   // not yet, or it has closed.
@@ -77,11 +123,15 @@ class Line {
 
  private:
   enum class State { closed, dialling, greeting, ready };
-  enum class About { login, database, server, replication, memory };
+  enum class About { request, login, database, facts };
+  struct Awaited {
+    About about;
+    Deadline due;
+  };
   Result<std::optional<Reply>> step(Deadline now);
   Result<void> open(Deadline now);
   void greet();
-  void ask(About, std::initializer_list<std::string_view> command);
+  void put(About, std::span<const std::string_view> command, Deadline due);
   Result<void> understand(About, Reply&);
   Result<void> in_time(Deadline now) const;
 
@@ -94,8 +144,8 @@ class Line {
   Duration own_greeting_{};  // that the greeting has at least
   unsigned version_ = 0;
   bool used_ = false, mute_ = false;
-  std::deque<About> asked_;       // of the greeting
-  std::deque<Deadline> awaited_;  // when the replies under way are due
+  std::deque<Awaited> awaited_;  // the replies under way, those of the greeting first
+  std::string info_;             // of the greeting
   ServerFacts facts_;
   Error why_{Errc::unavailable, "not connected"};
 };

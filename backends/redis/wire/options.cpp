@@ -125,12 +125,9 @@ std::uint16_t usual_port(std::string_view scheme) noexcept {
   return topology_of(scheme) == Topology::sentinel ? 26379 : 6379;
 }
 
-Result<Options> parse_options(const Url& url, const Traits& traits, const Settings& settings) {
-  return Parser{url, traits, settings, topology_of(url.scheme)}.parse();
-}
-
-Result<Options> parse_independent(const Url& url, const Traits& traits, const Settings& settings) {
-  return Parser{url, traits, settings, Topology::independent}.parse();
+Result<Options> parse_options(const Url& url, const Traits& traits, const Settings& settings,
+                              std::optional<Topology> topology) {
+  return Parser{url, traits, settings, topology.value_or(topology_of(url.scheme))}.parse();
 }
 
 }  // namespace dlock::redis

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include <cstdint>
-#include <optional>
-#include <string>
 #include <vector>
 #include "common/url_items.hpp"
 #include "core/factory.hpp"
@@ -28,9 +25,8 @@ struct Options : LoginOptions {
 
 std::uint16_t usual_port(std::string_view scheme) noexcept;
 
-// Errc::usage names the item, its value and what is allowed.
-Result<Options> parse_options(const Url&, const Traits&, const Settings&);
-// The same of several independent servers.
-Result<Options> parse_independent(const Url&, const Traits&, const Settings&);
+// Errc::usage names the item, its value and what is allowed. No topology: that of the scheme.
+Result<Options> parse_options(const Url&, const Traits&, const Settings&,
+                              std::optional<Options::Topology> = {});
 
 }  // namespace dlock::redis

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "redis/wire/question.hpp"
+#include <fmt/format.h>
 #include <algorithm>
 #include <utility>
-#include <vector>
 
 namespace dlock::redis {
 
 void Question::begin(Deadline until) {
   until_ = until;
   outcome_.reset();
-  asked_ = false;
-  if (line_.closed()) answered_ = false;
-  if (line_.closed()) line_.dial(until);
+  replies_.reset();
+  if (line_.closed()) {
+    answered_ = false;
+    line_.dial(until);
+  }
   go_on();
 }
 
@@ -24,7 +26,7 @@ void Question::go_on() {
       outcome_ = Result<void>{};
     } else if (std::exchange(answered_, false) && done.error().code == Errc::unavailable) {
       line_.dial(*until_);  // it had been closed meanwhile
-      asked_ = false;
+      replies_.reset();
     } else {
       line_.close(done.error());
       outcome_ = fail(line_.why_there());
@@ -36,15 +38,21 @@ Result<bool> Question::step(Deadline now) {
   for (;;) {
     auto reply = line_.next(now);
     if (line_.closed()) return fail(line_.why());
-    if (line_.ready() && !std::exchange(asked_, true)) {
+    if (line_.ready() && !replies_) {
+      replies_ = 0;
       TRY_VOID(ask());
       continue;
     }
     if (!reply && now >= *until_) return fail(Errc::unavailable, "no answer in time");
     if (!reply) return false;
-    TRY(done, understand(std::move(*reply)));
+    TRY(done, understand((*replies_)++, std::move(*reply)));
     if (done) return true;
   }
+}
+
+Result<void> Question::outcome() const {
+  if (outcome_) return *outcome_;
+  return fail(Errc::unavailable, fmt::format("{}: no answer in time", at().text()));
 }
 
 void Question::end() {
@@ -52,32 +60,29 @@ void Question::end() {
   until_.reset();
 }
 
-void ask_all(std::span<Question* const> all, Wait wait, Duration stagger,
-             const std::function<bool()>& next, const std::function<bool()>& decided) {
-  std::vector<Line*> lines;
-  const auto how_many_over = [&] {
-    return std::count_if(all.begin(), all.end(), [](const Question* q) { return q->over(); });
-  };
-  bool more = next();
-  Deadline next_at = later(Clock::now(), stagger);
+void ask_all(const std::vector<Question*>& all, Wait wait, Duration stagger,
+             const std::function<bool()>& decided) {
+  std::size_t begun = 0;
+  Deadline next_at = Clock::now();
   for (std::ptrdiff_t over = 0;;) {
-    if (const auto now_over = how_many_over(); now_over != over) {
-      over = now_over;
+    const auto now_over = std::count_if(all.begin(), all.begin() + static_cast<long>(begun),
+                                        [](const Question* q) { return q->over(); });
+    if (std::exchange(over, now_over) != now_over) {
       if (decided()) return;
       next_at = Clock::now();
     }
+    const bool more = begun < all.size();
     if (more && Clock::now() >= next_at) {
-      more = next();
+      all[begun++]->begin(wait.until);
       next_at = later(Clock::now(), stagger);
       continue;
     }
-    lines.clear();
+    std::vector<Line*> lines;
     for (Question* q : all)
       if (q->under_way()) lines.push_back(&q->line());
     if ((!more && lines.empty()) || wait.over()) return;
-    if (!wait_for_any(lines,
-                      {more ? std::min(wait.until, next_at) : wait.until, wait.interrupt_fd}))
-      return;
+    const Deadline until = more ? std::min(wait.until, next_at) : wait.until;
+    if (!wait_for_any(lines, {until, wait.interrupt_fd})) return;
     for (Question* q : all) q->go_on();
   }
 }

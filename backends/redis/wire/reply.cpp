@@ -77,13 +77,6 @@ void refuse_newer_types(Functions& f) {
     f.createBool = [](const redisReadTask* task, int) -> void* { return refuse(task); };
 }
 
-// Only 0.14 may be installed: a copy of 1.x's struct shows that its functions would be set.
-struct FunctionsOf1x {
-  void* (*createDouble)(const redisReadTask*, double, char*, std::size_t);
-  void* (*createBool)(const redisReadTask*, int);
-};
-static_assert(requires(FunctionsOf1x f) { refuse_newer_types(f); });
-
 redisReplyObjectFunctions& functions() noexcept {
   static redisReplyObjectFunctions f = [] {
     redisReplyObjectFunctions made{};
@@ -115,14 +108,9 @@ std::optional<std::int64_t> Reply::number_at(std::size_t i) const noexcept {
   return parse_number<std::int64_t>(text_at(i));
 }
 
-ReplyReader::ReplyReader()
-    : limits_(std::make_unique<ReplyLimits>()),
-      reader_(redisReaderCreateWithFunctions(&functions())) {
-  reader_->privdata = limits_.get();
+ReplyReader::ReplyReader() : reader_(redisReaderCreateWithFunctions(&functions())) {
+  reader_->privdata = &limits_;
 }
-ReplyReader::ReplyReader(ReplyReader&&) noexcept = default;
-ReplyReader& ReplyReader::operator=(ReplyReader&&) noexcept = default;
-ReplyReader::~ReplyReader() = default;
 
 void ReplyReader::Free::operator()(redisReader* r) const noexcept { redisReaderFree(r); }
 
@@ -138,17 +126,120 @@ Result<void> ReplyReader::feed(std::string_view bytes) {
 Result<std::optional<Reply>> ReplyReader::next() {
   void* root = nullptr;
   if (redisReaderGetReply(reader_.get(), &root) != 0) {
-    if (limits_->unknown_type)
+    if (limits_.unknown_type)
       return fail(Errc::protocol, "a reply of a type that was not asked for (RESP3)");
     return fail(Errc::protocol,
                 fmt::format("unreadable reply, is this Redis? ({})", printable(reader_->errstr)));
   }
   if (!root) return std::nullopt;
   const std::unique_ptr<Reply> owned{static_cast<Reply*>(root)};
-  limits_->elements = max_reply_elements;
+  limits_.elements = max_reply_elements;
   pending_ = 0;
   return std::optional<Reply>{std::move(*owned)};
 }
+
+// ---- error replies -----------------------------------------------------------------------------
+
+namespace {
+
+constexpr ServerError known[] = {
+    {"NOSCRIPT", Remedy::send_text},
+    {"MOVED", Remedy::elsewhere, Errc::unavailable, "a node of a cluster: use redis+cluster://"},
+    // Most of the keys of one lock do not exist at any moment, and no node executes such a script
+    // for a slot that is being moved.
+    {"ASK", Remedy::later, Errc::unavailable, "the slot is being moved to another node"},
+    {"READONLY", Remedy::elsewhere, Errc::unavailable, "a replica; locks live on the master"},
+    {"UNBLOCKED", Remedy::elsewhere, Errc::unavailable, "the server changed its role"},
+    {"MASTERDOWN", Remedy::elsewhere},
+    {"LOADING", Remedy::later},
+    // A node that is cut off from the others says so as long as that lasts; they may have another
+    // master meanwhile.
+    {"CLUSTERDOWN", Remedy::elsewhere, Errc::unavailable,
+     "the node has no contact with the others, or slots have no master"},
+    {"TRYAGAIN", Remedy::later},
+    {"BUSY", Remedy::later, Errc::unavailable, "another script runs"},
+    {"OOM", Remedy::later, Errc::unavailable, "maxmemory is reached"},
+    {"MISCONF", Remedy::later, Errc::unavailable, "the server cannot save to its disk"},
+    {"NOREPLICAS", Remedy::later, Errc::unavailable, "fewer replicas than min-replicas-to-write"},
+    {"NOAUTH", Remedy::none, Errc::denied,
+     "give a password: --password-file, DLOCK_PASSWORD or REDISCLI_AUTH"},
+    {"WRONGPASS", Remedy::none, Errc::denied,
+     "user and password: the URL, --password-file, DLOCK_PASSWORD or REDISCLI_AUTH"},
+    {"NOPERM", Remedy::none, Errc::denied, "the rights dlock needs are in dlock-redis(7)"},
+    {"DENIED", Remedy::none, Errc::denied, "protected mode"},
+    {"WRONGTYPE", Remedy::none, Errc::usage,
+     "something else lives under this key, or a lock of a dlock before 0.1.0, whose "
+     "layout was another: choose another --key or ?prefix=, or delete it"},
+    {"DLOCKDATA", Remedy::none, Errc::usage,
+     "something else lives under this key: choose another --key or ?prefix="},
+    {"DLOCKLAYOUT", Remedy::none, Errc::usage,
+     "a newer dlock wrote it: install that one on this host, too"},
+    {"CROSSSLOT", Remedy::none, Errc::usage, ""},
+};
+
+// Errors that start with ERR and are distinguished by their text.
+constexpr ServerError phrases[] = {
+    {"max number of clients", Remedy::later},
+    // In a script, where it is not a NOPERM.
+    {"can't run this command", Remedy::none, Errc::denied,
+     "the rights dlock needs are in dlock-redis(7)"},
+    {"can't access at least one of the keys", Remedy::none, Errc::denied,
+     "the rights dlock needs are in dlock-redis(7)"},
+    {"unknown command", Remedy::none, Errc::denied,
+     "the server or a proxy before it does not offer this command"},
+    {"invalid password", Remedy::none, Errc::denied, ""},
+    {"without any password configured", Remedy::none, Errc::denied,
+     "the server asks for no password"},
+    {"DB index", Remedy::none, Errc::usage, ""},
+    {"SELECT is not allowed in cluster mode", Remedy::none, Errc::usage, ""},
+};
+
+bool is_word_char(char c) noexcept {
+  return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+}
+
+bool contains_word(std::string_view text, std::string_view word) noexcept {
+  for (std::size_t at = text.find(word); at != text.npos; at = text.find(word, at + 1)) {
+    const std::size_t end = at + word.size();
+    if ((at == 0 || !is_word_char(text[at - 1])) && (end == text.size() || text[end] == ' '))
+      return true;
+  }
+  return false;
+}
+
+Error shown(const ServerError& e, std::string_view what, std::string_view where,
+            std::string_view text) {
+  return refused(e.code, what, where, text.substr(0, 200), e.advice);
+}
+
+}  // namespace
+
+ServerError classify(std::string_view text) noexcept {
+  const std::string_view first = text.substr(0, text.find(' '));
+  for (const auto& e : known)
+    if (e.word == first) return e;
+  // Inside a script the word comes later. Only there: elsewhere the rest of the text may quote what
+  // a client sent.
+  if (text.find("script") != text.npos)
+    for (const auto& e : known)
+      if (contains_word(text, e.word)) return e;
+  for (const auto& e : phrases)
+    if (text.find(e.word) != text.npos) return e;
+  return {"", Remedy::none, Errc::protocol, ""};
+}
+
+Error as_error(std::string_view what, std::string_view where, std::string_view text) {
+  return shown(classify(text), what, where, text);
+}
+
+Error as_login_error(std::string_view what, std::string_view where, std::string_view text,
+                     std::string_view password) {
+  const std::string_view said = first_sentence(text);
+  const bool repeats = !password.empty() && text.find(password) < said.size();
+  return shown(classify(said), what, where, repeats ? said.substr(0, said.find(' ')) : said);
+}
+
+// ---- connections -------------------------------------------------------------------------------
 
 void append_command(std::string& out, std::span<const std::string_view> words) {
   const auto count = [&](char kind, std::size_t n) {
@@ -159,6 +250,22 @@ void append_command(std::string& out, std::span<const std::string_view> words) {
   for (const auto word : words) {
     count('$', word.size());
     out.append(word).append("\r\n");
+  }
+}
+
+void Connection::add(std::span<const std::string_view> command) {
+  std::string bytes;
+  append_command(bytes, command);
+  Transport::add(bytes);
+}
+
+Result<std::optional<Reply>> Connection::receive() {
+  for (std::string received;; received.clear()) {
+    auto reply = reader_.next();
+    if (!reply || *reply) return reply;
+    TRY(more, Transport::receive(received));
+    if (!more) return std::optional<Reply>{};
+    TRY_VOID(reader_.feed(received));
   }
 }
 

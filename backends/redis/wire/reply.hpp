@@ -2,13 +2,9 @@
 // RESP2, the wire format of Redis. hiredis parses it; it does not use the socket.
 #pragma once
 #include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <optional>
 #include <span>
-#include <string>
-#include <string_view>
-#include <vector>
+#include "common/exchange.hpp"
+#include "common/net/transport.hpp"
 #include "core/error.hpp"
 
 struct redisReader;
@@ -43,9 +39,8 @@ struct ReplyLimits {
 class ReplyReader {
  public:
   ReplyReader();
-  ReplyReader(ReplyReader&&) noexcept;
-  ReplyReader& operator=(ReplyReader&&) noexcept;
-  ~ReplyReader();
+  ReplyReader(const ReplyReader&) = delete;
+  ReplyReader& operator=(const ReplyReader&) = delete;
 
   // Errc::protocol: more than max_reply_bytes without a complete reply. The reader is useless
   // afterwards.
@@ -57,12 +52,52 @@ class ReplyReader {
   struct Free {
     void operator()(redisReader*) const noexcept;
   };
-  std::unique_ptr<ReplyLimits> limits_;  // hiredis keeps the address
-  std::unique_ptr<redisReader, Free> reader_;
-  std::size_t pending_ = 0;  // bytes since the last complete reply
+  ReplyLimits limits_;
+  std::unique_ptr<redisReader, Free> reader_;  // keeps the address of limits_
+  std::size_t pending_ = 0;                    // bytes since the last complete reply
 };
+
+// ---- error replies -----------------------------------------------------------------------------
+
+using dlock::Remedy;
+
+struct ServerError {
+  std::string_view word;  // "READONLY"; empty: unknown
+  Remedy remedy;
+  Errc code = Errc::unavailable;
+  std::string_view advice{};  // for people; may be empty
+};
+
+// `text` as the server sent it, without the leading '-'. Errors raised inside a script are wrapped
+// differently by each version of Redis (5 and 6: `ERR Error running script (...): ... -READONLY
+// ...`, 7: `READONLY ... script: ...`): the known word is found in all of them.
+ServerError classify(std::string_view text) noexcept;
+
+// "<what> at <where>: <server's text, made printable and short> (<advice>)"
+Error as_error(std::string_view what, std::string_view where, std::string_view text);
+// Of an answer to a login, which may repeat our password, also a part of it: only the first
+// sentence is judged and shown, or the word before it, if the sentence has the password.
+Error as_login_error(std::string_view what, std::string_view where, std::string_view text,
+                     std::string_view password);
+
+// ---- connections -------------------------------------------------------------------------------
 
 // Appends one command in wire format.
 void append_command(std::string& out, std::span<const std::string_view> words);
+
+// A connection to a server: commands in, replies out, in the order of the commands. Nothing here
+// waits.
+class Connection : public Transport {
+ public:
+  using Transport::Transport;
+
+  void add(std::span<const std::string_view> command);  // into the buffer
+  // The next reply that has arrived. Errc::unavailable: the connection is broken. Errc::protocol:
+  // the peer does not speak RESP. In both cases the connection is useless afterwards.
+  Result<std::optional<Reply>> receive();
+
+ private:
+  ReplyReader reader_;
+};
 
 }  // namespace dlock::redis

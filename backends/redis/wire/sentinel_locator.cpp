@@ -2,53 +2,42 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <map>
-#include <utility>
 #include "redis/wire/locator.hpp"
 #include "redis/wire/question.hpp"
-#include "redis/wire/server_error.hpp"
 
 namespace dlock::redis {
+namespace {
 
 // Asks for the master. Sentinels often have no password of their own, so it is given to those that
 // ask for one.
-class SentinelLocator::Sentinel final : public Question {
+class Sentinel final : public Question {
  public:
-  Sentinel(Line::Shared shared, const Endpoint& at)
-      : Question(shared, at, Line::Greeting::none), options_(shared.options) {}
+  Sentinel(Line::Shared shared, const Endpoint& at) : Question(shared, at, Line::Greeting::none) {}
 
   std::optional<Endpoint> master;  // its answer
 
  private:
   Result<void> ask() override {
     master.reset();
-    login_ = Login::not_asked_for;
-    put();
+    line_.send({"SENTINEL", "GET-MASTER-ADDR-BY-NAME", options_.master}, no_deadline);
     return {};
   }
-  Result<bool> understand(Reply) override;
-  void put() { line_.send({"SENTINEL", "GET-MASTER-ADDR-BY-NAME", options_.master}, no_deadline); }
-
-  const Options& options_;
-  enum class Login { not_asked_for, under_way, done } login_ = Login::not_asked_for;
+  Result<bool> understand(std::size_t n, Reply) override;
 };
 
-Result<bool> SentinelLocator::Sentinel::understand(Reply reply) {
+Result<bool> Sentinel::understand(std::size_t n, Reply reply) {
   const std::string there = at().text();
-  if (login_ == Login::under_way) {
-    login_ = Login::done;
-    if (reply.is(Reply::Type::error))
-      return fail(Errc::denied, fmt::format("sentinel {} refuses user or password", there));
-    return false;
-  }
-  if (reply.text.starts_with("NOAUTH") && !options_.password.empty() &&
-      login_ == Login::not_asked_for) {
+  const bool refused = reply.is(Reply::Type::error);
+  if (n == 0 && reply.text.starts_with("NOAUTH") && !options_.password.empty()) {
     if (options_.user.empty()) line_.send({"AUTH", options_.password}, no_deadline);
     else line_.send({"AUTH", options_.user, options_.password}, no_deadline);
-    login_ = Login::under_way;
-    put();
+    TRY_VOID(ask());
     return false;
   }
-  if (reply.is(Reply::Type::error)) return fail(as_error("ask for the master", there, reply.text));
+  if (n == 1 && refused)
+    return fail(Errc::denied, fmt::format("sentinel {} refuses user or password", there));
+  if (n == 1) return false;
+  if (refused) return fail(as_error("ask for the master", there, reply.text));
   if (reply.is(Reply::Type::nil))
     return fail(Errc::usage,
                 fmt::format("sentinel {} knows no master named {}", there, options_.master));
@@ -59,54 +48,65 @@ Result<bool> SentinelLocator::Sentinel::understand(Reply reply) {
   return true;
 }
 
-SentinelLocator::SentinelLocator(Line::Shared shared) {
-  for (const Endpoint& at : shared.options.servers)
-    sentinels_.push_back(std::make_unique<Sentinel>(shared, at));
-}
+class SentinelLocator final : public Locator {
+ public:
+  explicit SentinelLocator(Line::Shared shared) {
+    for (const Endpoint& at : shared.options.servers)
+      sentinels_.push_back(std::make_unique<Sentinel>(shared, at));
+  }
+  Result<Endpoint> find(std::string_view key, Wait) override;
+  void invalidate(const Endpoint&, std::string_view) override { asked_.reset(); }
+  Result<std::vector<Endpoint>> everyone(Wait wait) override {
+    TRY(master, find({}, wait));
+    return std::vector{std::move(master)};
+  }
+  void examine(Wait, std::vector<Finding>&) override;
 
-SentinelLocator::~SentinelLocator() = default;
-
-void SentinelLocator::ask(std::size_t enough, Wait wait) {
-  std::vector<Question*> questions;
-  for (auto& s : sentinels_) questions.push_back(s.get());
-  const auto begin = [&] {
+ private:
+  // Asks all of them at once, until `enough` agree or no answer is outstanding.
+  void ask(std::size_t enough, Wait wait) {
+    std::vector<Question*> questions;
     for (auto& s : sentinels_) {
       s->go_on();  // what arrived after the last decision
       s->end();
       s->master.reset();
-      s->begin(wait.until);
+      questions.push_back(s.get());
     }
-    return false;
-  };
-  ask_all(questions, wait, Duration{}, begin, [&] {
-    return std::any_of(sentinels_.begin(), sentinels_.end(),
-                       [&](const auto& s) { return s->master && votes(*s->master) >= enough; });
-  });
-}
+    ask_all(questions, wait, Duration{}, [&] {
+      return std::any_of(sentinels_.begin(), sentinels_.end(),
+                         [&](const auto& s) { return votes(*s) >= enough; });
+    });
+  }
+  // The sentinels that name the same master as this one.
+  std::size_t votes(const Sentinel& one) const {
+    const auto agrees = [&](const auto& s) { return one.master && s->master == one.master; };
+    return static_cast<std::size_t>(std::count_if(sentinels_.begin(), sentinels_.end(), agrees));
+  }
 
-std::size_t SentinelLocator::votes(const Endpoint& master) const {
-  return static_cast<std::size_t>(std::count_if(
-      sentinels_.begin(), sentinels_.end(), [&](const auto& s) { return s->master == master; }));
-}
+  std::vector<std::unique_ptr<Sentinel>> sentinels_;
+  Endpoint master_;
+  std::optional<Deadline> asked_;  // when they named master_
+};
 
 Result<Endpoint> SentinelLocator::find(std::string_view, Wait wait) {
   const Deadline now = Clock::now();
-  if (asked_ && now < later(*asked_, fresh)) return master_;
+  if (asked_ && now < later(*asked_, sentinels_count_for)) return master_;
   asked_.reset();
   const std::size_t enough = sentinels_.size() / 2 + 1;
   ask(enough, wait);
   std::map<std::string, std::size_t> named;
   std::optional<Error> denied, last;
   for (const auto& s : sentinels_) {
-    if (s->master && votes(*s->master) >= enough) {
+    if (votes(*s) >= enough) {
       asked_ = now;
       return master_ = *s->master;
     }
-    if (s->master) ++named[s->master->text()];
-    else if (!s->over())
-      last = {Errc::unavailable, fmt::format("{}: no answer in time", s->at().text())};
-    else last = s->outcome().error();
-    if (!s->master && !retryable(last->code)) denied = last;
+    if (s->master) {
+      ++named[s->master->text()];
+      continue;
+    }
+    last = s->outcome().error();
+    if (!retryable(last->code)) denied = last;
   }
   if (denied) return fail(std::move(*denied));
   std::string said;
@@ -117,11 +117,6 @@ Result<Endpoint> SentinelLocator::find(std::string_view, Wait wait) {
                                              named.empty() && last ? last->message : said));
 }
 
-Result<std::vector<Endpoint>> SentinelLocator::everyone(Wait wait) {
-  TRY(master, find({}, wait));
-  return std::vector{std::move(master)};
-}
-
 void SentinelLocator::examine(Wait wait, std::vector<Finding>& out) {
   std::size_t agree = 0;
   std::string others;
@@ -129,18 +124,21 @@ void SentinelLocator::examine(Wait wait, std::vector<Finding>& out) {
   for (const auto& s : sentinels_) {
     if (s->master == master_) ++agree;
     else if (s->master) others += fmt::format("; {} names {}", s->at().text(), s->master->text());
-    else
-      others += fmt::format("; {}", s->over() ? s->outcome().error().message
-                                              : s->at().text() + ": no answer in time");
+    else others += "; " + s->outcome().error().message;
   }
-  const bool few = sentinels_.size() < 3;
+  const bool few = sentinels_.size() < 3, all = agree == sentinels_.size();
   out.push_back(
-      {agree == sentinels_.size() && !few ? Finding::Level::good : Finding::Level::warning,
-       "sentinels",
+      {all && !few ? Finding::Level::good : Finding::Level::warning, "sentinels",
        fmt::format("{} of {} name {}{}", agree, sentinels_.size(), master_.text(), others),
-       few                         ? "name at least three: a majority of fewer fails with the first"
-       : agree < sentinels_.size() ? "nothing is granted when no majority is left"
-                                   : ""});
+       few    ? "name at least three: a majority of fewer fails with the first"
+       : !all ? "nothing is granted when no majority is left"
+              : ""});
+}
+
+}  // namespace
+
+std::unique_ptr<Locator> by_sentinels(Line::Shared shared) {
+  return std::make_unique<SentinelLocator>(shared);
 }
 
 }  // namespace dlock::redis

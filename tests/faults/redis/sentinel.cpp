@@ -40,7 +40,7 @@ TEST_CASE("sentinels: the master named by the majority") {
     g.sentinels[0]->kill();
     g.sentinels[2]->freeze();
     // their last answers stay valid for so long
-    ::usleep(useconds_t(redis::SentinelLocator::fresh.count()));
+    ::usleep(useconds_t(redis::sentinels_count_for.count()));
     const auto renewal = backend->renew(held, 10s);
     REQUIRE_FALSE(renewal);
     CHECK(retryable(renewal.error().code));
@@ -229,7 +229,7 @@ TEST_CASE("sentinels: a silent first one does not delay the others") {
   const Lease held = acquire_or_fail(*backend, request(key("hung")));
   CHECK(Clock::now() - began < 5s);  // a third of the 30 s would be its share
   WARN("granted after " << (Clock::now() - began) / 1ms << " ms");
-  ::usleep(useconds_t(redis::SentinelLocator::fresh.count()));
+  ::usleep(useconds_t(redis::sentinels_count_for.count()));
   const Deadline again = Clock::now();
   CHECK(kept(backend->renew(held, 10s)));
   CHECK(Clock::now() - again < 5s);
@@ -252,7 +252,7 @@ TEST_CASE("sentinels: a password that they and the servers refuse is read again 
     password.servers = sentinels;
     password.file.write("second");
     password.change("second");
-    ::usleep(useconds_t(redis::SentinelLocator::fresh.count()));  // then they are asked again
+    ::usleep(useconds_t(redis::sentinels_count_for.count()));  // then they are asked again
     CHECK(list(*watcher));
   }
 }

@@ -4,7 +4,7 @@
 #include <unistd.h>
 #include <catch2/catch.hpp>
 #include <filesystem>
-#include "redis/wire/command.hpp"
+#include "redis/wire/line.hpp"
 #include "support/polling.hpp"
 #include "support/redlock_masters.hpp"
 

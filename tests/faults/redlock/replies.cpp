@@ -88,7 +88,7 @@ TEST_CASE("an attempt that no majority answered leaves nothing behind") {
 TEST_CASE("each attempt has its own owner: late copies of an undo affect no later attempt") {
   RedlockMasters m;
   auto backend = open_redlock(m.url(), quick()), other = open_redlock(m.url(), quick());
-  const auto late_copy = [&](const std::string& vote) {  // of release.lua, at each master
+  const auto late_copy = [&](const std::string& vote) {  // of script release, at each master
     std::size_t deleted = 0;
     const redlock::Names at{"k"};
     for (auto& s : m.servers)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a server says of a login may repeat the password, or as much of it as it prints of a command.
 #include <catch2/catch.hpp>
-#include "redis/wire/server_error.hpp"
+#include "redis/wire/reply.hpp"
 
 using namespace dlock;
 using namespace dlock::redis;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "redis/wire/server_error.hpp"
 #include <catch2/catch.hpp>
+#include "redis/wire/reply.hpp"
 
 using namespace dlock;
 using namespace dlock::redis;

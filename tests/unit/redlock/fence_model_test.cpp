@@ -99,7 +99,7 @@ class Model {
     decide(c);
   }
 
-  // confirm.lua
+  // confirm of redlock.lua
   bool confirm(Master& m, const Contender& c) {
     switch (scheme_) {
       case Scheme::unconditional: m.counter = std::max(m.counter, *c.token); return true;

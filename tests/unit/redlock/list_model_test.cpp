@@ -121,7 +121,7 @@ class Model {
     for (const int i : to) post(under_way_, Message{what, c.owner, c.list, i, c.change});
   }
 
-  // acquire.lua, confirm.lua, list.lua and release.lua
+  // acquire, confirm, list and release of redlock.lua
   void arrive(const Message& g) {
     Master& m = all_[g.master];
     Answer a{g.owner, g.master, g.what, false};

@@ -1,0 +1,72 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- What changes nothing.
+
+--- check
+-- Whether a grant with this token ('': any), of this owner ('': any), is in force now.
+-- KEYS lock   ARGV owner, token   -> 1 or 0
+local function in_force(record)
+  local owner, deadline = string.match(record or '', '^(%x*)|(%d+)|')
+  return owner and tonumber(deadline) > now and (ARGV[1] == '' or owner == ARGV[1])
+end
+local found = call('HMGET', lock, 'version', ARGV[2])
+if found[1] and found[1] ~= '1' then return other_layout(found[1]) end
+if ARGV[2] ~= '' then return string.find(ARGV[2], '^%d+$') and in_force(found[2]) and 1 or 0 end
+local fields = call('HGETALL', lock)
+for i = 1, #fields, 2 do
+  if string.find(fields[i], '^%d+$') and in_force(fields[i + 1]) then return 1 end
+end
+return 0
+
+--- inspect
+-- Everything about one key, at most ARGV[1] holders and waiters. KEYS lock [queue]
+-- Those in force come first, then those that have ended and were not cleared away.
+-- -> {now, fence or '', holder count, {holder, ...}, waiter count, {waiter, ...}, revoke, last,
+--     start, each or ''}  owners cut to their first digits
+local most = tonumber(ARGV[1])
+local fields, count, in_force, ended = call('HGETALL', lock), 0, {}, {}
+local told, start = { fence = '', revoke = '', last = '' }, ''
+for i = 1, #fields, 2 do
+  local name, value = fields[i], fields[i + 1]
+  if name == 'version' and value ~= '1' then
+    return other_layout(value)
+  elseif told[name] then
+    told[name] = value
+  elseif name == 'start' then
+    local at, keep_until = string.match(value, '^(%d+)|(%d+)|')
+    if at and tonumber(keep_until) > now then start = at end
+  elseif not fixed[name] then
+    local h = parse_holder(name, value)
+    count = count + 1
+    local list = h.free_at > now and in_force or ended
+    if #list < most then table.insert(list, shown(h)) end
+  end
+end
+for _, h in ipairs(ended) do
+  if #in_force < most then table.insert(in_force, h) end
+end
+local waiting, waiters = {}, 0
+if queue then
+  local alive = {}
+  local from = string.format('%.1f', now + 0.6)
+  for _, member in ipairs(call('ZRANGEBYSCORE', queue, from, '+inf', 'LIMIT', 0, 2 * most)) do
+    alive[member] = true
+  end
+  waiters = call('ZCOUNT', queue, '-inf', border)
+  local found = {}
+  if waiters > 0 then
+    found = call('ZRANGE', queue, 0, math.min(waiters, most) - 1, 'WITHSCORES')
+  end
+  for i = 1, #found, 2 do
+    if alive['l' .. found[i + 1]] then
+      local rest = string.match(found[i], '|.*$') or ''
+      table.insert(waiting, string.sub(found[i], 1, 8) .. rest)
+    end
+  end
+end
+return { now, told.fence, count, in_force, waiters, waiting, told.revoke, told.last, start }
+
+--- starts
+-- The newest start that was noted. KEYS lock   -> {now, start or '', keep until}
+local at, keep_until = string.match(call('HMGET', lock, 'start')[1] or '', '^(%d+)|(%d+)')
+if not at or tonumber(keep_until) <= now then at, keep_until = '', '' end
+return { now, at, keep_until }

@@ -1,0 +1,183 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- The scripts of the named recipes: each is its piece behind clock (of ../fair/state.lua: call,
+-- now), keys, value and state.
+
+--- keys
+-- Recipes that exclude with other programs: the lock is a string under the name those programs use,
+-- and the client that created it holds it. Beside it dlock keeps a record of its own grants, which
+-- other programs do not know:
+--
+--   KEYS[1]  the lock    a value that identifies its holder
+--   KEYS[2]  the fence   token|owner|value|since|meta of dlock's newest grant; expires 90 days
+--                        after it. Not given to renew and release of a lock that names its owner,
+--                        if its slot is being moved and only one of the two keys is here
+--
+-- The record describes the lock only as long as the lock has that value.
+local lock, fence = KEYS[1], KEYS[2]
+
+--- value
+-- Of these recipes and of redlock.
+local function digits(n) return string.format('%.0f', n) end  -- tostring() keeps only 14 of them
+
+-- The value; false: there is none. Another type belongs to another program: its name is the second
+-- result.
+local function value()
+  local v = redis.pcall('GET', lock)
+  if type(v) ~= 'table' then return v, v and 'string' or 'none' end
+  local kind = redis.call('TYPE', lock).ok
+  if kind == 'string' or kind == 'none' then error(v.err) end  -- not because of its type
+  return '', kind
+end
+
+-- For a record that is not read. One of another layout than this, which is the first, begins with
+-- its number: `v2|`.
+local function refuse(key, text)
+  local layout = string.match(text, '^v(%d+)')
+  if not layout then error('DLOCKDATA ' .. key .. ' is not a record of dlock') end
+  error('DLOCKLAYOUT ' .. key .. ' has layout ' .. layout .. ', and this dlock knows layout 1')
+end
+
+--- state
+local function record()
+  if not fence then return nil end
+  local text = redis.call('GET', fence)
+  if not text then return nil end
+  local token, owner, v, since, meta = string.match(text, '^(%d+)|(%x*)|([^|]*)|(%d+)|(.*)$')
+  if not token or tonumber(token) >= 9007199254740991 then refuse(fence, text) end
+  return { token = token, owner = owner, value = v, since = since, meta = meta }
+end
+
+local function keep(token, owner, v, since, meta)
+  local text = table.concat({ token, owner, v, since, meta }, '|')
+  redis.call('SET', fence, text, 'PX', 90 * 86400 * 1000)
+end
+
+local function next_token(r) return digits(math.max(tonumber(r and r.token or '0') + 1, now)) end
+
+-- Whether value `v` is that of `owner`, and not expired: in its last millisecond (PTTL 0) the
+-- server still shows a lock that check calls stale, and a grant once reported as stale must not
+-- come back.
+-- `sign`: the value of this owner, or its beginning if it ends in ':'; empty: only the record has
+-- the owner.
+local function belongs(v, r, owner, sign)
+  if not v or redis.call('PTTL', lock) == 0 then return false end
+  if sign == '' then return r ~= nil and r.owner == owner and r.value == v end
+  return v == sign or (string.sub(sign, -1) == ':' and string.sub(v, 1, #sign) == sign)
+end
+
+-- {now, type, value, milliseconds to its end (-1: none, -2: no lock), then token, owner, value,
+-- since, meta of the record if there is one}
+local function seen()
+  local v, kind = value()
+  local out = { digits(now), kind, v or '', redis.call('PTTL', lock) }
+  local r = record()
+  if r then
+    for _, field in ipairs({ 'token', 'owner', 'value', 'since', 'meta' }) do
+      table.insert(out, r[field])
+    end
+  end
+  return out
+end
+
+--- look
+-- Changes nothing. -> the result of seen()
+return seen()
+
+--- set_acquire
+-- SET NX PX, and a token with it. -> {'granted'|'held', token} or {'busy', {seen}}
+local me, ttl, meta = ARGV[1], ARGV[2], ARGV[3]
+local v, kind = value()
+local r = record()
+if v == me then
+  if r and r.owner == me and r.value == me then return { 'held', r.token } end
+elseif kind ~= 'none' then
+  return { 'busy', seen() }
+end
+local token = next_token(r)
+redis.call('SET', lock, me, 'PX', ttl)
+keep(token, me, me, digits(now), meta)
+return { 'granted', token }
+
+--- getset_acquire
+-- The algorithm's SETNX, GET and GETSET in one step: so it overwrites no time of another, and a
+-- late request is judged by the clock of its sending. ARGV: owner, its value, meta, the client's
+-- time and, in the same units, microseconds per unit of a value.
+-- -> {'granted'|'held', token} or {'busy', {seen}}
+local me, mine, meta, theirs, unit = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
+local v, kind = value()
+local r = record()
+if kind ~= 'none' then
+  local ends = kind == 'string' and string.match(v, '^%d+%.?%d*$') and tonumber(v)
+  if not ends or ends * unit > theirs then
+    if ends and r and r.owner == me and r.value == v then return { 'held', r.token } end
+    return { 'busy', seen() }
+  end
+end
+local token = next_token(r)
+redis.call('SET', lock, mine)
+keep(token, me, mine, digits(now), meta)
+return { 'granted', token }
+
+--- grant
+-- The token of a lock that other commands took before, if it still has their value. Repeating it
+-- gives the same token. ARGV[4]: milliseconds to its end, if those commands set none. ->
+-- {'granted', token} or {'gone'}
+local me, mine, meta, ttl = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+if value() ~= mine then return { 'gone' } end
+if ttl then redis.call('PEXPIRE', lock, ttl) end
+local r = record()
+if r and r.owner == me and r.value == mine then return { 'granted', r.token } end
+local token = next_token(r)
+keep(token, me, mine, digits(now), meta)
+return { 'granted', token }
+
+--- renew
+-- -> {'kept', token} or {'lost'}
+local me, sign, ttl = ARGV[1], ARGV[2], ARGV[3]
+local v = value()
+local r = record()
+if not belongs(v, r, me, sign) then return { 'lost' } end
+redis.call('PEXPIRE', lock, ttl)
+if not fence then return { 'kept', '0' } end
+if not (r and r.owner == me and r.value == v) then  -- the record was lost, the lock was not
+  r = { token = next_token(r), since = digits(now), meta = '' }
+end
+keep(r.token, me, v, r.since, r.meta)
+return { 'kept', r.token }
+
+--- getset_renew
+-- Replaces our time by a new one. ARGV: owner, new value, microseconds per unit of a value. ->
+-- {'kept', token} or {'lost'}
+local me, new, unit = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local v = value()
+local r = record()
+local ends = belongs(v, r, me, '') and tonumber(v)
+if not ends or ends * unit <= now then return { 'lost' } end
+redis.call('SET', lock, new)
+keep(r.token, me, new, r.since, r.meta)
+return { 'kept', r.token }
+
+--- release
+-- Compare and delete. ARGV[3]: microseconds per unit, if the value is the time at which the lock
+-- ends: after that it is left for others to take over. -> 1 or 0
+local v = value()
+if not belongs(v, record(), ARGV[1], ARGV[2]) then return 0 end
+if ARGV[3] and (tonumber(v) or 0) * ARGV[3] <= now then return 0 end
+return redis.call('DEL', lock)
+
+--- force_release
+-- With a token: if dlock's grant with this token is in force. Without: any value, from any program.
+-- -> 1 or 0
+local token = ARGV[1]
+if token ~= '' then
+  local r = record()
+  if not r or r.token ~= token or value() ~= r.value then return 0 end
+end
+return redis.call('DEL', lock)
+
+--- delete_stale
+-- A lock without expiry that has not changed since it was read. ARGV[2]: set its expiry
+-- (milliseconds), empty: remove it. -> 1 or 0
+if value() ~= ARGV[1] or redis.call('PTTL', lock) ~= -1 then return 0 end
+if ARGV[2] == '' then return redis.call('DEL', lock) end
+return redis.call('PEXPIRE', lock, ARGV[2])

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ways in which the recipes take a free lock.
+#include <fmt/format.h>
+#include "common/polling_waiter.hpp"
+#include "core/number.hpp"
+#include "redis/named/named_backend.hpp"
+#include "redis_scripts/named_scripts.hpp"
+
+namespace dlock::redis {
+namespace {
+
+class NamedWaiter final : public PollingWaiter {
+ public:
+  NamedWaiter(NamedBackend& backend, const Request& request)
+      : PollingWaiter(request, backend.client().options().interrupt_fd),
+        backend_(backend),
+        client_(backend.client()),
+        key_(backend.named(request.key)) {}
+  Result<void> cancel() override;
+
+ private:
+  Result<Tried> try_once() override;
+  Result<Tried> take_by_setnx();
+  // Asks for a free lock, and understands {'granted', token}, {'held'} or {'busy', look}.
+  Result<Tried> take(const Script&, std::vector<std::string> args);
+  Result<Tried> complete(const std::string& value);
+  Result<Tried> mend(const Look&);
+  // The lease of {'granted', token}, if enough replicas have it.
+  Result<Tried> granted(const Answer&, Deadline sent);
+  Result<Tried> busy(const Look&) const;
+  // What was not sent: the server grants nothing.
+  Result<Tried> in_grace(const Answer&);
+  Command command(const Script*, std::vector<std::string> words) const;
+
+  NamedBackend& backend_;
+  Client& client_;
+  const NamedKey key_;
+  std::optional<Lease> owed_;  // released, without an answer
+};
+
+Result<PollingWaiter::Tried> NamedWaiter::try_once() {
+  TRY_VOID(backend_.settle(owed_));
+  const std::string owner = request_.owner.hex(), meta = request_.identity.encode();
+  switch (backend_.value()) {
+    case NamedBackend::Value::owner:
+      return take(scripts::named_set_acquire, {owner, millis(request_.ttl), meta});
+    case NamedBackend::Value::time:
+      return take(scripts::named_getset_acquire,
+                  {owner, backend_.time_in(request_.ttl), meta,
+                   fmt::format_int(wall_micros()).str(), backend_.unit()});
+    case NamedBackend::Value::marked: break;
+  }
+  return take_by_setnx();
+}
+
+Command NamedWaiter::command(const Script* script, std::vector<std::string> words) const {
+  return {.what = "acquire",
+          .script = script,
+          .keys = {key_.lock, key_.fence},
+          .words = std::move(words),
+          .in_grace = Command::InGrace::withheld,
+          .confirmed = script != nullptr};
+}
+
+Result<PollingWaiter::Tried> NamedWaiter::take(const Script& script,
+                                               std::vector<std::string> args) {
+  const Deadline sent = Clock::now();  // a time as value counts from here
+  TRY(answer, client_.call(command(&script, std::move(args))));
+  client_.grants_nothing = answer.grace_left > Duration{};
+  if (client_.grants_nothing) return in_grace(answer);
+  const bool time = backend_.value() == NamedBackend::Value::time;
+  const std::string_view verdict = answer.reply.text_at(0);
+  if (verdict == "granted") return granted(answer, time ? sent : answer.sent);
+  if (verdict == "held") {  // by an earlier request of this owner: it counts from a renewal now
+    TRY(renewal, backend_.renew({request_.key, request_.owner}, request_.ttl));
+    if (auto* kept = std::get_if<Kept>(&renewal)) return Tried{.lease = std::move(kept->lease)};
+    return Tried{.free_in = Duration{}};  // it ended just now
+  }
+  const bool has_look = verdict == "busy" && answer.reply.items.size() == 2;
+  const auto seen = has_look ? Look::parse(answer.reply.items[1]) : std::nullopt;
+  if (!seen) return fail(malformed_reply("acquire", backend_.where()));
+  return busy(*seen);
+}
+
+Result<PollingWaiter::Tried> NamedWaiter::granted(const Answer& answer, Deadline sent) {
+  const auto token = parse_number<std::uint64_t>(answer.reply.text_at(1));
+  if (!token) return fail(malformed_reply("acquire", backend_.where()));
+  Lease lease{request_.key, request_.owner};
+  lease.token = *token;
+  lease.deadline = lease_end(sent, request_.ttl);
+  if (answer.copies < client_.options().replicas)
+    return fail(backend_.undo(lease, answer.copies, request_, owed_));
+  backend_.gave = true;
+  return Tried{.lease = std::move(lease)};
+}
+
+Result<PollingWaiter::Tried> NamedWaiter::busy(const Look& seen) const {
+  Tried t{.holder = backend_.holder(seen), .free_in = backend_.left(seen)};
+  for (const auto& note : backend_.notes(seen)) t.why += (t.why.empty() ? "" : "; ") + note;
+  return t;
+}
+
+Result<PollingWaiter::Tried> NamedWaiter::in_grace(const Answer& answer) {
+  const std::string note = grace_note(client_.options().restart_grace, answer.grace_left);
+  if (request_.wait) return Tried{.free_in = answer.grace_left, .why = note};
+  return fail(Errc::unavailable, fmt::format("{}: {}", backend_.where(), note));
+}
+
+Result<void> NamedWaiter::cancel() {
+  if (!client_.ever_connected()) return {};
+  const bool settled = backend_.settle(owed_).has_value();
+  TRY_VOID(backend_.release({request_.key, request_.owner}, std::nullopt));
+  if (settled) return {};
+  return fail(Errc::timed_out,
+              fmt::format("give up at {}: a grant was not given back", backend_.where()));
+}
+
+// ---- setnx-expire ------------------------------------------------------------------------------
+
+Result<PollingWaiter::Tried> NamedWaiter::take_by_setnx() {
+  const std::string value = backend_.sign(request_.owner) + millis(request_.ttl);
+  TRY(set, client_.call(command(nullptr, {"SETNX", key_.lock, value})));
+  client_.grants_nothing = set.grace_left > Duration{};
+  if (client_.grants_nothing) return in_grace(set);
+  if (set.reply.integer == 1) return complete(value);
+  TRY(seen, backend_.look(key_));
+  if (seen.value == value) return complete(value);  // by an earlier request of ours
+  if (!seen.held()) return Tried{.free_in = Duration{}};
+  return mend(seen);
+}
+
+// The second command: if the lock is still ours, sets its end and the token.
+Result<PollingWaiter::Tried> NamedWaiter::complete(const std::string& value) {
+  Command grant =
+      command(&scripts::named_grant,
+              {request_.owner.hex(), value, request_.identity.encode(), millis(request_.ttl)});
+  grant.in_grace = Command::InGrace::sent;
+  TRY(answer, client_.call(grant));
+  if (answer.reply.text_at(0) == "granted") return granted(answer, answer.sent);
+  return Tried{.free_in = Duration{}};  // it was removed meanwhile
+}
+
+Result<PollingWaiter::Tried> NamedWaiter::mend(const Look& seen) {
+  if (seen.left || seen.type != "string") return busy(seen);
+  const auto delete_stale = [&](std::string_view what, std::string end) {
+    return client_.call({.what = what,
+                         .script = &scripts::named_delete_stale,
+                         .keys = {key_.lock, key_.fence},
+                         .words = {seen.value, std::move(end)}});
+  };
+  if (seen.value.starts_with(value_mark)) {
+    const auto ttl =
+        parse_number<std::uint64_t>(std::string_view{seen.value}.substr(seen.value.rfind(':') + 1));
+    if (ttl && *ttl > 0)
+      TRY_VOID(delete_stale("give an end to a lock without", fmt::format_int(*ttl).str()));
+    return busy(seen);
+  }
+  const auto stale_after = client_.options().stale_after;
+  if (!stale_after) return busy(seen);
+  auto& endless = backend_.endless;
+  if (!endless || endless->lock != key_.lock || endless->value != seen.value)
+    endless = {key_.lock, seen.value, Clock::now()};
+  if (Clock::now() < later(endless->since, *stale_after)) return busy(seen);
+  TRY_VOID(delete_stale("remove a stale lock", ""));
+  return Tried{.free_in = Duration{}};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Waiter>> NamedBackend::enqueue(const Request& request) {
+  TRY_VOID(can_serve(traits_, request));
+  if (options().topology == Options::Topology::cluster && !named(request.key).same_slot)
+    return fail(
+        cannot("in a cluster, --key with a '}' needs a part in braces before that, as in a{b}c, "
+               "and something in these: all of the key chooses the server otherwise, and the fence "
+               "could not be there"));
+  TRY_VOID(within_grace({request.ttl}, options().restart_grace));
+  return std::make_unique<NamedWaiter>(*this, request);
+}
+
+}  // namespace dlock::redis

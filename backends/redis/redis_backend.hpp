@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the recipes of this store do alike.
+#pragma once
+#include "common/unanswered_releases.hpp"
+#include "redis/wire/client.hpp"
+
+namespace dlock::redis {
+
+class RedisBackend : public Backend {
+ public:
+  RedisBackend(const Traits& traits, std::unique_ptr<Client> client)
+      : traits_(traits), client_(std::move(client)) {}
+
+  const Traits& traits() const noexcept final { return traits_; }
+  std::string where() const final { return options().where; }
+  Result<std::vector<Finding>> doctor() final;
+  Result<std::string> after_restart(const Request& r) const final {
+    return restart_rule({r.ttl, r.lock_delay}, options().restart_grace);
+  }
+  Health health() final { return client_->health(); }
+  Counters counters() const noexcept final { return {client_->requests, wakeups}; }
+
+  Client& client() noexcept { return *client_; }
+  std::uint64_t wakeups = 0;
+  bool gave = false;  // a lease: one that is held is never ended by the rule of within_grace
+
+  // For a waiter's grant that too few replicas have: it is released, and until that is answered it
+  // is `owed`. That release may arrive late, so the request gets another owner: nothing is acquired
+  // under this one any more. The error is that of acquiring.
+  Error undo(const Lease&, std::int64_t copies, Request&, std::optional<Lease>& owed);
+  // Repeats the release that is owed. Errc::unavailable: it is owed still.
+  Result<void> settle(std::optional<Lease>& owed);
+
+ protected:
+  const Options& options() const noexcept { return client_->options(); }
+  // The result of a release, by the number of those that were removed.
+  Result<Released> released(const Lease&, const Result<Answer>&);
+  Result<Released> force_released(const Answer&) const;
+  // Released::was_not_held; Errc::unavailable if the server may have forgotten the holder.
+  Result<Released> none_found(std::string_view what, const Answer&) const;
+  // Unless as many replicas have it as ?replicas= wants.
+  Result<void> confirmed(std::string_view what, const Answer&, Errc otherwise) const;
+  Result<void> remove(const std::string& slot, const std::string& lock, const std::string& other);
+
+  const Traits& traits_;  // of the table, which lives for ever
+  const std::unique_ptr<Client> client_;
+
+ private:
+  UnansweredReleases unanswered_;
+};
+
+}  // namespace dlock::redis
