@@ -33,8 +33,6 @@ class Backstop {
   FailedCall start();
 
   void arm(Deadline kill_at) { timer_.arm(kill_at); }
-  // For half a second: the first thread is at work, and waits for the guards of runs below.
-  void put_off();
 
  private:
   const OwnChildren& children_;

@@ -22,7 +22,6 @@ using namespace std::chrono_literals;
 namespace {
 
 constexpr int patience_ms = 50;
-constexpr Duration sparing = 250ms;    // half of the shortest margin, see timing.hpp
 constexpr Duration longest_look = 1s;  // at a tree that grows while it is signalled
 
 }  // namespace
@@ -99,8 +98,8 @@ void Guard::show_itself() {
   std::vector<std::string> words;
   for (char* const* word = plan_.command; *word; ++word) words.emplace_back(*word);
   command_.emplace(std::move(words));
-  ::prctl(PR_SET_NAME, guard_name);
-  show_as(std::string(guard_name) + ": " + printable(plan_.request.key.text()));
+  ::prctl(PR_SET_NAME, "lock-guard");
+  show_as("lock-guard: " + printable(plan_.request.key.text()));
 }
 
 void Guard::leave() {
@@ -280,19 +279,13 @@ bool Guard::reap() {
 
 // Without a pause while the members change, because a process that keeps re-forking must get no
 // head start. Unchanged members are dying, in an uninterruptible state or not ours to kill: they
-// are signalled again, less and less often. Guards of runs below ours are left to end theirs,
-// but not for long beyond the time at which ours must be dead.
+// are signalled again, less and less often.
 void Guard::sweep_while_anything_changes(bool& alive) {
   std::vector<pid_t> before{0}, now;
   for (; alive; alive = reap()) {
-    const bool spares = Clock::now() < later(when_.kill_at, sparing);
-    const bool spared = spares && cgroup_.has_guard();
-    if (!spared) cgroup_.kill();
+    cgroup_.kill();
     if (own_group_ && leader_alive_) ::kill(-job_, SIGKILL);
-    now = children_.list();
-    kill_children(now, spares);
-    if (backstop_ && (spared || (spares && std::any_of(now.begin(), now.end(), is_guard))))
-      backstop_->put_off();
+    now = kill_children(children_);
     if (now == before) return;
     before.swap(now);
   }

@@ -11,7 +11,6 @@
 #include <cstdint>
 #include <string_view>
 #include "core/number.hpp"
-#include "run/process.hpp"
 
 namespace dlock::run {
 namespace {
@@ -67,15 +66,6 @@ std::string name_for(pid_t guard, const std::string& own, const std::string& spa
              : own + '/' + std::string(prefix) + std::to_string(guard) + space;
 }
 
-// Of the cgroup of that name in ours, or 0.
-pid_t guard_of(std::string_view name, std::string_view& space) {
-  if (!name.starts_with(prefix)) return 0;
-  name.remove_prefix(prefix.size());
-  const pid_t pid = take_number<pid_t>(name).value_or(0);
-  space = name;
-  return space.starts_with('-') && parse_number<std::uint64_t>(space.substr(1)) ? pid : 0;
-}
-
 // Removes cgroups left by guards that were killed together with their dlock, or with their
 // container. Searched only if there is any cgroup below ours, which one stat shows. Only empty ones
 // can be removed.
@@ -88,9 +78,13 @@ void remove_leftovers(const std::string& own, const std::string& space) {
   DIR* dir = ::opendir(own.c_str());
   if (!dir) return;
   while (const dirent* e = ::readdir(dir)) {
-    std::string_view there;
-    const pid_t pid = guard_of(e->d_name, there);
-    if (pid <= 0) continue;
+    std::string_view rest = e->d_name;
+    if (!rest.starts_with(prefix)) continue;
+    rest.remove_prefix(prefix.size());
+    const pid_t pid = take_number<pid_t>(rest).value_or(0);
+    const std::string_view there = rest;
+    if (pid <= 0 || !there.starts_with('-') || !parse_number<std::uint64_t>(there.substr(1)))
+      continue;
     const bool lives = there == space && (::kill(pid, 0) == 0 || errno != ESRCH);
     if (!lives && ::fstatat(::dirfd(dir), e->d_name, &s, AT_SYMLINK_NOFOLLOW) == 0 &&
         s.st_uid == ::geteuid())
@@ -130,18 +124,6 @@ void JobCgroup::open() {
 
 void JobCgroup::kill() const {
   if (kill_) (void)!::write(kill_.get(), "1", 1);
-}
-
-bool JobCgroup::has_guard() const {
-  struct stat s {};
-  if (!dir_ || ::fstat(dir_.get(), &s) != 0 || s.st_nlink <= 2) return false;  // none exists
-  DIR* dir = ::opendir(path_.c_str());
-  bool found = false;
-  std::string_view space;
-  while (const dirent* e = dir ? ::readdir(dir) : nullptr)
-    found |= e->d_type == DT_DIR && is_guard(guard_of(e->d_name, space));
-  if (dir) ::closedir(dir);
-  return found;
 }
 
 void JobCgroup::remove() {

@@ -164,13 +164,6 @@ std::vector<pid_t> descendants_of(pid_t root, Deadline until) {
   return all;
 }
 
-bool is_guard(pid_t pid) {
-  char name[sizeof guard_name];
-  const Fd fd(::open(proc_path(pid, "/comm").c_str(), O_RDONLY | O_CLOEXEC));
-  const ssize_t n = fd ? ::read(fd.get(), name, sizeof name) : -1;
-  return n == sizeof name && std::string_view(name, sizeof name - 1) == guard_name;
-}
-
 void signal_descendants(const OwnChildren& own, pid_t group, int signal, Deadline until) {
   const std::vector<pid_t> list = own.list();
   const std::unordered_set<pid_t> children(list.begin(), list.end());
@@ -189,9 +182,11 @@ void signal_descendants(const OwnChildren& own, pid_t group, int signal, Deadlin
   }
 }
 
-void kill_children(const std::vector<pid_t>& children, bool spares_guards) {
-  for (const pid_t p : children)
-    if (!spares_guards || !is_guard(p)) ::kill(p, SIGKILL);
+std::vector<pid_t> kill_children(const OwnChildren& own, const std::function<bool(pid_t)>& spared) {
+  std::vector<pid_t> ours = own.list();
+  if (spared) std::erase_if(ours, spared);
+  for (const pid_t p : ours) ::kill(p, SIGKILL);
+  return ours;
 }
 
 }  // namespace dlock::run

@@ -3,6 +3,7 @@
 #pragma once
 #include <sys/types.h>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -65,12 +66,6 @@ class OwnChildren {
 // descriptors.
 std::vector<pid_t> descendants_of(pid_t root, Deadline until);
 
-// The guard of a dlock run, by its name. One in the tree of another run is spared for a while: it
-// ends its own tree when its dlock is dead, and a lock that ends with its descriptors must not end
-// before that. Needs a descriptor; without one there is none.
-inline constexpr char guard_name[] = "lock-guard";
-bool is_guard(pid_t);
-
 // Whether the process with this pid now is a descendant of ours.
 bool is_below_us(pid_t);
 
@@ -80,8 +75,8 @@ bool is_below_us(pid_t);
 // are reached.
 void signal_descendants(const OwnChildren&, pid_t group, int signal, Deadline until);
 
-// Sends KILL to these children of ours. Needs no pidfd: deeper members become our children as their
-// parents die.
-void kill_children(const std::vector<pid_t>& children, bool spares_guards);
+// Sends KILL to each of our own children except `spared`, and returns those found. Needs no
+// descriptor, and no pidfd either: deeper members become our children as their parents die.
+std::vector<pid_t> kill_children(const OwnChildren&, const std::function<bool(pid_t)>& spared = {});
 
 }  // namespace dlock::run

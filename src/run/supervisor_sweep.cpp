@@ -34,15 +34,9 @@ bool Supervisor::foreign(pid_t child) const {
 void Supervisor::sweep_own() {
   reap_guard();
   auto cgroup = JobCgroup::find(guard_pid_);
-  // Guards of runs below are left to end their trees, but not beyond the end of our leases.
-  Deadline spared_until = no_deadline;
-  for (const Lease& l : leases_) spared_until = std::min(spared_until, l.deadline - 250ms);
   for (int empty = 0, rounds = 0; rounds < 200; ++rounds) {
-    const bool spares = Clock::now() < spared_until;
-    if (!spares || !cgroup.has_guard()) cgroup.kill();
-    auto found = around_.children.list();
-    std::erase_if(found, [this](pid_t p) { return foreign(p); });
-    kill_children(found, spares);
+    cgroup.kill();
+    const auto found = kill_children(around_.children, [this](pid_t p) { return foreign(p); });
     for (const pid_t p : found) ::waitpid(p, nullptr, WNOHANG);
     if (around_.before.empty() && found.empty() && ::waitpid(-1, nullptr, WNOHANG) < 0) empty = 3;
     empty = found.empty() ? empty + 1 : 0;

@@ -251,23 +251,6 @@ load run_helpers
   assert_output 0
 }
 
-# The kernel frees the memory of a killed process before it closes its descriptors: this one, which
-# has 60 MB and a lock of flock(1), dies later than a guard and a dlock that are killed with it.
-@test "nested: the inner lock is held until the last member of the inner job is dead" {
-  for killed in pid_of guard_of; do
-    # shellcheck disable=SC2016
-    start outer on_file -- "$DLOCK" run -b "file:$dir/locks" --key inner -- flock judge \
-      perl -e 'my $x = "x" x 60_000_000; open(my $up, ">", "up"); sleep 60'
-    until_true 'start of the inner job' test -e up
-    "$DLOCK" run -b "file:$dir/locks" --key inner --status 5 -- flock -n judge true 5>next.events &
-    until_true 'a waiter' grep -q waiting next.events
-    kill -KILL "$($killed outer)"
-    wait $!
-    ended outer
-    rm up outer.end* next.events
-  done
-}
-
 @test "nested: the guard of an inherited lock is identified by pid and start time" {
   # shellcheck disable=SC2016
   run on_file -- bash -c '"$DLOCK" run -b "file:$0/locks" --key k -n -- true || exit 1

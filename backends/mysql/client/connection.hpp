@@ -25,7 +25,7 @@ struct st_mysql_stmt;
 
 namespace dlock::mysql {
 
-// The result of a statement; of several the rows of the last, and all rows that they affected.
+// The result of a statement; of several all rows, and all that they affected.
 struct Answer {
   std::vector<std::vector<std::optional<std::string>>> rows;
   std::uint64_t affected = 0;  // rows that matched, not only those that changed
@@ -127,6 +127,8 @@ class Connection {
   // of the last failed call; 0: none of the server's
   unsigned error_number() const noexcept { return error_number_; }
   Remedy remedy() const noexcept { return classify(error_number_).remedy; }
+  // of a request that failed: the results of its statements before the one that did
+  const Answer& answered() const noexcept { return answer_; }
 
   // For a malformed answer.
   void distrust() noexcept { broken_ = true; }
@@ -171,7 +173,7 @@ class Connection {
   Result<void> set_up(const Options&, Deadline until);
   Error error(std::string_view what);
   Error error(std::string_view what, unsigned number, const char* text);
-  Result<Answer> read_answer();
+  Result<void> read_answer();
   bool prepares(const Template&, const Values&) const;
   Result<void> prepare(std::string_view what, const Template&, Deadline until);
   Result<Answer> execute(std::string_view what, st_mysql_stmt*, const Values&, Deadline until);
@@ -188,6 +190,7 @@ class Connection {
   Fd alarm_;
   Facts facts_;
   std::string what_;
+  Answer answer_;
   bool under_way_ = false, broken_ = false;
   unsigned error_number_ = 0;
   std::uint64_t statements_ = 0;

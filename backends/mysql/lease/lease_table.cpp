@@ -7,17 +7,6 @@
 #include "mysql/client/client.hpp"
 
 namespace dlock::mysql {
-namespace {
-
-// Of a grant for a key that was read: its end needs no wake-up, unless there are rows of other
-// waiters.
-std::string alone(const Owner& me) {
-  return fmt::format(
-      ",wake='',waiters=EXISTS(SELECT 1 FROM dlock_wait w WHERE w.name=l.name AND w.owner<>'{}')",
-      me.hex());
-}
-
-}  // namespace
 
 Result<void> LeaseTable::back_off(unsigned conflict, Deadline until) {
   if (Clock::now() >= until) return fail(Errc::unavailable, "others change this lock all the time");
@@ -60,30 +49,31 @@ LeaseTable::Target LeaseTable::target(const Seen& seen, const LockState::Ask& as
 }
 
 // A grant of a free key in one UPDATE; else, or where a replica would execute that, which is
-// read-only itself, in one READ and one UPDATE; with other waiters, in one UPDATE without effect,
-// INSERT, READ, the wait, READ, UPDATE and DELETE.
+// read-only itself, in one READ and one UPDATE. With other waiters: an UPDATE without effect; INSERT
+// and READ; the wait and READ; UPDATE and DELETE: four exchanges.
 Result<LeaseTable::Answered> LeaseTable::acquire(Connection& c, Asking& a, Deadline until) {
   const Owner& me = a.ask.owner;
+  bool join = false;
   if (std::exchange(a.untried, false) && a.ask.mode == Mode::exclusive &&
       !c.facts().statement_log) {
     TRY(taken, take_free(c, a, until));
     if (taken) return std::move(*taken);
-    if (a.ask.wait) {  // most likely it is held
-      a.first = false;
-      TRY_VOID(queue_up(c, a, until));
-    }
+    join = a.ask.wait;  // most likely it is held
+    a.first &= !join;
   }
   bool marked = false;
   for (unsigned conflicts = 0;;) {
-    TRY(seen, read(c, a, until));
-    a.give_up.clear();
+    auto read_now = a.seen ? Result<Seen>(*std::exchange(a.seen, std::nullopt))
+                           : read(c, a, std::exchange(join, false), until);
+    if (!read_now) return fail(std::move(read_now.error()));
+    Seen& seen = *read_now;
     if (!seen.exists) {
       TRY_VOID(make_row(c, a, until));
       continue;
     }
     const bool held = seen.state.holder(me, seen.now) != nullptr;
     if (std::exchange(a.first, false) && seen.queue && !held) {
-      if (a.ask.wait) TRY_VOID(queue_up(c, a, until));
+      join = a.ask.wait;
       continue;
     }
     TRY(passed, pass_the_frozen(c, a, seen, until));
@@ -99,28 +89,25 @@ Result<LeaseTable::Answered> LeaseTable::acquire(Connection& c, Asking& a, Deadl
 
     if (std::holds_alternative<LockState::Granted>(out.answer)) {
       seen.holders.key = a.key;
-      Holders& holders = out.known.holders;
-      holders = shortened(seen, s, me);
+      out.known.holders = shortened(seen, s, me);
       if (!held) {
-        holders.granted[me] = seen.now;
-        TRY(done, swap(c, a.name, seen.version, holders, s.fence, alone(me), until));
+        out.known.holders.granted[me] = seen.now;
+        TRY(done, grant(c, a, seen, out.known.holders, s.fence, passed, until));
         if (!done) {
           TRY_VOID(back_off(++conflicts, until));
           continue;
         }
         ++out.version;
+      } else if (seen.ticket || seen.queue) {
+        (void)leave_queue(c, a.name, me, seen.ticket, until);
       }
       out.known.version = out.version;
-      // The grant is committed. A row that cannot be deleted does not undo it: it counts for
-      // nothing while we hold the key, and then as that of a dead waiter.
-      if (seen.ticket || (held && seen.queue))
-        (void)leave_queue(c, a.name, me, seen.ticket, passed && !held, until);
       return out;
     }
     if (std::holds_alternative<LockState::Busy>(out.answer)) return out;
     if (!seen.ticket) {
-      TRY_VOID(queue_up(c, a, until));
-      continue;  // read again which waiters are ahead
+      join = true;  // and reads again which waiters are ahead
+      continue;
     }
     // never, unless another writer changed it (lease_table.hpp, 4.)
     if (!seen.marked && !std::exchange(marked, true)) {
@@ -171,13 +158,10 @@ Result<bool> LeaseTable::release(Connection& c, const std::string& name, const O
     }
     // The release is written first, then it wakes.
     const std::string bell = belled ? c.bell : named ? hold_name(me) : "";
-    TRY(r,
-        give_back(c, name, me, *known, false,
-                  bell.empty() ? "" : fmt::format(";DO RELEASE_LOCK('{}')", bell), until, ended));
-    if (r.results != (bell.empty() ? 1u : 2u)) {
-      c.distrust();
-      return fail(Errc::timed_out, "write the lock: an answer is missing");
-    }
+    TRY(r, all_of(c, "write the lock", bell.empty() ? 1 : 2,
+                  give_back(c, name, me, *known, false,
+                            bell.empty() ? "" : fmt::format(";DO RELEASE_LOCK('{}')", bell), until,
+                            ended)));
     if (belled) {
       c.bell.clear();
       known->wake.clear();

@@ -127,8 +127,9 @@ class LeaseTable {
     bool untried = true;
     // over this session: the queue is probably empty, and the named locks must be taken
     bool first = true;
-    std::string give_up{};   // a named lock to release on the way
-    unsigned distance = 16;  // how many places ahead to wait for
+    std::string give_up{};  // a named lock that it may have from a wait: the next reading ends it
+    std::optional<Seen> seen{};  // read already, behind a wait
+    unsigned distance = 16;      // how many places ahead to wait for
     // Room for each of those ahead and for us, as it was seen: since when, and before which grant.
     struct Room {
       FencingToken fence;
@@ -138,6 +139,13 @@ class LeaseTable {
   };
   // Grants, queues or refuses. May be repeated.
   Result<Answered> acquire(Connection&, Asking&, Deadline until);
+  // Waits for a named lock, and reads behind that: listen() sends both, heard() reads the answer.
+  Result<void> listen(Connection&, Asking&, const std::string& lock, Duration wait);
+  struct Heard {
+    bool obtained;
+    Seen seen;
+  };
+  Result<Heard> heard(Connection&, Asking&, Answer, Deadline sent, Deadline until);
 
   struct Renewed {
     std::optional<FencingToken> token;  // none: lost
@@ -186,10 +194,16 @@ class LeaseTable {
   std::uint64_t conflicts() const noexcept { return conflicts_; }
 
  private:
-  Result<Seen> read(Connection&, const Asking&, Deadline until);
+  // `join`: puts the owner into the queue before it, in the same exchange.
+  Result<Seen> read(Connection&, Asking&, bool join, Deadline until);
+  std::string read_in_sql(const Connection&, const Asking&) const;
+  std::vector<std::string> missing_names(const Connection&, const Asking&) const;
+  Result<Seen> completed(Connection&, Asking&, const Answer&, Deadline sent, Deadline until);
   Result<void> read_all_ahead(Connection&, const Asking&, Seen&, Deadline until);
   Result<bool> pass_the_frozen(Connection&, Asking&, Seen&, Deadline until);
   Result<std::optional<Answered>> take_free(Connection&, const Asking&, Deadline until);
+  std::string swap_in_sql(const std::string& name, std::uint64_t version, const Holders&,
+                          FencingToken fence, std::string_view also) const;
   // `also`: further assignments, each with its comma.
   Result<bool> swap(Connection&, const std::string& name, std::uint64_t version, const Holders&,
                     FencingToken fence, std::string_view also, Deadline until);
@@ -198,9 +212,11 @@ class LeaseTable {
                            std::string_view ended);
   Result<void> mark(Connection&, const std::string& name, Deadline until);
   Result<void> make_row(Connection&, const Asking&, Deadline until);
-  Result<void> queue_up(Connection&, const Asking&, Deadline until);
+  Result<bool> grant(Connection&, const Asking&, const Seen&, const Holders&, FencingToken fence,
+                     bool sweep, Deadline until);
+  std::string join_in_sql(const Connection&, const Asking&) const;
   Result<void> leave_queue(Connection&, const std::string& name, const Owner&,
-                           std::optional<std::uint64_t> ticket, bool sweep, Deadline until);
+                           std::optional<std::uint64_t> ticket, Deadline until);
   static Result<Seen> parse(const Connection&, const Answer&, Deadline sent);
   void prolong(Seen&, const Owner& me) const;
   Holders shortened(const Seen&, const LockState&, const Owner& me) const;
@@ -218,5 +234,7 @@ std::string hold_name(const Owner&);
 // an SQL expression: takes it, once, and returns 1 if this session has it
 std::string have_name(const std::string& name);
 std::string queue_name(const Owner&, Mode);
+// Of a request of several statements: with fewer results than those the outcome is not known.
+Result<Answer> all_of(Connection&, std::string_view what, unsigned statements, Result<Answer>);
 
 }  // namespace dlock::mysql

@@ -44,6 +44,12 @@ std::string queue_name(const Owner& o, Mode mode) {
   return (mode == Mode::exclusive ? "dl:" : "dq:") + o.hex();
 }
 
+Result<Answer> all_of(Connection& c, std::string_view what, unsigned statements, Result<Answer> r) {
+  if (!r || r->results == statements) return r;
+  c.distrust();
+  return fail(Errc::timed_out, fmt::format("{}: an answer is missing", what));
+}
+
 // A waiter is alive while its session has its name, or for its announced time. A name that this
 // very session waited for and got proves nothing.
 std::string LeaseTable::alive(std::string_view row) const {
@@ -102,9 +108,19 @@ Holders LeaseTable::shortened(const Seen& seen, const LockState& s, const Owner&
   return out;
 }
 
-Result<LeaseTable::Seen> LeaseTable::read(Connection& c, const Asking& a, Deadline until) {
+// Those that show that this contender lives, and that its session does not have.
+std::vector<std::string> LeaseTable::missing_names(const Connection& c, const Asking& a) const {
+  if (!setup_.named) return {};
+  std::vector<std::string> out{hold_name(a.ask.owner)};
+  if (a.ask.mode != Mode::exclusive) out.push_back(queue_name(a.ask.owner, a.ask.mode));
+  std::erase_if(out, [&](const std::string& name) {
+    return std::find(c.names.begin(), c.names.end(), name) != c.names.end();
+  });
+  return out;
+}
+
+std::string LeaseTable::read_in_sql(const Connection& c, const Asking& a) const {
   const Owner& me = a.ask.owner;
-  std::vector<std::string> taking;
   std::string sql = fmt::format(
       "SELECT l.version,l.fence,l.state,{},l.updated,l.started,l.started_until", setup_.clock);
   if (a.first) {  // is there a queue at all? A third of the cost of checking which waiters live
@@ -123,26 +139,31 @@ Result<LeaseTable::Seen> LeaseTable::read(Connection& c, const Asking& a, Deadli
                        std::max(a.distance, 1u) - 1, before);
   }
   sql += marks;
-  if (setup_.named) {
-    if (!a.give_up.empty()) sql += fmt::format(",RELEASE_LOCK('{}')", a.give_up);
-    for (const std::string& name : {hold_name(me), queue_name(me, a.ask.mode)}) {
-      if (std::find(c.names.begin(), c.names.end(), name) != c.names.end()) continue;
-      if (std::find(taking.begin(), taking.end(), name) != taking.end()) continue;
-      sql += "," + have_name(name);
-      taking.push_back(name);
-    }
-  }
-  sql += fmt::format(" FROM dlock_lock l WHERE l.name={}", hex(a.name));
+  for (const std::string& name : missing_names(c, a)) sql += "," + have_name(name);
+  // Behind the check who lives: for that the name must still be ours.
+  if (!a.give_up.empty()) sql += fmt::format(",RELEASE_LOCK('{}')", a.give_up);
+  return sql + fmt::format(" FROM dlock_lock l WHERE l.name={}", hex(a.name));
+}
+
+Result<LeaseTable::Seen> LeaseTable::read(Connection& c, Asking& a, bool join, Deadline until) {
+  const unsigned statements = !join ? 1 : missing_names(c, a).empty() ? 3 : 4;
+  const std::string sql = (join ? join_in_sql(c, a) : "") + read_in_sql(c, a);
   const Deadline sent = Clock::now();
-  TRY(r, c.query("read the lock", sql, until));
+  TRY(r, all_of(c, "read the lock", statements, c.query("read the lock", sql, until)));
+  return completed(c, a, r, sent, until);
+}
+
+Result<LeaseTable::Seen> LeaseTable::completed(Connection& c, Asking& a, const Answer& r,
+                                               Deadline sent, Deadline until) {
   auto seen = parse(c, r, sent);
   if (!seen) return seen;
   if (!seen->exists) return seen;
   TRY_VOID(writable(c.at(), seen->read_only));
-  if (!a.give_up.empty()) std::erase(c.names, a.give_up);
-  const std::size_t at = columns + (setup_.named && !a.give_up.empty());
-  for (std::size_t i = 0; i < taking.size(); ++i)
-    if (r.text(at + i) == "1") c.names.push_back(taking[i]);
+  a.give_up.clear();
+  std::size_t at = columns;
+  for (const std::string& name : missing_names(c, a))
+    if (r.text(at++) == "1") c.names.push_back(name);
+  const Owner& me = a.ask.owner;
   prolong(*seen, me);
 
   if (!a.first && seen->queue) {  // a living waiter that came first
@@ -167,6 +188,35 @@ Result<LeaseTable::Seen> LeaseTable::read(Connection& c, const Asking& a, Deadli
     seen->state.waiters.push_back(std::move(w));
   }
   return seen;
+}
+
+Result<void> LeaseTable::listen(Connection& c, Asking& a, const std::string& lock, Duration wait) {
+  const double seconds = std::max(0.001, std::chrono::duration<double>(wait).count());
+  a.give_up = lock;
+  return c.send("wait", fmt::format("SELECT {},GET_LOCK('{}',{:.3f});{}", setup_.clock, lock,
+                                    seconds, read_in_sql(c, a)));
+}
+
+// A lease must not count from before the wait, which would be over soon, nor from the arrival of
+// the answer, which may be late: the server says how long the wait was. If its clock was set
+// meanwhile, that is not known, and the key is read anew.
+Result<LeaseTable::Heard> LeaseTable::heard(Connection& c, Asking& a, Answer r, Deadline sent,
+                                            Deadline until) {
+  TRY(complete, all_of(c, "wait", 2, std::move(r)));
+  if (complete.rows.empty()) return fail(malformed_reply("wait", c.at().text()));
+  const auto began = complete.number(0);
+  const bool obtained = complete.text(1) == "1";
+  complete.rows.erase(complete.rows.begin());
+  const Deadline arrived = Clock::now();
+  TRY(seen, completed(c, a, complete, sent, until));
+  if (!seen.exists) return Heard{obtained, std::move(seen)};
+  const Duration waited{seen.now - began.value_or(seen.now + 1)};
+  if (waited < Duration{} || later(sent, waited) > arrived) {
+    TRY(again, read(c, a, false, until));
+    return Heard{obtained, std::move(again)};
+  }
+  seen.sent = std::max(sent, later(sent, waited - drift(waited)));
+  return Heard{obtained, std::move(seen)};
 }
 
 // Read after the holders: one of those ahead may be granted in between, and then the version has

@@ -82,14 +82,11 @@ Result<std::optional<LeaseTable::Answered>> LeaseTable::take_free(Connection& c,
     before = fmt::format("DO GET_LOCK('{}',0);", c.bell);
   }
   const std::string bell = setup_.named ? c.bell : "";
-  TRY(r, c.query("take the lock", take_,
-                 {values[0], values[1], values[2], values[3], Bytes{bell}, Bytes{a.name}, *bound,
-                  Bytes{encode({a.key, {}, {}})}},
-                 before, "", until));
-  if (r.results != 1u + !before.empty()) {
-    c.distrust();
-    return fail(Errc::timed_out, "take the lock: an answer is missing");
-  }
+  TRY(r, all_of(c, "take the lock", before.empty() ? 1 : 2,
+                c.query("take the lock", take_,
+                        {values[0], values[1], values[2], values[3], Bytes{bell}, Bytes{a.name},
+                         *bound, Bytes{encode({a.key, {}, {}})}},
+                        before, "", until)));
   if (r.affected != 1) return std::optional<Answered>{};
   Answered out{answer, false, sent};
   std::get<LockState::Granted>(out.answer).token = r.insert_id;
@@ -160,17 +157,53 @@ Result<void> LeaseTable::forget_bell(Connection& c, const std::string& name, std
   return {};
 }
 
+std::string LeaseTable::swap_in_sql(const std::string& name, std::uint64_t version,
+                                    const Holders& holders, FencingToken fence,
+                                    std::string_view also) const {
+  return fmt::format(
+      "UPDATE dlock_lock l SET state={},version=version+1,fence={},updated={}{} WHERE name={} AND "
+      "version={}",
+      hex(encode(holders)), fence, setup_.clock, also, hex(name), version);
+}
+
 Result<bool> LeaseTable::swap(Connection& c, const std::string& name, std::uint64_t version,
                               const Holders& holders, FencingToken fence, std::string_view also,
                               Deadline until) {
-  TRY(r, c.query(
-             "write the lock",
-             fmt::format("UPDATE dlock_lock l SET state={},version=version+1,fence={},updated={}{} "
-                         "WHERE name={} AND version={}",
-                         hex(encode(holders)), fence, setup_.clock, also, hex(name), version),
-             until));
+  TRY(r, c.query("write the lock", swap_in_sql(name, version, holders, fence, also), until));
   if (r.affected == 0) ++conflicts_;
   return r.affected == 1;
+}
+
+// The end of a grant for a key that was read needs no wake-up, unless there are rows of other
+// waiters. Behind it, and only if it was made: its row goes, those of the dead before it, and with
+// `sweep` those that were passed; then the name by which the next one that may run beside it moves
+// up.
+Result<bool> LeaseTable::grant(Connection& c, const Asking& a, const Seen& seen,
+                               const Holders& holders, FencingToken fence, bool sweep,
+                               Deadline until) {
+  const std::string me = a.ask.owner.hex();
+  std::string sql = swap_in_sql(
+      a.name, seen.version, holders, fence,
+      fmt::format(",wake='',waiters=EXISTS(SELECT 1 FROM dlock_wait w WHERE w.name=l.name AND "
+                  "w.owner<>'{}')",
+                  me));
+  if (seen.ticket)
+    sql += fmt::format(
+        ";DELETE w FROM dlock_wait w WHERE ROW_COUNT()=1 AND w.name={0} AND (w.ticket={1} OR "
+        "(w.ticket<{1}{2}))",
+        hex(a.name), *seen.ticket, sweep ? "" : " AND NOT " + alive("w"));
+  const std::string queueing = "dq:" + me;
+  const bool named = std::find(c.names.begin(), c.names.end(), queueing) != c.names.end();
+  if (seen.ticket && named)
+    sql += fmt::format(";DO IF(ROW_COUNT()>0,RELEASE_LOCK('{}'),0)", queueing);
+  const auto r = c.query("write the lock", sql, until);
+  // Its UPDATE has an answer: the grant is committed, or not. A row that cannot be deleted does not
+  // undo it: it counts for nothing while we hold the key, and then as that of a dead waiter.
+  const Answer& got = r ? *r : c.answered();
+  if (got.results == 0) return fail(r.error());
+  if (got.affected == 0) ++conflicts_;
+  if (got.affected > 1) std::erase(c.names, queueing);
+  return got.affected > 0;
 }
 
 // Names no version: the current or next owner must see it.
@@ -184,43 +217,29 @@ Result<void> LeaseTable::mark(Connection& c, const std::string& name, Deadline u
 
 // The names first: a row whose name is free belongs to a dead waiter. The mark last: for its
 // purpose see lease_table.hpp.
-Result<void> LeaseTable::queue_up(Connection& c, const Asking& a, Deadline until) {
+std::string LeaseTable::join_in_sql(const Connection& c, const Asking& a) const {
   const std::string live = setup_.named ? "0" : fmt::format("{}+{}", setup_.clock, setup_.patience);
   std::string names;
-  if (setup_.named)
-    for (const std::string& name : {hold_name(a.ask.owner), queue_name(a.ask.owner, a.ask.mode)}) {
-      if (std::find(c.names.begin(), c.names.end(), name) != c.names.end()) continue;
-      // whether it was obtained shows in the read
-      names += (names.empty() ? "DO " : ",") + have_name(name);
-    }
+  for (const std::string& name : missing_names(c, a))  // if obtained shows in the read
+    names += (names.empty() ? "DO " : ",") + have_name(name);
   if (!names.empty()) names += ";";
-  TRY(r,
-      c.query("join the queue",
-              fmt::format(
-                  "{}INSERT INTO dlock_wait(name,owner,mode,permits,live,since,who) "
-                  "VALUES({},'{}','{}',{},{},{},{}) ON DUPLICATE KEY UPDATE "
-                  "live=VALUES(live);UPDATE dlock_lock SET waiters=1 WHERE name={} AND waiters=0",
-                  names, hex(a.name), a.ask.owner.hex(), static_cast<char>(a.ask.mode), a.ask.limit,
-                  live, setup_.clock, hex(a.ask.meta.substr(0, 4096)), hex(a.name)),
-              until));
-  if (r.results != 2u + !names.empty()) {
-    c.distrust();
-    return fail(Errc::timed_out, "join the queue: an answer is missing");
-  }
-  return {};
+  return fmt::format(
+      "{}INSERT INTO dlock_wait(name,owner,mode,permits,live,since,who) "
+      "VALUES({},'{}','{}',{},{},{},{}) ON DUPLICATE KEY UPDATE live=VALUES(live);UPDATE "
+      "dlock_lock SET waiters=1 WHERE name={} AND waiters=0;",
+      names, hex(a.name), a.ask.owner.hex(), static_cast<char>(a.ask.mode), a.ask.limit, live,
+      setup_.clock, hex(a.ask.meta.substr(0, 4096)), hex(a.name));
 }
 
+// Of a grant that an earlier request was given.
 Result<void> LeaseTable::leave_queue(Connection& c, const std::string& name, const Owner& owner,
-                                     std::optional<std::uint64_t> ticket, bool sweep,
-                                     Deadline until) {
-  std::string sql = fmt::format("DELETE w FROM dlock_wait w WHERE w.name={}", hex(name));
-  if (!ticket) sql += fmt::format(" AND w.owner='{}'", owner.hex());
-  // waiters still ahead were passed
-  else if (sweep) sql += fmt::format(" AND w.ticket<={}", *ticket);
-  else sql += fmt::format(" AND (w.ticket={0} OR (w.ticket<{0} AND NOT {1}))", *ticket, alive("w"));
+                                     std::optional<std::uint64_t> ticket, Deadline until) {
+  std::string sql = fmt::format("DELETE w FROM dlock_wait w WHERE w.name={} AND ", hex(name));
+  if (!ticket) sql += fmt::format("w.owner='{}'", owner.hex());
+  else sql += fmt::format("(w.ticket={0} OR (w.ticket<{0} AND NOT {1}))", *ticket, alive("w"));
   const std::string queueing = "dq:" + owner.hex();
   const bool named = std::find(c.names.begin(), c.names.end(), queueing) != c.names.end();
-  if (named) sql += fmt::format("; DO RELEASE_LOCK('{}')", queueing);
+  if (named) sql += fmt::format(";DO RELEASE_LOCK('{}')", queueing);
   TRY_VOID(c.query("leave the queue", sql, until));
   if (named) std::erase(c.names, queueing);
   return {};

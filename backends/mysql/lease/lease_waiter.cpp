@@ -156,7 +156,7 @@ Result<std::optional<Progress>> LeaseWaiter::request_over(Deadline until) {
     TRY_VOID(backend_.table_.say_alive(*connection_, asking_.name, request_.owner, until));
     refresh_at_ = later(Clock::now(), Duration{backend_.table_.setup().patience / 3});
   }
-  const Deadline sent = Clock::now();
+  const Deadline sent = asking_.seen ? asking_.seen->sent : Clock::now();
   auto out = backend_.table_.acquire(*connection_, asking_, until);
   if (!out) {
     if (connection_->broken() && !unclear_since_) unclear_since_ = sent;
@@ -194,6 +194,7 @@ Result<std::optional<Progress>> LeaseWaiter::request() {
         *connection_, until, schema::lease, [&](Connection&) { return request_over(until); });
     if (done || !connection_ || !connection_->broken()) return done;
     asking_.give_up.clear();
+    asking_.seen.reset();
     asking_.first = true;  // its names must be taken again
     if (!had_worked || failures >= 2 || Clock::now() >= until || done.error().code == Errc::denied)
       return done;
@@ -201,10 +202,8 @@ Result<std::optional<Progress>> LeaseWaiter::request() {
 }
 
 Result<void> LeaseWaiter::start_wait() {
-  const double seconds = std::max(0.001, std::chrono::duration<double>(wait_).count());
   wait_began_ = Clock::now();
-  return connection_->send("wait",
-                           fmt::format("SELECT GET_LOCK('{}',{:.3f})", target_.name, seconds));
+  return backend_.table_.listen(*connection_, asking_, target_.name, wait_);
 }
 
 Result<bool> LeaseWaiter::receive(Deadline end) {
@@ -233,9 +232,11 @@ Result<bool> LeaseWaiter::receive(Deadline end) {
   ++backend_.wakeups_;
   breaks_ = 0;
   asking_.distance = usual_distance;
-  if ((*answer)->text(0) == "1") {
-    connection_->names.push_back(target_.name);
-    asking_.give_up = target_.name;
+  auto heard = backend_.table_.heard(*connection_, asking_, std::move(**answer), wait_began_,
+                                     backend_.client_.usual_deadline());
+  if (!heard) return fail(std::move(heard.error()));
+  asking_.seen = std::move(heard->seen);
+  if (heard->obtained) {
     if (target_.holder) gone_ = target_.owner;
     if (Clock::now() - wait_began_ > at_once) idle_ = {};
   }
@@ -264,7 +265,7 @@ Result<Progress> LeaseWaiter::poll(Duration slice) {
     asking_.first = true;
   }
   for (bool first = true;; first = false) {
-    if (connection_ && connection_->under_way()) {
+    if (connection_ && connection_->under_way() && !connection_->broken()) {
       const auto received = receive(end);
       if (!received) {
         backend_.client_.drop(std::move(connection_));
@@ -289,8 +290,7 @@ Result<Progress> LeaseWaiter::poll(Duration slice) {
 
 Result<void> LeaseWaiter::cancel() {
   if (connection_ && connection_->under_way()) {
-    const auto answer = backend_.client_.end_wait(*connection_);
-    if (answer && *answer && (*answer)->text(0) == "1") connection_->names.push_back(target_.name);
+    (void)backend_.client_.end_wait(*connection_);
     if (connection_->under_way() || connection_->broken())
       backend_.client_.drop(std::move(connection_));
   }
@@ -314,6 +314,7 @@ Result<void> LeaseWaiter::cancel() {
   requested_ = false;
   unclear_since_.reset();
   target_ = {};
+  asking_.seen.reset();
   asking_.first = true;
   return {};
 }
