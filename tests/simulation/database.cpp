@@ -36,7 +36,8 @@ std::string Database::name_of(std::string_view request) const {
 
 // A quiet or loud release of a grant that is known, and the end of a wait.
 bool Database::undoes(std::string_view request) const {
-  return request.find("dlock_give") != request.npos || request.find("<updated*") != request.npos ||
+  return request.find("dlock_give") != request.npos ||
+         request.find(" AND waiters<=") != request.npos ||
          request.find("DELETE FROM dlock_wait") != request.npos;
 }
 

@@ -46,12 +46,6 @@ std::optional<std::uint64_t> Answer::unsigned_number(std::size_t column,
   return parse_number<std::uint64_t>(text(column, row));
 }
 
-Result<void> writable(const Server& at, bool read_only) {
-  if (!read_only) return {};
-  return fail(Errc::unavailable,
-              fmt::format("{} is read-only: locks live on the server that writes", at.text()));
-}
-
 Connection::~Connection() { abandon(); }
 
 // mysql_close sends COM_QUIT, and over TLS a close alert: on a disconnected socket they reach no

@@ -57,9 +57,6 @@ struct Facts {
   Deadline clock_at{};          // when that answer came
 };
 
-// Errc::unavailable: this server is read-only, whatever its account may do; locks live on the
-// writable one.
-Result<void> writable(const Server&, bool read_only);
 // An SQL condition, read anew by each statement: the facts of a connection are those of its login.
 // A statement-based binary log would have a replica, which is read-only, judge it again: where that
 // matters it is a variable, whose value goes with the statement.
@@ -126,6 +123,7 @@ class Connection {
   bool broken() const noexcept { return broken_; }
   // of the last failed call; 0: none of the server's
   unsigned error_number() const noexcept { return error_number_; }
+  bool has_server_error() const noexcept { return error_number_ != 0; }
   Remedy remedy() const noexcept { return classify(error_number_).remedy; }
   // of a request that failed: the results of its statements before the one that did
   const Answer& answered() const noexcept { return answer_; }
