@@ -19,9 +19,9 @@ struct Wait {
 };
 // Until `events` happen on `fd` (true; or it is broken, which the next read or write reports), or
 // the wait is over.
-bool wait_for(
-    int fd, short events,
-    const Wait&) noexcept;  // Errc::unavailable: this server is read-only, whatever its account may do.
+bool wait_for(int fd, short events, const Wait&) noexcept;
+
+// Errc::unavailable: this server is read-only, whatever its account may do.
 Result<void> writable(const std::string& where, bool read_only);
 
 // Sleeps; true: the whole time.

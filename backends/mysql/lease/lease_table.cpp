@@ -31,7 +31,8 @@ std::string take_in_sql(std::string_view clock) {
       grant_in_sql(clock), clock, server_writes);
 }
 
-// The last run of the key, as an assignment. Tokens of equal width compare as bytes; one that is not
+// The last run of the key, as an assignment. Tokens of equal width compare as bytes; one that is
+// not
 // above the token that is recorded changes nothing.
 std::string run_in_sql(std::string_view clock, std::string_view token, std::string_view head,
                        std::string_view status, std::string_view granted, std::string_view who) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recipe `lease` in PostgreSQL: the statements behind common/sql_lease_table.hpp. A grant deletes the
+// Recipe `lease` in PostgreSQL: the statements behind common/sql_lease_table.hpp. A grant deletes
+// the
 // row of its owner in the statement that writes it.
 //
 // A ticket is an advisory lock of the session of its contender: taken by the INSERT before the row
