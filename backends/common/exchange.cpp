@@ -2,6 +2,7 @@
 #include "common/exchange.hpp"
 #include <fmt/format.h>
 #include <poll.h>
+#include <algorithm>
 #include "core/text.hpp"
 #include "util/wait.hpp"
 
@@ -17,6 +18,19 @@ bool wait_for(int fd, short events, const Wait& wait) noexcept {
   return wait_until(fds, wait.until) > 0 && fds[0].revents != 0;
 }
 
+bool nap(Duration d, int interrupt_fd) noexcept {
+  const Deadline until = later(Clock::now(), d);
+  wait_for(-1, 0, {until, interrupt_fd});
+  return Clock::now() >= until;
+}
+
+Duration pause_after(unsigned failures) noexcept {
+  constexpr Duration first{2'000}, longest{250'000};
+  const auto d = std::min<Duration>(longest, first * (1LL << std::min(failures, 10u)));
+  const auto r = static_cast<Duration::rep>(Clock::now().time_since_epoch().count() / 64 % 1024);
+  return d / 2 + d * r / 2048;
+}
+
 Error no_answer(std::string_view what, std::string_view where) {
   return {Errc::timed_out, fmt::format("{} at {}: no answer in time", what, where)};
 }
@@ -29,6 +43,12 @@ Error newer_record(std::string_view record, std::string_view where, unsigned lay
   return {Errc::usage, fmt::format("{} at {} has layout {}, and this dlock knows layout 1 "
                                    "(a newer dlock wrote it: install that one on this host, too)",
                                    record, where, layout)};
+}
+
+Result<void> writable(const std::string& where, bool read_only) {
+  if (!read_only) return {};
+  return fail(Errc::unavailable,
+              fmt::format("{} is read-only: locks live on the server that writes", where));
 }
 
 Error refused(Errc code, std::string_view what, std::string_view where, std::string_view text,

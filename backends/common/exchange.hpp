@@ -2,6 +2,7 @@
 // One exchange with a server: how long it may take, and the errors that every store reports alike,
 // "<what> at <where>: ...".
 #pragma once
+#include <string>
 #include <string_view>
 #include "core/clock.hpp"
 #include "core/error.hpp"
@@ -19,6 +20,15 @@ struct Wait {
 // Until `events` happen on `fd` (true; or it is broken, which the next read or write reports), or
 // the wait is over.
 bool wait_for(int fd, short events, const Wait&) noexcept;
+
+// Errc::unavailable: this server is read-only, whatever its account may do.
+Result<void> writable(const std::string& where, bool read_only);
+
+// Sleeps; true: the whole time.
+bool nap(Duration, int interrupt_fd) noexcept;
+// The pause after so many failures of the same request. Random, so that clients with the same
+// problem do not retry in step.
+Duration pause_after(unsigned failures) noexcept;
 
 // What may help when a server refused a request.
 enum class Remedy {

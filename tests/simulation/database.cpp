@@ -36,7 +36,8 @@ std::string Database::name_of(std::string_view request) const {
 
 // A quiet or loud release of a grant that is known, and the end of a wait.
 bool Database::undoes(std::string_view request) const {
-  return request.find("dlock_give") != request.npos || request.find("<updated*") != request.npos ||
+  return request.find("dlock_give") != request.npos ||
+         request.find(" AND waiters<=") != request.npos ||
          request.find("DELETE FROM dlock_wait") != request.npos;
 }
 
@@ -139,6 +140,16 @@ bool Database::would_deadlock(const Client& c, const std::string& name) const {
   return true;
 }
 
+void Database::end_wait_for_name(Client& c, bool obtained) {
+  c.waits_for_name.clear();
+  std::erase(queue_, c.session.number);
+  sql::Reply reply;
+  reply.has_rows = true;
+  reply.rows = {std::exchange(c.before, {})};
+  reply.rows[0].push_back(sql::Value::of(obtained ? 1 : 0));
+  answer(c, reply);
+}
+
 void Database::wait_for_name(Client& c, const sql::Reply::Wait& wait) {
   if (would_deadlock(c, wait.name)) {
     sql::Reply reply;
@@ -147,18 +158,14 @@ void Database::wait_for_name(Client& c, const sql::Reply::Wait& wait) {
   }
   const std::uint64_t id = c.session.number;
   c.waits_for_name = wait.name;
+  c.before = wait.before;
   c.wait = ++waits_;
   queue_.push_back(id);
   world_.after(static_cast<Nanos>(wait.seconds * 1e9), mixed(24, id), [this, id, number = waits_] {
     const auto found = clients_.find(id);
     if (found == clients_.end() || found->second.wait != number || !busy(found->second)) return;
     Client& waiter = found->second;
-    waiter.waits_for_name.clear();
-    std::erase(queue_, id);
-    sql::Reply reply;
-    reply.has_rows = true;
-    reply.rows = {{sql::Value::of(0)}};
-    answer(waiter, reply);
+    end_wait_for_name(waiter, false);
     if (!waiter.link) return end(id);
     go_on(waiter);
     if (waiter.link) serve(waiter.link);
@@ -172,12 +179,8 @@ void Database::hand_over_names() {
     for (const std::uint64_t id : queue_) {
       Client& c = clients_.at(id);
       if (c.waits_for_name.empty() || sql_.names.owner(c.waits_for_name)) continue;
-      sql_.names.take(id, std::exchange(c.waits_for_name, {}));
-      std::erase(queue_, id);
-      sql::Reply reply;
-      reply.has_rows = true;
-      reply.rows = {{sql::Value::of(1)}};
-      answer(c, reply);
+      sql_.names.take(id, c.waits_for_name);
+      end_wait_for_name(c, true);
       if (c.link) {
         const LinkPtr link = c.link;
         go_on(c);

@@ -45,6 +45,7 @@ class Database final : public Server {
     Micros began = 0;                   // the one that waits for a row
     bool waits_for_row = false;
     std::string waits_for_name{};
+    sql::Row before{};       // of the answer to that wait
     std::uint64_t wait = 0;  // counts the waits, so that an old timer ends none
     Nanos heard = 0;
   };
@@ -57,6 +58,7 @@ class Database final : public Server {
   void carry_out(Client&, Micros began);
   void answer(Client&, const sql::Reply&);
   void wait_for_name(Client&, const sql::Reply::Wait&);
+  void end_wait_for_name(Client&, bool obtained);
   void wait_for_row(Client&);
   void hand_over_names();
   void release_rows();

@@ -68,6 +68,7 @@ class Run {
         break;
     }
     reply.insert_id = insert_id_;
+    session_.row_count = reply.has_rows ? -1 : static_cast<std::int64_t>(reply.affected);
     return reply;
   }
 
@@ -80,14 +81,18 @@ class Run {
 
   // ---- statements ----
 
-  // The one statement that waits: SELECT GET_LOCK(name, seconds).
+  // The one statement that waits: SELECT ..., GET_LOCK(name, seconds).
   std::optional<Reply::Wait> must_wait(const Select& s) {
-    if (!s.from.empty() || s.items.size() != 1 || s.items[0].name != "GET_LOCK") return {};
-    const std::string name = value(s.items[0].of[0], nullptr).shown();
-    const std::string seconds = value(s.items[0].of[1], nullptr).shown();
+    const Expr& last = s.items.back();
+    if (!s.from.empty() || last.name != "GET_LOCK") return {};
+    const std::string name = value(last.of[0], nullptr).shown();
+    const std::string seconds = value(last.of[1], nullptr).shown();
     const auto owner = server_.names.owner(name);
     if (!owner || *owner == session_.number || seconds == "0") return {};
-    return Reply::Wait{name, std::stod(seconds)};
+    Reply::Wait wait{name, std::stod(seconds)};
+    for (std::size_t i = 0; i + 1 < s.items.size(); ++i)
+      wait.before.push_back(value(s.items[i], nullptr));
+    return wait;
   }
 
   void update(const Statement& s, Reply& reply) {
@@ -320,6 +325,7 @@ class Run {
       return v;
     }
     if (f == "TIMESTAMPDIFF") return Value::of(now_);  // of the one form: since 1970
+    if (f == "ROW_COUNT") return Value::of(session_.row_count);
     if (f == "CONNECTION_ID") return Value::of(static_cast<std::int64_t>(session_.number));
     if (f == "RELEASE_ALL_LOCKS") {
       server_.names.release_all(session_.number);

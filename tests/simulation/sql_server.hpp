@@ -35,6 +35,7 @@ struct Reply {
   struct Wait {
     std::string name;
     double seconds = 0;
+    Row before{};  // of its answer, in front of whether it was obtained
   };
   std::optional<Wait> waits{};
   std::uint64_t kills = 0;  // KILL QUERY: the statement of that session
@@ -42,6 +43,7 @@ struct Reply {
 
 struct Session {
   std::uint64_t number = 0;  // CONNECTION_ID()
+  std::int64_t row_count = -1;
   std::map<std::string, std::int64_t, std::less<>> settings{};
   std::map<std::string, Value, std::less<>> variables{};
   std::map<std::string, std::shared_ptr<const Statement>, std::less<>> prepared{};

@@ -11,21 +11,7 @@ constexpr std::size_t most_idle = 4;
 constexpr Duration longest_look{1'000'000};  // at the other hosts of a URL
 // of a login, in times of one answer: address, greeting, TLS, password
 constexpr int answers_of_login = 4;
-constexpr Duration first_pause{2'000}, longest_pause{250'000};
-
-// Random, so that clients with the same problem do not retry in step.
-Duration jittered(Duration d) noexcept {
-  const auto r = static_cast<Duration::rep>(Clock::now().time_since_epoch().count() / 64 % 1024);
-  return d / 2 + d * r / 2048;
-}
-
 }  // namespace
-
-bool nap(Duration d, int interrupt_fd) noexcept {
-  const Deadline until = later(Clock::now(), d);
-  wait_for(-1, 0, {until, interrupt_fd});
-  return Clock::now() >= until;
-}
 
 Deadline Client::usual_deadline() const noexcept {
   return later(Clock::now(),
@@ -130,7 +116,7 @@ Result<std::unique_ptr<Connection>> Client::take_writer(Deadline until) {
   for (std::size_t tried = 0; tried < options_.servers.size(); ++tried) {
     auto c = take(until);
     if (!c) return c;
-    writes = writable((*c)->at(), (*c)->facts().read_only);
+    writes = writable((*c)->at().text(), (*c)->facts().read_only);
     if (writes) return c;
     std::erase(out_, c->get());
     statements_ += (*c)->statements();
@@ -178,10 +164,8 @@ void Client::drop(std::unique_ptr<Connection> c) {
 }
 
 bool Client::pause(unsigned failures, Deadline until) const {
-  const Duration d =
-      jittered(std::min<Duration>(longest_pause, first_pause * (1LL << std::min(failures, 10u))));
-  if (later(Clock::now(), d) >= until) return false;
-  return nap(d, options_.interrupt_fd);
+  const Duration d = pause_after(failures);
+  return later(Clock::now(), d) < until && nap(d, options_.interrupt_fd);
 }
 
 bool Client::may_repeat(const Connection& c, const Error& e, Deadline until, unsigned failures) {

@@ -110,7 +110,4 @@ class Client {
   std::vector<const Connection*> out_;
 };
 
-// Sleeps; true: the whole time.
-bool nap(Duration, int interrupt_fd) noexcept;
-
 }  // namespace dlock::mysql

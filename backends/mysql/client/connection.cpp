@@ -46,12 +46,6 @@ std::optional<std::uint64_t> Answer::unsigned_number(std::size_t column,
   return parse_number<std::uint64_t>(text(column, row));
 }
 
-Result<void> writable(const Server& at, bool read_only) {
-  if (!read_only) return {};
-  return fail(Errc::unavailable,
-              fmt::format("{} is read-only: locks live on the server that writes", at.text()));
-}
-
 Connection::~Connection() { abandon(); }
 
 // mysql_close sends COM_QUIT, and over TLS a close alert: on a disconnected socket they reach no
@@ -101,6 +95,7 @@ Result<void> Connection::send(std::string_view what, std::string_view sql) {
                 fmt::format("{} at {}: the connection is gone", what, at_.text()));
   error_number_ = 0;
   what_ = what;
+  answer_ = {};
   ++statements_;
   if (::mysql_send_query(handle_, sql.data(), static_cast<unsigned long>(sql.size())) != 0)
     return fail(error(what));
@@ -111,37 +106,35 @@ Result<void> Connection::send(std::string_view what, std::string_view sql) {
 Result<std::optional<Answer>> Connection::receive(const Wait& wait) {
   if (!under_way_) return fail(Errc::internal, "nothing was asked");
   if (!wait_for(fd_, POLLIN, wait)) return std::optional<Answer>{};
-  TRY(answer, read_answer());
-  return std::optional{std::move(answer)};
+  TRY_VOID(read_answer());
+  return std::optional{std::move(answer_)};
 }
 
-Result<Answer> Connection::read_answer() {
+Result<void> Connection::read_answer() {
   if (::mysql_read_query_result(handle_) != 0) return fail(error(what_));
-  Answer answer;
   for (;;) {
-    answer.rows.clear();
-    ++answer.results;
     MYSQL_RES* const result = ::mysql_store_result(handle_);
     if (!result && ::mysql_field_count(handle_) > 0) return fail(error(what_));
-    if (!result) answer.affected += ::mysql_affected_rows(handle_);
-    answer.insert_id = ::mysql_insert_id(handle_);
+    if (!result) answer_.affected += ::mysql_affected_rows(handle_);
+    answer_.insert_id = ::mysql_insert_id(handle_);
     if (result) {
       const unsigned columns = ::mysql_num_fields(result);
       while (MYSQL_ROW row = ::mysql_fetch_row(result)) {
         const unsigned long* const lengths = ::mysql_fetch_lengths(result);
-        auto& out = answer.rows.emplace_back(columns);
+        auto& out = answer_.rows.emplace_back(columns);
         for (unsigned i = 0; i < columns; ++i)
           if (row[i]) out[i].emplace(row[i], lengths[i]);
       }
       ::mysql_free_result(result);
     }
+    ++answer_.results;
     const int more = ::mysql_next_result(handle_);
     if (more < 0) break;
     if (more > 0) return fail(error(what_));
   }
   under_way_ = false;
   used = true;
-  return answer;
+  return {};
 }
 
 Result<Answer> Connection::query(std::string_view what, std::string_view sql, Deadline until) {

@@ -25,7 +25,7 @@ struct st_mysql_stmt;
 
 namespace dlock::mysql {
 
-// The result of a statement; of several the rows of the last, and all rows that they affected.
+// The result of a statement; of several all rows, and all that they affected.
 struct Answer {
   std::vector<std::vector<std::optional<std::string>>> rows;
   std::uint64_t affected = 0;  // rows that matched, not only those that changed
@@ -57,9 +57,6 @@ struct Facts {
   Deadline clock_at{};          // when that answer came
 };
 
-// Errc::unavailable: this server is read-only, whatever its account may do; locks live on the
-// writable one.
-Result<void> writable(const Server&, bool read_only);
 // An SQL condition, read anew by each statement: the facts of a connection are those of its login.
 // A statement-based binary log would have a replica, which is read-only, judge it again: where that
 // matters it is a variable, whose value goes with the statement.
@@ -126,7 +123,10 @@ class Connection {
   bool broken() const noexcept { return broken_; }
   // of the last failed call; 0: none of the server's
   unsigned error_number() const noexcept { return error_number_; }
+  bool has_server_error() const noexcept { return error_number_ != 0; }
   Remedy remedy() const noexcept { return classify(error_number_).remedy; }
+  // of a request that failed: the results of its statements before the one that did
+  const Answer& answered() const noexcept { return answer_; }
 
   // For a malformed answer.
   void distrust() noexcept { broken_ = true; }
@@ -171,7 +171,7 @@ class Connection {
   Result<void> set_up(const Options&, Deadline until);
   Error error(std::string_view what);
   Error error(std::string_view what, unsigned number, const char* text);
-  Result<Answer> read_answer();
+  Result<void> read_answer();
   bool prepares(const Template&, const Values&) const;
   Result<void> prepare(std::string_view what, const Template&, Deadline until);
   Result<Answer> execute(std::string_view what, st_mysql_stmt*, const Values&, Deadline until);
@@ -188,6 +188,7 @@ class Connection {
   Fd alarm_;
   Facts facts_;
   std::string what_;
+  Answer answer_;
   bool under_way_ = false, broken_ = false;
   unsigned error_number_ = 0;
   std::uint64_t statements_ = 0;

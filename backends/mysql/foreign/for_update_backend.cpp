@@ -174,7 +174,7 @@ Result<FencingToken> ForUpdateBackend::note(Connection& c, const std::string& na
                             table_, hex(name), table_, hex(name), server_writes),
                 until);
     if (!seen) return fail(seen.error());
-    TRY_VOID(writable(c.at(), seen->text(4) != "1"));
+    TRY_VOID(writable(c.at().text(), seen->text(4) != "1"));
     if (seen->text(0) != "1" || seen->text(1) != session)
       return fail(Errc::unavailable,
                   "the named lock that proves the session alive could not be taken");

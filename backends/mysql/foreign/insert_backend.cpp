@@ -42,7 +42,7 @@ Result<RowBackend::Try> InsertBackend::try_over(Connection& c, const std::string
                             server_writes, rows_, text_hex(name), mark(r.owner), server_clock,
                             r.ttl.count()),
                 until);
-    TRY_VOID(writable(c.at(), made && made->affected == 0));
+    TRY_VOID(writable(c.at().text(), made && made->affected == 0));
     if (!made) {
       if (c.error_number() != ER_DUP_ENTRY) return fail(std::move(made.error()));
       // Ours by an earlier request, whose reply was lost: it lasts from now, like a renewal.

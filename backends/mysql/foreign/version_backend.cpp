@@ -47,7 +47,7 @@ Result<RowBackend::Try> VersionBackend::try_over(Connection& c, const std::strin
   for (int conflicts = 0; conflicts < most_conflicts; ++conflicts) {
     const Deadline sent = Clock::now();
     TRY(row, read(c, name, until));
-    TRY_VOID(writable(c.at(), row.read_only));
+    TRY_VOID(writable(c.at().text(), row.read_only));
     if (!row.exists) {
       TRY_VOID(c.query(
           "make the lock",

@@ -1,71 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recipe lease. How it works, and its assumptions: lease_table.hpp and README.md.
 #pragma once
-#include <map>
-#include <memory>
-#include "common/unanswered_releases.hpp"
-#include "core/backend.hpp"
+#include "common/sql_lease_backend.hpp"
 #include "mysql/client/client.hpp"
 #include "mysql/lease/lease_table.hpp"
 
 namespace dlock::mysql {
 
-class LeaseBackend final : public Backend {
+class LeaseBackend final : public SqlLeaseBackend<Client, Connection, LeaseTable> {
  public:
   LeaseBackend(const Traits& traits, Options options)
-      : client_(std::move(options)), traits_(traits) {}
-  ~LeaseBackend() override;
+      : SqlLeaseBackend(traits, std::move(options)) {}
 
-  const Traits& traits() const noexcept override { return traits_; }
-  std::string where() const override { return client_.options().where; }
-  // The Waiter must not outlive this Backend.
-  Result<std::unique_ptr<Waiter>> enqueue(const Request&) override;
-  Result<Renewal> renew(const Lease& lease, Duration ttl) override {
-    return extend(lease, ttl, "");
-  }
-  Result<Renewal> detach(const Lease& lease, Duration ttl, std::optional<RunEnd> end) override {
-    return extend(lease, ttl, end ? end->text() : "");
-  }
-  Result<Released> release(const Lease&, std::optional<RunEnd>) override;
-  Result<Released> force_release(const Key&, std::optional<FencingToken>) override;
-  Result<Validity> check(const Key&, const GrantId&) override;
-  Result<std::optional<KeyView>> inspect(const Key&) override;
-  Result<std::vector<std::string>> names() override;
-  Result<std::optional<KeyView>> inspect_name(const std::string& name) override;
-  Result<Released> revoke(const Key&) override;
-  Result<Starts> starts(const Key&) override;
-  Result<Noted> note_start(const Lease&, const StartChange&) override;
-  Result<void> erase(const Key&) override;
   Result<std::vector<Finding>> doctor() override;
   Counters counters() const noexcept override { return {client_.statements(), wakeups_}; }
-  std::uint64_t conflicts() const noexcept { return table_.conflicts(); }
 
  private:
-  friend class LeaseWaiter;
-
-  // A grant, with the session that has its name, so that its end wakes the next one.
-  struct OwnGrant {
-    std::unique_ptr<Connection> connection;
-    LeaseTable::Known known;
-  };
-
-  Result<Renewal> extend(const Lease&, Duration ttl, const std::string& ended);
-  std::string name_of(const Key& key) const { return client_.options().prefix + store_name(key); }
-  template <class T>
-  Result<T> run(OwnGrant*, const std::function<Result<T>(Connection&)>&);
-  void adapt(const Connection&);
-  OwnGrant* held(const Key&, const Owner&);
-  bool holds_any(const Owner&) const noexcept;
-  void let_go(const Key&, const Owner&);
-  Result<std::optional<KeyView>> view_of(Connection&, const std::string& stored, Deadline until);
-  Result<LeaseTable::Seen> look(const Key&);
-
-  Client client_;
-  LeaseTable table_{LeaseTable::Setup{}};
-  const Traits& traits_;
-  std::map<std::pair<std::string, Owner>, OwnGrant> held_;
-  std::uint64_t wakeups_ = 0;
-  UnansweredReleases unanswered_;
+  void adapt(const Connection&) override;
+  int end_wait(std::unique_ptr<Connection>&) override;
 };
 
 }  // namespace dlock::mysql

@@ -1,277 +1,298 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decisions: read, let LockState decide, write if the row has not changed.
+// The statements that change data. Each is atomic: its preconditions are in its WHERE clause.
 #include "mysql/lease/lease_table.hpp"
 #include <fmt/format.h>
+#include <mysqld_error.h>
 #include <algorithm>
-#include <iterator>
-#include "mysql/client/client.hpp"
+#include "mysql_schema/schema.hpp"
 
 namespace dlock::mysql {
 namespace {
 
-// Of a grant for a key that was read: its end needs no wake-up, unless there are rows of other
-// waiters.
-std::string alone(const Owner& me) {
+using namespace std::chrono_literals;
+
+// thirty years: the server adds it to its time, and does not saturate
+constexpr Micros longest_ttl = 1'000'000'000'000'000;
+
+// No decision here depends on the clock: a free key is exactly what the last release wrote. The
+// bell first: a contender that sees the grant finds a session to wait for.
+//
+// A statement that names no version does not age by itself: one that is executed after we gave it
+// up, or waits for the row until then, would be a grant without owner. So it has a latest time, on
+// the server's clock, and leaves time for a wait for the row. Its token is that clock: a key whose
+// newest token is not below it (the clock was set back) is left to LockState. The version that it
+// writes is its token, the one number that its answer can return. No column is read after it was
+// assigned, so their order does not matter.
+std::string take_in_sql(std::string_view clock) {
   return fmt::format(
-      ",wake='',waiters=EXISTS(SELECT 1 FROM dlock_wait w WHERE w.name=l.name AND w.owner<>'{}')",
-      me.hex());
+      "UPDATE dlock_lock SET state={0},version={1},fence=LAST_INSERT_ID({1}),updated={1},wake=? "
+      "WHERE name=? AND version<{1} AND fence<{1} AND {1}<? AND state=? AND waiters=0 AND layout=1 "
+      "AND {2}",
+      grant_in_sql(clock), clock, server_writes);
+}
+
+// The last run of the key, as an assignment. Tokens of equal width compare as bytes; one that is
+// not
+// above the token that is recorded changes nothing.
+std::string run_in_sql(std::string_view clock, std::string_view token, std::string_view head,
+                       std::string_view status, std::string_view granted, std::string_view who) {
+  return fmt::format("last_run=IF(LEFT(last_run,20)<{1},CONCAT({2},{0},{3},{4},{5}),last_run)",
+                     clock, token, head, status, granted, who);
+}
+std::string padded(FencingToken token) { return fmt::format("{:020}", token); }
+
+std::string give_in_sql(std::string_view clock, bool with_run) {
+  const std::string run = with_run ? run_in_sql(clock, "?", "?", "?", "?", "?") + "," : "";
+  return fmt::format(
+      "UPDATE dlock_lock SET {1}state=?,version=version+1,updated={0} WHERE name=? AND version=? "
+      "AND {0}<? AND waiters<=?",
+      clock, run);
+}
+
+bool has_name(const Connection& c, const std::string& name) {
+  return std::find(c.names.begin(), c.names.end(), name) != c.names.end();
 }
 
 }  // namespace
 
-Result<void> LeaseTable::back_off(unsigned conflict, Deadline until) {
-  if (Clock::now() >= until) return fail(Errc::unavailable, "others change this lock all the time");
-  if (conflict > 1)
-    nap(Duration{200 * (1LL << std::min(conflict, 8u))} *
-            (1 + Clock::now().time_since_epoch().count() / 64 % 8) / 8,
-        -1);
+const std::string_view LeaseTable::schema = schema::lease;
+
+LeaseTable::LeaseTable(Setup setup)
+    : SqlLeaseTable(setup),
+      take_{"dlock_take", take_in_sql(setup.clock)},
+      give_{"dlock_give", give_in_sql(setup.clock, false)},
+      give_run_{"dlock_give_run", give_in_sql(setup.clock, true)} {}
+
+bool LeaseTable::unclear(const Connection& c) noexcept {
+  return c.broken() || c.error_number() == ER_QUERY_INTERRUPTED;
+}
+
+Result<void> LeaseTable::keep_session(Connection& c, Duration ttl, Deadline until) {
+  return c.wait_timeout(std::max<Duration>(ttl + 15s, 120s), until);
+}
+
+// The first version is a time: the row of a key whose row was deleted must differ from one that was
+// read before.
+Result<void> LeaseTable::make_row(Connection& c, const Asking& a, Deadline until) {
+  TRY_VOID(c.query(
+      "make the lock",
+      fmt::format(
+          "INSERT IGNORE INTO dlock_lock(name,version,fence,state,updated) VALUES({},{},0,{},{})",
+          hex(a.name), setup_.clock, hex(encode({a.key, {}, {}})), setup_.clock),
+      until));
   return {};
 }
 
-LeaseTable::Target LeaseTable::target(const Seen& seen, const LockState::Ask& ask) {
-  Target t;
-  const auto& ahead = seen.state.waiters;
-  if (!ahead.empty() && ahead.back().owner != ask.owner) {  // our row is gone: it was deleted
-    t.owner = ahead.back().owner;
-    t.name = queue_name(t.owner, ahead.back().mode);
-    return t;
+Result<std::optional<LeaseTable::Answered>> LeaseTable::take_free(Connection& c, const Asking& a,
+                                                                  Deadline until) {
+  const Deadline sent = Clock::now();
+  const auto bound =
+      c.server_time(until - std::min<Clock::duration>(c.row_wait(), (until - sent) / 2));
+  if (!bound || a.ask.ttl > longest_ttl) return std::optional<Answered>{};
+  LockState decided;
+  const auto answer = decided.acquire(a.ask, 0);
+  LockState::Holder& mine = decided.holders.front();
+  const auto values = grant_values(a.key, mine);
+  std::string before;
+  if (setup_.wakes && c.bell.empty()) {
+    c.bell = "db:" + Owner::random().hex();
+    before = fmt::format("DO GET_LOCK('{}',0);", c.bell);
   }
-  if (ahead.size() > 1) {
-    const auto& before = ahead[ahead.size() - 2];
-    t.owner = before.owner;
-    t.name = queue_name(before.owner, before.mode);
-    return t;
-  }
-  const LockState::Holder* first = nullptr;
-  std::size_t living = 0;
-  for (const auto& h : seen.state.holders) {
-    if (h.deadline <= seen.now) continue;
-    if (ask.mode == Mode::shared && h.mode != Mode::exclusive) continue;
-    ++living;
-    if (!first || h.free_at() < first->free_at()) first = &h;
-  }
-  if (!first) return t;
-  t.owner = first->owner;
-  t.name =
-      seen.wake.empty() || first->mode != Mode::exclusive ? hold_name(first->owner) : seen.wake;
-  t.holder = true;
-  t.any_of_several = ask.mode == Mode::permit && living > 1;
-  return t;
+  const std::string bell = setup_.wakes ? c.bell : "";
+  TRY(r, all_of(c, "take the lock", before.empty() ? 1 : 2,
+                c.query("take the lock", take_,
+                        {values[0], values[1], values[2], values[3], Bytes{bell}, Bytes{a.name},
+                         *bound, Bytes{encode({a.key, {}, {}})}},
+                        before, "", until)));
+  if (r.affected != 1) return std::optional<Answered>{};
+  const auto now = static_cast<Micros>(r.insert_id);
+  mine.token = r.insert_id;
+  mine.since = now;
+  mine.deadline = now + a.ask.ttl;
+  Answered out{.answer = answer, .held = false, .sent = sent, .now = now, .version = r.insert_id};
+  std::get<LockState::Granted>(out.answer).token = r.insert_id;
+  out.known = {r.insert_id, r.insert_id, {a.key, decided.holders, {{a.ask.owner, now}}}, bell};
+  return std::optional{std::move(out)};
 }
 
-// A grant of a free key in one UPDATE; else, or where a replica would execute that, which is
-// read-only itself, in one READ and one UPDATE; with other waiters, in one UPDATE without effect,
-// INSERT, READ, the wait, READ, UPDATE and DELETE.
-Result<LeaseTable::Answered> LeaseTable::acquire(Connection& c, Asking& a, Deadline until) {
-  const Owner& me = a.ask.owner;
-  if (std::exchange(a.untried, false) && a.ask.mode == Mode::exclusive &&
-      !c.facts().statement_log) {
-    TRY(taken, take_free(c, a, until));
-    if (taken) return std::move(*taken);
-    if (a.ask.wait) {  // most likely it is held
-      a.first = false;
-      TRY_VOID(queue_up(c, a, until));
-    }
-  }
-  bool marked = false;
-  for (unsigned conflicts = 0;;) {
-    TRY(seen, read(c, a, until));
-    a.give_up.clear();
-    if (!seen.exists) {
-      TRY_VOID(make_row(c, a, until));
-      continue;
-    }
-    const bool held = seen.state.holder(me, seen.now) != nullptr;
-    if (std::exchange(a.first, false) && seen.queue && !held) {
-      if (a.ask.wait) TRY_VOID(queue_up(c, a, until));
-      continue;
-    }
-    TRY(passed, pass_the_frozen(c, a, seen, until));
-
-    LockState s = seen.state;
-    LockState::Ask ask = a.ask;
-    ask.token_floor = static_cast<FencingToken>(std::max<Micros>(seen.now, 0));
-    Answered out{s.acquire(ask, seen.now), held, seen.sent, seen.now};
-    for (const auto& h : seen.state.holders)
-      if (h.free_at() > seen.now && h.owner != me && !out.in_the_way) out.in_the_way = h;
-    out.idle = a.room.has_value();
-    out.version = seen.version;
-
-    if (std::holds_alternative<LockState::Granted>(out.answer)) {
-      seen.holders.key = a.key;
-      Holders& holders = out.known.holders;
-      holders = shortened(seen, s, me);
-      if (!held) {
-        holders.granted[me] = seen.now;
-        TRY(done, swap(c, a.name, seen.version, holders, s.fence, alone(me), until));
-        if (!done) {
-          TRY_VOID(back_off(++conflicts, until));
-          continue;
-        }
-        ++out.version;
-      }
-      out.known.version = out.version;
-      // The grant is committed. A row that cannot be deleted does not undo it: it counts for
-      // nothing while we hold the key, and then as that of a dead waiter.
-      if (seen.ticket || (held && seen.queue))
-        (void)leave_queue(c, a.name, me, seen.ticket, passed && !held, until);
-      return out;
-    }
-    if (std::holds_alternative<LockState::Busy>(out.answer)) return out;
-    if (!seen.ticket) {
-      TRY_VOID(queue_up(c, a, until));
-      continue;  // read again which waiters are ahead
-    }
-    // never, unless another writer changed it (lease_table.hpp, 4.)
-    if (!seen.marked && !std::exchange(marked, true)) {
-      TRY_VOID(mark(c, a.name, until));
-      continue;
-    }
-    out.target = target(seen, ask);
-    return out;
-  }
+Result<Answer> LeaseTable::give(Connection& c, const std::string& name, const Change& change,
+                                bool quietly, std::string_view behind, Deadline until) {
+  Values values;
+  if (const auto& run = change.run)
+    values = {Bytes{padded(run->token)}, Bytes{padded(run->token) + ' '},
+              Bytes{fmt::format(" {} ", run->ended)}, run->granted, Bytes{' ' + run->who}};
+  for (Value value : Values{Bytes{encode(change.next.holders)}, Bytes{name}, change.next.version,
+                            change.before, std::int64_t{quietly ? 0 : 255}})
+    values.push_back(std::move(value));
+  return all_of(
+      c, "write the lock", behind.empty() ? 1 : 2,
+      c.query("write the lock", change.run ? give_run_ : give_, values, "", behind, until));
 }
 
-Result<LeaseTable::Renewed> LeaseTable::renew(Connection& c, const std::string& name,
-                                              const Owner& me, Micros ttl, Deadline until,
-                                              std::string_view ended) {
-  for (unsigned conflicts = 0;;) {
-    TRY(seen, look(c, name, until));
-    TRY_VOID(writable(c.at(), seen.read_only));
-    prolong(seen, me);
-    Renewed out;
-    out.sent = seen.sent;
-    LockState s = seen.state;
-    if (seen.exists) out.token = s.renew(me, ttl, seen.now);
-    if (!out.token) return out;
-    out.mine = *s.holder(me, seen.now);
-    out.revoked = *out.token <= seen.revoked;
-    out.holders = shortened(seen, s, me);
-    TRY(done,
-        swap(c, name, seen.version, out.holders, s.fence, run_in_sql(seen, me, ended), until));
-    out.version = seen.version + 1;
-    if (done) return out;
-    TRY_VOID(back_off(++conflicts, until));
+Result<bool> LeaseTable::give_back(Connection& c, const std::string& name, const Change& change,
+                                   std::string& bell, Deadline until) {
+  const bool belled = !bell.empty() && c.bell == bell;
+  if (belled) {
+    TRY(r, give(c, name, change, true, "", until));
+    if (r.affected == 1) {
+      bell.clear();
+      return true;
+    }
   }
+  // The release is written first, then it wakes.
+  const std::string mine = hold_name(*change.ended);
+  const std::string lock = belled ? c.bell : has_name(c, mine) ? mine : "";
+  TRY(r, give(c, name, change, false,
+              lock.empty() ? "" : fmt::format(";DO RELEASE_LOCK('{}')", lock), until));
+  if (belled) {
+    c.bell.clear();
+    bell.clear();
+  } else {
+    std::erase(c.names, mine);
+  }
+  return r.affected == 1;
 }
 
-Result<bool> LeaseTable::release(Connection& c, const std::string& name, const Owner& me,
-                                 Known* known, Deadline until, std::string_view ended) {
-  const bool mine = known && std::any_of(known->holders.list.begin(), known->holders.list.end(),
-                                         [&](const auto& h) { return h.owner == me; });
-  if (known && (known->ttl != 0 || mine)) {
-    const bool named = std::find(c.names.begin(), c.names.end(), hold_name(me)) != c.names.end();
-    const bool belled = !known->wake.empty() && c.bell == known->wake;
-    if (belled) {
-      TRY(r, give_back(c, name, me, *known, true, "", until, ended));
-      if (r.affected == 1) {
-        known->wake.clear();
-        return true;
-      }
-    }
-    // The release is written first, then it wakes.
-    const std::string bell = belled ? c.bell : named ? hold_name(me) : "";
-    TRY(r,
-        give_back(c, name, me, *known, false,
-                  bell.empty() ? "" : fmt::format(";DO RELEASE_LOCK('{}')", bell), until, ended));
-    if (r.results != (bell.empty() ? 1u : 2u)) {
-      c.distrust();
-      return fail(Errc::timed_out, "write the lock: an answer is missing");
-    }
-    if (belled) {
-      c.bell.clear();
-      known->wake.clear();
-    } else if (named) {
-      std::erase(c.names, hold_name(me));
-    }
-    if (r.affected == 1) return true;
-    ++conflicts_;
-  }
-  for (unsigned conflicts = 0;;) {
-    TRY(seen, look(c, name, until));
-    prolong(seen, me);
-    LockState s = seen.state;
-    if (!seen.exists || !s.release(me, seen.now)) return false;
-    TRY(done, swap(c, name, seen.version, shortened(seen, s, me), s.fence,
-                   run_in_sql(seen, me, ended), until));
-    if (done) return true;
-    TRY_VOID(back_off(++conflicts, until));
-  }
+std::string LeaseTable::swap_in_sql(const std::string& name, const Known& next,
+                                    std::string_view also) const {
+  return fmt::format(
+      "UPDATE dlock_lock l SET state={},version=version+1,fence={},updated={}{} WHERE name={} AND "
+      "version={}",
+      hex(encode(next.holders)), next.fence, setup_.clock, also, hex(name), next.version);
 }
 
-Result<std::pair<bool, bool>> LeaseTable::cancel(Connection& c, const std::string& name,
-                                                 const Owner& me, Deadline until) {
-  auto r = c.query(
+Result<bool> LeaseTable::swap(Connection& c, const std::string& name, const Change& change,
+                              Deadline until) {
+  std::string also;
+  if (const auto& run = change.run)
+    also = "," + run_in_sql(setup_.clock, hex(padded(run->token)), hex(padded(run->token) + ' '),
+                            hex(fmt::format(" {} ", run->ended)), std::to_string(run->granted),
+                            hex(' ' + run->who));
+  TRY(r, c.query("write the lock", swap_in_sql(name, change.next, also), until));
+  return r.affected == 1;
+}
+
+// The end of a grant for a key that was read needs no wake-up, unless there are rows of other
+// waiters. Behind it, and only if it was made: its row goes, those of the dead before it, and those
+// that were passed; then the name by which the next one that may run beside it moves up.
+Result<bool> LeaseTable::grant(Connection& c, const Asking& a, const Seen& seen, Known& next,
+                               bool passed, Deadline until) {
+  const std::string me = a.ask.owner.hex(), queueing = "dq:" + me;
+  std::string sql = swap_in_sql(
+      a.name, next,
+      fmt::format(",wake='',waiters=EXISTS(SELECT 1 FROM dlock_wait w WHERE w.name=l.name AND "
+                  "w.owner<>'{}')",
+                  me));
+  if (seen.ticket)
+    sql += fmt::format(
+        ";DELETE w FROM dlock_wait w WHERE ROW_COUNT()=1 AND w.name={0} AND (w.ticket={1} OR "
+        "(w.ticket<{1}{2}))",
+        hex(a.name), *seen.ticket, passed ? "" : " AND NOT " + alive("w"));
+  if (seen.ticket && has_name(c, queueing))
+    sql += fmt::format(";DO IF(ROW_COUNT()>0,RELEASE_LOCK('{}'),0)", queueing);
+  const auto r = c.query("write the lock", sql, until);
+  // Its UPDATE has an answer: the grant is committed, or not. A row that cannot be deleted does not
+  // undo it: it counts for nothing while we hold the key, and then as that of a dead waiter.
+  const Answer& got = r ? *r : c.answered();
+  if (got.results == 0) return fail(r.error());
+  if (got.affected > 1) std::erase(c.names, queueing);
+  return got.affected > 0;
+}
+
+Result<bool> LeaseTable::write_revoked(Connection& c, const std::string& name,
+                                       std::uint64_t version, FencingToken newest, Deadline until) {
+  TRY(r, c.query("ask the holder to stop",
+                 fmt::format("UPDATE dlock_lock SET revoked={} WHERE name={} AND version={}",
+                             newest, hex(name), version),
+                 until));
+  return r.affected == 1;
+}
+
+Result<bool> LeaseTable::write_start(Connection& c, const std::string& name, std::uint64_t version,
+                                     const std::optional<Start>& start, Deadline until) {
+  const std::string at = start ? std::to_string(start->at) : "NULL",
+                    end = start ? std::to_string(start->until) : "NULL";
+  TRY(r, c.query("note the start",
+                 fmt::format("UPDATE dlock_lock SET started={},started_until={},version=version+1 "
+                             "WHERE name={} AND version={}",
+                             at, end, hex(name), version),
+                 until));
+  return r.affected == 1;
+}
+
+void LeaseTable::adopt(Connection& c, const std::string& name, const LockState::Holder& h,
+                       Known& known, Deadline until) {
+  const std::string lock = hold_name(h.owner);
+  const auto named = c.query("take the name", fmt::format("SELECT GET_LOCK('{}',0)", lock), until);
+  if (named && named->text(0) == "1") c.names.push_back(lock);
+  if (std::exchange(known.wake, {}).empty()) return;
+  (void)c.query("take the name",
+                fmt::format("UPDATE dlock_lock SET wake='' WHERE name={} AND version={}", hex(name),
+                            known.version),
+                until);
+}
+
+Result<void> LeaseTable::end_locks(Connection& c, const std::string&, const Owner& owner,
+                                   const std::string& bell, bool, Deadline until) {
+  std::string sql;
+  const auto end = [&](const std::string& lock) {
+    sql += fmt::format("{}RELEASE_LOCK('{}')", sql.empty() ? "DO " : ",", lock);
+  };
+  const bool rings = !bell.empty() && c.bell == bell;
+  if (rings) end(bell);
+  for (const std::string& lock : {"dl:" + owner.hex(), "dq:" + owner.hex()})
+    if (has_name(c, lock)) end(lock);
+  if (sql.empty()) return {};
+  TRY_VOID(c.query("release the names", sql, until));
+  if (rings) c.bell.clear();
+  std::erase_if(c.names, [&](const std::string& n) { return n.ends_with(owner.hex()); });
+  return {};
+}
+
+// Of a grant that an earlier request was given.
+Result<void> LeaseTable::leave_queue(Connection& c, const std::string& name, const Owner& owner,
+                                     std::optional<std::uint64_t> ticket, Deadline until) {
+  std::string sql = fmt::format("DELETE w FROM dlock_wait w WHERE w.name={} AND ", hex(name));
+  if (!ticket) sql += fmt::format("w.owner='{}'", owner.hex());
+  else sql += fmt::format("(w.ticket={0} OR (w.ticket<{0} AND NOT {1}))", *ticket, alive("w"));
+  const std::string queueing = "dq:" + owner.hex();
+  const bool named = has_name(c, queueing);
+  if (named) sql += fmt::format(";DO RELEASE_LOCK('{}')", queueing);
+  TRY_VOID(c.query("leave the queue", sql, until));
+  if (named) std::erase(c.names, queueing);
+  return {};
+}
+
+Result<bool> LeaseTable::cancel(Connection& c, const std::string& name, const Owner& me, int,
+                                Deadline until) {
+  const auto left = c.query(
       "leave the queue",
       fmt::format("DELETE FROM dlock_wait WHERE name={} AND owner='{}'", hex(name), me.hex()),
       until);
   // a row that cannot be deleted keeps no grant
   const auto held = release(c, name, me, nullptr, until);
-  if (!r) return fail(std::move(r.error()));
+  if (!left) return fail(left.error());
   if (!held) return fail(held.error());
-  const bool waited = r->affected > 0;
-  TRY_VOID(free_names(c, me, until));
-  return std::pair{waited, *held};
+  TRY_VOID(end_locks(c, name, me, "", false, until));
+  return *held;
 }
 
-Result<std::size_t> LeaseTable::force_release(Connection& c, const std::string& name,
-                                              FencingToken token, Deadline until) {
-  for (unsigned conflicts = 0;;) {
-    TRY(seen, look(c, name, until));
-    LockState s = seen.state;
-    s.expire(seen.now);
-    const std::size_t removed = seen.exists ? s.force_release(token) : 0;
-    if (removed == 0) return removed;
-    Holders rest{seen.holders.key, s.holders, seen.holders.granted};
-    TRY(done, swap(c, name, seen.version, rest, s.fence, "", until));
-    if (done) return removed;
-    TRY_VOID(back_off(++conflicts, until));
-  }
-}
-
-// The mark is the newest token of those asked, and names the version that it was decided on, as
-// every other change: when it is executed late, it writes nothing. Tokens only rise, so a mark that
-// is left asks no later grant. The version stays: nothing that others have decided depends on the
-// mark.
-Result<bool> LeaseTable::revoke(Connection& c, const std::string& name, FencingToken& newest,
-                                Deadline until) {
-  for (unsigned conflicts = 0;;) {
-    TRY(seen, look(c, name, until));
-    TRY_VOID(writable(c.at(), seen.read_only));
-    const FencingToken most = newest == 0 ? UINT64_MAX : newest;
-    bool any = false;
-    for (const auto& h : seen.state.holders) {
-      if (h.deadline <= seen.now || h.token > most) continue;
-      newest = std::max(newest, h.token);
-      any = true;
-    }
-    if (!any) return false;
-    if (newest <= seen.revoked) return true;
-    TRY(r, c.query("ask the holder to stop",
-                   fmt::format("UPDATE dlock_lock SET revoked={} WHERE name={} AND version={}",
-                               newest, hex(name), seen.version),
+Result<void> LeaseTable::say_alive(Connection& c, const std::string& name, const Owner& me,
+                                   Deadline until) {
+  TRY_VOID(c.query("stay in the queue",
+                   fmt::format("UPDATE dlock_wait SET live={}+{} WHERE name={} AND owner='{}'",
+                               setup_.clock, setup_.patience, hex(name), me.hex()),
                    until));
-    if (r.affected == 1) return true;
-    TRY_VOID(back_off(++conflicts, until));
-  }
+  return {};
 }
 
-Result<Noted> LeaseTable::note_start(Connection& c, const std::string& name, const Owner& me,
-                                     const StartChange& change, Deadline until) {
-  for (unsigned conflicts = 0;;) {
-    TRY(seen, look(c, name, until));
-    if (!seen.exists || !seen.state.holder(me, seen.now)) return Noted::not_held;
-    if (!change.fits(seen.start, seen.now)) return Noted::other_start;
-    const std::string start = change.is ? fmt::format("{}", change.is->at) : "NULL";
-    const std::string end = change.is ? fmt::format("{}", change.is->until) : "NULL";
-    TRY(r, c.query("note the start",
-                   fmt::format("UPDATE dlock_lock SET started={},started_until={},"
-                               "version=version+1 WHERE name={} AND version={}",
-                               start, end, hex(name), seen.version),
-                   until));
-    if (r.affected == 1) return Noted::yes;
-    TRY_VOID(back_off(++conflicts, until));
-  }
+Result<void> LeaseTable::erase(Connection& c, const std::string& name, Deadline until) {
+  TRY_VOID(c.query(
+      "remove",
+      fmt::format("DELETE FROM dlock_wait WHERE name={0};DELETE FROM dlock_lock WHERE name={0}",
+                  hex(name)),
+      until));
+  return {};
 }
 
 }  // namespace dlock::mysql

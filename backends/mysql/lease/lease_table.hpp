@@ -1,10 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recipe `lease` in the database. LockState decides; this loads it and writes its decisions.
-//
-// dlock_lock has a row per key: holders, newest token, version. Every change of it is one UPDATE
-// that names the version it was decided on; exclusion rests on that alone. dlock_wait has a row per
-// waiter, inserted and deleted by its owner; rows only join at the tail, so the waiters seen ahead
-// of another can only become fewer.
+// Recipe `lease` in a database of MySQL's family: the statements behind common/sql_lease_table.hpp.
 //
 // Named locks show which contenders live: `dl:<owner>` from before the enqueue until the release,
 // and for shared waiters and permits also `dq:<owner>` until the grant, so that the next of them
@@ -42,181 +37,92 @@
 #pragma once
 #include <optional>
 #include <string>
-#include <variant>
-#include "core/backend.hpp"
-#include "core/last_run.hpp"
-#include "core/lock_state.hpp"
+#include <vector>
+#include "common/sql_lease_table.hpp"
 #include "mysql/client/connection.hpp"
 #include "mysql/lease/lease_record.hpp"
 
 namespace dlock::mysql {
 
-class LeaseTable {
+class LeaseTable final : public SqlLeaseTable<Connection, Answer> {
  public:
-  struct Setup {
-    std::string_view clock = server_clock;  // the model test sets its own
-    bool named = true;                      // named locks exist here
-    Micros skew = 0;                        // a foreign lease ends so much later
-    // without named locks: a waiter that is silent for this long is gone
-    Micros patience = 6'000'000;
-    Micros claim = 3'000'000;  // a free key is left to each waiter ahead for this long
-  };
-  explicit LeaseTable(Setup setup);
-  void set_named(bool named, Micros skew) noexcept {
-    setup_.named = named;
-    setup_.skew = skew;
-  }
-  const Setup& setup() const noexcept { return setup_; }
+  static const std::string_view schema;
+  // A session has the names of an owner, whatever keys that has.
+  static constexpr bool locks_by_owner = true;
+  explicit LeaseTable(Setup setup = {.clock = server_clock});
 
-  // The data read of a key, for a contender.
-  struct Seen {
-    bool exists = false;
-    std::uint64_t version = 0;
-    Micros now = 0, updated = 0;
-    Deadline sent{};  // before the read was sent
-    Holders holders;  // as stored
-    // with foreign leases prolonged by `skew`, and the relevant waiters
-    LockState state;
-    std::optional<std::uint64_t> ticket;  // of the asking owner's row
-    bool queue = false;                   // there are rows of waiters, dead or alive
-    bool marked = false;                  // `waiters`
-    std::string wake;                     // the bell of a holder that was granted a free key
-    bool read_only = false;               // the server became read-only
-    std::optional<Start> start;           // noted, and still needed
-    FencingToken revoked = 0;  // holders with this token or an older one were asked to stop
-  };
+  // Waits for a named lock, and reads behind that: listen() sends both, heard() reads the answer.
+  Result<void> listen(Connection&, Asking&, const std::string& lock, Duration wait);
+  Result<Heard> heard(Connection&, Asking&, Answer, Deadline sent, Deadline until);
+  // After a wait that failed: true if the chain of waiters was too deep for the server's deadlock
+  // search. Then it waits further ahead.
+  static bool may_wait_further(const Connection&, Asking&);
+  // After an error: whether the request may have been carried out. If interrupted, it may have been
+  // only the wake-up.
+  static bool unclear(const Connection&) noexcept;
+  // A session that is silent for longer than this is closed by the server.
+  static Result<void> keep_session(Connection&, Duration ttl, Deadline until);
 
-  // The expected row, after the last grant or renewal.
-  struct Known {
-    std::uint64_t version = 0;
-    Holders holders;
-    // not 0: granted in one statement, which does not return the server's time: it ends this long
-    // after `updated`
-    Micros ttl = 0;
-    // a release without waiters is quiet; with waiters the end of this bell wakes them
-    std::string wake{};
-    std::string meta{};  // of a grant in one statement, which `holders` do not list
-  };
-
-  // The owner to wait for; `name` empty: there is none, so only time (`free_at`) or polling is
-  // left.
-  struct Target {
-    std::string name;
-    Owner owner;
-    bool holder = false;
-    bool any_of_several = false;  // the end of others may help as well
-  };
-  struct Answered {
-    LockState::Answer answer;
-    bool held = false;  // by an earlier request of the same owner
-    Deadline sent{};    // before the read was sent on which this was decided
-    Micros now = 0;
-    std::uint64_t version = 0;
-    Known known;        // after a grant
-    Target target;      // of Waiting
-    bool idle = false;  // there is room: those ahead only have to claim it
-    std::optional<LockState::Holder> in_the_way;
-  };
-
-  struct Asking {
-    std::string name;  // in the store
-    std::string key;   // the full one
-    LockState::Ask ask;
-    // no session has names of this owner: if the key is free without waiters, one statement takes
-    // it
-    bool untried = true;
-    // over this session: the queue is probably empty, and the named locks must be taken
-    bool first = true;
-    std::string give_up{};   // a named lock to release on the way
-    unsigned distance = 16;  // how many places ahead to wait for
-    // Room for each of those ahead and for us, as it was seen: since when, and before which grant.
-    struct Room {
-      FencingToken fence;
-      Micros since;
-    };
-    std::optional<Room> room{};
-  };
-  // Grants, queues or refuses. May be repeated.
-  Result<Answered> acquire(Connection&, Asking&, Deadline until);
-
-  struct Renewed {
-    std::optional<FencingToken> token;  // none: lost
-    Deadline sent{};
-    std::uint64_t version = 0;
-    Holders holders;
-    LockState::Holder mine;
-    bool revoked = false;
-  };
-  // `ended`: how the job under the lease ended (RunEnd::text), for the record of the last run;
-  // empty: there was none.
-  Result<Renewed> renew(Connection&, const std::string& name, const Owner&, Micros ttl,
-                        Deadline until, std::string_view ended = {});
-
-  // True: it was held. `known`: saves the read; without its bell if there were no waiters.
-  Result<bool> release(Connection&, const std::string& name, const Owner&, Known*, Deadline until,
-                       std::string_view ended = {});
-  // What is kept of the last run.
-  Result<std::optional<LastRun>> last_run(Connection&, const std::string& name, Deadline until);
-  // Releases the session's bell if that is `known`'s.
-  Result<void> ring(Connection&, const Known&, Deadline until);
-  // Another session has the name of this grant now: `wake` is cleared.
-  Result<void> forget_bell(Connection&, const std::string& name, std::uint64_t version,
-                           Deadline until);
-  // Leaves the queue and releases a grant.
-  Result<std::pair<bool, bool>> cancel(Connection&, const std::string& name, const Owner&,
-                                       Deadline until);
-  Result<std::size_t> force_release(Connection&, const std::string& name, FencingToken,
-                                    Deadline until);
-  // Asks the holders in force to stop; false: there are none. `newest`: the newest token of those
-  // asked, 0 before the first call. A repeated call asks no other holder.
-  Result<bool> revoke(Connection&, const std::string& name, FencingToken& newest, Deadline until);
-  Result<Seen> look(Connection&, const std::string& name, Deadline until);
-  Result<Noted> note_start(Connection&, const std::string& name, const Owner&, const StartChange&,
-                           Deadline until);
+  Result<Seen> look(Connection&, const std::string& name, Deadline until) override;
+  // Releases the session's bell if that is `bell`, and those of the owner's named locks that the
+  // session has.
+  Result<void> end_locks(Connection&, const std::string& name, const Owner&,
+                         const std::string& bell, bool rung, Deadline until);
+  // Another session is that of the grant from now on: it has its name, and `wake` is cleared.
+  void adopt(Connection&, const std::string& name, const LockState::Holder&, Known&,
+             Deadline until);
+  // Leaves the queue and releases a grant. True: it was held.
+  Result<bool> cancel(Connection&, const std::string& name, const Owner&, int, Deadline until);
 
   Result<std::size_t> ahead(Connection&, const std::string& name, const Owner&, Deadline until);
   Result<void> say_alive(Connection&, const std::string& name, const Owner&, Deadline until);
-  Result<Answer> keys(Connection&, const std::string& prefix, Deadline until);
+  Result<std::vector<std::string>> keys(Connection&, const std::string& prefix, Deadline until);
   Result<std::vector<LockState::Waiter>> waiters(Connection&, const std::string& name,
                                                  Deadline until);
-  // Releases those of the owner's named locks that this session has.
-  Result<void> free_names(Connection&, const Owner&, Deadline until);
-  std::string alive(std::string_view row) const;  // an SQL condition
-
-  std::uint64_t conflicts() const noexcept { return conflicts_; }
+  Result<void> erase(Connection&, const std::string& name, Deadline until);
 
  private:
-  Result<Seen> read(Connection&, const Asking&, Deadline until);
-  Result<void> read_all_ahead(Connection&, const Asking&, Seen&, Deadline until);
-  Result<bool> pass_the_frozen(Connection&, Asking&, Seen&, Deadline until);
-  Result<std::optional<Answered>> take_free(Connection&, const Asking&, Deadline until);
-  // `also`: further assignments, each with its comma.
-  Result<bool> swap(Connection&, const std::string& name, std::uint64_t version, const Holders&,
-                    FencingToken fence, std::string_view also, Deadline until);
-  Result<Answer> give_back(Connection&, const std::string& name, const Owner&, const Known&,
-                           bool quietly, std::string_view behind, Deadline until,
-                           std::string_view ended);
-  Result<void> mark(Connection&, const std::string& name, Deadline until);
-  Result<void> make_row(Connection&, const Asking&, Deadline until);
-  Result<void> queue_up(Connection&, const Asking&, Deadline until);
-  Result<void> leave_queue(Connection&, const std::string& name, const Owner&,
-                           std::optional<std::uint64_t> ticket, bool sweep, Deadline until);
-  static Result<Seen> parse(const Connection&, const Answer&, Deadline sent);
-  void prolong(Seen&, const Owner& me) const;
-  Holders shortened(const Seen&, const LockState&, const Owner& me) const;
-  static Target target(const Seen&, const LockState::Ask&);
-  Result<void> back_off(unsigned conflict, Deadline until);
+  bool takes_free(const Connection& c) const override { return !c.facts().statement_log; }
+  Result<std::optional<Answered>> take_free(Connection&, const Asking&, Deadline until) override;
+  Result<Seen> read(Connection&, Asking&, bool join, Deadline until) override;
+  Result<void> make_row(Connection&, const Asking&, Deadline until) override;
+  Result<bool> grant(Connection&, const Asking&, const Seen&, Known& next, bool passed,
+                     Deadline until) override;
+  Result<bool> swap(Connection&, const std::string& name, const Change&, Deadline until) override;
+  Result<bool> give_back(Connection&, const std::string& name, const Change&, std::string& bell,
+                         Deadline until) override;
+  Result<bool> write_revoked(Connection&, const std::string& name, std::uint64_t version,
+                             FencingToken, Deadline until) override;
+  Result<bool> write_start(Connection&, const std::string& name, std::uint64_t version,
+                           const std::optional<Start>&, Deadline until) override;
+  Result<Answer> all_ahead(Connection&, const Asking&, const Seen&, Deadline until) override;
+  Result<std::optional<Answer>> count_ahead(Connection&, const Asking&, const Seen&,
+                                            Deadline until) override;
+  std::string lock_of(const LockState::Waiter&) const override;
+  std::string lock_of(const LockState::Holder&, const Seen&) const override;
 
-  Setup setup_;
-  std::string run_in_sql(const Seen&, const Owner&, std::string_view ended) const;
+  struct Read {
+    Seen seen;
+    bool queue = false;   // there are rows of waiters, dead or alive
+    bool marked = false;  // `waiters`
+  };
+  Result<Read> read_once(Connection&, Asking&, bool join, Deadline until);
+  Result<Read> completed(Connection&, Asking&, const Answer&, Deadline sent, Deadline until);
+  std::string read_in_sql(const Connection&, const Asking&) const;
+  std::string join_in_sql(const Connection&, const Asking&) const;
+  std::string swap_in_sql(const std::string& name, const Known& next, std::string_view also) const;
+  std::vector<std::string> missing_names(const Connection&, const Asking&) const;
+  std::string alive(std::string_view row) const;  // an SQL condition
+  Result<Answer> give(Connection&, const std::string& name, const Change&, bool quietly,
+                      std::string_view behind, Deadline until);
+  Result<void> leave_queue(Connection&, const std::string& name, const Owner&,
+                           std::optional<std::uint64_t> ticket, Deadline until);
 
   const Template take_, give_, give_run_;
-  std::uint64_t conflicts_ = 0;
 };
 
 std::string hold_name(const Owner&);
-// an SQL expression: takes it, once, and returns 1 if this session has it
-std::string have_name(const std::string& name);
-std::string queue_name(const Owner&, Mode);
+// Of a request of several statements: with fewer results than those the outcome is not known.
+Result<Answer> all_of(Connection&, std::string_view what, unsigned statements, Result<Answer>);
 
 }  // namespace dlock::mysql

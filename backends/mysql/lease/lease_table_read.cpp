@@ -3,45 +3,43 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <utility>
-#include "common/record_reader.hpp"
-#include "core/text.hpp"
 #include "mysql/lease/lease_table.hpp"
 
 namespace dlock::mysql {
 namespace {
 
-Error damaged(const Connection& c) {
-  return {Errc::protocol,
-          fmt::format("table dlock_lock at {}: a record is damaged or of another version",
-                      c.at().text())};
+std::string columns(std::string_view clock) {
+  return fmt::format(
+      "SELECT l.version,l.fence,l.state,{},l.updated,l.started,l.started_until,l.layout,l.revoked,"
+      "l.last_run",
+      clock);
 }
+constexpr std::size_t usual_columns = 16;  // before those of names
 
-// A row of dlock_wait, but for `who`; nullopt: damaged.
-std::optional<LockState::Waiter> waiter_of(std::string_view mode, std::string_view owner,
-                                           std::optional<std::uint64_t> ticket,
-                                           std::optional<std::uint64_t> permits) {
-  const auto as = parse_mode(mode);
-  const auto who = Owner::parse(owner);
-  if (!as || !who) return std::nullopt;
-  LockState::Waiter w;
-  w.owner = *who;
-  w.mode = *as;
-  w.ticket = ticket.value_or(0);
-  w.limit = static_cast<unsigned>(permits.value_or(1));
-  return w;
+std::string queue_name(const Owner& o, Mode mode) {
+  return (mode == Mode::exclusive ? "dl:" : "dq:") + o.hex();
 }
-
-constexpr std::string_view marks = ",l.waiters,l.wake,@@global.read_only,l.layout,l.revoked";
-constexpr std::size_t columns = 14;  // with those before the marks
-
-}  // namespace
-
-std::string hold_name(const Owner& o) { return "dl:" + o.hex(); }
+// an SQL expression: takes it, once, and returns 1 if this session has it
 std::string have_name(const std::string& name) {
   return fmt::format("IF(IS_USED_LOCK('{0}')=CONNECTION_ID(),1,GET_LOCK('{0}',0))", name);
 }
-std::string queue_name(const Owner& o, Mode mode) {
-  return (mode == Mode::exclusive ? "dl:" : "dq:") + o.hex();
+bool is_on(std::string_view variable) { return variable != "0" && variable != "OFF"; }
+
+}  // namespace
+
+Result<Answer> all_of(Connection& c, std::string_view what, unsigned statements, Result<Answer> r) {
+  if (!r || r->results == statements) return r;
+  c.distrust();
+  return fail(Errc::timed_out, fmt::format("{}: an answer is missing", what));
+}
+
+std::string hold_name(const Owner& o) { return "dl:" + o.hex(); }
+
+std::string LeaseTable::lock_of(const LockState::Waiter& w) const {
+  return queue_name(w.owner, w.mode);
+}
+std::string LeaseTable::lock_of(const LockState::Holder& h, const Seen& seen) const {
+  return seen.wake.empty() || h.mode != Mode::exclusive ? hold_name(h.owner) : seen.wake;
 }
 
 // A waiter is alive while its session has its name, or for its announced time. A name that this
@@ -50,65 +48,27 @@ std::string LeaseTable::alive(std::string_view row) const {
   const std::string name =
       fmt::format("IS_USED_LOCK(CONCAT(IF({0}.mode='X','dl:','dq:'),{0}.owner))", row);
   const std::string by_time = fmt::format("{}.live>{}", row, setup_.clock);
-  if (!setup_.named) return by_time;
+  if (!setup_.wakes) return by_time;
   return fmt::format("IF({}.live=0,COALESCE({},CONNECTION_ID())<>CONNECTION_ID(),{})", row, name,
                      by_time);
 }
 
-Result<LeaseTable::Seen> LeaseTable::parse(const Connection& c, const Answer& r, Deadline sent) {
-  Seen seen;
-  seen.sent = sent;
-  if (r.rows.empty()) return seen;
-  if (r.text(12) != "1")
-    return fail(Errc::usage,
-                fmt::format("table dlock_lock at {}: a record has layout {}, and this dlock knows "
-                            "layout 1 (a newer dlock wrote it: install that one on this host, too)",
-                            c.at().text(), printable(r.text(12))));
-  const auto version = r.unsigned_number(0), fence = r.unsigned_number(1);
-  const auto now = r.number(3), updated = r.number(4);
-  const auto revoked = r.unsigned_number(13);
-  auto holders = decode(r.text(2));
-  if (!version || !fence || !now || !updated || !holders || !revoked) return fail(damaged(c));
-  seen.exists = true;
-  seen.version = *version;
-  seen.state.fence = *fence;
-  seen.now = *now;
-  seen.updated = *updated;
-  if (const auto at = r.number(5), until = r.number(6); at && until && *until > *now)
-    seen.start = {*at, *until};
-  seen.ticket = r.unsigned_number(7);
-  seen.queue = r.has(8);
-  seen.marked = r.text(9) != "0";
-  seen.wake = r.text(10);
-  seen.revoked = *revoked;
-  seen.read_only = r.text(11) != "0" && r.text(11) != "OFF";
-  seen.state.holders = holders->list;
-  seen.holders = std::move(*holders);
-  return seen;
-}
-
-// On Galera each node judges by its own clock.
-void LeaseTable::prolong(Seen& seen, const Owner& me) const {
-  for (auto& h : seen.state.holders)
-    if (h.owner != me) h.deadline = after(h.deadline, setup_.skew);
-}
-Holders LeaseTable::shortened(const Seen& seen, const LockState& s, const Owner& me) const {
-  Holders out{seen.holders.key, s.holders, {}};
-  for (auto& h : out.list) {
-    if (h.owner != me) h.deadline -= setup_.skew;
-    const auto granted = seen.holders.granted.find(h.owner);
-    out.granted[h.owner] = granted == seen.holders.granted.end() ? h.since : granted->second;
-  }
+// Those that show that this contender lives, and that its session does not have.
+std::vector<std::string> LeaseTable::missing_names(const Connection& c, const Asking& a) const {
+  if (!setup_.wakes) return {};
+  std::vector<std::string> out{hold_name(a.ask.owner)};
+  if (a.ask.mode != Mode::exclusive) out.push_back(queue_name(a.ask.owner, a.ask.mode));
+  std::erase_if(out, [&](const std::string& name) {
+    return std::find(c.names.begin(), c.names.end(), name) != c.names.end();
+  });
   return out;
 }
 
-Result<LeaseTable::Seen> LeaseTable::read(Connection& c, const Asking& a, Deadline until) {
+std::string LeaseTable::read_in_sql(const Connection& c, const Asking& a) const {
   const Owner& me = a.ask.owner;
-  std::vector<std::string> taking;
-  std::string sql = fmt::format(
-      "SELECT l.version,l.fence,l.state,{},l.updated,l.started,l.started_until", setup_.clock);
+  std::string sql = columns(setup_.clock);
   if (a.first) {  // is there a queue at all? A third of the cost of checking which waiters live
-    sql += ",NULL,(SELECT MAX(w.ticket) FROM dlock_wait w WHERE w.name=l.name)";
+    sql += ",NULL,l.waiters,NULL,(SELECT MAX(w.ticket) FROM dlock_wait w WHERE w.name=l.name)";
   } else {
     // The ticket is read from our row, never remembered: a deleted row means that we do not wait
     // any more.
@@ -119,125 +79,140 @@ Result<LeaseTable::Seen> LeaseTable::read(Connection& c, const Asking& a, Deadli
         "w.name=l.name AND w.ticket<COALESCE({},~0) AND w.owner<>'{}' AND {} ORDER BY w.ticket "
         "DESC LIMIT 1",
         mine, me.hex(), alive("w"));
-    sql += fmt::format(",{},COALESCE({} OFFSET {}),{}))", mine, before,
+    sql += fmt::format(",{},l.waiters,COALESCE({} OFFSET {}),{})),NULL", mine, before,
                        std::max(a.distance, 1u) - 1, before);
   }
-  sql += marks;
-  if (setup_.named) {
-    if (!a.give_up.empty()) sql += fmt::format(",RELEASE_LOCK('{}')", a.give_up);
-    for (const std::string& name : {hold_name(me), queue_name(me, a.ask.mode)}) {
-      if (std::find(c.names.begin(), c.names.end(), name) != c.names.end()) continue;
-      if (std::find(taking.begin(), taking.end(), name) != taking.end()) continue;
-      sql += "," + have_name(name);
-      taking.push_back(name);
-    }
-  }
-  sql += fmt::format(" FROM dlock_lock l WHERE l.name={}", hex(a.name));
+  sql += ",l.wake,@@global.read_only";
+  for (const std::string& name : missing_names(c, a)) sql += "," + have_name(name);
+  // Behind the check who lives: for that the name must still be ours.
+  if (!a.give_up.empty()) sql += fmt::format(",RELEASE_LOCK('{}')", a.give_up);
+  return sql + fmt::format(" FROM dlock_lock l WHERE l.name={}", hex(a.name));
+}
+
+// The names first: a row whose name is free belongs to a dead waiter. The mark last: for its
+// purpose see lease_table.hpp.
+std::string LeaseTable::join_in_sql(const Connection& c, const Asking& a) const {
+  const std::string live = setup_.wakes ? "0" : fmt::format("{}+{}", setup_.clock, setup_.patience);
+  std::string names;
+  for (const std::string& name : missing_names(c, a))  // if obtained shows in the read
+    names += (names.empty() ? "DO " : ",") + have_name(name);
+  if (!names.empty()) names += ";";
+  return fmt::format(
+      "{}INSERT INTO dlock_wait(name,owner,mode,permits,live,since,who) "
+      "VALUES({},'{}','{}',{},{},{},{}) ON DUPLICATE KEY UPDATE live=VALUES(live);UPDATE "
+      "dlock_lock SET waiters=1 WHERE name={} AND waiters=0;",
+      names, hex(a.name), a.ask.owner.hex(), static_cast<char>(a.ask.mode), a.ask.limit, live,
+      setup_.clock, hex(a.ask.meta.substr(0, 4096)), hex(a.name));
+}
+
+Result<LeaseTable::Read> LeaseTable::read_once(Connection& c, Asking& a, bool join,
+                                               Deadline until) {
+  if (join) a.first = false;
+  const unsigned statements = !join ? 1 : missing_names(c, a).empty() ? 3 : 4;
+  const std::string sql = (join ? join_in_sql(c, a) : "") + read_in_sql(c, a);
   const Deadline sent = Clock::now();
-  TRY(r, c.query("read the lock", sql, until));
-  auto seen = parse(c, r, sent);
-  if (!seen) return seen;
-  if (!seen->exists) return seen;
-  TRY_VOID(writable(c.at(), seen->read_only));
-  if (!a.give_up.empty()) std::erase(c.names, a.give_up);
-  const std::size_t at = columns + (setup_.named && !a.give_up.empty());
-  for (std::size_t i = 0; i < taking.size(); ++i)
-    if (r.text(at + i) == "1") c.names.push_back(taking[i]);
-  prolong(*seen, me);
-
-  if (!a.first && seen->queue) {  // a living waiter that came first
-    const std::string_view text = r.text(8);
-    const auto space = text.find(' ');
-    const std::string_view row = text.substr(std::min(space + 1, text.size()));
-    // 1: a ticket below any other, as ours follows
-    auto w = waiter_of(row.substr(0, 1), row.size() < 34 ? "" : row.substr(2, 32), 1, UINT_MAX);
-    if (!w) return fail(damaged(c));
-    // The row of a grant whose owner has not deleted it yet.
-    if (!seen->state.holder(w->owner, seen->now)) seen->state.waiters.push_back(std::move(*w));
-    // A waiter that is not exclusive may run together with those ahead: then all of them count.
-    if (a.ask.mode != Mode::exclusive) TRY_VOID(read_all_ahead(c, a, *seen, until));
-  }
-  if (seen->ticket) {
-    LockState::Waiter w;
-    w.owner = me;
-    w.mode = a.ask.mode;
-    w.limit = a.ask.limit;
-    w.ticket = *seen->ticket;
-    w.meta = a.ask.meta;
-    seen->state.waiters.push_back(std::move(w));
-  }
-  return seen;
+  TRY(r, all_of(c, "read the lock", statements, c.query("read the lock", sql, until)));
+  return completed(c, a, r, sent, until);
 }
 
-// Read after the holders: one of those ahead may be granted in between, and then the version has
-// moved.
-Result<void> LeaseTable::read_all_ahead(Connection& c, const Asking& a, Seen& seen,
-                                        Deadline until) {
-  TRY(r, c.query("read the queue",
-                 fmt::format("SELECT w.ticket,w.mode,w.owner,w.permits FROM dlock_wait w WHERE "
-                             "w.name={}{} AND w.owner<>'{}' AND {} ORDER BY w.ticket",
-                             hex(a.name),
-                             seen.ticket ? fmt::format(" AND w.ticket<{}", *seen.ticket) : "",
-                             a.ask.owner.hex(), alive("w")),
-                 until));
-  seen.state.waiters.clear();
-  for (std::size_t i = 0; i < r.rows.size(); ++i) {
-    auto w =
-        waiter_of(r.text(1, i), r.text(2, i), r.unsigned_number(0, i), r.unsigned_number(3, i));
-    if (!w) return fail(damaged(c));
-    if (!seen.state.holder(w->owner, seen.now)) seen.state.waiters.push_back(std::move(*w));
-  }
-  return {};
+Result<LeaseTable::Read> LeaseTable::completed(Connection& c, Asking& a, const Answer& r,
+                                               Deadline sent, Deadline until) {
+  TRY(seen, seen_in(r, c.at().text(), sent));
+  if (!seen.exists) return Read{std::move(seen)};
+  seen.wake = r.text(14);
+  seen.read_only = is_on(r.text(15));
+  TRY_VOID(writable(c.at().text(), seen.read_only));
+  a.give_up.clear();
+  std::size_t at = usual_columns;
+  for (const std::string& name : missing_names(c, a))
+    if (r.text(at++) == "1") c.names.push_back(name);
+  TRY_VOID(add_waiters(c, a, r, seen, until));
+  return Read{std::move(seen), r.has(12) || r.has(13), r.text(11) != "0"};
 }
 
-// A waiter whose process is stopped keeps its session, so its name. If there has been room long
-// enough for all waiters ahead to claim it, they lose their turn. Room means: none of them has to
-// wait for a holder, and neither do we; "no conflict for me" would let readers pass a writer. Until
-// the next grant it only grows: it counts from when it was seen first, although holders renew.
-// True: they were passed.
-Result<bool> LeaseTable::pass_the_frozen(Connection& c, Asking& a, Seen& seen, Deadline until) {
-  const auto& waiters = seen.state.waiters;
-  const bool any_ahead = std::any_of(waiters.begin(), waiters.end(),
-                                     [&](const auto& w) { return w.owner != a.ask.owner; });
-  const auto fits = [&](const LockState::Waiter& w) {
-    LockState s{.holders = seen.state.holders};
-    const LockState::Ask ask{.owner = w.owner, .mode = w.mode, .limit = w.limit, .wait = false};
-    return std::holds_alternative<LockState::Granted>(s.acquire(ask, seen.now));
-  };
-  const auto before = std::exchange(a.room, std::nullopt);
-  if (!setup_.named || !seen.ticket || !any_ahead ||
-      !std::all_of(waiters.begin(), waiters.end(), fits))
-    return false;
-  Micros free_since = seen.updated;
-  for (const auto& h : seen.state.holders)
-    if (h.free_at() <= seen.now) free_since = std::max(free_since, h.free_at());
-  if (before && before->fence == seen.state.fence) free_since = std::min(free_since, before->since);
-  a.room = {seen.state.fence, free_since};
-  if (seen.now - free_since <= setup_.claim) return false;
-  TRY(r, c.query("read the queue",
-                 fmt::format("SELECT COUNT(*),MAX(w.since) FROM dlock_wait w WHERE w.name={} AND "
-                             "w.ticket<{} AND {}",
-                             hex(a.name), *seen.ticket, alive("w")),
-                 until));
-  const auto count = r.number(0);
-  // a head that has only just come was not slow
-  free_since = std::max(free_since, r.number(1).value_or(0));
-  if (!count || seen.now - free_since <= *count * setup_.claim) return false;
-  std::erase_if(seen.state.waiters, [&](const auto& w) { return w.owner != a.ask.owner; });
+Result<LeaseTable::Seen> LeaseTable::read(Connection& c, Asking& a, bool join, Deadline until) {
+  TRY(one, read_once(c, a, join, until));
+  Seen& seen = one.seen;
+  if (!seen.exists) return std::move(seen);
+  if (seen.state.holder(a.ask.owner, seen.now)) {  // of an earlier request
+    a.first = false;
+    if (seen.ticket || one.queue) (void)leave_queue(c, a.name, a.ask.owner, seen.ticket, until);
+    return std::move(seen);
+  }
+  const bool again = std::exchange(a.first, false) && one.queue;
+  // never, unless another writer changed it (lease_table.hpp, 4.)
+  const bool unmarked = seen.ticket && !one.marked;
+  if (!again && !unmarked) return std::move(seen);
+  if (unmarked)
+    TRY_VOID(c.query(
+        "join the queue",
+        fmt::format("UPDATE dlock_lock SET waiters=1 WHERE name={} AND waiters=0", hex(a.name)),
+        until));
+  TRY(whole, read_once(c, a, again && a.ask.wait, until));
+  return std::move(whole.seen);
+}
+
+Result<void> LeaseTable::listen(Connection& c, Asking& a, const std::string& lock, Duration wait) {
+  const double seconds = std::max(0.001, std::chrono::duration<double>(wait).count());
+  a.give_up = lock;
+  return c.send("wait", fmt::format("SELECT {},GET_LOCK('{}',{:.3f});{}", setup_.clock, lock,
+                                    seconds, read_in_sql(c, a)));
+}
+
+Result<LeaseTable::Heard> LeaseTable::heard(Connection& c, Asking& a, Answer r, Deadline sent,
+                                            Deadline until) {
+  TRY(both, all_of(c, "wait", 2, std::move(r)));
+  if (both.rows.empty()) return fail(malformed_reply("wait", c.at().text()));
+  a.distance = Asking{}.distance;
+  const bool obtained = both.text(1) == "1";
+  const auto began = both.number(0);
+  both.rows.erase(both.rows.begin());
+  TRY(one, completed(c, a, both, sent, until));
+  if (one.seen.ticket && !one.marked) {
+    TRY(again, read(c, a, false, until));
+    return Heard{obtained, std::move(again)};
+  }
+  count_wait(one.seen, began);
+  return Heard{obtained, std::move(one.seen)};
+}
+
+bool LeaseTable::may_wait_further(const Connection& c, Asking& a) {
+  if (c.remedy() != Remedy::later) return false;
+  a.distance = std::min(a.distance * 2, 1024u);
   return true;
 }
 
 Result<LeaseTable::Seen> LeaseTable::look(Connection& c, const std::string& name, Deadline until) {
   const Deadline sent = Clock::now();
-  TRY(r,
-      c.query(
-          "read the lock",
-          fmt::format(
-              "SELECT l.version,l.fence,l.state,{},l.updated,l.started,l.started_until,NULL,NULL{} "
-              "FROM dlock_lock l WHERE l.name={}",
-              setup_.clock, marks, hex(name)),
-          until));
-  return parse(c, r, sent);
+  TRY(r, c.query("read the lock",
+                 fmt::format("{},@@global.read_only FROM dlock_lock l WHERE l.name={}",
+                             columns(setup_.clock), hex(name)),
+                 until));
+  TRY(seen, seen_in(r, c.at().text(), sent));
+  seen.read_only = seen.exists && is_on(r.text(10));
+  return std::move(seen);
+}
+
+Result<Answer> LeaseTable::all_ahead(Connection& c, const Asking& a, const Seen& seen,
+                                     Deadline until) {
+  return c.query(
+      "read the queue",
+      fmt::format("SELECT w.ticket,w.mode,w.owner,w.permits FROM dlock_wait w WHERE "
+                  "w.name={}{} AND w.owner<>'{}' AND {} ORDER BY w.ticket",
+                  hex(a.name), seen.ticket ? fmt::format(" AND w.ticket<{}", *seen.ticket) : "",
+                  a.ask.owner.hex(), alive("w")),
+      until);
+}
+
+Result<std::optional<Answer>> LeaseTable::count_ahead(Connection& c, const Asking& a,
+                                                      const Seen& seen, Deadline until) {
+  if (!setup_.wakes) return std::optional<Answer>{};
+  TRY(r, c.query("read the queue",
+                 fmt::format("SELECT COUNT(*),MAX(w.since) FROM dlock_wait w WHERE w.name={} AND "
+                             "w.ticket<{} AND {}",
+                             hex(a.name), *seen.ticket, alive("w")),
+                 until));
+  return std::optional{std::move(r)};
 }
 
 // ---- for people --------------------------------------------------------------------------------
@@ -255,39 +230,26 @@ Result<std::size_t> LeaseTable::ahead(Connection& c, const std::string& name, co
 Result<std::vector<LockState::Waiter>> LeaseTable::waiters(Connection& c, const std::string& name,
                                                            Deadline until) {
   // Our own session's names count here: an inspecting session does not wait.
-  const std::string here = setup_.named ? fmt::format(
+  const std::string here = setup_.wakes ? fmt::format(
                                               "IF(w.live=0,IS_USED_LOCK(CONCAT(IF(w.mode='X','dl:',"
                                               "'dq:'),w.owner)) IS NOT NULL,w.live>{})",
                                               setup_.clock)
                                         : fmt::format("w.live>{}", setup_.clock);
   TRY(r, c.query("read the queue",
-                 fmt::format("SELECT w.owner,w.mode,w.ticket,w.permits,w.who FROM dlock_wait w "
+                 fmt::format("SELECT w.ticket,w.mode,w.owner,w.permits,w.who FROM dlock_wait w "
                              "WHERE w.name={} AND {} ORDER BY w.ticket",
                              hex(name), here),
                  until));
-  std::vector<LockState::Waiter> out;
-  for (std::size_t i = 0; i < r.rows.size(); ++i) {
-    auto w =
-        waiter_of(r.text(1, i), r.text(0, i), r.unsigned_number(2, i), r.unsigned_number(3, i));
-    if (!w) continue;
-    w->meta = r.text(4, i);
-    out.push_back(std::move(*w));
-  }
-  return out;
+  return waiters_in(r);
 }
 
-Result<std::optional<LastRun>> LeaseTable::last_run(Connection& c, const std::string& name,
-                                                    Deadline until) {
-  TRY(r, c.query("read the last run",
-                 fmt::format("SELECT last_run FROM dlock_lock WHERE name={}", hex(name)), until));
-  return r.rows.empty() ? std::nullopt : LastRun::parse(r.text(0), ' ');
-}
-
-Result<Answer> LeaseTable::keys(Connection& c, const std::string& prefix, Deadline until) {
-  return c.query(
-      "list the locks",
-      fmt::format("SELECT name FROM dlock_lock WHERE LEFT(name,{})={}", prefix.size(), hex(prefix)),
-      until);
+Result<std::vector<std::string>> LeaseTable::keys(Connection& c, const std::string& prefix,
+                                                  Deadline until) {
+  TRY(r, c.query("list the locks",
+                 fmt::format("SELECT name FROM dlock_lock WHERE LEFT(name,{})={}", prefix.size(),
+                             hex(prefix)),
+                 until));
+  return names_in(r, prefix.size());
 }
 
 }  // namespace dlock::mysql

@@ -10,21 +10,7 @@ namespace {
 
 constexpr std::size_t most_idle = 4;
 constexpr int answers_of_login = 4;  // address, TLS, password, settings
-constexpr Duration first_pause{2'000}, longest_pause{250'000};
-
-// Random, so that clients with the same problem do not retry in step.
-Duration jittered(Duration d) noexcept {
-  const auto r = static_cast<Duration::rep>(Clock::now().time_since_epoch().count() / 64 % 1024);
-  return d / 2 + d * r / 2048;
-}
-
 }  // namespace
-
-bool nap(Duration d, int interrupt_fd) noexcept {
-  const Deadline until = later(Clock::now(), d);
-  wait_for(-1, 0, {until, interrupt_fd});
-  return Clock::now() >= until;
-}
 
 Deadline Client::usual_deadline() const noexcept {
   return later(Clock::now(),
@@ -95,8 +81,7 @@ void Client::drop(std::unique_ptr<Connection> c) {
 }
 
 bool Client::pause(unsigned failures, Deadline until) const {
-  const Duration d =
-      jittered(std::min<Duration>(longest_pause, first_pause * (1LL << std::min(failures, 10u))));
+  const Duration d = pause_after(failures);
   return later(Clock::now(), d) < until && nap(d, options_.interrupt_fd);
 }
 

@@ -21,6 +21,7 @@ class Client {
   // An idle connection without advisory locks (but for its bell), or a new one. Errc::unavailable:
   // no server of the URL writes, if `writer`.
   Result<std::unique_ptr<Connection>> take(Deadline until, bool writer = true);
+  Result<std::unique_ptr<Connection>> take_writer(Deadline until) { return take(until); }
   // For reuse. One with advisory locks, an outstanding answer or an error is dropped.
   void give_back(std::unique_ptr<Connection>);
   void drop(std::unique_ptr<Connection>);
@@ -57,6 +58,16 @@ class Client {
     return step(c);
   }
 
+  // Runs `step` where a missing table holds nothing: T{}.
+  template <class T>
+  Result<T> run_if_there(const std::function<Result<T>(Connection&)>& step) {
+    return run<T>(usual_deadline(), false, [&](Connection& c) -> Result<T> {
+      auto done = step(c);
+      if (!done && c.remedy() == Remedy::create) return T{};
+      return done;
+    });
+  }
+
   std::uint64_t exchanges() const noexcept;  // so far
 
  private:
@@ -70,8 +81,5 @@ class Client {
   std::uint64_t exchanges_ = 0;  // of connections that are gone
   std::vector<const Connection*> out_;
 };
-
-// Sleeps; true: the whole time.
-bool nap(Duration, int interrupt_fd) noexcept;
 
 }  // namespace dlock::postgresql

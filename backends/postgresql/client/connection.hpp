@@ -86,6 +86,7 @@ class Connection {
   void distrust() noexcept { broken_ = true; }
   // of the last failed call; empty: none of the server's
   const std::string& sqlstate() const noexcept { return sqlstate_; }
+  bool has_server_error() const noexcept { return !sqlstate_.empty(); }
   Remedy remedy() const noexcept { return classify(sqlstate_).remedy; }
 
   const Facts& facts() const noexcept { return facts_; }

@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decisions: read, let LockState decide, write if the row has not changed.
+// What changes data.
 #include "postgresql/lease/lease_table.hpp"
 #include <fmt/format.h>
 #include <algorithm>
-#include <iterator>
-#include "core/text.hpp"
-#include "postgresql/client/client.hpp"
 
 namespace dlock::postgresql {
 namespace {
-
-constexpr std::size_t longest_who = 4000;
 
 // The bell of a session, below the numbers of tickets. Other programs use small numbers, and
 // hashes.
@@ -19,28 +14,6 @@ std::uint64_t new_bell() {
   std::uint64_t n = 0;
   for (std::size_t i = 0; i < 8; ++i) n = n << 8U | random.bytes[i];
   return (1ULL << 61U) | (n >> 4U);
-}
-
-// Tokens of equal width compare as text.
-std::pair<std::string, std::string> last_run(const Holders& holders, const Owner& me,
-                                             std::string_view ended) {
-  const auto h = std::find_if(holders.list.rbegin(), holders.list.rend(),
-                              [&](const auto& one) { return one.owner == me; });
-  if (ended.empty() || h == holders.list.rend()) return {};
-  const auto since = holders.granted.find(me);
-  return {fmt::format("{:020}", h->token),
-          fmt::format(" {} {} {}", ended, since == holders.granted.end() ? h->since : since->second,
-                      h->meta.substr(0, longest_who))};
-}
-
-// What LockState made of the holders that were read.
-Holders changed(const Holders& before, const LockState& s) {
-  Holders out{before.key, s.holders, {}};
-  for (const auto& h : out.list) {
-    const auto granted = before.granted.find(h.owner);
-    out.granted[h.owner] = granted == before.granted.end() ? h.since : granted->second;
-  }
-  return out;
 }
 
 const Statement bell_statement{"dlock_bell", "SELECT pg_try_advisory_lock($1::bigint)"};
@@ -65,56 +38,14 @@ const Statement start_statement{
     "UPDATE dlock_lock SET started=NULLIF($3,'')::bigint,started_until=NULLIF($4,'')::bigint,"
     "version=version+1 WHERE name=$1 AND version=$2::bigint"};
 
-}  // namespace
-
-Result<void> LeaseTable::back_off(unsigned conflict, Deadline until) {
-  ++conflicts_;
-  if (Clock::now() >= until) return fail(Errc::unavailable, "others change this lock all the time");
-  if (conflict > 1)
-    nap(Duration{200 * (1LL << std::min(conflict, 8u))} *
-            (1 + Clock::now().time_since_epoch().count() / 64 % 8) / 8,
-        -1);
-  return {};
-}
-
-LeaseTable::Target LeaseTable::target(const Seen& seen, const LockState::Ask& ask) {
-  const auto& ahead = seen.state.waiters;  // the last one is we
-  if (ahead.size() > 1) {
-    const auto& before = ahead[ahead.size() - 2];
-    return {.ticket = before.ticket, .owner = before.owner};
-  }
-  const LockState::Holder* first = nullptr;
-  std::size_t living = 0;
-  for (const auto& h : seen.state.holders) {
-    if (h.deadline <= seen.now) continue;
-    if (ask.mode == Mode::shared && h.mode != Mode::exclusive) continue;
-    ++living;
-    if (!first || h.free_at() < first->free_at()) first = &h;
-  }
-  if (!first) return {};
-  return {.ticket = first->ticket,
-          .owner = first->owner,
-          .holder = true,
-          .any_of_several = ask.mode == Mode::permit && living > 1};
-}
-
-// The locks of the session that its change of the key ends.
-void LeaseTable::add_ends(const Connection& c, const std::string& name, const Owner& me,
-                          Behind behind, std::vector<Call>& calls) const {
-  if (behind == Behind::nothing) return;
-  const bool hold = behind == Behind::end_of_hold;
-  for (const std::uint64_t ticket : c.locks) {
-    calls.push_back({hold ? end_hold : end_wait, {name, std::to_string(ticket)}});
-    if (hold) calls.back().values.push_back(me.hex());
-  }
-  if (hold && c.bell != 0) calls.push_back({ring_bell, {name, std::to_string(c.bell), me.hex()}});
-}
-// In that order: what was ended returned a row.
-void LeaseTable::note_ends(Connection& c, std::span<const Rows> answers) {
+// What ends a ticket and a bell in this order: a row was returned if it was ended.
+void note_ends(Connection& c, std::span<const Rows> answers) {
   std::size_t at = 0;
   std::erase_if(c.locks, [&](std::uint64_t) { return !answers[at++].rows.empty(); });
   if (at < answers.size() && !answers[at].rows.empty()) c.bell = 0;
 }
+
+}  // namespace
 
 void LeaseTable::add_bell(Connection& c, std::vector<Call>& calls) const {
   if (!setup_.wakes || c.bell != 0) return;
@@ -122,96 +53,62 @@ void LeaseTable::add_bell(Connection& c, std::vector<Call>& calls) const {
   calls.push_back({bell_statement, {std::to_string(c.bell)}});
 }
 
-Result<bool> LeaseTable::swap(Connection& c, const std::string& name, const Owner* me,
-                              const Known& next, const Also& also, Deadline until) {
-  std::vector<Call> calls;
-  if (also.behind == Behind::end_of_wait) add_bell(c, calls);
-  Holders holders = next.holders;
-  if (also.behind == Behind::end_of_wait) holders.list.back().ticket = c.bell;
-  const std::size_t at = calls.size();
-  calls.push_back({also.leaves ? leave_ : swap_,
-                   {name, std::to_string(next.version), std::to_string(next.fence), encode(holders),
-                    also.run_head, also.run_tail, std::to_string(also.before)}});
-  if (also.leaves) {
-    calls.back().values.push_back(std::to_string(*also.leaves));
-    calls.back().values.emplace_back(also.sweep ? "t" : "f");
+Call LeaseTable::change(const std::string& name, const Change& change) const {
+  const Known& next = change.next;
+  std::string head, tail;
+  if (const auto& run = change.run) {
+    head = fmt::format("{:020}", run->token);
+    tail = fmt::format(" {} {} {}", run->ended, run->granted, run->who);
   }
-  if (me) add_ends(c, name, *me, also.behind, calls);
-  const bool ends = calls.size() > at + 1;
+  return {swap_,
+          {name, std::to_string(next.version), std::to_string(next.fence), encode(next.holders),
+           head, tail, std::to_string(change.before)}};
+}
+
+// Behind the end of a hold its locks end: the tickets, and the bell if there is a waiter.
+Result<bool> LeaseTable::swap(Connection& c, const std::string& name, const Change& change,
+                              Deadline until) {
+  std::vector<Call> calls{this->change(name, change)};
+  if (change.ended) {
+    const std::string me = change.ended->hex();
+    for (const std::uint64_t ticket : c.locks)
+      calls.push_back({end_hold, {name, std::to_string(ticket), me}});
+    if (c.bell != 0) calls.push_back({ring_bell, {name, std::to_string(c.bell), me}});
+  }
   TRY(answers, c.exchange("write the lock", calls, until));
-  if (ends) note_ends(c, std::span{answers}.subspan(at + 1));
+  if (calls.size() > 1) note_ends(c, std::span{answers}.subspan(1));
+  return !answers[0].rows.empty();
+}
+
+// An exclusive grant keeps its ticket, if it has one. Others have the session's bell.
+Result<bool> LeaseTable::grant(Connection& c, const Asking& a, const Seen& seen, Known& next,
+                               bool passed, Deadline until) {
+  const bool keeps_ticket = seen.ticket && a.ask.mode == Mode::exclusive;
+  std::vector<Call> calls;
+  if (!keeps_ticket) {
+    add_bell(c, calls);
+    next.holders.list.back().ticket = setup_.wakes ? c.bell : 0;
+  }
+  const std::size_t at = calls.size();
+  const Call written = change(a.name, {.next = next});
+  calls.push_back({seen.ticket ? leave_ : swap_, written.values});
+  if (seen.ticket) {
+    calls.back().values.push_back(std::to_string(*seen.ticket));
+    calls.back().values.emplace_back(passed ? "t" : "f");
+  }
+  if (setup_.wakes && !keeps_ticket)
+    for (const std::uint64_t ticket : c.locks)
+      calls.push_back({end_wait, {a.name, std::to_string(ticket)}});
+  TRY(answers, c.exchange("write the lock", calls, until));
+  if (calls.size() > at + 1) note_ends(c, std::span{answers}.subspan(at + 1));
   return !answers[at].rows.empty();
 }
 
-// A grant of a free key in one UPDATE; with other waiters an UPDATE without effect; INSERT and READ;
-// the wait and READ; UPDATE and DELETE: four exchanges.
-Result<LeaseTable::Answered> LeaseTable::acquire(Connection& c, Asking& a, Deadline until) {
-  const Owner& me = a.ask.owner;
-  if (std::exchange(a.untried, false) && a.ask.mode == Mode::exclusive) {
-    TRY(taken, take_free(c, a, until));
-    if (taken) return std::move(*taken);
-    if (a.ask.wait) {  // most likely it is held
-      TRY(seen, join(c, a, until));
-      a.seen = std::move(seen);
-    }
-  }
-  bool made = false;
-  for (unsigned conflicts = 0;;) {
-    auto read_now = a.seen ? Result<Seen>(*std::exchange(a.seen, std::nullopt)) : read(c, a, until);
-    if (!read_now) return fail(std::move(read_now.error()));
-    Seen& seen = *read_now;
-    if (!seen.exists) {
-      // a trigger or a policy hides it, or it is deleted again
-      if (std::exchange(made, true)) TRY_VOID(back_off(++conflicts, until));
-      // The first version is a time: the row of a key whose row was deleted must differ from one
-      // that was read before.
-      TRY_VOID(
-          c.query("make the lock", {make_row_, {a.name, encode(Holders{a.key, {}, {}})}}, until));
-      continue;
-    }
-    TRY(passed, pass_the_frozen(c, a, seen, until));
-    const bool held = seen.state.holder(me, seen.now) != nullptr;
-    LockState s = seen.state;
-    LockState::Ask ask = a.ask;
-    ask.token_floor = static_cast<FencingToken>(std::max<Micros>(seen.now, 0));
-    Answered out{.answer = s.acquire(ask, seen.now),
-                 .held = held,
-                 .sent = seen.sent,
-                 .now = seen.now,
-                 .version = seen.version};
-    for (const auto& h : seen.state.holders)
-      if (h.free_at() > seen.now && h.owner != me && !out.in_the_way) out.in_the_way = h;
-    out.idle = a.room.has_value();
-
-    if (std::holds_alternative<LockState::Granted>(out.answer)) {
-      if (!held && seen.old) continue;  // reads again
-      seen.holders.key = a.key;
-      out.known = {seen.version, s.fence, changed(seen.holders, s)};
-      Also also{.leaves = seen.ticket, .sweep = passed};
-      const bool keeps_ticket = seen.ticket && a.ask.mode == Mode::exclusive;
-      if (setup_.wakes && !keeps_ticket) also.behind = Behind::end_of_wait;
-      if (!held) {
-        if (!keeps_ticket) out.known.holders.list.back().ticket = 0;
-        out.known.holders.granted[me] = seen.now;
-        TRY(done, swap(c, a.name, &me, out.known, also, until));
-        if (!done) {
-          TRY_VOID(back_off(++conflicts, until));
-          continue;
-        }
-        if (also.behind == Behind::end_of_wait) out.known.holders.list.back().ticket = c.bell;
-        ++out.known.version;
-      }
-      return out;
-    }
-    if (std::holds_alternative<LockState::Busy>(out.answer)) return out;
-    if (!seen.ticket) {
-      TRY(joined, join(c, a, until));
-      a.seen = std::move(joined);
-      continue;
-    }
-    out.target = target(seen, ask);
-    return out;
-  }
+// The first version is a time: the row of a key whose row was deleted must differ from one that was
+// read before.
+Result<void> LeaseTable::make_row(Connection& c, const Asking& a, Deadline until) {
+  TRY_VOID(c.query("make the lock", {make_row_, {a.name, encode(Holders{a.key, {}, {}})}}, until));
+  return {};
 }
 
 Result<std::optional<LeaseTable::Answered>> LeaseTable::take_free(Connection& c, const Asking& a,
@@ -253,62 +150,13 @@ Result<std::optional<LeaseTable::Answered>> LeaseTable::take_free(Connection& c,
   mine.deadline = now + a.ask.ttl;
   Answered out{.answer = answer, .held = false, .sent = sent, .now = now, .version = *version};
   std::get<LockState::Granted>(out.answer).token = *token;
-  out.known = {*version, *token, {a.key, decided.holders, {{a.ask.owner, now}}}};
+  out.known = {*version, *token, {a.key, decided.holders, {{a.ask.owner, now}}}, ""};
   return std::optional{std::move(out)};
 }
 
-Result<LeaseTable::Renewed> LeaseTable::renew(Connection& c, const std::string& name,
-                                              const Owner& me, Micros ttl, Deadline until,
-                                              std::string_view ended) {
-  for (unsigned conflicts = 0;;) {
-    TRY(seen, look(c, name, until));
-    Renewed out;
-    out.sent = seen.sent;
-    LockState s = seen.state;
-    if (seen.exists) out.token = s.renew(me, ttl, seen.now);
-    if (!out.token) return out;
-    out.mine = *s.holder(me, seen.now);
-    out.revoked = *out.token <= seen.revoked;
-    out.known = {seen.version, s.fence, changed(seen.holders, s)};
-    Also also;
-    std::tie(also.run_head, also.run_tail) = last_run(seen.holders, me, ended);
-    TRY(done, swap(c, name, &me, out.known, also, until));
-    ++out.known.version;
-    if (done) return out;
-    TRY_VOID(back_off(++conflicts, until));
-  }
-}
-
-Result<bool> LeaseTable::release(Connection& c, const std::string& name, const Owner& me,
-                                 const Known* known, Deadline until, std::string_view ended) {
-  if (known) {
-    Known next = *known;
-    Also also{.behind = Behind::end_of_hold};
-    std::tie(also.run_head, also.run_tail) = last_run(next.holders, me, ended);
-    auto& list = next.holders.list;
-    const auto mine =
-        std::find_if(list.rbegin(), list.rend(), [&](const auto& h) { return h.owner == me; });
-    if (mine != list.rend()) {
-      also.before = mine->deadline;
-      list.erase(std::next(mine).base());
-      TRY(done, swap(c, name, &me, next, also, until));
-      if (done) return true;
-      ++conflicts_;
-    }
-  }
-  for (unsigned conflicts = 0;;) {
-    TRY(seen, look(c, name, until));
-    LockState s = seen.state;
-    if (!seen.exists || !s.release(me, seen.now)) return false;
-    Also also{.behind = Behind::end_of_hold};
-    std::tie(also.run_head, also.run_tail) = last_run(seen.holders, me, ended);
-    TRY(done, swap(c, name, &me, {seen.version, s.fence, changed(seen.holders, s)}, also, until));
-    if (done) return true;
-    TRY_VOID(back_off(++conflicts, until));
-  }
-}
-
-Result<void> LeaseTable::ring(Connection& c, const std::string& name, Deadline until) {
+Result<void> LeaseTable::end_locks(Connection& c, const std::string& name, const Owner&,
+                                   const std::string&, bool rung, Deadline until) {
+  if (rung && c.locks.empty()) return {};
   std::vector<Call> calls;
   for (const std::uint64_t ticket : c.locks)
     calls.push_back({unlock_statement, {std::to_string(ticket)}});
@@ -319,75 +167,52 @@ Result<void> LeaseTable::ring(Connection& c, const std::string& name, Deadline u
   return {};
 }
 
-Result<void> LeaseTable::adopt(Connection& c, const LockState::Holder& h, Deadline until) {
-  if (!setup_.wakes || h.ticket == 0) return {};
-  TRY(r, c.query("take the ticket", {bell_statement, {std::to_string(h.ticket)}}, until));
-  if (r.text(0) == "t") c.locks.insert(h.ticket);
-  return {};
+void LeaseTable::adopt(Connection& c, const std::string&, const LockState::Holder& h, const Known&,
+                       Deadline until) {
+  if (!setup_.wakes || h.ticket == 0) return;
+  const auto r = c.query("take the ticket", {bell_statement, {std::to_string(h.ticket)}}, until);
+  if (r && r->text(0) == "t") c.locks.insert(h.ticket);
 }
 
 Result<bool> LeaseTable::cancel(Connection& c, const std::string& name, const Owner& me,
                                 int waiting, Deadline until) {
   TRY_VOID(c.query("leave the queue", {cancel_, {name, me.hex(), std::to_string(waiting)}}, until));
   TRY(held, release(c, name, me, nullptr, until));
-  TRY_VOID(ring(c, name, until));
+  TRY_VOID(end_locks(c, name, me, "", false, until));
   return held;
 }
 
-Result<std::size_t> LeaseTable::force_release(Connection& c, const std::string& name,
-                                              FencingToken token, Deadline until) {
-  for (unsigned conflicts = 0;;) {
-    TRY(seen, look(c, name, until));
-    LockState s = seen.state;
-    s.expire(seen.now);
-    const std::size_t removed = seen.exists ? s.force_release(token) : 0;
-    if (removed == 0) return removed;
-    TRY(done, swap(c, name, nullptr, {seen.version, s.fence, changed(seen.holders, s)}, {}, until));
-    if (done) return removed;
-    TRY_VOID(back_off(++conflicts, until));
-  }
+Result<bool> LeaseTable::write_revoked(Connection& c, const std::string& name,
+                                       std::uint64_t version, FencingToken newest, Deadline until) {
+  TRY(r,
+      c.query("ask the holder to stop",
+              {revoke_statement, {name, std::to_string(version), std::to_string(newest)}}, until));
+  return r.affected == 1;
 }
 
-// The mark is the newest token of those asked, and names the version that it was decided on, as
-// every other change: when it is executed late, it writes nothing. Tokens only rise, so a mark that
-// is left asks no later grant. The version stays: nothing that others have decided depends on the
-// mark.
-Result<bool> LeaseTable::revoke(Connection& c, const std::string& name, FencingToken& newest,
-                                Deadline until) {
-  for (unsigned conflicts = 0;;) {
-    TRY(seen, look(c, name, until));
-    const FencingToken most = newest == 0 ? UINT64_MAX : newest;
-    bool any = false;
-    for (const auto& h : seen.state.holders) {
-      if (h.deadline <= seen.now || h.token > most) continue;
-      newest = std::max(newest, h.token);
-      any = true;
-    }
-    if (!any) return false;
-    if (newest <= seen.revoked) return true;
-    TRY(r, c.query("ask the holder to stop",
-                   {revoke_statement, {name, std::to_string(seen.version), std::to_string(newest)}},
-                   until));
-    if (r.affected == 1) return true;
-    TRY_VOID(back_off(++conflicts, until));
-  }
+Result<bool> LeaseTable::write_start(Connection& c, const std::string& name, std::uint64_t version,
+                                     const std::optional<Start>& start, Deadline until) {
+  TRY(r, c.query("note the start",
+                 {start_statement,
+                  {name, std::to_string(version), start ? std::to_string(start->at) : "",
+                   start ? std::to_string(start->until) : ""}},
+                 until));
+  return r.affected == 1;
 }
 
-Result<Noted> LeaseTable::note_start(Connection& c, const std::string& name, const Owner& me,
-                                     const StartChange& change, Deadline until) {
-  for (unsigned conflicts = 0;;) {
-    TRY(seen, look(c, name, until));
-    if (!seen.exists || !seen.state.holder(me, seen.now)) return Noted::not_held;
-    if (!change.fits(seen.start, seen.now)) return Noted::other_start;
-    TRY(r, c.query(
-               "note the start",
-               {start_statement,
-                {name, std::to_string(seen.version), change.is ? std::to_string(change.is->at) : "",
-                 change.is ? std::to_string(change.is->until) : ""}},
-               until));
-    if (r.affected == 1) return Noted::yes;
-    TRY_VOID(back_off(++conflicts, until));
-  }
+Result<void> LeaseTable::say_alive(Connection& c, const std::string& name, const Owner& me,
+                                   Deadline until) {
+  TRY_VOID(c.query("stay in the queue",
+                   {say_alive_, {name, me.hex(), std::to_string(setup_.patience)}}, until));
+  return {};
+}
+
+Result<void> LeaseTable::erase(Connection& c, const std::string& name, Deadline until) {
+  static const Statement waiters{"", "DELETE FROM dlock_wait WHERE name=$1"};
+  static const Statement lock{"", "DELETE FROM dlock_lock WHERE name=$1"};
+  const Call calls[] = {{waiters, {name}}, {lock, {name}}};
+  TRY_VOID(c.exchange("remove", calls, until));
+  return {};
 }
 
 }  // namespace dlock::postgresql

@@ -3,7 +3,6 @@
 // Each statement that changes data is atomic: its preconditions are in its WHERE clause.
 #include <fmt/format.h>
 #include <algorithm>
-#include "core/text.hpp"
 #include "postgresql/lease/lease_table.hpp"
 
 namespace dlock::postgresql {
@@ -61,31 +60,10 @@ std::string leave_in_sql(std::string_view clock, std::string_view alive) {
       swap_in_sql(clock), alive);
 }
 
-std::optional<LockState::Waiter> waiter_of(std::string_view ticket, std::string_view mode,
-                                           std::string_view owner, std::string_view permits) {
-  const auto number = parse_number<std::uint64_t>(ticket);
-  const auto m = parse_mode(mode);
-  const auto o = Owner::parse(owner);
-  const auto limit = parse_number<unsigned>(permits);
-  if (!number || !m || !o || !limit) return std::nullopt;
-  LockState::Waiter w;
-  w.ticket = *number;
-  w.mode = *m;
-  w.owner = *o;
-  w.limit = *limit;
-  return w;
-}
-
-Error damaged(const Connection& c) {
-  return {Errc::protocol,
-          fmt::format("table dlock_lock at {}: a record is damaged or of another version",
-                      c.at().text())};
-}
-
 }  // namespace
 
 LeaseTable::LeaseTable(Setup setup)
-    : setup_(setup),
+    : SqlLeaseTable(setup),
       alive_(alive(setup.clock)),
       load_{"dlock_load", load_in_sql(setup.clock, alive_)},
       take_{"dlock_take", take_in_sql(setup.clock)},
@@ -136,164 +114,73 @@ Call LeaseTable::load(const std::string& name, const Owner* me, const Connection
            lock && setup_.wakes ? "t" : "f"}};
 }
 
-Result<LeaseTable::Seen> LeaseTable::parse(const Connection& c, const Rows& r, Deadline sent,
-                                           const LockState::Ask* ask) const {
-  Seen seen;
-  seen.sent = sent;
-  if (r.rows.empty()) return seen;
-  if (r.text(7) != "1")
-    return fail(Errc::usage,
-                fmt::format("table dlock_lock at {}: a record has layout {}, and this dlock knows "
-                            "layout 1 (a newer dlock wrote it: install that one on this host, too)",
-                            c.at().text(), printable(r.text(7))));
-  const auto version = r.number<std::uint64_t>(0), fence = r.number<std::uint64_t>(1);
-  const auto now = r.number<Micros>(3), updated = r.number<Micros>(4);
-  const auto revoked = r.number<std::uint64_t>(8);
-  auto holders = decode(r.text(2));
-  if (!version || !fence || !now || !updated || !holders || !revoked) return fail(damaged(c));
-  seen.exists = true;
-  seen.version = *version;
-  seen.state.fence = *fence;
-  seen.now = *now;
-  seen.updated = *updated;
-  if (const auto at = r.number<Micros>(5), until = r.number<Micros>(6);
-      at && until && *until > *now)
-    seen.start = {*at, *until};
-  seen.revoked = *revoked;
-  seen.last_run = LastRun::parse(r.text(9), ' ');
-  seen.ticket = r.number<std::uint64_t>(10);
-  seen.state.holders = holders->list;
-  seen.holders = std::move(*holders);
-  if (!ask) return seen;
-  if (std::string_view rest = r.text(12); !rest.empty()) {  // a living waiter that came first
-    const auto ticket = take_word(rest, ' '), mode = take_word(rest, ' '),
-               owner = take_word(rest, ' ');
-    auto w = waiter_of(ticket, mode, owner, rest);
-    if (!w) return fail(damaged(c));
-    if (!seen.state.holder(w->owner, seen.now)) seen.state.waiters.push_back(std::move(*w));
-  }
-  return seen;
-}
-
-// What a contender needs besides: its own place, and all those ahead, if it is not exclusive: it
-// may run together with them. They are read after the holders: one of those ahead may be granted in
-// between, and then the version has moved.
-Result<LeaseTable::Seen> LeaseTable::completed(Connection& c, const Asking& a, Seen seen,
-                                               Deadline until) {
-  if (!seen.exists) return seen;
-  auto& waiters = seen.state.waiters;
-  if (a.ask.mode != Mode::exclusive && !waiters.empty()) {
-    TRY(r, c.query("read the queue",
-                   {all_ahead_,
-                    {a.name, std::to_string(seen.ticket.value_or(INT64_MAX)), a.ask.owner.hex()}},
-                   until));
-    waiters.clear();
-    for (std::size_t i = 0; i < r.rows.size(); ++i) {
-      auto w = waiter_of(r.text(0, i), r.text(1, i), r.text(2, i), r.text(3, i));
-      if (!w) return fail(damaged(c));
-      if (!seen.state.holder(w->owner, seen.now)) waiters.push_back(std::move(*w));
-    }
-  }
-  if (seen.ticket) {
-    LockState::Waiter w;
-    w.owner = a.ask.owner;
-    w.mode = a.ask.mode;
-    w.limit = a.ask.limit;
-    w.ticket = *seen.ticket;
-    w.meta = a.ask.meta;
-    waiters.push_back(std::move(w));
-  }
-  return seen;
-}
-
-Result<LeaseTable::Seen> LeaseTable::read(Connection& c, const Asking& a, Deadline until) {
-  const Deadline sent = Clock::now();
-  TRY(r, c.query("read the lock", load(a.name, &a.ask.owner, c, true), until));
-  TRY(seen, parse(c, r, sent, &a.ask));
+Result<LeaseTable::Seen> LeaseTable::completed(Connection& c, const Asking& a, const Rows& r,
+                                               Deadline sent, Deadline until) {
+  TRY(seen, seen_in(r, c.at().text(), sent));
+  if (!seen.exists) return std::move(seen);
+  TRY_VOID(add_waiters(c, a, r, seen, until));
   if (seen.ticket && r.text(11) == "t") c.locks.insert(*seen.ticket);
-  return completed(c, a, std::move(seen), until);
+  return std::move(seen);
 }
 
-// A ticket of a row that is gone is ended first.
-Result<LeaseTable::Seen> LeaseTable::join(Connection& c, const Asking& a, Deadline until) {
+// To join: a ticket of a row that is gone is ended first.
+Result<LeaseTable::Seen> LeaseTable::read(Connection& c, Asking& a, bool join, Deadline until) {
   static const Statement unlock{"dlock_unlock", "SELECT pg_advisory_unlock($1::bigint)"};
   std::vector<Call> calls;
-  for (const std::uint64_t ticket : c.locks) calls.push_back({unlock, {std::to_string(ticket)}});
-  const std::size_t at = calls.size();
-  calls.push_back({join_,
-                   {a.name, a.ask.owner.hex(), std::string(1, static_cast<char>(a.ask.mode)),
-                    std::to_string(a.ask.limit), setup_.wakes ? "t" : "f",
-                    std::to_string(setup_.patience), a.ask.meta.substr(0, 4096)}});
-  calls.push_back(load(a.name, &a.ask.owner, c, false));
+  if (join) {
+    for (const std::uint64_t ticket : c.locks) calls.push_back({unlock, {std::to_string(ticket)}});
+    calls.push_back({join_,
+                     {a.name, a.ask.owner.hex(), std::string(1, static_cast<char>(a.ask.mode)),
+                      std::to_string(a.ask.limit), setup_.wakes ? "t" : "f",
+                      std::to_string(setup_.patience), a.ask.meta.substr(0, 4096)}});
+  }
+  calls.push_back(load(a.name, &a.ask.owner, c, !join));
   const Deadline sent = Clock::now();
-  TRY(r, c.exchange("join the queue", calls, until));
-  c.locks.clear();
-  const auto ticket = r[at].number<std::uint64_t>(0);
-  if (ticket && r[at].text(1) == "t") c.locks.insert(*ticket);
-  TRY(seen, parse(c, r[at + 1], sent, &a.ask));
-  return completed(c, a, std::move(seen), until);
+  TRY(r, c.exchange(join ? "join the queue" : "read the lock", calls, until));
+  if (join) {
+    const Rows& joined = r[r.size() - 2];
+    c.locks.clear();
+    const auto ticket = joined.number<std::uint64_t>(0);
+    if (ticket && joined.text(1) == "t") c.locks.insert(*ticket);
+  }
+  return completed(c, a, r.back(), sent, until);
 }
 
-Result<void> LeaseTable::listen(Connection& c, const Asking& a, std::uint64_t ticket,
+Result<void> LeaseTable::listen(Connection& c, const Asking& a, const std::string& ticket,
                                 Duration wait) {
   const auto ms = std::max<std::int64_t>(
       1, std::chrono::duration_cast<std::chrono::milliseconds>(wait).count());
-  const Call calls[] = {{listen_, {std::to_string(ticket), std::to_string(ms)}, true},
+  const Call calls[] = {{listen_, {ticket, std::to_string(ms)}, true},
                         load(a.name, &a.ask.owner, c, true)};
   return c.send("wait", calls, later(Clock::now(), c.row_wait()));
 }
 
-// A lease must not count from before the wait, which would be over soon, nor from the arrival of
-// the answer, which may be late: the server says how long the wait was. If its clock was set
-// forward meanwhile, the arrival bounds it.
-Result<LeaseTable::Seen> LeaseTable::heard(Connection& c, const Asking& a, const Answers& answers,
-                                           Deadline sent, Deadline until) {
-  TRY(seen, parse(c, answers[1], sent, &a.ask));
-  seen.old = answers[0].rows.empty();  // its time was over
-  if (const auto began = answers[0].number<Micros>(0); began && seen.now > *began) {
-    const Duration waited{seen.now - *began};
-    seen.sent = std::min(Clock::now(), std::max(sent, later(sent, waited - drift(waited))));
-  }
-  if (seen.ticket && answers[1].text(11) == "t") c.locks.insert(*seen.ticket);
-  return completed(c, a, std::move(seen), until);
-}
-
-// A waiter whose process is stopped keeps its session, so its ticket. If there has been room long
-// enough for all waiters ahead to claim it, they lose their turn. Room means: none of them has to
-// wait for a holder, and neither do we; "no conflict for me" would let readers pass a writer. Until
-// the next grant it only grows: it counts from when it was seen first, although holders renew.
-// True: they were passed.
-Result<bool> LeaseTable::pass_the_frozen(Connection& c, Asking& a, Seen& seen, Deadline until) {
-  const auto& waiters = seen.state.waiters;
-  const bool any_ahead = std::any_of(waiters.begin(), waiters.end(),
-                                     [&](const auto& w) { return w.owner != a.ask.owner; });
-  const auto fits = [&](const LockState::Waiter& w) {
-    LockState s{.holders = seen.state.holders};
-    const LockState::Ask ask{.owner = w.owner, .mode = w.mode, .limit = w.limit, .wait = false};
-    return std::holds_alternative<LockState::Granted>(s.acquire(ask, seen.now));
-  };
-  const auto before = std::exchange(a.room, std::nullopt);
-  if (!seen.ticket || !any_ahead || !std::all_of(waiters.begin(), waiters.end(), fits))
-    return false;
-  Micros free_since = seen.updated;
-  for (const auto& h : seen.state.holders)
-    if (h.free_at() <= seen.now) free_since = std::max(free_since, h.free_at());
-  if (before && before->fence == seen.state.fence) free_since = std::min(free_since, before->since);
-  a.room = {seen.state.fence, free_since};
-  if (seen.now - free_since <= setup_.claim) return false;
-  TRY(r, c.query("read the queue", {passed_, {a.name, std::to_string(*seen.ticket)}}, until));
-  const auto count = r.number<Micros>(0);
-  // a head that has only just come was not slow
-  free_since = std::max(free_since, r.number<Micros>(1).value_or(0));
-  if (!count || seen.now - free_since <= *count * setup_.claim) return false;
-  std::erase_if(seen.state.waiters, [&](const auto& w) { return w.owner != a.ask.owner; });
-  return true;
+// A wait whose time was over has no row.
+Result<LeaseTable::Heard> LeaseTable::heard(Connection& c, const Asking& a, const Answers& answers,
+                                            Deadline sent, Deadline until) {
+  TRY(seen, completed(c, a, answers[1], sent, until));
+  count_wait(seen, answers[0].number<Micros>(0));
+  return Heard{!answers[0].rows.empty(), std::move(seen)};
 }
 
 Result<LeaseTable::Seen> LeaseTable::look(Connection& c, const std::string& name, Deadline until) {
   const Deadline sent = Clock::now();
   TRY(r, c.query("read the lock", load(name, nullptr, c, false), until));
-  return parse(c, r, sent, nullptr);
+  return seen_in(r, c.at().text(), sent);
+}
+
+Result<Rows> LeaseTable::all_ahead(Connection& c, const Asking& a, const Seen& seen,
+                                   Deadline until) {
+  return c.query(
+      "read the queue",
+      {all_ahead_, {a.name, std::to_string(seen.ticket.value_or(INT64_MAX)), a.ask.owner.hex()}},
+      until);
+}
+
+Result<std::optional<Rows>> LeaseTable::count_ahead(Connection& c, const Asking& a,
+                                                    const Seen& seen, Deadline until) {
+  TRY(r, c.query("read the queue", {passed_, {a.name, std::to_string(*seen.ticket)}}, until));
+  return std::optional{std::move(r)};
 }
 
 // ---- for people --------------------------------------------------------------------------------
@@ -307,34 +194,14 @@ Result<std::size_t> LeaseTable::ahead(Connection& c, const std::string& name, co
 Result<std::vector<LockState::Waiter>> LeaseTable::waiters(Connection& c, const std::string& name,
                                                            Deadline until) {
   TRY(r, c.query("read the queue", {waiters_, {name}}, until));
-  std::vector<LockState::Waiter> out;
-  for (std::size_t i = 0; i < r.rows.size(); ++i) {
-    auto w = waiter_of(r.text(0, i), r.text(1, i), r.text(2, i), r.text(3, i));
-    if (!w) continue;
-    w->meta = r.text(4, i);
-    out.push_back(std::move(*w));
-  }
-  return out;
+  return waiters_in(r);
 }
 
-Result<void> LeaseTable::say_alive(Connection& c, const std::string& name, const Owner& me,
-                                   Deadline until) {
-  TRY_VOID(c.query("stay in the queue",
-                   {say_alive_, {name, me.hex(), std::to_string(setup_.patience)}}, until));
-  return {};
-}
-
-Result<Rows> LeaseTable::keys(Connection& c, const std::string& prefix, Deadline until) {
+Result<std::vector<std::string>> LeaseTable::keys(Connection& c, const std::string& prefix,
+                                                  Deadline until) {
   static const Statement keys{"", "SELECT name FROM dlock_lock WHERE starts_with(name,$1)"};
-  return c.query("list the locks", {keys, {prefix}}, until);
-}
-
-Result<void> LeaseTable::erase(Connection& c, const std::string& name, Deadline until) {
-  static const Statement waiters{"", "DELETE FROM dlock_wait WHERE name=$1"};
-  static const Statement lock{"", "DELETE FROM dlock_lock WHERE name=$1"};
-  const Call calls[] = {{waiters, {name}}, {lock, {name}}};
-  TRY_VOID(c.exchange("remove", calls, until));
-  return {};
+  TRY(r, c.query("list the locks", {keys, {prefix}}, until));
+  return names_in(r, prefix.size());
 }
 
 }  // namespace dlock::postgresql

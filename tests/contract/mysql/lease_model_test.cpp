@@ -24,7 +24,7 @@ class MysqlModel final : public test::ModelStore {
   explicit MysqlModel(bool named, test::MariadbServer* own = nullptr, bool compared = false)
       : database_(own ? std::make_unique<test::Database>(*own)
                       : std::make_unique<test::Database>()),
-        table_({.clock = "@dlock_clock", .named = named}) {
+        table_({.clock = "@dlock_clock", .wakes = named}) {
     if (compared) compared_.emplace();
     database_->sql(schema::lease);
   }
@@ -51,16 +51,14 @@ class MysqlModel final : public test::ModelStore {
     const auto free = [](Micros t) { return t == never ? 0 : t; };
     if (const auto* g = std::get_if<LockState::Granted>(&out.answer)) {
       s.known = out.known;
-      // a grant in one statement returns no time
-      const Micros at = out.known.ttl != 0 ? now_ : out.now;
-      return {at, out.held ? "held" : "granted", fmt::format("{} {}", g->token, g->slot)};
+      return {out.now, out.held ? "held" : "granted", fmt::format("{} {}", g->token, g->slot)};
     }
     if (const auto* w = std::get_if<LockState::Waiting>(&out.answer))
       return {out.now, "waiting",
               fmt::format("{} {}", must(table_.ahead(*s.connection, "k", ask.owner, soon())),
                           free(w->free_at))};
     const Micros free_at = std::get<LockState::Busy>(out.answer).free_at;
-    must(table_.free_names(*s.connection, ask.owner, soon()));
+    must(table_.end_locks(*s.connection, "k", ask.owner, "", true, soon()));
     s.fresh = true;
     return {out.now, "busy", fmt::format("{}", free(free_at))};
   }
@@ -73,7 +71,7 @@ class MysqlModel final : public test::ModelStore {
     s.known = {};
     // While it waits it keeps its name.
     if (!waits_again) {
-      must(table_.free_names(*s.connection, owner, soon()));
+      must(table_.end_locks(*s.connection, "k", owner, "", true, soon()));
       s.fresh = true;
     }
     return {now_, was ? 1 : 0};
@@ -81,13 +79,13 @@ class MysqlModel final : public test::ModelStore {
   Renewed renew(const Owner& owner, Micros ttl) override {
     Session& s = session(owner);
     auto r = must(table_.renew(*s.connection, "k", owner, ttl, soon()));
-    s.known = r.token ? LeaseTable::Known{.version = r.version, .holders = r.holders}
-                      : LeaseTable::Known{};
+    s.known = r.token ? r.known : LeaseTable::Known{};
     return {now_, r.token, r.revoked};
   }
   Cancelled cancel(const Owner& owner) override {
     Session& s = session(owner);
-    const auto [waited, held] = must(table_.cancel(*s.connection, "k", owner, soon()));
+    const bool waited = waits(owner);
+    const bool held = must(table_.cancel(*s.connection, "k", owner, 0, soon()));
     s.fresh = true;
     s.known = {};
     return {now_, waited, held};

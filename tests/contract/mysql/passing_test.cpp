@@ -63,7 +63,7 @@ class Scene {
   void release(Contender& c) {
     set_clock(c);
     REQUIRE(must(table_.release(*c.connection, "k", c.owner(), nullptr, soon())));
-    must(table_.free_names(*c.connection, c.owner(), soon()));
+    must(table_.end_locks(*c.connection, "k", c.owner(), "", true, soon()));
   }
   std::string rows() { return database_.value("SELECT COUNT(*) FROM dlock_wait"); }
 

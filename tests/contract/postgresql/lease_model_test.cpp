@@ -65,7 +65,7 @@ class PostgresqlModel final : public test::ModelStore {
     const bool was = must(table_.release(c, "k", owner, knows ? &*s.known : nullptr, soon()));
     s.known.reset();
     if (!waits_again) {
-      must(table_.ring(*s.connection, "k", soon()));
+      must(table_.end_locks(*s.connection, "k", owner, "", false, soon()));
       s.fresh = true;
     }
     return {now_, was ? 1 : 0};

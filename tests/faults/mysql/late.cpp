@@ -3,6 +3,7 @@
 // holder's record, and that holder's token must stay the greater one.
 #include <future>
 #include "faults.hpp"
+#include "mysql/client/connection.hpp"
 
 using namespace dlock;
 using namespace dlock::test;
@@ -148,4 +149,79 @@ TEST_CASE("lease: a late request to stop asks no later holder") {
   CHECK_FALSE(std::get<Kept>(*renewed).revoked);
   CHECK(db.value("SELECT revoked FROM dlock_lock WHERE name='dlock:k'") == "0");
   CHECK(holder->release(next).value() == Released::yes);
+}
+
+TEST_CASE("lease: a reading that arrives long after a wait starts no long lease") {
+  Database db{server()};
+  Proxy proxy{server().port()};
+  const auto other = open_mysql(db.url(), calm(), "lease"),
+             late = open_mysql(through(proxy, db), quick(5s), "lease");
+  warm_up(*other, 1);
+  const Lease first = acquire_or_fail(*other, request(key("k"), 30s));
+  auto w = waiter(*late, request(key("k"), 3s));
+  REQUIRE(waits(*w, 20ms));
+  auto polled = std::async(std::launch::async, [&] { return granted_within(*w, 10s); });
+  ::usleep(300'000);
+  proxy.stall(Proxy::to_client, true);  // the answer to the wait comes late
+  release_or_fail(*other, first);
+  const Deadline free_at = Clock::now();
+  ::usleep(1'500'000);
+  proxy.stall(Proxy::to_client, false);
+  const Lease lease = polled.get();
+  const auto row = db.value(fmt::format(
+      "SELECT SUBSTRING_INDEX(SUBSTRING_INDEX(SUBSTRING_INDEX(state,'\\nH ',-1),' ',8),' ',-1) - "
+      "{} FROM dlock_lock WHERE name='dlock:k'",
+      mysql::server_clock));
+  // no longer than the server's record, and that began when the key was read
+  CHECK(lease.deadline <= later(Clock::now(), Duration{std::stoll(row)} + 50ms));
+  CHECK(lease.deadline <= lease_end(free_at + 300ms, 3s));
+  CHECK(lease.deadline > lease_end(free_at - 150ms, 3s));  // nor does it count from before the wait
+}
+
+TEST_CASE("lease: a wait that reaches the server late holds nobody up") {
+  Database db{server()};
+  Proxy proxy{server().port()};
+  const auto other = open_mysql(db.url(), calm(), "lease");
+  warm_up(*other, 1);
+  const Lease first = acquire_or_fail(*other, request(key("k"), 30s));
+  {
+    const auto gone = open_mysql(through(proxy, db), quick(300ms), "lease");
+    auto w = waiter(*gone, request(key("k"), 30s));
+    REQUIRE(waits(*w));
+    proxy.hold(",GET_LOCK('db:");
+    (void)w->poll(50ms);
+    REQUIRE(proxy.holds_one());
+  }
+  proxy.let_go();
+  release_or_fail(*other, first);
+  REQUIRE(proxy.answered());
+  const Deadline from = Clock::now();
+  const Lease next = granted_within(*waiter(*other, request(key("k"), 30s)), 10s);
+  CHECK(Clock::now() - from < 4s);
+  CHECK(next.token > first.token);
+  check_holds(*other, next);
+}
+
+TEST_CASE("lease: a grant that is refused leaves the row of its owner") {
+  Database db{server()};
+  Proxy proxy{server().port()};
+  const auto other = open_mysql(db.url(), calm(), "lease"),
+             late = open_mysql(through(proxy, db), quick(5s), "lease");
+  warm_up(*other, 1);
+  const Lease first = acquire_or_fail(*other, request(key("k"), 30s));
+  db.sql("CREATE TABLE saved AS SELECT * FROM dlock_lock");
+  auto w = waiter(*late, request(key("k"), 30s));
+  REQUIRE(waits(*w, 20ms));
+  const auto ticket = db.value("SELECT ticket FROM dlock_wait");
+  proxy.hold("UPDATE dlock_lock l SET state=");
+  auto polled = std::async(std::launch::async, [&] { return waits(*w, 200ms); });
+  release_or_fail(*other, first);
+  REQUIRE(proxy.holds_one());
+  db.sql("UPDATE dlock_lock t JOIN saved s USING(name) SET t.state=s.state,t.version=t.version+1");
+  proxy.let_go();
+  CHECK(polled.get());
+  CHECK(db.value("SELECT ticket FROM dlock_wait") == ticket);
+  check_holds(*other, first);
+  CHECK(other->release(first).value() == Released::yes);
+  granted_within(*w, 10s);
 }

@@ -141,13 +141,13 @@ int main(int argc, char** argv) {
   const bool full = argc > 1 && std::strcmp(argv[1], "--full") == 0;
   MariadbServer memory;
   uncontended(memory);
-  contended(memory, 8, full ? 4000 : 800, 9.3, 1.1);
-  contended(memory, 200, full ? 4000 : 1000, 11.6, 2.2);
-  if (full) contended(memory, 500, 4000, 13.0, 2.8);
+  contended(memory, 8, full ? 4000 : 800, 5.5, 1.1);
+  contended(memory, 200, full ? 4000 : 1000, 6.6, 2.2);
+  if (full) contended(memory, 500, 4000, 8.0, 2.8);
   crowd(full ? 1000 : 100);
   if (full) {
     MariadbServer disk{{.on_disk = true}};
-    contended(disk, 8, 1000, 9.3, 1.1);
+    contended(disk, 8, 1000, 5.5, 1.1);
   }
   return failed ? 1 : 0;
 }

@@ -39,7 +39,7 @@ struct Party {
   }
   bool release() { return must(table.release(*connection, "k", owner, &known, soon())); }
 
-  LeaseTable table{LeaseTable::Setup{}};
+  LeaseTable table;
   std::unique_ptr<Connection> connection;
   Owner owner = Owner::random();
   LeaseTable::Known known;
@@ -79,7 +79,7 @@ TEST_CASE(
   CHECK(free_lock(db, bell) == "0");
   const auto waits = v.ask();
   REQUIRE_FALSE(granted(waits));
-  CHECK(waits.target.name == bell);
+  CHECK(waits.target.lock == bell);
   CHECK(db.value("SELECT waiters FROM dlock_lock") == "1");
   CHECK(h.release());
   CHECK(free_lock(db, bell) == "1");  // a level, not an edge: a later waiter gets it, too

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+// Recipe `lease` of a database as a Backend: the verbs, over any session, and the sessions of our
+// grants.
+#pragma once
+#include <fmt/format.h>
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+#include "common/sql_lease_waiter.hpp"
+#include "common/unanswered_releases.hpp"
+#include "core/backend.hpp"
+#include "core/key.hpp"
+#include "core/key_view.hpp"
+
+namespace dlock {
+
+// `Client`: the sessions of a server. `Table`: a SqlLeaseTable; Table::schema is made where it is
+// missing.
+template <class Client, class Connection, class Table>
+class SqlLeaseBackend : public Backend {
+ public:
+  template <class Options>
+  SqlLeaseBackend(const Traits& traits, Options options)
+      : client_(std::move(options)), traits_(traits) {}
+
+  const Traits& traits() const noexcept override { return traits_; }
+  std::string where() const override { return client_.options().where; }
+  // The Waiter must not outlive this Backend.
+  Result<std::unique_ptr<Waiter>> enqueue(const Request& r) override {
+    TRY_VOID(can_serve(traits(), r));
+    return std::make_unique<SqlLeaseWaiter<SqlLeaseBackend>>(*this, r);
+  }
+  Result<Renewal> renew(const Lease& lease, Duration ttl) override {
+    return extend(lease, ttl, "");
+  }
+  Result<Renewal> detach(const Lease& lease, Duration ttl, std::optional<RunEnd> end) override {
+    return extend(lease, ttl, end ? end->text() : "");
+  }
+
+  Result<Released> release(const Lease& lease, std::optional<RunEnd> end) override {
+    OwnGrant* h = held(lease.key, lease.owner);
+    const std::string name = name_of(lease.key);
+    bool unclear = false;
+    auto r = run<bool>(h, [&](Connection& c) -> Result<bool> {
+      auto done = table_.release(c, name, lease.owner, h ? &h->known : nullptr,
+                                 client_.usual_deadline(), end ? end->text() : "");
+      unclear |= !done && Table::unclear(c);
+      return done;
+    });
+    if (!r) {
+      if (unclear) unanswered_.add(lease);
+      return fail(std::move(r.error()));
+    }
+    let_go(lease.key, lease.owner, true);
+    return unanswered_.answered(lease, *r, unclear);
+  }
+
+  Result<Released> force_release(const Key& key, std::optional<FencingToken> token) override {
+    if (token == FencingToken{0}) return Released::was_not_held;
+    const std::string name = name_of(key);
+    bool unclear = false;
+    TRY(removed, run<std::size_t>(nullptr, [&](Connection& c) {
+          auto done = table_.force_release(c, name, token.value_or(0), client_.usual_deadline());
+          unclear |= !done && c.broken();
+          return done;
+        }));
+    return removed > 0 || unclear ? Released::yes : Released::was_not_held;
+  }
+
+  Result<Released> revoke(const Key& key) override {
+    FencingToken newest = 0;
+    TRY(asked, run_if_there<bool>([&](Connection& c) {
+          return table_.revoke(c, name_of(key), newest, client_.usual_deadline());
+        }));
+    return asked ? Released::yes : Released::was_not_held;
+  }
+
+  Result<Validity> check(const Key& key, const GrantId& id) override {
+    TRY(seen, look(key));
+    const auto& all = seen.state.holders;
+    const bool valid = std::any_of(
+        all.begin(), all.end(), [&](const auto& h) { return is(h, id) && h.deadline > seen.now; });
+    return valid ? Validity::valid : Validity::stale;
+  }
+
+  Result<std::optional<KeyView>> inspect(const Key& key) override {
+    auto view = inspect_name(store_name(key));
+    if (view && *view) (*view)->key = key.text();
+    return view;
+  }
+  Result<std::optional<KeyView>> inspect_name(const std::string& name) override {
+    return run_if_there<std::optional<KeyView>>([&](Connection& c) { return view_of(c, name); });
+  }
+  Result<std::vector<std::string>> names() override {
+    return run_if_there<std::vector<std::string>>([&](Connection& c) {
+      return table_.keys(c, client_.options().prefix, client_.usual_deadline());
+    });
+  }
+
+  Result<Starts> starts(const Key& key) override {
+    TRY(seen, look(key));
+    if (!seen.exists)
+      return fail(Errc::protocol,
+                  fmt::format("{}: there is no record of a lock that is held", where()));
+    return Starts{seen.now, seen.start};
+  }
+  Result<Noted> note_start(const Lease& lease, const StartChange& change) override {
+    return run<Noted>(held(lease.key, lease.owner), [&](Connection& c) {
+      return table_.note_start(c, name_of(lease.key), lease.owner, change,
+                               client_.usual_deadline());
+    });
+  }
+
+  Result<void> erase(const Key& key) override {
+    TRY_VOID(run_if_there<bool>([&](Connection& c) -> Result<bool> {
+      TRY_VOID(table_.erase(c, name_of(key), client_.usual_deadline()));
+      return true;
+    }));
+    return {};
+  }
+
+  std::uint64_t conflicts() const noexcept { return table_.conflicts(); }
+
+ protected:
+  // What a session is and can decides how waiters wake, and never which owner may hold the lock.
+  virtual void adapt(const Connection&) = 0;
+  // A wait of that session in the server is not wanted any more. What LeaseTable::cancel needs to
+  // end it; or it is ended here, and the session dropped unless it can be used.
+  virtual int end_wait(std::unique_ptr<Connection>&) = 0;
+
+  Client client_;
+  Table table_;
+  const Traits& traits_;
+  std::uint64_t wakeups_ = 0;
+
+ private:
+  friend class SqlLeaseWaiter<SqlLeaseBackend>;
+  using Session = Connection;
+  using Store = Table;
+
+  // A grant, with the session that has its locks, so that its end wakes the next one.
+  struct OwnGrant {
+    std::unique_ptr<Connection> connection;
+    typename Table::Known known;
+  };
+
+  std::string name_of(const Key& key) const { return client_.options().prefix + store_name(key); }
+
+  OwnGrant* held(const Key& key, const Owner& owner) {
+    const auto found = held_.find({key.text(), owner});
+    return found == held_.end() ? nullptr : &found->second;
+  }
+  bool holds_any(const Owner& owner) const noexcept {
+    return std::any_of(held_.begin(), held_.end(),
+                       [&](const auto& h) { return h.first.second == owner; });
+  }
+  // `rung`: the release did that; a bell that it left had nobody to hear it.
+  void let_go(const Key& key, const Owner& owner, bool rung = false) {
+    const auto found = held_.find({key.text(), owner});
+    if (found == held_.end()) return;
+    auto c = std::move(found->second.connection);
+    const auto known = std::move(found->second.known);
+    held_.erase(found);
+    if (c && !c->broken() &&
+        !table_.end_locks(*c, name_of(key), owner, known.wake, rung, client_.usual_deadline()))
+      c->distrust();
+    client_.give_back(std::move(c));
+  }
+
+  // Over the session of the grant if there is one.
+  template <class T>
+  Result<T> run(OwnGrant* h, const std::function<Result<T>(Connection&)>& step) {
+    if (h && h->connection) {
+      const Deadline until = client_.usual_deadline();
+      auto done = client_.template run_on<T>(*h->connection, until, Table::schema, step);
+      if (done || !h->connection->broken()) return done;
+      const bool silent = !h->connection->has_server_error();
+      client_.drop(std::move(h->connection));
+      // A session that has ended says nothing of how fast the server is.
+      if (silent && Clock::now() >= until) return done;
+    }
+    return client_.template run<T>(client_.usual_deadline(), Table::schema, [&](Connection& c) {
+      adapt(c);
+      return step(c);
+    });
+  }
+  // Over any session, without making a table: without a table there is no lock.
+  template <class T>
+  Result<T> run_if_there(const std::function<Result<T>(Connection&)>& step) {
+    return client_.template run_if_there<T>([&](Connection& c) {
+      adapt(c);
+      return step(c);
+    });
+  }
+  Result<typename Table::Seen> look(const Key& key) {
+    return run_if_there<typename Table::Seen>(
+        [&](Connection& c) { return table_.look(c, name_of(key), client_.usual_deadline()); });
+  }
+
+  // A new session takes the locks of the grant, so that its end still wakes the next one.
+  Result<Renewal> extend(const Lease& lease, Duration ttl, const std::string& ended) {
+    OwnGrant* h = held(lease.key, lease.owner);
+    const std::string name = name_of(lease.key);
+    TRY(r, run<typename Table::Renewed>(h, [&](Connection& c) {
+          return table_.renew(c, name, lease.owner, ttl.count(), client_.usual_deadline(), ended);
+        }));
+    if (!r.token) {
+      let_go(lease.key, lease.owner);
+      return Lost{"the database does not have it any more: it expired, or was removed"};
+    }
+    if (h) {
+      r.known.wake = std::move(h->known.wake);
+      h->known = std::move(r.known);
+      if (!h->connection && table_.setup().wakes)
+        if (auto c = client_.take(client_.usual_deadline())) {
+          table_.adopt(**c, name, r.mine, h->known, client_.usual_deadline());
+          h->connection = std::move(*c);
+        }
+      if (h->connection) (void)Table::keep_session(*h->connection, ttl, client_.usual_deadline());
+    }
+    Lease kept{lease.key, lease.owner};
+    kept.mode = r.mine.mode;
+    kept.token = *r.token;
+    kept.slot = r.mine.slot;
+    kept.deadline = lease_end(r.sent, ttl);
+    return Kept{std::move(kept), r.revoked};
+  }
+
+  Result<std::optional<KeyView>> view_of(Connection& c, const std::string& stored) {
+    const std::string name = client_.options().prefix + stored;
+    TRY(seen, table_.look(c, name, client_.usual_deadline()));
+    if (!seen.exists) return std::optional<KeyView>{};
+    LockState s = seen.state;
+    TRY(waiting, table_.waiters(c, name, client_.usual_deadline()));
+    for (auto& w : waiting)
+      if (!s.holder(w.owner, seen.now)) s.waiters.push_back(std::move(w));
+    if (s.holders.empty() && s.waiters.empty() && s.fence == 0) return std::optional<KeyView>{};
+    std::string key = seen.holders.key;
+    if (const auto told = key_from_store_name(stored)) key = told->text();
+    KeyView v = view(s, key.empty() ? stored : key, seen.now);
+    s.expire(seen.now);
+    for (const auto& h : s.holders) {
+      const auto shown = std::find_if(v.holders.begin(), v.holders.end(),
+                                      [&](const HolderView& one) { return one.token == h.token; });
+      const auto granted = seen.holders.granted.find(h.owner);
+      if (granted != seen.holders.granted.end() && seen.now >= granted->second)
+        shown->held = Duration{seen.now - granted->second};
+      shown->revoked = h.token <= seen.revoked;
+      if (h.since > seen.now + 1'000'000)
+        v.notes.push_back(
+            "the server's clock went back since this grant: it ends that much later, unless it is "
+            "released");
+    }
+    v.last_run = seen.last_run;
+    if (seen.start) v.noted_start = seen.start->at;
+    if (!table_.setup().wakes) v.notes.push_back("wake=poll: waiters poll");
+    return std::optional{std::move(v)};
+  }
+
+  std::map<std::pair<std::string, Owner>, OwnGrant> held_;
+  UnansweredReleases unanswered_;
+};
+
+}  // namespace dlock

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// What recipe `lease` of a database reads of a key (sql_lease_table.hpp).
+#pragma once
+#include <fmt/format.h>
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+#include "common/holders.hpp"
+#include "core/backend.hpp"
+#include "core/clock.hpp"
+#include "core/last_run.hpp"
+#include "core/number.hpp"
+#include "core/text.hpp"
+
+namespace dlock {
+
+// What was read of a key, for a contender.
+struct SqlLeaseSeen {
+  bool exists = false;
+  std::uint64_t version = 0;
+  Micros now = 0, updated = 0;
+  Deadline sent{};   // the reading was not carried out before this
+  bool old = false;  // but perhaps long after: no lease starts from it
+  Holders holders;   // as stored
+  // with foreign leases prolonged by `skew`, and the waiters that count for the asking owner
+  LockState state;
+  std::optional<std::uint64_t> ticket;  // of its row
+  std::optional<Start> start;           // noted, and still needed
+  FencingToken revoked = 0;  // holders with this token or an older one were asked to stop
+  std::optional<LastRun> last_run;
+  std::string wake{};      // the bell of a holder that was granted a free key
+  bool read_only = false;  // the server became read-only
+};
+
+inline Error damaged_record(const std::string& where) {
+  return {Errc::protocol,
+          fmt::format("table dlock_lock at {}: a record is damaged or of another version", where)};
+}
+
+inline std::optional<LockState::Waiter> waiter_of(std::string_view ticket, std::string_view mode,
+                                                  std::string_view owner,
+                                                  std::string_view permits) {
+  const auto number = parse_number<std::uint64_t>(ticket);
+  const auto m = parse_mode(mode);
+  const auto o = Owner::parse(owner);
+  const auto limit = parse_number<unsigned>(permits);
+  if (!number || !m || !o || !limit) return std::nullopt;
+  LockState::Waiter w;
+  w.ticket = *number;
+  w.mode = *m;
+  w.owner = *o;
+  w.limit = *limit;
+  return w;
+}
+// Rows of ticket, mode, owner, permits, who; for people, so a damaged one is left out.
+template <class Rows>
+std::vector<LockState::Waiter> waiters_in(const Rows& r) {
+  std::vector<LockState::Waiter> out;
+  for (std::size_t i = 0; i < r.rows.size(); ++i)
+    if (auto w = waiter_of(r.text(0, i), r.text(1, i), r.text(2, i), r.text(3, i))) {
+      w->meta = r.text(4, i);
+      out.push_back(std::move(*w));
+    }
+  return out;
+}
+template <class Rows>
+std::vector<std::string> names_in(const Rows& r, std::size_t prefix) {
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < r.rows.size(); ++i) names.emplace_back(r.text(0, i).substr(prefix));
+  return names;
+}
+
+// A row of version, fence, state, the clock, updated, started, started_until, layout, revoked,
+// last_run.
+template <class Rows>
+Result<SqlLeaseSeen> seen_in(const Rows& r, const std::string& where, Deadline sent) {
+  SqlLeaseSeen seen;
+  seen.sent = sent;
+  if (r.rows.empty()) return seen;
+  if (r.text(7) != "1")
+    return fail(Errc::usage,
+                fmt::format("table dlock_lock at {}: a record has layout {}, and this dlock knows "
+                            "layout 1 (a newer dlock wrote it: install that one on this host, too)",
+                            where, printable(r.text(7))));
+  const auto version = parse_number<std::uint64_t>(r.text(0)),
+             fence = parse_number<std::uint64_t>(r.text(1)),
+             revoked = parse_number<std::uint64_t>(r.text(8));
+  const auto now = parse_number<Micros>(r.text(3)), updated = parse_number<Micros>(r.text(4));
+  auto holders = decode(r.text(2));
+  if (!version || !fence || !now || !updated || !holders || !revoked)
+    return fail(damaged_record(where));
+  seen.exists = true;
+  seen.version = *version;
+  seen.state.fence = *fence;
+  seen.now = *now;
+  seen.updated = *updated;
+  if (const auto at = parse_number<Micros>(r.text(5)), until = parse_number<Micros>(r.text(6));
+      at && until && *until > *now)
+    seen.start = {*at, *until};
+  seen.revoked = *revoked;
+  seen.last_run = LastRun::parse(r.text(9), ' ');
+  seen.state.holders = holders->list;
+  seen.holders = std::move(*holders);
+  return seen;
+}
+
+// Of a reading behind a wait, in the same exchange. A lease must not count from before the wait,
+// which would be over soon, nor from the arrival of the answer, which may be late: the server says
+// how long the wait was. If it does not, or its clock was set meanwhile, no lease starts from it.
+inline void count_wait(SqlLeaseSeen& seen, std::optional<Micros> began) {
+  const Duration waited{began ? seen.now - *began : -1};
+  seen.old = waited < Duration{} || later(seen.sent, waited) > Clock::now();
+  if (!seen.old) seen.sent = std::max(seen.sent, later(seen.sent, waited - drift(waited)));
+}
+
+}  // namespace dlock
