@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include "core/text.hpp"
-#include "postgresql_schema/schema.hpp"
 
 namespace dlock::postgresql {
 namespace {
@@ -103,12 +102,12 @@ bool Client::pause(unsigned failures, Deadline until) const {
 // In one transaction, one client after the other: two at a time would be refused.
 Result<void> Client::create(Connection& c, Deadline until) {
   std::string one_line;
-  for (const char ch : schema::lease) one_line += ch == '\n' ? ' ' : ch;
+  for (const char ch : schema_) one_line += ch == '\n' ? ' ' : ch;
   const Statement all{
       "",
       fmt::format("DO $dlock$ BEGIN PERFORM pg_advisory_xact_lock(7236279150174207999); {}; END "
                   "$dlock$",
-                  schema::lease)};
+                  schema_)};
   const auto made = c.query("create the tables", {all}, until);
   if (made) return {};
   if (retryable(made.error().code) && c.remedy() != Remedy::none) return fail(made.error());

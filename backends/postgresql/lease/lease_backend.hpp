@@ -7,13 +7,14 @@
 #include "core/backend.hpp"
 #include "postgresql/client/client.hpp"
 #include "postgresql/lease/lease_table.hpp"
+#include "postgresql_schema/schema.hpp"
 
 namespace dlock::postgresql {
 
 class LeaseBackend final : public Backend {
  public:
   LeaseBackend(const Traits& traits, Options options)
-      : client_(std::move(options)), traits_(traits) {}
+      : client_(std::move(options), schema::lease), traits_(traits) {}
 
   const Traits& traits() const noexcept override { return traits_; }
   std::string where() const override { return client_.options().where; }
