@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "postgresql/client/options.hpp"
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <algorithm>
 #include <cstdlib>
 #include "core/text.hpp"
+#include "postgresql/advisory/advisory_lock.hpp"
 #include "postgresql/factory.hpp"
 #include "util/file.hpp"
 #include "util/named_file.hpp"
@@ -157,6 +159,9 @@ Result<Options> parse_options(const Url& url, const Traits& traits, const Settin
     o.poll = *text == "poll";
     if (*text != "poll" && *text != "lock") given.wrong("wake", *text, "lock or poll");
   }
+  o.key_kind = given.only("key", "advisory").value_or(key_kinds.front());
+  if (std::find(key_kinds.begin(), key_kinds.end(), o.key_kind) == key_kinds.end())
+    given.wrong("key", o.key_kind, fmt::format("{}", fmt::join(key_kinds, ", ")));
   if (const auto attrs = given.text("target_session_attrs");
       attrs && *attrs != "read-write" && *attrs != "primary" && *attrs != "any")
     given.wrong("target_session_attrs", *attrs, "read-write: locks live on the server that writes");
