@@ -15,27 +15,27 @@ constexpr double longest_snapshot = 60;  // seconds
 
 // What a session may see of the server and of dlock's tables; the settings as other clients get
 // them.
-const Statement facts_statement{
-    "",
+constexpr std::string_view facts_sql =
     "SELECT current_setting('max_connections'),current_setting('fsync'),"
     "current_setting('full_page_writes'),current_setting('synchronous_commit'),"
     "current_setting('synchronous_standby_names'),(SELECT count(*) FROM pg_stat_replication),"
-    "to_regclass('dlock_lock') IS NOT NULL AND to_regclass('dlock_wait') IS NOT NULL,"
+    "(SELECT bool_and(to_regclass(t) IS NOT NULL) FROM (VALUES {}) n(t,r)),"
     "has_schema_privilege(current_schema(),'CREATE'),current_schema(),"
     "(SELECT max(extract(epoch FROM now()-xact_start))::bigint FROM pg_stat_activity WHERE "
     "backend_xmin IS NOT NULL AND pid<>pg_backend_pid() AND datname=current_database()),"
-    "(date_part('epoch',clock_timestamp())*1e6)::bigint,current_setting('log_lock_waits')"};
-const Statement rights_statement{
-    "",
-    "SELECT concat_ws(', ',CASE WHEN NOT has_table_privilege('dlock_lock','SELECT') THEN 'SELECT "
-    "on "
-    "dlock_lock' END,CASE WHEN NOT has_table_privilege('dlock_lock','INSERT') THEN 'INSERT on "
-    "dlock_lock' END,CASE WHEN NOT has_table_privilege('dlock_lock','UPDATE') THEN 'UPDATE on "
-    "dlock_lock' END,CASE WHEN NOT has_table_privilege('dlock_wait','SELECT') THEN 'SELECT on "
-    "dlock_wait' END,CASE WHEN NOT has_table_privilege('dlock_wait','INSERT') THEN 'INSERT on "
-    "dlock_wait' END,CASE WHEN NOT has_table_privilege('dlock_wait','UPDATE') THEN 'UPDATE on "
-    "dlock_wait' END,CASE WHEN NOT has_table_privilege('dlock_wait','DELETE') THEN 'DELETE on "
-    "dlock_wait' END)"};
+    "(date_part('epoch',clock_timestamp())*1e6)::bigint,current_setting('log_lock_waits')";
+constexpr std::string_view rights_sql =
+    "SELECT string_agg(r||' on '||t,', ') FROM (VALUES {}) n(t,r) WHERE NOT "
+    "has_table_privilege(t,r)";
+
+// The tables of a recipe and the rights that it needs there, as rows of SQL.
+std::string_view needs(const Traits& traits) noexcept {
+  return traits.native ? "('dlock_lock','SELECT'),('dlock_lock','INSERT'),('dlock_lock','UPDATE'),"
+                         "('dlock_wait','SELECT'),('dlock_wait','INSERT'),('dlock_wait','UPDATE'),"
+                         "('dlock_wait','DELETE')"
+                       : "('dlock_advisory','SELECT'),('dlock_advisory','INSERT'),"
+                         "('dlock_advisory','UPDATE')";
+}
 
 // The server's clock less this host's, by an answer that was asked for between two readings.
 void clock(Findings& found, Micros server, std::int64_t before, std::int64_t after) {
@@ -50,12 +50,13 @@ void clock(Findings& found, Micros server, std::int64_t before, std::int64_t aft
 
 }  // namespace
 
-Result<std::vector<Finding>> examine(Client& client, const Traits&) {
+Result<std::vector<Finding>> examine(Client& client, const Traits& traits) {
   const Deadline until = client.usual_deadline();
   TRY(c, client.take(until, false));
   Findings found;
   const std::int64_t before = wall_micros();
-  auto r = c->query("examine", {facts_statement}, until);
+  const Statement facts{"", fmt::format(facts_sql, needs(traits))};
+  auto r = c->query("examine", {facts}, until);
   const std::int64_t after = wall_micros();
   if (!r) {
     client.drop(std::move(c));
@@ -75,7 +76,8 @@ Result<std::vector<Finding>> examine(Client& client, const Traits&) {
             good_if(made || may, Level::bad),
             "another account must run the statements of dlock-postgresql(7)");
   if (made) {
-    const auto missing = c->query("examine", {rights_statement}, until);
+    const Statement rights{"", fmt::format(rights_sql, needs(traits))};
+    const auto missing = c->query("examine", {rights}, until);
     if (missing)
       found.add("rights",
                 missing->text(0).empty() ? "enough" : fmt::format("missing: {}", missing->text(0)),
@@ -100,11 +102,15 @@ Result<std::vector<Finding>> examine(Client& client, const Traits&) {
             good_if(!standbys || synchronous, Level::warning),
             "a standby that is promoted may not have seen a grant, which then is granted again: "
             "synchronous_standby_names");
+  const bool proxied = c->facts().proxied;
   found.add("pooler",
-            c->facts().proxied ? "between, or wake=poll: waiters poll" : "none: waiters sleep",
-            good_if(!c->facts().proxied || client.options().poll, Level::warning),
-            "name the server itself, or a pool in session mode does not help either: ?wake=poll "
-            "says that this is meant");
+            !proxied        ? "none: waiters sleep"
+            : traits.native ? "between, or wake=poll: waiters poll"
+                            : "between: refused",
+            good_if(!proxied || client.options().poll, traits.native ? Level::warning : Level::bad),
+            traits.native ? "name the server itself, or a pool in session mode does not help "
+                            "either: ?wake=poll says that this is meant"
+                          : "name the server itself, or use recipe lease");
   const auto oldest = r->number<std::int64_t>(9).value_or(0);
   found.add(
       "oldest snapshot", fmt::format("{}s", oldest),

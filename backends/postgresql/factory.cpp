@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "postgresql/factory.hpp"
+#include "postgresql/advisory/advisory_backend.hpp"
 #include "postgresql/client/libpq.hpp"
 #include "postgresql/client/options.hpp"
 #include "postgresql/lease/lease_backend.hpp"
@@ -14,6 +15,8 @@ Result<void> check(const Url& url, const Traits& traits, const Settings& setting
 Result<std::unique_ptr<Backend>> open(const Url& url, const Traits& traits,
                                       const Settings& settings) {
   TRY(options, parse_options(url, traits, settings));
+  if (traits.recipe == "advisory")
+    return std::make_unique<AdvisoryBackend>(traits, std::move(options));
   return std::make_unique<LeaseBackend>(traits, std::move(options));
 }
 

@@ -6,7 +6,7 @@
 //   cluster; the first that answers and writes is used
 //   postgresql+unix://[USER@]/DIRECTORY?db=DB[&port=5432]
 //
-// Items: those of libpq; of lease: `wake=lock|poll`.
+// Items: those of libpq; of lease: `wake=lock|poll`; of advisory: `key`.
 #pragma once
 #include <array>
 #include <span>
@@ -16,9 +16,10 @@ namespace dlock::postgresql {
 
 inline constexpr std::array<std::string_view, 3> schemes{"postgresql", "postgres",
                                                          "postgresql+unix"};
-inline constexpr std::array<std::string_view, 22> items{"db",
+inline constexpr std::array<std::string_view, 23> items{"db",
                                                         "port",
                                                         "wake",
+                                                        "key",
                                                         "application_name",
                                                         "channel_binding",
                                                         "keepalives",
@@ -39,8 +40,8 @@ inline constexpr std::array<std::string_view, 22> items{"db",
                                                         "target_session_attrs",
                                                         "tcp_user_timeout"};
 // Those that are given to libpq as they are.
-inline constexpr std::span<const std::string_view> library_items = std::span{items}.subspan(3);
-inline constexpr std::array<Traits, 1> recipes{{
+inline constexpr std::span<const std::string_view> library_items = std::span{items}.subspan(4);
+inline constexpr std::array<Traits, 2> recipes{{
     {.family = "postgresql",
      .recipe = "lease",
      .fifo = true,
@@ -55,6 +56,12 @@ inline constexpr std::array<Traits, 1> recipes{{
      .starts = true,
      .revokes = true,
      .keeps_last_run = true},
+    {.family = "postgresql",
+     .recipe = "advisory",
+     .liveness = Liveness::connection,
+     .wakes = true,
+     .weakness = "known to one server only, and ends with the connection: when the server closes "
+                 "it, another may hold the lock before the job is dead; refused behind poolers"},
 }};
 
 Result<void> check(const Url&, const Traits&, const Settings&);

@@ -539,17 +539,18 @@ X
   while IFS= read -r line; do
     grep -qxFe "${line%;}" -e "$line" -e "$line;" sources || fail "in no .sql file: $line"
   done <tables
-  lines_of dlock-postgresql.7 | sed -n '/^CREATE TABLE/,/FROM dlock_lock l/p' >tables
-  not_run dlock-postgresql.7 'the same text as in backends/postgresql' <tables
+  lines_of dlock-postgresql.7 | sed -n '/^CREATE TABLE/,/FROM dlock_lock l\|scale_factor=0)$/p' >tables
+  not_run dlock-postgresql.7 'the same text as in the .sql files of backends/postgresql' <tables
+  find "$root/backends/postgresql" -name "*.sql" -exec cat {} + >sources
   while IFS= read -r line; do
-    grep -qxFe "${line%;}" -e "$line" -e "$line;" "$root/backends/postgresql/lease/lease.sql" ||
-      fail "not in lease.sql: $line"
+    grep -qxFe "${line%;}" -e "$line" -e "$line;" sources || fail "in no .sql file: $line"
   done <tables
   not_run dlock-postgresql.7 'names accounts of a server' <<'X'
 CREATE ROLE dlock LOGIN PASSWORD 'PASSWORD';
 CREATE DATABASE locks OWNER dlock;
 GRANT SELECT, INSERT, UPDATE ON dlock_lock TO dlock;
 GRANT SELECT, INSERT, UPDATE, DELETE ON dlock_wait TO dlock;
+GRANT SELECT, INSERT, UPDATE ON dlock_advisory TO dlock;
 X
   not_run dlock-etcd.7 'names a role of a cluster' <<'X'
 etcdctl role grant-permission locks --prefix=true readwrite dlock/

@@ -9,30 +9,35 @@ namespace {
 
 class PostgresqlStore final : public Store {
  public:
-  explicit PostgresqlStore(std::string items) : items_(std::move(items)) {}
+  PostgresqlStore(std::string_view recipe, std::string items)
+      : recipe_(recipe), items_(std::move(items)) {}
   std::unique_ptr<Backend> open(const Settings& s) override {
-    return test::open_postgres(database_.url() + items_, s);
+    return test::open_postgres(database_.url() + items_, s, recipe_);
   }
 
  private:
-  std::string items_;
+  std::string recipe_, items_;
   test::PostgresDatabase database_;
 };
 
 const bool postgresql_added = [] {
-  for (const auto& [suffix, items] : {std::pair{"", ""}, {"-poll", "?wake=poll"}}) {
+  const auto subject = [](const Traits& traits, const std::string& suffix,
+                          const std::string& items) {
     Subject s;
-    s.name = std::string("postgresql/lease") + suffix;
-    s.traits = postgresql::recipes.data();
-    s.make_store = [items = items]() -> std::unique_ptr<Store> {
+    s.name = "postgresql/" + std::string{traits.recipe} + suffix;
+    s.traits = &traits;
+    s.make_store = [&traits, items]() -> std::unique_ptr<Store> {
       if (!test::postgres_installed()) {
         if (test::without("postgres") != test::skipped) std::exit(1);
         throw Skip{"postgres is not installed"};
       }
-      return std::make_unique<PostgresqlStore>(items);
+      return std::make_unique<PostgresqlStore>(traits.recipe, items);
     };
+    s.owner_across_backends = traits.liveness != Liveness::connection;
     add(s);
-  }
+  };
+  for (const Traits& traits : postgresql::recipes) subject(traits, "", "");
+  subject(postgresql::recipes[0], "-poll", "?wake=poll");
   return true;
 }();
 

@@ -219,6 +219,7 @@ class Postgresql final : public Store {
   std::vector<Kind> kinds() const override {
     std::vector<Kind> all;
     add_queue(all, "lease");
+    all.push_back({"advisory", {}, {}, false});
     return all;
   }
 

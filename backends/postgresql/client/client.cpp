@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include "core/text.hpp"
-#include "postgresql_schema/schema.hpp"
 
 namespace dlock::postgresql {
 namespace {
@@ -90,18 +89,18 @@ bool Client::pause(unsigned failures, Deadline until) const {
 // other, and would not learn of it.
 Result<void> Client::create(Connection& c, Deadline until) {
   std::string one_line;
-  for (const char ch : schema::lease) one_line += ch == '\n' ? ' ' : ch;
+  for (const char ch : schema_) one_line += ch == '\n' ? ' ' : ch;
   const Statement all{
       "",
       fmt::format("DO $dlock$ DECLARE other name; BEGIN "
                   "PERFORM pg_advisory_xact_lock(7236279150174207999); "
                   "SELECT relnamespace::regnamespace INTO other FROM pg_class WHERE "
-                  "relname='dlock_lock' AND relkind='r' ORDER BY relnamespace::regnamespace::name"
-                  "<>current_schema() LIMIT 1; "
+                  "relname IN ('dlock_lock','dlock_advisory') AND relkind='r' ORDER BY "
+                  "relnamespace::regnamespace::name<>current_schema() LIMIT 1; "
                   "IF other<>current_schema() THEN RAISE 'schema % has tables of dlock: it must "
                   "come first in the search_path of this account, or tables be made in schema %, "
                   "for locks of its own',other,current_schema(); END IF; {}; END $dlock$",
-                  schema::lease)};
+                  schema_)};
   const auto made = c.query("create the tables", {all}, until);
   if (made) return {};
   const bool lost = c.sqlstate().empty();

@@ -12,7 +12,9 @@ namespace dlock::postgresql {
 
 class Client {
  public:
-  explicit Client(Options options) : options_(std::move(options)) {}
+  // `schema`: the tables that are made when they are missing.
+  Client(Options options, std::string_view schema)
+      : options_(std::move(options)), schema_(schema) {}
 
   const Options& options() const noexcept { return options_; }
   // op_timeout from now, plus connect_timeout until the server has been reached once.
@@ -75,6 +77,7 @@ class Client {
   bool pause(unsigned failures, Deadline until) const;
 
   Options options_;
+  const std::string_view schema_;
   std::vector<std::unique_ptr<Connection>> idle_;
   std::size_t server_ = 0;  // of options_.servers, the last one that answered
   bool ever_connected_ = false;

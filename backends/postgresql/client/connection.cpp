@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "postgresql/client/connection.hpp"
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <algorithm>
 #include "postgresql/client/libpq.hpp"
+#include "util/fd.hpp"
 #include "util/wait.hpp"
 
 namespace dlock::postgresql {
@@ -17,6 +19,15 @@ std::string_view Rows::text(std::size_t column, std::size_t row) const noexcept 
 
 Connection::~Connection() {
   if (handle_) ::PQfinish(handle_);
+}
+
+// What the library says at the end goes nowhere.
+void Connection::abandon() noexcept {
+  const Fd nowhere{::open("/dev/null", O_RDONLY | O_CLOEXEC)};
+  const int socket = fd();
+  if (socket < 0 || (nowhere && ::dup3(nowhere.get(), socket, O_CLOEXEC) == socket)) return;
+  ::close(socket);  // out of descriptors: better no end than one that is told
+  handle_ = nullptr;
 }
 
 int Connection::fd() const noexcept { return handle_ ? ::PQsocket(handle_) : -1; }
@@ -137,7 +148,7 @@ Result<std::optional<Answers>> Connection::receive(const Wait& wait) {
   }
   sent_.clear();
   if (!why_.empty()) {
-    broken_ |= remedy() != Remedy::create;
+    broken_ |= remedy() != Remedy::create && !holds;
     return fail(as_error(what_, at_.text(), sqlstate_, why_));
   }
   used = true;

@@ -81,6 +81,10 @@ class Connection {
   Result<std::optional<Answers>> receive(const Wait&);
   bool under_way() const noexcept { return !sent_.empty(); }
 
+  // Its end is not told to the server, over TLS, too: a process with a duplicate of the socket
+  // keeps the session.
+  void abandon() noexcept;
+
   // Nothing can be sent over it any more.
   bool broken() const noexcept { return broken_; }
   void distrust() noexcept { broken_ = true; }
@@ -100,7 +104,8 @@ class Connection {
   // Advisory locks of this session: that of its place in a queue, or of its grant, and its bell.
   std::set<std::uint64_t> locks;
   std::uint64_t bell = 0;
-  bool used = false;  // it has worked before: a failure may only mean that it was closed meanwhile
+  bool holds = false;  // a lock: only its end gives it up, no error of a statement
+  bool used = false;   // it has worked before: a failure may only mean that it was closed meanwhile
 
  private:
   explicit Connection(Server at) : at_(std::move(at)) {}

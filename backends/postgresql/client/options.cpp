@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "postgresql/client/options.hpp"
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <algorithm>
 #include <cstdlib>
 #include "core/text.hpp"
+#include "postgresql/advisory/advisory_lock.hpp"
 #include "postgresql/factory.hpp"
+#include "util/file.hpp"
 #include "util/named_file.hpp"
 #include "util/secret_file.hpp"
 
@@ -50,6 +53,33 @@ bool verifies(std::string_view sslmode) noexcept {
   return sslmode == "verify-ca" || sslmode == "verify-full";
 }
 
+// The sslmode of a service, where the library reads it; empty: it has none.
+std::string sslmode_of(std::string_view service) {
+  constexpr std::size_t largest = 65536;
+  const auto from = [](const char* name, std::string otherwise) {
+    const char* value = std::getenv(name);
+    return value ? std::string{value} : std::move(otherwise);
+  };
+  for (const std::string& path :
+       {from("PGSERVICEFILE", home_directory() + "/.pg_service.conf"),
+        from("PGSYSCONFDIR", "/etc/postgresql-common") + "/pg_service.conf"}) {
+    const Fd file = open_to_read(path);
+    const auto text = file ? read_text(file.get(), {largest}) : std::nullopt;
+    if (!text) continue;
+    bool ours = false;
+    for (std::string_view left = *text; !left.empty();) {
+      std::string_view line = take_word(left, '\n');
+      line.remove_prefix(std::min(line.find_first_not_of(" \t"), line.size()));
+      if (line.starts_with('[') && ours) break;
+      if (line.starts_with('[')) ours = line.starts_with(fmt::format("[{}]", service));
+      else if (ours && line.starts_with("sslmode="))
+        return std::string{line.substr(8, line.find_last_not_of(" \t\r") - 7)};
+    }
+    if (ours) break;
+  }
+  return {};
+}
+
 // Errc::config: a file that the library cannot read, or a FIFO, on which it would block.
 Result<void> tls(UrlItems& items, const Url& url, const Settings& s, Options& o) {
   const bool files = !s.tls_ca.empty() || !s.tls_cert.empty() || !s.tls_key.empty();
@@ -62,6 +92,11 @@ Result<void> tls(UrlItems& items, const Url& url, const Settings& s, Options& o)
     if (in_url && !verifies(*in_url) && !s.tls_insecure) items.wrong("sslmode", *in_url, allowed);
     if (!in_url && !environment.empty() && !verifies(environment) && !s.tls_insecure)
       items.wrong("PGSSLMODE", environment, allowed);
+    const char* of_all = std::getenv("PGSERVICE");
+    const std::string service{items.text("service").value_or(of_all ? of_all : "")};
+    const auto in_service = service.empty() || in_url ? "" : sslmode_of(service);
+    if (!in_service.empty() && !verifies(in_service) && !s.tls_insecure)
+      items.wrong(fmt::format("sslmode of service {}", service), in_service, allowed);
     if (!in_url || s.tls_insecure)
       o.library.emplace_back("sslmode", s.tls_insecure ? "require" : "verify-full");
   }
@@ -124,6 +159,9 @@ Result<Options> parse_options(const Url& url, const Traits& traits, const Settin
     o.poll = *text == "poll";
     if (*text != "poll" && *text != "lock") given.wrong("wake", *text, "lock or poll");
   }
+  o.key_kind = given.only("key", "advisory").value_or(key_kinds.front());
+  if (std::find(key_kinds.begin(), key_kinds.end(), o.key_kind) == key_kinds.end())
+    given.wrong("key", o.key_kind, fmt::format("{}", fmt::join(key_kinds, ", ")));
   if (const auto attrs = given.text("target_session_attrs");
       attrs && *attrs != "read-write" && *attrs != "primary" && *attrs != "any")
     given.wrong("target_session_attrs", *attrs, "read-write: locks live on the server that writes");

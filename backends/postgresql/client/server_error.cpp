@@ -53,7 +53,10 @@ ServerError classify(std::string_view sqlstate) noexcept {
       {"3D000", none, Errc::cannot_create, "create the database first"},
       {"3F000", none, Errc::cannot_create, "create a schema of the search_path first"},
       {"42703", none, Errc::usage, "the table has other columns than this recipe needs"},
+      {"42704", none, Errc::usage, "this server is too old"},
       {"42883", none, Errc::usage, "this server is too old"},
+      {"22021", none, Errc::usage, "the database has another encoding"},
+      {"22P05", none, Errc::usage, "the database has another encoding"},
       // Rights.
       {"42501", none, Errc::denied, rights},
       {"28", none, Errc::denied, login},

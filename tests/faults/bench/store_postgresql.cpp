@@ -19,6 +19,7 @@ class Postgresql final : public Store {
   void plant() override {
     std::string_view rest = postgresql::schema::lease;
     while (!rest.empty()) db_.sql(take_word(rest, ';'));
+    db_.sql(postgresql::schema::advisory);
     for (const char* name : {"b", "b0-handoff", "0-handoff", "B-0-handoff", "c-0-handoff"}) {
       db_.sql(fmt::format(
           "INSERT INTO dlock_lock(name,version,fence,state,updated) VALUES('{}',1,1,'',0)", name));
@@ -26,11 +27,12 @@ class Postgresql final : public Store {
           fmt::format("INSERT INTO dlock_wait(name,owner,mode,permits,live,since,who) "
                       "VALUES('{}','o','X',1,0,0,'')",
                       name));
+      db_.sql(fmt::format("INSERT INTO dlock_advisory VALUES('hashtext:{}',1,'',0,0,'')", name));
     }
   }
   std::vector<std::string> everything() override {
     std::vector<std::string> all;
-    for (const char* table : {"dlock_lock", "dlock_wait"}) {
+    for (const char* table : {"dlock_lock", "dlock_wait", "dlock_advisory"}) {
       if (db_.value(fmt::format("SELECT to_regclass('{}') IS NULL", table)) == "t") continue;
       const auto rows = db_.sql(fmt::format("SELECT t::text FROM {} t", table));
       for (std::size_t r = 0; r < rows.rows.size(); ++r)

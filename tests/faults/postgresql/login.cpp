@@ -69,6 +69,58 @@ TEST_CASE("SCRAM: the right password, from each source, and a wrong one") {
   CHECK(works(own.url_on_socket()));
 }
 
+TEST_CASE("services: what the URL does not say, from each place; an sslmode that does not verify") {
+  PostgresServer own{{.hba = {"host all all 127.0.0.1/32 scram-sha-256"}}};
+  own.sql("CREATE ROLE app LOGIN SUPERUSER PASSWORD 'hunter2'");
+  const auto url = fmt::format("postgresql://127.0.0.1:{}/postgres", own.port());
+  TestDirectory dir;
+  const std::string file = dir.path() + "/.pg_service.conf", other = dir.path() + "/other";
+  const auto write = [](const std::string& path, const std::string& text) {
+    std::FILE* f = std::fopen(path.c_str(), "we");
+    std::fputs(text.c_str(), f);
+    std::fclose(f);
+  };
+  const std::string group = "# mine\n[none]\nsslmode=disable\n[mine]\nuser=app\npassword=hunter2\n";
+  write(file, group);
+  write(other, group + "host=192.0.2.1\nport=1\ndbname=none\n");  // the URL's count
+  const std::string home = std::getenv("HOME") ? std::getenv("HOME") : "/";
+  ::setenv("HOME", dir.path().c_str(), 1);
+  CHECK(works(url + "?service=mine"));
+  CHECK_FALSE(works(url + "?service=missing"));
+  ::setenv("PGSERVICE", "mine", 1);
+  CHECK(works(url));
+  ::setenv("PGSERVICEFILE", other.c_str(), 1);
+  CHECK(works(url));
+  // TLS files beside an sslmode of the service
+  Settings tls;
+  tls.tls_ca = "/nowhere.pem";
+  const std::string to = "postgresql://h/d";
+  CHECK(wrong(to, tls).empty());
+  for (const char* mode : {"disable", "allow", "prefer", "require"}) {
+    write(other, group + " sslmode=" + mode + " \n[next]\nsslmode=verify-full\n");
+    CHECK(has(wrong(to, tls), "sslmode of service mine is '" + std::string{mode} +
+                                  "'; allowed is verify-ca or verify-full"));
+    CHECK(wrong(to + "?sslmode=verify-full", tls).empty());  // the URL counts
+    CHECK(wrong(to).empty());
+  }
+  write(other, group + "[next]\nsslmode=disable\n");
+  CHECK(wrong(to, tls).empty());
+  CHECK(has(wrong(to + "?service=next", tls), "sslmode of service next"));
+  write(other, group + "sslmode=verify-ca\n");
+  CHECK(wrong(to, tls).empty());
+  ::unsetenv("PGSERVICEFILE");
+  write(file, group + "sslmode=prefer\n");
+  CHECK(has(wrong(to, tls), "sslmode of service mine"));
+  write(file, "[other]\nuser=app\n");
+  write(dir.path() + "/pg_service.conf", group + "sslmode=require\n");
+  ::setenv("PGSYSCONFDIR", dir.path().c_str(), 1);
+  CHECK(has(wrong(to, tls), "sslmode of service mine"));
+  CHECK(works(url + "?sslmode=disable"));
+  ::unsetenv("PGSYSCONFDIR");
+  ::unsetenv("PGSERVICE");
+  ::setenv("HOME", home.c_str(), 1);
+}
+
 TEST_CASE("a password file that has changed is read again") {
   PostgresServer own{{.hba = {"host all all 127.0.0.1/32 scram-sha-256"}}};
   own.sql("CREATE ROLE app LOGIN SUPERUSER PASSWORD 'first'");

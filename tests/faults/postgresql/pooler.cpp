@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // PgBouncer in transaction mode: the session that answers may be another one each time.
 #include <pwd.h>
+#include <algorithm>
 #include <csignal>
 #include <fstream>
 #include <thread>
@@ -46,6 +47,31 @@ class Bouncer {
 };
 
 }  // namespace
+
+TEST_CASE("advisory: behind PgBouncer nothing is granted, and the doctor says so") {
+  if (::access("/usr/sbin/pgbouncer", X_OK) != 0) {
+    WARN("pgbouncer is not installed");
+    return;
+  }
+  const auto mode = GENERATE("transaction", "session");
+  CAPTURE(mode);
+  PostgresDatabase db{server()};
+  const Bouncer bouncer{server(), mode};
+  const auto b = open_postgres(bouncer.url(db), quick(3s, 5s), "advisory");
+  Result<Progress> p = fail(Errc::unavailable, "");
+  for (const Deadline until = Clock::now() + 10s;
+       Clock::now() < until && !p && p.error().code == Errc::unavailable; ::usleep(20'000))
+    p = waiter(*b, request(key("k")))->poll(0us);
+  REQUIRE_FALSE(p);
+  CHECK(p.error().code == Errc::usage);
+  CHECK(p.error().message ==
+        "postgresql, recipe advisory: behind a pooler a lock ends up with the next user of the "
+        "session; connect to the server itself, or use recipe lease");
+  const auto findings = b->doctor().value();
+  CHECK(std::any_of(findings.begin(), findings.end(), [](const Finding& f) {
+    return f.what == "pooler" && f.level == Finding::Level::bad && f.seen == "between: refused";
+  }));
+}
 
 TEST_CASE("behind PgBouncer waiters poll, and locks are locks") {
   if (::access("/usr/sbin/pgbouncer", X_OK) != 0) {

@@ -110,6 +110,9 @@ void add_jobs(const Evidence& e, std::vector<Event>& events) {
   for (const Event& x : events)
     if (x.f == "acquire" && x.what == What::ok && x.token)
       granted[{x.key, *x.token}] = {x.owner, x.pid};
+  std::set<std::string> released;  // owners
+  for (const Event& x : events)
+    if (x.f == "release" && x.what == What::ok) released.insert(x.owner);
   std::set<std::int64_t> killed, stopped;
   for (const Injection& i : e.injected) {
     if (i.killed) killed.insert(i.pid);
@@ -131,7 +134,8 @@ void add_jobs(const Evidence& e, std::vector<Event>& events) {
     };
     add("alive", "job");
     // The lock ended with its process, not at its deadline: nobody was left to say so.
-    if (e.recipe.connection && killed.count(pid) != 0) add("fail", "renew");
+    if (e.recipe.connection && killed.count(pid) != 0 && released.count(owner) == 0)
+      add("fail", "renew");
   }
   // A dlock that was stopped writes the end of its job when it goes on.
   for (Event& x : events)

@@ -28,7 +28,8 @@ const struct Row {
              {"redlock", "redlock", "?restart_grace=0"},
              {"zookeeper", "zookeeper", ""},
              {"mysql", "mysql", ""},
-             {"get-lock", "mysql", "?recipe=get-lock"}};
+             {"get-lock", "mysql", "?recipe=get-lock"},
+             {"advisory", "postgresql", "?recipe=advisory"}};
 
 void silent(const Place& at, int runs) {
   const std::string& name = at.name;

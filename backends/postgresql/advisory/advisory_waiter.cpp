@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <sys/epoll.h>
+#include <optional>
+#include <string>
+#include "postgresql/advisory/advisory_backend.hpp"
+
+namespace dlock::postgresql {
+namespace {
+
+using namespace std::chrono_literals;
+
+// A statement that waits keeps the dead versions of all rows; then it is sent anew, and is the last
+// of the server's queue.
+constexpr Duration longest_wait = 5s;
+
+}  // namespace
+
+class AdvisoryWaiter final : public Waiter {
+ public:
+  AdvisoryWaiter(AdvisoryBackend& backend, const Request& request, AdvisoryBackend::Lock lock)
+      : backend_(backend), request_(request), lock_(std::move(lock)) {}
+  ~AdvisoryWaiter() override { backend_.client_.drop(std::move(connection_)); }
+  Result<Progress> poll(Duration slice) override;
+  Result<void> cancel() override;
+
+ private:
+  Result<Progress> step(Deadline end);
+  Result<std::optional<Progress>> attempt();
+  Result<void> connect();
+
+  AdvisoryBackend& backend_;
+  const Request request_;
+  const AdvisoryBackend::Lock lock_;
+  std::unique_ptr<Connection> connection_;
+  Deadline answer_by_{};
+  Waiting last_;
+};
+
+Result<std::unique_ptr<Waiter>> AdvisoryBackend::enqueue(const Request& r) {
+  TRY_VOID(can_serve(traits_, r));
+  TRY(lock, lock_of(r.key));
+  return std::make_unique<AdvisoryWaiter>(*this, r, std::move(lock));
+}
+
+Result<void> AdvisoryWaiter::connect() {
+  if (connection_ && !connection_->broken()) return {};
+  backend_.client_.drop(std::move(connection_));
+  TRY(c, backend_.client_.take(backend_.client_.usual_deadline()));
+  connection_ = std::move(c);
+  if (!connection_->facts().proxied) return {};
+  return fail(backend_.refuse(
+      "behind a pooler a lock ends up with the next user of the session; connect to the server "
+      "itself, or use recipe lease"));
+}
+
+// Also behind a wait that was answered: the session then has the lock, and takes it once more.
+Result<std::optional<Progress>> AdvisoryWaiter::attempt() {
+  const Deadline until = backend_.client_.usual_deadline();
+  for (unsigned closed = 0;; ++closed) {
+    TRY_VOID(connect());
+    const bool had_worked = connection_->used;
+    const Deadline sent = Clock::now();
+    const Call calls[] = {backend_.silence(request_.ttl),
+                          {backend_.sql_.take,
+                           {lock_.value, lock_.record, request_.owner.hex(),
+                            std::to_string(request_.ttl.count()), request_.identity.encode()}}};
+    auto taken = backend_.client_.run_on<Answers>(*connection_, until, true, [&](Connection& c) {
+      return c.exchange("acquire", calls, until);
+    });
+    // An idle connection that the server has closed meanwhile.
+    if (!taken && connection_->broken() && had_worked && closed < 2) continue;
+    if (!taken) return fail(std::move(taken.error()));
+    if (const auto token = taken->back().number<FencingToken>(0)) {
+      auto& h = backend_.held_[{request_.key.text(), request_.owner}];
+      h = {std::move(connection_), Fd{::epoll_create1(EPOLL_CLOEXEC)}, *token};
+      epoll_event end{.events = EPOLLIN | EPOLLRDHUP, .data = {}};
+      ::epoll_ctl(h.alarm.get(), EPOLL_CTL_ADD, h.connection->fd(), &end);
+      h.connection->holds = true;
+      return std::optional<Progress>{
+          backend_.granted({request_.key, request_.owner}, h, sent, request_.ttl)};
+    }
+    TRY(seen, backend_.look(*connection_, lock_, until));
+    last_.holder = seen.holder();
+    last_.why = seen.why();
+    if (request_.wait) return std::optional<Progress>{};
+    backend_.client_.give_back(std::move(connection_));
+    return std::optional<Progress>{Busy{last_.holder, last_.why}};
+  }
+}
+
+Result<Progress> AdvisoryWaiter::step(Deadline end) {
+  for (;;) {
+    if (connection_ && connection_->under_way()) {
+      TRY(answer, connection_->receive(
+                      {std::min(end, answer_by_), backend_.client_.options().interrupt_fd}));
+      if (!answer && Clock::now() < answer_by_) return Progress{last_};
+      if (!answer) return fail(no_answer("wait", connection_->at().text()));
+      backend_.wakeups_ += answer->front().rows.size();
+    }
+    TRY(done, attempt());
+    if (done) return std::move(*done);
+    if (Clock::now() >= end) return Progress{last_};
+    const Duration patience = backend_.client_.options().op_timeout;
+    const Call wait[] = {
+        {backend_.sql_.wait, {lock_.value, std::to_string(longest_wait / 1ms)}, true}};
+    TRY_VOID(connection_->send("wait", wait, later(Clock::now(), patience)));
+    answer_by_ = later(Clock::now(), longest_wait + patience);
+  }
+}
+
+Result<Progress> AdvisoryWaiter::poll(Duration slice) {
+  const Lease own{request_.key, request_.owner};
+  if (auto* h = backend_.mine(request_.key, request_.owner)) {  // repeated for a lock that we hold
+    const Deadline sent = Clock::now();
+    TRY(again, backend_.renew(own, request_.ttl));
+    if (std::holds_alternative<Kept>(again))
+      return Progress{backend_.granted(own, *h, sent, request_.ttl)};
+    backend_.held_.erase({request_.key.text(), request_.owner});
+  }
+  auto done = step(later(Clock::now(), slice));
+  // What the session has, or was about to get, ends with it.
+  if (!done) backend_.client_.drop(std::move(connection_));
+  return done;
+}
+
+Result<void> AdvisoryWaiter::cancel() {
+  Client& client = backend_.client_;
+  // A session that waits in the server is ended by another, with what it was granted meanwhile.
+  if (connection_ && connection_->under_way() && !connection_->broken()) {
+    const std::string pid = std::to_string(connection_->facts().pid);
+    const auto ms = std::to_string(client.options().op_timeout / 2ms);
+    (void)backend_.ask("end the wait", {backend_.sql_.end, {lock_.value, pid, ms}});
+    client.drop(std::move(connection_));
+  }
+  client.give_back(std::move(connection_));
+  if (!backend_.mine(request_.key, request_.owner)) return {};
+  TRY_VOID(backend_.release({request_.key, request_.owner}, std::nullopt));
+  return {};
+}
+
+}  // namespace dlock::postgresql
