@@ -102,12 +102,15 @@ class SqlLeaseTable {
       if (taken) return std::move(*taken);
       join = a.ask.wait;  // most likely it is held
     }
+    bool made = false;
     for (unsigned conflicts = 0;;) {
       auto read_now = a.seen ? Result<Seen>(*std::exchange(a.seen, std::nullopt))
                              : read(c, a, std::exchange(join, false), until);
       if (!read_now) return fail(std::move(read_now.error()));
       Seen& seen = *read_now;
       if (!seen.exists) {
+        // a trigger or a policy hides it, or it is deleted again
+        if (std::exchange(made, true)) TRY_VOID(back_off(++conflicts, until));
         TRY_VOID(make_row(c, a, until));
         continue;
       }

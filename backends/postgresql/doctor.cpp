@@ -23,7 +23,10 @@ constexpr std::string_view facts_sql =
     "has_schema_privilege(current_schema(),'CREATE'),current_schema(),"
     "(SELECT max(extract(epoch FROM now()-xact_start))::bigint FROM pg_stat_activity WHERE "
     "backend_xmin IS NOT NULL AND pid<>pg_backend_pid() AND datname=current_database()),"
-    "(date_part('epoch',clock_timestamp())*1e6)::bigint,current_setting('log_lock_waits')";
+    "(date_part('epoch',clock_timestamp())*1e6)::bigint,"
+    "(SELECT string_agg(relnamespace::regnamespace::text,', ') FROM pg_class WHERE relkind='r' AND "
+    "relname IN ('dlock_lock','dlock_advisory') AND relnamespace<>coalesce((SELECT relnamespace "
+    "FROM pg_class WHERE oid=(SELECT to_regclass(t) FROM (VALUES {}) n(t,r) LIMIT 1)),0))";
 constexpr std::string_view rights_sql =
     "SELECT string_agg(r||' on '||t,', ') FROM (VALUES {}) n(t,r) WHERE NOT "
     "has_table_privilege(t,r)";
@@ -55,7 +58,7 @@ Result<std::vector<Finding>> examine(Client& client, const Traits& traits) {
   TRY(c, client.take(until, false));
   Findings found;
   const std::int64_t before = wall_micros();
-  const Statement facts{"", fmt::format(facts_sql, needs(traits))};
+  const Statement facts{"", fmt::format(facts_sql, needs(traits), needs(traits))};
   auto r = c->query("examine", {facts}, until);
   const std::int64_t after = wall_micros();
   if (!r) {
@@ -75,6 +78,11 @@ Result<std::vector<Finding>> examine(Client& client, const Traits& traits) {
                 : "missing, and this account may not make them",
             good_if(made || may, Level::bad),
             "another account must run the statements of dlock-postgresql(7)");
+  const std::string_view others = r->text(11);
+  if (!others.empty())
+    found.add("other tables", printable(fmt::format("in schema {}", others)),
+              made ? Level::warning : Level::bad,
+              "accounts whose search_path leads to different tables do not exclude each other");
   if (made) {
     const Statement rights{"", fmt::format(rights_sql, needs(traits))};
     const auto missing = c->query("examine", {rights}, until);

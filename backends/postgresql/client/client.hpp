@@ -5,15 +5,17 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 #include "postgresql/client/connection.hpp"
+#include "postgresql_schema/schema.hpp"
 
 namespace dlock::postgresql {
 
 class Client {
  public:
   // `schema`: the tables that are made when they are missing.
-  Client(Options options, std::string_view schema)
+  explicit Client(Options options, std::string_view schema = schema::lease)
       : options_(std::move(options)), schema_(schema) {}
 
   const Options& options() const noexcept { return options_; }

@@ -249,6 +249,11 @@ TEST_CASE(
   INFO(q.error().message);
   CHECK(q.error().code == Errc::cannot_create);
   CHECK(q.error().message.find("schema public has tables of dlock") != std::string::npos);
+  own.sql("CREATE TABLE ra.dlock_lock (LIKE public.dlock_lock)");
+  bool told = false;
+  for (const auto& f : open_postgres(url("rb", own.port()))->doctor().value())
+    told |= f.what == "other tables" && f.seen == "in schema ra";
+  CHECK(told);
 }
 
 TEST_CASE("what a URL may say") {
