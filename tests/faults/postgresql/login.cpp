@@ -251,8 +251,10 @@ TEST_CASE(
   CHECK(q.error().message.find("schema public has tables of dlock") != std::string::npos);
   own.sql("CREATE TABLE ra.dlock_lock (LIKE public.dlock_lock)");
   bool told = false;
-  for (const auto& f : open_postgres(url("rb", own.port()))->doctor().value())
-    told |= f.what == "other tables" && f.seen == "in schema ra";
+  const auto b = open_postgres(url("rb", own.port()));
+  const auto found = b->doctor();
+  REQUIRE(found);
+  for (const auto& f : *found) told |= f.what == "other tables" && f.seen == "in schema ra";
   CHECK(told);
 }
 
