@@ -93,7 +93,10 @@ constexpr long longest_ms = 100;  // between two looks at the tree
   do {
     wait(watched.both, 2, -1);
     wait(nullptr, 0, late_ms);
-    for (; watched.looks > 0; watched.looks = watched.looks - 1) wait(nullptr, 0, late_ms);
+    while (watched.looks > 0) {
+      watched.looks = watched.looks - 1;
+      wait(nullptr, 0, late_ms);
+    }
   } while (wait(watched.both, 2, 0) <= 0);
   raw_call(SYS_close, watched.spare, 0, 0, 0, 0);
   for (long pause_ms = 1;; pause_ms = longer(pause_ms)) {
