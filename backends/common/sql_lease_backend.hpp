@@ -116,11 +116,11 @@ class SqlLeaseBackend : public Backend {
   }
 
   Result<void> erase(const Key& key) override {
-    TRY_VOID(run_if_there<bool>([&](Connection& c) -> Result<bool> {
+    const auto erased = run_if_there<bool>([&](Connection& c) -> Result<bool> {
       TRY_VOID(table_.erase(c, name_of(key), client_.usual_deadline()));
       return true;
-    }));
-    return {};
+    });
+    return erased ? Result<void>{} : fail(erased.error());
   }
 
   std::uint64_t conflicts() const noexcept { return table_.conflicts(); }

@@ -26,7 +26,8 @@ constexpr std::string_view facts_sql =
     "(date_part('epoch',clock_timestamp())*1e6)::bigint,"
     "(SELECT string_agg(relnamespace::regnamespace::text,', ') FROM pg_class WHERE relkind='r' AND "
     "relname IN ('dlock_lock','dlock_advisory') AND relnamespace<>coalesce((SELECT relnamespace "
-    "FROM pg_class WHERE oid=(SELECT to_regclass(t) FROM (VALUES {}) n(t,r) LIMIT 1)),0))";
+    "FROM pg_class WHERE oid=(SELECT to_regclass(t) FROM (VALUES {}) n(t,r) LIMIT "
+    "1)),0)),pg_has_role('pg_read_all_stats','USAGE')";
 constexpr std::string_view rights_sql =
     "SELECT string_agg(r||' on '||t,', ') FROM (VALUES {}) n(t,r) WHERE NOT "
     "has_table_privilege(t,r)";
@@ -116,15 +117,15 @@ Result<std::vector<Finding>> examine(Client& client, const Traits& traits) {
             : traits.native ? "between, or wake=poll: waiters poll"
                             : "between: refused",
             good_if(!proxied || client.options().poll, traits.native ? Level::warning : Level::bad),
-            traits.native ? "name the server itself, or a pool in session mode does not help "
-                            "either: ?wake=poll says that this is meant"
+            traits.native ? "name the server itself, or say ?wake=poll if this is meant"
                           : "name the server itself, or use recipe lease");
   const auto oldest = r->number<std::int64_t>(9).value_or(0);
-  found.add(
-      "oldest snapshot", fmt::format("{}s", oldest),
-      good_if(static_cast<double>(oldest) < longest_snapshot, Level::warning),
-      "a long transaction in this database keeps the dead versions of rows that change often: "
-      "locks become slower until it ends");
+  const bool all_seen = r->text(12) == "t";
+  found.add("oldest snapshot", all_seen ? fmt::format("{}s", oldest) : "?",
+            !all_seen ? Level::unknown
+                      : good_if(static_cast<double>(oldest) < longest_snapshot, Level::warning),
+            "a long transaction in this database keeps the dead versions of rows that change "
+            "often: locks become slower until it ends; GRANT pg_read_all_stats shows it");
   clock(found, r->number<Micros>(10).value_or(0), before, after);
   client.drop(std::move(c));
   return found.take();

@@ -172,22 +172,22 @@ class OneAttempt {
     return all_kept(votes, is) && count(votes, is) >= majority_;
   }
 
-  Asks list_requests(FencingToken token, bool mark,
+  Asks list_requests(FencingToken token, bool marks,
                      const std::function<bool(std::size_t)>& whom) const {
     return same(
-        {&scripts::list, at_.all(), {vote_, std::to_string(token), list_, mark ? "1" : "0"}},
+        {&scripts::list, at_.all(), {vote_, std::to_string(token), list_, marks ? "1" : "0"}},
         [this, whom](std::size_t i) { return may_have_voted(votes_[i]) && whom(i); });
   }
 
   // First every kept master stores that the list is being changed, then any stores the new one:
   // whatever gets lost, clients of both lists can never have a majority at the same time.
   bool change_list(FencingToken token) {
-    for (const bool mark : {true, false}) {
-      const Votes stored =
-          masters_.ask(list_requests(token, mark, [&](std::size_t i) { return kept_[i] || !mark; }),
-                       later(Clock::now(), patience_), [&](const Votes& v) {
-                         return all_kept(v, &Vote::says_yes) || !all_kept(v, yes_or_open);
-                       });
+    for (const bool marks : {true, false}) {
+      const Votes stored = masters_.ask(
+          list_requests(token, marks, [&](std::size_t i) { return kept_[i] || !marks; }),
+          later(Clock::now(), patience_), [&](const Votes& v) {
+            return all_kept(v, &Vote::says_yes) || !all_kept(v, yes_or_open);
+          });
       if (!all_kept(stored, &Vote::says_yes)) return false;
     }
     return true;

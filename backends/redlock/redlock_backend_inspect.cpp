@@ -68,7 +68,7 @@ Result<Sightings> RedlockBackend::look(const Names& at, Votes* out) {
     return fail(why.code, fmt::format("look at {}: only {} of {} masters answered: {}", where(),
                                       understood, m.size(), why.message));
   if (out) *out = std::move(asked.votes);
-  return std::move(seen);
+  return seen;
 }
 
 std::string RedlockBackend::unread(const Sightings& seen) const {

@@ -78,6 +78,9 @@ Error as_login_error(std::string_view where, std::string_view text) {
   if (!state.empty()) {
     shown = shown.substr(std::min(shown.find(state) + 7, shown.size()));
     ServerError e = classify(state);
+    // what PgBouncer refuses has the state of a broken protocol
+    if (state == "08P01" && has(text, "authentication failed")) e = classify("28");
+    if (state == "08P01" && has(text, "no such database")) e = classify("3D000");
     if (e.code == Errc::timed_out) e.code = Errc::unavailable;  // no request was sent yet
     return refused(e.code, "connect", where, shown, e.advice);
   }

@@ -93,13 +93,15 @@ Result<Found> find(const Options& o, const OpenStore& opened, const Trace& trace
   return list;
 }
 
-// One key in full asks once more where the recipe notes starts.
+// One key in full asks once more where the recipe notes starts, if there is any record of the key.
 std::string shown(const Options& o, const OpenStore& opened, const Columns& columns,
                   const Found& found) {
   if (o.csv) return csv_of(found.keys, columns, !o.no_heading);
   if (found.key && (o.json || !as_row(o))) {
-    const auto starts =
-        opened.store.traits->starts ? opened.backend->starts(*found.key) : Result<Starts>(Starts{});
+    const KeyView& k = found.keys.front();
+    const bool known = k.fence != 0 || !k.holders.empty() || k.noted_start;
+    const auto starts = opened.store.traits->starts && known ? opened.backend->starts(*found.key)
+                                                             : Result<Starts>(Starts{});
     return o.json ? json_of_key(found.keys.front(), opened, starts)
                   : text_of_key(found.keys.front(), opened, starts);
   }
