@@ -548,12 +548,15 @@ X
   not_run dlock-postgresql.7 'names accounts of a server' <<'X'
 CREATE ROLE dlock LOGIN PASSWORD 'PASSWORD';
 CREATE DATABASE locks OWNER dlock;
-GRANT SELECT, INSERT, UPDATE ON dlock_lock TO dlock;
-GRANT SELECT, INSERT, UPDATE, DELETE ON dlock_wait TO dlock;
-GRANT SELECT, INSERT, UPDATE ON dlock_advisory TO dlock;
+GRANT SELECT, INSERT, UPDATE ON dlock_lock TO other;
+GRANT SELECT, INSERT, UPDATE, DELETE ON dlock_wait TO other;
+GRANT SELECT, INSERT, UPDATE ON dlock_advisory TO other;
 X
   not_run dlock-etcd.7 'names a role of a cluster' <<'X'
+etcdctl role add locks
 etcdctl role grant-permission locks --prefix=true readwrite dlock/
+etcdctl user add dlock
+etcdctl user grant-role dlock locks
 X
   not_run dlock-backends.7 'tests/cli/stores/formats.bats' <<'X'
 ... has layout 2, and this dlock knows layout 1 (a newer dlock wrote it: ...)

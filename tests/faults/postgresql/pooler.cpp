@@ -14,15 +14,19 @@ namespace {
 
 class Bouncer {
  public:
-  Bouncer(const PostgresServer& to, std::string_view mode) : port_(free_port()) {
-    const std::string ini = dir_.path() + "/ini";
+  // With a password, for user postgres: it knows database postgres alone.
+  Bouncer(const PostgresServer& to, std::string_view mode, std::string_view password = "")
+      : port_(free_port()) {
+    const std::string ini = dir_.path() + "/ini", users = dir_.path() + "/users";
     {
+      std::ofstream(users) << fmt::format("\"postgres\" \"{}\"\n", password);
       std::ofstream out(ini);
       out << fmt::format(
-          "[databases]\n* = host=127.0.0.1 user=postgres port={}\n[pgbouncer]\n"
-          "listen_addr=127.0.0.1\nlisten_port={}\nauth_type=any\npool_mode={}\n"
+          "[databases]\n{} = host=127.0.0.1 user=postgres port={}\n[pgbouncer]\n"
+          "listen_addr=127.0.0.1\nlisten_port={}\nauth_type={}\nauth_file={}\npool_mode={}\n"
           "default_pool_size=2\nunix_socket_dir=\nlogfile={}/log\n",
-          to.port(), port_, mode, dir_.path());
+          password.empty() ? "*" : "postgres", to.port(), port_,
+          password.empty() ? "any" : "scram-sha-256", users, mode, dir_.path());
     }
     PostgresServer::give(dir_.path());
     const passwd* p = ::geteuid() == 0 ? ::getpwnam("postgres") : nullptr;
@@ -36,8 +40,9 @@ class Bouncer {
     pid_ = start_server(words, {}, dir_.path() + "/out");
   }
   ~Bouncer() { ::kill(pid_, SIGKILL); }
-  std::string url(const PostgresDatabase& db) const {
-    return fmt::format("postgresql://postgres@127.0.0.1:{}/{}", port_, db.name());
+  std::string url(const PostgresDatabase& db) const { return url("postgres", db.name()); }
+  std::string url(std::string_view user, std::string_view database) const {
+    return fmt::format("postgresql://{}@127.0.0.1:{}/{}", user, port_, database);
   }
 
  private:
@@ -47,6 +52,24 @@ class Bouncer {
 };
 
 }  // namespace
+
+TEST_CASE("what PgBouncer refuses is refused for good: a password, a database") {
+  if (::access("/usr/sbin/pgbouncer", X_OK) != 0) {
+    WARN("pgbouncer is not installed");
+    return;
+  }
+  const Bouncer bouncer{server(), "transaction", "right"};
+  const auto code = [&](std::string_view user, std::string_view database) {
+    const auto b = open_postgres(bouncer.url(user, database), quick(3s, 5s));
+    Result<Progress> p = fail(Errc::unavailable, "");
+    for (const Deadline until = Clock::now() + 10s;
+         Clock::now() < until && !p && p.error().code == Errc::unavailable; ::usleep(20'000))
+      p = waiter(*b, request(key("k")))->poll(0us);
+    return p ? Errc::internal : p.error().code;
+  };
+  CHECK(code("postgres:wrong", "postgres") == Errc::denied);
+  CHECK(code("postgres:right", "none") == Errc::cannot_create);
+}
 
 TEST_CASE("advisory: behind PgBouncer nothing is granted, and the doctor says so") {
   if (::access("/usr/sbin/pgbouncer", X_OK) != 0) {
