@@ -128,7 +128,8 @@ MYSQL_RES* __wrap_mysql_store_result(MYSQL* m) {
 MYSQL_STMT* __real_mysql_stmt_init(MYSQL*);
 MYSQL_STMT* __wrap_mysql_stmt_init(MYSQL* m) {
   MYSQL_STMT* const s = __real_mysql_stmt_init(m);
-  dlock::test::prepared[s] = {m, {fmt::format("s{}", dlock::test::prepared.size()), ""}};
+  static unsigned count = 0;  // a handle may be that of one that was closed
+  dlock::test::prepared[s] = {m, {fmt::format("s{}", count++), ""}};
   return s;
 }
 
