@@ -139,7 +139,7 @@ Backstop::Backstop(const OwnChildren& children, int channel, int kill)
       kill_(duplicate(kill)),
       spare_(duplicate(channel)) {}
 
-void Backstop::put_off() { watched.looks = 5; }
+void Backstop::put_off() { watched.looks = 3; }
 
 FailedCall Backstop::start() {
   if (timer_.failed()) return timer_.failed();

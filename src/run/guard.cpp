@@ -22,7 +22,7 @@ using namespace std::chrono_literals;
 namespace {
 
 constexpr int patience_ms = 50;
-constexpr Duration sparing = 250ms;    // half of the shortest margin, see timing.hpp
+constexpr Duration sparing = 100ms;    // as long as the backstop waits
 constexpr Duration longest_look = 1s;  // at a tree that grows while it is signalled
 
 }  // namespace
@@ -285,13 +285,16 @@ bool Guard::reap() {
 void Guard::sweep_while_anything_changes(bool& alive) {
   std::vector<pid_t> before{0}, now;
   for (; alive; alive = reap()) {
-    const bool spares = Clock::now() < later(when_.kill_at, sparing);
+    const Deadline looked = Clock::now();
+    const bool spares = looked < later(when_.kill_at, sparing);
     const bool spared = spares && cgroup_.has_guard();
     if (!spared) cgroup_.kill();
     if (own_group_ && leader_alive_) ::kill(-job_, SIGKILL);
     now = children_.list();
     kill_children(now, spares);
-    if (backstop_ && (spared || (spares && std::any_of(now.begin(), now.end(), is_guard))))
+    // Not from the time to kill on: if this thread then hangs, the backstop must be in time.
+    if (backstop_ && looked < when_.kill_at &&
+        (spared || std::any_of(now.begin(), now.end(), is_guard)))
       backstop_->put_off();
     if (now == before) return;
     before.swap(now);

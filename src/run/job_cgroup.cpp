@@ -137,9 +137,11 @@ bool JobCgroup::has_guard() const {
   if (!dir_ || ::fstat(dir_.get(), &s) != 0 || s.st_nlink <= 2) return false;  // none exists
   DIR* dir = ::opendir(path_.c_str());
   bool found = false;
-  std::string_view space;
+  const std::string_view own = std::string_view(path_).substr(path_.rfind('-'));
+  std::string_view space;  // a pid of another namespace is another process here
   while (const dirent* e = dir ? ::readdir(dir) : nullptr)
-    found |= e->d_type == DT_DIR && is_guard(guard_of(e->d_name, space));
+    if (const pid_t pid = guard_of(e->d_name, space); pid > 0 && space == own)
+      found |= is_guard(pid);
   if (dir) ::closedir(dir);
   return found;
 }
