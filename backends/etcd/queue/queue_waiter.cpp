@@ -93,31 +93,29 @@ QueueWaiter::Step QueueWaiter::enter(Deadline until) {
   if (at_once.mode == Mode::permit) at_once.slot = 0;
   unanswered_ = lease_;
   // Who finds nobody is granted by this very transaction, and its record says so.
+  const Parts enter_line = {put(key_, record_.text(), lease_.id)};
   TRY(answer,
       backend_.client_.txn(
           "acquire",
-          transaction({created(key_, 0)},
-                      {list(prefix_), nested(transaction({none_below(prefix_)},
-                                                         {put(key_, at_once.text(), lease_.id)},
-                                                         {put(key_, record_.text(), lease_.id)}))},
-                      {list(prefix_), get(key_)}),
+          transaction({none_below(prefix_)}, {put(key_, at_once.text(), lease_.id)},
+                      {list(prefix_), nested(transaction({created(key_, 0)}, enter_line, {}))}),
           until, false));
   unanswered_ = {};
   if (answer.lease_missing) {
     forget_place();
     return fail(no_answer("acquire", backend_.where()));
   }
+  if (answer.ranges.size() != (answer.succeeded ? 1 : 2))
+    return fail(malformed_reply("acquire", backend_.where()));
   touch_ = later(Clock::now(), request_.ttl / 3);
-  if (answer.succeeded) {
-    revision_ = answer.revision;
-    attached_ = lease_.id;
-    if (answer.range(0).empty()) record_ = at_once;
-  } else {  // an earlier try, or another connection with our owner
-    const KeyValues& mine = answer.range(1);
-    if (mine.empty()) return fail(malformed_reply("acquire", backend_.where()));
-    revision_ = mine.front().created;
-    attached_ = mine.front().lease;
-    record_ = Record::parse(mine.front().value).value_or(record_);
+  revision_ = answer.revision;
+  attached_ = lease_.id;
+  if (answer.succeeded) record_ = at_once;
+  for (const KeyValue& kv : answer.range(0)) {
+    if (kv.key != key_) continue;  // else: an earlier try, or another connection with our owner
+    revision_ = kv.created;
+    attached_ = kv.lease;
+    record_ = Record::parse(kv.value).value_or(record_);
   }
   return judge(answer, answer.range(0), Whom::all, until);
 }

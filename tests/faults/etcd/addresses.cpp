@@ -129,3 +129,42 @@ TEST_CASE("of several endpoints the first has no TLS that fits, or refuses our c
   INFO(none.error().message);
   CHECK(none.error().code == Errc::denied);
 }
+
+TEST_CASE("an answer that lacks what was asked for grants nothing") {
+  Fd listener{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  sockaddr_in at{};
+  at.sin_family = AF_INET;
+  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof at;
+  REQUIRE(::bind(listener.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at) == 0);
+  REQUIRE(::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&at), &size) == 0);
+  REQUIRE(::listen(listener.get(), 8) == 0);
+  std::thread server{[&] {
+    std::vector<Fd> held;
+    char bytes[8192];
+    for (Fd fd; (fd = Fd{::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC)});
+         held.push_back(std::move(fd))) {
+      for (ssize_t n = 0; (n = ::recv(fd.get(), bytes, sizeof bytes, 0)) > 0;) {
+        const std::string_view request{bytes, static_cast<std::size_t>(n)};
+        const auto id = request.find("\"ID\":");
+        const std::string lease =
+            id == request.npos
+                ? ""
+                : fmt::format(R"(,{},"TTL":"30")", request.substr(id, request.find(',', id) - id));
+        const std::string body = fmt::format(R"({{"header":{{"revision":"5"}}{}}})", lease);
+        const std::string reply =
+            fmt::format("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{}", body.size(), body);
+        (void)::send(fd.get(), reply.data(), reply.size(), MSG_NOSIGNAL);
+      }
+    }
+  }};
+  {
+    const auto backend =
+        open_etcd(fmt::format("etcd://127.0.0.1:{}", ntohs(at.sin_port)), quick(4s));
+    const auto p = backend->enqueue(request(key("k"), 30s)).value()->poll(0s);
+    CHECK_FALSE(p);
+    if (!p) CHECK(p.error().message.find("malformed reply") != std::string::npos);
+  }
+  ::shutdown(listener.get(), SHUT_RDWR);
+  server.join();
+}
