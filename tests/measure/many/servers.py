@@ -6,6 +6,7 @@ import re
 import socket
 import subprocess
 import time
+import urllib.request
 
 import redis
 import stores
@@ -124,6 +125,35 @@ class Mariadb(stores.Mariadb):
         }
 
 
+class Etcd(stores.Etcd):
+    def __init__(self, directory, clients):
+        super().__init__(directory)
+
+    def connect(self):
+        return "--quota-backend-bytes 2 GB, --heartbeat-interval 100 ms"
+
+    def metrics(self):
+        with urllib.request.urlopen("http://127.0.0.1:%d/metrics" % self.port, timeout=10) as r:
+            said = r.read().decode()
+        lines = [line.rsplit(" ", 1) for line in said.splitlines() if not line.startswith("#")]
+        return {name: float(value) for name, value in lines}
+
+    def counters(self):
+        said = self.metrics()
+        port = ":%04X" % self.port
+        with open("/proc/net/tcp") as f:
+            ends = [line.split()[1:4] for line in f]
+        return {
+            "requests": int(sum(n for k, n in said.items() if "grpc_server_started_total" in k)),
+            "writes": int(said["etcd_server_proposals_committed_total"]),
+            # without ours, and the gateway's own
+            "connections": sum(at.endswith(port) and st == "01" for at, _, st in ends) - 2,
+        }
+
+    def memory_kib(self):
+        return self.metrics()["go_memstats_heap_inuse_bytes"] / 1024
+
+
 class Backend:
     """A way of locking: how to name it to dlock, and its servers."""
 
@@ -206,6 +236,13 @@ class ZookeeperSequential(Backend):
         return "zookeeper://%s" % self.hosts()
 
 
+class EtcdQueue(Backend):
+    store = Etcd
+
+    def url(self):
+        return "etcd://%s" % self.hosts()
+
+
 class MysqlLease(Backend):
     store = Mariadb
 
@@ -224,6 +261,7 @@ ALL = {
     "redis": RedisFair,
     "redlock": Redlock,
     "zookeeper": ZookeeperSequential,
+    "etcd": EtcdQueue,
     "mysql": MysqlLease,
     "mysql-get-lock": MysqlGetLock,
 }
