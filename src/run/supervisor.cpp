@@ -224,7 +224,7 @@ void Supervisor::perform(const Action& a) {
     case Do::send_signal: guard_.send(order::Signal{a.number}); return;
     case Do::signal_all:
       if (a.number == plan_.end_signal) announcer_.sends_end(a.number);
-      guard_.send(order::SignalAll{a.number});
+      guard_.send(order::Signal{a.number, true});
       return;
     case Do::kill_guard: ::kill(guard_pid_, SIGKILL); return;
     case Do::sweep_own: return sweep_own();
