@@ -27,8 +27,11 @@ void Output::status(const char* name, Fields fields, const std::string& mileston
     std::string line = fmt::format("{}: {}", key, name);
     const char* between = ": ";
     for (const auto& [field, value] : fields) {
-      std::visit([&, f = field](const auto& v) { line += fmt::format("{}{} {}", between, f, v); },
-                 value);
+      if (const auto* number = std::get_if<std::int64_t>(&value))
+        line += fmt::format("{}{} {}", between, field, *number);
+      else if (const auto* text = std::get_if<std::string>(&value))
+        line += fmt::format("{}{} {}", between, field, *text);
+      else continue;
       between = ", ";
     }
     inform(printable(line));
@@ -62,20 +65,11 @@ void Output::trace_attempt(const Owner& owner) {
   else trace("invoke", "acquire", {{"mode", "permit"}, {"limit", std::int64_t{request.limit}}});
 }
 
-void Output::trace_result(const char* f, const char* ev, std::optional<Deadline> deadline) {
-  if (deadline && *deadline != no_deadline)
-    trace(ev, f, {{"deadline", deadline->time_since_epoch().count()}});
-  else trace(ev, f);
-}
-
 void Output::trace_granted(const Lease& lease) {
   remember(lease.owner);
-  if (lease.deadline == no_deadline)
-    trace("ok", "acquire", {{"token", static_cast<std::int64_t>(lease.token)}});
-  else
-    trace("ok", "acquire",
-          {{"token", static_cast<std::int64_t>(lease.token)},
-           {"deadline", lease.deadline.time_since_epoch().count()}});
+  trace("ok", "acquire",
+        {{"token", static_cast<std::int64_t>(lease.token)},
+         {"deadline", nanoseconds(lease.deadline)}});
 }
 
 void Output::inform(std::string_view line) {

@@ -36,8 +36,6 @@ class Output {
   // owner is that of the last attempt or grant.
   void trace(const char* ev, const char* f, Fields = {});
   void trace_attempt(const Owner&);  // an acquisition begins
-  void trace_invoke(const char* f) { trace("invoke", f); }
-  void trace_result(const char* f, const char* ev, std::optional<Deadline> deadline = {});
   void trace_granted(const Lease&);
 
   // `dlock: ` + line on stderr. inform, warn: not with -q; error: always.

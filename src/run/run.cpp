@@ -50,13 +50,13 @@ Outcome run(const Plan& asked) {
     return output.give_up(status_unavailable, why(call));
   const Outcome outcome = supervisor.run();
   // whatever its result, the command's status stands
-  if (const auto written = supervisor.metrics().run_ended(supervisor.figures(), outcome); !written)
+  if (const auto written = supervisor.metrics().write_end(outcome); !written)
     output.error(written.error().message);
   output.flush(last_words);
   return outcome;
 }
 
-Outcome hold(const Plan& plan, const Entry& entry, Output& output, const Hold& how) {
+Outcome hold(const Plan& plan, const Entry& entry, Output& output, Hold& how) {
   if (const auto opened = output.open(); !opened)
     return output.give_up(exit_status(opened.error().code), opened.error().message);
   const Surroundings& around = *new Surroundings(-1);
@@ -70,12 +70,12 @@ Outcome hold(const Plan& plan, const Entry& entry, Output& output, const Hold& h
 
 Outcome acquire(const Plan& asked, const GrantSink& sink) {
   // as in run(): the keeper's thread may outlive this call
-  const Plan& plan = *new Plan(asked);
+  Plan& plan = *new Plan(asked);
+  plan.stays = plan.request.attached;
   const Entry& entry = *new Entry;
-  const Hold& how =
+  Hold& how =
       *new Hold{.pass_on = [&sink](const auto& leases) { return sink.print(sink.text(leases)); },
-                .stays = plan.request.attached,
-                .until_stdin_ends = plan.request.attached};
+                .until_stdin_ends = plan.stays};
   return hold(plan, entry, *new Output(plan), how);
 }
 

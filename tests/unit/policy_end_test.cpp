@@ -59,7 +59,7 @@ TEST_CASE("descendants") {
 TEST_CASE("--min-hold") {
   auto r = leased();
   r.min_hold = 60s;
-  r.can_detach = true;
+  r.traits.detached = true;
   Story s(r);
   s.running().after(5s).exits(9).dead(9 << 8);
   SECTION("leaves the remainder to the store and exits at once") {
@@ -193,7 +193,8 @@ TEST_CASE("dlock does not wait for an unanswered release") {
 }
 
 TEST_CASE("--until-success: which ends of the job withdraw its start") {
-  Policy::Rules r = leased();
+  Asked r = leased();
+  r.once_per = OncePer::parse("1h").value();
   r.until_success = true;
   r.max_run = 20s;
   Story s(r);
@@ -234,9 +235,9 @@ TEST_CASE("--until-success: which ends of the job withdraw its start") {
     CHECK(s.ends_with(status_lost));
   }
   SECTION("before a --min-hold is left to the store") {
-    Policy::Rules held = r;
+    Asked held = r;
     held.min_hold = 60s;
-    held.can_detach = true;
+    held.traits.detached = true;
     Story h(held);
     h.running().exits(1).dead(1 << 8);
     CHECK(h.last.front().what == Do::withdraw_start);
