@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/job_cgroup.hpp"
+#include <dirent.h>
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <sys/stat.h>
@@ -42,7 +43,7 @@ std::string own_cgroup() {
 // A killed nested dlock may have left its own below ours.
 void remove_tree(const std::string& path) {
   if (::rmdir(path.c_str()) == 0 || errno == ENOENT) return;
-  for (const std::string& name : directories_in(path)) remove_tree(path + '/' + name);
+  for (const std::string& name : names_in(path, DT_DIR)) remove_tree(path + '/' + name);
   ::rmdir(path.c_str());
 }
 
@@ -78,7 +79,7 @@ pid_t guard_of(std::string_view name, std::string_view& space) {
 void remove_leftovers(const std::string& own, const std::string& space) {
   struct stat s {};
   if (::stat(own.c_str(), &s) != 0 || s.st_nlink <= 2) return;  // none exists
-  for (const std::string& name : directories_in(own)) {
+  for (const std::string& name : names_in(own, DT_DIR)) {
     std::string_view there;
     const pid_t pid = guard_of(name, there);
     if (pid <= 0) continue;
@@ -124,7 +125,7 @@ void JobCgroup::kill() const {
 bool JobCgroup::has_guard() const {
   struct stat s {};
   if (!dir_ || ::fstat(dir_.get(), &s) != 0 || s.st_nlink <= 2) return false;  // none exists
-  const std::vector<std::string> names = directories_in(path_);
+  const std::vector<std::string> names = names_in(path_, DT_DIR);
   return std::any_of(names.begin(), names.end(), [this](const std::string& name) {
     std::string_view space;  // a pid of another namespace is another process here
     const pid_t pid = guard_of(name, space);

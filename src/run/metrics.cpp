@@ -20,6 +20,7 @@
 #include "run/lines.hpp"
 #include "util/fd.hpp"
 #include "util/file.hpp"
+#include "util/named_file.hpp"
 
 namespace dlock::run {
 
@@ -81,16 +82,6 @@ std::string page_of(std::string_view before, const Key& key, bool begins, const 
   return page;
 }
 
-// As far as it is a sensible page.
-std::string read_page(int fd) {
-  std::string text = "\n";
-  char part[4096];
-  for (ssize_t n = 0;
-       fd >= 0 && text.size() < (1U << 20U) && (n = ::read(fd, part, sizeof part)) > 0;)
-    text.append(part, static_cast<std::size_t>(n));
-  return text;
-}
-
 constexpr Duration draft_patience = 250ms;
 
 // The new file, empty and locked. It is its own lock: it has one name, the process that has it
@@ -147,8 +138,8 @@ Result<void> write(const std::string& path, const Key& key, bool begins, const F
   const Fd before(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | O_NOFOLLOW));
   // its counters must not restart
   if (!before && errno != ENOENT) return failed(::strerrordesc_np(errno));
-  int error =
-      write_all(draft.get(), page_of(read_page(before.get()), key, begins, figures, outcome));
+  const std::string old = "\n" + read_text(before.get(), {.longest = 1U << 20U}).value_or("");
+  int error = write_all(draft.get(), page_of(old, key, begins, figures, outcome));
   if (!error && ::rename(name.c_str(), path.c_str()) != 0) error = errno;
   if (!error) return {};
   ::unlink(name.c_str());

@@ -28,8 +28,9 @@ struct Action {
     hand_over,    // without a job: pass the grant on; answer HandedOver
     // release a late grant and wait again after `span`; answered by Granted or WaitEnded
     queue_again,
-    withdraw_start,  // --once-per: before release or detach, the noted start no longer counts
-    release,         // answer ReleaseDone; outcome: how the job ended, if there was one
+    // Answer ReleaseDone. outcome: how the job ended, if there was one. forget_start: the start
+    // noted for --once-per is withdrawn before.
+    release,
     // let the lock last for `span` without us; answered by DetachDone; outcome as for release
     detach,
     say,  // note, for messages and events
@@ -54,6 +55,7 @@ struct Action {
   Duration span{};
   Note note{};
   Outcome outcome{};
+  bool forget_start = false;
 };
 using Actions = std::vector<Action>;
 
@@ -142,6 +144,7 @@ class Policy {
   void forward(const event::Signal&, Deadline now);
   void give_back(Deadline now);  // the tree is dead: detach, go on holding or release
   void release(Deadline now);
+  bool forgets_start() const noexcept;
   Deadline time_to_give_back(Deadline now) const noexcept;
   void end(Outcome);
   bool guarded() const noexcept;

@@ -188,7 +188,6 @@ void Policy::give_back(Deadline now) {
   const Outcome end_of_job = result();
   const bool succeeded = end_of_job.how == How::command && end_of_job.value == 0;
   withdraws_ = plan_.once_per && plan_.until_success && end_of_job.job_ended() && !succeeded;
-  if (withdraws_) act(Do::withdraw_start);
   hold_until_ = ran ? later(granted_at_, plan_.min_hold) : now;
   if (hold_until_ <= now) return release(now);
   if (plan_.traits.detached) {
@@ -196,7 +195,8 @@ void Policy::give_back(Deadline now) {
     step_by_ = time_to_give_back(now);
     actions_.push_back({.what = Do::detach,
                         .span = std::chrono::duration_cast<Duration>(hold_until_ - now),
-                        .outcome = result()});
+                        .outcome = result(),
+                        .forget_start = forgets_start()});
   } else {
     phase_ = Phase::lingering;
     say(Note::holding);
@@ -214,7 +214,12 @@ void Policy::on(const event::DetachDone& e, Deadline now) {
 void Policy::release(Deadline now) {
   phase_ = Phase::releasing;
   step_by_ = time_to_give_back(now);
-  actions_.push_back({.what = Do::release, .outcome = result()});
+  actions_.push_back({.what = Do::release, .outcome = result(), .forget_start = forgets_start()});
+}
+
+// It was not started, or its failure does not count.
+bool Policy::forgets_start() const noexcept {
+  return withdraws_ || start_failed_ || exec_error_ != 0;
 }
 
 // The withdrawal is an exchange of its own, before the last one, which keeps its whole time.

@@ -37,7 +37,7 @@ void read_list(int fd, std::vector<pid_t>& out) {
 std::vector<pid_t> children_of(pid_t pid) {
   std::vector<pid_t> found;
   const std::string path = proc_path(pid, "/task");
-  for (const std::string& thread : directories_in(path)) {
+  for (const std::string& thread : names_in(path, DT_DIR)) {
     const std::string list = path + '/' + thread + "/children";
     if (const Fd fd(::open(list.c_str(), O_RDONLY | O_CLOEXEC)); fd) read_list(fd.get(), found);
   }
@@ -76,11 +76,11 @@ std::string read_start(const std::string& path) {
   return {text, n > 0 ? static_cast<std::size_t>(n) : 0};
 }
 
-std::vector<std::string> directories_in(const std::string& path) {
+std::vector<std::string> names_in(const std::string& path, unsigned char type) {
   std::vector<std::string> names;
   DIR* dir = ::opendir(path.c_str());
   while (const dirent* e = dir ? ::readdir(dir) : nullptr)
-    if (e->d_type == DT_DIR && e->d_name[0] != '.') names.emplace_back(e->d_name);
+    if (e->d_type == type && e->d_name[0] != '.') names.emplace_back(e->d_name);
   if (dir) ::closedir(dir);
   return names;
 }

@@ -10,6 +10,20 @@
 #include "run/supervisor.hpp"
 
 namespace dlock::run {
+namespace {
+
+Outcome supervise(const Plan& plan, const Entry& entry, const Surroundings& around, Output& output,
+                  Channel channel, pid_t guard, Hold* how) {
+  if (const auto opened = output.open(); !opened)
+    return output.give_up(exit_status(opened.error().code), opened.error().message);
+  Supervisor& supervisor =
+      *new Supervisor(plan, entry, around, output, std::move(channel), guard, how);
+  if (const FailedCall call = supervisor.failed())
+    return output.give_up(status_unavailable, why(call));
+  return supervisor.run();
+}
+
+}  // namespace
 
 Outcome run(const Plan& asked) {
   // These live as long as the process, like everything that the keeper's thread uses: it is never
@@ -42,30 +56,12 @@ Outcome run(const Plan& asked) {
     return output.give_up(
         status_config,
         "/proc does not list our child processes here: a job could not be ended for certain");
-  if (const auto opened = output.open(); !opened)
-    return output.give_up(exit_status(opened.error().code), opened.error().message);
-  Supervisor& supervisor =
-      *new Supervisor(plan, entry, around, output, Channel(std::move(ours)), guard);
-  if (const FailedCall call = supervisor.failed())
-    return output.give_up(status_unavailable, why(call));
-  const Outcome outcome = supervisor.run();
-  // whatever its result, the command's status stands
-  if (const auto written = supervisor.metrics().write_end(outcome); !written)
-    output.error(written.error().message);
-  output.flush(last_words);
-  return outcome;
+  return supervise(plan, entry, around, output, Channel(std::move(ours)), guard, nullptr);
 }
 
 Outcome hold(const Plan& plan, const Entry& entry, Output& output, Hold& how) {
-  if (const auto opened = output.open(); !opened)
-    return output.give_up(exit_status(opened.error().code), opened.error().message);
   const Surroundings& around = *new Surroundings(-1);
-  Supervisor& supervisor = *new Supervisor(plan, entry, around, output, Channel(Fd()), -1, &how);
-  if (const FailedCall call = supervisor.failed())
-    return output.give_up(status_unavailable, why(call));
-  const Outcome outcome = supervisor.run();
-  output.flush(last_words);
-  return outcome;
+  return supervise(plan, entry, around, output, Channel(Fd()), -1, &how);
 }
 
 Outcome acquire(const Plan& asked, const GrantSink& sink) {

@@ -85,6 +85,10 @@ Outcome Supervisor::run() {
     timer_.drain();
     turn();
   }
+  // whatever its result, the command's status stands
+  if (const auto written = metrics_.write_end(outcome_); !written)
+    output_.error(written.error().message);
+  output_.flush(last_words);
   return outcome_;
 }
 
@@ -109,8 +113,6 @@ void Supervisor::step(const Event& e, Deadline now) {
   if (const auto* of_job = std::get_if<GuardEvent>(&e)) {
     announcer_.report(*of_job);
     if (std::holds_alternative<event::JobStarted>(*of_job)) metrics_.job_runs();
-    forget_start_ |= std::holds_alternative<event::StartFailed>(*of_job) ||
-                     std::holds_alternative<event::ExecFailed>(*of_job);
   }
   for (const Action& a : policy_.step(e, now)) perform(a);
 }
@@ -217,9 +219,8 @@ void Supervisor::perform(const Action& a) {
     case Do::leave_queue: keeper_.leave(); return;
     case Do::queue_again: keeper_.queue_again(a.span); return;
     case Do::hand_over: return hand_over();
-    case Do::withdraw_start: forget_start_ = true; return;
-    case Do::release: keeper_.release(farewell(a.outcome)); return;
-    case Do::detach: keeper_.detach(a.span, farewell(a.outcome)); return;
+    case Do::release: keeper_.release(farewell(a)); return;
+    case Do::detach: keeper_.detach(a.span, farewell(a)); return;
     case Do::say: {
       const bool named = a.note == Action::Note::stuck || a.note == Action::Note::descendants;
       return announcer_.say(a.note, named ? job_members() : std::vector<pid_t>{}, Clock::now());
@@ -228,9 +229,9 @@ void Supervisor::perform(const Action& a) {
   }
 }
 
-Keeper::Farewell Supervisor::farewell(const Outcome& o) const {
-  Keeper::Farewell f{.job = {}, .forget_start = forget_start_};
-  if (!hold_ && o.job_ended()) f.job = RunEnd{o.by_signal, o.value};
+Keeper::Farewell Supervisor::farewell(const Action& a) const {
+  Keeper::Farewell f{.forget_start = a.forget_start};
+  if (!hold_ && a.outcome.job_ended()) f.job = RunEnd{a.outcome.by_signal, a.outcome.value};
   return f;
 }
 
@@ -267,7 +268,6 @@ void Supervisor::start_job() {
   if (error == EPIPE || error == ECONNRESET) {
     ::kill(guard_pid_, SIGKILL);  // its end of the channel is broken; the end of file will follow
   } else if (error != 0) {
-    forget_start_ = true;
     announcer_.start_failed(
         fmt::format("the order to the guard process failed: {}", ::strerrordesc_np(error)));
     for (const Action& a : policy_.step(event::StartFailed{error}, Clock::now())) perform(a);

@@ -26,11 +26,10 @@ class Supervisor {
  public:
   // A guard, or what to do without a job.
   Supervisor(const Plan&, const Entry&, const Surroundings&, Output&, Channel guard,
-             pid_t guard_pid, Hold* = nullptr);
+             pid_t guard_pid, Hold*);
   ~Supervisor() = delete;
   FailedCall failed() const;  // then run() would never end
   Outcome run();
-  Metrics& metrics() noexcept { return metrics_; }
 
  private:
   void turn();
@@ -42,7 +41,7 @@ class Supervisor {
   void stop();
   void reap_others() const;
   void perform(const Action&);
-  Keeper::Farewell farewell(const Outcome&) const;
+  Keeper::Farewell farewell(const Action&) const;
   void start_job();
   void hand_over();
   bool may_be_asked() const;  // to end, without a job
@@ -71,7 +70,6 @@ class Supervisor {
   std::vector<Lease> leases_;
   std::vector<Fd> holds_;             // until the guard has them
   Hold* const hold_;                  // null: there is a job
-  bool forget_start_ = false;         // Keeper::Farewell
   Deadline thread_at_ = no_deadline;  // when the keeper gets its thread
   bool guard_reaped_;                 // or there is none
   std::uint64_t guard_started_ = 0;   // clock ticks since boot; known when it is dead

@@ -231,7 +231,6 @@ void Party::perform(const run::Action& a) {
     // nobody asks for these here
     case Do::stop_self:
     case Do::hand_over:
-    case Do::withdraw_start:
     case Do::detach:
     case Do::say: return;
   }
