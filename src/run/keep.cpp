@@ -65,8 +65,7 @@ Outcome keep_lock(const Plan& plan, const Entry& entry, const GrantSink& sink, c
                   int link) {
   Output& output = *new Output(plan);
   const auto listener = how.socket.empty() ? Result<Fd>(Fd()) : listen_as_keeper(how.socket);
-  if (!listener)
-    return output.give_up(exit_status(listener.error().code), listener.error().message);
+  if (!listener) return output.give_up(listener.error());
   Hold& until = *new Hold{
       .pass_on = [&](const auto& leases) { return pass_on(how, link, output, sink.text(leases)); },
       .watch = how.watch,
@@ -113,9 +112,9 @@ Outcome foreground(const Plan& plan, const Entry& entry, const GrantSink& sink, 
     const ssize_t n = ::recv(link.get(), text.data(), text.size(), 0);
     if (n <= 0 && ending == 0 && !failed)
       return (new Output(plan))
-          ->give_up(status_unavailable,
-                    "the keeper was killed; if it had the lock already, that lasts no longer "
-                    "than --ttl");
+          ->give_up({Errc::unavailable,
+                     "the keeper was killed; if it had the lock already, that lasts no longer "
+                     "than --ttl"});
     if (n <= 0) break;
     if (text[0] == '\0' && static_cast<std::size_t>(n) == sizeof(Ending)) {
       Ending last;
@@ -142,8 +141,8 @@ Outcome keep(const Plan& plan, const GrantSink& sink, const KeepFor& how) {
   int pair[2];
   const auto cannot_begin = [&](int error) {
     return (new Output(plan))
-        ->give_up(status_unavailable,
-                  fmt::format("no process for the keeper: {}", ::strerrordesc_np(error)));
+        ->give_up({Errc::unavailable,
+                   fmt::format("no process for the keeper: {}", ::strerrordesc_np(error))});
   };
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0)
     return cannot_begin(errno);

@@ -17,10 +17,10 @@ namespace {
 
 constexpr int most_tries_to_note = 100;
 
-template <class Ask>
-auto twice(Ask ask) {
-  auto answer = ask();
-  return !answer && retryable(answer.error().code) ? ask() : answer;
+template <class Call>
+auto twice(Call call) {
+  auto answer = call();
+  return !answer && retryable(answer.error().code) ? call() : answer;
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 #include "core/duration.hpp"
+#include "core/exit_status.hpp"
 #include "core/text.hpp"
 
 namespace dlock::run {
@@ -87,10 +88,10 @@ void Output::message(const char* level, std::string_view line) {
   writer_.write(STDERR_FILENO, message_line(level, plan_.request.key.text(), line, plan_.say.json));
 }
 
-Outcome Output::give_up(int status, std::string_view why) {
-  error(why);
+Outcome Output::give_up(const Error& e) {
+  error(e.message);
   flush(last_words);
-  return {false, status, Outcome::How::error};
+  return {false, exit_status(e.code), Outcome::How::error};
 }
 
 void Output::raw(std::string t) { writer_.write(STDERR_FILENO, std::move(t)); }

@@ -42,9 +42,9 @@ class Output {
   void inform(std::string_view line);
   void warn(std::string_view line);
   void error(std::string_view line);
-  Outcome give_up(int status,
-                  std::string_view why);  // an error, which gets out, before anything begins
-  void raw(std::string text);             // to stderr, unchanged: the waiting line on a terminal
+  // An error, which gets out, before anything begins.
+  Outcome give_up(const Error&);
+  void raw(std::string text);  // to stderr, unchanged: the waiting line on a terminal
 
   std::string key() const;  // for a message
 

@@ -5,7 +5,6 @@
 #include <sys/prctl.h>
 #include <cerrno>
 #include <cstring>
-#include "core/exit_status.hpp"
 #include "run/guard.hpp"
 #include "run/supervisor.hpp"
 
@@ -14,12 +13,11 @@ namespace {
 
 Outcome supervise(const Plan& plan, const Entry& entry, const Surroundings& around, Output& output,
                   Channel channel, pid_t guard, Hold* how) {
-  if (const auto opened = output.open(); !opened)
-    return output.give_up(exit_status(opened.error().code), opened.error().message);
+  if (const auto opened = output.open(); !opened) return output.give_up(opened.error());
   Supervisor& supervisor =
       *new Supervisor(plan, entry, around, output, std::move(channel), guard, how);
   if (const FailedCall call = supervisor.failed())
-    return output.give_up(status_unavailable, why(call));
+    return output.give_up({Errc::unavailable, why(call)});
   return supervisor.run();
 }
 
@@ -34,12 +32,12 @@ Outcome run(const Plan& asked) {
   Output& output = *new Output(plan);
   Fd ours, theirs;
   if (!Channel::make_pair(ours, theirs))
-    return output.give_up(status_unavailable,
-                          fmt::format("no socket pair: {}", std::strerror(errno)));
+    return output.give_up(
+        {Errc::unavailable, fmt::format("no socket pair: {}", std::strerror(errno))});
   const pid_t guard = ::fork();  // before any thread and any client library exists
   if (guard < 0)
-    return output.give_up(status_unavailable,
-                          fmt::format("cannot fork the guard: {}", why({"fork", errno})));
+    return output.give_up(
+        {Errc::unavailable, fmt::format("cannot fork the guard: {}", why({"fork", errno}))});
   if (guard == 0) {
     ours.reset();
     // not on the stack, which may be limited to less than those of the children in it
@@ -54,8 +52,8 @@ Outcome run(const Plan& asked) {
   Surroundings& around = *new Surroundings(guard);
   if (!around.children)
     return output.give_up(
-        status_config,
-        "/proc does not list our child processes here: a job could not be ended for certain");
+        {Errc::config,
+         "/proc does not list our child processes here: a job could not be ended for certain"});
   return supervise(plan, entry, around, output, Channel(std::move(ours)), guard, nullptr);
 }
 

@@ -56,8 +56,8 @@ class Several final : public Wrapped {
   Result<Released> release_all(std::optional<RunEnd> end = std::nullopt);
   bool forget();  // nothing is taken; returns whether one of the released keys was no longer held
   Result<void> settle();
-  template <class Ask>
-  Result<Renewal> each(Ask ask);
+  template <class Call>
+  Result<Renewal> each(Call call);
 
   const Timing timing_;
   const std::vector<Key> keys_;
@@ -107,12 +107,12 @@ Lease Several::whole() const {
 }
 
 // Lost is the stronger result: one lost key ends them all, whatever is unknown about the others.
-template <class Ask>
-Result<Renewal> Several::each(Ask ask) {
+template <class Call>
+Result<Renewal> Several::each(Call call) {
   std::optional<Error> unknown;
   bool revoked = false;
   for (Taken& t : taken_) {
-    auto answer = ask(t.lease);
+    auto answer = call(t.lease);
     if (!answer) {
       unknown = answer.error();
     } else if (const Lost* lost = std::get_if<Lost>(&*answer)) {
