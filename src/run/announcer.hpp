@@ -4,12 +4,20 @@
 #include <vector>
 #include "run/output.hpp"
 #include "run/policy.hpp"
-#include "run/waiting_line.hpp"
 
 namespace dlock::run {
 
+// Whether the line of a wait is drawn again and again, so that news is wanted each second. If not,
+// it comes again after these times.
+bool redraws(const Plan&);
+inline constexpr Duration said_again[] = {std::chrono::minutes{1}, std::chrono::minutes{10},
+                                          std::chrono::hours{1}};
+
 // Informs the user about one lock and its job: messages, status lines and history. The Supervisor
 // passes it what happens and what Policy says; it decides nothing, and none of its calls blocks.
+//
+// Of a wait, and its holder, it says nothing for 500 ms, then one line. On a terminal that line is
+// redrawn each second; elsewhere it comes again at 1 min, 10 min and 1 h only.
 class Announcer {
  public:
   Announcer(const Plan&, Output&);
@@ -23,22 +31,39 @@ class Announcer {
   void acquired(const Lease&);
   void start_failed(const std::string& why);
   void sends_end(int signal);  // to the whole tree
+  void job_is_dead();
   void exit(const Outcome&);
-  void clear_line() { line_.clear(); }  // of the terminal, before other output
+  void clear_line();  // of the terminal, before other output
 
  private:
-  std::string key() const;
-  bool has_job() const noexcept { return plan_.command != nullptr; }
+  // About the key.
+  void inform(std::string_view what);
+  void error(std::string_view what);
+
+  void still_waiting(const Waiting&, Deadline now);
+  void unreachable(const std::string& why, Deadline now);
+  void show(const std::string& why, const std::string& position = {});
+  void wait_is_over(bool busy, Deadline now);
   void renewal_failed(const std::string& why, Deadline term_at, Deadline now);
   void lost();
   void not_released();
 
   const Plan& plan_;
   Output& output_;
-  WaitingLine line_;
+
+  // The wait.
+  const Deadline since_;
+  Deadline next_line_;
+  int lines_ = 0;
+  bool terminal_ = false, drawn_ = false, said_waiting_ = false;
+  // no_deadline: the last report was an answer
+  Deadline failing_since_ = no_deadline, next_failing_{};
+  event::Answered answer_{};  // the last one
+  std::string no_answer_;
+
   std::string reason_;    // the keeper's last one, for the final message
   bool failing_ = false;  // renewals fail at the moment
-  bool said_waiting_ = false, expired_ = false;
+  bool expired_ = false;
 };
 
 }  // namespace dlock::run

@@ -4,14 +4,32 @@
 #include <linux/sched.h>
 #include <sys/prctl.h>
 #include <sys/utsname.h>
+#include <climits>
 #include <csignal>
 #include <cstdint>
+#include <cstdlib>
 #include <string_view>
+#include <utility>
 #include "core/number.hpp"
 #include "run/raw_call.hpp"
 
 namespace dlock::run {
 namespace {
+
+std::vector<std::string> look_up_in_path(const std::string& name) {
+  if (name.empty()) return {};
+  if (name.find('/') != name.npos) return {name};
+  const char* path = std::getenv("PATH");
+  std::vector<std::string> found;
+  for (std::string_view rest = path ? path : "/bin:/usr/bin";;) {
+    const auto end = rest.find(':');
+    const std::string_view directory = rest.substr(0, end);  // empty: the current one
+    if (directory.size() < PATH_MAX)
+      found.push_back(std::string(directory) + (directory.empty() ? "" : "/") + name);
+    if (end == rest.npos) return found;
+    rest.remove_prefix(end + 1);
+  }
+}
 
 void set_disposition(int signal, void (*handler)(int)) {
 #if defined(__x86_64__) || defined(__aarch64__)
@@ -36,12 +54,12 @@ long execute(const Child& c) {
   long error = -ENOENT;
   bool refused = false;
   for (const char* const* file = c.files; *file; ++file) {
-    error =
-        raw_call(SYS_execve, as_argument(*file), as_argument(c.words), as_argument(c.environment));
+    error = raw_call(SYS_execve, as_argument(*file), as_argument(c.words),
+                     as_argument(c.how.environment));
     if (error == -ENOEXEC) {
       c.script[1] = *file;
       error = raw_call(SYS_execve, as_argument(c.script[0]), as_argument(c.script),
-                       as_argument(c.environment));
+                       as_argument(c.how.environment));
     }
     if (!goes_on(error)) return -error;
     refused |= error == -EACCES;
@@ -50,17 +68,18 @@ long execute(const Child& c) {
 }
 
 [[noreturn]] void become(const Child& c) {
-  raw_call(SYS_setpgid, 0, c.group);
+  raw_call(SYS_setpgid, 0, c.how.group);
   raw_call(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL);
   // the guard died between clone and prctl
   if (raw_call(SYS_getppid) != c.guard) raw_call(SYS_exit_group, 125);
-  set_disposition(SIGBUS, c.signals.on_bus);
-  set_disposition(SIGCHLD, c.signals.on_child);
-  set_disposition(SIGXFSZ, c.signals.on_file_size);
+  set_disposition(SIGBUS, c.how.signals.on_bus);
+  set_disposition(SIGCHLD, c.how.signals.on_child);
+  set_disposition(SIGXFSZ, c.how.signals.on_file_size);
   // signals sent since the clone arrive here, none is lost
-  raw_call(SYS_rt_sigprocmask, SIG_SETMASK, as_argument(&c.signals.mask), 0, _NSIG / 8);
+  raw_call(SYS_rt_sigprocmask, SIG_SETMASK, as_argument(&c.how.signals.mask), 0, _NSIG / 8);
   const auto error = static_cast<int>(execute(c));
-  if (c.error_pipe >= 0) raw_call(SYS_write, c.error_pipe, as_argument(&error), sizeof error);
+  if (c.how.error_pipe >= 0)
+    raw_call(SYS_write, c.how.error_pipe, as_argument(&error), sizeof error);
   for (;;) raw_call(SYS_exit_group, error == ENOENT ? 127 : 126);
 }
 
@@ -106,6 +125,21 @@ long clone_onto_stack(const clone_args& args, const Child& child) {
 }
 
 }  // namespace
+
+Child::Child(std::vector<std::string> argv, const How& h, const std::string& file)
+    : how(h),
+      text_(std::move(argv)),
+      found_(file.empty() ? look_up_in_path(text_.front()) : std::vector{file}) {
+  for (const std::string& word : text_) words_.push_back(const_cast<char*>(word.c_str()));
+  words_.push_back(nullptr);
+  for (const std::string& f : found_) files_.push_back(f.c_str());
+  files_.push_back(nullptr);
+  script_ = {"/bin/sh", nullptr};
+  script_.insert(script_.end(), words_.begin() + 1, words_.end());
+  files = files_.data();
+  words = words_.data();
+  script = script_.data();
+}
 
 pid_t start_child(Child& child, int cgroup) {
   clone_args args{};

@@ -3,31 +3,39 @@
 #include <sys/types.h>
 #include <unistd.h>
 #include <cstddef>
+#include <string>
+#include <vector>
 #include "run/entry.hpp"
-#include "run/program.hpp"
 
 namespace dlock::run {
 
-// All that a child of the guard reads and writes until its exec: it stays as long as that may hang.
+// A child of the guard, and all that it reads and writes until its exec, which may hang on a dead
+// mount: so this stays for as long as the guard lives.
 struct Child {
-  Child(const Program& p, char* const* variables, const Entry::Signals& found, pid_t group_to_join,
-        int pipe_for_errno)
-      : files(p.files()),
-        script(p.script()),
-        words(p.words()),
-        environment(variables),
-        signals(found),
-        group(group_to_join),
-        error_pipe(pipe_for_errno) {}
+  struct How {
+    char* const* environment;
+    Entry::Signals signals;
+    pid_t group;          // 0: one of its own
+    int error_pipe = -1;  // gets the errno of an exec that failed; or -1
+  };
+  // As execvp(3): a first word without '/' is looked up in PATH, now. Or `file` is executed.
+  Child(std::vector<std::string> words, const How&, const std::string& file = {});
+  Child(const Child&) = delete;  // it points into itself
 
   alignas(16) std::byte stack[32768];  // touched at its upper end alone
-  const char* const* const files;
-  const char** const script;
-  char* const* const words;
-  char* const* const environment;
-  const Entry::Signals signals;
-  const pid_t guard = ::getpid(), group;  // 0: a group of its own
-  const int error_pipe;                   // gets the errno of an exec that failed; or -1
+  const How how;
+  const pid_t guard = ::getpid();
+  // What it tries, in this order; both end with nullptr.
+  const char* const* files;
+  char* const* words;
+  // Of the shell that runs a file which is no program and has no #! line; the second word, the
+  // file, is set by the child, which alone knows it.
+  const char** script;
+
+ private:
+  const std::vector<std::string> text_, found_;
+  std::vector<char*> words_;
+  std::vector<const char*> files_, script_;
 };
 
 // Starts it, in the cgroup of that descriptor if there is one and it takes processes. -1 and errno

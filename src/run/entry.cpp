@@ -12,17 +12,10 @@ namespace {
 // Not close-on-exec, as all of dlock's own are.
 std::vector<int> inherited_descriptors() {
   std::vector<int> found;
-  const Fd list(::open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  alignas(dirent64) char buffer[2048];
-  for (ssize_t n; list && (n = ::getdents64(list.get(), buffer, sizeof buffer)) > 0;) {
-    for (ssize_t at = 0; at < n;) {
-      const auto* entry = reinterpret_cast<const dirent64*>(buffer + at);
-      at += entry->d_reclen;
-      const auto fd = parse_number<int>(entry->d_name);
-      if (!fd) continue;  // "." and ".."
-      const int flags = ::fcntl(*fd, F_GETFD);
-      if (flags >= 0 && (flags & FD_CLOEXEC) == 0) found.push_back(*fd);
-    }
+  for (const std::string& name : names_in("/proc/self/fd", DT_LNK)) {
+    const int fd = parse_number<int>(name).value_or(-1);
+    const int flags = ::fcntl(fd, F_GETFD);
+    if (flags >= 0 && (flags & FD_CLOEXEC) == 0) found.push_back(fd);
   }
   return found;
 }

@@ -5,22 +5,12 @@
 #include <algorithm>
 #include <string_view>
 #include "core/sequencer.hpp"
+#include "run/lines.hpp"
 #include "run/process.hpp"
 
 namespace dlock::run {
 
 namespace {
-
-// A key inside a JSON string: it is valid UTF-8 without control characters, so two characters need
-// escapes. (Loading a JSON library at every start costs more than the rest of this file.)
-std::string json_text(std::string_view key) {
-  std::string out;
-  for (const char c : key) {
-    if (c == '"' || c == '\\') out += '\\';
-    out += c;
-  }
-  return out;
-}
 
 std::string handle_of(const Traits& traits, const std::vector<Lease>& leases) {
   return Handle::of(traits.family, traits.recipe, leases).text();
@@ -52,7 +42,8 @@ std::string job_environment(const Plan& plan, const std::vector<Lease>& leases, 
   if (first.mode == Mode::permit) set("DLOCK_SLOT", std::to_string(first.slot));
   else remove("DLOCK_SLOT");
 
-  // A nested dlock also needs the handle, and the process that must be its ancestor.
+  // A nested dlock also needs the handle, and the process that must be its ancestor. (Loading a JSON
+  // library at every start costs more than the rest of this file.)
   const auto seen = look_up(guard);
   const std::string stands_behind =
       fmt::format(R"("guard":{{"pid":{},"start":{}}})", guard, seen ? seen->id.start : 0);
@@ -62,10 +53,10 @@ std::string job_environment(const Plan& plan, const std::vector<Lease>& leases, 
     grants += fmt::format(
         R"({}{{"key":"{}","token":{},"sequencer":"{}","mode":"{}","slot":{},"limit":{},)"
         R"("handle":"{}","place":"{}",{}}})",
-        grants.empty() ? "" : ",", json_text(l.key.text()), l.token, sequencer(l),
+        grants.empty() ? "" : ",", escaped(l.key.text()), l.token, sequencer(l),
         static_cast<char>(l.mode), permit ? std::to_string(l.slot) : "null",
         permit ? std::to_string(plan.request.limit) : "null", handle_of(plan.traits, {l}),
-        json_text(plan.place), stands_behind);
+        escaped(plan.place), stands_behind);
   }
   for (const auto& [key, text] : plan.inherited_grants)  // of our ancestors, for nested dlocks
     if (std::none_of(leases.begin(), leases.end(),

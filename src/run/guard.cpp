@@ -96,9 +96,7 @@ void Guard::run() {
 
 // `pkill -9 dlock`, and `pkill -9 -f` with dlock's command line, must not kill both processes.
 void Guard::show_itself() {
-  std::vector<std::string> words;
-  for (char* const* word = plan_.command; *word; ++word) words.emplace_back(*word);
-  command_.emplace(std::move(words));
+  for (char* const* word = plan_.command; *word; ++word) command_.emplace_back(*word);
   ::prctl(PR_SET_NAME, guard_name);
   show_as(std::string(guard_name) + ": " + printable(plan_.request.key.text()));
 }
@@ -127,10 +125,9 @@ void Guard::obey(Channel::Received& r) {
     if (!expired_) when_ = changed->when;
     else when_ = {when_.term_at, earlier, changed->when.stop_by};
   } else if (const auto* signal = std::get_if<order::Signal>(&r.message)) {
+    if (signal->whole_tree) signal_tree(signal->number);
     // a stopped job would not get to what it does at its end
-    if (!stops(signal->number) || !asked_to_end()) signal_job(signal->number);
-  } else if (const auto* all = std::get_if<order::SignalAll>(&r.message)) {
-    signal_tree(all->number);
+    else if (!stops(signal->number) || !asked_to_end()) signal_job(signal->number);
   }
 }
 
@@ -159,7 +156,7 @@ void Guard::start_job(const order::Start& order, const Channel::Received& r) {
   backstop_.emplace(children_, channel_.fd(), cgroup_.kill_fd());
   arm_backstop();
   if (const FailedCall call = backstop_->start()) return cannot_start(call);
-  job_child_.emplace(*command_, environment_.data(), entry_.signals(), group_, error[1]);
+  job_child_.emplace(command_, Child::How{environment_.data(), entry_.signals(), group_, error[1]});
   job_ = start_child(*job_child_, cgroup_.fd());
   const int fork_error = errno;
   ::close(error[1]);
@@ -229,8 +226,8 @@ void Guard::check_max_run(Deadline now) {
 void Guard::lose(Deadline now) {
   if (plan_.on_lost.what == OnLost::Do::exec) {
     // one more member of the tree: dlock waits for it, and it is killed with the tree
-    on_lost_.emplace(std::vector<std::string>{"sh", "-c", plan_.on_lost.command}, "/bin/sh");
-    helper_child_.emplace(*on_lost_, environment_.data(), entry_.signals(), 0, -1);
+    helper_child_.emplace(std::vector<std::string>{"sh", "-c", plan_.on_lost.command},
+                          Child::How{environment_.data(), entry_.signals(), 0}, "/bin/sh");
     helper_ = start_child(*helper_child_, -1);
     if (helper_ < 0) {  // no process available: at least the job gets the end signal
       helper_ = 0;

@@ -59,7 +59,7 @@ class Guard {
   const Plan& plan_;
   // Copies: the original memory now holds our process title. Neither changes while a child is about
   // to execute (see start_child).
-  std::optional<Program> command_, on_lost_;
+  std::vector<std::string> command_;
   std::optional<Child> job_child_, helper_child_;
   std::string changes_;  // of the environment
   std::vector<char*> environment_;

@@ -18,31 +18,21 @@ class Entry;
 
 struct Hold {
   std::function<bool(const std::vector<Lease>&)> pass_on;  // the grant; false: give it back
-  bool stays = false;                                      // hold after the grant
   bool until_stdin_ends = false;                           // --hold
-  Duration max_hold{};                                     // zero: no limit
   int watch = -1;     // a pidfd; readable: the process has ended
   int listener = -1;  // of keeper_socket
   // readable before the grant: the process that waits for it has ended
   int asker = -1;
+  std::optional<KeeperQuestion> release_asked{};  // by the listener; answered by released()
+
+  // Those that may ask for the end: of a wait, or with `owner`, of a grant.
+  std::array<pollfd, 4> descriptors(const std::optional<Owner>& owner) const;
+  // At once: how dlock is asked to end.
+  std::optional<Outcome> asked(const std::optional<Owner>& owner);
+  void released(const event::ReleaseDone&) const;
 };
 
 // Acquires the lock and does that; the status is 125 if the grant could not be passed on.
-Outcome hold(const Plan&, const Entry&, Output&, const Hold&);
-
-// The descriptors that may ask for the end, and what they say.
-class HoldEnd {
- public:
-  explicit HoldEnd(const Hold& hold) : hold_(hold) {}
-  // Those of a wait, or with `owner`, of a grant.
-  std::array<pollfd, 4> descriptors(const std::optional<Owner>& owner) const;
-  // At once: how dlock is asked to end. A release is answered by released() then.
-  std::optional<Outcome> asked(const std::optional<Owner>& owner);
-  void released(const event::ReleaseDone&);
-
- private:
-  const Hold& hold_;
-  std::optional<KeeperQuestion> question_;
-};
+Outcome hold(const Plan&, const Entry&, Output&, Hold&);
 
 }  // namespace dlock::run

@@ -6,11 +6,14 @@
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdint>
 #include <string_view>
+#include <vector>
 #include "core/number.hpp"
+#include "core/text.hpp"
 #include "run/process.hpp"
 
 namespace dlock::run {
@@ -26,29 +29,21 @@ std::string own_cgroup() {
       mount = at;
   }
   if (!mount) return {};
-  char text[4096];
-  const Fd fd(::open("/proc/self/cgroup", O_RDONLY | O_CLOEXEC));
-  const ssize_t n = fd ? ::read(fd.get(), text, sizeof text) : -1;
-  for (std::string_view rest(text, n > 0 ? static_cast<std::size_t>(n) : 0);;) {
-    const auto end = rest.find('\n');
-    if (end == rest.npos) return {};
-    std::string_view path = rest.substr(0, end);
-    rest.remove_prefix(end + 1);
+  const std::string text = read_start("/proc/self/cgroup");
+  for (std::string_view rest = text; rest.find('\n') != rest.npos;) {
+    std::string_view path = take_word(rest, '\n');
     if (!path.starts_with("0::/")) continue;
     path.remove_prefix(3);
     if (path.find("/..") != path.npos) return {};  // outside the visible namespace
     return path == "/" ? mount : mount + std::string(path);
   }
+  return {};
 }
 
 // A killed nested dlock may have left its own below ours.
 void remove_tree(const std::string& path) {
   if (::rmdir(path.c_str()) == 0 || errno == ENOENT) return;
-  if (DIR* dir = ::opendir(path.c_str())) {
-    while (const dirent* e = ::readdir(dir))
-      if (e->d_type == DT_DIR && e->d_name[0] != '.') remove_tree(path + "/" + e->d_name);
-    ::closedir(dir);
-  }
+  for (const std::string& name : names_in(path, DT_DIR)) remove_tree(path + '/' + name);
   ::rmdir(path.c_str());
 }
 
@@ -56,9 +51,8 @@ void remove_tree(const std::string& path) {
 // is part of the name.
 constexpr std::string_view prefix = "dlock-";
 std::string suffix() {
-  struct stat space {};
-  return ::stat("/proc/self/ns/pid", &space) == 0 ? '-' + std::to_string(space.st_ino)
-                                                  : std::string();
+  const std::uint64_t space = own_namespace("pid");
+  return space != 0 ? '-' + std::to_string(space) : std::string();
 }
 
 std::string name_for(pid_t guard, const std::string& own, const std::string& space) {
@@ -85,18 +79,14 @@ pid_t guard_of(std::string_view name, std::string_view& space) {
 void remove_leftovers(const std::string& own, const std::string& space) {
   struct stat s {};
   if (::stat(own.c_str(), &s) != 0 || s.st_nlink <= 2) return;  // none exists
-  DIR* dir = ::opendir(own.c_str());
-  if (!dir) return;
-  while (const dirent* e = ::readdir(dir)) {
+  for (const std::string& name : names_in(own, DT_DIR)) {
     std::string_view there;
-    const pid_t pid = guard_of(e->d_name, there);
+    const pid_t pid = guard_of(name, there);
     if (pid <= 0) continue;
     const bool lives = there == space && (::kill(pid, 0) == 0 || errno != ESRCH);
-    if (!lives && ::fstatat(::dirfd(dir), e->d_name, &s, AT_SYMLINK_NOFOLLOW) == 0 &&
-        s.st_uid == ::geteuid())
-      remove_tree(own + '/' + e->d_name);
+    const std::string path = own + '/' + name;
+    if (!lives && ::lstat(path.c_str(), &s) == 0 && s.st_uid == ::geteuid()) remove_tree(path);
   }
-  ::closedir(dir);
 }
 
 }  // namespace
@@ -135,15 +125,12 @@ void JobCgroup::kill() const {
 bool JobCgroup::has_guard() const {
   struct stat s {};
   if (!dir_ || ::fstat(dir_.get(), &s) != 0 || s.st_nlink <= 2) return false;  // none exists
-  DIR* dir = ::opendir(path_.c_str());
-  bool found = false;
-  const std::string_view own = std::string_view(path_).substr(path_.rfind('-'));
-  std::string_view space;  // a pid of another namespace is another process here
-  while (const dirent* e = dir ? ::readdir(dir) : nullptr)
-    if (const pid_t pid = guard_of(e->d_name, space); pid > 0 && space == own)
-      found |= is_guard(pid);
-  if (dir) ::closedir(dir);
-  return found;
+  const std::vector<std::string> names = names_in(path_, DT_DIR);
+  return std::any_of(names.begin(), names.end(), [this](const std::string& name) {
+    std::string_view space;  // a pid of another namespace is another process here
+    const pid_t pid = guard_of(name, space);
+    return pid > 0 && space == std::string_view(path_).substr(path_.rfind('-')) && is_guard(pid);
+  });
 }
 
 void JobCgroup::remove() {

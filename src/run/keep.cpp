@@ -38,8 +38,7 @@ constexpr std::size_t longest = 128 * 1024;  // of a grant's text
 
 struct Ending {  // the keeper's last message; any other content is text of a grant
   char mark = '\0';
-  bool by_signal = false;
-  int value = 0;
+  Outcome outcome;
 };
 
 void become_null(int fd) {
@@ -66,12 +65,9 @@ Outcome keep_lock(const Plan& plan, const Entry& entry, const GrantSink& sink, c
                   int link) {
   Output& output = *new Output(plan);
   const auto listener = how.socket.empty() ? Result<Fd>(Fd()) : listen_as_keeper(how.socket);
-  if (!listener)
-    return output.give_up(exit_status(listener.error().code), listener.error().message);
-  const Hold& until = *new Hold{
+  if (!listener) return output.give_up(listener.error());
+  Hold& until = *new Hold{
       .pass_on = [&](const auto& leases) { return pass_on(how, link, output, sink.text(leases)); },
-      .stays = true,
-      .max_hold = how.max_hold,
       .watch = how.watch,
       .listener = listener->get(),
       .asker = link};
@@ -85,8 +81,7 @@ Outcome keep_lock(const Plan& plan, const Entry& entry, const GrantSink& sink, c
   ::prctl(PR_SET_NAME, "lock-keeper");
   show_as("lock-keeper: " + printable(plan.request.key.text()));
   entry.let_go_of_inherited(STDERR_FILENO);
-  const Outcome outcome = keep_lock(plan, entry, sink, how, link);
-  const Ending last{'\0', outcome.by_signal, outcome.value};
+  const Ending last{.outcome = keep_lock(plan, entry, sink, how, link)};
   ::send(link, &last, sizeof last, MSG_NOSIGNAL);
   ::_exit(0);
 }
@@ -117,14 +112,14 @@ Outcome foreground(const Plan& plan, const Entry& entry, const GrantSink& sink, 
     const ssize_t n = ::recv(link.get(), text.data(), text.size(), 0);
     if (n <= 0 && ending == 0 && !failed)
       return (new Output(plan))
-          ->give_up(status_unavailable,
-                    "the keeper was killed; if it had the lock already, that lasts no longer "
-                    "than --ttl");
+          ->give_up({Errc::unavailable,
+                     "the keeper was killed; if it had the lock already, that lasts no longer "
+                     "than --ttl"});
     if (n <= 0) break;
     if (text[0] == '\0' && static_cast<std::size_t>(n) == sizeof(Ending)) {
       Ending last;
       std::memcpy(&last, text.data(), sizeof last);
-      outcome = {last.by_signal, last.value, Outcome::How::error};
+      outcome = last.outcome;
       break;
     }
     if (ending != 0) continue;  // too late: the keeper finds the link closed, and releases the lock
@@ -146,8 +141,8 @@ Outcome keep(const Plan& plan, const GrantSink& sink, const KeepFor& how) {
   int pair[2];
   const auto cannot_begin = [&](int error) {
     return (new Output(plan))
-        ->give_up(status_unavailable,
-                  fmt::format("no process for the keeper: {}", ::strerrordesc_np(error)));
+        ->give_up({Errc::unavailable,
+                   fmt::format("no process for the keeper: {}", ::strerrordesc_np(error))});
   };
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0)
     return cannot_begin(errno);
@@ -157,6 +152,8 @@ Outcome keep(const Plan& plan, const GrantSink& sink, const KeepFor& how) {
   if (keeper == 0) {
     ours.reset();
     Plan& of_keeper = *new Plan(plan);
+    of_keeper.stays = true;
+    of_keeper.max_hold = how.max_hold;
     identify(of_keeper.request.identity);
     of_keeper.request.identity.kept_by = Identity::KeptBy::keeper;
     background(of_keeper, entry, sink, how, theirs.get());

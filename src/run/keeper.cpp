@@ -14,7 +14,6 @@ using namespace std::chrono_literals;
 Keeper::Keeper(const Plan& plan, Output& output)
     : plan_(plan),
       output_(output),
-      several_(!plan.more_keys.empty()),
       wake_supervisor_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       wake_keeper_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       attempt_(plan.request),
@@ -22,7 +21,7 @@ Keeper::Keeper(const Plan& plan, Output& output)
   if (!wake_supervisor_ || !wake_keeper_) failed_ = {"eventfd", errno};
 }
 
-void Keeper::post(Request r) {
+void Keeper::post(const Request& r) {
   start();
   if (!started_) return cannot(r);
   {
@@ -52,6 +51,12 @@ void Keeper::report(KeeperEvent e) {
   ::eventfd_write(wake_supervisor_.get(), 1);
 }
 
+// Nothing is held any more, and nothing goes on.
+void Keeper::finish(KeeperEvent last) {
+  over_ = true;
+  report(std::move(last));
+}
+
 std::vector<KeeperEvent> Keeper::events() {
   eventfd_t n = 0;
   ::eventfd_read(wake_supervisor_.get(), &n);
@@ -65,9 +70,7 @@ void Keeper::nap(Duration d, int alarm_fd, int outage_fd) {
 }
 
 // between a half and the whole: many clients must not come back at once
-Duration Keeper::jitter(Duration d) {
-  return d / 2 + Duration(d.count() / 2 * (::rand_r(&seed_) % 1024) / 1024);
-}
+Duration Keeper::jitter(Duration d) { return d / 2 + spread(d / 2); }
 
 Duration Keeper::spread(Duration d) {
   return Duration(d.count() * (::rand_r(&seed_) % 1024) / 1024);
@@ -81,9 +84,8 @@ void Keeper::start() {
   } catch (const std::system_error& e) {
     // too many processes or too little memory; the lock of a descriptor needs no thread to last
     if (lease_) return;
-    over_ = true;
     const bool scarce = e.code() == std::errc::resource_unavailable_try_again;
-    report(
+    finish(
         event::WaitEnded{status_unavailable, false,
                          fmt::format("cannot start a thread{}: {}",
                                      scarce ? " (ulimit -u, ulimit -v)" : "", e.code().message())});
@@ -91,19 +93,24 @@ void Keeper::start() {
 }
 
 // The answer if no thread could be started.
-void Keeper::cannot(Request r) {
+void Keeper::cannot(const Request& r) {
   constexpr const char* why = "no thread could be started";
   if (r.what == Request::detach) return report(event::DetachDone{false, why});
   if (lease_) (void)backend_->release(*lease_);
   lease_.reset();
-  over_ = true;
-  if (r.what == Request::leave) report(event::WaitLeft{});
-  else report(event::WaitEnded{status_unavailable, false, why});
+  if (r.what == Request::leave) finish(event::WaitLeft{});
+  else finish(event::WaitEnded{status_unavailable, false, why});
 }
 
 void Keeper::work() {
   try {
-    wait_and_hold();
+    if (!backend_) splay();
+    if (!backend_ && !over_) open();
+    while (!over_) {
+      if (!lease_) acquire();
+      if (!over_) hold();
+      lease_.reset();
+    }
   } catch (const std::exception& e) {
     report(event::WaitEnded{status_bug, false, fmt::format("internal error: {}", e.what())});
     return;  // a held lock may still have a living job: its session must not be ended here
@@ -118,7 +125,9 @@ void Keeper::work() {
 // the thread will wait for it.
 bool Keeper::try_now() {
   ::eventfd_write(wake_keeper_.get(), 1);
-  if (!open() || !enqueue()) return false;
+  open();
+  if (!over_) enqueue();
+  if (over_) return false;
   auto answer = place_->poll(Duration{});
   eventfd_t n = 0;
   ::eventfd_read(wake_keeper_.get(), &n);
@@ -126,13 +135,12 @@ bool Keeper::try_now() {
   if (!answer) return false;
   wait_.reach();
   if (const auto* busy = std::get_if<Busy>(&*answer)) is_busy(*busy);
-  const auto* granted = std::get_if<Granted>(&*answer);
-  return granted && accept(*granted);
+  if (const auto* granted = std::get_if<Granted>(&*answer)) accept(*granted);
+  return lease_.has_value();
 }
 
-// --splay. False: the user interrupted it.
-bool Keeper::splay() {
-  if (plan_.splay <= 0us) return true;
+void Keeper::splay() {
+  if (plan_.splay <= 0us) return;
   std::uint64_t random = 0;
   for (const std::uint8_t b : Owner::random().bytes) random = random * 257 + b;
   const Deadline end =
@@ -140,27 +148,11 @@ bool Keeper::splay() {
                               random % static_cast<std::uint64_t>(plan_.splay.count() + 1))));
   while (until(end) > 0us) {
     nap(until(end));
-    if (!requested()) continue;
-    if (request().what == Request::leave) {
-      over_ = true;
-      report(event::WaitLeft{});
-      return false;
-    }
-  }
-  return true;
-}
-
-void Keeper::wait_and_hold() {
-  if (!over_ && !backend_ && !splay()) return;
-  if (!over_ && !backend_) open();
-  while (!over_) {
-    if (!lease_ && acquire() == Next::over) return;
-    if (hold() == Next::over) return;
-    lease_.reset();
+    if (requested() && request().what == Request::leave) return finish(event::WaitLeft{});
   }
 }
 
-bool Keeper::open() {
+void Keeper::open() {
   for (const std::uint8_t b : plan_.request.owner.bytes) seed_ = seed_ * 257 + b;
   const Deadline now = Clock::now();
   wait_.begin(now);
@@ -170,27 +162,17 @@ bool Keeper::open() {
   settings.connect_timeout = plan_.connect_timeout;
   settings.interrupt_fd = wake_keeper_.get();
   auto opened = plan_.open(settings);
-  if (opened) {
-    backend_ = std::move(*opened);
-    if (several_) {
-      std::vector<Key> keys{plan_.request.key};
-      keys.insert(keys.end(), plan_.more_keys.begin(), plan_.more_keys.end());
-      backend_ = several(std::move(backend_), std::move(keys), plan_.timing, others_);
-    }
-  } else {
-    fail_wait(opened.error());
-  }
-  return !over_;
+  if (!opened) return fail_wait(opened.error());
+  backend_ = std::move(*opened);
+  if (!plan_.several()) return;
+  std::vector<Key> keys{plan_.request.key};
+  keys.insert(keys.end(), plan_.more_keys.begin(), plan_.more_keys.end());
+  backend_ = several(std::move(backend_), std::move(keys), plan_.timing, others_);
 }
 
 void Keeper::read_health() {
   health_ = backend_->health();
   for (; warned_ < health_.warnings.size(); ++warned_) output_.warn(health_.warnings[warned_]);
-}
-
-WaitEnd::Rules wait_rules(const Plan& plan) {
-  const auto keys = static_cast<Duration::rep>(plan.more_keys.size()) + 1;
-  return {plan.wait, !plan.request.wait, plan.connect_timeout + plan.timing.op_timeout * keys};
 }
 
 }  // namespace dlock::run

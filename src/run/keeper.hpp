@@ -10,7 +10,6 @@
 #include "run/output.hpp"
 #include "run/plan.hpp"
 #include "run/process.hpp"
-#include "run/wait_end.hpp"
 #include "run/wrap/several.hpp"
 #include "util/fd.hpp"
 
@@ -43,9 +42,9 @@ class Keeper {
 
   // Requests; each is answered by one event. They start the thread, except release(), which needs
   // none.
-  void leave() { post({Request::leave, {}, {}}); }  // WaitLeft
+  void leave() { post({.what = Request::leave}); }  // WaitLeft
   // releases, then as from the start
-  void queue_again(Duration pause) { post({Request::queue_again, pause, {}}); }
+  void queue_again(Duration pause) { post({.what = Request::queue_again, .span = pause}); }
   struct Farewell {
     std::optional<RunEnd> job{};  // how it ended, for the record of the last run
     // --once-per: the job was not started, or its failure does not count: the noted start is
@@ -62,34 +61,32 @@ class Keeper {
     Duration span{};
     Farewell farewell{};
   };
-  enum class Next { again, over };
 
-  void post(Request);
-  void cannot(Request);
+  void post(const Request&);
+  void cannot(const Request&);
   Request request();  // removes it
   bool requested();
   void report(KeeperEvent);
+  void finish(KeeperEvent last);
   void work();
-  void wait_and_hold();
-  bool open();
-  bool enqueue();
-  Next acquire();
+  void splay();
+  void open();
+  void enqueue();
+  void acquire();
   void fail_wait(const Error&);
   void gave_up(const Error&);
   void is_busy(const Busy&);
-  Next leave_place();
   Result<void> confirm(Waiting&);
   Duration slice(Duration left, Clock::duration waited, bool told) const;
-  bool accept(const Granted&);
+  void accept(const Granted&);
   bool note_start(const Lease&);
   std::string withdraw_start(const Lease&);
   void forget_noted(const Lease&);
-  bool splay();
-  Next hold();
-  bool renew(Lease& lease, Deadline& next);
-  void undo(const Lease&);
-  void trace_released(const Result<Released>&);
-  void give_back(const Lease&, bool lost, const Farewell&);
+  void hold();
+  bool renew();
+  void let_last(const Request&, bool lost);
+  Result<Released> release_until(Deadline, std::optional<RunEnd> = std::nullopt);
+  void give_back(const Farewell&, bool lost);
   // ends early for a request or an alarm
   void nap(Duration, int alarm_fd = -1, int outage_fd = -1);
   Duration jitter(Duration);
@@ -98,7 +95,6 @@ class Keeper {
 
   const Plan& plan_;
   Output& output_;
-  const bool several_;  // keys: one may be lost, or taken, while others are not
   Fd wake_supervisor_, wake_keeper_;
   FailedCall failed_;
   std::mutex mutex_;
@@ -116,15 +112,13 @@ class Keeper {
   std::unique_ptr<Waiter> place_;
   std::optional<Lease> lease_;
   int alarm_fd_ = -1;
-  Deadline first_renewal_{};
+  Deadline renew_at_{};
   // --once-per, since our start was noted, or may be
   std::optional<StartChange> noted_;
   WaitEnd wait_;
   bool queued_ = false, over_ = false;
   unsigned seed_ = 0;
 };
-
-WaitEnd::Rules wait_rules(const Plan&);
 
 // How often the Keeper asks the store and reports.
 inline constexpr Duration first_look{500'000};  // after which the user is told that dlock waits

@@ -10,11 +10,11 @@ using namespace std::chrono_literals;
 
 // False: lost. An error changes only the time of the next try: doing nothing is safe, the deadline
 // stays.
-bool Keeper::renew(Lease& lease, Deadline& next) {
+bool Keeper::renew() {
   Result<Renewal> answer = fail(Errc::internal, "");
-  output_.trace_invoke("renew");
+  output_.trace("invoke", "renew");
   try {
-    answer = backend_->renew(lease, plan_.request.ttl);
+    answer = backend_->renew(*lease_, plan_.request.ttl);
   } catch (const std::exception& e) {
     // an exception of a client library: the outcome is unknown
     answer = fail(Errc::protocol, e.what());
@@ -22,123 +22,103 @@ bool Keeper::renew(Lease& lease, Deadline& next) {
   const Deadline now = Clock::now();
   read_health();
   if (!answer) {
-    output_.trace_result("renew", "info");
+    output_.trace("info", "renew");
     report(event::RenewFailed{answer.error().message});
-    next = later(now, jitter(std::clamp<Duration>(plan_.timing.renew_every / 8, 50ms, 1s)));
+    renew_at_ = later(now, jitter(std::clamp<Duration>(plan_.timing.renew_every / 8, 50ms, 1s)));
     return true;
   }
   if (auto* kept = std::get_if<Kept>(&*answer)) {
-    lease = kept->lease;
-    next = next_renewal(plan_.timing, lease.deadline, now);
-    output_.trace_result("renew", "ok", lease.deadline);
-    report(event::Kept{lease.deadline});
+    lease_ = kept->lease;
+    renew_at_ = next_renewal(plan_.timing, lease_->deadline, now);
+    output_.trace("ok", "renew", {{"deadline", nanoseconds(lease_->deadline)}});
+    report(event::Kept{lease_->deadline});
     if (kept->revoked) report(event::Revoked{});
     return true;
   }
-  output_.trace_result("renew", "fail");
+  output_.trace("fail", "renew");
   report(event::KeeperLost{std::get<Lost>(*answer).why});
   return false;
 }
 
-void Keeper::release(const Farewell& farewell) {
-  if (started_) return post({Request::release, {}, farewell});
-  over_ = true;  // start() comes too late now
-  give_back(*lease_, false, farewell);
-  lease_.reset();
-}
-
-Keeper::Next Keeper::hold() {
-  Lease lease = *lease_;
-  const int alarm_fd = alarm_fd_;
-  Deadline next = first_renewal_;
+void Keeper::hold() {
   const int outage_fd = backend_->health().outage_fd;
-  for (bool lost = false, soon = false;;) {  // soon: renews because of an outage
-    nap(lost ? quiet_look : until(next), lost ? -1 : alarm_fd, lost || soon ? -1 : outage_fd);
+  for (bool lost = false, soon = false; !over_;) {  // soon: renews because of an outage
+    nap(lost ? quiet_look : until(renew_at_), lost ? -1 : alarm_fd_, lost || soon ? -1 : outage_fd);
     const Request asked = request();
     switch (asked.what) {
-      case Request::release: give_back(lease, lost, asked.farewell); return Next::over;
+      case Request::release: return give_back(asked.farewell, lost);
       case Request::leave:
+        if (!lost) (void)withdraw_start(*lease_);
+        if (!lost || plan_.several()) (void)release_until(Clock::now());
+        return finish(event::WaitLeft{});
       case Request::queue_again:
-        if (!lost) (void)withdraw_start(lease);
-        if (asked.what == Request::queue_again) {
-          if (!lost) undo(lease);
-          attempt_.owner = Owner::random();  // the lease's owner must not come back
-          nap(asked.span);
-          return Next::again;
+        if (!lost) {
+          (void)withdraw_start(*lease_);
+          // A lease that is left would block our own attempt until it has expired.
+          (void)release_until(std::min(lease_->deadline, wait_.until()));
         }
-        if (!lost || several_) {
-          output_.trace_invoke("release");
-          trace_released(backend_->release(lease));
-        }
-        report(event::WaitLeft{});
-        return Next::over;
-      case Request::detach: {
-        if (asked.farewell.forget_start && !lost) forget_noted(lease);
-        const auto answer = lost ? Result<Renewal>(Lost{"lost"})
-                                 : backend_->detach(lease, asked.span, asked.farewell.job);
-        const bool kept = answer && std::holds_alternative<Kept>(*answer);
-        report(event::DetachDone{kept, kept     ? ""
-                                       : answer ? std::get<Lost>(*answer).why
-                                                : answer.error().message});
-        if (kept) return Next::over;
-        break;
-      }
+        attempt_.owner = Owner::random();  // the lease's owner must not come back
+        return nap(asked.span);
+      case Request::detach: let_last(asked, lost); break;
       case Request::none: break;
     }
-    if (lost) continue;
-    pollfd p[] = {{alarm_fd, POLLIN, 0}, {soon ? -1 : outage_fd, POLLIN, 0}};
+    if (lost || over_) continue;
+    pollfd p[] = {{alarm_fd_, POLLIN, 0}, {soon ? -1 : outage_fd, POLLIN, 0}};
     ::poll(p, 2, 0);
     if (p[1].revents != 0) {
       soon = true;
-      next = std::min(
-          next, later(Clock::now(), spread(std::min<Duration>(1s, plan_.timing.renew_every / 4))));
+      const auto most = std::min<Duration>(1s, plan_.timing.renew_every / 4);
+      renew_at_ = std::min(renew_at_, later(Clock::now(), spread(most)));
     }
-    if ((p[0].revents == 0 || !backend_->alarmed(lease)) && Clock::now() < next) continue;
+    const bool alarmed = p[0].revents != 0 && backend_->alarmed(*lease_);
+    if (!alarmed && Clock::now() < renew_at_) continue;
     soon = false;
-    lost = !renew(lease, next);
+    lost = !renew();
   }
 }
 
-// Before a new attempt: repeats until the release is answered, or the lease has expired, which
-// would block our own attempt.
-void Keeper::undo(const Lease& lease) {
-  const Deadline end = std::min(lease.deadline, wait_.until());
-  output_.trace_invoke("release");
-  for (Duration retry = first_retry;; retry = std::min(retry * 2, last_retry)) {
-    const auto answer = backend_->release(lease);
-    if (answer || !retryable(answer.error().code) || requested() ||
-        later(Clock::now(), retry) >= end)
-      return trace_released(answer);
-    nap(jitter(retry));
-  }
+void Keeper::let_last(const Request& asked, bool lost) {
+  if (asked.farewell.forget_start && !lost) forget_noted(*lease_);
+  const auto answer = lost ? Result<Renewal>(Lost{"lost"})
+                           : backend_->detach(*lease_, asked.span, asked.farewell.job);
+  if (!answer) return report(event::DetachDone{false, answer.error().message});
+  if (const auto* gone = std::get_if<Lost>(&*answer))
+    return report(event::DetachDone{false, gone->why});
+  finish(event::DetachDone{.confirmed = true});
 }
 
-void Keeper::trace_released(const Result<Released>& answer) {
-  if (!answer) output_.trace_result("release", "info");
-  else output_.trace_result("release", *answer == Released::yes ? "ok" : "fail");
-}
-
-void Keeper::give_back(const Lease& lease, bool lost, const Farewell& farewell) {
-  // of several the others are held
-  if (lost && !several_) return report(event::ReleaseDone{false, "it was lost"});
-  if (farewell.forget_start) forget_noted(lease);
-  const Deadline until_then = later(Clock::now(), plan_.timing.op_timeout);
-  output_.trace_invoke("release");
+// Repeats until the release is answered or a retry is of no use; a request ends it.
+Result<Released> Keeper::release_until(Deadline end, std::optional<RunEnd> job) {
+  output_.trace("invoke", "release");
   bool asked = false;  // after an unanswered attempt, not held counts as released
-  for (Duration retry = first_retry;; retry *= 2) {
-    const auto answer = backend_->release(lease, farewell.job);
-    if (answer) {
-      const bool held = *answer == Released::yes || asked;
-      output_.trace_result("release", held ? "ok" : "fail");
-      return report(event::ReleaseDone{held, held ? "" : "it was not held any more"});
-    }
-    if (!retryable(answer.error().code) || later(Clock::now(), retry) >= until_then) {
-      output_.trace_result("release", "info");
-      return report(event::ReleaseDone{false, answer.error().message, true});
+  for (Duration retry = first_retry;; retry = std::min(retry * 2, last_retry)) {
+    auto answer = backend_->release(*lease_, job);
+    if (answer && asked) answer = Released::yes;
+    if (answer || !retryable(answer.error().code) || requested() ||
+        later(Clock::now(), retry) >= end) {
+      output_.trace(!answer ? "info" : *answer == Released::yes ? "ok" : "fail", "release");
+      return answer;
     }
     asked |= answer.error().code != Errc::unavailable;
     nap(jitter(retry));
   }
+}
+
+void Keeper::release(const Farewell& farewell) {
+  if (started_) return post({.what = Request::release, .farewell = farewell});
+  over_ = true;  // start() comes too late now
+  give_back(farewell, false);
+  lease_.reset();
+}
+
+void Keeper::give_back(const Farewell& farewell, bool lost) {
+  // of several the others are held
+  if (lost && !plan_.several()) return finish(event::ReleaseDone{false, "it was lost"});
+  if (farewell.forget_start) forget_noted(*lease_);
+  const auto answer = release_until(later(Clock::now(), plan_.timing.op_timeout), farewell.job);
+  if (!answer) return finish(event::ReleaseDone{false, answer.error().message, true});
+  const bool held = *answer == Released::yes;
+  finish(event::ReleaseDone{held, held ? "" : "it was not held any more"});
 }
 
 }  // namespace dlock::run

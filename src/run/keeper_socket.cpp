@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/keeper_socket.hpp"
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
 #include "core/number.hpp"
+#include "core/text.hpp"
+#include "run/process.hpp"
 
 namespace dlock::run {
 namespace {
@@ -54,17 +53,9 @@ std::string receive(int fd) {
 constexpr std::string_view answers[] = {"done", "not held", "unknown"};  // by KeeperAnswer
 
 std::string this_boot() {
-  std::array<char, 64> text;
-  const Fd fd(::open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
-  const ssize_t n = fd ? ::read(fd.get(), text.data(), text.size()) : -1;
-  std::string id(text.data(), n > 0 ? static_cast<std::size_t>(n) : 0);
+  std::string id = read_start("/proc/sys/kernel/random/boot_id");
   std::erase_if(id, [](char c) { return (c < '0' || c > '9') && (c < 'a' || c > 'f'); });
   return id.size() == 32 ? id.substr(0, 16) : std::string();
-}
-
-std::uint64_t namespace_number(const char* path) {
-  struct stat s {};
-  return ::stat(path, &s) == 0 ? s.st_ino : 0;
 }
 
 // There is no listener: is the keeper dead, or in another namespace? In the same boot and
@@ -83,8 +74,7 @@ bool is_dead(const KeeperPlace& keeper) {
 }  // namespace
 
 KeeperPlace KeeperPlace::of_this_process(std::string name) {
-  return {std::move(name), this_boot(), namespace_number("/proc/self/ns/net"),
-          namespace_number("/proc/self/ns/pid"), ::getpid()};
+  return {std::move(name), this_boot(), own_namespace("net"), own_namespace("pid"), ::getpid()};
 }
 
 std::string KeeperPlace::text() const {
@@ -92,14 +82,11 @@ std::string KeeperPlace::text() const {
 }
 
 KeeperPlace KeeperPlace::parse(std::string_view text) {
-  const auto next = [&] {
-    const std::string_view field = text.substr(0, text.find('.'));
-    text.remove_prefix(std::min(text.size(), field.size() + 1));
-    return field;
+  const auto number = [&]<class T>(T& to) {
+    to = parse_number<T>(take_word(text, '.')).value_or(0);
   };
-  const auto number = [&]<class T>(T& to) { to = parse_number<T>(next()).value_or(0); };
-  KeeperPlace k{std::string(next())};
-  k.boot = next();
+  KeeperPlace k{std::string(take_word(text, '.'))};
+  k.boot = take_word(text, '.');
   number(k.network);
   number(k.processes);
   number(k.pid);

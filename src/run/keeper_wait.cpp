@@ -6,8 +6,8 @@
 #include <cstdlib>
 #include "core/exit_status.hpp"
 #include "core/text.hpp"
+#include "run/announcer.hpp"
 #include "run/keeper.hpp"
-#include "run/waiting_line.hpp"
 
 namespace dlock::run {
 
@@ -17,25 +17,23 @@ namespace {
 
 constexpr int most_tries_to_note = 100;
 
-template <class Ask>
-auto twice(Ask ask) {
-  auto answer = ask();
-  return !answer && retryable(answer.error().code) ? ask() : answer;
+template <class Call>
+auto twice(Call call) {
+  auto answer = call();
+  return !answer && retryable(answer.error().code) ? call() : answer;
 }
 
 }  // namespace
 
-bool Keeper::enqueue() {
+void Keeper::enqueue() {
   queued_ = false;
   output_.trace_attempt(attempt_.owner);
   auto queued = backend_->enqueue(attempt_);
   if (queued) place_ = std::move(*queued);
   else fail_wait(queued.error());
-  return !over_;
 }
 
-// False: granted, but the guard could not get the descriptors that it must hold.
-bool Keeper::accept(const Granted& granted) {
+void Keeper::accept(const Granted& granted) {
   std::vector<Fd> holds;
   const auto hold = [&](int fd) {
     return fd < 0 || holds.emplace_back(::fcntl(fd, F_DUPFD_CLOEXEC, 3));
@@ -45,23 +43,18 @@ bool Keeper::accept(const Granted& granted) {
   place_.reset();
   if (!all) {
     (void)backend_->release(granted.lease);
-    fail_wait({Errc::unavailable, "out of descriptors for the guard"});
-    return false;
+    return fail_wait({Errc::unavailable, "out of descriptors for the guard"});
   }
-  if (plan_.once_per && !note_start(granted.lease)) {
-    over_ = true;
-    return false;
-  }
+  if (plan_.once_per && !note_start(granted.lease)) return;
   lease_ = granted.lease;
   alarm_fd_ = granted.alarm_fd;
   // Before the grant is reported: if the machine sleeps from then on, this has passed when it
   // wakes.
-  first_renewal_ = next_renewal(plan_.timing, lease_->deadline, Clock::now());
+  renew_at_ = next_renewal(plan_.timing, lease_->deadline, Clock::now());
   output_.trace_granted(*lease_);
   std::vector<Lease> leases = others_.leases;
   leases.insert(leases.begin(), *lease_);
   report(event::Granted{std::move(leases), std::move(holds)});
-  return true;
 }
 
 // --once-per, after the grant and before the start. False: nothing may start; the lock was released
@@ -72,8 +65,8 @@ bool Keeper::accept(const Granted& granted) {
 bool Keeper::note_start(const Lease& lease) {
   const auto refused = [&](int status, const std::string& why, bool busy) {
     (void)twice([&] { return backend_->release(lease); });
-    output_.trace_result("acquire", busy ? "fail" : "info");
-    report(event::WaitEnded{status, busy, why});
+    output_.trace(busy ? "fail" : "info", "acquire");
+    finish(event::WaitEnded{status, busy, why});
     return false;
   };
   Error error{Errc::unavailable, "others note starts all the time"};
@@ -132,8 +125,7 @@ void Keeper::forget_noted(const Lease& lease) {
 
 // The wait is over: nothing is held.
 void Keeper::fail_wait(const Error& e) {
-  over_ = true;
-  report(event::WaitEnded{exit_status(e.code), false, e.message});
+  finish(event::WaitEnded{exit_status(e.code), false, e.message});
 }
 
 // After one try, or an error that a retry does not fix.
@@ -141,21 +133,14 @@ void Keeper::gave_up(const Error& e) {
   // Nothing to undo if nothing was ever sent; otherwise best effort: a remainder ends by its ttl.
   const bool unknown = e.code == Errc::timed_out || e.code == Errc::protocol;
   // several: the error may be that of the second
-  if (wait_.reached() || unknown || several_) (void)place_->cancel();
-  output_.trace_result("acquire", "info");
+  if (wait_.reached() || unknown || plan_.several()) (void)place_->cancel();
+  output_.trace("info", "acquire");
   fail_wait(e);
 }
 
 void Keeper::is_busy(const Busy& busy) {
-  output_.trace_result("acquire", "fail");
-  over_ = true;
-  report(event::WaitEnded{plan_.conflict_status, true, output_.busy_line(busy.holder, busy.why)});
-}
-
-Keeper::Next Keeper::leave_place() {
-  (void)twice([&] { return place_->cancel(); });
-  report(event::WaitLeft{});
-  return Next::over;
+  output_.trace("fail", "acquire");
+  finish(event::WaitEnded{plan_.conflict_status, true, output_.busy_line(busy.holder, busy.why)});
 }
 
 // A waiter that sleeps in the queue reports its last answer, which may be old. Shortly before the
@@ -173,8 +158,9 @@ Result<void> Keeper::confirm(Waiting& last) {
   return {};
 }
 
-Keeper::Next Keeper::acquire() {
-  if (!place_ && !enqueue()) return Next::over;
+void Keeper::acquire() {
+  if (!place_) enqueue();
+  if (over_) return;
   const Deadline began = Clock::now();
   Duration retry = first_retry;
   std::optional<Waiting> last;
@@ -185,7 +171,8 @@ Keeper::Next Keeper::acquire() {
     if (requested() && request().what == Request::leave) {
       // the end came before its last second: the machine was suspended
       if (stale && left <= 0us) (void)confirm(*last);
-      return leave_place();
+      (void)twice([&] { return place_->cancel(); });
+      return finish(event::WaitLeft{});
     }
     if (left <= 0us && tried) {  // the main thread is about to end the wait
       nap(time_to_leave);
@@ -204,10 +191,7 @@ Keeper::Next Keeper::acquire() {
       const Error& e = answer.error();
       const bool too_long = !wait_.reached() && !plan_.wait &&
                             Clock::now() >= later(wait_.began(), plan_.connect_timeout);
-      if (!retryable(e.code) || !plan_.request.wait || too_long) {
-        gave_up(e);
-        return Next::over;
-      }
+      if (!retryable(e.code) || !plan_.request.wait || too_long) return gave_up(e);
       wait_.failed();
       // What it said before says nothing of a store that refuses now. An error from beyond the end,
       // of a machine that slept, says nothing of the wait: leaving asks once more.
@@ -223,15 +207,11 @@ Keeper::Next Keeper::acquire() {
     if (const auto* granted = std::get_if<Granted>(&*answer)) {
       if (requested() && request().what == Request::leave) {
         (void)twice([&] { return backend_->release(granted->lease); });
-        report(event::WaitLeft{});
-        return Next::over;
+        return finish(event::WaitLeft{});
       }
-      return accept(*granted) ? Next::again : Next::over;
+      return accept(*granted);
     }
-    if (const auto* busy = std::get_if<Busy>(&*answer)) {
-      is_busy(*busy);
-      return Next::over;
-    }
+    if (const auto* busy = std::get_if<Busy>(&*answer)) return is_busy(*busy);
     const bool first = !last;
     last = std::move(std::get<Waiting>(*answer));
     if (!health_.grants_nothing && !std::exchange(queued_, true))

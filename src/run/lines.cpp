@@ -17,7 +17,8 @@ using Json = nlohmann::ordered_json;
 
 std::string line_of(Json& line, std::span<const Field> fields) {
   for (const auto& [name, value] : fields)
-    std::visit([&, n = name](const auto& v) { line[n] = v; }, value);
+    if (const auto* number = std::get_if<std::int64_t>(&value)) line[name] = *number;
+    else if (const auto* text = std::get_if<std::string>(&value)) line[name] = *text;
   return line.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n';
 }
 
@@ -26,6 +27,19 @@ void add(Json& line, const char* name, std::string_view text) {
 }
 
 }  // namespace
+
+std::string escaped(std::string_view key) {
+  std::string out;
+  for (const char c : key) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out;
+}
+
+FieldValue nanoseconds(Deadline t) {
+  return t == no_deadline ? FieldValue() : FieldValue(std::int64_t{t.time_since_epoch().count()});
+}
 
 std::string utc(std::int64_t micros) {
   const std::time_t seconds = micros / 1'000'000;

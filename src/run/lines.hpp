@@ -14,9 +14,15 @@
 
 namespace dlock::run {
 
-using FieldValue = std::variant<std::int64_t, double, std::string>;
+using FieldValue = std::variant<std::monostate, std::int64_t, std::string>;  // none: left out
 using Field = std::pair<const char*, FieldValue>;
 using Fields = std::initializer_list<Field>;
+
+FieldValue nanoseconds(Deadline);  // none: no_deadline
+
+// Between quotes, in JSON or as a label of Prometheus, of a key: it is valid UTF-8 without control
+// characters, so two characters need escapes.
+std::string escaped(std::string_view key);
 
 std::string utc(std::int64_t wall_micros);  // RFC 3339
 

@@ -43,9 +43,7 @@ bool replaces(const Message& newer, const Message& older) {
   };
   if (newer.index() != older.index()) return false;
   if (const auto* s = std::get_if<order::Signal>(&newer))
-    return s->number == std::get<order::Signal>(older).number;
-  if (const auto* s = std::get_if<order::SignalAll>(&newer))
-    return s->number == std::get<order::SignalAll>(older).number;
+    return *s == std::get<order::Signal>(older);
   const auto* e = std::get_if<GuardEvent>(&newer);
   if (!e) return true;
   const auto& before = std::get<GuardEvent>(older);

@@ -26,20 +26,18 @@ struct Start {
 struct Deadlines {
   GuardDeadlines when;
 };
-// To the job's group.
+// To the job's group, or to every member of the tree.
 struct Signal {
   int number;
-};
-// To every member of the tree.
-struct SignalAll {
-  int number;
+  bool whole_tree = false;
+  bool operator==(const Signal&) const = default;
 };
 
 }  // namespace order
 
 // An order to the guard, or what it answers.
-using Message = std::variant<order::Hold, order::Start, order::Deadlines, order::Signal,
-                             order::SignalAll, GuardEvent>;
+using Message =
+    std::variant<order::Hold, order::Start, order::Deadlines, order::Signal, GuardEvent>;
 static_assert(std::is_trivially_copyable_v<Message>);
 
 class Channel {

@@ -5,6 +5,7 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -16,8 +17,10 @@
 #include <utility>
 #include "core/clock.hpp"
 #include "core/text.hpp"
+#include "run/lines.hpp"
 #include "util/fd.hpp"
 #include "util/file.hpp"
+#include "util/named_file.hpp"
 
 namespace dlock::run {
 
@@ -25,91 +28,58 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// In label values: backslash, quote and newline (a key has no newline).
-std::string label(const Key& key) {
-  std::string out;
-  for (const char c : key.text()) {
-    if (c == '"' || c == '\\') out += '\\';
-    out += c;
-  }
-  return out;
-}
-
-// The value of `name{labels} value` in the old text.
-std::optional<double> former(std::string_view text, const std::string& series) {
-  const std::string line = "\n" + series + " ";
-  const auto at = text.find(line);
-  if (at == text.npos) return std::nullopt;
-  return std::strtod(std::string(text.substr(at + line.size(), 40)).c_str(), nullptr);
-}
-
-class Page {
- public:
-  Page(std::string_view before, const Key& key)
-      : before_(before), labels_(fmt::format("{{key=\"{}\"}}", label(key))) {}
-  // nullopt: as it was
-  void gauge(std::string_view name, std::string_view help, std::optional<double> value) {
-    if (!value) value = last(name);
-    if (value) add(name, help, "gauge", *value);
-  }
-  void counter(std::string_view name, std::string_view help, bool one_more) {
-    add(name, help, "counter", last(name).value_or(0) + (one_more ? 1 : 0));
-  }
-  std::optional<double> last(std::string_view name) const {
-    return former(before_, fmt::format("{}{}", name, labels_));
-  }
-  const std::string& text() const noexcept { return text_; }
-
- private:
-  void add(std::string_view name, std::string_view help, std::string_view type, double value) {
-    text_ += fmt::format("# HELP {0} {1}\n# TYPE {0} {2}\n{0}{3} {4}\n", name, help, type, labels_,
-                         value);
-  }
-  std::string_view before_;
-  const std::string labels_;
-  std::string text_;
+struct Figures {
+  double wait_seconds = 0;  // until the grant, or until the wait ended
+  double held_seconds = 0;  // 0: never held
+  bool granted = false;
 };
 
-// Without figures: of a job that has just been started.
-std::string page_of(std::string_view before, const Key& key, const Figures* f, const Outcome& o) {
-  const auto ended = [&](Outcome::How how) { return f && o.how == how; };
-  const bool granted = f && f->granted, skipped = ended(Outcome::How::busy);
-  const double now = static_cast<double>(wall_micros() / 1000) / 1e3;
-  const auto when = [](bool really, double value) {
-    return really ? std::optional(value) : std::nullopt;
+// The text of the file: `before`, with what has changed. `begins`: a job has just been started.
+std::string page_of(std::string_view before, const Key& key, bool begins, const Figures& f,
+                    const Outcome& o) {
+  const std::string labels = fmt::format("{{key=\"{}\"}}", escaped(key.text()));
+  std::string page;
+  const auto last = [&](std::string_view name) -> std::optional<double> {
+    const std::string line = fmt::format("\n{}{} ", name, labels);
+    const auto at = before.find(line);
+    if (at == before.npos) return std::nullopt;
+    return std::strtod(std::string(before.substr(at + line.size(), 40)).c_str(), nullptr);
   };
-  Page p(before, key);
-  p.counter("dlock_runs_total", "Commands that were run.",
-            granted && !ended(Outcome::How::not_started));
-  p.counter("dlock_skipped_total", "Runs skipped because the lock was busy, or by --once-per.",
-            skipped);
-  p.counter("dlock_lost_total", "Times that the lock was lost while the command ran.",
-            ended(Outcome::How::lost));
-  p.gauge("dlock_running", "1: a command runs, or its dlock was killed.",
-          when(!f || granted, f ? 0 : 1));
-  p.gauge("dlock_last_start_timestamp_seconds", "When a command was last started.", when(!f, now));
-  p.gauge("dlock_wait_seconds", "Time that the last run waited for the lock.",
-          when(f, f ? f->wait_seconds : 0));
-  p.gauge("dlock_held_seconds", "Time that the last run held the lock.",
-          when(granted, granted ? f->held_seconds : 0));
-  p.gauge("dlock_exit_status", "Status of the last run that was not skipped; 128+n for signal n.",
-          when(f && !skipped, o.by_signal ? 128 + o.value : o.value));
-  p.gauge("dlock_last_end_timestamp_seconds", "When the last run that was not skipped ended.",
-          when(f && !skipped, now));
-  const auto success = p.last("dlock_last_success_timestamp_seconds").value_or(0);
-  p.gauge("dlock_last_success_timestamp_seconds", "When a run last ended with status 0, 0: never.",
-          granted && !o.by_signal && o.value == 0 ? now : success);
-  return p.text();
-}
-
-// As far as it is a sensible page.
-std::string read_page(int fd) {
-  std::string text = "\n";
-  char part[4096];
-  for (ssize_t n = 0;
-       fd >= 0 && text.size() < (1U << 20U) && (n = ::read(fd, part, sizeof part)) > 0;)
-    text.append(part, static_cast<std::size_t>(n));
-  return text;
+  const auto add = [&](std::string_view name, std::string_view help, std::string_view type,
+                       double value) {
+    page += fmt::format("# HELP {0} {1}\n# TYPE {0} {2}\n{0}{3} {4}\n", name, help, type, labels,
+                        value);
+  };
+  const auto counter = [&](std::string_view name, std::string_view help, bool one_more) {
+    add(name, help, "counter", last(name).value_or(0) + (one_more ? 1 : 0));
+  };
+  const auto gauge = [&](std::string_view name, std::string_view help, bool changed, double value) {
+    const auto shown = changed ? value : last(name);
+    if (shown) add(name, help, "gauge", *shown);
+  };
+  const bool skipped = !begins && o.how == Outcome::How::busy;
+  const bool ended = !begins && !skipped;
+  const double now = static_cast<double>(wall_micros() / 1000) / 1e3;
+  counter("dlock_runs_total", "Commands that were run.",
+          f.granted && o.how != Outcome::How::not_started);
+  counter("dlock_skipped_total", "Runs skipped because the lock was busy, or by --once-per.",
+          skipped);
+  counter("dlock_lost_total", "Times that the lock was lost while the command ran.",
+          o.how == Outcome::How::lost);
+  gauge("dlock_running", "1: a command runs, or its dlock was killed.", begins || f.granted,
+        begins ? 1 : 0);
+  gauge("dlock_last_start_timestamp_seconds", "When a command was last started.", begins, now);
+  gauge("dlock_wait_seconds", "Time that the last run waited for the lock.", !begins,
+        f.wait_seconds);
+  gauge("dlock_held_seconds", "Time that the last run held the lock.", f.granted, f.held_seconds);
+  gauge("dlock_exit_status", "Status of the last run that was not skipped; 128+n for signal n.",
+        ended, o.by_signal ? 128 + o.value : o.value);
+  gauge("dlock_last_end_timestamp_seconds", "When the last run that was not skipped ended.", ended,
+        now);
+  const char* const success = "dlock_last_success_timestamp_seconds";
+  gauge(success, "When a run last ended with status 0, 0: never.", true,
+        f.granted && !o.by_signal && o.value == 0 ? now : last(success).value_or(0));
+  return page;
 }
 
 constexpr Duration draft_patience = 250ms;
@@ -151,7 +121,7 @@ Fd open_draft(const std::string& name) {
   }
 }
 
-Result<void> write(const std::string& path, const Key& key, const Figures* figures,
+Result<void> write(const std::string& path, const Key& key, bool begins, const Figures& figures,
                    const Outcome& outcome) {
   const auto failed = [&](const char* why) {
     return fail(Errc::cannot_create,
@@ -168,7 +138,8 @@ Result<void> write(const std::string& path, const Key& key, const Figures* figur
   const Fd before(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | O_NOFOLLOW));
   // its counters must not restart
   if (!before && errno != ENOENT) return failed(::strerrordesc_np(errno));
-  int error = write_all(draft.get(), page_of(read_page(before.get()), key, figures, outcome));
+  const std::string old = "\n" + read_text(before.get(), {.longest = 1U << 20U}).value_or("");
+  int error = write_all(draft.get(), page_of(old, key, begins, figures, outcome));
   if (!error && ::rename(name.c_str(), path.c_str()) != 0) error = errno;
   if (!error) return {};
   ::unlink(name.c_str());
@@ -183,7 +154,7 @@ void Metrics::job_runs() {
   auto written = done.get_future();
   try {
     std::thread([this, done = std::move(done)]() mutable {
-      (void)write(plan_.say.metrics_file, plan_.request.key, nullptr, {});
+      (void)write(plan_.say.metrics_file, plan_.request.key, true, {}, {});
       done.set_value();
     }).detach();
     written_ = std::move(written);
@@ -192,14 +163,20 @@ void Metrics::job_runs() {
   }
 }
 
-Result<void> Metrics::run_ended(const Figures& figures, const Outcome& outcome) {
+Result<void> Metrics::write_end(const Outcome& outcome) {
   const std::string& file = plan_.say.metrics_file;
   if (file.empty()) return {};
   if (written_.valid() && written_.wait_for(2 * draft_patience) != std::future_status::ready)
     return fail(Errc::cannot_create,
                 fmt::format("--metrics-file {}: not updated: the disk does not answer",
                             dlock::quoted(file)));
-  return write(file, plan_.request.key, &figures, outcome);
+  const auto seconds = [](Deadline from, Deadline to) {
+    return std::chrono::duration<double>(to - from).count();
+  };
+  Figures f{.wait_seconds = seconds(asked_at_, std::min(granted_at_, ended_at_)),
+            .granted = granted_at_ != no_deadline};
+  if (f.granted) f.held_seconds = seconds(granted_at_, ended_at_);
+  return write(file, plan_.request.key, false, f, outcome);
 }
 
 }  // namespace dlock::run

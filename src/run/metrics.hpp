@@ -9,12 +9,6 @@
 
 namespace dlock::run {
 
-struct Figures {
-  double wait_seconds = 0;  // until the grant, or until the wait ended
-  double held_seconds = 0;  // 0: never held
-  bool granted = false;
-};
-
 // Replaces the file by a rename, so that no reader sees half of it, and a full disk keeps the old
 // one. Counters continue from the values in the file for this key. A concurrent call waits its
 // turn, at most a quarter of a second.
@@ -22,13 +16,17 @@ class Metrics {
  public:
   explicit Metrics(const Plan& plan) : plan_(plan) {}
   ~Metrics() = delete;  // its thread may hang on the disk
-  // At once: the disk is a thread's of its own. A failure is left to run_ended() to report.
+  void granted(Deadline now) noexcept { granted_at_ = now; }
+  // At once: the disk is a thread's of its own. A failure is left to write_end() to report.
   void job_runs();
+  void run_ended(Deadline now) noexcept { ended_at_ = now; }
   // Errc::cannot_create: nothing was changed.
-  Result<void> run_ended(const Figures&, const Outcome&);
+  Result<void> write_end(const Outcome&);
 
  private:
   const Plan& plan_;
+  const Deadline asked_at_ = Clock::now();
+  Deadline granted_at_ = no_deadline, ended_at_ = no_deadline;
   std::future<void> written_;
 };
 

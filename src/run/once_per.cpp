@@ -89,14 +89,8 @@ std::int64_t OncePer::next_after(std::int64_t wall_micros) const {
 }
 
 Duration OncePer::keep() const {
-  switch (calendar) {
-    case Calendar::none: return period;
-    case Calendar::hour: return 2h;
-    case Calendar::day: return 26h;
-    case Calendar::week: return 7 * 24h + 2h;
-    case Calendar::month: return 31 * 24h + 2h;
-  }
-  return period;
+  constexpr Duration longest[] = {0h, 2h, 26h, 7 * 24h + 2h, 31 * 24h + 2h};
+  return calendar == Calendar::none ? period : longest[static_cast<std::size_t>(calendar)];
 }
 
 }  // namespace dlock::run

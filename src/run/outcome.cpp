@@ -3,25 +3,16 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 #include <csignal>
+#include <cstddef>
 #include "run/signals.hpp"
 
 namespace dlock::run {
 
 const char* result_name(Outcome::How how) noexcept {
-  switch (how) {
-    case Outcome::How::command: return "command";
-    case Outcome::How::signal: return "signal";
-    case Outcome::How::max_run: return "max_run";
-    case Outcome::How::revoked: return "revoked";
-    case Outcome::How::lost: return "lost";
-    case Outcome::How::failed: return "failed";
-    case Outcome::How::not_started: return "not_started";
-    case Outcome::How::busy: return "busy";
-    case Outcome::How::error: return "error";
-    case Outcome::How::max_hold: return "max_hold";
-    case Outcome::How::caller_gone: return "caller_gone";
-  }
-  return "?";
+  constexpr const char* names[] = {"command", "signal",   "max_run",     "revoked",
+                                   "lost",    "failed",   "not_started", "busy",
+                                   "error",   "max_hold", "caller_gone"};
+  return names[static_cast<std::size_t>(how)];
 }
 
 void finish(Outcome outcome) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 #include "core/duration.hpp"
+#include "core/exit_status.hpp"
 #include "core/text.hpp"
 
 namespace dlock::run {
@@ -27,8 +28,11 @@ void Output::status(const char* name, Fields fields, const std::string& mileston
     std::string line = fmt::format("{}: {}", key, name);
     const char* between = ": ";
     for (const auto& [field, value] : fields) {
-      std::visit([&, f = field](const auto& v) { line += fmt::format("{}{} {}", between, f, v); },
-                 value);
+      if (const auto* number = std::get_if<std::int64_t>(&value))
+        line += fmt::format("{}{} {}", between, field, *number);
+      else if (const auto* text = std::get_if<std::string>(&value))
+        line += fmt::format("{}{} {}", between, field, *text);
+      else continue;
       between = ", ";
     }
     inform(printable(line));
@@ -62,20 +66,11 @@ void Output::trace_attempt(const Owner& owner) {
   else trace("invoke", "acquire", {{"mode", "permit"}, {"limit", std::int64_t{request.limit}}});
 }
 
-void Output::trace_result(const char* f, const char* ev, std::optional<Deadline> deadline) {
-  if (deadline && *deadline != no_deadline)
-    trace(ev, f, {{"deadline", deadline->time_since_epoch().count()}});
-  else trace(ev, f);
-}
-
 void Output::trace_granted(const Lease& lease) {
   remember(lease.owner);
-  if (lease.deadline == no_deadline)
-    trace("ok", "acquire", {{"token", static_cast<std::int64_t>(lease.token)}});
-  else
-    trace("ok", "acquire",
-          {{"token", static_cast<std::int64_t>(lease.token)},
-           {"deadline", lease.deadline.time_since_epoch().count()}});
+  trace("ok", "acquire",
+        {{"token", static_cast<std::int64_t>(lease.token)},
+         {"deadline", nanoseconds(lease.deadline)}});
 }
 
 void Output::inform(std::string_view line) {
@@ -93,10 +88,10 @@ void Output::message(const char* level, std::string_view line) {
   writer_.write(STDERR_FILENO, message_line(level, plan_.request.key.text(), line, plan_.say.json));
 }
 
-Outcome Output::give_up(int status, std::string_view why) {
-  error(why);
+Outcome Output::give_up(const Error& e) {
+  error(e.message);
   flush(last_words);
-  return {false, status, Outcome::How::error};
+  return {false, exit_status(e.code), Outcome::How::error};
 }
 
 void Output::raw(std::string t) { writer_.write(STDERR_FILENO, std::move(t)); }

@@ -36,17 +36,15 @@ class Output {
   // owner is that of the last attempt or grant.
   void trace(const char* ev, const char* f, Fields = {});
   void trace_attempt(const Owner&);  // an acquisition begins
-  void trace_invoke(const char* f) { trace("invoke", f); }
-  void trace_result(const char* f, const char* ev, std::optional<Deadline> deadline = {});
   void trace_granted(const Lease&);
 
   // `dlock: ` + line on stderr. inform, warn: not with -q; error: always.
   void inform(std::string_view line);
   void warn(std::string_view line);
   void error(std::string_view line);
-  Outcome give_up(int status,
-                  std::string_view why);  // an error, which gets out, before anything begins
-  void raw(std::string text);             // to stderr, unchanged: the waiting line on a terminal
+  // An error, which gets out, before anything begins.
+  Outcome give_up(const Error&);
+  void raw(std::string text);  // to stderr, unchanged: the waiting line on a terminal
 
   std::string key() const;  // for a message
 

@@ -11,6 +11,7 @@
 #include "core/factory.hpp"
 #include "run/once_per.hpp"
 #include "run/timing.hpp"
+#include "run/wait_end.hpp"
 
 namespace dlock::run {
 
@@ -40,7 +41,9 @@ struct Plan {
   std::function<Result<std::unique_ptr<Backend>>(const Settings&)> open;
   Traits traits;
   Request request;
-  std::vector<Key> more_keys;    // besides request.key, taken all or none; in the order given
+  // Besides request.key, in the order given: taken all or none, but one may be lost, or released,
+  // while others are not.
+  std::vector<Key> more_keys;
   std::optional<Duration> wait;  // nullopt: for ever; zero: one try (then request.wait is false)
   Timing timing;
   // how long an unreachable store is retried at the start without -w
@@ -67,7 +70,19 @@ struct Plan {
   // run --handle: another process acquired the lock and releases it
   bool borrowed = false;
 
+  // Without a job: the lock is not held by us at all, or until dlock is asked to end, or so long.
+  bool stays = false;
+  Duration max_hold{};  // zero: no limit
+
   Say say;
+
+  bool has_job() const noexcept { return command != nullptr; }
+  bool several() const noexcept { return !more_keys.empty(); }
 };
+
+inline WaitEnd::Rules wait_rules(const Plan& plan) {
+  const auto keys = static_cast<Duration::rep>(plan.more_keys.size()) + 1;
+  return {plan.wait, !plan.request.wait, plan.connect_timeout + plan.timing.op_timeout * keys};
+}
 
 }  // namespace dlock::run

@@ -30,9 +30,9 @@ Actions Policy::step(const Event& e, Deadline now) {
 
 void Policy::set_lease(Deadline deadline) {
   deadline_ = deadline;
-  when_.kill_at = deadline == no_deadline ? no_deadline : deadline - rules_.timing.margin;
-  when_.term_at = deadline == no_deadline ? no_deadline : when_.kill_at - rules_.timing.kill_after;
-  if (!rules_.kill_when_lost) when_.kill_at = no_deadline;
+  when_.kill_at = deadline == no_deadline ? no_deadline : deadline - plan_.timing.margin;
+  when_.term_at = deadline == no_deadline ? no_deadline : when_.kill_at - plan_.timing.kill_after;
+  if (!kills_when_lost()) when_.kill_at = no_deadline;
 }
 
 void Policy::on(const event::WaitBegan& e, Deadline) { wait_.begin(e.at); }
@@ -46,7 +46,7 @@ void Policy::on(const event::Granted& e, Deadline now) {
   if (phase_ != Phase::waiting) return;  // dlock is leaving the queue: the keeper releases it
   granted_at_ = now;
   set_lease(e.leases.front().deadline);
-  if (!rules_.has_job) {
+  if (!plan_.has_job()) {
     phase_ = Phase::holding;
     return act(Do::hand_over);
   }
@@ -79,14 +79,12 @@ void Policy::on(const event::Kept& e, Deadline) {
 // Like --max-run, once a grant. It is no signal of the user, so it does not make one before or
 // after it the second.
 void Policy::on(const event::Revoked&, Deadline now) {
-  const bool running =
-      phase_ == Phase::starting || phase_ == Phase::running || phase_ == Phase::descendants;
   if (phase_ == Phase::lingering) return release(now);
   if (phase_ == Phase::holding) {
     say(Note::revoked);
     return end_hold({false, status_revoked, How::revoked}, now);
   }
-  if (!running || std::exchange(revoked_, true)) return;
+  if (!guarded() || std::exchange(revoked_, true)) return;
   say(Note::revoked);
   end_job(now);
 }
@@ -94,8 +92,8 @@ void Policy::on(const event::Revoked&, Deadline now) {
 void Policy::on(const event::KeeperLost&, Deadline now) {
   if (job_may_live()) {
     when_.term_at = now;
-    if (rules_.kill_when_lost)
-      when_.kill_at = std::min(when_.kill_at, later(now, rules_.timing.kill_after));
+    if (kills_when_lost())
+      when_.kill_at = std::min(when_.kill_at, later(now, plan_.timing.kill_after));
     deadline_ = std::min(deadline_, when_.kill_at);
     act(Do::send_deadlines);  // the guard answers `expired`
   } else if (phase_ == Phase::holding) {
@@ -107,8 +105,8 @@ void Policy::on(const event::KeeperLost&, Deadline now) {
 }
 
 void Policy::end_job(Deadline now) {
-  act(Do::signal_all, rules_.end_signal);
-  when_.stop_by = std::min(when_.stop_by, later(now, rules_.timing.kill_after));
+  act(Do::signal_all, plan_.end_signal);
+  when_.stop_by = std::min(when_.stop_by, later(now, plan_.timing.kill_after));
   act(Do::send_deadlines);
 }
 
@@ -124,7 +122,7 @@ void Policy::end_wait() {
   if (asked_end_) return end(*asked_end_);
   const bool busy = wait_.busy();
   say(busy ? Note::busy : Note::silent);
-  if (busy) end({false, rules_.conflict_status, How::busy});
+  if (busy) end({false, plan_.conflict_status, How::busy});
   else end({false, status_unavailable, How::error});
 }
 
@@ -143,8 +141,8 @@ void Policy::on(const event::WaitLeft&, Deadline) {
 void Policy::on(const event::HandedOver& e, Deadline now) {
   if (phase_ != Phase::holding) return;
   if (!e.done) return end_hold({false, status_failed_holding, How::failed}, now);
-  if (!rules_.stays) return end({});
-  if (rules_.max_hold > 0us) hold_until_ = later(granted_at_, rules_.max_hold);
+  if (!plan_.stays) return end({});
+  if (plan_.max_hold > 0us) hold_until_ = later(granted_at_, plan_.max_hold);
 }
 
 void Policy::on(const event::EndAsked& e, Deadline now) {
@@ -156,14 +154,14 @@ void Policy::on(const event::EndAsked& e, Deadline now) {
 
 // A loss comes first, whatever asks for the end.
 void Policy::end_hold(Outcome outcome, Deadline now) {
-  if (rules_.stays && now >= when_.kill_at) return lose_hold(now);
+  if (plan_.stays && now >= when_.kill_at) return lose_hold(now);
   asked_end_ = outcome;
   release(now);
 }
 
 void Policy::lose_hold(Deadline now) {
   on(event::Expired{}, now);
-  rules_.several ? release(now) : end(result());
+  plan_.several() ? release(now) : end(result());
 }
 
 // ---- the user's signals ------------------------------------------------------------------------
@@ -214,9 +212,9 @@ void Policy::forward(const event::Signal& e, Deadline now) {
   if (ending && e.number == last_end_ && now - ended_at_ < same_request) return;
   // A signal of the terminal went to the whole group, including the job. Before `started` the job
   // may have missed it: twice rather than never.
-  const bool of_terminal = rules_.same_group && e.from_kernel;
+  const bool of_terminal = same_group_ && e.from_kernel;
   // When a terminal hangs up, the kernel signals only the leader of the session.
-  const bool told_us_alone = e.number == SIGHUP && rules_.session_leader;
+  const bool told_us_alone = e.number == SIGHUP && session_leader_;
   const bool job_has_it = of_terminal && phase_ != Phase::starting && !told_us_alone;
   if (!job_has_it) act(phase_ == Phase::descendants ? Do::signal_all : Do::send_signal, e.number);
   // A terminal's Ctrl-C is the job's to interpret: a database shell lives on. A HUP from a process
@@ -226,7 +224,7 @@ void Policy::forward(const event::Signal& e, Deadline now) {
   // or a stopped job would get it too late
   if (!job_has_it && phase_ != Phase::descendants) act(Do::send_signal, SIGCONT);
   when_.stop_by =
-      last_end_ != 0 ? now : std::min(when_.stop_by, later(now, rules_.timing.kill_after));
+      last_end_ != 0 ? now : std::min(when_.stop_by, later(now, plan_.timing.kill_after));
   last_end_ = e.number;
   ended_at_ = now;
   act(Do::send_deadlines);

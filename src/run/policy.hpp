@@ -28,8 +28,9 @@ struct Action {
     hand_over,    // without a job: pass the grant on; answer HandedOver
     // release a late grant and wait again after `span`; answered by Granted or WaitEnded
     queue_again,
-    withdraw_start,  // --once-per: before release or detach, the noted start no longer counts
-    release,         // answer ReleaseDone; outcome: how the job ended, if there was one
+    // Answer ReleaseDone. outcome: how the job ended, if there was one. forget_start: the start
+    // noted for --once-per is withdrawn before.
+    release,
     // let the lock last for `span` without us; answered by DetachDone; outcome as for release
     detach,
     say,  // note, for messages and events
@@ -54,31 +55,19 @@ struct Action {
   Duration span{};
   Note note{};
   Outcome outcome{};
+  bool forget_start = false;
 };
 using Actions = std::vector<Action>;
 
 class Policy {
  public:
-  struct Rules {
-    Timing timing;
-    WaitEnd::Rules wait;
-    int conflict_status = 75;
-    bool same_group = false;
-    bool session_leader = false;  // dlock is
-    int end_signal = SIGTERM;
-    Duration max_run{}, min_hold{};
-    Descendants descendants = Descendants::wait;
-    bool can_detach = false;
-    bool until_success = false;  // a command that failed withdraws its --once-per start
-    bool kill_when_lost = true;  // false: --on-lost says otherwise
-    // keys: when one is lost, the others are held and are to be released
-    bool several = false;
-    // Without a job: the lock is not held at all, or until dlock is asked to end, or so long.
-    bool has_job = true, stays = false;
-    Duration max_hold{};  // zero: no limit
-  };
-  explicit Policy(const Rules& rules)
-      : rules_(rules), wait_(rules.wait), second_line_(rules.timing.margin) {}
+  // same_group: the job is in the group of dlock. session_leader: dlock is one.
+  explicit Policy(const Plan& plan, bool same_group = false, bool session_leader = false)
+      : plan_(plan),
+        same_group_(same_group),
+        session_leader_(session_leader),
+        wait_(wait_rules(plan)),
+        second_line_(plan.timing.margin) {}
 
   Actions step(const Event&, Deadline now);
   Deadline wake_at() const noexcept;  // no_deadline: only events matter
@@ -90,7 +79,7 @@ class Policy {
   // members of the job still live, and the guard stays with them
   bool abandoned() const noexcept { return gave_up_; }
   // dlock ended the job: restore the terminal
-  bool killed() const noexcept { return killing_ || lost_ || guard_gone_; }
+  bool killed() const noexcept { return killing_ || lost_ || guard_failed_; }
 
  private:
   enum class Phase {
@@ -155,12 +144,16 @@ class Policy {
   void forward(const event::Signal&, Deadline now);
   void give_back(Deadline now);  // the tree is dead: detach, go on holding or release
   void release(Deadline now);
+  bool forgets_start() const noexcept;
   Deadline time_to_give_back(Deadline now) const noexcept;
   void end(Outcome);
-  bool job_may_live() const noexcept;
+  bool guarded() const noexcept;
+  bool kills_when_lost() const noexcept { return plan_.on_lost.what == OnLost::Do::kill; }
+  bool job_may_live() const noexcept { return guarded() || phase_ == Phase::own_sweep; }
   Outcome result() const noexcept;
 
-  const Rules rules_;
+  const Plan& plan_;
+  const bool same_group_, session_leader_;
   WaitEnd wait_;
   SecondLine second_line_;
   Phase phase_ = Phase::waiting;
@@ -175,9 +168,8 @@ class Policy {
   int last_end_ = 0;
   std::optional<Outcome> asked_end_;  // how dlock ends, if not as wait or job end
   int status_ = -1, exec_error_ = 0;
-  bool lost_ = false, killing_ = false, guard_gone_ = false, guard_failed_ = false,
-       start_failed_ = false, max_run_over_ = false, revoked_ = false, withdraws_ = false;
-  bool gave_up_ = false;
+  bool lost_ = false, killing_ = false, guard_failed_ = false, start_failed_ = false,
+       max_run_over_ = false, revoked_ = false, withdraws_ = false, gave_up_ = false;
   Actions actions_;
 };
 

@@ -25,7 +25,7 @@ constexpr Duration grace_to_die = 5s;  // after the end of the lease, for a memb
 void Policy::on(const event::JobStarted&, Deadline now) {
   if (phase_ != Phase::starting) return;
   phase_ = Phase::running;
-  if (rules_.max_run > 0us) max_run_at_ = later(now, rules_.max_run);
+  if (plan_.max_run > 0us) max_run_at_ = later(now, plan_.max_run);
 }
 
 void Policy::on(const event::StartFailed& e, Deadline now) {
@@ -45,7 +45,7 @@ void Policy::on(const event::StartRefused&, Deadline now) {
 void Policy::on(const event::ExecFailed& e, Deadline) { exec_error_ = e.error; }
 
 void Policy::on(const event::JobStopped& e, Deadline) {
-  if (!rules_.same_group || phase_ == Phase::descendants || !job_may_live()) return;
+  if (!same_group_ || phase_ == Phase::descendants || !job_may_live()) return;
   // a shell must see dlock stopped when it would see the job stopped
   if (!e.orphaned) return act(Do::stop_self, e.signal);
   // No process could continue dlock. The kernel would have dropped a TSTP and failed the terminal
@@ -61,16 +61,16 @@ void Policy::on(const event::JobExited& e, Deadline now) {
   if (phase_ != Phase::starting && phase_ != Phase::running) return;
   phase_ = Phase::descendants;
   notice_at_ = later(now, first_notice);
-  if (rules_.descendants == Descendants::kill && exec_error_ == 0) end_job(now);
+  if (plan_.descendants == Descendants::kill && exec_error_ == 0) end_job(now);
 }
 
 // The guard's own deadline. If the guard misses it, because it is stopped or stuck, it will not
 // send KILL either: then the second line does.
 void Policy::on(const event::MaxRunOver&, Deadline now) {
-  if (phase_ != Phase::starting && phase_ != Phase::running && phase_ != Phase::descendants) return;
+  if (!guarded()) return;
   max_run_at_ = no_deadline;
   if (std::exchange(max_run_over_, true)) return;
-  when_.stop_by = std::min(when_.stop_by, later(now, rules_.timing.kill_after));
+  when_.stop_by = std::min(when_.stop_by, later(now, plan_.timing.kill_after));
   say(Note::max_run);
 }
 
@@ -86,7 +86,7 @@ void Policy::on(const event::Killing&, Deadline now) {
 }
 
 void Policy::on(const event::TreeDead& e, Deadline now) {
-  if (!job_may_live() || phase_ == Phase::own_sweep) return;
+  if (!guarded()) return;
   if (status_ < 0) status_ = e.status;  // the command was the last to die
   if (e.expired) on(event::Expired{}, now);
   give_back(now);
@@ -98,8 +98,8 @@ void Policy::on(const event::GuardGone&, Deadline now) {
     say(Note::no_guard);
     return leave(now);
   }
-  if (!job_may_live() || phase_ == Phase::own_sweep) return;
-  guard_gone_ = guard_failed_ = true;
+  if (!guarded()) return;
+  guard_failed_ = true;
   say(Note::guard_died);
   if (now >= when_.kill_at) on(event::Expired{}, now);
   phase_ = Phase::own_sweep;  // its death has killed the job; dlock has its orphans now
@@ -147,7 +147,7 @@ void Policy::on(const event::Tick&, Deadline now) {
       if (now >= when_.kill_at) return lose_hold(now);
       return end_hold({false, status_ok, How::max_hold}, now);
     case Phase::releasing:
-      if (rules_.has_job) return on(event::ReleaseDone{false}, now);
+      if (plan_.has_job()) return on(event::ReleaseDone{false}, now);
       return end(result());
     case Phase::own_sweep:
     case Phase::starting:
@@ -156,13 +156,14 @@ void Policy::on(const event::Tick&, Deadline now) {
     case Phase::waiting: return leave(now);
     case Phase::over: return;
   }
+  const bool dying = killing_ || phase_ == Phase::own_sweep;
   if (now >= notice_at_) {
-    if (killing_ || phase_ == Phase::own_sweep) say(Note::stuck);
-    else if (phase_ == Phase::descendants && rules_.descendants == Descendants::wait)
+    if (dying) say(Note::stuck);
+    else if (phase_ == Phase::descendants && plan_.descendants == Descendants::wait)
       say(Note::descendants);
-    notice_at_ = killing_ || phase_ == Phase::own_sweep ? later(now, next_notice) : no_deadline;
+    notice_at_ = dying ? later(now, next_notice) : no_deadline;
   }
-  if ((killing_ || phase_ == Phase::own_sweep) && now >= later(deadline_, grace_to_die)) {
+  if (dying && now >= later(deadline_, grace_to_die)) {
     // the store has granted the lock to others long ago: waiting longer is useless
     gave_up_ = true;
     return end(result());
@@ -181,21 +182,21 @@ void Policy::on(const event::Tick&, Deadline now) {
 
 void Policy::give_back(Deadline now) {
   // never release what may be another's
-  if (lost_) return rules_.several ? release(now) : end(result());
+  if (lost_) return plan_.several() ? release(now) : end(result());
   const bool ran = exec_error_ == 0 && !guard_failed_;
   // Only a failure that was seen: a command whose end is unknown may have done its work.
   const Outcome end_of_job = result();
   const bool succeeded = end_of_job.how == How::command && end_of_job.value == 0;
-  withdraws_ = rules_.until_success && end_of_job.job_ended() && !succeeded;
-  if (withdraws_) act(Do::withdraw_start);
-  hold_until_ = ran ? later(granted_at_, rules_.min_hold) : now;
+  withdraws_ = plan_.once_per && plan_.until_success && end_of_job.job_ended() && !succeeded;
+  hold_until_ = ran ? later(granted_at_, plan_.min_hold) : now;
   if (hold_until_ <= now) return release(now);
-  if (rules_.can_detach) {
+  if (plan_.traits.detached) {
     phase_ = Phase::detaching;
     step_by_ = time_to_give_back(now);
     actions_.push_back({.what = Do::detach,
                         .span = std::chrono::duration_cast<Duration>(hold_until_ - now),
-                        .outcome = result()});
+                        .outcome = result(),
+                        .forget_start = forgets_start()});
   } else {
     phase_ = Phase::lingering;
     say(Note::holding);
@@ -213,12 +214,17 @@ void Policy::on(const event::DetachDone& e, Deadline now) {
 void Policy::release(Deadline now) {
   phase_ = Phase::releasing;
   step_by_ = time_to_give_back(now);
-  actions_.push_back({.what = Do::release, .outcome = result()});
+  actions_.push_back({.what = Do::release, .outcome = result(), .forget_start = forgets_start()});
+}
+
+// It was not started, or its failure does not count.
+bool Policy::forgets_start() const noexcept {
+  return withdraws_ || start_failed_ || exec_error_ != 0;
 }
 
 // The withdrawal is an exchange of its own, before the last one, which keeps its whole time.
 Deadline Policy::time_to_give_back(Deadline now) const noexcept {
-  return later(now, rules_.timing.op_timeout * (withdraws_ ? 2 : 1));
+  return later(now, plan_.timing.op_timeout * (withdraws_ ? 2 : 1));
 }
 
 void Policy::on(const event::ReleaseDone& e, Deadline) {
@@ -252,9 +258,9 @@ bool Policy::may_stop() const noexcept {
   return phase_ == Phase::waiting || phase_ == Phase::holding || phase_ == Phase::starting ||
          phase_ == Phase::running;
 }
-bool Policy::job_may_live() const noexcept {
-  return phase_ == Phase::starting || phase_ == Phase::running || phase_ == Phase::descendants ||
-         phase_ == Phase::own_sweep;
+// A job that the guard has, or is to start.
+bool Policy::guarded() const noexcept {
+  return phase_ == Phase::starting || phase_ == Phase::running || phase_ == Phase::descendants;
 }
 
 }  // namespace dlock::run

@@ -37,14 +37,10 @@ void read_list(int fd, std::vector<pid_t>& out) {
 std::vector<pid_t> children_of(pid_t pid) {
   std::vector<pid_t> found;
   const std::string path = proc_path(pid, "/task");
-  DIR* tasks = ::opendir(path.c_str());
-  if (!tasks) return found;
-  while (const dirent* e = ::readdir(tasks)) {
-    if (e->d_name[0] == '.') continue;
-    const std::string list = path + '/' + e->d_name + "/children";
+  for (const std::string& thread : names_in(path, DT_DIR)) {
+    const std::string list = path + '/' + thread + "/children";
     if (const Fd fd(::open(list.c_str(), O_RDONLY | O_CLOEXEC)); fd) read_list(fd.get(), found);
   }
-  ::closedir(tasks);
   return found;
 }
 
@@ -58,8 +54,8 @@ bool proc_is_of_our_namespace() {
 
 }  // namespace
 
-// At most dlock has three threads (the main one, the keeper, the writer of
-// messages) and the guard two.
+// At most dlock has three threads (the main one, the keeper, the writer of messages) and the guard
+// two.
 std::string why(const FailedCall& call) {
   if (call.error == EMFILE || call.error == ENFILE) return "out of descriptors (ulimit -n)";
   if (call.error == EAGAIN)
@@ -73,12 +69,30 @@ std::string proc_path(pid_t pid, std::string_view rest) {
   return "/proc/" + std::to_string(pid).append(rest);
 }
 
-std::optional<ProcessStat> look_up(pid_t pid) {
-  char text[1024];
-  const Fd fd(::open(proc_path(pid, "/stat").c_str(), O_RDONLY | O_CLOEXEC));
+std::string read_start(const std::string& path) {
+  char text[4096];
+  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   const ssize_t n = fd ? ::read(fd.get(), text, sizeof text) : -1;
-  if (n <= 0) return std::nullopt;
-  std::string_view rest(text, static_cast<std::size_t>(n));
+  return {text, n > 0 ? static_cast<std::size_t>(n) : 0};
+}
+
+std::vector<std::string> names_in(const std::string& path, unsigned char type) {
+  std::vector<std::string> names;
+  DIR* dir = ::opendir(path.c_str());
+  while (const dirent* e = dir ? ::readdir(dir) : nullptr)
+    if (e->d_type == type && e->d_name[0] != '.') names.emplace_back(e->d_name);
+  if (dir) ::closedir(dir);
+  return names;
+}
+
+std::uint64_t own_namespace(std::string_view kind) {
+  struct stat s {};
+  return ::stat(std::string("/proc/self/ns/").append(kind).c_str(), &s) == 0 ? s.st_ino : 0;
+}
+
+std::optional<ProcessStat> look_up(pid_t pid) {
+  const std::string text = read_start(proc_path(pid, "/stat"));
+  std::string_view rest = text;
   const auto name_end = rest.rfind(')');  // the name may contain anything
   if (name_end == rest.npos) return std::nullopt;
   rest.remove_prefix(name_end + 1);
@@ -96,18 +110,17 @@ std::optional<ProcessStat> look_up(pid_t pid) {
 }
 
 void identify(Identity& who) {
-  struct stat space {};
   const auto seen = look_up(::getpid());
+  const std::uint64_t space = own_namespace("pid");
   who.pid = ::getpid();
   who.process.reset();
-  if (seen && ::stat("/proc/self/ns/pid", &space) == 0)
-    who.process = Identity::Process{seen->id.start, space.st_ino};
+  if (seen && space != 0) who.process = Identity::Process{seen->id.start, space};
 }
 
 Sighted look_for(const Identity& who) {
-  struct stat space {};
-  if (!who.process || who.pid <= 0 || !who.of_this_host() ||
-      ::stat("/proc/self/ns/pid", &space) != 0 || space.st_ino != who.process->pid_namespace)
+  const std::uint64_t space = own_namespace("pid");
+  if (!who.process || who.pid <= 0 || !who.of_this_host() || space == 0 ||
+      space != who.process->pid_namespace)
     return Sighted::unknown;
   const auto pid = static_cast<pid_t>(who.pid);
   if (::kill(pid, 0) != 0 && errno == ESRCH) return Sighted::ended;
@@ -165,10 +178,7 @@ std::vector<pid_t> descendants_of(pid_t root, Deadline until) {
 }
 
 bool is_guard(pid_t pid) {
-  char name[sizeof guard_name];
-  const Fd fd(::open(proc_path(pid, "/comm").c_str(), O_RDONLY | O_CLOEXEC));
-  const ssize_t n = fd ? ::read(fd.get(), name, sizeof name) : -1;
-  return n == sizeof name && std::string_view(name, sizeof name - 1) == guard_name;
+  return read_start(proc_path(pid, "/comm")) == std::string(guard_name) + '\n';
 }
 
 void signal_descendants(const OwnChildren& own, pid_t group, int signal, Deadline until) {

@@ -45,6 +45,10 @@ Sighted look_for(const Identity&);
 bool is_ancestor(const ProcessId&);  // of this process
 
 std::string proc_path(pid_t, std::string_view rest);  // of a file below /proc/<pid>
+std::string read_start(const std::string& path);      // 4 KiB at most; empty: it cannot be read
+// The names there of that type (DT_DIR...), except for those that begin with a dot.
+std::vector<std::string> names_in(const std::string& path, unsigned char type);
+std::uint64_t own_namespace(std::string_view kind);  // its inode, of "pid" or "net"; 0: unknown
 
 // The children of this process: those of its first thread, which also adopts orphans. The list is
 // opened once, so that reading it later needs no descriptor. The kernel may skip entries while

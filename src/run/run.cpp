@@ -5,11 +5,23 @@
 #include <sys/prctl.h>
 #include <cerrno>
 #include <cstring>
-#include "core/exit_status.hpp"
 #include "run/guard.hpp"
 #include "run/supervisor.hpp"
 
 namespace dlock::run {
+namespace {
+
+Outcome supervise(const Plan& plan, const Entry& entry, const Surroundings& around, Output& output,
+                  Channel channel, pid_t guard, Hold* how) {
+  if (const auto opened = output.open(); !opened) return output.give_up(opened.error());
+  Supervisor& supervisor =
+      *new Supervisor(plan, entry, around, output, std::move(channel), guard, how);
+  if (const FailedCall call = supervisor.failed())
+    return output.give_up({Errc::unavailable, why(call)});
+  return supervisor.run();
+}
+
+}  // namespace
 
 Outcome run(const Plan& asked) {
   // These live as long as the process, like everything that the keeper's thread uses: it is never
@@ -20,12 +32,12 @@ Outcome run(const Plan& asked) {
   Output& output = *new Output(plan);
   Fd ours, theirs;
   if (!Channel::make_pair(ours, theirs))
-    return output.give_up(status_unavailable,
-                          fmt::format("no socket pair: {}", std::strerror(errno)));
+    return output.give_up(
+        {Errc::unavailable, fmt::format("no socket pair: {}", std::strerror(errno))});
   const pid_t guard = ::fork();  // before any thread and any client library exists
   if (guard < 0)
-    return output.give_up(status_unavailable,
-                          fmt::format("cannot fork the guard: {}", why({"fork", errno})));
+    return output.give_up(
+        {Errc::unavailable, fmt::format("cannot fork the guard: {}", why({"fork", errno}))});
   if (guard == 0) {
     ours.reset();
     // not on the stack, which may be limited to less than those of the children in it
@@ -40,42 +52,24 @@ Outcome run(const Plan& asked) {
   Surroundings& around = *new Surroundings(guard);
   if (!around.children)
     return output.give_up(
-        status_config,
-        "/proc does not list our child processes here: a job could not be ended for certain");
-  if (const auto opened = output.open(); !opened)
-    return output.give_up(exit_status(opened.error().code), opened.error().message);
-  Supervisor& supervisor =
-      *new Supervisor(plan, entry, around, output, Channel(std::move(ours)), guard);
-  if (const FailedCall call = supervisor.failed())
-    return output.give_up(status_unavailable, why(call));
-  const Outcome outcome = supervisor.run();
-  // whatever its result, the command's status stands
-  if (const auto written = supervisor.metrics().run_ended(supervisor.figures(), outcome); !written)
-    output.error(written.error().message);
-  output.flush(last_words);
-  return outcome;
+        {Errc::config,
+         "/proc does not list our child processes here: a job could not be ended for certain"});
+  return supervise(plan, entry, around, output, Channel(std::move(ours)), guard, nullptr);
 }
 
-Outcome hold(const Plan& plan, const Entry& entry, Output& output, const Hold& how) {
-  if (const auto opened = output.open(); !opened)
-    return output.give_up(exit_status(opened.error().code), opened.error().message);
+Outcome hold(const Plan& plan, const Entry& entry, Output& output, Hold& how) {
   const Surroundings& around = *new Surroundings(-1);
-  Supervisor& supervisor = *new Supervisor(plan, entry, around, output, Channel(Fd()), -1, &how);
-  if (const FailedCall call = supervisor.failed())
-    return output.give_up(status_unavailable, why(call));
-  const Outcome outcome = supervisor.run();
-  output.flush(last_words);
-  return outcome;
+  return supervise(plan, entry, around, output, Channel(Fd()), -1, &how);
 }
 
 Outcome acquire(const Plan& asked, const GrantSink& sink) {
   // as in run(): the keeper's thread may outlive this call
-  const Plan& plan = *new Plan(asked);
+  Plan& plan = *new Plan(asked);
+  plan.stays = plan.request.attached;
   const Entry& entry = *new Entry;
-  const Hold& how =
+  Hold& how =
       *new Hold{.pass_on = [&sink](const auto& leases) { return sink.print(sink.text(leases)); },
-                .stays = plan.request.attached,
-                .until_stdin_ends = plan.request.attached};
+                .until_stdin_ends = plan.stays};
   return hold(plan, entry, *new Output(plan), how);
 }
 

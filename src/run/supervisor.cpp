@@ -8,7 +8,6 @@
 #include <sys/wait.h>
 #include <algorithm>
 #include <cstring>
-#include <iterator>
 #include "run/environment.hpp"
 #include "run/job_cgroup.hpp"
 #include "util/wait.hpp"
@@ -22,31 +21,25 @@ namespace {
 
 constexpr Duration fast_job = 20ms;  // one that ends within it needs no renewals
 
-Policy::Rules rules(const Plan& plan, bool same_group, const Hold* hold) {
-  Policy::Rules r;
-  r.timing = plan.timing;
-  r.wait = wait_rules(plan);
-  r.conflict_status = plan.conflict_status;
-  r.same_group = same_group;
-  r.session_leader = ::getsid(0) == ::getpid();
-  r.end_signal = plan.end_signal;
-  r.max_run = plan.max_run;
-  r.min_hold = plan.min_hold;
-  r.descendants = plan.descendants;
-  r.can_detach = plan.traits.detached;
-  r.until_success = plan.once_per && plan.until_success;
-  r.kill_when_lost = plan.on_lost.what == OnLost::Do::kill;
-  r.several = !plan.more_keys.empty();
-  r.has_job = hold == nullptr;
-  r.stays = hold && hold->stays;
-  if (hold) r.max_hold = hold->max_hold;
-  return r;
+// The order within a wake-up: events that make the lock lost, the user, the job; a request to give
+// back last, because it does not count for a job that had ended.
+int rank(const Event& e) {
+  if (const auto* of_guard = std::get_if<GuardEvent>(&e))
+    return std::holds_alternative<event::Expired>(*of_guard) ? 0 : 3;
+  if (const auto* of_keeper = std::get_if<KeeperEvent>(&e))
+    return std::holds_alternative<event::Revoked>(*of_keeper) ? 4 : 1;
+  return std::holds_alternative<event::Signal>(e) ? 2 : 3;
+}
+
+void sort(std::vector<Event>& events) {
+  std::stable_sort(events.begin(), events.end(),
+                   [](const Event& a, const Event& b) { return rank(a) < rank(b); });
 }
 
 }  // namespace
 
 Supervisor::Supervisor(const Plan& plan, const Entry& entry, const Surroundings& around,
-                       Output& output, Channel guard, pid_t guard_pid, const Hold* hold)
+                       Output& output, Channel guard, pid_t guard_pid, Hold* hold)
     : plan_(plan),
       entry_(entry),
       around_(around),
@@ -58,11 +51,9 @@ Supervisor::Supervisor(const Plan& plan, const Entry& entry, const Surroundings&
       signals_(entry.open_signals()),
       keeper_(*new Keeper(plan, output)),
       announcer_(plan, output),
-      policy_(rules(plan, same_group_, hold)),
+      policy_(plan, same_group_, ::getsid(0) == ::getpid()),
       hold_(hold),
-      guard_reaped_(hold != nullptr) {
-  if (hold) hold_end_.emplace(*hold);
-}
+      guard_reaped_(hold != nullptr) {}
 
 FailedCall Supervisor::failed() const {
   for (const FailedCall& call : {signals_.failed(), timer_.failed(), keeper_.failed()})
@@ -86,7 +77,7 @@ Outcome Supervisor::run() {
                           {timer_.fd(), POLLIN, 0},
                           {keeper_.fd(), POLLIN, 0}};
     if (may_be_asked()) {
-      const auto more = hold_end_->descriptors(held_by());
+      const auto more = hold_->descriptors(held_by());
       p.insert(p.end(), more.begin(), more.end());
     }
     ::poll(p.data(), p.size(), -1);
@@ -94,6 +85,10 @@ Outcome Supervisor::run() {
     timer_.drain();
     turn();
   }
+  // whatever its result, the command's status stands
+  if (const auto written = metrics_.write_end(outcome_); !written)
+    output_.error(written.error().message);
+  output_.flush(last_words);
   return outcome_;
 }
 
@@ -109,7 +104,7 @@ void Supervisor::turn() {
   }
   for (const Event& e : gather(now)) step(e, now);
   if (may_be_asked())
-    if (const auto end = hold_end_->asked(held_by())) step(event::EndAsked{*end}, now);
+    if (const auto end = hold_->asked(held_by())) step(event::EndAsked{*end}, now);
   step(event::Tick{}, now);
   if (stop_by_ != 0) stop();
 }
@@ -118,8 +113,6 @@ void Supervisor::step(const Event& e, Deadline now) {
   if (const auto* of_job = std::get_if<GuardEvent>(&e)) {
     announcer_.report(*of_job);
     if (std::holds_alternative<event::JobStarted>(*of_job)) metrics_.job_runs();
-    forget_start_ |= std::holds_alternative<event::StartFailed>(*of_job) ||
-                     std::holds_alternative<event::ExecFailed>(*of_job);
   }
   for (const Action& a : policy_.step(e, now)) perform(a);
 }
@@ -137,47 +130,41 @@ void Supervisor::stop() {
   while (stop_by_ != 0 && policy_.may_stop() && !is_pending(SIGCONT)) {
     const int signal = stop_by_;
     if (signal != SIGSTOP) ::kill(::getpid(), signal);
-    std::vector<Event> events, rest;
-    from_guard(events, rest);
-    std::move(rest.begin(), rest.end(), std::back_inserter(events));
+    std::vector<Event> events;
+    from_guard(events);
     if (events.empty()) {
       if (signal == SIGSTOP) ::kill(::getpid(), signal);
       let_through(signal);
       break;
     }
     drop_pending(signal);
+    sort(events);
     for (const Event& e : events) step(e, Clock::now());
   }
   stop_by_ = 0;
 }
 
-// Order: events that make the lock lost, the user, the job; a request to give back last, because it
-// does not count for a job that had ended.
 std::vector<Event> Supervisor::gather(Deadline now) {
-  std::vector<Event> events, rest;
-  from_guard(events, rest);
-  const bool revoked = from_keeper(events, now);
+  std::vector<Event> events;
+  from_guard(events);
+  from_keeper(events, now);
   from_user(events);
-  std::move(rest.begin(), rest.end(), std::back_inserter(events));
-  if (revoked) events.emplace_back(event::Revoked{});
+  sort(events);
   return events;
 }
 
-bool Supervisor::from_keeper(std::vector<Event>& out, Deadline now) {
-  bool revoked = false;
+void Supervisor::from_keeper(std::vector<Event>& out, Deadline now) {
   for (KeeperEvent& e : keeper_.events()) {
     announcer_.report(e, policy_, now);
     if (auto* granted = std::get_if<event::Granted>(&e)) {
       leases_ = granted->leases;
       holds_ = std::move(granted->holds);
-      granted_at_ = now;
+      metrics_.granted(now);
     }
     const auto* done = std::get_if<event::ReleaseDone>(&e);
-    if (done && hold_end_) hold_end_->released(*done);
-    if (std::holds_alternative<event::Revoked>(e)) revoked = true;
-    else out.emplace_back(std::move(e));
+    if (done && hold_) hold_->released(*done);
+    out.emplace_back(std::move(e));
   }
-  return revoked;
 }
 
 void Supervisor::from_user(std::vector<Event>& out) {
@@ -196,18 +183,18 @@ void Supervisor::from_user(std::vector<Event>& out) {
   }
 }
 
-void Supervisor::from_guard(std::vector<Event>& urgent, std::vector<Event>& rest) {
+void Supervisor::from_guard(std::vector<Event>& out) {
   Channel::Received r;
   auto got = Channel::Got::nothing;
   while (guard_.open() && (got = guard_.receive(r)) == Channel::Got::message) {
     const auto& e = std::get<GuardEvent>(r.message);
     const auto* dead = std::get_if<event::TreeDead>(&e);
-    if (dead && dead->expired) urgent.emplace_back(event::Expired{});
-    (std::holds_alternative<event::Expired>(e) ? urgent : rest).emplace_back(e);
+    if (dead && dead->expired) out.emplace_back(GuardEvent{event::Expired{}});
+    out.emplace_back(e);
   }
   if (got == Channel::Got::closed) {
     guard_.close();
-    rest.emplace_back(event::GuardGone{});
+    out.emplace_back(event::GuardGone{});
   }
 }
 
@@ -224,7 +211,7 @@ void Supervisor::perform(const Action& a) {
     case Do::send_signal: guard_.send(order::Signal{a.number}); return;
     case Do::signal_all:
       if (a.number == plan_.end_signal) announcer_.sends_end(a.number);
-      guard_.send(order::SignalAll{a.number});
+      guard_.send(order::Signal{a.number, true});
       return;
     case Do::kill_guard: ::kill(guard_pid_, SIGKILL); return;
     case Do::sweep_own: return sweep_own();
@@ -232,9 +219,8 @@ void Supervisor::perform(const Action& a) {
     case Do::leave_queue: keeper_.leave(); return;
     case Do::queue_again: keeper_.queue_again(a.span); return;
     case Do::hand_over: return hand_over();
-    case Do::withdraw_start: forget_start_ = true; return;
-    case Do::release: keeper_.release(farewell(a.outcome)); return;
-    case Do::detach: keeper_.detach(a.span, farewell(a.outcome)); return;
+    case Do::release: keeper_.release(farewell(a)); return;
+    case Do::detach: keeper_.detach(a.span, farewell(a)); return;
     case Do::say: {
       const bool named = a.note == Action::Note::stuck || a.note == Action::Note::descendants;
       return announcer_.say(a.note, named ? job_members() : std::vector<pid_t>{}, Clock::now());
@@ -243,9 +229,9 @@ void Supervisor::perform(const Action& a) {
   }
 }
 
-Keeper::Farewell Supervisor::farewell(const Outcome& o) const {
-  Keeper::Farewell f{.job = {}, .forget_start = forget_start_};
-  if (!hold_ && o.job_ended()) f.job = RunEnd{o.by_signal, o.value};
+Keeper::Farewell Supervisor::farewell(const Action& a) const {
+  Keeper::Farewell f{.forget_start = a.forget_start};
+  if (!hold_ && a.outcome.job_ended()) f.job = RunEnd{a.outcome.by_signal, a.outcome.value};
   return f;
 }
 
@@ -282,7 +268,6 @@ void Supervisor::start_job() {
   if (error == EPIPE || error == ECONNRESET) {
     ::kill(guard_pid_, SIGKILL);  // its end of the channel is broken; the end of file will follow
   } else if (error != 0) {
-    forget_start_ = true;
     announcer_.start_failed(
         fmt::format("the order to the guard process failed: {}", ::strerrordesc_np(error)));
     for (const Action& a : policy_.step(event::StartFailed{error}, Clock::now())) perform(a);
@@ -321,19 +306,9 @@ void Supervisor::dismiss_guard() {
     JobCgroup::find(guard_pid_).remove();
 }
 
-Figures Supervisor::figures() const {
-  const auto seconds = [](Deadline from, Deadline to) {
-    return std::chrono::duration<double>(to - from).count();
-  };
-  const bool granted = granted_at_ != no_deadline;
-  return {.wait_seconds = seconds(asked_at_, granted ? granted_at_ : ended_at_),
-          .held_seconds = granted ? seconds(granted_at_, ended_at_) : 0,
-          .granted = granted};
-}
-
 void Supervisor::end(Outcome outcome) {
   outcome_ = outcome;
-  ended_at_ = Clock::now();
+  metrics_.run_ended(Clock::now());
   announcer_.clear_line();
   dismiss_guard();
   if (policy_.killed()) modes_.restore();

@@ -26,24 +26,22 @@ class Supervisor {
  public:
   // A guard, or what to do without a job.
   Supervisor(const Plan&, const Entry&, const Surroundings&, Output&, Channel guard,
-             pid_t guard_pid, const Hold* = nullptr);
+             pid_t guard_pid, Hold*);
   ~Supervisor() = delete;
   FailedCall failed() const;  // then run() would never end
   Outcome run();
-  Figures figures() const;  // after run()
-  Metrics& metrics() noexcept { return metrics_; }
 
  private:
   void turn();
   std::vector<Event> gather(Deadline now);
-  bool from_keeper(std::vector<Event>&, Deadline now);  // true: it was asked to stop
+  void from_keeper(std::vector<Event>&, Deadline now);
   void from_user(std::vector<Event>&);
-  void from_guard(std::vector<Event>& urgent, std::vector<Event>& rest);
+  void from_guard(std::vector<Event>&);
   void step(const Event&, Deadline now);
   void stop();
   void reap_others() const;
   void perform(const Action&);
-  Keeper::Farewell farewell(const Outcome&) const;
+  Keeper::Farewell farewell(const Action&) const;
   void start_job();
   void hand_over();
   bool may_be_asked() const;  // to end, without a job
@@ -70,16 +68,12 @@ class Supervisor {
   Metrics& metrics_ = *new Metrics(plan_);
   Policy policy_;
   std::vector<Lease> leases_;
-  std::vector<Fd> holds_;   // until the guard has them
-  const Hold* const hold_;  // null: there is a job
-  std::optional<HoldEnd> hold_end_;
-  bool forget_start_ = false;         // Keeper::Farewell
+  std::vector<Fd> holds_;             // until the guard has them
+  Hold* const hold_;                  // null: there is a job
   Deadline thread_at_ = no_deadline;  // when the keeper gets its thread
   bool guard_reaped_;                 // or there is none
   std::uint64_t guard_started_ = 0;   // clock ticks since boot; known when it is dead
   int stop_by_ = 0;                   // stop ourselves when the rest of this wake-up is done
-  const Deadline asked_at_ = Clock::now();
-  Deadline granted_at_ = no_deadline, ended_at_ = no_deadline;
   Outcome outcome_{};
 };
 

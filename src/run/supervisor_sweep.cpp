@@ -48,8 +48,7 @@ void Supervisor::sweep_own() {
     empty = found.empty() ? empty + 1 : 0;
     if (empty < 3) continue;
     cgroup.remove();
-    output_.status("job_dead");
-    output_.trace("tree_dead", "job");
+    announcer_.job_is_dead();
     return step(event::OwnSweepDone{}, Clock::now());
   }
 }

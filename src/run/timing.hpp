@@ -58,7 +58,7 @@ class SecondLine {
   // When due() is to be asked; no_deadline: never.
   Deadline wake_at(const GuardDeadlines& when) const noexcept {
     const Deadline at = acted_ ? no_deadline : late_at(when);
-    return at == no_deadline || look_again_ == no_deadline ? at : std::max(at, look_again_);
+    return at == no_deadline || retry_at_ == no_deadline ? at : std::max(at, retry_at_);
   }
 
   // The guard is to be killed now; true once.
@@ -67,9 +67,9 @@ class SecondLine {
     if (acted_ || now < at) return false;
     // Is dlock late itself? Then the cause (a suspend, a frozen cgroup) may have stopped the guard
     // as well, and it is about to act.
-    if (now > later(at, own_lateness) && look_again_ == no_deadline)
-      look_again_ = later(now, own_lateness);
-    if (look_again_ != no_deadline && now < look_again_) return false;
+    if (now > later(at, own_lateness) && retry_at_ == no_deadline)
+      retry_at_ = later(now, own_lateness);
+    if (retry_at_ != no_deadline && now < retry_at_) return false;
     acted_ = true;
     return true;
   }
@@ -83,7 +83,7 @@ class SecondLine {
   }
 
   const Duration half_;
-  Deadline look_again_ = no_deadline;
+  Deadline retry_at_ = no_deadline;
   bool acted_ = false;
 };
 

@@ -109,11 +109,10 @@ Party::Party(World& world, Network& network, Ledger& ledger, Machine& machine, s
       plan_.traits.proven_of(plan_.request.ttl, plan_.request.lock_delay, url), leased);
   if (!timing) throw std::invalid_argument(timing.error().message);
   plan_.timing = *timing;
-  run::Policy::Rules rules;
-  rules.timing = plan_.timing;
-  rules.wait = run::wait_rules(plan_);
-  rules.can_detach = true;
-  policy_ = std::make_unique<run::Policy>(rules);
+  static char word[] = "job";
+  static char* const command[] = {word, nullptr};
+  plan_.command = command;
+  policy_ = std::make_unique<run::Policy>(plan_);
   memory_ = std::make_unique<std::byte[]>(sizeof(Keeper));
   keeper_ = new (memory_.get()) Keeper(plan_, no_output());
   world_.active = nullptr;
@@ -232,7 +231,6 @@ void Party::perform(const run::Action& a) {
     // nobody asks for these here
     case Do::stop_self:
     case Do::hand_over:
-    case Do::withdraw_start:
     case Do::detach:
     case Do::say: return;
   }

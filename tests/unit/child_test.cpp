@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <optional>
 #include "run/environment.hpp"
 
@@ -54,9 +55,9 @@ class Path {
 };
 
 std::vector<std::string> files(std::vector<std::string> words) {
-  const Program program(std::move(words));
+  const auto program = std::make_unique<Child>(std::move(words), Child::How{});
   std::vector<std::string> all;
-  for (const char* const* file = program.files(); *file; ++file) all.emplace_back(*file);
+  for (const char* const* file = program->files; *file; ++file) all.emplace_back(*file);
   return all;
 }
 
@@ -66,7 +67,7 @@ struct Ended {
 };
 
 // Runs it with its standard output in a pipe.
-Ended end_of(const Program& program) {
+Ended end_of(std::vector<std::string> words, const std::string& file = {}) {
   sigset_t all, mask;
   sigfillset(&all);
   ::sigprocmask(SIG_SETMASK, &all, &mask);
@@ -77,7 +78,8 @@ Ended end_of(const Program& program) {
   ::dup2(out[1], 1);
   std::string changes;
   std::vector<char*> environment = changed_environment(changes);
-  Child child(program, environment.data(), {mask, SIG_DFL, SIG_DFL, SIG_DFL}, 0, error[1]);
+  Child child(std::move(words),
+              {environment.data(), {mask, SIG_DFL, SIG_DFL, SIG_DFL}, 0, error[1]}, file);
   const pid_t pid = start_child(child, -1);
   const int dumpable = ::prctl(PR_GET_DUMPABLE);
   ::dup2(own, 1);
@@ -109,17 +111,17 @@ TEST_CASE("a word without a slash is looked up in PATH") {
 }
 
 TEST_CASE("the child becomes the program") {
-  const Ended e = end_of(Program({"echo", "one", "two words"}));
+  const Ended e = end_of({"echo", "one", "two words"});
   CHECK(e.error == 0);
   CHECK(e.status == 0);
   CHECK(e.said == "one two words\n");
-  CHECK(end_of(Program({"sh", "-c", "exit 7"}, "/bin/sh")).status == 7 << 8);
+  CHECK(end_of({"sh", "-c", "exit 7"}, "/bin/sh").status == 7 << 8);
 }
 
 TEST_CASE("a file without a format of its own is run by the shell") {
   const Directory d;
   const std::string file = d.file("script", "echo $0 $2\nexit 3\n", 0755);
-  const Ended e = end_of(Program({file, "a", "b"}));
+  const Ended e = end_of({file, "a", "b"});
   CHECK(e.said == file + " b\n");
   CHECK(e.status == 3 << 8);
 }
@@ -128,14 +130,14 @@ TEST_CASE("the errno of a program that cannot be executed") {
   const Directory d, further;
   d.file("refused", "", 0644);
   const Path path((d.path() + ":" + further.path()).c_str());
-  CHECK(end_of(Program({"absent"})).error == ENOENT);
-  CHECK(end_of(Program({""})).error == ENOENT);
-  CHECK(end_of(Program({std::string(NAME_MAX + 1, 'x')})).error == ENAMETOOLONG);
-  const Ended refused = end_of(Program({"refused"}));  // the last one is absent
+  CHECK(end_of({"absent"}).error == ENOENT);
+  CHECK(end_of({""}).error == ENOENT);
+  CHECK(end_of({std::string(NAME_MAX + 1, 'x')}).error == ENAMETOOLONG);
+  const Ended refused = end_of({"refused"});  // the last one is absent
   CHECK(refused.error == EACCES);
   CHECK(refused.status == 126 << 8);
   further.file("refused", "echo ok\n", 0755);
-  CHECK(end_of(Program({"refused"})).said == "ok\n");
+  CHECK(end_of({"refused"}).said == "ok\n");
 }
 
 TEST_CASE("the environment with changes") {

@@ -59,7 +59,7 @@ TEST_CASE("descendants") {
 TEST_CASE("--min-hold") {
   auto r = leased();
   r.min_hold = 60s;
-  r.can_detach = true;
+  r.traits.detached = true;
   Story s(r);
   s.running().after(5s).exits(9).dead(9 << 8);
   SECTION("leaves the remainder to the store and exits at once") {
@@ -193,14 +193,12 @@ TEST_CASE("dlock does not wait for an unanswered release") {
 }
 
 TEST_CASE("--until-success: which ends of the job withdraw its start") {
-  Policy::Rules r = leased();
+  Asked r = leased();
+  r.once_per = OncePer::parse("1h").value();
   r.until_success = true;
   r.max_run = 20s;
   Story s(r);
-  const auto withdraws_first = [&] {
-    return s.last.size() >= 2 && s.last.front().what == Do::withdraw_start &&
-           s.last.back().what == Do::release;
-  };
+  const auto withdraws_first = [&] { return s.does(Do::release) && s.last.back().forget_start; };
   SECTION("a status other than 0, before the release, which keeps its time") {
     s.running().exits(7).dead(7 << 8);
     CHECK(withdraws_first());
@@ -221,25 +219,25 @@ TEST_CASE("--until-success: which ends of the job withdraw its start") {
   SECTION("not 0") {
     s.running().exits(0).dead(0);
     CHECK(s.does(Do::release));
-    CHECK_FALSE(s.does(Do::withdraw_start));
+    CHECK_FALSE(s.last.back().forget_start);
   }
   SECTION("not an end that was not seen: the guard is gone") {
     s.running().see(event::GuardGone{}).see(event::OwnSweepDone{});
     CHECK(s.does(Do::release));
-    CHECK_FALSE(s.does(Do::withdraw_start));
+    CHECK_FALSE(s.last.back().forget_start);
   }
   SECTION("not a lost lock") {
     s.running().see(event::KeeperLost{}).see(event::Expired{}).exits(1).dead(1 << 8, true);
-    CHECK_FALSE(s.does(Do::withdraw_start));
+    for (const Action& a : s.last) CHECK_FALSE(a.forget_start);
     CHECK(s.ends_with(status_lost));
   }
   SECTION("before a --min-hold is left to the store") {
-    Policy::Rules held = r;
+    Asked held = r;
     held.min_hold = 60s;
-    held.can_detach = true;
+    held.traits.detached = true;
     Story h(held);
     h.running().exits(1).dead(1 << 8);
-    CHECK(h.last.front().what == Do::withdraw_start);
     CHECK(h.last.back().what == Do::detach);
+    CHECK(h.last.back().forget_start);
   }
 }

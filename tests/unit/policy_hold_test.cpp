@@ -9,16 +9,16 @@ using namespace dlock::run::test;
 
 namespace {
 
-Policy::Rules without_job(bool stays) {
-  Policy::Rules r = leased();
-  r.has_job = false;
+Asked without_job(bool stays) {
+  Asked r = leased();
+  r.command = nullptr;
   r.stays = stays;
   return r;
 }
 
 // A lock that is held, and was passed on.
 struct Held : Story {
-  explicit Held(const Policy::Rules& r = without_job(true)) : Story(r) {
+  explicit Held(const Asked& r = without_job(true)) : Story(r) {
     granted().see(event::HandedOver{true});
   }
 };
@@ -79,7 +79,7 @@ TEST_CASE("a hold lasts until it is asked to end, and is released then") {
 }
 
 TEST_CASE("a hold ends with --max-hold, counted from the grant") {
-  Policy::Rules r = without_job(true);
+  Asked r = without_job(true);
   r.max_hold = 10s;
   Held s(r);
   CHECK(s.policy.wake_at() == later(start, 10s));
@@ -91,9 +91,9 @@ TEST_CASE("a hold ends with --max-hold, counted from the grant") {
 }
 
 TEST_CASE("a hold that is lost is 123, whatever asks for its end at the same time") {
-  Policy::Rules r = without_job(true);
+  Asked r = without_job(true);
   const bool several = GENERATE(false, true);
-  r.several = several;
+  if (several) r.more_keys.push_back(Key::parse("other").value());
   Held s(r);
   SECTION("as the store says") { s.see(event::KeeperLost{"another has it"}); }
   SECTION("by its time") { s.alarm(); }

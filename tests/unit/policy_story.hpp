@@ -15,13 +15,19 @@ using Note = Action::Note;
 inline constexpr Deadline start{std::chrono::hours{1}};
 
 // Policy sees of ttl 30 s: proven 29.698 s, margin 1.485 s, kill_after 5 s.
-inline Policy::Rules leased() {
-  Policy::Rules r;
+struct Asked : Plan {
+  bool same_group = false, session_leader = false;
+};
+inline Asked leased() {
+  static char word[] = "job";
+  static char* const command[] = {word, nullptr};
+  Asked r{
+      {.open = {}, .traits = {}, .request = {.key = Key::parse("k").value()}, .command = command}};
   r.timing = {29'698ms, 9'899ms, 4'949ms, 5s, 1'485ms, true};
   return r;
 }
-inline Policy::Rules attached() {
-  Policy::Rules r = leased();
+inline Asked attached() {
+  Asked r = leased();
   r.timing.leased = false;
   return r;
 }
@@ -31,11 +37,12 @@ inline event::Granted granted_until(Deadline d) {
 }
 
 struct Story {
+  const Asked asked;
   Policy policy;
   Deadline now = start;
   Actions last{};
 
-  explicit Story(const Policy::Rules& r) : policy(r) {}
+  explicit Story(const Asked& r) : asked(r), policy(asked, r.same_group, r.session_leader) {}
   Story& see(const Event& e) {
     last = policy.step(e, now);
     return *this;

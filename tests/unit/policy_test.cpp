@@ -127,7 +127,7 @@ TEST_CASE("a store that grants too late again and again is asked with longer and
 
 TEST_CASE("of several keys those that are not lost are given back when the job is dead") {
   auto rules = leased();
-  rules.several = true;
+  rules.more_keys.push_back(Key::parse("other").value());
   Story s(rules);
   s.running().see(event::KeeperLost{}).see(event::Expired{}).see(event::JobExited{SIGTERM});
   CHECK_FALSE(s.does(Do::release));

@@ -18,19 +18,21 @@ namespace {
 
 constexpr Deadline began_at{std::chrono::hours{1}};
 
-Policy::Rules waiting(std::optional<Duration> wait, bool one_try = false) {
-  Policy::Rules r;
-  r.timing = {29'698ms, 9'899ms, 4'949ms, 5s, 1'485ms, true};
-  r.wait = {wait, one_try, 9'949ms};
+test::Asked waiting(std::optional<Duration> wait, bool one_try = false) {
+  test::Asked r = test::leased();
+  r.wait = wait;
+  r.request.wait = !one_try;
+  REQUIRE(wait_rules(r).one_answer == 9'949ms);
   return r;
 }
 
 struct Wait {
+  const test::Asked asked;
   Policy policy;
   Deadline now = began_at;
   Actions last{};
 
-  explicit Wait(const Policy::Rules& r) : policy(r) { see(event::WaitBegan{began_at}); }
+  explicit Wait(const test::Asked& r) : asked(r), policy(asked) { see(event::WaitBegan{began_at}); }
   Wait& see(const Event& e) {
     last = policy.step(e, now);
     return *this;

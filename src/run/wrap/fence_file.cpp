@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <cstring>
 #include <vector>
-#include "core/key.hpp"
 #include "core/number.hpp"
 #include "core/text.hpp"
 #include "util/fd.hpp"
@@ -78,7 +77,6 @@ class FenceFile final : public Backend {
   std::string where() const override { return path_; }
 
   Result<std::unique_ptr<Waiter>> enqueue(const Request&) override;
-  Result<Progress> poll(Duration slice);
   Result<Renewal> renew(const Lease& lease, Duration) override { return Renewal{Kept{lease}}; }
   Result<Renewal> detach(const Lease&, Duration, std::optional<RunEnd>) override {
     return fail(cannot("nothing outlives the process"));
@@ -97,41 +95,51 @@ class FenceFile final : public Backend {
   Result<std::vector<std::string>> names() override { return fail(cannot("cannot be listed")); }
 
  private:
+  friend class FenceWaiter;
+
+  const std::string path_;
+  const FencingToken token_;
+  const int interrupt_fd_;
+  Fd file_;  // of the grant
+};
+
+class FenceWaiter final : public Waiter {
+ public:
+  FenceWaiter(FenceFile& fence, const Request& request)
+      : path_(fence.path_),
+        token_(fence.token_),
+        interrupt_fd_(fence.interrupt_fd_),
+        file_(fence.file_),
+        request_(request) {}
+  Result<Progress> poll(Duration slice) override;
+  Result<void> cancel() override { return {}; }
+
+ private:
+  tl::unexpected<Error> refuse(Errc code, std::string_view why) const {
+    return fail(code, fmt::format("--state {}: {}", dlock::quoted(path_), why));
+  }
   tl::unexpected<Error> trouble(std::string_view what, int error) const {
     const bool denied = error == EACCES || error == EPERM || error == ELOOP;
-    return fail(
-        denied ? Errc::denied : Errc::cannot_create,
-        fmt::format("--state {}: {}: {}", dlock::quoted(path_), what, ::strerrordesc_np(error)));
+    return refuse(denied ? Errc::denied : Errc::cannot_create,
+                  fmt::format("{}: {}", what, ::strerrordesc_np(error)));
   }
   Result<void> open();
   Result<bool> in_place() const;
   Result<void> note();
   Result<void> write(std::string text, std::size_t slot);
 
-  const std::string path_;
+  const std::string& path_;
   const FencingToken token_;
   const int interrupt_fd_;
-  Request request_{.key = Key::parse("-").value(), .owner = {}, .identity = {}};
-  Fd file_;
-};
-
-// `run` polls this; the Backend itself stays with the keeper.
-class Through final : public Waiter {
- public:
-  explicit Through(FenceFile& file) : file_(file) {}
-  Result<Progress> poll(Duration slice) override { return file_.poll(slice); }
-  Result<void> cancel() override { return {}; }
-
- private:
-  FenceFile& file_;
+  Fd& file_;
+  const Request request_;
 };
 
 Result<std::unique_ptr<Waiter>> FenceFile::enqueue(const Request& r) {
-  request_ = r;
-  return std::make_unique<Through>(*this);
+  return std::make_unique<FenceWaiter>(*this, r);
 }
 
-Result<void> FenceFile::open() {
+Result<void> FenceWaiter::open() {
   if (file_) return {};
   Fd file(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK,
                  0600));
@@ -139,17 +147,15 @@ Result<void> FenceFile::open() {
   struct stat st {};
   if (::fstat(file.get(), &st)) return trouble("cannot be seen", errno);
   const std::string why = distrust(st, {.forbidden = S_IWOTH, .own_or_root = false});
-  if (!why.empty())
-    return fail(Errc::denied, fmt::format("--state {}: {}", dlock::quoted(path_), why));
+  if (!why.empty()) return refuse(Errc::denied, why);
   if (st.st_nlink > 1)  // the other name may be a file that was not meant
-    return fail(Errc::denied, fmt::format("--state {}: has {} names (hard links)",
-                                          dlock::quoted(path_), st.st_nlink));
+    return refuse(Errc::denied, fmt::format("has {} names (hard links)", st.st_nlink));
   file_ = std::move(file);
   return {};
 }
 
 // A lock on a file that was replaced does not exclude.
-Result<bool> FenceFile::in_place() const {
+Result<bool> FenceWaiter::in_place() const {
   struct stat mine {
   }, there{};
   if (::fstat(file_.get(), &mine)) return trouble("cannot be seen", errno);
@@ -158,7 +164,7 @@ Result<bool> FenceFile::in_place() const {
   return mine.st_ino == there.st_ino && mine.st_dev == there.st_dev;
 }
 
-Result<Progress> FenceFile::poll(Duration slice) {
+Result<Progress> FenceWaiter::poll(Duration slice) {
   const Deadline end = later(Clock::now(), slice);
   for (Duration nap = 1ms;; nap = std::min<Duration>(nap * 2, 20ms)) {
     TRY_VOID(open());
@@ -183,7 +189,7 @@ Result<Progress> FenceFile::poll(Duration slice) {
 }
 
 // Under the lock. When it returns the token is on the disk.
-Result<void> FenceFile::note() {
+Result<void> FenceWaiter::note() {
   std::array<std::optional<FenceRecord>, 2> slots;
   bool empty = true;
   for (std::size_t i = 0; i < 2; ++i) {
@@ -196,17 +202,14 @@ Result<void> FenceFile::note() {
     slots[i] = parse_slot(seen);
     // One of the two slots may still have this layout, but it is older than the unreadable one.
     if (seen.starts_with(any_version) && !seen.starts_with(magic) &&
-        seen.size() > any_version.size() && seen[any_version.size()] >= '0' &&
-        seen[any_version.size()] <= '9')
-      return fail(Errc::config,
-                  fmt::format("--state {}: was written by a newer dlock ({}...): install that one "
-                              "on this host, too",
-                              dlock::quoted(path_), printable(seen.substr(0, magic.size()))));
+        seen.size() > any_version.size() && is_digit(seen[any_version.size()]))
+      return refuse(Errc::config,
+                    fmt::format("was written by a newer dlock ({}...): install that one on this "
+                                "host, too",
+                                printable(seen.substr(0, magic.size()))));
   }
   if (!slots[0] && !slots[1] && !empty)
-    return fail(Errc::config,
-                fmt::format("--state {}: holds something else than fencing tokens, or is damaged",
-                            dlock::quoted(path_)));
+    return refuse(Errc::config, "holds something else than fencing tokens, or is damaged");
   const std::size_t old = slots[1] && (!slots[0] || slots[1]->number > slots[0]->number) ? 1 : 0;
   const FenceRecord newest = slots[old].value_or(FenceRecord{});
   if (token_ < newest.token)
@@ -218,9 +221,7 @@ Result<void> FenceFile::note() {
   // A record found in the file may be in memory only: its writer may have been killed before the
   // sync.
   const std::uint64_t number = token_ == newest.token ? newest.number : newest.number + 1;
-  if (number != newest.number)
-    if (auto written = write(line_of({number, token_}), slots[old] ? 1 - old : 0); !written)
-      return written;
+  if (number != newest.number) TRY_VOID(write(line_of({number, token_}), slots[old] ? 1 - old : 0));
   if (::fsync(file_.get())) return trouble("cannot be made durable", errno);
   if (number > 1) return {};
   // Its directory entry as well.
@@ -232,7 +233,7 @@ Result<void> FenceFile::note() {
   return {};
 }
 
-Result<void> FenceFile::write(std::string text, std::size_t slot) {
+Result<void> FenceWaiter::write(std::string text, std::size_t slot) {
   text.resize(slot_size - 1, ' ');
   text += '\n';
   if (::lseek(file_.get(), static_cast<off_t>(slot * slot_size), SEEK_SET) < 0)

@@ -77,10 +77,10 @@ class Reentrant final : public Wrapped {
 
   Result<std::unique_ptr<Waiter>> enqueue(const Request&) override;
   Result<Renewal> renew(const Lease& l, Duration ttl) override {
-    return joined(l) ? ask(l) : inner_->renew(l, ttl);
+    return joined(l) ? check_outer(l) : inner_->renew(l, ttl);
   }
   Result<Renewal> detach(const Lease& l, Duration ttl, std::optional<RunEnd> end) override {
-    return joined(l) ? ask(l) : inner_->detach(l, ttl, end);
+    return joined(l) ? check_outer(l) : inner_->detach(l, ttl, end);
   }
   Result<Released> release(const Lease& l, std::optional<RunEnd> end) override {
     return joined(l) ? Released::yes : inner_->release(l, end);
@@ -94,7 +94,7 @@ class Reentrant final : public Wrapped {
     return std::any_of(grants_.begin(), grants_.end(),
                        [&](const auto& g) { return g.key == l.key && g.owner == l.owner; });
   }
-  Result<Renewal> ask(const Lease& l) {
+  Result<Renewal> check_outer(const Lease& l) {
     TRY(valid, inner_->check(l.key, l.owner));
     if (valid == Validity::stale)
       return Renewal{Lost{"the enclosing dlock does not hold it any more"}};

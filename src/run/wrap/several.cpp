@@ -30,7 +30,9 @@ class Several final : public Wrapped {
   Result<Renewal> renew(const Lease&, Duration ttl) override;
   Result<Renewal> detach(const Lease&, Duration ttl, std::optional<RunEnd>) override;
   bool alarmed(const Lease&) override;
-  Result<Released> release(const Lease&, std::optional<RunEnd>) override;
+  Result<Released> release(const Lease&, std::optional<RunEnd> end) override {
+    return release_all(end);
+  }
   // The holder in the way: of the key that is waited for.
   Result<std::optional<KeyView>> inspect(const Key& key) override {
     return inner_->inspect(taken_.size() < order_.size() ? order_[taken_.size()] : key);
@@ -49,13 +51,13 @@ class Several final : public Wrapped {
     enum class Release { not_asked, unknown, answered } release = Release::not_asked;
   };
 
+  const Lease& lease_of(const Key&) const;
   Lease whole() const;
-  std::vector<Lease> others() const;
   Result<Released> release_all(std::optional<RunEnd> end = std::nullopt);
   bool forget();  // nothing is taken; returns whether one of the released keys was no longer held
   Result<void> settle();
-  template <class Ask>
-  Result<Renewal> each(Ask ask);
+  template <class Call>
+  Result<Renewal> each(Call call);
 
   const Timing timing_;
   const std::vector<Key> keys_;
@@ -78,7 +80,7 @@ class SeveralWaiter final : public Waiter {
  private:
   Result<std::optional<std::string>> renew_taken();
   Result<Progress> give_up_all(const std::string& why);
-  tl::unexpected<Error> no_descriptor(const char* what);
+  tl::unexpected<Error> no_descriptor(const char* what, int error);
   void release_taken();
   Result<Progress> complete();
 
@@ -92,30 +94,25 @@ Result<std::unique_ptr<Waiter>> Several::enqueue(const Request& r) {
   return std::make_unique<SeveralWaiter>(*this, r);
 }
 
+const Lease& Several::lease_of(const Key& key) const {
+  return std::find_if(taken_.begin(), taken_.end(),
+                      [&](const Taken& t) { return t.lease.key == key; })
+      ->lease;
+}
+
 Lease Several::whole() const {
-  Lease lease = std::find_if(taken_.begin(), taken_.end(), [&](const Taken& t) {
-                  return t.lease.key == keys_.front();
-                })->lease;
+  Lease lease = lease_of(keys_.front());
   for (const Taken& t : taken_) lease.deadline = std::min(lease.deadline, t.lease.deadline);
   return lease;
 }
 
-std::vector<Lease> Several::others() const {
-  std::vector<Lease> more;
-  for (auto key = keys_.begin() + 1; key != keys_.end(); ++key)
-    more.push_back(std::find_if(taken_.begin(), taken_.end(), [&](const Taken& t) {
-                     return t.lease.key == *key;
-                   })->lease);
-  return more;
-}
-
 // Lost is the stronger result: one lost key ends them all, whatever is unknown about the others.
-template <class Ask>
-Result<Renewal> Several::each(Ask ask) {
+template <class Call>
+Result<Renewal> Several::each(Call call) {
   std::optional<Error> unknown;
   bool revoked = false;
   for (Taken& t : taken_) {
-    auto answer = ask(t.lease);
+    auto answer = call(t.lease);
     if (!answer) {
       unknown = answer.error();
     } else if (const Lost* lost = std::get_if<Lost>(&*answer)) {
@@ -144,10 +141,6 @@ bool Several::alarmed(const Lease&) {
   bool any = false;
   for (const Taken& t : taken_) any |= inner_->alarmed(t.lease);
   return any;
-}
-
-Result<Released> Several::release(const Lease&, std::optional<RunEnd> end) {
-  return release_all(end);
 }
 
 // Each key is requested until it has an answer, and no more: a call repeated because one key was
@@ -243,8 +236,7 @@ void SeveralWaiter::release_taken() {
   request_.owner = Owner::random();
 }
 
-tl::unexpected<Error> SeveralWaiter::no_descriptor(const char* what) {
-  const int why = errno;
+tl::unexpected<Error> SeveralWaiter::no_descriptor(const char* what, int why) {
   release_taken();
   return fail(Errc::unavailable,
               fmt::format("{} of several keys: {}", what, ::strerrordesc_np(why)));
@@ -261,18 +253,20 @@ Result<Progress> SeveralWaiter::give_up_all(const std::string& why) {
 
 // A lock whose alarm cannot be watched, or whose descriptor the guard does not get, is not granted.
 Result<Progress> SeveralWaiter::complete() {
-  std::vector<int> holds;
+  OtherKeys others;
+  for (const Key& key : all_.keys_)
+    if (key != all_.keys_.front()) others.leases.push_back(all_.lease_of(key));
   Fd alarms;
   for (const Several::Taken& t : all_.taken_) {
-    if (t.hold >= 0) holds.push_back(t.hold);
+    if (t.hold >= 0) others.holds.push_back(t.hold);
     if (!t.alarm) continue;
     if (!alarms) alarms.reset(::epoll_create1(EPOLL_CLOEXEC));
     epoll_event e{EPOLLIN, {}};
     if (!alarms || ::epoll_ctl(alarms.get(), EPOLL_CTL_ADD, t.alarm.get(), &e) != 0)
-      return no_descriptor("cannot watch the locks");
+      return no_descriptor("cannot watch the locks", errno);
   }
   all_.alarms_ = std::move(alarms);
-  all_.others_ = {all_.others(), std::move(holds)};
+  all_.others_ = std::move(others);
   return Progress{Granted{all_.whole(), -1, all_.alarms_.get()}};
 }
 
@@ -291,26 +285,25 @@ Result<Progress> SeveralWaiter::poll(Duration slice) {
     }
     Deadline until = end;
     for (const Several::Taken& t : all_.taken_) until = std::min(until, t.renew_at);
-    auto answer = place_->poll(
-        std::max<Duration>(std::chrono::duration_cast<Duration>(until - Clock::now()), Duration{}));
+    const auto left = std::chrono::duration_cast<Duration>(until - Clock::now());
+    auto answer = place_->poll(std::max(left, Duration{}));
     if (!answer) return answer;
     if (auto* granted = std::get_if<Granted>(&*answer)) {
-      Fd alarm(granted->alarm_fd < 0 ? -1 : ::fcntl(granted->alarm_fd, F_DUPFD_CLOEXEC, 3));
-      Several::Taken t{granted->lease, granted->hold_fd, std::move(alarm),
-                       next_renewal(all_.timing_, granted->lease.deadline, Clock::now())};
-      const bool all_copied = granted->alarm_fd < 0 || t.alarm;
-      const int why = errno;
+      const int alarm = granted->alarm_fd;
+      Fd copy(alarm < 0 ? -1 : ::fcntl(alarm, F_DUPFD_CLOEXEC, 3));
+      const int error = alarm < 0 || copy ? 0 : errno;
       place_.reset();
-      all_.taken_.push_back(std::move(t));
-      if (all_copied) continue;
-      errno = why;
-      return no_descriptor("cannot keep the locks");
+      const Lease& lease = granted->lease;
+      all_.taken_.push_back({lease, granted->hold_fd, std::move(copy),
+                             next_renewal(all_.timing_, lease.deadline, Clock::now())});
+      if (error) return no_descriptor("cannot keep the locks", error);
+      continue;
     }
     if (auto* busy = std::get_if<Busy>(&*answer)) {
       std::string why = busy->why.empty() ? "" : "; " + busy->why;
-      if (all_.keys_.front() != all_.order_[all_.taken_.size()])
-        why = fmt::format("the key in the way is {}{}",
-                          printable(all_.order_[all_.taken_.size()].text()), why);
+      const Key& key = all_.order_[all_.taken_.size()];
+      if (key != all_.keys_.front())
+        why = fmt::format("the key in the way is {}{}", printable(key.text()), why);
       place_.reset();
       release_taken();
       return Progress{Busy{std::move(busy->holder), std::move(why)}};
@@ -323,8 +316,8 @@ Result<void> SeveralWaiter::cancel() {
   Result<void> left;
   if (place_) left = place_->cancel();
   const auto released = all_.release_all();
-  if (!left) return left;
-  if (!released) return fail(released.error());
+  TRY_VOID(left);
+  TRY_VOID(released);
   return {};
 }
 
