@@ -33,8 +33,7 @@ Json of(const Figures& f) {
   j["seconds"] = f.seconds;
   j["grants"] = f.grants;
   j["grants_per_s"] = f.grants_per_s();
-  j["grants_per_s_rounds"] = Json::array();
-  for (const Round& r : f.rounds) j["grants_per_s_rounds"].push_back(r.grants_per_s);
+  j["grants_per_s_rounds"] = f.rounds;
   Json& latency = j["latency_us"] = Json::object();
   for (std::size_t l = 0; l < latencies; ++l)
     if (l < 3 || f.latency[l].count()) latency[latency_names[l]] = of(f.latency[l]);
