@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 #include <algorithm>
-#include "cli/options/arguments.hpp"
 #include "cli/options/configuration.hpp"
 #include "cli/options/option_table.hpp"
 #include "cli/options/suggestions.hpp"

@@ -103,7 +103,7 @@ struct BenchOptions {
   unsigned clients = 8, repeat = 1;
   std::optional<Duration> duration;
   std::uint64_t ops = 0, rate = 0;
-  Duration hold{}, progress{};
+  Duration hold_for{}, progress{};
   bool no_progress = false;
   std::string_view prefix, html;
 };
@@ -114,7 +114,8 @@ struct Options : StoreOptions,
                  RunOptions,
                  AcquireOptions,
                  ReleaseOptions,
-                 InspectOptions {
+                 InspectOptions,
+                 BenchOptions {
   Verb verb{};
   bool help = false, all_help = false;  // all_help: --help=all
   bool quiet = false, log_json = false;
@@ -130,8 +131,7 @@ struct Options : StoreOptions,
   std::string_view foreign_output;  // of --output: another command's form (option_rules.cpp)
 
   std::string_view state;  // fence
-  BenchOptions bench;
-  bool report = false;  // config
+  bool report = false;     // config
 
   // where a file says that a backend must be given: "/etc/dlock/config.toml:1"; empty: none does
   std::string_view backend_required_by;
