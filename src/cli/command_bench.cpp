@@ -17,7 +17,6 @@
 #include "core/exit_status.hpp"
 #include "core/text.hpp"
 #include "util/file.hpp"
-#include "util/named_file.hpp"
 
 namespace dlock::cli {
 namespace {

@@ -7,7 +7,7 @@
 #include <cstring>
 #include "cli/options/verbs.hpp"
 #include "core/text.hpp"
-#include "util/named_file.hpp"
+#include "util/file.hpp"
 
 namespace dlock::cli {
 namespace {

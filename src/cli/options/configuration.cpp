@@ -27,7 +27,6 @@
 #include "core/text.hpp"
 #include "util/fd.hpp"
 #include "util/file.hpp"
-#include "util/named_file.hpp"
 
 namespace dlock::cli {
 namespace {
