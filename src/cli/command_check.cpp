@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include "cli/command.hpp"
-#include "cli/handle.hpp"
+#include "cli/grant.hpp"
 #include "cli/say.hpp"
 #include "cli/store.hpp"
 #include "core/exit_status.hpp"

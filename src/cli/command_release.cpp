@@ -3,7 +3,7 @@
 #include <unistd.h>
 #include <algorithm>
 #include "cli/command.hpp"
-#include "cli/handle.hpp"
+#include "cli/grant.hpp"
 #include "cli/inspect/key_state.hpp"
 #include "cli/inspect/output.hpp"
 #include "cli/say.hpp"

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <string>
 #include <vector>
-#include "cli/grant_output.hpp"
+#include "cli/grant.hpp"
 #include "cli/options/suggestions.hpp"
 #include "cli/options/verbs.hpp"
 #include "cli/say.hpp"

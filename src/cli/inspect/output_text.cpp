@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstring>
-#include "cli/grant_output.hpp"
+#include "cli/grant.hpp"
 #include "cli/inspect/key_state.hpp"
 #include "cli/inspect/output.hpp"
 #include "core/duration.hpp"

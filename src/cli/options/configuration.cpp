@@ -116,9 +116,8 @@ std::string toml_version() {
 }
 
 bool is_secret(std::string_view option) noexcept {
-  constexpr std::string_view secrets[] = {"password-file", "auth-file", "tls-ca", "tls-cert",
-                                          "tls-key"};
-  return std::find(std::begin(secrets), std::end(secrets), option) != std::end(secrets);
+  return option == "password-file" || option == "auth-file" ||
+         (option.starts_with("tls-") && option != "tls-insecure");
 }
 
 Result<std::vector<Entry>> read_configuration(const std::vector<ConfigFile>& files,
