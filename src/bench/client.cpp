@@ -134,7 +134,7 @@ void Client::release(const Lease& lease) {
 }
 
 void Client::take_and_release() {
-  const Duration hold = arena_.plan.hold;
+  const Duration hold = arena_.plan.hold_for;
   bool counts = true;
   while (!arena_.over() && arena_.take_op(counts)) {
     const auto due = next_start();

@@ -110,7 +110,7 @@ std::string json_of(const Plan& p, const Report& r, std::string_view version) {
   j["config"] = Json{{"clients", p.clients},
                      {"duration_s", p.ops ? Json(nullptr) : Json(seconds(p.duration))},
                      {"ops", p.ops ? Json(p.ops) : Json(nullptr)},
-                     {"hold_s", seconds(p.hold)},
+                     {"hold_s", seconds(p.hold_for)},
                      {"rate", p.rate ? Json(p.rate) : Json(nullptr)},
                      {"repeat", p.repeat},
                      {"ttl_s", seconds(p.ttl)},

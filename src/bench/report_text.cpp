@@ -163,8 +163,9 @@ std::string headline(const Plan& p, std::string_view version) {
       "(removed at the end)",
       version, p.clients, length, format_duration(warm_up(p)),
       p.repeat > 1 ? fmt::format(", {} times, median [range]", p.repeat) : "",
-      p.hold > Duration::zero() ? fmt::format(" · held for {}", format_duration(p.hold)) : "", loop,
-      p.prefix);
+      p.hold_for > Duration::zero() ? fmt::format(" · held for {}", format_duration(p.hold_for))
+                                    : "",
+      loop, p.prefix);
 }
 
 std::vector<Table> tables_of(const Plan& p, const Report& r) {

@@ -187,26 +187,18 @@ class Page {
 
 Result<bench::Plan> plan_of(const Options& o) {
   bench::Plan p;
-  p.scenarios = o.scenarios;
+  static_cast<bench::Measurement&>(p) = o;
   if (p.scenarios.empty()) p.scenarios = {bench::Scenario::uncontended, bench::Scenario::handoff};
-  p.clients = o.clients;
-  p.duration = o.duration.value_or(p.duration);
-  p.ops = o.ops;
-  p.hold = o.hold_for;
-  p.rate = o.rate;
-  p.repeat = o.repeat;
   p.ttl = o.ttl;
   if (given(o, "ttl")) p.crash_ttl = o.ttl;
-  if (p.hold > p.ttl / 3)
+  if (p.hold_for > p.ttl / 3)
     return fail(
         blame(o, "hold"),
         fmt::format("{}: {} is more than a third of --ttl {}, and nothing is renewed meanwhile",
-                    called(o, "hold"), format_duration(p.hold), format_duration(p.ttl)));
+                    called(o, "hold"), format_duration(p.hold_for), format_duration(p.ttl)));
   p.settings.op_timeout = o.op_timeout.value_or(usual_op_timeout(o.ttl));
   p.settings.connect_timeout = o.connect_timeout;
-  p.prefix = o.prefix;
   p.quiet = o.quiet;
-  p.progress = o.progress;
   const char* term = std::getenv("TERM");  // NOLINT(concurrency-mt-unsafe): no thread exists yet
   p.bar = !o.no_progress && ::isatty(STDERR_FILENO) && !(term && std::string_view(term) == "dumb");
   TRY(targets, targets_of(o));

@@ -28,11 +28,9 @@ Result<Sequencer> parse_sequencer(std::string_view text, const Store& store) {
 Result<Validity> check_one(const Key& key, const GrantId& grant, Backend& backend,
                            const Trace& trace) {
   Traced what{.request = "check", .key = key.text()};
-  if (const auto* owner = std::get_if<Owner>(&grant)) what.owner = owner->hex().substr(0, 8);
+  if (const auto* owner = std::get_if<Owner>(&grant)) what.owner = *owner;
   else what.token = std::get<FencingToken>(grant);
-  return trace.around(
-      what, [&] { return backend.check(key, grant); },
-      [](Validity v) { return v == Validity::valid; });
+  return trace.around(what, [&] { return backend.check(key, grant); });
 }
 
 }  // namespace

@@ -15,8 +15,6 @@
 namespace dlock::cli {
 namespace {
 
-constexpr auto always = [](const auto&) { return true; };
-
 // What the command line asks for, as the store has it.
 struct Found {
   std::vector<KeyView> keys;
@@ -73,7 +71,7 @@ Result<Found> find(const Options& o, const OpenStore& opened, const Trace& trace
   if (o.operand) {
     TRY(key, Key::parse(*o.operand));
     const auto inspect = [&] { return backend.inspect(key); };
-    TRY(view, trace.around({.request = "inspect", .key = key.text()}, inspect, always));
+    TRY(view, trace.around({.request = "inspect", .key = key.text()}, inspect));
     if (!is_unrecorded(view) || o.operand->find_first_of("*?[") == o.operand->npos) {
       Found one{{view ? std::move(*view) : free_key(key)}, key, {}};
       note_limits(one.keys.front());
@@ -81,8 +79,7 @@ Result<Found> find(const Options& o, const OpenStore& opened, const Trace& trace
       return one;
     }
   }
-  TRY(all, trace.around(
-               {.request = "list"}, [&] { return list(backend); }, always));
+  TRY(all, trace.around({.request = "list"}, [&] { return list(backend); }));
   const std::string unread = unread_of(all, backend.health().grants_nothing);
   Found list{std::move(all), {}, unread};
   for (KeyView& k : list.keys) note_limits(k);
@@ -129,8 +126,7 @@ Result<run::Outcome> once(const Options& o, const OpenStore& opened, const Trace
 }
 
 Result<run::Outcome> doctor(const Options& o, const OpenStore& opened, const Trace& trace) {
-  TRY(found, trace.around(
-                 {.request = "doctor"}, [&] { return opened.backend->doctor(); }, always));
+  TRY(found, trace.around({.request = "doctor"}, [&] { return opened.backend->doctor(); }));
   TRY_VOID(put(o.json ? json_of_findings(found, opened) : text_of_findings(found, opened)));
   return ended(unfit(found) ? status_stale : status_ok);
 }

@@ -97,15 +97,10 @@ struct InspectOptions {
   enum class Sort : std::uint8_t { key, age, waiters } sort = Sort::key;
 };
 
-struct BenchOptions {
+struct BenchOptions : bench::Measurement {          // no scenario: uncontended, handoff
   std::vector<std::string_view> backends, recipes;  // empty: the default one
-  std::vector<bench::Scenario> scenarios;           // empty: uncontended, handoff
-  unsigned clients = 8, repeat = 1;
-  std::optional<Duration> duration;
-  std::uint64_t ops = 0, rate = 0;
-  Duration hold_for{}, progress{};
   bool no_progress = false;
-  std::string_view prefix, html;
+  std::string_view html;
 };
 
 // All of them: a verb reads its own and those that it shares.
