@@ -4,7 +4,7 @@
 #include <algorithm>
 #include "core/key.hpp"
 #include "core/text.hpp"
-#include "util/secret_file.hpp"
+#include "util/file.hpp"
 
 namespace dlock::zookeeper {
 namespace {

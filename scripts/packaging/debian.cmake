@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Before the files of the .deb are packed: puts them where Debian wants them, and gives them one time.
+# Before the files of the .deb are packed: puts them where Debian wants them, and gives them one
+# time.
 cmake_minimum_required(VERSION 3.25)
 set(root ${CPACK_TEMPORARY_DIRECTORY}/usr)
 set(share ${root}/share)
@@ -16,8 +17,8 @@ file(RENAME ${share}/zsh/site-functions ${share}/zsh/vendor-completions)
 
 file(COPY ${CPACK_DLOCK_PACKAGING}/copyright DESTINATION ${doc})
 file(COPY_FILE ${CPACK_DLOCK_CHANGES} ${doc}/NEWS)
-execute_process(COMMAND date -u -R -d @${epoch} OUTPUT_VARIABLE date OUTPUT_STRIP_TRAILING_WHITESPACE
-  COMMAND_ERROR_IS_FATAL ANY)
+execute_process(COMMAND date -u -R -d @${epoch}
+  OUTPUT_VARIABLE date OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
 file(WRITE ${doc}/changelog "dlock (${CPACK_PACKAGE_VERSION}) unstable; urgency=medium
 
   * Made by scripts/package; what is new stands in NEWS.gz.

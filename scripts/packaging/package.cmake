@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-# The target `uninstall`, and what CPack writes into a .deb. scripts/package makes all that is published.
+# The target `uninstall`, and what CPack writes into a .deb. scripts/package makes all that is
+# published.
 set(packaging ${CMAKE_CURRENT_LIST_DIR})
-add_custom_target(uninstall COMMAND ${CMAKE_COMMAND} -DMANIFEST=${PROJECT_BINARY_DIR}/install_manifest.txt
-  -P ${packaging}/uninstall.cmake VERBATIM)
+add_custom_target(uninstall
+  COMMAND ${CMAKE_COMMAND} -DMANIFEST=${PROJECT_BINARY_DIR}/install_manifest.txt
+    -P ${packaging}/uninstall.cmake VERBATIM)
 
 set(CPACK_GENERATOR DEB)
 # Nobody reads mail to .invalid (RFC 2606): who publishes a package says who they are.

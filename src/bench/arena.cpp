@@ -103,7 +103,7 @@ void Arena::add_to(Figures& f, double seconds) const {
     f.per_client[i] += per_client_[i];
     granted += per_client_[i];
   }
-  f.rounds.push_back({.grants_per_s = static_cast<double>(granted) / seconds});
+  f.rounds.push_back(static_cast<double>(granted) / seconds);
   for (std::size_t l = 0; l < latencies; ++l) f.latency[l].add(latency_[l]);
   f.seconds += seconds;
   f.grants += granted;

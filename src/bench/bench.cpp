@@ -92,8 +92,7 @@ Result<void> Bench::open_empty(const Target& t) {
   if (!there.empty())
     return fail(Errc::usage,
                 fmt::format("--prefix {}: {} has keys below it ({}); only an empty one is used, "
-                            "because everything below it "
-                            "is removed at the end",
+                            "because everything below it is removed at the end",
                             quoted(plan_.prefix), backend->where(), quoted(there.front().key)));
   Histogram h;
   const Key key = key_of(t, plan_.scenarios.front(), 0);

@@ -26,23 +26,11 @@ struct Target {
   std::function<Result<std::unique_ptr<Backend>>(const Settings&)> open;
 };
 
-struct Plan {
+struct Plan : Measurement {
   std::vector<Target> targets;
-  std::vector<Scenario> scenarios;
-  unsigned clients = 8;
-  Duration duration{5'000'000};
-  std::uint64_t ops = 0;  // measured grants instead of a duration; 0: none
-  Duration hold{};
-  // grants asked for per second by all clients together; 0: each asks when the last is done (closed
-  // loop)
-  std::uint64_t rate = 0;
-  unsigned repeat = 1;
   Duration ttl{30'000'000}, crash_ttl{5'000'000};
-  Settings settings;   // without interrupt_fd
-  std::string prefix;  // of every key in the store
-
-  Duration progress{};  // a line on stderr so often; 0: none
-  bool bar = false;     // one line that is redrawn, on a terminal
+  Settings settings;  // without interrupt_fd
+  bool bar = false;   // progress as one line that is redrawn, on a terminal
   bool quiet = false;
 };
 

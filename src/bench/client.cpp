@@ -14,9 +14,9 @@ using namespace std::chrono_literals;
 constexpr Duration after_error = 50ms;
 constexpr unsigned release_tries = 3;
 
-class Client {
+class BenchClient {
  public:
-  Client(Arena& arena, unsigned id)
+  BenchClient(Arena& arena, unsigned id)
       : arena_(arena), id_(id), ledger_(arena.ledger(id)), number_(arena.number(id)) {}
   void work();
 
@@ -46,17 +46,17 @@ class Client {
   Identity identity_ = Identity::mine("bench");
 };
 
-void Client::nap_until(Deadline t) {
+void BenchClient::nap_until(Deadline t) {
   pollfd stop{arena_.stop_fd(), POLLIN, 0};
   while (!arena_.over() && Clock::now() < t) wait_until({&stop, 1}, t);
 }
 
 // Requests of the warm-up are not counted.
-void Client::note_phase() {
+void BenchClient::note_phase() {
   if (!at_start_ && measuring()) at_start_ = backend_->counters();
 }
 
-bool Client::open() {
+bool BenchClient::open() {
   Settings settings = arena_.plan.settings;
   settings.interrupt_fd = arena_.stop_fd();
   auto opened = arena_.target.open(settings);
@@ -73,7 +73,7 @@ bool Client::open() {
   return false;
 }
 
-Request Client::request(unsigned lease) {
+Request BenchClient::request(unsigned lease) {
   Request r{key_of(arena_.target, arena_.scenario, id_, lease), Owner::random()};
   r.ttl = arena_.plan.ttl;
   r.identity = identity_;
@@ -89,7 +89,7 @@ Request Client::request(unsigned lease) {
 // When the next acquisition should begin. With a rate that is a time of the schedule, kept or not:
 // the delay of an acquisition that could not begin in time counts as latency, or else a slow store
 // would get fewer requests just when it is slow (coordinated omission).
-std::optional<Deadline> Client::next_start() {
+std::optional<Deadline> BenchClient::next_start() {
   if (arena_.plan.rate == 0) return Clock::now();
   const std::uint64_t n = asked_++ * arena_.plan.clients + id_;
   const std::uint64_t rate = arena_.plan.rate;
@@ -101,7 +101,7 @@ std::optional<Deadline> Client::next_start() {
 }
 
 // nullopt: not granted; the place is cancelled.
-std::optional<Granted> Client::acquire(const Request& r) {
+std::optional<Granted> BenchClient::acquire(const Request& r) {
   auto waiter = backend_->enqueue(r);
   if (!waiter) {
     failed(waiter.error());
@@ -120,7 +120,7 @@ std::optional<Granted> Client::acquire(const Request& r) {
   return std::nullopt;
 }
 
-void Client::release(const Lease& lease) {
+void BenchClient::release(const Lease& lease) {
   for (unsigned i = 1;; ++i) {
     const auto released = backend_->release(lease);
     if (released) {
@@ -133,8 +133,8 @@ void Client::release(const Lease& lease) {
   }
 }
 
-void Client::take_and_release() {
-  const Duration hold = arena_.plan.hold;
+void BenchClient::take_and_release() {
+  const Duration hold = arena_.plan.hold_for;
   bool counts = true;
   while (!arena_.over() && arena_.take_op(counts)) {
     const auto due = next_start();
@@ -168,7 +168,7 @@ void Client::take_and_release() {
   }
 }
 
-void Client::renew_one(Lease& lease, bool counts) {
+void BenchClient::renew_one(Lease& lease, bool counts) {
   note_phase();
   const Deadline asked = Clock::now();
   const auto answer = backend_->renew(lease, arena_.plan.ttl);
@@ -186,7 +186,7 @@ void Client::renew_one(Lease& lease, bool counts) {
   arena_.report_fatal({Errc::protocol, "renew: a lease was lost: " + std::get<Lost>(*answer).why});
 }
 
-void Client::renew() {
+void BenchClient::renew() {
   std::vector<Lease> leases;
   for (unsigned i = 0; i < leases_per_client && !arena_.over(); ++i)
     if (auto granted = acquire(request(i))) leases.push_back(granted->lease);
@@ -201,7 +201,7 @@ void Client::renew() {
   for (const Lease& l : leases) release(l);
 }
 
-void Client::work() {
+void BenchClient::work() {
   if (open()) {
     arena_.report_ready();
     arena_.wait_while_connecting();
@@ -230,7 +230,7 @@ std::vector<Key> keys_of(const Target& t, Scenario s, unsigned clients) {
 
 void work(Arena& arena, unsigned client) {
   try {
-    Client(arena, client).work();
+    BenchClient(arena, client).work();
   } catch (const std::exception& e) {
     arena.report_fatal({Errc::internal, fmt::format("a client failed: {}", e.what())});
     arena.report_left();

@@ -22,14 +22,6 @@ double median(std::vector<double> values) noexcept {
   return values.size() % 2 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
-double Figures::grants_per_s() const noexcept {
-  std::vector<double> all;
-  for (const Round& r : rounds) all.push_back(r.grants_per_s);
-  return median(std::move(all));
-}
-
-double Figures::fairness() const noexcept { return jain(per_client); }
-
 std::optional<double> Figures::wakeups_per_grant() const noexcept {
   if (!wakes || grants == 0) return std::nullopt;
   return static_cast<double>(wakeups) / static_cast<double>(grants);

@@ -24,10 +24,8 @@ struct Quantile {
 inline constexpr std::array<Quantile, 5> quantiles{
     {{"p50", 50'000}, {"p90", 90'000}, {"p99", 99'000}, {"p999", 99'900}, {"max", 100'000}}};
 
-// The result of one repeat.
-struct Round {
-  double grants_per_s = 0;
-};
+// The median; of an even number the mean of the middle two. 0 for none.
+double median(std::vector<double> values) noexcept;
 
 struct Figures : Ledger::Tally {
   std::string backend, recipe;
@@ -36,8 +34,8 @@ struct Figures : Ledger::Tally {
   std::string skipped;  // why nothing was measured
 
   double seconds = 0;
-  std::uint64_t grants = 0;  // renew: renewals
-  std::vector<Round> rounds;
+  std::uint64_t grants = 0;    // renew: renewals
+  std::vector<double> rounds;  // grants_per_s of each repeat
   std::array<Histogram, latencies> latency;
   Nanoseconds rtt{};
   std::vector<std::uint64_t> per_client;
@@ -49,8 +47,8 @@ struct Figures : Ledger::Tally {
   std::shared_ptr<Timeline> timeline = std::make_shared<Timeline>();
 
   const Histogram& of(Latency l) const noexcept { return latency[static_cast<std::size_t>(l)]; }
-  double grants_per_s() const noexcept;  // the median of the rounds
-  double fairness() const noexcept;
+  double grants_per_s() const noexcept { return median(rounds); }
+  double fairness() const noexcept { return jain(per_client); }
   double commands_per_grant() const noexcept {
     return grants ? static_cast<double>(requests) / static_cast<double>(grants) : 0;
   }
@@ -60,9 +58,6 @@ struct Figures : Ledger::Tally {
   bool violated() const noexcept { return overlaps > 0 || inversions > 0; }
   bool no_samples() const noexcept;  // measured, and nothing came of it
 };
-
-// The median; of an even number the mean of the middle two. 0 for none.
-double median(std::vector<double> values) noexcept;
 
 struct Report {
   std::vector<Figures> runs;  // by scenario, then by target, in the order asked for

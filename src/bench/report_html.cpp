@@ -251,8 +251,8 @@ std::string charts(const Report& r, Scenario scenario) {
 std::string html_of(const Plan& p, const Report& r, std::string_view version) {
   std::string text = fmt::format(
       "<!DOCTYPE html><html lang=en><meta charset=utf-8><meta name=viewport "
-      "content=\"width=device-width\"><title>dlock "
-      "bench</title><style>{}</style><h1>dlock bench</h1><p class=dim>{}</p>",
+      "content=\"width=device-width\"><title>dlock bench</title><style>{}</style><h1>dlock "
+      "bench</h1><p class=dim>{}</p>",
       style, escaped(headline(p, version)));
   for (const std::string& line : verdict(r))
     text +=

@@ -33,8 +33,7 @@ Json of(const Figures& f) {
   j["seconds"] = f.seconds;
   j["grants"] = f.grants;
   j["grants_per_s"] = f.grants_per_s();
-  j["grants_per_s_rounds"] = Json::array();
-  for (const Round& r : f.rounds) j["grants_per_s_rounds"].push_back(r.grants_per_s);
+  j["grants_per_s_rounds"] = f.rounds;
   Json& latency = j["latency_us"] = Json::object();
   for (std::size_t l = 0; l < latencies; ++l)
     if (l < 3 || f.latency[l].count()) latency[latency_names[l]] = of(f.latency[l]);
@@ -111,7 +110,7 @@ std::string json_of(const Plan& p, const Report& r, std::string_view version) {
   j["config"] = Json{{"clients", p.clients},
                      {"duration_s", p.ops ? Json(nullptr) : Json(seconds(p.duration))},
                      {"ops", p.ops ? Json(p.ops) : Json(nullptr)},
-                     {"hold_s", seconds(p.hold)},
+                     {"hold_s", seconds(p.hold_for)},
                      {"rate", p.rate ? Json(p.rate) : Json(nullptr)},
                      {"repeat", p.repeat},
                      {"ttl_s", seconds(p.ttl)},

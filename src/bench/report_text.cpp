@@ -24,10 +24,8 @@ std::string heading(const Plan& p, Scenario s) {
 // "12 300", or with several rounds "12 300 [11 900-12 800]".
 std::string rate(const Figures& f) {
   if (f.rounds.size() < 2) return grouped(f.grants_per_s());
-  const auto less = [](const Round& a, const Round& b) { return a.grants_per_s < b.grants_per_s; };
-  const auto [low, high] = std::minmax_element(f.rounds.begin(), f.rounds.end(), less);
-  return fmt::format("{} [{}-{}]", grouped(f.grants_per_s()), grouped(low->grants_per_s),
-                     grouped(high->grants_per_s));
+  const auto [low, high] = std::minmax_element(f.rounds.begin(), f.rounds.end());
+  return fmt::format("{} [{}-{}]", grouped(f.grants_per_s()), grouped(*low), grouped(*high));
 }
 
 std::string count(std::uint64_t n) { return fmt::to_string(n); }
@@ -111,9 +109,8 @@ std::string unlike_servers(const Plan& p,
   }
   if (local == 0 || local == order.size()) return {};
   return fmt::format(
-      "{}: locks of this machine alone, which are not written "
-      "to disk at each grant; "
-      "the others are asked through a connection",
+      "{}: locks of this machine alone, which are not written to disk at each grant; the others "
+      "are asked through a connection",
       names);
 }
 
@@ -166,8 +163,9 @@ std::string headline(const Plan& p, std::string_view version) {
       "(removed at the end)",
       version, p.clients, length, format_duration(warm_up(p)),
       p.repeat > 1 ? fmt::format(", {} times, median [range]", p.repeat) : "",
-      p.hold > Duration::zero() ? fmt::format(" · held for {}", format_duration(p.hold)) : "", loop,
-      p.prefix);
+      p.hold_for > Duration::zero() ? fmt::format(" · held for {}", format_duration(p.hold_for))
+                                    : "",
+      loop, p.prefix);
 }
 
 std::vector<Table> tables_of(const Plan& p, const Report& r) {
@@ -201,8 +199,8 @@ std::vector<std::string> verdict(const Report& r) {
   if (r.signal) lines.push_back("note  ended early by a signal: these figures are incomplete");
   if (!r.violated() && checked > 0)
     lines.push_back(
-        fmt::format("PASS  mutual exclusion: {} contended grants "
-                    "checked, 0 overlaps, 0 token inversions",
+        fmt::format("PASS  mutual exclusion: {} contended grants checked, 0 overlaps, 0 token "
+                    "inversions",
                     grouped(static_cast<double>(checked))));
   return lines;
 }

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 #include "core/backend.hpp"
 
 namespace dlock::bench {
@@ -26,6 +29,21 @@ std::optional<Scenario> find_scenario(std::string_view name) noexcept;
 
 // Why this recipe does not support it; empty: it does.
 std::string_view cannot(const Traits&, Scenario) noexcept;
+
+// What is measured, on every target alike.
+struct Measurement {
+  std::vector<Scenario> scenarios;
+  unsigned clients = 8;
+  Duration duration{5'000'000};
+  std::uint64_t ops = 0;  // measured grants instead of a duration; 0: none
+  Duration hold_for{};
+  // grants requested per second by all clients together; 0: each requests one when the last is done
+  // (closed loop)
+  std::uint64_t rate = 0;
+  unsigned repeat = 1;
+  std::string prefix;   // of every key in the store
+  Duration progress{};  // a line on stderr so often; 0: none
+};
 
 // All clients contend for one key.
 constexpr bool contended(Scenario s) noexcept {

@@ -5,8 +5,7 @@
 #include <cerrno>
 #include <cstring>
 #include "cli/command.hpp"
-#include "cli/grant_output.hpp"
-#include "cli/handle.hpp"
+#include "cli/grant.hpp"
 #include "cli/say.hpp"
 #include "cli/store.hpp"
 #include "cli/taking.hpp"

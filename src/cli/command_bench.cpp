@@ -17,7 +17,6 @@
 #include "core/exit_status.hpp"
 #include "core/text.hpp"
 #include "util/file.hpp"
-#include "util/named_file.hpp"
 
 namespace dlock::cli {
 namespace {
@@ -32,7 +31,7 @@ bool loopback(const Url& url) {
 
 bench::Target target_of(Store store, const Options& o, std::string backend, std::size_t number) {
   std::erase_if(store.url.items, [](const auto& item) { return item.first == "prefix"; });
-  store.url.items.emplace_back("prefix", o.bench.prefix);
+  store.url.items.emplace_back("prefix", o.prefix);
   bench::Target t;
   t.backend = std::move(backend);
   t.recipe = store.traits->recipe;
@@ -52,7 +51,7 @@ Result<std::vector<bench::Target>> targets_of(const Options& o) {
   std::vector<std::pair<std::string_view, unsigned>> seen;  // families
   std::vector<std::string_view> used;                       // recipes of at least one backend
   std::vector<Store> stores;
-  const auto& urls = o.bench.backends;
+  const auto& urls = o.backends;
   const std::vector<std::string_view> usual{o.backend};
   for (const std::string_view text : urls.empty() ? usual : urls) {
     Options one = o;
@@ -69,9 +68,9 @@ Result<std::vector<bench::Target>> targets_of(const Options& o) {
         ++at->second > 1 ? fmt::format("{}#{}", family, at->second) : std::string(family);
 
     std::vector<const Traits*> recipes;
-    if (o.bench.recipes.empty()) recipes.push_back(store.traits);
+    if (o.recipes.empty()) recipes.push_back(store.traits);
     for (const Traits& t : store.factory->recipes)
-      for (const std::string_view asked : o.bench.recipes)
+      for (const std::string_view asked : o.recipes)
         if (asked == "all" || asked == t.recipe) {
           if (std::find(recipes.begin(), recipes.end(), &t) == recipes.end()) recipes.push_back(&t);
           used.push_back(asked);
@@ -83,7 +82,7 @@ Result<std::vector<bench::Target>> targets_of(const Options& o) {
     }
   }
   TRY_VOID(all_useful(o, stores));
-  for (const std::string_view asked : o.bench.recipes)
+  for (const std::string_view asked : o.recipes)
     if (std::find(used.begin(), used.end(), asked) == used.end())
       return fail(blame(o, "recipe"), fmt::format("{}: the backends do not have a recipe {}",
                                                   called(o, "recipe"), quoted(asked)));
@@ -187,30 +186,21 @@ class Page {
 };
 
 Result<bench::Plan> plan_of(const Options& o) {
-  const BenchOptions& b = o.bench;
   bench::Plan p;
-  p.scenarios = b.scenarios;
+  static_cast<bench::Measurement&>(p) = o;
   if (p.scenarios.empty()) p.scenarios = {bench::Scenario::uncontended, bench::Scenario::handoff};
-  p.clients = b.clients;
-  p.duration = b.duration.value_or(p.duration);
-  p.ops = b.ops;
-  p.hold = b.hold;
-  p.rate = b.rate;
-  p.repeat = b.repeat;
   p.ttl = o.ttl;
   if (given(o, "ttl")) p.crash_ttl = o.ttl;
-  if (p.hold > p.ttl / 3)
+  if (p.hold_for > p.ttl / 3)
     return fail(
         blame(o, "hold"),
         fmt::format("{}: {} is more than a third of --ttl {}, and nothing is renewed meanwhile",
-                    called(o, "hold"), format_duration(p.hold), format_duration(p.ttl)));
+                    called(o, "hold"), format_duration(p.hold_for), format_duration(p.ttl)));
   p.settings.op_timeout = o.op_timeout.value_or(usual_op_timeout(o.ttl));
   p.settings.connect_timeout = o.connect_timeout;
-  p.prefix = b.prefix;
   p.quiet = o.quiet;
-  p.progress = b.progress;
   const char* term = std::getenv("TERM");  // NOLINT(concurrency-mt-unsafe): no thread exists yet
-  p.bar = !b.no_progress && ::isatty(STDERR_FILENO) && !(term && std::string_view(term) == "dumb");
+  p.bar = !o.no_progress && ::isatty(STDERR_FILENO) && !(term && std::string_view(term) == "dumb");
   TRY(targets, targets_of(o));
   p.targets = std::move(targets);
   return p;
@@ -222,9 +212,9 @@ Result<run::Outcome> command_bench(const Options& given_options) {
   Options o = given_options;
   TRY_VOID(stdout_usable());
   const std::string random = fmt::format("dlock-bench-{}-", Owner::random().hex().substr(0, 8));
-  if (o.bench.prefix.empty()) o.bench.prefix = random;
+  if (o.prefix.empty()) o.prefix = random;
   TRY(plan, plan_of(o));
-  Page page{std::string(o.bench.html)};
+  Page page{std::string(o.html)};
   TRY_VOID(page.opened(o));
   allow_many_files();
 

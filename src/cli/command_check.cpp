@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include "cli/command.hpp"
-#include "cli/handle.hpp"
+#include "cli/grant.hpp"
 #include "cli/say.hpp"
 #include "cli/store.hpp"
 #include "core/exit_status.hpp"
@@ -28,11 +28,9 @@ Result<Sequencer> parse_sequencer(std::string_view text, const Store& store) {
 Result<Validity> check_one(const Key& key, const GrantId& grant, Backend& backend,
                            const Trace& trace) {
   Traced what{.request = "check", .key = key.text()};
-  if (const auto* owner = std::get_if<Owner>(&grant)) what.owner = owner->hex().substr(0, 8);
+  if (const auto* owner = std::get_if<Owner>(&grant)) what.owner = *owner;
   else what.token = std::get<FencingToken>(grant);
-  return trace.around(
-      what, [&] { return backend.check(key, grant); },
-      [](Validity v) { return v == Validity::valid; });
+  return trace.around(what, [&] { return backend.check(key, grant); });
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 #include "cli/command.hpp"
-#include "cli/grant_output.hpp"
+#include "cli/grant.hpp"
 #include "cli/options/suggestions.hpp"
 #include "cli/options/verbs.hpp"
 #include "cli/say.hpp"

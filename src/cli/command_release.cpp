@@ -3,7 +3,7 @@
 #include <unistd.h>
 #include <algorithm>
 #include "cli/command.hpp"
-#include "cli/handle.hpp"
+#include "cli/grant.hpp"
 #include "cli/inspect/key_state.hpp"
 #include "cli/inspect/output.hpp"
 #include "cli/say.hpp"
@@ -152,18 +152,15 @@ Result<Released> give_back(const Options& o, const OpenStore& opened, const Trac
                                     : "release",
               .key = key.text(),
               .token = token};
-  if (handle) what.owner = handle->lease(key).owner.hex().substr(0, 8);
+  if (handle) what.owner = handle->lease(key).owner;
   View before{std::nullopt};
   if (o.force) before = opened.backend->inspect(key);
   if (unanswered(before)) return fail(before.error());
-  return trace.around(
-      what,
-      [&] {
-        if (o.force) return force(o, opened, key, token, before);
-        if (o.revoke) return opened.backend->revoke(key);
-        return opened.backend->release(handle->lease(key));
-      },
-      [](Released r) { return r == Released::yes; });
+  return trace.around(what, [&] {
+    if (o.force) return force(o, opened, key, token, before);
+    if (o.revoke) return opened.backend->revoke(key);
+    return opened.backend->release(handle->lease(key));
+  });
 }
 
 // A request to stop that nobody would read says so at once.

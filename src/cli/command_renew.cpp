@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include "cli/command.hpp"
-#include "cli/handle.hpp"
+#include "cli/grant.hpp"
 #include "cli/say.hpp"
 #include "cli/store.hpp"
 #include "core/exit_status.hpp"
@@ -33,11 +33,8 @@ Result<run::Outcome> command_renew(const Options& o) {
 
   for (const Key& key : keys) {
     const Lease lease = handle.lease(key);
-    const Traced what{
-        .request = "renew", .key = key.text(), .owner = lease.owner.hex().substr(0, 8)};
-    const auto answer = trace.around(
-        what, [&] { return opened.backend->renew(lease, o.ttl); },
-        [](const Renewal& r) { return std::holds_alternative<Kept>(r); });
+    const Traced what{.request = "renew", .key = key.text(), .owner = lease.owner};
+    const auto answer = trace.around(what, [&] { return opened.backend->renew(lease, o.ttl); });
     if (!answer) return fail(answer.error());
     if (const Lost* lost = std::get_if<Lost>(&*answer)) return not_held(o, key, lost->why);
     if (std::get<Kept>(*answer).revoked && !o.quiet)

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 #include "cli/command.hpp"
-#include "cli/grant_output.hpp"
+#include "cli/grant.hpp"
 #include "cli/say.hpp"
 #include "cli/store.hpp"
 #include "cli/taking.hpp"

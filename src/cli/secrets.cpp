@@ -7,7 +7,7 @@
 #include "cli/options/option_table.hpp"
 #include "cli/store.hpp"
 #include "core/text.hpp"
-#include "util/secret_file.hpp"
+#include "util/file.hpp"
 
 namespace dlock::cli {
 namespace {

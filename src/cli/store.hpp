@@ -59,8 +59,17 @@ struct Traced {
   std::string_view request;  // "release"
   std::string key{};         // empty: all
   std::optional<FencingToken> token{};
-  std::string owner{};  // a prefix of the owner id, not the secret
+  std::optional<Owner> owner{};  // written as a prefix of the id, not the secret
 };
+
+// Whether the request did what was asked.
+inline bool succeeded(const Renewal& r) noexcept { return std::holds_alternative<Kept>(r); }
+inline bool succeeded(Released r) noexcept { return r == Released::yes; }
+inline bool succeeded(Validity v) noexcept { return v == Validity::valid; }
+template <class View>
+bool succeeded(const View&) noexcept {
+  return true;
+}
 
 // --trace for the verbs that send one request: one JSON object per line, before and after each
 // request, so that a checker can order them by `t` (CLOCK_BOOTTIME, nanoseconds) among the lines of
@@ -70,12 +79,12 @@ class Trace {
   // Errc::cannot_create when the file cannot be opened. An empty path: nothing is written.
   static Result<Trace> open(std::string_view path);
 
-  // Calls `ask`, which returns a Result<T>, between two lines: invoke, then ok, fail or info (the
+  // Calls `call`, which returns a Result<T>, between two lines: invoke, then ok, fail or info (the
   // outcome is unknown).
-  template <class Ask, class Kept>
-  auto around(const Traced& what, Ask ask, Kept succeeded) const {
+  template <class Call>
+  auto around(const Traced& what, Call call) const {
     write("invoke", what, {});
-    auto answer = ask();
+    auto answer = call();
     if (answer) write(succeeded(*answer) ? "ok" : "fail", what, {});
     else write(retryable(answer.error().code) ? "info" : "fail", what, answer.error().message);
     return answer;

@@ -4,8 +4,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include "cli/grant_output.hpp"
-#include "cli/handle.hpp"
+#include "cli/grant.hpp"
 #include "cli/say.hpp"
 #include "core/duration.hpp"
 #include "core/key.hpp"

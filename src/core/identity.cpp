@@ -89,18 +89,17 @@ Identity Identity::decode(std::string_view text) {
     const std::string_view name = item.substr(0, equals);
     auto value = percent_decode(item.substr(equals + 1));
     if (!value) continue;
-    if (name == "host") {
-      who.host = std::move(*value);
-    } else if (name == "user") {
-      who.user = std::move(*value);
+    std::string* const field = name == "host"      ? &who.host
+                               : name == "user"    ? &who.user
+                               : name == "reason"  ? &who.reason
+                               : name == "command" ? &who.command
+                                                   : nullptr;
+    if (field) {
+      *field = std::move(*value);
     } else if (name == "pid") {
       who.pid = positive(*value);
     } else if (name == "since") {
       who.since = positive(*value);
-    } else if (name == "reason") {
-      who.reason = std::move(*value);
-    } else if (name == "command") {
-      who.command = std::move(*value);
     } else if (name == "limit") {
       who.limit = parse_number<unsigned>(*value).value_or(0);
     } else if (name == "proc") {

@@ -39,12 +39,8 @@ std::optional<Owner> Owner::parse(std::string_view hex) {
 }
 
 std::string Owner::hex() const {
-  std::string out(2 * bytes.size(), '0');
-  char* to = out.data();
-  for (const std::uint8_t byte : bytes) {
-    *to++ = digits[byte >> 4U];
-    *to++ = digits[byte & 15U];
-  }
+  std::string out;
+  for (const std::uint8_t byte : bytes) out += {digits[byte >> 4U], digits[byte & 15U]};
   return out;
 }
 

@@ -8,7 +8,7 @@
 #include <ctime>
 #include <nlohmann/json.hpp>
 #include "core/text.hpp"
-#include "util/named_file.hpp"
+#include "util/file.hpp"
 
 namespace dlock::run {
 namespace {

@@ -1,14 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "util/file.hpp"
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <pwd.h>
 #include <unistd.h>
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include "core/text.hpp"
+#include "util/wait.hpp"
 
 namespace dlock {
+namespace {
+
+// True: readable, or at its end, or broken: read(2) tells which. Not for a FIFO that has had no
+// writer yet, though read(2) would return end of file.
+bool readable(int fd, Deadline until) {
+  pollfd p{fd, POLLIN, 0};
+  return wait_until({&p, 1}, until) != 0;
+}
+
+constexpr std::size_t longest_secret = 4096;
+
+tl::unexpected<Error> refuse(const std::string& path, std::string_view why) {
+  return fail(Errc::config, fmt::format("{}: {}", quoted(path), why));
+}
+
+}  // namespace
 
 int write_all(int fd, std::string_view text) noexcept {
   while (!text.empty()) {
@@ -51,6 +72,75 @@ std::string home_directory() {
     home = entry ? entry->pw_dir : nullptr;
   }
   return home && home[0] == '/' ? home : "";
+}
+
+Fd open_to_read(const std::string& path) {
+  return Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+}
+
+std::optional<std::string> read_text(int fd, const Reading& how) {
+  std::string text;
+  for (std::array<char, 4096> block; text.size() <= how.longest;) {
+    if (!readable(fd, how.until)) {
+      errno = ETIMEDOUT;
+      return std::nullopt;
+    }
+    const ssize_t n = ::read(fd, block.data(), block.size());
+    if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    if (n < 0) return std::nullopt;
+    text.append(block.data(), static_cast<std::size_t>(n));
+    const auto end = how.first_line ? text.find('\n') : std::string::npos;
+    if (end != std::string::npos) text.resize(end);
+    if ((n == 0 || end != std::string::npos) && text.size() <= how.longest) return text;
+  }
+  errno = EFBIG;
+  return std::nullopt;
+}
+
+Fd open_to_write(const std::string& path, int how, mode_t mode) {
+  const int flags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | how;
+  Fd fd(::open(path.c_str(), flags | O_NOFOLLOW, mode));
+  if (fd || errno != ELOOP) return fd;
+  struct stat link {};
+  if (::lstat(path.c_str(), &link) == 0 && (link.st_uid == 0 || link.st_uid == ::geteuid()))
+    return Fd(::open(path.c_str(), flags, mode));
+  errno = ELOOP;
+  return fd;
+}
+
+const char* trouble_with_file(const std::string& path, bool directory_too) noexcept {
+  struct stat st {};
+  if (::stat(path.c_str(), &st) != 0 || S_ISREG(st.st_mode) ||
+      (directory_too && S_ISDIR(st.st_mode)))
+    return nullptr;
+  return "is not a regular file";
+}
+
+Result<std::string> read_secret(const std::string& path) {
+  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY));
+  if (!fd)
+    return refuse(path, errno == ELOOP ? "is a symbolic link, which is not followed"
+                                       : ::strerrordesc_np(errno));
+  if (const std::string why = distrust(fd.get(), {.forbidden = Trust::others_any}); !why.empty())
+    return refuse(path, why);
+  std::array<char, longest_secret + 1> text;
+  const ssize_t n = ::pread(fd.get(), text.data(), text.size(), 0);
+  if (n < 0) return refuse(path, ::strerrordesc_np(errno));
+  std::string secret(text.data(), static_cast<std::size_t>(n));
+  ::explicit_bzero(text.data(), text.size());
+  if (secret.size() > longest_secret) return refuse(path, "is longer than a secret can be");
+  secret.resize(std::min(secret.find_first_of("\r\n"), secret.size()));
+  if (secret.empty()) return refuse(path, "its first line is empty");
+  return secret;
+}
+
+Result<std::string> read_credential(const std::string& path) {
+  auto text = read_secret(path);
+  if (!text) return text;
+  if (const auto colon = text->find(':');
+      colon == 0 || colon == std::string::npos || colon + 1 == text->size())
+    return refuse(path, "its first line is not SCHEME:CREDENTIAL, as in digest:user:password");
+  return text;
 }
 
 }  // namespace dlock

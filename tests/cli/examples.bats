@@ -539,7 +539,8 @@ X
   while IFS= read -r line; do
     grep -qxFe "${line%;}" -e "$line" -e "$line;" sources || fail "in no .sql file: $line"
   done <tables
-  lines_of dlock-postgresql.7 | sed -n '/^CREATE TABLE/,/FROM dlock_lock l\|scale_factor=0)$/p' >tables
+  lines_of dlock-postgresql.7 |
+    sed -n '/^CREATE TABLE/,/FROM dlock_lock l\|scale_factor=0)$/p' >tables
   not_run dlock-postgresql.7 'the same text as in the .sql files of backends/postgresql' <tables
   find "$root/backends/postgresql" -name "*.sql" -exec cat {} + >sources
   while IFS= read -r line; do

@@ -50,7 +50,9 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # no refused command may ha
 
 @test "an option of another command is refused with that command's name" {
   refused 64 "'--hold' is an option of acquire, not of run" run --hold --key k -- true
-  refused 64 "'-b' is an option of run, acquire, renew, release, check, inspect, bench, config, not of fence" fence -b file: --state f --token 3 -- true
+  refused 64 \
+    "'-b' is an option of run, acquire, renew, release, check, inspect, bench, config, not of fence" \
+    fence -b file: --state f --token 3 -- true
 }
 
 @test "an option needs its value, a switch takes none" {
@@ -84,7 +86,8 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # no refused command may ha
 
 @test "an old spelling is refused with the new one" {
   refused 64 '--status-file no longer exists: use --status FILE' run --status-file=e --key k -- true
-  DLOCK_STATUS_FD=3 refused 78 'DLOCK_STATUS_FD no longer exists: use DLOCK_STATUS' run --key k -- true
+  DLOCK_STATUS_FD=3 refused 78 'DLOCK_STATUS_FD no longer exists: use DLOCK_STATUS' \
+    run --key k -- true
   refused 64 '--fail-if no longer exists: filter --output json with jq' bench --fail-if 'errors>0'
   DLOCK_NO_FOREGROUND=1 run --separate-stderr -0 "$DLOCK" inspect # has never had it
   assert_equal "$stderr" ''
@@ -94,7 +97,8 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # no refused command may ha
 }
 
 @test "numbers and signals" {
-  refused 64 "--conflict-exit-code: '256' is not a whole number from 0 to 255" run --key k -E 256 -- true
+  refused 64 "--conflict-exit-code: '256' is not a whole number from 0 to 255" \
+    run --key k -E 256 -- true
   refused 64 "'0' is not a whole number from 1 to 1000000" run --key k --limit 0 -- true
   refused 64 "--signal: 'FOO' is not a signal" run --key k --signal FOO -- true
   refused 64 "'0' is not a fencing token" check --key k --token 0
@@ -108,10 +112,12 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # no refused command may ha
 
 @test "contradictions" {
   refused 64 '--nonblock and --wait contradict each other' run --key k -w 3 -n -- true
-  refused 64 '--force and --handle' release --key k --force --handle h1:file.lease:00000000000000000000000000000000
+  refused 64 '--force and --handle' \
+    release --key k --force --handle h1:file.lease:00000000000000000000000000000000
   refused 64 '--yes goes with --force' release --key k --yes
   refused 64 '--token and --yes contradict each other' release --key k --force --token 3 --yes
-  refused 64 '--token and --handle' check --key k --token 3 --handle h1:file.lease:00000000000000000000000000000000
+  refused 64 '--token and --handle' \
+    check --key k --token 3 --handle h1:file.lease:00000000000000000000000000000000
   refused 64 "'k' is not a sequencer" check k
   refused 64 'a key goes with --token, --handle or --key' check k
 }
@@ -193,8 +199,10 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # no refused command may ha
   refused 64 "there is no scheme 'localhost'" run -b localhost:1 --key k -- true
   refused 64 'it has no scheme; a directory is file:/DIR' run -b /var/tmp/locks --key k -- true
   refused 64 '--backend: ' run -b 'file:///x#y' --key k -- true
-  refused 64 "short_ttl: 'perhaps' is neither yes nor no" run -b 'file:///x?short_ttl=perhaps' --key k -- true
-  refused 64 "has no recipe 'fast'; allowed are lease, flock" run -b 'file:///x?recipe=fast' --key k -- true
+  refused 64 "short_ttl: 'perhaps' is neither yes nor no" \
+    run -b 'file:///x?short_ttl=perhaps' --key k -- true
+  refused 64 "has no recipe 'fast'; allowed are lease, flock" \
+    run -b 'file:///x?recipe=fast' --key k -- true
   refused 64 "--recipe: " run --recipe fast --key k -- true
   refused 64 "has no recipe 'fast'" inspect --recipe fast
   refused 64 'u:***@' run -b 'nope://u:geheim@h/' --key k -- true
@@ -216,13 +224,15 @@ teardown() { [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]; } # no refused command may ha
 }
 
 @test "a bad variable is 78 and named; a good option hides it" {
-  DLOCK_NONBLOCK=maybe refused 78 "DLOCK_NONBLOCK: 'maybe' is neither 1, true, yes or on, nor 0" run --key k -- true
+  DLOCK_NONBLOCK=maybe refused 78 "DLOCK_NONBLOCK: 'maybe' is neither 1, true, yes or on, nor 0" \
+    run --key k -- true
   DLOCK_CONFLICT_EXIT_CODE=300 refused 78 "DLOCK_CONFLICT_EXIT_CODE: '300'" run --key k -- true
   DLOCK_BACKEND='' refused 78 'DLOCK_BACKEND: is set but empty' run --key k -- true
   DLOCK_BACKEND=nope: refused 78 'DLOCK_BACKEND: ' run --key k -- true
   DLOCK_RECIPE=fast refused 78 'DLOCK_RECIPE: ' run --key k -- true
   DLOCK_TTL=1s refused 78 'DLOCK_TTL: 1s must be at least 2s' acquire --key k
-  DLOCK_SHARED=1 DLOCK_LIMIT=3 refused 78 'DLOCK_LIMIT and DLOCK_SHARED contradict' run --key k -- true
+  DLOCK_SHARED=1 DLOCK_LIMIT=3 refused 78 'DLOCK_LIMIT and DLOCK_SHARED contradict' \
+    run --key k -- true
   DLOCK_STATUS=97 refused 78 "DLOCK_STATUS: '97' is not an open descriptor" run --key k -- true
 
   DLOCK_WAIT=soon run -0 "$DLOCK" run --explain --key e -w 3

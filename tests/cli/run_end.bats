@@ -92,8 +92,9 @@ ended_within_a_second() {
   assert_equal "$(events it)" 'acquired job_dead released exit'
 }
 
-@test "--descendants wait: one line after a second names the pids and the option; the lock is held to their end" {
-  start it on_file -- sh -c 'setsid sh -c "echo \$\$ >pid; until [ -e go ]; do sleep 0.05; done" & exit 5'
+@test "--descendants wait: a line after a second names pids and option; held to their end" {
+  start it on_file -- \
+    sh -c 'setsid sh -c "echo \$\$ >pid; until [ -e go ]; do sleep 0.05; done" & exit 5'
   says it '--descendants'
   run cat it.err
   assert_output --regexp "^dlock: k: .*[ :]$(cat pid)[ ;,].*--descendants.*kill"

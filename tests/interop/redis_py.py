@@ -1,8 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""dlock's recipe `set` and the Lock of redis-py on the same key exclude each other, both ways and under contention.
+"""dlock's recipe `set` and the Lock of redis-py on the same key exclude each other, both ways and
+under contention.
 
-usage: redis_py.py DLOCK    exit status 77: redis-server or python3-redis is not installed (1 with CI=true)
+usage: redis_py.py DLOCK    exit status 77: redis-server or python3-redis is not installed
+                            (1 with CI=true)
 """
 import json
 import os
@@ -13,7 +15,8 @@ import tempfile
 import threading
 import time
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../measure/comparison"))
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "../measure/comparison"))
 import stores  # noqa: E402
 
 try:
@@ -68,8 +71,10 @@ def redis_py_holds(server):
     busy = dlock(server, "run", "--key", "nightly", "-n", "--", "true")
     check("dlock finds it busy", busy.returncode == 75, busy)
     seen = dlock(server, "inspect", "nightly")
-    check("inspect shows a foreign holder", "held by another program" in seen.stdout + seen.stderr, seen)
-    waiter = subprocess.Popen([DLOCK, "run", "-b", server.url, "-q", "--key", "nightly", "--", "true"])
+    foreign = "held by another program" in seen.stdout + seen.stderr
+    check("inspect shows a foreign holder", foreign, seen)
+    waiter = subprocess.Popen(
+        [DLOCK, "run", "-b", server.url, "-q", "--key", "nightly", "--", "true"])
     time.sleep(0.3)
     check("dlock waits", waiter.poll() is None)
     lock.release()
@@ -87,7 +92,8 @@ def redis_py_without_timeout(server):
 def dlock_holds(server):
     release = os.pipe()
     holder = subprocess.Popen([DLOCK, "run", "-b", server.url, "-q", "--key", "nightly", "--",
-                               "sh", "-c", "echo $DLOCK_TOKEN; read go"], stdin=release[0], stdout=subprocess.PIPE, text=True)
+                               "sh", "-c", "echo $DLOCK_TOKEN; read go"],
+                              stdin=release[0], stdout=subprocess.PIPE, text=True)
     token = int(holder.stdout.readline())
     lock = Lock(server.client, "nightly", timeout=5, blocking=False)
     check("redis-py finds dlock's lock", not lock.acquire())
@@ -95,7 +101,8 @@ def dlock_holds(server):
     check("and not as its own", not lock.owned())
     os.write(release[1], b"\n")
     check("dlock ends", holder.wait(10) == 0)
-    check("redis-py takes it then", Lock(server.client, "nightly", timeout=5, blocking_timeout=5).acquire())
+    lock = Lock(server.client, "nightly", timeout=5, blocking_timeout=5)
+    check("redis-py takes it then", lock.acquire())
     server.client.delete("nightly")
     again = dlock(server, "run", "--key", "nightly", "--", "sh", "-c", "echo $DLOCK_TOKEN")
     check("dlock's tokens rise over redis-py's holds", int(again.stdout) > token)
@@ -122,7 +129,8 @@ def contention(server, each=40):
 
     def dlock_side():
         for _ in range(each):
-            done = dlock(server, "run", "--key", "counter", "--", "sh", "-c", f"n=$(cat {counter}); sleep .001; echo $((n + 1)) >{counter}")
+            done = dlock(server, "run", "--key", "counter", "--", "sh", "-c",
+                         f"n=$(cat {counter}); sleep .001; echo $((n + 1)) >{counter}")
             if done.returncode != 0:
                 raise AssertionError(done)
 
@@ -134,7 +142,8 @@ def contention(server, each=40):
         except BaseException as e:  # of a thread: reported at the end
             failed.append(e)
 
-    threads = [threading.Thread(target=guarded, args=(side,)) for side in (python_side, dlock_side, python_side, dlock_side)]
+    threads = [threading.Thread(target=guarded, args=(side,))
+               for side in (python_side, dlock_side, python_side, dlock_side)]
     for t in threads:
         t.start()
     for t in threads:

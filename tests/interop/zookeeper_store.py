@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests beside other clients of ZooKeeper have in common: a server of their own, dlock, and checks."""
+"""What the tests beside other clients of ZooKeeper share: a server of their own, dlock, checks."""
 import os
 import shutil
 import subprocess
@@ -7,7 +7,8 @@ import sys
 import tempfile
 import time
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../measure/comparison"))
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "../measure/comparison"))
 import stores  # noqa: E402
 from stores import die_with_parent  # noqa: E402, F401
 

@@ -2,7 +2,7 @@
 #include "common/net/credentials.hpp"
 #include <fmt/format.h>
 #include <sys/stat.h>
-#include "util/secret_file.hpp"
+#include "util/file.hpp"
 
 namespace dlock {
 namespace {

@@ -9,7 +9,7 @@
 #include <climits>
 #include <cstring>
 #include <utility>
-#include "util/named_file.hpp"
+#include "util/file.hpp"
 
 namespace dlock {
 namespace {

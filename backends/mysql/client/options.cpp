@@ -6,8 +6,7 @@
 #include "core/text.hpp"
 #include "mysql/client/my_cnf.hpp"
 #include "mysql/factory.hpp"
-#include "util/named_file.hpp"
-#include "util/secret_file.hpp"
+#include "util/file.hpp"
 
 namespace dlock::mysql {
 namespace {

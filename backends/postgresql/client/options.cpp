@@ -8,8 +8,6 @@
 #include "postgresql/advisory/advisory_lock.hpp"
 #include "postgresql/factory.hpp"
 #include "util/file.hpp"
-#include "util/named_file.hpp"
-#include "util/secret_file.hpp"
 
 namespace dlock::postgresql {
 namespace {

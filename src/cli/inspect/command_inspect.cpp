@@ -15,8 +15,6 @@
 namespace dlock::cli {
 namespace {
 
-constexpr auto always = [](const auto&) { return true; };
-
 // What the command line asks for, as the store has it.
 struct Found {
   std::vector<KeyView> keys;
@@ -33,7 +31,7 @@ bool is_taken(const KeyView& k) {
 }
 
 // No key of this name was found, so a pattern is one.
-bool unheard_of(const std::optional<KeyView>& k) {
+bool is_unrecorded(const std::optional<KeyView>& k) {
   return !k || (!k->unread.empty() && k->fence == 0 && k->holders.empty() && k->waiters.empty());
 }
 
@@ -56,18 +54,15 @@ void keep_wanted(const Options& o, std::vector<KeyView>& keys) {
     if (o.held) return !is_taken(k);
     return o.stale && !has_stale_holder(k);
   });
-  const auto held_for = [](const KeyView& k) {
-    if (k.holders.empty()) return Duration{-1};
+  const auto weight = [&](const KeyView& k) -> std::int64_t {
+    if (o.sort == Options::Sort::key) return 0;
+    if (o.sort == Options::Sort::waiters) return static_cast<std::int64_t>(k.waiters.size());
+    if (k.holders.empty()) return -1;
     const HolderView& h = k.holders.front();
-    return h.held.value_or(age(h.who).value_or(Duration{}));
+    return h.held.value_or(age(h.who).value_or(Duration{})).count();
   };
-  if (o.sort == Options::Sort::age)
-    std::stable_sort(keys.begin(), keys.end(),
-                     [&](const KeyView& a, const KeyView& b) { return held_for(a) > held_for(b); });
-  if (o.sort == Options::Sort::waiters)
-    std::stable_sort(keys.begin(), keys.end(), [](const KeyView& a, const KeyView& b) {
-      return a.waiters.size() > b.waiters.size();
-    });
+  std::stable_sort(keys.begin(), keys.end(),
+                   [&](const KeyView& a, const KeyView& b) { return weight(a) > weight(b); });
 }
 
 // The operand is a pattern only if no key has that literal name.
@@ -76,16 +71,15 @@ Result<Found> find(const Options& o, const OpenStore& opened, const Trace& trace
   if (o.operand) {
     TRY(key, Key::parse(*o.operand));
     const auto inspect = [&] { return backend.inspect(key); };
-    TRY(view, trace.around({.request = "inspect", .key = key.text()}, inspect, always));
-    if (!unheard_of(view) || o.operand->find_first_of("*?[") == o.operand->npos) {
+    TRY(view, trace.around({.request = "inspect", .key = key.text()}, inspect));
+    if (!is_unrecorded(view) || o.operand->find_first_of("*?[") == o.operand->npos) {
       Found one{{view ? std::move(*view) : free_key(key)}, key, {}};
       note_limits(one.keys.front());
       one.unread = unread_of(one.keys.front());
       return one;
     }
   }
-  TRY(all, trace.around(
-               {.request = "list"}, [&] { return list(backend); }, always));
+  TRY(all, trace.around({.request = "list"}, [&] { return list(backend); }));
   const std::string unread = unread_of(all, backend.health().grants_nothing);
   Found list{std::move(all), {}, unread};
   for (KeyView& k : list.keys) note_limits(k);
@@ -96,17 +90,15 @@ Result<Found> find(const Options& o, const OpenStore& opened, const Trace& trace
 // One key in full asks once more where the recipe notes starts, if there is any record of the key.
 std::string shown(const Options& o, const OpenStore& opened, const Columns& columns,
                   const Found& found) {
-  if (o.csv) return csv_of(found.keys, columns, !o.no_heading);
-  if (found.key && (o.json || !as_row(o))) {
+  if (found.key && !o.csv && (o.json || !as_row(o))) {
     const KeyView& k = found.keys.front();
     const bool known = k.fence != 0 || !k.holders.empty() || k.noted_start;
     const auto starts = opened.store.traits->starts && known ? opened.backend->starts(*found.key)
                                                              : Result<Starts>(Starts{});
-    return o.json ? json_of_key(found.keys.front(), opened, starts)
-                  : text_of_key(found.keys.front(), opened, starts);
+    return o.json ? json_of_key(k, opened, starts) : text_of_key(k, opened, starts);
   }
-  return o.json ? json_of_list(found.keys, opened, found.unread)
-                : table_of(found.keys, columns, !o.no_heading);
+  return o.json && !o.csv ? json_of_list(found.keys, opened, found.unread)
+                          : table_of(found.keys, columns, o);
 }
 
 // The store cannot be reached: the state is unknown, which is not the same as free.
@@ -134,8 +126,7 @@ Result<run::Outcome> once(const Options& o, const OpenStore& opened, const Trace
 }
 
 Result<run::Outcome> doctor(const Options& o, const OpenStore& opened, const Trace& trace) {
-  TRY(found, trace.around(
-                 {.request = "doctor"}, [&] { return opened.backend->doctor(); }, always));
+  TRY(found, trace.around({.request = "doctor"}, [&] { return opened.backend->doctor(); }));
   TRY_VOID(put(o.json ? json_of_findings(found, opened) : text_of_findings(found, opened)));
   return ended(unfit(found) ? status_stale : status_ok);
 }

@@ -34,9 +34,8 @@ struct Column {
 using Columns = std::vector<const Column*>;
 // Errc::usage (or config, by the source of the name) lists the known ones.
 Result<Columns> choose_columns(const Options&);
-std::string table_of(const std::vector<KeyView>&, const Columns&, bool heading);
-// For programs: RFC 3339, milliseconds, empty if absent.
-std::string csv_of(const std::vector<KeyView>&, const Columns&, bool heading);
+// With --csv for programs: RFC 3339, milliseconds, empty if absent.
+std::string table_of(const std::vector<KeyView>&, const Columns&, const Options&);
 std::string table_of_unknown(const Key&, const Columns&, const Options&);
 
 // inspect --doctor: what the backend found out about its store.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include "cli/grant_output.hpp"
+#include "cli/grant.hpp"
 #include "cli/inspect/key_state.hpp"
 #include "cli/inspect/output.hpp"
 #include "core/duration.hpp"

@@ -123,19 +123,12 @@ std::string summary(const std::vector<KeyView>& keys) {
                      held, waiters);
 }
 
-std::string printed(std::vector<Row> rows, const Columns& columns, bool heading, bool csv) {
-  if (heading) rows.insert(rows.begin(), headings(columns, csv));
-  if (!csv) return aligned(rows);
+std::string printed(std::vector<Row> rows, const Columns& columns, const Options& o) {
+  if (!o.no_heading) rows.insert(rows.begin(), headings(columns, o.csv));
+  if (!o.csv) return aligned(rows);
   std::string text;
   for (const Row& row : rows) text += csv_line(row);
   return text;
-}
-
-std::string printed(const std::vector<KeyView>& keys, const Columns& columns, bool heading,
-                    bool csv) {
-  std::vector<Row> rows;
-  for (const KeyView& k : keys) rows.push_back(cells(k, columns, csv));
-  return printed(std::move(rows), columns, heading, csv);
 }
 
 const Column* find(std::string_view name) {
@@ -171,18 +164,16 @@ Result<Columns> choose_columns(const Options& o) {
   return chosen;
 }
 
-std::string table_of(const std::vector<KeyView>& keys, const Columns& columns, bool heading) {
-  return printed(keys, columns, heading, false) + (heading ? summary(keys) : "");
-}
-
-std::string csv_of(const std::vector<KeyView>& keys, const Columns& columns, bool heading) {
-  return printed(keys, columns, heading, true);
+std::string table_of(const std::vector<KeyView>& keys, const Columns& columns, const Options& o) {
+  std::vector<Row> rows;
+  for (const KeyView& k : keys) rows.push_back(cells(k, columns, o.csv));
+  return printed(std::move(rows), columns, o) + (o.csv || o.no_heading ? "" : summary(keys));
 }
 
 std::string table_of_unknown(const Key& key, const Columns& columns, const Options& o) {
   Row row;
   for (const Column* c : columns) row.emplace_back(c->name == "KEY" ? printable(key.text()) : "?");
-  return printed({row}, columns, !o.no_heading, o.csv);
+  return printed({row}, columns, o);
 }
 
 }  // namespace dlock::cli

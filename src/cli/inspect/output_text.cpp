@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstring>
-#include "cli/grant_output.hpp"
+#include "cli/grant.hpp"
 #include "cli/inspect/key_state.hpp"
 #include "cli/inspect/output.hpp"
 #include "core/duration.hpp"
@@ -132,9 +132,9 @@ void add_next_starts(Sheet& sheet, const Starts& s) {
 void add_ways_to_end(Sheet& sheet, const KeyView& k, const OpenStore& opened) {
   const HolderView& h = k.holders.front();
   const std::string release = "dlock release" + opened.options + " --key " + sh_word(k.key);
-  const auto hears = [&](const HolderView& one) { return !one.vanished && listens(k, one); };
+  const auto listening = [&](const HolderView& one) { return !one.vanished && listens(k, one); };
   if (opened.store.traits->revokes && !h.revoked &&
-      std::any_of(k.holders.begin(), k.holders.end(), hears))
+      std::any_of(k.holders.begin(), k.holders.end(), listening))
     sheet.line("revoke", "{} --revoke --wait 1m{}", release,
                holding(k) > 1 ? fmt::format(" # asks all {} holders", holding(k)) : "");
   if (!h.vanished && run::look_for(h.who) == run::Sighted::lives)

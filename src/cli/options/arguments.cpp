@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/options/arguments.hpp"
 #include <fmt/format.h>
 // Not CLI/CLI.hpp, which adds more. Config and Formatter are needed to link, though neither is
 // used.

@@ -22,27 +22,29 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <deque>
 #include <optional>
 #include "core/clock.hpp"
 #include "core/text.hpp"
 #include "util/fd.hpp"
 #include "util/file.hpp"
-#include "util/named_file.hpp"
 
 namespace dlock::cli {
 namespace {
 
-tl::unexpected<Error> wrong(std::string_view path, const toml::source_position& at,
-                            std::string_view what) {
-  return fail(Errc::config, fmt::format("{}:{}: {}", printable(path), at.line, printable(what)));
+std::string place(std::string_view path, const toml::source_position& at) {
+  return fmt::format("{}:{}", printable(path), at.line);
 }
 
-Result<void> add(std::vector<TomlLine>& to, const toml::table& table, const std::string& profile,
+tl::unexpected<Error> wrong(std::string_view path, const toml::source_position& at,
+                            std::string_view what) {
+  return fail(Errc::config, fmt::format("{}: {}", place(path, at), printable(what)));
+}
+
+Result<void> add(std::vector<Entry>& to, const toml::table& table, const std::string& profile,
                  std::string_view path) {
   for (const auto& [key, node] : table) {
     const auto at = node.source().begin;
-    TomlLine line{profile, std::string(key.str()), {}, at.line};
+    Entry line{profile, std::string(key.str()), {}, at.line, place(path, at)};
     if (const auto* text = node.as_string()) line.value = text->get();
     else if (const auto* number = node.as_integer()) line.value = fmt::to_string(number->get());
     else if (const auto* real = node.as_floating_point()) line.value = fmt::to_string(real->get());
@@ -56,11 +58,6 @@ Result<void> add(std::vector<TomlLine>& to, const toml::table& table, const std:
 }
 
 constexpr std::size_t longest_file = 1 << 20;
-
-std::string_view kept(std::string text) {
-  static std::deque<std::string>* const texts = new std::deque<std::string>;
-  return texts->emplace_back(std::move(text));
-}
 
 // nullopt: does not exist.
 Result<std::optional<std::string>> contents(const ConfigFile& file) {
@@ -91,12 +88,12 @@ std::string user_file() {
 
 }  // namespace
 
-Result<std::vector<TomlLine>> parse_toml(std::string_view text, std::string_view path) {
+Result<std::vector<Entry>> parse_toml(std::string_view text, std::string_view path) {
   toml::parse_result parsed = toml::parse(text, path);
   if (!parsed) return wrong(path, parsed.error().source().begin, parsed.error().description());
   toml::table document = std::move(parsed).table();
 
-  std::vector<TomlLine> lines;
+  std::vector<Entry> lines;
   if (const auto* profiles = document.get_as<toml::table>("profile")) {
     for (const auto& [name, node] : *profiles) {
       const auto* profile = node.as_table();
@@ -110,7 +107,7 @@ Result<std::vector<TomlLine>> parse_toml(std::string_view text, std::string_view
   }
   TRY_VOID(add(lines, document, {}, path));
   std::stable_sort(lines.begin(), lines.end(),
-                   [](const TomlLine& a, const TomlLine& b) { return a.number < b.number; });
+                   [](const Entry& a, const Entry& b) { return a.number < b.number; });
   return lines;
 }
 
@@ -119,9 +116,8 @@ std::string toml_version() {
 }
 
 bool is_secret(std::string_view option) noexcept {
-  constexpr std::string_view secrets[] = {"password-file", "auth-file", "tls-ca", "tls-cert",
-                                          "tls-key"};
-  return std::find(std::begin(secrets), std::end(secrets), option) != std::end(secrets);
+  return option == "password-file" || option == "auth-file" ||
+         (option.starts_with("tls-") && option != "tls-insecure");
 }
 
 Result<std::vector<Entry>> read_configuration(const std::vector<ConfigFile>& files,
@@ -133,14 +129,13 @@ Result<std::vector<Entry>> read_configuration(const std::vector<ConfigFile>& fil
     TRY(text, contents(files[i]));
     if (!text) continue;
     TRY(lines, parse_toml(*text, files[i].path));
-    for (TomlLine& line : lines) {
-      const bool chosen = !profile.empty() && line.profile == profile;
+    for (Entry& e : lines) {
+      const bool chosen = !profile.empty() && e.profile == profile;
       known |= chosen;
       // another profile, or an empty one
-      if ((!line.profile.empty() && !chosen) || line.name.empty()) continue;
-      entries.push_back({kept(std::move(line.name)), kept(std::move(line.value)),
-                         kept(fmt::format("{}:{}", printable(files[i].path), line.number)),
-                         chosen ? i : count + i});
+      if ((!e.profile.empty() && !chosen) || e.name.empty()) continue;
+      e.layer = chosen ? i : count + i;
+      entries.push_back(std::move(e));
     }
   }
   for (Entry& e : entries) {

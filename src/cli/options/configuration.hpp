@@ -18,12 +18,14 @@
 
 namespace dlock::cli {
 
-struct Entry {  // the views last as long as the process
-  std::string_view name, value;
-  std::string_view where;  // "/etc/dlock/config.toml:3"
-  unsigned layer;          // 0 has the highest priority, one for each table
-  // of a secret: the backend in the same table, the only one that it is for
-  std::string_view backend{};
+struct Entry {
+  std::string profile;    // empty: outside of every [profile.NAME]
+  std::string name;       // empty: only shows that the profile exists
+  std::string value;      // text of a string, a number, true or false
+  unsigned number = 0;    // line
+  std::string where{};    // "/etc/dlock/config.toml:3"
+  unsigned layer = 0;     // 0 has the highest priority, one for each table
+  std::string backend{};  // of a secret: that of the same table, the only one that it is for
 };
 
 // Files of secrets and of TLS, which must not reach another backend than the one they are for.
@@ -43,17 +45,10 @@ struct ConfigFile {
 Result<std::vector<Entry>> read_configuration(const std::vector<ConfigFile>&,
                                               std::string_view profile);
 
-// The TOML subset that dlock reads; no other file uses the library.
-struct TomlLine {
-  std::string profile;  // empty: outside of every [profile.NAME]
-  std::string name;     // empty: only shows that the profile exists
-  std::string value;    // text of a string, a number, true or false
-  unsigned number;      // line
-};
-
-// In the order of the document. Errc::config: not TOML, another table, or a value that is neither
+// The TOML subset that dlock reads; no other file uses the library. Without layers and backends, in
+// the order of the document. Errc::config: not TOML, another table, or a value that is neither
 // text, a number nor true or false.
-Result<std::vector<TomlLine>> parse_toml(std::string_view text, std::string_view path);
+Result<std::vector<Entry>> parse_toml(std::string_view text, std::string_view path);
 
 std::string toml_version();  // of the library
 

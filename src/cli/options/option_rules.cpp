@@ -132,9 +132,7 @@ Result<void> with_or_without_key(const Options& o, std::string_view, std::string
   return {};
 }
 
-constexpr Verbs run = bit(Verb::run), acquire = bit(Verb::acquire), release = bit(Verb::release),
-                check = bit(Verb::check), fence = bit(Verb::fence), inspect = bit(Verb::inspect),
-                bench = bit(Verb::bench), taking = run | acquire;
+using namespace sets;
 
 struct Rule {
   Verbs verbs;
@@ -145,8 +143,8 @@ struct Rule {
 // The first that does not hold is the error.
 constexpr Rule rules[] = {
     {~0U, apart, "quiet", "verbose"},
-    {~bit(Verb::config), needs_backend, "backend"},
-    {taking | release | bit(Verb::renew), needs_key},
+    {~config, needs_backend, "backend"},
+    {taking | release | renew, needs_key},
     {taking, one_try_apart, "nonblock", "wait"},
     {taking, apart, "limit", "shared"},
 
@@ -186,8 +184,8 @@ constexpr Rule rules[] = {
     {inspect, with_or_without_key},
     {inspect, apart, "held", "stale"},
 
-    {bench, apart, "duration", "ops"},
-    {bench, apart, "progress", "no-progress"},
+    {benching, apart, "duration", "ops"},
+    {benching, apart, "progress", "no-progress"},
 };
 
 // "text|json|env" of --output.

@@ -133,7 +133,7 @@ std::string all_scenarios() {
 }
 
 Result<void> bench_scenarios(Options& o, std::string_view value) {
-  auto& chosen = o.bench.scenarios;
+  auto& chosen = o.scenarios;
   const auto choose = [&](bench::Scenario s) {
     if (std::find(chosen.begin(), chosen.end(), s) == chosen.end()) chosen.push_back(s);
   };
@@ -151,22 +151,12 @@ Result<void> bench_scenarios(Options& o, std::string_view value) {
   }
 }
 
-constexpr Verbs run = bit(Verb::run), acquire = bit(Verb::acquire), renew = bit(Verb::renew),
-                release = bit(Verb::release), check = bit(Verb::check), fence = bit(Verb::fence),
-                inspect = bit(Verb::inspect);
-constexpr Verbs taking = run | acquire, jobs = run | fence,
-                keyed = taking | renew | release | check, stores = keyed | inspect,
-                all = stores | fence;
-
-constexpr Verbs benching = bit(Verb::bench), config = bit(Verb::config),
-                with_backend = stores | benching | config, everywhere = all | benching | config;
-
 constexpr bool twin = true, no_twin = false;
 constexpr std::string_view none{};  // no default
+using namespace sets;
 using G = Group;
 using C = Choice;
 using O = Options;
-using B = BenchOptions;
 
 constexpr Option table[] = {
     {"key", 0, "K", keyed, G::subject,
@@ -299,28 +289,27 @@ constexpr Option table[] = {
      "uncontended, handoff, shared, limit, renew, crash or all", bench_scenarios, twin,
      "uncontended,handoff"},
     {"clients", 'c', "N", benching, G::subject, "how many, each with its own connection",
-     number<1, 10'000, &O::bench, &B::clients>, twin, "8"},
+     number<1, 10'000, &O::clients>, twin, "8"},
     {"duration", 'd', "D", benching, G::subject, "length of each measurement",
-     positive_duration<&O::bench, &B::duration>, twin, "5s", C::length},
+     positive_duration<&O::duration>, twin, "5s", C::length},
     {"ops", 'N', "N", benching, G::subject, "measure N grants instead",
-     number<1, 1'000'000'000'000, &O::bench, &B::ops>, twin, none, C::length},
-    {"hold", 0, "D", benching, G::subject, "keep the lock for D", duration<&O::bench, &B::hold>,
-     twin, "0"},
+     number<1, 1'000'000'000'000, &O::ops>, twin, none, C::length},
+    {"hold", 0, "D", benching, G::subject, "keep the lock for D", duration<&O::hold_for>, twin,
+     "0"},
     {"rate", 0, "R", benching, G::subject,
      "ask R times per second, all clients together, and count late starts",
-     number<1, 10'000'000, &O::bench, &B::rate>, twin, "as fast as possible"},
+     number<1, 10'000'000, &O::rate>, twin, "as fast as possible"},
     {"repeat", 0, "N", benching, G::subject, "everything N times: median and range",
-     number<1, 1000, &O::bench, &B::repeat>, twin, "1"},
+     number<1, 1000, &O::repeat>, twin, "1"},
     {"prefix", 0, "P", benching, G::subject,
-     "prefix of the keys; refused if the store has keys below it", text<&O::bench, &B::prefix>,
-     twin, "a random one"},
+     "prefix of the keys; refused if the store has keys below it", text<&O::prefix>, twin,
+     "a random one"},
     {"output", 0, "text|json|csv", benching, G::result, "what to print", set_output, twin, "text"},
-    {"html", 0, "FILE", benching, G::result, "write a page with charts, too",
-     text<&O::bench, &B::html>, twin},
+    {"html", 0, "FILE", benching, G::result, "write a page with charts, too", text<&O::html>, twin},
     {"progress", 'P', "D", benching, G::result, "print a line on standard error each D",
-     positive_duration<&O::bench, &B::progress>, twin},
+     positive_duration<&O::progress>, twin},
     {"no-progress", 0, nullptr, benching, G::result, "no progress bar on a terminal",
-     on<&O::bench, &B::no_progress>},
+     on<&O::no_progress>},
 
     {"backend", 'b', "URL", stores | config, G::common, "where the locks are kept",
      text<&O::backend>, twin, "file:"},
@@ -328,9 +317,9 @@ constexpr Option table[] = {
      text<&O::recipe>, twin},
     {"backend", 'b', "URL", benching, G::common,
      "where the locks are kept; may be repeated; ?password_file=F gives each its own password",
-     added_text<&O::bench, &B::backends>, twin, "file:"},
+     added_text<&O::backends>, twin, "file:"},
     {"recipe", 0, "R", benching, G::common, "the ways of locking, or all; may be repeated",
-     added_text<&O::bench, &B::recipes>, twin, "each backend's own"},
+     added_text<&O::recipes>, twin, "each backend's own"},
     {"ttl", 0, "D", with_backend, G::common, "how long the lock lasts without a renewal",
      positive_duration<&O::ttl>, twin, "30s"},
     {"op-timeout", 0, "D", with_backend, G::common, "time for one exchange with the store",

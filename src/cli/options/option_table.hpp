@@ -9,6 +9,17 @@
 
 namespace dlock::cli {
 
+// Sets of verbs, for the tables of options.
+namespace sets {
+constexpr Verbs run = bit(Verb::run), acquire = bit(Verb::acquire), renew = bit(Verb::renew),
+                release = bit(Verb::release), check = bit(Verb::check), fence = bit(Verb::fence),
+                inspect = bit(Verb::inspect), benching = bit(Verb::bench),
+                config = bit(Verb::config);
+constexpr Verbs taking = run | acquire, jobs = run | fence,
+                keyed = taking | renew | release | check, stores = keyed | inspect,
+                with_backend = stores | benching | config, everywhere = with_backend | fence;
+}  // namespace sets
+
 enum class Group : std::uint8_t { common, subject, taking, job, result };
 
 // Options of one choice: one of them on the command line overrides the environment twins of all.
@@ -36,6 +47,16 @@ inline bool belongs(const Option& o, Verb v) noexcept { return (o.verbs & bit(v)
 
 // From variables and files. `config` reads what any command does, each name once.
 bool reads(const Option&, Verb) noexcept;
+
+// Each row given to CLI11 costs a comparison with every row before it, so it gets only those that
+// the words can mean. A test gives it all of them: no name may occur twice.
+enum class Rows { named, all };
+
+// argv[0] is the verb. Options before the first `--` and, for run and fence, the command after it,
+// read by CLI11. Errc::usage for the first error. Does not reorder argv.
+Result<void> read_arguments(Options&, int argc, char** argv, Rows = Rows::named);
+
+std::string_view cli11_version() noexcept;
 
 // What several options say together (option_rules.cpp). Parts of parse(), but for the setter.
 

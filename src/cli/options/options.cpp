@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 #include <algorithm>
-#include "cli/options/arguments.hpp"
+#include <deque>
 #include "cli/options/configuration.hpp"
 #include "cli/options/option_table.hpp"
 #include "cli/options/suggestions.hpp"
@@ -118,7 +118,10 @@ Result<void> from_configuration(Options& to) {
       if (name == o.name && reads(o, verb)) return &o;
     return nullptr;
   };
-  TRY(entries, read_configuration(to));
+  // what is read are views into them, which last as long as the process
+  static auto* const kept = new std::deque<std::vector<Entry>>;
+  TRY(read, read_configuration(to));
+  const std::vector<Entry>& entries = kept->emplace_back(std::move(read));
   for (const Entry& e : entries)
     to.env_asked |= to.verb == Verb::acquire && e.name == "output" && e.value == "env";
   for (const Entry& e : entries) {  // in order of priority

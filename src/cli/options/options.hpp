@@ -97,15 +97,10 @@ struct InspectOptions {
   enum class Sort : std::uint8_t { key, age, waiters } sort = Sort::key;
 };
 
-struct BenchOptions {
+struct BenchOptions : bench::Measurement {          // no scenario: uncontended, handoff
   std::vector<std::string_view> backends, recipes;  // empty: the default one
-  std::vector<bench::Scenario> scenarios;           // empty: uncontended, handoff
-  unsigned clients = 8, repeat = 1;
-  std::optional<Duration> duration;
-  std::uint64_t ops = 0, rate = 0;
-  Duration hold{}, progress{};
   bool no_progress = false;
-  std::string_view prefix, html;
+  std::string_view html;
 };
 
 // All of them: a verb reads its own and those that it shares.
@@ -114,7 +109,8 @@ struct Options : StoreOptions,
                  RunOptions,
                  AcquireOptions,
                  ReleaseOptions,
-                 InspectOptions {
+                 InspectOptions,
+                 BenchOptions {
   Verb verb{};
   bool help = false, all_help = false;  // all_help: --help=all
   bool quiet = false, log_json = false;
@@ -130,8 +126,7 @@ struct Options : StoreOptions,
   std::string_view foreign_output;  // of --output: another command's form (option_rules.cpp)
 
   std::string_view state;  // fence
-  BenchOptions bench;
-  bool report = false;  // config
+  bool report = false;     // config
 
   // where a file says that a backend must be given: "/etc/dlock/config.toml:1"; empty: none does
   std::string_view backend_required_by;

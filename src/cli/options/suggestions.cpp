@@ -30,10 +30,7 @@ std::size_t mistakes(std::string_view a, std::string_view b) {
   return d[a.size()][b.size()];
 }
 
-constexpr Verbs run = bit(Verb::run), taking = run | bit(Verb::acquire),
-                jobs = run | bit(Verb::fence),
-                stores = taking | bit(Verb::renew) | bit(Verb::release) | bit(Verb::check) |
-                         bit(Verb::inspect) | bit(Verb::bench);
+using namespace sets;
 
 constexpr OldName table[] = {
     {"exclusive", 'x', taking, "leave it out, without -s a lock is exclusive", {}},
@@ -43,8 +40,8 @@ constexpr OldName table[] = {
     {"output", 0, run, "use -J", {}},
     {"show-config", 0, ~0U, "use dlock config", {}},
     {"debug-report", 0, ~0U, "use dlock config --report", {}},
-    {"allow-short-ttl", 0, stores, "put ?short_ttl=yes into the URL of the backend", {}},
-    {"fail-if", 0, bit(Verb::bench), "filter --output json with jq, as dlock-bench(1) shows", {}},
+    {"allow-short-ttl", 0, stores | benching, "put ?short_ttl=yes into the URL of the backend", {}},
+    {"fail-if", 0, benching, "filter --output json with jq, as dlock-bench(1) shows", {}},
 };
 
 template <class Wanted>

@@ -6,9 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <type_traits>
-#include <utility>
 #include "cli/options/options.hpp"
 #include "core/duration.hpp"
 #include "core/text.hpp"
@@ -27,36 +25,30 @@ Result<std::size_t> parse_word(std::string_view text, std::string_view words);
 // 1, true, yes, on; 0, false, no, off.
 Result<bool> parse_switch(std::string_view text);
 
-// Setters, a column of the option table: how a value reaches a field of Options or of its members:
-// text<&Options::reason>, text<&Options::bench, &BenchOptions::prefix>.
+// Setters, a column of the option table: how a value reaches a field of Options.
 
-template <auto... Path>
-auto& field(Options& o) noexcept {
-  return (o.*....*Path);
-}
-
-template <auto... Path>
+template <auto Field>
 Result<void> on(Options& o, std::string_view) {
-  field<Path...>(o) = true;
+  o.*Field = true;
   return {};
 }
 
-template <auto... Path>
+template <auto Field>
 Result<void> any_text(Options& o, std::string_view value) {
-  field<Path...>(o) = value;
+  o.*Field = value;
   return {};
 }
 
-template <auto... Path>
+template <auto Field>
 Result<void> text(Options& o, std::string_view value) {
   if (value.empty()) return fail(Errc::usage, "must not be empty");
-  return any_text<Path...>(o, value);
+  return any_text<Field>(o, value);
 }
 
 // One more of several, each once.
-template <auto... Path>
+template <auto Field>
 Result<void> added_text(Options& o, std::string_view value) {
-  auto& all = field<Path...>(o);
+  auto& all = o.*Field;
   if (value.empty()) return fail(Errc::usage, "must not be empty");
   if (std::find(all.begin(), all.end(), value) != all.end())
     return fail(Errc::usage, fmt::format("{} twice", quoted(value)));
@@ -65,49 +57,37 @@ Result<void> added_text(Options& o, std::string_view value) {
 }
 
 // What a function makes of the text.
-template <auto Parse, auto... Path>
+template <auto Parse, auto Field>
 Result<void> parsed(Options& o, std::string_view value) {
   TRY(made, Parse(value));
-  field<Path...>(o) = made;
+  o.*Field = made;
   return {};
 }
 
-template <auto... Path>
+template <auto Field>
 Result<void> duration(Options& o, std::string_view value) {
-  return parsed<parse_duration, Path...>(o, value);
+  return parsed<parse_duration, Field>(o, value);
 }
 
-template <auto... Path>
+template <auto Field>
 Result<void> positive_duration(Options& o, std::string_view value) {
-  TRY_VOID(duration<Path...>(o, value));
-  if (field<Path...>(o) > Duration{}) return {};
+  TRY_VOID(duration<Field>(o, value));
+  if (o.*Field > Duration{}) return {};
   return fail(Errc::usage, fmt::format("{} must be longer than 0", quoted(value)));
 }
 
-template <class T>
-struct ValueOf {
-  using Type = T;
-};
-template <class T>
-struct ValueOf<std::optional<T>> {
-  using Type = T;
-};
-template <auto... Path>
-using Value = typename ValueOf<
-    std::remove_reference_t<decltype(field<Path...>(std::declval<Options&>()))>>::Type;
-
-template <std::uint64_t Least, std::uint64_t Most, auto... Path>
+template <std::uint64_t Least, std::uint64_t Most, auto Field>
 Result<void> number(Options& o, std::string_view value) {
   TRY(n, parse_number(value, Least, Most));
-  field<Path...>(o) = static_cast<Value<Path...>>(n);
+  o.*Field = static_cast<std::remove_reference_t<decltype(o.*Field)>>(n);
   return {};
 }
 
 // One of the words "a|b|c", which are in the order of the field's values.
-template <const auto& Words, auto... Path>
+template <const auto& Words, auto Field>
 Result<void> word(Options& o, std::string_view value) {
   TRY(index, parse_word(value, Words));
-  field<Path...>(o) = static_cast<Value<Path...>>(index);
+  o.*Field = static_cast<std::remove_reference_t<decltype(o.*Field)>>(index);
   return {};
 }
 

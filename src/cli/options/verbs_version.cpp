@@ -2,8 +2,8 @@
 #include <fmt/format.h>
 #include <gnu/libc-version.h>
 #include <nlohmann/json.hpp>
-#include "cli/options/arguments.hpp"
 #include "cli/options/configuration.hpp"
+#include "cli/options/option_table.hpp"
 #include "cli/options/verbs.hpp"
 #include "core/factory.hpp"
 #include "dlock_version.hpp"

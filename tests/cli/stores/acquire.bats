@@ -155,8 +155,9 @@ script() { setsid -w env --default-signal bash -c "$1"; }
   run -75 "$DLOCK" run --key k -- "$DLOCK" run --no-reentrant -n --key k -- true
 }
 
-@test "nested: an ancestor has lost its lock: the nested dlock contends, granted after the new holder" {
-  run timeout 20 "$DLOCK" run --key z -- bash -c '"$DLOCK" release --key z --force --yes; exec "$DLOCK" run -n --key z -- true'
+@test "nested: an ancestor has lost its lock: the nested dlock contends, behind the new holder" {
+  run timeout 20 "$DLOCK" run --key z -- bash -c \
+    '"$DLOCK" release --key z --force --yes; exec "$DLOCK" run -n --key z -- true'
   [ "$status" -ne 75 ] || fail "$output"
 }
 

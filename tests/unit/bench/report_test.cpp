@@ -19,8 +19,8 @@ Figures some(Scenario s, std::string recipe = "fair") {
   f.grants = 100;
   f.per_client = {60, 40};
   f.rounds.resize(2);
-  f.rounds[0].grants_per_s = 10;
-  f.rounds[1].grants_per_s = 30;
+  f.rounds[0] = 10;
+  f.rounds[1] = 30;
   f.requests = 200;
   f.wakes = true;
   f.wakeups = 100;
@@ -38,8 +38,8 @@ struct Sample {
       plan.scenarios.push_back(i.scenario);
       report.runs.push_back(some(i.scenario));
       report.runs.push_back(some(i.scenario, "<set>"));
-      report.runs.back().rounds[0].grants_per_s = 5;
-      report.runs.back().rounds[1].grants_per_s = 5;
+      report.runs.back().rounds[0] = 5;
+      report.runs.back().rounds[1] = 5;
     }
     plan.clients = 2;
     plan.prefix = "p-";

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/options/arguments.hpp"
 #include <catch2/catch.hpp>
 #include <set>
 #include "cli/options/option_table.hpp"

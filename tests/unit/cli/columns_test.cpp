@@ -45,6 +45,7 @@ TEST_CASE("a free key shows a dash to people and an empty field to programs") {
   Options o;
   o.verb = Verb::inspect;
   o.columns = "KEY,HOLDER,HOST,LEASE";
+  o.csv = o.no_heading = true;
   const auto columns = choose_columns(o).value();
-  CHECK(csv_of({free}, columns, false) == "k,,,\n");
+  CHECK(table_of({free}, columns, o) == "k,,,\n");
 }

@@ -4,7 +4,6 @@
 #include <string>
 #include <utility>
 #include <vector>
-#include "cli/options/arguments.hpp"
 #include "cli/options/option_table.hpp"
 
 namespace dlock::test {

@@ -1,14 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-// The results that the verbs print, and the words of commands that dlock proposes.
+// Grants as the verbs take and print them: handles, results, the words of commands that dlock
+// proposes.
 #pragma once
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 #include "cli/options/options.hpp"
 #include "cli/store.hpp"
+#include "core/sequencer.hpp"
+#include "run/keeper_socket.hpp"
 #include "run/outcome.hpp"
 
 namespace dlock::cli {
+
+// --handle (literal, - or @FILE), or DLOCK_HANDLE if it is a handle of this store. The handle is a
+// secret: no message repeats it. Errc::usage: there is none; Errc::config: a file that cannot be
+// read or contains no handle.
+Result<Handle> require_handle(const Options&, const Store&);
+
+// Handles of locks that only the process behind `acquire --keep` can act for: their `extra` names
+// its socket.
+// Handle::extra, called in the keeper itself: it says where this process is. `name`: of the socket.
+std::string keeper_extra(const std::string& name);
+// Asks the keeper of the handle. nullopt: it has none, so the store must be asked.
+Result<std::optional<run::KeeperAnswer>> ask_keeper_of(const Handle&, std::string_view what);
 
 // The output of acquire: the handle alone, one JSON object, or lines for the eval of a shell; each
 // with its newline. The leases in the order of the keys. `keeper`: where the process that keeps the
@@ -16,8 +32,9 @@ namespace dlock::cli {
 std::string text_of_grant(Output, const std::vector<Lease>&, const Store&, Duration ttl,
                           const std::string& keeper);
 
-// `text` as one word of sh.
+// `text` as one word of sh; sh_word: of characters that are safe to print.
 std::string shell_quoted(std::string_view text);
+std::string sh_word(std::string_view text);
 
 std::string_view mode_name(Mode) noexcept;  // "exclusive", "shared", "permit"
 
@@ -25,8 +42,5 @@ std::string_view mode_name(Mode) noexcept;  // "exclusive", "shared", "permit"
 // with the keys and "renewed", "released", "revoked" or "valid"; null: unknown, and "error" says
 // why. Empty: another command, or nothing was asked (a usage or configuration error).
 std::string json_of_answer(const Options&, const Result<run::Outcome>&);
-
-// `text` as one word of sh, of characters that are safe to print.
-std::string sh_word(std::string_view text);
 
 }  // namespace dlock::cli

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/grant.hpp"
+#include <fmt/format.h>
+#include <unistd.h>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include "cli/options/verbs.hpp"
+#include "core/duration.hpp"
+#include "core/exit_status.hpp"
+#include "core/sequencer.hpp"
+#include "core/text.hpp"
+#include "core/url.hpp"
+#include "util/file.hpp"
+
+namespace dlock::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::size_t longest_handle = 128 * 1024;  // the longest value of one variable
+
+// A process that lives on may write after the first line (`acquire --hold | ...`), so it does not
+// wait for the end of the file.
+std::optional<std::string> read_line(int fd, Deadline until) {
+  return read_text(fd, {.longest = longest_handle, .first_line = true, .until = until});
+}
+
+bool of(const Handle& h, const Store& s) {
+  return h.family == s.traits->family && h.recipe == s.traits->recipe;
+}
+
+// Handle::parse says "--handle: ..."; this one came from elsewhere.
+Result<Handle> from_elsewhere(std::string_view text, std::string_view where, Errc code) {
+  auto h = Handle::parse(text);
+  if (h) return h;
+  constexpr std::string_view begin = "--handle: ";
+  std::string_view what = h.error().message;
+  if (what.starts_with(begin)) what.remove_prefix(begin.size());
+  return fail(code, fmt::format("{}: {}", where, what));
+}
+
+Result<Handle> from_option(std::string_view value) {
+  if (value == "-") {
+    const auto text = read_line(STDIN_FILENO, no_deadline);
+    if (!text)
+      return fail(Errc::usage, fmt::format("--handle -: cannot read standard input: {}",
+                                           ::strerrordesc_np(errno)));
+    return from_elsewhere(*text, "--handle -: standard input", Errc::usage);
+  }
+  if (!value.starts_with('@')) return Handle::parse(value);
+
+  const std::string path(value.substr(1));
+  const std::string name = fmt::format("--handle @FILE: {}", dlock::quoted(path));
+  const Fd fd = open_to_read(path);
+  const auto text = fd ? read_line(fd.get(), later(Clock::now(), fifo_patience)) : std::nullopt;
+  if (!text && errno == ETIMEDOUT)
+    return fail(Errc::config, fmt::format("{}: this FIFO has no writer", name));
+  if (!text)
+    return fail(Errc::config, fmt::format("{} cannot be read: {}", name, ::strerrordesc_np(errno)));
+  return from_elsewhere(*text, name, Errc::config);
+}
+
+constexpr std::string_view keeper_mark = "keeper.";
+
+const char* question(const Options& o) {
+  switch (o.verb) {
+    case Verb::renew: return "renewed";
+    case Verb::release: return o.revoke ? "revoked" : "released";
+    case Verb::check: return "valid";
+    default: return nullptr;
+  }
+}
+
+}  // namespace
+
+Result<Handle> require_handle(const Options& o, const Store& s) {
+  if (o.handle) {
+    TRY(h, from_option(*o.handle));
+    if (!of(h, s))
+      return fail(Errc::usage,
+                  fmt::format("--handle: it is a handle of {}.{}, but --backend is {}.{}", h.family,
+                              h.recipe, s.traits->family, s.traits->recipe));
+    return h;
+  }
+  // NOLINT(concurrency-mt-unsafe): no thread exists
+  const char* inherited = std::getenv("DLOCK_HANDLE");
+  auto h = Handle::parse(inherited ? inherited : "");
+  if (h && of(*h, s)) return h;  // one of another backend is ignored
+  return fail(Errc::usage,
+              fmt::format("{}: --handle is missing, and DLOCK_HANDLE holds no handle of {}.{}",
+                          info(o.verb).name, s.traits->family, s.traits->recipe));
+}
+
+std::string keeper_extra(const std::string& name) {
+  return std::string(keeper_mark) + run::KeeperPlace::of_this_process(name).text();
+}
+
+Result<std::optional<run::KeeperAnswer>> ask_keeper_of(const Handle& handle,
+                                                       std::string_view what) {
+  if (!handle.extra.starts_with(keeper_mark)) return std::optional<run::KeeperAnswer>{};
+  const auto keeper =
+      run::KeeperPlace::parse(std::string_view(handle.extra).substr(keeper_mark.size()));
+  TRY(answer, run::ask_keeper(keeper, what, handle.owner));
+  return std::optional{answer};
+}
+
+std::string text_of_grant(Output form, const std::vector<Lease>& leases, const Store& store,
+                          Duration ttl, const std::string& keeper) {
+  const std::string family(store.traits->family), recipe(store.traits->recipe);
+  const Lease& lease = leases.front();
+  Handle handle = Handle::of(family, recipe, leases);
+  if (!keeper.empty()) handle.extra = keeper;
+  const std::string sequencer = Sequencer{.family = family,
+                                          .recipe = recipe,
+                                          .key = lease.key,
+                                          .mode = lease.mode,
+                                          .token = lease.token}
+                                    .text();
+  const bool permit = lease.mode == Mode::permit;
+  if (form == Output::text) return handle.text() + '\n';
+  if (form == Output::json) {
+    Json j{{"key", lease.key.text()}};
+    for (const Lease& l : leases) j["keys"].push_back(l.key.text());
+    j["handle"] = handle.text();
+    j["token"] = lease.token;
+    j["sequencer"] = sequencer;
+    j["scheme"] = store.url.scheme;
+    j["recipe"] = recipe;
+    j["mode"] = mode_name(lease.mode);
+    j["slot"] = permit ? Json(lease.slot) : Json(nullptr);
+    j["ttl_ms"] = whole_milliseconds(ttl);
+    return j.dump() + '\n';
+  }
+  // The variables of a job of `dlock run` that mean the same here. Not DLOCK_HELD and DLOCK_GRANTS:
+  // they say that a dlock supervises the job, and here none does.
+  std::string text;
+  const auto line = [&](std::string_view name, std::string_view value) {
+    text += fmt::format("export DLOCK_{}={}\n", name, shell_quoted(value));
+  };
+  line("KEY", lease.key.text());
+  line("TOKEN", fmt::to_string(lease.token));
+  line("SEQUENCER", sequencer);
+  line("HANDLE", handle.text());
+  line("TTL_MS", fmt::to_string(whole_milliseconds(ttl)));
+  if (permit) line("SLOT", fmt::to_string(lease.slot));
+  return text;
+}
+
+std::string shell_quoted(std::string_view text) {
+  std::string quoted = "'";
+  for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + '\'';
+}
+
+std::string sh_word(std::string_view text) {
+  if (printable(text) == text) return shell_quoted(text);
+  std::string bytes;
+  for (const char c : text) bytes += fmt::format("\\0{:03o}", static_cast<unsigned char>(c));
+  return fmt::format("\"$(printf %b '{}')\"", bytes);
+}
+
+std::string_view mode_name(Mode m) noexcept {
+  switch (m) {
+    case Mode::exclusive: return "exclusive";
+    case Mode::shared: return "shared";
+    case Mode::permit: return "permit";
+  }
+  return "?";
+}
+
+std::string json_of_answer(const Options& o, const Result<run::Outcome>& outcome) {
+  const char* const name = question(o);
+  if (!name) return {};
+  if (!outcome && (outcome.error().code == Errc::usage || outcome.error().code == Errc::config))
+    return {};
+  Json j{{"keys", Json::array()}};
+  for (const std::string_view key : o.keys) j["keys"].push_back(printable(key));
+  if (o.operand)
+    if (const auto s = Sequencer::parse(*o.operand)) j["keys"].push_back(printable(s->key.text()));
+  j[name] = outcome ? Json(outcome->value == status_ok) : Json(nullptr);
+  j["status"] = outcome ? outcome->value : exit_status(outcome.error().code);
+  if (!outcome) j["error"] = printable(outcome.error().message);
+  return j.dump() + '\n';
+}
+
+}  // namespace dlock::cli
