@@ -81,6 +81,18 @@ Session::Wake SessionWaiter::listen(Session& s, const std::string& path, Deadlin
   }
 }
 
+Session::Wake SessionWaiter::listen_for_watch(Session& s, std::uint64_t connection,
+                                              const std::string& path, Deadline end) {
+  using Wake = Session::Wake;
+  for (;;) {
+    const bool fired = s.fired(watch_);
+    if (fired) ++base_.wakeups;
+    if (fired || !s.connected() || s.connection() != connection) return Wake::event;
+    if (Clock::now() >= end) return Wake::nothing;
+    if (const Wake wake = listen(s, path, end); wake != Wake::event) return wake;
+  }
+}
+
 Result<void> SessionWaiter::cancel() {
   Place* p = base_.find_place(request_.key, request_.owner);
   if (!p) return {};
