@@ -76,15 +76,14 @@ HolderView view_of_ended(LockState::Holder h, Micros now, bool this_boot) {
 bool adopted(const LockState::Holder& h) noexcept { return h.token == 0; }
 
 Result<KeyStore::Begun> KeyStore::begin(Make make, Duration patience, int interrupt_fd) {
-  TRY(locking, file_.lock(make, patience, interrupt_fd));
-  if (locking == StateFile::Locking::absent) return Begun::absent;
-  if (locking == StateFile::Locking::interrupted) return Begun::interrupted;
+  TRY(begun, file_.lock(make, patience, interrupt_fd));
+  if (begun != Begun::locked) return begun;
   now_ = boottime_us();
   if (auto loaded = load(); !loaded) {
     abandon();
     return fail(std::move(loaded.error()));
   }
-  return Begun::ready;
+  return begun;
 }
 
 Result<void> KeyStore::load() {

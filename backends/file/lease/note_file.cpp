@@ -70,7 +70,10 @@ Result<void> write(const Place& place, const char* name, const std::string& text
   const int unwritten = give_rights(file.get(), access) ? write_all(file.get(), text) : errno;
   const auto put = [&] { return ::renameat(place.dir, made.c_str(), place.dir, name) == 0; };
   const auto put_anyway = [&] {
-    return put() || (errno == EISDIR && (clear_away(place, name), put()));
+    if (put()) return true;
+    if (errno != EISDIR) return false;
+    clear_away(place, name);
+    return put();
   };
   const bool written = unwritten == 0 && ::fsync(file.get()) == 0;
   // of another holder, that of a successor of our state, is not replaced
