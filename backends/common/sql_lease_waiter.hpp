@@ -8,13 +8,11 @@
 //  asks again.
 //  2. A waiter loses its session: its row stays, and is passed while its lock is free. Back in time
 //  it keeps its place.
-//  3. Granted, dead before its row is deleted: the row stays, its lock is free, so it is passed,
-// and
+//  3. Granted, dead before its row is deleted: the row stays, its lock is free, so it is passed, and
 //  swept by the next grant.
 //  4. A release and the next one's wait cross: locks are levels, not edges.
 //  5. The head is stopped: those behind pass it (SqlLeaseTable::pass_the_frozen).
-//  6. A grant without an answer was carried out or not, or will be late. If it was, the next
-// reading
+//  6. A grant without an answer was carried out or not, or will be late. If it was, the next reading
 //  finds our owner, and the lease is what is left of it then. A late one hits nothing, or the very
 //  state that it was decided on: then it is a lease whose deadline was fixed by that reading; our
 //  next request, or the end of the lease, finds it.
@@ -105,7 +103,7 @@ class SqlLeaseWaiter final : public Waiter {
     if (held) backend_.let_go(request_.key, request_.owner);
     const std::string name = backend_.name_of(request_.key);
     const Deadline until = client().usual_deadline();
-    const int waiting = backend_.end_wait(connection_);
+    const int waiting = client().end_wait(connection_);
     const std::function<Result<bool>(Connection&)> step = [&](Connection& c) -> Result<bool> {
       auto r = table().cancel(c, name, request_.owner, waiting, until);
       if (!r && c.remedy() == Remedy::create) return false;
@@ -113,8 +111,8 @@ class SqlLeaseWaiter final : public Waiter {
     };
     Result<bool> done = fail(Errc::unavailable, "");
     if (connection_ && !connection_->under_way() && !connection_->broken())
-      done = client().template run_on<bool>(*connection_, until, {}, step);
-    if (!done) done = client().template run<bool>(until, {}, step);
+      done = client().template run_on<bool>(*connection_, until, false, step);
+    if (!done) done = client().template run<bool>(until, false, step);
     client().drop(std::move(connection_));
     if (!done) return fail(std::move(done.error()));
     requested_ = false;
@@ -136,7 +134,7 @@ class SqlLeaseWaiter final : public Waiter {
     asking_.seen.reset();
     TRY(c, client().take_writer(until));
     connection_ = std::move(c);
-    backend_.adapt(*connection_);
+    table().adapt(*connection_, client().options());
     return Table::keep_session(*connection_, request_.ttl, until);
   }
 
@@ -240,7 +238,7 @@ class SqlLeaseWaiter final : public Waiter {
       TRY_VOID(connect());
       const bool had_worked = connection_->used;
       auto done = client().template run_on<std::optional<Progress>>(
-          *connection_, until, Table::schema, [&](Connection&) { return request_over(until); });
+          *connection_, until, true, [&](Connection&) { return request_over(until); });
       if (done || !connection_ || !connection_->broken()) return done;
       const bool again = had_worked || connection_->remedy() == Remedy::later;
       if (!again || failures >= 2 || Clock::now() >= until || !retryable(done.error().code))

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <sys/epoll.h>
 #include <optional>
 #include <string>
 #include "postgresql/advisory/advisory_backend.hpp"
@@ -71,13 +70,7 @@ Result<std::optional<Progress>> AdvisoryWaiter::attempt() {
     if (!taken && connection_->broken() && had_worked && closed < 2) continue;
     if (!taken) return fail(std::move(taken.error()));
     if (const auto token = taken->back().number<FencingToken>(0)) {
-      auto& h = backend_.held_[{request_.key.text(), request_.owner}];
-      h = {std::move(connection_), Fd{::epoll_create1(EPOLL_CLOEXEC)}, *token};
-      epoll_event end{.events = EPOLLIN | EPOLLRDHUP, .data = {}};
-      ::epoll_ctl(h.alarm.get(), EPOLL_CTL_ADD, h.connection->fd(), &end);
-      h.connection->holds = true;
-      return std::optional<Progress>{
-          backend_.granted({request_.key, request_.owner}, h, sent, request_.ttl)};
+      return std::optional<Progress>{backend_.hold(request_, std::move(connection_), *token, sent)};
     }
     TRY(seen, backend_.look(*connection_, lock_, until));
     last_.holder = seen.holder();
@@ -109,14 +102,8 @@ Result<Progress> AdvisoryWaiter::step(Deadline end) {
 }
 
 Result<Progress> AdvisoryWaiter::poll(Duration slice) {
-  const Lease own{request_.key, request_.owner};
-  if (auto* h = backend_.mine(request_.key, request_.owner)) {  // repeated for a lock that we hold
-    const Deadline sent = Clock::now();
-    TRY(again, backend_.renew(own, request_.ttl));
-    if (std::holds_alternative<Kept>(again))
-      return Progress{backend_.granted(own, *h, sent, request_.ttl)};
-    backend_.held_.erase({request_.key.text(), request_.owner});
-  }
+  TRY(again, backend_.hold_again(request_));
+  if (again) return std::move(*again);
   auto done = step(later(Clock::now(), slice));
   // What the session has, or was about to get, ends with it.
   if (!done) backend_.client_.drop(std::move(connection_));
