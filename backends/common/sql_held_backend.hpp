@@ -28,12 +28,12 @@ class SqlHeldBackend : public Base {
     Held* h = mine(lease.key, lease.owner);
     if (!h) {
       TRY(seen, this->look(lease.key));
-      if (!seen.is(lease.owner)) return Renewal{Lost{"there is no lock with this handle"}};
+      if (!seen.is(lease.owner)) return Lost{"there is no lock with this handle"};
       return fail(this->refuse("only the process that has the connection can renew it"));
     }
     const auto over = [&](std::string_view why) {
       end(*h);
-      return Renewal{Lost{std::string{why}}};
+      return Lost{std::string{why}};
     };
     if (!h->connection) return over("its session is over");
     Connection& c = *h->connection;
@@ -51,7 +51,7 @@ class SqlHeldBackend : public Base {
     if (!kept && c.broken()) return over(kept.error().message);
     if (!kept) return fail(kept.error());
     if (!*kept) return over(how_lost());
-    return Renewal{Kept{granted({lease.key, lease.owner}, *h, sent, ttl).lease}};
+    return Kept{granted({lease.key, lease.owner}, *h, sent, ttl).lease};
   }
   Result<Renewal> detach(const Lease&, Duration, std::optional<RunEnd>) override {
     return fail(this->refuse("the lock ends with its connection, so it cannot be detached"));
@@ -110,13 +110,12 @@ class SqlHeldBackend : public Base {
   // A request that is repeated for a lock that we hold. nullopt: we do not, or not any more.
   Result<std::optional<Progress>> hold_again(const Request& r) {
     Held* h = mine(r.key, r.owner);
-    if (!h) return std::optional<Progress>{};
+    if (!h) return std::nullopt;
     const Deadline sent = Clock::now();
     TRY(again, renew({r.key, r.owner}, r.ttl));
-    if (std::holds_alternative<Kept>(again))
-      return std::optional<Progress>{granted({r.key, r.owner}, *h, sent, r.ttl)};
+    if (std::holds_alternative<Kept>(again)) return granted({r.key, r.owner}, *h, sent, r.ttl);
     held_.erase({r.key.text(), r.owner});
-    return std::optional<Progress>{};
+    return std::nullopt;
   }
 
  private:

@@ -224,12 +224,12 @@ class SqlLeaseBackend final : public Backend {
   Result<std::optional<KeyView>> view_of(Connection& c, const std::string& stored) {
     const std::string name = client_.options().prefix + stored;
     TRY(seen, table_.look(c, name, client_.usual_deadline()));
-    if (!seen.exists) return std::optional<KeyView>{};
+    if (!seen.exists) return std::nullopt;
     LockState s = seen.state;
     TRY(waiting, table_.waiters(c, name, client_.usual_deadline()));
     for (auto& w : waiting)
       if (!s.holder(w.owner, seen.now)) s.waiters.push_back(std::move(w));
-    if (s.holders.empty() && s.waiters.empty() && s.fence == 0) return std::optional<KeyView>{};
+    if (s.holders.empty() && s.waiters.empty() && s.fence == 0) return std::nullopt;
     std::string key = seen.holders.key;
     if (const auto told = key_from_store_name(stored)) key = told->text();
     KeyView v = view(s, key.empty() ? stored : key, seen.now);
@@ -248,7 +248,7 @@ class SqlLeaseBackend final : public Backend {
     v.last_run = seen.last_run;
     if (seen.start) v.noted_start = seen.start->at;
     if (!table_.setup().wakes) v.notes.push_back("wake=poll: waiters poll");
-    return std::optional{std::move(v)};
+    return v;
   }
 
   Client client_;

@@ -71,7 +71,7 @@ class SqlLeaseWaiter final : public Waiter {
     // repeated for a lock that we hold
     if (const auto* h = backend_.held(request_.key, request_.owner); h && !connection_) {
       TRY(again, backend_.renew({request_.key, request_.owner}, request_.ttl));
-      if (auto* kept = std::get_if<Kept>(&again)) return Progress{Granted{std::move(kept->lease)}};
+      if (auto* kept = std::get_if<Kept>(&again)) return Granted{std::move(kept->lease)};
     }
     for (bool first = true;; first = false) {
       // Of one that is broken an answer may be outstanding, too: of what was sent before.
@@ -145,7 +145,7 @@ class SqlLeaseWaiter final : public Waiter {
         last_.ahead = *n;
       reported_ = true;
     }
-    return Progress{last_};
+    return last_;
   }
 
   // The lease counts from before the reading on which it was granted; of an earlier grant, whose
@@ -163,7 +163,7 @@ class SqlLeaseWaiter final : public Waiter {
     held.connection = std::move(connection_);
     held.known = std::move(out.known);
     requested_ = false;
-    return Progress{Granted{std::move(lease)}};
+    return Granted{std::move(lease)};
   }
 
   void plan(const typename Table::Answered& out) {
@@ -218,7 +218,7 @@ class SqlLeaseWaiter final : public Waiter {
       if (table().end_locks(*connection_, asking_.name, request_.owner, {}, true,
                             later(Clock::now(), client().options().op_timeout)))
         client().give_back(std::move(connection_));
-      return std::optional{Progress{Busy{std::move(by)}}};
+      return Busy{std::move(by)};
     }
     if (!wakes) {
       TRY(n, table().ahead(*connection_, asking_.name, request_.owner, until));
@@ -227,7 +227,7 @@ class SqlLeaseWaiter final : public Waiter {
     plan(out);
     reported_ = !wakes;
     gone_.reset();
-    return std::optional<Progress>{};
+    return std::nullopt;
   }
 
   // An idle connection may have been closed by the server, and a passing error may have ended any

@@ -65,14 +65,14 @@ class SqlRecordBackend : public Backend {
   }
   Result<std::optional<KeyView>> inspect(const Key& key) override {
     TRY(seen, look(key));
-    if (!seen.exists && !seen.held) return std::optional<KeyView>{};
+    if (!seen.exists && !seen.held) return std::nullopt;
     KeyView v;
     v.key = key.text();
     v.fence = seen.fence;
     v.waiters_known = false;
     if (auto holder = seen.holder()) v.holders.push_back(std::move(*holder));
     if (auto why = seen.why(); !why.empty()) v.notes.push_back(std::move(why));
-    return std::optional{std::move(v)};
+    return v;
   }
   Result<std::vector<Finding>> doctor() override { return client_.examine(traits_); }
   Counters counters() const noexcept override { return {client_.exchanges(), wakeups_}; }

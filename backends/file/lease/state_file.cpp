@@ -240,21 +240,21 @@ Result<std::optional<KeyRecord>> StateFile::peek(Depth depth) {
     }
     if (!file_) {
       TRY(opened, open(Make::nothing));
-      if (!opened) return std::optional<KeyRecord>{};
+      if (!opened) return std::nullopt;
     }
     bool torn = false;
     TRY(loaded, newest(torn));
-    if (loaded.fresh && !torn) return std::optional<KeyRecord>{};
+    if (loaded.fresh && !torn) return std::nullopt;
     if (!torn && (depth == Depth::holders || read_tail(loaded.record, tail_size, true)))
-      return std::optional{std::move(loaded.record)};
+      return std::move(loaded.record);
     // Both slots, or lines of the tail, change only if there are two writes during one read.
     const timespec nap{0, 100'000};
     ::nanosleep(&nap, nullptr);
   }
   TRY(loaded, load());  // usually it reports what is damaged
-  if (loaded.fresh) return std::optional<KeyRecord>{};
+  if (loaded.fresh) return std::nullopt;
   if (depth == Depth::waiters) TRY_VOID(load_tail(loaded.record));
-  return std::optional{std::move(loaded.record)};
+  return std::move(loaded.record);
 }
 
 Header StateFile::newest_header() const noexcept {

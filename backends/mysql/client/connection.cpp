@@ -105,9 +105,9 @@ Result<void> Connection::send(std::string_view what, std::string_view sql) {
 
 Result<std::optional<Answer>> Connection::receive(const Wait& wait) {
   if (!under_way_) return fail(Errc::internal, "nothing was asked");
-  if (!wait_for(fd_, POLLIN, wait)) return std::optional<Answer>{};
+  if (!wait_for(fd_, POLLIN, wait)) return std::nullopt;
   TRY_VOID(read_answer());
-  return std::optional{std::move(answer_)};
+  return std::move(answer_);
 }
 
 Result<void> Connection::read_answer() {

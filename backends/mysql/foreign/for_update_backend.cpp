@@ -128,14 +128,14 @@ Result<std::optional<FencingToken>> ForUpdateBackend::try_now(Connection& c,
     Result<Answer> problem = std::move(locked);
     if (!c.broken()) TRY_VOID(undo(c, name, until));
     if (!problem && (number == ER_LOCK_WAIT_TIMEOUT || number == mysql_lock_nowait))
-      return std::optional<FencingToken>{};
+      return std::nullopt;
     if (!problem) return fail(std::move(problem.error()));
     if (missing > 2) return fail(Errc::unavailable, "the row is deleted again and again");
     // its row was deleted
     TRY_VOID(make_row(c, name, until));
   }
   TRY(token, note(c, name, r, until));
-  return std::optional{token};
+  return token;
 }
 
 Result<void> ForUpdateBackend::before_wait(Connection& c, const std::string&, Deadline until) {

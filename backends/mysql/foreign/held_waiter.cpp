@@ -71,7 +71,7 @@ std::optional<HolderView> HeldWaiter::holder(std::string& why) {
 
 Progress HeldWaiter::waiting() {
   if (!std::exchange(looked_, true)) last_.holder = holder(last_.why);
-  return Progress{last_};
+  return last_;
 }
 
 // The locks that the session has, or was about to get, end with it.

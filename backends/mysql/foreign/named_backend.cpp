@@ -111,7 +111,7 @@ Result<std::optional<FencingToken>> NamedBackend::record(Connection& c, const st
                       server_writes, table_, hex(name), server_clock, r.owner.hex(), conn,
                       server_clock, server_clock, r.ttl.count(), hex(who(r)), from, next),
           until));
-  if (answer.affected == 0) return std::optional<FencingToken>{};
+  if (answer.affected == 0) return std::nullopt;
   return std::optional<FencingToken>{answer.insert_id};
 }
 

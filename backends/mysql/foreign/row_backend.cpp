@@ -71,12 +71,11 @@ Result<Renewal> RowBackend::renew(const Lease& lease, Duration ttl) {
         return renew_over(c, name, lease.owner, ttl, client_.usual_deadline());
       }));
   if (!token)
-    return Renewal{
-        Lost{"the database does not have it any more: it expired, or was removed or replaced"}};
+    return Lost{"the database does not have it any more: it expired, or was removed or replaced"};
   Lease kept{lease.key, lease.owner};
   kept.token = *token;
   kept.deadline = lease_end(sent, ttl);
-  return Renewal{Kept{std::move(kept)}};
+  return Kept{std::move(kept)};
 }
 
 Result<Released> RowBackend::release(const Lease& lease, std::optional<RunEnd>) {

@@ -104,7 +104,7 @@ Result<std::optional<LeaseTable::Answered>> LeaseTable::take_free(Connection& c,
   const Deadline sent = Clock::now();
   const auto bound =
       c.server_time(until - std::min<Clock::duration>(c.row_wait(), (until - sent) / 2));
-  if (!bound || a.ask.ttl > longest_ttl) return std::optional<Answered>{};
+  if (!bound || a.ask.ttl > longest_ttl) return std::nullopt;
   LockState decided;
   const auto answer = decided.acquire(a.ask, 0);
   LockState::Holder& mine = decided.holders.front();
@@ -120,7 +120,7 @@ Result<std::optional<LeaseTable::Answered>> LeaseTable::take_free(Connection& c,
                         {values[0], values[1], values[2], values[3], Bytes{bell}, Bytes{a.name},
                          *bound, Bytes{encode({a.key, {}, {}})}},
                         before, "", until)));
-  if (r.affected != 1) return std::optional<Answered>{};
+  if (r.affected != 1) return std::nullopt;
   const auto now = static_cast<Micros>(r.insert_id);
   mine.token = r.insert_id;
   mine.since = now;
@@ -128,7 +128,7 @@ Result<std::optional<LeaseTable::Answered>> LeaseTable::take_free(Connection& c,
   Answered out{.answer = answer, .held = false, .sent = sent, .now = now, .version = r.insert_id};
   std::get<LockState::Granted>(out.answer).token = r.insert_id;
   out.known = {r.insert_id, r.insert_id, {a.key, decided.holders, {{a.ask.owner, now}}}, bell};
-  return std::optional{std::move(out)};
+  return out;
 }
 
 Result<Answer> LeaseTable::give(Connection& c, const std::string& name, const Change& change,

@@ -70,14 +70,14 @@ Result<std::optional<Progress>> AdvisoryWaiter::attempt() {
     if (!taken && connection_->broken() && had_worked && closed < 2) continue;
     if (!taken) return fail(std::move(taken.error()));
     if (const auto token = taken->back().number<FencingToken>(0)) {
-      return std::optional<Progress>{backend_.hold(request_, std::move(connection_), *token, sent)};
+      return backend_.hold(request_, std::move(connection_), *token, sent);
     }
     TRY(seen, backend_.look(*connection_, lock_, until));
     last_.holder = seen.holder();
     last_.why = seen.why();
-    if (request_.wait) return std::optional<Progress>{};
+    if (request_.wait) return std::nullopt;
     backend_.client_.give_back(std::move(connection_));
-    return std::optional<Progress>{Busy{last_.holder, last_.why}};
+    return Busy{last_.holder, last_.why};
   }
 }
 
@@ -86,13 +86,13 @@ Result<Progress> AdvisoryWaiter::step(Deadline end) {
     if (connection_ && connection_->under_way()) {
       TRY(answer, connection_->receive(
                       {std::min(end, answer_by_), backend_.client_.options().interrupt_fd}));
-      if (!answer && Clock::now() < answer_by_) return Progress{last_};
+      if (!answer && Clock::now() < answer_by_) return last_;
       if (!answer) return fail(no_answer("wait", connection_->at().text()));
       backend_.wakeups_ += answer->front().rows.size();
     }
     TRY(done, attempt());
     if (done) return std::move(*done);
-    if (Clock::now() >= end) return Progress{last_};
+    if (Clock::now() >= end) return last_;
     const Duration patience = backend_.client_.options().op_timeout;
     const Call wait[] = {
         {backend_.sql_.wait, {lock_.value, std::to_string(longest_wait / 1ms)}, true}};

@@ -149,13 +149,13 @@ EphemeralWaiter::Step EphemeralWaiter::set_watch(Session& s, Place& p) {
     return go_on;  // step() renews it
   }
   holder_ = SessionBackend::view(r.stat, r.text, Mode::exclusive);
-  return Progress{Waiting{0, holder_}};
+  return Waiting{0, holder_};
 }
 
 EphemeralWaiter::Step EphemeralWaiter::wait(Session& s, Deadline end) {
-  if (!request_.wait) return Progress{Busy{holder_}};
+  if (!request_.wait) return Busy{holder_};
   if (listen_for_watch(s, connection_, path_, end) == Session::Wake::event) return go_on;
-  return Progress{Waiting{0, holder_}};
+  return Waiting{0, holder_};
 }
 
 }  // namespace dlock::zookeeper

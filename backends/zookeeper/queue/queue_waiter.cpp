@@ -96,7 +96,7 @@ QueueWaiter::Step QueueWaiter::decide_now(const Standing& at, Deadline end) {
     auto who = holder(at.session, v.in_the_way);
     TRY_VOID(backend_.leave(p));
     if (too_new_) return fail(*too_new_);
-    return Progress{Busy{std::move(who)}};
+    return Busy{std::move(who)};
   }
   return wait(at, v, end);
 }

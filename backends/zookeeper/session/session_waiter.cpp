@@ -60,7 +60,7 @@ SessionWaiter::Step SessionWaiter::granted(Place& p, Deadline sent) {
   TRY(proven, base_.prove(p, sent));
   const auto* kept = std::get_if<Kept>(&proven);
   if (!kept) return go_on;
-  return Progress{Granted{kept->lease, -1, p.line->session->alarm_fd()}};
+  return Granted{kept->lease, -1, p.line->session->alarm_fd()};
 }
 
 Session::Wake SessionWaiter::listen(Session& s, const std::string& path, Deadline end) {
