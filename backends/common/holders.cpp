@@ -1,20 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/holders.hpp"
 #include <fmt/format.h>
+#include <algorithm>
 #include <iterator>
 #include "common/record_reader.hpp"
 #include "core/text.hpp"
 
 namespace dlock {
 
+Micros Holders::granted_at(const LockState::Holder& h) const {
+  const auto found = granted.find(h.owner);
+  return found == granted.end() ? h.since : found->second;
+}
+
+Holders Holders::changed_to(const LockState& s, const Owner* me, Micros skew) const {
+  Holders out{key, s.holders, {}};
+  for (auto& h : out.list) {
+    if (me && h.owner != *me) h.deadline -= skew;
+    out.granted[h.owner] = granted_at(h);
+  }
+  return out;
+}
+
+std::optional<EndedRun> run_of(const Holders& holders, const Owner& me, std::string_view ended) {
+  constexpr std::size_t longest_who = 4000;  // of the bytes of last_run
+  const auto h = std::find_if(holders.list.rbegin(), holders.list.rend(),
+                              [&](const auto& one) { return one.owner == me; });
+  if (ended.empty() || h == holders.list.rend()) return std::nullopt;
+  return EndedRun{h->token, holders.granted_at(*h), ended, h->meta.substr(0, longest_who)};
+}
+
 std::string encode(const Holders& holders) {
   std::string out = fmt::format("{}{}\n", holders_magic, percent_encode(holders.key));
   for (const auto& h : holders.list) {
-    const auto granted = holders.granted.find(h.owner);
     fmt::format_to(std::back_inserter(out), "H {} {} {} {} {} {} {} {} {} {}\n", h.owner.hex(),
-                   static_cast<char>(h.mode), h.ticket, h.token, h.slot,
-                   granted == holders.granted.end() ? h.since : granted->second, h.since,
-                   h.deadline, h.delay, h.meta.empty() ? "-" : h.meta);
+                   static_cast<char>(h.mode), h.ticket, h.token, h.slot, holders.granted_at(h),
+                   h.since, h.deadline, h.delay, h.meta.empty() ? "-" : h.meta);
   }
   return out;
 }

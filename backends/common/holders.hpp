@@ -19,7 +19,21 @@ struct Holders {
   std::string key;  // the full one; empty in an empty record
   std::vector<LockState::Holder> list;
   std::map<Owner, Micros> granted;  // the time of each grant
+
+  Micros granted_at(const LockState::Holder&) const;
+  // What LockState made of these. `skew`: those of others than `me` were prolonged by that.
+  Holders changed_to(const LockState&, const Owner* me, Micros skew) const;
 };
+
+// How the job under a lease ended, for the record of the last run.
+struct EndedRun {
+  FencingToken token;
+  Micros granted;
+  std::string_view ended;  // RunEnd::text
+  std::string who;
+};
+// Nothing: `ended` is empty, or the owner does not hold.
+std::optional<EndedRun> run_of(const Holders&, const Owner&, std::string_view ended);
 
 inline constexpr std::string_view holders_magic = "dlock1 ";
 

@@ -24,16 +24,16 @@ Result<Progress> PollingWaiter::poll(Duration slice) {
     if (!(first && slice <= Duration{}) && Clock::now() < next_) {
       pollfd interrupt{interrupt_, POLLIN, 0};
       wait_until({&interrupt, 1}, std::min(end, next_));
-      if (Clock::now() < next_) return Progress{last_};
+      if (Clock::now() < next_) return last_;
     }
     TRY(tried, try_once());
-    if (tried.lease) return Progress{Granted{std::move(*tried.lease)}};
-    if (!request_.wait) return Progress{Busy{std::move(tried.holder), std::move(tried.why)}};
+    if (tried.lease) return Granted{std::move(*tried.lease)};
+    if (!request_.wait) return Busy{std::move(tried.holder), std::move(tried.why)};
     last_ = {0, std::move(tried.holder), std::move(tried.why)};
     next_ = Clock::now() + pause(request_.owner, tries_++);
     if (tried.free_in)
       next_ = std::min<Deadline>(next_, Clock::now() + *tried.free_in + milliseconds{1});
-    if (Clock::now() >= end) return Progress{last_};
+    if (Clock::now() >= end) return last_;
   }
 }
 

@@ -18,10 +18,11 @@
 
 namespace dlock {
 
-// `Client`: the sessions of a server. `Table`: a SqlLeaseTable; Table::schema is made where it is
-// missing.
-template <class Client, class Connection, class Table>
-class SqlLeaseBackend : public Backend {
+// `Client`: a SqlClient. `Table`: a SqlLeaseTable.
+template <class Client, class Table>
+class SqlLeaseBackend final : public Backend {
+  using Connection = typename Client::Connection;
+
  public:
   template <class Options>
   SqlLeaseBackend(const Traits& traits, Options options)
@@ -123,19 +124,9 @@ class SqlLeaseBackend : public Backend {
     return erased ? Result<void>{} : fail(erased.error());
   }
 
+  Result<std::vector<Finding>> doctor() override { return client_.examine(traits_); }
+  Counters counters() const noexcept override { return {client_.exchanges(), wakeups_}; }
   std::uint64_t conflicts() const noexcept { return table_.conflicts(); }
-
- protected:
-  // What a session is and can decides how waiters wake, and never which owner may hold the lock.
-  virtual void adapt(const Connection&) = 0;
-  // A wait of that session in the server is not wanted any more. What LeaseTable::cancel needs to
-  // end it; or it is ended here, and the session dropped unless it can be used.
-  virtual int end_wait(std::unique_ptr<Connection>&) = 0;
-
-  Client client_;
-  Table table_;
-  const Traits& traits_;
-  std::uint64_t wakeups_ = 0;
 
  private:
   friend class SqlLeaseWaiter<SqlLeaseBackend>;
@@ -176,15 +167,15 @@ class SqlLeaseBackend : public Backend {
   Result<T> run(OwnGrant* h, const std::function<Result<T>(Connection&)>& step) {
     if (h && h->connection) {
       const Deadline until = client_.usual_deadline();
-      auto done = client_.template run_on<T>(*h->connection, until, Table::schema, step);
+      auto done = client_.template run_on<T>(*h->connection, until, true, step);
       if (done || !h->connection->broken()) return done;
       const bool silent = !h->connection->has_server_error();
       client_.drop(std::move(h->connection));
       // A session that has ended says nothing of how fast the server is.
       if (silent && Clock::now() >= until) return done;
     }
-    return client_.template run<T>(client_.usual_deadline(), Table::schema, [&](Connection& c) {
-      adapt(c);
+    return client_.template run<T>(client_.usual_deadline(), true, [&](Connection& c) {
+      table_.adapt(c, client_.options());
       return step(c);
     });
   }
@@ -192,7 +183,7 @@ class SqlLeaseBackend : public Backend {
   template <class T>
   Result<T> run_if_there(const std::function<Result<T>(Connection&)>& step) {
     return client_.template run_if_there<T>([&](Connection& c) {
-      adapt(c);
+      table_.adapt(c, client_.options());
       return step(c);
     });
   }
@@ -233,12 +224,12 @@ class SqlLeaseBackend : public Backend {
   Result<std::optional<KeyView>> view_of(Connection& c, const std::string& stored) {
     const std::string name = client_.options().prefix + stored;
     TRY(seen, table_.look(c, name, client_.usual_deadline()));
-    if (!seen.exists) return std::optional<KeyView>{};
+    if (!seen.exists) return std::nullopt;
     LockState s = seen.state;
     TRY(waiting, table_.waiters(c, name, client_.usual_deadline()));
     for (auto& w : waiting)
       if (!s.holder(w.owner, seen.now)) s.waiters.push_back(std::move(w));
-    if (s.holders.empty() && s.waiters.empty() && s.fence == 0) return std::optional<KeyView>{};
+    if (s.holders.empty() && s.waiters.empty() && s.fence == 0) return std::nullopt;
     std::string key = seen.holders.key;
     if (const auto told = key_from_store_name(stored)) key = told->text();
     KeyView v = view(s, key.empty() ? stored : key, seen.now);
@@ -246,9 +237,8 @@ class SqlLeaseBackend : public Backend {
     for (const auto& h : s.holders) {
       const auto shown = std::find_if(v.holders.begin(), v.holders.end(),
                                       [&](const HolderView& one) { return one.token == h.token; });
-      const auto granted = seen.holders.granted.find(h.owner);
-      if (granted != seen.holders.granted.end() && seen.now >= granted->second)
-        shown->held = Duration{seen.now - granted->second};
+      if (const Micros granted = seen.holders.granted_at(h); seen.now >= granted)
+        shown->held = Duration{seen.now - granted};
       shown->revoked = h.token <= seen.revoked;
       if (h.since > seen.now + 1'000'000)
         v.notes.push_back(
@@ -258,9 +248,13 @@ class SqlLeaseBackend : public Backend {
     v.last_run = seen.last_run;
     if (seen.start) v.noted_start = seen.start->at;
     if (!table_.setup().wakes) v.notes.push_back("wake=poll: waiters poll");
-    return std::optional{std::move(v)};
+    return v;
   }
 
+  Client client_;
+  Table table_;
+  const Traits& traits_;
+  std::uint64_t wakeups_ = 0;
   std::map<std::pair<std::string, Owner>, OwnGrant> held_;
   UnansweredReleases unanswered_;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What recipe `lease` of a database reads of a key (sql_lease_table.hpp).
+// Recipe `lease` of a database (sql_lease_table.hpp): what is asked, read and answered.
 #pragma once
 #include <fmt/format.h>
 #include <algorithm>
@@ -33,6 +33,64 @@ struct SqlLeaseSeen {
   std::optional<LastRun> last_run;
   std::string wake{};      // the bell of a holder that was granted a free key
   bool read_only = false;  // the server became read-only
+};
+
+// Read behind a wait. `obtained`: whether what was waited for came.
+struct SqlLeaseHeard {
+  bool obtained;
+  SqlLeaseSeen seen;
+};
+
+// The row as our grant or renewal left it.
+struct SqlLeaseKnown {
+  std::uint64_t version = 0;
+  FencingToken fence = 0;
+  Holders holders;
+  std::string wake{};  // of a free key that was taken: a release with waiters rings this bell
+};
+
+// What to wait for; `lock` empty: there is nothing, so only time or polling is left.
+struct SqlLeaseTarget {
+  std::string lock;
+  bool holder = false;
+  bool any_of_several = false;  // the end of others may help as well
+};
+struct SqlLeaseAnswered {
+  LockState::Answer answer;
+  bool held = false;  // by an earlier request of the same owner
+  Deadline sent{};    // of the reading on which this was decided
+  Micros now = 0;
+  std::uint64_t version = 0;
+  SqlLeaseKnown known;    // after a grant
+  SqlLeaseTarget target;  // of Waiting
+  bool idle = false;      // there is room: those ahead only have to claim it
+  std::optional<LockState::Holder> in_the_way;
+};
+
+struct SqlLeaseAsking {
+  std::string name;  // in the store
+  std::string key;   // the full one
+  LockState::Ask ask;
+  bool untried = true;  // one statement may take it, if the key is free without waiters
+  // over this session: the queue is probably empty, and its owner's locks must be taken
+  bool first = true;
+  std::optional<SqlLeaseSeen> seen{};  // read already, behind a wait
+  std::string give_up{};   // a lock that it may have from a wait: the next reading ends it
+  unsigned distance = 16;  // how many places ahead to wait for
+  // Room for each of those ahead and for us, as it was seen: since when, and before which grant.
+  struct Room {
+    FencingToken fence;
+    Micros since;
+  };
+  std::optional<Room> room{};
+};
+
+struct SqlLeaseRenewed {
+  std::optional<FencingToken> token;  // none: lost
+  Deadline sent{};
+  SqlLeaseKnown known;
+  LockState::Holder mine;
+  bool revoked = false;
 };
 
 inline Error damaged_record(const std::string& where) {

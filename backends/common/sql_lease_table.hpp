@@ -43,55 +43,11 @@ class SqlLeaseTable {
   const Setup& setup() const noexcept { return setup_; }
 
   using Seen = SqlLeaseSeen;
-  // Read behind a wait. `obtained`: whether what was waited for came.
-  struct Heard {
-    bool obtained;
-    Seen seen;
-  };
-
-  // The row as our grant or renewal left it.
-  struct Known {
-    std::uint64_t version = 0;
-    FencingToken fence = 0;
-    Holders holders;
-    std::string wake{};  // of a free key that was taken: a release with waiters rings this bell
-  };
-
-  // What to wait for; `lock` empty: there is nothing, so only time or polling is left.
-  struct Target {
-    std::string lock;
-    bool holder = false;
-    bool any_of_several = false;  // the end of others may help as well
-  };
-  struct Answered {
-    LockState::Answer answer;
-    bool held = false;  // by an earlier request of the same owner
-    Deadline sent{};    // of the reading on which this was decided
-    Micros now = 0;
-    std::uint64_t version = 0;
-    Known known;        // after a grant
-    Target target;      // of Waiting
-    bool idle = false;  // there is room: those ahead only have to claim it
-    std::optional<LockState::Holder> in_the_way;
-  };
-
-  struct Asking {
-    std::string name;  // in the store
-    std::string key;   // the full one
-    LockState::Ask ask;
-    bool untried = true;  // one statement may take it, if the key is free without waiters
-    // over this session: the queue is probably empty, and its owner's locks must be taken
-    bool first = true;
-    std::optional<Seen> seen{};  // read already, behind a wait
-    std::string give_up{};       // a lock that it may have from a wait: the next reading ends it
-    unsigned distance = 16;      // how many places ahead to wait for
-    // Room for each of those ahead and for us, as it was seen: since when, and before which grant.
-    struct Room {
-      FencingToken fence;
-      Micros since;
-    };
-    std::optional<Room> room{};
-  };
+  using Heard = SqlLeaseHeard;
+  using Known = SqlLeaseKnown;
+  using Target = SqlLeaseTarget;
+  using Answered = SqlLeaseAnswered;
+  using Asking = SqlLeaseAsking;
 
   // Grants, queues or refuses. May be repeated.
   Result<Answered> acquire(Connection& c, Asking& a, Deadline until) {
@@ -131,7 +87,7 @@ class SqlLeaseTable {
       if (std::holds_alternative<LockState::Granted>(out.answer)) {
         if (!held && seen.old) continue;  // reads again
         seen.holders.key = a.key;
-        out.known = {seen.version, s.fence, changed(seen.holders, s, &me)};
+        out.known = {seen.version, s.fence, seen.holders.changed_to(s, &me, setup_.skew)};
         if (held) return out;
         out.known.holders.granted[me] = seen.now;
         TRY(done, grant(c, a, seen, out.known, passed, until));
@@ -152,13 +108,7 @@ class SqlLeaseTable {
     }
   }
 
-  struct Renewed {
-    std::optional<FencingToken> token;  // none: lost
-    Deadline sent{};
-    Known known;
-    LockState::Holder mine;
-    bool revoked = false;
-  };
+  using Renewed = SqlLeaseRenewed;
   // `ended`: how the job under the lease ended (RunEnd::text), for the record of the last run;
   // empty: there was none.
   Result<Renewed> renew(Connection& c, const std::string& name, const Owner& me, Micros ttl,
@@ -174,7 +124,7 @@ class SqlLeaseTable {
       if (!out.token) return out;
       out.mine = *s.holder(me, seen.now);
       out.revoked = *out.token <= seen.revoked;
-      out.known = {seen.version, s.fence, changed(seen.holders, s, &me)};
+      out.known = {seen.version, s.fence, seen.holders.changed_to(s, &me, setup_.skew)};
       TRY(done, swap(c, name, {.next = out.known, .run = run_of(seen.holders, me, ended)}, until));
       ++out.known.version;
       if (done) return out;
@@ -206,7 +156,7 @@ class SqlLeaseTable {
       prolong(seen, me);
       LockState s = seen.state;
       if (!seen.exists || !s.release(me, seen.now)) return false;
-      const Known next{seen.version, s.fence, changed(seen.holders, s, &me)};
+      const Known next{seen.version, s.fence, seen.holders.changed_to(s, &me, setup_.skew)};
       TRY(done, swap(c, name, {.next = next, .run = run_of(seen.holders, me, ended), .ended = &me},
                      until));
       if (done) return true;
@@ -222,7 +172,7 @@ class SqlLeaseTable {
       s.expire(seen.now);
       const std::size_t removed = seen.exists ? s.force_release(token) : 0;
       if (removed == 0) return removed;
-      const Known next{seen.version, s.fence, changed(seen.holders, s, nullptr)};
+      const Known next{seen.version, s.fence, seen.holders.changed_to(s, nullptr, setup_.skew)};
       TRY(done, swap(c, name, {.next = next}, until));
       if (done) return removed;
       TRY_VOID(back_off(++conflicts, until));
@@ -272,18 +222,9 @@ class SqlLeaseTable {
   std::uint64_t conflicts() const noexcept { return conflicts_; }
 
  protected:
-  static constexpr std::size_t longest_who = 4000;  // of the bytes of last_run
-
-  // How the job under a lease ended.
-  struct Run {
-    FencingToken token;
-    Micros granted;
-    std::string_view ended;
-    std::string who;
-  };
   struct Change {
     const Known& next;  // with the version that it was decided on
-    std::optional<Run> run{};
+    std::optional<EndedRun> run{};
     const Owner* ended = nullptr;  // whose grant it ends
     Micros before = never;         // on the server's clock: not later
   };
@@ -360,27 +301,6 @@ class SqlLeaseTable {
     for (auto& h : seen.state.holders)
       if (h.owner != me) h.deadline = after(h.deadline, setup_.skew);
   }
-  // What LockState made of the holders that were read; `me`: those of others were prolonged.
-  Holders changed(const Holders& before, const LockState& s, const Owner* me) const {
-    Holders out{before.key, s.holders, {}};
-    for (auto& h : out.list) {
-      if (me && h.owner != *me) h.deadline -= setup_.skew;
-      const auto granted = before.granted.find(h.owner);
-      out.granted[h.owner] = granted == before.granted.end() ? h.since : granted->second;
-    }
-    return out;
-  }
-
-  static std::optional<Run> run_of(const Holders& holders, const Owner& me,
-                                   std::string_view ended) {
-    const auto h = std::find_if(holders.list.rbegin(), holders.list.rend(),
-                                [&](const auto& one) { return one.owner == me; });
-    if (ended.empty() || h == holders.list.rend()) return std::nullopt;
-    const auto since = holders.granted.find(me);
-    return Run{h->token, since == holders.granted.end() ? h->since : since->second, ended,
-               h->meta.substr(0, longest_who)};
-  }
-
   Result<void> back_off(unsigned conflict, Deadline until) {
     ++conflicts_;
     if (Clock::now() >= until)

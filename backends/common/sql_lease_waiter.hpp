@@ -8,13 +8,11 @@
 //  asks again.
 //  2. A waiter loses its session: its row stays, and is passed while its lock is free. Back in time
 //  it keeps its place.
-//  3. Granted, dead before its row is deleted: the row stays, its lock is free, so it is passed,
-// and
+//  3. Granted, dead before its row is deleted: the row stays, its lock is free, so it is passed, and
 //  swept by the next grant.
 //  4. A release and the next one's wait cross: locks are levels, not edges.
 //  5. The head is stopped: those behind pass it (SqlLeaseTable::pass_the_frozen).
-//  6. A grant without an answer was carried out or not, or will be late. If it was, the next
-// reading
+//  6. A grant without an answer was carried out or not, or will be late. If it was, the next reading
 //  finds our owner, and the lease is what is left of it then. A late one hits nothing, or the very
 //  state that it was decided on: then it is a lease whose deadline was fixed by that reading; our
 //  next request, or the end of the lease, finds it.
@@ -73,7 +71,7 @@ class SqlLeaseWaiter final : public Waiter {
     // repeated for a lock that we hold
     if (const auto* h = backend_.held(request_.key, request_.owner); h && !connection_) {
       TRY(again, backend_.renew({request_.key, request_.owner}, request_.ttl));
-      if (auto* kept = std::get_if<Kept>(&again)) return Progress{Granted{std::move(kept->lease)}};
+      if (auto* kept = std::get_if<Kept>(&again)) return Granted{std::move(kept->lease)};
     }
     for (bool first = true;; first = false) {
       // Of one that is broken an answer may be outstanding, too: of what was sent before.
@@ -105,7 +103,7 @@ class SqlLeaseWaiter final : public Waiter {
     if (held) backend_.let_go(request_.key, request_.owner);
     const std::string name = backend_.name_of(request_.key);
     const Deadline until = client().usual_deadline();
-    const int waiting = backend_.end_wait(connection_);
+    const int waiting = client().end_wait(connection_);
     const std::function<Result<bool>(Connection&)> step = [&](Connection& c) -> Result<bool> {
       auto r = table().cancel(c, name, request_.owner, waiting, until);
       if (!r && c.remedy() == Remedy::create) return false;
@@ -113,8 +111,8 @@ class SqlLeaseWaiter final : public Waiter {
     };
     Result<bool> done = fail(Errc::unavailable, "");
     if (connection_ && !connection_->under_way() && !connection_->broken())
-      done = client().template run_on<bool>(*connection_, until, {}, step);
-    if (!done) done = client().template run<bool>(until, {}, step);
+      done = client().template run_on<bool>(*connection_, until, false, step);
+    if (!done) done = client().template run<bool>(until, false, step);
     client().drop(std::move(connection_));
     if (!done) return fail(std::move(done.error()));
     requested_ = false;
@@ -136,7 +134,7 @@ class SqlLeaseWaiter final : public Waiter {
     asking_.seen.reset();
     TRY(c, client().take_writer(until));
     connection_ = std::move(c);
-    backend_.adapt(*connection_);
+    table().adapt(*connection_, client().options());
     return Table::keep_session(*connection_, request_.ttl, until);
   }
 
@@ -147,7 +145,7 @@ class SqlLeaseWaiter final : public Waiter {
         last_.ahead = *n;
       reported_ = true;
     }
-    return Progress{last_};
+    return last_;
   }
 
   // The lease counts from before the reading on which it was granted; of an earlier grant, whose
@@ -165,7 +163,7 @@ class SqlLeaseWaiter final : public Waiter {
     held.connection = std::move(connection_);
     held.known = std::move(out.known);
     requested_ = false;
-    return Progress{Granted{std::move(lease)}};
+    return Granted{std::move(lease)};
   }
 
   void plan(const typename Table::Answered& out) {
@@ -220,7 +218,7 @@ class SqlLeaseWaiter final : public Waiter {
       if (table().end_locks(*connection_, asking_.name, request_.owner, {}, true,
                             later(Clock::now(), client().options().op_timeout)))
         client().give_back(std::move(connection_));
-      return std::optional{Progress{Busy{std::move(by)}}};
+      return Busy{std::move(by)};
     }
     if (!wakes) {
       TRY(n, table().ahead(*connection_, asking_.name, request_.owner, until));
@@ -229,7 +227,7 @@ class SqlLeaseWaiter final : public Waiter {
     plan(out);
     reported_ = !wakes;
     gone_.reset();
-    return std::optional<Progress>{};
+    return std::nullopt;
   }
 
   // An idle connection may have been closed by the server, and a passing error may have ended any
@@ -240,7 +238,7 @@ class SqlLeaseWaiter final : public Waiter {
       TRY_VOID(connect());
       const bool had_worked = connection_->used;
       auto done = client().template run_on<std::optional<Progress>>(
-          *connection_, until, Table::schema, [&](Connection&) { return request_over(until); });
+          *connection_, until, true, [&](Connection&) { return request_over(until); });
       if (done || !connection_ || !connection_->broken()) return done;
       const bool again = had_worked || connection_->remedy() == Remedy::later;
       if (!again || failures >= 2 || Clock::now() >= until || !retryable(done.error().code))

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "mysql/doctor.hpp"
 #include <fmt/format.h>
 #include <algorithm>
 #include <cstdlib>
 #include <optional>
 #include "common/examination.hpp"
 #include "core/text.hpp"
+#include "mysql/client/client.hpp"
 #include "mysql/foreign/named_backend.hpp"
-#include "mysql/lease/lease_table.hpp"
 
 namespace dlock::mysql {
 namespace {
@@ -307,9 +306,9 @@ void compare(const std::vector<std::pair<Facts, double>>& all, Duration clock_sk
 
 }  // namespace
 
-Result<std::vector<Finding>> examine(Client& client, const Traits& traits) {
-  const Options& options = client.options();
-  const Deadline until = client.usual_deadline();
+Result<std::vector<Finding>> Client::examine(const Traits& traits) {
+  const Options& options = options_;
+  const Deadline until = usual_deadline();
   Findings found, silent;
   std::vector<std::pair<Facts, double>> seen;
   Error last{Errc::unavailable, "no time was left to connect"};

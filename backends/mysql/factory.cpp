@@ -6,7 +6,7 @@
 #include "mysql/foreign/get_lock_backend.hpp"
 #include "mysql/foreign/insert_backend.hpp"
 #include "mysql/foreign/version_backend.hpp"
-#include "mysql/lease/lease_backend.hpp"
+#include "mysql/lease/lease_table.hpp"
 
 namespace dlock::mysql {
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "postgresql/doctor.hpp"
 #include <fmt/format.h>
 #include "common/examination.hpp"
 #include "core/text.hpp"
+#include "postgresql/client/client.hpp"
 
 namespace dlock::postgresql {
 namespace {
@@ -54,16 +54,16 @@ void clock(Findings& found, Micros server, std::int64_t before, std::int64_t aft
 
 }  // namespace
 
-Result<std::vector<Finding>> examine(Client& client, const Traits& traits) {
-  const Deadline until = client.usual_deadline();
-  TRY(c, client.take(until, false));
+Result<std::vector<Finding>> Client::examine(const Traits& traits) {
+  const Deadline until = usual_deadline();
+  TRY(c, take(until, true));
   Findings found;
   const std::int64_t before = wall_micros();
   const Statement facts{"", fmt::format(facts_sql, needs(traits), needs(traits))};
   auto r = c->query("examine", {facts}, until);
   const std::int64_t after = wall_micros();
   if (!r) {
-    client.drop(std::move(c));
+    drop(std::move(c));
     return fail(std::move(r.error()));
   }
   const auto on = [&](std::size_t column) { return r->text(column) == "on"; };
@@ -116,7 +116,7 @@ Result<std::vector<Finding>> examine(Client& client, const Traits& traits) {
             !proxied        ? "none: waiters sleep"
             : traits.native ? "between, or wake=poll: waiters poll"
                             : "between: refused",
-            good_if(!proxied || client.options().poll, traits.native ? Level::warning : Level::bad),
+            good_if(!proxied || options_.poll, traits.native ? Level::warning : Level::bad),
             traits.native ? "name the server itself, or say ?wake=poll if this is meant"
                           : "name the server itself, or use recipe lease");
   const auto oldest = r->number<std::int64_t>(9).value_or(0);
@@ -127,7 +127,7 @@ Result<std::vector<Finding>> examine(Client& client, const Traits& traits) {
             "a long transaction in this database keeps the dead versions of rows that change "
             "often: locks become slower until it ends; GRANT pg_read_all_stats shows it");
   clock(found, r->number<Micros>(10).value_or(0), before, after);
-  client.drop(std::move(c));
+  drop(std::move(c));
   return found.take();
 }
 

@@ -3,7 +3,7 @@
 #include "postgresql/advisory/advisory_backend.hpp"
 #include "postgresql/client/libpq.hpp"
 #include "postgresql/client/options.hpp"
-#include "postgresql/lease/lease_backend.hpp"
+#include "postgresql/lease/lease_table.hpp"
 
 namespace dlock::postgresql {
 

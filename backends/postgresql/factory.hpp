@@ -16,30 +16,14 @@ namespace dlock::postgresql {
 
 inline constexpr std::array<std::string_view, 3> schemes{"postgresql", "postgres",
                                                          "postgresql+unix"};
-inline constexpr std::array<std::string_view, 23> items{"db",
-                                                        "port",
-                                                        "wake",
-                                                        "key",
-                                                        "application_name",
-                                                        "channel_binding",
-                                                        "keepalives",
-                                                        "keepalives_count",
-                                                        "keepalives_idle",
-                                                        "keepalives_interval",
-                                                        "passfile",
-                                                        "service",
-                                                        "ssl_max_protocol_version",
-                                                        "sslcert",
-                                                        "ssl_min_protocol_version",
-                                                        "sslcrl",
-                                                        "sslcrldir",
-                                                        "sslkey",
-                                                        "sslmode",
-                                                        "sslrootcert",
-                                                        "sslsni",
-                                                        "target_session_attrs",
-                                                        "tcp_user_timeout"};
-// Those that are given to libpq as they are.
+inline constexpr std::array<std::string_view, 23> items{
+    // dlock's own
+    "db", "port", "wake", "key",
+    // given to libpq as they are
+    "application_name", "channel_binding", "keepalives", "keepalives_count", "keepalives_idle",
+    "keepalives_interval", "passfile", "service", "ssl_max_protocol_version", "sslcert",
+    "ssl_min_protocol_version", "sslcrl", "sslcrldir", "sslkey", "sslmode", "sslrootcert", "sslsni",
+    "target_session_attrs", "tcp_user_timeout"};
 inline constexpr std::span<const std::string_view> library_items = std::span{items}.subspan(4);
 inline constexpr std::array<Traits, 2> recipes{{
     {.family = "postgresql",

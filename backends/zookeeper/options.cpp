@@ -60,6 +60,7 @@ Result<Options> parse_options(const Url& url, const Traits& traits, const Settin
   Options o;
   static_cast<StoreOptions&>(o) = read.store_options();
   o.native = traits.native;
+  o.nested = traits.recipe != "ephemeral";
   o.all_loopback = stays_on_this_machine(url);
   if (url.hosts.empty())
     read.wrong("host", "", "at least one, as in zookeeper://H1,H2,H3[/chroot]");
@@ -100,9 +101,9 @@ std::optional<std::string> wrong_path(std::string_view path) {
   return std::nullopt;
 }
 
-Result<std::string> path_of(const Options& o, const Key& key, bool nested) {
+Result<std::string> path_of(const Options& o, const Key& key) {
   const std::string name = o.native ? store_name(key) : key.text();
-  if (!nested && name.find('/') != name.npos)
+  if (!o.nested && name.find('/') != name.npos)
     return fail(Errc::usage, fmt::format("--key {}: this recipe's lock is one node; a path goes "
                                          "into the URL: /chroot or ?prefix=a/b/",
                                          quoted(key.text())));

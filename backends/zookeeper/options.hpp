@@ -19,6 +19,7 @@ struct Options : StoreOptions {
   std::string auth_file, login;
   Duration tick{};  // the servers' tickTime; zero: unknown
   bool native = true;
+  bool nested = true;  // a key may be a path: the lock is a directory
 };
 
 // Reads the file of the credential again. True: it has another one, which is in `auth` now.
@@ -31,7 +32,7 @@ Result<Options> parse_options(const Url&, const Traits&, const Settings&);
 
 // The path of the key: for native recipes one encoded component; for others the key is a path.
 // Errc::usage: ZooKeeper cannot have such a name.
-Result<std::string> path_of(const Options&, const Key&, bool nested = true);
+Result<std::string> path_of(const Options&, const Key&);
 
 // For listing every key of a prefix: a directory, "/app/" and the beginning of the names in it,
 // which is empty if the prefix ends in '/'.

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // The record of a MySQL lease, which other users of the table may write, and ~/.my.cnf.
+#include "common/holders.hpp"
 #include "mysql/client/my_cnf.hpp"
-#include "mysql/lease/lease_record.hpp"
 #include "targets.hpp"
 
 namespace dlock::fuzz {
 namespace {
 
 void mysql_record(std::string_view text) {
-  const auto holders = mysql::decode(text);
+  const auto holders = decode(text);
   if (!holders || text.empty()) return;
-  const auto again = mysql::decode(mysql::encode(*holders));
+  const auto again = decode(encode(*holders));
   must(again.has_value(), "a record that dlock wrote cannot be read");
   must(again->list == holders->list && again->key == holders->key,
        "a record that dlock wrote is read as another one");

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <utility>
-#include "mysql/lease/lease_record.hpp"
+#include "common/holders.hpp"
 #include "simulation/ensemble.hpp"
 
 namespace dlock::simulation {
@@ -336,7 +336,7 @@ void Database::look_at_locks() {
   const auto state = t.find("state");
   std::map<FencingToken, Micros> now_there;
   for (const sql::Row& row : t.rows) {
-    const auto record = mysql::decode(row[*state].text);
+    const auto record = decode(row[*state].text);
     if (!record) return world_.broken("a record cannot be read");
     for (const LockState::Holder& h : record->list) {
       now_there[h.token] = h.deadline;

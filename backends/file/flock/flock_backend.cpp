@@ -49,30 +49,30 @@ Result<Renewal> FlockBackend::renew(const Lease& lease, Duration) {
   HeldFile* mine = held(lease.key, lease.owner);
   if (!mine) {
     TRY(h, in_force(lease.key, lease.owner));
-    if (!h) return Renewal{Lost{"there is no lock with this handle"}};
+    if (!h) return Lost{"there is no lock with this handle"};
     kept.mode = h->mode;
     kept.token = h->token;
-    return Renewal{Kept{kept}};
+    return Kept{kept};
   }
   mine->entry.mailbox.drain();  // first: later messages are read at the next call
   TRY(here, in_place(where_, name, mine->file));
   if (!here)
-    return Renewal{Lost{fmt::format("{}/{} was deleted or replaced, so others lock another file",
-                                    where_.path(), name)}};
+    return Lost{fmt::format("{}/{} was deleted or replaced, so others lock another file",
+                            where_.path(), name)};
   TRY(state, record(name).peek());
   kept.mode = mine->entry.holder.mode;
   kept.token = mine->entry.holder.token;
   if (!state) {  // the record is gone, but the lock is ours
     ++counters_.requests;
     TRY_VOID(record(name).enter_again(mine->entry.holder));
-    return Renewal{Kept{kept}};
+    return Kept{kept};
   }
   const auto same = [&](const LockState::Holder& h) {
     return h.owner == lease.owner && !evicted(h);
   };
   if (std::none_of(state->holders.begin(), state->holders.end(), same))
-    return Renewal{Lost{"a release was forced (release --force)"}};
-  return Renewal{Kept{kept}};
+    return Lost{"a release was forced (release --force)"};
+  return Kept{kept};
 }
 
 Result<Renewal> FlockBackend::detach(const Lease&, Duration, std::optional<RunEnd>) {
@@ -126,8 +126,8 @@ Result<std::optional<LockState::Holder>> FlockBackend::in_force(const Key& key, 
   TRY(state, record(name).peek());
   if (file.fd && state)
     for (const auto& h : state->holders)
-      if (is(h, id) && !evicted(h) && marked(file.fd.get(), h.token)) return std::optional{h};
-  return std::optional<LockState::Holder>{};
+      if (is(h, id) && !evicted(h) && marked(file.fd.get(), h.token)) return h;
+  return std::nullopt;
 }
 
 Result<Validity> FlockBackend::check(const Key& key, const GrantId& id) {
@@ -148,7 +148,7 @@ Result<std::optional<KeyView>> FlockBackend::inspect(const Key& key) {
   auto listed = file.fd && !exclusive ? flock_entries(file.device, file.inode)
                                       : std::optional{std::vector<FlockEntry>{}};
   auto locks = listed.value_or(std::vector<FlockEntry>{});
-  if (!state && listed && locks.empty()) return std::optional<KeyView>{};
+  if (!state && listed && locks.empty()) return std::nullopt;
   std::vector<std::string> notes;
   if (std::any_of(s.holders.begin(), s.holders.end(), evicted))
     notes.push_back("a holder was asked to release (release --force)");
@@ -180,7 +180,7 @@ Result<std::optional<KeyView>> FlockBackend::inspect(const Key& key) {
         "lock");
   v.notes.push_back(
       "recipe flock knows no waiters, and cannot see others who hold it in another pid namespace");
-  return std::optional{std::move(v)};
+  return v;
 }
 
 // Only files that dlock has locked have a record, which has their name.

@@ -116,8 +116,8 @@ Result<FlockRecord::Evicted> FlockRecord::evict(std::optional<FencingToken> toke
 
 Result<std::optional<LockState>> FlockRecord::peek() {
   TRY(record, file_.peek(StateFile::Depth::holders));
-  if (!record) return std::optional<LockState>{};
-  return std::optional{std::move(record->state)};
+  if (!record) return std::nullopt;
+  return std::move(record->state);
 }
 
 }  // namespace dlock::file

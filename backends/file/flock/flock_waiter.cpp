@@ -136,9 +136,9 @@ std::optional<HolderView> FlockWaiter::holder() {
 Result<Progress> FlockWaiter::granted() {
   const auto* mine = backend_.held(request_.key, request_.owner);
   const LockState::Holder& h = mine->entry.holder;
-  return Progress{Granted{{request_.key, request_.owner, h.mode, h.token, 0, no_deadline, true},
-                          mine->file.fd.get(),
-                          mine->entry.mailbox.fd()}};
+  return Granted{{request_.key, request_.owner, h.mode, h.token, 0, no_deadline, true},
+                 mine->file.fd.get(),
+                 mine->entry.mailbox.fd()};
 }
 
 // We have the lock of file_. The token is written before the grant is reported.
@@ -147,7 +147,7 @@ Result<std::optional<Progress>> FlockWaiter::enter() {
   if (!here || !*here) {
     file_ = FlockFile{};
     if (!here) return fail(here.error());
-    return std::optional<Progress>{};
+    return std::nullopt;
   }
   ++backend_.counters_.requests;
   auto entry = backend_.record(name_).enter(request_, file_.fd.get());
@@ -160,7 +160,7 @@ Result<std::optional<Progress>> FlockWaiter::enter() {
                                   FlockBackend::HeldFile{std::move(file_), std::move(*entry)});
   file_ = FlockFile{};
   TRY(progress, granted());
-  return std::optional{std::move(progress)};
+  return std::move(progress);
 }
 
 Result<Progress> FlockWaiter::poll(Duration slice) {
@@ -175,12 +175,12 @@ Result<Progress> FlockWaiter::poll(Duration slice) {
       locked = ::flock(file_.fd.get(), operation | LOCK_NB) == 0;
       if (!locked && errno != EWOULDBLOCK && errno != EINTR)
         return fail_errno("lock", name_, errno);
-      if (!locked && !request_.wait) return Progress{Busy{holder()}};
+      if (!locked && !request_.wait) return Busy{holder()};
       if (!locked) wait_.emplace(file_.fd.get(), operation);
     }
     if (!locked) {
       const Woken woken = sleep(wait_->ended_fd(), backend_.settings_.interrupt_fd, end);
-      if (woken != Woken::locked) return Progress{Waiting{0, holder()}};
+      if (woken != Woken::locked) return Waiting{0, holder()};
       ++backend_.counters_.wakeups;
       const int why = wait_->stop();
       wait_.reset();

@@ -76,15 +76,14 @@ HolderView view_of_ended(LockState::Holder h, Micros now, bool this_boot) {
 bool adopted(const LockState::Holder& h) noexcept { return h.token == 0; }
 
 Result<KeyStore::Begun> KeyStore::begin(Make make, Duration patience, int interrupt_fd) {
-  TRY(locking, file_.lock(make, patience, interrupt_fd));
-  if (locking == StateFile::Locking::absent) return Begun::absent;
-  if (locking == StateFile::Locking::interrupted) return Begun::interrupted;
+  TRY(begun, file_.lock(make, patience, interrupt_fd));
+  if (begun != Begun::locked) return begun;
   now_ = boottime_us();
   if (auto loaded = load(); !loaded) {
     abandon();
     return fail(std::move(loaded.error()));
   }
-  return Begun::ready;
+  return begun;
 }
 
 Result<void> KeyStore::load() {
@@ -264,7 +263,7 @@ Result<std::optional<KeyView>> KeyStore::look_at() {
           fmt::format("the state file was lost: {} process(es) that held or waited block the key "
                       "until they end or go on",
                       strangers));
-    return std::optional{std::move(v)};
+    return v;
   }
   if (!record) return fail(record.error());
   return look_without_state();
@@ -280,7 +279,7 @@ Result<std::optional<KeyView>> KeyStore::look_without_state() {
     TRY_VOID(each_fifo(
         at, [&](std::uint64_t, Sight::Life life) { alive += life == Sight::Life::alive; }));
   }
-  if (alive == 0) return std::optional<KeyView>{};
+  if (alive == 0) return std::nullopt;
   KeyView v;
   v.key = key_.text();
   v.waiters_known = false;
@@ -288,7 +287,7 @@ Result<std::optional<KeyView>> KeyStore::look_without_state() {
       "the state file was lost; {} process(es) that held or waited block the key until they end or "
       "go on",
       alive);
-  return std::optional{std::move(v)};
+  return v;
 }
 
 // Returns how many holders have no FIFO to check.
@@ -314,11 +313,11 @@ Result<std::optional<LockState::Holder>> KeyStore::holder_in_force(const GrantId
   const Micros now = boottime_us();
   for (const auto& h : record ? record->state.holders : std::vector<LockState::Holder>{}) {
     if (!is(h, id) || h.deadline <= now || adopted(h)) continue;
-    if (h.deadline != never) return std::optional{h};
+    if (h.deadline != never) return h;
     TRY(seen, look(place(), h.ticket));
-    if (seen.life != Sight::Life::dead) return std::optional{h};
+    if (seen.life != Sight::Life::dead) return h;
   }
-  return std::optional<LockState::Holder>{};
+  return std::nullopt;
 }
 
 }  // namespace dlock::file

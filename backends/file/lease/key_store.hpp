@@ -27,10 +27,10 @@ class KeyStore {
   KeyStore(const Directory& where, const Key& key, const std::string& name, const Tuning& tuning)
       : key_(key), tuning_(tuning), file_(where, name, tuning.queue) {}
 
-  // Locks and loads. Ready: call finish() or abandon(). A missing state is rebuilt from the living
+  // Locks and loads. Locked: call finish() or abandon(). A missing state is rebuilt from the living
   // contenders: each blocks the key as an exclusive holder without a token until it ends or
   // registers itself again (disown).
-  enum class Begun { ready, absent, interrupted };
+  using Begun = StateFile::Locking;
   Result<Begun> begin(Make, Duration patience, int interrupt_fd = -1);
   void abandon() noexcept;
 

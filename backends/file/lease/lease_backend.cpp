@@ -56,21 +56,19 @@ Result<Renewal> LeaseBackend::keep_attached(const Lease& lease, AttachedHold& he
       held.life.is_at(key.place())) {
     TRY(revoked, is_revoked(key, held.record.token));
     held.revoked = revoked;
-    return Renewal{Kept{lease_of(lease, held.record, no_deadline, true), revoked}};
+    return Kept{lease_of(lease, held.record, no_deadline, true), revoked};
   }
 
   TRY(begun, begin(key, Make::state));
   if (begun == KeyStore::Begun::absent)
-    return Renewal{
-        Lost{fmt::format("its directory {} was deleted", printable(key.file().dir_path()))}};
+    return Lost{fmt::format("its directory {} was deleted", printable(key.file().dir_path()))};
   const Change change(key);
   if (!held.life.is_at(key.place()))
-    return Renewal{
-        Lost{fmt::format("its FIFO was deleted from {}", printable(key.file().dir_path()))}};
+    return Lost{fmt::format("its FIFO was deleted from {}", printable(key.file().dir_path()))};
   if (key.state().holder(lease.owner, key.now())) return kept;
   if (!speak_again(key, held))
-    return Renewal{Lost{
-        "its record was removed (release --force, or an older copy of the state was restored)"}};
+    return Lost{
+        "its record was removed (release --force, or an older copy of the state was restored)"};
   TRY(done, key.finish());
   if (!done) return keep_attached(lease, held);  // the state file was deleted meanwhile
   return kept;
@@ -82,19 +80,19 @@ Result<Renewal> LeaseBackend::keep_lease(const Lease& lease, Duration ttl) {
   const Deadline sent = Clock::now();
   TRY(begun, begin(key, Make::nothing));
   if (begun == KeyStore::Begun::absent)
-    return Renewal{Lost{fmt::format("{} does not exist", printable(key.file().path()))}};
+    return Lost{fmt::format("{} does not exist", printable(key.file().path()))};
   const Change change(key);
   const LockState::Holder* h = key.state().holder(lease.owner, key.now());
-  if (!h) return Renewal{Lost{"the lease has ended or was released"}};
+  if (!h) return Lost{"the lease has ended or was released"};
   // held by another process
-  if (h->deadline == never) return Renewal{Kept{lease_of(lease, *h, no_deadline, true)}};
+  if (h->deadline == never) return Kept{lease_of(lease, *h, no_deadline, true)};
   if (after(key.now(), ttl.count()) < h->deadline) key.wake_head();
   const Lease kept = lease_of(lease, *h, lease_end(sent, ttl), false);
   TRY(revoked, is_revoked(key, h->token));
   key.state().renew(lease.owner, ttl.count(), key.now());
   TRY(done, key.finish());
   if (!done) return keep_lease(lease, ttl);  // the state file was deleted meanwhile
-  return Renewal{Kept{kept, revoked}};
+  return Kept{kept, revoked};
 }
 
 Result<Renewal> LeaseBackend::renew(const Lease& lease, Duration ttl) {
@@ -111,20 +109,19 @@ Result<Renewal> LeaseBackend::detach(const Lease& lease, Duration ttl, std::opti
   const Deadline sent = Clock::now();
   TRY(begun, begin(key, Make::state));
   if (begun == KeyStore::Begun::absent)
-    return Renewal{
-        Lost{fmt::format("its directory {} was deleted", printable(key.file().dir_path()))}};
+    return Lost{fmt::format("its directory {} was deleted", printable(key.file().dir_path()))};
   const Change change(key);
   speak_again(key, *mine);
   if (const auto* h = key.state().holder(lease.owner, key.now())) note_run(key, *h, end);
   if (!key.state().renew(lease.owner, ttl.count(), key.now()))
-    return Renewal{Lost{"its record was removed"}};
+    return Lost{"its record was removed"};
   key.wake_head();  // it watches a lifeline that has no meaning any more
   TRY(done, key.finish());
   if (!done) return detach(lease, ttl, end);  // the state file was deleted meanwhile
   const Lease kept = lease_of(lease, mine->record, lease_end(sent, ttl), false);
   mine->life.drop(key.place());
   held_.erase({lease.key.text(), lease.owner});
-  return Renewal{Kept{kept}};
+  return Kept{kept};
 }
 
 // ---- release -----------------------------------------------------------------------------------
@@ -216,7 +213,7 @@ Result<std::optional<KeyView>> LeaseBackend::inspect_name(const std::string& nam
     const auto record = StateFile(root_, stored).peek(StateFile::Depth::holders);
     if (!record) return unknown(stored, record.error());
     if (*record) key = Key::parse((*record)->key);
-    if (!*record || !key || store_name(*key) != name) return std::optional<KeyView>{};
+    if (!*record || !key || store_name(*key) != name) return std::nullopt;
   }
   auto seen = KeyStore(root_, *key, stored, tuning_).look_at();
   return seen ? std::move(*seen) : unknown(key->text(), seen.error());

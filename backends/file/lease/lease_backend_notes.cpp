@@ -17,7 +17,7 @@ Result<Starts> LeaseBackend::starts(const Key& wanted) {
   if (note && note->until <= s.now) {  // not needed any more: removed, if nobody changes it
     const auto begun = key.begin(Make::nothing, Duration{});
     const Change change(key);
-    if (begun && *begun == KeyStore::Begun::ready)
+    if (begun && *begun == KeyStore::Begun::locked)
       if (const auto same = read_start(key.place()); same && *same && (*same)->until <= s.now)
         (void)forget_start(key.place());
   } else if (note) {

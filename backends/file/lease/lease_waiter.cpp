@@ -111,7 +111,7 @@ Result<Progress> LeaseWaiter::attempt() {
       const bool name = Clock::now() - began >= named_after;
       last_.why = key_.file().locked_by_another("", name);
     }
-    if (begun == KeyStore::Begun::interrupted) return Progress{last_};
+    if (begun == KeyStore::Begun::interrupted) return last_;
     asked_ = true;
     const Change guard(key_);
     auto done = change(fresh);
@@ -148,7 +148,7 @@ Result<std::optional<Progress>> LeaseWaiter::change(bool fresh) {
     TRY(line, lifeline_for(ticket, unknown_one));
     made = std::move(line);
     if (!unknown_one) continue;
-    if (!key_.file().still_linked()) return std::optional<Progress>{};
+    if (!key_.file().still_linked()) return std::nullopt;
     TRY_VOID(key_.restart_and_adopt());
   }
 
@@ -186,12 +186,12 @@ Result<std::optional<Progress>> LeaseWaiter::change(bool fresh) {
     wake_at_ = w->rank == 0 ? at(w->free_at) : no_deadline;
     last_ = std::move(seen);
     last_.ahead = w->rank;
-    return std::optional<Progress>{last_};
+    return last_;
   }
   watched_.clear();
-  if (g) return std::optional<Progress>{granted(*g, sent)};
+  if (g) return granted(*g, sent);
   life_.drop(key_.place());
-  return std::optional<Progress>{Busy{std::move(seen.holder), std::move(seen.why)}};
+  return Busy{std::move(seen.holder), std::move(seen.why)};
 }
 
 // For people: a holder, or who is next and does not come.
@@ -314,7 +314,7 @@ Result<std::optional<Lifeline>> LeaseWaiter::lifeline_for(std::uint64_t ticket, 
   const auto* held = backend_.held(request_.key, request_.owner);
   const bool have = (held && held->life.ticket() == ticket) ||
                     (life_.ticket() == ticket && life_.is_at(key_.place()));
-  if (ticket == 0 || have) return std::optional<Lifeline>{};
+  if (ticket == 0 || have) return std::nullopt;
   auto line = Lifeline::make(key_.place(), ticket);
   if (line && !*line) unknown_one = true;
   return line;
@@ -375,7 +375,7 @@ Result<Progress> LeaseWaiter::poll(Duration slice) {
   }
   for (;;) {
     TRY(woken, sleep(std::min({end, wake_at_, check_at_})));
-    if (woken == Woken::by_interrupt) return Progress{last_};
+    if (woken == Woken::by_interrupt) return last_;
     const Deadline now = Clock::now();
     if (woken == Woken::by_event) {
       ++backend_.counters_.wakeups;
@@ -387,7 +387,7 @@ Result<Progress> LeaseWaiter::poll(Duration slice) {
       // Now and then a full look, whatever the header says.
       if (++checks_ % 8 && life_.linked() && !key_.file().wants_a_look(boottime_us())) continue;
     } else {
-      if (slice <= Duration::zero() || !refresh()) return Progress{last_};
+      if (slice <= Duration::zero() || !refresh()) return last_;
     }
     auto next = attempt();
     if (!next || !queued_ || !std::holds_alternative<Waiting>(*next)) return next;

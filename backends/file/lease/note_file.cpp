@@ -25,7 +25,7 @@ std::string note_path(const Place& place, std::string_view name) {
 Result<std::optional<std::string>> read(const Place& place, const char* name) {
   const std::string path = note_path(place, name);
   const Fd file(::openat(place.dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  if (!file && errno == ENOENT) return std::optional<std::string>{};
+  if (!file && errno == ENOENT) return std::nullopt;
   if (!file) return fail_errno("open", path, errno);
   struct stat st {};
   if (::fstat(file.get(), &st)) return fail_errno("open", path, errno);
@@ -36,7 +36,7 @@ Result<std::optional<std::string>> read(const Place& place, const char* name) {
   const ssize_t n = ::pread(file.get(), text.data(), text.size(), 0);
   if (n < 0) return fail_errno("read", path, errno);
   text.resize(static_cast<std::size_t>(n));
-  return std::optional{std::move(text)};
+  return text;
 }
 
 bool give_rights(int file, const Access& access) {
@@ -70,7 +70,10 @@ Result<void> write(const Place& place, const char* name, const std::string& text
   const int unwritten = give_rights(file.get(), access) ? write_all(file.get(), text) : errno;
   const auto put = [&] { return ::renameat(place.dir, made.c_str(), place.dir, name) == 0; };
   const auto put_anyway = [&] {
-    return put() || (errno == EISDIR && (clear_away(place, name), put()));
+    if (put()) return true;
+    if (errno != EISDIR) return false;
+    clear_away(place, name);
+    return put();
   };
   const bool written = unwritten == 0 && ::fsync(file.get()) == 0;
   // of another holder, that of a successor of our state, is not replaced
@@ -110,10 +113,10 @@ tl::unexpected<Error> strange(const Place& place, const char* name) {
 
 Result<std::optional<Start>> read_start(const Place& place) {
   TRY(text, read(place, "started"));
-  if (!text) return std::optional<Start>{};
+  if (!text) return std::nullopt;
   Start note;
   if (!parse(*text, "dlock-started1", note.at, note.until)) return strange(place, "started");
-  return std::optional{note};
+  return note;
 }
 
 Result<void> write_start(const Place& place, const Start& note) {
@@ -127,10 +130,10 @@ Result<void> forget_start(const Place& place) {
 
 Result<std::optional<std::uint64_t>> read_revoked(const Place& place) {
   TRY(text, read(place, "revoke"));
-  if (!text) return std::optional<std::uint64_t>{};
+  if (!text) return std::nullopt;
   std::uint64_t token = 0;
   if (!parse(*text, "dlock-revoke1", token)) return strange(place, "revoke");
-  return std::optional{token};
+  return token;
 }
 
 Result<void> write_revoked(const Place& place, std::uint64_t newest_token) {

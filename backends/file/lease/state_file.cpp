@@ -2,16 +2,12 @@
 #include "file/lease/state_file.hpp"
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
-#include <sys/file.h>
 #include <sys/resource.h>
 #include <unistd.h>
 #include <algorithm>
 #include <cerrno>
 #include "core/text.hpp"
-#include "file/lock_table.hpp"
 #include "file/sys_error.hpp"
-#include "util/wait.hpp"
 
 namespace dlock::file {
 namespace {
@@ -137,110 +133,6 @@ Result<bool> StateFile::in_place() const {
   return fail_errno("open", path_, errno);
 }
 
-// ---- the lock ----------------------------------------------------------------------------------
-// Tries, with naps in between: flock(2) has no time limit of its own, and a process stopped inside
-// the critical section (some 20 us) must not stop us. The critical section is short, so few ever
-// nap.
-//
-// Hundreds of processes that try every millisecond take the processors away from the lock's owner,
-// whenever it is about to continue, and then none makes progress. So naps grow with the wait, which
-// says how many there are: whatever their number, it is tried about four times as often as the lock
-// becomes free. But then a new contender would always be first. So one of the contenders, which has
-// the turn, tries often, and gets the next moment in which the lock is free. Which one has it is
-// random, since all naps are partly random. None is so long that only few tries would be left.
-//
-// Interleaving 2: the process with the turn is stopped. The others lock when they wake up and find
-// the lock free, as if there was no turn.
-namespace {
-
-// A byte behind both slots, locked as part of an open file and so independent of flock(2): the turn
-// ends with that file, however that ends.
-bool set_turn(int fd, short type) noexcept {
-  struct flock turn {};
-  turn.l_type = type;
-  turn.l_whence = SEEK_SET;
-  turn.l_start = 2 * slot_size;
-  turn.l_len = 1;
-  return ::fcntl(fd, F_OFD_SETLK, &turn) == 0;
-}
-
-// The nap of a process that waits for the lock of one file.
-class Naps {
- public:
-  explicit Naps(Duration patience) : patience_(patience) {}
-
-  Clock::duration next(int fd, Deadline now) {
-    using namespace std::chrono_literals;
-    const Clock::duration waited = now - begun_;
-    if (turn_of_ != fd && waited > 10ms && set_turn(fd, F_WRLCK)) {
-      turn_of_ = fd;
-      turn_since_ = now;
-    }
-    const Clock::duration most = turn_of_ >= 0 ? 1ms : patience_ / 16;
-    const Clock::duration about =
-        std::clamp<Clock::duration>((turn_of_ >= 0 ? now - turn_since_ : waited) / 4, 20us, most);
-    return about / 2 + about * (now.time_since_epoch().count() / 64 % 1024) / 1024;
-  }
-  void over(int fd) noexcept {
-    if (turn_of_ >= 0 && turn_of_ == fd) set_turn(fd, F_UNLCK);
-    turn_of_ = -1;
-  }
-
- private:
-  const Duration patience_;
-  const Deadline begun_ = Clock::now();
-  Deadline turn_since_{};
-  int turn_of_ = -1;
-};
-
-}  // namespace
-
-Result<StateFile::Locking> StateFile::lock(Make make, Duration patience, int interrupt_fd) {
-  Naps naps(patience);
-  for (const Deadline end = later(Clock::now(), patience);;) {
-    if (!file_) {
-      TRY(opened, open(make));
-      if (!opened) return Locking::absent;
-    }
-    if (::flock(file_.get(), LOCK_EX | LOCK_NB) == 0) {
-      locked_ = true;
-      naps.over(file_.get());
-      const auto here = in_place();
-      if (here && *here) return Locking::locked;
-      close();
-      if (!here) return fail(here.error());
-    } else if (errno == EINTR) {
-      continue;
-    } else if (errno != EWOULDBLOCK) {
-      return fail_errno("lock", path_, errno);
-    }
-    const Deadline now = Clock::now();
-    if (now >= end) break;
-    pollfd interrupt[] = {{interrupt_fd, POLLIN, 0}};
-    const Clock::duration nap = file_ ? naps.next(file_.get(), now) : Clock::duration{20'000};
-    if (wait_until(interrupt, std::min(end, now + nap)) > 0)
-      return naps.over(file_.get()), Locking::interrupted;
-  }
-  naps.over(file_.get());
-  return fail(Errc::unavailable,
-              locked_by_another(fmt::format(" for {} ms", patience.count() / 1000), true));
-}
-
-std::string StateFile::locked_by_another(std::string_view since, bool name) const {
-  const auto pid = file_ && name ? flock_holder(device_, inode_) : std::nullopt;
-  return fmt::format(
-      "lock directory {}: its state has been locked{} by {}, which is frozen or stopped in the "
-      "middle of a change; nothing can change there until it goes on or ends",
-      printable(dir_path_), since, pid ? fmt::format("process {}", *pid) : "another process");
-}
-
-// Explicitly, because a forked child may share the open file: close alone would leave the lock with
-// it.
-void StateFile::unlock() noexcept {
-  if (locked_) ::flock(file_.get(), LOCK_UN);
-  locked_ = false;
-}
-
 // ---- reading -----------------------------------------------------------------------------------
 StateFile::Slot StateFile::read_slot(int slot) {
   std::string& page = page_[slot];
@@ -348,21 +240,21 @@ Result<std::optional<KeyRecord>> StateFile::peek(Depth depth) {
     }
     if (!file_) {
       TRY(opened, open(Make::nothing));
-      if (!opened) return std::optional<KeyRecord>{};
+      if (!opened) return std::nullopt;
     }
     bool torn = false;
     TRY(loaded, newest(torn));
-    if (loaded.fresh && !torn) return std::optional<KeyRecord>{};
+    if (loaded.fresh && !torn) return std::nullopt;
     if (!torn && (depth == Depth::holders || read_tail(loaded.record, tail_size, true)))
-      return std::optional{std::move(loaded.record)};
+      return std::move(loaded.record);
     // Both slots, or lines of the tail, change only if there are two writes during one read.
     const timespec nap{0, 100'000};
     ::nanosleep(&nap, nullptr);
   }
   TRY(loaded, load());  // usually it reports what is damaged
-  if (loaded.fresh) return std::optional<KeyRecord>{};
+  if (loaded.fresh) return std::nullopt;
   if (depth == Depth::waiters) TRY_VOID(load_tail(loaded.record));
-  return std::optional{std::move(loaded.record)};
+  return std::move(loaded.record);
 }
 
 Header StateFile::newest_header() const noexcept {

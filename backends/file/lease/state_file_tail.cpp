@@ -21,7 +21,10 @@ bool StateFile::read_tail(KeyRecord& r, std::size_t most_bytes, bool all) {
 
   auto& waiters = r.state.waiters;
   const std::size_t before = waiters.size();
-  const auto undo = [&] { return waiters.resize(before), false; };
+  const auto undo = [&] {
+    waiters.resize(before);
+    return false;
+  };
   std::vector<TailLine> lines;
   auto gone = tail.gone.begin();
   std::string_view rest = text;

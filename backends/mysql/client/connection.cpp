@@ -4,13 +4,13 @@
 #include <fmt/format.h>
 #include <mysql.h>
 #include <poll.h>
-#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <algorithm>
 #include <cstring>
 #include "core/key.hpp"
 #include "core/number.hpp"
 #include "mysql/client/steps.hpp"
+#include "util/fd.hpp"
 
 namespace dlock::mysql {
 namespace {
@@ -96,7 +96,7 @@ Result<void> Connection::send(std::string_view what, std::string_view sql) {
   error_number_ = 0;
   what_ = what;
   answer_ = {};
-  ++statements_;
+  ++exchanges_;
   if (::mysql_send_query(handle_, sql.data(), static_cast<unsigned long>(sql.size())) != 0)
     return fail(error(what));
   under_way_ = true;
@@ -105,9 +105,9 @@ Result<void> Connection::send(std::string_view what, std::string_view sql) {
 
 Result<std::optional<Answer>> Connection::receive(const Wait& wait) {
   if (!under_way_) return fail(Errc::internal, "nothing was asked");
-  if (!wait_for(fd_, POLLIN, wait)) return std::optional<Answer>{};
+  if (!wait_for(fd_, POLLIN, wait)) return std::nullopt;
   TRY_VOID(read_answer());
-  return std::optional{std::move(answer_)};
+  return std::move(answer_);
 }
 
 Result<void> Connection::read_answer() {
@@ -141,23 +141,8 @@ Result<Answer> Connection::query(std::string_view what, std::string_view sql, De
   TRY_VOID(send(what, sql));
   TRY(answer, receive({std::max(until, later(Clock::now(), least_time))}));
   if (answer) return std::move(*answer);
-  broken_ = !patient;
+  broken_ = !holds;
   return fail(no_answer(what, at_.text()));
-}
-
-int Connection::alarm() {
-  if (!alarm_) {
-    alarm_ = Fd{::epoll_create1(EPOLL_CLOEXEC)};
-    epoll_event e{};
-    e.events = EPOLLIN | EPOLLRDHUP;
-    ::epoll_ctl(alarm_.get(), EPOLL_CTL_ADD, fd_, &e);
-  }
-  return alarm_.get();
-}
-
-Fd Connection::silence() {
-  if (alarm_) ::epoll_ctl(alarm_.get(), EPOLL_CTL_DEL, fd_, nullptr);
-  return std::move(alarm_);
 }
 
 std::optional<Micros> Connection::server_time(Deadline then) const noexcept {

@@ -18,7 +18,6 @@
 #include "core/owner.hpp"
 #include "mysql/client/options.hpp"
 #include "mysql/client/server_error.hpp"
-#include "util/fd.hpp"
 
 struct st_mysql;
 struct st_mysql_stmt;
@@ -104,7 +103,7 @@ class Connection {
   Connection& operator=(const Connection&) = delete;
 
   // One statement (or several, `;` between) and its answer, which has `least_time` in any case.
-  // Errc::timed_out: none in time; the connection is then broken, or if it is `patient` the answer
+  // Errc::timed_out: none in time; the connection is then broken, or if it `holds` the answer
   // is still outstanding.
   Result<Answer> query(std::string_view what, std::string_view sql, Deadline until);
 
@@ -119,6 +118,8 @@ class Connection {
   Result<std::optional<Answer>> receive(const Wait&);  // nothing: not yet
   bool under_way() const noexcept { return under_way_; }
 
+  // After an error of a statement it can be used for others.
+  static constexpr bool outlives_errors = true;
   // The connection cannot be used any more; its socket stays open until the object ends.
   bool broken() const noexcept { return broken_; }
   // of the last failed call; 0: none of the server's
@@ -139,7 +140,7 @@ class Connection {
   int fd() const noexcept { return fd_; }
   const Facts& facts() const noexcept { return facts_; }
   const Server& at() const noexcept { return at_; }
-  std::uint64_t statements() const noexcept { return statements_; }
+  std::uint64_t exchanges() const noexcept { return exchanges_; }
 
   // The expected clock of the server at that time, if it is not set meanwhile; too low by the
   // transit time of its answer.
@@ -150,13 +151,8 @@ class Connection {
   // The server ends the session after this long without a message. Whole seconds, rounded up.
   Result<void> wait_timeout(Duration, Deadline until);
 
-  // An epoll(7) descriptor, readable when an unexpected answer comes, or the end. It stays until
-  // silence() moves it out.
-  int alarm();
-  Fd silence();  // without the socket: it never becomes readable again
-
   Duration least_time{};
-  bool patient = false;
+  bool holds = false;  // a lock: an answer that does not come in time may come later
   // it has worked before: a failure now may only mean that the server closed it meanwhile
   bool used = false;
   std::vector<std::string> names;  // named locks that this session has
@@ -185,13 +181,12 @@ class Connection {
   const Server at_;
   st_mysql* handle_ = nullptr;
   int fd_ = -1;
-  Fd alarm_;
   Facts facts_;
   std::string what_;
   Answer answer_;
   bool under_way_ = false, broken_ = false;
   unsigned error_number_ = 0;
-  std::uint64_t statements_ = 0;
+  std::uint64_t exchanges_ = 0;
   std::int64_t wait_timeout_ = 0;
   Duration row_wait_{};
   std::map<std::string, st_mysql_stmt*> repeated_;  // by name; null: sent once, as text

@@ -101,7 +101,7 @@ Result<void> Connection::prepare(std::string_view what, const Template& t, Deadl
   MYSQL_STMT* const s = ::mysql_stmt_init(handle_);
   if (!s) return fail(Errc::internal, "no memory for a prepared statement");
   repeated_[t.name] = s;
-  ++statements_;
+  ++exchanges_;
   int failed = 0;
   const int awaited = ::mysql_stmt_prepare_start(&failed, s, t.text.data(),
                                                  static_cast<unsigned long>(t.text.size()));
@@ -114,7 +114,7 @@ Result<Answer> Connection::execute(std::string_view what, MYSQL_STMT* s, const V
   for (const Value& v : values) bound.push_back(bind(v));
   if (::mysql_stmt_bind_param(s, bound.data()) != 0)
     return fail(error(what, ::mysql_stmt_errno(s), ::mysql_stmt_error(s)));
-  ++statements_;
+  ++exchanges_;
   int failed = 0;
   const int awaited = ::mysql_stmt_execute_start(&failed, s);
   TRY_VOID(go_on(what, s, awaited, failed, ::mysql_stmt_execute_cont, until));

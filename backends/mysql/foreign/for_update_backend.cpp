@@ -128,14 +128,14 @@ Result<std::optional<FencingToken>> ForUpdateBackend::try_now(Connection& c,
     Result<Answer> problem = std::move(locked);
     if (!c.broken()) TRY_VOID(undo(c, name, until));
     if (!problem && (number == ER_LOCK_WAIT_TIMEOUT || number == mysql_lock_nowait))
-      return std::optional<FencingToken>{};
+      return std::nullopt;
     if (!problem) return fail(std::move(problem.error()));
     if (missing > 2) return fail(Errc::unavailable, "the row is deleted again and again");
     // its row was deleted
     TRY_VOID(make_row(c, name, until));
   }
   TRY(token, note(c, name, r, until));
-  return std::optional{token};
+  return token;
 }
 
 Result<void> ForUpdateBackend::before_wait(Connection& c, const std::string&, Deadline until) {
@@ -181,7 +181,7 @@ Result<FencingToken> ForUpdateBackend::note(Connection& c, const std::string& na
     if (!named) c.names.push_back(lives);
     const auto newest = seen->unsigned_number(2);
     if (newest && seen->text(3) == r.owner.hex()) return *newest;
-    TRY(written, client_.run<Answer>(until, schema_, [&](Connection& beside) {
+    TRY(written, client_.run<Answer>(until, true, [&](Connection& beside) {
       return beside.query("record the grant", grant(name, r, newest, session), until);
     }));
     if (written.affected == 1) {
@@ -214,29 +214,32 @@ std::string ForUpdateBackend::grant(const std::string& name, const Request& r,
       hex(name), *newest, lives);
 }
 
-Result<bool> ForUpdateBackend::beat(Connection& c, const std::string& name, const Owner& owner,
-                                    Duration ttl, Deadline until) {
+Result<bool> ForUpdateBackend::beat(Connection& c, const Lease& lease, Duration ttl,
+                                    Deadline until) {
+  const std::string name = name_of(lease.key);
+  TRY_VOID(c.wait_timeout(ttl, until));
   TRY(alive, c.query("renew",
                      fmt::format("SELECT CONNECTION_ID(),IS_USED_LOCK('{}')=CONNECTION_ID()",
-                                 life_name(owner, name)),
+                                 life_name(lease.owner, name)),
                      until));
   if (alive.unsigned_number(0) != c.facts().thread || alive.text(1) != "1") return false;
-  TRY(known, client_.run<Answer>(until, "", [&](Connection& beside) {
-    return beside.query("renew",
-                        fmt::format("UPDATE {} SET until={}+{} WHERE name={} AND owner='{}'",
-                                    table_, server_clock, ttl.count(), hex(name), owner.hex()),
-                        until);
+  TRY(known, client_.run<Answer>(until, false, [&](Connection& beside) {
+    return beside.query(
+        "renew",
+        fmt::format("UPDATE {} SET until={}+{} WHERE name={} AND owner='{}'", table_, server_clock,
+                    ttl.count(), hex(name), lease.owner.hex()),
+        until);
   }));
   return known.affected == 1;
 }
 
-Result<bool> ForUpdateBackend::give_up(Connection& c, const std::string& name, const Owner& owner,
-                                       Deadline until) {
+Result<bool> ForUpdateBackend::give_up(Connection& c, const Lease& lease, Deadline until) {
+  const std::string name = name_of(lease.key);
   // The record first: the next holder overwrites it.
-  auto cleared = client_.run<Answer>(until, "", [&](Connection& beside) {
+  auto cleared = client_.run<Answer>(until, false, [&](Connection& beside) {
     return beside.query("release",
                         fmt::format("UPDATE {} SET owner='' WHERE name={} AND owner='{}'", table_,
-                                    hex(name), owner.hex()),
+                                    hex(name), lease.owner.hex()),
                         until);
   });
   TRY_VOID(undo(c, name, until));

@@ -26,8 +26,8 @@ class ForUpdateBackend final : public HeldBackend {
   std::string wait(const std::string&, double seconds) const override;
   bool got(const Answer&) const override;
   Result<FencingToken> note(Connection&, const std::string&, const Request&, Deadline) override;
-  Result<bool> beat(Connection&, const std::string&, const Owner&, Duration, Deadline) override;
-  Result<bool> give_up(Connection&, const std::string&, const Owner&, Deadline) override;
+  Result<bool> beat(Connection&, const Lease&, Duration, Deadline) override;
+  Result<bool> give_up(Connection&, const Lease&, Deadline) override;
   Result<void> undo(Connection&, const std::string&, Deadline) override;
 
  private:

@@ -97,21 +97,21 @@ Result<FencingToken> GetLockBackend::note(Connection& c, const std::string& name
   return *token;
 }
 
-Result<bool> GetLockBackend::beat(Connection& c, const std::string& name, const Owner& owner,
-                                  Duration ttl, Deadline until) {
+Result<bool> GetLockBackend::beat(Connection& c, const Lease& lease, Duration ttl, Deadline until) {
+  const std::string name = name_of(lease.key);
+  TRY_VOID(c.wait_timeout(ttl, until));
   TRY(r, c.query("renew",
                  fmt::format("UPDATE {} SET until={}+{} WHERE name={} AND owner='{}' AND "
                              "conn=CONNECTION_ID() AND IS_USED_LOCK({})=CONNECTION_ID()",
-                             table_, server_clock, ttl.count(), hex(name), owner.hex(),
+                             table_, server_clock, ttl.count(), hex(name), lease.owner.hex(),
                              lock_name(name)),
                  until));
   return r.affected == 1;
 }
 
 // A named lock cannot be taken from a living session.
-Result<bool> GetLockBackend::give_up(Connection& c, const std::string& name, const Owner&,
-                                     Deadline until) {
-  TRY_VOID(undo(c, name, until));
+Result<bool> GetLockBackend::give_up(Connection& c, const Lease& lease, Deadline until) {
+  TRY_VOID(undo(c, name_of(lease.key), until));
   return true;
 }
 

@@ -24,8 +24,10 @@ class HeldWaiter final : public Waiter {
 
  private:
   Result<void> connect();
-  Result<Progress> granted(FencingToken, Deadline sent);
   Progress waiting();
+  Progress hold(FencingToken token, Deadline sent) {
+    return Progress{backend_.hold(request_, std::move(connection_), token, sent)};
+  }
   std::optional<HolderView> holder(std::string& why);
   Result<Progress> failed(Error);
 
@@ -39,7 +41,7 @@ class HeldWaiter final : public Waiter {
 };
 
 Result<std::unique_ptr<Waiter>> HeldBackend::enqueue(const Request& r) {
-  TRY_VOID(accept(r, longest_name()));
+  TRY_VOID(accept(r));
   return std::make_unique<HeldWaiter>(*this, r);
 }
 
@@ -53,7 +55,7 @@ Result<void> HeldWaiter::connect() {
   TRY_VOID(backend_.fit(connection_->facts()));
   TRY_VOID(connection_->wait_timeout(request_.ttl, until));
   return backend_.client_
-      .run_on<std::monostate>(*connection_, until, backend_.schema_,
+      .run_on<std::monostate>(*connection_, until, true,
                               [&](Connection& s) -> Result<std::monostate> {
                                 TRY_VOID(backend_.prepare(s, name_, until));
                                 return std::monostate{};
@@ -61,30 +63,15 @@ Result<void> HeldWaiter::connect() {
       .map([](std::monostate) {});
 }
 
-Result<Progress> HeldWaiter::granted(FencingToken token, Deadline sent) {
-  HeldBackend::HeldSession h;
-  h.connection = std::move(connection_);
-  h.connection->patient = true;
-  h.token = token;
-  Granted g{{request_.key, request_.owner}, h.connection->fd(), h.connection->alarm()};
-  g.lease.token = token;
-  g.lease.attached = true;
-  g.lease.deadline = lease_end(sent, request_.ttl);
-  backend_.held_.insert_or_assign({request_.key.text(), request_.owner}, std::move(h));
-  return Progress{std::move(g)};
-}
-
 std::optional<HolderView> HeldWaiter::holder(std::string& why) {
-  const auto r = backend_.look(name_);
-  why.clear();
-  if (!r || !r->held) return std::nullopt;
-  for (const auto& n : backend_.notes(*r)) why += (why.empty() ? "" : "; ") + n;
-  return backend_.view(*r);
+  const auto r = backend_.look(request_.key);
+  why = r ? r->why() : "";
+  return r ? r->holder() : std::nullopt;
 }
 
 Progress HeldWaiter::waiting() {
   if (!std::exchange(looked_, true)) last_.holder = holder(last_.why);
-  return Progress{last_};
+  return last_;
 }
 
 // The locks that the session has, or was about to get, end with it.
@@ -96,12 +83,8 @@ Result<Progress> HeldWaiter::failed(Error e) {
 Result<Progress> HeldWaiter::poll(Duration slice) {
   const Deadline end = later(Clock::now(), slice);
   if (name_.empty()) name_ = backend_.name_of(request_.key);
-  if (auto* h = backend_.mine(request_.key, request_.owner)) {  // repeated for a lock that we hold
-    TRY(again, backend_.renew({request_.key, request_.owner}, request_.ttl));
-    if (auto* kept = std::get_if<Kept>(&again))
-      return Progress{Granted{std::move(kept->lease), h->connection->fd(), h->connection->alarm()}};
-    backend_.held_.erase({request_.key.text(), request_.owner});
-  }
+  TRY(again, backend_.hold_again(request_));
+  if (again) return std::move(*again);
   for (unsigned breaks = 0;;) {
     if (!connection_ || !connection_->under_way()) {
       const bool fresh = !connection_;
@@ -110,14 +93,14 @@ Result<Progress> HeldWaiter::poll(Duration slice) {
         const Deadline until = backend_.client_.usual_deadline(), sent = Clock::now();
         const bool had_worked = connection_->used && fresh;
         auto token = backend_.client_.run_on<std::optional<FencingToken>>(
-            *connection_, until, backend_.schema_,
+            *connection_, until, true,
             [&](Connection& c) { return backend_.try_now(c, name_, request_, until); });
         if (!token) {
           // An idle connection that the server has closed meanwhile.
           if (connection_->broken() && had_worked && ++breaks <= 2) continue;
           return failed(std::move(token.error()));
         }
-        if (*token) return granted(**token, sent);
+        if (*token) return hold(**token, sent);
         if (!request_.wait) {
           Busy busy;
           busy.holder = holder(busy.why);
@@ -158,10 +141,10 @@ Result<Progress> HeldWaiter::poll(Duration slice) {
       const Deadline until = backend_.client_.usual_deadline(), sent = Clock::now();
       // No table is created here: that would end the transaction that has the lock.
       auto token = backend_.client_.run_on<FencingToken>(
-          *connection_, until, "",
+          *connection_, until, false,
           [&](Connection& c) { return backend_.note(c, name_, request_, until); });
       if (!token) return failed(std::move(token.error()));
-      return granted(*token, sent);
+      return hold(*token, sent);
     }
     looked_ = false;
     if (Clock::now() >= end) return waiting();
@@ -169,7 +152,7 @@ Result<Progress> HeldWaiter::poll(Duration slice) {
 }
 
 Result<void> HeldWaiter::cancel() {
-  if (connection_ && connection_->under_way()) (void)backend_.client_.end_wait(*connection_);
+  (void)backend_.client_.end_wait(connection_);
   if (connection_ && !connection_->under_way() && !connection_->broken() &&
       backend_.undo(*connection_, name_, backend_.client_.usual_deadline()))
     backend_.client_.give_back(std::move(connection_));

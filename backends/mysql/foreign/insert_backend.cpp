@@ -90,7 +90,7 @@ Result<std::optional<FencingToken>> InsertBackend::renew_over(Connection& c,
                      rows_, mark(owner), server_clock, ttl.count(), text_hex(name), mark(owner),
                      end_of_lease, server_clock),
                  until));
-  if (r.affected == 0) return std::optional<FencingToken>{};
+  if (r.affected == 0) return std::nullopt;
   TRY(t, c.query("renew",
                  fmt::format("UPDATE {0} SET until={1}+{2} WHERE name={3} AND owner='{4}'; "
                              "SELECT fence FROM {0} WHERE name={3} AND owner='{4}'",

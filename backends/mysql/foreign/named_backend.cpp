@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include "core/duration.hpp"
-#include "mysql/doctor.hpp"
 
 namespace dlock::mysql {
 
@@ -15,11 +14,8 @@ std::string engine_of(const std::string& table) {
       text_hex(table));
 }
 
-Error NamedBackend::refuse(std::string_view what) const {
-  return {Errc::usage, fmt::format("mysql, recipe {}: {}", traits_.recipe, what)};
-}
-
-Result<void> NamedBackend::accept(const Request& r, std::size_t longest) const {
+Result<void> NamedBackend::accept(const Request& r) const {
+  constexpr std::size_t longest = 255;  // of the column of names
   TRY_VOID(can_serve(traits_, r));
   if (name_of(r.key).size() > longest)
     return fail(refuse(fmt::format("prefix and key have at most {} bytes", longest)));
@@ -42,57 +38,25 @@ Result<LockRow> NamedBackend::look(Connection& c, const std::string& name, Deadl
   seen.owner = r->text(1);
   seen.conn = r->unsigned_number(2).value_or(0);
   seen.granted = r->number(3).value_or(0);
-  seen.until = r->number(4).value_or(0);
   seen.who = Identity::decode(r->text(5));
   seen.now = r->number(6).value_or(0);
+  const Micros until_then = r->number(4).value_or(0);
+  seen.left = until_then - seen.now;
   seen.ours = r->text(7) == "1";
   seen.held = seen.ours || r->text(8) == "1";
-  seen.ending = seen.held && !seen.ours && !seen.owner.empty() && seen.until <= seen.now &&
-                after(seen.until, skew_) > seen.now;
+  seen.ending = seen.held && !seen.ours && !seen.owner.empty() && seen.left <= 0 &&
+                after(until_then, skew_) > seen.now;
   TRY_VOID(look_closer(c, name, seen, until));
   return seen;
 }
 
-Result<LockRow> NamedBackend::look(const std::string& name) {
+Result<LockRecord> NamedBackend::look(const Key& key) {
+  const std::string name = name_of(key);
   const Deadline until = client_.usual_deadline();
-  return client_.run<LockRow>(until, "", [&](Connection& c) { return look(c, name, until); });
-}
-
-HolderView NamedBackend::view(const LockRow& r) {
-  HolderView h;
-  if (!r.ours) return h;
-  h.id = r.owner.substr(0, 8);
-  h.token = r.fence;
-  h.who = r.who;
-  h.remaining = Duration{std::max<Micros>(0, r.until - r.now)};
-  if (r.now >= r.granted) h.held = Duration{r.now - r.granted};
-  return h;
-}
-
-std::vector<std::string> NamedBackend::notes(const LockRow& r) const {
-  std::vector<std::string> out;
-  if (r.ending) out.push_back("its time is over; on Galera it ends ?clock_skew= later");
-  else if (r.held && !r.ours) out.push_back("held by another program");
-  return out;
-}
-
-Result<Validity> NamedBackend::check(const Key& key, const GrantId& id) {
-  TRY(r, look(name_of(key)));
-  const auto* owner = std::get_if<Owner>(&id);
-  const bool same = owner ? r.owner == owner->hex() : r.fence == std::get<FencingToken>(id);
-  return r.ours && same ? Validity::valid : Validity::stale;
-}
-
-Result<std::optional<KeyView>> NamedBackend::inspect(const Key& key) {
-  TRY(r, look(name_of(key)));
-  if (!r.exists && !r.held) return std::optional<KeyView>{};
-  KeyView v;
-  v.key = key.text();
-  v.fence = r.fence;
-  v.waiters_known = false;
-  if (r.held) v.holders.push_back(view(r));
-  v.notes = notes(r);
-  return std::optional{std::move(v)};
+  return client_.run<LockRecord>(until, false, [&](Connection& c) -> Result<LockRecord> {
+    TRY(seen, look(c, name, until));
+    return LockRecord{std::move(seen)};
+  });
 }
 
 Result<std::vector<std::string>> NamedBackend::names() {
@@ -147,7 +111,7 @@ Result<std::optional<FencingToken>> NamedBackend::record(Connection& c, const st
                       server_writes, table_, hex(name), server_clock, r.owner.hex(), conn,
                       server_clock, server_clock, r.ttl.count(), hex(who(r)), from, next),
           until));
-  if (answer.affected == 0) return std::optional<FencingToken>{};
+  if (answer.affected == 0) return std::nullopt;
   return std::optional<FencingToken>{answer.insert_id};
 }
 
@@ -155,7 +119,5 @@ Result<void> NamedBackend::erase(const Key& key) {
   for (const Rows& kept : rows()) TRY_VOID(client_.erase(kept, name_of(key)));
   return {};
 }
-
-Result<std::vector<Finding>> NamedBackend::doctor() { return examine(client_, traits_); }
 
 }  // namespace dlock::mysql

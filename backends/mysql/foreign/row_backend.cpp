@@ -8,7 +8,7 @@ namespace dlock::mysql {
 class RowWaiter final : public PollingWaiter {
  public:
   RowWaiter(RowBackend& backend, const Request& request)
-      : PollingWaiter(request, backend.client().options().interrupt_fd), backend_(backend) {}
+      : PollingWaiter(request, backend.client_.options().interrupt_fd), backend_(backend) {}
   Result<void> cancel() override;
 
  private:
@@ -29,10 +29,10 @@ Result<PollingWaiter::Tried> RowWaiter::try_once() {
     return tried;
   }
   const auto& seen = answer.seen;
-  if (seen.held) tried.holder = RowBackend::view(seen);
-  for (const auto& note : backend_.notes(seen)) tried.why += (tried.why.empty() ? "" : "; ") + note;
+  tried.holder = seen.holder();
+  tried.why = seen.why();
   if (seen.ours || seen.ending)
-    tried.free_in = Duration{std::max<Micros>(0, seen.until + backend_.skew_ - seen.now)};
+    tried.free_in = Duration{std::max<Micros>(0, seen.left + backend_.skew_)};
   return tried;
 }
 
@@ -43,14 +43,14 @@ Result<void> RowWaiter::cancel() {
 }
 
 Result<std::unique_ptr<Waiter>> RowBackend::enqueue(const Request& r) {
-  TRY_VOID(accept(r, 255));
+  TRY_VOID(accept(r));
   return std::make_unique<RowWaiter>(*this, r);
 }
 
 Result<RowBackend::Try> RowBackend::try_once(const Request& r) {
   const std::string name = name_of(r.key);
   std::optional<Deadline> unclear;
-  auto tried = run<Try>([&](Connection& c) -> Result<Try> {
+  auto tried = client_.run<Try>(client_.usual_deadline(), true, [&](Connection& c) -> Result<Try> {
     const Deadline sent = Clock::now();
     judge_by(c);
     auto t = try_over(c, name, r, client_.usual_deadline());
@@ -65,17 +65,17 @@ Result<RowBackend::Try> RowBackend::try_once(const Request& r) {
 Result<Renewal> RowBackend::renew(const Lease& lease, Duration ttl) {
   const std::string name = name_of(lease.key);
   Deadline sent{};
-  TRY(token, run<std::optional<FencingToken>>([&](Connection& c) {
+  TRY(token,
+      client_.run<std::optional<FencingToken>>(client_.usual_deadline(), true, [&](Connection& c) {
         sent = Clock::now();
         return renew_over(c, name, lease.owner, ttl, client_.usual_deadline());
       }));
   if (!token)
-    return Renewal{
-        Lost{"the database does not have it any more: it expired, or was removed or replaced"}};
+    return Lost{"the database does not have it any more: it expired, or was removed or replaced"};
   Lease kept{lease.key, lease.owner};
   kept.token = *token;
   kept.deadline = lease_end(sent, ttl);
-  return Renewal{Kept{std::move(kept)}};
+  return Kept{std::move(kept)};
 }
 
 Result<Released> RowBackend::release(const Lease& lease, std::optional<RunEnd>) {
@@ -96,7 +96,7 @@ Result<Released> RowBackend::release(const Lease& lease, std::optional<RunEnd>) 
 Result<Released> RowBackend::force_release(const Key& key, std::optional<FencingToken> token) {
   const std::string name = name_of(key);
   const Deadline until = client_.usual_deadline();
-  return client_.run<Released>(until, "", [&](Connection& c) -> Result<Released> {
+  return client_.run<Released>(until, false, [&](Connection& c) -> Result<Released> {
     TRY(r, look(c, name, until));
     if (!r.held || (token && (!r.ours || r.fence != *token))) return Released::was_not_held;
     TRY(done, force_over(c, name, r, until));

@@ -81,10 +81,10 @@ Result<std::optional<FencingToken>> VersionBackend::renew_over(Connection& c,
                                                                Deadline until) {
   for (int conflicts = 0; conflicts < most_conflicts; ++conflicts) {
     TRY(row, read(c, name, until));
-    if (row.owner != owner.hex() || row.until <= row.now) return std::optional<FencingToken>{};
+    if (row.owner != owner.hex() || row.until <= row.now) return std::nullopt;
     TRY(written,
         write(c, name, row.version, fmt::format("until={}", row.now + ttl.count()), until));
-    if (written) return std::optional{row.fence};
+    if (written) return row.fence;
   }
   return fail(Errc::unavailable, "others change this lock all the time");
 }

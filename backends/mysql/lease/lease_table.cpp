@@ -4,7 +4,8 @@
 #include <fmt/format.h>
 #include <mysqld_error.h>
 #include <algorithm>
-#include "mysql_schema/schema.hpp"
+#include <array>
+#include "core/text.hpp"
 
 namespace dlock::mysql {
 namespace {
@@ -13,6 +14,19 @@ using namespace std::chrono_literals;
 
 // thirty years: the server adds it to its time, and does not saturate
 constexpr Micros longest_ttl = 1'000'000'000'000'000;
+
+// The record of a grant as an SQL expression, for a statement that computes `now` itself, which is
+// an expression, too, and the token; with `?` for the values of grant_values(). Of the holder's
+// times only the length of its lease is used.
+std::string grant_in_sql(std::string_view now) {
+  return fmt::format("CONCAT(?,{0},?,{0},' ',{0},' ',{0}+?,?)", now);
+}
+std::array<Value, 4> grant_values(std::string_view key, const LockState::Holder& h) {
+  return {Bytes{fmt::format("{}{}\nH {} {} {} ", holders_magic, percent_encode(key), h.owner.hex(),
+                            static_cast<char>(h.mode), h.ticket)},
+          Bytes{fmt::format(" {} ", h.slot)}, h.deadline - h.since,
+          Bytes{fmt::format(" {} {}\n", h.delay, h.meta.empty() ? "-" : h.meta)}};
+}
 
 // No decision here depends on the clock: a free key is exactly what the last release wrote. The
 // bell first: a contender that sees the grant finds a session to wait for.
@@ -32,8 +46,7 @@ std::string take_in_sql(std::string_view clock) {
 }
 
 // The last run of the key, as an assignment. Tokens of equal width compare as bytes; one that is
-// not
-// above the token that is recorded changes nothing.
+// not above the token that is recorded changes nothing.
 std::string run_in_sql(std::string_view clock, std::string_view token, std::string_view head,
                        std::string_view status, std::string_view granted, std::string_view who) {
   return fmt::format("last_run=IF(LEFT(last_run,20)<{1},CONCAT({2},{0},{3},{4},{5}),last_run)",
@@ -55,13 +68,16 @@ bool has_name(const Connection& c, const std::string& name) {
 
 }  // namespace
 
-const std::string_view LeaseTable::schema = schema::lease;
-
 LeaseTable::LeaseTable(Setup setup)
     : SqlLeaseTable(setup),
       take_{"dlock_take", take_in_sql(setup.clock)},
       give_{"dlock_give", give_in_sql(setup.clock, false)},
       give_run_{"dlock_give_run", give_in_sql(setup.clock, true)} {}
+
+void LeaseTable::adapt(const Connection& c, const Options& o) noexcept {
+  const Facts& f = c.facts();
+  set_wakes(!f.galera && !f.proxied && !o.poll, f.galera ? o.clock_skew.count() : 0);
+}
 
 bool LeaseTable::unclear(const Connection& c) noexcept {
   return c.broken() || c.error_number() == ER_QUERY_INTERRUPTED;
@@ -88,7 +104,7 @@ Result<std::optional<LeaseTable::Answered>> LeaseTable::take_free(Connection& c,
   const Deadline sent = Clock::now();
   const auto bound =
       c.server_time(until - std::min<Clock::duration>(c.row_wait(), (until - sent) / 2));
-  if (!bound || a.ask.ttl > longest_ttl) return std::optional<Answered>{};
+  if (!bound || a.ask.ttl > longest_ttl) return std::nullopt;
   LockState decided;
   const auto answer = decided.acquire(a.ask, 0);
   LockState::Holder& mine = decided.holders.front();
@@ -104,7 +120,7 @@ Result<std::optional<LeaseTable::Answered>> LeaseTable::take_free(Connection& c,
                         {values[0], values[1], values[2], values[3], Bytes{bell}, Bytes{a.name},
                          *bound, Bytes{encode({a.key, {}, {}})}},
                         before, "", until)));
-  if (r.affected != 1) return std::optional<Answered>{};
+  if (r.affected != 1) return std::nullopt;
   const auto now = static_cast<Micros>(r.insert_id);
   mine.token = r.insert_id;
   mine.since = now;
@@ -112,7 +128,7 @@ Result<std::optional<LeaseTable::Answered>> LeaseTable::take_free(Connection& c,
   Answered out{.answer = answer, .held = false, .sent = sent, .now = now, .version = r.insert_id};
   std::get<LockState::Granted>(out.answer).token = r.insert_id;
   out.known = {r.insert_id, r.insert_id, {a.key, decided.holders, {{a.ask.owner, now}}}, bell};
-  return std::optional{std::move(out)};
+  return out;
 }
 
 Result<Answer> LeaseTable::give(Connection& c, const std::string& name, const Change& change,

@@ -38,18 +38,19 @@
 #include <optional>
 #include <string>
 #include <vector>
+#include "common/sql_lease_backend.hpp"
 #include "common/sql_lease_table.hpp"
-#include "mysql/client/connection.hpp"
-#include "mysql/lease/lease_record.hpp"
+#include "mysql/client/client.hpp"
 
 namespace dlock::mysql {
 
 class LeaseTable final : public SqlLeaseTable<Connection, Answer> {
  public:
-  static const std::string_view schema;
   // A session has the names of an owner, whatever keys that has.
   static constexpr bool locks_by_owner = true;
   explicit LeaseTable(Setup setup = {.clock = server_clock});
+  // What a session is and can decides how waiters wake, and never which owner may hold the lock.
+  void adapt(const Connection&, const Options&) noexcept;
 
   // Waits for a named lock, and reads behind that: listen() sends both, heard() reads the answer.
   Result<void> listen(Connection&, Asking&, const std::string& lock, Duration wait);
@@ -124,5 +125,7 @@ class LeaseTable final : public SqlLeaseTable<Connection, Answer> {
 std::string hold_name(const Owner&);
 // Of a request of several statements: with fewer results than those the outcome is not known.
 Result<Answer> all_of(Connection&, std::string_view what, unsigned statements, Result<Answer>);
+
+using LeaseBackend = SqlLeaseBackend<Client, LeaseTable>;
 
 }  // namespace dlock::mysql

@@ -206,13 +206,13 @@ Result<Answer> LeaseTable::all_ahead(Connection& c, const Asking& a, const Seen&
 
 Result<std::optional<Answer>> LeaseTable::count_ahead(Connection& c, const Asking& a,
                                                       const Seen& seen, Deadline until) {
-  if (!setup_.wakes) return std::optional<Answer>{};
+  if (!setup_.wakes) return std::nullopt;
   TRY(r, c.query("read the queue",
                  fmt::format("SELECT COUNT(*),MAX(w.since) FROM dlock_wait w WHERE w.name={} AND "
                              "w.ticket<{} AND {}",
                              hex(a.name), *seen.ticket, alive("w")),
                  until));
-  return std::optional{std::move(r)};
+  return std::move(r);
 }
 
 // ---- for people --------------------------------------------------------------------------------

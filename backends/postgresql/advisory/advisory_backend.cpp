@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "postgresql/advisory/advisory_backend.hpp"
 #include <fmt/format.h>
-#include <algorithm>
 #include <limits>
-#include "postgresql/doctor.hpp"
 #include "postgresql_schema/schema.hpp"
 
 namespace dlock::postgresql {
@@ -26,17 +24,8 @@ Call AdvisoryBackend::silence(Duration ttl) const {
 }
 
 AdvisoryBackend::AdvisoryBackend(const Traits& traits, Options options)
-    : client_(std::move(options), schema::advisory),
-      traits_(traits),
+    : SqlHeldBackend(traits, std::move(options), schema::advisory),
       sql_(client_.options().key_kind) {}
-
-AdvisoryBackend::~AdvisoryBackend() {
-  for (auto& [id, h] : held_) lose(h);
-}
-
-Error AdvisoryBackend::refuse(std::string_view what) const {
-  return {Errc::usage, fmt::format("postgresql, recipe advisory: {}", what)};
-}
 
 std::string AdvisoryBackend::record_of(std::string_view key) const {
   return fmt::format("{}:{}{}", client_.options().key_kind, client_.options().prefix, key);
@@ -47,76 +36,21 @@ Result<AdvisoryBackend::Lock> AdvisoryBackend::lock_of(const Key& key) const {
   return Lock{std::move(value), record_of(key.text())};
 }
 
-AdvisoryBackend::Held* AdvisoryBackend::mine(const Key& key, const Owner& owner) {
-  const auto found = held_.find({key.text(), owner});
-  return found == held_.end() ? nullptr : &found->second;
-}
-
-void AdvisoryBackend::lose(Held& h) {
-  if (h.connection) h.connection->abandon();
-  client_.drop(std::move(h.connection));
-}
-
-Granted AdvisoryBackend::granted(Lease lease, Held& h, Deadline sent, Duration ttl) const {
-  lease.token = h.token;
-  lease.attached = true;
-  lease.deadline = lease_end(sent, ttl);
-  return Granted{std::move(lease), h.connection->fd(), h.alarm.get()};
-}
-
-Result<Renewal> AdvisoryBackend::renew(const Lease& lease, Duration ttl) {
-  Held* h = mine(lease.key, lease.owner);
-  if (!h) {
-    TRY(seen, look(lease.key));
-    if (!seen.ours || seen.owner != lease.owner.hex())
-      return Renewal{Lost{"there is no lock with this handle"}};
-    return fail(refuse("only the process that has the connection can renew it"));
-  }
-  const auto over = [&](std::string why) {
-    lose(*h);
-    return Renewal{Lost{std::move(why)}};
-  };
-  if (!h->connection) return over("its session is over");
+Result<bool> AdvisoryBackend::beat(Connection& c, const Lease& lease, Duration ttl,
+                                   Deadline until) {
   TRY(lock, lock_of(lease.key));
-  Connection& c = *h->connection;
-  const Deadline until = later(Clock::now(), client_.options().op_timeout);
-  // A heartbeat without an answer in time may get one later; the session is the same, so it counts
-  // as soon as it comes.
-  Result<std::optional<Answers>> answer = std::optional<Answers>{};
-  if (c.under_way()) answer = c.receive({until});
-  const Deadline sent = Clock::now();
-  if (!c.under_way() && !c.broken()) {
-    const Call calls[] = {silence(ttl), {sql_.beat, {lock.value}}};
-    const auto ok = c.send("renew", calls, until);
-    answer = ok ? c.receive({until}) : fail(ok.error());
-  }
-  // The session itself failed: the server ends what belongs to it. Other errors change nothing.
-  if (!answer)
-    return c.broken() ? Result<Renewal>{over(answer.error().message)} : fail(answer.error());
-  if (!*answer) return fail(no_answer("renew", c.at().text()));
-  if ((*answer)->back().text(0) != "t") return over("the session does not have it any more");
-  return Renewal{Kept{granted({lease.key, lease.owner}, *h, sent, ttl).lease}};
+  const Call calls[] = {silence(ttl), {sql_.beat, {lock.value}}};
+  TRY_VOID(c.send("renew", calls, until));
+  TRY(answers, c.receive({until}));
+  if (!answers) return fail(no_answer("renew", c.at().text()));
+  return answers->back().text(0) == "t";
 }
 
-Result<Released> AdvisoryBackend::release(const Lease& lease, std::optional<RunEnd>) {
-  Held* h = mine(lease.key, lease.owner);
+Result<bool> AdvisoryBackend::give_up(Connection& c, const Lease& lease, Deadline until) {
   TRY(lock, lock_of(lease.key));
-  if (!h) {
-    TRY(seen, look(lease.key));
-    if (!seen.ours || seen.owner != lease.owner.hex()) return Released::was_not_held;
-    return fail(refuse(fmt::format("only the process that has the connection can release it ({})",
-                                   seen.who.text())));
-  }
-  auto c = std::move(h->connection);
-  held_.erase({lease.key.text(), lease.owner});
-  if (!c) return Released::was_not_held;
-  const Deadline until = later(Clock::now(), client_.options().op_timeout);
-  if (c->under_way()) (void)c->receive({until});  // of a heartbeat
-  c->holds = false;
-  const auto freed = c->query("release", {sql_.free, {lock.value}}, until);
-  client_.give_back(std::move(c));
-  // Without a session there is no lock: it ended before, or it ends now.
-  return freed && freed->text(0) == "t" ? Released::yes : Released::was_not_held;
+  c.holds = false;
+  TRY(freed, c.query("release", {sql_.free, {lock.value}}, until));
+  return freed.text(0) == "t";
 }
 
 Result<Released> AdvisoryBackend::force_release(const Key& key, std::optional<FencingToken> token) {
@@ -138,12 +72,8 @@ Result<Released> AdvisoryBackend::force_release(const Key& key, std::optional<Fe
 // ---- looking -----------------------------------------------------------------------------------
 
 Result<Rows> AdvisoryBackend::ask(std::string_view what, const Call& call) {
-  const Deadline until = client_.usual_deadline();
-  return client_.run<Rows>(until, false, [&](Connection& c) -> Result<Rows> {
-    auto rows = c.query(what, call, until);
-    if (!rows && c.remedy() == Remedy::create) return Rows{};
-    return rows;
-  });
+  return client_.run_if_there<Rows>(
+      [&](Connection& c) { return c.query(what, call, client_.usual_deadline()); });
 }
 
 Result<AdvisoryBackend::Seen> AdvisoryBackend::look(Connection& c, const Lock& lock,
@@ -154,6 +84,7 @@ Result<AdvisoryBackend::Seen> AdvisoryBackend::look(Connection& c, const Lock& l
   Seen seen;
   seen.now = r->number<Micros>(0).value_or(0);
   seen.pids = r->text(1);
+  seen.held = !seen.pids.empty();
   seen.exists = r->has(2);
   seen.fence = r->number<FencingToken>(2).value_or(0);
   seen.owner = r->text(3);
@@ -164,42 +95,13 @@ Result<AdvisoryBackend::Seen> AdvisoryBackend::look(Connection& c, const Lock& l
   return seen;
 }
 
-Result<AdvisoryBackend::Seen> AdvisoryBackend::look(const Key& key) {
+Result<LockRecord> AdvisoryBackend::look(const Key& key) {
   TRY(lock, lock_of(key));
   const Deadline until = client_.usual_deadline();
-  return client_.run<Seen>(until, false, [&](Connection& c) { return look(c, lock, until); });
-}
-
-std::optional<HolderView> AdvisoryBackend::Seen::holder() const {
-  if (pids.empty()) return std::nullopt;
-  HolderView h;
-  if (!ours) return h;
-  h.id = owner.substr(0, 8);
-  h.token = fence;
-  h.who = who;
-  h.remaining = Duration{std::max<Micros>(0, left)};
-  if (now >= granted) h.held = Duration{now - granted};
-  return h;
-}
-
-Result<Validity> AdvisoryBackend::check(const Key& key, const GrantId& id) {
-  TRY(seen, look(key));
-  const auto* owner = std::get_if<Owner>(&id);
-  const bool same = owner ? seen.owner == owner->hex() : seen.fence == std::get<FencingToken>(id);
-  return seen.ours && same ? Validity::valid : Validity::stale;
-}
-
-Result<std::optional<KeyView>> AdvisoryBackend::inspect(const Key& key) {
-  TRY(seen, look(key));
-  const auto holder = seen.holder();
-  if (!seen.exists && !holder) return std::optional<KeyView>{};
-  KeyView v;
-  v.key = key.text();
-  v.fence = seen.fence;
-  v.waiters_known = false;
-  if (holder) v.holders.push_back(*holder);
-  if (const auto why = seen.why(); !why.empty()) v.notes.push_back(why);
-  return std::optional{std::move(v)};
+  return client_.run<LockRecord>(until, false, [&](Connection& c) -> Result<LockRecord> {
+    TRY(seen, look(c, lock, until));
+    return LockRecord{std::move(seen)};
+  });
 }
 
 Result<std::vector<std::string>> AdvisoryBackend::names() {
@@ -217,7 +119,5 @@ Result<void> AdvisoryBackend::erase(const Key& key) {
   TRY_VOID(ask("remove", {remove, {record_of(key.text())}}));
   return {};
 }
-
-Result<std::vector<Finding>> AdvisoryBackend::doctor() { return examine(client_, traits_); }
 
 }  // namespace dlock::postgresql

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <sys/epoll.h>
 #include <optional>
 #include <string>
 #include "postgresql/advisory/advisory_backend.hpp"
@@ -71,20 +70,14 @@ Result<std::optional<Progress>> AdvisoryWaiter::attempt() {
     if (!taken && connection_->broken() && had_worked && closed < 2) continue;
     if (!taken) return fail(std::move(taken.error()));
     if (const auto token = taken->back().number<FencingToken>(0)) {
-      auto& h = backend_.held_[{request_.key.text(), request_.owner}];
-      h = {std::move(connection_), Fd{::epoll_create1(EPOLL_CLOEXEC)}, *token};
-      epoll_event end{.events = EPOLLIN | EPOLLRDHUP, .data = {}};
-      ::epoll_ctl(h.alarm.get(), EPOLL_CTL_ADD, h.connection->fd(), &end);
-      h.connection->holds = true;
-      return std::optional<Progress>{
-          backend_.granted({request_.key, request_.owner}, h, sent, request_.ttl)};
+      return backend_.hold(request_, std::move(connection_), *token, sent);
     }
     TRY(seen, backend_.look(*connection_, lock_, until));
     last_.holder = seen.holder();
     last_.why = seen.why();
-    if (request_.wait) return std::optional<Progress>{};
+    if (request_.wait) return std::nullopt;
     backend_.client_.give_back(std::move(connection_));
-    return std::optional<Progress>{Busy{last_.holder, last_.why}};
+    return Busy{last_.holder, last_.why};
   }
 }
 
@@ -93,13 +86,13 @@ Result<Progress> AdvisoryWaiter::step(Deadline end) {
     if (connection_ && connection_->under_way()) {
       TRY(answer, connection_->receive(
                       {std::min(end, answer_by_), backend_.client_.options().interrupt_fd}));
-      if (!answer && Clock::now() < answer_by_) return Progress{last_};
+      if (!answer && Clock::now() < answer_by_) return last_;
       if (!answer) return fail(no_answer("wait", connection_->at().text()));
       backend_.wakeups_ += answer->front().rows.size();
     }
     TRY(done, attempt());
     if (done) return std::move(*done);
-    if (Clock::now() >= end) return Progress{last_};
+    if (Clock::now() >= end) return last_;
     const Duration patience = backend_.client_.options().op_timeout;
     const Call wait[] = {
         {backend_.sql_.wait, {lock_.value, std::to_string(longest_wait / 1ms)}, true}};
@@ -109,14 +102,8 @@ Result<Progress> AdvisoryWaiter::step(Deadline end) {
 }
 
 Result<Progress> AdvisoryWaiter::poll(Duration slice) {
-  const Lease own{request_.key, request_.owner};
-  if (auto* h = backend_.mine(request_.key, request_.owner)) {  // repeated for a lock that we hold
-    const Deadline sent = Clock::now();
-    TRY(again, backend_.renew(own, request_.ttl));
-    if (std::holds_alternative<Kept>(again))
-      return Progress{backend_.granted(own, *h, sent, request_.ttl)};
-    backend_.held_.erase({request_.key.text(), request_.owner});
-  }
+  TRY(again, backend_.hold_again(request_));
+  if (again) return std::move(*again);
   auto done = step(later(Clock::now(), slice));
   // What the session has, or was about to get, ends with it.
   if (!done) backend_.client_.drop(std::move(connection_));

@@ -2,68 +2,31 @@
 #include "postgresql/client/client.hpp"
 #include <fmt/format.h>
 #include <algorithm>
-#include "core/text.hpp"
 
 namespace dlock::postgresql {
 namespace {
 
-constexpr std::size_t most_idle = 4;
 constexpr int answers_of_login = 4;  // address, TLS, password, settings
+
 }  // namespace
 
-Deadline Client::usual_deadline() const noexcept {
-  return later(Clock::now(),
-               options_.op_timeout + (ever_connected_ ? Duration{} : options_.connect_timeout));
+Result<std::unique_ptr<Connection>> Client::open(const Duration* share) {
+  return Connection::open(
+      options_, options_.servers[server_],
+      std::min(options_.connect_timeout, share ? *share : answers_of_login * options_.op_timeout));
 }
 
-std::uint64_t Client::exchanges() const noexcept {
-  std::uint64_t n = exchanges_;
-  for (const auto& c : idle_) n += c->exchanges();
-  for (const Connection* c : out_) n += c->exchanges();
-  return n;
-}
-
-Result<std::unique_ptr<Connection>> Client::take(Deadline until, bool writer) {
-  if (!idle_.empty()) {
-    auto c = std::move(idle_.back());
-    idle_.pop_back();
-    out_.push_back(c.get());
-    return c;
-  }
-  Error last{Errc::unavailable, "no time was left to connect"};
-  for (std::size_t tried = 0; tried < options_.servers.size(); ++tried) {
-    const Duration left = std::chrono::duration_cast<Duration>(until - Clock::now());
-    if (left <= Duration{} && tried > 0) break;
-    const Duration share = std::max<Duration>(left, Duration{1'000}) /
-                           static_cast<Duration::rep>(options_.servers.size() - tried);
-    const Server& server = options_.servers[server_];
-    // One that was reached before may be far away, or slow.
-    const bool alone = ever_connected_ && options_.servers.size() == 1;
-    const Duration timeout =
-        std::min(options_.connect_timeout, alone ? answers_of_login * options_.op_timeout : share);
-    auto c = Connection::open(options_, server, timeout);
-    if (!c && c.error().code == Errc::denied && read_password_again(options_))
-      c = Connection::open(options_, server, timeout);
-    if (c && (!writer || !(*c)->facts().read_only)) {
-      ever_connected_ = true;
-      out_.push_back(c->get());
-      return c;
-    }
-    if (c)
-      last = {Errc::unavailable, fmt::format("{} is read-only (a standby, or made so): locks live "
+Result<void> Client::fit(Connection& c, bool any, Deadline) {
+  if (any || !c.facts().read_only) return {};
+  return fail(Errc::unavailable, fmt::format("{} is read-only (a standby, or made so): locks live "
                                              "on the server that writes",
-                                             server.text())};
-    else last = std::move(c.error());
-    if (!retryable(last.code)) break;
-    server_ = (server_ + 1) % options_.servers.size();
-  }
-  return fail(std::move(last));
+                                             c.at().text()));
 }
 
 void Client::give_back(std::unique_ptr<Connection> c) {
   if (!c) return;
   if (c->remedy() == Remedy::elsewhere) {
-    server_ = (server_ + 1) % options_.servers.size();
+    next_server();
     idle_.clear();
     c->distrust();
   }
@@ -73,23 +36,18 @@ void Client::give_back(std::unique_ptr<Connection> c) {
   idle_.push_back(std::move(c));
 }
 
-void Client::drop(std::unique_ptr<Connection> c) {
-  if (!c) return;
-  std::erase(out_, c.get());
-  exchanges_ += c->exchanges();
-}
-
-bool Client::pause(unsigned failures, Deadline until) const {
-  const Duration d = pause_after(failures);
-  return later(Clock::now(), d) < until && nap(d, options_.interrupt_fd);
+// One that waited too long has used its time; a session that broke is replaced.
+bool Client::may_repeat(const Connection& c, const Error& e, Deadline until, unsigned failures) {
+  if (!retryable(e.code)) return false;
+  if (!c.has_server_error() && !(c.used && Clock::now() < until)) return false;
+  if (c.remedy() == Remedy::elsewhere && options_.servers.size() == 1) return false;
+  return pause(failures, until);
 }
 
 // In one transaction, one client after the other: two at a time would be refused. Not where another
 // schema has tables of dlock already: two users with different search_paths would not exclude each
 // other, and would not learn of it.
 Result<void> Client::create(Connection& c, Deadline until) {
-  std::string one_line;
-  for (const char ch : schema_) one_line += ch == '\n' ? ' ' : ch;
   const Statement all{
       "",
       fmt::format("DO $dlock$ DECLARE other name; BEGIN "
@@ -103,12 +61,9 @@ Result<void> Client::create(Connection& c, Deadline until) {
                   schema_)};
   const auto made = c.query("create the tables", {all}, until);
   if (made) return {};
-  const bool lost = c.sqlstate().empty();
-  if (retryable(made.error().code) && (lost || c.remedy() != Remedy::none))
+  if (retryable(made.error().code) && (!c.has_server_error() || c.remedy() != Remedy::none))
     return fail(made.error());
-  return fail(Errc::cannot_create,
-              fmt::format("{}. An account with that right must run in database {}: {}",
-                          made.error().message, printable(options_.database), one_line));
+  return fail(no_tables(made.error()));
 }
 
 }  // namespace dlock::postgresql

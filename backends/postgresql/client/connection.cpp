@@ -133,7 +133,7 @@ Result<std::optional<Answers>> Connection::receive(const Wait& wait) {
   if (!under_way()) return fail(Errc::internal, "nothing was asked");
   while (done_ < sent_.size()) {
     while (::PQisBusy(handle_) == 1) {
-      if (!wait_for(::PQsocket(handle_), POLLIN, wait)) return std::optional<Answers>{};
+      if (!wait_for(::PQsocket(handle_), POLLIN, wait)) return std::nullopt;
       if (::PQconsumeInput(handle_) == 0) break;
     }
     // Of a connection that is over: what came before its end, such as the server's last word.
@@ -152,7 +152,7 @@ Result<std::optional<Answers>> Connection::receive(const Wait& wait) {
     return fail(as_error(what_, at_.text(), sqlstate_, why_));
   }
   used = true;
-  return std::optional{std::move(answers_)};
+  return std::move(answers_);
 }
 
 // A pooler that shares sessions gets one statement at a time.

@@ -85,6 +85,7 @@ class Connection {
   // keeps the session.
   void abandon() noexcept;
 
+  static constexpr bool outlives_errors = false;  // but for a missing table
   // Nothing can be sent over it any more.
   bool broken() const noexcept { return broken_; }
   void distrust() noexcept { broken_ = true; }

@@ -102,5 +102,4 @@ char* PQresultErrorMessage(const PGresult* r) {
   return function(&::PQresultErrorMessage, "PQresultErrorMessage")(r);
 }
 int PQbackendPID(const PGconn* c) { return function(&::PQbackendPID, "PQbackendPID")(c); }
-int PQsslInUse(PGconn* c) { return function(&::PQsslInUse, "PQsslInUse")(c); }
 }

@@ -115,7 +115,7 @@ Result<std::optional<LeaseTable::Answered>> LeaseTable::take_free(Connection& c,
                                                                   Deadline until) {
   // thirty years: the server adds it to its time, and does not saturate
   constexpr Micros longest_ttl = 1'000'000'000'000'000;
-  if (a.ask.ttl > longest_ttl) return std::optional<Answered>{};
+  if (a.ask.ttl > longest_ttl) return std::nullopt;
   // A statement that names no version does not age by itself: one that is executed after we gave it
   // up would be a grant without owner. So it has a latest time, on the server's clock, and leaves
   // time for a wait for the row. Its token is that clock.
@@ -137,7 +137,7 @@ Result<std::optional<LeaseTable::Answered>> LeaseTable::take_free(Connection& c,
                     encode({a.key, {}, {}}), std::to_string(bound)}});
   TRY(answers, c.exchange("take the lock", calls, until));
   const Rows& r = answers.back();
-  if (r.rows.empty()) return std::optional<Answered>{};
+  if (r.rows.empty()) return std::nullopt;
   const auto version = r.number<std::uint64_t>(0);
   const auto token = r.number<FencingToken>(1);
   if (!version || !token) {
@@ -151,7 +151,7 @@ Result<std::optional<LeaseTable::Answered>> LeaseTable::take_free(Connection& c,
   Answered out{.answer = answer, .held = false, .sent = sent, .now = now, .version = *version};
   std::get<LockState::Granted>(out.answer).token = *token;
   out.known = {*version, *token, {a.key, decided.holders, {{a.ask.owner, now}}}, ""};
-  return std::optional{std::move(out)};
+  return out;
 }
 
 Result<void> LeaseTable::end_locks(Connection& c, const std::string& name, const Owner&,

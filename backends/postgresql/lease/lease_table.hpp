@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recipe `lease` in PostgreSQL: the statements behind common/sql_lease_table.hpp. A grant deletes
-// the
-// row of its owner in the statement that writes it.
+// the row of its owner in the statement that writes it.
 //
 // A ticket is an advisory lock of the session of its contender: taken by the INSERT before the row
 // can be seen, released behind the UPDATE that ends it, in the same exchange; or the session is
@@ -27,16 +26,18 @@
 #include <span>
 #include <string>
 #include <vector>
+#include "common/sql_lease_backend.hpp"
 #include "common/sql_lease_table.hpp"
-#include "postgresql/client/connection.hpp"
+#include "postgresql/client/client.hpp"
 
 namespace dlock::postgresql {
 
 class LeaseTable final : public SqlLeaseTable<Connection, Rows> {
  public:
-  static constexpr bool schema = true;           // for Client::run
   static constexpr bool locks_by_owner = false;  // a ticket is of one key
   explicit LeaseTable(Setup setup = {.clock = server_clock});
+  // What a session is decides how waiters wake, and never which owner may hold the lock.
+  void adapt(const Connection& c, const Options&) noexcept { set_wakes(!c.facts().proxied); }
 
   // Waits for a ticket, and reads behind that: listen() sends both, heard() reads the answer.
   Result<void> listen(Connection&, const Asking&, const std::string& ticket, Duration wait);
@@ -101,5 +102,7 @@ class LeaseTable final : public SqlLeaseTable<Connection, Rows> {
   const Statement load_, take_, swap_, leave_, make_row_, join_, listen_, all_ahead_, passed_,
       ahead_, waiters_, say_alive_, cancel_;
 };
+
+using LeaseBackend = SqlLeaseBackend<Client, LeaseTable>;
 
 }  // namespace dlock::postgresql

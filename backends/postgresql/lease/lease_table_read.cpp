@@ -180,7 +180,7 @@ Result<Rows> LeaseTable::all_ahead(Connection& c, const Asking& a, const Seen& s
 Result<std::optional<Rows>> LeaseTable::count_ahead(Connection& c, const Asking& a,
                                                     const Seen& seen, Deadline until) {
   TRY(r, c.query("read the queue", {passed_, {a.name, std::to_string(*seen.ticket)}}, until));
-  return std::optional{std::move(r)};
+  return std::move(r);
 }
 
 // ---- for people --------------------------------------------------------------------------------

@@ -8,8 +8,6 @@
 namespace dlock::zookeeper {
 namespace {
 
-constexpr bool nested = false;
-
 // Without the record of another holder, which a late request to stop has put into this one's node.
 Reply without_strangers(Reply r) {
   const auto token = r.stat.token();
@@ -27,12 +25,12 @@ bool is_record_of(std::string_view data, const Owner& owner) {
 
 Result<std::unique_ptr<Waiter>> EphemeralBackend::enqueue(const Request& request) {
   TRY_VOID(can_serve(traits(), request));
-  TRY(path, path_of(options_, request.key, nested));
+  TRY(path, path_of(options_, request.key));
   return std::make_unique<EphemeralWaiter>(*this, request, std::move(path));
 }
 
 Result<bool> EphemeralBackend::find_node(Session& s, Place& p, Deadline until) {
-  TRY(path, path_of(options_, p.key, nested));
+  TRY(path, path_of(options_, p.key));
   (void)s.sync(path);
   TRY(r, answer(s, "look for our node", s.get(path), until, {ZNONODE}));
   const bool is_ours = r.rc == ZOK && r.stat.owner == s.id() &&
@@ -52,17 +50,12 @@ Result<std::vector<SessionBackend::Contender>> EphemeralBackend::read(const std:
 }
 
 Result<std::vector<SessionBackend::Contender>> EphemeralBackend::holders(const Key& key) {
-  TRY(path, path_of(options_, key, nested));
+  TRY(path, path_of(options_, key));
   return read(path);
 }
 
 bool EphemeralBackend::is_of(const Contender& c, const Owner& owner) const {
   return is_record_of(c.data, owner);
-}
-
-Result<std::optional<KeyView>> EphemeralBackend::inspect(const Key& key) {
-  TRY(path, path_of(options_, key, nested));
-  return view_of(path, key.text());
 }
 
 Result<std::optional<KeyView>> EphemeralBackend::view_of(const std::string& path,
@@ -156,20 +149,13 @@ EphemeralWaiter::Step EphemeralWaiter::set_watch(Session& s, Place& p) {
     return go_on;  // step() renews it
   }
   holder_ = SessionBackend::view(r.stat, r.text, Mode::exclusive);
-  return Progress{Waiting{0, holder_}};
+  return Waiting{0, holder_};
 }
 
 EphemeralWaiter::Step EphemeralWaiter::wait(Session& s, Deadline end) {
-  if (!request_.wait) return Progress{Busy{holder_}};
-  for (;;) {
-    if (s.fired(watch_)) {
-      ++backend_.wakeups;
-      return go_on;
-    }
-    if (!s.connected() || s.connection() != connection_) return go_on;
-    if (Clock::now() >= end) return Progress{Waiting{0, holder_}};
-    if (listen(s, path_, end) == Session::Wake::interrupted) return Progress{Waiting{0, holder_}};
-  }
+  if (!request_.wait) return Busy{holder_};
+  if (listen_for_watch(s, connection_, path_, end) == Session::Wake::event) return go_on;
+  return Waiting{0, holder_};
 }
 
 }  // namespace dlock::zookeeper

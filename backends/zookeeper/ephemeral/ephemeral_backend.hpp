@@ -14,7 +14,6 @@ class EphemeralBackend final : public SessionBackend {
  public:
   using SessionBackend::SessionBackend;
   Result<std::unique_ptr<Waiter>> enqueue(const Request&) override;
-  Result<std::optional<KeyView>> inspect(const Key&) override;
   Result<std::vector<std::string>> names() override;
   Result<void> erase(const Key&) override;
   Result<std::optional<KeyView>> inspect_name(const std::string& name) override;
@@ -24,10 +23,10 @@ class EphemeralBackend final : public SessionBackend {
   bool names_recur() const override { return true; }
   Result<std::vector<Contender>> holders(const Key&) override;
   bool is_of(const Contender&, const Owner&) const override;
+  Result<std::optional<KeyView>> view_of(const std::string& path, const std::string& key) override;
 
  private:
   Result<std::vector<Contender>> read(const std::string& path);  // one, or none
-  Result<std::optional<KeyView>> view_of(const std::string& path, const std::string& key);
 };
 
 // Interleaving: a create got no reply. The next poll finds the node in the way, of our own session

@@ -127,11 +127,6 @@ Result<std::vector<SessionBackend::Contender>> QueueBackend::holders(const Key& 
   return std::move(queue.contenders);
 }
 
-Result<std::optional<KeyView>> QueueBackend::inspect(const Key& key) {
-  TRY(path, path_of(options_, key));
-  return view_of(path, key.text());
-}
-
 Result<std::optional<KeyView>> QueueBackend::view_of(const std::string& path,
                                                      const std::string& key) {
   TRY(s, reader());

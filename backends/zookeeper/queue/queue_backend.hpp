@@ -15,7 +15,6 @@ class QueueBackend final : public SessionBackend {
       : SessionBackend(traits, std::move(options)), dialect_(dialect) {}
 
   Result<std::unique_ptr<Waiter>> enqueue(const Request&) override;
-  Result<std::optional<KeyView>> inspect(const Key&) override;
   Result<std::vector<std::string>> names() override;
   Result<void> erase(const Key&) override;
   Result<std::optional<KeyView>> inspect_name(const std::string& name) override;
@@ -31,6 +30,7 @@ class QueueBackend final : public SessionBackend {
   std::vector<Op> release_ops(const std::string& node, std::optional<unsigned> slot) const override;
   Result<std::vector<Contender>> holders(const Key&) override;
   bool is_of(const Contender&, const Owner&) const override;
+  Result<std::optional<KeyView>> view_of(const std::string& path, const std::string& key) override;
 
  private:
   struct Queue {  // as it is now
@@ -40,8 +40,6 @@ class QueueBackend final : public SessionBackend {
     std::vector<Contender> contenders;  // in order
   };
   Result<Queue> read(Session&, const std::string& path);
-  // `key`: empty if only the store has it in full.
-  Result<std::optional<KeyView>> view_of(const std::string& path, const std::string& key);
   Result<void> walk(Session&, const std::string& path, std::string_view stem,
                     std::vector<std::string>& paths);
 

@@ -96,7 +96,7 @@ QueueWaiter::Step QueueWaiter::decide_now(const Standing& at, Deadline end) {
     auto who = holder(at.session, v.in_the_way);
     TRY_VOID(backend_.leave(p));
     if (too_new_) return fail(*too_new_);
-    return Progress{Busy{std::move(who)}};
+    return Busy{std::move(who)};
   }
   return wait(at, v, end);
 }
@@ -188,20 +188,15 @@ QueueWaiter::Step QueueWaiter::wait(const Standing& at, const Verdict& v, Deadli
       return go_on;
     }
   }
-  for (;;) {
-    if (s.fired(watch_)) {
-      ++backend_.wakeups;
-      s.forget(watch_);
-      watch_ = 0;
-      watched_.clear();
-      list_.reset();
-      return go_on;
-    }
-    if (!s.connected() || s.connection() != connection) return go_on;
-    const Session::Wake wake = listen(s, path_, end);
-    if (wake == Session::Wake::event) continue;
+  const Session::Wake wake = listen_for_watch(s, connection, path_, end);
+  if (wake != Session::Wake::event)
     return waiting(wake == Session::Wake::interrupted ? nullptr : &s, p, v);
-  }
+  if (!s.fired(watch_)) return go_on;
+  s.forget(watch_);
+  watch_ = 0;
+  watched_.clear();
+  list_.reset();
+  return go_on;
 }
 
 QueueWaiter::Step QueueWaiter::waiting(Session* s, Place& p, const Verdict& v) {

@@ -86,6 +86,10 @@ class SessionBackend : public Backend {
   Result<Validity> check(const Key&, const GrantId&) override;
   Result<Released> force_release(const Key&, std::optional<FencingToken>) override;
   Result<Released> revoke(const Key&) override;
+  Result<std::optional<KeyView>> inspect(const Key& key) override {
+    TRY(path, path_of(options_, key));
+    return view_of(path, key.text());
+  }
   Result<std::vector<Finding>> doctor() override;
   Counters counters() const noexcept override;
 
@@ -139,9 +143,6 @@ class SessionBackend : public Backend {
                        std::initializer_list<int> also = {});
   static HolderView view(const NodeStat&, std::string_view data, Mode);
 
-  // Deletes a node; a missing one is fine. False: it has children.
-  Result<bool> remove(Session&, const std::string& path, Deadline until);
-
   std::uint64_t wakeups = 0;
 
  protected:
@@ -161,6 +162,9 @@ class SessionBackend : public Backend {
   // Those that hold the key now, as seen by an up-to-date server.
   virtual Result<std::vector<Contender>> holders(const Key&) = 0;
   virtual bool is_of(const Contender&, const Owner&) const = 0;
+  // `key`: empty if only the store has it in full.
+  virtual Result<std::optional<KeyView>> view_of(const std::string& path,
+                                                 const std::string& key) = 0;
 
   Options options_;
 

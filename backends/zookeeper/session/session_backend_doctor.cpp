@@ -7,6 +7,7 @@
 #include <zookeeper/zookeeper.h>
 #include <algorithm>
 #include <cstring>
+#include "common/examination.hpp"
 #include "common/exchange.hpp"
 #include "common/lookup.hpp"
 #include "core/duration.hpp"
@@ -68,41 +69,33 @@ bool old(std::string_view version) {
   return minor && (*major < 3 || (*major == 3 && *minor < 5));
 }
 
-// Good, or as bad as `otherwise`, with what to do about it.
-Finding judged(bool good, Level otherwise, std::string what, std::string seen, std::string advice) {
-  return {good ? Level::good : otherwise, std::move(what), std::move(seen),
-          good ? std::string{} : std::move(advice)};
-}
-
-void limits(const Options& o, const std::string& server, std::string_view conf,
-            std::vector<Finding>& out) {
+void limits(const Options& o, const std::string& server, std::string_view conf, Findings& found) {
   const auto tick_ms = number(conf, "tickTime"), least = number(conf, "minSessionTimeout"),
              most = number(conf, "maxSessionTimeout");
-  if (!tick_ms || !least || !most) {
-    out.push_back({Level::unknown, "session limits of " + server, "it does not answer conf",
-                   "add conf to 4lw.commands.whitelist: with a minSessionTimeout below two "
-                   "ticks the proof of a lock is too long"});
-    return;
-  }
+  const std::string what = "session limits of " + server;
+  if (!tick_ms || !least || !most)
+    return found.add(what, "it does not answer conf", Level::unknown,
+                     "add conf to 4lw.commands.whitelist: with a minSessionTimeout below two "
+                     "ticks the proof of a lock is too long");
   if (const auto clients = number(conf, "maxClientCnxns"))
-    out.push_back(judged(*clients <= 0 || *clients >= 100, Level::warning,  // 0: no limit
-                         "maxClientCnxns of " + server, fmt::to_string(*clients),
-                         "each holder and each waiter of a host needs a connection"));
+    found.add("maxClientCnxns of " + server, fmt::to_string(*clients),
+              good_if(*clients <= 0 || *clients >= 100, Level::warning),  // 0: no limit
+              "each holder and each waiter of a host needs a connection");
   const Duration tick = 1ms * *tick_ms;
-  out.push_back(judged(*least >= 2 * *tick_ms || o.tick >= tick, Level::bad,
-                       "session limits of " + server,
-                       fmt::format("tickTime {}, sessions of {} to {}", format_duration(tick),
-                                   format_duration(1ms * *least), format_duration(1ms * *most)),
-                       fmt::format("minSessionTimeout is below two ticks: say ?tick={} in the URL, "
-                                   "or a --ttl of four ticks",
-                                   format_duration(tick))));
+  found.add(what,
+            fmt::format("tickTime {}, sessions of {} to {}", format_duration(tick),
+                        format_duration(1ms * *least), format_duration(1ms * *most)),
+            good_if(*least >= 2 * *tick_ms || o.tick >= tick, Level::bad),
+            fmt::format("minSessionTimeout is below two ticks: say ?tick={} in the URL, "
+                        "or a --ttl of four ticks",
+                        format_duration(tick)));
   if (o.tick > Duration{} && o.tick < tick)
-    out.push_back(
-        {Level::bad, "?tick=", format_duration(o.tick),
-         fmt::format("{} has {}: deadlines would come too late", server, format_duration(tick))});
+    found.add(
+        "?tick=", format_duration(o.tick), Level::bad,
+        fmt::format("{} has {}: deadlines would come too late", server, format_duration(tick)));
 }
 
-void servers(const Options& o, std::vector<Finding>& out) {
+void servers(const Options& o, Findings& found) {
   bool all = true, some = false;
   std::string modes;
   for (const Url::Host& server : o.servers) {
@@ -115,22 +108,18 @@ void servers(const Options& o, std::vector<Finding>& out) {
                          : srvr.empty() ? "silent"
                                         : "mode unknown");
     if (const std::string version = field(srvr, "Zookeeper version", ": "); !version.empty())
-      out.push_back(judged(!old(version), Level::bad, "version of " + one, version,
-                           "3.5 or newer is needed"));
+      found.add("version of " + one, version, good_if(!old(version), Level::bad),
+                "3.5 or newer is needed");
     const std::string conf = ask(server, "conf");
-    if (!srvr.empty() || number(conf, "tickTime")) limits(o, one, conf, out);
+    if (!srvr.empty() || number(conf, "tickTime")) limits(o, one, conf, found);
   }
-  out.push_back(
-      {!all    ? Level::warning
-       : !some ? Level::unknown
-               : Level::good,
-       "servers", modes,
-       all ? ""
-           : "a server that does not answer brings the ensemble nearer to the loss of its quorum"});
+  found.add("servers", modes, !all ? Level::warning : good_if(some, Level::unknown),
+            all ? ""
+                : "a server that does not answer brings the ensemble nearer to the loss of its "
+                  "quorum");
   if (o.servers.size() < 3)
-    out.push_back({Level::warning, "ensemble",
-                   o.servers.size() == 1 ? "one server named" : "two servers named",
-                   "three or more, so that one may fail; name them all in the URL"});
+    found.add("ensemble", o.servers.size() == 1 ? "one server named" : "two servers named",
+              Level::warning, "three or more, so that one may fail; name them all in the URL");
 }
 
 }  // namespace
@@ -138,18 +127,19 @@ void servers(const Options& o, std::vector<Finding>& out) {
 Result<std::vector<Finding>> SessionBackend::doctor() {
   TRY(got, reader());
   Session& s = *got;
-  std::vector<Finding> out;
-  servers(options_, out);
+  Findings found;
+  servers(options_, found);
 
   // A write that changes nothing goes through the leader and a majority, or fails.
   const Deadline sent = Clock::now();
   const Session::Call write = s.multi({{Op::Kind::check, "/"}});
   const bool quorum = s.finish({&write}, op_deadline()) && write.reply().rc == ZOK;
   const Duration took = std::chrono::ceil<Duration>(Clock::now() - sent);
-  out.push_back(judged(quorum, Level::bad, "quorum",
-                       quorum ? fmt::format("a write was committed in {}", format_duration(took))
-                              : "a write was not committed",
-                       "no majority of the servers works together: no lock can be taken or kept"));
+  found.add("quorum",
+            quorum ? fmt::format("a write was committed in {}", format_duration(took))
+                   : "a write was not committed",
+            good_if(quorum, Level::bad),
+            "no majority of the servers works together: no lock can be taken or kept");
 
   const std::string directory = options_.root.size() > 1 && options_.root.ends_with('/')
                                     ? options_.root.substr(0, options_.root.size() - 1)
@@ -161,20 +151,19 @@ Result<std::vector<Finding>> SessionBackend::doctor() {
     const bool open = std::any_of(rights.begin(), rights.end(), [](const std::string& one) {
       return one.starts_with("world:anyone ") && !one.ends_with(" 1");
     });
-    out.push_back(judged(!open || options_.auth.empty(), Level::warning, "ACL of " + directory,
-                         fmt::format("{}", fmt::join(rights, ", ")),
-                         "all clients may change it, though this one logs in: give the directory "
-                         "to your credential"));
+    found.add("ACL of " + directory, fmt::format("{}", fmt::join(rights, ", ")),
+              good_if(!open || options_.auth.empty(), Level::warning),
+              "all clients may change it, though this one logs in: give the directory to your "
+              "credential");
   } else {
     const bool missing = acl.reply().rc == ZNONODE;
-    out.push_back(judged(missing, Level::bad, "ACL of " + directory,
-                         missing ? "it does not exist yet" : "not readable",
-                         "this client may not use the directory"));
+    found.add("ACL of " + directory, missing ? "it does not exist yet" : "not readable",
+              good_if(missing, Level::bad), "this client may not use the directory");
   }
   if (!options_.auth.empty() && !options_.all_loopback)
-    out.push_back({Level::warning, "login", "the credential is sent unencrypted",
-                   "a private network or a tunnel; this client has no TLS"});
-  return out;
+    found.add("login", "the credential is sent unencrypted", Level::warning,
+              "a private network or a tunnel; this client has no TLS");
+  return found.take();
 }
 
 }  // namespace dlock::zookeeper

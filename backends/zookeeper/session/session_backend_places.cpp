@@ -50,14 +50,6 @@ Ticket SessionBackend::ticket_of(const Place& p) {
   return t;
 }
 
-Result<bool> SessionBackend::remove(Session& s, const std::string& path, Deadline until) {
-  const Session::Call remove = s.remove(path);
-  TRY_VOID(done(s, "remove", {&remove}, until));
-  const int rc = remove.reply().rc;
-  if (rc == ZOK || rc == ZNONODE || rc == ZNOTEMPTY) return rc != ZNOTEMPTY;
-  return fail(server_error(options_, "remove " + path, rc));
-}
-
 Result<void> SessionBackend::done(Session& s, std::string_view what,
                                   std::initializer_list<const Session::Call*> calls,
                                   Deadline until) {

@@ -60,7 +60,7 @@ SessionWaiter::Step SessionWaiter::granted(Place& p, Deadline sent) {
   TRY(proven, base_.prove(p, sent));
   const auto* kept = std::get_if<Kept>(&proven);
   if (!kept) return go_on;
-  return Progress{Granted{kept->lease, -1, p.line->session->alarm_fd()}};
+  return Granted{kept->lease, -1, p.line->session->alarm_fd()};
 }
 
 Session::Wake SessionWaiter::listen(Session& s, const std::string& path, Deadline end) {
@@ -78,6 +78,18 @@ Session::Wake SessionWaiter::listen(Session& s, const std::string& path, Deadlin
     const Session::Wake wake = s.listen(std::min(end, beat_), base_.options().interrupt_fd);
     if (wake != Session::Wake::nothing || Clock::now() >= end) return wake;
     if (!s.connected() || s.connection() != connection) return Session::Wake::event;
+  }
+}
+
+Session::Wake SessionWaiter::listen_for_watch(Session& s, std::uint64_t connection,
+                                              const std::string& path, Deadline end) {
+  using Wake = Session::Wake;
+  for (;;) {
+    const bool fired = s.fired(watch_);
+    if (fired) ++base_.wakeups;
+    if (fired || !s.connected() || s.connection() != connection) return Wake::event;
+    if (Clock::now() >= end) return Wake::nothing;
+    if (const Wake wake = listen(s, path, end); wake != Wake::event) return wake;
   }
 }
 

@@ -28,6 +28,9 @@ class SessionWaiter : public Waiter {
   // As Session::listen, and keeps the server informed at the pace that a proof needs: so two writes
   // prove a long waiter when its turn comes.
   Session::Wake listen(Session&, const std::string& path, Deadline end);
+  // Until watch_ fires, or the connection is another one than that which has set it: event.
+  Session::Wake listen_for_watch(Session&, std::uint64_t connection, const std::string& path,
+                                 Deadline end);
 
   Request request_;  // its owner changes when the place has to be taken anew
   WatchId watch_ = 0;

@@ -11,7 +11,7 @@
 #include <stdexcept>
 #include <thread>
 #include <vector>
-#include "mysql/lease/lease_backend.hpp"
+#include "mysql/lease/lease_table.hpp"
 #include "support/mariadb_server.hpp"
 
 using namespace dlock;

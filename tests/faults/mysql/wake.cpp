@@ -100,9 +100,9 @@ TEST_CASE(
   REQUIRE(granted(h.ask()));
   const std::string bell = h.known.wake;
   join_by_hand(db);  // a row without a mark: its owner has not read yet
-  const auto before = h.connection->statements();
+  const auto before = h.connection->exchanges();
   CHECK(h.release());
-  CHECK(h.connection->statements() == before + 1);
+  CHECK(h.connection->exchanges() == before + 1);
   CHECK(free_lock(db, bell) == "0");
   db.sql("DELETE FROM dlock_wait; UPDATE dlock_lock SET waiters=1");
   CHECK(granted(v.ask()));

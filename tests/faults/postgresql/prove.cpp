@@ -16,7 +16,7 @@
 #include <stdexcept>
 #include <thread>
 #include <vector>
-#include "postgresql/lease/lease_backend.hpp"
+#include "postgresql/lease/lease_table.hpp"
 #include "support/postgres_server.hpp"
 
 namespace dlock::prove {

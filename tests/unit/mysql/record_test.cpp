@@ -2,10 +2,10 @@
 #include <catch2/catch.hpp>
 #include <cstdio>
 #include <string>
+#include "common/holders.hpp"
 #include "core/key.hpp"
 #include "mysql/client/connection.hpp"
 #include "mysql/client/server_error.hpp"
-#include "mysql/lease/lease_record.hpp"
 #include "mysql_schema/schema.hpp"
 
 using namespace dlock;
