@@ -25,7 +25,7 @@ Row run_cell(const Recipe& recipe, Fault fault, const Terms& terms) {
   const std::string arena_path = directory / "arena", clock_path = directory / "clock";
   Arena& arena = Arena::map(arena_path, true);
   ClientClock clock(clock_path);
-  const auto target = recipe.make(fault);
+  const auto target = make_target(recipe, fault);
   const double began = test::boot_now();
   Work work{.dlock = terms.dlock,
             .job = terms.job,

@@ -189,7 +189,7 @@ void Nemesis::to_servers() {
       end(i);
       return sleep(1);
     case Fault::wipe:
-      s_.target.wipe();
+      s_.target.restart();
       sleep(3);  // no grants before the grace is over
       break;
     case Fault::flush: s_.target.flush(); break;

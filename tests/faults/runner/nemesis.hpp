@@ -38,7 +38,7 @@ class Nemesis {
   struct Subject {
     const Recipe& recipe;
     Fault fault;
-    Target& target;
+    test::Store& target;
     Clients& clients;
     Arena& arena;
     std::size_t keys;
