@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What recipe file/lease promises, measured on many real processes through the Backend interface.
+// What recipe file/lease promises, measured through the Backend interface.
 //   file_prove contend [GRANTS [KILL_EVERY]]   8 processes on one key, one killed (-9) about every
 //   KILL_EVERY grants
-//   file_prove waiters N                        N processes in the queue of one key: wake-ups per
-//   grant, order
+//   file_prove waiters N                        N clients in the queue of one key: wake-ups per grant,
+//   order
 //   file_prove crowd N [TIMES [OP_TIMEOUT_MS]]  N processes change one key at once, each TIMES:
 //   none waits for op-timeout
 // Ends with 1 on any violation. The ledger is shared memory; each holder notes itself there before
@@ -22,6 +22,7 @@
 #include <random>
 #include <string>
 #include <vector>
+#include "faults/contest.hpp"
 #include "file/factory.hpp"
 #include "support/temp_dir.hpp"
 
@@ -39,7 +40,7 @@ struct Contender {
   std::atomic<bool> doomed;  // about to be killed: it cannot note its release
 };
 struct Ledger {
-  std::atomic<std::uint64_t> clock{1}, grants, overlaps, inversions, overtakes, last_token, wakeups;
+  std::atomic<std::uint64_t> clock{1}, grants, overlaps, inversions, overtakes, last_token;
   std::atomic<int> errors;
   std::atomic<bool> go;
   Contender contender[most];
@@ -158,26 +159,6 @@ int prove_contend(const std::string& dir, std::uint64_t goal, std::uint64_t kill
   return report_violations("contend, 8 processes");
 }
 
-[[noreturn]] void wait_once(const std::string& dir, std::size_t me, int ready) {
-  Ledger& l = ledger();
-  auto b = file::open_lease(dir, {}, {});
-  const Request r = request("q");
-  auto place = b->enqueue(r);
-  Contender& c = l.contender[me];
-  c.asked = l.clock++;
-  auto answer = (*place)->poll(0s);
-  c.queued = l.clock++;
-  (void)!::write(ready, "!", 1);
-  while (answer && !std::holds_alternative<Granted>(*answer)) answer = (*place)->poll(60s);
-  if (!answer) ++l.errors, ::_exit(1);
-  const Lease lease = std::get<Granted>(*answer).lease;
-  enter(me, lease);
-  l.wakeups += b->counters().wakeups;
-  c.inside = false;
-  if (!b->release(lease)) ++l.errors;
-  ::_exit(0);
-}
-
 std::size_t entries(const std::string& dir) {
   std::size_t n = 0;
   if (DIR* d = ::opendir(dir.c_str())) {
@@ -187,38 +168,14 @@ std::size_t entries(const std::string& dir) {
   return n;
 }
 
-int prove_waiters(const std::string& dir, std::size_t n) {
-  Ledger& l = ledger();
+int prove_waiters(const std::string& dir, unsigned n) {
   const std::size_t descriptors = entries("/proc/self/fd");
-  {
-    auto holder = file::open_lease(dir, {}, {});
-    const Request r = request("q");
-    auto place = holder->enqueue(r);
-    const auto first = (*place)->poll(0s);
-    if (!first || !std::holds_alternative<Granted>(*first))
-      return std::printf("waiters: the holder was not granted  FAIL\n"), 1;
-    int ready[2];
-    if (::pipe(ready) != 0) return 1;
-    std::vector<pid_t> pids;
-    for (std::size_t i = 0; i < n; ++i) {  // one after the other, so the order is known
-      pids.push_back(fork_contender());
-      if (pids.back() == 0) wait_once(dir, i, ready[1]);
-      char told = 0;
-      if (::read(ready[0], &told, 1) != 1) return 1;
-    }
-    if (!holder->release(std::get<Granted>(*first).lease)) ++l.errors;
-    for (const pid_t p : pids) ::waitpid(p, nullptr, 0);
-    ::close(ready[0]);
-    ::close(ready[1]);
-  }
-  const double per_grant = static_cast<double>(l.wakeups) / static_cast<double>(n);
-  const std::size_t files = entries(dir + "/q"), left = entries("/proc/self/fd") - descriptors;
-  std::printf(
-      "waiters %4zu: %.3f wake-ups per grant; left: %zu file (the state), %zu descriptors\n", n,
-      per_grant, files, left);
-  const int bad = report_violations("waiters");
   // One wake-up each, and a few for waiters whose safety check fell into the run.
-  return bad || l.grants != n || per_grant > 1.1 || files != 1 || left != 0;
+  prove::contended({.name = "file, lease", .open = [&] { return file::open_lease(dir, {}, {}); }},
+                   {.waiters = n, .grants = n, .most_wakes = 1.1});
+  prove::must(entries(dir + "/contended") == 1, "nothing is left but the state");
+  prove::must(entries("/proc/self/fd") == descriptors, "no descriptor is left");
+  return prove::failed ? 1 : 0;
 }
 
 // As many permits as contenders: they wait for nothing but the lock of the state.
@@ -274,8 +231,7 @@ int main(int argc, char** argv) {
   };
   const test::TempDir dir;
   if (what == "contend") return prove_contend(dir.path(), number(2, 8000), number(3, 50));
-  if (what == "waiters")
-    return prove_waiters(dir.path(), std::min<std::size_t>(number(2, 200), most));
+  if (what == "waiters") return prove_waiters(dir.path(), static_cast<unsigned>(number(2, 200)));
   if (what == "crowd")
     return prove_crowd(dir.path(), std::min<std::size_t>(number(2, 500), most), number(3, 5),
                        Duration{1000 * number(4, 5000)});

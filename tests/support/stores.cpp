@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 #include <sys/file.h>
 #include <filesystem>
+#include "support/clock_file.hpp"
 #include "support/etcd_server.hpp"
 #include "support/mariadb_server.hpp"
 #include "support/postgres_server.hpp"
@@ -26,8 +27,28 @@ void add_queue(std::vector<Kind>& to, const std::string& recipe) {
   to.push_back({recipe, {"--limit", "1"}, {"--limit", "1"}});
 }
 
+// The server at `port`, or a proxy in front of it.
+class Way {
+ public:
+  Way(const StoreSetup& setup, std::uint16_t port) : port_(port) {
+    if (setup.proxied) proxy_ = std::make_unique<Proxy>(port);
+  }
+  std::string host() const { return fmt::format("127.0.0.1:{}", proxy_ ? proxy_->port() : port_); }
+  std::vector<Proxy*> proxies() const { return {proxy_.get()}; }
+
+ private:
+  const std::uint16_t port_;
+  std::unique_ptr<Proxy> proxy_;
+};
+
+std::vector<std::string> shifted(const StoreSetup& setup, const ClockFile& clock) {
+  if (!setup.movable_clock) return {};
+  return {"LD_PRELOAD=" CLOCK_SHIFT, "CLOCK_SHIFT_FILE=" + clock.path()};
+}
+
 class File final : public Store {
  public:
+  explicit File(const StoreSetup&) {}
   std::string url() const override { return "file:" + dir_.path(); }
   // Another process is in the middle of a change and does not come to its end. What is locked for
   // changes is in directories; beside them are the files that recipe flock holds locked.
@@ -54,13 +75,25 @@ class File final : public Store {
   std::vector<Fd> held_;
 };
 
+std::vector<std::string> redis_config(const StoreSetup& setup) {
+  if (setup.as_installed) return {"save 3600 1 300 100 60 10000", "appendonly no"};  // as Debian's
+  if (setup.durable) return {"save \"\"", "appendonly yes", "appendfsync always"};
+  return {"save \"\"", "appendonly no"};
+}
+
 class Redis final : public Store {
  public:
-  std::string url() const override { return server_.url(); }
+  explicit Redis(const StoreSetup& setup)
+      : items_(setup.items),
+        server_({.config = redis_config(setup), .movable_clock = setup.movable_clock}),
+        way_(setup, server_.port()) {}
+  std::string url() const override { return "redis://" + way_.host() + items_; }
   void freeze() override { server_.freeze(); }
   void thaw() override { server_.thaw(); }
   void restart() override { server_.restart(); }
   void flush() override { server_.command({"FLUSHALL"}); }
+  void step_clock(std::chrono::seconds by) override { server_.step_clock(by); }
+  std::vector<Proxy*> proxies() override { return way_.proxies(); }
   std::vector<Kind> kinds() const override {
     std::vector<Kind> all;
     add_queue(all, "fair");
@@ -69,8 +102,9 @@ class Redis final : public Store {
   }
 
  private:
-  // as Debian's
-  RedisServer server_{{.config = {"save 3600 1 300 100 60 10000", "appendonly no"}}};
+  const std::string items_;
+  RedisServer server_;
+  Way way_;
 };
 
 // Of a group of Redis servers.
@@ -78,6 +112,7 @@ std::vector<Kind> fair_alone() { return {{"fair", {}, {}}}; }
 
 class Sentinel final : public Store {
  public:
+  explicit Sentinel(const StoreSetup&) {}
   std::string url() const override { return group_.url(""); }
   void freeze() override {
     for (const auto& s : group_.servers) s->freeze();
@@ -99,6 +134,7 @@ class Sentinel final : public Store {
 
 class Cluster final : public Store {
  public:
+  explicit Cluster(const StoreSetup&) {}
   std::string url() const override { return group_.url(""); }
   void freeze() override {
     for (const auto& s : group_.servers) s->freeze();
@@ -125,26 +161,46 @@ class Cluster final : public Store {
 
 class Redlock final : public Store {
  public:
-  std::string url() const override { return masters_.url(""); }
+  explicit Redlock(const StoreSetup& setup) : setup_(setup), masters_(masters(setup)) {}
+  std::string url() const override {
+    return setup_.proxied ? masters_.proxied_url(setup_.items) : masters_.url(setup_.items);
+  }
   void freeze() override {
-    for (const auto& server : masters_.servers) server->freeze();
+    for (std::size_t i = 0; i < setup_.harmed; ++i) masters_.servers[i]->freeze();
   }
   void thaw() override {
-    for (const auto& server : masters_.servers) server->thaw();
+    for (std::size_t i = 0; i < setup_.harmed; ++i) masters_.servers[i]->thaw();
   }
-  void restart() override { masters_.servers.front()->restart(); }  // one of three
+  void restart() override { masters_.servers[next_++ % masters_.size()]->restart(); }
   void flush() override {
     for (const std::size_t i : {0, 1}) masters_.servers[i]->command({"FLUSHALL"});
+  }
+  void step_clock(std::chrono::seconds by) override {
+    for (std::size_t i = 0; i < setup_.harmed; ++i) masters_.servers[i]->step_clock(by);
+  }
+  std::vector<Proxy*> proxies() override {
+    std::vector<Proxy*> all;
+    for (const auto& p : masters_.proxies) all.push_back(p.get());
+    return all;
   }
   std::vector<Kind> kinds() const override { return {{"redlock", {}, {}, false}}; }
 
  private:
-  RedlockMasters masters_{RedlockMasters::Setup{.count = 3}};
+  static RedlockMasters::Setup masters(const StoreSetup& setup) {
+    RedlockMasters::Setup s{.count = setup.servers, .proxied = setup.proxied};
+    if (!setup.as_installed) s.config = redis_config(setup);
+    if (setup.movable_clock) s.uptime = std::chrono::hours{2};
+    return s;
+  }
+  const StoreSetup setup_;
+  RedlockMasters masters_;
+  std::size_t next_ = 0;
 };
 
 class Zookeeper final : public Store {
  public:
-  std::string url() const override { return server_.url(); }
+  explicit Zookeeper(const StoreSetup& setup) : way_(setup, server_.port()) {}
+  std::string url() const override { return "zookeeper://" + way_.host(); }
   void freeze() override { server_.freeze(); }
   void thaw() override { server_.thaw(); }
   void restart() override {
@@ -160,17 +216,27 @@ class Zookeeper final : public Store {
     return all;
   }
   int least_ttl() const override { return 4; }  // two ticks
+  std::vector<Proxy*> proxies() override { return way_.proxies(); }
 
  private:
   ZookeeperServer server_{ZookeeperServer::Setup{.tick = std::chrono::milliseconds{2000}}};
+  Way way_;
 };
 
 class Mysql final : public Store {
  public:
-  std::string url() const override { return db_.url(); }
+  explicit Mysql(const StoreSetup& setup)
+      : server_({.environment = shifted(setup, clock_), .on_disk = setup.durable}),
+        way_(setup, server_.port()) {}
+  std::string url() const override {
+    return fmt::format("mysql://root@{}/{}", way_.host(), db_.name());
+  }
   void freeze() override { server_.freeze(); }
   void thaw() override { server_.thaw(); }
   void restart() override { server_.restart(); }
+  void step_clock(std::chrono::seconds by) override { clock_.step_wall(by); }
+  std::vector<Proxy*> proxies() override { return way_.proxies(); }
+  std::string request_text() const override { return "dlock_"; }
   std::vector<Kind> kinds() const override {
     std::vector<Kind> all;
     add_queue(all, "lease");
@@ -180,14 +246,27 @@ class Mysql final : public Store {
   }
 
  private:
+  ClockFile clock_;
   MariadbServer server_;
   Database db_{server_};
+  Way way_;
 };
 
-// Three members, with the settings of Debian's package.
+// With the settings of Debian's package.
 class Etcd final : public Store {
  public:
-  std::string url() const override { return cluster_.url(); }
+  explicit Etcd(const StoreSetup& setup)
+      : cluster_({.members = setup.servers,
+                  .durable = setup.durable || setup.as_installed,
+                  .flags = {}}) {
+    const std::string host = cluster_.host();
+    if (setup.proxied)
+      proxy_ = std::make_unique<Proxy>(
+          static_cast<std::uint16_t>(std::stoi(host.substr(host.rfind(':') + 1))));
+  }
+  std::string url() const override {
+    return proxy_ ? fmt::format("etcd://127.0.0.1:{}", proxy_->port()) : cluster_.url();
+  }
   void freeze() override {
     for (std::size_t i = 0; i < cluster_.size(); ++i) cluster_.freeze(i);
   }
@@ -199,6 +278,8 @@ class Etcd final : public Store {
     cluster_.kill(leader);
     cluster_.start(leader);
   }
+  std::vector<Proxy*> proxies() override { return {proxy_.get()}; }
+  std::string request_text() const override { return "/v3/kv/txn"; }
   std::vector<Kind> kinds() const override {
     std::vector<Kind> all;
     add_queue(all, "queue");
@@ -207,15 +288,21 @@ class Etcd final : public Store {
   }
 
  private:
-  EtcdServer cluster_{EtcdServer::Setup{.members = 3, .durable = true, .flags = {}}};
+  EtcdServer cluster_;
+  std::unique_ptr<Proxy> proxy_;
 };
 
 class Postgresql final : public Store {
  public:
-  std::string url() const override { return server_.url(); }
+  explicit Postgresql(const StoreSetup& setup)
+      : server_(server(setup, clock_)), way_(setup, server_.port()) {}
+  std::string url() const override { return "postgresql://postgres@" + way_.host() + "/postgres"; }
   void freeze() override { server_.freeze(); }
   void thaw() override { server_.thaw(); }
   void restart() override { server_.restart(); }
+  void step_clock(std::chrono::seconds by) override { clock_.step_wall(by); }
+  std::vector<Proxy*> proxies() override { return way_.proxies(); }
+  std::string request_text() const override { return "dlock_"; }
   std::vector<Kind> kinds() const override {
     std::vector<Kind> all;
     add_queue(all, "lease");
@@ -224,7 +311,15 @@ class Postgresql final : public Store {
   }
 
  private:
-  PostgresServer server_{{.as_installed = true}};
+  static PostgresServer::Setup server(const StoreSetup& setup, const ClockFile& clock) {
+    PostgresServer::give(clock.directory());
+    return {.environment = shifted(setup, clock),
+            .on_disk = setup.durable,
+            .as_installed = setup.as_installed};
+  }
+  ClockFile clock_;
+  PostgresServer server_;
+  Way way_;
 };
 
 }  // namespace
@@ -239,6 +334,7 @@ std::string Kind::name() const {
 
 void Store::flush() { give_up("this store is not flushed"); }
 void Store::fail_over() { give_up("this store has no replica"); }
+void Store::step_clock(std::chrono::seconds) { give_up("this store's clock stays"); }
 void Store::move(const std::string&, const std::function<void()>&) {
   give_up("this store has no slots");
 }
@@ -248,12 +344,12 @@ namespace {
 struct Named {
   std::string_view name;
   bool (*installed)();
-  std::unique_ptr<Store> (*make)();
+  std::unique_ptr<Store> (*make)(const StoreSetup&);
 };
 
 template <class T>
-std::unique_ptr<Store> make() {
-  return std::make_unique<T>();
+std::unique_ptr<Store> make(const StoreSetup& setup) {
+  return std::make_unique<T>(setup);
 }
 
 bool always() { return true; }
@@ -278,6 +374,8 @@ const Named& named(std::string_view name) {
 }  // namespace
 
 bool is_installed(const std::string& name) { return named(name).installed(); }
-std::unique_ptr<Store> make_store(const std::string& name) { return named(name).make(); }
+std::unique_ptr<Store> make_store(const std::string& name, const StoreSetup& setup) {
+  return named(name).make(setup);
+}
 
 }  // namespace dlock::test

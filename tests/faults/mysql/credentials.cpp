@@ -1,36 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Passwords and certificates that change while a lock is held.
+// Certificates that change while a lock is held.
 #include <filesystem>
 #include "faults.hpp"
 #include "support/certificates.hpp"
-#include "support/secret_file.hpp"
 
 using namespace dlock;
 using namespace dlock::test;
-
-TEST_CASE("a password that the server refuses is read again from its file") {
-  Database db{server()};
-  const auto set_password = [&](const std::string& password) {
-    server().sql(fmt::format(
-        "CREATE OR REPLACE USER fresh@'%' IDENTIFIED BY '{}'; GRANT ALL ON *.* TO fresh@'%'",
-        password));
-    kill_sessions(db);
-  };
-  set_password("first");
-  const SecretFile file{"first"};
-  Settings settings = quick(2s, 2s);
-  settings.password = "first";
-  settings.password_file = file.path();
-  const auto backend = open_mysql(
-      fmt::format("mysql://fresh@127.0.0.1:{}/{}", server().port(), db.name()), settings);
-  const Lease lease = acquire_or_fail(*backend, request(key("k"), 30s));
-  set_password("second");
-  const auto refused = backend->renew(lease, 30s);
-  REQUIRE_FALSE(refused);
-  CHECK(refused.error().code == Errc::denied);
-  file.write("second");
-  CHECK(kept(backend->renew(lease, 30s)));
-}
 
 TEST_CASE("a certificate authority that was replaced is read again") {
   TestDirectory dir;

@@ -1,73 +1,84 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <fmt/format.h>
-#include <poll.h>
-#include <catch2/catch.hpp>
+#include "faults/sql/sql.hpp"
+#include "mysql/client/connection.hpp"
 #include "mysql/factory.hpp"
 #include "support/mariadb_server.hpp"
-#include "support/polling.hpp"
-#include "support/proxy.hpp"
 
 namespace dlock::test {
-
-using namespace std::chrono_literals;
-
-// Answers have the time that a loaded machine needs.
-inline Settings calm() { return quick(2s, 5s); }
-
-inline Key key(std::string_view text) { return *Key::parse(text); }
-
-inline std::string through(const Proxy& proxy, const Database& db) {
-  return fmt::format("mysql://root@127.0.0.1:{}/{}", proxy.port(), db.name());
-}
-
-inline bool waits(Waiter& w, Duration slice = 0us) {
-  const auto p = w.poll(slice);
-  if (!p) FAIL(p.error().message);
-  return std::holds_alternative<Waiting>(*p);
-}
-inline std::unique_ptr<Waiter> waiter(Backend& b, const Request& r) {
-  auto w = b.enqueue(r);
-  if (!w) FAIL(w.error().message);
-  return std::move(*w);
-}
-// A session over which key "k" was granted so often: the next grant is sent as text (0), prepared
-// (1), or only its values are sent (2).
-inline void warm_up(Backend& b, int grants) {
-  (void)b.inspect(key("k"));
-  for (int i = 0; i < grants; ++i) release_or_fail(b, acquire_or_fail(b, request(key("k"), 30s)));
-}
-inline bool readable(int fd, int ms) {
-  pollfd p{fd, POLLIN, 0};
-  return ::poll(&p, 1, ms) == 1;
-}
 
 // The server of this program that the tests stop, kill and configure.
 inline MariadbServer& server() {
   static MariadbServer one;
   return one;
 }
+inline std::string through(const Proxy& proxy, const Database& db) {
+  return fmt::format("mysql://root@127.0.0.1:{}/{}", proxy.port(), db.name());
+}
 
 // Whether, within 5 s, a statement waits for a row that another transaction has locked. The list of
 // sessions cannot tell: a statement stays in it for a moment after its reply was sent.
 inline bool one_waits_for_a_row(Database& db) {
-  for (const Deadline until = Clock::now() + 5s; Clock::now() < until; ::usleep(1000))
-    if (db.value("SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS WHERE "
-                 "VARIABLE_NAME='INNODB_ROW_LOCK_CURRENT_WAITS'") == "1")
-      return true;
-  return false;
+  return becomes(
+      [&] {
+        return db.value(
+                   "SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS WHERE "
+                   "VARIABLE_NAME='INNODB_ROW_LOCK_CURRENT_WAITS'") == "1";
+      },
+      5s);
 }
 
+inline void kill_session(Database& db, const std::string& id) {
+  try {
+    db.sql("KILL " + id);
+  } catch (const std::runtime_error&) {}  // gone already
+}
 // Ends every session except the tests' own.
-inline int kill_sessions(Database& db) {
+inline void kill_sessions(Database& db) {
   const auto all = db.sql(
       "SELECT ID FROM information_schema.processlist WHERE ID<>CONNECTION_ID() AND DB=DATABASE()");
-  for (std::size_t i = 0; i < all.rows.size(); ++i) {
-    try {
-      db.sql(fmt::format("KILL {}", all.text(0, i)));
-    } catch (const std::runtime_error&) {}  // gone already
-  }
-  return static_cast<int>(all.rows.size());
+  for (std::size_t i = 0; i < all.rows.size(); ++i) kill_session(db, std::string{all.text(0, i)});
+}
+
+// ---- what the cases of ../sql need to know -------------------------------------------------------
+
+using Server = MariadbServer;
+using Db = Database;
+inline const auto open_recipe = [](const std::string& url, const Settings& settings = {},
+                                   std::string_view recipe = "lease") {
+  return open_mysql(url, settings, recipe);
+};
+inline std::string count_sessions(Database& db) {
+  return db.value("SELECT COUNT(*) FROM information_schema.processlist WHERE DB=DATABASE()");
+}
+// A prepared statement is held with its values alone.
+inline const char* release_of_k(int grants) { return grants < 2 ? "UPDATE dlock_lock" : "dlock:k"; }
+inline constexpr const char* release_statement = "UPDATE dlock_lock";
+inline constexpr LostGrant lost_grants[] = {
+    {"k", "UPDATE dlock_lock SET state=", false, 0},  // free: one statement
+    {"k", "UPDATE dlock_lock SET state=", true, 0},
+    {"k", "dlock1 k", false, 2},
+    {"k", "dlock1 k", true, 2},
+    {"new", "UPDATE dlock_lock l SET state=", false, 0},  // its one statement finds no row
+    {"q", "UPDATE dlock_lock l SET state=", true, 0}};
+inline Duration recorded_rest_of_k(Database& db) {
+  return Duration{std::stoll(db.value(fmt::format(
+      "SELECT SUBSTRING_INDEX(SUBSTRING_INDEX(SUBSTRING_INDEX(state,'\\nH ',-1),' ',8),' ',-1) - "
+      "{} FROM dlock_lock WHERE name='dlock:k'",
+      mysql::server_clock)))};
+}
+
+inline constexpr const char* session_recipes[] = {"get-lock", "for-update"};
+inline constexpr const char* program_recipes[] = {"get-lock", "for-update", "lease", "insert",
+                                                  "version"};
+// Named locks are the server's, not the database's.
+inline std::string url_of(const std::string& url, const Database& db, std::string_view recipe) {
+  return recipe == "get-lock" ? url + "?prefix=" + db.name() + ":" : url;
+}
+inline std::string holders_session(Database& db, std::string_view recipe) {
+  return db.value(recipe == "get-lock" ? "SELECT conn FROM dlock_named WHERE owner<>''"
+                                       : "SELECT conn FROM dlock_grant WHERE owner<>''");
 }
 
 }  // namespace dlock::test

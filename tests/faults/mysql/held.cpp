@@ -6,48 +6,9 @@
 using namespace dlock;
 using namespace dlock::test;
 
-namespace {
-
-std::string url_of(const Database& db, std::string_view recipe) {
-  return recipe == "get-lock" ? db.url() + "?prefix=" + db.name() + ":" : db.url();
-}
-Granted take_all(Backend& b, const Request& r) {
-  auto w = waiter(b, r);
-  auto p = w->poll(0us);
-  if (!p) FAIL(p.error().message);
-  REQUIRE(std::holds_alternative<Granted>(*p));
-  return std::get<Granted>(std::move(*p));
-}
-
-}  // namespace
-
-TEST_CASE(
-    "the server ends the session: lost at once, by the alarm; the next contender has it (the "
-    "weakness)") {
-  Database db{server()};
-  for (const char* recipe : {"get-lock", "for-update"}) {
-    CAPTURE(recipe);
-    const auto a = open_mysql(url_of(db, recipe), calm(), recipe),
-               b = open_mysql(url_of(db, recipe), calm(), recipe);
-    const Granted g = take_all(*a, request(key("k"), 30s));
-    CHECK_FALSE(readable(g.alarm_fd, 0));
-    auto w = waiter(*b, request(key("k"), 30s));
-    REQUIRE(waits(*w, 50ms));
-    const auto id = db.value(recipe == std::string{"get-lock"}
-                                 ? "SELECT conn FROM dlock_named WHERE owner<>''"
-                                 : "SELECT conn FROM dlock_grant WHERE owner<>''");
-    db.sql("KILL " + id);
-    CHECK(readable(g.alarm_fd, 5000));
-    CHECK(lost(a->renew(g.lease, 30s)));
-    CHECK_FALSE(readable(g.alarm_fd, 0));
-    CHECK(granted_within(*w, 10s).token > g.lease.token);
-    CHECK(a->release(g.lease).value() == Released::was_not_held);
-  }
-}
-
 TEST_CASE("get-lock: a heartbeat counts only in the session that the record names") {
   Database db{server()};
-  const auto a = open_mysql(url_of(db, "get-lock"), calm(), "get-lock");
+  const auto a = open_mysql(url_of(db.url(), db, "get-lock"), calm(), "get-lock");
   const Granted g = take_all(*a, request(key("k"), 30s));
   CHECK(kept(a->renew(g.lease, 30s)));
   // as if a proxy had given our statements to another session
@@ -59,7 +20,7 @@ TEST_CASE(
     "get-lock: a session that released waits again, and its record of the last grant is not in "
     "force meanwhile") {
   Database db{server()};
-  const std::string url = url_of(db, "get-lock"), name = db.name() + ":k";
+  const std::string url = url_of(db.url(), db, "get-lock"), name = db.name() + ":k";
   const auto a = open_mysql(url, calm(), "get-lock"), b = open_mysql(url, calm(), "get-lock");
   const Lease first = acquire_or_fail(*a, request(key("k"), 30s));
   release_or_fail(*a, first);
@@ -87,7 +48,7 @@ TEST_CASE(
 
 TEST_CASE("get-lock: an owner that returns after others has another token") {
   Database db{server()};
-  const std::string url = url_of(db, "get-lock"), name = db.name() + ":k";
+  const std::string url = url_of(db.url(), db, "get-lock"), name = db.name() + ":k";
   const auto a = open_mysql(url, calm(), "get-lock");
   const Request r = request(key("k"), 30s);
   const Lease one = acquire_or_fail(*a, r), other = acquire_or_fail(*a, request(key("z"), 30s));
@@ -98,69 +59,6 @@ TEST_CASE("get-lock: an owner that returns after others has another token") {
   REQUIRE(waits(*w, 50ms));
   db.sql(fmt::format("DO RELEASE_LOCK('{}')", name));
   CHECK(granted_within(*w, 10s).token > one.token);
-}
-
-TEST_CASE(
-    "wait_timeout is the lease: heartbeats keep it, silence ends it, and not before the deadline") {
-  Database db{server()};
-  for (const char* recipe : {"get-lock", "for-update"}) {
-    CAPTURE(recipe);
-    const auto a = open_mysql(url_of(db, recipe), calm(), recipe),
-               b = open_mysql(url_of(db, recipe), calm(), recipe);
-    const Granted g = take_all(*a, request(key("k"), 3s));
-    auto w = waiter(*b, request(key("k"), 30s));
-    Deadline end = g.lease.deadline;
-    for (int i = 0; i < 5; ++i) {  // longer than the ttl
-      CHECK(waits(*w, 700ms));
-      const auto r = a->renew(g.lease, 3s);
-      REQUIRE(kept(r));
-      end = std::get<Kept>(*r).lease.deadline;
-    }
-    granted_within(*w, 10s);
-    CHECK(Clock::now() >= end);
-    CHECK(lost(a->renew(g.lease, 3s)));
-  }
-}
-
-TEST_CASE("a heartbeat without an answer in time changes nothing; a cut connection ends the lock") {
-  Database db{server()};
-  Proxy proxy{server().port()};
-  for (const char* recipe : {"get-lock", "for-update"}) {
-    CAPTURE(recipe);
-    const std::string url = through(proxy, db) +
-                            (recipe == std::string{"get-lock"} ? "?prefix=" + db.name() + ":" : "");
-    const auto a = open_mysql(url, quick(200ms), recipe);
-    const Granted g = take_all(*a, request(key("k"), 30s));
-    proxy.stall(Proxy::to_client, true);
-    const auto r = a->renew(g.lease, 30s);
-    REQUIRE_FALSE(r);
-    CHECK(r.error().code == Errc::timed_out);
-    proxy.stall(Proxy::to_client, false);
-    for (int i = 0; i < 50; ++i) {
-      const auto again = a->renew(g.lease, 30s);
-      if (kept(again)) break;
-      REQUIRE_FALSE(lost(again));
-      REQUIRE(i < 49);
-    }
-    proxy.cut();
-    CHECK(readable(g.alarm_fd, 5000));
-    CHECK(lost(a->renew(g.lease, 30s)));
-    kill_sessions(db);
-  }
-}
-
-TEST_CASE("a server that dies: the lock is lost, and the next token is greater") {
-  MariadbServer own{{.on_disk = true}};
-  Database db{own};
-  for (const char* recipe : {"get-lock", "for-update"}) {
-    CAPTURE(recipe);
-    const auto a = open_mysql(db.url(), calm(), recipe), b = open_mysql(db.url(), calm(), recipe);
-    const Granted g = take_all(*a, request(key("k"), 30s));
-    own.restart();
-    CHECK(readable(g.alarm_fd, 5000));
-    CHECK(lost(a->renew(g.lease, 30s)));
-    CHECK(take_all(*b, request(key("k"), 30s)).lease.token > g.lease.token);
-  }
 }
 
 // The statement of a grant is sent as text, then prepared, then executed.

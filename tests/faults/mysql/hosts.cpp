@@ -17,9 +17,6 @@ const Finding* find(const std::vector<Finding>& all, std::string_view what) {
       std::find_if(all.begin(), all.end(), [&](const Finding& f) { return f.what == what; });
   return at == all.end() ? nullptr : &*at;
 }
-std::string with_prefix(const Database& db, std::string_view recipe) {
-  return recipe == "get-lock" ? db.url() + "?prefix=" + db.name() + ":" : db.url();
-}
 
 }  // namespace
 
@@ -68,7 +65,7 @@ TEST_CASE("a read-only server grants and renews nothing, whoever asks, and says 
        {Row{"lease", "root"}, Row{"lease", "plain"}, Row{"get-lock", "root"},
         Row{"for-update", "root"}, Row{"insert", "root"}, Row{"version", "root"}}) {
     CAPTURE(recipe, user);
-    std::string url = with_prefix(db, recipe);
+    std::string url = url_of(db.url(), db, recipe);
     url.replace(url.find("root@"), 4, user);
     const auto a = open_mysql(url, calm(), recipe);
     release_or_fail(*a, acquire_or_fail(*a, request(key("k"), 30s)));
@@ -99,8 +96,8 @@ TEST_CASE("a server that becomes read-only grants nothing to those who wait, unt
   for (const char* recipe : {"lease", "get-lock", "insert", "version"}) {
     for (const bool killed : {false, true}) {  // then the waiter logs in meanwhile
       CAPTURE(recipe, killed);
-      const auto a = open_mysql(with_prefix(db, recipe), calm(), recipe),
-                 b = open_mysql(with_prefix(db, recipe), calm(), recipe);
+      const auto a = open_mysql(url_of(db.url(), db, recipe), calm(), recipe),
+                 b = open_mysql(url_of(db.url(), db, recipe), calm(), recipe);
       const Lease lease = acquire_or_fail(*a, request(key("k"), 30s));
       auto w = waiter(*b, request(key("k"), 30s));
       CHECK(waits(*w, 300ms));
@@ -128,7 +125,7 @@ TEST_CASE("a server with a statement-based binary log: all recipes work, and doc
   REQUIRE(db.sql("SHOW VARIABLES LIKE 'log_bin'").text(1) == "ON");
   for (const char* recipe : {"lease", "get-lock", "for-update", "insert", "version"}) {
     CAPTURE(recipe);
-    const std::string url = with_prefix(db, recipe);
+    const std::string url = url_of(db.url(), db, recipe);
     FencingToken last = 0;
     int inside = 0, grants = 0, wrong = 0;  // protected by the lock alone
     std::vector<std::future<void>> all;
@@ -163,7 +160,7 @@ TEST_CASE("a server with a statement-based binary log: all recipes work, and doc
 
 TEST_CASE("doctor reports how a server compares lock names") {
   Database db{server()};
-  const auto found = open_mysql(with_prefix(db, "get-lock"), {}, "get-lock")->doctor().value();
+  const auto found = open_mysql(url_of(db.url(), db, "get-lock"), {}, "get-lock")->doctor().value();
   REQUIRE(find(found, "names of locks"));
   CHECK(find(found, "names of locks")->seen == "compared with case");
 }

@@ -3,7 +3,6 @@
 // holder's record, and that holder's token must stay the greater one.
 #include <future>
 #include "faults.hpp"
-#include "mysql/client/connection.hpp"
 
 using namespace dlock;
 using namespace dlock::test;
@@ -128,54 +127,6 @@ TEST_CASE("insert: a forced release of a foreign row does not end the next holde
   db.sql("DELETE FROM method_lock WHERE method_name='k'");
   db.sql("INSERT INTO method_lock(method_name,method_desc) VALUES('k','by hand')");
   CHECK(a->force_release(key("k"), std::nullopt).value() == Released::yes);
-}
-
-TEST_CASE("lease: a late request to stop asks no later holder") {
-  Database db{server()};
-  Proxy proxy{server().port()};
-  const auto holder = open_mysql(db.url(), calm(), "lease"),
-             late = open_mysql(through(proxy, db), quick(5s), "lease");
-  release_or_fail(*holder, acquire_or_fail(*holder, request(key("k"))));
-  const Lease first = acquire_or_fail(*holder, request(key("k"), 30s));
-  proxy.hold("SET revoked=");
-  auto asked = std::async(std::launch::async, [&] { return late->revoke(key("k")); });
-  REQUIRE(proxy.holds_one());
-  release_or_fail(*holder, first);
-  const Lease next = acquire_or_fail(*holder, request(key("k"), 30s));
-  proxy.let_go();
-  CHECK(asked.get().value() == Released::was_not_held);
-  const auto renewed = holder->renew(next, 30s);
-  REQUIRE(kept(renewed));
-  CHECK_FALSE(std::get<Kept>(*renewed).revoked);
-  CHECK(db.value("SELECT revoked FROM dlock_lock WHERE name='dlock:k'") == "0");
-  CHECK(holder->release(next).value() == Released::yes);
-}
-
-TEST_CASE("lease: a reading that arrives long after a wait starts no long lease") {
-  Database db{server()};
-  Proxy proxy{server().port()};
-  const auto other = open_mysql(db.url(), calm(), "lease"),
-             late = open_mysql(through(proxy, db), quick(5s), "lease");
-  warm_up(*other, 1);
-  const Lease first = acquire_or_fail(*other, request(key("k"), 30s));
-  auto w = waiter(*late, request(key("k"), 3s));
-  REQUIRE(waits(*w, 20ms));
-  auto polled = std::async(std::launch::async, [&] { return granted_within(*w, 10s); });
-  ::usleep(300'000);
-  proxy.stall(Proxy::to_client, true);  // the answer to the wait comes late
-  release_or_fail(*other, first);
-  const Deadline free_at = Clock::now();
-  ::usleep(1'500'000);
-  proxy.stall(Proxy::to_client, false);
-  const Lease lease = polled.get();
-  const auto row = db.value(fmt::format(
-      "SELECT SUBSTRING_INDEX(SUBSTRING_INDEX(SUBSTRING_INDEX(state,'\\nH ',-1),' ',8),' ',-1) - "
-      "{} FROM dlock_lock WHERE name='dlock:k'",
-      mysql::server_clock));
-  // no longer than the server's record, and that began when the key was read
-  CHECK(lease.deadline <= later(Clock::now(), Duration{std::stoll(row)} + 50ms));
-  CHECK(lease.deadline <= lease_end(free_at + 300ms, 3s));
-  CHECK(lease.deadline > lease_end(free_at - 150ms, 3s));  // nor does it count from before the wait
 }
 
 TEST_CASE("lease: a wait that reaches the server late holds nobody up") {

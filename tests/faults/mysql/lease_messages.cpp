@@ -49,55 +49,6 @@ TEST_CASE("a decision based on an old version is not written") {
   }
 }
 
-TEST_CASE(
-    "lost replies: the owner id recognises the grant, the deadline counts from the first read") {
-  Database db{server()};
-  Proxy proxy{server().port()};
-  struct Kind {
-    const char *key, *statement;
-    bool quietly;
-    int grants = 0;  // over this session before
-  };
-  for (const auto& [name, statement, quietly, grants] :
-       {Kind{"warm", "UPDATE dlock_lock SET state=", false},  // free: one statement
-        Kind{"warm", "UPDATE dlock_lock SET state=", true},
-        // prepared: only the values are sent
-        Kind{"warm", "dlock1 warm", false, 2}, Kind{"warm", "dlock1 warm", true, 2},
-        // the key is unknown, so that statement finds no row
-        Kind{"new", "UPDATE dlock_lock l SET state=", false},
-        Kind{"q", "UPDATE dlock_lock l SET state=", true}}) {
-    CAPTURE(statement, quietly);
-    const auto a = open_mysql(through(proxy, db), quick(1500ms)),
-               other = open_mysql(db.url(), calm());
-    release_or_fail(*other, acquire_or_fail(*other, request(key("warm"))));
-    warm_up(*a, grants);
-    const Request r = request(key(name), 10s);
-    auto w = waiter(*a, r);
-    proxy.lose_reply(statement, quietly);
-    auto polled = std::async(std::launch::async, [&] { return granted_within(*w, 10s); });
-    const bool lost_one = proxy.lost_one();
-    const Deadline written = Clock::now();  // the lease runs from here
-    Lease lease = polled.get();
-    REQUIRE(lost_one);
-    // although recognised 1.5 s later after a dropped reply
-    CHECK(lease.deadline <= lease_end(written, 10s));
-    CHECK(other->check(r.key, r.owner).value() == Validity::valid);
-    CHECK(other->check(r.key, lease.token).value() == Validity::valid);
-    const auto seen = other->inspect(r.key).value().value();
-    CHECK(seen.holders.size() == 1);
-    CHECK(seen.waiters.empty());
-    const auto renewed = a->renew(lease, 10s);
-    REQUIRE(kept(renewed));
-    lease = std::get<Kept>(*renewed).lease;  // from here on it knows its deadline
-    proxy.lose_reply("UPDATE dlock_lock", quietly);
-    auto released = a->release(lease);
-    if (!released) released = a->release(lease);
-    REQUIRE(released);
-    CHECK(*released == Released::yes);
-    CHECK(other->check(r.key, r.owner).value() == Validity::stale);
-  }
-}
-
 TEST_CASE("a request that arrives after its sender gave up gets no grant") {
   Database db{server()};
   Proxy proxy{server().port()};
@@ -116,56 +67,6 @@ TEST_CASE("a request that arrives after its sender gave up gets no grant") {
   const auto seen = b->inspect(key("k")).value();
   CHECK(seen->holders.empty());
   CHECK(seen->fence == fence);
-}
-
-TEST_CASE("a stopped server grants nothing to clients that gave up meanwhile") {
-  MariadbServer own;
-  Database db{own};
-  warm_up(*open_mysql(db.url()), 1);
-  auto a = open_mysql(db.url(), quick(700ms));
-  warm_up(*a, GENERATE(0, 2));
-  own.freeze();
-  {
-    auto w = waiter(*a, request(key("k"), 30s));
-    CHECK_FALSE(w->poll(0us));
-    (void)w->cancel();
-  }
-  a.reset();
-  own.thaw();
-  const auto b = open_mysql(db.url(), calm());
-  // the server has read the request once it has noticed that its sender is gone
-  const auto sessions =
-      fmt::format("SELECT COUNT(*) FROM information_schema.processlist WHERE DB='{}'", db.name());
-  std::string left;
-  for (const Deadline until = Clock::now() + 20s;
-       (left = db.value(sessions)) != "1" && Clock::now() < until;)  // the asking one
-    ::usleep(5000);
-  REQUIRE(left == "1");
-  CHECK(b->inspect(key("k")).value()->holders.empty());
-}
-
-TEST_CASE("a late release does not end what the same owner has taken again") {
-  for (const auto& [grants, renewed_before] :
-       {std::pair{1, false}, {1, true}, {2, false}, {2, true}}) {
-    CAPTURE(grants, renewed_before);
-    Database db{server()};
-    Proxy proxy{server().port()};
-    const auto a = open_mysql(through(proxy, db), quick(700ms)), b = open_mysql(db.url(), calm());
-    warm_up(*a, grants);
-    const Request r = request(key("k"), 30s);
-    const Lease first = acquire_or_fail(*a, r);
-    if (renewed_before) REQUIRE(kept(a->renew(first, 30s)));
-    // prepared: only the values are sent
-    proxy.hold(grants < 2 ? "UPDATE dlock_lock" : "dlock:k");
-    CHECK_FALSE(a->release(first));
-    REQUIRE(proxy.holds_one());
-    auto w = waiter(*a, r);
-    const Lease again = granted_within(*w, 10s);
-    REQUIRE(kept(a->renew(again, 30s)));
-    proxy.let_go();
-    REQUIRE(proxy.answered());
-    CHECK(b->check(key("k"), r.owner).value() == Validity::valid);
-  }
 }
 
 TEST_CASE(

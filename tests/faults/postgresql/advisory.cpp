@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recipe advisory: a lock that belongs to a session, and that other programs take, too.
-#include <poll.h>
 #include <sys/stat.h>
-#include <csignal>
-#include <cstdlib>
 #include <future>
 #include "faults.hpp"
 #include "postgresql/advisory/advisory_lock.hpp"
 #include "support/certificates.hpp"
-#include "support/dlock_run.hpp"
 #include "util/fd.hpp"
 
 using namespace dlock;
@@ -19,52 +15,11 @@ namespace {
 std::unique_ptr<Backend> open_advisory(const std::string& url, const Settings& s = calm()) {
   return open_postgres(url, s, "advisory");
 }
-Granted take_all(Backend& b, const Request& r) {
-  auto p = waiter(b, r)->poll(0us);
-  if (!p) FAIL(p.error().message);
-  REQUIRE(std::holds_alternative<Granted>(*p));
-  return std::get<Granted>(std::move(*p));
-}
 bool busy(Backend& b, std::string_view name) {
   Request r = request(key(name), 30s);
   r.wait = false;
   return std::holds_alternative<Busy>(waiter(b, r)->poll(0us).value());
 }
-bool readable(int fd, int ms) {
-  pollfd p{fd, POLLIN, 0};
-  return ::poll(&p, 1, ms) == 1;
-}
-// The sessions of dlock that have an advisory lock, or wait for one.
-std::string sessions(PostgresDatabase& db, std::string_view which = "granted") {
-  return db.value(fmt::format(
-      "SELECT string_agg(DISTINCT l.pid::text,',') FROM pg_locks l JOIN pg_stat_activity a USING "
-      "(pid) WHERE l.locktype='advisory' AND {} AND a.application_name='dlock' AND "
-      "a.datname=current_database()",
-      which));
-}
-void terminate(PostgresDatabase& db, const std::string& pid) {
-  REQUIRE_FALSE(pid.empty());
-  db.sql("SELECT pg_terminate_backend(" + pid + ")");
-}
-template <class Condition>
-bool becomes(Condition condition, Duration bound = 10s) {
-  for (const Deadline end = Clock::now() + bound; Clock::now() < end; ::usleep(1000))
-    if (condition()) return true;
-  return false;
-}
-bool alive(pid_t pid) { return ::kill(pid, 0) == 0; }
-
-// With a job that ignores TERM and reports its pid.
-struct Resisting {
-  Run run;
-  pid_t job;
-  Resisting(const std::string& url, const char* ttl)
-      : run(url, {"-q", "--ttl", ttl},
-            {"sh", "-c", "trap '' TERM; echo $$; while :; do sleep 0.05; done"}),
-        job(std::atoi(run.next_line().c_str())) {
-    REQUIRE(job > 1);
-  }
-};
 
 }  // namespace
 
@@ -139,21 +94,6 @@ TEST_CASE("advisory: what its URL may say") {
   CHECK(wrong("?wake=poll", advisory).find("nothing but with recipe lease") != std::string::npos);
 }
 
-TEST_CASE("advisory: the server ends the session: lost at once; the next has it (the weakness)") {
-  PostgresDatabase db{server()};
-  const auto a = open_advisory(db.url()), b = open_advisory(db.url());
-  const Granted g = take_all(*a, request(key("k"), 30s));
-  CHECK_FALSE(readable(g.alarm_fd, 0));
-  auto w = waiter(*b, request(key("k"), 30s));
-  REQUIRE(waits(*w, 50ms));
-  terminate(db, sessions(db));
-  CHECK(readable(g.alarm_fd, 5000));
-  CHECK(lost(a->renew(g.lease, 30s)));
-  CHECK(lost(a->renew(g.lease, 30s)));
-  CHECK(granted_within(*w, 10s).token > g.lease.token);
-  CHECK(a->release(g.lease).value() == Released::was_not_held);
-}
-
 TEST_CASE("advisory: a heartbeat counts only in a session that has the lock") {
   PostgresDatabase db{server()};
   const auto a = open_advisory(db.url());
@@ -204,57 +144,6 @@ TEST_CASE("advisory: an error of a heartbeat does not end the lock") {
   CHECK(a->release(g.lease).value() == Released::yes);
   db.sql("DROP OWNED BY " + role);
   db.sql("DROP ROLE " + role);
-}
-
-TEST_CASE("advisory: the ttl is the lease: heartbeats keep it, silence ends it, and not early") {
-  PostgresDatabase db{server()};
-  const auto a = open_advisory(db.url()), b = open_advisory(db.url());
-  const Granted g = take_all(*a, request(key("k"), 3s));
-  auto w = waiter(*b, request(key("k"), 30s));
-  Deadline end = g.lease.deadline;
-  for (int i = 0; i < 5; ++i) {  // longer than the ttl
-    CHECK(waits(*w, 700ms));
-    const auto r = a->renew(g.lease, 3s);
-    REQUIRE(kept(r));
-    end = std::get<Kept>(*r).lease.deadline;
-  }
-  granted_within(*w, 10s);
-  CHECK(Clock::now() >= end);
-  CHECK(lost(a->renew(g.lease, 3s)));
-}
-
-TEST_CASE("advisory: a heartbeat without an answer changes nothing; a cut connection ends it") {
-  PostgresDatabase db{server()};
-  Proxy proxy{server().port()};
-  const auto a = open_advisory(through(proxy, db), quick(300ms));
-  const Granted g = take_all(*a, request(key("k"), 30s));
-  proxy.stall(Proxy::to_client, true);
-  for (int i = 0; i < 2; ++i) {
-    const auto r = a->renew(g.lease, 30s);
-    REQUIRE_FALSE(r);
-    CHECK(r.error().code == Errc::timed_out);
-  }
-  proxy.stall(Proxy::to_client, false);
-  CHECK(becomes([&] {
-    const auto again = a->renew(g.lease, 30s);
-    REQUIRE_FALSE(lost(again));
-    return kept(again);
-  }));
-  proxy.cut();
-  CHECK(readable(g.alarm_fd, 5000));
-  CHECK(lost(a->renew(g.lease, 30s)));
-}
-
-TEST_CASE("advisory: a server that dies: the lock is lost, and the next token is greater") {
-  PostgresServer own{{.on_disk = true}};
-  const auto a = open_advisory(own.url()), b = open_advisory(own.url());
-  const Granted g = take_all(*a, request(key("k"), 30s));
-  auto w = waiter(*b, request(key("k"), 30s));
-  REQUIRE(waits(*w, 50ms));
-  own.restart();
-  CHECK(readable(g.alarm_fd, 5000));
-  CHECK(lost(a->renew(g.lease, 30s)));
-  CHECK(granted_within(*w, 20s).token > g.lease.token);
 }
 
 TEST_CASE("advisory: tokens rise, though the server's clock went back") {
@@ -432,41 +321,4 @@ TEST_CASE("late: advisory: the end of a session, of a forced release, ends no la
   CHECK(forced.get().value() == Released::yes);  // what was meant is gone
   CHECK(kept(c->renew(next, 30s)));
   CHECK(c->release(next).value() == Released::yes);
-}
-
-// ---- the whole program -------------------------------------------------------------------------
-
-TEST_CASE("advisory: kill -9 of dlock frees nothing while the job lives") {
-  PostgresDatabase db{server()};
-  const auto other = open_advisory(db.url());
-  for (int round = 0; round < 3; ++round) {
-    CAPTURE(round);
-    Resisting it{db.url() + "?recipe=advisory", "6s"};
-    CHECK(other->inspect(key("k")).value().value().holders.size() == 1);
-    auto w = waiter(*other, request(key("k"), 10s));
-    CHECK(waits(*w));
-    it.run.signal(SIGKILL);
-    it.run.end();
-    const Deadline until = Clock::now() + 20s;
-    for (bool granted = false; !granted && Clock::now() < until;) {
-      const auto p = w->poll(1ms);
-      REQUIRE(p);
-      granted = std::holds_alternative<Granted>(*p);
-      if (!granted) continue;
-      // the job is asked for after the grant; alive now would mean alive at the grant
-      CHECK_FALSE(alive(it.job));
-      other->release(std::get<Granted>(*p).lease).value();
-    }
-    CHECK_FALSE(alive(it.job));
-  }
-}
-
-TEST_CASE("advisory: the server ends the session: the job is stopped, and dlock says 123") {
-  PostgresDatabase db{server()};
-  Resisting it{db.url() + "?recipe=advisory", "30s"};
-  const Deadline before = Clock::now();
-  terminate(db, sessions(db));
-  CHECK(it.run.end() == "exit 123");
-  CHECK(Clock::now() - before < 9s);  // --kill-after is 5 s: the job ignores TERM
-  CHECK_FALSE(alive(it.job));
 }

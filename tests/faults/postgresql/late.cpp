@@ -1,40 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table "What a late request does" of backends/postgresql/README.md, row by row; and replies
-// that are lost.
+// The table "What a late request does" of backends/postgresql/README.md, row by row.
 #include <future>
-#include "faults.hpp"
+#include "faults/sql/scene.hpp"
 
 using namespace dlock;
 using namespace dlock::test;
-
-namespace {
-
-struct Scene {
-  PostgresDatabase db{server()};
-  Proxy proxy{server().port()};
-  std::unique_ptr<Backend> late, other;
-
-  explicit Scene(Duration op_timeout = 700ms, int grants = 1) {
-    other = open_postgres(db.url(), calm());
-    warm_up(*other, 1);
-    late = open_postgres(through(proxy, db), quick(op_timeout));
-    warm_up(*late, grants);
-  }
-  // What was held back arrives, and has its effect.
-  void arrives() {
-    proxy.let_go();
-    REQUIRE(proxy.answered());
-  }
-  void check_holds(const Lease& lease) {
-    CHECK(kept(other->renew(lease, 30s)));
-    CHECK(other->check(key("k"), lease.token).value() == Validity::valid);
-    const auto seen = other->inspect(key("k")).value().value();
-    CHECK(seen.holders.size() == 1);
-    CHECK(seen.fence == lease.token);
-  }
-};
-
-}  // namespace
 
 TEST_CASE("late: a take of a free key, given up by its sender, grants nothing") {
   Scene s(700ms, GENERATE(0, 2));
@@ -129,21 +99,6 @@ TEST_CASE("late: a forced release of a token hits no later one") {
   s.check_holds(next);
 }
 
-TEST_CASE("late: a request to stop asks no later holder") {
-  Scene s(5s);
-  const Lease first = acquire_or_fail(*s.other, request(key("k"), 30s));
-  s.proxy.hold("SET revoked=");
-  auto asked = std::async(std::launch::async, [&] { return s.late->revoke(key("k")); });
-  REQUIRE(s.proxy.holds_one());
-  release_or_fail(*s.other, first);
-  const Lease next = acquire_or_fail(*s.other, request(key("k"), 30s));
-  s.proxy.let_go();
-  CHECK(asked.get().value() == Released::was_not_held);
-  const auto renewed = s.other->renew(next, 30s);
-  REQUIRE(kept(renewed));
-  CHECK_FALSE(std::get<Kept>(*renewed).revoked);
-}
-
 TEST_CASE("late: joining the queue leaves a row that is passed and swept") {
   Scene s;
   const Lease first = acquire_or_fail(*s.other, request(key("k"), 30s));
@@ -182,77 +137,6 @@ TEST_CASE("late: leaving the queue takes the row of its own owner alone") {
   CHECK(s.db.value("SELECT count(*) FROM dlock_wait") == "1");
   release_or_fail(*s.other, first);
   release_or_fail(*third, granted_within(*behind, 10s));
-}
-
-TEST_CASE("late: a release does not end what the same owner has taken again") {
-  Scene s;
-  const Request r = request(key("k"), 30s);
-  const Lease first = acquire_or_fail(*s.late, r);
-  s.proxy.hold("dlock_swap");
-  CHECK_FALSE(s.late->release(first));
-  REQUIRE(s.proxy.holds_one());
-  auto w = waiter(*s.late, r);
-  const Lease again = granted_within(*w, 10s);
-  REQUIRE(kept(s.late->renew(again, 30s)));
-  s.arrives();
-  CHECK(s.other->check(key("k"), r.owner).value() == Validity::valid);
-}
-
-TEST_CASE("lost replies: the owner id recognises the grant, the deadline is that of the record") {
-  struct Kind {
-    const char *key, *statement;
-    bool quietly;
-  };
-  for (const auto& [name, statement, quietly] :
-       {Kind{"k", "dlock_take", false}, Kind{"k", "dlock_take", true},
-        Kind{"new", "dlock_leave", false}, Kind{"q", "dlock_leave", true}}) {
-    CAPTURE(name, statement, quietly);
-    Scene s(1500ms);
-    const Request r = request(key(name), 10s);
-    auto w = waiter(*s.late, r);
-    s.proxy.lose_reply(statement, quietly);
-    auto polled = std::async(std::launch::async, [&] { return granted_within(*w, 10s); });
-    const bool lost_one = s.proxy.lost_one();
-    const Deadline written = Clock::now();  // the lease runs from here
-    Lease lease = polled.get();
-    REQUIRE(lost_one);
-    CHECK(lease.deadline <= lease_end(written, 10s));
-    CHECK(s.other->check(r.key, r.owner).value() == Validity::valid);
-    CHECK(s.other->check(r.key, lease.token).value() == Validity::valid);
-    const auto seen = s.other->inspect(r.key).value().value();
-    CHECK(seen.holders.size() == 1);
-    CHECK(seen.waiters.empty());
-    const auto renewed = s.late->renew(lease, 10s);
-    REQUIRE(kept(renewed));
-    s.proxy.lose_reply("dlock_swap", quietly);
-    lease = std::get<Kept>(*renewed).lease;
-    auto released = s.late->release(lease);
-    if (!released) released = s.late->release(lease);
-    REQUIRE(released);
-    CHECK(*released == Released::yes);
-    CHECK(s.other->check(r.key, r.owner).value() == Validity::stale);
-  }
-}
-
-TEST_CASE("a reading that arrives long after a wait starts no long lease") {
-  Scene s(5s);
-  const Lease first = acquire_or_fail(*s.other, request(key("k"), 30s));
-  auto w = waiter(*s.late, request(key("k"), 3s));
-  REQUIRE(waits(*w));
-  auto polled = std::async(std::launch::async, [&] { return granted_within(*w, 10s); });
-  ::usleep(300'000);
-  s.proxy.stall(Proxy::to_client, true);  // the answer to the wait comes late
-  release_or_fail(*s.other, first);
-  const Deadline free_at = Clock::now();
-  ::usleep(1'500'000);
-  s.proxy.stall(Proxy::to_client, false);
-  const Lease lease = polled.get();
-  const auto row = s.db.value(
-      "SELECT split_part(substring(state from 'H .*'),' ',9)::bigint - "
-      "(date_part('epoch',clock_timestamp())*1e6)::bigint FROM dlock_lock WHERE name='dlock:k'");
-  // no longer than the server's record, and that began when the key was read
-  CHECK(lease.deadline <= later(Clock::now(), Duration{std::stoll(row)} + 50ms));
-  CHECK(lease.deadline <= lease_end(free_at + 300ms, 3s));
 }
 
 TEST_CASE("an answer that comes after its sender gave up is not taken for another") {

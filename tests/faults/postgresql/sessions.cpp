@@ -8,31 +8,11 @@
 using namespace dlock;
 using namespace dlock::test;
 
-TEST_CASE("the holder's session ends: no grant before the lease does, and the holder keeps it") {
-  PostgresDatabase db{server()};
-  const auto a = open_postgres(db.url(), calm()), b = open_postgres(db.url(), calm());
-  const Lease lease = acquire_or_fail(*a, request(key("k"), 6s));
-  auto w = waiter(*b, request(key("k")));
-  REQUIRE(waits(*w, 20ms));
-  terminate_sessions(db);
-  for (const Deadline until = Clock::now() + 1s; Clock::now() < until;) {
-    const auto p = w->poll(50ms);
-    if (p) CHECK_FALSE(std::holds_alternative<Granted>(*p));
-  }
-  const auto renewed = a->renew(lease, 6s);
-  REQUIRE(kept(renewed));
-  const Deadline end = std::get<Kept>(*renewed).lease.deadline;
-  const Lease next = granted_within(*w, 30s);
-  CHECK(Clock::now() >= end);
-  CHECK(next.token > lease.token);
-  CHECK(lost(a->renew(lease, 6s)));
-}
-
 TEST_CASE("after a renewal over another session the release wakes again") {
   PostgresDatabase db{server()};
   const auto a = open_postgres(db.url(), calm()), b = open_postgres(db.url(), calm());
   const Lease lease = acquire_or_fail(*a, request(key("k"), 30s));
-  terminate_sessions(db);
+  kill_sessions(db);
   REQUIRE(kept(a->renew(lease, 30s)));
   auto w = waiter(*b, request(key("k")));
   REQUIRE(waits(*w, 300ms));
@@ -42,23 +22,6 @@ TEST_CASE("after a renewal over another session the release wakes again") {
   release_or_fail(*a, lease);
   polled.get();
   CHECK(Clock::now() - released < 1s);  // a lost wake-up shows after 5 s
-}
-
-TEST_CASE("waiters' sessions end: they return in time and keep their places") {
-  PostgresDatabase db{server()};
-  const auto a = open_postgres(db.url(), calm()), b = open_postgres(db.url(), calm()),
-             c = open_postgres(db.url(), calm());
-  const Lease lease = acquire_or_fail(*a, request(key("k"), 30s));
-  auto first = waiter(*b, request(key("k"))), second = waiter(*c, request(key("k")));
-  REQUIRE(waits(*first, 20ms));
-  REQUIRE(waits(*second, 20ms));
-  terminate_sessions(db);
-  for (int i = 0; i < 3; ++i) (void)first->poll(20ms), (void)second->poll(20ms);
-  a->release(lease).value();
-  const Lease one = granted_within(*first, 10s);
-  CHECK(waits(*second, 50ms));
-  b->release(one).value();
-  CHECK(granted_within(*second, 10s).token > one.token);
 }
 
 TEST_CASE("a waiter that leaves lets the next one in at once, also out of its sleep") {
@@ -77,34 +40,6 @@ TEST_CASE("a waiter that leaves lets the next one in at once, also out of its sl
   release_or_fail(*a, lease);
   polled.get();
   CHECK(Clock::now() - released < 1s);
-}
-
-TEST_CASE("a waiter that was killed, and one that is stopped, are passed") {
-  const int how = GENERATE(SIGKILL, SIGSTOP);
-  CAPTURE(how);
-  PostgresDatabase db{server()};
-  const auto a = open_postgres(db.url(), calm());
-  const Lease lease = acquire_or_fail(*a, request(key("k"), 60s));
-  const pid_t child = ::fork();
-  if (child == 0) {
-    const auto b = open_postgres(db.url(), calm());
-    auto w = *b->enqueue(request(key("k"), 60s));
-    for (;;) (void)w->poll(60s);
-  }
-  while (db.value("SELECT count(*) FROM dlock_wait") != "1") ::usleep(5000);
-  ::usleep(100'000);
-  const auto c = open_postgres(db.url(), calm());
-  auto w = waiter(*c, request(key("k"), 60s));
-  REQUIRE(waits(*w, 50ms));
-  ::kill(child, how);
-  ::usleep(50'000);
-  const Deadline released = Clock::now();
-  release_or_fail(*a, lease);
-  granted_within(*w, 20s);
-  CHECK(Clock::now() - released < (how == SIGKILL ? 2500ms : 8s));
-  CHECK(db.value("SELECT count(*) FROM dlock_wait") == "0");
-  ::kill(child, SIGKILL);
-  ::waitpid(child, nullptr, 0);
 }
 
 TEST_CASE("records that are damaged, or of a newer dlock, are refused and stay") {

@@ -37,12 +37,6 @@ inline std::size_t waiters_of(Backend& b, const Key& k) {
   return *v ? (*v)->waiters.size() : 0;
 }
 
-// Of user app; who is logged in stays so.
-inline void set_password(RedisServer& server, const std::string& password) {
-  const Reply r = server.command(
-      {"ACL", "SETUSER", "app", "on", "resetpass", ">" + password, "~*", "&*", "+@all"});
-  REQUIRE(r.text == "OK");
-}
 inline void disconnect_all(RedisServer& server) {
   server.command({"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"});
 }

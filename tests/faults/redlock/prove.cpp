@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Figures of Redlock on five real masters, and the promises that are counts. redlock_prove [--full]
+// Promises of Redlock on five real masters that are counts, or times beside one Redis; and its
+// grants under random faults.
+// redlock_prove [--full] [PART...]
 //
-// With NODE_MODULES in the environment, the directory of `npm install redlock ioredis`,
-// node-redlock runs the same loop on the same masters.
-#include "support/prove.hpp"
+// Parts: free, far (a network with a round trip of 4 ms), node; with --full or by name, faults. With NODE_MODULES in the
+// environment, the directory of `npm install redlock ioredis`, node: node-redlock and dlock exclude
+// each other.
 #include <fmt/format.h>
+#include <sys/wait.h>
 #include <cstdio>
 #include <cstdlib>
-#include "contended.hpp"
+#include <random>
+#include <vector>
+#include "faults/contest.hpp"
+#include "masters_contended.hpp"
 
 using namespace dlock;
 using namespace dlock::prove;
@@ -16,108 +22,65 @@ using namespace std::chrono_literals;
 
 namespace {
 
-double us(Clock::duration d) { return std::chrono::duration<double, std::micro>(d).count(); }
-
-struct Loop {
-  double acquire_p50, acquire_p99, release_p50, per_second;
-};
-
-Loop loop(Backend& backend, int n) {
-  const Key k = *Key::parse("latency");
-  release_or_fail(backend, acquire_or_fail(backend, request(k)));
-  std::vector<double> acquire, release;
-  const auto began = Clock::now();
-  for (int i = 0; i < n; ++i) {
-    const auto a = Clock::now();
-    const Lease l = acquire_or_fail(backend, request(k));
-    const auto b = Clock::now();
-    release_or_fail(backend, l);
-    acquire.push_back(us(b - a));
-    release.push_back(us(Clock::now() - b));
-  }
-  return {quantile(acquire, 0.5), quantile(acquire, 0.99), quantile(release, 0.5),
-          n / (us(Clock::now() - began) / 1e6)};
+// The first grant of a key also writes the list, before any is counted.
+void free_key() {
+  RedlockMasters m;
+  const auto one = open_redis(m.servers[0]->url() + "?restart_grace=0");
+  uncontended(
+      {.name = "redlock, 5 masters, beside one Redis fair",
+       .open = [&] { return open_redlock(m.url()); }},
+      {.requests = 15,  // two to acquire and one to release, at each master
+       .n = full ? 5000 : 500,
+       .turns = 3,
+       .raw = [&] { release_or_fail(*one, acquire_or_fail(*one, request(key("latency")))); }});
 }
 
-void latency(bool full) {
-  RedlockMasters m;
-  auto five = open_redlock(m.url());
-  auto one = open_redis(m.servers[0]->url() + "?restart_grace=0"),
-       set = open_redis(m.servers[0]->url() + "?restart_grace=0", {}, "set");
-  const int n = full ? 5000 : 500;
-  Loop best5{1e9, 0, 0, 0}, best1 = best5, best_set = best5;
-  for (int round = 0; round < 3; ++round) {  // the best of three each, interleaved
-    const auto better = [](Loop& best, const Loop& l) {
-      if (l.acquire_p50 < best.acquire_p50) best = l;
-    };
-    better(best5, loop(*five, n));
-    better(best1, loop(*one, n));
-    better(best_set, loop(*set, n));
-  }
-  fmt::print(
-      "uncontended acquire p50: redlock over 5 masters {:.0f} us (p99 {:.0f}), one Redis fair "
-      "{:.0f} us, set {:.0f} us; ratio "
-      "{:.2f} and {:.2f}\n",
-      best5.acquire_p50, best5.acquire_p99, best1.acquire_p50, best_set.acquire_p50,
-      best5.acquire_p50 / best1.acquire_p50, best5.acquire_p50 / best_set.acquire_p50);
-  fmt::print(
-      "acquire and release, one client: redlock {:.0f}/s, one Redis fair {:.0f}/s, set {:.0f}/s\n",
-      best5.per_second, best1.per_second, best_set.per_second);
-  // The same with network delay: then the number of round trips counts, not that all servers share
-  // one machine.
-  RedlockMasters far{{.proxied = true}};
-  for (auto& p : far.proxies) p->delay(Proxy::to_server, 2ms), p->delay(Proxy::to_client, 2ms);
-  auto far_five = open_redlock(far.proxied_url());
-  auto far_one =
-      open_redis(fmt::format("redis://127.0.0.1:{}?restart_grace=0", far.proxies[0]->port()));
-  const Loop f5 = loop(*far_five, full ? 200 : 30), f1 = loop(*far_one, full ? 200 : 30);
-  fmt::print(
-      "the same over a network with a round trip of 4 ms: redlock {:.0f} us, one Redis {:.0f} us; "
-      "ratio {:.2f}\n",
-      f5.acquire_p50, f1.acquire_p50, f5.acquire_p50 / f1.acquire_p50);
+// Then the number of round trips counts, not that all servers share one machine.
+void far() {
+  RedlockMasters m{{.proxied = true}};
+  for (auto& p : m.proxies) p->delay(Proxy::to_server, 2ms), p->delay(Proxy::to_client, 2ms);
+  const auto five = open_redlock(m.proxied_url()),
+             one = open_redis(
+                 fmt::format("redis://127.0.0.1:{}?restart_grace=0", m.proxies[0]->port()));
+  const auto p50 = [](Backend& b) {
+    release_or_fail(b, acquire_or_fail(b, request(key("far"))));
+    std::vector<double> took;
+    for (int i = 0; i < (full ? 200 : 30); ++i) {
+      const auto began = Clock::now();
+      const Lease lease = acquire_or_fail(b, request(key("far")));
+      took.push_back(seconds(Clock::now() - began) * 1e6);
+      release_or_fail(b, lease);
+    }
+    return quantile(took, 0.5);
+  };
+  const double of_five = p50(*five), of_one = p50(*one);
+  fmt::print("far, acquire: redlock {:.0f} us, one Redis {:.0f} us; ratio {:.2f}\n", of_five,
+             of_one, of_five / of_one);
   if (full)  // a short run on a busy machine says nothing about times
-    must(f5.acquire_p50 <= 2.5 * f1.acquire_p50,
+    must(of_five <= 2.5 * of_one,
          "an acquisition takes at most 2.5 times that of one Redis, over a network");
-  // the first grant of a key also writes the list
-  release_or_fail(*five, acquire_or_fail(*five, request(*Key::parse("count"))));
-  const auto before = five->counters().requests;
-  release_or_fail(*five, acquire_or_fail(*five, request(*Key::parse("count"))));
-  const auto commands = five->counters().requests - before;
-  fmt::print("commands per acquire and release: {} at 5 masters\n", commands);
-  must(commands == 15, "two commands to acquire and one to release, at each master");
+}
 
+void faults() {
+  const long grants = full ? 10'000 : 300;
+  const unsigned seed = std::random_device{}();
+  const Contended c = contend(grants, full ? Duration{20min} : Duration{60s}, seed);
+  fmt::print("random faults of masters, seed {}: {} grants, {} faults, {} errors, {} lost\n", seed,
+             c.grants, c.faults, c.errors, c.lost);
+  must(c.grants >= grants / 2, "grants");
+  must(c.violations.empty(), c.violations);
+}
+
+void node() {
   const char* modules = std::getenv("NODE_MODULES");
   if (!modules || !installed("node")) {
     fmt::print("node-redlock: not tested (NODE_MODULES is not set, or node is not installed)\n");
     return;
   }
+  RedlockMasters m;
+  const auto five = open_redlock(m.url());
   std::string ports;
   for (const auto& s : m.servers) ports += fmt::format("{}{}", ports.empty() ? "" : ",", s->port());
-  const std::string script = fmt::format(
-      "const M=require('{0}/redlock'),R=M.default||M,I=require('{0}/ioredis');const "
-      "c=[{1}].map(p=>new I(p,'127.0.0.1'));const "
-      "r=new R(c,{{retryCount:0}});"
-      "(async()=>{{let best=0,p50=1e9;for(let k=0;k<3;k++){{const t=[];const "
-      "b=process.hrtime.bigint();for(let "
-      "i=0;i<{2};i++){{const a=process.hrtime.bigint();"
-      "const l=await "
-      "(r.acquire||r.lock).call(r,['latency'],10000);t.push(Number(process.hrtime.bigint()-a)/"
-      "1e3);await "
-      "(l.release||l.unlock).call(l);}}"
-      "best=Math.max(best,{2}/(Number(process.hrtime.bigint()-b)/"
-      "1e9));t.sort((x,y)=>x-y);p50=Math.min(p50,t[t.length>>1]);}}"
-      "console.log('node-redlock: acquire p50 '+p50.toFixed(0)+' us, acquire and release "
-      "'+best.toFixed(0)+'/s');process.exit(0)}})()"
-      ".catch(e=>{{console.log('node-redlock: '+e);process.exit(1)}})",
-      modules, ports, n);
-  const std::string file = m.servers[0]->directory() + "/loop.js";
-  if (std::FILE* f = std::fopen(file.c_str(), "we")) {
-    std::fputs(script.c_str(), f);
-    std::fclose(f);
-  }
-  std::fflush(stdout);
-  must(std::system(("node " + file).c_str()) == 0, "node-redlock runs");
-  // It excludes with dlock: while it holds, dlock gets no grant, and the other way round.
   const std::string both = fmt::format(
       "const M=require('{0}/redlock'),R=M.default||M,I=require('{0}/ioredis');const "
       "c=[{1}].map(p=>new I(p,'127.0.0.1'));const "
@@ -125,21 +88,21 @@ void latency(bool full) {
       "(r.acquire||r.lock).call(r,[process.argv[2]],5000).then(()=>process.exit(0),()=>process."
       "exit(3))",
       modules, ports);
+  const std::string file = m.servers[0]->directory() + "/lock.js";
   if (std::FILE* f = std::fopen(file.c_str(), "we")) {
     std::fputs(both.c_str(), f);
     std::fclose(f);
   }
-  const Lease ours = acquire_or_fail(*five, request(*Key::parse("ours")));
+  std::fflush(stdout);
+  const Lease ours = acquire_or_fail(*five, request(key("ours")));
   const int while_ours = std::system(("node " + file + " ours").c_str()),
             theirs = std::system(("node " + file + " theirs").c_str());
-  Request impatient = request(*Key::parse("theirs"));
+  Request impatient = request(key("theirs"));
   impatient.wait = false;
   const auto p = (*five->enqueue(impatient))->poll(0s);
   const bool refused = p && std::holds_alternative<Busy>(*p);
   must(WEXITSTATUS(while_ours) == 3 && theirs == 0 && refused,
        "node-redlock and dlock exclude each other");
-  fmt::print("node-redlock and dlock exclude each other: {}\n",
-             WEXITSTATUS(while_ours) == 3 && theirs == 0 && refused ? "both ways" : "NO");
   release_or_fail(*five, ours);
 }
 
@@ -147,23 +110,6 @@ void latency(bool full) {
 
 int main(int argc, char** argv) {
   if (!installed("redis-server")) return without("redis-server");
-  const bool full = argc > 1 && std::string_view{argv[1]} == "--full";
-  try {
-    latency(full);
-    const long grants = full ? 10'000 : 300;
-    const auto began = Clock::now();
-    const Contention c = contend(grants, full ? Duration{20min} : Duration{60s}, 7);
-    fmt::print(
-        "contended, 6 clients, random faults of masters: {} grants in {:.0f} s, {} faults, {} "
-        "errors, {} leases lost: {} "
-        "overlaps, {} token inversions, {} duplicates\n",
-        c.windows.size(), us(Clock::now() - began) / 1e6, c.faults, c.errors, c.lost, c.overlaps,
-        c.inversions, c.duplicates);
-    must(static_cast<long>(c.windows.size()) >= grants / 2, "grants");
-    must(c.overlaps == 0 && c.inversions == 0 && c.duplicates == 0, "no overlap, rising tokens");
-  } catch (const std::exception& e) {
-    fmt::print("FAILED: {}\n", e.what());
-    return 1;
-  }
-  return failed ? 1 : 0;
+  return run_parts(argc, argv,
+                   {{"free", free_key}, {"far", far}, {"faults", faults, true}, {"node", node}});
 }

@@ -152,7 +152,7 @@ void add(const Row& part, Row& to) {
 Row run_grants(const Recipe& recipe, std::size_t grants) {
   Row row{.target = recipe.name, .fault = "none", .what = "none, Backend alone"};
   const double began = test::boot_now();
-  const auto target = recipe.make(Fault::none);
+  const auto target = make_target(recipe, Fault::none);
   for (std::size_t left = grants; left > 0 && row.broken.empty();) {
     const std::size_t now = std::min(left, at_once);
     const test::TempDir directory;

@@ -43,7 +43,7 @@ std::vector<Cell> selected(const std::set<std::string>& targets,
   std::vector<Cell> cells;
   for (const Recipe& r : recipes()) {
     if (!targets.empty() && targets.count(std::string{r.name}) == 0) continue;
-    if (!r.installed()) {
+    if (!test::is_installed(std::string{r.store})) {
       absent.emplace_back(r.name);
       continue;
     }
@@ -138,7 +138,8 @@ int main(int argc, char** argv) {
   fmt::print("{}", head());
   if (const auto grants = static_cast<std::size_t>(o.number("--grants", 0)); grants != 0) {
     for (const Recipe& r : recipes())
-      if (r.installed() && (targets.empty() || targets.count(std::string{r.name}) != 0))
+      if (test::is_installed(std::string{r.store}) &&
+          (targets.empty() || targets.count(std::string{r.name}) != 0))
         report(run_grants(r, grants * r.share / 1000));
   } else {
     for (const Cell& c : cells) report(run_cell(*c.recipe, c.fault, terms));

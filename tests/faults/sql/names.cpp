@@ -7,18 +7,20 @@ using namespace dlock;
 using namespace dlock::test;
 
 TEST_CASE("names: the second address, and reconnecting while the name service hangs") {
-  Database db{server()};
+  Db db{server()};
+  const auto at = [&](const std::string& host) {
+    std::string url = db.url();
+    return url.replace(url.find("127.0.0.1"), 9, host);
+  };
   names::answer("my.test", {"127.0.0.9", "127.0.0.1"});
-  const auto backend = open_mysql(
-      fmt::format("mysql://root@my.test:{}/{}", server().port(), db.name()), quick(5s, 5s));
+  const auto backend = open_recipe(at("my.test"), quick(5s, 5s));
   const Lease lease = acquire_or_fail(*backend, request(key("k"), 60s));
   names::hang("my.test");
   kill_sessions(db);
   CHECK(kept(backend->renew(lease, 60s)));
   names::hang("none.test");
-  const auto none = open_mysql(
-      fmt::format("mysql://root@none.test:{}/{}", server().port(), db.name()), quick(5s, 200ms));
-  const auto p = waiter(*none, request(key("k")))->poll(0us);
+  const auto p =
+      waiter(*open_recipe(at("none.test"), quick(5s, 200ms)), request(key("k")))->poll(0us);
   REQUIRE_FALSE(p);
   CHECK(p.error().code == Errc::unavailable);
   names::answer("my.test", {});

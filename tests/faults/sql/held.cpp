@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// Recipes whose lock belongs to a session.
+#include <csignal>
+#include <cstdlib>
+#include "faults.hpp"
+#include "support/dlock_run.hpp"
+
+using namespace dlock;
+using namespace dlock::test;
+
+namespace {
+
+bool alive(pid_t pid) { return ::kill(pid, 0) == 0; }
+
+// With a job that ignores TERM and reports its pid.
+struct Resisting {
+  Run run;
+  pid_t job;
+  Resisting(const std::string& url, const char* recipe, const char* ttl)
+      : run(url, {"-q", "--recipe", recipe, "--ttl", ttl},
+            {"sh", "-c", "trap '' TERM; echo $$; while :; do sleep 0.05; done"}),
+        job(std::atoi(run.next_line().c_str())) {
+    REQUIRE(job > 1);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("session: the server ends it: lost at once; the next has the lock (the weakness)") {
+  Db db{server()};
+  for (const char* recipe : session_recipes) {
+    CAPTURE(recipe);
+    const std::string url = url_of(db.url(), db, recipe);
+    const auto a = open_recipe(url, calm(), recipe), b = open_recipe(url, calm(), recipe);
+    const Granted g = take_all(*a, request(key("k"), 30s));
+    CHECK_FALSE(readable(g.alarm_fd, 0));
+    auto w = waiter(*b, request(key("k"), 30s));
+    REQUIRE(waits(*w, 50ms));
+    kill_session(db, holders_session(db, recipe));
+    CHECK(readable(g.alarm_fd, 5000));
+    CHECK(lost(a->renew(g.lease, 30s)));
+    CHECK(lost(a->renew(g.lease, 30s)));
+    CHECK(granted_within(*w, 10s).token > g.lease.token);
+    CHECK(a->release(g.lease).value() == Released::was_not_held);
+  }
+}
+
+TEST_CASE("session: its ttl is the lease: heartbeats keep it, silence ends it, and not early") {
+  Db db{server()};
+  for (const char* recipe : session_recipes) {
+    CAPTURE(recipe);
+    const std::string url = url_of(db.url(), db, recipe);
+    const auto a = open_recipe(url, calm(), recipe), b = open_recipe(url, calm(), recipe);
+    const Granted g = take_all(*a, request(key("k"), 3s));
+    auto w = waiter(*b, request(key("k"), 30s));
+    Deadline end = g.lease.deadline;
+    for (int i = 0; i < 5; ++i) {  // longer than the ttl
+      CHECK(waits(*w, 700ms));
+      const auto r = a->renew(g.lease, 3s);
+      REQUIRE(kept(r));
+      end = std::get<Kept>(*r).lease.deadline;
+    }
+    granted_within(*w, 10s);
+    CHECK(Clock::now() >= end);
+    CHECK(lost(a->renew(g.lease, 3s)));
+  }
+}
+
+TEST_CASE("session: a heartbeat without an answer changes nothing; a cut connection ends it") {
+  Db db{server()};
+  Proxy proxy{server().port()};
+  for (const char* recipe : session_recipes) {
+    CAPTURE(recipe);
+    const auto a = open_recipe(url_of(through(proxy, db), db, recipe), quick(300ms), recipe);
+    const Granted g = take_all(*a, request(key("k"), 30s));
+    proxy.stall(Proxy::to_client, true);
+    for (int i = 0; i < 2; ++i) {
+      const auto r = a->renew(g.lease, 30s);
+      REQUIRE_FALSE(r);
+      CHECK(r.error().code == Errc::timed_out);
+    }
+    proxy.stall(Proxy::to_client, false);
+    CHECK(becomes([&] {
+      const auto again = a->renew(g.lease, 30s);
+      REQUIRE_FALSE(lost(again));
+      return kept(again);
+    }));
+    proxy.cut();
+    CHECK(readable(g.alarm_fd, 5000));
+    CHECK(lost(a->renew(g.lease, 30s)));
+    kill_sessions(db);
+  }
+}
+
+TEST_CASE("session: a server that dies: the lock is lost, and the next token is greater") {
+  Server own{{.on_disk = true}};
+  Db db{own};
+  for (const char* recipe : session_recipes) {
+    CAPTURE(recipe);
+    const auto a = open_recipe(db.url(), calm(), recipe), b = open_recipe(db.url(), calm(), recipe);
+    const Granted g = take_all(*a, request(key("k"), 30s));
+    auto w = waiter(*b, request(key("k"), 30s));
+    REQUIRE(waits(*w, 50ms));
+    own.restart();
+    CHECK(readable(g.alarm_fd, 5000));
+    CHECK(lost(a->renew(g.lease, 30s)));
+    CHECK(granted_within(*w, 20s).token > g.lease.token);
+  }
+}
+
+TEST_CASE("kill -9 of dlock frees nothing while the job lives") {
+  Db db{server()};
+  for (const char* recipe : program_recipes) {
+    // one that ends by its ttl is looked at once
+    const bool once = std::find(std::begin(session_recipes), std::end(session_recipes),
+                                std::string_view{recipe}) == std::end(session_recipes);
+    for (int round = 0; round < (once ? 1 : 3); ++round) {
+      CAPTURE(recipe, round);
+      const auto other = open_recipe(db.url(), {}, recipe);
+      Resisting it{db.url(), recipe, "6s"};
+      CHECK(other->inspect(key("k")).value().value().holders.size() == 1);
+      auto w = waiter(*other, request(key("k"), 10s));
+      CHECK(waits(*w));
+      it.run.signal(SIGKILL);
+      it.run.end();
+      const Deadline until = Clock::now() + 20s;
+      for (bool granted = false; !granted && Clock::now() < until;) {
+        const auto p = w->poll(1ms);
+        REQUIRE(p);
+        granted = std::holds_alternative<Granted>(*p);
+        if (!granted) continue;
+        // the job is asked for after the grant; alive now would mean alive at the grant
+        CHECK_FALSE(alive(it.job));
+        other->release(std::get<Granted>(*p).lease).value();
+      }
+      CHECK_FALSE(alive(it.job));
+    }
+  }
+}
+
+TEST_CASE("session: the server ends it: the job is stopped at once, and dlock says 123") {
+  Db db{server()};
+  for (const char* recipe : session_recipes) {
+    CAPTURE(recipe);
+    Resisting it{db.url(), recipe, "30s"};
+    const Deadline before = Clock::now();
+    kill_session(db, holders_session(db, recipe));
+    CHECK(it.run.end() == "exit 123");
+    CHECK(Clock::now() - before < 9s);  // --kill-after is 5 s: the job ignores TERM
+    CHECK_FALSE(alive(it.job));
+  }
+}
