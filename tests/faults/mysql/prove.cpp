@@ -5,7 +5,7 @@
 //
 // Parts: memory; with --full or by name, crowd, disk.
 #include "faults/contest.hpp"
-#include "mysql/lease/lease_backend.hpp"
+#include "mysql/lease/lease_table.hpp"
 #include "support/mariadb_server.hpp"
 
 using namespace dlock;

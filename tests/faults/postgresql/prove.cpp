@@ -7,7 +7,7 @@
 // or by name, dead (what a transaction that stays open elsewhere in the database costs).
 #include <stdexcept>
 #include "faults/contest.hpp"
-#include "postgresql/lease/lease_backend.hpp"
+#include "postgresql/lease/lease_table.hpp"
 #include "support/postgres_server.hpp"
 
 using namespace dlock;
