@@ -41,16 +41,19 @@ class Scene {
     if (verb == "invited") return from_now(state.oldest_invitation_ends());
     const std::string_view what = take_word(words, '/');
     const char name = what.empty() ? ' ' : what[0];
-    if (verb == "release") return answer(state.release(named(name), now));
+    if (verb == "release") return answer(state.release(named(name), now_));
     if (verb == "cancel") return answer(state.cancel(named(name)));
-    if (verb == "holds") return answer(state.holder(named(name), now) != nullptr);
-    if (verb == "slot") return std::to_string(state.holder(named(name), now)->slot);
+    if (verb == "holds") return answer(state.holder(named(name), now_) != nullptr);
+    if (verb == "slot") return std::to_string(state.holder(named(name), now_)->slot);
     if (verb == "force") return std::to_string(state.force_release(number(what)));
-    if (verb == "vanish") return answer(state.vanish(ticket(name), now));
+    if (verb == "vanish") return answer(state.vanish(ticket(name), now_));
     if (verb == "invite") return invite(seconds(what));
-    if (verb == "expire") return state.expire(now), "";
+    if (verb == "expire") {
+      state.expire(now_);
+      return "";
+    }
     if (verb != "renew") throw std::runtime_error("no such step");
-    const auto token = state.renew(named(name), words.empty() ? never : seconds(words), now);
+    const auto token = state.renew(named(name), words.empty() ? never : seconds(words), now_);
     return token ? std::to_string(*token) : "no";
   }
 
@@ -63,12 +66,12 @@ class Scene {
   static Micros seconds(std::string_view text) { return static_cast<Micros>(number(text)) * sec; }
   static std::string answer(bool yes) { return yes ? "yes" : "no"; }
   std::string from_now(Micros t) const {
-    return t == never ? "never" : std::to_string((t - now) / sec);
+    return t == never ? "never" : std::to_string((t - now_) / sec);
   }
   std::string pass(std::string_view span) {
     const bool small = span.ends_with("us");
     const std::string_view digits = span.substr(0, span.find_first_not_of("0123456789"));
-    now += static_cast<Micros>(number(digits)) * (small ? 1 : sec);
+    now_ += static_cast<Micros>(number(digits)) * (small ? 1 : sec);
     return "";
   }
   std::string ask(std::string_view verb, std::string_view words) {
@@ -89,12 +92,14 @@ class Scene {
       else if (word == "floor") a.token_floor = number(value);
       else throw std::runtime_error("no such option");
     }
-    const auto got = state.acquire(a, now);
+    const auto got = state.acquire(a, now_);
     if (const auto* g = std::get_if<LockState::Granted>(&got)) return shown("G", g->token);
     if (const auto* w = std::get_if<LockState::Waiting>(&got)) return shown("W", w->rank);
     return "B";
   }
-  static std::string shown(const char* letter, std::uint64_t n) { return letter + std::to_string(n); }
+  static std::string shown(const char* letter, std::uint64_t n) {
+    return letter + std::to_string(n);
+  }
   std::uint64_t ticket(char name) const {
     for (const auto& h : state.holders)
       if (h.owner == named(name)) return h.ticket;
@@ -103,7 +108,7 @@ class Scene {
   }
   std::string invite(Micros claim) {
     std::string names;
-    for (const std::uint64_t t : state.invite(now, claim))
+    for (const std::uint64_t t : state.invite(now_, claim))
       for (const auto& w : state.waiters)
         if (w.ticket == t) names += w.meta;
     return names;
@@ -114,7 +119,7 @@ class Scene {
     return names;
   }
 
-  Micros now = 100 * sec;
+  Micros now_ = 100 * sec;
 };
 
 void tell(Scene& scene, const std::string& story) {
