@@ -119,18 +119,6 @@ nothing_left() { assert_equal "$(find "$locks" -mindepth 1 -not -name .dlock)" '
   nothing_left
 }
 
-@test "bad options are refused by name" {
-  refused 64 "--scenario: 'x' is not a scenario" bench --scenario handoff,x
-  refused 64 '--clients' bench -c 0
-  refused 64 '--duration' bench -d 0
-  refused 64 'contradict' bench -d 1s -N 5
-  refused 64 "have a recipe" bench --recipe nope
-  refused 64 '--output' bench --output xml
-  refused 64 '--hold' bench --hold 20s
-  refused 64 '--backend' bench -b nope:
-  refused 64 'twice' bench -b file: -b file:
-}
-
 @test "--repeat: the median and the range, and each part" {
   run --separate-stderr -0 quick --scenario handoff --repeat 3
   assert_line --index 0 --partial ', 3 times, median [range]'

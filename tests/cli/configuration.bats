@@ -71,12 +71,6 @@ value() { "$DLOCK" config "$@" | sed -n 's/ *#.*//; /^[a-z]/p'; }
   echo "$output" | sed '/^\(ops\|duration\|backend\) /d' >made.toml
   run -0 value --config made.toml
   assert_line 'wait = "3m"'
-  refused 64 "config: unexpected argument 'k'" config k
-  refused 64 "'--wait' is an option of run, acquire, release, fence, not of config" config --wait 3
-  refused 64 '--show-config no longer exists: use dlock config' --show-config
-  refused 64 'run: --show-config no longer exists: use dlock config' \
-    run --show-config --key k -- true
-  refused 64 '--debug-report no longer exists: use dlock config --report' --debug-report
 }
 
 @test "an error names file, line and key: 78" {

@@ -131,11 +131,3 @@ one_waits() { [ "$("$DLOCK" inspect "$1" --no-heading -o WAIT)" = 1 ]; }
   assert_equal "$status: $(tail -n 1 out)" '123: (exit 123)'
   run -123 sh -c "$(cat out)"
 }
-
-@test "what is printed for a lock can be evaluated, and nothing is added" {
-  run --separate-stderr -0 "$DLOCK" acquire --key "it's" --output env
-  refute_line --partial exit
-  eval "$output"
-  assert_equal "$DLOCK_KEY" "it's"
-  run -0 "$DLOCK" check --key "$DLOCK_KEY" --token "$DLOCK_TOKEN"
-}

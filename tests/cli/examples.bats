@@ -515,37 +515,24 @@ X
 @test "rights and tables are those of the sources, which other tests use" {
   words() { sed 's/^ACL SETUSER dlock //' | tr -s ' \n' '\n\n' | grep . | sort; }
   of_sources() { grep "^ACL SETUSER dlock .*$2" "$root/backends/$1/README.md" | head -n 1 | words; }
+  rights_of() { lines_of "$1" | grep '^ACL '; }
   not_run dlock-redis.7 \
-    'tests/faults/redis/acl.cpp logs in with the rights of backends/redis/README.md' <<'X'
-ACL SETUSER dlock on >PASSWORD resetkeys resetchannels -@all
-ACL SETUSER dlock ~dlock:* +info +eval +evalsha +blpop +wait +scan
-ACL SETUSER dlock +time +hgetall +hmget +hset +hdel +pexpire +del
-ACL SETUSER dlock +rpush +zadd +zrem +zremrangebyscore +zrange
-ACL SETUSER dlock +zrangebyscore +zrevrangebyscore +zscore +zcard
-ACL SETUSER dlock +zcount +zrank
-X
+    'tests/faults/redis/acl.cpp logs in with the rights of backends/redis/README.md' \
+    < <(rights_of dlock-redis.7)
   assert_equal "$(words <<<"$example")" "$(of_sources redis 'dlock:\*')"
-  not_run dlock-redlock.7 'a test logs in with the rights of backends/redlock/README.md' <<'X'
-ACL SETUSER dlock on >PASSWORD resetkeys resetchannels -@all
-ACL SETUSER dlock ~jobs:* ~dlock:redlock:jobs:*
-ACL SETUSER dlock ~dlock:redlock-wake:jobs:*
-ACL SETUSER dlock +info +eval +evalsha +blpop +scan +time +get +set
-ACL SETUSER dlock +del +pexpire +pttl +type +llen +rpush
-X
+  not_run dlock-redlock.7 'a test logs in with the rights of backends/redlock/README.md' \
+    < <(rights_of dlock-redlock.7)
   assert_equal "$(words <<<"$example")" "$(of_sources redlock 'jobs:\*')"
-  lines_of dlock-mysql.7 | sed -n '/^CREATE TABLE/,/ENGINE=/p' >tables
-  not_run dlock-mysql.7 'the same text as in the .sql files of backends/mysql' <tables
-  find "$root/backends/mysql" -name "*.sql" -exec cat {} + >sources
-  while IFS= read -r line; do
-    grep -qxFe "${line%;}" -e "$line" -e "$line;" sources || fail "in no .sql file: $line"
-  done <tables
-  lines_of dlock-postgresql.7 |
-    sed -n '/^CREATE TABLE/,/FROM dlock_lock l\|scale_factor=0)$/p' >tables
-  not_run dlock-postgresql.7 'the same text as in the .sql files of backends/postgresql' <tables
-  find "$root/backends/postgresql" -name "*.sql" -exec cat {} + >sources
-  while IFS= read -r line; do
-    grep -qxFe "${line%;}" -e "$line" -e "$line;" sources || fail "in no .sql file: $line"
-  done <tables
+  tables() { # BACKEND LAST: the page's lines from CREATE TABLE to the LAST one are in its .sql files
+    lines_of "dlock-$1.7" | sed -n "/^CREATE TABLE/,/$2/p" >tables
+    not_run "dlock-$1.7" "the same text as in the .sql files of backends/$1" <tables
+    find "$root/backends/$1" -name "*.sql" -exec cat {} + >sources
+    while IFS= read -r line; do
+      grep -qxFe "${line%;}" -e "$line" -e "$line;" sources || fail "in no .sql file: $line"
+    done <tables
+  }
+  tables mysql 'ENGINE='
+  tables postgresql 'FROM dlock_lock l\|scale_factor=0)$'
   not_run dlock-postgresql.7 'names accounts of a server' <<'X'
 CREATE ROLE dlock LOGIN PASSWORD 'PASSWORD';
 CREATE DATABASE locks OWNER dlock;

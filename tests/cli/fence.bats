@@ -104,13 +104,6 @@ setup() {
   assert [ ! -e ran ]
 }
 
-@test "usage" {
-  refused 64 '--token' fence --state f --token 0 -- true
-  refused 64 '--state is missing' fence --token 1 -- true
-  refused 64 '--token is missing' fence --state f -- true
-  refused 64 'put -- before the command' fence --state f --token 1 true
-}
-
 @test "the worked example: the write of a holder that was frozen is refused" {
   publish='cat >new && mv new page'
   frozen=$("$DLOCK" run --key site -- sh -c 'echo $DLOCK_TOKEN')

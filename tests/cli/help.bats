@@ -66,21 +66,6 @@ sorted() { tr ' ' '\n' | sort | tr '\n' ' '; }
     "all $(options_of run | wc -w) options"
 }
 
-@test "every option of --help is accepted, by its long name and its letter" {
-  for command in $commands; do
-    while read -r letter name argument; do
-      for form in "--$name" ${letter#none}; do
-        [ "$name" != help ] || continue
-        run timeout 20 "$DLOCK" "$command" "$form" ${argument:+@} --help
-        [[ $output != *'unknown option'* && $output != *'is an option of'* ]] ||
-          fail "$command $form: $output"
-      done
-    done < <("$DLOCK" "$command" --help=all |
-      sed -n -e 's/^      --/  none, --/' \
-        -e 's/^  \([^ ]*\), --\([a-z-]*\)=\{0,1\}\([^ ]*\).*/\1 \2 \3/p')
-  done
-}
-
 @test "dlock --help lists the commands and the exit statuses" {
   run --separate-stderr -0 "$DLOCK" --help
   for command in $commands; do assert_line --regexp "^  $command "; done

@@ -432,7 +432,6 @@ limited() { timeout 20 bash -c 'ulimit "$0" "$1" && shift && exec "$DLOCK" "$@"'
     "dlock: --backend: lock directory $PWD/typo/locks does not exist, and neither does $PWD/typo"
   refused 73 'create lock directory /proc/new: No such file or directory' \
     run -q -b file:/proc/new --key k -- true
-  refused 64 'file takes a directory and no host' run -b file://host/new --key k -- true
   refused 73 "lock directory $PWD/typo: does not exist, and recipe flock makes none" \
     run -b "file:$PWD/typo?recipe=flock" --key k -- true
 }

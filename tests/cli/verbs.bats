@@ -147,8 +147,6 @@ STEPS
 }
 
 @test "release --revoke --wait: until the holder is gone, or 75" {
-  refused 64 '--wait goes with --revoke' release --key k --force --yes --wait 1s
-  refused 64 '--wait goes with --revoke' release --key k --handle x --wait 1s
   "$DLOCK" run -k 1m --key k -- \
     sh -c 'trap "" TERM; echo >"$0"; sleep 60' "$BATS_TEST_TMPDIR/up" 3>&- &
   eventually test -e "$BATS_TEST_TMPDIR/up"
@@ -223,17 +221,6 @@ STEPS
   run -1 "$DLOCK" check "$sequencer"
 }
 
-@test "shared and limited grants" {
-  "$DLOCK" acquire --key s -s >/dev/null
-  "$DLOCK" acquire --key s --shared >/dev/null
-  run -75 "$DLOCK" acquire --key s -n
-  for want in 0 1; do
-    run -0 json 'j["slot"], j["mode"]' <<<"$("$DLOCK" acquire --key p --limit 2 --output json)"
-    assert_output "($want, 'permit')"
-  done
-  run -75 "$DLOCK" acquire --key p --limit 2 -n
-}
-
 @test "--output json has these names and no others" {
   run -0 "$DLOCK" acquire --key k --ttl 90s --output json
   assert_equal "${#lines[@]}" 1
@@ -278,19 +265,6 @@ NO_READER
   run -64 bash -c '"$DLOCK" acquire --key k >&-'
   assert_output --partial 'standard output is not open for writing'
   [ ! -e "$BATS_TEST_TMPDIR/locks/k" ] || is_free k
-}
-
-@test "a recipe without detached leases is refused, and --hold is named" {
-  refused 64 '--hold' acquire --key k --recipe flock
-  [ ! -e "$BATS_TEST_TMPDIR/locks/k" ]
-}
-
-@test "options that a recipe lacks are refused before the store is reached" {
-  refused 64 '--limit: recipe flock of file has no permits' \
-    run --limit 3 --recipe flock --key k -- true
-  refused 64 '--lock-delay: recipe flock of file has no lock-delay' \
-    run --lock-delay 3 --recipe flock --key k -- true
-  DLOCK_LIMIT=3 refused 78 'DLOCK_LIMIT: recipe flock' run --recipe flock --key k -- true
 }
 
 @test "--hold holds until standard input ends" {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 #include <catch2/catch.hpp>
@@ -113,6 +114,10 @@ class Event {
   void set() const {
     const std::uint64_t one = 1;
     REQUIRE(::write(fd_.get(), &one, sizeof one) == sizeof one);
+  }
+  bool comes() const {  // waits for it; it stays set
+    pollfd p{fd_.get(), POLLIN, 0};
+    return ::poll(&p, 1, static_cast<int>(patient / 1ms)) == 1;
   }
 
  private:

@@ -5,6 +5,7 @@
 #include <utility>
 #include "common/holders.hpp"
 #include "simulation/ensemble.hpp"
+#include "simulation/sql_text.hpp"
 
 namespace dlock::simulation {
 namespace {
@@ -12,16 +13,12 @@ namespace {
 constexpr Nanos looks_at_clients = second;  // who waits for a name is asked so often if it is there
 constexpr unsigned deadlock = 1213, row_wait_timeout = 1205, interrupted = 1317;
 
-bool writes_locks(const sql::Statement& s) {
-  using Kind = sql::Statement::Kind;
-  if (s.kind == Kind::execute) return true;  // what the recipe prepares are such statements
-  return (s.kind == Kind::update || s.kind == Kind::insert) &&
-         s.select.from[0].table == "dlock_lock";
+bool writes_locks(std::string_view statement) {
+  return statement.starts_with("UPDATE dlock_lock") ||
+         statement.starts_with("INSERT IGNORE INTO dlock_lock");
 }
 
 }  // namespace
-
-Micros Database::micros() const noexcept { return clock_at_start + world_.now() / 1000; }
 
 std::string Database::name_of(std::string_view request) const {
   std::string rest{request}, names;
@@ -36,27 +33,11 @@ std::string Database::name_of(std::string_view request) const {
 
 // A quiet or loud release of a grant that is known, and the end of a wait.
 bool Database::undoes(std::string_view request) const {
-  return request.find("dlock_give") != request.npos ||
-         request.find(" AND waiters<=") != request.npos ||
+  return request.find(" AND waiters<=") != request.npos ||
          request.find("DELETE FROM dlock_wait") != request.npos;
 }
 
 // ---- requests ----------------------------------------------------------------------------------
-
-void Database::receive(const LinkPtr& link, std::string_view bytes) {
-  link->unparsed += bytes;
-  if (world_.now() >= frozen_until_) return serve(link);
-  if (std::find(unserved_.begin(), unserved_.end(), link) == unserved_.end())
-    unserved_.push_back(link);
-}
-
-void Database::freeze(Nanos span) {
-  frozen_until_ = std::max(frozen_until_, world_.now() + span);
-  world_.at(frozen_until_, 20, [this] {
-    if (world_.now() < frozen_until_) return;
-    for (const LinkPtr& link : std::exchange(unserved_, {})) serve(link);
-  });
-}
 
 void Database::serve(const LinkPtr& link) {
   for (;;) {
@@ -73,7 +54,8 @@ void Database::serve(const LinkPtr& link) {
     Client& c = clients_.at(found->second);
     c.heard = world_.now();
     try {
-      for (sql::Statement& statement : sql::parse(f[1])) c.open.push_back(std::move(statement));
+      for (std::string& statement : sql::statements_in(f[1]))
+        c.open.push_back(std::move(statement));
       go_on(c);
     } catch (const sql::Unknown& e) { return world_.broken(e.what()); }
   }
@@ -121,7 +103,7 @@ void Database::answer(Client& c, const sql::Reply& reply) {
     f.insert(f.end(), {std::to_string(reply.affected), std::to_string(reply.insert_id),
                        std::to_string(reply.rows.size())});
   for (const sql::Row& row : reply.rows)
-    for (const sql::Value& v : row) f.push_back(v.null() ? "" : "=" + v.shown());
+    for (const sql::Cell& v : row) f.push_back(v ? "=" + *v : "");
   if (c.link) network_->reply(c.link, frame(f));
 }
 
@@ -146,7 +128,7 @@ void Database::end_wait_for_name(Client& c, bool obtained) {
   sql::Reply reply;
   reply.has_rows = true;
   reply.rows = {std::exchange(c.before, {})};
-  reply.rows[0].push_back(sql::Value::of(obtained ? 1 : 0));
+  reply.rows[0].push_back(obtained ? "1" : "0");
   answer(c, reply);
 }
 
@@ -227,9 +209,7 @@ void Database::wait_for_row(Client& c) {
   c.began = micros();
   c.wait = ++waits_;
   queue_.push_back(id);
-  const auto set = c.session.settings.find("innodb_lock_wait_timeout");
-  const Nanos most = (set == c.session.settings.end() ? 50 : set->second) * second;
-  world_.after(most, mixed(25, id), [this, id, number = waits_] {
+  world_.after(c.session.row_wait * second, mixed(25, id), [this, id, number = waits_] {
     const auto found = clients_.find(id);
     if (found == clients_.end() || found->second.wait != number || !found->second.waits_for_row)
       return;
@@ -290,8 +270,7 @@ void Database::watch_silence(std::uint64_t session) {
   const auto found = clients_.find(session);
   if (found == clients_.end()) return;
   Client& c = found->second;
-  const auto set = c.session.settings.find("wait_timeout");
-  const Nanos most = (set == c.session.settings.end() ? 28'800 : set->second) * second;
+  const Nanos most = c.session.silence * second;
   if (!busy(c) && c.heard + most <= world_.now()) {
     if (world_.told()) world_.say("store", fmt::format("session {} was silent too long", session));
     const LinkPtr link = c.link;
@@ -307,21 +286,18 @@ void Database::watch_silence(std::uint64_t session) {
 void Database::restart() {
   if (!up_) return;
   if (world_.told()) world_.say("store", forgets_ ? "restarts without its rows" : "restarts");
-  up_ = false;
-  frozen_until_ = rows_locked_until_ = 0;
-  unserved_.clear();
+  rows_locked_until_ = 0;
   queue_.clear();
   of_link_.clear();
   clients_.clear();
   sql_.names.clear();
   last_session_ = 0;  // numbers of sessions are given again
   if (forgets_) {
-    sql_.tables.clear();
+    sql_.forget_rows();
     holders_.clear();
     ledger_.forgotten();
   }
-  network_->cut_all();
-  world_.fault_lasts_until(world_.now() + down_time);
+  goes_down();
   world_.after(down_time, 21, [this] { up_ = true; });
 }
 
@@ -330,13 +306,9 @@ void Database::restart() {
 // Compares the record with the one before the last statement. A grant that has ended stands there
 // until the next change; a renewal that waited for the row meanwhile makes it longer again.
 void Database::look_at_locks() {
-  const auto found = sql_.tables.find("dlock_lock");
-  if (found == sql_.tables.end()) return;
-  const sql::Table& t = found->second;
-  const auto state = t.find("state");
   std::map<FencingToken, Micros> now_there;
-  for (const sql::Row& row : t.rows) {
-    const auto record = decode(row[*state].text);
+  for (const sql::LockRow& row : sql_.locks) {
+    const auto record = decode(row.state);
     if (!record) return world_.broken("a record cannot be read");
     for (const LockState::Holder& h : record->list) {
       now_there[h.token] = h.deadline;
@@ -369,11 +341,7 @@ std::uint64_t Database::hash() const {
   std::uint64_t h = mixed(last_session_, (up_ ? 1U : 0U) + 2 * queue_.size());
   h = mixed(h, mixed(static_cast<std::uint64_t>(frozen_until_),
                      static_cast<std::uint64_t>(rows_locked_until_)));
-  for (const auto& [name, table] : sql_.tables)
-    for (const sql::Row& row : table.rows)
-      for (const sql::Value& v : row) h = mixed(h, hash_of(v.shown()));
-  sql_.names.each(
-      [&](const std::string& name, std::uint64_t by) { h = mixed(h, hash_of(name) + by); });
+  h = mixed(h, sql_.hash());
   for (const std::uint64_t waits : queue_) h = mixed(h, waits);
   for (const auto& [token, ends] : holders_)
     h = mixed(h, mixed(token, static_cast<std::uint64_t>(ends)));

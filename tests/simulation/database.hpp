@@ -24,13 +24,10 @@ class Database final : public Server {
   // `forgets`: a restart loses every row, as the promotion of a replica that has seen none of them.
   // `limit`: of every permit.
   Database(World& world, Ledger& ledger, bool forgets, unsigned limit)
-      : world_(world), ledger_(ledger), forgets_(forgets), limit_(limit) {}
+      : Server(world), ledger_(ledger), forgets_(forgets), limit_(limit) {}
 
-  bool accepts() const override { return up_; }
-  void receive(const LinkPtr&, std::string_view bytes) override;
   void closed(const LinkPtr&) override;
   void restart() override;
-  void freeze(Nanos span) override;
   void lock_rows(Nanos span) override;
   bool empty() const override;
   std::uint64_t hash() const override;
@@ -41,8 +38,8 @@ class Database final : public Server {
   struct Client {
     sql::Session session{};
     LinkPtr link{};  // none: the client has closed it, and the session does not know yet
-    std::deque<sql::Statement> open{};  // of the request that is being carried out
-    Micros began = 0;                   // the one that waits for a row
+    std::deque<std::string> open{};  // statements of the request that is being carried out
+    Micros began = 0;                // the one that waits for a row
     bool waits_for_row = false;
     std::string waits_for_name{};
     sql::Row before{};       // of the answer to that wait
@@ -51,8 +48,7 @@ class Database final : public Server {
   };
   using Clients = std::map<std::uint64_t, Client>;
 
-  Micros micros() const noexcept;
-  void serve(const LinkPtr&);
+  void serve(const LinkPtr&) override;
   void login(const LinkPtr&);
   void go_on(Client&);
   void carry_out(Client&, Micros began);
@@ -69,17 +65,14 @@ class Database final : public Server {
   void look_at_locks();
   bool busy(const Client& c) const noexcept { return c.waits_for_row || !c.waits_for_name.empty(); }
 
-  World& world_;
   Ledger& ledger_;
   const bool forgets_;
   const unsigned limit_;
-  bool up_ = true;
-  Nanos frozen_until_ = 0, rows_locked_until_ = 0;
+  Nanos rows_locked_until_ = 0;
   sql::Server sql_;
   Clients clients_;
   std::uint64_t last_session_ = 0, waits_ = 0;
   std::map<const Link*, std::uint64_t> of_link_;
-  std::vector<LinkPtr> unserved_;
   std::vector<std::uint64_t> queue_;        // sessions that wait for a name or a row, longest first
   std::map<FencingToken, Micros> holders_;  // as recorded when last seen, with their ends
 };

@@ -52,34 +52,15 @@ std::string Ensemble::name_of(std::string_view request) const {
 
 bool Ensemble::undoes(std::string_view request) const { return request.starts_with("delete"); }
 
-void Ensemble::receive(const LinkPtr& link, std::string_view bytes) {
-  link->unparsed += bytes;
-  if (world_.now() >= frozen_until_) return serve(link);
-  if (std::find(unserved_.begin(), unserved_.end(), link) == unserved_.end())
-    unserved_.push_back(link);
-}
-
 void Ensemble::serve(const LinkPtr& link) {
   for (Fields f = take_frame(link->unparsed); !f.empty(); f = take_frame(link->unparsed))
     execute(link, f);
 }
 
-void Ensemble::freeze(Nanos span) {
-  frozen_until_ = std::max(frozen_until_, world_.now() + span);
-  world_.at(frozen_until_, 20, [this] {
-    if (world_.now() < frozen_until_) return;
-    for (const LinkPtr& link : std::exchange(unserved_, {})) serve(link);
-  });
-}
-
 void Ensemble::restart() {
   if (!up_) return;
   if (world_.told()) world_.say("store", "restarts");
-  up_ = false;
-  frozen_until_ = 0;
-  unserved_.clear();
-  network_->cut_all();
-  world_.fault_lasts_until(world_.now() + down_time);
+  goes_down();
   world_.after(down_time, 21, [this] {
     up_ = true;
     for (auto& [id, s] : sessions_) {

@@ -21,17 +21,14 @@ Fields take_frame(std::string& from);
 
 class Ensemble final : public Server {
  public:
-  Ensemble(World& world, Ledger& ledger) : world_(world), ledger_(ledger) {
+  Ensemble(World& world, Ledger& ledger) : Server(world), ledger_(ledger) {
     nodes_["/"];
     ledger_.tokens_of_coming = true;
   }
 
-  bool accepts() const override { return up_; }
-  void receive(const LinkPtr&, std::string_view bytes) override;
   void closed(const LinkPtr&) override;
   // Keeps everything; but a new leader tracks each session by its first timeout.
   void restart() override;
-  void freeze(Nanos span) override;
   bool empty() const override;
   std::uint64_t hash() const override;
   bool undoes(std::string_view request) const override;
@@ -52,7 +49,7 @@ class Ensemble final : public Server {
     int rc = 0;
     std::string path;
   };
-  void serve(const LinkPtr&);
+  void serve(const LinkPtr&) override;
   void execute(const LinkPtr&, const Fields&);
   void connect(const LinkPtr&, const Fields&);
   void touch(std::int64_t id);
@@ -68,15 +65,11 @@ class Ensemble final : public Server {
   void look_at_queues();
   static void add_stat(Fields&, const Node&);
 
-  World& world_;
   Ledger& ledger_;
-  bool up_ = true;
-  Nanos frozen_until_ = 0;
   std::int64_t zxid_ = 100, last_session_ = 0;
   std::map<std::string, Node> nodes_;
   std::map<std::int64_t, Session> sessions_;
   std::map<const Link*, std::int64_t> of_link_;
-  std::vector<LinkPtr> unserved_;
 };
 
 }  // namespace dlock::simulation

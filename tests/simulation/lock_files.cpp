@@ -35,7 +35,8 @@ std::optional<file::KeyRecord> in_force(const FileSystem& files, const Node& sta
 }  // namespace
 
 LockFiles::LockFiles(World& world, Ledger& ledger, unsigned limit)
-    : world_(world), ledger_(ledger), limit_(limit) {
+    : Server(world), ledger_(ledger), limit_(limit) {
+  up_ = false;
   world.files = &files_;
   world.disk_fails = [this](const Fault& fault) { fails(fault); };
   files_.written = [this](const Node& node) { written(node); };

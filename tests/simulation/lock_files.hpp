@@ -18,21 +18,18 @@ class LockFiles final : public Server {
 
   bool empty() const override;  // no holder lives, by the state and the FIFOs
 
-  bool accepts() const override { return false; }
-  void receive(const LinkPtr&, std::string_view) override {}
   void closed(const LinkPtr&) override {}
   void restart() override {}
-  void freeze(Nanos) override {}
   std::uint64_t hash() const override { return 0; }
   bool undoes(std::string_view) const override { return false; }
   std::string name_of(std::string_view) const override { return {}; }
 
  private:
+  void serve(const LinkPtr&) override {}
   void written(const Node&);
   void fails(const Fault&);
   NodePtr state() const { return files_.find("/locks/k/state"); }
 
-  World& world_;
   Ledger& ledger_;
   const unsigned limit_;
   FileSystem files_;

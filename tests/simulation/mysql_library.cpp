@@ -5,16 +5,14 @@
 // the read timeout has passed. (A login is one exchange here; in the protocol the server speaks
 // first.)
 #include <errmsg.h>
-#include <fmt/format.h>
 #include <mysql.h>
 #include <algorithm>
 #include <cerrno>
-#include <cstdarg>
 #include <string>
 #include <utility>
 #include <vector>
 #include "core/number.hpp"
-#include "simulation/bound_values.hpp"
+#include "mysql/client/connection.hpp"
 #include "simulation/ensemble.hpp"
 #include "simulation/process.hpp"
 
@@ -34,7 +32,7 @@ struct Handle {
   bool logged_in = false;
   unsigned connect_timeout = 0, read_timeout = 0;
   std::uint64_t thread = 0, affected = 0, insert_id = 0;
-  unsigned error = 0, prepared = 0;
+  unsigned error = 0;
   std::string inbox;
   Fields answer;  // the current one
   std::string message;
@@ -88,7 +86,7 @@ struct Rows {
 // What a MYSQL_STMT* points to. Its answers are read in steps.
 struct Statement {
   Handle* connection;
-  PreparedStatement words{};
+  std::string text{}, with_values{};
 
   int ask(const std::string& sql, int& failed) {
     Handle& h = *connection;
@@ -110,6 +108,14 @@ struct Statement {
     return 0;
   }
 };
+
+std::string in_sql(const MYSQL_BIND& b) {
+  if (b.buffer_type == MYSQL_TYPE_LONGLONG && b.is_unsigned != 0)
+    return std::to_string(*static_cast<const std::uint64_t*>(b.buffer));
+  if (b.buffer_type == MYSQL_TYPE_LONGLONG)
+    return std::to_string(*static_cast<const std::int64_t*>(b.buffer));
+  return dlock::mysql::hex({static_cast<const char*>(b.buffer), b.buffer_length});
+}
 
 Handle* of(const MYSQL* m) { return reinterpret_cast<Handle*>(const_cast<MYSQL*>(m)); }
 Rows* of(MYSQL_RES* r) { return reinterpret_cast<Rows*>(r); }
@@ -222,22 +228,26 @@ MYSQL_RES* mysql_store_result(MYSQL* m) {
 // ---- prepared statements ----
 
 MYSQL_STMT* mysql_stmt_init(MYSQL* m) {
-  return reinterpret_cast<MYSQL_STMT*>(
-      new Statement{of(m), {fmt::format("s{}", ++of(m)->prepared), ""}});
+  return reinterpret_cast<MYSQL_STMT*>(new Statement{of(m)});
 }
 int mysql_stmt_prepare_start(int* failed, MYSQL_STMT* s, const char* sql, unsigned long size) {
-  of(s)->words.text.assign(sql, size);
-  return of(s)->ask(of(s)->words.prepare(), *failed);
+  of(s)->text.assign(sql, size);
+  return of(s)->ask("PREPARE " + of(s)->text, *failed);
 }
 int mysql_stmt_prepare_cont(int* failed, MYSQL_STMT* s, int happened) {
   return of(s)->go_on(*failed, happened);
 }
 my_bool mysql_stmt_bind_param(MYSQL_STMT* s, MYSQL_BIND* bound) {
-  of(s)->words.bind(bound);
+  std::string& sql = of(s)->with_values;
+  sql.clear();
+  for (const char c : of(s)->text) {
+    if (c == '?') sql += in_sql(*bound++);
+    else sql += c;
+  }
   return 0;
 }
 int mysql_stmt_execute_start(int* failed, MYSQL_STMT* s) {
-  return of(s)->ask(of(s)->words.execute(), *failed);
+  return of(s)->ask(of(s)->with_values, *failed);
 }
 int mysql_stmt_execute_cont(int* failed, MYSQL_STMT* s, int happened) {
   return of(s)->go_on(*failed, happened);

@@ -2,6 +2,7 @@
 #include "simulation/network.hpp"
 #include <fmt/format.h>
 #include <algorithm>
+#include <utility>
 #include "simulation/process.hpp"
 
 namespace dlock::simulation {
@@ -138,5 +139,30 @@ void Network::cut_all() {
 }
 
 void Network::forget(const LinkPtr& link) { std::erase(links_, link); }
+
+// ---- the other end -----------------------------------------------------------------------------
+
+void Server::receive(const LinkPtr& link, std::string_view bytes) {
+  link->unparsed += bytes;
+  if (world_.now() >= frozen_until_) return serve(link);
+  if (std::find(unserved_.begin(), unserved_.end(), link) == unserved_.end())
+    unserved_.push_back(link);
+}
+
+void Server::freeze(Nanos span) {
+  frozen_until_ = std::max(frozen_until_, world_.now() + span);
+  world_.at(frozen_until_, 20, [this] {
+    if (world_.now() < frozen_until_) return;
+    for (const LinkPtr& link : std::exchange(unserved_, {})) serve(link);
+  });
+}
+
+void Server::goes_down() {
+  up_ = false;
+  frozen_until_ = 0;
+  unserved_.clear();
+  network_->cut_all();
+  world_.fault_lasts_until(world_.now() + down_time);
+}
 
 }  // namespace dlock::simulation

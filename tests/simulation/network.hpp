@@ -34,13 +34,14 @@ class Network;
 // The other end of all connections.
 class Server {
  public:
+  explicit Server(World& world) : world_(world) {}
   virtual ~Server() = default;
   void join(Network& network) noexcept { network_ = &network; }
-  virtual bool accepts() const = 0;
-  virtual void receive(const LinkPtr&, std::string_view bytes) = 0;
+  bool accepts() const noexcept { return up_; }
+  void receive(const LinkPtr&, std::string_view bytes);
   virtual void closed(const LinkPtr&) = 0;
   virtual void restart() = 0;
-  virtual void freeze(Nanos span) = 0;
+  void freeze(Nanos span);  // what is received meanwhile is served at its end
   virtual void evict() {}
   virtual void fail_over(Nanos) {}  // to a state that is older by so much
   virtual void lock_rows(Nanos) {}  // others wait for that long to write
@@ -52,7 +53,17 @@ class Server {
  protected:
   static constexpr Nanos down_time = 200 * millisecond;                  // of a restart
   static constexpr std::int64_t clock_at_start = 1'700'000'000'000'000;  // microseconds since 1970
+  std::int64_t micros() const noexcept { return clock_at_start + world_.now() / 1000; }
+  virtual void serve(const LinkPtr&) = 0;  // what is in `unparsed`
+  void goes_down();                        // its process and all connections; up_ comes later
+
+  World& world_;
   Network* network_ = nullptr;
+  bool up_ = true;
+  Nanos frozen_until_ = 0;
+
+ private:
+  std::vector<LinkPtr> unserved_;
 };
 
 class Network {

@@ -2,441 +2,463 @@
 #include "simulation/sql_server.hpp"
 #include <fmt/format.h>
 #include <algorithm>
-#include <array>
-#include <limits>
 #include <utility>
+#include "core/number.hpp"
+#include "mysql/client/connection.hpp"
+#include "simulation/sql_text.hpp"
+#include "simulation/world.hpp"
 
 namespace dlock::simulation::sql {
 namespace {
 
-constexpr unsigned no_such_table = 1146, not_prepared = 1243;
+constexpr unsigned no_such_table = 1146;
 
-struct Scope {
-  const std::string* alias;
-  const Table* table;
-  const Row* row;
-  const Scope* outer;
-};
+std::int64_t number(const std::string& text) {
+  return parse_number<std::int64_t>(text).value_or(0);
+}
+std::string text(std::int64_t n) { return std::to_string(n); }
 
-struct MissingTable {};
+}  // namespace
+
+// ---- what the statements do --------------------------------------------------------------------
 
 // Runs one statement.
 class Run {
  public:
-  Run(Server& server, Session& session, std::int64_t now)
+  Run(Server& server, Session& session, Micros now)
       : server_(server), session_(session), now_(now) {}
 
-  Reply statement(const Statement& s) {
-    using Kind = Statement::Kind;
-    Reply reply;
-    switch (s.kind) {
-      case Kind::select:
-        if (auto wait = must_wait(s.select)) {
-          reply.waits = std::move(wait);
-          return reply;
-        }
-        reply.has_rows = true;
-        reply.rows = rows_of(s.select, nullptr, true);
-        break;
-      case Kind::update: update(s, reply); break;
-      case Kind::insert: insert(s, reply); break;
-      case Kind::erase: erase(s, reply); break;
-      case Kind::run:
-        for (const Expr& e : s.values) (void)value(e, nullptr);
-        break;
-      case Kind::set_session:
-        for (const auto& [name, e] : s.assignments)
-          session_.settings[name] = value(e, nullptr).as_number();
-        break;
-      case Kind::set_variable:
-        session_.variables[s.assignments[0].name] = value(s.assignments[0].value, nullptr);
-        break;
-      case Kind::create: create(s); break;
-      case Kind::show_variables: show_variables(s, reply); break;
-      case Kind::prepare: session_.prepared[s.name] = s.prepared; break;
-      case Kind::execute: {
-        const auto found = session_.prepared.find(s.name);
-        if (found == session_.prepared.end()) {
-          reply.error = not_prepared;
-          return reply;
-        }
-        for (const Expr& e : s.values) parameters_.push_back(value(e, nullptr));
-        return statement(*found->second);
-      }
-      case Kind::kill_query:
-        reply.kills = static_cast<std::uint64_t>(value(s.values[0], nullptr).as_number());
-        break;
-    }
-    reply.insert_id = insert_id_;
-    session_.row_count = reply.has_rows ? -1 : static_cast<std::int64_t>(reply.affected);
-    return reply;
-  }
+  Reply statement(std::string_view sql);
 
  private:
-  Table& table(const std::string& name) {
-    const auto found = server_.tables.find(name);
-    if (found == server_.tables.end()) throw MissingTable{};
-    return found->second;
+  struct Known {
+    std::string pattern;
+    void (Run::*act)();
+    bool needs_tables = true;
+  };
+  static std::vector<Known> known();
+
+  // the next value of the statement
+  const std::string& word() { return values_.at(used_++); }
+  std::int64_t count() { return number(word()); }
+  void give(Row row) { reply_.rows.push_back(std::move(row)); }
+
+  LockRow* lock(std::string_view name) {
+    auto& all = server_.locks;
+    const auto found =
+        std::find_if(all.begin(), all.end(), [&](const LockRow& l) { return l.name == name; });
+    return found == all.end() ? nullptr : &*found;
   }
-
-  // ---- statements ----
-
-  // The one statement that waits: SELECT ..., GET_LOCK(name, seconds).
-  std::optional<Reply::Wait> must_wait(const Select& s) {
-    const Expr& last = s.items.back();
-    if (!s.from.empty() || last.name != "GET_LOCK") return {};
-    const std::string name = value(last.of[0], nullptr).shown();
-    const std::string seconds = value(last.of[1], nullptr).shown();
-    const auto owner = server_.names.owner(name);
-    if (!owner || *owner == session_.number || seconds == "0") return {};
-    Reply::Wait wait{name, std::stod(seconds)};
-    for (std::size_t i = 0; i + 1 < s.items.size(); ++i)
-      wait.before.push_back(value(s.items[i], nullptr));
-    return wait;
-  }
-
-  void update(const Statement& s, Reply& reply) {
-    const Source& source = s.select.from[0];
-    Table& t = table(source.table);
-    for (Row& row : t.rows) {
-      const Scope scope{&source.alias, &t, &row, nullptr};
-      if (s.select.where && !value(*s.select.where, &scope).yes()) continue;
-      assign(t, row, s.assignments, scope);
-      ++reply.affected;
-    }
-  }
-
-  // From left to right; what follows sees the new values.
-  void assign(const Table& t, Row& row, const std::vector<Assignment>& all, const Scope& scope) {
-    for (const auto& [name, e] : all) row[column(t, name)] = value(e, &scope);
-  }
-
-  void insert(const Statement& s, Reply& reply) {
-    Table& t = table(s.select.from[0].table);
-    Row made;
-    std::size_t counter = t.columns.size();
-    for (const Column& c : t.columns) {
-      if (c.counts) counter = made.size();
-      made.push_back(c.usual);
-    }
-    for (const auto& [name, e] : s.assignments) made[column(t, name)] = value(e, nullptr);
-    if (counter < t.columns.size()) made[counter] = Value::of(++t.counted);
-    Row* const there = conflicting(t, made);
-    if (!there) {
-      if (counter < t.columns.size()) insert_id_ = static_cast<std::uint64_t>(t.counted);
-      t.rows.push_back(std::move(made));
-      reply.affected = 1;
-    } else if (!s.on_duplicate.empty()) {
-      inserting_ = &made;
-      inserting_into_ = &t;
-      const std::string alias;
-      const Row before = *there;
-      assign(t, *there, s.on_duplicate, {&alias, &t, there, nullptr});
-      reply.affected = same(before, *there) ? 1 : 2;
-    } else if (!s.ignore) {
-      reply.error = 1062;
-    }
-  }
-
-  static bool same(const Row& a, const Row& b) {
-    return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const Value& x, const Value& y) {
-      return x.null() == y.null() && x.shown() == y.shown();
+  WaitRow* place(std::string_view name, std::string_view owner) {
+    auto& all = server_.waits_;
+    const auto found = std::find_if(all.begin(), all.end(), [&](const WaitRow& w) {
+      return w.name == name && w.owner == owner;
     });
+    return found == all.end() ? nullptr : &*found;
   }
-
-  static Row* conflicting(Table& t, const Row& made) {
-    for (Row& row : t.rows)
-      for (const auto& key : t.keys)
-        if (std::all_of(key.begin(), key.end(),
-                        [&](std::size_t c) { return row[c].shown() == made[c].shown(); }))
-          return &row;
-    return nullptr;
-  }
-
-  void erase(const Statement& s, Reply& reply) {
-    const Source& source = s.select.from[0];
-    Table& t = table(source.table);
-    reply.affected = std::erase_if(t.rows, [&](const Row& row) {
-      const Scope scope{&source.alias, &t, &row, nullptr};
-      return !s.select.where || value(*s.select.where, &scope).yes();
-    });
-  }
-
-  void create(const Statement& s) {
-    if (server_.tables.contains(s.name)) return;
-    Table& t = server_.tables[s.name];
-    t.columns = s.columns;
-    for (const auto& key : s.keys) {
-      auto& columns = t.keys.emplace_back();
-      for (const std::string& name : key) columns.push_back(column(t, name));
-    }
-  }
-
-  void show_variables(const Statement& s, Reply& reply) {
-    const std::array<std::pair<std::string_view, std::string>, 8> known{
-        {{"version", "10.11.14-MariaDB"},
-         {"hostname", "simulated"},
-         {"port", "3306"},
-         {"read_only", "OFF"},
-         {"log_bin", "OFF"},
-         {"pseudo_thread_id", std::to_string(session_.number)},
-         {"sql_select_limit", std::to_string(UINT64_MAX)},
-         {"timestamp", fmt::format("{}.{:06}", now_ / 1'000'000, now_ % 1'000'000)}}};
-    reply.has_rows = true;
-    for (const Expr& e : s.values)
-      for (const auto& [name, shown] : known)
-        if (e.value.text == name) reply.rows.push_back({e.value, Value::of(shown)});
-  }
-
-  // ---- queries ----
-
-  std::vector<Row> rows_of(const Select& s, const Scope* outer, bool top = false) {
-    if (s.from.empty()) {
-      Row row;
-      for (const Expr& e : s.items) row.push_back(value(e, outer));
-      return {row};
-    }
-    if (s.from.size() > 2 || (top && s.offset)) throw Unknown("a join of more than two tables");
-    std::vector<std::pair<const Row*, const Row*>> found;
-    const Table& first = table(s.from[0].table);
-    static const std::vector<Row> nothing{{}};
-    const Table* const second = s.from.size() == 2 ? &table(s.from[1].table) : nullptr;
-    const auto with = [&](const Row& a, const Row& b, const auto& then) {
-      const Scope one{&s.from[0].alias, &first, &a, outer};
-      if (!second) return then(one);
-      return then(Scope{&s.from[1].alias, second, &b, &one});
-    };
-    for (const Row& a : first.rows)
-      for (const Row& b : second ? second->rows : nothing)
-        if (with(a, b, [&](const Scope& scope) {
-              return (!s.on || value(*s.on, &scope).yes()) &&
-                     (!s.where || value(*s.where, &scope).yes());
-            }))
-          found.emplace_back(&a, &b);
-    if (s.order) {
-      std::vector<std::pair<Value, std::size_t>> keys;
-      for (const auto& [a, b] : found)
-        keys.emplace_back(with(*a, *b, [&](const Scope& scope) { return value(*s.order, &scope); }),
-                          keys.size());
-      std::stable_sort(keys.begin(), keys.end(), [&](const auto& x, const auto& y) {
-        const int order = compare(x.first, y.first);
-        return s.descending ? order > 0 : order < 0;
-      });
-      std::vector<std::pair<const Row*, const Row*>> sorted;
-      for (const auto& key : keys) sorted.push_back(found[key.second]);
-      found = std::move(sorted);
-    }
-    if (is_aggregate(s.items[0])) return {aggregated(s, found, with)};
-    if (s.limited) {
-      const auto skip =
-          std::min(found.size(),
-                   s.offset ? static_cast<std::size_t>(value(*s.offset, outer).as_number()) : 0);
-      found.erase(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(skip));
-      if (found.size() > 1) found.resize(1);
-    }
-    std::vector<Row> out;
-    for (const auto& [a, b] : found)
-      out.push_back(with(*a, *b, [&](const Scope& scope) {
-        Row row;
-        for (const Expr& e : s.items) row.push_back(value(e, &scope));
-        return row;
-      }));
+  // Rows join at the tail, so they are in the order of their tickets.
+  template <class Condition>
+  std::vector<const WaitRow*> waits(const std::string& name, Condition condition) {
+    std::vector<const WaitRow*> out;
+    for (const WaitRow& w : server_.waits_)
+      if (w.name == name && condition(w)) out.push_back(&w);
     return out;
   }
-
-  static bool is_aggregate(const Expr& e) {
-    return e.op == Expr::Op::call && (e.name == "COUNT" || e.name == "MAX");
+  template <class Condition>
+  void erase_waits(const std::string& name, Condition condition) {
+    reply_.affected = std::erase_if(
+        server_.waits_, [&](const WaitRow& w) { return w.name == name && condition(w); });
+  }
+  static std::string name_of(const WaitRow& w) { return (w.mode == "X" ? "dl:" : "dq:") + w.owner; }
+  // Without names in the database `live` is never 0.
+  bool alive(const WaitRow& w) const {
+    if (w.live != 0) return w.live > now_;
+    const auto owner = server_.names.owner(name_of(w));
+    return owner && *owner != session_.number;
   }
 
-  template <class Found, class With>
-  Row aggregated(const Select& s, const Found& found, const With& with) {
+  // One column for each lock function of `all`.
+  Row names(std::string_view all) {
     Row out;
-    for (const Expr& e : s.items) {
-      Value best;
-      if (e.name == "COUNT") best = Value::of(static_cast<std::int64_t>(found.size()));
-      else
-        for (const auto& [a, b] : found) {
-          Value v = with(*a, *b, [&](const Scope& scope) { return value(e.of[0], &scope); });
-          if (best.null() || (!v.null() && compare(v, best) > 0)) best = std::move(v);
-        }
-      out.push_back(std::move(best));
+    while (!all.empty()) {
+      Values v;
+      if (all.front() == ',') all.remove_prefix(1);
+      if (take(all, release, v)) {
+        const auto done = server_.names.release(session_.number, v[0]);
+        out.push_back(done ? Cell{*done ? "1" : "0"} : Cell{});
+        continue;
+      }
+      const bool if_missing = take(all, have, v);
+      if (!if_missing && !take(all, get, v)) throw Unknown("a lock function");
+      const bool has = if_missing && server_.names.owner(v[0]) == session_.number;
+      out.push_back(has || server_.names.take(session_.number, v[0]) ? "1" : "0");
     }
     return out;
   }
 
-  // ---- values ----
+  // Of the statements that are told nothing but that they are carried out.
+  void done() {}
+  void set_up() {
+    session_.row_wait = count();
+    (void)count();
+    session_.silence = count();
+  }
+  void wait_timeout() { session_.silence = count(); }
+  void show_variables() {
+    for (const auto& [name, shown] : std::initializer_list<std::pair<const char*, std::string>>{
+             {"version", "10.11.14-MariaDB"},
+             {"hostname", "simulated"},
+             {"port", "3306"},
+             {"read_only", "OFF"},
+             {"log_bin", "OFF"},
+             {"pseudo_thread_id", std::to_string(session_.number)},
+             {"sql_select_limit", std::to_string(UINT64_MAX)},
+             {"timestamp", fmt::format("{}.{:06}", now_ / 1'000'000, now_ % 1'000'000)}})
+      give({name, shown});
+  }
+  void create() { server_.made_ = true; }
+  void kill_query() { reply_.kills = static_cast<std::uint64_t>(count()); }
 
-  static std::size_t column(const Table& t, std::string_view name) {
-    const auto found = t.find(name);
-    if (!found) throw Unknown(fmt::format("no column {}", name));
-    return *found;
+  void do_names() { (void)names(word()); }
+  void select_name() { give(names(word())); }
+  void release_if_deleted() {
+    if (session_.row_count > 0) (void)server_.names.release(session_.number, word());
+  }
+  void listen() {
+    const std::string name = word(), seconds = word();
+    if (server_.names.take(session_.number, name)) return give({text(now_), "1"});
+    reply_.waits = Reply::Wait{name, std::stod(seconds), {text(now_)}};
   }
 
-  static int compare(const Value& a, const Value& b) {
-    if (a.kind == Value::Kind::text && b.kind == Value::Kind::text) return a.text.compare(b.text);
-    const std::int64_t x = a.as_number(), y = b.as_number();
-    return x < y ? -1 : x > y ? 1 : 0;
+  // ---- dlock_lock
+  void make_row() {
+    const std::string name = word();
+    if (lock(name)) return;
+    server_.locks.push_back({name, now_, 0, word(), now_});
+    reply_.affected = 1;
+  }
+  void take_free() {
+    std::string state = word() + text(now_);
+    state += word() + text(now_) + ' ' + text(now_) + ' ';
+    state += text(now_ + count());
+    state += word();
+    const std::string wake = word();
+    LockRow* const l = lock(word());
+    const Micros until = count();
+    if (!l || l->version >= now_ || l->fence >= now_ || now_ >= until || l->state != word() ||
+        l->waiters)
+      return;
+    *l = {l->name, now_, now_, state, now_, false, wake};
+    reply_.insert_id = static_cast<std::uint64_t>(now_);
+    reply_.affected = 1;
+  }
+  void give_back() {
+    const std::string state = word();
+    LockRow* const l = lock(word());
+    const std::int64_t version = count();
+    const Micros until = count();
+    if (!l || l->version != version || now_ >= until || (l->waiters ? 1 : 0) > count()) return;
+    *l = {l->name, l->version + 1, l->fence, state, now_, l->waiters, l->wake};
+    reply_.affected = 1;
+  }
+  void swap() {
+    const std::string state = word();
+    const std::int64_t fence = count();
+    const std::string me = values_.size() > 4 ? word() : "";
+    LockRow* const l = lock(word());
+    if (!l || l->version != count()) return;
+    reply_.affected = 1;
+    *l = {l->name, l->version + 1, fence, state, now_, l->waiters, l->wake};
+    if (!me.empty()) {
+      l->wake.clear();
+      l->waiters = !waits(l->name, [&](const WaitRow& w) { return w.owner != me; }).empty();
+    }
+  }
+  void clear_wake() {
+    LockRow* const l = lock(word());
+    if (!l || l->version != count()) return;
+    l->wake.clear();
+    reply_.affected = 1;
+  }
+  void mark_waiters() {
+    LockRow* const l = lock(word());
+    if (!l || l->waiters) return;
+    l->waiters = true;
+    reply_.affected = 1;
   }
 
-  Value value(const Expr& e, const Scope* scope) {
-    using Op = Expr::Op;
-    switch (e.op) {
-      case Op::value: return e.value;
-      case Op::parameter: return parameters_.at(e.number);
-      case Op::variable: {
-        if (e.name == "@@global.read_only") return Value::of(0);
-        const auto found = session_.variables.find(e.name);
-        return found == session_.variables.end() ? Value{} : found->second;
-      }
-      case Op::column:
-        for (const Scope* s = scope; s; s = s->outer) {
-          if (!e.table.empty() && e.table != *s->alias) continue;
-          if (const auto found = s->table->find(e.name)) return (*s->row)[*found];
-        }
-        throw Unknown(fmt::format("no column {}", e.name));
-      case Op::exists: return truth(!rows_of(*e.select, scope).empty());
-      case Op::subquery: {
-        const auto rows = rows_of(*e.select, scope);
-        return rows.empty() ? Value{} : rows[0][0];
-      }
-      case Op::call: return called(e, scope);
+  Row columns(const LockRow& l) const {
+    return {
+        text(l.version), text(l.fence), l.state, text(now_), text(l.updated), {}, {}, "1", "0", ""};
+  }
+  void look() {
+    if (const LockRow* const l = lock(word())) {
+      Row row = columns(*l);
+      row.emplace_back("0");
+      give(std::move(row));
     }
-    return {};
+  }
+  // `queue`: columns 10 to 13. The names come behind the check who lives.
+  void read(const LockRow& l, Row queue, const std::string& functions) {
+    Row row = columns(l);
+    row.insert(row.end(), queue.begin(), queue.end());
+    row.insert(row.end(), {l.wake, "0"});
+    for (Cell& one : names(functions)) row.push_back(std::move(one));
+    give(std::move(row));
+  }
+  void read_first() {
+    const std::string functions = word();
+    const LockRow* const l = lock(word());
+    if (!l) return;
+    const auto all = waits(l->name, [](const WaitRow&) { return true; });
+    read(*l, {{}, l->waiters ? "1" : "0", {}, all.empty() ? Cell{} : text(all.back()->ticket)},
+         functions);
+  }
+  void read_again() {
+    const std::string me = values_.front(), functions = values_.at(values_.size() - 2);
+    const auto distance = static_cast<std::size_t>(number(values_.at(3)));
+    const LockRow* const l = lock(values_.back());
+    if (!l) return;
+    const WaitRow* const mine = place(l->name, me);
+    auto ahead = waits(l->name, [&](const WaitRow& w) {
+      return (!mine || w.ticket < mine->ticket) && w.owner != me && alive(w);
+    });
+    std::reverse(ahead.begin(), ahead.end());
+    const WaitRow* const one = ahead.empty()             ? nullptr
+                               : distance < ahead.size() ? ahead[distance]
+                                                         : ahead.front();
+    read(*l,
+         {mine ? Cell{text(mine->ticket)} : Cell{},
+          l->waiters ? "1" : "0",
+          one ? Cell{fmt::format("{} {} {} {}", one->ticket, one->mode, one->owner, one->permits)}
+              : Cell{},
+          {}},
+         functions);
   }
 
-  static Value truth(bool yes) { return Value::of(yes ? 1 : 0); }
-
-  Value called(const Expr& e, const Scope* scope) {
-    const std::string& f = e.name;
-    const auto of = [&](std::size_t i) { return value(e.of.at(i), scope); };
-    // those that do not look at all of their values
-    if (f == "IF") return of(of(0).yes() ? 1 : 2);
-    if (f == "AND" || f == "OR") {
-      const bool decides = f == "OR";
-      const Value a = of(0);
-      if (!a.null() && a.yes() == decides) return truth(decides);
-      const Value b = of(1);
-      if (!b.null() && b.yes() == decides) return truth(decides);
-      return a.null() || b.null() ? Value{} : truth(!decides);
+  // ---- dlock_wait
+  void join(Micros live) {
+    ++server_.tickets_;
+    if (WaitRow* const w = place(values_[0], values_[1])) {
+      reply_.affected = w->live == live ? 1 : 2;
+      w->live = live;
+      return;
     }
-    if (f == "COALESCE") {
-      Value v;
-      for (std::size_t i = 0; i < e.of.size() && v.null(); ++i) v = of(i);
-      return v;
-    }
-    if (f == "TIMESTAMPDIFF") return Value::of(now_);  // of the one form: since 1970
-    if (f == "ROW_COUNT") return Value::of(session_.row_count);
-    if (f == "CONNECTION_ID") return Value::of(static_cast<std::int64_t>(session_.number));
-    if (f == "RELEASE_ALL_LOCKS") {
-      server_.names.release_all(session_.number);
-      return Value::of(0);
-    }
-    if (f == "VALUES" && inserting_)
-      return (*inserting_)[column(*inserting_into_, e.of.at(0).name)];
-
-    std::vector<Value> v;
-    for (std::size_t i = 0; i < e.of.size(); ++i) v.push_back(of(i));
-    if (v.empty()) throw Unknown(fmt::format("no function {}", f));
-    if (f == "IS NULL") return truth(v[0].null());
-    if (f == "IS NOT NULL") return truth(!v[0].null());
-    if (f == "IN")
-      return truth(std::any_of(v.begin() + 1, v.end(),
-                               [&](const Value& one) { return compare(v[0], one) == 0; }));
-    if (f == "GET_LOCK") return get_lock(v[0].shown(), v.at(1));
-    if (f == "IS_USED_LOCK") {
-      const auto owner = server_.names.owner(v[0].shown());
-      return owner ? Value::of(static_cast<std::int64_t>(*owner)) : Value{};
-    }
-    if (f == "RELEASE_LOCK") {
-      const auto done = server_.names.release(session_.number, v[0].shown());
-      return done ? truth(*done) : Value{};
-    }
-    if (std::any_of(v.begin(), v.end(), [](const Value& one) { return one.null(); })) return {};
-    if (f == "CONCAT") {
-      std::string all;
-      for (const Value& one : v) all += one.shown();
-      return Value::of(std::move(all));
-    }
-    if (f == "NOT") return truth(!v[0].yes());
-    if (f == "CAST") return Value::of(v[0].shown());
-    if (f == "LEFT")
-      return Value::of(v[0].shown().substr(0, static_cast<std::size_t>(v.at(1).as_number())));
-    if (f == "LAST_INSERT_ID") {
-      insert_id_ = static_cast<std::uint64_t>(v[0].as_number());
-      return v[0];
-    }
-    // the largest that there is: only ever compared with
-    if (f == "~") return Value::of(std::numeric_limits<std::int64_t>::max() - v[0].as_number());
-    if (v.size() == 2) {
-      if (f == "+") return Value::of(v[0].as_number() + v[1].as_number());
-      if (f == "-") return Value::of(v[0].as_number() - v[1].as_number());
-      if (f == "*") return Value::of(v[0].as_number() * v[1].as_number());
-      const int order = compare(v[0], v[1]);
-      if (f == "=") return truth(order == 0);
-      if (f == "<>") return truth(order != 0);
-      if (f == "<") return truth(order < 0);
-      if (f == ">") return truth(order > 0);
-      if (f == "<=") return truth(order <= 0);
-      if (f == ">=") return truth(order >= 0);
-    }
-    throw Unknown(fmt::format("no function {}", f));
+    server_.waits_.push_back({server_.tickets_, values_[0], values_[1], values_[2], values_[3],
+                              live, now_, values_.back()});
+    reply_.affected = 1;
+    reply_.insert_id = static_cast<std::uint64_t>(server_.tickets_);
   }
-
-  Value get_lock(const std::string& name, const Value& seconds) {
-    if (server_.names.take(session_.number, name)) return Value::of(1);
-    if (seconds.shown() != "0") throw Unknown("GET_LOCK that waits within another statement");
-    return Value::of(0);
+  void join_by_name() { join(0); }
+  void join_for_a_time() { join(now_ + number(values_[4])); }
+  void say_alive() {
+    const Micros until = now_ + count();
+    const std::string name = word();
+    if (WaitRow* const w = place(name, word())) {
+      w->live = until;
+      reply_.affected = 1;
+    }
+  }
+  void leave() {
+    const std::string name = word(), owner = word();
+    erase_waits(name, [&](const WaitRow& w) { return w.owner == owner; });
+  }
+  // And the dead before it.
+  void leave_and_sweep() {
+    const std::string name = word();
+    const std::int64_t ticket = count();
+    erase_waits(name, [&](const WaitRow& w) {
+      return w.ticket == ticket || (w.ticket < ticket && !alive(w));
+    });
+  }
+  void leave_if_granted() {
+    if (session_.row_count == 1) leave_and_sweep();
+  }
+  void leave_if_granted_and_pass() {
+    const std::string name = word();
+    const std::int64_t ticket = count();
+    if (session_.row_count != 1) return;
+    erase_waits(name, [&](const WaitRow& w) { return w.ticket <= ticket; });
+  }
+  void list(const std::string& name, std::int64_t before, const std::string& me) {
+    for (const WaitRow* const w : waits(name, [&](const WaitRow& one) {
+           return one.ticket < before && one.owner != me && alive(one);
+         }))
+      give({text(w->ticket), w->mode, w->owner, w->permits});
+  }
+  void all_ahead() { list(values_[0], number(values_[1]), values_[2]); }
+  void all_waiting() { list(values_[0], INT64_MAX, values_[1]); }
+  void count_ahead() {
+    const std::string name = word();
+    const std::int64_t before = count();
+    Cell newest;
+    Micros since = -1;
+    const auto all = waits(name, [&](const WaitRow& w) { return w.ticket < before && alive(w); });
+    for (const WaitRow* const w : all) since = std::max(since, w->since);
+    if (!all.empty()) newest = text(since);
+    give({std::to_string(all.size()), newest});
+  }
+  // For people: a name of this session counts, too.
+  void show_waiting() {
+    for (const WaitRow* const w : waits(word(), [&](const WaitRow& one) {
+           return one.live == 0 ? server_.names.owner(name_of(one)).has_value() : one.live > now_;
+         }))
+      give({text(w->ticket), w->mode, w->owner, w->permits, w->who});
+  }
+  void ahead() {
+    const std::string me = word(), name = word();
+    const WaitRow* const mine = place(name, me);
+    give({std::to_string(
+        mine ? waits(name, [&](const WaitRow& w) { return w.ticket < mine->ticket && alive(w); })
+                   .size()
+             : 0)});
   }
 
   Server& server_;
   Session& session_;
-  const std::int64_t now_;
-  std::vector<Value> parameters_;
-  std::uint64_t insert_id_ = 0;
-  const Row* inserting_ = nullptr;
-  const Table* inserting_into_ = nullptr;
+  const Micros now_;
+  Values values_{};
+  std::size_t used_ = 0;
+  Reply reply_{};
 };
 
-}  // namespace
+// ---- which statements there are ----------------------------------------------------------------
 
-std::optional<std::size_t> Table::find(std::string_view column) const noexcept {
-  for (std::size_t i = 0; i < columns.size(); ++i)
-    if (columns[i].name == column) return i;
-  return std::nullopt;
+std::vector<Run::Known> Run::known() {
+  const std::string columns =
+      "SELECT l.version,l.fence,l.state,NOW,l.updated,l.started,l.started_until,l.layout,"
+      "l.revoked,l.last_run,";
+  const std::string rest = ",l.wake,@@global.read_only{names} FROM dlock_lock l WHERE l.name={}";
+  const std::string mine = "(SELECT o.ticket FROM dlock_wait o WHERE o.name=l.name AND o.owner={})";
+  const std::string before =
+      "(SELECT CONCAT(w.ticket,' ',w.mode,' ',w.owner,' ',w.permits) FROM dlock_wait w WHERE "
+      "w.name=l.name AND w.ticket<COALESCE(" +
+      mine + ",~0) AND w.owner<>{} AND {alive} ORDER BY w.ticket DESC LIMIT 1";
+  const std::string swap =
+      "UPDATE dlock_lock l SET state={},version=version+1,fence={},updated=NOW";
+  const std::string join =
+      "INSERT INTO dlock_wait(name,owner,mode,permits,live,since,who) VALUES({},{},{},{},";
+  const std::string joined = ",NOW,{}) ON DUPLICATE KEY UPDATE live=VALUES(live)";
+  const std::string shown =
+      "SELECT w.ticket,w.mode,w.owner,w.permits,w.who FROM dlock_wait w WHERE w.name={} AND ";
+  const std::string granted =
+      "DELETE w FROM dlock_wait w WHERE ROW_COUNT()=1 AND w.name={} AND (w.ticket={} OR "
+      "(w.ticket<{}";
+  return {
+      {"SET NAMES utf8mb4", &Run::done, false},
+      {"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED", &Run::done, false},
+      {"SET SESSION sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION',autocommit=1,"
+       "time_zone='+00:00',sql_safe_updates=0,sql_select_limit=~0,innodb_lock_wait_timeout={},"
+       "lock_wait_timeout={},wait_timeout={}",
+       &Run::set_up, false},
+      {"SET SESSION wait_timeout={}", &Run::wait_timeout, false},
+      {"SHOW VARIABLES WHERE Variable_name IN ({},{},{},{},{},{},{},{},{},{},{},{},{},{},{})",
+       &Run::show_variables, false},
+      {"KILL QUERY {}", &Run::kill_query, false},
+      {"DO IF(ROW_COUNT()>0,RELEASE_LOCK({}),0)", &Run::release_if_deleted, false},
+      {"DO {names}", &Run::do_names, false},
+      {"SELECT {names}", &Run::select_name, false},
+      {"SELECT NOW,GET_LOCK({},{})", &Run::listen, false},
+
+      {"INSERT IGNORE INTO dlock_lock(name,version,fence,state,updated) VALUES({},NOW,0,{},NOW)",
+       &Run::make_row},
+      {"UPDATE dlock_lock SET state=CONCAT({},NOW,{},NOW,' ',NOW,' ',NOW+{},{}),version=NOW,"
+       "fence=LAST_INSERT_ID(NOW),updated=NOW,wake={} WHERE name={} AND version<NOW AND fence<NOW "
+       "AND NOW<{} AND state={} AND waiters=0 AND layout=1 AND CAST(@@global.read_only AS CHAR) IN "
+       "('0','OFF')",
+       &Run::take_free},
+      {"UPDATE dlock_lock SET state={},version=version+1,updated=NOW WHERE name={} AND version={} "
+       "AND NOW<{} AND waiters<={}",
+       &Run::give_back},
+      {swap + " WHERE name={} AND version={}", &Run::swap},
+      {swap + ",wake='',waiters=EXISTS(SELECT 1 FROM dlock_wait w WHERE w.name=l.name AND "
+              "w.owner<>{}) WHERE name={} AND version={}",
+       &Run::swap},
+      {"UPDATE dlock_lock SET wake='' WHERE name={} AND version={}", &Run::clear_wake},
+      {"UPDATE dlock_lock SET waiters=1 WHERE name={} AND waiters=0", &Run::mark_waiters},
+      {columns +
+           "NULL,l.waiters,NULL,(SELECT MAX(w.ticket) FROM dlock_wait w WHERE "
+           "w.name=l.name)" +
+           rest,
+       &Run::read_first},
+      {columns + mine + ",l.waiters,COALESCE(" + before + " OFFSET {})," + before + ")),NULL" +
+           rest,
+       &Run::read_again},
+      {columns + "@@global.read_only FROM dlock_lock l WHERE l.name={}", &Run::look},
+
+      {join + "0" + joined, &Run::join_by_name},
+      {join + "NOW+{}" + joined, &Run::join_for_a_time},
+      {"UPDATE dlock_wait SET live=NOW+{} WHERE name={} AND owner={}", &Run::say_alive},
+      {"DELETE FROM dlock_wait WHERE name={} AND owner={}", &Run::leave},
+      {"DELETE w FROM dlock_wait w WHERE w.name={} AND w.owner={}", &Run::leave},
+      {"DELETE w FROM dlock_wait w WHERE w.name={} AND (w.ticket={} OR (w.ticket<{} AND NOT "
+       "{alive}))",
+       &Run::leave_and_sweep},
+      {granted + " AND NOT {alive}))", &Run::leave_if_granted},
+      {granted + "))", &Run::leave_if_granted_and_pass},
+      {"SELECT w.ticket,w.mode,w.owner,w.permits FROM dlock_wait w WHERE w.name={} AND w.ticket<{} "
+       "AND w.owner<>{} AND {alive} ORDER BY w.ticket",
+       &Run::all_ahead},
+      {"SELECT w.ticket,w.mode,w.owner,w.permits FROM dlock_wait w WHERE w.name={} AND "
+       "w.owner<>{} AND {alive} ORDER BY w.ticket",
+       &Run::all_waiting},
+      {shown + "IF(w.live=0,IS_USED_LOCK(CONCAT(IF(w.mode='X','dl:','dq:'),w.owner)) IS NOT NULL,"
+               "w.live>NOW) ORDER BY w.ticket",
+       &Run::show_waiting},
+      {shown + "w.live>NOW ORDER BY w.ticket", &Run::show_waiting},
+      {"SELECT COUNT(*),MAX(w.since) FROM dlock_wait w WHERE w.name={} AND w.ticket<{} AND {alive}",
+       &Run::count_ahead},
+      {"SELECT COUNT(*) FROM dlock_wait w JOIN dlock_wait m ON m.name=w.name AND m.owner={} WHERE "
+       "w.name={} AND w.ticket<m.ticket AND {alive}",
+       &Run::ahead}};
 }
 
-std::optional<std::uint64_t> Names::owner(std::string_view name) const {
-  const auto found = taken_.find(name);
-  return found == taken_.end() ? std::nullopt : std::optional{found->second.by};
-}
-
-bool Names::take(std::uint64_t session, const std::string& name) {
-  Taken& t = taken_.try_emplace(name, Taken{session, 0}).first->second;
-  if (t.by != session) return false;
-  ++t.times;
-  return true;
-}
-
-std::optional<bool> Names::release(std::uint64_t session, std::string_view name) {
-  const auto found = taken_.find(name);
-  if (found == taken_.end()) return std::nullopt;
-  if (found->second.by != session) return false;
-  if (--found->second.times == 0) taken_.erase(found);
-  return true;
-}
-
-void Names::release_all(std::uint64_t session) {
-  std::erase_if(taken_, [&](const auto& t) { return t.second.by == session; });
-}
-
-Reply Server::execute(Session& session, const Statement& s, std::int64_t now) {
-  try {
-    return Run{*this, session, now}.statement(s);
-  } catch (const MissingTable&) {
-    Reply reply;
-    reply.error = no_such_table;
-    return reply;
+Reply Run::statement(std::string_view sql) {
+  std::string plain{sql};
+  for (std::size_t at = 0; (at = plain.find(mysql::server_clock, at)) != plain.npos;)
+    plain.replace(at, mysql::server_clock.size(), "NOW");
+  if (plain.starts_with("CREATE TABLE IF NOT EXISTS dlock_") || plain.starts_with("PREPARE ")) {
+    if (plain.starts_with("CREATE")) create();
+    session_.row_count = 0;
+    return std::move(reply_);
   }
+  static const std::vector<Known> all = known();
+  for (const Known& one : all) {
+    std::string_view rest = plain;
+    values_.clear();
+    if (!take(rest, one.pattern, values_) || !rest.empty()) continue;
+    if (one.needs_tables && !server_.made_) {
+      reply_.error = no_such_table;
+      return std::move(reply_);
+    }
+    reply_.has_rows = plain.starts_with("S") && !plain.starts_with("SET ");  // SELECT, SHOW
+    (this->*one.act)();
+    if (!reply_.waits)
+      session_.row_count = reply_.has_rows ? -1 : static_cast<std::int64_t>(reply_.affected);
+    return std::move(reply_);
+  }
+  throw Unknown(fmt::format("the simulated database does not know: {}", plain));
+}
+
+Reply Server::execute(Session& session, std::string_view statement, Micros now) {
+  return Run{*this, session, now}.statement(statement);
+}
+
+void Server::forget_rows() {
+  locks.clear();
+  waits_.clear();
+  made_ = false;
+}
+
+std::uint64_t Server::hash() const {
+  std::uint64_t h = names.hash();
+  for (const LockRow& l : locks)
+    h = mixed(h, hash_of(fmt::format("{} {} {} {} {} {} {}", l.name, l.version, l.fence, l.state,
+                                     l.updated, l.waiters, l.wake)));
+  for (const WaitRow& w : waits_)
+    h = mixed(h, hash_of(fmt::format("{} {} {} {} {} {} {}", w.ticket, w.name, w.owner, w.mode,
+                                     w.permits, w.live, w.since)));
+  return h;
 }
 
 }  // namespace dlock::simulation::sql

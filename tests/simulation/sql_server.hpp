@@ -1,30 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a MariaDB answers to the statements of the recipe `lease`: tables, named locks, sessions.
-// A statement is carried out at one instant; whoever owns this decides when. That a real server
-// answers alike is shown elsewhere (tests/contract/mysql/lease_model_test.cpp).
+// What a MariaDB answers to the statements of the recipe `lease`: its two tables, named locks,
+// sessions. A statement is carried out at one instant; whoever owns this decides when. Each
+// statement that the recipe sends is known as a text with values in it (sql_server.cpp, at the
+// end): one that was changed is refused (Unknown), never guessed. That the statements themselves
+// do what they should is shown on a real server (tests/contract/mysql/lease_model_test.cpp).
 #pragma once
 #include <cstdint>
-#include <map>
-#include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
-#include "simulation/sql_syntax.hpp"
+#include "core/lock_state.hpp"
+#include "simulation/sql_names.hpp"
 
 namespace dlock::simulation::sql {
 
-using Row = std::vector<Value>;
-
-struct Table {
-  std::vector<Column> columns;
-  std::vector<std::vector<std::size_t>> keys;  // the unique ones, as columns
-  std::vector<Row> rows;                       // in the order of their insertion
-  std::int64_t counted = 0;
-
-  std::optional<std::size_t> find(std::string_view column) const noexcept;
+struct Unknown : std::runtime_error {
+  using std::runtime_error::runtime_error;
 };
-using Tables = std::map<std::string, Table, std::less<>>;
+
+using Cell = std::optional<std::string>;
+using Row = std::vector<Cell>;
+
+struct LockRow {
+  std::string name;
+  std::int64_t version, fence;
+  std::string state;
+  Micros updated;
+  bool waiters = false;
+  std::string wake{};
+};
+struct WaitRow {
+  std::int64_t ticket;
+  std::string name, owner, mode, permits;
+  Micros live, since;
+  std::string who;
+};
 
 struct Reply {
   unsigned error = 0;
@@ -44,41 +56,24 @@ struct Reply {
 struct Session {
   std::uint64_t number = 0;  // CONNECTION_ID()
   std::int64_t row_count = -1;
-  std::map<std::string, std::int64_t, std::less<>> settings{};
-  std::map<std::string, Value, std::less<>> variables{};
-  std::map<std::string, std::shared_ptr<const Statement>, std::less<>> prepared{};
-};
-
-// GET_LOCK and its like. A session can take a name several times.
-class Names {
- public:
-  std::optional<std::uint64_t> owner(std::string_view name) const;
-  bool take(std::uint64_t session, const std::string& name);  // false: another has it
-  // Nothing: nobody has it. False: another.
-  std::optional<bool> release(std::uint64_t session, std::string_view name);
-  void release_all(std::uint64_t session);
-  void clear() noexcept { taken_.clear(); }
-  // In the order of the names, with the session that has each.
-  template <class Use>
-  void each(Use use) const {
-    for (const auto& [name, taken] : taken_) use(name, taken.by);
-  }
-
- private:
-  struct Taken {
-    std::uint64_t by;
-    unsigned times;
-  };
-  std::map<std::string, Taken, std::less<>> taken_;
+  std::int64_t row_wait = 50, silence = 28'800;  // seconds: the longest
 };
 
 class Server {
  public:
   // `now`: the server's clock, in microseconds. Throws Unknown.
-  Reply execute(Session&, const Statement&, std::int64_t now);
+  Reply execute(Session&, std::string_view statement, Micros now);
+  void forget_rows();
+  std::uint64_t hash() const;
 
-  Tables tables;
+  std::vector<LockRow> locks;
   Names names;
+
+ private:
+  friend class Run;
+  bool made_ = false;  // the tables
+  std::vector<WaitRow> waits_;
+  std::int64_t tickets_ = 0;
 };
 
 }  // namespace dlock::simulation::sql

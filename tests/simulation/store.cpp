@@ -83,8 +83,6 @@ std::size_t first_stopped(const LockState& state, Micros now) {
 
 }  // namespace
 
-Micros Store::micros() const noexcept { return clock_at_start + world_.now() / 1000; }
-
 std::string Store::name_of(std::string_view request) const {
   std::string rest{request}, names;
   while (const auto words = take_command(rest)) {
@@ -100,25 +98,10 @@ bool Store::undoes(std::string_view request) const {
          request.find(scripts::cancel.sha) != request.npos;
 }
 
-void Store::receive(const LinkPtr& link, std::string_view bytes) {
-  link->unparsed += bytes;
-  if (world_.now() >= frozen_until_) return serve(link);
-  if (std::find(unserved_.begin(), unserved_.end(), link) == unserved_.end())
-    unserved_.push_back(link);
-}
-
 void Store::serve(const LinkPtr& link) {
   std::string replies;
   while (const auto words = take_command(link->unparsed)) replies += execute(link, *words);
   if (!replies.empty()) network_->reply(link, std::move(replies));
-}
-
-void Store::freeze(Nanos span) {
-  frozen_until_ = std::max(frozen_until_, world_.now() + span);
-  world_.at(frozen_until_, 20, [this] {
-    if (world_.now() < frozen_until_) return;
-    for (const LinkPtr& link : std::exchange(unserved_, {})) serve(link);
-  });
 }
 
 void Store::closed(const LinkPtr& link) {
@@ -126,19 +109,11 @@ void Store::closed(const LinkPtr& link) {
   std::erase(blocked_, link);
 }
 
-void Store::goes_down() {
-  up_ = false;
-  frozen_until_ = 0;
-  unserved_.clear();
-  knows_scripts_ = false;
-  network_->cut_all();
-  world_.fault_lasts_until(world_.now() + down_time);
-}
-
 void Store::restart() {
   if (!up_) return;
   if (world_.told()) world_.say("store", "restarts with an empty memory");
   goes_down();
+  knows_scripts_ = false;
   keys_.clear();
   past_ = {{world_.now(), keys_}};
   world_.after(down_time, 21, [this] {
@@ -156,6 +131,7 @@ void Store::fail_over(Nanos lag) {
   Keys behind = std::move(past_.front().second);
   forgets(behind);
   goes_down();
+  knows_scripts_ = false;
   keys_ = std::move(behind);
   past_ = {{world_.now(), keys_}};
   started_ = -100'000 * second;

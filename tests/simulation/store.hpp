@@ -20,14 +20,11 @@ class Store final : public Server {
  public:
   // `confirms`: one in so many grants has no copy on a replica (WAIT answers 0); 0: all have.
   Store(World& world, Ledger& ledger, std::uint64_t unconfirmed_one_in)
-      : world_(world), ledger_(ledger), unconfirmed_one_in_(unconfirmed_one_in) {}
+      : Server(world), ledger_(ledger), unconfirmed_one_in_(unconfirmed_one_in) {}
 
-  bool accepts() const override { return up_; }
-  void receive(const LinkPtr&, std::string_view bytes) override;
   void closed(const LinkPtr&) override;
   void restart() override;  // with an empty memory; down for a moment
-  void freeze(Nanos span) override;
-  void evict() override;  // the lock, sometimes the queue beside it, too
+  void evict() override;    // the lock, sometimes the queue beside it, too
   void fail_over(Nanos lag) override;
 
   std::uint64_t hash() const override;
@@ -44,10 +41,8 @@ class Store final : public Server {
   };
   using Keys = std::map<std::string, Key>;
   static std::uint64_t hash(const Keys&);
-  void goes_down();
   void forgets(const Keys& kept);
-  Micros micros() const noexcept;
-  void serve(const LinkPtr&);
+  void serve(const LinkPtr&) override;
   std::string execute(const LinkPtr&, const Words&);
   std::string script(const Words&);
   std::string info(std::string_view section) const;
@@ -60,18 +55,15 @@ class Store final : public Server {
   void invite(Key&, const std::string& lock, Micros claim);
   bool let_go(Key&, const Owner&, std::string_view token, std::string_view how);
 
-  World& world_;
   Ledger& ledger_;
   const std::uint64_t unconfirmed_one_in_;
-  bool up_ = true;
-  Nanos frozen_until_ = 0;
   Nanos started_ = -100'000 * second;
   std::uint64_t run_ = 1, waits_ = 0;
   bool knows_scripts_ = false;
   Keys keys_;
   // After each script, for as long as a replica may lag.
   std::deque<std::pair<Nanos, Keys>> past_{{0, {}}};
-  std::vector<LinkPtr> blocked_, unserved_;
+  std::vector<LinkPtr> blocked_;
 };
 
 }  // namespace dlock::simulation

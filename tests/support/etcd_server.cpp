@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/etcd_server.hpp"
 #include <fmt/format.h>
-#include <sys/wait.h>
 #include <unistd.h>
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <stdexcept>
@@ -29,13 +27,10 @@ Url parse(const std::string& text) {
 }  // namespace
 
 EtcdServer::EtcdServer(Setup setup) : setup_(std::move(setup)), directory_(place(setup_.durable)) {
-  for (std::size_t i = 0; i < setup_.members; ++i) members_.push_back({free_port(), free_port()});
+  for (std::size_t i = 0; i < setup_.members; ++i)
+    members_.push_back({.port = free_port(), .peer = free_port()});
   for (std::size_t i = 0; i < setup_.members; ++i) start(i);
   wait_ready();
-}
-
-EtcdServer::~EtcdServer() {
-  for (std::size_t i = 0; i < size(); ++i) kill(i);
 }
 
 std::string EtcdServer::host(std::size_t member) const {
@@ -80,16 +75,12 @@ void EtcdServer::start(std::size_t member) {
                                     "--log-level",
                                     "warn"};
   words.insert(words.end(), setup_.flags.begin(), setup_.flags.end());
-  members_[member].pid =
-      start_server(words, {}, fmt::format("{}/log{}", directory_.path(), member));
+  members_[member].process = ServerProcess{
+      start_server(words, {.log = fmt::format("{}/log{}", directory_.path(), member)})};
 }
 
 void EtcdServer::kill(std::size_t member) {
-  pid_t& pid = members_[member].pid;
-  if (pid <= 0) return;
-  ::kill(pid, SIGKILL);
-  ::waitpid(pid, nullptr, 0);
-  pid = -1;
+  members_[member].process.kill();
   members_[member].stopped = false;
 }
 
@@ -98,13 +89,12 @@ void EtcdServer::empty(std::size_t member) {
 }
 
 void EtcdServer::freeze(std::size_t member) {
-  ::kill(members_[member].pid, SIGSTOP);
-  ::waitpid(members_[member].pid, nullptr, WUNTRACED);
+  members_[member].process.freeze();
   members_[member].stopped = true;
 }
 
 void EtcdServer::thaw(std::size_t member) {
-  ::kill(members_[member].pid, SIGCONT);
+  members_[member].process.thaw();
   members_[member].stopped = false;
 }
 
@@ -118,7 +108,7 @@ etcd::Client EtcdServer::client(std::size_t member) const {
 void EtcdServer::wait_ready() {
   const Deadline until = Clock::now() + 60s;
   for (std::size_t i = 0; i < size(); ++i) {
-    if (members_[i].pid <= 0 || members_[i].stopped || setup_.scheme != "http") continue;
+    if (members_[i].process.pid() <= 0 || members_[i].stopped || setup_.scheme != "http") continue;
     for (;; ::usleep(20000)) {
       if (client(i).grant("start", 2s, Clock::now() + 2s)) break;
       if (Clock::now() > until) throw std::runtime_error("etcd does not start");
@@ -132,7 +122,7 @@ std::size_t EtcdServer::leader() {
     std::string leader;
     bool agreed = true;
     for (std::size_t i = 0; i < size(); ++i) {
-      if (members_[i].pid <= 0 || members_[i].stopped) continue;
+      if (members_[i].process.pid() <= 0 || members_[i].stopped) continue;
       const auto status =
           client(i).ask("look", "/v3/maintenance/status", etcd::Json::object(), Clock::now() + 2s);
       const std::string now = status ? etcd::text_of(*status, "leader") : "";

@@ -27,7 +27,6 @@ class EtcdServer {
   };
   explicit EtcdServer(Setup);
   EtcdServer() : EtcdServer(Setup{}) {}
-  ~EtcdServer();
   EtcdServer(const EtcdServer&) = delete;
   EtcdServer& operator=(const EtcdServer&) = delete;
 
@@ -53,7 +52,7 @@ class EtcdServer {
  private:
   struct Member {
     std::uint16_t port = 0, peer = 0;
-    pid_t pid = -1;
+    ServerProcess process{};
     bool stopped = false;
   };
   Setup setup_;

@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/mariadb_server.hpp"
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <grp.h>
 #include <pwd.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 #include <algorithm>
 #include <atomic>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -39,13 +34,6 @@ std::string read_line(const std::string& path) {
   std::string s = line;
   while (!s.empty() && s.back() == '\n') s.pop_back();
   return s;
-}
-
-void write_text(const std::string& path, const std::string& text) {
-  std::FILE* out = std::fopen(path.c_str(), "we");
-  if (!out) throw std::runtime_error("cannot write " + path);
-  std::fputs(text.c_str(), out);
-  std::fclose(out);
 }
 
 // A fresh data directory, made once per program: it takes half a second.
@@ -108,16 +96,14 @@ MariadbServer::MariadbServer(Setup setup) : setup_(std::move(setup)), port_(free
       "skip-name-resolve\nskip-log-bin\nmax_connections=1000\nsecure-file-priv={0}\n",
       directory(), port_, setup_.on_disk ? 1 : 0);
   for (const auto& line : setup_.config) conf += line + "\n";
-  write_text(directory() + "/my.cnf", conf);
-  write_text(directory() + "/port", std::to_string(port_) + "\n");
+  write_file(directory() + "/my.cnf", conf);
+  write_file(directory() + "/port", std::to_string(port_) + "\n");
   if (::geteuid() != 0) setup_.user.clear();
   if (!setup_.user.empty() &&
       std::system(fmt::format("chown -R {} {}", setup_.user, directory()).c_str()) != 0)
     throw std::runtime_error("chown to " + setup_.user);
   start();
 }
-
-MariadbServer::~MariadbServer() { kill(); }
 
 std::string MariadbServer::url(std::string_view database) const {
   return fmt::format("mysql://root@127.0.0.1:{}/{}", port_, database);
@@ -126,28 +112,11 @@ std::string MariadbServer::url(std::string_view database) const {
 void MariadbServer::start() {
   const std::string defaults = fmt::format("--defaults-file={}/my.cnf", directory()),
                     user = "--user=" + (setup_.user.empty() ? user_name() : setup_.user);
-  std::vector<char*> argv{const_cast<char*>("mariadbd"), const_cast<char*>(defaults.c_str()),
-                          const_cast<char*>(user.c_str())};
-  for (auto& a : setup_.arguments) argv.push_back(a.data());
-  argv.push_back(nullptr);
-  const pid_t parent = ::getpid();
-  const passwd* become = setup_.user.empty() ? nullptr : ::getpwnam(setup_.user.c_str());
-  pid_ = ::fork();
-  if (pid_ == 0) {
-    // Before the next line, as a change of user would undo it.
-    if (become && (::setgroups(0, nullptr) != 0 || ::setgid(become->pw_gid) != 0 ||
-                   ::setuid(become->pw_uid) != 0))
-      ::_exit(1);
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (::getppid() != parent) ::_exit(1);
-    ::setpgid(0, 0);  // a Ctrl-C at the terminal is for the tests
-    for (auto& e : setup_.environment) ::putenv(e.data());
-    const int null = ::open("/dev/null", O_RDWR);
-    for (int fd = 0; fd < 3; ++fd) ::dup2(null, fd);
-    ::close_range(3, ~0u, 0);
-    ::execvp(argv[0], argv.data());
-    ::_exit(127);
-  }
+  std::vector<std::string> words{"mariadbd", defaults, user};
+  words.insert(words.end(), setup_.arguments.begin(), setup_.arguments.end());
+  process_ = ServerProcess{start_server(
+      words, {.environment = setup_.environment,
+              .user = setup_.user.empty() ? nullptr : ::getpwnam(setup_.user.c_str())})};
   setup_.arguments.clear();
   if (setup_.wait_ready) wait_ready();
 }
@@ -155,11 +124,7 @@ void MariadbServer::start() {
 void MariadbServer::wait_ready() {
   // A node of a cluster answers when it has copied the data of another one.
   for (const Deadline until = Clock::now() + 180s; Clock::now() < until; ::usleep(3000)) {
-    int status = 0;
-    if (::waitpid(pid_, &status, WNOHANG) == pid_) {
-      pid_ = -1;
-      break;
-    }
+    if (process_.ended()) break;
     try {
       admin_ = connect_as_root(socket());
       return;
@@ -170,17 +135,8 @@ void MariadbServer::wait_ready() {
 
 void MariadbServer::kill() {
   admin_.reset();
-  if (pid_ <= 0) return;
-  ::kill(pid_, SIGKILL);
-  ::waitpid(pid_, nullptr, 0);
-  pid_ = -1;
+  process_.kill();
 }
-
-void MariadbServer::freeze() {
-  ::kill(pid_, SIGSTOP);
-  ::waitpid(pid_, nullptr, WUNTRACED);
-}
-void MariadbServer::thaw() { ::kill(pid_, SIGCONT); }
 
 mysql::Answer MariadbServer::sql(std::string_view statement) {
   if (!admin_ || admin_->broken()) admin_ = connect_as_root(socket());

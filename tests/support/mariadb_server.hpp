@@ -33,21 +33,20 @@ class MariadbServer {
   };
   explicit MariadbServer(Setup setup);
   MariadbServer() : MariadbServer(Setup{}) {}
-  ~MariadbServer();
   MariadbServer(const MariadbServer&) = delete;
   MariadbServer& operator=(const MariadbServer&) = delete;
 
   std::uint16_t port() const noexcept { return port_; }
   std::string socket() const { return directory() + "/s"; }
   const std::string& directory() const noexcept { return own_ ? own_->path() : setup_.directory; }
-  pid_t pid() const noexcept { return pid_; }
+  pid_t pid() const noexcept { return process_.pid(); }
   std::string url(std::string_view database) const;  // root over TCP; no password
 
   void kill();   // SIGKILL, reaped
   void start();  // again, with the same data
   void restart() { kill(), start(); }
-  void freeze();  // SIGSTOP; returns when it has stopped
-  void thaw();
+  void freeze() { process_.freeze(); }
+  void thaw() { process_.thaw(); }
   void wait_ready();
 
   // One statement as root over the unix socket; throws when it fails.
@@ -58,7 +57,7 @@ class MariadbServer {
   Setup setup_;
   std::unique_ptr<TestDirectory> own_;
   std::uint16_t port_;
-  pid_t pid_ = -1;
+  ServerProcess process_;
   std::unique_ptr<mysql::Connection> admin_;
 };
 

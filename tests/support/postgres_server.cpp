@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/postgres_server.hpp"
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <grp.h>
 #include <pwd.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 #include <atomic>
 #include <csignal>
@@ -37,11 +33,6 @@ const passwd* other_user() {
   if (::geteuid() != 0) return nullptr;
   const passwd* p = ::getpwnam("postgres");
   return p ? p : ::getpwnam("nobody");
-}
-
-void become(const passwd* p) {
-  if (p && (::setgroups(0, nullptr) != 0 || ::setgid(p->pw_gid) != 0 || ::setuid(p->pw_uid) != 0))
-    ::_exit(1);
 }
 
 void shell(const std::string& command) {
@@ -144,26 +135,12 @@ std::string PostgresServer::url_on_socket(std::string_view database) const {
 }
 
 void PostgresServer::fork_server() {
-  const std::string program = programs() + "postgres", data = directory() + "/data",
-                    log = directory() + "/log";
-  const pid_t parent = ::getpid();
-  const passwd* user = other_user();
-  pid_ = ::fork();
-  if (pid_ == 0) {
-    const int null = ::open("/dev/null", O_RDWR),
-              out = ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0666);
-    become(user);
-    ::prctl(PR_SET_PDEATHSIG, SIGQUIT);  // an immediate end, of its children, too
-    if (::getppid() != parent) ::_exit(1);
-    ::setpgid(0, 0);  // a Ctrl-C at the terminal is for the tests
-    for (auto& e : setup_.environment) ::putenv(e.data());
-    ::dup2(null, 0);
-    ::dup2(out, 1);
-    ::dup2(out, 2);
-    ::close_range(3, ~0u, 0);
-    ::execl(program.c_str(), "postgres", "-D", data.c_str(), nullptr);
-    ::_exit(127);
-  }
+  process_ = ServerProcess{start_server({programs() + "postgres", "-D", directory() + "/data"},
+                                        {.environment = setup_.environment,
+                                         .log = directory() + "/log",
+                                         .user = other_user(),
+                                         // an immediate end, of its children, too
+                                         .dies_by = SIGQUIT})};
 }
 
 // The children of one that was killed may still have its port or its memory: until they are gone,
@@ -171,8 +148,7 @@ void PostgresServer::fork_server() {
 void PostgresServer::start() {
   fork_server();
   for (const Deadline until = Clock::now() + 60s; Clock::now() < until; ::usleep(3000)) {
-    int status = 0;
-    if (::waitpid(pid_, &status, WNOHANG) == pid_) fork_server();
+    if (process_.ended()) fork_server();
     try {
       admin_ = connect_as_superuser(directory(), port_, "postgres");
       return;
@@ -183,18 +159,17 @@ void PostgresServer::start() {
 
 // Its backends are not in its process group, but children.
 void PostgresServer::signal_all(int which) const {
-  ::kill(pid_, which);
-  std::ifstream children(fmt::format("/proc/{0}/task/{0}/children", pid_));
+  ::kill(pid(), which);
+  std::ifstream children(fmt::format("/proc/{0}/task/{0}/children", pid()));
   for (pid_t child = 0; children >> child;) ::kill(child, which);
 }
 
 void PostgresServer::kill() {
   admin_.reset();
-  if (pid_ <= 0) return;
-  ::kill(pid_, SIGSTOP);  // no new children
+  if (pid() <= 0) return;
+  ::kill(pid(), SIGSTOP);  // no new children
   signal_all(SIGKILL);
-  ::waitpid(pid_, nullptr, 0);
-  pid_ = -1;
+  process_.kill();
   std::error_code none;
   fs::remove(directory() + "/data/postmaster.pid", none);
 }

@@ -36,7 +36,7 @@ class PostgresServer {
 
   std::uint16_t port() const noexcept { return port_; }
   const std::string& directory() const noexcept { return own_->path(); }
-  pid_t pid() const noexcept { return pid_; }
+  pid_t pid() const noexcept { return process_.pid(); }
   std::string url(std::string_view database = "postgres") const;  // over TCP; no password
   std::string url_on_socket(std::string_view database = "postgres") const;
 
@@ -57,7 +57,7 @@ class PostgresServer {
   std::unique_ptr<TestDirectory> own_;
   std::uint16_t port_;
   void fork_server();
-  pid_t pid_ = -1;
+  ServerProcess process_;
   std::unique_ptr<postgresql::Connection> admin_;
 };
 

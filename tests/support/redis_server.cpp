@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/redis_server.hpp"
 #include <fmt/format.h>
-#include <sys/wait.h>
 #include <unistd.h>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <stdexcept>
 
 namespace dlock::test {
@@ -26,15 +25,12 @@ RedisServer::RedisServer(Setup setup) : setup_(std::move(setup)), port_(free_por
 }
 
 void RedisServer::configure() const {
-  const std::string conf = directory() + "/redis.conf";
-  std::FILE* out = std::fopen(conf.c_str(), "we");
-  if (!out) throw std::runtime_error("cannot write " + conf);
   const bool sentinel = !setup_.arguments.empty();
-  fmt::print(out, "port {}\nbind 127.0.0.1\ndir {}\nlogfile {}/log\nunixsocket {}/sock\n",
-             setup_.plain_port ? port_ : 0, directory(), directory(), directory());
-  if (!sentinel) fmt::print(out, "save \"\"\n");
-  for (const auto& line : setup_.config) fmt::print(out, "{}\n", line);
-  std::fclose(out);
+  write_file(directory() + "/redis.conf",
+             fmt::format("port {}\nbind 127.0.0.1\ndir {}\nlogfile {}/log\nunixsocket {}/sock\n"
+                         "{}{}\n",
+                         setup_.plain_port ? port_ : 0, directory(), directory(), directory(),
+                         sentinel ? "" : "save \"\"\n", fmt::join(setup_.config, "\n")));
 }
 
 void RedisServer::prepare_clock() {
@@ -42,12 +38,9 @@ void RedisServer::prepare_clock() {
   // it counts its uptime by its wall clock, which is right once it has started
   clock_ = -setup_.uptime;
   const std::int64_t ns = std::chrono::nanoseconds{clock_}.count();
-  if (std::FILE* file = std::fopen(shift.c_str(), "we")) {
-    const std::string zeros(4096 - sizeof ns, '\0');
-    std::fwrite(&ns, sizeof ns, 1, file);
-    std::fwrite(zeros.data(), 1, zeros.size(), file);
-    std::fclose(file);
-  }
+  std::string page(4096, '\0');
+  std::memcpy(page.data(), &ns, sizeof ns);
+  write_file(shift, page);
   setup_.environment.push_back("LD_PRELOAD=" CLOCK_SHIFT);
   setup_.environment.push_back("CLOCK_SHIFT_FILE=" + shift);
 }
@@ -70,8 +63,6 @@ void RedisServer::step_clock(std::chrono::seconds by) {
   while (std::llabs(uptime() - before - by.count()) > 5 && Clock::now() < until) ::usleep(2000);
 }
 
-RedisServer::~RedisServer() { kill(); }
-
 std::string RedisServer::url() const { return fmt::format("redis://127.0.0.1:{}", port_); }
 std::string RedisServer::unix_url() const {
   return fmt::format("redis+unix://{}/sock", directory());
@@ -81,18 +72,14 @@ void RedisServer::start() {
   const std::string conf = directory() + "/redis.conf";
   std::vector<std::string> words{"redis-server", conf};
   words.insert(words.end(), setup_.arguments.begin(), setup_.arguments.end());
-  pid_ = start_server(words, setup_.environment);
+  process_ = ServerProcess{start_server(words, {.environment = setup_.environment})};
   if (setup_.wait_ready) wait_ready();
 }
 
 void RedisServer::wait_ready() {
   const Deadline until = Clock::now() + std::chrono::seconds{60};
   while (Clock::now() < until) {
-    int status = 0;
-    if (::waitpid(pid_, &status, WNOHANG) == pid_) {
-      pid_ = -1;
-      break;
-    }
+    if (process_.ended()) break;
     admin_.reset();
     const auto reply = RawRedis{{{}, 0, directory() + "/sock"}}.ask({"PING"}, until);
     if (reply && !reply->text.starts_with("LOADING")) return;
@@ -103,17 +90,8 @@ void RedisServer::wait_ready() {
 
 void RedisServer::kill() {
   admin_.reset();
-  if (pid_ <= 0) return;
-  ::kill(pid_, SIGKILL);
-  ::waitpid(pid_, nullptr, 0);
-  pid_ = -1;
+  process_.kill();
 }
-
-void RedisServer::freeze() {
-  ::kill(pid_, SIGSTOP);
-  ::waitpid(pid_, nullptr, WUNTRACED);
-}
-void RedisServer::thaw() { ::kill(pid_, SIGCONT); }
 
 redis::Reply RedisServer::command(std::span<const std::string_view> words) {
   if (!admin_) admin_ = std::make_unique<RawRedis>(Endpoint{{}, 0, directory() + "/sock"});

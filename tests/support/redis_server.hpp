@@ -46,7 +46,6 @@ class RedisServer {
   };
   explicit RedisServer(Setup setup);
   RedisServer() : RedisServer(Setup{}) {}
-  ~RedisServer();
   RedisServer(const RedisServer&) = delete;
   RedisServer& operator=(const RedisServer&) = delete;
 
@@ -54,13 +53,13 @@ class RedisServer {
   std::string unix_url() const;  // redis+unix:///...
   std::uint16_t port() const noexcept { return port_; }
   const std::string& directory() const noexcept { return directory_.path(); }
-  pid_t pid() const noexcept { return pid_; }
+  pid_t pid() const noexcept { return process_.pid(); }
 
   void kill();   // SIGKILL, reaped
   void start();  // again, with the same data
   void restart() { kill(), start(); }
-  void freeze();  // SIGSTOP; returns when it has stopped
-  void thaw();
+  void freeze() { process_.freeze(); }
+  void thaw() { process_.thaw(); }
 
   void step_clock(std::chrono::seconds by);  // shifts its wall clock, relative to now
 
@@ -79,7 +78,7 @@ class RedisServer {
   Setup setup_;
   TestDirectory directory_;
   std::uint16_t port_;
-  pid_t pid_ = -1;
+  ServerProcess process_;
   std::chrono::seconds clock_{0};  // how far its wall clock is ahead
   std::unique_ptr<RawRedis> admin_;
 };

@@ -3,12 +3,15 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <grp.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <stdexcept>
 #include "util/fd.hpp"
 
@@ -45,25 +48,59 @@ std::uint16_t free_port() {
   return ntohs(a.sin_port);
 }
 
-pid_t start_server(const std::vector<std::string>& words,
-                   const std::vector<std::string>& environment, const std::string& log) {
+void write_file(const std::string& path, std::string_view text) {
+  std::ofstream out(path, std::ios::trunc);
+  if (!(out << text).flush()) throw std::runtime_error("cannot write " + path);
+}
+
+pid_t start_server(const std::vector<std::string>& words, const ServerStart& how) {
   std::vector<char*> argv;
   for (const auto& w : words) argv.push_back(const_cast<char*>(w.c_str()));
   argv.push_back(nullptr);
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
   if (pid != 0) return pid;
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  // Before the next line, as a change of user would undo it.
+  if (const passwd* u = how.user;
+      u && (::setgroups(0, nullptr) != 0 || ::setgid(u->pw_gid) != 0 || ::setuid(u->pw_uid) != 0))
+    ::_exit(1);
+  ::prctl(PR_SET_PDEATHSIG, how.dies_by);
   if (::getppid() != parent) ::_exit(1);
   ::setpgid(0, 0);
-  for (const auto& e : environment) ::putenv(const_cast<char*>(e.c_str()));
+  for (const auto& e : how.environment) ::putenv(const_cast<char*>(e.c_str()));
   const int null = ::open("/dev/null", O_RDWR);
-  const int out = log.empty() ? null : ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+  const int out =
+      how.log.empty() ? null : ::open(how.log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
   ::dup2(null, 0);
   ::dup2(out, 1);
   ::dup2(out, 2);
+  ::close_range(3, ~0U, 0);
   ::execvp(argv[0], argv.data());
   ::_exit(127);
 }
+
+ServerProcess& ServerProcess::operator=(ServerProcess&& o) noexcept {
+  std::swap(pid_, o.pid_);
+  return *this;
+}
+
+bool ServerProcess::ended() {
+  if (pid_ > 0 && ::waitpid(pid_, nullptr, WNOHANG) == pid_) pid_ = -1;
+  return pid_ <= 0;
+}
+
+void ServerProcess::kill() {
+  if (pid_ <= 0) return;
+  ::kill(pid_, SIGKILL);
+  ::waitpid(pid_, nullptr, 0);
+  pid_ = -1;
+}
+
+void ServerProcess::freeze() {
+  ::kill(pid_, SIGSTOP);
+  ::waitpid(pid_, nullptr, WUNTRACED);
+}
+
+void ServerProcess::thaw() { ::kill(pid_, SIGCONT); }
 
 }  // namespace dlock::test

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shared by all throw-away servers of the tests.
 #pragma once
+#include <pwd.h>
 #include <sys/types.h>
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 #include "support/temp_dir.hpp"
 
@@ -21,10 +23,36 @@ using TestDirectory = TempDir;
 // A port of 127.0.0.1 that was free a moment ago.
 std::uint16_t free_port();
 
-// Starts a program that dies with the test program, in its own process group (a Ctrl-C at the
-// terminal is for the tests), and with its standard descriptors on /dev/null, or its output in the
-// file `log`.
-pid_t start_server(const std::vector<std::string>& words,
-                   const std::vector<std::string>& environment = {}, const std::string& log = {});
+void write_file(const std::string& path, std::string_view text);  // throws
+
+// How a program is started that dies with the test program, in its own process group (a Ctrl-C at
+// the terminal is for the tests), and with its standard descriptors on /dev/null, or its output in
+// the file `log`.
+struct ServerStart {
+  std::vector<std::string> environment{};  // "LD_PRELOAD=..."
+  std::string log{};
+  const passwd* user = nullptr;  // whom it runs as
+  int dies_by = 9;               // SIGKILL
+};
+pid_t start_server(const std::vector<std::string>& words, const ServerStart& = {});
+
+// One that was started; ends with the object.
+class ServerProcess {
+ public:
+  ServerProcess() = default;
+  explicit ServerProcess(pid_t pid) noexcept : pid_(pid) {}
+  ServerProcess(ServerProcess&& o) noexcept : pid_(std::exchange(o.pid_, -1)) {}
+  ServerProcess& operator=(ServerProcess&&) noexcept;
+  ~ServerProcess() { kill(); }
+
+  pid_t pid() const noexcept { return pid_; }  // -1: it does not run
+  bool ended();                                // and is reaped
+  void kill();                                 // SIGKILL, reaped
+  void freeze();                               // SIGSTOP; returns when it has stopped
+  void thaw();
+
+ private:
+  pid_t pid_ = -1;
+};
 
 }  // namespace dlock::test

@@ -4,11 +4,9 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
-#include <csignal>
-#include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <stdexcept>
 #include "util/fd.hpp"
 
@@ -30,32 +28,21 @@ ZookeeperServer::ZookeeperServer(Setup setup)
     : setup_(std::move(setup)), port_(setup_.port != 0 ? setup_.port : free_port()) {
   const std::string conf = directory_.path() + "/zoo.cfg", data = directory_.path() + "/data";
   fs::create_directory(data);
-  std::FILE* out = std::fopen(conf.c_str(), "we");
-  if (!out) throw std::runtime_error("cannot write " + conf);
-  fmt::print(out,
-             "tickTime={}\ndataDir={}\nclientPort={}\nclientPortAddress={}\nadmin.enableServer="
-             "false\n4lw.commands.whitelist=*\n"
-             "maxClientCnxns=0\nmaxSessionTimeout=120000\npreAllocSize=64\n",
-             setup_.tick / 1ms, data, port_, setup_.address);
-  for (const auto& line : setup_.config) fmt::print(out, "{}\n", line);
-  std::fclose(out);
-  if (setup_.id != 0) {
-    std::FILE* id = std::fopen((data + "/myid").c_str(), "we");
-    fmt::print(id, "{}\n", setup_.id);
-    std::fclose(id);
-  }
+  write_file(conf,
+             fmt::format(
+                 "tickTime={}\ndataDir={}\nclientPort={}\nclientPortAddress={}\nadmin.enableServer="
+                 "false\n4lw.commands.whitelist=*\n"
+                 "maxClientCnxns=0\nmaxSessionTimeout=120000\npreAllocSize=64\n",
+                 setup_.tick / 1ms, data, port_, setup_.address));
+  for (const auto& line : setup_.config) configure(line);
+  if (setup_.id != 0) write_file(data + "/myid", fmt::format("{}\n", setup_.id));
   start();
 }
-
-ZookeeperServer::~ZookeeperServer() { kill(); }
 
 std::string ZookeeperServer::host() const { return fmt::format("{}:{}", setup_.address, port_); }
 
 void ZookeeperServer::configure(std::string_view line) {
-  std::FILE* out = std::fopen((directory_.path() + "/zoo.cfg").c_str(), "ae");
-  if (!out) throw std::runtime_error("cannot write zoo.cfg");
-  fmt::print(out, "{}\n", line);
-  std::fclose(out);
+  std::ofstream(directory_.path() + "/zoo.cfg", std::ios::app) << line << '\n';
 }
 
 void ZookeeperServer::start() {
@@ -69,7 +56,7 @@ void ZookeeperServer::start() {
                              setup_.id != 0 ? "org.apache.zookeeper.server.quorum.QuorumPeerMain"
                                             : "org.apache.zookeeper.server.ZooKeeperServerMain",
                              directory_.path() + "/zoo.cfg"});
-  pid_ = start_server(words, {}, directory_.path() + "/out");
+  process_ = ServerProcess{start_server(words, {.log = directory_.path() + "/out"})};
   if (setup_.wait_ready) wait_ready();
 }
 
@@ -78,18 +65,6 @@ void ZookeeperServer::wait_ready() const {
     if (word("srvr").find("Mode:") != std::string::npos) return;
   throw std::runtime_error("ZooKeeper does not start");
 }
-
-void ZookeeperServer::kill() {
-  if (pid_ <= 0) return;
-  ::kill(pid_, SIGKILL);
-  ::waitpid(pid_, nullptr, 0);
-  pid_ = -1;
-}
-void ZookeeperServer::freeze() {
-  ::kill(pid_, SIGSTOP);
-  ::waitpid(pid_, nullptr, WUNTRACED);
-}
-void ZookeeperServer::thaw() { ::kill(pid_, SIGCONT); }
 
 std::string ZookeeperServer::word(std::string_view four) const {
   const Fd fd{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};

@@ -28,20 +28,19 @@ class ZookeeperServer {
   };
   explicit ZookeeperServer(Setup);
   ZookeeperServer() : ZookeeperServer(Setup{}) {}
-  ~ZookeeperServer();
   ZookeeperServer(const ZookeeperServer&) = delete;
   ZookeeperServer& operator=(const ZookeeperServer&) = delete;
 
   std::string host() const;  // address:port
   std::string url() const { return "zookeeper://" + host(); }
   std::uint16_t port() const noexcept { return port_; }
-  pid_t pid() const noexcept { return pid_; }
+  pid_t pid() const noexcept { return process_.pid(); }
 
-  void kill();                            // SIGKILL, reaped
+  void kill() { process_.kill(); }        // SIGKILL, reaped
   void start();                           // again, same place
   void configure(std::string_view line);  // of zoo.cfg, for the next start
-  void freeze();                          // SIGSTOP, and it has stopped
-  void thaw();
+  void freeze() { process_.freeze(); }    // SIGSTOP, and it has stopped
+  void thaw() { process_.thaw(); }
   // The answer to a four-letter word ("srvr", "mntr"); empty when there is none within a second.
   std::string word(std::string_view four) const;
   std::string field(std::string_view name) const;  // of "srvr": "Mode" -> "leader"
@@ -51,7 +50,7 @@ class ZookeeperServer {
   Setup setup_;
   TestDirectory directory_;
   std::uint16_t port_;
-  pid_t pid_ = -1;
+  ServerProcess process_;
 };
 
 // Three servers.

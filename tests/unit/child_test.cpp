@@ -11,35 +11,25 @@
 #include <climits>
 #include <csignal>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <optional>
 #include "run/environment.hpp"
+#include "support/temp_dir.hpp"
 
 using namespace dlock;
 using namespace dlock::run;
 
 namespace {
 
-class Directory {
- public:
-  Directory() {
-    char name[] = "/tmp/child_test.XXXXXX";
-    path_ = ::mkdtemp(name);
-  }
-  ~Directory() { std::filesystem::remove_all(path_); }
-  std::string path() const { return path_; }
-  std::string file(const std::string& name, const std::string& text, mode_t mode) const {
-    const std::string path = path_ + '/' + name;
-    std::ofstream(path) << text;
-    ::chmod(path.c_str(), mode);
-    return path;
-  }
-
- private:
-  std::string path_;
-};
+// A file in `d`.
+std::string made(const test::TempDir& d, const std::string& name, const std::string& text,
+                 mode_t mode) {
+  const std::string path = d / name;
+  std::ofstream(path) << text;
+  ::chmod(path.c_str(), mode);
+  return path;
+}
 
 class Path {
  public:
@@ -119,16 +109,16 @@ TEST_CASE("the child becomes the program") {
 }
 
 TEST_CASE("a file without a format of its own is run by the shell") {
-  const Directory d;
-  const std::string file = d.file("script", "echo $0 $2\nexit 3\n", 0755);
+  const test::TempDir d;
+  const std::string file = made(d, "script", "echo $0 $2\nexit 3\n", 0755);
   const Ended e = end_of({file, "a", "b"});
   CHECK(e.said == file + " b\n");
   CHECK(e.status == 3 << 8);
 }
 
 TEST_CASE("the errno of a program that cannot be executed") {
-  const Directory d, further;
-  d.file("refused", "", 0644);
+  const test::TempDir d, further;
+  made(d, "refused", "", 0644);
   const Path path((d.path() + ":" + further.path()).c_str());
   CHECK(end_of({"absent"}).error == ENOENT);
   CHECK(end_of({""}).error == ENOENT);
@@ -136,7 +126,7 @@ TEST_CASE("the errno of a program that cannot be executed") {
   const Ended refused = end_of({"refused"});  // the last one is absent
   CHECK(refused.error == EACCES);
   CHECK(refused.status == 126 << 8);
-  further.file("refused", "echo ok\n", 0755);
+  made(further, "refused", "echo ok\n", 0755);
   CHECK(end_of({"refused"}).said == "ok\n");
 }
 

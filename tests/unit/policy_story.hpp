@@ -51,6 +51,10 @@ struct Story {
     now = later(now, d);
     return *this;
   }
+  Story& at(Duration d) {
+    now = start + d;
+    return *this;
+  }
   Story& tick() { return see(event::Tick{}); }
   // Advances to the time of the policy's alarm.
   Story& alarm() {
@@ -58,6 +62,7 @@ struct Story {
     now = std::max(now, policy.wake_at());
     return tick();
   }
+  Story& answered() { return see(event::Answered{now}); }
   Story& granted(Duration lease = 29'698ms) { return see(granted_until(later(now, lease))); }
   Story& running() { return granted().see(event::JobStarted{}); }
   Story& running_attached() { return see(granted_until(no_deadline)).see(event::JobStarted{}); }

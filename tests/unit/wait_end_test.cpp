@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a wait ends: by Policy, on a simulated clock, whatever the keeper does.
 #include "run/wait_end.hpp"
-#include <algorithm>
 #include <catch2/catch.hpp>
 #include <csignal>
 #include <optional>
@@ -10,57 +9,20 @@
 
 using namespace dlock;
 using namespace dlock::run;
-using namespace std::chrono_literals;
-using Do = Action::Do;
-using Note = Action::Note;
+using namespace dlock::run::test;
 
 namespace {
 
-constexpr Deadline began_at{std::chrono::hours{1}};
-
-test::Asked waiting(std::optional<Duration> wait, bool one_try = false) {
-  test::Asked r = test::leased();
+Asked waiting(std::optional<Duration> wait, bool one_try = false) {
+  Asked r = leased();
   r.wait = wait;
   r.request.wait = !one_try;
   REQUIRE(wait_rules(r).one_answer == 9'949ms);
   return r;
 }
 
-struct Wait {
-  const test::Asked asked;
-  Policy policy;
-  Deadline now = began_at;
-  Actions last{};
-
-  explicit Wait(const test::Asked& r) : asked(r), policy(asked) { see(event::WaitBegan{began_at}); }
-  Wait& see(const Event& e) {
-    last = policy.step(e, now);
-    return *this;
-  }
-  Wait& at(Duration d) {
-    now = began_at + d;
-    return *this;
-  }
-  Wait& tick() { return see(event::Tick{}); }
-  Wait& answered() { return see(event::Answered{now}); }
-  bool does(Do what, int number = 0) const {
-    return std::any_of(last.begin(), last.end(),
-                       [&](const Action& a) { return a.what == what && a.number == number; });
-  }
-  bool says(Note note) const {
-    return std::any_of(last.begin(), last.end(),
-                       [&](const Action& a) { return a.what == Do::say && a.note == note; });
-  }
-  std::optional<int> status() const {
-    for (const Action& a : last)
-      if (a.what == Do::end && !a.outcome.by_signal) return a.outcome.value;
-    return {};
-  }
-  std::optional<int> signal() const {
-    for (const Action& a : last)
-      if (a.what == Do::end && a.outcome.by_signal) return a.outcome.value;
-    return {};
-  }
+struct Wait : Story {
+  explicit Wait(const Asked& r) : Story(r) { see(event::WaitBegan{start}); }
 };
 
 }  // namespace
@@ -68,30 +30,30 @@ struct Wait {
 TEST_CASE("-w: at its end dlock leaves the queue and waits at most 200 ms for the keeper") {
   Wait w(waiting(3s));
   w.at(10ms).answered();
-  CHECK(w.policy.wake_at() == began_at + 3s);
+  CHECK(w.policy.wake_at() == start + 3s);
   w.at(2'500ms).answered();
   CHECK(w.at(3s).tick().does(Do::leave_queue));
-  CHECK_FALSE(w.status());
-  CHECK(w.policy.wake_at() == began_at + 3'200ms);
+  CHECK_FALSE(w.outcome());
+  CHECK(w.policy.wake_at() == start + 3'200ms);
   SECTION("the keeper has left the queue") {
     w.at(3'020ms).see(event::WaitLeft{});
     CHECK(w.says(Note::busy));
-    CHECK(w.status() == 75);
+    CHECK(w.ends_with(75));
   }
   SECTION("the keeper hangs") {
     w.at(3'199ms).tick();
-    CHECK_FALSE(w.status());
-    CHECK(w.at(3'200ms).tick().status() == 75);
+    CHECK_FALSE(w.outcome());
+    CHECK(w.at(3'200ms).tick().ends_with(75));
   }
   SECTION("the lock was granted meanwhile: the keeper releases it") {
-    w.at(3'010ms).see(test::granted_until(began_at + 30s));
+    w.at(3'010ms).see(granted_until(start + 30s));
     CHECK(w.last.empty());
-    CHECK(w.see(event::WaitLeft{}).status() == 75);
+    CHECK(w.see(event::WaitLeft{}).ends_with(75));
   }
   SECTION("a signal meanwhile") {
     w.at(3'010ms).see(event::Signal{SIGTERM, false});
     CHECK(w.last.empty());
-    CHECK(w.see(event::WaitLeft{}).signal() == SIGTERM);
+    CHECK(w.see(event::WaitLeft{}).dies_by(SIGTERM));
   }
 }
 
@@ -107,7 +69,7 @@ TEST_CASE("-w: without an answer in its last second a wait ends as unavailable, 
   CHECK(w.does(Do::leave_queue));
   w.at(20'100ms).see(event::WaitLeft{});
   CHECK(w.says(Note::silent));
-  CHECK(w.status() == status_unavailable);
+  CHECK(w.ends_with(status_unavailable));
 }
 
 TEST_CASE("-w: below a second, the first answer is recent enough; -E sets the status") {
@@ -115,30 +77,30 @@ TEST_CASE("-w: below a second, the first answer is recent enough; -E sets the st
   r.conflict_status = 9;
   Wait w(r);
   w.at(5ms).answered().at(300ms).tick();
-  CHECK(w.see(event::WaitLeft{}).status() == 9);
+  CHECK(w.see(event::WaitLeft{}).ends_with(9));
 }
 
 TEST_CASE("-n: one try, with the time for connecting and one answer") {
   Wait w(waiting(0us, true));
-  CHECK(w.policy.wake_at() == began_at + 9'949ms);
-  SECTION("its answer ends it") { CHECK(w.at(7s).see(event::WaitEnded{75, true}).status() == 75); }
+  CHECK(w.policy.wake_at() == start + 9'949ms);
+  SECTION("its answer ends it") { CHECK(w.at(7s).see(event::WaitEnded{75, true}).ends_with(75)); }
   SECTION("no answer") {
     CHECK(w.at(9'949ms).tick().does(Do::leave_queue));
-    CHECK(w.at(10'149ms).tick().status() == status_unavailable);
+    CHECK(w.at(10'149ms).tick().ends_with(status_unavailable));
   }
   SECTION("granted too late to start: one more try, with the same time") {
-    w.at(9s).see(test::granted_until(began_at + 9s));
+    w.at(9s).see(granted_until(start + 9s));
     CHECK(w.does(Do::queue_again));
-    CHECK(w.policy.wake_at() == began_at + 9s + 9'949ms);
+    CHECK(w.policy.wake_at() == start + 9s + 9'949ms);
   }
 }
 
 TEST_CASE("without -w: no limit, except for a store that was never reached") {
   Wait w(waiting(std::nullopt));
-  CHECK(w.policy.wake_at() == began_at + 10'949ms);
+  CHECK(w.policy.wake_at() == start + 10'949ms);
   SECTION("not reached") {
     CHECK(w.at(10'949ms).tick().does(Do::leave_queue));
-    CHECK(w.at(10'960ms).see(event::WaitLeft{}).status() == status_unavailable);
+    CHECK(w.at(10'960ms).see(event::WaitLeft{}).ends_with(status_unavailable));
   }
   SECTION("reached once") {
     w.at(1s).answered().at(2s).see(event::NoAnswer{});
@@ -147,15 +109,15 @@ TEST_CASE("without -w: no limit, except for a store that was never reached") {
   SECTION("reached, but it grants nothing yet") {
     w.at(1s).see(event::NoAnswer{.reached = true});
     CHECK(w.policy.wake_at() == no_deadline);
-    CHECK(w.at(70s).see(test::granted_until(began_at + 100s)).does(Do::start_job));
+    CHECK(w.at(70s).see(granted_until(start + 100s)).does(Do::start_job));
   }
 }
 
 TEST_CASE("granted too late to start: the end of the wait does not move") {
   Wait w(waiting(60s));
-  w.at(50s).see(test::granted_until(began_at + 51s));
+  w.at(50s).see(granted_until(start + 51s));
   CHECK(w.does(Do::queue_again));
-  CHECK(w.policy.wake_at() == began_at + 60s);
+  CHECK(w.policy.wake_at() == start + 60s);
   w.at(60s).tick();
   CHECK(w.does(Do::leave_queue));
 }
@@ -164,24 +126,22 @@ TEST_CASE("an ending signal ends the wait within 200 ms; the same one within 100
   Wait w(waiting(std::nullopt));
   w.at(1s).answered().at(5s).see(event::Signal{SIGTERM, false});
   CHECK(w.does(Do::leave_queue));
-  CHECK(w.policy.wake_at() == began_at + 5'200ms);
-  SECTION("a keeper that hangs") { CHECK(w.at(5'200ms).tick().signal() == SIGTERM); }
+  CHECK(w.policy.wake_at() == start + 5'200ms);
+  SECTION("a keeper that hangs") { CHECK(w.at(5'200ms).tick().dies_by(SIGTERM)); }
   SECTION("timeout(1) sends it twice") {
     w.at(5'099ms).see(event::Signal{SIGTERM, false});
     CHECK(w.last.empty());
-    CHECK(w.at(5'120ms).see(event::WaitLeft{}).signal() == SIGTERM);
+    CHECK(w.at(5'120ms).see(event::WaitLeft{}).dies_by(SIGTERM));
   }
   SECTION("the same one later ends it at once") {
-    CHECK(w.at(5'101ms).see(event::Signal{SIGTERM, false}).signal() == SIGTERM);
+    CHECK(w.at(5'101ms).see(event::Signal{SIGTERM, false}).dies_by(SIGTERM));
   }
-  SECTION("another one") {
-    CHECK(w.at(5'001ms).see(event::Signal{SIGINT, false}).signal() == SIGINT);
-  }
+  SECTION("another one") { CHECK(w.at(5'001ms).see(event::Signal{SIGINT, false}).dies_by(SIGINT)); }
 }
 
 TEST_CASE("no signal cuts a release short") {
   Wait w(waiting(std::nullopt));
-  w.see(test::granted_until(began_at + 29s))
+  w.see(granted_until(start + 29s))
       .see(event::JobStarted{})
       .at(1s)
       .see(event::Signal{SIGTERM, false});
@@ -193,14 +153,14 @@ TEST_CASE("no signal cuts a release short") {
     w.see(event::Signal{SIGINT, true});
     CHECK(w.last.empty());
   }
-  CHECK(w.policy.wake_at() == began_at + 1'010ms + 4'949ms);
-  CHECK(w.see(event::ReleaseDone{true}).signal() == SIGTERM);
+  CHECK(w.policy.wake_at() == start + 1'010ms + 4'949ms);
+  CHECK(w.see(event::ReleaseDone{true}).dies_by(SIGTERM));
 }
 
 TEST_CASE("a forwarded ending signal is followed by CONT: a stopped job gets it before KILL") {
   auto r = waiting(std::nullopt);
   Wait w(r);
-  w.see(test::granted_until(began_at + 29s))
+  w.see(granted_until(start + 29s))
       .see(event::JobStarted{})
       .see(event::JobStopped{SIGSTOP, false})
       .at(1s);

@@ -42,7 +42,6 @@ void let_go(Others& o) {
   if (o.held) (void)o.holder->release(*o.held).value();
 }
 void queue(Others& o) { o.queued = in_queue(*o.waiting, request("k")); }
-
 void queue_two(Others& o) {
   queue(o);
   o.behind = in_queue(*o.behind_waiting, request("k"));
@@ -51,101 +50,75 @@ void hold_and_queue(Others& o) {
   hold(o);
   queue(o);
 }
+void queue_and_let_go(Others& o) {
+  queue(o);
+  let_go(o);
+}
+void queue_two_and_let_go(Others& o) {
+  queue_two(o);
+  let_go(o);
+}
+
+void acquire_and_release(const std::string& dir, const Halt& halt) {
+  const auto b = open_here(dir);
+  halt();
+  b->release(take(*b, request("k")).lease).value();
+}
+void release(const std::string& dir, const Halt& halt) {
+  const auto b = open_here(dir);
+  const Granted g = take(*b, request("k"));
+  halt();
+  b->release(g.lease).value();
+}
+void release_after_a_job(const std::string& dir, const Halt& halt) {
+  const auto b = open_here(dir);
+  const Granted g = take(*b, request("k"));
+  halt();
+  b->release(g.lease, RunEnd{false, 3}).value();
+}
+void queue_and_give_up(const std::string& dir, const Halt& halt) {
+  const auto b = open_here(dir);
+  halt();
+  if (!in_queue(*b, request("k"))->cancel()) throw std::runtime_error("cancel");
+}
+void take_the_turn(const std::string& dir, const Halt& halt) {
+  const auto b = open_here(dir);
+  auto w = in_queue(*b, request("k"));
+  halt();
+  b->release(take(*w).lease).value();
+}
+void detached_lease(const std::string& dir, const Halt& halt) {
+  const auto b = open_here(dir);
+  halt();
+  const Granted g = take(*b, detached(request("k"), short_ttl));
+  b->renew(g.lease, short_ttl).value();
+  b->release(g.lease).value();
+}
+void detach(const std::string& dir, const Halt& halt) {
+  const auto b = open_here(dir);
+  const Granted g = take(*b, request("k"));
+  halt();
+  b->detach(g.lease, short_ttl).value();
+}
+void force(const std::string& dir, const Halt& halt) {
+  const auto b = open_here(dir);
+  halt();
+  b->force_release(key("k"), std::nullopt).value();
+}
 
 const Operation operations[] = {
-    {"acquire and release", nothing,
-     [](const std::string& dir, const Halt& halt) {
-       const auto b = open_here(dir);
-       halt();
-       b->release(take(*b, request("k")).lease).value();
-     },
-     nothing, nothing},
-    {"release with a waiter behind", nothing,
-     [](const std::string& dir, const Halt& halt) {
-       const auto b = open_here(dir);
-       const Granted g = take(*b, request("k"));
-       halt();
-       b->release(g.lease).value();
-     },
-     queue, nothing},
-    {"release after a job", nothing,
-     [](const std::string& dir, const Halt& halt) {
-       const auto b = open_here(dir);
-       const Granted g = take(*b, request("k"));
-       halt();
-       b->release(g.lease, RunEnd{false, 3}).value();
-     },
-     nothing, nothing},
-    {"queue and give up", hold,
-     [](const std::string& dir, const Halt& halt) {
-       const auto b = open_here(dir);
-       halt();
-       if (!in_queue(*b, request("k"))->cancel()) throw std::runtime_error("cancel");
-     },
-     nothing, let_go},
-    {"queue as the second and give up", hold_and_queue,
-     [](const std::string& dir, const Halt& halt) {
-       const auto b = open_here(dir);
-       halt();
-       if (!in_queue(*b, request("k"))->cancel()) throw std::runtime_error("cancel");
-     },
-     nothing, let_go},
-    {"release with two waiters behind", nothing,
-     [](const std::string& dir, const Halt& halt) {
-       const auto b = open_here(dir);
-       const Granted g = take(*b, request("k"));
-       halt();
-       b->release(g.lease).value();
-     },
-     queue_two, nothing},
-    {"first of three in the queue, called and granted", hold,
-     [](const std::string& dir, const Halt& halt) {
-       const auto b = open_here(dir);
-       auto w = in_queue(*b, request("k"));
-       halt();
-       b->release(take(*w).lease).value();
-     },
-     [](Others& o) {
-       queue_two(o);
-       let_go(o);
-     },
+    {"acquire and release", nothing, acquire_and_release, nothing, nothing},
+    {"release with a waiter behind", nothing, release, queue, nothing},
+    {"release after a job", nothing, release_after_a_job, nothing, nothing},
+    {"queue and give up", hold, queue_and_give_up, nothing, let_go},
+    {"queue as the second and give up", hold_and_queue, queue_and_give_up, nothing, let_go},
+    {"release with two waiters behind", nothing, release, queue_two, nothing},
+    {"first of three in the queue, called and granted", hold, take_the_turn, queue_two_and_let_go,
      nothing},
-    {"first in the queue, called and granted", hold,
-     [](const std::string& dir, const Halt& halt) {
-       const auto b = open_here(dir);
-       auto w = in_queue(*b, request("k"));
-       halt();
-       b->release(take(*w).lease).value();
-     },
-     [](Others& o) {
-       queue(o);
-       let_go(o);
-     },
-     nothing},
-    {"a detached lease: take, renew, release", nothing,
-     [](const std::string& dir, const Halt& halt) {
-       const auto b = open_here(dir);
-       halt();
-       const Granted g = take(*b, detached(request("k"), short_ttl));
-       b->renew(g.lease, short_ttl).value();
-       b->release(g.lease).value();
-     },
-     nothing, nothing},
-    {"detach", nothing,
-     [](const std::string& dir, const Halt& halt) {
-       const auto b = open_here(dir);
-       const Granted g = take(*b, request("k"));
-       halt();
-       b->detach(g.lease, short_ttl).value();
-     },
-     queue, nothing},
-    {"forced release", hold,
-     [](const std::string& dir, const Halt& halt) {
-       const auto b = open_here(dir);
-       halt();
-       b->force_release(key("k"), std::nullopt).value();
-     },
-     nothing, let_go},
+    {"first in the queue, called and granted", hold, take_the_turn, queue_and_let_go, nothing},
+    {"a detached lease: take, renew, release", nothing, detached_lease, nothing, nothing},
+    {"detach", nothing, detach, queue, nothing},
+    {"forced release", hold, force, nothing, let_go},
 };
 
 }  // namespace

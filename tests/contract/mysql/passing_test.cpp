@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Waiters that do not claim their turn, because they are stopped or because the server has not
 // noticed their end, are passed, and swept; on a clock that the test sets.
-#include <fmt/format.h>
-#include <catch2/catch.hpp>
-#include <memory>
-#include <vector>
+#include "contract/sql_model.hpp"
 #include "mysql/lease/lease_table.hpp"
 #include "mysql_schema/schema.hpp"
 #include "support/mariadb_server.hpp"
@@ -12,17 +9,11 @@
 using namespace dlock;
 using namespace dlock::mysql;
 using namespace std::chrono_literals;
+using test::must, test::soon;
 
 namespace {
 
 constexpr Micros second = 1'000'000, ttl = 30 * second;
-
-template <class T>
-T must(Result<T> r) {
-  if (!r) FAIL(r.error().message);
-  if constexpr (!std::is_void_v<T>) return std::move(*r);
-}
-Deadline soon() { return Clock::now() + 30s; }
 
 class Scene {
  public:

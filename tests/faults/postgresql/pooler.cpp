@@ -37,7 +37,7 @@ class Bouncer {
     words.insert(words.end(), {"pgbouncer", ini});
     const char* path = std::getenv("PATH");
     ::setenv("PATH", (std::string(path ? path : "") + ":/usr/sbin").c_str(), 1);
-    pid_ = start_server(words, {}, dir_.path() + "/out");
+    pid_ = start_server(words, {.log = dir_.path() + "/out"});
   }
   ~Bouncer() { ::kill(pid_, SIGKILL); }
   std::string url(const PostgresDatabase& db) const { return url("postgres", db.name()); }

@@ -123,6 +123,21 @@ TEST_CASE("all rows of each verb have names of their own") {
   }
 }
 
+TEST_CASE("every option is known to its verbs, by its long name and its letter") {
+  for (const VerbInfo& v : verbs())
+    for (const Option& o : option_table()) {
+      if (!belongs(o, v.verb)) continue;
+      std::vector<std::string> forms{"--" + std::string(o.name)};
+      if (o.letter) forms.push_back({'-', o.letter});
+      for (const std::string& form : forms) {
+        INFO(v.name << " " << form);
+        const std::string text = text_of(Words(v.verb, {form, "@"}).read(Rows::named));
+        CHECK(text.find("unknown option") == text.npos);
+        CHECK(text.find("is an option of") == text.npos);
+      }
+    }
+}
+
 TEST_CASE("config reads each name that any command reads, once, by its own row if it has one") {
   std::set<std::string_view> names, all;
   for (const Option& o : option_table()) {

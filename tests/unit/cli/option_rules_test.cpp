@@ -44,30 +44,6 @@ Errc code_of(Verb verb, const std::vector<std::string>& words, const Values& var
 
 }  // namespace
 
-TEST_CASE("an error on the command line is usage, one in a variable is config") {
-  const std::vector<std::string> good{"--key", "k", "--", "true"},
-      both{"--key", "k", "-n", "-w", "3", "--", "true"};
-  CHECK(code_of(Verb::run, both, {}, "run: --nonblock and --wait contradict each other") ==
-        Errc::usage);
-  CHECK(code_of(Verb::run, good, {{"DLOCK_NONBLOCK", "1"}, {"DLOCK_WAIT", "3"}},
-                "DLOCK_NONBLOCK and DLOCK_WAIT") == Errc::config);
-  CHECK(code_of(Verb::run, good, {{"DLOCK_WAIT", "soon"}}, "DLOCK_WAIT: 'soon'") == Errc::config);
-  CHECK(code_of(Verb::run, good, {{"DLOCK_WAIT", ""}}, "DLOCK_WAIT: is set but empty") ==
-        Errc::config);
-  CHECK(code_of(Verb::run, good, {{"DLOCK_QUIET", "maybe"}}, "DLOCK_QUIET: 'maybe'") ==
-        Errc::config);
-}
-
-TEST_CASE("a variable of an option that is written otherwise now is config, and says how") {
-  const std::vector<std::string> good{"--key", "k", "--", "true"};
-  CHECK(code_of(Verb::run, good, {{"DLOCK_NO_FOREGROUND", "1"}},
-                "DLOCK_NO_FOREGROUND no longer exists: use DLOCK_FOREGROUND") == Errc::config);
-  CHECK(code_of(Verb::run, good, {{"DLOCK_EXCLUSIVE", "1"}},
-                "DLOCK_EXCLUSIVE no longer exists: leave it out") == Errc::config);
-  const Variables set(Values{{"DLOCK_NO_FOREGROUND", "1"}});  // no option of inspect
-  CHECK(Words(Verb::inspect, {}).parse());
-}
-
 TEST_CASE("the only word of a command is its key, or the sequencer to check") {
   const Variables none({});
   for (const Verb v : {Verb::acquire, Verb::renew, Verb::release}) {
@@ -151,24 +127,4 @@ TEST_CASE("the command line decides a choice as a whole") {
   CHECK(called(*o, "limit") == "--limit");
   CHECK(blame(*o, "ttl") == Errc::config);
   CHECK(blame(*o, "limit") == Errc::usage);
-}
-
-TEST_CASE("missing and contradicting options") {
-  const auto usage = [](Verb verb, const std::vector<std::string>& words, const std::string& with) {
-    CHECK(code_of(verb, words, {}, with) == Errc::usage);
-  };
-  usage(Verb::run, {"--", "true"}, "run: --key is missing");
-  usage(Verb::run, {"--key", "k"}, "-- and the command are missing");
-  usage(Verb::run, {"--key", "k", "--"}, "the command after -- is missing");
-  usage(Verb::run, {"--key", "k", "--limit", "3", "-s", "--", "true"}, "--limit and --shared");
-  usage(Verb::acquire, {"--key", "k", "--keep", "--hold"}, "--keep and --hold");
-  usage(Verb::acquire, {"--key", "k", "--watch-pid", "3"}, "--watch-pid goes with --keep");
-  usage(Verb::release, {"--key", "k", "--token", "3"}, "--token goes with --force");
-  usage(Verb::check, {}, "SEQUENCER or --key is missing");
-  usage(Verb::check, {"S", "--key", "k"}, "either a sequencer or --key");
-  usage(Verb::fence, {"--token", "3", "--", "true"}, "--state is missing");
-  usage(Verb::inspect, {"--check"}, "--check needs a key");
-  usage(Verb::inspect, {"k", "--held"}, "--held chooses from the list");
-  usage(Verb::inspect, {"-J", "--csv"}, "--json and --csv");
-  usage(Verb::bench, {"-d", "1s", "-N", "5"}, "--duration and --ops");
 }
