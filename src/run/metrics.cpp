@@ -20,7 +20,6 @@
 #include "run/lines.hpp"
 #include "util/fd.hpp"
 #include "util/file.hpp"
-#include "util/named_file.hpp"
 
 namespace dlock::run {
 
