@@ -164,11 +164,6 @@ value() { "$DLOCK" config "$@" | sed -n 's/ *#.*//; /^[a-z]/p'; }
   refute_output --partial canary
 }
 
-@test "secrets: the job does not see DLOCK_PASSWORD" {
-  DLOCK_PASSWORD=canary run -0 "$DLOCK" run --key k -- sh -c 'echo "${DLOCK_PASSWORD-gone}"'
-  assert_output gone
-}
-
 @test "--log-format json: one object per line" {
   run --separate-stderr -127 "$DLOCK" run --log-format json --key k -- /nonexistent
   assert_equal "$(json 'j["level"], j["key"]' <<<"$stderr")" "('error', 'k')"

@@ -85,11 +85,6 @@ sorted() { tr ' ' '\n' | sort | tr '\n' ' '; }
   assert_equal "$stderr" ''
 }
 
-@test "--help works without a store and with bad variables" {
-  DLOCK_BACKEND=nope: DLOCK_WAIT=soon run -0 "$DLOCK" run --help
-  run -73 bash -c '"$DLOCK" --help >/dev/full'
-}
-
 @test "--explain prints on stdout, runs nothing and locks nothing" {
   run --separate-stderr -0 "$DLOCK" run --explain --key k --min-hold 1m --max-run 2h \
     --lock-delay 3 -- touch "$BATS_TEST_TMPDIR/ran"

@@ -342,13 +342,6 @@ waiting() { [ "$("$DLOCK" inspect k --no-heading -o WAIT)" = "$1" ]; }
   refused 69 '' inspect --check k
 }
 
-@test "a result that cannot be written is an error" {
-  "$DLOCK" acquire --key k >/dev/null
-  run -73 bash -c '"$DLOCK" inspect >/dev/full'
-  assert_output --partial 'No space left on device'
-  run -73 bash -c '"$DLOCK" inspect k -J >&-'
-}
-
 @test "--doctor calls a directory bad that all users may write to, or that is below one" {
   mkdir -m 1777 "$BATS_TEST_TMPDIR/open"
   mkdir -m 700 "$BATS_TEST_TMPDIR/open/below"
