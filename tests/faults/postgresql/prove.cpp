@@ -2,8 +2,8 @@
 // Figures of recipe lease on a real server, and the promises that are counts.
 // postgresql_prove [--full|rates|dead]
 //
-// Counts of exchanges are our own and are asserted; times are printed and compared with two prepared
-// updates of one row, over the same library and server in the same run.
+// Counts of exchanges are our own and are asserted; times are printed and compared with two
+// prepared updates of one row, over the same library and server in the same run.
 #include "support/prove.hpp"
 #include <sched.h>
 #include <algorithm>
