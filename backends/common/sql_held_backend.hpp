@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recipes whose lock belongs to a session of a database. Each grant has its own session, whose
-// socket the guard holds a duplicate of: as long as the job lives the server is told no goodbye. The
-// server ends the session when it got no message for the ttl, so the ttl is the lease; each renewal
-// is a heartbeat. The end of the session makes the socket readable, and that is the alarm.
+// socket the guard holds a duplicate of: as long as the job lives the server is told no goodbye.
+// The server ends the session when it got no message for the ttl, so the ttl is the lease; each
+// renewal is a heartbeat. The end of the session makes the socket readable, and that is the alarm.
 #pragma once
 #include <sys/epoll.h>
 #include <map>

@@ -8,14 +8,14 @@
 //  asks again.
 //  2. A waiter loses its session: its row stays, and is passed while its lock is free. Back in time
 //  it keeps its place.
-//  3. Granted, dead before its row is deleted: the row stays, its lock is free, so it is passed, and
-//  swept by the next grant.
+//  3. Granted, dead before its row is deleted: the row stays, its lock is free, so it is passed,
+//  and swept by the next grant.
 //  4. A release and the next one's wait cross: locks are levels, not edges.
 //  5. The head is stopped: those behind pass it (SqlLeaseTable::pass_the_frozen).
-//  6. A grant without an answer was carried out or not, or will be late. If it was, the next reading
-//  finds our owner, and the lease is what is left of it then. A late one hits nothing, or the very
-//  state that it was decided on: then it is a lease whose deadline was fixed by that reading; our
-//  next request, or the end of the lease, finds it.
+//  6. A grant without an answer was carried out or not, or will be late. If it was, the next
+//  reading finds our owner, and the lease is what is left of it then. A late one hits nothing, or
+//  the very state that it was decided on: then it is a lease whose deadline was fixed by that
+//  reading; our next request, or the end of the lease, finds it.
 //  7. Stopped between READ and UPDATE: the version has moved, or our lease is old already, which
 //  its deadline says.
 #pragma once

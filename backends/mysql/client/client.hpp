@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sessions of a server of MySQL's family. After a deadline nothing is repeated; but each answer,
-// those of a login too, has op_timeout, except of a server that was never reached: so a slow way may
-// need several exchanges for one request.
+// The sessions of a server of MySQL's family. After a deadline nothing is repeated; but each
+// answer, those of a login too, has op_timeout, except of a server that was never reached: so a
+// slow way may need several exchanges for one request.
 #pragma once
 #include <memory>
 #include <string>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recipes whose lock belongs to a session: get-lock and for-update. The server ends the session when
-// it got no message for the ttl (wait_timeout).
+// Recipes whose lock belongs to a session: get-lock and for-update. The server ends the session
+// when it got no message for the ttl (wait_timeout).
 #pragma once
 #include <memory>
 #include "common/sql_held_backend.hpp"

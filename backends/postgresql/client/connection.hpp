@@ -72,8 +72,8 @@ class Connection {
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  // Sends, and waits for the answers, op_timeout at least. Errc::timed_out: the outcome is unknown, and the session is
-  // given up, as after every error but a missing table.
+  // Sends, and waits for the answers, op_timeout at least. Errc::timed_out: the outcome is unknown,
+  // and the session is given up, as after every error but a missing table.
   Result<Answers> exchange(std::string_view what, std::span<const Call>, Deadline until);
   Result<Rows> query(std::string_view what, const Call&, Deadline until);
   // The same in two steps; nothing: not yet.

@@ -141,8 +141,8 @@ Result<void> SessionBackend::leave(Place& p) {
 }
 
 // The timeout with which the session of a lease was created, for a handle of 0.1.0: the record in
-// its node says it, unless it was written again, as by each renewal of 0.1.0 with another ttl. Zero:
-// unknown.
+// its node says it, unless it was written again, as by each renewal of 0.1.0 with another ttl.
+// Zero: unknown.
 Result<Duration> SessionBackend::first_timeout(const Lease& lease) {
   TRY(held, holders(lease.key));
   for (const Contender& h : held) {
