@@ -1,50 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Passwords and certificates that change while a lock is held, and a slow way to the server.
+// Certificates that change while a lock is held, and a slow way to the server.
 #include <filesystem>
 #include "faults.hpp"
 #include "support/certificates.hpp"
-#include "support/secret_file.hpp"
 
 using namespace dlock;
 using namespace dlock::test;
-
-namespace {
-
-Settings with_password(const SecretFile& file, const std::string& text) {
-  Settings s = quick(2s, 2s);
-  s.password = text;
-  s.password_file = file.path();
-  return s;
-}
-
-}  // namespace
-
-TEST_CASE("a password that a server refuses is read again from its file") {
-  RedisServer server;
-  set_password(server, "first");
-  const SecretFile file{"first"};
-  auto backend = open_redis(fmt::format("redis://app@127.0.0.1:{}?restart_grace=0", server.port()),
-                            with_password(file, "first"));
-  const Lease lease = acquire_or_fail(*backend, request(key("k")));
-  set_password(server, "second");
-  disconnect_all(server);
-  const auto refused = backend->renew(lease, 10s);
-  REQUIRE_FALSE(refused);
-  CHECK(refused.error().code == Errc::denied);
-  file.write("second");
-  CHECK(kept(backend->renew(lease, 10s)));
-  SECTION("the file first, and a waiter") {
-    auto other = open_redis(fmt::format("redis://app@127.0.0.1:{}?restart_grace=0", server.port()),
-                            with_password(file, "second"));
-    auto waiter = *other->enqueue(request(key("k")));
-    REQUIRE(std::holds_alternative<Waiting>(*waiter->poll(50ms)));
-    file.write("third");
-    set_password(server, "third");
-    disconnect_all(server);
-    CHECK(backend->release(lease) == Released::yes);
-    granted_within(*waiter, 5s);
-  }
-}
 
 TEST_CASE("TLS files are read again when a certificate is refused") {
   TestDirectory dir;

@@ -239,17 +239,3 @@ TEST_CASE("a server that does not speak Redis is refused, and never gets a reque
         Errc::denied);
   CHECK(first_poll(Liar{"-ERR max number of clients reached\r\n"}.url()).code == Errc::unavailable);
 }
-
-TEST_CASE("a slow network delays, and nothing else") {
-  Proxied p;
-  p.proxy.delay(Proxy::to_server, 50ms);
-  p.proxy.delay(Proxy::to_client, 50ms);
-  auto backend = open_redis(p.url(), quick(2s));
-  const auto before = Clock::now();
-  const Lease lease = acquire_or_fail(*backend, request(key("slow")));
-  // counts from before the request was sent
-  CHECK(lease.deadline <= lease_end(Clock::now() - 100ms, 10s));
-  CHECK(lease.deadline >= lease_end(before, 10s));
-  CHECK(kept(backend->renew(lease, 10s)));
-  CHECK(backend->release(lease) == Released::yes);
-}

@@ -8,18 +8,6 @@
 using namespace dlock;
 using namespace dlock::test;
 
-TEST_CASE("a frozen server: the renewal ends in time and is kept once the server continues") {
-  RedisServer server;
-  auto backend = open_redis(server.url() + "?restart_grace=0", quick());
-  const Lease lease = acquire_or_fail(*backend, request(key("frozen")));
-  server.freeze();
-  const auto began = Clock::now();
-  CHECK_FALSE(backend->renew(lease, 10s));
-  CHECK(Clock::now() - began < 700ms);
-  server.thaw();
-  CHECK(kept(backend->renew(lease, 10s)));
-}
-
 TEST_CASE("a server frozen for longer than the lease has ended it, and says so") {
   RedisServer server;
   auto backend = open_redis(server.url() + "?restart_grace=0", quick(200ms));
@@ -65,24 +53,6 @@ TEST_CASE("a waiter survives the restart of a durable server") {
   CHECK(granted_within(*waiter, 10s).token > held.token);
 }
 
-TEST_CASE("connections killed by the server") {
-  RedisServer server;
-  auto holder = open_redis(server.url() + "?restart_grace=0", quick());
-  auto backend = open_redis(server.url() + "?restart_grace=0", quick());
-  const Key k = key("client-kill");
-  const Lease held = acquire_or_fail(*holder, request(k));
-  auto waiter = *backend->enqueue(request(k));
-  REQUIRE(waiter->poll(50ms));
-  REQUIRE(blocked_clients(server, 1));
-  server.command({"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"});
-  CHECK(kept(holder->renew(held, 10s)));
-  const auto still = waiter->poll(50ms);
-  REQUIRE((still && std::holds_alternative<Waiting>(*still)));
-  CHECK(std::get<Waiting>(*still).ahead == 0);
-  CHECK(holder->release(held) == Released::yes);
-  granted_within(*waiter, 5s);
-}
-
 TEST_CASE("a server that loses its scripts is sent their text once") {
   RedisServer server;
   auto backend = open_redis(server.url() + "?restart_grace=0");
@@ -97,20 +67,6 @@ TEST_CASE("a server that loses its scripts is sent their text once") {
   }
   // By text once each, then by SHA-1: the server's counters show it.
   CHECK(info_field(server, "commandstats", "cmdstat_eval").starts_with("calls=9,"));
-}
-
-TEST_CASE("CLIENT PAUSE") {
-  RedisServer server;
-  auto backend = open_redis(server.url() + "?restart_grace=0", quick());
-  const Lease lease = acquire_or_fail(*backend, request(key("pause")));
-  server.command({"CLIENT", "PAUSE", "900", "ALL"});
-  const auto answer = backend->renew(lease, 10s);
-  REQUIRE_FALSE(answer);
-  CHECK(answer.error().code == Errc::timed_out);
-  const Deadline until = Clock::now() + 5s;
-  Result<Renewal> again = backend->renew(lease, 10s);
-  while (!again && Clock::now() < until) again = backend->renew(lease, 10s);
-  CHECK(kept(again));
 }
 
 TEST_CASE("a foreign value under dlock's key: refused, named, and left alone") {
