@@ -163,7 +163,7 @@ void uncontended(const Place& place, const Free& f) {
        fmt::format("{}: {} requests to take and release a free key", place.name, f.requests));
 }
 
-double contended(const Place& place, const Queue& queue) {
+Cost contended(const Place& place, const Queue& queue) {
   rlimit files{};  // each client has some
   ::getrlimit(RLIMIT_NOFILE, &files);
   files.rlim_cur = files.rlim_max;
@@ -173,19 +173,24 @@ double contended(const Place& place, const Queue& queue) {
   std::vector<Lease> held;
   for (unsigned i = 0; i < queue.limit; ++i) held.push_back(acquire_or_fail(*gate, crowd.ask()));
   auto before = crowd.counts();
+  auto counted_from = Clock::now();
   crowd.join();
-  if (!queue.with_first) before = crowd.counts();
+  if (!queue.with_first) {
+    before = crowd.counts();
+    counted_from = Clock::now();
+  }
   const auto began = Clock::now();
   crowd.take_turns([&] {
     for (const Lease& lease : held) release_or_fail(*gate, lease);
   });
   const double took = seconds(Clock::now() - began);
+  const double counted = seconds(Clock::now() - counted_from);
   const auto after = crowd.counts();
   const double done = static_cast<double>(crowd.done),
                gates = place.requests ? static_cast<double>(queue.limit) : 0,
                looks = queue.looks == Duration{}
                            ? 0
-                           : queue.waiters * took / seconds(queue.looks) / done,
+                           : queue.waiters * counted / seconds(queue.looks) / done,
                requests = (after.requests - before.requests - gates) / done,
                wakes = (after.wakes - before.wakes) / done,
                conflicts = (after.conflicts - before.conflicts) / done;
@@ -207,7 +212,7 @@ double contended(const Place& place, const Queue& queue) {
   promised(conflicts <= 0.05, "conflicts per grant");
   promised(!queue.ordered || std::is_sorted(crowd.order.begin(), crowd.order.end()),
            "first come, first served");
-  return requests - looks;
+  return {requests, looks};
 }
 
 int run_parts(int argc, char** argv, std::initializer_list<Part> parts) {

@@ -41,14 +41,18 @@ struct Queue {
   unsigned waiters;
   long grants;                                   // at least one for each
   double most_requests = 1e9, most_wakes = 1e9;  // of a grant and its release
-  Duration looks{};         // each waiter looks so often besides, which does not count
+  Duration looks{};         // each waiter asks so often besides, which does not count
   bool with_first = false;  // the first places and the connections count, too
   bool ordered = true;
   Mode mode = Mode::exclusive;
   unsigned limit = 1;
   Duration ttl = std::chrono::seconds{300};
 };
-double contended(const Place&, const Queue&);  // the requests of a grant and its release
+// The requests of a grant and its release, and those of them that may be looks.
+struct Cost {
+  double requests, looks;
+};
+Cost contended(const Place&, const Queue&);
 
 struct Part {
   std::string_view name;

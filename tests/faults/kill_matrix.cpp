@@ -6,12 +6,12 @@
 //   kill_matrix [--full] [--runs N] [--busy N] [--parallel N] [--only TEXT] [--seed N]
 //   [--without-cgroup]
 //   kill_matrix --slack [--runs N] [--busy N] [--parallel N] [--seed N]
-//   kill_matrix --pairs [--full, or DLOCK_TEST_PAIRS] [--runs N] [--parallel N] [--only TEXT]
+//   kill_matrix --pairs [--full] [--runs N] [--parallel N] [--only TEXT]
 //
 // Each cell of the matrix runs N resisting trees (default 2, --full 10), several at once, with busy
 // processes beside them. Where the guard may write a cgroup it ends the job with that;
 // --without-cgroup hides it, so that the sweep alone has to do. --pairs: both dlock and its guard
-// are stopped or killed, on real stores (kill_pairs.hpp). The programs come from $DLOCK,
+// are stopped or killed, on a file and on Redis (kill_pairs.hpp). The programs come from $DLOCK,
 // $DLOCK_FAKE and $RESISTING_TREE.
 //
 // --slack: only what makes the guard kill at its last moment, and how much time is left then: of
@@ -170,13 +170,12 @@ int main(int argc, char** argv) {
   const long runs = o.number("--runs", o.has("--full") ? 10 : 2);
   const unsigned long seed =
       static_cast<unsigned long>(o.number("--seed", long(std::random_device{}() >> 1)));
-  const auto setup = PairSetup::from_environment();
   clean_environment();
   if (o.has("--without-cgroup")) hide_cgroups();
   // processes left by a killed dlock become children of this program, which kills them
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   ::signal(SIGPIPE, SIG_IGN);
-  if (o.has("--pairs")) return kill_pairs(programs, o, setup) ? 0 : 1;
+  if (o.has("--pairs")) return kill_pairs(programs, o) ? 0 : 1;
 
   bool redis = false;
   if (o.has("--slack")) {

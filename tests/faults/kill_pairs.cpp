@@ -196,63 +196,28 @@ class PairRun {
   Found found_;
 };
 
-// The URL of a fixture's server; empty: not installed.
-std::string start_server(Store& store, const char* fixture, const TempDir& dir) {
-  if (auto started = start_fixture(fixture, dir / store.name))
-    store.server.emplace(std::move(*started));
-  if (!store.server) return {};
-  awaited.insert(store.server->program.pid());
-  return store.server->url;
-}
-
-std::string mariadb_url(const std::string& dir) {
-  const std::string port = dir.empty() ? "" : read_file(dir + "/port");
-  if (port.empty()) return {};
-  const std::string name = "pairs_" + std::to_string(::getpid());
-  auto made = Process::start({.argv = {"mariadb", "--no-defaults", "-uroot", "-S", dir + "/s", "-e",
-                                       "CREATE DATABASE " + name}});
-  if (describe(made.wait(longest_step)) != "exit 0") give_up("CREATE DATABASE");
-  return "mysql://root@127.0.0.1:" + port.substr(0, port.find('\n')) + "/" + name + "?prefix={}:";
-}
-
-std::vector<Store> start_stores(const TempDir& dir, const std::string& mariadb) {
+// A lock that is a descriptor, and one that is a lease.
+std::vector<Store> start_stores(const TempDir& dir) {
   std::vector<Store> stores;
   stores.push_back({"file", "", 0, false});
-  Store redis{"redis", "", 2000};
-  if (const auto url = start_server(redis, "REDIS_FIXTURE", dir); !url.empty()) {
-    // a freshly started server grants nothing for a minute
-    redis.url = url + "/0?restart_grace=0&prefix=pairs{}:";
-    stores.push_back(std::move(redis));
+  auto redis = start_fixture("REDIS_FIXTURE", dir / "redis");
+  if (!redis) {
+    std::printf("SKIPPED: no server of redis\n");
+    return stores;
   }
-  const struct {
-    const char *name, *fixture;
-    int ttl_ms;
-  } others[] = {{"zookeeper", "ZOOKEEPER_FIXTURE", 4000}, {"etcd", "ETCD_FIXTURE", 2000}};
-  for (const auto& [name, fixture, ttl_ms] : others) {
-    Store store{name, "", ttl_ms};
-    if (const auto url = start_server(store, fixture, dir); !url.empty()) {
-      store.url = url + "/pairs{}";
-      stores.push_back(std::move(store));
-    }
-  }
-  if (const auto url = mariadb_url(mariadb); !url.empty()) stores.push_back({"mysql", url, 2000});
-  for (const char* name : {"redis", "zookeeper", "etcd", "mysql"})
-    if (std::none_of(stores.begin(), stores.end(), [&](const Store& s) { return s.name == name; }))
-      std::printf("SKIPPED: no server of %s\n", name);
+  awaited.insert(redis->program.pid());
+  // a freshly started server grants nothing for a minute
+  const std::string url = redis->url + "/0?restart_grace=0&prefix=pairs{}:";
+  stores.push_back({"redis", url, 2000, true, std::move(redis)});
   return stores;
 }
 
 }  // namespace
 
-PairSetup PairSetup::from_environment() {
-  const char* mariadb = std::getenv("DLOCK_TEST_MARIADB");
-  return {mariadb ? mariadb : "", std::getenv("DLOCK_TEST_PAIRS") != nullptr};
-}
-
-bool kill_pairs(const Programs& programs, const Options& o, const PairSetup& setup) {
-  const bool full = o.has("--full") || setup.full;
+bool kill_pairs(const Programs& programs, const Options& o) {
+  const bool full = o.has("--full");
   TempDir dir;
-  const auto stores = start_stores(dir, setup.mariadb);
+  const auto stores = start_stores(dir);
   const auto pairs = all_pairs();
   struct Place {
     const Store* store;
@@ -262,10 +227,7 @@ bool kill_pairs(const Programs& programs, const Options& o, const PairSetup& set
   std::vector<Place> cells;
   for (std::size_t i = 0; i < pairs.size(); ++i)
     for (const Store& s : stores) {
-      // In short: each single fault, and the pairs that are 2 ms apart, with a lock that is a
-      // descriptor and one that is a lease.
-      const bool in_short =
-          !pairs[i].second || (pairs[i].gap_ms == 2 && (s.name == "file" || s.name == "redis"));
+      const bool in_short = !pairs[i].second || pairs[i].gap_ms == 2;
       if ((full || in_short) && pairs[i].name().find(o.text("--only", "")) != std::string::npos)
         cells.push_back({&s, &pairs[i], {}});
     }

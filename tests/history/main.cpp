@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checks the history in `--trace` files:
-//   history_check [--json] [--unordered] [--hand-over MS] [--takeover MS] FILE...
+//   history_check [--unordered] [--hand-over MS] [--takeover MS] FILE...
 // Exit status: 0 nothing violated, 1 violated, 2 the files cannot be read.
 #include <cstdio>
 #include <fstream>
@@ -15,9 +15,8 @@ using namespace dlock::history;
 namespace {
 
 int usage() {
-  std::fputs(
-      "usage: history_check [--json] [--unordered] [--hand-over MS] [--takeover MS] FILE...\n",
-      stderr);
+  std::fputs("usage: history_check [--unordered] [--hand-over MS] [--takeover MS] FILE...\n",
+             stderr);
   return 2;
 }
 
@@ -25,12 +24,10 @@ int usage() {
 
 int main(int argc, char** argv) try {
   Bounds bounds;
-  bool as_json = false;
   std::vector<std::string> files;
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
-    if (word == "--json") as_json = true;
-    else if (word == "--unordered") bounds.in_order = false;
+    if (word == "--unordered") bounds.in_order = false;
     else if ((word == "--hand-over" || word == "--takeover") && i + 1 < argc)
       (word == "--takeover" ? bounds.takeover : bounds.hand_over) =
           std::stoll(argv[++i]) * 1'000'000;
@@ -53,7 +50,7 @@ int main(int argc, char** argv) try {
   }
   sort_by_time(reading);
   const Verdict verdict = check(gather(reading.events), bounds);
-  std::puts((as_json ? json(verdict) : markdown(verdict)).c_str());
+  std::puts(markdown(verdict).c_str());
   if (reading.torn)
     std::fprintf(stderr, "history_check: %zu files end in a torn line\n", reading.torn);
   return verdict.violations.empty() ? 0 : 1;

@@ -2,7 +2,6 @@
 #include "history/report.hpp"
 #include <fmt/format.h>
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 namespace dlock::history {
 namespace {
@@ -38,17 +37,6 @@ std::string markdown(const Verdict& v) {
     for (const Event* e : first->excerpt) out += fmt::format("  {}\n", e->line);
   }
   return out;
-}
-
-std::string json(const Verdict& v) {
-  const Figures& f = v.figures;
-  nlohmann::ordered_json out{{"grants", f.grants},
-                             {"jobs", f.jobs},
-                             {"faults", f.faults},
-                             {"excused_overlap_ns", f.excused_overlap}};
-  if (f.least_slack) out["least_slack_ns"] = *f.least_slack, out["p1_slack_ns"] = *f.p1_slack;
-  for (const auto& [id, rule] : invariants) out["violations"][std::string(id)] = count(v, id);
-  return out.dump();
 }
 
 }  // namespace dlock::history

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The result of a check, for people (markdown) and for programs (JSON).
+// The result of a check, as markdown.
 #pragma once
 #include <string>
 #include "history/invariants.hpp"
@@ -7,6 +7,5 @@
 namespace dlock::history {
 
 std::string markdown(const Verdict&);
-std::string json(const Verdict&);
 
 }  // namespace dlock::history

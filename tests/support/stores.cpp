@@ -4,10 +4,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sys/file.h>
-#include <sys/mman.h>
-#include <unistd.h>
 #include <filesystem>
-#include <stdexcept>
+#include "support/clock_file.hpp"
 #include "support/etcd_server.hpp"
 #include "support/mariadb_server.hpp"
 #include "support/postgres_server.hpp"
@@ -43,33 +41,10 @@ class Way {
   std::unique_ptr<Proxy> proxy_;
 };
 
-// The first number of a file that shifts the clock of a server (clock_shift.cpp).
-class ClockFile {
- public:
-  explicit ClockFile(bool used) : used_(used) {
-    const Fd fd{::open(path().c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)};
-    void* at = ::ftruncate(fd.get(), 4096) != 0
-                   ? MAP_FAILED
-                   : ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
-    if (at == MAP_FAILED) throw std::runtime_error("cannot map " + path());
-    shift_ = static_cast<volatile std::int64_t*>(at);
-  }
-  ~ClockFile() { ::munmap(const_cast<std::int64_t*>(shift_), 4096); }
-  ClockFile(const ClockFile&) = delete;
-  ClockFile& operator=(const ClockFile&) = delete;
-  std::string path() const { return directory_.path() + "/shift"; }
-  const std::string& directory() const { return directory_.path(); }
-  std::vector<std::string> environment() const {
-    if (!used_) return {};
-    return {"LD_PRELOAD=" CLOCK_SHIFT, "CLOCK_SHIFT_FILE=" + path()};
-  }
-  void step(std::chrono::nanoseconds by) { *shift_ = *shift_ + by.count(); }
-
- private:
-  const bool used_;
-  TestDirectory directory_;
-  volatile std::int64_t* shift_ = nullptr;
-};
+std::vector<std::string> shifted(const StoreSetup& setup, const ClockFile& clock) {
+  if (!setup.movable_clock) return {};
+  return {"LD_PRELOAD=" CLOCK_SHIFT, "CLOCK_SHIFT_FILE=" + clock.path()};
+}
 
 class File final : public Store {
  public:
@@ -251,8 +226,7 @@ class Zookeeper final : public Store {
 class Mysql final : public Store {
  public:
   explicit Mysql(const StoreSetup& setup)
-      : clock_(setup.movable_clock),
-        server_({.environment = clock_.environment(), .on_disk = setup.durable}),
+      : server_({.environment = shifted(setup, clock_), .on_disk = setup.durable}),
         way_(setup, server_.port()) {}
   std::string url() const override {
     return fmt::format("mysql://root@{}/{}", way_.host(), db_.name());
@@ -260,7 +234,7 @@ class Mysql final : public Store {
   void freeze() override { server_.freeze(); }
   void thaw() override { server_.thaw(); }
   void restart() override { server_.restart(); }
-  void step_clock(std::chrono::seconds by) override { clock_.step(by); }
+  void step_clock(std::chrono::seconds by) override { clock_.step_wall(by); }
   std::vector<Proxy*> proxies() override { return way_.proxies(); }
   std::string request_text() const override { return "dlock_"; }
   std::vector<Kind> kinds() const override {
@@ -321,12 +295,12 @@ class Etcd final : public Store {
 class Postgresql final : public Store {
  public:
   explicit Postgresql(const StoreSetup& setup)
-      : clock_(setup.movable_clock), server_(server(setup, clock_)), way_(setup, server_.port()) {}
+      : server_(server(setup, clock_)), way_(setup, server_.port()) {}
   std::string url() const override { return "postgresql://postgres@" + way_.host() + "/postgres"; }
   void freeze() override { server_.freeze(); }
   void thaw() override { server_.thaw(); }
   void restart() override { server_.restart(); }
-  void step_clock(std::chrono::seconds by) override { clock_.step(by); }
+  void step_clock(std::chrono::seconds by) override { clock_.step_wall(by); }
   std::vector<Proxy*> proxies() override { return way_.proxies(); }
   std::string request_text() const override { return "dlock_"; }
   std::vector<Kind> kinds() const override {
@@ -339,7 +313,7 @@ class Postgresql final : public Store {
  private:
   static PostgresServer::Setup server(const StoreSetup& setup, const ClockFile& clock) {
     PostgresServer::give(clock.directory());
-    return {.environment = clock.environment(),
+    return {.environment = shifted(setup, clock),
             .on_disk = setup.durable,
             .as_installed = setup.as_installed};
   }

@@ -61,6 +61,7 @@ void contend(bool durable, unsigned waiters, int rounds, double most_exchanges) 
   contended(One{durable}.place, {.waiters = waiters,
                                  .grants = static_cast<long>(waiters) * rounds,
                                  .most_requests = most_exchanges,
+                                 .looks = 10s / 3,  // each third of the ttl three
                                  .with_first = true,
                                  .ttl = 30s});
 }

@@ -1,52 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 // The server's clock jumps by an hour. Leases end early or late; tokens rise, and two clients never
 // both believe that they hold.
-#include <fcntl.h>
-#include <sys/mman.h>
 #include "faults.hpp"
+#include "support/clock_file.hpp"
 
 using namespace dlock;
 using namespace dlock::test;
 
-namespace {
-
-class Shift {
- public:
-  Shift() {
-    const int fd = ::open(path().c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    REQUIRE(::ftruncate(fd, 4096) == 0);
-    page_ = static_cast<volatile std::int64_t*>(
-        ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
-    ::close(fd);
-  }
-  std::string path() const { return dir_.path() + "/shift"; }
-  void set(std::chrono::nanoseconds by) { *page_ = by.count(); }
-
- private:
-  TestDirectory dir_;
-  volatile std::int64_t* page_;
-};
-
-}  // namespace
-
 TEST_CASE("a clock that jumps by an hour") {
-  Shift shift;
+  ClockFile clock;
   MariadbServer own{
-      {.environment = {"LD_PRELOAD=" CLOCK_SHIFT, "CLOCK_SHIFT_FILE=" + shift.path()}}};
+      {.environment = {"LD_PRELOAD=" CLOCK_SHIFT, "CLOCK_SHIFT_FILE=" + clock.path()}}};
   Database db{own};
   const auto a = open_mysql(db.url()), b = open_mysql(db.url());
   const auto now = [&] { return std::stoll(db.value("SELECT UNIX_TIMESTAMP()")); };
   const long long before = now();
 
   const Lease one = acquire_or_fail(*a, request(key("k"), 30s));
-  shift.set(1h);
+  clock.set_wall(1h);
   REQUIRE(now() >= before + 3590);
   // It has expired on the clock that decides, and its holder is told so.
   const Lease two = acquire_or_fail(*b, request(key("k"), 30s));
   CHECK(two.token > one.token);
   CHECK(lost(a->renew(one, 30s)));
 
-  shift.set(-1h);
+  clock.set_wall(-1h);
   REQUIRE(now() <= before - 3590);
   // Two lasts longer now; its holder can still renew and release.
   auto w = waiter(*a, request(key("k"), 30s));

@@ -38,7 +38,6 @@ void set_user(RedisServer& server, const std::vector<std::string>& words) {
 struct TlsMasters {
   TestDirectory dir;
   Authority ours{dir.path(), "ours"}, theirs{dir.path(), "theirs"};
-  std::vector<std::string> clients = {"tls-auth-clients no"};
 
   // `odd`: the certificates of these masters have another authority, or name another host.
   std::unique_ptr<RedlockMasters> masters(std::vector<std::size_t> odd = {},
@@ -48,10 +47,8 @@ struct TlsMasters {
       const Authority& by = is_odd && other_authority ? theirs : ours;
       const auto files = by.issue(fmt::format("master{}", i),
                                   is_odd && !other_authority ? "DNS:db7.example" : "DNS:localhost");
-      std::vector<std::string> lines{"tls-cert-file " + files.cert, "tls-key-file " + files.key,
-                                     "tls-ca-cert-file " + ours.file()};
-      lines.insert(lines.end(), clients.begin(), clients.end());
-      return lines;
+      return std::vector<std::string>{"tls-cert-file " + files.cert, "tls-key-file " + files.key,
+                                      "tls-ca-cert-file " + ours.file(), "tls-auth-clients no"};
     }});
   }
   std::string items() const { return "?tls=yes&restart_grace=0&tls_ca=" + ours.file(); }
@@ -216,60 +213,6 @@ TEST_CASE(
 }
 
 TEST_CASE(
-    "TLS at each master: the chain and the host name are verified, and every operation works over "
-    "it") {
-  const TlsMasters t;
-  const auto m = t.masters();
-  const std::string url = m->url_of("", "localhost", t.items());
-  auto one = open_redlock(url, quick()), two = open_redlock(url, quick());
-  const Lease held = granted_within(*one, request(key("k")), 5s);
-  CHECK(kept(one->renew(held, 10s)));
-  auto waiter = *two->enqueue(request(key("k")));
-  REQUIRE(std::holds_alternative<Waiting>(*waiter->poll(50ms)));
-  CHECK(one->release(held) == Released::yes);
-  CHECK(granted_within(*waiter, 5s).token > held.token);
-  CHECK((**two->inspect(key("k"))).notes.front() == "5/5 nodes agree");
-
-  const auto refused = [&](const std::string& at, const char* why) {
-    const Error e = refusal(at);
-    INFO(e.message);
-    CHECK(e.code == Errc::denied);
-    CHECK(e.message.find(why) != e.message.npos);
-  };
-  refused(m->url_of("", "localhost", "?tls=yes&restart_grace=0&tls_ca=" + t.theirs.file()),
-          "certificate refused");
-  refused(m->url_of("", "localhost", "?tls=yes&restart_grace=0"),
-          "certificate refused");  // the system does not trust the authority
-  refused(m->url_of("", "127.0.0.1", t.items()), "IP address mismatch");
-  Settings blind = quick();
-  blind.tls_insecure = true;
-  CHECK(granted_within(
-            *open_redlock(m->url_of("", "127.0.0.1", "?tls=yes&restart_grace=0&prefix=blind:"),
-                          blind),
-            request(key("k")), 5s)
-            .token > 0);
-  CHECK(status_of(fmt::format(
-            "{} run -n --key k -b '{}' -- true >/dev/null 2>&1", DLOCK,
-            m->url_of("", "localhost",
-                      "?tls=yes&restart_grace=0&prefix=cli:&tls_ca=" + t.theirs.file()))) == 77);
-  CHECK(status_of(fmt::format("{} run -n --key k -b '{}' -- true >/dev/null 2>&1", DLOCK,
-                              m->url_of("", "localhost", t.items() + "&prefix=cli:"))) == 0);
-}
-
-TEST_CASE("TLS: no fallback to plain text, by dlock or by masters") {
-  const TlsMasters t;
-  const auto m = t.masters();
-  CHECK_FALSE((*open_redlock(m->url_of("", "localhost", "?restart_grace=0"), quick())
-                    ->enqueue(request(key("k"))))
-                  ->poll(0s));
-  RedlockMasters plain;
-  CHECK_FALSE(
-      (*open_redlock(plain.url_of("", "localhost", t.items()), quick())->enqueue(request(key("k"))))
-          ->poll(0s));
-  for (auto& s : plain.servers) CHECK(s->command({"DBSIZE"}).integer == 0);
-}
-
-TEST_CASE(
     "a certificate of another authority, or of another host, at one of five masters: granted by "
     "the others, and reported") {
   const TlsMasters t;
@@ -281,19 +224,4 @@ TEST_CASE(
   }
   const auto most = t.masters({1, 3, 4});
   CHECK(refusal(most->url_of("", "localhost", t.items())).code == Errc::denied);
-}
-
-TEST_CASE("TLS: client certificates") {
-  TlsMasters t;
-  t.clients = {"tls-auth-clients yes"};
-  const auto m = t.masters();
-  const auto mine = t.ours.issue("client", "DNS:client"),
-             foreign = t.theirs.issue("stranger", "DNS:client");
-  const auto with = [&](const Authority::Files& f) {
-    return m->url_of("", "localhost",
-                     fmt::format("{}&tls_cert={}&tls_key={}", t.items(), f.cert, f.key));
-  };
-  CHECK(granted_within(*open_redlock(with(mine), quick()), request(key("k")), 5s).token > 0);
-  CHECK(refusal(m->url_of("", "localhost", t.items())).code == Errc::denied);
-  CHECK(refusal(with(foreign)).code == Errc::denied);
 }

@@ -22,9 +22,9 @@ void warm_up(const Arena& arena, std::size_t keys) {
 
 Row run_cell(const Recipe& recipe, Fault fault, const Terms& terms) {
   const test::TempDir directory;
-  const std::string arena_path = directory / "arena", clock_path = directory / "clock";
+  const std::string arena_path = directory / "arena";
   Arena& arena = Arena::map(arena_path, true);
-  ClientClock clock(clock_path);
+  test::ClockFile clock;
   const auto target = make_target(recipe, fault);
   const double began = test::boot_now();
   Work work{.dlock = terms.dlock,
@@ -40,7 +40,7 @@ Row run_cell(const Recipe& recipe, Fault fault, const Terms& terms) {
             .env = {{mark, arena_path}}};
   if (fault == Fault::client_clock) {
     work.env.emplace_back("LD_PRELOAD", terms.shim);
-    work.env.emplace_back("CLOCK_SHIFT_FILE", clock_path);
+    work.env.emplace_back("CLOCK_SHIFT_FILE", clock.path());
   }
   if (fault == Fault::kill_guard) work.expected = {"exit 125"};  // as dlock(1) says
   Clients clients(work);

@@ -1,19 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nemesis.hpp"
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
 #include <unistd.h>
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
-#include <stdexcept>
 #include "support/process.hpp"
 
 namespace dlock::runner {
 namespace {
-
-constexpr std::int64_t hour = 3600LL * 1'000'000'000;
 
 pid_t parent_of(pid_t pid) {
   const std::string stat = test::read_file(fmt::format("/proc/{}/stat", pid));
@@ -25,16 +20,6 @@ pid_t parent_of(pid_t pid) {
 bool lives(pid_t pid, pid_t parent) { return parent_of(pid) == parent; }
 
 }  // namespace
-
-ClientClock::ClientClock(const std::string& path) {
-  const Fd fd{::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)};
-  void* at = ::ftruncate(fd.get(), 4096) != 0
-                 ? MAP_FAILED
-                 : ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
-  if (at == MAP_FAILED) throw std::runtime_error("cannot map " + path);
-  shift_ = static_cast<volatile std::int64_t*>(at);
-}
-ClientClock::~ClientClock() { ::munmap(const_cast<std::int64_t*>(shift_), 4096); }
 
 Nemesis::Nemesis(Subject subject, unsigned seed) : s_(std::move(subject)), random_(seed) {}
 
@@ -201,7 +186,7 @@ void Nemesis::to_servers() {
       s_.target.thaw();
       break;
     case Fault::client_clock:
-      s_.clock.set(injected_.size() % 2 == 0 ? hour : -hour);
+      s_.clock.set_wall(std::chrono::hours{injected_.size() % 2 == 0 ? 1 : -1});
       sleep(0.5);
       break;
     default:

@@ -9,6 +9,7 @@
 #include <vector>
 #include "arena.hpp"
 #include "clients.hpp"
+#include "support/clock_file.hpp"
 #include "target.hpp"
 
 namespace dlock::runner {
@@ -21,18 +22,6 @@ struct Injection {
   bool killed = false, stopped = false, fenced_only = false;
 };
 
-class ClientClock {  // of the shim below every dlock
- public:
-  explicit ClientClock(const std::string& path);
-  ~ClientClock();
-  ClientClock(const ClientClock&) = delete;
-  ClientClock& operator=(const ClientClock&) = delete;
-  void set(std::int64_t ns) { *shift_ = ns; }
-
- private:
-  volatile std::int64_t* shift_;
-};
-
 class Nemesis {
  public:
   struct Subject {
@@ -42,7 +31,7 @@ class Nemesis {
     Clients& clients;
     Arena& arena;
     std::size_t keys;
-    ClientClock& clock;
+    test::ClockFile& clock;  // of every dlock
     // an operator's release --force
     std::function<void(std::size_t key, std::uint64_t token)> remove;
   };

@@ -8,13 +8,11 @@
 //
 // $DLOCK: the program; $CLOCK_SHIFT: the shim. Status 1: a promise was broken; 77: no server of
 // those asked for is installed.
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
-#include <unistd.h>
 #include <algorithm>
 #include <cstdlib>
 #include "one_run.hpp"
+#include "support/clock_file.hpp"
 
 using namespace dlock::test;
 
@@ -73,47 +71,32 @@ void silent(const Place& at, int runs) {
       name, wait, term, early, once);
 }
 
-// The clock that counts suspend, shifted for the programs under the shim.
-class Machine {
- public:
-  Machine() {
-    const int fd = ::open(path().c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (::ftruncate(fd, 4096) != 0) give_up("no file for the clock");
-    page_ = static_cast<volatile std::int64_t*>(
-        ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
-    ::close(fd);
-  }
-  std::vector<std::pair<std::string, std::string>> environment() const {
-    return {{"LD_PRELOAD", std::getenv("CLOCK_SHIFT")},
-            {"CLOCK_SHIFT_FILE", path()},
-            {"ASAN_OPTIONS", "verify_asan_link_order=0"}};
-  }
-  void sleep(double seconds) { page_[1] = page_[1] + static_cast<std::int64_t>(seconds * 1e9); }
-
- private:
-  std::string path() const { return dir_.path() + "/shift"; }
-  TestDirectory dir_;
-  volatile std::int64_t* page_ = nullptr;
-};
+// A machine that sleeps, for the programs under the shim.
+using Machine = ClockFile;
+std::vector<std::pair<std::string, std::string>> environment(const Machine& m) {
+  return {{"LD_PRELOAD", std::getenv("CLOCK_SHIFT")},
+          {"CLOCK_SHIFT_FILE", m.path()},
+          {"ASAN_OPTIONS", "verify_asan_link_order=0"}};
+}
 
 void suspend(const Place& at) {
   const std::string& name = at.name;
   {
     Machine machine;
-    Run holder(at.url, {"--ttl", "30"}, job, machine.environment());
+    Run holder(at.url, {"--ttl", "30"}, job, environment(machine));
     holder.event("acquired");
     if (name != "file") {  // an attached lock is not renewed
       const double woke = boot_now();
-      machine.sleep(12);
+      machine.suspend(std::chrono::seconds{12});
       holder.event("renewed");
       check(boot_now() - woke < 1 + promised + load,
             fmt::format("{}: renewed {:.1f} s late", name, boot_now() - woke));
     }
     Machine other;
-    Run waiter(at.url, {"-q", "-w", "1000"}, {"true"}, other.environment());
+    Run waiter(at.url, {"-q", "-w", "1000"}, {"true"}, environment(other));
     waiter.event("waiting");
     const double woke = boot_now();
-    other.sleep(1000);
+    other.suspend(std::chrono::seconds{1000});
     // Timers that count suspend fire when the machine wakes; the shim moves the clock alone.
     waiter.signal(SIGCONT);
     const std::string how = waiter.end();
