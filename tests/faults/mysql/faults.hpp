@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <fmt/format.h>
+#include <stdexcept>
+#include <string>
 #include "faults/sql/sql.hpp"
 #include "mysql/client/connection.hpp"
 #include "mysql/factory.hpp"

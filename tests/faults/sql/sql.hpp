@@ -5,6 +5,9 @@
 #include <poll.h>
 #include <unistd.h>
 #include <catch2/catch.hpp>
+#include <memory>
+#include <string_view>
+#include <utility>
 #include "support/client.hpp"
 #include "support/polling.hpp"
 #include "support/proxy.hpp"
