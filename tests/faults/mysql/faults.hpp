@@ -43,7 +43,7 @@ inline void kill_sessions(Database& db) {
   for (std::size_t i = 0; i < all.rows.size(); ++i) kill_session(db, std::string{all.text(0, i)});
 }
 
-// ---- what the cases of ../sql need to know -------------------------------------------------------
+// ---- what the cases of ../sql need to know -----------------------------------------------------
 
 using Server = MariadbServer;
 using Db = Database;

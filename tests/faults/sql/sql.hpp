@@ -54,8 +54,8 @@ bool becomes(Condition condition, Duration bound = 10s) {
   return false;
 }
 
-// A grant whose reply is lost: of this key, in the reply to this statement, over a session of so many
-// grants.
+// A grant whose reply is lost: of this key, in the reply to this statement, over a session of so
+// many grants.
 struct LostGrant {
   const char *key, *statement;
   bool quietly;
