@@ -30,8 +30,8 @@ class Contention {
   Contention& operator=(const Contention&) = delete;
 
   long grants() const noexcept { return grants_; }
-  // They stop. Empty: no two held a key at a time, tokens rose, a release ended its own grant alone,
-  // and every attempt ended.
+  // They stop. Empty: no two held a key at a time, tokens rose, a release ended its own grant
+  // alone, and every attempt ended.
   std::string violations();
   // Leases that were lost, and those of them whose deadline was yet to come; requests that failed.
   std::atomic<long> lost{0}, early{0}, errors{0};

@@ -2,8 +2,8 @@
 // What recipe file/lease promises, measured through the Backend interface.
 //   file_prove contend [GRANTS [KILL_EVERY]]   8 processes on one key, one killed (-9) about every
 //   KILL_EVERY grants
-//   file_prove waiters N                        N clients in the queue of one key: wake-ups per grant,
-//   order
+//   file_prove waiters N                        N clients in the queue of one key: wake-ups per
+//   grant, order
 //   file_prove crowd N [TIMES [OP_TIMEOUT_MS]]  N processes change one key at once, each TIMES:
 //   none waits for op-timeout
 // Ends with 1 on any violation. The ledger is shared memory; each holder notes itself there before

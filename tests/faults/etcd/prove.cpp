@@ -3,10 +3,10 @@
 // faults.
 // etcd_prove [--full] [PART...]
 //
-// Parts: rate (beside two puts), queue, crowd (200 waiters on disk, again and again), faults (grants
-// while members are stopped, killed, cut off and late), leader (it is stopped for 15 s and goes on,
-// with leases of 10 s and two jobs at the other members, under $DLOCK and under etcdctl lock: how
-// long both run).
+// Parts: rate (beside two puts), queue, crowd (200 waiters on disk, again and again), faults
+// (grants while members are stopped, killed, cut off and late), leader (it is stopped for 15 s and
+// goes on, with leases of 10 s and two jobs at the other members, under $DLOCK and under etcdctl
+// lock: how long both run).
 #include <unistd.h>
 #include <csignal>
 #include <cstdio>

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <fmt/format.h>
+#include <stdexcept>
+#include <string>
 #include "faults/sql/sql.hpp"
 #include "mysql/client/connection.hpp"
 #include "mysql/factory.hpp"
@@ -41,7 +43,7 @@ inline void kill_sessions(Database& db) {
   for (std::size_t i = 0; i < all.rows.size(); ++i) kill_session(db, std::string{all.text(0, i)});
 }
 
-// ---- what the cases of ../sql need to know -------------------------------------------------------
+// ---- what the cases of ../sql need to know -----------------------------------------------------
 
 using Server = MariadbServer;
 using Db = Database;

@@ -27,7 +27,7 @@ inline void kill_sessions(PostgresDatabase& db) {
       "pid<>pg_backend_pid()");
 }
 
-// ---- what the cases of ../sql need to know -------------------------------------------------------
+// ---- what the cases of ../sql need to know -----------------------------------------------------
 
 using Server = PostgresServer;
 using Db = PostgresDatabase;

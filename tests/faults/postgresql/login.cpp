@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include "faults.hpp"
 #include "support/certificates.hpp"
+#include "support/secret_file.hpp"
 
 using namespace dlock;
 using namespace dlock::test;
@@ -124,23 +125,15 @@ TEST_CASE("services: what the URL does not say, from each place; an sslmode that
 TEST_CASE("a password file that has changed is read again") {
   PostgresServer own{{.hba = {"host all all 127.0.0.1/32 scram-sha-256"}}};
   own.sql("CREATE ROLE app LOGIN SUPERUSER PASSWORD 'first'");
-  TestDirectory dir;
-  const std::string path = dir.path() + "/pw";
-  const auto write = [&](const char* text) {
-    std::FILE* f = std::fopen(path.c_str(), "we");
-    std::fputs(text, f);
-    std::fclose(f);
-    ::chmod(path.c_str(), 0600);
-  };
-  write("first\n");
+  const SecretFile file{"first"};
   Settings s = quick(2s);
   s.password = "first";
-  s.password_file = path;
+  s.password_file = file.path();
   const auto b =
       open_postgres(fmt::format("postgresql://app@127.0.0.1:{}/postgres", own.port()), s);
   const Lease lease = acquire_or_fail(*b, request(key("k"), 60s));
   own.sql("ALTER ROLE app PASSWORD 'second'");
-  write("second\n");
+  file.write("second");
   own.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename='app'");
   ::usleep(100'000);
   CHECK(kept(b->renew(lease, 60s)));

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Promises of recipe `fair` on a real server that are counts, by the server's own INFO commandstats,
-// and the order of waiters.
+// Promises of recipe `fair` on a real server that are counts, by the server's own INFO
+// commandstats, and the order of waiters.
 // redis_prove [--full] [PART...]
 //
 // Parts: free (beside SET NX PX and a compare-and-delete over the same codec), inside (commands of
-// a script), queue; with --full or by name, harness (what `dlock bench` counts beside a plain loop).
+// a script), queue; with --full or by name, harness (what `dlock bench` counts beside a
+// plain loop).
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>

@@ -3,9 +3,9 @@
 // grants under random faults.
 // redlock_prove [--full] [PART...]
 //
-// Parts: free, far (a network with a round trip of 4 ms), node; with --full or by name, faults. With NODE_MODULES in the
-// environment, the directory of `npm install redlock ioredis`, node: node-redlock and dlock exclude
-// each other.
+// Parts: free, far (a network with a round trip of 4 ms), node; with --full or by name, faults.
+// With NODE_MODULES in the environment, the directory of `npm install redlock ioredis`, node:
+// node-redlock and dlock exclude each other.
 #include <fmt/format.h>
 #include <sys/wait.h>
 #include <cstdio>

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recipes whose lock belongs to a session.
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
+#include <iterator>
+#include <string_view>
 #include "faults.hpp"
 #include "support/dlock_run.hpp"
 

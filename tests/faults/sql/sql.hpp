@@ -5,6 +5,9 @@
 #include <poll.h>
 #include <unistd.h>
 #include <catch2/catch.hpp>
+#include <memory>
+#include <string_view>
+#include <utility>
 #include "support/client.hpp"
 #include "support/polling.hpp"
 #include "support/proxy.hpp"
@@ -51,8 +54,8 @@ bool becomes(Condition condition, Duration bound = 10s) {
   return false;
 }
 
-// A grant whose reply is lost: of this key, in the reply to this statement, over a session of so many
-// grants.
+// A grant whose reply is lost: of this key, in the reply to this statement, over a session of so
+// many grants.
 struct LostGrant {
   const char *key, *statement;
   bool quietly;
