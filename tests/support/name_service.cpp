@@ -6,7 +6,7 @@
 #include <map>
 #include <mutex>
 
-namespace dlock::test::names {
+namespace dlock::test::name_service {
 namespace {
 
 struct Name {
@@ -45,11 +45,11 @@ unsigned asked(const std::string& name) {
   return service().names[name].asked;
 }
 
-}  // namespace dlock::test::names
+}  // namespace dlock::test::name_service
 
 extern "C" int getaddrinfo(const char* node, const char* port, const addrinfo* hints,
                            addrinfo** out) {
-  using namespace dlock::test::names;
+  using namespace dlock::test::name_service;
   using Real = int (*)(const char*, const char*, const addrinfo*, addrinfo**);
   static const auto real = reinterpret_cast<Real>(::dlsym(RTLD_NEXT, "getaddrinfo"));
   const std::string name = node ? node : "";

@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-namespace dlock::test::names {
+namespace dlock::test::name_service {
 
 void answer(const std::string& name, std::vector<std::string> addresses);  // none: no such host
 void hang(const std::string& name);  // until the next answer() for it
 unsigned asked(const std::string& name);
 
-}  // namespace dlock::test::names
+}  // namespace dlock::test::name_service

@@ -79,7 +79,7 @@ TEST_CASE("TLS fails at the first address of a name: the next one serves within 
   TlsFiles tls;
   EtcdServer server{tls.setup()};
   until_it_serves("etcds://" + server.host() + tls.items());
-  names::answer("two.test", {"127.0.0.2", "127.0.0.1"});
+  name_service::answer("two.test", {"127.0.0.2", "127.0.0.1"});
   for (const char* answer : {"HTTP/1.1 400 Bad Request\r\n\r\n", ""}) {
     CAPTURE(answer);
     Stranger stranger{port_of(server.host()), answer};
@@ -94,7 +94,7 @@ TEST_CASE("TLS fails at the first address of a name: the next one serves within 
 
 TEST_CASE("a name of several members, of which the first is silent: the next one is asked") {
   EtcdServer server{in_memory()};
-  names::answer("two.test", {"127.0.0.2", "127.0.0.1"});
+  name_service::answer("two.test", {"127.0.0.2", "127.0.0.1"});
   Stranger stranger{port_of(server.host()), ""};
   const auto b = open_etcd(fmt::format("etcd://two.test:{}", port_of(server.host())), quick(500ms));
   const Lease lease = take(*b, request(key("k"), 30s), 10s);

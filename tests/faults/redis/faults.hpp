@@ -37,6 +37,11 @@ inline std::size_t waiters_of(Backend& b, const Key& k) {
   return *v ? (*v)->waiters.size() : 0;
 }
 
+inline void set_password(RedisServer& server, const std::string& password) {
+  const Reply r = server.command(
+      {"ACL", "SETUSER", "app", "on", "resetpass", ">" + password, "~*", "&*", "+@all"});
+  REQUIRE(r.text == "OK");
+}
 inline void disconnect_all(RedisServer& server) {
   server.command({"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"});
 }

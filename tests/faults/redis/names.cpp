@@ -60,7 +60,7 @@ TEST_CASE("a literal address is known at once") {
 }
 
 TEST_CASE("a name service that hangs: a bound, one thread for all, the former addresses") {
-  names::hang("one.test");
+  name_service::hang("one.test");
   Lookup first("one.test", 7, later(Clock::now(), 50ms)),
       second("one.test", 7, later(Clock::now(), 10s));
   CHECK_FALSE(second.answer());
@@ -68,26 +68,26 @@ TEST_CASE("a name service that hangs: a bound, one thread for all, the former ad
   REQUIRE_FALSE(silent);
   CHECK(silent.error().code == Errc::unavailable);
   CHECK(silent.error().message.find("in time") != std::string::npos);
-  names::answer("one.test", {"127.0.0.1", "127.0.0.2"});
+  name_service::answer("one.test", {"127.0.0.1", "127.0.0.2"});
   pollfd over{second.fd(), POLLIN, 0};
   REQUIRE(::poll(&over, 1, 10'000) == 1);
   CHECK(texts(second.answer().value()) == Texts{"127.0.0.1", "127.0.0.2"});
-  CHECK(names::asked("one.test") == 1);
-  names::hang("one.test");
+  CHECK(name_service::asked("one.test") == 1);
+  name_service::hang("one.test");
   CHECK(texts(look_up("one.test", 7, later(Clock::now(), 30ms))) ==
         Texts{"127.0.0.1", "127.0.0.2"});
-  names::answer("one.test", {"127.0.0.3"});
+  name_service::answer("one.test", {"127.0.0.3"});
   eventually("the new address", 10s, [] {
     return texts(look_up("one.test", 7, later(Clock::now(), 10s))) == Texts{"127.0.0.3"};
   });
-  names::answer("one.test", {});  // an answer, if a bad one
+  name_service::answer("one.test", {});  // an answer, if a bad one
   CHECK_FALSE(look_up("one.test", 7, later(Clock::now(), 10s)));
 }
 
 TEST_CASE("a silent address does not delay the next one beyond its time") {
   RedisServer server;
   const Silent silent(server.port());
-  names::answer("two.test", {"127.0.0.2", "127.0.0.1"});
+  name_service::answer("two.test", {"127.0.0.2", "127.0.0.1"});
   auto backend = open_redis(fmt::format("redis://two.test:{}?restart_grace=0", server.port()),
                             quick(20s, 20s));
   const auto began = Clock::now();
@@ -97,32 +97,32 @@ TEST_CASE("a silent address does not delay the next one beyond its time") {
 
 TEST_CASE("a holder reconnects while the name service hangs") {
   Proxied p;
-  names::answer("three.test", {"127.0.0.1"});
+  name_service::answer("three.test", {"127.0.0.1"});
   auto backend = open_redis(fmt::format("redis://three.test:{}?restart_grace=0", p.proxy.port()),
                             quick(5s, 5s));
   const Lease lease = acquire_or_fail(*backend, request(key("k"), 60s));
-  names::hang("three.test");
+  name_service::hang("three.test");
   p.proxy.cut();
   CHECK(kept(backend->renew(lease, 60s)));
-  names::answer("three.test", {"127.0.0.1"});
+  name_service::answer("three.test", {"127.0.0.1"});
 }
 
 TEST_CASE("a new address is found at the next connection") {
   Proxied p;
-  names::answer("four.test", {"127.0.0.1"});
+  name_service::answer("four.test", {"127.0.0.1"});
   auto backend = open_redis(fmt::format("redis://four.test:{}?restart_grace=0", p.proxy.port()),
                             quick(1s, 1s));
   const Lease lease = acquire_or_fail(*backend, request(key("k"), 60s));
-  names::answer("four.test", {"127.0.0.9"});
+  name_service::answer("four.test", {"127.0.0.9"});
   p.proxy.cut();
   CHECK_FALSE(backend->renew(lease, 60s));
-  names::answer("four.test", {"127.0.0.1"});
+  name_service::answer("four.test", {"127.0.0.1"});
   CHECK(kept(backend->renew(lease, 60s)));
 }
 
 TEST_CASE("a name that hangs delays no server that answers: Redlock") {
   RedisServer a, b;
-  names::hang("five.test");
+  name_service::hang("five.test");
   auto backend =
       open_redlock(fmt::format("redlock://127.0.0.1:{},127.0.0.1:{},five.test:{}?restart_grace=0",
                                a.port(), b.port(), a.port()),
@@ -132,12 +132,12 @@ TEST_CASE("a name that hangs delays no server that answers: Redlock") {
   const Lease lease = granted_within(*waiter, 10s);
   CHECK(kept(backend->renew(lease, 60s)));
   CHECK(Clock::now() - began < 10s);
-  names::answer("five.test", {});
+  name_service::answer("five.test", {});
 }
 
 TEST_CASE("a name that hangs delays no server that answers: sentinels") {
   SentinelGroup g;
-  names::hang("six.test");
+  name_service::hang("six.test");
   auto backend = open_redis(
       fmt::format("redis+sentinel://six.test:{},127.0.0.1:{},127.0.0.1:{}/m?restart_grace=0",
                   g.sentinels[0]->port(), g.sentinels[1]->port(), g.sentinels[2]->port()),
@@ -146,5 +146,5 @@ TEST_CASE("a name that hangs delays no server that answers: sentinels") {
   const Lease lease = acquire_or_fail(*backend, request(key("k"), 60s));
   CHECK(kept(backend->renew(lease, 60s)));
   CHECK(Clock::now() - began < 10s);
-  names::answer("six.test", {});
+  name_service::answer("six.test", {});
 }

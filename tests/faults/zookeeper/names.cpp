@@ -27,7 +27,7 @@ std::uint16_t port() { return shared_zookeeper().port(); }
 }  // namespace
 
 TEST_CASE("a name service that hangs: unavailable within the connect timeout, then it answers") {
-  names::hang("one.test");
+  name_service::hang("one.test");
   const auto backend = open_zookeeper(url(port(), {"one.test"}), quick(5s, 200ms));
   const auto waiter = *backend->enqueue(ask());
   const auto began = Clock::now();
@@ -38,12 +38,12 @@ TEST_CASE("a name service that hangs: unavailable within the connect timeout, th
   CHECK(p.error().message.find("one.test: no answer of the name service in time") !=
         std::string::npos);
   CHECK(backend->inspect(Key::parse("k").value()).error().code == Errc::unavailable);
-  names::answer("one.test", {"127.0.0.1"});
+  name_service::answer("one.test", {"127.0.0.1"});
   release_or_fail(*backend, granted_within(*waiter, 10s));
 }
 
 TEST_CASE("an unknown name is unavailable at once, and found once it is known") {
-  names::answer("two.test", {});
+  name_service::answer("two.test", {});
   const auto backend = open_zookeeper(url(port(), {"two.test"}), quick(20s, 20s));
   const auto waiter = *backend->enqueue(ask());
   const auto began = Clock::now();
@@ -52,16 +52,16 @@ TEST_CASE("an unknown name is unavailable at once, and found once it is known") 
   REQUIRE_FALSE(p);
   CHECK(p.error().code == Errc::unavailable);
   CHECK(p.error().message.find("cannot find host two.test") != std::string::npos);
-  names::answer("two.test", {"127.0.0.1"});
+  name_service::answer("two.test", {"127.0.0.1"});
   release_or_fail(*backend, granted_within(*waiter, 10s));
 }
 
 TEST_CASE("one name of three that hangs or is unknown delays none of the others") {
   for (const bool hangs : {true, false}) {
     CAPTURE(hangs);
-    names::answer("three.test", {});
-    if (hangs) names::hang("three.test");
-    names::answer("four.test", {"127.0.0.1"});
+    name_service::answer("three.test", {});
+    if (hangs) name_service::hang("three.test");
+    name_service::answer("four.test", {"127.0.0.1"});
     const auto backend =
         open_zookeeper(url(port(), {"three.test", "four.test", "127.0.0.1"}), quick(20s, 20s));
     const auto began = Clock::now();
@@ -70,31 +70,31 @@ TEST_CASE("one name of three that hangs or is unknown delays none of the others"
     CHECK(backend->doctor());
     release_or_fail(*backend, lease);
     CHECK(Clock::now() - began < 10s);
-    names::answer("three.test", {});
+    name_service::answer("three.test", {});
   }
 }
 
 TEST_CASE("a holder reconnects while the name service hangs") {
   Proxy proxy{port()};
-  names::answer("five.test", {"127.0.0.1"});
+  name_service::answer("five.test", {"127.0.0.1"});
   const auto backend = open_zookeeper(url(proxy.port(), {"five.test"}), quick(3s, 3s));
   const Lease lease = acquire_or_fail(*backend, ask());
-  names::hang("five.test");
+  name_service::hang("five.test");
   proxy.cut();
   CHECK(kept(backend->renew(lease, 10s)));
-  names::answer("five.test", {"127.0.0.1"});
+  name_service::answer("five.test", {"127.0.0.1"});
   release_or_fail(*backend, lease);
 }
 
 TEST_CASE("a new address is found at the next connection") {
   Proxy proxy{port()};
-  names::answer("six.test", {"127.0.0.1"});
+  name_service::answer("six.test", {"127.0.0.1"});
   const auto backend = open_zookeeper(url(proxy.port(), {"six.test"}), quick(1s, 1s));
   const Lease lease = acquire_or_fail(*backend, ask());
-  names::answer("six.test", {"127.0.0.9"});
+  name_service::answer("six.test", {"127.0.0.9"});
   proxy.cut();
   CHECK_FALSE(backend->renew(lease, 10s));
-  names::answer("six.test", {"127.0.0.1"});
+  name_service::answer("six.test", {"127.0.0.1"});
   CHECK(kept(backend->renew(lease, 10s)));
   release_or_fail(*backend, lease);
 }
