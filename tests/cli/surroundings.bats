@@ -368,12 +368,11 @@ limited() { timeout 20 bash -c 'ulimit "$0" "$1" && shift && exec "$DLOCK" "$@"'
 }
 
 @test "inspect --doctor: fit, and not fit" {
+  case $DLOCK in "${TMPDIR:-/tmp}"/*) skip 'the build is in the directory for temporary files' ;; esac
   fit=$(mktemp -d -p "$(dirname "$DLOCK")") # not below the directory for temporary files
   export DLOCK_BACKEND=file:$fit
   trap 'rm -rf "$fit"' EXIT
-  run "$DLOCK" inspect --doctor
-  case $fit in "${TMPDIR:-/tmp}"/*) skip 'the build is in the directory for temporary files' ;; esac
-  assert_success
+  run -0 "$DLOCK" inspect --doctor
   assert_line --regexp '^note +one machine'
   assert_line --partial 'fit to keep locks'
   assert_line --regexp "^ok +directory +$fit, mode 0700, of uid $(id -u)$"
