@@ -61,6 +61,7 @@ STEPS
   on_tty sh -c 'echo $$ >dpid
     exec $D --ttl 2s -k 100ms --status ev -- sh -c "exec \"$SIGNAL_JOB\" print >got"' <<'STEPS'
     count 1 got up
+    count 1 ev renewed
     type \x03
     count 1 got got 2
     count 2 ev renewed
