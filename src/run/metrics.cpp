@@ -137,12 +137,10 @@ Result<void> write(const std::string& path, const Key& key, bool begins, const F
   const Fd before(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | O_NOFOLLOW));
   // its counters must not restart
   if (!before && errno != ENOENT) return failed(::strerrordesc_np(errno));
-  std::string old = "\n";
-  if (before) {
-    const Deadline until = later(Clock::now(), draft_patience);
-    old += read_text(before.get(), {.longest = 1U << 20U, .until = until}).value_or("");
-  }
-  int error = write_all(draft.get(), page_of(old, key, begins, figures, outcome));
+  const Deadline until = later(Clock::now(), draft_patience);
+  const auto old = before ? read_text(before.get(), {.longest = 1U << 20U, .until = until}) : "";
+  int error = old ? 0 : errno;
+  if (old) error = write_all(draft.get(), page_of("\n" + *old, key, begins, figures, outcome));
   if (!error && ::rename(name.c_str(), path.c_str()) != 0) error = errno;
   if (!error) return {};
   ::unlink(name.c_str());

@@ -160,6 +160,14 @@ counter() { sed -n "s/^dlock_$1_total{.*} //p" m.prom; }
   assert_equal "$(ls)" "$(printf 'before\nm.prom')"
 }
 
+@test "--metrics-file: a file that is too long to be dlock's is kept, and reported" {
+  head -c 2000000 /dev/zero | tr '\0' x >m
+  run --separate-stderr -0 "$DLOCK" run --key k --metrics-file m -- true
+  assert_equal "$(stat -c %s m)" 2000000
+  assert_equal "$stderr" "dlock: --metrics-file 'm': not updated: File too large"
+  [ ! -e m.tmp ]
+}
+
 @test "--metrics-file: a device, a link, a directory are not replaced" {
   echo mine >target
   ln -s target link
