@@ -42,8 +42,8 @@ dlock_precompiled(${PROJECT_SOURCE_DIR}/src dlock_core)
 dlock_precompiled(${PROJECT_SOURCE_DIR}/backends dlock_core)
 # Tests have warnings and sanitizers of their own.
 if(BUILD_TESTING)
-  target_compile_options(unit_main PRIVATE "SHELL:-Xclang -fno-pch-timestamp")
-  target_precompile_headers(unit_main PRIVATE ${standard} <mutex> <random> <set> <thread>
+  target_compile_options(pure_main PRIVATE "SHELL:-Xclang -fno-pch-timestamp")
+  target_precompile_headers(pure_main PRIVATE ${standard} <mutex> <random> <set> <thread>
     ${PROJECT_SOURCE_DIR}/tests/support/catch/precompiled.hpp)
-  dlock_precompiled(${PROJECT_SOURCE_DIR}/tests unit_main)
+  dlock_precompiled(${PROJECT_SOURCE_DIR}/tests pure_main)
 endif()

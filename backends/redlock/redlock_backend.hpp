@@ -28,7 +28,7 @@
 // takes the votes of all masters that were kept, which are at least half of the old list; so no
 // holder by that list is left. Before the first of them stores the new list all of them have stored
 // that the old one is over (list), so that a message lost in between never gives each list a
-// majority. tests/unit/redlock/list_model_test.cpp searches schedules for a counterexample, and
+// majority. tests/pure/redlock/list_model_test.cpp searches schedules for a counterexample, and
 // finds one if any of these rules is left out. Not detected: lists without a common master, keys
 // unknown to all masters, masters that lost their data or were away since the key was used, clients
 // that are not dlock.

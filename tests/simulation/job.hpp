@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A guard and its job, as models: they act on time while their machine is awake, as
-// tests/faults/kill_matrix shows of the real ones, and the job writes its token to a fenced
+// tests/program/kill/kill_matrix shows of the real ones, and the job writes its token to a fenced
 // register.
 #pragma once
 #include <functional>

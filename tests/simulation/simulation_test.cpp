@@ -9,8 +9,8 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdlib>
+#include "pure/random.hpp"
 #include "simulation/search.hpp"
-#include "unit/random.hpp"
 
 using namespace dlock;
 using namespace dlock::simulation;

@@ -3,7 +3,7 @@
 // sessions. A statement is carried out at one instant; whoever owns this decides when. Each
 // statement that the recipe sends is known as a text with values in it (sql_server.cpp, at the
 // end): one that was changed is refused (Unknown), never guessed. That the statements themselves
-// do what they should is shown on a real server (tests/contract/mysql/lease_model_test.cpp).
+// do what they should is shown on a real server (tests/stores/mysql/lease_model_test.cpp).
 #pragma once
 #include <cstdint>
 #include <optional>

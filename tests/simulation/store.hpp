@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A Redis as the recipe `fair` sees it: RESP, the commands that it sends, and its scripts, answered
 // from LockState. That the Lua and LockState decide alike is shown elsewhere
-// (tests/contract/redis/fair_model_test.cpp).
+// (tests/stores/redis/fair_model_test.cpp).
 #pragma once
 #include <deque>
 #include <map>

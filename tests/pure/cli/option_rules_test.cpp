@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// The options of one command line, its variables and its files together.
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <map>
+#include "cli/options/verbs.hpp"
+#include "cli/say.hpp"
+#include "pure/cli/parsed.hpp"
+
+using namespace dlock;
+using namespace dlock::cli;
+using namespace dlock::test;
+
+namespace {
+
+// Variables for the length of a scope, in which no configuration file of a user is read.
+class Variables {
+ public:
+  explicit Variables(std::map<std::string, std::string> values) : values_(std::move(values)) {
+    values_.emplace("XDG_CONFIG_HOME", "/nonexistent");
+    for (const auto& [name, value] : values_) ::setenv(name.c_str(), value.c_str(), 1);
+  }
+  ~Variables() {
+    for (const auto& [name, value] : values_) ::unsetenv(name.c_str());
+  }
+  Variables(const Variables&) = delete;
+  Variables& operator=(const Variables&) = delete;
+
+ private:
+  std::map<std::string, std::string> values_;
+};
+
+using Values = std::map<std::string, std::string>;
+
+Errc code_of(Verb verb, const std::vector<std::string>& words, const Values& variables,
+             const std::string& with) {
+  const Variables set(variables);
+  const auto o = Words(verb, words).parse();
+  INFO(text_of(o));
+  REQUIRE_FALSE(o);
+  CHECK(o.error().message.find(with) != std::string::npos);
+  return o.error().code;
+}
+
+}  // namespace
+
+TEST_CASE("the only word of a command is its key, or the sequencer to check") {
+  const Variables none({});
+  for (const Verb v : {Verb::acquire, Verb::renew, Verb::release}) {
+    INFO(info(v).name);
+    Words word(v, {"nightly"}), option(v, {"--key", "nightly"});
+    const auto a = word.parse(), b = option.parse();
+    REQUIRE(a);
+    REQUIRE(b);
+    CHECK(a->keys == std::vector<std::string_view>{"nightly"});
+    CHECK(a->keys == b->keys);
+    CHECK_FALSE(a->operand);
+    CHECK(code_of(v, {"nightly", "--key", "daily"}, {},
+                  "unexpected argument 'nightly': the key was given by --key") == Errc::usage);
+  }
+  for (const std::vector<std::string>& with : {std::vector<std::string>{"--token", "7", "nightly"},
+                                               std::vector<std::string>{"nightly", "--handle=h"}}) {
+    Words words(Verb::check, with);
+    const auto o = words.parse();
+    REQUIRE(o);
+    CHECK(o->keys == std::vector<std::string_view>{"nightly"});
+    CHECK_FALSE(o->operand);
+  }
+  Words words(Verb::check, {"v1:file.lease:k:X:3"});
+  const auto sequencer = words.parse();
+  REQUIRE(sequencer);
+  CHECK(sequencer->operand);
+  CHECK(sequencer->keys.empty());
+  CHECK(code_of(Verb::run, {"nightly", "--", "true"}, {}, "the key goes after --key") ==
+        Errc::usage);
+}
+
+TEST_CASE("whether lines for eval were asked for is known of a wrong command line, too") {
+  const auto asked = [](const std::vector<std::string>& words, const Values& variables) {
+    const Variables set(variables);
+    std::vector<std::string> all{"dlock", "acquire"};
+    all.insert(all.end(), words.begin(), words.end());
+    std::vector<char*> argv;
+    for (std::string& word : all) argv.push_back(word.data());
+    return asks_for_env(static_cast<int>(argv.size()), argv.data());
+  };
+  CHECK(asked({"--bogus", "--output", "env"}, {}));
+  CHECK(asked({"--output=env", "--ttl", "soon"}, {}));
+  CHECK(asked({"--key"}, {{"DLOCK_OUTPUT", "env"}, {"DLOCK_WAIT", "soon"}}));
+  CHECK_FALSE(asked({"--output"}, {}));
+  CHECK_FALSE(asked({"--output=json", "env"}, {}));
+  CHECK_FALSE(asked({"--", "--output=env"}, {}));
+
+  const Variables none({});
+  Words words(Verb::acquire, {"k", "--output", "env"});
+  const auto right = words.parse();
+  REQUIRE(right);
+  CHECK(right->env_asked);
+  Words text(Verb::acquire, {"k", "--reason", "--output"});
+  const auto other = text.parse();
+  REQUIRE(other);
+  CHECK_FALSE(other->env_asked);
+  CHECK(code_of(Verb::acquire, {"k", "--output=env", "-E0"}, {},
+                "acquire: --conflict-exit-code 0 and --output env") == Errc::usage);
+  CHECK(code_of(Verb::acquire, {"k", "--output=env"}, {{"DLOCK_CONFLICT_EXIT_CODE", "0"}},
+                "DLOCK_CONFLICT_EXIT_CODE 0 and --output env") == Errc::config);
+}
+
+TEST_CASE("the command line decides a choice as a whole") {
+  const Variables set(
+      {{"DLOCK_WAIT", "soon"}, {"DLOCK_SHARED", "1"}, {"DLOCK_TTL", "1m"}, {"DLOCK_VERBOSE", "0"}});
+  Words words(Verb::run, {"--key", "k", "-n", "--limit=3", "--", "true"});
+  const auto o = words.parse();
+  REQUIRE(o);
+  CHECK(o->wait == Duration{});  // DLOCK_WAIT is not even read
+  CHECK(o->mode == Mode::permit);
+  CHECK(o->limit == 3);
+  CHECK(o->ttl == std::chrono::minutes{1});
+  CHECK(o->verbosity == 0);
+
+  CHECK(given_by_flag(*o, "limit"));
+  CHECK(given(*o, "ttl"));
+  CHECK_FALSE(given_by_flag(*o, "ttl"));
+  CHECK_FALSE(given(*o, "shared"));
+  CHECK_FALSE(given(*o, "verbose"));  // set to "no"
+  CHECK(called(*o, "ttl") == "DLOCK_TTL");
+  CHECK(called(*o, "limit") == "--limit");
+  CHECK(blame(*o, "ttl") == Errc::config);
+  CHECK(blame(*o, "limit") == Errc::usage);
+}

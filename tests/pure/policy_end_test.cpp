@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+// The decisions of `dlock run` about how it ends: the guard, descendants, --min-hold.
+#include <catch2/catch.hpp>
+#include <cerrno>
+#include <csignal>
+#include "pure/policy_story.hpp"
+
+using namespace dlock;
+using namespace dlock::run;
+using namespace dlock::run::test;
+
+TEST_CASE("a silent guard is taken for stuck, unless dlock was asleep, too") {
+  Story s(attached());
+  s.running_attached().see(event::Signal{SIGTERM, false});
+  const Deadline stop_by = s.policy.deadlines().stop_by;
+  SECTION("stuck") {
+    s.alarm();
+    CHECK(s.now == later(stop_by, Duration(1'485ms) / 2));
+    CHECK(s.does(Do::kill_guard));
+  }
+  SECTION("its report came, but dlock had not read it") {
+    s.after(1h).see(event::Killing{}).tick();
+    CHECK_FALSE(s.does(Do::kill_guard));
+  }
+  SECTION("it was asleep, too, and acts now") {
+    s.after(1h).tick();
+    CHECK_FALSE(s.does(Do::kill_guard));
+    REQUIRE(s.policy.wake_at() <= later(s.now, 50ms));
+    s.after(20ms).see(event::Killing{}).tick().after(40ms).tick();
+    CHECK_FALSE(s.does(Do::kill_guard));
+  }
+  SECTION("it does not act after waking") {
+    s.after(1h).tick().alarm();
+    CHECK(s.now == later(later(start, 1h), 50ms));
+    CHECK(s.does(Do::kill_guard));
+  }
+}
+
+TEST_CASE("descendants") {
+  auto r = leased();
+  SECTION("dlock waits for them, and names them after a second") {
+    Story s(r);
+    s.running().exits(0).alarm();
+    CHECK(s.now == start + 1s);
+    CHECK(s.says(Note::descendants));
+    CHECK(s.see(event::Signal{SIGTERM, false}).does(Do::signal_all, SIGTERM));
+    CHECK(s.dead(0).see(event::ReleaseDone{true}).ends_with(0));
+  }
+  SECTION("are ended with --descendants=kill") {
+    r.descendants = Descendants::kill;
+    Story s(r);
+    s.running().exits(4);
+    CHECK(s.does(Do::signal_all, SIGTERM));
+    CHECK(s.policy.deadlines().stop_by == s.now + 5s);
+    CHECK(s.dead(0).see(event::ReleaseDone{true}).ends_with(4));
+  }
+}
+
+TEST_CASE("--min-hold") {
+  auto r = leased();
+  r.min_hold = 60s;
+  r.traits.detached = true;
+  Story s(r);
+  s.running().after(5s).exits(9).dead(9 << 8);
+  SECTION("leaves the remainder to the store and exits at once") {
+    CHECK(s.last.back().what == Do::detach);
+    CHECK(s.last.back().span == 55s);
+    CHECK(s.see(event::DetachDone{true}).ends_with(9));
+  }
+  SECTION("goes on holding when the store does not confirm, and can be interrupted") {
+    s.see(event::DetachDone{false});
+    CHECK(s.says(Note::holding));
+    CHECK(s.see(event::Signal{SIGTERM, false}).does(Do::release));
+    CHECK(s.see(event::ReleaseDone{true}).ends_with(9));
+  }
+  SECTION("goes on holding to the end") {
+    s.see(event::DetachDone{false}).see(event::Kept{start + 90s}).alarm();
+    CHECK(s.now == start + 60s);
+    CHECK(s.does(Do::release));
+  }
+  SECTION(
+      "a store that is away: not longer than the lease, and it is said that it was not released") {
+    s.see(event::DetachDone{false}).see(event::Kept{start + 40s}).alarm();
+    CHECK(s.now == start + 40s);
+    CHECK(s.says(Note::not_released));
+    CHECK_FALSE(s.does(Do::release));
+    CHECK(s.ends_with(9));
+  }
+  SECTION("a keeper that hangs: no longer than the lease, either") {
+    s.alarm();
+    CHECK(s.says(Note::holding));
+    s.alarm();
+    CHECK(s.now == start + 29'698ms);
+    CHECK(s.says(Note::not_released));
+    CHECK(s.ends_with(9));
+  }
+}
+
+TEST_CASE("--min-hold does not apply to a command that never ran") {
+  auto r = leased();
+  r.min_hold = 60s;
+  Story s(r);
+  s.granted().see(event::ExecFailed{ENOENT}).exits(127).dead(127 << 8);
+  CHECK(s.does(Do::release));
+  CHECK(s.see(event::ReleaseDone{true}).ends_with(status_not_found));
+}
+
+TEST_CASE("a command that cannot be executed") {
+  Story s(leased());
+  s.granted()
+      .see(event::ExecFailed{EACCES})
+      .exits(126)
+      .dead(126 << 8)
+      .see(event::ReleaseDone{true});
+  CHECK(s.ends_with(status_cannot_execute));
+}
+
+TEST_CASE("--max-run ends a command whose exec hangs") {
+  auto r = leased();
+  r.max_run = 20s;
+  Story s(r);
+  s.granted().see(event::MaxRunOver{});
+  CHECK(s.says(Note::max_run));
+  CHECK(s.policy.deadlines().stop_by == later(s.now, 5s));
+  s.see(event::JobStarted{}).dead(SIGTERM).see(event::ReleaseDone{true});
+  CHECK(s.ends_with(status_max_run));
+}
+
+TEST_CASE("no process for the job") {
+  Story s(leased());
+  s.granted().see(event::StartFailed{EAGAIN}).dead(-1);
+  CHECK(s.does(Do::release));
+  CHECK(s.see(event::ReleaseDone{true}).ends_with(status_failed_holding));
+}
+
+TEST_CASE("the guard dies: dlock ends its tree, releases only when it is gone, 125") {
+  Story s(leased());
+  s.running().see(event::GuardGone{});
+  CHECK(s.does(Do::sweep_own));
+  CHECK(s.alarm().does(Do::sweep_own));
+  s.see(event::OwnSweepDone{});
+  CHECK(s.does(Do::release));
+  CHECK(s.see(event::ReleaseDone{true}).ends_with(status_failed_holding));
+}
+
+TEST_CASE("the guard dies while we wait") {
+  Story s(leased());
+  s.see(event::GuardGone{});
+  CHECK(s.does(Do::leave_queue));
+  CHECK(s.says(Note::no_guard));
+  SECTION("the queue is left") { s.see(event::WaitLeft{}); }
+  SECTION("the wait ended meanwhile") { s.see(event::WaitEnded{status_busy, true}); }
+  SECTION("the keeper hangs") { s.alarm(); }
+  CHECK(s.ends_with(status_unavailable));
+}
+
+TEST_CASE("a guard that is half a margin late is killed") {
+  Story s(leased());
+  s.running().alarm();
+  CHECK(s.now == s.policy.deadlines().kill_at + Duration{1'485ms} / 2);
+  CHECK(s.does(Do::kill_guard));
+  s.see(event::GuardGone{}).see(event::OwnSweepDone{});
+  CHECK(s.ends_with(status_lost));  // past kill_at
+}
+
+TEST_CASE("a guard that acts in time is left alone, however long the tree takes to die") {
+  Story s(leased());
+  s.running().see(event::Signal{SIGTERM, false}).after(5s).see(event::Killing{});
+  s.alarm();
+  CHECK(s.says(Note::stuck));
+  for (int i = 0; i < 5; ++i) {
+    s.see(event::Kept{later(s.now, 29'698ms)}).alarm();
+    CHECK_FALSE(s.does(Do::kill_guard));
+    CHECK_FALSE(s.outcome());
+  }
+  CHECK(s.dead(SIGKILL).does(Do::release));
+}
+
+TEST_CASE("a member that will not die is given up only long after the lease; nothing is released") {
+  Story s(leased());
+  s.running().after(24s).see(event::Expired{}).after(5s).see(event::Killing{});
+  while (!s.outcome()) s.alarm();
+  CHECK(s.now >= start + 29'698ms + 5s);
+  CHECK(s.ends_with(status_failed_holding));
+  CHECK(s.policy.abandoned());
+}
+
+TEST_CASE("dlock does not wait for an unanswered release") {
+  Story s(leased());
+  s.running().exits(5).dead(5 << 8).alarm();
+  CHECK(s.says(Note::not_released));
+  CHECK(s.ends_with(5));
+}
+
+TEST_CASE("--until-success: which ends of the job withdraw its start") {
+  Asked r = leased();
+  r.once_per = OncePer::parse("1h").value();
+  r.until_success = true;
+  r.max_run = 20s;
+  Story s(r);
+  const auto withdraws_first = [&] { return s.does(Do::release) && s.last.back().forget_start; };
+  SECTION("a status other than 0, before the release, which keeps its time") {
+    s.running().exits(7).dead(7 << 8);
+    CHECK(withdraws_first());
+    CHECK(s.policy.wake_at() == later(s.now, r.timing.op_timeout * 2));
+  }
+  SECTION("a signal") {
+    s.running().dead(SIGTERM);
+    CHECK(withdraws_first());
+  }
+  SECTION("a revocation, whatever the status") {
+    s.running().see(event::Revoked{}).exits(0).dead(0);
+    CHECK(withdraws_first());
+  }
+  SECTION("--max-run, whatever the status") {
+    s.running().see(event::MaxRunOver{}).exits(0).dead(0);
+    CHECK(withdraws_first());
+  }
+  SECTION("not 0") {
+    s.running().exits(0).dead(0);
+    CHECK(s.does(Do::release));
+    CHECK_FALSE(s.last.back().forget_start);
+  }
+  SECTION("not an end that was not seen: the guard is gone") {
+    s.running().see(event::GuardGone{}).see(event::OwnSweepDone{});
+    CHECK(s.does(Do::release));
+    CHECK_FALSE(s.last.back().forget_start);
+  }
+  SECTION("not a lost lock") {
+    s.running().see(event::KeeperLost{}).see(event::Expired{}).exits(1).dead(1 << 8, true);
+    for (const Action& a : s.last) CHECK_FALSE(a.forget_start);
+    CHECK(s.ends_with(status_lost));
+  }
+  SECTION("before a --min-hold is left to the store") {
+    Asked held = r;
+    held.min_hold = 60s;
+    held.traits.detached = true;
+    Story h(held);
+    h.running().exits(1).dead(1 << 8);
+    CHECK(h.last.back().what == Do::detach);
+    CHECK(h.last.back().forget_start);
+  }
+}

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+// The decisions of `dlock run` about signals, stops and requests to give back.
+#include <catch2/catch.hpp>
+#include <csignal>
+#include "pure/policy_story.hpp"
+
+using namespace dlock;
+using namespace dlock::run;
+using namespace dlock::run::test;
+
+TEST_CASE("an ending signal that came with a refused start still counts") {
+  Story s(leased());
+  s.granted().see(event::Signal{SIGTERM, false}).see(event::StartRefused{});
+  CHECK(s.does(Do::leave_queue));
+  CHECK(s.see(event::WaitLeft{}).dies_by(SIGTERM));
+}
+
+TEST_CASE("waiting: an ending signal leaves the queue, then dlock dies of it") {
+  const int sig = GENERATE(SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGALRM);
+  Story s(leased());
+  s.see(event::Signal{sig, false});
+  CHECK(s.does(Do::leave_queue));
+  SECTION("at once") { CHECK(s.see(event::WaitLeft{}).dies_by(sig)); }
+  SECTION("a grant in between starts no job") {
+    s.granted();
+    CHECK(s.last.empty());
+    CHECK(s.see(event::WaitLeft{}).dies_by(sig));
+  }
+  SECTION("a keeper that hangs does not delay the end") { CHECK(s.alarm().dies_by(sig)); }
+}
+
+TEST_CASE("waiting: stop, continue, resize") {
+  Story s(leased());
+  CHECK(s.see(event::Signal{SIGTSTP, true}).does(Do::stop_self, SIGTSTP));
+  CHECK(s.see(event::Signal{SIGCONT, false}).does(Do::stop_self, 0));  // came last: dlock goes on
+  CHECK(s.see(event::Signal{SIGWINCH, true}).last.empty());
+}
+
+TEST_CASE(
+    "running: signals are forwarded, TERM INT and QUIT start --kill-after, a second one kills") {
+  Story s(leased());
+  s.running();
+  CHECK(s.see(event::Signal{SIGUSR1, false}).does(Do::send_signal, SIGUSR1));
+  CHECK(s.policy.deadlines().stop_by == no_deadline);
+  const int sig = GENERATE(SIGTERM, SIGINT, SIGQUIT);
+  s.see(event::Signal{sig, false});
+  CHECK(s.does(Do::send_signal, sig));
+  CHECK(s.policy.deadlines().stop_by == s.now + 5s);
+  SECTION("the same one within 100 ms counts once") {
+    s.after(99ms).see(event::Signal{sig, false});
+    CHECK(s.last.empty());
+  }
+  SECTION("later it escalates") {
+    s.after(100ms).see(event::Signal{sig, false});
+    CHECK(s.policy.deadlines().stop_by == s.now);
+  }
+  SECTION("another one escalates at once") {
+    s.see(event::Signal{sig == SIGTERM ? SIGINT : SIGTERM, false});
+    CHECK(s.policy.deadlines().stop_by == s.now);
+  }
+}
+
+TEST_CASE("running: a HUP that a process sent is only forwarded, one of the kernel ends") {
+  Story s(leased());
+  s.running().see(event::Signal{SIGHUP, false});
+  CHECK(s.does(Do::send_signal, SIGHUP));
+  CHECK(s.policy.deadlines().stop_by == no_deadline);
+  s.see(event::Signal{SIGHUP, true});
+  CHECK(s.policy.deadlines().stop_by == s.now + 5s);
+}
+
+TEST_CASE("a terminal: its signals are not sent twice, Ctrl-C starts no --kill-after") {
+  auto r = leased();
+  r.same_group = true;
+  Story s(r);
+  s.granted();
+  // before `started`: sent twice rather than never
+  CHECK(s.see(event::Signal{SIGINT, true}).does(Do::send_signal, SIGINT));
+  s.see(event::JobStarted{}).after(1s).see(event::Signal{SIGINT, true});
+  CHECK(s.last.empty());
+  CHECK(s.see(event::Signal{SIGQUIT, true}).last.empty());
+  s.see(event::Signal{SIGHUP, true});
+  CHECK_FALSE(s.does(Do::send_signal, SIGHUP));
+  CHECK(s.policy.deadlines().stop_by == s.now + 5s);
+  s.see(event::Signal{SIGTERM, false});
+  CHECK(s.does(Do::send_signal, SIGTERM));
+}
+
+TEST_CASE(
+    "a hang-up of the terminal is forwarded by the session leader, the only one that gets it") {
+  auto r = leased();
+  r.same_group = r.session_leader = true;
+  Story s(r);
+  s.running().see(event::Signal{SIGHUP, true});
+  CHECK(s.does(Do::send_signal, SIGHUP));
+  CHECK(s.policy.deadlines().stop_by == s.now + 5s);
+}
+
+TEST_CASE("a stopped job") {
+  auto r = leased();
+  SECTION("without a terminal: go on renewing") {
+    CHECK(Story(r).running().see(event::JobStopped{SIGTSTP, false}).last.empty());
+  }
+  r.same_group = true;
+  SECTION("stops dlock, too") {
+    CHECK(Story(r).running().see(event::JobStopped{SIGTSTP, false}).does(Do::stop_self, SIGTSTP));
+  }
+  SECTION("is continued where dlock, if stopped, could not be continued") {
+    CHECK(Story(r).running().see(event::JobStopped{SIGTSTP, true}).does(Do::send_signal, SIGCONT));
+    Story s(r);
+    s.running().see(event::JobStopped{SIGTTIN, true});
+    CHECK(s.does(Do::send_signal, SIGHUP));
+    CHECK(s.does(Do::send_signal, SIGCONT));
+    CHECK(Story(r).running().see(event::JobStopped{SIGSTOP, true}).last.empty());
+  }
+}
+
+TEST_CASE("dlock does not stop behind a job that goes on, or has ended") {
+  auto r = leased();
+  r.same_group = true;
+  Story s(r);
+  s.running().see(event::JobStopped{SIGTSTP, false});
+  SECTION("it goes on") {
+    CHECK(s.policy.may_stop());
+    CHECK(s.see(event::JobContinued{}).does(Do::stop_self, 0));
+  }
+  SECTION("it was killed") { CHECK_FALSE(s.dead(SIGKILL).policy.may_stop()); }
+  SECTION("descendants live") { CHECK_FALSE(s.exits(0).policy.may_stop()); }
+  SECTION("the guard is dead") { CHECK_FALSE(s.see(event::GuardGone{}).policy.may_stop()); }
+}
+
+TEST_CASE("a revoked holder ends its job as for --max-run, once") {
+  auto r = leased();
+  r.end_signal = SIGINT;
+  Story s(r);
+  s.running().after(3s).see(event::Revoked{});
+  CHECK(s.does(Do::signal_all, SIGINT));
+  CHECK(s.does(Do::send_deadlines));
+  CHECK(s.says(Note::revoked));
+  CHECK(s.policy.deadlines().stop_by == later(s.now, 5s));
+  s.after(1s).see(event::Revoked{});  // each renewal reports it again
+  CHECK(s.last.empty());
+  s.after(1s).exits(7).dead(7 << 8);
+  CHECK(s.does(Do::release));
+  s.see(event::ReleaseDone{true});
+  CHECK(s.ends_with(status_revoked));
+}
+
+TEST_CASE("the status of a revoked holder: after 123, before 124 and the command's") {
+  auto r = leased();
+  r.max_run = 20s;
+  Story s(r);
+  s.running();
+  SECTION("123") {
+    s.see(event::Revoked{}).see(event::KeeperLost{}).see(event::Expired{}).dead(SIGTERM, true);
+    CHECK(s.ends_with(status_lost));
+  }
+  SECTION("124") {
+    s.see(event::MaxRunOver{}).see(event::Revoked{}).dead(SIGTERM).see(event::ReleaseDone{true});
+    CHECK(s.ends_with(status_revoked));
+    CHECK(s.outcome()->how == Outcome::How::revoked);
+  }
+  SECTION("only descendants were left, which count as the job") {
+    s.exits(0).see(event::Revoked{}).dead(0).see(event::ReleaseDone{true});
+    CHECK(s.ends_with(status_revoked));
+  }
+  SECTION("a job that had ended keeps its own") {
+    s.exits(3).dead(3 << 8).see(event::Revoked{}).see(event::ReleaseDone{true});
+    CHECK(s.ends_with(3));
+  }
+}
+
+TEST_CASE("a revocation during --min-hold ends that alone") {
+  auto r = leased();
+  r.min_hold = 60s;
+  Story s(r);
+  s.running().exits(3).dead(3 << 8).see(event::Revoked{});
+  CHECK(s.does(Do::release));
+  CHECK(s.see(event::ReleaseDone{true}).ends_with(3));
+}
+
+TEST_CASE("a revocation and a signal of the user leave the job its --kill-after") {
+  Story s(leased());
+  s.running().after(3s);
+  const Deadline first = s.now;
+  SECTION("the signal first") {
+    s.see(event::Signal{SIGTERM, false}).after(1s).see(event::Revoked{});
+    CHECK(s.policy.deadlines().stop_by == later(first, 5s));
+  }
+  SECTION("the revocation first") {
+    s.see(event::Revoked{}).after(1s).see(event::Signal{SIGTERM, false});
+    CHECK(s.does(Do::send_signal, SIGTERM));
+    CHECK(s.policy.deadlines().stop_by == later(first, 5s));
+    s.after(1s).see(event::Signal{SIGTERM, false});
+    CHECK(s.policy.deadlines().stop_by == s.now);
+  }
+}
+
+TEST_CASE("a revocation is of one grant") {
+  Story s(leased());
+  s.granted().see(event::Revoked{});
+  CHECK(s.says(Note::revoked));
+  s.see(event::StartRefused{});
+  CHECK(s.does(Do::queue_again));
+  s.see(event::Revoked{});  // of the grant that was given back
+  CHECK(s.last.empty());
+  s.running();
+  CHECK(s.policy.deadlines().stop_by == no_deadline);
+  s.see(event::Revoked{});
+  CHECK(s.says(Note::revoked));
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// Promises of recipe lease on a real server that are counts of exchanges and wake-ups, and the
+// order of waiters.
+// postgresql_prove [--full] [PART...]
+//
+// Counts of exchanges are our own and are asserted; times are printed and compared with two
+// prepared updates of one row, over the same library and server in the same run.
+#include "support/prove.hpp"
+#include <sched.h>
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdio>
+#include <cstring>
+#include <mutex>
+#include <optional>
+#include <stdexcept>
+#include "postgresql/lease/lease_table.hpp"
+#include "stores/contest.hpp"
+#include "support/postgres_server.hpp"
+
+using namespace dlock;
+using namespace dlock::prove;
+using namespace dlock::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+Place place(const PostgresDatabase& db, const std::string& name) {
+  return {.name = name,
+          .open = [&db] { return open_postgres(db.url()); },
+          .conflicts =
+              [](Backend& b) { return static_cast<postgresql::LeaseBackend&>(b).conflicts(); }};
+}
+
+void queue() {
+  PostgresServer server;
+  PostgresDatabase db{server};
+  const Place lease = place(db, "lease");
+  const auto contend = [&](unsigned n, long grants, double exchanges, double wakes) {
+    contended(lease, {n, grants, exchanges, wakes, 5s});
+  };
+  contend(8, full ? 4000 : 800, 5.2, 1.2);
+  contend(200, full ? 4000 : 1000, 6.1, 1.5);
+  if (full) contend(500, 4000, 7.1, 2.0);
+}
+
+void rate(const std::string& name, long n, PostgresServer::Setup setup) {
+  PostgresServer server{std::move(setup)};
+  PostgresDatabase db{server};
+  db.sql("CREATE TABLE pair(name text PRIMARY KEY, n bigint) WITH (fillfactor=50)");
+  db.sql("INSERT INTO pair VALUES('a',0)");
+  postgresql::Options o;
+  o.user = "postgres";
+  o.database = db.name();
+  o.op_timeout = 5s;
+  const auto raw =
+      std::move(*postgresql::Connection::open(o, {"127.0.0.1", server.port(), {}}, 5s));
+  const postgresql::Statement up{"up", "UPDATE pair SET n=n+1 WHERE name=$1"};
+  uncontended(place(db, name), {.requests = 2.01, .n = n, .turns = 7, .raw = [&] {
+                                  for (int i = 0; i < 2; ++i)
+                                    if (!raw->query("pair", {up, {"a"}}, Clock::now() + 5s))
+                                      throw std::runtime_error("pair");
+                                }});
+}
+
+void rates() {
+  rate("data in memory", full ? 4000 : 300, {});
+  if (!full) return;
+  rate("data on this disk", 1000, {.on_disk = true});
+  rate("every sync of this disk 1 ms longer", 500,
+       {.environment = {"LD_PRELOAD=" SLOW_SYNC, "SYNC_DELAY_US=1000"}, .on_disk = true});
+}
+
+void dead_versions() {
+  PostgresServer server;
+  PostgresDatabase db{server};
+  const auto backend = open_postgres(db.url());
+  const Key k = key("hot");
+  const auto cycle = [&] { release_or_fail(*backend, acquire_or_fail(*backend, request(k))); };
+  const auto report = [&](std::string_view when) {
+    const double grants = per_second(300, cycle), looks = per_second(21, [&] {
+                                                    if (!backend->inspect(k))
+                                                      throw std::runtime_error("inspect");
+                                                  });
+    fmt::print("{}: {:.0f} acquire+release per s, inspect {:.2f} ms\n", when, grants, 1e3 / looks);
+  };
+  per_second(1000, cycle);
+  report("no transaction elsewhere");
+  db.sql("BEGIN ISOLATION LEVEL REPEATABLE READ");
+  db.sql("SELECT count(*) FROM dlock_lock");
+  for (const long more : {1'000, 9'000, 40'000}) {
+    per_second(more, cycle);
+    report(fmt::format("a long transaction elsewhere, {} more grants", more));
+  }
+  db.sql("COMMIT");
+  per_second(1000, cycle);
+  report("1000 grants after its end");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (!postgres_installed()) return without("postgres");
+  return run_parts(argc, argv, {{"queue", queue}, {"rates", rates}, {"dead", dead_versions, true}});
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// Promises of Redlock on five real masters that are counts, or times beside one Redis; and its
+// grants under random faults.
+// redlock_prove [--full] [PART...]
+//
+// Parts: free, far (a network with a round trip of 4 ms), node; with --full or by name, faults.
+// With NODE_MODULES in the environment, the directory of `npm install redlock ioredis`, node:
+// node-redlock and dlock exclude each other.
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+#include <vector>
+#include "masters_contended.hpp"
+#include "stores/contest.hpp"
+
+using namespace dlock;
+using namespace dlock::prove;
+using namespace dlock::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+// The first grant of a key also writes the list, before any is counted.
+void free_key() {
+  RedlockMasters m;
+  const auto one = open_redis(m.servers[0]->url() + "?restart_grace=0");
+  uncontended(
+      {.name = "redlock, 5 masters, beside one Redis fair",
+       .open = [&] { return open_redlock(m.url()); }},
+      {.requests = 15,  // two to acquire and one to release, at each master
+       .n = full ? 5000 : 500,
+       .turns = 3,
+       .raw = [&] { release_or_fail(*one, acquire_or_fail(*one, request(key("latency")))); }});
+}
+
+// Then the number of round trips counts, not that all servers share one machine.
+void far() {
+  RedlockMasters m{{.proxied = true}};
+  for (auto& p : m.proxies) p->delay(Proxy::to_server, 2ms), p->delay(Proxy::to_client, 2ms);
+  const auto five = open_redlock(m.proxied_url()),
+             one = open_redis(
+                 fmt::format("redis://127.0.0.1:{}?restart_grace=0", m.proxies[0]->port()));
+  const auto p50 = [](Backend& b) {
+    release_or_fail(b, acquire_or_fail(b, request(key("far"))));
+    std::vector<double> took;
+    for (int i = 0; i < (full ? 200 : 30); ++i) {
+      const auto began = Clock::now();
+      const Lease lease = acquire_or_fail(b, request(key("far")));
+      took.push_back(seconds(Clock::now() - began) * 1e6);
+      release_or_fail(b, lease);
+    }
+    return quantile(took, 0.5);
+  };
+  const double of_five = p50(*five), of_one = p50(*one);
+  fmt::print("far, acquire: redlock {:.0f} us, one Redis {:.0f} us; ratio {:.2f}\n", of_five,
+             of_one, of_five / of_one);
+  if (full)  // a short run on a busy machine says nothing about times
+    must(of_five <= 2.5 * of_one,
+         "an acquisition takes at most 2.5 times that of one Redis, over a network");
+}
+
+void faults() {
+  const long grants = full ? 10'000 : 300;
+  const unsigned seed = std::random_device{}();
+  const Contended c = contend(grants, full ? Duration{20min} : Duration{60s}, seed);
+  fmt::print("random faults of masters, seed {}: {} grants, {} faults, {} errors, {} lost\n", seed,
+             c.grants, c.faults, c.errors, c.lost);
+  must(c.grants >= grants / 2, "grants");
+  must(c.violations.empty(), c.violations);
+}
+
+void node() {
+  const char* modules = std::getenv("NODE_MODULES");
+  if (!modules || !installed("node")) {
+    fmt::print("node-redlock: not tested (NODE_MODULES is not set, or node is not installed)\n");
+    return;
+  }
+  RedlockMasters m;
+  const auto five = open_redlock(m.url());
+  std::string ports;
+  for (const auto& s : m.servers) ports += fmt::format("{}{}", ports.empty() ? "" : ",", s->port());
+  const std::string both = fmt::format(
+      "const M=require('{0}/redlock'),R=M.default||M,I=require('{0}/ioredis');const "
+      "c=[{1}].map(p=>new I(p,'127.0.0.1'));const "
+      "r=new R(c,{{retryCount:0}});"
+      "(r.acquire||r.lock).call(r,[process.argv[2]],5000).then(()=>process.exit(0),()=>process."
+      "exit(3))",
+      modules, ports);
+  const std::string file = m.servers[0]->directory() + "/lock.js";
+  if (std::FILE* f = std::fopen(file.c_str(), "we")) {
+    std::fputs(both.c_str(), f);
+    std::fclose(f);
+  }
+  std::fflush(stdout);
+  const Lease ours = acquire_or_fail(*five, request(key("ours")));
+  const int while_ours = std::system(("node " + file + " ours").c_str()),
+            theirs = std::system(("node " + file + " theirs").c_str());
+  Request impatient = request(key("theirs"));
+  impatient.wait = false;
+  const auto p = (*five->enqueue(impatient))->poll(0s);
+  const bool refused = p && std::holds_alternative<Busy>(*p);
+  must(WEXITSTATUS(while_ours) == 3 && theirs == 0 && refused,
+       "node-redlock and dlock exclude each other");
+  release_or_fail(*five, ours);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (!installed("redis-server")) return without("redis-server");
+  return run_parts(argc, argv,
+                   {{"free", free_key}, {"far", far}, {"faults", faults, true}, {"node", node}});
+}
