@@ -279,10 +279,14 @@ MODES
   assert_line '--build build-prove --target file_prove'
 }
 
-# ctest, with a test that outlives it.
+# ctest, with a test that outlives it, but of the other tests.
 stand_in_ctest() {
   cat >"$BATS_TEST_TMPDIR/bin/ctest" <<'STAND_IN'
 #!/bin/sh
+if [ "$2" = build-test ]; then
+  mkdir -p build-test/Testing/Temporary
+  exec touch build-test/Testing/Temporary/LastTest.log
+fi
 sleep 60 &
 echo $! >"$0.$(basename "$2")"
 wait
