@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "etcd/options.hpp"
+#include "etcd/factory.hpp"
 
 namespace dlock::etcd {
 
 Result<Options> parse_options(const Url& url, const Traits& traits, const Settings& settings) {
-  UrlItems read(url, traits, settings);
+  UrlItems read(items, url, traits, settings);
   Options o;
   static_cast<StoreOptions&>(o) = read.store_options();
   o.native = traits.native;

@@ -30,7 +30,7 @@ struct Options : StoreOptions {
   std::string prefix;  // of every key
   bool poll = false;   // wake=poll: no named locks
   // Galera: the greatest difference between the nodes' clocks
-  Duration clock_skew{2'000'000};
+  Duration clock_skew{};
   // of the recipes that lock rows; empty: the recipe's own
   std::string table, key_column;
   // ?where.COLUMN= of for-update: column, value

@@ -26,7 +26,7 @@ struct Options : StoreOptions {
   std::string password_file;                                 // that it came from; empty: from none
   std::string prefix;                                        // of every key
   bool poll = false;                                         // wake=poll: no advisory locks
-  std::string key_kind;                                      // of recipe advisory: one of key_kinds
+  std::string key_kind;                                      // of recipe advisory
   std::vector<std::pair<std::string, std::string>> library;  // for libpq, as they are
 };
 
