@@ -49,7 +49,7 @@ Result<std::vector<Finding>> examine_member(const Client& all, std::size_t endpo
   found.add("clock", fmt::format("{:+.0f} s against this host", off),
             good_if(off < 2 && off > -2, Level::warning),
             "leases do not need it; --once-per and the times shown do: synchronise them");
-  return found.take();
+  return found.extract();
 }
 
 void alarms(Client& client, Findings& found) {
@@ -119,7 +119,7 @@ Result<std::vector<Finding>> QueueBackend::doctor() {
                "this member was not looked at");
   }
   if (clusters.empty()) return fail(std::move(last));
-  found.add(silent.take());
+  found.add(silent.extract());
   if (clusters.size() > 1)
     found.add("cluster", "the endpoints do not belong to one", Level::bad,
               "separate clusters do not exclude each other: name the members of one");
@@ -127,7 +127,7 @@ Result<std::vector<Finding>> QueueBackend::doctor() {
   alarms(client_, found);
   rights(client_, found);
   leases(client_, found);
-  return found.take();
+  return found.extract();
 }
 
 }  // namespace dlock::etcd

@@ -38,7 +38,7 @@ class Examination {
     replication();
     statements();
     clock();
-    return found_.take();
+    return found_.extract();
   }
 
   // Checks that may differ from host to host.
@@ -46,7 +46,7 @@ class Examination {
     read_only();
     cluster();
     clock();
-    return found_.take();
+    return found_.extract();
   }
   // The server's clock less this host's, in seconds.
   std::optional<double> apart() const noexcept { return apart_; }
@@ -328,9 +328,9 @@ Result<std::vector<Finding>> Client::examine(const Traits& traits) {
     (*c)->close();
   }
   if (seen.empty()) return fail(std::move(last));
-  found.add(silent.take());
+  found.add(silent.extract());
   if (options.servers.size() > 1) compare(seen, options.clock_skew, found);
-  return found.take();
+  return found.extract();
 }
 
 }  // namespace dlock::mysql

@@ -128,7 +128,7 @@ Result<std::vector<Finding>> Client::examine(const Traits& traits) {
             "often: locks become slower until it ends; GRANT pg_read_all_stats shows it");
   clock(found, r->number<Micros>(10).value_or(0), before, after);
   drop(std::move(c));
-  return found.take();
+  return found.extract();
 }
 
 }  // namespace dlock::postgresql

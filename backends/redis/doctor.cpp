@@ -207,7 +207,7 @@ Result<void> examine(Client& client, const Endpoint& at, const Needs& needs,
   TRY(line, client.take_from(at, {client.usual_deadline()}));
   Examination examination{client, *line, needs, of};
   auto ok = examination.run(probe);
-  out.add(examination.found.take());
+  out.add(examination.found.extract());
   if (ok) client.give_back(std::move(line));
   return ok;
 }
@@ -231,7 +231,7 @@ Result<std::vector<Finding>> examine_all(Client& client, const Traits& traits) {
     const std::string of = servers.size() > 1 ? " of " + at.text() : "";
     TRY_VOID(examine(client, at, needs_of(traits.recipe), probe, of, found));
   }
-  return found.take();
+  return found.extract();
 }
 
 }  // namespace dlock::redis

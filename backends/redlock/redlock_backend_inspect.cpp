@@ -207,7 +207,7 @@ Result<std::vector<Finding>> RedlockBackend::doctor() {
       found.add("answer" + of, ok.error().message, Level::bad, "it has no vote now");
     requests += client->requests;
   }
-  return found.take();
+  return found.extract();
 }
 
 }  // namespace dlock::redlock

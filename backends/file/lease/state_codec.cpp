@@ -186,15 +186,15 @@ std::optional<KeyRecord> decode(std::string_view body) {
   RecordReader in(body);
   KeyRecord r;
   LockState& s = r.state;
-  if (in.word() != "K") return std::nullopt;
-  r.boot = in.word();
+  if (in.field() != "K") return std::nullopt;
+  r.boot = in.field();
   s.fence = in.number();
   s.next_ticket = in.number();
-  auto key = percent_decode(in.word('\n'));
+  auto key = percent_decode(in.field('\n'));
   if (!in.good() || !key || s.fence == UINT64_MAX || s.next_ticket == 0) return std::nullopt;
   r.key = std::move(*key);
   while (in.good() && !in.done()) {
-    const std::string_view kind = in.word();
+    const std::string_view kind = in.field();
     if (kind == "H") {
       auto& h = s.holders.emplace_back();
       h.owner = in.owner();
@@ -244,7 +244,7 @@ std::optional<LockState::Waiter> take_tail_line(std::string_view& text) {
   line.remove_prefix(check_digits + 1);
   if (checksum(line, 0) != check) return std::nullopt;
   RecordReader in(line);
-  const bool waiter = in.word() == "W";
+  const bool waiter = in.field() == "W";
   std::optional<LockState::Waiter> w = read_waiter(in);
   if (!waiter || !in.good() || !in.done() || w->invited || w->live_until != never)
     return std::nullopt;

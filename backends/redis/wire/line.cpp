@@ -22,7 +22,7 @@ void Line::dial(Deadline by, Duration greeting) {
 
 void Line::close(Error why) {
   if (!connection_) return;
-  mute_ = state_ == State::greeting && !connection_->heard();
+  mute_ = state_ == State::greeting && !connection_->received();
   // while dialling the server may still be told why (an alert of TLS)
   if (state_ != State::dialling) connection_->abandon();
   connection_.reset();
@@ -112,7 +112,7 @@ Result<void> Line::in_time(Deadline now) const {
   if (state_ == State::dialling && !connection_->dialling())
     return fail(Errc::unavailable,
                 fmt::format("cannot connect to {}: no TLS handshake in time{}", at_.text(),
-                            connection_->heard() ? "" : " (does it speak TLS on this port?)"));
+                            connection_->received() ? "" : " (does it speak TLS on this port?)"));
   if (pending()) return fail(Errc::unavailable, "no answer in time");
   return fail(Errc::timed_out,
               connection_->unsent() ? "the server takes no data" : "no answer in time");

@@ -163,7 +163,7 @@ Result<std::vector<Finding>> SessionBackend::doctor() {
   if (!options_.auth.empty() && !options_.all_loopback)
     found.add("login", "the credential is sent unencrypted", Level::warning,
               "a private network or a tunnel; this client has no TLS");
-  return found.take();
+  return found.extract();
 }
 
 }  // namespace dlock::zookeeper
