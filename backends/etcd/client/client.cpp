@@ -251,7 +251,8 @@ Result<std::optional<Duration>> Client::time_left(std::int64_t lease, Deadline u
   return std::optional<Duration>{std::chrono::milliseconds{left * 1000 + 500}};
 }
 
-Result<Json> Client::ask(std::string_view what, std::string_view path, Json body, Deadline until) {
+Result<Json> Client::query(std::string_view what, std::string_view path, Json body,
+                           Deadline until) {
   TRY(reply, call(what, path, std::move(body), until));
   return std::move(reply.body);
 }

@@ -73,7 +73,7 @@ class Client {
   Result<std::unique_ptr<Watch>> watch(const std::string& key, const std::string& end,
                                        std::int64_t from, bool puts, Deadline until);
   // Any call that changes nothing, as it is answered.
-  Result<Json> ask(std::string_view what, std::string_view path, Json body, Deadline until);
+  Result<Json> query(std::string_view what, std::string_view path, Json body, Deadline until);
 
   // The wall clock of the member that answered last, in microseconds since 1970: this host's,
   // unless that is a second off.
