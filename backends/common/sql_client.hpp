@@ -46,7 +46,7 @@ class SqlClient {
 
   // An idle session, or a new one. It has no lock that another could wait for, and no transaction.
   // `any`: one that cannot write will do.
-  Result<std::unique_ptr<Connection>> take(Deadline until, bool any = false) {
+  Result<std::unique_ptr<Connection>> connection(Deadline until, bool any = false) {
     if (!idle_.empty()) {
       auto c = std::move(idle_.back());
       idle_.pop_back();
@@ -90,7 +90,7 @@ class SqlClient {
   template <class T>
   Result<T> run(Deadline until, bool make, const Step<T>& step) {
     for (unsigned failures = 0;; ++failures) {
-      auto c = take(until);
+      auto c = connection(until);
       if (!c) {
         if (!retryable(c.error().code) || !pause(failures, until))
           return fail(std::move(c.error()));

@@ -31,7 +31,7 @@ class AdvisoryStatements {
   const Statement wait;   // at most $2 ms; a row: it has the lock
   const Statement beat;   // whether this session has it
   const Statement free;   // whether it had it; all locks of the session, however often taken
-  const Statement look;   // $2: name of the record; columns: see AdvisoryBackend
+  const Statement read;   // $2: name of the record; columns: see AdvisoryBackend
   const Statement there;  // the same without a table
   const Statement end;    // the sessions $2, "PID,PID", of those that have it or wait; $3: ms
 };
