@@ -16,7 +16,7 @@
 
 namespace dlock {
 
-// Of `Options` it needs StoreOptions, `servers` and `database`, and read_password_again().
+// `Options`: LoginOptions with `servers` and `database`.
 template <class Options, class Session>
 class SqlClient {
  public:
@@ -63,7 +63,7 @@ class SqlClient {
                              static_cast<Duration::rep>(options_.servers.size() - tried);
       const bool alone = ever_connected_ && options_.servers.size() == 1;
       auto c = open(alone ? nullptr : &share);
-      if (!c && c.error().code == Errc::denied && read_password_again(options_))
+      if (!c && c.error().code == Errc::denied && options_.read_password_again())
         c = open(alone ? nullptr : &share);
       auto fits = c ? fit(**c, any, until) : Result<void>(fail(std::move(c.error())));
       if (fits) {

@@ -2,9 +2,11 @@
 #include "common/url_items.hpp"
 #include <fmt/format.h>
 #include <algorithm>
+#include <utility>
 #include "core/duration.hpp"
 #include "core/number.hpp"
 #include "core/text.hpp"
+#include "util/file.hpp"
 
 namespace dlock {
 namespace {
@@ -60,6 +62,14 @@ std::string Endpoint::text() const {
                                      : fmt::format("[{}]:{}", host, port);
 }
 
+bool LoginOptions::read_password_again() {
+  if (password_file.empty()) return false;
+  auto now = read_secret(password_file);
+  if (!now || *now == password) return false;
+  password = std::move(*now);
+  return true;
+}
+
 UrlItems::UrlItems(std::span<const UrlItem> rows, const Url& url, const Traits& traits,
                    const Settings& settings)
     : rows_(rows), url_(url), traits_(traits), settings_(settings) {
@@ -107,6 +117,10 @@ std::optional<Duration> UrlItems::duration(std::string_view item) const {
 
 StoreOptions UrlItems::store_options() const {
   return {settings_.op_timeout, settings_.connect_timeout, settings_.interrupt_fd, url_.redacted()};
+}
+
+LoginOptions UrlItems::login_options() const {
+  return {store_options(), url_.user, password(), settings_.password_file};
 }
 
 std::string UrlItems::prefix(std::string_view native) const {

@@ -24,11 +24,14 @@ struct TlsOptions {
   bool insecure = false;  // verify nothing (--tls-insecure)
 };
 
-// How to reach and log in to servers that dlock speaks to over sockets of its own (net/).
+// How to log in to servers.
 struct LoginOptions : StoreOptions {
   std::string user, password;
-  std::string password_file;  // that it came from; empty: from none
-  std::optional<TlsOptions> tls;
+  std::string password_file;        // that it came from; empty: from none
+  std::optional<TlsOptions> tls{};  // not of a client library that has options of its own
+
+  // Reads the file of the password again. True: it has another one, which is in `password` now.
+  bool read_password_again();
 };
 
 // The address of such a server: host and port, or a unix socket.
@@ -67,6 +70,7 @@ class UrlItems {
   std::optional<Duration> duration(std::string_view item) const;  // nullopt: none
 
   StoreOptions store_options() const;
+  LoginOptions login_options() const;  // without TLS
   // ?prefix=, or what a recipe has without one: dlock's own keys have `native`.
   std::string prefix(std::string_view native) const;
   std::string password() const;  // of the settings, else of the URL

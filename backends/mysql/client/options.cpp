@@ -19,7 +19,7 @@ class Parser {
       : url_(url), traits_(traits), settings_(settings), items_(items, url, traits, settings) {}
 
   Result<Options> parse() {
-    static_cast<StoreOptions&>(made_) = items_.store_options();
+    static_cast<LoginOptions&>(made_) = items_.login_options();
     made_.prefix = items_.prefix("dlock:");
     if (made_.prefix.size() > 50) items_.wrong("prefix", made_.prefix, "at most 50 bytes");
     if (url_.scheme == "mysql+unix") socket();
@@ -63,9 +63,7 @@ class Parser {
   }
 
   void login(const ClientDefaults& defaults) {
-    made_.user = !url_.user.empty() ? url_.user : defaults.user.value_or("");
-    made_.password = items_.password();
-    made_.password_file = settings_.password_file;
+    if (made_.user.empty()) made_.user = defaults.user.value_or("");
     if (!made_.password.empty()) return;
     const char* own = std::getenv("MYSQL_PWD");
     if (own && *own) made_.password = own;
@@ -135,15 +133,11 @@ std::string Server::text() const {
   return socket.empty() ? fmt::format("{}:{}", host, port) : socket;
 }
 
-bool read_password_again(Options& o) {
-  std::optional<std::string> now;
-  if (o.password_of_cnf) {
-    if (auto defaults = client_defaults()) now = std::move(defaults->password);
-  } else if (!o.password_file.empty()) {
-    if (auto read = read_secret(o.password_file)) now = std::move(*read);
-  }
-  if (!now || *now == o.password) return false;
-  o.password = std::move(*now);
+bool Options::read_password_again() {
+  if (!password_of_cnf) return LoginOptions::read_password_again();
+  const auto defaults = client_defaults();
+  if (!defaults || !defaults->password || *defaults->password == password) return false;
+  password = *defaults->password;
   return true;
 }
 

@@ -124,18 +124,10 @@ std::string Server::text() const {
                         : fmt::format("{}/.s.PGSQL.{}", socket, port);
 }
 
-bool read_password_again(Options& o) {
-  if (o.password_file.empty()) return false;
-  auto now = read_secret(o.password_file);
-  if (!now || *now == o.password) return false;
-  o.password = std::move(*now);
-  return true;
-}
-
 Result<Options> parse_options(const Url& url, const Traits& traits, const Settings& settings) {
   UrlItems given{items, url, traits, settings};
   Options o;
-  static_cast<StoreOptions&>(o) = given.store_options();
+  static_cast<LoginOptions&>(o) = given.login_options();
   o.prefix = given.prefix("dlock:");
   if (o.prefix.size() > 50) given.wrong("prefix", o.prefix, "at most 50 bytes");
   if (std::any_of(o.prefix.begin(), o.prefix.end(),
@@ -143,9 +135,6 @@ Result<Options> parse_options(const Url& url, const Traits& traits, const Settin
     given.wrong("prefix", o.prefix, "ASCII: a database may have any encoding");
   servers(given, url, o);
   if (o.database.size() > 63) given.wrong("database", o.database, "at most 63 characters");
-  o.user = url.user;
-  o.password = given.password();
-  o.password_file = settings.password_file;
   o.poll = given.text("wake") == "poll";
   o.key_kind = given.text("key");
   const auto files = tls(given, url, settings, o);

@@ -20,12 +20,12 @@ Topology topology_of(std::string_view scheme) noexcept {
 class Parser {
  public:
   Parser(const Url& url, const Traits& traits, const Settings& settings, Topology topology)
-      : url_(url), settings_(settings), items_(items, url, traits, settings) {
+      : url_(url), items_(items, url, traits, settings) {
     made_.topology = topology;
   }
 
   Result<Options> parse() {
-    static_cast<StoreOptions&>(made_) = items_.store_options();
+    static_cast<LoginOptions&>(made_) = items_.login_options();
     made_.prefix = items_.prefix("dlock:");
     if (made_.prefix.find_first_of("{}") != made_.prefix.npos)
       items_.wrong("prefix", made_.prefix,
@@ -91,9 +91,6 @@ class Parser {
   }
 
   void login() {
-    made_.user = url_.user;
-    made_.password = items_.password();
-    made_.password_file = settings_.password_file;
     if (made_.password.empty())
       if (const char* own = std::getenv("REDISCLI_AUTH")) made_.password = own;
     if (!made_.user.empty() && made_.password.empty())
@@ -102,7 +99,6 @@ class Parser {
   }
 
   const Url& url_;
-  const Settings& settings_;
   UrlItems items_;
   Options made_;
 };
