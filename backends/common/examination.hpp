@@ -17,18 +17,18 @@ class Findings {
  public:
   explicit Findings(std::string of = {}) : of_(std::move(of)) {}
 
-  // One check: what was asked for and seen, the judgement, and the advice unless that is good.
-  void add(std::string_view what, std::string seen, Finding::Level level,
+  // One check: the fact and its value, the judgement, and the advice unless that is good.
+  void add(std::string_view what, std::string value, Finding::Level level,
            std::string_view advice = {}) {
     const bool good = level == Finding::Level::good;
-    all_.push_back({level, std::string(what) + of_, std::move(seen),
+    all_.push_back({level, std::string(what) + of_, std::move(value),
                     good ? std::string() : std::string(advice)});
   }
   void add(std::vector<Finding> more) {
     all_.insert(all_.end(), std::make_move_iterator(more.begin()),
                 std::make_move_iterator(more.end()));
   }
-  std::vector<Finding> take() { return std::move(all_); }
+  std::vector<Finding> extract() { return std::move(all_); }
 
  private:
   const std::string of_;  // appended to each name: " of HOST"

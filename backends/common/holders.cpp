@@ -50,7 +50,7 @@ std::optional<Holders> decode(std::string_view text) {
   out.key = std::move(*key);
   RecordReader in{text.substr(end + 1)};
   while (in.good() && !in.done()) {
-    if (in.word() != "H") return std::nullopt;
+    if (in.field() != "H") return std::nullopt;
     LockState::Holder h;
     h.owner = in.owner();
     h.mode = in.mode();

@@ -27,7 +27,7 @@ namespace {
 // The longest wait for a new answer while former addresses are known.
 constexpr Duration freshness = std::chrono::seconds{1};
 
-Found ask(const std::string& host, int flags) {
+Found resolve(const std::string& host, int flags) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = flags;
@@ -78,18 +78,18 @@ struct Lookup::Names {
     const std::lock_guard lock(mutex);
     auto& under_way = names[host].under_way;
     if (under_way) return under_way;
-    auto asked = std::make_shared<Question>();
-    if (!asked->over) return nullptr;
+    auto query = std::make_shared<Question>();
+    if (!query->over) return nullptr;
     try {
-      thread_without_signals([host, asked] {
-        Found found = ask(host, AI_ADDRCONFIG);
+      thread_without_signals([host, query] {
+        Found found = resolve(host, AI_ADDRCONFIG);
         all().answered(host, found);
-        const std::lock_guard answer(asked->mutex);
-        asked->found = std::move(found);
-        ::eventfd_write(asked->over.get(), 1);
+        const std::lock_guard answer(query->mutex);
+        query->found = std::move(found);
+        ::eventfd_write(query->over.get(), 1);
       }).detach();  // nobody waits for it
     } catch (const std::system_error&) { return nullptr; }
-    return under_way = std::move(asked);
+    return under_way = std::move(query);
   }
   void answered(const std::string& host, const Found& found) {
     const std::lock_guard lock(mutex);
@@ -107,7 +107,7 @@ std::string Address::text() const {
 
 Lookup::Lookup(const std::string& host, std::uint16_t port, Deadline until)
     : host_(host), port_(port), until_(until), patience_(until) {
-  if (Found literal = ask(host, AI_NUMERICHOST); literal.error != EAI_NONAME) {
+  if (Found literal = resolve(host, AI_NUMERICHOST); literal.error != EAI_NONAME) {
     if (literal.error == 0) known_ = with_port(literal.addresses);
     else
       known_ = fail(Errc::unavailable,
@@ -155,11 +155,11 @@ std::optional<Result<Addresses>> Lookup::answer() {
 }
 
 Result<Addresses> look_up(const std::string& host, std::uint16_t port, Deadline until) {
-  Lookup asked(host, port, until);
+  Lookup lookup(host, port, until);
   for (;;) {
-    if (auto answer = asked.answer()) return std::move(*answer);
-    pollfd over{asked.fd(), POLLIN, 0};
-    (void)wait_until({&over, 1}, asked.patience());
+    if (auto answer = lookup.answer()) return std::move(*answer);
+    pollfd over{lookup.fd(), POLLIN, 0};
+    (void)wait_until({&over, 1}, lookup.patience());
   }
 }
 

@@ -19,7 +19,7 @@ inline std::optional<unsigned> newer_layout(std::string_view record) {
   return layout && *layout > 1 ? layout : std::nullopt;
 }
 
-// Reads a record of which every word counts: one that is missing, or is not what was asked for,
+// Reads a record of which every field counts: one that is missing, or is not what was asked for,
 // makes the whole record bad, because it may mean a holder. What is read after that is nothing, or
 // zero.
 class RecordReader {
@@ -29,8 +29,8 @@ class RecordReader {
   bool done() const noexcept { return rest_.empty(); }
   bool good() const noexcept { return good_; }
 
-  // `end`: what follows the word, a space or the end of the line.
-  std::string_view word(char end = ' ') noexcept {
+  // `end`: what follows the field, a space or the end of the line.
+  std::string_view field(char end = ' ') noexcept {
     std::size_t n = 0;
     while (n < rest_.size() && rest_[n] != ' ' && rest_[n] != '\n') ++n;
     if (n == 0 || n == rest_.size() || rest_[n] != end) return fail();
@@ -40,7 +40,7 @@ class RecordReader {
   }
   template <class T = std::uint64_t>
   T number(T most = std::numeric_limits<T>::max(), char end = ' ') noexcept {
-    const auto value = parse_number<std::uint64_t>(word(end));
+    const auto value = parse_number<std::uint64_t>(field(end));
     if (!value || *value > static_cast<std::uint64_t>(most)) fail();
     return static_cast<T>(value.value_or(0));
   }
@@ -50,17 +50,17 @@ class RecordReader {
     return never;
   }
   Owner owner() noexcept {
-    const auto o = Owner::parse(word());
+    const auto o = Owner::parse(field());
     if (!o) fail();
     return o.value_or(Owner{});
   }
   Mode mode() noexcept {
-    const auto m = parse_mode(word());
+    const auto m = parse_mode(field());
     if (!m) fail();
     return m.value_or(Mode::exclusive);
   }
-  std::string_view who() noexcept {  // the last word of a line; "-": nothing
-    const std::string_view w = word('\n');
+  std::string_view who() noexcept {  // the last field of a line; "-": nothing
+    const std::string_view w = field('\n');
     return w == "-" ? std::string_view{} : w;
   }
 

@@ -16,7 +16,7 @@
 
 namespace dlock {
 
-// Of `Options` it needs StoreOptions, `servers` and `database`, and read_password_again().
+// `Options`: LoginOptions with `servers` and `database`.
 template <class Options, class Session>
 class SqlClient {
  public:
@@ -46,7 +46,7 @@ class SqlClient {
 
   // An idle session, or a new one. It has no lock that another could wait for, and no transaction.
   // `any`: one that cannot write will do.
-  Result<std::unique_ptr<Connection>> take(Deadline until, bool any = false) {
+  Result<std::unique_ptr<Connection>> connection(Deadline until, bool any = false) {
     if (!idle_.empty()) {
       auto c = std::move(idle_.back());
       idle_.pop_back();
@@ -63,7 +63,7 @@ class SqlClient {
                              static_cast<Duration::rep>(options_.servers.size() - tried);
       const bool alone = ever_connected_ && options_.servers.size() == 1;
       auto c = open(alone ? nullptr : &share);
-      if (!c && c.error().code == Errc::denied && read_password_again(options_))
+      if (!c && c.error().code == Errc::denied && options_.read_password_again())
         c = open(alone ? nullptr : &share);
       auto fits = c ? fit(**c, any, until) : Result<void>(fail(std::move(c.error())));
       if (fits) {
@@ -90,7 +90,7 @@ class SqlClient {
   template <class T>
   Result<T> run(Deadline until, bool make, const Step<T>& step) {
     for (unsigned failures = 0;; ++failures) {
-      auto c = take(until);
+      auto c = connection(until);
       if (!c) {
         if (!retryable(c.error().code) || !pause(failures, until))
           return fail(std::move(c.error()));

@@ -27,8 +27,8 @@ class SqlHeldBackend : public Base {
   Result<Renewal> renew(const Lease& lease, Duration ttl) override {
     Held* h = mine(lease.key, lease.owner);
     if (!h) {
-      TRY(seen, this->look(lease.key));
-      if (!seen.is(lease.owner)) return Lost{"there is no lock with this handle"};
+      TRY(found, this->read_record(lease.key));
+      if (!found.is(lease.owner)) return Lost{"there is no lock with this handle"};
       return fail(this->refuse("only the process that has the connection can renew it"));
     }
     const auto over = [&](std::string_view why) {
@@ -59,10 +59,10 @@ class SqlHeldBackend : public Base {
   Result<Released> release(const Lease& lease, std::optional<RunEnd>) override {
     Held* h = mine(lease.key, lease.owner);
     if (!h) {
-      TRY(seen, this->look(lease.key));
-      if (!seen.is(lease.owner)) return Released::was_not_held;
+      TRY(found, this->read_record(lease.key));
+      if (!found.is(lease.owner)) return Released::was_not_held;
       return fail(this->refuse(fmt::format(
-          "only the process that has the connection can release it ({})", seen.who.text())));
+          "only the process that has the connection can release it ({})", found.who.text())));
     }
     // Without a session there is no lock: it ended before, or it ends now.
     bool was = false;

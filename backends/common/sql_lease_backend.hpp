@@ -74,17 +74,17 @@ class SqlLeaseBackend final : public Backend {
 
   Result<Released> revoke(const Key& key) override {
     FencingToken newest = 0;
-    TRY(asked, run_if_there<bool>([&](Connection& c) {
+    TRY(revoked, run_if_there<bool>([&](Connection& c) {
           return table_.revoke(c, name_of(key), newest, client_.usual_deadline());
         }));
-    return asked ? Released::yes : Released::was_not_held;
+    return revoked ? Released::yes : Released::was_not_held;
   }
 
   Result<Validity> check(const Key& key, const GrantId& id) override {
-    TRY(seen, look(key));
-    const auto& all = seen.state.holders;
+    TRY(row, read_row(key));
+    const auto& all = row.state.holders;
     const bool valid = std::any_of(
-        all.begin(), all.end(), [&](const auto& h) { return is(h, id) && h.deadline > seen.now; });
+        all.begin(), all.end(), [&](const auto& h) { return is(h, id) && h.deadline > row.now; });
     return valid ? Validity::valid : Validity::stale;
   }
 
@@ -103,11 +103,11 @@ class SqlLeaseBackend final : public Backend {
   }
 
   Result<Starts> starts(const Key& key) override {
-    TRY(seen, look(key));
-    if (!seen.exists)
+    TRY(row, read_row(key));
+    if (!row.exists)
       return fail(Errc::protocol,
                   fmt::format("{}: there is no record of a lock that is held", where()));
-    return Starts{seen.now, seen.start};
+    return Starts{row.now, row.start};
   }
   Result<Noted> note_start(const Lease& lease, const StartChange& change) override {
     return run<Noted>(held(lease.key, lease.owner), [&](Connection& c) {
@@ -187,9 +187,9 @@ class SqlLeaseBackend final : public Backend {
       return step(c);
     });
   }
-  Result<typename Table::Seen> look(const Key& key) {
-    return run_if_there<typename Table::Seen>(
-        [&](Connection& c) { return table_.look(c, name_of(key), client_.usual_deadline()); });
+  Result<typename Table::Row> read_row(const Key& key) {
+    return run_if_there<typename Table::Row>(
+        [&](Connection& c) { return table_.read_row(c, name_of(key), client_.usual_deadline()); });
   }
 
   // A new session takes the locks of the grant, so that its end still wakes the next one.
@@ -207,7 +207,7 @@ class SqlLeaseBackend final : public Backend {
       r.known.wake = std::move(h->known.wake);
       h->known = std::move(r.known);
       if (!h->connection && table_.setup().wakes)
-        if (auto c = client_.take(client_.usual_deadline())) {
+        if (auto c = client_.connection(client_.usual_deadline())) {
           table_.adopt(**c, name, r.mine, h->known, client_.usual_deadline());
           h->connection = std::move(*c);
         }
@@ -223,30 +223,30 @@ class SqlLeaseBackend final : public Backend {
 
   Result<std::optional<KeyView>> view_of(Connection& c, const std::string& stored) {
     const std::string name = client_.options().prefix + stored;
-    TRY(seen, table_.look(c, name, client_.usual_deadline()));
-    if (!seen.exists) return std::nullopt;
-    LockState s = seen.state;
+    TRY(row, table_.read_row(c, name, client_.usual_deadline()));
+    if (!row.exists) return std::nullopt;
+    LockState s = row.state;
     TRY(waiting, table_.waiters(c, name, client_.usual_deadline()));
     for (auto& w : waiting)
-      if (!s.holder(w.owner, seen.now)) s.waiters.push_back(std::move(w));
+      if (!s.holder(w.owner, row.now)) s.waiters.push_back(std::move(w));
     if (s.holders.empty() && s.waiters.empty() && s.fence == 0) return std::nullopt;
-    std::string key = seen.holders.key;
-    if (const auto told = key_from_store_name(stored)) key = told->text();
-    KeyView v = view(s, key.empty() ? stored : key, seen.now);
-    s.expire(seen.now);
+    std::string key = row.holders.key;
+    if (const auto named = key_from_store_name(stored)) key = named->text();
+    KeyView v = view(s, key.empty() ? stored : key, row.now);
+    s.expire(row.now);
     for (const auto& h : s.holders) {
       const auto shown = std::find_if(v.holders.begin(), v.holders.end(),
                                       [&](const HolderView& one) { return one.token == h.token; });
-      if (const Micros granted = seen.holders.granted_at(h); seen.now >= granted)
-        shown->held = Duration{seen.now - granted};
-      shown->revoked = h.token <= seen.revoked;
-      if (h.since > seen.now + 1'000'000)
+      if (const Micros granted = row.holders.granted_at(h); row.now >= granted)
+        shown->held = Duration{row.now - granted};
+      shown->revoked = h.token <= row.revoked;
+      if (h.since > row.now + 1'000'000)
         v.notes.push_back(
             "the server's clock went back since this grant: it ends that much later, unless it is "
             "released");
     }
-    v.last_run = seen.last_run;
-    if (seen.start) v.noted_start = seen.start->at;
+    v.last_run = row.last_run;
+    if (row.start) v.noted_start = row.start->at;
     if (!table_.setup().wakes) v.notes.push_back("wake=poll: waiters poll");
     return v;
   }

@@ -56,17 +56,17 @@ class SqlLeaseWaiter final : public Waiter {
 
   Result<Progress> poll(Duration slice) override {
     const Deadline end = later(Clock::now(), slice);
-    if (asking_.name.empty()) {
-      asking_.name = backend_.name_of(request_.key);
-      asking_.key = request_.key.text();
-      asking_.untried = !Table::locks_by_owner || !backend_.holds_any(request_.owner);
-      asking_.ask = {.owner = request_.owner,
-                     .mode = request_.mode,
-                     .limit = request_.limit,
-                     .ttl = request_.ttl.count(),
-                     .delay = request_.lock_delay.count(),
-                     .wait = request_.wait,
-                     .meta = request_.identity.encode()};
+    if (attempt_.name.empty()) {
+      attempt_.name = backend_.name_of(request_.key);
+      attempt_.key = request_.key.text();
+      attempt_.untried = !Table::locks_by_owner || !backend_.holds_any(request_.owner);
+      attempt_.request = {.owner = request_.owner,
+                          .mode = request_.mode,
+                          .limit = request_.limit,
+                          .ttl = request_.ttl.count(),
+                          .delay = request_.lock_delay.count(),
+                          .wait = request_.wait,
+                          .meta = request_.identity.encode()};
     }
     // repeated for a lock that we hold
     if (const auto* h = backend_.held(request_.key, request_.owner); h && !connection_) {
@@ -129,10 +129,10 @@ class SqlLeaseWaiter final : public Waiter {
     const Deadline until = client().usual_deadline();
     if (connection_ && !connection_->broken()) return {};
     client().drop(std::move(connection_));
-    asking_.first = true;
-    asking_.give_up.clear();
-    asking_.seen.reset();
-    TRY(c, client().take_writer(until));
+    attempt_.first = true;
+    attempt_.give_up.clear();
+    attempt_.row.reset();
+    TRY(c, client().writer(until));
     connection_ = std::move(c);
     table().adapt(*connection_, client().options());
     return Table::keep_session(*connection_, request_.ttl, until);
@@ -141,7 +141,7 @@ class SqlLeaseWaiter final : public Waiter {
   Progress waiting() {
     if (!reported_ && connection_ && !connection_->under_way() && !connection_->broken()) {
       if (const auto n =
-              table().ahead(*connection_, asking_.name, request_.owner, client().usual_deadline()))
+              table().ahead(*connection_, attempt_.name, request_.owner, client().usual_deadline()))
         last_.ahead = *n;
       reported_ = true;
     }
@@ -205,23 +205,23 @@ class SqlLeaseWaiter final : public Waiter {
   Result<std::optional<Progress>> request_over(Deadline until) {
     const bool wakes = table().setup().wakes;
     if (!wakes && requested_ && Clock::now() >= refresh_at_) {
-      TRY_VOID(table().say_alive(*connection_, asking_.name, request_.owner, until));
+      TRY_VOID(table().say_alive(*connection_, attempt_.name, request_.owner, until));
       refresh_at_ = later(Clock::now(), Duration{table().setup().patience / 3});
     }
     tried_ = true;
-    TRY(out, table().acquire(*connection_, asking_, until));
+    TRY(out, table().acquire(*connection_, attempt_, until));
     requested_ = true;
     if (std::holds_alternative<LockState::Granted>(out.answer)) return std::optional{granted(out)};
     if (std::holds_alternative<LockState::Busy>(out.answer)) {
       std::optional<HolderView> by;
       if (out.in_the_way) by = view(*out.in_the_way, out.now);
-      if (table().end_locks(*connection_, asking_.name, request_.owner, {}, true,
+      if (table().end_locks(*connection_, attempt_.name, request_.owner, {}, true,
                             later(Clock::now(), client().options().op_timeout)))
         client().give_back(std::move(connection_));
       return Busy{std::move(by)};
     }
     if (!wakes) {
-      TRY(n, table().ahead(*connection_, asking_.name, request_.owner, until));
+      TRY(n, table().ahead(*connection_, attempt_.name, request_.owner, until));
       last_.ahead = n;
     }
     plan(out);
@@ -248,7 +248,7 @@ class SqlLeaseWaiter final : public Waiter {
 
   Result<void> start_wait() {
     wait_began_ = Clock::now();
-    return table().listen(*connection_, asking_, target_.lock, wait_);
+    return table().listen(*connection_, attempt_, target_.lock, wait_);
   }
 
   Result<bool> receive(Deadline end) {  // false: not yet
@@ -257,7 +257,7 @@ class SqlLeaseWaiter final : public Waiter {
     auto answer = connection_->receive({std::min(end, answer_by), client().options().interrupt_fd});
     if (!answer) {
       gone_.reset();
-      if (Table::may_wait_further(*connection_, asking_)) return true;
+      if (Table::may_wait_further(*connection_, attempt_)) return true;
       const bool again = connection_->broken() || connection_->remedy() == Remedy::create;
       if (again && ++breaks_ <= 3) return true;  // request() connects again
       return fail(std::move(answer.error()));
@@ -269,10 +269,10 @@ class SqlLeaseWaiter final : public Waiter {
     }
     ++backend_.wakeups_;
     breaks_ = 0;
-    TRY(heard, table().heard(*connection_, asking_, std::move(**answer), wait_began_,
-                             later(Clock::now(), patience)));
-    if (heard.obtained) gone_ = target_.lock;
-    asking_.seen = std::move(heard.seen);
+    TRY(waited, table().waited(*connection_, attempt_, std::move(**answer), wait_began_,
+                               later(Clock::now(), patience)));
+    if (waited.obtained) gone_ = target_.lock;
+    attempt_.row = std::move(waited.row);
     if (Clock::now() - wait_began_ > at_once) idle_ = {};
     return true;
   }
@@ -280,7 +280,7 @@ class SqlLeaseWaiter final : public Waiter {
   LeaseBackend& backend_;
   const Request request_;
   std::unique_ptr<Connection> connection_;
-  typename Table::Asking asking_;
+  typename Table::Attempt attempt_;
   Waiting last_;
   bool requested_ = false, reported_ = false;  // reported_: last_.ahead is right
   bool tried_ = false;                         // something was sent

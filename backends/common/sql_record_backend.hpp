@@ -60,18 +60,18 @@ class SqlRecordBackend : public Backend {
   const Traits& traits() const noexcept override { return traits_; }
   std::string where() const override { return client_.options().where; }
   Result<Validity> check(const Key& key, const GrantId& id) override {
-    TRY(seen, look(key));
-    return seen.is(id) ? Validity::valid : Validity::stale;
+    TRY(found, read_record(key));
+    return found.is(id) ? Validity::valid : Validity::stale;
   }
   Result<std::optional<KeyView>> inspect(const Key& key) override {
-    TRY(seen, look(key));
-    if (!seen.exists && !seen.held) return std::nullopt;
+    TRY(found, read_record(key));
+    if (!found.exists && !found.held) return std::nullopt;
     KeyView v;
     v.key = key.text();
-    v.fence = seen.fence;
+    v.fence = found.fence;
     v.waiters_known = false;
-    if (auto holder = seen.holder()) v.holders.push_back(std::move(*holder));
-    if (auto why = seen.why(); !why.empty()) v.notes.push_back(std::move(why));
+    if (auto holder = found.holder()) v.holders.push_back(std::move(*holder));
+    if (auto why = found.why(); !why.empty()) v.notes.push_back(std::move(why));
     return v;
   }
   Result<std::vector<Finding>> doctor() override { return client_.examine(traits_); }
@@ -80,7 +80,7 @@ class SqlRecordBackend : public Backend {
  protected:
   using Connection = typename Sessions::Connection;
 
-  virtual Result<LockRecord> look(const Key&) = 0;
+  virtual Result<LockRecord> read_record(const Key&) = 0;
   Error refuse(std::string_view what) const {
     return {Errc::usage, fmt::format("{}, recipe {}: {}", traits_.family, traits_.recipe, what)};
   }

@@ -1,11 +1,55 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/url_items.hpp"
 #include <fmt/format.h>
+#include <algorithm>
+#include <utility>
 #include "core/duration.hpp"
 #include "core/number.hpp"
 #include "core/text.hpp"
+#include "util/file.hpp"
 
 namespace dlock {
+namespace {
+
+bool contains(std::string_view list, std::string_view name) {
+  while (!list.empty())
+    if (take_word(list, ' ') == name) return true;
+  return false;
+}
+
+bool fits(const UrlItem& row, std::string_view value) {
+  switch (row.type) {
+    case UrlItem::text: break;
+    case UrlItem::yes_no: return value == "yes" || value == "no";
+    case UrlItem::choice: return contains(row.range, value);
+    case UrlItem::identifier: return is_identifier(value);
+    case UrlItem::number: {
+      const auto number = parse_number<unsigned>(value);
+      return number && number <= parse_number<unsigned>(row.range);
+    }
+    case UrlItem::duration: {
+      const auto duration = parse_duration(value);
+      return duration && *duration >= parse_duration(row.range).value_or(Duration{1});
+    }
+  }
+  return true;
+}
+
+std::string allowed(const UrlItem& row) {
+  if (row.type == UrlItem::yes_no) return "yes or no";
+  if (row.type == UrlItem::number) return fmt::format("a number from 0 to {}", row.range);
+  if (row.type == UrlItem::identifier) return "a name of letters, digits, _ and $, at most 64 long";
+  return std::string{row.allowed};
+}
+
+}  // namespace
+
+bool is_identifier(std::string_view s) noexcept {
+  return !s.empty() && s.size() <= 64 && std::all_of(s.begin(), s.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '$';
+  });
+}
 
 Result<void> can_list(std::string_view prefix) {
   if (!prefix.empty()) return {};
@@ -18,6 +62,34 @@ std::string Endpoint::text() const {
                                      : fmt::format("[{}]:{}", host, port);
 }
 
+bool LoginOptions::read_password_again() {
+  if (password_file.empty()) return false;
+  auto now = read_secret(password_file);
+  if (!now || *now == password) return false;
+  password = std::move(*now);
+  return true;
+}
+
+UrlItems::UrlItems(std::span<const UrlItem> rows, const Url& url, const Traits& traits,
+                   const Settings& settings)
+    : rows_(rows), url_(url), traits_(traits), settings_(settings) {
+  for (const auto& [item, value] : url.items)
+    for (const UrlItem& row : rows) {
+      if (!row.covers(item)) continue;
+      if (!row.elsewhere.empty() && !url.scheme.ends_with("+unix"))
+        wrong(
+            item, value,
+            fmt::format("an item of {}+unix only; others write {}", traits.family, row.elsewhere));
+      if (!row.recipes.empty() && !contains(row.recipes, traits.recipe))
+        wrong(item, value, fmt::format("nothing but with recipe {}", row.recipes));
+      judge(row, item, value);
+    }
+}
+
+void UrlItems::judge(const UrlItem& row, std::string_view called, std::string_view value) {
+  if (!fits(row, value)) wrong(called, value, allowed(row));
+}
+
 void UrlItems::wrong(std::string_view item, std::string_view value, std::string_view allowed) {
   if (wrong_.empty()) wrong_ = fmt::format("{} is {}; allowed is {}", item, quoted(value), allowed);
 }
@@ -27,48 +99,32 @@ Result<void> UrlItems::verdict() const {
   return fail(Errc::usage, fmt::format("backend URL {}: {}", quoted(url_.redacted(), 300), wrong_));
 }
 
-std::optional<std::string_view> UrlItems::only(std::string_view item, std::string_view recipes) {
-  const auto given = text(item);
-  if (given &&
-      fmt::format(" {} ", recipes).find(fmt::format(" {} ", traits_.recipe)) == std::string::npos)
-    wrong(item, *given, fmt::format("nothing but with recipe {}", recipes));
-  return given;
+std::string_view UrlItems::text(std::string_view item) const {
+  if (const auto given = url_.item(item)) return *given;
+  for (const UrlItem& row : rows_)
+    if (row.covers(item)) return row.usual;
+  return {};
 }
 
-std::optional<bool> UrlItems::yes_no(std::string_view item) {
-  const auto given = text(item);
-  if (given && *given != "yes" && *given != "no") wrong(item, *given, "yes or no");
-  return given ? std::optional{*given == "yes"} : std::nullopt;
+unsigned UrlItems::number(std::string_view item) const {
+  return parse_number<unsigned>(text(item)).value_or(0);
 }
 
-std::optional<unsigned> UrlItems::number(std::string_view item, unsigned most) {
-  const auto given = text(item);
-  return given ? number(item, *given, most) : std::nullopt;
-}
-
-std::optional<unsigned> UrlItems::number(std::string_view called, std::string_view digits,
-                                         unsigned most) {
-  if (const auto value = parse_number<unsigned>(digits); value && *value <= most) return value;
-  wrong(called, digits, fmt::format("a number from 0 to {}", most));
-  return std::nullopt;
-}
-
-std::optional<Duration> UrlItems::duration(std::string_view item, Duration least,
-                                           std::string_view allowed) {
-  const auto given = text(item);
-  if (!given) return std::nullopt;
-  const auto d = parse_duration(*given);
-  if (d && *d >= least) return *d;
-  wrong(item, *given, allowed);
-  return std::nullopt;
+std::optional<Duration> UrlItems::duration(std::string_view item) const {
+  const auto value = parse_duration(text(item));
+  return value ? std::optional{*value} : std::nullopt;
 }
 
 StoreOptions UrlItems::store_options() const {
   return {settings_.op_timeout, settings_.connect_timeout, settings_.interrupt_fd, url_.redacted()};
 }
 
+LoginOptions UrlItems::login_options() const {
+  return {store_options(), url_.user, password(), settings_.password_file};
+}
+
 std::string UrlItems::prefix(std::string_view native) const {
-  return std::string{text("prefix").value_or(traits_.native ? native : "")};
+  return std::string{url_.item("prefix").value_or(traits_.native ? native : "")};
 }
 
 std::string UrlItems::password() const {
@@ -76,24 +132,18 @@ std::string UrlItems::password() const {
 }
 
 std::optional<TlsOptions> UrlItems::tls(bool by_scheme, bool socket, std::string_view how) {
-  const auto asked = yes_no("tls");
-  const bool on = by_scheme || asked == true;
-  if (by_scheme && asked == false) wrong("tls", "no", fmt::format("yes, with {}://", url_.scheme));
+  const bool on = by_scheme || yes("tls");
+  if (by_scheme && text("tls") == "no")
+    wrong("tls", "no", fmt::format("yes, with {}://", url_.scheme));
   if (on && socket) wrong("tls", "yes", "no, with a unix socket");
   const auto file = [&](std::string_view item, const std::string& setting) {
-    const auto in_url = text(item);
+    const auto in_url = url_.item(item);
     if (!on && in_url) wrong(item, *in_url, fmt::format("nothing without TLS: {}", how));
     return !setting.empty() ? setting : std::string{in_url.value_or("")};
   };
   TlsOptions made{file("tls_ca", settings_.tls_ca), file("tls_cert", settings_.tls_cert),
                   file("tls_key", settings_.tls_key), settings_.tls_insecure};
   return on ? std::optional{std::move(made)} : std::nullopt;
-}
-
-void UrlItems::no_tls(std::string_view allowed) {
-  if (const auto asked = text("tls"); asked && *asked != "no") wrong("tls", *asked, allowed);
-  for (const std::string* file : {&settings_.tls_ca, &settings_.tls_cert, &settings_.tls_key})
-    if (!file->empty()) wrong("tls", *file, allowed);
 }
 
 }  // namespace dlock

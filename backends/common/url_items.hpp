@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include "core/factory.hpp"
@@ -23,11 +24,14 @@ struct TlsOptions {
   bool insecure = false;  // verify nothing (--tls-insecure)
 };
 
-// How to reach and log in to servers that dlock speaks to over sockets of its own (net/).
+// How to log in to servers.
 struct LoginOptions : StoreOptions {
   std::string user, password;
-  std::string password_file;  // that it came from; empty: from none
-  std::optional<TlsOptions> tls;
+  std::string password_file;        // that it came from; empty: from none
+  std::optional<TlsOptions> tls{};  // not of a client library that has options of its own
+
+  // Reads the file of the password again. True: it has another one, which is in `password` now.
+  bool read_password_again();
 };
 
 // The address of such a server: host and port, or a unix socket.
@@ -43,36 +47,38 @@ struct Endpoint {
 // Errc::usage: without a prefix every name in the store may be a key, so none can be listed.
 Result<void> can_list(std::string_view prefix);
 
-// Reads the items of one URL and keeps the first that is wrong; the readers then answer "not
-// there". All three outlive it.
+// Letters, digits, _ and $, at most 64: a name that needs no escapes between backquotes in SQL.
+bool is_identifier(std::string_view) noexcept;
+
+// Judges the items of one URL by their rows, keeps the first that is wrong, and reads them. All
+// four outlive it.
 class UrlItems {
  public:
-  UrlItems(const Url& url, const Traits& traits, const Settings& settings)
-      : url_(url), traits_(traits), settings_(settings) {}
+  UrlItems(std::span<const UrlItem> rows, const Url&, const Traits&, const Settings&);
 
+  // The value as one of this type.
+  void judge(const UrlItem&, std::string_view called, std::string_view value);
   void wrong(std::string_view item, std::string_view value, std::string_view allowed);
-  // Errc::usage with the URL, the item, its value and what is allowed.
+  // Errc::usage with the URL, the item, its value and what is allowed. Only without it do the
+  // following mean anything.
   Result<void> verdict() const;
 
-  std::optional<std::string_view> text(std::string_view item) const { return url_.item(item); }
-  // An item of these recipes alone, "lease insert".
-  std::optional<std::string_view> only(std::string_view item, std::string_view recipes);
-  std::optional<bool> yes_no(std::string_view item);
-  std::optional<unsigned> number(std::string_view item, unsigned most);
-  std::optional<unsigned> number(std::string_view called, std::string_view text, unsigned most);
-  // `allowed`: what a duration of at least `least` is called in a refusal.
-  std::optional<Duration> duration(std::string_view item, Duration least, std::string_view allowed);
+  // Of the URL, else the usual value.
+  std::string_view text(std::string_view item) const;
+  bool yes(std::string_view item) const { return text(item) == "yes"; }
+  unsigned number(std::string_view item) const;                   // none: 0
+  std::optional<Duration> duration(std::string_view item) const;  // nullopt: none
 
   StoreOptions store_options() const;
+  LoginOptions login_options() const;  // without TLS
   // ?prefix=, or what a recipe has without one: dlock's own keys have `native`.
   std::string prefix(std::string_view native) const;
   std::string password() const;  // of the settings, else of the URL
   // `by_scheme`: the scheme asks for it; `socket`: a unix socket has none; `how`: how a URL asks.
   std::optional<TlsOptions> tls(bool by_scheme, bool socket, std::string_view how);
-  // Of a store that is not reached by TLS.
-  void no_tls(std::string_view allowed);
 
  private:
+  const std::span<const UrlItem> rows_;
   const Url& url_;
   const Traits& traits_;
   const Settings& settings_;

@@ -13,8 +13,8 @@ using Level = Finding::Level;
 
 constexpr std::int64_t usual_quota = std::int64_t{2} << 30U;
 
-Result<Json> ask(Client& client, std::string_view path, Json body = Json::object()) {
-  return client.ask("examine", path, std::move(body), client.usual_deadline());
+Result<Json> query(Client& client, std::string_view path, Json body = Json::object()) {
+  return client.query("examine", path, std::move(body), client.usual_deadline());
 }
 
 // One member, asked by itself. An error: it is not there. Its cluster is added to `clusters`.
@@ -22,7 +22,7 @@ Result<std::vector<Finding>> examine_member(const Client& all, std::size_t endpo
                                             std::set<std::string>& clusters) {
   Client client = all.only(endpoint);
   Findings found{" of " + client.options().endpoints.front().text()};
-  TRY(status, ask(client, "/v3/maintenance/status"));
+  TRY(status, query(client, "/v3/maintenance/status"));
   clusters.insert(text_of(member(status, "header"), "cluster_id"));
 
   const std::string version = text_of(status, "version");
@@ -49,11 +49,11 @@ Result<std::vector<Finding>> examine_member(const Client& all, std::size_t endpo
   found.add("clock", fmt::format("{:+.0f} s against this host", off),
             good_if(off < 2 && off > -2, Level::warning),
             "leases do not need it; --once-per and the times shown do: synchronise them");
-  return found.take();
+  return found.extract();
 }
 
 void alarms(Client& client, Findings& found) {
-  const auto list = ask(client, "/v3/maintenance/alarm", {{"action", "GET"}});
+  const auto list = query(client, "/v3/maintenance/alarm", {{"action", "GET"}});
   if (!list) return found.add("alarms", "may not be asked", Level::unknown);
   std::set<std::string> kinds;
   for (const Json& one : member(*list, "alarms")) kinds.insert(printable(text_of(one, "alarm")));
@@ -64,7 +64,7 @@ void alarms(Client& client, Findings& found) {
 }
 
 void members(Client& client, Findings& found) {
-  const auto list = ask(client, "/v3/cluster/member/list");
+  const auto list = query(client, "/v3/cluster/member/list");
   if (!list) return found.add("members", "may not be asked", Level::unknown);
   const std::size_t n = member(*list, "members").size();
   found.add("members", std::to_string(n), good_if(n >= 3 && n % 2 == 1, Level::warning),
@@ -91,7 +91,7 @@ void rights(Client& client, Findings& found) {
 
 // The shortest lease that etcd gives tells its election timeout: it is one and a half.
 void leases(Client& client, Findings& found) {
-  const auto made = ask(client, "/v3/lease/grant", {{"TTL", "1"}});
+  const auto made = query(client, "/v3/lease/grant", {{"TTL", "1"}});
   if (!made)
     return found.add("leases", printable(made.error().message), Level::bad,
                      "nothing can be locked");
@@ -119,7 +119,7 @@ Result<std::vector<Finding>> QueueBackend::doctor() {
                "this member was not looked at");
   }
   if (clusters.empty()) return fail(std::move(last));
-  found.add(silent.take());
+  found.add(silent.extract());
   if (clusters.size() > 1)
     found.add("cluster", "the endpoints do not belong to one", Level::bad,
               "separate clusters do not exclude each other: name the members of one");
@@ -127,7 +127,7 @@ Result<std::vector<Finding>> QueueBackend::doctor() {
   alarms(client_, found);
   rights(client_, found);
   leases(client_, found);
-  return found.take();
+  return found.extract();
 }
 
 }  // namespace dlock::etcd

@@ -3,8 +3,6 @@
 // late: README.md beside this file.
 //
 //   etcd://[USER[:PASSWORD]@]HOST[:2379],HOST...[/PATH]     etcds:// is the same with TLS
-//
-// Items: `tls=yes|no`, `tls_ca`, `tls_cert`, `tls_key` (files).
 #pragma once
 #include <array>
 #include "core/factory.hpp"
@@ -12,7 +10,10 @@
 namespace dlock::etcd {
 
 inline constexpr std::array<std::string_view, 2> schemes{"etcd", "etcds"};
-inline constexpr std::array<std::string_view, 4> items{"tls", "tls_ca", "tls_cert", "tls_key"};
+inline constexpr std::array<UrlItem, 2> items{{
+    {"tls", UrlItem::yes_no},
+    {"tls_ca tls_cert tls_key"},
+}};
 inline constexpr std::array<Traits, 2> recipes{{
     {.family = "etcd",
      .recipe = "queue",

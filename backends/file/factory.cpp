@@ -5,6 +5,7 @@
 #include <unistd.h>
 #include <algorithm>
 #include <cstdlib>
+#include "common/url_items.hpp"
 #include "core/text.hpp"
 #include "file/directory.hpp"
 #include "file/flock/flock_backend.hpp"
@@ -32,13 +33,6 @@ Result<std::string> absolute(const std::string& path) {
   return without_end_slashes(std::move(full));
 }
 
-Result<bool> yes_or_no(std::string_view name, std::string_view value) {
-  if (value == "yes" || value == "1" || value == "true" || value == "on") return true;
-  if (value == "no" || value == "0" || value == "false" || value == "off") return false;
-  return fail(Errc::usage,
-              fmt::format("backend file: {}={}: allowed are yes, no", name, printable(value)));
-}
-
 // A URL, with the prefix of names as it is used.
 struct Parsed {
   Directory directory;
@@ -46,14 +40,17 @@ struct Parsed {
   bool flock;
 };
 
-Result<Parsed> parse(const Url& url, const Traits& traits) {
+Result<Parsed> parse(const Url& url, const Traits& traits, const Settings& settings) {
   const auto refuse = [&](std::string_view what) {
     return fail(Errc::usage, fmt::format("backend URL {}: {}", printable(url.redacted()), what));
   };
   if (!url.hosts.empty() || !url.user.empty() || !url.password.empty())
     return refuse(
         "file takes a directory and no host; allowed are file:, file:DIR and file:///DIR");
-  TRY(netfs, yes_or_no("netfs", url.item("netfs").value_or("no")));
+  const UrlItems given{items, url, traits, settings};
+  TRY_VOID(given.verdict());
+  const auto answer = given.text("netfs");
+  const bool netfs = answer == "yes" || answer == "1" || answer == "true" || answer == "on";
   std::string prefix{url.item("prefix").value_or("")};
   std::string encoded = percent_encode(prefix);
   if (encoded.starts_with('.')) encoded.replace(0, 1, "%2E");
@@ -90,14 +87,14 @@ Result<std::string> default_directory() {
   return without_end_slashes(home) + "/.local/state/dlock";
 }
 
-Result<void> check(const Url& url, const Traits& traits, const Settings&) {
-  TRY_VOID(parse(url, traits));
+Result<void> check(const Url& url, const Traits& traits, const Settings& settings) {
+  TRY_VOID(parse(url, traits, settings));
   return {};
 }
 
 Result<std::unique_ptr<Backend>> open(const Url& url, const Traits& traits,
                                       const Settings& settings) {
-  TRY(place, parse(url, traits));
+  TRY(place, parse(url, traits, settings));
   if (place.flock)
     return std::make_unique<FlockBackend>(std::move(place.directory), std::move(place.prefix),
                                           traits, settings);

@@ -7,9 +7,8 @@
 //   file:DIR              relative to the current directory at this moment
 //   file:/DIR, file:///DIR
 //
-// Items: `netfs=yes|no` accepts a network filesystem (only one host may then use it); `prefix=P` is
-// put before the names of keys. The default prefix is empty for both recipes: the directory is
-// dlock's own, and flock's names are shared with other programs.
+// The default prefix of names is empty for both recipes: the directory is dlock's own, and flock's
+// names are shared with other programs.
 #pragma once
 #include <array>
 #include "core/factory.hpp"
@@ -18,7 +17,10 @@
 namespace dlock::file {
 
 inline constexpr std::array<std::string_view, 1> schemes{"file"};
-inline constexpr std::array<std::string_view, 1> items{"netfs"};
+inline constexpr std::array<UrlItem, 1> items{{
+    // accepts a network filesystem, which only one host may then use
+    {"netfs", UrlItem::choice, "no 0 false off yes 1 true on", "no", "", "yes or no"},
+}};
 inline constexpr std::array<Traits, 2> recipes{{
     {.family = "file",
      .recipe = "lease",

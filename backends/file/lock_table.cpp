@@ -14,7 +14,7 @@
 namespace dlock::file {
 namespace {
 
-std::string_view word(std::string_view& line) {
+std::string_view field(std::string_view& line) {
   line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
   return take_until(line, " ");
 }
@@ -29,12 +29,12 @@ std::vector<FlockEntry> parse_lock_table(std::string_view text, dev_t device, in
   std::vector<FlockEntry> found;
   while (!text.empty()) {
     std::string_view line = take_word(text, '\n');
-    word(line);
-    if (word(line) != "FLOCK") continue;
-    word(line);
-    const bool exclusive = word(line) == "WRITE";
-    const pid_t pid = parse_number<pid_t>(word(line)).value_or(0);
-    if (word(line) == wanted && pid > 0) found.push_back({pid, exclusive});
+    field(line);
+    if (field(line) != "FLOCK") continue;
+    field(line);
+    const bool exclusive = field(line) == "WRITE";
+    const pid_t pid = parse_number<pid_t>(field(line)).value_or(0);
+    if (field(line) == wanted && pid > 0) found.push_back({pid, exclusive});
   }
   return found;
 }

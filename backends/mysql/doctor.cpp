@@ -38,7 +38,7 @@ class Examination {
     replication();
     statements();
     clock();
-    return found_.take();
+    return found_.extract();
   }
 
   // Checks that may differ from host to host.
@@ -46,7 +46,7 @@ class Examination {
     read_only();
     cluster();
     clock();
-    return found_.take();
+    return found_.extract();
   }
   // The server's clock less this host's, in seconds.
   std::optional<double> apart() const noexcept { return apart_; }
@@ -208,10 +208,10 @@ class Examination {
         "SHOW STATUS WHERE Variable_name IN "
         "('wsrep_ready','wsrep_cluster_status','wsrep_cluster_size')");
     for (std::size_t i = 0; status && i < status->rows.size(); ++i) {
-      const std::string what{status->text(0, i)}, seen{status->text(1, i)};
+      const std::string what{status->text(0, i)}, value{status->text(1, i)};
       const bool size = what == "wsrep_cluster_size";
-      const bool good = seen == "ON" || seen == "Primary" || (size && number(seen) >= 3);
-      found_.add(what, printable(seen), good_if(good, size ? Level::warning : Level::bad),
+      const bool good = value == "ON" || value == "Primary" || (size && number(value) >= 3);
+      found_.add(what, printable(value), good_if(good, size ? Level::warning : Level::bad),
                  "a cluster needs three nodes, and most of them in its primary component");
     }
   }
@@ -310,7 +310,7 @@ Result<std::vector<Finding>> Client::examine(const Traits& traits) {
   const Options& options = options_;
   const Deadline until = usual_deadline();
   Findings found, silent;
-  std::vector<std::pair<Facts, double>> seen;
+  std::vector<std::pair<Facts, double>> nodes;
   Error last{Errc::unavailable, "no time was left to connect"};
   // each by itself: problems of their set are reported, too
   for (const Server& at : options.servers) {
@@ -322,15 +322,15 @@ Result<std::vector<Finding>> Client::examine(const Traits& traits) {
       continue;
     }
     Examination one{**c, traits, options, until};
-    TRY(all, seen.empty() ? one.examine() : one.examine_other());
+    TRY(all, nodes.empty() ? one.examine() : one.examine_other());
     found.add(std::move(all));
-    seen.emplace_back((*c)->facts(), one.apart().value_or(0));
+    nodes.emplace_back((*c)->facts(), one.apart().value_or(0));
     (*c)->close();
   }
-  if (seen.empty()) return fail(std::move(last));
-  found.add(silent.take());
-  if (options.servers.size() > 1) compare(seen, options.clock_skew, found);
-  return found.take();
+  if (nodes.empty()) return fail(std::move(last));
+  found.add(silent.extract());
+  if (options.servers.size() > 1) compare(nodes, options.clock_skew, found);
+  return found.extract();
 }
 
 }  // namespace dlock::mysql

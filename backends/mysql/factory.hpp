@@ -5,11 +5,6 @@
 //   mysql://[USER@]HOST[:3306][,HOST...]/DB     mariadb:// is the same. Several hosts: nodes of one
 //   cluster (recipe lease)
 //   mysql+unix://[USER@]/SOCKET?db=DB
-//
-// Items: `tls=yes|no`, `tls_ca`, `tls_cert`, `tls_key` (files); `plugin_dir` (of client
-// authentication plugins); of lease: `wake=named|poll`; of lease, insert, version: `clock_skew=D`;
-// of for-update: `table`, `key_column`, `where.COLUMN`; of insert: `table`, `stale_after=D`; of
-// version: `table`.
 #pragma once
 #include <array>
 #include "core/factory.hpp"
@@ -17,9 +12,17 @@
 namespace dlock::mysql {
 
 inline constexpr std::array<std::string_view, 3> schemes{"mysql", "mariadb", "mysql+unix"};
-inline constexpr std::array<std::string_view, 12> items{
-    "db",   "tls",        "tls_ca", "tls_cert",   "tls_key",     "plugin_dir",
-    "wake", "clock_skew", "table",  "key_column", "stale_after", "where."};
+inline constexpr std::array<UrlItem, 9> items{{
+    {"db", UrlItem::text, "", "", "", "", "/DB behind the host"},
+    {"tls", UrlItem::yes_no},
+    {"tls_ca tls_cert tls_key plugin_dir"},
+    {"wake", UrlItem::choice, "named poll", "named", "lease", "named or poll"},
+    {"clock_skew", UrlItem::duration, "0", "2s", "lease insert version", "a duration such as 2s"},
+    {"table", UrlItem::identifier, "", "", "for-update insert version"},
+    {"key_column", UrlItem::identifier, "", "", "for-update"},
+    {"stale_after", UrlItem::duration, "1s", "", "insert", "a duration of 1s or more, such as 1h"},
+    {"where.", UrlItem::text, "", "", "for-update"},
+}};
 inline constexpr std::array<Traits, 5> recipes{{
     {.family = "mysql",
      .recipe = "lease",

@@ -56,7 +56,7 @@ void clock(Findings& found, Micros server, std::int64_t before, std::int64_t aft
 
 Result<std::vector<Finding>> Client::examine(const Traits& traits) {
   const Deadline until = usual_deadline();
-  TRY(c, take(until, true));
+  TRY(c, connection(until, true));
   Findings found;
   const std::int64_t before = wall_micros();
   const Statement facts{"", fmt::format(facts_sql, needs(traits), needs(traits))};
@@ -120,15 +120,15 @@ Result<std::vector<Finding>> Client::examine(const Traits& traits) {
             traits.native ? "name the server itself, or say ?wake=poll if this is meant"
                           : "name the server itself, or use recipe lease");
   const auto oldest = r->number<std::int64_t>(9).value_or(0);
-  const bool all_seen = r->text(12) == "t";
-  found.add("oldest snapshot", all_seen ? fmt::format("{}s", oldest) : "?",
-            !all_seen ? Level::unknown
-                      : good_if(static_cast<double>(oldest) < longest_snapshot, Level::warning),
+  const bool all_visible = r->text(12) == "t";
+  found.add("oldest snapshot", all_visible ? fmt::format("{}s", oldest) : "?",
+            !all_visible ? Level::unknown
+                         : good_if(static_cast<double>(oldest) < longest_snapshot, Level::warning),
             "a long transaction in this database keeps the dead versions of rows that change "
             "often: locks become slower until it ends; GRANT pg_read_all_stats shows it");
   clock(found, r->number<Micros>(10).value_or(0), before, after);
   drop(std::move(c));
-  return found.take();
+  return found.extract();
 }
 
 }  // namespace dlock::postgresql

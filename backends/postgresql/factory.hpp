@@ -5,8 +5,6 @@
 //   postgresql://[USER@]HOST[:5432][,HOST...]/DB     postgres:// is the same. Several hosts: of one
 //   cluster; the first that answers and writes is used
 //   postgresql+unix://[USER@]/DIRECTORY?db=DB[&port=5432]
-//
-// Items: those of libpq; of lease: `wake=lock|poll`; of advisory: `key`.
 #pragma once
 #include <array>
 #include <span>
@@ -16,15 +14,21 @@ namespace dlock::postgresql {
 
 inline constexpr std::array<std::string_view, 3> schemes{"postgresql", "postgres",
                                                          "postgresql+unix"};
-inline constexpr std::array<std::string_view, 23> items{
-    // dlock's own
-    "db", "port", "wake", "key",
+inline constexpr std::array<UrlItem, 7> items{{
+    {"db", UrlItem::text, "", "", "", "", "HOST:PORT/DB"},
+    {"port", UrlItem::number, "65535", "5432", "", "", "HOST:PORT/DB"},
+    {"wake", UrlItem::choice, "lock poll", "lock", "lease", "lock or poll"},
+    {"key", UrlItem::choice, "hashtext hashtextextended int8 int4,int4 crc32", "hashtext",
+     "advisory", "hashtext, hashtextextended, int8, int4,int4, crc32"},
     // given to libpq as they are
-    "application_name", "channel_binding", "keepalives", "keepalives_count", "keepalives_idle",
-    "keepalives_interval", "passfile", "service", "ssl_max_protocol_version", "sslcert",
-    "ssl_min_protocol_version", "sslcrl", "sslcrldir", "sslkey", "sslmode", "sslrootcert", "sslsni",
-    "target_session_attrs", "tcp_user_timeout"};
-inline constexpr std::span<const std::string_view> library_items = std::span{items}.subspan(4);
+    {"application_name channel_binding keepalives keepalives_count keepalives_idle "
+     "keepalives_interval passfile service ssl_max_protocol_version sslcert "
+     "ssl_min_protocol_version sslcrl sslcrldir sslkey sslmode sslrootcert sslsni"},
+    {"target_session_attrs", UrlItem::choice, "read-write primary any", "", "",
+     "read-write: locks live on the server that writes"},
+    {"tcp_user_timeout"},
+}};
+inline constexpr std::span<const UrlItem> library_items = std::span{items}.subspan(4);
 inline constexpr std::array<Traits, 2> recipes{{
     {.family = "postgresql",
      .recipe = "lease",

@@ -17,7 +17,7 @@ class Examination {
       : found(of), client_(client), line_(line), needs_(needs) {}
 
   Result<void> run(const std::string& probe) {
-    TRY(info, ask({"INFO"}));
+    TRY(info, request({"INFO"}));
     if (info.is(Reply::Type::error))
       return fail(as_error("ask for its state", line_.at().text(), info.text));
     version(info.text);
@@ -33,19 +33,20 @@ class Examination {
 
  private:
   // Error replies are results here: a missing right is a finding.
-  Result<Reply> ask(std::vector<std::string> words, const Script* script = nullptr,
-                    std::vector<std::string> keys = {}) {
+  Result<Reply> request(std::vector<std::string> args, const Script* script = nullptr,
+                        std::vector<std::string> keys = {}) {
     const Manner manner{.by_text = script != nullptr};
     // an old server waits whole seconds
-    auto reply = client_.ask_any(line_, {"examine", script, std::move(keys), std::move(words)},
-                                 manner, client_.options().op_timeout + std::chrono::seconds{1});
+    auto reply =
+        client_.request_any(line_, {"examine", script, std::move(keys), std::move(args)}, manner,
+                            client_.options().op_timeout + std::chrono::seconds{1});
     if (!reply && reply.error().code == Errc::timed_out)
       return fail(Errc::unavailable,
                   fmt::format("examine {}: no answer in time", line_.at().text()));
     return reply;
   }
   std::string config(const char* name) {  // empty: not permitted
-    const auto reply = ask({"CONFIG", "GET", name});
+    const auto reply = request({"CONFIG", "GET", name});
     return reply ? std::string{reply->text_at(1)} : "";
   }
 
@@ -129,7 +130,7 @@ class Examination {
     Micros offset = 0, round_trip = never;
     for (int i = 0; i < 5; ++i) {
       const Micros before = wall_micros();
-      const auto reply = ask({"TIME"});
+      const auto reply = request({"TIME"});
       const Micros after = wall_micros();
       if (!reply) return fail(reply.error());
       const auto s = reply->number_at(0), us = reply->number_at(1);
@@ -158,15 +159,15 @@ class Examination {
       missing += fmt::format("{}+{}", missing.empty() ? "" : " ", name);
     };
     TRY(script,
-        ask({needs_.in_scripts.begin(), needs_.in_scripts.end()}, &scripts::rights, {probe}));
+        request({needs_.in_scripts.begin(), needs_.in_scripts.end()}, &scripts::rights, {probe}));
     if (script.is(Reply::Type::error)) {
       found.add("rights", printable(script.text.substr(0, 120)), Level::bad,
                 "grant what dlock-redis(7) lists");
       return {};
     }
     for (std::string_view rest = script.text_at(0); !rest.empty();) note(take_word(rest, ' '));
-    const auto plain = [&](std::string_view name, std::vector<std::string> words) -> Result<void> {
-      TRY(reply, ask(std::move(words)));
+    const auto plain = [&](std::string_view name, std::vector<std::string> args) -> Result<void> {
+      TRY(reply, request(std::move(args)));
       if (reply.is(Reply::Type::error) && classify(reply.text).code == Errc::denied) note(name);
       return {};
     };
@@ -204,10 +205,10 @@ Needs needs_of(std::string_view recipe) {
 
 Result<void> examine(Client& client, const Endpoint& at, const Needs& needs,
                      const std::string& probe, const std::string& of, Findings& out) {
-  TRY(line, client.take_from(at, {client.usual_deadline()}));
+  TRY(line, client.line_to(at, {client.usual_deadline()}));
   Examination examination{client, *line, needs, of};
   auto ok = examination.run(probe);
-  out.add(examination.found.take());
+  out.add(examination.found.extract());
   if (ok) client.give_back(std::move(line));
   return ok;
 }
@@ -231,7 +232,7 @@ Result<std::vector<Finding>> examine_all(Client& client, const Traits& traits) {
     const std::string of = servers.size() > 1 ? " of " + at.text() : "";
     TRY_VOID(examine(client, at, needs_of(traits.recipe), probe, of, found));
   }
-  return found.take();
+  return found.extract();
 }
 
 }  // namespace dlock::redis

@@ -9,9 +9,18 @@ namespace dlock::redis {
 
 inline constexpr std::array<std::string_view, 5> schemes{"redis", "rediss", "redis+unix",
                                                          "redis+sentinel", "redis+cluster"};
-inline constexpr std::array<std::string_view, 9> items{
-    "db",       "tls",           "tls_ca",      "tls_cert", "tls_key",
-    "replicas", "restart_grace", "stale_after", "unit"};
+inline constexpr UrlItem grace_item{
+    "restart_grace", UrlItem::duration, "0", "30s", "", "a duration such as 30s, or 0"};
+inline constexpr std::array<UrlItem, 7> items{{
+    {"db", UrlItem::number, "1000000", "0", "", "", "/N behind the host"},
+    {"tls", UrlItem::yes_no},
+    {"tls_ca tls_cert tls_key"},
+    {"replicas", UrlItem::number, "1000", "0"},
+    grace_item,
+    {"stale_after", UrlItem::duration, "", "", "setnx-expire", "a duration above 0, such as 1h"},
+    {"unit", UrlItem::choice, "s ms", "s", "getset",
+     "s or ms: what the timestamps of the others count"},
+}};
 inline constexpr std::array<Traits, 4> recipes{{
     {.family = "redis",
      .recipe = "fair",

@@ -70,7 +70,7 @@ Result<void> RedisBackend::confirmed(std::string_view what, const Answer& answer
 
 Result<void> RedisBackend::remove(const std::string& slot, const std::string& lock,
                                   const std::string& other) {
-  TRY_VOID(client_->call({.what = "remove", .keys = {slot}, .words = {"DEL", lock, other}}));
+  TRY_VOID(client_->call({.what = "remove", .keys = {slot}, .args = {"DEL", lock, other}}));
   return {};
 }
 

@@ -3,7 +3,7 @@
 -- Which of the commands ARGV this user may not run. KEYS[1]: an unused key; it exists for a moment
 -- only. -> {the refused ones, in one text; an error in writing, or ''}
 local key = KEYS[1]
-local words = {
+local arguments = {
   get = { key }, set = { key, '1', 'PX', '1000' }, del = { key }, pexpire = { key, '1000' },
   pttl = { key }, type = { key }, time = {}, setnx = { key, '1' },
   rpush = { key, '1' }, llen = { key },
@@ -17,19 +17,19 @@ local words = {
 -- expires.
 local first = 'hset'
 for _, name in ipairs(ARGV) do if name == 'set' then first = 'set' end end
-local written = redis.pcall(first, unpack(words[first]))
-if first == 'hset' then redis.pcall('PEXPIRE', unpack(words.pexpire)) end
+local written = redis.pcall(first, unpack(arguments[first]))
+if first == 'hset' then redis.pcall('PEXPIRE', unpack(arguments.pexpire)) end
 local writing = type(written) == 'table' and written.err or ''
 -- What servers of all versions say to a user without the right.
 local function denies(err)
-  for _, word in ipairs({ 'NOPERM', 'permission', 'ACL', "can't run" }) do
-    if string.find(err, word, 1, true) then return true end
+  for _, text in ipairs({ 'NOPERM', 'permission', 'ACL', "can't run" }) do
+    if string.find(err, text, 1, true) then return true end
   end
   return false
 end
 local refused = {}
 for _, name in ipairs(ARGV) do
-  local answer = name == first and written or redis.pcall(name, unpack(words[name]))
+  local answer = name == first and written or redis.pcall(name, unpack(arguments[name]))
   local err = type(answer) == 'table' and answer.err
   if err and denies(err) then
     table.insert(refused, name)

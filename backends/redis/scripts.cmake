@@ -6,7 +6,7 @@
 # defined.
 function(dlock_embed_fair header namespace)
   set(dir ${PROJECT_SOURCE_DIR}/backends/redis/fair)
-  set(files ${ARGN} ${dir}/state.lua ${dir}/acquire.lua ${dir}/grants.lua ${dir}/look.lua)
+  set(files ${ARGN} ${dir}/state.lua ${dir}/acquire.lua ${dir}/grants.lua ${dir}/inspect.lua)
   set(head clock+keys)
   dlock_embed_lua(${header} ${namespace} "${files}"
     acquire=${head}+acquire_free+state+acquire
@@ -25,7 +25,7 @@ endfunction()
 function(dlock_embed_named header namespace)
   set(dir ${PROJECT_SOURCE_DIR}/backends/redis)
   set(scripts "")
-  foreach(operation delete_stale force_release getset_acquire getset_renew grant look release renew set_acquire)
+  foreach(operation delete_stale force_release getset_acquire getset_renew grant inspect release renew set_acquire)
     list(APPEND scripts named_${operation}=clock+keys+value+state+${operation})
   endforeach()
   dlock_embed_lua(${header} ${namespace} "${dir}/named/named.lua;${dir}/fair/state.lua" ${scripts})

@@ -12,13 +12,12 @@ namespace dlock::redlock {
 Result<Options> parse_options(const Url& url, const Traits& traits, const Settings& settings) {
   TRY(parsed, redis::parse_options(url, traits, settings, Options::Topology::independent));
   Options made{std::move(parsed)};
-  UrlItems given{url, traits, settings};
+  UrlItems given{items, url, traits, settings};
   const auto& masters = made.servers;
   for (auto m = masters.begin(); m != masters.end(); ++m)
     if (std::find(masters.begin(), m, *m) != m) given.wrong("host", m->text(), "each master once");
-  made.list_change = given.yes_no("list_change").value_or(false);
-  const bool even = given.yes_no("allow_even").value_or(false);
-  if (masters.size() % 2 == 0 && !even)
+  made.list_change = given.yes("list_change");
+  if (masters.size() % 2 == 0 && !given.yes("allow_even"))
     given.wrong("host", fmt::format("{} hosts", masters.size()),
                 "an odd number of masters: one more of an even number bears no more failures "
                 "(allow_even=yes overrules)");

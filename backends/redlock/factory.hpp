@@ -10,8 +10,12 @@
 namespace dlock::redlock {
 
 inline constexpr std::array<std::string_view, 1> schemes{"redlock"};
-inline constexpr std::array<std::string_view, 7> items{
-    "tls", "tls_ca", "tls_cert", "tls_key", "restart_grace", "allow_even", "list_change"};
+inline constexpr std::array<UrlItem, 4> items{{
+    {"tls", UrlItem::yes_no},
+    {"tls_ca tls_cert tls_key"},
+    redis::grace_item,
+    {"allow_even list_change", UrlItem::yes_no},
+}};
 inline constexpr std::array<Traits, 1> recipes{{
     {.family = "redlock",
      .recipe = "redlock",

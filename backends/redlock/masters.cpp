@@ -14,9 +14,9 @@ using namespace std::chrono_literals;
 constexpr Duration first_pause = 20ms, longest_pause = 1s;  // between attempts to connect
 constexpr std::size_t most_owed = 64;
 
-// How long to wait for stragglers: three times what the majority took, within bounds.
-Duration slower_than(Duration took, Duration most) {
-  return std::min(most, std::max<Duration>(took * 3, 2ms));
+// How long to wait for stragglers: three times what the majority needed, within bounds.
+Duration slower_than(Duration elapsed, Duration most) {
+  return std::min(most, std::max<Duration>(elapsed * 3, 2ms));
 }
 
 Duration since(Deadline t) { return std::chrono::duration_cast<Duration>(Clock::now() - t); }
@@ -30,29 +30,29 @@ void Node::connect() {
   if (!line_.closed() || now < again_) return;
   began_ = now;
   line_.dial(later(now, shared_.options.connect_timeout), shared_.options.op_timeout);
-  std::vector<Heard> none;
+  std::vector<Response> none;
   advance(none);
 }
 
-void Node::send(const Ask& ask, std::uint64_t number) {
+void Node::send(const Call& call, std::uint64_t number) {
   const Deadline now = Clock::now();
-  const redis::Command command{"ask", ask.script, ask.keys, ask.words};
-  const std::string id = ask.script ? std::to_string(number) : "";
-  const bool by_text = std::find(known_.begin(), known_.end(), ask.script) == known_.end();
+  const redis::Command command{"ask", call.script, call.keys, call.args};
+  const std::string id = call.script ? std::to_string(number) : "";
+  const bool by_text = std::find(known_.begin(), known_.end(), call.script) == known_.end();
   // A plain command blocks on the server (BLPOP).
   const Deadline answer_by =
-      ask.script ? later(now, std::max<Duration>(shared_.options.op_timeout, 500ms)) : no_deadline;
+      call.script ? later(now, std::max<Duration>(shared_.options.op_timeout, 500ms)) : no_deadline;
   line_.send(command, {.by_text = by_text, .number = id}, answer_by);
-  under_way_.push_back({number, ask, now});
+  under_way_.push_back({number, call, now});
   line_.push();
 }
 
-void Node::send_or_owe(Ask ask, std::uint64_t number) {
-  if (ready()) send(ask, number);
-  else if (owed_.size() < most_owed) owed_.push_back(std::move(ask));
+void Node::send_or_owe(Call call, std::uint64_t number) {
+  if (ready()) send(call, number);
+  else if (owed_.size() < most_owed) owed_.push_back(std::move(call));
 }
 
-void Node::advance(std::vector<Heard>& out) {
+void Node::advance(std::vector<Response>& out) {
   if (line_.closed()) return;
   const bool was_pending = pending();
   while (auto reply = line_.next(Clock::now())) receive(std::move(*reply), out);
@@ -68,31 +68,31 @@ void Node::became_ready() {
         {Errc::usage, "it is a node of a cluster; redlock needs independent masters"});
   pause_ = {};
   const Deadline now = Clock::now();
-  for (const Ask& ask : std::exchange(owed_, {}))
-    if (now < ask.pointless) send(ask, 0);
+  for (const Call& call : std::exchange(owed_, {}))
+    if (now < call.pointless) send(call, 0);
 }
 
-void Node::receive(Reply answer, std::vector<Heard>& out) {
-  const UnderWay asked = under_way_.front();
-  if (asked.ask.script) usual_ = std::chrono::duration_cast<Duration>(Clock::now() - asked.sent);
+void Node::receive(Reply answer, std::vector<Response>& out) {
+  const UnderWay first = under_way_.front();
+  if (first.call.script) usual_ = std::chrono::duration_cast<Duration>(Clock::now() - first.sent);
   const bool refused = answer.is(Reply::Type::error);
-  if (!refused && asked.ask.script &&
-      answer.number_at(0) != static_cast<std::int64_t>(asked.number))
+  if (!refused && first.call.script &&
+      answer.number_at(0) != static_cast<std::int64_t>(first.number))
     return line_.close({Errc::protocol, "a reply to another request"});
   under_way_.pop_front();
   if (!refused) {
-    if (std::find(known_.begin(), known_.end(), asked.ask.script) == known_.end())
-      known_.push_back(asked.ask.script);
-    out.push_back({asked.number, std::move(answer)});
+    if (std::find(known_.begin(), known_.end(), first.call.script) == known_.end())
+      known_.push_back(first.call.script);
+    out.push_back({first.number, std::move(answer)});
     return;
   }
   const bool unknown = redis::classify(answer.text).remedy == redis::Remedy::send_text;
   if (unknown) known_.clear();
-  if (unknown && asked.ask.must_arrive) return send(asked.ask, asked.number);
-  out.push_back({asked.number, fail(redis::as_error("ask", at().text(), answer.text)), unknown});
+  if (unknown && first.call.must_arrive) return send(first.call, first.number);
+  out.push_back({first.number, fail(redis::as_error("ask", at().text(), answer.text)), unknown});
 }
 
-void Node::closed(std::vector<Heard>& out) {
+void Node::closed(std::vector<Response>& out) {
   why_ = line_.why_there();
   // It refuses what the files do not say any more: the next attempt may succeed.
   if (why_.code == Errc::denied && shared_.credentials.newer_than(line_.credentials())) {
@@ -103,7 +103,7 @@ void Node::closed(std::vector<Heard>& out) {
   again_ =
       later(Clock::now(), pause_ / 2 + pause_ * static_cast<long>(Owner::random().bytes[0]) / 512);
   for (UnderWay& u : under_way_) {
-    if (u.ask.must_arrive && owed_.size() < most_owed) owed_.push_back(std::move(u.ask));
+    if (u.call.must_arrive && owed_.size() < most_owed) owed_.push_back(std::move(u.call));
     out.push_back({u.number, fail(Errc::timed_out, why_.message)});
   }
   under_way_.clear();
@@ -112,9 +112,9 @@ void Node::closed(std::vector<Heard>& out) {
 
 // ---- all of them -------------------------------------------------------------------------------
 
-Asks same(Ask ask, std::function<bool(std::size_t)> whom) {
-  return [ask = std::move(ask), whom = std::move(whom)](std::size_t i) {
-    return !whom || whom(i) ? std::optional{ask} : std::nullopt;
+Calls same(Call call, std::function<bool(std::size_t)> whom) {
+  return [call = std::move(call), whom = std::move(whom)](std::size_t i) {
+    return !whom || whom(i) ? std::optional{call} : std::nullopt;
   };
 }
 
@@ -175,14 +175,14 @@ Error Masters::too_few() const {
 
 Result<void> Masters::gather(Deadline by, Duration patience, bool insist) {
   const Deadline began = Clock::now();
-  hear(began, {}, false);  // what has arrived meanwhile
+  receive(began, {}, false);  // what has arrived meanwhile
   for (bool waited = false;; waited = true) {
     for (Node& n : nodes_) n.connect();
     if (refused()) break;
     const bool enough = ready() >= majority();
-    if (enough && waited && !had_majority_) majority_took_ = since(began);
+    if (enough && waited && !had_majority_) majority_time_ = since(began);
     had_majority_ = enough && (waited || had_majority_);
-    const Duration slow = slower_than(std::max<Duration>(majority_took_, 2ms), patience);
+    const Duration slow = slower_than(std::max<Duration>(majority_time_, 2ms), patience);
     Deadline until{};
     for (const Node& n : nodes_)
       if (n.pending())
@@ -196,7 +196,7 @@ Result<void> Masters::gather(Deadline by, Duration patience, bool insist) {
       if (insist && ready() < majority() && Clock::now() < by) continue;
       break;
     }
-    if (!hear(until, {}, true)) break;  // one has connected, or failed
+    if (!receive(until, {}, true)) break;  // one has connected, or failed
   }
   TRY_VOID(all_different());
   if (insist && ready() < majority()) return fail(too_few());
@@ -213,8 +213,8 @@ Result<void> Masters::all_different() const {
   return {};
 }
 
-bool Masters::hear(Deadline by, const std::function<void(std::size_t, const Heard&)>& heard,
-                   bool interruptible) {
+bool Masters::receive(Deadline by, const std::function<void(std::size_t, const Response&)>& each,
+                      bool interruptible) {
   std::vector<redis::Line*> lines;
   for (Node& n : nodes_) lines.push_back(&n.line());
   for (bool enough = false; !enough;) {
@@ -222,37 +222,37 @@ bool Masters::hear(Deadline by, const std::function<void(std::size_t, const Hear
     enough = Clock::now() >= by;
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
       const bool was_pending = nodes_[i].pending();
-      std::vector<Heard> got;
+      std::vector<Response> got;
       nodes_[i].advance(got);
       enough |= !got.empty() || nodes_[i].pending() != was_pending;
-      if (!heard) continue;
-      for (const Heard& h : got) heard(i, h);
+      if (!each) continue;
+      for (const Response& h : got) each(i, h);
     }
   }
   return true;
 }
 
 void Masters::pause(Deadline until) {
-  while (Clock::now() < until) hear(until, {}, false);
+  while (Clock::now() < until) receive(until, {}, false);
 }
 
-Votes Masters::ask(const Asks& make, Deadline by, const std::function<bool(const Votes&)>& decided,
-                   Stragglers stragglers) {
+Votes Masters::call(const Calls& make, Deadline by,
+                    const std::function<bool(const Votes&)>& decided, Stragglers stragglers) {
   Votes votes(size());
-  std::vector<std::optional<Ask>> asks(size());
+  std::vector<std::optional<Call>> calls(size());
   const std::uint64_t number = next_number();
-  const auto take = [&](std::size_t i, const Heard& h) {
+  const auto note = [&](std::size_t i, const Response& h) {
     Vote& v = votes[i];
     if (h.number != number || !v.open()) return;
     if (h.reply) {
       v.state = Vote::State::answered;
       v.reply = *h.reply;
-      v.took = since(v.sent_at);
-      v.wall_heard = wall_micros();
+      v.elapsed = since(v.sent_at);
+      v.wall_received = wall_micros();
     } else if (h.unknown_script && !v.again && nodes_[i].ready() && nodes_[i].idle()) {
       // Nothing was sent behind it, so a late execution may come in place of the next. Not ready:
       // the connection ended behind that reply.
-      nodes_[i].send(*asks[i], number);
+      nodes_[i].send(*calls[i], number);
       v.again = true;
     } else {
       v.state = Vote::State::failed;
@@ -263,35 +263,35 @@ Votes Masters::ask(const Asks& make, Deadline by, const std::function<bool(const
   std::vector<bool> owes(size());
   for (std::size_t i = 0; i < size(); ++i) owes[i] = !nodes_[i].idle();
   for (std::size_t i = 0; i < size(); ++i) {
-    if (!nodes_[i].ready() || !(asks[i] = make(i))) continue;
+    if (!nodes_[i].ready() || !(calls[i] = make(i))) continue;
     votes[i].state = Vote::State::under_way;
     votes[i].sent_at = Clock::now();
-    nodes_[i].send(*asks[i], number);
+    nodes_[i].send(*calls[i], number);
   }
-  std::optional<Duration> took;  // until it was decided
+  std::optional<Duration> elapsed;  // until it was decided
   const auto patient = [&] {
     const Duration most = stragglers.most;
-    Deadline until = later(began, stragglers.all_of ? most : slower_than(*took, most));
+    Deadline until = later(began, stragglers.all_of ? most : slower_than(*elapsed, most));
     for (std::size_t i = 0; stragglers.usual && i < size(); ++i)
       if (votes[i].open() && !owes[i])
         until = std::max(until, later(began, slower_than(nodes_[i].usual(), most)));
     return std::min(by, until);
   };
   while (count(votes, [](const Vote& v) { return v.open(); }) > 0) {
-    if (!took && decided(votes)) took = since(began);
-    const Deadline until = took ? patient() : by;
+    if (!elapsed && decided(votes)) elapsed = since(began);
+    const Deadline until = elapsed ? patient() : by;
     if (Clock::now() >= until) break;
-    hear(until, take, false);
+    receive(until, note, false);
   }
   return votes;
 }
 
-void Masters::tell(const Asks& make) {
+void Masters::send(const Calls& make) {
   for (std::size_t i = 0; i < size(); ++i) {
-    auto ask = make(i);
-    if (!ask) continue;
-    if (ask->must_arrive) nodes_[i].send_or_owe(std::move(*ask), next_number());
-    else if (nodes_[i].ready()) nodes_[i].send(*ask, next_number());
+    auto call = make(i);
+    if (!call) continue;
+    if (call->must_arrive) nodes_[i].send_or_owe(std::move(*call), next_number());
+    else if (nodes_[i].ready()) nodes_[i].send(*call, next_number());
   }
 }
 

@@ -10,16 +10,16 @@ namespace dlock::redlock {
 
 // A request to one master. Scripts return its number first, so a reply is never taken for that of
 // another request.
-struct Ask {
+struct Call {
   const redis::Script* script = nullptr;  // none: a plain command, whose reply has no number
   std::vector<std::string> keys;
-  std::vector<std::string> words;  // after the number; plain: the command
+  std::vector<std::string> args;  // after the number; plain: the command
   // releases something: sent again on the next connection if this one breaks
   bool must_arrive = false;
   Deadline pointless = no_deadline;  // must_arrive: not needed after that
 };
 
-struct Heard {
+struct Response {
   std::uint64_t number;
   Result<Reply> reply;  // an error reply is an Error: Errc::unavailable if the script was missing
   bool unknown_script = false;
@@ -51,22 +51,22 @@ class Node {
   // Sends it; its reply comes with this number, if the connection lives. Only when ready. A script
   // is sent as text the first time on each connection: a reply that the script is missing would
   // come behind other requests, perhaps after the caller has left.
-  void send(const Ask&, std::uint64_t number);
+  void send(const Call&, std::uint64_t number);
   // Now, or when there is a connection.
-  void send_or_owe(Ask, std::uint64_t number);
+  void send_or_owe(Call, std::uint64_t number);
   // Reads what has arrived. Never waits.
-  void advance(std::vector<Heard>& out);
+  void advance(std::vector<Response>& out);
 
  private:
   struct UnderWay {
     std::uint64_t number;
-    Ask ask;
+    Call call;
     Deadline sent;
   };
 
-  void receive(Reply, std::vector<Heard>& out);
+  void receive(Reply, std::vector<Response>& out);
   void became_ready();
-  void closed(std::vector<Heard>& out);
+  void closed(std::vector<Response>& out);
 
   redis::Line::Shared shared_;
   redis::Line line_;
@@ -77,20 +77,20 @@ class Node {
   Duration usual_{};
   std::deque<UnderWay> under_way_;
   std::vector<const redis::Script*> known_;  // scripts that had a reply on this connection
-  std::vector<Ask> owed_;
+  std::vector<Call> owed_;
 };
 
 // The result of one request at each master.
 struct Vote {
-  enum class State { not_asked, under_way, failed, answered } state = State::not_asked;
+  enum class State { not_sent, under_way, failed, answered } state = State::not_sent;
   Reply reply;  // answered
   Error why{Errc::unavailable, ""};
   bool again = false;  // sent a second time, since the script was missing there
   Deadline sent_at{};
-  Duration took{};            // until its reply
-  std::int64_t wall_heard{};  // this host's clock at that time
+  Duration elapsed{};            // until its reply
+  std::int64_t wall_received{};  // this host's clock at that time
 
-  bool sent() const noexcept { return state != State::not_asked; }  // it may have been carried out
+  bool sent() const noexcept { return state != State::not_sent; }  // it may have been carried out
   bool answered() const noexcept { return state == State::answered; }
   bool open() const noexcept { return state == State::under_way; }
   bool failed() const noexcept { return state == State::failed; }
@@ -103,8 +103,8 @@ struct Vote {
 using Votes = std::vector<Vote>;
 
 // A request to each master, or none.
-using Asks = std::function<std::optional<Ask>(std::size_t)>;
-Asks same(Ask, std::function<bool(std::size_t)> whom = {});  // no `whom`: all
+using Calls = std::function<std::optional<Call>(std::size_t)>;
+Calls same(Call, std::function<bool(std::size_t)> whom = {});  // no `whom`: all
 
 // How long to wait for masters that are slower than a decision needs: three times what it took, and
 // not longer than `most`.
@@ -132,7 +132,7 @@ class Masters {
   // login that there can be none, and then it is an error. Errc::usage: two of them are the same
   // server.
   Result<void> gather(Deadline by, Duration patience, bool insist);
-  // The masters that are ready; and those that may be asked for a vote: they cannot have lost one.
+  // The masters that are ready; and those that may give a vote: they cannot have lost one.
   std::size_t ready() const noexcept;
   std::size_t voting() const noexcept;
   bool votes(std::size_t i) const noexcept;
@@ -144,12 +144,12 @@ class Masters {
 
   // Sends its request to each ready master, and waits until all have answered, or it is decided and
   // the stragglers have had their time, or `by` has passed.
-  Votes ask(const Asks&, Deadline by, const std::function<bool(const Votes&)>& decided,
-            Stragglers = {});
-  void tell(const Asks&);  // sends without waiting; the replies are dropped
+  Votes call(const Calls&, Deadline by, const std::function<bool(const Votes&)>& decided,
+             Stragglers = {});
+  void send(const Calls&);  // sends without waiting; the replies are dropped
   // Reads what comes, until something has or `by` has passed. False: interrupted.
-  bool hear(Deadline by, const std::function<void(std::size_t, const Heard&)>& heard,
-            bool interruptible);
+  bool receive(Deadline by, const std::function<void(std::size_t, const Response&)>& each,
+               bool interruptible);
   void pause(Deadline until);  // reads meanwhile, and drops it
 
   std::uint64_t next_number() noexcept { return ++number_; }
@@ -160,7 +160,7 @@ class Masters {
 
   const redis::Options& options_;
   bool had_majority_ = false;
-  Duration majority_took_{};  // to connect, when there was none before
+  Duration majority_time_{};  // to connect, when there was none before
   std::vector<Node> nodes_;
   std::uint64_t number_ = 0;
 };

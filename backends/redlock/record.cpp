@@ -68,7 +68,7 @@ std::vector<std::string> KnownList::masters() const {
   return out;
 }
 
-bool asked_to_stop(std::string_view meta) noexcept {
+bool is_revoked(std::string_view meta) noexcept {
   while (!meta.empty())
     if (take_word(meta, '&') == stop_mark.substr(1)) return true;
   return false;
@@ -84,14 +84,14 @@ std::optional<LastRun> last_run(std::string_view meta) {
   return std::nullopt;
 }
 
-std::optional<Seen> parse_seen(const Reply& answer) {
+std::optional<NodeState> parse_state(const Reply& answer) {
   const auto now = answer.number_at(1);
   if (!now || answer.items.empty() || !answer.items.back().is(Reply::Type::array))
     return std::nullopt;
   const Reply& r = answer.items.back();
   const auto pttl = r.number_at(2);
   if (r.items.size() != 9 || !pttl || r.text_at(0).empty()) return std::nullopt;
-  Seen s;
+  NodeState s;
   s.now = *now;
   s.type = r.text_at(0);
   s.value = r.text_at(1);
@@ -105,33 +105,34 @@ std::optional<Seen> parse_seen(const Reply& answer) {
   return s;
 }
 
-Leader leader_of(const Sightings& seen, std::size_t majority) {
+Leader leader_of(const NodeStates& states, std::size_t majority) {
   // by type and value
-  std::map<std::pair<std::string, std::string>, std::vector<const Seen*>> locks;
-  for (const auto& s : seen)
+  std::map<std::pair<std::string, std::string>, std::vector<const NodeState*>> locks;
+  for (const auto& s : states)
     if (s && s->held()) locks[{s->type, s->value}].push_back(&*s);
   Leader best;
   for (const auto& [lock, by] : locks) {
     if (by.size() <= best.votes) continue;
     best = {by.size(), lock.second, {}, false};
     // Of several records the confirmed one has the most information.
-    const auto tells = std::max_element(by.begin(), by.end(), [](const Seen* a, const Seen* b) {
-      return std::pair{a->ours(), a->token} < std::pair{b->ours(), b->token};
-    });
+    const auto newest =
+        std::max_element(by.begin(), by.end(), [](const NodeState* a, const NodeState* b) {
+          return std::pair{a->ours(), a->token} < std::pair{b->ours(), b->token};
+        });
     HolderView& h = best.holder;
-    best.ours = (*tells)->ours();
+    best.ours = (*newest)->ours();
     if (best.ours) {
-      h.id = (*tells)->owner.substr(0, 8);
-      h.token = (*tells)->token;
+      h.id = (*newest)->owner.substr(0, 8);
+      h.token = (*newest)->token;
       h.revoked =
-          std::any_of(by.begin(), by.end(), [](const Seen* s) { return asked_to_stop(s->meta); });
-      h.who = Identity::decode((*tells)->meta);
-      h.held = Duration{std::max<Micros>(0, (*tells)->now - (*tells)->since)};
+          std::any_of(by.begin(), by.end(), [](const NodeState* s) { return is_revoked(s->meta); });
+      h.who = Identity::decode((*newest)->meta);
+      h.held = Duration{std::max<Micros>(0, (*newest)->now - (*newest)->since)};
     } else if (lock.first == "string" && lock.second.size() >= 16) {
       h.id = lock.second.substr(0, 8);
     }
     std::vector<Duration> left;
-    for (const Seen* s : by) left.push_back(s->left.value_or(Duration::max()));
+    for (const NodeState* s : by) left.push_back(s->left.value_or(Duration::max()));
     std::sort(left.rbegin(), left.rend());
     const Duration last = left[std::min(majority, left.size()) - 1];
     if (last != Duration::max()) h.remaining = last;

@@ -37,8 +37,8 @@ struct KnownList {
 // "db1:6379" of each server, in the order of the URL.
 std::vector<std::string> master_names(const redis::Options&);
 
-// The result of seen() in redlock.lua of one master.
-struct Seen {
+// The result of lock_state() in redlock.lua of one master.
+struct NodeState {
   Micros now = 0;  // its clock
   std::string type, value;
   std::optional<Duration> left;  // until its lock ends; nothing: it has no end, or there is none
@@ -55,14 +55,14 @@ struct Seen {
 };
 
 // The mark of script revoke in the meta of a vote.
-bool asked_to_stop(std::string_view meta) noexcept;
+bool is_revoked(std::string_view meta) noexcept;
 inline constexpr std::string_view stop_mark = "&revoked=1";
 
 // The last run in a meta; nothing: there is none.
 std::optional<LastRun> last_run(std::string_view meta);
 
-// From the replies of script look, or of acquire when busy. Nothing: malformed.
-std::optional<Seen> parse_seen(const Reply&);
+// From the replies of script inspect, or of acquire when busy. Nothing: malformed.
+std::optional<NodeState> parse_state(const Reply&);
 
 // The lock with the most of these votes. Its remaining time is that until no majority has it any
 // more.
@@ -72,7 +72,7 @@ struct Leader {
   HolderView holder;
   bool ours = false;
 };
-using Sightings = std::vector<std::optional<Seen>>;  // at each master
-Leader leader_of(const Sightings&, std::size_t majority);
+using NodeStates = std::vector<std::optional<NodeState>>;  // at each master
+Leader leader_of(const NodeStates&, std::size_t majority);
 
 }  // namespace dlock::redlock

@@ -79,7 +79,7 @@ local function belongs(owner) return value() == owner and redis.call('PTTL', loc
 
 -- {type, value, milliseconds to its end (-1: none, -2: no lock), then newest, owner, token, since,
 -- meta, list of the record}
-local function seen(r)
+local function lock_state(r)
   local v, kind = value()
   local left = redis.call('PTTL', lock)
   return { kind, v or '', left, r.newest, r.owner, r.token, r.since, r.meta, r.list }
@@ -97,7 +97,7 @@ end
 -- one known here gets no vote, unless it is about to change it (ARGV[6] == '1').
 -- ARGV: request, owner, ttl (ms), meta, list, change
 --   -> {request, now, 'granted', number, token or '0', known list}, or {request, now, 'busy',
---      {seen}}, or {request, now, 'list', known list}
+--      {state}}, or {request, now, 'list', known list}
 local me, ttl, meta, list, change = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6] == '1'
 local r = record()
 if r.list ~= '' and r.list ~= list and not change then
@@ -108,7 +108,7 @@ if v == me and r.owner == me then
   redis.call('PEXPIRE', lock, ttl)
   return { id, digits(now), 'granted', digits(r.counter), r.token, r.list }
 end
-if v ~= me and kind ~= 'none' then return { id, digits(now), 'busy', seen(r) } end
+if v ~= me and kind ~= 'none' then return { id, digits(now), 'busy', lock_state(r) } end
 r.counter = math.max(r.counter + 1, now)
 r.owner, r.token, r.since, r.meta = me, '0', digits(now), meta .. last_run(r.meta)
 keep(r)
@@ -214,7 +214,7 @@ end
 return { id, digits(now), 1 }
 
 --- force_release
--- Removes the value that was seen here, and nothing newer: a string of this value, or any value of
+-- Removes the value that was read here, and nothing newer: a string of this value, or any value of
 -- another type.
 -- ARGV: request, type, value -> {request, now, 1 or 0}
 local v, kind = value()
@@ -223,6 +223,6 @@ local removed = redis.call('DEL', lock)
 if removed == 1 then wake() end
 return { id, digits(now), removed }
 
---- look
--- Changes nothing. ARGV: request -> {request, now, {seen}}
-return { id, digits(now), seen(record()) }
+--- inspect
+-- Changes nothing. ARGV: request -> {request, now, {state}}
+return { id, digits(now), lock_state(record()) }

@@ -25,15 +25,15 @@ Deadline RedlockBackend::usual_deadline() const noexcept {
 }
 
 Result<RedlockBackend::VoteRound> RedlockBackend::insist(
-    const Asks& make, const std::function<bool(const Votes&)>& decided, Stragglers stragglers) {
+    const Calls& make, const std::function<bool(const Votes&)>& decided, Stragglers stragglers) {
   const Deadline by = usual_deadline();
   VoteRound out{{}, Clock::now()};
   for (;;) {
     TRY_VOID(masters_.gather(by, 50ms, true));
     ever_ready_ = true;
     // The exchange has its own time, however long it took to connect.
-    out.votes = masters_.ask(make, std::max(by, later(Clock::now(), options_.op_timeout)), decided,
-                             stragglers);
+    out.votes = masters_.call(make, std::max(by, later(Clock::now(), options_.op_timeout)), decided,
+                              stragglers);
     if (decided(out.votes) || Clock::now() >= by) return out;
     if (auto why = hopeless(out.votes, masters_.majority()))
       return fail(why->code, fmt::format("ask at {}: {}", where(), why->message));
@@ -67,7 +67,7 @@ Result<Renewal> RedlockBackend::extend(const Lease& lease, Duration ttl, std::st
   const std::string vote = lease.owner.hex();
   const auto refused = [](const Vote& v) { return v.answered() && !kept(v) && !other_list(v); };
   const auto is_lost = [&](const Votes& v) { return !m.majority_without(count(v, refused)); };
-  TRY(asked, insist(same({&scripts::renew,
+  TRY(round, insist(same({&scripts::renew,
                           at.all(),
                           {vote, redis::millis(ttl), std::to_string(lease.token),
                            list_text(options_), std::move(ended)}}),
@@ -76,14 +76,14 @@ Result<Renewal> RedlockBackend::extend(const Lease& lease, Duration ttl, std::st
                              !m.majority_without(count(v, other_list));
                     },
                     {node_patience(ttl), true}));
-  const Votes& votes = asked.votes;
+  const Votes& votes = round.votes;
   if (is_lost(votes)) {
     undo(at, vote, ttl);  // the remainder would only block others
     return Lost{fmt::format(
         "{} of {} masters do not have it any more: it expired, or was removed or replaced",
         count(votes, refused), m.size())};
   }
-  if (count(votes, kept) >= m.majority()) return renewed(lease, ttl, asked, at);
+  if (count(votes, kept) >= m.majority()) return renewed(lease, ttl, round, at);
   for (std::size_t i = 0; i < m.size(); ++i)
     if (other_list(votes[i])) return fail(wrong_list(i, votes[i].reply.text_at(3)));
   std::string why;
@@ -95,16 +95,16 @@ Result<Renewal> RedlockBackend::extend(const Lease& lease, Duration ttl, std::st
 
 // A majority has it now, so no other owner can: masters without it are asked for their votes again,
 // and count from the next renewal on.
-Result<Renewal> RedlockBackend::renewed(const Lease& lease, Duration ttl, const VoteRound& asked,
+Result<Renewal> RedlockBackend::renewed(const Lease& lease, Duration ttl, const VoteRound& round,
                                         const Names& at) {
-  const Votes& votes = asked.votes;
+  const Votes& votes = round.votes;
   Lease longer{lease.key, lease.owner};
-  longer.deadline = lease_end(asked.sent, ttl);
+  longer.deadline = lease_end(round.sent, ttl);
   std::string since = "0", meta;
   bool revoked = false;  // a majority has the mark, so one of these has it
   for (const Vote& v : votes) {
     if (!kept(v)) continue;
-    revoked |= asked_to_stop(v.reply.text_at(5));
+    revoked |= is_revoked(v.reply.text_at(5));
     const auto token = parse_number<FencingToken>(v.reply.text_at(3)).value_or(0);
     if (token <= longer.token) continue;
     longer.token = token;
@@ -113,15 +113,14 @@ Result<Renewal> RedlockBackend::renewed(const Lease& lease, Duration ttl, const 
   }
   if (longer.token == 0)
     return fail(Errc::protocol, fmt::format("renew at {}: no master knows its token", where()));
-  if (revoked && !asked_to_stop(meta))
-    meta += stop_mark;  // masters that are taken back have it, too
-  masters_.tell([&](std::size_t i) -> std::optional<Ask> {
+  if (revoked && !is_revoked(meta)) meta += stop_mark;  // masters that are taken back have it, too
+  masters_.send([&](std::size_t i) -> std::optional<Call> {
     if (!votes[i].says("absent") || !masters_.votes(i)) return std::nullopt;
     const Micros not_after = votes[i].reply.number_at(1).value_or(0) + retake_within;
-    return Ask{&scripts::retake,
-               at.all(),
-               {lease.owner.hex(), redis::millis(ttl), std::to_string(longer.token),
-                std::to_string(not_after), since, meta, list_text(options_)}};
+    return Call{&scripts::retake,
+                at.all(),
+                {lease.owner.hex(), redis::millis(ttl), std::to_string(longer.token),
+                 std::to_string(not_after), since, meta, list_text(options_)}};
   });
   watch();
   return Kept{std::move(longer), revoked};
@@ -139,8 +138,8 @@ Error RedlockBackend::too_few_answered(std::string_view what, std::size_t answer
                                        answered, masters_.size())};
 }
 
-Result<void> RedlockBackend::nothing_unread(std::string_view what, const Sightings& seen) const {
-  const std::string why = unread(seen);
+Result<void> RedlockBackend::nothing_unread(std::string_view what, const NodeStates& states) const {
+  const std::string why = unread(states);
   if (why.empty()) return {};
   return fail(Errc::unavailable,
               fmt::format("{} at {}: no holder is found; {}", what, where(), why));
@@ -148,7 +147,7 @@ Result<void> RedlockBackend::nothing_unread(std::string_view what, const Sightin
 
 void RedlockBackend::undo(const Names& names, const std::string& vote, Duration ttl,
                           std::function<bool(std::size_t)> whom) {
-  masters_.tell(
+  masters_.send(
       same({&scripts::release, names.all(), {vote, "0"}, true, later(Clock::now(), ttl)}, whom));
 }
 
@@ -176,15 +175,15 @@ void RedlockBackend::watch() {
 
 Result<Released> RedlockBackend::release(const Lease& lease, std::optional<RunEnd> end) {
   Masters& m = masters_;
-  const Ask give_back{
+  const Call give_back{
       &scripts::release,
       names(lease.key).all(),
       {lease.owner.hex(), "1", end ? end->text() : ""},
       true,
       lease.deadline == no_deadline ? later(Clock::now(), options_.op_timeout) : lease.deadline};
   const auto decided = [&](const Votes& v) { return count(v, &Vote::answered) >= m.majority(); };
-  TRY(asked, insist(same(give_back), decided, a_little));
-  const Votes& votes = asked.votes;
+  TRY(round, insist(same(give_back), decided, a_little));
+  const Votes& votes = round.votes;
   for (std::size_t i = 0; i < m.size(); ++i)
     if (!votes[i].sent()) m.nodes()[i].send_or_owe(give_back, m.next_number());
   if (!decided(votes)) {
@@ -195,46 +194,46 @@ Result<Released> RedlockBackend::release(const Lease& lease, std::optional<RunEn
   const std::size_t silent = m.size() - count(votes, &Vote::answered);
   const bool had =
       count(votes, &Vote::says_yes) > 0 && count(votes, &Vote::says_yes) + silent >= m.majority();
-  return unanswered_.answered(lease, had, asked.repeated);
+  return unanswered_.answered(lease, had, round.repeated);
 }
 
-// Removes the value that was seen, master by master: a late or repeated request removes nothing
+// Removes the value that was read, master by master: a late or repeated request removes nothing
 // newer.
 Result<Released> RedlockBackend::force_release(const Key& key, std::optional<FencingToken> token) {
   Masters& m = masters_;
   if (token == FencingToken{0}) return Released::was_not_held;  // of no grant
   const Names at = names(key);
-  TRY(seen, look(at));
+  TRY(states, read_states(at));
   std::vector<std::string> owners;  // the owners of that token; not every master stored it
-  for (const auto& s : seen)
+  for (const auto& s : states)
     if (s && s->ours() && token && s->token == *token) owners.push_back(s->value);
-  const auto meant = [&](const std::optional<Seen>& s) {
+  const auto meant = [&](const std::optional<NodeState>& s) {
     return s && s->held() &&
            (!token ||
             (s->ours() && std::find(owners.begin(), owners.end(), s->value) != owners.end()));
   };
-  const auto due = static_cast<std::size_t>(std::count_if(seen.begin(), seen.end(), meant));
-  if (due == 0) TRY_VOID(nothing_unread("force a release", seen));
+  const auto due = static_cast<std::size_t>(std::count_if(states.begin(), states.end(), meant));
+  if (due == 0) TRY_VOID(nothing_unread("force a release", states));
   if (due == 0) return Released::was_not_held;
-  const auto removes = [&](std::size_t i) -> std::optional<Ask> {
-    if (!meant(seen[i])) return std::nullopt;
-    return Ask{&scripts::force_release, at.all(), {seen[i]->type, seen[i]->value}};
+  const auto removes = [&](std::size_t i) -> std::optional<Call> {
+    if (!meant(states[i])) return std::nullopt;
+    return Call{&scripts::force_release, at.all(), {states[i]->type, states[i]->value}};
   };
-  TRY(asked, insist(removes, [&](const Votes& v) { return count(v, &Vote::answered) >= due; }));
-  const Votes& votes = asked.votes;
+  TRY(round, insist(removes, [&](const Votes& v) { return count(v, &Vote::answered) >= due; }));
+  const Votes& votes = round.votes;
   if (count(votes, &Vote::answered) < std::min(due, m.majority()))
     return fail(too_few_answered("force a release", count(votes, &Vote::answered)));
-  return asked.repeated || count(votes, &Vote::says_yes) > 0 ? Released::yes
+  return round.repeated || count(votes, &Vote::says_yes) > 0 ? Released::yes
                                                              : Released::was_not_held;
 }
 
-// The request names the owner that was seen, so a late or repeated one asks no other (redlock.lua).
+// The request names the owner that was read, so a late or repeated one asks no other (redlock.lua).
 Result<Released> RedlockBackend::revoke(const Key& key) {
   Masters& m = masters_;
   const Names at = names(key);
-  TRY(seen, look(at));
-  TRY_VOID(nothing_unread("ask the holder to stop", seen));
-  const Leader leader = leader_of(seen, m.majority());
+  TRY(states, read_states(at));
+  TRY_VOID(nothing_unread("ask the holder to stop", states));
+  const Leader leader = leader_of(states, m.majority());
   if (leader.votes < m.majority()) return Released::was_not_held;
   if (!leader.ours)
     return fail(Errc::usage, fmt::format("--revoke: {} is held by another program, which cannot be "
@@ -243,30 +242,30 @@ Result<Released> RedlockBackend::revoke(const Key& key) {
   const auto marked = [&](const Votes& v) { return count(v, &Vote::says_yes) >= m.majority(); };
   const auto no = [](const Vote& v) { return v.answered() && !v.says_yes(); };
   const auto is_over = [&](const Votes& v) { return !m.majority_without(count(v, no)); };
-  TRY(asked, insist(same({&scripts::revoke, at.all(), {leader.value}}),
+  TRY(round, insist(same({&scripts::revoke, at.all(), {leader.value}}),
                     [&](const Votes& v) { return marked(v) || is_over(v); }));
-  if (marked(asked.votes)) return Released::yes;
-  if (is_over(asked.votes)) return Released::was_not_held;
-  return fail(too_few_answered("ask the holder to stop", count(asked.votes, &Vote::says_yes)));
+  if (marked(round.votes)) return Released::yes;
+  if (is_over(round.votes)) return Released::was_not_held;
+  return fail(too_few_answered("ask the holder to stop", count(round.votes, &Vote::says_yes)));
 }
 
 Result<Validity> RedlockBackend::check(const Key& key, const GrantId& id) {
   Masters& m = masters_;
   const auto* owner = std::get_if<Owner>(&id);
   const auto has = [&](const Vote& v) {
-    const auto s = v.answered() ? parse_seen(v.reply) : std::nullopt;
+    const auto s = v.answered() ? parse_state(v.reply) : std::nullopt;
     return s && s->ours() && s->token != 0 &&
            (owner ? s->owner == owner->hex() : s->token == std::get<FencingToken>(id));
   };
   const auto has_not = [&](const Vote& v) { return v.answered() && !has(v); };
   const auto valid = [&](const Votes& v) { return count(v, has) >= m.majority(); };
   const auto stale = [&](const Votes& v) { return !m.majority_without(count(v, has_not)); };
-  TRY(asked, insist(same({&scripts::look, names(key).all(), {}}),
+  TRY(round, insist(same({&scripts::inspect, names(key).all(), {}}),
                     [&](const Votes& v) { return valid(v) || stale(v); }));
-  const Votes& votes = asked.votes;
+  const Votes& votes = round.votes;
   const std::string list = list_text(options_);
   for (std::size_t i = 0; i < m.size(); ++i)
-    if (const auto s = has(votes[i]) ? parse_seen(votes[i].reply) : std::nullopt;
+    if (const auto s = has(votes[i]) ? parse_state(votes[i].reply) : std::nullopt;
         s && !s->list.empty() && s->list != list)
       return fail(wrong_list(i, s->list));
   if (valid(votes)) return Validity::valid;

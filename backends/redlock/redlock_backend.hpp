@@ -119,28 +119,28 @@ class RedlockBackend final : public Backend {
   bool in_grace = false;
 
  private:
-  // Asks every master repeatedly until it is decided or the usual deadline has passed. An error: no
+  // Calls every master again until it is decided or the usual deadline has passed. An error: no
   // majority could be asked.
   struct VoteRound {
     Votes votes;
     Deadline sent;          // before the first request left
     bool repeated = false;  // an earlier request may have been carried out as well
   };
-  Result<VoteRound> insist(const Asks&, const std::function<bool(const Votes&)>& decided,
+  Result<VoteRound> insist(const Calls&, const std::function<bool(const Votes&)>& decided,
                            Stragglers = {});
   Result<Renewal> extend(const Lease&, Duration ttl, std::string ended);
   Result<Renewal> renewed(const Lease&, Duration ttl, const VoteRound&, const Names&);
   Error wrong_list(std::size_t master, std::string_view recorded) const;
   Error too_few_answered(std::string_view what, std::size_t answered) const;
   // For `what`, which found no holder: Errc::unavailable if a majority may have one all the same.
-  Result<void> nothing_unread(std::string_view what, const Sightings&) const;
+  Result<void> nothing_unread(std::string_view what, const NodeStates&) const;
   void watch();
-  Result<Sightings> look(const Names&, Votes* votes = nullptr);
-  // `asked`: by a caller, not found at a master
-  Result<std::optional<KeyView>> inspect(const Names&, bool asked);
+  Result<NodeStates> read_states(const Names&, Votes* votes = nullptr);
+  // `named`: by a caller, not found at a master
+  Result<std::optional<KeyView>> inspect(const Names&, bool named);
   // As KeyView has it: a master that says nothing, or restarted lately, does not say that there is
   // no vote.
-  std::string unread(const Sightings&) const;
+  std::string unread(const NodeStates&) const;
   Result<std::unique_ptr<redis::Client>> client_of(std::size_t master) const;
 
   const Traits& traits_;  // of the table, which lives for ever

@@ -35,11 +35,11 @@ class OneAttempt {
         list_(list_text(backend.options())),
         at_(backend.names(request.key)),
         patience_(node_patience(request.ttl)),
-        seen_(masters_.size()),
+        states_(masters_.size()),
         kept_(masters_.size(), false) {}
 
   Attempt run() {
-    ask_for_votes();
+    request_votes();
     insist_if_greatest();
     if (auto why = hopeless(votes_, majority_))
       made_.refused =
@@ -55,7 +55,7 @@ class OneAttempt {
  private:
   // ---- phase 1 ---------------------------------------------------------------------------------
 
-  Asks vote_requests(const std::function<bool(std::size_t)>& whom) const {
+  Calls vote_requests(const std::function<bool(std::size_t)>& whom) const {
     return same({&scripts::acquire,
                  at_.all(),
                  {vote_, redis::millis(request_.ttl), request_.identity.encode(), list_,
@@ -65,22 +65,22 @@ class OneAttempt {
 
   // If no master that voted knows this list, a fresh key cannot be told from a wrong list; so the
   // others are waited for first.
-  void ask_for_votes() {
+  void request_votes() {
     const bool change = backend_.options().list_change;
     const auto known = [&](const Vote& v) { return granted(v) && known_list(v) == list_; };
-    votes_ = masters_.ask(vote_requests({}), phase_1_ends_, [&](const Votes& votes) {
+    votes_ = masters_.call(vote_requests({}), phase_1_ends_, [&](const Votes& votes) {
       if (!change && count(votes, refused_list) > 0) return true;
       const std::size_t ayes = count(votes, granted);
       if (ayes + count(votes, &Vote::open) < majority_) return true;
       return ayes >= majority_ && count(votes, known) > 0 && !change;
     });
-    look();
+    read_votes();
   }
 
-  void look() {
+  void read_votes() {
     for (std::size_t i = 0; i < masters_.size(); ++i)
-      seen_[i] = busy(votes_[i]) ? parse_seen(votes_[i].reply) : std::nullopt;
-    leader_ = leader_of(seen_, majority_);
+      states_[i] = busy(votes_[i]) ? parse_state(votes_[i].reply) : std::nullopt;
+    leader_ = leader_of(states_, majority_);
   }
 
   // A split vote: the other attempts yield to the greatest, which keeps its votes and asks the
@@ -88,21 +88,21 @@ class OneAttempt {
   void insist_if_greatest() {
     const auto smaller = [&](const auto& s) { return !s || (s->ours() && s->value < vote_); };
     const auto greatest = [&] {
-      return leader_.votes < majority_ && std::all_of(seen_.begin(), seen_.end(), smaller);
+      return leader_.votes < majority_ && std::all_of(states_.begin(), states_.end(), smaller);
     };
     for (int round = 1; round < most_rounds && count(votes_, refused_list) == 0 &&
                         count(votes_, granted) < majority_ && count(votes_, granted) > 0 &&
                         greatest() && Clock::now() < phase_1_ends_;
          ++round) {
       Duration slowest{};
-      for (const Vote& v : votes_) slowest = std::max(slowest, v.took);
+      for (const Vote& v : votes_) slowest = std::max(slowest, v.elapsed);
       masters_.pause(std::min(phase_1_ends_, later(Clock::now(), slowest * round)));
-      Votes again = masters_.ask(
+      Votes again = masters_.call(
           vote_requests([&](std::size_t i) { return busy(votes_[i]); }), phase_1_ends_,
           [&](const Votes& v) { return count(votes_, granted) + count(v, granted) >= majority_; });
       for (std::size_t i = 0; i < masters_.size(); ++i)
         if (again[i].sent()) votes_[i] = std::move(again[i]);
-      look();
+      read_votes();
     }
   }
 
@@ -115,7 +115,7 @@ class OneAttempt {
     bool known = false;
     for (std::size_t i = 0; i < masters_.size(); ++i) {
       const std::string_view there =
-          seen_[i] ? std::string_view{seen_[i]->list} : known_list(votes_[i]);
+          states_[i] ? std::string_view{states_[i]->list} : known_list(votes_[i]);
       known |= there == list_;
       if (there.empty() || there == list_) continue;
       if (!change) return fail(other_list(i, KnownList::parse(there)));
@@ -172,8 +172,8 @@ class OneAttempt {
     return all_kept(votes, is) && count(votes, is) >= majority_;
   }
 
-  Asks list_requests(FencingToken token, bool marks,
-                     const std::function<bool(std::size_t)>& whom) const {
+  Calls list_requests(FencingToken token, bool marks,
+                      const std::function<bool(std::size_t)>& whom) const {
     return same(
         {&scripts::list, at_.all(), {vote_, std::to_string(token), list_, marks ? "1" : "0"}},
         [this, whom](std::size_t i) { return may_have_voted(votes_[i]) && whom(i); });
@@ -183,7 +183,7 @@ class OneAttempt {
   // whatever gets lost, clients of both lists can never have a majority at the same time.
   bool change_list(FencingToken token) {
     for (const bool marks : {true, false}) {
-      const Votes stored = masters_.ask(
+      const Votes stored = masters_.call(
           list_requests(token, marks, [&](std::size_t i) { return kept_[i] || !marks; }),
           later(Clock::now(), patience_), [&](const Votes& v) {
             return all_kept(v, &Vote::says_yes) || !all_kept(v, yes_or_open);
@@ -195,10 +195,10 @@ class OneAttempt {
 
   // Without waiting: a lost copy is made up by the next renewal, or grant. If some have stored it,
   // those that have not answered will, too.
-  void tell_list(FencingToken token) {
+  void send_list(FencingToken token) {
     const auto known = [&](const Vote& v) { return known_list(v) == list_; };
     const bool stored = count(votes_, known) > 0;
-    masters_.tell(list_requests(token, false, [&](std::size_t i) {
+    masters_.send(list_requests(token, false, [&](std::size_t i) {
       return !known(votes_[i]) && (!stored || votes_[i].answered());
     }));
   }
@@ -214,11 +214,11 @@ class OneAttempt {
     }
     if (before != 0) token = before;  // the grant that this owner has already
     const Votes confirmed =
-        masters_.ask(same({&scripts::confirm, at_.all(), {vote_, std::to_string(token)}},
-                          [&](std::size_t i) { return may_have_voted(votes_[i]); }),
-                     later(Clock::now(), patience_), [&](const Votes& v) {
-                       return is_enough(v, &Vote::says_yes) || !is_enough(v, yes_or_open);
-                     });
+        masters_.call(same({&scripts::confirm, at_.all(), {vote_, std::to_string(token)}},
+                           [&](std::size_t i) { return may_have_voted(votes_[i]); }),
+                      later(Clock::now(), patience_), [&](const Votes& v) {
+                        return is_enough(v, &Vote::says_yes) || !is_enough(v, yes_or_open);
+                      });
     made_.unanswered = true;
     if (token == 0 || !is_enough(confirmed, &Vote::says_yes)) return std::nullopt;
     if (changes_ && !change_list(token)) {
@@ -232,7 +232,7 @@ class OneAttempt {
     lease.token = token;
     lease.deadline = lease_end(sent_, request_.ttl);
     if (Clock::now() + least_validity(request_.ttl) > lease.deadline) return std::nullopt;
-    if (!changes_) tell_list(token);
+    if (!changes_) send_list(token);
     return lease;
   }
 
@@ -261,7 +261,7 @@ class OneAttempt {
       if (v.failed() && made_.why.empty()) made_.why = v.why.message;
     // The number of voting masters that must become free.
     std::vector<Duration> ends;
-    for (const auto& s : seen_)
+    for (const auto& s : states_)
       if (s && s->left) ends.push_back(*s->left);
     const std::size_t free = count(votes_, may_have_voted);
     std::sort(ends.begin(), ends.end());
@@ -281,7 +281,7 @@ class OneAttempt {
   const Duration patience_;
   const Deadline sent_ = Clock::now(), phase_1_ends_ = later(sent_, patience_);
   Votes votes_;
-  Sightings seen_;
+  NodeStates states_;
   std::vector<bool> kept_;  // of another list that is known somewhere: each of them must vote
   bool changes_ = false;    // there is such a list
   Leader leader_;

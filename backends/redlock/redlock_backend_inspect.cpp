@@ -18,11 +18,11 @@ using namespace std::chrono_literals;
 
 constexpr Duration patience = 200ms;  // for masters whose answers only matter for display
 
-std::string ends(const Seen& s) {
+std::string ends(const NodeState& s) {
   return s.left ? "ends in " + format_duration(*s.left) : "no expiry";
 }
 
-std::string state_of(const Seen& s) {
+std::string state_of(const NodeState& s) {
   if (!s.held()) return "free";
   if (s.type != "string")
     return fmt::format("held by another program, type {}, {}", s.type, ends(s));
@@ -31,15 +31,16 @@ std::string state_of(const Seen& s) {
                      s.token == 0 ? " (never confirmed)" : "", ends(s));
 }
 
-std::string state_at(const Node& n, const std::optional<Seen>& s, const Vote& vote, bool agrees) {
+std::string state_at(const Node& n, const std::optional<NodeState>& s, const Vote& vote,
+                     bool agrees) {
   if (!s) {
     const bool silent = !n.ready() && !n.pending();
     return fmt::format("{}: ? ({})", n.at().text(), silent ? n.why().message : "no answer in time");
   }
-  const Micros offset = s->now - (vote.wall_heard - vote.took.count() / 2);
+  const Micros offset = s->now - (vote.wall_received - vote.elapsed.count() / 2);
   return fmt::format("{}: {}round trip {:.1f} ms, clock {:+.3f} s", n.at().text(),
                      agrees ? "" : state_of(*s) + "; ",
-                     static_cast<double>(vote.took.count()) / 1e3,
+                     static_cast<double>(vote.elapsed.count()) / 1e3,
                      static_cast<double>(offset) / 1e6);
 }
 
@@ -51,32 +52,32 @@ std::string address_of(const Endpoint& at) {
 
 }  // namespace
 
-Result<Sightings> RedlockBackend::look(const Names& at, Votes* out) {
+Result<NodeStates> RedlockBackend::read_states(const Names& at, Votes* out) {
   Masters& m = masters_;
-  TRY(asked, insist(same({&scripts::look, at.all(), {}}),
+  TRY(round, insist(same({&scripts::inspect, at.all(), {}}),
                     [&](const Votes& v) { return count(v, &Vote::answered) >= m.majority(); },
                     {patience, false, true}));
-  Sightings seen(m.size());
+  NodeStates states(m.size());
   std::size_t understood = 0;
   Error why{Errc::unavailable, "no answer in time"};
   for (std::size_t i = 0; i < m.size(); ++i) {
-    if (asked.votes[i].answered()) seen[i] = parse_seen(asked.votes[i].reply);
-    understood += seen[i].has_value();
-    if (asked.votes[i].failed()) why = asked.votes[i].why;
+    if (round.votes[i].answered()) states[i] = parse_state(round.votes[i].reply);
+    understood += states[i].has_value();
+    if (round.votes[i].failed()) why = round.votes[i].why;
   }
   if (understood < m.majority())
     return fail(why.code, fmt::format("look at {}: only {} of {} masters answered: {}", where(),
                                       understood, m.size(), why.message));
-  if (out) *out = std::move(asked.votes);
-  return seen;
+  if (out) *out = std::move(round.votes);
+  return states;
 }
 
-std::string RedlockBackend::unread(const Sightings& seen) const {
+std::string RedlockBackend::unread(const NodeStates& states) const {
   const Masters& m = masters_;
-  const Leader leader = leader_of(seen, m.majority());
+  const Leader leader = leader_of(states, m.majority());
   std::size_t unsure = 0;
   for (std::size_t i = 0; i < m.size(); ++i)
-    unsure += !seen[i] || (!seen[i]->held() && !m.votes(i));
+    unsure += !states[i] || (!states[i]->held() && !m.votes(i));
   if (leader.votes >= m.majority() || leader.votes + unsure < m.majority()) return {};
   if (const Duration left = m.grace_left(); left > Duration{})
     return fmt::format(
@@ -88,46 +89,46 @@ std::string RedlockBackend::unread(const Sightings& seen) const {
                      m.size());
 }
 
-Result<std::optional<KeyView>> RedlockBackend::inspect(const Names& at, bool asked) {
+Result<std::optional<KeyView>> RedlockBackend::inspect(const Names& at, bool named) {
   Votes votes;
-  TRY(seen, look(at, &votes));
+  TRY(states, read_states(at, &votes));
   const Masters& m = masters_;
   KeyView v;
   v.key = at.lock.substr(options_.prefix.size());
   v.waiters_known = false;
-  bool heard_of = false;
-  for (const auto& s : seen) {
+  bool known = false;
+  for (const auto& s : states) {
     if (!s) continue;
     v.fence = std::max(v.fence, s->newest);
-    heard_of |= s->held() || s->newest != 0;
+    known |= s->held() || s->newest != 0;
     if (auto run = last_run(s->meta); run && (!v.last_run || run->token > v.last_run->token))
       v.last_run = std::move(run);
   }
-  const Leader leader = leader_of(seen, m.majority());
-  v.unread = unread(seen);
+  const Leader leader = leader_of(states, m.majority());
+  v.unread = unread(states);
   // what a majority was granted, others may have forgotten
   if (!v.unread.empty()) v.fence = 0;
-  if (!heard_of) return asked && !v.unread.empty() ? std::optional{v} : std::nullopt;
+  if (!known) return named && !v.unread.empty() ? std::optional{v} : std::nullopt;
 
   const bool held = leader.votes >= m.majority();
   if (held) v.holders.push_back(leader.holder);
-  const auto agrees = [&](const std::optional<Seen>& s) {
+  const auto agrees = [&](const std::optional<NodeState>& s) {
     return s && (held ? s->held() && s->value == leader.value : !s->held());
   };
   v.notes.push_back(fmt::format("{}/{} nodes agree{}",
-                                std::count_if(seen.begin(), seen.end(), agrees), m.size(),
+                                std::count_if(states.begin(), states.end(), agrees), m.size(),
                                 held || leader.votes == 0 ? "" : "; no majority"));
   if (held && !leader.ours) v.notes.push_back("held by another program");
   const std::string list = list_text(options_);
   for (std::size_t i = 0; i < m.size(); ++i) {
-    if (!seen[i] || seen[i]->list.empty() || seen[i]->list == list) continue;
-    const KnownList other = KnownList::parse(seen[i]->list);
+    if (!states[i] || states[i]->list.empty() || states[i]->list == list) continue;
+    const KnownList other = KnownList::parse(states[i]->list);
     v.notes.push_back(fmt::format("{}: has {} as the masters of this key{}", m[i].at().text(),
                                   printable(other.text),
                                   other.marked ? ", and that they are being changed" : ""));
   }
   for (std::size_t i = 0; i < m.size(); ++i)
-    v.notes.push_back(state_at(m[i], seen[i], votes[i], agrees(seen[i])));
+    v.notes.push_back(state_at(m[i], states[i], votes[i], agrees(states[i])));
   return std::optional{std::move(v)};
 }
 
@@ -172,7 +173,7 @@ Result<std::vector<std::string>> RedlockBackend::names() {
 Result<void> RedlockBackend::erase(const Key& key) {
   const Names at = names(key);
   const redis::Command remove{
-      .what = "remove", .keys = {at.lock}, .words = {"DEL", at.lock, at.record, at.wake}};
+      .what = "remove", .keys = {at.lock}, .args = {"DEL", at.lock, at.record, at.wake}};
   for (std::size_t i = 0; i < masters_.size(); ++i) {
     TRY(client, client_of(i));
     TRY_VOID(client->call(remove));
@@ -207,7 +208,7 @@ Result<std::vector<Finding>> RedlockBackend::doctor() {
       found.add("answer" + of, ok.error().message, Level::bad, "it has no vote now");
     requests += client->requests;
   }
-  return found.take();
+  return found.extract();
 }
 
 }  // namespace dlock::redlock

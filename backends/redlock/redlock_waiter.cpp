@@ -13,9 +13,9 @@ constexpr unsigned most_unanswered = 3;  // tries in one poll with an unknown ou
 // Of the pause after each of them in a row, up to 6.4 s at the default ttl: masters that were asked
 // by too many at once never answer in time if all of these ask again at the same rate.
 constexpr unsigned most_doublings = 5;
-constexpr Duration look_anyway = 2s;  // the holder is a dlock, which wakes us
-constexpr Duration together = 5ms;    // time within which the wake-ups of a majority arrive
-constexpr auto go_on = std::nullopt;  // of a step
+constexpr Duration check_anyway = 2s;  // the holder is a dlock, which wakes us
+constexpr Duration together = 5ms;     // time within which the wake-ups of a majority arrive
+constexpr auto go_on = std::nullopt;   // of a step
 
 // Between a half and the whole.
 Duration some_of(Duration d) {
@@ -43,7 +43,7 @@ class RedlockWaiter final : public Waiter {
   RedlockBackend& backend_;
   const Request request_;
   Owner owner_;  // of the next attempt
-  std::unique_ptr<Masters> ears_;
+  std::unique_ptr<Masters> listeners_;
   std::vector<bool> woken_;
   std::optional<Owner> granted_;
   Deadline next_{};
@@ -86,7 +86,7 @@ RedlockWaiter::Step RedlockWaiter::try_once(Deadline end) {
   if (made.lease) {
     backend_.gave(request_.ttl);
     granted_ = made.lease->owner;
-    ears_.reset();
+    listeners_.reset();
     return Progress{Granted{std::move(*made.lease)}};
   }
   if (made.unanswered) return unanswered(end, made.why);
@@ -132,43 +132,43 @@ Duration RedlockWaiter::pause(const Attempt& made) {
   // A split vote, or a lock that ended meanwhile: soon, but not all at once.
   if (made.free_in == Duration{})
     return some_of(std::min<Duration>(2ms * (1U << std::min(tries_, 6U)), 50ms));
-  Duration about = made.foreign ? (tries_ < 20 ? 100ms : 500ms) : look_anyway;
+  Duration about = made.foreign ? (tries_ < 20 ? 100ms : 500ms) : check_anyway;
   if (made.free_in) about = std::min<Duration>(about, *made.free_in + 1ms + some_of(3ms));
-  return made.free_in && about < look_anyway / 2 ? about : some_of(about) + about / 4;
+  return made.free_in && about < check_anyway / 2 ? about : some_of(about) + about / 4;
 }
 
 // Until `until`, or until masters report a release: then it is tried at once.
 void RedlockWaiter::sleep(Deadline until) {
-  if (!ears_) {
-    ears_ =
+  if (!listeners_) {
+    listeners_ =
         std::make_unique<Masters>(backend_.options(), backend_.credentials(), backend_.requests);
-    woken_.assign(ears_->size(), false);
+    woken_.assign(listeners_->size(), false);
   }
-  const Ask listen{nullptr, {}, {"BLPOP", backend_.names(request_.key).wake, "0"}};
-  const auto wake = [&](std::size_t i, const Heard& h) {
+  const Call listen{nullptr, {}, {"BLPOP", backend_.names(request_.key).wake, "0"}};
+  const auto wake = [&](std::size_t i, const Response& h) {
     if (!h.reply || !h.reply->is(Reply::Type::array)) return;
     ++backend_.wakeups;
     woken_[i] = true;
   };
   Deadline due = no_deadline;  // then the others had their time to report it, too
   while (Clock::now() < until) {
-    for (Node& n : ears_->nodes()) {
+    for (Node& n : listeners_->nodes()) {
       n.connect();
-      if (n.ready() && n.idle()) n.send(listen, ears_->next_number());
+      if (n.ready() && n.idle()) n.send(listen, listeners_->next_number());
     }
-    if (!ears_->hear(std::min({until, due, later(Clock::now(), 1s)}), wake, true)) return;
-    const auto tellers = static_cast<std::size_t>(std::count(woken_.begin(), woken_.end(), true));
-    if (tellers >= ears_->majority() || Clock::now() >= due) {
+    if (!listeners_->receive(std::min({until, due, later(Clock::now(), 1s)}), wake, true)) return;
+    const auto woken = static_cast<std::size_t>(std::count(woken_.begin(), woken_.end(), true));
+    if (woken >= listeners_->majority() || Clock::now() >= due) {
       woken_.assign(woken_.size(), false);
       next_ = Clock::now();
       return;
     }
-    if (tellers > 0) due = std::min(due, later(Clock::now(), together));
+    if (woken > 0) due = std::min(due, later(Clock::now(), together));
   }
 }
 
 Result<void> RedlockWaiter::cancel() {
-  ears_.reset();
+  listeners_.reset();
   // Leftovers of attempts are being released already; a returned grant is not.
   if (granted_) {
     TRY_VOID(backend_.release({request_.key, *granted_}, std::nullopt));

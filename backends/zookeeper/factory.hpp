@@ -3,10 +3,6 @@
 // must grant: README.md beside this file.
 //
 //   zookeeper://[USER[:PASSWORD]@]HOST[:2181],HOST...[/CHROOT]     alias zk://
-//
-// Items: `auth_file=PATH` (first line scheme:credential, as digest:user:password; new nodes then
-// belong to it alone), `tick=D` (the servers' tickTime; makes the proof of holding last longer),
-// `tls=no`.
 #pragma once
 #include <array>
 #include "core/factory.hpp"
@@ -14,7 +10,11 @@
 namespace dlock::zookeeper {
 
 inline constexpr std::array<std::string_view, 2> schemes{"zookeeper", "zk"};
-inline constexpr std::array<std::string_view, 3> items{"auth_file", "tick", "tls"};
+inline constexpr std::array<UrlItem, 3> items{{
+    {"auth_file"},  // first line scheme:credential; new nodes then belong to it alone
+    {"tick", UrlItem::duration, "", "", "", "the servers' tickTime, such as 2s"},
+    {"tls", UrlItem::choice, "no", "no", "", "no: this dlock has no TLS for ZooKeeper"},
+}};
 
 // With `?tick=` more than without.
 Duration proves(Duration ttl, Duration lock_delay, const Url&);

@@ -5,6 +5,7 @@
 #include "core/key.hpp"
 #include "core/text.hpp"
 #include "util/file.hpp"
+#include "zookeeper/factory.hpp"
 
 namespace dlock::zookeeper {
 namespace {
@@ -19,7 +20,7 @@ bool loopback(std::string_view host) {
 Result<void> choose_login(Options& o, const Url& url, const Settings& settings, UrlItems& items) {
   o.auth = settings.auth;  // --auth-file overrides the URL
   o.auth_file = settings.auth_file;
-  if (const auto file = items.text("auth_file"); file && o.auth.empty()) {
+  if (const auto file = url.item("auth_file"); file && o.auth.empty()) {
     o.auth_file = *file;
     auto secret = read_credential(o.auth_file);
     if (!secret) return fail(Errc::config, "auth_file " + secret.error().message);
@@ -56,7 +57,7 @@ bool stays_on_this_machine(const Url& url) {
 }
 
 Result<Options> parse_options(const Url& url, const Traits& traits, const Settings& settings) {
-  UrlItems read(url, traits, settings);
+  UrlItems read(items, url, traits, settings);
   Options o;
   static_cast<StoreOptions&>(o) = read.store_options();
   o.native = traits.native;
@@ -73,9 +74,9 @@ Result<Options> parse_options(const Url& url, const Traits& traits, const Settin
   if (const auto what = wrong_path(o.root + "k"))  // a prefix need not end in a slash
     read.wrong(path.empty() ? "prefix" : "path", o.root, "a path: " + *what);
 
-  read.no_tls("no: this dlock has no TLS for ZooKeeper");
-  o.tick =
-      read.duration("tick", Duration{1}, "the servers' tickTime, such as 2s").value_or(Duration{});
+  for (const std::string& file : {settings.tls_ca, settings.tls_cert, settings.tls_key})
+    if (!file.empty()) read.wrong("tls", file, "no: this dlock has no TLS for ZooKeeper");
+  o.tick = read.duration("tick").value_or(Duration{});
   TRY_VOID(read.verdict());
   TRY_VOID(choose_login(o, url, settings, read));
   TRY_VOID(read.verdict());

@@ -8,19 +8,19 @@
 namespace dlock::zookeeper {
 namespace {
 
-std::string_view word(std::string_view& rest) { return take_word(rest, ' '); }
+std::string_view field(std::string_view& rest) { return take_word(rest, ' '); }
 
 std::string or_dash(const std::optional<unsigned>& n) {
   return n ? fmt::format_int(*n).str() : "-";
 }
 
 std::string request_to_stop(FencingToken token, bool names_recur) {
-  return names_recur ? fmt::format("{} {}", revoke_word, token) : std::string{revoke_word};
+  return names_recur ? fmt::format("{} {}", revoke_mark, token) : std::string{revoke_mark};
 }
 
 // dlock's record in data that may have the request to stop before it.
 std::string_view record_in(std::string_view data) {
-  if (!data.starts_with(revoke_word)) return data;
+  if (!data.starts_with(revoke_mark)) return data;
   const auto before = data.find(" dlock1 ");
   return before == std::string_view::npos ? std::string_view{} : data.substr(before + 1);
 }
@@ -31,7 +31,7 @@ NodeRecord NodeRecord::of(const Request& r) {
   NodeRecord record{r.owner.hex().substr(0, 8), r.ttl + r.lock_delay,
                     r.mode == Mode::permit ? std::optional{r.limit} : std::nullopt, std::nullopt,
                     r.identity};
-  record.who.limit = 0;  // has a word of its own
+  record.who.limit = 0;  // has a field of its own
   return record;
 }
 
@@ -42,14 +42,14 @@ std::string NodeRecord::text() const {
 
 std::optional<NodeRecord> NodeRecord::parse(std::string_view text) {
   text = record_in(text);
-  if (word(text) != "dlock1") return std::nullopt;
+  if (field(text) != "dlock1") return std::nullopt;
   NodeRecord r;
-  r.id = word(text);
-  const auto timeout = parse_number<std::int64_t>(word(text));
+  r.id = field(text);
+  const auto timeout = parse_number<std::int64_t>(field(text));
   if (r.id.empty() || !timeout) return std::nullopt;
   r.timeout = Duration{*timeout};
-  r.limit = parse_number<unsigned>(word(text));
-  r.slot = parse_number<unsigned>(word(text));
+  r.limit = parse_number<unsigned>(field(text));
+  r.slot = parse_number<unsigned>(field(text));
   r.who = Identity::decode(text);
   r.who.limit = r.limit.value_or(0);
   return r;
@@ -61,7 +61,7 @@ std::string revoke_text(FencingToken token, bool names_recur, std::string_view d
   return text;
 }
 
-bool asks_to_stop(std::string_view data, FencingToken token, bool names_recur) {
+bool is_revoked(std::string_view data, FencingToken token, bool names_recur) {
   const std::string request = request_to_stop(token, names_recur);
   return data == request || data.starts_with(request + " dlock1 ");
 }

@@ -28,9 +28,9 @@ struct NodeRecord {
 // What Curator writes into a holder's node to ask it to release. Where a later holder's node has
 // the same name (recipe ephemeral) the token of the one that is asked follows: a request that
 // arrives late then asks no other. Behind that stays dlock's record, which parse() finds there.
-inline constexpr std::string_view revoke_word = "__REVOKE__";
+inline constexpr std::string_view revoke_mark = "__REVOKE__";
 std::string revoke_text(FencingToken, bool names_recur, std::string_view data);
-bool asks_to_stop(std::string_view data, FencingToken, bool names_recur);
+bool is_revoked(std::string_view data, FencingToken, bool names_recur);
 
 // With these another process can resume a session: 16 and 32 hex digits, `-` and two times in ms.
 struct Ticket {

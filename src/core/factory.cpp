@@ -36,20 +36,26 @@ tl::unexpected<Error> unknown_scheme(const Url& url) {
              fmt::format("there is no scheme {}; allowed are {}", quoted(url.scheme), exist.text));
 }
 
-bool allows(std::string_view pattern, std::string_view name) noexcept {
-  return pattern.ends_with('.') ? name.size() > pattern.size() && name.starts_with(pattern)
-                                : name == pattern;
-}
-
 std::string allowed_items(const BackendFactory& factory) {
   List list;
   for (const std::string_view item : common_items) list.add(item);
-  for (const std::string_view item : factory.items)
-    list.add(item.ends_with('.') ? std::string{item} + "NAME" : item);
+  for (const UrlItem& row : factory.items)
+    for (std::string_view names = row.names; !names.empty();) {
+      const std::string_view name = take_word(names, ' ');
+      list.add(name.ends_with('.') ? std::string{name} + "NAME" : name);
+    }
   return list.text;
 }
 
 }  // namespace
+
+bool UrlItem::covers(std::string_view name) const noexcept {
+  for (std::string_view rest = names; !rest.empty();) {
+    const std::string_view own = take_word(rest, ' ');
+    if (own.ends_with('.') ? name.starts_with(own) && name != own : name == own) return true;
+  }
+  return false;
+}
 
 Result<Choice> choose(const Url& url, std::string_view recipe) {
   const auto all = backends();
@@ -59,9 +65,9 @@ Result<Choice> choose(const Url& url, std::string_view recipe) {
   if (factory == all.end()) return unknown_scheme(url);
 
   for (const auto& [name, value] : url.items) {
-    const auto fits = [&, &have = name](std::string_view item) { return allows(item, have); };
+    const auto covers = [&have = name](const UrlItem& item) { return item.covers(have); };
     if (!contains(common_items, name) &&
-        std::none_of(factory->items.begin(), factory->items.end(), fits))
+        std::none_of(factory->items.begin(), factory->items.end(), covers))
       return bad(url, fmt::format("{} has no item {}; allowed are {}", factory->family,
                                   quoted(name), allowed_items(*factory)));
   }

@@ -37,12 +37,29 @@ struct Access {
   std::string_view in_clear{};  // a warning for who logs in; empty: none
 };
 
+// Items of a store's URLs, `?name=value`, that differ in nothing but their names. What judges them,
+// and what reads them, asks this row; a test compares it with the store's page of the manual.
+struct UrlItem {
+  enum Type { text, yes_no, number, duration, choice, identifier };
+  std::string_view names;  // "tls_ca tls_cert tls_key"; `where.`: every `where.NAME`
+  Type type = text;
+  // of a number: the greatest, "1000"; a duration: the least, "1s", or empty: any above 0; a
+  // choice: the values, "named poll"
+  std::string_view range{};
+  std::string_view usual{};    // the value in a URL that has none; empty: none
+  std::string_view recipes{};  // that know it, "lease insert"; empty: all
+  std::string_view allowed{};  // so a refusal says what is allowed, where the type does not
+  // only for a URL with a unix socket; where others have it: "/DB behind the host"
+  std::string_view elsewhere{};
+
+  bool covers(std::string_view name) const noexcept;
+};
+
 struct BackendFactory {
   std::string_view family;
   std::span<const std::string_view> schemes;  // first is the canonical one
   std::span<const Traits> recipes;            // first is the default
-  // URL query items besides `recipe` and `prefix`; `where.` allows every `where.NAME`
-  std::span<const std::string_view> items;
+  std::span<const UrlItem> items;             // besides those of all: `recipe`, `prefix`, ...
   // Judges everything in the URL that can be judged without a connection (Errc::usage;
   // Errc::config: a file or variable that it needs is wrong).
   Result<void> (*check)(const Url&, const Traits&, const Settings&);

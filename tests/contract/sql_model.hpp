@@ -39,10 +39,13 @@ class SqlModel : public ModelStore {
 
   Acquired acquire(const LockState::Ask& ask) override {
     Session& s = session(ask.owner);
-    typename Table::Asking asking{
-        .name = "k", .key = "k", .ask = ask, .untried = s.fresh && now_ % 5 != 0, .first = s.fresh};
-    asking.distance = 1 + static_cast<unsigned>(now_ % 3);  // whom it waits for does not matter
-    const auto out = must(table_.acquire(*s.connection, asking, soon()));
+    typename Table::Attempt attempt{.name = "k",
+                                    .key = "k",
+                                    .request = ask,
+                                    .untried = s.fresh && now_ % 5 != 0,
+                                    .first = s.fresh};
+    attempt.distance = 1 + static_cast<unsigned>(now_ % 3);  // whom it waits for does not matter
+    const auto out = must(table_.acquire(*s.connection, attempt, soon()));
     s.fresh = false;
     const auto free = [](Micros t) { return t == never ? 0 : t; };
     if (const auto* g = std::get_if<LockState::Granted>(&out.answer)) {
@@ -158,7 +161,7 @@ class SqlModel : public ModelStore {
     set_clock_of(*admin_, now_);
     return admin_.get();
   }
-  typename Table::Seen seen() { return must(table_.look(*any(), "k", soon())); }
+  typename Table::Row seen() { return must(table_.read_row(*any(), "k", soon())); }
   bool waits(const Owner& owner) {
     return value(fmt::format("SELECT COUNT(*) FROM dlock_wait WHERE owner='{}'", owner.hex())) !=
            "0";

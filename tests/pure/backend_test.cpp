@@ -17,7 +17,7 @@ constexpr Traits apple_recipes[] = {traits("apple", "whole"), traits("apple", "s
 constexpr Traits pear_recipes[] = {traits("pear", "only")};
 constexpr std::string_view apple_schemes[] = {"apple", "apple+tls"}, pear_schemes[] = {"pear"},
                            plum_schemes[] = {"plum", "prune"};
-constexpr std::string_view apple_items[] = {"db", "where."};
+constexpr UrlItem apple_items[] = {{"db"}, {"where."}};
 
 Result<std::unique_ptr<Backend>> no_open(const Url&, const Traits&, const Settings&) {
   return fail(Errc::internal, "not opened here");

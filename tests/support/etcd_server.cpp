@@ -123,8 +123,8 @@ std::size_t EtcdServer::leader() {
     bool agreed = true;
     for (std::size_t i = 0; i < size(); ++i) {
       if (members_[i].process.pid() <= 0 || members_[i].stopped) continue;
-      const auto status =
-          client(i).ask("look", "/v3/maintenance/status", etcd::Json::object(), Clock::now() + 2s);
+      const auto status = client(i).query("look", "/v3/maintenance/status", etcd::Json::object(),
+                                          Clock::now() + 2s);
       const std::string now = status ? etcd::text_of(*status, "leader") : "";
       agreed &= !now.empty() && now != "0" && (leader.empty() || leader == now);
       leader = now;

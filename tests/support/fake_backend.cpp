@@ -12,9 +12,10 @@ namespace dlock::fake {
 namespace {
 
 constexpr std::array<std::string_view, 1> schemes{"fake"};
-constexpr std::array<std::string_view, 12> items{
-    "grant_after", "hang_after", "hang_wait",         "hang_release", "drip",     "throw_after",
-    "lose",        "lost_after", "renew_fails_after", "fail_open",    "patience", "broken"};
+constexpr std::array<UrlItem, 1> items{{
+    {"grant_after hang_after hang_wait hang_release drip throw_after "
+     "lose lost_after renew_fails_after fail_open patience broken"},
+}};
 constexpr std::array<Traits, 2> recipes{{
     {.family = "fake",
      .recipe = "lease",

@@ -2,7 +2,6 @@
 #include "common/net/credentials.hpp"
 #include <fmt/format.h>
 #include <sys/stat.h>
-#include "util/file.hpp"
 
 namespace dlock {
 namespace {
@@ -31,11 +30,7 @@ Result<void> Credentials::load() {
 }
 
 bool Credentials::newer_than(unsigned version) {
-  if (!options_.password_file.empty())
-    if (auto now = read_secret(options_.password_file); now && *now != options_.password) {
-      options_.password = std::move(*now);
-      ++version_;
-    }
+  if (options_.read_password_again()) ++version_;
   if (options_.tls && identity_of(*options_.tls) != tls_files_ && load()) ++version_;
   return version_ != version;
 }

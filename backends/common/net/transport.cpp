@@ -14,7 +14,7 @@ Result<bool> Transport::step_open(Deadline now) {
       TRY(fd, dial_.step(now));
       if (!fd) return false;
       fd_ = std::move(fd);
-      heard_ = false;
+      received_ = false;
       if (context_) tls_ = std::make_unique<Tls>(*context_, at_.host);
       // a silent one of several leaves time for the others
       const auto rest = static_cast<int>(dial_.untried());
@@ -74,7 +74,7 @@ Result<void> Transport::push() {
     if (errno == EAGAIN) break;
     if (errno == EINTR) continue;
     Error e{Errc::unavailable, fmt::format("connection lost: {}", std::strerror(errno))};
-    return fail(tls_ && open_ ? last_words(std::move(e)) : std::move(e));
+    return fail(tls_ && open_ ? with_alert(std::move(e)) : std::move(e));
   }
   wire_.erase(0, sent);
   return {};
@@ -82,7 +82,7 @@ Result<void> Transport::push() {
 
 // A server that refuses our certificate sends an alert and resets the connection: the alert is a
 // better reason than the reset.
-Error Transport::last_words(Error e) {
+Error Transport::with_alert(Error e) {
   std::string received, plain;
   while (read_wire(received).value_or(false)) {}
   const auto said = tls_->decrypt(received, plain, wire_);
@@ -94,7 +94,7 @@ Result<bool> Transport::read_wire(std::string& to) {
   for (;;) {
     const ssize_t n = ::recv(fd_.get(), buffer, sizeof buffer, 0);
     if (n > 0) {
-      heard_ = true;
+      received_ = true;
       to.append(buffer, static_cast<std::size_t>(n));
       return true;
     }
@@ -111,7 +111,7 @@ Result<bool> Transport::receive(std::string& to) {
   const std::size_t before = to.size();
   for (std::string received; to.size() == before; received.clear()) {
     const auto more = read_wire(received);
-    if (!more) return fail(last_words(more.error()));
+    if (!more) return fail(with_alert(more.error()));
     if (!*more) return false;
     const auto open = tls_->decrypt(received, to, wire_);
     if (!wire_.empty()) TRY_VOID(push());

@@ -38,7 +38,7 @@ class Transport {
   // Closes at once and discards unsent data, so that a request we gave up on is not sent later.
   void abandon() noexcept;
 
-  bool heard() const noexcept { return heard_; }  // any byte, from this address
+  bool received() const noexcept { return received_; }  // any byte, from this address
   int poll_fd() const noexcept { return fd_ ? fd_.get() : dial_.fd(); }
   short poll_events() const noexcept;
   Deadline poll_until() const noexcept;
@@ -47,7 +47,7 @@ class Transport {
   Result<bool> step_tls(Deadline now);
   Result<void> encrypt();
   Result<bool> read_wire(std::string& to);  // false: nothing there now
-  Error last_words(Error);
+  Error with_alert(Error);
 
   const Endpoint at_;
   const TlsContext* const context_;
@@ -55,7 +55,7 @@ class Transport {
   Dial dial_;
   Fd fd_;
   Deadline shaken_until_{};  // the handshake, while there are other addresses
-  bool open_ = false, heard_ = false;
+  bool open_ = false, received_ = false;
   std::string plain_;  // not yet encrypted or sent
   std::string wire_;   // bytes to send
   std::unique_ptr<Tls> tls_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include "core/text.hpp"
+#include "etcd/factory.hpp"
 
 namespace dlock::etcd {
 namespace {
@@ -29,6 +30,24 @@ std::int64_t seconds(Duration ttl) {
 }
 
 }  // namespace
+
+Result<Options> parse_options(const Url& url, const Traits& traits, const Settings& settings) {
+  UrlItems read(items, url, traits, settings);
+  Options o;
+  static_cast<LoginOptions&>(o) = read.login_options();
+  o.native = traits.native;
+  if (url.hosts.empty()) read.wrong("host", "", "at least one, as in etcd://H1,H2,H3[/prefix]");
+  for (const Url::Host& host : url.hosts)
+    o.endpoints.push_back({host.name, host.port.value_or(usual_port)});
+  o.tls = read.tls(url.scheme == "etcds", false, "?tls=yes");
+  if (!o.user.empty() && o.password.empty())
+    read.wrong("user", o.user, "a user with a password (DLOCK_PASSWORD, --password-file)");
+  std::string path = url.path;
+  while (path.ends_with('/')) path.pop_back();
+  o.root = (path.empty() ? "" : path + '/') + read.prefix("dlock/");
+  TRY_VOID(read.verdict());
+  return o;
+}
 
 Client Client::only(std::size_t endpoint) const {
   Options o = options_;
@@ -229,7 +248,8 @@ Result<std::optional<Duration>> Client::time_left(std::int64_t lease, Deadline u
   return std::optional<Duration>{std::chrono::milliseconds{left * 1000 + 500}};
 }
 
-Result<Json> Client::ask(std::string_view what, std::string_view path, Json body, Deadline until) {
+Result<Json> Client::query(std::string_view what, std::string_view path, Json body,
+                           Deadline until) {
   TRY(reply, call(what, path, std::move(body), until));
   return std::move(reply.body);
 }

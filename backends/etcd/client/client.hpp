@@ -9,12 +9,24 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 #include "common/net/credentials.hpp"
+#include "common/url_items.hpp"
 #include "etcd/client/api.hpp"
 #include "etcd/client/http.hpp"
-#include "etcd/options.hpp"
 
 namespace dlock::etcd {
+
+inline constexpr std::uint16_t usual_port = 2379;
+
+struct Options : LoginOptions {
+  std::vector<Endpoint> endpoints;
+  // before the name of every key: "dlock/", or "/app/dlock/" for the path /app
+  std::string root;
+  bool native = true;  // false: keys are those that `etcdctl lock` makes
+};
+
+Result<Options> parse_options(const Url&, const Traits&, const Settings&);  // Errc::usage
 
 // A lease whose id was never used before. A late or repeated LeaseGrant of one id would revive a
 // lease that was revoked, and with it what a late request attaches to it.
@@ -61,7 +73,7 @@ class Client {
   Result<std::unique_ptr<Watch>> watch(const std::string& key, const std::string& end,
                                        std::int64_t from, bool puts, Deadline until);
   // Any call that changes nothing, as it is answered.
-  Result<Json> ask(std::string_view what, std::string_view path, Json body, Deadline until);
+  Result<Json> query(std::string_view what, std::string_view path, Json body, Deadline until);
 
   // The wall clock of the member that answered last, in microseconds since 1970: this host's,
   // unless that is a second off.

@@ -79,7 +79,7 @@ bool HttpReader::add_value(std::string_view part) {
   return value_.size() <= longest_head;
 }
 
-std::optional<std::string> HttpReader::take_line() {
+std::optional<std::string> HttpReader::next_line() {
   const std::size_t end = body_.find('\n');
   if (end == body_.npos) return std::nullopt;
   std::string line = body_.substr(0, end);
@@ -142,12 +142,12 @@ Result<HttpAnswer> Http::post(std::string_view path, std::string_view body, std:
                               Deadline until) {
   TRY(status, start(path, body, token, until));
   while (!reader_->complete()) TRY_VOID(read_by(until));
-  return HttpAnswer{status, reader_->date(), reader_->take_body()};
+  return HttpAnswer{status, reader_->date(), reader_->extract_body()};
 }
 
 Result<std::optional<std::string>> Http::next_line(Wait wait) {
   for (;;) {
-    if (auto line = reader_->take_line()) return line;
+    if (auto line = reader_->next_line()) return line;
     if (reader_->complete()) return fail(Errc::unavailable, "the stream has ended");
     TRY(more, read(wait));
     if (!more) return std::optional<std::string>{};

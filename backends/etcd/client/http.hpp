@@ -28,9 +28,9 @@ class HttpReader {
   int status() const noexcept { return parser_.status_code; }
   // The header Date, in seconds since 1970; 0: none.
   std::int64_t date() const noexcept { return date_; }
-  std::string take_body() noexcept { return std::exchange(body_, {}); }
+  std::string extract_body() noexcept { return std::exchange(body_, {}); }
   // The next line of the body, which is taken; nullopt: it is not there yet.
-  std::optional<std::string> take_line();
+  std::optional<std::string> next_line();
 
  private:
   static HttpReader& of(http_parser* p) { return *static_cast<HttpReader*>(p->data); }

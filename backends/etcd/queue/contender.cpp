@@ -25,7 +25,7 @@ Record Record::of(const Request& r) {
   made.lock_delay = r.lock_delay;
   if (!key_from_store_name(store_name(r.key))) made.key = r.key.text();
   made.who = r.identity;
-  made.who.limit = 0;  // has a word of its own
+  made.who.limit = 0;  // has a field of its own
   return made;
 }
 
@@ -36,15 +36,15 @@ std::string Record::text() const {
 }
 
 std::optional<Record> Record::parse(std::string_view text) {
-  const auto word = [&] { return take_word(text, ' '); };
-  if (word() != "dlock1") return std::nullopt;
+  const auto field = [&] { return take_word(text, ' '); };
+  if (field() != "dlock1") return std::nullopt;
   Record r;
-  const auto mode = parse_mode(word());
-  r.limit = parse_number<unsigned>(word());
-  r.slot = parse_number<unsigned>(word());
-  const auto ttl = parse_number<std::int64_t>(word()), delay = parse_number<std::int64_t>(word()),
-             granted = parse_number<std::int64_t>(word());
-  const std::string_view revoked = word(), key = word();
+  const auto mode = parse_mode(field());
+  r.limit = parse_number<unsigned>(field());
+  r.slot = parse_number<unsigned>(field());
+  const auto ttl = parse_number<std::int64_t>(field()), delay = parse_number<std::int64_t>(field()),
+             granted = parse_number<std::int64_t>(field());
+  const std::string_view revoked = field(), key = field();
   if (!mode || !ttl || !delay || !granted || key.empty()) return std::nullopt;
   r.mode = *mode;
   r.ttl = Duration{*ttl};

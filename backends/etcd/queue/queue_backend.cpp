@@ -217,7 +217,7 @@ void QueueBackend::watch_own(Held& h, Deadline until) {
   add_to(alarm_.get(), h.watch->fd());
 }
 
-void QueueBackend::hear(Held& h) {
+void QueueBackend::receive(Held& h) {
   std::uint64_t ticks = 0;
   if (h.timer && ::read(h.timer.get(), &ticks, sizeof ticks) == sizeof ticks) {
     h.timer.reset();
@@ -239,7 +239,7 @@ void QueueBackend::hear(Held& h) {
 
 // All of them, because one descriptor tells of all.
 bool QueueBackend::alarmed(const Lease& lease) {
-  for (auto& [id, h] : held_) hear(h);
+  for (auto& [id, h] : held_) receive(h);
   const auto own = held_.find({lease.key.text(), lease.owner});
   return own == held_.end() || std::exchange(own->second.alarm, false);
 }

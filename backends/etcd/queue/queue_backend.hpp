@@ -78,7 +78,7 @@ class QueueBackend final : public Backend {
   void let_go(const Lease& lease) { held_.erase({lease.key.text(), lease.owner}); }
   static std::int64_t revision(const Held& h) { return static_cast<std::int64_t>(h.token); }
   void watch_own(Held&, Deadline until);
-  void hear(Held&);
+  void receive(Held&);
   static Lease kept(const Lease&, const Held&, const NewLease& by, Duration ttl);
   // Errc::usage: a newer dlock wrote one of them.
   Result<Contenders> contenders_of(const KeyValues&, std::string_view prefix) const;

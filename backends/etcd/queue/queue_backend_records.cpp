@@ -109,10 +109,10 @@ Result<std::optional<KeyView>> QueueBackend::inspect_name(const std::string& nam
     wanted.push_back(get(last_key(name)));
     wanted.push_back(get(start_key(name)));
   }
-  TRY(seen, client_.read("inspect", std::move(wanted), until));
-  TRY(all, contenders_of(seen.range(0), below));
-  const Last last = parse_last(seen.range(1));
-  const auto start = parse_start(seen.range(2)).value_or(std::nullopt);
+  TRY(answer, client_.read("inspect", std::move(wanted), until));
+  TRY(all, contenders_of(answer.range(0), below));
+  const Last last = parse_last(answer.range(1));
+  const auto start = parse_start(answer.range(2)).value_or(std::nullopt);
   if (all.empty() && !last.run && !start) return std::optional<KeyView>{};
   KeyView view;
   view.key = last.key;
@@ -168,8 +168,8 @@ Result<std::vector<std::string>> QueueBackend::names() {
 
 Result<Starts> QueueBackend::starts(const Key& key) {
   if (!traits_.starts) return fail(cannot("--once-per"));
-  TRY(seen, client_.read("look", {get(start_key(name_of(key)))}, client_.usual_deadline()));
-  TRY(noted, parse_start(seen.range(0)));
+  TRY(answer, client_.read("look", {get(start_key(name_of(key)))}, client_.usual_deadline()));
+  TRY(noted, parse_start(answer.range(0)));
   Starts s{client_.store_now(), noted};
   if (s.last && s.last->until <= s.now) s.last.reset();
   return s;

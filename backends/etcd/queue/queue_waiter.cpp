@@ -14,13 +14,13 @@ Result<Progress> QueueWaiter::poll(Duration slice) {
     granted_ = false;
     forget_place();
   }
-  for (bool looked = false;;) {
+  for (bool was_read = false;;) {
     const Deadline until = backend_.client_.usual_deadline();
     const bool fresh = revision_ == 0;
-    if (fresh || std::exchange(look_again_, false) || (slice <= Duration{} && !looked)) {
-      TRY(done, fresh ? enter(until) : look(Whom::all, false, until));
+    if (fresh || std::exchange(read_again_, false) || (slice <= Duration{} && !was_read)) {
+      TRY(done, fresh ? enter(until) : read_queue(Whom::all, false, until));
       if (done) return std::move(*done);
-      looked = true;
+      was_read = true;
       continue;
     }
     if (!request_.wait) {
@@ -45,7 +45,7 @@ Result<Progress> QueueWaiter::poll(Duration slice) {
     }
     // what wakes us is most often our turn, for which a new lease may be needed
     const bool with_proof = !touch && !proven();
-    TRY(done, look(one_decides() ? Whom::newest : Whom::all, with_proof, until));
+    TRY(done, read_queue(one_decides() ? Whom::newest : Whom::all, with_proof, until));
     if (done) return std::move(*done);
   }
 }
@@ -120,7 +120,7 @@ QueueWaiter::Step QueueWaiter::enter(Deadline until) {
   return judge(answer, answer.range(0), Whom::all, until);
 }
 
-QueueWaiter::Step QueueWaiter::look(Whom whom, bool with_proof, Deadline until) {
+QueueWaiter::Step QueueWaiter::read_queue(Whom whom, bool with_proof, Deadline until) {
   // the slots of those behind a permit count, too
   const bool all = request_.mode == Mode::permit;
   const auto read_us = list(prefix_, all ? 0 : revision_, whom == Whom::newest);
@@ -153,14 +153,14 @@ QueueWaiter::Step QueueWaiter::look(Whom whom, bool with_proof, Deadline until) 
 
 QueueWaiter::Step QueueWaiter::judge(const TxnAnswer& answer, const KeyValues& found, Whom whom,
                                      Deadline until) {
-  seen_ = answer.revision;
+  last_read_ = answer.revision;
   TRY(all, backend_.contenders_of(found, prefix_));
   before_ = std::move(all);
   free_slot_ = lowest_free_slot(before_);
   std::erase_if(before_, [&](const Contender& c) { return c.kv.created >= revision_; });
   // the newest belongs to a lock whose name begins like ours: it hides those before it
   if (whom == Whom::newest && before_.empty() && !found.empty())
-    return look(Whom::all, false, until);
+    return read_queue(Whom::all, false, until);
   if (whom == Whom::all) {
     ahead_ = 0;
     holder_.reset();
@@ -172,7 +172,7 @@ QueueWaiter::Step QueueWaiter::judge(const TxnAnswer& answer, const KeyValues& f
   verdict_ = decide(before_, request_.mode, request_.limit);
   if (verdict_.what != Verdict::What::run) return go_on();
   if (request_.mode == Mode::permit && !record_.slot) return claim(until);
-  if (!proven()) return look(whom, true, until);
+  if (!proven()) return read_queue(whom, true, until);
   return std::optional{granted()};
 }
 
@@ -183,13 +183,13 @@ QueueWaiter::Step QueueWaiter::claim(Deadline until) {
   Record mine = record_;
   mine.slot = free_slot_;
   mine.granted = backend_.client_.store_now();
-  TRY(claimed,
-      backend_.client_.txn("acquire",
-                           transaction({created(key_, revision_), untouched_below(prefix_, seen_)},
-                                       {put(key_, mine.text(), fresh.id)}, {}),
-                           until));
+  TRY(claimed, backend_.client_.txn(
+                   "acquire",
+                   transaction({created(key_, revision_), untouched_below(prefix_, last_read_)},
+                               {put(key_, mine.text(), fresh.id)}, {}),
+                   until));
   if (!claimed.succeeded) {
-    look_again_ = true;
+    read_again_ = true;
     return go_on();
   }
   record_ = mine;
@@ -215,7 +215,7 @@ Result<void> QueueWaiter::watch(Deadline until) {
   const std::string& target = room ? prefix_ : verdict_.watch;
   if (watch_ && watched_ == target && moves_ == backend_.client_.moves()) return {};
   watch_.reset();
-  TRY(made, backend_.client_.watch(target, room ? end_of_prefix(prefix_) : "", seen_ + 1,
+  TRY(made, backend_.client_.watch(target, room ? end_of_prefix(prefix_) : "", last_read_ + 1,
                                    verdict_.what == What::wait_turn, until));
   watch_ = std::move(made);
   watched_ = target;

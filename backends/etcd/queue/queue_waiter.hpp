@@ -39,7 +39,7 @@ class QueueWaiter final : public Waiter {
 
   Step enter(Deadline until);
   Result<void> settle(Deadline until);
-  Step look(Whom, bool with_proof, Deadline until);
+  Step read_queue(Whom, bool with_proof, Deadline until);
   Step judge(const TxnAnswer&, const KeyValues& before, Whom, Deadline until);
   Step claim(Deadline until);
   Result<void> watch(Deadline until);
@@ -52,14 +52,14 @@ class QueueWaiter final : public Waiter {
   QueueBackend& backend_;
   const Request request_;
   const std::string prefix_, key_;
-  std::int64_t revision_ = 0;  // of our key's creation; 0: it is not there, as far as we know
-  NewLease lease_;             // the newest of ours that our key is known to have had
-  bool lasts_ = false;         // it lasts for the lock-delay, too
-  std::int64_t attached_ = 0;  // that it was last seen with
-  NewLease unanswered_;        // of an enqueue without an answer
-  std::int64_t seen_ = 0;      // revision of the last look
-  Contenders before_;          // then
-  unsigned free_slot_ = 0;     // then
+  std::int64_t revision_ = 0;   // of our key's creation; 0: it is not there, as far as we know
+  NewLease lease_;              // the newest of ours that our key is known to have had
+  bool lasts_ = false;          // it lasts for the lock-delay, too
+  std::int64_t attached_ = 0;   // that it was last seen with
+  NewLease unanswered_;         // of an enqueue without an answer
+  std::int64_t last_read_ = 0;  // revision of the last reading
+  Contenders before_;           // then
+  unsigned free_slot_ = 0;      // then
   Record record_;
   Verdict verdict_{Verdict::What::run};
   std::unique_ptr<Watch> watch_;
@@ -68,7 +68,7 @@ class QueueWaiter final : public Waiter {
   Deadline touch_{};    // when the place is kept alive next
   std::size_t ahead_ = 0;
   std::optional<HolderView> holder_;
-  bool granted_ = false, look_again_ = false;
+  bool granted_ = false, read_again_ = false;
 };
 
 }  // namespace dlock::etcd

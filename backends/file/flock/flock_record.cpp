@@ -105,8 +105,8 @@ Result<FlockRecord::Evicted> FlockRecord::evict(std::optional<FencingToken> toke
       if ((token && h.token != *token) || !marked(file, h.token)) continue;
       ++(evicted(h) ? result.before : result.now);
       h.slot = evicted_slot;
-      TRY(seen, look(file_.place(), h.ticket));
-      if (seen.life == Sight::Life::alive) doors.push_back(std::move(seen.fd));
+      TRY(found, probe(file_.place(), h.ticket));
+      if (found.life == Probe::Life::alive) doors.push_back(std::move(found.fd));
     }
     if (result.now) TRY_VOID(end(record));
   }

@@ -128,9 +128,9 @@ Result<std::unique_ptr<Waiter>> FlockBackend::enqueue(const Request& r) {
 }
 
 std::optional<HolderView> FlockWaiter::holder() {
-  const auto seen = backend_.inspect(request_.key);
-  if (!seen || !*seen || (*seen)->holders.empty()) return std::nullopt;
-  return (*seen)->holders.front();
+  const auto view = backend_.inspect(request_.key);
+  if (!view || !*view || (*view)->holders.empty()) return std::nullopt;
+  return (*view)->holders.front();
 }
 
 Result<Progress> FlockWaiter::granted() {

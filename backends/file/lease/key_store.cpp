@@ -45,9 +45,9 @@ Result<void> each_fifo(const Place& at, What what) {
   while (const dirent* entry = good ? ::readdir(dir) : nullptr) {
     const auto ticket = ticket_of(entry->d_name);
     if (!ticket) continue;
-    const auto seen = look(at, *ticket);
-    if (seen) what(*ticket, seen->life);
-    else good = fail(seen.error());
+    const auto found = probe(at, *ticket);
+    if (found) what(*ticket, found->life);
+    else good = fail(found.error());
   }
   ::closedir(dir);
   return good;
@@ -144,11 +144,11 @@ Result<void> KeyStore::restart_and_adopt() {
 
 Result<void> KeyStore::scan(bool adopt) {
   TRY_VOID(file_.load_tail(record_));
-  return each_fifo(place(), [&](std::uint64_t ticket, Sight::Life life) {
+  return each_fifo(place(), [&](std::uint64_t ticket, Probe::Life life) {
     if (adopt) state().next_ticket = std::max(state().next_ticket, ticket + 1);
     if (lists(state(), ticket)) return;  // found dead, and removed, where that matters
-    if (life == Sight::Life::dead) strays_.push_back(ticket);
-    else if (life == Sight::Life::alive && adopt)
+    if (life == Probe::Life::dead) strays_.push_back(ticket);
+    else if (life == Probe::Life::alive && adopt)
       state().holders.push_back(
           {owner_of_adopted(ticket), Mode::exclusive, ticket, 0, 0, now_, never, 0, {}});
   });
@@ -161,18 +161,18 @@ Result<void> KeyStore::scan(bool adopt) {
 Result<void> KeyStore::other_boot() {
   TRY_VOID(file_.load_tail(record_));
   std::vector<std::uint64_t> gone;
-  const auto ask = [&](std::uint64_t ticket, bool missing_is_gone) -> Result<void> {
-    TRY(seen, look(place(), ticket));
-    if (seen.life == Sight::Life::dead || (missing_is_gone && seen.life == Sight::Life::missing))
+  const auto check_life = [&](std::uint64_t ticket, bool missing_is_gone) -> Result<void> {
+    TRY(found, probe(place(), ticket));
+    if (found.life == Probe::Life::dead || (missing_is_gone && found.life == Probe::Life::missing))
       gone.push_back(ticket);
     return {};
   };
   for (const auto& h : state().holders) {
     if (h.deadline != never && h.since > now_) gone.push_back(h.ticket);
     if (h.deadline != never) continue;
-    TRY_VOID(ask(h.ticket, false));
+    TRY_VOID(check_life(h.ticket, false));
   }
-  for (const auto& w : state().waiters) TRY_VOID(ask(w.ticket, true));
+  for (const auto& w : state().waiters) TRY_VOID(check_life(w.ticket, true));
   for (const std::uint64_t ticket : gone) strike(ticket);
   return {};
 }
@@ -181,9 +181,9 @@ Result<void> KeyStore::other_boot() {
 Result<std::vector<Fd>> KeyStore::doors() {
   std::vector<Fd> open;
   const auto add = [&](std::uint64_t ticket, bool waits) -> Result<bool> {
-    TRY(seen, look(place(), ticket));
-    const bool dead = waits && seen.life != Sight::Life::alive;
-    if (seen.life == Sight::Life::alive) open.push_back(std::move(seen.fd));
+    TRY(found, probe(place(), ticket));
+    const bool dead = waits && found.life != Probe::Life::alive;
+    if (found.life == Probe::Life::alive) open.push_back(std::move(found.fd));
     if (dead) strike(ticket);
     return !dead;
   };
@@ -229,7 +229,7 @@ Result<bool> KeyStore::finish() {
   return counts;
 }
 
-Result<std::optional<KeyView>> KeyStore::look_at() {
+Result<std::optional<KeyView>> KeyStore::inspect() {
   auto record = file_.peek(StateFile::Depth::waiters);
   for (int tries = 0; record && *record; ++tries) {
     LockState& s = (*record)->state;
@@ -247,8 +247,8 @@ Result<std::optional<KeyView>> KeyStore::look_at() {
     for (const auto& h : recorded)
       if (!lists(s, h.ticket))
         v.holders.push_back(view_of_ended(h, now, (*record)->boot == boot_id()));
-    if (const auto asked = read_revoked(place()); asked && *asked)
-      for (auto& h : v.holders) h.revoked = h.token != 0 && h.token <= **asked;
+    if (const auto revoked = read_revoked(place()); revoked && *revoked)
+      for (auto& h : v.holders) h.revoked = h.token != 0 && h.token <= **revoked;
     v.last_run = read_last_run(place());
     if (const auto note = read_start(place()); note && *note && (*note)->until > wall_micros())
       v.noted_start = (*note)->at;
@@ -266,18 +266,18 @@ Result<std::optional<KeyView>> KeyStore::look_at() {
     return v;
   }
   if (!record) return fail(record.error());
-  return look_without_state();
+  return inspect_without_state();
 }
 
 // Processes that live though their state is gone hold the key, or wait: that decides the next
 // contender, which rebuilds the state.
-Result<std::optional<KeyView>> KeyStore::look_without_state() {
+Result<std::optional<KeyView>> KeyStore::inspect_without_state() {
   TRY(dir, file_.open_dir());
   std::size_t alive = 0;
   if (dir.dir) {
     const Place at{dir.dir.get(), 0, dir.access, file_.dir_path(), 0, 0};
     TRY_VOID(each_fifo(
-        at, [&](std::uint64_t, Sight::Life life) { alive += life == Sight::Life::alive; }));
+        at, [&](std::uint64_t, Probe::Life life) { alive += life == Probe::Life::alive; }));
   }
   if (alive == 0) return std::nullopt;
   KeyView v;
@@ -296,13 +296,13 @@ Result<std::size_t> KeyStore::strike_dead(LockState& s, Micros now) const {
   std::size_t missing = 0;
   for (const auto& h : s.holders) {
     if (h.deadline != never) continue;
-    TRY(seen, look(place(), h.ticket));
-    if (seen.life == Sight::Life::dead) gone.push_back(h.ticket);
-    if (seen.life == Sight::Life::missing) ++missing;
+    TRY(found, probe(place(), h.ticket));
+    if (found.life == Probe::Life::dead) gone.push_back(h.ticket);
+    if (found.life == Probe::Life::missing) ++missing;
   }
   for (const auto& w : s.waiters) {
-    TRY(seen, look(place(), w.ticket));
-    if (seen.life != Sight::Life::alive) gone.push_back(w.ticket);
+    TRY(found, probe(place(), w.ticket));
+    if (found.life != Probe::Life::alive) gone.push_back(w.ticket);
   }
   for (const std::uint64_t ticket : gone) s.vanish(ticket, now);
   return missing;
@@ -314,8 +314,8 @@ Result<std::optional<LockState::Holder>> KeyStore::holder_in_force(const GrantId
   for (const auto& h : record ? record->state.holders : std::vector<LockState::Holder>{}) {
     if (!is(h, id) || h.deadline <= now || adopted(h)) continue;
     if (h.deadline != never) return h;
-    TRY(seen, look(place(), h.ticket));
-    if (seen.life != Sight::Life::dead) return h;
+    TRY(found, probe(place(), h.ticket));
+    if (found.life != Probe::Life::dead) return h;
   }
   return std::nullopt;
 }

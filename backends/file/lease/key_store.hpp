@@ -72,14 +72,14 @@ class KeyStore {
 
   // The current state, without the lock; dead holders are shown as vanished or ended, dead waiters
   // are left out. nullopt: unknown. KeyView::unread: the state was deleted, and contenders live.
-  Result<std::optional<KeyView>> look_at();
+  Result<std::optional<KeyView>> inspect();
   // That holder, in force and alive as far as can be known; nullopt: none.
   Result<std::optional<LockState::Holder>> holder_in_force(const GrantId&);
 
  private:
   Result<void> load();
   Result<void> scan(bool adopt);
-  Result<std::optional<KeyView>> look_without_state();
+  Result<std::optional<KeyView>> inspect_without_state();
   void remove_names(const std::vector<std::uint64_t>&) const;
   Result<void> other_boot();
   Result<std::vector<Fd>> doors();

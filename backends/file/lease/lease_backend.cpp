@@ -10,8 +10,8 @@ namespace dlock::file {
 namespace {
 
 // The lease as stored: a renewal by handle knows only the owner.
-Lease lease_of(const Lease& asked, const LockState::Holder& h, Deadline deadline, bool attached) {
-  return {asked.key, asked.owner, h.mode, h.token, h.slot, deadline, attached};
+Lease lease_of(const Lease& wanted, const LockState::Holder& h, Deadline deadline, bool attached) {
+  return {wanted.key, wanted.owner, h.mode, h.token, h.slot, deadline, attached};
 }
 
 }  // namespace
@@ -188,7 +188,7 @@ Result<Validity> LeaseBackend::check(const Key& key, const GrantId& id) {
 }
 
 Result<std::optional<KeyView>> LeaseBackend::inspect(const Key& key) {
-  return store(key).look_at();
+  return store(key).inspect();
 }
 
 Result<std::vector<std::string>> LeaseBackend::names() {
@@ -215,8 +215,8 @@ Result<std::optional<KeyView>> LeaseBackend::inspect_name(const std::string& nam
     if (*record) key = Key::parse((*record)->key);
     if (!*record || !key || store_name(*key) != name) return std::nullopt;
   }
-  auto seen = KeyStore(root_, *key, stored, tuning_).look_at();
-  return seen ? std::move(*seen) : unknown(key->text(), seen.error());
+  auto view = KeyStore(root_, *key, stored, tuning_).inspect();
+  return view ? std::move(*view) : unknown(key->text(), view.error());
 }
 
 }  // namespace dlock::file

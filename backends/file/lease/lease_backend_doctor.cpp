@@ -117,20 +117,20 @@ Result<std::vector<Finding>> LeaseBackend::doctor() {
   if (!root) {
     found.add("directory", root.error().message, Level::bad,
               "correct it, or name another with -b file:/dir");
-    return found.take();
+    return found.extract();
   }
   const int dir = root->dir.get();
   if (root->dir) owner(dir, root_.path(), root->access.group, found);
   else found.add("directory", root_.path() + " does not exist yet", Level::good);
   way(root_.path(), found);
   clock(found);
-  if (!root->dir) return found.take();
+  if (!root->dir) return found.extract();
   filesystem(dir, found);
   space(dir, found);
   const bool writable = ::faccessat(dir, ".", W_OK | X_OK, AT_EACCESS) == 0;
   found.add("permission", writable ? "may make locks here" : "may not write here",
             good_if(writable, Level::bad), "change the rights of the directory");
-  return found.take();
+  return found.extract();
 }
 
 }  // namespace dlock::file

@@ -52,7 +52,7 @@ class LeaseWaiter final : public Waiter {
 
   Result<Progress> attempt();
   Result<std::optional<Progress>> change(bool fresh);
-  LockState::Ask ask() const;
+  LockState::Ask lock_request() const;
   Result<void> rejoin();
   Result<std::optional<LockState::Answer>> join(std::uint64_t& ticket);
   Result<LockState::Answer> decide();
@@ -69,10 +69,10 @@ class LeaseWaiter final : public Waiter {
   const Request request_;
   Lifeline life_;
   std::vector<Watched> watched_;
-  bool asked_ = false, queued_ = false;  // asked_: the state may know our owner
+  bool requested_ = false, queued_ = false;  // requested_: the state may know our owner
   Waiting last_;
   std::uint64_t shown_ = 0;          // the ticket of its holder, if that is a process
-  std::uint64_t seen_change_ = 0;    // the change that last_ describes
+  std::uint64_t last_change_ = 0;    // the change that last_ describes
   Deadline wake_at_ = no_deadline;   // when time alone may make it our turn
   Deadline check_at_ = no_deadline;  // when to check for an unclaimed invitation
   unsigned checks_ = 0;
@@ -83,7 +83,7 @@ Result<std::unique_ptr<Waiter>> LeaseBackend::enqueue(const Request& r) {
   return std::make_unique<LeaseWaiter>(*this, store(r.key), r);
 }
 
-LockState::Ask LeaseWaiter::ask() const {
+LockState::Ask LeaseWaiter::lock_request() const {
   LockState::Ask a;
   a.owner = request_.owner;
   a.mode = request_.mode;
@@ -100,11 +100,11 @@ LockState::Ask LeaseWaiter::ask() const {
 Result<Progress> LeaseWaiter::attempt() {
   // in case of any error: the wake-up is not repeated, so the next poll asks again
   queued_ = false;
-  for (bool fresh = !asked_;; fresh = false) {
+  for (bool fresh = !requested_;; fresh = false) {
     const Deadline began = Clock::now();
     TRY(begun, backend_.begin(key_, Make::all, backend_.settings_.interrupt_fd,
                               request_.wait ? backend_.settings_.op_timeout : one_try));
-    backend_.silent_ = begun == KeyStore::Begun::interrupted && !asked_;
+    backend_.silent_ = begun == KeyStore::Begun::interrupted && !requested_;
     if (backend_.silent_) {
       // Its name only for a message at the end of a wait: the kernel stops all flock calls of the
       // host while it lists its locks, and in a crowd each newcomer finds the state locked.
@@ -112,7 +112,7 @@ Result<Progress> LeaseWaiter::attempt() {
       last_.why = key_.file().locked_by_another("", name);
     }
     if (begun == KeyStore::Begun::interrupted) return last_;
-    asked_ = true;
+    requested_ = true;
     const Change guard(key_);
     auto done = change(fresh);
     if (!done && !key_.file().still_linked()) continue;
@@ -158,7 +158,7 @@ Result<std::optional<Progress>> LeaseWaiter::change(bool fresh) {
   // The new first waiter has watched only its predecessor, but must now watch every holder.
   // (Exclusive: that is the same.)
   if (g && s.holders.size() > 1) key_.wake_head();
-  Waiting seen = in_the_way(s, key_.now());
+  Waiting waiting = in_the_way(s, key_.now());
 
   Lifeline old = std::move(life_);
   if (made) life_ = std::move(*made);
@@ -184,14 +184,14 @@ Result<std::optional<Progress>> LeaseWaiter::change(bool fresh) {
   queued_ = std::holds_alternative<LockState::Waiting>(*answer);
   if (const auto* w = std::get_if<LockState::Waiting>(&*answer)) {
     wake_at_ = w->rank == 0 ? at(w->free_at) : no_deadline;
-    last_ = std::move(seen);
+    last_ = std::move(waiting);
     last_.ahead = w->rank;
     return last_;
   }
   watched_.clear();
   if (g) return granted(*g, sent);
   life_.drop(key_.place());
-  return Busy{std::move(seen.holder), std::move(seen.why)};
+  return Busy{std::move(waiting.holder), std::move(waiting.why)};
 }
 
 // For people: a holder, or who is next and does not come.
@@ -249,7 +249,7 @@ Result<std::optional<LockState::Answer>> LeaseWaiter::join(std::uint64_t& ticket
   if (!alive) return unknown;
   if (!request_.wait) return LockState::Answer{LockState::Busy{s.free_at()}};
   const std::size_t rank = key_.waiters();
-  ticket = key_.join(ask());
+  ticket = key_.join(lock_request());
   return LockState::Answer{LockState::Waiting{rank, s.free_at()}};
 }
 
@@ -259,15 +259,15 @@ Result<bool> LeaseWaiter::holder_is_gone() {
   const auto& holders = key_.state().holders;
   if (holders.empty() || holders.front().deadline != never) return false;
   const std::uint64_t ticket = holders.front().ticket;
-  TRY(seen, look(key_.place(), ticket));
-  if (seen.life != Sight::Life::dead) return false;
+  TRY(found, probe(key_.place(), ticket));
+  if (found.life != Probe::Life::dead) return false;
   key_.strike(ticket);
   return true;
 }
 
 Result<LockState::Answer> LeaseWaiter::decide() {
   LockState& s = key_.state();
-  for (const LockState::Ask a = ask();;) {
+  for (const LockState::Ask a = lock_request();;) {
     LockState::Answer answer = s.acquire(a, key_.now());
     if (std::holds_alternative<LockState::Granted>(answer)) return answer;
     const std::size_t rank = s.rank_of(request_.owner);  // Busy: the place that it would have
@@ -291,17 +291,17 @@ Result<bool> LeaseWaiter::watch(const std::vector<std::uint64_t>& wanted, bool h
   });
   bool all_alive = true;
   for (const std::uint64_t ticket : wanted) {
-    const auto seen = std::find_if(watched_.begin(), watched_.end(),
-                                   [&](const Watched& w) { return w.ticket == ticket; });
-    if (seen != watched_.end()) {
-      if (!ended(seen->fd.get())) continue;
-      watched_.erase(seen);
+    const auto watched = std::find_if(watched_.begin(), watched_.end(),
+                                      [&](const Watched& w) { return w.ticket == ticket; });
+    if (watched != watched_.end()) {
+      if (!ended(watched->fd.get())) continue;
+      watched_.erase(watched);
     } else {
-      TRY(sight, look(key_.place(), ticket));
-      if (sight.life == Sight::Life::alive) watched_.push_back({ticket, std::move(sight.fd)});
-      if (sight.life == Sight::Life::alive) continue;
+      TRY(found, probe(key_.place(), ticket));
+      if (found.life == Probe::Life::alive) watched_.push_back({ticket, std::move(found.fd)});
+      if (found.life == Probe::Life::alive) continue;
       // deleted: proves nothing, blocks
-      if (sight.life == Sight::Life::missing && holders) continue;
+      if (found.life == Probe::Life::missing && holders) continue;
     }
     key_.strike(ticket);
     all_alive = false;
@@ -351,18 +351,18 @@ Result<LeaseWaiter::Woken> LeaseWaiter::sleep(Deadline until) {
 // the holder is dead, and the first waiter has not noticed.
 bool LeaseWaiter::refresh() {
   const std::uint64_t newest = key_.file().newest_change();
-  if (newest == 0 || newest != seen_change_) {
+  if (newest == 0 || newest != last_change_) {
     const auto record = key_.file().peek(StateFile::Depth::waiters);
     if (!record || !*record) return false;
     const LockState& s = (*record)->state;
     const std::size_t rank = s.rank_of(request_.owner);
     if (rank == s.waiters.size()) return false;
-    seen_change_ = newest;
+    last_change_ = newest;
     last_ = in_the_way(s, boottime_us());
     last_.ahead = rank;
   }
-  const auto seen = shown_ == 0 ? fail(Errc::internal, "") : look(key_.place(), shown_);
-  return seen && seen->life == Sight::Life::dead;
+  const auto found = shown_ == 0 ? fail(Errc::internal, "") : probe(key_.place(), shown_);
+  return found && found->life == Probe::Life::dead;
 }
 
 Result<Progress> LeaseWaiter::poll(Duration slice) {
@@ -384,8 +384,8 @@ Result<Progress> LeaseWaiter::poll(Duration slice) {
       // time alone may have made it our turn
     } else if (now >= check_at_) {
       check_at_ = later(now, safety);
-      // Now and then a full look, whatever the header says.
-      if (++checks_ % 8 && life_.linked() && !key_.file().wants_a_look(boottime_us())) continue;
+      // Now and then a full check, whatever the header says.
+      if (++checks_ % 8 && life_.linked() && !key_.file().needs_check(boottime_us())) continue;
     } else {
       if (slice <= Duration::zero() || !refresh()) return last_;
     }
@@ -396,7 +396,7 @@ Result<Progress> LeaseWaiter::poll(Duration slice) {
 }
 
 Result<void> LeaseWaiter::cancel() {
-  if (!asked_) return {};
+  if (!requested_) return {};
   auto* mine = backend_.held(request_.key, request_.owner);
   const auto forget = [&](bool with_name) {
     watched_.clear();

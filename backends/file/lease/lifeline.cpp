@@ -71,12 +71,12 @@ Result<std::optional<Lifeline>> Lifeline::make(const Place& at, std::uint64_t ti
       break;
     }
     if (errno != EEXIST || tries == 3) return fail_errno("create", path(), errno);
-    const auto seen = look(at, ticket);
-    if (!seen && !without_rights(at, name)) return fail(seen.error());
+    const auto found = probe(at, ticket);
+    if (!found && !without_rights(at, name)) return fail(found.error());
     // Interleaving 5: the state was deleted, and this is of a contender of its successor that has
     // not opened it yet. So it may go only if the state is in its place when it was found dead:
     // whoever finds none later sees this name, and gives no contender its number.
-    if ((seen && seen->life == Sight::Life::alive) || !state_is_at(at))
+    if ((found && found->life == Probe::Life::alive) || !state_is_at(at))
       return std::optional<Lifeline>{};
     if (::unlinkat(at.dir, name.c_str(), 0) && errno != ENOENT)
       return fail_errno("remove", path(), errno);
@@ -150,14 +150,14 @@ void Lifeline::drop() noexcept {
   ticket_ = 0;
 }
 
-Result<Sight> look(const Place& at, std::uint64_t ticket) {
+Result<Probe> probe(const Place& at, std::uint64_t ticket) {
   const std::string name = fifo_name(ticket);
   Fd fd(::openat(at.dir, name.c_str(), O_WRONLY | safe_flags));
-  if (!fd && errno == ENXIO) return Sight{Sight::Life::dead};
-  if (!fd && errno == ENOENT) return Sight{Sight::Life::missing};
+  if (!fd && errno == ENXIO) return Probe{Probe::Life::dead};
+  if (!fd && errno == ENOENT) return Probe{Probe::Life::missing};
   if (!fd) return fail_errno("open", path_of(at, name), errno);
   TRY_VOID(check(fd.get(), at.access, path_of(at, name)));
-  return Sight{Sight::Life::alive, std::move(fd)};
+  return Probe{Probe::Life::alive, std::move(fd)};
 }
 
 bool ended(int watched_fd) noexcept {

@@ -70,15 +70,15 @@ class Lifeline {
   Fd fd_{};
 };
 
-struct Sight {
+struct Probe {
   // missing: its name was deleted, which proves nothing
   enum class Life { alive, dead, missing } life;
   Fd fd{};  // alive: to watch and to notify
 };
 // An Error is our own problem (descriptors, permission), no death.
-Result<Sight> look(const Place&, std::uint64_t ticket);
+Result<Probe> probe(const Place&, std::uint64_t ticket);
 
-bool ended(int watched_fd) noexcept;  // POLLERR on a descriptor of look(): the same proof as ENXIO
+bool ended(int watched_fd) noexcept;  // POLLERR on a descriptor of probe(): the same proof as ENXIO
 
 // One byte for each. A process that has just died does no harm (SIGPIPE), and a full mailbox was
 // notified already.

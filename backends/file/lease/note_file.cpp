@@ -145,13 +145,13 @@ std::optional<LastRun> read_last_run(const Place& place) {
   for (int i = 0; i < tries; ++i) {
     const auto text = read(place, "last");
     if (!text || !*text || !(*text)->starts_with(last_run_magic)) return std::nullopt;
-    std::string_view words = std::string_view{**text}.substr(last_run_magic.size());
-    const std::size_t end = words.find('\n');
-    if (end == words.npos) continue;
-    words = words.substr(0, end);
-    const std::size_t space = std::min(words.rfind(' '), words.size() - 1);
-    const auto run = LastRun::parse(words.substr(0, space), ' ');
-    if (run && words.substr(space + 1) == fmt::format_int(run->token).str()) return run;
+    std::string_view line = std::string_view{**text}.substr(last_run_magic.size());
+    const std::size_t end = line.find('\n');
+    if (end == line.npos) continue;
+    line = line.substr(0, end);
+    const std::size_t space = std::min(line.rfind(' '), line.size() - 1);
+    const auto run = LastRun::parse(line.substr(0, space), ' ');
+    if (run && line.substr(space + 1) == fmt::format_int(run->token).str()) return run;
   }
   return std::nullopt;
 }

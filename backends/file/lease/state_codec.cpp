@@ -53,9 +53,10 @@ void put_mode(std::string& out, Mode mode) {
 }
 // Identity::encode() is one printable word; other content must not make a line of its own.
 void put_who(std::string& out, const std::string& who) {
-  const bool word = std::all_of(who.begin(), who.end(), [](char c) { return c > ' ' && c < 0x7f; });
+  const bool plain =
+      std::all_of(who.begin(), who.end(), [](char c) { return c > ' ' && c < 0x7f; });
   if (who.empty()) out += '-';
-  else out += word ? who : percent_encode(who);
+  else out += plain ? who : percent_encode(who);
   out += '\n';
 }
 void put_waiter(std::string& out, const LockState::Waiter& w) {
@@ -124,9 +125,9 @@ std::uint64_t checksum(std::string_view body, std::uint64_t seq) noexcept {
   constexpr std::uint64_t odd = 0x9FB21C651E98DF25u;
   std::uint64_t sum = (seq + 1) * odd ^ body.size();
   for (; body.size() >= 8; body.remove_prefix(8)) {
-    std::uint64_t word = 0;
-    std::memcpy(&word, body.data(), 8);
-    sum = (sum ^ word) * odd;
+    std::uint64_t block = 0;
+    std::memcpy(&block, body.data(), 8);
+    sum = (sum ^ block) * odd;
     sum ^= sum >> 29;
   }
   std::uint64_t last = 0;
@@ -186,15 +187,15 @@ std::optional<KeyRecord> decode(std::string_view body) {
   RecordReader in(body);
   KeyRecord r;
   LockState& s = r.state;
-  if (in.word() != "K") return std::nullopt;
-  r.boot = in.word();
+  if (in.field() != "K") return std::nullopt;
+  r.boot = in.field();
   s.fence = in.number();
   s.next_ticket = in.number();
-  auto key = percent_decode(in.word('\n'));
+  auto key = percent_decode(in.field('\n'));
   if (!in.good() || !key || s.fence == UINT64_MAX || s.next_ticket == 0) return std::nullopt;
   r.key = std::move(*key);
   while (in.good() && !in.done()) {
-    const std::string_view kind = in.word();
+    const std::string_view kind = in.field();
     if (kind == "H") {
       auto& h = s.holders.emplace_back();
       h.owner = in.owner();
@@ -234,7 +235,7 @@ void encode_tail_line(const LockState::Waiter& w, std::string& out) {
   put_fixed(&out[begin], check_digits, checksum(line, 0), 16);
 }
 
-std::optional<LockState::Waiter> take_tail_line(std::string_view& text) {
+std::optional<LockState::Waiter> parse_tail_line(std::string_view& text) {
   const std::size_t size = text.find('\n') + 1;  // 0: there is none
   std::string_view line = text.substr(0, size);
   std::uint64_t check = 0;
@@ -244,7 +245,7 @@ std::optional<LockState::Waiter> take_tail_line(std::string_view& text) {
   line.remove_prefix(check_digits + 1);
   if (checksum(line, 0) != check) return std::nullopt;
   RecordReader in(line);
-  const bool waiter = in.word() == "W";
+  const bool waiter = in.field() == "W";
   std::optional<LockState::Waiter> w = read_waiter(in);
   if (!waiter || !in.good() || !in.done() || w->invited || w->live_until != never)
     return std::nullopt;

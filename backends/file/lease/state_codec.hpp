@@ -80,6 +80,6 @@ std::optional<KeyRecord> decode(std::string_view body);
 
 void encode_tail_line(const LockState::Waiter&, std::string& out);  // appends
 // Takes the first line off `text`. Nothing: it is cut, or not as it was written.
-std::optional<LockState::Waiter> take_tail_line(std::string_view& text);
+std::optional<LockState::Waiter> parse_tail_line(std::string_view& text);
 
 }  // namespace dlock::file

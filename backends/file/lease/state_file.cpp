@@ -138,18 +138,18 @@ StateFile::Slot StateFile::read_slot(int slot) {
   std::string& page = page_[slot];
   page.resize(first_read);
   const ssize_t n = pread_all(file_.get(), page.data(), page.size(), slot * slot_size);
-  const std::string_view seen{page.data(), static_cast<std::size_t>(std::max<ssize_t>(n, 0))};
-  return {parse_header(seen.substr(0, header_size)), seen};
+  const std::string_view text{page.data(), static_cast<std::size_t>(std::max<ssize_t>(n, 0))};
+  return {parse_header(text.substr(0, header_size)), text};
 }
 
 // Into body_. False: torn, or being written at this moment.
 bool StateFile::read_body(int slot, const Slot& s) {
   const std::size_t length = s.header.length;
   if (length > static_cast<std::size_t>(slot_size) - header_size) return false;
-  const std::string_view seen = s.seen.substr(std::min(s.seen.size(), header_size));
-  body_.assign(seen.substr(0, length));
+  const std::string_view text = s.text.substr(std::min(s.text.size(), header_size));
+  body_.assign(text.substr(0, length));
   if (const std::size_t have = body_.size(); have < length) {
-    if (s.seen.size() < first_read) return false;
+    if (s.text.size() < first_read) return false;
     body_.resize(length);
     const auto rest = static_cast<ssize_t>(length - have);
     if (pread_all(file_.get(), &body_[have], length - have,
@@ -169,7 +169,7 @@ Result<StateFile::Loaded> StateFile::newest(bool& torn) {
       return fail(Errc::usage,
                   fmt::format("{}: has layout {}, and this dlock knows layouts 1 and 2 (a newer "
                               "dlock wrote it: install that one on this host, too)",
-                              printable(path_), layout_of(slots[i].seen)));
+                              printable(path_), layout_of(slots[i].text)));
   int order[2] = {0, 1};
   if (slots[1].header.seq > slots[0].header.seq) std::swap(order[0], order[1]);
   for (const int i : order) {
@@ -268,7 +268,7 @@ Header StateFile::newest_header() const noexcept {
   return newest;
 }
 
-bool StateFile::wants_a_look(Micros now) const noexcept {
+bool StateFile::needs_check(Micros now) const noexcept {
   const Header newest = newest_header();
   return !still_linked() || newest.kind != Header::Kind::good || newest.overdue <= now;
 }

@@ -90,7 +90,7 @@ class StateFile {
   Result<std::optional<KeyRecord>> peek(Depth);
   // Without the lock: whether an invited waiter has let its time pass, or the file is not in its
   // place any more. It may say yes too often, and no wrongly only for a short time.
-  bool wants_a_look(Micros now) const noexcept;
+  bool needs_check(Micros now) const noexcept;
   // Without the lock: the number of the newest change; 0: unknown.
   std::uint64_t newest_change() const noexcept;
 
@@ -110,7 +110,7 @@ class StateFile {
   void close() noexcept;
   struct Slot {
     Header header;
-    std::string_view seen;  // the first first_read bytes of it
+    std::string_view text;  // the first first_read bytes of it
   };
   Slot read_slot(int slot);
   bool read_body(int slot, const Slot&);

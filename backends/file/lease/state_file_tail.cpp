@@ -32,7 +32,7 @@ bool StateFile::read_tail(KeyRecord& r, std::size_t most_bytes, bool all) {
   while (lines.size() < tail.lines) {
     const std::uint64_t at = tail.begin + (size - rest.size());
     if (!all && !has_room(waiters.size() - before, at - tail.begin, limits_)) break;
-    auto w = take_tail_line(rest);
+    auto w = parse_tail_line(rest);
     if (!w && !all && !lines.empty()) break;  // the end of what was read
     if (!w || w->ticket <= ticket || w->ticket >= r.state.next_ticket) return undo();
     ticket = w->ticket;
@@ -75,8 +75,7 @@ std::optional<std::uint64_t> StateFile::last_in_tail(const KeyRecord& r, Micros 
   if (first.waiters.empty() || first.waiters.back().invited) return std::nullopt;
   const Tail& tail = r.tail;
   constexpr std::uint64_t part = 4096;
-  if (tail.empty() || !loaded_.empty() || !takes_more(tail_, limits_) ||
-      tail.end + part > tail_size)
+  if (tail.empty() || !loaded_.empty() || !has_room(tail_, limits_) || tail.end + part > tail_size)
     return std::nullopt;
   std::string text(std::min(part, tail.end - tail.begin), '\0');
   const auto at = tail_at + static_cast<off_t>(tail.end - text.size());
@@ -85,7 +84,7 @@ std::optional<std::uint64_t> StateFile::last_in_tail(const KeyRecord& r, Micros 
   for (std::string_view rest = text; rest.size() > 1;) {
     const std::size_t begin = rest.rfind('\n', rest.size() - 2) + 1;  // 0: there is none
     std::string_view line = rest.substr(begin);
-    const auto w = take_tail_line(line);
+    const auto w = parse_tail_line(line);
     if (!w) break;  // the text begins within it
     if (!std::binary_search(tail.gone.begin(), tail.gone.end(), w->ticket)) return w->ticket;
     rest = rest.substr(0, begin);

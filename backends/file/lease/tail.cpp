@@ -21,8 +21,8 @@ std::size_t waiters_in_slot(const LockState& s, std::span<const TailLine> loaded
   std::size_t n = 0;
   if (loaded.empty()) {
     for (std::size_t bytes = 0; n < all.size() && has_room(n, bytes, limits); ++n) {
-      constexpr std::size_t words = 70;  // about what a line is without its last word
-      bytes += words + all[n].meta.size();
+      constexpr std::size_t fixed = 70;  // about what a line is without its last field
+      bytes += fixed + all[n].meta.size();
     }
   } else {
     while (n < all.size() && all[n].ticket < loaded.front().ticket) ++n;
@@ -51,7 +51,7 @@ bool has_room(std::size_t waiters, std::size_t bytes, const QueueLimits& limits)
 }
 
 // Free space before the lines is used by writing them again there.
-bool takes_more(const Tail& in_force, const QueueLimits& limits) noexcept {
+bool has_room(const Tail& in_force, const QueueLimits& limits) noexcept {
   return in_force.begin <= limits.free + 2 * (in_force.end - in_force.begin);
 }
 
@@ -84,7 +84,7 @@ Written plan(const KeyRecord& record, const Tail& in_force, std::span<const Tail
   }
   const std::size_t added = all.size() - next;
   const Tail living{w.tail.begin, in_force.end, kept, {}};
-  if (kept == 0 || w.tail.gone.size() > limits.gone || (added > 0 && !takes_more(living, limits))) {
+  if (kept == 0 || w.tail.gone.size() > limits.gone || (added > 0 && !has_room(living, limits))) {
     write_again(w, all, in_force);
     return w;
   }
@@ -98,15 +98,16 @@ Written plan(const KeyRecord& record, const Tail& in_force, std::span<const Tail
 // Readers and permits may all become lines of the slot at once; of the exclusive waiters only the
 // one that is invited, and those that are taken from the tail then.
 std::size_t most_in_slot(const KeyRecord& record, const QueueLimits& limits, bool tail) noexcept {
-  constexpr std::size_t head = 256, number = 12, words = 140;  // words: of a line, without its last
-  std::size_t exclusive = 0, others = 0, longest = longest_identity + words;
-  for (const auto& h : record.state.holders) others += words + h.meta.size();
+  constexpr std::size_t head = 256, number = 12;
+  constexpr std::size_t fixed = 140;  // of a line, without its last field
+  std::size_t exclusive = 0, others = 0, longest = longest_identity + fixed;
+  for (const auto& h : record.state.holders) others += fixed + h.meta.size();
   for (const auto& w : record.state.waiters) {
-    const std::size_t line = words + w.meta.size();
+    const std::size_t line = fixed + w.meta.size();
     (w.mode == Mode::exclusive ? exclusive : others) += line;
     longest = std::max(longest, line);
   }
-  const std::size_t first = limits.bytes + limits.waiters * words + 2 * longest;
+  const std::size_t first = limits.bytes + limits.waiters * fixed + 2 * longest;
   return head + record.key.size() + limits.gone * number + others +
          (tail ? first : std::min(exclusive, first));
 }

@@ -37,7 +37,7 @@ struct QueueLimits {
   std::uint64_t free = 64 << 10;
 };
 
-inline constexpr std::size_t longest_identity = 1024;  // the last word of a line
+inline constexpr std::size_t longest_identity = 1024;  // the last field of a line
 
 struct TailLine {
   std::uint64_t ticket, begin, end;
@@ -60,7 +60,7 @@ Written plan(const KeyRecord& record, const Tail& in_force, std::span<const Tail
              const QueueLimits&, bool joined);
 
 // Whether a waiter may join behind a tail that is not loaded: its lines need not be written again.
-bool takes_more(const Tail& in_force, const QueueLimits&) noexcept;
+bool has_room(const Tail& in_force, const QueueLimits&) noexcept;
 
 // The most bytes of a slot while those who now hold or wait get their turns, with no new waiter, or
 // with more exclusive ones behind a tail.

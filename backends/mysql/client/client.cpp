@@ -6,7 +6,7 @@
 namespace dlock::mysql {
 namespace {
 
-constexpr Duration longest_look{1'000'000};  // at the other hosts of a URL
+constexpr Duration longest_check{1'000'000};  // at the other hosts of a URL
 // of a login, in times of one answer: address, greeting, TLS, password
 constexpr int answers_of_login = 4;
 }  // namespace
@@ -26,7 +26,7 @@ Result<void> Client::fit(Connection& c, bool, Deadline until) {
   if (options_.servers.size() < 2) return {};
   TRY_VOID(same_cluster(c));
   if (std::exchange(cluster_known_, true)) return {};
-  const Deadline end = std::min(until, later(Clock::now(), longest_look));
+  const Deadline end = std::min(until, later(Clock::now(), longest_check));
   for (const Server& at : options_.servers) {
     if (at.text() == c.at().text()) continue;
     const Duration left = std::chrono::duration_cast<Duration>(end - Clock::now());
@@ -53,25 +53,25 @@ Result<void> Client::same_cluster(const Connection& c) {
             "{}: {}; several hosts in a URL are nodes of one Galera cluster, so name one server",
             options_.where, what));
   };
-  const std::string& seen = c.facts().cluster;
+  const std::string& found = c.facts().cluster;
   if (!c.facts().galera)
     return refuse(fmt::format("{} is no node of a Galera cluster", c.at().text()));
-  if (seen.empty() || seen == none)
+  if (found.empty() || found == none)
     return fail(Errc::unavailable, fmt::format("{} has not joined its cluster", c.at().text()));
   if (cluster_.empty()) {
-    cluster_ = seen;
+    cluster_ = found;
     cluster_at_ = c.at().text();
   }
-  if (seen != cluster_)
+  if (found != cluster_)
     return refuse(
         fmt::format("{} and {} belong to different clusters", cluster_at_, c.at().text()));
   return {};
 }
 
-Result<std::unique_ptr<Connection>> Client::take_writer(Deadline until) {
+Result<std::unique_ptr<Connection>> Client::writer(Deadline until) {
   Result<void> writes;
   for (std::size_t tried = 0; tried < options_.servers.size(); ++tried) {
-    auto c = take(until);
+    auto c = connection(until);
     if (!c) return c;
     writes = writable((*c)->at().text(), (*c)->facts().read_only);
     if (writes) return c;

@@ -20,14 +20,14 @@ struct Rows {
   bool text = false;   // compared as text; else as bytes
 };
 
-// take(): Errc::usage if the URL names several hosts that are not nodes of one Galera cluster.
+// connection(): Errc::usage if several hosts of the URL are not nodes of one Galera cluster.
 class Client final : public SqlClient<Options, Connection> {
  public:
   explicit Client(Options options, std::string_view schema = schema::lease)
       : SqlClient(std::move(options), schema) {}
 
   // A session of a writable server. Errc::unavailable: none is.
-  Result<std::unique_ptr<Connection>> take_writer(Deadline until);
+  Result<std::unique_ptr<Connection>> writer(Deadline until);
   void give_back(std::unique_ptr<Connection>) override;
   // Ends the wait of a session in the server, by another session. The session is dropped unless it
   // can be used. 0: nothing is left to be ended.

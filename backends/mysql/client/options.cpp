@@ -11,24 +11,15 @@
 namespace dlock::mysql {
 namespace {
 
-// Names of tables and columns are put between backquotes in statements; only names that need no
-// escapes are accepted.
-bool identifier(std::string_view s) noexcept {
-  return !s.empty() && s.size() <= 64 && std::all_of(s.begin(), s.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
-           c == '$';
-  });
-}
-
 constexpr std::uint16_t usual_port = 3306;
 
 class Parser {
  public:
   Parser(const Url& url, const Traits& traits, const Settings& settings)
-      : url_(url), traits_(traits), settings_(settings), items_(url, traits, settings) {}
+      : url_(url), traits_(traits), settings_(settings), items_(items, url, traits, settings) {}
 
   Result<Options> parse() {
-    static_cast<StoreOptions&>(made_) = items_.store_options();
+    static_cast<LoginOptions&>(made_) = items_.login_options();
     made_.prefix = items_.prefix("dlock:");
     if (made_.prefix.size() > 50) items_.wrong("prefix", made_.prefix, "at most 50 bytes");
     if (url_.scheme == "mysql+unix") socket();
@@ -38,7 +29,7 @@ class Parser {
     TRY(defaults, client_defaults());
     login(defaults);
     const auto files = tls(defaults);
-    made_.plugin_dir = items_.text("plugin_dir").value_or("");
+    made_.plugin_dir = items_.text("plugin_dir");
     recipe_items();
     if (!files) return fail(files.error());
     TRY_VOID(items_.verdict());
@@ -54,14 +45,12 @@ class Parser {
     if (url_.path.size() < 2)
       items_.wrong("path", url_.path, fmt::format("the path of a socket, as in {}", example));
     made_.servers.push_back({.host = {}, .port = 0, .socket = url_.path});
-    made_.database = items_.text("db").value_or("");
+    made_.database = items_.text("db");
     if (made_.database.empty())
       items_.wrong("db", "", fmt::format("the name of a database, as in {}", example));
   }
 
   void servers() {
-    if (const auto db = items_.text("db"))
-      items_.wrong("db", *db, "an item of mysql+unix only; others write /DB behind the host");
     if (url_.hosts.empty()) items_.wrong("host", "", "a host, as in mysql://HOST[:PORT]/DB");
     for (const auto& h : url_.hosts)
       made_.servers.push_back({h.name, h.port.value_or(usual_port), {}});
@@ -74,9 +63,7 @@ class Parser {
   }
 
   void login(const ClientDefaults& defaults) {
-    made_.user = !url_.user.empty() ? url_.user : defaults.user.value_or("");
-    made_.password = items_.password();
-    made_.password_file = settings_.password_file;
+    if (made_.user.empty()) made_.user = defaults.user.value_or("");
     if (!made_.password.empty()) return;
     const char* own = std::getenv("MYSQL_PWD");
     if (own && *own) made_.password = own;
@@ -92,7 +79,7 @@ class Parser {
     made_.tls = items_.tls(false, url_.scheme == "mysql+unix", "add tls=yes");
     const auto fill = [&](std::string& path, std::string_view item,
                           const std::optional<std::string>& own) {
-      if (path.empty() && !items_.text(item)) path = own.value_or("");
+      if (path.empty() && !url_.item(item)) path = own.value_or("");
     };
     if (made_.tls) {
       fill(made_.tls->ca, "tls_ca", defaults.ssl_ca);
@@ -107,34 +94,20 @@ class Parser {
     return {};
   }
 
-  std::string name(std::string_view item, std::string_view recipes) {
-    const auto text = items_.only(item, recipes);
-    if (text && !identifier(*text))
-      items_.wrong(item, *text, "a name of letters, digits, _ and $, at most 64 long");
-    return std::string{text.value_or("")};
-  }
-
   void recipe_items() {
-    if (const auto text = items_.only("wake", "lease")) {
-      made_.poll = *text == "poll";
-      if (*text != "poll" && *text != "named") items_.wrong("wake", *text, "named or poll");
-    }
-    if (items_.only("clock_skew", "lease insert version"))
-      if (const auto d = items_.duration("clock_skew", Duration{}, "a duration such as 2s"))
-        made_.clock_skew = *d;
-    made_.table = name("table", "for-update insert version");
-    made_.key_column = name("key_column", "for-update");
+    made_.poll = items_.text("wake") == "poll";
+    made_.clock_skew = items_.duration("clock_skew").value_or(Duration{});
+    made_.table = items_.text("table");
+    made_.key_column = items_.text("key_column");
     if (made_.key_column.empty() != (made_.table.empty() || traits_.recipe != "for-update"))
       items_.wrong("key_column", made_.key_column, "a column of ?table=, always together with it");
-    if (items_.only("stale_after", "insert"))
-      made_.stale_after = items_.duration("stale_after", std::chrono::seconds{1},
-                                          "a duration of 1s or more, such as 1h");
+    made_.stale_after = items_.duration("stale_after");
     for (const auto& [item, value] : url_.items) {
       if (!item.starts_with("where.")) continue;
       const std::string column = item.substr(6);
-      if (traits_.recipe != "for-update" || made_.table.empty())
+      if (made_.table.empty())
         items_.wrong(item, value, "nothing but with recipe for-update and ?table=");
-      if (!identifier(column))
+      if (!is_identifier(column))
         items_.wrong(item, value, "a column's name of letters, digits, _ and $ behind where.");
       made_.conditions.emplace_back(column, value);
     }
@@ -160,15 +133,11 @@ std::string Server::text() const {
   return socket.empty() ? fmt::format("{}:{}", host, port) : socket;
 }
 
-bool read_password_again(Options& o) {
-  std::optional<std::string> now;
-  if (o.password_of_cnf) {
-    if (auto defaults = client_defaults()) now = std::move(defaults->password);
-  } else if (!o.password_file.empty()) {
-    if (auto read = read_secret(o.password_file)) now = std::move(*read);
-  }
-  if (!now || *now == o.password) return false;
-  o.password = std::move(*now);
+bool Options::read_password_again() {
+  if (!password_of_cnf) return LoginOptions::read_password_again();
+  const auto defaults = client_defaults();
+  if (!defaults || !defaults->password || *defaults->password == password) return false;
+  password = *defaults->password;
   return true;
 }
 

@@ -19,28 +19,25 @@ struct Server {
 
 // The settings from URL, options, environment and ~/.my.cnf, checked as far as possible without a
 // connection.
-struct Options : StoreOptions {
+struct Options : LoginOptions {
   std::vector<Server> servers;  // nodes of one cluster; the first that answers is used
-  std::string user, password, database;
-  std::string password_file;     // that it came from; empty: from none
+  std::string database;
   bool password_of_cnf = false;  // it came from ~/.my.cnf
-  std::optional<TlsOptions> tls;
   // of client authentication plugins; empty: the usual directories
   std::string plugin_dir;
   std::string prefix;  // of every key
   bool poll = false;   // wake=poll: no named locks
   // Galera: the greatest difference between the nodes' clocks
-  Duration clock_skew{2'000'000};
+  Duration clock_skew{};
   // of the recipes that lock rows; empty: the recipe's own
   std::string table, key_column;
   // ?where.COLUMN= of for-update: column, value
   std::vector<std::pair<std::string, std::string>> conditions;
   // insert: a foreign row is removed at this age
   std::optional<Duration> stale_after;
-};
 
-// Reads the file of the password again. True: it has another one, which is in `password` now.
-bool read_password_again(Options&);
+  bool read_password_again();  // of ~/.my.cnf, too
+};
 
 // Errc::usage names the item, its value and what is allowed; Errc::config: ~/.my.cnf.
 Result<Options> parse_options(const Url&, const Traits&, const Settings&);

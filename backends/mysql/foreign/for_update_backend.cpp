@@ -101,8 +101,8 @@ std::string ForUpdateBackend::in_force(const std::string&) const {
 }
 
 // Foreign holders: is the row locked? Tried for a moment only, without waiting.
-Result<void> ForUpdateBackend::look_closer(Connection& c, const std::string& name, LockRow& r,
-                                           Deadline until) {
+Result<void> ForUpdateBackend::probe(Connection& c, const std::string& name, LockRow& r,
+                                     Deadline until) {
   if (r.ours) return {};
   // autocommit: over at once
   auto tried = c.query("look", fmt::format("SELECT 1 FROM {} FOR UPDATE NOWAIT", row(name)), until);
@@ -165,7 +165,7 @@ Result<FencingToken> ForUpdateBackend::note(Connection& c, const std::string& na
   const std::string lives = life_name(r.owner, name), session = std::to_string(c.facts().thread);
   while (Clock::now() < until) {
     const bool named = std::find(c.names.begin(), c.names.end(), lives) != c.names.end();
-    const auto seen =
+    const auto found =
         c.query("acquire",
                 fmt::format("SELECT {},CONNECTION_ID(),(SELECT fence FROM {} WHERE "
                             "name={}),(SELECT owner FROM {} WHERE name={}),{}",
@@ -173,14 +173,14 @@ Result<FencingToken> ForUpdateBackend::note(Connection& c, const std::string& na
                                   : fmt::format("GET_LOCK('{}',2)", lives),
                             table_, hex(name), table_, hex(name), server_writes),
                 until);
-    if (!seen) return fail(seen.error());
-    TRY_VOID(writable(c.at().text(), seen->text(4) != "1"));
-    if (seen->text(0) != "1" || seen->text(1) != session)
+    if (!found) return fail(found.error());
+    TRY_VOID(writable(c.at().text(), found->text(4) != "1"));
+    if (found->text(0) != "1" || found->text(1) != session)
       return fail(Errc::unavailable,
                   "the named lock that proves the session alive could not be taken");
     if (!named) c.names.push_back(lives);
-    const auto newest = seen->unsigned_number(2);
-    if (newest && seen->text(3) == r.owner.hex()) return *newest;
+    const auto newest = found->unsigned_number(2);
+    if (newest && found->text(3) == r.owner.hex()) return *newest;
     TRY(written, client_.run<Answer>(until, true, [&](Connection& beside) {
       return beside.query("record the grant", grant(name, r, newest, session), until);
     }));

@@ -19,7 +19,7 @@ class ForUpdateBackend final : public HeldBackend {
   Result<void> prepare(Connection&, const std::string&, Deadline) override;
   std::string in_force(const std::string&) const override;
   std::string held(const std::string&) const override { return "0"; }
-  Result<void> look_closer(Connection&, const std::string&, LockRow&, Deadline) override;
+  Result<void> probe(Connection&, const std::string&, LockRow&, Deadline) override;
   Result<std::optional<FencingToken>> try_now(Connection&, const std::string&, const Request&,
                                               Deadline) override;
   Result<void> before_wait(Connection&, const std::string&, Deadline) override;

@@ -9,7 +9,7 @@ Result<Released> HeldBackend::force_release(const Key& key, std::optional<Fencin
   const std::string name = name_of(key);
   const Deadline until = client_.usual_deadline();
   return client_.run<Released>(until, false, [&](Connection& c) -> Result<Released> {
-    TRY(r, look(c, name, until));
+    TRY(r, read_record(c, name, until));
     if (!r.held || (token && (!r.ours || r.fence != *token))) return Released::was_not_held;
     std::uint64_t session = r.ours ? r.conn : 0;
     if (!r.ours) {
@@ -30,7 +30,7 @@ Result<Released> HeldBackend::force_release(const Key& key, std::optional<Fencin
     if (!killed && c.error_number() != ER_NO_SUCH_THREAD) return fail(std::move(killed.error()));
     // until the server has cleaned up
     for (;;) {
-      TRY(after, look(c, name, until));
+      TRY(after, read_record(c, name, until));
       if (!after.held || Clock::now() >= until) return Released::yes;
       const auto still = session_of(c, name, until);
       if (still && *still != 0 && *still != session) return Released::yes;

@@ -37,7 +37,7 @@ class HeldWaiter final : public Waiter {
   std::unique_ptr<Connection> connection_;
   Deadline answer_by_{};
   Waiting last_;
-  bool looked_ = false;
+  bool holder_read_ = false;
 };
 
 Result<std::unique_ptr<Waiter>> HeldBackend::enqueue(const Request& r) {
@@ -50,7 +50,7 @@ Result<void> HeldWaiter::connect() {
   if (connection_ && !connection_->broken()) return {};
   backend_.client_.drop(std::move(connection_));
   const Deadline until = backend_.client_.usual_deadline();
-  TRY(c, backend_.client_.take_writer(until));
+  TRY(c, backend_.client_.writer(until));
   connection_ = std::move(c);
   TRY_VOID(backend_.fit(connection_->facts()));
   TRY_VOID(connection_->wait_timeout(request_.ttl, until));
@@ -64,13 +64,13 @@ Result<void> HeldWaiter::connect() {
 }
 
 std::optional<HolderView> HeldWaiter::holder(std::string& why) {
-  const auto r = backend_.look(request_.key);
+  const auto r = backend_.read_record(request_.key);
   why = r ? r->why() : "";
   return r ? r->holder() : std::nullopt;
 }
 
 Progress HeldWaiter::waiting() {
-  if (!std::exchange(looked_, true)) last_.holder = holder(last_.why);
+  if (!std::exchange(holder_read_, true)) last_.holder = holder(last_.why);
   return last_;
 }
 
@@ -108,7 +108,7 @@ Result<Progress> HeldWaiter::poll(Duration slice) {
             backend_.client_.give_back(std::move(connection_));
           return Progress{std::move(busy)};
         }
-        looked_ = false;
+        holder_read_ = false;
         if (Clock::now() >= end) return waiting();
       }
       if (auto ok = backend_.before_wait(*connection_, name_, backend_.client_.usual_deadline());
@@ -146,7 +146,7 @@ Result<Progress> HeldWaiter::poll(Duration slice) {
       if (!token) return failed(std::move(token.error()));
       return hold(*token, sent);
     }
-    looked_ = false;
+    holder_read_ = false;
     if (Clock::now() >= end) return waiting();
   }
 }

@@ -60,14 +60,14 @@ Result<RowBackend::Try> InsertBackend::try_over(Connection& c, const std::string
                                          text_hex(name), stale),
                              until));
         if (cleaned.affected > 0) continue;
-        TRY(seen, look(c, name, until));
-        return Try{.seen = std::move(seen)};
+        TRY(found, read_record(c, name, until));
+        return Try{.found = std::move(found)};
       }
     }
     TRY(token, record(c, name, r, row_of(name, r.owner), "0", until));
     if (token) return Try{.token = token, .sent = sent};
-    TRY(seen, look(c, name, until));  // our ttl is over already
-    return Try{.seen = std::move(seen)};
+    TRY(found, read_record(c, name, until));  // our ttl is over already
+    return Try{.found = std::move(found)};
   }
 }
 
@@ -118,10 +118,10 @@ Result<bool> InsertBackend::release_over(Connection& c, const std::string& name,
 }
 
 // Exactly the row that was seen, unchanged: a foreign one may be replaced at any time.
-Result<bool> InsertBackend::force_over(Connection& c, const std::string& name, const LockRow& seen,
+Result<bool> InsertBackend::force_over(Connection& c, const std::string& name, const LockRow& found,
                                        Deadline until) {
-  std::string which = fmt::format("method_desc LIKE 'dlock {} %'", seen.owner);
-  if (!seen.ours) {
+  std::string which = fmt::format("method_desc LIKE 'dlock {} %'", found.owner);
+  if (!found.ours) {
     TRY(row,
         c.query("force a release",
                 fmt::format("SELECT HEX(method_desc),update_time FROM `{}` WHERE method_name={}",
@@ -138,7 +138,7 @@ Result<bool> InsertBackend::force_over(Connection& c, const std::string& name, c
   // without its row the record counts for nothing
   (void)c.query("force a release",
                 fmt::format("UPDATE {} SET owner='' WHERE name={} AND owner={}", table_, hex(name),
-                            hex(seen.owner)),
+                            hex(found.owner)),
                 until);
   return r.affected > 0;
 }

@@ -22,7 +22,7 @@ Result<void> NamedBackend::accept(const Request& r) const {
   return {};
 }
 
-Result<LockRow> NamedBackend::look(Connection& c, const std::string& name, Deadline until) {
+Result<LockRow> NamedBackend::read_record(Connection& c, const std::string& name, Deadline until) {
   judge_by(c);
   auto r = c.query(
       "look",
@@ -30,32 +30,32 @@ Result<LockRow> NamedBackend::look(Connection& c, const std::string& name, Deadl
                   "AND {},0),COALESCE({},0) FROM (SELECT 1 AS one) x LEFT JOIN {} r ON r.name={}",
                   server_clock, in_force(name), held(name), table_, hex(name)),
       until);
-  LockRow seen;
-  if (!r && c.remedy() == Remedy::create) return seen;  // no table: never used here
+  LockRow found;
+  if (!r && c.remedy() == Remedy::create) return found;  // no table: never used here
   if (!r) return fail(std::move(r.error()));
-  seen.exists = r->has(0);
-  seen.fence = r->unsigned_number(0).value_or(0);
-  seen.owner = r->text(1);
-  seen.conn = r->unsigned_number(2).value_or(0);
-  seen.granted = r->number(3).value_or(0);
-  seen.who = Identity::decode(r->text(5));
-  seen.now = r->number(6).value_or(0);
+  found.exists = r->has(0);
+  found.fence = r->unsigned_number(0).value_or(0);
+  found.owner = r->text(1);
+  found.conn = r->unsigned_number(2).value_or(0);
+  found.granted = r->number(3).value_or(0);
+  found.who = Identity::decode(r->text(5));
+  found.now = r->number(6).value_or(0);
   const Micros until_then = r->number(4).value_or(0);
-  seen.left = until_then - seen.now;
-  seen.ours = r->text(7) == "1";
-  seen.held = seen.ours || r->text(8) == "1";
-  seen.ending = seen.held && !seen.ours && !seen.owner.empty() && seen.left <= 0 &&
-                after(until_then, skew_) > seen.now;
-  TRY_VOID(look_closer(c, name, seen, until));
-  return seen;
+  found.left = until_then - found.now;
+  found.ours = r->text(7) == "1";
+  found.held = found.ours || r->text(8) == "1";
+  found.ending = found.held && !found.ours && !found.owner.empty() && found.left <= 0 &&
+                 after(until_then, skew_) > found.now;
+  TRY_VOID(probe(c, name, found, until));
+  return found;
 }
 
-Result<LockRecord> NamedBackend::look(const Key& key) {
+Result<LockRecord> NamedBackend::read_record(const Key& key) {
   const std::string name = name_of(key);
   const Deadline until = client_.usual_deadline();
   return client_.run<LockRecord>(until, false, [&](Connection& c) -> Result<LockRecord> {
-    TRY(seen, look(c, name, until));
-    return LockRecord{std::move(seen)};
+    TRY(found, read_record(c, name, until));
+    return LockRecord{std::move(found)};
   });
 }
 

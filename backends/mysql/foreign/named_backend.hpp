@@ -35,16 +35,14 @@ class NamedBackend : public SqlRecordBackend<Client> {
   virtual std::string in_force(const std::string& name) const = 0;
   virtual std::string held(const std::string& name) const = 0;
   // Checks what cannot be expressed in SQL. `c` is a session without locks.
-  virtual Result<void> look_closer(Connection&, const std::string&, LockRow&, Deadline) {
-    return {};
-  }
+  virtual Result<void> probe(Connection&, const std::string&, LockRow&, Deadline) { return {}; }
 
   // On Galera each node judges by its own clock: foreign locks end `skew_` later.
   void judge_by(const Connection& c) noexcept {
     skew_ = c.facts().galera ? client_.options().clock_skew.count() : 0;
   }
-  Result<LockRow> look(Connection&, const std::string& name, Deadline until);
-  Result<LockRecord> look(const Key&) final;
+  Result<LockRow> read_record(Connection&, const std::string& name, Deadline until);
+  Result<LockRecord> read_record(const Key&) final;
 
   static std::string who(const Request&);  // in the form of the record
   // Writes the current holder and returns its token. `from`: the FROM clause in SQL, where a row

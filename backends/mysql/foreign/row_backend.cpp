@@ -15,11 +15,11 @@ class RowWaiter final : public PollingWaiter {
   Result<Tried> try_once() override;
 
   RowBackend& backend_;
-  bool asked_ = false;
+  bool requested_ = false;
 };
 
 Result<PollingWaiter::Tried> RowWaiter::try_once() {
-  asked_ = true;
+  requested_ = true;
   TRY(answer, backend_.try_once(request_));
   Tried tried;
   if (answer.token) {
@@ -28,16 +28,16 @@ Result<PollingWaiter::Tried> RowWaiter::try_once() {
     tried.lease->deadline = lease_end(answer.sent, request_.ttl);
     return tried;
   }
-  const auto& seen = answer.seen;
-  tried.holder = seen.holder();
-  tried.why = seen.why();
-  if (seen.ours || seen.ending)
-    tried.free_in = Duration{std::max<Micros>(0, seen.left + backend_.skew_)};
+  const auto& found = answer.found;
+  tried.holder = found.holder();
+  tried.why = found.why();
+  if (found.ours || found.ending)
+    tried.free_in = Duration{std::max<Micros>(0, found.left + backend_.skew_)};
   return tried;
 }
 
 Result<void> RowWaiter::cancel() {
-  if (!asked_) return {};
+  if (!requested_) return {};
   TRY_VOID(backend_.release({request_.key, request_.owner}, std::nullopt));
   return {};
 }
@@ -97,7 +97,7 @@ Result<Released> RowBackend::force_release(const Key& key, std::optional<Fencing
   const std::string name = name_of(key);
   const Deadline until = client_.usual_deadline();
   return client_.run<Released>(until, false, [&](Connection& c) -> Result<Released> {
-    TRY(r, look(c, name, until));
+    TRY(r, read_record(c, name, until));
     if (!r.held || (token && (!r.ours || r.fence != *token))) return Released::was_not_held;
     TRY(done, force_over(c, name, r, until));
     return done ? Released::yes : Released::was_not_held;

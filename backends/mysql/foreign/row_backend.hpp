@@ -21,7 +21,7 @@ class RowBackend : public NamedBackend {
   struct Try {
     std::optional<FencingToken> token;  // taken
     Deadline sent{};                    // before the request that took it
-    LockRow seen;                       // not taken: its holder
+    LockRow found;                      // not taken: its holder
   };
   // Takes the lock if it is free. May be repeated.
   Result<Try> try_once(const Request&);

@@ -59,8 +59,8 @@ Result<RowBackend::Try> VersionBackend::try_over(Connection& c, const std::strin
     }
     const bool mine = row.owner == r.owner.hex() && row.until > row.now;
     if (!mine && !row.owner.empty() && after(row.until, skew_) > row.now) {
-      TRY(seen, look(c, name, until));
-      return Try{.seen = std::move(seen)};
+      TRY(found, read_record(c, name, until));
+      return Try{.found = std::move(found)};
     }
     const FencingToken token =
         mine ? row.fence
@@ -100,12 +100,12 @@ Result<bool> VersionBackend::release_over(Connection& c, const std::string& name
   return fail(Errc::unavailable, "others change this lock all the time");
 }
 
-Result<bool> VersionBackend::force_over(Connection& c, const std::string& name, const LockRow& seen,
-                                        Deadline until) {
+Result<bool> VersionBackend::force_over(Connection& c, const std::string& name,
+                                        const LockRow& found, Deadline until) {
   TRY(r, c.query("force a release",
                  fmt::format("UPDATE {} SET version=version+1,owner='',until=0 WHERE name={} AND "
                              "fence={} AND owner={}",
-                             table_, hex(name), seen.fence, hex(seen.owner)),
+                             table_, hex(name), found.fence, hex(found.owner)),
                  until));
   return r.affected == 1;
 }

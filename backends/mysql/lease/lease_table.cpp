@@ -89,7 +89,7 @@ Result<void> LeaseTable::keep_session(Connection& c, Duration ttl, Deadline unti
 
 // The first version is a time: the row of a key whose row was deleted must differ from one that was
 // read before.
-Result<void> LeaseTable::make_row(Connection& c, const Asking& a, Deadline until) {
+Result<void> LeaseTable::make_row(Connection& c, const Attempt& a, Deadline until) {
   TRY_VOID(c.query(
       "make the lock",
       fmt::format(
@@ -99,14 +99,14 @@ Result<void> LeaseTable::make_row(Connection& c, const Asking& a, Deadline until
   return {};
 }
 
-Result<std::optional<LeaseTable::Answered>> LeaseTable::take_free(Connection& c, const Asking& a,
+Result<std::optional<LeaseTable::Answered>> LeaseTable::take_free(Connection& c, const Attempt& a,
                                                                   Deadline until) {
   const Deadline sent = Clock::now();
   const auto bound =
       c.server_time(until - std::min<Clock::duration>(c.row_wait(), (until - sent) / 2));
-  if (!bound || a.ask.ttl > longest_ttl) return std::nullopt;
+  if (!bound || a.request.ttl > longest_ttl) return std::nullopt;
   LockState decided;
-  const auto answer = decided.acquire(a.ask, 0);
+  const auto answer = decided.acquire(a.request, 0);
   LockState::Holder& mine = decided.holders.front();
   const auto values = grant_values(a.key, mine);
   std::string before;
@@ -124,10 +124,10 @@ Result<std::optional<LeaseTable::Answered>> LeaseTable::take_free(Connection& c,
   const auto now = static_cast<Micros>(r.insert_id);
   mine.token = r.insert_id;
   mine.since = now;
-  mine.deadline = now + a.ask.ttl;
+  mine.deadline = now + a.request.ttl;
   Answered out{.answer = answer, .held = false, .sent = sent, .now = now, .version = r.insert_id};
   std::get<LockState::Granted>(out.answer).token = r.insert_id;
-  out.known = {r.insert_id, r.insert_id, {a.key, decided.holders, {{a.ask.owner, now}}}, bell};
+  out.known = {r.insert_id, r.insert_id, {a.key, decided.holders, {{a.request.owner, now}}}, bell};
   return out;
 }
 
@@ -191,20 +191,20 @@ Result<bool> LeaseTable::swap(Connection& c, const std::string& name, const Chan
 // The end of a grant for a key that was read needs no wake-up, unless there are rows of other
 // waiters. Behind it, and only if it was made: its row goes, those of the dead before it, and those
 // that were passed; then the name by which the next one that may run beside it moves up.
-Result<bool> LeaseTable::grant(Connection& c, const Asking& a, const Seen& seen, Known& next,
+Result<bool> LeaseTable::grant(Connection& c, const Attempt& a, const Row& row, Known& next,
                                bool passed, Deadline until) {
-  const std::string me = a.ask.owner.hex(), queueing = "dq:" + me;
+  const std::string me = a.request.owner.hex(), queueing = "dq:" + me;
   std::string sql = swap_in_sql(
       a.name, next,
       fmt::format(",wake='',waiters=EXISTS(SELECT 1 FROM dlock_wait w WHERE w.name=l.name AND "
                   "w.owner<>'{}')",
                   me));
-  if (seen.ticket)
+  if (row.ticket)
     sql += fmt::format(
         ";DELETE w FROM dlock_wait w WHERE ROW_COUNT()=1 AND w.name={0} AND (w.ticket={1} OR "
         "(w.ticket<{1}{2}))",
-        hex(a.name), *seen.ticket, passed ? "" : " AND NOT " + alive("w"));
-  if (seen.ticket && has_name(c, queueing))
+        hex(a.name), *row.ticket, passed ? "" : " AND NOT " + alive("w"));
+  if (row.ticket && has_name(c, queueing))
     sql += fmt::format(";DO IF(ROW_COUNT()>0,RELEASE_LOCK('{}'),0)", queueing);
   const auto r = c.query("write the lock", sql, until);
   // Its UPDATE has an answer: the grant is committed, or not. A row that cannot be deleted does not

@@ -52,19 +52,19 @@ class LeaseTable final : public SqlLeaseTable<Connection, Answer> {
   // What a session is and can decides how waiters wake, and never which owner may hold the lock.
   void adapt(const Connection&, const Options&) noexcept;
 
-  // Waits for a named lock, and reads behind that: listen() sends both, heard() reads the answer.
-  Result<void> listen(Connection&, Asking&, const std::string& lock, Duration wait);
-  Result<Heard> heard(Connection&, Asking&, Answer, Deadline sent, Deadline until);
+  // Waits for a named lock, and reads behind that: listen() sends both, waited() reads the answer.
+  Result<void> listen(Connection&, Attempt&, const std::string& lock, Duration wait);
+  Result<Waited> waited(Connection&, Attempt&, Answer, Deadline sent, Deadline until);
   // After a wait that failed: true if the chain of waiters was too deep for the server's deadlock
   // search. Then it waits further ahead.
-  static bool may_wait_further(const Connection&, Asking&);
+  static bool may_wait_further(const Connection&, Attempt&);
   // After an error: whether the request may have been carried out. If interrupted, it may have been
   // only the wake-up.
   static bool unclear(const Connection&) noexcept;
   // A session that is silent for longer than this is closed by the server.
   static Result<void> keep_session(Connection&, Duration ttl, Deadline until);
 
-  Result<Seen> look(Connection&, const std::string& name, Deadline until) override;
+  Result<Row> read_row(Connection&, const std::string& name, Deadline until) override;
   // Releases the session's bell if that is `bell`, and those of the owner's named locks that the
   // session has.
   Result<void> end_locks(Connection&, const std::string& name, const Owner&,
@@ -84,10 +84,10 @@ class LeaseTable final : public SqlLeaseTable<Connection, Answer> {
 
  private:
   bool takes_free(const Connection& c) const override { return !c.facts().statement_log; }
-  Result<std::optional<Answered>> take_free(Connection&, const Asking&, Deadline until) override;
-  Result<Seen> read(Connection&, Asking&, bool join, Deadline until) override;
-  Result<void> make_row(Connection&, const Asking&, Deadline until) override;
-  Result<bool> grant(Connection&, const Asking&, const Seen&, Known& next, bool passed,
+  Result<std::optional<Answered>> take_free(Connection&, const Attempt&, Deadline until) override;
+  Result<Row> read(Connection&, Attempt&, bool join, Deadline until) override;
+  Result<void> make_row(Connection&, const Attempt&, Deadline until) override;
+  Result<bool> grant(Connection&, const Attempt&, const Row&, Known& next, bool passed,
                      Deadline until) override;
   Result<bool> swap(Connection&, const std::string& name, const Change&, Deadline until) override;
   Result<bool> give_back(Connection&, const std::string& name, const Change&, std::string& bell,
@@ -96,23 +96,23 @@ class LeaseTable final : public SqlLeaseTable<Connection, Answer> {
                              FencingToken, Deadline until) override;
   Result<bool> write_start(Connection&, const std::string& name, std::uint64_t version,
                            const std::optional<Start>&, Deadline until) override;
-  Result<Answer> all_ahead(Connection&, const Asking&, const Seen&, Deadline until) override;
-  Result<std::optional<Answer>> count_ahead(Connection&, const Asking&, const Seen&,
+  Result<Answer> all_ahead(Connection&, const Attempt&, const Row&, Deadline until) override;
+  Result<std::optional<Answer>> count_ahead(Connection&, const Attempt&, const Row&,
                                             Deadline until) override;
   std::string lock_of(const LockState::Waiter&) const override;
-  std::string lock_of(const LockState::Holder&, const Seen&) const override;
+  std::string lock_of(const LockState::Holder&, const Row&) const override;
 
   struct Read {
-    Seen seen;
+    Row row;
     bool queue = false;   // there are rows of waiters, dead or alive
     bool marked = false;  // `waiters`
   };
-  Result<Read> read_once(Connection&, Asking&, bool join, Deadline until);
-  Result<Read> completed(Connection&, Asking&, const Answer&, Deadline sent, Deadline until);
-  std::string read_in_sql(const Connection&, const Asking&) const;
-  std::string join_in_sql(const Connection&, const Asking&) const;
+  Result<Read> read_once(Connection&, Attempt&, bool join, Deadline until);
+  Result<Read> completed(Connection&, Attempt&, const Answer&, Deadline sent, Deadline until);
+  std::string read_in_sql(const Connection&, const Attempt&) const;
+  std::string join_in_sql(const Connection&, const Attempt&) const;
   std::string swap_in_sql(const std::string& name, const Known& next, std::string_view also) const;
-  std::vector<std::string> missing_names(const Connection&, const Asking&) const;
+  std::vector<std::string> missing_names(const Connection&, const Attempt&) const;
   std::string alive(std::string_view row) const;  // an SQL condition
   Result<Answer> give(Connection&, const std::string& name, const Change&, bool quietly,
                       std::string_view behind, Deadline until);

@@ -38,8 +38,8 @@ std::string hold_name(const Owner& o) { return "dl:" + o.hex(); }
 std::string LeaseTable::lock_of(const LockState::Waiter& w) const {
   return queue_name(w.owner, w.mode);
 }
-std::string LeaseTable::lock_of(const LockState::Holder& h, const Seen& seen) const {
-  return seen.wake.empty() || h.mode != Mode::exclusive ? hold_name(h.owner) : seen.wake;
+std::string LeaseTable::lock_of(const LockState::Holder& h, const Row& row) const {
+  return row.wake.empty() || h.mode != Mode::exclusive ? hold_name(h.owner) : row.wake;
 }
 
 // A waiter is alive while its session has its name, or for its announced time. A name that this
@@ -54,18 +54,18 @@ std::string LeaseTable::alive(std::string_view row) const {
 }
 
 // Those that show that this contender lives, and that its session does not have.
-std::vector<std::string> LeaseTable::missing_names(const Connection& c, const Asking& a) const {
+std::vector<std::string> LeaseTable::missing_names(const Connection& c, const Attempt& a) const {
   if (!setup_.wakes) return {};
-  std::vector<std::string> out{hold_name(a.ask.owner)};
-  if (a.ask.mode != Mode::exclusive) out.push_back(queue_name(a.ask.owner, a.ask.mode));
+  std::vector<std::string> out{hold_name(a.request.owner)};
+  if (a.request.mode != Mode::exclusive) out.push_back(queue_name(a.request.owner, a.request.mode));
   std::erase_if(out, [&](const std::string& name) {
     return std::find(c.names.begin(), c.names.end(), name) != c.names.end();
   });
   return out;
 }
 
-std::string LeaseTable::read_in_sql(const Connection& c, const Asking& a) const {
-  const Owner& me = a.ask.owner;
+std::string LeaseTable::read_in_sql(const Connection& c, const Attempt& a) const {
+  const Owner& me = a.request.owner;
   std::string sql = columns(setup_.clock);
   if (a.first) {  // is there a queue at all? A third of the cost of checking which waiters live
     sql += ",NULL,l.waiters,NULL,(SELECT MAX(w.ticket) FROM dlock_wait w WHERE w.name=l.name)";
@@ -91,7 +91,7 @@ std::string LeaseTable::read_in_sql(const Connection& c, const Asking& a) const 
 
 // The names first: a row whose name is free belongs to a dead waiter. The mark last: for its
 // purpose see lease_table.hpp.
-std::string LeaseTable::join_in_sql(const Connection& c, const Asking& a) const {
+std::string LeaseTable::join_in_sql(const Connection& c, const Attempt& a) const {
   const std::string live = setup_.wakes ? "0" : fmt::format("{}+{}", setup_.clock, setup_.patience);
   std::string names;
   for (const std::string& name : missing_names(c, a))  // if obtained shows in the read
@@ -101,11 +101,11 @@ std::string LeaseTable::join_in_sql(const Connection& c, const Asking& a) const 
       "{}INSERT INTO dlock_wait(name,owner,mode,permits,live,since,who) "
       "VALUES({},'{}','{}',{},{},{},{}) ON DUPLICATE KEY UPDATE live=VALUES(live);UPDATE "
       "dlock_lock SET waiters=1 WHERE name={} AND waiters=0;",
-      names, hex(a.name), a.ask.owner.hex(), static_cast<char>(a.ask.mode), a.ask.limit, live,
-      setup_.clock, hex(a.ask.meta.substr(0, 4096)), hex(a.name));
+      names, hex(a.name), a.request.owner.hex(), static_cast<char>(a.request.mode), a.request.limit,
+      live, setup_.clock, hex(a.request.meta.substr(0, 4096)), hex(a.name));
 }
 
-Result<LeaseTable::Read> LeaseTable::read_once(Connection& c, Asking& a, bool join,
+Result<LeaseTable::Read> LeaseTable::read_once(Connection& c, Attempt& a, bool join,
                                                Deadline until) {
   if (join) a.first = false;
   const unsigned statements = !join ? 1 : missing_names(c, a).empty() ? 3 : 4;
@@ -115,102 +115,103 @@ Result<LeaseTable::Read> LeaseTable::read_once(Connection& c, Asking& a, bool jo
   return completed(c, a, r, sent, until);
 }
 
-Result<LeaseTable::Read> LeaseTable::completed(Connection& c, Asking& a, const Answer& r,
+Result<LeaseTable::Read> LeaseTable::completed(Connection& c, Attempt& a, const Answer& r,
                                                Deadline sent, Deadline until) {
-  TRY(seen, seen_in(r, c.at().text(), sent));
-  if (!seen.exists) return Read{std::move(seen)};
-  seen.wake = r.text(14);
-  seen.read_only = is_on(r.text(15));
-  TRY_VOID(writable(c.at().text(), seen.read_only));
+  TRY(row, parse_row(r, c.at().text(), sent));
+  if (!row.exists) return Read{std::move(row)};
+  row.wake = r.text(14);
+  row.read_only = is_on(r.text(15));
+  TRY_VOID(writable(c.at().text(), row.read_only));
   a.give_up.clear();
   std::size_t at = usual_columns;
   for (const std::string& name : missing_names(c, a))
     if (r.text(at++) == "1") c.names.push_back(name);
-  TRY_VOID(add_waiters(c, a, r, seen, until));
-  return Read{std::move(seen), r.has(12) || r.has(13), r.text(11) != "0"};
+  TRY_VOID(add_waiters(c, a, r, row, until));
+  return Read{std::move(row), r.has(12) || r.has(13), r.text(11) != "0"};
 }
 
-Result<LeaseTable::Seen> LeaseTable::read(Connection& c, Asking& a, bool join, Deadline until) {
+Result<LeaseTable::Row> LeaseTable::read(Connection& c, Attempt& a, bool join, Deadline until) {
   TRY(one, read_once(c, a, join, until));
-  Seen& seen = one.seen;
-  if (!seen.exists) return std::move(seen);
-  if (seen.state.holder(a.ask.owner, seen.now)) {  // of an earlier request
+  Row& row = one.row;
+  if (!row.exists) return std::move(row);
+  if (row.state.holder(a.request.owner, row.now)) {  // of an earlier request
     a.first = false;
-    if (seen.ticket || one.queue) (void)leave_queue(c, a.name, a.ask.owner, seen.ticket, until);
-    return std::move(seen);
+    if (row.ticket || one.queue) (void)leave_queue(c, a.name, a.request.owner, row.ticket, until);
+    return std::move(row);
   }
   const bool again = std::exchange(a.first, false) && one.queue;
   // never, unless another writer changed it (lease_table.hpp, 4.)
-  const bool unmarked = seen.ticket && !one.marked;
-  if (!again && !unmarked) return std::move(seen);
+  const bool unmarked = row.ticket && !one.marked;
+  if (!again && !unmarked) return std::move(row);
   if (unmarked)
     TRY_VOID(c.query(
         "join the queue",
         fmt::format("UPDATE dlock_lock SET waiters=1 WHERE name={} AND waiters=0", hex(a.name)),
         until));
-  TRY(whole, read_once(c, a, again && a.ask.wait, until));
-  return std::move(whole.seen);
+  TRY(whole, read_once(c, a, again && a.request.wait, until));
+  return std::move(whole.row);
 }
 
-Result<void> LeaseTable::listen(Connection& c, Asking& a, const std::string& lock, Duration wait) {
+Result<void> LeaseTable::listen(Connection& c, Attempt& a, const std::string& lock, Duration wait) {
   const double seconds = std::max(0.001, std::chrono::duration<double>(wait).count());
   a.give_up = lock;
   return c.send("wait", fmt::format("SELECT {},GET_LOCK('{}',{:.3f});{}", setup_.clock, lock,
                                     seconds, read_in_sql(c, a)));
 }
 
-Result<LeaseTable::Heard> LeaseTable::heard(Connection& c, Asking& a, Answer r, Deadline sent,
-                                            Deadline until) {
+Result<LeaseTable::Waited> LeaseTable::waited(Connection& c, Attempt& a, Answer r, Deadline sent,
+                                              Deadline until) {
   TRY(both, all_of(c, "wait", 2, std::move(r)));
   if (both.rows.empty()) return fail(malformed_reply("wait", c.at().text()));
-  a.distance = Asking{}.distance;
+  a.distance = Attempt{}.distance;
   const bool obtained = both.text(1) == "1";
   const auto began = both.number(0);
   both.rows.erase(both.rows.begin());
   TRY(one, completed(c, a, both, sent, until));
-  if (one.seen.ticket && !one.marked) {
+  if (one.row.ticket && !one.marked) {
     TRY(again, read(c, a, false, until));
-    return Heard{obtained, std::move(again)};
+    return Waited{obtained, std::move(again)};
   }
-  count_wait(one.seen, began);
-  return Heard{obtained, std::move(one.seen)};
+  count_wait(one.row, began);
+  return Waited{obtained, std::move(one.row)};
 }
 
-bool LeaseTable::may_wait_further(const Connection& c, Asking& a) {
+bool LeaseTable::may_wait_further(const Connection& c, Attempt& a) {
   if (c.remedy() != Remedy::later) return false;
   a.distance = std::min(a.distance * 2, 1024u);
   return true;
 }
 
-Result<LeaseTable::Seen> LeaseTable::look(Connection& c, const std::string& name, Deadline until) {
+Result<LeaseTable::Row> LeaseTable::read_row(Connection& c, const std::string& name,
+                                             Deadline until) {
   const Deadline sent = Clock::now();
   TRY(r, c.query("read the lock",
                  fmt::format("{},@@global.read_only FROM dlock_lock l WHERE l.name={}",
                              columns(setup_.clock), hex(name)),
                  until));
-  TRY(seen, seen_in(r, c.at().text(), sent));
-  seen.read_only = seen.exists && is_on(r.text(10));
-  return std::move(seen);
+  TRY(row, parse_row(r, c.at().text(), sent));
+  row.read_only = row.exists && is_on(r.text(10));
+  return std::move(row);
 }
 
-Result<Answer> LeaseTable::all_ahead(Connection& c, const Asking& a, const Seen& seen,
+Result<Answer> LeaseTable::all_ahead(Connection& c, const Attempt& a, const Row& row,
                                      Deadline until) {
   return c.query(
       "read the queue",
       fmt::format("SELECT w.ticket,w.mode,w.owner,w.permits FROM dlock_wait w WHERE "
                   "w.name={}{} AND w.owner<>'{}' AND {} ORDER BY w.ticket",
-                  hex(a.name), seen.ticket ? fmt::format(" AND w.ticket<{}", *seen.ticket) : "",
-                  a.ask.owner.hex(), alive("w")),
+                  hex(a.name), row.ticket ? fmt::format(" AND w.ticket<{}", *row.ticket) : "",
+                  a.request.owner.hex(), alive("w")),
       until);
 }
 
-Result<std::optional<Answer>> LeaseTable::count_ahead(Connection& c, const Asking& a,
-                                                      const Seen& seen, Deadline until) {
+Result<std::optional<Answer>> LeaseTable::count_ahead(Connection& c, const Attempt& a,
+                                                      const Row& row, Deadline until) {
   if (!setup_.wakes) return std::nullopt;
   TRY(r, c.query("read the queue",
                  fmt::format("SELECT COUNT(*),MAX(w.since) FROM dlock_wait w WHERE w.name={} AND "
                              "w.ticket<{} AND {}",
-                             hex(a.name), *seen.ticket, alive("w")),
+                             hex(a.name), *row.ticket, alive("w")),
                  until));
   return std::move(r);
 }

@@ -59,55 +59,55 @@ Result<Released> AdvisoryBackend::force_release(const Key& key, std::optional<Fe
   bool ended = false;
   const auto was = [](bool held) { return held ? Released::yes : Released::was_not_held; };
   return client_.run<Released>(until, false, [&](Connection& c) -> Result<Released> {
-    TRY(seen, look(c, lock, until));
-    const bool meant = !token || (seen.ours && seen.fence == *token);
-    if (ended || seen.pids.empty() || !meant) return was(ended);
+    TRY(found, read_record(c, lock, until));
+    const bool meant = !token || (found.ours && found.fence == *token);
+    if (ended || found.pids.empty() || !meant) return was(ended);
     ended = true;  // or, its answer lost, it may be: whoever has it then is another
     const auto ms = std::to_string(in<std::chrono::milliseconds>(client_.options().op_timeout / 2));
-    TRY_VOID(c.query("force a release", {sql_.end, {lock.value, seen.pids, ms}}, until));
+    TRY_VOID(c.query("force a release", {sql_.end, {lock.value, found.pids, ms}}, until));
     return was(ended);
   });
 }
 
 // ---- looking -----------------------------------------------------------------------------------
 
-Result<Rows> AdvisoryBackend::ask(std::string_view what, const Call& call) {
+Result<Rows> AdvisoryBackend::query(std::string_view what, const Call& call) {
   return client_.run_if_there<Rows>(
       [&](Connection& c) { return c.query(what, call, client_.usual_deadline()); });
 }
 
-Result<AdvisoryBackend::Seen> AdvisoryBackend::look(Connection& c, const Lock& lock,
-                                                    Deadline until) {
-  auto r = c.query("look", {sql_.look, {lock.value, lock.record}}, until);
+Result<AdvisoryBackend::Record> AdvisoryBackend::read_record(Connection& c, const Lock& lock,
+                                                             Deadline until) {
+  auto r = c.query("look", {sql_.read, {lock.value, lock.record}}, until);
   if (!r && c.remedy() == Remedy::create) r = c.query("look", {sql_.there, {lock.value}}, until);
   if (!r) return fail(std::move(r.error()));
-  Seen seen;
-  seen.now = r->number<Micros>(0).value_or(0);
-  seen.pids = r->text(1);
-  seen.held = !seen.pids.empty();
-  seen.exists = r->has(2);
-  seen.fence = r->number<FencingToken>(2).value_or(0);
-  seen.owner = r->text(3);
-  seen.granted = r->number<Micros>(4).value_or(0);
-  seen.who = Identity::decode(r->text(5));
-  seen.ours = r->text(6) == "t";
-  seen.left = r->number<Micros>(7).value_or(0);
-  return seen;
+  Record found;
+  found.now = r->number<Micros>(0).value_or(0);
+  found.pids = r->text(1);
+  found.held = !found.pids.empty();
+  found.exists = r->has(2);
+  found.fence = r->number<FencingToken>(2).value_or(0);
+  found.owner = r->text(3);
+  found.granted = r->number<Micros>(4).value_or(0);
+  found.who = Identity::decode(r->text(5));
+  found.ours = r->text(6) == "t";
+  found.left = r->number<Micros>(7).value_or(0);
+  return found;
 }
 
-Result<LockRecord> AdvisoryBackend::look(const Key& key) {
+Result<LockRecord> AdvisoryBackend::read_record(const Key& key) {
   TRY(lock, lock_of(key));
   const Deadline until = client_.usual_deadline();
   return client_.run<LockRecord>(until, false, [&](Connection& c) -> Result<LockRecord> {
-    TRY(seen, look(c, lock, until));
-    return LockRecord{std::move(seen)};
+    TRY(found, read_record(c, lock, until));
+    return LockRecord{std::move(found)};
   });
 }
 
 Result<std::vector<std::string>> AdvisoryBackend::names() {
   const Statement list{"", "SELECT name FROM dlock_advisory WHERE starts_with(name,$1)"};
   const std::string before = record_of("");
-  TRY(found, ask("list", {list, {before}}));
+  TRY(found, query("list", {list, {before}}));
   std::vector<std::string> names;
   for (std::size_t i = 0; i < found.rows.size(); ++i)
     names.emplace_back(found.text(0, i).substr(before.size()));
@@ -116,7 +116,7 @@ Result<std::vector<std::string>> AdvisoryBackend::names() {
 
 Result<void> AdvisoryBackend::erase(const Key& key) {
   const Statement remove{"", "DELETE FROM dlock_advisory WHERE name=$1"};
-  TRY_VOID(ask("remove", {remove, {record_of(key.text())}}));
+  TRY_VOID(query("remove", {remove, {record_of(key.text())}}));
   return {};
 }
 

@@ -28,18 +28,18 @@ class AdvisoryBackend final : public SqlHeldBackend<SqlRecordBackend<Client>> {
   struct Lock {
     std::string value, record;  // $1; the name of the record: "KIND:PREFIX KEY", without the blank
   };
-  struct Seen : LockRecord {
+  struct Record : LockRecord {
     std::string pids;  // of the sessions that have the lock, dlock's or not: "PID,PID"
   };
 
   Result<bool> beat(Connection&, const Lease&, Duration ttl, Deadline until) override;
   Result<bool> give_up(Connection&, const Lease&, Deadline until) override;
-  Result<LockRecord> look(const Key&) override;
-  Result<Seen> look(Connection&, const Lock&, Deadline until);
+  Result<LockRecord> read_record(const Key&) override;
+  Result<Record> read_record(Connection&, const Lock&, Deadline until);
   Call silence(Duration ttl) const;
   Result<Lock> lock_of(const Key&) const;
   std::string record_of(std::string_view key) const;
-  Result<Rows> ask(std::string_view what, const Call&);  // over any session; no table: no rows
+  Result<Rows> query(std::string_view what, const Call&);  // over any session; no table: no rows
 
   const AdvisoryStatements sql_;
 };

@@ -85,7 +85,7 @@ AdvisoryStatements::AdvisoryStatements(std::string_view kind)
            fmt::format("SELECT EXISTS(SELECT {} AND l.granted AND l.pid=pg_backend_pid())", rows_)},
       free{"dlock_free_advisory",
            fmt::format("SELECT pg_advisory_unlock({}),pg_advisory_unlock_all()", args_)},
-      look{"", fmt::format("SELECT {2},(SELECT string_agg(l.pid::text,',') {0} AND l.granted),"
+      read{"", fmt::format("SELECT {2},(SELECT string_agg(l.pid::text,',') {0} AND l.granted),"
                            "r.fence,r.owner,r.granted,r.who,o.pid IS NOT NULL,r.ttl-o.silent FROM "
                            "(SELECT 1) x LEFT JOIN dlock_advisory r ON r.name=$2 LEFT JOIN LATERAL "
                            "(SELECT l.pid,COALESCE((SELECT date_part('epoch',statement_timestamp()-"

@@ -2,16 +2,12 @@
 // Which advisory lock a key is (`?key=`), as other programs number theirs, and the statements about
 // it. A lock is a bigint, or two ints; pg_locks shows both as 64 bits, and which of them it is.
 #pragma once
-#include <array>
 #include <string>
 #include <string_view>
 #include "core/error.hpp"
 #include "postgresql/client/connection.hpp"
 
 namespace dlock::postgresql {
-
-inline constexpr std::array<std::string_view, 5> key_kinds{"hashtext", "hashtextextended", "int8",
-                                                           "int4,int4", "crc32"};
 
 // The value of $1 in every statement: the text that the server hashes, or the 64 bits. Errc::usage:
 // the text is not of that kind.
@@ -35,7 +31,7 @@ class AdvisoryStatements {
   const Statement wait;   // at most $2 ms; a row: it has the lock
   const Statement beat;   // whether this session has it
   const Statement free;   // whether it had it; all locks of the session, however often taken
-  const Statement look;   // $2: name of the record; columns: see AdvisoryBackend
+  const Statement read;   // $2: name of the record; columns: see AdvisoryBackend
   const Statement there;  // the same without a table
   const Statement end;    // the sessions $2, "PID,PID", of those that have it or wait; $3: ms
 };

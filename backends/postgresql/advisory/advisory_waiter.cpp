@@ -44,7 +44,7 @@ Result<std::unique_ptr<Waiter>> AdvisoryBackend::enqueue(const Request& r) {
 Result<void> AdvisoryWaiter::connect() {
   if (connection_ && !connection_->broken()) return {};
   backend_.client_.drop(std::move(connection_));
-  TRY(c, backend_.client_.take(backend_.client_.usual_deadline()));
+  TRY(c, backend_.client_.connection(backend_.client_.usual_deadline()));
   connection_ = std::move(c);
   if (!connection_->facts().proxied) return {};
   return fail(backend_.refuse(
@@ -72,9 +72,9 @@ Result<std::optional<Progress>> AdvisoryWaiter::attempt() {
     if (const auto token = taken->back().number<FencingToken>(0)) {
       return backend_.hold(request_, std::move(connection_), *token, sent);
     }
-    TRY(seen, backend_.look(*connection_, lock_, until));
-    last_.holder = seen.holder();
-    last_.why = seen.why();
+    TRY(found, backend_.read_record(*connection_, lock_, until));
+    last_.holder = found.holder();
+    last_.why = found.why();
     if (request_.wait) return std::nullopt;
     backend_.client_.give_back(std::move(connection_));
     return Busy{last_.holder, last_.why};
@@ -116,7 +116,7 @@ Result<void> AdvisoryWaiter::cancel() {
   if (connection_ && connection_->under_way() && !connection_->broken()) {
     const std::string pid = std::to_string(connection_->facts().pid);
     const auto ms = std::to_string(client.options().op_timeout / 2ms);
-    (void)backend_.ask("end the wait", {backend_.sql_.end, {lock_.value, pid, ms}});
+    (void)backend_.query("end the wait", {backend_.sql_.end, {lock_.value, pid, ms}});
     client.drop(std::move(connection_));
   }
   client.give_back(std::move(connection_));

@@ -11,13 +11,13 @@
 
 namespace dlock::postgresql {
 
-// take(): Errc::unavailable if no server of the URL writes.
+// connection(): Errc::unavailable if no server of the URL writes.
 class Client final : public SqlClient<Options, Connection> {
  public:
   explicit Client(Options options, std::string_view schema = schema::lease)
       : SqlClient(std::move(options), schema) {}
 
-  Result<std::unique_ptr<Connection>> take_writer(Deadline until) { return take(until); }
+  Result<std::unique_ptr<Connection>> writer(Deadline until) { return connection(until); }
   void give_back(std::unique_ptr<Connection>) override;
   // The number of a session that waits in the server, for another one to end it; 0: it does not.
   static int end_wait(const std::unique_ptr<Connection>& c) {

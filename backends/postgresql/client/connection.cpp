@@ -93,7 +93,7 @@ Result<void> Connection::send(std::string_view what, std::span<const Call> calls
   return flush(until);
 }
 
-void Connection::take_result(const PGresult* r) {
+void Connection::read_result(const PGresult* r) {
   Rows& out = answers_[done_];
   const char* state = nullptr;
   switch (::PQresultStatus(r)) {
@@ -138,7 +138,7 @@ Result<std::optional<Answers>> Connection::receive(const Wait& wait) {
     }
     // Of a connection that is over: what came before its end, such as the server's last word.
     const ResultHandle r(::PQgetResult(handle_), &::PQclear);
-    if (r) take_result(r.get());
+    if (r) read_result(r.get());
     if (::PQstatus(handle_) == CONNECTION_BAD) {
       Error e = lost(what_);
       if (!why_.empty() && !sqlstate_.empty()) e = as_error(what_, at_.text(), sqlstate_, why_);

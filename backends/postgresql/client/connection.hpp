@@ -115,7 +115,7 @@ class Connection {
   Result<void> flush(Deadline until);
   Error lost(std::string_view what);
   Error silent();
-  void take_result(const pg_result*);
+  void read_result(const pg_result*);
   struct Sent {
     std::string name;  // prepared by this call; empty: nothing was
     bool may_time_out;

@@ -60,10 +60,10 @@ Result<std::unique_ptr<Connection>> Connection::open(const Options& options, con
 }
 
 Result<void> Connection::connect(const Options& o, const Address* address, Deadline until) {
-  std::vector<std::pair<std::string, std::string>> words = o.library;
-  std::erase_if(words, [](const auto& w) { return w.first == "target_session_attrs"; });
+  std::vector<std::pair<std::string, std::string>> parameters = o.library;
+  std::erase_if(parameters, [](const auto& w) { return w.first == "target_session_attrs"; });
   const auto add = [&](std::string_view name, std::string value) {
-    if (!value.empty()) words.emplace_back(name, std::move(value));
+    if (!value.empty()) parameters.emplace_back(name, std::move(value));
   };
   add("host", at_.socket.empty() ? at_.host : at_.socket);
   if (address) add("hostaddr", address->text());
@@ -76,7 +76,7 @@ Result<void> Connection::connect(const Options& o, const Address* address, Deadl
   add("gssencmode", "disable");
   add("target_session_attrs", "any");  // set_up() asks
   std::vector<const char*> names, values;
-  for (const auto& [name, value] : words) {
+  for (const auto& [name, value] : parameters) {
     names.push_back(name.c_str());
     values.push_back(value.c_str());
   }

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "postgresql/client/options.hpp"
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <algorithm>
 #include <cstdlib>
 #include "core/text.hpp"
-#include "postgresql/advisory/advisory_lock.hpp"
 #include "postgresql/factory.hpp"
 #include "util/file.hpp"
 
@@ -18,7 +16,6 @@ constexpr std::string_view socket_example = "postgresql+unix:///run/postgresql?d
 bool on_socket(const Url& url) noexcept { return url.scheme == "postgresql+unix"; }
 
 void servers(UrlItems& items, const Url& url, Options& o) {
-  const auto db = items.text("db");
   if (on_socket(url)) {
     if (!url.hosts.empty())
       items.wrong("host", url.hosts.front().name,
@@ -26,18 +23,13 @@ void servers(UrlItems& items, const Url& url, Options& o) {
     if (url.path.size() < 2)
       items.wrong("path", url.path,
                   fmt::format("the directory of a socket, as in {}", socket_example));
-    const auto port = items.number("port", 65535);
-    o.servers.push_back({.host = {},
-                         .port = static_cast<std::uint16_t>(port.value_or(usual_port)),
-                         .socket = url.path});
-    o.database = db.value_or("");
+    const auto port = static_cast<std::uint16_t>(items.number("port"));
+    o.servers.push_back({.host = {}, .port = port, .socket = url.path});
+    o.database = items.text("db");
     if (o.database.empty())
       items.wrong("db", "", fmt::format("the name of a database, as in {}", socket_example));
     return;
   }
-  for (const auto item : {"db", "port"})
-    if (const auto given = items.text(item))
-      items.wrong(item, *given, "an item of postgresql+unix only; others write HOST:PORT/DB");
   if (url.hosts.empty()) items.wrong("host", "", "a host, as in postgresql://HOST[:PORT]/DB");
   for (const auto& h : url.hosts) o.servers.push_back({h.name, h.port.value_or(usual_port), {}});
   if (!url.path.empty()) o.database = url.path.substr(1);
@@ -83,7 +75,7 @@ Result<void> tls(UrlItems& items, const Url& url, const Settings& s, Options& o)
   const bool files = !s.tls_ca.empty() || !s.tls_cert.empty() || !s.tls_key.empty();
   const char* of_environment = std::getenv("PGSSLMODE");
   const std::string_view environment = of_environment ? of_environment : "";
-  const auto in_url = items.text("sslmode");
+  const auto in_url = url.item("sslmode");
   if (files || s.tls_insecure) {
     constexpr std::string_view allowed = "verify-ca or verify-full beside the --tls options";
     if (on_socket(url)) items.wrong("--tls-ca", s.tls_ca, "nothing: a unix socket has no TLS");
@@ -91,7 +83,7 @@ Result<void> tls(UrlItems& items, const Url& url, const Settings& s, Options& o)
     if (!in_url && !environment.empty() && !verifies(environment) && !s.tls_insecure)
       items.wrong("PGSSLMODE", environment, allowed);
     const char* of_all = std::getenv("PGSERVICE");
-    const std::string service{items.text("service").value_or(of_all ? of_all : "")};
+    const std::string service{url.item("service").value_or(of_all ? of_all : "")};
     const auto in_service = service.empty() || in_url ? "" : sslmode_of(service);
     if (!in_service.empty() && !verifies(in_service) && !s.tls_insecure)
       items.wrong(fmt::format("sslmode of service {}", service), in_service, allowed);
@@ -102,11 +94,12 @@ Result<void> tls(UrlItems& items, const Url& url, const Settings& s, Options& o)
        {std::pair{"sslrootcert", &s.tls_ca}, std::pair{"sslcert", &s.tls_cert},
         std::pair{"sslkey", &s.tls_key}})
     if (!path->empty()) o.library.emplace_back(item, *path);
-  for (const auto& item : library_items) {
-    const auto value = items.text(item);
-    if (!value) continue;
-    const auto has = [&](const auto& pair) { return pair.first == item; };
-    if (std::none_of(o.library.begin(), o.library.end(), has)) o.library.emplace_back(item, *value);
+  for (const auto& [item, value] : url.items) {
+    const auto covers = [&name = item](const UrlItem& row) { return row.covers(name); };
+    const auto has = [&name = item](const auto& pair) { return pair.first == name; };
+    if (std::any_of(library_items.begin(), library_items.end(), covers) &&
+        std::none_of(o.library.begin(), o.library.end(), has))
+      o.library.emplace_back(item, value);
   }
   for (const auto& [item, value] : o.library)
     if (item == "sslrootcert" || item == "sslcert" || item == "sslkey")
@@ -131,18 +124,10 @@ std::string Server::text() const {
                         : fmt::format("{}/.s.PGSQL.{}", socket, port);
 }
 
-bool read_password_again(Options& o) {
-  if (o.password_file.empty()) return false;
-  auto now = read_secret(o.password_file);
-  if (!now || *now == o.password) return false;
-  o.password = std::move(*now);
-  return true;
-}
-
 Result<Options> parse_options(const Url& url, const Traits& traits, const Settings& settings) {
-  UrlItems given{url, traits, settings};
+  UrlItems given{items, url, traits, settings};
   Options o;
-  static_cast<StoreOptions&>(o) = given.store_options();
+  static_cast<LoginOptions&>(o) = given.login_options();
   o.prefix = given.prefix("dlock:");
   if (o.prefix.size() > 50) given.wrong("prefix", o.prefix, "at most 50 bytes");
   if (std::any_of(o.prefix.begin(), o.prefix.end(),
@@ -150,19 +135,8 @@ Result<Options> parse_options(const Url& url, const Traits& traits, const Settin
     given.wrong("prefix", o.prefix, "ASCII: a database may have any encoding");
   servers(given, url, o);
   if (o.database.size() > 63) given.wrong("database", o.database, "at most 63 characters");
-  o.user = url.user;
-  o.password = given.password();
-  o.password_file = settings.password_file;
-  if (const auto text = given.only("wake", "lease")) {
-    o.poll = *text == "poll";
-    if (*text != "poll" && *text != "lock") given.wrong("wake", *text, "lock or poll");
-  }
-  o.key_kind = given.only("key", "advisory").value_or(key_kinds.front());
-  if (std::find(key_kinds.begin(), key_kinds.end(), o.key_kind) == key_kinds.end())
-    given.wrong("key", o.key_kind, fmt::format("{}", fmt::join(key_kinds, ", ")));
-  if (const auto attrs = given.text("target_session_attrs");
-      attrs && *attrs != "read-write" && *attrs != "primary" && *attrs != "any")
-    given.wrong("target_session_attrs", *attrs, "read-write: locks live on the server that writes");
+  o.poll = given.text("wake") == "poll";
+  o.key_kind = given.text("key");
   const auto files = tls(given, url, settings, o);
   if (!files) return fail(files.error());
   TRY_VOID(given.verdict());

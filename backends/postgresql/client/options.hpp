@@ -20,18 +20,14 @@ struct Server {
 
 // The settings from URL and options. What neither says, libpq takes from its own sources (PGUSER,
 // PGPASSWORD, PGPASSFILE, PGSERVICE, PGSSLMODE, ~/.pgpass, ...).
-struct Options : StoreOptions {
+struct Options : LoginOptions {
   std::vector<Server> servers;  // the first that answers and writes is used
-  std::string user, password, database;
-  std::string password_file;                                 // that it came from; empty: from none
+  std::string database;
   std::string prefix;                                        // of every key
   bool poll = false;                                         // wake=poll: no advisory locks
-  std::string key_kind;                                      // of recipe advisory: one of key_kinds
+  std::string key_kind;                                      // of recipe advisory
   std::vector<std::pair<std::string, std::string>> library;  // for libpq, as they are
 };
-
-// Reads the file of the password again. True: it has another one, which is in `password` now.
-bool read_password_again(Options&);
 
 // Errc::usage names the item, its value and what is allowed.
 Result<Options> parse_options(const Url&, const Traits&, const Settings&);

@@ -9,17 +9,17 @@ constexpr std::string_view rights = "the rights dlock needs are in dlock-postgre
 constexpr std::string_view login =
     "user and password: the URL, --password-file, DLOCK_PASSWORD, PGPASSWORD or ~/.pgpass";
 
-bool has(std::string_view text, std::string_view word) noexcept {
-  return text.find(word) != text.npos;
+bool has(std::string_view text, std::string_view part) noexcept {
+  return text.find(part) != text.npos;
 }
 
 // "FATAL:  28P01: password authentication failed": with PQERRORS_VERBOSE the state comes first.
 std::string_view state_in(std::string_view text) noexcept {
   const auto letter = [](char c) { return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z'); };
   for (std::size_t at = text.find(":  "); at != text.npos; at = text.find(":  ", at + 1)) {
-    const std::string_view word = text.substr(at + 3, 6);
-    if (word.size() == 6 && word[5] == ':' && std::all_of(word.begin(), word.end() - 1, letter))
-      return word.substr(0, 5);
+    const std::string_view code = text.substr(at + 3, 6);
+    if (code.size() == 6 && code[5] == ':' && std::all_of(code.begin(), code.end() - 1, letter))
+      return code.substr(0, 5);
   }
   return {};
 }

@@ -81,9 +81,9 @@ Result<bool> LeaseTable::swap(Connection& c, const std::string& name, const Chan
 }
 
 // An exclusive grant keeps its ticket, if it has one. Others have the session's bell.
-Result<bool> LeaseTable::grant(Connection& c, const Asking& a, const Seen& seen, Known& next,
+Result<bool> LeaseTable::grant(Connection& c, const Attempt& a, const Row& row, Known& next,
                                bool passed, Deadline until) {
-  const bool keeps_ticket = seen.ticket && a.ask.mode == Mode::exclusive;
+  const bool keeps_ticket = row.ticket && a.request.mode == Mode::exclusive;
   std::vector<Call> calls;
   if (!keeps_ticket) {
     add_bell(c, calls);
@@ -91,9 +91,9 @@ Result<bool> LeaseTable::grant(Connection& c, const Asking& a, const Seen& seen,
   }
   const std::size_t at = calls.size();
   const Call written = change(a.name, {.next = next});
-  calls.push_back({seen.ticket ? leave_ : swap_, written.values});
-  if (seen.ticket) {
-    calls.back().values.push_back(std::to_string(*seen.ticket));
+  calls.push_back({row.ticket ? leave_ : swap_, written.values});
+  if (row.ticket) {
+    calls.back().values.push_back(std::to_string(*row.ticket));
     calls.back().values.emplace_back(passed ? "t" : "f");
   }
   if (setup_.wakes && !keeps_ticket)
@@ -106,16 +106,16 @@ Result<bool> LeaseTable::grant(Connection& c, const Asking& a, const Seen& seen,
 
 // The first version is a time: the row of a key whose row was deleted must differ from one that was
 // read before.
-Result<void> LeaseTable::make_row(Connection& c, const Asking& a, Deadline until) {
+Result<void> LeaseTable::make_row(Connection& c, const Attempt& a, Deadline until) {
   TRY_VOID(c.query("make the lock", {make_row_, {a.name, encode(Holders{a.key, {}, {}})}}, until));
   return {};
 }
 
-Result<std::optional<LeaseTable::Answered>> LeaseTable::take_free(Connection& c, const Asking& a,
+Result<std::optional<LeaseTable::Answered>> LeaseTable::take_free(Connection& c, const Attempt& a,
                                                                   Deadline until) {
   // thirty years: the server adds it to its time, and does not saturate
   constexpr Micros longest_ttl = 1'000'000'000'000'000;
-  if (a.ask.ttl > longest_ttl) return std::nullopt;
+  if (a.request.ttl > longest_ttl) return std::nullopt;
   // A statement that names no version does not age by itself: one that is executed after we gave it
   // up would be a grant without owner. So it has a latest time, on the server's clock, and leaves
   // time for a wait for the row. Its token is that clock.
@@ -125,14 +125,14 @@ Result<std::optional<LeaseTable::Answered>> LeaseTable::take_free(Connection& c,
   std::vector<Call> calls;
   add_bell(c, calls);
   LockState decided;
-  const auto answer = decided.acquire(a.ask, 0);
+  const auto answer = decided.acquire(a.request, 0);
   LockState::Holder& mine = decided.holders.front();
   mine.ticket = setup_.wakes ? c.bell : 0;
   calls.push_back({take_,
                    {a.name,
                     fmt::format("{}{}\nH {} {} {} ", holders_magic, percent_encode(a.key),
                                 mine.owner.hex(), static_cast<char>(mine.mode), mine.ticket),
-                    fmt::format(" {} ", mine.slot), std::to_string(a.ask.ttl),
+                    fmt::format(" {} ", mine.slot), std::to_string(a.request.ttl),
                     fmt::format(" {} {}\n", mine.delay, mine.meta.empty() ? "-" : mine.meta),
                     encode({a.key, {}, {}}), std::to_string(bound)}});
   TRY(answers, c.exchange("take the lock", calls, until));
@@ -147,10 +147,10 @@ Result<std::optional<LeaseTable::Answered>> LeaseTable::take_free(Connection& c,
   const auto now = static_cast<Micros>(*token);
   mine.token = *token;
   mine.since = now;
-  mine.deadline = now + a.ask.ttl;
+  mine.deadline = now + a.request.ttl;
   Answered out{.answer = answer, .held = false, .sent = sent, .now = now, .version = *version};
   std::get<LockState::Granted>(out.answer).token = *token;
-  out.known = {*version, *token, {a.key, decided.holders, {{a.ask.owner, now}}}, ""};
+  out.known = {*version, *token, {a.key, decided.holders, {{a.request.owner, now}}}, ""};
   return out;
 }
 

@@ -39,15 +39,15 @@ class LeaseTable final : public SqlLeaseTable<Connection, Rows> {
   // What a session is decides how waiters wake, and never which owner may hold the lock.
   void adapt(const Connection& c, const Options&) noexcept { set_wakes(!c.facts().proxied); }
 
-  // Waits for a ticket, and reads behind that: listen() sends both, heard() reads the answer.
-  Result<void> listen(Connection&, const Asking&, const std::string& ticket, Duration wait);
-  Result<Heard> heard(Connection&, const Asking&, const Answers&, Deadline sent, Deadline until);
-  static bool may_wait_further(const Connection&, const Asking&) { return false; }
+  // Waits for a ticket, and reads behind that: listen() sends both, waited() reads the answer.
+  Result<void> listen(Connection&, const Attempt&, const std::string& ticket, Duration wait);
+  Result<Waited> waited(Connection&, const Attempt&, const Answers&, Deadline sent, Deadline until);
+  static bool may_wait_further(const Connection&, const Attempt&) { return false; }
   // After an error: whether the request may have been carried out.
   static bool unclear(const Connection& c) noexcept { return c.broken(); }
   static Result<void> keep_session(Connection&, Duration, Deadline) { return {}; }
 
-  Result<Seen> look(Connection&, const std::string& name, Deadline until) override;
+  Result<Row> read_row(Connection&, const std::string& name, Deadline until) override;
   // Ends those of the advisory locks that the session has for this key. `rung`: the release did
   // that; a bell that it left had nobody to hear it.
   Result<void> end_locks(Connection&, const std::string& name, const Owner&, const std::string&,
@@ -68,10 +68,10 @@ class LeaseTable final : public SqlLeaseTable<Connection, Rows> {
   Result<void> erase(Connection&, const std::string& name, Deadline until);
 
  private:
-  Result<std::optional<Answered>> take_free(Connection&, const Asking&, Deadline until) override;
-  Result<Seen> read(Connection&, Asking&, bool join, Deadline until) override;
-  Result<void> make_row(Connection&, const Asking&, Deadline until) override;
-  Result<bool> grant(Connection&, const Asking&, const Seen&, Known& next, bool passed,
+  Result<std::optional<Answered>> take_free(Connection&, const Attempt&, Deadline until) override;
+  Result<Row> read(Connection&, Attempt&, bool join, Deadline until) override;
+  Result<void> make_row(Connection&, const Attempt&, Deadline until) override;
+  Result<bool> grant(Connection&, const Attempt&, const Row&, Known& next, bool passed,
                      Deadline until) override;
   Result<bool> swap(Connection&, const std::string& name, const Change&, Deadline until) override;
   Result<bool> give_back(Connection& c, const std::string& name, const Change& change, std::string&,
@@ -82,19 +82,19 @@ class LeaseTable final : public SqlLeaseTable<Connection, Rows> {
                              FencingToken, Deadline until) override;
   Result<bool> write_start(Connection&, const std::string& name, std::uint64_t version,
                            const std::optional<Start>&, Deadline until) override;
-  Result<Rows> all_ahead(Connection&, const Asking&, const Seen&, Deadline until) override;
-  Result<std::optional<Rows>> count_ahead(Connection&, const Asking&, const Seen&,
+  Result<Rows> all_ahead(Connection&, const Attempt&, const Row&, Deadline until) override;
+  Result<std::optional<Rows>> count_ahead(Connection&, const Attempt&, const Row&,
                                           Deadline until) override;
   std::string lock_of(const LockState::Waiter& w) const override {
     return std::to_string(w.ticket);
   }
-  std::string lock_of(const LockState::Holder& h, const Seen&) const override {
+  std::string lock_of(const LockState::Holder& h, const Row&) const override {
     return h.ticket == 0 ? "" : std::to_string(h.ticket);
   }
 
   // `lock`: the session takes the ticket of the owner's row, if it does not have it.
   Call load(const std::string& name, const Owner* me, const Connection&, bool lock) const;
-  Result<Seen> completed(Connection&, const Asking&, const Rows&, Deadline sent, Deadline until);
+  Result<Row> completed(Connection&, const Attempt&, const Rows&, Deadline sent, Deadline until);
   Call change(const std::string& name, const Change&) const;
   void add_bell(Connection&, std::vector<Call>&) const;
 

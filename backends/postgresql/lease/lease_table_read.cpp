@@ -114,27 +114,28 @@ Call LeaseTable::load(const std::string& name, const Owner* me, const Connection
            lock && setup_.wakes ? "t" : "f"}};
 }
 
-Result<LeaseTable::Seen> LeaseTable::completed(Connection& c, const Asking& a, const Rows& r,
-                                               Deadline sent, Deadline until) {
-  TRY(seen, seen_in(r, c.at().text(), sent));
-  if (!seen.exists) return std::move(seen);
-  TRY_VOID(add_waiters(c, a, r, seen, until));
-  if (seen.ticket && r.text(11) == "t") c.locks.insert(*seen.ticket);
-  return std::move(seen);
+Result<LeaseTable::Row> LeaseTable::completed(Connection& c, const Attempt& a, const Rows& r,
+                                              Deadline sent, Deadline until) {
+  TRY(row, parse_row(r, c.at().text(), sent));
+  if (!row.exists) return std::move(row);
+  TRY_VOID(add_waiters(c, a, r, row, until));
+  if (row.ticket && r.text(11) == "t") c.locks.insert(*row.ticket);
+  return std::move(row);
 }
 
 // To join: a ticket of a row that is gone is ended first.
-Result<LeaseTable::Seen> LeaseTable::read(Connection& c, Asking& a, bool join, Deadline until) {
+Result<LeaseTable::Row> LeaseTable::read(Connection& c, Attempt& a, bool join, Deadline until) {
   static const Statement unlock{"dlock_unlock", "SELECT pg_advisory_unlock($1::bigint)"};
   std::vector<Call> calls;
   if (join) {
     for (const std::uint64_t ticket : c.locks) calls.push_back({unlock, {std::to_string(ticket)}});
-    calls.push_back({join_,
-                     {a.name, a.ask.owner.hex(), std::string(1, static_cast<char>(a.ask.mode)),
-                      std::to_string(a.ask.limit), setup_.wakes ? "t" : "f",
-                      std::to_string(setup_.patience), a.ask.meta.substr(0, 4096)}});
+    calls.push_back(
+        {join_,
+         {a.name, a.request.owner.hex(), std::string(1, static_cast<char>(a.request.mode)),
+          std::to_string(a.request.limit), setup_.wakes ? "t" : "f",
+          std::to_string(setup_.patience), a.request.meta.substr(0, 4096)}});
   }
-  calls.push_back(load(a.name, &a.ask.owner, c, !join));
+  calls.push_back(load(a.name, &a.request.owner, c, !join));
   const Deadline sent = Clock::now();
   TRY(r, c.exchange(join ? "join the queue" : "read the lock", calls, until));
   if (join) {
@@ -146,40 +147,42 @@ Result<LeaseTable::Seen> LeaseTable::read(Connection& c, Asking& a, bool join, D
   return completed(c, a, r.back(), sent, until);
 }
 
-Result<void> LeaseTable::listen(Connection& c, const Asking& a, const std::string& ticket,
+Result<void> LeaseTable::listen(Connection& c, const Attempt& a, const std::string& ticket,
                                 Duration wait) {
   const auto ms = std::max<std::int64_t>(
       1, std::chrono::duration_cast<std::chrono::milliseconds>(wait).count());
   const Call calls[] = {{listen_, {ticket, std::to_string(ms)}, true},
-                        load(a.name, &a.ask.owner, c, true)};
+                        load(a.name, &a.request.owner, c, true)};
   return c.send("wait", calls, later(Clock::now(), c.row_wait()));
 }
 
 // A wait whose time was over has no row.
-Result<LeaseTable::Heard> LeaseTable::heard(Connection& c, const Asking& a, const Answers& answers,
-                                            Deadline sent, Deadline until) {
-  TRY(seen, completed(c, a, answers[1], sent, until));
-  count_wait(seen, answers[0].number<Micros>(0));
-  return Heard{!answers[0].rows.empty(), std::move(seen)};
+Result<LeaseTable::Waited> LeaseTable::waited(Connection& c, const Attempt& a,
+                                              const Answers& answers, Deadline sent,
+                                              Deadline until) {
+  TRY(row, completed(c, a, answers[1], sent, until));
+  count_wait(row, answers[0].number<Micros>(0));
+  return Waited{!answers[0].rows.empty(), std::move(row)};
 }
 
-Result<LeaseTable::Seen> LeaseTable::look(Connection& c, const std::string& name, Deadline until) {
+Result<LeaseTable::Row> LeaseTable::read_row(Connection& c, const std::string& name,
+                                             Deadline until) {
   const Deadline sent = Clock::now();
   TRY(r, c.query("read the lock", load(name, nullptr, c, false), until));
-  return seen_in(r, c.at().text(), sent);
+  return parse_row(r, c.at().text(), sent);
 }
 
-Result<Rows> LeaseTable::all_ahead(Connection& c, const Asking& a, const Seen& seen,
+Result<Rows> LeaseTable::all_ahead(Connection& c, const Attempt& a, const Row& row,
                                    Deadline until) {
   return c.query(
       "read the queue",
-      {all_ahead_, {a.name, std::to_string(seen.ticket.value_or(INT64_MAX)), a.ask.owner.hex()}},
+      {all_ahead_, {a.name, std::to_string(row.ticket.value_or(INT64_MAX)), a.request.owner.hex()}},
       until);
 }
 
-Result<std::optional<Rows>> LeaseTable::count_ahead(Connection& c, const Asking& a,
-                                                    const Seen& seen, Deadline until) {
-  TRY(r, c.query("read the queue", {passed_, {a.name, std::to_string(*seen.ticket)}}, until));
+Result<std::optional<Rows>> LeaseTable::count_ahead(Connection& c, const Attempt& a, const Row& row,
+                                                    Deadline until) {
+  TRY(r, c.query("read the queue", {passed_, {a.name, std::to_string(*row.ticket)}}, until));
   return std::move(r);
 }
 

@@ -21,7 +21,7 @@ local ttl, delay = tonumber(ARGV[4]), tonumber(ARGV[5])
 
 local all = call('HGETALL', lock)
 local fence, version, wait_until, expires = '0', all[1] and '' or '1', 0, 0
-local taken, marked = false, false
+local held, marked = false, false
 for i = 1, #all, 2 do
   local name = all[i]
   if name == 'version' then version = all[i + 1]
@@ -29,7 +29,7 @@ for i = 1, #all, 2 do
   elseif name == 'expires' then expires = tonumber(all[i + 1])
   elseif name == 'wait' then wait_until = tonumber(all[i + 1])
   elseif name == 'revoke' then marked = true
-  elseif name ~= 'start' and name ~= 'last' then taken = true end
+  elseif name ~= 'start' and name ~= 'last' then held = true end
 end
 local newest = tonumber(fence) or tonumber(string.match(fence, '^(%d+) ') or '')
 if version ~= '1' and version ~= '' then return other_layout(version) end
@@ -37,7 +37,7 @@ if version == '' or not newest or newest >= 9007199254740991 or not expires or n
   return no_record()
 end
 
-if not taken and wait_until <= now and ARGV[11] == '0' and ARGV[12] ~= '1'
+if not held and wait_until <= now and ARGV[11] == '0' and ARGV[12] ~= '1'
   and expires - now > 7689600000000 and ttl + delay < 7689600000000 then  -- 89 days
   local stamp = string.format('%.0f', now)
   local token = newest < now and stamp or string.format('%.0f', newest + 1)
@@ -53,12 +53,12 @@ end
 local limit, patience, claim = tonumber(ARGV[3]), tonumber(ARGV[6]), tonumber(ARGV[7])
 local queue_only = ARGV[12] == '1'
 if queue_only then claim = nil end  -- nobody may run, so nobody is woken
-local look = queue and (ARGV[11] == '1' or wait_until > now)
+local checks_queue = queue and (ARGV[11] == '1' or wait_until > now)
 local request = me .. '|' .. mode .. '|' .. ARGV[3] .. '|' .. meta
-local ticket = look and call('ZSCORE', queue, request)
+local ticket = checks_queue and call('ZSCORE', queue, request)
 -- a request proves that its owner lives, whatever the clock says
 if ticket then call('ZADD', queue, mark(now + patience, false), 'l' .. ticket) end
-if look then expire_waiters() end
+if checks_queue then expire_waiters() end
 local tally, holders, first, top = inside(all)
 newest = math.max(newest, top)
 
@@ -70,8 +70,8 @@ local function wait_at_least(t, new_key)
   call('PEXPIRE', queue, ms(wait_until - now))
   if expires < wait_until then call('PEXPIRE', lock, ms(wait_until - now)) end
 end
-local function tell_others()
-  if not look then return tally.free_at, 0 end
+local function invite_others()
+  if not checks_queue then return tally.free_at, 0 end
   local free_at, stopped = invite(tally, claim)
   if wait_until > 0 and not waiter_at(0) then
     call('HDEL', lock, 'wait')
@@ -83,7 +83,7 @@ end
 for _, h in ipairs(holders) do
   if h.owner == me and h.deadline > now then
     if ticket then drop(ticket) end
-    tell_others()
+    invite_others()
     return { 'held', now, h.token, h.slot }
   end
 end
@@ -93,7 +93,7 @@ end
 -- an earlier writer.
 local would = { count = tally.count, exclusive = tally.exclusive, room = tally.room }
 local rank, fits = 0, not queue_only and (queue or wait_until <= now)
-while look and fits do
+while checks_queue and fits do
   local w = waiter_at(rank)
   if not w or w.owner == me then break end
   fits = let_in(would, w.mode, w.limit)
@@ -122,16 +122,17 @@ if fits and admits(would, mode, limit) then
   if marked and tally.count == 0 then call('HDEL', lock, 'revoke') end
   if ticket then drop(ticket) end
   add(tally, mode)
-  tell_others()
+  invite_others()
   return { 'granted', now, token, slot }
 end
 
 local holder = shown(first)
 if not queue then return { 'later', now, instant(tally.free_at), holder } end
-if ARGV[10] ~= '1' then return { 'busy', now, instant(tell_others()), holder } end
+if ARGV[10] ~= '1' then return { 'busy', now, instant(invite_others()), holder } end
 
-if not look then  -- no waiter was expected there; but the record that says so may have been lost
-  look = true
+-- No waiter was expected there; but the record that says so may have been lost.
+if not checks_queue then
+  checks_queue = true
   expire_waiters()
   ticket = size > 0 and call('ZSCORE', queue, request)
 end
@@ -143,6 +144,6 @@ if not ticket then
   size = size + call('ZADD', queue, ticket, request, mark(now + patience, false), 'l' .. ticket)
 end
 wait_at_least(now + patience, not last)
-local free_at, stopped = tell_others()
+local free_at, stopped = invite_others()
 rank = call('ZRANK', queue, request)
 return { 'waiting', now, rank, instant(free_at), rank <= stopped and 1 or 0, holder }

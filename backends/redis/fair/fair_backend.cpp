@@ -16,21 +16,18 @@ std::string token_of(const Lease& lease) {
 }  // namespace
 
 Result<Answer> FairBackend::call(std::string_view what, const Script& script, const Key& key,
-                                 std::vector<std::string> words, bool confirmed) {
+                                 std::vector<std::string> args, bool confirmed) {
   return client_->call({.what = what,
                         .script = &script,
                         .keys = {keys_of(key).lock()},
-                        .words = std::move(words),
+                        .args = std::move(args),
                         .confirmed = confirmed});
 }
 
 Result<Answer> FairBackend::call_with_queue(std::string_view what, const Script& script,
-                                            const FairKeys& keys, std::vector<std::string> words) {
-  return client_->call({.what = what,
-                        .script = &script,
-                        .keys = keys.all(),
-                        .words = std::move(words),
-                        .enough = 1});
+                                            const FairKeys& keys, std::vector<std::string> args) {
+  return client_->call(
+      {.what = what, .script = &script, .keys = keys.all(), .args = std::move(args), .enough = 1});
 }
 
 Result<Renewal> FairBackend::extend(const Lease& lease, Duration ttl, std::string ended) {
@@ -73,27 +70,27 @@ Result<Released> FairBackend::force_release(const Key& key, std::optional<Fencin
 // Two exchanges: the request names the newest token that was seen, so that it can ask only those
 // holders (script revoke).
 Result<Released> FairBackend::revoke(const Key& key) {
-  TRY(seen, inspect(key));
+  TRY(view, inspect(key));
   FencingToken newest = 0;
-  for (const HolderView& h : seen ? seen->holders : std::vector<HolderView>{})
+  for (const HolderView& h : view ? view->holders : std::vector<HolderView>{})
     if (!h.vanished) newest = std::max(newest, h.token);
-  if (newest == 0 && seen && !seen->unread.empty())
+  if (newest == 0 && view && !view->unread.empty())
     return fail(
         Errc::unavailable,
-        fmt::format("ask the holder to stop at {}: no holder is found; {}", where(), seen->unread));
+        fmt::format("ask the holder to stop at {}: no holder is found; {}", where(), view->unread));
   if (newest == 0) return Released::was_not_held;
   TRY(answer, call("ask the holder to stop", scripts::revoke, key,
                    {fmt::format_int(newest).str(), Identity::mine("").encode()}));
-  const auto asked = answer.reply.number_at(0);
-  if (!asked) return fail(malformed_reply("ask the holder to stop", where()));
-  return *asked > 0 ? Released::yes : none_found("ask the holder to stop", answer);
+  const auto marked = answer.reply.number_at(0);
+  if (!marked) return fail(malformed_reply("ask the holder to stop", where()));
+  return *marked > 0 ? Released::yes : none_found("ask the holder to stop", answer);
 }
 
 Result<Validity> FairBackend::check(const Key& key, const GrantId& id) {
   const auto* owner = std::get_if<Owner>(&id);
-  std::vector<std::string> words{owner ? owner->hex() : "",
-                                 owner ? "" : fmt::format_int(std::get<FencingToken>(id)).str()};
-  TRY(answer, call("check", scripts::check, key, std::move(words)));
+  std::vector<std::string> args{owner ? owner->hex() : "",
+                                owner ? "" : fmt::format_int(std::get<FencingToken>(id)).str()};
+  TRY(answer, call("check", scripts::check, key, std::move(args)));
   if (!answer.reply.is(Reply::Type::integer)) return fail(malformed_reply("check", where()));
   return answer.reply.integer == 1 ? Validity::valid : Validity::stale;
 }
@@ -123,13 +120,13 @@ Result<Noted> FairBackend::note_start(const Lease& lease, const StartChange& cha
   return *noted == 1 ? Noted::yes : Noted::other_start;
 }
 
-Result<std::optional<KeyView>> FairBackend::inspect(const FairKeys& keys, const Key* asked) {
+Result<std::optional<KeyView>> FairBackend::inspect(const FairKeys& keys, const Key* wanted) {
   TRY(answer,
       call_with_queue("inspect", scripts::inspect, keys, {fmt::format_int(most_shown).str()}));
   auto view = view_of(keys, answer.reply);
   if (!view) return view;
   std::string unread = client_->unread(answer);
-  if (!*view && asked && !unread.empty()) view->emplace().key = asked->text();
+  if (!*view && wanted && !unread.empty()) view->emplace().key = wanted->text();
   if (*view) (*view)->unread = std::move(unread);
   return view;
 }

@@ -49,13 +49,13 @@ class FairBackend final : public RedisBackend {
   FairKeys keys_of(const Key& key) const { return {options().prefix, key}; }
   // To the lock alone, `confirmed` by the replicas that are wanted.
   Result<Answer> call(std::string_view what, const Script&, const Key&,
-                      std::vector<std::string> words, bool confirmed = false);
+                      std::vector<std::string> args, bool confirmed = false);
   // Without a queue (in a slot that is being moved) the script does what the lock alone allows.
   Result<Answer> call_with_queue(std::string_view what, const Script&, const FairKeys&,
-                                 std::vector<std::string> words);
+                                 std::vector<std::string> args);
   Result<Renewal> extend(const Lease&, Duration ttl, std::string ended);
-  // `asked`: the key that a caller names, which the server may have forgotten; none: found there
-  Result<std::optional<KeyView>> inspect(const FairKeys&, const Key* asked);
+  // `wanted`: the key that a caller names, which the server may have forgotten; none: found there
+  Result<std::optional<KeyView>> inspect(const FairKeys&, const Key* wanted);
 };
 
 }  // namespace dlock::redis

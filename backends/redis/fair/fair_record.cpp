@@ -105,18 +105,19 @@ Result<std::optional<KeyView>> view_of(const FairKeys& keys, const Reply& reply)
   v.last_run = LastRun::parse(reply.text_at(7), '|');
   v.noted_start = reply.number_at(8);
   std::string_view revoke = reply.text_at(6);
-  const auto asked = parse_number<std::uint64_t>(take_word(revoke, '|')).value_or(0);
-  const auto asked_at = parse_number<std::int64_t>(take_word(revoke, '|')).value_or(0);
+  const auto revoked = parse_number<std::uint64_t>(take_word(revoke, '|')).value_or(0);
+  const auto revoked_at = parse_number<std::int64_t>(take_word(revoke, '|')).value_or(0);
   for (std::size_t i = 0; i < holders.items.size(); ++i) {
     const auto h = parse_holder(holders.text_at(i));
     if (!h) continue;
     v.holders.push_back(view_of(*h, *now));
-    v.holders.back().revoked = h->token <= asked;
+    v.holders.back().revoked = h->token <= revoked;
     note_clock(*h, *now, v.notes);
   }
   if (std::any_of(v.holders.begin(), v.holders.end(), [](const auto& h) { return h.revoked; }))
-    v.notes.push_back(fmt::format("asked to stop by {}, {} ago", Identity::decode(revoke).text(),
-                                  format_duration(Duration{std::max<Micros>(0, *now - asked_at)})));
+    v.notes.push_back(
+        fmt::format("asked to stop by {}, {} ago", Identity::decode(revoke).text(),
+                    format_duration(Duration{std::max<Micros>(0, *now - revoked_at)})));
   std::sort(v.holders.begin(), v.holders.end(),
             [](const HolderView& a, const HolderView& b) { return a.token < b.token; });
   ended_last(v);

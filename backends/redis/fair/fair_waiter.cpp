@@ -47,14 +47,14 @@ class FairWaiter final : public Waiter {
   using Step = Result<std::optional<Progress>>;  // nothing: go on
 
   Step start();
-  Step hear_answer(Deadline end);
-  Step hear_wake(Deadline end);
+  Step receive_answer(Deadline end);
+  Step receive_wake(Deadline end);
   Step understand(const Answer&, Deadline end);
   Step grant(const Answer&, bool repeated);
   Step rest(Deadline end);
   void listen(Duration time);
   Command command() const;
-  void look_again_soon();
+  void retry_soon();
   Progress waiting();
   tl::unexpected<Error> give_up(Errc, std::string_view why);
 
@@ -78,8 +78,8 @@ Result<Progress> FairWaiter::poll(Duration slice) {
   const Deadline end = later(Clock::now(), slice);
   breaks_ = 0;
   for (;;) {
-    TRY(step, acquire_      ? hear_answer(end)
-              : listening_  ? hear_wake(end)
+    TRY(step, acquire_      ? receive_answer(end)
+              : listening_  ? receive_wake(end)
               : rest_until_ ? rest(end)
                             : start());
     if (step) return std::move(*step);
@@ -120,18 +120,18 @@ Command FairWaiter::command() const {
   Command made{.what = "acquire",
                .script = &scripts::acquire,
                .keys = keys_.all(),
-               .words = {request_.owner.hex(), std::string{static_cast<char>(request_.mode)},
-                         fmt::format_int(request_.limit).str(), micros(request_.ttl),
-                         micros(request_.lock_delay), micros(patience_), micros(claim),
-                         request_.identity.encode(), keys_.record_suffix(),
-                         request_.wait ? "1" : "0", queued_ ? "1" : "0"},
-               .in_grace = request_.wait ? Command::InGrace::told : Command::InGrace::withheld,
+               .args = {request_.owner.hex(), std::string{static_cast<char>(request_.mode)},
+                        fmt::format_int(request_.limit).str(), micros(request_.ttl),
+                        micros(request_.lock_delay), micros(patience_), micros(claim),
+                        request_.identity.encode(), keys_.record_suffix(),
+                        request_.wait ? "1" : "0", queued_ ? "1" : "0"},
+               .in_grace = request_.wait ? Command::InGrace::reported : Command::InGrace::withheld,
                .enough = 1};
-  if (!request_.wait) made.words.emplace_back("0");  // never queue only
+  if (!request_.wait) made.args.emplace_back("0");  // never queue only
   return made;
 }
 
-FairWaiter::Step FairWaiter::hear_answer(Deadline end) {
+FairWaiter::Step FairWaiter::receive_answer(Deadline end) {
   auto answer = acquire_->await({no_deadline, client_.options().interrupt_fd});
   grants_from_ = acquire_->grants_from();
   const bool interrupted = answer && !*answer;
@@ -159,7 +159,7 @@ FairWaiter::Step FairWaiter::understand(const Answer& answer, Deadline end) {
   const std::string_view verdict = reply.text_at(0);
   const auto now = reply.number_at(1);
   if (verdict == "held" && Clock::now() < grants_from_) {  // not more than an answer that was lost
-    look_again_soon();
+    retry_soon();
     return go_on;
   }
   if (verdict == "granted" || verdict == "held") return grant(answer, verdict == "held");
@@ -177,7 +177,7 @@ FairWaiter::Step FairWaiter::understand(const Answer& answer, Deadline end) {
   }
   if (!queued) {
     last_ = {0, std::move(holder), std::move(why)};
-    look_again_soon();
+    retry_soon();
     return go_on;
   }
   queued_ = true;
@@ -198,7 +198,7 @@ FairWaiter::Step FairWaiter::understand(const Answer& answer, Deadline end) {
 }
 
 void FairWaiter::listen(Duration time) {
-  listening_ = acquire_->take_line();
+  listening_ = acquire_->release_line();
   acquire_.reset();
   // Fractions of a second since 6.0. 0 would mean for ever.
   const auto ms =
@@ -213,7 +213,7 @@ void FairWaiter::listen(Duration time) {
                        client_.options().op_timeout);
 }
 
-void FairWaiter::look_again_soon() {
+void FairWaiter::retry_soon() {
   acquire_.reset();
   rest_until_ = Clock::now() + Duration{rest_time} * (768 + request_.owner.bytes[1]) / 1024;
 }
@@ -225,7 +225,7 @@ FairWaiter::Step FairWaiter::rest(Deadline end) {
   return Clock::now() < end ? Step{go_on} : Step{waiting()};
 }
 
-FairWaiter::Step FairWaiter::hear_wake(Deadline end) {
+FairWaiter::Step FairWaiter::receive_wake(Deadline end) {
   const auto reply = listening_->await({end, client_.options().interrupt_fd});
   if (!reply && !listening_->closed()) return waiting();
   auto line = std::exchange(listening_, nullptr);
@@ -247,7 +247,7 @@ FairWaiter::Step FairWaiter::hear_wake(Deadline end) {
   const bool moving = detour(client_.options(), *line, command(), *reply, {}).has_value();
   if (elsewhere && !moving) client_.invalidate(std::move(line), reply->text);
   else client_.give_back(std::move(line));
-  if (moving) look_again_soon();
+  if (moving) retry_soon();
   if (moving || (elsewhere && ++breaks_ <= most_breaks)) return go_on;
   return fail(as_error("acquire", where, reply->text));
 }
@@ -298,8 +298,8 @@ Result<void> FairWaiter::cancel() {
       {.what = "leave the queue",
        .script = &scripts::cancel,
        .keys = keys_.all(),
-       .words = {request_.owner.hex(), std::string{static_cast<char>(request_.mode)},
-                 fmt::format_int(request_.limit).str(), request_.identity.encode(), micros(claim)},
+       .args = {request_.owner.hex(), std::string{static_cast<char>(request_.mode)},
+                fmt::format_int(request_.limit).str(), request_.identity.encode(), micros(claim)},
        .enough = 1}));
   if (!settled)
     return fail(Errc::timed_out,

@@ -82,7 +82,7 @@ if not found[2] or tonumber(found[2]) <= now or not queue then return { released
 
 --- release
 -- There may be waiters.
-look_after(call('HGETALL', lock), tonumber(ARGV[3]))
+serve_queue(call('HGETALL', lock), tonumber(ARGV[3]))
 return { released, now }
 
 --- cancel
@@ -144,7 +144,7 @@ for i = 1, #fields, 2 do
     table.insert(left, fields[i + 1])
   end
 end
-if waits and queue then look_after(left, tonumber(ARGV[2])) end
+if waits and queue then serve_queue(left, tonumber(ARGV[2])) end
 return { removed, now }
 
 --- revoke
@@ -152,7 +152,7 @@ return { removed, now }
 -- from the lock. Tokens only rise, so a request that arrives late or twice, when those grants are
 -- over, finds no holder to ask and writes nothing; a mark that is left asks no later grant.
 -- KEYS lock   ARGV token, who asks   -> {holders asked, now}
-local fields, asked, marked = call('HGETALL', lock), 0, 0
+local fields, revoked, marked = call('HGETALL', lock), 0, 0
 for i = 1, #fields, 2 do
   local name, value = fields[i], fields[i + 1]
   if name == 'version' and value ~= '1' then
@@ -161,13 +161,13 @@ for i = 1, #fields, 2 do
     marked = tonumber(string.match(value, '^%d+')) or 0
   elseif string.find(name, '^%d+$') and tonumber(name) <= tonumber(ARGV[1]) then
     local deadline = tonumber(string.match(value, '^%x*|(%d+)|'))
-    if deadline and deadline > now then asked = asked + 1 end
+    if deadline and deadline > now then revoked = revoked + 1 end
   end
 end
-if asked > 0 and marked < tonumber(ARGV[1]) then
+if revoked > 0 and marked < tonumber(ARGV[1]) then
   call('HSET', lock, 'revoke', ARGV[1] .. '|' .. string.format('%.0f', now) .. '|' .. ARGV[2])
 end
-return { asked, now }
+return { revoked, now }
 
 --- note_start
 -- Replaces the noted start, under a grant in force, if it is the one that was read. If it is the

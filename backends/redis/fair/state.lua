@@ -94,11 +94,11 @@ end
 -- In a slot that is being moved, a script that accesses a key which it has just emptied is ended by
 -- an error, halfway. So the members of the queue are counted here, and an empty queue is not
 -- accessed.
-local size, seen = 0, {}
+local size, cached = 0, {}
 local function drop(ticket)
   size = size - call('ZREMRANGEBYSCORE', queue, ticket, ticket)
   if size > 0 then size = size - call('ZREM', queue, 'l' .. ticket) end
-  seen = {}
+  cached = {}
 end
 local function expire_waiters()  -- before any other access to the queue
   size = call('ZCARD', queue)
@@ -112,7 +112,7 @@ local function mark(live_until, called) return digits(live_until) .. (called and
 -- The waiter at `rank`, or nil behind the last one. A place without its mark (it was deleted) is
 -- removed.
 local function waiter_at(rank)
-  while not seen[rank] do
+  while not cached[rank] do
     if size == 0 then return nil end
     local found = call('ZRANGE', queue, rank, rank, 'WITHSCORES')
     if not found[1] or tonumber(found[2]) >= border then return nil end
@@ -120,13 +120,13 @@ local function waiter_at(rank)
     local live = mode and call('ZSCORE', queue, 'l' .. found[2])
     if live then
       live = tonumber(live)
-      seen[rank] = { owner = owner, mode = mode, limit = tonumber(limit), ticket = found[2],
+      cached[rank] = { owner = owner, mode = mode, limit = tonumber(limit), ticket = found[2],
         live_until = math.floor(live), called = live % 1 > 0 }
     else
       drop(found[2])
     end
   end
-  return seen[rank]
+  return cached[rank]
 end
 
 -- Wakes exactly the waiters that may run now and have not been invited yet. A waiter that does not
@@ -159,7 +159,7 @@ end
 
 -- After an operation that may have made room, if there may be waiters. `fields`: of the lock, as
 -- they are now. The operation stands, whatever is in the place of the queue.
-local function look_after(fields, claim)
+local function serve_queue(fields, claim)
   pcall(function()
     expire_waiters()
     invite(inside(fields), claim)

@@ -67,7 +67,7 @@ end
 
 -- {now, type, value, milliseconds to its end (-1: none, -2: no lock), then token, owner, value,
 -- since, meta of the record if there is one}
-local function seen()
+local function lock_state()
   local v, kind = value()
   local out = { digits(now), kind, v or '', redis.call('PTTL', lock) }
   local r = record()
@@ -79,19 +79,19 @@ local function seen()
   return out
 end
 
---- look
--- Changes nothing. -> the result of seen()
-return seen()
+--- inspect
+-- Changes nothing. -> the result of lock_state()
+return lock_state()
 
 --- set_acquire
--- SET NX PX, and a token with it. -> {'granted'|'held', token} or {'busy', {seen}}
+-- SET NX PX, and a token with it. -> {'granted'|'held', token} or {'busy', {state}}
 local me, ttl, meta = ARGV[1], ARGV[2], ARGV[3]
 local v, kind = value()
 local r = record()
 if v == me then
   if r and r.owner == me and r.value == me then return { 'held', r.token } end
 elseif kind ~= 'none' then
-  return { 'busy', seen() }
+  return { 'busy', lock_state() }
 end
 local token = next_token(r)
 redis.call('SET', lock, me, 'PX', ttl)
@@ -102,7 +102,7 @@ return { 'granted', token }
 -- The algorithm's SETNX, GET and GETSET in one step: so it overwrites no time of another, and a
 -- late request is judged by the clock of its sending. ARGV: owner, its value, meta, the client's
 -- time and, in the same units, microseconds per unit of a value.
--- -> {'granted'|'held', token} or {'busy', {seen}}
+-- -> {'granted'|'held', token} or {'busy', {state}}
 local me, mine, meta, theirs, unit = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
 local v, kind = value()
 local r = record()
@@ -110,7 +110,7 @@ if kind ~= 'none' then
   local ends = kind == 'string' and string.match(v, '^%d+%.?%d*$') and tonumber(v)
   if not ends or ends * unit > theirs then
     if ends and r and r.owner == me and r.value == v then return { 'held', r.token } end
-    return { 'busy', seen() }
+    return { 'busy', lock_state() }
   end
 end
 local token = next_token(r)

@@ -65,9 +65,9 @@ std::optional<Micros> NamedBackend::time_of(std::string_view value) const {
   return at < 0 || at > 9e15 ? std::nullopt : std::optional{static_cast<Micros>(at)};
 }
 
-std::optional<Duration> NamedBackend::left(const Look& look) const {
-  const auto ends = value_ == Value::time ? time_of(look.value) : std::nullopt;
-  return ends ? std::optional{Duration{std::max<Micros>(0, *ends - look.now)}} : look.left;
+std::optional<Duration> NamedBackend::left(const NamedState& state) const {
+  const auto ends = value_ == Value::time ? time_of(state.value) : std::nullopt;
+  return ends ? std::optional{Duration{std::max<Micros>(0, *ends - state.now)}} : state.left;
 }
 
 // ---- operations --------------------------------------------------------------------------------
@@ -77,7 +77,7 @@ Result<Answer> NamedBackend::call(std::string_view what, const Script& script, c
   return client_->call({.what = what,
                         .script = &script,
                         .keys = {key.lock, key.fence},
-                        .words = std::move(args),
+                        .args = std::move(args),
                         .enough = enough,
                         .confirmed = what == "renew"});
 }
@@ -122,73 +122,75 @@ Result<Released> NamedBackend::force_release(const Key& key, std::optional<Fenci
   return force_released(answer);
 }
 
-Result<Look> NamedBackend::look(const NamedKey& key) {
-  TRY(answer, call("look", scripts::named_look, key, {}, 0));
-  auto seen = Look::parse(answer.reply);
-  if (!seen) return fail(malformed_reply("look", where()));
-  seen->unread = client_->unread(answer);
-  return std::move(*seen);
+Result<NamedState> NamedBackend::read_state(const NamedKey& key) {
+  TRY(answer, call("look", scripts::named_inspect, key, {}, 0));
+  auto state = NamedState::parse(answer.reply);
+  if (!state) return fail(malformed_reply("look", where()));
+  state->unread = client_->unread(answer);
+  return std::move(*state);
 }
 
-std::optional<Look> Look::parse(const Reply& r) {
+std::optional<NamedState> NamedState::parse(const Reply& r) {
   const auto now = r.number_at(0), pttl = r.number_at(3);
   if (!now || !pttl || r.text_at(1).empty()) return std::nullopt;
-  Look seen{.now = *now, .type = std::string{r.text_at(1)}, .value = std::string{r.text_at(2)}};
-  if (*pttl >= 0) seen.left = std::chrono::milliseconds{*pttl};
+  NamedState state{
+      .now = *now, .type = std::string{r.text_at(1)}, .value = std::string{r.text_at(2)}};
+  if (*pttl >= 0) state.left = std::chrono::milliseconds{*pttl};
   if (const auto token = parse_number<std::uint64_t>(r.text_at(4)))
-    seen.record = {*token, std::string{r.text_at(5)}, std::string{r.text_at(6)},
-                   r.number_at(7).value_or(0), Identity::decode(r.text_at(8))};
-  return seen;
+    state.record = {*token, std::string{r.text_at(5)}, std::string{r.text_at(6)},
+                    r.number_at(7).value_or(0), Identity::decode(r.text_at(8))};
+  return state;
 }
 
-HolderView NamedBackend::holder(const Look& seen) const {
+HolderView NamedBackend::holder(const NamedState& state) const {
   HolderView h;
-  h.remaining = left(seen);
-  if (seen.ours()) {
-    h.id = seen.record->owner.substr(0, 8);
-    h.token = seen.record->token;
-    h.held = Duration{std::max<Micros>(0, seen.now - seen.record->since)};
-    h.who = seen.record->who;
-  } else if (seen.type == "string" && seen.value.size() >= 16) {
-    h.id = seen.value.substr(0, 8);
+  h.remaining = left(state);
+  if (state.ours()) {
+    h.id = state.record->owner.substr(0, 8);
+    h.token = state.record->token;
+    h.held = Duration{std::max<Micros>(0, state.now - state.record->since)};
+    h.who = state.record->who;
+  } else if (state.type == "string" && state.value.size() >= 16) {
+    h.id = state.value.substr(0, 8);
   }
   return h;
 }
 
 // Remarks about a lock that dlock did not take.
-std::vector<std::string> NamedBackend::notes(const Look& seen) const {
+std::vector<std::string> NamedBackend::notes(const NamedState& state) const {
   std::vector<std::string> out;
-  if (!seen.held()) return out;
-  if (!seen.ours()) {
-    const std::string_view guess = seen.type == "hash" ? ", as Redisson's locks are" : "";
-    out.push_back(fmt::format("held by another program: type {}{}, {}", seen.type, guess,
-                              seen.left ? "ends in " + format_duration(*seen.left) : "no expiry"));
-  } else if (!left(seen)) {
+  if (!state.held()) return out;
+  if (!state.ours()) {
+    const std::string_view guess = state.type == "hash" ? ", as Redisson's locks are" : "";
+    out.push_back(
+        fmt::format("held by another program: type {}{}, {}", state.type, guess,
+                    state.left ? "ends in " + format_duration(*state.left) : "no expiry"));
+  } else if (!left(state)) {
     out.push_back("it has no expiry: its holder may have died before it could set one");
   }
   return out;
 }
 
 Result<Validity> NamedBackend::check(const Key& key, const GrantId& id) {
-  TRY(seen, look(named(key)));
-  if (!seen.ours() || left(seen) == Duration{}) return Validity::stale;
+  TRY(state, read_state(named(key)));
+  if (!state.ours() || left(state) == Duration{}) return Validity::stale;
   const auto* owner = std::get_if<Owner>(&id);
-  const bool same =
-      owner ? seen.record->owner == owner->hex() : seen.record->token == std::get<FencingToken>(id);
+  const bool same = owner ? state.record->owner == owner->hex()
+                          : state.record->token == std::get<FencingToken>(id);
   return same ? Validity::valid : Validity::stale;
 }
 
-Result<std::optional<KeyView>> NamedBackend::inspect(const NamedKey& key, const Key* asked) {
-  TRY(seen, look(key));
-  if (!seen.held() && !seen.record && (!asked || seen.unread.empty()))
+Result<std::optional<KeyView>> NamedBackend::inspect(const NamedKey& key, const Key* wanted) {
+  TRY(state, read_state(key));
+  if (!state.held() && !state.record && (!wanted || state.unread.empty()))
     return std::optional<KeyView>{};
   KeyView v;
-  v.unread = seen.unread;
+  v.unread = state.unread;
   v.key = key.lock.substr(options().prefix.size());
   v.waiters_known = false;
-  if (seen.record) v.fence = seen.record->token;
-  if (seen.held() && left(seen) != Duration{}) v.holders.push_back(holder(seen));
-  v.notes = notes(seen);
+  if (state.record) v.fence = state.record->token;
+  if (state.held() && left(state) != Duration{}) v.holders.push_back(holder(state));
+  v.notes = notes(state);
   return std::optional{std::move(v)};
 }
 

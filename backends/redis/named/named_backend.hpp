@@ -47,8 +47,8 @@ struct NamedKey {
   static std::string fences_below(std::string_view prefix);           // pattern for SCAN
 };
 
-// The result of script look.
-struct Look {
+// The result of script inspect.
+struct NamedState {
   Micros now = 0;
   std::string type, value;
   std::optional<Duration> left;  // until the server deletes it; none: never
@@ -61,7 +61,7 @@ struct Look {
   std::optional<OwnRecord> record;
   std::string unread;  // as KeyView has it
 
-  static std::optional<Look> parse(const Reply&);  // nothing: malformed
+  static std::optional<NamedState> parse(const Reply&);  // nothing: malformed
   bool held() const noexcept { return type != "none"; }
   // by some dlock
   bool ours() const noexcept { return held() && record && record->value == value; }
@@ -106,10 +106,10 @@ class NamedBackend final : public RedisBackend {
   std::string time_in(Duration ttl) const;
   std::string unit() const;
   NamedKey named(const Key& key) const { return {options().prefix, key}; }
-  Result<Look> look(const NamedKey&);
-  std::optional<Duration> left(const Look&) const;  // until it ends; its value may tell more
-  HolderView holder(const Look&) const;
-  std::vector<std::string> notes(const Look&) const;
+  Result<NamedState> read_state(const NamedKey&);
+  std::optional<Duration> left(const NamedState&) const;  // until it ends; its value may tell more
+  HolderView holder(const NamedState&) const;
+  std::vector<std::string> notes(const NamedState&) const;
   struct Endless {
     std::string lock, value;
     Deadline since;
@@ -120,8 +120,8 @@ class NamedBackend final : public RedisBackend {
   Result<Answer> call(std::string_view what, const Script&, const NamedKey&,
                       std::vector<std::string> args, std::size_t enough);
   std::optional<Micros> time_of(std::string_view value) const;  // nothing: not a time
-  // `asked`: the key that a caller names, which the server may have forgotten; none: found there
-  Result<std::optional<KeyView>> inspect(const NamedKey&, const Key* asked);
+  // `wanted`: the key that a caller names, which the server may have forgotten; none: found there
+  Result<std::optional<KeyView>> inspect(const NamedKey&, const Key* wanted);
 
   const Value value_;
 };

@@ -24,13 +24,13 @@ class NamedWaiter final : public PollingWaiter {
   // Asks for a free lock, and understands {'granted', token}, {'held'} or {'busy', look}.
   Result<Tried> take(const Script&, std::vector<std::string> args);
   Result<Tried> complete(const std::string& value);
-  Result<Tried> mend(const Look&);
+  Result<Tried> mend(const NamedState&);
   // The lease of {'granted', token}, if enough replicas have it.
   Result<Tried> granted(const Answer&, Deadline sent);
-  Result<Tried> busy(const Look&) const;
+  Result<Tried> busy(const NamedState&) const;
   // What was not sent: the server grants nothing.
   Result<Tried> in_grace(const Answer&);
-  Command command(const Script*, std::vector<std::string> words) const;
+  Command command(const Script*, std::vector<std::string> args) const;
 
   NamedBackend& backend_;
   Client& client_;
@@ -53,11 +53,11 @@ Result<PollingWaiter::Tried> NamedWaiter::try_once() {
   return take_by_setnx();
 }
 
-Command NamedWaiter::command(const Script* script, std::vector<std::string> words) const {
+Command NamedWaiter::command(const Script* script, std::vector<std::string> args) const {
   return {.what = "acquire",
           .script = script,
           .keys = {key_.lock, key_.fence},
-          .words = std::move(words),
+          .args = std::move(args),
           .in_grace = Command::InGrace::withheld,
           .confirmed = script != nullptr};
 }
@@ -76,10 +76,10 @@ Result<PollingWaiter::Tried> NamedWaiter::take(const Script& script,
     if (auto* kept = std::get_if<Kept>(&renewal)) return Tried{.lease = std::move(kept->lease)};
     return Tried{.free_in = Duration{}};  // it ended just now
   }
-  const bool has_look = verdict == "busy" && answer.reply.items.size() == 2;
-  const auto seen = has_look ? Look::parse(answer.reply.items[1]) : std::nullopt;
-  if (!seen) return fail(malformed_reply("acquire", backend_.where()));
-  return busy(*seen);
+  const bool has_state = verdict == "busy" && answer.reply.items.size() == 2;
+  const auto state = has_state ? NamedState::parse(answer.reply.items[1]) : std::nullopt;
+  if (!state) return fail(malformed_reply("acquire", backend_.where()));
+  return busy(*state);
 }
 
 Result<PollingWaiter::Tried> NamedWaiter::granted(const Answer& answer, Deadline sent) {
@@ -94,9 +94,9 @@ Result<PollingWaiter::Tried> NamedWaiter::granted(const Answer& answer, Deadline
   return Tried{.lease = std::move(lease)};
 }
 
-Result<PollingWaiter::Tried> NamedWaiter::busy(const Look& seen) const {
-  Tried t{.holder = backend_.holder(seen), .free_in = backend_.left(seen)};
-  for (const auto& note : backend_.notes(seen)) t.why += (t.why.empty() ? "" : "; ") + note;
+Result<PollingWaiter::Tried> NamedWaiter::busy(const NamedState& state) const {
+  Tried t{.holder = backend_.holder(state), .free_in = backend_.left(state)};
+  for (const auto& note : backend_.notes(state)) t.why += (t.why.empty() ? "" : "; ") + note;
   return t;
 }
 
@@ -123,10 +123,10 @@ Result<PollingWaiter::Tried> NamedWaiter::take_by_setnx() {
   client_.grants_nothing = set.grace_left > Duration{};
   if (client_.grants_nothing) return in_grace(set);
   if (set.reply.integer == 1) return complete(value);
-  TRY(seen, backend_.look(key_));
-  if (seen.value == value) return complete(value);  // by an earlier request of ours
-  if (!seen.held()) return Tried{.free_in = Duration{}};
-  return mend(seen);
+  TRY(state, backend_.read_state(key_));
+  if (state.value == value) return complete(value);  // by an earlier request of ours
+  if (!state.held()) return Tried{.free_in = Duration{}};
+  return mend(state);
 }
 
 // The second command: if the lock is still ours, sets its end and the token.
@@ -140,27 +140,27 @@ Result<PollingWaiter::Tried> NamedWaiter::complete(const std::string& value) {
   return Tried{.free_in = Duration{}};  // it was removed meanwhile
 }
 
-Result<PollingWaiter::Tried> NamedWaiter::mend(const Look& seen) {
-  if (seen.left || seen.type != "string") return busy(seen);
+Result<PollingWaiter::Tried> NamedWaiter::mend(const NamedState& state) {
+  if (state.left || state.type != "string") return busy(state);
   const auto delete_stale = [&](std::string_view what, std::string end) {
     return client_.call({.what = what,
                          .script = &scripts::named_delete_stale,
                          .keys = {key_.lock, key_.fence},
-                         .words = {seen.value, std::move(end)}});
+                         .args = {state.value, std::move(end)}});
   };
-  if (seen.value.starts_with(value_mark)) {
-    const auto ttl =
-        parse_number<std::uint64_t>(std::string_view{seen.value}.substr(seen.value.rfind(':') + 1));
+  if (state.value.starts_with(value_mark)) {
+    const auto ttl = parse_number<std::uint64_t>(
+        std::string_view{state.value}.substr(state.value.rfind(':') + 1));
     if (ttl && *ttl > 0)
       TRY_VOID(delete_stale("give an end to a lock without", fmt::format_int(*ttl).str()));
-    return busy(seen);
+    return busy(state);
   }
   const auto stale_after = client_.options().stale_after;
-  if (!stale_after) return busy(seen);
+  if (!stale_after) return busy(state);
   auto& endless = backend_.endless;
-  if (!endless || endless->lock != key_.lock || endless->value != seen.value)
-    endless = {key_.lock, seen.value, Clock::now()};
-  if (Clock::now() < later(endless->since, *stale_after)) return busy(seen);
+  if (!endless || endless->lock != key_.lock || endless->value != state.value)
+    endless = {key_.lock, state.value, Clock::now()};
+  if (Clock::now() < later(endless->since, *stale_after)) return busy(state);
   TRY_VOID(delete_stale("remove a stale lock", ""));
   return Tried{.free_in = Duration{}};
 }

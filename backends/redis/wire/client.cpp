@@ -96,7 +96,7 @@ void Client::drop_broken() {
   });
 }
 
-Result<std::unique_ptr<Line>> Client::take_from(const Endpoint& at, Wait wait) {
+Result<std::unique_ptr<Line>> Client::line_to(const Endpoint& at, Wait wait) {
   const auto found =
       std::find_if(idle_.begin(), idle_.end(), [&](const auto& line) { return line->at() == at; });
   if (found != idle_.end()) {
@@ -118,12 +118,12 @@ Result<std::unique_ptr<Line>> Client::take_from(const Endpoint& at, Wait wait) {
   return line;
 }
 
-Result<std::unique_ptr<Line>> Client::take(std::string_view key, Wait wait) {
+Result<std::unique_ptr<Line>> Client::line_for(std::string_view key, Wait wait) {
   drop_broken();
   TRY(at, with_credentials([&] {
         return locator_->find(key, {own_time(wait.until), wait.interrupt_fd});
       }));
-  return take_from(at, wait);
+  return line_to(at, wait);
 }
 
 void Client::give_back(std::unique_ptr<Line> line) {
@@ -137,15 +137,15 @@ void Client::invalidate(std::unique_ptr<Line> line, std::string_view text) {
   line->close({Errc::unavailable, "given up"});
 }
 
-Result<Reply> Client::ask(Line& line, const Command& command) {
-  TRY(reply, ask_any(line, command, {}, options_.op_timeout));
+Result<Reply> Client::request(Line& line, const Command& command) {
+  TRY(reply, request_any(line, command, {}, options_.op_timeout));
   if (reply.is(Reply::Type::error))
     return fail(as_error(command.what, line.at().text(), reply.text));
   return reply;
 }
 
-Result<Reply> Client::ask_any(Line& line, const Command& command, Manner manner,
-                              Duration patience) {
+Result<Reply> Client::request_any(Line& line, const Command& command, Manner manner,
+                                  Duration patience) {
   line.send(command, manner, later(Clock::now(), patience));
   auto reply = line.await({no_deadline});
   if (!reply)
@@ -200,7 +200,7 @@ std::optional<Detour> detour(const Options& options, const Line& line, const Com
     manner.asking = true;
     return Detour{ask->to, manner};
   }
-  if (e.word == "TRYAGAIN" && command.enough > 0 && !manner.alone) {
+  if (e.name == "TRYAGAIN" && command.enough > 0 && !manner.alone) {
     manner.alone = true;
     return Detour{std::nullopt, manner};
   }
@@ -225,9 +225,9 @@ Result<Answer> Exchange::run(Deadline connect_by) {
 
 Result<void> Exchange::begin(Wait wait) {
   connect_ = wait;
-  auto taken = client_.take(command_.keys.front(), wait);
-  if (!taken) return fail(failed(std::move(taken.error())));
-  line_ = std::move(*taken);
+  auto found = client_.line_for(command_.keys.front(), wait);
+  if (!found) return fail(failed(std::move(found.error())));
+  line_ = std::move(*found);
   used_ = line_->used();
   put({});
   return {};
@@ -247,7 +247,7 @@ void Exchange::put(Manner manner) {
   skip_ = manner.asking;
   const std::string_view in_grace = answer_.sent < grants_from_ ? "1" : "0";
   line_->send(command_, manner, later(answer_.sent, client_.options().op_timeout),
-              command_.in_grace == Command::InGrace::told ? in_grace : "");
+              command_.in_grace == Command::InGrace::reported ? in_grace : "");
 }
 
 Result<std::optional<Answer>> Exchange::await(Wait wait) {
@@ -275,7 +275,7 @@ void Exchange::drain(Wait wait) {
 }
 
 Result<void> Exchange::go_to(const Endpoint& at) {
-  auto there = client_.take_from(at, connect_);
+  auto there = client_.line_to(at, connect_);
   client_.give_back(std::move(line_));
   if (!there) return fail(failed(std::move(there.error())));
   line_ = std::move(*there);
@@ -285,9 +285,9 @@ Result<void> Exchange::go_to(const Endpoint& at) {
 Result<std::int64_t> Exchange::copies() {
   const Options& o = client_.options();
   const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(o.op_timeout / 2).count();
-  auto have = client_.ask(*line_, {.what = "wait for replicas",
-                                   .words = {"WAIT", fmt::format_int(o.replicas).str(),
-                                             fmt::format_int(std::max<long>(1, ms)).str()}});
+  auto have = client_.request(*line_, {.what = "wait for replicas",
+                                       .args = {"WAIT", fmt::format_int(o.replicas).str(),
+                                                fmt::format_int(std::max<long>(1, ms)).str()}});
   if (!have) return fail(closed(std::move(have.error())));
   return have->integer;
 }

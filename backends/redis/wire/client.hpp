@@ -41,24 +41,24 @@ class Client {
   Health health();
 
   // A line to the master that has the key, or to that one.
-  Result<std::unique_ptr<Line>> take(std::string_view key, Wait);
-  Result<std::unique_ptr<Line>> take_from(const Endpoint&, Wait);
+  Result<std::unique_ptr<Line>> line_for(std::string_view key, Wait);
+  Result<std::unique_ptr<Line>> line_to(const Endpoint&, Wait);
   void give_back(std::unique_ptr<Line>);
   // Closes it at once, and looks the server up again next time.
   void invalidate(std::unique_ptr<Line>, std::string_view text = {});
   // One request on a line, without a retry. An error reply is an Error, or a result like others.
-  Result<Reply> ask(Line&, const Command&);
-  Result<Reply> ask_any(Line&, const Command&, Manner, Duration patience);
+  Result<Reply> request(Line&, const Command&);
+  Result<Reply> request_any(Line&, const Command&, Manner, Duration patience);
 
   // Calls `found` for every key on that server that matches.
   template <class Found>
   Result<void> scan(const Endpoint& at, const std::string& pattern, Found found) {
-    TRY(line, take_from(at, {usual_deadline()}));
+    TRY(line, line_to(at, {usual_deadline()}));
     grants_nothing |= line->facts().grace_left(options_.restart_grace) > Duration{};
     std::string cursor = "0";
     do {
-      TRY(reply, ask(*line, {.what = "list",
-                             .words = {"SCAN", cursor, "MATCH", pattern, "COUNT", "1000"}}));
+      TRY(reply, request(*line, {.what = "list",
+                                 .args = {"SCAN", cursor, "MATCH", pattern, "COUNT", "1000"}}));
       cursor = reply.text_at(0);
       if (cursor.empty() || reply.items.size() != 2)
         return fail(Errc::protocol, "list: malformed reply");
@@ -138,7 +138,7 @@ class Exchange {
   // The answer; nothing: the wait is over, and it may still come. At the latest op_timeout after it
   // was sent there is one, or an error.
   Result<std::optional<Answer>> await(Wait);
-  // Takes the replies to what was sent, and sends nothing more.
+  // Reads the replies to what was sent, and sends nothing more.
   void drain(Wait);
 
   // The end of the server's grace, from its greeting on.
@@ -158,7 +158,7 @@ class Exchange {
   // After an answer, on the same line: how many replicas have it. Waits until as many as ?replicas=
   // wants do, at most half of op_timeout.
   Result<std::int64_t> copies();
-  std::unique_ptr<Line> take_line() { return std::move(line_); }
+  std::unique_ptr<Line> release_line() { return std::move(line_); }
   const Line& line() const noexcept { return *line_; }
 
  private:

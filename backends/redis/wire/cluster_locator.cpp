@@ -27,10 +27,10 @@ std::uint16_t slot_of(std::string_view key) noexcept {
 
 namespace {
 
-std::optional<Moved> parse_redirection(std::string_view word, std::string_view text,
-                                       const Endpoint& asked) {
-  if (!text.starts_with(word)) return std::nullopt;
-  text.remove_prefix(word.size());
+std::optional<Moved> parse_redirection(std::string_view name, std::string_view text,
+                                       const Endpoint& from) {
+  if (!text.starts_with(name)) return std::nullopt;
+  text.remove_prefix(name.size());
   const std::size_t space = text.find(' '), colon = text.rfind(':');
   if (space == text.npos || colon == text.npos || colon < space) return std::nullopt;
   const auto slot = parse_number<std::uint64_t>(text.substr(0, space)),
@@ -40,16 +40,16 @@ std::optional<Moved> parse_redirection(std::string_view word, std::string_view t
   const std::string_view host = text.substr(space + 1, colon - space - 1);
   return Moved{
       static_cast<std::uint16_t>(*slot),
-      {host.empty() ? asked.host : std::string{host}, static_cast<std::uint16_t>(*port), {}}};
+      {host.empty() ? from.host : std::string{host}, static_cast<std::uint16_t>(*port), {}}};
 }
 
 }  // namespace
 
-std::optional<Moved> parse_moved(std::string_view text, const Endpoint& asked) {
-  return parse_redirection("MOVED ", text, asked);
+std::optional<Moved> parse_moved(std::string_view text, const Endpoint& from) {
+  return parse_redirection("MOVED ", text, from);
 }
-std::optional<Moved> parse_ask(std::string_view text, const Endpoint& asked) {
-  return parse_redirection("ASK ", text, asked);
+std::optional<Moved> parse_ask(std::string_view text, const Endpoint& from) {
+  return parse_redirection("ASK ", text, from);
 }
 
 namespace {
@@ -68,7 +68,7 @@ class MapQuestion final : public Question {
   std::optional<Reply> slots;
 
  private:
-  Result<void> ask() override {
+  Result<void> send() override {
     if (!line_.facts().cluster)
       return fail(Errc::usage,
                   fmt::format("{} is no node of a cluster: use redis://", at().text()));
@@ -141,15 +141,15 @@ void ClusterLocator::adopt(const Endpoint& at, const Reply& map) {
 
 Result<void> ClusterLocator::read_map(Wait wait) {
   if (known_) return {};
-  std::vector<std::unique_ptr<MapQuestion>> asked;
+  std::vector<std::unique_ptr<MapQuestion>> maps;
   std::vector<Question*> questions;
   for (const Endpoint& at : nodes_) {
-    asked.push_back(std::make_unique<MapQuestion>(shared_, at));
-    questions.push_back(asked.back().get());
+    maps.push_back(std::make_unique<MapQuestion>(shared_, at));
+    questions.push_back(maps.back().get());
   }
   const MapQuestion* best = nullptr;
-  ask_all(questions, wait, between_nodes, [&] {
-    for (const auto& q : asked)
+  run_all(questions, wait, between_nodes, [&] {
+    for (const auto& q : maps)
       if (q->slots && (!best || (best->alone && !q->alone))) best = &*q;
     return best && !best->alone;
   });

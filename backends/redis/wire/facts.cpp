@@ -37,12 +37,12 @@ unsigned info_version(std::string_view info) noexcept {  // "7.0.15"
 }
 
 Duration ServerFacts::grace_left(Duration grace) const noexcept {
-  const auto lived = uptime + std::chrono::duration_cast<Duration>(Clock::now() - seen);
+  const auto lived = uptime + std::chrono::duration_cast<Duration>(Clock::now() - read_at);
   return std::max(Duration{}, grace - lived);
 }
 
 void ServerFacts::read(std::string_view info) {
-  seen = Clock::now();
+  read_at = Clock::now();
   version = info_version(info);
   run_id = info_field(info, "run_id");
   cluster = info_field(info, "redis_mode") == "cluster";
@@ -57,15 +57,15 @@ void ServerFacts::read(std::string_view info) {
 
 Result<void> within_grace(LeaseSpan lease, Duration grace) {
   if (grace == Duration{} || lease.whole() <= grace) return {};
-  std::string asked = fmt::format("--ttl {}", format_duration_up(lease.ttl));
+  std::string wanted = fmt::format("--ttl {}", format_duration_up(lease.ttl));
   if (lease.lock_delay > Duration{})
-    asked += fmt::format(" with --lock-delay {} is {}, which", format_duration_up(lease.lock_delay),
-                         format_duration_up(lease.whole()));
+    wanted += fmt::format(" with --lock-delay {} is {}, which",
+                          format_duration_up(lease.lock_delay), format_duration_up(lease.whole()));
   return fail(
       Errc::usage,
       fmt::format("{} is longer than restart_grace={}, after which a restarted server grants "
                   "again: shorten it, or put restart_grace={} into the URL of all clients",
-                  asked, format_duration(grace), format_duration_up(lease.whole())));
+                  wanted, format_duration(grace), format_duration_up(lease.whole())));
 }
 
 Result<std::string> restart_rule(LeaseSpan lease, Duration grace) {

@@ -24,8 +24,9 @@ struct ServerFacts {
   unsigned version = 0;  // as info_version
   bool replica = false;
   bool cluster = false;
-  Duration uptime{};  // at least this long, at `seen`, by the server's wall clock; 0: not reported
-  Deadline seen{};
+  Duration
+      uptime{};  // at least this long, at `read_at`, by the server's wall clock; 0: not reported
+  Deadline read_at{};
   std::string run_id;  // of this process of the server
   // the maxmemory-policy by which it may delete locks; empty: it deletes none
   std::string evicts;

@@ -22,7 +22,7 @@ void Line::dial(Deadline by, Duration greeting) {
 
 void Line::close(Error why) {
   if (!connection_) return;
-  mute_ = state_ == State::greeting && !connection_->heard();
+  mute_ = state_ == State::greeting && !connection_->received();
   // while dialling the server may still be told why (an alert of TLS)
   if (state_ != State::dialling) connection_->abandon();
   connection_.reset();
@@ -51,7 +51,7 @@ void Line::send(const Command& command, Manner manner, Deadline answer_by, std::
   const auto& keys = command.keys;
   const auto* script = command.script;
   std::vector<std::string_view> out;
-  out.reserve(keys.size() + command.words.size() + 5);
+  out.reserve(keys.size() + command.args.size() + 5);
   const std::size_t named = manner.alone ? command.enough : keys.size();
   const std::string count = fmt::format_int(named).str();
   if (manner.asking) send({"ASKING"}, answer_by);
@@ -61,7 +61,7 @@ void Line::send(const Command& command, Manner manner, Deadline answer_by, std::
     out.insert(out.end(), keys.begin(), keys.begin() + static_cast<std::ptrdiff_t>(named));
   }
   if (!manner.number.empty()) out.push_back(manner.number);
-  out.insert(out.end(), command.words.begin(), command.words.end());
+  out.insert(out.end(), command.args.begin(), command.args.end());
   if (!last.empty()) out.push_back(last);
   send(out, answer_by);
 }
@@ -112,7 +112,7 @@ Result<void> Line::in_time(Deadline now) const {
   if (state_ == State::dialling && !connection_->dialling())
     return fail(Errc::unavailable,
                 fmt::format("cannot connect to {}: no TLS handshake in time{}", at_.text(),
-                            connection_->heard() ? "" : " (does it speak TLS on this port?)"));
+                            connection_->received() ? "" : " (does it speak TLS on this port?)"));
   if (pending()) return fail(Errc::unavailable, "no answer in time");
   return fail(Errc::timed_out,
               connection_->unsent() ? "the server takes no data" : "no answer in time");
@@ -144,15 +144,15 @@ Result<void> Line::open(Deadline now) {
 
 void Line::greet() {
   const Options& o = shared_.options;
-  const auto ask = [&](About about, std::initializer_list<std::string_view> command) {
+  const auto request = [&](About about, std::initializer_list<std::string_view> command) {
     put(about, {command.begin(), command.size()}, until_);
   };
   state_ = State::greeting;
-  if (!o.password.empty() && o.user.empty()) ask(About::login, {"AUTH", o.password});
-  if (!o.password.empty() && !o.user.empty()) ask(About::login, {"AUTH", o.user, o.password});
-  if (o.database != 0) ask(About::database, {"SELECT", fmt::format_int(o.database).str()});
+  if (!o.password.empty() && o.user.empty()) request(About::login, {"AUTH", o.password});
+  if (!o.password.empty() && !o.user.empty()) request(About::login, {"AUTH", o.user, o.password});
+  if (o.database != 0) request(About::database, {"SELECT", fmt::format_int(o.database).str()});
   for (const char* section : {"server", "replication", "memory"})
-    ask(About::facts, {"INFO", section});
+    request(About::facts, {"INFO", section});
 }
 
 // Errc::protocol: not a reply to the command.

@@ -23,7 +23,7 @@ struct Manner {
   bool by_text = false;       // EVAL instead of EVALSHA, for a server without the script
   bool asking = false;        // behind ASKING: the server is about to get the slot of its keys
   bool alone = false;         // with Command::enough keys
-  std::string_view number{};  // before the words; empty: none
+  std::string_view number{};  // before the arguments; empty: none
 };
 
 // A command that can be repeated without harm.
@@ -32,14 +32,14 @@ struct Command {
   enum class InGrace {
     sent,      // it grants nothing
     withheld,  // it may grant
-    told,      // it may grant unless its last word, put behind the others, is "1" and not "0"
+    reported,  // it may grant unless its last argument, put behind the others, is "1" and not "0"
   };
 
   std::string_view what;           // "renew", for messages
   const Script* script = nullptr;  // none: a plain command
   // of the script; plain: keys[0] chooses the server and is not sent
   std::vector<std::string> keys;
-  std::vector<std::string> words;  // the script's arguments, or the command with its own
+  std::vector<std::string> args;  // the script's, or the command with its own
   InGrace in_grace = InGrace::sent;
   // a script that also works with so many of its keys, in a slot that is being moved; 0: with all
   // of them only

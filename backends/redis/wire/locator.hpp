@@ -49,14 +49,14 @@ std::string_view hashed_part(std::string_view name) noexcept;
 // The slot of a key: CRC-16 (XMODEM) of that part, or of all of it, modulo 16384.
 std::uint16_t slot_of(std::string_view key) noexcept;
 
-// "MOVED 3999 127.0.0.1:6381", as answered by `asked`. Nothing: another error.
+// "MOVED 3999 127.0.0.1:6381", as answered by `from`. Nothing: another error.
 struct Moved {
   std::uint16_t slot;
   Endpoint to;
 };
-std::optional<Moved> parse_moved(std::string_view text, const Endpoint& asked);
+std::optional<Moved> parse_moved(std::string_view text, const Endpoint& from);
 // "ASK 3999 127.0.0.1:6381": this one request belongs there, behind ASKING; the slot is being
 // moved.
-std::optional<Moved> parse_ask(std::string_view text, const Endpoint& asked);
+std::optional<Moved> parse_ask(std::string_view text, const Endpoint& from);
 
 }  // namespace dlock::redis

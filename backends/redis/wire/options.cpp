@@ -4,13 +4,13 @@
 #include <algorithm>
 #include <cstdlib>
 #include <utility>
+#include "core/number.hpp"
+#include "redis/factory.hpp"
 
 namespace dlock::redis {
 namespace {
 
 using Topology = Options::Topology;
-
-constexpr unsigned most_databases = 1'000'000;
 
 Topology topology_of(std::string_view scheme) noexcept {
   if (scheme == "redis+sentinel") return Topology::sentinel;
@@ -20,12 +20,12 @@ Topology topology_of(std::string_view scheme) noexcept {
 class Parser {
  public:
   Parser(const Url& url, const Traits& traits, const Settings& settings, Topology topology)
-      : url_(url), settings_(settings), items_(url, traits, settings) {
+      : url_(url), items_(items, url, traits, settings) {
     made_.topology = topology;
   }
 
   Result<Options> parse() {
-    static_cast<StoreOptions&>(made_) = items_.store_options();
+    static_cast<LoginOptions&>(made_) = items_.login_options();
     made_.prefix = items_.prefix("dlock:");
     if (made_.prefix.find_first_of("{}") != made_.prefix.npos)
       items_.wrong("prefix", made_.prefix,
@@ -36,38 +36,25 @@ class Parser {
     login();
     made_.tls = items_.tls(url_.scheme == "rediss", url_.scheme == "redis+unix",
                            "use rediss:// or tls=yes");
-    made_.replicas = items_.number("replicas", 1000).value_or(0);
-    if (const auto d = items_.duration("restart_grace", Duration{}, "a duration such as 30s, or 0"))
-      made_.restart_grace = *d;
-    recipe_items();
+    made_.replicas = items_.number("replicas");
+    made_.restart_grace = items_.duration("restart_grace").value_or(Duration{});
+    made_.stale_after = items_.duration("stale_after");
+    if (items_.text("unit") == "ms") made_.unit = 1000;
     TRY_VOID(items_.verdict());
     return std::move(made_);
   }
 
  private:
-  void recipe_items() {
-    if (items_.only("stale_after", "setnx-expire"))
-      made_.stale_after =
-          items_.duration("stale_after", Duration{1}, "a duration above 0, such as 1h");
-    if (const auto text = items_.only("unit", "getset")) {
-      if (*text == "ms") made_.unit = 1000;
-      else if (*text != "s")
-        items_.wrong("unit", *text, "s or ms: what the timestamps of the others count");
-    }
-  }
-
   void socket() {
     if (!url_.hosts.empty())
       items_.wrong("host", url_.hosts.front().name, "none: redis+unix:///PATH has three slashes");
     if (url_.path.size() < 2)
       items_.wrong("path", url_.path, "the path of a socket, as in redis+unix:///run/redis.sock");
     made_.servers.push_back({.host = {}, .port = 0, .socket = url_.path});
-    made_.database = items_.number("db", most_databases).value_or(0);
+    made_.database = items_.number("db");
   }
 
   void servers() {
-    if (const auto db = items_.text("db"))
-      items_.wrong("db", *db, "an item of redis+unix only; others write /N behind the host");
     hosts();
     std::string_view path = url_.path;
     if (path.starts_with('/')) path.remove_prefix(1);
@@ -78,7 +65,8 @@ class Parser {
         items_.wrong("master", "",
                      "its name behind the sentinels, as in redis+sentinel://H1,H2,H3/MASTER");
     }
-    if (!path.empty()) made_.database = items_.number("database", path, most_databases).value_or(0);
+    if (!path.empty()) items_.judge(items.front(), "database", path);
+    made_.database = parse_number<unsigned>(path).value_or(0);
     if (made_.topology == Topology::cluster && made_.database != 0)
       items_.wrong("database", path, "none: a cluster has no databases");
   }
@@ -103,9 +91,6 @@ class Parser {
   }
 
   void login() {
-    made_.user = url_.user;
-    made_.password = items_.password();
-    made_.password_file = settings_.password_file;
     if (made_.password.empty())
       if (const char* own = std::getenv("REDISCLI_AUTH")) made_.password = own;
     if (!made_.user.empty() && made_.password.empty())
@@ -114,7 +99,6 @@ class Parser {
   }
 
   const Url& url_;
-  const Settings& settings_;
   UrlItems items_;
   Options made_;
 };

@@ -15,9 +15,9 @@ struct Options : LoginOptions {
   std::vector<Endpoint> servers;
   std::string master;  // its name, as sentinels know it
   unsigned database = 0;
-  std::string prefix;                  // of every key in the store
-  unsigned replicas = 0;               // acknowledgements a grant needs
-  Duration restart_grace{30'000'000};  // as the default ttl
+  std::string prefix;     // of every key in the store
+  unsigned replicas = 0;  // acknowledgements a grant needs
+  Duration restart_grace{};
   // setnx-expire: a foreign lock without expiry that did not change for this long is removed
   std::optional<Duration> stale_after;
   Micros unit = 1'000'000;  // getset: microseconds per unit of its timestamps

@@ -40,7 +40,7 @@ Result<bool> Question::step(Deadline now) {
     if (line_.closed()) return fail(line_.why());
     if (line_.ready() && !replies_) {
       replies_ = 0;
-      TRY_VOID(ask());
+      TRY_VOID(send());
       continue;
     }
     if (!reply && now >= *until_) return fail(Errc::unavailable, "no answer in time");
@@ -60,7 +60,7 @@ void Question::end() {
   until_.reset();
 }
 
-void ask_all(const std::vector<Question*>& all, Wait wait, Duration stagger,
+void run_all(const std::vector<Question*>& all, Wait wait, Duration stagger,
              const std::function<bool()>& decided) {
   std::size_t begun = 0;
   Deadline next_at = Clock::now();

@@ -15,7 +15,7 @@ class Question {
 
   const Endpoint& at() const noexcept { return line_.at(); }
   void begin(Deadline until);
-  void go_on();  // takes what has arrived
+  void go_on();  // reads what has arrived
   bool under_way() const noexcept { return until_ && !outcome_; }
   bool over() const noexcept { return outcome_.has_value(); }
   // An error names the server; no answer is one, too.
@@ -24,8 +24,8 @@ class Question {
   Line& line() noexcept { return line_; }
 
  protected:
-  virtual Result<void> ask() = 0;  // sends the first commands
-  // Takes the next reply, the `n`th from 0 on, and may send more. True: that was all.
+  virtual Result<void> send() = 0;  // sends the first commands
+  // Reads the next reply, the `n`th from 0 on, and may send more. True: that was all.
   virtual Result<bool> understand(std::size_t n, Reply) = 0;
 
   const Options& options_;
@@ -35,14 +35,14 @@ class Question {
   Result<bool> step(Deadline now);
 
   bool answered_ = false;               // over this line
-  std::optional<std::size_t> replies_;  // this time; nothing: not asked
+  std::optional<std::size_t> replies_;  // this time; nothing: not sent
   std::optional<Deadline> until_;       // begun
   std::optional<Result<void>> outcome_;
 };
 
 // Begins one after the other, whenever one is over or `stagger` has passed, and goes on with them
 // until `decided` (called whenever one is over), all are over, or the wait is.
-void ask_all(const std::vector<Question*>&, Wait, Duration stagger,
+void run_all(const std::vector<Question*>&, Wait, Duration stagger,
              const std::function<bool()>& decided);
 
 }  // namespace dlock::redis

@@ -217,14 +217,14 @@ Error shown(const ServerError& e, std::string_view what, std::string_view where,
 ServerError classify(std::string_view text) noexcept {
   const std::string_view first = text.substr(0, text.find(' '));
   for (const auto& e : known)
-    if (e.word == first) return e;
-  // Inside a script the word comes later. Only there: elsewhere the rest of the text may quote what
+    if (e.name == first) return e;
+  // Inside a script the name comes later. Only there: elsewhere the rest of the text may quote what
   // a client sent.
   if (text.find("script") != text.npos)
     for (const auto& e : known)
-      if (contains_word(text, e.word)) return e;
+      if (contains_word(text, e.name)) return e;
   for (const auto& e : phrases)
-    if (text.find(e.word) != text.npos) return e;
+    if (text.find(e.name) != text.npos) return e;
   return {"", Remedy::none, Errc::protocol, ""};
 }
 
@@ -241,15 +241,15 @@ Error as_login_error(std::string_view what, std::string_view where, std::string_
 
 // ---- connections -------------------------------------------------------------------------------
 
-void append_command(std::string& out, std::span<const std::string_view> words) {
+void append_command(std::string& out, std::span<const std::string_view> args) {
   const auto count = [&](char kind, std::size_t n) {
     const fmt::format_int digits{n};
     out.append(1, kind).append(digits.data(), digits.size()).append("\r\n");
   };
-  count('*', words.size());
-  for (const auto word : words) {
-    count('$', word.size());
-    out.append(word).append("\r\n");
+  count('*', args.size());
+  for (const auto arg : args) {
+    count('$', arg.size());
+    out.append(arg).append("\r\n");
   }
 }
 

@@ -62,7 +62,7 @@ class ReplyReader {
 using dlock::Remedy;
 
 struct ServerError {
-  std::string_view word;  // "READONLY"; empty: unknown
+  std::string_view name;  // "READONLY"; empty: unknown
   Remedy remedy;
   Errc code = Errc::unavailable;
   std::string_view advice{};  // for people; may be empty
@@ -70,7 +70,7 @@ struct ServerError {
 
 // `text` as the server sent it, without the leading '-'. Errors raised inside a script are wrapped
 // differently by each version of Redis (5 and 6: `ERR Error running script (...): ... -READONLY
-// ...`, 7: `READONLY ... script: ...`): the known word is found in all of them.
+// ...`, 7: `READONLY ... script: ...`): the known name is found in all of them.
 ServerError classify(std::string_view text) noexcept;
 
 // "<what> at <where>: <server's text, made printable and short> (<advice>)"
@@ -83,7 +83,7 @@ Error as_login_error(std::string_view what, std::string_view where, std::string_
 // ---- connections -------------------------------------------------------------------------------
 
 // Appends one command in wire format.
-void append_command(std::string& out, std::span<const std::string_view> words);
+void append_command(std::string& out, std::span<const std::string_view> args);
 
 // A connection to a server: commands in, replies out, in the order of the commands. Nothing here
 // waits.

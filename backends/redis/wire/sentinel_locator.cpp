@@ -17,7 +17,7 @@ class Sentinel final : public Question {
   std::optional<Endpoint> master;  // its answer
 
  private:
-  Result<void> ask() override {
+  Result<void> send() override {
     master.reset();
     line_.send({"SENTINEL", "GET-MASTER-ADDR-BY-NAME", options_.master}, no_deadline);
     return {};
@@ -31,7 +31,7 @@ Result<bool> Sentinel::understand(std::size_t n, Reply reply) {
   if (n == 0 && reply.text.starts_with("NOAUTH") && !options_.password.empty()) {
     if (options_.user.empty()) line_.send({"AUTH", options_.password}, no_deadline);
     else line_.send({"AUTH", options_.user, options_.password}, no_deadline);
-    TRY_VOID(ask());
+    TRY_VOID(send());
     return false;
   }
   if (n == 1 && refused)
@@ -55,7 +55,7 @@ class SentinelLocator final : public Locator {
       sentinels_.push_back(std::make_unique<Sentinel>(shared, at));
   }
   Result<Endpoint> find(std::string_view key, Wait) override;
-  void invalidate(const Endpoint&, std::string_view) override { asked_.reset(); }
+  void invalidate(const Endpoint&, std::string_view) override { named_at_.reset(); }
   Result<std::vector<Endpoint>> everyone(Wait wait) override {
     TRY(master, find({}, wait));
     return std::vector{std::move(master)};
@@ -64,7 +64,7 @@ class SentinelLocator final : public Locator {
 
  private:
   // Asks all of them at once, until `enough` agree or no answer is outstanding.
-  void ask(std::size_t enough, Wait wait) {
+  void query(std::size_t enough, Wait wait) {
     std::vector<Question*> questions;
     for (auto& s : sentinels_) {
       s->go_on();  // what arrived after the last decision
@@ -72,7 +72,7 @@ class SentinelLocator final : public Locator {
       s->master.reset();
       questions.push_back(s.get());
     }
-    ask_all(questions, wait, Duration{}, [&] {
+    run_all(questions, wait, Duration{}, [&] {
       return std::any_of(sentinels_.begin(), sentinels_.end(),
                          [&](const auto& s) { return votes(*s) >= enough; });
     });
@@ -85,20 +85,20 @@ class SentinelLocator final : public Locator {
 
   std::vector<std::unique_ptr<Sentinel>> sentinels_;
   Endpoint master_;
-  std::optional<Deadline> asked_;  // when they named master_
+  std::optional<Deadline> named_at_;  // when they named master_
 };
 
 Result<Endpoint> SentinelLocator::find(std::string_view, Wait wait) {
   const Deadline now = Clock::now();
-  if (asked_ && now < later(*asked_, sentinels_count_for)) return master_;
-  asked_.reset();
+  if (named_at_ && now < later(*named_at_, sentinels_count_for)) return master_;
+  named_at_.reset();
   const std::size_t enough = sentinels_.size() / 2 + 1;
-  ask(enough, wait);
+  query(enough, wait);
   std::map<std::string, std::size_t> named;
   std::optional<Error> denied, last;
   for (const auto& s : sentinels_) {
     if (votes(*s) >= enough) {
-      asked_ = now;
+      named_at_ = now;
       return master_ = *s->master;
     }
     if (s->master) {
@@ -120,7 +120,7 @@ Result<Endpoint> SentinelLocator::find(std::string_view, Wait wait) {
 void SentinelLocator::examine(Wait wait, std::vector<Finding>& out) {
   std::size_t agree = 0;
   std::string others;
-  ask(sentinels_.size() + 1, wait);  // all of them
+  query(sentinels_.size() + 1, wait);  // all of them
   for (const auto& s : sentinels_) {
     if (s->master == master_) ++agree;
     else if (s->master) others += fmt::format("; {} names {}", s->at().text(), s->master->text());

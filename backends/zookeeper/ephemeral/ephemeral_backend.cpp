@@ -11,7 +11,7 @@ namespace {
 // Without the record of another holder, which a late request to stop has put into this one's node.
 Reply without_strangers(Reply r) {
   const auto token = r.stat.token();
-  if (r.text.starts_with(revoke_word) && !asks_to_stop(r.text, token, /*names_recur=*/true))
+  if (r.text.starts_with(revoke_mark) && !is_revoked(r.text, token, /*names_recur=*/true))
     r.text.clear();
   return r;
 }
@@ -34,7 +34,7 @@ Result<bool> EphemeralBackend::find_node(Session& s, Place& p, Deadline until) {
   (void)s.sync(path);
   TRY(r, answer(s, "look for our node", s.get(path), until, {ZNONODE}));
   const bool is_ours = r.rc == ZOK && r.stat.owner == s.id() &&
-                       (is_record_of(r.text, p.owner) || r.text.starts_with(revoke_word));
+                       (is_record_of(r.text, p.owner) || r.text.starts_with(revoke_mark));
   if (is_ours) p.set_node(path, r.stat);
   return is_ours;
 }
@@ -64,7 +64,7 @@ Result<std::optional<KeyView>> EphemeralBackend::view_of(const std::string& path
   if (held.empty()) return std::nullopt;
   const Contender& c = held.front();
   HolderView holder = view(c.stat, c.data, c.mode);
-  holder.revoked = asks_to_stop(c.data, holder.token, names_recur());
+  holder.revoked = is_revoked(c.data, holder.token, names_recur());
   KeyView v{.key = key, .fence = holder.token, .holders = {std::move(holder)}};
   v.waiters_known = false;
   return v;

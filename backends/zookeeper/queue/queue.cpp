@@ -78,7 +78,7 @@ std::string node_prefix(Dialect d, const Owner& owner, Mode mode) {
   return guid;
 }
 
-bool looks_sequential(std::string_view name) noexcept {
+bool is_sequential(std::string_view name) noexcept {
   return name.size() >= 10 && digits(name.substr(name.size() - 10));
 }
 
@@ -111,9 +111,9 @@ std::optional<OldMark> parse_old_mark(std::string_view name) {
     return std::nullopt;
   std::string_view rest =
       name.substr(delay_prefix.size(), name.size() - delay_prefix.size() - delay_end.size());
-  const auto word = [&] { return take_word(rest, '-'); };
-  const auto micros = unsigned_digits<std::int64_t>(word());
-  const std::string_view hex = word();
+  const auto field = [&] { return take_word(rest, '-'); };
+  const auto micros = unsigned_digits<std::int64_t>(field());
+  const std::string_view hex = field();
   const auto number = parse_number<std::uint32_t>(hex, 16);
   if (!micros || !number || rest.empty()) return std::nullopt;
   return OldMark{std::string{rest}, static_cast<std::int32_t>(*number)};
@@ -131,7 +131,7 @@ Directory Directory::of(Dialect dialect, const std::vector<std::string>& names) 
     } else if (auto member = parse_member(dialect, name)) {
       d.queue.push_back(std::move(*member));
       // sequential, so it queues here; a node without a number may be a key further down
-    } else if (looks_sequential(name)) {
+    } else if (is_sequential(name)) {
       d.foreign = name;
     }
   }

@@ -45,7 +45,7 @@ std::string guid_of(Dialect, const Owner&);
 // The name to create, to which the server appends its number.
 std::string node_prefix(Dialect, const Owner&, Mode);
 // It ends as the server's numbers do, from any program.
-bool looks_sequential(std::string_view name) noexcept;
+bool is_sequential(std::string_view name) noexcept;
 std::optional<Member> parse_member(Dialect, std::string_view name);
 
 // dlock's own helper nodes beside the queue (dialect sequential): the owner of each slot of a

@@ -136,7 +136,7 @@ Result<std::optional<KeyView>> QueueBackend::view_of(const std::string& path,
   all.key = !key.empty() ? key : queue.key;
   for (const Contender& c : queue.contenders) {
     HolderView h = view(c.stat, c.data, c.mode);
-    h.revoked = asks_to_stop(c.data, h.token, names_recur());
+    h.revoked = is_revoked(c.data, h.token, names_recur());
     if (h.id.empty()) h.id = name_of(c.path).substr(dialect_ == Dialect::kazoo ? 0 : 3, 8);
     if (c.holds) {
       all.fence = std::max(all.fence, h.token);

@@ -115,9 +115,9 @@ QueueWaiter::Step QueueWaiter::claim(const Standing& at) {
   std::vector<Op> ops;
   std::optional<unsigned> new_slot;
   if (permit && !p.slot) {
-    const auto& taken = at.directory.slots;
+    const auto& used = at.directory.slots;
     unsigned slot = 0;
-    while (std::find(taken.begin(), taken.end(), slot) != taken.end()) ++slot;
+    while (std::find(used.begin(), used.end(), slot) != used.end()) ++slot;
     NodeRecord r = NodeRecord::of(request_);
     r.slot = new_slot = slot;
     ops.push_back({Op::Kind::set, p.node, r.text()});  // the one behind us watches this data

@@ -14,19 +14,19 @@ void Proof::attached(Deadline sent, Deadline answered, Duration timeout) {
   if (timeout < timeout_) until_ = std::min(until_, lease_end(sent, timeout));
   timeout_ = timeout;
   attached_ = {sent, answered};
-  heard_.assign(1, attached_);
+  answers_.assign(1, attached_);
   waiting_.clear();
 }
 
-void Proof::heard(Deadline sent, Deadline answered) {
+void Proof::note_answer(Deadline sent, Deadline answered) {
   if (timeout_ == Duration{} || sent < attached_.answered) return;
   // Replies come in the order of the requests. Those close together are as good as one.
-  if (sent - heard_.back().sent >= timeout_ / 64) heard_.push_back({sent, answered});
+  if (sent - answers_.back().sent >= timeout_ / 64) answers_.push_back({sent, answered});
   // Of those half a tick old only the newest matters to later ones.
   const Deadline before = sent - half_tick(timeout_, tick_);
-  const auto old = std::find_if(heard_.begin(), heard_.end(),
+  const auto old = std::find_if(answers_.begin(), answers_.end(),
                                 [&](const Answered& j) { return j.answered > before; });
-  if (old - heard_.begin() > 1) heard_.erase(heard_.begin(), old - 1);
+  if (old - answers_.begin() > 1) answers_.erase(answers_.begin(), old - 1);
 }
 
 void Proof::note(Deadline touch) noexcept { until_ = std::max(until_, lease_end(touch, timeout_)); }
@@ -41,11 +41,11 @@ void Proof::committed(Deadline sent, Deadline answered) {
     waiting_.erase(waiting_.begin(), later_ones - 1);
   }
   const Deadline before = sent - half_tick(timeout_, tick_);
-  const auto j = std::find_if(heard_.rbegin(), heard_.rend(),
+  const auto j = std::find_if(answers_.rbegin(), answers_.rend(),
                               [&](const Answered& a) { return a.answered <= before; });
-  if (j != heard_.rend() && (waiting_.empty() || waiting_.back().sent < j->sent))
+  if (j != answers_.rend() && (waiting_.empty() || waiting_.back().sent < j->sent))
     waiting_.push_back({j->sent, answered});
-  heard(sent, answered);
+  note_answer(sent, answered);
 }
 
 Duration proven_of(Duration ttl, Duration lock_delay, Duration tick) noexcept {

@@ -53,8 +53,8 @@ class Proof {
 
   // The session was created, or resumed, by a request sent then: begins anew.
   void attached(Deadline sent, Deadline answered, Duration timeout);
-  void heard(Deadline sent, Deadline answered);      // the server answered a request
-  void committed(Deadline sent, Deadline answered);  // a write was committed
+  void note_answer(Deadline sent, Deadline answered);  // the server answered a request
+  void committed(Deadline sent, Deadline answered);    // a write was committed
   Deadline until() const noexcept { return until_; }
 
  private:
@@ -67,7 +67,7 @@ class Proof {
   Deadline until_{};
   Answered attached_{};
   // candidates for j, ascending, thinned out; as far back as a later write may need
-  std::vector<Answered> heard_;
+  std::vector<Answered> answers_;
   std::vector<Answered> waiting_;  // writes as i: `sent` is that of their j; ascending
 };
 

@@ -22,7 +22,7 @@ namespace {
 // One process at a time on a session: two would disconnect each other for ever. An abstract name is
 // free again when its process ends, however it does. (Processes on other machines are not held off;
 // they meet the same error as at every broken connection.)
-Fd take_turn(std::int64_t session, Deadline until) {
+Fd await_turn(std::int64_t session, Deadline until) {
   sockaddr_un name{};
   name.sun_family = AF_UNIX;
   const std::string text =
@@ -48,7 +48,7 @@ std::uint64_t next_number() {
 Session::Session(const Options& o, Duration timeout, const std::optional<Ticket>& ticket,
                  Duration lock_delay)
     : options_(o),
-      asked_(timeout),
+      requested_(timeout),
       // A silent server is left for the next one sooner than the library would, which gives it two
       // thirds of the timeout.
       patience_(std::max<Duration>(
@@ -66,7 +66,7 @@ Result<void> Session::set_servers(const std::string& servers) {
   id.client_id = resumed_.id;
   resumed_.password.copy(id.passwd, sizeof id.passwd);
   zoo_set_debug_level(static_cast<ZooLogLevel>(0));
-  const auto ms = std::chrono::ceil<std::chrono::milliseconds>(asked_).count();
+  const auto ms = std::chrono::ceil<std::chrono::milliseconds>(requested_).count();
   const auto watcher = [](zhandle_t*, int type, int state, const char*, void* session) {
     if (type == ZOO_SESSION_EVENT) static_cast<Session*>(session)->on_state(state);
   };
@@ -163,10 +163,10 @@ Session::Wake Session::pump(Deadline until, int interrupt_fd) {
   for (const std::uint64_t before = news_;;) {
     int fd = -1, interest = 0;
     timeval tv{};
-    const Deadline asked = Clock::now();
+    const Deadline sent = Clock::now();
     zookeeper_interest(handle_, &fd, &interest, &tv);  // its errors are in the state afterwards
     if (left()) fd = -1;
-    note_descriptor(fd, asked);
+    note_descriptor(fd, sent);
     if (news_ != before || over()) return Wake::event;
     Deadline wake = std::min<Deadline>(until, Clock::now() + std::chrono::seconds{tv.tv_sec} +
                                                   std::chrono::microseconds{tv.tv_usec});
@@ -200,7 +200,7 @@ Result<void> Session::connect(Deadline until, int interrupt_fd) {
     return fail(Errc::unavailable, fmt::format("{}: {}", options_.where, why));
   };
   if (resumed_.id != 0 && !turn_) {
-    turn_ = take_turn(resumed_.id, std::min(until, later(Clock::now(), options_.op_timeout)));
+    turn_ = await_turn(resumed_.id, std::min(until, later(Clock::now(), options_.op_timeout)));
     if (!turn_) return unavailable("another process is using this handle");
   }
   listen(Deadline{});  // what has arrived meanwhile: events, or the end of the connection

@@ -79,7 +79,7 @@ class Session {
   bool connected() const { return state() == State::connected; }
   std::int64_t id() const;
   Ticket ticket() const;
-  Duration asked() const noexcept { return asked_; }
+  Duration requested() const noexcept { return requested_; }
   // as negotiated; valid once connected
   Duration timeout() const;
   // For longer than that servers have ended each connection instead of answering. They do not serve
@@ -160,7 +160,7 @@ class Session {
   void watch_socket();
 
   const Options& options_;
-  Duration asked_, patience_;
+  Duration requested_, patience_;
   const Ticket resumed_;  // id 0: a new session
   Proof proof_;
   bool keep_ = false;

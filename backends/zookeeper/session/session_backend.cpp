@@ -44,7 +44,7 @@ void SessionBackend::end_session(Line& l) {
   const bool holds = std::any_of(places_.begin(), places_.end(), [&](const Place& p) {
     return on(p) && p.granted() && (!p.given_up || p.lock_delay > Duration{});
   });
-  l.session->keep(holds || l.taken_up);
+  l.session->keep(holds || l.resumed);
   for (const Place& p : places_)  // the session lives on: waiters in it must not
     if (holds && on(p) && !p.granted() && l.session->connected()) l.session->remove(p.node);
   closed_requests_ += l.session->requests;
@@ -66,7 +66,7 @@ Result<Session*> SessionBackend::connected(Line& l, Deadline until, int interrup
     if (ok && l.session->connected()) return l.session.get();
     if (ok) continue;
     if (l.session->turned_away()) {
-      TRY_VOID(retime(l, l.session->asked()));
+      TRY_VOID(retime(l, l.session->requested()));
       continue;
     }
     const bool denied = ok.error().code == Errc::denied;
@@ -82,16 +82,16 @@ Result<Line*> SessionBackend::line_for(const Request& r, Deadline until, int int
   const Duration given = session->timeout();
   if (given == l.timeout()) return &l;
   const bool least = given > l.timeout();
-  std::string asked = fmt::format("--ttl {}", format_duration(l.ttl)), hint;
+  std::string wanted = fmt::format("--ttl {}", format_duration(l.ttl)), hint;
   if (l.lock_delay > Duration{}) {
-    asked = fmt::format("--lock-delay {} and {} make a session of {}",
-                        format_duration(l.lock_delay), asked, format_duration(l.timeout()));
+    wanted = fmt::format("--lock-delay {} and {} make a session of {}",
+                         format_duration(l.lock_delay), wanted, format_duration(l.timeout()));
     if (!least && given > l.ttl)
       hint = fmt::format("; --lock-delay up to {} fits", format_duration(given - l.ttl));
   }
   close(l);
   return fail(Errc::usage, fmt::format("{}: sessions of {} last {} {} (its {}SessionTimeout){}",
-                                       asked, options_.where, least ? "at least" : "at most",
+                                       wanted, options_.where, least ? "at least" : "at most",
                                        least ? format_duration_up(given) : format_duration(given),
                                        least ? "min" : "max", hint));
 }
@@ -136,7 +136,7 @@ Result<Renewal> SessionBackend::renew_in(const Lease& lease, Duration ttl, bool 
                 "session was made; release it, and acquire anew");
   const bool too_long = whole_ms(ttl) > l.ttl;
   const Duration timeout = ends_with_ttl && !too_long ? whole_ms(ttl) : l.timeout();
-  if (l.session->asked() != timeout) { TRY_VOID(retime(l, timeout)); }
+  if (l.session->requested() != timeout) { TRY_VOID(retime(l, timeout)); }
   for (;;) {
     Session& s = *l.session;
     TRY_VOID(s.connect(until));
@@ -152,28 +152,28 @@ Result<Renewal> SessionBackend::renew_in(const Lease& lease, Duration ttl, bool 
                       format_duration(ttl), format_duration(l.ttl), format_duration(l.ttl)));
     // Resumed for less: the lease ends sooner, and the next renewal says why.
     if (const Deadline end = s.proof().until() - p->lock_delay;
-        s.timeout() < s.asked() && !ends_with_ttl && end < p->until) {
+        s.timeout() < s.requested() && !ends_with_ttl && end < p->until) {
       Lease sooner = lease_of(*p, Clock::now());
       p->until = sooner.deadline = end;
       return Kept{std::move(sooner)};
     }
-    if (s.timeout() < s.asked())
+    if (s.timeout() < s.requested())
       return fail(Errc::usage,
                   fmt::format("--ttl {}: sessions of {} last at most {} (its maxSessionTimeout)",
                               format_duration(ttl), options_.where, format_duration(s.timeout())));
     const Session::Call proof = s.multi({{Op::Kind::check, p->node, {}, p->version}});
     watch(s, *p);
-    TRY_VOID(done(s, "renew", {&proof, &p->look}, until));
-    const Reply &proved = proof.reply(), &seen = p->look.reply();
-    if (unknown(proved.rc) || unknown(seen.rc)) continue;  // connect() ensures that this ends
-    const bool replaced = seen.rc == ZOK && seen.stat.token() != p->token;
-    if (proved.rc == ZNONODE || seen.rc == ZNONODE || replaced) {
+    TRY_VOID(done(s, "renew", {&proof, &p->reading}, until));
+    const Reply &proved = proof.reply(), &read = p->reading.reply();
+    if (unknown(proved.rc) || unknown(read.rc)) continue;  // connect() ensures that this ends
+    const bool replaced = read.rc == ZOK && read.stat.token() != p->token;
+    if (proved.rc == ZNONODE || read.rc == ZNONODE || replaced) {
       forget(*p);
       return Lost{"its node was removed"};
     }
-    if (seen.rc != ZOK) return fail(server_error(options_, "renew", seen.rc));
+    if (read.rc != ZOK) return fail(server_error(options_, "renew", read.rc));
     if (proved.rc == ZBADVERSION) {  // another client wrote to it: a revocation
-      p->version = seen.stat.version;
+      p->version = read.stat.version;
       continue;
     }
     if (proved.rc != ZOK) return fail(server_error(options_, "renew", proved.rc));
@@ -187,11 +187,11 @@ Result<Renewal> SessionBackend::renew_in(const Lease& lease, Duration ttl, bool 
     p->ttl = ttl;
     if (ends_with_ttl) {
       p->lock_delay = Duration{};
-      say_timeout(s, *p, seen.text, timeout, until);
+      say_timeout(s, *p, read.text, timeout, until);
     }
     const Lease kept = lease_of(*p, proved.sent);
     p->until = kept.deadline;
-    return Kept{kept, asks_to_stop(seen.text, p->token, names_recur())};
+    return Kept{kept, is_revoked(read.text, p->token, names_recur())};
   }
 }
 
@@ -200,7 +200,7 @@ void SessionBackend::watch(Session& s, Place& p) {
     s.forget(p.watch);
     p.watch = s.new_watch();
   }
-  p.look = s.get(p.node, p.watch);
+  p.reading = s.get(p.node, p.watch);
 }
 
 // What a node that nobody has touched answers to the request that watches it says nothing new; no
@@ -211,9 +211,9 @@ bool SessionBackend::alarmed(const Lease& lease) {
   Session& s = *p->line->session;
   s.listen(Deadline{});
   if (!s.connected() || p->watch == 0 || s.fired(p->watch)) return true;
-  if (!p->look.done()) return false;
-  const Reply& seen = p->look.reply();
-  return seen.rc != ZOK || seen.stat.version != p->version || seen.stat.token() != p->token;
+  if (!p->reading.done()) return false;
+  const Reply& read = p->reading.reply();
+  return read.rc != ZOK || read.stat.version != p->version || read.stat.token() != p->token;
 }
 
 Result<Renewal> SessionBackend::prove(Place& p, Deadline sent) {
@@ -261,7 +261,7 @@ Result<Released> SessionBackend::release(const Lease& lease, std::optional<RunEn
     forget(*p);
     const bool empty = std::none_of(places_.begin(), places_.end(),
                                     [&](const Place& other) { return other.line == &l; });
-    if (l.owner && empty && !l.taken_up) close(l);
+    if (l.owner && empty && !l.resumed) close(l);
     return by_us ? Released::yes : Released::was_not_held;
   };
   for (;;) {
@@ -271,9 +271,9 @@ Result<Released> SessionBackend::release(const Lease& lease, std::optional<RunEn
     if (names_recur()) {
       // Remaining race: 1. we look, and it is ours; 2. an operator removes it by force; 3. another
       // creates its own; 4. our deletion hits that.
-      const Session::Call look = s.exists(p->node);
-      TRY_VOID(done(s, "release", {&look}, until));
-      const Reply& now = look.reply();
+      const Session::Call reading = s.exists(p->node);
+      TRY_VOID(done(s, "release", {&reading}, until));
+      const Reply& now = reading.reply();
       if (unknown(now.rc)) continue;
       if (now.rc == ZNONODE || (now.rc == ZOK && now.stat.token() != p->token)) return over(false);
     }

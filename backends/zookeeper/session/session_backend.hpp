@@ -22,7 +22,7 @@ struct Line {
   Duration ttl{}, lock_delay{};      // ttl zero: unknown, by a handle of 0.1.0
   std::unique_ptr<Session> session;  // null: none yet, or it is over
   // by its handle: it may hold other keys, so it is never closed, and ends by its timeout
-  bool taken_up = false;
+  bool resumed = false;
 
   Duration timeout() const { return ttl + lock_delay; }
 };
@@ -53,7 +53,7 @@ struct Place {
   std::int32_t version = 0;        // of its data
   std::optional<unsigned> slot{};  // it is ours
   WatchId watch = 0;               // on the node itself, while it holds
-  Session::Call look;              // the request that set it, perhaps without an answer yet
+  Session::Call reading;           // the request that set it, perhaps without an answer yet
   // released, cancelled or left, answered or not: its owner is not used any more
   bool given_up = false;
 

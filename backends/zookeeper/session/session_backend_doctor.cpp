@@ -22,7 +22,7 @@ using Level = Finding::Level;
 namespace {
 
 // One request, one reply, then the server closes. Empty: no reply in time.
-std::string ask(const Url::Host& at, std::string_view word) {
+std::string query(const Url::Host& at, std::string_view command) {
   const Deadline until = later(Clock::now(), 1s);
   const auto addresses = look_up(at.name, at.port.value_or(0), until);
   if (!addresses) return {};
@@ -30,7 +30,7 @@ std::string ask(const Url::Host& at, std::string_view word) {
     const Fd fd{::socket(a.bytes.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
     (void)::connect(fd.get(), a.get(), a.size);  // in progress, or wait() fails
     if (!wait_for(fd.get(), POLLOUT, {until}) ||
-        ::send(fd.get(), word.data(), word.size(), MSG_NOSIGNAL) < 0)
+        ::send(fd.get(), command.data(), command.size(), MSG_NOSIGNAL) < 0)
       continue;
     std::string text;
     char block[4096];
@@ -100,7 +100,7 @@ void servers(const Options& o, Findings& found) {
   std::string modes;
   for (const Url::Host& server : o.servers) {
     const std::string one = fmt::format("{}:{}", server.name, *server.port);
-    const std::string srvr = ask(server, "srvr"), mode = field(srvr, "Mode", ": ");
+    const std::string srvr = query(server, "srvr"), mode = field(srvr, "Mode", ": ");
     all = all && !srvr.empty();
     some = some || !mode.empty();
     modes += fmt::format("{}{} {}", modes.empty() ? "" : ", ", one,
@@ -110,7 +110,7 @@ void servers(const Options& o, Findings& found) {
     if (const std::string version = field(srvr, "Zookeeper version", ": "); !version.empty())
       found.add("version of " + one, version, good_if(!old(version), Level::bad),
                 "3.5 or newer is needed");
-    const std::string conf = ask(server, "conf");
+    const std::string conf = query(server, "conf");
     if (!srvr.empty() || number(conf, "tickTime")) limits(o, one, conf, found);
   }
   found.add("servers", modes, !all ? Level::warning : good_if(some, Level::unknown),
@@ -134,9 +134,9 @@ Result<std::vector<Finding>> SessionBackend::doctor() {
   const Deadline sent = Clock::now();
   const Session::Call write = s.multi({{Op::Kind::check, "/"}});
   const bool quorum = s.finish({&write}, op_deadline()) && write.reply().rc == ZOK;
-  const Duration took = std::chrono::ceil<Duration>(Clock::now() - sent);
+  const Duration elapsed = std::chrono::ceil<Duration>(Clock::now() - sent);
   found.add("quorum",
-            quorum ? fmt::format("a write was committed in {}", format_duration(took))
+            quorum ? fmt::format("a write was committed in {}", format_duration(elapsed))
                    : "a write was not committed",
             good_if(quorum, Level::bad),
             "no majority of the servers works together: no lock can be taken or kept");
@@ -163,7 +163,7 @@ Result<std::vector<Finding>> SessionBackend::doctor() {
   if (!options_.auth.empty() && !options_.all_loopback)
     found.add("login", "the credential is sent unencrypted", Level::warning,
               "a private network or a tunnel; this client has no TLS");
-  return found.take();
+  return found.extract();
 }
 
 }  // namespace dlock::zookeeper

@@ -178,7 +178,7 @@ Result<Place*> SessionBackend::ours(const Lease& lease, Deadline until) {
     // unknown: one that is not too short for what another process does with this handle
     const Duration timeout = l.ttl == Duration{} ? Duration{std::chrono::minutes{1}} : l.timeout();
     l.session = std::make_unique<Session>(options_, timeout, ticket, l.lock_delay);
-    l.taken_up = true;
+    l.resumed = true;
   }
   const auto without_line = [&](Result<Place*> outcome) {
     close(l);
@@ -207,7 +207,7 @@ Result<Place*> SessionBackend::ours(const Lease& lease, Deadline until) {
 // finds another version and reads the node again.
 void SessionBackend::say_timeout(Session& s, Place& p, std::string_view data, Duration timeout,
                                  Deadline until) {
-  if (data.starts_with(revoke_word)) return;  // the request stays
+  if (data.starts_with(revoke_mark)) return;  // the request stays
   auto record = NodeRecord::parse(data);
   if (!record || record->timeout == timeout) return;
   record->timeout = timeout;

@@ -33,7 +33,7 @@ struct Session::Callbacks {
     ++s->session->news_;
     const Deadline now = Clock::now();
     if (rc == ZOK && s->write) s->session->proof_.committed(s->reply.sent, now);
-    else if (!unknown(rc)) s->session->proof_.heard(s->reply.sent, now);
+    else if (!unknown(rc)) s->session->proof_.note_answer(s->reply.sent, now);
     if (rc == ZOK) keep(s->reply);
     if (s->forgotten) delete s;
   }

@@ -26,8 +26,8 @@ Result<Progress> SessionWaiter::poll(Duration slice) {
 }
 
 SessionWaiter::Step SessionWaiter::step(Deadline end) {
-  TRY(taken, place());
-  Place& p = *taken;
+  TRY(found, place());
+  Place& p = *found;
   Session& s = *p.line->session;
   if (!p.granted()) return turn(s, p, end);
   s.forget(std::exchange(p.watch, 0));  // so that the node is read again

@@ -30,7 +30,7 @@ TEST_CASE("etcd HTTP: an answer in pieces of any size") {
     CHECK(reader.status() == 200);
     CHECK(reader.date() == 1795668398);
     CHECK(reader.stays_open());
-    CHECK(reader.take_body() == "hello");
+    CHECK(reader.extract_body() == "hello");
   }
 }
 
@@ -39,10 +39,10 @@ TEST_CASE("etcd HTTP: a stream, a close, a cut, no HTTP, two answers") {
   REQUIRE(stream.feed("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"));
   CHECK(stream.has_head());
   REQUIRE(stream.feed("4\r\n{}\n{\r\n"));
-  CHECK(stream.take_line() == "{}");
-  CHECK_FALSE(stream.take_line());
+  CHECK(stream.next_line() == "{}");
+  CHECK_FALSE(stream.next_line());
   REQUIRE(stream.feed("2\r\n}\n\r\n"));
-  CHECK(stream.take_line() == "{}");
+  CHECK(stream.next_line() == "{}");
   CHECK_FALSE(stream.complete());
   CHECK_FALSE(stream.end());
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "etcd/options.hpp"
+#include "etcd/client/client.hpp"
 #include <catch2/catch.hpp>
 #include "etcd/factory.hpp"
 

@@ -210,17 +210,17 @@ TEST_CASE("a line of the tail, and each byte of it that is changed or missing") 
   CHECK(text.substr(6 + 16) == " W " + zeros + " P 4 7 - 0 who\n");
   const std::string line = text.substr(6), two = line + line;
   std::string_view rest = two;
-  CHECK(take_tail_line(rest) == w);
-  CHECK(take_tail_line(rest) == w);
+  CHECK(parse_tail_line(rest) == w);
+  CHECK(parse_tail_line(rest) == w);
   CHECK(rest.empty());
-  CHECK_FALSE(take_tail_line(rest));
+  CHECK_FALSE(parse_tail_line(rest));
   for (std::size_t i = 0; i < line.size(); ++i) {
     rest = std::string_view{line}.substr(0, i);
-    CHECK_FALSE(take_tail_line(rest));
+    CHECK_FALSE(parse_tail_line(rest));
     std::string bad = line;
     bad[i] = static_cast<char>(bad[i] ^ 1);
     rest = bad;
-    CHECK_FALSE(take_tail_line(rest));
+    CHECK_FALSE(parse_tail_line(rest));
   }
   // What belongs into a slot.
   for (const LockState::Waiter& other :
@@ -229,7 +229,7 @@ TEST_CASE("a line of the tail, and each byte of it that is changed or missing") 
     text.clear();
     encode_tail_line(other, text);
     rest = text;
-    CHECK_FALSE(take_tail_line(rest));
+    CHECK_FALSE(parse_tail_line(rest));
   }
 }
 

@@ -45,11 +45,11 @@ void http(std::string_view bytes) {
   while (!bytes.empty()) {
     if (!reader.feed(bytes.substr(0, piece))) return;
     bytes.remove_prefix(std::min(piece, bytes.size()));
-    if (const auto line = reader.take_line()) answer(*line);
+    if (const auto line = reader.next_line()) answer(*line);
   }
   (void)reader.end();
   (void)reader.stays_open();
-  answer(reader.take_body());
+  answer(reader.extract_body());
 }
 
 const Added added_http{"etcd_http", http}, added_answer{"etcd_answer", answer},

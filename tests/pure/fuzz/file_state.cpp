@@ -65,12 +65,12 @@ void file_state(std::string_view text) {
 }
 
 void file_tail(std::string_view text) {
-  while (auto w = file::take_tail_line(text)) {
+  while (auto w = file::parse_tail_line(text)) {
     w->meta = written(w->meta);
     std::string line;
     file::encode_tail_line(*w, line);
     std::string_view rest = line;
-    const auto again = file::take_tail_line(rest);
+    const auto again = file::parse_tail_line(rest);
     must(again == w && rest.empty(), "a line that dlock wrote is read as another one");
   }
 }

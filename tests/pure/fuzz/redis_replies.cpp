@@ -13,7 +13,7 @@ namespace {
 
 void records(const redis::Reply& reply, int depth) {
   must(depth < 20, "a reply is nested without end");
-  (void)redlock::parse_seen(reply);
+  (void)redlock::parse_state(reply);
   if (const auto holder = redis::parse_holder(reply.text))
     for (const Micros now : {Micros{0}, Micros{1} << 50}) (void)redis::view_of(*holder, now);
   (void)redis::parse_waiter(reply.text);

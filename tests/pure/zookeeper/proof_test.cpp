@@ -43,7 +43,7 @@ TEST_CASE("a session is proven from its creation on, once a write was committed 
 
 TEST_CASE("replies alone, or a single write, extend no proof") {
   Proof p = fresh(1s);
-  for (int i = 1; i < 50; ++i) p.heard(zero + i * 100ms, zero + i * 100ms + rtt);
+  for (int i = 1; i < 50; ++i) p.note_answer(zero + i * 100ms, zero + i * 100ms + rtt);
   CHECK(p.until() == lease_end(zero, timeout));
   p.committed(zero + 5s, zero + 5s + rtt);
   CHECK(p.until() == lease_end(zero, timeout));
@@ -51,13 +51,13 @@ TEST_CASE("replies alone, or a single write, extend no proof") {
 
 TEST_CASE("two writes prove a request sent and answered half a tick before the first of them") {
   Proof p = fresh(1s);
-  for (int i = 1; i < 50; ++i) p.heard(zero + i * 100ms, zero + i * 100ms + rtt);
+  for (int i = 1; i < 50; ++i) p.note_answer(zero + i * 100ms, zero + i * 100ms + rtt);
   renew(p, zero + 5s);
   CHECK(after(p, zero) <= 4500ms + timeout - drift(timeout));  // half a tick
   CHECK(after(p, zero) >= 4000ms + timeout - drift(timeout));
   // The second was sent before the reply to the first: it proves no more than the first.
   Proof q = fresh(1s);
-  q.heard(zero + 4s, zero + 4s + rtt);
+  q.note_answer(zero + 4s, zero + 4s + rtt);
   q.committed(zero + 5s, zero + 6s);
   q.committed(zero + 5s + rtt, zero + 6s);
   CHECK(q.until() == lease_end(zero, timeout));

@@ -171,7 +171,7 @@ TEST_CASE(
     CHECK(number(beside) > number(theirs));
     CHECK(beside.find("__WRIT__") == beside.npos);
     CHECK(beside.find("__READ__") == beside.npos);
-    CHECK_FALSE(looks_sequential(beside));
+    CHECK_FALSE(is_sequential(beside));
   }
 }
 

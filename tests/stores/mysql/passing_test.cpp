@@ -24,8 +24,8 @@ class Scene {
   // One contender, with a session of its own. One that is not asked any more is a stopped one.
   struct Contender {
     std::unique_ptr<Connection> connection;
-    LeaseTable::Asking asking;
-    const Owner& owner() const { return asking.ask.owner; }
+    LeaseTable::Attempt attempt;
+    const Owner& owner() const { return attempt.request.owner; }
   };
   Contender contender(Mode mode, unsigned limit = 2) {
     Contender c;
@@ -34,14 +34,14 @@ class Scene {
     o.database = database_.name();
     o.op_timeout = 30s;
     c.connection = must(Connection::open(o, {"127.0.0.1", database_.port(), {}}, 30s));
-    c.asking = {
-        .name = "k", .key = "k", .ask = {.owner = Owner::random(), .mode = mode, .ttl = ttl}};
-    if (mode == Mode::permit) c.asking.ask.limit = limit;
+    c.attempt = {
+        .name = "k", .key = "k", .request = {.owner = Owner::random(), .mode = mode, .ttl = ttl}};
+    if (mode == Mode::permit) c.attempt.request.limit = limit;
     return c;
   }
   LeaseTable::Answered answer(Contender& c) {
     set_clock(c);
-    return must(table_.acquire(*c.connection, c.asking, soon()));
+    return must(table_.acquire(*c.connection, c.attempt, soon()));
   }
   bool granted(Contender& c) {
     return std::holds_alternative<LockState::Granted>(answer(c).answer);

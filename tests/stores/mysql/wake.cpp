@@ -26,12 +26,12 @@ Deadline soon() { return Clock::now() + 10s; }
 struct Party {
   explicit Party(Database& db) : connection(connect_as_root(server().socket(), db.name())) {}
 
-  LeaseTable::Answered ask(bool untried = true) {
-    LeaseTable::Asking a{.name = "k",
-                         .key = "k",
-                         .ask = {.owner = owner, .ttl = 60'000'000},
-                         .untried = untried,
-                         .first = first};
+  LeaseTable::Answered request(bool untried = true) {
+    LeaseTable::Attempt a{.name = "k",
+                          .key = "k",
+                          .request = {.owner = owner, .ttl = 60'000'000},
+                          .untried = untried,
+                          .first = first};
     first = false;
     auto out = must(table.acquire(*connection, a, soon()));
     if (std::holds_alternative<LockState::Granted>(out.answer)) known = out.known;
@@ -61,7 +61,7 @@ void join_by_hand(Database& db) {
 void prepare(Database& db) {
   db.sql(schema::lease);
   Party p{db};
-  REQUIRE(granted(p.ask()));
+  REQUIRE(granted(p.request()));
   REQUIRE(p.release());
 }
 
@@ -73,21 +73,21 @@ TEST_CASE(
   Database db{server()};
   prepare(db);
   Party h{db}, v{db};
-  REQUIRE(granted(h.ask()));
+  REQUIRE(granted(h.request()));
   const std::string bell = h.known.wake;
   CHECK(db.value("SELECT wake FROM dlock_lock") == bell);
   CHECK(free_lock(db, bell) == "0");
-  const auto waits = v.ask();
+  const auto waits = v.request();
   REQUIRE_FALSE(granted(waits));
   CHECK(waits.target.lock == bell);
   CHECK(db.value("SELECT waiters FROM dlock_lock") == "1");
   CHECK(h.release());
   CHECK(free_lock(db, bell) == "1");  // a level, not an edge: a later waiter gets it, too
-  REQUIRE(granted(v.ask()));
+  REQUIRE(granted(v.request()));
   CHECK(db.value("SELECT waiters FROM dlock_lock") == "0");
   CHECK(v.release());
   h.owner = Owner::random();
-  REQUIRE(granted(h.ask()));
+  REQUIRE(granted(h.request()));
   CHECK(h.known.wake != bell);
   CHECK(free_lock(db, bell) == "1");
 }
@@ -97,7 +97,7 @@ TEST_CASE(
   Database db{server()};
   prepare(db);
   Party h{db}, v{db};
-  REQUIRE(granted(h.ask()));
+  REQUIRE(granted(h.request()));
   const std::string bell = h.known.wake;
   join_by_hand(db);  // a row without a mark: its owner has not read yet
   const auto before = h.connection->exchanges();
@@ -105,7 +105,7 @@ TEST_CASE(
   CHECK(h.connection->exchanges() == before + 1);
   CHECK(free_lock(db, bell) == "0");
   db.sql("DELETE FROM dlock_wait; UPDATE dlock_lock SET waiters=1");
-  CHECK(granted(v.ask()));
+  CHECK(granted(v.request()));
 }
 
 TEST_CASE(
@@ -115,7 +115,7 @@ TEST_CASE(
   prepare(db);
   Party w{db};
   db.sql("UPDATE dlock_lock SET waiters=1");
-  REQUIRE(granted(w.ask()));
+  REQUIRE(granted(w.request()));
   CHECK(db.value("SELECT CONCAT(waiters,wake) FROM dlock_lock") == "0");
   CHECK(w.release());
 
@@ -123,7 +123,7 @@ TEST_CASE(
   Party c{db};
   auto other = connect_as_root(server().socket(), db.name());
   must(other->query("test", "START TRANSACTION; SELECT * FROM dlock_lock FOR UPDATE", soon()));
-  auto clearing = std::async(std::launch::async, [&] { return c.ask(false); });
+  auto clearing = std::async(std::launch::async, [&] { return c.request(false); });
   const std::string writes = fmt::format(
       "SELECT COUNT(*) FROM information_schema.processlist WHERE INFO LIKE 'UPDATE dlock_lock l "
       "SET state=%' AND DB='{}'",
@@ -140,10 +140,10 @@ TEST_CASE("4: a waiter that reads no mark writes it") {
   Database db{server()};
   prepare(db);
   Party h{db}, v{db};
-  REQUIRE(granted(h.ask()));
-  REQUIRE_FALSE(granted(v.ask()));
+  REQUIRE(granted(h.request()));
+  REQUIRE_FALSE(granted(v.request()));
   db.sql("UPDATE dlock_lock SET waiters=0");
-  REQUIRE_FALSE(granted(v.ask(false)));
+  REQUIRE_FALSE(granted(v.request(false)));
   CHECK(db.value("SELECT waiters FROM dlock_lock") == "1");
 }
 
@@ -182,27 +182,27 @@ TEST_CASE(
   Database db{server()};
   prepare(db);
   Party h{db}, slow{db}, quick_one{db};
-  REQUIRE(granted(h.ask()));
+  REQUIRE(granted(h.request()));
   db.sql(
       fmt::format("CREATE TRIGGER slow AFTER INSERT ON dlock_wait FOR EACH ROW SET "
                   "@x=IF(NEW.owner='{}',GET_LOCK('t:{}',10),0)",
                   slow.owner.hex(), db.name()));
   db.sql(fmt::format("DO GET_LOCK('t:{}',0)", db.name()));
-  auto joining = std::async(std::launch::async, [&] { return slow.ask(); });
+  auto joining = std::async(std::launch::async, [&] { return slow.request(); });
   const std::string inserts = fmt::format(
       "SELECT COUNT(*) FROM information_schema.processlist WHERE STATE='User lock' AND DB='{}'",
       db.name());
   for (const Deadline until = soon(); db.value(inserts) == "0" && Clock::now() < until;)
     ::usleep(1000);
   REQUIRE(db.value(inserts) == "1");
-  REQUIRE_FALSE(granted(quick_one.ask()));
+  REQUIRE_FALSE(granted(quick_one.request()));
   const auto ticket = [&](const Owner& o) {
     return std::stoll(
         db.value(fmt::format("SELECT ticket FROM dlock_wait WHERE owner='{}'", o.hex())));
   };
   const auto later_one = ticket(quick_one.owner);
   CHECK(h.release());
-  auto asks = std::async(std::launch::async, [&] { return quick_one.ask(); });
+  auto asks = std::async(std::launch::async, [&] { return quick_one.request(); });
   const std::string deletes = fmt::format(
       "SELECT COUNT(*) FROM information_schema.processlist WHERE INFO LIKE 'DELETE w FROM%' AND "
       "DB='{}'",
@@ -215,7 +215,7 @@ TEST_CASE(
   REQUIRE_FALSE(granted(joining.get()));
   CHECK(ticket(slow.owner) < later_one);
   CHECK(quick_one.release());
-  CHECK(granted(slow.ask(false)));
+  CHECK(granted(slow.request(false)));
 }
 
 TEST_CASE("a waiter that comes at any moment of short holds is woken by their end") {

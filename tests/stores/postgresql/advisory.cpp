@@ -85,7 +85,7 @@ TEST_CASE("advisory: what its URL may say") {
     return r ? "" : r.error().message;
   };
   const auto& [lease, advisory] = postgresql::recipes;
-  for (const auto kind : postgresql::key_kinds)
+  for (const auto kind : {"hashtext", "hashtextextended", "int8", "int4,int4", "crc32"})
     CHECK(wrong(fmt::format("?key={}", kind), advisory).empty());
   CHECK(wrong("?key=md5", advisory) ==
         "backend URL 'postgresql://h/d?key=md5': key is 'md5'; allowed is hashtext, "

@@ -334,7 +334,7 @@ TEST_CASE("ephemeral: a late request to stop asks no later holder, which stays w
   const auto late = far.open(500ms, "ephemeral");
   RawZookeeper raw{shared_zookeeper().url()};
   const Lease first = acquire_or_fail(*holder, ask());
-  far.proxy.hold(std::string{zookeeper::revoke_word});
+  far.proxy.hold(std::string{zookeeper::revoke_mark});
   // unanswered, so whether it was carried out is unknown
   REQUIRE_FALSE(late->revoke(key()));
   REQUIRE(far.proxy.holds_one());
@@ -343,7 +343,7 @@ TEST_CASE("ephemeral: a late request to stop asks no later holder, which stays w
   REQUIRE(second.token > first.token);
   far.proxy.let_go();
   const auto arrived = [&] {
-    return raw.get(far.chroot + "/k").text.starts_with(zookeeper::revoke_word);
+    return raw.get(far.chroot + "/k").text.starts_with(zookeeper::revoke_mark);
   };
   for (const Deadline end = Clock::now() + 30s; !arrived() && Clock::now() < end;) ::usleep(2000);
   REQUIRE(arrived());

@@ -24,13 +24,13 @@ return 0
 --     start, each or ''}  owners cut to their first digits
 local most = tonumber(ARGV[1])
 local fields, count, in_force, ended = call('HGETALL', lock), 0, {}, {}
-local told, start = { fence = '', revoke = '', last = '' }, ''
+local known, start = { fence = '', revoke = '', last = '' }, ''
 for i = 1, #fields, 2 do
   local name, value = fields[i], fields[i + 1]
   if name == 'version' and value ~= '1' then
     return other_layout(value)
-  elseif told[name] then
-    told[name] = value
+  elseif known[name] then
+    known[name] = value
   elseif name == 'start' then
     local at, keep_until = string.match(value, '^(%d+)|(%d+)|')
     if at and tonumber(keep_until) > now then start = at end
@@ -63,7 +63,7 @@ if queue then
     end
   end
 end
-return { now, told.fence, count, in_force, waiters, waiting, told.revoke, told.last, start }
+return { now, known.fence, count, in_force, waiters, waiting, known.revoke, known.last, start }
 
 --- starts
 -- The newest start that was noted. KEYS lock   -> {now, start or '', keep until}

@@ -18,7 +18,7 @@
 namespace dlock {
 
 // What was read of a key, for a contender.
-struct SqlLeaseSeen {
+struct SqlLeaseRow {
   bool exists = false;
   std::uint64_t version = 0;
   Micros now = 0, updated = 0;
@@ -36,9 +36,9 @@ struct SqlLeaseSeen {
 };
 
 // Read behind a wait. `obtained`: whether what was waited for came.
-struct SqlLeaseHeard {
+struct SqlLeaseWaited {
   bool obtained;
-  SqlLeaseSeen seen;
+  SqlLeaseRow row;
 };
 
 // The row as our grant or renewal left it.
@@ -67,14 +67,14 @@ struct SqlLeaseAnswered {
   std::optional<LockState::Holder> in_the_way;
 };
 
-struct SqlLeaseAsking {
+struct SqlLeaseAttempt {
   std::string name;  // in the store
   std::string key;   // the full one
-  LockState::Ask ask;
+  LockState::Ask request;
   bool untried = true;  // one statement may take it, if the key is free without waiters
   // over this session: the queue is probably empty, and its owner's locks must be taken
   bool first = true;
-  std::optional<SqlLeaseSeen> seen{};  // read already, behind a wait
+  std::optional<SqlLeaseRow> row{};  // read already, behind a wait
   std::string give_up{};   // a lock that it may have from a wait: the next reading ends it
   unsigned distance = 16;  // how many places ahead to wait for
   // Room for each of those ahead and for us, as it was seen: since when, and before which grant.
@@ -134,10 +134,10 @@ std::vector<std::string> names_in(const Rows& r, std::size_t prefix) {
 // A row of version, fence, state, the clock, updated, started, started_until, layout, revoked,
 // last_run.
 template <class Rows>
-Result<SqlLeaseSeen> seen_in(const Rows& r, const std::string& where, Deadline sent) {
-  SqlLeaseSeen seen;
-  seen.sent = sent;
-  if (r.rows.empty()) return seen;
+Result<SqlLeaseRow> parse_row(const Rows& r, const std::string& where, Deadline sent) {
+  SqlLeaseRow row;
+  row.sent = sent;
+  if (r.rows.empty()) return row;
   if (r.text(7) != "1")
     return fail(Errc::usage,
                 fmt::format("table dlock_lock at {}: a record has layout {}, and this dlock knows "
@@ -150,28 +150,28 @@ Result<SqlLeaseSeen> seen_in(const Rows& r, const std::string& where, Deadline s
   auto holders = decode(r.text(2));
   if (!version || !fence || !now || !updated || !holders || !revoked)
     return fail(damaged_record(where));
-  seen.exists = true;
-  seen.version = *version;
-  seen.state.fence = *fence;
-  seen.now = *now;
-  seen.updated = *updated;
+  row.exists = true;
+  row.version = *version;
+  row.state.fence = *fence;
+  row.now = *now;
+  row.updated = *updated;
   if (const auto at = parse_number<Micros>(r.text(5)), until = parse_number<Micros>(r.text(6));
       at && until && *until > *now)
-    seen.start = {*at, *until};
-  seen.revoked = *revoked;
-  seen.last_run = LastRun::parse(r.text(9), ' ');
-  seen.state.holders = holders->list;
-  seen.holders = std::move(*holders);
-  return seen;
+    row.start = {*at, *until};
+  row.revoked = *revoked;
+  row.last_run = LastRun::parse(r.text(9), ' ');
+  row.state.holders = holders->list;
+  row.holders = std::move(*holders);
+  return row;
 }
 
 // Of a reading behind a wait, in the same exchange. A lease must not count from before the wait,
 // which would be over soon, nor from the arrival of the answer, which may be late: the server says
 // how long the wait was. If it does not, or its clock was set meanwhile, no lease starts from it.
-inline void count_wait(SqlLeaseSeen& seen, std::optional<Micros> began) {
-  const Duration waited{began ? seen.now - *began : -1};
-  seen.old = waited < Duration{} || later(seen.sent, waited) > Clock::now();
-  if (!seen.old) seen.sent = std::max(seen.sent, later(seen.sent, waited - drift(waited)));
+inline void count_wait(SqlLeaseRow& row, std::optional<Micros> began) {
+  const Duration waited{began ? row.now - *began : -1};
+  row.old = waited < Duration{} || later(row.sent, waited) > Clock::now();
+  if (!row.old) row.sent = std::max(row.sent, later(row.sent, waited - drift(waited)));
 }
 
 }  // namespace dlock
