@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What happens to a lock and its job: the words of Keeper, Guard and Supervisor, by which Policy
-// decides, and of which Announcer informs the user.
+// What happens to a lock and its job, by which Policy decides, and of which Announcer informs the
+// user; and what is done about it, as Policy says: by Supervisor, Keeper and Guard.
 #pragma once
 #include <sys/types.h>
 #include <optional>
@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 #include "core/backend.hpp"
+#include "core/clock.hpp"
 #include "run/outcome.hpp"
 #include "util/fd.hpp"
 
@@ -55,7 +56,7 @@ struct WaitEnded {
   bool busy;
   std::string message{};
 };
-// Answer to Keeper::leave().
+// Answer to Action::leave_queue.
 struct WaitLeft {};
 struct ReleaseDone {
   bool confirmed;
@@ -138,5 +139,50 @@ using GuardEvent =
                  event::Expired, event::Killing, event::TreeDead>;
 using Event = std::variant<KeeperEvent, GuardEvent, event::Signal, event::GuardGone,
                            event::OwnSweepDone, event::HandedOver, event::EndAsked, event::Tick>;
+
+struct Action {
+  enum class Do {
+    start_job,       // with deadlines(), the environment and the descriptor to hold
+    send_deadlines,  // deadlines() to the guard
+    send_signal,     // number, to the job's group
+    signal_all,      // number, to the whole tree
+    kill_guard,      // it did not act on time: KILL it, its tree becomes ours
+    // kill our own (adopted) children once; answered by OwnSweepDone when none is left
+    sweep_own,
+    stop_self,    // number: stop as the job was stopped; 0: do not, it goes on
+    leave_queue,  // answer WaitLeft, soon
+    hand_over,    // without a job: pass the grant on; answer HandedOver
+    // release a late grant and wait again after `span`; answered by Granted or WaitEnded
+    queue_again,
+    // Answer ReleaseDone. outcome: how the job ended, if there was one. forget_start: the start
+    // noted for --once-per is withdrawn before.
+    release,
+    // let the lock last for `span` without us; answered by DetachDone; outcome as for release
+    detach,
+    say,  // note, for messages and events
+    end,  // outcome: over
+  };
+  enum class Note {
+    busy,
+    silent,
+    lost,
+    stuck,
+    descendants,
+    holding,
+    not_released,
+    guard_died,
+    no_guard,
+    max_run,
+    too_late,
+    revoked
+  };
+  Do what;
+  int number = 0;
+  Duration span{};
+  Note note{};
+  Outcome outcome{};
+  bool forget_start = false;
+};
+using Actions = std::vector<Action>;
 
 }  // namespace dlock::run

@@ -7,6 +7,7 @@
 namespace dlock::run {
 
 using namespace std::chrono_literals;
+using Do = Action::Do;
 
 // False: lost. An error changes only the time of the next try: doing nothing is safe, the deadline
 // stays.
@@ -44,24 +45,24 @@ void Keeper::hold() {
   const int outage_fd = backend_->health().outage_fd;
   for (bool lost = false, soon = false; !over_;) {  // soon: renews because of an outage
     nap(lost ? quiet_look : until(renew_at_), lost ? -1 : alarm_fd_, lost || soon ? -1 : outage_fd);
-    const Request asked = request();
-    switch (asked.what) {
-      case Request::release: return give_back(asked.farewell, lost);
-      case Request::leave:
-        if (!lost) (void)withdraw_start(*lease_);
-        if (!lost || plan_.several()) (void)release_until(Clock::now());
-        return finish(event::WaitLeft{});
-      case Request::queue_again:
-        if (!lost) {
-          (void)withdraw_start(*lease_);
-          // A lease that is left would block our own attempt until it has expired.
-          (void)release_until(std::min(lease_->deadline, wait_.until()));
-        }
-        attempt_.owner = Owner::random();  // the lease's owner must not come back
-        return nap(asked.span);
-      case Request::detach: let_last(asked, lost); break;
-      case Request::none: break;
+    const std::optional<Action> asked = request();
+    const auto is = [&](Do what) { return asked && asked->what == what; };
+    if (is(Do::release)) return give_back(*asked, lost);
+    if (is(Do::leave_queue)) {
+      if (!lost) (void)withdraw_start(*lease_);
+      if (!lost || plan_.several()) (void)release_until(Clock::now());
+      return finish(event::WaitLeft{});
     }
+    if (is(Do::queue_again)) {
+      if (!lost) {
+        (void)withdraw_start(*lease_);
+        // A lease that is left would block our own attempt until it has expired.
+        (void)release_until(std::min(lease_->deadline, wait_.until()));
+      }
+      attempt_.owner = Owner::random();  // the lease's owner must not come back
+      return nap(asked->span);
+    }
+    if (is(Do::detach)) let_last(*asked, lost);
     if (lost || over_) continue;
     pollfd p[] = {{alarm_fd_, POLLIN, 0}, {soon ? -1 : outage_fd, POLLIN, 0}};
     ::poll(p, 2, 0);
@@ -77,10 +78,10 @@ void Keeper::hold() {
   }
 }
 
-void Keeper::let_last(const Request& asked, bool lost) {
-  if (asked.farewell.forget_start && !lost) forget_noted(*lease_);
-  const auto answer = lost ? Result<Renewal>(Lost{"lost"})
-                           : backend_->detach(*lease_, asked.span, asked.farewell.job);
+void Keeper::let_last(const Action& asked, bool lost) {
+  if (asked.forget_start && !lost) forget_noted(*lease_);
+  const auto answer =
+      lost ? Result<Renewal>(Lost{"lost"}) : backend_->detach(*lease_, asked.span, run_end(asked));
   if (!answer) return report(event::DetachDone{false, answer.error().message});
   if (const auto* gone = std::get_if<Lost>(&*answer))
     return report(event::DetachDone{false, gone->why});
@@ -104,18 +105,17 @@ Result<Released> Keeper::release_until(Deadline end, std::optional<RunEnd> job) 
   }
 }
 
-void Keeper::release(const Farewell& farewell) {
-  if (started_) return post({.what = Request::release, .farewell = farewell});
-  over_ = true;  // start() comes too late now
-  give_back(farewell, false);
-  lease_.reset();
+// How the job ended, for the record of the last run.
+std::optional<RunEnd> Keeper::run_end(const Action& asked) const {
+  if (!plan_.has_job() || !asked.outcome.job_ended()) return std::nullopt;
+  return RunEnd{asked.outcome.by_signal, asked.outcome.value};
 }
 
-void Keeper::give_back(const Farewell& farewell, bool lost) {
+void Keeper::give_back(const Action& asked, bool lost) {
   // of several the others are held
   if (lost && !plan_.several()) return finish(event::ReleaseDone{false, "it was lost"});
-  if (farewell.forget_start) forget_noted(*lease_);
-  const auto answer = release_until(later(Clock::now(), plan_.timing.op_timeout), farewell.job);
+  if (asked.forget_start) forget_noted(*lease_);
+  const auto answer = release_until(later(Clock::now(), plan_.timing.op_timeout), run_end(asked));
   if (!answer) return finish(event::ReleaseDone{false, answer.error().message, true});
   const bool held = *answer == Released::yes;
   finish(event::ReleaseDone{held, held ? "" : "it was not held any more"});

@@ -168,7 +168,7 @@ void Keeper::acquire() {
   for (bool tried = false;; tried = true) {
     const Duration left = until(wait_.until());
     const bool stale = last && !health_.grants_nothing && wait_.stale();
-    if (requested() && request().what == Request::leave) {
+    if (is_to_leave()) {
       // the end came before its last second: the machine was suspended
       if (stale && left <= 0us) (void)confirm(*last);
       (void)twice([&] { return place_->cancel(); });
@@ -205,7 +205,7 @@ void Keeper::acquire() {
     wait_.reach();
     retry = first_retry;
     if (const auto* granted = std::get_if<Granted>(&*answer)) {
-      if (requested() && request().what == Request::leave) {
+      if (is_to_leave()) {
         (void)twice([&] { return backend_->release(granted->lease); });
         return finish(event::WaitLeft{});
       }

@@ -5,7 +5,6 @@
 #pragma once
 #include <optional>
 #include <variant>
-#include <vector>
 #include "run/event.hpp"
 #include "run/outcome.hpp"
 #include "run/plan.hpp"
@@ -13,51 +12,6 @@
 #include "run/wait_end.hpp"
 
 namespace dlock::run {
-
-struct Action {
-  enum class Do {
-    start_job,       // with deadlines(), the environment and the descriptor to hold
-    send_deadlines,  // deadlines() to the guard
-    send_signal,     // number, to the job's group
-    signal_all,      // number, to the whole tree
-    kill_guard,      // it did not act on time: KILL it, its tree becomes ours
-    // kill our own (adopted) children once; answered by OwnSweepDone when none is left
-    sweep_own,
-    stop_self,    // number: stop as the job was stopped; 0: do not, it goes on
-    leave_queue,  // answer WaitLeft, soon
-    hand_over,    // without a job: pass the grant on; answer HandedOver
-    // release a late grant and wait again after `span`; answered by Granted or WaitEnded
-    queue_again,
-    // Answer ReleaseDone. outcome: how the job ended, if there was one. forget_start: the start
-    // noted for --once-per is withdrawn before.
-    release,
-    // let the lock last for `span` without us; answered by DetachDone; outcome as for release
-    detach,
-    say,  // note, for messages and events
-    end,  // outcome: over
-  };
-  enum class Note {
-    busy,
-    silent,
-    lost,
-    stuck,
-    descendants,
-    holding,
-    not_released,
-    guard_died,
-    no_guard,
-    max_run,
-    too_late,
-    revoked
-  };
-  Do what;
-  int number = 0;
-  Duration span{};
-  Note note{};
-  Outcome outcome{};
-  bool forget_start = false;
-};
-using Actions = std::vector<Action>;
 
 class Policy {
  public:

@@ -216,23 +216,17 @@ void Supervisor::perform(const Action& a) {
     case Do::kill_guard: ::kill(guard_pid_, SIGKILL); return;
     case Do::sweep_own: return sweep_own();
     case Do::stop_self: stop_by_ = a.number; return;
-    case Do::leave_queue: keeper_.leave(); return;
-    case Do::queue_again: keeper_.queue_again(a.span); return;
     case Do::hand_over: return hand_over();
-    case Do::release: keeper_.release(farewell(a)); return;
-    case Do::detach: keeper_.detach(a.span, farewell(a)); return;
+    case Do::leave_queue:
+    case Do::queue_again:
+    case Do::release:
+    case Do::detach: return keeper_.post(a);
     case Do::say: {
       const bool named = a.note == Action::Note::stuck || a.note == Action::Note::descendants;
       return announcer_.say(a.note, named ? job_members() : std::vector<pid_t>{}, Clock::now());
     }
     case Do::end: return end(a.outcome);
   }
-}
-
-Keeper::Farewell Supervisor::farewell(const Action& a) const {
-  Keeper::Farewell f{.forget_start = a.forget_start};
-  if (!hold_ && a.outcome.job_ended()) f.job = RunEnd{a.outcome.by_signal, a.outcome.value};
-  return f;
 }
 
 // ---- without a job -----------------------------------------------------------------------------

@@ -41,7 +41,6 @@ class Supervisor {
   void stop();
   void reap_others() const;
   void perform(const Action&);
-  Keeper::Farewell farewell(const Action&) const;
   void start_job();
   void hand_over();
   bool may_be_asked() const;  // to end, without a job

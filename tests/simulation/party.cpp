@@ -214,15 +214,15 @@ void Party::perform(const run::Action& a) {
       guard_gone_ = true;
       return;
     case Do::sweep_own: swept_ = true; return;
-    case Do::leave_queue: return keeper_->leave();
     case Do::queue_again:
       if (world_.told()) world_.say(name(), "the grant came too late: queues again");
       token_ = 0;
       holds_.clear();
       if (quiet())
         world_.broken("I6: a grant comes too late for " + name() + ", though nothing went wrong");
-      return keeper_->queue_again(a.span);
-    case Do::release: return keeper_->release({});
+      return keeper_->post(a);
+    case Do::leave_queue:
+    case Do::release: return keeper_->post(a);
     case Do::end:
       if (world_.told())
         world_.say(name(),

@@ -160,7 +160,7 @@ bool ends_busy(Turn& turn, Duration wait) {
     }
     if (!leaves && Clock::now() >= end.over_at()) {
       leaves = true;
-      keeper.leave();
+      keeper.post({.what = run::Action::Do::leave_queue});
     }
     pollfd p{keeper.fd(), POLLIN, 0};
     ::poll(&p, 1, 10);
@@ -183,7 +183,7 @@ TEST_CASE(
   test::machine.sleep(12min);
   keeper->start();
   CHECK(reports<run::event::Kept>(*keeper));
-  keeper->release({});
+  keeper->post({.what = run::Action::Do::release});
   CHECK(reports<run::event::ReleaseDone>(*keeper));
 }
 
@@ -194,7 +194,7 @@ TEST_CASE("after a release that needed no thread, none is started") {
   static auto* const output = new run::Output(plan);
   static auto* const keeper = new run::Keeper(plan, *output);
   REQUIRE(keeper->try_now());
-  keeper->release({});
+  keeper->post({.what = run::Action::Do::release});
   CHECK(reports<run::event::ReleaseDone>(*keeper));
   CHECK(keeper->over());
   keeper->start();
