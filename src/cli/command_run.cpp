@@ -59,7 +59,7 @@ std::string what_is_locked(const run::Plan& p, const Store& s, std::string_view 
 std::string waiting(const run::Plan& p) {
   const std::string_view order =
       p.traits.fifo ? "order of arrival is kept" : "no order is promised";
-  if (!p.request.wait) return fmt::format("no: one try, then busy (status {})", p.conflict_status);
+  if (p.one_try()) return fmt::format("no: one try, then busy (status {})", p.conflict_status);
   if (!p.wait) return fmt::format("for ever; {}", order);
   return fmt::format("at most {}, then busy (status {}); {}", format_duration(*p.wait),
                      p.conflict_status, order);

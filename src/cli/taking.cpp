@@ -153,23 +153,9 @@ Inherited find_inherited(const Store& store) {
 
 run::Plan plan_job(const Options& o, Request request) {
   run::Plan p{.open = {}, .traits = {}, .request = std::move(request)};
-  p.wait = o.wait;
-  p.conflict_status = o.conflict_status;
-  p.command = o.command;
-  p.end_signal = o.signal;
-  p.on_lost = o.on_lost;
-  p.max_run = o.max_run;
-  p.min_hold = o.min_hold;
-  p.group = o.group;
-  p.descendants = o.descendants;
+  static_cast<run::Terms&>(p) = o;
   p.publish_environment = !o.no_env;
-  p.say = {.quiet = o.quiet,
-           .json = o.log_json,
-           .verbosity = o.verbosity,
-           .status_fd = o.status_fd,
-           .status_file = std::string(o.status_file),
-           .trace_file = std::string(o.trace),
-           .metrics_file = std::string(o.metrics_file)};
+  p.say = o;
   return p;
 }
 
@@ -183,7 +169,6 @@ Result<run::Plan> plan_taking(const Options& o, const Store& store, Hold hold) {
       .ttl = o.ttl,
       .lock_delay = o.lock_delay,
       .attached = hold == Hold::attached || (hold == Hold::kept && !store.traits->detached),
-      .wait = o.wait != 0us,
       .identity = Identity::mine(std::string(o.reason))};
   run::identify(request.identity);
   if (hold == Hold::detached) request.identity.kept_by = Identity::KeptBy::nobody;
@@ -207,17 +192,12 @@ Result<run::Plan> plan_taking(const Options& o, const Store& store, Hold hold) {
   p.more_keys.assign(keys.begin() + 1, keys.end());
   p.timing = timing;
   p.connect_timeout = o.connect_timeout;
-  p.splay = o.splay;
-  p.once_per = o.once_per;
-  p.again = o.again;
-  p.until_success = o.until_success;
   p.place = place_of(store);
   p.borrowed = handle.has_value();
   if (p.borrowed) {  // the lock is held already
     p.splay = p.min_hold = 0us;
     p.once_per.reset();
     p.wait.reset();
-    p.request.wait = true;
   }
   if (o.publish_command) p.request.identity.command = command_line_of(o);
 

@@ -71,7 +71,9 @@ Overloaded(Cases...) -> Overloaded<Cases...>;
 
 }  // namespace
 
-bool redraws(const Plan& plan) { return !plan.say.quiet && !plan.say.json && draws_on_stderr(); }
+bool redraws(const Plan& plan) {
+  return !plan.say.quiet && !plan.say.log_json && draws_on_stderr();
+}
 
 Announcer::Announcer(const Plan& plan, Output& output)
     : plan_(plan), output_(output), since_(Clock::now()), next_line_(later(since_, 500ms)) {}

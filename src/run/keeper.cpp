@@ -18,6 +18,7 @@ Keeper::Keeper(const Plan& plan, Output& output)
       wake_keeper_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       attempt_(plan.request),
       wait_(wait_rules(plan)) {
+  attempt_.wait = !plan.one_try();
   if (!wake_supervisor_ || !wake_keeper_) failed_ = {"eventfd", errno};
 }
 
@@ -141,7 +142,7 @@ bool Keeper::try_now() {
   auto answer = place_->poll(Duration{});
   eventfd_t n = 0;
   ::eventfd_read(wake_keeper_.get(), &n);
-  if (!answer && !plan_.request.wait) gave_up(answer.error());
+  if (!answer && plan_.one_try()) gave_up(answer.error());
   if (!answer) return false;
   wait_.reach();
   if (const auto* busy = std::get_if<Busy>(&*answer)) is_busy(*busy);

@@ -191,7 +191,7 @@ void Keeper::acquire() {
       const Error& e = answer.error();
       const bool too_long = !wait_.reached() && !plan_.wait &&
                             Clock::now() >= later(wait_.began(), plan_.connect_timeout);
-      if (!retryable(e.code) || !plan_.request.wait || too_long) return gave_up(e);
+      if (!retryable(e.code) || plan_.one_try() || too_long) return gave_up(e);
       wait_.failed();
       // What it said before says nothing of a store that refuses now. An error from beyond the end,
       // of a machine that slept, says nothing of the wait: leaving asks once more.
@@ -231,7 +231,7 @@ void Keeper::acquire() {
 // it; before the last look, and before the end of a short wait. A look costs the store something,
 // for each of those who wait: on a terminal it is each second, in a log when the next line is due.
 Duration Keeper::slice(Duration left, Clock::duration waited, bool told) const {
-  if (!plan_.request.wait) return {};
+  if (plan_.one_try()) return {};
   const Duration before_look = left > last_look ? left - last_look : told ? left : left / 2;
   Duration due = quiet_look;
   const auto at = [&](Duration t) {

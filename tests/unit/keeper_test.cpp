@@ -205,7 +205,7 @@ TEST_CASE("after a release that needed no thread, none is started") {
 // (On a terminal it comes each second: tests/cli/tty.bats.)
 TEST_CASE("a waiter looks at its queue when a line about it is due, and each 10 min at least") {
   const Duration silence = GENERATE(0s, 1s);
-  CHECK(minutes_of_looks({.json = true}, silence) ==
+  CHECK(minutes_of_looks({.log_json = true}, silence) ==
         std::vector{0, 1, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 110, 120});
 }
 

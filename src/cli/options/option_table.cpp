@@ -205,7 +205,7 @@ constexpr Option table[] = {
     {"kill-after", 'k', "D", fence, G::job, "time from the end signal to KILL",
      duration<&O::kill_after>, twin, "5s"},
     {"signal", 0, "SIG", jobs, G::job, "the end signal, sent on loss and by --max-run",
-     parsed<parse_signal, &O::signal>, twin, "TERM"},
+     parsed<parse_signal, &O::end_signal>, twin, "TERM"},
     {"max-run", 0, "D", jobs, G::job, "end the command after D, status 124", duration<&O::max_run>,
      twin, "0, no limit"},
     {"min-hold", 0, "D", run, G::job, "keep the lock at least D from when it was taken",
