@@ -129,12 +129,13 @@ void add(Inherited& to, const nlohmann::json& grant, const Store& store) {
         "nothing of each other (-q hides this)",
         printable(key->text()), printable(place), place_of(store));
   if (handle->family != store.traits->family || handle->recipe != store.traits->recipe) return;
-  to.grants.push_back({.key = *key,
-                       .owner = handle->lease(*key).owner,
-                       .mode = sequencer->mode,
-                       .limit = static_cast<unsigned>(number(grant, "limit").value_or(UINT_MAX)),
-                       .token = sequencer->token,
-                       .slot = static_cast<unsigned>(number(grant, "slot").value_or(0))});
+  to.grants.push_back({{.key = *key,
+                        .owner = handle->lease(*key).owner,
+                        .mode = sequencer->mode,
+                        .token = sequencer->token,
+                        .slot = static_cast<unsigned>(number(grant, "slot").value_or(0)),
+                        .attached = true},
+                       static_cast<unsigned>(number(grant, "limit").value_or(UINT_MAX))});
 }
 
 Inherited find_inherited(const Store& store) {
