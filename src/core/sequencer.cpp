@@ -60,6 +60,10 @@ std::optional<Handle::Other> parse_other(std::string_view field) {
 
 }  // namespace
 
+Sequencer Sequencer::of(std::string_view family, std::string_view recipe, const Lease& l) {
+  return {std::string{family}, std::string{recipe}, l.key, l.mode, l.token};
+}
+
 std::string Sequencer::text() const {
   return fmt::format("v1:{}.{}:{}:{}:{}", family, recipe, percent_encode(key.text()),
                      static_cast<char>(mode), token);
