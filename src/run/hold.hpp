@@ -10,11 +10,8 @@
 #include "run/event.hpp"
 #include "run/keeper_socket.hpp"
 #include "run/outcome.hpp"
-#include "run/output.hpp"
 
 namespace dlock::run {
-
-class Entry;
 
 struct Hold {
   std::function<bool(const std::vector<Lease>&)> pass_on;  // the grant; false: give it back
@@ -31,8 +28,5 @@ struct Hold {
   std::optional<Outcome> asked(const std::optional<Owner>& owner);
   void released(const event::ReleaseDone&) const;
 };
-
-// Acquires the lock and does that; the status is 125 if the grant could not be passed on.
-Outcome hold(const Plan&, const Entry&, Output&, Hold&);
 
 }  // namespace dlock::run

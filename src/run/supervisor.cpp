@@ -39,6 +39,16 @@ void sort(std::vector<Event>& events) {
 
 }  // namespace
 
+Outcome supervise(const Plan& plan, const Entry& entry, const Surroundings& around, Output& output,
+                  Channel guard, pid_t guard_pid, Hold* hold) {
+  if (const auto opened = output.open(); !opened) return output.give_up(opened.error());
+  auto& supervisor =
+      *new Supervisor(plan, entry, around, output, std::move(guard), guard_pid, hold);
+  if (const FailedCall call = supervisor.failed())
+    return output.give_up({Errc::unavailable, why(call)});
+  return supervisor.run();
+}
+
 Supervisor::Supervisor(const Plan& plan, const Entry& entry, const Surroundings& around,
                        Output& output, Channel guard, pid_t guard_pid, Hold* hold)
     : plan_(plan),

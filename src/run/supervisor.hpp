@@ -76,4 +76,8 @@ class Supervisor {
   Outcome outcome_{};
 };
 
+// One of it, to its end. An Output that cannot be opened, or a call that failed, ends it at once.
+Outcome supervise(const Plan&, const Entry&, const Surroundings&, Output&, Channel guard,
+                  pid_t guard_pid, Hold*);
+
 }  // namespace dlock::run
