@@ -5,7 +5,6 @@
 #include <atomic>
 #include <mutex>
 #include <optional>
-#include <string>
 #include <vector>
 #include "bench/bench.hpp"
 #include "bench/figures.hpp"

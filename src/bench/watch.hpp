@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <csignal>
-#include <functional>
 #include <string>
 #include "bench/arena.hpp"
 #include "util/fd.hpp"

@@ -3,7 +3,6 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 #include <algorithm>
-#include <cstdlib>
 #include "cli/command.hpp"
 #include "cli/options/option_table.hpp"
 #include "cli/options/verbs.hpp"

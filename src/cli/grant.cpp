@@ -6,13 +6,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <nlohmann/json.hpp>
-#include <utility>
 #include "cli/options/verbs.hpp"
 #include "core/duration.hpp"
 #include "core/exit_status.hpp"
 #include "core/sequencer.hpp"
 #include "core/text.hpp"
-#include "core/url.hpp"
 #include "run/environment.hpp"
 #include "util/file.hpp"
 

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <unistd.h>
-#include <cerrno>
 #include <charconv>
 #include <csignal>
 #include <cstdlib>

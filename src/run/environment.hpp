@@ -5,7 +5,6 @@
 #include <string_view>
 #include <utility>
 #include <vector>
-#include "core/backend.hpp"
 #include "core/sequencer.hpp"
 #include "run/plan.hpp"
 

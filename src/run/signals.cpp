@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/signals.hpp"
-#include <fcntl.h>
 #include <poll.h>
 #include <unistd.h>
 #include "run/process.hpp"

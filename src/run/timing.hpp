@@ -2,7 +2,6 @@
 #pragma once
 #include <algorithm>
 #include <optional>
-#include "core/backend.hpp"
 #include "core/clock.hpp"
 #include "core/error.hpp"
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/options/values.hpp"
 #include <fmt/format.h>
-#include <algorithm>
 #include <csignal>
 #include <cstring>
 #include <optional>
