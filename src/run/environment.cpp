@@ -39,9 +39,9 @@ std::string job_environment(const Plan& plan, const std::vector<Lease>& leases, 
 
   // A nested dlock also needs the handle, and the process that must be its ancestor. (Loading a JSON
   // library at every start costs more than the rest of this file.)
-  const auto seen = look_up(guard);
+  const auto process = process_stat(guard);
   const std::string stands_behind =
-      fmt::format(R"("guard":{{"pid":{},"start":{}}})", guard, seen ? seen->id.start : 0);
+      fmt::format(R"("guard":{{"pid":{},"start":{}}})", guard, process ? process->id.start : 0);
   std::string grants;
   for (const Lease& l : leases) {
     const bool permit = l.mode == Mode::permit;

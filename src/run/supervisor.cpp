@@ -328,10 +328,10 @@ void Supervisor::end(Outcome outcome) {
 bool Supervisor::foreign(pid_t child) const {
   if (std::find(around_.before.begin(), around_.before.end(), child) != around_.before.end())
     return true;
-  const auto seen = look_up(child);
+  const auto process = process_stat(child);
   const auto& below = around_.below_before;
-  return seen && (seen->id.start < guard_started_ ||
-                  std::find(below.begin(), below.end(), seen->id) != below.end());
+  return process && (process->id.start < guard_started_ ||
+                     std::find(below.begin(), below.end(), process->id) != below.end());
 }
 
 // The guard is dead and its tree is ours. ECHILD would be the proof, but earlier children must
@@ -373,7 +373,7 @@ std::vector<pid_t> Supervisor::job_members() const {
 
 void Supervisor::reap_guard() {
   if (guard_reaped_) return;
-  if (const auto seen = look_up(guard_pid_); seen) guard_started_ = seen->id.start;
+  if (const auto process = process_stat(guard_pid_); process) guard_started_ = process->id.start;
   ::sched_yield();  // as at the end
   guard_reaped_ = ::waitpid(guard_pid_, nullptr, WNOHANG) == guard_pid_;
 }

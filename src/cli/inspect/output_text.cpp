@@ -70,7 +70,7 @@ void add_holder(Sheet& sheet, const KeyView& k, const HolderView& h) {
   } else {
     sheet.line("", "lease {}", lease(h));
     const bool by_lease = !h.attached && !h.vanished && h.remaining;
-    if (by_lease && run::look_for(h.who) == run::Sighted::ended)
+    if (by_lease && run::find_process(h.who) == run::Presence::ended)
       sheet.line("", "the process that took it has ended, as with acquire");
   }
   if (!h.who.reason.empty()) sheet.line("", "reason {}", printable(h.who.reason));
@@ -137,7 +137,7 @@ void add_ways_to_end(Sheet& sheet, const KeyView& k, const OpenStore& opened) {
       std::any_of(k.holders.begin(), k.holders.end(), listening))
     sheet.line("revoke", "{} --revoke --wait 1m{}", release,
                holding(k) > 1 ? fmt::format(" # asks all {} holders", holding(k)) : "");
-  if (!h.vanished && run::look_for(h.who) == run::Sighted::lives)
+  if (!h.vanished && run::find_process(h.who) == run::Presence::lives)
     sheet.line("kill", "kill {}", h.who.pid);
   sheet.line("force", "{} --force {}", release,
              h.token ? fmt::format("--token {}", h.token) : "--yes");
