@@ -103,7 +103,7 @@ void Announcer::report(KeeperEvent& e, const Policy& policy, Deadline now) {
         if (!none.reached && policy.waiting()) unreachable(none.why, now);
         no_answer_ = std::move(none.why);
       },
-      [&](event::Kept& kept) {
+      [&](event::Renewed& kept) {
         if (!plan_.has_job()) {
           if (plan_.timing.leased) output_.status("renewed");
           return;

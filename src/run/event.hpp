@@ -34,11 +34,11 @@ struct NoAnswer {
   bool reached = false;
   std::string why{};
 };
-struct Granted {
+struct Acquired {
   std::vector<Lease> leases;  // in the order of the keys; the first has the deadline of all
   std::vector<Fd> holds{};    // duplicates of the descriptors with which the lock would end
 };
-struct Kept {
+struct Renewed {
   Deadline deadline;
 };
 // This holder was asked to stop (revoke).
@@ -130,8 +130,8 @@ struct Tick {};
 }  // namespace event
 
 using KeeperEvent =
-    std::variant<event::WaitBegan, Waiting, event::Answered, event::NoAnswer, event::Granted,
-                 event::Kept, event::Revoked, event::RenewFailed, event::KeeperLost,
+    std::variant<event::WaitBegan, Waiting, event::Answered, event::NoAnswer, event::Acquired,
+                 event::Renewed, event::Revoked, event::RenewFailed, event::KeeperLost,
                  event::WaitEnded, event::WaitLeft, event::ReleaseDone, event::DetachDone>;
 using GuardEvent =
     std::variant<event::JobStarted, event::StartFailed, event::StartRefused, event::ExecFailed,
@@ -152,7 +152,7 @@ struct Action {
     stop_self,    // number: stop as the job was stopped; 0: do not, it goes on
     leave_queue,  // answer WaitLeft, soon
     hand_over,    // without a job: pass the grant on; answer HandedOver
-    // release a late grant and wait again after `span`; answered by Granted or WaitEnded
+    // release a late grant and wait again after `span`; answered by Acquired or WaitEnded
     queue_again,
     // Answer ReleaseDone. outcome: how the job ended, if there was one. forget_start: the start
     // noted for --once-per is withdrawn before.

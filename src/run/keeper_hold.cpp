@@ -32,7 +32,7 @@ bool Keeper::renew() {
     lease_ = kept->lease;
     renew_at_ = next_renewal(plan_.timing, lease_->deadline, now);
     output_.trace("ok", "renew", {{"deadline", nanoseconds(lease_->deadline)}});
-    report(event::Kept{lease_->deadline});
+    report(event::Renewed{lease_->deadline});
     if (kept->revoked) report(event::Revoked{});
     return true;
   }

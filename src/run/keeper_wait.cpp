@@ -54,7 +54,7 @@ void Keeper::accept(const Granted& granted) {
   output_.trace_granted(*lease_);
   std::vector<Lease> leases = others_.leases;
   leases.insert(leases.begin(), *lease_);
-  report(event::Granted{std::move(leases), std::move(holds)});
+  report(event::Acquired{std::move(leases), std::move(holds)});
 }
 
 // --once-per, after the grant and before the start. False: nothing may start; the lock was released

@@ -41,7 +41,7 @@ void Policy::on(const event::NoAnswer& e, Deadline) {
   e.reached ? wait_.grants_nothing() : wait_.failed();
 }
 
-void Policy::on(const event::Granted& e, Deadline now) {
+void Policy::on(const event::Acquired& e, Deadline now) {
   wait_.answered(now);
   if (phase_ != Phase::waiting) return;  // dlock is leaving the queue: the keeper releases it
   granted_at_ = now;
@@ -66,7 +66,7 @@ void Policy::queue_again(Deadline now) {
   actions_.push_back({.what = Do::queue_again, .span = pause_});
 }
 
-void Policy::on(const event::Kept& e, Deadline) {
+void Policy::on(const event::Renewed& e, Deadline) {
   // the latch: the job is being ended; the store still keeps others out a little longer
   if (lost_) {
     deadline_ = std::max(deadline_, e.deadline);

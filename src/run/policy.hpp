@@ -58,10 +58,10 @@ class Policy {
   void on(const Waiting&, Deadline) {}
   void on(const event::Answered&, Deadline);
   void on(const event::NoAnswer&, Deadline);
-  void on(const event::Granted&, Deadline now);
+  void on(const event::Acquired&, Deadline now);
   void on(const event::HandedOver&, Deadline now);
   void on(const event::EndAsked&, Deadline now);
-  void on(const event::Kept&, Deadline);
+  void on(const event::Renewed&, Deadline);
   void on(const event::Revoked&, Deadline now);
   void on(const event::RenewFailed&, Deadline) {}
   void on(const event::KeeperLost&, Deadline now);

@@ -167,7 +167,7 @@ std::vector<Event> Supervisor::gather(Deadline now) {
 void Supervisor::from_keeper(std::vector<Event>& out, Deadline now) {
   for (KeeperEvent& e : keeper_.events()) {
     announcer_.report(e, policy_, now);
-    if (auto* granted = std::get_if<event::Granted>(&e)) {
+    if (auto* granted = std::get_if<event::Acquired>(&e)) {
       leases_ = granted->leases;
       holds_ = std::move(granted->holds);
       metrics_.granted(now);

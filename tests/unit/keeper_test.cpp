@@ -182,7 +182,7 @@ TEST_CASE(
   REQUIRE(keeper->try_now());
   test::machine.sleep(12min);
   keeper->start();
-  CHECK(reports<run::event::Kept>(*keeper));
+  CHECK(reports<run::event::Renewed>(*keeper));
   keeper->post({.what = run::Action::Do::release});
   CHECK(reports<run::event::ReleaseDone>(*keeper));
 }

@@ -47,7 +47,7 @@ TEST_CASE("a hold lasts until it is asked to end, and is released then") {
   Held s;
   CHECK(s.last.empty());
   CHECK(s.policy.holding());
-  s.after(5s).see(event::Kept{later(s.now, 29'698ms)}).tick();
+  s.after(5s).see(event::Renewed{later(s.now, 29'698ms)}).tick();
   CHECK(s.last.empty());
   SECTION("as a reader of its input, a handle or a watched process asks") {
     s.see(event::EndAsked{{false, 0, Outcome::How::caller_gone}});

@@ -32,7 +32,7 @@ inline Asked attached() {
   return r;
 }
 
-inline event::Granted granted_until(Deadline d) {
+inline event::Acquired granted_until(Deadline d) {
   return {{Lease{.key = Key::parse("k").value(), .owner = {}, .deadline = d}}};
 }
 
