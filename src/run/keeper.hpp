@@ -60,7 +60,7 @@ class Keeper {
   void gave_up(const Error&);
   void is_busy(const Busy&);
   Result<void> confirm(Waiting&);
-  Duration slice(Duration left, Clock::duration waited, bool told) const;
+  Duration slice(Duration left, Clock::duration waited, bool reported) const;
   void accept(const Granted&);
   bool note_start(const Lease&);
   std::string withdraw_start(const Lease&);
@@ -105,9 +105,9 @@ class Keeper {
 };
 
 // How often the Keeper asks the store and reports.
-inline constexpr Duration first_look{500'000};  // after which the user is told that dlock waits
-inline constexpr Duration redrawn_look = std::chrono::seconds{1};  // on a terminal
-inline constexpr Duration quiet_look = std::chrono::minutes{10};
+inline constexpr Duration first_report{500'000};  // after which the user is told that dlock waits
+inline constexpr Duration redrawn_report = std::chrono::seconds{1};  // on a terminal
+inline constexpr Duration quiet_report = std::chrono::minutes{10};
 inline constexpr Duration first_retry{100'000}, last_retry = std::chrono::seconds{2};
 
 inline Duration until(Deadline t) { return std::chrono::duration_cast<Duration>(t - Clock::now()); }

@@ -44,7 +44,8 @@ bool Keeper::renew() {
 void Keeper::hold() {
   const int outage_fd = backend_->health().outage_fd;
   for (bool lost = false, soon = false; !over_;) {  // soon: renews because of an outage
-    nap(lost ? quiet_look : until(renew_at_), lost ? -1 : alarm_fd_, lost || soon ? -1 : outage_fd);
+    nap(lost ? quiet_report : until(renew_at_), lost ? -1 : alarm_fd_,
+        lost || soon ? -1 : outage_fd);
     const std::optional<Action> asked = request();
     const auto is = [&](Do what) { return asked && asked->what == what; };
     if (is(Do::release)) return give_back(*asked, lost);

@@ -180,7 +180,7 @@ void Keeper::acquire() {
     }
     const Deadline asked_at = Clock::now();
     Result<Progress> answer = Progress{Waiting{}};
-    const bool confirming = stale && left <= last_look;
+    const bool confirming = stale && left <= last_query;
     if (confirming) {
       if (const auto confirmed = confirm(*last); !confirmed) answer = fail(confirmed.error());
     } else {
@@ -228,21 +228,21 @@ void Keeper::acquire() {
 }
 
 // How long to wait for news before reporting the current state: soon, then when somebody may see
-// it; before the last look, and before the end of a short wait. A look costs the store something,
+// it; before the last query, and before the end of a short wait. A report costs the store something,
 // for each of those who wait: on a terminal it is each second, in a log when the next line is due.
-Duration Keeper::slice(Duration left, Clock::duration waited, bool told) const {
+Duration Keeper::slice(Duration left, Clock::duration waited, bool reported) const {
   if (plan_.one_try()) return {};
-  const Duration before_look = left > last_look ? left - last_look : told ? left : left / 2;
-  Duration due = quiet_look;
+  const Duration before_query = left > last_query ? left - last_query : reported ? left : left / 2;
+  Duration due = quiet_report;
   const auto at = [&](Duration t) {
     if (waited < t) due = std::min(due, std::chrono::ceil<Duration>(t - waited));
   };
-  if (waited < first_look) at(first_look);
-  else if (!told) due = first_look;
-  else if (redraws(plan_)) due = redrawn_look;
+  if (waited < first_report) at(first_report);
+  else if (!reported) due = first_report;
+  else if (redraws(plan_)) due = redrawn_report;
   else if (!plan_.say.quiet)
     for (const Duration line : said_again) at(line);
-  return std::clamp<Duration>(before_look, 0us, due);
+  return std::clamp<Duration>(before_query, 0us, due);
 }
 
 }  // namespace dlock::run

@@ -16,7 +16,7 @@ inline constexpr Duration time_to_leave = std::chrono::milliseconds{200};
 
 // The greatest age of an answer with which a wait ends busy. Within this last part of the wait the
 // keeper asks once more.
-inline constexpr Duration last_look = std::chrono::seconds{1};
+inline constexpr Duration last_query = std::chrono::seconds{1};
 
 class WaitEnd {
  public:
@@ -47,21 +47,21 @@ class WaitEnd {
   // The end of -w; no_deadline: there is none, or it is one try.
   Deadline until() const noexcept { return limited() ? later(began_, *rules_.wait) : no_deadline; }
   // The store's last answer is too old to end the wait with.
-  bool stale() const noexcept { return answered_ < until() - last_look; }
+  bool stale() const noexcept { return answered_ < until() - last_query; }
 
   Deadline over_at() const noexcept {
     if (began_ == no_deadline) return no_deadline;
     if (limited()) return until();
     if (one_try()) return later(began_, rules_.one_answer);
     // its answer arrives a moment later
-    return reached_ ? no_deadline : later(began_, rules_.one_answer + last_look);
+    return reached_ ? no_deadline : later(began_, rules_.one_answer + last_query);
   }
 
   // Of a wait that is over: true: it was busy to the end, as far as the store says; false: there is
   // no recent answer.
   bool busy() const noexcept {
     constexpr auto rounding = std::chrono::milliseconds{1};
-    return limited() && answered_ >= over_at() - last_look - rounding;
+    return limited() && answered_ >= over_at() - last_query - rounding;
   }
 
  private:
