@@ -121,7 +121,7 @@ struct HandedOver {
   bool done;
 };
 // Without a job: dlock is to end like this, whether it waits or holds.
-struct EndAsked {
+struct EndRequested {
   Outcome outcome;
 };
 // wake_at() has been reached.
@@ -137,8 +137,9 @@ using GuardEvent =
     std::variant<event::JobStarted, event::StartFailed, event::StartRefused, event::ExecFailed,
                  event::JobStopped, event::JobContinued, event::JobExited, event::MaxRunOver,
                  event::Expired, event::Killing, event::TreeDead>;
-using Event = std::variant<KeeperEvent, GuardEvent, event::Signal, event::GuardGone,
-                           event::OwnSweepDone, event::HandedOver, event::EndAsked, event::Tick>;
+using Event =
+    std::variant<KeeperEvent, GuardEvent, event::Signal, event::GuardGone, event::OwnSweepDone,
+                 event::HandedOver, event::EndRequested, event::Tick>;
 
 struct Action {
   enum class Do {

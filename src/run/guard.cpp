@@ -127,7 +127,7 @@ void Guard::obey(Channel::Received& r) {
   } else if (const auto* signal = std::get_if<order::Signal>(&r.message)) {
     if (signal->whole_tree) signal_tree(signal->number);
     // a stopped job would not get to what it does at its end
-    else if (!stops(signal->number) || !asked_to_end()) signal_job(signal->number);
+    else if (!stops(signal->number) || !end_requested()) signal_job(signal->number);
   }
 }
 
@@ -174,7 +174,7 @@ void Guard::start_job(const order::Start& order, const Channel::Received& r) {
   entry_.let_go_of_inherited();
 }
 
-bool Guard::asked_to_end() const {
+bool Guard::end_requested() const {
   return sweeping_ || stop_by() != no_deadline ||
          (expired_ && plan_.on_lost.what == OnLost::Do::kill);
 }
@@ -266,7 +266,7 @@ bool Guard::reap() {
       const bool dlock_stops = std::exchange(stopped_, false);
       report(event::JobContinued{});
       // not if it goes on in order to end: a shell then finds dlock stopped until its fg
-      if (dlock_stops && !asked_to_end() && ::getppid() == dlock_) ::kill(dlock_, SIGCONT);
+      if (dlock_stops && !end_requested() && ::getppid() == dlock_) ::kill(dlock_, SIGCONT);
     } else {
       leader_alive_ = stopped_ = false;
       status_ = status;

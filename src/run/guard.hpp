@@ -39,7 +39,7 @@ class Guard {
   void take_holds(Channel::Received&);
   void start_job(const order::Start&, const Channel::Received&);
   [[noreturn]] void cannot_start(const FailedCall&);
-  bool asked_to_end() const;
+  bool end_requested() const;
   void read_exec_outcome();
   void signal_job(int signal) const;
   void signal_tree(int signal, bool wake = true) const;

@@ -32,11 +32,11 @@ bool stdin_ended() {
 std::array<pollfd, 4> Hold::descriptors(const std::optional<Owner>& owner) const {
   return {{{owner && until_stdin_ends ? STDIN_FILENO : -1, POLLIN, 0},
            {watch, POLLIN, 0},
-           {owner ? -1 : asker, POLLIN, 0},
+           {owner ? -1 : caller_link, POLLIN, 0},
            {owner ? listener : -1, POLLIN, 0}}};
 }
 
-std::optional<Outcome> Hold::asked(const std::optional<Owner>& owner) {
+std::optional<Outcome> Hold::end_requested(const std::optional<Owner>& owner) {
   auto p = descriptors(owner);
   ::poll(p.data(), p.size(), 0);
   if (p[0].revents != 0 && stdin_ended()) return Outcome{};
@@ -45,7 +45,7 @@ std::optional<Outcome> Hold::asked(const std::optional<Owner>& owner) {
   if (p[3].revents == 0) return std::nullopt;
   KeeperQuestion q = next_question(listener, *owner);
   if (q.what == "release") {
-    release_asked = std::move(q);  // answered once the store has answered
+    release_request = std::move(q);  // answered once the store has answered
     return Outcome{};
   }
   if (!q.what.empty()) answer(q, KeeperAnswer::done);
@@ -53,10 +53,10 @@ std::optional<Outcome> Hold::asked(const std::optional<Owner>& owner) {
 }
 
 void Hold::released(const event::ReleaseDone& done) const {
-  if (!release_asked) return;
-  answer(*release_asked, done.unknown     ? KeeperAnswer::unknown
-                         : done.confirmed ? KeeperAnswer::done
-                                          : KeeperAnswer::not_held);
+  if (!release_request) return;
+  answer(*release_request, done.unknown     ? KeeperAnswer::unknown
+                           : done.confirmed ? KeeperAnswer::done
+                                            : KeeperAnswer::not_held);
 }
 
 // The status is 125 if the grant could not be passed on.
@@ -64,9 +64,9 @@ static Outcome supervise(const Plan& plan, const Entry& entry, Output& output, H
   return supervise(plan, entry, *new Surroundings(-1), output, Channel(Fd()), -1, &how);
 }
 
-Outcome acquire(const Plan& asked, const GrantSink& sink) {
+Outcome acquire(const Plan& end_requested, const GrantSink& sink) {
   // as in run(): the keeper's thread may outlive this call
-  Plan& plan = *new Plan(asked);
+  Plan& plan = *new Plan(end_requested);
   plan.stays = plan.request.attached;
   const Entry& entry = *new Entry;
   Hold& how =
@@ -122,7 +122,7 @@ Outcome keep_lock(const Plan& plan, const Entry& entry, const GrantSink& sink, c
       .pass_on = [&](const auto& leases) { return pass_on(how, link, output, sink.text(leases)); },
       .watch = how.watch,
       .listener = listener->get(),
-      .asker = link};
+      .caller_link = link};
   return supervise(plan, entry, output, until);
 }
 

@@ -19,13 +19,13 @@ struct Hold {
   int watch = -1;     // a pidfd; readable: the process has ended
   int listener = -1;  // of keeper_socket
   // readable before the grant: the process that waits for it has ended
-  int asker = -1;
-  std::optional<KeeperQuestion> release_asked{};  // by the listener; answered by released()
+  int caller_link = -1;
+  std::optional<KeeperQuestion> release_request{};  // by the listener; answered by released()
 
   // Those that may ask for the end: of a wait, or with `owner`, of a grant.
   std::array<pollfd, 4> descriptors(const std::optional<Owner>& owner) const;
   // At once: how dlock is asked to end.
-  std::optional<Outcome> asked(const std::optional<Owner>& owner);
+  std::optional<Outcome> end_requested(const std::optional<Owner>& owner);
   void released(const event::ReleaseDone&) const;
 };
 

@@ -50,8 +50,8 @@ bool Keeper::requested() {
 }
 
 bool Keeper::is_to_leave() {
-  const auto asked = requested() ? request() : std::nullopt;
-  return asked && asked->what == Action::Do::leave_queue;
+  const auto action = requested() ? request() : std::nullopt;
+  return action && action->what == Action::Do::leave_queue;
 }
 
 void Keeper::report(KeeperEvent e) {

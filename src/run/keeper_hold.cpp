@@ -46,9 +46,9 @@ void Keeper::hold() {
   for (bool lost = false, soon = false; !over_;) {  // soon: renews because of an outage
     nap(lost ? quiet_report : until(renew_at_), lost ? -1 : alarm_fd_,
         lost || soon ? -1 : outage_fd);
-    const std::optional<Action> asked = request();
-    const auto is = [&](Do what) { return asked && asked->what == what; };
-    if (is(Do::release)) return give_back(*asked, lost);
+    const std::optional<Action> action = request();
+    const auto is = [&](Do what) { return action && action->what == what; };
+    if (is(Do::release)) return give_back(*action, lost);
     if (is(Do::leave_queue)) {
       if (!lost) (void)withdraw_start(*lease_);
       if (!lost || plan_.several()) (void)release_until(Clock::now());
@@ -61,9 +61,9 @@ void Keeper::hold() {
         (void)release_until(std::min(lease_->deadline, wait_.until()));
       }
       attempt_.owner = Owner::random();  // the lease's owner must not come back
-      return nap(asked->span);
+      return nap(action->span);
     }
-    if (is(Do::detach)) let_last(*asked, lost);
+    if (is(Do::detach)) let_last(*action, lost);
     if (lost || over_) continue;
     pollfd p[] = {{alarm_fd_, POLLIN, 0}, {soon ? -1 : outage_fd, POLLIN, 0}};
     ::poll(p, 2, 0);
@@ -79,10 +79,10 @@ void Keeper::hold() {
   }
 }
 
-void Keeper::let_last(const Action& asked, bool lost) {
-  if (asked.forget_start && !lost) forget_noted(*lease_);
-  const auto answer =
-      lost ? Result<Renewal>(Lost{"lost"}) : backend_->detach(*lease_, asked.span, run_end(asked));
+void Keeper::let_last(const Action& action, bool lost) {
+  if (action.forget_start && !lost) forget_noted(*lease_);
+  const auto answer = lost ? Result<Renewal>(Lost{"lost"})
+                           : backend_->detach(*lease_, action.span, run_end(action));
   if (!answer) return report(event::DetachDone{false, answer.error().message});
   if (const auto* gone = std::get_if<Lost>(&*answer))
     return report(event::DetachDone{false, gone->why});
@@ -92,31 +92,31 @@ void Keeper::let_last(const Action& asked, bool lost) {
 // Repeats until the release is answered or a retry is of no use; a request ends it.
 Result<Released> Keeper::release_until(Deadline end, std::optional<RunEnd> job) {
   output_.trace("invoke", "release");
-  bool asked = false;  // after an unanswered attempt, not held counts as released
+  bool sent = false;  // after an unanswered attempt, not held counts as released
   for (Duration retry = first_retry;; retry = std::min(retry * 2, last_retry)) {
     auto answer = backend_->release(*lease_, job);
-    if (answer && asked) answer = Released::yes;
+    if (answer && sent) answer = Released::yes;
     if (answer || !retryable(answer.error().code) || requested() ||
         later(Clock::now(), retry) >= end) {
       output_.trace(!answer ? "info" : *answer == Released::yes ? "ok" : "fail", "release");
       return answer;
     }
-    asked |= answer.error().code != Errc::unavailable;
+    sent |= answer.error().code != Errc::unavailable;
     nap(jitter(retry));
   }
 }
 
 // How the job ended, for the record of the last run.
-std::optional<RunEnd> Keeper::run_end(const Action& asked) const {
-  if (!plan_.has_job() || !asked.outcome.job_ended()) return std::nullopt;
-  return RunEnd{asked.outcome.by_signal, asked.outcome.value};
+std::optional<RunEnd> Keeper::run_end(const Action& action) const {
+  if (!plan_.has_job() || !action.outcome.job_ended()) return std::nullopt;
+  return RunEnd{action.outcome.by_signal, action.outcome.value};
 }
 
-void Keeper::give_back(const Action& asked, bool lost) {
+void Keeper::give_back(const Action& action, bool lost) {
   // of several the others are held
   if (lost && !plan_.several()) return finish(event::ReleaseDone{false, "it was lost"});
-  if (asked.forget_start) forget_noted(*lease_);
-  const auto answer = release_until(later(Clock::now(), plan_.timing.op_timeout), run_end(asked));
+  if (action.forget_start) forget_noted(*lease_);
+  const auto answer = release_until(later(Clock::now(), plan_.timing.op_timeout), run_end(action));
   if (!answer) return finish(event::ReleaseDone{false, answer.error().message, true});
   const bool held = *answer == Released::yes;
   finish(event::ReleaseDone{held, held ? "" : "it was not held any more"});

@@ -60,7 +60,7 @@ class Policy {
   void on(const event::NoAnswer&, Deadline);
   void on(const event::Acquired&, Deadline now);
   void on(const event::HandedOver&, Deadline now);
-  void on(const event::EndAsked&, Deadline now);
+  void on(const event::EndRequested&, Deadline now);
   void on(const event::Renewed&, Deadline);
   void on(const event::Revoked&, Deadline now);
   void on(const event::RenewFailed&, Deadline) {}
@@ -120,7 +120,7 @@ class Policy {
   Deadline ended_at_{};               // last ending signal
   Duration pause_{};                  // before the last queue_again
   int last_end_ = 0;
-  std::optional<Outcome> asked_end_;  // how dlock ends, if not as wait or job end
+  std::optional<Outcome> requested_end_;  // how dlock ends, if not as wait or job end
   int status_ = -1, exec_error_ = 0;
   bool lost_ = false, killing_ = false, guard_failed_ = false, start_failed_ = false,
        max_run_over_ = false, revoked_ = false, withdraws_ = false, gave_up_ = false;

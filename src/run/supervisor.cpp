@@ -87,7 +87,7 @@ Outcome Supervisor::run() {
                           {guard_.fd(), guard_events, 0},
                           {timer_.fd(), POLLIN, 0},
                           {keeper_.fd(), POLLIN, 0}};
-    if (may_be_asked()) {
+    if (can_be_ended()) {
       const auto more = hold_->descriptors(held_by());
       p.insert(p.end(), more.begin(), more.end());
     }
@@ -114,8 +114,8 @@ void Supervisor::turn() {
     thread_at_ = keeper_.started() || keeper_.over() ? no_deadline : later(now, 1s);
   }
   for (const Event& e : gather(now)) step(e, now);
-  if (may_be_asked())
-    if (const auto end = hold_->asked(held_by())) step(event::EndAsked{*end}, now);
+  if (can_be_ended())
+    if (const auto end = hold_->end_requested(held_by())) step(event::EndRequested{*end}, now);
   step(event::Tick{}, now);
   if (stop_by_ != 0) stop();
 }
@@ -242,7 +242,7 @@ void Supervisor::perform(const Action& a) {
 
 // ---- without a job -----------------------------------------------------------------------------
 
-bool Supervisor::may_be_asked() const { return hold_ && (policy_.waiting() || policy_.holding()); }
+bool Supervisor::can_be_ended() const { return hold_ && (policy_.waiting() || policy_.holding()); }
 
 std::optional<Owner> Supervisor::held_by() const {
   return policy_.holding() ? std::optional(leases_.front().owner) : std::nullopt;
