@@ -48,9 +48,10 @@ Result<void> recipe_can(const Options& o, const Traits& t, const Request& reques
 
 // Where a session lasts for both together, a long lock-delay leaves too little of the ttl that can
 // be proven. Names the longest one that fits the start rule, to a hundredth of a second.
-Result<void> lock_delay_fits(const Options& o, const Store& store, const run::TimingAsked& asked) {
+Result<void> lock_delay_fits(const Options& o, const Store& store,
+                             const run::TimingOptions& options) {
   const auto fits = [&](Duration delay) {
-    return run::plan_timing(asked, store.traits->proven_of(o.ttl, delay, store.url), true)
+    return run::plan_timing(options, store.traits->proven_of(o.ttl, delay, store.url), true)
         .has_value();
   };
   if (!fits(0us) || fits(o.lock_delay)) return {};
@@ -77,11 +78,11 @@ Result<run::Timing> times(const Options& o, const Store& store, Hold hold, bool 
   const bool leased =
       t.liveness != Liveness::process || (t.detached && (hold == Hold::kept || borrowed));
   if (detached || leased) TRY_VOID(long_enough(o, store));
-  const run::TimingAsked asked{
+  const run::TimingOptions options{
       .ttl = o.ttl, .op_timeout = o.op_timeout, .kill_after = o.kill_after};
-  if (o.lock_delay > 0us) TRY_VOID(lock_delay_fits(o, store, asked));
+  if (o.lock_delay > 0us) TRY_VOID(lock_delay_fits(o, store, options));
   auto timing =
-      run::plan_timing(asked, t.proven_of(o.ttl, o.lock_delay, store.url), !detached && leased);
+      run::plan_timing(options, t.proven_of(o.ttl, o.lock_delay, store.url), !detached && leased);
   if (timing) return timing;
   // plan_timing names the options; if their values came from the environment alone, the message
   // says so.

@@ -298,7 +298,7 @@ void Announcer::wait_is_over(bool busy, Deadline now) {
   if (!busy)
     return no_answer_.empty() ? error("the store did not answer in time")
                               : output_.error(no_answer_);
-  if (now > later(answer_.asked_at, plan_.timing.op_timeout + 1s)) answer_ = {};
+  if (now > later(answer_.sent_at, plan_.timing.op_timeout + 1s)) answer_ = {};
   output_.error(output_.busy_line(answer_.holder, answer_.why));
 }
 

@@ -24,7 +24,7 @@ struct WaitBegan {
 };
 // The store says that others have the lock.
 struct Answered {
-  Deadline asked_at;
+  Deadline sent_at;
   std::optional<HolderView> holder{};
   std::string why{};  // as in Waiting
 };

@@ -64,9 +64,9 @@ static Outcome supervise(const Plan& plan, const Entry& entry, Output& output, H
   return supervise(plan, entry, *new Surroundings(-1), output, Channel(Fd()), -1, &how);
 }
 
-Outcome acquire(const Plan& end_requested, const GrantSink& sink) {
+Outcome acquire(const Plan& given, const GrantSink& sink) {
   // as in run(): the keeper's thread may outlive this call
-  Plan& plan = *new Plan(end_requested);
+  Plan& plan = *new Plan(given);
   plan.stays = plan.request.attached;
   const Entry& entry = *new Entry;
   Hold& how =

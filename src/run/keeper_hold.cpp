@@ -92,16 +92,16 @@ void Keeper::let_last(const Action& action, bool lost) {
 // Repeats until the release is answered or a retry is of no use; a request ends it.
 Result<Released> Keeper::release_until(Deadline end, std::optional<RunEnd> job) {
   output_.trace("invoke", "release");
-  bool sent = false;  // after an unanswered attempt, not held counts as released
+  bool unanswered = false;  // an earlier attempt: not held counts as released
   for (Duration retry = first_retry;; retry = std::min(retry * 2, last_retry)) {
     auto answer = backend_->release(*lease_, job);
-    if (answer && sent) answer = Released::yes;
+    if (answer && unanswered) answer = Released::yes;
     if (answer || !retryable(answer.error().code) || requested() ||
         later(Clock::now(), retry) >= end) {
       output_.trace(!answer ? "info" : *answer == Released::yes ? "ok" : "fail", "release");
       return answer;
     }
-    sent |= answer.error().code != Errc::unavailable;
+    unanswered |= answer.error().code != Errc::unavailable;
     nap(jitter(retry));
   }
 }

@@ -146,15 +146,15 @@ void Keeper::is_busy(const Busy& busy) {
 // A waiter that sleeps in the queue reports its last answer, which may be old. Shortly before the
 // end of the wait the store is asked whether it is reachable, and which owner holds the lock now.
 Result<void> Keeper::confirm(Waiting& last) {
-  const Deadline asked_at = Clock::now();
+  const Deadline sent_at = Clock::now();
   const auto seen = backend_->inspect(plan_.request.key);
   if (!seen && retryable(seen.error().code)) return fail(seen.error());
   if (seen && *seen && !(*seen)->unread.empty()) return fail(Errc::unavailable, (*seen)->unread);
   if (seen) last.holder.reset();
   if (seen && *seen && !(*seen)->holders.empty() && !(*seen)->holders.front().ended())
     last.holder = (*seen)->holders.front();
-  wait_.answered(asked_at);
-  report(event::Answered{asked_at, last.holder, last.why});
+  wait_.answered(sent_at);
+  report(event::Answered{sent_at, last.holder, last.why});
   return {};
 }
 
@@ -178,13 +178,13 @@ void Keeper::acquire() {
       nap(time_to_leave);
       continue;
     }
-    const Deadline asked_at = Clock::now();
+    const Deadline sent_at = Clock::now();
     Result<Progress> answer = Progress{Waiting{}};
     const bool confirming = stale && left <= last_query;
     if (confirming) {
       if (const auto confirmed = confirm(*last); !confirmed) answer = fail(confirmed.error());
     } else {
-      answer = place_->poll(slice(left, asked_at - began, last.has_value()));
+      answer = place_->poll(slice(left, sent_at - began, last.has_value()));
       read_health();
     }
     if (!answer) {
@@ -220,8 +220,8 @@ void Keeper::acquire() {
       wait_.grants_nothing();
       report(event::NoAnswer{.reached = true, .why = last->why});
     } else if (first && !requested()) {
-      wait_.answered(asked_at);
-      report(event::Answered{asked_at, last->holder, last->why});
+      wait_.answered(sent_at);
+      report(event::Answered{sent_at, last->holder, last->why});
     }
     report(*last);
   }

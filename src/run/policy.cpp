@@ -36,7 +36,7 @@ void Policy::set_lease(Deadline deadline) {
 }
 
 void Policy::on(const event::WaitBegan& e, Deadline) { wait_.begin(e.at); }
-void Policy::on(const event::Answered& e, Deadline) { wait_.answered(e.asked_at); }
+void Policy::on(const event::Answered& e, Deadline) { wait_.answered(e.sent_at); }
 void Policy::on(const event::NoAnswer& e, Deadline) {
   e.reached ? wait_.grants_nothing() : wait_.failed();
 }

@@ -30,9 +30,9 @@ class WaitEnd {
   void begin(Deadline now) noexcept {  // once; -n: again for each try
     if (began_ == no_deadline || one_try()) began_ = now;
   }
-  void reach() noexcept { reached_ = true; }   // the store answered something
-  void answered(Deadline asked_at) noexcept {  // the store answered a request sent then
-    answered_ = std::max(answered_, asked_at);
+  void reach() noexcept { reached_ = true; }  // the store answered something
+  void answered(Deadline sent_at) noexcept {  // the store answered a request sent then
+    answered_ = std::max(answered_, sent_at);
     reached_ = true;
   }
   void failed() noexcept { answered_ = {}; }  // the store is unreachable at the moment

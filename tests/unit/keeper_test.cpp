@@ -154,7 +154,7 @@ bool ends_busy(Turn& turn, Duration wait) {
        std::chrono::steady_clock::now() < until;) {
     for (const auto& e : keeper.events()) {
       if (const auto* begun = std::get_if<run::event::WaitBegan>(&e)) end.begin(begun->at);
-      if (const auto* a = std::get_if<run::event::Answered>(&e)) end.answered(a->asked_at);
+      if (const auto* a = std::get_if<run::event::Answered>(&e)) end.answered(a->sent_at);
       if (std::holds_alternative<run::event::NoAnswer>(e)) end.failed();
       if (std::holds_alternative<run::event::WaitLeft>(e)) return end.busy();
     }

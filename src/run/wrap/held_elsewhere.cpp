@@ -55,11 +55,11 @@ class Borrowed final : public Wrapped {
 // Exclusive covers shared; the same limit is the same permit. Any other request would wait for
 // itself.
 Result<void> covers(const InheritedGrant& outer, const Request& r) {
-  const auto refuse = [&](std::string_view held, std::string_view asked) {
+  const auto refuse = [&](std::string_view held, std::string_view requested) {
     return fail(Errc::usage, fmt::format("{} is held {} by this command's own dlock, so it can "
                                          "never be taken {}: they would wait for each "
                                          "other (--no-reentrant makes it an ordinary contender)",
-                                         printable(r.key.text()), held, asked));
+                                         printable(r.key.text()), held, requested));
   };
   const Mode mode = outer.lease.mode;
   if (mode == Mode::permit && r.mode == Mode::permit && outer.limit == r.limit) return {};
