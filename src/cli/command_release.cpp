@@ -214,7 +214,7 @@ Result<run::Outcome> command_release(const Options& o) {
   if (!o.force && !o.revoke) {
     TRY(h, require_handle(o, opened.store));
     handle = std::move(h);
-    TRY(kept, ask_keeper_of(*handle, "release"));
+    TRY(kept, query_keeper_of(*handle, "release"));
     if (kept == run::KeeperAnswer::done) return ended(status_ok);
     if (kept) return not_held(o, keys.front().text(), {});
   }

@@ -43,7 +43,7 @@ std::optional<Outcome> Hold::end_requested(const std::optional<Owner>& owner) {
   if (p[1].revents != 0) return Outcome{false, status_ok, Outcome::How::caller_gone};
   if (p[2].revents != 0) return Outcome{false, status_ok, Outcome::How::error};
   if (p[3].revents == 0) return std::nullopt;
-  KeeperQuestion q = next_question(listener, *owner);
+  KeeperRequest q = next_request(listener, *owner);
   if (q.what == "release") {
     release_request = std::move(q);  // answered once the store has answered
     return Outcome{};

@@ -20,7 +20,7 @@ struct Hold {
   int listener = -1;  // of keeper_socket
   // readable before the grant: the process that waits for it has ended
   int caller_link = -1;
-  std::optional<KeeperQuestion> release_request{};  // by the listener; answered by released()
+  std::optional<KeeperRequest> release_request{};  // by the listener; answered by released()
 
   // Those that may ask for the end: of a wait, or with `owner`, of a grant.
   std::array<pollfd, 4> descriptors(const std::optional<Owner>& owner) const;
