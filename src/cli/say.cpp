@@ -87,7 +87,7 @@ Result<void> stdout_usable() {
   return fail(Errc::usage, "standard output is not open for writing");
 }
 
-bool asks_for_env(int argc, char** argv) noexcept {
+bool requests_env(int argc, char** argv) noexcept {
   for (int i = 1; i < argc; ++i) {
     const std::string_view word = argv[i], next = i + 1 < argc ? argv[i + 1] : "";
     if (word == "--") break;

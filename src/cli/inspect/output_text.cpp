@@ -49,7 +49,7 @@ std::string lease(const HolderView& h) {
   return h.attached ? "lasts as long as its process" : "no end is known";
 }
 
-std::string asked(const Identity& i) {
+std::string request_time(const Identity& i) {
   if (i.since <= 0) return "?";
   const auto a = age(i);
   return fmt::format("{}, {} ago", run::utc(i.since), a ? format_duration(*a) : "?");
@@ -60,7 +60,7 @@ void add_holder(Sheet& sheet, const KeyView& k, const HolderView& h) {
   sheet.line("holder", "{}, {}{}{}", h.who.text(),
              h.token ? fmt::format("token {}", h.token) : "no token",
              h.mode == Mode::permit ? fmt::format(", slot {}", h.slot) : "", with(", id ", h.id));
-  sheet.line("", "asked {}", asked(h.who));
+  sheet.line("", "asked {}", request_time(h.who));
   if (h.held) sheet.line("", "held for {}", format_duration(*h.held));
   if (h.who.kept_by == Identity::KeptBy::keeper)
     sheet.line("", "kept by process {} (acquire --keep)", h.who.pid);
@@ -167,7 +167,7 @@ std::string text_of_key(const KeyView& k, const OpenStore& opened, const Result<
   for (std::size_t i = 0; i < k.waiters.size(); ++i) {
     const WaiterView& w = k.waiters[i];
     sheet.line(i ? "" : "waiting", "{} {}, {}, asked {}{}", i + 1, w.who.text(), mode_name(w.mode),
-               asked(w.who), with(", reason ", w.who.reason));
+               request_time(w.who), with(", reason ", w.who.reason));
   }
   add_runs(sheet, k, starts);
   if (!starts) sheet.line("once-per", "? ({})", printable(starts.error().message));

@@ -69,7 +69,7 @@ struct AcquireOptions {
   std::optional<int> watch_pid;
   Duration max_hold{std::chrono::hours{1}};
   // lines for eval (say.hpp); as far as it is known when the rest is wrong
-  bool env_asked = false;
+  bool env_requested = false;
 };
 
 struct ReleaseOptions {
