@@ -25,16 +25,16 @@ Signals::Signals() {
 
 Signals::~Signals() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
 
-int Signals::seen() {
+int Signals::received() {
   signalfd_siginfo s{};
-  if (seen_ == 0 && ::read(fd_.get(), &s, sizeof s) == sizeof s) {
-    seen_ = static_cast<int>(s.ssi_signo);
+  if (received_ == 0 && ::read(fd_.get(), &s, sizeof s) == sizeof s) {
+    received_ = static_cast<int>(s.ssi_signo);
     // timeout(1) signals its child and then its group, and means one signal
     ::poll(nullptr, 0, 100);
     while (::read(fd_.get(), &s, sizeof s) > 0) {}
     ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
   }
-  return seen_;
+  return received_;
 }
 
 void sleep_until(Deadline until, int fd, int signal_fd) {

@@ -18,12 +18,12 @@ class Signals {
   Signals& operator=(const Signals&) = delete;
 
   int fd() const noexcept { return fd_.get(); }
-  int seen();  // the first signal, 0: none yet
+  int received();  // the first signal, 0: none yet
 
  private:
   sigset_t before_{};
   Fd fd_;
-  int seen_ = 0;
+  int received_ = 0;
 };
 
 // Progress on stderr: a line that is redrawn, or whole lines. Nothing if the plan asks for none.
