@@ -36,7 +36,7 @@ class Guard {
   void report(const GuardEvent& e) { channel_.send(e); }
   void show_itself();
   void obey(Channel::Received&);
-  void take_holds(Channel::Received&);
+  void receive_holds(Channel::Received&);
   void start_job(const order::Start&, const Channel::Received&);
   [[noreturn]] void cannot_start(const FailedCall&);
   bool end_requested() const;

@@ -153,7 +153,7 @@ Outcome foreground(const Plan& plan, const Entry& entry, const GrantSink& sink, 
     if (ready == 0) break;
     while (const auto s = signals.next()) {
       const int n = static_cast<int>(s->ssi_signo);
-      if (stops(n)) take_default(n);
+      if (stops(n)) default_action(n);
       else if (!ignored_by_default(n) && ending == 0) {
         ending = n;
         ::shutdown(link.get(), SHUT_WR);  // the keeper leaves the queue, and reports it

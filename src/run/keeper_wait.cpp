@@ -147,12 +147,12 @@ void Keeper::is_busy(const Busy& busy) {
 // end of the wait the store is asked whether it is reachable, and which owner holds the lock now.
 Result<void> Keeper::confirm(Waiting& last) {
   const Deadline sent_at = Clock::now();
-  const auto seen = backend_->inspect(plan_.request.key);
-  if (!seen && retryable(seen.error().code)) return fail(seen.error());
-  if (seen && *seen && !(*seen)->unread.empty()) return fail(Errc::unavailable, (*seen)->unread);
-  if (seen) last.holder.reset();
-  if (seen && *seen && !(*seen)->holders.empty() && !(*seen)->holders.front().ended())
-    last.holder = (*seen)->holders.front();
+  const auto view = backend_->inspect(plan_.request.key);
+  if (!view && retryable(view.error().code)) return fail(view.error());
+  if (view && *view && !(*view)->unread.empty()) return fail(Errc::unavailable, (*view)->unread);
+  if (view) last.holder.reset();
+  if (view && *view && !(*view)->holders.empty() && !(*view)->holders.front().ended())
+    last.holder = (*view)->holders.front();
   wait_.answered(sent_at);
   report(event::Answered{sent_at, last.holder, last.why});
   return {};

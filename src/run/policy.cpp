@@ -214,8 +214,8 @@ void Policy::forward(const event::Signal& e, Deadline now) {
   // may have missed it: twice rather than never.
   const bool of_terminal = same_group_ && e.from_kernel;
   // When a terminal hangs up, the kernel signals only the leader of the session.
-  const bool told_us_alone = e.number == SIGHUP && session_leader_;
-  const bool job_has_it = of_terminal && phase_ != Phase::starting && !told_us_alone;
+  const bool sent_to_us_alone = e.number == SIGHUP && session_leader_;
+  const bool job_has_it = of_terminal && phase_ != Phase::starting && !sent_to_us_alone;
   if (!job_has_it) act(phase_ == Phase::descendants ? Do::signal_all : Do::send_signal, e.number);
   // A terminal's Ctrl-C is the job's to interpret: a database shell lives on. A HUP from a process
   // means "reload".

@@ -41,7 +41,7 @@ void let_through(int signal) {
   ::pthread_sigmask(SIG_BLOCK, &one, nullptr);
 }
 
-void take_default(int signal) {
+void default_action(int signal) {
   if (stops(signal) && is_pending(SIGCONT)) return;
   ::kill(::getpid(), signal);
   let_through(signal);

@@ -189,16 +189,16 @@ Result<void> FenceFile::note() {
     const ssize_t n =
         ::pread(file_.get(), text.data(), text.size(), static_cast<off_t>(i * slot_size));
     if (n < 0) return trouble("cannot be read", errno);
-    const std::string_view seen(text.data(), static_cast<std::size_t>(n));
-    empty &= seen.find_first_not_of('\0') == seen.npos;
-    slots[i] = parse_slot(seen);
+    const std::string_view slot(text.data(), static_cast<std::size_t>(n));
+    empty &= slot.find_first_not_of('\0') == slot.npos;
+    slots[i] = parse_slot(slot);
     // One of the two slots may still have this layout, but it is older than the unreadable one.
-    if (seen.starts_with(any_version) && !seen.starts_with(magic) &&
-        seen.size() > any_version.size() && is_digit(seen[any_version.size()]))
+    if (slot.starts_with(any_version) && !slot.starts_with(magic) &&
+        slot.size() > any_version.size() && is_digit(slot[any_version.size()]))
       return refuse(Errc::config,
                     fmt::format("was written by a newer dlock ({}...): install that one on this "
                                 "host, too",
-                                printable(seen.substr(0, magic.size()))));
+                                printable(slot.substr(0, magic.size()))));
   }
   if (!slots[0] && !slots[1] && !empty)
     return refuse(Errc::config, "holds something else than fencing tokens, or is damaged");
