@@ -61,7 +61,7 @@ Result<run::Outcome> command_acquire(const Options& o) {
   if (auto r = stdout_usable(); !r)
     return fail(r.error().code,
                 fmt::format("acquire: {}: the handle could not be printed", r.error().message));
-  TRY(plan, plan_taking(o, store, o.hold ? Hold::attached : o.keep ? Hold::kept : Hold::detached));
+  TRY(plan, plan_taking(o, store));
 
   // A handle that cannot be printed is lost, and no process could renew or release with it: the
   // lock is then released on the connection that acquired it, and the status is 125. If that fails

@@ -147,7 +147,7 @@ Result<void> explain(const Options& o, const Store& store, const run::Plan& plan
 
 Result<run::Outcome> command_run(const Options& o) {
   TRY(store, choose_store(o));
-  TRY(plan, plan_taking(o, store, Hold::attached));
+  TRY(plan, plan_taking(o, store));
   if (o.explain) {
     TRY_VOID(explain(o, store, plan));
     return ended(status_ok);

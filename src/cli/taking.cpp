@@ -69,14 +69,16 @@ Result<void> lock_delay_fits(const Options& o, const Store& store,
                   store.url.item("tick") ? "" : ", or say the servers' tickTime with ?tick="));
 }
 
+// A lease that outlives this process, and that no keeper renews.
+bool is_detached(const Options& o) { return o.verb == Verb::acquire && !o.hold && !o.keep; }
+
 // Only `dlock renew` renews a detached lease, so the start rule does not apply to it; the shortest
 // ttl does.
-Result<run::Timing> times(const Options& o, const Store& store, Hold hold, bool borrowed) {
+Result<run::Timing> times(const Options& o, const Store& store, bool borrowed) {
   const Traits& t = *store.traits;
-  const bool detached = hold == Hold::detached;
+  const bool detached = is_detached(o);
   // If a lock can outlive its process, a kept lock and one that a handle names are leases, too.
-  const bool leased =
-      t.liveness != Liveness::process || (t.detached && (hold == Hold::kept || borrowed));
+  const bool leased = t.liveness != Liveness::process || (t.detached && (o.keep || borrowed));
   if (detached || leased) TRY_VOID(long_enough(o, store));
   const run::TimingOptions options{
       .ttl = o.ttl, .op_timeout = o.op_timeout, .kill_after = o.kill_after};
@@ -161,19 +163,18 @@ run::Plan plan_job(const Options& o, Request request) {
   return p;
 }
 
-Result<run::Plan> plan_taking(const Options& o, const Store& store, Hold hold) {
+Result<run::Plan> plan_taking(const Options& o, const Store& store) {
   TRY(keys, parse_keys(o));
-  Request request{
-      .key = keys.front(),
-      .owner = Owner::random(),
-      .mode = o.mode,
-      .limit = o.limit,
-      .ttl = o.ttl,
-      .lock_delay = o.lock_delay,
-      .attached = hold == Hold::attached || (hold == Hold::kept && !store.traits->detached),
-      .identity = Identity::mine(std::string(o.reason))};
+  Request request{.key = keys.front(),
+                  .owner = Owner::random(),
+                  .mode = o.mode,
+                  .limit = o.limit,
+                  .ttl = o.ttl,
+                  .lock_delay = o.lock_delay,
+                  .attached = !is_detached(o) && !(o.keep && store.traits->detached),
+                  .identity = Identity::mine(std::string(o.reason))};
   run::identify(request.identity);
-  if (hold == Hold::detached) request.identity.kept_by = Identity::KeptBy::nobody;
+  if (is_detached(o)) request.identity.kept_by = Identity::KeptBy::nobody;
   if (o.mode == Mode::permit) request.identity.limit = o.limit;
   TRY_VOID(recipe_can(o, *store.traits, request));
   std::optional<Handle> handle;
@@ -187,7 +188,7 @@ Result<run::Plan> plan_taking(const Options& o, const Store& store, Hold hold) {
                       store.traits->recipe, store.traits->family));
     handle = std::move(h);
   }
-  TRY(timing, times(o, store, hold, handle.has_value()));
+  TRY(timing, times(o, store, handle.has_value()));
 
   run::Plan p = plan_job(o, std::move(request));
   p.traits = *store.traits;
