@@ -80,7 +80,7 @@ class Bench {
 
   const Plan& plan_;
   Signals signals_;
-  Progress progress_;
+  ProgressLine progress_;
   std::vector<Nanoseconds> rtt_;
 };
 

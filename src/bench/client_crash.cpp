@@ -123,7 +123,7 @@ Result<std::optional<Nanoseconds>> crash_once(const Plan& plan, const Target& ta
     }
     answer = waiter->poll(1s);
     if (!answer && !retryable(answer.error().code)) return fail(answer.error());
-    if (!answer) answer = dlock::Progress{Waiting{}};
+    if (!answer) answer = Progress{Waiting{}};
   }
   const Nanoseconds took = Clock::now() - killed;
   const Lease& lease = std::get<Granted>(*answer).lease;

@@ -27,12 +27,12 @@ class Signals {
 };
 
 // Progress on stderr: a line that is redrawn, or whole lines. Nothing if the plan asks for none.
-class Progress {
+class ProgressLine {
  public:
-  explicit Progress(const Plan& p) : plan_(p) {}
-  ~Progress() { clear(); }
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
+  explicit ProgressLine(const Plan& p) : plan_(p) {}
+  ~ProgressLine() { clear(); }
+  ProgressLine(const ProgressLine&) = delete;
+  ProgressLine& operator=(const ProgressLine&) = delete;
 
   Duration every() const noexcept;  // zero: never
   void show(const std::string& title, const Arena&, Nanoseconds since, Nanoseconds of);
