@@ -110,7 +110,7 @@ Result<void> explain(const Options& o, const Store& store, const run::Plan& plan
   Settings settings;
   settings.op_timeout = plan.timing.op_timeout;
   settings.connect_timeout = plan.connect_timeout;
-  TRY(backend, plan.open(settings));
+  TRY(backend, store.open(settings));
   TRY(after_restart, backend->after_restart(plan.request));
 
   Lines all;

@@ -56,7 +56,7 @@ struct Terms {
 };
 
 struct Plan : Terms {
-  // The lock. open: for one key; called on the keeper's thread.
+  // The lock. open: for one key; called by the keeper alone.
   std::function<Result<std::unique_ptr<Backend>>(const Settings&)> open;
   Traits traits;
   Request request;  // Request::wait: as one_try() says, when it is sent
