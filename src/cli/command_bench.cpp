@@ -124,7 +124,7 @@ std::vector<std::string> notes_on(const bench::Plan& plan) {
     if (!found) continue;
     for (const Finding& f : *found)
       if (f.level == Finding::Level::bad || f.level == Finding::Level::warning)
-        notes.push_back(fmt::format("{}: {} is {}: {}", t.backend, f.what, f.families, f.advice));
+        notes.push_back(fmt::format("{}: {} is {}: {}", t.backend, f.what, f.seen, f.advice));
   }
   return notes;
 }
