@@ -48,7 +48,7 @@ bench::Target target_of(Store store, const Options& o, std::string backend, std:
 // One target for each backend and recipe. `all`: every recipe of the backend.
 Result<std::vector<bench::Target>> targets_of(const Options& o) {
   std::vector<bench::Target> targets;
-  std::vector<std::pair<std::string_view, unsigned>> families;  // families
+  std::vector<std::pair<std::string_view, unsigned>> families;  // and how often
   std::vector<std::string_view> used;                           // recipes of at least one backend
   std::vector<Store> stores;
   const auto& urls = o.backends;

@@ -42,7 +42,7 @@ class Supervisor {
   void perform(const Action&);
   void start_job();
   void hand_over();
-  bool can_be_ended() const;  // to end, without a job
+  bool can_be_ended() const;  // by others than Policy: without a job
   std::optional<Owner> held_by() const;
   bool foreign(pid_t child) const;
   void sweep_own();
