@@ -221,8 +221,9 @@ void Party::perform(const run::Action& a) {
       if (quiet())
         world_.broken("I6: a grant comes too late for " + name() + ", though nothing went wrong");
       return keeper_->post(a);
-    case Do::leave_queue:
-    case Do::release: return keeper_->post(a);
+    case Do::leave_queue: return keeper_->post(a);
+    case Do::release:  // the stores here keep no record of the last run
+      return keeper_->post({.what = a.what, .outcome = {.how = run::Outcome::How::failed}});
     case Do::end:
       if (world_.told())
         world_.say(name(),
