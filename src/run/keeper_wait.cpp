@@ -228,8 +228,9 @@ void Keeper::acquire() {
 }
 
 // How long to wait for news before reporting the current state: soon, then when somebody may see
-// it; before the last query, and before the end of a short wait. A report costs the store something,
-// for each of those who wait: on a terminal it is each second, in a log when the next line is due.
+// it; before the last query, and before the end of a short wait. A report costs the store
+// something, for each of those who wait: on a terminal it is each second, in a log when the next
+// line is due.
 Duration Keeper::slice(Duration left, Clock::duration waited, bool reported) const {
   if (plan_.one_try()) return {};
   const Duration before_query = left > last_query ? left - last_query : reported ? left : left / 2;
